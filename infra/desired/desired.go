@@ -1,0 +1,167 @@
+// Package desired holds the vocabulary in which the wanted state of one
+// machine is written: packages, kernel modules, sysctls, directories, files,
+// binaries and systemd units.
+//
+// It is data only. It does no I/O and knows neither Kubernetes nor Terraform:
+// package component writes it, package host compares a machine with it.
+package desired
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// State is everything wanted of one machine by one owner. Several owners (an
+// etcd cluster and a control plane, say) may each hold a State for the same
+// machine as long as they do not name the same path or unit.
+type State struct {
+	Packages    []string // distribution package names that must be installed
+	Modules     []string // kernel modules that must be loaded or built in
+	Sysctls     map[string]string
+	Directories []Directory
+	Files       []File
+	Binaries    []Binary
+	Units       []Unit // in start order
+}
+
+// Directory is a directory that must exist. Its content is not owned.
+type Directory struct {
+	Path         string
+	Mode         uint32 // permission bits, e.g. 0o700
+	Owner, Group string // empty means root
+}
+
+// File is a regular file.
+type File struct {
+	Path         string
+	Mode         uint32 // permission bits, e.g. 0o644
+	Owner, Group string // empty means root
+	// Content is what the file must hold. When it is nil and SHA256 is set,
+	// the file must have that digest already: host.Apply cannot write it, and
+	// whoever owns the file fills in Content before a repair.
+	Content []byte
+	SHA256  string // hex; derived from Content when that is set
+	// Secret keeps the content out of every diff, error and log.
+	Secret bool
+	// Once means that only the file's presence is wanted: it is written when
+	// missing, and later differences are neither drift nor repaired.
+	Once bool
+}
+
+// Digest returns the hex SHA-256 wanted of the file, empty when nothing is known yet.
+func (f File) Digest() string {
+	if f.Content != nil {
+		return Sum(f.Content)
+	}
+	return f.SHA256
+}
+
+// Binary is one download and the programs it puts on the machine.
+type Binary struct {
+	Name    string // for people: "kube-apiserver"
+	Version string
+	URL     string
+	SHA256  string // hex digest of the download, checked before anything is installed
+	// Installs lists what to take from the download. A Member of "" installs
+	// the download itself; otherwise the download is a .tar.gz and Member is
+	// the path within it.
+	Installs []Install
+}
+
+// Install is one program installed from a Binary, mode 0755, owned by root.
+type Install struct {
+	Member string
+	Path   string
+}
+
+// Unit is a systemd unit. The unit file itself is one of the Files.
+type Unit struct {
+	Name    string // "etcd.service"
+	Enabled bool
+	Active  bool
+	// RestartOn lists the paths (files and installed binaries) whose change
+	// makes a restart necessary; ReloadOn those for which a reload is enough.
+	RestartOn []string
+	ReloadOn  []string
+}
+
+// Sum returns the hex SHA-256 of b.
+func Sum(b []byte) string {
+	s := sha256.Sum256(b)
+	return hex.EncodeToString(s[:])
+}
+
+// Merge puts several states of one machine into one, in the order given.
+func Merge(states ...State) State {
+	var out State
+	for _, s := range states {
+		out.Packages = append(out.Packages, s.Packages...)
+		out.Modules = append(out.Modules, s.Modules...)
+		for k, v := range s.Sysctls {
+			if out.Sysctls == nil {
+				out.Sysctls = map[string]string{}
+			}
+			out.Sysctls[k] = v
+		}
+		out.Directories = append(out.Directories, s.Directories...)
+		out.Files = append(out.Files, s.Files...)
+		out.Binaries = append(out.Binaries, s.Binaries...)
+		out.Units = append(out.Units, s.Units...)
+	}
+	slices.Sort(out.Packages)
+	out.Packages = slices.Compact(out.Packages)
+	slices.Sort(out.Modules)
+	out.Modules = slices.Compact(out.Modules)
+	return out
+}
+
+// Paths returns every path the state owns: files and installed programs.
+func (s State) Paths() []string {
+	var out []string
+	for _, f := range s.Files {
+		out = append(out, f.Path)
+	}
+	for _, b := range s.Binaries {
+		for _, i := range b.Installs {
+			out = append(out, i.Path)
+		}
+	}
+	return out
+}
+
+// Validate reports everything wrong with the state itself: relative or unclean
+// paths, a path or unit named twice, a binary without a digest.
+func (s State) Validate() error {
+	var errs []error
+	seen := map[string]bool{}
+	for _, p := range s.Paths() {
+		if !path.IsAbs(p) || path.Clean(p) != p || strings.ContainsAny(p, "\n\x00") {
+			errs = append(errs, fmt.Errorf("path %q is not absolute and clean", p))
+		}
+		if seen[p] {
+			errs = append(errs, fmt.Errorf("path %s is wanted twice", p))
+		}
+		seen[p] = true
+	}
+	for _, b := range s.Binaries {
+		if len(b.SHA256) != 64 {
+			errs = append(errs, fmt.Errorf("binary %s has no SHA-256", b.Name))
+		}
+		if b.URL == "" {
+			errs = append(errs, fmt.Errorf("binary %s has no URL", b.Name))
+		}
+	}
+	units := map[string]bool{}
+	for _, u := range s.Units {
+		if units[u.Name] {
+			errs = append(errs, fmt.Errorf("unit %s is wanted twice", u.Name))
+		}
+		units[u.Name] = true
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,97 @@
+// Package kubeconfig makes short-lived client certificates for people and
+// programs, and the kubeconfig that goes with them.
+//
+// The kubeconfigs of a cluster's own components are not made here but in
+// package component: they point to files and hold no key.
+package kubeconfig
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+)
+
+// Defaults of a Request.
+const (
+	DefaultUser  = "admin"
+	DefaultGroup = "system:masters"
+	DefaultTTL   = 8 * time.Hour
+	// MaxTTL bounds the life of a credential that cannot be revoked.
+	MaxTTL = 365 * 24 * time.Hour
+)
+
+// Request says whom to make a credential for.
+type Request struct {
+	Endpoint string        // https://host:6443
+	User     string        // common name; empty means DefaultUser
+	Groups   []string      // organizations; empty means DefaultGroup
+	TTL      time.Duration // zero means DefaultTTL
+}
+
+// Credential is a client certificate and how to use it.
+type Credential struct {
+	Endpoint string
+	CA       []byte // PEM
+	Pair     pki.KeyPair
+	Expires  time.Time
+	cluster  string
+	user     string
+}
+
+// Issue makes a credential. The key of the cluster's Kubernetes CA is fetched
+// from the store and used once; the new key is nowhere but in the result.
+func Issue(ctx context.Context, store pki.Store, ref pki.Ref, r Request, now time.Time, rand io.Reader) (Credential, error) {
+	if r.User == "" {
+		r.User = DefaultUser
+	}
+	if len(r.Groups) == 0 {
+		r.Groups = []string{DefaultGroup}
+	}
+	if r.TTL == 0 {
+		r.TTL = DefaultTTL
+	}
+	if r.TTL < 0 || r.TTL > MaxTTL {
+		return Credential{}, fmt.Errorf("a client certificate for %s: its life of %s is not between nothing and %s", r.User, r.TTL, MaxTTL)
+	}
+	key, err := store.Get(ctx, pki.KeyKubernetesCA)
+	if err != nil {
+		return Credential{}, fmt.Errorf("fetching the key of the Kubernetes CA of cluster %s: %w", ref.Cluster, err)
+	}
+	ca, err := pki.LoadAuthority(pki.KeyPair{CertPEM: []byte(ref.KubernetesCA), KeyPEM: key})
+	if err != nil {
+		return Credential{}, fmt.Errorf("cluster %s: %w", ref.Cluster, err)
+	}
+	pair, err := ca.Issue(pki.Request{CommonName: r.User, Organizations: r.Groups, Client: true, Validity: r.TTL}, now, rand)
+	if err != nil {
+		return Credential{}, fmt.Errorf("a client certificate for %s: %w", r.User, err)
+	}
+	return Credential{
+		Endpoint: r.Endpoint,
+		CA:       []byte(ref.KubernetesCA),
+		Pair:     pair,
+		Expires:  now.Add(r.TTL),
+		cluster:  ref.Cluster,
+		user:     r.User,
+	}, nil
+}
+
+// YAML returns the credential as a kubeconfig. It holds a private key.
+func (c Credential) YAML() ([]byte, error) {
+	name := c.user + "@" + c.cluster
+	config := clientcmdapi.NewConfig()
+	config.Clusters[c.cluster] = &clientcmdapi.Cluster{Server: c.Endpoint, CertificateAuthorityData: c.CA}
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: c.Pair.CertPEM, ClientKeyData: c.Pair.KeyPEM}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: c.cluster, AuthInfo: name}
+	config.CurrentContext = name
+	out, err := clientcmd.Write(*config)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig of %s: %w", name, err)
+	}
+	return out, nil
+}
