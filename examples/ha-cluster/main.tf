@@ -1,0 +1,77 @@
+provider "k8s" {}
+
+resource "k8s_network" "this" {
+  name        = var.cluster
+  admin_cidrs = var.admin_cidrs
+}
+
+resource "k8s_machine" "controller" {
+  count         = 3
+  name          = "controller-${count.index}"
+  role          = "controller"
+  network       = k8s_network.this.ref
+  private_ip    = cidrhost(k8s_network.this.node_cidr, 10 + count.index)
+  instance_type = var.instance_type
+}
+
+resource "k8s_machine" "worker" {
+  count         = 2
+  name          = "worker-${count.index}"
+  role          = "worker"
+  network       = k8s_network.this.ref
+  private_ip    = cidrhost(k8s_network.this.node_cidr, 20 + count.index)
+  pod_cidr      = cidrsubnet(var.pod_cidr, 8, count.index)
+  instance_type = var.instance_type
+}
+
+resource "k8s_machine" "lb" {
+  name          = "lb-0"
+  role          = "lb"
+  network       = k8s_network.this.ref
+  private_ip    = cidrhost(k8s_network.this.node_cidr, 30)
+  instance_type = var.instance_type
+}
+
+resource "k8s_pki" "this" {
+  cluster   = var.cluster
+  key_store = "ssm"
+}
+
+resource "k8s_lb" "this" {
+  cluster     = var.cluster
+  host        = k8s_machine.lb.host
+  controllers = k8s_machine.controller[*].host
+  pki         = k8s_pki.this.ref
+}
+
+resource "k8s_etcd_cluster" "this" {
+  version = var.etcd_version
+  hosts   = k8s_machine.controller[*].host
+  pki     = k8s_pki.this.ref
+}
+
+resource "k8s_control_plane" "this" {
+  version  = var.kubernetes_version
+  hosts    = k8s_machine.controller[*].host
+  pki      = k8s_pki.this.ref
+  etcd     = k8s_etcd_cluster.this.ref
+  lb       = k8s_lb.this.ref
+  pod_cidr = var.pod_cidr
+}
+
+resource "k8s_worker_pool" "this" {
+  version           = var.kubernetes_version
+  hosts             = k8s_machine.worker[*].host
+  pki               = k8s_pki.this.ref
+  control_plane     = k8s_control_plane.this.ref
+  registry_mirrors  = var.registry_mirrors
+  kubelet_config    = var.kubelet_config
+  containerd_config = var.containerd_config
+}
+
+resource "k8s_addon" "coredns" {
+  name          = "coredns"
+  pki           = k8s_pki.this.ref
+  control_plane = k8s_control_plane.this.ref
+  depends_on    = [k8s_worker_pool.this]
+}

@@ -1,0 +1,52 @@
+variable "admin_cidrs" {
+  type        = list(string)
+  description = "Who may reach SSH and the API server, for example [\"198.51.100.7/32\"]."
+}
+
+variable "cluster" {
+  type        = string
+  default     = "demo"
+  description = "Name of the cluster, part of every name and tag."
+}
+
+variable "kubernetes_version" {
+  type    = string
+  default = "1.36.1"
+}
+
+variable "etcd_version" {
+  type    = string
+  default = "3.6.16"
+}
+
+variable "instance_type" {
+  type    = string
+  default = "t3.medium"
+}
+
+variable "pod_cidr" {
+  type        = string
+  default     = "10.200.0.0/16"
+  description = "Pods' addresses. Each worker gets one /24 of it."
+}
+
+# What follows is for places that are not plain AWS: a registry mirror, a
+# kubelet on cgroup v1. The local EC2 sets them in a variable file.
+
+variable "registry_mirrors" {
+  type        = map(string)
+  default     = {}
+  description = "Image registry host to the URL of its mirror."
+}
+
+variable "kubelet_config" {
+  type        = string
+  default     = null
+  description = "KubeletConfiguration fields as JSON, merged over the provider's."
+}
+
+variable "containerd_config" {
+  type        = string
+  default     = null
+  description = "containerd settings as JSON, merged over the provider's."
+}

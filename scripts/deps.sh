@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that the local EC2 and the tests need, when they are missing.
+set -eu
+need=()
+want() { command -v "$1" >/dev/null 2>&1 || need+=("$2"); }
+want systemd-nspawn systemd-container
+want debootstrap debootstrap
+want nft nftables
+want ip iproute2
+want curl curl
+want git git
+want gcc gcc
+[ -e /etc/ssl/certs/ca-certificates.crt ] || need+=(ca-certificates)
+[ -e /usr/include/stdio.h ] || need+=(libc6-dev)
+[ ${#need[@]} -eq 0 ] && exit 0
+if [ "$(id -u)" != 0 ]; then
+  echo "missing Debian packages: ${need[*]}; run as root, or: sudo apt-get install ${need[*]}" >&2
+  exit 1
+fi
+if ! command -v apt-get >/dev/null 2>&1; then
+  echo "missing programs from: ${need[*]} (Debian package names); install them with this system's package manager" >&2
+  exit 1
+fi
+echo "installing ${need[*]}"
+export DEBIAN_FRONTEND=noninteractive
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+{ apt-get update -q && apt-get install -y -q --no-install-recommends "${need[@]}"; } >"$log" 2>&1 || { tail -n 20 "$log" >&2; exit 1; }

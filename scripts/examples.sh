@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Every example is formatted and valid.
+set -eu
+. "$(dirname "$0")/lib.sh"
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+tf=$(cli)
+provider "$tmp"
+"$tf" fmt -check -diff -recursive "$root/examples"
+find "$root/examples" -name '*.tf' -printf '%h\n' | sort -u | while read -r dir; do
+  work=$tmp/work/${dir#"$root"/examples/}
+  mkdir -p "$work"
+  cp "$dir"/*.tf "$work/"
+  [ -e "$work/versions.tf" ] || cp "$root/examples/ha-cluster/versions.tf" "$work/"
+  (
+    cd "$work"
+    "$tf" init -no-color >init.log 2>&1 && "$tf" validate -no-color >validate.log 2>&1
+  ) || { echo "examples/${dir#"$root"/examples/}:" >&2; cat "$work"/*.log >&2; exit 1; }
+done
+echo "examples: formatted and valid"

@@ -1,0 +1,29 @@
+# Sourced by the scripts beside it: a Terraform CLI and a provider built from this tree, ready for init.
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+# cli prints the path of terraform or tofu, building OpenTofu when there is neither.
+cli() {
+  if [ -n "${TF_ACC_TERRAFORM_PATH:-}" ]; then echo "$TF_ACC_TERRAFORM_PATH"; return; fi
+  command -v terraform || command -v tofu || (cd "$root" && go run ./cmd/k8s-lab artifacts --tool tofu)
+}
+
+# provider DIR builds the provider into a file-system mirror below DIR and points the CLI to it.
+provider() {
+  local platform registry to
+  platform=$(go env GOOS)_$(go env GOARCH)
+  (cd "$root" && go build -o "$1/terraform-provider-k8s" .)
+  for registry in registry.terraform.io registry.opentofu.org; do
+    to=$1/mirror/$registry/k8s-from-scratch/k8s/0.1.0/$platform
+    mkdir -p "$to"
+    ln -f "$1/terraform-provider-k8s" "$to/terraform-provider-k8s_v0.1.0"
+  done
+  cat >"$1/cli.tfrc" <<EOF
+disable_checkpoint = true
+provider_installation {
+  filesystem_mirror {
+    path = "$1/mirror"
+  }
+}
+EOF
+  export TF_CLI_CONFIG_FILE=$1/cli.tfrc TF_IN_AUTOMATION=1 TF_INPUT=0
+}
