@@ -1,0 +1,209 @@
+package machine
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cgroupParent is the group, in every hierarchy, that holds all groups of all labs.
+const cgroupParent = "k8s-lab"
+
+// A hierarchy is one mounted tree of control groups: the only one on a cgroup v2
+// host, one for each controller on a v1 host, and both kinds on a hybrid one.
+type hierarchy struct {
+	mount string
+	v2    bool
+}
+
+// hierarchies lists what is mounted, from /proc/self/mountinfo (proc(5)).
+func hierarchies() ([]hierarchy, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var found []hierarchy
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		mount, rest, ok := strings.Cut(lines.Text(), " - ")
+		if !ok {
+			continue
+		}
+		kind, _, _ := strings.Cut(rest, " ")
+		fields := strings.Fields(mount)
+		if kind != "cgroup" && kind != "cgroup2" || len(fields) < 5 {
+			continue
+		}
+		h := hierarchy{mount: fields[4], v2: kind == "cgroup2"}
+		if !slices.Contains(found, h) {
+			found = append(found, h)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, errors.New("no control group hierarchy is mounted")
+	}
+	return found, nil
+}
+
+// create makes the group at the relative path, able to hold processes and, on
+// v2, with every controller of the root available in it.
+func (h hierarchy) create(path string) error {
+	dir := h.mount
+	for _, name := range strings.Split(path, "/") {
+		if h.v2 {
+			if err := delegate(dir); err != nil {
+				return err
+			}
+		}
+		parent := dir
+		dir = filepath.Join(dir, name)
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if h.v2 {
+			continue
+		}
+		// A v1 cpuset group takes no process before these are set.
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+			value, err := os.ReadFile(filepath.Join(parent, file))
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, file), value, 0)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// delegate makes the controllers of the v2 group available to the groups in it.
+func delegate(dir string) error {
+	controllers, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+	if err != nil {
+		return err
+	}
+	for _, c := range strings.Fields(string(controllers)) {
+		// One that cannot be had (cpu with real-time processes about) does not
+		// take the others away.
+		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+c), 0)
+	}
+	return nil
+}
+
+// groups is one group and all below it, in every hierarchy.
+type groups struct {
+	in   []hierarchy
+	path string
+}
+
+func (g groups) dirs() []string {
+	dirs := make([]string, len(g.in))
+	for i, h := range g.in {
+		dirs[i] = filepath.Join(h.mount, g.path)
+	}
+	return dirs
+}
+
+func (g groups) create() error {
+	for _, h := range g.in {
+		if err := h.create(g.path); err != nil {
+			return fmt.Errorf("control group: %w", err)
+		}
+	}
+	return nil
+}
+
+// destroy kills every process in the groups and removes them with all that was
+// made below them. It ends when nothing is left, or with ctx.
+func (g groups) destroy(ctx context.Context) error {
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		var last error
+		for _, dir := range g.dirs() {
+			if err := removeGroup(dir); err != nil {
+				last = err
+				killGroup(dir)
+			}
+		}
+		if last == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("control group: %w (%w)", last, context.Cause(ctx))
+		case <-time.After(pause):
+		}
+	}
+}
+
+// remaining lists the groups that exist.
+func (g groups) remaining() []string {
+	return slices.DeleteFunc(g.dirs(), func(dir string) bool {
+		_, err := os.Stat(dir)
+		return errors.Is(err, fs.ErrNotExist)
+	})
+}
+
+// killGroup sends SIGKILL to every process in and below dir, frozen ones included.
+func killGroup(dir string) {
+	if os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0) == nil {
+		return
+	}
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return nil //nolint:nilerr // a group that went away needs no killing
+		}
+		pids, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+		for _, field := range strings.Fields(string(pids)) {
+			if pid, err := strconv.Atoi(field); err == nil && pid > 1 {
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
+		}
+		// Only the freezer hierarchy has this file; a frozen process dies when thawed.
+		if f, err := os.OpenFile(filepath.Join(path, "freezer.state"), os.O_WRONLY, 0); err == nil {
+			_, _ = f.WriteString("THAWED")
+			_ = f.Close()
+		}
+		return nil
+	})
+}
+
+// removeGroup removes dir and the groups below it, deepest first.
+func removeGroup(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := removeGroup(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	// Not os.Remove, whose error would be that of its second attempt, unlink.
+	if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {
+		return &fs.PathError{Op: "rmdir", Path: dir, Err: err}
+	}
+	return nil
+}

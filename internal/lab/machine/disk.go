@@ -1,0 +1,133 @@
+package machine
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// dataDirs are the directories of a machine that lie on the host's own file
+// system, because an overlay cannot be the upper layer of containerd's overlays,
+// and because etcd's syncs should be real ones.
+var dataDirs = []string{"containerd", "kubelet", "etcd"}
+
+// A disk is the directory of one machine on the host:
+//
+//	upper, work   the machine's layer of the overlay over the image
+//	root          mount point of the overlay, in the machine's mount namespace only
+//	data          what is bound over /var/lib/{containerd,kubelet,etcd}
+//	console.log   output of the machine's console
+//	leader        the systemd-nspawn process, see process
+//	spec.json     the Spec of the last start
+//	image         root directory of the image that upper is a layer over
+type disk string
+
+func (d disk) path(name string) string { return filepath.Join(string(d), name) }
+
+// prepare makes the disk ready for a boot: all of it for the first, which will be
+// from img, and what the network hands out or the last boot left behind for each.
+func (d disk) prepare(s Spec, img Image) error {
+	_, err := os.Stat(d.path("upper"))
+	first := errors.Is(err, fs.ErrNotExist)
+	// The work directory of a volatile overlay whose machine was not shut down
+	// cleanly refuses to be mounted again (Documentation/filesystems/overlayfs.rst).
+	// Here the host lives on with all that was written, so nothing is lost.
+	if err := os.RemoveAll(d.path("work")); err != nil {
+		return err
+	}
+	// Beside its destination and renamed, so that a cut-off preparation is no first boot.
+	upper := d.path("upper")
+	if first {
+		upper = d.path("upper.new")
+		if err := os.RemoveAll(upper); err != nil {
+			return err
+		}
+	}
+	dirs := []string{d.path("work"), d.path("root"), upper}
+	for _, name := range dataDirs {
+		dirs = append(dirs, d.path("data/"+name))
+	}
+	for _, dir := range dirs {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	if first {
+		if err := os.WriteFile(d.path("image"), []byte(img.Dir), 0o600); err != nil {
+			return err
+		}
+		sum := sha256.Sum256([]byte("machine-id " + s.ID))
+		if err := writeFiles(upper, map[string]string{
+			"etc/machine-id": hex.EncodeToString(sum[:16]) + "\n",
+			"etc/hostname":   s.Hostname + "\n",
+			// cloud-init adds the machine's own name, which user data may change.
+			"etc/hosts": "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n",
+		}); err != nil {
+			return err
+		}
+	}
+	resolver := ""
+	if s.Nameserver.IsValid() {
+		resolver = "nameserver " + s.Nameserver.String() + "\n"
+	}
+	boot := map[string]string{"etc/resolv.conf": resolver}
+	release, err := kernelRelease()
+	if err != nil {
+		return err
+	}
+	if !hostModules(release) {
+		boot["usr/lib/modules/"+release+"/modules.builtin"] = string(builtinList(presentModules(release)))
+	}
+	if err := writeFiles(upper, boot); err != nil {
+		return err
+	}
+	if first {
+		return os.Rename(upper, d.path("upper"))
+	}
+	return nil
+}
+
+// image returns the root directory of the image that the disk was made from.
+func (d disk) image() (string, error) {
+	dir, err := os.ReadFile(d.path("image"))
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(string(dir)); err != nil {
+		return "", fmt.Errorf("base image: %w", err)
+	}
+	return string(dir), nil
+}
+
+// hostModules says whether the host has modules of its kernel to offer.
+func hostModules(release string) bool {
+	_, err := os.Stat(filepath.Join("/lib/modules", release))
+	return err == nil
+}
+
+func writeFiles(root string, files map[string]string) error {
+	for name, content := range files {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tail returns the last lines of the console, for error messages.
+func (d disk) tail() string {
+	const limit = 1500
+	content, err := os.ReadFile(d.path("console.log"))
+	if err != nil {
+		return fmt.Sprintf("(no console: %v)", err)
+	}
+	return string(content[max(0, len(content)-limit):])
+}

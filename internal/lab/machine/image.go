@@ -1,0 +1,200 @@
+package machine
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// MirrorEnv names the environment variable with the base URL of the Debian
+// mirror that images are built from, instead of [DefaultMirror]. The security
+// archive is expected beside it, at the same URL with "-security" appended.
+const MirrorEnv = "K8S_LAB_DEBIAN_MIRROR"
+
+// DefaultMirror is Debian's own mirror network.
+const DefaultMirror = "http://deb.debian.org/debian"
+
+// recipe is all that goes into the image: build.sh, and below root the files
+// that it copies over the installed packages.
+//
+//go:embed image
+var recipe embed.FS
+
+// Image is a base image, shared read-only by all machines that boot from it.
+type Image struct {
+	ID   string // in the form of an EC2 image id, from the hash of the recipe
+	Name string
+	Dir  string // root file system
+}
+
+// LocateImage says which image this version of the package boots and where under
+// cacheDir it belongs, and whether it is there.
+func LocateImage(cacheDir string) (img Image, present bool, err error) {
+	sum, err := recipeHash()
+	if err != nil {
+		return Image{}, false, err
+	}
+	img = Image{
+		ID:   "ami-" + sum[:17],
+		Name: "debian-12-" + runtime.GOARCH + "-k8s-lab-" + sum[:8],
+	}
+	img.Dir = filepath.Join(cacheDir, "images", img.ID)
+	_, err = os.Stat(img.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return img, false, nil
+	}
+	return img, err == nil, err
+}
+
+// EnsureImage returns the base image, which it builds with debootstrap unless
+// cacheDir has it. Building takes about a minute; progress, which may be nil, is
+// called with each step. Builds that run at the same time wait for one another.
+func EnsureImage(ctx context.Context, cacheDir string, progress func(string)) (Image, error) {
+	if progress == nil {
+		progress = func(string) {}
+	}
+	img, present, err := LocateImage(cacheDir)
+	if err != nil || present {
+		return img, err
+	}
+	dir := filepath.Dir(img.Dir)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return Image{}, fmt.Errorf("machine image: %w", err)
+	}
+	unlock, err := lock(ctx, filepath.Join(dir, ".lock"), func() { progress("waiting for another build of the image") })
+	if err != nil {
+		return Image{}, fmt.Errorf("machine image: waiting for another build: %w", err)
+	}
+	defer unlock()
+	if _, present, err := LocateImage(cacheDir); err != nil || present {
+		return img, err
+	}
+
+	// The lock is ours, so anything half-built is of a build that was cut off.
+	tmp := filepath.Join(dir, "."+img.ID)
+	if err := os.RemoveAll(tmp); err != nil {
+		return Image{}, fmt.Errorf("machine image: %w", err)
+	}
+	defer os.RemoveAll(tmp)
+	files := filepath.Join(tmp, "recipe")
+	if err := os.CopyFS(files, recipe); err != nil {
+		return Image{}, fmt.Errorf("machine image: unpack recipe: %w", err)
+	}
+	root := filepath.Join(tmp, "root")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		return Image{}, fmt.Errorf("machine image: %w", err)
+	}
+	if err := build(ctx, filepath.Join(files, "image"), root, progress); err != nil {
+		return Image{}, fmt.Errorf("build machine image %s: %w", img.Name, err)
+	}
+	if err := os.Rename(root, img.Dir); err != nil {
+		return Image{}, fmt.Errorf("machine image: %w", err)
+	}
+	return img, nil
+}
+
+// build runs the recipe in PID and mount namespaces of its own, so that ending
+// it ends everything it started and undoes every mount.
+func build(ctx context.Context, files, root string, progress func(string)) error {
+	mirror := os.Getenv(MirrorEnv)
+	if mirror == "" {
+		mirror = DefaultMirror
+	}
+	cmd := exec.CommandContext(ctx, "sh", filepath.Join(files, "build.sh"), root, filepath.Join(files, "root"), mirror)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	out, in := io.Pipe()
+	cmd.Stdout, cmd.Stderr = in, in
+	var tail []string
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			line := strings.TrimSpace(lines.Text())
+			if line == "" {
+				continue
+			}
+			progress(line)
+			tail = append(tail, line)
+			tail = tail[max(0, len(tail)-15):]
+		}
+		_, _ = io.Copy(io.Discard, out)
+	}()
+	err := cmd.Run()
+	_ = in.Close()
+	<-read
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; its last output:\n%s", err, strings.Join(tail, "\n"))
+	}
+	return nil
+}
+
+func recipeHash() (string, error) {
+	h := sha256.New()
+	fmt.Fprintln(h, runtime.GOARCH)
+	err := fs.WalkDir(recipe, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := recipe.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(h, "%s %d\n", path, len(content))
+		h.Write(content)
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("machine image: read recipe: %w", err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// lock takes an exclusive lock on the file at path. It calls waiting when it has
+// to wait for it.
+func lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	for first := true; ; first = false {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			_ = f.Close()
+			return nil, err
+		}
+		if first {
+			waiting()
+		}
+		select {
+		case <-ctx.Done():
+			_ = f.Close()
+			return nil, context.Cause(ctx)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package machine
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Leftovers lists what exists of the machines of the lab in stateDir: processes,
+// control groups, mounts, disks. It is empty after [Manager.Down], and for a lab
+// that never was.
+func Leftovers(stateDir string) ([]string, error) {
+	stateDir, err := filepath.Abs(stateDir)
+	if err != nil {
+		return nil, fmt.Errorf("leftovers of machines: %w", err)
+	}
+	lab, err := labGroups(stateDir)
+	if err != nil {
+		return nil, fmt.Errorf("leftovers of machines: %w", err)
+	}
+	var left []string
+	for _, dir := range lab.remaining() {
+		left = append(left, "control group "+dir)
+		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !d.IsDir() {
+				return nil //nolint:nilerr // gone in the meantime
+			}
+			pids, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+			for _, pid := range strings.Fields(string(pids)) {
+				left = append(left, "process "+pid+" in "+path)
+			}
+			return nil
+		})
+	}
+	mounts, err := mountsBelow(stateDir)
+	if err != nil {
+		return nil, fmt.Errorf("leftovers of machines: %w", err)
+	}
+	for _, m := range mounts {
+		left = append(left, "mount "+m)
+	}
+	for _, name := range []string{"machines", "trash"} {
+		entries, err := os.ReadDir(filepath.Join(stateDir, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("leftovers of machines: %w", err)
+		}
+		for _, e := range entries {
+			left = append(left, "disk "+filepath.Join(stateDir, name, e.Name()))
+			if dir := filepath.Join(propagateDir, e.Name()); exists(dir) {
+				left = append(left, "directory "+dir)
+			}
+		}
+	}
+	return left, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// mountsBelow lists the mount points at and below dir in the caller's namespace.
+func mountsBelow(dir string) ([]string, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var found []string
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if fields := strings.Fields(lines.Text()); len(fields) > 4 &&
+			(fields[4] == dir || strings.HasPrefix(fields[4], dir+"/")) {
+			found = append(found, fields[4])
+		}
+	}
+	return found, lines.Err()
+}

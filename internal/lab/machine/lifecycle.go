@@ -1,0 +1,289 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// startTimeout bounds the time from nspawn's start to that of the machine's
+	// init, which takes about 50 ms on an idle host.
+	startTimeout = 20 * time.Second
+	// stopTimeout is how long a machine may take to shut down or reboot by itself
+	// before its power is cut. EC2 allows minutes, which nobody would wait for here;
+	// the image stops its services within 10 seconds.
+	stopTimeout = 25 * time.Second
+
+	sigrtmin = 34 // of glibc, which systemd counts from
+	// reboot makes systemd reboot in good order (systemd(1), Signals).
+	reboot = unix.Signal(sigrtmin + 5)
+)
+
+var validID = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+
+// Start boots the machine, with the disk it has if it was started before. It
+// returns once the machine's init runs.
+func (m *Manager) Start(ctx context.Context, s Spec) error {
+	if !validID.MatchString(s.ID) {
+		return fmt.Errorf("start machine: invalid id %q", s.ID)
+	}
+	m.mu.Lock()
+	if m.machines[s.ID] == nil {
+		m.machines[s.ID] = m.newInstance(s.ID)
+	}
+	m.mu.Unlock()
+	in, done, err := m.take(ctx, s.ID)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := m.start(ctx, in, s); err != nil {
+		return fmt.Errorf("start machine %s: %w", s.ID, err)
+	}
+	return nil
+}
+
+func (m *Manager) start(ctx context.Context, in *instance, s Spec) (err error) {
+	if in.running() != nil {
+		return errors.New("it is running")
+	}
+	if m.watching.Err() != nil {
+		return errors.New("the manager is closed")
+	}
+	if _, err := os.Stat(s.Netns); err != nil {
+		return fmt.Errorf("network namespace: %w", err)
+	}
+	if err := os.MkdirAll(string(in.disk), 0o755); err != nil {
+		return err
+	}
+	if err := in.disk.prepare(s, m.img); err != nil {
+		return fmt.Errorf("prepare disk: %w", err)
+	}
+	if err := in.saveSpec(s); err != nil {
+		return err
+	}
+	// Nothing of an earlier boot may be in the way, of which a crash may have left some.
+	if err := in.clear(ctx); err != nil {
+		return err
+	}
+	if err := in.create(); err != nil {
+		return errors.Join(err, in.clear(ctx))
+	}
+	cmd, err := spawn(ctx, in.disk, in.groups, s)
+	if err != nil {
+		return errors.Join(err, in.clear(ctx))
+	}
+	leader, err := findProcess(cmd.Process.Pid)
+	if err == nil {
+		err = os.WriteFile(in.disk.path("leader"), []byte(leader.String()), 0o600)
+	}
+	go func() { _ = cmd.Wait() }() // reap; how it ended is in the console log
+	if err != nil {
+		return errors.Join(fmt.Errorf("systemd-nspawn ended at once (%w); its console:\n%s", err, in.disk.tail()), in.clear(ctx))
+	}
+	b := m.watch(in, leader)
+	if err := b.awaitInit(ctx); err != nil {
+		return errors.Join(fmt.Errorf("%w; its console:\n%s", err, in.disk.tail()), in.cut(ctx, b))
+	}
+	return nil
+}
+
+// awaitInit returns once the boot's init runs.
+func (b *boot) awaitInit(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("init does not start"))
+	defer cancel()
+	for {
+		if _, err := b.leader.init(); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-b.ended:
+			return errors.New("systemd-nspawn ended")
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// cut ends the boot as a loss of power does.
+func (in *instance) cut(ctx context.Context, b *boot) error {
+	b.expectEnd()
+	for _, dir := range in.dirs() {
+		killGroup(dir)
+	}
+	// Also when the leader is not in its groups yet, or in none that can be killed.
+	_ = b.leader.signal(unix.SIGKILL)
+	// Left half-killed it would be found running again, so the caller's patience
+	// does not count here.
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), killTimeout,
+		fmt.Errorf("processes of %s survive being killed", in.id))
+	defer cancel()
+	select {
+	case <-b.ended:
+		return b.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Stop shuts the machine down in good order, or by force when it does not obey.
+// The disk is kept. It is no error if the machine is down.
+func (m *Manager) Stop(ctx context.Context, id string) error {
+	in, done, err := m.take(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer done()
+	b := in.running()
+	if b == nil {
+		return nil
+	}
+	b.expectEnd()
+	// nspawn passes this on as what --kill-signal says: power off.
+	if err := b.leader.signal(unix.SIGTERM); err == nil {
+		patience, cancel := context.WithTimeout(ctx, stopTimeout)
+		defer cancel()
+		select {
+		case <-b.ended:
+			return stopped("stop", id, b.err)
+		case <-patience.Done():
+		}
+	}
+	return stopped("stop", id, in.cut(ctx, b))
+}
+
+// Kill cuts the machine's power. The disk is kept. It is no error if the machine
+// is down.
+func (m *Manager) Kill(ctx context.Context, id string) error {
+	in, done, err := m.take(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if b := in.running(); b != nil {
+		return stopped("kill", id, in.cut(ctx, b))
+	}
+	return nil
+}
+
+// Reboot reboots a running machine in good order, or by force when it does not
+// obey, and returns once its init runs anew.
+func (m *Manager) Reboot(ctx context.Context, id string) error {
+	in, done, err := m.take(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := m.reboot(ctx, in); err != nil {
+		return fmt.Errorf("reboot machine %s: %w", id, err)
+	}
+	return nil
+}
+
+func (m *Manager) reboot(ctx context.Context, in *instance) error {
+	b := in.running()
+	if b == nil {
+		return errors.New("it is not running")
+	}
+	if before, err := b.leader.init(); err == nil && before.signal(reboot) == nil {
+		patience, cancel := context.WithTimeout(ctx, stopTimeout)
+		defer cancel()
+		for patience.Err() == nil {
+			if after, err := b.leader.init(); err == nil && after != before {
+				return nil
+			}
+			select {
+			case <-patience.Done():
+			case <-b.ended:
+				cancel()
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}
+	if err := in.cut(ctx, b); err != nil {
+		return err
+	}
+	s, err := in.loadSpec()
+	if err != nil {
+		return err
+	}
+	return m.start(ctx, in, s)
+}
+
+// Terminate cuts the machine's power and removes all there is of it; its disk may
+// take longer to be gone, which Down waits for. It is no error if there is no such machine.
+func (m *Manager) Terminate(ctx context.Context, id string) error {
+	in, done, err := m.take(ctx, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer done()
+	if b := in.running(); b != nil {
+		if err := in.cut(ctx, b); err != nil {
+			return stopped("terminate", id, err)
+		}
+	}
+	trash := filepath.Join(m.trashDir(), fmt.Sprintf("%s.%d", id, time.Now().UnixNano()))
+	if err := os.Rename(string(in.disk), trash); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return stopped("terminate", id, err)
+	}
+	m.mu.Lock()
+	delete(m.machines, id)
+	m.mu.Unlock()
+	m.remove(trash)
+	return nil
+}
+
+// remove deletes a disk in the background. What cannot be deleted stays for Down
+// to try again and to report.
+func (m *Manager) remove(dir string) {
+	m.removals.Go(func() { _ = os.RemoveAll(dir) })
+}
+
+func stopped(what, id string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s machine %s: %w", what, id, err)
+}
+
+// Down terminates every machine of the lab, waits until nothing of any is left,
+// and closes the Manager.
+func (m *Manager) Down(ctx context.Context) error {
+	m.mu.Lock()
+	var all errgroup.Group
+	for id := range m.machines {
+		all.Go(func() error { return m.Terminate(ctx, id) })
+	}
+	m.mu.Unlock()
+	if err := all.Wait(); err != nil {
+		return err
+	}
+	m.Close()
+	if err := m.lab.destroy(ctx); err != nil {
+		return fmt.Errorf("remove machines: %w", err)
+	}
+	for _, h := range m.lab.in {
+		// Other labs may have groups in it.
+		_ = unix.Rmdir(filepath.Join(h.mount, cgroupParent))
+	}
+	for _, dir := range []string{m.machinesDir(), m.trashDir()} {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("remove machines: %w", err)
+		}
+	}
+	return nil
+}

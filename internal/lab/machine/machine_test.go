@@ -1,0 +1,365 @@
+package machine
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const extraUserData = `
+write_files:
+  - path: /etc/from-user-data
+    content: written
+runcmd:
+  - "echo ran > /root/from-runcmd"
+`
+
+func TestMachines(t *testing.T) {
+	l := newTestLab(t)
+	a, b := l.add(extraUserData), l.add("")
+	begin := time.Now()
+	l.start(a)
+	l.start(b)
+	t.Logf("two machines started after %v", time.Since(begin))
+	ca := l.await(a)
+	t.Logf("first answers after %v", time.Since(begin))
+	cb := l.await(b)
+	t.Logf("second answers after %v", time.Since(begin))
+
+	t.Run("login", func(t *testing.T) {
+		if _, err := l.dial(a, "root"); err == nil || !strings.Contains(err.Error(), "unable to authenticate") {
+			t.Errorf("login as root: %v, want a refusal", err)
+		}
+		swapped := *a
+		swapped.hostKey = b.hostKey
+		if _, err := l.dial(&swapped, "admin"); err == nil || !strings.Contains(err.Error(), "host key mismatch") {
+			t.Errorf("another host key: %v, want a refusal", err)
+		}
+		if got := must(t, ca, `id -un; echo "$SUDO_USER"; hostname; getent hosts "$(hostname)" | cut -d' ' -f1`); got != "root\nadmin\n"+a.Hostname+"\n127.0.1.1" {
+			t.Errorf("id, user, hostname, address = %q", got)
+		}
+		if got := must(t, ca, "cat /etc/machine-id"); len(got) != 32 || got == must(t, cb, "cat /etc/machine-id") {
+			t.Errorf("machine id %q, want one of its own", got)
+		}
+	})
+
+	t.Run("user data", func(t *testing.T) {
+		if got := must(t, ca, "cat /etc/from-user-data; while [ ! -e /root/from-runcmd ]; do sleep 0.1; done; cat /root/from-runcmd"); got != "writtenran" {
+			t.Errorf("user data left %q", got)
+		}
+		if got := must(t, ca, "timeout 20 cloud-init status --wait"); !strings.HasSuffix(got, "status: done") {
+			t.Errorf("cloud-init with scripts: %s", got)
+		}
+		if got := must(t, cb, "timeout 20 cloud-init status --wait"); !strings.HasSuffix(got, "status: done") {
+			t.Errorf("cloud-init without scripts: %s", got)
+		}
+	})
+
+	t.Run("healthy", func(t *testing.T) {
+		if got := must(t, ca, "systemctl is-system-running --wait || systemctl --failed --no-legend"); got != "running" {
+			t.Errorf("system is %s", got)
+		}
+	})
+
+	t.Run("sysctls start as the host's", func(t *testing.T) {
+		for _, key := range []string{"fs/nr_open", "vm/overcommit_memory", "net/netfilter/nf_conntrack_max"} {
+			host, err := os.ReadFile("/proc/sys/" + key)
+			if got := must(t, ca, "cat /proc/sys/"+key); err != nil || got != strings.TrimSpace(string(host)) {
+				t.Errorf("%s = %q, on the host %q (%v)", key, got, host, err)
+			}
+		}
+	})
+
+	// What containerd, runc, kubelet and kube-proxy do to a machine.
+	for name, script := range map[string]string{
+		"cgroups": `
+			for d in $(awk '$3 ~ /^cgroup/ { print $2 }' /proc/self/mounts); do
+				mkdir -p "$d/kubepods/pod1"; rmdir "$d/kubepods/pod1" "$d/kubepods"
+			done`,
+		"overlay": `
+			for d in /var/lib/containerd /var/lib/kubelet; do
+				mkdir $d/l $d/u $d/w $d/m
+				mount -t overlay overlay -o lowerdir=$d/l,upperdir=$d/u,workdir=$d/w $d/m
+				touch $d/m/x; test -e $d/u/x; umount $d/m; rm -r $d/l $d/u $d/w $d/m
+			done`,
+		"namespaces": `unshare -m -p -n -i -u -C -f --mount-proc sh -c 'test $$ = 1 && ip link set lo up && hostname x'`,
+		"nftables": `
+			nft 'add table inet t; add chain inet t c { type nat hook postrouting priority 100; }; add rule inet t c masquerade'
+			nft list table inet t | grep -q masquerade; nft delete table inet t`,
+		"iptables":  `iptables -t nat -A POSTROUTING -m comment --comment x -j MASQUERADE; iptables -t nat -F`,
+		"sysctls":   `sysctl -qw net.ipv4.ip_forward=1 net.bridge.bridge-nf-call-iptables=1 vm.overcommit_memory=1 kernel.panic=7 net.netfilter.nf_conntrack_max=99999; test "$(sysctl -n kernel.panic)" = 7`,
+		"modules":   `modprobe overlay; modprobe br_netfilter; echo overlay > /etc/modules-load.d/x.conf; systemctl restart systemd-modules-load`,
+		"kmsg":      `dd if=/dev/kmsg of=/dev/null count=1 bs=8192 iflag=nonblock`,
+		"keyring":   `grep -q . /proc/keys || true; python3 -c 'import ctypes; c = ctypes.CDLL(None, use_errno=True); assert c.syscall(250, 1, b"lab") >= 0, ctypes.get_errno()'`,
+		"bpf":       `python3 -c 'import ctypes; c = ctypes.CDLL(None, use_errno=True); a = (ctypes.c_uint32 * 18)(1, 4, 4, 1); assert c.syscall(321, 0, ctypes.byref(a), 72) >= 0, ctypes.get_errno()'`,
+		"devices":   `mknod /root/null c 1 3; echo > /root/null; rm /root/null`,
+		"shared":    `test "$(findmnt -no PROPAGATION /)" = shared`,
+		"nofile":    `systemd-run --quiet --wait -p LimitNOFILE=1048576 -p OOMScoreAdjust=-999 -p Delegate=yes true`,
+		"sysrq":     `test ! -e /proc/sysrq-trigger || test "$(stat -c %t:%T /proc/sysrq-trigger)" = 1:3`,
+		"no module": `! modprobe no_such_module 2> /dev/null`,
+	} {
+		t.Run(name, func(t *testing.T) { must(t, ca, script) })
+	}
+
+	t.Run("runc", func(t *testing.T) {
+		s, err := ca.NewSession()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if s.Stdin, err = os.Open(findRunc(t)); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Run("sudo install -m 0755 /dev/stdin /usr/local/bin/runc"); err != nil {
+			t.Fatal(err)
+		}
+		got := must(t, ca, `
+			mkdir -p /var/lib/containerd/bundle/rootfs; cd /var/lib/containerd/bundle; mount --bind / rootfs
+			runc spec
+			jq '.process.terminal = false | .process.args = ["sh", "-c", "id -u; hostname; head -1 /proc/1/cgroup | cut -d: -f3"] |
+				.linux.resources.memory.limit = 50000000 | .linux.resources.cpu = {quota: 20000, period: 100000, cpus: "0"} |
+				.linux.cgroupsPath = "/kubepods/one"' config.json > c && mv c config.json
+			runc run one; umount rootfs`)
+		if !strings.HasPrefix(got, "0\nrunc\n/") {
+			t.Errorf("the container says %q", got)
+		}
+	})
+
+	t.Run("host untouched", func(t *testing.T) {
+		for key, not := range map[string]string{"kernel/panic": "7", "net/netfilter/nf_conntrack_max": "99999"} {
+			if got, err := os.ReadFile("/proc/sys/" + key); err != nil || strings.TrimSpace(string(got)) == not {
+				t.Errorf("%s of the host = %q, %v", key, got, err)
+			}
+		}
+		if mounts, err := mountsBelow(l.stateDir); err != nil || len(mounts) > 0 {
+			t.Errorf("mounts in the host's namespace: %v %v", mounts, err)
+		}
+	})
+
+	t.Run("stop and start keep the disk", func(t *testing.T) {
+		must(t, ca, "echo kept | tee /etc/keep > /var/lib/etcd/keep")
+		begin := time.Now()
+		if err := l.Stop(t.Context(), a.ID); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("stopped in %v", time.Since(begin))
+		console, err := os.ReadFile(l.Console(a.ID))
+		if err != nil || !strings.Contains(string(console), "Reached target") || !strings.Contains(string(console), "poweroff.target") {
+			t.Errorf("the console shows no orderly shutdown (%v)", err)
+		}
+		if left := l.newInstance(a.ID).remaining(); l.Running(a.ID) || len(left) > 0 {
+			t.Errorf("stopped machine runs: %v, has %v", l.Running(a.ID), left)
+		}
+		if err := l.Stop(t.Context(), a.ID); err != nil {
+			t.Errorf("stop again: %v", err)
+		}
+		l.start(a)
+		ca = l.await(a)
+		if got := must(t, ca, "cat /etc/keep /var/lib/etcd/keep"); got != "kept\nkept" {
+			t.Errorf("after a restart the disk has %q", got)
+		}
+	})
+
+	t.Run("power cut", func(t *testing.T) {
+		must(t, ca, "echo unsynced > /etc/keep; mkdir -p /sys/fs/cgroup/*/nested/deeper 2> /dev/null || true")
+		begin := time.Now()
+		if err := l.Kill(t.Context(), a.ID); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("killed in %v", time.Since(begin))
+		if left := l.newInstance(a.ID).remaining(); l.Running(a.ID) || len(left) > 0 {
+			t.Errorf("killed machine runs: %v, has %v", l.Running(a.ID), left)
+		}
+		l.start(a)
+		ca = l.await(a)
+		if got := must(t, ca, "cat /etc/keep"); got != "unsynced" {
+			t.Errorf("after a power cut the disk has %q", got)
+		}
+	})
+
+	t.Run("reboot", func(t *testing.T) {
+		before := must(t, ca, "cat /proc/sys/kernel/random/boot_id; systemctl show -p UserspaceTimestampMonotonic --value")
+		if err := l.Reboot(t.Context(), a.ID); err != nil {
+			t.Fatal(err)
+		}
+		ca = l.await(a)
+		if after := must(t, ca, "cat /proc/sys/kernel/random/boot_id; systemctl show -p UserspaceTimestampMonotonic --value"); after == before {
+			t.Error("the machine was not rebooted")
+		}
+		if !l.Running(a.ID) {
+			t.Error("rebooted machine does not run")
+		}
+	})
+
+	t.Run("adoption", func(t *testing.T) {
+		l.Close()
+		// With an image that does not exist: machines keep theirs.
+		m, err := NewManager(l.stateDir, Image{Dir: "/nonexistent"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Manager = m
+		if !l.Running(a.ID) || !l.Running(b.ID) {
+			t.Fatalf("running after adoption: %v, %v", l.Running(a.ID), l.Running(b.ID))
+		}
+		if err := l.Start(t.Context(), a.Spec); err == nil {
+			t.Error("an adopted machine can be started twice")
+		}
+		must(t, ca, "true")
+		if err := l.Stop(t.Context(), a.ID); err != nil {
+			t.Error(err)
+		}
+		l.start(a)
+		ca = l.await(a)
+	})
+
+	t.Run("exit from inside", func(t *testing.T) {
+		_, _ = run(ca, "systemctl poweroff")
+		l.awaitExit(a.ID)
+		if l.Running(a.ID) {
+			t.Error("powered-off machine runs")
+		}
+		leader := l.machines[b.ID].running().leader
+		if err := leader.signal(unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		l.awaitExit(b.ID)
+		if left := l.newInstance(b.ID).remaining(); len(left) > 0 {
+			t.Errorf("dead machine has %v", left)
+		}
+		l.start(b)
+		cb = l.await(b)
+	})
+
+	t.Run("dies unwatched", func(t *testing.T) {
+		l.Close()
+		leader, ok := l.machines[b.ID].leader()
+		if !ok {
+			t.Fatal("no leader on record")
+		}
+		if err := leader.signal(unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if err := leader.wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		m, err := NewManager(l.stateDir, l.img)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Manager = m
+		if left := l.newInstance(b.ID).remaining(); l.Running(b.ID) || len(left) > 0 {
+			t.Errorf("dead machine runs: %v, has %v", l.Running(b.ID), left)
+		}
+		l.start(b)
+		cb = l.await(b)
+	})
+
+	t.Run("terminate", func(t *testing.T) {
+		begin := time.Now()
+		if err := l.Terminate(t.Context(), b.ID); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begin); took > 2*time.Second {
+			t.Errorf("terminating took %v", took)
+		} else {
+			t.Logf("terminated in %v", took)
+		}
+		if left := l.newInstance(b.ID).remaining(); l.Running(b.ID) || len(left) > 0 || exists(string(l.newInstance(b.ID).disk)) {
+			t.Errorf("terminated machine has %v", left)
+		}
+		if err := l.Terminate(t.Context(), b.ID); err != nil {
+			t.Errorf("terminate again: %v", err)
+		}
+		if err := l.Stop(t.Context(), b.ID); err == nil {
+			t.Error("a terminated machine can be stopped")
+		}
+	})
+}
+
+// TestSixMachines boots the machines of the main example together, and says how
+// long each takes from Start to an SSH session with the pinned host key.
+func TestSixMachines(t *testing.T) {
+	l := newTestLab(t)
+	hosts := make([]*testHost, 6)
+	for i := range hosts {
+		hosts[i] = l.add("")
+	}
+	begin := time.Now()
+	took := make([]time.Duration, len(hosts))
+	var all sync.WaitGroup
+	for i, h := range hosts {
+		all.Go(func() {
+			if err := l.Start(t.Context(), h.Spec); err != nil {
+				t.Error(err)
+				return
+			}
+			for t.Context().Err() == nil && time.Since(begin) < time.Minute {
+				if c, err := l.dial(h, "admin"); err == nil {
+					took[i] = time.Since(begin)
+					_ = c.Close()
+					return
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			t.Errorf("%s does not answer", h.ID)
+		})
+	}
+	all.Wait()
+	t.Logf("from launch to SSH: %v", took)
+	begin = time.Now()
+	if err := l.Down(t.Context()); err != nil {
+		t.Error(err)
+	}
+	t.Logf("all gone in %v", time.Since(begin))
+	if left, err := Leftovers(l.stateDir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+func TestStartFails(t *testing.T) {
+	l := newTestLab(t)
+	h := l.add("")
+	noNetns := h.Spec
+	noNetns.Netns = "/run/netns/no-such-namespace"
+	noName := h.Spec
+	noName.ID = "../escape"
+	noHost := h.Spec
+	noHost.Hostname = "not a hostname"
+	for want, s := range map[string]Spec{"network namespace": noNetns, "invalid id": noName, "Invalid hostname": noHost} {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		err := l.Start(ctx, s)
+		cancel()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Start(%+v) = %v, want %q in it", s, err, want)
+		}
+		if left := l.newInstance(h.ID).remaining(); l.Running(h.ID) || len(left) > 0 {
+			t.Errorf("after %q: running %v, left %v", want, l.Running(h.ID), left)
+		}
+	}
+	l.start(h)
+	l.await(h)
+}
+
+// findRunc returns runc from the project's mirror, if that has been filled, or
+// else from the host's Debian.
+func findRunc(t *testing.T) string {
+	t.Helper()
+	const inMirror = "mirror/github.com/opencontainers/runc/releases/download/*/runc.amd64"
+	if found, _ := filepath.Glob(filepath.Join(cacheDir(t), inMirror)); len(found) > 0 {
+		return found[len(found)-1]
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-euc", "apt-get -qq download runc; dpkg-deb -x runc_*.deb .")
+	cmd.Dir = t.TempDir()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("runc is neither in the mirror nor in Debian's: %v: %s", err, out)
+	}
+	return filepath.Join(cmd.Dir, "usr/sbin/runc")
+}

@@ -1,0 +1,274 @@
+package machine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// killTimeout bounds the wait for killed processes to be gone. They need
+// milliseconds; this is for a host short of everything.
+const killTimeout = 15 * time.Second
+
+// Spec describes a machine to start.
+type Spec struct {
+	ID         string     // instance id; also a file name and the nspawn machine name
+	Hostname   string     // used by the first boot; user data may change it afterwards
+	Netns      string     // path of a network namespace whose eth0 is configured
+	Nameserver netip.Addr // written to resolv.conf at each start; none if zero
+	// VCPUs and MemoryMiB are those of the instance type. They are recorded, not
+	// enforced: a machine sees and may use all of the host.
+	VCPUs, MemoryMiB int
+}
+
+// Manager starts, stops and watches the machines of one lab. It is safe for
+// concurrent use; calls for the same machine wait for one another. There must not
+// be two of them for one state directory.
+type Manager struct {
+	stateDir string
+	img      Image
+	lab      groups
+	exits    chan string
+
+	watching context.Context
+	release  context.CancelFunc
+	watchers sync.WaitGroup
+	removals sync.WaitGroup
+
+	mu       sync.Mutex
+	machines map[string]*instance
+}
+
+// An instance is a machine that has a disk. op is held by whoever changes its state.
+type instance struct {
+	id   string
+	disk disk
+	groups
+	op chan struct{}
+
+	mu      sync.Mutex
+	current *boot // nil when the machine is down
+}
+
+// A boot is one run of nspawn, from its start to the end of its last process.
+type boot struct {
+	leader process
+	ended  chan struct{}
+	err    error // what could not be cleaned up; set before ended is closed
+
+	mu     sync.Mutex
+	wanted bool // the end is asked for, so it is not news
+}
+
+// NewManager opens the lab in stateDir, whose machines boot from img: it adopts
+// those that run and clears away what is left of those that ended while nobody
+// watched, which [Manager.Exits] does not report. A machine that has a disk already
+// keeps the image that the disk was made from.
+func NewManager(stateDir string, img Image) (*Manager, error) {
+	stateDir, err := filepath.Abs(stateDir)
+	if err != nil {
+		return nil, fmt.Errorf("machines: %w", err)
+	}
+	lab, err := labGroups(stateDir)
+	if err != nil {
+		return nil, fmt.Errorf("machines: %w", err)
+	}
+	m := &Manager{stateDir: stateDir, img: img, lab: lab, exits: make(chan string), machines: map[string]*instance{}}
+	m.watching, m.release = context.WithCancel(context.Background())
+	for _, dir := range []string{m.machinesDir(), m.trashDir()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("machines: %w", err)
+		}
+	}
+	if err := m.adopt(); err != nil {
+		m.Close()
+		return nil, fmt.Errorf("machines of %s: %w", stateDir, err)
+	}
+	return m, nil
+}
+
+func (m *Manager) machinesDir() string { return filepath.Join(m.stateDir, "machines") }
+func (m *Manager) trashDir() string    { return filepath.Join(m.stateDir, "trash") }
+
+func labGroups(stateDir string) (groups, error) {
+	in, err := hierarchies()
+	if err != nil {
+		return groups{}, err
+	}
+	sum := sha256.Sum256([]byte(stateDir))
+	return groups{in: in, path: cgroupParent + "/" + hex.EncodeToString(sum[:6])}, nil
+}
+
+func (m *Manager) newInstance(id string) *instance {
+	return &instance{
+		id:     id,
+		disk:   disk(filepath.Join(m.machinesDir(), id)),
+		groups: groups{in: m.lab.in, path: m.lab.path + "/" + id},
+		op:     make(chan struct{}, 1),
+	}
+}
+
+func (m *Manager) adopt() error {
+	entries, err := os.ReadDir(m.machinesDir())
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		in := m.newInstance(e.Name())
+		m.machines[in.id] = in
+		if leader, ok := in.leader(); ok {
+			m.watch(in, leader)
+		}
+	}
+	trash, err := os.ReadDir(m.trashDir())
+	if err != nil {
+		return err
+	}
+	for _, e := range trash {
+		m.remove(filepath.Join(m.trashDir(), e.Name()))
+	}
+	ctx, cancel := context.WithTimeout(m.watching, killTimeout)
+	defer cancel()
+	for _, dir := range m.lab.dirs() {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for _, e := range entries {
+			if e.IsDir() && !m.Running(e.Name()) {
+				if err := m.newInstance(e.Name()).clear(ctx); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// leader returns the live nspawn process that the disk has on record.
+func (in *instance) leader() (process, bool) {
+	content, err := os.ReadFile(in.disk.path("leader"))
+	if err != nil {
+		return process{}, false
+	}
+	p, err := parseProcess(string(content))
+	return p, err == nil && p.alive()
+}
+
+// clear ends and removes all of a machine but its disk.
+func (in *instance) clear(ctx context.Context) error {
+	return errors.Join(in.destroy(ctx), forget(in.id))
+}
+
+// watch follows the boot with the given leader to its end.
+func (m *Manager) watch(in *instance, leader process) *boot {
+	b := &boot{leader: leader, ended: make(chan struct{})}
+	in.mu.Lock()
+	in.current = b
+	in.mu.Unlock()
+	m.watchers.Go(func() {
+		if leader.wait(m.watching) != nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(m.watching, killTimeout)
+		defer cancel()
+		b.err = errors.Join(in.clear(ctx), os.RemoveAll(in.disk.path("leader")))
+		in.mu.Lock()
+		in.current = nil
+		in.mu.Unlock()
+		b.mu.Lock()
+		news := !b.wanted
+		b.mu.Unlock()
+		close(b.ended)
+		if news {
+			select {
+			case m.exits <- in.id:
+			case <-m.watching.Done():
+			}
+		}
+	})
+	return b
+}
+
+func (in *instance) running() *boot {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.current
+}
+
+// expectEnd says that the boot is about to be ended on purpose.
+func (b *boot) expectEnd() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wanted = true
+}
+
+// take returns the machine with the id, for the caller alone until it calls done.
+func (m *Manager) take(ctx context.Context, id string) (in *instance, done func(), err error) {
+	if in = m.find(id); in == nil {
+		return nil, nil, fmt.Errorf("machine %s: %w", id, fs.ErrNotExist)
+	}
+	select {
+	case in.op <- struct{}{}:
+	case <-ctx.Done():
+		return nil, nil, fmt.Errorf("machine %s is busy: %w", id, context.Cause(ctx))
+	}
+	if m.find(id) != in {
+		return nil, nil, fmt.Errorf("machine %s: %w: terminated meanwhile", id, fs.ErrNotExist)
+	}
+	return in, func() { <-in.op }, nil
+}
+
+func (m *Manager) find(id string) *instance {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.machines[id]
+}
+
+// Running says whether the machine is up, also if an earlier Manager started it.
+func (m *Manager) Running(id string) bool {
+	in := m.find(id)
+	return in != nil && in.running() != nil
+}
+
+// Exits delivers the ids of machines that went down without being asked to:
+// powered off from inside, or killed. A machine that reboots itself stays up.
+// Someone should always receive from it.
+func (m *Manager) Exits() <-chan string { return m.exits }
+
+// Console returns the path of the log of the machine's console, all boots of it.
+func (m *Manager) Console(id string) string {
+	return m.newInstance(id).disk.path("console.log")
+}
+
+// Close stops watching. Machines run on, for a later Manager to adopt.
+func (m *Manager) Close() {
+	m.release()
+	m.watchers.Wait()
+	m.removals.Wait()
+}
+
+func (in *instance) saveSpec(s Spec) error {
+	content, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(in.disk.path("spec.json"), content, 0o600)
+}
+
+func (in *instance) loadSpec() (s Spec, err error) {
+	content, err := os.ReadFile(in.disk.path("spec.json"))
+	if err != nil {
+		return s, err
+	}
+	return s, json.Unmarshal(content, &s)
+}

@@ -1,0 +1,87 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+)
+
+// propagateDir is where nspawn keeps a directory for each of its machines, which
+// it leaves behind when killed.
+const propagateDir = "/run/systemd/nspawn/propagate"
+
+// launch becomes nspawn in four steps: it enters the control groups given before
+// the "--", mounts the overlay in a mount namespace of its own (which goes with
+// the machine's last process, so that no mount is ever left on the host), and
+// replaces itself.
+const launch = `
+while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs"; shift; done
+options=$2 root=$3
+shift 3
+mount -t overlay -o "$options" overlay "$root"
+exec "$@"
+`
+
+// spawn starts nspawn for the machine, detached from this process. The returned
+// process is nspawn itself, not yet the machine's init.
+func spawn(ctx context.Context, d disk, g groups, s Spec) (*exec.Cmd, error) {
+	image, err := d.image()
+	if err != nil {
+		return nil, err
+	}
+	console, err := os.OpenFile(d.path("console.log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer console.Close()
+	release, err := kernelRelease()
+	if err != nil {
+		return nil, err
+	}
+
+	args := []string{"--mount", "--propagation", "slave", "--", "sh", "-euc", launch, "launch"}
+	args = append(args, g.dirs()...)
+	args = append(args, "--",
+		// A machine's disk need not survive the host, so nothing waits for it.
+		fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,volatile,index=off,redirect_dir=on",
+			image, d.path("upper"), d.path("work")),
+		d.path("root"),
+		"systemd-nspawn", "--boot", "--quiet", "--settings=no", "--register=no", "--keep-unit",
+		"--directory="+d.path("root"),
+		"--machine="+s.ID, "--hostname="+s.Hostname,
+		"--network-namespace-path="+s.Netns,
+		"--capability=all", "--system-call-filter=@known",
+		"--kill-signal=SIGRTMIN+4",
+		"--console=read-only", "--link-journal=no", "--resolv-conf=off", "--timezone=off",
+		"--bind=/dev/kmsg")
+	for _, name := range dataDirs {
+		args = append(args, "--bind="+d.path("data/"+name)+":/var/lib/"+name)
+	}
+	if hostModules(release) {
+		args = append(args, "--bind-ro=/lib/modules")
+	}
+	if _, err := os.Stat("/dev/fuse"); err == nil {
+		args = append(args, "--bind=/dev/fuse")
+	}
+
+	// The machine outlives this call and, if need be, this process.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "unshare", args...)
+	cmd.Dir = "/"
+	cmd.Env = []string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"SYSTEMD_NSPAWN_API_VFS_WRITABLE=1", // sysctls, as on a machine of one's own
+		"SYSTEMD_NSPAWN_LOCK=0",             // the lock file would outlive a power cut
+	}
+	cmd.Stdout, cmd.Stderr = console, console
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return cmd, nil
+}
+
+// forget removes what nspawn leaves on the host when it is killed.
+func forget(id string) error { return os.RemoveAll(filepath.Join(propagateDir, id)) }

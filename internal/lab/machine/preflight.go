@@ -1,0 +1,110 @@
+package machine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// tools are the programs on the host that machines need, with the Debian and
+// Ubuntu packages they come in.
+var tools = []struct{ name, pkg string }{
+	{"systemd-nspawn", "systemd-container"},
+	{"unshare", "util-linux"},
+	{"mount", "mount"},
+	{"ip", "iproute2"},
+	{"nft", "nftables"},
+}
+
+// buildTools are needed only while cacheDir has no image.
+var buildTools = []struct{ name, pkg string }{
+	{"debootstrap", "debootstrap"},
+	{"chroot", "coreutils"},
+}
+
+// debianKeyring is what debootstrap checks the mirror's signature with.
+const debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+// Preflight checks that the host can run machines, and build their image if
+// cacheDir lacks it. The error names everything that is missing, and what to do
+// about each. It asks modprobe for needed kernel modules that are not loaded.
+func Preflight(ctx context.Context, cacheDir string) error {
+	if os.Geteuid() != 0 {
+		return errors.New("machines need root: run this as root, or with sudo")
+	}
+	var problems []error
+	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+
+	wanted := tools
+	_, present, err := LocateImage(cacheDir)
+	if err != nil {
+		problem("base image: %w", err)
+	}
+	if !present {
+		wanted = append(wanted[:len(wanted):len(wanted)], buildTools...)
+		if !exists(debianKeyring) {
+			problem("%s is missing: apt-get install debian-archive-keyring", debianKeyring)
+		}
+	}
+	have := map[string]bool{}
+	for _, t := range wanted {
+		_, err := exec.LookPath(t.name)
+		have[t.name] = err == nil
+		if err != nil {
+			problem("%s is missing: apt-get install %s", t.name, t.pkg)
+		}
+	}
+
+	release, err := kernelRelease()
+	if err != nil {
+		return fmt.Errorf("kernel release: %w", err)
+	}
+	if missing := missingModules(release); len(missing) > 0 {
+		_ = exec.CommandContext(ctx, "modprobe", append([]string{"-a", "-q"}, missing...)...).Run()
+	}
+	if !exists("/sys/module/overlay") {
+		if types, _ := os.ReadFile("/proc/filesystems"); !strings.Contains(string(types), "\toverlay\n") {
+			problem("the kernel has no overlay file system (CONFIG_OVERLAY_FS): modprobe overlay, or use another kernel")
+		}
+	}
+	if !exists("/proc/sys/net/bridge") {
+		problem("the kernel has no bridge filtering (CONFIG_BRIDGE_NETFILTER): modprobe br_netfilter, or use another kernel")
+	}
+	for _, ns := range []string{"cgroup", "ipc", "mnt", "net", "pid", "uts"} {
+		if !exists("/proc/self/ns/" + ns) {
+			problem("the kernel has no %s namespaces: use another kernel", ns)
+		}
+	}
+	// In a network namespace that ends with the command, so that nothing is left.
+	for _, probe := range []struct {
+		what string
+		args []string
+	}{
+		{"virtual network interfaces (CONFIG_VETH; modprobe veth)", []string{"ip", "link", "add", "type", "veth"}},
+		{"nf_tables (CONFIG_NF_TABLES; modprobe nf_tables)", []string{"nft", "add", "table", "inet", "probe"}},
+		{"connection tracking (CONFIG_NF_CONNTRACK; modprobe nf_conntrack)", []string{"nft", "add table inet probe; add chain inet probe c; add rule inet probe c ct state new"}},
+	} {
+		if !have["unshare"] || !have[probe.args[0]] {
+			continue
+		}
+		cmd := exec.CommandContext(ctx, "unshare", append([]string{"--net", "--"}, probe.args...)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			problem("network namespaces with %s do not work here; use another kernel, or a host that is not a container: %w: %s",
+				probe.what, err, bytes.TrimSpace(out))
+		}
+	}
+	if _, err := hierarchies(); err != nil {
+		problem("%w: mount -t cgroup2 cgroup2 /sys/fs/cgroup", err)
+	}
+	if !exists("/dev/kmsg") {
+		problem("/dev/kmsg is missing, which kubelets read: mknod /dev/kmsg c 1 11")
+	}
+	if err := errors.Join(problems...); err != nil {
+		return fmt.Errorf("this host cannot run machines:\n%w", err)
+	}
+	return nil
+}

@@ -1,0 +1,528 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// addPod puts a namespace of its own behind an interface, which forwards for it, and returns it as a place.
+func (l *lab) addPod(place, addr string) string {
+	l.t.Helper()
+	l.iface(place).SourceDestCheck = false
+	l.apply()
+	pod := place + "-pod"
+	if _, err := ensureNamespace(l.slice.namespace(pod)); err != nil {
+		l.t.Fatal(err)
+	}
+	inside, ns, closePod, err := open(l.slice.namespace(pod))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer closePod()
+	node, _, closeNode, err := open(l.slice.namespace(place))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer closeNode()
+	_, err = addVeth(node, "pod", ns, "eth0", nil, nil)
+	own := l.iface(place).PrivateIP
+	steps := []error{
+		err,
+		configure(node, "pod", netip.MustParsePrefix("10.200.9.1/24")),
+		configure(inside, "eth0", netip.MustParsePrefix(addr+"/24")),
+		syncRoutes(inside, []route{{Table: unix.RT_TABLE_MAIN, Kind: unix.RTN_UNICAST, Destination: everywhere, Via: netip.MustParseAddr("10.200.9.1"), Link: "eth0"}}, false),
+		l.at(place, func() error { return setSysctls([]sysctl{{"ipv4/ip_forward", "1"}}) }),
+		// As kube-proxy and CNI do it: what leaves the cluster bears the node's address.
+		loadRuleset(l.t.Context(), l.slice.namespace(place), fmt.Sprintf(
+			"table ip pod { chain out { type nat hook postrouting priority srcnat; oifname \"eth0\" snat to %s; }; }", own)),
+	}
+	if err := errors.Join(steps...); err != nil {
+		l.t.Fatal(err)
+	}
+	return pod
+}
+
+func TestApplyAgainChangesNothing(t *testing.T) {
+	l := newLab(t, podVPC())
+	l.iface("eni-a").PublicIP = l.public(0)
+	l.apply()
+	before := l.dump()
+	watch := l.watch()
+	l.apply()
+	if events := watch(); len(events) > 0 {
+		t.Errorf("applying the same configuration changed %v", events)
+	}
+	if diff := cmp.Diff(before, l.dump()); diff != "" {
+		t.Errorf("applying the same configuration made a difference (-before +after):\n%s", diff)
+	}
+	watch = l.watch()
+	l.iface("eni-a").Stopped = true
+	l.apply()
+	if events := watch(); len(events) != 1 {
+		t.Errorf("a route's change shows as %v", events)
+	}
+}
+
+// watch counts the kernel's announcements of changed links, addresses and routes in the first VPC's router.
+func (l *lab) watch() func() []string {
+	l.t.Helper()
+	ns, err := netns.GetFromPath(netnsPath(l.slice.namespace(l.cfg.VPCs[0].ID)))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer ns.Close()
+	var mu sync.Mutex
+	var events []string
+	done := make(chan struct{})
+	links, routes := make(chan netlink.LinkUpdate), make(chan netlink.RouteUpdate)
+	if err := errors.Join(netlink.LinkSubscribeAt(ns, links, done), netlink.RouteSubscribeAt(ns, routes, done)); err != nil {
+		l.t.Fatal(err)
+	}
+	go func() {
+		for links != nil || routes != nil {
+			var event string
+			select {
+			case u, ok := <-links:
+				if !ok {
+					links = nil
+					continue
+				}
+				event = "link " + u.Attrs().Name
+			case u, ok := <-routes:
+				if !ok {
+					routes = nil
+					continue
+				}
+				event = "route " + u.String()
+			}
+			mu.Lock()
+			events = append(events, event)
+			mu.Unlock()
+		}
+	}()
+	return func() []string {
+		time.Sleep(50 * time.Millisecond)
+		close(done)
+		mu.Lock()
+		defer mu.Unlock()
+		return events
+	}
+}
+
+// dump shows all that ip(8) and nft(8) have to say about the lab's namespaces.
+func (l *lab) dump() string {
+	l.t.Helper()
+	names, err := l.slice.namespaces()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, name := range names {
+		fmt.Fprintf(&b, "== %s\n", name)
+		err := within(name, func() error {
+			for _, command := range [][]string{
+				{"ip", "-d", "-N", "addr"}, {"ip", "route", "show", "table", "all"}, {"ip", "rule"}, {"nft", "list", "ruleset"},
+			} {
+				output, err := exec.CommandContext(l.t.Context(), command[0], command[1:]...).CombinedOutput()
+				if err != nil {
+					return fmt.Errorf("%v: %w: %s", command, err, output)
+				}
+				b.Write(output)
+			}
+			return nil
+		})
+		if err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	return b.String()
+}
+
+func TestRemovingAnInterfaceLeavesOthersAlone(t *testing.T) {
+	l := newLab(t, threeInterfaces())
+	l.serve("eni-b", ":80")
+	toB, err := l.dial("eni-a", "", ipB+":80", answerWithin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := l.InterfaceNetns("eni-c")
+	l.cfg.VPCs[0].Interfaces = l.cfg.VPCs[0].Interfaces[:2]
+	l.apply()
+	if err := toB.alive(answerWithin); err != nil {
+		t.Errorf("a flow between others was cut: %v", err)
+	}
+	if _, err := os.Stat(gone); !os.IsNotExist(err) {
+		t.Errorf("%s is still there: %v", gone, err)
+	}
+	l.unreachable("eni-a", ipC+":80")
+}
+
+func TestAddressIsGivenToANewInterface(t *testing.T) {
+	vpc := threeInterfaces()
+	vpc.SecurityGroups[2].Ingress = rules("udp", 9, 9, anyCIDR)
+	l := newLab(t, vpc)
+	flow := func() { l.send("eni-a", ipA+":5005", ipC+":9") }
+	received := l.receive("eni-c", ":9")
+	flow()
+	if _, err := received(); err != nil {
+		t.Fatal(err)
+	}
+	replaced := l.iface("eni-c")
+	replaced.ID, replaced.Groups = "eni-d", []string{"sg-b"}
+	l.apply()
+	received = l.receive("eni-d", ":9")
+	flow()
+	if sender, err := received(); err == nil {
+		t.Errorf("the new interface gets %s's packets on the strength of the old one's groups", sender)
+	}
+	l.serve("eni-d", ":80")
+	l.reaches("eni-a", ipC+":80")
+}
+
+func TestInterfaceIsSetUpForAMachine(t *testing.T) {
+	vpc := threeInterfaces()
+	vpc.Interfaces[0].MAC = "02:00:0a:f0:00:0a"
+	l := newLab(t, vpc)
+	err := within(filepath.Base(l.InterfaceNetns("eni-a")), func() error {
+		eth0, err := net.InterfaceByName("eth0")
+		if err != nil {
+			return err
+		}
+		addrs, err := eth0.Addrs()
+		if err != nil {
+			return err
+		}
+		if got := fmt.Sprint(eth0.HardwareAddr, eth0.MTU, addrs); got != "02:00:0a:f0:00:0a 1500 [10.240.0.10/24]" {
+			t.Errorf("eth0: %s", got)
+		}
+		routes, err := exec.CommandContext(t.Context(), "ip", "-4", "route", "show", "default").Output()
+		if got := strings.TrimSpace(string(routes)); !strings.HasPrefix(got, "default via 10.240.0.1 dev eth0") {
+			t.Errorf("default route: %s", got)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = l.at("eni-a", func() error {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		defer listener.Close()
+		c, err := net.DialTimeout("tcp", listener.Addr().String(), answerWithin)
+		if err != nil {
+			return fmt.Errorf("loopback: %w", err)
+		}
+		return c.Close()
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestResetInterface(t *testing.T) {
+	l := newLab(t, threeInterfaces())
+	l.addAddress("eni-b", podB)
+	l.serve("eni-b", ":80")
+	l.reaches("eni-a", ipB+":80")
+	if err := l.ResetInterface(t.Context(), "eni-b"); err != nil {
+		t.Fatal(err)
+	}
+	err := l.at("eni-b", func() error {
+		addrs, err := net.InterfaceAddrs()
+		if strings.Contains(fmt.Sprint(addrs), podB) {
+			t.Errorf("the new namespace has what was added to the old one: %v", addrs)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.serve("eni-b", ":80")
+	l.reaches("eni-a", ipB+":80")
+	if err := l.ResetInterface(t.Context(), "eni-x"); err == nil {
+		t.Error("reset an interface that does not exist")
+	}
+}
+
+func TestAdoptionAfterACrash(t *testing.T) {
+	l := newLab(t, threeInterfaces())
+	l.iface("eni-b").PublicIP = l.public(0)
+	l.apply()
+	l.serve("eni-b", ":80")
+	inner, err := l.dial("eni-a", "", ipB+":80", answerWithin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outer, err := l.dial(operator, "", l.public(0).String()+":80", answerWithin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What a crash in the middle of something leaves behind: a file without a namespace, a namespace of nobody, a
+	// link without a label.
+	for _, err := range []error{
+		os.WriteFile(netnsPath(l.slice.namespace("eni-d")), nil, 0o444),
+		second(ensureNamespace(l.slice.namespace("eni-nobody"))),
+		second(ensureNamespace(l.slice.namespace("eni-e"))),
+		within(l.slice.namespace("vpc-1"), func() error {
+			attrs := netlink.NewLinkAttrs()
+			attrs.Name = "eni-e"
+			unfinished := netlink.NewVeth(attrs)
+			unfinished.PeerName = "eth0"
+			return netlink.LinkAdd(unfinished)
+		}),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.Close()
+	successor, err := Open(t.Context(), l.slice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer successor.Close()
+	l.Manager = successor
+	for name, c := range map[string]*conn{"inside": inner, "through the public address": outer} {
+		if err := c.alive(answerWithin); err != nil {
+			t.Errorf("opening again cut a flow %s: %v", name, err)
+		}
+	}
+	vpc := &l.cfg.VPCs[0]
+	for id, ip := range map[string]string{"eni-d": "10.240.0.13", "eni-e": "10.240.0.14"} {
+		added := vpc.Interfaces[0]
+		added.ID, added.PrivateIP = id, netip.MustParseAddr(ip)
+		vpc.Interfaces = append(vpc.Interfaces, added)
+	}
+	l.apply()
+	for name, c := range map[string]*conn{"inside": inner, "through the public address": outer} {
+		if err := c.alive(answerWithin); err != nil {
+			t.Errorf("applying again cut a flow %s: %v", name, err)
+		}
+	}
+	l.reaches("eni-d", ipB+":80")
+	l.reaches("eni-e", ipB+":80")
+	if pinned(l.slice.namespace("eni-nobody")) {
+		t.Error("a namespace that nobody wants is still there")
+	}
+}
+
+func second[A any](_ A, err error) error { return err }
+
+func TestListenersEndWithTheirVPC(t *testing.T) {
+	l := newLab(t, threeInterfaces())
+	listener, err := l.ListenTCP(t.Context(), "vpc-1", "169.254.169.254:80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.cfg = Config{}
+	l.apply()
+	if _, err := listener.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the listener of a removed VPC: %v", err)
+	}
+	left, err := l.slice.namespaces()
+	if err != nil || len(left) != 1 {
+		t.Errorf("want the internet namespace alone, have %v, %v", left, err)
+	}
+}
+
+func TestInvalidConfigurationChangesNothing(t *testing.T) {
+	l := newLab(t, threeInterfaces())
+	before := l.dump()
+	broken := Config{VPCs: []VPC{{ID: "vpc-2", CIDR: netip.MustParsePrefix("10.0.0.0/16"), Interfaces: []Interface{{ID: "eni-x"}}}}}
+	if err := l.Apply(t.Context(), broken); err == nil {
+		t.Error("applied an interface without a subnet")
+	}
+	if diff := cmp.Diff(before, l.dump()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestConcurrentApply(t *testing.T) {
+	l := newLab(t, threeInterfaces())
+	var group sync.WaitGroup
+	for n := range 4 {
+		group.Go(func() {
+			cfg := Config{VPCs: []VPC{threeInterfaces()}}
+			cfg.VPCs[0].Interfaces = cfg.VPCs[0].Interfaces[:2+n%2]
+			if err := l.Apply(t.Context(), cfg); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	l.apply()
+	l.serve("eni-c", ":80")
+	l.reaches("eni-a", ipC+":80")
+}
+
+func TestApplyIsFast(t *testing.T) {
+	vpc := threeInterfaces()
+	for n := range 3 {
+		added := vpc.Interfaces[0]
+		added.ID, added.PrivateIP = fmt.Sprintf("eni-%d", n), netip.AddrFrom4([4]byte{10, 240, 0, byte(20 + n)})
+		vpc.Interfaces = append(vpc.Interfaces, added)
+	}
+	l := newLab(t)
+	for _, step := range []struct {
+		name  string
+		cfg   Config
+		limit time.Duration
+	}{
+		{"six interfaces", Config{VPCs: []VPC{vpc}}, time.Second},
+		{"nothing new", Config{VPCs: []VPC{vpc}}, 250 * time.Millisecond},
+		{"nothing left", Config{}, 2 * time.Second},
+	} {
+		begin := time.Now()
+		l.cfg = step.cfg
+		l.apply()
+		took := time.Since(begin)
+		t.Logf("%s: %s", step.name, took)
+		if took > step.limit {
+			t.Errorf("%s took %s, want less than %s", step.name, took, step.limit)
+		}
+	}
+}
+
+func TestTwoLabsSideBySide(t *testing.T) {
+	one, two := withPublicAddresses(t), withPublicAddresses(t)
+	if one.slice.Index == two.slice.Index {
+		t.Fatal("two labs have the same slice")
+	}
+	one.reaches(operator, one.public(0).String()+":80")
+	two.reaches(operator, two.public(0).String()+":80")
+	one.unreachable("eni-a", two.public(0).String()+":80")
+	if err := one.Down(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	two.reaches(operator, two.public(0).String()+":80")
+}
+
+// TestPacketsNeverLeaveTheHost takes away the link that packets for the slice go through.
+func TestPacketsNeverLeaveTheHost(t *testing.T) {
+	l := withPublicAddresses(t)
+	link, err := netlink.LinkByName(l.slice.hostLink())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.LinkDel(link); err != nil {
+		t.Fatal(err)
+	}
+	l.unreachable(operator, l.public(0).String()+":80")
+	repaired, err := Open(t.Context(), l.slice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer repaired.Close()
+	l.reaches(operator, l.public(0).String()+":80")
+}
+
+// TestDownLeavesNothing compares the host before and after, with a daemon that did not close what it had open.
+func TestDownLeavesNothing(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	stateDir := t.TempDir()
+	slice, err := Claim(stateDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := hostState(t, slice)
+	manager, err := Open(t.Context(), slice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer manager.Close()
+	if err := manager.Apply(t.Context(), Config{VPCs: []VPC{threeInterfaces()}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := manager.ListenTCP(t.Context(), "vpc-1", "169.254.169.254:80"); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := Leftovers(slice); err != nil || len(left) < 8 {
+		t.Errorf("of a network in use, only this is seen: %v %v", left, err)
+	}
+	if err := Release(stateDir); err == nil {
+		t.Error("released a slice in use")
+	}
+	begin := time.Now()
+	if err := Down(context.Background(), slice); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("down: %s", time.Since(begin))
+	if left, err := Leftovers(slice); err != nil || len(left) > 0 {
+		t.Errorf("left over: %v %v", left, err)
+	}
+	if err := Release(stateDir); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, hostState(t, slice)); diff != "" {
+		t.Errorf("the host is not what it was (-before +after):\n%s", diff)
+	}
+	if err := Down(t.Context(), slice); err != nil {
+		t.Errorf("down where nothing is: %v", err)
+	}
+}
+
+// hostState is what the host's namespace looks like, apart from other labs that come and go meanwhile.
+func hostState(t *testing.T, slice Slice) string {
+	t.Helper()
+	var b strings.Builder
+	for _, command := range []string{
+		"ip -o link | cut -d ' ' -f 2-",
+		"ip route show table all",
+		"ip -6 route show table all",
+		"ip rule",
+		"nft list ruleset",
+		"sysctl -a -r '^net\\.' 2>/dev/null | grep -v nf_conntrack_count",
+		"cut -d ' ' -f 5 /proc/self/mountinfo | grep '^" + netnsDir + "/' || true",
+	} {
+		output, err := exec.CommandContext(t.Context(), "sh", "-c", command).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v: %s", command, err, output)
+		}
+		for line := range strings.Lines(string(output)) {
+			if !ofAnotherLab(line, slice) {
+				b.WriteString(line)
+			}
+		}
+	}
+	return b.String()
+}
+
+var addressPattern = regexp.MustCompile(`\d+\.\d+\.\d+\.\d+`)
+
+func ofAnotherLab(line string, own Slice) bool {
+	for index := range sliceCount {
+		other, err := sliceAt(index)
+		if err != nil || index == own.Index {
+			continue
+		}
+		if strings.Contains(line, other.hostLink()) {
+			return true
+		}
+		for _, match := range addressPattern.FindAllString(line, -1) {
+			if addr, err := netip.ParseAddr(match); err == nil && other.Prefix.Contains(addr) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,264 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// mtu is what every link has. EC2's larger frames would hide mistakes that show on the way to the internet.
+const mtu = 1500
+
+// forwardingSysctls make a namespace a router that speaks up about unreachable destinations at once and offers no
+// shortcuts.
+var forwardingSysctls = []sysctl{
+	{"ipv4/conf/all/rp_filter", "0"},
+	{"ipv4/conf/default/rp_filter", "0"},
+	{"ipv4/conf/all/send_redirects", "0"},
+	{"ipv4/conf/default/send_redirects", "0"},
+	{"ipv4/conf/all/accept_redirects", "0"},
+	{"ipv4/conf/default/accept_redirects", "0"},
+	{"ipv4/icmp_ratelimit", "0"},
+	{"ipv4/ip_forward", "1"},
+}
+
+// instanceSysctls undo what a namespace inherits from this host, so that a machine finds what it would find on EC2.
+var instanceSysctls = []sysctl{
+	{"ipv4/ip_forward", "0"},
+	{"ipv4/conf/all/rp_filter", "0"},
+	{"ipv4/conf/default/rp_filter", "0"},
+	{"ipv4/conf/all/accept_redirects", "0"},
+	{"ipv4/conf/default/accept_redirects", "0"},
+}
+
+// addVeth creates a pair of links and leaves both down.
+func addVeth(handle *netlink.Handle, name string, peerNS netns.NsHandle, peer string, mac, peerMAC net.HardwareAddr) (netlink.Link, error) {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU, attrs.HardwareAddr = name, mtu, mac
+	veth := netlink.NewVeth(attrs)
+	veth.PeerName, veth.PeerMTU, veth.PeerHardwareAddr, veth.PeerNamespace = peer, mtu, peerMAC, netlink.NsFd(peerNS)
+	if err := handle.LinkAdd(veth); err != nil {
+		return nil, fmt.Errorf("create link %s: %w", name, err)
+	}
+	created, err := handle.LinkByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("find link %s: %w", name, err)
+	}
+	return created, nil
+}
+
+// syncUplink makes sure that a router is connected with the internet namespace.
+func syncUplink(router, internet string, vpc VPC) error {
+	inside, _, closeRouter, err := open(router)
+	if err != nil {
+		return err
+	}
+	defer closeRouter()
+	outside, internetNS, closeInternet, err := open(internet)
+	if err != nil {
+		return err
+	}
+	defer closeInternet()
+	peer := shortName(vpc.ID)
+	if intact, err := connected(inside, uplinkName, vpc.ID, outside, peer); err != nil || intact {
+		return err
+	}
+	uplink, err := addVeth(inside, uplinkName, internetNS, peer, nil, nil)
+	if err != nil {
+		return err
+	}
+	if err := configure(outside, peer, netip.PrefixFrom(uplinkOutside, 32)); err != nil {
+		return err
+	}
+	if err := configure(inside, uplinkName, netip.PrefixFrom(uplinkInside, 32)); err != nil {
+		return err
+	}
+	return label(inside, uplink, vpc.ID)
+}
+
+// connected says whether a link is there, finished, and has its other end where it belongs. Of one that is not, it
+// removes what there is.
+func connected(handle *netlink.Handle, name, alias string, peerHandle *netlink.Handle, peer string) (bool, error) {
+	found, err := handle.LinkByName(name)
+	if err == nil {
+		if _, err := peerHandle.LinkByName(peer); err == nil && found.Attrs().Alias == alias {
+			return true, nil
+		}
+		if err := handle.LinkDel(found); err != nil {
+			return false, fmt.Errorf("delete unfinished link %s: %w", name, err)
+		}
+	}
+	if left, err := peerHandle.LinkByName(peer); err == nil {
+		if err := peerHandle.LinkDel(left); err != nil {
+			return false, fmt.Errorf("delete unfinished link %s: %w", peer, err)
+		}
+	}
+	return false, nil
+}
+
+// label marks a link as finished.
+func label(handle *netlink.Handle, l netlink.Link, alias string) error {
+	if err := handle.LinkSetAlias(l, alias); err != nil {
+		return fmt.Errorf("label link %s: %w", l.Attrs().Name, err)
+	}
+	return nil
+}
+
+// configure gives a link an address and brings it up.
+func configure(handle *netlink.Handle, name string, address netip.Prefix) error {
+	found, err := handle.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find link %s: %w", name, err)
+	}
+	if err := handle.AddrReplace(found, &netlink.Addr{IPNet: ipNet(address)}); err != nil {
+		return fmt.Errorf("give %s the address %s: %w", name, address, err)
+	}
+	if err := handle.LinkSetUp(found); err != nil {
+		return fmt.Errorf("bring up %s: %w", name, err)
+	}
+	return nil
+}
+
+// syncLoopback makes the addresses of a router's loopback those wanted, beside 127.0.0.1.
+func syncLoopback(handle *netlink.Handle, wanted []netip.Addr) error {
+	lo, err := handle.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("find loopback: %w", err)
+	}
+	current, err := handle.AddrList(lo, unix.AF_INET)
+	if err != nil {
+		return fmt.Errorf("list addresses: %w", err)
+	}
+	missing := map[netip.Addr]bool{}
+	for _, addr := range wanted {
+		missing[addr] = true
+	}
+	for _, c := range current {
+		p, _ := prefixOf(c.IPNet)
+		switch {
+		case p.Addr().IsLoopback():
+		case missing[p.Addr()]:
+			delete(missing, p.Addr())
+		default:
+			if err := handle.AddrDel(lo, &c); err != nil {
+				return fmt.Errorf("delete address %s: %w", p, err)
+			}
+		}
+	}
+	for _, addr := range wanted {
+		if missing[addr] {
+			if err := handle.AddrAdd(lo, &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(addr, 32))}); err != nil {
+				return fmt.Errorf("add address %s: %w", addr, err)
+			}
+		}
+	}
+	return nil
+}
+
+// syncLinks makes a router's links to its interfaces those wanted, and returns the private addresses of the ones it
+// removed. A link that is right already is not touched, nor is what is behind it.
+func (m *Manager) syncLinks(ctx context.Context, router string, wanted []link) (removed []netip.Addr, err error) {
+	handle, _, closeRouter, err := open(router)
+	if err != nil {
+		return nil, err
+	}
+	defer closeRouter()
+	current, err := handle.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	missing := map[string]link{}
+	for _, l := range wanted {
+		missing[l.Name] = l
+	}
+	for _, c := range current {
+		attrs := c.Attrs()
+		if attrs.Name == uplinkName || attrs.Flags&net.FlagLoopback != 0 {
+			continue
+		}
+		w, ok := missing[attrs.Name]
+		if ok && attrs.Alias == w.alias() && pinned(m.slice.namespace(w.Interface.ID)) {
+			delete(missing, attrs.Name)
+			continue
+		}
+		if addr, ok := aliasAddr(attrs.Alias); ok {
+			removed = append(removed, addr)
+		}
+		if err := handle.LinkDel(c); err != nil && !errors.Is(err, unix.ENODEV) {
+			return removed, fmt.Errorf("delete link %s: %w", attrs.Name, err)
+		}
+	}
+	var errs []error
+	for _, l := range wanted {
+		if _, ok := missing[l.Name]; !ok {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return removed, errors.Join(append(errs, err)...)
+		}
+		if err := m.addLink(handle, router, l); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", l.Interface.ID, err))
+		}
+	}
+	return removed, errors.Join(errs...)
+}
+
+// addLink connects a new, or newly made, interface namespace to its router.
+func (m *Manager) addLink(handle *netlink.Handle, router string, l link) error {
+	name := m.slice.namespace(l.Interface.ID)
+	if _, err := ensureNamespace(name, instanceSysctls...); err != nil {
+		return err
+	}
+	inside, ns, closeInside, err := open(name)
+	if err != nil {
+		return err
+	}
+	defer closeInside()
+	var mac net.HardwareAddr
+	if l.Interface.MAC != "" {
+		if mac, err = net.ParseMAC(l.Interface.MAC); err != nil {
+			return err
+		}
+	}
+	if _, err := connected(handle, l.Name, l.alias(), inside, "eth0"); err != nil {
+		return err
+	}
+	outside, err := addVeth(handle, l.Name, ns, "eth0", nil, mac)
+	if err != nil {
+		return err
+	}
+	// The router answers ARP for every address that it routes elsewhere, that is for the subnet's other interfaces.
+	err = within(router, func() error {
+		return setSysctls([]sysctl{
+			{"ipv4/conf/" + l.Name + "/proxy_arp", "1"},
+			{"ipv4/neigh/" + l.Name + "/proxy_delay", "0"},
+		})
+	})
+	if err != nil {
+		return err
+	}
+	// Nobody answers for the others, and a machine is to find out in less than a second.
+	err = within(name, func() error {
+		return setSysctls([]sysctl{{"ipv4/neigh/eth0/retrans_time_ms", "250"}})
+	})
+	if err != nil {
+		return err
+	}
+	if err := handle.LinkSetUp(outside); err != nil {
+		return fmt.Errorf("bring up %s: %w", l.Name, err)
+	}
+	if err := configure(inside, "eth0", l.Address); err != nil {
+		return err
+	}
+	gateway := route{Table: unix.RT_TABLE_MAIN, Kind: unix.RTN_UNICAST, Destination: everywhere, Via: l.Gateway, Link: "eth0"}
+	if err := syncRoutes(inside, []route{gateway}, false); err != nil {
+		return err
+	}
+	return label(handle, outside, l.alias())
+}

@@ -1,0 +1,153 @@
+package network
+
+import (
+	"testing"
+)
+
+func withPublicAddresses(t *testing.T) *lab {
+	l := newLab(t, threeInterfaces())
+	l.iface("eni-a").PublicIP = l.public(0)
+	l.iface("eni-b").PublicIP = l.public(1)
+	l.apply()
+	for _, place := range []string{operator, "eni-a", "eni-b", "eni-c"} {
+		l.serve(place, l.address(place)+":80")
+	}
+	return l
+}
+
+// address is where a place itself listens.
+func (l *lab) address(place string) string {
+	if place == operator {
+		return l.slice.Operator.String()
+	}
+	return l.iface(place).PrivateIP.String()
+}
+
+func TestPublicAddress(t *testing.T) {
+	l := withPublicAddresses(t)
+	inward := l.public(1).String() + ":80"
+	if seen := l.reaches(operator, inward); seen != l.slice.Operator.String() {
+		t.Errorf("the operator is seen as %s", seen)
+	}
+	l.dropped(operator, l.public(1).String()+":81")
+	if seen := l.reaches("eni-a", l.slice.Operator.String()+":80"); seen != l.public(0).String() {
+		t.Errorf("A is seen as %s from outside, want its public address", seen)
+	}
+	l.dropped("eni-c", l.slice.Operator.String()+":80") // no public address, no way out
+	outside := l.slice.Operator.String() + ":9"
+	received := l.receive(operator, outside)
+	l.send("eni-c", ipC+":0", outside)
+	if sender, err := received(); err == nil {
+		t.Errorf("a packet without a public address got out, from %s", sender)
+	}
+	l.send("eni-a", ipA+":0", outside)
+	if sender, err := received(); err != nil || sender != l.public(0).String() {
+		t.Errorf("a packet from A: %s %v", sender, err)
+	}
+
+	l.unreachable(operator, l.public(5).String()+":80")
+	l.unreachable("eni-a", l.public(5).String()+":80")
+	l.unreachable("eni-a", "192.0.2.2:80") // the host, and all the world behind it
+	l.unreachable("eni-a", "8.8.8.8:53")
+}
+
+func TestNoGatewayNoWayOut(t *testing.T) {
+	l := withPublicAddresses(t)
+	l.reaches("eni-a", l.slice.Operator.String()+":80")
+	l.cfg.VPCs[0].InternetGateway = false
+	l.apply()
+	l.dropped("eni-a", l.slice.Operator.String()+":80")
+	l.unreachable(operator, l.public(1).String()+":80")
+	l.reaches("eni-a", ipB+":80")
+}
+
+func TestPublicAddressMoves(t *testing.T) {
+	l := withPublicAddresses(t)
+	moving := l.public(0).String() + ":80"
+	c, err := l.dial(operator, "", moving, answerWithin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := l.dial(operator, "", l.public(1).String()+":80", answerWithin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range l.cfg.VPCs[0].SecurityGroups {
+		l.cfg.VPCs[0].SecurityGroups[n].Ingress = rules("-1", 0, 0, anyCIDR)
+	}
+	l.apply()
+	atA, atC := l.receive("eni-a", ipA+":9"), l.receive("eni-c", ipC+":9")
+	flow := func() { l.send(operator, l.slice.Operator.String()+":5005", l.public(0).String()+":9") }
+	flow()
+	if _, err := atA(); err != nil {
+		t.Fatal(err)
+	}
+	l.iface("eni-a").PublicIP, l.iface("eni-c").PublicIP = l.iface("eni-c").PublicIP, l.iface("eni-a").PublicIP
+	l.apply()
+	if err := c.alive(patience); err == nil {
+		t.Error("an old flow still reaches the address's former interface")
+	}
+	if err := other.alive(answerWithin); err != nil {
+		t.Errorf("a flow to another address was cut: %v", err)
+	}
+	flow()
+	if _, err := atC(); err != nil {
+		t.Errorf("a flow to the address does not follow it to its new interface: %v", err)
+	}
+	l.reaches(operator, moving)
+	if seen := l.reaches("eni-c", l.slice.Operator.String()+":80"); seen != l.public(0).String() {
+		t.Errorf("C is seen as %s, want the address it was given", seen)
+	}
+	l.dropped("eni-a", l.slice.Operator.String()+":80")
+}
+
+func TestHairpin(t *testing.T) {
+	l := withPublicAddresses(t)
+	viaB := l.public(1).String() + ":80"
+	if seen := l.reaches("eni-a", viaB); seen != l.public(0).String() {
+		t.Errorf("A is seen as %s through B's public address, want %s", seen, l.public(0))
+	}
+	if seen := l.reaches("eni-b", viaB); seen != l.public(1).String() {
+		t.Errorf("B sees itself as %s through its public address", seen)
+	}
+	// A group is known by its interfaces, and not by their public addresses.
+	l.cfg.VPCs[0].SecurityGroups[1].Ingress = []Rule{{Protocol: "-1", GroupID: "sg-a"}, {Protocol: "-1", GroupID: "sg-b"}}
+	l.apply()
+	l.reaches("eni-a", ipB+":80")
+	l.dropped("eni-a", viaB)
+	l.dropped("eni-b", viaB)
+	l.cfg.VPCs[0].SecurityGroups[1].Ingress = rules("tcp", 80, 80, l.public(0).String()+"/32")
+	l.apply()
+	l.reaches("eni-a", viaB)
+	l.dropped("eni-b", viaB)
+}
+
+func TestOverlappingVPCs(t *testing.T) {
+	twin := threeInterfaces()
+	twin.ID = "vpc-2"
+	for n := range twin.Subnets {
+		twin.Subnets[n].ID += "-twin"
+	}
+	for n := range twin.Interfaces {
+		twin.Interfaces[n].ID += "-twin"
+		twin.Interfaces[n].SubnetID += "-twin"
+		twin.Interfaces[n].Groups[0] += "-twin"
+		twin.SecurityGroups[n].ID += "-twin"
+	}
+	twin.RouteTables[0].ID += "-twin"
+	for n := range twin.Subnets {
+		twin.Subnets[n].RouteTableID += "-twin"
+	}
+	l := newLab(t, threeInterfaces(), twin)
+	l.iface("eni-a").PublicIP = l.public(0)
+	l.iface("eni-b-twin").PublicIP = l.public(1)
+	l.apply()
+	l.serve("eni-b-twin", ":80")
+	l.reaches("eni-a-twin", ipB+":80")
+	if _, err := l.dial("eni-a", "", ipB+":80", answerWithin); err == nil {
+		t.Error("a VPC reaches the other one's interface of the same private address")
+	}
+	if seen := l.reaches("eni-a", l.public(1).String()+":80"); seen != l.public(0).String() {
+		t.Errorf("between VPCs: seen as %s, want %s", seen, l.public(0))
+	}
+}

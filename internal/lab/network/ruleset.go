@@ -1,0 +1,269 @@
+package network
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// uplinkName is the router's interface towards the internet, the internet gateway so to say.
+const uplinkName = "internet"
+
+// match renders the part of an nftables rule that recognises a rule's protocol and ports.
+func (r Rule) match() (string, error) {
+	if r.GroupID == "" && !r.CIDR.IsValid() {
+		return "", fmt.Errorf("rule with neither CIDR nor group")
+	}
+	if r.GroupID != "" && !validID.MatchString(r.GroupID) {
+		return "", fmt.Errorf("malformed identifier %q", r.GroupID)
+	}
+	switch r.Protocol {
+	case "-1":
+		return "", nil
+	case "icmp", "1":
+		return r.matchICMP()
+	case "tcp", "6":
+		return r.matchPorts("tcp")
+	case "udp", "17":
+		return r.matchPorts("udp")
+	}
+	number, err := strconv.ParseUint(r.Protocol, 10, 8)
+	if err != nil {
+		return "", fmt.Errorf("unknown protocol %q", r.Protocol)
+	}
+	return fmt.Sprintf("ip protocol %d", number), nil
+}
+
+func (r Rule) matchICMP() (string, error) {
+	if r.FromPort < -1 || r.FromPort > 255 || r.ToPort < -1 || r.ToPort > 255 {
+		return "", fmt.Errorf("invalid ICMP type %d, code %d", r.FromPort, r.ToPort)
+	}
+	match := "ip protocol icmp"
+	if r.FromPort >= 0 {
+		match = fmt.Sprintf("icmp type %d", r.FromPort)
+		if r.ToPort >= 0 {
+			match += fmt.Sprintf(" icmp code %d", r.ToPort)
+		}
+	}
+	return match, nil
+}
+
+func (r Rule) matchPorts(protocol string) (string, error) {
+	if r.FromPort == -1 && r.ToPort == -1 || r.FromPort == 0 && r.ToPort == 65535 {
+		return "ip protocol " + protocol, nil
+	}
+	if r.FromPort < 0 || r.ToPort < r.FromPort || r.ToPort > 65535 {
+		return "", fmt.Errorf("invalid port range %d-%d", r.FromPort, r.ToPort)
+	}
+	if r.FromPort == r.ToPort {
+		return fmt.Sprintf("%s dport %d", protocol, r.FromPort), nil
+	}
+	return fmt.Sprintf("%s dport %d-%d", protocol, r.FromPort, r.ToPort), nil
+}
+
+// renderRuleset renders the nftables ruleset of a VPC's router, to be loaded in one transaction. It expects a
+// validated VPC and orders everything by identifier, so that the same VPC yields the same bytes.
+func renderRuleset(vpc VPC) string {
+	r := ruleset{vpc: vpc, interfaces: sortedBy(vpc.Interfaces, func(i Interface) string { return i.ID })}
+	r.line("table ip lab")
+	r.line("delete table ip lab")
+	r.open("table ip lab")
+	r.sets()
+	r.translation()
+	r.sources()
+	r.services()
+	r.forwarding()
+	r.groups()
+	r.close()
+	return r.text.String()
+}
+
+type ruleset struct {
+	vpc        VPC
+	interfaces []Interface
+	text       strings.Builder
+	depth      int
+}
+
+func (r *ruleset) line(format string, args ...any) {
+	r.text.WriteString(strings.Repeat("\t", r.depth))
+	fmt.Fprintf(&r.text, format, args...)
+	r.text.WriteByte('\n')
+}
+
+func (r *ruleset) open(format string, args ...any) {
+	r.line(format+" {", args...)
+	r.depth++
+}
+
+func (r *ruleset) close() {
+	r.depth--
+	r.line("}")
+}
+
+// set writes a named set of the interfaces that qualify, as element renders them.
+func (r *ruleset) set(name, kind string, qualifies func(Interface) bool, element func(Interface) string) {
+	r.open("set %s", name)
+	r.line("type %s", kind)
+	if elements := r.collect(qualifies, element); elements != "" {
+		r.line("elements = { %s }", elements)
+	}
+	r.close()
+}
+
+func (r *ruleset) collect(qualifies func(Interface) bool, element func(Interface) string) string {
+	var elements []string
+	for _, i := range r.interfaces {
+		if qualifies(i) {
+			elements = append(elements, element(i))
+		}
+	}
+	return strings.Join(elements, ", ")
+}
+
+func quotedName(i Interface) string        { return strconv.Quote(shortName(i.ID)) }
+func nameAndAddr(i Interface) string       { return quotedName(i) + " . " + i.PrivateIP.String() }
+func everyInterface(Interface) bool        { return true }
+func unchecked(i Interface) bool           { return !i.SourceDestCheck }
+func (r *ruleset) public(i Interface) bool { return r.vpc.InternetGateway && i.PublicIP.IsValid() }
+
+func (r *ruleset) sets() {
+	r.set("own", "ifname . ipv4_addr", everyInterface, nameAndAddr)
+	r.set("public", "ifname . ipv4_addr", r.public, nameAndAddr)
+	r.set("unchecked", "ifname", unchecked, quotedName)
+	for _, g := range sortedBy(r.vpc.SecurityGroups, groupID) {
+		r.set("members-"+g.ID, "ifname", func(i Interface) bool { return slices.Contains(i.Groups, g.ID) }, quotedName)
+	}
+}
+
+func groupID(g SecurityGroup) string { return g.ID }
+
+// translation is the internet gateway's one-to-one mapping of public addresses.
+func (r *ruleset) translation() {
+	inward := r.collect(r.public, func(i Interface) string { return i.PublicIP.String() + " : " + i.PrivateIP.String() })
+	outward := r.collect(r.public, func(i Interface) string { return i.PrivateIP.String() + " : " + i.PublicIP.String() })
+	r.open("chain inward")
+	r.line("type nat hook prerouting priority dstnat; policy accept;")
+	if inward != "" {
+		r.line("iifname %q dnat to ip daddr map { %s }", uplinkName, inward)
+	}
+	r.close()
+	r.open("chain outward")
+	r.line("type nat hook postrouting priority srcnat; policy accept;")
+	if outward != "" {
+		r.line("oifname %q snat to ip saddr map { %s }", uplinkName, outward)
+	}
+	r.close()
+}
+
+// sources drops packets that claim an address which is not the sender's.
+func (r *ruleset) sources() {
+	r.open("chain sources")
+	r.line("type filter hook prerouting priority raw; policy drop;")
+	r.line(`iifname "lo" accept`)
+	r.line("iifname . ip saddr @own accept")
+	r.line("ip saddr %s drop", r.vpc.CIDR)
+	r.line("iifname @unchecked accept")
+	r.line("iifname %q accept", uplinkName)
+	r.close()
+}
+
+// services lets interfaces talk to the resolver and the metadata service, from their own address only, and to nothing
+// else on the router.
+func (r *ruleset) services() {
+	var addrs []string
+	for _, addr := range r.vpc.services() {
+		addrs = append(addrs, addr.String())
+	}
+	r.open("chain services")
+	r.line("type filter hook input priority filter; policy drop;")
+	r.line(`iifname "lo" accept`)
+	r.line("iifname . ip saddr @own ip daddr { %s } accept", strings.Join(addrs, ", "))
+	r.close()
+}
+
+// forwarding passes a packet that begins a flow through its sender's egress rules, if the sender is one of ours, and
+// then through its receiver's ingress rules, if the receiver is.
+func (r *ruleset) forwarding() {
+	verdicts := func(chain, uplink string) string {
+		list := []string{fmt.Sprintf("%q : %s", uplinkName, uplink)}
+		for _, i := range r.interfaces {
+			list = append(list, fmt.Sprintf("%s : goto %s-%s", quotedName(i), chain, i.ID))
+		}
+		return strings.Join(list, ", ")
+	}
+	r.open("chain receivers")
+	r.line("oifname vmap { %s }", verdicts("ingress", "accept"))
+	r.line("drop")
+	r.close()
+	r.open("chain forwarding")
+	r.line("type filter hook forward priority filter; policy drop;")
+	r.line("oifname %q iifname . ip saddr != @public drop", uplinkName)
+	r.line("oifname != %q oifname . ip daddr != @own oifname != @unchecked drop", uplinkName)
+	r.line("ct state vmap { established : accept, related : accept, invalid : drop }")
+	r.line("iifname vmap { %s }", verdicts("egress", "goto receivers"))
+	r.close()
+}
+
+// groups writes one chain per interface and direction, which goes through the chains of the interface's groups.
+// Chains refer to each other across the transaction, so their order does not matter.
+func (r *ruleset) groups() {
+	for _, g := range sortedBy(r.vpc.SecurityGroups, groupID) {
+		r.group("ingress-"+g.ID, g.Ingress, "saddr", "iifname", "accept")
+		r.group("egress-"+g.ID, g.Egress, "daddr", "oifname", "goto receivers")
+	}
+	for _, i := range r.interfaces {
+		for _, direction := range []string{"ingress", "egress"} {
+			r.open("chain %s-%s", direction, i.ID)
+			for _, id := range i.Groups {
+				r.line("jump %s-%s", direction, id)
+			}
+			r.line("drop")
+			r.close()
+		}
+	}
+}
+
+func (r *ruleset) group(chain string, rules []Rule, addr, name, verdict string) {
+	r.open("chain %s", chain)
+	for _, rule := range rules {
+		var peer string
+		switch {
+		case rule.GroupID != "":
+			if _, ok := r.vpc.group(rule.GroupID); !ok {
+				continue
+			}
+			peer = fmt.Sprintf("%s @members-%s", name, rule.GroupID)
+		case !rule.CIDR.Addr().Is4():
+			continue
+		case rule.CIDR.Bits() > 0:
+			peer = fmt.Sprintf("ip %s %s", addr, rule.CIDR.Masked())
+		}
+		match, err := rule.match()
+		if err != nil {
+			continue // a validated configuration has no such rule, and a rule not rendered allows nothing
+		}
+		r.line("%s", strings.Join(strings.Fields(peer+" "+match+" "+verdict), " "))
+	}
+	r.close()
+}
+
+// sortedBy returns a sorted copy, leaving the caller's list alone.
+func sortedBy[T any](list []T, key func(T) string) []T {
+	sorted := slices.Clone(list)
+	slices.SortFunc(sorted, func(a, b T) int { return strings.Compare(key(a), key(b)) })
+	return sorted
+}
+
+// translations are the VPC's public addresses in use, by private address.
+func (v VPC) translations() map[netip.Addr]netip.Addr {
+	byPrivate := map[netip.Addr]netip.Addr{}
+	for _, i := range v.Interfaces {
+		if v.InternetGateway && i.PublicIP.IsValid() {
+			byPrivate[i.PrivateIP] = i.PublicIP
+		}
+	}
+	return byPrivate
+}
