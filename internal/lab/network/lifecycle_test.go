@@ -65,7 +65,7 @@ func TestApplyAgainChangesNothing(t *testing.T) {
 	before := l.dump()
 	watch := l.watch()
 	l.apply()
-	if events := watch(); len(events) > 0 {
+	if events := watch(1, patience); len(events) > 0 {
 		t.Errorf("applying the same configuration changed %v", events)
 	}
 	if diff := cmp.Diff(before, l.dump()); diff != "" {
@@ -74,53 +74,44 @@ func TestApplyAgainChangesNothing(t *testing.T) {
 	watch = l.watch()
 	l.iface("eni-a").Stopped = true
 	l.apply()
-	if events := watch(); len(events) != 1 {
+	if events := watch(1, answerWithin); len(events) != 1 {
 		t.Errorf("a route's change shows as %v", events)
 	}
 }
 
-// watch counts the kernel's announcements of changed links, addresses and routes in the first VPC's router.
-func (l *lab) watch() func() []string {
+// watch counts the kernel's announcements of changed links and routes in the first VPC's router. The function it
+// returns waits for the given number of them, at most as long as given, and tells what there was.
+func (l *lab) watch() func(count int, timeout time.Duration) []string {
 	l.t.Helper()
 	ns, err := netns.GetFromPath(netnsPath(l.slice.namespace(l.cfg.VPCs[0].ID)))
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	defer ns.Close()
-	var mu sync.Mutex
-	var events []string
 	done := make(chan struct{})
 	links, routes := make(chan netlink.LinkUpdate), make(chan netlink.RouteUpdate)
 	if err := errors.Join(netlink.LinkSubscribeAt(ns, links, done), netlink.RouteSubscribeAt(ns, routes, done)); err != nil {
 		l.t.Fatal(err)
 	}
-	go func() {
-		for links != nil || routes != nil {
-			var event string
-			select {
-			case u, ok := <-links:
-				if !ok {
-					links = nil
-					continue
-				}
-				event = "link " + u.Attrs().Name
-			case u, ok := <-routes:
-				if !ok {
-					routes = nil
-					continue
-				}
-				event = "route " + u.String()
+	return func(count int, timeout time.Duration) (events []string) {
+		defer func() {
+			close(done)
+			for range links {
 			}
-			mu.Lock()
-			events = append(events, event)
-			mu.Unlock()
+			for range routes {
+			}
+		}()
+		deadline := time.After(timeout)
+		for len(events) < count {
+			select {
+			case u := <-links:
+				events = append(events, "link "+u.Attrs().Name)
+			case u := <-routes:
+				events = append(events, "route "+u.String())
+			case <-deadline:
+				return events
+			}
 		}
-	}()
-	return func() []string {
-		time.Sleep(50 * time.Millisecond)
-		close(done)
-		mu.Lock()
-		defer mu.Unlock()
 		return events
 	}
 }
@@ -330,6 +321,9 @@ func TestListenersEndWithTheirVPC(t *testing.T) {
 	l := newLab(t, threeInterfaces())
 	listener, err := l.ListenTCP(t.Context(), "vpc-1", "169.254.169.254:80")
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := listener.(*net.TCPListener).SetDeadline(time.Now().Add(answerWithin)); err != nil {
 		t.Fatal(err)
 	}
 	l.cfg = Config{}

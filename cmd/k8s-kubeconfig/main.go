@@ -1,0 +1,90 @@
+// Command k8s-kubeconfig writes a short-lived kubeconfig for a cluster whose
+// keys lie in SSM Parameter Store. AWS is reached as the AWS CLI reaches it.
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kubeconfig"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, "k8s-kubeconfig:", err)
+		}
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("k8s-kubeconfig", flag.ContinueOnError)
+	cluster := flags.String("cluster", "", "name of the cluster (required)")
+	endpoint := flags.String("endpoint", "", "URL of its API server, https://host:6443 (required)")
+	output := flags.String("output", "", "file to write, with mode 0600; standard output when empty")
+	prefix := flags.String("prefix", "", "prefix of the parameters; /k8s/<cluster>/pki/ when empty")
+	region := flags.String("region", "", "AWS region; from the environment when empty")
+	profile := flags.String("profile", "", "AWS profile; from the environment when empty")
+	user := flags.String("user", kubeconfig.DefaultUser, "user name")
+	groups := flags.String("groups", kubeconfig.DefaultGroup, "groups, separated by commas")
+	ttl := flags.Duration("ttl", kubeconfig.DefaultTTL, "how long the certificate is valid")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *cluster == "" || !strings.HasPrefix(*endpoint, "https://") || flags.NArg() > 0 {
+		flags.Usage()
+		return errors.New("-cluster and -endpoint https://... are required")
+	}
+	client, err := infraaws.New(ctx, infraaws.Config{Region: *region, Profile: *profile})
+	if err != nil {
+		return err
+	}
+	store := client.KeyStore(infraaws.KeyStoreConfig{Cluster: *cluster, Prefix: *prefix})
+	ref, err := pki.LoadRef(ctx, store, *cluster, pki.Options{Store: pki.StoreSSM, Prefix: *prefix})
+	if err != nil {
+		return err
+	}
+	credential, err := kubeconfig.Issue(ctx, store, ref, kubeconfig.Request{
+		Endpoint: *endpoint, User: *user, Groups: strings.Split(*groups, ","), TTL: *ttl,
+	}, time.Now(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	text, err := credential.YAML()
+	if err != nil {
+		return err
+	}
+	if *output == "" {
+		_, err := os.Stdout.Write(text)
+		return err
+	}
+	return write(*output, text)
+}
+
+// write replaces the file as a whole; it is never readable by others.
+func write(name string, text []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(name), ".kubeconfig-") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return os.Rename(f.Name(), name)
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
+)
+
+func defaultStateDir() string {
+	return cmp.Or(os.Getenv(lab.StateDirEnv), lab.DefaultStateDir)
+}
+
+// lab opens the lab the flags name; progress goes to standard error.
+func (c *cli) lab() (*lab.Lab, error) {
+	return lab.New(c.stateDir, "", c.progress)
+}
+
+func (c *cli) progress(line string) { _, _ = fmt.Fprintln(c.stderr, line) }
+
+func up(ctx context.Context, c *cli, args []string) error {
+	f := c.flags("up")
+	kubernetes := f.String("kubernetes", "", "releases the mirror must hold")
+	if err := parse(f, args); err != nil {
+		return err
+	}
+	l, err := c.lab()
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding this program: %w", err)
+	}
+	dir, err := filepath.Abs(c.stateDir)
+	if err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	began := time.Now()
+	if err := l.Up(ctx, list(*kubernetes), []string{self, "--state-dir", dir, "daemon"}); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(c.stdout, "The local EC2 in %s is up (%s).\n", dir, time.Since(began).Round(10*time.Millisecond))
+	return l.Summary(c.stdout)
+}
+
+func down(ctx context.Context, c *cli, args []string) error {
+	if err := parse(c.flags("down"), args); err != nil {
+		return err
+	}
+	l, err := c.lab()
+	if err != nil {
+		return err
+	}
+	if err := l.Down(ctx); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(c.stdout, "The local EC2 is down; nothing is left of it.")
+	return err
+}
+
+func status(ctx context.Context, c *cli, args []string) error {
+	if err := parse(c.flags("status"), args); err != nil {
+		return err
+	}
+	l, err := c.lab()
+	if err != nil {
+		return err
+	}
+	return l.Status(ctx, c.stdout)
+}
+
+func env(_ context.Context, c *cli, args []string) error {
+	f := c.flags("env")
+	tfvars := f.Bool("tfvars", false, "print Terraform variables as JSON")
+	if err := parse(f, args); err != nil {
+		return err
+	}
+	l, err := c.lab()
+	if err != nil {
+		return err
+	}
+	if *tfvars {
+		vars, err := l.Vars()
+		if err != nil {
+			return err
+		}
+		enc := json.NewEncoder(c.stdout)
+		enc.SetIndent("", "  ")
+		return enc.Encode(vars)
+	}
+	vars, err := l.Env()
+	if err != nil {
+		return err
+	}
+	for _, v := range vars {
+		if _, err := fmt.Fprintf(c.stdout, "export %s=%s\n", v[0], shellQuote(v[1])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shellQuote leaves plain words as they are.
+func shellQuote(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+=,", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+func artifacts(ctx context.Context, c *cli, args []string) error {
+	f := c.flags("artifacts")
+	kubernetes := f.String("kubernetes", "", "releases the mirror must hold")
+	tool := f.String("tool", "", "provide this tool alone and print its path")
+	if err := parse(f, args); err != nil {
+		return err
+	}
+	switch *tool {
+	case "":
+		l, err := c.lab()
+		if err != nil {
+			return err
+		}
+		return l.Provide(ctx, list(*kubernetes))
+	case "tofu":
+		dir, err := artifact.EnsureTools(ctx, artifact.Options{Progress: c.progress})
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(c.stdout, filepath.Join(dir, "tofu"))
+		return err
+	}
+	return fmt.Errorf("there is no tool %q; tofu is the one there is", *tool)
+}
+
+func injectFault(ctx context.Context, c *cli, args []string) error {
+	f := c.flags("fault")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	l, err := c.lab()
+	if err != nil {
+		return err
+	}
+	switch kind := f.Arg(0); kind {
+	case "":
+		return errors.New("fault needs list, clear or a kind of fault; k8s-lab help shows them")
+	case "clear":
+		return l.ClearFaults(ctx)
+	case "list":
+		faults, err := l.Faults(ctx)
+		if err != nil {
+			return err
+		}
+		enc := json.NewEncoder(c.stdout)
+		for _, f := range faults {
+			if err := enc.Encode(f); err != nil {
+				return err
+			}
+		}
+		return nil
+	default:
+		fields := map[string]any{"kind": kind}
+		for _, a := range f.Args()[1:] {
+			key, value, ok := strings.Cut(a, "=")
+			if !ok {
+				return fmt.Errorf("%q is not of the form key=value", a)
+			}
+			fields[key] = number(value)
+		}
+		return l.Fault(ctx, fields)
+	}
+}
+
+// number is the value as a number where it is one.
+func number(s string) any {
+	if n, err := strconv.ParseFloat(s, 64); err == nil {
+		return n
+	}
+	return s
+}
+
+// daemon is what up starts; it is not for people.
+func daemon(ctx context.Context, c *cli, args []string) error {
+	if err := parse(c.flags("daemon"), args); err != nil {
+		return err
+	}
+	l, err := c.lab()
+	if err != nil {
+		return err
+	}
+	return l.Serve(ctx, slog.New(slog.NewTextHandler(c.stderr, nil)))
+}

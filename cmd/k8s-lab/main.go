@@ -1,0 +1,112 @@
+// Command k8s-lab runs a local EC2 with real machines on one Linux host.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+const usage = `k8s-lab runs a local EC2, with real machines, on this host.
+
+Usage: k8s-lab [--state-dir DIR] COMMAND [flags]
+
+  up         bring the lab up; again is quick and changes nothing
+             --kubernetes v1.36.1,v1.35.4   releases the mirror must hold
+  down       take it down, with everything in it
+  status     what is there
+  env        shell exports that point AWS clients and the provider to the lab
+             --tfvars                       Terraform variables instead, as JSON
+  artifacts  prepare machine image, artifacts and container images, no more
+             --kubernetes v1.36.1,v1.35.4   --tool tofu (prints the program's path)
+  fault      make it misbehave: k8s-lab fault (list | clear | KIND key=value...)
+             throttle    action=DescribeInstances every=3 | fraction=0.2
+             eventual    milliseconds=500 | calls=3
+             capacity    count=2
+             slow-start  seconds=20
+             fail        action=CreateVpc code=VpcLimitExceeded count=1
+             kill        instance=i-... outcome=stopped|terminated|impaired
+             mirror      path=/dl.k8s.io/... fault=flip|truncate|cut|missing
+             seed        seed=42
+
+The lab lives in --state-dir, $K8S_LAB_STATE_DIR, or /var/lib/k8s-lab/default;
+what all labs share is cached in $K8S_LAB_CACHE.
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "k8s-lab: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// command is one subcommand with its arguments after the flags all share.
+type command func(ctx context.Context, c *cli, args []string) error
+
+var commands = map[string]command{
+	"up": up, "down": down, "status": status, "env": env, "artifacts": artifacts, "fault": injectFault, "daemon": daemon,
+}
+
+// cli is what the subcommands share.
+type cli struct {
+	stateDir       string
+	stdout, stderr io.Writer
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	c := &cli{stateDir: defaultStateDir(), stdout: stdout, stderr: stderr}
+	flags := c.flags("k8s-lab")
+	if err := flags.Parse(args); err != nil {
+		return help(err, stdout)
+	}
+	name := flags.Arg(0)
+	if name == "help" || name == "" {
+		return help(flag.ErrHelp, stdout)
+	}
+	f, ok := commands[name]
+	if !ok {
+		return fmt.Errorf("there is no command %q; k8s-lab help lists them", name)
+	}
+	return help(f(ctx, c, flags.Args()[1:]), stdout)
+}
+
+// help prints the usage when that is what was asked for.
+func help(err error, w io.Writer) error {
+	if !errors.Is(err, flag.ErrHelp) {
+		return err
+	}
+	_, err = io.WriteString(w, usage)
+	return err
+}
+
+// flags returns a set with the flags that may stand before or after the command.
+func (c *cli) flags(name string) *flag.FlagSet {
+	f := flag.NewFlagSet(name, flag.ContinueOnError)
+	f.SetOutput(io.Discard) // the error says it
+	f.StringVar(&c.stateDir, "state-dir", c.stateDir, "directory of the lab")
+	return f
+}
+
+// parse reads a command's flags and refuses further arguments.
+func parse(f *flag.FlagSet, args []string) error {
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if f.NArg() > 0 {
+		return fmt.Errorf("%s takes no argument %q", f.Name(), f.Arg(0))
+	}
+	return nil
+}
+
+func list(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
+}

@@ -1,0 +1,16 @@
+resource "k8s_pki" "this" {
+  cluster = "demo"
+}
+
+ephemeral "k8s_kubeconfig" "admin" {
+  pki      = k8s_pki.this.ref
+  endpoint = "https://203.0.113.9:6443"
+  ttl      = "1h"
+}
+
+# provider "kubernetes" {
+#   host                   = ephemeral.k8s_kubeconfig.admin.host
+#   cluster_ca_certificate = ephemeral.k8s_kubeconfig.admin.cluster_ca_certificate
+#   client_certificate     = ephemeral.k8s_kubeconfig.admin.client_certificate
+#   client_key             = ephemeral.k8s_kubeconfig.admin.client_key
+# }

@@ -1,0 +1,69 @@
+// Package artifact knows what a machine downloads: the URL of every upstream
+// release file, the same file on a mirror, and its SHA-256.
+//
+// Everything but Catalog.Resolve is pure. Resolve reads published checksum
+// files through the injected client; the artifacts themselves are downloaded
+// by the machines and never pass through here.
+package artifact
+
+import (
+	"errors"
+	"net/http"
+)
+
+// Names of the artifacts that are not programs of a Kubernetes release.
+const (
+	Etcd       = "etcd"
+	Containerd = "containerd"
+	Runc       = "runc"
+	CNIPlugins = "cni-plugins"
+)
+
+// Programs of a Kubernetes release, the names accepted by Catalog.Kubernetes.
+const (
+	KubeAPIServer         = "kube-apiserver"
+	KubeControllerManager = "kube-controller-manager"
+	KubeScheduler         = "kube-scheduler"
+	Kubelet               = "kubelet"
+	KubeProxy             = "kube-proxy"
+	Kubectl               = "kubectl"
+)
+
+// Versions used when a configuration names none.
+const (
+	DefaultEtcd       = "3.6.16"
+	DefaultContainerd = "2.2.0"
+	DefaultRunc       = "1.4.0"
+	DefaultCNIPlugins = "1.9.1"
+)
+
+// ErrUnknownChecksum is returned together with an otherwise complete Artifact
+// when its SHA-256 was not given; Catalog.Resolve fills it in.
+var ErrUnknownChecksum = errors.New("checksum is not known")
+
+// Artifact is one file to download.
+type Artifact struct {
+	Name    string `json:"name"`
+	Version string `json:"version"` // without "v"
+	Path    string `json:"path"`    // in the mirror layout: "<upstream host>/<path>"
+	URL     string `json:"url"`
+	SHA256  string `json:"sha256,omitempty"` // hex; empty while not known
+
+	// Checksums is the URL of upstream's published checksums for the file.
+	Checksums string `json:"checksums,omitempty"`
+}
+
+// HTTPDoer is the part of *http.Client that Catalog.Resolve needs.
+type HTTPDoer interface {
+	Do(*http.Request) (*http.Response, error)
+}
+
+// Find returns the artifact of that name.
+func Find(artifacts []Artifact, name string) (Artifact, bool) {
+	for _, a := range artifacts {
+		if a.Name == name {
+			return a, true
+		}
+	}
+	return Artifact{}, false
+}

@@ -1,0 +1,241 @@
+package artifact
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
+)
+
+// Catalog turns names and versions into artifacts. It is immutable.
+type Catalog struct {
+	mirror string // base URL without trailing slash, empty for upstream
+	arch   string
+	sums   map[string]string // layout path -> hex SHA-256
+	client HTTPDoer
+}
+
+var (
+	digest   = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	runcPath = regexp.MustCompile(`^github\.com/opencontainers/runc/releases/download/v([0-9.]+)/runc\.([a-z0-9]+)$`)
+)
+
+// kubernetesPrograms are what dl.k8s.io publishes per release and this project installs.
+var kubernetesPrograms = []string{KubeAPIServer, KubeControllerManager, KubeScheduler, Kubelet, KubeProxy, Kubectl}
+
+// NewCatalog makes a catalog for linux/amd64. The mirror is the base URL that
+// replaces every upstream host, as <mirror>/<upstream host>/<path>; empty means
+// upstream itself. The checksums, which may be nil, are in the format of
+// sha256sum(1) with paths in the mirror's layout. The client is used by
+// Resolve only.
+func NewCatalog(mirror string, checksums io.Reader, client HTTPDoer) (*Catalog, error) {
+	c := &Catalog{mirror: strings.TrimRight(mirror, "/"), arch: "amd64", client: client}
+	if mirror != "" {
+		u, err := url.Parse(mirror)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+			return nil, fmt.Errorf("artifact mirror %q is not an http or https base URL", mirror)
+		}
+	}
+	if checksums != nil {
+		sums, err := parseChecksums(checksums)
+		if err != nil {
+			return nil, fmt.Errorf("artifact checksums: %w", err)
+		}
+		c.sums = sums
+	}
+	return c, nil
+}
+
+// ForArch returns the same catalog for another architecture, by its Go name ("arm64").
+func (c *Catalog) ForArch(arch string) *Catalog {
+	other := *c
+	other.arch = arch
+	return &other
+}
+
+// Kubernetes returns one program of a Kubernetes release, as dl.k8s.io publishes them.
+func (c *Catalog) Kubernetes(v, program string) (Artifact, error) {
+	if !slices.Contains(kubernetesPrograms, program) {
+		return Artifact{}, fmt.Errorf("%q is not a program of a Kubernetes release", program)
+	}
+	file := func(v string) string {
+		return fmt.Sprintf("dl.k8s.io/release/v%s/bin/linux/%s/%s", v, c.arch, program)
+	}
+	return c.artifact(program, v, file, func(file string) string { return file + ".sha256" })
+}
+
+// Etcd returns the etcd release archive.
+func (c *Catalog) Etcd(v string) (Artifact, error) {
+	file := func(v string) string {
+		return fmt.Sprintf("github.com/etcd-io/etcd/releases/download/v%s/etcd-v%s-linux-%s.tar.gz", v, v, c.arch)
+	}
+	return c.artifact(Etcd, v, file, func(file string) string { return path.Join(path.Dir(file), "SHA256SUMS") })
+}
+
+// Containerd returns the containerd release archive.
+func (c *Catalog) Containerd(v string) (Artifact, error) {
+	file := func(v string) string {
+		return fmt.Sprintf("github.com/containerd/containerd/releases/download/v%s/containerd-%s-linux-%s.tar.gz", v, v, c.arch)
+	}
+	return c.artifact(Containerd, v, file, func(file string) string { return file + ".sha256sum" })
+}
+
+// Runc returns the runc program.
+func (c *Catalog) Runc(v string) (Artifact, error) {
+	file := func(v string) string {
+		return fmt.Sprintf("github.com/opencontainers/runc/releases/download/v%s/runc.%s", v, c.arch)
+	}
+	return c.artifact(Runc, v, file, func(file string) string { return path.Join(path.Dir(file), "runc.sha256sum") })
+}
+
+// CNIPlugins returns the release archive of the CNI reference plugins.
+func (c *Catalog) CNIPlugins(v string) (Artifact, error) {
+	file := func(v string) string {
+		return fmt.Sprintf("github.com/containernetworking/plugins/releases/download/v%s/cni-plugins-linux-%s-v%s.tgz", v, c.arch, v)
+	}
+	return c.artifact(CNIPlugins, v, file, func(file string) string { return file + ".sha256" })
+}
+
+func (c *Catalog) artifact(name, v string, file, checksums func(string) string) (Artifact, error) {
+	parsed, err := version.Parse(v)
+	if err != nil {
+		return Artifact{}, fmt.Errorf("%s: %w", name, err)
+	}
+	p := file(parsed.String())
+	a := Artifact{
+		Name: name, Version: parsed.String(), Path: p, URL: c.url(p),
+		SHA256: c.sums[p], Checksums: c.url(checksums(p)),
+	}
+	if a.SHA256 == "" {
+		return a, fmt.Errorf("%s %s: %w", a.Name, a.Version, ErrUnknownChecksum)
+	}
+	return a, nil
+}
+
+func (c *Catalog) url(p string) string {
+	if c.mirror == "" {
+		return "https://" + p
+	}
+	return c.mirror + "/" + p
+}
+
+// RuncVersions returns the runc versions that the given checksums name, newest
+// first: on a mirror there may be only the one its distribution ships.
+func (c *Catalog) RuncVersions() []string {
+	var found []version.Version
+	for p := range c.sums {
+		m := runcPath.FindStringSubmatch(p)
+		if m == nil || m[2] != c.arch {
+			continue
+		}
+		if v, err := version.Parse(m[1]); err == nil {
+			found = append(found, v)
+		}
+	}
+	slices.SortFunc(found, func(a, b version.Version) int { return b.Compare(a) })
+	var out []string
+	for _, v := range found {
+		out = append(out, v.String())
+	}
+	return out
+}
+
+// EtcdSet returns what an etcd member downloads. As with every set, the list
+// is complete even when the error is ErrUnknownChecksum.
+func (c *Catalog) EtcdSet(v string) ([]Artifact, error) {
+	a, err := c.Etcd(v)
+	return collect(call{a, err})
+}
+
+// ControlPlaneSet returns what a controller downloads.
+func (c *Catalog) ControlPlaneSet(kubernetes string) ([]Artifact, error) {
+	var calls []call
+	for _, program := range []string{KubeAPIServer, KubeControllerManager, KubeScheduler} {
+		a, err := c.Kubernetes(kubernetes, program)
+		calls = append(calls, call{a, err})
+	}
+	return collect(calls...)
+}
+
+// WorkerSet returns what a worker downloads. Empty containerd, runc and CNI
+// plugin versions mean the defaults; for runc that is the newest one the
+// checksums name, if they name any.
+func (c *Catalog) WorkerSet(kubernetes, containerd, runc, cniPlugins string) ([]Artifact, error) {
+	if runc == "" {
+		if known := c.RuncVersions(); len(known) > 0 {
+			runc = known[0]
+		}
+	}
+	var calls []call
+	add := func(a Artifact, err error) { calls = append(calls, call{a, err}) }
+	add(c.Kubernetes(kubernetes, Kubelet))
+	add(c.Kubernetes(kubernetes, KubeProxy))
+	add(c.Containerd(orDefault(containerd, DefaultContainerd)))
+	add(c.Runc(orDefault(runc, DefaultRunc)))
+	add(c.CNIPlugins(orDefault(cniPlugins, DefaultCNIPlugins)))
+	return collect(calls...)
+}
+
+type call struct {
+	artifact Artifact
+	err      error
+}
+
+// collect returns all artifacts; any error but ErrUnknownChecksum voids the list.
+func collect(calls ...call) ([]Artifact, error) {
+	var out []Artifact
+	var errs []error
+	for _, c := range calls {
+		if c.err != nil && !errors.Is(c.err, ErrUnknownChecksum) {
+			return nil, c.err
+		}
+		out = append(out, c.artifact)
+		if c.err != nil {
+			errs = append(errs, c.err)
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+func orDefault(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// parseChecksums reads the format of sha256sum(1): digest, blank, blank or asterisk, path.
+func parseChecksums(r io.Reader) (map[string]string, error) {
+	sums := map[string]string{}
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		sum, name, ok := cutChecksum(line)
+		if !ok || name == "" {
+			return nil, fmt.Errorf("line %d is not a SHA-256 digest and a path", n)
+		}
+		if old, ok := sums[name]; ok && old != sum {
+			return nil, fmt.Errorf("line %d gives %s a second digest", n, name)
+		}
+		sums[name] = sum
+	}
+	return sums, lines.Err()
+}
+
+func cutChecksum(line string) (sum, name string, ok bool) {
+	sum, name, _ = strings.Cut(line, " ")
+	sum = strings.ToLower(sum)
+	name = strings.TrimPrefix(strings.TrimLeft(name, " "), "*")
+	name = strings.TrimPrefix(name, "./")
+	return sum, name, digest.MatchString(sum)
+}

@@ -1,0 +1,214 @@
+package artifact
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	sumA = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+	sumB = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+)
+
+func catalog(t *testing.T, mirror, sums string, client HTTPDoer) *Catalog {
+	t.Helper()
+	c, err := NewCatalog(mirror, strings.NewReader(sums), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestURLs(t *testing.T) {
+	upstream := catalog(t, "", "", nil)
+	mirror := catalog(t, "http://10.0.0.1:8080/artifacts/", "", nil)
+	for _, tt := range []struct {
+		get  func(*Catalog) (Artifact, error)
+		path string
+	}{
+		{func(c *Catalog) (Artifact, error) { return c.Kubernetes("v1.36.1", Kubelet) }, "dl.k8s.io/release/v1.36.1/bin/linux/amd64/kubelet"},
+		{func(c *Catalog) (Artifact, error) { return c.ForArch("arm64").Kubernetes("1.35.4", KubeProxy) }, "dl.k8s.io/release/v1.35.4/bin/linux/arm64/kube-proxy"},
+		{func(c *Catalog) (Artifact, error) { return c.Etcd("3.6.16") }, "github.com/etcd-io/etcd/releases/download/v3.6.16/etcd-v3.6.16-linux-amd64.tar.gz"},
+		{func(c *Catalog) (Artifact, error) { return c.Containerd("2.2.0") }, "github.com/containerd/containerd/releases/download/v2.2.0/containerd-2.2.0-linux-amd64.tar.gz"},
+		{func(c *Catalog) (Artifact, error) { return c.Runc("1.4.0") }, "github.com/opencontainers/runc/releases/download/v1.4.0/runc.amd64"},
+		{func(c *Catalog) (Artifact, error) { return c.CNIPlugins("1.9.1") }, "github.com/containernetworking/plugins/releases/download/v1.9.1/cni-plugins-linux-amd64-v1.9.1.tgz"},
+	} {
+		for _, at := range []struct {
+			c      *Catalog
+			prefix string
+		}{{upstream, "https://"}, {mirror, "http://10.0.0.1:8080/artifacts/"}} {
+			a, err := tt.get(at.c)
+			if !errors.Is(err, ErrUnknownChecksum) {
+				t.Errorf("%s: error is %v", tt.path, err)
+			}
+			if a.Path != tt.path || a.URL != at.prefix+tt.path {
+				t.Errorf("got %s at %s, wanted %s", a.Path, a.URL, tt.path)
+			}
+		}
+	}
+}
+
+func TestGivenChecksums(t *testing.T) {
+	c := catalog(t, "", "# the lab's own builds\n"+
+		sumA+"  dl.k8s.io/release/v1.36.1/bin/linux/amd64/kubelet\n"+
+		strings.ToUpper(sumB)+" *./github.com/opencontainers/runc/releases/download/v1.1.15/runc.amd64\n"+
+		sumB+"  github.com/opencontainers/runc/releases/download/v1.3.6/runc.amd64\n"+
+		sumB+"  github.com/opencontainers/runc/releases/download/v1.4.0/runc.arm64\n", nil)
+	a, err := c.Kubernetes("1.36.1", Kubelet)
+	if err != nil || a.SHA256 != sumA {
+		t.Errorf("kubelet: %+v, %v", a, err)
+	}
+	if diff := cmp.Diff([]string{"1.3.6", "1.1.15"}, c.RuncVersions()); diff != "" {
+		t.Error(diff)
+	}
+	set, err := c.WorkerSet("1.36.1", "", "", "")
+	if !errors.Is(err, ErrUnknownChecksum) {
+		t.Errorf("error is %v", err)
+	}
+	var got []string
+	for _, a := range set {
+		got = append(got, fmt.Sprintf("%s %s %t", a.Name, a.Version, a.SHA256 != ""))
+	}
+	want := []string{"kubelet 1.36.1 true", "kube-proxy 1.36.1 false", "containerd 2.2.0 false", "runc 1.3.6 true", "cni-plugins 1.9.1 false"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for _, mirror := range []string{"ftp://x", "mirror.example", "/srv/mirror", "http://", "http://x?y=z"} {
+		if _, err := NewCatalog(mirror, nil, nil); err == nil {
+			t.Errorf("mirror %q was accepted", mirror)
+		}
+	}
+	for _, sums := range []string{"short  file", sumA, sumA + "  f\n" + sumB + "  f"} {
+		if _, err := NewCatalog("", strings.NewReader(sums), nil); err == nil {
+			t.Errorf("checksums %q were accepted", sums)
+		}
+	}
+	c := catalog(t, "", "", nil)
+	if _, err := c.Kubernetes("1.36", Kubelet); err == nil || errors.Is(err, ErrUnknownChecksum) {
+		t.Errorf("malformed version: %v", err)
+	}
+	if _, err := c.Kubernetes("1.36.1", "kubeadm"); err == nil || errors.Is(err, ErrUnknownChecksum) {
+		t.Errorf("unknown program: %v", err)
+	}
+	if set, err := c.WorkerSet("1.36.1", "x", "", ""); err == nil || set != nil {
+		t.Errorf("malformed containerd version: %v, %v", set, err)
+	}
+}
+
+// published is a mirror that holds checksum files and counts requests for them.
+type published struct {
+	mu    sync.Mutex
+	files map[string]string
+	fail  map[string]int // path -> how many times to answer 503 first
+	asked map[string]int
+}
+
+func (p *published) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked[r.URL.Path]++
+	body, ok := p.files[r.URL.Path]
+	switch {
+	case p.fail[r.URL.Path] > 0:
+		p.fail[r.URL.Path]--
+		http.Error(w, "busy", http.StatusServiceUnavailable)
+	case !ok:
+		http.NotFound(w, r)
+	default:
+		_, _ = w.Write([]byte(body))
+	}
+}
+
+func TestResolve(t *testing.T) {
+	kubelet := "/dl.k8s.io/release/v1.36.1/bin/linux/amd64/kubelet.sha256"
+	p := &published{asked: map[string]int{}, fail: map[string]int{kubelet: 2}, files: map[string]string{
+		kubelet: sumA,
+		"/github.com/etcd-io/etcd/releases/download/v3.6.16/SHA256SUMS":                                              sumB + "  etcd-v3.6.16-darwin-amd64.zip\n" + sumA + "  etcd-v3.6.16-linux-amd64.tar.gz\n",
+		"/github.com/containerd/containerd/releases/download/v2.2.0/containerd-2.2.0-linux-amd64.tar.gz.sha256sum":   sumA + "  containerd-2.2.0-linux-amd64.tar.gz\n",
+		"/github.com/opencontainers/runc/releases/download/v1.4.0/runc.sha256sum":                                    sumB + "  runc.arm64\n" + sumA + " *runc.amd64\n",
+		"/github.com/containernetworking/plugins/releases/download/v1.9.1/cni-plugins-linux-amd64-v1.9.1.tgz.sha256": sumA + "  cni-plugins-linux-amd64-v1.9.1.tgz\n",
+	}}
+	server := httptest.NewServer(p)
+	defer server.Close()
+	c := catalog(t, server.URL, sumB+"  dl.k8s.io/release/v1.36.1/bin/linux/amd64/kube-proxy", server.Client())
+
+	set, err := c.WorkerSet("1.36.1", "", "", "")
+	if !errors.Is(err, ErrUnknownChecksum) {
+		t.Fatal(err)
+	}
+	etcd, err := c.EtcdSet(DefaultEtcd)
+	if !errors.Is(err, ErrUnknownChecksum) {
+		t.Fatal(err)
+	}
+	set = append(set, etcd[0], etcd[0])
+	if err := c.Resolve(context.Background(), set); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range set {
+		want := sumA
+		if a.Name == KubeProxy {
+			want = sumB // given, so not asked for
+		}
+		if a.SHA256 != want {
+			t.Errorf("%s has %s", a.Name, a.SHA256)
+		}
+	}
+	for path, n := range p.asked {
+		if want := map[string]int{kubelet: 3}[path]; n != max(want, 1) {
+			t.Errorf("%s was asked for %d times", path, n)
+		}
+	}
+	if n := p.asked["/dl.k8s.io/release/v1.36.1/bin/linux/amd64/kube-proxy.sha256"]; n != 0 {
+		t.Errorf("a given checksum was asked for %d times", n)
+	}
+}
+
+func TestResolveFails(t *testing.T) {
+	p := &published{asked: map[string]int{}, files: map[string]string{
+		"/dl.k8s.io/release/v1.36.1/bin/linux/amd64/kubelet.sha256":    "<html>sign in</html>",
+		"/dl.k8s.io/release/v1.36.1/bin/linux/amd64/kube-proxy.sha256": sumA + "  kube-scheduler",
+	}}
+	server := httptest.NewServer(p)
+	defer server.Close()
+	c := catalog(t, server.URL, "", server.Client())
+	for program, want := range map[string]string{
+		Kubelet: "does not list kubelet", KubeProxy: "does not list kube-proxy", Kubectl: "404",
+	} {
+		a, _ := c.Kubernetes("1.36.1", program)
+		list := []Artifact{a}
+		err := c.Resolve(context.Background(), list)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), program+" 1.36.1") {
+			t.Errorf("%s: error is %v, wanted %q", program, err, want)
+		}
+		if list[0].SHA256 != "" {
+			t.Errorf("%s has %s", program, list[0].SHA256)
+		}
+	}
+	if n := p.asked["/dl.k8s.io/release/v1.36.1/bin/linux/amd64/kubectl.sha256"]; n != 1 {
+		t.Errorf("a missing file was asked for %d times", n)
+	}
+}
+
+func TestResolveStopsWithItsContext(t *testing.T) {
+	p := &published{asked: map[string]int{}, fail: map[string]int{"/dl.k8s.io/release/v1.36.1/bin/linux/amd64/kubelet.sha256": 1000}}
+	server := httptest.NewServer(p)
+	defer server.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	c := catalog(t, server.URL, "", server.Client())
+	a, _ := c.Kubernetes("1.36.1", Kubelet)
+	if err := c.Resolve(ctx, []Artifact{a}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error is %v", err)
+	}
+}

@@ -1,0 +1,114 @@
+package artifact
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	maxChecksumFile = 1 << 20
+	parallelFetches = 8
+	fetchAttempts   = 4
+	firstPause      = 200 * time.Millisecond // doubled after every failed attempt
+)
+
+// Resolve fills in, in place, the SHA-256 of every artifact still without one,
+// from the checksums published beside it, upstream or on the mirror. Each
+// checksum file is fetched once; passing failures are tried again a few times.
+func (c *Catalog) Resolve(ctx context.Context, artifacts []Artifact) error {
+	byFile := map[string][]*Artifact{}
+	for i := range artifacts {
+		a := &artifacts[i]
+		if a.SHA256 != "" {
+			continue
+		}
+		if a.Checksums == "" {
+			return fmt.Errorf("%s %s: %w, and it is not published", a.Name, a.Version, ErrUnknownChecksum)
+		}
+		byFile[a.Checksums] = append(byFile[a.Checksums], a)
+	}
+	if len(byFile) > 0 && c.client == nil {
+		return errors.New("resolve checksums: the catalog has no HTTP client")
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallelFetches)
+	for file, wanted := range byFile {
+		g.Go(func() error {
+			body, err := c.fetch(ctx, file)
+			if err != nil {
+				return fmt.Errorf("checksum of %s %s: %w", wanted[0].Name, wanted[0].Version, err)
+			}
+			for _, a := range wanted {
+				if a.SHA256 = publishedDigest(body, path.Base(a.Path)); a.SHA256 == "" {
+					return fmt.Errorf("%s %s: %w: %s does not list %s", a.Name, a.Version, ErrUnknownChecksum, file, path.Base(a.Path))
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// publishedDigest finds a file's digest in upstream's checksums: either lines
+// of sha256sum(1), or nothing but the digest.
+func publishedDigest(body []byte, name string) string {
+	lines := bufio.NewScanner(bytes.NewReader(body))
+	for lines.Scan() {
+		line := strings.TrimSpace(lines.Text())
+		sum, file, ok := cutChecksum(line)
+		if ok && (file == "" || path.Base(file) == name) {
+			return sum
+		}
+	}
+	return ""
+}
+
+func (c *Catalog) fetch(ctx context.Context, url string) ([]byte, error) {
+	pause := firstPause
+	for attempt := 1; ; attempt++ {
+		body, again, err := c.get(ctx, url)
+		if err == nil || !again || attempt == fetchAttempts {
+			return body, err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, errors.Join(err, ctx.Err())
+		case <-timer.C:
+		}
+		pause *= 2
+	}
+}
+
+// get reports, with an error, whether another attempt makes sense.
+func (c *Catalog) get(ctx context.Context, url string) (body []byte, again bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, false, err
+	}
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return nil, ctx.Err() == nil, err
+	}
+	defer resp.Body.Close() //nolint:errcheck // read only
+	if resp.StatusCode != http.StatusOK {
+		again = resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests
+		return nil, again, fmt.Errorf("GET %s: %s", url, resp.Status)
+	}
+	body, err = io.ReadAll(io.LimitReader(resp.Body, maxChecksumFile))
+	if err != nil {
+		return nil, ctx.Err() == nil, fmt.Errorf("GET %s: %w", url, err)
+	}
+	return body, false, nil
+}

@@ -1,0 +1,62 @@
+package aws
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/aws/smithy-go"
+)
+
+// ErrorCode returns the code of an AWS API error ("InvalidVpcID.NotFound"),
+// empty when err is not one.
+func ErrorCode(err error) string {
+	var api smithy.APIError
+	if errors.As(err, &api) {
+		return api.ErrorCode()
+	}
+	return ""
+}
+
+// IsCode reports whether err is an AWS API error with one of the codes.
+func IsCode(err error, codes ...string) bool {
+	code := ErrorCode(err)
+	return code != "" && slices.Contains(codes, code)
+}
+
+// Advice says in one sentence what a person can do about err, empty when there
+// is nothing to add to its text. Codes:
+// https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html
+func Advice(err error) string {
+	switch code := ErrorCode(err); code {
+	case "":
+		return ""
+	case "UnauthorizedOperation", "AccessDenied", "AccessDeniedException":
+		return "The credentials lack a permission: compare them with the IAM actions in the provider's documentation. " +
+			"`aws sts decode-authorization-message` explains an encoded message."
+	case "AuthFailure", "InvalidClientTokenId", "UnrecognizedClientException", "SignatureDoesNotMatch", "IncompleteSignature", "InvalidSignatureException":
+		return "AWS does not accept the credentials: check them with `aws sts get-caller-identity`, and that the clock of this computer is right."
+	case "ExpiredToken", "ExpiredTokenException", "RequestExpired":
+		return "The credentials have expired, or the clock of this computer is wrong: renew them and run apply again; it continues where it stopped."
+	case "InsufficientInstanceCapacity":
+		return "AWS has no capacity for this instance type in the availability zone right now: run apply again later, " +
+			"or choose another instance_type or availability_zone."
+	case "VcpuLimitExceeded", "InstanceLimitExceeded", "MaxSpotInstanceCountExceeded":
+		return "The account's quota for running instances is used up: stop something, or ask for more under Service Quotas (EC2, Running On-Demand instances)."
+	case "AddressLimitExceeded":
+		return "The account's quota for Elastic IPs (5 by default) is used up: release one, or ask for more under Service Quotas."
+	case "VpcLimitExceeded", "InternetGatewayLimitExceeded":
+		return "The account's quota for VPCs (5 per region by default) is used up: delete one, adopt an existing one with vpc_id, or ask for more under Service Quotas."
+	case "RulesPerSecurityGroupLimitExceeded":
+		return "A security group holds at most 60 rules by default: write fewer, wider CIDRs."
+	case "InvalidIPAddress.InUse", "InvalidNetworkInterface.InUse":
+		return "Something else holds this private_ip: choose another, or remove the machine that has it."
+	case "DependencyViolation":
+		return "Something that this configuration does not manage still uses it: find it by the VPC's id in the EC2 console, remove it, and run destroy again."
+	case "InvalidAMIID.NotFound", "InvalidAMIID.Malformed", "InvalidAMIID.Unavailable":
+		return "AMI ids differ between regions: choose one of this region, or leave ami out for Debian 12."
+	case "RequestLimitExceeded", "Throttling", "ThrottlingException":
+		return "AWS throttles this account beyond the provider's retries: raise max_retries, lower -parallelism, or run apply again; it continues where it stopped."
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,275 @@
+package aws
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"golang.org/x/crypto/ssh"
+	"sigs.k8s.io/yaml"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+)
+
+// Shell is a machine as the hand-over of its host key needs it;
+// *remote.Machine is one.
+type Shell interface {
+	WaitReady(ctx context.Context, poll time.Duration) error
+	Run(ctx context.Context, cmd remote.Command) (remote.Output, error)
+}
+
+// Connect reaches a machine as its login user; it must accept no host key but
+// those given.
+type Connect func(m Machine, hostKeys []string) Shell
+
+// hostKeyPair is the SSH host key a machine is launched with. It travels in
+// user data, which whoever may describe the instance can read; that is why the
+// machine replaces it at first contact.
+type hostKeyPair struct {
+	authorized string // "ssh-ed25519 AAAA..."
+	pem        string
+}
+
+func newHostKey(rand io.Reader) (hostKeyPair, error) {
+	public, private, err := ed25519.GenerateKey(rand)
+	if err != nil {
+		return hostKeyPair{}, fmt.Errorf("make a host key: %w", err)
+	}
+	sshPublic, err := ssh.NewPublicKey(public)
+	if err != nil {
+		return hostKeyPair{}, fmt.Errorf("make a host key: %w", err)
+	}
+	block, err := ssh.MarshalPrivateKey(private, "")
+	if err != nil {
+		return hostKeyPair{}, fmt.Errorf("make a host key: %w", err)
+	}
+	return hostKeyPair{
+		authorized: strings.TrimSpace(string(ssh.MarshalAuthorizedKey(sshPublic))),
+		pem:        string(pem.EncodeToMemory(block)),
+	}, nil
+}
+
+// cloudInit is what of cloud-init's configuration is used.
+// https://docs.cloud-init.io/en/latest/reference/modules.html
+type cloudInit struct {
+	Hostname         string            `json:"hostname,omitempty"`
+	PreserveHostname bool              `json:"preserve_hostname"`
+	DisableRoot      bool              `json:"disable_root"`
+	PasswordAuth     bool              `json:"ssh_pwauth"`
+	DeleteKeys       bool              `json:"ssh_deletekeys"`
+	HostKeys         map[string]string `json:"ssh_keys"`
+	Users            []cloudInitUser   `json:"users"`
+}
+
+type cloudInitUser struct {
+	Name           string   `json:"name"`
+	Gecos          string   `json:"gecos,omitempty"`
+	Groups         []string `json:"groups,omitempty"`
+	Shell          string   `json:"shell"`
+	Sudo           string   `json:"sudo"`
+	LockPassword   bool     `json:"lock_passwd"`
+	AuthorizedKeys []string `json:"ssh_authorized_keys"`
+}
+
+// cloudConfig returns the user data, in base64 as RunInstances wants it.
+func cloudConfig(spec MachineSpec, key hostKeyPair) (string, error) {
+	if len(spec.AuthorizedKeys) == 0 {
+		return "", errors.New("no SSH public key to authorise on the machine")
+	}
+	body, err := yaml.Marshal(cloudInit{
+		Hostname:    spec.Name,
+		DisableRoot: true,
+		DeleteKeys:  true,
+		HostKeys:    map[string]string{"ed25519_private": key.pem, "ed25519_public": key.authorized},
+		Users: []cloudInitUser{{
+			Name: spec.User, Gecos: "Administrator", Groups: []string{"adm", "systemd-journal"}, Shell: "/bin/bash",
+			Sudo: "ALL=(ALL) NOPASSWD:ALL", LockPassword: true, AuthorizedKeys: spec.AuthorizedKeys,
+		}},
+	})
+	if err != nil {
+		return "", fmt.Errorf("write user data: %w", err)
+	}
+	return base64.StdEncoding.EncodeToString(append([]byte("#cloud-config\n"), body...)), nil
+}
+
+// launchKeyOf reads the first host key's public half back from an instance's
+// user data; empty when that is not ours.
+func (c *Client) launchKeyOf(ctx context.Context, id string) (string, error) {
+	out, err := c.EC2.DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{
+		InstanceId: &id, Attribute: types.InstanceAttributeNameUserData,
+	}, c.settling())
+	if err != nil {
+		return "", fmt.Errorf("read its user data: %w", err)
+	}
+	if out.UserData == nil {
+		return "", nil
+	}
+	body, err := base64.StdEncoding.DecodeString(sdk.ToString(out.UserData.Value))
+	if err != nil {
+		return "", nil
+	}
+	var parsed cloudInit
+	if yaml.Unmarshal(body, &parsed) != nil {
+		return "", nil
+	}
+	return strings.TrimSpace(parsed.HostKeys["ed25519_public"]), nil
+}
+
+// Scripts of the hand-over. Each may be interrupted and run again at any point.
+const (
+	// prepareKey makes the new key beside the one in use, unless the one in use
+	// is no longer the first one, and prints which it is.
+	prepareKey = `set -eu
+launch='%s'
+key=/etc/ssh/ssh_host_ed25519_key
+current=$(cut -d' ' -f1,2 "$key.pub")
+if [ "$current" != "$launch" ]; then
+	echo "$current"
+	exit 0
+fi
+if ! [ -s "$key.next.pub" ]; then
+	rm -f "$key.next"
+	ssh-keygen -q -t ed25519 -N '' -C '' -f "$key.next"
+	sync "$key.next" "$key.next.pub"
+fi
+cut -d' ' -f1,2 "$key.next.pub"
+`
+	// switchKey puts the new key in place and drops every other one.
+	switchKey = `set -eu
+key=/etc/ssh/ssh_host_ed25519_key
+[ ! -e "$key.next" ] || mv -f "$key.next" "$key"
+[ ! -e "$key.next.pub" ] || mv -f "$key.next.pub" "$key.pub"
+for other in rsa ecdsa dsa; do
+	rm -f "/etc/ssh/ssh_host_${other}_key" "/etc/ssh/ssh_host_${other}_key.pub"
+done
+systemctl try-reload-or-restart ssh 2>/dev/null || systemctl try-reload-or-restart sshd
+`
+)
+
+// sshPoll is the pause between attempts to reach a machine that boots.
+const sshPoll = 100 * time.Millisecond
+
+// handOver makes sure that the machine uses a host key that only it knows, and
+// returns its public half. The key is on record in the machine's tags before
+// the machine begins to use it, so that an interruption at any point leaves a
+// machine that can be recognised: by the tag or by the first key.
+func (c *Client) handOver(ctx context.Context, spec MachineSpec, m Machine, launchKey string, connect Connect) (string, error) {
+	if launchKey == "" {
+		var err error
+		if launchKey, err = c.launchKeyOf(ctx, m.ID); err != nil {
+			return "", err
+		}
+	}
+	pinned := slices.DeleteFunc([]string{m.HostKey, launchKey}, func(s string) bool { return s == "" })
+	if len(pinned) == 0 {
+		return "", errors.New("neither its tags nor its user data say which SSH host key it has; terminate it and run apply again")
+	}
+	m.Name, m.User = spec.Name, spec.User
+	first := connect(m, pinned)
+	if err := c.aliveWhile(ctx, m.ID, func(ctx context.Context) error { return first.WaitReady(ctx, sshPoll) }); err != nil {
+		return "", fmt.Errorf("wait for SSH: %w", err)
+	}
+	out, err := first.Run(ctx, remote.Command{Script: fmt.Sprintf(prepareKey, launchKey), Sudo: true})
+	if err != nil {
+		return "", fmt.Errorf("make its own SSH host key: %w", err)
+	}
+	key := strings.TrimSpace(string(out.Stdout))
+	if _, _, _, _, err := ssh.ParseAuthorizedKey([]byte(key)); err != nil || key == launchKey {
+		return "", fmt.Errorf("make its own SSH host key: it answered %q", remote.Redact(key))
+	}
+	if key != m.HostKey {
+		if _, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{
+			Resources: []string{m.ID}, Tags: ec2Tags(map[string]string{TagHostKey: key}),
+		}, c.settling()); err != nil {
+			return "", fmt.Errorf("record its SSH host key: %w", err)
+		}
+	}
+	if _, err := first.Run(ctx, remote.Command{Script: switchKey, Sudo: true}); err != nil {
+		return "", fmt.Errorf("switch to its own SSH host key: %w", err)
+	}
+	own := connect(m, []string{key})
+	if err := c.aliveWhile(ctx, m.ID, func(ctx context.Context) error { return own.WaitReady(ctx, sshPoll) }); err != nil {
+		return "", fmt.Errorf("reach it with its own SSH host key: %w", err)
+	}
+	return key, nil
+}
+
+// aliveInterval is how often EC2 is asked whether a machine that does not
+// answer yet still exists.
+const aliveInterval = 2 * time.Second
+
+// aliveWhile runs wait and ends it when EC2 says that the instance will never
+// answer.
+func (c *Client) aliveWhile(ctx context.Context, id string, wait func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan error, 1)
+	go func() { done <- wait(ctx) }()
+	defer cancel(nil)
+	for {
+		select {
+		case err := <-done:
+			if cause := context.Cause(ctx); err != nil && cause != nil {
+				return fmt.Errorf("%w (%w)", cause, err)
+			}
+			return err
+		case <-time.After(aliveInterval):
+		}
+		i, err := c.instance(ctx, id, c.settling())
+		switch {
+		case errors.Is(err, ErrNotFound):
+			cancel(err)
+		case err != nil: // EC2 not answering says nothing about the machine
+		case stateOf(i) == types.InstanceStateNameStopped || stateOf(i) == types.InstanceStateNameStopping:
+			cancel(fmt.Errorf("it is %s: %s", stateOf(i), reason(i)))
+		}
+	}
+}
+
+// WaitMachine waits until a machine with a host key of its own answers on SSH,
+// as after a start.
+func (c *Client) WaitMachine(ctx context.Context, m Machine, connect Connect) error {
+	shell := connect(m, []string{m.HostKey})
+	if err := c.aliveWhile(ctx, m.ID, func(ctx context.Context) error { return shell.WaitReady(ctx, sshPoll) }); err != nil {
+		return fmt.Errorf("machine %s (%s): wait for SSH: %w", m.Name, m.ID, err)
+	}
+	return nil
+}
+
+// growRoot lets the root partition and file system fill a volume that was
+// enlarged. A root that is no partition of a disk is left alone, and without
+// growpart the next boot does it (cloud-init).
+const growRoot = `set -eu
+root=$(findmnt -no SOURCE /)
+case $root in /dev/*) ;; *) exit 0 ;; esac
+disk=/dev/$(lsblk -no PKNAME "$root")
+number=$(cat "/sys/class/block/${root##*/}/partition")
+command -v growpart >/dev/null || exit 0
+for _ in $(seq 60); do
+	[ "$(lsblk -bdno SIZE "$disk")" -lt %d ] || break
+	sleep 0.5
+done
+growpart "$disk" "$number" || [ $? = 1 ]
+case $(findmnt -no FSTYPE /) in
+ext4) resize2fs "$root" ;;
+xfs) xfs_growfs / ;;
+esac
+`
+
+// GrowRoot makes the machine use its enlarged root volume.
+func (c *Client) GrowRoot(ctx context.Context, m Machine, gib int32, connect Connect) error {
+	script := fmt.Sprintf(growRoot, int64(gib)<<30)
+	if _, err := connect(m, []string{m.HostKey}).Run(ctx, remote.Command{Script: script, Sudo: true}); err != nil {
+		return fmt.Errorf("machine %s (%s): grow the root file system: %w", m.Name, m.ID, err)
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+)
+
+// DefaultImageParameter is the public SSM parameter that names the newest
+// Debian 12 AMI of a region. https://wiki.debian.org/Cloud/AmazonEC2Image
+const DefaultImageParameter = "/aws/service/debian/release/12/latest/amd64"
+
+type image struct {
+	ID         string
+	RootDevice string // "/dev/xvda"
+	MinimumGiB int32  // size of its root snapshot
+}
+
+// imageCache keeps what was learned of an image for the life of the client, so
+// that machines launched together ask once.
+type imageCache struct {
+	mu    sync.Mutex
+	known map[string]*imageEntry
+}
+
+type imageEntry struct {
+	mu    sync.Mutex
+	image *image
+}
+
+// image resolves an AMI id, or the id in the SSM parameter named by wanted
+// when that begins with "/" or "resolve:ssm:"; empty means DefaultImageParameter.
+func (c *Client) image(ctx context.Context, wanted string) (image, error) {
+	if wanted == "" {
+		wanted = DefaultImageParameter
+	}
+	c.images.mu.Lock()
+	if c.images.known == nil {
+		c.images.known = map[string]*imageEntry{}
+	}
+	entry := c.images.known[wanted]
+	if entry == nil {
+		entry = &imageEntry{}
+		c.images.known[wanted] = entry
+	}
+	c.images.mu.Unlock()
+
+	entry.mu.Lock()
+	defer entry.mu.Unlock()
+	if entry.image == nil {
+		found, err := c.describeImage(ctx, wanted)
+		if err != nil {
+			return image{}, err
+		}
+		entry.image = &found
+	}
+	return *entry.image, nil
+}
+
+func (c *Client) describeImage(ctx context.Context, wanted string) (image, error) {
+	id := wanted
+	if parameter := strings.TrimPrefix(wanted, "resolve:ssm:"); strings.HasPrefix(parameter, "/") {
+		out, err := c.SSM.GetParameter(ctx, &ssm.GetParameterInput{Name: &parameter})
+		if err != nil {
+			return image{}, fmt.Errorf("look up the AMI in SSM parameter %s: %w", parameter, err)
+		}
+		id = sdk.ToString(out.Parameter.Value)
+	}
+	out, err := c.EC2.DescribeImages(ctx, &ec2.DescribeImagesInput{ImageIds: []string{id}})
+	if err != nil {
+		return image{}, fmt.Errorf("describe AMI %s: %w", id, err)
+	}
+	if len(out.Images) == 0 {
+		return image{}, fmt.Errorf("AMI %s does not exist in region %s", id, c.Region)
+	}
+	ami := out.Images[0]
+	if ami.Architecture != "" && ami.Architecture != types.ArchitectureValuesX8664 {
+		return image{}, fmt.Errorf("AMI %s is for %s; only x86_64 is supported", id, ami.Architecture)
+	}
+	found := image{ID: id, RootDevice: sdk.ToString(ami.RootDeviceName)}
+	for _, m := range ami.BlockDeviceMappings {
+		if sdk.ToString(m.DeviceName) == found.RootDevice && m.Ebs != nil {
+			found.MinimumGiB = sdk.ToInt32(m.Ebs.VolumeSize)
+		}
+	}
+	if found.RootDevice == "" {
+		return image{}, errors.Join(fmt.Errorf("AMI %s names no root device", id), errNotEBS)
+	}
+	return found, nil
+}
+
+var errNotEBS = errors.New("only AMIs with an EBS root volume can be used")

@@ -1,0 +1,246 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	"github.com/aws/aws-sdk-go-v2/service/ssm/types"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+)
+
+// KeyStoreConfig says where in SSM Parameter Store a cluster's keys are.
+type KeyStoreConfig struct {
+	Cluster string
+	// Prefix of the parameters' names; empty means DefaultKeyPrefix.
+	Prefix string
+	// KMSKeyID encrypts them; empty means the account's alias/aws/ssm.
+	KMSKeyID string
+	// Region of the parameters; empty means the client's.
+	Region string
+	Tags   map[string]string
+}
+
+// DefaultKeyPrefix is where a cluster's keys are unless it says otherwise.
+func DefaultKeyPrefix(cluster string) string { return "/k8s/" + cluster + "/pki/" }
+
+// KeyStore keeps private keys as SecureString parameters and certificates as
+// plain ones. It replaces no value by another.
+type KeyStore struct {
+	client *Client
+	cfg    KeyStoreConfig
+}
+
+var _ pki.Store = (*KeyStore)(nil)
+
+// KeyStore opens a key store. It sends nothing.
+func (c *Client) KeyStore(cfg KeyStoreConfig) *KeyStore {
+	if cfg.Prefix == "" {
+		cfg.Prefix = DefaultKeyPrefix(cfg.Cluster)
+	}
+	if !strings.HasSuffix(cfg.Prefix, "/") {
+		cfg.Prefix += "/"
+	}
+	return &KeyStore{client: c, cfg: cfg}
+}
+
+func (s *KeyStore) region(o *ssm.Options) {
+	if s.cfg.Region != "" {
+		o.Region = s.cfg.Region
+	}
+}
+
+// Get implements pki.Store.
+func (s *KeyStore) Get(ctx context.Context, name string) ([]byte, error) {
+	out, err := s.client.SSM.GetParameter(ctx, &ssm.GetParameterInput{
+		Name: sdk.String(s.cfg.Prefix + name), WithDecryption: sdk.Bool(true),
+	}, s.region)
+	var missing *types.ParameterNotFound
+	if errors.As(err, &missing) {
+		return nil, fmt.Errorf("parameter %s%s: %w", s.cfg.Prefix, name, pki.ErrNotFound)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read parameter %s%s: %w", s.cfg.Prefix, name, err)
+	}
+	return []byte(sdk.ToString(out.Parameter.Value)), nil
+}
+
+// Create implements pki.Store.
+func (s *KeyStore) Create(ctx context.Context, name string, value []byte) error {
+	in := &ssm.PutParameterInput{
+		Name: sdk.String(s.cfg.Prefix + name), Value: sdk.String(string(value)),
+		Type: types.ParameterTypeString, Overwrite: sdk.Bool(false),
+		Description: sdk.String("Kubernetes cluster " + s.cfg.Cluster + ": " + name),
+		Tags:        s.tags(name),
+	}
+	if pki.Secret(name) {
+		in.Type = types.ParameterTypeSecureString
+		if s.cfg.KMSKeyID != "" {
+			in.KeyId = &s.cfg.KMSKeyID
+		}
+	}
+	_, err := s.client.SSM.PutParameter(ctx, in, s.region)
+	var exists *types.ParameterAlreadyExists
+	if errors.As(err, &exists) {
+		return fmt.Errorf("parameter %s%s: %w", s.cfg.Prefix, name, pki.ErrExists)
+	}
+	if err != nil {
+		return fmt.Errorf("create parameter %s%s: %w", s.cfg.Prefix, name, err)
+	}
+	return nil
+}
+
+// Delete implements pki.Store.
+func (s *KeyStore) Delete(ctx context.Context, name string) error {
+	_, err := s.client.SSM.DeleteParameter(ctx, &ssm.DeleteParameterInput{Name: sdk.String(s.cfg.Prefix + name)}, s.region)
+	var missing *types.ParameterNotFound
+	if errors.As(err, &missing) {
+		return fmt.Errorf("parameter %s%s: %w", s.cfg.Prefix, name, pki.ErrNotFound)
+	}
+	if err != nil {
+		return fmt.Errorf("delete parameter %s%s: %w", s.cfg.Prefix, name, err)
+	}
+	return nil
+}
+
+// List implements pki.Store.
+func (s *KeyStore) List(ctx context.Context) ([]string, error) {
+	found, err := s.Look(ctx)
+	return slices.Sorted(maps.Keys(found)), err
+}
+
+// pages calls f with every entry, private values still encrypted.
+func (s *KeyStore) pages(ctx context.Context, f func(types.Parameter)) error {
+	pages := ssm.NewGetParametersByPathPaginator(s.client.SSM, &ssm.GetParametersByPathInput{
+		Path: sdk.String(strings.TrimSuffix(s.cfg.Prefix, "/")), WithDecryption: sdk.Bool(false), MaxResults: sdk.Int32(10),
+	})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx, s.region)
+		if err != nil {
+			return fmt.Errorf("list parameters under %s: %w", s.cfg.Prefix, err)
+		}
+		for _, p := range page.Parameters {
+			f(p)
+		}
+	}
+	return nil
+}
+
+// Region returns where the parameters are.
+func (s *KeyStore) Region() string {
+	if s.cfg.Region != "" {
+		return s.cfg.Region
+	}
+	return s.client.Region
+}
+
+// Look returns the names present, with the values of public entries and
+// without those of private ones. One call for up to ten entries.
+func (s *KeyStore) Look(ctx context.Context) (map[string]string, error) {
+	found := map[string]string{}
+	err := s.pages(ctx, func(p types.Parameter) {
+		found[strings.TrimPrefix(sdk.ToString(p.Name), s.cfg.Prefix)] = ""
+		if p.Type == types.ParameterTypeString {
+			found[strings.TrimPrefix(sdk.ToString(p.Name), s.cfg.Prefix)] = sdk.ToString(p.Value)
+		}
+	})
+	return found, err
+}
+
+// Rewrap encrypts every private entry anew with the configured KMS key.
+func (s *KeyStore) Rewrap(ctx context.Context) error {
+	names, err := s.List(ctx)
+	if err != nil {
+		return err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	for _, name := range names {
+		if !pki.Secret(name) {
+			continue
+		}
+		g.Go(func() error {
+			value, err := s.Get(gctx, name)
+			if err != nil {
+				return err
+			}
+			in := &ssm.PutParameterInput{
+				Name: sdk.String(s.cfg.Prefix + name), Value: sdk.String(string(value)),
+				Type: types.ParameterTypeSecureString, Overwrite: sdk.Bool(true), KeyId: sdk.String(s.keyID()),
+			}
+			if _, err := s.client.SSM.PutParameter(gctx, in, s.region); err != nil {
+				return fmt.Errorf("encrypt parameter %s%s with %s: %w", s.cfg.Prefix, name, s.keyID(), err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// Retag writes the tags on every entry and removes those keys.
+func (s *KeyStore) Retag(ctx context.Context, removed []string) error {
+	names, err := s.List(ctx)
+	if err != nil {
+		return err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	for _, name := range names {
+		id := sdk.String(s.cfg.Prefix + name)
+		g.Go(func() error {
+			_, err := s.client.SSM.AddTagsToResource(gctx, &ssm.AddTagsToResourceInput{
+				ResourceType: types.ResourceTypeForTaggingParameter, ResourceId: id, Tags: s.tags(name),
+			}, s.region)
+			if err == nil && len(removed) > 0 {
+				_, err = s.client.SSM.RemoveTagsFromResource(gctx, &ssm.RemoveTagsFromResourceInput{
+					ResourceType: types.ResourceTypeForTaggingParameter, ResourceId: id, TagKeys: removed,
+				}, s.region)
+			}
+			if err != nil {
+				return fmt.Errorf("tag parameter %s: %w", *id, err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// Purge deletes the entries, public ones first, so that an interrupted Purge
+// can be followed by a bootstrap. One call for up to ten entries; what is gone
+// already is no error.
+func (s *KeyStore) Purge(ctx context.Context, names []string) error {
+	for _, secret := range []bool{false, true} {
+		var batch []string
+		for _, n := range names {
+			if pki.Secret(n) == secret {
+				batch = append(batch, s.cfg.Prefix+n)
+			}
+		}
+		for chunk := range slices.Chunk(batch, 10) {
+			if _, err := s.client.SSM.DeleteParameters(ctx, &ssm.DeleteParametersInput{Names: chunk}, s.region); err != nil {
+				return fmt.Errorf("delete parameters under %s: %w", s.cfg.Prefix, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *KeyStore) keyID() string {
+	if s.cfg.KMSKeyID != "" {
+		return s.cfg.KMSKeyID
+	}
+	return "alias/aws/ssm"
+}
+
+func (s *KeyStore) tags(name string) []types.Tag {
+	var out []types.Tag
+	for _, t := range ec2Tags(s.client.tags(s.cfg.Cluster, "key", name, s.cfg.Tags)) {
+		out = append(out, types.Tag{Key: t.Key, Value: t.Value})
+	}
+	return out
+}

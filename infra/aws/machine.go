@@ -1,0 +1,370 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"golang.org/x/sync/errgroup"
+)
+
+const kindMachine = "machine"
+
+// Defaults of a machine.
+const (
+	DefaultInstanceType  = "t3.small"
+	DefaultRootVolumeGiB = 20
+	DefaultUser          = "admin" // in Debian's images
+)
+
+// MachineSpec is what is wanted of one machine.
+type MachineSpec struct {
+	Cluster, Name string
+	Role          Role
+
+	SubnetID, SecurityGroupID string
+	// RouteTableID is where the route to the machine's pods goes.
+	RouteTableID string
+	// PrivateIP is fixed for the machine's life; zero leaves the choice to EC2.
+	PrivateIP netip.Addr
+	// PodCIDR, when set, is routed to the machine, whose source/destination
+	// check is then off.
+	PodCIDR netip.Prefix
+	// PublicIP asks for a public address at launch.
+	PublicIP bool
+
+	InstanceType string
+	// Image is an AMI id, or the name of an SSM parameter that holds one; it is
+	// resolved at launch and never looked at again.
+	Image         string
+	RootVolumeGiB int32
+
+	User           string   // login user that cloud-init makes
+	AuthorizedKeys []string // its SSH public keys
+
+	Tags map[string]string
+	// RemoveTags and RemovePodCIDR name what an earlier spec had and this one
+	// has no longer.
+	RemoveTags    []string
+	RemovePodCIDR netip.Prefix
+}
+
+// Machine is one instance as it is.
+type Machine struct {
+	ID                  string
+	Cluster, Name, User string // from its tags
+	Role                Role
+	State               string // as EC2 calls it: "running", "stopped", ...
+	PrivateIP, PublicIP netip.Addr
+	ImageID             string
+	InstanceType        string
+	InterfaceID         string
+	SubnetID, VPCID     string
+	VolumeID            string
+	RootVolumeGiB       int32
+	// HostKey is the SSH host key recorded in its tags, "ssh-ed25519 AAAA...";
+	// empty before the hand-over.
+	HostKey string
+	Tags    map[string]string
+}
+
+// Address is where the machine is reached from outside its network.
+func (m Machine) Address() netip.Addr {
+	if m.PublicIP.IsValid() {
+		return m.PublicIP
+	}
+	return m.PrivateIP
+}
+
+// gone lists the states from which an instance does not come back.
+var gone = []types.InstanceStateName{types.InstanceStateNameShuttingDown, types.InstanceStateNameTerminated}
+
+func stateOf(i types.Instance) types.InstanceStateName {
+	if i.State == nil {
+		return types.InstanceStateNamePending
+	}
+	return i.State.Name
+}
+
+func machineOf(i types.Instance) Machine {
+	tags := tagMap(i.Tags)
+	m := Machine{
+		ID:      sdk.ToString(i.InstanceId),
+		Cluster: tags[TagCluster], Name: tags[TagResource], Role: Role(tags[TagRole]), User: tags[TagUser],
+		State:   string(stateOf(i)),
+		ImageID: sdk.ToString(i.ImageId), InstanceType: string(i.InstanceType),
+		SubnetID: sdk.ToString(i.SubnetId), VPCID: sdk.ToString(i.VpcId),
+		HostKey: tags[TagHostKey], Tags: tags,
+	}
+	m.PrivateIP, _ = netip.ParseAddr(sdk.ToString(i.PrivateIpAddress))
+	m.PublicIP, _ = netip.ParseAddr(sdk.ToString(i.PublicIpAddress))
+	if n := primary(i); n != nil {
+		m.InterfaceID = sdk.ToString(n.NetworkInterfaceId)
+	}
+	for _, d := range i.BlockDeviceMappings {
+		if d.Ebs != nil && sdk.ToString(d.DeviceName) == sdk.ToString(i.RootDeviceName) {
+			m.VolumeID = sdk.ToString(d.Ebs.VolumeId)
+		}
+	}
+	return m
+}
+
+// primary returns the interface with index 0.
+func primary(i types.Instance) *types.InstanceNetworkInterface {
+	for k, n := range i.NetworkInterfaces {
+		if n.Attachment == nil || sdk.ToInt32(n.Attachment.DeviceIndex) == 0 {
+			return &i.NetworkInterfaces[k]
+		}
+	}
+	return nil
+}
+
+// instance asks EC2 about one instance. The error is ErrNotFound when it is
+// gone for certain.
+func (c *Client) instance(ctx context.Context, id string, opts ...func(*ec2.Options)) (types.Instance, error) {
+	out, err := c.EC2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}}, opts...)
+	if IsCode(err, "InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed") {
+		return types.Instance{}, fmt.Errorf("instance %s %w", id, ErrNotFound)
+	}
+	if err != nil {
+		return types.Instance{}, fmt.Errorf("describe instance %s: %w", id, err)
+	}
+	for _, r := range out.Reservations {
+		for _, i := range r.Instances {
+			if sdk.ToString(i.InstanceId) == id {
+				if slices.Contains(gone, stateOf(i)) {
+					return i, fmt.Errorf("instance %s is %s (%s) and %w any more", id, stateOf(i), reason(i), ErrNotFound)
+				}
+				return i, nil
+			}
+		}
+	}
+	return types.Instance{}, fmt.Errorf("instance %s %w", id, ErrNotFound)
+}
+
+// reason is why EC2 says that an instance changed its state.
+func reason(i types.Instance) string {
+	if i.StateReason != nil && sdk.ToString(i.StateReason.Message) != "" {
+		return sdk.ToString(i.StateReason.Message)
+	}
+	if s := sdk.ToString(i.StateTransitionReason); s != "" {
+		return s
+	}
+	return "no reason given"
+}
+
+// instances returns every instance with the machine's tags, also those that
+// are gone already and still told of.
+func (c *Client) instances(ctx context.Context, cluster, name string) ([]types.Instance, error) {
+	pages := ec2.NewDescribeInstancesPaginator(c.EC2, &ec2.DescribeInstancesInput{Filters: []types.Filter{
+		tagFilter(TagCluster, cluster), tagFilter(TagKind, kindMachine), tagFilter(TagResource, name),
+	}})
+	var out []types.Instance
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("look for instances of machine %s: %w", name, err)
+		}
+		for _, r := range page.Reservations {
+			out = append(out, r.Instances...)
+		}
+	}
+	slices.SortFunc(out, func(a, b types.Instance) int { return compareStrings(a.InstanceId, b.InstanceId) })
+	return out, nil
+}
+
+// observation is all of a machine that EC2 tells.
+type observation struct {
+	instance types.Instance
+	volume   *types.Volume
+	table    *types.RouteTable // nil when no route is asked about
+}
+
+// observe asks everything at once.
+func (c *Client) observe(ctx context.Context, id, table string) (observation, error) {
+	var o observation
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		i, err := c.instance(gctx, id, c.patiently(doubtAttempts, notYet...))
+		o.instance = i
+		return err
+	})
+	g.Go(func() error {
+		out, err := c.EC2.DescribeVolumes(gctx, &ec2.DescribeVolumesInput{Filters: []types.Filter{filter("attachment.instance-id", id)}})
+		if err != nil {
+			return fmt.Errorf("describe the volumes of instance %s: %w", id, err)
+		}
+		if len(out.Volumes) > 0 {
+			o.volume = &out.Volumes[0]
+		}
+		return nil
+	})
+	g.Go(func() error {
+		if table == "" {
+			return nil
+		}
+		out, err := c.EC2.DescribeRouteTables(gctx, &ec2.DescribeRouteTablesInput{RouteTableIds: []string{table}})
+		if err = ignore(err, "InvalidRouteTableID.NotFound"); err != nil {
+			return fmt.Errorf("describe route table %s: %w", table, err)
+		}
+		o.table = &types.RouteTable{RouteTableId: &table}
+		if out != nil && len(out.RouteTables) > 0 {
+			o.table = &out.RouteTables[0]
+		}
+		return nil
+	})
+	err := g.Wait()
+	if o.volume != nil && sdk.ToString(o.volume.VolumeId) != o.machine().VolumeID && o.machine().VolumeID != "" {
+		o.volume = nil
+		if err == nil {
+			err = c.observeRoot(ctx, &o)
+		}
+	}
+	return o, err
+}
+
+// observeRoot finds the root volume of a machine that somebody gave others.
+func (c *Client) observeRoot(ctx context.Context, o *observation) error {
+	id := machineOf(o.instance).VolumeID
+	out, err := c.EC2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{id}})
+	if err != nil {
+		return fmt.Errorf("describe volume %s: %w", id, err)
+	}
+	if len(out.Volumes) > 0 {
+		o.volume = &out.Volumes[0]
+	}
+	return nil
+}
+
+func (o observation) machine() Machine {
+	m := machineOf(o.instance)
+	if o.volume != nil {
+		m.RootVolumeGiB = sdk.ToInt32(o.volume.Size)
+	}
+	return m
+}
+
+// ObserveMachine says in words how the machine differs from what is wanted. The
+// error is ErrNotFound when it is gone for certain.
+func (c *Client) ObserveMachine(ctx context.Context, id string, spec MachineSpec) (Machine, []string, error) {
+	o, err := c.observe(ctx, id, routeTable(spec))
+	if err != nil {
+		return Machine{}, nil, fmt.Errorf("machine %s: %w", spec.Name, err)
+	}
+	var words []string
+	for _, f := range c.machineFindings(spec, o) {
+		words = append(words, f.words)
+	}
+	return o.machine(), words, nil
+}
+
+// routeTable returns the table worth looking at: none for a machine without pods.
+func routeTable(s MachineSpec) string {
+	if !s.PodCIDR.IsValid() && !s.RemovePodCIDR.IsValid() {
+		return ""
+	}
+	return s.RouteTableID
+}
+
+// FindMachine returns a machine by its instance id, with the network its pods
+// are routed from: what an import needs.
+func (c *Client) FindMachine(ctx context.Context, id string) (Machine, netip.Prefix, error) {
+	o, err := c.observe(ctx, id, "")
+	if err != nil {
+		return Machine{}, netip.Prefix{}, err
+	}
+	m := o.machine()
+	if m.Cluster == "" || m.Name == "" || m.HostKey == "" {
+		return m, netip.Prefix{}, fmt.Errorf("instance %s was not made by this provider, or its creation never ended: the tags %s, %s and %s say which machine it is and which host key it has",
+			id, TagCluster, TagResource, TagHostKey)
+	}
+	out, err := c.EC2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{Filters: []types.Filter{filter("vpc-id", m.VPCID)}})
+	if err != nil {
+		return m, netip.Prefix{}, fmt.Errorf("describe the route tables of %s: %w", m.VPCID, err)
+	}
+	for _, t := range out.RouteTables {
+		for _, r := range t.Routes {
+			if p, err := netip.ParsePrefix(sdk.ToString(r.DestinationCidrBlock)); err == nil && sdk.ToString(r.NetworkInterfaceId) == m.InterfaceID {
+				return m, p, nil
+			}
+		}
+	}
+	return m, netip.Prefix{}, nil
+}
+
+// DeleteMachine terminates the instance, waits until it is gone, and removes
+// the route to its pods. What is gone already is no error.
+func (c *Client) DeleteMachine(ctx context.Context, id string, spec MachineSpec) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return c.terminate(gctx, id) })
+	g.Go(func() error { return c.deleteRoute(gctx, spec, id) })
+	if err := g.Wait(); err != nil {
+		return fmt.Errorf("machine %s (%s): %w", spec.Name, id, err)
+	}
+	return nil
+}
+
+func (c *Client) terminate(ctx context.Context, id string) error {
+	_, err := c.EC2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}}, c.patiently(doubtAttempts, notYet...))
+	if IsCode(err, "InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed") {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("terminate: %w", err)
+	}
+	return poll(ctx, "wait until it is terminated", func(ctx context.Context) (bool, string, error) {
+		i, err := c.instance(ctx, id)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			return stateOf(i) != types.InstanceStateNameShuttingDown, "shutting-down", nil
+		case err != nil:
+			return false, "", err
+		}
+		return false, string(stateOf(i)), nil
+	})
+}
+
+// deleteRoute removes the route to the machine's pods unless it leads to
+// another machine by now.
+func (c *Client) deleteRoute(ctx context.Context, spec MachineSpec, id string) error {
+	if !spec.PodCIDR.IsValid() || spec.RouteTableID == "" {
+		return nil
+	}
+	out, err := c.EC2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{RouteTableIds: []string{spec.RouteTableID}})
+	if IsCode(err, "InvalidRouteTableID.NotFound") {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("describe route table %s: %w", spec.RouteTableID, err)
+	}
+	for _, t := range out.RouteTables {
+		r := findRoute(t, spec.PodCIDR)
+		if r == nil || r.State != types.RouteStateBlackhole && sdk.ToString(r.InstanceId) != id {
+			continue
+		}
+		_, err := c.EC2.DeleteRoute(ctx, &ec2.DeleteRouteInput{RouteTableId: t.RouteTableId, DestinationCidrBlock: r.DestinationCidrBlock})
+		if err = ignore(err, "InvalidRoute.NotFound", "InvalidRouteTableID.NotFound"); err != nil {
+			return fmt.Errorf("delete route %s: %w", spec.PodCIDR, err)
+		}
+	}
+	return nil
+}
+
+func findRoute(t types.RouteTable, destination netip.Prefix) *types.Route {
+	for k, r := range t.Routes {
+		if sdk.ToString(r.DestinationCidrBlock) == destination.String() {
+			return &t.Routes[k]
+		}
+	}
+	return nil
+}
+
+func (s MachineSpec) describe(id string) string {
+	return strings.TrimSpace("machine " + s.Name + " (" + id + ")")
+}

@@ -1,0 +1,259 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"golang.org/x/sync/errgroup"
+)
+
+// LaunchMachine makes sure that there is an instance for the machine: the one
+// an interrupted run left behind, or a new one, for which a first host key is
+// made from rand. It returns as soon as EC2 has taken it on; see Bring.
+func (c *Client) LaunchMachine(ctx context.Context, spec MachineSpec, rand io.Reader) (*Launch, error) {
+	// Several rounds only when a client token turns out to be spent on an
+	// instance that is gone.
+	for round := range 4 {
+		all, err := c.instances(ctx, spec.Cluster, spec.Name)
+		if err != nil {
+			return nil, err
+		}
+		live, err := c.adoptable(ctx, spec, all)
+		if err != nil {
+			return nil, err
+		}
+		if live != nil {
+			return &Launch{client: c, spec: spec, instance: *live}, nil
+		}
+		l, err := c.run(ctx, spec, generation(all, round), rand)
+		if !errors.Is(err, errSpentToken) {
+			return l, err
+		}
+	}
+	return nil, fmt.Errorf("machine %s: launch: %w", spec.Name, errSpentToken)
+}
+
+// errSpentToken: the client token belongs to an earlier launch.
+var errSpentToken = errors.New("earlier launches of the same machine are still remembered by EC2; run apply again in a minute")
+
+// generation tells this launch from the earlier ones of the same machine.
+func generation(all []types.Instance, round int) string {
+	var ids []string
+	for _, i := range all {
+		ids = append(ids, sdk.ToString(i.InstanceId))
+	}
+	return fmt.Sprintf("%s/%d", strings.Join(ids, ","), round)
+}
+
+// adoptable returns the live instance among all, nil when there is none, after
+// any that is on its way out has released its private address.
+func (c *Client) adoptable(ctx context.Context, spec MachineSpec, all []types.Instance) (*types.Instance, error) {
+	var live []types.Instance
+	for _, i := range all {
+		switch stateOf(i) {
+		case types.InstanceStateNameTerminated:
+		case types.InstanceStateNameShuttingDown:
+			if err := c.terminate(ctx, sdk.ToString(i.InstanceId)); err != nil {
+				return nil, fmt.Errorf("machine %s: its predecessor %s: %w", spec.Name, sdk.ToString(i.InstanceId), err)
+			}
+		default:
+			live = append(live, i)
+		}
+	}
+	switch len(live) {
+	case 0:
+		return nil, nil
+	case 1:
+		m := machineOf(live[0])
+		if m.SubnetID != spec.SubnetID || spec.PrivateIP.IsValid() && m.PrivateIP != spec.PrivateIP || m.Role != "" && m.Role != spec.Role {
+			return nil, fmt.Errorf("machine %s exists already as %s (%s, %s in %s), made by another configuration or an earlier run of this one: "+
+				"import it, terminate it, or give this cluster another name", spec.Name, m.ID, m.Role, m.PrivateIP, m.SubnetID)
+		}
+		return &live[0], nil
+	}
+	var ids []string
+	for _, i := range live {
+		ids = append(ids, sdk.ToString(i.InstanceId))
+	}
+	return nil, fmt.Errorf("machine %s exists %d times (%s): terminate all but one, or give this cluster another name",
+		spec.Name, len(live), strings.Join(ids, ", "))
+}
+
+// run launches one instance.
+func (c *Client) run(ctx context.Context, spec MachineSpec, generation string, rand io.Reader) (*Launch, error) {
+	img, err := c.image(ctx, spec.Image)
+	if err != nil {
+		return nil, fmt.Errorf("machine %s: %w", spec.Name, err)
+	}
+	key, err := newHostKey(rand)
+	if err != nil {
+		return nil, fmt.Errorf("machine %s: %w", spec.Name, err)
+	}
+	userData, err := cloudConfig(spec, key)
+	if err != nil {
+		return nil, fmt.Errorf("machine %s: %w", spec.Name, err)
+	}
+	token := clientToken(spec.Cluster, kindMachine, spec.Name, generation)
+	tags := c.machineTags(spec)
+	nic := types.InstanceNetworkInterfaceSpecification{
+		DeviceIndex: sdk.Int32(0), SubnetId: &spec.SubnetID, Groups: []string{spec.SecurityGroupID},
+		AssociatePublicIpAddress: &spec.PublicIP, DeleteOnTermination: sdk.Bool(true),
+	}
+	if spec.PrivateIP.IsValid() {
+		nic.PrivateIpAddress = sdk.String(spec.PrivateIP.String())
+	}
+	out, err := c.EC2.RunInstances(ctx, &ec2.RunInstancesInput{
+		ClientToken:  &token,
+		ImageId:      &img.ID,
+		InstanceType: types.InstanceType(spec.InstanceType),
+		MinCount:     sdk.Int32(1), MaxCount: sdk.Int32(1),
+		UserData:          &userData,
+		NetworkInterfaces: []types.InstanceNetworkInterfaceSpecification{nic},
+		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: &img.RootDevice, Ebs: &types.EbsBlockDevice{
+			VolumeType: types.VolumeTypeGp3, VolumeSize: sdk.Int32(max(spec.RootVolumeGiB, img.MinimumGiB)),
+			Encrypted: sdk.Bool(true), DeleteOnTermination: sdk.Bool(true),
+		}}},
+		MetadataOptions: &types.InstanceMetadataOptionsRequest{
+			HttpTokens: types.HttpTokensStateRequired, HttpPutResponseHopLimit: sdk.Int32(1),
+			HttpEndpoint: types.InstanceMetadataEndpointStateEnabled,
+		},
+		TagSpecifications: []types.TagSpecification{
+			specification(types.ResourceTypeInstance, tags),
+			specification(types.ResourceTypeVolume, tags),
+			specification(types.ResourceTypeNetworkInterface, tags),
+		},
+	}, c.settling())
+	if IsCode(err, "IdempotentParameterMismatch") {
+		return c.byToken(ctx, spec, token)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("machine %s: launch %s with %s: %w", spec.Name, spec.InstanceType, img.ID, err)
+	}
+	if len(out.Instances) == 0 || slices.Contains(gone, stateOf(out.Instances[0])) {
+		return nil, errSpentToken
+	}
+	return &Launch{client: c, spec: spec, instance: out.Instances[0], launchKey: key.authorized}, nil
+}
+
+// byToken finds the instance that an interrupted run launched with the same
+// token and another first host key.
+func (c *Client) byToken(ctx context.Context, spec MachineSpec, token string) (*Launch, error) {
+	var found *types.Instance
+	seen := 0
+	err := poll(ctx, "find the instance an earlier run launched", func(ctx context.Context) (bool, string, error) {
+		out, err := c.EC2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: []types.Filter{filter("client-token", token)}})
+		if err != nil {
+			return false, "", err
+		}
+		for _, r := range out.Reservations {
+			for _, i := range r.Instances {
+				found = &i
+				return true, "", nil
+			}
+		}
+		seen++
+		return seen >= settleAttempts, "nothing yet", nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("machine %s: %w", spec.Name, err)
+	}
+	if found == nil || slices.Contains(gone, stateOf(*found)) {
+		return nil, errSpentToken
+	}
+	return &Launch{client: c, spec: spec, instance: *found}, nil
+}
+
+// Launch is a machine on its way up.
+type Launch struct {
+	client    *Client
+	spec      MachineSpec
+	instance  types.Instance
+	launchKey string // first host key, public; empty when an earlier run made it
+	settled   bool
+}
+
+// Machine returns the machine as far as it is known.
+func (l *Launch) Machine() Machine { return machineOf(l.instance) }
+
+// Bring waits until the machine runs and is reached, with everything set that
+// the spec wants, and its host key handed over. On an error it returns the
+// machine as last seen.
+func (l *Launch) Bring(ctx context.Context, connect Connect) (Machine, error) {
+	id := sdk.ToString(l.instance.InstanceId)
+	if l.launchKey == "" {
+		if err := l.adopt(ctx, id); err != nil {
+			return machineOf(l.instance), err
+		}
+	}
+	first := primary(l.instance)
+	var key string
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return l.settle(gctx, first) })
+	g.Go(func() error {
+		if err := l.start(gctx, id); err != nil {
+			return err
+		}
+		var err error
+		key, err = l.client.handOver(gctx, l.spec, machineOf(l.instance), l.launchKey, connect)
+		return err
+	})
+	err := g.Wait()
+	m := machineOf(l.instance)
+	m.HostKey = key
+	if err != nil {
+		return m, fmt.Errorf("%s: %w", l.spec.describe(id), err)
+	}
+	return m, nil
+}
+
+// adopt brings an instance of an earlier run to what is wanted by now.
+func (l *Launch) adopt(ctx context.Context, id string) error {
+	if _, err := l.client.ConvergeMachine(ctx, id, l.spec); err != nil {
+		return err
+	}
+	i, err := l.client.instance(ctx, id, l.client.settling())
+	if err != nil {
+		return fmt.Errorf("%s: %w", l.spec.describe(id), err)
+	}
+	l.instance = i
+	l.settled = true
+	return nil
+}
+
+// settle sets what RunInstances cannot: routing of pod traffic.
+func (l *Launch) settle(ctx context.Context, n *types.InstanceNetworkInterface) error {
+	if n == nil || l.settled || !l.spec.PodCIDR.IsValid() {
+		return nil
+	}
+	id := sdk.ToString(n.NetworkInterfaceId)
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return l.client.setSourceDestCheck(gctx, id, false) })
+	g.Go(func() error {
+		return l.client.putRoute(gctx, l.spec.RouteTableID, l.spec.PodCIDR.String(), routeTarget{networkInterface: id})
+	})
+	return g.Wait()
+}
+
+// start waits until the instance runs and has its addresses.
+func (l *Launch) start(ctx context.Context, id string) error {
+	return poll(ctx, "wait until it runs", func(ctx context.Context) (bool, string, error) {
+		i, err := l.client.instance(ctx, id, l.client.settling())
+		if err != nil {
+			return false, "", err
+		}
+		switch stateOf(i) {
+		case types.InstanceStateNameStopped, types.InstanceStateNameStopping:
+			return false, "", fmt.Errorf("it is %s instead of starting: %s", stateOf(i), reason(i))
+		}
+		l.instance = i
+		ready := stateOf(i) == types.InstanceStateNameRunning && (!l.spec.PublicIP || sdk.ToString(i.PublicIpAddress) != "")
+		return ready, string(stateOf(i)), nil
+	})
+}

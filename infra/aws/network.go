@@ -1,0 +1,332 @@
+package aws
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"golang.org/x/sync/errgroup"
+)
+
+// ErrNotFound says that a thing is gone for certain: EC2 knows nothing of it,
+// or says that it is terminated.
+var ErrNotFound = errors.New("does not exist")
+
+const kindNetwork = "network"
+
+// NetworkSpec is what is wanted of a cluster's network.
+type NetworkSpec struct {
+	Cluster string
+	// VPCID and SubnetIDs adopt an existing VPC, of which only the security
+	// groups are then made; both or none.
+	VPCID     string
+	SubnetIDs []string
+	// VPCCIDR, NodeCIDR and AvailabilityZone hold for a VPC of our own. An empty
+	// zone leaves the choice to EC2.
+	VPCCIDR, NodeCIDR netip.Prefix
+	AvailabilityZone  string
+	// AdminCIDRs may reach SSH on every machine and the API on the load balancer.
+	AdminCIDRs []netip.Prefix
+	// NodePortCIDRs may reach NodePorts on workers.
+	NodePortCIDRs []netip.Prefix
+	Tags          map[string]string
+	// RemoveTags lists tag keys to be deleted: those of an earlier spec that
+	// this one no longer has.
+	RemoveTags []string
+	// Known is the network as last seen. Its ids find what has lost its tags.
+	Known Network
+}
+
+func (s NetworkSpec) adopts() bool { return s.VPCID != "" }
+
+// Network is a cluster's network as it is. What is missing is empty.
+type Network struct {
+	Cluster           string
+	VPCID             string
+	VPCCIDR           netip.Prefix
+	Subnets           []Subnet
+	InternetGatewayID string
+	// SecurityGroups holds the group of each role.
+	SecurityGroups map[Role]string
+}
+
+// Subnet is a subnet for machines and the route table that holds for it.
+type Subnet struct {
+	ID               string
+	CIDR             netip.Prefix
+	AvailabilityZone string
+	RouteTableID     string
+}
+
+// snapshot is all of a network that EC2 tells.
+type snapshot struct {
+	adopted bool
+	vpc     *types.Vpc
+	// extra counts further VPCs with the cluster's tags: leftovers of a
+	// creation whose answer was lost.
+	extra   int
+	subnets []types.Subnet
+	tables  []types.RouteTable // all that were told of, see table and own
+	mine    func(id *string, tags []types.Tag) bool
+	gateway *types.InternetGateway
+	groups  map[Role]types.SecurityGroup
+}
+
+// look takes a snapshot in one round of parallel calls: of a VPC that is known
+// by its id, or else by the cluster's tags.
+func (c *Client) look(ctx context.Context, spec NetworkSpec) (snapshot, error) {
+	tagged := []types.Filter{tagFilter(TagCluster, spec.Cluster), tagFilter(TagKind, kindNetwork)}
+	within := tagged
+	vpcs := &ec2.DescribeVpcsInput{Filters: tagged}
+	id := spec.VPCID
+	if id == "" {
+		id = spec.Known.VPCID
+	}
+	if id != "" {
+		within = []types.Filter{filter("vpc-id", id)}
+		vpcs = &ec2.DescribeVpcsInput{VpcIds: []string{id}}
+	}
+	subnets := &ec2.DescribeSubnetsInput{Filters: within}
+	if spec.adopts() {
+		subnets = &ec2.DescribeSubnetsInput{SubnetIds: spec.SubnetIDs}
+	}
+
+	var (
+		s        = snapshot{adopted: spec.adopts(), mine: spec.mine(), groups: map[Role]types.SecurityGroup{}}
+		found    []types.Vpc
+		gateways []types.InternetGateway
+		groups   []types.SecurityGroup
+	)
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		out, err := c.EC2.DescribeVpcs(gctx, vpcs, c.patiently(doubtAttempts, notYet...))
+		if err == nil {
+			found = out.Vpcs
+		}
+		return err
+	})
+	g.Go(func() error {
+		out, err := c.EC2.DescribeSubnets(gctx, subnets)
+		if err == nil {
+			s.subnets = out.Subnets
+		}
+		return err
+	})
+	g.Go(func() error {
+		out, err := c.EC2.DescribeRouteTables(gctx, &ec2.DescribeRouteTablesInput{Filters: within})
+		if err == nil {
+			s.tables = out.RouteTables
+		}
+		return err
+	})
+	g.Go(func() (err error) {
+		if !spec.adopts() {
+			gateways, err = c.gateways(gctx, id, tagged)
+		}
+		return err
+	})
+	g.Go(func() error {
+		out, err := c.EC2.DescribeSecurityGroups(gctx, &ec2.DescribeSecurityGroupsInput{Filters: within})
+		if err == nil {
+			groups = out.SecurityGroups
+		}
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		if id != "" && IsCode(err, "InvalidVpcID.NotFound") {
+			return s, fmt.Errorf("VPC %s of cluster %s %w", id, spec.Cluster, ErrNotFound)
+		}
+		return s, fmt.Errorf("look at the network of cluster %s: %w", spec.Cluster, err)
+	}
+	s.choose(found)
+	s.narrow(gateways, groups, spec.Known)
+	if s.adopted { // in the order asked for
+		slices.SortFunc(s.subnets, func(a, b types.Subnet) int {
+			return slices.Index(spec.SubnetIDs, sdk.ToString(a.SubnetId)) - slices.Index(spec.SubnetIDs, sdk.ToString(b.SubnetId))
+		})
+	}
+	return s, nil
+}
+
+// gateways returns the gateway attached to the VPC, else those with the tags.
+func (c *Client) gateways(ctx context.Context, vpc string, tagged []types.Filter) ([]types.InternetGateway, error) {
+	if vpc != "" {
+		out, err := c.EC2.DescribeInternetGateways(ctx, &ec2.DescribeInternetGatewaysInput{Filters: []types.Filter{filter("attachment.vpc-id", vpc)}})
+		if err != nil || len(out.InternetGateways) > 0 {
+			if err != nil {
+				return nil, err
+			}
+			return out.InternetGateways, nil
+		}
+	}
+	out, err := c.EC2.DescribeInternetGateways(ctx, &ec2.DescribeInternetGatewaysInput{Filters: tagged})
+	if err != nil {
+		return nil, err
+	}
+	return out.InternetGateways, nil
+}
+
+// mine returns what tells our own resources from others in the same VPC: the
+// cluster's tags, or an id on record.
+func (s NetworkSpec) mine() func(*string, []types.Tag) bool {
+	known := map[string]bool{s.Known.VPCID: true, s.Known.InternetGatewayID: true}
+	for _, n := range s.Known.Subnets {
+		known[n.ID], known[n.RouteTableID] = true, true
+	}
+	for _, id := range s.Known.SecurityGroups {
+		known[id] = true
+	}
+	delete(known, "")
+	return func(id *string, tags []types.Tag) bool {
+		m := tagMap(tags)
+		return known[sdk.ToString(id)] || m[TagCluster] == s.Cluster && m[TagKind] == kindNetwork
+	}
+}
+
+// choose takes the VPC that was filled furthest; there is more than one only
+// after an interruption.
+func (s *snapshot) choose(vpcs []types.Vpc) {
+	if len(vpcs) == 0 {
+		return
+	}
+	subnets := map[string]int{}
+	for _, n := range s.subnets {
+		subnets[sdk.ToString(n.VpcId)]++
+	}
+	slices.SortFunc(vpcs, func(a, b types.Vpc) int {
+		if d := subnets[sdk.ToString(b.VpcId)] - subnets[sdk.ToString(a.VpcId)]; d != 0 {
+			return d
+		}
+		return compareStrings(a.VpcId, b.VpcId)
+	})
+	s.vpc, s.extra = &vpcs[0], len(vpcs)-1
+}
+
+// narrow keeps what belongs to the chosen VPC and to us.
+func (s *snapshot) narrow(gateways []types.InternetGateway, groups []types.SecurityGroup, known Network) {
+	id := s.vpcID()
+	s.subnets = slices.DeleteFunc(s.subnets, func(n types.Subnet) bool {
+		return sdk.ToString(n.VpcId) != id || !s.adopted && !s.mine(n.SubnetId, n.Tags)
+	})
+	s.tables = slices.DeleteFunc(s.tables, func(t types.RouteTable) bool { return sdk.ToString(t.VpcId) != id })
+	slices.SortFunc(s.subnets, func(a, b types.Subnet) int { return compareStrings(a.SubnetId, b.SubnetId) })
+	slices.SortFunc(s.tables, func(a, b types.RouteTable) int { return compareStrings(a.RouteTableId, b.RouteTableId) })
+	slices.SortFunc(gateways, func(a, b types.InternetGateway) int { return compareStrings(a.InternetGatewayId, b.InternetGatewayId) })
+	for _, w := range gateways {
+		// A gateway not attached anywhere is one whose attachment was interrupted or undone.
+		if len(w.Attachments) == 0 && s.gateway == nil || attachedTo(w, id) {
+			s.gateway = &w
+		}
+	}
+	for _, g := range groups {
+		if sdk.ToString(g.VpcId) != id || !s.mine(g.GroupId, g.Tags) {
+			continue
+		}
+		role := Role(tagMap(g.Tags)[TagResource])
+		for r, groupID := range known.SecurityGroups {
+			if groupID == sdk.ToString(g.GroupId) {
+				role = r
+			}
+		}
+		s.groups[role] = g
+	}
+}
+
+func (s *snapshot) vpcID() string {
+	if s.vpc == nil {
+		return ""
+	}
+	return sdk.ToString(s.vpc.VpcId)
+}
+
+// table returns the route table that holds for a subnet: the one associated
+// with it, else the VPC's main table when it was told of.
+func (s *snapshot) table(subnet string) *types.RouteTable {
+	var main *types.RouteTable
+	for i, t := range s.tables {
+		if associated(t, subnet) {
+			return &s.tables[i]
+		}
+		if slices.ContainsFunc(t.Associations, func(a types.RouteTableAssociation) bool { return sdk.ToBool(a.Main) }) {
+			main = &s.tables[i]
+		}
+	}
+	return main
+}
+
+// own returns our own route table, whether or not it is associated.
+func (s *snapshot) own() *types.RouteTable {
+	for i, t := range s.tables {
+		if !s.adopted && s.mine(t.RouteTableId, t.Tags) {
+			return &s.tables[i]
+		}
+	}
+	return nil
+}
+
+func (s *snapshot) network(cluster string) Network {
+	n := Network{Cluster: cluster, VPCID: s.vpcID(), SecurityGroups: map[Role]string{}}
+	if s.vpc != nil {
+		n.VPCCIDR, _ = netip.ParsePrefix(sdk.ToString(s.vpc.CidrBlock))
+	}
+	for _, subnet := range s.subnets {
+		found := Subnet{ID: sdk.ToString(subnet.SubnetId), AvailabilityZone: sdk.ToString(subnet.AvailabilityZone)}
+		found.CIDR, _ = netip.ParsePrefix(sdk.ToString(subnet.CidrBlock))
+		table := s.own() // in a VPC of our own it is, or will be, the subnet's
+		if s.adopted {
+			table = s.table(found.ID)
+		}
+		if table != nil {
+			found.RouteTableID = sdk.ToString(table.RouteTableId)
+		}
+		n.Subnets = append(n.Subnets, found)
+	}
+	if s.gateway != nil {
+		n.InternetGatewayID = sdk.ToString(s.gateway.InternetGatewayId)
+	}
+	for role, g := range s.groups {
+		n.SecurityGroups[role] = sdk.ToString(g.GroupId)
+	}
+	return n
+}
+
+func attachedTo(g types.InternetGateway, vpc string) bool {
+	return slices.ContainsFunc(g.Attachments, func(a types.InternetGatewayAttachment) bool { return sdk.ToString(a.VpcId) == vpc })
+}
+
+func compareStrings(a, b *string) int {
+	switch x, y := sdk.ToString(a), sdk.ToString(b); {
+	case x < y:
+		return -1
+	case x > y:
+		return 1
+	}
+	return 0
+}
+
+// CheckPrivateIP reports why a machine cannot have the address: it lies in none
+// of the subnets, or is one of those that AWS keeps of each (the first four and
+// the last). https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html
+func CheckPrivateIP(ip netip.Addr, subnets []netip.Prefix) error {
+	var names []string
+	for _, s := range subnets {
+		names = append(names, s.String())
+		if !s.Contains(ip) {
+			continue
+		}
+		address, first := ip.As4(), s.Masked().Addr().As4()
+		offset := binary.BigEndian.Uint32(address[:]) - binary.BigEndian.Uint32(first[:])
+		if last := uint32(1)<<(32-s.Bits()) - 1; offset < 4 || offset == last {
+			return fmt.Errorf("%s is kept by AWS: the first four addresses of %s and the last cannot be used", ip, s)
+		}
+		return nil
+	}
+	return fmt.Errorf("%s does not lie within %s", ip, strings.Join(names, ", "))
+}

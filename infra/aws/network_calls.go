@@ -1,0 +1,183 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+)
+
+func (b *builder) createSubnet(ctx context.Context) error {
+	tags := b.want("")
+	in := &ec2.CreateSubnetInput{
+		VpcId:             sdk.String(b.vpcID()),
+		CidrBlock:         sdk.String(b.spec.NodeCIDR.String()),
+		TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeSubnet, tags)},
+	}
+	if b.spec.AvailabilityZone != "" {
+		in.AvailabilityZone = sdk.String(b.spec.AvailabilityZone)
+	}
+	out, err := b.EC2.CreateSubnet(ctx, in, b.settling())
+	if IsCode(err, "InvalidSubnet.Conflict") {
+		return fmt.Errorf("create subnet %s: another subnet of %s overlaps it: %w", b.spec.NodeCIDR, b.vpcID(), err)
+	}
+	if err != nil {
+		return fmt.Errorf("create subnet %s: %w", b.spec.NodeCIDR, err)
+	}
+	out.Subnet.Tags = ec2Tags(tags)
+	b.change(func(s *snapshot) { s.subnets = append(s.subnets, *out.Subnet) })
+	return nil
+}
+
+func (b *builder) createGateway(ctx context.Context) error {
+	tags := b.want("")
+	out, err := b.EC2.CreateInternetGateway(ctx, &ec2.CreateInternetGatewayInput{
+		TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeInternetGateway, tags)},
+	})
+	if err != nil {
+		return fmt.Errorf("create: %w", err)
+	}
+	out.InternetGateway.Tags = ec2Tags(tags)
+	b.change(func(s *snapshot) { s.gateway = out.InternetGateway })
+	return b.attachGateway(ctx)
+}
+
+func (b *builder) attachGateway(ctx context.Context) error {
+	_, err := b.EC2.AttachInternetGateway(ctx, &ec2.AttachInternetGatewayInput{
+		InternetGatewayId: b.gateway.InternetGatewayId, VpcId: sdk.String(b.vpcID()),
+	}, b.settling())
+	if err != nil && !IsCode(err, "Resource.AlreadyAssociated") {
+		return fmt.Errorf("attach: %w", err)
+	}
+	return nil
+}
+
+func (b *builder) createTable(ctx context.Context) error {
+	tags := b.want("")
+	out, err := b.EC2.CreateRouteTable(ctx, &ec2.CreateRouteTableInput{
+		VpcId:             sdk.String(b.vpcID()),
+		TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeRouteTable, tags)},
+	}, b.settling())
+	if err != nil {
+		return fmt.Errorf("create: %w", err)
+	}
+	out.RouteTable.Tags = ec2Tags(tags)
+	b.change(func(s *snapshot) { s.tables = append(s.tables, *out.RouteTable) })
+	return nil
+}
+
+// associate makes our table the subnet's, also when another one is by now.
+func (b *builder) associate(ctx context.Context, table, subnet string) error {
+	_, err := b.EC2.AssociateRouteTable(ctx, &ec2.AssociateRouteTableInput{RouteTableId: &table, SubnetId: &subnet}, b.settling())
+	if !IsCode(err, "Resource.AlreadyAssociated") {
+		return err
+	}
+	out, err := b.EC2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{Filters: []types.Filter{filter("association.subnet-id", subnet)}})
+	if err != nil {
+		return err
+	}
+	for _, t := range out.RouteTables {
+		for _, a := range t.Associations {
+			if sdk.ToString(a.SubnetId) == subnet {
+				_, err := b.EC2.ReplaceRouteTableAssociation(ctx, &ec2.ReplaceRouteTableAssociationInput{
+					AssociationId: a.RouteTableAssociationId, RouteTableId: &table,
+				})
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+var roleDescriptions = map[Role]string{
+	RoleLoadBalancer: "Kubernetes cluster %s: load balancers of the API",
+	RoleController:   "Kubernetes cluster %s: controllers",
+	RoleWorker:       "Kubernetes cluster %s: workers",
+}
+
+func (b *builder) createGroup(ctx context.Context, role Role) error {
+	tags := b.want(string(role))
+	name := b.spec.Cluster + "-" + string(role)
+	out, err := b.EC2.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{
+		GroupName:         &name,
+		Description:       sdk.String(fmt.Sprintf(roleDescriptions[role], b.spec.Cluster)),
+		VpcId:             sdk.String(b.vpcID()),
+		TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeSecurityGroup, tags)},
+	}, b.settling())
+	if IsCode(err, "InvalidGroup.Duplicate") {
+		return fmt.Errorf("create %s in %s: %w: %w", name, b.vpcID(), errTwice, err)
+	}
+	if err != nil {
+		return fmt.Errorf("create: %w", err)
+	}
+	b.change(func(s *snapshot) {
+		s.groups[role] = types.SecurityGroup{
+			GroupId: out.GroupId, VpcId: sdk.String(s.vpcID()), Tags: ec2Tags(tags),
+			IpPermissionsEgress: permissions(wantedEgress), // what EC2 gives every new group
+		}
+	})
+	return nil
+}
+
+func (b *builder) authorize(ctx context.Context, group string, p []types.IpPermission, egress bool) error {
+	var err error
+	if egress {
+		_, err = b.EC2.AuthorizeSecurityGroupEgress(ctx, &ec2.AuthorizeSecurityGroupEgressInput{GroupId: &group, IpPermissions: p}, b.settling())
+	} else {
+		_, err = b.EC2.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: &group, IpPermissions: p}, b.settling())
+	}
+	if err != nil && !IsCode(err, "InvalidPermission.Duplicate") {
+		return fmt.Errorf("add rules: %w", err)
+	}
+	return nil
+}
+
+func (b *builder) revoke(ctx context.Context, group string, p []types.IpPermission, egress bool) error {
+	var err error
+	if egress {
+		_, err = b.EC2.RevokeSecurityGroupEgress(ctx, &ec2.RevokeSecurityGroupEgressInput{GroupId: &group, IpPermissions: p})
+	} else {
+		_, err = b.EC2.RevokeSecurityGroupIngress(ctx, &ec2.RevokeSecurityGroupIngressInput{GroupId: &group, IpPermissions: p})
+	}
+	if err != nil && !IsCode(err, "InvalidPermission.NotFound") {
+		return fmt.Errorf("remove rules: %w", err)
+	}
+	return nil
+}
+
+// routeTarget is where a route leads: one of the two.
+type routeTarget struct{ gateway, networkInterface string }
+
+// putRoute makes a route, or turns the one there is.
+func (c *Client) putRoute(ctx context.Context, table, destination string, target routeTarget) error {
+	create := &ec2.CreateRouteInput{RouteTableId: &table, DestinationCidrBlock: &destination}
+	replace := &ec2.ReplaceRouteInput{RouteTableId: &table, DestinationCidrBlock: &destination}
+	if target.gateway != "" {
+		create.GatewayId, replace.GatewayId = &target.gateway, &target.gateway
+	} else {
+		create.NetworkInterfaceId, replace.NetworkInterfaceId = &target.networkInterface, &target.networkInterface
+	}
+	_, err := c.EC2.CreateRoute(ctx, create, c.settling())
+	if IsCode(err, "RouteAlreadyExists") {
+		_, err = c.EC2.ReplaceRoute(ctx, replace, c.settling())
+	}
+	if err != nil {
+		return fmt.Errorf("route %s in %s: %w", destination, table, err)
+	}
+	return nil
+}
+
+// targetOf names what a route leads to.
+func targetOf(r types.Route) string {
+	for _, t := range []*string{
+		r.NetworkInterfaceId, r.GatewayId, r.NatGatewayId, r.TransitGatewayId,
+		r.VpcPeeringConnectionId, r.EgressOnlyInternetGatewayId, r.InstanceId,
+	} {
+		if s := sdk.ToString(t); s != "" {
+			return s
+		}
+	}
+	return "nothing"
+}

@@ -1,0 +1,150 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"golang.org/x/sync/errgroup"
+)
+
+// DeleteNetwork deletes everything that EnsureNetwork made for the cluster,
+// also what an interrupted run left twice. An adopted VPC stays. What is gone
+// already is no error; what the interfaces of terminated machines still hold is
+// waited for.
+func (c *Client) DeleteNetwork(ctx context.Context, spec NetworkSpec) error {
+	s, err := c.look(ctx, spec)
+	for err == nil && s.vpc != nil {
+		if err := c.deleteGroups(ctx, s); err != nil {
+			return c.explainBlocked(ctx, s.vpcID(), fmt.Errorf("delete the network of cluster %s: %w", spec.Cluster, err))
+		}
+		if spec.adopts() {
+			return nil
+		}
+		if err := c.deleteParts(ctx, s); err != nil {
+			return c.explainBlocked(ctx, s.vpcID(), fmt.Errorf("delete the network of cluster %s: %w", spec.Cluster, err))
+		}
+		s, err = c.look(ctx, NetworkSpec{Cluster: spec.Cluster})
+	}
+	if errors.Is(err, ErrNotFound) && !spec.adopts() {
+		return c.DeleteNetwork(ctx, NetworkSpec{Cluster: spec.Cluster})
+	}
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	if s.gateway != nil {
+		return c.deleteParts(ctx, s)
+	}
+	return nil
+}
+
+// deleteGroups deletes the groups, after the rules by which they hold each other.
+func (c *Client) deleteGroups(ctx context.Context, s snapshot) error {
+	b := &builder{Client: c}
+	g, gctx := errgroup.WithContext(ctx)
+	for _, group := range s.groups {
+		if len(group.IpPermissions) > 0 {
+			g.Go(func() error {
+				err := b.revoke(gctx, sdk.ToString(group.GroupId), permissions(rulesOf(group.IpPermissions)), false)
+				return ignore(err, "InvalidGroup.NotFound")
+			})
+		}
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	g, gctx = errgroup.WithContext(ctx)
+	for role, group := range s.groups {
+		g.Go(func() error {
+			_, err := c.EC2.DeleteSecurityGroup(gctx, &ec2.DeleteSecurityGroupInput{GroupId: group.GroupId}, c.vanishing())
+			if err = ignore(err, "InvalidGroup.NotFound"); err != nil {
+				return fmt.Errorf("delete security group %s (%s): %w", role, sdk.ToString(group.GroupId), err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+func (c *Client) deleteParts(ctx context.Context, s snapshot) error {
+	vpc := s.vpcID()
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		if s.gateway == nil || !s.mine(s.gateway.InternetGatewayId, s.gateway.Tags) {
+			return nil
+		}
+		id := s.gateway.InternetGatewayId
+		if attachedTo(*s.gateway, vpc) {
+			_, err := c.EC2.DetachInternetGateway(gctx, &ec2.DetachInternetGatewayInput{InternetGatewayId: id, VpcId: &vpc}, c.vanishing())
+			if err = ignore(err, "Gateway.NotAttached", "InvalidInternetGatewayID.NotFound", "InvalidVpcID.NotFound"); err != nil {
+				return fmt.Errorf("detach internet gateway %s: %w", sdk.ToString(id), err)
+			}
+		}
+		_, err := c.EC2.DeleteInternetGateway(gctx, &ec2.DeleteInternetGatewayInput{InternetGatewayId: id}, c.vanishing())
+		if err = ignore(err, "InvalidInternetGatewayID.NotFound"); err != nil {
+			return fmt.Errorf("delete internet gateway %s: %w", sdk.ToString(id), err)
+		}
+		return nil
+	})
+	g.Go(func() error {
+		for _, n := range s.subnets {
+			_, err := c.EC2.DeleteSubnet(gctx, &ec2.DeleteSubnetInput{SubnetId: n.SubnetId}, c.vanishing())
+			if err = ignore(err, "InvalidSubnetID.NotFound"); err != nil {
+				return fmt.Errorf("delete subnet %s: %w", sdk.ToString(n.SubnetId), err)
+			}
+		}
+		if t := s.own(); t != nil {
+			_, err := c.EC2.DeleteRouteTable(gctx, &ec2.DeleteRouteTableInput{RouteTableId: t.RouteTableId}, c.vanishing())
+			if err = ignore(err, "InvalidRouteTableID.NotFound"); err != nil {
+				return fmt.Errorf("delete route table %s: %w", sdk.ToString(t.RouteTableId), err)
+			}
+		}
+		return nil
+	})
+	if err := g.Wait(); err != nil || vpc == "" {
+		return err
+	}
+	_, err := c.EC2.DeleteVpc(ctx, &ec2.DeleteVpcInput{VpcId: &vpc}, c.vanishing())
+	if err = ignore(err, "InvalidVpcID.NotFound"); err != nil {
+		return fmt.Errorf("delete VPC %s: %w", vpc, err)
+	}
+	return nil
+}
+
+// explainBlocked adds what still uses the VPC to an error that says no more
+// than that something does.
+func (c *Client) explainBlocked(ctx context.Context, vpc string, err error) error {
+	if vpc == "" || !IsCode(err, "DependencyViolation", "AuthFailure.AddressInUse") {
+		return err
+	}
+	out, failed := c.EC2.DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{Filters: []types.Filter{filter("vpc-id", vpc)}})
+	if failed != nil {
+		return errors.Join(err, failed)
+	}
+	var users []string
+	for _, i := range out.NetworkInterfaces {
+		who := sdk.ToString(i.NetworkInterfaceId)
+		if a := i.Attachment; a != nil && sdk.ToString(a.InstanceId) != "" {
+			who += " of instance " + sdk.ToString(a.InstanceId)
+		} else if d := sdk.ToString(i.Description); d != "" {
+			who += " (" + d + ")"
+		}
+		users = append(users, who)
+	}
+	if len(users) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w; network interfaces still in %s: %s", err, vpc, strings.Join(users, ", "))
+}
+
+// ignore turns errors with one of the codes into nil.
+func ignore(err error, codes ...string) error {
+	if IsCode(err, codes...) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,78 @@
+package aws
+
+import (
+	"context"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+)
+
+// What EC2 may not know yet in the seconds after it was made.
+// https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html
+var notYet = []string{
+	"InvalidVpcID.NotFound", "InvalidVpcId.NotFound", "InvalidSubnetID.NotFound", "InvalidSubnetId.NotFound",
+	"InvalidRouteTableID.NotFound", "InvalidRouteTableId.NotFound",
+	"InvalidInternetGatewayID.NotFound", "InvalidInternetGatewayId.NotFound", "Gateway.NotAttached",
+	"InvalidGroup.NotFound", "InvalidGroupId.NotFound", "InvalidInstanceID.NotFound", "InvalidNetworkInterfaceID.NotFound",
+	"InvalidAllocationID.NotFound", "InvalidAddressID.NotFound", "InvalidID",
+}
+
+const (
+	// settleAttempts lasts about half a minute: longer than EC2 takes to know
+	// its own answers, and short enough when something is really missing.
+	settleAttempts = 20
+	// doubtAttempts lasts about three seconds: enough not to believe EC2 at once
+	// when it does not know what was there a moment ago.
+	doubtAttempts = 7
+	// vanishAttempts lasts about four minutes, in which the interfaces of
+	// terminated machines disappear.
+	vanishAttempts = 120
+)
+
+// settling makes a call retry while EC2 does not yet know what was just made.
+func (c *Client) settling() func(*ec2.Options) { return c.patiently(settleAttempts, notYet...) }
+
+// vanishing makes a deletion retry while what still uses the thing disappears.
+func (c *Client) vanishing() func(*ec2.Options) {
+	return c.patiently(vanishAttempts, "DependencyViolation", "InvalidIPAddress.InUse", "InvalidGroup.InUse", "AuthFailure.AddressInUse")
+}
+
+// patiently hands further error codes to the SDK's retries, for one call.
+func (c *Client) patiently(attempts int, codes ...string) func(*ec2.Options) {
+	return func(o *ec2.Options) { o.Retryer = &patient{Retryer: c.retryer, codes: codes, left: attempts} }
+}
+
+// patient retries its own codes a number of times, quickly at first and
+// without spending retry tokens. Everything else is the wrapped retryer's. It
+// serves one call.
+type patient struct {
+	sdk.Retryer
+	codes []string
+	left  int
+}
+
+// MaxAttempts leaves the limit to IsErrorRetryable.
+func (p *patient) MaxAttempts() int { return p.Retryer.MaxAttempts() + p.left }
+
+func (p *patient) IsErrorRetryable(err error) bool {
+	if !IsCode(err, p.codes...) {
+		return p.Retryer.IsErrorRetryable(err)
+	}
+	p.left--
+	return p.left > 0
+}
+
+func (p *patient) RetryDelay(attempt int, err error) (time.Duration, error) {
+	if !IsCode(err, p.codes...) {
+		return p.Retryer.RetryDelay(attempt, err)
+	}
+	return backoff(attempt), nil
+}
+
+func (p *patient) GetRetryToken(ctx context.Context, err error) (func(error) error, error) {
+	if IsCode(err, p.codes...) {
+		return func(error) error { return nil }, nil
+	}
+	return p.Retryer.GetRetryToken(ctx, err)
+}

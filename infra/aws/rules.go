@@ -1,0 +1,204 @@
+package aws
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+)
+
+// Role is what a machine is to the cluster; there is a security group for each.
+type Role string
+
+// The roles there are.
+const (
+	RoleLoadBalancer Role = "lb"
+	RoleController   Role = "controller"
+	RoleWorker       Role = "worker"
+)
+
+// Roles returns all roles.
+func Roles() []Role { return []Role{RoleLoadBalancer, RoleController, RoleWorker} }
+
+// Ports of the cluster. https://kubernetes.io/docs/reference/networking/ports-and-protocols/
+const (
+	portSSH         = 22
+	portAPI         = 6443
+	portEtcdClient  = 2379
+	portEtcdPeer    = 2380
+	portKubelet     = 10250
+	portNodePortMin = 30000
+	portNodePortMax = 32767
+)
+
+// rule is one line of a security group. It is comparable.
+type rule struct {
+	protocol string // "tcp", "udp", "-1" for everything
+	from, to int32  // 0, 0 with "-1"
+	source   string // CIDR, group id or prefix list id
+}
+
+// String writes the rule as a person would.
+func (r rule) String() string {
+	what := r.protocol
+	switch {
+	case r.protocol == "-1":
+		what = "all traffic"
+	case r.from == r.to:
+		what += " " + strconv.Itoa(int(r.from))
+	default:
+		what += fmt.Sprintf(" %d-%d", r.from, r.to)
+	}
+	return what + " from " + r.source
+}
+
+// in writes the rule with roles instead of group ids.
+func (r rule) in(groups map[Role]string) string {
+	for role, id := range groups {
+		if id == r.source {
+			r.source = "group " + string(role)
+		}
+	}
+	return r.String()
+}
+
+// wantedRules returns the ingress rules of each role: least privilege, groups
+// referring to each other. The ids of all groups must be known.
+func wantedRules(spec NetworkSpec, groups map[Role]string) map[Role][]rule {
+	out := map[Role][]rule{}
+	allow := func(role Role, protocol string, from, to int32, sources ...string) {
+		for _, s := range sources {
+			out[role] = append(out[role], rule{protocol, from, to, s})
+		}
+	}
+	lb, controller, worker := groups[RoleLoadBalancer], groups[RoleController], groups[RoleWorker]
+	admins := cidrStrings(spec.AdminCIDRs)
+
+	for _, role := range Roles() {
+		allow(role, "tcp", portSSH, portSSH, admins...)
+	}
+	allow(RoleLoadBalancer, "tcp", portAPI, portAPI, append(admins, controller, worker)...)
+	allow(RoleController, "tcp", portAPI, portAPI, lb, controller, worker)
+	allow(RoleController, "tcp", portEtcdClient, portEtcdPeer, controller)
+	allow(RoleWorker, "tcp", portKubelet, portKubelet, controller, worker)
+	// Traffic of pods has any port, and its destination is no machine's own
+	// address, so that no narrower rule than this can be written.
+	allow(RoleWorker, "-1", 0, 0, controller, worker)
+	for _, protocol := range []string{"tcp", "udp"} {
+		allow(RoleWorker, protocol, portNodePortMin, portNodePortMax, cidrStrings(spec.NodePortCIDRs)...)
+	}
+	return out
+}
+
+// wantedEgress is the same for every role: machines download and pull images.
+var wantedEgress = []rule{{protocol: "-1", source: "0.0.0.0/0"}}
+
+// rulesOf flattens permissions as EC2 tells them.
+func rulesOf(permissions []types.IpPermission) []rule {
+	var out []rule
+	for _, p := range permissions {
+		r := rule{protocol: sdk.ToString(p.IpProtocol)}
+		if r.protocol != "-1" {
+			r.from, r.to = sdk.ToInt32(p.FromPort), sdk.ToInt32(p.ToPort)
+		}
+		for _, x := range p.IpRanges {
+			r.source = sdk.ToString(x.CidrIp)
+			out = append(out, r)
+		}
+		for _, x := range p.Ipv6Ranges {
+			r.source = sdk.ToString(x.CidrIpv6)
+			out = append(out, r)
+		}
+		for _, x := range p.UserIdGroupPairs {
+			r.source = sdk.ToString(x.GroupId)
+			out = append(out, r)
+		}
+		for _, x := range p.PrefixListIds {
+			r.source = sdk.ToString(x.PrefixListId)
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// permissions is the opposite of rulesOf, with as few entries as possible.
+func permissions(rules []rule) []types.IpPermission {
+	type port struct {
+		protocol string
+		from, to int32
+	}
+	byPort := map[port]*types.IpPermission{}
+	var order []port
+	for _, r := range rules {
+		k := port{r.protocol, r.from, r.to}
+		p := byPort[k]
+		if p == nil {
+			p = &types.IpPermission{IpProtocol: sdk.String(r.protocol)}
+			if r.protocol != "-1" {
+				p.FromPort, p.ToPort = sdk.Int32(r.from), sdk.Int32(r.to)
+			}
+			byPort[k] = p
+			order = append(order, k)
+		}
+		prefix, err := netip.ParsePrefix(r.source)
+		switch {
+		case err == nil && prefix.Addr().Is4():
+			p.IpRanges = append(p.IpRanges, types.IpRange{CidrIp: sdk.String(r.source)})
+		case err == nil:
+			p.Ipv6Ranges = append(p.Ipv6Ranges, types.Ipv6Range{CidrIpv6: sdk.String(r.source)})
+		case len(r.source) > 3 && r.source[:3] == "pl-":
+			p.PrefixListIds = append(p.PrefixListIds, types.PrefixListId{PrefixListId: sdk.String(r.source)})
+		default:
+			p.UserIdGroupPairs = append(p.UserIdGroupPairs, types.UserIdGroupPair{GroupId: sdk.String(r.source)})
+		}
+	}
+	var out []types.IpPermission
+	for _, k := range order {
+		out = append(out, *byPort[k])
+	}
+	return out
+}
+
+// diffRules returns what must be added to found, and what removed from it.
+func diffRules(wanted, found []rule) (missing, unexpected []rule) {
+	want, have := set(wanted), set(found)
+	for _, r := range wanted {
+		if !have[r] {
+			missing = append(missing, r)
+			have[r] = true
+		}
+	}
+	for _, r := range found {
+		if !want[r] {
+			unexpected = append(unexpected, r)
+			want[r] = true
+		}
+	}
+	return missing, unexpected
+}
+
+func set(rules []rule) map[rule]bool {
+	out := make(map[rule]bool, len(rules))
+	for _, r := range rules {
+		out[r] = true
+	}
+	return out
+}
+
+func cidrStrings(prefixes []netip.Prefix) []string {
+	unique := map[string]bool{}
+	for _, p := range prefixes {
+		unique[p.String()] = true
+	}
+	return slices.Sorted(maps.Keys(unique))
+}
+
+// prefix returns the rule's source when that is an IPv4 network.
+func (r rule) prefix() (netip.Prefix, bool) {
+	p, err := netip.ParsePrefix(r.source)
+	return p, err == nil && p.Addr().Is4()
+}

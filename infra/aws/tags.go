@@ -1,0 +1,113 @@
+package aws
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+)
+
+// Tag keys by which everything of a cluster is found again.
+const (
+	TagName    = "Name"
+	TagCluster = "k8s-from-scratch/cluster"
+	// TagKind is what the thing is to the cluster: "network", "machine", "address", ...
+	TagKind = "k8s-from-scratch/kind"
+	// TagResource is its name within cluster and kind: "controller-0".
+	TagResource = "k8s-from-scratch/name"
+	TagRole     = "k8s-from-scratch/role"
+	// TagHostKey is the machine's SSH host key in authorized_keys form, written
+	// before the machine begins to use it.
+	TagHostKey = "k8s-from-scratch/host-key"
+	// TagUser is the login user cloud-init made.
+	TagUser = "k8s-from-scratch/user"
+)
+
+// OwnedTag is the key under which Kubernetes' own cloud integrations look for
+// a cluster's resources; its value is "owned".
+// https://kubernetes.io/docs/reference/labels-annotations-taints/
+func OwnedTag(cluster string) string { return "kubernetes.io/cluster/" + cluster }
+
+// ReservedTag reports whether a tag key is the library's own and may not be
+// set by a user.
+func ReservedTag(key string) bool {
+	return key == TagName || strings.HasPrefix(key, "k8s-from-scratch/") ||
+		strings.HasPrefix(key, "kubernetes.io/cluster/") || strings.HasPrefix(key, "aws:")
+}
+
+// tags returns everything to be written on one resource. Own tags win over
+// default tags, and the library's over both.
+func (c *Client) tags(cluster, kind, name string, own map[string]string) map[string]string {
+	out := maps.Clone(c.defaultTags)
+	if out == nil {
+		out = map[string]string{}
+	}
+	maps.Copy(out, own)
+	display := cluster
+	if name != "" {
+		display = cluster + "-" + name
+	}
+	maps.Copy(out, map[string]string{
+		TagName:           display,
+		TagCluster:        cluster,
+		TagKind:           kind,
+		OwnedTag(cluster): "owned",
+	})
+	if name != "" {
+		out[TagResource] = name
+	}
+	return out
+}
+
+func ec2Tags(m map[string]string) []types.Tag {
+	var out []types.Tag
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, types.Tag{Key: sdk.String(k), Value: sdk.String(m[k])})
+	}
+	return out
+}
+
+func tagMap(tags []types.Tag) map[string]string {
+	out := make(map[string]string, len(tags))
+	for _, t := range tags {
+		out[sdk.ToString(t.Key)] = sdk.ToString(t.Value)
+	}
+	return out
+}
+
+func specification(kind types.ResourceType, tags map[string]string) types.TagSpecification {
+	return types.TagSpecification{ResourceType: kind, Tags: ec2Tags(tags)}
+}
+
+func filter(name string, values ...string) types.Filter {
+	return types.Filter{Name: sdk.String(name), Values: values}
+}
+
+func tagFilter(key string, values ...string) types.Filter { return filter("tag:"+key, values...) }
+
+// diffTags says in words how found differs from wanted. Tags nobody here
+// asked for are somebody else's business (cost allocation, aws:*) and no drift.
+func diffTags(wanted, found map[string]string) []string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(wanted)) {
+		switch v, ok := found[k]; {
+		case !ok:
+			out = append(out, fmt.Sprintf("tag %s: missing, wanted %q", k, wanted[k]))
+		case v != wanted[k]:
+			out = append(out, fmt.Sprintf("tag %s: found %q, wanted %q", k, v, wanted[k]))
+		}
+	}
+	return out
+}
+
+// clientToken is deterministic, so that a call repeated after an interruption
+// is the same call to EC2. Changing generation makes it a new one.
+func clientToken(cluster, kind, name, generation string) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{cluster, kind, name, generation}, "\x00")))
+	return hex.EncodeToString(sum[:])
+}

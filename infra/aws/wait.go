@@ -1,0 +1,49 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Polling starts tight, because the local EC2 and most of EC2's own state
+// changes answer within a second, and grows to what EC2's API limits
+// recommend for long waits.
+const (
+	firstPoll = 100 * time.Millisecond
+	lastPoll  = 2 * time.Second
+)
+
+// backoff returns the pause before the given attempt (from 0).
+func backoff(attempt int) time.Duration {
+	d := firstPoll
+	for range attempt {
+		if d = d * 3 / 2; d >= lastPoll {
+			return lastPoll
+		}
+	}
+	return d
+}
+
+// poll calls ready until it says so, fails, or ctx ends. The last condition
+// seen (its string) goes into the error.
+func poll(ctx context.Context, what string, ready func(context.Context) (bool, string, error)) error {
+	last := "nothing seen yet"
+	for attempt := 0; ; attempt++ {
+		ok, seen, err := ready(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		if ok {
+			return nil
+		}
+		if seen != "" {
+			last = seen
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: last seen: %s: %w", what, last, context.Cause(ctx))
+		case <-time.After(backoff(attempt)):
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package component
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
+	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	audit "k8s.io/apiserver/pkg/apis/audit/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+)
+
+// healthPaths are the only paths the API server answers without knowing who asks.
+var healthPaths = []string{"/livez", "/readyz", "/healthz"}
+
+func authenticationFile() (desired.File, error) {
+	config := &apiserver.AuthenticationConfiguration{
+		Anonymous: &apiserver.AnonymousAuthConfig{Enabled: true},
+	}
+	config.APIVersion, config.Kind = apiserver.SchemeGroupVersion.String(), "AuthenticationConfiguration"
+	for _, p := range healthPaths {
+		config.Anonymous.Conditions = append(config.Anonymous.Conditions, apiserver.AnonymousAuthCondition{Path: p})
+	}
+	return yamlFile(AuthenticationPath, config)
+}
+
+// EncryptionConfig returns how to render the EncryptionConfiguration around
+// the stored key (base64): secrets are sealed with it, and what was
+// written before encryption was on stays readable. The result is secret.
+func EncryptionConfig(keyName string) func([]byte) ([]byte, error) {
+	return func(key []byte) ([]byte, error) {
+		key = bytes.TrimSpace(key)
+		if raw, err := base64.StdEncoding.DecodeString(string(key)); err != nil || len(raw) != 32 {
+			return nil, errors.New("the encryption key is not 32 bytes in base64")
+		}
+		config := &apiserver.EncryptionConfiguration{
+			Resources: []apiserver.ResourceConfiguration{{
+				Resources: []string{"secrets"},
+				Providers: []apiserver.ProviderConfiguration{
+					{Secretbox: &apiserver.SecretboxConfiguration{Keys: []apiserver.Key{{Name: keyName, Secret: string(key)}}}},
+					{Identity: &apiserver.IdentityConfiguration{}},
+				},
+			}},
+		}
+		config.APIVersion, config.Kind = apiserver.SchemeGroupVersion.String(), "EncryptionConfiguration"
+		file, err := yamlFile(EncryptionConfigPath, config)
+		return file.Content, err
+	}
+}
+
+func admissionFile(plugins map[string]map[string]any) (desired.File, error) {
+	config := &apiserver.AdmissionConfiguration{}
+	config.APIVersion, config.Kind = apiserver.SchemeGroupVersion.String(), "AdmissionConfiguration"
+	for _, name := range slices.Sorted(maps.Keys(plugins)) {
+		raw, err := json.Marshal(plugins[name])
+		if err != nil {
+			return desired.File{}, fmt.Errorf("configuration of admission plugin %s: %w", name, err)
+		}
+		config.Plugins = append(config.Plugins, apiserver.AdmissionPluginConfiguration{
+			Name: name, Configuration: &runtime.Unknown{Raw: raw, ContentType: runtime.ContentTypeJSON},
+		})
+	}
+	b, err := yaml.Marshal(config)
+	if err != nil {
+		return desired.File{}, fmt.Errorf("marshal %s: %w", AdmissionPath, err)
+	}
+	return desired.File{Path: AdmissionPath, Mode: 0o644, Content: b}, nil
+}
+
+// auditFile renders the user's audit policy, or the built-in one.
+func auditFile(custom []byte) (desired.File, error) {
+	if len(bytes.TrimSpace(custom)) == 0 {
+		return yamlFile(AuditPolicyPath, defaultAuditPolicy())
+	}
+	var m map[string]any
+	if err := yaml.UnmarshalStrict(custom, &m); err != nil {
+		return desired.File{}, fmt.Errorf("audit policy: %w", err)
+	}
+	policy := &audit.Policy{}
+	m, err := overlay(nil, m, policy)
+	switch {
+	case err != nil:
+		return desired.File{}, fmt.Errorf("audit policy: %w", err)
+	case policy.Kind != "Policy" || policy.APIVersion != audit.SchemeGroupVersion.String():
+		return desired.File{}, fmt.Errorf("audit policy: wanted kind Policy of %s, found %q of %q", audit.SchemeGroupVersion, policy.Kind, policy.APIVersion)
+	case len(policy.Rules) == 0:
+		return desired.File{}, errors.New("audit policy: no rules")
+	}
+	return yamlFile(AuditPolicyPath, m)
+}
+
+// defaultAuditPolicy records who did what: bodies of writes, except where
+// they hold secrets; metadata of the rest; nothing of the cluster's own heartbeat.
+func defaultAuditPolicy() *audit.Policy {
+	leases := []audit.GroupResources{{Group: "coordination.k8s.io", Resources: []string{"leases"}}}
+	p := &audit.Policy{
+		OmitStages:        []audit.Stage{audit.StageRequestReceived},
+		OmitManagedFields: true,
+		Rules: []audit.PolicyRule{
+			{Level: audit.LevelNone, NonResourceURLs: []string{"/healthz*", "/livez*", "/readyz*", "/version", "/openapi*"}},
+			{Level: audit.LevelNone, UserGroups: []string{"system:nodes"}, Verbs: []string{"create", "patch", "update"}, Resources: []audit.GroupResources{
+				{Group: "", Resources: []string{"events", "nodes/status", "pods/status"}},
+				{Group: "events.k8s.io", Resources: []string{"events"}},
+			}},
+			{Level: audit.LevelNone, UserGroups: []string{"system:nodes"}, Verbs: []string{"get", "update"}, Resources: leases},
+			{Level: audit.LevelNone, Users: []string{managerUser, schedulerUser, "system:apiserver"}, Verbs: []string{"get", "update"}, Resources: leases},
+			// Their bodies hold secrets and tokens.
+			{Level: audit.LevelMetadata, Resources: []audit.GroupResources{
+				{Group: "", Resources: []string{"secrets", "configmaps", "serviceaccounts/token"}},
+				{Group: "authentication.k8s.io", Resources: []string{"tokenreviews"}},
+			}},
+			{Level: audit.LevelMetadata, Verbs: []string{"get", "list", "watch"}},
+			{Level: audit.LevelRequest, Verbs: []string{"create", "update", "patch", "delete", "deletecollection"}},
+			{Level: audit.LevelMetadata},
+		},
+	}
+	p.APIVersion, p.Kind = audit.SchemeGroupVersion.String(), "Policy"
+	return p
+}

@@ -1,0 +1,58 @@
+// Package component writes down what each machine of a cluster must look
+// like: etcd members, controllers, workers and the load balancer, as
+// desired.State plus the certificates and secrets that go with it, and the
+// Kubernetes objects a cluster cannot do without.
+//
+// Everything in here is a pure function: the same input gives the same bytes,
+// which is what makes plans truthful. No I/O, no clock, no random numbers;
+// private keys never pass through, only the names under which they are stored.
+package component
+
+import (
+	"net/netip"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+)
+
+// Machine is everything wanted of one machine by one component set.
+type Machine struct {
+	// State holds what is known without any secret. Certificates and Secrets
+	// become further files when they are applied; State.Units may name their
+	// paths in RestartOn and ReloadOn.
+	State        desired.State
+	Certificates []pki.Slot
+	Secrets      []Secret
+}
+
+// Secret is a file whose content comes from the key store at apply time.
+type Secret struct {
+	Path         string
+	Mode         uint32
+	Owner, Group string // empty means root
+	Source       string // name in the key store
+	// Render turns the stored value into the file's content; nil means as it is.
+	Render func([]byte) ([]byte, error)
+}
+
+// Cluster is what all components of a cluster agree on.
+type Cluster struct {
+	Name        string
+	Domain      string // "cluster.local"
+	PodCIDR     netip.Prefix
+	ServiceCIDR netip.Prefix
+	DNSIP       netip.Addr
+	// NodeCIDR is the network of the machines. Traffic from pods to it keeps
+	// the pod's address; when it is the zero Prefix, such traffic is
+	// masqueraded like all other traffic that leaves the pod network.
+	NodeCIDR netip.Prefix
+	PKI      pki.Ref
+}
+
+// Node is one machine as the cluster sees it.
+type Node struct {
+	Name      string
+	PrivateIP netip.Addr
+	PublicIP  netip.Addr   // zero when it has none
+	PodCIDR   netip.Prefix // workers only
+}

@@ -1,0 +1,265 @@
+package component
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files in testdata")
+
+func node(name, private, public, pods string) Node {
+	n := Node{Name: name, PrivateIP: netip.MustParseAddr(private)}
+	if public != "" {
+		n.PublicIP = netip.MustParseAddr(public)
+	}
+	if pods != "" {
+		n.PodCIDR = netip.MustParsePrefix(pods)
+	}
+	return n
+}
+
+var (
+	controllers = []Node{
+		node("controller-0", "10.240.0.10", "203.0.113.10", ""),
+		node("controller-1", "10.240.0.11", "203.0.113.11", ""),
+		node("controller-2", "10.240.0.12", "203.0.113.12", ""),
+	}
+	worker0 = node("worker-0", "10.240.0.20", "203.0.113.20", "10.200.0.0/24")
+	lb0     = node("lb-0", "10.240.0.40", "203.0.113.40", "")
+)
+
+func testCluster() Cluster {
+	return Cluster{
+		Name:        "demo",
+		Domain:      "cluster.local",
+		PodCIDR:     netip.MustParsePrefix("10.200.0.0/16"),
+		ServiceCIDR: netip.MustParsePrefix("10.32.0.0/24"),
+		NodeCIDR:    netip.MustParsePrefix("10.240.0.0/16"),
+		DNSIP:       netip.MustParseAddr("10.32.0.10"),
+		PKI: pki.Ref{
+			Cluster: "demo", Store: pki.StoreSSM, KubernetesCA: "kubernetes CA\n", EtcdCA: "etcd CA\n", FrontProxyCA: "front-proxy CA\n",
+			ServiceAccountPublicKey: "service-account key\n", EncryptionKeyName: "key-1",
+		},
+	}
+}
+
+// artifacts are those of a set, with a made-up digest.
+func artifacts(t *testing.T, get func(*artifact.Catalog) ([]artifact.Artifact, error)) []artifact.Artifact {
+	t.Helper()
+	catalog, err := artifact.NewCatalog("", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, _ := get(catalog)
+	for i := range list {
+		list[i].SHA256 = strings.Repeat("0", 64)
+	}
+	return list
+}
+
+func etcdSpec(t *testing.T) EtcdSpec {
+	return EtcdSpec{Cluster: testCluster(), Version: "3.6.16", Members: controllers,
+		Artifacts: artifacts(t, func(c *artifact.Catalog) ([]artifact.Artifact, error) { return c.EtcdSet("3.6.16") })}
+}
+
+func controlPlaneSpec(t *testing.T) ControlPlaneSpec {
+	return ControlPlaneSpec{Cluster: testCluster(), Version: "1.36.1", PublicEndpoint: "203.0.113.99", PrivateEndpoint: "10.240.0.40",
+		ExtraSANs: []string{"k8s.example.com"}, Nodes: controllers, EtcdEndpoints: EtcdEndpoints(controllers),
+		Artifacts: artifacts(t, func(c *artifact.Catalog) ([]artifact.Artifact, error) { return c.ControlPlaneSet("1.36.1") })}
+}
+
+func workerSpec(t *testing.T) WorkerSpec {
+	return WorkerSpec{Cluster: testCluster(), Version: "1.36.1", ControlPlaneEndpoint: "https://10.240.0.40:6443",
+		Artifacts: artifacts(t, func(c *artifact.Catalog) ([]artifact.Artifact, error) { return c.WorkerSet("1.36.1", "", "", "") })}
+}
+
+func loadBalancerSpec() LoadBalancerSpec {
+	return LoadBalancerSpec{Cluster: testCluster(), Backends: controllers}
+}
+
+func must(t *testing.T) func(Machine, error) Machine {
+	return func(m Machine, err error) Machine {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+}
+
+// golden compares with testdata/<name>.golden.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s differs (run with -update when that is meant):\n%s", path, diff)
+	}
+}
+
+// goldenMachine compares every file of a machine, and the rest of it as a summary.
+func goldenMachine(t *testing.T, dir string, m Machine) {
+	t.Helper()
+	if err := m.State.Validate(); err != nil {
+		t.Error(err)
+	}
+	seen := map[string]bool{"machine.golden": true}
+	for _, f := range m.State.Files {
+		name := strings.ReplaceAll(strings.TrimPrefix(f.Path, "/"), "/", "_")
+		seen[name+".golden"] = true
+		golden(t, filepath.Join(dir, name), f.Content)
+	}
+	golden(t, filepath.Join(dir, "machine"), summary(t, m))
+	entries, err := os.ReadDir(filepath.Join("testdata", dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !seen[e.Name()] {
+			t.Errorf("testdata/%s/%s is a golden file of nothing", dir, e.Name())
+		}
+	}
+}
+
+// summary is a machine without the content of its files.
+func summary(t *testing.T, m Machine) []byte {
+	t.Helper()
+	files := map[string]string{}
+	for _, f := range m.State.Files {
+		files[f.Path] = fmt.Sprintf("%04o", f.Mode)
+		if f.Once {
+			files[f.Path] += " once"
+		}
+	}
+	for _, s := range m.Secrets {
+		files[s.Path] = fmt.Sprintf("%04o secret %s", s.Mode, s.Source)
+	}
+	binaries := map[string]string{}
+	for _, b := range m.State.Binaries {
+		for _, i := range b.Installs {
+			binaries[i.Path] = strings.TrimSpace(b.URL + " " + i.Member)
+		}
+	}
+	directories := map[string]string{}
+	for _, d := range m.State.Directories {
+		directories[d.Path] = fmt.Sprintf("%04o", d.Mode)
+	}
+	certificates := map[string]any{}
+	for _, c := range m.Certificates {
+		r := c.Request
+		certificates[c.CertPath] = map[string]any{
+			"ca": c.CA, "key": fmt.Sprintf("%s %04o", c.KeyPath, c.KeyMode), "cn": r.CommonName, "o": r.Organizations,
+			"dns": r.DNSNames, "ips": r.IPs, "server": r.Server, "client": r.Client, "renewal": c.EarlyRenewal.String(),
+		}
+	}
+	units := []any{}
+	for _, u := range m.State.Units {
+		units = append(units, map[string]any{"name": u.Name, "enabled": u.Enabled, "active": u.Active, "restartOn": u.RestartOn, "reloadOn": u.ReloadOn})
+	}
+	b, err := yaml.Marshal(map[string]any{
+		"packages": m.State.Packages, "modules": m.State.Modules, "sysctls": m.State.Sysctls, "directories": directories,
+		"files": files, "binaries": binaries, "certificates": certificates, "units": units,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestGolden(t *testing.T) {
+	goldenMachine(t, "etcd", must(t)(Etcd(etcdSpec(t), controllers[0])))
+	goldenMachine(t, "controlplane", must(t)(ControlPlane(controlPlaneSpec(t), controllers[0])))
+	goldenMachine(t, "worker", must(t)(Worker(workerSpec(t), worker0)))
+	goldenMachine(t, "loadbalancer", must(t)(LoadBalancer(loadBalancerSpec(), lb0)))
+}
+
+// One machine may be member, controller and worker at once.
+func TestRolesDoNotCollide(t *testing.T) {
+	n := controllers[0]
+	n.PodCIDR = worker0.PodCIDR
+	state := desired.Merge(
+		must(t)(Etcd(etcdSpec(t), n)).State,
+		must(t)(ControlPlane(controlPlaneSpec(t), n)).State,
+		must(t)(Worker(workerSpec(t), n)).State,
+		must(t)(LoadBalancer(loadBalancerSpec(), n)).State,
+	)
+	if err := state.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Everything a unit restarts or reloads on must be something the machine has.
+func TestUnitsNameExistingPaths(t *testing.T) {
+	for name, m := range map[string]Machine{
+		"etcd":          must(t)(Etcd(etcdSpec(t), controllers[0])),
+		"control plane": must(t)(ControlPlane(controlPlaneSpec(t), controllers[0])),
+		"worker":        must(t)(Worker(workerSpec(t), worker0)),
+		"load balancer": must(t)(LoadBalancer(loadBalancerSpec(), lb0)),
+	} {
+		known := m.State.Paths()
+		for _, s := range m.Secrets {
+			known = append(known, s.Path)
+		}
+		for _, u := range m.State.Units {
+			for _, p := range append(slices.Clone(u.RestartOn), u.ReloadOn...) {
+				if !slices.Contains(known, p) {
+					t.Errorf("%s: %s depends on %s, which nothing puts there", name, u.Name, p)
+				}
+			}
+			for _, c := range m.Certificates {
+				if slices.Contains(u.RestartOn, c.CertPath) || slices.Contains(u.RestartOn, c.KeyPath) {
+					t.Errorf("%s: %s restarts for a renewed certificate, which it reads by itself", name, u.Name)
+				}
+			}
+		}
+	}
+}
+
+func TestOutputIsDeterministic(t *testing.T) {
+	render := func() []byte {
+		var b bytes.Buffer
+		spec := workerSpec(t)
+		spec.Labels = map[string]string{"a": "1", "b": "2", "c": "3", "d": "4"}
+		spec.RegistryMirrors = map[string]string{"docker.io": "http://m", "quay.io": "http://m", "*": "http://m"}
+		spec.KubeletArgs = SingleArgs(map[string]string{"v": "2", "cert-dir": "/x", "root-dir": "/y"})
+		for _, m := range []Machine{must(t)(Worker(spec, worker0)), must(t)(ControlPlane(controlPlaneSpec(t), controllers[1]))} {
+			for _, f := range m.State.Files {
+				fmt.Fprintf(&b, "%s\n%s\n", f.Path, f.Content)
+			}
+			b.Write(summary(t, m))
+		}
+		return b.Bytes()
+	}
+	first := render()
+	for range 20 {
+		if again := render(); !bytes.Equal(first, again) {
+			t.Fatal(cmp.Diff(string(first), string(again)))
+		}
+	}
+}

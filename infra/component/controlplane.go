@@ -1,0 +1,147 @@
+package component
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
+)
+
+// ControlPlaneSpec describes the Kubernetes control plane.
+type ControlPlaneSpec struct {
+	Cluster         Cluster
+	Version         string
+	PublicEndpoint  string   // host (name or address) people use, without port; may be empty
+	PrivateEndpoint string   // host nodes use, without port; may be empty
+	ExtraSANs       []string // further names and addresses in the API server's certificate
+	Nodes           []Node
+	EtcdEndpoints   []string // "https://10.240.0.10:2379"
+	Artifacts       []artifact.Artifact
+
+	AuditPolicy []byte // YAML of an audit.k8s.io/v1 Policy; nil means the built-in one
+	// AdmissionPlugins configures admission plugins: name -> configuration object.
+	AdmissionPlugins      map[string]map[string]any
+	SchedulerConfig       map[string]any // merged over the typed KubeSchedulerConfiguration; unknown fields are errors
+	APIServerArgs         Args
+	ControllerManagerArgs Args
+	SchedulerArgs         Args
+	EarlyRenewal          time.Duration // of certificates; zero means pki.DefaultEarlyRenewal
+}
+
+// Users the control plane's own certificates stand for.
+const (
+	kubeletClientUser = "kube-apiserver-kubelet-client"
+	etcdClientUser    = "kube-apiserver-etcd-client"
+	frontProxyUser    = "front-proxy-client"
+	managerUser       = "system:kube-controller-manager"
+	schedulerUser     = "system:kube-scheduler"
+)
+
+// localAPIServer is where managers and schedulers find the API server: on their own machine.
+var localAPIServer = endpointURL(loopback, APIServerPort)
+
+// controller is one machine's share of a control plane while it is being written down.
+type controller struct {
+	spec    ControlPlaneSpec
+	node    Node
+	version version.Version
+	m       Machine
+}
+
+// ControlPlane returns what one controller must look like: kube-apiserver,
+// kube-controller-manager and kube-scheduler.
+func ControlPlane(spec ControlPlaneSpec, n Node) (Machine, error) {
+	m, err := controlPlane(spec, n)
+	if err != nil {
+		return Machine{}, fmt.Errorf("control plane on %s: %w", n.Name, err)
+	}
+	return m, nil
+}
+
+func controlPlane(spec ControlPlaneSpec, n Node) (Machine, error) {
+	v, err := version.ParseSupported(spec.Version)
+	err = errors.Join(err, spec.Cluster.Validate(), validateMembers(spec.Nodes, n),
+		requireCAs(spec.Cluster.PKI, pki.KubernetesCA, pki.EtcdCA, pki.FrontProxyCA))
+	if len(spec.EtcdEndpoints) == 0 {
+		err = errors.Join(err, errors.New("no etcd endpoints"))
+	}
+	if err != nil {
+		return Machine{}, err
+	}
+	c := &controller{spec: spec, node: n, version: v}
+	c.m.State.Directories = []desired.Directory{
+		{Path: kubernetes, Mode: 0o755},
+		{Path: pkiDir, Mode: 0o755},
+		{Path: auditLogDir, Mode: 0o700},
+	}
+	ref := spec.Cluster.PKI
+	c.addFiles(
+		caFile(CAPath, ref.KubernetesCA),
+		caFile(FrontProxyCAPath, ref.FrontProxyCA),
+		caFile(APIServerEtcdCAPath, ref.EtcdCA),
+		caFile(ServiceAccountPubPath, ref.ServiceAccountPublicKey),
+	)
+	for _, add := range []func() error{c.addAPIServer, c.addControllerManager, c.addScheduler} {
+		if err := add(); err != nil {
+			return Machine{}, err
+		}
+	}
+	c.m.Certificates = withRenewal(spec.EarlyRenewal, c.m.Certificates...)
+	return c.m, nil
+}
+
+// addProgram adds a binary, its unit and the command line made of its arguments.
+func (c *controller) addProgram(name, description, kind string, after []string, args, extra Args, restartOn ...string) error {
+	args, err := args.with(extra)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	bin, err := binary(c.spec.Artifacts, name, desired.Install{Path: binPath(name)})
+	if err != nil {
+		return err
+	}
+	unit := name + ".service"
+	c.m.State.Binaries = append(c.m.State.Binaries, bin)
+	c.addFiles(service{
+		description:   description,
+		documentation: "https://kubernetes.io/docs/reference/command-line-tools-reference/" + name + "/",
+		after:         after,
+		kind:          kind,
+		exec:          args.commandLine(binPath(name)),
+		options:       limitNoFile("1048576"),
+	}.file(unit))
+	c.m.State.Units = append(c.m.State.Units, running(unit, append([]string{binPath(name)}, restartOn...)...))
+	return nil
+}
+
+func (c *controller) addFiles(files ...desired.File) {
+	c.m.State.Files = append(c.m.State.Files, files...)
+}
+
+// addCertificate adds a certificate under its name in the PKI directory.
+func (c *controller) addCertificate(name string, ca pki.CAName, r pki.Request) {
+	c.m.Certificates = append(c.m.Certificates, slot(name, certPath(name), keyPath(name), ca, r))
+}
+
+// caRestart lists the CA file for programs whose client reads a changed one
+// only when it starts: before 1.36 (client-go's ClientsAllowCARotation).
+func caRestart(v version.Version, path string) []string {
+	if v.Major() == 1 && v.Minor() < 36 {
+		return []string{path}
+	}
+	return nil
+}
+
+// componentRequest is the one certificate of a manager or scheduler: for its
+// requests to the API server and for its own secure port.
+func componentRequest(user, name string) pki.Request {
+	return pki.Request{
+		CommonName: user, DNSNames: []string{name, "localhost"}, IPs: []netip.Addr{loopback},
+		Server: true, Client: true,
+	}
+}

@@ -1,0 +1,186 @@
+package component
+
+import (
+	"fmt"
+	"net/netip"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+)
+
+// CoreDNSSpec describes cluster DNS.
+type CoreDNSSpec struct {
+	Domain   string
+	DNSIP    netip.Addr
+	Image    string // empty means DefaultCoreDNSImage
+	Replicas int32  // zero means 2
+}
+
+// Names other tools know cluster DNS by.
+const (
+	coreDNSName    = "coredns"
+	coreDNSService = "kube-dns"
+	systemSpace    = metav1.NamespaceSystem
+)
+
+var coreDNSLabels = map[string]string{"k8s-app": "kube-dns"}
+
+// CoreDNS returns the objects of cluster DNS.
+func CoreDNS(spec CoreDNSSpec) ([]*unstructured.Unstructured, error) {
+	if spec.Domain == "" || !spec.DNSIP.IsValid() {
+		return nil, fmt.Errorf("cluster DNS needs a domain and an address, found %q and %s", spec.Domain, spec.DNSIP)
+	}
+	if spec.Image == "" {
+		spec.Image = DefaultCoreDNSImage
+	}
+	if spec.Replicas == 0 {
+		spec.Replicas = 2
+	}
+	corefile := coreDNSCorefile(spec.Domain)
+	rules := []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"endpoints", "services", "pods", "namespaces"}, Verbs: []string{"list", "watch"}},
+		{APIGroups: []string{discoveryv1.GroupName}, Resources: []string{"endpointslices"}, Verbs: []string{"list", "watch"}},
+	}
+	objects := serviceAccount(coreDNSName, "system:coredns", rules)
+	objects = append(objects,
+		typed(corev1.SchemeGroupVersion.WithKind("ConfigMap"), &corev1.ConfigMap{
+			ObjectMeta: systemMeta(coreDNSName, coreDNSLabels),
+			Data:       map[string]string{"Corefile": corefile},
+		}),
+		typed(appsv1.SchemeGroupVersion.WithKind("Deployment"), coreDNSDeployment(spec, desired.Sum([]byte(corefile)))),
+		typed(corev1.SchemeGroupVersion.WithKind("Service"), &corev1.Service{
+			ObjectMeta: systemMeta(coreDNSService, map[string]string{
+				"k8s-app": "kube-dns", "kubernetes.io/cluster-service": "true", "kubernetes.io/name": "CoreDNS",
+			}),
+			Spec: corev1.ServiceSpec{
+				Selector: coreDNSLabels, ClusterIP: spec.DNSIP.String(), ClusterIPs: []string{spec.DNSIP.String()},
+				Ports: []corev1.ServicePort{
+					{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP, TargetPort: intstr.FromString("dns")},
+					{Name: "dns-tcp", Port: 53, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString("dns-tcp")},
+					{Name: "metrics", Port: 9153, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString("metrics")},
+				},
+			},
+		}),
+		typed(policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), &policyv1.PodDisruptionBudget{
+			ObjectMeta: systemMeta(coreDNSName, coreDNSLabels),
+			Spec: policyv1.PodDisruptionBudgetSpec{
+				MaxUnavailable: ptr.To(intstr.FromInt32(1)),
+				Selector:       &metav1.LabelSelector{MatchLabels: coreDNSLabels},
+			},
+		}),
+	)
+	return unstructuredObjects(objects...)
+}
+
+// coreDNSCorefile is the configuration kubeadm clusters have
+// (https://kubernetes.io/docs/tasks/administer-cluster/dns-custom-nameservers/).
+func coreDNSCorefile(domain string) string {
+	return `.:53 {
+    errors
+    health {
+        lameduck 5s
+    }
+    ready
+    kubernetes ` + domain + ` in-addr.arpa ip6.arpa {
+        pods insecure
+        fallthrough in-addr.arpa ip6.arpa
+        ttl 30
+    }
+    prometheus :9153
+    forward . /etc/resolv.conf {
+        max_concurrent 1000
+    }
+    cache 30
+    loop
+    reload
+    loadbalance
+}
+`
+}
+
+func coreDNSDeployment(spec CoreDNSSpec, corefileDigest string) *appsv1.Deployment {
+	const config = "config-volume"
+	probe := func(path, port string, period int32) *corev1.Probe {
+		return &corev1.Probe{
+			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+				Path: path, Port: intstr.FromString(port), Scheme: corev1.URISchemeHTTP}},
+			PeriodSeconds: period, TimeoutSeconds: 5, SuccessThreshold: 1, FailureThreshold: 5,
+		}
+	}
+	liveness := probe("/health", "liveness-probe", 10)
+	liveness.InitialDelaySeconds = 60
+	port := func(name string, number int32, protocol corev1.Protocol) corev1.ContainerPort {
+		return corev1.ContainerPort{Name: name, ContainerPort: number, Protocol: protocol}
+	}
+	pod := corev1.PodSpec{
+		ServiceAccountName: coreDNSName,
+		PriorityClassName:  "system-cluster-critical",
+		DNSPolicy:          corev1.DNSDefault,
+		NodeSelector:       map[string]string{corev1.LabelOSStable: "linux"},
+		Tolerations: []corev1.Toleration{
+			{Key: "CriticalAddonsOnly", Operator: corev1.TolerationOpExists},
+			{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule},
+		},
+		// Spread if possible; with one worker, both run there.
+		TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: coreDNSLabels},
+		}},
+		Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
+				Weight: 100, PodAffinityTerm: corev1.PodAffinityTerm{
+					TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: coreDNSLabels}},
+			}},
+		}},
+		Volumes: []corev1.Volume{{Name: config, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: coreDNSName},
+			Items:                []corev1.KeyToPath{{Key: "Corefile", Path: "Corefile"}},
+		}}}},
+		Containers: []corev1.Container{{
+			Name: coreDNSName, Image: spec.Image, ImagePullPolicy: corev1.PullIfNotPresent,
+			Args: []string{"-conf", "/etc/coredns/Corefile"},
+			Resources: corev1.ResourceRequirements{
+				Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("170Mi")},
+				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("70Mi")},
+			},
+			VolumeMounts: []corev1.VolumeMount{{Name: config, MountPath: "/etc/coredns", ReadOnly: true}},
+			Ports: []corev1.ContainerPort{
+				port("dns", 53, corev1.ProtocolUDP), port("dns-tcp", 53, corev1.ProtocolTCP), port("metrics", 9153, corev1.ProtocolTCP),
+				port("liveness-probe", 8080, corev1.ProtocolTCP), port("readiness-probe", 8181, corev1.ProtocolTCP),
+			},
+			LivenessProbe:  liveness,
+			ReadinessProbe: probe("/ready", "readiness-probe", 2),
+			SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: ptr.To(false),
+				ReadOnlyRootFilesystem:   ptr.To(true),
+				Capabilities: &corev1.Capabilities{
+					Add: []corev1.Capability{"NET_BIND_SERVICE"}, Drop: []corev1.Capability{"ALL"}},
+			},
+		}},
+	}
+	return &appsv1.Deployment{
+		ObjectMeta: systemMeta(coreDNSName, coreDNSLabels),
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To(spec.Replicas),
+			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: ptr.To(intstr.FromInt32(1))}},
+			Selector: &metav1.LabelSelector{MatchLabels: coreDNSLabels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: coreDNSLabels, Annotations: map[string]string{
+					"k8s-from-scratch/corefile-sha256": corefileDigest, // a changed Corefile rolls the pods
+				}},
+				Spec: pod,
+			},
+		},
+	}
+}

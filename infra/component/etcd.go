@@ -1,0 +1,175 @@
+package component
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/unit"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
+)
+
+// EtcdSpec describes an etcd cluster.
+type EtcdSpec struct {
+	Cluster Cluster // only Name and PKI matter
+	Version string
+	Members []Node
+	// InitialCluster is what a member is told on its very first start; nil
+	// means Members. A member that joins a running cluster needs the members
+	// of that moment, itself included, and Existing.
+	InitialCluster []Node
+	Existing       bool
+	Artifacts      []artifact.Artifact
+	ExtraArgs      Args
+	EarlyRenewal   time.Duration // of certificates; zero means pki.DefaultEarlyRenewal
+}
+
+// etcdQuota is the backend size at which etcd stops taking writes: the most its maintainers recommend.
+const etcdQuota = 8 << 30
+
+// EtcdEndpoints returns the client URLs of the members, in their order.
+func EtcdEndpoints(members []Node) []string {
+	var out []string
+	for _, m := range members {
+		out = append(out, endpointURL(m.PrivateIP, EtcdClientPort))
+	}
+	return out
+}
+
+// EtcdPeerURL returns the URL under which other members reach n.
+func EtcdPeerURL(n Node) string { return endpointURL(n.PrivateIP, EtcdPeerPort) }
+
+func endpointURL(ip netip.Addr, port uint16) string {
+	return "https://" + netip.AddrPortFrom(ip, port).String()
+}
+
+// Etcd returns what one member must look like.
+//
+// The unit is the same however many members there are: who the first members
+// were stands in EtcdBootstrapEnv, which only has to exist, so that adding or
+// removing a member touches none of the others.
+func Etcd(spec EtcdSpec, n Node) (Machine, error) {
+	initial := spec.InitialCluster
+	if initial == nil {
+		initial = spec.Members
+	}
+	v, err := version.Parse(spec.Version)
+	if err := errors.Join(err, spec.Cluster.validateName(), validateMembers(spec.Members, n), validateMembers(initial, n), requireCAs(spec.Cluster.PKI, pki.EtcdCA)); err != nil {
+		return Machine{}, fmt.Errorf("etcd on %s: %w", n.Name, err)
+	}
+	archive := func(program string) desired.Install {
+		return desired.Install{Member: fmt.Sprintf("etcd-%s-linux-%s/%s", v.Tag(), archOf(spec.Artifacts, artifact.Etcd), program), Path: binPath(program)}
+	}
+	bin, err := binary(spec.Artifacts, artifact.Etcd, archive("etcd"), archive("etcdctl"), archive("etcdutl"))
+	if err != nil {
+		return Machine{}, fmt.Errorf("etcd on %s: %w", n.Name, err)
+	}
+	args, err := etcdArgs(n).with(spec.ExtraArgs)
+	if err != nil {
+		return Machine{}, fmt.Errorf("etcd on %s: %w", n.Name, err)
+	}
+	svc := service{
+		description:   "etcd",
+		documentation: "https://etcd.io/docs/",
+		kind:          typeNotify,
+		environment:   EtcdBootstrapEnv,
+		exec:          args.commandLine(binPath("etcd")),
+		// A member is ready once it has a quorum, and replaying a long log takes its time.
+		startTimeout: "infinity",
+		options: []*unit.UnitOption{
+			unit.NewUnitOption("Service", "LimitNOFILE", "65536"),
+			unit.NewUnitOption("Service", "OOMScoreAdjust", "-900"),
+		},
+	}
+	request := pki.Request{
+		CommonName: n.Name, DNSNames: []string{"localhost", n.Name}, IPs: []netip.Addr{n.PrivateIP, loopback},
+		Server: true, Client: true,
+	}
+	return Machine{
+		State: desired.State{
+			Directories: []desired.Directory{
+				{Path: etcdPKIDir, Mode: 0o755},
+				{Path: EtcdDataDir, Mode: 0o700},
+			},
+			Files: []desired.File{
+				caFile(EtcdCAPath, spec.Cluster.PKI.EtcdCA),
+				etcdBootstrapFile(spec, initial),
+				svc.file(EtcdUnit),
+			},
+			Binaries: []desired.Binary{bin},
+			// etcd reads a renewed certificate at the next handshake, but its CA only when it starts.
+			Units: []desired.Unit{running(EtcdUnit, binPath("etcd"), EtcdCAPath)},
+		},
+		Certificates: withRenewal(spec.EarlyRenewal,
+			slot("etcd server", EtcdServerCert, EtcdServerKey, pki.EtcdCA, request),
+			slot("etcd peer", EtcdPeerCert, EtcdPeerKey, pki.EtcdCA, request),
+		),
+	}, nil
+}
+
+func etcdArgs(n Node) Args {
+	local := endpointURL(loopback, EtcdClientPort)
+	return Args{
+		"name":     values(n.Name),
+		"data-dir": values(EtcdDataDir),
+
+		"listen-client-urls":          values(endpointURL(n.PrivateIP, EtcdClientPort) + "," + local),
+		"advertise-client-urls":       values(endpointURL(n.PrivateIP, EtcdClientPort)),
+		"listen-peer-urls":            values(EtcdPeerURL(n)),
+		"initial-advertise-peer-urls": values(EtcdPeerURL(n)),
+		"listen-metrics-urls":         values("http://127.0.0.1:2381"),
+
+		"cert-file":             values(EtcdServerCert),
+		"key-file":              values(EtcdServerKey),
+		"trusted-ca-file":       values(EtcdCAPath),
+		"client-cert-auth":      values("true"),
+		"peer-cert-file":        values(EtcdPeerCert),
+		"peer-key-file":         values(EtcdPeerKey),
+		"peer-trusted-ca-file":  values(EtcdCAPath),
+		"peer-client-cert-auth": values("true"),
+		"tls-min-version":       values("TLS1.2"),
+
+		"auto-compaction-mode":      values("periodic"),
+		"auto-compaction-retention": values("8h"),
+		"quota-backend-bytes":       values(strconv.Itoa(etcdQuota)),
+	}
+}
+
+func etcdBootstrapFile(spec EtcdSpec, initial []Node) desired.File {
+	var peers []string
+	for _, m := range initial {
+		peers = append(peers, m.Name+"="+EtcdPeerURL(m))
+	}
+	state := "new"
+	if spec.Existing {
+		state = "existing"
+	}
+	content := fmt.Sprintf("ETCD_INITIAL_CLUSTER=%s\nETCD_INITIAL_CLUSTER_STATE=%s\nETCD_INITIAL_CLUSTER_TOKEN=%s\n",
+		strings.Join(peers, ","), state, spec.Cluster.Name)
+	return desired.File{Path: EtcdBootstrapEnv, Mode: 0o644, Content: []byte(content), Once: true}
+}
+
+// archOf reads the architecture off an artifact's upstream file name.
+func archOf(from []artifact.Artifact, name string) string {
+	if a, ok := artifact.Find(from, name); ok && strings.Contains(a.Path, "arm64") {
+		return "arm64"
+	}
+	return "amd64"
+}
+
+func withRenewal(early time.Duration, slots ...pki.Slot) []pki.Slot {
+	if early == 0 {
+		early = pki.DefaultEarlyRenewal
+	}
+	for i := range slots {
+		slots[i].EarlyRenewal = early
+	}
+	return slots
+}

@@ -1,0 +1,153 @@
+package component
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+	kubeletapis "k8s.io/kubelet/pkg/apis"
+	"k8s.io/utils/ptr"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+)
+
+const kubeletWebhookCacheTTL = 2 * time.Minute
+
+func (w *worker) addKubelet() error {
+	config, _, err := w.kubeletConfig()
+	if err != nil {
+		return err
+	}
+	configFile, err := yamlFile(KubeletConfigPath, config)
+	if err != nil {
+		return err
+	}
+	request := kubeletRequest(w.node)
+	kubeconfigFile, err := w.kubeconfig(KubeletKubeconfig, request.CommonName, artifact.Kubelet)
+	if err != nil {
+		return err
+	}
+	w.addFiles(configFile, kubeconfigFile)
+	w.m.Certificates = append(w.m.Certificates,
+		slot(artifact.Kubelet, certPath(artifact.Kubelet), keyPath(artifact.Kubelet), pki.KubernetesCA, request))
+
+	args := Args{
+		"config":            values(KubeletConfigPath),
+		"kubeconfig":        values(KubeletKubeconfig),
+		"hostname-override": values(w.node.Name),
+		"node-ip":           values(w.node.PrivateIP.String()),
+	}
+	own, _, err := SplitLabels(w.spec.Labels)
+	if err != nil {
+		return err
+	}
+	if len(own) > 0 {
+		var pairs []string
+		for _, k := range slices.Sorted(maps.Keys(own)) {
+			pairs = append(pairs, k+"="+own[k])
+		}
+		args["node-labels"] = values(strings.Join(pairs, ","))
+	}
+	return w.addProgram(artifact.Kubelet, "Kubernetes node agent", typeNotify, []string{ContainerdUnit}, args, w.spec.KubeletArgs,
+		limitNoFile("1048576"), append([]string{KubeletConfigPath, KubeletKubeconfig}, caRestart(w.version, NodeCAPath)...)...)
+}
+
+// kubeletConfig returns the configuration with the user's overrides, as a map and typed.
+func (w *worker) kubeletConfig() (map[string]any, *kubeletconfig.KubeletConfiguration, error) {
+	base := &kubeletconfig.KubeletConfiguration{
+		ContainerRuntimeEndpoint: "unix://" + ContainerdSocket,
+		CgroupDriver:             "systemd",
+		ResolverConfig:           ptr.To("/etc/resolv.conf"),
+		ClusterDNS:               []string{w.spec.Cluster.DNSIP.String()},
+		ClusterDomain:            w.spec.Cluster.Domain,
+		// A machine with swap still gets a kubelet; pods do not use the swap by default.
+		FailSwapOn: ptr.To(false),
+		Authentication: kubeletconfig.KubeletAuthentication{
+			Anonymous: kubeletconfig.KubeletAnonymousAuthentication{Enabled: ptr.To(false)},
+			Webhook:   kubeletconfig.KubeletWebhookAuthentication{Enabled: ptr.To(true), CacheTTL: metav1.Duration{Duration: kubeletWebhookCacheTTL}},
+			X509:      kubeletconfig.KubeletX509Authentication{ClientCAFile: NodeCAPath},
+		},
+		Authorization:     kubeletconfig.KubeletAuthorization{Mode: kubeletconfig.KubeletAuthorizationModeWebhook},
+		TLSCertFile:       certPath(artifact.Kubelet),
+		TLSPrivateKeyFile: keyPath(artifact.Kubelet),
+		TLSMinVersion:     "VersionTLS12",
+		ProviderID:        w.spec.ProviderIDs[w.node.Name],
+		// Pods that come up together pull together.
+		SerializeImagePulls:   ptr.To(false),
+		MaxParallelImagePulls: ptr.To(int32(4)),
+	}
+	base.APIVersion, base.Kind = kubeletconfig.SchemeGroupVersion.String(), "KubeletConfiguration"
+	for _, t := range w.spec.Taints {
+		base.RegisterWithTaints = append(base.RegisterWithTaints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
+	}
+	m, err := toMap(base)
+	if err != nil {
+		return nil, nil, err
+	}
+	typed := &kubeletconfig.KubeletConfiguration{}
+	if m, err = overlay(m, w.spec.KubeletConfig, typed); err != nil {
+		return nil, nil, fmt.Errorf("kubelet configuration: %w", err)
+	}
+	switch typed.CgroupDriver {
+	case "systemd", "cgroupfs":
+	default:
+		return nil, nil, fmt.Errorf("kubelet configuration: unknown cgroupDriver %q: want systemd or cgroupfs", typed.CgroupDriver)
+	}
+	return m, typed, nil
+}
+
+// SplitLabels checks node labels and sorts them into those the kubelet sets
+// when it registers and those that only an administrator may set, through the
+// API ("node-role.kubernetes.io/worker", say): a kubelet told to set one of
+// the latter does not start.
+func SplitLabels(labels map[string]string) (byKubelet, byAdmin map[string]string, err error) {
+	byKubelet, byAdmin = map[string]string{}, map[string]string{}
+	var errs []error
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		v := labels[k]
+		if msgs := validation.IsQualifiedName(k); len(msgs) > 0 {
+			errs = append(errs, fmt.Errorf("label %q: %s", k, strings.Join(msgs, "; ")))
+		}
+		if msgs := validation.IsValidLabelValue(v); len(msgs) > 0 {
+			errs = append(errs, fmt.Errorf("value %q of label %s: %s", v, k, strings.Join(msgs, "; ")))
+		}
+		if kubeletMaySet(k) {
+			byKubelet[k] = v
+		} else {
+			byAdmin[k] = v
+		}
+	}
+	return byKubelet, byAdmin, errors.Join(errs...)
+}
+
+// kubeletMaySet follows the NodeRestriction admission plugin
+// (https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction).
+func kubeletMaySet(key string) bool {
+	domain, _, _ := strings.Cut(key, "/")
+	reserved := slices.ContainsFunc([]string{"kubernetes.io", "k8s.io"}, func(d string) bool {
+		return domain == d || strings.HasSuffix(domain, "."+d)
+	})
+	return !reserved || kubeletapis.IsKubeletLabel(key)
+}
+
+func (t Taint) validate() error {
+	if msgs := validation.IsQualifiedName(t.Key); len(msgs) > 0 {
+		return fmt.Errorf("taint %q: %s", t.Key, strings.Join(msgs, "; "))
+	}
+	if msgs := validation.IsValidLabelValue(t.Value); len(msgs) > 0 {
+		return fmt.Errorf("value %q of taint %s: %s", t.Value, t.Key, strings.Join(msgs, "; "))
+	}
+	switch corev1.TaintEffect(t.Effect) {
+	case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
+		return nil
+	}
+	return fmt.Errorf("unknown effect %q of taint %s: want NoSchedule, PreferNoSchedule or NoExecute", t.Effect, t.Key)
+}

@@ -1,0 +1,49 @@
+package component
+
+import (
+	"fmt"
+
+	componentbase "k8s.io/component-base/config/v1alpha1"
+	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
+	"k8s.io/utils/ptr"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+)
+
+const kubeProxyUser = "system:kube-proxy"
+
+func (w *worker) addKubeProxy() error {
+	base := &proxyconfig.KubeProxyConfiguration{
+		ClientConnection: componentbase.ClientConnectionConfiguration{Kubeconfig: KubeProxyKubeconfig},
+		HostnameOverride: w.node.Name,
+		Mode:             "nftables",
+		ClusterCIDR:      w.spec.Cluster.PodCIDR.String(),
+		// The kernel's own limit on connections stands: it belongs to the
+		// machine, and a machine that is a container may not change it.
+		Conntrack: proxyconfig.KubeProxyConntrackConfiguration{MaxPerCore: ptr.To(int32(0)), Min: ptr.To(int32(0))},
+	}
+	base.APIVersion, base.Kind = proxyconfig.SchemeGroupVersion.String(), "KubeProxyConfiguration"
+	config, err := toMap(base)
+	if err != nil {
+		return err
+	}
+	if config, err = overlay(config, w.spec.KubeProxyConfig, &proxyconfig.KubeProxyConfiguration{}); err != nil {
+		return fmt.Errorf("kube-proxy configuration: %w", err)
+	}
+	configFile, err := yamlFile(KubeProxyConfigPath, config)
+	if err != nil {
+		return err
+	}
+	kubeconfigFile, err := w.kubeconfig(KubeProxyKubeconfig, kubeProxyUser, artifact.KubeProxy)
+	if err != nil {
+		return err
+	}
+	w.addFiles(configFile, kubeconfigFile)
+	w.m.Certificates = append(w.m.Certificates, slot(artifact.KubeProxy, certPath(artifact.KubeProxy), keyPath(artifact.KubeProxy),
+		pki.KubernetesCA, pki.Request{CommonName: kubeProxyUser, Client: true}))
+
+	args := Args{"config": values(KubeProxyConfigPath)}
+	return w.addProgram(artifact.KubeProxy, "Kubernetes service proxy", typeExec, []string{ContainerdUnit}, args, w.spec.KubeProxyArgs,
+		limitNoFile("1048576"), append([]string{KubeProxyConfigPath, KubeProxyKubeconfig}, caRestart(w.version, NodeCAPath)...)...)
+}

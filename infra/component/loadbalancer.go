@@ -1,0 +1,120 @@
+package component
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+)
+
+// LoadBalancerSpec describes the load balancer in front of the API servers.
+type LoadBalancerSpec struct {
+	Cluster     Cluster // only Name and PKI matter
+	Backends    []Node
+	Port        int    // zero means 6443
+	StatsSocket string // empty means HAProxyStatsSocket
+}
+
+// LoadBalancer returns what the load balancer's machine must look like: the
+// distribution's HAProxy with a configuration of our own.
+func LoadBalancer(spec LoadBalancerSpec, n Node) (Machine, error) {
+	err := errors.Join(n.validate(), requireCAs(spec.Cluster.PKI, pki.KubernetesCA))
+	if len(spec.Backends) == 0 {
+		err = errors.Join(err, errors.New("no API servers to balance"))
+	} else {
+		err = errors.Join(err, validateMembers(spec.Backends, spec.Backends[0]))
+	}
+	if spec.Port < 0 || spec.Port > 65535 {
+		err = errors.Join(err, fmt.Errorf("port %d is out of range", spec.Port))
+	}
+	if strings.ContainsAny(spec.StatsSocket, " \t\n\"'\\#") {
+		err = errors.Join(err, fmt.Errorf("stats socket %q is not a plain path", spec.StatsSocket))
+	}
+	if err != nil {
+		return Machine{}, fmt.Errorf("load balancer %s: %w", n.Name, err)
+	}
+	if spec.Port == 0 {
+		spec.Port = APIServerPort
+	}
+	if spec.StatsSocket == "" {
+		spec.StatsSocket = HAProxyStatsSocket
+	}
+	return Machine{State: desired.State{
+		Packages: []string{"haproxy"},
+		Files: []desired.File{
+			caFile(HAProxyCAPath, spec.Cluster.PKI.KubernetesCA),
+			{Path: HAProxyConfig, Mode: 0o644, Content: []byte(haproxyConfig(spec))},
+		},
+		Units: []desired.Unit{{
+			Name: HAProxyUnit, Enabled: true, Active: true,
+			// A reload hands the listening sockets to a new process; connections stay with the old one.
+			ReloadOn: []string{HAProxyConfig, HAProxyCAPath},
+		}},
+	}}, nil
+}
+
+// haproxyConfig writes the configuration
+// (https://docs.haproxy.org/2.6/configuration.html).
+//
+// Health is three-valued. 200 on /readyz: up. Any other answer: the API server
+// is alive but stopping or not ready, so it drains: no new connections, and
+// those it has go on (error-status L7OKC puts it in the state NOLB). No
+// answer, or not with a certificate of our CA: down, and its connections are
+// cut, so that clients of a vanished machine notice.
+func haproxyConfig(spec LoadBalancerSpec) string {
+	var b strings.Builder
+	section := func(head string, lines ...string) {
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(head + "\n")
+		for _, l := range lines {
+			b.WriteString("    " + l + "\n")
+		}
+	}
+	section("global",
+		"log /dev/log local0 notice",
+		"user haproxy",
+		"group haproxy",
+		"maxconn 8192",
+		"stats socket "+spec.StatsSocket+" mode 600 level admin",
+		// After a reload or a stop, connections of the old process end at the latest after this.
+		"hard-stop-after 30m",
+	)
+	section("defaults",
+		"mode tcp",
+		"log global",
+		"option dontlognull",
+		"option tcplog",
+		"option clitcpka",
+		"option srvtcpka",
+		"option redispatch",
+		"retries 3",
+		"timeout connect 3s",
+		"timeout check 2s",
+		// Watches, exec and port-forward are silent for long; kubelets and client-go ping far more often.
+		"timeout client 4h",
+		"timeout server 4h",
+		"timeout tunnel 4h",
+	)
+	section("frontend kubernetes",
+		fmt.Sprintf("bind *:%d", spec.Port),
+		"default_backend kube-apiservers",
+	)
+	lines := []string{
+		"balance leastconn",
+		"option httpchk",
+		"http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host kubernetes hdr Connection close",
+		"http-check expect status 200 error-status L7OKC",
+		"default-server check check-ssl verify required ca-file " + HAProxyCAPath + " check-sni kubernetes verifyhost kubernetes" +
+			" inter 1s fastinter 250ms downinter 500ms fall 2 rise 1 on-marked-down shutdown-sessions",
+	}
+	for _, n := range spec.Backends {
+		lines = append(lines, fmt.Sprintf("server %s %s", n.Name, netip.AddrPortFrom(n.PrivateIP, APIServerPort)))
+	}
+	section("backend kube-apiservers", lines...)
+	return b.String()
+}

@@ -1,0 +1,182 @@
+package component
+
+import (
+	"encoding/base64"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+)
+
+func fileOf(t *testing.T, m Machine, path string) string {
+	t.Helper()
+	for _, f := range m.State.Files {
+		if f.Path == path {
+			return string(f.Content)
+		}
+	}
+	t.Fatalf("%s is not there", path)
+	return ""
+}
+
+func unitOf(t *testing.T, m Machine, name string) desired.Unit {
+	t.Helper()
+	for _, u := range m.State.Units {
+		if u.Name == name {
+			return u
+		}
+	}
+	t.Fatalf("%s is not there", name)
+	return desired.Unit{}
+}
+
+// What a user says of the kubelet wins field by field, and containerd follows its cgroup driver.
+func TestKubeletOverrides(t *testing.T) {
+	spec := workerSpec(t)
+	spec.Taints = []Taint{{Key: "dedicated", Value: "gpu", Effect: "NoSchedule"}}
+	spec.Labels = map[string]string{"tier": "blue", "node.kubernetes.io/pool": "a", "node-role.kubernetes.io/worker": ""}
+	spec.ProviderIDs = map[string]string{"worker-0": "aws:///eu-central-1a/i-0123"}
+	spec.KubeletConfig = map[string]any{
+		"cgroupDriver":   "cgroupfs",
+		"failCgroupV1":   false,
+		"maxPods":        50,
+		"evictionHard":   map[string]any{"memory.available": "100Mi"},
+		"authentication": map[string]any{"webhook": map[string]any{"cacheTTL": "10s"}},
+		"syncFrequency":  "0s", // a zero the user wrote stays
+	}
+	spec.KubeletArgs = Args{"v": {"4"}, "root-dir": {"/data/kubelet"}}
+	spec.ContainerdConfig = map[string]any{"plugins": map[string]any{"io.containerd.cri.v1.runtime": map[string]any{"restrict_oom_score_adj": true}}}
+	spec.KubeProxyConfig = map[string]any{"conntrack": map[string]any{"maxPerCore": 32768}, "nodePortAddresses": []any{"primary"}}
+	spec.RegistryMirrors = map[string]string{
+		"registry.k8s.io": "http://10.0.0.1:5000", "docker.io": "https://mirror.example.com/v2/hub/", "*": "http://10.0.0.1:5000"}
+	m := must(t)(Worker(spec, worker0))
+	for _, path := range []string{
+		KubeletConfigPath, KubeProxyConfigPath, ContainerdConfig, unitPath(KubeletUnit),
+		ContainerdHostsDir + "/registry.k8s.io/hosts.toml", ContainerdHostsDir + "/docker.io/hosts.toml", ContainerdHostsDir + "/_default/hosts.toml",
+	} {
+		golden(t, filepath.Join("overrides", strings.ReplaceAll(strings.TrimPrefix(path, "/"), "/", "_")), []byte(fileOf(t, m, path)))
+	}
+}
+
+func TestControlPlaneOverrides(t *testing.T) {
+	spec := controlPlaneSpec(t)
+	spec.AuditPolicy = []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n")
+	spec.AdmissionPlugins = map[string]map[string]any{"PodSecurity": {
+		"apiVersion": "pod-security.admission.config.k8s.io/v1", "kind": "PodSecurityConfiguration",
+		"defaults": map[string]any{"enforce": "baseline"},
+	}}
+	spec.SchedulerConfig = map[string]any{"leaderElection": map[string]any{"leaseDuration": "30s"}, "parallelism": 8}
+	spec.APIServerArgs = Args{
+		"client-ca-file":           {"/etc/other.crt"},
+		"goaway-chance":            {},
+		"service-account-key-file": {ServiceAccountPubPath, "/etc/old.pub"},
+	}
+	m := must(t)(ControlPlane(spec, controllers[0]))
+	for _, path := range []string{AuditPolicyPath, AdmissionPath, SchedulerConfigPath, unitPath(APIServerUnit)} {
+		golden(t, filepath.Join("overrides", strings.ReplaceAll(strings.TrimPrefix(path, "/"), "/", "_")), []byte(fileOf(t, m, path)))
+	}
+	if !cmp.Equal(unitOf(t, m, APIServerUnit).RestartOn[len(unitOf(t, m, APIServerUnit).RestartOn)-1], AdmissionPath) {
+		t.Error("the API server does not restart for its admission configuration, which it reads only once")
+	}
+}
+
+func TestNoCNI(t *testing.T) {
+	spec := workerSpec(t)
+	spec.CNI = CNINone
+	n := worker0
+	n.PodCIDR = node("x", "10.0.0.1", "", "").PodCIDR
+	m := must(t)(Worker(spec, n))
+	for _, p := range m.State.Paths() {
+		if p == CNIConfigPath || p == PodEgressPath {
+			t.Errorf("%s is there without a network of ours", p)
+		}
+	}
+	if m.State.Units[0].Name != ContainerdUnit {
+		t.Errorf("the first unit is %s", m.State.Units[0].Name)
+	}
+}
+
+// A kubelet before 1.36 does not notice a changed CA by itself.
+func TestOldClientsRestartForTheirCA(t *testing.T) {
+	spec := workerSpec(t)
+	for version, want := range map[string]bool{"1.36.1": false, "1.35.4": true} {
+		spec.Version = version
+		unit := unitOf(t, must(t)(Worker(spec, worker0)), KubeletUnit)
+		if got := strings.Contains(strings.Join(unit.RestartOn, " "), NodeCAPath); got != want {
+			t.Errorf("kubelet %s restarts for its CA: %t", version, got)
+		}
+	}
+}
+
+// Whoever joins or leaves, the unit of the others stays as it is.
+func TestScalingEtcdChangesNoOther(t *testing.T) {
+	spec := etcdSpec(t)
+	spec.Members = controllers[:1]
+	before := must(t)(Etcd(spec, controllers[0]))
+	spec.Members = controllers
+	after := must(t)(Etcd(spec, controllers[0]))
+	for i, f := range before.State.Files {
+		if !f.Once && !cmp.Equal(f, after.State.Files[i]) {
+			t.Errorf("%s changed", f.Path)
+		}
+	}
+	if diff := cmp.Diff(before.Certificates, after.Certificates, cmp.Comparer(func(a, b Node) bool { return a == b }), cmpAddr); diff != "" {
+		t.Error(diff)
+	}
+
+	spec.Existing, spec.InitialCluster = true, controllers[:2]
+	joining := must(t)(Etcd(spec, controllers[1]))
+	want := "ETCD_INITIAL_CLUSTER=controller-0=https://10.240.0.10:2380,controller-1=https://10.240.0.11:2380\nETCD_INITIAL_CLUSTER_STATE=existing\nETCD_INITIAL_CLUSTER_TOKEN=demo\n"
+	if diff := cmp.Diff(want, fileOf(t, joining, EtcdBootstrapEnv)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestEncryptionConfig(t *testing.T) {
+	render := EncryptionConfig("key-1")
+	b, err := render([]byte(base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef")) + "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "encryption-config.yaml", b)
+	for _, bad := range []string{"", "secret!", "c2hvcnQ="} {
+		if _, err := render([]byte(bad)); err == nil || bad != "" && strings.Contains(err.Error(), bad) {
+			t.Errorf("error for %q is %v", bad, err)
+		}
+	}
+}
+
+func TestObjects(t *testing.T) {
+	coreDNS, err := CoreDNS(CoreDNSSpec{Domain: "cluster.local", DNSIP: testCluster().DNSIP})
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics, err := MetricsServer(MetricsServerSpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, objects := range map[string][]*unstructured.Unstructured{"system": SystemObjects(), "coredns": coreDNS, "metrics-server": metrics} {
+		var docs []string
+		for _, o := range objects {
+			b, err := yaml.Marshal(o.Object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, noise := range []string{"creationTimestamp", "status:", ": null"} {
+				if strings.Contains(string(b), noise) {
+					t.Errorf("%s %s has %s", o.GetKind(), o.GetName(), noise)
+				}
+			}
+			docs = append(docs, string(b))
+		}
+		golden(t, filepath.Join("objects", name+".yaml"), []byte(strings.Join(docs, "---\n")))
+	}
+	if _, err := CoreDNS(CoreDNSSpec{}); err == nil {
+		t.Error("cluster DNS without a domain or an address")
+	}
+}

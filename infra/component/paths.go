@@ -1,0 +1,90 @@
+package component
+
+// Where things lie on a machine. Everything is owned by root; private keys
+// are 0600. The paths of an etcd member, a controller and a worker never
+// coincide, so that one machine can be all three.
+const (
+	binDir       = "/usr/local/bin"
+	unitDir      = "/etc/systemd/system"
+	runcPath     = "/usr/local/sbin/runc"
+	cniBinDir    = "/opt/cni/bin"
+	cniConfDir   = "/etc/cni/net.d"
+	auditLogDir  = "/var/log/kubernetes/audit"
+	kubernetes   = "/etc/kubernetes"
+	pkiDir       = "/etc/kubernetes/pki"
+	etcdPKIDir   = "/etc/etcd/pki"
+	containerdCf = "/etc/containerd"
+)
+
+// Paths others may want to know.
+const (
+	EtcdDataDir      = "/var/lib/etcd"
+	EtcdBootstrapEnv = "/etc/etcd/bootstrap.env" // read by etcd on a member's first start only
+	EtcdCAPath       = etcdPKIDir + "/ca.crt"
+	EtcdServerCert   = etcdPKIDir + "/server.crt"
+	EtcdServerKey    = etcdPKIDir + "/server.key"
+	EtcdPeerCert     = etcdPKIDir + "/peer.crt"
+	EtcdPeerKey      = etcdPKIDir + "/peer.key"
+
+	CAPath                = pkiDir + "/ca.crt"
+	CAKeyPath             = pkiDir + "/ca.key"
+	FrontProxyCAPath      = pkiDir + "/front-proxy-ca.crt"
+	APIServerEtcdCAPath   = pkiDir + "/etcd-ca.crt"
+	ServiceAccountPubPath = pkiDir + "/service-account.pub"
+	ServiceAccountKeyPath = pkiDir + "/service-account.key"
+	EncryptionConfigPath  = kubernetes + "/encryption-config.yaml"
+	AuthenticationPath    = kubernetes + "/authentication.yaml"
+	AuditPolicyPath       = kubernetes + "/audit-policy.yaml"
+	AdmissionPath         = kubernetes + "/admission.yaml"
+	AuditLogPath          = auditLogDir + "/audit.log"
+	ManagerKubeconfig     = kubernetes + "/kube-controller-manager.kubeconfig"
+	SchedulerKubeconfig   = kubernetes + "/kube-scheduler.kubeconfig"
+	SchedulerConfigPath   = kubernetes + "/kube-scheduler.yaml"
+
+	NodeCAPath          = pkiDir + "/node-ca.crt"
+	KubeletKubeconfig   = kubernetes + "/kubelet.kubeconfig"
+	KubeletConfigPath   = kubernetes + "/kubelet.yaml"
+	KubeProxyKubeconfig = kubernetes + "/kube-proxy.kubeconfig"
+	KubeProxyConfigPath = kubernetes + "/kube-proxy.yaml"
+	PodEgressPath       = kubernetes + "/pod-egress.nft"
+	ContainerdConfig    = containerdCf + "/config.toml"
+	ContainerdHostsDir  = containerdCf + "/certs.d"
+	ContainerdSocket    = "/run/containerd/containerd.sock"
+	CNIConfigPath       = cniConfDir + "/10-bridge.conflist"
+
+	HAProxyConfig      = "/etc/haproxy/haproxy.cfg"
+	HAProxyCAPath      = "/etc/haproxy/kubernetes-ca.crt"
+	HAProxyStatsSocket = "/run/haproxy/admin.sock"
+)
+
+// Names of the systemd units.
+const (
+	EtcdUnit              = "etcd.service"
+	APIServerUnit         = "kube-apiserver.service"
+	ControllerManagerUnit = "kube-controller-manager.service"
+	SchedulerUnit         = "kube-scheduler.service"
+	ContainerdUnit        = "containerd.service"
+	KubeletUnit           = "kubelet.service"
+	KubeProxyUnit         = "kube-proxy.service"
+	PodEgressUnit         = "pod-egress.service"
+	HAProxyUnit           = "haproxy.service"
+)
+
+// Images run unless a spec says otherwise.
+const (
+	DefaultSandboxImage       = "registry.k8s.io/pause:3.10.1"
+	DefaultCoreDNSImage       = "registry.k8s.io/coredns/coredns:v1.14.6"
+	DefaultMetricsServerImage = "registry.k8s.io/metrics-server/metrics-server:v0.9.0"
+)
+
+// Ports that are not configurable.
+const (
+	EtcdClientPort = 2379
+	EtcdPeerPort   = 2380
+	APIServerPort  = 6443
+)
+
+func certPath(name string) string { return pkiDir + "/" + name + ".crt" }
+func keyPath(name string) string  { return pkiDir + "/" + name + ".key" }
+func unitPath(unit string) string { return unitDir + "/" + unit }
+func binPath(name string) string  { return binDir + "/" + name }

@@ -1,0 +1,198 @@
+package component
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var cmpAddr = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
+
+func TestClusterValidate(t *testing.T) {
+	prefix := netip.MustParsePrefix
+	for _, tt := range []struct {
+		name   string
+		change func(*Cluster)
+		want   string
+	}{
+		{"good", func(*Cluster) {}, ""},
+		{"no node CIDR", func(c *Cluster) { c.NodeCIDR = netip.Prefix{} }, ""},
+		{"no DNS", func(c *Cluster) { c.DNSIP = netip.Addr{} }, ""},
+		{"bad name", func(c *Cluster) { c.Name = "Demo!" }, `cluster name "Demo!"`},
+		{"bad domain", func(c *Cluster) { c.Domain = "" }, "cluster domain"},
+		{"pods overlap services", func(c *Cluster) { c.ServiceCIDR = prefix("10.200.4.0/24") }, "service CIDR 10.200.4.0/24 overlaps pod CIDR 10.200.0.0/16"},
+		{"pods overlap nodes", func(c *Cluster) { c.NodeCIDR = prefix("10.0.0.0/8") }, "node CIDR 10.0.0.0/8 overlaps pod CIDR 10.200.0.0/16"},
+		{"host bits", func(c *Cluster) { c.PodCIDR = prefix("10.200.0.1/16") }, "pod CIDR 10.200.0.1/16 has host bits set: did you mean 10.200.0.0/16?"},
+		{"no pods", func(c *Cluster) { c.PodCIDR = netip.Prefix{} }, "pod CIDR is missing"},
+		{"IPv6", func(c *Cluster) { c.PodCIDR = prefix("fd00::/64") }, "is not IPv4"},
+		{"DNS outside", func(c *Cluster) { c.DNSIP = netip.MustParseAddr("10.33.0.10") }, "DNS address 10.33.0.10 is not a free address"},
+		{"DNS taken", func(c *Cluster) { c.DNSIP = netip.MustParseAddr("10.32.0.1") }, "DNS address 10.32.0.1 is not a free address"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := testCluster()
+			tt.change(&c)
+			wantError(t, c.Validate(), tt.want)
+		})
+	}
+}
+
+func TestEtcdRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*EtcdSpec)
+		want   string
+	}{
+		{"bad version", func(s *EtcdSpec) { s.Version = "3.6" }, "not a release version"},
+		{"not a member", func(s *EtcdSpec) { s.Members = controllers[1:] }, "machine controller-0 is not among"},
+		{"twice", func(s *EtcdSpec) { s.Members = append(controllers[:1:1], controllers[0]) }, "machine controller-0 is listed twice"},
+		{"same address", func(s *EtcdSpec) { s.Members = append(controllers[:1:1], node("other", "10.240.0.10", "", "")) }, "address 10.240.0.10 is listed twice"},
+		{"bad machine name", func(s *EtcdSpec) {
+			s.Members = append(controllers[:1:1], node("a=https://evil,b", "10.240.0.11", "", ""))
+		}, `machine name "a=https://evil,b"`},
+		{"no CA", func(s *EtcdSpec) { s.Cluster.PKI.EtcdCA = "" }, "the PKI has no etcd CA certificate"},
+		{"no artifact", func(s *EtcdSpec) { s.Artifacts = nil }, "the artifacts do not include etcd"},
+		{"argument with dashes", func(s *EtcdSpec) { s.ExtraArgs = Args{"--debug": {"true"}} }, `extra argument "--debug" is not a flag name`},
+		{"argument with a line break", func(s *EtcdSpec) { s.ExtraArgs = Args{"name": {"a\nExecStartPre=/bin/evil"}} }, "extra argument name has a line break"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			spec := etcdSpec(t)
+			tt.change(&spec)
+			_, err := Etcd(spec, controllers[0])
+			wantError(t, err, tt.want)
+			wantError(t, err, "etcd on controller-0")
+		})
+	}
+}
+
+func TestControlPlaneRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*ControlPlaneSpec)
+		want   string
+	}{
+		{"unsupported version", func(s *ControlPlaneSpec) { s.Version = "1.30.0" }, "version 1.30.0 is not supported"},
+		{"no etcd", func(s *ControlPlaneSpec) { s.EtcdEndpoints = nil }, "no etcd endpoints"},
+		{"bad SAN", func(s *ControlPlaneSpec) { s.ExtraSANs = []string{"https://api"} }, `"https://api" is neither an address nor a host name`},
+		{"bad cluster", func(s *ControlPlaneSpec) { s.Cluster.ServiceCIDR = s.Cluster.PodCIDR }, "overlaps"},
+		{"audit policy: not YAML", func(s *ControlPlaneSpec) { s.AuditPolicy = []byte("{") }, "audit policy:"},
+		{"audit policy: unknown field", func(s *ControlPlaneSpec) {
+			s.AuditPolicy = []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrulez: []\n")
+		}, `unknown field "rulez"`},
+		{"audit policy: another kind", func(s *ControlPlaneSpec) { s.AuditPolicy = []byte("apiVersion: v1\nkind: ConfigMap\n") }, "audit policy: wanted kind Policy"},
+		{"audit policy: empty", func(s *ControlPlaneSpec) { s.AuditPolicy = []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\n") }, "audit policy: no rules"},
+		{"scheduler configuration", func(s *ControlPlaneSpec) { s.SchedulerConfig = map[string]any{"leaderElect": true} }, `unknown field "leaderElect"`},
+		{"manager argument", func(s *ControlPlaneSpec) { s.ControllerManagerArgs = Args{"-v": {"2"}} }, "kube-controller-manager: extra argument"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			spec := controlPlaneSpec(t)
+			tt.change(&spec)
+			_, err := ControlPlane(spec, controllers[0])
+			wantError(t, err, tt.want)
+			wantError(t, err, "control plane on controller-0")
+		})
+	}
+}
+
+func TestWorkerRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*WorkerSpec, *Node)
+		want   string
+	}{
+		{"malformed version", func(s *WorkerSpec, _ *Node) { s.Version = "latest" }, "not a release version"},
+		{"endpoint", func(s *WorkerSpec, _ *Node) { s.ControlPlaneEndpoint = "10.240.0.40:6443" }, "is not an https URL"},
+		{"unknown CNI", func(s *WorkerSpec, _ *Node) { s.CNI = "calico" }, `unknown CNI "calico"`},
+		{"no pod CIDR", func(_ *WorkerSpec, n *Node) { n.PodCIDR = netip.Prefix{} }, "the machine has no pod CIDR"},
+		{"pod CIDR elsewhere", func(_ *WorkerSpec, n *Node) { n.PodCIDR = netip.MustParsePrefix("10.201.0.0/24") }, "not within the cluster's 10.200.0.0/16"},
+		{"pod CIDR too large", func(_ *WorkerSpec, n *Node) { n.PodCIDR = netip.MustParsePrefix("10.0.0.0/8") }, "not within the cluster's"},
+		{"no private address", func(_ *WorkerSpec, n *Node) { n.PrivateIP = netip.Addr{} }, "has no private address"},
+		{"unknown kubelet field", func(s *WorkerSpec, _ *Node) { s.KubeletConfig = map[string]any{"maxpods": 5} }, `kubelet configuration: strict decoding error: unknown field "maxpods"`},
+		{"kubelet field of another type", func(s *WorkerSpec, _ *Node) { s.KubeletConfig = map[string]any{"maxPods": "many"} }, "kubelet configuration"},
+		{"unknown cgroup driver", func(s *WorkerSpec, _ *Node) { s.KubeletConfig = map[string]any{"cgroupDriver": "cgroups"} }, `unknown cgroupDriver "cgroups"`},
+		{"unknown kube-proxy field", func(s *WorkerSpec, _ *Node) {
+			s.KubeProxyConfig = map[string]any{"conntrack": map[string]any{"max": 5}}
+		}, `unknown field "conntrack.max"`},
+		{"label", func(s *WorkerSpec, _ *Node) { s.Labels = map[string]string{"a b": "c"} }, `label "a b"`},
+		{"label value", func(s *WorkerSpec, _ *Node) { s.Labels = map[string]string{"a": "c,d=e"} }, `value "c,d=e" of label a`},
+		{"taint effect", func(s *WorkerSpec, _ *Node) { s.Taints = []Taint{{Key: "a", Effect: "Never"}} }, `unknown effect "Never"`},
+		{"registry", func(s *WorkerSpec, _ *Node) { s.RegistryMirrors = map[string]string{"../../etc": "http://m"} }, `"../../etc" is not a registry`},
+		{"registry mirror", func(s *WorkerSpec, _ *Node) { s.RegistryMirrors = map[string]string{"quay.io": "m:5000"} }, "is not an http or https URL"},
+		{"no artifact", func(s *WorkerSpec, _ *Node) { s.Artifacts = s.Artifacts[:1] }, "the artifacts do not include"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			spec, n := workerSpec(t), worker0
+			tt.change(&spec, &n)
+			_, err := Worker(spec, n)
+			wantError(t, err, tt.want)
+			wantError(t, err, "worker worker-0")
+		})
+	}
+}
+
+func TestLoadBalancerRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*LoadBalancerSpec)
+		want   string
+	}{
+		{"no backends", func(s *LoadBalancerSpec) { s.Backends = nil }, "no API servers to balance"},
+		{"backend twice", func(s *LoadBalancerSpec) { s.Backends = append(controllers[:1:1], controllers[0]) }, "listed twice"},
+		{"port", func(s *LoadBalancerSpec) { s.Port = 70000 }, "port 70000 is out of range"},
+		{"socket", func(s *LoadBalancerSpec) { s.StatsSocket = "/run/x\nbind" }, "is not a plain path"},
+		{"no CA", func(s *LoadBalancerSpec) { s.Cluster.PKI.KubernetesCA = "" }, "no kubernetes CA"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			spec := loadBalancerSpec()
+			tt.change(&spec)
+			_, err := LoadBalancer(spec, lb0)
+			wantError(t, err, tt.want)
+			wantError(t, err, "load balancer lb-0")
+		})
+	}
+}
+
+func TestSplitLabels(t *testing.T) {
+	own, admin, err := SplitLabels(map[string]string{
+		"tier": "a", "example.com/x": "b", "node.kubernetes.io/pool": "c", "sub.node.kubernetes.io/pool": "d", "topology.kubernetes.io/zone": "e",
+		"node-role.kubernetes.io/worker": "", "kubernetes.io/x": "f", "x.k8s.io/y": "g", "notkubernetes.io/x": "h",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantOwn := map[string]string{"tier": "a", "example.com/x": "b", "node.kubernetes.io/pool": "c", "sub.node.kubernetes.io/pool": "d",
+		"topology.kubernetes.io/zone": "e", "notkubernetes.io/x": "h"}
+	wantAdmin := map[string]string{"node-role.kubernetes.io/worker": "", "kubernetes.io/x": "f", "x.k8s.io/y": "g"}
+	if diff := cmp.Diff(wantOwn, own); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(wantAdmin, admin); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestQuoteWord(t *testing.T) {
+	for in, want := range map[string]string{
+		"--a=b":          "--a=b",
+		"--a=100%":       "--a=100%%",
+		"--a=$HOME":      "--a=$$HOME",
+		"--a=b c":        `"--a=b c"`,
+		`--a={"x":"\\"}`: `"--a={\"x\":\"\\\\\"}"`,
+		"--a=b;c":        `"--a=b;c"`,
+	} {
+		if got := quoteWord(in); got != want {
+			t.Errorf("%s is quoted as %s, wanted %s", in, got, want)
+		}
+	}
+}
+
+func wantError(t *testing.T, err error, want string) {
+	t.Helper()
+	switch {
+	case want == "" && err != nil:
+		t.Errorf("error is %v", err)
+	case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+		t.Errorf("error is %v, wanted %q", err, want)
+	}
+}

@@ -1,0 +1,75 @@
+package component
+
+import (
+	"io"
+	"strings"
+
+	"github.com/coreos/go-systemd/v22/unit"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+)
+
+// How systemd learns that a service has started (systemd.service(5), Type=).
+const (
+	// typeNotify: the program says so itself. etcd, containerd, kubelet and
+	// kube-apiserver do.
+	typeNotify = "notify"
+	// typeExec: it has been executed; a missing program is noticed at once.
+	typeExec = "exec"
+)
+
+// service is the part of a unit file this package varies.
+type service struct {
+	description   string
+	documentation string
+	after         []string // units to start after, if they are started at all; nothing is required
+	kind          string   // typeNotify or typeExec
+	environment   string   // EnvironmentFile, optional
+	exec          string
+	// startTimeout is TimeoutStartSec; empty means systemd's default.
+	startTimeout string
+	options      []*unit.UnitOption // further [Service] options
+}
+
+func (s service) file(name string) desired.File {
+	option := unit.NewUnitOption
+	opts := []*unit.UnitOption{
+		option("Unit", "Description", s.description),
+		option("Unit", "Documentation", s.documentation),
+		option("Unit", "After", strings.Join(append([]string{"network-online.target"}, s.after...), " ")),
+		option("Unit", "Wants", "network-online.target"),
+		// A component waits for others by failing and starting again; it must never give up.
+		option("Unit", "StartLimitIntervalSec", "0"),
+		option("Service", "Type", s.kind),
+	}
+	if s.environment != "" {
+		opts = append(opts, option("Service", "EnvironmentFile", s.environment))
+	}
+	opts = append(opts, option("Service", "ExecStart", s.exec))
+	if s.startTimeout != "" {
+		opts = append(opts, option("Service", "TimeoutStartSec", s.startTimeout))
+	}
+	opts = append(opts,
+		option("Service", "Restart", "always"),
+		option("Service", "RestartSec", "1"),
+	)
+	opts = append(opts, s.options...)
+	opts = append(opts, option("Install", "WantedBy", "multi-user.target"))
+	return unitFile(name, opts)
+}
+
+func unitFile(name string, opts []*unit.UnitOption) desired.File {
+	// Serialize reads from memory; ReadAll cannot fail.
+	content, _ := io.ReadAll(unit.Serialize(opts))
+	return desired.File{Path: unitPath(name), Mode: 0o644, Content: content}
+}
+
+// running is a unit that is enabled, runs, and restarts when its own file or
+// one of the paths changes.
+func running(name string, restartOn ...string) desired.Unit {
+	return desired.Unit{Name: name, Enabled: true, Active: true, RestartOn: append([]string{unitPath(name)}, restartOn...)}
+}
+
+func limitNoFile(n string) []*unit.UnitOption {
+	return []*unit.UnitOption{unit.NewUnitOption("Service", "LimitNOFILE", n)}
+}

@@ -1,0 +1,185 @@
+// Package etcd talks to the members of a running etcd cluster: who belongs to
+// it, is it healthy, and joining and leaving.
+//
+// A Client speaks to exactly one member, because that is the question the
+// callers have: is *this* member well. How it is reached (through SSH, say) is
+// the caller's dialer. Starting and stopping etcd processes, and deciding who
+// ought to be a member, happen elsewhere.
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+)
+
+const (
+	// requestTimeout bounds one request: several elections' time (etcd's
+	// default election timeout is one second), after which a request that got
+	// no answer would get none.
+	requestTimeout = 5 * time.Second
+	// healthTimeout bounds a health check, which is asked again and again.
+	healthTimeout = 2 * time.Second
+	// pollInterval is how often a condition is looked at while waiting.
+	pollInterval = 150 * time.Millisecond
+	// reconnectDelay is the longest pause between two attempts of gRPC to
+	// connect, so that a member that starts is noticed at once.
+	reconnectDelay = 250 * time.Millisecond
+)
+
+// Access is how to reach one member and who to be there.
+type Access struct {
+	Endpoint string // https://host:port
+	CA       []byte // PEM bundle that signed the member's certificate
+	Cert     []byte // PEM client certificate
+	Key      []byte // PEM private key of Cert; never logged
+	// Dial opens the connection; nil dials directly.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Client is a connection to one member. It is safe for concurrent use and must be closed.
+type Client struct {
+	endpoint string
+	cli      *clientv3.Client
+}
+
+// New prepares a client; the connection is made in the background.
+func New(a Access) (*Client, error) {
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(a.CA) {
+		return nil, fmt.Errorf("connecting to etcd %s: the CA bundle holds no certificate", a.Endpoint)
+	}
+	pair, err := tls.X509KeyPair(a.Cert, a.Key)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to etcd %s: client certificate: %w", a.Endpoint, err)
+	}
+	options := []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: reconnectDelay / 2, Multiplier: 1.5, MaxDelay: reconnectDelay},
+		MinConnectTimeout: requestTimeout,
+	})}
+	if a.Dial != nil {
+		options = append(options, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			return a.Dial(ctx, "tcp", address)
+		}))
+	}
+	cli, err := clientv3.New(clientv3.Config{
+		Endpoints:   []string{a.Endpoint},
+		TLS:         &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}},
+		DialOptions: options,
+		Logger:      zap.NewNop(),
+		// One attempt: whoever asks knows better how long to go on.
+		MaxUnaryRetries: 1,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to etcd %s: %w", a.Endpoint, err)
+	}
+	return &Client{endpoint: a.Endpoint, cli: cli}, nil
+}
+
+// Endpoint returns the URL the client was made for.
+func (c *Client) Endpoint() string { return c.endpoint }
+
+// Close drops the connection.
+func (c *Client) Close() {
+	_ = c.cli.Close() // it only ever reports that its context was cancelled
+}
+
+// ID identifies a member; it prints in hexadecimal, as etcdctl does.
+type ID uint64
+
+func (i ID) String() string { return strconv.FormatUint(uint64(i), 16) }
+
+// Member is one member of the cluster, as the cluster knows it.
+type Member struct {
+	ID         ID
+	Name       string // empty until the member has started for the first time
+	PeerURLs   []string
+	ClientURLs []string // empty until the member has started for the first time
+	Learner    bool
+}
+
+// Started tells whether the member has ever taken part.
+func (m Member) Started() bool { return len(m.ClientURLs) > 0 }
+
+// Members lists the cluster's members. The list is agreed on by the cluster,
+// so there is none without a quorum.
+func (c *Client) Members(ctx context.Context) ([]Member, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	resp, err := c.cli.MemberList(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("asking etcd %s for the members: %w", c.endpoint, err)
+	}
+	return membersOf(resp.Members), nil
+}
+
+func membersOf(list []*etcdserverpb.Member) []Member {
+	out := make([]Member, 0, len(list))
+	for _, m := range list {
+		out = append(out, Member{ID: ID(m.ID), Name: m.Name, PeerURLs: m.PeerURLs, ClientURLs: m.ClientURLs, Learner: m.IsLearner})
+	}
+	slices.SortFunc(out, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// errNotForLearners is how a learner declines a linearizable read.
+var errNotForLearners = rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner)
+
+// Health returns nil when the member serves a linearizable read: it is up, and
+// it is part of a quorum. A learner serves none by design; it is healthy when
+// it follows a leader.
+func (c *Client) Health(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	_, err := c.cli.Get(ctx, "health")
+	switch {
+	case err == nil, errors.Is(err, rpctypes.ErrPermissionDenied):
+		return nil
+	case errors.Is(err, errNotForLearners):
+		s, err := c.Status(ctx)
+		if err == nil && s.Leader == 0 {
+			err = errors.New("the learner follows no leader")
+		}
+		return err
+	}
+	return fmt.Errorf("etcd %s: %w", c.endpoint, err)
+}
+
+// Status is what a member says of itself.
+type Status struct {
+	ID           ID
+	Leader       ID // 0: it knows of none
+	Learner      bool
+	Version      string // "3.6.16"
+	DBSize       int64  // bytes
+	AppliedIndex uint64
+	Alarms       []string // such as "NOSPACE"
+}
+
+// Status asks the member about itself; it needs no quorum.
+func (c *Client) Status(ctx context.Context) (Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	s, err := c.cli.Status(ctx, c.endpoint)
+	if err != nil {
+		return Status{}, fmt.Errorf("asking etcd %s for its status: %w", c.endpoint, err)
+	}
+	return Status{
+		ID: ID(s.Header.MemberId), Leader: ID(s.Leader), Learner: s.IsLearner, Version: s.Version,
+		DBSize: s.DbSize, AppliedIndex: s.RaftAppliedIndex, Alarms: s.Errors,
+	}, nil
+}

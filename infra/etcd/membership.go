@@ -1,0 +1,108 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// WaitHealthy polls Health until it succeeds. abort, when given, is asked
+// between polls whether the member has died; its error ends the wait.
+func (c *Client) WaitHealthy(ctx context.Context, abort func(context.Context) error) error {
+	return c.until(ctx, "become healthy", abort, c.Health)
+}
+
+// AddLearner announces a new member that will listen for its peers on peerURL.
+// It must then be started, with the members of that moment, and promoted.
+func (c *Client) AddLearner(ctx context.Context, peerURL string) (Member, error) {
+	var added Member
+	err := c.until(ctx, "accept learner "+peerURL, nil, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		resp, err := c.cli.MemberAddAsLearner(ctx, []string{peerURL})
+		if err == nil {
+			added = Member{ID: ID(resp.Member.ID), PeerURLs: resp.Member.PeerURLs, Learner: true}
+		}
+		return err
+	})
+	return added, err
+}
+
+// Promote makes a learner a voter, as soon as it has caught up with the leader.
+// A member that is a voter already is fine.
+func (c *Client) Promote(ctx context.Context, id ID, abort func(context.Context) error) error {
+	return c.until(ctx, "promote learner "+id.String(), abort, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		_, err := c.cli.MemberPromote(ctx, uint64(id))
+		if errors.Is(err, rpctypes.ErrMemberNotLearner) {
+			return nil
+		}
+		return err
+	})
+}
+
+// Remove takes a member out of the cluster; one that is not in it is fine.
+// etcd itself refuses to remove a member when the rest would have no quorum.
+func (c *Client) Remove(ctx context.Context, id ID) error {
+	return c.until(ctx, "remove member "+id.String(), nil, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		_, err := c.cli.MemberRemove(ctx, uint64(id))
+		if errors.Is(err, rpctypes.ErrMemberNotFound) {
+			return nil
+		}
+		return err
+	})
+}
+
+// MoveLeader hands the leadership to another voter, which takes milliseconds
+// where an election takes a second. Only the leader itself can be asked.
+func (c *Client) MoveLeader(ctx context.Context, to ID) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if _, err := c.cli.MoveLeader(ctx, uint64(to)); err != nil {
+		return fmt.Errorf("moving the leadership of etcd %s to %s: %w", c.endpoint, to, err)
+	}
+	return nil
+}
+
+// hopeless are refusals that stay however often one asks.
+var hopeless = []error{
+	rpctypes.ErrPeerURLExist, rpctypes.ErrMemberExist, rpctypes.ErrMemberBadURLs, rpctypes.ErrTooManyLearners,
+	rpctypes.ErrMemberNotFound, rpctypes.ErrPermissionDenied,
+}
+
+// until tries again, at pollInterval, until try succeeds or fails for good.
+func (c *Client) until(ctx context.Context, what string, abort func(context.Context) error, try func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		err := try(ctx)
+		if err == nil {
+			return true, nil
+		}
+		for _, h := range hopeless {
+			if errors.Is(err, h) {
+				return false, err
+			}
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
+		if abort != nil {
+			return false, abort(ctx)
+		}
+		return false, nil
+	})
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("waiting for etcd %s to %s: %w (last: %w)", c.endpoint, what, context.Cause(ctx), last)
+	}
+	return fmt.Errorf("waiting for etcd %s to %s: %w", c.endpoint, what, err)
+}
+

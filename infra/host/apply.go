@@ -1,0 +1,246 @@
+package host
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+)
+
+//go:embed apply.sh
+var applyFunctions string
+
+const (
+	// defaultLimit bounds all waits on the machine together (downloads, units
+	// that start) when the context has no nearer deadline.
+	defaultLimit = 30 * time.Minute
+	// reportTime is left of the context's time for the machine to say what it
+	// was waiting for.
+	reportTime = 2 * time.Second
+	// journalLines is how much of a failed unit's journal an error carries.
+	journalLines = 20
+)
+
+// Apply makes the changes, and nothing else, in one round trip, and verifies
+// the result by looking at the machine again within it. The changes must come
+// from Diff for the same want and rec.
+//
+// Programs are downloaded by the machine and verified before anything at all is
+// installed. Files get their names only when complete, owned and protected.
+// Units restart in the order of want, and only those a change names.
+//
+// The returned record describes what is on the machine now; beside an error it
+// describes as much as is known. The error is an [*ApplyError], a
+// [*ChecksumError] or one of package remote's.
+func Apply(ctx context.Context, r Runner, want desired.State, changes []Change, rec Record, opts Options) (Record, error) {
+	return standardLayout().apply(ctx, r, want, changes, rec, opts)
+}
+
+func (l layout) apply(ctx context.Context, r Runner, want desired.State, changes []Change, rec Record, opts Options) (Record, error) {
+	if len(changes) == 0 {
+		return rec, nil
+	}
+	want = l.expand(want)
+	if err := validate(want); err != nil {
+		return rec, &ApplyError{Machine: r.Name(), Step: "prepare", Err: err}
+	}
+	p, err := l.newPlan(want, changes)
+	if err != nil {
+		return rec, &ApplyError{Machine: r.Name(), Step: "prepare", Err: err}
+	}
+	cmd := remote.Command{
+		Script: l.preamble() + applyFunctions + p.script(want, opts, limit(ctx)) + l.observeScript(want, rec),
+		Sudo:   true,
+	}
+	if len(p.files) > 0 {
+		upload, err := archive(p.files)
+		if err != nil {
+			return rec, &ApplyError{Machine: r.Name(), Step: "prepare", Err: err}
+		}
+		cmd.Stdin = bytes.NewReader(upload)
+	}
+	a, out, err := l.runApply(ctx, r, cmd, want, rec, opts)
+	if err != nil {
+		return a.rec, err
+	}
+	return l.verify(ctx, r, p, want, a.rec, out, opts)
+}
+
+// runApply runs an apply script and interprets what it reports on its way.
+func (l layout) runApply(ctx context.Context, r Runner, cmd remote.Command, want desired.State, rec Record, opts Options) (*answers, remote.Output, error) {
+	a := &answers{machine: r.Name(), want: want, progress: opts.Progress,
+		rec: Record{Files: maps.Clone(rec.Files)}}
+	cmd.Tee = a
+	out, err := r.Run(ctx, cmd)
+	var failed *ApplyError
+	switch {
+	case a.err != nil:
+		err = a.err // says more than the exit status
+		if errors.As(err, &failed) && failed.Unit != "" {
+			failed.Journal = Journal(ctx, r, failed.Unit, journalLines)
+		}
+	case err != nil && a.last != "":
+		err = fmt.Errorf("apply, while %s: %w", a.last, err)
+	case err != nil:
+		err = fmt.Errorf("apply: %w", err)
+	}
+	return a, out, err
+}
+
+// verify compares the machine as it was left with what is wanted.
+func (l layout) verify(ctx context.Context, r Runner, p plan, want desired.State, rec Record, out remote.Output, opts Options) (Record, error) {
+	obs, err := parseObservation(out.Stdout, unitNames(want), rec)
+	if err != nil {
+		return rec, &ApplyError{Machine: r.Name(), Step: "verify", Err: err}
+	}
+	failure := &ApplyError{Machine: r.Name(), Step: "verify"}
+	left := l.diff(want, obs, rec)
+	if opts.SkipRestart {
+		left = slices.DeleteFunc(left, func(c Change) bool { return c.Kind == KindUnit })
+	}
+	for _, u := range p.units {
+		if got := obs.Units[u.Name]; got.Restarts > 0 && u.Active && (u.ensure || u.action == "restart") && !opts.SkipRestart {
+			left = append(left, Change{Kind: KindUnit, Target: u.Name, Found: "failed right after its start" + cause(got), Wanted: "running"})
+		}
+	}
+	rec = l.adopt(want, obs, rec)
+	if len(left) == 0 {
+		return rec, nil
+	}
+	for _, c := range left {
+		if c.Kind == KindUnit && failure.Unit == "" {
+			failure.Unit = c.Target
+			failure.Journal = Journal(ctx, r, c.Target, journalLines)
+		}
+	}
+	failure.Err = fmt.Errorf("the machine is still not as wanted: %s", Words(left))
+	return rec, failure
+}
+
+// Prefetch downloads and verifies the programs the machine will need for want,
+// without installing anything, so that a later Apply only has to move them into
+// place. What rec says is installed already is left out.
+func Prefetch(ctx context.Context, r Runner, want desired.State, rec Record) error {
+	return standardLayout().prefetch(ctx, r, want, rec)
+}
+
+func (l layout) prefetch(ctx context.Context, r Runner, want desired.State, rec Record) error {
+	if err := validate(want); err != nil {
+		return &ApplyError{Machine: r.Name(), Step: "prepare", Err: err}
+	}
+	var needed []desired.Binary
+	for _, b := range want.Binaries {
+		if slices.ContainsFunc(b.Installs, func(i desired.Install) bool { return rec.Files[i.Path].Source != b.SHA256 }) {
+			needed = append(needed, b)
+		}
+	}
+	if len(needed) == 0 {
+		return nil
+	}
+	var s script
+	fmt.Fprintf(&s, "limit=%d\n", limit(ctx))
+	s.call("begin")
+	s.call("lock")
+	s.fetch(needed)
+	s.fetched(needed)
+	cmd := remote.Command{Script: l.preamble() + applyFunctions + s.String(), Sudo: true}
+	_, _, err := l.runApply(ctx, r, cmd, want, rec, Options{})
+	return err
+}
+
+// limit is how many seconds a script may wait so that it ends before the context.
+func limit(ctx context.Context) int {
+	d := defaultLimit
+	if deadline, ok := ctx.Deadline(); ok {
+		d = min(d, time.Until(deadline)-reportTime)
+	}
+	return max(int(d.Seconds()), 1)
+}
+
+// answers takes in, as they arrive, the frames an apply script writes before
+// its observation.
+type answers struct {
+	machine  string
+	want     desired.State
+	progress func(string)
+
+	pending []byte
+	done    bool
+	last    string // progress
+	rec     Record
+	err     error
+}
+
+var _ io.Writer = (*answers)(nil)
+
+// Write never fails: the script is not to end because of what it reports.
+func (a *answers) Write(p []byte) (int, error) {
+	if a.done {
+		return len(p), nil
+	}
+	a.pending = append(a.pending, p...)
+	for {
+		frame, rest, ok := bytes.Cut(a.pending, []byte{0})
+		if !ok {
+			return len(p), nil
+		}
+		a.frame(string(frame))
+		a.pending = rest
+		if a.done {
+			a.pending = nil
+			return len(p), nil
+		}
+	}
+}
+
+func (a *answers) frame(frame string) {
+	kind, rest, _ := strings.Cut(frame, " ")
+	switch kind {
+	case "progress":
+		a.last = rest
+		if a.progress != nil {
+			a.progress(rest)
+		}
+	case "installed":
+		fields := strings.SplitN(rest, " ", 3)
+		if len(fields) != 3 {
+			return
+		}
+		path, f, err := parseStat("0:0:0:::" + fields[2])
+		if err != nil {
+			return
+		}
+		if a.rec.Files == nil {
+			a.rec.Files = map[string]FileRecord{}
+		}
+		a.rec.Files[path] = FileRecord{SHA256: fields[0], Source: fields[1], Size: f.Size, MTime: f.MTime, Inode: f.Inode}
+	case "mismatch":
+		wanted, got, _ := strings.Cut(rest, " ")
+		for _, b := range a.want.Binaries {
+			if b.SHA256 == wanted {
+				a.err = &ChecksumError{Machine: a.machine, Name: title(b), URL: b.URL, Wanted: wanted, Got: got}
+			}
+		}
+	case "failed":
+		a.err = stepError(a.machine, rest)
+	case "observation":
+		a.done = true
+	}
+}
+
+// stepError reads the "failed" frame of die in apply.sh.
+func stepError(machine, fields string) *ApplyError {
+	f := append(strings.SplitN(fields, "\n", 3), "", "")
+	return &ApplyError{Machine: machine, Step: f[0], Unit: f[1],
+		Err: errors.New(remote.Redact(cmp.Or(strings.TrimSpace(f[2]), "failed")))}
+}

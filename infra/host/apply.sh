@@ -1,0 +1,306 @@
+# Functions that change the machine, one kind of thing each. They answer in the
+# frames of observe.sh. Every file is complete, owned and protected before it
+# gets its name, and whatever instant this ends at, running it again converges.
+# The variable limit (seconds from now) bounds them all together.
+
+progress() { frame "progress $*"; }
+
+# die step unit detail: ends everything.
+die() {
+	printf 'failed %s\n%s\n%s\000' "$1" "$2" "$3"
+	exit 1
+}
+
+# remaining sets left to the seconds that remain, at least one.
+remaining() {
+	left=$((deadline - $(date +%s)))
+	[ "$left" -gt 0 ] || left=1
+}
+
+begin() {
+	frame begin # ends whatever a login shell may have printed
+	deadline=$(($(date +%s) + limit))
+	downloads=
+	restorecon=$(command -v restorecon)
+	mkdir -p -- "$run" "$run/pending" "$lib/receipts" "$cache" || die prepare '' "cannot create directories"
+	# Uploads stay in memory, readable by root alone, until they get their names.
+	stage=$(mktemp -d "$run/staging.$$.XXXXXX") || die prepare '' "cannot create a staging directory"
+	trap 'rm -rf -- "$stage"; [ -z "$downloads" ] || kill $downloads 2>/dev/null' EXIT
+	trap 'exit 143' HUP INT TERM PIPE
+}
+
+# receive unpacks the upload. The file "end" is the last in the archive, for tar
+# does not mind an archive that stops between two files.
+receive() {
+	out=$(tar -xpmof - -C "$stage" 2>&1) || die 'receive the upload' '' "$out"
+	[ -e "$stage/end" ] || die 'receive the upload' '' 'it is incomplete'
+}
+
+# lock waits for other runs on this machine to end; nothing before it depends on
+# the caller's connection staying up longer.
+lock() {
+	exec 9>"$run/lock"
+	remaining
+	! command -v flock >/dev/null || flock -w "$left" 9 ||
+		die 'wait for another apply on the machine' '' "it is still at work after $left s"
+	for dir in "$run"/staging.*; do
+		owner=${dir#"$run/staging."}
+		[ -d "/proc/${owner%%.*}" ] || rm -rf -- "$dir"
+	done
+	rm -rf -- "$cache"/*.part "$cache"/*.unpacked
+}
+
+# --- packages, kernel ---------------------------------------------------------
+
+apt() {
+	DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 apt-get -q -y -o DPkg::Lock::Timeout=120 \
+		-o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold "$@" </dev/null 2>&1 9>&-
+}
+
+install_packages() {
+	progress "installing packages $*"
+	if command -v apt-get >/dev/null; then
+		out=$(apt --no-install-recommends install -- "$@") && return
+		# The lists may be stale, or an earlier run was interrupted.
+		dpkg --configure -a --force-confdef --force-confold </dev/null >/dev/null 2>&1 9>&-
+		out=$(apt update && apt --no-install-recommends install -- "$@") && return
+	elif command -v dnf >/dev/null; then
+		out=$(dnf -y --setopt=install_weak_deps=False install -- "$@" </dev/null 2>&1 9>&-) && return
+	else
+		out="neither apt-get nor dnf is on the machine"
+	fi
+	die "install packages $*" '' "$out"
+}
+
+load_module() {
+	has_module "$1" && return
+	out=$(modprobe -- "$1" 2>&1) && has_module "$1" && return
+	die "load kernel module $1" '' "${out:-the kernel does not show it afterwards}"
+}
+
+# set_sysctl path value
+set_sysctl() {
+	out=$({ printf '%s\n' "$2" >"/proc/sys/$1"; } 2>&1) || die "set sysctl $1" '' "$out"
+}
+
+# --- files --------------------------------------------------------------------
+
+# room makes sure that path can get a new file: its directory is there, and no
+# directory is in its place. What has content is moved aside, not deleted.
+room() {
+	dir=${1%/*}
+	[ -d "$dir/" ] || (umask 022 && mkdir -p -- "$dir/") || die "create directory $dir" '' "cannot create it"
+	if [ -d "$1" ] && [ ! -L "$1" ] && ! rmdir -- "$1" 2>/dev/null; then
+		aside "$1"
+	fi
+}
+
+aside() {
+	progress "moving $1 aside"
+	out=$(mv -T -- "$1" "$1.displaced.$(date +%s)" 2>&1) || die "move $1 aside" '' "$out"
+}
+
+# directory mode owner:group path
+directory() {
+	if [ ! -d "$3" ]; then
+		if [ -e "$3" ] || [ -L "$3" ]; then aside "$3"; fi
+		parent=${3%/*}
+		[ -d "$parent/" ] || (umask 022 && mkdir -p -- "$parent/")
+		out=$(mkdir -m 0700 -- "$3" 2>&1) || die "create directory $3" '' "$out"
+	fi
+	attributes "$@"
+}
+
+# attributes mode owner:group path
+attributes() {
+	out=$(chmod -- "$1" "$3" 2>&1 && chown -- "$2" "$3" 2>&1) || die "set mode and owner of $3" '' "$out"
+}
+
+# settle_file file path moves a finished file, possibly from another file
+# system, beside path and then into its place.
+settle_file() {
+	beside=${2%/*}/.${2##*/}.k8s-new
+	room "$2"
+	out=$({ mv -fT -- "$1" "$beside" && mv -fT -- "$beside" "$2"; } 2>&1) || {
+		rm -f -- "$beside"
+		die "write $2" '' "$out"
+	}
+	[ -z "$restorecon" ] || "$restorecon" -F -- "$2" 2>/dev/null
+}
+
+# put name owner:group path: the staged file name, which has its mode already.
+put() {
+	if [ "$2" != root:root ]; then
+		out=$(chown -- "$2" "$stage/$1" 2>&1) || die "write $3" '' "$out"
+	fi
+	settle_file "$stage/$1" "$3"
+}
+
+# drop removes a file that changes a unit, and its directory if that is all there was.
+drop() {
+	out=$(rm -f -- "$1" 2>&1) || die "remove $1" '' "$out"
+	case $1 in *.d/*) rmdir -- "${1%/*}" 2>/dev/null ;; esac
+	:
+}
+
+# --- downloads ----------------------------------------------------------------
+
+# download digest url: runs in the background and leaves its result in the
+# staging directory.
+download() {
+	file=$cache/$1
+	if [ -f "$file" ]; then
+		got=$(sha256sum <"$file")
+		[ "${got%% *}" != "$1" ] || { echo ok >"$stage/$1"; return; }
+		rm -f -- "$file"
+	fi
+	try=1
+	while :; do
+		remaining
+		out=$(curl -fsSL --connect-timeout 10 --speed-limit 1024 --speed-time 20 --max-time "$left" \
+			-o "$file.part" -- "$2" 2>&1 </dev/null) && break
+		case $try$out in
+		3* | *'error: 401'* | *'error: 403'* | *'error: 404'* | *'error: 410'*)
+			rm -f -- "$file.part"
+			printf 'failed %s\n' "${out:-curl failed}" >"$stage/$1"
+			return
+			;;
+		esac
+		try=$((try + 1))
+		sleep 1
+	done
+	got=$(sha256sum <"$file.part")
+	got=${got%% *}
+	if [ "$got" != "$1" ]; then
+		rm -f -- "$file.part"
+		printf 'mismatch %s\n' "$got" >"$stage/$1"
+		return
+	fi
+	out=$(mv -f -- "$file.part" "$file" 2>&1) && echo ok >"$stage/$1" || printf 'failed %s\n' "$out" >"$stage/$1"
+}
+
+# fetch digest url name: starts a download.
+fetch() {
+	[ -f "$cache/$1" ] || progress "downloading $3"
+	download "$1" "$2" &
+	downloads="$downloads $!"
+}
+
+# fetched waits for all downloads.
+fetched() {
+	wait
+	downloads=
+}
+
+# downloaded digest url name: ends everything unless the verified download is there.
+downloaded() {
+	result='failed the download ended without a result'
+	[ ! -r "$stage/$1" ] || result=$(cat "$stage/$1")
+	case $result in
+	ok) ;;
+	mismatch*)
+		frame "mismatch $1 ${result#mismatch }"
+		exit 1
+		;;
+	*) die "download $3 from $2" '' "${result#failed }" ;;
+	esac
+}
+
+# install_program file digest source path: "file" is verified and becomes path.
+install_program() {
+	out=$(chmod 0755 -- "$1" 2>&1 && chown root:root -- "$1" 2>&1) || die "install $4" '' "$out"
+	settle_file "$1" "$4"
+	line=$(stat -c '%s:%.9Y:%i:%n' -- "$4")
+	known="$known$newline$line"
+	frame "installed $2 $3 $line"
+}
+
+# install_download digest path
+install_download() { install_program "$cache/$1" "$1" "$1" "$2"; }
+
+# unpack digest name member...: from the verified archive.
+unpack() {
+	archive=$1
+	name=$2
+	shift 2
+	progress "unpacking $name"
+	into=$cache/$archive.unpacked
+	mkdir -- "$into" || die "unpack $name" '' "cannot create $into"
+	tar -xzmof "$cache/$archive" -C "$into" -- "$@" 2>/dev/null && return
+	for member; do
+		shift
+		set -- "$@" "./$member"
+	done
+	out=$(tar -xzmof "$cache/$archive" -C "$into" -- "$@" 2>&1) || die "unpack $name" '' "$out"
+}
+
+# install_member digest member path
+install_member() {
+	program=$cache/$1.unpacked/$2
+	if [ -L "$program" ] || [ ! -f "$program" ]; then
+		die "install $3" '' "$2 in the archive is not a regular file"
+	fi
+	got=$(sha256sum <"$program")
+	got=${got%% *}
+	install_program "$program" "$got" "$1" "$3"
+	receipt "$1" "$got" "$2"
+}
+
+# receipt source digest member: remembers what came out of a download, for a
+# caller who has lost the record of it.
+receipt() {
+	file=$lib/receipts/$1
+	{
+		if [ -f "$file" ]; then
+			while IFS= read -r line; do
+				[ "${line#* }" = "$3" ] || printf '%s\n' "$line"
+			done <"$file"
+		fi
+		printf '%s %s\n' "$2" "$3"
+	} >"$file.new" && mv -f -- "$file.new" "$file"
+}
+
+consumed() { rm -rf -- "${cache:?}/$1" "$cache/$1.unpacked"; }
+
+# --- units --------------------------------------------------------------------
+
+# pending action unit: survives an interruption, but not a reboot, after which
+# every unit runs with what is on disk.
+pending() { : >"$run/pending/$1.$2"; }
+
+# enablement verb unit...
+enablement() {
+	verb=$1
+	shift
+	out=$(systemctl --no-reload "$verb" -- "$@" 2>&1) || die "$verb $*" '' "$out"
+}
+
+unmask() {
+	systemctl --no-reload unmask -- "$@" >/dev/null 2>&1
+	systemctl --no-reload --runtime unmask -- "$@" >/dev/null 2>&1
+	:
+}
+
+daemon_reload() {
+	remaining
+	out=$(timeout "$left" systemctl daemon-reload 2>&1) || die 'systemctl daemon-reload' '' "$out"
+}
+
+# unit verb unit: and waits until systemd is done with it.
+unit() {
+	progress "$1 $2"
+	case $1 in start | restart) systemctl reset-failed -- "$2" 2>/dev/null ;; esac
+	remaining
+	out=$(timeout "$left" systemctl "$1" -- "$2" 2>&1) || {
+		[ $? -ne 124 ] || out="systemd is not done with it after $left s"
+		die "$1" "$2" "$out"
+	}
+	rm -f -- "$run/pending/restart.$2" "$run/pending/reload.$2"
+}
+
+# settled gives services that count as started the moment they exist a chance to fail.
+settled() {
+	case $(systemctl show --no-pager -p Type -- "$@" 2>/dev/null) in
+	*=simple* | *=exec* | *=idle*) sleep 0.5 ;;
+	esac
+}

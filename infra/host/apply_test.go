@@ -1,0 +1,520 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+)
+
+const secretWord = "hunter2-hunter2"
+
+var digests = regexp.MustCompile(`[0-9a-f]{12}\.\.`)
+
+// appState wants a little of everything: two units, of which one runs with the
+// configuration and the program, and one with neither.
+func appState(t *testing.T, m *localMachine, web *mirror, version string) desired.State {
+	url, sum := web.add("/app-"+version, []byte("#!/bin/sh\necho app "+version+"\n"))
+	tools := tarball(t, map[string]string{"./bin/one": "one " + version, "./bin/two": "two " + version, "README": "no"})
+	toolsURL, toolsSum := web.add("/tools-"+version+".tar.gz", tools)
+	unit := func(name string) desired.File {
+		return desired.File{Path: m.file("units/" + name), Mode: 0o644,
+			Content: []byte("[Service]\nExecStart=" + m.file("bin/app") + "\n")}
+	}
+	return desired.State{
+		Directories: []desired.Directory{{Path: m.file("data/inner"), Mode: 0o700}},
+		Files: []desired.File{
+			{Path: m.file("etc/app.conf"), Mode: 0o644, Content: []byte("version=" + version + "\n")},
+			{Path: m.file("etc/reload.conf"), Mode: 0o644, Content: []byte("reload " + version + "\n")},
+			{Path: m.file("etc/pki/app.key"), Mode: 0o640, Group: "daemon", Secret: true, Content: []byte(secretWord + version)},
+			{Path: m.file("etc/odd 'na$me\\ "), Mode: 0o600, Content: []byte{}},
+			{Path: m.file("etc/once"), Mode: 0o644, Once: true, Content: []byte("first")},
+			unit("app.service"), unit("other.service"),
+		},
+		Binaries: []desired.Binary{
+			{Name: "app", Version: version, URL: url, SHA256: sum, Installs: []desired.Install{{Path: m.file("bin/app")}}},
+			{Name: "tools", Version: version, URL: toolsURL, SHA256: toolsSum, Installs: []desired.Install{
+				{Member: "bin/one", Path: m.file("opt/bin/one")}, {Member: "./bin/two", Path: m.file("opt/bin/two")}}},
+		},
+		Units: []desired.Unit{
+			{Name: "other.service", Enabled: true, Active: true},
+			{Name: "app.service", Enabled: true, Active: true,
+				RestartOn: []string{m.file("etc/app.conf"), m.file("bin/app"), m.file("etc/pki/app.key")},
+				ReloadOn:  []string{m.file("etc/reload.conf")}},
+		},
+	}
+}
+
+func TestFirstInstall(t *testing.T) {
+	m, web := newLocalMachine(t), newMirror(t)
+	want := appState(t, m, web, "1")
+	var said []string
+	changes := m.diff(want, Record{})
+	rec, err := m.layout().apply(t.Context(), m, want, changes, Record{}, Options{Progress: func(s string) { said = append(said, s) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := m.trips.Load(); n != 2 {
+		t.Errorf("first install took %d round trips, want one to observe and one to apply", n)
+	}
+	if left := m.diff(want, rec); len(left) > 0 {
+		t.Errorf("second plan is not empty: %s", Words(left))
+	}
+	for path, wantContent := range map[string]string{
+		"etc/app.conf": "version=1\n", "etc/odd 'na$me\\ ": "", "etc/once": "first", "opt/bin/one": "one 1", "opt/bin/two": "two 1",
+		"state/config.app.service": "version=1\n", "etc/pki/app.key": secretWord + "1",
+	} {
+		if got := m.read(path); got != wantContent {
+			t.Errorf("%s holds %q, want %q", path, got, wantContent)
+		}
+	}
+	if m.starts("app.service") != 1 || m.starts("other.service") != 1 {
+		t.Errorf("each unit should have been started once: %d, %d", m.starts("app.service"), m.starts("other.service"))
+	}
+	if n := strings.Count(m.read("state/calls"), "daemon-reload\n"); n != 1 {
+		t.Errorf("daemon-reload ran %d times", n)
+	}
+	if all := strings.Join(said, "\n"); !strings.Contains(all, "downloading app 1") || !strings.Contains(all, "restart app.service") {
+		t.Errorf("progress does not tell what was done:\n%s", all)
+	}
+	for _, dir := range []string{"cache", "run/pending"} {
+		if left, _ := filepath.Glob(m.file(dir) + "/*"); len(left) > 0 {
+			t.Errorf("left behind in %s: %v", dir, left)
+		}
+	}
+	if left, _ := filepath.Glob(m.file("run/staging.*")); len(left) > 0 {
+		t.Errorf("staging directories left behind: %v", left)
+	}
+}
+
+// TestRepair damages one thing at a time: the difference names it and nothing
+// else, apply repairs it in one round trip, and only units concerned restart.
+func TestRepair(t *testing.T) {
+	m, web := newLocalMachine(t), newMirror(t)
+	want := appState(t, m, web, "1")
+	rec := m.converge(want, Record{})
+
+	must := func(err error) {
+		if err != nil {
+			t.Helper()
+			t.Fatal(err)
+		}
+	}
+	type unitStarts struct{ app, other int }
+	for _, tt := range []struct {
+		name   string
+		damage func()
+		words  string // the root directory cut off, digests as "#"
+		starts unitStarts
+	}{
+		{"nothing", func() {}, "", unitStarts{}},
+		{"file content", func() { m.write("etc/app.conf", "version=0\n") },
+			"file /etc/app.conf: content differs (sha256 found #, wanted #)", unitStarts{app: 1}},
+		{"file missing", func() { must(os.Remove(m.file("etc/app.conf"))) }, "file /etc/app.conf: missing", unitStarts{app: 1}},
+		{"file mode", func() { must(os.Chmod(m.file("etc/app.conf"), 0o666)) }, "file /etc/app.conf: mode 0666, wanted 0644", unitStarts{}},
+		{"file owner and group", func() { must(os.Chown(m.file("etc/app.conf"), 12345, 1)) },
+			"file /etc/app.conf: owner 12345, wanted root; file /etc/app.conf: group daemon, wanted root", unitStarts{}},
+		{"file is a link", func() {
+			must(os.Rename(m.file("etc/app.conf"), m.file("etc/elsewhere")))
+			must(os.Symlink("elsewhere", m.file("etc/app.conf")))
+		}, "file /etc/app.conf: is a symbolic link, wanted a regular file", unitStarts{app: 1}},
+		{"file is an empty directory", func() { must(os.Remove(m.file("etc/app.conf"))); must(os.Mkdir(m.file("etc/app.conf"), 0o755)) },
+			"file /etc/app.conf: is a directory, wanted a regular file", unitStarts{app: 1}},
+		{"file is a full directory", func() {
+			must(os.Remove(m.file("etc/app.conf")))
+			must(os.MkdirAll(m.file("etc/app.conf/kept"), 0o755))
+		}, "file /etc/app.conf: is a directory, wanted a regular file", unitStarts{app: 1}},
+		{"file that only needs a reload", func() { m.write("etc/reload.conf", "x") },
+			"file /etc/reload.conf: content differs (sha256 found #, wanted #)", unitStarts{}},
+		{"secret content", func() { m.write("etc/pki/app.key", "foreign") }, "file /etc/pki/app.key: differs", unitStarts{app: 1}},
+		{"secret mode", func() { must(os.Chmod(m.file("etc/pki/app.key"), 0o644)) }, "file /etc/pki/app.key: mode 0644, wanted 0640", unitStarts{}},
+		{"file wanted once", func() { m.write("etc/once", "second") }, "", unitStarts{}},
+		{"directory missing", func() { must(os.Remove(m.file("data/inner"))) }, "directory /data/inner: missing", unitStarts{}},
+		{"directory mode", func() { must(os.Chmod(m.file("data/inner"), 0o777)) }, "directory /data/inner: mode 0777, wanted 0700", unitStarts{}},
+		{"directory is a file", func() { must(os.Remove(m.file("data/inner"))); m.write("data/inner", "") },
+			"directory /data/inner: is a file, wanted a directory", unitStarts{}},
+		{"unit file", func() { m.write("units/app.service", "[Service]\n") },
+			"file /units/app.service: content differs (sha256 found #, wanted #)", unitStarts{app: 1}},
+		{"unit stopped", func() { m.write("state/active.app.service", "inactive") }, "unit app.service: stopped, wanted running", unitStarts{app: 1}},
+		{"unit failed", func() { m.write("state/active.other.service", "failed") }, "unit other.service: failed, wanted running", unitStarts{other: 1}},
+		{"unit disabled", func() { must(os.Remove(m.file("state/enabled.app.service"))) }, "unit app.service: disabled, wanted enabled", unitStarts{}},
+		{"unit masked", func() { m.write("state/masked.app.service", "") }, "unit app.service: masked, wanted enabled", unitStarts{}},
+		{"daemon-reload forgotten", func() { m.write("state/loaded.app.service", "old") },
+			"unit app.service: systemd has not loaded its files as they are on disk (needs daemon-reload)", unitStarts{app: 1}},
+		{"foreign drop-in", func() {
+			must(os.MkdirAll(m.file("runtime/app.service.d"), 0o755))
+			m.write("runtime/app.service.d/50-x.conf", "[Service]\n")
+		}, "drop-in /runtime/app.service.d/50-x.conf: not wanted, changes app.service", unitStarts{app: 1}},
+		{"program missing", func() { must(os.Remove(m.file("bin/app"))) }, "binary /bin/app: missing, wanted app 1", unitStarts{app: 1}},
+		{"program replaced", func() { m.write("bin/app", "#!/bin/sh\necho something else entirely\n") },
+			"binary /bin/app: content differs (sha256 found #, wanted #)", unitStarts{app: 1}},
+		{"program truncated", func() { must(os.Truncate(m.file("bin/app"), 5)) },
+			"binary /bin/app: truncated to 5 bytes, wanted app 1 (21 bytes)", unitStarts{app: 1}},
+		{"program not executable", func() { must(os.Chmod(m.file("bin/app"), 0o644)) },
+			"binary /bin/app: not executable: mode 0644, wanted 0755", unitStarts{}},
+		{"program of an archive", func() { m.write("opt/bin/two", "two 2") },
+			"binary /opt/bin/two: content differs (sha256 found #, wanted #)", unitStarts{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m.t = t
+			one, err := os.Stat(m.file("opt/bin/one"))
+			must(err)
+			before := unitStarts{m.starts("app.service"), m.starts("other.service")}
+			tt.damage()
+			changes := m.diff(want, rec)
+			got := digests.ReplaceAllString(strings.ReplaceAll(Words(changes), m.root, ""), "#")
+			if got != tt.words {
+				t.Errorf("the difference reads\n%s\nwant\n%s", got, tt.words)
+			}
+			trips := m.trips.Load()
+			rec, err = m.layout().apply(t.Context(), m, want, changes, rec, Options{})
+			must(err)
+			if n := m.trips.Load() - trips; n > 1 {
+				t.Errorf("the repair took %d round trips", n)
+			}
+			if left := m.diff(want, rec); len(left) > 0 {
+				t.Errorf("after the repair: %s", Words(left))
+			}
+			starts := unitStarts{m.starts("app.service") - before.app, m.starts("other.service") - before.other}
+			if starts != tt.starts {
+				t.Errorf("units started %+v, want %+v", starts, tt.starts)
+			}
+			if now, err := os.Stat(m.file("opt/bin/one")); err != nil || !os.SameFile(one, now) {
+				t.Errorf("a program nobody touched was replaced")
+			}
+		})
+	}
+	if kept, _ := filepath.Glob(m.file("etc/app.conf.displaced.*/kept")); len(kept) != 1 {
+		t.Error("the content of a directory that was in the way is gone")
+	}
+}
+
+func TestUpgradeRestartsOnlyWhatChanged(t *testing.T) {
+	m, web := newLocalMachine(t), newMirror(t)
+	rec := m.converge(appState(t, m, web, "1"), Record{})
+	rec = m.converge(appState(t, m, web, "2"), rec)
+	if m.starts("app.service") != 2 || m.starts("other.service") != 1 {
+		t.Errorf("starts: app %d, other %d; want 2 and 1", m.starts("app.service"), m.starts("other.service"))
+	}
+	if got := m.read("etc/once"); got != "first" {
+		t.Errorf("a file wanted once was overwritten with %q", got)
+	}
+	if rec.Files[m.file("bin/app")].Source == "" || rec.Files[m.file("bin/app")].Inode == 0 {
+		t.Errorf("record does not identify the program: %+v", rec.Files[m.file("bin/app")])
+	}
+}
+
+// TestLostRecord: what an earlier Apply installed is recognised without a
+// record, by digest or by the receipt on the machine, and then adopted.
+func TestLostRecord(t *testing.T) {
+	m, web := newLocalMachine(t), newMirror(t)
+	want := appState(t, m, web, "1")
+	rec := m.converge(want, Record{})
+	obs := m.observe(want, Record{})
+	if left := m.layout().diff(want, obs, Record{}); len(left) > 0 {
+		t.Errorf("without a record: %s", Words(left))
+	}
+	if d := cmp.Diff(rec, m.layout().adopt(want, obs, Record{})); d != "" {
+		t.Errorf("adopted record (-applied +adopted):\n%s", d)
+	}
+}
+
+func TestUnchangedProgramsAreNotHashed(t *testing.T) {
+	m, web := newLocalMachine(t), newMirror(t)
+	want := appState(t, m, web, "1")
+	rec := m.converge(want, Record{})
+	path := m.file("bin/app")
+	f := rec.Files[path]
+	f.SHA256 = strings.Repeat("0", 64) // shows up only when believed
+	rec.Files[path] = f
+	if got := m.observe(want, rec).Files[path].SHA256; got != f.SHA256 {
+		t.Errorf("the program was hashed although size, time and inode are as recorded: %s", got)
+	}
+	now := time.Now()
+	if err := os.Chtimes(path, now, now); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.observe(want, rec).Files[path].SHA256; got != want.Binaries[0].SHA256 {
+		t.Errorf("a touched program must be hashed; got %s", got)
+	}
+}
+
+func TestRefusedDownloads(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		spoil func(web *mirror)
+		check func(t *testing.T, err error)
+	}{
+		{"wrong checksum", func(web *mirror) { web.add("/app-2", []byte("malware")) }, func(t *testing.T, err error) {
+			var sum *ChecksumError
+			if !errors.As(err, &sum) || sum.Got != desired.Sum([]byte("malware")) || sum.Name != "app 2" || !strings.HasSuffix(sum.URL, "/app-2") {
+				t.Errorf("error is %v, want a ChecksumError", err)
+			}
+		}},
+		{"truncated", func(web *mirror) { web.truncate["/app-2"] = true }, func(t *testing.T, err error) {
+			var apply *ApplyError
+			if !errors.As(err, &apply) || !strings.HasPrefix(apply.Step, "download app 2 from ") {
+				t.Errorf("error is %v, want an ApplyError at the download", err)
+			}
+		}},
+		{"missing", func(web *mirror) { delete(web.files, "/app-2") }, func(t *testing.T, err error) {
+			if !strings.Contains(err.Error(), "404") {
+				t.Errorf("error %v does not say why", err)
+			}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m, web := newLocalMachine(t), newMirror(t)
+			rec := m.converge(appState(t, m, web, "1"), Record{})
+			want := appState(t, m, web, "2")
+			good := web.files["/app-2"]
+			tt.spoil(web)
+			rec, err := m.layout().apply(t.Context(), m, want, m.diff(want, rec), rec, Options{})
+			if err == nil {
+				t.Fatal("apply succeeded")
+			}
+			tt.check(t, err)
+			if got := m.read("bin/app"); got != "#!/bin/sh\necho app 1\n" {
+				t.Errorf("the old program was touched: %q", got)
+			}
+			if m.read("etc/app.conf") != "version=1\n" || m.starts("app.service") != 1 {
+				t.Error("something was installed or restarted although a download was refused")
+			}
+			if left, _ := filepath.Glob(m.file("cache/*.part")); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+			if tt.name == "missing" && web.count("/app-2") != 1 {
+				t.Errorf("asked %d times for what is not there", web.count("/app-2"))
+			}
+			web.add("/app-2", good)
+			web.truncate["/app-2"] = false
+			m.converge(want, rec)
+			if got := m.read("state/config.app.service"); got != "version=2\n" {
+				t.Errorf("app runs with %q", got)
+			}
+		})
+	}
+}
+
+func TestTruncatedUploadChangesNothing(t *testing.T) {
+	m, web := newLocalMachine(t), newMirror(t)
+	rec := m.converge(appState(t, m, web, "1"), Record{})
+	want := appState(t, m, web, "2")
+	changes := m.diff(want, rec)
+	for _, cut := range []int64{1, 511, 512, 1024, 1536, 2048} { // some between two files
+		m.cut = cut
+		_, err := m.layout().apply(t.Context(), m, want, changes, rec, Options{})
+		var apply *ApplyError
+		if !errors.As(err, &apply) || apply.Step != "receive the upload" {
+			t.Errorf("upload cut at %d: error %v", cut, err)
+		}
+	}
+	m.cut = 0
+	if got := m.diff(want, rec); Words(got) != Words(changes) {
+		t.Errorf("a truncated upload changed something:\n%s", Words(got))
+	}
+}
+
+func TestPrefetch(t *testing.T) {
+	m, web := newLocalMachine(t), newMirror(t)
+	rec := m.converge(appState(t, m, web, "1"), Record{})
+	want := appState(t, m, web, "2")
+	if err := m.layout().prefetch(t.Context(), m, want, rec); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.read("bin/app"); !strings.Contains(got, "app 1") {
+		t.Fatalf("prefetch installed something: %q", got)
+	}
+	web.Close()
+	rec = m.converge(want, rec)
+	trips := m.trips.Load()
+	if err := m.layout().prefetch(t.Context(), m, want, rec); err != nil || m.trips.Load() != trips {
+		t.Errorf("prefetch of what is installed: %v, %d round trips", err, m.trips.Load()-trips)
+	}
+}
+
+func TestSpoiltPrefetchIsFetchedAgain(t *testing.T) {
+	m, web := newLocalMachine(t), newMirror(t)
+	want := appState(t, m, web, "1")
+	if err := m.layout().prefetch(t.Context(), m, want, Record{}); err != nil {
+		t.Fatal(err)
+	}
+	m.write("cache/"+want.Binaries[0].SHA256, "spoilt")
+	m.converge(want, Record{})
+	if web.count("/app-1") != 2 || web.count("/tools-1.tar.gz") != 1 {
+		t.Errorf("downloads: app %d, tools %d; want 2 and 1", web.count("/app-1"), web.count("/tools-1.tar.gz"))
+	}
+}
+
+func TestSkipRestartLeavesRestartsPending(t *testing.T) {
+	m, web := newLocalMachine(t), newMirror(t)
+	rec := m.converge(appState(t, m, web, "1"), Record{})
+	want := appState(t, m, web, "2")
+	rec, err := m.layout().apply(t.Context(), m, want, m.diff(want, rec), rec, Options{SkipRestart: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.starts("app.service") != 1 || m.read("etc/app.conf") != "version=2\n" {
+		t.Error("SkipRestart must install and not restart")
+	}
+	left := m.diff(want, rec)
+	if got := Words(left); got != "unit app.service: restart pending from an interrupted apply" {
+		t.Errorf("left: %s", got)
+	}
+	m.converge(want, rec)
+	if got := m.read("state/config.app.service"); got != "version=2\n" {
+		t.Errorf("app runs with %q", got)
+	}
+}
+
+func TestFailedUnit(t *testing.T) {
+	m, web := newLocalMachine(t), newMirror(t)
+	want := appState(t, m, web, "1")
+	want.Files[len(want.Files)-1].Content = []byte("[Service]\nExecStart=/bin/false\n") // other.service
+	_, err := m.layout().apply(t.Context(), m, want, m.diff(want, Record{}), Record{}, Options{})
+	var apply *ApplyError
+	if !errors.As(err, &apply) || apply.Unit != "other.service" || apply.Step != "restart" || !strings.Contains(err.Error(), "Job for other.service failed") {
+		t.Fatalf("error is %v", err)
+	}
+	if m.starts("app.service") != 0 {
+		t.Error("a unit was started after the failure of one before it")
+	}
+	m.converge(appState(t, m, web, "1"), Record{})
+}
+
+// TestInterrupted kills Apply, with everything it started, at random instants.
+// Whenever that was, the next observe, diff and apply converge, and the unit
+// runs with what is on disk.
+func TestInterrupted(t *testing.T) {
+	m, web := newLocalMachine(t), newMirror(t)
+	rec := m.converge(appState(t, m, web, "0"), Record{})
+	start := time.Now()
+	rec = m.converge(appState(t, m, web, "1"), rec)
+	whole := time.Since(start)
+	random := rand.New(rand.NewPCG(7, 7))
+	rounds := 24
+	if testing.Short() {
+		rounds = 4
+	}
+	for i := range rounds {
+		version := []string{"2", "3"}[i%2]
+		want := appState(t, m, web, version)
+		changes := m.diff(want, rec)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.Int64N(int64(whole))))
+		partial, err := m.layout().apply(ctx, m, want, changes, rec, Options{})
+		cancel()
+		if random.IntN(2) == 0 {
+			rec = partial // the caller may or may not have come to save it
+		}
+		t.Logf("round %d: %v", i, err)
+		rec = m.converge(want, rec)
+		if got := m.read("state/config.app.service"); got != "version="+version+"\n" {
+			t.Fatalf("round %d: app runs with %q, wanted version %s", i, got, version)
+		}
+	}
+	left, _ := filepath.Glob(m.file("run/staging.*"))
+	for _, dir := range []string{"etc", "etc/pki", "bin", "opt/bin", "units"} {
+		hidden, _ := filepath.Glob(m.file(dir) + "/.*.k8s-new")
+		left = append(left, hidden...)
+	}
+	if len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// TestSecretsAreNeverReadable watches every rename of a secret, by a stand-in
+// for mv that first notes who could read the file.
+func TestSecretsAreNeverReadable(t *testing.T) {
+	m, web := newLocalMachine(t), newMirror(t)
+	want := appState(t, m, web, "1")
+	shims := t.TempDir()
+	log := filepath.Join(shims, "log")
+	shim := "#!/bin/sh\nfor f; do [ ! -f \"$f\" ] || stat -c \"%a %G $f\" \"$f\" >>" + log + "; done\nPATH=" + os.Getenv("PATH") + " exec mv \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(shims, "mv"), []byte(shim), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m.path = shims + ":" + m.path
+	m.converge(want, Record{})
+	b, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for line := range strings.Lines(string(b)) {
+		fields := strings.Fields(line)
+		if strings.HasSuffix(fields[2], "/2") || strings.Contains(line, "app.key") { // 2: its place in the upload
+			seen++
+			if fields[0] != "640" || fields[1] != "daemon" {
+				t.Errorf("mode and group before a rename: %s", line)
+			}
+		}
+	}
+	if seen < 2 {
+		t.Errorf("the secret was moved %d times:\n%s", seen, b)
+	}
+	changes := m.diff(appState(t, m, web, "2"), Record{})
+	if words := Words(changes); strings.Contains(words, secretWord) || strings.Contains(words, desired.Sum([]byte(secretWord + "2"))[:12]) {
+		t.Errorf("a secret or its digest is in the words: %s", words)
+	}
+}
+
+func TestRemove(t *testing.T) {
+	m, web := newLocalMachine(t), newMirror(t)
+	want := appState(t, m, web, "1")
+	m.converge(want, Record{})
+	if err := os.WriteFile(m.file("data/inner/.hidden"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	trips := m.trips.Load()
+	for range 2 { // what is gone is no error
+		if err := m.layout().remove(t.Context(), m, want, []string{m.file("data"), m.file("etc")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := m.trips.Load() - trips; n != 2 {
+		t.Errorf("two removals took %d round trips", n)
+	}
+	for _, p := range append(want.Paths(), m.file("data"), m.file("etc")) {
+		if _, err := os.Lstat(p); err == nil {
+			t.Errorf("%s is still there", p)
+		}
+	}
+	if err := m.layout().remove(t.Context(), m, want, []string{"/etc"}); err == nil {
+		t.Error("removal of /etc was not refused")
+	}
+}
+
+// TestLock: two applies on one machine do not meet, and whoever waits in vain
+// is told what for.
+func TestLock(t *testing.T) {
+	m, web := newLocalMachine(t), newMirror(t)
+	want := appState(t, m, web, "1")
+	if err := os.MkdirAll(m.file("run"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	other := exec.Command("flock", m.file("run/lock"), "sleep", "4")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Wait() }()
+	time.Sleep(200 * time.Millisecond)
+	changes := m.diff(want, Record{})
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // of which 2 are for waiting
+	defer cancel()
+	_, err := m.layout().apply(ctx, m, want, changes, Record{}, Options{})
+	var apply *ApplyError
+	if !errors.As(err, &apply) || apply.Step != "wait for another apply on the machine" {
+		t.Errorf("error is %v", err)
+	}
+	m.converge(want, Record{})
+}

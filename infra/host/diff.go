@@ -1,0 +1,261 @@
+package host
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+)
+
+// Diff lists what differs between the machine as observed and what is wanted,
+// in a stable order. It is pure. rec must be the one Observe was given.
+func Diff(want desired.State, got Observation, rec Record) []Change {
+	return standardLayout().diff(want, got, rec)
+}
+
+// Adopt returns rec brought up to date with an observation: files found as
+// wanted are recorded as they are now, so that the next Observe need not hash
+// them, and what is no longer wanted is dropped. It is pure.
+func Adopt(want desired.State, got Observation, rec Record) Record {
+	return standardLayout().adopt(want, got, rec)
+}
+
+func (l layout) diff(want desired.State, got Observation, rec Record) []Change {
+	want = l.expand(want)
+	d := differ{layout: l, want: want, got: got, rec: rec, touched: map[string]bool{}}
+	for _, p := range slices.Sorted(slices.Values(want.Packages)) {
+		if !got.Packages[p] {
+			d.add(Change{Kind: KindPackage, Target: p, What: "not installed"})
+		}
+	}
+	for _, m := range want.Modules {
+		if !got.Modules[moduleName(m)] {
+			d.add(Change{Kind: KindModule, Target: m, What: "not loaded"})
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(want.Sysctls)) {
+		d.sysctl(k, want.Sysctls[k])
+	}
+	for _, dir := range want.Directories {
+		d.directory(dir)
+	}
+	for _, f := range want.Files {
+		d.file(f)
+	}
+	for _, b := range want.Binaries {
+		for _, i := range b.Installs {
+			d.program(b, i)
+		}
+	}
+	for _, u := range want.Units {
+		d.unit(u)
+	}
+	return d.changes
+}
+
+type differ struct {
+	layout
+	want    desired.State
+	got     Observation
+	rec     Record
+	changes []Change
+	touched map[string]bool // units whose unit file or drop-ins differ
+}
+
+func (d *differ) add(c Change) { d.changes = append(d.changes, c) }
+
+func (d *differ) sysctl(key, want string) {
+	found, ok := d.got.Sysctls[procPath(key)]
+	switch {
+	case !ok:
+		d.add(Change{Kind: KindSysctl, Target: key, What: "unknown to the kernel", Wanted: want})
+	case found != strings.Join(strings.Fields(want), " "):
+		d.add(Change{Kind: KindSysctl, Target: key, Found: found, Wanted: want})
+	}
+}
+
+func (d *differ) directory(want desired.Directory) {
+	got, ok := d.got.Directories[want.Path]
+	switch {
+	case !ok:
+		d.add(Change{Kind: KindDirectory, Target: want.Path, What: whatMissing})
+	case got.Type != Directory:
+		d.add(Change{Kind: KindDirectory, Target: want.Path, Found: "is a " + string(got.Type), Wanted: "a directory"})
+	default:
+		d.attributes(KindDirectory, want.Path, got, want.Mode, want.Owner, want.Group)
+	}
+}
+
+func (d *differ) file(want desired.File) {
+	restarts := d.restarts(want.Path)
+	change := Change{Kind: KindFile, Target: want.Path, Restarts: restarts}
+	got, ok := d.got.Files[want.Path]
+	switch {
+	case !ok:
+		change.What = whatMissing
+	case want.Once:
+		return
+	case got.Type != Regular:
+		change.Found, change.Wanted = "is a "+string(got.Type), "a regular file"
+	case want.Digest() == "" || got.SHA256 == want.Digest():
+		d.attributes(KindFile, want.Path, got, want.Mode, want.Owner, want.Group)
+		return
+	case want.Secret:
+		change.What = whatSecret
+	default:
+		change.What, change.Found, change.Wanted = whatContent, got.SHA256, want.Digest()
+	}
+	d.touch(want.Path)
+	d.add(change)
+	if got.Type == Regular {
+		d.attributes(KindFile, want.Path, got, want.Mode, want.Owner, want.Group)
+	}
+}
+
+func (d *differ) program(b desired.Binary, i desired.Install) {
+	change := Change{Kind: KindBinary, Target: i.Path, Restarts: d.restarts(i.Path)}
+	name := strings.TrimSpace(b.Name + " " + b.Version)
+	got, ok := d.got.Files[i.Path]
+	digest, size := d.expected(b, i)
+	switch {
+	case !ok:
+		change.What, change.Wanted = whatMissing, name
+	case got.Type != Regular:
+		change.Found, change.Wanted = "is a "+string(got.Type), name
+	case digest != "" && got.SHA256 == digest:
+		d.attributes(KindBinary, i.Path, got, 0o755, "", "")
+		return
+	case size > 0 && got.Size < size:
+		change.Found, change.Wanted = fmt.Sprintf("truncated to %d bytes", got.Size), fmt.Sprintf("%s (%d bytes)", name, size)
+	case digest == "":
+		// Nothing tells what the program in the archive looks like: it is
+		// another version, or was not installed by Apply.
+		change.What, change.Found, change.Wanted = "content", got.SHA256, name
+	default:
+		change.What, change.Found, change.Wanted = whatContent, got.SHA256, digest
+	}
+	d.add(change)
+	if got.Type == Regular {
+		d.attributes(KindBinary, i.Path, got, 0o755, "", "")
+	}
+}
+
+// expected returns the digest wanted of an installed program and its size, as
+// far as they are known: from the download itself, from the record of the last
+// Apply, or, when that record was lost, from the receipt Apply left on the machine.
+func (d *differ) expected(b desired.Binary, i desired.Install) (digest string, size int64) {
+	if r, ok := d.rec.Files[i.Path]; ok && r.Source == b.SHA256 {
+		digest, size = r.SHA256, r.Size
+	}
+	switch {
+	case i.Member == "":
+		return b.SHA256, size
+	case digest != "":
+		return digest, size
+	}
+	return d.got.receipts[b.SHA256][member(i)], 0
+}
+
+func (d *differ) attributes(kind Kind, path string, got File, mode uint32, owner, group string) {
+	if got.Mode != mode {
+		what := whatMode
+		if kind == KindBinary && got.Mode&0o111 != 0o111 {
+			what = whatNotExecutable
+		}
+		d.add(Change{Kind: kind, Target: path, What: what, Found: octal(got.Mode), Wanted: octal(mode)})
+	}
+	if !sameName(owner, got.Owner, got.UID) {
+		d.add(Change{Kind: kind, Target: path, What: whatOwner, Found: nameOf(got.Owner, got.UID), Wanted: orRoot(owner)})
+	}
+	if !sameName(group, got.Group, got.GID) {
+		d.add(Change{Kind: kind, Target: path, What: whatGroup, Found: nameOf(got.Group, got.GID), Wanted: orRoot(group)})
+	}
+}
+
+// restarts lists the units that run with the file.
+func (d *differ) restarts(file string) []string {
+	var out []string
+	for _, u := range d.want.Units {
+		if u.Active && (slices.Contains(u.RestartOn, file) || slices.Contains(u.ReloadOn, file) || d.configures(file, u.Name)) {
+			out = append(out, u.Name)
+		}
+	}
+	return out
+}
+
+// configures says whether the file is the unit's unit file or one of its drop-ins.
+func (d *differ) configures(file, unit string) bool {
+	dir := path.Dir(file)
+	return d.isUnitDir(dir) && path.Base(file) == unit ||
+		d.isUnitDir(path.Dir(dir)) && path.Base(dir) == unit+".d"
+}
+
+func (l layout) isUnitDir(dir string) bool { return slices.Contains(l.foreign, dir) }
+
+// touch remembers the units the file configures: that systemd has not loaded
+// it yet is then not worth a line of its own.
+func (d *differ) touch(file string) {
+	for _, u := range d.want.Units {
+		if d.configures(file, u.Name) {
+			d.touched[u.Name] = true
+		}
+	}
+}
+
+func octal(mode uint32) string { return fmt.Sprintf("%04o", mode) }
+
+func orRoot(name string) string {
+	if name == "" {
+		return "root"
+	}
+	return name
+}
+
+// nameOf is the name found, or the number where the machine knows no name.
+func nameOf(name string, id uint32) string {
+	if name == "UNKNOWN" || name == "" {
+		return strconv.FormatUint(uint64(id), 10)
+	}
+	return name
+}
+
+// sameName compares a wanted owner, a name or a number, with the one found.
+func sameName(want, got string, id uint32) bool {
+	if want = orRoot(want); want == "root" {
+		return id == 0
+	}
+	return want == got || want == strconv.FormatUint(uint64(id), 10)
+}
+
+func (l layout) adopt(want desired.State, got Observation, rec Record) Record {
+	want = l.expand(want)
+	d := differ{layout: l, want: want, got: got, rec: rec}
+	out := Record{Files: map[string]FileRecord{}}
+	keep := func(path, digest, source string) {
+		f, ok := got.Files[path]
+		switch {
+		case ok && digest != "" && f.SHA256 == digest:
+			out.Files[path] = FileRecord{SHA256: digest, Size: f.Size, MTime: f.MTime, Inode: f.Inode, Source: source}
+		default:
+			if old, ok := rec.Files[path]; ok {
+				out.Files[path] = old
+			}
+		}
+	}
+	for _, f := range want.Files {
+		if !f.Once {
+			keep(f.Path, f.Digest(), "")
+		}
+	}
+	for _, b := range want.Binaries {
+		for _, i := range b.Installs {
+			digest, _ := d.expected(b, i)
+			keep(i.Path, digest, b.SHA256)
+		}
+	}
+	return out
+}

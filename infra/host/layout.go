@@ -1,0 +1,127 @@
+package host
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+)
+
+// layout says where on the machine the engine keeps things of its own. There
+// is one in production; tests put another below a temporary directory.
+type layout struct {
+	lib     string // receipts: which program came out of which download
+	cache   string // verified downloads, kept between Prefetch and Apply only
+	run     string // lock, staging, pending restarts; must not survive a reboot
+	sysctl  string
+	modules string
+	units   string   // where unit files of the administrator lie
+	foreign []string // where drop-ins that change a unit may lie
+}
+
+func standardLayout() layout {
+	return layout{
+		lib:     "/var/lib/k8s-from-scratch",
+		cache:   "/var/cache/k8s-from-scratch",
+		run:     "/run/k8s-from-scratch",
+		sysctl:  "/etc/sysctl.d",
+		modules: "/etc/modules-load.d",
+		units:   "/etc/systemd/system",
+		foreign: []string{ // systemd.unit(5), "Unit File Load Path"
+			"/etc/systemd/system.control", "/run/systemd/system.control", "/run/systemd/transient",
+			"/etc/systemd/system", "/run/systemd/system",
+			"/usr/local/lib/systemd/system", "/usr/lib/systemd/system",
+		},
+	}
+}
+
+// expand adds the files that make sysctls and modules last beyond a reboot.
+// There is one file per setting, so that several owners of one machine who want
+// the same setting want the same file, and otherwise never meet.
+func (l layout) expand(s desired.State) desired.State {
+	files := slices.Clone(s.Files)
+	for _, m := range slices.Compact(slices.Sorted(slices.Values(s.Modules))) {
+		files = append(files, desired.File{
+			Path: path.Join(l.modules, "k8s-"+m+".conf"), Mode: 0o644, Content: []byte(m + "\n"),
+		})
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.Sysctls)) {
+		files = append(files, desired.File{
+			Path: path.Join(l.sysctl, "90-k8s-"+strings.ReplaceAll(k, "/", "-")+".conf"), Mode: 0o644,
+			Content: []byte(k + " = " + s.Sysctls[k] + "\n"),
+		})
+	}
+	s.Files = files
+	return s
+}
+
+// validate refuses what the line-based lists sent to the machine cannot carry.
+func validate(s desired.State) error {
+	if err := s.Validate(); err != nil {
+		return err
+	}
+	for _, d := range s.Directories {
+		if !path.IsAbs(d.Path) || path.Clean(d.Path) != d.Path || strings.ContainsAny(d.Path, "\n\x00") {
+			return fmt.Errorf("directory %q is not absolute and clean", d.Path)
+		}
+	}
+	for _, list := range [][]string{s.Packages, s.Modules, slices.Sorted(maps.Keys(s.Sysctls)), unitNames(s)} {
+		for _, name := range list {
+			if !plainName(name) {
+				return fmt.Errorf("%q is not the name of a package, kernel module, sysctl or unit", name)
+			}
+		}
+	}
+	for _, u := range s.Units {
+		if strings.Contains(u.Name, "/") || !strings.Contains(u.Name, ".") {
+			return fmt.Errorf("%q is not the full name of a unit", u.Name)
+		}
+	}
+	for k, v := range s.Sysctls {
+		if strings.ContainsAny(v, "\n\x00") {
+			return fmt.Errorf("sysctl %s: value %q spans lines", k, v)
+		}
+	}
+	return nil
+}
+
+func plainName(s string) bool {
+	if s == "" || s[0] == '-' || strings.Contains(s, "..") {
+		return false
+	}
+	return !strings.ContainsFunc(s, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(`-_.@:+/\`, r))
+	})
+}
+
+func unitNames(s desired.State) []string {
+	names := make([]string, len(s.Units))
+	for i, u := range s.Units {
+		names[i] = u.Name
+	}
+	return names
+}
+
+// procPath is the path of a sysctl below /proc/sys. As sysctl(8) has it, dots
+// separate the components, unless the first separator is a slash: then dots are
+// part of a component.
+func procPath(key string) string {
+	if i := strings.IndexAny(key, "./"); i >= 0 && key[i] == '/' {
+		return key
+	}
+	return strings.Map(func(r rune) rune {
+		switch r {
+		case '.':
+			return '/'
+		case '/':
+			return '.'
+		}
+		return r
+	}, key)
+}
+
+// moduleName is how the kernel spells a module's name.
+func moduleName(name string) string { return strings.ReplaceAll(name, "-", "_") }

@@ -1,0 +1,218 @@
+package host
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+)
+
+// localMachine runs the engine's scripts with this machine's own sh, coreutils,
+// tar and curl, on paths below a temporary directory. Only systemctl is a
+// stand-in; internal/e2e/hostengine has the tests against real machines.
+type localMachine struct {
+	t     *testing.T
+	root  string
+	trips atomic.Int32
+	cut   int64 // when set, standard input after the script ends after so many bytes
+	path  string
+}
+
+func newLocalMachine(t *testing.T) *localMachine {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root: installed files belong to root")
+	}
+	m := &localMachine{t: t, root: t.TempDir()}
+	shim, err := filepath.Abs("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.path = shim + ":" + os.Getenv("PATH")
+	for _, d := range []string{"units", "state", "bin"} {
+		if err := os.MkdirAll(m.file(d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m
+}
+
+func (m *localMachine) file(name string) string { return filepath.Join(m.root, name) }
+
+func (m *localMachine) layout() layout {
+	return layout{
+		lib: m.file("lib"), cache: m.file("cache"), run: m.file("run"),
+		sysctl: m.file("sysctl.d"), modules: m.file("modules-load.d"),
+		units: m.file("units"), foreign: []string{m.file("control"), m.file("units"), m.file("runtime")},
+	}
+}
+
+func (m *localMachine) Name() string { return "local-0" }
+
+func (m *localMachine) Run(ctx context.Context, c remote.Command) (remote.Output, error) {
+	m.trips.Add(1)
+	cmd := exec.Command("sh", "-c", c.Script)
+	cmd.Env = []string{"PATH=" + m.path, "FAKE_UNITS=" + m.file("units"), "FAKE_STATE=" + m.file("state"),
+		"FAKE_CONFIG=" + m.file("etc/app.conf")}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if c.Stdin != nil {
+		cmd.Stdin = c.Stdin
+		if m.cut > 0 {
+			cmd.Stdin = io.LimitReader(c.Stdin, m.cut)
+		}
+	}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if c.Tee != nil {
+		cmd.Stdout = io.MultiWriter(&stdout, c.Tee)
+	}
+	if err := cmd.Start(); err != nil {
+		return remote.Output{}, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	err := cmd.Wait()
+	stop()
+	out := remote.Output{Stdout: stdout.Bytes(), Stderr: stderr.Bytes()}
+	switch {
+	case ctx.Err() != nil:
+		return out, ctx.Err()
+	case err != nil:
+		return out, &remote.ExitError{Machine: m.Name(), Code: cmd.ProcessState.ExitCode(), Stderr: stderr.String()}
+	}
+	return out, nil
+}
+
+func (m *localMachine) write(name, content string) {
+	m.t.Helper()
+	if err := os.WriteFile(m.file(name), []byte(content), 0o644); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *localMachine) read(name string) string {
+	b, err := os.ReadFile(m.file(name))
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// starts returns how often a unit was started.
+func (m *localMachine) starts(unit string) int {
+	return strings.Count(m.read("state/runs."+unit), "\n")
+}
+
+func (m *localMachine) observe(want desired.State, rec Record) Observation {
+	m.t.Helper()
+	obs, err := m.layout().observe(m.t.Context(), m, want, rec)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return obs
+}
+
+func (m *localMachine) diff(want desired.State, rec Record) []Change {
+	m.t.Helper()
+	return m.layout().diff(want, m.observe(want, rec), rec)
+}
+
+// converge observes, compares and applies, and fails the test unless the
+// machine is as wanted afterwards.
+func (m *localMachine) converge(want desired.State, rec Record) Record {
+	m.t.Helper()
+	rec, err := m.layout().apply(m.t.Context(), m, want, m.diff(want, rec), rec, Options{})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if left := m.diff(want, rec); len(left) > 0 {
+		m.t.Fatalf("not as wanted after apply: %s", Words(left))
+	}
+	return rec
+}
+
+// mirror serves downloads and counts them.
+type mirror struct {
+	*httptest.Server
+	mu       sync.Mutex
+	files    map[string][]byte
+	truncate map[string]bool
+	hits     map[string]int
+	delay    time.Duration
+}
+
+func newMirror(t *testing.T) *mirror {
+	m := &mirror{files: map[string][]byte{}, truncate: map[string]bool{}, hits: map[string]int{}}
+	m.Server = httptest.NewServer(m)
+	t.Cleanup(m.Close)
+	return m
+}
+
+func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	m.mu.Lock()
+	content, ok := m.files[r.URL.Path]
+	cut, delay := m.truncate[r.URL.Path], m.delay
+	m.hits[r.URL.Path]++
+	m.mu.Unlock()
+	time.Sleep(delay)
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	if cut { // announces more than it sends
+		w.Header().Set("Content-Length", "1000000")
+		_, _ = w.Write(content)
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	_, _ = w.Write(content)
+}
+
+func (m *mirror) add(path string, content []byte) (url, digest string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.files[path] = content
+	return m.URL + path, desired.Sum(content)
+}
+
+func (m *mirror) count(path string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.hits[path]
+}
+
+func tarball(t *testing.T, members map[string]string) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	z := gzip.NewWriter(&buf)
+	w := tar.NewWriter(z)
+	for name, content := range members {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(content)), Typeflag: tar.TypeReg}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}

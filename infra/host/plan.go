@@ -1,0 +1,332 @@
+package host
+
+import (
+	"archive/tar"
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+)
+
+// plan is what an Apply is going to do: exactly what the changes call for.
+type plan struct {
+	packages    []string
+	modules     []string
+	sysctls     []string
+	directories []desired.Directory
+	binaries    []desired.Binary // with the installs that are needed only
+	files       []desired.File
+	attributes  []attributes
+	drops       []string
+	units       []unitPlan
+	reload      bool // daemon-reload
+}
+
+type attributes struct {
+	path, owner string
+	mode        uint32
+}
+
+type unitPlan struct {
+	desired.Unit
+	ensure bool   // enablement and activity are not as wanted
+	action string // "restart", "reload" or "": what changed inputs call for
+}
+
+// newPlan works out what the changes call for. It is pure.
+func (l layout) newPlan(want desired.State, changes []Change) (plan, error) {
+	var p plan
+	byTarget := map[Kind]map[string][]Change{}
+	for _, c := range changes {
+		if byTarget[c.Kind] == nil {
+			byTarget[c.Kind] = map[string][]Change{}
+		}
+		byTarget[c.Kind][c.Target] = append(byTarget[c.Kind][c.Target], c)
+		if c.Kind == KindDropIn {
+			p.drops = append(p.drops, c.Target)
+			p.reload = true
+		}
+	}
+	differs := func(k Kind) func(string) bool {
+		return func(target string) bool { return len(byTarget[k][target]) > 0 }
+	}
+	replaced := func(k Kind, target string) bool {
+		return slices.ContainsFunc(byTarget[k][target], func(c Change) bool { return !c.attributesOnly() })
+	}
+	p.packages = filter(want.Packages, differs(KindPackage))
+	p.modules = filter(want.Modules, differs(KindModule))
+	p.sysctls = filter(slices.Sorted(maps.Keys(want.Sysctls)), differs(KindSysctl))
+	for _, d := range want.Directories {
+		if differs(KindDirectory)(d.Path) {
+			p.directories = append(p.directories, d)
+		}
+	}
+	for _, f := range want.Files {
+		switch {
+		case replaced(KindFile, f.Path):
+			if f.Content == nil {
+				return plan{}, fmt.Errorf("file %s has to be written, but its content is not at hand", f.Path)
+			}
+			p.files = append(p.files, f)
+			p.reload = p.reload || l.isUnitDir(path.Dir(f.Path)) || l.isUnitDir(path.Dir(path.Dir(f.Path)))
+		case differs(KindFile)(f.Path):
+			p.attributes = append(p.attributes, attributes{f.Path, owner(f.Owner, f.Group), f.Mode})
+		}
+	}
+	for _, b := range want.Binaries {
+		needed := b
+		needed.Installs = nil
+		for _, i := range b.Installs {
+			switch {
+			case replaced(KindBinary, i.Path):
+				needed.Installs = append(needed.Installs, i)
+			case differs(KindBinary)(i.Path):
+				p.attributes = append(p.attributes, attributes{i.Path, "root:root", 0o755})
+			}
+		}
+		if len(needed.Installs) > 0 {
+			p.binaries = append(p.binaries, needed)
+		}
+	}
+	for _, u := range want.Units {
+		up := unitPlan{Unit: u, ensure: differs(KindUnit)(u.Name)}
+		p.reload = p.reload || up.ensure
+		for _, c := range changes {
+			if u.Active && slices.Contains(c.Restarts, u.Name) {
+				up.action = stronger(up.action, actionFor(u, c))
+			}
+		}
+		if up.ensure || up.action != "" {
+			p.units = append(p.units, up)
+		}
+	}
+	return p, nil
+}
+
+// actionFor says what a change that concerns the unit calls for.
+func actionFor(u desired.Unit, c Change) string {
+	switch {
+	case c.Kind == KindUnit && c.What == whatReload:
+		return "reload"
+	case (c.Kind == KindFile || c.Kind == KindBinary) &&
+		slices.Contains(u.ReloadOn, c.Target) && !slices.Contains(u.RestartOn, c.Target):
+		return "reload"
+	default:
+		return "restart"
+	}
+}
+
+func stronger(a, b string) string {
+	if a == "restart" || b == "" {
+		return a
+	}
+	return b
+}
+
+// script writes the plan down as a shell script that waits limit seconds at most.
+func (p plan) script(want desired.State, opts Options, limit int) string {
+	var s script
+	fmt.Fprintf(&s, "limit=%d\n", limit)
+	s.call("begin")
+	if len(p.files) > 0 {
+		s.call("receive")
+	}
+	s.call("lock")
+	s.fetch(p.binaries)
+	if len(p.packages) > 0 {
+		s.call("install_packages", p.packages...)
+	}
+	for _, m := range p.modules {
+		s.call("load_module", moduleName(m))
+	}
+	for _, k := range p.sysctls {
+		s.call("set_sysctl", procPath(k), want.Sysctls[k])
+	}
+	// Nothing is installed before every download is there and verified.
+	s.fetched(p.binaries)
+	for _, u := range p.units {
+		if u.action != "" {
+			s.call("pending", u.action, u.Name)
+		}
+	}
+	for _, d := range p.directories {
+		s.call("directory", mode(d.Mode), owner(d.Owner, d.Group), d.Path)
+	}
+	for _, b := range p.binaries {
+		s.install(b)
+	}
+	for i, f := range p.files {
+		s.call("put", strconv.Itoa(i), owner(f.Owner, f.Group), f.Path)
+	}
+	for _, a := range p.attributes {
+		s.call("attributes", mode(a.mode), a.owner, a.path)
+	}
+	for _, d := range p.drops {
+		s.call("drop", d)
+	}
+	p.unitCalls(&s, opts)
+	return s.String()
+}
+
+// unitCalls brings the units into their state, in order, once all files are in place.
+func (p plan) unitCalls(s *script, opts Options) {
+	var enable, disable, unmask, started []string
+	for _, u := range p.units {
+		if !u.ensure {
+			continue
+		}
+		if u.Enabled || u.Active {
+			unmask = append(unmask, u.Name)
+		}
+		if u.Enabled {
+			enable = append(enable, u.Name)
+		} else {
+			disable = append(disable, u.Name)
+		}
+	}
+	s.callAll("unmask", unmask)
+	s.callAll("enablement enable", enable)
+	s.callAll("enablement disable", disable)
+	if p.reload {
+		s.call("daemon_reload")
+	}
+	if opts.SkipRestart {
+		return
+	}
+	for _, u := range p.units {
+		switch {
+		case !u.Active:
+			s.call("unit", "stop", u.Name)
+		case u.action == "restart":
+			s.call("unit", "restart", u.Name)
+			started = append(started, u.Name)
+		case u.ensure:
+			s.call("unit", "start", u.Name)
+			started = append(started, u.Name)
+			if u.action == "reload" {
+				s.call("unit", "reload", u.Name)
+			}
+		default:
+			s.call("unit", "reload", u.Name)
+		}
+	}
+	s.callAll("settled", started)
+}
+
+// script is a shell script in the making.
+type script struct{ strings.Builder }
+
+// call calls a function; the name is trusted, the arguments are quoted.
+func (s *script) call(function string, args ...string) {
+	s.WriteString(function)
+	for _, a := range args {
+		s.WriteString(" " + quote(a))
+	}
+	s.WriteString("\n")
+}
+
+func (s *script) callAll(function string, args []string) {
+	if len(args) > 0 {
+		s.call(function, args...)
+	}
+}
+
+// fetch starts the downloads, each once.
+func (s *script) fetch(binaries []desired.Binary) {
+	for _, b := range unique(binaries) {
+		s.call("fetch", b.SHA256, b.URL, title(b))
+	}
+}
+
+// fetched waits for the downloads and ends the script unless all are verified.
+func (s *script) fetched(binaries []desired.Binary) {
+	if len(binaries) == 0 {
+		return
+	}
+	s.call("fetched")
+	for _, b := range unique(binaries) {
+		s.call("downloaded", b.SHA256, b.URL, title(b))
+	}
+}
+
+func (s *script) install(b desired.Binary) {
+	var members []string
+	for _, i := range b.Installs {
+		if i.Member != "" {
+			members = append(members, member(i))
+		}
+	}
+	if len(members) > 0 {
+		s.call("unpack", append([]string{b.SHA256, title(b)}, members...)...)
+	}
+	for _, i := range b.Installs {
+		if i.Member == "" {
+			s.call("install_download", b.SHA256, i.Path)
+		} else {
+			s.call("install_member", b.SHA256, member(i), i.Path)
+		}
+	}
+	s.call("consumed", b.SHA256)
+}
+
+// member is the path within the archive, without a leading "./".
+func member(i desired.Install) string { return path.Clean(i.Member) }
+
+func title(b desired.Binary) string {
+	return strings.TrimSpace(cmp.Or(b.Name, path.Base(b.URL)) + " " + b.Version)
+}
+
+func unique(binaries []desired.Binary) []desired.Binary {
+	var out []desired.Binary
+	for _, b := range binaries {
+		if !slices.ContainsFunc(out, func(o desired.Binary) bool { return o.SHA256 == b.SHA256 }) {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+func mode(m uint32) string { return fmt.Sprintf("%04o", m) }
+
+func owner(user, group string) string { return orRoot(user) + ":" + orRoot(group) }
+
+func filter(in []string, keep func(string) bool) []string {
+	var out []string
+	for _, s := range in {
+		if keep(s) && !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// archive packs the contents of the files, named by their place in the list so
+// that no path matters to tar, with their final modes; root owns them all until put.
+func archive(files []desired.File) ([]byte, error) {
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	add := func(name string, mode uint32, content []byte) error {
+		err := w.WriteHeader(&tar.Header{
+			Typeflag: tar.TypeReg, Name: name, Mode: int64(mode), Size: int64(len(content)), Format: tar.FormatUSTAR,
+		})
+		if err == nil {
+			_, err = w.Write(content)
+		}
+		return err
+	}
+	for i, f := range files {
+		if err := add(strconv.Itoa(i), f.Mode, f.Content); err != nil {
+			return nil, fmt.Errorf("pack %s: %w", f.Path, err)
+		}
+	}
+	if err := add("end", 0o600, nil); err != nil {
+		return nil, err
+	}
+	return buf.Bytes(), w.Close()
+}

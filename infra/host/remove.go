@@ -1,0 +1,84 @@
+package host
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+)
+
+//go:embed remove.sh
+var removeFunctions string
+
+// Remove takes off the machine what want put there, in one round trip: it stops
+// and disables the units, last one first, and deletes files, programs and
+// extraDirs with everything in them. Packages, modules and live sysctls stay,
+// for others may rely on them. Pod volumes mounted below an extra directory are
+// unmounted, never emptied. What is gone already is no error; the error lists
+// what had to be left.
+func Remove(ctx context.Context, r Runner, want desired.State, extraDirs []string) error {
+	return standardLayout().remove(ctx, r, want, extraDirs)
+}
+
+func (l layout) remove(ctx context.Context, r Runner, want desired.State, extraDirs []string) error {
+	want = l.expand(want)
+	if err := validate(want); err != nil {
+		return &ApplyError{Machine: r.Name(), Step: "remove", Err: err}
+	}
+	var s script
+	fmt.Fprintf(&s, "limit=%d\n", limit(ctx))
+	s.call("begin")
+	s.call("lock")
+	units := unitNames(want)
+	slices.Reverse(units)
+	s.callAll("remove_units", units)
+	files := want.Paths()
+	for _, u := range units {
+		for _, dir := range l.foreign[:slices.Index(l.foreign, l.units)+1] {
+			s.call("remove_directory", path.Join(dir, u+".d"))
+		}
+	}
+	s.callAll("remove_files", files)
+	for _, dir := range extraDirs {
+		if !path.IsAbs(dir) || path.Clean(dir) != dir || strings.Count(dir, "/") < 2 {
+			return &ApplyError{Machine: r.Name(), Step: "remove", Err: fmt.Errorf("refusing to delete %q", dir)}
+		}
+		s.call("remove_directory", dir)
+	}
+	for _, b := range want.Binaries {
+		s.call("forget", b.SHA256)
+	}
+	if len(units) > 0 {
+		s.call("daemon_reload")
+		s.call("systemctl reset-failed 2>/dev/null --", units...)
+	}
+	s.call("frame", "removed")
+
+	var left []string
+	var failed *ApplyError
+	out, err := r.Run(ctx, remote.Command{
+		Script: l.preamble() + applyFunctions + removeFunctions + s.String() + ":\n", Sudo: true})
+	for frame := range strings.SplitSeq(string(out.Stdout), "\x00") {
+		switch kind, rest, _ := strings.Cut(frame, " "); kind {
+		case "left":
+			left = append(left, remote.Redact(rest))
+		case "failed":
+			failed = stepError(r.Name(), rest)
+		}
+	}
+	switch {
+	case failed != nil:
+		return failed
+	case err != nil:
+		return fmt.Errorf("remove: %w", err)
+	case len(left) > 0:
+		return &ApplyError{Machine: r.Name(), Step: "remove", Err: errors.New(strings.Join(left, "; "))}
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+# Functions that take things off the machine. They go on after a failure and
+# report what could not be removed; what is gone already is no failure.
+
+complain() { frame "left $*"; }
+
+# remove_units name...: in the order given.
+remove_units() {
+	systemctl --no-reload disable -- "$@" >/dev/null 2>&1
+	for unit; do
+		progress "stopping $unit"
+		case $(systemctl show --no-pager -p LoadState -- "$unit" 2>/dev/null) in
+		*=not-found | '') continue ;;
+		esac
+		remaining
+		timeout "$left" systemctl stop -- "$unit" >/dev/null 2>&1 ||
+			systemctl kill -s KILL -- "$unit" >/dev/null 2>&1 || complain "unit $unit: cannot be stopped"
+		rm -f -- "$run/pending/restart.$unit" "$run/pending/reload.$unit"
+	done
+}
+
+remove_files() {
+	out=$(rm -f -- "$@" 2>&1) || complain "$out"
+}
+
+# mounts_below prints the mount points below $1, deepest first.
+mounts_below() {
+	while read -r _ point _; do
+		point=$(printf '%b' "$point")
+		case $point in "$1"/*) printf '%s\n' "$point" ;; esac
+	done </proc/self/mounts | sort -r
+}
+
+# remove_directory path: with everything in it, but nothing that is mounted
+# there from elsewhere: volumes of pods are not ours to delete.
+remove_directory() {
+	if [ -L "$1" ] || [ ! -d "$1" ]; then
+		remove_files "$1"
+		return
+	fi
+	mounts_below "$1" | while IFS= read -r point; do
+		umount -- "$point" 2>/dev/null || umount -l -- "$point" 2>/dev/null
+	done
+	still=$(mounts_below "$1")
+	if [ -n "$still" ]; then
+		complain "directory $1: something is mounted in it: $still"
+		return
+	fi
+	if ! rm -rf --one-file-system -- "$1" 2>/dev/null && [ -d "$1" ]; then
+		# A mount point itself cannot go, but it can be emptied.
+		rm -rf --one-file-system -- "${1:?}"/* "${1:?}"/.[!.]* "${1:?}"/..?* 2>/dev/null
+		[ -z "$(ls -A -- "$1" 2>&1)" ] || complain "directory $1: cannot be removed"
+	fi
+}
+
+# forget digest...: what the engine itself keeps about downloads.
+forget() {
+	for digest; do rm -rf -- "$lib/receipts/$digest" "${cache:?}/$digest"; done
+}

@@ -1,0 +1,205 @@
+// Package kube talks to the API server of a running cluster: is it ready, which
+// nodes are there, who holds the leases, and server-side apply of objects.
+//
+// It is thin on purpose: client-go does the work, and what a cluster ought to
+// be is decided elsewhere. How the API server is reached (directly, or from a
+// machine through SSH) is the caller's dialer. Nothing here reads kubeconfigs,
+// files or the environment.
+package kube
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+)
+
+const (
+	// requestTimeout bounds one request. API servers answer in milliseconds;
+	// what takes longer than this is a connection that leads nowhere.
+	requestTimeout = 15 * time.Second
+	// probeTimeout bounds one readiness probe, so that a wait notices within
+	// a moment when a server that hung starts to answer.
+	probeTimeout = 3 * time.Second
+	// pollInterval is how often conditions of objects are looked at while waiting.
+	pollInterval = 150 * time.Millisecond
+)
+
+// DialFunc opens a network connection, as [net.Dialer.DialContext] does.
+type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// Access is how to reach an API server and who to be there.
+type Access struct {
+	Endpoint string // https://host:port
+	CA       []byte // PEM bundle that signed the server's certificate
+	Cert     []byte // PEM client certificate
+	Key      []byte // PEM private key of Cert; never logged
+	// Dial opens the connection to Endpoint's address; nil dials directly.
+	Dial DialFunc
+}
+
+// Client is a connection to one API server or load balancer. It is safe for
+// concurrent use and must be closed.
+type Client struct {
+	endpoint  string
+	transport *http.Transport
+	typed     kubernetes.Interface
+	dynamic   dynamic.Interface
+	discovery discovery.CachedDiscoveryInterface
+	mapper    *restmapper.DeferredDiscoveryRESTMapper
+}
+
+// New prepares a client. It does no I/O.
+func New(a Access) (*Client, error) {
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(a.CA) {
+		return nil, fmt.Errorf("connecting to %s: the CA bundle holds no certificate", a.Endpoint)
+	}
+	pair, err := tls.X509KeyPair(a.Cert, a.Key)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: client certificate: %w", a.Endpoint, err)
+	}
+	dial := a.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: requestTimeout}).DialContext
+	}
+	transport := &http.Transport{
+		DialContext:         dial,
+		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}},
+		TLSHandshakeTimeout: requestTimeout,
+		ForceAttemptHTTP2:   true,
+		// Without pings a connection whose machine lost power would be used
+		// until the kernel gives up on it, minutes later.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: requestTimeout, PingTimeout: probeTimeout},
+	}
+	httpClient := &http.Client{Transport: transport}
+	config := &rest.Config{Host: a.Endpoint, QPS: -1, UserAgent: "k8s-from-scratch"}
+	c := &Client{endpoint: a.Endpoint, transport: transport}
+	if c.typed, err = kubernetes.NewForConfigAndClient(config, httpClient); err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", a.Endpoint, err)
+	}
+	if c.dynamic, err = dynamic.NewForConfigAndClient(config, httpClient); err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", a.Endpoint, err)
+	}
+	c.discovery = memory.NewMemCacheClient(c.typed.Discovery())
+	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(c.discovery)
+	return c, nil
+}
+
+// Endpoint returns the URL the client was made for.
+func (c *Client) Endpoint() string { return c.endpoint }
+
+// Typed returns client-go's typed client, for what this package does not offer.
+func (c *Client) Typed() kubernetes.Interface { return c.typed }
+
+// Close drops the client's connections.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
+
+// Version asks the server for its version: "v1.36.1".
+func (c *Client) Version(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	// The discovery client's own ServerVersion takes no context.
+	raw, err := c.typed.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
+	if err != nil {
+		return "", fmt.Errorf("asking %s for its version: %w", c.endpoint, err)
+	}
+	return parseVersion(raw)
+}
+
+// NotReadyError says which checks of an API server's /readyz do not pass.
+type NotReadyError struct {
+	Endpoint string
+	Failing  []string // names of the failing checks; empty when the server told none
+}
+
+func (e *NotReadyError) Error() string {
+	if len(e.Failing) == 0 {
+		return fmt.Sprintf("API server %s is not ready", e.Endpoint)
+	}
+	return fmt.Sprintf("API server %s is not ready: failing checks: %s", e.Endpoint, strings.Join(e.Failing, ", "))
+}
+
+// Ready asks /readyz once. The error is a *NotReadyError when the server
+// answers and says it is not ready.
+func (c *Client) Ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	result := c.typed.Discovery().RESTClient().Get().AbsPath("/readyz").Param("verbose", "").MaxRetries(0).Do(ctx)
+	raw, err := result.Raw()
+	var status int
+	result.StatusCode(&status)
+	switch {
+	case err == nil:
+		return nil
+	case status >= http.StatusInternalServerError:
+		return &NotReadyError{Endpoint: c.endpoint, Failing: failingChecks(string(raw))}
+	default:
+		return fmt.Errorf("asking %s whether it is ready: %w", c.endpoint, err)
+	}
+}
+
+// failingChecks picks the names out of the lines "[-]name failed: reason" that
+// the verbose health endpoints write.
+func failingChecks(body string) []string {
+	var out []string
+	for line := range strings.Lines(body) {
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "[-]"); ok {
+			name, _, _ := strings.Cut(rest, " ")
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// WaitReady polls Ready until it succeeds. It ends early, with the error, when
+// waiting cannot help: the server's certificate is not the cluster's. abort,
+// when given, is asked between polls whether the server has died; its error
+// ends the wait.
+func (c *Client) WaitReady(ctx context.Context, poll time.Duration, abort func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+		err := c.Ready(ctx)
+		if err == nil || Hopeless(err) {
+			return true, err
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
+		if abort != nil {
+			return false, abort(ctx)
+		}
+		return false, nil
+	})
+	if err != nil && ctx.Err() != nil && last != nil {
+		return fmt.Errorf("waiting for the API server to become ready: %w (last: %w)", context.Cause(ctx), last)
+	}
+	return err
+}
+
+// Hopeless tells whether an error will stay however long one retries: the
+// server presents a certificate that is not the cluster's, or does not accept
+// the client's.
+func Hopeless(err error) bool {
+	var (
+		unknown  x509.UnknownAuthorityError
+		hostname x509.HostnameError
+		invalid  x509.CertificateInvalidError
+	)
+	return errors.As(err, &unknown) || errors.As(err, &hostname) || errors.As(err, &invalid) ||
+		apierrors.IsUnauthorized(err)
+}

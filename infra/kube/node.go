@@ -1,0 +1,193 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// Node is what a person wants to know of a node.
+type Node struct {
+	Name          string `json:"name"`
+	Ready         bool   `json:"ready"`
+	Reason        string `json:"reason"` // why it is not ready; empty when it is
+	Unschedulable bool   `json:"unschedulable"`
+	InternalIP    string `json:"internal_ip"`
+	ExternalIP    string `json:"external_ip"`
+	PodCIDR       string `json:"pod_cidr"`
+	Version       string `json:"version"` // of the kubelet, "v1.36.1"
+	Runtime       string `json:"runtime"` // "containerd://2.2.0"
+	Kernel        string `json:"kernel"`
+	OS            string `json:"os"`
+}
+
+// Nodes lists the nodes by name.
+func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
+	objects, err := c.NodeObjects(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Node, 0, len(objects))
+	for i := range objects {
+		out = append(out, nodeOf(&objects[i]))
+	}
+	slices.SortFunc(out, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// NodeObjects lists the Node objects themselves.
+func (c *Client) NodeObjects(ctx context.Context) ([]corev1.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	list, err := c.typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	return list.Items, nil
+}
+
+func nodeOf(n *corev1.Node) Node {
+	out := Node{
+		Name:          n.Name,
+		Unschedulable: n.Spec.Unschedulable,
+		PodCIDR:       n.Spec.PodCIDR,
+		Version:       n.Status.NodeInfo.KubeletVersion,
+		Runtime:       n.Status.NodeInfo.ContainerRuntimeVersion,
+		Kernel:        n.Status.NodeInfo.KernelVersion,
+		OS:            n.Status.NodeInfo.OSImage,
+	}
+	for _, a := range n.Status.Addresses {
+		switch {
+		case a.Type == corev1.NodeInternalIP && out.InternalIP == "":
+			out.InternalIP = a.Address
+		case a.Type == corev1.NodeExternalIP && out.ExternalIP == "":
+			out.ExternalIP = a.Address
+		}
+	}
+	out.Ready, out.Reason = readiness(n)
+	return out
+}
+
+func readiness(n *corev1.Node) (bool, string) {
+	for _, c := range n.Status.Conditions {
+		if c.Type != corev1.NodeReady {
+			continue
+		}
+		if c.Status == corev1.ConditionTrue {
+			return true, ""
+		}
+		return false, strings.TrimSpace(c.Reason + ": " + c.Message)
+	}
+	return false, "the kubelet has not reported yet"
+}
+
+// NodeCondition is what to wait for on one node.
+type NodeCondition struct {
+	Name       string
+	InternalIP string // must be the node's internal address; empty accepts any
+	Version    string // must be the kubelet's version ("v1.36.1"); empty accepts any
+	// Registered is enough when set: the node need not be Ready, as when its
+	// network plugin is installed by somebody else later.
+	Registered bool
+}
+
+// unmet says what keeps node (nil when there is none) from the condition.
+func (w NodeCondition) unmet(node *Node) string {
+	switch {
+	case node == nil:
+		return "not registered"
+	case w.InternalIP != "" && node.InternalIP != w.InternalIP:
+		return fmt.Sprintf("internal address is %q, wanted %s", node.InternalIP, w.InternalIP)
+	case w.Version != "" && node.Version != w.Version:
+		return fmt.Sprintf("kubelet reports %s, wanted %s", node.Version, w.Version)
+	case !w.Registered && !node.Ready:
+		return "not ready: " + node.Reason
+	}
+	return ""
+}
+
+// WaitNodes waits until every condition holds. abort, when given, is asked
+// between polls whether to give up.
+func (c *Client) WaitNodes(ctx context.Context, conditions []NodeCondition, abort func(context.Context) error) error {
+	if len(conditions) == 0 {
+		return nil
+	}
+	var unmet []string
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		nodes, err := c.Nodes(ctx)
+		if err != nil {
+			if Hopeless(err) {
+				return false, err
+			}
+			if ctx.Err() == nil {
+				unmet = []string{err.Error()}
+			}
+			return false, nil
+		}
+		unmet = unmet[:0]
+		for _, want := range conditions {
+			i := slices.IndexFunc(nodes, func(n Node) bool { return n.Name == want.Name })
+			var node *Node
+			if i >= 0 {
+				node = &nodes[i]
+			}
+			if why := want.unmet(node); why != "" {
+				unmet = append(unmet, want.Name+": "+why)
+			}
+		}
+		if len(unmet) > 0 && abort != nil {
+			return false, abort(ctx)
+		}
+		return len(unmet) == 0, nil
+	})
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("waiting for nodes: %w (last: %s)", context.Cause(ctx), strings.Join(unmet, "; "))
+	}
+	return err
+}
+
+// cordonedAnnotation marks a node that was made unschedulable here, as opposed
+// to by a person, who would not want it undone.
+const cordonedAnnotation = "k8s-from-scratch/cordoned"
+
+// Cordon makes a node unschedulable and remembers on the node that it was; a
+// node that is unschedulable already stays as it is.
+func (c *Client) Cordon(ctx context.Context, name string) error {
+	return c.updateNode(ctx, name, func(n *corev1.Node) bool {
+		if n.Spec.Unschedulable {
+			return false
+		}
+		n.Spec.Unschedulable = true
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, cordonedAnnotation, "true")
+		return true
+	})
+}
+
+// Uncordon makes a node schedulable again if Cordon made it unschedulable.
+func (c *Client) Uncordon(ctx context.Context, name string) error {
+	return c.updateNode(ctx, name, func(n *corev1.Node) bool {
+		if !metav1.HasAnnotation(n.ObjectMeta, cordonedAnnotation) {
+			return false
+		}
+		delete(n.Annotations, cordonedAnnotation)
+		n.Spec.Unschedulable = false
+		return true
+	})
+}
+
+// DeleteNode deletes a Node object; one that is not there is fine.
+func (c *Client) DeleteNode(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	err := c.typed.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting node %s: %w", name, err)
+	}
+	return nil
+}

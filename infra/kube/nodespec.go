@@ -1,0 +1,164 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+)
+
+// ownedAnnotation remembers on a node which labels and taints were put there,
+// so that those no longer wanted can be told from those of others. Server-side
+// apply cannot serve here: it would create a missing Node, and a node's taints
+// are one atomic list to it, shared with the node lifecycle controller.
+const ownedAnnotation = "k8s-from-scratch/owned"
+
+// NodeSpec is what is wanted of a Node object. Labels and taints that others
+// put on it are left alone.
+type NodeSpec struct {
+	Name    string
+	Labels  map[string]string
+	Taints  []corev1.Taint
+	PodCIDR string // set when the node has none; it cannot be changed afterwards
+}
+
+type owned struct {
+	Labels []string `json:"labels,omitempty"`
+	Taints []string `json:"taints,omitempty"` // "key:effect"
+}
+
+// NodeDrift says in words what differs between a node and what is wanted of it.
+func NodeDrift(n *corev1.Node, want NodeSpec) []string {
+	var out []string
+	had := ownedBy(n)
+	for _, k := range slices.Sorted(maps.Keys(want.Labels)) {
+		if got, ok := n.Labels[k]; !ok {
+			out = append(out, fmt.Sprintf("label %s: missing, wanted %q", k, want.Labels[k]))
+		} else if got != want.Labels[k] {
+			out = append(out, fmt.Sprintf("label %s: found %q, wanted %q", k, got, want.Labels[k]))
+		}
+	}
+	for _, k := range had.Labels {
+		if _, wanted := want.Labels[k]; !wanted {
+			if got, ok := n.Labels[k]; ok {
+				out = append(out, fmt.Sprintf("label %s: found %q, wanted none", k, got))
+			}
+		}
+	}
+	for _, t := range want.Taints {
+		got, ok := findTaint(n.Spec.Taints, taintKey(t))
+		if !ok {
+			out = append(out, fmt.Sprintf("taint %s: missing, wanted %q", taintKey(t), t.Value))
+		} else if got.Value != t.Value {
+			out = append(out, fmt.Sprintf("taint %s: found %q, wanted %q", taintKey(t), got.Value, t.Value))
+		}
+	}
+	for _, k := range had.Taints {
+		_, wanted := findTaint(want.Taints, k)
+		if got, ok := findTaint(n.Spec.Taints, k); ok && !wanted {
+			out = append(out, fmt.Sprintf("taint %s: found %q, wanted none", k, got.Value))
+		}
+	}
+	if n.Spec.Unschedulable && metav1.HasAnnotation(n.ObjectMeta, cordonedAnnotation) {
+		out = append(out, "schedulable: left cordoned by a roll-out that did not finish")
+	}
+	if want.PodCIDR != "" && n.Spec.PodCIDR != want.PodCIDR {
+		out = append(out, fmt.Sprintf("pod CIDR: found %q, wanted %s", n.Spec.PodCIDR, want.PodCIDR))
+	}
+	return out
+}
+
+// ReconcileNode brings a Node object to what is wanted, in one update. It
+// fails when the node has another pod CIDR already: Kubernetes does not let
+// that change, so the Node object would have to be deleted first.
+func (c *Client) ReconcileNode(ctx context.Context, want NodeSpec) error {
+	var conflict error
+	err := c.updateNode(ctx, want.Name, func(n *corev1.Node) bool {
+		if want.PodCIDR != "" && n.Spec.PodCIDR != "" && n.Spec.PodCIDR != want.PodCIDR {
+			conflict = fmt.Errorf("node %s has pod CIDR %s, wanted %s: Kubernetes does not change it; drain the node and delete its Node object, the kubelet registers it anew",
+				want.Name, n.Spec.PodCIDR, want.PodCIDR)
+			return false
+		}
+		return reconcile(n, want)
+	})
+	if err != nil {
+		return err
+	}
+	return conflict
+}
+
+// reconcile changes n to what is wanted and tells whether anything changed.
+func reconcile(n *corev1.Node, want NodeSpec) bool {
+	marks := owned{Labels: slices.Sorted(maps.Keys(want.Labels))}
+	for _, t := range want.Taints {
+		marks.Taints = append(marks.Taints, taintKey(t))
+	}
+	slices.Sort(marks.Taints)
+	had := ownedBy(n)
+	if len(NodeDrift(n, want)) == 0 && slices.Equal(had.Labels, marks.Labels) && slices.Equal(had.Taints, marks.Taints) {
+		return false
+	}
+	for _, k := range had.Labels {
+		delete(n.Labels, k)
+	}
+	if n.Labels == nil {
+		n.Labels = map[string]string{}
+	}
+	maps.Copy(n.Labels, want.Labels)
+	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		_, wanted := findTaint(want.Taints, taintKey(t))
+		return wanted || slices.Contains(had.Taints, taintKey(t))
+	})
+	n.Spec.Taints = append(n.Spec.Taints, want.Taints...)
+	if want.PodCIDR != "" {
+		n.Spec.PodCIDR, n.Spec.PodCIDRs = want.PodCIDR, []string{want.PodCIDR}
+	}
+	raw, err := json.Marshal(marks)
+	if err != nil { // two slices of strings always marshal
+		return false
+	}
+	metav1.SetMetaDataAnnotation(&n.ObjectMeta, ownedAnnotation, string(raw))
+	return true
+}
+
+func ownedBy(n *corev1.Node) owned {
+	var o owned
+	if err := json.Unmarshal([]byte(n.Annotations[ownedAnnotation]), &o); err != nil {
+		return owned{}
+	}
+	return o
+}
+
+func taintKey(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
+
+func findTaint(taints []corev1.Taint, key string) (corev1.Taint, bool) {
+	i := slices.IndexFunc(taints, func(t corev1.Taint) bool { return taintKey(t) == key })
+	if i < 0 {
+		return corev1.Taint{}, false
+	}
+	return taints[i], true
+}
+
+// updateNode reads a node, lets change alter it, and writes it back when change
+// says so; lost races are run again.
+func (c *Client) updateNode(ctx context.Context, name string, change func(*corev1.Node) bool) error {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		n, err := c.typed.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil || !change(n) {
+			return err
+		}
+		_, err = c.typed.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{FieldManager: fieldManager})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("updating node %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,320 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+)
+
+// fieldManager is who this project is to server-side apply.
+const fieldManager = "k8s-from-scratch"
+
+const (
+	// parallelRequests is how many objects are sent at a time: enough to hide
+	// the round trip, few enough not to trip priority and fairness.
+	parallelRequests = 8
+	// kindBudget is how long a kind may be unknown after its definition was
+	// applied: the API server publishes a new kind within a second or two, and
+	// an aggregated one a few seconds after its pods answer.
+	kindBudget = 20 * time.Second
+)
+
+// ObjectRef names an object of a cluster. It is JSON, for inventories.
+type ObjectRef struct {
+	APIVersion string `json:"api_version"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+}
+
+// String is what a person reads: "Deployment kube-system/coredns".
+func (r ObjectRef) String() string {
+	if r.Namespace == "" {
+		return r.Kind + " " + r.Name
+	}
+	return r.Kind + " " + r.Namespace + "/" + r.Name
+}
+
+// Same tells whether two references mean the same object. The version of its
+// API does not matter, and no namespace means the default one: it is left out
+// in manifests and filled in by the API server.
+func (r ObjectRef) Same(o ObjectRef) bool {
+	namespace := func(ref ObjectRef) string {
+		if ref.Namespace == metav1.NamespaceDefault {
+			return ""
+		}
+		return ref.Namespace
+	}
+	return r.group() == o.group() && r.Kind == o.Kind && namespace(r) == namespace(o) && r.Name == o.Name
+}
+
+func (r ObjectRef) group() string {
+	group, _, found := strings.Cut(r.APIVersion, "/")
+	if !found {
+		return ""
+	}
+	return group
+}
+
+// RefOf names an object.
+func RefOf(o *unstructured.Unstructured) ObjectRef {
+	return ObjectRef{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+// RefsOf names objects.
+func RefsOf(objects []*unstructured.Unstructured) []ObjectRef {
+	out := make([]ObjectRef, len(objects))
+	for i, o := range objects {
+		out[i] = RefOf(o)
+	}
+	return out
+}
+
+// Apply applies objects server-side, taking over fields from other managers.
+// Namespaces and custom resource definitions go first, webhook configurations
+// last, the rest in parallel in between. It returns the references of the
+// objects as the cluster knows them: also with an error, for those applied.
+func (c *Client) Apply(ctx context.Context, objects []*unstructured.Unstructured) ([]ObjectRef, error) {
+	var refs []ObjectRef
+	for _, wave := range waves(objects) {
+		applied := make([]*ObjectRef, len(wave))
+		group, gctx := errgroup.WithContext(ctx)
+		group.SetLimit(parallelRequests)
+		for i, o := range wave {
+			group.Go(func() error {
+				live, err := c.patch(gctx, o, false)
+				if err != nil {
+					return err
+				}
+				ref := RefOf(live)
+				applied[i] = &ref
+				return nil
+			})
+		}
+		err := group.Wait()
+		for _, ref := range applied {
+			if ref != nil {
+				refs = append(refs, *ref)
+			}
+		}
+		if err != nil {
+			return refs, err
+		}
+	}
+	return refs, nil
+}
+
+// waves sorts objects into those that must exist before the others, the
+// others, and those that may get in the way of the others.
+func waves(objects []*unstructured.Unstructured) [][]*unstructured.Unstructured {
+	out := make([][]*unstructured.Unstructured, 3)
+	for _, o := range objects {
+		wave := 1
+		switch o.GetKind() {
+		case "Namespace", "CustomResourceDefinition", "PriorityClass":
+			wave = 0
+		case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
+			wave = 2
+		}
+		out[wave] = append(out[wave], o)
+	}
+	return out
+}
+
+func (c *Client) patch(ctx context.Context, o *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error) {
+	ref := RefOf(o)
+	resource, namespace, err := c.resource(ctx, ref, !dryRun)
+	if err != nil {
+		return nil, fmt.Errorf("applying %s: %w", ref, err)
+	}
+	if namespace != o.GetNamespace() {
+		o = o.DeepCopy()
+		o.SetNamespace(namespace)
+	}
+	body, err := json.Marshal(o)
+	if err != nil {
+		return nil, fmt.Errorf("applying %s: %w", ref, err)
+	}
+	force := true
+	options := metav1.PatchOptions{FieldManager: fieldManager, Force: &force}
+	if dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	live, err := resource.Patch(ctx, ref.Name, types.ApplyPatchType, body, options)
+	if err != nil {
+		return nil, fmt.Errorf("applying %s: %w", ref, err)
+	}
+	return live, nil
+}
+
+// resource finds the API resource of an object and the namespace it is in.
+// With patience a kind that is not known is waited for: its definition may
+// have been applied a moment ago.
+func (c *Client) resource(ctx context.Context, ref ObjectRef, patience bool) (dynamic.ResourceInterface, string, error) {
+	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+	mapping, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if meta.IsNoMatchError(err) && patience {
+		waitCtx, cancel := context.WithTimeout(ctx, kindBudget)
+		defer cancel()
+		_ = wait.PollUntilContextCancel(waitCtx, pollInterval, false, func(context.Context) (bool, error) {
+			c.mapper.Reset()
+			mapping, err = c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+			return !meta.IsNoMatchError(err), nil
+		})
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	resource := c.dynamic.Resource(mapping.Resource)
+	if mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+		return resource, "", nil
+	}
+	namespace := ref.Namespace
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	return resource.Namespace(namespace), namespace, nil
+}
+
+// Get reads one object; nil when there is none, or not even its kind.
+func (c *Client) Get(ctx context.Context, ref ObjectRef) (*unstructured.Unstructured, error) {
+	resource, _, err := c.resource(ctx, ref, false)
+	if meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", ref, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	o, err := resource.Get(ctx, ref.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", ref, err)
+	}
+	return o, nil
+}
+
+// ObjectDrift is how one object differs from what is wanted.
+type ObjectDrift struct {
+	Object ObjectRef
+	Words  []string
+}
+
+// Drift compares objects with what is wanted: what a server-side apply would
+// change, found by a dry run, so that defaults, conversions and fields of other
+// managers are judged by the API server and not here. Nothing is changed.
+// Objects in perfect order are not in the answer.
+func (c *Client) Drift(ctx context.Context, objects []*unstructured.Unstructured) ([]ObjectDrift, error) {
+	found := make([]ObjectDrift, len(objects))
+	group, gctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelRequests)
+	for i, o := range objects {
+		group.Go(func() error {
+			words, err := c.drift(gctx, o)
+			found[i] = ObjectDrift{Object: RefOf(o), Words: words}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(found, func(d ObjectDrift) bool { return len(d.Words) == 0 }), nil
+}
+
+func (c *Client) drift(ctx context.Context, want *unstructured.Unstructured) ([]string, error) {
+	live, err := c.Get(ctx, RefOf(want))
+	if err != nil {
+		return nil, err
+	}
+	if live == nil {
+		return []string{"missing"}, nil
+	}
+	applied, err := c.patch(ctx, want, true)
+	switch {
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
+		// The dry run itself says that the live object cannot become the
+		// wanted one, or that admission refuses it: for a person to read.
+		return []string{err.Error()}, nil
+	case err != nil:
+		return nil, err
+	}
+	return differences(live, applied), nil
+}
+
+// Prune deletes the objects of an inventory that are not kept, and waits until
+// they are gone. It returns those that are not gone yet, with the reason.
+func (c *Client) Prune(ctx context.Context, inventory, keep []ObjectRef) ([]ObjectRef, error) {
+	var doomed []ObjectRef
+	for _, ref := range inventory {
+		if !slices.ContainsFunc(keep, ref.Same) {
+			doomed = append(doomed, ref)
+		}
+	}
+	errs := make([]error, len(doomed))
+	var group errgroup.Group
+	group.SetLimit(parallelRequests)
+	for i, ref := range doomed {
+		group.Go(func() error {
+			errs[i] = c.delete(ctx, ref)
+			return nil
+		})
+	}
+	_ = group.Wait() // every error is in errs
+	var left []ObjectRef
+	for i, ref := range doomed {
+		if errs[i] != nil {
+			left = append(left, ref)
+		}
+	}
+	return left, errors.Join(errs...)
+}
+
+func (c *Client) delete(ctx context.Context, ref ObjectRef) error {
+	resource, _, err := c.resource(ctx, ref, false)
+	if meta.IsNoMatchError(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("deleting %s: %w", ref, err)
+	}
+	background := metav1.DeletePropagationBackground
+	err = resource.Delete(ctx, ref.Name, metav1.DeleteOptions{PropagationPolicy: &background})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("deleting %s: %w", ref, err)
+	}
+	var holding []string
+	err = wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		o, err := resource.Get(ctx, ref.Name, metav1.GetOptions{})
+		if err != nil {
+			return apierrors.IsNotFound(err), nil
+		}
+		holding = o.GetFinalizers()
+		return o.GetDeletionTimestamp() == nil, nil // made anew by somebody else
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %s to be gone: %w (finalizers: %s)", ref, err, strings.Join(holding, ", "))
+	}
+	return nil
+}

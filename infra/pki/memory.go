@@ -1,0 +1,92 @@
+package pki
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// MemoryStore keeps keys in memory: the store behind StoreState, whose content
+// is a sensitive value in Terraform state. It prints redacted.
+type MemoryStore struct {
+	mu     sync.Mutex
+	values map[string]string
+}
+
+// NewMemoryStore returns a store that holds a copy of values, which may be nil.
+func NewMemoryStore(values map[string]string) *MemoryStore {
+	m := &MemoryStore{values: map[string]string{}}
+	maps.Copy(m.values, values)
+	return m
+}
+
+// MemoryStore returns the store of a cluster with StoreState: its keys and its public certificates.
+func (r Ref) MemoryStore() *MemoryStore {
+	m := NewMemoryStore(r.Keys)
+	for name, value := range map[string]string{
+		CertKubernetesCA:     r.KubernetesCA,
+		CertEtcdCA:           r.EtcdCA,
+		CertFrontProxyCA:     r.FrontProxyCA,
+		PublicServiceAccount: r.ServiceAccountPublicKey,
+	} {
+		if value != "" {
+			m.values[name] = value
+		}
+	}
+	return m
+}
+
+// Get implements Store.
+func (m *MemoryStore) Get(_ context.Context, name string) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v, ok := m.values[name]
+	if !ok {
+		return nil, fmt.Errorf("%s: %w", name, ErrNotFound)
+	}
+	return []byte(v), nil
+}
+
+// Create implements Store.
+func (m *MemoryStore) Create(_ context.Context, name string, value []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.values[name]; ok {
+		return fmt.Errorf("%s: %w", name, ErrExists)
+	}
+	m.values[name] = string(value)
+	return nil
+}
+
+// Delete implements Store.
+func (m *MemoryStore) Delete(_ context.Context, name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.values[name]; !ok {
+		return fmt.Errorf("%s: %w", name, ErrNotFound)
+	}
+	delete(m.values, name)
+	return nil
+}
+
+// List implements Store.
+func (m *MemoryStore) List(context.Context) ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.values)), nil
+}
+
+// String gives the names held, never a value.
+func (m *MemoryStore) String() string {
+	names, _ := m.List(context.Background())
+	return fmt.Sprintf("MemoryStore%v", names)
+}
+
+// GoString is String, for %#v.
+func (m *MemoryStore) GoString() string { return "pki." + m.String() }
+
+// LogValue is String, for log/slog.
+func (m *MemoryStore) LogValue() slog.Value { return slog.StringValue(m.String()) }

@@ -1,0 +1,131 @@
+// Package pki makes and checks the keys and certificates of a cluster:
+// certificate authorities, leaf certificates, the service-account key pair
+// and the key that encrypts secrets in etcd.
+//
+// It is pure cryptography: the clock and the random source are arguments, and
+// nothing in here touches files, networks or machines. Where private keys are
+// kept is behind the Store interface; implementations that do I/O live
+// elsewhere. No type in here prints private material.
+package pki
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+)
+
+// CAName names one of the cluster's certificate authorities.
+type CAName string
+
+// The three authorities of a cluster.
+const (
+	KubernetesCA CAName = "kubernetes"
+	EtcdCA       CAName = "etcd"
+	FrontProxyCA CAName = "front-proxy"
+)
+
+// Defaults for validity and renewal.
+const (
+	DefaultCAValidity   = 10 * 365 * 24 * time.Hour
+	DefaultValidity     = 365 * 24 * time.Hour
+	DefaultEarlyRenewal = 60 * 24 * time.Hour
+	// Backdate is how far NotBefore lies in the past, so that a machine whose
+	// clock is a little behind accepts a fresh certificate.
+	Backdate = 5 * time.Minute
+)
+
+// Request says what a leaf certificate must hold.
+type Request struct {
+	CommonName     string
+	Organizations  []string
+	DNSNames       []string
+	IPs            []netip.Addr
+	Server, Client bool
+	Validity       time.Duration // zero means DefaultValidity
+}
+
+// KeyPair is a certificate and its private key, PEM. It prints redacted.
+type KeyPair struct {
+	CertPEM []byte
+	KeyPEM  []byte
+}
+
+const redacted = "[redacted]"
+
+// String returns the certificate's size only; never the key.
+func (k KeyPair) String() string {
+	return fmt.Sprintf("KeyPair{CertPEM: %d bytes, KeyPEM: %s}", len(k.CertPEM), redacted)
+}
+
+// GoString is String, for %#v.
+func (k KeyPair) GoString() string { return "pki." + k.String() }
+
+// LogValue is String, for log/slog.
+func (k KeyPair) LogValue() slog.Value { return slog.StringValue(k.String()) }
+
+// Slot is one certificate's place on a machine: where it lies and what it must hold.
+type Slot struct {
+	Name         string // for people: "apiserver"
+	CertPath     string
+	KeyPath      string
+	CA           CAName
+	Request      Request
+	Owner, Group string // of both files; empty means root
+	KeyMode      uint32 // permission bits of the key; the certificate is 0644
+	EarlyRenewal time.Duration
+}
+
+// Ref is a cluster's PKI as others refer to it: public certificates and where
+// the private keys are. With Store "state" it carries the keys themselves in
+// Keys, and is secret; with any other store it holds nothing secret.
+type Ref struct {
+	Cluster  string `json:"cluster"`
+	Store    string `json:"store"` // StoreSSM or StoreState
+	Prefix   string `json:"prefix,omitempty"`
+	KMSKeyID string `json:"kms_key_id,omitempty"`
+	Region   string `json:"region,omitempty"`
+
+	KubernetesCA            string `json:"kubernetes_ca"` // PEM bundle, the issuing certificate first
+	EtcdCA                  string `json:"etcd_ca"`
+	FrontProxyCA            string `json:"front_proxy_ca"`
+	ServiceAccountPublicKey string `json:"service_account_public_key"`
+	// EncryptionKeyName identifies the key that encrypts secrets in etcd; it is stored with every value.
+	EncryptionKeyName string `json:"encryption_key_name"`
+
+	Keys map[string]string `json:"keys,omitempty"` // only with StoreState: name in the store -> value
+}
+
+// Values of Ref.Store.
+const (
+	StoreSSM   = "ssm"
+	StoreState = "state"
+)
+
+// Bundle returns the PEM bundle of one of the authorities, empty when the name is unknown.
+func (r Ref) Bundle(ca CAName) string {
+	switch ca {
+	case KubernetesCA:
+		return r.KubernetesCA
+	case EtcdCA:
+		return r.EtcdCA
+	case FrontProxyCA:
+		return r.FrontProxyCA
+	}
+	return ""
+}
+
+// String describes the reference without keys.
+func (r Ref) String() string {
+	keys := ""
+	if len(r.Keys) > 0 {
+		keys = ", Keys: " + redacted
+	}
+	return fmt.Sprintf("Ref{Cluster: %q, Store: %q, Prefix: %q, Region: %q%s}", r.Cluster, r.Store, r.Prefix, r.Region, keys)
+}
+
+// GoString is String, for %#v.
+func (r Ref) GoString() string { return "pki." + r.String() }
+
+// LogValue is String, for log/slog.
+func (r Ref) LogValue() slog.Value { return slog.StringValue(r.String()) }

@@ -1,0 +1,277 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+)
+
+const (
+	// keepaliveEvery is how often the peer is asked whether it is still there.
+	keepaliveEvery = 5 * time.Second
+	// keepaliveGrace is how long it may take to answer: longer than a machine
+	// at full load needs, shorter than a person likes to wait.
+	keepaliveGrace = 20 * time.Second
+	// maxSessions stays below OpenSSH's MaxSessions, 10 by default
+	// (sshd_config(5)).
+	maxSessions = 8
+	// maxBastions bounds a chain of bastions, and so ends a circular one.
+	maxBastions = 4
+)
+
+// connection is one authenticated SSH connection.
+type connection struct {
+	client   *ssh.Client
+	sessions chan struct{} // a token per session in use
+	lost     chan struct{} // closed when the connection has ended
+}
+
+func (c *connection) isLost() bool {
+	select {
+	case <-c.lost:
+		return true
+	default:
+		return false
+	}
+}
+
+// connect opens and authenticates a connection to h.
+func (p *Pool) connect(ctx context.Context, h Host, timeout time.Duration) (*connection, error) {
+	wanted, err := parseHostKeys(h)
+	if err != nil {
+		return nil, err
+	}
+	if depth(h) > maxBastions {
+		return nil, fmt.Errorf("machine %s: more than %d bastions in a row", h.Name, maxBastions)
+	}
+	parent := ctx
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout,
+		fmt.Errorf("no answer within %s", timeout))
+	defer cancel()
+	defer context.AfterFunc(p.life, cancel)()
+	conn, err := p.open(ctx, h)
+	if err != nil {
+		var key *HostKeyError
+		var auth *AuthError
+		switch {
+		case parent.Err() != nil:
+			return nil, interrupted(parent, h, err)
+		case errors.As(err, &key), errors.As(err, &auth): // the bastion's
+			return nil, fmt.Errorf("machine %s: %w", h.Name, err)
+		}
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, &UnreachableError{Machine: h.Name, Address: h.addr(), Err: err}
+	}
+	c, err := p.handshake(ctx, h, conn, wanted)
+	if err != nil {
+		conn.Close()
+		if parent.Err() != nil {
+			return nil, interrupted(parent, h, err)
+		}
+		return nil, err
+	}
+	return c, nil
+}
+
+// interrupted is the error of an attempt the caller's context ended.
+func interrupted(ctx context.Context, h Host, last error) error {
+	return &UnreachableError{Machine: h.Name, Address: h.addr(),
+		Err: fmt.Errorf("%w while connecting (%w)", ctx.Err(), last)}
+}
+
+// open opens the byte stream below SSH, directly or through the bastion.
+func (p *Pool) open(ctx context.Context, h Host) (net.Conn, error) {
+	if h.Bastion == nil {
+		return p.cfg.Dial(ctx, "tcp", h.addr())
+	}
+	conn, err := p.Machine(*h.Bastion).Dial(ctx, "tcp", h.addr())
+	if err != nil {
+		return nil, fmt.Errorf("through bastion %s: %w", h.Bastion.Name, err)
+	}
+	return conn, nil
+}
+
+func (p *Pool) handshake(ctx context.Context, h Host, conn net.Conn, wanted []ssh.PublicKey) (*connection, error) {
+	// Closing the connection is the only way to interrupt a handshake.
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+
+	signers, closeAgent, err := p.signers(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("machine %s: %w", h.Name, err)
+	}
+	defer closeAgent()
+	verified := false
+	var mismatch *HostKeyError
+	cfg := &ssh.ClientConfig{
+		User:              h.User,
+		Auth:              []ssh.AuthMethod{ssh.PublicKeys(signers...)},
+		HostKeyAlgorithms: algorithms(wanted),
+		HostKeyCallback: func(_ string, _ net.Addr, got ssh.PublicKey) error {
+			for _, w := range wanted {
+				if bytes.Equal(w.Marshal(), got.Marshal()) {
+					verified = true
+					return nil
+				}
+			}
+			mismatch = &HostKeyError{Machine: h.Name, Address: h.addr(),
+				Wanted: fingerprints(wanted), Got: fingerprints([]ssh.PublicKey{got})}
+			return mismatch
+		},
+	}
+	sc, chans, reqs, err := ssh.NewClientConn(conn, h.addr(), cfg)
+	var negotiation *ssh.AlgorithmNegotiationError
+	switch {
+	case err == nil:
+	case mismatch != nil:
+		return nil, mismatch
+	case errors.As(err, &negotiation) && negotiation.What == "host key":
+		return nil, &HostKeyError{Machine: h.Name, Address: h.addr(), Wanted: fingerprints(wanted)}
+	case negotiation != nil: // nothing that waiting changes
+		return nil, fmt.Errorf("machine %s (%s): %w", h.Name, h.addr(), err)
+	case verified && refused(err):
+		var offered []string
+		for _, s := range signers {
+			offered = append(offered, ssh.FingerprintSHA256(s.PublicKey()))
+		}
+		return nil, &AuthError{Machine: h.Name, Address: h.addr(), User: h.User, Offered: offered, Err: err}
+	default:
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, &UnreachableError{Machine: h.Name, Address: h.addr(), Err: err}
+	}
+	if !stop() {
+		sc.Close()
+		return nil, &UnreachableError{Machine: h.Name, Address: h.addr(), Err: context.Cause(ctx)}
+	}
+	c := &connection{
+		client:   ssh.NewClient(sc, chans, reqs),
+		sessions: make(chan struct{}, maxSessions),
+		lost:     make(chan struct{}),
+	}
+	go func() {
+		defer close(c.lost)
+		_ = c.client.Wait() // its error says no more than that the connection ended
+	}()
+	go c.keepalive(p.keepaliveEvery, p.keepaliveGrace)
+	return c, nil
+}
+
+// refused tells an answer to authentication from a broken connection, which
+// the ssh package does by text alone.
+func refused(err error) bool {
+	return strings.Contains(err.Error(), "unable to authenticate") ||
+		strings.Contains(err.Error(), "Too many authentication failures")
+}
+
+// keepalive closes the connection once the peer stops answering; without it a
+// machine that vanished is noticed only when TCP gives up, minutes later.
+func (c *connection) keepalive(every, grace time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.lost:
+			return
+		case <-tick.C:
+		}
+		overdue := time.AfterFunc(grace, func() { c.client.Close() })
+		_, _, err := c.client.SendRequest("keepalive@openssh.com", true, nil)
+		overdue.Stop()
+		if err != nil {
+			c.client.Close()
+			return
+		}
+	}
+}
+
+// signers returns the configured keys followed by the agent's; the returned
+// function ends the conversation with the agent.
+func (p *Pool) signers(ctx context.Context) ([]ssh.Signer, func(), error) {
+	signers := slices.Clone(p.cfg.Signers)
+	if p.cfg.AgentSocket == "" {
+		return signers, func() {}, nil
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", p.cfg.AgentSocket)
+	if err != nil {
+		return nil, nil, fmt.Errorf("ask the SSH agent: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	done := func() { stop(); conn.Close() }
+	held, err := agent.NewClient(conn).Signers()
+	if err != nil {
+		done()
+		return nil, nil, fmt.Errorf("ask the SSH agent for its keys: %w", err)
+	}
+	return append(signers, held...), done, nil
+}
+
+// parseHostKeys returns the pinned keys of h; it is an error when there is none.
+func parseHostKeys(h Host) ([]ssh.PublicKey, error) {
+	var keys []ssh.PublicKey
+	for _, line := range h.HostKeys {
+		key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(line))
+		if err != nil {
+			return nil, fmt.Errorf("machine %s: pinned SSH host key %q: %w", h.Name, line, err)
+		}
+		if algorithms([]ssh.PublicKey{key}) == nil {
+			return nil, fmt.Errorf("machine %s: pinned SSH host key type %s is not supported; use ed25519, ECDSA or RSA",
+				h.Name, key.Type())
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 {
+		return nil, &HostKeyError{Machine: h.Name, Address: h.addr()}
+	}
+	return keys, nil
+}
+
+// algorithms lists the host key algorithms under which the keys may be shown,
+// strongest first. ssh-rsa with SHA-1, DSA and certificates are left out.
+func algorithms(keys []ssh.PublicKey) []string {
+	byType := []struct {
+		keyType string
+		algos   []string
+	}{
+		{ssh.KeyAlgoED25519, []string{ssh.KeyAlgoED25519}},
+		{ssh.KeyAlgoECDSA256, []string{ssh.KeyAlgoECDSA256}},
+		{ssh.KeyAlgoECDSA384, []string{ssh.KeyAlgoECDSA384}},
+		{ssh.KeyAlgoECDSA521, []string{ssh.KeyAlgoECDSA521}},
+		{ssh.KeyAlgoRSA, []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}},
+	}
+	var out []string
+	for _, t := range byType {
+		if slices.ContainsFunc(keys, func(k ssh.PublicKey) bool { return k.Type() == t.keyType }) {
+			out = append(out, t.algos...)
+		}
+	}
+	return out
+}
+
+func fingerprints(keys []ssh.PublicKey) []string {
+	out := make([]string, 0, len(keys))
+	for _, k := range keys {
+		out = append(out, k.Type()+" "+ssh.FingerprintSHA256(k))
+	}
+	return out
+}
+
+// depth counts the bastions in front of h, up to one more than is allowed.
+func depth(h Host) int {
+	n := 0
+	for b := h.Bastion; b != nil && n <= maxBastions; b = b.Bastion {
+		n++
+	}
+	return n
+}

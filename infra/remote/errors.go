@@ -1,0 +1,88 @@
+package remote
+
+import (
+	"fmt"
+	"strings"
+)
+
+// UnreachableError says that no conversation with the machine was possible, or
+// that it broke off before the command ended. Nothing follows from it about
+// whether the machine still exists.
+type UnreachableError struct {
+	Machine string
+	Address string // host:port
+	Err     error  // the last condition seen
+}
+
+func (e *UnreachableError) Error() string {
+	return fmt.Sprintf("machine %s (%s) is unreachable: %v", e.Machine, e.Address, e.Err)
+}
+
+// Unwrap returns the last condition seen.
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// HostKeyError says that the machine did not prove to be the one meant: it
+// showed another key than those pinned, or none was pinned at all. It is never
+// worth a retry.
+type HostKeyError struct {
+	Machine string
+	Address string
+	Wanted  []string // SHA256 fingerprints with key type; empty when none was pinned
+	Got     []string // what the machine showed; empty when it has no key of a pinned type
+}
+
+func (e *HostKeyError) Error() string {
+	where := fmt.Sprintf("machine %s (%s)", e.Machine, e.Address)
+	switch {
+	case len(e.Wanted) == 0:
+		return where + ": no SSH host key is pinned, refusing to connect"
+	case len(e.Got) == 0:
+		return fmt.Sprintf("%s: SSH host key mismatch: it has no host key of a pinned type (pinned %s)",
+			where, strings.Join(e.Wanted, ", "))
+	default:
+		return fmt.Sprintf("%s: SSH host key mismatch: it showed %s, pinned %s; either the machine was "+
+			"reinstalled or something else answers at its address",
+			where, strings.Join(e.Got, ", "), strings.Join(e.Wanted, ", "))
+	}
+}
+
+// AuthError says that the machine, after proving its identity, accepted none
+// of our keys.
+type AuthError struct {
+	Machine string
+	Address string
+	User    string
+	Offered []string // SHA256 fingerprints of the keys offered
+	Err     error
+}
+
+func (e *AuthError) Error() string {
+	offered := "no key was configured"
+	if len(e.Offered) > 0 {
+		offered = "keys offered: " + strings.Join(e.Offered, ", ")
+	}
+	return fmt.Sprintf("machine %s (%s): SSH login as %q refused (%s): %v",
+		e.Machine, e.Address, e.User, offered, e.Err)
+}
+
+// Unwrap returns what the SSH handshake ended with.
+func (e *AuthError) Unwrap() error { return e.Err }
+
+// ExitError says that a command ran and ended with a status other than zero.
+type ExitError struct {
+	Machine string
+	Code    int    // exit status; 128 plus the signal's number when killed
+	Signal  string // "KILL", "TERM", ...; empty when it exited by itself
+	Stderr  string // the end of standard error, redacted
+}
+
+func (e *ExitError) Error() string {
+	how := fmt.Sprintf("exited with status %d", e.Code)
+	if e.Signal != "" {
+		how = "was killed by SIG" + e.Signal
+	}
+	if s := strings.TrimSpace(e.Stderr); s != "" {
+		how += ": " + s
+	}
+	return fmt.Sprintf("machine %s: command %s", e.Machine, how)
+}

@@ -1,0 +1,22 @@
+package remote_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+)
+
+func ExampleRedact() {
+	fmt.Println(remote.Redact("request failed: Authorization: Bearer c2VjcmV0LXRva2Vu"))
+	// Output: request failed: Authorization: Bearer [redacted]
+}
+
+// A machine is spoken to only when it shows a pinned host key.
+func ExamplePool_Machine() {
+	pool := remote.NewPool(remote.Config{})
+	defer pool.Close()
+	machine := pool.Machine(remote.Host{Name: "controller-0", Address: "203.0.113.10", User: "admin"})
+	fmt.Println(machine.Ping(context.Background()))
+	// Output: machine controller-0 (203.0.113.10:22): no SSH host key is pinned, refusing to connect
+}

@@ -1,0 +1,312 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+const (
+	// maxStdout bounds what is kept of a command's answer.
+	maxStdout = 64 << 20
+	// maxStderr is how much of the end of standard error is kept.
+	maxStderr = 16 << 10
+)
+
+// Machine runs commands on one machine and opens connections from it. It is
+// safe for concurrent use.
+type Machine struct {
+	pool *Pool
+	host Host
+
+	attempts   atomic.Int64  // finished attempts to connect
+	connecting chan struct{} // held while using the fields below
+	conn       *connection
+	failure    error // how the last attempt to connect failed
+}
+
+func newMachine(p *Pool, h Host) *Machine {
+	return &Machine{pool: p, host: h, connecting: make(chan struct{}, 1)}
+}
+
+// Command is a POSIX shell script to run.
+type Command struct {
+	// Script is the text. It travels over standard input, so it appears
+	// neither in the machine's process list nor in its sudo log, and it may be
+	// long. It must hold no NUL byte.
+	Script string
+	// Stdin is what the script itself reads from standard input; secrets travel here.
+	Stdin io.Reader
+	// Sudo runs the script as root. It needs passwordless sudo, unless the
+	// login user is root already.
+	Sudo bool
+	// Tee, when set, gets standard output as it arrives, from another goroutine,
+	// one piece at a time and none after Run has returned.
+	Tee io.Writer
+}
+
+// Output is what a command wrote. Of standard error only the end is kept, redacted.
+type Output struct {
+	Stdout, Stderr []byte
+}
+
+// Name returns the name people call the machine by.
+func (m *Machine) Name() string { return m.host.Name }
+
+// Host returns how the machine is reached.
+func (m *Machine) Host() Host { return m.host }
+
+// Run runs one command in one round trip. The error is an [*ExitError] when it
+// ended with a status other than zero; [*UnreachableError], [*HostKeyError] or
+// [*AuthError] when there was no talking to the machine; it wraps the context's
+// error when that ended first, and the command was told to end then. Output
+// holds what had arrived, also beside an error.
+//
+// A connection that turned out dead before the command was sent is replaced
+// once; a command that may have been started is never repeated.
+func (m *Machine) Run(ctx context.Context, cmd Command) (Output, error) {
+	conn, session, err := m.session(ctx)
+	if err != nil {
+		return Output{}, err
+	}
+	defer func() { <-conn.sessions }()
+	return m.run(ctx, conn, session, cmd)
+}
+
+// session opens a session, on a new connection when the pooled one is dead.
+func (m *Machine) session(ctx context.Context) (*connection, *ssh.Session, error) {
+	again := true
+	for {
+		c, reused, err := m.connection(ctx, m.pool.cfg.ConnectTimeout)
+		if err != nil {
+			return nil, nil, err
+		}
+		s, err := c.session(ctx)
+		var denied *ssh.OpenChannelError
+		switch {
+		case err == nil:
+			return c, s, nil
+		case ctx.Err() != nil:
+			return nil, nil, fmt.Errorf("machine %s: open an SSH session: %w", m.host.Name, ctx.Err())
+		case errors.As(err, &denied) && len(c.sessions) > 0:
+			// The machine allows fewer sessions than is usual: wait for one of ours to end.
+			sleep(ctx, 50*time.Millisecond)
+		case errors.As(err, &denied):
+			return nil, nil, fmt.Errorf("machine %s: open an SSH session: %w", m.host.Name, err)
+		default:
+			m.drop(c)
+			if !reused || !again {
+				return nil, nil, &UnreachableError{Machine: m.host.Name, Address: m.host.addr(), Err: err}
+			}
+			again = false
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// run runs cmd in an open session and closes it.
+func (m *Machine) run(ctx context.Context, conn *connection, session *ssh.Session, cmd Command) (Output, error) {
+	defer session.Close()
+	stdout := &capture{max: maxStdout, tee: cmd.Tee}
+	defer stdout.detach() // what arrives after an interruption is for nobody
+	stderr := &capture{max: maxStderr, keepEnd: true}
+	session.Stdout, session.Stderr = stdout, stderr
+	// Not session.Stdin: Wait would then also wait for a reader that never ends.
+	stdin, err := session.StdinPipe()
+	if err != nil {
+		return Output{}, fmt.Errorf("machine %s: %w", m.host.Name, err)
+	}
+	output := func() Output {
+		return Output{Stdout: stdout.bytes(), Stderr: []byte(Redact(string(stderr.bytes())))}
+	}
+
+	ended := make(chan error, 1)
+	go func() {
+		if err := session.Start(m.shell(cmd)); err != nil {
+			ended <- err
+			return
+		}
+		go func() {
+			defer stdin.Close()
+			in := io.Reader(strings.NewReader(cmd.Script))
+			if cmd.Stdin != nil {
+				in = io.MultiReader(in, cmd.Stdin)
+			}
+			_, _ = io.Copy(stdin, in) // a command that ends before it has read everything is its own affair
+		}()
+		ended <- session.Wait()
+	}()
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		// The signal is not passed on through sudo; closing the session ends
+		// standard input, and a script dies when it next writes.
+		_ = session.Signal(ssh.SIGTERM)
+		session.Close()
+		return output(), fmt.Errorf("machine %s: command interrupted: %w", m.host.Name, ctx.Err())
+	}
+
+	out := output()
+	var exit *ssh.ExitError
+	switch {
+	case err == nil && stdout.overflow():
+		return out, fmt.Errorf("machine %s: command wrote more than %d bytes", m.host.Name, maxStdout)
+	case err == nil:
+		return out, nil
+	case errors.As(err, &exit):
+		return out, &ExitError{Machine: m.host.Name, Code: exit.ExitStatus(), Signal: exit.Signal(), Stderr: string(out.Stderr)}
+	default:
+		m.drop(conn)
+		return out, &UnreachableError{Machine: m.host.Name, Address: m.host.addr(),
+			Err: fmt.Errorf("connection lost while a command ran: %w", err)}
+	}
+}
+
+// shell is the command line the machine's login shell gets. The script comes
+// as the first bytes of standard input: head reads exactly those of a pipe.
+func (m *Machine) shell(cmd Command) string {
+	line := fmt.Sprintf(`sh -c 'eval "$(head -c %d)"'`, len(cmd.Script))
+	if cmd.Sudo && m.host.User != "root" {
+		line = "sudo -n " + line
+	}
+	return "exec " + line
+}
+
+// Dial opens a connection from the machine to addr, as the machine resolves
+// it, through the SSH connection. The error is an [*ssh.OpenChannelError] when
+// the machine could not connect.
+func (m *Machine) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	for again := true; ; again = false {
+		c, reused, err := m.connection(ctx, m.pool.cfg.ConnectTimeout)
+		if err != nil {
+			return nil, err
+		}
+		conn, err := c.client.DialContext(ctx, network, addr)
+		if err == nil {
+			return &deadlineConn{Conn: conn}, nil
+		}
+		var denied *ssh.OpenChannelError
+		if ctx.Err() != nil || errors.As(err, &denied) {
+			return nil, fmt.Errorf("machine %s: connect to %s: %w", m.host.Name, addr, err)
+		}
+		m.drop(c)
+		if !reused || !again {
+			return nil, &UnreachableError{Machine: m.host.Name, Address: m.host.addr(), Err: err}
+		}
+	}
+}
+
+// Ping makes sure that there is an authenticated connection and that the
+// machine answers on it. Its errors are those of Run.
+func (m *Machine) Ping(ctx context.Context) error {
+	_, err := m.Run(ctx, Command{Script: ":"})
+	return err
+}
+
+// connection returns the pooled connection, opening it when there is none;
+// reused says that it had been there before.
+func (m *Machine) connection(ctx context.Context, timeout time.Duration) (c *connection, reused bool, err error) {
+	seen := m.attempts.Load()
+	select {
+	case m.connecting <- struct{}{}:
+		defer func() { <-m.connecting }()
+	case <-ctx.Done():
+		return nil, false, fmt.Errorf("machine %s: wait for a connection: %w", m.host.Name, ctx.Err())
+	}
+	if m.pool.life.Err() != nil {
+		return nil, false, fmt.Errorf("machine %s: %w", m.host.Name, errClosed)
+	}
+	if m.conn != nil && !m.conn.isLost() {
+		return m.conn, true, nil
+	}
+	m.conn = nil
+	// Whoever waited while an attempt failed shares its result, or many
+	// commands for a dead machine would take their timeouts one after the other.
+	if m.failure != nil && m.attempts.Load() != seen {
+		return nil, false, m.failure
+	}
+	c, err = m.pool.connect(ctx, m.host, timeout)
+	m.failure = nil
+	if err != nil {
+		if ctx.Err() == nil {
+			m.failure = err
+		}
+		m.attempts.Add(1)
+		return nil, false, err
+	}
+	if m.pool.life.Err() != nil {
+		c.client.Close()
+		return nil, false, fmt.Errorf("machine %s: %w", m.host.Name, errClosed)
+	}
+	m.conn = c
+	return c, false, nil
+}
+
+// drop forgets a connection that turned out dead.
+func (m *Machine) drop(c *connection) {
+	c.client.Close()
+	m.connecting <- struct{}{}
+	defer func() { <-m.connecting }()
+	if m.conn == c {
+		m.conn = nil
+	}
+}
+
+// disconnect closes the connection, if there is one.
+func (m *Machine) disconnect() {
+	m.connecting <- struct{}{}
+	defer func() { <-m.connecting }()
+	if m.conn != nil {
+		m.conn.client.Close()
+		m.conn = nil
+	}
+}
+
+// session opens a session once fewer than maxSessions are in use; the caller
+// takes a token from c.sessions when done with it.
+func (c *connection) session(ctx context.Context) (*ssh.Session, error) {
+	select {
+	case c.sessions <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	type result struct {
+		session *ssh.Session
+		err     error
+	}
+	opened := make(chan result, 1)
+	go func() {
+		s, err := c.client.NewSession()
+		opened <- result{s, err}
+	}()
+	select {
+	case r := <-opened:
+		if r.err != nil {
+			<-c.sessions
+		}
+		return r.session, r.err
+	case <-ctx.Done():
+		go func() {
+			if r := <-opened; r.err == nil {
+				r.session.Close()
+			}
+			<-c.sessions
+		}()
+		return nil, ctx.Err()
+	}
+}

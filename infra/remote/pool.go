@@ -1,0 +1,123 @@
+// Package remote is how the project talks to machines: SSH with pinned host
+// keys, one pooled connection per machine, optionally through bastions, and
+// sudo on the other side.
+//
+// It runs shell scripts and opens TCP connections; it knows nothing about what
+// the scripts are for. It needs no ssh program, no known_hosts file and no home
+// directory. What may not enter: files, units, Kubernetes, Terraform, and any
+// way to accept a host key that was not pinned.
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// Host is everything needed to reach a machine.
+type Host struct {
+	Name    string // how people call it, e.g. "controller-0"
+	Address string // IP address or DNS name
+	Port    int    // 22 when zero
+	User    string // login user; anyone but root needs passwordless sudo
+	// HostKeys are the pinned public keys in authorized_keys form
+	// ("ssh-ed25519 AAAA..."). The machine must show one of them.
+	HostKeys []string
+	// Bastion, when set, is the machine through which this one is reached.
+	Bastion *Host
+}
+
+func (h Host) addr() string {
+	port := h.Port
+	if port == 0 {
+		port = 22
+	}
+	return net.JoinHostPort(h.Address, strconv.Itoa(port))
+}
+
+// DialFunc opens a network connection, as [net.Dialer.DialContext] does.
+type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// Config is shared by all machines of a pool.
+type Config struct {
+	Signers     []ssh.Signer // offered in this order
+	AgentSocket string       // path of an SSH agent's socket; its keys are offered after Signers
+	// ConnectTimeout bounds one attempt to connect, handshake included. Default 10 s.
+	ConnectTimeout time.Duration
+	// Dial opens the TCP connection. Default: [net.Dialer.DialContext].
+	Dial DialFunc
+}
+
+// Pool keeps one connection per machine and reopens it after a loss. It is
+// safe for concurrent use.
+type Pool struct {
+	cfg Config
+	// life ends with Close, and with it every attempt to connect.
+	life context.Context
+	end  context.CancelCauseFunc
+	// How often a peer is asked whether it is still there, and how long it may
+	// take to answer.
+	keepaliveEvery, keepaliveGrace time.Duration
+
+	mu       sync.Mutex
+	machines map[string]*Machine
+}
+
+const defaultConnectTimeout = 10 * time.Second
+
+// errClosed is what every use of a closed pool ends with.
+var errClosed = errors.New("the connection pool is closed")
+
+// NewPool returns an empty pool. It does no I/O.
+func NewPool(cfg Config) *Pool {
+	if cfg.ConnectTimeout <= 0 {
+		cfg.ConnectTimeout = defaultConnectTimeout
+	}
+	if cfg.Dial == nil {
+		cfg.Dial = (&net.Dialer{}).DialContext
+	}
+	cfg.Signers = slices.Clone(cfg.Signers)
+	life, end := context.WithCancelCause(context.Background())
+	return &Pool{cfg: cfg, life: life, end: end, machines: map[string]*Machine{},
+		keepaliveEvery: keepaliveEvery, keepaliveGrace: keepaliveGrace}
+}
+
+// Machine returns the machine behind h, the same one for equal hosts. It does
+// no I/O: connections are opened when first needed.
+func (p *Pool) Machine(h Host) *Machine {
+	// Only a cycle of bastions cannot be marshalled; connecting reports it.
+	key, err := json.Marshal(h)
+	if err != nil {
+		return newMachine(p, h)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m := p.machines[string(key)]
+	if m == nil {
+		h.HostKeys = slices.Clone(h.HostKeys)
+		m = newMachine(p, h)
+		p.machines[string(key)] = m
+	}
+	return m
+}
+
+// Close closes every connection. Commands still running end with an
+// [*UnreachableError]; later use of the pool's machines fails.
+func (p *Pool) Close() error {
+	p.end(errClosed)
+	p.mu.Lock()
+	machines := p.machines
+	p.machines = map[string]*Machine{}
+	p.mu.Unlock()
+	for _, m := range machines {
+		m.disconnect()
+	}
+	return nil
+}

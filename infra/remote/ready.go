@@ -1,0 +1,86 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// loginGrace is how long a freshly started machine may refuse the login:
+	// sshd answers before cloud-init has created the user. After that the key
+	// is taken to be wrong.
+	loginGrace = 30 * time.Second
+	// readyAttempt bounds one attempt while waiting: packets sent before the
+	// machine has its address are lost, and waiting for them would cost more
+	// than trying again.
+	readyAttempt = 2 * time.Second
+)
+
+// WaitReady waits until a command runs as root on the machine, trying every
+// poll (100 ms when zero). It returns at once on a [*HostKeyError] or any other
+// lasting error, after a grace of 30 s on an [*AuthError], and otherwise with
+// the last condition seen when ctx ends.
+func (m *Machine) WaitReady(ctx context.Context, poll time.Duration) error {
+	if poll <= 0 {
+		poll = 100 * time.Millisecond
+	}
+	tick := time.NewTicker(poll)
+	defer tick.Stop()
+	var refusedSince time.Time
+	var last error
+	for {
+		err := m.attempt(ctx)
+		if err == nil {
+			return nil
+		}
+		var (
+			unreachable *UnreachableError
+			auth        *AuthError
+			exit        *ExitError
+		)
+		switch {
+		case ended(ctx):
+			if last == nil {
+				last = err
+			}
+			return fmt.Errorf("machine %s is not ready: %w; last seen: %w", m.host.Name, endOf(ctx), last)
+		case errors.As(err, &auth), errors.As(err, &exit):
+			if refusedSince.IsZero() {
+				refusedSince = time.Now()
+			}
+			if time.Since(refusedSince) > loginGrace {
+				return err
+			}
+		case errors.As(err, &unreachable):
+		default:
+			return err
+		}
+		last = err
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+}
+
+// attempt makes one attempt to run a command as root.
+func (m *Machine) attempt(ctx context.Context) error {
+	if _, _, err := m.connection(ctx, min(readyAttempt, m.pool.cfg.ConnectTimeout)); err != nil {
+		return err
+	}
+	_, err := m.Run(ctx, Command{Script: ":", Sudo: true})
+	return err
+}
+
+// endOf is why the context's time is over.
+func endOf(ctx context.Context) error { return cmp.Or(ctx.Err(), context.DeadlineExceeded) }
+
+// ended says whether the context's time is over. A dialer that goes by the
+// deadline may notice before the context itself does.
+func ended(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
+}

@@ -1,0 +1,71 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+)
+
+// api connects to the API server's public endpoint, as an administrator.
+func (e *Engine) api(ctx context.Context, keys *keyring, endpoint string) (*kube.Client, error) {
+	return connectAPI(ctx, keys, endpoint, e.Dial)
+}
+
+// localAPI connects to the API server on a machine, through SSH, as an administrator.
+func (e *Engine) localAPI(ctx context.Context, keys *keyring, t Target) (*kube.Client, error) {
+	return connectAPI(ctx, keys, fmt.Sprintf("https://127.0.0.1:%d", component.APIServerPort), e.Pool.Machine(t.Host).Dial)
+}
+
+func connectAPI(ctx context.Context, keys *keyring, endpoint string, dial kube.DialFunc) (*kube.Client, error) {
+	pair, err := keys.admin(ctx, pki.KubernetesCA)
+	if err != nil {
+		return nil, err
+	}
+	return kube.New(kube.Access{Endpoint: endpoint, CA: []byte(keys.ref.KubernetesCA),
+		Cert: pair.CertPEM, Key: pair.KeyPEM, Dial: dial})
+}
+
+// localEtcd connects to the etcd member on a machine, through SSH.
+func (e *Engine) localEtcd(ctx context.Context, keys *keyring, t Target) (*etcd.Client, error) {
+	pair, err := keys.admin(ctx, pki.EtcdCA)
+	if err != nil {
+		return nil, err
+	}
+	return etcd.New(etcd.Access{Endpoint: component.EtcdEndpoints([]component.Node{t.Node})[0],
+		CA: []byte(keys.ref.EtcdCA), Cert: pair.CertPEM, Key: pair.KeyPEM, Dial: e.Pool.Machine(t.Host).Dial})
+}
+
+// firstAnswer asks all at once and returns the first answer; with none, every error.
+func firstAnswer[T any](ctx context.Context, machines []*machine, ask func(context.Context, *machine) (T, error)) (T, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		value T
+		err   error
+	}
+	answers := make(chan answer, len(machines))
+	for _, m := range machines {
+		go func() {
+			v, err := ask(ctx, m)
+			answers <- answer{v, err}
+		}()
+	}
+	var errs []error
+	for range machines {
+		a := <-answers
+		if a.err == nil {
+			return a.value, nil
+		}
+		errs = append(errs, a.err)
+	}
+	var none T
+	if len(errs) == 0 {
+		errs = append(errs, errors.New("no machine to ask"))
+	}
+	return none, errors.Join(errs...)
+}

@@ -1,0 +1,87 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+)
+
+func (e *Engine) observeObjects(ctx context.Context, want Addon, inventory []kube.ObjectRef) (Report, error) {
+	r := newReport()
+	c, err := e.api(ctx, e.keyring(want.API.PKI), want.API.Endpoint)
+	if err != nil {
+		return r, fmt.Errorf("addon %s: %w", want.Name, err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(ctx, observeBudget)
+	defer cancel()
+	if err := c.Ready(ctx); err != nil {
+		r.warn("addon %s could not be compared: %v", want.Name, err)
+		return r, nil
+	}
+	drift, err := c.Drift(ctx, want.Objects)
+	if err != nil {
+		return r, fmt.Errorf("addon %s: %w", want.Name, err)
+	}
+	for _, d := range drift {
+		r.addWords(d.Object.String(), d.Words)
+	}
+	for _, ref := range stale(inventory, want) {
+		if o, err := c.Get(ctx, ref); err == nil && o != nil {
+			r.addWords(ref.String(), []string{"exists, not wanted any more"})
+		}
+	}
+	return r, nil
+}
+
+// stale lists what is in the inventory and not wanted any more.
+func stale(inventory []kube.ObjectRef, want Addon) []kube.ObjectRef {
+	return slices.DeleteFunc(slices.Clone(inventory), func(ref kube.ObjectRef) bool {
+		return slices.ContainsFunc(kube.RefsOf(want.Objects), ref.Same)
+	})
+}
+
+func (e *Engine) applyObjects(ctx context.Context, want Addon, inventory []kube.ObjectRef) ([]kube.ObjectRef, error) {
+	// What is about to be applied belongs to the inventory from now on: an
+	// interruption must not leave anything behind that nobody knows of.
+	merged := slices.Concat(kube.RefsOf(want.Objects), stale(inventory, want))
+	c, err := e.api(ctx, e.keyring(want.API.PKI), want.API.Endpoint)
+	if err != nil {
+		return inventory, fmt.Errorf("addon %s: %w", want.Name, err)
+	}
+	defer c.Close()
+	err = within(ctx, apiBudget, "API server", func(ctx context.Context) error { return c.WaitReady(ctx, poll, nil) })
+	if err != nil {
+		return inventory, fmt.Errorf("addon %s: %w", want.Name, err)
+	}
+	applied, err := c.Apply(ctx, want.Objects)
+	if err != nil {
+		return merged, fmt.Errorf("addon %s: %w", want.Name, err)
+	}
+	e.say(want.Name, "addon: applied %d objects", len(applied))
+	left, err := c.Prune(ctx, inventory, applied)
+	have := slices.Concat(applied, left)
+	if err != nil {
+		return have, fmt.Errorf("addon %s: %w", want.Name, err)
+	}
+	if want.Wait {
+		if err := c.WaitWorkloads(ctx, want.Objects, func(s string) { e.say(want.Name, "addon: %s", s) }); err != nil {
+			return have, fmt.Errorf("addon %s: %w", want.Name, err)
+		}
+	}
+	return have, nil
+}
+
+func (e *Engine) removeObjects(ctx context.Context, have Addon, inventory []kube.ObjectRef) error {
+	c, err := e.api(ctx, e.keyring(have.API.PKI), have.API.Endpoint)
+	if err != nil {
+		return fmt.Errorf("addon %s: %w", have.Name, err)
+	}
+	defer c.Close()
+	if _, err := c.Prune(ctx, inventory, nil); err != nil {
+		return fmt.Errorf("addon %s: %w", have.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package rollout
+
+import "time"
+
+// DefaultDrainTimeout bounds the draining of one node when nothing else is
+// said: longer than the usual termination grace period of 30 s several times
+// over, short enough that a PodDisruptionBudget that can never be met is
+// noticed while a person still looks on.
+const DefaultDrainTimeout = 5 * time.Minute
+
+// How long to wait for what. Every wait ends earlier when its condition holds,
+// when it can no longer come to hold, or when the caller's context ends.
+const (
+	// observeBudget bounds what a plan may spend on one machine: connecting
+	// (10 s by default) and one round trip.
+	observeBudget = 20 * time.Second
+	// probeBudget bounds a plan's questions to an etcd cluster or an API
+	// server; they answer in milliseconds or are down.
+	probeBudget = 5 * time.Second
+	// gateBudget is how long the other members may take to be healthy before
+	// one is taken down. What was healthy a moment ago recovers from a lost
+	// election within seconds; what needs longer needs a person.
+	gateBudget = 30 * time.Second
+	// etcdBudget is how long a member may take to be healthy after its start,
+	// a large snapshot sent by the leader included.
+	etcdBudget = 2 * time.Minute
+	// etcdAnswerBudget is how long a cluster whose units run may go without
+	// answering (an election, a start) before it counts as one without quorum.
+	etcdAnswerBudget = 10 * time.Second
+	// apiBudget is how long an API server may take from its start to ready;
+	// about five seconds on a small machine.
+	apiBudget = 2 * time.Minute
+	// nodeBudget is how long a kubelet may take from its start to a Ready
+	// node; ten seconds when the images are near.
+	nodeBudget = 3 * time.Minute
+	// portBudget is how long HAProxy may take to listen after its start.
+	portBudget = 30 * time.Second
+	// leaveBudget bounds each farewell (of a machine that leaves a cluster)
+	// that the cluster can do without.
+	leaveBudget = 30 * time.Second
+)
+
+const (
+	// poll is how often a condition is looked at.
+	poll = 150 * time.Millisecond
+	// unitPoll is how often a unit is looked at during a wait for what it serves.
+	unitPoll = time.Second
+	// crashLoop is how many restarts of a unit during one wait mean that it
+	// will not come up.
+	crashLoop = 3
+	// adminValidity is how long the client certificates made for one
+	// operation are good for; they never leave this process.
+	adminValidity = time.Hour
+	// journalLines is how much of a journal an error quotes.
+	journalLines = 15
+	// parallelMachines bounds how many machines are worked on at a time.
+	parallelMachines = 32
+)

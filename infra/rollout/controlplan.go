@@ -1,0 +1,60 @@
+package rollout
+
+// controllerFacts is all that decides a controller's place in a roll-out.
+type controllerFacts struct {
+	name      string
+	reachable bool
+	serving   bool // its API server's unit is active
+	changes   bool // something differs that concerns the API server or nobody in particular
+	restarts  bool // ... and repairing it restarts the API server
+	managers  bool // something differs that concerns only the manager or the scheduler
+}
+
+// planControlPlane orders the work on the controllers. When no API server
+// serves, all are installed at once. Otherwise those that do not serve come
+// first, since nobody misses them and a change that does not work is found out
+// there; then the API servers, one at a time; and only when all of them run
+// with what is wanted, one at a time, the managers and schedulers, which may
+// trail the API server but never lead it.
+//
+// An error beside a plan is about what the plan leaves out.
+func planControlPlane(controllers []controllerFacts) (Plan, error) {
+	serving := 0
+	for _, c := range controllers {
+		if c.serving {
+			serving++
+		}
+	}
+	var first, quiet, rolls, managers []Step
+	var gone []string
+	for _, c := range controllers {
+		switch {
+		case !c.reachable:
+			gone = append(gone, c.name)
+		case !c.serving && (c.changes || c.managers || serving == 0):
+			why := "not serving"
+			if serving == 0 {
+				why = "none serves yet"
+			}
+			first = append(first, Step{Machine: c.name, Action: ActionInstall, Why: why, Then: GateSelf})
+		default:
+			switch {
+			case c.restarts:
+				rolls = append(rolls, Step{Machine: c.name, Action: ActionRoll, Gate: GateOthers, Then: GateSelf})
+			case c.changes:
+				quiet = append(quiet, Step{Machine: c.name, Action: ActionQuiet})
+			}
+			if c.managers {
+				managers = append(managers, Step{Machine: c.name, Action: ActionRollManagers})
+			}
+		}
+	}
+	var held error
+	if len(gone) > 0 && len(rolls) > 0 && serving < 2 {
+		held = &GuardError{Refused: "restart the API server on " + listOf(names(rolls)),
+			Reason: "it is the only one that serves, and " + listOf(gone) + " cannot be reached",
+			Advice: "apply again when they answer"}
+		rolls, managers = nil, nil
+	}
+	return Plan{}.parallel(first...).parallel(quiet...).serial(rolls...).serial(managers...), held
+}

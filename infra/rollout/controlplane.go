@@ -1,0 +1,241 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+)
+
+// controlOperation is an operation on a control plane.
+type controlOperation struct {
+	*operation
+
+	clientsMu sync.Mutex
+	clients   map[string]*kube.Client // by machine name
+}
+
+func (e *Engine) beginControlPlane(want ControlPlane, rec Record) (*controlOperation, error) {
+	o, err := e.begin(want.role(), rec)
+	if err != nil {
+		return nil, err
+	}
+	return &controlOperation{operation: o, clients: map[string]*kube.Client{}}, nil
+}
+
+func (o *controlOperation) close() {
+	for _, c := range o.clients {
+		c.Close()
+	}
+}
+
+// client returns the client of one controller's own API server, reached from
+// its machine.
+func (o *controlOperation) client(ctx context.Context, m *machine) (*kube.Client, error) {
+	o.clientsMu.Lock()
+	defer o.clientsMu.Unlock()
+	if c := o.clients[m.name()]; c != nil {
+		return c, nil
+	}
+	c, err := o.localAPI(ctx, o.keys, m.Target)
+	if err == nil {
+		o.clients[m.name()] = c
+	}
+	return c, err
+}
+
+func (e *Engine) observeControlPlane(ctx context.Context, want ControlPlane, rec Record) (Report, error) {
+	o, err := e.beginControlPlane(want, rec)
+	if err != nil {
+		return Report{}, err
+	}
+	defer o.close()
+	return o.report(ctx, o.systemDrift), nil
+}
+
+// systemDrift compares the objects every cluster needs, as the first API
+// server that is ready knows them. They appear in the report by object.
+func (o *controlOperation) systemDrift(ctx context.Context, r *Report) {
+	ctx, cancel := context.WithTimeout(ctx, probeBudget)
+	defer cancel()
+	drift, err := o.systemObjectDrift(ctx)
+	if err != nil {
+		r.warn("the system RBAC objects could not be compared: %v", err)
+	}
+	for _, d := range drift {
+		r.addWords(d.Object.String(), d.Words)
+	}
+}
+
+func (o *controlOperation) systemObjectDrift(ctx context.Context) ([]kube.ObjectDrift, error) {
+	c, err := o.anyReady(ctx, o.machines)
+	if err != nil {
+		return nil, err
+	}
+	return c.Drift(ctx, component.SystemObjects())
+}
+
+// anyReady returns the client of the first API server that says it is ready.
+func (o *controlOperation) anyReady(ctx context.Context, machines []*machine) (*kube.Client, error) {
+	return firstAnswer(ctx, machines, func(ctx context.Context, m *machine) (*kube.Client, error) {
+		c, err := o.client(ctx, m)
+		if err == nil {
+			err = c.Ready(ctx)
+		}
+		return c, err
+	})
+}
+
+func (e *Engine) applyControlPlane(ctx context.Context, want ControlPlane, prior *ControlPlane, rec Record) (Record, error) {
+	o, err := e.beginControlPlane(want, rec)
+	if err != nil {
+		return rec, err
+	}
+	defer o.close()
+	err = o.converge(ctx)
+	if err == nil && prior != nil {
+		err = o.dismiss(ctx, prior.role())
+	}
+	return o.result(), err
+}
+
+// ofManagers picks the changes that concern only the controller manager or the
+// scheduler; the others are the API server's, or nobody's in particular.
+func ofManagers(changes []host.Change) (managers, rest []host.Change) {
+	isManager := func(unit string) bool {
+		return unit == component.ControllerManagerUnit || unit == component.SchedulerUnit
+	}
+	for _, c := range changes {
+		theirs := len(c.Restarts) > 0 && !slices.ContainsFunc(c.Restarts, func(u string) bool { return !isManager(u) })
+		if theirs || c.Kind == host.KindUnit && isManager(c.Target) {
+			managers = append(managers, c)
+		} else {
+			rest = append(rest, c)
+		}
+	}
+	return managers, rest
+}
+
+func (o *controlOperation) converge(ctx context.Context) error {
+	if err := o.lookAndFill(ctx); err != nil {
+		return err
+	}
+	var facts []controllerFacts
+	for _, m := range o.machines {
+		managers, rest := ofManagers(m.changes)
+		facts = append(facts, controllerFacts{
+			name: m.name(), reachable: m.gone == nil, serving: m.running(component.APIServerUnit),
+			changes: len(rest) > 0, restarts: restarts(rest, component.APIServerUnit), managers: len(managers) > 0,
+		})
+	}
+	plan, held := planControlPlane(facts)
+	if err := o.prefetch(ctx, o.reachable()); err != nil {
+		return err
+	}
+	if err := o.carryOut(ctx, plan); err != nil {
+		return err
+	}
+	o.saveSettled()
+	if err := o.systemObjects(ctx); err != nil {
+		return errors.Join(err, held, o.left())
+	}
+	return errors.Join(held, o.left())
+}
+
+func (o *controlOperation) carryOut(ctx context.Context, plan Plan) error {
+	return o.stages(ctx, plan, func(ctx context.Context, m *machine, s Step) error {
+		if err := o.gate(ctx, m, s.Gate); err != nil {
+			return err
+		}
+		managers, rest := ofManagers(m.changes)
+		changes := m.changes
+		switch s.Action {
+		case ActionRoll, ActionQuiet:
+			changes = rest
+		case ActionRollManagers:
+			changes = managers
+		}
+		if err := o.applyWithin(ctx, m, changes, apiBudget, component.APIServerUnit); err != nil {
+			return err
+		}
+		if s.Then != GateSelf {
+			return nil
+		}
+		return o.waitReady(ctx, m)
+	})
+}
+
+func (o *controlOperation) waitReady(ctx context.Context, m *machine) error {
+	c, err := o.client(ctx, m)
+	if err != nil {
+		return err
+	}
+	err = within(ctx, apiBudget, "API server", func(ctx context.Context) error {
+		return c.WaitReady(ctx, poll, o.watchUnit(m, component.APIServerUnit))
+	})
+	if err == nil {
+		o.say(m.name(), "API server: ready")
+	}
+	return o.unitError(ctx, m, "wait for the API server", component.APIServerUnit, err)
+}
+
+// gate waits until every other API server that can be reached is ready; there
+// has to be one, unless there is only this controller.
+func (o *controlOperation) gate(ctx context.Context, m *machine, g Gate) error {
+	if g == GateNone || len(o.machines) == 1 {
+		return nil
+	}
+	others := slices.DeleteFunc(o.reachable(), func(x *machine) bool { return x == m })
+	var sick []string
+	err := within(ctx, gateBudget, string(g), func(ctx context.Context) error {
+		return wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+			errs := eachAll(ctx, others, func(ctx context.Context, x *machine) error {
+				c, err := o.client(ctx, x)
+				if err != nil {
+					return err
+				}
+				return c.Ready(ctx)
+			})
+			sick = sick[:0]
+			for _, name := range sortedKeys(errs) {
+				sick = append(sick, errs[name].Error())
+			}
+			return len(errs) == 0 && len(others) > 0, nil
+		})
+	})
+	if err == nil {
+		return nil
+	}
+	return &StepError{Machine: m.name(), Step: "wait until " + string(g),
+		Err: fmt.Errorf("%w (%s)", err, listOf(sick)), Unit: component.APIServerUnit}
+}
+
+// systemObjects applies the objects every cluster needs, when they differ.
+func (o *controlOperation) systemObjects(ctx context.Context) error {
+	var c *kube.Client
+	err := within(ctx, apiBudget, "a ready API server", func(ctx context.Context) error {
+		return wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+			var err error
+			c, err = o.anyReady(ctx, o.reachable())
+			return err == nil, nil
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("applying the system RBAC objects: %w", err)
+	}
+	if _, err := c.Apply(ctx, component.SystemObjects()); err != nil {
+		return fmt.Errorf("system RBAC objects: %w", err)
+	}
+	return nil
+}
+
+func (e *Engine) removeControlPlane(ctx context.Context, have ControlPlane, rec Record) error {
+	return e.remove(ctx, have.role(), rec)
+}

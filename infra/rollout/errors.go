@@ -1,0 +1,93 @@
+package rollout
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+)
+
+// StepError says which step on which machine failed, what was seen last, and
+// what to look at next.
+type StepError struct {
+	Machine string
+	Step    string // "wait for the API server", "drain"
+	Err     error  // the last condition seen
+	Unit    string // the systemd unit concerned, if one is
+	Journal string // the end of its journal, redacted
+	Next    string // the command to run next
+}
+
+func (e *StepError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "machine %s: %s: %v", e.Machine, e.Step, e.Err)
+	if j := strings.TrimSpace(e.Journal); j != "" {
+		fmt.Fprintf(&b, "\nlast lines of the journal of %s:\n%s", e.Unit, j)
+	}
+	if e.Next != "" {
+		fmt.Fprintf(&b, "\nnext: %s", e.Next)
+	}
+	return b.String()
+}
+
+// Unwrap returns the last condition seen.
+func (e *StepError) Unwrap() error { return e.Err }
+
+// GuardError refuses a roll-out that would break what works: nothing was
+// changed by the refused step.
+type GuardError struct {
+	Refused string // what was asked for: "remove etcd member controller-2"
+	Reason  string // "2 of 3 voters are healthy, and ..."
+	Advice  string // what to do instead
+}
+
+func (e *GuardError) Error() string {
+	s := fmt.Sprintf("refusing to %s: %s", e.Refused, e.Reason)
+	if e.Advice != "" {
+		s += "; " + e.Advice
+	}
+	return s
+}
+
+// LeftError lists the machines that could not be reached and were therefore
+// left as they are, while the others were brought to what is wanted.
+type LeftError struct {
+	Machines map[string]error
+}
+
+func (e *LeftError) Error() string {
+	names := sortedKeys(e.Machines)
+	words := make([]string, len(names))
+	for i, n := range names {
+		words[i] = e.Machines[n].Error()
+	}
+	return fmt.Sprintf("left as they are, because they could not be reached: %s; apply again when they answer:\n%s",
+		strings.Join(names, ", "), strings.Join(words, "\n"))
+}
+
+// Unwrap returns the reasons.
+func (e *LeftError) Unwrap() []error {
+	var out []error
+	for _, n := range sortedKeys(e.Machines) {
+		out = append(out, e.Machines[n])
+	}
+	return out
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// unreachable tells a machine that cannot be talked to from one that answers
+// and has a problem.
+func unreachable(err error) bool {
+	var gone *remote.UnreachableError
+	return errors.As(err, &gone)
+}

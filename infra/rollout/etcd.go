@@ -1,0 +1,163 @@
+package rollout
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+)
+
+// etcdMemberDir exists as soon as etcd has started once.
+const etcdMemberDir = component.EtcdDataDir + "/member"
+
+// etcdOperation is an operation on an etcd cluster.
+type etcdOperation struct {
+	*operation
+	want Etcd
+
+	clientsMu sync.Mutex
+	clients   map[string]*etcd.Client // by machine name
+}
+
+func (e *Engine) beginEtcd(want Etcd, rec Record) (*etcdOperation, error) {
+	o, err := e.begin(want.role(), rec)
+	if err != nil {
+		return nil, err
+	}
+	o.probes = []desired.Directory{{Path: etcdMemberDir}}
+	return &etcdOperation{operation: o, want: want, clients: map[string]*etcd.Client{}}, nil
+}
+
+func (o *etcdOperation) close() {
+	for _, c := range o.clients {
+		c.Close()
+	}
+}
+
+// client returns the client of one member, reached from its own machine.
+func (o *etcdOperation) client(ctx context.Context, m *machine) (*etcd.Client, error) {
+	o.clientsMu.Lock()
+	defer o.clientsMu.Unlock()
+	if c := o.clients[m.name()]; c != nil {
+		return c, nil
+	}
+	c, err := o.localEtcd(ctx, o.keys, m.Target)
+	if err == nil {
+		o.clients[m.name()] = c
+	}
+	return c, err
+}
+
+func (m *machine) hasData() bool {
+	_, ok := m.seen.Directories[etcdMemberDir]
+	return ok
+}
+
+// members returns the member list as the first of the machines to answer tells it.
+func (o *etcdOperation) members(ctx context.Context, machines []*machine) ([]etcd.Member, error) {
+	return firstAnswer(ctx, machines, func(ctx context.Context, m *machine) ([]etcd.Member, error) {
+		c, err := o.client(ctx, m)
+		if err != nil {
+			return nil, err
+		}
+		return c.Members(ctx)
+	})
+}
+
+// facts finds out how the cluster is. When units run but no member answers, it
+// gives them etcdAnswerBudget.
+func (o *etcdOperation) facts(ctx context.Context) (etcdFacts, error) {
+	f := etcdFacts{formed: o.record.Formed}
+	var running []*machine
+	for _, m := range o.machines {
+		if m.running(component.EtcdUnit) {
+			running = append(running, m)
+		}
+		f.wanted = append(f.wanted, memberFacts{
+			name: m.name(), peerURL: component.EtcdPeerURL(m.Node), reachable: m.gone == nil,
+			running: m.running(component.EtcdUnit), data: m.hasData(),
+			changes: len(m.changes) > 0, restarts: restarts(m.changes, component.EtcdUnit),
+		})
+	}
+	if len(running) == 0 {
+		return f, nil
+	}
+	if _, err := o.keys.admin(ctx, pki.EtcdCA); err != nil {
+		return f, err // without it nobody can be asked; not the same as no answer
+	}
+	waitCtx, cancel := context.WithTimeout(ctx, etcdAnswerBudget)
+	defer cancel()
+	_ = wait.PollUntilContextCancel(waitCtx, poll, true, func(ctx context.Context) (bool, error) {
+		members, err := o.members(ctx, running)
+		f.members = members
+		return err == nil, nil
+	})
+	if f.members != nil {
+		f.healthy = o.health(ctx, f.members)
+	}
+	return f, ctx.Err()
+}
+
+// health asks every member that is one of our machines whether it is healthy.
+func (o *etcdOperation) health(ctx context.Context, members []etcd.Member) map[etcd.ID]bool {
+	var (
+		mu  sync.Mutex
+		out = map[etcd.ID]bool{}
+	)
+	eachAll(ctx, o.reachable(), func(ctx context.Context, m *machine) error {
+		i := slices.IndexFunc(members, func(e etcd.Member) bool { return e.Name == m.name() })
+		if i < 0 {
+			return nil
+		}
+		c, err := o.client(ctx, m)
+		if err == nil && c.Health(ctx) == nil {
+			mu.Lock()
+			defer mu.Unlock()
+			out[members[i].ID] = true
+		}
+		return nil
+	})
+	return out
+}
+
+func (e *Engine) observeEtcd(ctx context.Context, want Etcd, rec Record) (Report, error) {
+	o, err := e.beginEtcd(want, rec)
+	if err != nil {
+		return Report{}, err
+	}
+	defer o.close()
+	return o.report(ctx, o.membershipDrift), nil
+}
+
+// membershipDrift compares the cluster's member list with the wanted members.
+func (o *etcdOperation) membershipDrift(ctx context.Context, r *Report) {
+	ctx, cancel := context.WithTimeout(ctx, probeBudget)
+	defer cancel()
+	members, err := o.members(ctx, o.machines)
+	if err != nil {
+		r.warn("etcd did not tell its members: %v", err)
+		return
+	}
+	known := map[etcd.ID]bool{}
+	for _, m := range o.machines {
+		member, ok := findMember(members, memberFacts{name: m.name(), peerURL: component.EtcdPeerURL(m.Node)})
+		known[member.ID] = known[member.ID] || ok
+		switch {
+		case !ok:
+			r.Drift[m.name()] = "etcd member: missing from the cluster, wanted a voter"
+		case member.Learner:
+			r.Drift[m.name()] = "etcd member " + member.ID.String() + ": a learner, wanted a voter"
+		}
+	}
+	for _, m := range members {
+		if !known[m.ID] {
+			r.Drift[memberLabel(m)] = "etcd member " + m.ID.String() + ": in the cluster, wanted none"
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+)
+
+// nodeAt makes a node of a member that is known only by its peer URL.
+func nodeAt(name, peerURL string) (component.Node, error) {
+	u, err := url.Parse(peerURL)
+	if err != nil {
+		return component.Node{}, fmt.Errorf("etcd member %s: %w", name, err)
+	}
+	addr, err := netip.ParseAddr(u.Hostname())
+	if err != nil || u.Port() != strconv.Itoa(component.EtcdPeerPort) {
+		return component.Node{}, fmt.Errorf("etcd member %s listens for its peers on %s: not an address with port %d",
+			name, peerURL, component.EtcdPeerPort)
+	}
+	return component.Node{Name: name, PrivateIP: addr}, nil
+}
+
+// joinedWith lists the members a new member must be told on its first start:
+// exactly those of the cluster at that moment, itself included.
+func joinedWith(members []etcd.Member, wanted []component.Node) ([]component.Node, error) {
+	var out []component.Node
+	for _, m := range members {
+		if len(m.PeerURLs) == 0 {
+			return nil, fmt.Errorf("etcd member %s has no peer address", memberLabel(m))
+		}
+		n, err := nodeAt(m.Name, m.PeerURLs[0])
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range wanted {
+			if n.Name == "" && w.PrivateIP == n.PrivateIP {
+				n.Name = w.Name
+			}
+		}
+		if n.Name == "" {
+			n.Name = m.ID.String()
+		}
+		out = append(out, n)
+	}
+	slices.SortFunc(out, func(a, b component.Node) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// join makes m a member. It may have been interrupted before, at any point.
+func (o *etcdOperation) join(ctx context.Context, m *machine) error {
+	others := slices.DeleteFunc(o.reachable(), func(x *machine) bool { return x == m })
+	facts := memberFacts{name: m.name(), peerURL: component.EtcdPeerURL(m.Node)}
+	members, err := o.members(ctx, others)
+	if err != nil {
+		return err
+	}
+	member, listed := findMember(members, facts)
+	if !listed || !m.hasData() {
+		// The cluster has just said that this machine is no member of it, or
+		// one that has never started: whatever data there is belongs to a
+		// membership that has ended.
+		if err := o.wipe(ctx, m); err != nil {
+			return err
+		}
+	}
+	if !listed {
+		if member, err = o.announce(ctx, others, facts.peerURL); err != nil {
+			return err
+		}
+		o.say(m.name(), "etcd: added as learner %s", member.ID)
+		if members, err = o.members(ctx, others); err != nil {
+			return err
+		}
+	}
+	spec := o.want.spec()
+	if spec.InitialCluster, err = joinedWith(members, spec.Members); err != nil {
+		return err
+	}
+	spec.Existing = true
+	if m.want, err = component.Etcd(spec, m.Node); err != nil {
+		return err
+	}
+	if err := o.observe(ctx, m); err != nil {
+		return err
+	}
+	if err := o.fill(ctx, m); err != nil {
+		return err
+	}
+	if err := o.applyWithin(ctx, m, m.changes, etcdBudget, component.EtcdUnit); err != nil {
+		return err
+	}
+	return o.promote(ctx, m, others, member.ID)
+}
+
+// wipe stops etcd and deletes its data and what it was told for its first
+// start. Only ever called for a machine the cluster does not count as a member
+// that has started.
+func (o *etcdOperation) wipe(ctx context.Context, m *machine) error {
+	script := "set -e\nsystemctl stop " + component.EtcdUnit + " 2>/dev/null || :\nrm -rf -- " + quote(etcdMemberDir)
+	for _, f := range m.state.Files {
+		if f.Once {
+			script += " " + quote(f.Path)
+		}
+	}
+	if _, err := m.runner.Run(ctx, remote.Command{Script: script + "\n", Sudo: true}); err != nil {
+		return &StepError{Machine: m.name(), Step: "clear the data of an ended etcd membership", Err: err}
+	}
+	return nil
+}
+
+// announce adds the learner through any member that is well.
+func (o *etcdOperation) announce(ctx context.Context, others []*machine, peerURL string) (etcd.Member, error) {
+	var errs []error
+	for _, x := range others {
+		c, err := o.client(ctx, x)
+		if err == nil {
+			err = c.Health(ctx)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		var added etcd.Member
+		err = within(ctx, gateBudget, "announcement of etcd member "+peerURL, func(ctx context.Context) error {
+			added, err = c.AddLearner(ctx, peerURL)
+			return err
+		})
+		return added, err
+	}
+	return etcd.Member{}, fmt.Errorf("adding etcd member %s: no healthy member to ask: %w", peerURL, errors.Join(errs...))
+}
+
+func (o *etcdOperation) promote(ctx context.Context, m *machine, others []*machine, id etcd.ID) error {
+	for _, x := range others {
+		c, err := o.client(ctx, x)
+		if err != nil {
+			return err
+		}
+		if c.Health(ctx) != nil {
+			continue
+		}
+		err = within(ctx, etcdBudget, "promotion of etcd member "+m.name(), func(ctx context.Context) error {
+			return c.Promote(ctx, id, o.watchUnit(m, component.EtcdUnit))
+		})
+		if err == nil {
+			o.say(m.name(), "etcd: promoted to voter")
+		}
+		return o.unitError(ctx, m, "wait until the new etcd member has caught up", component.EtcdUnit, err)
+	}
+	return fmt.Errorf("promoting etcd member %s: no healthy member to ask", m.name())
+}

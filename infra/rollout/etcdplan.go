@@ -1,0 +1,237 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+)
+
+// etcdFacts is all that decides the order of an etcd roll-out.
+type etcdFacts struct {
+	wanted []memberFacts
+	// members is the cluster's own member list; nil when no member answered,
+	// which means that there is no cluster yet or that it has no quorum.
+	members []etcd.Member
+	healthy map[etcd.ID]bool
+	// formed says that the cluster is known to have existed.
+	formed bool
+}
+
+// memberFacts is one machine that is wanted as a member.
+type memberFacts struct {
+	name      string
+	peerURL   string
+	reachable bool
+	running   bool // its unit is active
+	data      bool // it has a data directory
+	changes   bool // something differs
+	restarts  bool // ... and repairing it restarts etcd
+}
+
+// quorum is how many of n voters must agree.
+func quorum(n int) int { return n/2 + 1 }
+
+// planEtcd computes the next stages. When there is no cluster that answers, it
+// plans only as far as getting one; the rest is planned anew afterwards.
+func planEtcd(f etcdFacts) (Plan, error) {
+	if f.members == nil {
+		return planEtcdStart(f)
+	}
+	return planEtcdChange(f)
+}
+
+// planEtcdStart starts a cluster of which no member answers: all members at
+// once, because a member's start completes only with a quorum.
+func planEtcdStart(f etcdFacts) (Plan, error) {
+	var withData, without, unreachable []string
+	for _, w := range f.wanted {
+		switch {
+		case !w.reachable:
+			unreachable = append(unreachable, w.name)
+		case w.data:
+			withData = append(withData, w.name)
+		default:
+			without = append(without, w.name)
+		}
+	}
+	n := len(f.wanted)
+	starting := withData
+	why := "start the members that have data"
+	if !f.formed && len(withData) < quorum(n) {
+		// No cluster has ever answered and those that have data cannot have
+		// formed one by themselves: the first start was interrupted.
+		starting, why = append(starting, without...), "first start"
+	}
+	if len(starting) < quorum(n) {
+		if f.formed {
+			return nil, &GuardError{Refused: "start etcd",
+				Reason: fmt.Sprintf("the cluster has lost its quorum: of %d members only %s still have their data (without: %s; unreachable: %s)",
+					n, listOf(withData), listOf(without), listOf(unreachable)),
+				Advice: "bring the unreachable machines back, or restore the cluster from a snapshot; starting empty members in their place would lose data"}
+		}
+		return nil, &GuardError{Refused: "start etcd",
+			Reason: fmt.Sprintf("%d of %d machines can be reached, a quorum is %d (unreachable: %s)", len(starting), n, quorum(n), listOf(unreachable)),
+			Advice: "apply again when they answer"}
+	}
+	slices.Sort(starting)
+	var steps []Step
+	for _, name := range starting {
+		steps = append(steps, Step{Machine: name, Action: ActionInstall, Why: why, Then: GateSelf})
+	}
+	return Plan{}.parallel(steps...), nil
+}
+
+// planEtcdChange orders the work on a cluster that answers: first what
+// disturbs nobody, then dead members out, then repairs and changes one by one,
+// then new members in, and living members that are not wanted out at the end,
+// so that the cluster is never smaller than it has to be.
+//
+// An error beside a plan is about what the plan leaves out: the plan itself is
+// safe, and is carried out before the error is reported.
+func planEtcdChange(f etcdFacts) (Plan, error) {
+	var (
+		quiet, repairs, rolls, joins []Step
+		deadOut, livingOut           []removal
+		unreachable                  []string
+	)
+	wanted := map[etcd.ID]bool{}
+	for _, w := range f.wanted {
+		m, listed := findMember(f.members, w)
+		wanted[m.ID] = wanted[m.ID] || listed
+		join := func(why string) {
+			joins = append(joins, Step{Machine: w.name, Action: ActionJoin, Why: why, Gate: GateQuorum, Then: GateSelf})
+		}
+		switch {
+		case !w.reachable:
+			unreachable = append(unreachable, w.name)
+		case listed && m.Started() && !w.data:
+			deadOut = append(deadOut, removal{m, w.name, "member " + m.ID.String() + " has lost its data"})
+			join("in place of member " + m.ID.String())
+		case listed && !slices.Contains(m.PeerURLs, w.peerURL):
+			deadOut = append(deadOut, removal{m, w.name, fmt.Sprintf("member %s listens on %s, wanted %s", m.ID, strings.Join(m.PeerURLs, ","), w.peerURL)})
+			join("with its new address")
+		case !listed:
+			join("new member")
+		case m.Learner || !m.Started():
+			join("added before, not promoted yet")
+		case w.changes && !w.running:
+			repairs = append(repairs, Step{Machine: w.name, Action: ActionInstall, Why: "not running", Then: GateSelf})
+		case w.restarts:
+			rolls = append(rolls, Step{Machine: w.name, Action: ActionRoll, Gate: GateOthers, Then: GateSelf})
+		case w.changes:
+			quiet = append(quiet, Step{Machine: w.name, Action: ActionQuiet})
+		}
+	}
+	for _, m := range f.members {
+		switch {
+		case wanted[m.ID]:
+		case f.healthy[m.ID]:
+			livingOut = append(livingOut, removal{m, memberLabel(m), "not wanted any more"})
+		default:
+			deadOut = append(deadOut, removal{m, memberLabel(m), "not wanted any more"})
+		}
+	}
+	if err := guardRemovals(f, deadOut, joins, livingOut); err != nil {
+		return nil, err
+	}
+	var held error
+	if len(rolls) > 0 && len(unreachable) > 0 {
+		held = &GuardError{Refused: "restart etcd on " + listOf(names(rolls)),
+			Reason: fmt.Sprintf("%s cannot be reached, and no second member may be down at the same time", listOf(unreachable)),
+			Advice: "apply again when it answers"}
+		rolls = nil
+	}
+	return Plan{}.parallel(quiet...).
+		serial(removals(deadOut)...).
+		serial(repairs...).
+		serial(rolls...).
+		serial(joins...).
+		serial(removals(livingOut)...), held
+}
+
+// removal is a member that is to leave.
+type removal struct {
+	member  etcd.Member
+	machine string
+	why     string
+}
+
+func removals(list []removal) []Step {
+	var out []Step
+	for _, r := range list {
+		out = append(out, Step{Machine: r.machine, Action: ActionLeave, Why: r.why, Gate: GateQuorumAfter})
+	}
+	return out
+}
+
+// guardRemovals refuses a sequence of removals and joins during which the
+// members that are healthy now would, at some moment, be fewer than a quorum.
+func guardRemovals(f etcdFacts, before []removal, joins []Step, after []removal) error {
+	voters, healthy := 0, 0
+	for _, m := range f.members {
+		if !m.Learner {
+			voters++
+			if f.healthy[m.ID] {
+				healthy++
+			}
+		}
+	}
+	take := func(list []removal) error {
+		for _, r := range list {
+			if r.member.Learner {
+				continue
+			}
+			voters--
+			if f.healthy[r.member.ID] {
+				healthy--
+			}
+			if voters == 0 || healthy < quorum(voters) {
+				return &GuardError{Refused: "remove etcd member " + r.machine,
+					Reason: fmt.Sprintf("of the %d voters that would remain %d are healthy, and a quorum is %d", voters, healthy, quorum(voters)),
+					Advice: "repair or bring back the other members first, and replace one machine at a time"}
+			}
+		}
+		return nil
+	}
+	if err := take(before); err != nil {
+		return err
+	}
+	voters, healthy = voters+len(joins), healthy+len(joins)
+	return take(after)
+}
+
+func names(steps []Step) []string {
+	var out []string
+	for _, s := range steps {
+		out = append(out, s.Machine)
+	}
+	return out
+}
+
+// findMember finds the member a machine is: by name, or by the address it was
+// announced with as long as it has not started and has no name.
+func findMember(members []etcd.Member, w memberFacts) (etcd.Member, bool) {
+	for _, m := range members {
+		if m.Name == w.name || m.Name == "" && slices.Contains(m.PeerURLs, w.peerURL) {
+			return m, true
+		}
+	}
+	return etcd.Member{}, false
+}
+
+// memberLabel names a member that may not have a name yet.
+func memberLabel(m etcd.Member) string {
+	if m.Name != "" {
+		return m.Name
+	}
+	return m.ID.String()
+}
+
+func listOf(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,58 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+)
+
+// remove stops everything of the role on its machines and deletes its files,
+// in parallel. Machines that cannot be reached are passed over: they are gone,
+// or about to be.
+func (e *Engine) remove(ctx context.Context, r role, rec Record) error {
+	o, err := e.begin(r, rec)
+	if err != nil {
+		return err
+	}
+	errs := eachAll(ctx, o.machines, o.tidy)
+	var out []error
+	for _, name := range sortedKeys(errs) {
+		out = append(out, errs[name])
+	}
+	return errors.Join(out...)
+}
+
+// dismiss removes what prior had and the role has no more from its machines.
+func (o *operation) dismiss(ctx context.Context, prior role) error {
+	prior.targets = leaving(o.role.targets, prior.targets)
+	gone, err := o.begin(prior, o.result())
+	if err != nil {
+		return err
+	}
+	errs := eachAll(ctx, gone.machines, gone.tidy)
+	for _, m := range gone.machines {
+		if errs[m.name()] == nil {
+			o.forget(m.name())
+		}
+	}
+	var out []error
+	for _, name := range sortedKeys(errs) {
+		out = append(out, fmt.Errorf("removing %s from %s: %w", prior.name, name, errs[name]))
+	}
+	return errors.Join(out...)
+}
+
+// tidy removes the role from one machine, passing over one that is gone.
+func (o *operation) tidy(ctx context.Context, m *machine) error {
+	ctx, cancel := context.WithTimeout(ctx, leaveBudget)
+	defer cancel()
+	o.say(m.name(), "%s: removing", o.role.name)
+	err := host.Remove(ctx, m.runner, withKeyFiles(m.want, m.record), o.role.dirs)
+	if unreachable(err) {
+		o.say(m.name(), "%s: cannot be reached, passed over: %v", o.role.name, err)
+		return nil
+	}
+	return err
+}

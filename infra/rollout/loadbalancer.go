@@ -1,0 +1,77 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+)
+
+func (e *Engine) observeLoadBalancer(ctx context.Context, want LoadBalancer, rec Record) (Report, error) {
+	o, err := e.begin(want.role(), rec)
+	if err != nil {
+		return Report{}, err
+	}
+	return o.report(ctx, nil), nil
+}
+
+func (e *Engine) applyLoadBalancer(ctx context.Context, want LoadBalancer, prior *LoadBalancer, rec Record) (Record, error) {
+	o, err := e.begin(want.role(), rec)
+	if err != nil {
+		return rec, err
+	}
+	err = o.balance(ctx, want.port())
+	if err == nil && prior != nil {
+		err = o.dismiss(ctx, prior.role())
+	}
+	return o.result(), err
+}
+
+func (x LoadBalancer) port() int {
+	if x.Spec.Port == 0 {
+		return component.APIServerPort
+	}
+	return x.Spec.Port
+}
+
+func (o *operation) balance(ctx context.Context, port int) error {
+	if err := o.lookAndFill(ctx); err != nil {
+		return err
+	}
+	if err := each(ctx, o.reachable(), func(ctx context.Context, m *machine) error {
+		if err := o.apply(ctx, m, m.changes); err != nil {
+			return err
+		}
+		return o.waitPort(ctx, m, port)
+	}); err != nil {
+		return err
+	}
+	o.saveSettled()
+	return o.left()
+}
+
+// waitPort waits until something listens on the port.
+func (o *operation) waitPort(ctx context.Context, m *machine, port int) error {
+	var last error
+	watch := o.watchUnit(m, component.HAProxyUnit)
+	err := within(ctx, portBudget, "HAProxy", func(ctx context.Context) error {
+		return wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+			conn, err := m.runner.Dial(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+			if err == nil {
+				return true, conn.Close()
+			}
+			last = err
+			return false, watch(ctx)
+		})
+	})
+	if err != nil && last != nil {
+		err = fmt.Errorf("%w (last: %w)", err, last)
+	}
+	return o.unitError(ctx, m, "wait for the load balancer's port", component.HAProxyUnit, err)
+}
+
+func (e *Engine) removeLoadBalancer(ctx context.Context, have LoadBalancer, rec Record) error {
+	return e.remove(ctx, have.role(), rec)
+}

@@ -1,0 +1,224 @@
+package rollout
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+)
+
+// Certificates and secrets are files that nobody can write down beforehand.
+// While observing they are wanted to be what the record says was written last
+// (withKeyFiles), and every pair is judged (judge). Only before an apply are
+// those that must be written made or fetched (fill); afterwards the record
+// says what they are now (settle).
+
+// certMode is the mode of certificates: they are public.
+const certMode = 0o644
+
+// withKeyFiles adds certificates, keys and secrets to what is wanted, with the
+// digests of the record. Without a record any content will do.
+func withKeyFiles(want component.Machine, rec MachineRecord) desired.State {
+	state := want.State
+	state.Files = slices.Clone(state.Files)
+	for _, s := range want.Certificates {
+		pair := rec.Certificates[s.Name]
+		state.Files = append(state.Files,
+			desired.File{Path: s.CertPath, Mode: certMode, Owner: s.Owner, Group: s.Group, SHA256: pair.Certificate},
+			desired.File{Path: s.KeyPath, Mode: s.KeyMode, Owner: s.Owner, Group: s.Group, SHA256: pair.Key, Secret: true})
+	}
+	for _, s := range want.Secrets {
+		state.Files = append(state.Files, desired.File{Path: s.Path, Mode: s.Mode, Owner: s.Owner, Group: s.Group,
+			SHA256: rec.Secrets[s.Path].SHA256, Secret: true})
+	}
+	return state
+}
+
+// pairVerdict is what is to be done about a certificate and its key.
+type pairVerdict struct {
+	// reissue says why a new pair must be made, in words; empty keeps the pair.
+	reissue []string
+	// adopt is set when there is a good certificate that no record knows: it
+	// may be kept if the key beside it is its own.
+	adopt bool
+}
+
+func (o *operation) judge(m *machine) map[string]pairVerdict {
+	out := map[string]pairVerdict{}
+	for _, s := range m.want.Certificates {
+		out[s.Name] = o.judgePair(m, s)
+	}
+	return out
+}
+
+func (o *operation) judgePair(m *machine, s pki.Slot) pairVerdict {
+	cert, ok := m.seen.Content(s.CertPath)
+	key := m.seen.Files[s.KeyPath].SHA256
+	rec, known := m.record.Certificates[s.Name]
+	switch {
+	case !ok || key == "":
+		return pairVerdict{reissue: []string{"missing"}}
+	case known && (desired.Sum(cert) != rec.Certificate || key != rec.Key):
+		return pairVerdict{reissue: []string{"not the pair that was written"}}
+	}
+	reasons := pki.Check(cert, []byte(o.role.ref.Bundle(s.CA)), s.Request, o.now(), s.EarlyRenewal)
+	return pairVerdict{reissue: reasons, adopt: !known && len(reasons) == 0}
+}
+
+// renewals says in words which certificates are to be renewed although they
+// are what was written; that a file is missing or foreign, Diff says.
+func (m *machine) renewals() []string {
+	var out []string
+	for _, s := range m.want.Certificates {
+		why := m.pairs[s.Name].reissue
+		differs := slices.ContainsFunc(m.changes, func(c host.Change) bool {
+			return c.Kind == host.KindFile && (c.Target == s.CertPath || c.Target == s.KeyPath)
+		})
+		if len(why) > 0 && !differs {
+			out = append(out, fmt.Sprintf("certificate %s: %s", s.CertPath, strings.Join(why, ", ")))
+		}
+	}
+	return out
+}
+
+// fill makes and fetches what must be written to the machine, and recomputes
+// its changes.
+func (o *operation) fill(ctx context.Context, m *machine) error {
+	if err := o.adopt(ctx, m); err != nil {
+		return err
+	}
+	for _, s := range m.want.Certificates {
+		if len(m.pairs[s.Name].reissue) == 0 {
+			continue
+		}
+		pair, err := o.keys.issue(ctx, s.CA, s.Request)
+		if err != nil {
+			return fmt.Errorf("machine %s: certificate %s: %w", m.name(), s.Name, err)
+		}
+		m.setContent(s.CertPath, pair.CertPEM)
+		m.setContent(s.KeyPath, pair.KeyPEM)
+	}
+	for _, s := range m.want.Secrets {
+		rec := m.record.Secrets[s.Path]
+		if rec.Source == s.Source && rec.SHA256 != "" && m.seen.Files[s.Path].SHA256 == rec.SHA256 {
+			continue
+		}
+		content, err := o.keys.get(ctx, s.Source)
+		if err == nil && s.Render != nil {
+			content, err = s.Render(content)
+		}
+		if err != nil {
+			return fmt.Errorf("machine %s: secret %s: %w", m.name(), s.Path, err)
+		}
+		m.setContent(s.Path, content)
+	}
+	m.changes = host.Diff(m.state, m.seen, m.record.Host)
+	return nil
+}
+
+func (m *machine) setContent(path string, content []byte) {
+	for i := range m.state.Files {
+		if m.state.Files[i].Path == path {
+			m.state.Files[i].Content, m.state.Files[i].SHA256 = content, desired.Sum(content)
+		}
+	}
+}
+
+// adopt keeps good certificates that no record knows (after an import, or a
+// create that was killed) if the keys beside them are theirs. The keys are
+// read into memory for that one comparison.
+func (o *operation) adopt(ctx context.Context, m *machine) error {
+	var slots []pki.Slot
+	for _, s := range m.want.Certificates {
+		if m.pairs[s.Name].adopt {
+			slots = append(slots, s)
+		}
+	}
+	if len(slots) == 0 {
+		return nil
+	}
+	var script strings.Builder
+	for _, s := range slots {
+		fmt.Fprintf(&script, "cat %s && printf '\\0'\n", quote(s.KeyPath))
+	}
+	out, err := m.runner.Run(ctx, remote.Command{Script: "set -e\n" + script.String(), Sudo: true})
+	if err != nil {
+		return fmt.Errorf("machine %s: comparing keys with their certificates: %w", m.name(), err)
+	}
+	keys := strings.Split(string(out.Stdout), "\x00")
+	for i, s := range slots {
+		cert, _ := m.seen.Content(s.CertPath)
+		if _, err := tls.X509KeyPair(cert, []byte(keys[i])); err != nil {
+			m.pairs[s.Name] = pairVerdict{reissue: []string{"the key on the machine is not the certificate's"}}
+			continue
+		}
+		m.record.Certificates[s.Name] = PairRecord{Certificate: desired.Sum(cert), Key: desired.Sum([]byte(keys[i]))}
+	}
+	return nil
+}
+
+// settle records the certificates and secrets that are now on the machine:
+// those just written, and those that turned out to be there already.
+func (m *machine) settle(changes []host.Change) {
+	digest := func(path string) string {
+		for _, f := range m.state.Files {
+			if f.Path == path && f.Content != nil && (touches(changes, path) || !touches(m.changes, path)) {
+				return f.Digest()
+			}
+		}
+		return ""
+	}
+	for _, s := range m.want.Certificates {
+		if cert, key := digest(s.CertPath), digest(s.KeyPath); cert != "" && key != "" {
+			m.record.Certificates[s.Name] = PairRecord{Certificate: cert, Key: key}
+			m.pairs[s.Name] = pairVerdict{}
+		}
+	}
+	for _, s := range m.want.Secrets {
+		if d := digest(s.Path); d != "" {
+			m.record.Secrets[s.Path] = SecretRecord{Source: s.Source, SHA256: d}
+		}
+	}
+}
+
+func touches(changes []host.Change, path string) bool {
+	return slices.ContainsFunc(changes, func(c host.Change) bool { return c.Kind == host.KindFile && c.Target == path })
+}
+
+// certificates lists the machine's certificates as they were seen.
+func (m *machine) certificates() []CertificateStatus {
+	var out []CertificateStatus
+	for _, s := range m.want.Certificates {
+		if content, ok := m.seen.Content(s.CertPath); ok {
+			out = append(out, certificateStatus(m.name(), s.CertPath, content)...)
+		}
+	}
+	return out
+}
+
+// certificateStatus describes the first certificate of a PEM file; what cannot
+// be parsed is left out.
+func certificateStatus(machine, path string, content []byte) []CertificateStatus {
+	block, _ := pem.Decode(content)
+	if block == nil {
+		return nil
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil
+	}
+	return []CertificateStatus{{Machine: machine, Path: path, Subject: cert.Subject.CommonName,
+		Issuer: cert.Issuer.CommonName, NotAfter: cert.NotAfter.UTC()}}
+}
+
+// quote makes s one word of a POSIX shell.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -1,0 +1,85 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+)
+
+// report observes every machine of the role and says what differs. Machines
+// that do not answer within observeBudget are reported, not failed on; more,
+// when given, runs meanwhile and adds what the machines themselves cannot tell.
+func (o *operation) report(ctx context.Context, more func(context.Context, *Report)) Report {
+	out, extra := newReport(), newReport()
+	var wait sync.WaitGroup
+	if more != nil {
+		wait.Go(func() { more(ctx, &extra) })
+	}
+	errs := eachAll(ctx, o.machines, func(ctx context.Context, m *machine) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, observeBudget,
+			fmt.Errorf("no answer within %s", observeBudget))
+		defer cancel()
+		err := o.observe(ctx, m)
+		if err != nil && ctx.Err() != nil && !unreachable(err) {
+			err = fmt.Errorf("machine %s: %w (%w)", m.name(), context.Cause(ctx), err)
+		}
+		return err
+	})
+	wait.Wait()
+	for _, m := range o.machines {
+		if err := errs[m.name()]; err != nil {
+			out.Unreachable[m.name()] = err
+			continue
+		}
+		m.record.Host = host.Adopt(m.state, m.seen, m.record.Host)
+		o.save(m)
+		words := m.renewals()
+		if len(m.changes) > 0 {
+			words = append([]string{host.Words(m.changes)}, words...)
+		}
+		if len(words) > 0 {
+			out.Drift[m.name()] = strings.Join(words, "; ")
+		}
+		out.Certificates = append(out.Certificates, m.certificates()...)
+	}
+	out.add(extra)
+	out.Record = o.result()
+	return out
+}
+
+func newReport() Report {
+	return Report{Drift: map[string]string{}, Unreachable: map[string]error{}}
+}
+
+// add merges another report into r. Machines that could not be reached stay
+// without drift.
+func (r *Report) add(o Report) {
+	for _, name := range sortedKeys(o.Drift) {
+		switch had, known := r.Drift[name]; {
+		case r.Unreachable[name] != nil:
+		case known:
+			r.Drift[name] = had + "; " + o.Drift[name]
+		default:
+			r.Drift[name] = o.Drift[name]
+		}
+	}
+	for name, err := range o.Unreachable {
+		r.Unreachable[name] = errors.Join(r.Unreachable[name], err)
+	}
+	r.Warnings = append(r.Warnings, o.Warnings...)
+	r.Certificates = append(r.Certificates, o.Certificates...)
+}
+
+func (r *Report) addWords(key string, words []string) {
+	if len(words) > 0 {
+		r.add(Report{Drift: map[string]string{key: strings.Join(words, "; ")}})
+	}
+}
+
+func (r *Report) warn(format string, args ...any) {
+	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...))
+}

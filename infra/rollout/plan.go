@@ -1,0 +1,103 @@
+package rollout
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Plan is the order of a roll-out: one stage after the other, the steps of a
+// stage in parallel. Plans are computed by pure functions from what was
+// observed, before anything is touched.
+type Plan []Stage
+
+// Stage is a set of steps taken at the same time.
+type Stage []Step
+
+// Step is what happens to one machine.
+type Step struct {
+	Machine string
+	Action  Action
+	// Why says in words what the step is for.
+	Why string
+	// Gate is what must hold before the step, Then what must hold after it.
+	// A gate that does not open within its budget ends the roll-out.
+	Gate, Then Gate
+}
+
+// Action is a kind of step.
+type Action string
+
+// The actions.
+const (
+	// ActionInstall applies everything on a machine that serves nothing yet,
+	// or nothing any more: nobody can be disturbed.
+	ActionInstall Action = "install"
+	// ActionQuiet applies changes that restart nothing.
+	ActionQuiet Action = "apply without restart"
+	// ActionRoll applies changes that restart something.
+	ActionRoll Action = "apply with restart"
+	// ActionRollManagers is ActionRoll for the changes that concern only a
+	// controller manager or scheduler.
+	ActionRollManagers Action = "apply to managers"
+	// ActionDrainRoll is ActionRoll between draining and uncordoning a node.
+	ActionDrainRoll Action = "drain, apply, uncordon"
+	// ActionJoin makes a machine a new member: learner, start, promote.
+	ActionJoin Action = "join"
+	// ActionLeave takes a member that is not wanted any more, or lost its
+	// data, out of the etcd cluster.
+	ActionLeave Action = "leave"
+)
+
+// Gate is a condition between steps.
+type Gate string
+
+// The gates.
+const (
+	GateNone        Gate = ""
+	GateOthers      Gate = "all others healthy"
+	GateSelf        Gate = "healthy"
+	GateQuorum      Gate = "a quorum is healthy"
+	GateQuorumAfter Gate = "the rest has a quorum"
+	GateNodeReady   Gate = "node Ready"
+)
+
+// String writes a plan for people, one line a step.
+func (p Plan) String() string {
+	var b strings.Builder
+	for i, stage := range p {
+		for _, s := range stage {
+			fmt.Fprintf(&b, "%d. %s\n", i+1, s)
+		}
+	}
+	return b.String()
+}
+
+func (s Step) String() string {
+	out := fmt.Sprintf("%s: %s", s.Machine, s.Action)
+	if s.Why != "" {
+		out += " (" + s.Why + ")"
+	}
+	if s.Gate != GateNone {
+		out += ", when " + string(s.Gate)
+	}
+	if s.Then != GateNone {
+		out += ", then wait: " + string(s.Then)
+	}
+	return out
+}
+
+// parallel puts steps into one stage; none makes no stage.
+func (p Plan) parallel(steps ...Step) Plan {
+	if len(steps) == 0 {
+		return p
+	}
+	return append(p, steps)
+}
+
+// serial puts every step into a stage of its own.
+func (p Plan) serial(steps ...Step) Plan {
+	for _, s := range steps {
+		p = append(p, Stage{s})
+	}
+	return p
+}

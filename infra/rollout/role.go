@@ -1,0 +1,98 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+)
+
+// role is one set of components on its machines, as the generic core sees it.
+type role struct {
+	name    string // for progress and errors: "etcd"
+	ref     pki.Ref
+	targets []Target
+	machine func(component.Node) (component.Machine, error)
+	// dirs are directories that hold nothing but this role's data and
+	// configuration; removing the role deletes them.
+	dirs []string
+}
+
+func (x Etcd) spec() component.EtcdSpec {
+	x.Spec.Members = nodesOf(x.Targets)
+	return x.Spec
+}
+
+func (x Etcd) role() role {
+	spec := x.spec()
+	return role{name: "etcd", ref: spec.Cluster.PKI, targets: x.Targets,
+		machine: func(n component.Node) (component.Machine, error) { return component.Etcd(spec, n) },
+		dirs:    []string{component.EtcdDataDir}}
+}
+
+func (x ControlPlane) role() role {
+	spec := x.Spec
+	spec.Nodes = nodesOf(x.Targets)
+	return role{name: "control plane", ref: spec.Cluster.PKI, targets: x.Targets,
+		machine: func(n component.Node) (component.Machine, error) { return component.ControlPlane(spec, n) }}
+}
+
+func (x Workers) role() role {
+	return role{name: "worker", ref: x.Spec.Cluster.PKI, targets: x.Targets,
+		machine: func(n component.Node) (component.Machine, error) { return component.Worker(x.Spec, n) }}
+}
+
+func (x LoadBalancer) role() role {
+	return role{name: "load balancer", ref: x.Spec.Cluster.PKI, targets: x.Targets,
+		machine: func(n component.Node) (component.Machine, error) { return component.LoadBalancer(x.Spec, n) }}
+}
+
+func nodesOf(targets []Target) []component.Node {
+	out := make([]component.Node, len(targets))
+	for i, t := range targets {
+		out[i] = t.Node
+	}
+	return out
+}
+
+// leaving returns the targets of prior that are not wanted any more.
+func leaving(want, prior []Target) []Target {
+	return slices.DeleteFunc(slices.Clone(prior), func(p Target) bool {
+		return slices.ContainsFunc(want, func(t Target) bool { return t.Node.Name == p.Node.Name })
+	})
+}
+
+// files lists what a role puts on its machines, except what is secret or made
+// at apply time.
+func files(r role) (map[string]string, error) {
+	out := map[string]string{}
+	for _, t := range r.targets {
+		m, err := r.machine(t.Node)
+		if err != nil {
+			return nil, fmt.Errorf("%s on %s: %w", r.name, t.Node.Name, err)
+		}
+		for path, digest := range fileDigests(m.State) {
+			out[t.Node.Name+":"+path] = "sha256:" + digest
+		}
+	}
+	return out, nil
+}
+
+// fileDigests returns the digest of every public file, and for every installed
+// program that of the download it comes from.
+func fileDigests(s desired.State) map[string]string {
+	out := map[string]string{}
+	for _, f := range s.Files {
+		if !f.Secret && f.Digest() != "" {
+			out[f.Path] = f.Digest()
+		}
+	}
+	for _, b := range s.Binaries {
+		for _, i := range b.Installs {
+			out[i.Path] = b.SHA256
+		}
+	}
+	return out
+}

@@ -1,0 +1,216 @@
+package rollout
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+)
+
+// StatusQuery names what to ask for a [Status]. Everything but API may be left
+// out: then the corresponding part of the answer is empty.
+type StatusQuery struct {
+	API         API
+	Controllers []Target // machines of the API servers
+	Etcd        []Target // machines of the etcd members
+	Workers     []Target // machines of the workers; only for their certificates
+}
+
+// Status is the state of a cluster as seen at one moment.
+type Status struct {
+	// Healthy is true when everything that was asked for answered, every API
+	// server is ready, every etcd member healthy, every node Ready and no
+	// certificate expired.
+	Healthy      bool                `json:"healthy"`
+	Version      string              `json:"version"` // of the API server behind the endpoint, "v1.36.1"
+	Nodes        []kube.Node         `json:"nodes"`
+	APIServers   []APIServerStatus   `json:"api_servers"`
+	Leases       []kube.Lease        `json:"leases"`
+	Etcd         []EtcdMemberStatus  `json:"etcd"`
+	Certificates []CertificateStatus `json:"certificates"`
+	// Problems tell, one sentence each, what could not be asked and why.
+	Problems []string `json:"problems"`
+}
+
+// APIServerStatus is one API server, asked directly rather than through the
+// load balancer.
+type APIServerStatus struct {
+	Machine string `json:"machine"`
+	Ready   bool   `json:"ready"`
+	Version string `json:"version"`
+	// Failing names the checks of /readyz that do not pass.
+	Failing []string `json:"failing"`
+}
+
+// EtcdMemberStatus is one etcd member, asked directly.
+type EtcdMemberStatus struct {
+	Machine string `json:"machine"`
+	ID      string `json:"id"` // hexadecimal, as etcdctl writes it
+	Healthy bool   `json:"healthy"`
+	Leader  bool   `json:"leader"`
+	Learner bool   `json:"learner"`
+	Version string `json:"version"`
+	DBSize  int64  `json:"db_size"` // bytes
+}
+
+// Status asks a cluster how it is. It never fails because the cluster is
+// unhealthy: what cannot be asked is told in Problems.
+func (e *Engine) Status(ctx context.Context, q StatusQuery) Status {
+	ctx, cancel := context.WithTimeout(ctx, observeBudget)
+	defer cancel()
+	b := statusBuilder{Engine: e, keys: e.keyring(q.API.PKI)}
+	var wait sync.WaitGroup
+	wait.Go(func() { b.cluster(ctx, q.API) })
+	for _, t := range q.Controllers {
+		wait.Go(func() { b.apiServer(ctx, t) })
+	}
+	for _, t := range q.Etcd {
+		wait.Go(func() { b.member(ctx, t) })
+	}
+	for _, t := range distinct(q.Controllers, q.Etcd, q.Workers) {
+		wait.Go(func() { b.certificates(ctx, t) })
+	}
+	wait.Wait()
+	return b.result()
+}
+
+// distinct returns every machine once, also when it has several roles.
+func distinct(lists ...[]Target) []Target {
+	var out []Target
+	for _, t := range slices.Concat(lists...) {
+		if !slices.ContainsFunc(out, func(o Target) bool { return o.Node.Name == t.Node.Name }) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// statusBuilder collects the answers of everything that is asked at once.
+type statusBuilder struct {
+	*Engine
+	keys *keyring
+
+	mu     sync.Mutex
+	status Status
+}
+
+func (b *statusBuilder) add(change func(*Status)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change(&b.status)
+}
+
+func (b *statusBuilder) problem(what string, err error) {
+	b.add(func(s *Status) { s.Problems = append(s.Problems, what+": "+err.Error()) })
+}
+
+func (b *statusBuilder) cluster(ctx context.Context, a API) {
+	c, err := b.api(ctx, b.keys, a.Endpoint)
+	if err != nil {
+		b.problem("API server "+a.Endpoint, err)
+		return
+	}
+	defer c.Close()
+	version, err := c.Version(ctx)
+	if err != nil {
+		b.problem("API server "+a.Endpoint, err)
+		return
+	}
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		b.problem("nodes", err)
+	}
+	leases, err := c.Leases(ctx)
+	if err != nil {
+		b.problem("leases", err)
+	}
+	b.add(func(s *Status) { s.Version, s.Nodes, s.Leases = version, nodes, leases })
+}
+
+func (b *statusBuilder) apiServer(ctx context.Context, t Target) {
+	answer := APIServerStatus{Machine: t.Node.Name}
+	c, err := b.localAPI(ctx, b.keys, t)
+	if err == nil {
+		defer c.Close()
+		err = c.Ready(ctx)
+	}
+	var notReady *kube.NotReadyError
+	switch {
+	case err == nil:
+		answer.Ready = true
+		if answer.Version, err = c.Version(ctx); err != nil {
+			b.problem("API server on "+t.Node.Name, err)
+		}
+	case errors.As(err, &notReady):
+		answer.Failing = notReady.Failing
+	default:
+		b.problem("API server on "+t.Node.Name, err)
+	}
+	b.add(func(s *Status) { s.APIServers = append(s.APIServers, answer) })
+}
+
+func (b *statusBuilder) member(ctx context.Context, t Target) {
+	answer := EtcdMemberStatus{Machine: t.Node.Name}
+	c, err := b.localEtcd(ctx, b.keys, t)
+	if err == nil {
+		defer c.Close()
+		var status etcd.Status
+		if status, err = c.Status(ctx); err == nil {
+			answer.ID, answer.Version, answer.DBSize = status.ID.String(), status.Version, status.DBSize
+			answer.Leader, answer.Learner = status.Leader == status.ID, status.Learner
+			err = c.Health(ctx)
+			answer.Healthy = err == nil
+		}
+	}
+	if err != nil {
+		b.problem("etcd on "+t.Node.Name, err)
+	}
+	b.add(func(s *Status) { s.Etcd = append(s.Etcd, answer) })
+}
+
+// readCertificates prints every certificate file this project puts on a
+// machine: a line with its path, then its content.
+const readCertificates = `for f in /etc/kubernetes/pki/*.crt /etc/etcd/pki/*.crt; do
+	[ -f "$f" ] || continue
+	printf 'file %s\n' "$f"
+	cat "$f"
+done
+`
+
+func (b *statusBuilder) certificates(ctx context.Context, t Target) {
+	out, err := b.Pool.Machine(t.Host).Run(ctx, remote.Command{Script: readCertificates, Sudo: true})
+	if err != nil {
+		b.problem("certificates on "+t.Node.Name, err)
+		return
+	}
+	var found []CertificateStatus
+	for part := range strings.SplitSeq("\n"+string(out.Stdout), "\nfile ") {
+		path, content, _ := strings.Cut(part, "\n")
+		found = append(found, certificateStatus(t.Node.Name, path, []byte(content))...)
+	}
+	b.add(func(s *Status) { s.Certificates = append(s.Certificates, found...) })
+}
+
+// result sorts the answers and draws the conclusion.
+func (b *statusBuilder) result() Status {
+	s := b.status
+	slices.SortFunc(s.APIServers, func(x, y APIServerStatus) int { return strings.Compare(x.Machine, y.Machine) })
+	slices.SortFunc(s.Etcd, func(x, y EtcdMemberStatus) int { return strings.Compare(x.Machine, y.Machine) })
+	slices.SortFunc(s.Certificates, func(x, y CertificateStatus) int {
+		return cmp.Or(strings.Compare(x.Machine, y.Machine), strings.Compare(x.Path, y.Path))
+	})
+	slices.Sort(s.Problems)
+	now := b.now()
+	s.Healthy = len(s.Problems) == 0 &&
+		!slices.ContainsFunc(s.APIServers, func(a APIServerStatus) bool { return !a.Ready }) &&
+		!slices.ContainsFunc(s.Etcd, func(m EtcdMemberStatus) bool { return !m.Healthy }) &&
+		!slices.ContainsFunc(s.Nodes, func(n kube.Node) bool { return !n.Ready }) &&
+		!slices.ContainsFunc(s.Certificates, func(c CertificateStatus) bool { return now.After(c.NotAfter) })
+	return s
+}

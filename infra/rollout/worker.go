@@ -1,0 +1,283 @@
+package rollout
+
+import (
+	"context"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
+)
+
+// workerOperation is an operation on a worker pool.
+type workerOperation struct {
+	*operation
+	want Workers
+	api  *kube.Client
+}
+
+// beginWorkers also connects to the API server, which needs a key from the
+// store but no answer yet.
+func (e *Engine) beginWorkers(ctx context.Context, want Workers, rec Record) (*workerOperation, error) {
+	o, err := e.begin(want.role(), rec)
+	if err != nil {
+		return nil, err
+	}
+	c, err := e.api(ctx, o.keys, want.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	return &workerOperation{operation: o, want: want, api: c}, nil
+}
+
+// nodeSpec is what is wanted of a worker's Node object.
+func (x Workers) nodeSpec(n component.Node) kube.NodeSpec {
+	spec := kube.NodeSpec{Name: n.Name, Labels: x.Spec.Labels}
+	for _, t := range x.Spec.Taints {
+		spec.Taints = append(spec.Taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
+	}
+	if n.PodCIDR.IsValid() {
+		spec.PodCIDR = n.PodCIDR.String()
+	}
+	return spec
+}
+
+// condition is what a worker's node must come to.
+func (x Workers) condition(n component.Node) kube.NodeCondition {
+	c := kube.NodeCondition{Name: n.Name, InternalIP: n.PrivateIP.String(), Registered: x.Spec.CNI == component.CNINone}
+	if v, err := version.Parse(x.Spec.Version); err == nil {
+		c.Version = v.Tag()
+	}
+	return c
+}
+
+func (e *Engine) observeWorkers(ctx context.Context, want Workers, rec Record) (Report, error) {
+	o, err := e.begin(want.role(), rec)
+	if err != nil {
+		return Report{}, err
+	}
+	return o.report(ctx, func(ctx context.Context, r *Report) {
+		ctx, cancel := context.WithTimeout(ctx, probeBudget)
+		defer cancel()
+		if err := e.nodeDrift(ctx, o.keys, want, r); err != nil {
+			r.warn("the nodes could not be compared: %v", err)
+		}
+	}), nil
+}
+
+func (e *Engine) nodeDrift(ctx context.Context, keys *keyring, want Workers, r *Report) error {
+	c, err := e.api(ctx, keys, want.Endpoint)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	nodes, err := c.NodeObjects(ctx)
+	if err != nil {
+		return err
+	}
+	for _, t := range want.Targets {
+		i := slices.IndexFunc(nodes, func(n corev1.Node) bool { return n.Name == t.Node.Name })
+		if i < 0 {
+			r.addWords(t.Node.Name, []string{"node: not registered with the API server"})
+			continue
+		}
+		for _, words := range kube.NodeDrift(&nodes[i], want.nodeSpec(t.Node)) {
+			r.addWords(t.Node.Name, []string{"node " + words})
+		}
+	}
+	return nil
+}
+
+func (e *Engine) applyWorkers(ctx context.Context, want Workers, prior *Workers, rec Record) (Record, error) {
+	o, err := e.beginWorkers(ctx, want, rec)
+	if err != nil {
+		return rec, err
+	}
+	defer o.api.Close()
+	err = o.converge(ctx)
+	if err == nil && prior != nil {
+		err = o.dismissNodes(ctx, *prior)
+	}
+	return o.result(), err
+}
+
+func (o *workerOperation) converge(ctx context.Context) error {
+	if err := o.lookAndFill(ctx); err != nil {
+		return err
+	}
+	var facts []workerFacts
+	for _, m := range o.machines {
+		facts = append(facts, workerFacts{
+			name: m.name(), reachable: m.gone == nil, running: m.running(component.KubeletUnit),
+			changes: len(m.changes) > 0, restarts: restartsAny(m.changes), drain: disturbsPods(m.changes),
+		})
+	}
+	if err := o.prefetch(ctx, o.reachable()); err != nil {
+		return err
+	}
+	for _, stage := range planWorkers(facts, o.want.MaxUnavailable) {
+		if err := o.gate(ctx, stage); err != nil {
+			return err
+		}
+		if err := o.stages(ctx, Plan{stage}, o.step); err != nil {
+			return err
+		}
+	}
+	o.saveSettled()
+	if err := o.nodesReady(ctx, o.reachable()); err != nil {
+		return err
+	}
+	return o.left()
+}
+
+func restartsAny(changes []host.Change) bool {
+	return slices.ContainsFunc(changes, func(c host.Change) bool { return len(c.Restarts) > 0 })
+}
+
+// disturbsPods is the rule of ApplyWorkers: containerd restarts, or the
+// kubelet becomes another program.
+func disturbsPods(changes []host.Change) bool {
+	return restarts(changes, component.ContainerdUnit) || slices.ContainsFunc(changes, func(c host.Change) bool {
+		return c.Kind == host.KindBinary && slices.Contains(c.Restarts, component.KubeletUnit)
+	})
+}
+
+func (o *workerOperation) step(ctx context.Context, m *machine, s Step) error {
+	if s.Action == ActionDrainRoll {
+		if err := o.drain(ctx, m.name()); err != nil {
+			return &StepError{Machine: m.name(), Step: "drain", Err: err,
+				Next: "kubectl get pods --all-namespaces --field-selector spec.nodeName=" + m.name()}
+		}
+	}
+	if err := o.applyWithin(ctx, m, m.changes, nodeBudget, component.KubeletUnit); err != nil {
+		return err
+	}
+	if s.Then == GateNodeReady {
+		return o.nodesReady(ctx, []*machine{m})
+	}
+	return nil
+}
+
+// gate waits until the nodes that are not in the stage are Ready, except those
+// that cannot be reached: they are down already.
+func (o *workerOperation) gate(ctx context.Context, stage Stage) error {
+	if stage[0].Gate != GateOthers {
+		return nil
+	}
+	var conditions []kube.NodeCondition
+	for _, m := range o.reachable() {
+		if !slices.ContainsFunc(stage, func(s Step) bool { return s.Machine == m.name() }) {
+			c := o.want.condition(m.Node)
+			c.Version = "" // its turn may be yet to come
+			conditions = append(conditions, c)
+		}
+	}
+	err := within(ctx, gateBudget, string(GateOthers), func(ctx context.Context) error {
+		return o.api.WaitNodes(ctx, conditions, nil)
+	})
+	if err != nil {
+		return &StepError{Machine: stage[0].Machine, Step: "wait until " + string(GateOthers), Err: err, Next: "kubectl get nodes"}
+	}
+	return nil
+}
+
+func (o *workerOperation) drain(ctx context.Context, node string) error {
+	if err := o.api.Cordon(ctx, node); err != nil {
+		return err
+	}
+	timeout := o.want.DrainTimeout
+	if timeout == 0 {
+		timeout = DefaultDrainTimeout
+	}
+	o.say(node, "worker: draining")
+	return o.api.Drain(ctx, node, timeout, func(line string) { o.say(node, "%s", line) })
+}
+
+// nodesReady waits until the machines' nodes are registered, gives their
+// objects what is wanted, waits until they are Ready, and lets pods onto them
+// again when it was a roll-out that kept them away.
+func (o *workerOperation) nodesReady(ctx context.Context, machines []*machine) error {
+	return each(ctx, machines, func(ctx context.Context, m *machine) error {
+		watch := o.watchUnit(m, component.KubeletUnit)
+		condition := o.want.condition(m.Node)
+		registered := condition
+		registered.Registered = true
+		err := within(ctx, nodeBudget, "node", func(ctx context.Context) error {
+			if err := o.api.WaitNodes(ctx, []kube.NodeCondition{registered}, watch); err != nil {
+				return err
+			}
+			if err := o.api.ReconcileNode(ctx, o.want.nodeSpec(m.Node)); err != nil {
+				return err
+			}
+			if err := o.api.WaitNodes(ctx, []kube.NodeCondition{condition}, watch); err != nil {
+				return err
+			}
+			o.say(m.name(), "node: Ready")
+			return o.api.Uncordon(ctx, m.name())
+		})
+		return o.unitError(ctx, m, "wait for the node", component.KubeletUnit, err)
+	})
+}
+
+// dismissNodes lets nodes leave that are not wanted any more: drained when
+// they still answer, their Node objects deleted, their machines tidied up.
+func (o *workerOperation) dismissNodes(ctx context.Context, prior Workers) error {
+	leavers := leaving(o.want.Targets, prior.Targets)
+	if len(leavers) == 0 {
+		return nil
+	}
+	nodes, err := o.api.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, t := range leavers {
+		i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == t.Node.Name })
+		if i < 0 {
+			continue
+		}
+		if nodes[i].Ready {
+			if err := o.drain(ctx, t.Node.Name); err != nil {
+				return &StepError{Machine: t.Node.Name, Step: "drain before it leaves", Err: err}
+			}
+		} else {
+			o.say(t.Node.Name, "worker: not drained, its node is not ready: %s", nodes[i].Reason)
+		}
+	}
+	// The kubelet stops first: while it runs it would register its node anew.
+	if err := o.dismiss(ctx, prior.role()); err != nil {
+		return err
+	}
+	return o.deleteNodes(ctx, leavers)
+}
+
+func (o *workerOperation) deleteNodes(ctx context.Context, targets []Target) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelMachines)
+	for _, t := range targets {
+		group.Go(func() error { return o.api.DeleteNode(ctx, t.Node.Name) })
+	}
+	return group.Wait()
+}
+
+func (e *Engine) removeWorkers(ctx context.Context, have Workers, rec Record) error {
+	if err := e.remove(ctx, have.role(), rec); err != nil {
+		return err
+	}
+	o, err := e.beginWorkers(ctx, have, rec)
+	if err == nil {
+		defer o.api.Close()
+		err = within(ctx, leaveBudget, "deletion of the Node objects", func(ctx context.Context) error {
+			return o.deleteNodes(ctx, have.Targets)
+		})
+	}
+	if err != nil {
+		for _, t := range have.Targets {
+			e.say(t.Node.Name, "worker: its Node object was not deleted: %v", err)
+		}
+	}
+	return nil
+}

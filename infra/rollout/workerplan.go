@@ -1,0 +1,38 @@
+package rollout
+
+// workerFacts is all that decides a worker's place in a roll-out.
+type workerFacts struct {
+	name      string
+	reachable bool
+	running   bool // its kubelet is active
+	changes   bool
+	restarts  bool // ... and repairing restarts something
+	drain     bool // ... that pods would notice
+}
+
+// planWorkers orders the work on the workers: machines whose kubelet does not
+// run, all at once; what restarts nothing, all at once; then the rest, never
+// more than maxUnavailable at a time.
+func planWorkers(workers []workerFacts, maxUnavailable int) Plan {
+	var first, quiet, rolls []Step
+	for _, w := range workers {
+		switch {
+		case !w.reachable || !w.changes:
+		case !w.running:
+			first = append(first, Step{Machine: w.name, Action: ActionInstall, Why: "kubelet is not running"})
+		case w.drain:
+			rolls = append(rolls, Step{Machine: w.name, Action: ActionDrainRoll, Gate: GateOthers, Then: GateNodeReady})
+		case w.restarts:
+			rolls = append(rolls, Step{Machine: w.name, Action: ActionRoll, Gate: GateOthers, Then: GateNodeReady})
+		default:
+			quiet = append(quiet, Step{Machine: w.name, Action: ActionQuiet})
+		}
+	}
+	p := Plan{}.parallel(first...).parallel(quiet...)
+	for len(rolls) > 0 {
+		n := min(max(maxUnavailable, 1), len(rolls))
+		p = p.parallel(rolls[:n]...)
+		rolls = rolls[n:]
+	}
+	return p
+}

@@ -1,0 +1,17 @@
+package version_test
+
+import (
+	"fmt"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
+)
+
+func Example() {
+	running, _ := version.ParseSupported("1.35.4")
+	wanted, _ := version.ParseSupported("v1.36.1")
+	fmt.Println(version.CheckUpgrade(running, wanted))
+	fmt.Println(version.CheckKubeletSkew(running, wanted))
+	// Output:
+	// <nil>
+	// kubelet 1.36.1 is newer than the API server 1.35.4: upgrade the control plane first
+}

@@ -1,0 +1,164 @@
+// Package version knows Kubernetes release numbers: which minors this project
+// supports, which upgrades are possible in one step, and how far components
+// may be apart (https://kubernetes.io/releases/version-skew-policy/).
+//
+// It is pure arithmetic on version strings. Nothing in here downloads,
+// looks at a machine or knows where a release is published.
+package version
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	goversion "github.com/hashicorp/go-version"
+)
+
+// Version is one release: major, minor and patch, without pre-release or build parts.
+// The zero Version is not a release; see IsZero.
+type Version struct {
+	v *goversion.Version
+}
+
+// kubeletSkew is how many minors a kubelet (and a kube-proxy) may trail its API server.
+const kubeletSkew = 3
+
+// managerSkew is how many minors kube-controller-manager and kube-scheduler may trail the API server.
+const managerSkew = 1
+
+var supported = [...]string{"1.35", "1.36"}
+
+var release = regexp.MustCompile(`^v?(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)$`)
+
+// Parse reads "1.36.1" or "v1.36.1". Pre-releases, build metadata, missing
+// parts and leading zeros are errors.
+func Parse(s string) (Version, error) {
+	if !release.MatchString(s) {
+		return Version{}, fmt.Errorf("%q is not a release version: want major.minor.patch, for example %q", s, supported[len(supported)-1]+".1")
+	}
+	v, err := goversion.NewSemver(strings.TrimPrefix(s, "v"))
+	if err != nil {
+		return Version{}, fmt.Errorf("version %q: %w", s, err)
+	}
+	return Version{v: v}, nil
+}
+
+// ParseSupported reads a Kubernetes version and requires its minor to be one of Supported.
+func ParseSupported(s string) (Version, error) {
+	v, err := Parse(s)
+	if err != nil {
+		return Version{}, err
+	}
+	return v, CheckSupported(v)
+}
+
+// Supported returns the Kubernetes minors this release of the project builds, oldest first.
+func Supported() []string {
+	return append([]string(nil), supported[:]...)
+}
+
+// String returns "1.36.1".
+func (v Version) String() string {
+	if v.v == nil {
+		return ""
+	}
+	return v.v.Core().String()
+}
+
+// Tag returns "v1.36.1", the form used in release URLs and by the API.
+func (v Version) Tag() string {
+	if v.v == nil {
+		return ""
+	}
+	return "v" + v.String()
+}
+
+// MinorString returns "1.36".
+func (v Version) MinorString() string {
+	return fmt.Sprintf("%d.%d", v.Major(), v.Minor())
+}
+
+// IsZero reports whether v is the zero Version.
+func (v Version) IsZero() bool { return v.v == nil }
+
+// Major returns the first number.
+func (v Version) Major() int { return v.segment(0) }
+
+// Minor returns the second number.
+func (v Version) Minor() int { return v.segment(1) }
+
+// Patch returns the third number.
+func (v Version) Patch() int { return v.segment(2) }
+
+func (v Version) segment(i int) int {
+	if v.v == nil {
+		return 0
+	}
+	return v.v.Segments()[i]
+}
+
+// Compare returns -1, 0 or 1 as v is older than, the same as, or newer than o.
+// The zero Version is older than every release.
+func (v Version) Compare(o Version) int {
+	switch {
+	case v.v == nil && o.v == nil:
+		return 0
+	case v.v == nil:
+		return -1
+	case o.v == nil:
+		return 1
+	}
+	return v.v.Compare(o.v)
+}
+
+// CheckSupported returns an error that names the supported minors when v is not one of them.
+func CheckSupported(v Version) error {
+	for _, s := range supported {
+		if v.MinorString() == s {
+			return nil
+		}
+	}
+	return fmt.Errorf("version %s is not supported: the supported minors of Kubernetes are %s", v, strings.Join(supported[:], " and "))
+}
+
+// CheckUpgrade reports whether a control plane may go from one version to
+// another in one step: any patch of the same minor, or the next minor.
+// Going back a minor is never possible, because stored objects may already be
+// in a form the older API server cannot read.
+func CheckUpgrade(from, to Version) error {
+	switch {
+	case from.Major() != to.Major():
+		return fmt.Errorf("cannot go from %s to %s: the major version differs", from, to)
+	case to.Minor() < from.Minor():
+		return fmt.Errorf("cannot go from %s back to %s: a control plane's minor version cannot be lowered", from, to)
+	case to.Minor() > from.Minor()+1:
+		return fmt.Errorf("cannot go from %s to %s in one step: a control plane moves one minor version at a time, go to %d.%d first",
+			from, to, from.Major(), from.Minor()+1)
+	}
+	return nil
+}
+
+// CheckKubeletSkew reports whether a kubelet (or kube-proxy) may serve under
+// an API server: it may trail by up to three minors and never lead.
+func CheckKubeletSkew(apiserver, kubelet Version) error {
+	return checkSkew("kubelet", kubelet, apiserver, kubeletSkew)
+}
+
+// CheckManagerSkew reports whether a kube-controller-manager or kube-scheduler
+// may work with an API server: it may trail by one minor and never lead.
+func CheckManagerSkew(apiserver, manager Version) error {
+	return checkSkew("kube-controller-manager and kube-scheduler", manager, apiserver, managerSkew)
+}
+
+func checkSkew(who string, v, apiserver Version, allowed int) error {
+	switch {
+	case v.Major() != apiserver.Major():
+		return fmt.Errorf("%s %s and API server %s differ in their major version", who, v, apiserver)
+	case v.Minor() > apiserver.Minor():
+		return fmt.Errorf("%s %s is newer than the API server %s: upgrade the control plane first", who, v, apiserver)
+	case apiserver.Minor()-v.Minor() > allowed:
+		return fmt.Errorf("%s %s is %d minor versions behind the API server %s: at most %d allowed",
+			who, v, apiserver.Minor()-v.Minor(), apiserver, allowed)
+	}
+	return nil
+}

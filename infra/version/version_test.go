@@ -1,0 +1,91 @@
+package version
+
+import (
+	"strings"
+	"testing"
+)
+
+func parse(t *testing.T, s string) Version {
+	t.Helper()
+	v, err := Parse(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestParse(t *testing.T) {
+	for in, want := range map[string]string{"1.36.1": "1.36.1", "v1.35.4": "1.35.4", "1.36.0": "1.36.0", "3.6.16": "3.6.16"} {
+		v := parse(t, in)
+		if v.String() != want || v.Tag() != "v"+want {
+			t.Errorf("%s parsed as %s, %s", in, v, v.Tag())
+		}
+	}
+	for _, in := range []string{"", "1", "1.36", "v1.36", "1.36.1-rc.0", "1.36.1+build", "1.036.1", "latest", "stable-1", " 1.36.1", "1.36.1.2", "vv1.36.1", "1.36.99999999999999999999"} {
+		if v, err := Parse(in); err == nil {
+			t.Errorf("%q parsed as %s", in, v)
+		}
+	}
+}
+
+func TestParseSupported(t *testing.T) {
+	for in, want := range map[string]string{
+		"1.36.1": "", "v1.35.0": "",
+		"1.34.9": "version 1.34.9 is not supported: the supported minors of Kubernetes are 1.35 and 1.36",
+		"1.37.0": "version 1.37.0 is not supported: the supported minors of Kubernetes are 1.35 and 1.36",
+		"1.3.60": "version 1.3.60 is not supported: the supported minors of Kubernetes are 1.35 and 1.36",
+		"2.36.0": "version 2.36.0 is not supported: the supported minors of Kubernetes are 1.35 and 1.36",
+	} {
+		_, err := ParseSupported(in)
+		checkError(t, in, err, want)
+	}
+}
+
+func TestCompare(t *testing.T) {
+	if parse(t, "1.36.10").Compare(parse(t, "1.36.9")) != 1 {
+		t.Error("patch numbers are compared as text")
+	}
+	if (Version{}).Compare(parse(t, "0.0.0")) != -1 || (Version{}).Compare(Version{}) != 0 || !(Version{}).IsZero() {
+		t.Error("the zero version is not the oldest")
+	}
+}
+
+func TestCheckUpgrade(t *testing.T) {
+	for _, tt := range []struct{ from, to, want string }{
+		{"1.35.4", "1.36.1", ""},
+		{"1.36.1", "1.36.1", ""},
+		{"1.36.1", "1.36.0", ""},
+		{"1.36.1", "1.35.9", "cannot go from 1.36.1 back to 1.35.9"},
+		{"1.34.0", "1.36.1", "go to 1.35 first"},
+		{"1.36.1", "2.0.0", "the major version differs"},
+	} {
+		checkError(t, tt.from+" to "+tt.to, CheckUpgrade(parse(t, tt.from), parse(t, tt.to)), tt.want)
+	}
+}
+
+func TestSkew(t *testing.T) {
+	for _, tt := range []struct {
+		check              func(a, b Version) error
+		apiserver, v, want string
+	}{
+		{CheckKubeletSkew, "1.36.1", "1.36.9", ""},
+		{CheckKubeletSkew, "1.36.1", "1.33.0", ""},
+		{CheckKubeletSkew, "1.36.1", "1.32.0", "4 minor versions behind the API server 1.36.1: at most 3 allowed"},
+		{CheckKubeletSkew, "1.35.4", "1.36.1", "kubelet 1.36.1 is newer than the API server 1.35.4: upgrade the control plane first"},
+		{CheckKubeletSkew, "1.36.1", "2.36.1", "differ in their major version"},
+		{CheckManagerSkew, "1.36.1", "1.35.0", ""},
+		{CheckManagerSkew, "1.36.1", "1.34.0", "2 minor versions behind"},
+	} {
+		checkError(t, tt.v+" under "+tt.apiserver, tt.check(parse(t, tt.apiserver), parse(t, tt.v)), tt.want)
+	}
+}
+
+func checkError(t *testing.T, what string, err error, want string) {
+	t.Helper()
+	switch {
+	case want == "" && err != nil:
+		t.Errorf("%s: %v", what, err)
+	case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+		t.Errorf("%s: error is %v, wanted %q", what, err, want)
+	}
+}

@@ -1,0 +1,325 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
+)
+
+type demo struct {
+	root  string // of the repository
+	dir   string // .demo
+	began time.Time
+	times []timing
+}
+
+type timing struct {
+	name string
+	took time.Duration
+}
+
+func (d *demo) path(elem ...string) string { return filepath.Join(append([]string{d.dir}, elem...)...) }
+
+func (d *demo) up(ctx context.Context) error {
+	for _, dir := range []string{"bin", "logs", "work"} {
+		if err := os.MkdirAll(d.path(dir), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := d.stage("build the provider and k8s-lab", func() error { return d.build(ctx) }); err != nil {
+		return err
+	}
+	if err := d.stage("local EC2", func() error { return d.lab(ctx, "up") }); err != nil {
+		return err
+	}
+	var ws *workspace.Workspace
+	err := d.stage("terraform init", func() (err error) {
+		if ws, err = d.workspace(ctx); err != nil {
+			return err
+		}
+		return ws.Init(ctx)
+	})
+	if err != nil {
+		return err
+	}
+	var applied *applyReport
+	err = d.stage("terraform apply", func() (err error) {
+		applied, err = apply(ctx, ws, d.path("logs", "apply.json"))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := d.kubectl(); err != nil {
+		return err
+	}
+	if err := d.kubeconfig(ctx, ws); err != nil {
+		return err
+	}
+	return d.summary(ctx, ws, applied)
+}
+
+func (d *demo) down(ctx context.Context) error {
+	if _, err := os.Stat(d.path("work", "terraform.tfstate")); err == nil {
+		err := d.stage("terraform destroy", func() error {
+			if err := d.lab(ctx, "up"); err != nil {
+				return err
+			}
+			ws, err := d.workspace(ctx)
+			if err != nil {
+				return err
+			}
+			if _, err := os.Stat(filepath.Join(ws.Dir, ".terraform")); err != nil {
+				if err := ws.Init(ctx); err != nil {
+					return err
+				}
+			}
+			_, err = ws.Destroy(ctx)
+			return err
+		})
+		if err != nil {
+			// The machines are the lab's; taking it down ends them in any case.
+			fmt.Fprintf(os.Stderr, "terraform destroy failed, taking the local EC2 down all the same: %v\n", err)
+		}
+	}
+	if _, err := os.Stat(d.path("bin", "k8s-lab")); err == nil {
+		if err := d.stage("local EC2 down", func() error { return d.lab(ctx, "down") }); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(d.dir)
+}
+
+// stage runs one step and, while it is silent, says every few seconds that it goes on.
+func (d *demo) stage(name string, f func() error) error {
+	fmt.Printf("==> %s\n", name)
+	began := time.Now()
+	done := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(5 * time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				fmt.Printf("    ... %s, %s\n", name, time.Since(began).Round(time.Second))
+			}
+		}
+	}()
+	err := f()
+	close(done)
+	took := time.Since(began)
+	d.times = append(d.times, timing{name, took})
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+func (d *demo) build(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", d.path("bin")+"/", ".", "./cmd/...")
+	cmd.Dir = d.root
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return nil
+}
+
+func (d *demo) labCommand(ctx context.Context, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, d.path("bin", "k8s-lab"), append([]string{"--state-dir", d.path("lab")}, args...)...)
+}
+
+func (d *demo) lab(ctx context.Context, args ...string) error {
+	cmd := d.labCommand(ctx, args...)
+	cmd.Stdout, cmd.Stderr = indent{os.Stdout}, indent{os.Stderr}
+	return cmd.Run()
+}
+
+func (d *demo) workspace(ctx context.Context) (*workspace.Workspace, error) {
+	cli, err := workspace.FindCLI(func() (string, error) {
+		fmt.Println("    no terraform or tofu on the PATH: building OpenTofu from its module")
+		var out bytes.Buffer
+		cmd := d.labCommand(ctx, "artifacts", "--tool", "tofu")
+		cmd.Stdout, cmd.Stderr = &out, indent{os.Stderr}
+		if err := cmd.Run(); err != nil {
+			return "", fmt.Errorf("building OpenTofu: %w", err)
+		}
+		return strings.TrimSpace(out.String()), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	key, err := d.sshKey()
+	if err != nil {
+		return nil, err
+	}
+	vars, err := d.labCommand(ctx, "env", "--tfvars").Output()
+	if err != nil {
+		return nil, fmt.Errorf("k8s-lab env --tfvars: %w", err)
+	}
+	env, err := d.labEnv(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ws, err := workspace.New(workspace.Options{
+		Dir:      d.path("work"),
+		CLI:      cli,
+		Provider: d.path("bin", "terraform-provider-k8s"),
+		Config:   filepath.Join(d.root, "examples", "ha-cluster"),
+		Env: append(env,
+			"K8S_SSH_PRIVATE_KEY_FILE="+key,
+			"TF_LOG_PROVIDER=INFO",
+			"TF_LOG_PATH="+d.path("logs", "provider.log")),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ws, ws.WriteFile("lab.auto.tfvars.json", string(vars))
+}
+
+// labEnv returns the environment that points AWS clients to the local EC2.
+func (d *demo) labEnv(ctx context.Context) ([]string, error) {
+	out, err := d.labCommand(ctx, "env").Output()
+	if err != nil {
+		return nil, fmt.Errorf("k8s-lab env: %w", err)
+	}
+	var env []string
+	for line := range strings.Lines(string(out)) {
+		if kv, ok := strings.CutPrefix(strings.TrimSpace(line), "export "); ok {
+			k, v, _ := strings.Cut(kv, "=")
+			env = append(env, k+"="+strings.Trim(v, `'"`))
+		}
+	}
+	return env, nil
+}
+
+// sshKey makes the key pair with which the machines are reached, once.
+func (d *demo) sshKey() (string, error) {
+	name := d.path("ssh_key")
+	if _, err := os.Stat(name); err == nil {
+		return name, nil
+	}
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return "", err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return "", err
+	}
+	return name, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600)
+}
+
+// kubectl puts the kubectl of the cluster's own version beside the demo.
+func (d *demo) kubectl() error {
+	to := d.path("bin", "kubectl")
+	if _, err := os.Stat(to); err == nil {
+		return nil
+	}
+	cache := os.Getenv("K8S_LAB_CACHE")
+	found, err := filepath.Glob(filepath.Join(cache, "mirror", "dl.k8s.io", "release", "v1.36.1", "bin", "linux", "*", "kubectl"))
+	if err != nil || len(found) == 0 {
+		return fmt.Errorf("no kubectl in %s: run k8s-lab artifacts", cache)
+	}
+	return copyFile(found[0], to)
+}
+
+func (d *demo) kubeconfig(ctx context.Context, ws *workspace.Workspace) error {
+	var endpoint string
+	if err := ws.Output(ctx, "endpoint", &endpoint); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, d.path("bin", "k8s-kubeconfig"), "--cluster", "demo", "--endpoint", endpoint, "--output", d.path("kubeconfig"))
+	env, err := d.labEnv(ctx)
+	if err != nil {
+		return err
+	}
+	cmd.Env = env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("k8s-kubeconfig: %w\n%s", err, out)
+	}
+	return nil
+}
+
+func (d *demo) summary(ctx context.Context, ws *workspace.Workspace, applied *applyReport) error {
+	var endpoint string
+	if err := ws.Output(ctx, "endpoint", &endpoint); err != nil {
+		return err
+	}
+	fmt.Printf("\nAPI endpoint  %s\n\n", endpoint)
+	for _, args := range [][]string{
+		{"get", "nodes", "-o", "wide"},
+		{"get", "leases", "-n", "kube-system"},
+	} {
+		cmd := exec.CommandContext(ctx, d.path("bin", "kubectl"), append([]string{"--kubeconfig", d.path("kubeconfig")}, args...)...)
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("kubectl %s: %w", strings.Join(args, " "), err)
+		}
+		fmt.Println()
+	}
+	applied.print(os.Stdout, d.path("logs", "provider.log"))
+	fmt.Println("\nWhere the time went")
+	for _, t := range d.times {
+		fmt.Printf("  %-32s %6.1fs\n", t.name, t.took.Seconds())
+	}
+	fmt.Printf("  %-32s %6.1fs\n", "everything", time.Since(d.began).Seconds())
+	rel := func(p string) string {
+		if r, err := filepath.Rel(d.root, p); err == nil {
+			return r
+		}
+		return p
+	}
+	fmt.Printf(`
+Go on with
+  export KUBECONFIG=$PWD/%s PATH=$PWD/%s:$PATH
+  kubectl get nodes
+  k8s-lab --state-dir %s status
+  make demo-down
+`, rel(d.path("kubeconfig")), rel(d.path("bin")), rel(d.path("lab")))
+	return nil
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+// indent sets what a child prints apart from the stages.
+type indent struct{ w io.Writer }
+
+func (i indent) Write(p []byte) (int, error) {
+	for line := range bytes.Lines(p) {
+		if _, err := fmt.Fprintf(i.w, "    %s", line); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+func decode(line []byte, v any) bool { return json.Unmarshal(line, v) == nil }

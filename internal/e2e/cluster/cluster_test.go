@@ -1,0 +1,277 @@
+package cluster_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestCluster is the main job from apply to destroy, twice. Its steps depend on one another.
+func TestCluster(t *testing.T) {
+	trace := filepath.Join(suite.Dir, "trace.log")
+	c := &cluster{ws: suite.Workspace(t, "main", suite.CLI, filepath.Join(suite.Root, "examples", "ha-cluster"))}
+	// Everything is traced, so that the search for private keys searches everything.
+	c.ws.Env = append(c.ws.Env, "TF_LOG=TRACE", "TF_LOG_PATH="+trace)
+	step := func(name string, f func(*testing.T)) {
+		if t.Failed() {
+			return
+		}
+		t.Run(name, f)
+	}
+	step("apply", func(t *testing.T) {
+		if _, err := c.ws.Run(t.Context(), "plan", "-out=first.tfplan", "-no-color"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.ws.Apply(t.Context(), "first.tfplan"); err != nil {
+			t.Fatal(err)
+		}
+		c.learn(t)
+	})
+	step("second plan is empty", c.noChanges)
+	step("nodes and API servers", c.testNodes)
+	step("workload", c.testWorkload)
+	step("security", c.testSecurity)
+	step("failures", c.testFailures)
+	step("drift", c.testDrift)
+	step("host key", c.testHostKey)
+	step("checksum", c.testChecksum)
+	step("bad input", c.testBadInput)
+	step("empty environment", func(t *testing.T) {
+		for _, kv := range c.ws.Env {
+			if strings.HasPrefix(kv, "HOME=") {
+				t.Fatalf("the environment has %s", kv)
+			}
+		}
+	})
+	var secrets []string
+	step("private keys", func(t *testing.T) { secrets = c.privateMaterial(t) })
+	step("destroy leaves nothing", func(t *testing.T) {
+		if _, err := c.ws.Destroy(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if left := leftovers(t); len(left) > 0 {
+			t.Errorf("left after destroy:\n%s", strings.Join(left, "\n"))
+		}
+	})
+	step("no private key in state, plan or log", func(t *testing.T) {
+		plan, err := c.ws.Run(t.Context(), "show", "-json", "first.tfplan")
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts := map[string]string{"plan JSON": plan, "TRACE log": readAll(t, trace), "command log": readAll(t, filepath.Join(suite.Dir, "main.log"))}
+		states, err := filepath.Glob(filepath.Join(c.ws.Dir, "terraform.tfstate*"))
+		if err != nil || len(states) == 0 {
+			t.Fatalf("no state files: %v", err)
+		}
+		for _, s := range states {
+			texts[filepath.Base(s)] = readAll(t, s)
+		}
+		for name, text := range texts {
+			for _, secret := range secrets {
+				if strings.Contains(text, secret) {
+					t.Errorf("%s holds a line of a private key", name)
+					break
+				}
+			}
+			if strings.Contains(text, "PRIVATE KEY-----") {
+				i := strings.Index(text, "PRIVATE KEY-----")
+				t.Errorf("%s holds a PEM private key at offset %d", name, i)
+			}
+		}
+	})
+}
+
+// TestAgain applies once more after a destroy, with OpenTofu: the main path
+// must not depend on the CLI, nor on what an earlier cluster left.
+func TestAgain(t *testing.T) {
+	tofu, err := suite.OpenTofu(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := up(t, "tofu", tofu)
+	c.noChanges(t)
+	c.testNodes(t)
+	if _, err := c.ws.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left := leftovers(t); len(left) > 0 {
+		t.Errorf("left after destroy:\n%s", strings.Join(left, "\n"))
+	}
+}
+
+// testDrift does damage by hand and wants it named by the plan, repaired by
+// apply, and nothing else touched.
+func (c *cluster) testDrift(t *testing.T) {
+	damages := []struct {
+		name, machine, script string
+		words                 []string // in the plan
+	}{
+		{"stopped unit", "controller-1", "systemctl stop kube-scheduler", []string{"controller-1", "kube-scheduler", "stopped"}},
+		{"edited unit file", "worker-0", "echo '# by hand' >> /etc/systemd/system/kube-proxy.service && systemctl daemon-reload", []string{"worker-0", "/etc/systemd/system/kube-proxy.service"}},
+		{"replaced binary", "controller-2", "cp /bin/true /usr/local/bin/kube-controller-manager.new && mv /usr/local/bin/kube-controller-manager.new /usr/local/bin/kube-controller-manager", []string{"controller-2", "/usr/local/bin/kube-controller-manager"}},
+	}
+	for _, d := range damages {
+		before := c.startTimes(t)
+		c.sh(t, d.machine, d.script)
+		c.repaired(t, d.name, d.words, before, map[string]bool{})
+	}
+}
+
+// startTimes returns when each unit of each machine was last started.
+func (c *cluster) startTimes(t *testing.T) map[string]string {
+	t.Helper()
+	times := map[string]string{}
+	for m := range c.addresses {
+		out := c.sh(t, m, `for u in etcd kube-apiserver kube-controller-manager kube-scheduler containerd kubelet kube-proxy haproxy; do systemctl is-active -q $u && echo $u $(systemctl show -P ExecMainStartTimestampMonotonic $u); done; true`)
+		for line := range strings.Lines(out) {
+			if unit, at, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+				times[m+"/"+unit] = at
+			}
+		}
+	}
+	return times
+}
+
+// repaired plans, applies and compares: the plan has the words, only the damaged unit restarts, the next plan is empty.
+func (c *cluster) repaired(t *testing.T, name string, words []string, before map[string]string, _ map[string]bool) {
+	t.Helper()
+	changes, text, err := c.ws.Plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !changes {
+		t.Fatalf("%s: the plan saw nothing", name)
+	}
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			t.Errorf("%s: the plan does not say %q:\n%s", name, w, text)
+		}
+	}
+	if !strings.Contains(text, "0 to add, 1 to change, 0 to destroy") {
+		t.Errorf("%s: the plan is about more than one resource:\n%s", name, text)
+	}
+	if _, err := c.ws.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	restarted := []string{}
+	for unit, at := range c.startTimes(t) {
+		if before[unit] != at {
+			restarted = append(restarted, unit)
+		}
+	}
+	if len(restarted) != 1 || !strings.Contains(restarted[0], words[0]+"/") {
+		t.Errorf("%s: repaired by restarting %v", name, restarted)
+	}
+	c.noChanges(t)
+}
+
+// testHostKey gives a machine another SSH host key: it must be refused.
+func (c *cluster) testHostKey(t *testing.T) {
+	c.sh(t, "worker-1", `cd /etc/ssh && cp -p ssh_host_ed25519_key kept && cp -p ssh_host_ed25519_key.pub kept.pub && rm ssh_host_ed25519_key && ssh-keygen -q -t ed25519 -N '' -f ssh_host_ed25519_key && systemctl reload ssh`)
+	_, err := c.trySh(t.Context(), "worker-1", "true")
+	if err == nil {
+		t.Fatal("the test itself accepted the foreign host key")
+	}
+	_, text, err := c.ws.Plan(t.Context())
+	said := text
+	if err != nil {
+		said += err.Error()
+	}
+	flat := strings.Join(strings.Fields(said), " ")
+	if !strings.Contains(flat, "host key") || !strings.Contains(flat, "worker-1") {
+		t.Errorf("a plan with a foreign host key says:\n%s", said)
+	}
+	// The machine is put right through its console: the pinned key comes back.
+	if out, err := suite.Lab(t.Context(), "exec", "worker-1", "--", "sh", "-c", "cd /etc/ssh && mv kept ssh_host_ed25519_key && mv kept.pub ssh_host_ed25519_key.pub && systemctl reload ssh"); err != nil {
+		t.Fatalf("restoring the host key: %v\n%s", err, out)
+	}
+	c.noChanges(t)
+}
+
+// testChecksum makes the mirror serve a wrong kube-proxy: the download is refused and the old one stays.
+func (c *cluster) testChecksum(t *testing.T) {
+	const path = "/dl.k8s.io/release/v1.36.1/bin/linux/amd64/kube-proxy"
+	before := c.startTimes(t)["worker-0/kube-proxy"]
+	sum := c.sh(t, "worker-0", "sha256sum /usr/local/bin/kube-proxy")
+	// Without execute permission the running program goes on and the file must be fetched again.
+	c.sh(t, "worker-0", "cp -p /usr/local/bin/kube-proxy /var/tmp/kube-proxy && truncate -s -1 /var/tmp/kube-proxy && rm -rf /var/cache/k8s-from-scratch && mv /var/tmp/kube-proxy /usr/local/bin/kube-proxy")
+	damaged := c.sh(t, "worker-0", "sha256sum /usr/local/bin/kube-proxy")
+	if err := suite.Control(t.Context(), "POST", "/_lab/faults", map[string]any{"kind": "mirror", "path": path, "fault": "flip"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.ws.Apply(t.Context())
+	if err == nil {
+		t.Fatal("a download with a wrong checksum was accepted")
+	}
+	flat := strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "│", " ")), " ")
+	for _, w := range []string{"worker-0", "kube-proxy", "checksum"} {
+		if !strings.Contains(flat, w) {
+			t.Errorf("the error does not say %q:\n%v", w, err)
+		}
+	}
+	if now := c.sh(t, "worker-0", "sha256sum /usr/local/bin/kube-proxy"); now != damaged {
+		t.Errorf("the refused download was installed: %s", now)
+	}
+	if now := c.startTimes(t)["worker-0/kube-proxy"]; now != before {
+		t.Errorf("kube-proxy was restarted by a refused download")
+	}
+	if err := suite.Control(t.Context(), "DELETE", "/_lab/faults", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.ws.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if now := c.sh(t, "worker-0", "sha256sum /usr/local/bin/kube-proxy"); now != sum {
+		t.Errorf("kube-proxy was not repaired: %s", now)
+	}
+	c.noChanges(t)
+}
+
+// testBadInput wants each mistake refused at plan time, on its attribute.
+func (c *cluster) testBadInput(t *testing.T) {
+	base := map[string]string{}
+	for _, f := range []string{"main.tf", "variables.tf", "versions.tf"} {
+		base[f] = readAll(t, filepath.Join(suite.Root, "examples", "ha-cluster", f))
+	}
+	for _, bad := range []struct {
+		name, old, new string
+		attribute      string // in the source excerpt of the error
+		words          string
+	}{
+		{"overlapping ranges", `pod_cidr = var.pod_cidr`, "pod_cidr = var.pod_cidr\n  service_cidr = \"10.200.4.0/24\"", "service_cidr", "overlap"},
+		{"non-canonical CIDR", `admin_cidrs = var.admin_cidrs`, `admin_cidrs = ["198.51.100.7/24"]`, "admin_cidrs", "198.51.100.0/24"},
+		{"even member count", `hosts   = k8s_machine.controller[*].host` + "\n  pki     = k8s_pki.this.ref\n}", `hosts   = slice(k8s_machine.controller[*].host, 0, 2)` + "\n  pki     = k8s_pki.this.ref\n}", "hosts", "odd"},
+		{"duplicate host", `hosts             = k8s_machine.worker[*].host`, `hosts             = [k8s_machine.worker[0].host, k8s_machine.worker[0].host]`, "hosts", "twice"},
+		{"pod CIDR outside the range", `cidrsubnet(var.pod_cidr, 8, count.index)`, `cidrsubnet("10.201.0.0/16", 8, count.index)`, "hosts", "outside"},
+		{"unsupported version", `version  = var.kubernetes_version`, `version  = "1.20.0"`, "version", "1.20"},
+		{"malformed version", `version  = var.kubernetes_version`, `version  = "latest"`, "version", "latest"},
+		{"kubelet newer than API server", `version  = var.kubernetes_version`, `version  = "1.35.4"`, "version", "newer"},
+		{"no admin_cidrs", `admin_cidrs = var.admin_cidrs`, `admin_cidrs = []`, "admin_cidrs", "at least 1"},
+		{"unknown key store", `key_store = "ssm"`, `key_store = "vault"`, "key_store", "vault"},
+		{"bad duration", `key_store = "ssm"`, "key_store = \"ssm\"\n  ca_validity = \"ten years\"", "ca_validity", "duration"},
+	} {
+		t.Run(bad.name, func(t *testing.T) {
+			if !strings.Contains(base["main.tf"], bad.old) {
+				t.Fatalf("the example has no %q any more", bad.old)
+			}
+			ws := suite.Workspace(t, "bad-"+strings.ReplaceAll(bad.name, " ", "-"), suite.CLI, filepath.Join(suite.Root, "examples", "ha-cluster"))
+			if err := os.WriteFile(filepath.Join(ws.Dir, "main.tf"), []byte(strings.Replace(base["main.tf"], bad.old, bad.new, 1)), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			_, text, err := ws.Plan(t.Context())
+			if err == nil {
+				t.Fatalf("the plan accepted it:\n%s", text)
+			}
+			said := err.Error()
+			flat := strings.Join(strings.Fields(strings.ReplaceAll(said, "│", " ")), " ")
+			if !strings.Contains(flat, bad.words) || !strings.Contains(flat, bad.attribute) {
+				t.Errorf("wanted an error on %s that says %q:\n%s", bad.attribute, bad.words, said)
+			}
+		})
+	}
+	if err := suite.Control(t.Context(), "GET", "/_lab/state", nil, nil); err != nil {
+		t.Fatal(fmt.Errorf("the local EC2 does not answer any more: %w", err))
+	}
+}

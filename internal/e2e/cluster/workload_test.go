@@ -1,0 +1,224 @@
+package cluster_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
+)
+
+const toolbox = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: default}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      topologySpreadConstraints:
+      - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}}
+      containers:
+      - name: web
+        image: k8s-lab/toolbox:1
+        command: ["sh", "-c", "mkdir -p /www && echo served by $HOSTNAME > /www/index.html && echo started && exec httpd -f -v -p 8080 -h /www"]
+        ports: [{containerPort: 8080}]
+        readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: default}
+spec:
+  type: NodePort
+  selector: {app: web}
+  ports: [{port: 80, targetPort: 8080, nodePort: 30080}]
+`
+
+func (c *cluster) testNodes(t *testing.T) {
+	out := c.kubectl(t, "get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name} {.status.nodeInfo.kubeletVersion} {.status.conditions[?(@.type=="Ready")].status} {.status.addresses[?(@.type=="InternalIP")].address} {.spec.podCIDR}{"\n"}{end}`)
+	want := "worker-0 v1.36.1 True 10.240.0.20 10.200.0.0/24\nworker-1 v1.36.1 True 10.240.0.21 10.200.1.0/24\n"
+	if out != want {
+		t.Errorf("nodes:\n%s\nwanted:\n%s", out, want)
+	}
+	for _, m := range []string{"controller-0", "controller-1", "controller-2"} {
+		if out := c.sh(t, m, "curl -s --cacert /etc/kubernetes/pki/ca.crt https://127.0.0.1:6443/readyz"); out != "ok" {
+			t.Errorf("%s: /readyz says %q", m, out)
+		}
+	}
+	backends := c.sh(t, "lb-0", `for s in /run/haproxy/*.sock; do printf 'show stat\n' | socat - "$s"; done | grep -E ',controller-[0-9]+|^[^,]*,controller' | cut -d, -f2,18`)
+	for _, m := range []string{"controller-0", "controller-1", "controller-2"} {
+		if !strings.Contains(backends, m+",UP") {
+			t.Errorf("HAProxy: %s is not UP:\n%s", m, backends)
+		}
+	}
+}
+
+func (c *cluster) testWorkload(t *testing.T) {
+	c.create(t, toolbox)
+	c.kubectl(t, "rollout", "status", "deployment/web", "--timeout=90s")
+	pods := strings.Fields(c.kubectl(t, "get", "pods", "-l", "app=web", "-o", `jsonpath={range .items[*]}{.metadata.name}={.spec.nodeName}={.status.podIP}{"\n"}{end}`))
+	if len(pods) != 2 {
+		t.Fatalf("pods: %v", pods)
+	}
+	a, b := strings.Split(pods[0], "="), strings.Split(pods[1], "=")
+	if a[1] == b[1] {
+		t.Errorf("both pods run on %s", a[1])
+	}
+	exec := func(pod string, cmd ...string) string {
+		return c.kubectl(t, append([]string{"exec", pod, "--"}, cmd...)...)
+	}
+	if out := exec(a[0], "wget", "-q", "-T", "5", "-O", "-", "http://"+b[2]+":8080/"); !strings.Contains(out, b[0]) {
+		t.Errorf("pod to pod across nodes: %q", out)
+	}
+	if out := exec(a[0], "wget", "-q", "-T", "5", "-O", "-", "http://web.default.svc.cluster.local/"); !strings.Contains(out, "served by web-") {
+		t.Errorf("service by name from a pod: %q", out)
+	}
+	if out := exec(b[0], "nslookup", "kubernetes.default.svc.cluster.local"); !strings.Contains(out, "10.32.0.1") {
+		t.Errorf("cluster DNS: %q", out)
+	}
+	if out := c.kubectl(t, "logs", a[0]); !strings.Contains(out, "started") {
+		t.Errorf("logs: %q", out)
+	}
+	for _, m := range []string{"worker-0", "worker-1"} {
+		if out := c.sh(t, "controller-0", "curl -s -m 5 http://"+c.privateIP(t, m)+":30080/ || true"); strings.Contains(out, "served by") {
+			t.Errorf("the NodePort of %s answers a controller although nodeport_cidrs is empty", m)
+		}
+		if out := c.sh(t, m, "curl -s -m 5 http://"+c.privateIP(t, m)+":30080/"); !strings.Contains(out, "served by") {
+			t.Errorf("NodePort of %s: %q", m, out)
+		}
+	}
+	c.testPortForward(t, a[0])
+}
+
+func (c *cluster) privateIP(t *testing.T, machine string) string {
+	t.Helper()
+	return strings.TrimSpace(c.sh(t, machine, "ip -4 -o addr show eth0 | awk '{print $4}' | cut -d/ -f1"))
+}
+
+func (c *cluster) testPortForward(t *testing.T, pod string) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	bin := filepath.Join(suite.Cache, "mirror", "dl.k8s.io", "release", "v"+harness.KubernetesVersion, "bin", "linux", "amd64", "kubectl")
+	cmd := exec.CommandContext(ctx, bin, "--kubeconfig", c.kubeconfig, "port-forward", "pod/"+pod, ":8080", "--address", "127.0.0.1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cancel(); _ = cmd.Wait() }()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("port-forward: %q %v", line, err)
+	}
+	var port int
+	if _, err := fmt.Sscanf(line, "Forwarding from 127.0.0.1:%d", &port); err != nil {
+		t.Fatalf("port-forward: %q", line)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/", port), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatalf("port-forward: %v", err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	if err != nil || !strings.Contains(string(body), pod) {
+		t.Errorf("port-forward: %q %v", body, err)
+	}
+}
+
+func (c *cluster) testSecurity(t *testing.T) {
+	c.kubectl(t, "create", "secret", "generic", "canary", "--from-literal=value=tweet-tweet-tweet")
+	raw := c.sh(t, "controller-0", `etcdctl --endpoints https://127.0.0.1:2379 --cacert /etc/etcd/pki/ca.crt --cert /etc/etcd/pki/server.crt --key /etc/etcd/pki/server.key get /registry/secrets/default/canary --print-value-only | head -c 200 | tr -c '[:print:]' .`)
+	if !strings.HasPrefix(raw, "k8s:enc:secretbox:v1:") || strings.Contains(raw, "tweet") {
+		t.Errorf("the secret in etcd is not encrypted: %q", raw)
+	}
+	ip := c.privateIP(t, "controller-0")
+	if out := c.sh(t, "controller-1", "curl -s -m 5 --cacert /etc/etcd/pki/ca.crt https://"+ip+":2379/health; echo exit $?"); !strings.Contains(out, "exit 56") && !strings.Contains(out, "exit 35") {
+		t.Errorf("etcd answered a client without certificate: %q", out)
+	}
+	if out := c.sh(t, "controller-1", "curl -s -m 5 http://"+ip+":2379/health; echo exit $?"); strings.Contains(out, "exit 0") {
+		t.Errorf("etcd answered plain HTTP: %q", out)
+	}
+	worker := c.privateIP(t, "worker-0")
+	if out := c.sh(t, "controller-0", "curl -s -k -m 5 -o /dev/null -w '%{http_code}' https://"+worker+":10250/pods"); out != "401" {
+		t.Errorf("the kubelet answered an anonymous request with %s", out)
+	}
+	c.create(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: uses-canary, namespace: default}
+spec:
+  nodeName: worker-1
+  containers:
+  - {name: c, image: "k8s-lab/toolbox:1", command: ["sleep", "3600"], env: [{name: V, valueFrom: {secretKeyRef: {name: canary, key: value}}}]}
+`)
+	c.kubectl(t, "wait", "--for=condition=Ready", "pod/uses-canary", "--timeout=60s")
+	get := func(machine string) string {
+		return c.sh(t, machine, "curl -s -m 5 -o /dev/null -w '%{http_code}' --cacert /etc/kubernetes/pki/ca.crt --cert /etc/kubernetes/pki/kubelet.crt --key /etc/kubernetes/pki/kubelet.key https://10.240.0.30:6443/api/v1/namespaces/default/secrets/canary")
+	}
+	if code := get("worker-0"); code != "403" {
+		t.Errorf("worker-0 reads a secret of worker-1's pod: %s", code)
+	}
+	if code := get("worker-1"); code != "200" {
+		t.Errorf("worker-1 cannot read the secret of its own pod: %s", code)
+	}
+	audit := c.sh(t, "controller-0", "cat /var/log/kubernetes/audit*.log") + c.sh(t, "controller-1", "cat /var/log/kubernetes/audit*.log") + c.sh(t, "controller-2", "cat /var/log/kubernetes/audit*.log")
+	if !strings.Contains(audit, `"name":"canary"`) || strings.Contains(audit, "tweet-tweet") {
+		t.Errorf("audit log: records the secret's creation: %v, contains its value: %v", strings.Contains(audit, `"name":"canary"`), strings.Contains(audit, "tweet-tweet"))
+	}
+}
+
+// testFailures stops one thing after the other while requests go on.
+func (c *cluster) testFailures(t *testing.T) {
+	// One API server: requests through the Elastic IP go on.
+	c.sh(t, "controller-0", "systemctl stop kube-apiserver")
+	for i := range 30 {
+		if _, err := suite.Kubectl(t.Context(), c.kubeconfig, nil, "get", "--raw", "/api/v1/namespaces/default"); err != nil {
+			t.Errorf("request %d with controller-0's API server stopped: %v", i, err)
+			break
+		}
+	}
+	c.sh(t, "controller-0", "systemctl start kube-apiserver")
+
+	// The lease holder: another takes over and keeps it.
+	holder := func() string {
+		h := c.kubectl(t, "get", "lease", "-n", "kube-system", "kube-controller-manager", "-o", "jsonpath={.spec.holderIdentity}")
+		name, _, _ := strings.Cut(h, "_")
+		return name
+	}
+	first := holder()
+	c.sh(t, first, "systemctl stop kube-controller-manager")
+	var second string
+	harness.Eventually(t, 30*time.Second, "another controller-manager takes the lease", func() error {
+		if second = holder(); second == first || second == "" {
+			return fmt.Errorf("holder is %q", second)
+		}
+		return nil
+	})
+	c.sh(t, first, "systemctl start kube-controller-manager")
+	time.Sleep(5 * time.Second)
+	if now := holder(); now != second {
+		t.Errorf("the lease went from %s to %s when %s returned", second, now, first)
+	}
+
+	// One etcd member: writes go on.
+	c.sh(t, "controller-1", "systemctl stop etcd")
+	for i := range 10 {
+		c.kubectl(t, "create", "configmap", fmt.Sprintf("written-%d", i), "--from-literal=a=b")
+	}
+	c.sh(t, "controller-1", "systemctl start etcd")
+}

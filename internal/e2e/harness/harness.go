@@ -1,0 +1,278 @@
+// Package harness gives the end-to-end tests their surroundings: programs
+// built from this tree, a local EC2 of their own and Terraform workspaces that
+// point to it. It knows nothing of what is tested.
+package harness
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
+)
+
+// KubernetesVersion is the release the tests install.
+const KubernetesVersion = "1.36.1"
+
+// Suite is one local EC2 and the programs to drive it with.
+type Suite struct {
+	Root  string // of the repository
+	Dir   string // everything the suite writes
+	Bin   string // programs built from this tree
+	Cache string
+	CLI   string // terraform or tofu
+	SSH   string // path of the private key the machines accept
+
+	env map[string]string
+}
+
+// Main runs the tests of a package within a Suite: it starts a lab, runs them,
+// takes the lab down and fails when that leaves anything behind. Without root
+// the tests are skipped, as the local EC2 cannot run.
+func Main(m *testing.M, set func(*Suite)) int {
+	if os.Getuid() != 0 {
+		fmt.Println("skipped: the local EC2 needs root")
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Minute)
+	defer cancel()
+	s, err := start(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "starting the local EC2:", err)
+		if s != nil {
+			_ = s.stop()
+		}
+		return 1
+	}
+	set(s)
+	code := m.Run()
+	if err := s.stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "taking the local EC2 down:", err)
+		return 1
+	}
+	return code
+}
+
+func start(ctx context.Context) (*Suite, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return nil, fmt.Errorf("finding the repository: %w", err)
+	}
+	root := strings.TrimSpace(string(out))
+	dir, err := os.MkdirTemp("/var/tmp", "k8s-e2e-")
+	if err != nil {
+		return nil, err
+	}
+	s := &Suite{Root: root, Dir: dir, Bin: filepath.Join(dir, "bin"), Cache: cacheDir()}
+	build := exec.CommandContext(ctx, "go", "build", "-o", s.Bin+"/", ".", "./cmd/...")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		return s, fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	if out, err := s.Lab(ctx, "up"); err != nil {
+		return s, fmt.Errorf("k8s-lab up: %w\n%s", err, out)
+	}
+	if s.CLI, err = workspace.FindCLI(func() (string, error) { return s.tofu(ctx) }); err != nil {
+		return s, err
+	}
+	if s.SSH, err = sshKey(dir); err != nil {
+		return s, err
+	}
+	return s, s.readEnv(ctx)
+}
+
+func (s *Suite) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	var failed error
+	if _, err := os.Stat(filepath.Join(s.Bin, "k8s-lab")); err == nil {
+		if out, err := s.Lab(ctx, "down"); err != nil {
+			failed = fmt.Errorf("k8s-lab down: %w\n%s", err, out)
+		}
+	}
+	if failed == nil && os.Getenv("K8S_E2E_KEEP") == "" {
+		failed = os.RemoveAll(s.Dir)
+	}
+	return failed
+}
+
+func (s *Suite) tofu(ctx context.Context) (string, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(s.Bin, "k8s-lab"), "artifacts", "--tool", "tofu")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	return strings.TrimSpace(string(out)), err
+}
+
+// OpenTofu returns the path of OpenTofu, building it when there is none.
+func (s *Suite) OpenTofu(ctx context.Context) (string, error) {
+	if p, err := exec.LookPath("tofu"); err == nil {
+		return p, nil
+	}
+	return s.tofu(ctx)
+}
+
+// Lab runs k8s-lab on the suite's state directory.
+func (s *Suite) Lab(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(s.Bin, "k8s-lab"), append([]string{"--state-dir", filepath.Join(s.Dir, "lab")}, args...)...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return out.String(), err
+}
+
+func (s *Suite) readEnv(ctx context.Context) error {
+	out, err := s.Lab(ctx, "env")
+	if err != nil {
+		return fmt.Errorf("k8s-lab env: %w\n%s", err, out)
+	}
+	s.env = map[string]string{}
+	for line := range strings.Lines(out) {
+		if kv, ok := strings.CutPrefix(strings.TrimSpace(line), "export "); ok {
+			k, v, _ := strings.Cut(kv, "=")
+			s.env[k] = strings.Trim(v, `'"`)
+		}
+	}
+	return nil
+}
+
+// Getenv returns a variable of the lab's environment.
+func (s *Suite) Getenv(name string) string { return s.env[name] }
+
+// Env is the environment that points AWS clients and the provider to the lab.
+func (s *Suite) Env() []string {
+	env := []string{"K8S_SSH_PRIVATE_KEY_FILE=" + s.SSH}
+	for k, v := range s.env {
+		env = append(env, k+"="+v)
+	}
+	return env
+}
+
+// Workspace makes a working directory with the provider installed, the given
+// configuration copied, and the lab's variable file.
+func (s *Suite) Workspace(t *testing.T, name, cli, config string) *workspace.Workspace {
+	t.Helper()
+	log, err := os.Create(filepath.Join(s.Dir, name+".log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = log.Close() })
+	ws, err := workspace.New(workspace.Options{
+		Dir:      filepath.Join(s.Dir, name),
+		CLI:      cli,
+		Provider: filepath.Join(s.Bin, "terraform-provider-k8s"),
+		Config:   config,
+		Env:      s.Env(),
+		Log:      log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	vars, err := s.Lab(t.Context(), "env", "--tfvars")
+	if err != nil {
+		t.Fatalf("k8s-lab env --tfvars: %v\n%s", err, vars)
+	}
+	if err := ws.WriteFile("lab.auto.tfvars.json", vars); err != nil {
+		t.Fatal(err)
+	}
+	if err := ws.Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return ws
+}
+
+// Kubectl runs the real kubectl with a kubeconfig.
+func (s *Suite) Kubectl(ctx context.Context, kubeconfig string, stdin io.Reader, args ...string) (string, error) {
+	bin := filepath.Join(s.Cache, "mirror", "dl.k8s.io", "release", "v"+KubernetesVersion, "bin", "linux", "amd64", "kubectl")
+	cmd := exec.CommandContext(ctx, bin, append([]string{"--kubeconfig", kubeconfig}, args...)...)
+	cmd.Stdin = stdin
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, stderr.String())
+	}
+	return stdout.String(), nil
+}
+
+// Control calls the lab's control endpoint and decodes the answer into v, when v is not nil.
+func (s *Suite) Control(ctx context.Context, method, path string, body, v any) error {
+	var in io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		in = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, s.env["AWS_ENDPOINT_URL"]+path, in)
+	if err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = res.Body.Close() }()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		return err
+	}
+	if res.StatusCode >= 300 {
+		return fmt.Errorf("%s %s: %s: %s", method, path, res.Status, b)
+	}
+	if v == nil {
+		return nil
+	}
+	return json.Unmarshal(b, v)
+}
+
+// Eventually waits until a condition holds, and fails with the last error when it does not in time.
+func Eventually(t *testing.T, within time.Duration, what string, f func() error) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %s: %v", what, within, err)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+func cacheDir() string {
+	if d := os.Getenv("K8S_LAB_CACHE"); d != "" {
+		return d
+	}
+	if d, err := os.UserCacheDir(); err == nil {
+		return filepath.Join(d, "k8s-lab")
+	}
+	return "/var/cache/k8s-lab"
+}
+
+func sshKey(dir string) (string, error) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return "", err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(dir, "ssh_key")
+	return name, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600)
+}

@@ -1,0 +1,209 @@
+// Package local runs real etcd members and a real kube-apiserver as plain
+// processes on loopback, for tests of the packages that talk to them. There
+// are no machines and no containers here, and nothing is faked.
+package local
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
+)
+
+// stopTimeout is how long a process may take to end before it is killed.
+const stopTimeout = 10 * time.Second
+
+// pollInterval is how often a server is asked whether it is ready yet.
+const pollInterval = 100 * time.Millisecond
+
+// Mirror returns the directory of the artifact mirror, completing it when needed.
+func Mirror(t *testing.T) string {
+	t.Helper()
+	dir, err := artifact.EnsureMirror(t.Context(), artifact.Options{Progress: func(s string) { t.Log(s) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// EtcdProgram unpacks etcd from the mirror.
+func EtcdProgram(t *testing.T) string {
+	t.Helper()
+	name := "etcd-" + artifact.EtcdVersion + "-linux-amd64"
+	archive := filepath.Join(Mirror(t), "github.com/etcd-io/etcd/releases/download/"+artifact.EtcdVersion, name+".tar.gz")
+	to := filepath.Join(t.TempDir(), "etcd")
+	if err := unpack(archive, path.Join(name, "etcd"), to); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// APIServerProgram returns kube-apiserver's path in the mirror.
+func APIServerProgram(t *testing.T) string {
+	t.Helper()
+	return filepath.Join(Mirror(t), "dl.k8s.io/release/"+artifact.KubernetesVersion+"/bin/linux/amd64/kube-apiserver")
+}
+
+func unpack(archive, member, to string) error {
+	f, err := os.Open(archive)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return err
+	}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if err != nil {
+			return fmt.Errorf("%s in %s: %w", member, archive, err)
+		}
+		if h.Name != member {
+			continue
+		}
+		out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(out, r)
+		return errors.Join(err, out.Close())
+	}
+}
+
+// PKI is a cluster's authorities and keys, in memory.
+type PKI struct {
+	Ref   pki.Ref
+	Store pki.Store
+	dir   string
+}
+
+// NewPKI makes a cluster's authorities and keys.
+func NewPKI(t *testing.T) PKI {
+	t.Helper()
+	store := pki.NewMemoryStore(nil)
+	ref, err := pki.Bootstrap(t.Context(), store, "local", time.Now(), rand.Reader, pki.Options{Store: pki.StoreSSM})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return PKI{Ref: ref, Store: store, dir: t.TempDir()}
+}
+
+// Issue makes a certificate.
+func (p PKI) Issue(t *testing.T, ca pki.CAName, r pki.Request) pki.KeyPair {
+	t.Helper()
+	key, err := p.Store.Get(t.Context(), pki.KeyName(ca))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := pki.LoadAuthority(pki.KeyPair{CertPEM: []byte(p.Ref.Bundle(ca)), KeyPEM: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := a.Issue(r, time.Now(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}
+
+// files writes a certificate and its key and returns their paths.
+func (p PKI) files(t *testing.T, name string, ca pki.CAName, r pki.Request) (cert, key string) {
+	t.Helper()
+	pair := p.Issue(t, ca, r)
+	return p.file(t, name+".crt", pair.CertPEM), p.file(t, name+".key", pair.KeyPEM)
+}
+
+func (p PKI) file(t *testing.T, name string, content []byte) string {
+	t.Helper()
+	path := filepath.Join(p.dir, name)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Process is a running program. It is stopped at the end of the test at the latest.
+type Process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+	log  string
+}
+
+// start runs a program; its output is shown when the test fails.
+func start(t *testing.T, name, program string, args ...string) *Process {
+	t.Helper()
+	log := filepath.Join(t.TempDir(), name+".log")
+	out, err := os.Create(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	p := &Process{cmd: exec.Command(program, args...), done: make(chan struct{}), log: log}
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	p.cmd.Env = []string{"PATH=/usr/bin:/bin"}
+	// Should the test itself be killed, nothing may stay behind.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = p.cmd.Wait() // how it ended is in its log
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		p.Stop()
+		if t.Failed() {
+			t.Logf("end of the log of %s:\n%s", name, tail(log))
+		}
+	})
+	return p
+}
+
+// Stop ends the process.
+func (p *Process) Stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(stopTimeout):
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	}
+}
+
+func tail(path string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	return strings.Join(lines[max(0, len(lines)-30):], "\n")
+}
+
+// freePort finds a port nobody listens on at the moment.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+var loopback = []netip.Addr{netip.MustParseAddr("127.0.0.1")}

@@ -1,0 +1,407 @@
+// Package rollouttest brings clusters up, and keeps them up, on machines of the
+// local EC2 with nothing but the Go library: what Terraform does through the
+// provider, a program can do through infra.
+package rollouttest
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab"
+)
+
+const (
+	clusterName       = "library"
+	kubernetesVersion = "1.36.1"
+	etcdVersion       = "3.6.16"
+)
+
+// theLab is the local EC2 all tests of the package share.
+var theLab *lab.Lab
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	if os.Getuid() != 0 {
+		fmt.Println("skipped: needs root for the local EC2")
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
+	defer cancel()
+	dir, err := os.MkdirTemp("/var/tmp", "k8s-rollout-")
+	if err == nil {
+		defer func() { _ = os.RemoveAll(dir) }()
+		err = startLab(ctx, dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "starting the local EC2:", err)
+		return 1
+	}
+	code := m.Run()
+	if err := theLab.Down(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "taking the local EC2 down:", err)
+		return 1
+	}
+	return code
+}
+
+func startLab(ctx context.Context, dir string) error {
+	program := filepath.Join(dir, "k8s-lab")
+	build := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/k8s-from-scratch/terraform-provider-k8s/cmd/k8s-lab")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	l, err := lab.New(filepath.Join(dir, "lab"), "", func(string) {})
+	if err != nil {
+		return err
+	}
+	theLab = l
+	return l.Up(ctx, nil, []string{program, "--state-dir", filepath.Join(dir, "lab"), "daemon"})
+}
+
+// world is a network in the lab, the machines in it, and the library.
+type world struct {
+	t       *testing.T
+	engine  *rollout.Engine
+	aws     *aws.Client
+	network aws.Network
+	catalog *artifact.Catalog
+	store   pki.Store
+	cluster component.Cluster
+	vars    lab.Vars
+	signer  ssh.Signer
+
+	mu       sync.Mutex
+	machines map[string]aws.Machine
+	progress []string // of the engine, for a failed test
+	began    time.Time
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, machines: map[string]aws.Machine{}, store: pki.NewMemoryStore(nil), began: time.Now()}
+	env := map[string]string{}
+	pairs, err := theLab.Env()
+	w.must(err)
+	for _, kv := range pairs {
+		env[kv[0]] = kv[1]
+	}
+	w.vars, err = theLab.Vars()
+	w.must(err)
+	w.aws, err = aws.New(t.Context(), aws.Config{Region: env["AWS_REGION"], AccessKey: env["AWS_ACCESS_KEY_ID"], SecretKey: env["AWS_SECRET_ACCESS_KEY"],
+		Endpoints: aws.Endpoints{EC2: env["AWS_ENDPOINT_URL"], SSM: env["AWS_ENDPOINT_URL"], STS: env["AWS_ENDPOINT_URL"]}})
+	w.must(err)
+	sums, err := os.Open(env["K8S_ARTIFACT_CHECKSUMS"])
+	w.must(err)
+	defer func() { _ = sums.Close() }()
+	w.catalog, err = artifact.NewCatalog(env["K8S_ARTIFACT_MIRROR"], sums, nil)
+	w.must(err)
+
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	w.must(err)
+	w.signer, err = ssh.NewSignerFromKey(private)
+	w.must(err)
+	pool := remote.NewPool(remote.Config{Signers: []ssh.Signer{w.signer}, ConnectTimeout: 3 * time.Second})
+	w.engine = &rollout.Engine{Pool: pool, Store: func(pki.Ref) (pki.Store, error) { return w.store, nil }, Progress: w.say}
+
+	ref, err := pki.Bootstrap(t.Context(), w.store, clusterName, time.Now(), rand.Reader, pki.Options{Store: pki.StoreSSM})
+	w.must(err)
+	w.cluster = component.Cluster{Name: clusterName, Domain: "cluster.local", PKI: ref, DNSIP: netip.MustParseAddr("10.32.0.10"),
+		PodCIDR: netip.MustParsePrefix("10.200.0.0/16"), ServiceCIDR: netip.MustParsePrefix("10.32.0.0/24"), NodeCIDR: netip.MustParsePrefix("10.240.0.0/24")}
+
+	spec := aws.NetworkSpec{Cluster: clusterName, VPCCIDR: netip.MustParsePrefix("10.240.0.0/16"), NodeCIDR: w.cluster.NodeCIDR}
+	for _, c := range w.vars.AdminCIDRs {
+		spec.AdminCIDRs = append(spec.AdminCIDRs, netip.MustParsePrefix(c))
+	}
+	w.network, err = w.aws.EnsureNetwork(t.Context(), spec)
+	w.must(err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("what the engine said:\n%s", strings.Join(w.progress, "\n"))
+		}
+		_ = pool.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		g, gctx := errgroup.WithContext(ctx)
+		for _, m := range w.machines {
+			g.Go(func() error { return w.aws.DeleteMachine(gctx, m.ID, w.machineSpec(m.Name, m.Role, m.PrivateIP, netip.Prefix{})) })
+		}
+		if err := g.Wait(); err != nil {
+			t.Errorf("deleting machines: %v", err)
+		}
+		spec.Known = w.network
+		if err := w.aws.DeleteNetwork(ctx, spec); err != nil {
+			t.Errorf("deleting the network: %v", err)
+		}
+	})
+	return w
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) say(machine, message string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.progress = append(w.progress, fmt.Sprintf("%6.2fs %s: %s", time.Since(w.began).Seconds(), machine, message))
+}
+
+func (w *world) machineSpec(name string, role aws.Role, ip netip.Addr, pods netip.Prefix) aws.MachineSpec {
+	return aws.MachineSpec{Cluster: clusterName, Name: name, Role: role, PrivateIP: ip, PodCIDR: pods, PublicIP: true,
+		SubnetID: w.network.Subnets[0].ID, RouteTableID: w.network.Subnets[0].RouteTableID, SecurityGroupID: w.network.SecurityGroups[role],
+		User: aws.DefaultUser, AuthorizedKeys: []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(w.signer.PublicKey())))}}
+}
+
+// launch brings a machine up and returns it as a target.
+func (w *world) launch(ctx context.Context, name string, role aws.Role, ip string, pods string) (rollout.Target, error) {
+	var prefix netip.Prefix
+	if pods != "" {
+		prefix = netip.MustParsePrefix(pods)
+	}
+	l, err := w.aws.LaunchMachine(ctx, w.machineSpec(name, role, netip.MustParseAddr(ip), prefix), rand.Reader)
+	if err != nil {
+		return rollout.Target{}, err
+	}
+	m, err := l.Bring(ctx, func(m aws.Machine, hostKeys []string) aws.Shell {
+		return w.engine.Pool.Machine(remote.Host{Name: name, Address: m.Address().String(), User: aws.DefaultUser, HostKeys: hostKeys})
+	})
+	w.mu.Lock()
+	w.machines[name] = m
+	w.mu.Unlock()
+	return rollout.Target{
+		Host: remote.Host{Name: name, Address: m.Address().String(), User: aws.DefaultUser, HostKeys: []string{m.HostKey}},
+		Node: component.Node{Name: name, PrivateIP: m.PrivateIP, PublicIP: m.PublicIP, PodCIDR: prefix},
+	}, err
+}
+
+// machineWanted is one line of a plan for machines.
+type machineWanted struct {
+	name string
+	role aws.Role
+	ip   string
+	pods string
+}
+
+// launchAll brings machines up in parallel and returns them in order.
+func (w *world) launchAll(wanted ...machineWanted) []rollout.Target {
+	w.t.Helper()
+	out := make([]rollout.Target, len(wanted))
+	g, ctx := errgroup.WithContext(w.t.Context())
+	for i, m := range wanted {
+		g.Go(func() (err error) {
+			out[i], err = w.launch(ctx, m.name, m.role, m.ip, m.pods)
+			return err
+		})
+	}
+	w.must(g.Wait())
+	return out
+}
+
+// terminate takes a machine away, as somebody would behind our back.
+func (w *world) terminate(name string) {
+	w.t.Helper()
+	m := w.machines[name]
+	w.must(w.aws.DeleteMachine(w.t.Context(), m.ID, w.machineSpec(name, m.Role, m.PrivateIP, netip.Prefix{})))
+	delete(w.machines, name)
+}
+
+// shell runs a script on a machine, as root.
+func (w *world) shell(t rollout.Target, script string) string {
+	w.t.Helper()
+	out, err := w.engine.Pool.Machine(t.Host).Run(w.t.Context(), remote.Command{Script: script, Sudo: true})
+	if err != nil {
+		w.t.Fatalf("%s: %q: %v", t.Node.Name, script, err)
+	}
+	return strings.TrimSpace(string(out.Stdout))
+}
+
+// stage measures a step.
+func (w *world) stage(name string, f func() error) {
+	w.t.Helper()
+	start := time.Now()
+	if err := f(); err != nil {
+		w.t.Fatalf("%s: %v", name, err)
+	}
+	w.t.Logf("%-22s %6.2f s", name, time.Since(start).Seconds())
+}
+
+// deployment is everything that is wanted, and the records of what was done.
+type deployment struct {
+	*world
+	etcd    rollout.Etcd
+	control rollout.ControlPlane
+	workers rollout.Workers
+	lb      rollout.LoadBalancer
+	dns     rollout.Addon
+
+	etcdRecord, controlRecord, workerRecord, lbRecord rollout.Record
+}
+
+// artifacts of a call whose checksums must all be known.
+func (w *world) artifacts(a []artifact.Artifact, err error) []artifact.Artifact {
+	w.t.Helper()
+	w.must(err)
+	return a
+}
+
+func (w *world) deploy(lb rollout.Target, controllers, workers []rollout.Target) *deployment {
+	w.t.Helper()
+	d := &deployment{world: w}
+	d.lb = rollout.LoadBalancer{Spec: component.LoadBalancerSpec{Cluster: w.cluster}, Targets: []rollout.Target{lb}}
+	d.etcd = rollout.Etcd{Spec: component.EtcdSpec{Cluster: w.cluster, Version: etcdVersion, Artifacts: w.artifacts(w.catalog.EtcdSet(etcdVersion))}}
+	d.control = rollout.ControlPlane{Spec: component.ControlPlaneSpec{Cluster: w.cluster, Version: kubernetesVersion,
+		PublicEndpoint: lb.Node.PublicIP.String(), PrivateEndpoint: lb.Node.PrivateIP.String(),
+		Artifacts: w.artifacts(w.catalog.ControlPlaneSet(kubernetesVersion))}}
+	d.workers = rollout.Workers{Endpoint: "https://" + net.JoinHostPort(lb.Node.PublicIP.String(), "6443"),
+		Spec: component.WorkerSpec{Cluster: w.cluster, Version: kubernetesVersion,
+			ControlPlaneEndpoint: "https://" + net.JoinHostPort(lb.Node.PrivateIP.String(), "6443"),
+			RegistryMirrors:      w.vars.RegistryMirrors, Artifacts: w.artifacts(w.catalog.WorkerSet(kubernetesVersion, "", "", ""))}}
+	w.must(json.Unmarshal([]byte(w.vars.KubeletConfig), &d.workers.Spec.KubeletConfig))
+	if w.vars.ContainerdConfig != "" {
+		w.must(json.Unmarshal([]byte(w.vars.ContainerdConfig), &d.workers.Spec.ContainerdConfig))
+	}
+	objects, err := component.CoreDNS(component.CoreDNSSpec{Domain: w.cluster.Domain, DNSIP: w.cluster.DNSIP})
+	w.must(err)
+	d.dns = rollout.Addon{Name: "coredns", API: rollout.API{Endpoint: d.workers.Endpoint, PKI: w.cluster.PKI}, Objects: objects, Wait: true}
+	d.setControllers(controllers)
+	d.workers.Targets = workers
+	return d
+}
+
+// setControllers changes who the controllers are, everywhere it matters.
+func (d *deployment) setControllers(targets []rollout.Target) {
+	d.etcd.Targets, d.control.Targets = targets, targets
+	var nodes []component.Node
+	for _, t := range targets {
+		nodes = append(nodes, t.Node)
+	}
+	d.control.Spec.EtcdEndpoints = component.EtcdEndpoints(nodes)
+	d.lb.Spec.Backends = nodes
+}
+
+// drift observes everything and returns what differs, "role machine: words".
+func (d *deployment) drift() []string {
+	d.t.Helper()
+	var out []string
+	for _, o := range []struct {
+		role    string
+		observe func() (rollout.Report, error)
+	}{
+		{"lb", func() (rollout.Report, error) { return d.engine.ObserveLoadBalancer(d.t.Context(), d.lb, d.lbRecord) }},
+		{"etcd", func() (rollout.Report, error) { return d.engine.ObserveEtcd(d.t.Context(), d.etcd, d.etcdRecord) }},
+		{"control", func() (rollout.Report, error) {
+			return d.engine.ObserveControlPlane(d.t.Context(), d.control, d.controlRecord)
+		}},
+		{"workers", func() (rollout.Report, error) { return d.engine.ObserveWorkers(d.t.Context(), d.workers, d.workerRecord) }},
+	} {
+		r, err := o.observe()
+		d.must(err)
+		for machine, words := range r.Drift {
+			out = append(out, o.role+" "+machine+": "+words)
+		}
+		for machine, err := range r.Unreachable {
+			out = append(out, o.role+" "+machine+" unreachable: "+err.Error())
+		}
+		for _, w := range r.Warnings {
+			out = append(out, o.role+" warning: "+w)
+		}
+	}
+	return out
+}
+
+func (d *deployment) noDrift(when string) {
+	d.t.Helper()
+	if drift := d.drift(); len(drift) > 0 {
+		d.t.Errorf("%s there is drift:\n%s", when, strings.Join(drift, "\n"))
+	}
+}
+
+// apply brings everything to what is wanted, in order. prior may be nil.
+func (d *deployment) apply(ctx context.Context, prior *deployment) error {
+	var (
+		etcd    *rollout.Etcd
+		control *rollout.ControlPlane
+		workers *rollout.Workers
+		lb      *rollout.LoadBalancer
+		err     error
+	)
+	if prior != nil {
+		etcd, control, workers, lb = &prior.etcd, &prior.control, &prior.workers, &prior.lb
+	}
+	if d.lbRecord, err = d.engine.ApplyLoadBalancer(ctx, d.lb, lb, d.lbRecord); err != nil {
+		return fmt.Errorf("load balancer: %w", err)
+	}
+	if d.etcdRecord, err = d.engine.ApplyEtcd(ctx, d.etcd, etcd, d.etcdRecord); err != nil {
+		return fmt.Errorf("etcd: %w", err)
+	}
+	if d.controlRecord, err = d.engine.ApplyControlPlane(ctx, d.control, control, d.controlRecord); err != nil {
+		return fmt.Errorf("control plane: %w", err)
+	}
+	if d.workerRecord, err = d.engine.ApplyWorkers(ctx, d.workers, workers, d.workerRecord); err != nil {
+		return fmt.Errorf("workers: %w", err)
+	}
+	return nil
+}
+
+// starts returns when every unit of ours last became active, by machine and unit.
+func (d *deployment) starts() map[string]string {
+	d.t.Helper()
+	const units = "etcd kube-apiserver kube-controller-manager kube-scheduler haproxy containerd kubelet kube-proxy"
+	out := map[string]string{}
+	for _, t := range append(append([]rollout.Target{d.lb.Targets[0]}, d.control.Targets...), d.workers.Targets...) {
+		text := d.shell(t, "for u in "+units+"; do echo $u $(systemctl show -P ActiveEnterTimestampMonotonic $u); done")
+		for line := range strings.Lines(text) {
+			if unit, at, _ := strings.Cut(strings.TrimSpace(line), " "); at != "0" && at != "" {
+				out[t.Node.Name+" "+unit] = at
+			}
+		}
+	}
+	return out
+}
+
+// restarted lists what became active between two looks.
+func restarted(before, after map[string]string) []string {
+	var out []string
+	for k, v := range after {
+		if before[k] != v {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+var errNoStatus = errors.New("unhealthy")
+
+func (d *deployment) status() (rollout.Status, error) {
+	s := d.engine.Status(d.t.Context(), rollout.StatusQuery{API: d.dns.API, Controllers: d.control.Targets, Etcd: d.etcd.Targets, Workers: d.workers.Targets})
+	if !s.Healthy {
+		return s, fmt.Errorf("%w: %+v", errNoStatus, s)
+	}
+	return s, nil
+}

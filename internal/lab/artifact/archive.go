@@ -1,0 +1,60 @@
+package artifact
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// writeArchive packs the named programs of dir into a gzipped tar at to, each
+// as inside/name, the same bytes for the same programs. The programs are
+// stored, not compressed: the mirror is local, and inflating would take CPU
+// time from six machines that boot at once.
+func writeArchive(to, dir, inside string, names []string, released time.Time) (err error) {
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closeErr := out.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	zw, err := gzip.NewWriterLevel(out, gzip.NoCompression)
+	if err != nil {
+		return err
+	}
+	tw := tar.NewWriter(zw)
+	if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: inside + "/", Mode: 0o755, ModTime: released}); err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := addProgram(tw, inside+"/"+name, filepath.Join(dir, name), released); err != nil {
+			return err
+		}
+	}
+	if err := tw.Close(); err != nil {
+		return err
+	}
+	return zw.Close()
+}
+
+func addProgram(tw *tar.Writer, name, file string, released time.Time) error {
+	in, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: info.Size(), ModTime: released}); err != nil {
+		return err
+	}
+	_, err = io.Copy(tw, in)
+	return err
+}

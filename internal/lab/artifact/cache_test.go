@@ -1,0 +1,198 @@
+package artifact
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"debug/elf"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// builtMirror returns the user's own mirror. Its programs take minutes to
+// build, so a test that looks at them is skipped where nobody has built them.
+func builtMirror(t *testing.T) string {
+	t.Helper()
+	s := newStore(Options{CacheDir: DefaultCacheDir()}, "mirror")
+	must(t, s.load())
+	if len(s.missing(mirrorProducts([]string{KubernetesVersion}))) > 0 {
+		t.Skip("the mirror is not built yet: run `k8s-lab artifacts`")
+	}
+	start := time.Now()
+	dir, err := EnsureMirror(t.Context(), Options{})
+	must(t, err)
+	if took := time.Since(start); took > 500*time.Millisecond {
+		t.Errorf("a complete mirror took %v to recognize", took)
+	}
+	return dir
+}
+
+func TestMirrorHoldsWhatItSays(t *testing.T) {
+	dir := builtMirror(t)
+	check := exec.CommandContext(t.Context(), "sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS")
+	check.Dir = dir
+	if out, err := check.CombinedOutput(); err != nil {
+		t.Errorf("sha256sum: %v\n%s", err, out)
+	}
+	sums := read(t, dir, "SHA256SUMS")
+	for _, p := range mirrorProducts([]string{KubernetesVersion}) {
+		for _, file := range p.files() {
+			if !strings.Contains(sums, "  "+file+"\n") {
+				t.Errorf("SHA256SUMS lacks %s", file)
+			}
+			for _, published := range []string{p.sumsFile(file), file + ".sha256"} {
+				sum, err := findChecksum(strings.NewReader(read(t, dir, published)), filepath.Base(file))
+				if err != nil || !strings.Contains(sums, sum+"  "+file+"\n") {
+					t.Errorf("%s says %q, %v", published, sum, err)
+				}
+			}
+		}
+	}
+}
+
+func TestMirrorProgramsAreTheirVersion(t *testing.T) {
+	dir := builtMirror(t)
+	releases := filepath.Join(dir, "github.com")
+	kubernetes := filepath.Join(dir, "dl.k8s.io/release", KubernetesVersion, "bin/linux/amd64")
+	etcd := unpack(t, filepath.Join(releases, "etcd-io/etcd/releases/download", EtcdVersion, "etcd-"+EtcdVersion+"-linux-amd64.tar.gz"),
+		"etcd-"+EtcdVersion+"-linux-amd64")
+	containerd := unpack(t, filepath.Join(releases, "containerd/containerd/releases/download", ContainerdVersion,
+		"containerd-"+ContainerdVersion[1:]+"-linux-amd64.tar.gz"), "bin")
+	runc := filepath.Join(releases, "opencontainers/runc/releases/download", RuncVersion)
+
+	for _, tc := range []struct{ dir, program, args, want string }{
+		{kubernetes, "kube-apiserver", "--version", "Kubernetes " + KubernetesVersion + "\n"},
+		{kubernetes, "kube-controller-manager", "--version", "Kubernetes " + KubernetesVersion + "\n"},
+		{kubernetes, "kube-scheduler", "--version", "Kubernetes " + KubernetesVersion + "\n"},
+		{kubernetes, "kubelet", "--version", "Kubernetes " + KubernetesVersion + "\n"},
+		{kubernetes, "kube-proxy", "--version", "Kubernetes " + KubernetesVersion + "\n"},
+		{kubernetes, "kubectl", "version --client", "Client Version: " + KubernetesVersion + "\n"},
+		{etcd, "etcd", "--version", "etcd Version: " + EtcdVersion[1:] + "\n"},
+		{etcd, "etcdctl", "version", "etcdctl version: " + EtcdVersion[1:] + "\n"},
+		{etcd, "etcdutl", "version", "etcdutl version: " + EtcdVersion[1:] + "\n"},
+		{containerd, "containerd", "--version", " " + ContainerdVersion + " "},
+		{containerd, "containerd-shim-runc-v2", "-v", "Version:  " + ContainerdVersion + "\n"},
+		{containerd, "ctr", "--version", " " + ContainerdVersion + "\n"},
+		{runc, "runc.amd64", "--version", "runc version " + RuncVersion[1:] + "\n"},
+		{runc, "runc.amd64", "--version", "libseccomp: "},
+	} {
+		program := filepath.Join(tc.dir, tc.program)
+		out, err := exec.CommandContext(t.Context(), program, strings.Fields(tc.args)...).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), tc.want) {
+			t.Errorf("%s %s prints %q, %v; want %q", tc.program, tc.args, out, err, tc.want)
+		}
+		if !static(t, program) {
+			t.Errorf("%s is not statically linked", tc.program)
+		}
+	}
+}
+
+func TestMirrorHasCNIPlugins(t *testing.T) {
+	dir := builtMirror(t)
+	plugins := unpack(t, filepath.Join(dir, cniProduct().files()[0]), ".")
+	for _, name := range cniProduct().programs() {
+		cmd := exec.CommandContext(t.Context(), filepath.Join(plugins, name))
+		cmd.Env = []string{"CNI_COMMAND=VERSION"}
+		cmd.Stdin = strings.NewReader(`{"cniVersion":"1.0.0"}`)
+		if out, err := cmd.Output(); err != nil || !strings.Contains(string(out), `"supportedVersions":`) {
+			t.Errorf("plugin %s answers VERSION with %q, %v", name, out, err)
+		}
+		if out, _ := exec.CommandContext(t.Context(), filepath.Join(plugins, name)).CombinedOutput(); !strings.Contains(string(out), CNIVersion) {
+			t.Errorf("plugin %s calls itself %q", name, out)
+		}
+	}
+}
+
+func TestImagesRunTheirVersion(t *testing.T) {
+	dir := filepath.Join(DefaultCacheDir(), "container-images", imagesRecipe(catalogueImages()))
+	if !complete(dir) {
+		t.Skip("the images are not built yet: run `k8s-lab artifacts`")
+	}
+	host := serve(t, dir)
+	for _, tc := range []struct {
+		image, program string
+		args           []string
+		want           string
+	}{
+		{PauseImage, "pause", []string{"-v"}, PauseVersion},
+		{CoreDNSImage, "coredns", []string{"-version"}, "CoreDNS-" + CoreDNSVersion[1:] + "\n"},
+		{MetricsServerImage, "metrics-server", []string{"--version"}, MetricsServerVersion},
+		{ToolboxImage, "bin/busybox", []string{"nslookup", "--help"}, "Usage: nslookup"},
+	} {
+		img := pull(t, host+"/"+strings.TrimPrefix(tc.image, "registry.k8s.io/"))
+		root, headers := extract(t, img)
+		program := filepath.Join(root, tc.program)
+		out, _ := exec.CommandContext(t.Context(), program, tc.args...).CombinedOutput()
+		if !strings.Contains(string(out), tc.want) {
+			t.Errorf("%s prints %q, want %q", tc.image, out, tc.want)
+		}
+		if !static(t, program) {
+			t.Errorf("%s is not statically linked", tc.image)
+		}
+		if tc.image != ToolboxImage {
+			continue
+		}
+		for _, applet := range []string{"sh", "nslookup", "wget", "nc", "httpd", "sleep", "ping", "hostname"} {
+			if headers["bin/"+applet] == nil {
+				t.Errorf("%s lacks %s", tc.image, applet)
+			}
+		}
+	}
+}
+
+func TestToolsAreTheirVersion(t *testing.T) {
+	s := newStore(Options{CacheDir: DefaultCacheDir()}, "tools")
+	must(t, s.load())
+	if len(s.missing(toolProducts())) > 0 {
+		t.Skip("the tools are not built yet: run `k8s-lab artifacts --tool tofu`")
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(s.dir(), "tofu"), "version")
+	cmd.Env = []string{"HOME=" + t.TempDir(), "CHECKPOINT_DISABLE=1"} // not the user's configuration
+	out, err := cmd.Output()
+	if err != nil || !strings.HasPrefix(string(out), "OpenTofu "+OpenTofuVersion+"\n") {
+		t.Errorf("tofu prints %q, %v", out, err)
+	}
+}
+
+// static says whether a program runs without an interpreter of the machine's.
+func static(t *testing.T, program string) bool {
+	t.Helper()
+	f, err := elf.Open(program)
+	must(t, err)
+	defer f.Close()
+	return !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
+}
+
+// unpack extracts an archive and returns its directory inside.
+func unpack(t *testing.T, file, inside string) string {
+	t.Helper()
+	f, err := os.Open(file)
+	must(t, err)
+	defer f.Close()
+	zr, err := gzip.NewReader(f)
+	must(t, err)
+	root := t.TempDir()
+	for tr := tar.NewReader(zr); ; {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			return filepath.Join(root, inside)
+		}
+		must(t, err)
+		to := filepath.Join(root, h.Name)
+		if h.Typeflag == tar.TypeDir {
+			must(t, os.MkdirAll(to, 0o755))
+			continue
+		}
+		out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
+		must(t, err)
+		_, err = io.Copy(out, tr)
+		must(t, err)
+		must(t, out.Close())
+	}
+}

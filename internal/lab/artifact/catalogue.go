@@ -1,0 +1,256 @@
+package artifact
+
+import (
+	"fmt"
+	"path"
+	"strings"
+)
+
+// product is one upstream release: where its files lie in the mirror and how
+// they come to be when upstream cannot be reached. It is plain data, so that
+// its printed form identifies the recipe.
+type product struct {
+	name    string
+	version string
+
+	// base is the directory of the files, which with "https://" before it is
+	// also their address upstream.
+	base string
+	// archive names the one file that holds all programs, in directory inside;
+	// without it each program is a file of its own.
+	archive string
+	inside  string
+	// published says whether upstream serves these very files, and sums where
+	// their checksums are: a suffix to the file's name when it starts with a
+	// dot, else a file beside it. bareSums is dl.k8s.io's style, a checksum
+	// without the file's name.
+	published bool
+	sums      string
+	bareSums  bool
+
+	modules []module
+	source  string
+	debian  debianFile
+}
+
+// module is a Go module and the commands to build from it.
+type module struct {
+	path    string
+	version string
+	// staging is the version of required modules that the module's own tree
+	// replaces with directories of its repository and gives no version.
+	staging  string
+	programs []program
+	// vars are linker variables; {time} and {commit} stand for the tag's.
+	vars   []string
+	tags   []string
+	static staticLibrary
+}
+
+// staticLibrary is a C library to link statically, from a Debian development package.
+type staticLibrary struct{ name, debian string }
+
+type program struct{ name, pkg string }
+
+// debianFile is one file of a Debian package.
+type debianFile struct{ name, pkg, member string }
+
+// files lists the product's files, relative to the mirror.
+func (p product) files() []string {
+	if p.archive != "" {
+		return []string{path.Join(p.base, p.archive)}
+	}
+	var files []string
+	for _, name := range p.programs() {
+		files = append(files, path.Join(p.base, name))
+	}
+	return files
+}
+
+func (p product) programs() []string {
+	var names []string
+	for _, m := range p.modules {
+		for _, prog := range m.programs {
+			names = append(names, prog.name)
+		}
+	}
+	if p.source != "" {
+		names = append(names, p.name)
+	}
+	if p.debian.name != "" {
+		names = append(names, p.debian.name)
+	}
+	return names
+}
+
+// sumsFile is where upstream publishes the checksum of file, relative to the mirror.
+func (p product) sumsFile(file string) string {
+	if strings.HasPrefix(p.sums, ".") {
+		return file + p.sums
+	}
+	return path.Join(path.Dir(file), p.sums)
+}
+
+// title is how progress lines and errors name the product.
+func (p product) title() string { return title(p.name, p.programs(), p.version) }
+
+func title(name string, programs []string, version string) string {
+	if len(programs) > 6 {
+		programs = []string{name}
+	}
+	return strings.Join(programs, ", ") + " " + version
+}
+
+func mirrorProducts(kubernetes []string) []product {
+	var products []product
+	for _, v := range kubernetes {
+		products = append(products, kubernetesProduct(v))
+	}
+	return append(products, containerdProduct(), etcdProduct(), cniProduct(), runcProduct())
+}
+
+func kubernetesProduct(version string) product {
+	m := module{path: "k8s.io/kubernetes", version: version, staging: "v0" + strings.TrimPrefix(version, "v1")}
+	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl"} {
+		m.programs = append(m.programs, program{name, m.path + "/cmd/" + name})
+	}
+	major, minor, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+	minor, _, _ = strings.Cut(minor, ".")
+	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		m.vars = append(m.vars,
+			pkg+".gitVersion="+version, pkg+".gitMajor="+major, pkg+".gitMinor="+minor,
+			pkg+".gitTreeState=clean", pkg+".gitCommit={commit}", pkg+".buildDate={time}")
+	}
+	return product{
+		name: "kubernetes", version: version,
+		base:      fmt.Sprintf("dl.k8s.io/release/%s/bin/%s/%s", version, goos, goarch),
+		published: true, sums: ".sha256", bareSums: true,
+		modules: []module{m},
+	}
+}
+
+func etcdProduct() product {
+	name := fmt.Sprintf("etcd-%s-%s-%s", EtcdVersion, goos, goarch)
+	mod := func(prog, path string) module {
+		return module{
+			path: path, version: EtcdVersion,
+			programs: []program{{prog, path}},
+			vars:     []string{"go.etcd.io/etcd/api/v3/version.GitSHA={commit}"},
+		}
+	}
+	return product{
+		name: "etcd", version: EtcdVersion,
+		base:    "github.com/etcd-io/etcd/releases/download/" + EtcdVersion,
+		archive: name + ".tar.gz", inside: name,
+		published: true, sums: "SHA256SUMS",
+		modules: []module{
+			mod("etcd", "go.etcd.io/etcd/server/v3"),
+			mod("etcdctl", "go.etcd.io/etcd/etcdctl/v3"),
+			mod("etcdutl", "go.etcd.io/etcd/etcdutl/v3"),
+		},
+	}
+}
+
+func containerdProduct() product {
+	const path = "github.com/containerd/containerd/v2"
+	m := module{
+		path: path, version: ContainerdVersion,
+		vars: []string{path + "/version.Version=" + ContainerdVersion, path + "/version.Revision={commit}"},
+		tags: []string{"urfave_cli_no_docs", "osusergo", "netgo", "static_build"},
+	}
+	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {
+		m.programs = append(m.programs, program{name, path + "/cmd/" + name})
+	}
+	return product{
+		name: "containerd", version: ContainerdVersion,
+		base:    "github.com/containerd/containerd/releases/download/" + ContainerdVersion,
+		archive: fmt.Sprintf("containerd-%s-%s-%s.tar.gz", strings.TrimPrefix(ContainerdVersion, "v"), goos, goarch), inside: "bin",
+		published: true, sums: ".sha256sum",
+		modules: []module{m},
+	}
+}
+
+// cniPlugins are the plugins of upstream's Linux release, by directory.
+var cniPlugins = []string{
+	"ipam/dhcp", "ipam/host-local", "ipam/static",
+	"main/bridge", "main/dummy", "main/host-device", "main/ipvlan", "main/loopback", "main/macvlan", "main/ptp", "main/tap", "main/vlan",
+	"meta/bandwidth", "meta/firewall", "meta/portmap", "meta/sbr", "meta/tuning", "meta/vrf",
+}
+
+func cniProduct() product {
+	const module_ = "github.com/containernetworking/plugins"
+	m := module{
+		path: module_, version: CNIVersion,
+		vars: []string{module_ + "/pkg/utils/buildversion.BuildVersion=" + CNIVersion},
+	}
+	for _, dir := range cniPlugins {
+		m.programs = append(m.programs, program{path.Base(dir), module_ + "/plugins/" + dir})
+	}
+	return product{
+		name: "CNI plugins", version: CNIVersion,
+		base:    "github.com/containernetworking/plugins/releases/download/" + CNIVersion,
+		archive: fmt.Sprintf("cni-plugins-%s-%s-%s.tgz", goos, goarch, CNIVersion), inside: ".",
+		published: true, sums: ".sha256",
+		modules: []module{m},
+	}
+}
+
+// runcProduct needs a C compiler: runc enters namespaces before the Go runtime
+// starts. It is linked statically against libseccomp, as upstream's is, so that
+// it runs on machines of any distribution.
+func runcProduct() product {
+	const path = "github.com/opencontainers/runc"
+	return product{
+		name: "runc", version: RuncVersion,
+		base:      "github.com/opencontainers/runc/releases/download/" + RuncVersion,
+		published: true, sums: "runc.sha256sum",
+		modules: []module{{
+			path: path, version: RuncVersion,
+			programs: []program{{"runc.amd64", path}},
+			vars:     []string{"main.gitCommit={commit}"},
+			tags:     []string{"seccomp", "urfave_cli_no_docs", "netgo", "osusergo"},
+			static:   staticLibrary{name: "seccomp", debian: "libseccomp-dev"},
+		}},
+	}
+}
+
+func toolProducts() []product {
+	const path = "github.com/opentofu/opentofu"
+	return []product{{
+		name: "OpenTofu", version: OpenTofuVersion,
+		modules: []module{{
+			path: path, version: OpenTofuVersion,
+			programs: []program{{"tofu", path + "/cmd/tofu"}},
+			vars:     []string{path + "/version.dev=no"},
+		}},
+	}}
+}
+
+func coreDNSProduct() product {
+	const path = "github.com/coredns/coredns"
+	return product{name: "CoreDNS", version: CoreDNSVersion, modules: []module{{
+		path: path, version: CoreDNSVersion,
+		programs: []program{{"coredns", path}},
+		vars:     []string{path + "/coremain.GitCommit={commit}"},
+	}}}
+}
+
+func metricsServerProduct() product {
+	const path = "sigs.k8s.io/metrics-server"
+	m := module{
+		path: path, version: MetricsServerVersion,
+		programs: []program{{"metrics-server", path + "/cmd/metrics-server"}},
+	}
+	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		m.vars = append(m.vars, pkg+".gitVersion="+MetricsServerVersion, pkg+".gitCommit={commit}", pkg+".buildDate={time}")
+	}
+	return product{name: "metrics-server", version: MetricsServerVersion, modules: []module{m}}
+}
+
+func pauseProduct() product {
+	return product{name: "pause", version: PauseVersion, source: pauseSource}
+}
+
+func busyboxProduct() product {
+	return product{name: "busybox", version: "from Debian", debian: debianFile{name: "busybox", pkg: "busybox-static", member: "*bin/busybox"}}
+}

@@ -1,0 +1,90 @@
+package artifact
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// unpackDebian copies one file of a Debian package to dir.
+func (b *builder) unpackDebian(ctx context.Context, f debianFile, dir string) error {
+	root, err := os.MkdirTemp(b.work, "debian-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(root)
+	if err := b.extractPackage(ctx, f.pkg, root); err != nil {
+		return err
+	}
+	member, err := findOne(root, f.member)
+	if err != nil {
+		return fmt.Errorf("package %s: %w", f.pkg, err)
+	}
+	return copyFile(filepath.Join(dir, f.name), member, 0o755)
+}
+
+// staticLibrary unpacks lib's development package to root and returns the
+// path of the library.
+func (b *builder) staticLibrary(ctx context.Context, lib staticLibrary, root string) (string, error) {
+	if err := b.extractPackage(ctx, lib.debian, root); err != nil {
+		return "", err
+	}
+	return findOne(root, "usr/lib/*/lib"+lib.name+".a")
+}
+
+// extractPackage downloads a Debian package with the host's apt, which checks
+// its signature, and unpacks it to root; nothing is installed.
+func (b *builder) extractPackage(ctx context.Context, pkg, root string) error {
+	dir, err := os.MkdirTemp(b.work, "download-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	// apt downloads as a user of its own, which has to get at the directory.
+	cmd := b.command(ctx, dir, "apt-get", "download", "-q", "-o", "APT::Sandbox::User=root", pkg)
+	stop := b.progress.slow("downloading Debian package " + pkg)
+	err = run(cmd, nil)
+	stop()
+	if err != nil {
+		return fmt.Errorf("downloading Debian package %s (is `apt-get update` due?): %w", pkg, err)
+	}
+	deb, err := findOne(dir, "*.deb")
+	if err != nil {
+		return err
+	}
+	if err := run(b.command(ctx, dir, "dpkg-deb", "-x", deb, root), nil); err != nil {
+		return fmt.Errorf("unpacking Debian package %s: %w", pkg, err)
+	}
+	return nil
+}
+
+// findOne returns the only file of root that matches pattern.
+func findOne(root, pattern string) (string, error) {
+	found, err := filepath.Glob(filepath.Join(root, pattern))
+	if err != nil {
+		return "", err
+	}
+	if len(found) != 1 {
+		return "", fmt.Errorf("%d files match %s, want 1", len(found), pattern)
+	}
+	return found[0], nil
+}
+
+func copyFile(to, from string, mode os.FileMode) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		_ = out.Close()
+		return err
+	}
+	return out.Close()
+}

@@ -1,0 +1,156 @@
+package artifact
+
+import (
+	"archive/zip"
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// moduleProxy is a file system with the layout of a Go module proxy. Tests
+// build from it with the real go command and no network.
+type moduleProxy struct {
+	t   *testing.T
+	dir string
+}
+
+// newModuleProxy points the go command, for the time of the test, at an empty
+// proxy and an empty module cache.
+func newModuleProxy(t *testing.T) moduleProxy {
+	t.Helper()
+	p := moduleProxy{t, t.TempDir()}
+	for name, value := range map[string]string{
+		"GOPROXY": "file://" + p.dir, "GOSUMDB": "off", "GOFLAGS": "-modcacherw",
+		"GOMODCACHE": t.TempDir(), "GONOPROXY": "none", "GOPRIVATE": "", "GOWORK": "off",
+	} {
+		t.Setenv(name, value)
+	}
+	return p
+}
+
+// add publishes a module with the files given by name.
+func (p moduleProxy) add(path, version string, files map[string]string) {
+	p.t.Helper()
+	var archive bytes.Buffer
+	zw := zip.NewWriter(&archive)
+	for name, content := range files {
+		w, err := zw.Create(path + "@" + version + "/" + name)
+		must(p.t, err)
+		_, err = w.Write([]byte(content))
+		must(p.t, err)
+	}
+	must(p.t, zw.Close())
+	for suffix, content := range map[string]string{
+		".info": fmt.Sprintf(`{"Version":%q,"Time":"2026-01-02T03:04:05Z","Origin":{"Hash":"c0ffee"}}`, version),
+		".mod":  files["go.mod"],
+		".zip":  archive.String(),
+	} {
+		must(p.t, writeFile(filepath.Join(p.dir, path, "@v", version+suffix), []byte(content)))
+	}
+}
+
+// addHello publishes a module of a command in a directory named like a major
+// version, which prints what the linker and a staging module tell it.
+func (p moduleProxy) addHello(version string) {
+	p.t.Helper()
+	p.add("example.test/staging", "v0.5.0", map[string]string{
+		"go.mod": "module example.test/staging\n\ngo 1.24\n",
+		"s.go":   "package staging\n\nvar Version = \"unset\"\n",
+	})
+	p.add("example.test/lib", "v1.2.3", map[string]string{
+		"go.mod": "module example.test/lib\n\ngo 1.24\n",
+		"l.go":   "package lib\n\nconst Name = \"lib\"\n",
+	})
+	p.add("example.test/hello", version, map[string]string{
+		"go.mod": `module example.test/hello
+
+go 1.24
+
+toolchain go1.99.0
+
+godebug panicnil=1
+
+require (
+	example.test/lib v1.2.3
+	example.test/staging v0.0.0
+)
+
+replace (
+	example.test/lib => ../lib
+	example.test/staging => ./staging
+	example.test/forbidden => ./FORBIDDEN
+)
+
+tool example.test/hello/tool
+`,
+		"v3/main.go": `package main
+
+import (
+	"fmt"
+
+	"example.test/lib"
+	"example.test/staging"
+)
+
+var commit, date string
+
+func main() { fmt.Println(lib.Name, staging.Version, commit, date) }
+`,
+	})
+}
+
+// helloProduct is built from what addHello publishes.
+func helloProduct(version string) product {
+	return product{
+		name: "hello", version: version, base: "example.test/releases/" + version,
+		archive: "hello.tgz", inside: "hello-dir", sums: "SHA256SUMS", published: true,
+		modules: []module{{
+			path: "example.test/hello", version: version, staging: "v0.5.0",
+			programs: []program{{"hello", "example.test/hello/v3"}},
+			vars:     []string{"example.test/staging.Version=v0.5.0", "main.commit={commit}", "main.date={time}"},
+		}},
+	}
+}
+
+// recorder collects progress lines.
+type recorder struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *recorder) print(s string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, s)
+}
+
+// count returns how many lines contain s.
+func (l *recorder) count(s string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, line := range l.lines {
+		if strings.Contains(line, s) {
+			n++
+		}
+	}
+	return n
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, elem ...string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(elem...))
+	must(t, err)
+	return string(data)
+}

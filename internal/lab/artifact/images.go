@@ -1,0 +1,237 @@
+package artifact
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// refAnnotation is where an OCI layout keeps an image's name.
+const refAnnotation = "org.opencontainers.image.ref.name"
+
+// image is a container image of one static program.
+type image struct {
+	ref     string
+	product product
+	// path is where the program lies in the image.
+	path string
+	// bindsLowPorts gives the program the file capability CAP_NET_BIND_SERVICE.
+	bindsLowPorts bool
+	// applets makes a link in /bin for each name `program --list` prints.
+	applets bool
+	config  v1.Config
+	// published says whether the image can be pulled from its registry.
+	published bool
+}
+
+func catalogueImages() []image {
+	path := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	return []image{
+		{
+			ref: PauseImage, product: pauseProduct(), path: "pause", published: true,
+			config: v1.Config{Entrypoint: []string{"/pause"}, User: "65535:65535", Env: path, WorkingDir: "/"},
+		},
+		{
+			ref: CoreDNSImage, product: coreDNSProduct(), path: "coredns", bindsLowPorts: true, published: true,
+			config: v1.Config{
+				Entrypoint: []string{"/coredns"}, User: "nonroot:nonroot", Env: path, WorkingDir: "/",
+				ExposedPorts: map[string]struct{}{"53": {}, "53/udp": {}},
+			},
+		},
+		{
+			ref: MetricsServerImage, product: metricsServerProduct(), path: "metrics-server", published: true,
+			config: v1.Config{Entrypoint: []string{"/metrics-server"}, User: "65534", Env: path, WorkingDir: "/"},
+		},
+		{
+			ref: ToolboxImage, product: busyboxProduct(), path: "bin/busybox", applets: true,
+			config: v1.Config{Cmd: []string{"/bin/sh"}, Env: path, WorkingDir: "/"},
+		},
+	}
+}
+
+// EnsureImages makes sure of an OCI image layout with PauseImage, CoreDNSImage,
+// MetricsServerImage and ToolboxImage for linux/amd64, and returns its
+// directory. Each is pulled where its registry can be reached, and otherwise
+// built around one static program. Like EnsureMirror it returns at once when
+// everything is there, and excludes other processes when not.
+func EnsureImages(ctx context.Context, opts Options) (string, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return "", err
+	}
+	return ensureImages(ctx, opts, catalogueImages())
+}
+
+func ensureImages(ctx context.Context, opts Options, images []image) (string, error) {
+	dir := filepath.Join(opts.CacheDir, "container-images", imagesRecipe(images))
+	if complete(dir) {
+		return dir, nil
+	}
+	s := newStore(opts, "image-programs")
+	unlock, err := lock(ctx, opts.CacheDir, s.progress)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if complete(dir) {
+		return dir, nil
+	}
+	if err := s.writeLayout(ctx, dir, images); err != nil {
+		return "", fmt.Errorf("writing images to %s: %w", dir, err)
+	}
+	return dir, nil
+}
+
+// complete says whether a layout is at dir; it is put there at once.
+func complete(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "index.json"))
+	return err == nil
+}
+
+// writeLayout writes a layout of all images beside dir and renames it to dir.
+func (s *store) writeLayout(ctx context.Context, dir string, images []image) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp(filepath.Dir(dir), ".new-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	path, err := layout.Write(work, empty.Index)
+	if err != nil {
+		return err
+	}
+	var build []image
+	var products []product
+	for _, image := range images {
+		err := errUnavailable
+		if image.published {
+			err = s.pull(ctx, path, image.ref)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			build = append(build, image)
+			products = append(products, image.product)
+		}
+	}
+	if err := s.complete(ctx, products); err != nil {
+		return err
+	}
+	for _, image := range build {
+		img, err := buildImage(ctx, image, s.dir())
+		if err != nil {
+			return fmt.Errorf("building image %s: %w", image.ref, err)
+		}
+		if err := appendImage(path, image.ref, img); err != nil {
+			return err
+		}
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if err := os.Chmod(work, 0o755); err != nil {
+		return err
+	}
+	return os.Rename(work, dir)
+}
+
+// pull adds an image to the layout from its registry.
+func (s *store) pull(ctx context.Context, path layout.Path, ref string) (err error) {
+	host, _, _ := strings.Cut(ref, "/")
+	if s.upstream.isDown(host) {
+		return errUnavailable
+	}
+	stop := s.progress.slow("pulling " + ref)
+	defer func() {
+		stop()
+		if err != nil && ctx.Err() == nil {
+			err = s.upstream.markDown(host, err)
+		}
+	}()
+	tag, err := name.NewTag(ref)
+	if err != nil {
+		return err
+	}
+	img, err := remote.Image(tag,
+		remote.WithContext(ctx),
+		remote.WithTransport(s.upstream.client.Transport),
+		remote.WithPlatform(v1.Platform{OS: goos, Architecture: goarch}),
+		remote.WithRetryBackoff(remote.Backoff{Steps: 1}))
+	if err != nil {
+		return err
+	}
+	return appendImage(path, ref, img)
+}
+
+func appendImage(path layout.Path, ref string, img v1.Image) error {
+	err := path.AppendImage(img,
+		layout.WithAnnotations(map[string]string{refAnnotation: ref}),
+		layout.WithPlatform(v1.Platform{OS: goos, Architecture: goarch}))
+	if err != nil {
+		return fmt.Errorf("adding image %s: %w", ref, err)
+	}
+	return nil
+}
+
+// buildImage makes an image of its program, which is in directory programs.
+func buildImage(ctx context.Context, image image, programs string) (v1.Image, error) {
+	program := filepath.Join(programs, image.product.programs()[0])
+	var applets []string
+	if image.applets {
+		out, err := exec.CommandContext(ctx, program, "--list").Output()
+		if err != nil {
+			return nil, fmt.Errorf("listing applets: %w", err)
+		}
+		applets = strings.Fields(string(out))
+	}
+	layer, err := newLayer(program, image, applets)
+	if err != nil {
+		return nil, err
+	}
+	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	if img, err = mutate.Append(img, mutate.Addendum{
+		Layer:   layer,
+		History: v1.History{CreatedBy: "k8s-lab: " + image.product.title()},
+	}); err != nil {
+		return nil, err
+	}
+	file, err := img.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	file = file.DeepCopy()
+	file.OS, file.Architecture, file.Config = goos, goarch, image.config
+	return mutate.ConfigFile(img, file)
+}
+
+// imagesRecipe identifies the definitions of images.
+func imagesRecipe(images []image) string {
+	var b strings.Builder
+	for _, img := range images {
+		config := img.config
+		fmt.Fprintf(&b, "%d %s %s %s %t %t %q %q %s %q %s %d\n", layerFormat, img.ref, img.product.recipe(), img.path, img.bindsLowPorts, img.applets,
+			config.Entrypoint, config.Cmd, config.User, config.Env, config.WorkingDir, len(config.ExposedPorts))
+	}
+	return hash(b.String())
+}
+
+func hash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:8])
+}

@@ -1,0 +1,102 @@
+package artifact
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// layerFormat changes when the same image definition makes another layer.
+const layerFormat = 2
+
+// The users upstream's images know.
+const (
+	passwd = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n"
+	group  = "root:x:0:\nnobody:x:65534:\nnonroot:x:65532:\n"
+)
+
+// newLayer makes the only layer of an image, the same bytes for the same
+// program. It is stored, not compressed, for the reason writeArchive gives.
+func newLayer(program string, image image, applets []string) (v1.Layer, error) {
+	var layer bytes.Buffer
+	tw := tar.NewWriter(&layer)
+	err := errors.Join(
+		writeDir(tw, "etc/", 0o755),
+		writeText(tw, "etc/passwd", passwd),
+		writeText(tw, "etc/group", group),
+		writeDir(tw, "root/", 0o700),
+		writeDir(tw, "tmp/", 0o1777),
+	)
+	if dir, _, nested := strings.Cut(image.path, "/"); nested && err == nil {
+		err = writeDir(tw, dir+"/", 0o755)
+	}
+	if err == nil {
+		err = writeProgram(tw, program, image)
+	}
+	for _, applet := range applets {
+		if err == nil && applet != path.Base(image.path) {
+			err = tw.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: "bin/" + applet, Linkname: "/" + image.path, Mode: 0o777})
+		}
+	}
+	if err = errors.Join(err, tw.Close()); err != nil {
+		return nil, err
+	}
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil }
+	return tarball.LayerFromOpener(open, tarball.WithCompressionLevel(gzip.NoCompression), tarball.WithMediaType(types.OCILayer))
+}
+
+func writeDir(tw *tar.Writer, name string, mode int64) error {
+	return tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: mode})
+}
+
+func writeText(tw *tar.Writer, name, text string) error {
+	if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(text))}); err != nil {
+		return err
+	}
+	_, err := io.WriteString(tw, text)
+	return err
+}
+
+func writeProgram(tw *tar.Writer, program string, image image) error {
+	in, err := os.Open(program)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: image.path, Mode: 0o755, Size: info.Size()}
+	if image.bindsLowPorts {
+		header.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": string(netBindService())}
+	}
+	if err := tw.WriteHeader(header); err != nil {
+		return err
+	}
+	_, err = io.Copy(tw, in)
+	return err
+}
+
+// netBindService is the file capability cap_net_bind_service=ep as the kernel
+// stores it: struct vfs_cap_data, revision 2 (capabilities(7)).
+func netBindService() []byte {
+	const (
+		revision2         = 0x02000000
+		effective         = 0x1
+		capNetBindService = 10
+	)
+	data := binary.LittleEndian.AppendUint32(nil, revision2|effective)
+	data = binary.LittleEndian.AppendUint32(data, 1<<capNetBindService)
+	return append(data, make([]byte, 12)...)
+}

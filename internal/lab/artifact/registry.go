@@ -1,0 +1,116 @@
+package artifact
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+)
+
+// RegistryHandler serves the images of an OCI layout that EnsureImages made,
+// to be mounted at the root of a server. An image is found under its
+// repository whatever registry host its name has, so that containerd can use
+// the server as a mirror of any host. Nothing can be pushed.
+func RegistryHandler(dir string) (http.Handler, error) {
+	index, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		return nil, fmt.Errorf("opening image layout %s: %w", dir, err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return nil, fmt.Errorf("reading image layout %s: %w", dir, err)
+	}
+	handler := registry.New(
+		registry.WithBlobHandler(layoutBlobs(filepath.Join(dir, "blobs"))),
+		registry.Logger(log.New(io.Discard, "", 0)))
+	for _, desc := range manifest.Manifests {
+		if err := preload(handler, index, desc); err != nil {
+			return nil, fmt.Errorf("image %s of layout %s: %w", desc.Annotations[refAnnotation], dir, err)
+		}
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "this registry is read-only", http.StatusMethodNotAllowed)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	}), nil
+}
+
+// preload hands one manifest to the registry, which keeps manifests in memory.
+func preload(handler http.Handler, index v1.ImageIndex, desc v1.Descriptor) error {
+	ref, err := name.NewTag(desc.Annotations[refAnnotation])
+	if err != nil {
+		return err
+	}
+	img, err := index.Image(desc.Digest)
+	if err != nil {
+		return err
+	}
+	raw, err := img.RawManifest()
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodPut,
+		"/v2/"+ref.RepositoryStr()+"/manifests/"+ref.TagStr(), bytes.NewReader(raw))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", string(desc.MediaType))
+	answer := &statusWriter{header: make(http.Header)}
+	if handler.ServeHTTP(answer, req); answer.status != http.StatusCreated {
+		return fmt.Errorf("registry refuses manifest: %d %s", answer.status, strings.TrimSpace(answer.body.String()))
+	}
+	return nil
+}
+
+// statusWriter takes the answer of a handler called directly.
+type statusWriter struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (w *statusWriter) Header() http.Header         { return w.header }
+func (w *statusWriter) WriteHeader(status int)      { w.status = status }
+func (w *statusWriter) Write(b []byte) (int, error) { return w.body.Write(b) }
+
+// layoutBlobs serves a layout's blobs. Clients check digests; the registry's
+// own disk handler would read a blob twice more on every request to do so.
+type layoutBlobs string
+
+func (dir layoutBlobs) path(h v1.Hash) string { return filepath.Join(string(dir), h.Algorithm, h.Hex) }
+
+// Stat implements registry.BlobStatHandler.
+func (dir layoutBlobs) Stat(_ context.Context, _ string, h v1.Hash) (int64, error) {
+	info, err := os.Stat(dir.path(h))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, registry.ErrNotFound
+	}
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// Get implements registry.BlobHandler.
+func (dir layoutBlobs) Get(_ context.Context, _ string, h v1.Hash) (io.ReadCloser, error) {
+	f, err := os.Open(dir.path(h))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, registry.ErrNotFound
+	}
+	return f, err
+}

@@ -1,0 +1,36 @@
+package artifact
+
+// Versions of everything the lab serves, as upstream spells its tags.
+const (
+	// KubernetesVersion is the release a lab serves unless it is asked for others.
+	KubernetesVersion = "v1.36.1"
+	// PreviousKubernetesVersion is the newest release of the minor before, for upgrades.
+	PreviousKubernetesVersion = "v1.35.4"
+
+	EtcdVersion       = "v3.6.16"
+	ContainerdVersion = "v2.2.0"
+	RuncVersion       = "v1.4.0"
+	CNIVersion        = "v1.9.1"
+	OpenTofuVersion   = "v1.12.6"
+
+	PauseVersion         = "3.10.1"
+	CoreDNSVersion       = "v1.14.6"
+	MetricsServerVersion = "v0.9.0"
+	ToolboxVersion       = "1"
+)
+
+// Image references as manifests and the container runtime name them.
+const (
+	PauseImage         = "registry.k8s.io/pause:" + PauseVersion
+	CoreDNSImage       = "registry.k8s.io/coredns/coredns:" + CoreDNSVersion
+	MetricsServerImage = "registry.k8s.io/metrics-server/metrics-server:" + MetricsServerVersion
+	// ToolboxImage is the lab's own test image: a static busybox with a shell,
+	// nslookup, wget, nc and httpd. It is served for any registry host.
+	ToolboxImage = "k8s-lab/toolbox:" + ToolboxVersion
+)
+
+// Machines of the lab are of this platform only.
+const (
+	goos   = "linux"
+	goarch = "amd64"
+)

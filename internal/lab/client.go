@@ -1,0 +1,92 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2"
+)
+
+// ErrNotRunning says that a lab has no daemon to talk to.
+var ErrNotRunning = errors.New("the lab is not running")
+
+// call talks to the control endpoint. in and out may be nil.
+func (l *Lab) call(ctx context.Context, method, path string, in, out any) error {
+	s, err := l.readSettings()
+	if err != nil {
+		return err
+	}
+	if s.APIPort == 0 {
+		return fmt.Errorf("%w: there is no lab in %s; k8s-lab up starts one", ErrNotRunning, l.dir)
+	}
+	var body io.Reader
+	if in != nil {
+		raw, err := json.Marshal(in)
+		if err != nil {
+			return fmt.Errorf("encoding the request: %w", err)
+		}
+		body = bytes.NewReader(raw)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, s.endpoint()+path, body)
+	if err != nil {
+		return fmt.Errorf("asking the lab: %w", err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("%w: nothing answers at %s; k8s-lab up starts it", ErrNotRunning, s.endpoint())
+	}
+	defer resp.Body.Close() //nolint:errcheck // read only
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return fmt.Errorf("reading the lab's answer: %w", err)
+	}
+	if resp.StatusCode >= http.StatusBadRequest {
+		var refusal struct{ Error string }
+		if json.Unmarshal(raw, &refusal) != nil || refusal.Error == "" {
+			refusal.Error = resp.Status
+		}
+		return fmt.Errorf("the lab refused: %s", refusal.Error)
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(raw, out); err != nil {
+		return fmt.Errorf("reading the lab's answer: %w", err)
+	}
+	return nil
+}
+
+func (l *Lab) daemon(ctx context.Context) (Daemon, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var d Daemon
+	return d, l.call(ctx, http.MethodGet, "/_lab/daemon", nil, &d)
+}
+
+// Overview is everything the lab holds.
+func (l *Lab) Overview(ctx context.Context) (ec2.Overview, error) {
+	var o ec2.Overview
+	return o, l.call(ctx, http.MethodGet, "/_lab/state", nil, &o)
+}
+
+// Fault puts a fault up; its fields are those of the control endpoint.
+func (l *Lab) Fault(ctx context.Context, fields map[string]any) error {
+	return l.call(ctx, http.MethodPost, "/_lab/faults", fields, nil)
+}
+
+// Faults are the faults standing now, as the control endpoint tells them.
+func (l *Lab) Faults(ctx context.Context) ([]map[string]any, error) {
+	var out []map[string]any
+	return out, l.call(ctx, http.MethodGet, "/_lab/faults", nil, &out)
+}
+
+// ClearFaults takes all faults away.
+func (l *Lab) ClearFaults(ctx context.Context) error {
+	return l.call(ctx, http.MethodDelete, "/_lab/faults", nil, nil)
+}

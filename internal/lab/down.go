@@ -1,0 +1,119 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
+)
+
+// stopTimeout bounds the end of the daemon, which does not wait for machines.
+const stopTimeout = 20 * time.Second
+
+// Down ends the lab: daemon, machines, network, state. It also clears away
+// what a crashed lab left. An error lists what could not be removed.
+func (l *Lab) Down(ctx context.Context) error {
+	if _, err := os.Stat(l.dir); errors.Is(err, fs.ErrNotExist) {
+		l.progress("there is no lab in " + l.dir)
+		return nil
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("a lab's machines and network belong to root: run this as root, or with sudo")
+	}
+	if err := l.stopDaemon(ctx); err != nil {
+		return err
+	}
+	s, err := l.readSettings()
+	if err != nil {
+		return err
+	}
+	l.progress("ending machines")
+	machines, err := machine.NewManager(l.dir, machine.Image{ID: s.ImageID, Name: s.ImageName, Dir: s.ImageDir})
+	if err != nil {
+		return err
+	}
+	if err := machines.Down(ctx); err != nil {
+		return err
+	}
+	l.progress("removing the network")
+	slice, err := network.Claim(l.dir)
+	if err != nil {
+		return err
+	}
+	if err := network.Down(ctx, slice); err != nil {
+		return err
+	}
+	left, err := l.leftovers(slice)
+	if err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("the lab in %s is down, but this is left of it:\n  %s", l.dir, strings.Join(left, "\n  "))
+	}
+	if err := network.Release(l.dir); err != nil {
+		return err
+	}
+	return l.forget()
+}
+
+func (l *Lab) leftovers(slice network.Slice) ([]string, error) {
+	machines, err := machine.Leftovers(l.dir)
+	if err != nil {
+		return nil, err
+	}
+	net, err := network.Leftovers(slice)
+	return append(machines, net...), err
+}
+
+func (l *Lab) stopDaemon(ctx context.Context) error {
+	pid, err := l.running()
+	if err != nil || pid == 0 {
+		return err
+	}
+	l.progress("stopping the daemon")
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("stopping the daemon (pid %d): %w", pid, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if now, err := l.running(); err != nil || now == 0 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the daemon (pid %d) did not end within %s", pid, stopTimeout)
+		case <-tick.C:
+		}
+	}
+}
+
+// forget removes the lab's files, and its directory if nothing else is in it.
+func (l *Lab) forget() error {
+	temporary, err := filepath.Glob(l.file(".s*-*"))
+	if err != nil {
+		return fmt.Errorf("files of the lab: %w", err)
+	}
+	for _, name := range []string{settingsFile, stateFile, parametersFile, logFile, pidFile, lockFile} {
+		temporary = append(temporary, l.file(name))
+	}
+	for _, name := range temporary {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing a file of the lab: %w", err)
+		}
+	}
+	for _, dir := range []string{"machines", "trash", "."} {
+		_ = os.Remove(l.file(dir)) // stays if something is in it
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package ec2
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2/awserr"
+)
+
+// Image is the one machine image of the lab.
+type Image struct {
+	ID   string // "ami-..."
+	Name string
+}
+
+const (
+	// debianOwner is the AWS account Debian publishes its images from
+	// (wiki.debian.org/Cloud/AmazonEC2Image).
+	debianOwner = "136693071363"
+	// PublicImageParameter is the SSM parameter under which Debian publishes
+	// the id of its current image.
+	PublicImageParameter = "/aws/service/debian/release/12/latest/amd64"
+	imageCreated         = "2025-01-01T00:00:00.000Z"
+)
+
+var imageActions = map[string]action{"DescribeImages": reads(describeImages)}
+
+var imageID = regexp.MustCompile(`^ami-[0-9a-f]{8}(?:[0-9a-f]{9})?$`)
+
+func (i Image) check(id string) error {
+	if !imageID.MatchString(id) {
+		return awserr.New("InvalidAMIID.Malformed", `Invalid id: "%s" (expecting "ami-...")`, id)
+	}
+	if id != i.ID {
+		return awserr.New("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", id)
+	}
+	return nil
+}
+
+func (i Image) snapshotID() string { return "snap-" + strings.TrimPrefix(i.ID, "ami-") }
+
+type imageItem struct {
+	ID                 string        `xml:"imageId"`
+	Location           string        `xml:"imageLocation"`
+	State              string        `xml:"imageState"`
+	OwnerID            string        `xml:"imageOwnerId"`
+	Public             bool          `xml:"isPublic"`
+	Architecture       string        `xml:"architecture"`
+	Type               string        `xml:"imageType"`
+	Name               string        `xml:"name"`
+	Description        string        `xml:"description"`
+	RootDeviceType     string        `xml:"rootDeviceType"`
+	RootDeviceName     string        `xml:"rootDeviceName"`
+	BlockDevices       []imageDevice `xml:"blockDeviceMapping>item"`
+	VirtualizationType string        `xml:"virtualizationType"`
+	Hypervisor         string        `xml:"hypervisor"`
+	ENASupport         bool          `xml:"enaSupport"`
+	CreationDate       string        `xml:"creationDate"`
+	BootMode           string        `xml:"bootMode"`
+	IMDSSupport        string        `xml:"imdsSupport"`
+	PlatformDetails    string        `xml:"platformDetails"`
+	UsageOperation     string        `xml:"usageOperation"`
+}
+
+type imageDevice struct {
+	Name string `xml:"deviceName"`
+	EBS  struct {
+		SnapshotID          string `xml:"snapshotId"`
+		Size                int    `xml:"volumeSize"`
+		Type                string `xml:"volumeType"`
+		DeleteOnTermination bool   `xml:"deleteOnTermination"`
+		Encrypted           bool   `xml:"encrypted"`
+	} `xml:"ebs"`
+}
+
+func (i Image) item() imageItem {
+	item := imageItem{
+		ID: i.ID, Location: "amazon/" + i.Name, State: "available", OwnerID: debianOwner, Public: true, Architecture: "x86_64",
+		Type: "machine", Name: i.Name, Description: "Debian 12 as the local EC2 boots it", RootDeviceType: "ebs", RootDeviceName: rootDevice,
+		VirtualizationType: "hvm", Hypervisor: "xen", ENASupport: true, CreationDate: imageCreated, BootMode: "uefi-preferred",
+		IMDSSupport: "v2.0", PlatformDetails: "Linux/UNIX", UsageOperation: "RunInstances",
+	}
+	d := imageDevice{Name: rootDevice}
+	d.EBS.SnapshotID, d.EBS.Size, d.EBS.Type, d.EBS.DeleteOnTermination = i.snapshotID(), imageSizeGiB, defaultVolType, true
+	item.BlockDevices = []imageDevice{d}
+	return item
+}
+
+func ofImage(f func(imageItem) string) func(*tx, *Image) []string {
+	return func(_ *tx, i *Image) []string { return one(f(i.item())) }
+}
+
+var imageFields = fields[Image]{
+	"image-id":            ofImage(func(i imageItem) string { return i.ID }),
+	"name":                ofImage(func(i imageItem) string { return i.Name }),
+	"description":         ofImage(func(i imageItem) string { return i.Description }),
+	"architecture":        ofImage(func(i imageItem) string { return i.Architecture }),
+	"state":               ofImage(func(i imageItem) string { return i.State }),
+	"owner-id":            ofImage(func(i imageItem) string { return i.OwnerID }),
+	"is-public":           func(*tx, *Image) []string { return yesNo(true) },
+	"ena-support":         func(*tx, *Image) []string { return yesNo(true) },
+	"image-type":          ofImage(func(i imageItem) string { return i.Type }),
+	"root-device-type":    ofImage(func(i imageItem) string { return i.RootDeviceType }),
+	"root-device-name":    ofImage(func(i imageItem) string { return i.RootDeviceName }),
+	"virtualization-type": ofImage(func(i imageItem) string { return i.VirtualizationType }),
+	"hypervisor":          ofImage(func(i imageItem) string { return i.Hypervisor }),
+	"creation-date":       ofImage(func(i imageItem) string { return i.CreationDate }),
+	"block-device-mapping.volume-type": func(*tx, *Image) []string {
+		return one(defaultVolType)
+	},
+}
+
+type describeImagesRequest struct {
+	describeRequest
+	ImageIds          []string `query:"ImageId"`
+	Owners            []string `query:"Owner"`
+	ExecutableBy      []string
+	IncludeDeprecated bool
+	IncludeDisabled   bool
+}
+
+type describeImagesResponse struct {
+	Images    []imageItem `xml:"imagesSet>item"`
+	NextToken string      `xml:"nextToken,omitempty"`
+}
+
+func describeImages(t *tx, in *describeImagesRequest) (any, error) {
+	for _, id := range in.ImageIds {
+		if err := t.c.image.check(id); err != nil {
+			return nil, err
+		}
+	}
+	if err := checkFilters(in.Filters, imageFields); err != nil {
+		return nil, err
+	}
+	var out describeImagesResponse
+	owned := len(in.Owners) == 0 || slices.Contains(in.Owners, debianOwner)
+	if owned && t.matches(t.c.image.ID, in.Filters, func(f string) []string { return imageFields[f](t, &t.c.image) }) {
+		out.Images = append(out.Images, t.c.image.item())
+	}
+	return out, nil
+}

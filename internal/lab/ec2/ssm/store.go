@@ -1,0 +1,103 @@
+// Package ssm is the local cloud's Parameter Store: the SSM actions on
+// parameters, over AWS's JSON 1.1 protocol, kept in one private file.
+// Signatures, faults and every other service are the caller's business.
+package ssm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Config is what a Store needs from its surroundings.
+type Config struct {
+	File      string           // where parameters are kept, mode 0600; empty keeps them in memory
+	Region    string           // of the ARNs
+	AccountID string           // of the ARNs
+	Now       func() time.Time // the clock
+	// Public answers the parameters AWS publishes, such as the ids of images.
+	Public func(name string) (value string, ok bool)
+}
+
+// Store holds parameters. Its methods are safe for concurrent use.
+type Store struct {
+	cfg    Config
+	mu     sync.Mutex
+	params map[string]*parameter
+}
+
+type parameter struct {
+	Name           string
+	Type           string
+	Value          string
+	KeyID          string `json:",omitempty"`
+	Description    string `json:",omitempty"`
+	AllowedPattern string `json:",omitempty"`
+	DataType       string
+	Tier           string
+	Version        int64
+	Modified       time.Time
+	Tags           map[string]string `json:",omitempty"`
+}
+
+// Open reads the parameters kept in cfg.File, if it exists.
+func Open(cfg Config) (*Store, error) {
+	s := &Store{cfg: cfg, params: map[string]*parameter{}}
+	if cfg.File == "" {
+		return s, nil
+	}
+	raw, err := os.ReadFile(cfg.File)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the parameter store: %w", err)
+	}
+	if err := json.Unmarshal(raw, &s.params); err != nil {
+		return nil, fmt.Errorf("reading the parameter store %s: %w", cfg.File, err)
+	}
+	return s, nil
+}
+
+// Names are the names of all parameters.
+func (s *Store) Names() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return sortedKeys(s.params)
+}
+
+// save writes all parameters; the caller holds mu.
+func (s *Store) save() error {
+	if s.cfg.File == "" {
+		return nil
+	}
+	raw, err := json.MarshalIndent(s.params, "", " ")
+	if err != nil {
+		return fmt.Errorf("encoding the parameter store: %w", err)
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(s.cfg.File), ".ssm-*") // CreateTemp makes it 0600
+	if err != nil {
+		return fmt.Errorf("saving the parameter store: %w", err)
+	}
+	_, err = tmp.Write(raw)
+	if err = errors.Join(err, tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), s.cfg.File)
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name())
+		return fmt.Errorf("saving the parameter store: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) arn(name string) string {
+	if len(name) > 0 && name[0] != '/' {
+		name = "/" + name
+	}
+	return fmt.Sprintf("arn:aws:ssm:%s:%s:parameter%s", s.cfg.Region, s.cfg.AccountID, name)
+}

@@ -1,0 +1,112 @@
+package ec2
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// state is everything the account owns. It is kept as JSON; every change is
+// made on a copy and replaces the old state as a whole, so a refused or
+// dry-run action leaves no trace.
+type state struct {
+	BootID      string // the host's boot the machines were last seen in
+	PublicTurn  int    // where the search for a free public address goes on
+	VPCs        map[string]*vpc
+	Subnets     map[string]*subnet
+	Gateways    map[string]*gateway
+	RouteTables map[string]*routeTable
+	Groups      map[string]*group
+	Rules       map[string]*rule
+	Instances   map[string]*instance
+	Interfaces  map[string]*iface
+	Volumes     map[string]*volume
+	Addresses   map[string]*address
+	KeyPairs    map[string]*keyPair
+	Tags        map[string]map[string]string // resource id -> key -> value
+	Tokens      map[string]clientToken       // action/token -> what it made
+	Sessions    map[string]session           // access key id -> assumed role
+}
+
+// clientToken remembers an idempotent request.
+type clientToken struct {
+	Fingerprint string
+	IDs         []string
+}
+
+// session is what AssumeRole or GetSessionToken gave out.
+type session struct {
+	Secret, Token, ARN, UserID string
+	Expires                    time.Time
+}
+
+func newState() *state {
+	return &state{
+		VPCs: map[string]*vpc{}, Subnets: map[string]*subnet{}, Gateways: map[string]*gateway{},
+		RouteTables: map[string]*routeTable{}, Groups: map[string]*group{}, Rules: map[string]*rule{},
+		Instances: map[string]*instance{}, Interfaces: map[string]*iface{}, Volumes: map[string]*volume{},
+		Addresses: map[string]*address{}, KeyPairs: map[string]*keyPair{},
+		Tags: map[string]map[string]string{}, Tokens: map[string]clientToken{}, Sessions: map[string]session{},
+	}
+}
+
+func decodeState(raw []byte) (*state, error) {
+	st := newState()
+	if len(raw) == 0 {
+		return st, nil
+	}
+	if err := json.Unmarshal(raw, st); err != nil {
+		return nil, fmt.Errorf("decoding the state: %w", err)
+	}
+	return st, nil
+}
+
+func readStateFile(file string) ([]byte, error) {
+	if file == "" {
+		return nil, nil
+	}
+	raw, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the state: %w", err)
+	}
+	return raw, nil
+}
+
+// writeStateFile replaces file atomically. It stays private (0600): user data
+// may carry keys.
+func writeStateFile(file string, raw []byte) error {
+	if file == "" {
+		return nil
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(file), ".state-*")
+	if err != nil {
+		return fmt.Errorf("saving the state: %w", err)
+	}
+	_, err = tmp.Write(raw)
+	if err = errors.Join(err, tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), file)
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name())
+		return fmt.Errorf("saving the state: %w", err)
+	}
+	return nil
+}
+
+// sorted are the values of m ordered by key.
+func sorted[T any](m map[string]*T) []*T {
+	out := make([]*T, 0, len(m))
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, m[k])
+	}
+	return out
+}

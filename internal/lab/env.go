@@ -1,0 +1,122 @@
+package lab
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Env is the environment that points AWS clients and the provider to the lab.
+func (l *Lab) Env() ([][2]string, error) {
+	s, err := l.up()
+	if err != nil {
+		return nil, err
+	}
+	return [][2]string{
+		{"AWS_ENDPOINT_URL", s.endpoint()},
+		{"AWS_REGION", Region},
+		{"AWS_ACCESS_KEY_ID", s.AccessKeyID},
+		{"AWS_SECRET_ACCESS_KEY", s.SecretAccessKey},
+		{"AWS_EC2_METADATA_DISABLED", "true"},
+		{"K8S_ARTIFACT_MIRROR", s.mirror()},
+		{"K8S_ARTIFACT_CHECKSUMS", filepath.Join(s.MirrorDir, "SHA256SUMS")},
+	}, nil
+}
+
+func (l *Lab) up() (settings, error) {
+	s, err := l.readSettings()
+	if err == nil && s.APIPort == 0 {
+		err = fmt.Errorf("%w: there is no lab in %s; k8s-lab up starts one", ErrNotRunning, l.dir)
+	}
+	return s, err
+}
+
+// Vars are Terraform variables for clusters in the lab: who the operator is,
+// where images come from, and what kubelet and containerd must be told on
+// this host.
+type Vars struct {
+	AdminCIDRs       []string          `json:"admin_cidrs"`
+	RegistryMirrors  map[string]string `json:"registry_mirrors"`
+	KubeletConfig    string            `json:"kubelet_config"`              // JSON of KubeletConfiguration fields
+	ContainerdConfig string            `json:"containerd_config,omitempty"` // JSON of config.toml, version 3
+}
+
+// Vars describes the lab on this host.
+func (l *Lab) Vars() (Vars, error) {
+	s, err := l.up()
+	if err != nil {
+		return Vars{}, err
+	}
+	v := Vars{
+		AdminCIDRs: []string{s.Operator.String() + "/32"},
+		// docker.io is where a name without a host, such as that of the toolbox, is looked for.
+		RegistryMirrors: map[string]string{"registry.k8s.io": s.registry(), "docker.io": s.registry()},
+	}
+	kubelet, containerd, err := hostSettings()
+	if err != nil {
+		return Vars{}, err
+	}
+	raw, err := json.Marshal(kubelet)
+	if err != nil {
+		return Vars{}, fmt.Errorf("encoding the kubelet's settings: %w", err)
+	}
+	v.KubeletConfig = string(raw)
+	if len(containerd) > 0 {
+		if raw, err = json.Marshal(containerd); err != nil {
+			return Vars{}, fmt.Errorf("encoding containerd's settings: %w", err)
+		}
+		v.ContainerdConfig = string(raw)
+	}
+	return v, nil
+}
+
+// hostSettings are what this host asks of a kubelet and a containerd in its machines.
+func hostSettings() (kubelet, containerd map[string]any, err error) {
+	kubelet = map[string]any{
+		// The machines' disk is the host's: how full that is says nothing about a node.
+		"evictionHard":                map[string]string{"imagefs.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%"},
+		"imageGCHighThresholdPercent": 100,
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs("/sys/fs/cgroup", &fs); err != nil {
+		return nil, nil, fmt.Errorf("looking at the host's control groups: %w", err)
+	}
+	if fs.Type != unix.CGROUP2_SUPER_MAGIC {
+		kubelet["failCgroupV1"], kubelet["cgroupDriver"] = false, "cgroupfs"
+	}
+	if swaps, err := os.ReadFile("/proc/swaps"); err == nil && strings.Count(string(swaps), "\n") > 1 {
+		kubelet["failSwapOn"] = false
+	}
+	may, err := mayRaiseLimits()
+	if err != nil {
+		return nil, nil, err
+	}
+	if !may {
+		containerd = map[string]any{"plugins": map[string]any{"io.containerd.cri.v1.runtime": map[string]any{"restrict_oom_score_adj": true}}}
+	}
+	return kubelet, containerd, nil
+}
+
+// mayRaiseLimits reports whether root has CAP_SYS_RESOURCE here, without which
+// nobody may lower an OOM score.
+func mayRaiseLimits() (bool, error) {
+	raw, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return false, fmt.Errorf("looking at this process's capabilities: %w", err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		if hex, ok := strings.CutPrefix(line, "CapBnd:"); ok {
+			set, err := strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
+			if err != nil {
+				return false, fmt.Errorf("looking at this process's capabilities: %w", err)
+			}
+			return set&(1<<unix.CAP_SYS_RESOURCE) != 0, nil
+		}
+	}
+	return false, nil
+}

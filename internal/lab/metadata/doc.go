@@ -1,0 +1,41 @@
+// Package metadata is what an instance of the local EC2 finds at well-known
+// addresses of its VPC: the instance metadata service (169.254.169.254,
+// version 2) and the Amazon-provided DNS server (VPC base + 2).
+//
+// It asks a Source who is calling and knows nothing of the EC2 API, of state,
+// or of how the listeners get into a VPC.
+package metadata
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Source knows the instances of every VPC.
+type Source interface {
+	// InstanceAt is the instance whose private address in a VPC is addr.
+	InstanceAt(vpcID string, addr netip.Addr) (Instance, bool)
+	// PrivateOf is the private address behind a public one in the same VPC.
+	PrivateOf(vpcID string, public netip.Addr) (netip.Addr, bool)
+}
+
+// Instance is what the metadata service tells an instance about itself.
+type Instance struct {
+	ID, ImageID, Type, ReservationID  string
+	LaunchIndex                       int
+	Launched                          time.Time
+	AccountID, Region, Zone, ZoneID   string
+	VPCID, SubnetID, InterfaceID, MAC string
+	VPCCIDR, SubnetCIDR               netip.Prefix
+	PrivateIP, PublicIP               netip.Addr // PublicIP is zero when there is none
+	PrivateName, PublicName           string     // DNS names; PublicName may be empty
+	Groups, GroupIDs                  []string
+	KeyName, PublicKey                string // of the key pair, if any
+	UserData                          []byte // decoded
+	Tags                              map[string]string
+
+	Enabled       bool // the service answers at all
+	TokenRequired bool // version 2 only
+	HopLimit      int  // IP TTL of answers
+	ShowTags      bool
+}

@@ -1,0 +1,177 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/metadata"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
+)
+
+// Ports the listeners get when they are free; the API's is any.
+const (
+	preferredMirrorPort   = 8080
+	preferredRegistryPort = 5000
+)
+
+// vpcNetwork is the network with metadata and DNS in every VPC.
+type vpcNetwork struct {
+	*network.Manager
+	services *metadata.Servers
+}
+
+// Apply implements ec2.Network.
+func (n *vpcNetwork) Apply(ctx context.Context, cfg network.Config) error {
+	if err := n.Manager.Apply(ctx, cfg); err != nil {
+		return err
+	}
+	vpcs := map[string]netip.Prefix{}
+	for _, v := range cfg.VPCs {
+		vpcs[v.ID] = v.CIDR
+	}
+	return n.services.Sync(ctx, vpcs)
+}
+
+// Serve is the daemon: it takes the lab up where the last one left it and
+// serves until ctx ends. Machines and network outlive it.
+func (l *Lab) Serve(ctx context.Context, log *slog.Logger) error {
+	unlock, held, err := l.lock()
+	if err != nil {
+		return err
+	}
+	if held {
+		return fmt.Errorf("the lab in %s is running already", l.dir)
+	}
+	defer unlock()
+	if err := os.WriteFile(l.file(pidFile), []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
+		return fmt.Errorf("process id file: %w", err)
+	}
+	s, err := l.readSettings()
+	if err != nil {
+		return err
+	}
+	slice, err := network.Claim(l.dir)
+	if err != nil {
+		return err
+	}
+	s.Operator, s.Slice = slice.Operator, slice.Prefix
+	net, err := network.Open(ctx, slice)
+	if err != nil {
+		return err
+	}
+	defer net.Close()
+	machines, err := machine.NewManager(l.dir, machine.Image{ID: s.ImageID, Name: s.ImageName, Dir: s.ImageDir})
+	if err != nil {
+		return err
+	}
+	defer machines.Close()
+
+	vpcs := &vpcNetwork{Manager: net}
+	cloud, err := ec2.Open(ec2.Config{
+		Region: Region, Image: ec2.Image{ID: s.ImageID, Name: s.ImageName}, PublicIPs: slice.PublicIPs(),
+		Credentials: aws.Credentials{AccessKeyID: s.AccessKeyID, SecretAccessKey: s.SecretAccessKey},
+		StateFile:   l.file(stateFile), ParametersFile: l.file(parametersFile), BootID: bootID(),
+		Network: vpcs, Machines: machines, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	defer cloud.Close()
+	vpcs.services = metadata.New(cloud, net, log)
+	defer vpcs.services.Close()
+	if err := cloud.Start(); err != nil {
+		return err
+	}
+	return l.listen(ctx, s, cloud, log)
+}
+
+// listen serves mirror, registry and API until ctx ends.
+func (l *Lab) listen(ctx context.Context, s settings, cloud *ec2.Cloud, log *slog.Logger) error {
+	mirror := artifact.MirrorHandler(s.MirrorDir)
+	registry, err := artifact.RegistryHandler(s.ImagesDir)
+	if err != nil {
+		return fmt.Errorf("image registry: %w", err)
+	}
+	operator := s.Operator.String()
+	mirrorAt, err := listenPort(operator, &s.MirrorPort, preferredMirrorPort)
+	if err != nil {
+		return fmt.Errorf("artifact mirror: %w", err)
+	}
+	registryAt, err := listenPort(operator, &s.RegistryPort, preferredRegistryPort)
+	if err != nil {
+		return fmt.Errorf("image registry: %w", err)
+	}
+	apiAt, err := listenPort("127.0.0.1", &s.APIPort, 0)
+	if err != nil {
+		return fmt.Errorf("API: %w", err)
+	}
+	if err := l.writeSettings(s); err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	api := newControl(cloud, mirror, Daemon{PID: os.Getpid(), Started: time.Now().UTC()})
+	for _, srv := range []struct {
+		handler http.Handler
+		at      net.Listener
+	}{{mirror, mirrorAt}, {registry, registryAt}, {api, apiAt}} {
+		server := &http.Server{Handler: srv.handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
+		g.Go(func() error {
+			if err := server.Serve(srv.at); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("serving on %s: %w", srv.at.Addr(), err)
+			}
+			return nil
+		})
+		g.Go(func() error {
+			<-ctx.Done()
+			grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			return errors.Join(server.Shutdown(grace), server.Close())
+		})
+	}
+	log.Info("the lab is up", "api", s.endpoint(), "mirror", s.mirror(), "registry", s.registry())
+	if err := g.Wait(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
+}
+
+// listenPort listens on the port chosen earlier, or else on the preferred one,
+// or else on any, and keeps which it was.
+func listenPort(host string, port *int, preferred int) (net.Listener, error) {
+	if *port != 0 {
+		return net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(*port)))
+	}
+	at, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(preferred)))
+	if err != nil {
+		at, err = net.Listen("tcp", net.JoinHostPort(host, "0"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	*port = at.Addr().(*net.TCPAddr).Port
+	return at, nil
+}
+
+// bootID identifies the host's boot: after another one no machine runs any more.
+func bootID() string {
+	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(raw))
+}

@@ -1,0 +1,158 @@
+package lab
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
+)
+
+// DefaultStateDir is where a lab lives unless it is told otherwise.
+const DefaultStateDir = "/var/lib/k8s-lab/default"
+
+// StateDirEnv names the environment variable that replaces DefaultStateDir.
+const StateDirEnv = "K8S_LAB_STATE_DIR"
+
+// Region is the one region of every lab.
+const Region = "us-east-1"
+
+// Lab is a local EC2 by its state directory, whether or not it is up.
+type Lab struct {
+	dir      string
+	cache    string
+	progress func(string)
+}
+
+// New returns the lab of a state directory. cacheDir is shared between labs
+// and may be empty for artifact.DefaultCacheDir. progress, which may be nil,
+// receives lines for a person.
+func New(stateDir, cacheDir string, progress func(string)) (*Lab, error) {
+	dir, err := filepath.Abs(stateDir)
+	if err != nil {
+		return nil, fmt.Errorf("state directory %s: %w", stateDir, err)
+	}
+	if cacheDir == "" {
+		cacheDir = artifact.DefaultCacheDir()
+	}
+	cache, err := filepath.Abs(cacheDir)
+	if err != nil {
+		return nil, fmt.Errorf("cache directory %s: %w", cacheDir, err)
+	}
+	if progress == nil {
+		progress = func(string) {}
+	}
+	return &Lab{dir: dir, cache: cache, progress: progress}, nil
+}
+
+func (l *Lab) file(name string) string { return filepath.Join(l.dir, name) }
+
+// The files of a lab, beside those of the network and machine packages.
+const (
+	settingsFile   = "settings.json"
+	stateFile      = "state.json"
+	parametersFile = "ssm.json"
+	logFile        = "daemon.log"
+	pidFile        = "daemon.pid"
+	lockFile       = "daemon.lock"
+)
+
+// settings are what a lab keeps over its life, chosen once.
+type settings struct {
+	CacheDir        string       `json:"cache_dir"`
+	MirrorDir       string       `json:"mirror_dir"`
+	ImagesDir       string       `json:"images_dir"`
+	ImageID         string       `json:"image_id"`
+	ImageName       string       `json:"image_name"`
+	ImageDir        string       `json:"image_dir"`
+	AccessKeyID     string       `json:"access_key_id"`
+	SecretAccessKey string       `json:"secret_access_key"`
+	APIPort         int          `json:"api_port,omitempty"`
+	MirrorPort      int          `json:"mirror_port,omitempty"`
+	RegistryPort    int          `json:"registry_port,omitempty"`
+	Operator        netip.Addr   `json:"operator"`
+	Slice           netip.Prefix `json:"slice"`
+}
+
+func (s settings) endpoint() string { return fmt.Sprintf("http://127.0.0.1:%d", s.APIPort) }
+func (s settings) mirror() string   { return fmt.Sprintf("http://%s:%d", s.Operator, s.MirrorPort) }
+func (s settings) registry() string { return fmt.Sprintf("http://%s:%d", s.Operator, s.RegistryPort) }
+
+// readSettings returns the zero settings for a lab that never was.
+func (l *Lab) readSettings() (settings, error) {
+	var s settings
+	raw, err := os.ReadFile(l.file(settingsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &s)
+	}
+	if err != nil {
+		return s, fmt.Errorf("reading the settings of the lab in %s: %w", l.dir, err)
+	}
+	return s, nil
+}
+
+// writeSettings replaces the settings atomically; they hold the access key (0600).
+func (l *Lab) writeSettings(s settings) error {
+	raw, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding the settings: %w", err)
+	}
+	tmp := l.file(settingsFile + ".new")
+	if err := os.WriteFile(tmp, append(raw, '\n'), 0o600); err != nil {
+		return fmt.Errorf("saving the settings: %w", err)
+	}
+	if err := os.Rename(tmp, l.file(settingsFile)); err != nil {
+		return fmt.Errorf("saving the settings: %w", err)
+	}
+	return nil
+}
+
+// lock takes the lab's lock, which its daemon holds as long as it lives. held
+// is true when another process has it.
+func (l *Lab) lock() (unlock func(), held bool, err error) {
+	f, err := os.OpenFile(l.file(lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, false, fmt.Errorf("lock of the lab in %s: %w", l.dir, err)
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, true, f.Close()
+	}
+	if err != nil {
+		return nil, false, errors.Join(fmt.Errorf("lock of the lab in %s: %w", l.dir, err), f.Close())
+	}
+	return func() { _ = f.Close() }, false, nil
+}
+
+// running returns the process id of the lab's daemon, 0 when there is none.
+func (l *Lab) running() (pid int, err error) {
+	if _, err := os.Stat(l.file(lockFile)); errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	unlock, held, err := l.lock()
+	if err != nil {
+		return 0, err
+	}
+	if !held {
+		unlock()
+		return 0, nil
+	}
+	raw, err := os.ReadFile(l.file(pidFile))
+	if err != nil {
+		return 0, fmt.Errorf("the lab in %s is running, but its process id is not known: %w", l.dir, err)
+	}
+	pid, err = strconv.Atoi(string(raw))
+	if err != nil {
+		return 0, fmt.Errorf("process id of the lab in %s: %w", l.dir, err)
+	}
+	return pid, nil
+}

@@ -1,0 +1,149 @@
+package lab
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
+)
+
+// readyTimeout bounds the start of the daemon: network, adoption of machines, listeners.
+const readyTimeout = 60 * time.Second
+
+// Up makes sure that the lab runs: the host can do it, image and artifacts are
+// there, the daemon answers. daemon is the command line that runs Serve for
+// this lab. Doing it again changes nothing.
+func (l *Lab) Up(ctx context.Context, kubernetes []string, daemon []string) error {
+	if err := machine.Preflight(ctx, l.cache); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(l.dir, 0o755); err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	s, err := l.readSettings()
+	if err != nil {
+		return err
+	}
+	if err := l.provide(ctx, kubernetes, &s); err != nil {
+		return err
+	}
+	if pid, err := l.running(); err != nil {
+		return err
+	} else if pid != 0 {
+		return l.waitReady(ctx, pid, nil)
+	}
+	s.AccessKeyID = cmp.Or(s.AccessKeyID, "AKIA"+base32.StdEncoding.EncodeToString(random(10)))
+	s.SecretAccessKey = cmp.Or(s.SecretAccessKey, base64.RawURLEncoding.EncodeToString(random(30)))
+	if err := l.writeSettings(s); err != nil {
+		return err
+	}
+	return l.start(ctx, daemon)
+}
+
+// provide makes sure of the machine image, the mirror and the container images.
+func (l *Lab) provide(ctx context.Context, kubernetes []string, s *settings) error {
+	opts := artifact.Options{CacheDir: l.cache, KubernetesVersions: kubernetes, Progress: l.progress}
+	s.CacheDir = l.cache
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		img, err := machine.EnsureImage(ctx, l.cache, l.progress)
+		if err != nil {
+			return fmt.Errorf("machine image: %w", err)
+		}
+		s.ImageID, s.ImageName, s.ImageDir = img.ID, img.Name, img.Dir
+		return nil
+	})
+	g.Go(func() (err error) {
+		if s.MirrorDir, err = artifact.EnsureMirror(ctx, opts); err != nil {
+			return fmt.Errorf("artifact mirror: %w", err)
+		}
+		if s.ImagesDir, err = artifact.EnsureImages(ctx, opts); err != nil {
+			return fmt.Errorf("container images: %w", err)
+		}
+		return nil
+	})
+	return g.Wait()
+}
+
+// Provide prepares everything an Up would have to wait for, and no more.
+func (l *Lab) Provide(ctx context.Context, kubernetes []string) error {
+	var s settings
+	return l.provide(ctx, kubernetes, &s)
+}
+
+func random(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails
+	return b
+}
+
+// start runs the daemon in a session of its own, so that it outlives the
+// terminal, and waits until it answers.
+func (l *Lab) start(ctx context.Context, daemon []string) error {
+	log, err := os.OpenFile(l.file(logFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("log of the daemon: %w", err)
+	}
+	defer log.Close() //nolint:errcheck // the daemon has its own descriptor
+	began, err := log.Seek(0, 2)
+	if err != nil {
+		return fmt.Errorf("log of the daemon: %w", err)
+	}
+	cmd := exec.Command(daemon[0], daemon[1:]...) //nolint:noctx // it is to outlive this process
+	cmd.Dir = "/"
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting the daemon: %w", err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // what it said is in the log
+		close(ended)
+	}()
+	l.progress("starting the daemon")
+	if err := l.waitReady(ctx, cmd.Process.Pid, ended); err != nil {
+		raw, _ := os.ReadFile(l.file(logFile))
+		tail := strings.TrimSpace(string(raw[min(int(began), len(raw)):]))
+		return fmt.Errorf("%w\nits log, %s, says:\n%s", err, l.file(logFile), lastLines(tail, 15))
+	}
+	return nil
+}
+
+func lastLines(s string, n int) string {
+	lines := strings.Split(s, "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// waitReady waits until the daemon with a process id answers.
+func (l *Lab) waitReady(ctx context.Context, pid int, ended <-chan struct{}) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the daemon (pid %d) did not become ready within %s", pid, readyTimeout)
+		case <-ended:
+			return errors.New("the daemon ended while it was starting")
+		case <-tick.C:
+			if d, err := l.daemon(ctx); err == nil && d.PID == pid {
+				return nil
+			}
+		}
+	}
+}

@@ -1,0 +1,337 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sort"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+)
+
+type addonResource struct{ base }
+
+var (
+	_ resource.ResourceWithConfigure  = (*addonResource)(nil)
+	_ resource.ResourceWithModifyPlan = (*addonResource)(nil)
+)
+
+func newAddonResource() resource.Resource { return &addonResource{} }
+
+type addonModel struct {
+	ID           types.String   `tfsdk:"id"`
+	Name         types.String   `tfsdk:"name"`
+	PKI          types.Object   `tfsdk:"pki"`
+	ControlPlane types.Object   `tfsdk:"control_plane"`
+	Manifests    types.List     `tfsdk:"manifests"`
+	Wait         types.Bool     `tfsdk:"wait"`
+	Drift        types.Map      `tfsdk:"drift"`
+	Objects      types.Map      `tfsdk:"objects"`
+	Timeouts     timeouts.Value `tfsdk:"timeouts"`
+}
+
+// builtinAddons are the addons that need no manifests of the user's.
+var builtinAddons = map[string]func(component.Cluster) ([]*unstructured.Unstructured, error){
+	"coredns": func(c component.Cluster) ([]*unstructured.Unstructured, error) {
+		return component.CoreDNS(component.CoreDNSSpec{Domain: c.Domain, DNSIP: c.DNSIP})
+	},
+	"metrics-server": func(component.Cluster) ([]*unstructured.Unstructured, error) {
+		return component.MetricsServer(component.MetricsServerSpec{})
+	},
+}
+
+var addonDeadlines = deadlines{create: roleTimeout, read: readTimeout, update: roleTimeout, delete: pkiTimeout}
+
+// inventoryKey is where private state holds the objects an addon has applied.
+const inventoryKey = "inventory"
+
+// Metadata implements resource.Resource.
+func (r *addonResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_addon"
+}
+
+// Schema implements resource.Resource.
+func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "Objects in the cluster that belong together: applied server-side, compared with the cluster on every plan, " +
+			"and deleted when they are no longer part of the addon. `coredns` and `metrics-server` are built in.",
+		Attributes: map[string]schema.Attribute{
+			"id": schema.StringAttribute{
+				Computed: true, MarkdownDescription: "Cluster and name.",
+				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
+			},
+			"name": schema.StringAttribute{
+				Required: true,
+				MarkdownDescription: "Name of the addon. Without `manifests`, a built-in one: `coredns` or `metrics-server`. " +
+					"A change replaces the addon.",
+				Validators:    []validator.String{machineName()},
+				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
+			},
+			"pki":           pkiRefAttribute(),
+			"control_plane": controlPlaneAttribute(),
+			"manifests": schema.ListAttribute{
+				Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Kubernetes objects in YAML or JSON; one string may hold several documents. Changed in place; an object that disappears from here is deleted.",
+				Validators:          []validator.List{listvalidator.SizeAtLeast(1)},
+			},
+			"wait": schema.BoolAttribute{
+				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
+				MarkdownDescription: "Whether apply waits until the Deployments and DaemonSets among the objects are available. Default: `true`.",
+			},
+			"drift": driftAttribute(),
+			"objects": schema.MapAttribute{
+				Computed: true, ElementType: types.StringType,
+				MarkdownDescription: "Every object of the addon, `Kind namespace/name` to the digest of what is wanted of it. A plan shows here which of them a change touches.",
+			},
+		},
+		Blocks: map[string]schema.Block{"timeouts": addonDeadlines.block(ctx)},
+	}
+}
+
+// addon maps the model to the library.
+func (m *addonModel) addon(ctx context.Context, diags *diag.Diagnostics) rollout.Addon {
+	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
+	cp, _ := object[controlPlaneRefModel](ctx, m.ControlPlane, diags)
+	out := rollout.Addon{
+		API:  rollout.API{Endpoint: cp.Endpoint.ValueString(), PKI: ref},
+		Name: m.Name.ValueString(),
+		Wait: m.Wait.ValueBool(),
+	}
+	if m.Manifests.IsNull() {
+		build, ok := builtinAddons[out.Name]
+		if !ok {
+			diags.AddAttributeError(path.Root("name"), "Unknown addon",
+				fmt.Sprintf("%q is not built in (coredns and metrics-server are): give its manifests.", out.Name))
+			return out
+		}
+		objects, err := build(cp.cluster(ref))
+		if err != nil {
+			diags.AddError("The addon cannot be built", err.Error())
+		}
+		out.Objects = objects
+		return out
+	}
+	for i, text := range stringsFrom(m.Manifests.Elements()) {
+		objects, err := parseManifests(text)
+		if err != nil {
+			diags.AddAttributeError(path.Root("manifests").AtListIndex(i), "Unusable manifest", err.Error())
+			continue
+		}
+		out.Objects = append(out.Objects, objects...)
+	}
+	return out
+}
+
+// parseManifests reads the objects of one YAML or JSON text; lists are flattened.
+func parseManifests(text string) ([]*unstructured.Unstructured, error) {
+	var out []*unstructured.Unstructured
+	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
+	for n := 1; ; n++ {
+		var o unstructured.Unstructured
+		err := decoder.Decode(&o.Object)
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("document %d: %w", n, err)
+		}
+		if len(o.Object) == 0 {
+			continue
+		}
+		if o.IsList() {
+			list, err := o.ToList()
+			if err != nil {
+				return nil, fmt.Errorf("document %d: %w", n, err)
+			}
+			for i := range list.Items {
+				out = append(out, &list.Items[i])
+			}
+			continue
+		}
+		if o.GetKind() == "" || o.GetAPIVersion() == "" || o.GetName() == "" {
+			return nil, fmt.Errorf("document %d: apiVersion, kind and metadata.name are required", n)
+		}
+		out = append(out, &o)
+	}
+}
+
+// complete sets the attributes that follow from the objects.
+func (m *addonModel) complete(ctx context.Context, a rollout.Addon, diags *diag.Diagnostics) {
+	m.ID = types.StringValue(clusterOf(ctx, m.PKI, diags).ValueString() + "/" + a.Name)
+	digests := map[string]string{}
+	for _, o := range a.Objects {
+		b, err := o.MarshalJSON()
+		if err != nil {
+			diags.AddError("The addon cannot be built", err.Error())
+			return
+		}
+		var key bytes.Buffer
+		key.WriteString(o.GetKind() + " ")
+		if o.GetNamespace() != "" {
+			key.WriteString(o.GetNamespace() + "/")
+		}
+		key.WriteString(o.GetName())
+		digests[key.String()] = "sha256:" + desired.Sum(b)
+	}
+	m.Objects = stringMapValue(digests)
+}
+
+// ModifyPlan parses the manifests and shows which objects a change touches.
+func (r *addonResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	if req.Plan.Raw.IsNull() {
+		return
+	}
+	var plan addonModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	if req.Config.Raw.IsFullyKnown() {
+		a := plan.addon(ctx, &resp.Diagnostics)
+		plan.complete(ctx, a, &resp.Diagnostics)
+	} else {
+		plan.Objects = types.MapUnknown(types.StringType)
+		if plan.Manifests.IsNull() && builtinAddons[plan.Name.ValueString()] == nil && !plan.Name.IsUnknown() {
+			plan.addon(ctx, &resp.Diagnostics)
+		}
+	}
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+}
+
+// Create implements resource.Resource. Applying is idempotent: after a failure
+// the next create goes on where this one stopped.
+func (r *addonResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	var plan addonModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := within(ctx, plan.Timeouts.Create, addonDeadlines.create, &resp.Diagnostics)
+	defer cancel()
+	inventory := r.apply(ctx, &plan, nil, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	writePrivate(ctx, resp.Private, inventoryKey, inventory, &resp.Diagnostics)
+	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
+}
+
+// Update implements resource.Resource.
+func (r *addonResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	var plan addonModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	inventory := readPrivate[[]kube.ObjectRef](ctx, req.Private, inventoryKey, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := within(ctx, plan.Timeouts.Update, addonDeadlines.update, &resp.Diagnostics)
+	defer cancel()
+	inventory = r.apply(ctx, &plan, inventory, &resp.Diagnostics)
+	writePrivate(ctx, resp.Private, inventoryKey, inventory, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
+}
+
+func (r *addonResource) apply(ctx context.Context, m *addonModel, inventory []kube.ObjectRef, diags *diag.Diagnostics) []kube.ObjectRef {
+	a := m.addon(ctx, diags)
+	if diags.HasError() {
+		return inventory
+	}
+	inventory, err := r.data.engine(ctx).ApplyObjects(ctx, a, inventory)
+	if err != nil {
+		addError(diags, "The addon "+a.Name+" is not as it should be", err)
+		return inventory
+	}
+	m.Drift = noDrift()
+	m.complete(ctx, a, diags)
+	return inventory
+}
+
+// Read implements resource.Resource.
+func (r *addonResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	var state addonModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	inventory := readPrivate[[]kube.ObjectRef](ctx, req.Private, inventoryKey, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := within(ctx, state.Timeouts.Read, addonDeadlines.read, &resp.Diagnostics)
+	defer cancel()
+	a := state.addon(ctx, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	report, err := r.data.engine(ctx).ObserveObjects(ctx, a, inventory)
+	if err != nil {
+		addError(&resp.Diagnostics, "Cannot compare the addon "+a.Name+" with the cluster", err)
+		return
+	}
+	for _, w := range report.Warnings {
+		resp.Diagnostics.AddWarning("The addon "+a.Name+" could not be judged completely", w)
+	}
+	names := make([]string, 0, len(report.Unreachable))
+	for name := range report.Unreachable {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		if r.data.firstWarning(name) {
+			resp.Diagnostics.AddWarning("The API server cannot be reached", report.Unreachable[name].Error()+"\n\nThe last known state of the addon is kept.")
+		}
+	}
+	state.Drift = driftValue(report.Drift)
+	resp.Diagnostics.Append(resp.State.Set(ctx, &state)...)
+}
+
+// Delete implements resource.Resource. Objects of a cluster that cannot be
+// reached any more are left to end with it, with a warning.
+func (r *addonResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	var state addonModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	inventory := readPrivate[[]kube.ObjectRef](ctx, req.Private, inventoryKey, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := within(ctx, state.Timeouts.Delete, addonDeadlines.delete, &resp.Diagnostics)
+	defer cancel()
+	a := state.addon(ctx, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	err := r.data.engine(ctx).RemoveObjects(ctx, a, inventory)
+	var network net.Error
+	switch {
+	case err == nil:
+	case errors.As(err, &network):
+		resp.Diagnostics.AddWarning("The objects of addon "+a.Name+" were not deleted",
+			"The API server cannot be reached: "+err.Error()+"\n\nThey end with the cluster, if that is destroyed as well.")
+	default:
+		addError(&resp.Diagnostics, "The addon "+a.Name+" could not be deleted", err)
+	}
+}

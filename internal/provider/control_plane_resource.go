@@ -1,0 +1,293 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+)
+
+// Networks of a cluster that does not choose its own.
+const (
+	defaultPodCIDR     = "10.200.0.0/16"
+	defaultServiceCIDR = "10.32.0.0/24"
+	defaultVPCRange    = "10.240.0.0/16"
+	defaultDomain      = "cluster.local"
+)
+
+type controlPlaneModel struct {
+	roleModel
+	Version               types.String `tfsdk:"version"`
+	Hosts                 types.List   `tfsdk:"hosts"`
+	PKI                   types.Object `tfsdk:"pki"`
+	Etcd                  types.Object `tfsdk:"etcd"`
+	LB                    types.Object `tfsdk:"lb"`
+	PodCIDR               types.String `tfsdk:"pod_cidr"`
+	ServiceCIDR           types.String `tfsdk:"service_cidr"`
+	NodeCIDR              types.String `tfsdk:"node_cidr"`
+	DNSIP                 types.String `tfsdk:"dns_ip"`
+	Domain                types.String `tfsdk:"domain"`
+	ExtraSANs             types.List   `tfsdk:"extra_sans"`
+	AuditPolicy           types.String `tfsdk:"audit_policy"`
+	AdmissionPlugins      types.Map    `tfsdk:"admission_plugins"`
+	SchedulerConfig       types.String `tfsdk:"scheduler_config"`
+	APIServerArgs         types.Map    `tfsdk:"api_server_args"`
+	ControllerManagerArgs types.Map    `tfsdk:"controller_manager_args"`
+	SchedulerArgs         types.Map    `tfsdk:"scheduler_args"`
+	EarlyRenewal          types.String `tfsdk:"early_renewal"`
+	Ref                   types.Object `tfsdk:"ref"`
+}
+
+func newControlPlaneResource() resource.Resource {
+	return &roleResource[controlPlaneModel, rollout.ControlPlane]{role: role[controlPlaneModel, rollout.ControlPlane]{
+		name:      "control_plane",
+		title:     "control plane",
+		schema:    controlPlaneSchema,
+		common:    func(m *controlPlaneModel) *roleModel { return &m.roleModel },
+		check:     checkControlPlane,
+		outputs:   controlPlaneOutputs,
+		spec:      controlPlaneSpec,
+		artifacts: func(s *rollout.ControlPlane) []artifact.Artifact { return s.Spec.Artifacts },
+		observe:   (*rollout.Engine).ObserveControlPlane,
+		apply:     (*rollout.Engine).ApplyControlPlane,
+		remove:    (*rollout.Engine).RemoveControlPlane,
+		files:     rollout.FilesControlPlane,
+	}}
+}
+
+func controlPlaneSchema(ctx context.Context) schema.Schema {
+	network := func(description, fallback string) schema.StringAttribute {
+		return schema.StringAttribute{
+			Optional: true, Computed: true, Default: stringdefault.StaticString(fallback),
+			MarkdownDescription: description + " Default: `" + fallback + "`. A change replaces the control plane.",
+			Validators:          []validator.String{canonicalCIDR(8, 28)},
+			PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
+		}
+	}
+	return schema.Schema{
+		MarkdownDescription: "kube-apiserver, kube-controller-manager and kube-scheduler on a set of hosts: active/active API servers, " +
+			"leader-elected managers and schedulers.\n\n" +
+			"The first installation goes to all hosts in parallel. Every later change rolls through them one at a time, behind health checks; " +
+			"an upgrade replaces all API servers before the first manager.",
+		Attributes: roleAttributes(map[string]schema.Attribute{
+			"version": schema.StringAttribute{
+				Required: true,
+				MarkdownDescription: "Kubernetes release, such as `1.36.1`. A change rolls through the hosts one at a time; one minor at a time, " +
+					"and never back to an earlier minor.",
+				Validators: []validator.String{kubernetesVersion()},
+			},
+			"hosts": hostsAttribute("Machines of the control plane. Adding and removing hosts leaves the others running.", listvalidator.SizeBetween(1, 7)),
+			"pki":   pkiRefAttribute(),
+			"etcd": schema.SingleNestedAttribute{
+				Required: true, MarkdownDescription: "etcd: `k8s_etcd_cluster.<name>.ref`. New members are taken up one API server at a time.",
+				Attributes: requiredRef(etcdRefType),
+			},
+			"lb": schema.SingleNestedAttribute{
+				Required: true, MarkdownDescription: "Load balancer: `k8s_lb.<name>.ref`. Its addresses are in the API servers' certificates.",
+				Attributes: requiredRef(lbRefType),
+			},
+			"pod_cidr":     network("Network of the pods; each worker has a part of it.", defaultPodCIDR),
+			"service_cidr": network("Network of the services. Its first address is the API server's.", defaultServiceCIDR),
+			"node_cidr":    network("Network of the machines. Pods reach it with their own addresses.", defaultVPCRange),
+			"dns_ip": schema.StringAttribute{
+				Optional: true, Computed: true,
+				MarkdownDescription: "Service address of cluster DNS. Default: the tenth address of `service_cidr`.",
+				Validators:          []validator.String{ipv4()},
+			},
+			"domain": schema.StringAttribute{
+				Optional: true, Computed: true, Default: stringdefault.StaticString(defaultDomain),
+				MarkdownDescription: "Domain of cluster DNS. Default: `" + defaultDomain + "`. A change replaces the control plane.",
+				Validators:          []validator.String{dnsDomain()},
+				PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
+			},
+			"extra_sans": schema.ListAttribute{
+				Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Further names and addresses in the API servers' certificates. A change reissues them in place.",
+				Validators:          []validator.List{listvalidator.ValueStringsAre(hostAddress())},
+			},
+			"audit_policy": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "Audit policy (`audit.k8s.io/v1`) in YAML. Default: metadata of everything but health checks and leases, " +
+					"never the content of secrets. A change restarts the API servers one at a time.",
+			},
+			"admission_plugins": schema.MapAttribute{
+				Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Configuration of admission plugins: name to its configuration object as JSON. A change restarts the API servers one at a time.",
+			},
+			"scheduler_config": objectJSON("Fields of KubeSchedulerConfiguration as JSON, merged over the provider's; unknown fields are errors. " +
+				"A change restarts the schedulers one at a time."),
+			"api_server_args":         argsAttribute("kube-apiserver"),
+			"controller_manager_args": argsAttribute("kube-controller-manager"),
+			"scheduler_args":          argsAttribute("kube-scheduler"),
+			"early_renewal":           earlyRenewalAttribute(),
+			"ref": schema.SingleNestedAttribute{
+				Computed: true, MarkdownDescription: "What workers, addons, kubeconfigs and status take as `control_plane`.",
+				Attributes: computedRef(controlPlaneRefType),
+			},
+		}),
+		Blocks: roleBlocks(ctx),
+	}
+}
+
+var controlPlaneRefType = types.ObjectType{AttrTypes: map[string]attr.Type{
+	"cluster":          types.StringType,
+	"version":          types.StringType,
+	"endpoint":         types.StringType,
+	"private_endpoint": types.StringType,
+	"pod_cidr":         types.StringType,
+	"service_cidr":     types.StringType,
+	"node_cidr":        types.StringType,
+	"dns_ip":           types.StringType,
+	"domain":           types.StringType,
+}}
+
+type controlPlaneRefModel struct {
+	Cluster         types.String `tfsdk:"cluster"`
+	Version         types.String `tfsdk:"version"`
+	Endpoint        types.String `tfsdk:"endpoint"`
+	PrivateEndpoint types.String `tfsdk:"private_endpoint"`
+	PodCIDR         types.String `tfsdk:"pod_cidr"`
+	ServiceCIDR     types.String `tfsdk:"service_cidr"`
+	NodeCIDR        types.String `tfsdk:"node_cidr"`
+	DNSIP           types.String `tfsdk:"dns_ip"`
+	Domain          types.String `tfsdk:"domain"`
+}
+
+// controlPlaneAttribute is the required input `control_plane`.
+func controlPlaneAttribute() schema.SingleNestedAttribute {
+	return schema.SingleNestedAttribute{
+		Required: true, MarkdownDescription: "Control plane: `k8s_control_plane.<name>.ref`.",
+		Attributes: requiredRef(controlPlaneRefType),
+	}
+}
+
+func (m controlPlaneRefModel) cluster(ref pki.Ref) component.Cluster {
+	return component.Cluster{
+		Name:        m.Cluster.ValueString(),
+		Domain:      m.Domain.ValueString(),
+		PodCIDR:     parsePrefix(m.PodCIDR),
+		ServiceCIDR: parsePrefix(m.ServiceCIDR),
+		NodeCIDR:    parsePrefix(m.NodeCIDR),
+		DNSIP:       parseAddr(m.DNSIP),
+		PKI:         ref,
+	}
+}
+
+func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, diags *diag.Diagnostics) {
+	pods, services, nodes := prefixNamed("pod_cidr", plan.PodCIDR), prefixNamed("service_cidr", plan.ServiceCIDR), prefixNamed("node_cidr", plan.NodeCIDR)
+	checkDisjoint(services, pods, diags)
+	checkDisjoint(pods, nodes, diags)
+	checkDisjoint(services, nodes, diags)
+	if ip := parseAddr(plan.DNSIP); ip.IsValid() && services.prefix.IsValid() && (!services.prefix.Contains(ip) || ip == firstAddress(services.prefix, 1)) {
+		diags.AddAttributeError(path.Root("dns_ip"), "Unusable address",
+			fmt.Sprintf("%s must lie in service_cidr %s and must not be its first address, which is the API server's.", ip, services.prefix))
+	}
+	if hosts, known := hostsFrom(ctx, plan.Hosts, diags); known {
+		checkHosts(path.Root("hosts"), hosts, diags)
+		for i, h := range hosts {
+			checkMachineNetwork(path.Root("hosts").AtListIndex(i), h, nodes.prefix, diags)
+		}
+	}
+	if prior != nil {
+		checkUpgrade(prior.Version, plan.Version, diags)
+	}
+}
+
+// checkMachineNetwork reports a host outside the network of the machines.
+func checkMachineNetwork(at path.Path, h hostModel, nodes netip.Prefix, diags *diag.Diagnostics) {
+	if ip := parseAddr(h.PrivateIP); ip.IsValid() && nodes.IsValid() && !nodes.Contains(ip) {
+		diags.AddAttributeError(at.AtName("private_ip"), "Machine outside the network of the machines",
+			fmt.Sprintf("%s is not in node_cidr %s: set node_cidr of the control plane to the network the machines are in.", ip, nodes))
+	}
+}
+
+// firstAddress returns the n-th address of a network, counted from its base.
+func firstAddress(p netip.Prefix, n int) netip.Addr {
+	a := p.Masked().Addr()
+	for range n {
+		a = a.Next()
+	}
+	return a
+}
+
+func controlPlaneOutputs(ctx context.Context, m *controlPlaneModel, diags *diag.Diagnostics) {
+	m.ID = clusterOf(ctx, m.PKI, diags)
+	if m.DNSIP.IsUnknown() && !m.ServiceCIDR.IsUnknown() {
+		m.DNSIP = types.StringValue(firstAddress(parsePrefix(m.ServiceCIDR), 10).String())
+	}
+	lb, _ := lbRefFrom(ctx, m.LB, diags)
+	m.Ref = types.ObjectValueMust(controlPlaneRefType.AttrTypes, map[string]attr.Value{
+		"cluster":          m.ID,
+		"version":          m.Version,
+		"endpoint":         lb.Endpoint,
+		"private_endpoint": lb.PrivateEndpoint,
+		"pod_cidr":         m.PodCIDR,
+		"service_cidr":     m.ServiceCIDR,
+		"node_cidr":        m.NodeCIDR,
+		"dns_ip":           m.DNSIP,
+		"domain":           m.Domain,
+	})
+}
+
+func controlPlaneSpec(ctx context.Context, d *providerData, m *controlPlaneModel, diags *diag.Diagnostics) rollout.ControlPlane {
+	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
+	lb, _ := lbRefFrom(ctx, m.LB, diags)
+	etcd, _ := object[etcdRefModel](ctx, m.Etcd, diags)
+	artifacts, err := d.catalog.ControlPlaneSet(m.Version.ValueString())
+	if err != nil {
+		diags.AddAttributeError(path.Root("version"), "Unusable version", err.Error())
+	}
+	admission := map[string]map[string]any{}
+	for name, config := range stringMap(m.AdmissionPlugins) {
+		o, err := parseObject(config)
+		if err != nil {
+			diags.AddAttributeError(path.Root("admission_plugins").AtMapKey(name), "Unusable configuration", err.Error())
+		}
+		admission[name] = o
+	}
+	targets := targetsFrom(ctx, d, m.Hosts, diags)
+	spec := component.ControlPlaneSpec{
+		Cluster: component.Cluster{
+			Name:        ref.Cluster,
+			Domain:      m.Domain.ValueString(),
+			PodCIDR:     parsePrefix(m.PodCIDR),
+			ServiceCIDR: parsePrefix(m.ServiceCIDR),
+			NodeCIDR:    parsePrefix(m.NodeCIDR),
+			DNSIP:       parseAddr(m.DNSIP),
+			PKI:         ref,
+		},
+		Version:               m.Version.ValueString(),
+		PublicEndpoint:        lb.PublicHost.ValueString(),
+		PrivateEndpoint:       lb.PrivateHost.ValueString(),
+		ExtraSANs:             stringsFrom(m.ExtraSANs.Elements()),
+		Nodes:                 nodesOf(targets),
+		EtcdEndpoints:         stringsFrom(etcd.Endpoints.Elements()),
+		Artifacts:             artifacts,
+		AdmissionPlugins:      admission,
+		SchedulerConfig:       objectFrom(m.SchedulerConfig),
+		APIServerArgs:         component.SingleArgs(stringMap(m.APIServerArgs)),
+		ControllerManagerArgs: component.SingleArgs(stringMap(m.ControllerManagerArgs)),
+		SchedulerArgs:         component.SingleArgs(stringMap(m.SchedulerArgs)),
+		EarlyRenewal:          duration(m.EarlyRenewal, 0),
+	}
+	if policy := m.AuditPolicy.ValueString(); policy != "" {
+		spec.AuditPolicy = []byte(policy)
+	}
+	return rollout.ControlPlane{Spec: spec, Targets: targets}
+}

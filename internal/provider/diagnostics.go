@@ -1,0 +1,92 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+)
+
+// addError adds err under a summary, with what a person can do about it.
+func addError(diags *diag.Diagnostics, summary string, err error) {
+	detail := remote.Redact(err.Error())
+	if next := advice(err); next != "" {
+		detail += "\n\n" + next
+	}
+	diags.AddError(summary, detail)
+}
+
+// advice says what to do next about an error; empty when there is nothing to
+// add to its text.
+func advice(err error) string {
+	if errors.Is(err, errNotYetKnown) {
+		return "Apply what the provider block depends on first, with -target."
+	}
+	if errors.Is(err, infraaws.ErrNoRegion) || errors.Is(err, errNoKey) {
+		return "Nothing was changed."
+	}
+	if next := infraaws.Advice(err); next != "" {
+		return next
+	}
+	var (
+		hostKey     *remote.HostKeyError
+		auth        *remote.AuthError
+		unreachable *remote.UnreachableError
+	)
+	switch {
+	case errors.As(err, &hostKey):
+		return fmt.Sprintf("Do not go on before it is clear why. If the machine was replaced on purpose, run apply with -replace for %s; "+
+			"for a host of your own, correct its host_key.", hostKey.Machine)
+	case errors.As(err, &auth):
+		return fmt.Sprintf("Give the provider the private key with which %s was made (ssh.private_key, K8S_SSH_PRIVATE_KEY or an agent), "+
+			"and the login user of its image (user).", auth.Machine)
+	case errors.As(err, &unreachable):
+		return fmt.Sprintf("Check that %s runs, that admin_cidrs contains the address this computer is seen with, "+
+			"and that nothing on the way blocks SSH; then run apply again: it continues where it stopped.", unreachable.Machine)
+	case errors.Is(err, context.DeadlineExceeded):
+		return "Run apply again: it continues where it stopped. Raise the deadline in the timeouts block if the last condition shows progress."
+	case errors.Is(err, context.Canceled):
+		return "It was interrupted. Run apply again: it continues where it stopped."
+	}
+	return ""
+}
+
+// privateState is the part of Terraform's private state that is read; the
+// request's and the response's Private both satisfy one of these.
+type privateState interface {
+	GetKey(ctx context.Context, key string) ([]byte, diag.Diagnostics)
+}
+
+type privateStateWriter interface {
+	SetKey(ctx context.Context, key string, value []byte) diag.Diagnostics
+}
+
+// readPrivate reads what writePrivate kept under key; the zero value when
+// there is nothing, as after an import.
+func readPrivate[T any](ctx context.Context, p privateState, key string, diags *diag.Diagnostics) T {
+	var out T
+	raw, d := p.GetKey(ctx, key)
+	diags.Append(d...)
+	if len(raw) == 0 {
+		return out
+	}
+	if err := json.Unmarshal(raw, &out); err != nil {
+		diags.AddError("Unreadable private state", fmt.Sprintf("The entry %q is not what this version of the provider writes: %s", key, err))
+	}
+	return out
+}
+
+// writePrivate keeps value (hashes and the like, nothing secret) under key.
+func writePrivate(ctx context.Context, p privateStateWriter, key string, value any, diags *diag.Diagnostics) {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		diags.AddError("Unwritable private state", err.Error())
+		return
+	}
+	diags.Append(p.SetKey(ctx, key, raw)...)
+}

@@ -1,0 +1,137 @@
+package provider
+
+import (
+	"context"
+	"net"
+
+	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+)
+
+type etcdModel struct {
+	roleModel
+	Version      types.String `tfsdk:"version"`
+	Hosts        types.List   `tfsdk:"hosts"`
+	PKI          types.Object `tfsdk:"pki"`
+	ExtraArgs    types.Map    `tfsdk:"extra_args"`
+	EarlyRenewal types.String `tfsdk:"early_renewal"`
+	Ref          types.Object `tfsdk:"ref"`
+}
+
+func newEtcdClusterResource() resource.Resource {
+	return &roleResource[etcdModel, rollout.Etcd]{role: role[etcdModel, rollout.Etcd]{
+		name:      "etcd_cluster",
+		title:     "etcd cluster",
+		schema:    etcdSchema,
+		common:    func(m *etcdModel) *roleModel { return &m.roleModel },
+		check:     checkEtcd,
+		outputs:   etcdOutputs,
+		spec:      etcdSpec,
+		artifacts: func(s *rollout.Etcd) []artifact.Artifact { return s.Spec.Artifacts },
+		observe:   (*rollout.Engine).ObserveEtcd,
+		apply:     (*rollout.Engine).ApplyEtcd,
+		remove:    (*rollout.Engine).RemoveEtcd,
+		files:     rollout.FilesEtcd,
+	}}
+}
+
+func etcdSchema(ctx context.Context) schema.Schema {
+	return schema.Schema{
+		MarkdownDescription: "etcd on a set of hosts: TLS for clients and peers, client certificates required.\n\n" +
+			"Membership follows `hosts`: a new member joins as a learner and is promoted once it has caught up, one that is no longer listed " +
+			"leaves first. Changes go through the members one at a time, each behind a health check, so that never more than one is down.",
+		Attributes: roleAttributes(map[string]schema.Attribute{
+			"version": schema.StringAttribute{
+				Required:            true,
+				MarkdownDescription: "etcd release, such as `3.6.16`. A change rolls through the members one at a time.",
+				Validators:          []validator.String{releaseVersion()},
+			},
+			"hosts": hostsAttribute("Machines of the members: an odd number, at most seven. Adding and removing hosts leaves the other members running.",
+				listvalidator.SizeBetween(1, 7)),
+			"pki":           pkiRefAttribute(),
+			"extra_args":    argsAttribute("etcd"),
+			"early_renewal": earlyRenewalAttribute(),
+			"ref": schema.SingleNestedAttribute{
+				Computed: true, MarkdownDescription: "What `k8s_control_plane` takes as `etcd`.",
+				Attributes: computedRef(etcdRefType),
+			},
+		}),
+		Blocks: roleBlocks(ctx),
+	}
+}
+
+var etcdRefType = types.ObjectType{AttrTypes: map[string]attr.Type{
+	"version":   types.StringType,
+	"endpoints": types.ListType{ElemType: types.StringType},
+}}
+
+type etcdRefModel struct {
+	Version   types.String `tfsdk:"version"`
+	Endpoints types.List   `tfsdk:"endpoints"`
+}
+
+func checkEtcd(ctx context.Context, plan, prior *etcdModel, diags *diag.Diagnostics) {
+	checkVoters(ctx, "etcd members", plan.Hosts, diags)
+	if prior != nil {
+		checkUpgrade(prior.Version, plan.Version, diags)
+	}
+}
+
+// checkVoters checks hosts that vote: their number is odd, and each is listed once.
+func checkVoters(ctx context.Context, what string, l types.List, diags *diag.Diagnostics) {
+	if l.IsUnknown() {
+		return
+	}
+	hosts, known := hostsFrom(ctx, l, diags)
+	if known {
+		checkHosts(path.Root("hosts"), hosts, diags)
+	}
+	checkOdd(path.Root("hosts"), what, len(l.Elements()), diags)
+}
+
+func etcdOutputs(ctx context.Context, m *etcdModel, diags *diag.Diagnostics) {
+	m.ID = clusterOf(ctx, m.PKI, diags)
+	endpoints := types.ListUnknown(types.StringType)
+	if hosts, known := hostsFrom(ctx, m.Hosts, diags); known {
+		var urls []attr.Value
+		for _, h := range hosts {
+			url := types.StringUnknown()
+			if !h.PrivateIP.IsUnknown() {
+				url = types.StringValue("https://" + net.JoinHostPort(h.PrivateIP.ValueString(), "2379"))
+			}
+			urls = append(urls, url)
+		}
+		endpoints = types.ListValueMust(types.StringType, urls)
+	}
+	m.Ref = types.ObjectValueMust(etcdRefType.AttrTypes, map[string]attr.Value{"version": m.Version, "endpoints": endpoints})
+}
+
+func etcdSpec(ctx context.Context, d *providerData, m *etcdModel, diags *diag.Diagnostics) rollout.Etcd {
+	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
+	artifacts, err := d.catalog.EtcdSet(m.Version.ValueString())
+	if err != nil {
+		diags.AddAttributeError(path.Root("version"), "Unusable version", err.Error())
+	}
+	targets := targetsFrom(ctx, d, m.Hosts, diags)
+	return rollout.Etcd{
+		Spec: component.EtcdSpec{
+			Cluster:      component.Cluster{Name: ref.Cluster, PKI: ref},
+			Version:      m.Version.ValueString(),
+			Members:      nodesOf(targets),
+			Artifacts:    artifacts,
+			ExtraArgs:    component.SingleArgs(stringMap(m.ExtraArgs)),
+			EarlyRenewal: duration(m.EarlyRenewal, 0),
+		},
+		Targets: targets,
+	}
+}

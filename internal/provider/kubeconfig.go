@@ -1,0 +1,79 @@
+package provider
+
+import (
+	"context"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kubeconfig"
+)
+
+// kubeconfigModel is what the ephemeral and the managed kubeconfig share.
+type kubeconfigModel struct {
+	PKI                  types.Object `tfsdk:"pki"`
+	Endpoint             types.String `tfsdk:"endpoint"`
+	User                 types.String `tfsdk:"user"`
+	Groups               types.List   `tfsdk:"groups"`
+	TTL                  types.String `tfsdk:"ttl"`
+	Host                 types.String `tfsdk:"host"`
+	ClusterCACertificate types.String `tfsdk:"cluster_ca_certificate"`
+	ClientCertificate    types.String `tfsdk:"client_certificate"`
+	ClientKey            types.String `tfsdk:"client_key"`
+	KubeconfigRaw        types.String `tfsdk:"kubeconfig_raw"`
+	ExpiresAt            types.String `tfsdk:"expires_at"`
+}
+
+// Descriptions of the attributes of both kubeconfigs.
+const (
+	kubeconfigEndpoint = "URL of the API server: `k8s_lb.<name>.endpoint`."
+	kubeconfigUser     = "User the certificate names. Default: `admin`."
+	kubeconfigGroups   = "Groups the certificate names. Default: `[\"system:masters\"]`, which may do everything; name a group of your own and bind roles to it to grant less."
+	kubeconfigTTL      = "How long the certificate is valid. It cannot be revoked: keep it short. Default: `8h`."
+	kubeconfigHost     = "URL of the API server, as the kubernetes provider's `host`."
+	kubeconfigCA       = "Certificates of the Kubernetes CA in PEM, as the kubernetes provider's `cluster_ca_certificate`."
+	kubeconfigCert     = "Client certificate in PEM, as the kubernetes provider's `client_certificate`."
+	kubeconfigKey      = "Private key in PEM, as the kubernetes provider's `client_key`."
+	kubeconfigRaw      = "The same as a kubeconfig file."
+	kubeconfigExpires  = "When the certificate expires, RFC 3339."
+)
+
+// issue makes the credential and fills in the computed attributes.
+func (m *kubeconfigModel) issue(ctx context.Context, d *providerData, diags *diag.Diagnostics) {
+	ref, known := pkiRefFrom(ctx, m.PKI, diags)
+	if diags.HasError() {
+		return
+	}
+	if !known {
+		diags.AddAttributeError(path.Root("pki"), "PKI not known yet", "The certificate can be made only once the PKI exists.")
+		return
+	}
+	store, err := d.store(ref)
+	if err != nil {
+		addError(diags, "Cannot open the key store", err)
+		return
+	}
+	c, err := kubeconfig.Issue(ctx, store, ref, kubeconfig.Request{
+		Endpoint: m.Endpoint.ValueString(),
+		User:     m.User.ValueString(),
+		Groups:   stringsFrom(m.Groups.Elements()),
+		TTL:      duration(m.TTL, 0),
+	}, d.now(), d.rand)
+	if err != nil {
+		addError(diags, "Cannot make a client certificate", err)
+		return
+	}
+	text, err := c.YAML()
+	if err != nil {
+		addError(diags, "Cannot write the kubeconfig", err)
+		return
+	}
+	m.Host = m.Endpoint
+	m.ClusterCACertificate = types.StringValue(string(c.CA))
+	m.ClientCertificate = types.StringValue(string(c.Pair.CertPEM))
+	m.ClientKey = types.StringValue(string(c.Pair.KeyPEM))
+	m.KubeconfigRaw = types.StringValue(string(text))
+	m.ExpiresAt = types.StringValue(c.Expires.UTC().Format(time.RFC3339))
+}

@@ -1,0 +1,69 @@
+package provider
+
+import (
+	"context"
+
+	"github.com/hashicorp/terraform-plugin-framework/ephemeral"
+	"github.com/hashicorp/terraform-plugin-framework/ephemeral/schema"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+)
+
+type kubeconfigEphemeral struct{ base }
+
+var _ ephemeral.EphemeralResourceWithConfigure = (*kubeconfigEphemeral)(nil)
+
+func newKubeconfigEphemeral() ephemeral.EphemeralResource { return &kubeconfigEphemeral{} }
+
+// Metadata implements ephemeral.EphemeralResource.
+func (e *kubeconfigEphemeral) Metadata(_ context.Context, req ephemeral.MetadataRequest, resp *ephemeral.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_kubeconfig"
+}
+
+// Configure implements ephemeral.EphemeralResourceWithConfigure.
+func (e *kubeconfigEphemeral) Configure(_ context.Context, req ephemeral.ConfigureRequest, _ *ephemeral.ConfigureResponse) {
+	e.configure(req.ProviderData)
+}
+
+// Schema implements ephemeral.EphemeralResource.
+func (e *kubeconfigEphemeral) Schema(_ context.Context, _ ephemeral.SchemaRequest, resp *ephemeral.SchemaResponse) {
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "A short-lived client certificate for the Kubernetes API, made anew for every plan and apply and written to no state. " +
+			"Its attributes are named as the kubernetes provider wants them.",
+		Attributes: map[string]schema.Attribute{
+			"pki":                    pkiRefEphemeral(),
+			"endpoint":               schema.StringAttribute{Required: true, MarkdownDescription: kubeconfigEndpoint},
+			"user":                   schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigUser},
+			"groups":                 schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: kubeconfigGroups},
+			"ttl":                    schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigTTL, Validators: []validator.String{goDuration()}},
+			"host":                   schema.StringAttribute{Computed: true, MarkdownDescription: kubeconfigHost},
+			"cluster_ca_certificate": schema.StringAttribute{Computed: true, MarkdownDescription: kubeconfigCA},
+			"client_certificate":     schema.StringAttribute{Computed: true, MarkdownDescription: kubeconfigCert},
+			"client_key":             schema.StringAttribute{Computed: true, Sensitive: true, MarkdownDescription: kubeconfigKey},
+			"kubeconfig_raw":         schema.StringAttribute{Computed: true, Sensitive: true, MarkdownDescription: kubeconfigRaw},
+			"expires_at":             schema.StringAttribute{Computed: true, MarkdownDescription: kubeconfigExpires},
+		},
+	}
+}
+
+// pkiRefEphemeral is the input `pki` in the schema of an ephemeral resource.
+func pkiRefEphemeral() schema.ObjectAttribute {
+	return schema.ObjectAttribute{
+		Required: true, AttributeTypes: pkiRefType.AttrTypes,
+		MarkdownDescription: "The cluster's PKI: `k8s_pki.<name>.ref`.",
+	}
+}
+
+// Open implements ephemeral.EphemeralResource.
+func (e *kubeconfigEphemeral) Open(ctx context.Context, req ephemeral.OpenRequest, resp *ephemeral.OpenResponse) {
+	var m kubeconfigModel
+	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	m.issue(ctx, e.data, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	resp.Diagnostics.Append(resp.Result.Set(ctx, &m)...)
+}

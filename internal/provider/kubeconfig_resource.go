@@ -1,0 +1,168 @@
+package provider
+
+import (
+	"context"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kubeconfig"
+)
+
+type kubeconfigResource struct{ base }
+
+var (
+	_ resource.ResourceWithConfigure  = (*kubeconfigResource)(nil)
+	_ resource.ResourceWithModifyPlan = (*kubeconfigResource)(nil)
+)
+
+type managedKubeconfigModel struct {
+	kubeconfigModel
+	ID           types.String `tfsdk:"id"`
+	EarlyRenewal types.String `tfsdk:"early_renewal"`
+	RenewalDue   types.Bool   `tfsdk:"renewal_due"`
+}
+
+func newKubeconfigResource() resource.Resource { return &kubeconfigResource{} }
+
+// Metadata implements resource.Resource.
+func (r *kubeconfigResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_kubeconfig"
+}
+
+// Schema implements resource.Resource.
+func (r *kubeconfigResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	kept := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "A client certificate for the Kubernetes API, **kept in Terraform's state together with its private key**. " +
+			"For those who accept that; prefer the ephemeral resource of the same name, which writes nothing.\n\n" +
+			"A change of any argument, or `early_renewal` before it expires, makes a new certificate in place. The old one stays valid until it expires.",
+		Attributes: map[string]schema.Attribute{
+			"id":       schema.StringAttribute{Computed: true, MarkdownDescription: "Cluster and user.", PlanModifiers: kept},
+			"pki":      pkiRefAttribute(),
+			"endpoint": schema.StringAttribute{Required: true, MarkdownDescription: kubeconfigEndpoint},
+			"user":     schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigUser},
+			"groups":   schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: kubeconfigGroups},
+			"ttl":      schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigTTL, Validators: []validator.String{goDuration()}},
+			"early_renewal": schema.StringAttribute{
+				Optional:            true,
+				MarkdownDescription: "How long before it expires the certificate is renewed by the next apply. Default: a quarter of `ttl`.",
+				Validators:          []validator.String{goDuration()},
+			},
+			"renewal_due": schema.BoolAttribute{
+				Computed:            true,
+				MarkdownDescription: "Whether the certificate has come within `early_renewal` of its end. The plan always wants `false`, so that a due renewal shows as a change.",
+			},
+			"host":                   schema.StringAttribute{Computed: true, MarkdownDescription: kubeconfigHost},
+			"cluster_ca_certificate": schema.StringAttribute{Computed: true, MarkdownDescription: kubeconfigCA},
+			"client_certificate":     schema.StringAttribute{Computed: true, MarkdownDescription: kubeconfigCert},
+			"client_key":             schema.StringAttribute{Computed: true, Sensitive: true, MarkdownDescription: kubeconfigKey},
+			"kubeconfig_raw":         schema.StringAttribute{Computed: true, Sensitive: true, MarkdownDescription: kubeconfigRaw},
+			"expires_at":             schema.StringAttribute{Computed: true, MarkdownDescription: kubeconfigExpires},
+		},
+	}
+}
+
+// ModifyPlan plans a new certificate whenever anything else changes.
+func (r *kubeconfigResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	if req.Plan.Raw.IsNull() {
+		return
+	}
+	var plan managedKubeconfigModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	var prior managedKubeconfigModel
+	if !req.State.Raw.IsNull() {
+		resp.Diagnostics.Append(req.State.Get(ctx, &prior)...)
+		plan.RenewalDue = types.BoolValue(false)
+	}
+	if same := !req.State.Raw.IsNull() && !prior.RenewalDue.ValueBool() && plan.sameRequest(prior); !same {
+		plan.Host, plan.ClusterCACertificate, plan.ClientCertificate = types.StringUnknown(), types.StringUnknown(), types.StringUnknown()
+		plan.ClientKey, plan.KubeconfigRaw, plan.ExpiresAt = types.StringUnknown(), types.StringUnknown(), types.StringUnknown()
+		plan.RenewalDue = types.BoolValue(false)
+	} else {
+		plan.Host, plan.ClusterCACertificate, plan.ClientCertificate = prior.Host, prior.ClusterCACertificate, prior.ClientCertificate
+		plan.ClientKey, plan.KubeconfigRaw, plan.ExpiresAt = prior.ClientKey, prior.KubeconfigRaw, prior.ExpiresAt
+	}
+	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+}
+
+// sameRequest reports whether both ask for the same certificate.
+func (m managedKubeconfigModel) sameRequest(o managedKubeconfigModel) bool {
+	return m.PKI.Equal(o.PKI) && m.Endpoint.Equal(o.Endpoint) && m.User.Equal(o.User) && m.Groups.Equal(o.Groups) && m.TTL.Equal(o.TTL)
+}
+
+// settle sets what is not part of the credential.
+func (m *managedKubeconfigModel) settle(ctx context.Context, diags *diag.Diagnostics) {
+	user := m.User.ValueString()
+	if user == "" {
+		user = kubeconfig.DefaultUser
+	}
+	m.ID = types.StringValue(clusterOf(ctx, m.PKI, diags).ValueString() + "/" + user)
+	m.RenewalDue = types.BoolValue(false)
+}
+
+// Create implements resource.Resource.
+func (r *kubeconfigResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	var m managedKubeconfigModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	m.issue(ctx, r.data, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	m.settle(ctx, &resp.Diagnostics)
+	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+}
+
+// Read implements resource.Resource.
+func (r *kubeconfigResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	var m managedKubeconfigModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	m.RenewalDue = types.BoolValue(m.due(r.data.now()))
+	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+}
+
+// Update implements resource.Resource.
+func (r *kubeconfigResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	var m managedKubeconfigModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	if m.ClientKey.IsUnknown() {
+		m.issue(ctx, r.data, &resp.Diagnostics)
+	}
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	m.settle(ctx, &resp.Diagnostics)
+	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+}
+
+// Delete implements resource.Resource. A certificate cannot be revoked: it is forgotten.
+func (r *kubeconfigResource) Delete(context.Context, resource.DeleteRequest, *resource.DeleteResponse) {
+}
+
+// due reports whether the certificate is to be renewed.
+func (m managedKubeconfigModel) due(now time.Time) bool {
+	expires, err := time.Parse(time.RFC3339, m.ExpiresAt.ValueString())
+	if err != nil {
+		return true
+	}
+	early := duration(m.EarlyRenewal, duration(m.TTL, kubeconfig.DefaultTTL)/4)
+	return !now.Before(expires.Add(-early))
+}

@@ -1,0 +1,291 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64default"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+)
+
+type lbModel struct {
+	roleModel
+	Cluster         types.String `tfsdk:"cluster"`
+	Host            types.Object `tfsdk:"host"`
+	Controllers     types.List   `tfsdk:"controllers"`
+	PKI             types.Object `tfsdk:"pki"`
+	Port            types.Int64  `tfsdk:"port"`
+	Tags            types.Map    `tfsdk:"tags"`
+	AllocationID    types.String `tfsdk:"allocation_id"`
+	PublicIP        types.String `tfsdk:"public_ip"`
+	Endpoint        types.String `tfsdk:"endpoint"`
+	PrivateEndpoint types.String `tfsdk:"private_endpoint"`
+	Ref             types.Object `tfsdk:"ref"`
+}
+
+func newLBResource() resource.Resource {
+	return &roleResource[lbModel, rollout.LoadBalancer]{role: role[lbModel, rollout.LoadBalancer]{
+		name:      "lb",
+		title:     "load balancer",
+		schema:    lbSchema,
+		common:    func(m *lbModel) *roleModel { return &m.roleModel },
+		check:     checkLB,
+		outputs:   lbOutputs,
+		spec:      lbSpec,
+		artifacts: func(*rollout.LoadBalancer) []artifact.Artifact { return nil },
+		observe:   (*rollout.Engine).ObserveLoadBalancer,
+		apply:     (*rollout.Engine).ApplyLoadBalancer,
+		remove:    (*rollout.Engine).RemoveLoadBalancer,
+		files:     rollout.FilesLoadBalancer,
+		acquire:   acquireAddress,
+		inspect:   inspectAddress,
+		release:   releaseAddress,
+	}}
+}
+
+func lbSchema(ctx context.Context) schema.Schema {
+	kept := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
+	return schema.Schema{
+		MarkdownDescription: "HAProxy on a host, and the Elastic IP at which the cluster's API server is reached for as long as the cluster lives: " +
+			"when the machine is replaced, the address moves to the new one.\n\n" +
+			"HAProxy asks each API server's `/readyz` over TLS with the cluster's CA and sends connections only to those that are ready.",
+		Attributes: roleAttributes(map[string]schema.Attribute{
+			"cluster": schema.StringAttribute{
+				Required: true, MarkdownDescription: "Name of the cluster. A change replaces the load balancer, and with it the address.",
+				Validators:    []validator.String{clusterName()},
+				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
+			},
+			"host": lbHostAttribute(),
+			"controllers": hostsAttribute("Machines of the API servers. A change reloads HAProxy; open connections stay.",
+				listvalidator.SizeAtLeast(1)),
+			"pki": pkiRefAttribute(),
+			"port": schema.Int64Attribute{
+				Optional: true, Computed: true, Default: int64default.StaticInt64(6443),
+				MarkdownDescription: "Port at which it listens. Default: 6443, the only one that the security group of `k8s_network` opens. A change is made in place.",
+				Validators:          []validator.Int64{portNumber()},
+			},
+			"tags": schema.MapAttribute{
+				Optional: true, ElementType: types.StringType, MarkdownDescription: "Tags of the Elastic IP. Changed in place.",
+				Validators: tagValidators(),
+			},
+			"allocation_id": schema.StringAttribute{Computed: true, MarkdownDescription: "Elastic IP; empty for a host that is not an EC2 instance.", PlanModifiers: kept},
+			"public_ip":     schema.StringAttribute{Computed: true, MarkdownDescription: "Its address, or the host's address when there is none.", PlanModifiers: kept},
+			"endpoint":      schema.StringAttribute{Computed: true, MarkdownDescription: "URL of the API server for people."},
+			"private_endpoint": schema.StringAttribute{
+				Computed: true, MarkdownDescription: "URL of the API server for the cluster's machines.",
+			},
+			"ref": schema.SingleNestedAttribute{
+				Computed: true, MarkdownDescription: "What `k8s_control_plane` takes as `lb`.", Attributes: computedRef(lbRefType),
+			},
+		}),
+		Blocks: roleBlocks(ctx),
+	}
+}
+
+// lbHostAttribute is the host, of which a changed public address is no change:
+// it changes when the Elastic IP is associated.
+func lbHostAttribute() schema.SingleNestedAttribute {
+	a := hostAttribute("Machine of the load balancer. When it is replaced, the Elastic IP moves to the new one and HAProxy is installed there.")
+	a.PlanModifiers = []planmodifier.Object{sameMachine{}}
+	return a
+}
+
+type sameMachine struct{}
+
+func (sameMachine) Description(context.Context) string {
+	return "A machine whose public address alone has changed is the same machine."
+}
+func (s sameMachine) MarkdownDescription(ctx context.Context) string { return s.Description(ctx) }
+
+func (sameMachine) PlanModifyObject(ctx context.Context, req planmodifier.ObjectRequest, resp *planmodifier.ObjectResponse) {
+	if req.StateValue.IsNull() || req.PlanValue.IsUnknown() || !allKnown(req.PlanValue) {
+		return
+	}
+	prior, ok := object[hostModel](ctx, req.StateValue, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	plan, ok := object[hostModel](ctx, req.PlanValue, &resp.Diagnostics)
+	if !ok || plan.InstanceID.IsNull() {
+		return
+	}
+	plan.Address, plan.PublicIP = prior.Address, prior.PublicIP
+	if plan == prior {
+		resp.PlanValue = req.StateValue
+	}
+}
+
+var lbRefType = types.ObjectType{AttrTypes: map[string]attr.Type{
+	"endpoint":         types.StringType,
+	"private_endpoint": types.StringType,
+	"public_host":      types.StringType,
+	"private_host":     types.StringType,
+}}
+
+type lbRefModel struct {
+	Endpoint        types.String `tfsdk:"endpoint"`
+	PrivateEndpoint types.String `tfsdk:"private_endpoint"`
+	PublicHost      types.String `tfsdk:"public_host"`
+	PrivateHost     types.String `tfsdk:"private_host"`
+}
+
+// lbRefFrom reads the input `lb`; everything is unknown when that is.
+func lbRefFrom(ctx context.Context, o types.Object, diags *diag.Diagnostics) (lbRefModel, bool) {
+	m, ok := object[lbRefModel](ctx, o, diags)
+	if !ok {
+		unknown := types.StringUnknown()
+		return lbRefModel{unknown, unknown, unknown, unknown}, false
+	}
+	return m, allKnown(o)
+}
+
+func checkLB(ctx context.Context, plan, prior *lbModel, diags *diag.Diagnostics) {
+	if host, _ := hostFrom(ctx, plan.Host, diags); prior != nil && prior.AllocationID.ValueString() == "" && host.InstanceID.ValueString() != "" {
+		plan.AllocationID, plan.PublicIP = types.StringUnknown(), types.StringUnknown() // it was released
+	}
+	if hosts, known := hostsFrom(ctx, plan.Controllers, diags); known {
+		checkHosts(path.Root("controllers"), hosts, diags)
+	}
+	name := clusterOf(ctx, plan.PKI, diags)
+	if !name.IsUnknown() && !plan.Cluster.IsUnknown() && !name.Equal(plan.Cluster) {
+		diags.AddAttributeError(path.Root("cluster"), "Another cluster's PKI",
+			fmt.Sprintf("The load balancer is of cluster %s, but pki is of cluster %s.", plan.Cluster.ValueString(), name.ValueString()))
+	}
+}
+
+func lbOutputs(ctx context.Context, m *lbModel, diags *diag.Diagnostics) {
+	m.ID = m.Cluster
+	private := types.StringUnknown()
+	if host, ok := hostFrom(ctx, m.Host, diags); ok {
+		private = host.PrivateIP
+	}
+	m.Endpoint, m.PrivateEndpoint = urlOf(m.PublicIP, m.Port), urlOf(private, m.Port)
+	m.Ref = types.ObjectValueMust(lbRefType.AttrTypes, map[string]attr.Value{
+		"endpoint": m.Endpoint, "private_endpoint": m.PrivateEndpoint, "public_host": m.PublicIP, "private_host": private,
+	})
+}
+
+func urlOf(host types.String, port types.Int64) types.String {
+	if host.IsUnknown() || port.IsUnknown() {
+		return types.StringUnknown()
+	}
+	return types.StringValue("https://" + net.JoinHostPort(host.ValueString(), strconv.FormatInt(port.ValueInt64(), 10)))
+}
+
+func lbSpec(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) rollout.LoadBalancer {
+	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
+	host, _ := hostFrom(ctx, m.Host, diags)
+	target := rollout.Target{Host: host.remote(d), Node: host.node()}
+	if m.AllocationID.ValueString() != "" {
+		// The Elastic IP has taken the place of the address the machine was launched with.
+		target.Node.PublicIP = parseAddr(m.PublicIP)
+		if d.ssh.bastion == nil {
+			target.Host.Address = m.PublicIP.ValueString()
+		}
+	}
+	return rollout.LoadBalancer{
+		Spec: component.LoadBalancerSpec{
+			Cluster:  component.Cluster{Name: ref.Cluster, PKI: ref},
+			Backends: nodesOf(targetsFrom(ctx, d, m.Controllers, diags)),
+			Port:     int(m.Port.ValueInt64()),
+		},
+		Targets: []rollout.Target{target},
+	}
+}
+
+func (m *lbModel) address(ctx context.Context, d *providerData, diags *diag.Diagnostics) infraaws.AddressSpec {
+	host, _ := hostFrom(ctx, m.Host, diags)
+	return infraaws.AddressSpec{
+		Cluster:    m.Cluster.ValueString(),
+		Name:       "lb",
+		InstanceID: host.InstanceID.ValueString(),
+		Tags:       stringMap(m.Tags),
+	}
+}
+
+// acquireAddress has the Elastic IP and associates it. A host that is no EC2
+// instance is reached at its own address.
+func acquireAddress(ctx context.Context, d *providerData, plan, prior *lbModel, diags *diag.Diagnostics) bool {
+	host, _ := hostFrom(ctx, plan.Host, diags)
+	if host.InstanceID.ValueString() == "" {
+		plan.AllocationID, plan.PublicIP = types.StringValue(""), host.Address
+		return false
+	}
+	client, err := d.aws(ctx)
+	if err != nil {
+		addError(diags, "Cannot reach AWS", err)
+		return false
+	}
+	spec := plan.address(ctx, d, diags)
+	allocated := ""
+	if prior != nil {
+		allocated = prior.AllocationID.ValueString()
+		for k := range stringMap(prior.Tags) {
+			if _, kept := spec.Tags[k]; !kept {
+				spec.RemoveTags = append(spec.RemoveTags, k)
+			}
+		}
+	}
+	a, err := client.EnsureAddress(ctx, allocated, spec)
+	if a.AllocationID != "" {
+		plan.AllocationID, plan.PublicIP = types.StringValue(a.AllocationID), types.StringValue(a.PublicIP.String())
+	}
+	if err != nil {
+		addError(diags, "The Elastic IP is not as it should be", err)
+	}
+	return a.AllocationID != ""
+}
+
+// inspectAddress adds what differs of the Elastic IP to the drift.
+func inspectAddress(ctx context.Context, d *providerData, m *lbModel, drift map[string]string, diags *diag.Diagnostics) {
+	if m.AllocationID.ValueString() == "" {
+		return
+	}
+	client, err := d.aws(ctx)
+	if err != nil {
+		addError(diags, "Cannot reach AWS", err)
+		return
+	}
+	_, words, err := client.ObserveAddress(ctx, m.AllocationID.ValueString(), m.address(ctx, d, diags))
+	switch {
+	case errors.Is(err, infraaws.ErrNotFound):
+		drift["elastic-ip"] = fmt.Sprintf("%s (%s): released; an apply allocates another, and the endpoint changes", m.PublicIP.ValueString(), m.AllocationID.ValueString())
+		m.AllocationID, m.PublicIP = types.StringValue(""), types.StringValue("")
+	case err != nil:
+		addError(diags, "Cannot look at the Elastic IP", err)
+	case len(words) > 0:
+		drift["elastic-ip"] = strings.Join(words, "; ")
+	}
+}
+
+// releaseAddress gives the Elastic IP back.
+func releaseAddress(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) {
+	if m.AllocationID.ValueString() == "" {
+		return
+	}
+	client, err := d.aws(ctx)
+	if err == nil {
+		err = client.DeleteAddress(ctx, m.AllocationID.ValueString())
+	}
+	if err != nil {
+		addError(diags, "The Elastic IP could not be released", err)
+	}
+}

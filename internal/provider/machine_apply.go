@@ -1,0 +1,188 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+)
+
+// Create implements resource.Resource.
+func (r *machineResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	var m machineModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := within(ctx, m.Timeouts.Create, machineTimeout, &resp.Diagnostics)
+	defer cancel()
+	fail := func(err error) { addError(&resp.Diagnostics, "Cannot make machine "+m.Name.ValueString(), err) }
+
+	client, err := r.data.aws(ctx)
+	if err != nil {
+		fail(err)
+		return
+	}
+	spec := m.spec(ctx, &resp.Diagnostics)
+	if spec.AuthorizedKeys, err = r.data.authorizedKeys(); err != nil {
+		fail(err)
+		return
+	}
+	launch, err := client.LaunchMachine(ctx, spec, r.data.rand)
+	if err != nil {
+		fail(err)
+		return
+	}
+	made, err := launch.Bring(ctx, r.data.connect)
+	if err != nil {
+		// The instance costs money from now on: it stays in the state, and the
+		// next apply replaces it.
+		fail(err)
+	}
+	m.fill(made)
+	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+}
+
+// Read implements resource.Resource.
+func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	var m machineModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := within(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
+	defer cancel()
+	client, err := r.data.aws(ctx)
+	if errors.Is(err, errNotYetKnown) {
+		return
+	}
+	if err != nil {
+		addError(&resp.Diagnostics, "Cannot refresh machine "+m.Name.ValueString(), err)
+		return
+	}
+	found, words, err := client.ObserveMachine(ctx, m.ID.ValueString(), m.spec(ctx, &resp.Diagnostics))
+	switch {
+	case errors.Is(err, infraaws.ErrNotFound):
+		resp.State.RemoveResource(ctx)
+		return
+	case err != nil:
+		addError(&resp.Diagnostics, "Cannot refresh machine "+m.Name.ValueString(), err)
+		return
+	}
+	if found.HostKey == "" {
+		// Whoever deletes the tag takes nothing away: the state knows the key.
+		found.HostKey = m.HostKey.ValueString()
+	}
+	m.fill(found)
+	if len(words) > 0 {
+		m.Drift = driftValue(map[string]string{m.Name.ValueString(): strings.Join(words, "; ")})
+	}
+	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+}
+
+// Update implements resource.Resource.
+func (r *machineResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	var m, state machineModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := within(ctx, m.Timeouts.Update, machineTimeout, &resp.Diagnostics)
+	defer cancel()
+	client, err := r.data.aws(ctx)
+	if err == nil {
+		err = r.converge(ctx, client, &m, state, &resp.Diagnostics)
+	}
+	if err != nil {
+		addError(&resp.Diagnostics, "Cannot change machine "+m.Name.ValueString(), err)
+		return
+	}
+	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+}
+
+func (r *machineResource) converge(ctx context.Context, client *infraaws.Client, m *machineModel, state machineModel, diags *diag.Diagnostics) error {
+	spec := m.spec(ctx, diags)
+	spec.RemoveTags = removedKeys(state.TagsAll, m.TagsAll)
+	spec.RemovePodCIDR = parsePrefix(state.PodCIDR)
+	made, err := client.ConvergeMachine(ctx, m.ID.ValueString(), spec)
+	if err != nil {
+		return err
+	}
+	made.Name, made.User, made.HostKey = m.Name.ValueString(), m.User.ValueString(), state.HostKey.ValueString()
+	if m.PublicIP.IsUnknown() { // it was started
+		if err := client.WaitMachine(ctx, made, r.data.connect); err != nil {
+			return err
+		}
+	}
+	if m.RootVolumeSize.ValueInt64() > state.RootVolumeSize.ValueInt64() {
+		if err := client.GrowRoot(ctx, made, spec.RootVolumeGiB, r.data.connect); err != nil {
+			return err
+		}
+	}
+	made.RootVolumeGiB = spec.RootVolumeGiB // EC2 tells the new size a moment later
+	m.fill(made)
+	return nil
+}
+
+// Delete implements resource.Resource.
+func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	var m machineModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := within(ctx, m.Timeouts.Delete, machineTimeout, &resp.Diagnostics)
+	defer cancel()
+	client, err := r.data.aws(ctx)
+	if err == nil {
+		err = client.DeleteMachine(ctx, m.ID.ValueString(), m.spec(ctx, &resp.Diagnostics))
+	}
+	if err != nil {
+		addError(&resp.Diagnostics, "Cannot delete machine "+m.Name.ValueString(), err)
+	}
+}
+
+func (m machineModel) spec(ctx context.Context, diags *diag.Diagnostics) infraaws.MachineSpec {
+	network, _ := object[networkRefModel](ctx, m.Network, diags)
+	subnet := m.subnet(ctx, diags)
+	return infraaws.MachineSpec{
+		Cluster:         network.Cluster.ValueString(),
+		Name:            m.Name.ValueString(),
+		Role:            infraaws.Role(m.Role.ValueString()),
+		SubnetID:        subnet.ID.ValueString(),
+		RouteTableID:    subnet.RouteTableID.ValueString(),
+		SecurityGroupID: stringMap(network.SecurityGroupIDs)[m.Role.ValueString()],
+		PrivateIP:       parseAddr(m.PrivateIP),
+		PodCIDR:         parsePrefix(m.PodCIDR),
+		PublicIP:        m.PublicIPEnabled.ValueBool(),
+		InstanceType:    m.InstanceType.ValueString(),
+		Image:           m.AMI.ValueString(),
+		RootVolumeGiB:   int32(m.RootVolumeSize.ValueInt64()),
+		User:            m.User.ValueString(),
+		Tags:            stringMap(m.Tags),
+	}
+}
+
+// fill sets everything computed from the machine as it is.
+func (m *machineModel) fill(found infraaws.Machine) {
+	m.ID, m.ImageID = types.StringValue(found.ID), types.StringValue(found.ImageID)
+	m.InstanceState, m.HostKey = types.StringValue(found.State), optionalString(found.HostKey)
+	if found.PrivateIP.IsValid() || m.PrivateIP.IsUnknown() {
+		m.PrivateIP = optionalAddr(found.PrivateIP)
+	}
+	// A stopped machine has no public address; it keeps its last one here until
+	// a start gives it another, so that nothing else seems to change meanwhile.
+	if found.State == running || m.PublicIP.IsUnknown() {
+		m.PublicIP = optionalAddr(found.PublicIP)
+	}
+	// Somebody who grew the volume gets to see it; a smaller one is drift.
+	m.RootVolumeSize = types.Int64Value(max(m.RootVolumeSize.ValueInt64(), int64(found.RootVolumeGiB)))
+	m.Drift = noDrift()
+	m.Host = m.host().value()
+}

@@ -1,0 +1,158 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+)
+
+// running is the only state of an instance that is ever planned.
+const running = "running"
+
+// ModifyPlan implements resource.ResourceWithModifyPlan.
+func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	if req.Plan.Raw.IsNull() || r.data == nil {
+		return
+	}
+	var config, plan machineModel
+	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	network, _ := object[networkRefModel](ctx, plan.Network, &resp.Diagnostics)
+	plan.check(ctx, network, &resp.Diagnostics)
+	plan.TagsAll = r.data.tagsAll(plan.Tags)
+	plan.InstanceState = types.StringValue(running)
+
+	if req.State.Raw.IsNull() {
+		r.planNew(config, &plan)
+	} else {
+		var state machineModel
+		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+		if movedNetwork(ctx, state.Network, network, state.subnet(ctx, &resp.Diagnostics), &resp.Diagnostics) {
+			resp.RequiresReplace.Append(path.Root("network"))
+			plan.ID, plan.ImageID, plan.HostKey = types.StringUnknown(), types.StringUnknown(), types.StringUnknown()
+			plan.PublicIP = types.StringUnknown()
+			if config.PrivateIP.IsNull() {
+				plan.PrivateIP = types.StringUnknown()
+			}
+			r.planNew(config, &plan)
+		} else {
+			plan.change(state, &resp.Diagnostics)
+		}
+	}
+	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+}
+
+// planNew plans what is known of a machine before it exists.
+func (r *machineResource) planNew(config machineModel, plan *machineModel) {
+	if config.User.IsNull() {
+		plan.User = types.StringValue(r.data.ssh.user)
+		if r.data.sshUnknown {
+			plan.User = types.StringUnknown()
+		}
+	}
+	plan.PublicIP = types.StringUnknown()
+	if !plan.PublicIPEnabled.IsUnknown() && !plan.PublicIPEnabled.ValueBool() {
+		plan.PublicIP = types.StringNull()
+	}
+	plan.Host = plan.host().value()
+}
+
+// change plans an update in place.
+func (m *machineModel) change(state machineModel, diags *diag.Diagnostics) {
+	if size := state.RootVolumeSize.ValueInt64(); !m.RootVolumeSize.IsUnknown() && m.RootVolumeSize.ValueInt64() < size {
+		diags.AddAttributeError(path.Root("root_volume_size"), "A volume cannot shrink",
+			fmt.Sprintf("The root volume of %s has %d GiB: write %d, or replace the machine with -replace.", m.Name.ValueString(), size, size))
+	}
+	m.PublicIP = state.PublicIP
+	restart := state.InstanceState.ValueString() != running || !m.InstanceType.Equal(state.InstanceType)
+	if restart && m.PublicIPEnabled.ValueBool() {
+		m.PublicIP = types.StringUnknown()
+	}
+	m.Host = m.host().value()
+}
+
+// host returns the machine as other resources see it, unknown where it is.
+func (m machineModel) host() hostModel {
+	h := hostModel{
+		Name: m.Name, PrivateIP: m.PrivateIP, PublicIP: m.PublicIP, Port: types.Int64Value(22),
+		User: m.User, HostKey: m.HostKey, PodCIDR: m.PodCIDR, InstanceID: m.ID,
+		Address: m.PublicIP,
+	}
+	if m.PublicIP.IsNull() {
+		h.Address = m.PrivateIP
+	}
+	return h
+}
+
+// check reports what is wrong with the values themselves.
+func (m machineModel) check(ctx context.Context, network networkRefModel, diags *diag.Diagnostics) {
+	nodes, vpc, pods := parsePrefix(network.NodeCIDR), parsePrefix(network.VPCCIDR), parsePrefix(m.PodCIDR)
+	ranges := []netip.Prefix{nodes}
+	if subnets := network.subnets(ctx, diags); len(subnets) > 0 {
+		ranges = nil
+		for _, s := range subnets {
+			ranges = append(ranges, parsePrefix(s.CIDR))
+		}
+	}
+	if ip := parseAddr(m.PrivateIP); ip.IsValid() && nodes.IsValid() {
+		if problem := infraaws.CheckPrivateIP(ip, ranges); problem != nil {
+			diags.AddAttributeError(path.Root("private_ip"), "Unusable private address", problem.Error())
+		}
+	}
+	if pods.IsValid() && vpc.IsValid() && pods.Overlaps(vpc) {
+		diags.AddAttributeError(path.Root("pod_cidr"), "Overlapping networks",
+			fmt.Sprintf("pod_cidr %s overlaps the VPC's %s: EC2 accepts no routes to machines within its own network.", pods, vpc))
+	}
+	if !m.PodCIDR.IsNull() && !m.Role.IsUnknown() && m.Role.ValueString() != string(infraaws.RoleWorker) {
+		diags.AddAttributeError(path.Root("pod_cidr"), "Pods run on workers only",
+			fmt.Sprintf("The role of %s is %s.", m.Name.ValueString(), m.Role.ValueString()))
+	}
+}
+
+// subnet chooses the machine's subnet: the one that contains its private
+// address, else the first.
+func (m machineModel) subnet(ctx context.Context, diags *diag.Diagnostics) subnetModel {
+	network, _ := object[networkRefModel](ctx, m.Network, diags)
+	subnets := network.subnets(ctx, diags)
+	ip := parseAddr(m.PrivateIP)
+	for _, s := range subnets {
+		if ip.IsValid() && parsePrefix(s.CIDR).Contains(ip) {
+			return s
+		}
+	}
+	if len(subnets) > 0 {
+		return subnets[0]
+	}
+	return subnetModel{}
+}
+
+// movedNetwork tells whether the machine's VPC or subnet is another one, or
+// about to be.
+func movedNetwork(ctx context.Context, before types.Object, now networkRefModel, was subnetModel, diags *diag.Diagnostics) bool {
+	old, ok := object[networkRefModel](ctx, before, diags)
+	if !ok {
+		return false
+	}
+	if !now.VPCID.Equal(old.VPCID) {
+		return true
+	}
+	if now.Subnets.IsUnknown() {
+		return false // subnets come and go; the apply finds out
+	}
+	for _, s := range now.subnets(ctx, diags) {
+		if s.ID.IsUnknown() || s.ID.Equal(was.ID) {
+			return false
+		}
+	}
+	return true
+}

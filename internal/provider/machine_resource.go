@@ -1,0 +1,192 @@
+package provider
+
+import (
+	"context"
+
+	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/boolplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64default"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+)
+
+var (
+	_ resource.ResourceWithConfigure   = (*machineResource)(nil)
+	_ resource.ResourceWithModifyPlan  = (*machineResource)(nil)
+	_ resource.ResourceWithImportState = (*machineResource)(nil)
+)
+
+var machineDeadlines = deadlines{machineTimeout, readTimeout, machineTimeout, machineTimeout}
+
+type machineResource struct{ base }
+
+func newMachineResource() resource.Resource { return &machineResource{} }
+
+type machineModel struct {
+	ID              types.String   `tfsdk:"id"`
+	Name            types.String   `tfsdk:"name"`
+	Role            types.String   `tfsdk:"role"`
+	Network         types.Object   `tfsdk:"network"`
+	PrivateIP       types.String   `tfsdk:"private_ip"`
+	PodCIDR         types.String   `tfsdk:"pod_cidr"`
+	InstanceType    types.String   `tfsdk:"instance_type"`
+	AMI             types.String   `tfsdk:"ami"`
+	RootVolumeSize  types.Int64    `tfsdk:"root_volume_size"`
+	PublicIPEnabled types.Bool     `tfsdk:"associate_public_ip"`
+	User            types.String   `tfsdk:"user"`
+	Tags            types.Map      `tfsdk:"tags"`
+	TagsAll         types.Map      `tfsdk:"tags_all"`
+	ImageID         types.String   `tfsdk:"image_id"`
+	InstanceState   types.String   `tfsdk:"instance_state"`
+	PublicIP        types.String   `tfsdk:"public_ip"`
+	HostKey         types.String   `tfsdk:"host_key"`
+	Host            types.Object   `tfsdk:"host"`
+	Drift           types.Map      `tfsdk:"drift"`
+	Timeouts        timeouts.Value `tfsdk:"timeouts"`
+}
+
+func (r *machineResource) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
+	resp.TypeName = "k8s_machine"
+}
+
+func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	keep := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
+	resp.Schema = schema.Schema{
+		Version: 0,
+		MarkdownDescription: "One EC2 instance with a stable name and private address, reached by SSH with a pinned host key, and the route to its pods.\n\n" +
+			"It is launched with an encrypted gp3 root volume and IMDSv2 required with a hop limit of 1. At first contact it replaces the SSH host key it was launched with " +
+			"by one that only it knows; that key's public half is recorded here and in a tag. " +
+			"Machines are never replaced because of a newer image: use `-replace`. An instance found stopped is started again.",
+		Attributes: map[string]schema.Attribute{
+			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Instance id. Import takes it.", PlanModifiers: keep},
+			"name": schema.StringAttribute{
+				Required: true, MarkdownDescription: "Name of the machine: its hostname and, on workers, node name. A change replaces the machine.",
+				Validators:    []validator.String{machineName()},
+				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
+			},
+			"role": schema.StringAttribute{
+				Required: true, MarkdownDescription: "`controller`, `worker` or `lb`; decides the security group. A change replaces the machine.",
+				Validators: []validator.String{stringvalidator.OneOf(
+					string(infraaws.RoleController), string(infraaws.RoleWorker), string(infraaws.RoleLoadBalancer))},
+				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
+			},
+			"network": networkRefAttribute("The network: `k8s_network.<name>.ref`. Another VPC or subnet replaces the machine; another security group is set in place."),
+			"private_ip": schema.StringAttribute{
+				Optional: true, Computed: true,
+				MarkdownDescription: "Private address, within the network's `node_cidr` and not one of the five that AWS keeps of each subnet. A change replaces the machine. " +
+					"Default: AWS chooses one at launch; give one to have the same again after a replacement.",
+				Validators:    []validator.String{ipv4()},
+				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
+			},
+			"pod_cidr": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "Network of the pods on a worker, outside of the VPC's. It is routed to the machine, whose source/destination check is then off. " +
+					"Changed in place. Default: none, for CNIs that need no routes.",
+				Validators: []validator.String{canonicalCIDR(8, 28)},
+			},
+			"instance_type": schema.StringAttribute{
+				Optional: true, Computed: true, Default: stringdefault.StaticString(infraaws.DefaultInstanceType),
+				MarkdownDescription: "Instance type (x86-64). Changed in place: the machine is stopped and started, and gets another public address. Default: `" + infraaws.DefaultInstanceType + "`.",
+				Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
+			},
+			"ami": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "Image for the next launch: an AMI id, or `resolve:ssm:` and the name of a public SSM parameter that holds one. The image needs cloud-init and systemd. " +
+					"A change does nothing until the machine is replaced with `-replace`; `image_id` tells what it runs. Default: the newest Debian 12 when the machine is made.",
+				Validators: []validator.String{amiReference()},
+			},
+			"root_volume_size": schema.Int64Attribute{
+				Optional: true, Computed: true, Default: int64default.StaticInt64(infraaws.DefaultRootVolumeGiB),
+				MarkdownDescription: "Size of the root volume in GiB. Grown in place, file system included; it cannot shrink. Default: 20.",
+				Validators:          []validator.Int64{int64validator.Between(8, 16384)},
+			},
+			"associate_public_ip": schema.BoolAttribute{
+				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
+				MarkdownDescription: "Whether the machine gets a public address at launch, at which it is reached. Without one it needs `ssh.bastion` or a private connection, " +
+					"and another way out to the internet. A change replaces the machine. Default: `true`.",
+				PlanModifiers: []planmodifier.Bool{boolplanmodifier.RequiresReplace()},
+			},
+			"user": schema.StringAttribute{
+				Optional: true, Computed: true,
+				MarkdownDescription: "Login user, made at launch with passwordless sudo and the provider's SSH key. A change replaces the machine. Default: the provider's `ssh.user`.",
+				Validators:          []validator.String{loginUser()},
+				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
+			},
+			"tags":     tagsAttribute(),
+			"tags_all": tagsAllAttribute(),
+			"image_id": schema.StringAttribute{Computed: true, MarkdownDescription: "AMI that the machine runs.", PlanModifiers: keep},
+			"instance_state": schema.StringAttribute{
+				Computed:            true,
+				MarkdownDescription: "State of the instance as EC2 tells it. Planned to be `running`.",
+			},
+			"public_ip": schema.StringAttribute{Computed: true, MarkdownDescription: "Public address; an Elastic IP once one is associated. Another one after every stop and start."},
+			"host_key":  schema.StringAttribute{Computed: true, MarkdownDescription: "SSH host key, as `ssh-ed25519 AAAA...`. Public.", PlanModifiers: keep},
+			"host":      hostComputed(),
+			"drift":     driftAttribute(),
+		},
+		Blocks: map[string]schema.Block{"timeouts": machineDeadlines.block(ctx)},
+	}
+}
+
+func hostComputed() schema.SingleNestedAttribute {
+	return schema.SingleNestedAttribute{
+		Computed: true, MarkdownDescription: "Everything another resource needs to reach the machine.",
+		Attributes: map[string]schema.Attribute{
+			"name":        schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the machine."},
+			"address":     schema.StringAttribute{Computed: true, MarkdownDescription: "Address at which it is reached by SSH: the public one if there is one."},
+			"private_ip":  schema.StringAttribute{Computed: true, MarkdownDescription: "Private address."},
+			"public_ip":   schema.StringAttribute{Computed: true, MarkdownDescription: "Public address, if there is one."},
+			"port":        schema.Int64Attribute{Computed: true, MarkdownDescription: "SSH port."},
+			"user":        schema.StringAttribute{Computed: true, MarkdownDescription: "Login user."},
+			"host_key":    schema.StringAttribute{Computed: true, MarkdownDescription: "SSH host key."},
+			"pod_cidr":    schema.StringAttribute{Computed: true, MarkdownDescription: "Network of its pods."},
+			"instance_id": schema.StringAttribute{Computed: true, MarkdownDescription: "Instance id."},
+		},
+	}
+}
+
+// machineImports is what an import sets; Read does the rest.
+func (r *machineResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	fail := func(err error) { addError(&resp.Diagnostics, "Cannot import machine "+req.ID, err) }
+	client, err := r.data.aws(ctx)
+	if err != nil {
+		fail(err)
+		return
+	}
+	found, podCIDR, err := client.FindMachine(ctx, req.ID)
+	if err != nil {
+		fail(err)
+		return
+	}
+	n, _, err := client.FindNetwork(ctx, found.Cluster)
+	if err != nil {
+		fail(err)
+		return
+	}
+	var network networkModel
+	network.Name = types.StringValue(found.Cluster)
+	network.fill(n)
+	var m machineModel
+	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
+	m.Name, m.Role, m.User = types.StringValue(found.Name), types.StringValue(string(found.Role)), types.StringValue(found.User)
+	m.Network, m.PodCIDR = network.Ref, optionalPrefix(podCIDR)
+	m.InstanceType, m.RootVolumeSize = types.StringValue(found.InstanceType), types.Int64Value(int64(found.RootVolumeGiB))
+	m.PublicIPEnabled = types.BoolValue(found.PublicIP.IsValid())
+	m.Tags = types.MapNull(types.StringType)
+	if own := client.OwnTags(found.Tags); own != nil {
+		m.Tags = stringMapValue(own)
+	}
+	m.TagsAll = r.data.tagsAll(m.Tags)
+	m.fill(found)
+	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+}

@@ -1,0 +1,490 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+
+	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+)
+
+var (
+	_ resource.ResourceWithConfigure   = (*networkResource)(nil)
+	_ resource.ResourceWithModifyPlan  = (*networkResource)(nil)
+	_ resource.ResourceWithImportState = (*networkResource)(nil)
+)
+
+var (
+	defaultVPCCIDR    = netip.MustParsePrefix("10.240.0.0/16")
+	defaultSubnetCIDR = netip.MustParsePrefix("10.240.0.0/24")
+
+	networkDeadlines = deadlines{networkTimeout, readTimeout, networkTimeout, networkDeleteTimeout}
+)
+
+type networkResource struct{ base }
+
+func newNetworkResource() resource.Resource { return &networkResource{} }
+
+type networkModel struct {
+	ID               types.String   `tfsdk:"id"`
+	Name             types.String   `tfsdk:"name"`
+	VPCID            types.String   `tfsdk:"vpc_id"`
+	SubnetIDs        types.List     `tfsdk:"subnet_ids"`
+	SubnetID         types.String   `tfsdk:"subnet_id"`
+	VPCCIDR          types.String   `tfsdk:"vpc_cidr"`
+	NodeCIDR         types.String   `tfsdk:"node_cidr"`
+	AvailabilityZone types.String   `tfsdk:"availability_zone"`
+	AdminCIDRs       types.Set      `tfsdk:"admin_cidrs"`
+	NodePortCIDRs    types.Set      `tfsdk:"nodeport_cidrs"`
+	Tags             types.Map      `tfsdk:"tags"`
+	TagsAll          types.Map      `tfsdk:"tags_all"`
+	SecurityGroupIDs types.Map      `tfsdk:"security_group_ids"`
+	Ref              types.Object   `tfsdk:"ref"`
+	Drift            types.Map      `tfsdk:"drift"`
+	Timeouts         timeouts.Value `tfsdk:"timeouts"`
+}
+
+func (r *networkResource) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
+	resp.TypeName = "k8s_network"
+}
+
+func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	own := path.MatchRoot("vpc_id")
+	resp.Schema = schema.Schema{
+		Version: 0,
+		MarkdownDescription: "The network of one cluster: a VPC with a public subnet, an internet gateway and a route table, and one security group per role " +
+			"with no more than the role needs. With `vpc_id` and `subnet_ids` an existing VPC is adopted, and only the security groups are made.\n\n" +
+			"Everything carries tags with the cluster's name, by which an interrupted apply finds it again; the name must therefore be unique within an account and region.",
+		Attributes: map[string]schema.Attribute{
+			"id": schema.StringAttribute{
+				Computed: true, MarkdownDescription: "Name of the cluster. Import takes it.",
+				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
+			},
+			"name": schema.StringAttribute{
+				Required: true, MarkdownDescription: "Name of the cluster. A change replaces the network and every machine in it.",
+				Validators:    []validator.String{clusterName()},
+				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
+			},
+			"vpc_id": schema.StringAttribute{
+				Optional: true, Computed: true,
+				MarkdownDescription: "VPC to adopt instead of making one; it is never changed or deleted. A change replaces the network. Default: a VPC is made, and this is its id.",
+				Validators:          []validator.String{stringvalidator.AlsoRequires(path.MatchRoot("subnet_ids"))},
+				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
+			},
+			"subnet_ids": schema.ListAttribute{
+				Optional: true, Computed: true, ElementType: types.StringType,
+				MarkdownDescription: "Subnets of the adopted VPC for machines. Pod routes are added to the route tables that hold for them. " +
+					"A change is made in place; machines stay where they are. Default: the subnet that is made.",
+				Validators: []validator.List{listvalidator.AlsoRequires(own), listvalidator.SizeAtLeast(1), listvalidator.UniqueValues()},
+			},
+			"subnet_id": schema.StringAttribute{Computed: true, MarkdownDescription: "First of `subnet_ids`."},
+			"vpc_cidr": schema.StringAttribute{
+				Optional: true, Computed: true,
+				MarkdownDescription: "Network of the VPC that is made. A change replaces the network and every machine. Default: `10.240.0.0/16`.",
+				Validators:          []validator.String{canonicalCIDR(16, 28), stringvalidator.ConflictsWith(own)},
+				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
+			},
+			"node_cidr": schema.StringAttribute{
+				Optional: true, Computed: true,
+				MarkdownDescription: "Network of the machines, within `vpc_cidr`. A change replaces the network and every machine. Default: `10.240.0.0/24`; with an adopted VPC, the first subnet's.",
+				Validators:          []validator.String{canonicalCIDR(16, 28), stringvalidator.ConflictsWith(own)},
+				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
+			},
+			"availability_zone": schema.StringAttribute{
+				Optional: true, Computed: true,
+				MarkdownDescription: "Availability zone of the subnet that is made, such as `eu-central-1a`. A change replaces the network and every machine. Default: AWS chooses.",
+				Validators:          []validator.String{stringvalidator.ConflictsWith(own)},
+				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
+			},
+			"admin_cidrs": schema.SetAttribute{
+				Required: true, ElementType: types.StringType,
+				MarkdownDescription: "Networks from which people and Terraform reach the machines by SSH and the API server at the load balancer: usually your own public address as a /32. " +
+					"There is no default; the whole internet (`0.0.0.0/0`) must be written out. Changed in place.",
+				Validators: []validator.Set{setvalidator.SizeAtLeast(1), setvalidator.ValueStringsAre(canonicalCIDR(0, 32))},
+			},
+			"nodeport_cidrs": schema.SetAttribute{
+				Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Networks from which NodePorts (30000-32767) on workers are reached. Changed in place. Default: none.",
+				Validators:          []validator.Set{setvalidator.ValueStringsAre(canonicalCIDR(0, 32))},
+			},
+			"tags":     tagsAttribute(),
+			"tags_all": tagsAllAttribute(),
+			"security_group_ids": schema.MapAttribute{
+				Computed: true, ElementType: types.StringType,
+				MarkdownDescription: "Security group by role: `lb`, `controller`, `worker`.",
+			},
+			"ref":   networkRefComputed(),
+			"drift": driftAttribute(),
+		},
+		Blocks: map[string]schema.Block{"timeouts": networkDeadlines.block(ctx)},
+	}
+}
+
+// tagsAttribute is the optional input `tags`.
+func tagsAttribute() schema.MapAttribute {
+	return schema.MapAttribute{
+		Optional: true, ElementType: types.StringType,
+		MarkdownDescription: "Tags, over the provider's `default_tags`. Changed in place. Default: none.",
+		Validators:          tagValidators(),
+	}
+}
+
+// tagsAllAttribute is the computed output `tags_all`, planned by setTagsAll.
+func tagsAllAttribute() schema.MapAttribute {
+	return schema.MapAttribute{
+		Computed: true, ElementType: types.StringType,
+		MarkdownDescription: "`tags` over the provider's `default_tags`.",
+	}
+}
+
+func networkRefComputed() schema.SingleNestedAttribute {
+	return schema.SingleNestedAttribute{
+		Computed: true, MarkdownDescription: "Reference for `k8s_machine.network`.",
+		Attributes: map[string]schema.Attribute{
+			"cluster":   schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the cluster."},
+			"vpc_id":    schema.StringAttribute{Computed: true, MarkdownDescription: "VPC."},
+			"vpc_cidr":  schema.StringAttribute{Computed: true, MarkdownDescription: "Network of the VPC."},
+			"node_cidr": schema.StringAttribute{Computed: true, MarkdownDescription: "Network of the machines."},
+			"subnets": schema.ListNestedAttribute{
+				Computed: true, MarkdownDescription: "Subnets for machines.",
+				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+					"id":             schema.StringAttribute{Computed: true, MarkdownDescription: "Subnet."},
+					"cidr":           schema.StringAttribute{Computed: true, MarkdownDescription: "Its network."},
+					"route_table_id": schema.StringAttribute{Computed: true, MarkdownDescription: "Route table that holds for it."},
+				}},
+			},
+			"security_group_ids": schema.MapAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "Security group by role."},
+		},
+	}
+}
+
+func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	if req.Plan.Raw.IsNull() || r.data == nil {
+		return
+	}
+	var config, plan networkModel
+	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	plan.ID, plan.TagsAll = plan.Name, r.data.tagsAll(plan.Tags)
+	adopts := !config.VPCID.IsNull()
+	if !adopts {
+		planDefault(config.VPCCIDR, &plan.VPCCIDR, defaultVPCCIDR)
+		planDefault(config.NodeCIDR, &plan.NodeCIDR, defaultSubnetCIDR)
+		checkWithin(path.Root("node_cidr"), plan.NodeCIDR, plan.VPCCIDR, &resp.Diagnostics)
+	}
+	for _, p := range prefixesFrom(plan.AdminCIDRs) {
+		if p.Bits() == 0 {
+			resp.Diagnostics.AddAttributeWarning(path.Root("admin_cidrs"), "Open to the whole internet",
+				"0.0.0.0/0 lets everybody try SSH on every machine and reach the API server. Prefer your own address as a /32.")
+		}
+	}
+	if req.State.Raw.IsNull() {
+		plan.Ref = networkRefModel{
+			Cluster: plan.Name, VPCID: plan.VPCID, VPCCIDR: plan.VPCCIDR, NodeCIDR: plan.NodeCIDR,
+			Subnets: types.ListUnknown(subnetType), SecurityGroupIDs: types.MapUnknown(types.StringType),
+		}.value()
+	} else {
+		var state networkModel
+		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+		plan.keep(state, !adopts || config.SubnetIDs.Equal(state.SubnetIDs))
+	}
+	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+}
+
+// keep plans what the network has, as long as nothing of it is missing.
+func (m *networkModel) keep(state networkModel, sameSubnets bool) {
+	complete := len(state.SecurityGroupIDs.Elements()) == len(infraaws.Roles())
+	m.SecurityGroupIDs = state.SecurityGroupIDs
+	if !complete {
+		m.SecurityGroupIDs = types.MapUnknown(types.StringType)
+	}
+	m.SubnetIDs, m.SubnetID = state.SubnetIDs, state.SubnetID
+	if !sameSubnets {
+		m.SubnetID = types.StringUnknown()
+	}
+	if state.SubnetID.IsNull() {
+		m.SubnetIDs, m.SubnetID, sameSubnets = types.ListUnknown(types.StringType), types.StringUnknown(), false
+	}
+	m.Ref = state.Ref
+	if complete && sameSubnets {
+		return
+	}
+	ref := networkRefModel{
+		Cluster: m.Name, VPCID: m.VPCID, VPCCIDR: m.VPCCIDR, NodeCIDR: m.NodeCIDR,
+		Subnets: types.ListUnknown(subnetType), SecurityGroupIDs: m.SecurityGroupIDs,
+	}
+	if sameSubnets {
+		if subnets, ok := state.Ref.Attributes()["subnets"].(types.List); ok {
+			ref.Subnets = subnets
+		}
+	}
+	m.Ref = ref.value()
+}
+
+// planDefault plans the default for what is left out.
+func planDefault(config types.String, plan *types.String, value netip.Prefix) {
+	if config.IsNull() && (plan.IsUnknown() || plan.IsNull()) {
+		*plan = types.StringValue(value.String())
+	}
+}
+
+// checkWithin reports a network that does not lie within another.
+func checkWithin(at path.Path, inner, outer types.String, diags *diag.Diagnostics) {
+	in, out := parsePrefix(inner), parsePrefix(outer)
+	if in.IsValid() && out.IsValid() && (in.Bits() < out.Bits() || !out.Contains(in.Addr())) {
+		diags.AddAttributeError(at, "Network outside its range", in.String()+" does not lie within "+out.String()+".")
+	}
+}
+
+func (r *networkResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	var config, m networkModel
+	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := within(ctx, m.Timeouts.Create, networkTimeout, &resp.Diagnostics)
+	defer cancel()
+	client, err := r.data.aws(ctx)
+	if err != nil {
+		addError(&resp.Diagnostics, "Cannot make network "+m.Name.ValueString(), err)
+		return
+	}
+	adopts := !config.VPCID.IsNull()
+	n, err := client.EnsureNetwork(ctx, m.spec(adopts))
+	if err != nil {
+		addError(&resp.Diagnostics, "Cannot make network "+m.Name.ValueString(), err)
+	}
+	if n.VPCID == "" {
+		return
+	}
+	m.fill(n)
+	writePrivate(ctx, resp.Private, networkKey, networkPrivate{Adopts: adopts}, &resp.Diagnostics)
+	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+}
+
+func (r *networkResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	var m networkModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
+	private := readPrivate[networkPrivate](ctx, req.Private, networkKey, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := within(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
+	defer cancel()
+	client, err := r.data.aws(ctx)
+	if errors.Is(err, errNotYetKnown) {
+		return
+	}
+	if err != nil {
+		addError(&resp.Diagnostics, "Cannot refresh network "+m.Name.ValueString(), err)
+		return
+	}
+	n, drift, err := client.ObserveNetwork(ctx, m.spec(private.Adopts))
+	switch {
+	case errors.Is(err, infraaws.ErrNotFound):
+		resp.State.RemoveResource(ctx)
+		return
+	case err != nil:
+		addError(&resp.Diagnostics, "Cannot refresh network "+m.Name.ValueString(), err)
+		return
+	}
+	m.fill(n)
+	m.Drift = driftValue(drift)
+	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+}
+
+func (r *networkResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	var m, state networkModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	private := readPrivate[networkPrivate](ctx, req.Private, networkKey, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := within(ctx, m.Timeouts.Update, networkTimeout, &resp.Diagnostics)
+	defer cancel()
+	client, err := r.data.aws(ctx)
+	if err != nil {
+		addError(&resp.Diagnostics, "Cannot change network "+m.Name.ValueString(), err)
+		return
+	}
+	spec := m.spec(private.Adopts)
+	spec.Known = state.known(m.Name.ValueString())
+	spec.RemoveTags = removedKeys(state.TagsAll, m.TagsAll)
+	n, err := client.EnsureNetwork(ctx, spec)
+	if err != nil {
+		addError(&resp.Diagnostics, "Cannot change network "+m.Name.ValueString(), err)
+		return
+	}
+	m.fill(n)
+	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+}
+
+func (r *networkResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	var m networkModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
+	private := readPrivate[networkPrivate](ctx, req.Private, networkKey, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := within(ctx, m.Timeouts.Delete, networkDeleteTimeout, &resp.Diagnostics)
+	defer cancel()
+	client, err := r.data.aws(ctx)
+	if err == nil {
+		err = client.DeleteNetwork(ctx, m.spec(private.Adopts))
+	}
+	if err != nil {
+		addError(&resp.Diagnostics, "Cannot delete network "+m.Name.ValueString(), err)
+	}
+}
+
+func (r *networkResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	client, err := r.data.aws(ctx)
+	if err != nil {
+		addError(&resp.Diagnostics, "Cannot import network "+req.ID, err)
+		return
+	}
+	n, spec, err := client.FindNetwork(ctx, req.ID)
+	if err != nil {
+		addError(&resp.Diagnostics, "Cannot import network "+req.ID, err)
+		return
+	}
+	m := networkModel{
+		Name:       types.StringValue(req.ID),
+		AdminCIDRs: setOf(spec.AdminCIDRs),
+		Tags:       types.MapNull(types.StringType),
+		TagsAll:    r.data.tagsAll(types.MapNull(types.StringType)),
+		// Not written and written as empty mean the same; an import chooses the first.
+		NodePortCIDRs: types.SetNull(types.StringType),
+	}
+	if len(spec.NodePortCIDRs) > 0 {
+		m.NodePortCIDRs = setOf(spec.NodePortCIDRs)
+	}
+	if spec.Tags != nil {
+		m.Tags = stringMapValue(spec.Tags)
+		m.TagsAll = r.data.tagsAll(m.Tags)
+	}
+	m.fill(n)
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("name"), m.Name)...)
+	var state networkModel
+	resp.Diagnostics.Append(resp.State.Get(ctx, &state)...)
+	m.Timeouts = state.Timeouts
+	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+}
+
+// networkKey is the private-state entry of networkPrivate.
+const networkKey = "network"
+
+// networkPrivate is what the resource remembers beside its attributes.
+type networkPrivate struct {
+	Adopts bool `json:"adopts"`
+}
+
+func (m networkModel) spec(adopts bool) infraaws.NetworkSpec {
+	s := infraaws.NetworkSpec{
+		Cluster:          m.Name.ValueString(),
+		VPCCIDR:          parsePrefix(m.VPCCIDR),
+		NodeCIDR:         parsePrefix(m.NodeCIDR),
+		AvailabilityZone: m.AvailabilityZone.ValueString(),
+		AdminCIDRs:       prefixesFrom(m.AdminCIDRs),
+		NodePortCIDRs:    prefixesFrom(m.NodePortCIDRs),
+		Tags:             stringMap(m.Tags),
+		Known:            m.known(m.Name.ValueString()),
+	}
+	if adopts {
+		s.VPCID, s.SubnetIDs = m.VPCID.ValueString(), stringsFrom(m.SubnetIDs.Elements())
+	}
+	return s
+}
+
+// known returns the ids on record.
+func (m networkModel) known(cluster string) infraaws.Network {
+	n := infraaws.Network{Cluster: cluster, VPCID: m.VPCID.ValueString(), SecurityGroups: map[infraaws.Role]string{}}
+	for role, id := range stringMap(m.SecurityGroupIDs) {
+		n.SecurityGroups[infraaws.Role(role)] = id
+	}
+	subnets, _ := m.Ref.Attributes()["subnets"].(types.List)
+	for _, e := range subnets.Elements() {
+		if o, ok := e.(types.Object); ok {
+			id, _ := o.Attributes()["id"].(types.String)
+			table, _ := o.Attributes()["route_table_id"].(types.String)
+			n.Subnets = append(n.Subnets, infraaws.Subnet{ID: id.ValueString(), RouteTableID: table.ValueString()})
+		}
+	}
+	return n
+}
+
+// fill sets everything computed from the network as it is.
+func (m *networkModel) fill(n infraaws.Network) {
+	m.ID = m.Name
+	m.VPCID, m.VPCCIDR = types.StringValue(n.VPCID), optionalPrefix(n.VPCCIDR)
+	m.SubnetID = types.StringNull()
+	if m.AvailabilityZone.IsUnknown() {
+		m.AvailabilityZone = types.StringNull()
+	}
+	var ids, subnets []attr.Value
+	for _, s := range n.Subnets {
+		ids = append(ids, types.StringValue(s.ID))
+		subnets = append(subnets, subnetModel{
+			ID: types.StringValue(s.ID), CIDR: optionalPrefix(s.CIDR), RouteTableID: optionalString(s.RouteTableID),
+		}.value())
+	}
+	if len(n.Subnets) > 0 {
+		first := n.Subnets[0]
+		m.SubnetID, m.NodeCIDR, m.AvailabilityZone = types.StringValue(first.ID), optionalPrefix(first.CIDR), optionalString(first.AvailabilityZone)
+	}
+	m.SubnetIDs = types.ListValueMust(types.StringType, ids)
+	groups := map[string]string{}
+	for role, id := range n.SecurityGroups {
+		groups[string(role)] = id
+	}
+	m.SecurityGroupIDs = stringMapValue(groups)
+	m.Drift = noDrift()
+	if m.NodeCIDR.IsUnknown() {
+		m.NodeCIDR = types.StringNull()
+	}
+	m.Ref = networkRefModel{
+		Cluster: m.Name, VPCID: m.VPCID, VPCCIDR: m.VPCCIDR, NodeCIDR: m.NodeCIDR,
+		Subnets: types.ListValueMust(subnetType, subnets), SecurityGroupIDs: m.SecurityGroupIDs,
+	}.value()
+}
+
+// removedKeys lists tag keys that were and are no longer.
+func removedKeys(before, after types.Map) []string {
+	now := stringMap(after)
+	var out []string
+	for k := range stringMap(before) {
+		if _, still := now[k]; !still {
+			out = append(out, k)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func setOf(prefixes []netip.Prefix) types.Set {
+	var out []attr.Value
+	for _, p := range prefixes {
+		out = append(out, types.StringValue(p.String()))
+	}
+	return types.SetValueMust(types.StringType, out)
+}

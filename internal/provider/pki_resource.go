@@ -1,0 +1,387 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+)
+
+var (
+	_ resource.ResourceWithConfigure   = (*pkiResource)(nil)
+	_ resource.ResourceWithModifyPlan  = (*pkiResource)(nil)
+	_ resource.ResourceWithImportState = (*pkiResource)(nil)
+)
+
+var pkiDeadlines = deadlines{pkiTimeout, readTimeout, pkiTimeout, pkiTimeout}
+
+type pkiResource struct{ base }
+
+func newPKIResource() resource.Resource { return &pkiResource{} }
+
+type pkiModel struct {
+	ID         types.String   `tfsdk:"id"`
+	Cluster    types.String   `tfsdk:"cluster"`
+	KeyStore   types.String   `tfsdk:"key_store"`
+	Prefix     types.String   `tfsdk:"prefix"`
+	KMSKeyID   types.String   `tfsdk:"kms_key_id"`
+	CAValidity types.String   `tfsdk:"ca_validity"`
+	Tags       types.Map      `tfsdk:"tags"`
+	TagsAll    types.Map      `tfsdk:"tags_all"`
+	Ref        types.Object   `tfsdk:"ref"`
+	Drift      types.Map      `tfsdk:"drift"`
+	Timeouts   timeouts.Value `tfsdk:"timeouts"`
+}
+
+func (r *pkiResource) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
+	resp.TypeName = "k8s_pki"
+}
+
+func (r *pkiResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	replace := []planmodifier.String{stringplanmodifier.RequiresReplace()}
+	resp.Schema = schema.Schema{
+		Version: 0,
+		MarkdownDescription: "The keys of one cluster: certificate authorities for Kubernetes, etcd and the front proxy, the service-account key pair, and the key that encrypts secrets in etcd. " +
+			"Private keys are made once, put into the key store and fetched from there only while something is applied; they are never in the state (except with `key_store = \"state\"`), in plans or in logs.\n\n" +
+			"What is in the key store already is adopted, never overwritten: an apply that was interrupted, or whose state was lost, goes on with the same keys. " +
+			"Destroying this resource destroys the keys, and with them every way to repair the cluster.",
+		Attributes: map[string]schema.Attribute{
+			"id": schema.StringAttribute{
+				Computed: true, MarkdownDescription: "Name of the cluster. Import takes it, for the key store `ssm` with the default prefix.",
+				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
+			},
+			"cluster": schema.StringAttribute{
+				Required: true, MarkdownDescription: "Name of the cluster. A change replaces all keys and certificates.",
+				Validators: []validator.String{clusterName()}, PlanModifiers: replace,
+			},
+			"key_store": schema.StringAttribute{
+				Optional: true, Computed: true, Default: stringdefault.StaticString(pki.StoreSSM),
+				MarkdownDescription: "Where private keys are kept: `ssm` (AWS SSM Parameter Store, SecureString) or `state` (the Terraform state, as sensitive values: for clusters without AWS; " +
+					"whoever reads the state owns the cluster). A change replaces all keys. Default: `ssm`.",
+				Validators: []validator.String{keyStore()}, PlanModifiers: replace,
+			},
+			"prefix": schema.StringAttribute{
+				Optional: true, Computed: true,
+				MarkdownDescription: "Prefix of the parameters' names, with `ssm`. A change replaces all keys. Default: `/k8s/<cluster>/pki/`.",
+				Validators:          []validator.String{parameterPrefix()},
+				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
+			},
+			"kms_key_id": schema.StringAttribute{
+				Optional:            true,
+				MarkdownDescription: "KMS key (id, ARN or alias) that encrypts the parameters, with `ssm`. A change encrypts the same keys anew, in place. Default: the account's `alias/aws/ssm`.",
+			},
+			"ca_validity": schema.StringAttribute{
+				Optional: true, Computed: true, Default: stringdefault.StaticString("87600h"),
+				MarkdownDescription: "How long the authorities' certificates are valid, as a duration. A change holds for certificates made later; the present ones stay. Default: `87600h` (10 years).",
+				Validators:          []validator.String{goDuration()},
+			},
+			"tags":     tagsAttribute(),
+			"tags_all": tagsAllAttribute(),
+			"ref": schema.SingleNestedAttribute{
+				Computed: true, MarkdownDescription: "Reference for the `pki` of role resources: certificates, and where the private keys are.",
+				Attributes: map[string]schema.Attribute{
+					"cluster":                        schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the cluster."},
+					"store":                          schema.StringAttribute{Computed: true, MarkdownDescription: "Key store."},
+					"prefix":                         schema.StringAttribute{Computed: true, MarkdownDescription: "Prefix of the names in the key store."},
+					"kms_key_id":                     schema.StringAttribute{Computed: true, MarkdownDescription: "KMS key that encrypts the key store."},
+					"region":                         schema.StringAttribute{Computed: true, MarkdownDescription: "Region of the key store."},
+					"kubernetes_ca_pem":              schema.StringAttribute{Computed: true, MarkdownDescription: "Certificates of the Kubernetes CA, the issuing one first."},
+					"etcd_ca_pem":                    schema.StringAttribute{Computed: true, MarkdownDescription: "Certificates of the etcd CA, the issuing one first."},
+					"front_proxy_ca_pem":             schema.StringAttribute{Computed: true, MarkdownDescription: "Certificates of the front-proxy CA, the issuing one first."},
+					"service_account_public_key_pem": schema.StringAttribute{Computed: true, MarkdownDescription: "Public keys that verify service-account tokens."},
+					"encryption_key_name":            schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the key that encrypts secrets in etcd."},
+					"keys": schema.MapAttribute{
+						Computed: true, Sensitive: true, ElementType: types.StringType, MarkdownDescription: keysDescription,
+					},
+				},
+			},
+			"drift": driftAttribute(),
+		},
+		Blocks: map[string]schema.Block{"timeouts": pkiDeadlines.block(ctx)},
+	}
+}
+
+func (r *pkiResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	if req.Plan.Raw.IsNull() || r.data == nil {
+		return
+	}
+	var plan pkiModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	inState := plan.KeyStore.ValueString() == pki.StoreState
+	for name, v := range map[string]types.String{"prefix": plan.Prefix, "kms_key_id": plan.KMSKeyID} {
+		if inState && v.ValueString() != "" {
+			resp.Diagnostics.AddAttributeError(path.Root(name), "Not for this key store", name+` has a meaning for key_store = "ssm" only.`)
+		}
+	}
+	plan.ID, plan.TagsAll = plan.Cluster, r.data.tagsAll(plan.Tags)
+	if plan.Prefix.IsUnknown() || plan.Prefix.IsNull() {
+		plan.Prefix = plan.defaultPrefix()
+	}
+	if req.State.Raw.IsNull() || len(resp.RequiresReplace) > 0 {
+		plan.Ref = plan.newRef(inState).value()
+	} else {
+		var state pkiModel
+		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+		ref, _ := object[pkiRefModel](ctx, state.Ref, &resp.Diagnostics)
+		ref.KMSKeyID = plan.KMSKeyID
+		plan.Ref = ref.value()
+	}
+	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+}
+
+func (m pkiModel) defaultPrefix() types.String {
+	switch {
+	case m.KeyStore.IsUnknown() || m.Cluster.IsUnknown():
+		return types.StringUnknown()
+	case m.KeyStore.ValueString() != pki.StoreSSM:
+		return types.StringNull()
+	}
+	return types.StringValue(infraaws.DefaultKeyPrefix(m.Cluster.ValueString()))
+}
+
+// newRef plans what is known of the reference before there are keys.
+func (m pkiModel) newRef(inState bool) pkiRefModel {
+	unknown := types.StringUnknown()
+	ref := pkiRefModel{
+		Cluster: m.Cluster, Store: m.KeyStore, Prefix: m.Prefix, KMSKeyID: m.KMSKeyID, Region: unknown,
+		KubernetesCA: unknown, EtcdCA: unknown, FrontProxyCA: unknown, ServiceAccountPublicKey: unknown, EncryptionKeyName: unknown,
+		Keys: types.MapUnknown(types.StringType),
+	}
+	switch {
+	case m.KeyStore.IsUnknown():
+	case inState:
+		ref.Region = types.StringNull()
+	default:
+		ref.Keys = types.MapNull(types.StringType)
+	}
+	return ref
+}
+
+func (r *pkiResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	var m pkiModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := within(ctx, m.Timeouts.Create, pkiTimeout, &resp.Diagnostics)
+	defer cancel()
+	ref, err := r.bootstrap(ctx, m)
+	if err != nil {
+		// Nothing goes into the state: what is in the key store is adopted by
+		// the next apply, while a tainted resource would have its keys destroyed.
+		addError(&resp.Diagnostics, "Cannot make the keys of cluster "+m.Cluster.ValueString(), err)
+		return
+	}
+	m.Ref, m.Drift = pkiRefValue(ref), noDrift()
+	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+}
+
+func (r *pkiResource) bootstrap(ctx context.Context, m pkiModel) (pki.Ref, error) {
+	store, opts, err := r.open(ctx, m)
+	if err != nil {
+		return pki.Ref{}, err
+	}
+	return pki.Bootstrap(ctx, store, m.Cluster.ValueString(), r.data.now(), r.data.rand, opts)
+}
+
+// open opens the key store that a model describes.
+func (r *pkiResource) open(ctx context.Context, m pkiModel) (pki.Store, pki.Options, error) {
+	opts := pki.Options{Store: m.KeyStore.ValueString(), CAValidity: duration(m.CAValidity, pki.DefaultCAValidity)}
+	if opts.Store == pki.StoreState {
+		ref, _ := object[pkiRefModel](ctx, m.Ref, &diag.Diagnostics{})
+		return ref.ref().MemoryStore(), opts, nil
+	}
+	store, err := r.keyStore(ctx, m)
+	if err != nil {
+		return nil, opts, err
+	}
+	opts.Prefix, opts.KMSKeyID, opts.Region = m.Prefix.ValueString(), m.KMSKeyID.ValueString(), store.Region()
+	return store, opts, nil
+}
+
+func (r *pkiResource) keyStore(ctx context.Context, m pkiModel) (*infraaws.KeyStore, error) {
+	client, err := r.data.aws(ctx)
+	if err != nil {
+		return nil, err
+	}
+	region, _ := m.Ref.Attributes()["region"].(types.String)
+	return client.KeyStore(infraaws.KeyStoreConfig{
+		Cluster: m.Cluster.ValueString(), Prefix: m.Prefix.ValueString(), KMSKeyID: m.KMSKeyID.ValueString(),
+		Region: region.ValueString(), Tags: stringMap(m.Tags),
+	}), nil
+}
+
+func (r *pkiResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	var m pkiModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
+	if resp.Diagnostics.HasError() || m.KeyStore.ValueString() != pki.StoreSSM {
+		return
+	}
+	ctx, cancel := within(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
+	defer cancel()
+	store, err := r.keyStore(ctx, m)
+	if errors.Is(err, errNotYetKnown) {
+		return
+	}
+	var drift []string
+	if err == nil {
+		drift, err = r.observe(ctx, store, m)
+	}
+	if err != nil {
+		addError(&resp.Diagnostics, "Cannot look at the keys of cluster "+m.Cluster.ValueString(), err)
+		return
+	}
+	m.Drift = noDrift()
+	if len(drift) > 0 {
+		m.Drift = driftValue(map[string]string{"key store": strings.Join(drift, "; ")})
+	}
+	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+}
+
+// observe says in words what of the key store differs. It reads no private
+// key. A store that has lost everything is drift too, not a reason to forget:
+// with other keys the cluster would be another one.
+func (r *pkiResource) observe(ctx context.Context, store *infraaws.KeyStore, m pkiModel) ([]string, error) {
+	found, err := store.Look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var words []string
+	public := publicParts(m.Ref)
+	for _, name := range pki.Names() {
+		value, present := found[name]
+		switch {
+		case !present:
+			words = append(words, name+": missing")
+		case !pki.Secret(name) && strings.TrimSpace(value) != strings.TrimSpace(public[name]):
+			words = append(words, name+": not the one on record")
+		}
+	}
+	return words, nil
+}
+
+// publicParts returns what a reference knows of the key store's content.
+func publicParts(ref types.Object) map[string]string {
+	m, _ := object[pkiRefModel](context.Background(), ref, &diag.Diagnostics{})
+	r := m.ref()
+	return map[string]string{
+		pki.CertKubernetesCA: r.KubernetesCA, pki.CertEtcdCA: r.EtcdCA, pki.CertFrontProxyCA: r.FrontProxyCA,
+		pki.PublicServiceAccount: r.ServiceAccountPublicKey,
+	}
+}
+
+func (r *pkiResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	var m, state pkiModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := within(ctx, m.Timeouts.Update, pkiTimeout, &resp.Diagnostics)
+	defer cancel()
+	if m.KeyStore.ValueString() == pki.StoreSSM {
+		if err := r.repair(ctx, m, state); err != nil {
+			addError(&resp.Diagnostics, "Cannot repair the key store of cluster "+m.Cluster.ValueString(), err)
+			return
+		}
+	}
+	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+}
+
+// repair puts public parts back as they are on record, and changes tags and
+// the KMS key. A private key that is gone cannot be put back from here.
+func (r *pkiResource) repair(ctx context.Context, m, state pkiModel) error {
+	store, err := r.keyStore(ctx, m)
+	if err != nil {
+		return err
+	}
+	found, err := store.Look(ctx)
+	if err != nil {
+		return err
+	}
+	public := publicParts(m.Ref)
+	for _, name := range pki.Names() {
+		value, present := found[name]
+		if pki.Secret(name) {
+			if !present {
+				return fmt.Errorf("%s is gone and cannot be made again: put it back under %s from a backup (the controllers hold copies under /etc/kubernetes), or give the cluster new keys with -replace",
+					name, m.Prefix.ValueString())
+			}
+			continue
+		}
+		if present && strings.TrimSpace(value) != strings.TrimSpace(public[name]) {
+			if err := store.Delete(ctx, name); err != nil && !errors.Is(err, pki.ErrNotFound) {
+				return err
+			}
+			present = false
+		}
+		if !present {
+			if err := store.Create(ctx, name, []byte(public[name])); err != nil {
+				return err
+			}
+		}
+	}
+	if !m.KMSKeyID.Equal(state.KMSKeyID) {
+		if err := store.Rewrap(ctx); err != nil {
+			return err
+		}
+	}
+	if !m.TagsAll.Equal(state.TagsAll) {
+		return store.Retag(ctx, removedKeys(state.TagsAll, m.TagsAll))
+	}
+	return nil
+}
+
+func (r *pkiResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	var m pkiModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
+	if resp.Diagnostics.HasError() || m.KeyStore.ValueString() != pki.StoreSSM {
+		return
+	}
+	ctx, cancel := within(ctx, m.Timeouts.Delete, pkiTimeout, &resp.Diagnostics)
+	defer cancel()
+	store, err := r.keyStore(ctx, m)
+	if err == nil {
+		err = store.Purge(ctx, pki.Names())
+	}
+	if err != nil {
+		addError(&resp.Diagnostics, "Cannot delete the keys of cluster "+m.Cluster.ValueString(), err)
+	}
+}
+
+func (r *pkiResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	var m pkiModel
+	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
+	m.ID, m.Cluster = types.StringValue(req.ID), types.StringValue(req.ID)
+	m.KeyStore, m.Prefix = types.StringValue(pki.StoreSSM), types.StringValue(infraaws.DefaultKeyPrefix(req.ID))
+	m.CAValidity = types.StringValue(short(pki.DefaultCAValidity))
+	m.TagsAll = r.data.tagsAll(m.Tags)
+	store, opts, err := r.open(ctx, m)
+	var ref pki.Ref
+	if err == nil {
+		ref, err = pki.LoadRef(ctx, store, req.ID, opts)
+	}
+	if err != nil {
+		addError(&resp.Diagnostics, "Cannot import the keys of cluster "+req.ID, err)
+		return
+	}
+	m.Ref, m.Drift = pkiRefValue(ref), noDrift()
+	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+}

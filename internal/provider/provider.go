@@ -1,0 +1,236 @@
+// Package provider is the Terraform side of the project: schemas, models and
+// the mapping between them and the library under infra. It decides nothing
+// about clusters; whatever a Go program would also want belongs in infra.
+package provider
+
+import (
+	"context"
+	"os"
+
+	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/datasource"
+	"github.com/hashicorp/terraform-plugin-framework/ephemeral"
+	"github.com/hashicorp/terraform-plugin-framework/provider"
+	"github.com/hashicorp/terraform-plugin-framework/provider/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+)
+
+var (
+	_ provider.Provider                       = (*Provider)(nil)
+	_ provider.ProviderWithEphemeralResources = (*Provider)(nil)
+)
+
+// Provider is the provider k8s-from-scratch/k8s.
+type Provider struct {
+	version     string
+	environment environment
+	data        []*providerData
+}
+
+// New returns the provider. Close it when it no longer serves.
+func New(version string) *Provider {
+	return &Provider{version: version, environment: environment{getenv: os.Getenv, readFile: os.ReadFile}}
+}
+
+// Close ends the provider's SSH connections.
+func (p *Provider) Close() error { return closeAll(p.data) }
+
+// Metadata implements provider.Provider.
+func (p *Provider) Metadata(_ context.Context, _ provider.MetadataRequest, resp *provider.MetadataResponse) {
+	resp.TypeName = "k8s"
+	resp.Version = p.version
+}
+
+// Resources implements provider.Provider.
+func (p *Provider) Resources(context.Context) []func() resource.Resource { return resources() }
+
+// DataSources implements provider.Provider.
+func (p *Provider) DataSources(context.Context) []func() datasource.DataSource { return dataSources() }
+
+// EphemeralResources implements provider.ProviderWithEphemeralResources.
+func (p *Provider) EphemeralResources(context.Context) []func() ephemeral.EphemeralResource {
+	return ephemeralResources()
+}
+
+type providerModel struct {
+	Region            types.String `tfsdk:"region"`
+	Profile           types.String `tfsdk:"profile"`
+	AccessKey         types.String `tfsdk:"access_key"`
+	SecretKey         types.String `tfsdk:"secret_key"`
+	Token             types.String `tfsdk:"token"`
+	MaxRetries        types.Int64  `tfsdk:"max_retries"`
+	RetryMode         types.String `tfsdk:"retry_mode"`
+	DefaultTags       types.Map    `tfsdk:"default_tags"`
+	ArtifactMirror    types.String `tfsdk:"artifact_mirror"`
+	ArtifactChecksums types.String `tfsdk:"artifact_checksums"`
+	AssumeRole        types.Object `tfsdk:"assume_role"`
+	Endpoints         types.Object `tfsdk:"endpoints"`
+	SSH               types.Object `tfsdk:"ssh"`
+}
+
+type assumeRoleModel struct {
+	RoleARN     types.String `tfsdk:"role_arn"`
+	SessionName types.String `tfsdk:"session_name"`
+	ExternalID  types.String `tfsdk:"external_id"`
+	Policy      types.String `tfsdk:"policy"`
+	Duration    types.String `tfsdk:"duration"`
+}
+
+type endpointsModel struct {
+	EC2 types.String `tfsdk:"ec2"`
+	SSM types.String `tfsdk:"ssm"`
+	STS types.String `tfsdk:"sts"`
+}
+
+type sshModel struct {
+	PrivateKey     types.String `tfsdk:"private_key"`
+	PrivateKeyFile types.String `tfsdk:"private_key_file"`
+	Agent          types.Bool   `tfsdk:"agent"`
+	User           types.String `tfsdk:"user"`
+	ConnectTimeout types.String `tfsdk:"connect_timeout"`
+	Bastion        types.Object `tfsdk:"bastion"`
+}
+
+type bastionModel struct {
+	Address  types.String `tfsdk:"address"`
+	Port     types.Int64  `tfsdk:"port"`
+	User     types.String `tfsdk:"user"`
+	HostKeys types.List   `tfsdk:"host_keys"`
+}
+
+// Schema implements provider.Provider.
+func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *provider.SchemaResponse) {
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "Builds Kubernetes clusters from scratch on AWS EC2 (or on any machines reachable by SSH), and keeps them as written: " +
+			"certificates, systemd units, etcd, control plane, load balancer and workers.\n\n" +
+			"AWS is reached as the AWS CLI and the AWS provider reach it: every argument may come from the usual environment variables " +
+			"and shared configuration files instead. Nothing but the provider itself is needed on the computer that runs Terraform.",
+		Attributes: map[string]schema.Attribute{
+			"region": schema.StringAttribute{
+				Optional:            true,
+				MarkdownDescription: "AWS region. Default: `AWS_REGION`, `AWS_DEFAULT_REGION`, or the profile's.",
+			},
+			"profile": schema.StringAttribute{
+				Optional:            true,
+				MarkdownDescription: "Profile in the shared AWS configuration files. Default: `AWS_PROFILE`.",
+			},
+			"access_key": schema.StringAttribute{
+				Optional:            true,
+				MarkdownDescription: "AWS access key. Default: `AWS_ACCESS_KEY_ID`, or what the SDK finds otherwise.",
+				Validators:          []validator.String{stringvalidator.AlsoRequires(rootPath("secret_key"))},
+			},
+			"secret_key": schema.StringAttribute{
+				Optional: true, Sensitive: true,
+				MarkdownDescription: "AWS secret key. Default: `AWS_SECRET_ACCESS_KEY`. May be ephemeral.",
+				Validators:          []validator.String{stringvalidator.AlsoRequires(rootPath("access_key"))},
+			},
+			"token": schema.StringAttribute{
+				Optional: true, Sensitive: true,
+				MarkdownDescription: "AWS session token of temporary credentials. Default: `AWS_SESSION_TOKEN`. May be ephemeral.",
+			},
+			"max_retries": schema.Int64Attribute{
+				Optional:            true,
+				MarkdownDescription: "How often one AWS call is tried again after throttling or a passing failure. Default: 25.",
+				Validators:          []validator.Int64{atLeastOne()},
+			},
+			"retry_mode": schema.StringAttribute{
+				Optional:            true,
+				MarkdownDescription: "Retry mode of the AWS SDK: `standard` (default) or `adaptive`, which also slows down by itself while AWS throttles.",
+				Validators:          []validator.String{stringvalidator.OneOf("standard", "adaptive")},
+			},
+			"default_tags": schema.MapAttribute{
+				Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Tags for everything made in AWS. A resource's own `tags` win over these. Changed in place.",
+				Validators:          tagValidators(),
+			},
+			"artifact_mirror": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "Base URL from which the machines download every release file instead of from upstream: " +
+					"`<mirror>/<upstream host>/<upstream path>`. Default: `K8S_ARTIFACT_MIRROR`, else upstream.",
+				Validators: []validator.String{httpURL()},
+			},
+			"artifact_checksums": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "SHA-256 sums of release files in the format of `sha256sum`, names relative to the mirror's root: the text itself or the path of a file with it. " +
+					"They win over the sums pinned in the provider. Default: `K8S_ARTIFACT_CHECKSUMS`.",
+			},
+		},
+		Blocks: map[string]schema.Block{
+			"assume_role": schema.SingleNestedBlock{
+				MarkdownDescription: "Role to assume with the credentials found.",
+				Attributes: map[string]schema.Attribute{
+					"role_arn":     schema.StringAttribute{Optional: true, MarkdownDescription: "ARN of the role. Required in this block."},
+					"session_name": schema.StringAttribute{Optional: true, MarkdownDescription: "Session name. Default: one made by the SDK."},
+					"external_id":  schema.StringAttribute{Optional: true, MarkdownDescription: "External id that the role's trust policy asks for."},
+					"policy":       schema.StringAttribute{Optional: true, MarkdownDescription: "IAM policy (JSON) that further restricts the session."},
+					"duration": schema.StringAttribute{
+						Optional:            true,
+						MarkdownDescription: "Life of one set of credentials, such as `1h`. Default: `15m`.",
+						Validators:          []validator.String{goDuration()},
+					},
+				},
+			},
+			"endpoints": schema.SingleNestedBlock{
+				MarkdownDescription: "URLs of AWS services, for private endpoints or a local EC2. Default: `AWS_ENDPOINT_URL_EC2`, `AWS_ENDPOINT_URL` and so on.",
+				Attributes: map[string]schema.Attribute{
+					"ec2": schema.StringAttribute{Optional: true, MarkdownDescription: "EC2.", Validators: []validator.String{httpURL()}},
+					"ssm": schema.StringAttribute{Optional: true, MarkdownDescription: "Systems Manager.", Validators: []validator.String{httpURL()}},
+					"sts": schema.StringAttribute{Optional: true, MarkdownDescription: "Security Token Service.", Validators: []validator.String{httpURL()}},
+				},
+			},
+			"ssh": sshBlock(),
+		},
+	}
+}
+
+func sshBlock() schema.SingleNestedBlock {
+	return schema.SingleNestedBlock{
+		MarkdownDescription: "How machines are reached. Their host keys are pinned from the first connection on; there is no trust on first use.",
+		Attributes: map[string]schema.Attribute{
+			"private_key": schema.StringAttribute{
+				Optional: true, Sensitive: true,
+				MarkdownDescription: "Private key, PEM or OpenSSH format, without a passphrase. Its public half is authorised on machines when they are launched. " +
+					"May be ephemeral; never in state. Default: `K8S_SSH_PRIVATE_KEY`.",
+				Validators: []validator.String{privateKey()},
+			},
+			"private_key_file": schema.StringAttribute{
+				Optional:            true,
+				MarkdownDescription: "Path of a file with the private key. Default: `K8S_SSH_PRIVATE_KEY_FILE`.",
+				Validators:          []validator.String{stringvalidator.ConflictsWith(rootPath("ssh").AtName("private_key"))},
+			},
+			"agent": schema.BoolAttribute{
+				Optional: true,
+				MarkdownDescription: "Whether to use the keys of the agent at `SSH_AUTH_SOCK`. " +
+					"Default: `true` when there is an agent and no private key, else `false`.",
+			},
+			"user": schema.StringAttribute{
+				Optional:            true,
+				MarkdownDescription: "Login user, with passwordless sudo, of machines and hosts that do not name their own. Default: `admin`, as in Debian's images.",
+				Validators:          []validator.String{loginUser()},
+			},
+			"connect_timeout": schema.StringAttribute{
+				Optional:            true,
+				MarkdownDescription: "How long to wait for one machine to accept a connection before it counts as unreachable. Default: `10s`.",
+				Validators:          []validator.String{goDuration()},
+			},
+		},
+		Blocks: map[string]schema.Block{
+			"bastion": schema.SingleNestedBlock{
+				MarkdownDescription: "Machine through which all others are reached, with the same key. Machines are then reached at their private addresses.",
+				Attributes: map[string]schema.Attribute{
+					"address": schema.StringAttribute{Optional: true, MarkdownDescription: "Name or IP address. Required in this block."},
+					"port":    schema.Int64Attribute{Optional: true, MarkdownDescription: "SSH port. Default: 22.", Validators: []validator.Int64{portNumber()}},
+					"user":    schema.StringAttribute{Optional: true, MarkdownDescription: "Login user. Default: `ssh.user`.", Validators: []validator.String{loginUser()}},
+					"host_keys": schema.ListAttribute{
+						Optional: true, ElementType: types.StringType,
+						MarkdownDescription: "Host keys, any of which is accepted, as `ssh-ed25519 AAAA...`. Required in this block.",
+						Validators:          []validator.List{listvalidator.SizeAtLeast(1), listvalidator.ValueStringsAre(hostKey())},
+					},
+				},
+			},
+		},
+	}
+}

@@ -1,0 +1,31 @@
+package provider
+
+import (
+	"github.com/hashicorp/terraform-plugin-framework/datasource"
+	"github.com/hashicorp/terraform-plugin-framework/ephemeral"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+)
+
+// What the provider serves, in the order in which a cluster is built.
+
+func resources() []func() resource.Resource {
+	return []func() resource.Resource{
+		newNetworkResource,
+		newMachineResource,
+		newPKIResource,
+		newLBResource,
+		newEtcdClusterResource,
+		newControlPlaneResource,
+		newWorkerPoolResource,
+		newAddonResource,
+		newKubeconfigResource,
+	}
+}
+
+func dataSources() []func() datasource.DataSource {
+	return []func() datasource.DataSource{newClusterStatusDataSource}
+}
+
+func ephemeralResources() []func() ephemeral.EphemeralResource {
+	return []func() ephemeral.EphemeralResource{newKubeconfigEphemeral}
+}

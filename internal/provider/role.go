@@ -1,0 +1,364 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+)
+
+// role is what one kind of role resource (an etcd cluster, a control plane, a
+// worker pool) adds to what they all share: M is its Terraform model, S what
+// package rollout calls it.
+type role[M, S any] struct {
+	name   string // "etcd_cluster"
+	title  string // for people: "etcd cluster"
+	schema func(context.Context) schema.Schema
+
+	// common points to the attributes that every role resource has.
+	common func(*M) *roleModel
+	// check reports what is wrong with a planned model, as far as it is
+	// known. prior is nil on creation.
+	check func(ctx context.Context, plan, prior *M, diags *diag.Diagnostics)
+	// outputs sets the computed attributes that follow from the others; what
+	// depends on something unknown becomes unknown.
+	outputs func(ctx context.Context, m *M, diags *diag.Diagnostics)
+	// spec maps a model, all of whose configured values are known, to the library.
+	spec func(ctx context.Context, d *providerData, m *M, diags *diag.Diagnostics) S
+	// artifacts returns the downloads in a specification, to be completed in place.
+	artifacts func(*S) []artifact.Artifact
+
+	observe func(*rollout.Engine, context.Context, S, rollout.Record) (rollout.Report, error)
+	apply   func(e *rollout.Engine, ctx context.Context, want S, prior *S, rec rollout.Record) (rollout.Record, error)
+	remove  func(*rollout.Engine, context.Context, S, rollout.Record) error
+	files   func(S) (map[string]string, error)
+
+	// For a role that also owns something in AWS, each may be nil: acquire has
+	// it before anything is installed and reports whether it exists, inspect adds what differs of it to the
+	// drift, release gives it back at last.
+	acquire func(ctx context.Context, d *providerData, plan, prior *M, diags *diag.Diagnostics) bool
+	inspect func(ctx context.Context, d *providerData, m *M, drift map[string]string, diags *diag.Diagnostics)
+	release func(ctx context.Context, d *providerData, m *M, diags *diag.Diagnostics)
+}
+
+// roleModel is embedded in the model of every role resource.
+type roleModel struct {
+	ID       types.String   `tfsdk:"id"`
+	Drift    types.Map      `tfsdk:"drift"`
+	Files    types.Map      `tfsdk:"files"`
+	Timeouts timeouts.Value `tfsdk:"timeouts"`
+}
+
+// roleAttributes adds the attributes every role resource has.
+func roleAttributes(own map[string]schema.Attribute) map[string]schema.Attribute {
+	own["id"] = schema.StringAttribute{
+		Computed: true, MarkdownDescription: "Stable identifier.",
+		PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
+	}
+	own["drift"] = driftAttribute()
+	own["files"] = schema.MapAttribute{
+		Computed: true, ElementType: types.StringType,
+		MarkdownDescription: "Every file and program on the machines that is owned by this resource and not secret: `machine:path` to `sha256:digest`. " +
+			"A plan shows here which of them a change rewrites.",
+	}
+	return own
+}
+
+var roleDeadlines = deadlines{create: roleTimeout, read: readTimeout, update: rollTimeout, delete: roleTimeout}
+
+// roleBlocks are the blocks every role resource has.
+func roleBlocks(ctx context.Context) map[string]schema.Block {
+	return map[string]schema.Block{"timeouts": roleDeadlines.block(ctx)}
+}
+
+// roleRecord is what a role resource keeps in private state: hashes only.
+type roleRecord struct {
+	Record rollout.Record `json:"record"`
+	// Checksums are those that were looked up while applying, by path in the
+	// mirror's layout: pinned from then on.
+	Checksums map[string]string `json:"checksums,omitempty"`
+}
+
+// recordKey is where private state holds the roleRecord.
+const recordKey = "record"
+
+// complete gives artifacts the checksums that an earlier apply looked up, and
+// reports whether all are known.
+func (r roleRecord) complete(as []artifact.Artifact) bool {
+	known := true
+	for i := range as {
+		if as[i].SHA256 == "" {
+			as[i].SHA256 = r.Checksums[as[i].Path]
+		}
+		known = known && as[i].SHA256 != ""
+	}
+	return known
+}
+
+func (r *roleRecord) note(as []artifact.Artifact) {
+	r.Checksums = map[string]string{}
+	for _, a := range as {
+		r.Checksums[a.Path] = a.SHA256
+	}
+}
+
+// roleResource is a role made into a Terraform resource.
+type roleResource[M, S any] struct {
+	base
+	role role[M, S]
+}
+
+var (
+	_ resource.ResourceWithConfigure  = (*roleResource[any, any])(nil)
+	_ resource.ResourceWithModifyPlan = (*roleResource[any, any])(nil)
+)
+
+// Metadata implements resource.Resource.
+func (r *roleResource[M, S]) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_" + r.role.name
+}
+
+// Schema implements resource.Resource.
+func (r *roleResource[M, S]) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	resp.Schema = r.role.schema(ctx)
+}
+
+// ModifyPlan checks the configuration and computes what follows from it, the
+// digests of the files on the machines included. It does no network I/O.
+func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	if req.Plan.Raw.IsNull() {
+		return
+	}
+	var plan M
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	var prior *M
+	if !req.State.Raw.IsNull() {
+		prior = new(M)
+		resp.Diagnostics.Append(req.State.Get(ctx, prior)...)
+	}
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	r.role.check(ctx, &plan, prior, &resp.Diagnostics)
+	r.role.outputs(ctx, &plan, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	common := r.role.common(&plan)
+	common.Files = types.MapUnknown(types.StringType)
+	if r.data != nil && req.Config.Raw.IsFullyKnown() {
+		spec := r.role.spec(ctx, r.data, &plan, &resp.Diagnostics)
+		var rec roleRecord
+		if req.Private != nil {
+			rec = readPrivate[roleRecord](ctx, req.Private, recordKey, &resp.Diagnostics)
+		}
+		if resp.Diagnostics.HasError() {
+			return
+		}
+		if rec.complete(r.role.artifacts(&spec)) {
+			r.setFiles(&plan, spec, &resp.Diagnostics)
+		}
+	}
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+}
+
+func (r *roleResource[M, S]) setFiles(m *M, spec S, diags *diag.Diagnostics) {
+	files, err := r.role.files(spec)
+	if err != nil {
+		diags.AddError("This "+r.role.title+" cannot be built", err.Error())
+		return
+	}
+	r.role.common(m).Files = stringMapValue(files)
+}
+
+// Create implements resource.Resource. State is written only when all is well:
+// what a failed create did is on the machines, where the next one finds it and
+// goes on, whereas a tainted resource would be torn down first. What is billed
+// is an exception: it must not be forgotten.
+func (r *roleResource[M, S]) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	var plan M
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := within(ctx, r.role.common(&plan).Timeouts.Create, roleDeadlines.create, &resp.Diagnostics)
+	defer cancel()
+	var rec roleRecord
+	acquired := r.converge(ctx, &plan, nil, &rec, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() && !acquired {
+		return
+	}
+	r.settle(&plan)
+	writePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
+	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
+}
+
+// settle makes known what a create that failed half way has left unknown.
+func (r *roleResource[M, S]) settle(m *M) {
+	if common := r.role.common(m); common.Files.IsUnknown() {
+		common.Files = stringMapValue(nil)
+	}
+}
+
+// Update implements resource.Resource.
+func (r *roleResource[M, S]) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	var plan, prior M
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	resp.Diagnostics.Append(req.State.Get(ctx, &prior)...)
+	rec := readPrivate[roleRecord](ctx, req.Private, recordKey, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := within(ctx, r.role.common(&plan).Timeouts.Update, roleDeadlines.update, &resp.Diagnostics)
+	defer cancel()
+	r.converge(ctx, &plan, &prior, &rec, &resp.Diagnostics)
+	// What was done before a failure is done, and the record says so.
+	writePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
+}
+
+// converge applies the planned model and completes it. It reports whether
+// something that is billed exists now.
+func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *roleRecord, diags *diag.Diagnostics) (acquired bool) {
+	if r.role.acquire != nil {
+		acquired = r.role.acquire(ctx, r.data, plan, prior, diags)
+		r.role.outputs(ctx, plan, diags)
+		if diags.HasError() {
+			return acquired
+		}
+	}
+	want := r.role.spec(ctx, r.data, plan, diags)
+	var before *S
+	if prior != nil {
+		s := r.role.spec(ctx, r.data, prior, diags)
+		rec.complete(r.role.artifacts(&s))
+		before = &s
+	}
+	if diags.HasError() {
+		return acquired
+	}
+	downloads := r.role.artifacts(&want)
+	if !rec.complete(downloads) {
+		if err := r.data.catalog.Resolve(ctx, downloads); err != nil {
+			addError(diags, "Cannot find out the checksum of a download", err)
+			return acquired
+		}
+	}
+	rec.note(downloads)
+	var err error
+	rec.Record, err = r.role.apply(r.data.engine(ctx), ctx, want, before, rec.Record)
+	if err != nil {
+		r.explain(err, diags)
+		return acquired
+	}
+	r.role.common(plan).Drift = noDrift()
+	r.setFiles(plan, want, diags)
+	r.role.outputs(ctx, plan, diags)
+	return acquired
+}
+
+// Read implements resource.Resource.
+func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	var state M
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	rec := readPrivate[roleRecord](ctx, req.Private, recordKey, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := within(ctx, r.role.common(&state).Timeouts.Read, roleDeadlines.read, &resp.Diagnostics)
+	defer cancel()
+	spec := r.role.spec(ctx, r.data, &state, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	rec.complete(r.role.artifacts(&spec))
+	report, err := r.role.observe(r.data.engine(ctx), ctx, spec, rec.Record)
+	if err != nil {
+		r.explain(err, &resp.Diagnostics)
+		return
+	}
+	r.tell(report, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	drift := maps.Clone(report.Drift)
+	if drift == nil {
+		drift = map[string]string{}
+	}
+	if r.role.inspect != nil {
+		r.role.inspect(ctx, r.data, &state, drift, &resp.Diagnostics)
+	}
+	r.role.common(&state).Drift = driftValue(drift)
+	resp.Diagnostics.Append(resp.State.Set(ctx, &state)...)
+}
+
+// Delete implements resource.Resource.
+func (r *roleResource[M, S]) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	var state M
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	rec := readPrivate[roleRecord](ctx, req.Private, recordKey, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := within(ctx, r.role.common(&state).Timeouts.Delete, roleDeadlines.delete, &resp.Diagnostics)
+	defer cancel()
+	spec := r.role.spec(ctx, r.data, &state, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	rec.complete(r.role.artifacts(&spec))
+	if err := r.role.remove(r.data.engine(ctx), ctx, spec, rec.Record); err != nil {
+		r.explain(err, &resp.Diagnostics)
+		return
+	}
+	if r.role.release != nil {
+		r.role.release(ctx, r.data, &state, &resp.Diagnostics)
+	}
+}
+
+// tell warns of machines that could not be asked, once each, and refuses to go
+// on past one that is not the machine it should be.
+func (r *roleResource[M, S]) tell(report rollout.Report, diags *diag.Diagnostics) {
+	for _, machine := range slices.Sorted(maps.Keys(report.Unreachable)) {
+		err := report.Unreachable[machine]
+		var foreign *remote.HostKeyError
+		switch {
+		case errors.As(err, &foreign):
+			r.explain(err, diags)
+		case r.data.firstWarning(machine):
+			diags.AddWarning(fmt.Sprintf("Machine %s cannot be reached", machine),
+				fmt.Sprintf("%s\n\nIts last known state is kept. What differs on it, if anything, is not known.\n\n%s", remote.Redact(err.Error()), advice(err)))
+		}
+	}
+	for _, w := range report.Warnings {
+		diags.AddWarning("The "+r.role.title+" could not be judged completely", remote.Redact(w))
+	}
+}
+
+func (r *roleResource[M, S]) explain(err error, diags *diag.Diagnostics) {
+	var foreign *remote.HostKeyError
+	if errors.As(err, &foreign) {
+		addError(diags, fmt.Sprintf("The SSH host key of %s is not the pinned one", foreign.Machine), err)
+		return
+	}
+	addError(diags, "The "+r.role.title+" is not as it should be", err)
+}

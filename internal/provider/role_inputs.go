@@ -1,0 +1,174 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/hashicorp/terraform-plugin-framework-validators/mapvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
+)
+
+// Inputs that several role resources share.
+
+func argsAttribute(program string) schema.MapAttribute {
+	return schema.MapAttribute{
+		Optional: true, ElementType: types.StringType,
+		MarkdownDescription: fmt.Sprintf("Further flags of %s, name without dashes to value; a flag that is set here wins over the provider's. "+
+			"A change restarts %s, one machine at a time.", program, program),
+		Validators: []validator.Map{mapvalidator.KeysAre(flagName())},
+	}
+}
+
+func flagName() validator.String {
+	return stringCheck{"a flag's name without leading dashes", func(s string) error {
+		for i, r := range s {
+			if !(r >= 'a' && r <= 'z' || i > 0 && (r == '-' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z')) {
+				return fmt.Errorf("%q is not the name of a flag; write it without leading dashes and without its value", s)
+			}
+		}
+		if s == "" {
+			return fmt.Errorf("the name of a flag is not empty")
+		}
+		return nil
+	}}
+}
+
+func earlyRenewalAttribute() schema.StringAttribute {
+	return schema.StringAttribute{
+		Optional: true,
+		MarkdownDescription: fmt.Sprintf("How long before they expire certificates are renewed, in place, by the next apply. Default: `%s`.",
+			short(pki.DefaultEarlyRenewal)),
+		Validators: []validator.String{goDuration()},
+	}
+}
+
+// objectJSON is an optional input that holds a JSON object.
+func objectJSON(description string) schema.StringAttribute {
+	return schema.StringAttribute{
+		Optional: true, MarkdownDescription: description,
+		Validators: []validator.String{stringCheck{"a JSON object", func(s string) error {
+			_, err := parseObject(s)
+			return err
+		}}},
+	}
+}
+
+// parseObject reads a JSON object; the empty string is none.
+func parseObject(s string) (map[string]any, error) {
+	if s == "" {
+		return nil, nil
+	}
+	var m map[string]any
+	if err := json.Unmarshal([]byte(s), &m); err != nil {
+		return nil, fmt.Errorf("not a JSON object (use jsonencode): %w", err)
+	}
+	return m, nil
+}
+
+// objectFrom reads an objectJSON input. Its validator has reported what is malformed.
+func objectFrom(v types.String) map[string]any {
+	m, err := parseObject(v.ValueString())
+	if err != nil {
+		return nil
+	}
+	return m
+}
+
+// imageHost accepts the name of an image registry.
+func imageHost() validator.String { return stringvalidator.LengthAtLeast(1) }
+
+// clusterOf returns the cluster's name in the input `pki`, unknown when that is.
+func clusterOf(ctx context.Context, o types.Object, diags *diag.Diagnostics) types.String {
+	m, ok := object[pkiRefModel](ctx, o, diags)
+	if !ok {
+		return types.StringUnknown()
+	}
+	return m.Cluster
+}
+
+// checkUpgrade reports, on the attribute version, a change of release that
+// cannot be made in one step.
+func checkUpgrade(prior, plan types.String, diags *diag.Diagnostics) {
+	from, err := version.Parse(prior.ValueString())
+	if err != nil || plan.IsUnknown() {
+		return
+	}
+	to, err := version.Parse(plan.ValueString())
+	if err != nil {
+		return
+	}
+	if err := version.CheckUpgrade(from, to); err != nil {
+		diags.AddAttributeError(path.Root("version"), "Impossible upgrade", err.Error())
+	}
+}
+
+// targetsFrom maps hosts that are known to the library.
+func targetsFrom(ctx context.Context, d *providerData, l types.List, diags *diag.Diagnostics) []rollout.Target {
+	hosts, _ := hostsFrom(ctx, l, diags)
+	var out []rollout.Target
+	for _, h := range hosts {
+		out = append(out, rollout.Target{Host: h.remote(d), Node: h.node()})
+	}
+	return out
+}
+
+func nodesOf(targets []rollout.Target) []component.Node {
+	var out []component.Node
+	for _, t := range targets {
+		out = append(out, t.Node)
+	}
+	return out
+}
+
+// computedRef returns the attributes of a computed reference of strings and lists of strings.
+func computedRef(t types.ObjectType) map[string]schema.Attribute {
+	out := map[string]schema.Attribute{}
+	for name, typ := range t.AttrTypes {
+		out[name] = refAttribute(name, typ, true)
+	}
+	return out
+}
+
+// requiredRef returns the same attributes for the resource that takes the reference.
+func requiredRef(t types.ObjectType) map[string]schema.Attribute {
+	out := map[string]schema.Attribute{}
+	for name, typ := range t.AttrTypes {
+		out[name] = refAttribute(name, typ, false)
+	}
+	return out
+}
+
+func refAttribute(name string, typ attr.Type, computed bool) schema.Attribute {
+	if list, ok := typ.(types.ListType); ok {
+		return schema.ListAttribute{Computed: computed, Required: !computed, ElementType: list.ElemType, MarkdownDescription: refDescriptions[name]}
+	}
+	return schema.StringAttribute{Computed: computed, Required: !computed, MarkdownDescription: refDescriptions[name]}
+}
+
+// refDescriptions describe the attributes of references, on both sides.
+var refDescriptions = map[string]string{
+	"cluster":          "Name of the cluster.",
+	"version":          "Release.",
+	"endpoints":        "URLs of the members for clients.",
+	"endpoint":         "URL of the API server for people.",
+	"private_endpoint": "URL of the API server for the cluster's machines.",
+	"public_host":      "Address of the load balancer for people.",
+	"private_host":     "Address of the load balancer for the cluster's machines.",
+	"pod_cidr":         "Network of the pods.",
+	"service_cidr":     "Network of the services.",
+	"node_cidr":        "Network of the machines.",
+	"dns_ip":           "Address of cluster DNS.",
+	"domain":           "Domain of cluster DNS.",
+}

@@ -1,0 +1,271 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/mapvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
+)
+
+type workerPoolModel struct {
+	roleModel
+	Name              types.String `tfsdk:"name"`
+	Version           types.String `tfsdk:"version"`
+	Hosts             types.List   `tfsdk:"hosts"`
+	PKI               types.Object `tfsdk:"pki"`
+	ControlPlane      types.Object `tfsdk:"control_plane"`
+	ContainerdVersion types.String `tfsdk:"containerd_version"`
+	RuncVersion       types.String `tfsdk:"runc_version"`
+	CNIVersion        types.String `tfsdk:"cni_plugins_version"`
+	CNI               types.String `tfsdk:"cni"`
+	SandboxImage      types.String `tfsdk:"sandbox_image"`
+	Labels            types.Map    `tfsdk:"labels"`
+	Taints            types.List   `tfsdk:"taints"`
+	RegistryMirrors   types.Map    `tfsdk:"registry_mirrors"`
+	KubeletConfig     types.String `tfsdk:"kubelet_config"`
+	KubeProxyConfig   types.String `tfsdk:"kube_proxy_config"`
+	ContainerdConfig  types.String `tfsdk:"containerd_config"`
+	KubeletArgs       types.Map    `tfsdk:"kubelet_args"`
+	KubeProxyArgs     types.Map    `tfsdk:"kube_proxy_args"`
+	MaxUnavailable    types.Int64  `tfsdk:"max_unavailable"`
+	DrainTimeout      types.String `tfsdk:"drain_timeout"`
+	EarlyRenewal      types.String `tfsdk:"early_renewal"`
+}
+
+type taintModel struct {
+	Key    types.String `tfsdk:"key"`
+	Value  types.String `tfsdk:"value"`
+	Effect types.String `tfsdk:"effect"`
+}
+
+func newWorkerPoolResource() resource.Resource {
+	return &roleResource[workerPoolModel, rollout.Workers]{role: role[workerPoolModel, rollout.Workers]{
+		name:      "worker_pool",
+		title:     "worker pool",
+		schema:    workerPoolSchema,
+		common:    func(m *workerPoolModel) *roleModel { return &m.roleModel },
+		check:     checkWorkerPool,
+		outputs:   workerPoolOutputs,
+		spec:      workerPoolSpec,
+		artifacts: func(s *rollout.Workers) []artifact.Artifact { return s.Spec.Artifacts },
+		observe:   (*rollout.Engine).ObserveWorkers,
+		apply:     (*rollout.Engine).ApplyWorkers,
+		remove:    (*rollout.Engine).RemoveWorkers,
+		files:     rollout.FilesWorkers,
+	}}
+}
+
+func workerPoolSchema(ctx context.Context) schema.Schema {
+	release := func(program, fallback string) schema.StringAttribute {
+		return schema.StringAttribute{
+			Optional: true, Computed: true, Default: stringdefault.StaticString(fallback),
+			MarkdownDescription: fmt.Sprintf("%s release. Default: `%s`. A change drains and rolls the nodes.", program, fallback),
+			Validators:          []validator.String{releaseVersion()},
+		}
+	}
+	return schema.Schema{
+		MarkdownDescription: "containerd, runc, CNI plugins, kubelet and kube-proxy on a set of hosts, which become nodes.\n\n" +
+			"The first installation goes to all hosts in parallel. A change that disturbs what runs on a node (containerd, another kubelet release) " +
+			"goes through the nodes `max_unavailable` at a time: cordon, drain within PodDisruptionBudgets, change, uncordon. Other changes restart only what they touch. " +
+			"A host that is no longer listed is drained and its node deleted.",
+		Attributes: roleAttributes(map[string]schema.Attribute{
+			"name": schema.StringAttribute{
+				Optional: true, Computed: true, Default: stringdefault.StaticString("workers"),
+				MarkdownDescription: "Name of the pool, part of its id. Default: `workers`. A change replaces the pool.",
+				Validators:          []validator.String{machineName()},
+				PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
+			},
+			"version": schema.StringAttribute{
+				Required: true,
+				MarkdownDescription: "Kubernetes release of kubelet and kube-proxy, such as `1.36.1`: not newer than the API server, and at most three minors older. " +
+					"A change drains and rolls the nodes.",
+				Validators: []validator.String{kubernetesVersion()},
+			},
+			"hosts":               hostsAttribute("Machines of the pool; each needs a `pod_cidr` of its own within the cluster's. Adding and removing hosts leaves the others running.", listvalidator.SizeAtLeast(1)),
+			"pki":                 pkiRefAttribute(),
+			"control_plane":       controlPlaneAttribute(),
+			"containerd_version":  release("containerd", artifact.DefaultContainerd),
+			"cni_plugins_version": release("CNI plugins", artifact.DefaultCNIPlugins),
+			"runc_version": schema.StringAttribute{
+				Optional: true, Computed: true,
+				MarkdownDescription: "runc release. Default: the newest one in `artifact_checksums`, else `" + artifact.DefaultRunc + "`. A change drains and rolls the nodes.",
+				Validators:          []validator.String{releaseVersion()},
+				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
+			},
+			"cni": schema.StringAttribute{
+				Optional: true, Computed: true, Default: stringdefault.StaticString(component.CNIBridge),
+				MarkdownDescription: "`bridge` (default): the bridge plugin with addresses from the host's `pod_cidr`; routes in the VPC carry pod traffic. " +
+					"`none`: no CNI configuration, for Cilium and others installed afterwards. A change drains and rolls the nodes.",
+				Validators: []validator.String{stringvalidator.OneOf(component.CNIBridge, component.CNINone)},
+			},
+			"sandbox_image": schema.StringAttribute{
+				Optional: true, Computed: true, Default: stringdefault.StaticString(component.DefaultSandboxImage),
+				MarkdownDescription: "Image of the pod sandbox. Default: `" + component.DefaultSandboxImage + "`. A change drains and rolls the nodes.",
+			},
+			"labels": schema.MapAttribute{
+				Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Labels of the nodes. A change is made through the API and restarts nothing.",
+				Validators:          []validator.Map{mapvalidator.KeysAre(stringvalidator.LengthBetween(1, 317))},
+			},
+			"taints": schema.ListNestedAttribute{
+				Optional: true, MarkdownDescription: "Taints of the nodes. A change is made through the API and restarts nothing.",
+				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+					"key":   schema.StringAttribute{Required: true, MarkdownDescription: "Key."},
+					"value": schema.StringAttribute{Optional: true, MarkdownDescription: "Value. Default: none."},
+					"effect": schema.StringAttribute{
+						Required: true, MarkdownDescription: "`NoSchedule`, `PreferNoSchedule` or `NoExecute`.",
+						Validators: []validator.String{stringvalidator.OneOf("NoSchedule", "PreferNoSchedule", "NoExecute")},
+					},
+				}},
+			},
+			"registry_mirrors": schema.MapAttribute{
+				Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Image registry to the URL of its mirror, `*` for all that are not listed. A change is taken up by containerd without a restart.",
+				Validators:          []validator.Map{mapvalidator.ValueStringsAre(httpURL())},
+			},
+			"kubelet_config": objectJSON("Fields of KubeletConfiguration as JSON, merged over the provider's; unknown fields are errors. " +
+				"A change restarts the kubelets one at a time; pods keep running."),
+			"kube_proxy_config": objectJSON("Fields of KubeProxyConfiguration as JSON, merged over the provider's; unknown fields are errors. " +
+				"A change restarts kube-proxy one node at a time."),
+			"containerd_config": objectJSON("Settings of containerd's configuration file (version 3) as JSON, merged over the provider's. " +
+				"A change drains and rolls the nodes."),
+			"kubelet_args":    argsAttribute("kubelet"),
+			"kube_proxy_args": argsAttribute("kube-proxy"),
+			"max_unavailable": schema.Int64Attribute{
+				Optional:            true,
+				MarkdownDescription: "How many nodes a roll takes down at once. Default: 1.",
+				Validators:          []validator.Int64{int64validator.AtLeast(1)},
+			},
+			"drain_timeout": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: fmt.Sprintf("How long draining one node may take; after that the roll stops, with the node uncordoned. Default: `%s`.",
+					short(rollout.DefaultDrainTimeout)),
+				Validators: []validator.String{goDuration()},
+			},
+			"early_renewal": earlyRenewalAttribute(),
+		}),
+		Blocks: roleBlocks(ctx),
+	}
+}
+
+func checkWorkerPool(ctx context.Context, plan, _ *workerPoolModel, diags *diag.Diagnostics) {
+	cp, _ := object[controlPlaneRefModel](ctx, plan.ControlPlane, diags)
+	checkKubeletSkew(cp.Version, plan.Version, diags)
+	hosts, known := hostsFrom(ctx, plan.Hosts, diags)
+	if !known {
+		return
+	}
+	checkHosts(path.Root("hosts"), hosts, diags)
+	pods := parsePrefix(cp.PodCIDR)
+	for i, h := range hosts {
+		at := path.Root("hosts").AtListIndex(i)
+		checkMachineNetwork(at, h, parsePrefix(cp.NodeCIDR), diags)
+		if h.PodCIDR.IsNull() && plan.CNI.ValueString() == component.CNIBridge {
+			diags.AddAttributeError(at.AtName("pod_cidr"), "Worker without a pod network",
+				fmt.Sprintf("%s needs pod_cidr, a part of the cluster's %s that no other worker has: set it on its k8s_machine.", h.Name.ValueString(), pods))
+			continue
+		}
+		own := parsePrefix(h.PodCIDR)
+		if !own.IsValid() {
+			continue
+		}
+		if pods.IsValid() && (!pods.Contains(own.Addr()) || own.Bits() <= pods.Bits()) {
+			diags.AddAttributeError(at.AtName("pod_cidr"), "Pod network outside the cluster's",
+				fmt.Sprintf("pod_cidr %s of %s is outside the cluster's pod_cidr %s.", own, h.Name.ValueString(), pods))
+		}
+		for _, other := range hosts[:i] {
+			if theirs := parsePrefix(other.PodCIDR); theirs.IsValid() && theirs.Overlaps(own) {
+				diags.AddAttributeError(at.AtName("pod_cidr"), "Overlapping pod networks",
+					fmt.Sprintf("pod_cidr %s of %s overlaps %s of %s.", own, h.Name.ValueString(), theirs, other.Name.ValueString()))
+			}
+		}
+	}
+}
+
+// checkKubeletSkew reports, on the attribute version, a kubelet that the API server does not support.
+func checkKubeletSkew(server, kubelet types.String, diags *diag.Diagnostics) {
+	s, err := version.Parse(server.ValueString())
+	if err != nil {
+		return
+	}
+	k, err := version.Parse(kubelet.ValueString())
+	if err != nil {
+		return
+	}
+	if err := version.CheckKubeletSkew(s, k); err != nil {
+		diags.AddAttributeError(path.Root("version"), "Unsupported version skew", err.Error())
+	}
+}
+
+func workerPoolOutputs(ctx context.Context, m *workerPoolModel, diags *diag.Diagnostics) {
+	m.ID = types.StringUnknown()
+	if cluster := clusterOf(ctx, m.PKI, diags); !cluster.IsUnknown() && !m.Name.IsUnknown() {
+		m.ID = types.StringValue(cluster.ValueString() + "/" + m.Name.ValueString())
+	}
+}
+
+func workerPoolSpec(ctx context.Context, d *providerData, m *workerPoolModel, diags *diag.Diagnostics) rollout.Workers {
+	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
+	cp, _ := object[controlPlaneRefModel](ctx, m.ControlPlane, diags)
+	if m.RuncVersion.IsUnknown() {
+		m.RuncVersion = types.StringValue(artifact.DefaultRunc)
+		if offered := d.catalog.RuncVersions(); len(offered) > 0 && !slices.Contains(offered, artifact.DefaultRunc) {
+			m.RuncVersion = types.StringValue(offered[len(offered)-1])
+		}
+	}
+	artifacts, err := d.catalog.WorkerSet(m.Version.ValueString(), m.ContainerdVersion.ValueString(), m.RuncVersion.ValueString(), m.CNIVersion.ValueString())
+	if err != nil {
+		diags.AddAttributeError(path.Root("version"), "Unusable version", err.Error())
+	}
+	var taints []component.Taint
+	for _, e := range m.Taints.Elements() {
+		if o, ok := e.(types.Object); ok {
+			t, _ := object[taintModel](ctx, o, diags)
+			taints = append(taints, component.Taint{Key: t.Key.ValueString(), Value: t.Value.ValueString(), Effect: t.Effect.ValueString()})
+		}
+	}
+	return rollout.Workers{
+		Spec: component.WorkerSpec{
+			Cluster:              cp.cluster(ref),
+			Version:              m.Version.ValueString(),
+			ControlPlaneEndpoint: cp.PrivateEndpoint.ValueString(),
+			ContainerdVersion:    m.ContainerdVersion.ValueString(),
+			RuncVersion:          m.RuncVersion.ValueString(),
+			CNIVersion:           m.CNIVersion.ValueString(),
+			Artifacts:            artifacts,
+			Labels:               stringMap(m.Labels),
+			Taints:               taints,
+			KubeletConfig:        objectFrom(m.KubeletConfig),
+			KubeProxyConfig:      objectFrom(m.KubeProxyConfig),
+			ContainerdConfig:     objectFrom(m.ContainerdConfig),
+			RegistryMirrors:      stringMap(m.RegistryMirrors),
+			CNI:                  m.CNI.ValueString(),
+			SandboxImage:         m.SandboxImage.ValueString(),
+			KubeletArgs:          component.SingleArgs(stringMap(m.KubeletArgs)),
+			KubeProxyArgs:        component.SingleArgs(stringMap(m.KubeProxyArgs)),
+			EarlyRenewal:         duration(m.EarlyRenewal, 0),
+		},
+		Targets:        targetsFrom(ctx, d, m.Hosts, diags),
+		Endpoint:       cp.Endpoint.ValueString(),
+		MaxUnavailable: int(m.MaxUnavailable.ValueInt64()),
+		DrainTimeout:   duration(m.DrainTimeout, 0),
+	}
+}

@@ -1,0 +1,37 @@
+// Command terraform-provider-k8s serves the provider to Terraform or OpenTofu.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+
+	fwprovider "github.com/hashicorp/terraform-plugin-framework/provider"
+	"github.com/hashicorp/terraform-plugin-framework/providerserver"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider"
+)
+
+// version is set by the release build.
+var version = "dev"
+
+func main() {
+	if err := run(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, "terraform-provider-k8s:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	debug := flag.Bool("debug", false, "wait for a debugger: print how to reattach Terraform, and serve until interrupted")
+	flag.Parse()
+
+	p := provider.New(version)
+	err := providerserver.Serve(ctx, func() fwprovider.Provider { return p }, providerserver.ServeOpts{
+		Address: "registry.terraform.io/k8s-from-scratch/k8s",
+		Debug:   *debug,
+	})
+	return errors.Join(err, p.Close())
+}
