@@ -10,8 +10,10 @@ provider "$tmp"
 find "$root/examples" -name '*.tf' -printf '%h\n' | sort -u | while read -r dir; do
   work=$tmp/work/${dir#"$root"/examples/}
   mkdir -p "$work"
+  cp "$root/examples/ha-cluster/versions.tf" "$work/"
+  # The examples of single resources refer to the cluster of examples/ha-cluster.
+  case $dir in */resources/* | */data-sources/* | */ephemeral-resources/*) cp "$root"/examples/ha-cluster/*.tf "$work/" ;; esac
   cp "$dir"/*.tf "$work/"
-  [ -e "$work/versions.tf" ] || cp "$root/examples/ha-cluster/versions.tf" "$work/"
   (
     cd "$work"
     "$tf" init -no-color >init.log 2>&1 && "$tf" validate -no-color >validate.log 2>&1

@@ -25,6 +25,8 @@ Usage: k8s-lab [--state-dir DIR] COMMAND [flags]
              --tfvars                       Terraform variables instead, as JSON
   artifacts  prepare machine image, artifacts and container images, no more
              --kubernetes v1.36.1,v1.35.4   --tool tofu (prints the program's path)
+  exec       run a command, or a shell, as root on an instance, as from its
+             console: k8s-lab exec worker-0 [-- command args...]
   fault      make it misbehave: k8s-lab fault (list | clear | KIND key=value...)
              throttle    action=DescribeInstances every=3 | fraction=0.2
              eventual    milliseconds=500 | calls=3
@@ -53,7 +55,7 @@ func main() {
 type command func(ctx context.Context, c *cli, args []string) error
 
 var commands = map[string]command{
-	"up": up, "down": down, "status": status, "env": env, "artifacts": artifacts, "fault": injectFault, "daemon": daemon,
+	"up": up, "down": down, "status": status, "env": env, "artifacts": artifacts, "fault": injectFault, "exec": execute, "daemon": daemon,
 }
 
 // cli is what the subcommands share.

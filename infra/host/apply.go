@@ -39,6 +39,10 @@ const (
 // installed. Files get their names only when complete, owned and protected.
 // Units restart in the order of want, and only those a change names.
 //
+// To make some of the changes only, pass those with a want that leaves out what
+// the others are about; a unit left out that a change would restart is reported
+// as pending by the next Diff.
+//
 // The returned record describes what is on the machine now; beside an error it
 // describes as much as is known. The error is an [*ApplyError], a
 // [*ChecksumError] or one of package remote's.
@@ -104,10 +108,10 @@ func (l layout) verify(ctx context.Context, r Runner, p plan, want desired.State
 		return rec, &ApplyError{Machine: r.Name(), Step: "verify", Err: err}
 	}
 	failure := &ApplyError{Machine: r.Name(), Step: "verify"}
-	left := l.diff(want, obs, rec)
-	if opts.SkipRestart {
-		left = slices.DeleteFunc(left, func(c Change) bool { return c.Kind == KindUnit })
-	}
+	left := slices.DeleteFunc(l.diff(want, obs, rec), func(c Change) bool {
+		// With a part of a state, a unit file of the rest looks foreign.
+		return c.Kind == KindDropIn && !slices.Contains(p.drops, c.Target) || c.Kind == KindUnit && opts.SkipRestart
+	})
 	for _, u := range p.units {
 		if got := obs.Units[u.Name]; got.Restarts > 0 && u.Active && (u.ensure || u.action == "restart") && !opts.SkipRestart {
 			left = append(left, Change{Kind: KindUnit, Target: u.Name, Found: "failed right after its start" + cause(got), Wanted: "running"})

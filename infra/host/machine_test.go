@@ -66,7 +66,7 @@ func (m *localMachine) Name() string { return "local-0" }
 
 func (m *localMachine) Run(ctx context.Context, c remote.Command) (remote.Output, error) {
 	m.trips.Add(1)
-	cmd := exec.Command("sh", "-c", c.Script)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "sh", "-c", c.Script) // the whole group is killed below
 	cmd.Env = []string{"PATH=" + m.path, "FAKE_UNITS=" + m.file("units"), "FAKE_STATE=" + m.file("state"),
 		"FAKE_CONFIG=" + m.file("etc/app.conf")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -103,7 +103,7 @@ func (l layout) observe(ctx context.Context, r Runner, want desired.State, rec R
 	if err := validate(want); err != nil {
 		return Observation{}, fmt.Errorf("machine %s: %w", r.Name(), err)
 	}
-	out, err := r.Run(ctx, remote.Command{Script: l.preamble() + l.observeScript(want, rec), Sudo: true})
+	out, err := r.Run(ctx, remote.Command{Script: l.preamble() + "let_finish\n" + l.observeScript(want, rec), Sudo: true})
 	if err != nil {
 		return Observation{}, fmt.Errorf("observe: %w", err)
 	}

@@ -5,6 +5,14 @@
 
 frame() { printf '%s\000' "$*"; }
 
+# let_finish gives an apply that is still at work, perhaps one whose caller was
+# killed, a few seconds to end: half-way is not a state worth reporting.
+let_finish() {
+	if [ -e "$run/lock" ] && command -v flock >/dev/null; then
+		flock -s -w 5 "$run/lock" true
+	fi
+}
+
 # observe_directories: paths; symbolic links are followed.
 observe_directories() {
 	set --

@@ -25,7 +25,8 @@ type plan struct {
 	attributes  []attributes
 	drops       []string
 	units       []unitPlan
-	reload      bool // daemon-reload
+	owed        []string // units a change calls to restart that want does not name: for a later Apply
+	reload      bool     // daemon-reload
 }
 
 type attributes struct {
@@ -106,6 +107,13 @@ func (l layout) newPlan(want desired.State, changes []Change) (plan, error) {
 			p.units = append(p.units, up)
 		}
 	}
+	for _, c := range changes {
+		for _, name := range c.Restarts {
+			if !slices.Contains(unitNames(want), name) && !slices.Contains(p.owed, name) {
+				p.owed = append(p.owed, name)
+			}
+		}
+	}
 	return p, nil
 }
 
@@ -154,6 +162,9 @@ func (p plan) script(want desired.State, opts Options, limit int) string {
 		if u.action != "" {
 			s.call("pending", u.action, u.Name)
 		}
+	}
+	for _, name := range p.owed {
+		s.call("pending", "restart", name)
 	}
 	for _, d := range p.directories {
 		s.call("directory", mode(d.Mode), owner(d.Owner, d.Group), d.Path)

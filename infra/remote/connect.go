@@ -43,8 +43,9 @@ func (c *connection) isLost() bool {
 	}
 }
 
-// connect opens and authenticates a connection to h.
-func (p *Pool) connect(ctx context.Context, h Host, timeout time.Duration) (*connection, error) {
+// connect opens and authenticates a connection to h. The machine has dial to
+// answer at all, and the configured timeout for everything.
+func (p *Pool) connect(ctx context.Context, h Host, dial time.Duration) (*connection, error) {
 	wanted, err := parseHostKeys(h)
 	if err != nil {
 		return nil, err
@@ -53,11 +54,18 @@ func (p *Pool) connect(ctx context.Context, h Host, timeout time.Duration) (*con
 		return nil, fmt.Errorf("machine %s: more than %d bastions in a row", h.Name, maxBastions)
 	}
 	parent := ctx
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout,
-		fmt.Errorf("no answer within %s", timeout))
+	ctx, cancel := withTimeout(ctx, p.cfg.ConnectTimeout)
 	defer cancel()
-	defer context.AfterFunc(p.life, cancel)()
-	conn, err := p.open(ctx, h)
+	go func() {
+		select {
+		case <-p.closed:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	opening, opened := withTimeout(ctx, dial)
+	defer opened()
+	conn, err := p.open(opening, h)
 	if err != nil {
 		var key *HostKeyError
 		var auth *AuthError
@@ -67,8 +75,8 @@ func (p *Pool) connect(ctx context.Context, h Host, timeout time.Duration) (*con
 		case errors.As(err, &key), errors.As(err, &auth): // the bastion's
 			return nil, fmt.Errorf("machine %s: %w", h.Name, err)
 		}
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
+		if opening.Err() != nil {
+			err = context.Cause(opening)
 		}
 		return nil, &UnreachableError{Machine: h.Name, Address: h.addr(), Err: err}
 	}
@@ -81,6 +89,10 @@ func (p *Pool) connect(ctx context.Context, h Host, timeout time.Duration) (*con
 		return nil, err
 	}
 	return c, nil
+}
+
+func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, d, fmt.Errorf("no answer within %s", d))
 }
 
 // interrupted is the error of an attempt the caller's context ended.

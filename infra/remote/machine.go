@@ -219,8 +219,8 @@ func (m *Machine) Ping(ctx context.Context) error {
 }
 
 // connection returns the pooled connection, opening it when there is none;
-// reused says that it had been there before.
-func (m *Machine) connection(ctx context.Context, timeout time.Duration) (c *connection, reused bool, err error) {
+// reused says that it had been there before. The machine has dial to accept it.
+func (m *Machine) connection(ctx context.Context, dial time.Duration) (c *connection, reused bool, err error) {
 	seen := m.attempts.Load()
 	select {
 	case m.connecting <- struct{}{}:
@@ -228,7 +228,7 @@ func (m *Machine) connection(ctx context.Context, timeout time.Duration) (c *con
 	case <-ctx.Done():
 		return nil, false, fmt.Errorf("machine %s: wait for a connection: %w", m.host.Name, ctx.Err())
 	}
-	if m.pool.life.Err() != nil {
+	if m.pool.isClosed() {
 		return nil, false, fmt.Errorf("machine %s: %w", m.host.Name, errClosed)
 	}
 	if m.conn != nil && !m.conn.isLost() {
@@ -240,7 +240,7 @@ func (m *Machine) connection(ctx context.Context, timeout time.Duration) (c *con
 	if m.failure != nil && m.attempts.Load() != seen {
 		return nil, false, m.failure
 	}
-	c, err = m.pool.connect(ctx, m.host, timeout)
+	c, err = m.pool.connect(ctx, m.host, dial)
 	m.failure = nil
 	if err != nil {
 		if ctx.Err() == nil {
@@ -249,7 +249,7 @@ func (m *Machine) connection(ctx context.Context, timeout time.Duration) (c *con
 		m.attempts.Add(1)
 		return nil, false, err
 	}
-	if m.pool.life.Err() != nil {
+	if m.pool.isClosed() {
 		c.client.Close()
 		return nil, false, fmt.Errorf("machine %s: %w", m.host.Name, errClosed)
 	}

@@ -59,9 +59,9 @@ type Config struct {
 // safe for concurrent use.
 type Pool struct {
 	cfg Config
-	// life ends with Close, and with it every attempt to connect.
-	life context.Context
-	end  context.CancelCauseFunc
+	// closed is closed by Close, and ends every attempt to connect.
+	closed chan struct{}
+	once   sync.Once
 	// How often a peer is asked whether it is still there, and how long it may
 	// take to answer.
 	keepaliveEvery, keepaliveGrace time.Duration
@@ -84,8 +84,7 @@ func NewPool(cfg Config) *Pool {
 		cfg.Dial = (&net.Dialer{}).DialContext
 	}
 	cfg.Signers = slices.Clone(cfg.Signers)
-	life, end := context.WithCancelCause(context.Background())
-	return &Pool{cfg: cfg, life: life, end: end, machines: map[string]*Machine{},
+	return &Pool{cfg: cfg, closed: make(chan struct{}), machines: map[string]*Machine{},
 		keepaliveEvery: keepaliveEvery, keepaliveGrace: keepaliveGrace}
 }
 
@@ -111,7 +110,7 @@ func (p *Pool) Machine(h Host) *Machine {
 // Close closes every connection. Commands still running end with an
 // [*UnreachableError]; later use of the pool's machines fails.
 func (p *Pool) Close() error {
-	p.end(errClosed)
+	p.once.Do(func() { close(p.closed) })
 	p.mu.Lock()
 	machines := p.machines
 	p.machines = map[string]*Machine{}
@@ -120,4 +119,13 @@ func (p *Pool) Close() error {
 		m.disconnect()
 	}
 	return nil
+}
+
+func (p *Pool) isClosed() bool {
+	select {
+	case <-p.closed:
+		return true
+	default:
+		return false
+	}
 }

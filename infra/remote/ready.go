@@ -13,9 +13,10 @@ const (
 	// sshd answers before cloud-init has created the user. After that the key
 	// is taken to be wrong.
 	loginGrace = 30 * time.Second
-	// readyAttempt bounds one attempt while waiting: packets sent before the
-	// machine has its address are lost, and waiting for them would cost more
-	// than trying again.
+	// readyAttempt is how long a machine has to accept a connection while it is
+	// waited for: packets sent before it has its address are lost, and waiting
+	// for them would cost more than trying again. What comes after that takes the
+	// time it takes on a machine busy booting.
 	readyAttempt = 2 * time.Second
 )
 
@@ -68,7 +69,11 @@ func (m *Machine) WaitReady(ctx context.Context, poll time.Duration) error {
 
 // attempt makes one attempt to run a command as root.
 func (m *Machine) attempt(ctx context.Context) error {
-	if _, _, err := m.connection(ctx, min(readyAttempt, m.pool.cfg.ConnectTimeout)); err != nil {
+	dial := m.pool.cfg.ConnectTimeout
+	if m.host.Bastion == nil {
+		dial = min(dial, readyAttempt)
+	}
+	if _, _, err := m.connection(ctx, dial); err != nil {
 		return err
 	}
 	_, err := m.Run(ctx, Command{Script: ":", Sudo: true})

@@ -177,7 +177,7 @@ func TestAgent(t *testing.T) {
 	}
 	s := newServer(t, newSigner(t), held[0].PublicKey())
 	socket := filepath.Join(t.TempDir(), "agent")
-	l, err := net.Listen("unix", socket)
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestAgent(t *testing.T) {
 }
 
 func TestUnreachable(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts into its backlog, says nothing
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // accepts into its backlog, says nothing
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -386,7 +386,11 @@ func TestDial(t *testing.T) {
 	defer web.Close()
 	client := http.Client{Transport: &http.Transport{DialContext: m.Dial}}
 	for range 2 { // the second time over a new connection
-		resp, err := client.Get(web.URL)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, web.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}

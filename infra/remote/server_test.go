@@ -72,7 +72,7 @@ func signer(t *testing.T, key any, err error) ssh.Signer {
 // newServer serves on a loopback port until the test ends.
 func newServer(t *testing.T, hostKey ssh.Signer, user ssh.PublicKey) *server {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func (s *server) serve(conn net.Conn) {
 			}
 			go s.session(c)
 		case "direct-tcpip":
-			go forward(c)
+			go s.forward(c)
 		default:
 			_ = c.Reject(ssh.UnknownChannelType, "no")
 		}
@@ -210,7 +210,7 @@ func (s *server) session(c ssh.NewChannel) {
 	}
 }
 
-func forward(c ssh.NewChannel) {
+func (s *server) forward(c ssh.NewChannel) {
 	var to struct {
 		Addr       string
 		Port       uint32
@@ -221,7 +221,7 @@ func forward(c ssh.NewChannel) {
 		_ = c.Reject(ssh.ConnectionFailed, err.Error())
 		return
 	}
-	conn, err := net.Dial("tcp", net.JoinHostPort(to.Addr, strconv.Itoa(int(to.Port))))
+	conn, err := (&net.Dialer{}).DialContext(s.t.Context(), "tcp", net.JoinHostPort(to.Addr, strconv.Itoa(int(to.Port))))
 	if err != nil {
 		_ = c.Reject(ssh.ConnectionFailed, err.Error())
 		return

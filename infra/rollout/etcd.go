@@ -20,18 +20,27 @@ const etcdMemberDir = component.EtcdDataDir + "/member"
 type etcdOperation struct {
 	*operation
 	want Etcd
+	// leavers are the machines of members that are not wanted any more: asked
+	// about their health as long as they belong to the cluster, never changed.
+	leavers []*machine
 
 	clientsMu sync.Mutex
 	clients   map[string]*etcd.Client // by machine name
 }
 
-func (e *Engine) beginEtcd(want Etcd, rec Record) (*etcdOperation, error) {
+func (e *Engine) beginEtcd(want Etcd, prior *Etcd, rec Record) (*etcdOperation, error) {
 	o, err := e.begin(want.role(), rec)
 	if err != nil {
 		return nil, err
 	}
 	o.probes = []desired.Directory{{Path: etcdMemberDir}}
-	return &etcdOperation{operation: o, want: want, clients: map[string]*etcd.Client{}}, nil
+	out := &etcdOperation{operation: o, want: want, clients: map[string]*etcd.Client{}}
+	if prior != nil {
+		for _, t := range leaving(want.Targets, prior.Targets) {
+			out.leavers = append(out.leavers, &machine{Target: t, runner: e.Pool.Machine(t.Host)})
+		}
+	}
+	return out, nil
 }
 
 func (o *etcdOperation) close() {
@@ -110,7 +119,7 @@ func (o *etcdOperation) health(ctx context.Context, members []etcd.Member) map[e
 		mu  sync.Mutex
 		out = map[etcd.ID]bool{}
 	)
-	eachAll(ctx, o.reachable(), func(ctx context.Context, m *machine) error {
+	eachAll(ctx, slices.Concat(o.reachable(), o.leavers), func(ctx context.Context, m *machine) error {
 		i := slices.IndexFunc(members, func(e etcd.Member) bool { return e.Name == m.name() })
 		if i < 0 {
 			return nil
@@ -127,7 +136,7 @@ func (o *etcdOperation) health(ctx context.Context, members []etcd.Member) map[e
 }
 
 func (e *Engine) observeEtcd(ctx context.Context, want Etcd, rec Record) (Report, error) {
-	o, err := e.beginEtcd(want, rec)
+	o, err := e.beginEtcd(want, nil, rec)
 	if err != nil {
 		return Report{}, err
 	}

@@ -61,6 +61,9 @@ func (l *Lab) Down(ctx context.Context) error {
 	if err := network.Release(l.dir); err != nil {
 		return err
 	}
+	if err := restoreLimits(); err != nil {
+		return err
+	}
 	return l.forget()
 }
 

@@ -30,6 +30,9 @@ func (l *Lab) Up(ctx context.Context, kubernetes []string, daemon []string) erro
 	if err := machine.Preflight(ctx, l.cache); err != nil {
 		return err
 	}
+	if err := raiseLimits(); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(l.dir, 0o755); err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}

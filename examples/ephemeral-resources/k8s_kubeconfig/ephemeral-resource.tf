@@ -1,10 +1,6 @@
-resource "k8s_pki" "this" {
-  cluster = "demo"
-}
-
 ephemeral "k8s_kubeconfig" "admin" {
   pki      = k8s_pki.this.ref
-  endpoint = "https://203.0.113.9:6443"
+  endpoint = k8s_lb.this.endpoint
   ttl      = "1h"
 }
 

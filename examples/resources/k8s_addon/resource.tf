@@ -1,24 +1,15 @@
-variable "control_plane" {
-  type        = any
-  description = "ref of the k8s_control_plane"
-}
-
-resource "k8s_pki" "this" {
-  cluster = "demo"
-}
-
 # Built in.
-resource "k8s_addon" "coredns" {
-  name          = "coredns"
+resource "k8s_addon" "metrics_server" {
+  name          = "metrics-server"
   pki           = k8s_pki.this.ref
-  control_plane = var.control_plane
+  control_plane = k8s_control_plane.this.ref
 }
 
 # Your own.
 resource "k8s_addon" "quota" {
   name          = "quota"
   pki           = k8s_pki.this.ref
-  control_plane = var.control_plane
+  control_plane = k8s_control_plane.this.ref
 
   manifests = [yamlencode({
     apiVersion = "v1"

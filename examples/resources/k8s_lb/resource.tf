@@ -1,15 +1,6 @@
-variable "hosts" {
-  type        = map(any)
-  description = "host of each k8s_machine, by name"
-}
-
-resource "k8s_pki" "this" {
-  cluster = "demo"
-}
-
-resource "k8s_lb" "this" {
+resource "k8s_lb" "example" {
   cluster     = "demo"
-  host        = var.hosts["lb-0"]
-  controllers = [for i in range(3) : var.hosts["controller-${i}"]]
+  host        = k8s_machine.lb.host
+  controllers = k8s_machine.controller[*].host
   pki         = k8s_pki.this.ref
 }

@@ -1,5 +1,5 @@
-# Private keys go to SSM Parameter Store, below /k8s/demo/pki/.
-resource "k8s_pki" "this" {
-  cluster   = "demo"
+# Private keys go to SSM Parameter Store, below /k8s/example/pki/.
+resource "k8s_pki" "example" {
+  cluster   = "example"
   key_store = "ssm"
 }

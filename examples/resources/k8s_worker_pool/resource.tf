@@ -1,22 +1,8 @@
-variable "workers" {
-  type        = list(any)
-  description = "host of each worker's k8s_machine"
-}
-
-variable "control_plane" {
-  type        = any
-  description = "ref of the k8s_control_plane"
-}
-
-resource "k8s_pki" "this" {
-  cluster = "demo"
-}
-
-resource "k8s_worker_pool" "this" {
+resource "k8s_worker_pool" "example" {
   version       = "1.36.1"
-  hosts         = var.workers
+  hosts         = k8s_machine.worker[*].host
   pki           = k8s_pki.this.ref
-  control_plane = var.control_plane
+  control_plane = k8s_control_plane.this.ref
 
   labels = {
     "example.com/pool" = "general"

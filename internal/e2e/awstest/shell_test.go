@@ -157,3 +157,16 @@ func (s *shell) Run(ctx context.Context, cmd remote.Command) (remote.Output, err
 	}
 	return remote.Output{Stdout: out}, nil
 }
+
+// deaf is a machine that never answers.
+type deaf struct{}
+
+func (deaf) WaitReady(ctx context.Context, _ time.Duration) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (deaf) Run(ctx context.Context, _ remote.Command) (remote.Output, error) {
+	<-ctx.Done()
+	return remote.Output{}, ctx.Err()
+}

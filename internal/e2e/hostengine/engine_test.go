@@ -275,7 +275,14 @@ func (m *realMachine) testInterrupted(t *testing.T, rec host.Record) host.Record
 			t.Fatalf("round %d: running is %q, wanted version %s", i, got, version)
 		}
 	}
-	if left := m.sh("ls -d /run/k8s-from-scratch/staging.* /etc/app/.* /usr/local/bin/.* 2>/dev/null | grep -v '/\\.*$' || :"); left != "" {
+	var left string
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		// What was interrupted may still be ending.
+		if left = m.sh("ls -d /run/k8s-from-scratch/staging.* /etc/app/.* /usr/local/bin/.* 2>/dev/null | grep -v '/\\.*$' || :"); left == "" {
+			break
+		}
+	}
+	if left != "" {
 		t.Errorf("left behind: %s", left)
 	}
 	return rec

@@ -1,82 +1,344 @@
 package rollouttest
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
-func TestCluster(t *testing.T) {
+var (
+	balancer    = machineWanted{"lb-0", aws.RoleLoadBalancer, "10.240.0.40", ""}
+	controller0 = machineWanted{"controller-0", aws.RoleController, "10.240.0.10", ""}
+	controller1 = machineWanted{"controller-1", aws.RoleController, "10.240.0.11", ""}
+	controller2 = machineWanted{"controller-2", aws.RoleController, "10.240.0.12", ""}
+	worker0     = machineWanted{"worker-0", aws.RoleWorker, "10.240.0.20", "10.200.0.0/24"}
+	worker1     = machineWanted{"worker-1", aws.RoleWorker, "10.240.0.21", "10.200.1.0/24"}
+)
+
+// TestControllers is about etcd, the control plane and the load balancer.
+func TestControllers(t *testing.T) {
 	w := newWorld(t)
 	start := time.Now()
-	targets := w.launchAll(
-		machineWanted{"lb-0", aws.RoleLoadBalancer, "10.240.0.40", ""},
-		machineWanted{"controller-0", aws.RoleController, "10.240.0.10", ""},
-		machineWanted{"controller-1", aws.RoleController, "10.240.0.11", ""},
-		machineWanted{"controller-2", aws.RoleController, "10.240.0.12", ""},
-		machineWanted{"worker-0", aws.RoleWorker, "10.240.0.20", "10.200.0.0/24"},
-		machineWanted{"worker-1", aws.RoleWorker, "10.240.0.21", "10.200.1.0/24"},
-	)
+	targets := w.launchAll(balancer, controller0, controller1, controller2)
 	t.Logf("%-22s %6.2f s", "machines", time.Since(start).Seconds())
-	d := w.deploy(targets[0], targets[1:4], targets[4:6])
-	ctx := t.Context()
-	w.stage("load balancer", func() (err error) { d.lbRecord, err = w.engine.ApplyLoadBalancer(ctx, d.lb, nil, d.lbRecord); return })
-	w.stage("etcd", func() (err error) { d.etcdRecord, err = w.engine.ApplyEtcd(ctx, d.etcd, nil, d.etcdRecord); return })
-	w.stage("control plane", func() (err error) { d.controlRecord, err = w.engine.ApplyControlPlane(ctx, d.control, nil, d.controlRecord); return })
-	w.stage("workers", func() (err error) { d.workerRecord, err = w.engine.ApplyWorkers(ctx, d.workers, nil, d.workerRecord); return })
-	w.stage("coredns", func() error { _, err := w.engine.ApplyObjects(ctx, d.dns, nil); return err })
-	w.stage("observe", func() error { d.noDrift("after the first apply"); return nil })
+	d := w.deploy(targets[0], targets[1:4], nil)
+	w.stage("interrupted first apply", func() error { return d.interrupted(6) })
+	d.firstApply()
 	s, err := d.status()
 	if err != nil {
 		t.Error(err)
 	}
-	if len(s.Nodes) != 2 || len(s.APIServers) != 3 || len(s.Etcd) != 3 || len(s.Leases) != 2 || s.Version != "v"+kubernetesVersion {
+	if len(s.APIServers) != 3 || len(s.Etcd) != 3 || len(s.Leases) != 2 || s.Version != "v"+kubernetesVersion || len(s.Certificates) == 0 {
 		t.Errorf("status = %+v", s)
 	}
 	before := d.starts()
-	w.stage("apply again", func() error { return d.apply(ctx, d) })
+	w.stage("apply again", func() error { return d.apply(t.Context(), d) })
 	if r := restarted(before, d.starts()); len(r) > 0 {
 		t.Errorf("applying again restarted %q", r)
 	}
-	t.Run("damage", func(t *testing.T) { testDamage(t, d) })
+	t.Run("damage", func(t *testing.T) { d.on(t).testControllerDamage() })
+	t.Run("lost records", func(t *testing.T) { d.on(t).testLostRecords() })
+	t.Run("changed flag", func(t *testing.T) { d.on(t).testChangedFlag() })
+	t.Run("wrong flag", func(t *testing.T) { d.on(t).testWrongFlag() })
+	t.Run("certificates", func(t *testing.T) { d.on(t).testCertificates() })
+	t.Run("replacement", func(t *testing.T) { d.on(t).testReplacement() })
+	t.Run("unreachable", func(t *testing.T) { d.on(t).testUnreachable() })
+	t.Run("scale to one", func(t *testing.T) { d.on(t).testScaleToOne() })
+	t.Run("removal", func(t *testing.T) { d.on(t).testRemoval() })
 }
 
-// testDamage damages several machines at once by hand, and expects to be told
-// exactly that, and to have exactly that repaired.
-func testDamage(t *testing.T, d *deployment) {
+// on is the deployment within a subtest.
+func (d *deployment) on(t *testing.T) *deployment {
 	d.t = t
+	return d
+}
+
+func (d *deployment) firstApply() {
+	d.t.Helper()
+	ctx := d.t.Context()
+	d.stage("load balancer", func() (err error) {
+		d.lbRecord, err = d.engine.ApplyLoadBalancer(ctx, d.lb, nil, d.lbRecord)
+		return err
+	})
+	d.stage("etcd", func() (err error) {
+		d.etcdRecord, err = d.engine.ApplyEtcd(ctx, d.etcd, nil, d.etcdRecord)
+		return err
+	})
+	d.stage("control plane", func() (err error) {
+		d.controlRecord, err = d.engine.ApplyControlPlane(ctx, d.control, nil, d.controlRecord)
+		return err
+	})
+	if len(d.workers.Targets) > 0 {
+		d.stage("workers", func() (err error) {
+			d.workerRecord, err = d.engine.ApplyWorkers(ctx, d.workers, nil, d.workerRecord)
+			return err
+		})
+	}
+	d.stage("observe", func() error { d.noDrift("after the first apply"); return nil })
+}
+
+// interrupted starts the first apply n times and cuts it off a little later
+// each time, forgetting what it recorded, as a killed process does.
+func (d *deployment) interrupted(n int) error {
+	for i := range n {
+		ctx, cancel := context.WithTimeout(d.t.Context(), time.Duration(i+1)*1500*time.Millisecond)
+		killed := *d
+		err := killed.apply(ctx, nil)
+		cancel()
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(err.Error(), "deadline") {
+			d.t.Logf("interruption %d ended with: %v", i, err)
+		}
+	}
+	return nil
+}
+
+func (d *deployment) expectDrift(prefixes ...string) {
+	d.t.Helper()
+	drift := d.drift()
+	slices.Sort(drift)
+	slices.Sort(prefixes)
+	ok := len(drift) == len(prefixes)
+	for i := range min(len(drift), len(prefixes)) {
+		ok = ok && strings.HasPrefix(drift[i], prefixes[i])
+	}
+	if !ok {
+		d.t.Errorf("drift:\n  %s\nwanted lines beginning with:\n  %s", strings.Join(drift, "\n  "), strings.Join(prefixes, "\n  "))
+	}
+}
+
+// repair applies and expects exactly the given units to have restarted.
+func (d *deployment) repair(before map[string]string, want ...string) {
+	d.t.Helper()
+	d.stage("repair", func() error { return d.apply(d.t.Context(), d) })
+	d.noDrift("after the repair")
+	got := restarted(before, d.starts())
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		d.t.Errorf("restarted %q, wanted %q", got, want)
+	}
+}
+
+// testControllerDamage damages several machines at once by hand, and expects
+// to be told exactly that, and to have exactly that repaired.
+func (d *deployment) testControllerDamage() {
 	before := d.starts()
 	d.shell(d.etcd.Targets[1], "systemctl stop etcd")
 	d.shell(d.control.Targets[0], "sed -i 's/--profiling=false/--profiling=true/' /etc/systemd/system/kube-scheduler.service && systemctl daemon-reload")
 	d.shell(d.control.Targets[2], "systemctl disable kube-controller-manager 2>/dev/null; echo x >> /etc/kubernetes/audit-policy.yaml")
-	d.shell(d.workers.Targets[0], "echo x >> /usr/local/bin/kube-proxy 2>/dev/null || { cp /usr/local/bin/kube-proxy /tmp/p && echo x >> /tmp/p && mv /tmp/p /usr/local/bin/kube-proxy; }")
 	d.shell(d.lb.Targets[0], "rm /etc/haproxy/haproxy.cfg")
-
-	drift := d.drift()
-	slices.Sort(drift)
-	want := []string{
-		"control controller-0: file /etc/systemd/system/kube-scheduler.service",
-		"control controller-2: file /etc/kubernetes/audit-policy.yaml",
+	c := d.api()
+	if err := c.Typed().RbacV1().ClusterRoleBindings().Delete(d.t.Context(), component.SystemObjects()[1].GetName(), metav1.DeleteOptions{}); err != nil {
+		d.t.Fatal(err)
+	}
+	d.expectDrift(
+		"control ClusterRoleBinding "+component.SystemObjects()[1].GetName()+": missing",
+		"control controller-0: file /etc/systemd/system/kube-scheduler.service: content differs",
+		"control controller-2: file /etc/kubernetes/audit-policy.yaml: content differs",
 		"etcd controller-1: unit etcd.service: stopped, wanted running",
 		"lb lb-0: file /etc/haproxy/haproxy.cfg: missing",
-		"workers worker-0: binary /usr/local/bin/kube-proxy",
+	)
+	d.repair(before, "controller-0 kube-scheduler", "controller-1 etcd", "controller-2 kube-apiserver")
+}
+
+// testLostRecords forgets everything that was recorded, as an import does:
+// there is no drift, nothing restarts, and certificates stay.
+func (d *deployment) testLostRecords() {
+	before := d.starts()
+	digest := "sha256sum /etc/kubernetes/pki/* /etc/etcd/pki/* /etc/kubernetes/encryption-config.yaml"
+	files := d.shell(d.control.Targets[0], digest)
+	d.etcdRecord, d.controlRecord, d.lbRecord = rollout.Record{}, rollout.Record{}, rollout.Record{}
+	d.noDrift("without records")
+	d.repair(before)
+	if now := d.shell(d.control.Targets[0], digest); now != files {
+		d.t.Errorf("certificates and secrets changed:\n%s\nnow\n%s", files, now)
 	}
-	if len(drift) != len(want) {
-		t.Errorf("drift:\n%s", strings.Join(drift, "\n"))
+	// A key that is not the certificate's cannot be told from outside, only
+	// when applying.
+	d.controlRecord = rollout.Record{}
+	d.shell(d.control.Targets[1], "cp /etc/kubernetes/pki/kube-scheduler.key /etc/kubernetes/pki/kube-controller-manager.key")
+	d.stage("adopt", func() error { return d.apply(d.t.Context(), d) })
+	out := d.shell(d.control.Targets[1], "cd /etc/kubernetes/pki; cmp -s kube-scheduler.key kube-controller-manager.key && echo same || echo differ")
+	if out != "differ" {
+		d.t.Error("a key that was not the certificate's was adopted")
 	}
-	for i := range min(len(drift), len(want)) {
-		if !strings.HasPrefix(drift[i], want[i]) {
-			t.Errorf("drift %q, wanted %q...", drift[i], want[i])
+}
+
+// testChangedFlag changes a flag of the API server and one of the scheduler:
+// one machine at a time, while requests through the load balancer go on.
+func (d *deployment) testChangedFlag() {
+	before := d.starts()
+	stop := d.requests()
+	prior := *d
+	d.control.Spec.APIServerArgs = component.SingleArgs(map[string]string{"max-requests-inflight": "401"})
+	d.control.Spec.SchedulerArgs = component.SingleArgs(map[string]string{"v": "1"})
+	d.expectDrift(
+		"control controller-0: file /etc/systemd/system/kube-apiserver.service: content differs",
+		"control controller-1: file /etc/systemd/system/kube-apiserver.service: content differs",
+		"control controller-2: file /etc/systemd/system/kube-apiserver.service: content differs",
+	)
+	d.stage("roll", func() error { return d.apply(d.t.Context(), &prior) })
+	if n, err := stop(); err != nil {
+		d.t.Errorf("a request failed during the roll: %v", err)
+	} else {
+		d.t.Logf("%d requests went through meanwhile", n)
+	}
+	d.repair(before, "controller-0 kube-apiserver", "controller-1 kube-apiserver", "controller-2 kube-apiserver",
+		"controller-0 kube-scheduler", "controller-1 kube-scheduler", "controller-2 kube-scheduler")
+	// All API servers before the first scheduler.
+	log := strings.Join(d.progress, "\n")
+	if strings.LastIndex(log, "restart kube-apiserver.service") > strings.LastIndex(log, "restart kube-scheduler.service") {
+		d.t.Error("an API server was restarted after the last scheduler")
+	}
+}
+
+// testWrongFlag is a change that does not work: it fails promptly, says why,
+// and goes no further than the first machine.
+func (d *deployment) testWrongFlag() {
+	before := d.starts()
+	prior := *d
+	d.control.Spec.APIServerArgs = component.SingleArgs(map[string]string{"no-such-flag": "1"})
+	start := time.Now()
+	err := d.apply(d.t.Context(), &prior)
+	if err == nil || !strings.Contains(err.Error(), "no-such-flag") || !strings.Contains(err.Error(), "controller-0") {
+		d.t.Errorf("error = %v, wanted the machine and the reason", err)
+	}
+	if took := time.Since(start); took > 30*time.Second {
+		d.t.Errorf("it took %s to fail", took)
+	}
+	for _, unit := range restarted(before, d.starts()) {
+		if unit != "controller-0 kube-apiserver" {
+			d.t.Errorf("%s was restarted too", unit)
 		}
 	}
-	d.stage("repair", func() error { return d.apply(t.Context(), d) })
-	d.noDrift("after the repair")
-	got := restarted(before, d.starts())
-	slices.Sort(got)
-	if want := []string{"controller-0 kube-scheduler", "controller-1 etcd", "controller-2 kube-apiserver", "worker-0 kube-proxy"}; !slices.Equal(got, want) {
-		t.Errorf("restarted %q, wanted %q", got, want)
+	d.control.Spec.APIServerArgs = prior.control.Spec.APIServerArgs
+	d.repair(before, "controller-0 kube-apiserver")
+}
+
+// testCertificates moves the clock to where leaf certificates are due, and
+// replaces one by a foreign one.
+func (d *deployment) testCertificates() {
+	before := d.starts()
+	d.engine.Now = func() time.Time { return time.Now().Add(pki.DefaultValidity - pki.DefaultEarlyRenewal + time.Hour) }
+	defer func() { d.engine.Now = nil }()
+	drift := d.drift()
+	if len(drift) < 6 || !strings.Contains(strings.Join(drift, "\n"), "due for renewal") {
+		d.t.Errorf("drift when certificates are due:\n%s", strings.Join(drift, "\n"))
+	}
+	d.engine.Now = nil
+	d.shell(d.control.Targets[0], "cp /etc/kubernetes/pki/front-proxy-client.crt /etc/kubernetes/pki/apiserver-etcd-client.crt")
+	d.expectDrift("control controller-0: file /etc/kubernetes/pki/apiserver-etcd-client.crt: content differs")
+	d.repair(before)
+}
+
+// testReplacement takes a controller away and puts an empty one in its place.
+func (d *deployment) testReplacement() {
+	c := d.api()
+	secret := kube.ObjectRef{APIVersion: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: "kept"}
+	if _, err := c.Apply(d.t.Context(), configMap(secret)); err != nil {
+		d.t.Fatal(err)
+	}
+	before := d.starts()
+	stop := d.requests()
+	prior := *d
+	d.terminate("controller-1")
+	targets := slices.Clone(d.control.Targets)
+	targets[1] = d.launchAll(controller1)[0]
+	d.setControllers(targets)
+	d.stage("replace", func() error { return d.apply(d.t.Context(), &prior) })
+	if n, err := stop(); err != nil {
+		d.t.Errorf("a request failed during the replacement: %v", err)
+	} else {
+		d.t.Logf("%d requests went through meanwhile", n)
+	}
+	d.noDrift("after the replacement")
+	if _, err := d.status(); err != nil {
+		d.t.Error(err)
+	}
+	for _, unit := range restarted(before, d.starts()) {
+		if !strings.HasPrefix(unit, "controller-1 ") && !strings.HasSuffix(unit, " kube-apiserver") {
+			d.t.Errorf("%s was restarted", unit)
+		}
+	}
+	if o, err := d.api().Get(d.t.Context(), secret); err != nil || o == nil {
+		d.t.Errorf("data from before the replacement: %v, %v", o, err)
+	}
+}
+
+// testUnreachable cuts a controller off: the plan says so and nothing else,
+// and an apply changes nothing it should not.
+func (d *deployment) testUnreachable() {
+	cut := d.control.Targets[2]
+	good := slices.Clone(d.control.Targets)
+	bad := slices.Clone(good)
+	bad[2].Host.Address = "203.0.113.1" // nobody there
+	d.etcd.Targets, d.control.Targets = bad, bad
+	defer func() { d.etcd.Targets, d.control.Targets = good, good }()
+	start := time.Now()
+	for _, line := range d.drift() {
+		if !strings.Contains(line, cut.Node.Name+" unreachable") {
+			d.t.Errorf("drift: %s", line)
+		}
+	}
+	if took := time.Since(start); took > 30*time.Second {
+		d.t.Errorf("looking took %s", took)
+	}
+	d.shell(good[0], "echo x >> /etc/kubernetes/kube-scheduler.yaml")
+	err := d.apply(d.t.Context(), d)
+	var left *rollout.LeftError
+	if !errors.As(err, &left) || left.Machines[cut.Node.Name] == nil {
+		d.t.Errorf("apply = %v, wanted to be told what was left", err)
+	}
+	var gone *remote.UnreachableError
+	if !errors.As(err, &gone) {
+		d.t.Errorf("apply = %v, wanted the reason", err)
+	}
+	d.controlRecord, err = d.engine.ApplyControlPlane(d.t.Context(), d.control, &d.control, d.controlRecord)
+	if !errors.As(err, &left) {
+		d.t.Errorf("apply = %v", err)
+	}
+	if out := d.shell(good[0], "tail -n 1 /etc/kubernetes/kube-scheduler.yaml"); out == "x" {
+		d.t.Error("the machine that could be reached was not repaired")
+	}
+	d.etcd.Targets, d.control.Targets = good, good
+	d.noDrift("after the machine came back")
+}
+
+// testScaleToOne removes two controllers from the living cluster.
+func (d *deployment) testScaleToOne() {
+	prior := *d
+	d.setControllers(d.control.Targets[:1])
+	d.stage("scale to one", func() error { return d.apply(d.t.Context(), &prior) })
+	d.noDrift("after scaling")
+	if s, err := d.status(); err != nil || len(s.Etcd) != 1 {
+		d.t.Errorf("status = %+v, %v", s, err)
+	}
+	out := d.shell(prior.control.Targets[1], "ls -d /var/lib/etcd /usr/local/bin/kube-apiserver /etc/systemd/system/etcd.service 2>/dev/null || :; systemctl is-active etcd kube-apiserver || :")
+	if strings.Contains(out, "/") || strings.HasPrefix(out, "active") {
+		d.t.Errorf("left on a machine that is no controller any more: %q", out)
+	}
+}
+
+func (d *deployment) testRemoval() {
+	ctx := d.t.Context()
+	d.stage("remove", func() error {
+		return errors.Join(d.engine.RemoveControlPlane(ctx, d.control, d.controlRecord), d.engine.RemoveEtcd(ctx, d.etcd, d.etcdRecord),
+			d.engine.RemoveLoadBalancer(ctx, d.lb, d.lbRecord))
+	})
+	out := d.shell(d.control.Targets[0], "ls /etc/kubernetes/pki /var/lib/etcd /etc/systemd/system/kube-* 2>/dev/null || :")
+	if strings.Contains(out, "key") || strings.Contains(out, "member") || strings.Contains(out, "service") {
+		d.t.Errorf("left behind: %q", out)
 	}
 }

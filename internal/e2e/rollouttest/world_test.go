@@ -22,10 +22,12 @@ import (
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
@@ -404,4 +406,58 @@ func (d *deployment) status() (rollout.Status, error) {
 		return s, fmt.Errorf("%w: %+v", errNoStatus, s)
 	}
 	return s, nil
+}
+
+// api connects to the cluster's public endpoint.
+func (d *deployment) api() *kube.Client {
+	d.t.Helper()
+	key, err := d.store.Get(d.t.Context(), pki.KeyKubernetesCA)
+	d.must(err)
+	ca, err := pki.LoadAuthority(pki.KeyPair{CertPEM: []byte(d.cluster.PKI.KubernetesCA), KeyPEM: key})
+	d.must(err)
+	pair, err := ca.Issue(pki.Request{CommonName: "test", Organizations: []string{"system:masters"}, Client: true, Validity: time.Hour}, time.Now(), rand.Reader)
+	d.must(err)
+	c, err := kube.New(kube.Access{Endpoint: d.dns.API.Endpoint, CA: []byte(d.cluster.PKI.KubernetesCA), Cert: pair.CertPEM, Key: pair.KeyPEM})
+	d.must(err)
+	d.t.Cleanup(c.Close)
+	return c
+}
+
+// requests sends requests through the load balancer until it is told to stop,
+// and returns how many there were and the first that failed.
+func (d *deployment) requests() (stop func() (int, error)) {
+	c := d.api()
+	ctx, cancel := context.WithCancel(d.t.Context())
+	done := make(chan struct{})
+	var (
+		n      int
+		failed error
+	)
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			if _, err := c.Leases(ctx); err != nil && ctx.Err() == nil && failed == nil {
+				failed = fmt.Errorf("request %d: %w", n, err)
+			}
+			n++
+			select {
+			case <-ctx.Done():
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}()
+	return func() (int, error) {
+		cancel()
+		<-done
+		return n, failed
+	}
+}
+
+func configMap(ref kube.ObjectRef) []*unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion(ref.APIVersion)
+	o.SetKind(ref.Kind)
+	o.SetNamespace(ref.Namespace)
+	o.SetName(ref.Name)
+	return []*unstructured.Unstructured{o}
 }

@@ -136,7 +136,7 @@ type fakeMachines struct {
 	mu      sync.Mutex
 	running map[string]machine.Spec
 	exits   chan string
-	hold    chan struct{} // when set, starts and stops wait until it is closed
+	hold    chan struct{} // when set, each start and stop takes one from it
 	fail    error         // of starts
 	dir     string
 }
@@ -399,3 +399,5 @@ func tags(resource types.ResourceType, pairs ...string) []types.TagSpecification
 func filter(name string, values ...string) types.Filter {
 	return types.Filter{Name: &name, Values: values}
 }
+
+const testPublicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFZ8yoFLHrLIuPZx4gCVWDnJTFlwFt0e3rV2XB2dVYzW test"

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -197,6 +198,7 @@ func sendJSON(w http.ResponseWriter, status int, requestID string, body any) err
 		return fmt.Errorf("encoding a response: %w", err)
 	}
 	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
+	w.Header().Set("Content-Length", strconv.Itoa(len(out)))
 	w.Header().Set("x-amzn-RequestId", requestID)
 	w.WriteHeader(status)
 	_, err = w.Write(out)

@@ -188,9 +188,5 @@ func writeXML(w http.ResponseWriter, status int, requestID string, doc any) erro
 	if err != nil {
 		return fmt.Errorf("encoding a response: %w", err)
 	}
-	w.Header().Set("Content-Type", "text/xml")
-	w.Header().Set("x-amzn-RequestId", requestID)
-	w.WriteHeader(status)
-	_, err = w.Write(append([]byte(xml.Header), out...))
-	return err
+	return query.Send(w, status, requestID, append([]byte(xml.Header), out...))
 }

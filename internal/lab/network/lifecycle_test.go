@@ -116,7 +116,8 @@ func (l *lab) watch() func(count int, timeout time.Duration) []string {
 	}
 }
 
-// dump shows all that ip(8) and nft(8) have to say about the lab's namespaces.
+// dump shows what ip(8) and nft(8) have to say about the lab's namespaces, without what the kernel still settles for a
+// moment after a link came up.
 func (l *lab) dump() string {
 	l.t.Helper()
 	names, err := l.slice.namespaces()
@@ -127,23 +128,19 @@ func (l *lab) dump() string {
 	for _, name := range names {
 		fmt.Fprintf(&b, "== %s\n", name)
 		err := within(name, func() error {
-			for _, command := range [][]string{
-				{"ip", "-d", "-N", "addr"}, {"ip", "route", "show", "table", "all"}, {"ip", "rule"}, {"nft", "list", "ruleset"},
-			} {
-				output, err := exec.CommandContext(l.t.Context(), command[0], command[1:]...).CombinedOutput()
-				if err != nil {
-					return fmt.Errorf("%v: %w: %s", command, err, output)
-				}
-				b.Write(output)
-			}
-			return nil
+			const script = "set -e; ip -d link; ip -o addr; ip route show table all; ip rule; nft list ruleset"
+			output, err := exec.CommandContext(l.t.Context(), "sh", "-c", script).CombinedOutput()
+			b.Write(unsettled.ReplaceAll(output, nil))
+			return err
 		})
 		if err != nil {
-			l.t.Fatal(err)
+			l.t.Fatalf("%v: %s", err, b.String())
 		}
 	}
 	return b.String()
 }
+
+var unsettled = regexp.MustCompile(`<[A-Z_,-]*>| state [A-Z]+| linkdown`)
 
 func TestRemovingAnInterfaceLeavesOthersAlone(t *testing.T) {
 	l := newLab(t, threeInterfaces())

@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2/awserr"
 )
@@ -24,9 +25,7 @@ func Write(w http.ResponseWriter, action, requestID string, body any) error {
 		return fmt.Errorf("encoding the response to %s: %w", action, err)
 	}
 	head, rest, _ := bytes.Cut(buf.Bytes(), []byte(">"))
-	writeHeader(w, requestID, http.StatusOK)
-	_, err := fmt.Fprintf(w, "%s%s><requestId>%s</requestId>%s", xml.Header, head, requestID, rest)
-	return err
+	return Send(w, http.StatusOK, requestID, fmt.Appendf(nil, "%s%s><requestId>%s</requestId>%s", xml.Header, head, requestID, rest))
 }
 
 // WriteError answers a refusal in EC2's error document.
@@ -44,13 +43,15 @@ func WriteError(w http.ResponseWriter, requestID string, refusal *awserr.Error) 
 	if err != nil {
 		return fmt.Errorf("encoding the error %s: %w", refusal.Code, err)
 	}
-	writeHeader(w, requestID, refusal.HTTPStatus())
-	_, err = fmt.Fprintf(w, "%s%s", xml.Header, out)
-	return err
+	return Send(w, refusal.HTTPStatus(), requestID, append([]byte(xml.Header), out...))
 }
 
-func writeHeader(w http.ResponseWriter, requestID string, status int) {
+// Send answers with an XML document.
+func Send(w http.ResponseWriter, status int, requestID string, doc []byte) error {
 	w.Header().Set("Content-Type", "text/xml;charset=UTF-8")
+	w.Header().Set("Content-Length", strconv.Itoa(len(doc)))
 	w.Header().Set("x-amzn-RequestId", requestID)
 	w.WriteHeader(status)
+	_, err := w.Write(doc)
+	return err
 }

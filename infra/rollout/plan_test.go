@@ -1,0 +1,398 @@
+package rollout
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+)
+
+// The tests of this file write a situation down in one line per machine and
+// compare the plan, or the refusal, as a person would read it.
+
+// wantedMembers reads "name: word, word": up (reachable, with data, running and
+// as wanted unless said otherwise), stopped, empty, unreachable, quiet, restart.
+func wantedMembers(t *testing.T, lines ...string) []memberFacts {
+	t.Helper()
+	var out []memberFacts
+	for _, line := range lines {
+		name, words, _ := strings.Cut(line, ": ")
+		w := memberFacts{name: name, peerURL: "https://" + name + ":2380", reachable: true, running: true, data: true}
+		for word := range strings.SplitSeq(words, ", ") {
+			switch word {
+			case "up":
+			case "stopped":
+				w.running, w.changes = false, true
+			case "empty":
+				w.running, w.data, w.changes, w.restarts = false, false, true, true
+			case "unreachable":
+				w = memberFacts{name: name, peerURL: w.peerURL}
+			case "quiet":
+				w.changes = true
+			case "restart":
+				w.changes, w.restarts = true, true
+			default:
+				t.Fatalf("unknown word %q", word)
+			}
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
+// clusterMembers reads "name: word, word": healthy, sick, learner, announced (added,
+// never started), elsewhere (at another address). IDs count from 1.
+func clusterMembers(t *testing.T, lines ...string) ([]etcd.Member, map[etcd.ID]bool) {
+	t.Helper()
+	members, healthy := []etcd.Member{}, map[etcd.ID]bool{}
+	for i, line := range lines {
+		name, words, _ := strings.Cut(line, ": ")
+		m := etcd.Member{ID: etcd.ID(i + 1), Name: name, PeerURLs: []string{"https://" + name + ":2380"}, ClientURLs: []string{"https://" + name + ":2379"}}
+		for word := range strings.SplitSeq(words, ", ") {
+			switch word {
+			case "healthy":
+				healthy[m.ID] = true
+			case "sick":
+			case "learner":
+				m.Learner = true
+			case "announced":
+				m.Name, m.ClientURLs, m.Learner = "", nil, true
+			case "elsewhere":
+				m.PeerURLs = []string{"https://192.0.2.1:2380"}
+			default:
+				t.Fatalf("unknown word %q", word)
+			}
+		}
+		members = append(members, m)
+	}
+	return members, healthy
+}
+
+// outcome is a plan, followed by the refusal if there is one.
+func outcome(p Plan, err error) string {
+	out := p.String()
+	if err != nil {
+		out += err.Error() + "\n"
+	}
+	return out
+}
+
+func TestPlanEtcd(t *testing.T) {
+	three := []string{"a: healthy", "b: healthy", "c: healthy"}
+	for _, tt := range []struct {
+		name    string
+		wanted  []string
+		members []string // nil: no member answers
+		formed  bool
+		want    string
+	}{
+		{"first start", []string{"a: empty", "b: empty", "c: empty"}, nil, false, `
+1. a: install (first start), then wait: healthy
+1. b: install (first start), then wait: healthy
+1. c: install (first start), then wait: healthy
+`},
+		{"first start of one", []string{"a: empty"}, nil, false, `
+1. a: install (first start), then wait: healthy
+`},
+		{"first start, interrupted after one had started", []string{"a: empty", "b: stopped", "c: empty"}, nil, false, `
+1. a: install (first start), then wait: healthy
+1. b: install (first start), then wait: healthy
+1. c: install (first start), then wait: healthy
+`},
+		{"first start, interrupted after two had started and stopped", []string{"a: stopped", "b: stopped", "c: empty"}, nil, false, `
+1. a: install (start the members that have data), then wait: healthy
+1. b: install (start the members that have data), then wait: healthy
+`},
+		{"first start without one machine", []string{"a: empty", "b: empty", "c: unreachable"}, nil, false, `
+1. a: install (first start), then wait: healthy
+1. b: install (first start), then wait: healthy
+`},
+		{"first start without quorum", []string{"a: empty", "b: unreachable", "c: unreachable"}, nil, false, `
+refusing to start etcd: 1 of 3 machines can be reached, a quorum is 2 (unreachable: b, c); apply again when they answer
+`},
+		{"all stopped", []string{"a: stopped", "b: stopped", "c: stopped"}, nil, true, `
+1. a: install (start the members that have data), then wait: healthy
+1. b: install (start the members that have data), then wait: healthy
+1. c: install (start the members that have data), then wait: healthy
+`},
+		{"two replaced at once", []string{"a: up", "b: empty", "c: empty"}, nil, true, `
+refusing to start etcd: the cluster has lost its quorum: of 3 members only a still have their data (without: b, c; unreachable: none); bring the unreachable machines back, or restore the cluster from a snapshot; starting empty members in their place would lose data
+`},
+		{"nothing to do", []string{"a: up", "b: up", "c: up"}, three, true, "\n"},
+		{"a member stopped", []string{"a: up", "b: stopped", "c: up"}, []string{"a: healthy", "b: sick", "c: healthy"}, true, `
+1. b: install (not running), then wait: healthy
+`},
+		{"a changed flag", []string{"a: restart", "b: restart", "c: restart"}, three, true, `
+1. a: apply with restart, when all others healthy, then wait: healthy
+2. b: apply with restart, when all others healthy, then wait: healthy
+3. c: apply with restart, when all others healthy, then wait: healthy
+`},
+		{"the broken one first", []string{"a: restart", "b: quiet", "c: stopped"}, []string{"a: healthy", "b: healthy", "c: sick"}, true, `
+1. b: apply without restart
+2. c: install (not running), then wait: healthy
+3. a: apply with restart, when all others healthy, then wait: healthy
+`},
+		{"a changed flag while one cannot be reached", []string{"a: restart", "b: quiet", "c: unreachable"}, []string{"a: healthy", "b: healthy", "c: sick"}, true, `
+1. b: apply without restart
+refusing to restart etcd on a: c cannot be reached, and no second member may be down at the same time; apply again when it answers
+`},
+		{"a machine replaced", []string{"a: up", "b: empty", "c: up"}, []string{"a: healthy", "b: sick", "c: healthy"}, true, `
+1. b: leave (member 2 has lost its data), when the rest has a quorum
+2. b: join (in place of member 2), when a quorum is healthy, then wait: healthy
+`},
+		{"a machine replaced while another is down", []string{"a: up", "b: empty", "c: unreachable"}, []string{"a: healthy", "b: sick", "c: sick"}, true, `
+refusing to remove etcd member b: of the 2 voters that would remain 1 are healthy, and a quorum is 2; repair or bring back the other members first, and replace one machine at a time
+`},
+		{"a join interrupted before its start", []string{"a: up", "b: empty", "c: up"}, []string{"a: healthy", "b: announced", "c: healthy"}, true, `
+1. b: join (added before, not promoted yet), when a quorum is healthy, then wait: healthy
+`},
+		{"a join interrupted before its promotion", []string{"a: up", "b: up", "c: up"}, []string{"a: healthy", "b: learner, healthy", "c: healthy"}, true, `
+1. b: join (added before, not promoted yet), when a quorum is healthy, then wait: healthy
+`},
+		{"removed by hand", []string{"a: up", "b: stopped", "c: up"}, []string{"a: healthy", "c: healthy"}, true, `
+1. b: join (new member), when a quorum is healthy, then wait: healthy
+`},
+		{"three to five", []string{"a: up", "b: up", "c: up", "d: empty", "e: empty"}, three, true, `
+1. d: join (new member), when a quorum is healthy, then wait: healthy
+2. e: join (new member), when a quorum is healthy, then wait: healthy
+`},
+		{"five to three", []string{"a: up", "b: up", "c: up"}, []string{"a: healthy", "b: healthy", "c: healthy", "d: healthy", "e: healthy"}, true, `
+1. d: leave (not wanted any more), when the rest has a quorum
+2. e: leave (not wanted any more), when the rest has a quorum
+`},
+		{"one for another", []string{"a: up", "b: up", "d: empty"}, three, true, `
+1. d: join (new member), when a quorum is healthy, then wait: healthy
+2. c: leave (not wanted any more), when the rest has a quorum
+`},
+		{"one for a dead one", []string{"a: up", "b: up", "d: empty"}, []string{"a: healthy", "b: healthy", "c: sick"}, true, `
+1. c: leave (not wanted any more), when the rest has a quorum
+2. d: join (new member), when a quorum is healthy, then wait: healthy
+`},
+		{"another address", []string{"a: up", "b: up, restart", "c: up"}, []string{"a: healthy", "b: healthy, elsewhere", "c: healthy"}, true, `
+1. b: leave (member 2 listens on https://192.0.2.1:2380, wanted https://b:2380), when the rest has a quorum
+2. b: join (with its new address), when a quorum is healthy, then wait: healthy
+`},
+		{"three to one", []string{"a: up"}, three, true, `
+1. b: leave (not wanted any more), when the rest has a quorum
+2. c: leave (not wanted any more), when the rest has a quorum
+`},
+		{"all for others", []string{"d: empty"}, []string{"a: healthy"}, true, `
+1. d: join (new member), when a quorum is healthy, then wait: healthy
+2. a: leave (not wanted any more), when the rest has a quorum
+`},
+		{"the living for none", []string{}, []string{"a: healthy"}, true, `
+refusing to remove etcd member a: of the 0 voters that would remain 0 are healthy, and a quorum is 1; repair or bring back the other members first, and replace one machine at a time
+`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := etcdFacts{wanted: wantedMembers(t, tt.wanted...), formed: tt.formed}
+			if tt.members != nil {
+				f.members, f.healthy = clusterMembers(t, tt.members...)
+			}
+			if got := "\n" + outcome(planEtcd(f)); got != tt.want {
+				t.Errorf("plan:%s\nwanted:%s", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestPlanEtcdKeepsQuorum tries every combination of three to five machines in
+// every state, and follows each plan step by step: members that were healthy
+// must never fall below a quorum of the voters, and a healthy voter is only
+// ever taken down when all the others are up.
+func TestPlanEtcdKeepsQuorum(t *testing.T) {
+	states := []struct{ wanted, member string }{
+		{"up", "healthy"}, {"stopped", "sick"}, {"restart", "healthy"}, {"empty", "sick"}, {"empty", ""}, {"unreachable", "sick"}, {"", "healthy"}, {"", "sick"},
+	}
+	plans := 0
+	for n := 3; n <= 5; n++ {
+		for code := range pow(len(states), n) {
+			var wanted, members []string
+			for i, c := 0, code; i < n; i, c = i+1, c/len(states) {
+				s, name := states[c%len(states)], fmt.Sprintf("m%d", i)
+				if s.wanted != "" {
+					wanted = append(wanted, name+": "+s.wanted)
+				}
+				if s.member != "" {
+					members = append(members, name+": "+s.member)
+				}
+			}
+			list, healthy := clusterMembers(t, members...)
+			if len(healthy) < quorum(len(list)) {
+				continue // would not have answered
+			}
+			f := etcdFacts{wanted: wantedMembers(t, wanted...), members: list, healthy: healthy, formed: true}
+			p, err := planEtcd(f)
+			var guard *GuardError
+			if err != nil && !errors.As(err, &guard) {
+				t.Fatal(err)
+			}
+			if p == nil {
+				continue
+			}
+			plans++
+			follow(t, f, p)
+		}
+	}
+	if plans < 1000 {
+		t.Errorf("only %d plans were followed", plans)
+	}
+}
+
+func follow(t *testing.T, f etcdFacts, p Plan) {
+	t.Helper()
+	voters, up := []string{}, map[string]bool{}
+	for _, m := range f.members {
+		voters = append(voters, m.Name)
+		up[m.Name] = f.healthy[m.ID]
+	}
+	check := func(step Step) {
+		t.Helper()
+		healthy := 0
+		for _, v := range voters {
+			if up[v] {
+				healthy++
+			}
+		}
+		if healthy < quorum(len(voters)) {
+			t.Fatalf("%d of %d voters are up at %q of the plan\n%sfor %+v", healthy, len(voters), step, p, f)
+		}
+	}
+	for _, stage := range p {
+		for _, s := range stage {
+			switch s.Action {
+			case ActionQuiet:
+			case ActionInstall:
+				up[s.Machine] = true
+			case ActionRoll:
+				for _, v := range voters {
+					if v != s.Machine && !up[v] {
+						t.Fatalf("%q takes a member down while %s is down too\n%s", s, v, p)
+					}
+				}
+			case ActionLeave:
+				voters = slices.DeleteFunc(voters, func(v string) bool { return v == s.Machine })
+			case ActionJoin:
+				voters = append(voters, s.Machine)
+				up[s.Machine] = true
+			}
+			check(s)
+		}
+	}
+}
+
+func pow(base, exponent int) int {
+	out := 1
+	for range exponent {
+		out *= base
+	}
+	return out
+}
+
+func TestPlanControlPlane(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		controllers []controllerFacts
+		want        string
+	}{
+		{"first installation", []controllerFacts{
+			{name: "a", reachable: true, changes: true, restarts: true, managers: true},
+			{name: "b", reachable: true, changes: true, restarts: true, managers: true},
+		}, `
+1. a: install (none serves yet), then wait: healthy
+1. b: install (none serves yet), then wait: healthy
+`},
+		{"nothing to do", []controllerFacts{{name: "a", reachable: true, serving: true}}, "\n"},
+		{"upgrade: API servers first", []controllerFacts{
+			{name: "a", reachable: true, serving: true, changes: true, restarts: true, managers: true},
+			{name: "b", reachable: true, serving: true, changes: true, restarts: true, managers: true},
+			{name: "c", reachable: true, serving: true, changes: true, restarts: true, managers: true},
+		}, `
+1. a: apply with restart, when all others healthy, then wait: healthy
+2. b: apply with restart, when all others healthy, then wait: healthy
+3. c: apply with restart, when all others healthy, then wait: healthy
+4. a: apply to managers
+5. b: apply to managers
+6. c: apply to managers
+`},
+		{"the broken one first, the quiet ones together", []controllerFacts{
+			{name: "a", reachable: true, serving: true, changes: true, restarts: true},
+			{name: "b", reachable: true, serving: true, changes: true},
+			{name: "c", reachable: true, serving: true, changes: true},
+			{name: "d", reachable: true, changes: true, managers: true},
+		}, `
+1. d: install (not serving), then wait: healthy
+2. b: apply without restart
+2. c: apply without restart
+3. a: apply with restart, when all others healthy, then wait: healthy
+`},
+		{"a scheduler flag", []controllerFacts{
+			{name: "a", reachable: true, serving: true, managers: true}, {name: "b", reachable: true, serving: true},
+		}, `
+1. a: apply to managers
+`},
+		{"one unreachable of three", []controllerFacts{
+			{name: "a", reachable: true, serving: true, changes: true, restarts: true},
+			{name: "b", reachable: true, serving: true},
+			{name: "c"},
+		}, `
+1. a: apply with restart, when all others healthy, then wait: healthy
+`},
+		{"the only one that serves", []controllerFacts{
+			{name: "a", reachable: true, serving: true, changes: true, restarts: true, managers: true},
+			{name: "b"},
+		}, `
+refusing to restart the API server on a: it is the only one that serves, and b cannot be reached; apply again when they answer
+`},
+		{"the only controller", []controllerFacts{{name: "a", reachable: true, serving: true, changes: true, restarts: true}}, `
+1. a: apply with restart, when all others healthy, then wait: healthy
+`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := "\n" + outcome(planControlPlane(tt.controllers)); got != tt.want {
+				t.Errorf("plan:%s\nwanted:%s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestPlanWorkers(t *testing.T) {
+	up := func(name string, f workerFacts) workerFacts {
+		f.name, f.reachable = name, true
+		return f
+	}
+	roll := workerFacts{running: true, changes: true, restarts: true, drain: true}
+	for _, tt := range []struct {
+		name    string
+		workers []workerFacts
+		max     int
+		want    string
+	}{
+		{"first installation", []workerFacts{up("a", workerFacts{changes: true, restarts: true, drain: true}), up("b", workerFacts{changes: true})}, 0, `
+1. a: install (kubelet is not running)
+1. b: install (kubelet is not running)
+`},
+		{"upgrade, one by one", []workerFacts{up("a", roll), up("b", roll), up("c", workerFacts{running: true})}, 0, `
+1. a: drain, apply, uncordon, when all others healthy, then wait: node Ready
+2. b: drain, apply, uncordon, when all others healthy, then wait: node Ready
+`},
+		{"upgrade, two at a time", []workerFacts{up("a", roll), up("b", roll), up("c", roll)}, 2, `
+1. a: drain, apply, uncordon, when all others healthy, then wait: node Ready
+1. b: drain, apply, uncordon, when all others healthy, then wait: node Ready
+2. c: drain, apply, uncordon, when all others healthy, then wait: node Ready
+`},
+		{"kubelet configuration and a label", []workerFacts{up("a", workerFacts{running: true, changes: true, restarts: true}), up("b", workerFacts{running: true, changes: true}), {name: "c"}}, 1, `
+1. b: apply without restart
+2. a: apply with restart, when all others healthy, then wait: node Ready
+`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := "\n" + planWorkers(tt.workers, tt.max).String(); got != tt.want {
+				t.Errorf("plan:%s\nwanted:%s", got, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,231 @@
+package ec2_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
+	awsssm "github.com/aws/aws-sdk-go-v2/service/ssm"
+	ssmtypes "github.com/aws/aws-sdk-go-v2/service/ssm/types"
+	awssts "github.com/aws/aws-sdk-go-v2/service/sts"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2"
+)
+
+func TestParameters(t *testing.T) {
+	l := newLab(t)
+	ctx := t.Context()
+	put := func(name, value string, change ...func(*awsssm.PutParameterInput)) error {
+		in := &awsssm.PutParameterInput{Name: &name, Value: &value, Type: ssmtypes.ParameterTypeSecureString}
+		for _, f := range change {
+			f(in)
+		}
+		_, err := l.ssm.PutParameter(ctx, in)
+		return err
+	}
+	get := func(name string, decrypt bool) (string, error) {
+		out, err := l.ssm.GetParameter(ctx, &awsssm.GetParameterInput{Name: &name, WithDecryption: &decrypt})
+		if err != nil {
+			return "", err
+		}
+		return *out.Parameter.Value, nil
+	}
+	overwrite := func(in *awsssm.PutParameterInput) { in.Overwrite = aws.Bool(true) }
+	const key = "/k8s/demo/pki/ca"
+	refused(t, put(key, "very secret", func(in *awsssm.PutParameterInput) {
+		in.KeyId, in.Tags = aws.String("alias/mine"), []ssmtypes.Tag{{Key: aws.String("cluster"), Value: aws.String("demo")}}
+	}), "")
+	for _, tc := range []struct {
+		name, code string
+		err        error
+	}{
+		{"exists", "ParameterAlreadyExists", put(key, "other")},
+		{"overwritten as another type", "HierarchyTypeMismatchException", put(key, "x", overwrite, func(in *awsssm.PutParameterInput) { in.Type = ssmtypes.ParameterTypeString })},
+		{"tags with overwrite", "ValidationException", put(key, "x", overwrite, func(in *awsssm.PutParameterInput) {
+			in.Tags = []ssmtypes.Tag{{Key: aws.String("a"), Value: aws.String("b")}}
+		})},
+		{"no type", "ValidationException", put("/new", "x", func(in *awsssm.PutParameterInput) { in.Type = "" })},
+		{"name not qualified", "ValidationException", put("k8s/demo", "x")},
+		{"name reserved", "AccessDeniedException", put("/aws/mine", "x")},
+		{"too long for the standard tier", "ValidationException", put("/new", strings.Repeat("x", 4097))},
+		{"key for a plain string", "ValidationException", put("/new", "x", func(in *awsssm.PutParameterInput) {
+			in.Type, in.KeyId = ssmtypes.ParameterTypeString, aws.String("alias/mine")
+		})},
+	} {
+		t.Run(tc.name, func(t *testing.T) { refused(t, tc.err, tc.code) })
+	}
+	if v := must[string](t)(get(key, true)); v != "very secret" {
+		t.Errorf("decrypted it is %q", v)
+	}
+	if v := must[string](t)(get(key, false)); strings.Contains(v, "secret") {
+		t.Errorf("encrypted it is %q", v)
+	}
+	refused(t, put(key, "changed", overwrite), "")
+	if v := must[string](t)(get(key+":2", true)); v != "changed" {
+		t.Errorf("version 2 is %q", v)
+	}
+	_, err := get(key+":1", true)
+	refused(t, err, "ParameterVersionNotFound")
+	_, err = get("/k8s/none", true)
+	refused(t, err, "ParameterNotFound")
+	if v := must[string](t)(get(ec2.PublicImageParameter, false)); v != testImage {
+		t.Errorf("Debian's image is %q", v)
+	}
+	tags := must[*awsssm.ListTagsForResourceOutput](t)(l.ssm.ListTagsForResource(ctx, &awsssm.ListTagsForResourceInput{ResourceType: ssmtypes.ResourceTypeForTaggingParameter, ResourceId: aws.String(key)})).TagList
+	if len(tags) != 1 || *tags[0].Value != "demo" {
+		t.Errorf("tags: %+v", tags)
+	}
+
+	info, err := os.Stat(filepath.Join(l.dir, "ssm.json"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the parameters' file: %v, %v", info, err)
+	}
+	info, err = os.Stat(filepath.Join(l.dir, "state.json"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the state file: %v, %v", info, err)
+	}
+
+	for n := range 12 {
+		refused(t, put(fmt.Sprintf("/k8s/other/%02d", n), "x"), "")
+	}
+	refused(t, put("/k8s/other/deep/er", "x"), "")
+	var names []string
+	pages := awsssm.NewGetParametersByPathPaginator(l.ssm, &awsssm.GetParametersByPathInput{Path: aws.String("/k8s/other"), WithDecryption: aws.Bool(true), MaxResults: aws.Int32(5)})
+	count := 0
+	for ; pages.HasMorePages(); count++ {
+		for _, p := range must[*awsssm.GetParametersByPathOutput](t)(pages.NextPage(ctx)).Parameters {
+			names = append(names, *p.Name)
+		}
+	}
+	if len(names) != 12 || count != 3 {
+		t.Errorf("by path: %d names in %d pages", len(names), count)
+	}
+	recursive := must[*awsssm.GetParametersByPathOutput](t)(l.ssm.GetParametersByPath(ctx, &awsssm.GetParametersByPathInput{Path: aws.String("/k8s/other/deep"), Recursive: aws.Bool(true)}))
+	if len(recursive.Parameters) != 1 {
+		t.Errorf("recursively: %+v", recursive.Parameters)
+	}
+	described := must[*awsssm.DescribeParametersOutput](t)(l.ssm.DescribeParameters(ctx, &awsssm.DescribeParametersInput{ParameterFilters: []ssmtypes.ParameterStringFilter{
+		{Key: aws.String("Name"), Option: aws.String("BeginsWith"), Values: []string{"/k8s/demo/"}}, {Key: aws.String("tag:cluster"), Values: []string{"demo"}},
+	}})).Parameters
+	if len(described) != 1 || *described[0].KeyId != "alias/mine" || described[0].Version != 2 {
+		t.Errorf("described: %+v", described)
+	}
+	many := must[*awsssm.GetParametersOutput](t)(l.ssm.GetParameters(ctx, &awsssm.GetParametersInput{Names: []string{key, "/none"}}))
+	if len(many.Parameters) != 1 || len(many.InvalidParameters) != 1 {
+		t.Errorf("several: %+v", many)
+	}
+	deleted := must[*awsssm.DeleteParametersOutput](t)(l.ssm.DeleteParameters(ctx, &awsssm.DeleteParametersInput{Names: []string{key, "/none"}}))
+	if len(deleted.DeletedParameters) != 1 || len(deleted.InvalidParameters) != 1 {
+		t.Errorf("deleted: %+v", deleted)
+	}
+	_, err = l.ssm.DeleteParameter(ctx, &awsssm.DeleteParameterInput{Name: aws.String(key)})
+	refused(t, err, "ParameterNotFound")
+}
+
+func TestCredentials(t *testing.T) {
+	l := newLab(t)
+	ctx := t.Context()
+	describe := func(l *lab) error {
+		_, err := l.DescribeVpcs(ctx, &awsec2.DescribeVpcsInput{})
+		return err
+	}
+	parameter := func(l *lab) error {
+		_, err := l.ssm.GetParameter(ctx, &awsssm.GetParameterInput{Name: aws.String("/x")})
+		return err
+	}
+	whoami := func(l *lab) (string, error) {
+		out, err := l.sts.GetCallerIdentity(ctx, &awssts.GetCallerIdentityInput{})
+		if err != nil {
+			return "", err
+		}
+		return *out.Arn, nil
+	}
+	identity := func(l *lab) error {
+		_, err := whoami(l)
+		return err
+	}
+	stranger, liar := l.with("AKIASTRANGER", testSecret, ""), l.with(testKey, "guessed", "")
+	refused(t, describe(l), "")
+	refused(t, describe(stranger), "AuthFailure")
+	refused(t, describe(liar), "AuthFailure")
+	refused(t, parameter(stranger), "UnrecognizedClientException")
+	refused(t, parameter(liar), "InvalidSignatureException")
+	refused(t, identity(stranger), "InvalidClientTokenId")
+	refused(t, identity(liar), "SignatureDoesNotMatch")
+	if arn := must[string](t)(whoami(l)); !strings.HasSuffix(arn, ":user/lab") {
+		t.Errorf("I am %s", arn)
+	}
+
+	assume := func(arn string) (*awssts.AssumeRoleOutput, error) {
+		return l.sts.AssumeRole(ctx, &awssts.AssumeRoleInput{RoleArn: &arn, RoleSessionName: aws.String("test"), DurationSeconds: aws.Int32(900)})
+	}
+	c := must[*awssts.AssumeRoleOutput](t)(assume("arn:aws:iam::123456789012:role/deploy")).Credentials
+	assumed := l.with(*c.AccessKeyId, *c.SecretAccessKey, *c.SessionToken)
+	refused(t, describe(assumed), "")
+	if arn := must[string](t)(whoami(assumed)); arn != "arn:aws:sts::123456789012:assumed-role/deploy/test" {
+		t.Errorf("the role is %s", arn)
+	}
+	refused(t, describe(l.with(*c.AccessKeyId, *c.SecretAccessKey, "forged")), "AuthFailure")
+	l.clock.advance(16 * time.Minute)
+	refused(t, describe(assumed), "RequestExpired")
+	refused(t, identity(assumed), "ExpiredToken")
+	_, err := assume("arn:aws:iam::999999999999:role/deploy")
+	refused(t, err, "AccessDenied")
+	_, err = assume("deploy")
+	refused(t, err, "ValidationError")
+
+	elsewhere := l.aws.Copy()
+	elsewhere.Region = "eu-central-1"
+	other := *l
+	other.use(elsewhere)
+	refused(t, describe(&other), "AuthFailure")
+
+	resp, err := http.PostForm(l.url, url.Values{"Action": {"DescribeVpcs"}, "Version": {"2016-11-15"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // read only
+	if resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("an unsigned request got %s", resp.Status)
+	}
+}
+
+func TestUnknownAction(t *testing.T) {
+	l := newLab(t)
+	_, err := l.CreateNatGateway(t.Context(), &awsec2.CreateNatGatewayInput{SubnetId: aws.String("subnet-1")})
+	refused(t, err, "InvalidAction")
+}
+
+// control calls the control endpoint.
+func (l *lab) control(t *testing.T, method, path string, in, out any) int {
+	t.Helper()
+	raw, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(context.Background(), method, l.url+path, bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // read only
+	if out != nil {
+		if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return resp.StatusCode
+}

@@ -1,0 +1,346 @@
+package lab_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
+)
+
+// blocked is how long a connection that must not come about is waited for.
+const blocked = 700 * time.Millisecond
+
+// command is the k8s-lab program on a lab of the test's own.
+type command struct {
+	program, dir string
+}
+
+func build(t *testing.T) command {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	c := command{filepath.Join(t.TempDir(), "k8s-lab"), filepath.Join(t.TempDir(), "lab")}
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", c.program, "../../cmd/k8s-lab").CombinedOutput()
+	if err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := c.run(context.WithoutCancel(t.Context()), "down"); err != nil {
+			t.Errorf("k8s-lab down: %v\n%s", err, out)
+		}
+	})
+	return c
+}
+
+func (c command) run(ctx context.Context, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, c.program, append([]string{"--state-dir", c.dir}, args...)...).CombinedOutput()
+	return string(out), err
+}
+
+func (c command) must(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := c.run(t.Context(), args...)
+	if err != nil {
+		log, _ := os.ReadFile(filepath.Join(c.dir, "daemon.log"))
+		t.Fatalf("k8s-lab %v: %v\n%s\n%s", args, err, out, log)
+	}
+	return out
+}
+
+// client is an SDK client with nothing but what `k8s-lab env` exports.
+func (c command) client(t *testing.T) *ec2.Client {
+	t.Helper()
+	for line := range strings.Lines(c.must(t, "env")) {
+		name, value, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")
+		t.Setenv(name, value)
+	}
+	cfg, err := config.LoadDefaultConfig(t.Context(), config.WithSharedConfigFiles(nil), config.WithSharedCredentialsFiles(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ec2.NewFromConfig(cfg)
+}
+
+// world is a VPC with a way out in a running lab.
+type world struct {
+	*ec2.Client
+	vpc, subnet, gateway, group, table string
+	signer                             ssh.Signer
+}
+
+func must[T any](t *testing.T) func(T, error) T {
+	t.Helper()
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func newWorld(t *testing.T, api *ec2.Client) *world {
+	t.Helper()
+	ctx := t.Context()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{Client: api, signer: must[ssh.Signer](t)(ssh.NewSignerFromKey(key))}
+	must[*ec2.ImportKeyPairOutput](t)(api.ImportKeyPair(ctx, &ec2.ImportKeyPairInput{KeyName: aws.String("test"), PublicKeyMaterial: ssh.MarshalAuthorizedKey(w.signer.PublicKey())}))
+	w.vpc = *must[*ec2.CreateVpcOutput](t)(api.CreateVpc(ctx, &ec2.CreateVpcInput{CidrBlock: aws.String("10.240.0.0/16")})).Vpc.VpcId
+	w.subnet = *must[*ec2.CreateSubnetOutput](t)(api.CreateSubnet(ctx, &ec2.CreateSubnetInput{VpcId: &w.vpc, CidrBlock: aws.String("10.240.0.0/24")})).Subnet.SubnetId
+	w.gateway = *must[*ec2.CreateInternetGatewayOutput](t)(api.CreateInternetGateway(ctx, &ec2.CreateInternetGatewayInput{})).InternetGateway.InternetGatewayId
+	must[*ec2.AttachInternetGatewayOutput](t)(api.AttachInternetGateway(ctx, &ec2.AttachInternetGatewayInput{VpcId: &w.vpc, InternetGatewayId: &w.gateway}))
+	tables := must[*ec2.DescribeRouteTablesOutput](t)(api.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{}))
+	w.table = *tables.RouteTables[0].RouteTableId
+	must[*ec2.CreateRouteOutput](t)(api.CreateRoute(ctx, &ec2.CreateRouteInput{RouteTableId: &w.table, DestinationCidrBlock: aws.String("0.0.0.0/0"), GatewayId: &w.gateway}))
+	w.group = *must[*ec2.CreateSecurityGroupOutput](t)(api.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{VpcId: &w.vpc, GroupName: aws.String("test"), Description: aws.String("test")})).GroupId
+	return w
+}
+
+func (w *world) launch(t *testing.T, name, privateIP string) string {
+	t.Helper()
+	userData := "#cloud-config\nwrite_files:\n- {path: /etc/made-by-user-data, content: '" + name + "'}\n"
+	return *must[*ec2.RunInstancesOutput](t)(w.RunInstances(t.Context(), &ec2.RunInstancesInput{
+		ImageId: aws.String(w.image(t)), InstanceType: types.InstanceTypeT3Small, MinCount: aws.Int32(1), MaxCount: aws.Int32(1), KeyName: aws.String("test"),
+		UserData:          aws.String(base64.StdEncoding.EncodeToString([]byte(userData))),
+		MetadataOptions:   &types.InstanceMetadataOptionsRequest{HttpTokens: types.HttpTokensStateRequired, HttpPutResponseHopLimit: aws.Int32(1)},
+		NetworkInterfaces: []types.InstanceNetworkInterfaceSpecification{{DeviceIndex: aws.Int32(0), SubnetId: &w.subnet, Groups: []string{w.group}, PrivateIpAddress: &privateIP, AssociatePublicIpAddress: aws.Bool(true)}},
+		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeInstance, Tags: []types.Tag{{Key: aws.String("Name"), Value: &name}}}},
+	})).Instances[0].InstanceId
+}
+
+func (w *world) image(t *testing.T) string {
+	t.Helper()
+	return *must[*ec2.DescribeImagesOutput](t)(w.DescribeImages(t.Context(), &ec2.DescribeImagesInput{})).Images[0].ImageId
+}
+
+func (w *world) await(t *testing.T, id string, state types.InstanceStateName) types.Instance {
+	t.Helper()
+	for end := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		out := must[*ec2.DescribeInstancesOutput](t)(w.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{id}}))
+		i := out.Reservations[0].Instances[0]
+		if i.State.Name == state {
+			return i
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s is %s and not %s: %v", id, i.State.Name, state, aws.ToString(i.StateTransitionReason))
+		}
+	}
+}
+
+// sh runs a script as admin on the machine behind a public address, waiting for sshd to come up.
+func (w *world) sh(t *testing.T, address, script string) string {
+	t.Helper()
+	conf := &ssh.ClientConfig{User: "admin", Auth: []ssh.AuthMethod{ssh.PublicKeys(w.signer)}, Timeout: time.Second,
+		HostKeyCallback: ssh.InsecureIgnoreHostKey()} //nolint:gosec // whose machine it is is not what is tested here
+	var conn *ssh.Client
+	for end := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		var err error
+		if conn, err = ssh.Dial("tcp", address+":22", conf); err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("ssh admin@%s: %v", address, err)
+		}
+	}
+	defer conn.Close() //nolint:errcheck // read only
+	s := must[*ssh.Session](t)(conn.NewSession())
+	out, err := s.CombinedOutput(script)
+	if err != nil {
+		t.Fatalf("on %s: %s: %v\n%s", address, script, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func open(address string) bool {
+	conn, err := net.DialTimeout("tcp", address, blocked)
+	if err != nil {
+		return false
+	}
+	return conn.Close() == nil
+}
+
+// TestLab goes through the life of a real lab: launch, reach, move an address,
+// crash the daemon, stop, terminate, take down.
+func TestLab(t *testing.T) {
+	lab := build(t)
+	began := time.Now()
+	if out := lab.must(t, "up"); !strings.Contains(out, "is up") {
+		t.Errorf("up says %q", out)
+	}
+	t.Logf("up: %s", time.Since(began))
+	w := newWorld(t, lab.client(t))
+	ctx := t.Context()
+
+	began = time.Now()
+	first, second := w.launch(t, "first", "10.240.0.10"), w.launch(t, "second", "10.240.0.11")
+	one, two := w.await(t, first, types.InstanceStateNameRunning), w.await(t, second, types.InstanceStateNameRunning)
+	if open(*one.PublicIpAddress + ":22") {
+		t.Fatal("SSH gets through although no rule allows it")
+	}
+	operator := operatorCIDR(t, lab)
+	must[*ec2.AuthorizeSecurityGroupIngressOutput](t)(w.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: &w.group, IpPermissions: []types.IpPermission{
+		{IpProtocol: aws.String("tcp"), FromPort: aws.Int32(22), ToPort: aws.Int32(22), IpRanges: []types.IpRange{{CidrIp: &operator}}},
+		{IpProtocol: aws.String("icmp"), FromPort: aws.Int32(-1), ToPort: aws.Int32(-1), UserIdGroupPairs: []types.UserIdGroupPair{{GroupId: &w.group}}},
+	}}))
+
+	t.Run("user data and metadata", func(t *testing.T) {
+		if got := w.sh(t, *one.PublicIpAddress, "cloud-init status --wait >/dev/null; cat /etc/made-by-user-data"); got != "first" {
+			t.Errorf("user data made %q", got)
+		}
+		t.Logf("user data applied and seen %s after the launch", time.Since(began))
+		const imds = "http://169.254.169.254/latest/"
+		if got := w.sh(t, *one.PublicIpAddress, "curl -s -o /dev/null -w '%{http_code}' "+imds+"meta-data/instance-id"); got != "401" {
+			t.Errorf("without a token the metadata service answers %s", got)
+		}
+		got := w.sh(t, *one.PublicIpAddress, `token=$(curl -sf -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' `+imds+`api/token)
+			for p in instance-id local-ipv4 public-ipv4 placement/availability-zone; do curl -sf -H "X-aws-ec2-metadata-token: $token" `+imds+`meta-data/$p; echo; done`)
+		want := strings.Join([]string{first, "10.240.0.10", *one.PublicIpAddress, "us-east-1a"}, "\n")
+		if got != want {
+			t.Errorf("the metadata service tells\n%s\nwant\n%s", got, want)
+		}
+		if got := w.sh(t, *one.PublicIpAddress, "getent hosts ip-10-240-0-11.ec2.internal; hostname; getent hosts nobody.example || echo none"); got != "10.240.0.11     ip-10-240-0-11.ec2.internal\nip-10-240-0-10\nnone" {
+			t.Errorf("names: %q", got)
+		}
+	})
+	t.Run("the hop limit keeps pods out", func(t *testing.T) {
+		w.sh(t, *one.PublicIpAddress, `sudo sh -ec '
+			ip netns add pod; ip link add p0 type veth peer name p1 netns pod; ip addr add 172.30.0.1/24 dev p0; ip link set p0 up
+			ip -n pod addr add 172.30.0.2/24 dev p1; ip -n pod link set p1 up; ip -n pod route add default via 172.30.0.1
+			sysctl -qw net.ipv4.ip_forward=1; nft add table ip pod; nft "add chain ip pod post { type nat hook postrouting priority 100; }"
+			nft add rule ip pod post ip saddr 172.30.0.2 oifname eth0 masquerade'`)
+		ask := func() string {
+			return w.sh(t, *one.PublicIpAddress, "sudo ip netns exec pod curl -s -m 1 -o /dev/null -w '%{http_code}' http://169.254.169.254/ || true")
+		}
+		if got := ask(); got != "000" {
+			t.Errorf("with a hop limit of 1 a pod got %s", got)
+		}
+		must[*ec2.ModifyInstanceMetadataOptionsOutput](t)(w.ModifyInstanceMetadataOptions(ctx, &ec2.ModifyInstanceMetadataOptionsInput{InstanceId: &first, HttpPutResponseHopLimit: aws.Int32(2)}))
+		if got := ask(); got != "401" {
+			t.Errorf("with a hop limit of 2 a pod got %s", got)
+		}
+	})
+	t.Run("another lab beside it", func(t *testing.T) {
+		neighbour := command{lab.program, filepath.Join(t.TempDir(), "neighbour")}
+		defer neighbour.must(t, "down")
+		neighbour.must(t, "up")
+		if a, b := operatorCIDR(t, lab), operatorCIDR(t, neighbour); a == b {
+			t.Errorf("both labs have the operator %s", a)
+		}
+		if out := neighbour.must(t, "status"); !strings.Contains(out, "Instances: none") {
+			t.Errorf("the neighbour shows\n%s", out)
+		}
+	})
+	t.Run("groups reach", func(t *testing.T) {
+		w.sh(t, *one.PublicIpAddress, "ping -c 1 -W 2 10.240.0.11")
+		if got := w.sh(t, *one.PublicIpAddress, "timeout 1 nc -z 10.240.0.11 22 && echo open || echo closed"); got != "closed" {
+			t.Errorf("port 22 of the neighbour is %s", got)
+		}
+	})
+	t.Run("an address moves", func(t *testing.T) {
+		eip := must[*ec2.AllocateAddressOutput](t)(w.AllocateAddress(ctx, &ec2.AllocateAddressInput{}))
+		spare := must[*ec2.AllocateAddressOutput](t)(w.AllocateAddress(ctx, &ec2.AllocateAddressInput{}))
+		for _, to := range []struct{ allocation, id, name, ip string }{
+			{*eip.AllocationId, first, "first", *eip.PublicIp}, {*eip.AllocationId, second, "second", *eip.PublicIp}, {*spare.AllocationId, first, "first", *spare.PublicIp},
+		} {
+			must[*ec2.AssociateAddressOutput](t)(w.AssociateAddress(ctx, &ec2.AssociateAddressInput{AllocationId: &to.allocation, InstanceId: &to.id, AllowReassociation: aws.Bool(true)}))
+			if got := w.sh(t, to.ip, "cat /etc/made-by-user-data"); got != to.name {
+				t.Errorf("%s leads to %s instead of %s", to.ip, got, to.name)
+			}
+		}
+		if open(*two.PublicIpAddress + ":22") {
+			t.Error("the address from the launch still leads somewhere")
+		}
+	})
+	t.Run("a crash of the daemon", func(t *testing.T) {
+		pid := must[int](t)(strconv.Atoi(string(must[[]byte](t)(os.ReadFile(filepath.Join(lab.dir, "daemon.pid"))))))
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := lab.run(ctx, "status"); err == nil {
+			t.Error("status of a crashed lab is fine")
+		}
+		lab.must(t, "up")
+		w.Client = lab.client(t)
+		for _, id := range []string{first, second} {
+			i := w.await(t, id, types.InstanceStateNameRunning)
+			w.sh(t, *i.PublicIpAddress, "test $(cut -d. -f1 /proc/uptime) -gt 0 && curl -s -o /dev/null http://169.254.169.254/")
+		}
+		if out := lab.must(t, "status"); !strings.Contains(out, "first") || !strings.Contains(out, second) || strings.Contains(out, os.Getenv("AWS_SECRET_ACCESS_KEY")) {
+			t.Errorf("status shows\n%s", out)
+		} else {
+			t.Log("\n" + out)
+		}
+		lab.must(t, "up") // again, and nothing changes
+	})
+	t.Run("stop and start", func(t *testing.T) {
+		w.sh(t, *w.await(t, first, types.InstanceStateNameRunning).PublicIpAddress, "sudo touch /var/kept && sudo ip route add blackhole 10.99.0.0/16")
+		must[*ec2.StopInstancesOutput](t)(w.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: []string{first}}))
+		w.await(t, first, types.InstanceStateNameStopped)
+		must[*ec2.StartInstancesOutput](t)(w.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: []string{first}}))
+		i := w.await(t, first, types.InstanceStateNameRunning)
+		if got := w.sh(t, *i.PublicIpAddress, "ls /var/kept; cat /etc/made-by-user-data; ip route show 10.99.0.0/16"); got != "/var/kept\nfirst" {
+			t.Errorf("after a stop and a start: %q", got)
+		}
+	})
+	t.Run("shutdown from inside", func(t *testing.T) {
+		i := w.await(t, first, types.InstanceStateNameRunning)
+		w.sh(t, *i.PublicIpAddress, "sudo systemd-run --on-active=0.2 systemctl poweroff >/dev/null 2>&1")
+		w.await(t, first, types.InstanceStateNameStopped)
+	})
+	t.Run("terminate", func(t *testing.T) {
+		must[*ec2.TerminateInstancesOutput](t)(w.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{first, second}}))
+		w.await(t, first, types.InstanceStateNameTerminated)
+		w.await(t, second, types.InstanceStateNameTerminated)
+		for _, left := range must[[]string](t)(machine.Leftovers(lab.dir)) {
+			if strings.Contains(left, "process") || strings.Contains(left, "mount") {
+				t.Errorf("after the termination there is still the %s", left)
+			}
+		}
+	})
+
+	again := w.launch(t, "third", "10.240.0.12") // so that down has something to end
+	w.await(t, again, types.InstanceStateNameRunning)
+	slice := strings.TrimSpace(string(must[[]byte](t)(os.ReadFile(filepath.Join(lab.dir, "slice")))))
+	began = time.Now()
+	lab.must(t, "down")
+	t.Logf("down: %s", time.Since(began))
+	if _, err := os.Stat(lab.dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the state directory is still there: %v", err)
+	}
+	links := string(must[[]byte](t)(exec.CommandContext(ctx, "sh", "-c", "ip -o link; ip netns; ip route").Output()))
+	if strings.Contains(links, "kl"+slice) {
+		t.Errorf("left of the network:\n%s", links)
+	}
+	if out := lab.must(t, "down"); !strings.Contains(out, "nothing is left") {
+		t.Errorf("down again says %q", out)
+	}
+}
+
+func operatorCIDR(t *testing.T, lab command) string {
+	t.Helper()
+	_, rest, _ := strings.Cut(lab.must(t, "status"), "operator ")
+	address, _, _ := strings.Cut(rest, "\n")
+	return strings.TrimSpace(address) + "/32"
+}

@@ -1,0 +1,34 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+)
+
+// Enter returns a command that runs as root inside a running machine, as from
+// its console: without network, sshd or a key. stateDir is that of the
+// machine's manager, which need not be open.
+func Enter(ctx context.Context, stateDir, id string, args ...string) (*exec.Cmd, error) {
+	content, err := os.ReadFile(filepath.Join(stateDir, "machines", id, "leader"))
+	if err != nil {
+		return nil, fmt.Errorf("machine %s does not run: %w", id, err)
+	}
+	leader, err := parseProcess(string(content))
+	if err != nil || !leader.alive() {
+		return nil, fmt.Errorf("machine %s does not run", id)
+	}
+	first, err := leader.init()
+	if err != nil {
+		return nil, fmt.Errorf("machine %s has not booted yet: %w", id, err)
+	}
+	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--target", strconv.Itoa(first.pid), "--all", "--wd=/", "--"}, args...)...)
+	cmd.Env = []string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME=/root", "LANG=C.UTF-8", "TERM=" + os.Getenv("TERM"),
+	}
+	return cmd, nil
+}

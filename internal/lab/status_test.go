@@ -1,0 +1,70 @@
+package lab
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2"
+)
+
+func TestWriteStatus(t *testing.T) {
+	now := time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC)
+	s := settings{APIPort: 4566, MirrorPort: 8080, RegistryPort: 5000, Operator: netip.MustParseAddr("203.0.113.1"), Slice: netip.MustParsePrefix("203.0.113.0/26"), SecretAccessKey: "hush"}
+	o := ec2.Overview{
+		Instances: []ec2.InstanceOverview{
+			{ID: "i-2", Name: "worker-0", State: "stopped", Type: "t3.medium", VPC: "vpc-1", PrivateIP: "10.240.0.20"},
+			{ID: "i-1", Name: "controller-0", State: "running", Type: "t3.medium", VPC: "vpc-1", PrivateIP: "10.240.0.10", PublicIP: "203.0.113.4", Launched: now.Add(-90 * time.Second)},
+		},
+		VPCs:       []ec2.NamedOverview{{ID: "vpc-1", Name: "demo", Detail: "10.240.0.0/16"}},
+		Subnets:    []ec2.NamedOverview{{ID: "subnet-1", User: "vpc-1"}},
+		Addresses:  []ec2.NamedOverview{{ID: "eipalloc-1", Detail: "203.0.113.4", User: "i-1"}},
+		Parameters: []string{"/k8s/demo/pki/ca"},
+	}
+	var got strings.Builder
+	err := writeStatus(&got, "/var/lib/k8s-lab/default", s, Daemon{PID: 7, Started: now.Add(-time.Hour)}, o, []map[string]any{{"kind": "capacity", "count": 2}}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `Local EC2 in /var/lib/k8s-lab/default, up 1h0m0s (pid 7)
+  API        http://127.0.0.1:4566  us-east-1
+  artifacts  http://203.0.113.1:8080
+  images     http://203.0.113.1:5000
+  network    203.0.113.0/26  operator 203.0.113.1
+
+Instances
+  NAME          ID   STATE    TYPE       PRIVATE IP   PUBLIC IP    UPTIME
+  controller-0  i-1  running  t3.medium  10.240.0.10  203.0.113.4  1m30s
+  worker-0      i-2  stopped  t3.medium  10.240.0.20  -            -
+
+VPCs
+  NAME  ID     CIDR           SUBNETS  GROUPS  INSTANCES
+  demo  vpc-1  10.240.0.0/16  1        0       2
+
+Elastic IPs
+  NAME  ADDRESS      ID          INSTANCE
+  -     203.0.113.4  eipalloc-1  i-1
+
+Parameters: 1
+
+Faults
+  capacity count=2
+`
+	if got.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", got.String(), want)
+	}
+}
+
+func TestHostSettings(t *testing.T) {
+	kubelet, _, err := hostSettings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kubelet["evictionHard"] == nil {
+		t.Errorf("the kubelet may evict for the host's disk: %v", kubelet)
+	}
+	if (kubelet["failCgroupV1"] == false) != (kubelet["cgroupDriver"] == "cgroupfs") {
+		t.Errorf("control groups: %v", kubelet)
+	}
+}
