@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -83,8 +85,9 @@ func (c *Client) ObserveAddress(ctx context.Context, allocated string, spec Addr
 	return a, append(words, diffTags(c.tags(spec.Cluster, kindAddress, spec.Name, spec.Tags), a.Tags)...), nil
 }
 
-// DeleteAddress releases the Elastic IP, associated or not. What is gone
-// already is no error.
+// DeleteAddress releases the Elastic IP, associated or not, and any that an
+// allocation whose answer was lost left beside it. What is gone already is no
+// error.
 func (c *Client) DeleteAddress(ctx context.Context, allocated string) error {
 	a, err := c.findAddress(ctx, allocated, AddressSpec{})
 	if errors.Is(err, ErrNotFound) {
@@ -99,9 +102,23 @@ func (c *Client) DeleteAddress(ctx context.Context, allocated string) error {
 			return fmt.Errorf("elastic IP %s: disassociate: %w", a.PublicIP, err)
 		}
 	}
-	_, err = c.EC2.ReleaseAddress(ctx, &ec2.ReleaseAddressInput{AllocationId: &allocated}, c.vanishing())
-	if err = ignore(err, "InvalidAllocationID.NotFound"); err != nil {
-		return fmt.Errorf("elastic IP %s: release: %w", a.PublicIP, err)
+	doomed := []Address{a}
+	if a.Tags[TagCluster] != "" && a.Tags[TagKind] == kindAddress {
+		same, err := c.addresses(ctx, "", AddressSpec{Cluster: a.Tags[TagCluster], Name: a.Tags[TagResource]})
+		if err != nil {
+			return err
+		}
+		for _, other := range same {
+			if other.AllocationID != allocated && other.AssociationID == "" {
+				doomed = append(doomed, other)
+			}
+		}
+	}
+	for _, d := range doomed {
+		_, err = c.EC2.ReleaseAddress(ctx, &ec2.ReleaseAddressInput{AllocationId: &d.AllocationID}, c.vanishing())
+		if err = ignore(err, "InvalidAllocationID.NotFound"); err != nil {
+			return fmt.Errorf("elastic IP %s: release: %w", d.PublicIP, err)
+		}
 	}
 	return nil
 }
@@ -120,27 +137,48 @@ func (c *Client) allocate(ctx context.Context, spec AddressSpec) (Address, error
 	return a, nil
 }
 
-// findAddress finds by allocation id, or by tags when that is empty.
+// findAddress finds one by allocation id, or by tags when that is empty: then
+// the one in use, if there are several.
 func (c *Client) findAddress(ctx context.Context, allocated string, spec AddressSpec) (Address, error) {
+	all, err := c.addresses(ctx, allocated, spec)
+	if err != nil {
+		return Address{}, err
+	}
+	if len(all) == 0 {
+		return Address{}, fmt.Errorf("elastic IP %s %w", allocated, ErrNotFound)
+	}
+	return all[0], nil
+}
+
+func (c *Client) addresses(ctx context.Context, allocated string, spec AddressSpec) ([]Address, error) {
 	in := &ec2.DescribeAddressesInput{AllocationIds: []string{allocated}}
 	if allocated == "" {
 		in = &ec2.DescribeAddressesInput{Filters: []types.Filter{
 			tagFilter(TagCluster, spec.Cluster), tagFilter(TagKind, kindAddress), tagFilter(TagResource, spec.Name),
 		}}
 	}
-	out, err := c.EC2.DescribeAddresses(ctx, in)
-	if err = ignore(err, "InvalidAllocationID.NotFound"); err != nil {
-		return Address{}, fmt.Errorf("describe the Elastic IP of %s: %w", spec.Name, err)
+	out, err := c.EC2.DescribeAddresses(ctx, in, c.patiently(doubtAttempts, notYet...))
+	if IsCode(err, "InvalidAllocationID.NotFound") {
+		return nil, nil
 	}
-	if out == nil || len(out.Addresses) == 0 {
-		return Address{}, fmt.Errorf("elastic IP %s %w", allocated, ErrNotFound)
+	if err != nil {
+		return nil, fmt.Errorf("describe the Elastic IP %s%s: %w", spec.Name, allocated, err)
 	}
-	found := out.Addresses[0]
-	a := Address{
-		AllocationID: sdk.ToString(found.AllocationId), AssociationID: sdk.ToString(found.AssociationId),
-		InstanceID: sdk.ToString(found.InstanceId), Tags: tagMap(found.Tags),
+	var all []Address
+	for _, found := range out.Addresses {
+		a := Address{
+			AllocationID: sdk.ToString(found.AllocationId), AssociationID: sdk.ToString(found.AssociationId),
+			InstanceID: sdk.ToString(found.InstanceId), Tags: tagMap(found.Tags),
+		}
+		a.PublicIP, _ = netip.ParseAddr(sdk.ToString(found.PublicIp))
+		a.PrivateIP, _ = netip.ParseAddr(sdk.ToString(found.PrivateIpAddress))
+		all = append(all, a)
 	}
-	a.PublicIP, _ = netip.ParseAddr(sdk.ToString(found.PublicIp))
-	a.PrivateIP, _ = netip.ParseAddr(sdk.ToString(found.PrivateIpAddress))
-	return a, nil
+	slices.SortFunc(all, func(a, b Address) int {
+		if (a.AssociationID == "") != (b.AssociationID == "") {
+			return strings.Compare(b.AssociationID, a.AssociationID)
+		}
+		return strings.Compare(a.AllocationID, b.AllocationID)
+	})
+	return all, nil
 }

@@ -204,17 +204,23 @@ func (c *Client) handOver(ctx context.Context, spec MachineSpec, m Machine, laun
 	return key, nil
 }
 
-// aliveInterval is how often EC2 is asked whether a machine that does not
-// answer yet still exists.
-const aliveInterval = 2 * time.Second
+const (
+	// aliveInterval is how often EC2 is asked about a machine that does not
+	// answer yet.
+	aliveInterval = 2 * time.Second
+	// bootGrace is how long SSH may still take once EC2's own checks say that
+	// the machine has booted: after that, something is in the way.
+	bootGrace = 45 * time.Second
+)
 
 // aliveWhile runs wait and ends it when EC2 says that the instance will never
-// answer.
+// answer, or that it has long been up.
 func (c *Client) aliveWhile(ctx context.Context, id string, wait func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan error, 1)
 	go func() { done <- wait(ctx) }()
 	defer cancel(nil)
+	var booted time.Time
 	for {
 		select {
 		case err := <-done:
@@ -231,8 +237,22 @@ func (c *Client) aliveWhile(ctx context.Context, id string, wait func(context.Co
 		case err != nil: // EC2 not answering says nothing about the machine
 		case stateOf(i) == types.InstanceStateNameStopped || stateOf(i) == types.InstanceStateNameStopping:
 			cancel(fmt.Errorf("it is %s: %s", stateOf(i), reason(i)))
+		case !booted.IsZero() && time.Since(booted) > bootGrace:
+			cancel(fmt.Errorf("EC2 reports it up and healthy for %s, but its SSH port cannot be reached", bootGrace))
+		case booted.IsZero() && c.healthy(ctx, id):
+			booted = time.Now()
 		}
 	}
+}
+
+// healthy tells whether EC2's reachability checks have passed.
+func (c *Client) healthy(ctx context.Context, id string) bool {
+	out, err := c.EC2.DescribeInstanceStatus(ctx, &ec2.DescribeInstanceStatusInput{InstanceIds: []string{id}})
+	if err != nil || len(out.InstanceStatuses) == 0 {
+		return false
+	}
+	s := out.InstanceStatuses[0].InstanceStatus
+	return s != nil && s.Status == types.SummaryStatusOk
 }
 
 // WaitMachine waits until a machine with a host key of its own answers on SSH,
@@ -245,20 +265,23 @@ func (c *Client) WaitMachine(ctx context.Context, m Machine, connect Connect) er
 	return nil
 }
 
-// growRoot lets the root partition and file system fill a volume that was
-// enlarged. A root that is no partition of a disk is left alone, and without
-// growpart the next boot does it (cloud-init).
+// growRoot lets the root partition, if there is one, and its file system fill a
+// volume that was enlarged. A root that is not on a disk is left alone, and
+// without growpart the next boot does it (cloud-init).
 const growRoot = `set -eu
 root=$(findmnt -no SOURCE /)
 case $root in /dev/*) ;; *) exit 0 ;; esac
-disk=/dev/$(lsblk -no PKNAME "$root")
-number=$(cat "/sys/class/block/${root##*/}/partition")
-command -v growpart >/dev/null || exit 0
+partition=/sys/class/block/${root##*/}/partition
+disk=$root
+[ ! -e "$partition" ] || disk=/dev/$(lsblk -no PKNAME "$root")
 for _ in $(seq 60); do
 	[ "$(lsblk -bdno SIZE "$disk")" -lt %d ] || break
 	sleep 0.5
 done
-growpart "$disk" "$number" || [ $? = 1 ]
+if [ -e "$partition" ]; then
+	command -v growpart >/dev/null || exit 0
+	growpart "$disk" "$(cat "$partition")" || [ $? = 1 ]
+fi
 case $(findmnt -no FSTYPE /) in
 ext4) resize2fs "$root" ;;
 xfs) xfs_growfs / ;;

@@ -76,7 +76,9 @@ type snapshot struct {
 	tables  []types.RouteTable // all that were told of, see table and own
 	mine    func(id *string, tags []types.Tag) bool
 	gateway *types.InternetGateway
-	groups  map[Role]types.SecurityGroup
+	// spare are gateways of ours beside it, left by calls whose answer was lost.
+	spare  []types.InternetGateway
+	groups map[Role]types.SecurityGroup
 }
 
 // look takes a snapshot in one round of parallel calls: of a VPC that is known
@@ -219,10 +221,16 @@ func (s *snapshot) narrow(gateways []types.InternetGateway, groups []types.Secur
 	slices.SortFunc(s.subnets, func(a, b types.Subnet) int { return compareStrings(a.SubnetId, b.SubnetId) })
 	slices.SortFunc(s.tables, func(a, b types.RouteTable) int { return compareStrings(a.RouteTableId, b.RouteTableId) })
 	slices.SortFunc(gateways, func(a, b types.InternetGateway) int { return compareStrings(a.InternetGatewayId, b.InternetGatewayId) })
+	// The attached one comes first; one not attached anywhere is one whose
+	// attachment was interrupted or undone.
+	slices.SortStableFunc(gateways, func(a, b types.InternetGateway) int { return len(b.Attachments) - len(a.Attachments) })
 	for _, w := range gateways {
-		// A gateway not attached anywhere is one whose attachment was interrupted or undone.
-		if len(w.Attachments) == 0 && s.gateway == nil || attachedTo(w, id) {
+		switch {
+		case len(w.Attachments) > 0 && !attachedTo(w, id):
+		case s.gateway == nil:
 			s.gateway = &w
+		default:
+			s.spare = append(s.spare, w)
 		}
 	}
 	for _, g := range groups {

@@ -21,7 +21,7 @@ func (b *builder) createSubnet(ctx context.Context) error {
 	}
 	out, err := b.EC2.CreateSubnet(ctx, in, b.settling())
 	if IsCode(err, "InvalidSubnet.Conflict") {
-		return fmt.Errorf("create subnet %s: another subnet of %s overlaps it: %w", b.spec.NodeCIDR, b.vpcID(), err)
+		return b.adoptSubnet(ctx, err)
 	}
 	if err != nil {
 		return fmt.Errorf("create subnet %s: %w", b.spec.NodeCIDR, err)
@@ -29,6 +29,22 @@ func (b *builder) createSubnet(ctx context.Context) error {
 	out.Subnet.Tags = ec2Tags(tags)
 	b.change(func(s *snapshot) { s.subnets = append(s.subnets, *out.Subnet) })
 	return nil
+}
+
+// adoptSubnet takes the subnet that an earlier attempt made, whose answer was
+// lost.
+func (b *builder) adoptSubnet(ctx context.Context, conflict error) error {
+	out, err := b.EC2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{Filters: []types.Filter{filter("vpc-id", b.vpcID())}})
+	if err != nil {
+		return fmt.Errorf("look for subnet %s: %w", b.spec.NodeCIDR, err)
+	}
+	for _, n := range out.Subnets {
+		if sdk.ToString(n.CidrBlock) == b.spec.NodeCIDR.String() && b.mine(n.SubnetId, n.Tags) {
+			b.change(func(s *snapshot) { s.subnets = append(s.subnets, n) })
+			return nil
+		}
+	}
+	return fmt.Errorf("create subnet %s: another subnet of %s overlaps it: %w", b.spec.NodeCIDR, b.vpcID(), conflict)
 }
 
 func (b *builder) createGateway(ctx context.Context) error {
@@ -80,7 +96,7 @@ func (b *builder) associate(ctx context.Context, table, subnet string) error {
 	}
 	for _, t := range out.RouteTables {
 		for _, a := range t.Associations {
-			if sdk.ToString(a.SubnetId) == subnet {
+			if sdk.ToString(a.SubnetId) == subnet && sdk.ToString(t.RouteTableId) != table {
 				_, err := b.EC2.ReplaceRouteTableAssociation(ctx, &ec2.ReplaceRouteTableAssociationInput{
 					AssociationId: a.RouteTableAssociationId, RouteTableId: &table,
 				})
@@ -107,7 +123,7 @@ func (b *builder) createGroup(ctx context.Context, role Role) error {
 		TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeSecurityGroup, tags)},
 	}, b.settling())
 	if IsCode(err, "InvalidGroup.Duplicate") {
-		return fmt.Errorf("create %s in %s: %w: %w", name, b.vpcID(), errTwice, err)
+		return b.adoptGroup(ctx, role, name)
 	}
 	if err != nil {
 		return fmt.Errorf("create: %w", err)
@@ -119,6 +135,23 @@ func (b *builder) createGroup(ctx context.Context, role Role) error {
 		}
 	})
 	return nil
+}
+
+// adoptGroup takes the group that an earlier attempt made, whose answer was lost.
+func (b *builder) adoptGroup(ctx context.Context, role Role, name string) error {
+	out, err := b.EC2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{
+		Filters: []types.Filter{filter("vpc-id", b.vpcID()), filter("group-name", name)},
+	})
+	if err != nil {
+		return fmt.Errorf("look for %s: %w", name, err)
+	}
+	for _, g := range out.SecurityGroups {
+		if b.mine(g.GroupId, g.Tags) {
+			b.change(func(s *snapshot) { s.groups[role] = g })
+			return nil
+		}
+	}
+	return fmt.Errorf("a group named %s exists in %s and is not this cluster's", name, b.vpcID())
 }
 
 func (b *builder) authorize(ctx context.Context, group string, p []types.IpPermission, egress bool) error {

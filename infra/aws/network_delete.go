@@ -18,26 +18,24 @@ import (
 // waited for.
 func (c *Client) DeleteNetwork(ctx context.Context, spec NetworkSpec) error {
 	s, err := c.look(ctx, spec)
-	for err == nil && s.vpc != nil {
-		if err := c.deleteGroups(ctx, s); err != nil {
-			return c.explainBlocked(ctx, s.vpcID(), fmt.Errorf("delete the network of cluster %s: %w", spec.Cluster, err))
-		}
-		if spec.adopts() {
-			return nil
-		}
-		if err := c.deleteParts(ctx, s); err != nil {
-			return c.explainBlocked(ctx, s.vpcID(), fmt.Errorf("delete the network of cluster %s: %w", spec.Cluster, err))
-		}
+	if errors.Is(err, ErrNotFound) && !spec.adopts() {
 		s, err = c.look(ctx, NetworkSpec{Cluster: spec.Cluster})
 	}
-	if errors.Is(err, ErrNotFound) && !spec.adopts() {
-		return c.DeleteNetwork(ctx, NetworkSpec{Cluster: spec.Cluster})
+	for err == nil && (s.vpc != nil || s.gateway != nil) {
+		err = c.deleteGroups(ctx, s)
+		if spec.adopts() {
+			break
+		}
+		if err == nil {
+			err = c.deleteParts(ctx, s)
+		}
+		if err != nil {
+			break
+		}
+		s, err = c.look(ctx, NetworkSpec{Cluster: spec.Cluster}) // what there was twice
 	}
 	if err != nil && !errors.Is(err, ErrNotFound) {
-		return err
-	}
-	if s.gateway != nil {
-		return c.deleteParts(ctx, s)
+		return c.explainBlocked(ctx, s.vpcID(), fmt.Errorf("delete the network of cluster %s: %w", spec.Cluster, err))
 	}
 	return nil
 }
@@ -73,23 +71,13 @@ func (c *Client) deleteGroups(ctx context.Context, s snapshot) error {
 func (c *Client) deleteParts(ctx context.Context, s snapshot) error {
 	vpc := s.vpcID()
 	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		if s.gateway == nil || !s.mine(s.gateway.InternetGatewayId, s.gateway.Tags) {
-			return nil
-		}
-		id := s.gateway.InternetGatewayId
-		if attachedTo(*s.gateway, vpc) {
-			_, err := c.EC2.DetachInternetGateway(gctx, &ec2.DetachInternetGatewayInput{InternetGatewayId: id, VpcId: &vpc}, c.vanishing())
-			if err = ignore(err, "Gateway.NotAttached", "InvalidInternetGatewayID.NotFound", "InvalidVpcID.NotFound"); err != nil {
-				return fmt.Errorf("detach internet gateway %s: %w", sdk.ToString(id), err)
+	if s.gateway != nil {
+		for _, w := range append(s.spare, *s.gateway) {
+			if s.mine(w.InternetGatewayId, w.Tags) {
+				g.Go(func() error { return c.deleteGateway(gctx, w) })
 			}
 		}
-		_, err := c.EC2.DeleteInternetGateway(gctx, &ec2.DeleteInternetGatewayInput{InternetGatewayId: id}, c.vanishing())
-		if err = ignore(err, "InvalidInternetGatewayID.NotFound"); err != nil {
-			return fmt.Errorf("delete internet gateway %s: %w", sdk.ToString(id), err)
-		}
-		return nil
-	})
+	}
 	g.Go(func() error {
 		for _, n := range s.subnets {
 			_, err := c.EC2.DeleteSubnet(gctx, &ec2.DeleteSubnetInput{SubnetId: n.SubnetId}, c.vanishing())
@@ -97,7 +85,10 @@ func (c *Client) deleteParts(ctx context.Context, s snapshot) error {
 				return fmt.Errorf("delete subnet %s: %w", sdk.ToString(n.SubnetId), err)
 			}
 		}
-		if t := s.own(); t != nil {
+		for _, t := range s.tables {
+			if !s.mine(t.RouteTableId, t.Tags) {
+				continue // the main table goes with the VPC
+			}
 			_, err := c.EC2.DeleteRouteTable(gctx, &ec2.DeleteRouteTableInput{RouteTableId: t.RouteTableId}, c.vanishing())
 			if err = ignore(err, "InvalidRouteTableID.NotFound"); err != nil {
 				return fmt.Errorf("delete route table %s: %w", sdk.ToString(t.RouteTableId), err)
@@ -111,6 +102,21 @@ func (c *Client) deleteParts(ctx context.Context, s snapshot) error {
 	_, err := c.EC2.DeleteVpc(ctx, &ec2.DeleteVpcInput{VpcId: &vpc}, c.vanishing())
 	if err = ignore(err, "InvalidVpcID.NotFound"); err != nil {
 		return fmt.Errorf("delete VPC %s: %w", vpc, err)
+	}
+	return nil
+}
+
+func (c *Client) deleteGateway(ctx context.Context, w types.InternetGateway) error {
+	id := w.InternetGatewayId
+	for _, a := range w.Attachments {
+		_, err := c.EC2.DetachInternetGateway(ctx, &ec2.DetachInternetGatewayInput{InternetGatewayId: id, VpcId: a.VpcId}, c.vanishing())
+		if err = ignore(err, "Gateway.NotAttached", "InvalidInternetGatewayID.NotFound", "InvalidVpcID.NotFound"); err != nil {
+			return fmt.Errorf("detach internet gateway %s: %w", sdk.ToString(id), err)
+		}
+	}
+	_, err := c.EC2.DeleteInternetGateway(ctx, &ec2.DeleteInternetGatewayInput{InternetGatewayId: id}, c.vanishing())
+	if err = ignore(err, "InvalidInternetGatewayID.NotFound"); err != nil {
+		return fmt.Errorf("delete internet gateway %s: %w", sdk.ToString(id), err)
 	}
 	return nil
 }

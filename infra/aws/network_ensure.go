@@ -2,7 +2,6 @@ package aws
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -355,6 +354,3 @@ func defaultRoute(t types.RouteTable, gateway string) string {
 	}
 	return fmt.Sprintf("route 0.0.0.0/0: missing, wanted %s", gateway)
 }
-
-// errTwice says that a repaired thing was made by someone else meanwhile.
-var errTwice = errors.New("exists already and is not ours")

@@ -120,21 +120,28 @@ func TestSpoiltPrefetchIsFetchedAgain(t *testing.T) {
 	}
 }
 
-// TestLock: two applies on one machine do not meet, and whoever waits in vain
-// is told what for.
+// TestLock: two applies on one machine do not meet, whoever waits in vain is
+// told what for, and nobody looks at a machine half-way through.
 func TestLock(t *testing.T) {
 	m, web := newLocalMachine(t), newMirror(t)
 	want := appState(t, m, web, "1")
+	changes := m.diff(want, Record{})
 	if err := os.MkdirAll(m.file("run"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	changes := m.diff(want, Record{})
-	other := exec.CommandContext(t.Context(), "flock", m.file("run/lock"), "sleep", "4")
-	if err := other.Start(); err != nil {
-		t.Fatal(err)
+	hold := func(seconds string) (end func()) {
+		other := exec.CommandContext(t.Context(), "flock", m.file("run/lock"), "sh", "-c", "echo; exec sleep "+seconds)
+		out, err := other.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := other.Start(); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = out.Read(make([]byte, 1))
+		return func() { _ = other.Wait() }
 	}
-	defer func() { _ = other.Wait() }()
-	time.Sleep(200 * time.Millisecond)
+	end := hold("4")
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // of which 2 are for waiting
 	defer cancel()
 	_, err := m.layout().apply(ctx, m, want, changes, Record{}, Options{})
@@ -142,5 +149,13 @@ func TestLock(t *testing.T) {
 	if !errors.As(err, &apply) || apply.Step != "wait for another apply on the machine" {
 		t.Errorf("error is %v", err)
 	}
+	end()
+	end = hold("1")
+	start := time.Now()
+	m.observe(want, Record{})
+	if d := time.Since(start); d < 900*time.Millisecond {
+		t.Errorf("the machine was observed after %s while an apply was at work", d)
+	}
+	end()
 	m.converge(want, Record{})
 }

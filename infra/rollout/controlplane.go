@@ -136,8 +136,10 @@ func (o *controlOperation) converge(ctx context.Context) error {
 		})
 	}
 	plan, held := planControlPlane(facts)
-	if err := o.prefetch(ctx, o.reachable()); err != nil {
-		return err
+	if plan.disturbs() {
+		if err := o.prefetch(ctx); err != nil {
+			return err
+		}
 	}
 	if err := o.carryOut(ctx, plan); err != nil {
 		return err
@@ -155,14 +157,16 @@ func (o *controlOperation) carryOut(ctx context.Context, plan Plan) error {
 			return err
 		}
 		managers, rest := ofManagers(m.changes)
-		changes := m.changes
+		var err error
 		switch s.Action {
-		case ActionRoll, ActionQuiet:
-			changes = rest
+		case ActionInstall:
+			err = o.apply(ctx, m, m.changes) // downloads too; systemd bounds the starts
 		case ActionRollManagers:
-			changes = managers
+			err = o.applyWithin(ctx, m, managers, apiBudget, component.ControllerManagerUnit)
+		default:
+			err = o.applyWithin(ctx, m, rest, apiBudget, component.APIServerUnit)
 		}
-		if err := o.applyWithin(ctx, m, changes, apiBudget, component.APIServerUnit); err != nil {
+		if err != nil {
 			return err
 		}
 		if s.Then != GateSelf {

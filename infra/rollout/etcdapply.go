@@ -40,10 +40,8 @@ func (o *etcdOperation) converge(ctx context.Context) error {
 		if plan == nil && err != nil {
 			return errors.Join(err, o.left())
 		}
-		if len(plan) > 1 || f.members != nil {
-			if err := o.prefetch(ctx, o.reachable()); err != nil {
-				return err
-			}
+		if err := o.prefetch(ctx); err != nil {
+			return err
 		}
 		if err := o.carryOut(ctx, plan); err != nil {
 			return err

@@ -98,6 +98,7 @@ func (o *etcdOperation) join(ctx context.Context, m *machine) error {
 	if err := o.applyWithin(ctx, m, m.changes, etcdBudget, component.EtcdUnit); err != nil {
 		return err
 	}
+	o.say(m.name(), "etcd: started, catching up")
 	return o.promote(ctx, m, others, member.ID)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
 // remove stops everything of the role on its machines and deletes its files,
@@ -49,6 +50,12 @@ func (o *operation) tidy(ctx context.Context, m *machine) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveBudget)
 	defer cancel()
 	o.say(m.name(), "%s: removing", o.role.name)
+	if o.role.farewell != "" {
+		// What it could not end, Remove complains about where it matters.
+		if _, err := m.runner.Run(ctx, remote.Command{Script: o.role.farewell, Sudo: true}); err != nil && !unreachable(err) {
+			o.say(m.name(), "%s: %v", o.role.name, err)
+		}
+	}
 	err := host.Remove(ctx, m.runner, withKeyFiles(m.want, m.record), o.role.dirs)
 	if unreachable(err) {
 		o.say(m.name(), "%s: cannot be reached, passed over: %v", o.role.name, err)

@@ -250,7 +250,7 @@ func keepRecords(rec, old host.Record, held []host.Change) host.Record {
 
 // applyWithin is apply with a deadline: a unit that neither starts nor fails
 // (because it waits for others that never come) must not hold up a person
-// until the whole operation's time is over. Downloads come before (prefetch).
+// until the whole operation's time is over. Downloads must have come before.
 func (o *operation) applyWithin(ctx context.Context, m *machine, changes []host.Change, budget time.Duration, unit string) error {
 	err := within(ctx, budget, "start of "+unit, func(ctx context.Context) error { return o.apply(ctx, m, changes) })
 	var told *host.ApplyError
@@ -321,15 +321,13 @@ func (m *machine) running(unit string) bool {
 	return m.gone == nil && m.seen.Units[unit].ActiveState == "active"
 }
 
-// prefetch downloads what machines will need, before anything is stopped.
-func (o *operation) prefetch(ctx context.Context, machines []*machine) error {
-	var needing []*machine
-	for _, m := range machines {
-		if slices.ContainsFunc(m.changes, func(c host.Change) bool { return c.Kind == host.KindBinary }) {
-			needing = append(needing, m)
+// prefetch downloads what machines will need, before anything is stopped and
+// before any time is counted.
+func (o *operation) prefetch(ctx context.Context) error {
+	return each(ctx, o.reachable(), func(ctx context.Context, m *machine) error {
+		if !slices.ContainsFunc(m.changes, func(c host.Change) bool { return c.Kind == host.KindBinary }) {
+			return nil
 		}
-	}
-	return each(ctx, needing, func(ctx context.Context, m *machine) error {
 		o.say(m.name(), "%s: downloading ahead", o.role.name)
 		return host.Prefetch(ctx, m.runner, m.state, m.record.Host)
 	})

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -100,4 +101,12 @@ func (p Plan) serial(steps ...Step) Plan {
 		p = append(p, Stage{s})
 	}
 	return p
+}
+
+// disturbs tells whether a step of the plan stops something that runs. If
+// none does, downloading ahead would only mean to check everything twice.
+func (p Plan) disturbs() bool {
+	return slices.ContainsFunc(p, func(stage Stage) bool {
+		return slices.ContainsFunc(stage, func(s Step) bool { return s.Action != ActionInstall && s.Action != ActionQuiet })
+	})
 }

@@ -18,6 +18,9 @@ type role struct {
 	// dirs are directories that hold nothing but this role's data and
 	// configuration; removing the role deletes them.
 	dirs []string
+	// farewell is a script run, as far as it goes, before the role is removed
+	// from a machine: for what its units leave running when they stop.
+	farewell string
 }
 
 func (x Etcd) spec() component.EtcdSpec {
@@ -41,8 +44,26 @@ func (x ControlPlane) role() role {
 
 func (x Workers) role() role {
 	return role{name: "worker", ref: x.Spec.Cluster.PKI, targets: x.Targets,
-		machine: func(n component.Node) (component.Machine, error) { return component.Worker(x.Spec, n) }}
+		machine:  func(n component.Node) (component.Machine, error) { return component.Worker(x.Spec, n) },
+		dirs:     []string{"/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni"},
+		farewell: endPods}
 }
+
+// endPods ends the containers, which outlive kubelet and containerd by design,
+// and takes down the network that CNI and kube-proxy made for them.
+const endPods = `PATH=$PATH:/usr/local/bin:/usr/sbin:/sbin
+systemctl stop ` + component.KubeletUnit + ` ` + component.KubeProxyUnit + `
+tasks=$(ctr -n k8s.io tasks ls -q) && [ -n "$tasks" ] && ctr -n k8s.io tasks rm -f $tasks
+systemctl stop ` + component.ContainerdUnit + `
+for exe in /proc/[0-9]*/exe; do
+	case $(readlink "$exe") in */containerd-shim-runc-v2*) pid=${exe%/exe} && kill -9 "${pid#/proc/}" ;; esac
+done
+for ns in /run/netns/cni-*; do [ ! -e "$ns" ] || ip netns delete "${ns##*/}"; done
+ip link delete cni0
+nft delete table ip kube-proxy
+nft delete table ip6 kube-proxy
+exit 0
+`
 
 func (x LoadBalancer) role() role {
 	return role{name: "load balancer", ref: x.Spec.Cluster.PKI, targets: x.Targets,

@@ -116,10 +116,13 @@ func (o *workerOperation) converge(ctx context.Context) error {
 			changes: len(m.changes) > 0, restarts: restartsAny(m.changes), drain: disturbsPods(m.changes),
 		})
 	}
-	if err := o.prefetch(ctx, o.reachable()); err != nil {
-		return err
+	plan := planWorkers(facts, o.want.MaxUnavailable)
+	if plan.disturbs() {
+		if err := o.prefetch(ctx); err != nil {
+			return err
+		}
 	}
-	for _, stage := range planWorkers(facts, o.want.MaxUnavailable) {
+	for _, stage := range plan {
 		if err := o.gate(ctx, stage); err != nil {
 			return err
 		}
@@ -152,6 +155,9 @@ func (o *workerOperation) step(ctx context.Context, m *machine, s Step) error {
 			return &StepError{Machine: m.name(), Step: "drain", Err: err,
 				Next: "kubectl get pods --all-namespaces --field-selector spec.nodeName=" + m.name()}
 		}
+	}
+	if s.Action == ActionInstall {
+		return o.apply(ctx, m, m.changes) // downloads too; systemd bounds the starts
 	}
 	if err := o.applyWithin(ctx, m, m.changes, nodeBudget, component.KubeletUnit); err != nil {
 		return err

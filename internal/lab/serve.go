@@ -65,7 +65,7 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	slice, err := network.Claim(l.dir)
+	slice, err := network.Claim(l.dir, sources(ctx)...)
 	if err != nil {
 		return err
 	}

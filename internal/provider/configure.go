@@ -64,7 +64,9 @@ func (e environment) first(v types.String, names ...string) string {
 // concurrent use.
 type providerData struct {
 	// pool holds the SSH connections of this provider; closed at exit.
-	pool    *remote.Pool
+	pool *remote.Pool
+	// shell reaches one machine; the pool's unless a test has its own.
+	shell   func(remote.Host) infraaws.Shell
 	ssh     sshConfig
 	catalog *artifact.Catalog
 	now     func() time.Time
@@ -136,7 +138,7 @@ func (d *providerData) connect(m infraaws.Machine, hostKeys []string) infraaws.S
 	if d.ssh.bastion != nil {
 		h.Bastion, h.Address = d.ssh.bastion, m.PrivateIP.String()
 	}
-	return d.pool.Machine(h)
+	return d.shell(h)
 }
 
 // authorizedKeys returns the public keys to be let in on new machines.
@@ -213,6 +215,10 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 	d.configureAWS(ctx, p.version, m, &resp.Diagnostics)
 	d.configureSSH(ctx, p.environment, m, &resp.Diagnostics)
 	d.configureArtifacts(p.environment, m, &resp.Diagnostics)
+	d.shell = p.shell
+	if d.shell == nil {
+		d.shell = func(h remote.Host) infraaws.Shell { return d.pool.Machine(h) }
+	}
 	if resp.Diagnostics.HasError() {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
@@ -155,7 +156,7 @@ func hostComputed() schema.SingleNestedAttribute {
 	}
 }
 
-// machineImports is what an import sets; Read does the rest.
+// ImportState implements resource.ResourceWithImportState.
 func (r *machineResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	fail := func(err error) { addError(&resp.Diagnostics, "Cannot import machine "+req.ID, err) }
 	client, err := r.data.aws(ctx)
@@ -177,6 +178,7 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 	network.Name = types.StringValue(found.Cluster)
 	network.fill(n)
 	var m machineModel
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), found.ID)...)
 	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
 	m.Name, m.Role, m.User = types.StringValue(found.Name), types.StringValue(string(found.Role)), types.StringValue(found.User)
 	m.Network, m.PodCIDR = network.Ref, optionalPrefix(podCIDR)

@@ -368,6 +368,7 @@ func (r *pkiResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 
 func (r *pkiResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	var m pkiModel
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), req.ID)...)
 	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
 	m.ID, m.Cluster = types.StringValue(req.ID), types.StringValue(req.ID)
 	m.KeyStore, m.Prefix = types.StringValue(pki.StoreSSM), types.StringValue(infraaws.DefaultKeyPrefix(req.ID))

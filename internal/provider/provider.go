@@ -16,6 +16,9 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
 var (
@@ -27,6 +30,7 @@ var (
 type Provider struct {
 	version     string
 	environment environment
+	shell       func(remote.Host) infraaws.Shell // nil: the connection pool's
 	data        []*providerData
 }
 

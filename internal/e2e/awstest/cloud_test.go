@@ -1,85 +1,55 @@
-// Package awstest tests infra/aws against the local EC2's API, served in this
-// process over networks and machines that only remember what they were told:
-// real calls of the unchanged SDK, but no packets and no kernels.
+// Package awstest tests infra/aws against the local EC2's API.
 package awstest
 
 import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
-	sdk "github.com/aws/aws-sdk-go-v2/aws"
-
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2/fault"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
 )
 
-const (
-	accessKey = "AKIALOCAL"
-	secretKey = "local-secret"
-	imageID   = "ami-0123456789abcdef0"
-)
-
-// account is one AWS account in this process.
-type account struct {
-	t     *testing.T
-	cloud *ec2.Cloud
-	url   string
+// TestMain takes everything about AWS out of the environment.
+func TestMain(m *testing.M) {
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "AWS_") {
+			os.Unsetenv(name)
+		}
+	}
+	os.Exit(m.Run())
 }
 
-func newAccount(t *testing.T) *account {
+// lab is an account as these tests use it.
+type lab struct {
+	*account.Account
+	t *testing.T
+}
+
+func newAccount(t *testing.T) lab {
 	t.Helper()
-	var addresses []netip.Addr
-	for a := netip.MustParseAddr("203.0.113.10"); len(addresses) < 40; a = a.Next() {
-		addresses = append(addresses, a)
-	}
-	cloud, err := ec2.Open(ec2.Config{
-		Credentials: sdk.Credentials{AccessKeyID: accessKey, SecretAccessKey: secretKey},
-		Image:       ec2.Image{ID: imageID, Name: "debian-12"},
-		PublicIPs:   addresses,
-		Network:     quietNetwork{},
-		Machines:    &quietMachines{running: map[string]bool{}, exits: make(chan string)},
-		Seed:        1,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cloud.Start(); err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(cloud)
-	t.Cleanup(func() {
-		server.Close()
-		cloud.Close()
-	})
-	return &account{t: t, cloud: cloud, url: server.URL}
+	return lab{account.New(t), t}
 }
 
 // client returns a client of the account, all of whose requests go through wire.
-func (a *account) client(wire *wire) *infraaws.Client {
+func (a lab) client(wire *wire) *infraaws.Client {
 	a.t.Helper()
-	// Nothing of the environment may matter.
-	for _, name := range []string{"AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_MAX_ATTEMPTS"} {
-		a.t.Setenv(name, "")
-	}
 	c, err := infraaws.New(a.t.Context(), infraaws.Config{
-		Region: "us-east-1", AccessKey: accessKey, SecretKey: secretKey,
-		Endpoints:   infraaws.Endpoints{EC2: a.url, SSM: a.url, STS: a.url},
+		Region: "us-east-1", AccessKey: account.AccessKey, SecretKey: account.SecretKey,
+		Endpoints:   infraaws.Endpoints{EC2: a.URL, SSM: a.URL, STS: a.URL},
 		DefaultTags: map[string]string{"team": "lab"},
 		HTTPClient:  wire,
 	})
@@ -89,44 +59,8 @@ func (a *account) client(wire *wire) *infraaws.Client {
 	return c
 }
 
-// fault puts up a fault until the test ends.
-func (a *account) fault(f fault.Fault) {
-	a.t.Helper()
-	body, err := json.Marshal(f)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	resp, err := http.Post(a.url+"/_lab/faults", "application/json", bytes.NewReader(body))
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode/100 != 2 {
-		a.t.Fatalf("fault %+v: %s", f, resp.Status)
-	}
-}
-
-// calm takes all faults away.
-func (a *account) calm() {
-	a.t.Helper()
-	r, err := http.NewRequest(http.MethodDelete, a.url+"/_lab/faults", nil)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	resp.Body.Close()
-}
-
-// empty fails the test unless the account holds nothing at all.
-func (a *account) empty() {
-	a.t.Helper()
-	if o := a.cloud.Overview(); o.Total != 0 {
-		a.t.Errorf("left behind: %+v", o)
-	}
-}
+// errLost is what a call gets whose answer is lost; the SDK tries it again.
+var errLost = &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
 
 // errKilled is what every call gets once the process counts as dead.
 var errKilled = errors.New("killed")
@@ -139,6 +73,7 @@ type wire struct {
 	dieAt   int      // 1 is the first call; 0 never
 	arrives bool     // whether the call died at still takes effect
 	cancel  context.CancelFunc
+	loseAt  int // the answer to this call is lost; the process lives on
 }
 
 func (w *wire) Do(r *http.Request) (*http.Response, error) {
@@ -148,6 +83,7 @@ func (w *wire) Do(r *http.Request) (*http.Response, error) {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	dying, dead := w.note(action(r, body))
+	lost := w.lost()
 	if dead && !(dying && w.arrives) {
 		return nil, errKilled
 	}
@@ -159,7 +95,22 @@ func (w *wire) Do(r *http.Request) (*http.Response, error) {
 		w.cancel()
 		return nil, errKilled
 	}
+	if lost && err == nil {
+		resp.Body.Close()
+		return nil, errLost
+	}
 	return resp, err
+}
+
+// lost reports whether the answer to the call just noted gets lost.
+func (w *wire) lost() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.loseAt == 0 || len(w.calls) != w.loseAt {
+		return false
+	}
+	w.loseAt = 0
+	return true
 }
 
 func (w *wire) note(action string) (dying, dead bool) {
@@ -193,39 +144,6 @@ func action(r *http.Request, body []byte) string {
 	}
 	form, _ := url.ParseQuery(string(body))
 	return form.Get("Action")
-}
-
-// quietNetwork remembers nothing: packets are tested elsewhere.
-type quietNetwork struct{}
-
-func (quietNetwork) Apply(context.Context, network.Config) error  { return nil }
-func (quietNetwork) ResetInterface(context.Context, string) error { return nil }
-func (quietNetwork) InterfaceNetns(id string) string              { return "/run/netns/" + id }
-
-// quietMachines start and stop at once.
-type quietMachines struct {
-	mu      sync.Mutex
-	running map[string]bool
-	exits   chan string
-}
-
-func (m *quietMachines) set(id string, running bool) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.running[id] = running
-	return nil
-}
-
-func (m *quietMachines) Start(_ context.Context, s machine.Spec) error { return m.set(s.ID, true) }
-func (m *quietMachines) Stop(_ context.Context, id string) error       { return m.set(id, false) }
-func (m *quietMachines) Kill(_ context.Context, id string) error       { return m.set(id, false) }
-func (m *quietMachines) Terminate(_ context.Context, id string) error  { return m.set(id, false) }
-func (m *quietMachines) Exits() <-chan string                          { return m.exits }
-func (m *quietMachines) Console(string) string                         { return "" }
-func (m *quietMachines) Running(id string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.running[id]
 }
 
 // deadline bounds one test's calls.

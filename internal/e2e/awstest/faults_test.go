@@ -26,6 +26,7 @@ func small(ctx context.Context, c *infraaws.Client, connect infraaws.Connect) (i
 // call arrives and once after it took effect, and expects the next run to end
 // with the same cluster, nothing twice, and a deletion that leaves nothing.
 func TestKilledAnywhere(t *testing.T) {
+	t.Parallel()
 	for _, arrives := range []bool{false, true} {
 		for at := 1; ; at++ {
 			done := false
@@ -50,7 +51,7 @@ func TestKilledAnywhere(t *testing.T) {
 				if got := ssh.hostKey(m.ID); got != m.HostKey {
 					t.Errorf("uses host key %s, on record is %s", got, m.HostKey)
 				}
-				o := a.cloud.Overview()
+				o := a.Cloud.Overview()
 				if len(o.Instances) != 1 || len(o.Groups) != 3+len(o.VPCs) || len(o.Gateways) != 1 {
 					t.Errorf("after dying at %s: %d VPCs, %d instances, %d groups, %d gateways",
 						dying.calls[min(at, len(dying.calls))-1], len(o.VPCs), len(o.Instances), len(o.Groups), len(o.Gateways))
@@ -61,7 +62,7 @@ func TestKilledAnywhere(t *testing.T) {
 				if err := c.DeleteNetwork(ctx, networkSpec()); err != nil {
 					t.Fatal(err)
 				}
-				a.empty()
+				a.Empty()
 			})
 			if done || t.Failed() {
 				t.Logf("%d calls", at-1)
@@ -73,6 +74,7 @@ func TestKilledAnywhere(t *testing.T) {
 
 // TestKilledWhileDeleting kills every deletion at every call.
 func TestKilledWhileDeleting(t *testing.T) {
+	t.Parallel()
 	for at := 1; ; at++ {
 		done := false
 		t.Run(fmt.Sprintf("call %d", at), func(t *testing.T) {
@@ -100,7 +102,45 @@ func TestKilledWhileDeleting(t *testing.T) {
 			if err := remove(deadline(t), c); err != nil {
 				t.Fatalf("after %v: %v", dying.calls, err)
 			}
-			a.empty()
+			a.Empty()
+		})
+		if done || t.Failed() {
+			break
+		}
+	}
+}
+
+// TestLostAnswers loses the answer to every call once, so that the SDK makes
+// the call again although it took effect.
+func TestLostAnswers(t *testing.T) {
+	t.Parallel()
+	for at := 1; ; at++ {
+		done := false
+		t.Run(fmt.Sprintf("call %d", at), func(t *testing.T) {
+			a, ctx := newAccount(t), deadline(t)
+			ssh := newMachines(t, a.client(&wire{}))
+			w := &wire{loseAt: at}
+			c := a.client(w)
+			n, m, err := small(ctx, c, ssh.on(w))
+			if err != nil {
+				t.Fatalf("%v: %v", w.calls, err)
+			}
+			unchanged(ctx, t, c, networkSpec(), n)
+			address, err := c.EnsureAddress(ctx, "", infraaws.AddressSpec{Cluster: "demo", Name: "lb", InstanceID: m.ID})
+			if err != nil {
+				t.Fatal(err)
+			}
+			known := networkSpec()
+			known.Known = n
+			if err := errors.Join(
+				c.DeleteAddress(ctx, address.AllocationID),
+				c.DeleteMachine(ctx, m.ID, machineSpecs(n)[3]),
+				c.DeleteNetwork(ctx, known),
+			); err != nil {
+				t.Fatalf("%v: %v", w.calls, err)
+			}
+			a.Empty()
+			done = w.loseAt != 0
 		})
 		if done || t.Failed() {
 			break
@@ -109,8 +149,9 @@ func TestKilledWhileDeleting(t *testing.T) {
 }
 
 func TestThrottled(t *testing.T) {
+	t.Parallel()
 	a, ctx, w := newAccount(t), deadline(t), &wire{}
-	a.fault(fault.Fault{Kind: fault.Throttle, Fraction: 0.2})
+	a.Fault(fault.Fault{Kind: fault.Throttle, Fraction: 0.2})
 	c := a.client(w)
 	n, m, err := small(ctx, c, newMachines(t, c).on(w))
 	if err != nil {
@@ -123,14 +164,15 @@ func TestThrottled(t *testing.T) {
 	if err := c.DeleteNetwork(ctx, networkSpec()); err != nil {
 		t.Fatal(err)
 	}
-	a.calm()
-	a.empty()
+	a.Calm()
+	a.Empty()
 }
 
 // TestEventualConsistency hides every new id for a while.
 func TestEventualConsistency(t *testing.T) {
+	t.Parallel()
 	a, ctx, w := newAccount(t), deadline(t), &wire{}
-	a.fault(fault.Fault{Kind: fault.Eventual, Milliseconds: 700})
+	a.Fault(fault.Fault{Kind: fault.Eventual, Milliseconds: 700})
 	c := a.client(w)
 	n, m, err := small(ctx, c, newMachines(t, a.client(&wire{})).on(w))
 	if err != nil {
@@ -151,14 +193,15 @@ func TestEventualConsistency(t *testing.T) {
 	if err := c.DeleteNetwork(ctx, known); err != nil {
 		t.Fatal(err)
 	}
-	a.calm()
-	a.empty()
+	a.Calm()
+	a.Empty()
 }
 
 // TestNoCapacity fails at once and says what to do; the next run goes on.
 func TestNoCapacity(t *testing.T) {
+	t.Parallel()
 	a, ctx, w := newAccount(t), deadline(t), &wire{}
-	a.fault(fault.Fault{Kind: fault.Capacity, Count: 1})
+	a.Fault(fault.Fault{Kind: fault.Capacity, Count: 1})
 	c := a.client(w)
 	ssh := newMachines(t, c)
 	started := time.Now()
@@ -177,6 +220,7 @@ func TestNoCapacity(t *testing.T) {
 // TestDiesDuringBringUp: an instance that ends while its SSH is waited for is
 // reported at once, not at the deadline.
 func TestDiesDuringBringUp(t *testing.T) {
+	t.Parallel()
 	a, ctx, w := newAccount(t), deadline(t), &wire{}
 	c := a.client(w)
 	n := ensured(ctx, t, c, networkSpec())

@@ -57,6 +57,7 @@ func asWanted(ctx context.Context, t *testing.T, c *infraaws.Client, id string, 
 }
 
 func TestMachinesLifecycle(t *testing.T) {
+	t.Parallel()
 	a, ctx, w := newAccount(t), deadline(t), &wire{}
 	c := a.client(w)
 	ssh := newMachines(t, a.client(&wire{}))
@@ -106,7 +107,7 @@ func TestMachinesLifecycle(t *testing.T) {
 	if err := c.DeleteNetwork(ctx, networkSpec()); err != nil {
 		t.Fatal(err)
 	}
-	a.empty()
+	a.Empty()
 
 	// The same names come back as new instances, not as the answers of old tokens.
 	n = ensured(ctx, t, c, networkSpec())
@@ -155,6 +156,7 @@ func checkLaunch(ctx context.Context, t *testing.T, c *infraaws.Client, m infraa
 }
 
 func TestMachineDrift(t *testing.T) {
+	t.Parallel()
 	a, ctx := newAccount(t), deadline(t)
 	c := a.client(&wire{})
 	ssh := newMachines(t, c)
@@ -285,6 +287,7 @@ func TestMachineDrift(t *testing.T) {
 
 // TestRefusals: what must not go on does not, at once and with a reason.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	a, ctx := newAccount(t), deadline(t)
 	c := a.client(&wire{})
 	ssh := newMachines(t, c)

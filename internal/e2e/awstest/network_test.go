@@ -41,6 +41,7 @@ func unchanged(ctx context.Context, t *testing.T, c *infraaws.Client, spec infra
 }
 
 func TestNetworkLifecycle(t *testing.T) {
+	t.Parallel()
 	a, ctx, w := newAccount(t), deadline(t), &wire{}
 	c := a.client(w)
 	n := ensured(ctx, t, c, networkSpec())
@@ -64,7 +65,7 @@ func TestNetworkLifecycle(t *testing.T) {
 	if err := c.DeleteNetwork(ctx, networkSpec()); err != nil {
 		t.Fatal(err)
 	}
-	a.empty()
+	a.Empty()
 	if _, _, err := c.ObserveNetwork(ctx, networkSpec()); !errors.Is(err, infraaws.ErrNotFound) {
 		t.Errorf("after the deletion: %v", err)
 	}
@@ -75,6 +76,7 @@ func TestNetworkLifecycle(t *testing.T) {
 
 // TestSecurityGroups holds the rules against DESIGN's table.
 func TestSecurityGroups(t *testing.T) {
+	t.Parallel()
 	a, ctx := newAccount(t), deadline(t)
 	c := a.client(&wire{})
 	spec := networkSpec()
@@ -130,6 +132,7 @@ func TestSecurityGroups(t *testing.T) {
 }
 
 func TestNetworkDrift(t *testing.T) {
+	t.Parallel()
 	a, ctx, w := newAccount(t), deadline(t), &wire{}
 	c := a.client(w)
 	n := ensured(ctx, t, c, networkSpec())
@@ -229,6 +232,7 @@ func TestNetworkDrift(t *testing.T) {
 
 // TestNetworkChange changes what may change in place.
 func TestNetworkChange(t *testing.T) {
+	t.Parallel()
 	a, ctx := newAccount(t), deadline(t)
 	c := a.client(&wire{})
 	n := ensured(ctx, t, c, networkSpec())
@@ -251,24 +255,25 @@ func TestNetworkChange(t *testing.T) {
 // TestAdoptedVPC makes security groups in a VPC of somebody else and leaves
 // everything else alone.
 func TestAdoptedVPC(t *testing.T) {
+	t.Parallel()
 	a, ctx, w := newAccount(t), deadline(t), &wire{}
 	c := a.client(w)
 	foreign := ensured(ctx, t, c, infraaws.NetworkSpec{
 		Cluster: "foreign", VPCCIDR: netip.MustParsePrefix("10.0.0.0/16"), NodeCIDR: netip.MustParsePrefix("10.0.1.0/24"), AdminCIDRs: admins,
 	})
-	total := a.cloud.Overview().Total
+	total := a.Cloud.Overview().Total
 	spec := infraaws.NetworkSpec{Cluster: "demo", VPCID: foreign.VPCID, SubnetIDs: []string{foreign.Subnets[0].ID}, AdminCIDRs: admins}
 	n := ensured(ctx, t, c, spec)
 	if n.Subnets[0].RouteTableID != foreign.Subnets[0].RouteTableID || n.SecurityGroups[infraaws.RoleWorker] == foreign.SecurityGroups[infraaws.RoleWorker] {
 		t.Errorf("adopted %+v of %+v", n, foreign)
 	}
-	if got := a.cloud.Overview().Total; got != total+3 {
+	if got := a.Cloud.Overview().Total; got != total+3 {
 		t.Errorf("%d things, wanted three more than %d", got, total)
 	}
 	if err := c.DeleteNetwork(ctx, spec); err != nil {
 		t.Fatal(err)
 	}
-	if got := a.cloud.Overview().Total; got != total {
+	if got := a.Cloud.Overview().Total; got != total {
 		t.Errorf("%d things after the deletion, wanted %d", got, total)
 	}
 }

@@ -16,6 +16,7 @@ import (
 )
 
 func TestAddress(t *testing.T) {
+	t.Parallel()
 	a, ctx, w := newAccount(t), deadline(t), &wire{}
 	c := a.client(w)
 	n := ensured(ctx, t, c, networkSpec())
@@ -61,6 +62,7 @@ func TestAddress(t *testing.T) {
 }
 
 func TestKeyStore(t *testing.T) {
+	t.Parallel()
 	a, ctx, w := newAccount(t), deadline(t), &wire{}
 	c := a.client(w)
 	store := c.KeyStore(infraaws.KeyStoreConfig{Cluster: "demo"})
@@ -104,13 +106,14 @@ func TestKeyStore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a.empty()
+	a.Empty()
 	if !slices.Contains(w.changes(), "PutParameter") {
 		t.Error("the test did not test anything")
 	}
 }
 
 func TestCaller(t *testing.T) {
+	t.Parallel()
 	a, ctx := newAccount(t), deadline(t)
 	account, arn, err := a.client(&wire{}).Caller(ctx)
 	if err != nil || len(account) != 12 || arn == "" {

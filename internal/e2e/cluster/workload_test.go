@@ -76,10 +76,10 @@ func (c *cluster) testWorkload(t *testing.T) {
 	exec := func(pod string, cmd ...string) string {
 		return c.kubectl(t, append([]string{"exec", pod, "--"}, cmd...)...)
 	}
-	if out := exec(a[0], "wget", "-q", "-T", "5", "-O", "-", "http://"+b[2]+":8080/"); !strings.Contains(out, b[0]) {
+	if out := exec(a[0], "timeout", "5", "wget", "-q", "-O", "-", "http://"+b[2]+":8080/"); !strings.Contains(out, b[0]) {
 		t.Errorf("pod to pod across nodes: %q", out)
 	}
-	if out := exec(a[0], "wget", "-q", "-T", "5", "-O", "-", "http://web.default.svc.cluster.local/"); !strings.Contains(out, "served by web-") {
+	if out := exec(a[0], "timeout", "5", "wget", "-q", "-O", "-", "http://web.default.svc.cluster.local/"); !strings.Contains(out, "served by web-") {
 		t.Errorf("service by name from a pod: %q", out)
 	}
 	if out := exec(b[0], "nslookup", "kubernetes.default.svc.cluster.local"); !strings.Contains(out, "10.32.0.1") {

@@ -3,6 +3,7 @@ package rollouttest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -36,13 +37,13 @@ func TestControllers(t *testing.T) {
 	d := w.deploy(targets[0], targets[1:4], nil)
 	w.stage("interrupted first apply", func() error { return d.interrupted(6) })
 	d.firstApply()
-	s, err := d.status()
-	if err != nil {
-		t.Error(err)
-	}
-	if len(s.APIServers) != 3 || len(s.Etcd) != 3 || len(s.Leases) != 2 || s.Version != "v"+kubernetesVersion || len(s.Certificates) == 0 {
-		t.Errorf("status = %+v", s)
-	}
+	d.eventually("status", func() error {
+		s, err := d.status()
+		if err == nil && (len(s.APIServers) != 3 || len(s.Etcd) != 3 || len(s.Leases) != 2 || s.Version != "v"+kubernetesVersion || len(s.Certificates) == 0) {
+			err = fmt.Errorf("incomplete: %+v", s)
+		}
+		return err
+	})
 	before := d.starts()
 	w.stage("apply again", func() error { return d.apply(t.Context(), d) })
 	if r := restarted(before, d.starts()); len(r) > 0 {
@@ -136,7 +137,7 @@ func (d *deployment) repair(before map[string]string, want ...string) {
 func (d *deployment) testControllerDamage() {
 	before := d.starts()
 	d.shell(d.etcd.Targets[1], "systemctl stop etcd")
-	d.shell(d.control.Targets[0], "sed -i 's/--profiling=false/--profiling=true/' /etc/systemd/system/kube-scheduler.service && systemctl daemon-reload")
+	d.shell(d.control.Targets[0], "sed -i s/VersionTLS12/VersionTLS13/ /etc/systemd/system/kube-scheduler.service && systemctl daemon-reload")
 	d.shell(d.control.Targets[2], "systemctl disable kube-controller-manager 2>/dev/null; echo x >> /etc/kubernetes/audit-policy.yaml")
 	d.shell(d.lb.Targets[0], "rm /etc/haproxy/haproxy.cfg")
 	c := d.api()
@@ -325,7 +326,7 @@ func (d *deployment) testScaleToOne() {
 	if s, err := d.status(); err != nil || len(s.Etcd) != 1 {
 		d.t.Errorf("status = %+v, %v", s, err)
 	}
-	out := d.shell(prior.control.Targets[1], "ls -d /var/lib/etcd /usr/local/bin/kube-apiserver /etc/systemd/system/etcd.service 2>/dev/null || :; systemctl is-active etcd kube-apiserver || :")
+	out := d.shell(prior.control.Targets[1], "ls -d /var/lib/etcd/* /usr/local/bin/kube-apiserver /etc/systemd/system/etcd.service 2>/dev/null || :; systemctl is-active etcd kube-apiserver || :")
 	if strings.Contains(out, "/") || strings.HasPrefix(out, "active") {
 		d.t.Errorf("left on a machine that is no controller any more: %q", out)
 	}

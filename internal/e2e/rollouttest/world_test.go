@@ -148,7 +148,9 @@ func newWorld(t *testing.T) *world {
 		defer cancel()
 		g, gctx := errgroup.WithContext(ctx)
 		for _, m := range w.machines {
-			g.Go(func() error { return w.aws.DeleteMachine(gctx, m.ID, w.machineSpec(m.Name, m.Role, m.PrivateIP, netip.Prefix{})) })
+			g.Go(func() error {
+				return w.aws.DeleteMachine(gctx, m.ID, w.machineSpec(m.Name, m.Role, m.PrivateIP, netip.Prefix{}))
+			})
 		}
 		if err := g.Wait(); err != nil {
 			t.Errorf("deleting machines: %v", err)
@@ -256,11 +258,12 @@ func (w *world) stage(name string, f func() error) {
 // deployment is everything that is wanted, and the records of what was done.
 type deployment struct {
 	*world
-	etcd    rollout.Etcd
-	control rollout.ControlPlane
-	workers rollout.Workers
-	lb      rollout.LoadBalancer
-	dns     rollout.Addon
+	etcd         rollout.Etcd
+	control      rollout.ControlPlane
+	workers      rollout.Workers
+	lb           rollout.LoadBalancer
+	dns          rollout.Addon
+	dnsInventory []kube.ObjectRef
 
 	etcdRecord, controlRecord, workerRecord, lbRecord rollout.Record
 }
@@ -320,7 +323,9 @@ func (d *deployment) drift() []string {
 		{"control", func() (rollout.Report, error) {
 			return d.engine.ObserveControlPlane(d.t.Context(), d.control, d.controlRecord)
 		}},
-		{"workers", func() (rollout.Report, error) { return d.engine.ObserveWorkers(d.t.Context(), d.workers, d.workerRecord) }},
+		{"workers", func() (rollout.Report, error) {
+			return d.engine.ObserveWorkers(d.t.Context(), d.workers, d.workerRecord)
+		}},
 	} {
 		r, err := o.observe()
 		d.must(err)
@@ -460,4 +465,20 @@ func configMap(ref kube.ObjectRef) []*unstructured.Unstructured {
 	o.SetNamespace(ref.Namespace)
 	o.SetName(ref.Name)
 	return []*unstructured.Unstructured{o}
+}
+
+// eventually waits for what comes about a moment after the library is done.
+func (d *deployment) eventually(what string, condition func() error) {
+	d.t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		err := condition()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			d.t.Fatalf("%s: %v", what, err)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
 }

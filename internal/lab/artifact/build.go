@@ -45,8 +45,8 @@ func (b *builder) build(ctx context.Context, p product, dir string) (time.Time, 
 			return time.Time{}, fmt.Errorf("building %s: %w", p.title(), err)
 		}
 	}
-	if p.debian.name != "" {
-		if err := b.unpackDebian(ctx, p.debian, dir); err != nil {
+	for _, f := range p.debian {
+		if err := b.unpackDebian(ctx, f, dir); err != nil {
 			return time.Time{}, fmt.Errorf("getting %s: %w", p.title(), err)
 		}
 	}

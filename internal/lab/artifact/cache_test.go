@@ -6,11 +6,14 @@ import (
 	"debug/elf"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -123,10 +126,9 @@ func TestImagesRunTheirVersion(t *testing.T) {
 		{PauseImage, "pause", []string{"-v"}, PauseVersion},
 		{CoreDNSImage, "coredns", []string{"-version"}, "CoreDNS-" + CoreDNSVersion[1:] + "\n"},
 		{MetricsServerImage, "metrics-server", []string{"--version"}, MetricsServerVersion},
-		{ToolboxImage, "bin/busybox", []string{"nslookup", "--help"}, "Usage: nslookup"},
 	} {
 		img := pull(t, host+"/"+strings.TrimPrefix(tc.image, "registry.k8s.io/"))
-		root, headers := extract(t, img)
+		root, _ := extract(t, img)
 		program := filepath.Join(root, tc.program)
 		out, _ := exec.CommandContext(t.Context(), program, tc.args...).CombinedOutput()
 		if !strings.Contains(string(out), tc.want) {
@@ -135,14 +137,33 @@ func TestImagesRunTheirVersion(t *testing.T) {
 		if !static(t, program) {
 			t.Errorf("%s is not statically linked", tc.image)
 		}
-		if tc.image != ToolboxImage {
-			continue
+	}
+}
+
+func TestToolboxWorks(t *testing.T) {
+	dir := filepath.Join(DefaultCacheDir(), "container-images", imagesRecipe(catalogueImages()))
+	if !complete(dir) {
+		t.Skip("the images are not built yet: run `k8s-lab artifacts`")
+	}
+	if os.Getuid() != 0 {
+		t.Skip("chroot needs root")
+	}
+	root, headers := extract(t, pull(t, serve(t, dir)+"/"+ToolboxImage))
+	for _, applet := range []string{"sh", "nslookup", "wget", "nc", "httpd", "sleep", "ping", "hostname"} {
+		if headers["bin/"+applet] == nil {
+			t.Errorf("%s lacks %s", ToolboxImage, applet)
 		}
-		for _, applet := range []string{"sh", "nslookup", "wget", "nc", "httpd", "sleep", "ping", "hostname"} {
-			if headers["bin/"+applet] == nil {
-				t.Errorf("%s lacks %s", tc.image, applet)
-			}
-		}
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
+	defer server.Close()
+	// A name has to be looked up: a static program of glibc crashes there.
+	must(t, os.WriteFile(filepath.Join(root, "etc/hosts"), []byte("127.0.0.1 here\n"), 0o644))
+	_, port, _ := strings.Cut(strings.TrimPrefix(server.URL, "http://"), ":")
+	cmd := exec.CommandContext(t.Context(), "/bin/wget", "-q", "-O", "-", "http://here:"+port+"/")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
+	cmd.Dir = "/"
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "hello" {
+		t.Errorf("wget in the toolbox prints %q, %v", out, err)
 	}
 }
 

@@ -30,7 +30,7 @@ type product struct {
 
 	modules []module
 	source  string
-	debian  debianFile
+	debian  []debianFile
 }
 
 // module is a Go module and the commands to build from it.
@@ -77,8 +77,8 @@ func (p product) programs() []string {
 	if p.source != "" {
 		names = append(names, p.name)
 	}
-	if p.debian.name != "" {
-		names = append(names, p.debian.name)
+	for _, f := range p.debian {
+		names = append(names, f.name)
 	}
 	return names
 }
@@ -252,5 +252,10 @@ func pauseProduct() product {
 }
 
 func busyboxProduct() product {
-	return product{name: "busybox", version: "from Debian", debian: debianFile{name: "busybox", pkg: "busybox-static", member: "*bin/busybox"}}
+	return product{name: "busybox", version: "from Debian", debian: []debianFile{
+		{name: "busybox", pkg: "busybox", member: "*bin/busybox"},
+		{name: "libc.so.6", pkg: "libc6", member: "lib/x86_64-linux-gnu/libc.so.6"},
+		{name: "libresolv.so.2", pkg: "libc6", member: "lib/x86_64-linux-gnu/libresolv.so.2"},
+		{name: "ld-linux-x86-64.so.2", pkg: "libc6", member: "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"},
+	}}
 }

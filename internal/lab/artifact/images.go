@@ -22,7 +22,7 @@ import (
 // refAnnotation is where an OCI layout keeps an image's name.
 const refAnnotation = "org.opencontainers.image.ref.name"
 
-// image is a container image of one static program.
+// image is a container image of one program.
 type image struct {
 	ref     string
 	product product
@@ -30,6 +30,8 @@ type image struct {
 	path string
 	// bindsLowPorts gives the program the file capability CAP_NET_BIND_SERVICE.
 	bindsLowPorts bool
+	// libraries are further files of the product: name to path in the image.
+	libraries map[string]string
 	// applets makes a link in /bin for each name `program --list` prints.
 	applets bool
 	config  v1.Config
@@ -57,6 +59,12 @@ func catalogueImages() []image {
 		},
 		{
 			ref: ToolboxImage, product: busyboxProduct(), path: "bin/busybox", applets: true,
+			// What the C library looks names up with; a static one may not.
+			libraries: map[string]string{
+				"libc.so.6":            "lib/x86_64-linux-gnu/libc.so.6",
+				"libresolv.so.2":       "lib/x86_64-linux-gnu/libresolv.so.2",
+				"ld-linux-x86-64.so.2": "lib64/ld-linux-x86-64.so.2",
+			},
 			config: v1.Config{Cmd: []string{"/bin/sh"}, Env: path, WorkingDir: "/"},
 		},
 	}
@@ -65,7 +73,7 @@ func catalogueImages() []image {
 // EnsureImages makes sure of an OCI image layout with PauseImage, CoreDNSImage,
 // MetricsServerImage and ToolboxImage for linux/amd64, and returns its
 // directory. Each is pulled where its registry can be reached, and otherwise
-// built around one static program. Like EnsureMirror it returns at once when
+// built around one program. Like EnsureMirror it returns at once when
 // everything is there, and excludes other processes when not.
 func EnsureImages(ctx context.Context, opts Options) (string, error) {
 	opts, err := opts.withDefaults()
@@ -200,7 +208,7 @@ func buildImage(ctx context.Context, image image, programs string) (v1.Image, er
 		}
 		applets = strings.Fields(string(out))
 	}
-	layer, err := newLayer(program, image, applets)
+	layer, err := newLayer(programs, image, applets)
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +233,7 @@ func imagesRecipe(images []image) string {
 	var b strings.Builder
 	for _, img := range images {
 		config := img.config
-		fmt.Fprintf(&b, "%d %s %s %s %t %t %q %q %s %q %s %d\n", layerFormat, img.ref, img.product.recipe(), img.path, img.bindsLowPorts, img.applets,
+		fmt.Fprintf(&b, "%d %s %s %s %v %t %t %q %q %s %q %s %d\n", layerFormat, img.ref, img.product.recipe(), img.path, img.libraries, img.bindsLowPorts, img.applets,
 			config.Entrypoint, config.Cmd, config.User, config.Env, config.WorkingDir, len(config.ExposedPorts))
 	}
 	return hash(b.String())

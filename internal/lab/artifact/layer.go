@@ -7,9 +7,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"path"
-	"strings"
+	"path/filepath"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
@@ -26,10 +28,14 @@ const (
 )
 
 // newLayer makes the only layer of an image, the same bytes for the same
-// program. It is stored, not compressed, for the reason writeArchive gives.
-func newLayer(program string, image image, applets []string) (v1.Layer, error) {
+// programs. It is stored, not compressed, for the reason writeArchive gives.
+func newLayer(programs string, image image, applets []string) (v1.Layer, error) {
 	var layer bytes.Buffer
 	tw := tar.NewWriter(&layer)
+	files := map[string]string{image.path: image.product.programs()[0]}
+	for name, at := range image.libraries {
+		files[at] = name
+	}
 	err := errors.Join(
 		writeDir(tw, "etc/", 0o755),
 		writeText(tw, "etc/passwd", passwd),
@@ -37,11 +43,15 @@ func newLayer(program string, image image, applets []string) (v1.Layer, error) {
 		writeDir(tw, "root/", 0o700),
 		writeDir(tw, "tmp/", 0o1777),
 	)
-	if dir, _, nested := strings.Cut(image.path, "/"); nested && err == nil {
-		err = writeDir(tw, dir+"/", 0o755)
+	for _, dir := range directories(slices.Collect(maps.Keys(files))) {
+		if err == nil {
+			err = writeDir(tw, dir, 0o755)
+		}
 	}
-	if err == nil {
-		err = writeProgram(tw, program, image)
+	for _, at := range slices.Sorted(maps.Keys(files)) {
+		if err == nil {
+			err = writeProgram(tw, filepath.Join(programs, files[at]), at, at == image.path && image.bindsLowPorts)
+		}
 	}
 	for _, applet := range applets {
 		if err == nil && applet != path.Base(image.path) {
@@ -53,6 +63,17 @@ func newLayer(program string, image image, applets []string) (v1.Layer, error) {
 	}
 	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil }
 	return tarball.LayerFromOpener(open, tarball.WithCompressionLevel(gzip.NoCompression), tarball.WithMediaType(types.OCILayer))
+}
+
+// directories returns every directory above the files, parents first.
+func directories(files []string) []string {
+	seen := map[string]bool{}
+	for _, file := range files {
+		for dir := path.Dir(file); dir != "."; dir = path.Dir(dir) {
+			seen[dir+"/"] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
 }
 
 func writeDir(tw *tar.Writer, name string, mode int64) error {
@@ -67,7 +88,7 @@ func writeText(tw *tar.Writer, name, text string) error {
 	return err
 }
 
-func writeProgram(tw *tar.Writer, program string, image image) error {
+func writeProgram(tw *tar.Writer, program, at string, bindsLowPorts bool) error {
 	in, err := os.Open(program)
 	if err != nil {
 		return err
@@ -77,8 +98,8 @@ func writeProgram(tw *tar.Writer, program string, image image) error {
 	if err != nil {
 		return err
 	}
-	header := &tar.Header{Typeflag: tar.TypeReg, Name: image.path, Mode: 0o755, Size: info.Size()}
-	if image.bindsLowPorts {
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: at, Mode: 0o755, Size: info.Size()}
+	if bindsLowPorts {
 		header.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": string(netBindService())}
 	}
 	if err := tw.WriteHeader(header); err != nil {

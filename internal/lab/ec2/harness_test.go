@@ -1,9 +1,11 @@
 package ec2_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -208,6 +210,22 @@ func (m *fakeMachines) powerOff(id string) {
 	m.exits <- id
 }
 
+// wholeResponses reads each response to its end before the SDK gets it: with a
+// single attempt per call, tests would now and then meet the race that package
+// query's Send describes.
+type wholeResponses struct{}
+
+func (wholeResponses) Do(r *http.Request) (*http.Response, error) {
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close() //nolint:errcheck // read only
+	body, err := io.ReadAll(resp.Body)
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return resp, err
+}
+
 // lab is a cloud served over HTTP with SDK clients for it.
 type lab struct {
 	*awsec2.Client
@@ -268,7 +286,7 @@ func (l *lab) open(t *testing.T) {
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 	t.Setenv("AWS_CONFIG_FILE", os.DevNull)
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", os.DevNull)
-	cfg, err := config.LoadDefaultConfig(t.Context(), config.WithRetryMaxAttempts(1))
+	cfg, err := config.LoadDefaultConfig(t.Context(), config.WithRetryMaxAttempts(1), config.WithHTTPClient(wholeResponses{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -197,10 +196,5 @@ func sendJSON(w http.ResponseWriter, status int, requestID string, body any) err
 	if err != nil {
 		return fmt.Errorf("encoding a response: %w", err)
 	}
-	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
-	w.Header().Set("Content-Length", strconv.Itoa(len(out)))
-	w.Header().Set("x-amzn-RequestId", requestID)
-	w.WriteHeader(status)
-	_, err = w.Write(out)
-	return err
+	return query.Send(w, "application/x-amz-json-1.1", status, requestID, out)
 }

@@ -188,5 +188,5 @@ func writeXML(w http.ResponseWriter, status int, requestID string, doc any) erro
 	if err != nil {
 		return fmt.Errorf("encoding a response: %w", err)
 	}
-	return query.Send(w, status, requestID, append([]byte(xml.Header), out...))
+	return query.Send(w, query.ContentType, status, requestID, append([]byte(xml.Header), out...))
 }

@@ -29,7 +29,7 @@ func (s Slice) fallback() *netlink.Route {
 }
 
 // connectHost makes sure of the fallback route, the internet namespace, and the link between it and the host.
-func (s Slice) connectHost() error {
+func (s Slice) connectHost(ctx context.Context) error {
 	host, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("open netlink: %w", err)
@@ -59,12 +59,12 @@ func (s Slice) connectHost() error {
 			return err
 		}
 	}
-	return s.configureHost(host, inside)
+	return s.configureHost(ctx, host, inside)
 }
 
 // configureHost sets what the link between host and internet needs, at every Open: others may manage the host's
 // routes as well.
-func (s Slice) configureHost(host, inside *netlink.Handle) error {
+func (s Slice) configureHost(ctx context.Context, host, inside *netlink.Handle) error {
 	outside, err := host.LinkByName(s.hostLink())
 	if err != nil {
 		return fmt.Errorf("find link %s: %w", s.hostLink(), err)
@@ -77,6 +77,9 @@ func (s Slice) configureHost(host, inside *netlink.Handle) error {
 		return err
 	}
 	if err := configure(inside, operatorName, netip.PrefixFrom(s.internet(), 32)); err != nil {
+		return err
+	}
+	if err := awaitUp(ctx, host, s.hostLink()); err != nil {
 		return err
 	}
 	if err := syncRoutes(inside, s.internetRoutes(), false); err != nil {

@@ -215,6 +215,14 @@ func (l *lab) unreachable(place, addr string) {
 	}
 }
 
+// waitFor picks how long to wait for a packet that must, or must not, come.
+func waitFor(must bool) time.Duration {
+	if must {
+		return answerWithin
+	}
+	return patience
+}
+
 func name(place string) string {
 	if place == operator {
 		return "the operator"
@@ -238,7 +246,7 @@ func (l *lab) addAddress(place, addr string) {
 }
 
 // receive opens a UDP socket and returns a function that waits for the next datagram, answers it, and tells its sender.
-func (l *lab) receive(place, addr string) func() (string, error) {
+func (l *lab) receive(place, addr string) func(timeout time.Duration) (string, error) {
 	l.t.Helper()
 	var socket net.PacketConn
 	err := l.at(place, func() (err error) {
@@ -249,8 +257,8 @@ func (l *lab) receive(place, addr string) func() (string, error) {
 		l.t.Fatal(err)
 	}
 	l.t.Cleanup(func() { socket.Close() })
-	return func() (string, error) {
-		if err := socket.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	return func(timeout time.Duration) (string, error) {
+		if err := socket.SetReadDeadline(time.Now().Add(timeout)); err != nil {
 			return "", err
 		}
 		_, sender, err := socket.ReadFrom(make([]byte, 64))

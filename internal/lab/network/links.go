@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -14,6 +15,9 @@ import (
 
 // mtu is what every link has. EC2's larger frames would hide mistakes that show on the way to the internet.
 const mtu = 1500
+
+// upPatience is far more than the milliseconds a link takes to come up.
+const upPatience = 10 * time.Second
 
 // forwardingSysctls make a namespace a router that speaks up about unreachable destinations at once and offers no
 // shortcuts.
@@ -54,7 +58,7 @@ func addVeth(handle *netlink.Handle, name string, peerNS netns.NsHandle, peer st
 }
 
 // syncUplink makes sure that a router is connected with the internet namespace.
-func syncUplink(router, internet string, vpc VPC) error {
+func syncUplink(ctx context.Context, router, internet string, vpc VPC) error {
 	inside, _, closeRouter, err := open(router)
 	if err != nil {
 		return err
@@ -77,6 +81,9 @@ func syncUplink(router, internet string, vpc VPC) error {
 		return err
 	}
 	if err := configure(inside, uplinkName, netip.PrefixFrom(uplinkInside, 32)); err != nil {
+		return err
+	}
+	if err := awaitUp(ctx, outside, peer); err != nil {
 		return err
 	}
 	return label(inside, uplink, vpc.ID)
@@ -108,6 +115,29 @@ func label(handle *netlink.Handle, l netlink.Link, alias string) error {
 		return fmt.Errorf("label link %s: %w", l.Attrs().Name, err)
 	}
 	return nil
+}
+
+// awaitUp waits until a link carries packets. The kernel gets to that a moment after the second end of a pair came up,
+// and drops what is sent before, which would cost a machine's first connection a second.
+func awaitUp(ctx context.Context, handle *netlink.Handle, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, upPatience)
+	defer cancel()
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
+	for {
+		found, err := handle.LinkByName(name)
+		if err != nil {
+			return fmt.Errorf("find link %s: %w", name, err)
+		}
+		if found.Attrs().OperState == netlink.OperUp {
+			return nil
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for link %s to come up: %w", name, ctx.Err())
+		}
+	}
 }
 
 // configure gives a link an address and brings it up.
@@ -195,6 +225,7 @@ func (m *Manager) syncLinks(ctx context.Context, router string, wanted []link) (
 		}
 	}
 	var errs []error
+	var added []string
 	for _, l := range wanted {
 		if _, ok := missing[l.Name]; !ok {
 			continue
@@ -204,7 +235,12 @@ func (m *Manager) syncLinks(ctx context.Context, router string, wanted []link) (
 		}
 		if err := m.addLink(handle, router, l); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", l.Interface.ID, err))
+			continue
 		}
+		added = append(added, l.Name)
+	}
+	for _, name := range added {
+		errs = append(errs, awaitUp(ctx, handle, name))
 	}
 	return removed, errors.Join(errs...)
 }

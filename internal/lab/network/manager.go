@@ -32,7 +32,7 @@ func Open(ctx context.Context, slice Slice) (*Manager, error) {
 	if _, err := nftPath(); err != nil {
 		return nil, fmt.Errorf("open network %s: %w", slice.Prefix, err)
 	}
-	if err := slice.connectHost(); err != nil {
+	if err := slice.connectHost(ctx); err != nil {
 		return nil, fmt.Errorf("open network %s: %w", slice.Prefix, err)
 	}
 	return &Manager{slice: slice, rulesets: map[string]string{}, listeners: map[string][]io.Closer{}}, nil
@@ -100,7 +100,7 @@ func (m *Manager) syncRouter(ctx context.Context, vpc VPC) error {
 			return err
 		}
 	}
-	if err := syncUplink(router, m.slice.namespace(internetID), vpc); err != nil {
+	if err := syncUplink(ctx, router, m.slice.namespace(internetID), vpc); err != nil {
 		return err
 	}
 	handle, _, closeRouter, err := open(router)

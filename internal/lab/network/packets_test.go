@@ -84,10 +84,10 @@ func TestProtocols(t *testing.T) {
 	open, closed := l.receive("eni-b", ":53"), l.receive("eni-b", ":54")
 	l.send("eni-a", ipA+":0", ipB+":53")
 	l.send("eni-a", ipA+":0", ipB+":54")
-	if sender, err := open(); err != nil || sender != ipA {
+	if sender, err := open(answerWithin); err != nil || sender != ipA {
 		t.Errorf("UDP where the rule allows it: %q %v", sender, err)
 	}
-	if sender, err := closed(); err == nil {
+	if sender, err := closed(patience); err == nil {
 		t.Errorf("UDP to another port came from %s", sender)
 	}
 }
@@ -135,7 +135,7 @@ func TestForgedSource(t *testing.T) {
 		l.iface("eni-a").SourceDestCheck = test.check
 		l.apply()
 		l.send("eni-a", test.source+":0", ipB+":9")
-		sender, err := received()
+		sender, err := received(waitFor(test.passes))
 		if passed := err == nil; passed != test.passes || passed && sender != test.source {
 			t.Errorf("check %v, source %s: received from %q, %v", test.check, test.source, sender, err)
 		}
@@ -173,7 +173,7 @@ func TestPodRoute(t *testing.T) {
 		l.iface("eni-c").SourceDestCheck = check
 		l.apply()
 		l.send("eni-a", ipA+":0", podC+":9")
-		if _, err := received(); (err == nil) == check {
+		if _, err := received(waitFor(!check)); (err == nil) == check {
 			t.Errorf("source/destination check %v: packet for a pod: %v", check, err)
 		}
 	}

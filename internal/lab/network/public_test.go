@@ -37,11 +37,11 @@ func TestPublicAddress(t *testing.T) {
 	outside := l.slice.Operator.String() + ":9"
 	received := l.receive(operator, outside)
 	l.send("eni-c", ipC+":0", outside)
-	if sender, err := received(); err == nil {
+	if sender, err := received(patience); err == nil {
 		t.Errorf("a packet without a public address got out, from %s", sender)
 	}
 	l.send("eni-a", ipA+":0", outside)
-	if sender, err := received(); err != nil || sender != l.public(0).String() {
+	if sender, err := received(answerWithin); err != nil || sender != l.public(0).String() {
 		t.Errorf("a packet from A: %s %v", sender, err)
 	}
 
@@ -79,7 +79,7 @@ func TestPublicAddressMoves(t *testing.T) {
 	atA, atC := l.receive("eni-a", ipA+":9"), l.receive("eni-c", ipC+":9")
 	flow := func() { l.send(operator, l.slice.Operator.String()+":5005", l.public(0).String()+":9") }
 	flow()
-	if _, err := atA(); err != nil {
+	if _, err := atA(answerWithin); err != nil {
 		t.Fatal(err)
 	}
 	l.iface("eni-a").PublicIP, l.iface("eni-c").PublicIP = l.iface("eni-c").PublicIP, l.iface("eni-a").PublicIP
@@ -91,7 +91,7 @@ func TestPublicAddressMoves(t *testing.T) {
 		t.Errorf("a flow to another address was cut: %v", err)
 	}
 	flow()
-	if _, err := atC(); err != nil {
+	if _, err := atC(answerWithin); err != nil {
 		t.Errorf("a flow to the address does not follow it to its new interface: %v", err)
 	}
 	l.reaches(operator, moving)

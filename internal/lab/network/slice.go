@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -76,9 +77,19 @@ func (s Slice) namespace(id string) string { return s.hostLink() + "-" + id }
 
 // Claim returns the slice of the lab that lives in a state directory: the one it had before, else a free one, which it
 // has until [Release]. It fails if all slices are taken, or if the remembered one is another lab's by now (after a
-// reboot of the host).
-func Claim(stateDir string) (Slice, error) {
-	return claims{claimsDir, Slice.free}.claim(stateDir)
+// reboot of the host). A slice is not free when it holds one of the addresses to avoid: some hosts reach real services
+// under addresses of these ranges.
+func Claim(stateDir string, avoid ...netip.Addr) (Slice, error) {
+	return claims{claimsDir, avoiding(avoid, Slice.free)}.claim(stateDir)
+}
+
+func avoiding(avoid []netip.Addr, free func(Slice) (bool, error)) func(Slice) (bool, error) {
+	return func(s Slice) (bool, error) {
+		if slices.ContainsFunc(avoid, s.Prefix.Contains) {
+			return false, nil
+		}
+		return free(s)
+	}
 }
 
 // Release gives back the slice of a state directory, if it has one. It refuses while something of the slice is left.
@@ -130,7 +141,8 @@ func (c claims) find(stateDir string) (Slice, error) {
 		return remembered, nil
 	}
 	var taken []string
-	for index := range sliceCount {
+	for n := range sliceCount {
+		index := (n + sliceCount/2) % sliceCount // 198.51.100.0/24 first, the less used of the two
 		s, err := sliceAt(index)
 		if err != nil {
 			return Slice{}, err

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,8 +52,8 @@ func TestClaimRunsOut(t *testing.T) {
 
 func TestClaimPassesOverAddressesInUse(t *testing.T) {
 	c := testClaims(t)
-	c.free = func(s Slice) (bool, error) { return s.Index >= 2, nil }
-	if s := mustClaim(t, c, t.TempDir()); s.Index != 2 {
+	c.free = func(s Slice) (bool, error) { return s.Index < 2, nil }
+	if s := mustClaim(t, c, t.TempDir()); s.Index != 0 {
 		t.Errorf("got slice %d, want the first free one", s.Index)
 	}
 }
@@ -104,5 +105,20 @@ func TestReleaseRefusesWhileInUse(t *testing.T) {
 	}
 	if err := c.release(stateDir); err != nil {
 		t.Errorf("releasing nothing: %v", err)
+	}
+}
+
+func TestClaimAvoidsAddresses(t *testing.T) {
+	c, root := testClaims(t), t.TempDir()
+	second, err := sliceAt(5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.free = avoiding([]netip.Addr{second.PublicIPs()[7]}, c.free)
+	if s := mustClaim(t, c, filepath.Join(root, "a")); s.Index != 4 {
+		t.Errorf("claimed slice %d first", s.Index)
+	}
+	if s := mustClaim(t, c, filepath.Join(root, "b")); s.Index != 6 {
+		t.Errorf("claimed slice %d, which holds an address to avoid, or skipped one too many", s.Index)
 	}
 }

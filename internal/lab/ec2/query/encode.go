@@ -6,9 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2/awserr"
 )
+
+// ContentType is that of the query protocol's responses.
+const ContentType = "text/xml;charset=UTF-8"
 
 // Namespace is the XML namespace of EC2 responses.
 const Namespace = "http://ec2.amazonaws.com/doc/2016-11-15/"
@@ -25,7 +29,7 @@ func Write(w http.ResponseWriter, action, requestID string, body any) error {
 		return fmt.Errorf("encoding the response to %s: %w", action, err)
 	}
 	head, rest, _ := bytes.Cut(buf.Bytes(), []byte(">"))
-	return Send(w, http.StatusOK, requestID, fmt.Appendf(nil, "%s%s><requestId>%s</requestId>%s", xml.Header, head, requestID, rest))
+	return Send(w, ContentType, http.StatusOK, requestID, fmt.Appendf(nil, "%s%s><requestId>%s</requestId>%s", xml.Header, head, requestID, rest))
 }
 
 // WriteError answers a refusal in EC2's error document.
@@ -43,12 +47,29 @@ func WriteError(w http.ResponseWriter, requestID string, refusal *awserr.Error) 
 	if err != nil {
 		return fmt.Errorf("encoding the error %s: %w", refusal.Code, err)
 	}
-	return Send(w, refusal.HTTPStatus(), requestID, append([]byte(xml.Header), out...))
+	return Send(w, ContentType, refusal.HTTPStatus(), requestID, append([]byte(xml.Header), out...))
 }
 
-// Send answers with an XML document.
-func Send(w http.ResponseWriter, status int, requestID string, doc []byte) error {
-	w.Header().Set("Content-Type", "text/xml;charset=UTF-8")
+// Responses of more than firstRead bytes wait for pause before they are sent.
+//
+// An answer within microseconds, which AWS over a network never gives, meets a
+// race in the SDK: it closes the request's body as soon as the response's head
+// is there, and if the HTTP transport has not yet looked for the body's end by
+// then, the transport takes that for a write error and closes the connection
+// (smithy-go, safeWriteToReadCloser.WriteTo). What the client has not read so
+// far is lost then, and it repeats a call that was carried out. The transport
+// reads 4096 bytes at once, the head among them; less than that is never lost.
+const (
+	firstRead = 3072
+	pause     = 10 * time.Millisecond
+)
+
+// Send answers with a whole document.
+func Send(w http.ResponseWriter, contentType string, status int, requestID string, doc []byte) error {
+	if len(doc) > firstRead {
+		time.Sleep(pause)
+	}
+	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(doc)))
 	w.Header().Set("x-amzn-RequestId", requestID)
 	w.WriteHeader(status)

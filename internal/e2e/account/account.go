@@ -1,0 +1,138 @@
+// Package account gives tests an AWS account: the local EC2's API served in
+// this process, over networks and machines that only remember what they were
+// told. Calls of the unchanged SDK are real; packets and kernels there are none.
+package account
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"sync"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2/fault"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
+)
+
+const (
+	// AccessKey and SecretKey are the account's only credentials.
+	AccessKey = "AKIALOCAL"
+	SecretKey = "local-secret"
+	// ImageID is its only image.
+	ImageID = "ami-0123456789abcdef0"
+)
+
+// Account is one AWS account in this process.
+type Account struct {
+	t     *testing.T
+	Cloud *ec2.Cloud
+	URL   string // of every service
+}
+
+// New opens an account that is gone with the test.
+func New(t *testing.T) *Account {
+	t.Helper()
+	var addresses []netip.Addr
+	for a := netip.MustParseAddr("203.0.113.10"); len(addresses) < 40; a = a.Next() {
+		addresses = append(addresses, a)
+	}
+	cloud, err := ec2.Open(ec2.Config{
+		Credentials: aws.Credentials{AccessKeyID: AccessKey, SecretAccessKey: SecretKey},
+		Image:       ec2.Image{ID: ImageID, Name: "debian-12"},
+		PublicIPs:   addresses,
+		Network:     quietNetwork{},
+		Machines:    &quietMachines{running: map[string]bool{}, exits: make(chan string)},
+		Seed:        1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cloud.Start(); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(cloud)
+	t.Cleanup(func() {
+		server.Close()
+		cloud.Close()
+	})
+	return &Account{t: t, Cloud: cloud, URL: server.URL}
+}
+
+// Fault puts up a fault until the test ends.
+func (a *Account) Fault(f fault.Fault) {
+	a.t.Helper()
+	body, err := json.Marshal(f)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	resp, err := http.Post(a.URL+"/_lab/faults", "application/json", bytes.NewReader(body))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode/100 != 2 {
+		a.t.Fatalf("fault %+v: %s", f, resp.Status)
+	}
+}
+
+// Calm takes all faults away.
+func (a *Account) Calm() {
+	a.t.Helper()
+	r, err := http.NewRequest(http.MethodDelete, a.URL+"/_lab/faults", nil)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	resp.Body.Close()
+}
+
+// Empty fails the test unless the account holds nothing at all.
+func (a *Account) Empty() {
+	a.t.Helper()
+	if o := a.Cloud.Overview(); o.Total != 0 {
+		a.t.Errorf("left behind: %+v", o)
+	}
+}
+
+// quietNetwork remembers nothing: packets are tested elsewhere.
+type quietNetwork struct{}
+
+func (quietNetwork) Apply(context.Context, network.Config) error  { return nil }
+func (quietNetwork) ResetInterface(context.Context, string) error { return nil }
+func (quietNetwork) InterfaceNetns(id string) string              { return "/run/netns/" + id }
+
+// quietMachines start and stop at once.
+type quietMachines struct {
+	mu      sync.Mutex
+	running map[string]bool
+	exits   chan string
+}
+
+func (m *quietMachines) set(id string, running bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.running[id] = running
+	return nil
+}
+
+func (m *quietMachines) Start(_ context.Context, s machine.Spec) error { return m.set(s.ID, true) }
+func (m *quietMachines) Stop(_ context.Context, id string) error       { return m.set(id, false) }
+func (m *quietMachines) Kill(_ context.Context, id string) error       { return m.set(id, false) }
+func (m *quietMachines) Terminate(_ context.Context, id string) error  { return m.set(id, false) }
+func (m *quietMachines) Exits() <-chan string                          { return m.exits }
+func (m *quietMachines) Console(string) string                         { return "" }
+func (m *quietMachines) Running(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.running[id]
+}

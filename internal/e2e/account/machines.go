@@ -1,0 +1,156 @@
+package account
+
+import (
+	"context"
+	"encoding/base64"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"sigs.k8s.io/yaml"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+)
+
+// Machines plays the SSH servers of the instances: each has a directory for
+// its /etc/ssh, filled by "cloud-init" from the user data EC2 has, in which the
+// real scripts run under a real shell. A caller gets in only if it pins the key
+// that is in use.
+type Machines struct {
+	t      *testing.T
+	client *infraaws.Client
+	bin    string // stands before PATH: what a script may not really do here
+
+	mu   sync.Mutex
+	dirs map[string]string
+}
+
+// NewMachines returns the machines of the account that client belongs to.
+func NewMachines(t *testing.T, client *infraaws.Client) *Machines {
+	t.Helper()
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "systemctl"), []byte("#!/bin/sh\nexit 0\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return &Machines{t: t, client: client, bin: bin, dirs: map[string]string{}}
+}
+
+// directory boots the machine when it is first reached.
+func (m *Machines) directory(ctx context.Context, id string) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if dir := m.dirs[id]; dir != "" {
+		return dir, nil
+	}
+	out, err := m.client.EC2.DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{
+		InstanceId: &id, Attribute: types.InstanceAttributeNameUserData,
+	})
+	if err != nil {
+		return "", err
+	}
+	raw, err := base64.StdEncoding.DecodeString(*out.UserData.Value)
+	if err != nil {
+		return "", err
+	}
+	var config struct {
+		Keys map[string]string `json:"ssh_keys"`
+	}
+	if err := yaml.Unmarshal(raw, &config); err != nil {
+		return "", err
+	}
+	dir := m.t.TempDir()
+	for name, content := range map[string]string{
+		"ssh_host_ed25519_key":     config.Keys["ed25519_private"],
+		"ssh_host_ed25519_key.pub": config.Keys["ed25519_public"] + "\n",
+		"ssh_host_rsa_key":         "left over",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			return "", err
+		}
+	}
+	m.dirs[id] = dir
+	return dir, nil
+}
+
+// HostKey returns the key in use, in authorized_keys form.
+func (m *Machines) HostKey(id string) string {
+	m.t.Helper()
+	dir, err := m.directory(m.t.Context(), id)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return inUse(m.t.Context(), dir)
+}
+
+// inUse derives the public key from the private one, as sshd does.
+func inUse(ctx context.Context, dir string) string {
+	out, err := exec.CommandContext(ctx, "ssh-keygen", "-y", "-f", filepath.Join(dir, "ssh_host_ed25519_key")).Output()
+	if err != nil {
+		return "unusable: " + err.Error()
+	}
+	return strings.Join(strings.Fields(string(out))[:2], " ")
+}
+
+// Login returns the machine's directory to a caller who pins the key in use.
+func (m *Machines) Login(ctx context.Context, host infraaws.Machine, hostKeys []string) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	dir, err := m.directory(ctx, host.ID)
+	if err != nil {
+		return "", err
+	}
+	if key := inUse(ctx, dir); !slices.Contains(hostKeys, key) {
+		return "", &remote.HostKeyError{Machine: host.Name, Wanted: hostKeys, Got: []string{key}}
+	}
+	return dir, nil
+}
+
+// Run runs a script that is about the machine's SSH server, in its directory.
+// Any other counts as having succeeded: it would find this computer instead.
+func (m *Machines) Run(ctx context.Context, host infraaws.Machine, hostKeys []string, cmd remote.Command) (remote.Output, error) {
+	dir, err := m.Login(ctx, host, hostKeys)
+	if err != nil {
+		return remote.Output{}, err
+	}
+	if !strings.Contains(cmd.Script, "/etc/ssh") {
+		return remote.Output{}, nil
+	}
+	run := exec.Command("sh", "-c", strings.ReplaceAll(cmd.Script, "/etc/ssh", dir))
+	run.Env = []string{"PATH=" + m.bin + ":" + os.Getenv("PATH")}
+	var stderr strings.Builder
+	run.Stderr = &stderr
+	out, err := run.Output()
+	if err != nil {
+		return remote.Output{}, &remote.ExitError{Machine: host.Name, Code: 1, Stderr: stderr.String()}
+	}
+	return remote.Output{Stdout: out}, nil
+}
+
+// Connect reaches machines without anything in between.
+func (m *Machines) Connect(host infraaws.Machine, hostKeys []string) infraaws.Shell {
+	return shell{m, host, hostKeys}
+}
+
+type shell struct {
+	machines *Machines
+	host     infraaws.Machine
+	hostKeys []string
+}
+
+func (s shell) WaitReady(ctx context.Context, _ time.Duration) error {
+	_, err := s.machines.Login(ctx, s.host, s.hostKeys)
+	return err
+}
+
+func (s shell) Run(ctx context.Context, cmd remote.Command) (remote.Output, error) {
+	return s.machines.Run(ctx, s.host, s.hostKeys, cmd)
+}

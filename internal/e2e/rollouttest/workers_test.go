@@ -1,0 +1,267 @@
+package rollouttest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+)
+
+// TestWorkers is about workers, their nodes and what runs on them. One
+// controller is enough here.
+func TestWorkers(t *testing.T) {
+	w := newWorld(t)
+	targets := w.launchAll(balancer, controller0, worker0, worker1)
+	d := w.deploy(targets[0], targets[1:2], targets[2:4])
+	d.workers.Spec.Labels = map[string]string{"pool": "blue", "node-role.kubernetes.io/worker": ""}
+	d.firstApply()
+	w.stage("coredns", func() (err error) {
+		d.dnsInventory, err = w.engine.ApplyObjects(t.Context(), d.dns, nil)
+		return err
+	})
+	s, err := d.status()
+	if err != nil {
+		t.Error(err)
+	}
+	for i, n := range s.Nodes {
+		want := d.workers.Targets[i].Node
+		if !n.Ready || n.InternalIP != want.PrivateIP.String() || n.PodCIDR != want.PodCIDR.String() || n.Version != "v"+kubernetesVersion {
+			t.Errorf("node %+v, wanted %+v", n, want)
+		}
+	}
+	t.Run("addon", func(t *testing.T) { d.on(t).testAddon() })
+	t.Run("damage", func(t *testing.T) { d.on(t).testWorkerDamage() })
+	t.Run("kubelet setting", func(t *testing.T) { d.on(t).testKubeletSetting() })
+	t.Run("runtime setting", func(t *testing.T) { d.on(t).testRuntimeSetting() })
+	t.Run("scale", func(t *testing.T) { d.on(t).testScaleWorkers() })
+	t.Run("removal", func(t *testing.T) { d.on(t).testWorkerRemoval() })
+}
+
+func (d *deployment) observeAddon() map[string]string {
+	d.t.Helper()
+	r, err := d.engine.ObserveObjects(d.t.Context(), d.dns, d.dnsInventory)
+	d.must(err)
+	if len(r.Warnings) > 0 {
+		d.t.Errorf("warnings: %q", r.Warnings)
+	}
+	return r.Drift
+}
+
+func (d *deployment) testAddon() {
+	ctx := d.t.Context()
+	if drift := d.observeAddon(); len(drift) > 0 {
+		d.t.Errorf("drift right after: %q", drift)
+	}
+	client := d.api().Typed()
+	_, err := client.CoreV1().ConfigMaps("kube-system").Patch(ctx, "coredns", types.MergePatchType, []byte(`{"data":{"Corefile":"broken"}}`), metav1.PatchOptions{})
+	d.must(err)
+	d.must(client.CoreV1().ServiceAccounts("kube-system").Delete(ctx, "coredns", metav1.DeleteOptions{}))
+	drift := d.observeAddon()
+	if len(drift) != 2 || !strings.HasPrefix(drift["ConfigMap kube-system/coredns"], "data.Corefile: found \"broken\"") || drift["ServiceAccount kube-system/coredns"] != "missing" {
+		d.t.Errorf("drift = %q", drift)
+	}
+	var extra []*unstructured.Unstructured
+	extra = append(extra, configMap(kube.ObjectRef{APIVersion: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: "extra"})...)
+	with := d.dns
+	with.Objects = append(slices.Clone(d.dns.Objects), extra...)
+	d.dnsInventory, err = d.engine.ApplyObjects(ctx, with, d.dnsInventory)
+	d.must(err)
+	if drift := d.observeAddon(); len(drift) != 1 || !strings.Contains(drift["ConfigMap kube-system/extra"], "not wanted") {
+		d.t.Errorf("drift with a superfluous object = %q", drift)
+	}
+	d.dnsInventory, err = d.engine.ApplyObjects(ctx, d.dns, d.dnsInventory)
+	d.must(err)
+	if drift := d.observeAddon(); len(drift) > 0 {
+		d.t.Errorf("drift after the repair: %q", drift)
+	}
+}
+
+func (d *deployment) testWorkerDamage() {
+	before := d.starts()
+	d.shell(d.workers.Targets[0], "cp /usr/local/bin/kube-proxy /tmp/p && echo x >> /tmp/p && mv /tmp/p /usr/local/bin/kube-proxy")
+	d.shell(d.workers.Targets[1], "systemctl stop kubelet && chmod 644 /etc/kubernetes/kubelet.kubeconfig")
+	_, err := d.api().Typed().CoreV1().Nodes().Patch(d.t.Context(), "worker-0", types.MergePatchType, []byte(`{"metadata":{"labels":{"pool":"red"}}}`), metav1.PatchOptions{})
+	d.must(err)
+	d.expectDrift(
+		"workers worker-0: binary /usr/local/bin/kube-proxy: content differs",
+		"workers worker-1: file /etc/kubernetes/kubelet.kubeconfig: mode 0644, wanted 0600; unit kubelet.service: stopped, wanted running",
+	)
+	if drift := strings.Join(d.drift(), "\n"); !strings.Contains(drift, `node label pool: found "red", wanted "blue"`) {
+		d.t.Errorf("the changed label is not in\n%s", drift)
+	}
+	d.repair(before, "worker-0 kube-proxy", "worker-1 kubelet")
+}
+
+const sleeper = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: sleeper, namespace: default}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: sleeper}}
+  template:
+    metadata: {labels: {app: sleeper}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      topologySpreadConstraints:
+      - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {app: sleeper}}}
+      containers: [{name: sleeper, image: "registry.k8s.io/pause:3.10.1"}]
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: sleeper, namespace: default}
+spec: {minAvailable: 1, selector: {matchLabels: {app: sleeper}}}`
+
+// pods returns the sleepers: name -> node.
+func (d *deployment) pods() map[string]string {
+	d.t.Helper()
+	list, err := d.api().Typed().CoreV1().Pods("default").List(d.t.Context(), metav1.ListOptions{LabelSelector: "app=sleeper"})
+	d.must(err)
+	out := map[string]string{}
+	for _, p := range list.Items {
+		if p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning {
+			out[p.Name] = p.Spec.NodeName
+		}
+	}
+	return out
+}
+
+// testKubeletSetting changes the kubelet's configuration: both kubelets
+// restart, one after the other, and no pod notices.
+func (d *deployment) testKubeletSetting() {
+	var objects []*unstructured.Unstructured
+	for doc := range strings.SplitSeq(sleeper, "\n---\n") {
+		o := &unstructured.Unstructured{}
+		d.must(yaml.Unmarshal([]byte(doc), &o.Object))
+		objects = append(objects, o)
+	}
+	c := d.api()
+	_, err := c.Apply(d.t.Context(), objects)
+	d.must(err)
+	d.must(c.WaitWorkloads(d.t.Context(), objects, nil))
+	pods := d.pods()
+	if len(pods) != 2 {
+		d.t.Fatalf("pods = %v", pods)
+	}
+	before := d.starts()
+	prior := *d
+	d.workers.Spec.KubeletConfig["maxPods"] = 50
+	d.stage("roll kubelets", func() error { return d.apply(d.t.Context(), &prior) })
+	d.repair(before, "worker-0 kubelet", "worker-1 kubelet")
+	if now := d.pods(); fmt.Sprint(now) != fmt.Sprint(pods) {
+		d.t.Errorf("pods were %v, are %v", pods, now)
+	}
+}
+
+// testRuntimeSetting changes containerd's configuration: nodes are drained one
+// at a time, the disruption budget holds, and both take pods again.
+func (d *deployment) testRuntimeSetting() {
+	before, pods := d.starts(), d.pods()
+	prior := *d
+	d.workers.Spec.RegistryMirrors = map[string]string{"example.com": "http://203.0.113.1:5000"}
+	for k, v := range prior.workers.Spec.RegistryMirrors {
+		d.workers.Spec.RegistryMirrors[k] = v
+	}
+	d.workers.Spec.ContainerdConfig["oom_score"] = -998
+	least := 2
+	done := make(chan struct{})
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(100 * time.Millisecond):
+				least = min(least, len(d.pods()))
+			}
+		}
+	}()
+	d.stage("roll containerd", func() error { return d.apply(d.t.Context(), &prior) })
+	close(done)
+	<-watched
+	if least < 1 {
+		d.t.Error("the disruption budget was not respected")
+	}
+	log := strings.Join(d.progress, "\n")
+	if !strings.Contains(log, "worker-0: worker: draining") || !strings.Contains(log, "worker-1: worker: draining") {
+		d.t.Error("the nodes were not drained")
+	}
+	for name := range d.pods() {
+		if pods[name] != "" {
+			d.t.Errorf("pod %s was on %s all the time, which was to be drained", name, pods[name])
+		}
+	}
+	s, err := d.status()
+	if err != nil {
+		d.t.Error(err)
+	}
+	for _, n := range s.Nodes {
+		if n.Unschedulable {
+			d.t.Errorf("%s is still cordoned", n.Name)
+		}
+	}
+	d.repair(before, "worker-0 containerd", "worker-1 containerd")
+}
+
+// testScaleWorkers replaces a worker by another: the new one joins, the old
+// one is drained and leaves; the third does not notice.
+func (d *deployment) testScaleWorkers() {
+	before := d.starts()
+	prior := *d
+	fresh := d.launchAll(machineWanted{"worker-2", aws.RoleWorker, "10.240.0.22", "10.200.2.0/24"})
+	old := d.workers.Targets[0]
+	d.workers.Targets = append(slices.Clone(d.workers.Targets[1:]), fresh...)
+	d.stage("one for another", func() error { return d.apply(d.t.Context(), &prior) })
+	d.noDrift("after scaling")
+	s, err := d.status()
+	if err != nil || len(s.Nodes) != 2 || s.Nodes[1].Name != "worker-2" {
+		d.t.Errorf("status = %+v, %v", s, err)
+	}
+	d.eventually("pods on the nodes that are left", func() error {
+		pods := d.pods()
+		for name, node := range pods {
+			if node == old.Node.Name {
+				return fmt.Errorf("pod %s is on %s", name, node)
+			}
+		}
+		if len(pods) != 2 {
+			return fmt.Errorf("pods = %v", pods)
+		}
+		return nil
+	})
+	if out := d.shell(old, "systemctl is-active kubelet containerd || :"); strings.Contains(out, "active\nactive") && !strings.Contains(out, "inactive") {
+		d.t.Errorf("still running on a machine that has left: %s", out)
+	}
+	for _, unit := range restarted(before, d.starts()) {
+		if !strings.HasPrefix(unit, "worker-2 ") {
+			d.t.Errorf("%s was restarted", unit)
+		}
+	}
+}
+
+func (d *deployment) testWorkerRemoval() {
+	ctx := d.t.Context()
+	d.stage("remove", func() error {
+		return errors.Join(d.engine.RemoveObjects(ctx, d.dns, d.dnsInventory), d.engine.RemoveWorkers(ctx, d.workers, d.workerRecord))
+	})
+	nodes, err := d.api().Nodes(ctx)
+	if err != nil || len(nodes) != 0 {
+		d.t.Errorf("nodes = %v, %v", nodes, err)
+	}
+	for _, t := range d.workers.Targets {
+		if out := d.shell(t, "ls -d /etc/kubernetes/kubelet* /usr/local/bin/kubelet /etc/systemd/system/kubelet.service /var/lib/kubelet/* /run/netns/cni-* 2>/dev/null; ip -o link show cni0 2>/dev/null; pgrep -a containerd-shim || :"); out != "" {
+			d.t.Errorf("left behind on %s: %s", t.Node.Name, out)
+		}
+	}
+}

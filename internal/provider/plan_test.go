@@ -1,0 +1,147 @@
+package provider
+
+import (
+	"maps"
+	"strings"
+	"testing"
+)
+
+// TestBadInput: every mistake is found while planning, on its attribute, and
+// without a single AWS call (the endpoint does not exist).
+func TestBadInput(t *testing.T) {
+	t.Parallel()
+	c := newCore(t, New("test"), values{
+		"region": "us-east-1", "access_key": "a", "secret_key": "b", "endpoints": values{"ec2": "http://127.0.0.1:1"},
+		"ssh": values{"private_key": sshKey(t)},
+	})
+	ref := values{
+		"cluster": "demo", "vpc_id": "vpc-1", "vpc_cidr": "10.240.0.0/16", "node_cidr": "10.240.0.0/24",
+		"subnets":            []any{values{"id": "subnet-1", "cidr": "10.240.0.0/24", "route_table_id": "rtb-1"}},
+		"security_group_ids": values{"worker": "sg-1"},
+	}
+	network := networkConfig()
+	machine := values{"name": "worker-0", "role": "worker", "network": ref, "private_ip": "10.240.0.20"}
+	keys := values{"cluster": "demo"}
+	for _, test := range []struct {
+		resource string
+		config   values
+		name     string
+		value    any
+		want     string // part of the error, which must be on the attribute
+	}{
+		{"k8s_network", network, "name", "Demo_1", "lower-case"},
+		{"k8s_network", network, "admin_cidrs", nil, "admin_cidrs"},
+		{"k8s_network", network, "admin_cidrs", []any{}, "at least 1"},
+		{"k8s_network", network, "admin_cidrs", []any{"198.51.100.7/24"}, "the network is 198.51.100.0/24"},
+		{"k8s_network", network, "admin_cidrs", []any{"everybody"}, "not a network in CIDR notation"},
+		{"k8s_network", network, "admin_cidrs", []any{"1.2.3.4/0"}, "host bits"},
+		{"k8s_network", network, "admin_cidrs", []any{"2001:db8::/32"}, "only IPv4"},
+		{"k8s_network", network, "nodeport_cidrs", []any{"10.0.0.1/8"}, "the network is 10.0.0.0/8"},
+		{"k8s_network", network, "node_cidr", "10.241.0.0/24", "does not lie within 10.240.0.0/16"},
+		{"k8s_network", network, "node_cidr", "10.240.0.0/30", "between /16 and /28"},
+		{"k8s_network", network, "vpc_cidr", "10.240.0.0/8", "host bits"},
+		{"k8s_network", network, "vpc_id", "vpc-1", "subnet_ids"},
+		{"k8s_network", network, "tags", values{"Name": "x"}, "sets \"Name\" itself"},
+		{"k8s_network", network, "timeouts", values{"create": "soon"}, "Time Duration"},
+		{"k8s_machine", machine, "name", "worker_0", "lower-case"},
+		{"k8s_machine", machine, "role", "master", "master"},
+		{"k8s_machine", machine, "private_ip", "10.240.1.20", "does not lie within 10.240.0.0/24"},
+		{"k8s_machine", machine, "private_ip", "10.240.0.3", "kept by AWS"},
+		{"k8s_machine", machine, "private_ip", "10.240.0.255", "kept by AWS"},
+		{"k8s_machine", machine, "private_ip", "here", "not an IPv4 address"},
+		{"k8s_machine", machine, "pod_cidr", "10.200.0.1/24", "the network is 10.200.0.0/24"},
+		{"k8s_machine", machine, "pod_cidr", "10.240.9.0/24", "overlaps the VPC's"},
+		{"k8s_machine", machine, "root_volume_size", 4, "between 8"},
+		{"k8s_machine", machine, "ami", "debian", "neither an AMI id"},
+		{"k8s_machine", machine, "user", "root", "root logins are off"},
+		{"k8s_pki", keys, "key_store", "vault", "vault"},
+		{"k8s_pki", keys, "ca_validity", "10 years", "not a duration"},
+		{"k8s_pki", keys, "ca_validity", "-1h", "not longer than nothing"},
+		{"k8s_pki", keys, "prefix", "k8s", "begin and end with a slash"},
+	} {
+		config := maps.Clone(test.config)
+		config[test.name] = test.value
+		ch := c.instance(test.resource).plan(config)
+		got := ch.failure()
+		if !strings.Contains(got, test.want) || !strings.HasPrefix(got, `"`+test.name+`"`) {
+			t.Errorf("%s.%s = %v: got %q, wanted %q on the attribute", test.resource, test.name, test.value, got, test.want)
+		}
+	}
+
+	t.Run("pods on a controller", func(t *testing.T) {
+		config := maps.Clone(machine)
+		config["role"], config["pod_cidr"] = "controller", "10.200.0.0/24"
+		if got := c.instance("k8s_machine").plan(config).failure(); !strings.Contains(got, "workers only") {
+			t.Errorf("got %q", got)
+		}
+	})
+	t.Run("the whole internet, written out", func(t *testing.T) {
+		config := networkConfig()
+		config["admin_cidrs"] = []any{"0.0.0.0/0"}
+		ch := c.instance("k8s_network").plan(config)
+		if len(ch.errors) > 0 || len(ch.warnings) != 1 {
+			t.Errorf("%d warnings, errors %q", len(ch.warnings), ch.failure())
+		}
+	})
+	t.Run("a prefix for keys in the state", func(t *testing.T) {
+		if got := c.instance("k8s_pki").plan(values{"cluster": "demo", "key_store": "state", "prefix": "/a/"}).failure(); !strings.Contains(got, "ssm") {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// TestUnknownInput: a value that is not known yet is neither an error nor empty.
+func TestUnknownInput(t *testing.T) {
+	t.Parallel()
+	c := newCore(t, New("test"), values{"region": unknown, "default_tags": unknown, "ssh": values{"private_key": unknown, "user": unknown}})
+	for resource, config := range map[string]values{
+		"k8s_network": {"name": unknown, "admin_cidrs": []any{unknown}, "node_cidr": unknown, "tags": unknown},
+		"k8s_machine": {"name": unknown, "role": unknown, "private_ip": unknown, "pod_cidr": unknown, "network": unknown, "user": nil},
+		"k8s_pki":     {"cluster": unknown, "key_store": unknown},
+	} {
+		ch := c.instance(resource).plan(config)
+		if got := ch.failure(); got != "" {
+			t.Errorf("%s: %s", resource, got)
+			continue
+		}
+		planned, _ := plain(ch.planned).(values)
+		if planned["tags_all"] != unknown {
+			t.Errorf("%s: tags_all is planned as %v", resource, planned["tags_all"])
+		}
+	}
+}
+
+// TestProviderConfiguration: bad configuration is an error on its argument.
+func TestProviderConfiguration(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		config values
+		env    map[string]string
+		want   string
+	}{
+		{"nothing at all", values{}, nil, ""},
+		{"a key that is none", values{"ssh": values{"private_key": "-----BEGIN"}}, nil, "private_key"},
+		{"a key in the environment that is none", values{}, map[string]string{"K8S_SSH_PRIVATE_KEY": "no"}, "private_key"},
+		{"a file that is not there", values{"ssh": values{"private_key_file": "/nowhere"}}, nil, "private_key_file"},
+		{"an agent that is not there", values{"ssh": values{"agent": true}}, nil, "agent"},
+		{"checksums that are not there", values{"artifact_checksums": "/nowhere"}, nil, "artifact_checksums"},
+		{"half a bastion", values{"ssh": values{"bastion": values{"address": "192.0.2.1"}}}, nil, "bastion"},
+		{"a role without a name", values{"assume_role": values{"session_name": "x"}}, nil, "role_arn"},
+		{"everything", values{
+			"region": "eu-central-1", "profile": "p", "token": "t", "max_retries": 3, "retry_mode": "adaptive",
+			"assume_role": values{"role_arn": "arn:aws:iam::123456789012:role/x", "duration": "1h"},
+			"ssh":         values{"private_key": sshKey(t), "connect_timeout": "3s", "bastion": values{"address": "192.0.2.1", "host_keys": []any{"ssh-ed25519 AAAA"}}},
+		}, nil, ""},
+	} {
+		p := New("test")
+		p.environment.getenv = func(name string) string { return test.env[name] }
+		got := configure(t, p, test.config)
+		if test.want == "" && got != "" || !strings.Contains(got, test.want) {
+			t.Errorf("%s: got %q, wanted an error on %q", test.name, got, test.want)
+		}
+		if strings.Contains(got, "BEGIN") {
+			t.Errorf("%s: the error repeats the key", test.name)
+		}
+	}
+}

@@ -1,0 +1,389 @@
+package provider
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-framework/providerserver"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
+)
+
+// core plays Terraform's side of the plugin protocol, as far as one resource
+// at a time needs it.
+type core struct {
+	t       *testing.T
+	server  tfprotov6.ProviderServer
+	schemas *tfprotov6.GetProviderSchemaResponse
+}
+
+// unknown stands for a value that is not known while planning.
+const unknown = "<unknown>"
+
+// values is a configuration or state, as JSON would have it.
+type values = map[string]any
+
+func newCore(t *testing.T, p *Provider, config values) *core {
+	t.Helper()
+	c := open(t, p)
+	c.fatal(c.configure(config))
+	return c
+}
+
+// open serves a provider that is yet to be configured.
+func open(t *testing.T, p *Provider) *core {
+	t.Helper()
+	c := &core{t: t, server: providerserver.NewProtocol6(p)()}
+	var err error
+	if c.schemas, err = c.server.GetProviderSchema(t.Context(), &tfprotov6.GetProviderSchemaRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	c.fatal(c.schemas.Diagnostics)
+	t.Cleanup(func() { _ = p.Close() })
+	return c
+}
+
+func (c *core) configure(config values) []*tfprotov6.Diagnostic {
+	c.t.Helper()
+	resp, err := c.server.ConfigureProvider(c.t.Context(), &tfprotov6.ConfigureProviderRequest{
+		Config: c.dynamic(c.schemas.Provider, c.value(c.schemas.Provider, config)),
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return resp.Diagnostics
+}
+
+// configure configures a provider and returns its errors.
+func configure(t *testing.T, p *Provider, config values) string {
+	t.Helper()
+	var ch change
+	ch.note(open(t, p).configure(config))
+	return ch.failure()
+}
+
+func (c *core) fatal(diags []*tfprotov6.Diagnostic) {
+	c.t.Helper()
+	for _, d := range diags {
+		if d.Severity == tfprotov6.DiagnosticSeverityError {
+			c.t.Fatalf("%s: %s: %s", d.Attribute, d.Summary, d.Detail)
+		}
+	}
+}
+
+func (c *core) value(s *tfprotov6.Schema, v values) tftypes.Value {
+	c.t.Helper()
+	return build(s.ValueType(), v)
+}
+
+func (c *core) dynamic(s *tfprotov6.Schema, v tftypes.Value) *tfprotov6.DynamicValue {
+	c.t.Helper()
+	d, err := tfprotov6.NewDynamicValue(s.ValueType(), v)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return &d
+}
+
+// build makes a value of a type; what is left out is null.
+func build(t tftypes.Type, v any) tftypes.Value {
+	if v == unknown {
+		return tftypes.NewValue(t, tftypes.UnknownValue)
+	}
+	if v == nil {
+		return tftypes.NewValue(t, nil)
+	}
+	switch t := t.(type) {
+	case tftypes.Object:
+		m := v.(values)
+		out := map[string]tftypes.Value{}
+		for name, at := range t.AttributeTypes {
+			out[name] = build(at, m[name])
+		}
+		return tftypes.NewValue(t, out)
+	case tftypes.Map:
+		out := map[string]tftypes.Value{}
+		for k, e := range v.(values) {
+			out[k] = build(t.ElementType, e)
+		}
+		return tftypes.NewValue(t, out)
+	case tftypes.List:
+		return tftypes.NewValue(t, elements(t.ElementType, v))
+	case tftypes.Set:
+		return tftypes.NewValue(t, elements(t.ElementType, v))
+	}
+	return tftypes.NewValue(t, v)
+}
+
+func elements(t tftypes.Type, v any) []tftypes.Value {
+	out := []tftypes.Value{}
+	for _, e := range v.([]any) {
+		out = append(out, build(t, e))
+	}
+	return out
+}
+
+// plain is the opposite of build.
+func plain(v tftypes.Value) any {
+	if !v.IsKnown() {
+		return unknown
+	}
+	if v.IsNull() {
+		return nil
+	}
+	t := v.Type()
+	switch {
+	case t.Is(tftypes.String):
+		var s string
+		_ = v.As(&s)
+		return s
+	case t.Is(tftypes.Bool):
+		var b bool
+		_ = v.As(&b)
+		return b
+	case t.Is(tftypes.Number):
+		return fmt.Sprint(v)
+	case t.Is(tftypes.Object{}), t.Is(tftypes.Map{}):
+		m, out := map[string]tftypes.Value{}, values{}
+		_ = v.As(&m)
+		for k, e := range m {
+			out[k] = plain(e)
+		}
+		return out
+	default:
+		l, out := []tftypes.Value{}, []any{}
+		_ = v.As(&l)
+		for _, e := range l {
+			out = append(out, plain(e))
+		}
+		return out
+	}
+}
+
+// instance is one resource as Terraform keeps it.
+type instance struct {
+	core     *core
+	typeName string
+	schema   *tfprotov6.Schema
+	state    tftypes.Value // null: none
+	private  []byte
+}
+
+func (c *core) instance(typeName string) *instance {
+	c.t.Helper()
+	s := c.schemas.ResourceSchemas[typeName]
+	if s == nil {
+		c.t.Fatalf("no resource %s", typeName)
+	}
+	return &instance{core: c, typeName: typeName, schema: s, state: tftypes.NewValue(s.ValueType(), nil)}
+}
+
+// change is a planned change.
+type change struct {
+	config, planned tftypes.Value
+	private         []byte
+	replace         []string
+	errors          []*tfprotov6.Diagnostic
+	warnings        []*tfprotov6.Diagnostic
+}
+
+// failure returns "attribute: summary: detail" of every error.
+func (c change) failure() string {
+	var out []string
+	for _, d := range c.errors {
+		out = append(out, strings.TrimPrefix(fmt.Sprint(d.Attribute), "AttributeName(")+": "+d.Summary+": "+d.Detail)
+	}
+	return strings.Join(out, "\n")
+}
+
+func (c *change) note(diags []*tfprotov6.Diagnostic) {
+	for _, d := range diags {
+		if d.Severity == tfprotov6.DiagnosticSeverityError {
+			c.errors = append(c.errors, d)
+		} else {
+			c.warnings = append(c.warnings, d)
+		}
+	}
+}
+
+// plan validates and plans a configuration; nil plans the deletion.
+func (i *instance) plan(config values) change {
+	i.core.t.Helper()
+	ch := change{config: tftypes.NewValue(i.schema.ValueType(), nil)}
+	proposed := ch.config
+	if config != nil {
+		ch.config = i.core.value(i.schema, config)
+		v, err := i.core.server.ValidateResourceConfig(i.core.t.Context(), &tfprotov6.ValidateResourceConfigRequest{
+			TypeName: i.typeName, Config: i.core.dynamic(i.schema, ch.config),
+		})
+		if err != nil {
+			i.core.t.Fatal(err)
+		}
+		if ch.note(v.Diagnostics); len(ch.errors) > 0 {
+			return ch
+		}
+		proposed = i.propose(ch.config)
+	}
+	resp, err := i.core.server.PlanResourceChange(i.core.t.Context(), &tfprotov6.PlanResourceChangeRequest{
+		TypeName: i.typeName, PriorState: i.core.dynamic(i.schema, i.state), PriorPrivate: i.private,
+		ProposedNewState: i.core.dynamic(i.schema, proposed), Config: i.core.dynamic(i.schema, ch.config),
+	})
+	if err != nil {
+		i.core.t.Fatal(err)
+	}
+	if ch.note(resp.Diagnostics); len(ch.errors) > 0 {
+		return ch
+	}
+	for _, p := range resp.RequiresReplace {
+		ch.replace = append(ch.replace, fmt.Sprint(p))
+	}
+	ch.private = resp.PlannedPrivate
+	ch.planned = i.unmarshal(resp.PlannedState)
+	return ch
+}
+
+// propose does what Terraform does before it asks for a plan: computed
+// attributes that are not configured keep their value.
+func (i *instance) propose(config tftypes.Value) tftypes.Value {
+	var now, prior map[string]tftypes.Value
+	_ = config.As(&now)
+	if !i.state.IsNull() {
+		_ = i.state.As(&prior)
+	}
+	out := maps.Clone(now)
+	for _, a := range i.schema.Block.Attributes {
+		if a.Computed && out[a.Name].IsNull() && prior != nil {
+			out[a.Name] = prior[a.Name]
+		}
+	}
+	return tftypes.NewValue(i.schema.ValueType(), out)
+}
+
+func (i *instance) unmarshal(d *tfprotov6.DynamicValue) tftypes.Value {
+	i.core.t.Helper()
+	v, err := d.Unmarshal(i.schema.ValueType())
+	if err != nil {
+		i.core.t.Fatal(err)
+	}
+	return v
+}
+
+// empty reports whether the plan changes nothing.
+func (i *instance) empty(c change) bool { return c.planned.Equal(i.state) }
+
+// apply carries a plan out and checks that everything planned came true.
+func (i *instance) apply(c change) []*tfprotov6.Diagnostic {
+	i.core.t.Helper()
+	i.core.fatal(c.errors)
+	resp, err := i.core.server.ApplyResourceChange(i.core.t.Context(), &tfprotov6.ApplyResourceChangeRequest{
+		TypeName: i.typeName, PriorState: i.core.dynamic(i.schema, i.state), Config: i.core.dynamic(i.schema, c.config),
+		PlannedState: i.core.dynamic(i.schema, c.planned), PlannedPrivate: c.private,
+	})
+	if err != nil {
+		i.core.t.Fatal(err)
+	}
+	i.state, i.private = i.unmarshal(resp.NewState), resp.Private
+	var failed change
+	if failed.note(resp.Diagnostics); len(failed.errors) == 0 && !c.planned.IsNull() {
+		i.consistent(c.planned)
+	}
+	return failed.errors
+}
+
+// consistent holds Terraform's rule: what was planned as known must come out so.
+func (i *instance) consistent(planned tftypes.Value) {
+	i.core.t.Helper()
+	diffs, err := planned.Diff(i.state)
+	if err != nil {
+		i.core.t.Fatal(err)
+	}
+	for _, d := range diffs {
+		if d.Value1 != nil && d.Value1.IsFullyKnown() {
+			i.core.t.Errorf("inconsistent result after apply: %s was planned as %v and became %v", d.Path, plain(*d.Value1), d.Value2)
+		}
+	}
+	if !i.state.IsFullyKnown() {
+		i.core.t.Errorf("unknown values after apply: %v", plain(i.state))
+	}
+}
+
+// must applies a configuration.
+func (i *instance) must(config values) {
+	i.core.t.Helper()
+	i.core.fatal(i.apply(i.plan(config)))
+}
+
+// refresh reads the resource.
+func (i *instance) refresh() {
+	i.core.t.Helper()
+	resp, err := i.core.server.ReadResource(i.core.t.Context(), &tfprotov6.ReadResourceRequest{
+		TypeName: i.typeName, CurrentState: i.core.dynamic(i.schema, i.state), Private: i.private,
+	})
+	if err != nil {
+		i.core.t.Fatal(err)
+	}
+	i.core.fatal(resp.Diagnostics)
+	i.state, i.private = i.unmarshal(resp.NewState), resp.Private
+}
+
+// settled refreshes and fails unless the same configuration plans nothing.
+func (i *instance) settled(config values) {
+	i.core.t.Helper()
+	i.refresh()
+	if ch := i.plan(config); !i.empty(ch) {
+		i.core.t.Errorf("the plan is not empty: %s\n%s", ch.failure(), i.differences(ch))
+	}
+}
+
+// differences lists what a plan changes, one attribute a line.
+func (i *instance) differences(c change) string {
+	diffs, _ := i.state.Diff(c.planned)
+	var out []string
+	for _, d := range diffs {
+		before, after := any("absent"), any("absent")
+		if d.Value1 != nil {
+			before = plain(*d.Value1)
+		}
+		if d.Value2 != nil {
+			after = plain(*d.Value2)
+		}
+		out = append(out, fmt.Sprintf("%s: %v -> %v", d.Path, before, after))
+	}
+	slices.Sort(out)
+	return strings.Join(out, "\n")
+}
+
+// imports imports by id.
+func (i *instance) imports(id string) {
+	i.core.t.Helper()
+	resp, err := i.core.server.ImportResourceState(i.core.t.Context(), &tfprotov6.ImportResourceStateRequest{TypeName: i.typeName, ID: id})
+	if err != nil {
+		i.core.t.Fatal(err)
+	}
+	i.core.fatal(resp.Diagnostics)
+	i.state, i.private = i.unmarshal(resp.ImportedResources[0].State), resp.ImportedResources[0].Private
+}
+
+// get returns an attribute of the state.
+func (i *instance) get(name string) any {
+	i.core.t.Helper()
+	m, _ := plain(i.state).(values)
+	return m[name]
+}
+
+// leaks fails the test when the state or private state holds a private key.
+func (i *instance) leaks() {
+	i.core.t.Helper()
+	text, err := json.Marshal(plain(i.state))
+	if err != nil {
+		i.core.t.Fatal(err)
+	}
+	if bytes.Contains(text, []byte("PRIVATE KEY")) || bytes.Contains(i.private, []byte("PRIVATE KEY")) {
+		i.core.t.Errorf("%s keeps a private key in its state", i.typeName)
+	}
+}

@@ -1,0 +1,335 @@
+package provider
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	"golang.org/x/crypto/ssh"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
+)
+
+// TestMain takes everything the provider would find in the environment away.
+func TestMain(m *testing.M) {
+	for _, v := range os.Environ() {
+		name, _, _ := strings.Cut(v, "=")
+		if strings.HasPrefix(name, "AWS_") || strings.HasPrefix(name, "K8S_") || name == "SSH_AUTH_SOCK" {
+			os.Unsetenv(name)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+func sshKey(t *testing.T) string {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(key, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(block))
+}
+
+// cloud is a provider configured for an account of its own.
+type cloud struct {
+	*core
+	account *account.Account
+	client  *infraaws.Client
+}
+
+func newCloud(t *testing.T) cloud {
+	t.Helper()
+	a := account.New(t)
+	client, err := infraaws.New(t.Context(), infraaws.Config{
+		Region: "us-east-1", AccessKey: account.AccessKey, SecretKey: account.SecretKey,
+		Endpoints: infraaws.Endpoints{EC2: a.URL, SSM: a.URL, STS: a.URL},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	machines := account.NewMachines(t, client)
+	p := New("test")
+	p.shell = func(h remote.Host) infraaws.Shell {
+		found := infraaws.Machine{Name: h.Name}
+		for _, i := range a.Cloud.Overview().Instances {
+			if i.PublicIP == h.Address {
+				found.ID = i.ID
+			}
+		}
+		return machines.Connect(found, h.HostKeys)
+	}
+	return cloud{newCore(t, p, values{
+		"region": "us-east-1", "access_key": account.AccessKey, "secret_key": account.SecretKey,
+		"default_tags": values{"team": "lab"},
+		"endpoints":    values{"ec2": a.URL, "ssm": a.URL, "sts": a.URL},
+		"ssh":          values{"private_key": sshKey(t)},
+	}), a, client}
+}
+
+func networkConfig() values {
+	return values{"name": "demo", "admin_cidrs": []any{"198.51.100.7/32"}}
+}
+
+func workerConfig(network *instance) values {
+	return values{
+		"name": "worker-0", "role": "worker", "network": network.get("ref"), "private_ip": "10.240.0.20", "pod_cidr": "10.200.0.0/24",
+	}
+}
+
+func TestLifecycle(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	network, worker, keys := c.instance("k8s_network"), c.instance("k8s_machine"), c.instance("k8s_pki")
+
+	// Everything that can be known before anything exists is planned.
+	ch := network.plan(networkConfig())
+	planned, _ := plain(ch.planned).(values)
+	ref, _ := planned["ref"].(values)
+	if ref["node_cidr"] != "10.240.0.0/24" || ref["cluster"] != "demo" || ref["vpc_id"] != unknown || planned["id"] != "demo" {
+		t.Errorf("planned %v", planned)
+	}
+	machine := values{"name": "worker-0", "role": "worker", "network": ref, "private_ip": "10.240.0.20", "pod_cidr": "10.200.0.0/24"}
+	ch = worker.plan(machine)
+	planned, _ = plain(ch.planned).(values)
+	host, _ := planned["host"].(values)
+	if host["name"] != "worker-0" || host["private_ip"] != "10.240.0.20" || host["user"] != "admin" || host["host_key"] != unknown {
+		t.Errorf("planned host %v, %s", host, ch.failure())
+	}
+
+	network.must(networkConfig())
+	network.settled(networkConfig())
+	worker.must(workerConfig(network))
+	worker.settled(workerConfig(network))
+	keys.must(values{"cluster": "demo"})
+	keys.settled(values{"cluster": "demo"})
+	for _, i := range []*instance{network, worker, keys} {
+		i.leaks()
+	}
+	if worker.get("instance_state") != "running" || worker.get("image_id") != account.ImageID {
+		t.Errorf("machine %v", worker.state)
+	}
+
+	t.Run("import", func(t *testing.T) {
+		imported := c.instance("k8s_network")
+		imported.imports("demo")
+		imported.settled(networkConfig())
+		machine := c.instance("k8s_machine")
+		machine.imports(worker.get("id").(string))
+		machine.settled(workerConfig(network))
+		pki := c.instance("k8s_pki")
+		pki.imports("demo")
+		pki.settled(values{"cluster": "demo"})
+	})
+
+	for _, i := range []*instance{worker, network, keys} {
+		c.fatal(i.apply(i.plan(nil)))
+	}
+	c.account.Empty()
+}
+
+// TestDriftShows damages things behind Terraform's back: the next plan says
+// what was found and changes nothing else, and apply repairs it.
+func TestDriftShows(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	network, worker, keys := c.instance("k8s_network"), c.instance("k8s_machine"), c.instance("k8s_pki")
+	network.must(networkConfig())
+	worker.must(workerConfig(network))
+	keys.must(values{"cluster": "demo"})
+	api, id := c.client.EC2, worker.get("id").(string)
+	groups := network.get("security_group_ids").(values)
+	workers := groups["worker"].(string)
+	closed := []types.IpPermission{{
+		IpProtocol: sdk.String("tcp"), FromPort: sdk.Int32(10250), ToPort: sdk.Int32(10250),
+		UserIdGroupPairs: []types.UserIdGroupPair{{GroupId: sdk.String(groups["controller"].(string))}},
+	}}
+
+	for _, test := range []struct {
+		name     string
+		resource *instance
+		config   values
+		damage   func() error
+		changes  string
+	}{{
+		"a security-group rule", network, networkConfig(), func() error {
+			_, err := api.RevokeSecurityGroupIngress(t.Context(), &ec2.RevokeSecurityGroupIngressInput{GroupId: &workers, IpPermissions: closed})
+			return err
+		}, `AttributeName("drift").ElementKeyString("security group worker"): rule tcp 10250 from group controller: missing -> absent
+AttributeName("drift"): map[security group worker:rule tcp 10250 from group controller: missing] -> map[]`,
+	}, {
+		"a route", worker, workerConfig(network), func() error {
+			table := network.get("ref").(values)["subnets"].([]any)[0].(values)["route_table_id"].(string)
+			_, err := api.DeleteRoute(t.Context(), &ec2.DeleteRouteInput{RouteTableId: &table, DestinationCidrBlock: sdk.String("10.200.0.0/24")})
+			return err
+		}, "",
+	}, {
+		"a certificate in the key store", keys, values{"cluster": "demo"}, func() error {
+			_, err := c.client.SSM.DeleteParameter(t.Context(), &ssm.DeleteParameterInput{Name: sdk.String("/k8s/demo/pki/" + pki.CertEtcdCA)})
+			return err
+		}, `AttributeName("drift").ElementKeyString("key store"): etcd-ca.crt: missing -> absent
+AttributeName("drift"): map[key store:etcd-ca.crt: missing] -> map[]`,
+	}} {
+		t.Run(test.name, func(t *testing.T) {
+			if err := test.damage(); err != nil {
+				t.Fatal(err)
+			}
+			test.resource.refresh()
+			ch := test.resource.plan(test.config)
+			if got := test.resource.differences(ch); test.changes != "" && got != test.changes || !strings.Contains(got, "drift") {
+				t.Errorf("plan:\n%s\nwanted:\n%s", got, test.changes)
+			}
+			c.fatal(test.resource.apply(ch))
+			test.resource.settled(test.config)
+		})
+	}
+
+	t.Run("a stopped machine", func(t *testing.T) {
+		if _, err := api.StopInstances(t.Context(), &ec2.StopInstancesInput{InstanceIds: []string{id}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := ec2.NewInstanceStoppedWaiter(api, func(o *ec2.InstanceStoppedWaiterOptions) { o.MinDelay, o.MaxDelay = 50*time.Millisecond, time.Second }).
+			Wait(t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{id}}, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		worker.refresh()
+		ch := worker.plan(workerConfig(network))
+		planned, _ := plain(ch.planned).(values)
+		host, _ := planned["host"].(values)
+		if worker.get("instance_state") != "stopped" || planned["instance_state"] != "running" || host["address"] != unknown || host["host_key"] == unknown {
+			t.Errorf("planned %v", planned)
+		}
+		c.fatal(worker.apply(ch))
+		worker.settled(workerConfig(network))
+	})
+
+	t.Run("a private key lost from the key store", func(t *testing.T) {
+		if _, err := c.client.SSM.DeleteParameter(t.Context(), &ssm.DeleteParameterInput{Name: sdk.String("/k8s/demo/pki/" + pki.KeyEtcdCA)}); err != nil {
+			t.Fatal(err)
+		}
+		keys.refresh()
+		failed := change{errors: keys.apply(keys.plan(values{"cluster": "demo"}))}
+		if got := failed.failure(); !strings.Contains(got, "etcd-ca.key is gone and cannot be made again") {
+			t.Errorf("got %s", got)
+		}
+	})
+
+	t.Run("a terminated machine", func(t *testing.T) {
+		if err := c.client.DeleteMachine(t.Context(), id, infraaws.MachineSpec{}); err != nil {
+			t.Fatal(err)
+		}
+		if worker.refresh(); !worker.state.IsNull() {
+			t.Error("it is still in the state")
+		}
+	})
+}
+
+// TestInPlace changes what may change without a replacement.
+func TestInPlace(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	network, worker := c.instance("k8s_network"), c.instance("k8s_machine")
+	network.must(networkConfig())
+	config := workerConfig(network)
+	worker.must(config)
+	id, key := worker.get("id"), worker.get("host_key")
+
+	with := func(changes values) values {
+		out := workerConfig(network)
+		for k, v := range changes {
+			out[k] = v
+		}
+		return out
+	}
+	for name, changes := range map[string]values{
+		"instance_type":    {"instance_type": "t3.large"},
+		"root_volume_size": {"instance_type": "t3.large", "root_volume_size": 30},
+		"pod_cidr":         {"instance_type": "t3.large", "root_volume_size": 30, "pod_cidr": "10.200.7.0/24"},
+		"tags":             {"instance_type": "t3.large", "root_volume_size": 30, "pod_cidr": "10.200.7.0/24", "tags": values{"room": "12"}},
+		"ami":              {"instance_type": "t3.large", "root_volume_size": 30, "ami": "ami-0fedcba9876543210"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name != "instance_type" {
+				changes["root_volume_size"] = 30
+			} else if size, _ := worker.get("root_volume_size").(string); strings.Contains(size, "30") {
+				changes["root_volume_size"] = 30
+			}
+			ch := worker.plan(with(changes))
+			if len(ch.replace) > 0 {
+				t.Fatalf("would replace the machine because of %v", ch.replace)
+			}
+			c.fatal(worker.apply(ch))
+			worker.settled(with(changes))
+			if worker.get("id") != id || worker.get("host_key") != key {
+				t.Error("it is another machine")
+			}
+		})
+	}
+	for name, changes := range map[string]values{
+		"name": {"name": "worker-9"}, "role": {"role": "controller", "pod_cidr": nil}, "private_ip": {"private_ip": "10.240.0.30"}, "user": {"user": "ubuntu"},
+	} {
+		t.Run("replaces: "+name, func(t *testing.T) {
+			changes["root_volume_size"] = 30
+			if ch := worker.plan(with(changes)); len(ch.replace) == 0 {
+				t.Errorf("would not replace the machine: %s", ch.failure())
+			}
+		})
+	}
+}
+
+// TestStateKeyStore keeps keys in the state, needs no AWS at all, and marks
+// the keys as sensitive.
+func TestStateKeyStore(t *testing.T) {
+	t.Parallel()
+	c := newCore(t, New("test"), values{})
+	keys := c.instance("k8s_pki")
+	config := values{"cluster": "demo", "key_store": "state"}
+	keys.must(config)
+	keys.settled(config)
+	ref := keys.get("ref").(values)
+	if got := ref["keys"].(values); len(got) != 5 || !strings.Contains(got[pki.KeyKubernetesCA].(string), "PRIVATE KEY") {
+		t.Errorf("%d keys", len(got))
+	}
+	c.fatal(keys.apply(keys.plan(nil)))
+}
+
+// TestFailedCreation: what costs money is in the state although the creation
+// failed, and what must not be made twice is not.
+func TestFailedCreation(t *testing.T) {
+	t.Parallel()
+	a := account.New(t)
+	p := New("test")
+	p.shell = func(h remote.Host) infraaws.Shell { return refusing{h.Name} }
+	c := newCore(t, p, values{
+		"region": "us-east-1", "access_key": account.AccessKey, "secret_key": account.SecretKey,
+		"endpoints": values{"ec2": a.URL, "ssm": a.URL, "sts": a.URL}, "ssh": values{"private_key": sshKey(t)},
+	})
+	network, worker := c.instance("k8s_network"), c.instance("k8s_machine")
+	network.must(networkConfig())
+	failed := change{errors: worker.apply(worker.plan(workerConfig(network)))}
+	for _, want := range []string{"worker-0", "wait for SSH", "admin_cidrs"} {
+		if !strings.Contains(failed.failure(), want) {
+			t.Errorf("the error does not mention %q: %s", want, failed.failure())
+		}
+	}
+	if id, _ := worker.get("id").(string); !strings.HasPrefix(id, "i-") {
+		t.Fatalf("the instance is forgotten: %v", worker.state)
+	}
+	c.fatal(worker.apply(worker.plan(nil)))
+	c.fatal(network.apply(network.plan(nil)))
+	a.Empty()
+}
