@@ -45,7 +45,7 @@ func (c *Client) EnsureAddress(ctx context.Context, allocated string, spec Addre
 	if err != nil {
 		return Address{}, err
 	}
-	tags := c.tags(spec.Cluster, kindAddress, spec.Name, spec.Tags)
+	tags := c.clusterTags(spec.Cluster, kindAddress, spec.Name, spec.Tags)
 	if len(diffTags(tags, a.Tags)) > 0 {
 		if _, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{a.AllocationID}, Tags: ec2Tags(tags)}); err != nil {
 			return a, fmt.Errorf("elastic IP %s: tag: %w", a.PublicIP, err)
@@ -82,7 +82,7 @@ func (c *Client) ObserveAddress(ctx context.Context, allocated string, spec Addr
 	default:
 		words = append(words, fmt.Sprintf("Elastic IP %s: associated with %s, wanted %s", a.PublicIP, a.InstanceID, spec.InstanceID))
 	}
-	return a, append(words, diffTags(c.tags(spec.Cluster, kindAddress, spec.Name, spec.Tags), a.Tags)...), nil
+	return a, append(words, diffTags(c.clusterTags(spec.Cluster, kindAddress, spec.Name, spec.Tags), a.Tags)...), nil
 }
 
 // DeleteAddress releases the Elastic IP, associated or not, and any that an
@@ -124,7 +124,7 @@ func (c *Client) DeleteAddress(ctx context.Context, allocated string) error {
 }
 
 func (c *Client) allocate(ctx context.Context, spec AddressSpec) (Address, error) {
-	tags := c.tags(spec.Cluster, kindAddress, spec.Name, spec.Tags)
+	tags := c.clusterTags(spec.Cluster, kindAddress, spec.Name, spec.Tags)
 	out, err := c.EC2.AllocateAddress(ctx, &ec2.AllocateAddressInput{
 		Domain:            types.DomainTypeVpc,
 		TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeElasticIp, tags)},

@@ -103,7 +103,7 @@ func cloudConfig(spec MachineSpec, key hostKeyPair) (string, error) {
 }
 
 // launchKeyOf reads the first host key's public half back from an instance's
-// user data; empty when that is not ours.
+// user data; empty when there is none.
 func (c *Client) launchKeyOf(ctx context.Context, id string) (string, error) {
 	out, err := c.EC2.DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{
 		InstanceId: &id, Attribute: types.InstanceAttributeNameUserData,
@@ -114,13 +114,13 @@ func (c *Client) launchKeyOf(ctx context.Context, id string) (string, error) {
 	if out.UserData == nil {
 		return "", nil
 	}
-	body, err := base64.StdEncoding.DecodeString(sdk.ToString(out.UserData.Value))
-	if err != nil {
-		return "", nil
-	}
 	var parsed cloudInit
-	if yaml.Unmarshal(body, &parsed) != nil {
-		return "", nil
+	body, err := base64.StdEncoding.DecodeString(sdk.ToString(out.UserData.Value))
+	if err == nil {
+		err = yaml.Unmarshal(body, &parsed)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read its user data, which was not written by this provider: %w", err)
 	}
 	return strings.TrimSpace(parsed.HostKeys["ed25519_public"]), nil
 }
@@ -166,7 +166,7 @@ const sshPoll = 100 * time.Millisecond
 func (c *Client) handOver(ctx context.Context, spec MachineSpec, m Machine, launchKey string, connect Connect) (string, error) {
 	if launchKey == "" {
 		var err error
-		if launchKey, err = c.launchKeyOf(ctx, m.ID); err != nil {
+		if launchKey, err = c.launchKeyOf(ctx, m.ID); err != nil && m.HostKey == "" {
 			return "", err
 		}
 	}

@@ -239,7 +239,7 @@ func (s *KeyStore) keyID() string {
 
 func (s *KeyStore) tags(name string) []types.Tag {
 	var out []types.Tag
-	for _, t := range ec2Tags(s.client.tags(s.cfg.Cluster, "key", name, s.cfg.Tags)) {
+	for _, t := range ec2Tags(s.client.clusterTags(s.cfg.Cluster, "key", name, s.cfg.Tags)) {
 		out = append(out, types.Tag{Key: t.Key, Value: t.Value})
 	}
 	return out

@@ -86,7 +86,7 @@ func (m Machine) tagged() []string {
 }
 
 func (c *Client) machineTags(s MachineSpec) map[string]string {
-	out := c.tags(s.Cluster, kindMachine, s.Name, s.Tags)
+	out := c.clusterTags(s.Cluster, kindMachine, s.Name, s.Tags)
 	out[TagRole] = string(s.Role)
 	out[TagUser] = s.User
 	return out

@@ -179,7 +179,7 @@ type Launch struct {
 	settled   bool
 }
 
-// Machine returns the machine as far as it is known.
+// Machine returns the machine as far as it is known; not while Bring runs.
 func (l *Launch) Machine() Machine { return machineOf(l.instance) }
 
 // Bring waits until the machine runs and is reached, with everything set that

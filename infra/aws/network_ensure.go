@@ -301,7 +301,7 @@ func (b *builder) removeTags(ctx context.Context) error {
 
 // want returns the tags of one part of the network; name is a role for groups.
 func (b *builder) want(name string) map[string]string {
-	return b.Client.tags(b.spec.Cluster, kindNetwork, name, b.spec.Tags)
+	return b.clusterTags(b.spec.Cluster, kindNetwork, name, b.spec.Tags)
 }
 
 func (b *builder) change(f func(*snapshot)) {

@@ -40,9 +40,9 @@ func ReservedTag(key string) bool {
 		strings.HasPrefix(key, "kubernetes.io/cluster/") || strings.HasPrefix(key, "aws:")
 }
 
-// tags returns everything to be written on one resource. Own tags win over
+// clusterTags returns everything to be written on one resource. Own tags win over
 // default tags, and the library's over both.
-func (c *Client) tags(cluster, kind, name string, own map[string]string) map[string]string {
+func (c *Client) clusterTags(cluster, kind, name string, own map[string]string) map[string]string {
 	out := maps.Clone(c.defaultTags)
 	if out == nil {
 		out = map[string]string{}

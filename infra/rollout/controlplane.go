@@ -137,7 +137,7 @@ func (o *controlOperation) converge(ctx context.Context) error {
 	}
 	plan, held := planControlPlane(facts)
 	if plan.disturbs() {
-		if err := o.prefetch(ctx); err != nil {
+		if err := o.prepare(ctx, plan); err != nil {
 			return err
 		}
 	}

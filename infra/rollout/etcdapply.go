@@ -40,7 +40,7 @@ func (o *etcdOperation) converge(ctx context.Context) error {
 		if plan == nil && err != nil {
 			return errors.Join(err, o.left())
 		}
-		if err := o.prefetch(ctx); err != nil {
+		if err := o.prepare(ctx, plan); err != nil {
 			return err
 		}
 		if err := o.carryOut(ctx, plan); err != nil {
@@ -147,7 +147,7 @@ func (o *etcdOperation) leave(ctx context.Context, s Step) error {
 	}
 	healthy := o.health(ctx, members)
 	if err := guardRemovals(etcdFacts{members: members, healthy: healthy},
-		[]removal{{member: members[i], machine: s.Machine}}, nil, nil); err != nil {
+		[]removal{{member: members[i], machine: s.Machine}}, 0, nil); err != nil {
 		return err
 	}
 	for _, m := range o.reachable() {

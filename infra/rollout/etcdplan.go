@@ -84,15 +84,16 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 }
 
 // planEtcdChange orders the work on a cluster that answers: first what
-// disturbs nobody, then dead members out, then repairs and changes one by one,
-// then new members in, and living members that are not wanted out at the end,
-// so that the cluster is never smaller than it has to be.
+// disturbs nobody; then dead members out, and repairs and members that are to
+// be members already, so that the cluster is whole again; then changes one by
+// one; then new members in, and living members that are not wanted out at the
+// end, so that the cluster is never smaller than it has to be.
 //
 // An error beside a plan is about what the plan leaves out: the plan itself is
 // safe, and is carried out before the error is reported.
 func planEtcdChange(f etcdFacts) (Plan, error) {
 	var (
-		quiet, repairs, rolls, joins []Step
+		quiet, repairs, rolls, joins []Step // repairs include joins that make the cluster whole
 		deadOut, livingOut           []removal
 		unreachable                  []string
 	)
@@ -100,22 +101,22 @@ func planEtcdChange(f etcdFacts) (Plan, error) {
 	for _, w := range f.wanted {
 		m, listed := findMember(f.members, w)
 		wanted[m.ID] = wanted[m.ID] || listed
-		join := func(why string) {
-			joins = append(joins, Step{Machine: w.name, Action: ActionJoin, Why: why, Gate: GateQuorum, Then: GateSelf})
+		join := func(why string) Step {
+			return Step{Machine: w.name, Action: ActionJoin, Why: why, Gate: GateQuorum, Then: GateSelf}
 		}
 		switch {
 		case !w.reachable:
 			unreachable = append(unreachable, w.name)
 		case listed && m.Started() && !w.data:
 			deadOut = append(deadOut, removal{m, w.name, "member " + m.ID.String() + " has lost its data"})
-			join("in place of member " + m.ID.String())
+			repairs = append(repairs, join("in place of member "+m.ID.String()))
 		case listed && !slices.Contains(m.PeerURLs, w.peerURL):
 			deadOut = append(deadOut, removal{m, w.name, fmt.Sprintf("member %s listens on %s, wanted %s", m.ID, strings.Join(m.PeerURLs, ","), w.peerURL)})
-			join("with its new address")
+			repairs = append(repairs, join("with its new address"))
 		case !listed:
-			join("new member")
+			joins = append(joins, join("new member"))
 		case m.Learner || !m.Started():
-			join("added before, not promoted yet")
+			repairs = append(repairs, join("added before, has not got all the way"))
 		case w.changes && !w.running:
 			repairs = append(repairs, Step{Machine: w.name, Action: ActionInstall, Why: "not running", Then: GateSelf})
 		case w.restarts:
@@ -133,7 +134,7 @@ func planEtcdChange(f etcdFacts) (Plan, error) {
 			deadOut = append(deadOut, removal{m, memberLabel(m), "not wanted any more"})
 		}
 	}
-	if err := guardRemovals(f, deadOut, joins, livingOut); err != nil {
+	if err := guardRemovals(f, deadOut, joining(repairs)+len(joins), livingOut); err != nil {
 		return nil, err
 	}
 	var held error
@@ -168,7 +169,7 @@ func removals(list []removal) []Step {
 
 // guardRemovals refuses a sequence of removals and joins during which the
 // members that are healthy now would, at some moment, be fewer than a quorum.
-func guardRemovals(f etcdFacts, before []removal, joins []Step, after []removal) error {
+func guardRemovals(f etcdFacts, before []removal, joining int, after []removal) error {
 	voters, healthy := 0, 0
 	for _, m := range f.members {
 		if !m.Learner {
@@ -198,8 +199,19 @@ func guardRemovals(f etcdFacts, before []removal, joins []Step, after []removal)
 	if err := take(before); err != nil {
 		return err
 	}
-	voters, healthy = voters+len(joins), healthy+len(joins)
+	voters, healthy = voters+joining, healthy+joining
 	return take(after)
+}
+
+// joining counts the members that will be new voters.
+func joining(steps []Step) int {
+	n := 0
+	for _, s := range steps {
+		if s.Action == ActionJoin {
+			n++
+		}
+	}
+	return n
 }
 
 func names(steps []Step) []string {

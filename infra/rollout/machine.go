@@ -213,6 +213,10 @@ func (o *operation) apply(ctx context.Context, m *machine, changes []host.Change
 		m.changes = held
 	}
 	o.save(m)
+	var failed *host.ApplyError
+	if errors.As(err, &failed) && failed.Unit != "" {
+		return fmt.Errorf("%w\nnext: %s", err, journalCommand(m.Host, failed.Unit))
+	}
 	return err
 }
 
@@ -319,6 +323,15 @@ func restarts(changes []host.Change, units ...string) bool {
 
 func (m *machine) running(unit string) bool {
 	return m.gone == nil && m.seen.Units[unit].ActiveState == "active"
+}
+
+// prepare does what can be done before anything is stopped: it downloads, and
+// has the new command lines checked.
+func (o *operation) prepare(ctx context.Context, plan Plan) error {
+	if err := o.prefetch(ctx); err != nil {
+		return err
+	}
+	return o.rehearse(ctx, plan)
 }
 
 // prefetch downloads what machines will need, before anything is stopped and

@@ -107,6 +107,10 @@ func (p Plan) serial(steps ...Step) Plan {
 // none does, downloading ahead would only mean to check everything twice.
 func (p Plan) disturbs() bool {
 	return slices.ContainsFunc(p, func(stage Stage) bool {
-		return slices.ContainsFunc(stage, func(s Step) bool { return s.Action != ActionInstall && s.Action != ActionQuiet })
+		return slices.ContainsFunc(stage, func(s Step) bool { return s.Action.disturbs() })
 	})
+}
+
+func (a Action) disturbs() bool {
+	return a == ActionRoll || a == ActionRollManagers || a == ActionDrainRoll
 }

@@ -44,7 +44,8 @@ func wantedMembers(t *testing.T, lines ...string) []memberFacts {
 }
 
 // clusterMembers reads "name: word, word": healthy, sick, learner, announced (added,
-// never started), elsewhere (at another address). IDs count from 1.
+// never started), unstarted (a first member that has never started), elsewhere
+// (at another address). IDs count from 1.
 func clusterMembers(t *testing.T, lines ...string) ([]etcd.Member, map[etcd.ID]bool) {
 	t.Helper()
 	members, healthy := []etcd.Member{}, map[etcd.ID]bool{}
@@ -60,6 +61,8 @@ func clusterMembers(t *testing.T, lines ...string) ([]etcd.Member, map[etcd.ID]b
 				m.Learner = true
 			case "announced":
 				m.Name, m.ClientURLs, m.Learner = "", nil, true
+			case "unstarted":
+				m.ClientURLs = nil
 			case "elsewhere":
 				m.PeerURLs = []string{"https://192.0.2.1:2380"}
 			default:
@@ -147,10 +150,14 @@ refusing to restart etcd on a: c cannot be reached, and no second member may be 
 refusing to remove etcd member b: of the 2 voters that would remain 1 are healthy, and a quorum is 2; repair or bring back the other members first, and replace one machine at a time
 `},
 		{"a join interrupted before its start", []string{"a: up", "b: empty", "c: up"}, []string{"a: healthy", "b: announced", "c: healthy"}, true, `
-1. b: join (added before, not promoted yet), when a quorum is healthy, then wait: healthy
+1. b: join (added before, has not got all the way), when a quorum is healthy, then wait: healthy
 `},
 		{"a join interrupted before its promotion", []string{"a: up", "b: up", "c: up"}, []string{"a: healthy", "b: learner, healthy", "c: healthy"}, true, `
-1. b: join (added before, not promoted yet), when a quorum is healthy, then wait: healthy
+1. b: join (added before, has not got all the way), when a quorum is healthy, then wait: healthy
+`},
+		{"first start, interrupted before one of three had started", []string{"a: restart", "b: empty", "c: up"}, []string{"a: healthy", "b: unstarted", "c: healthy"}, false, `
+1. b: join (added before, has not got all the way), when a quorum is healthy, then wait: healthy
+2. a: apply with restart, when all others healthy, then wait: healthy
 `},
 		{"removed by hand", []string{"a: up", "b: stopped", "c: up"}, []string{"a: healthy", "c: healthy"}, true, `
 1. b: join (new member), when a quorum is healthy, then wait: healthy
@@ -205,7 +212,7 @@ refusing to remove etcd member a: of the 0 voters that would remain 0 are health
 // ever taken down when all the others are up.
 func TestPlanEtcdKeepsQuorum(t *testing.T) {
 	states := []struct{ wanted, member string }{
-		{"up", "healthy"}, {"stopped", "sick"}, {"restart", "healthy"}, {"empty", "sick"}, {"empty", ""}, {"unreachable", "sick"}, {"", "healthy"}, {"", "sick"},
+		{"up", "healthy"}, {"stopped", "sick"}, {"restart", "healthy"}, {"empty", "sick"}, {"empty", ""}, {"empty", "unstarted"}, {"empty", "announced"}, {"unreachable", "sick"}, {"", "healthy"}, {"", "sick"},
 	}
 	plans := 0
 	for n := 3; n <= 5; n++ {
@@ -246,8 +253,10 @@ func follow(t *testing.T, f etcdFacts, p Plan) {
 	t.Helper()
 	voters, up := []string{}, map[string]bool{}
 	for _, m := range f.members {
-		voters = append(voters, m.Name)
-		up[m.Name] = f.healthy[m.ID]
+		if !m.Learner {
+			voters = append(voters, m.Name)
+			up[m.Name] = f.healthy[m.ID]
+		}
 	}
 	check := func(step Step) {
 		t.Helper()
@@ -276,7 +285,9 @@ func follow(t *testing.T, f etcdFacts, p Plan) {
 			case ActionLeave:
 				voters = slices.DeleteFunc(voters, func(v string) bool { return v == s.Machine })
 			case ActionJoin:
-				voters = append(voters, s.Machine)
+				if !slices.Contains(voters, s.Machine) {
+					voters = append(voters, s.Machine)
+				}
 				up[s.Machine] = true
 			}
 			check(s)

@@ -74,7 +74,11 @@ func (o *operation) unitError(ctx context.Context, m *machine, step, unit string
 	defer cancel()
 	return &StepError{Machine: m.name(), Step: step, Err: err, Unit: unit,
 		Journal: host.Journal(ctx, m.runner, unit, journalLines),
-		Next:    sshCommand(m.Host, "sudo journalctl --unit "+unit+" --lines 50 --no-pager")}
+		Next:    journalCommand(m.Host, unit)}
+}
+
+func journalCommand(h remote.Host, unit string) string {
+	return sshCommand(h, "sudo journalctl --unit "+unit+" --lines 50 --no-pager")
 }
 
 // sshCommand is what a person types to run something on a machine.

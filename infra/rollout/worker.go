@@ -10,6 +10,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
@@ -116,9 +117,12 @@ func (o *workerOperation) converge(ctx context.Context) error {
 			changes: len(m.changes) > 0, restarts: restartsAny(m.changes), drain: disturbsPods(m.changes),
 		})
 	}
+	if err := o.registerAgain(ctx); err != nil {
+		return err
+	}
 	plan := planWorkers(facts, o.want.MaxUnavailable)
 	if plan.disturbs() {
-		if err := o.prefetch(ctx); err != nil {
+		if err := o.prepare(ctx, plan); err != nil {
 			return err
 		}
 	}
@@ -201,6 +205,36 @@ func (o *workerOperation) drain(ctx context.Context, node string) error {
 	}
 	o.say(node, "worker: draining")
 	return o.api.Drain(ctx, node, timeout, func(line string) { o.say(node, "%s", line) })
+}
+
+// registerAgain restarts kubelets that run although their Node objects are
+// gone: a kubelet registers its node only when it starts.
+func (o *workerOperation) registerAgain(ctx context.Context) error {
+	running := slices.DeleteFunc(o.reachable(), func(m *machine) bool { return !m.running(component.KubeletUnit) })
+	if len(running) == 0 {
+		return nil
+	}
+	err := within(ctx, gateBudget, "API server", func(ctx context.Context) error { return o.api.WaitReady(ctx, poll, nil) })
+	if err != nil {
+		return err
+	}
+	nodes, err := o.api.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	return each(ctx, running, func(ctx context.Context, m *machine) error {
+		if slices.ContainsFunc(nodes, func(n kube.Node) bool { return n.Name == m.name() }) {
+			return nil
+		}
+		o.say(m.name(), "worker: its Node object is gone, restarting the kubelet")
+		if _, err := m.runner.Run(ctx, remote.Command{Script: "systemctl restart " + component.KubeletUnit, Sudo: true}); err != nil {
+			return o.unitError(ctx, m, "restart the kubelet", component.KubeletUnit, err)
+		}
+		err := within(ctx, nodeBudget, "node", func(ctx context.Context) error {
+			return o.api.WaitNodes(ctx, []kube.NodeCondition{{Name: m.name(), Registered: true}}, o.watchUnit(m, component.KubeletUnit))
+		})
+		return o.unitError(ctx, m, "wait for the node", component.KubeletUnit, err)
+	})
 }
 
 // nodesReady waits until the machines' nodes are registered, gives their

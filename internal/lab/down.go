@@ -36,6 +36,7 @@ func (l *Lab) Down(ctx context.Context) error {
 		return err
 	}
 	l.progress("ending machines")
+	//nolint:contextcheck // it watches machines until it is closed
 	machines, err := machine.NewManager(l.dir, machine.Image{ID: s.ImageID, Name: s.ImageName, Dir: s.ImageDir})
 	if err != nil {
 		return err

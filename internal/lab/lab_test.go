@@ -173,8 +173,9 @@ func (w *world) sh(t *testing.T, address, script string) string {
 	return strings.TrimSpace(string(out))
 }
 
-func open(address string) bool {
-	conn, err := net.DialTimeout("tcp", address, blocked)
+func open(t *testing.T, address string) bool {
+	t.Helper()
+	conn, err := (&net.Dialer{Timeout: blocked}).DialContext(t.Context(), "tcp", address)
 	if err != nil {
 		return false
 	}
@@ -196,7 +197,7 @@ func TestLab(t *testing.T) {
 	began = time.Now()
 	first, second := w.launch(t, "first", "10.240.0.10"), w.launch(t, "second", "10.240.0.11")
 	one, two := w.await(t, first, types.InstanceStateNameRunning), w.await(t, second, types.InstanceStateNameRunning)
-	if open(*one.PublicIpAddress + ":22") {
+	if open(t, *one.PublicIpAddress+":22") {
 		t.Fatal("SSH gets through although no rule allows it")
 	}
 	operator := operatorCIDR(t, lab)
@@ -259,17 +260,17 @@ func TestLab(t *testing.T) {
 		}
 	})
 	t.Run("an address moves", func(t *testing.T) {
-		eip := must[*ec2.AllocateAddressOutput](t)(w.AllocateAddress(ctx, &ec2.AllocateAddressInput{}))
-		spare := must[*ec2.AllocateAddressOutput](t)(w.AllocateAddress(ctx, &ec2.AllocateAddressInput{}))
+		eip := must[*ec2.AllocateAddressOutput](t)(w.AllocateAddress(t.Context(), &ec2.AllocateAddressInput{}))
+		spare := must[*ec2.AllocateAddressOutput](t)(w.AllocateAddress(t.Context(), &ec2.AllocateAddressInput{}))
 		for _, to := range []struct{ allocation, id, name, ip string }{
 			{*eip.AllocationId, first, "first", *eip.PublicIp}, {*eip.AllocationId, second, "second", *eip.PublicIp}, {*spare.AllocationId, first, "first", *spare.PublicIp},
 		} {
-			must[*ec2.AssociateAddressOutput](t)(w.AssociateAddress(ctx, &ec2.AssociateAddressInput{AllocationId: &to.allocation, InstanceId: &to.id, AllowReassociation: aws.Bool(true)}))
+			must[*ec2.AssociateAddressOutput](t)(w.AssociateAddress(t.Context(), &ec2.AssociateAddressInput{AllocationId: &to.allocation, InstanceId: &to.id, AllowReassociation: aws.Bool(true)}))
 			if got := w.sh(t, to.ip, "cat /etc/made-by-user-data"); got != to.name {
 				t.Errorf("%s leads to %s instead of %s", to.ip, got, to.name)
 			}
 		}
-		if open(*two.PublicIpAddress + ":22") {
+		if open(t, *two.PublicIpAddress+":22") {
 			t.Error("the address from the launch still leads somewhere")
 		}
 	})
@@ -278,7 +279,7 @@ func TestLab(t *testing.T) {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := lab.run(ctx, "status"); err == nil {
+		if _, err := lab.run(t.Context(), "status"); err == nil {
 			t.Error("status of a crashed lab is fine")
 		}
 		lab.must(t, "up")
@@ -296,9 +297,9 @@ func TestLab(t *testing.T) {
 	})
 	t.Run("stop and start", func(t *testing.T) {
 		w.sh(t, *w.await(t, first, types.InstanceStateNameRunning).PublicIpAddress, "sudo touch /var/kept && sudo ip route add blackhole 10.99.0.0/16")
-		must[*ec2.StopInstancesOutput](t)(w.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: []string{first}}))
+		must[*ec2.StopInstancesOutput](t)(w.StopInstances(t.Context(), &ec2.StopInstancesInput{InstanceIds: []string{first}}))
 		w.await(t, first, types.InstanceStateNameStopped)
-		must[*ec2.StartInstancesOutput](t)(w.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: []string{first}}))
+		must[*ec2.StartInstancesOutput](t)(w.StartInstances(t.Context(), &ec2.StartInstancesInput{InstanceIds: []string{first}}))
 		i := w.await(t, first, types.InstanceStateNameRunning)
 		if got := w.sh(t, *i.PublicIpAddress, "ls /var/kept; cat /etc/made-by-user-data; ip route show 10.99.0.0/16"); got != "/var/kept\nfirst" {
 			t.Errorf("after a stop and a start: %q", got)
@@ -306,11 +307,11 @@ func TestLab(t *testing.T) {
 	})
 	t.Run("shutdown from inside", func(t *testing.T) {
 		i := w.await(t, first, types.InstanceStateNameRunning)
-		w.sh(t, *i.PublicIpAddress, "sudo systemd-run --on-active=0.2 systemctl poweroff >/dev/null 2>&1")
+		w.sh(t, *i.PublicIpAddress, "sudo systemd-run --no-block sh -c 'sleep 0.2; systemctl poweroff' >/dev/null 2>&1")
 		w.await(t, first, types.InstanceStateNameStopped)
 	})
 	t.Run("terminate", func(t *testing.T) {
-		must[*ec2.TerminateInstancesOutput](t)(w.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{first, second}}))
+		must[*ec2.TerminateInstancesOutput](t)(w.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{first, second}}))
 		w.await(t, first, types.InstanceStateNameTerminated)
 		w.await(t, second, types.InstanceStateNameTerminated)
 		for _, left := range must[[]string](t)(machine.Leftovers(lab.dir)) {

@@ -75,6 +75,7 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	defer net.Close()
+	//nolint:contextcheck // it watches machines until it is closed
 	machines, err := machine.NewManager(l.dir, machine.Image{ID: s.ImageID, Name: s.ImageName, Dir: s.ImageDir})
 	if err != nil {
 		return err
@@ -94,7 +95,7 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger) error {
 	defer cloud.Close()
 	vpcs.services = metadata.New(cloud, net, log)
 	defer vpcs.services.Close()
-	if err := cloud.Start(); err != nil {
+	if err := cloud.Start(ctx); err != nil {
 		return err
 	}
 	return l.listen(ctx, s, cloud, log)
@@ -103,20 +104,20 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger) error {
 // listen serves mirror, registry and API until ctx ends.
 func (l *Lab) listen(ctx context.Context, s settings, cloud *ec2.Cloud, log *slog.Logger) error {
 	mirror := artifact.MirrorHandler(s.MirrorDir)
-	registry, err := artifact.RegistryHandler(s.ImagesDir)
+	registry, err := artifact.RegistryHandler(s.ImagesDir) //nolint:contextcheck // reads local files only
 	if err != nil {
 		return fmt.Errorf("image registry: %w", err)
 	}
 	operator := s.Operator.String()
-	mirrorAt, err := listenPort(operator, &s.MirrorPort, preferredMirrorPort)
+	mirrorAt, err := listenPort(ctx, operator, &s.MirrorPort, preferredMirrorPort)
 	if err != nil {
 		return fmt.Errorf("artifact mirror: %w", err)
 	}
-	registryAt, err := listenPort(operator, &s.RegistryPort, preferredRegistryPort)
+	registryAt, err := listenPort(ctx, operator, &s.RegistryPort, preferredRegistryPort)
 	if err != nil {
 		return fmt.Errorf("image registry: %w", err)
 	}
-	apiAt, err := listenPort("127.0.0.1", &s.APIPort, 0)
+	apiAt, err := listenPort(ctx, "127.0.0.1", &s.APIPort, 0)
 	if err != nil {
 		return fmt.Errorf("API: %w", err)
 	}
@@ -152,13 +153,14 @@ func (l *Lab) listen(ctx context.Context, s settings, cloud *ec2.Cloud, log *slo
 
 // listenPort listens on the port chosen earlier, or else on the preferred one,
 // or else on any, and keeps which it was.
-func listenPort(host string, port *int, preferred int) (net.Listener, error) {
+func listenPort(ctx context.Context, host string, port *int, preferred int) (net.Listener, error) {
+	var tcp net.ListenConfig
 	if *port != 0 {
-		return net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(*port)))
+		return tcp.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(*port)))
 	}
-	at, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(preferred)))
+	at, err := tcp.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(preferred)))
 	if err != nil {
-		at, err = net.Listen("tcp", net.JoinHostPort(host, "0"))
+		at, err = tcp.Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
 	}
 	if err != nil {
 		return nil, err

@@ -72,16 +72,13 @@ type providerData struct {
 	now     func() time.Time
 	rand    io.Reader
 
-	awsConfig   infraaws.Config
-	awsUnknown  bool // an AWS argument is not known yet
+	loadAWS     func() (*infraaws.Client, error) // once
+	awsUnknown  bool                             // an AWS argument is not known yet
 	sshUnknown  bool
 	defaultTags types.Map // as configured; may be unknown while planning
 
 	// warned holds the machines that a warning has named in this run.
 	warned sync.Map
-
-	awsMu     sync.Mutex
-	awsClient *infraaws.Client
 }
 
 type sshConfig struct {
@@ -93,27 +90,18 @@ type sshConfig struct {
 
 // aws returns the AWS client, made at its first use, so that a configuration
 // without AWS needs no credentials.
-func (d *providerData) aws(ctx context.Context) (*infraaws.Client, error) {
+func (d *providerData) aws(context.Context) (*infraaws.Client, error) {
 	if d.awsUnknown {
 		return nil, errNotYetKnown
 	}
-	d.awsMu.Lock()
-	defer d.awsMu.Unlock()
-	if d.awsClient == nil {
-		client, err := infraaws.New(ctx, d.awsConfig)
-		if err != nil {
-			return nil, err
-		}
-		d.awsClient = client
-	}
-	return d.awsClient, nil
+	return d.loadAWS()
 }
 
 // store opens the key store that a reference points to.
 func (d *providerData) store(ref pki.Ref) (pki.Store, error) {
 	switch ref.Store {
 	case pki.StoreSSM:
-		client, err := d.aws(context.Background())
+		client, err := d.loadAWS()
 		if err != nil {
 			return nil, err
 		}
@@ -142,7 +130,7 @@ func (d *providerData) connect(m infraaws.Machine, hostKeys []string) infraaws.S
 }
 
 // authorizedKeys returns the public keys to be let in on new machines.
-func (d *providerData) authorizedKeys() ([]string, error) {
+func (d *providerData) authorizedKeys(ctx context.Context) ([]string, error) {
 	if d.sshUnknown {
 		return nil, errNotYetKnown
 	}
@@ -151,7 +139,7 @@ func (d *providerData) authorizedKeys() ([]string, error) {
 		out = append(out, strings.TrimSpace(string(ssh.MarshalAuthorizedKey(s.PublicKey()))))
 	}
 	if d.ssh.agentSocket != "" {
-		conn, err := net.Dial("unix", d.ssh.agentSocket)
+		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", d.ssh.agentSocket)
 		if err != nil {
 			return nil, fmt.Errorf("reach the SSH agent: %w", err)
 		}
@@ -238,7 +226,7 @@ func (d *providerData) configureAWS(ctx context.Context, version string, m provi
 	if !m.AssumeRole.IsNull() && role.RoleARN.IsNull() {
 		diags.AddAttributeError(path.Root("assume_role").AtName("role_arn"), "Missing role", "The block assume_role needs role_arn.")
 	}
-	d.awsConfig = infraaws.Config{
+	cfg := infraaws.Config{
 		Region:       m.Region.ValueString(),
 		Profile:      m.Profile.ValueString(),
 		AccessKey:    m.AccessKey.ValueString(),
@@ -251,7 +239,7 @@ func (d *providerData) configureAWS(ctx context.Context, version string, m provi
 		UserAgent:    "terraform-provider-k8s-" + version,
 	}
 	if role.RoleARN.ValueString() != "" {
-		d.awsConfig.AssumeRole = &infraaws.AssumeRole{
+		cfg.AssumeRole = &infraaws.AssumeRole{
 			RoleARN:     role.RoleARN.ValueString(),
 			SessionName: role.SessionName.ValueString(),
 			ExternalID:  role.ExternalID.ValueString(),
@@ -259,6 +247,8 @@ func (d *providerData) configureAWS(ctx context.Context, version string, m provi
 			Duration:    duration(role.Duration, 0),
 		}
 	}
+	ctx = context.WithoutCancel(ctx) // the client outlives the request that configures it
+	d.loadAWS = sync.OnceValues(func() (*infraaws.Client, error) { return infraaws.New(ctx, cfg) })
 }
 
 func (d *providerData) configureSSH(ctx context.Context, env environment, m providerModel, diags *diag.Diagnostics) {

@@ -45,6 +45,3 @@ func driftValue(found map[string]string) types.Map {
 	}
 	return types.MapValueMust(types.StringType, elements)
 }
-
-// hasDrift reports whether the last refresh found something.
-func hasDrift(m types.Map) bool { return len(m.Elements()) > 0 }

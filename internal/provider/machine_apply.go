@@ -29,7 +29,7 @@ func (r *machineResource) Create(ctx context.Context, req resource.CreateRequest
 		return
 	}
 	spec := m.spec(ctx, &resp.Diagnostics)
-	if spec.AuthorizedKeys, err = r.data.authorizedKeys(); err != nil {
+	if spec.AuthorizedKeys, err = r.data.authorizedKeys(ctx); err != nil {
 		fail(err)
 		return
 	}

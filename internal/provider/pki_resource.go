@@ -264,7 +264,7 @@ func (r *pkiResource) observe(ctx context.Context, store *infraaws.KeyStore, m p
 		return nil, err
 	}
 	var words []string
-	public := publicParts(m.Ref)
+	public := publicParts(ctx, m.Ref)
 	for _, name := range pki.Names() {
 		value, present := found[name]
 		switch {
@@ -278,8 +278,8 @@ func (r *pkiResource) observe(ctx context.Context, store *infraaws.KeyStore, m p
 }
 
 // publicParts returns what a reference knows of the key store's content.
-func publicParts(ref types.Object) map[string]string {
-	m, _ := object[pkiRefModel](context.Background(), ref, &diag.Diagnostics{})
+func publicParts(ctx context.Context, ref types.Object) map[string]string {
+	m, _ := object[pkiRefModel](ctx, ref, &diag.Diagnostics{})
 	r := m.ref()
 	return map[string]string{
 		pki.CertKubernetesCA: r.KubernetesCA, pki.CertEtcdCA: r.EtcdCA, pki.CertFrontProxyCA: r.FrontProxyCA,
@@ -316,7 +316,7 @@ func (r *pkiResource) repair(ctx context.Context, m, state pkiModel) error {
 	if err != nil {
 		return err
 	}
-	public := publicParts(m.Ref)
+	public := publicParts(ctx, m.Ref)
 	for _, name := range pki.Names() {
 		value, present := found[name]
 		if pki.Secret(name) {

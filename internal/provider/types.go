@@ -2,7 +2,6 @@ package provider
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -47,19 +46,22 @@ var hostType = types.ObjectType{AttrTypes: map[string]attr.Type{
 	"instance_id": types.StringType,
 }}
 
-// hostInput returns the attributes of a host that a role resource takes.
+// hostInput returns the attributes of a host that a role resource takes. None
+// is Required: the framework misses the attributes of an element of a list that
+// is not known yet, as k8s_machine.x.host is before the first apply.
+// completeHost asks for them instead.
 func hostInput() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		"name": schema.StringAttribute{
-			Required: true, MarkdownDescription: "Name of the machine: its hostname and node name.",
+			Optional: true, MarkdownDescription: "Required. Name of the machine: its hostname and node name.",
 			Validators: []validator.String{machineName()},
 		},
 		"address": schema.StringAttribute{
-			Required: true, MarkdownDescription: "IP address or DNS name at which it is reached by SSH.",
+			Optional: true, MarkdownDescription: "Required. IP address or DNS name at which it is reached by SSH.",
 			Validators: []validator.String{hostAddress()},
 		},
 		"private_ip": schema.StringAttribute{
-			Required: true, MarkdownDescription: "IP address at which the cluster's machines reach each other.",
+			Optional: true, MarkdownDescription: "Required. IP address at which the cluster's machines reach each other.",
 			Validators: []validator.String{ipv4()},
 		},
 		"public_ip": schema.StringAttribute{
@@ -75,7 +77,7 @@ func hostInput() map[string]schema.Attribute {
 			Validators: []validator.String{loginUser()},
 		},
 		"host_key": schema.StringAttribute{
-			Required: true, MarkdownDescription: "SSH host key it must show, as `ssh-ed25519 AAAA...`.",
+			Optional: true, MarkdownDescription: "Required. SSH host key it must show, as `ssh-ed25519 AAAA...`.",
 			Validators: []validator.String{hostKey()},
 		},
 		"pod_cidr": schema.StringAttribute{
@@ -88,10 +90,34 @@ func hostInput() map[string]schema.Attribute {
 	}
 }
 
+// completeHost reports what a host lacks that no role can do without.
+type completeHost struct{}
+
+func (completeHost) Description(context.Context) string {
+	return "A host has name, address, private_ip and host_key."
+}
+func (v completeHost) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
+
+func (completeHost) ValidateObject(ctx context.Context, req validator.ObjectRequest, resp *validator.ObjectResponse) {
+	h, ok := hostFrom(ctx, req.ConfigValue, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	for _, a := range []struct {
+		name  string
+		value types.String
+	}{{"name", h.Name}, {"address", h.Address}, {"private_ip", h.PrivateIP}, {"host_key", h.HostKey}} {
+		if a.value.IsNull() {
+			resp.Diagnostics.AddAttributeError(req.Path.AtName(a.name), "Incomplete host", "A host needs "+a.name+".")
+		}
+	}
+}
+
 // hostAttribute is a required input of one host.
 func hostAttribute(description string) schema.SingleNestedAttribute {
 	return schema.SingleNestedAttribute{
 		Required: true, MarkdownDescription: description, Attributes: hostInput(),
+		Validators: []validator.Object{completeHost{}},
 	}
 }
 
@@ -99,7 +125,7 @@ func hostAttribute(description string) schema.SingleNestedAttribute {
 func hostsAttribute(description string, validators ...validator.List) schema.ListNestedAttribute {
 	return schema.ListNestedAttribute{
 		Required: true, MarkdownDescription: description, Validators: validators,
-		NestedObject: schema.NestedAttributeObject{Attributes: hostInput()},
+		NestedObject: schema.NestedAttributeObject{Attributes: hostInput(), Validators: []validator.Object{completeHost{}}},
 	}
 }
 
@@ -109,17 +135,6 @@ func (h hostModel) value() types.Object {
 		"name": h.Name, "address": h.Address, "private_ip": h.PrivateIP, "public_ip": h.PublicIP, "port": h.Port,
 		"user": h.User, "host_key": h.HostKey, "pod_cidr": h.PodCIDR, "instance_id": h.InstanceID,
 	})
-}
-
-// known reports whether everything about the host is known.
-func (h hostModel) known() bool {
-	return h.described() && !h.Address.IsUnknown() && !h.HostKey.IsUnknown() && !h.PublicIP.IsUnknown()
-}
-
-// described reports whether everything about the host is known that a machine's
-// desired state depends on, except for certificates.
-func (h hostModel) described() bool {
-	return !h.Name.IsUnknown() && !h.PrivateIP.IsUnknown() && !h.PodCIDR.IsUnknown()
 }
 
 // remote returns how the host is reached: at its private address when there is
@@ -349,10 +364,4 @@ func optionalPrefix(p netip.Prefix) types.String {
 		return types.StringNull()
 	}
 	return types.StringValue(p.String())
-}
-
-// isUnreachable tells a machine that does not answer from every other failure.
-func isUnreachable(err error) bool {
-	var unreachable *remote.UnreachableError
-	return errors.As(err, &unreachable)
 }

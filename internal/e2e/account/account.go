@@ -54,7 +54,7 @@ func New(t *testing.T) *Account {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cloud.Start(); err != nil {
+	if err := cloud.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(cloud)
@@ -72,20 +72,18 @@ func (a *Account) Fault(f fault.Fault) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	resp, err := http.Post(a.URL+"/_lab/faults", "application/json", bytes.NewReader(body))
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode/100 != 2 {
-		a.t.Fatalf("fault %+v: %s", f, resp.Status)
-	}
+	a.control(http.MethodPost, body)
 }
 
 // Calm takes all faults away.
 func (a *Account) Calm() {
 	a.t.Helper()
-	r, err := http.NewRequest(http.MethodDelete, a.URL+"/_lab/faults", nil)
+	a.control(http.MethodDelete, nil)
+}
+
+func (a *Account) control(method string, body []byte) {
+	a.t.Helper()
+	r, err := http.NewRequestWithContext(a.t.Context(), method, a.URL+"/_lab/faults", bytes.NewReader(body))
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -93,7 +91,10 @@ func (a *Account) Calm() {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	resp.Body.Close()
+	defer resp.Body.Close()
+	if resp.StatusCode/100 != 2 {
+		a.t.Fatalf("%s %s: %s", method, body, resp.Status)
+	}
 }
 
 // Empty fails the test unless the account holds nothing at all.

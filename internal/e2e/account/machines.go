@@ -124,7 +124,7 @@ func (m *Machines) Run(ctx context.Context, host infraaws.Machine, hostKeys []st
 	if !strings.Contains(cmd.Script, "/etc/ssh") {
 		return remote.Output{}, nil
 	}
-	run := exec.Command("sh", "-c", strings.ReplaceAll(cmd.Script, "/etc/ssh", dir))
+	run := exec.CommandContext(context.WithoutCancel(ctx), "sh", "-c", strings.ReplaceAll(cmd.Script, "/etc/ssh", dir))
 	run.Env = []string{"PATH=" + m.bin + ":" + os.Getenv("PATH")}
 	var stderr strings.Builder
 	run.Stderr = &stderr

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -23,8 +24,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
 )
 
-// TestMain takes everything about AWS out of the environment.
+// TestMain takes everything about AWS out of the environment, and lets many
+// tests run at once: most of their time is the SDK's pauses before retries.
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "24"); err != nil {
+		panic(err)
+	}
 	for _, v := range os.Environ() {
 		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "AWS_") {
 			os.Unsetenv(name)
@@ -82,9 +88,9 @@ func (w *wire) Do(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	dying, dead := w.note(action(r, body))
-	lost := w.lost()
-	if dead && !(dying && w.arrives) {
+	number, dead := w.note(action(r, body))
+	dying, lost := number == w.dieAt, number == w.loseAt
+	if dead && (!dying || !w.arrives) {
 		return nil, errKilled
 	}
 	resp, err := http.DefaultTransport.RoundTrip(r.WithContext(context.WithoutCancel(r.Context())))
@@ -102,26 +108,23 @@ func (w *wire) Do(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// lost reports whether the answer to the call just noted gets lost.
-func (w *wire) lost() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.loseAt == 0 || len(w.calls) != w.loseAt {
-		return false
-	}
-	w.loseAt = 0
-	return true
-}
-
-func (w *wire) note(action string) (dying, dead bool) {
+// note records a call and returns which it is, and whether the process is dead.
+func (w *wire) note(action string) (number int, dead bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.calls = append(w.calls, action)
-	dying, dead = w.dieAt == len(w.calls), w.dieAt > 0 && len(w.calls) >= w.dieAt
+	number = len(w.calls)
+	dead = w.dieAt > 0 && number >= w.dieAt
 	if dead && !w.arrives {
 		w.cancel()
 	}
-	return dying, dead
+	return number, dead
+}
+
+func (w *wire) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.calls)
 }
 
 // changes returns the calls that change something.

@@ -22,22 +22,63 @@ func small(ctx context.Context, c *infraaws.Client, connect infraaws.Connect) (i
 	return n, m, err
 }
 
-// TestKilledAnywhere kills the process at every call it makes, once before the
-// call arrives and once after it took effect, and expects the next run to end
-// with the same cluster, nothing twice, and a deletion that leaves nothing.
+// whole makes the small cluster and an address, and deletes everything again.
+// It returns how many calls the first part took.
+func whole(ctx context.Context, c *infraaws.Client, w *wire, connect func(*wire) infraaws.Connect) (int, error) {
+	n, m, err := small(ctx, c, connect(w))
+	if err != nil {
+		return w.count(), err
+	}
+	address, err := c.EnsureAddress(ctx, "", infraaws.AddressSpec{Cluster: "demo", Name: "lb", InstanceID: m.ID})
+	if err != nil {
+		return w.count(), err
+	}
+	made := w.count()
+	known := networkSpec()
+	known.Known = n
+	for _, err := range []error{
+		c.DeleteAddress(ctx, address.AllocationID),
+		c.DeleteMachine(ctx, m.ID, machineSpecs(n)[3]),
+		c.DeleteNetwork(ctx, known),
+	} {
+		if err != nil {
+			return made, err
+		}
+	}
+	return made, nil
+}
+
+// undisturbed returns how many calls it takes to make everything, and in all.
+func undisturbed(t *testing.T) (made, all int) {
+	t.Helper()
+	a, w := newAccount(t), &wire{}
+	made, err := whole(deadline(t), a.client(w), w, newMachines(t, a.client(&wire{})).on)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Empty()
+	return made, w.count()
+}
+
+// TestKilledAnywhere kills the process at every call of a creation, once before
+// the call arrives and once after it took effect, and expects the next run to
+// end with the same cluster, nothing twice, and a deletion that leaves nothing.
 func TestKilledAnywhere(t *testing.T) {
 	t.Parallel()
-	for _, arrives := range []bool{false, true} {
-		for at := 1; ; at++ {
-			done := false
-			t.Run(fmt.Sprintf("call %d arrives %v", at, arrives), func(t *testing.T) {
+	made, _ := undisturbed(t)
+	for at := range made {
+		for _, arrives := range []bool{false, true} {
+			t.Run(fmt.Sprintf("call %d arrives %v", at+1, arrives), func(t *testing.T) {
+				t.Parallel()
 				a := newAccount(t)
 				ssh := newMachines(t, a.client(&wire{}))
 				ctx, cancel := context.WithCancel(deadline(t))
 				defer cancel()
-				dying := &wire{dieAt: at, arrives: arrives, cancel: cancel}
-				_, _, err := small(ctx, a.client(dying), ssh.on(dying))
-				done = err == nil && len(dying.calls) < at
+				dying := &wire{dieAt: at + 1, arrives: arrives, cancel: cancel}
+				_, _ = whole(ctx, a.client(dying), dying, ssh.on)
+				if dying.count() <= at {
+					t.Fatalf("it made only %d calls", dying.count())
+				}
 
 				ctx = deadline(t)
 				w := &wire{}
@@ -46,42 +87,46 @@ func TestKilledAnywhere(t *testing.T) {
 				if err != nil {
 					t.Fatalf("after %v: %v", dying.calls, err)
 				}
+				address, err := c.EnsureAddress(ctx, "", infraaws.AddressSpec{Cluster: "demo", Name: "lb", InstanceID: m.ID})
+				if err != nil {
+					t.Fatalf("after %v: %v", dying.calls, err)
+				}
 				unchanged(ctx, t, c, networkSpec(), n)
 				asWanted(ctx, t, c, m.ID, machineSpecs(n)[3])
-				if got := ssh.hostKey(m.ID); got != m.HostKey {
+				if got := ssh.HostKey(m.ID); got != m.HostKey {
 					t.Errorf("uses host key %s, on record is %s", got, m.HostKey)
 				}
 				o := a.Cloud.Overview()
-				if len(o.Instances) != 1 || len(o.Groups) != 3+len(o.VPCs) || len(o.Gateways) != 1 {
-					t.Errorf("after dying at %s: %d VPCs, %d instances, %d groups, %d gateways",
-						dying.calls[min(at, len(dying.calls))-1], len(o.VPCs), len(o.Instances), len(o.Groups), len(o.Gateways))
+				if len(o.Instances) != 1 || len(o.VPCs) != 1 || len(o.Gateways) != 1 || len(o.Addresses) != 1 {
+					t.Errorf("after dying at %s: %d VPCs, %d instances, %d gateways, %d addresses",
+						dying.calls[at], len(o.VPCs), len(o.Instances), len(o.Gateways), len(o.Addresses))
 				}
-				if err := c.DeleteMachine(ctx, m.ID, machineSpecs(n)[3]); err != nil {
-					t.Fatal(err)
-				}
-				if err := c.DeleteNetwork(ctx, networkSpec()); err != nil {
+				known := networkSpec()
+				known.Known = n
+				if err := errors.Join(
+					c.DeleteAddress(ctx, address.AllocationID),
+					c.DeleteMachine(ctx, m.ID, machineSpecs(n)[3]),
+					c.DeleteNetwork(ctx, known),
+				); err != nil {
 					t.Fatal(err)
 				}
 				a.Empty()
 			})
-			if done || t.Failed() {
-				t.Logf("%d calls", at-1)
-				break
-			}
 		}
 	}
 }
 
-// TestKilledWhileDeleting kills every deletion at every call.
+// TestKilledWhileDeleting kills a deletion at every call and repeats it.
 func TestKilledWhileDeleting(t *testing.T) {
 	t.Parallel()
-	for at := 1; ; at++ {
-		done := false
-		t.Run(fmt.Sprintf("call %d", at), func(t *testing.T) {
+	made, all := undisturbed(t)
+	for at := range all - made {
+		t.Run(fmt.Sprintf("call %d", at+1), func(t *testing.T) {
+			t.Parallel()
 			a := newAccount(t)
+			ssh := newMachines(t, a.client(&wire{}))
 			w := &wire{}
 			c := a.client(w)
-			ssh := newMachines(t, c)
 			n, m, err := small(deadline(t), c, ssh.on(w))
 			if err != nil {
 				t.Fatal(err)
@@ -97,16 +142,13 @@ func TestKilledWhileDeleting(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancel(deadline(t))
 			defer cancel()
-			dying := &wire{dieAt: at, arrives: at%2 == 0, cancel: cancel}
-			done = remove(ctx, a.client(dying)) == nil
+			dying := &wire{dieAt: at + 1, arrives: at%2 == 0, cancel: cancel}
+			_ = remove(ctx, a.client(dying))
 			if err := remove(deadline(t), c); err != nil {
 				t.Fatalf("after %v: %v", dying.calls, err)
 			}
 			a.Empty()
 		})
-		if done || t.Failed() {
-			break
-		}
 	}
 }
 
@@ -114,37 +156,17 @@ func TestKilledWhileDeleting(t *testing.T) {
 // the call again although it took effect.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
-	for at := 1; ; at++ {
-		done := false
-		t.Run(fmt.Sprintf("call %d", at), func(t *testing.T) {
-			a, ctx := newAccount(t), deadline(t)
-			ssh := newMachines(t, a.client(&wire{}))
-			w := &wire{loseAt: at}
-			c := a.client(w)
-			n, m, err := small(ctx, c, ssh.on(w))
-			if err != nil {
-				t.Fatalf("%v: %v", w.calls, err)
-			}
-			unchanged(ctx, t, c, networkSpec(), n)
-			address, err := c.EnsureAddress(ctx, "", infraaws.AddressSpec{Cluster: "demo", Name: "lb", InstanceID: m.ID})
-			if err != nil {
-				t.Fatal(err)
-			}
-			known := networkSpec()
-			known.Known = n
-			if err := errors.Join(
-				c.DeleteAddress(ctx, address.AllocationID),
-				c.DeleteMachine(ctx, m.ID, machineSpecs(n)[3]),
-				c.DeleteNetwork(ctx, known),
-			); err != nil {
-				t.Fatalf("%v: %v", w.calls, err)
+	_, all := undisturbed(t)
+	for at := range all {
+		t.Run(fmt.Sprintf("call %d", at+1), func(t *testing.T) {
+			t.Parallel()
+			a := newAccount(t)
+			w := &wire{loseAt: at + 1}
+			if _, err := whole(deadline(t), a.client(w), w, newMachines(t, a.client(&wire{})).on); err != nil {
+				t.Fatalf("the answer to %s was lost: %v", w.calls[at], err)
 			}
 			a.Empty()
-			done = w.loseAt != 0
 		})
-		if done || t.Failed() {
-			break
-		}
 	}
 }
 
@@ -228,6 +250,7 @@ func TestDiesDuringBringUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	id := l.Machine().ID
 	never := func(infraaws.Machine, []string) infraaws.Shell { return deaf{} }
 	ended := make(chan error, 1)
 	go func() {
@@ -235,7 +258,7 @@ func TestDiesDuringBringUp(t *testing.T) {
 		ended <- err
 	}()
 	time.Sleep(300 * time.Millisecond)
-	if err := c.DeleteMachine(ctx, l.Machine().ID, machineSpecs(n)[0]); err != nil {
+	if err := c.DeleteMachine(ctx, id, machineSpecs(n)[0]); err != nil {
 		t.Fatal(err)
 	}
 	select {

@@ -71,7 +71,7 @@ func TestMachinesLifecycle(t *testing.T) {
 		if m.PrivateIP != specs[i].PrivateIP || !m.PublicIP.IsValid() || m.User != "admin" && m.User != "" {
 			t.Errorf("%+v", m)
 		}
-		if got := ssh.hostKey(m.ID); got != m.HostKey {
+		if got := ssh.HostKey(m.ID); got != m.HostKey {
 			t.Errorf("%s uses host key %s, on record is %s", specs[i].Name, got, m.HostKey)
 		}
 	}

@@ -18,8 +18,6 @@ func newMachines(t *testing.T, client *infraaws.Client) machines {
 	return machines{account.NewMachines(t, client)}
 }
 
-func (m machines) hostKey(id string) string { return m.HostKey(id) }
-
 // on returns how machines are reached by a process that uses w.
 func (m machines) on(w *wire) infraaws.Connect {
 	return func(host infraaws.Machine, hostKeys []string) infraaws.Shell {
@@ -35,8 +33,8 @@ type mortal struct {
 
 // Run counts as a call on the wire, so that tests can die at it.
 func (s *mortal) Run(ctx context.Context, cmd remote.Command) (remote.Output, error) {
-	dying, dead := s.wire.note("ssh")
-	if dead && !(dying && s.wire.arrives) {
+	number, dead := s.wire.note("ssh")
+	if dead && (number != s.wire.dieAt || !s.wire.arrives) {
 		return remote.Output{}, errKilled
 	}
 	out, err := s.Shell.Run(ctx, cmd)

@@ -31,6 +31,7 @@ func TestCluster(t *testing.T) {
 	})
 	step("second plan is empty", c.noChanges)
 	step("nodes and API servers", c.testNodes)
+	step("status agrees", c.testStatus)
 	step("workload", c.testWorkload)
 	step("security", c.testSecurity)
 	step("failures", c.testFailures)
@@ -93,6 +94,7 @@ func TestAgain(t *testing.T) {
 	c := up(t, "tofu", tofu)
 	c.noChanges(t)
 	c.testNodes(t)
+	c.testExtras(t)
 	if _, err := c.ws.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -242,8 +244,8 @@ func (c *cluster) testBadInput(t *testing.T) {
 	}{
 		{"overlapping ranges", `pod_cidr = var.pod_cidr`, "pod_cidr = var.pod_cidr\n  service_cidr = \"10.200.4.0/24\"", "service_cidr", "overlap"},
 		{"non-canonical CIDR", `admin_cidrs = var.admin_cidrs`, `admin_cidrs = ["198.51.100.7/24"]`, "admin_cidrs", "198.51.100.0/24"},
-		{"even member count", `hosts   = k8s_machine.controller[*].host` + "\n  pki     = k8s_pki.this.ref\n}", `hosts   = slice(k8s_machine.controller[*].host, 0, 2)` + "\n  pki     = k8s_pki.this.ref\n}", "hosts", "odd"},
-		{"duplicate host", `hosts             = k8s_machine.worker[*].host`, `hosts             = [k8s_machine.worker[0].host, k8s_machine.worker[0].host]`, "hosts", "twice"},
+		{"even member count", `hosts   = k8s_machine.controller[*].host` + "\n  pki     = k8s_pki.this.ref\n}", `hosts   = slice(k8s_machine.controller[*].host, 0, 2)` + "\n  pki     = k8s_pki.this.ref\n}", "hosts", "use 1, 3, 5 or 7"},
+		{"duplicate host", `hosts             = k8s_machine.worker[*].host`, `hosts             = [k8s_machine.worker[0].host, k8s_machine.worker[0].host]`, "hosts", "Duplicate host"},
 		{"pod CIDR outside the range", `cidrsubnet(var.pod_cidr, 8, count.index)`, `cidrsubnet("10.201.0.0/16", 8, count.index)`, "hosts", "outside"},
 		{"unsupported version", `version  = var.kubernetes_version`, `version  = "1.20.0"`, "version", "1.20"},
 		{"malformed version", `version  = var.kubernetes_version`, `version  = "latest"`, "version", "latest"},

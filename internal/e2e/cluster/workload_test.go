@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -89,8 +90,12 @@ func (c *cluster) testWorkload(t *testing.T) {
 		t.Errorf("logs: %q", out)
 	}
 	for _, m := range []string{"worker-0", "worker-1"} {
-		if out := c.sh(t, "controller-0", "curl -s -m 5 http://"+c.privateIP(t, m)+":30080/ || true"); strings.Contains(out, "served by") {
-			t.Errorf("the NodePort of %s answers a controller although nodeport_cidrs is empty", m)
+		if conn, err := net.DialTimeout("tcp", c.addresses[m]+":30080", time.Second); err == nil {
+			_ = conn.Close()
+			t.Errorf("the NodePort of %s answers from outside although nodeport_cidrs is empty", m)
+		}
+		if out := c.sh(t, "controller-0", "curl -s -m 5 http://"+c.privateIP(t, m)+":30080/"); !strings.Contains(out, "served by") {
+			t.Errorf("NodePort of %s from controller-0: %q", m, out)
 		}
 		if out := c.sh(t, m, "curl -s -m 5 http://"+c.privateIP(t, m)+":30080/"); !strings.Contains(out, "served by") {
 			t.Errorf("NodePort of %s: %q", m, out)
@@ -147,10 +152,17 @@ func (c *cluster) testSecurity(t *testing.T) {
 		t.Errorf("the secret in etcd is not encrypted: %q", raw)
 	}
 	ip := c.privateIP(t, "controller-0")
-	if out := c.sh(t, "controller-1", "curl -s -m 5 --cacert /etc/etcd/pki/ca.crt https://"+ip+":2379/health; echo exit $?"); !strings.Contains(out, "exit 56") && !strings.Contains(out, "exit 35") {
+	health := func(flags, scheme string) string {
+		return c.sh(t, "controller-1", "curl -s -m 5 "+flags+" "+scheme+"://"+ip+":2379/health || echo refused")
+	}
+	const client = "--cacert /etc/etcd/pki/ca.crt --cert /etc/etcd/pki/server.crt --key /etc/etcd/pki/server.key"
+	if out := health(client, "https"); !strings.Contains(out, `"health":"true"`) {
+		t.Errorf("etcd does not answer a client with a certificate: %q", out)
+	}
+	if out := health("--cacert /etc/etcd/pki/ca.crt", "https"); out != "refused\n" {
 		t.Errorf("etcd answered a client without certificate: %q", out)
 	}
-	if out := c.sh(t, "controller-1", "curl -s -m 5 http://"+ip+":2379/health; echo exit $?"); strings.Contains(out, "exit 0") {
+	if out := health("", "http"); strings.Contains(out, "health") {
 		t.Errorf("etcd answered plain HTTP: %q", out)
 	}
 	worker := c.privateIP(t, "worker-0")
@@ -168,7 +180,7 @@ spec:
 `)
 	c.kubectl(t, "wait", "--for=condition=Ready", "pod/uses-canary", "--timeout=60s")
 	get := func(machine string) string {
-		return c.sh(t, machine, "curl -s -m 5 -o /dev/null -w '%{http_code}' --cacert /etc/kubernetes/pki/ca.crt --cert /etc/kubernetes/pki/kubelet.crt --key /etc/kubernetes/pki/kubelet.key https://10.240.0.30:6443/api/v1/namespaces/default/secrets/canary")
+		return c.sh(t, machine, "curl -s -m 5 -o /dev/null -w '%{http_code}' --cacert /etc/kubernetes/pki/node-ca.crt --cert /etc/kubernetes/pki/kubelet.crt --key /etc/kubernetes/pki/kubelet.key https://10.240.0.30:6443/api/v1/namespaces/default/secrets/canary")
 	}
 	if code := get("worker-0"); code != "403" {
 		t.Errorf("worker-0 reads a secret of worker-1's pod: %s", code)
@@ -176,7 +188,7 @@ spec:
 	if code := get("worker-1"); code != "200" {
 		t.Errorf("worker-1 cannot read the secret of its own pod: %s", code)
 	}
-	audit := c.sh(t, "controller-0", "cat /var/log/kubernetes/audit*.log") + c.sh(t, "controller-1", "cat /var/log/kubernetes/audit*.log") + c.sh(t, "controller-2", "cat /var/log/kubernetes/audit*.log")
+	audit := c.sh(t, "controller-0", "cat /var/log/kubernetes/audit/audit.log") + c.sh(t, "controller-1", "cat /var/log/kubernetes/audit/audit.log") + c.sh(t, "controller-2", "cat /var/log/kubernetes/audit/audit.log")
 	if !strings.Contains(audit, `"name":"canary"`) || strings.Contains(audit, "tweet-tweet") {
 		t.Errorf("audit log: records the secret's creation: %v, contains its value: %v", strings.Contains(audit, `"name":"canary"`), strings.Contains(audit, "tweet-tweet"))
 	}

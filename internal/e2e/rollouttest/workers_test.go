@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
 
@@ -93,14 +94,32 @@ func (d *deployment) testWorkerDamage() {
 	d.shell(d.workers.Targets[1], "systemctl stop kubelet && chmod 644 /etc/kubernetes/kubelet.kubeconfig")
 	_, err := d.api().Typed().CoreV1().Nodes().Patch(d.t.Context(), "worker-0", types.MergePatchType, []byte(`{"metadata":{"labels":{"pool":"red"}}}`), metav1.PatchOptions{})
 	d.must(err)
+	d.must(d.api().DeleteNode(d.t.Context(), "worker-1"))
 	d.expectDrift(
 		"workers worker-0: binary /usr/local/bin/kube-proxy: content differs",
 		"workers worker-1: file /etc/kubernetes/kubelet.kubeconfig: mode 0644, wanted 0600; unit kubelet.service: stopped, wanted running",
 	)
-	if drift := strings.Join(d.drift(), "\n"); !strings.Contains(drift, `node label pool: found "red", wanted "blue"`) {
-		d.t.Errorf("the changed label is not in\n%s", drift)
+	drift := strings.Join(d.drift(), "\n")
+	for _, words := range []string{`node label pool: found "red", wanted "blue"`, "worker-1: file", "node: not registered"} {
+		if !strings.Contains(drift, words) {
+			d.t.Errorf("%q is not in\n%s", words, drift)
+		}
 	}
 	d.repair(before, "worker-0 kube-proxy", "worker-1 kubelet")
+
+	before = d.starts()
+	d.must(d.api().DeleteNode(d.t.Context(), "worker-0"))
+	d.expectDrift("workers worker-0: node: not registered with the API server")
+	d.repair(before, "worker-0 kubelet")
+
+	before = d.starts()
+	prior := *d
+	d.workers.Spec.KubeletArgs = component.SingleArgs(map[string]string{"no-such-flag": "1"})
+	if err := d.apply(d.t.Context(), &prior); err == nil || !strings.Contains(err.Error(), "no-such-flag") || !strings.Contains(err.Error(), "kubelet") {
+		d.t.Errorf("a wrong flag: %v", err)
+	}
+	d.workers.Spec.KubeletArgs = nil
+	d.repair(before)
 }
 
 const sleeper = `apiVersion: apps/v1

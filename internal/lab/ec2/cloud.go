@@ -162,8 +162,8 @@ func Open(cfg Config) (*Cloud, error) {
 // Start builds the network the state describes and takes the machines up where
 // the last run left them: running ones are adopted, transitions under way go
 // on, and after a reboot of the host running instances are started again.
-func (c *Cloud) Start() error {
-	if err := c.tryNetwork(); err != nil {
+func (c *Cloud) Start(ctx context.Context) error {
+	if err := c.tryNetwork(ctx); err != nil {
 		return err
 	}
 	c.wg.Go(c.watchExits)
@@ -192,23 +192,23 @@ func (c *Cloud) random() uint64 {
 // networkTimeout bounds one attempt to change the network.
 const networkTimeout = 60 * time.Second
 
-// syncNetwork brings the network in line with the state before it returns.
-// When that fails it tries again in the background: EC2, too, has accepted the
+// syncNetwork brings the network in line with the state before it returns. ctx
+// should live as long as the Cloud, not as the call that changed the state. When that fails it tries again in the background: EC2, too, has accepted the
 // call by then.
-func (c *Cloud) syncNetwork() {
-	if err := c.tryNetwork(); err != nil && c.ctx.Err() == nil {
+func (c *Cloud) syncNetwork(ctx context.Context) {
+	if err := c.tryNetwork(ctx); err != nil && c.ctx.Err() == nil {
 		c.log.Error("the network could not be changed; trying again", "error", err)
 		c.wg.Go(func() {
 			select {
 			case <-c.ctx.Done():
 			case <-c.cfg.Clock.After(time.Second):
-				c.syncNetwork()
+				c.syncNetwork(c.ctx)
 			}
 		})
 	}
 }
 
-func (c *Cloud) tryNetwork() error {
+func (c *Cloud) tryNetwork(ctx context.Context) error {
 	c.netMu.Lock()
 	defer c.netMu.Unlock()
 	c.mu.Lock()
@@ -217,7 +217,7 @@ func (c *Cloud) tryNetwork() error {
 	if c.applied != nil && reflect.DeepEqual(*c.applied, want) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, networkTimeout)
+	ctx, cancel := context.WithTimeout(ctx, networkTimeout)
 	defer cancel()
 	c.applied = nil
 	if c.netErr = c.cfg.Network.Apply(ctx, want); c.netErr != nil {

@@ -271,7 +271,7 @@ func (l *lab) open(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cloud.Start(); err != nil {
+	if err := cloud.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	srv := httptest.NewServer(cloud)
@@ -286,10 +286,11 @@ func (l *lab) open(t *testing.T) {
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 	t.Setenv("AWS_CONFIG_FILE", os.DevNull)
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", os.DevNull)
-	cfg, err := config.LoadDefaultConfig(t.Context(), config.WithRetryMaxAttempts(1), config.WithHTTPClient(wholeResponses{}))
+	cfg, err := config.LoadDefaultConfig(t.Context(), config.WithRetryMaxAttempts(1))
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg.HTTPClient = wholeResponses{}
 	l.cloud, l.url, l.aws = cloud, srv.URL, cfg
 	l.use(cfg)
 }

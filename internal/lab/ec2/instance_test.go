@@ -265,9 +265,7 @@ func TestLifeCycle(t *testing.T) {
 	if stopped.PublicIpAddress != nil || *stopped.PrivateIpAddress != *running.PrivateIpAddress || *stopped.StateReason.Code != "Client.UserInitiatedShutdown" {
 		t.Errorf("stopped: %+v", stopped)
 	}
-	if !l.network.vpc(t, s.vpc).Interfaces[0].Stopped {
-		t.Error("the network does not know that the instance is stopped")
-	}
+	eventually(t, "the network knows that the instance is stopped", func() bool { return l.network.vpc(t, s.vpc).Interfaces[0].Stopped })
 	if len(l.network.resets) != 1 {
 		t.Errorf("the interface was reset %d times by a stop", len(l.network.resets))
 	}

@@ -37,7 +37,7 @@ func (c *Cloud) instance(id string, s instanceState) (instance, bool) {
 
 // change updates one instance by itself, outside of any API call, if it is in
 // state s, and then the network.
-func (c *Cloud) change(id string, s instanceState, f func(t *tx, i *instance)) {
+func (c *Cloud) change(ctx context.Context, id string, s instanceState, f func(t *tx, i *instance)) {
 	err := c.update("", nil, func(t *tx) error {
 		if i := t.st.Instances[id]; i != nil && i.State == s {
 			f(t, i)
@@ -47,7 +47,7 @@ func (c *Cloud) change(id string, s instanceState, f func(t *tx, i *instance)) {
 	if err != nil {
 		c.log.Error("an instance's state could not be saved", "instance", id, "error", err)
 	}
-	c.syncNetwork()
+	c.syncNetwork(ctx)
 }
 
 // launch boots a pending instance.
@@ -57,25 +57,25 @@ func (c *Cloud) launch(id string) {
 		if !ok {
 			return
 		}
-		ctx, end := c.launches.begin(ctx, id)
+		launch, end := c.launches.begin(ctx, id)
 		defer end()
-		err := c.boot(ctx, i)
+		err := c.boot(launch, i)
 		if c.ctx.Err() != nil {
 			return // the next Start goes on
 		}
 		if err == nil {
-			c.change(id, statePending, func(_ *tx, i *instance) {
+			c.change(ctx, id, statePending, func(_ *tx, i *instance) {
 				i.set(stateRunning, stateReason{}, "")
 				i.Booted = true
 			})
 			return
 		}
-		if context.Cause(ctx) == errLaunchCancelled { //nolint:errorlint // identity is meant
+		if context.Cause(launch) == errLaunchCancelled { //nolint:errorlint // identity is meant
 			return
 		}
 		c.log.Error("an instance could not be launched", "instance", id, "error", err)
 		reason := stateReason{"Server.InternalError", "Server.InternalError: " + err.Error()}
-		c.change(id, statePending, func(t *tx, i *instance) {
+		c.change(ctx, id, statePending, func(t *tx, i *instance) {
 			if i.Booted {
 				i.set(stateStopping, reason, "Server.InternalError")
 				t.stopped(i)
@@ -89,15 +89,15 @@ func (c *Cloud) launch(id string) {
 
 func (c *Cloud) boot(ctx context.Context, i instance) error {
 	if d := c.faults.StartDelay(); d > 0 {
-		c.change(i.ID, statePending, func(_ *tx, i *instance) { i.Powered = false })
+		c.change(ctx, i.ID, statePending, func(_ *tx, i *instance) { i.Powered = false })
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-c.cfg.Clock.After(d):
 		}
-		c.change(i.ID, statePending, func(_ *tx, i *instance) { i.Powered = true })
+		c.change(ctx, i.ID, statePending, func(_ *tx, i *instance) { i.Powered = true })
 	}
-	if err := c.tryNetwork(); err != nil {
+	if err := c.tryNetwork(ctx); err != nil {
 		return err
 	}
 	if c.cfg.Machines.Running(i.ID) { // an earlier daemon got this far
@@ -131,7 +131,7 @@ func (c *Cloud) halt(id string, force bool) {
 		}
 		c.powerOff(ctx, i, force)
 		if c.ctx.Err() == nil {
-			c.change(id, stateStopping, (*tx).stopped)
+			c.change(ctx, id, stateStopping, (*tx).stopped)
 		}
 	})
 }
@@ -162,7 +162,7 @@ func (c *Cloud) reboot(id string) {
 		c.powerOff(ctx, i, false)
 		if err := c.power(ctx, i); err != nil && c.ctx.Err() == nil {
 			c.log.Error("an instance did not come back from a reboot", "instance", id, "error", err)
-			c.change(id, stateRunning, func(t *tx, i *instance) {
+			c.change(ctx, id, stateRunning, func(t *tx, i *instance) {
 				i.set(stateStopping, stateReason{"Server.InternalError", "Server.InternalError: " + err.Error()}, "Server.InternalError")
 				t.stopped(i)
 			})
@@ -192,7 +192,7 @@ func (c *Cloud) terminate(id string) {
 			case <-c.cfg.Clock.After(pause):
 			}
 		}
-		c.change(id, stateShuttingDown, (*tx).terminated)
+		c.change(ctx, id, stateShuttingDown, (*tx).terminated)
 	})
 }
 
@@ -220,7 +220,7 @@ func (c *Cloud) exited(id string) {
 			return
 		}
 		if i.Shutdown == "terminate" {
-			c.change(id, stateRunning, func(t *tx, i *instance) {
+			c.change(ctx, id, stateRunning, func(t *tx, i *instance) {
 				i.set(stateShuttingDown, reasonInstanceShutdown, "")
 				t.then(func() { c.terminate(id) })
 			})
@@ -229,7 +229,7 @@ func (c *Cloud) exited(id string) {
 		if err := c.cfg.Network.ResetInterface(ctx, i.Interface); err != nil {
 			c.log.Error("an interface could not be reset", "instance", id, "error", err)
 		}
-		c.change(id, stateRunning, func(t *tx, i *instance) {
+		c.change(ctx, id, stateRunning, func(t *tx, i *instance) {
 			i.set(stateStopping, reasonInstanceShutdown, "")
 			t.stopped(i)
 		})
@@ -240,6 +240,7 @@ func (c *Cloud) exited(id string) {
 // makes of it: "stopped", "terminated", or "impaired" (still running for EC2,
 // with failing status checks).
 func (c *Cloud) PowerCut(ctx context.Context, id, outcome string) error {
+	ctx = context.WithoutCancel(ctx) // half a power cut helps nobody
 	defer c.locks.lock(id)()
 	i, ok := c.instance(id, stateRunning)
 	if !ok {
@@ -251,7 +252,7 @@ func (c *Cloud) PowerCut(ctx context.Context, id, outcome string) error {
 	if err := c.cfg.Network.ResetInterface(ctx, i.Interface); err != nil {
 		return fmt.Errorf("cutting the power of %s: %w", id, err)
 	}
-	c.change(id, stateRunning, func(t *tx, i *instance) {
+	c.change(ctx, id, stateRunning, func(t *tx, i *instance) {
 		switch outcome {
 		case "terminated":
 			i.set(stateShuttingDown, reasonPowerCut, reasonPowerCut.Code)

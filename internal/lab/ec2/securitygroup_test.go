@@ -138,7 +138,7 @@ func TestSecurityGroupRefusals(t *testing.T) {
 			for n := range 5 {
 				in.SecurityGroupIds = append(in.SecurityGroupIds, l.group(t, s.vpc, fmt.Sprintf("g%d", n)))
 			}
-			_, err := l.RunInstances(ctx, in)
+			_, err := l.RunInstances(t.Context(), in)
 			return err
 		}},
 	} {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -190,7 +189,11 @@ func TestCredentials(t *testing.T) {
 	other.use(elsewhere)
 	refused(t, describe(&other), "AuthFailure")
 
-	resp, err := http.PostForm(l.url, url.Values{"Action": {"DescribeVpcs"}, "Version": {"2016-11-15"}})
+	unsigned, err := http.NewRequestWithContext(ctx, http.MethodGet, l.url+"?Action=DescribeVpcs&Version=2016-11-15", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(unsigned)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -87,7 +87,7 @@ func (c *Cloud) perform(name string, form url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.syncNetwork()
+	c.syncNetwork(c.ctx)
 	return out, nil
 }
 

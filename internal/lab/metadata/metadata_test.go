@@ -43,7 +43,7 @@ type client struct {
 }
 
 func (c client) do(method, path string, headers ...string) (int, string) {
-	r := httptest.NewRequest(method, path, nil)
+	r := httptest.NewRequestWithContext(context.Background(), method, path, nil)
 	r.RemoteAddr = c.from
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])

@@ -93,7 +93,7 @@ func (s *Store) describeParameters(in describeInput) (any, error) {
 func matchAll(p *parameter, filters []filter, known ...string) (bool, error) {
 	for _, f := range filters {
 		key, isTag := strings.CutPrefix(f.Key, "tag:")
-		if !slices.Contains(known, f.Key) && !(isTag && slices.Contains(known, "Name")) {
+		if !slices.Contains(known, f.Key) && (!isTag || !slices.Contains(known, "Name")) {
 			return false, awserr.New("InvalidFilterKey", "The specified key isn't valid: %s", f.Key)
 		}
 		value := map[string]string{"Name": p.Name, "Path": p.Name, "Type": p.Type, "KeyId": p.KeyID, "Tier": p.Tier, "DataType": p.DataType}[f.Key]

@@ -1,0 +1,150 @@
+package aws
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/smithy-go"
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/crypto/ssh"
+)
+
+func TestPermissionsRoundTrip(t *testing.T) {
+	groups := map[Role]string{RoleLoadBalancer: "sg-l", RoleController: "sg-c", RoleWorker: "sg-w"}
+	spec := NetworkSpec{AdminCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("192.0.2.0/24")}}
+	for role, rules := range wantedRules(spec, groups) {
+		missing, unexpected := diffRules(rules, rulesOf(permissions(rules)))
+		if len(missing)+len(unexpected) > 0 {
+			t.Errorf("%s: lost %v, gained %v", role, missing, unexpected)
+		}
+	}
+	foreign := []rule{{"tcp", 1, 2, "2001:db8::/32"}, {"udp", 53, 53, "pl-123"}, {"-1", 0, 0, "sg-other"}}
+	if got := rulesOf(permissions(foreign)); !slices.Equal(got, foreign) {
+		t.Errorf("got %v, wanted %v", got, foreign)
+	}
+	want := []string{"tcp 1-2 from 2001:db8::/32", "udp 53 from pl-123", "all traffic from sg-other"}
+	for i, r := range foreign {
+		if r.String() != want[i] {
+			t.Errorf("got %q, wanted %q", r, want[i])
+		}
+	}
+}
+
+func TestCloudConfig(t *testing.T) {
+	spec := MachineSpec{Name: "worker-0", User: "admin", AuthorizedKeys: []string{"ssh-ed25519 AAAA op"}}
+	encoded, err := cloudConfig(spec, hostKeyPair{authorized: "ssh-ed25519 BBBB", pem: "-----BEGIN\nxyz\n-----END\n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `#cloud-config
+disable_root: true
+hostname: worker-0
+preserve_hostname: false
+ssh_deletekeys: true
+ssh_keys:
+  ed25519_private: |
+    -----BEGIN
+    xyz
+    -----END
+  ed25519_public: ssh-ed25519 BBBB
+ssh_pwauth: false
+users:
+- gecos: Administrator
+  groups:
+  - adm
+  - systemd-journal
+  lock_passwd: true
+  name: admin
+  shell: /bin/bash
+  ssh_authorized_keys:
+  - ssh-ed25519 AAAA op
+  sudo: ALL=(ALL) NOPASSWD:ALL
+`
+	if diff := cmp.Diff(want, string(body)); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := cloudConfig(MachineSpec{Name: "x"}, hostKeyPair{}); err == nil {
+		t.Error("a machine nobody can log in to")
+	}
+}
+
+func TestNewHostKey(t *testing.T) {
+	k, err := newHostKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.ParsePrivateKey([]byte(k.pem))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey()))); got != k.authorized {
+		t.Errorf("public half %q, wanted %q", k.authorized, got)
+	}
+}
+
+func TestClientToken(t *testing.T) {
+	a := clientToken("demo", "machine", "worker-0", "")
+	if a != clientToken("demo", "machine", "worker-0", "") || len(a) != 64 {
+		t.Errorf("token %q is not deterministic, or longer than EC2 takes", a)
+	}
+	for _, b := range []string{
+		clientToken("demo", "machine", "worker-0", "1"), clientToken("demo", "machine", "worker-1", ""), clientToken("dem", "omachine", "worker-0", ""),
+	} {
+		if a == b {
+			t.Error("different things share a token")
+		}
+	}
+}
+
+func TestPatience(t *testing.T) {
+	code := func(c string) error { return &smithy.GenericAPIError{Code: c, Message: c} }
+	p := &patient{Retryer: standardRetryer(Config{MaxRetries: 2}), codes: []string{"InvalidVpcID.NotFound"}, left: 3}
+	for i, want := range []bool{true, true, false} {
+		if got := p.IsErrorRetryable(code("InvalidVpcID.NotFound")); got != want {
+			t.Errorf("attempt %d: retryable %v, wanted %v", i+1, got, want)
+		}
+	}
+	if !p.IsErrorRetryable(code("RequestLimitExceeded")) || p.IsErrorRetryable(code("InsufficientInstanceCapacity")) || p.IsErrorRetryable(errors.New("x")) {
+		t.Error("the SDK's own judgement is gone")
+	}
+	var total time.Duration
+	for i := range settleAttempts {
+		d, err := p.RetryDelay(i, code("InvalidVpcID.NotFound"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += d
+	}
+	if first, _ := p.RetryDelay(0, code("InvalidVpcID.NotFound")); first != firstPoll || total < 20*time.Second || total > 40*time.Second {
+		t.Errorf("waits %s at first and %s in all", first, total)
+	}
+}
+
+func TestTagsDiffer(t *testing.T) {
+	got := diffTags(map[string]string{"a": "1", "b": "2", "c": "3"}, map[string]string{"a": "1", "b": "x", "aws:other": "y"})
+	want := []string{`tag b: found "x", wanted "2"`, `tag c: missing, wanted "3"`}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, wanted %v", got, want)
+	}
+	for key, reserved := range map[string]bool{"Name": true, TagCluster: true, "kubernetes.io/cluster/x": true, "aws:x": true, "team": false} {
+		if ReservedTag(key) != reserved {
+			t.Errorf("%s: reserved %v", key, !reserved)
+		}
+	}
+}
+
+func TestAdvice(t *testing.T) {
+	if Advice(errors.New("x")) != "" || Advice(&smithy.GenericAPIError{Code: "UnauthorizedOperation"}) == "" {
+		t.Error("advice does not follow the code")
+	}
+}

@@ -1,0 +1,67 @@
+package aws_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log"
+	"net/netip"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+)
+
+// A network and one machine in it, reached with a host key that was pinned
+// from the first connection on.
+func Example() {
+	ctx := context.Background()
+	var signer ssh.Signer // your own key
+	if signer == nil {
+		fmt.Println("needs an AWS account, or the local EC2")
+		return
+	}
+	client, err := aws.New(ctx, aws.Config{Region: "eu-central-1"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	network, err := client.EnsureNetwork(ctx, aws.NetworkSpec{
+		Cluster:    "demo",
+		VPCCIDR:    netip.MustParsePrefix("10.240.0.0/16"),
+		NodeCIDR:   netip.MustParsePrefix("10.240.0.0/24"),
+		AdminCIDRs: []netip.Prefix{netip.MustParsePrefix("198.51.100.7/32")},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	launch, err := client.LaunchMachine(ctx, aws.MachineSpec{
+		Cluster: "demo", Name: "controller-0", Role: aws.RoleController,
+		SubnetID: network.Subnets[0].ID, SecurityGroupID: network.SecurityGroups[aws.RoleController],
+		PrivateIP: netip.MustParseAddr("10.240.0.10"), PublicIP: true,
+		InstanceType: aws.DefaultInstanceType, RootVolumeGiB: aws.DefaultRootVolumeGiB,
+		User: aws.DefaultUser, AuthorizedKeys: []string{string(ssh.MarshalAuthorizedKey(signer.PublicKey()))},
+	}, rand.Reader)
+	if err != nil {
+		log.Fatal(err)
+	}
+	pool := remote.NewPool(remote.Config{Signers: []ssh.Signer{signer}})
+	machine, err := launch.Bring(ctx, func(m aws.Machine, hostKeys []string) aws.Shell {
+		return pool.Machine(remote.Host{Name: m.Name, Address: m.Address().String(), User: m.User, HostKeys: hostKeys})
+	})
+	if err != nil {
+		log.Print(err, aws.Advice(err))
+		return
+	}
+	fmt.Println(machine.ID, machine.HostKey)
+	// Output: needs an AWS account, or the local EC2
+}
+
+func ExampleCheckPrivateIP() {
+	subnet := []netip.Prefix{netip.MustParsePrefix("10.240.0.0/24")}
+	fmt.Println(aws.CheckPrivateIP(netip.MustParseAddr("10.240.0.10"), subnet))
+	fmt.Println(aws.CheckPrivateIP(netip.MustParseAddr("10.240.0.3"), subnet))
+	// Output:
+	// <nil>
+	// 10.240.0.3 is kept by AWS: the first four addresses of 10.240.0.0/24 and the last cannot be used
+}

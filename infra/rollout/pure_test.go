@@ -1,0 +1,305 @@
+package rollout
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+)
+
+func change(kind host.Kind, target string, restarts ...string) host.Change {
+	return host.Change{Kind: kind, Target: target, Restarts: restarts}
+}
+
+func targetsOf(changes []host.Change) []string {
+	var out []string
+	for _, c := range changes {
+		out = append(out, c.Target)
+	}
+	return out
+}
+
+func TestOfManagers(t *testing.T) {
+	managers, rest := ofManagers([]host.Change{
+		change(host.KindFile, "ca.crt", component.APIServerUnit, component.ControllerManagerUnit),
+		change(host.KindFile, "manager.kubeconfig", component.ControllerManagerUnit),
+		change(host.KindBinary, "kube-apiserver", component.APIServerUnit),
+		change(host.KindBinary, "kube-scheduler", component.SchedulerUnit),
+		change(host.KindFile, "scheduler.crt"),
+		change(host.KindUnit, component.SchedulerUnit),
+		change(host.KindUnit, component.APIServerUnit),
+	})
+	if got, want := targetsOf(managers), []string{"manager.kubeconfig", "kube-scheduler", component.SchedulerUnit}; !slices.Equal(got, want) {
+		t.Errorf("managers' = %q, wanted %q", got, want)
+	}
+	if got, want := targetsOf(rest), []string{"ca.crt", "kube-apiserver", "scheduler.crt", component.APIServerUnit}; !slices.Equal(got, want) {
+		t.Errorf("the rest = %q, wanted %q", got, want)
+	}
+}
+
+func TestDisturbsPods(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		changes []host.Change
+		want    bool
+	}{
+		{"kubelet configuration", []host.Change{change(host.KindFile, "kubelet.yaml", component.KubeletUnit)}, false},
+		{"kube-proxy upgrade", []host.Change{change(host.KindBinary, "kube-proxy", component.KubeProxyUnit)}, false},
+		{"kubelet upgrade", []host.Change{change(host.KindBinary, "kubelet", component.KubeletUnit)}, true},
+		{"containerd configuration", []host.Change{change(host.KindFile, "config.toml", component.ContainerdUnit)}, true},
+		{"runc", []host.Change{change(host.KindBinary, "runc")}, false},
+		{"nothing", nil, false},
+	} {
+		if got := disturbsPods(tt.changes); got != tt.want {
+			t.Errorf("%s: %v, wanted %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestWithout holds changes back: what they are about must not be verified yet,
+// and everything else must.
+func TestWithout(t *testing.T) {
+	s := desired.State{
+		Directories: []desired.Directory{{Path: "/d"}, {Path: "/e"}},
+		Files:       []desired.File{{Path: "/a"}, {Path: "/b"}},
+		Binaries: []desired.Binary{
+			{Name: "x", Installs: []desired.Install{{Path: "/bin/x"}}},
+			{Name: "y", Installs: []desired.Install{{Path: "/bin/y1"}, {Path: "/bin/y2"}}},
+		},
+		Units: []desired.Unit{{Name: "x.service"}, {Name: "y.service"}, {Name: "z.service"}},
+	}
+	got := without(s, []host.Change{
+		change(host.KindFile, "/b"), change(host.KindDirectory, "/e"), change(host.KindBinary, "/bin/y2", "y.service"), change(host.KindUnit, "z.service"),
+	})
+	want := desired.State{Directories: s.Directories[:1], Files: s.Files[:1], Binaries: s.Binaries[:1], Units: s.Units[:1]}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if len(s.Files) != 2 || s.Files[1].Path != "/b" || len(s.Units) != 3 || s.Units[2].Name != "z.service" {
+		t.Error("the state itself was changed")
+	}
+	old := host.Record{Files: map[string]host.FileRecord{"/b": {SHA256: "old"}, "/a": {SHA256: "old"}}}
+	rec := keepRecords(host.Record{Files: map[string]host.FileRecord{"/a": {SHA256: "new"}}}, old, []host.Change{change(host.KindFile, "/b")})
+	if rec.Files["/a"].SHA256 != "new" || rec.Files["/b"].SHA256 != "old" {
+		t.Errorf("records = %v", rec.Files)
+	}
+}
+
+func TestLeaving(t *testing.T) {
+	at := func(name, address string) Target {
+		return Target{Host: remote.Host{Address: address}, Node: component.Node{Name: name}}
+	}
+	got := leaving([]Target{at("a", "1"), at("b", "2")}, []Target{at("a", "9"), at("b", "2"), at("c", "3")})
+	if len(got) != 1 || got[0].Node.Name != "c" {
+		t.Errorf("leaving = %v, wanted c: a machine replaced under the same name stays", got)
+	}
+}
+
+func TestJoinedWith(t *testing.T) {
+	wanted := []component.Node{{Name: "c", PrivateIP: netip.MustParseAddr("10.0.0.3")}}
+	members := []etcd.Member{
+		{ID: 2, Name: "b", PeerURLs: []string{"https://10.0.0.2:2380"}},
+		{ID: 3, PeerURLs: []string{"https://10.0.0.3:2380"}},
+		{ID: 0xd, PeerURLs: []string{"https://10.0.0.4:2380"}},
+		{ID: 1, Name: "a", PeerURLs: []string{"https://10.0.0.1:2380"}},
+	}
+	got, err := joinedWith(members, wanted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var words []string
+	for _, n := range got {
+		words = append(words, n.Name+"="+component.EtcdPeerURL(n))
+	}
+	if want := "a=https://10.0.0.1:2380 b=https://10.0.0.2:2380 c=https://10.0.0.3:2380 d=https://10.0.0.4:2380"; strings.Join(words, " ") != want {
+		t.Errorf("initial cluster = %q, wanted %q", words, want)
+	}
+	for _, url := range []string{"https://10.0.0.1:2381", "https://name:2380", "%"} {
+		if _, err := joinedWith([]etcd.Member{{Name: "a", PeerURLs: []string{url}}}, nil); err == nil {
+			t.Errorf("a peer on %s was accepted", url)
+		}
+	}
+	if _, err := joinedWith([]etcd.Member{{Name: "a"}}, nil); err == nil {
+		t.Error("a member without peer address was accepted")
+	}
+}
+
+// TestErrors reads errors as a person would.
+func TestErrors(t *testing.T) {
+	h := remote.Host{Name: "controller-1", Address: "192.0.2.7", User: "admin"}
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{&StepError{Machine: "controller-1", Step: "wait for the API server", Err: errors.New("not within 2m0s"), Unit: component.APIServerUnit,
+			Journal: "line 1\nline 2\n", Next: journalCommand(h, component.APIServerUnit)},
+			`machine controller-1: wait for the API server: not within 2m0s
+last lines of the journal of kube-apiserver.service:
+line 1
+line 2
+next: ssh admin@192.0.2.7 sudo journalctl --unit kube-apiserver.service --lines 50 --no-pager`},
+		{&GuardError{Refused: "remove etcd member a", Reason: "no quorum"}, "refusing to remove etcd member a: no quorum"},
+		{&LeftError{Machines: map[string]error{"b": errors.New("b: no answer"), "a": errors.New("a: no answer")}},
+			"left as they are, because they could not be reached: a, b; apply again when they answer:\na: no answer\nb: no answer"},
+	} {
+		if got := tt.err.Error(); got != tt.want {
+			t.Errorf("%T:\n%s\nwanted:\n%s", tt.err, got, tt.want)
+		}
+	}
+	through := remote.Host{Address: "10.0.0.1", Port: 2222, User: "ubuntu", Bastion: &remote.Host{Address: "192.0.2.1", User: "jump"}}
+	if got, want := sshCommand(through, "id"), "ssh -J jump@192.0.2.1 -p 2222 ubuntu@10.0.0.1 id"; got != want {
+		t.Errorf("%q, wanted %q", got, want)
+	}
+}
+
+func TestWithin(t *testing.T) {
+	err := within(t.Context(), time.Millisecond, "the thing", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+	if err == nil || !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "the thing: not within 1ms") {
+		t.Errorf("error = %v", err)
+	}
+	own := errors.New("own")
+	if err := within(t.Context(), time.Minute, "the thing", func(context.Context) error { return own }); err != own { //nolint:errorlint // the very same
+		t.Errorf("error = %v, wanted it untouched", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	err = within(ended, time.Minute, "the thing", func(ctx context.Context) error { return ctx.Err() })
+	if !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "not within") {
+		t.Errorf("error = %v: the caller's cancellation is not our patience", err)
+	}
+}
+
+func TestReportAdd(t *testing.T) {
+	r := newReport()
+	r.Drift["a"] = "one"
+	r.Unreachable["gone"] = errors.New("no answer")
+	r.addWords("a", []string{"two", "three"})
+	r.addWords("b", []string{"four"})
+	r.addWords("gone", []string{"five"})
+	r.addWords("c", nil)
+	if diff := cmp.Diff(map[string]string{"a": "one; two; three", "b": "four"}, r.Drift); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestStale(t *testing.T) {
+	ref := func(kind, name string) kube.ObjectRef { return kube.ObjectRef{APIVersion: "v1", Kind: kind, Name: name} }
+	got := stale([]kube.ObjectRef{ref("ConfigMap", "old"), ref("ConfigMap", "kept")}, Addon{})
+	if len(got) != 2 {
+		t.Errorf("stale = %v, wanted everything when nothing is wanted", got)
+	}
+}
+
+// TestRehearsal makes of a real unit the one that only asks for the version.
+func TestRehearsal(t *testing.T) {
+	const unitFile = "[Unit]\nAfter=network-online.target\n\n[Service]\nType=notify\nEnvironmentFile=/etc/x.env\n" +
+		"ExecStart=/usr/local/bin/kube-apiserver \\\n  \"--a=b c\" \\\n  --z=1\nRestart=always\n\n[Install]\nWantedBy=multi-user.target\n"
+	state := desired.State{
+		Files:    []desired.File{{Path: "/etc/systemd/system/kube-apiserver.service", Content: []byte(unitFile)}},
+		Binaries: []desired.Binary{{SHA256: "abc", Installs: []desired.Install{{Path: "/usr/local/bin/kube-apiserver"}}}},
+		Units:    []desired.Unit{{Name: "kube-apiserver.service", Active: true}},
+	}
+	unitChange := change(host.KindFile, "/etc/systemd/system/kube-apiserver.service", "kube-apiserver.service")
+	programChange := change(host.KindBinary, "/usr/local/bin/kube-apiserver", "kube-apiserver.service")
+	for _, tt := range []struct {
+		name    string
+		changes []host.Change
+		program string // empty: nothing to rehearse
+	}{
+		{"flag", []host.Change{unitChange}, "/usr/local/bin/kube-apiserver"},
+		{"flag and program", []host.Change{unitChange, programChange}, prefetched + "abc"},
+		{"program", []host.Change{programChange}, prefetched + "abc"},
+		{"another file", []host.Change{change(host.KindFile, "/etc/audit", "kube-apiserver.service")}, ""},
+		{"another unit", []host.Change{change(host.KindFile, "/x", "x.service")}, ""},
+	} {
+		script, err := rehearsal(state, tt.changes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tt.program == "" {
+			if script != "" {
+				t.Errorf("%s: rehearsed\n%s", tt.name, script)
+			}
+			continue
+		}
+		want := "rehearse 'k8s-rehearsal-kube-apiserver.service' '" + tt.program + "' <<'END OF UNIT'\n" +
+			"[Service]\nEnvironmentFile=/etc/x.env\nExecStart=" + tt.program + " \\\n  \"--a=b c\" \\\n  --z=1 --version\nType=oneshot\nTimeoutStartSec=20\nEND OF UNIT\nfinish\n"
+		if _, calls, _ := strings.Cut(script, rehearsalFunctions); calls != want {
+			t.Errorf("%s:\n%s\nwanted\n%s", tt.name, calls, want)
+		}
+	}
+	state.Binaries[0].Installs[0].Member = "in/archive"
+	if script, err := rehearsal(state, []host.Change{unitChange, programChange}); err != nil || script != "" {
+		t.Errorf("a program that is still in its archive was rehearsed: %v\n%s", err, script)
+	}
+}
+
+// TestKeyring asks the store once per key, and makes one identity per
+// operation and authority.
+func TestKeyring(t *testing.T) {
+	inner := pki.NewMemoryStore(nil)
+	ref, err := pki.Bootstrap(t.Context(), inner, "demo", time.Now(), rand.Reader, pki.Options{Store: pki.StoreSSM})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := &countingStore{Store: inner}
+	opened := 0
+	e := &Engine{Store: func(pki.Ref) (pki.Store, error) { opened++; return store, nil }}
+	k := e.keyring(ref)
+	if opened != 0 || store.gets != 0 {
+		t.Error("the store was asked before a key was needed")
+	}
+	first, err := k.admin(t.Context(), pki.KubernetesCA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := k.admin(t.Context(), pki.KubernetesCA)
+	if err != nil || !slices.Equal(first.CertPEM, again.CertPEM) {
+		t.Errorf("a second identity was made: %v", err)
+	}
+	if _, err := k.issue(t.Context(), pki.KubernetesCA, pki.Request{CommonName: "x", Client: true}); err != nil {
+		t.Fatal(err)
+	}
+	if opened != 1 || store.gets != 1 {
+		t.Errorf("the store was opened %d times and asked %d times, wanted once", opened, store.gets)
+	}
+	wanted := pki.Request{CommonName: "k8s-from-scratch", Organizations: []string{"system:masters"}, Client: true}
+	if reasons := pki.Check(first.CertPEM, []byte(ref.KubernetesCA), wanted, time.Now(), 0); len(reasons) > 0 {
+		t.Errorf("administrator: %q", reasons)
+	}
+	if end, err := pki.Expiry(first.CertPEM); err != nil || time.Until(end) > adminValidity {
+		t.Errorf("the administrator's certificate ends %s, wanted within %s", end, adminValidity)
+	}
+	etcdAdmin, err := k.admin(t.Context(), pki.EtcdCA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted.Organizations = nil
+	if reasons := pki.Check(etcdAdmin.CertPEM, []byte(ref.EtcdCA), wanted, time.Now(), 0); len(reasons) > 0 {
+		t.Errorf("etcd client: %q", reasons)
+	}
+}
+
+type countingStore struct {
+	pki.Store
+	gets int
+}
+
+func (s *countingStore) Get(ctx context.Context, name string) ([]byte, error) {
+	s.gets++
+	return s.Store.Get(ctx, name)
+}
