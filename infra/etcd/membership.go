@@ -105,4 +105,3 @@ func (c *Client) until(ctx context.Context, what string, abort func(context.Cont
 	}
 	return fmt.Errorf("waiting for etcd %s to %s: %w", c.endpoint, what, err)
 }
-

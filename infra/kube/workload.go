@@ -52,7 +52,7 @@ func (c *Client) WaitWorkloads(ctx context.Context, objects []*unstructured.Unst
 func (c *Client) rolledOut(ctx context.Context, ref ObjectRef) (message string, done bool, err error) {
 	o, err := c.Get(ctx, ref)
 	if err != nil {
-		return err.Error(), false, nil
+		return err.Error(), false, nil //nolint:nilerr // the API server may be away for a moment; the wait is bounded
 	}
 	if o == nil {
 		return "missing", false, nil

@@ -197,7 +197,9 @@ func TestReportAdd(t *testing.T) {
 }
 
 func TestStale(t *testing.T) {
-	ref := func(kind, name string) kube.ObjectRef { return kube.ObjectRef{APIVersion: "v1", Kind: kind, Name: name} }
+	ref := func(kind, name string) kube.ObjectRef {
+		return kube.ObjectRef{APIVersion: "v1", Kind: kind, Name: name}
+	}
 	got := stale([]kube.ObjectRef{ref("ConfigMap", "old"), ref("ConfigMap", "kept")}, Addon{})
 	if len(got) != 2 {
 		t.Errorf("stale = %v, wanted everything when nothing is wanted", got)

@@ -101,12 +101,12 @@ func files(r role) (map[string]string, error) {
 	return out, nil
 }
 
-// fileDigests returns the digest of every public file, and for every installed
-// program that of the download it comes from.
+// fileDigests returns the digest of every public file whose content matters,
+// and for every installed program that of the download it comes from.
 func fileDigests(s desired.State) map[string]string {
 	out := map[string]string{}
 	for _, f := range s.Files {
-		if !f.Secret && f.Digest() != "" {
+		if !f.Secret && !f.Once && f.Digest() != "" {
 			out[f.Path] = f.Digest()
 		}
 	}

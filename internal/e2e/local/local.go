@@ -6,6 +6,7 @@ package local
 import (
 	"archive/tar"
 	"compress/gzip"
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -154,7 +155,7 @@ func start(t *testing.T, name, program string, args ...string) *Process {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	p := &Process{cmd: exec.Command(program, args...), done: make(chan struct{}), log: log}
+	p := &Process{cmd: exec.CommandContext(context.Background(), program, args...), done: make(chan struct{}), log: log}
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.Env = []string{"PATH=/usr/bin:/bin"}
 	// Should the test itself be killed, nothing may stay behind.
@@ -198,7 +199,7 @@ func tail(path string) string {
 // freePort finds a port nobody listens on at the moment.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

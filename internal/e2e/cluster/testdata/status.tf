@@ -6,5 +6,14 @@ data "k8s_cluster_status" "this" {
 }
 
 output "status" {
-  value = data.k8s_cluster_status.this
+  value = {
+    healthy       = data.k8s_cluster_status.this.healthy
+    version       = data.k8s_cluster_status.this.version
+    api_servers   = data.k8s_cluster_status.this.api_servers
+    nodes         = data.k8s_cluster_status.this.nodes
+    etcd_members  = data.k8s_cluster_status.this.etcd_members
+    lease_holders = data.k8s_cluster_status.this.lease_holders
+    certificates  = data.k8s_cluster_status.this.certificates
+    problems      = data.k8s_cluster_status.this.problems
+  }
 }

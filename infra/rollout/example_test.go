@@ -1,0 +1,73 @@
+package rollout_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+)
+
+// etcdOf describes an etcd cluster of the given size.
+func etcdOf(n int) rollout.Etcd {
+	want := rollout.Etcd{Spec: component.EtcdSpec{
+		Cluster: component.Cluster{Name: "demo", PKI: pki.Ref{EtcdCA: "PEM of the etcd CA"}},
+		Version: "3.6.16",
+		Artifacts: []artifact.Artifact{{Name: artifact.Etcd, Version: "3.6.16",
+			URL: "https://mirror.example.com/etcd.tar.gz", SHA256: "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"}},
+	}}
+	for i := range n {
+		name := fmt.Sprintf("controller-%d", i)
+		address := netip.AddrFrom4([4]byte{10, 240, 0, byte(10 + i)})
+		want.Targets = append(want.Targets, rollout.Target{
+			Host: remote.Host{Name: name, Address: address.String(), User: "admin", HostKeys: []string{"ssh-ed25519 AAAA..."}},
+			Node: component.Node{Name: name, PrivateIP: address},
+		})
+	}
+	return want
+}
+
+// Bringing up three etcd members, and later making them five: the same call.
+func Example() {
+	engine := &rollout.Engine{
+		Pool:     remote.NewPool(remote.Config{AgentSocket: "/run/user/1000/agent"}),
+		Store:    func(pki.Ref) (pki.Store, error) { return pki.NewMemoryStore(nil), nil },
+		Progress: func(machine, message string) { fmt.Println(machine, message) },
+	}
+	three, five := etcdOf(3), etcdOf(5)
+
+	create := func(ctx context.Context) (rollout.Record, error) {
+		return engine.ApplyEtcd(ctx, three, nil, rollout.Record{})
+	}
+	grow := func(ctx context.Context, record rollout.Record) (rollout.Record, error) {
+		return engine.ApplyEtcd(ctx, five, &three, record)
+	}
+	_, _ = create, grow // with machines to reach
+
+	fmt.Println(len(three.Targets), "then", len(five.Targets))
+	// Output: 3 then 5
+}
+
+// What will be on the machines, known before any of them is reached.
+func ExampleFilesEtcd() {
+	files, err := rollout.FilesEtcd(etcdOf(1))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		fmt.Println(path, files[path][:len("sha256:")+8])
+	}
+	// Output:
+	// controller-0:/etc/etcd/pki/ca.crt sha256:28bb2714
+	// controller-0:/etc/systemd/system/etcd.service sha256:fc0779f5
+	// controller-0:/usr/local/bin/etcd sha256:6b86b273
+	// controller-0:/usr/local/bin/etcdctl sha256:6b86b273
+	// controller-0:/usr/local/bin/etcdutl sha256:6b86b273
+}
