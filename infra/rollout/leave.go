@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
@@ -17,7 +18,13 @@ func (e *Engine) remove(ctx context.Context, r role, rec Record) error {
 	if err != nil {
 		return err
 	}
-	errs := eachAll(ctx, o.machines, o.tidy)
+	errs := eachAll(ctx, o.machines, func(ctx context.Context, m *machine) error {
+		farewell := o.role.farewell
+		if farewell == "" {
+			farewell = killUnits(m.want.State.Units)
+		}
+		return o.tidy(ctx, m, farewell)
+	})
 	var out []error
 	for _, name := range sortedKeys(errs) {
 		out = append(out, errs[name])
@@ -32,7 +39,9 @@ func (o *operation) dismiss(ctx context.Context, prior role) error {
 	if err != nil {
 		return err
 	}
-	errs := eachAll(ctx, gone.machines, gone.tidy)
+	errs := eachAll(ctx, gone.machines, func(ctx context.Context, m *machine) error {
+		return gone.tidy(ctx, m, gone.role.farewell)
+	})
 	for _, m := range gone.machines {
 		if errs[m.name()] == nil {
 			o.forget(m.name())
@@ -45,14 +54,28 @@ func (o *operation) dismiss(ctx context.Context, prior role) error {
 	return errors.Join(out...)
 }
 
-// tidy removes the role from one machine, passing over one that is gone.
-func (o *operation) tidy(ctx context.Context, m *machine) error {
+// killUnits ends units at once: when all of a role goes, nobody is left to
+// whom leaving in order would matter. The stop job keeps them from restarting.
+func killUnits(units []desired.Unit) string {
+	if len(units) == 0 {
+		return ""
+	}
+	names := ""
+	for _, u := range units {
+		names += " '" + u.Name + "'"
+	}
+	return "systemctl stop --no-block --" + names + " 2>/dev/null; systemctl kill -s KILL --" + names + " 2>/dev/null\n"
+}
+
+// tidy removes the role from one machine, after a farewell script, passing
+// over one that is gone.
+func (o *operation) tidy(ctx context.Context, m *machine, farewell string) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveBudget)
 	defer cancel()
 	o.say(m.name(), "%s: removing", o.role.name)
-	if o.role.farewell != "" {
+	if farewell != "" {
 		// What it could not end, Remove complains about where it matters.
-		if _, err := m.runner.Run(ctx, remote.Command{Script: o.role.farewell, Sudo: true}); err != nil && !unreachable(err) {
+		if _, err := m.runner.Run(ctx, remote.Command{Script: farewell, Sudo: true}); err != nil && !unreachable(err) {
 			o.say(m.name(), "%s: %v", o.role.name, err)
 		}
 	}

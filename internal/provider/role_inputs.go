@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/mapvalidator"
-	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -31,15 +31,12 @@ func argsAttribute(program string) schema.MapAttribute {
 	}
 }
 
+var flagPattern = regexp.MustCompile(`^[a-z][a-zA-Z0-9-]*$`)
+
 func flagName() validator.String {
 	return stringCheck{"a flag's name without leading dashes", func(s string) error {
-		for i, r := range s {
-			if !(r >= 'a' && r <= 'z' || i > 0 && (r == '-' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z')) {
-				return fmt.Errorf("%q is not the name of a flag; write it without leading dashes and without its value", s)
-			}
-		}
-		if s == "" {
-			return fmt.Errorf("the name of a flag is not empty")
+		if !flagPattern.MatchString(s) {
+			return fmt.Errorf("%q is not the name of a flag; write it without leading dashes and without its value", s)
 		}
 		return nil
 	}}
@@ -85,9 +82,6 @@ func objectFrom(v types.String) map[string]any {
 	}
 	return m
 }
-
-// imageHost accepts the name of an image registry.
-func imageHost() validator.String { return stringvalidator.LengthAtLeast(1) }
 
 // clusterOf returns the cluster's name in the input `pki`, unknown when that is.
 func clusterOf(ctx context.Context, o types.Object, diags *diag.Diagnostics) types.String {

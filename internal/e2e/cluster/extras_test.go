@@ -89,8 +89,8 @@ func (c *cluster) testStatus(t *testing.T) {
 			t.Errorf("only %d certificates", len(s.Certificates))
 		}
 		for _, cert := range s.Certificates {
-			const year = 365 * 24 * time.Hour
-			life := time.Duration(year)
+			year := 365 * 24 * time.Hour
+			life := year
 			if strings.HasSuffix(cert.Subject, "-ca") {
 				life = 10 * year
 			}

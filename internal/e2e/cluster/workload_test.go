@@ -90,7 +90,7 @@ func (c *cluster) testWorkload(t *testing.T) {
 		t.Errorf("logs: %q", out)
 	}
 	for _, m := range []string{"worker-0", "worker-1"} {
-		if conn, err := net.DialTimeout("tcp", c.addresses[m]+":30080", time.Second); err == nil {
+		if conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(t.Context(), "tcp", c.addresses[m]+":30080"); err == nil {
 			_ = conn.Close()
 			t.Errorf("the NodePort of %s answers from outside although nodeport_cidrs is empty", m)
 		}

@@ -90,7 +90,7 @@ func (m *Manager) start(ctx context.Context, in *instance, s Spec) (err error) {
 	if err != nil {
 		return errors.Join(fmt.Errorf("systemd-nspawn ended at once (%w); its console:\n%s", err, in.disk.tail()), in.clear(ctx))
 	}
-	b := m.watch(in, leader)
+	b := m.watch(in, leader) //nolint:contextcheck // it outlives the call
 	if err := b.awaitInit(ctx); err != nil {
 		return errors.Join(fmt.Errorf("%w; its console:\n%s", err, in.disk.tail()), in.cut(ctx, b))
 	}

@@ -101,7 +101,7 @@ func (l *lab) serve(place, addr string) {
 	l.t.Helper()
 	var listener net.Listener
 	err := l.at(place, func() (err error) {
-		listener, err = net.Listen("tcp4", addr)
+		listener, err = (&net.ListenConfig{}).Listen(l.t.Context(), "tcp4", addr)
 		return err
 	})
 	if err != nil {
@@ -250,7 +250,7 @@ func (l *lab) receive(place, addr string) func(timeout time.Duration) (string, e
 	l.t.Helper()
 	var socket net.PacketConn
 	err := l.at(place, func() (err error) {
-		socket, err = net.ListenPacket("udp4", addr)
+		socket, err = (&net.ListenConfig{}).ListenPacket(l.t.Context(), "udp4", addr)
 		return err
 	})
 	if err != nil {

@@ -208,12 +208,12 @@ func TestInterfaceIsSetUpForAMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = l.at("eni-a", func() error {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			return err
 		}
 		defer listener.Close()
-		c, err := net.DialTimeout("tcp", listener.Addr().String(), answerWithin)
+		c, err := (&net.Dialer{Timeout: answerWithin}).DialContext(t.Context(), "tcp", listener.Addr().String())
 		if err != nil {
 			return fmt.Errorf("loopback: %w", err)
 		}

@@ -141,7 +141,7 @@ func shareNetnsDir() error {
 func restoreNetnsDir() error {
 	return withLock(claimsDir, func() error {
 		mark := filepath.Join(claimsDir, ownMountMark)
-		if _, err := os.Stat(mark); err != nil {
+		if _, err := os.Stat(mark); errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		entries, err := os.ReadDir(netnsDir)
