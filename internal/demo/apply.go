@@ -114,7 +114,7 @@ func (r *applyReport) take(e event) string {
 	return ""
 }
 
-func (r *applyReport) print(w io.Writer, _ string) {
+func (r *applyReport) print(w io.Writer) {
 	spans := make([]*span, 0, len(r.spans))
 	for _, s := range r.spans {
 		spans = append(spans, s)
@@ -124,8 +124,8 @@ func (r *applyReport) print(w io.Writer, _ string) {
 		_, _ = fmt.Fprintln(w, "Nothing had to be changed.")
 		return
 	}
-	_, _ = fmt.Fprintln(w, "Within the apply (from, to, took)")
+	_, _ = fmt.Fprintln(w, "Within the apply, by resource          from     to    took")
 	for _, s := range spans {
-		_, _ = fmt.Fprintf(w, "  %-32s %5.1fs %6.1fs %6.1fs\n", s.kind, s.start.Sub(r.began).Seconds(), s.end.Sub(r.began).Seconds(), s.end.Sub(s.start).Seconds())
+		_, _ = fmt.Fprintf(w, "  %-32s %5.1fs %5.1fs %6.1fs\n", s.kind, s.start.Sub(r.began).Seconds(), s.end.Sub(r.began).Seconds(), s.end.Sub(s.start).Seconds())
 	}
 }

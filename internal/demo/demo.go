@@ -147,7 +147,8 @@ func (d *demo) labCommand(ctx context.Context, args ...string) *exec.Cmd {
 
 func (d *demo) lab(ctx context.Context, args ...string) error {
 	cmd := d.labCommand(ctx, args...)
-	cmd.Stdout, cmd.Stderr = indent{os.Stdout}, indent{os.Stderr}
+	out := &indent{w: os.Stdout}
+	cmd.Stdout, cmd.Stderr = out, out
 	return cmd.Run()
 }
 
@@ -156,7 +157,7 @@ func (d *demo) workspace(ctx context.Context) (*workspace.Workspace, error) {
 		fmt.Println("    no terraform or tofu on the PATH: building OpenTofu from its module")
 		var out bytes.Buffer
 		cmd := d.labCommand(ctx, "artifacts", "--tool", "tofu")
-		cmd.Stdout, cmd.Stderr = &out, indent{os.Stderr}
+		cmd.Stdout, cmd.Stderr = &out, &indent{w: os.Stderr}
 		if err := cmd.Run(); err != nil {
 			return "", fmt.Errorf("building OpenTofu: %w", err)
 		}
@@ -265,7 +266,7 @@ func (d *demo) summary(ctx context.Context, ws *workspace.Workspace, applied *ap
 	fmt.Printf("\nAPI endpoint  %s\n\n", endpoint)
 	for _, args := range [][]string{
 		{"get", "nodes", "-o", "wide"},
-		{"get", "leases", "-n", "kube-system"},
+		{"get", "leases", "-n", "kube-system", "kube-controller-manager", "kube-scheduler"},
 	} {
 		cmd := exec.CommandContext(ctx, d.path("bin", "kubectl"), append([]string{"--kubeconfig", d.path("kubeconfig")}, args...)...)
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -274,8 +275,11 @@ func (d *demo) summary(ctx context.Context, ws *workspace.Workspace, applied *ap
 		}
 		fmt.Println()
 	}
-	applied.print(os.Stdout, d.path("logs", "provider.log"))
-	fmt.Println("\nWhere the time went")
+	applied.print(os.Stdout)
+	if steps, err := readSteps(d.path("logs", "provider.log"), applied.began); err == nil && len(applied.spans) > 0 {
+		printSteps(os.Stdout, steps)
+	}
+	fmt.Println("\nWhere the time of this run went")
 	for _, t := range d.times {
 		fmt.Printf("  %-32s %6.1fs\n", t.name, t.took.Seconds())
 	}
@@ -311,13 +315,22 @@ func copyFile(from, to string) error {
 }
 
 // indent sets what a child prints apart from the stages.
-type indent struct{ w io.Writer }
+type indent struct {
+	w      io.Writer
+	inLine bool
+}
 
-func (i indent) Write(p []byte) (int, error) {
+func (i *indent) Write(p []byte) (int, error) {
 	for line := range bytes.Lines(p) {
-		if _, err := fmt.Fprintf(i.w, "    %s", line); err != nil {
+		if !i.inLine {
+			if _, err := io.WriteString(i.w, "    "); err != nil {
+				return 0, err
+			}
+		}
+		if _, err := i.w.Write(line); err != nil {
 			return 0, err
 		}
+		i.inLine = !bytes.HasSuffix(line, []byte("\n"))
 	}
 	return len(p), nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-log/tflog"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 )
@@ -33,16 +34,23 @@ func (r *machineResource) Create(ctx context.Context, req resource.CreateRequest
 		fail(err)
 		return
 	}
+	say := func(message string) { tflog.Info(ctx, message, map[string]any{"machine": m.Name.ValueString()}) }
+	say("machine: launching")
 	launch, err := client.LaunchMachine(ctx, spec, r.data.rand)
 	if err != nil {
 		fail(err)
 		return
 	}
-	made, err := launch.Bring(ctx, r.data.connect)
+	made, err := launch.Bring(ctx, func(machine infraaws.Machine, hostKeys []string) infraaws.Shell {
+		say("machine: running")
+		return r.data.connect(machine, hostKeys)
+	})
 	if err != nil {
 		// The instance costs money from now on: it stays in the state, and the
 		// next apply replaces it.
 		fail(err)
+	} else {
+		say("machine: ready")
 	}
 	m.fill(made)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
