@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/go-logr/logr"
 	fwprovider "github.com/hashicorp/terraform-plugin-framework/provider"
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
+	"k8s.io/klog/v2"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider"
 )
@@ -27,6 +29,9 @@ func main() {
 func run(ctx context.Context) error {
 	debug := flag.Bool("debug", false, "wait for a debugger: print how to reattach Terraform, and serve until interrupted")
 	flag.Parse()
+
+	// client-go logs to standard error by itself, which Terraform would show as the provider's.
+	klog.SetLogger(logr.Discard())
 
 	p := provider.New(version)
 	err := providerserver.Serve(ctx, func() fwprovider.Provider { return p }, providerserver.ServeOpts{

@@ -308,6 +308,11 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 		r.role.inspect(ctx, r.data, &state, drift, &resp.Diagnostics)
 	}
 	r.role.common(&state).Drift = driftValue(drift)
+	if len(report.Record.Machines) > 0 {
+		// What was learnt of machines without a record, as after an import.
+		rec.Record = report.Record
+		writePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
+	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, &state)...)
 }
 
