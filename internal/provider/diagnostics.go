@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -37,6 +38,7 @@ func advice(err error) string {
 		hostKey     *remote.HostKeyError
 		auth        *remote.AuthError
 		unreachable *remote.UnreachableError
+		checksum    *host.ChecksumError
 	)
 	switch {
 	case errors.As(err, &hostKey):
@@ -45,6 +47,9 @@ func advice(err error) string {
 	case errors.As(err, &auth):
 		return fmt.Sprintf("Give the provider the private key with which %s was made (ssh.private_key, K8S_SSH_PRIVATE_KEY or an agent), "+
 			"and the login user of its image (user).", auth.Machine)
+	case errors.As(err, &checksum):
+		return "What was installed before stays in place and running. Either the source serves a damaged or another file, or artifact_checksums is out of date: " +
+			"mend the one that is wrong, then run apply again."
 	case errors.As(err, &unreachable):
 		return fmt.Sprintf("Check that %s runs, that admin_cidrs contains the address this computer is seen with, "+
 			"and that nothing on the way blocks SSH; then run apply again: it continues where it stopped.", unreachable.Machine)

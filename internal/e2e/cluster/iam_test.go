@@ -1,0 +1,30 @@
+package cluster_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// testIAM compares the AWS calls of everything above with the IAM actions the README lists.
+func (c *cluster) testIAM(t *testing.T) {
+	var calls map[string]int
+	if err := suite.Control(t.Context(), "GET", "/_lab/calls", nil, &calls); err != nil {
+		t.Fatal(err)
+	}
+	if calls["RunInstances"] < 6 {
+		t.Fatalf("the local EC2 counted no calls: %v", calls)
+	}
+	readme := readAll(t, filepath.Join(suite.Root, "README.md"))
+	for action := range calls {
+		found := false
+		for _, service := range []string{"ec2:", "ssm:", "sts:"} {
+			for _, end := range []string{" ", "\n"} {
+				found = found || strings.Contains(readme, service+action+end)
+			}
+		}
+		if !found {
+			t.Errorf("the README's IAM actions lack %s", action)
+		}
+	}
+}
