@@ -6,7 +6,7 @@ resource "k8s_network" "this" {
 }
 
 resource "k8s_machine" "controller" {
-  count         = 3
+  count         = var.controllers
   name          = "controller-${count.index}"
   role          = "controller"
   network       = k8s_network.this.ref
@@ -15,7 +15,7 @@ resource "k8s_machine" "controller" {
 }
 
 resource "k8s_machine" "worker" {
-  count         = 2
+  count         = var.workers
   name          = "worker-${count.index}"
   role          = "worker"
   network       = k8s_network.this.ref

@@ -9,6 +9,17 @@ variable "cluster" {
   description = "Name of the cluster, part of every name and tag."
 }
 
+variable "controllers" {
+  type        = number
+  default     = 3
+  description = "Controllers, each with a member of etcd: an odd number."
+}
+
+variable "workers" {
+  type    = number
+  default = 2
+}
+
 variable "kubernetes_version" {
   type    = string
   default = "1.36.1"

@@ -40,7 +40,7 @@ func (c *Client) vanishing() func(*ec2.Options) {
 
 // patiently hands further error codes to the SDK's retries, for one call.
 func (c *Client) patiently(attempts int, codes ...string) func(*ec2.Options) {
-	return func(o *ec2.Options) { o.Retryer = &patient{Retryer: c.retryer, codes: codes, left: attempts} }
+	return func(o *ec2.Options) { o.Retryer = &patient{Retryer: c.retryer, codes: codes, limit: attempts} }
 }
 
 // patient retries its own codes a number of times, quickly at first and
@@ -49,25 +49,28 @@ func (c *Client) patiently(attempts int, codes ...string) func(*ec2.Options) {
 type patient struct {
 	sdk.Retryer
 	codes []string
-	left  int
+	limit int
+	seen  int // how often one of the codes came
 }
 
 // MaxAttempts leaves the limit to IsErrorRetryable.
-func (p *patient) MaxAttempts() int { return p.Retryer.MaxAttempts() + p.left }
+func (p *patient) MaxAttempts() int { return p.Retryer.MaxAttempts() + p.limit }
 
 func (p *patient) IsErrorRetryable(err error) bool {
 	if !IsCode(err, p.codes...) {
 		return p.Retryer.IsErrorRetryable(err)
 	}
-	p.left--
-	return p.left > 0
+	p.seen++
+	return p.seen < p.limit
 }
 
+// RetryDelay counts the two kinds of attempts apart: a call that is throttled
+// once while EC2 settles must not wait as if it had been throttled all along.
 func (p *patient) RetryDelay(attempt int, err error) (time.Duration, error) {
 	if !IsCode(err, p.codes...) {
-		return p.Retryer.RetryDelay(attempt, err)
+		return p.Retryer.RetryDelay(attempt-p.seen, err)
 	}
-	return backoff(attempt), nil
+	return backoff(p.seen - 1), nil
 }
 
 func (p *patient) GetRetryToken(ctx context.Context, err error) (func(error) error, error) {

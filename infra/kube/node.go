@@ -25,6 +25,7 @@ type Node struct {
 	Runtime       string `json:"runtime"` // "containerd://2.2.0"
 	Kernel        string `json:"kernel"`
 	OS            string `json:"os"`
+	BootID        string `json:"boot_id"` // of the machine's kernel when the kubelet last reported
 }
 
 // Nodes lists the nodes by name.
@@ -61,6 +62,7 @@ func nodeOf(n *corev1.Node) Node {
 		Runtime:       n.Status.NodeInfo.ContainerRuntimeVersion,
 		Kernel:        n.Status.NodeInfo.KernelVersion,
 		OS:            n.Status.NodeInfo.OSImage,
+		BootID:        n.Status.NodeInfo.BootID,
 	}
 	for _, a := range n.Status.Addresses {
 		switch {
@@ -92,6 +94,10 @@ type NodeCondition struct {
 	Name       string
 	InternalIP string // must be the node's internal address; empty accepts any
 	Version    string // must be the kubelet's version ("v1.36.1"); empty accepts any
+	// BootID must be that of the machine; empty accepts any. A Node object of
+	// the same name that an instance before it has left, or this one before it
+	// was stopped, may say Ready for as long as nobody has missed its reports.
+	BootID string
 	// Registered is enough when set: the node need not be Ready, as when its
 	// network plugin is installed by somebody else later.
 	Registered bool
@@ -106,6 +112,8 @@ func (w NodeCondition) unmet(node *Node) string {
 		return fmt.Sprintf("internal address is %q, wanted %s", node.InternalIP, w.InternalIP)
 	case w.Version != "" && node.Version != w.Version:
 		return fmt.Sprintf("kubelet reports %s, wanted %s", node.Version, w.Version)
+	case w.BootID != "" && node.BootID != w.BootID:
+		return "its kubelet has not reported since the machine started"
 	case !w.Registered && !node.Ready:
 		return "not ready: " + node.Reason
 	}

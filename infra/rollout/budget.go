@@ -35,6 +35,9 @@ const (
 	nodeBudget = 3 * time.Minute
 	// portBudget is how long HAProxy may take to listen after its start.
 	portBudget = 30 * time.Second
+	// evictBudget is how long the pods of a node that has died may be protected
+	// by their PodDisruptionBudgets; no eviction is waited for otherwise.
+	evictBudget = 10 * time.Second
 	// leaveBudget bounds each farewell (of a machine that leaves a cluster)
 	// that the cluster can do without.
 	leaveBudget = 30 * time.Second

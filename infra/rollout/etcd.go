@@ -141,7 +141,13 @@ func (e *Engine) observeEtcd(ctx context.Context, want Etcd, rec Record) (Report
 		return Report{}, err
 	}
 	defer o.close()
-	return o.report(ctx, o.membershipDrift), nil
+	r := o.report(ctx, o.membershipDrift)
+	for _, m := range o.machines {
+		if o.record.Formed && r.Unreachable[m.name()] == nil && !m.hasData() {
+			r.addWords(m.name(), []string{"etcd member: data in " + etcdMemberDir + " missing, wanted a copy of the cluster's"})
+		}
+	}
+	return r, nil
 }
 
 // membershipDrift compares the cluster's member list with the wanted members.

@@ -47,6 +47,9 @@ func withKeyFiles(want component.Machine, rec MachineRecord) desired.State {
 type pairVerdict struct {
 	// reissue says why a new pair must be made, in words; empty keeps the pair.
 	reissue []string
+	// foreign says what is wrong with a certificate that was put in the place
+	// of the one on record, beside that; it may be nothing at all.
+	foreign []string
 	// adopt is set when there is a good certificate that no record knows: it
 	// may be kept if the key beside it is its own.
 	adopt bool
@@ -64,26 +67,31 @@ func (o *operation) judgePair(m *machine, s pki.Slot) pairVerdict {
 	cert, ok := m.seen.Content(s.CertPath)
 	key := m.seen.Files[s.KeyPath].SHA256
 	rec, known := m.record.Certificates[s.Name]
-	switch {
-	case !ok || key == "":
+	if !ok || key == "" {
 		return pairVerdict{reissue: []string{"missing"}}
-	case known && (desired.Sum(cert) != rec.Certificate || key != rec.Key):
-		return pairVerdict{reissue: []string{"not the pair that was written"}}
 	}
 	reasons := pki.Check(cert, []byte(o.role.ref.Bundle(s.CA)), s.Request, o.now(), s.EarlyRenewal)
+	if known && (desired.Sum(cert) != rec.Certificate || key != rec.Key) {
+		return pairVerdict{reissue: []string{"not the pair that was written"}, foreign: reasons}
+	}
 	return pairVerdict{reissue: reasons, adopt: !known && len(reasons) == 0}
 }
 
-// renewals says in words which certificates are to be renewed although they
-// are what was written; that a file is missing or foreign, Diff says.
+// renewals says in words why certificates are to be made anew: those that are
+// what was written, and what foreign ones are. That a file is missing or
+// differs, Diff says.
 func (m *machine) renewals() []string {
 	var out []string
 	for _, s := range m.want.Certificates {
-		why := m.pairs[s.Name].reissue
+		verdict := m.pairs[s.Name]
+		why := verdict.reissue
 		differs := slices.ContainsFunc(m.changes, func(c host.Change) bool {
 			return c.Kind == host.KindFile && (c.Target == s.CertPath || c.Target == s.KeyPath)
 		})
-		if len(why) > 0 && !differs {
+		if differs {
+			why = verdict.foreign
+		}
+		if len(why) > 0 {
 			out = append(out, fmt.Sprintf("certificate %s: %s", s.CertPath, strings.Join(why, ", ")))
 		}
 	}

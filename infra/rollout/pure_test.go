@@ -252,6 +252,32 @@ func TestRehearsal(t *testing.T) {
 
 // TestKeyring asks the store once per key, and makes one identity per
 // operation and authority.
+func TestRenewals(t *testing.T) {
+	m := &machine{
+		want: component.Machine{Certificates: []pki.Slot{
+			{Name: "good", CertPath: "/good.crt", KeyPath: "/good.key"},
+			{Name: "due", CertPath: "/due.crt", KeyPath: "/due.key"},
+			{Name: "missing", CertPath: "/missing.crt", KeyPath: "/missing.key"},
+			{Name: "other key", CertPath: "/other.crt", KeyPath: "/other.key"},
+			{Name: "foreign", CertPath: "/foreign.crt", KeyPath: "/foreign.key"},
+		}},
+		pairs: map[string]pairVerdict{
+			"due":       {reissue: []string{"due for renewal"}},
+			"missing":   {reissue: []string{"missing"}},
+			"other key": {reissue: []string{"not the pair that was written"}},
+			"foreign":   {reissue: []string{"not the pair that was written"}, foreign: []string{"expired", "another name"}},
+		},
+		changes: []host.Change{
+			change(host.KindFile, "/missing.crt"), change(host.KindFile, "/other.key"), change(host.KindFile, "/foreign.crt"),
+		},
+	}
+	// What the change of the file says already is not said again.
+	want := []string{"certificate /due.crt: due for renewal", "certificate /foreign.crt: expired, another name"}
+	if d := cmp.Diff(want, m.renewals()); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestKeyring(t *testing.T) {
 	inner := pki.NewMemoryStore(nil)
 	ref, err := pki.Bootstrap(t.Context(), inner, "demo", time.Now(), rand.Reader, pki.Options{Store: pki.StoreSSM})

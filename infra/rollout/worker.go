@@ -2,7 +2,9 @@ package rollout
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -244,9 +246,14 @@ func (o *workerOperation) nodesReady(ctx context.Context, machines []*machine) e
 	return each(ctx, machines, func(ctx context.Context, m *machine) error {
 		watch := o.watchUnit(m, component.KubeletUnit)
 		condition := o.want.condition(m.Node)
+		boot, err := m.runner.Run(ctx, remote.Command{Script: "cat /proc/sys/kernel/random/boot_id"})
+		if err != nil {
+			return fmt.Errorf("machine %s: boot id: %w", m.name(), err)
+		}
+		condition.BootID = strings.TrimSpace(string(boot.Stdout))
 		registered := condition
 		registered.Registered = true
-		err := within(ctx, nodeBudget, "node", func(ctx context.Context) error {
+		err = within(ctx, nodeBudget, "node", func(ctx context.Context) error {
 			if err := o.api.WaitNodes(ctx, []kube.NodeCondition{registered}, watch); err != nil {
 				return err
 			}
@@ -264,7 +271,7 @@ func (o *workerOperation) nodesReady(ctx context.Context, machines []*machine) e
 }
 
 // dismissNodes lets nodes leave that are not wanted any more: drained when
-// they still answer, their Node objects deleted, their machines tidied up.
+// they still live, their Node objects deleted, their machines tidied up.
 func (o *workerOperation) dismissNodes(ctx context.Context, prior Workers) error {
 	leavers := leaving(o.want.Targets, prior.Targets)
 	if len(leavers) == 0 {
@@ -274,17 +281,29 @@ func (o *workerOperation) dismissNodes(ctx context.Context, prior Workers) error
 	if err != nil {
 		return err
 	}
+	reasons := o.lifeless(ctx, leavers, nodes)
+	// All are closed before the first is emptied, lest its pods move on to the next.
+	for _, n := range nodes {
+		if slices.ContainsFunc(leavers, func(t Target) bool { return t.Node.Name == n.Name }) {
+			if err := o.api.Cordon(ctx, n.Name); err != nil {
+				return err
+			}
+		}
+	}
+	group, evicting := errgroup.WithContext(ctx)
+	for name, why := range reasons {
+		o.say(name, "worker: evicting its pods without waiting for their end: %v", why)
+		// Nobody is left there to end them; what matters is that others start in their place.
+		group.Go(func() error { _ = o.api.Drain(evicting, name, evictBudget, nil); return nil })
+	}
+	_ = group.Wait()
 	for _, t := range leavers {
-		i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == t.Node.Name })
-		if i < 0 {
+		known := slices.ContainsFunc(nodes, func(n kube.Node) bool { return n.Name == t.Node.Name })
+		if !known || reasons[t.Node.Name] != nil {
 			continue
 		}
-		if nodes[i].Ready {
-			if err := o.drain(ctx, t.Node.Name); err != nil {
-				return &StepError{Machine: t.Node.Name, Step: "drain before it leaves", Err: err}
-			}
-		} else {
-			o.say(t.Node.Name, "worker: not drained, its node is not ready: %s", nodes[i].Reason)
+		if err := o.drain(ctx, t.Node.Name); err != nil {
+			return &StepError{Machine: t.Node.Name, Step: "drain before it leaves", Err: err}
 		}
 	}
 	// The kubelet stops first: while it runs it would register its node anew.
@@ -292,6 +311,29 @@ func (o *workerOperation) dismissNodes(ctx context.Context, prior Workers) error
 		return err
 	}
 	return o.deleteNodes(ctx, leavers)
+}
+
+// lifeless tells which of the nodes have no kubelet that could end a pod, and
+// why: the node is not ready, or its machine does not answer, which the API
+// server may not have noticed yet.
+func (o *workerOperation) lifeless(ctx context.Context, targets []Target, nodes []kube.Node) map[string]error {
+	var machines []*machine
+	for _, t := range targets {
+		machines = append(machines, &machine{Target: t, runner: o.Pool.Machine(t.Host)})
+	}
+	return eachAll(ctx, machines, func(ctx context.Context, m *machine) error {
+		i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == m.name() })
+		if i < 0 {
+			return nil
+		}
+		if !nodes[i].Ready {
+			return fmt.Errorf("its node is not ready: %s", nodes[i].Reason)
+		}
+		if _, err := m.runner.Run(ctx, remote.Command{Script: ":"}); unreachable(err) {
+			return err
+		}
+		return nil
+	})
 }
 
 func (o *workerOperation) deleteNodes(ctx context.Context, targets []Target) error {

@@ -2,7 +2,10 @@ package provider
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"slices"
+	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
@@ -49,7 +52,9 @@ func etcdSchema(ctx context.Context) schema.Schema {
 	return schema.Schema{
 		MarkdownDescription: "etcd on a set of hosts: TLS for clients and peers, client certificates required.\n\n" +
 			"Membership follows `hosts`: a new member joins as a learner and is promoted once it has caught up, one that is no longer listed " +
-			"leaves first. Changes go through the members one at a time, each behind a health check, so that never more than one is down.",
+			"leaves first. Changes go through the members one at a time, each behind a health check, so that never more than one is down.\n\n" +
+			"Machines are replaced one at a time: a plan that replaces so many that the rest is no quorum is refused, since Terraform would delete them all " +
+			"before the first new member could join. Going below a quorum of the present members (from three to one) takes two applies: one that shortens `hosts`, one that deletes the machines.",
 		Attributes: roleAttributes(map[string]schema.Attribute{
 			"version": schema.StringAttribute{
 				Required:            true,
@@ -84,6 +89,47 @@ func checkEtcd(ctx context.Context, plan, prior *etcdModel, diags *diag.Diagnost
 	checkVoters(ctx, "etcd members", plan.Hosts, diags)
 	if prior != nil {
 		checkUpgrade(prior.Version, plan.Version, diags)
+		before, _ := hostsFrom(ctx, prior.Hosts, diags)
+		if now, known := hostsFrom(ctx, plan.Hosts, diags); known {
+			checkQuorum(path.Root("hosts"), before, now, diags)
+		}
+	}
+}
+
+// checkQuorum refuses a plan that replaces so many members' machines that the
+// rest is no quorum: Terraform deletes all of them before it lets the first be
+// followed by a new member. Hosts that are merely no longer listed leave one by
+// one as long as their machines exist; whether these are deleted as well is
+// not known here, so that they are warned of.
+func checkQuorum(at path.Path, before, now []hostModel, diags *diag.Diagnostics) {
+	var replaced, dropped []string
+	for _, was := range before {
+		name := was.Name.ValueString()
+		i := slices.IndexFunc(now, func(h hostModel) bool { return h.Name.Equal(was.Name) })
+		switch {
+		case i < 0:
+			dropped = append(dropped, name)
+		case !was.InstanceID.IsNull() && !now[i].InstanceID.Equal(was.InstanceID):
+			replaced = append(replaced, name)
+		}
+	}
+	lost, quorum := slices.Concat(replaced, dropped), len(before)/2+1
+	if len(before)-len(lost) >= quorum {
+		return
+	}
+	if len(replaced) > 0 {
+		diags.AddAttributeError(at, "etcd would lose its quorum",
+			fmt.Sprintf("The machines of %s would be deleted before any new member can join. Of %d members %d would be left, and a quorum is %d: "+
+				"the cluster's data would be lost.\n\nReplace one machine at a time, each with an apply of its own. If the machines are gone already, "+
+				"restore the cluster from a snapshot, or start an empty one: terraform taint this resource.",
+				strings.Join(lost, ", "), len(before), len(before)-len(lost), quorum))
+		return
+	}
+	if len(dropped) > 0 && len(dropped) < len(before) {
+		diags.AddAttributeWarning(at, "Keep the machines until the members have left",
+			fmt.Sprintf("%s leave the cluster one by one while their machines run. If the same apply deletes the machines, "+
+				"they are gone first and the cluster has lost its quorum: take them from hosts with an apply of its own, and delete them with the next.",
+				strings.Join(dropped, ", ")))
 	}
 }
 

@@ -76,6 +76,8 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	found, words, err := client.ObserveMachine(ctx, m.ID.ValueString(), m.spec(ctx, &resp.Diagnostics))
 	switch {
 	case errors.Is(err, infraaws.ErrNotFound):
+		// Terraform itself does not tell why it makes something anew.
+		resp.Diagnostics.AddWarning("Machine "+m.Name.ValueString()+" is gone", err.Error()+"\n\nA plan makes it anew.")
 		resp.State.RemoveResource(ctx)
 		return
 	case err != nil:
@@ -87,6 +89,9 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 		found.HostKey = m.HostKey.ValueString()
 	}
 	m.fill(found)
+	// The plan then knows that the instance stops and starts, and that its
+	// public address becomes another one.
+	m.InstanceType = types.StringValue(found.InstanceType)
 	if len(words) > 0 {
 		m.Drift = driftValue(map[string]string{m.Name.ValueString(): strings.Join(words, "; ")})
 	}

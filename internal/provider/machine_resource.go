@@ -67,7 +67,10 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 		MarkdownDescription: "One EC2 instance with a stable name and private address, reached by SSH with a pinned host key, and the route to its pods.\n\n" +
 			"It is launched with an encrypted gp3 root volume and IMDSv2 required with a hop limit of 1. At first contact it replaces the SSH host key it was launched with " +
 			"by one that only it knows; that key's public half is recorded here and in a tag. " +
-			"Machines are never replaced because of a newer image: use `-replace`. An instance found stopped is started again.",
+			"Machines are never replaced because of a newer image: use `-replace`. An instance found stopped is started again.\n\n" +
+			"Terraform deletes a machine before the resources that use it hear of it. A controller's etcd membership and a worker's node are put in order right afterwards; " +
+			"to have a worker drained first, take it from the pool's `hosts` with one apply and replace or delete the machine with the next. " +
+			"`create_before_destroy` cannot be used: a machine's name is taken as long as it lives.",
 		Attributes: map[string]schema.Attribute{
 			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Instance id. Import takes it.", PlanModifiers: keep},
 			"name": schema.StringAttribute{

@@ -198,7 +198,7 @@ AttributeName("drift"): map[key store:etcd-ca.crt: missing] -> map[]`,
 		})
 	}
 
-	t.Run("a stopped machine", func(t *testing.T) {
+	stop := func(t *testing.T) {
 		if _, err := api.StopInstances(t.Context(), &ec2.StopInstancesInput{InstanceIds: []string{id}}); err != nil {
 			t.Fatal(err)
 		}
@@ -206,6 +206,28 @@ AttributeName("drift"): map[key store:etcd-ca.crt: missing] -> map[]`,
 			Wait(t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{id}}, time.Minute); err != nil {
 			t.Fatal(err)
 		}
+	}
+	t.Run("another instance type", func(t *testing.T) {
+		stop(t)
+		if _, err := api.ModifyInstanceAttribute(t.Context(), &ec2.ModifyInstanceAttributeInput{
+			InstanceId: &id, InstanceType: &types.AttributeValue{Value: sdk.String("t3.large")}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := api.StartInstances(t.Context(), &ec2.StartInstancesInput{InstanceIds: []string{id}}); err != nil {
+			t.Fatal(err)
+		}
+		worker.refresh()
+		ch := worker.plan(workerConfig(network))
+		planned, _ := plain(ch.planned).(values)
+		if got := worker.differences(ch); !strings.Contains(got, "instance type: found t3.large") || planned["public_ip"] != unknown {
+			t.Errorf("plan:\n%s", got)
+		}
+		c.fatal(worker.apply(ch))
+		worker.settled(workerConfig(network))
+	})
+
+	t.Run("a stopped machine", func(t *testing.T) {
+		stop(t)
 		worker.refresh()
 		ch := worker.plan(workerConfig(network))
 		planned, _ := plain(ch.planned).(values)

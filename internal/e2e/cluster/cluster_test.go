@@ -11,9 +11,9 @@ import (
 // TestCluster is the main job from apply to destroy, twice. Its steps depend on one another.
 func TestCluster(t *testing.T) {
 	trace := filepath.Join(suite.Dir, "trace.log")
-	c := &cluster{ws: suite.Workspace(t, "main", suite.CLI, filepath.Join(suite.Root, "examples", "ha-cluster"))}
+	c := newCluster(t, "main", suite.CLI)
 	// Everything is traced, so that the search for private keys searches everything.
-	c.ws.Env = append(c.ws.Env, "TF_LOG=TRACE", "TF_LOG_PATH="+trace)
+	c.WS.Env = append(c.WS.Env, "TF_LOG=TRACE", "TF_LOG_PATH="+trace)
 	step := func(name string, f func(*testing.T)) {
 		if t.Failed() {
 			return
@@ -21,15 +21,15 @@ func TestCluster(t *testing.T) {
 		t.Run(name, f)
 	}
 	step("apply", func(t *testing.T) {
-		if _, err := c.ws.Run(t.Context(), "plan", "-out=first.tfplan", "-no-color"); err != nil {
+		if _, err := c.WS.Run(t.Context(), "plan", "-out=first.tfplan", "-no-color"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.ws.Apply(t.Context(), "first.tfplan"); err != nil {
+		if _, err := c.WS.Apply(t.Context(), "first.tfplan"); err != nil {
 			t.Fatal(err)
 		}
-		c.learn(t)
+		c.Learn(t)
 	})
-	step("second plan is empty", c.noChanges)
+	step("second plan is empty", c.NoChanges)
 	step("nodes and API servers", c.testNodes)
 	step("status agrees", c.testStatus)
 	step("workload", c.testWorkload)
@@ -40,7 +40,7 @@ func TestCluster(t *testing.T) {
 	step("checksum", c.testChecksum)
 	step("bad input", c.testBadInput)
 	step("empty environment", func(t *testing.T) {
-		for _, kv := range c.ws.Env {
+		for _, kv := range c.WS.Env {
 			if strings.HasPrefix(kv, "HOME=") {
 				t.Fatalf("the environment has %s", kv)
 			}
@@ -49,20 +49,21 @@ func TestCluster(t *testing.T) {
 	var secrets []string
 	step("private keys", func(t *testing.T) { secrets = c.privateMaterial(t) })
 	step("destroy leaves nothing", func(t *testing.T) {
-		if _, err := c.ws.Destroy(t.Context()); err != nil {
+		if _, err := c.WS.Destroy(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if left := leftovers(t); len(left) > 0 {
 			t.Errorf("left after destroy:\n%s", strings.Join(left, "\n"))
 		}
 	})
+	step("README lists the IAM actions", c.testIAM)
 	step("no private key in state, plan or log", func(t *testing.T) {
-		plan, err := c.ws.Run(t.Context(), "show", "-json", "first.tfplan")
+		plan, err := c.WS.Run(t.Context(), "show", "-json", "first.tfplan")
 		if err != nil {
 			t.Fatal(err)
 		}
 		texts := map[string]string{"plan JSON": plan, "TRACE log": readAll(t, trace), "command log": readAll(t, filepath.Join(suite.Dir, "main.log"))}
-		states, err := filepath.Glob(filepath.Join(c.ws.Dir, "terraform.tfstate*"))
+		states, err := filepath.Glob(filepath.Join(c.WS.Dir, "terraform.tfstate*"))
 		if err != nil || len(states) == 0 {
 			t.Fatalf("no state files: %v", err)
 		}
@@ -92,10 +93,10 @@ func TestAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := up(t, "tofu", tofu)
-	c.noChanges(t)
+	c.NoChanges(t)
 	c.testNodes(t)
 	c.testExtras(t)
-	if _, err := c.ws.Destroy(t.Context()); err != nil {
+	if _, err := c.WS.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if left := leftovers(t); len(left) > 0 {
@@ -115,31 +116,16 @@ func (c *cluster) testDrift(t *testing.T) {
 		{"replaced binary", "controller-2", "cp /bin/true /usr/local/bin/kube-controller-manager.new && mv /usr/local/bin/kube-controller-manager.new /usr/local/bin/kube-controller-manager", []string{"controller-2", "/usr/local/bin/kube-controller-manager"}},
 	}
 	for _, d := range damages {
-		before := c.startTimes(t)
-		c.sh(t, d.machine, d.script)
+		before := c.StartTimes(t)
+		c.Sh(t, d.machine, d.script)
 		c.repaired(t, d.name, d.words, before, map[string]bool{})
 	}
-}
-
-// startTimes returns when each unit of each machine was last started.
-func (c *cluster) startTimes(t *testing.T) map[string]string {
-	t.Helper()
-	times := map[string]string{}
-	for m := range c.addresses {
-		out := c.sh(t, m, `for u in etcd kube-apiserver kube-controller-manager kube-scheduler containerd kubelet kube-proxy haproxy; do systemctl is-active -q $u && echo $u $(systemctl show -P ExecMainStartTimestampMonotonic $u); done; true`)
-		for line := range strings.Lines(out) {
-			if unit, at, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
-				times[m+"/"+unit] = at
-			}
-		}
-	}
-	return times
 }
 
 // repaired plans, applies and compares: the plan has the words, only the damaged unit restarts, the next plan is empty.
 func (c *cluster) repaired(t *testing.T, name string, words []string, before map[string]string, _ map[string]bool) {
 	t.Helper()
-	changes, text, err := c.ws.Plan(t.Context())
+	changes, text, err := c.WS.Plan(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,11 +140,11 @@ func (c *cluster) repaired(t *testing.T, name string, words []string, before map
 	if !strings.Contains(text, "0 to add, 1 to change, 0 to destroy") {
 		t.Errorf("%s: the plan is about more than one resource:\n%s", name, text)
 	}
-	if _, err := c.ws.Apply(t.Context()); err != nil {
+	if _, err := c.WS.Apply(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	restarted := []string{}
-	for unit, at := range c.startTimes(t) {
+	for unit, at := range c.StartTimes(t) {
 		if before[unit] != at {
 			restarted = append(restarted, unit)
 		}
@@ -166,17 +152,17 @@ func (c *cluster) repaired(t *testing.T, name string, words []string, before map
 	if len(restarted) != 1 || !strings.Contains(restarted[0], words[0]+"/") {
 		t.Errorf("%s: repaired by restarting %v", name, restarted)
 	}
-	c.noChanges(t)
+	c.NoChanges(t)
 }
 
 // testHostKey gives a machine another SSH host key: it must be refused.
 func (c *cluster) testHostKey(t *testing.T) {
-	c.sh(t, "worker-1", `cd /etc/ssh && cp -p ssh_host_ed25519_key kept && cp -p ssh_host_ed25519_key.pub kept.pub && rm ssh_host_ed25519_key && ssh-keygen -q -t ed25519 -N '' -f ssh_host_ed25519_key && systemctl reload ssh`)
-	_, err := c.trySh(t.Context(), "worker-1", "true")
+	c.Sh(t, "worker-1", `cd /etc/ssh && cp -p ssh_host_ed25519_key kept && cp -p ssh_host_ed25519_key.pub kept.pub && rm ssh_host_ed25519_key && ssh-keygen -q -t ed25519 -N '' -f ssh_host_ed25519_key && systemctl reload ssh`)
+	_, err := c.TrySh(t.Context(), "worker-1", "true")
 	if err == nil {
 		t.Fatal("the test itself accepted the foreign host key")
 	}
-	_, text, err := c.ws.Plan(t.Context())
+	_, text, err := c.WS.Plan(t.Context())
 	said := text
 	if err != nil {
 		said += err.Error()
@@ -189,21 +175,21 @@ func (c *cluster) testHostKey(t *testing.T) {
 	if out, err := suite.Lab(t.Context(), "exec", "worker-1", "--", "sh", "-c", "cd /etc/ssh && mv kept ssh_host_ed25519_key && mv kept.pub ssh_host_ed25519_key.pub && systemctl reload ssh"); err != nil {
 		t.Fatalf("restoring the host key: %v\n%s", err, out)
 	}
-	c.noChanges(t)
+	c.NoChanges(t)
 }
 
 // testChecksum makes the mirror serve a wrong kube-proxy: the download is refused and the old one stays.
 func (c *cluster) testChecksum(t *testing.T) {
 	const path = "/dl.k8s.io/release/v1.36.1/bin/linux/amd64/kube-proxy"
-	before := c.startTimes(t)["worker-0/kube-proxy"]
-	sum := c.sh(t, "worker-0", "sha256sum /usr/local/bin/kube-proxy")
+	before := c.StartTimes(t)["worker-0/kube-proxy"]
+	sum := c.Sh(t, "worker-0", "sha256sum /usr/local/bin/kube-proxy")
 	// Without execute permission the running program goes on and the file must be fetched again.
-	c.sh(t, "worker-0", "cp -p /usr/local/bin/kube-proxy /var/tmp/kube-proxy && truncate -s -1 /var/tmp/kube-proxy && rm -rf /var/cache/k8s-from-scratch && mv /var/tmp/kube-proxy /usr/local/bin/kube-proxy")
-	damaged := c.sh(t, "worker-0", "sha256sum /usr/local/bin/kube-proxy")
+	c.Sh(t, "worker-0", "cp -p /usr/local/bin/kube-proxy /var/tmp/kube-proxy && truncate -s -1 /var/tmp/kube-proxy && rm -rf /var/cache/k8s-from-scratch && mv /var/tmp/kube-proxy /usr/local/bin/kube-proxy")
+	damaged := c.Sh(t, "worker-0", "sha256sum /usr/local/bin/kube-proxy")
 	if err := suite.Control(t.Context(), "POST", "/_lab/faults", map[string]any{"kind": "mirror", "path": path, "fault": "flip"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	_, err := c.ws.Apply(t.Context())
+	_, err := c.WS.Apply(t.Context())
 	if err == nil {
 		t.Fatal("a download with a wrong checksum was accepted")
 	}
@@ -213,22 +199,22 @@ func (c *cluster) testChecksum(t *testing.T) {
 			t.Errorf("the error does not say %q:\n%v", w, err)
 		}
 	}
-	if now := c.sh(t, "worker-0", "sha256sum /usr/local/bin/kube-proxy"); now != damaged {
+	if now := c.Sh(t, "worker-0", "sha256sum /usr/local/bin/kube-proxy"); now != damaged {
 		t.Errorf("the refused download was installed: %s", now)
 	}
-	if now := c.startTimes(t)["worker-0/kube-proxy"]; now != before {
+	if now := c.StartTimes(t)["worker-0/kube-proxy"]; now != before {
 		t.Errorf("kube-proxy was restarted by a refused download")
 	}
 	if err := suite.Control(t.Context(), "DELETE", "/_lab/faults", nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.ws.Apply(t.Context()); err != nil {
+	if _, err := c.WS.Apply(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if now := c.sh(t, "worker-0", "sha256sum /usr/local/bin/kube-proxy"); now != sum {
+	if now := c.Sh(t, "worker-0", "sha256sum /usr/local/bin/kube-proxy"); now != sum {
 		t.Errorf("kube-proxy was not repaired: %s", now)
 	}
-	c.noChanges(t)
+	c.NoChanges(t)
 }
 
 // testBadInput wants each mistake refused at plan time, on its attribute.

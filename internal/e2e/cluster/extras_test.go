@@ -14,18 +14,18 @@ import (
 // with adds a configuration file to the workspace for as long as f runs.
 func (c *cluster) with(t *testing.T, file string, f func()) {
 	t.Helper()
-	to := filepath.Join(c.ws.Dir, file)
+	to := filepath.Join(c.WS.Dir, file)
 	if err := os.WriteFile(to, []byte(readAll(t, filepath.Join("testdata", file))), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.ws.Apply(t.Context()); err != nil {
+	if _, err := c.WS.Apply(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	f()
 	if err := os.Remove(to); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.ws.Apply(t.Context()); err != nil {
+	if _, err := c.WS.Apply(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -56,7 +56,7 @@ func (c *cluster) testStatus(t *testing.T) {
 			} `json:"certificates"`
 			Problems []string `json:"problems"`
 		}
-		if err := c.ws.Output(t.Context(), "status", &s); err != nil {
+		if err := c.WS.Output(t.Context(), "status", &s); err != nil {
 			t.Fatal(err)
 		}
 		if !s.Healthy || s.Version != "v1.36.1" || len(s.Problems) > 0 {
@@ -98,7 +98,7 @@ func (c *cluster) testStatus(t *testing.T) {
 				t.Errorf("the certificate of %s expires in %s", cert.Subject, left)
 			}
 		}
-		c.noChanges(t)
+		c.NoChanges(t)
 	})
 }
 
@@ -106,9 +106,9 @@ func (c *cluster) testStatus(t *testing.T) {
 // own and both kubeconfigs.
 func (c *cluster) testExtras(t *testing.T) {
 	c.with(t, "extras.tf", func() {
-		c.noChanges(t)
-		viewer := filepath.Join(c.ws.Dir, "viewer.kubeconfig")
-		out, err := c.ws.Run(t.Context(), "output", "-raw", "viewer")
+		c.NoChanges(t)
+		viewer := filepath.Join(c.WS.Dir, "viewer.kubeconfig")
+		out, err := c.WS.Run(t.Context(), "output", "-raw", "viewer")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,24 +122,24 @@ func (c *cluster) testExtras(t *testing.T) {
 			t.Errorf("the viewer may write: %v", err)
 		}
 		harness.Eventually(t, time.Minute, "metrics of the nodes", func() error {
-			_, err := suite.Kubectl(t.Context(), c.kubeconfig, nil, "top", "nodes")
+			_, err := suite.Kubectl(t.Context(), c.Kubeconfig, nil, "top", "nodes")
 			return err
 		})
 		// Objects changed by hand are put back; an addon that goes takes its objects along.
-		c.kubectl(t, "delete", "clusterrolebinding", "viewers")
-		changes, text, err := c.ws.Plan(t.Context())
+		c.Kubectl(t, "delete", "clusterrolebinding", "viewers")
+		changes, text, err := c.WS.Plan(t.Context())
 		if err != nil || !changes || !strings.Contains(text, "ClusterRoleBinding viewers") {
 			t.Errorf("a deleted object is not in the plan (%v):\n%s", err, text)
 		}
-		if _, err := c.ws.Apply(t.Context()); err != nil {
+		if _, err := c.WS.Apply(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		c.kubectl(t, "get", "clusterrolebinding", "viewers")
+		c.Kubectl(t, "get", "clusterrolebinding", "viewers")
 	})
-	if _, err := suite.Kubectl(t.Context(), c.kubeconfig, nil, "get", "clusterrolebinding", "viewers"); err == nil {
+	if _, err := suite.Kubectl(t.Context(), c.Kubeconfig, nil, "get", "clusterrolebinding", "viewers"); err == nil {
 		t.Error("the removed addon left its object behind")
 	}
-	if _, err := suite.Kubectl(t.Context(), c.kubeconfig, nil, "get", "-n", "kube-system", "deployment", "metrics-server"); err == nil {
+	if _, err := suite.Kubectl(t.Context(), c.Kubeconfig, nil, "get", "-n", "kube-system", "deployment", "metrics-server"); err == nil {
 		t.Error("the removed addon left its deployment behind")
 	}
 }

@@ -45,17 +45,17 @@ spec:
 `
 
 func (c *cluster) testNodes(t *testing.T) {
-	out := c.kubectl(t, "get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name} {.status.nodeInfo.kubeletVersion} {.status.conditions[?(@.type=="Ready")].status} {.status.addresses[?(@.type=="InternalIP")].address} {.spec.podCIDR}{"\n"}{end}`)
+	out := c.Kubectl(t, "get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name} {.status.nodeInfo.kubeletVersion} {.status.conditions[?(@.type=="Ready")].status} {.status.addresses[?(@.type=="InternalIP")].address} {.spec.podCIDR}{"\n"}{end}`)
 	want := "worker-0 v1.36.1 True 10.240.0.20 10.200.0.0/24\nworker-1 v1.36.1 True 10.240.0.21 10.200.1.0/24\n"
 	if out != want {
 		t.Errorf("nodes:\n%s\nwanted:\n%s", out, want)
 	}
 	for _, m := range []string{"controller-0", "controller-1", "controller-2"} {
-		if out := c.sh(t, m, "curl -s --cacert /etc/kubernetes/pki/ca.crt https://127.0.0.1:6443/readyz"); out != "ok" {
+		if out := c.Sh(t, m, "curl -s --cacert /etc/kubernetes/pki/ca.crt https://127.0.0.1:6443/readyz"); out != "ok" {
 			t.Errorf("%s: /readyz says %q", m, out)
 		}
 	}
-	backends := c.sh(t, "lb-0", `for s in /run/haproxy/*.sock; do printf 'show stat\n' | socat - "$s"; done | grep -E ',controller-[0-9]+|^[^,]*,controller' | cut -d, -f2,18`)
+	backends := c.Sh(t, "lb-0", `for s in /run/haproxy/*.sock; do printf 'show stat\n' | socat - "$s"; done | grep -E ',controller-[0-9]+|^[^,]*,controller' | cut -d, -f2,18`)
 	for _, m := range []string{"controller-0", "controller-1", "controller-2"} {
 		if !strings.Contains(backends, m+",UP") {
 			t.Errorf("HAProxy: %s is not UP:\n%s", m, backends)
@@ -65,8 +65,8 @@ func (c *cluster) testNodes(t *testing.T) {
 
 func (c *cluster) testWorkload(t *testing.T) {
 	c.create(t, toolbox)
-	c.kubectl(t, "rollout", "status", "deployment/web", "--timeout=90s")
-	pods := strings.Fields(c.kubectl(t, "get", "pods", "-l", "app=web", "-o", `jsonpath={range .items[*]}{.metadata.name}={.spec.nodeName}={.status.podIP}{"\n"}{end}`))
+	c.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=90s")
+	pods := strings.Fields(c.Kubectl(t, "get", "pods", "-l", "app=web", "-o", `jsonpath={range .items[*]}{.metadata.name}={.spec.nodeName}={.status.podIP}{"\n"}{end}`))
 	if len(pods) != 2 {
 		t.Fatalf("pods: %v", pods)
 	}
@@ -75,7 +75,7 @@ func (c *cluster) testWorkload(t *testing.T) {
 		t.Errorf("both pods run on %s", a[1])
 	}
 	exec := func(pod string, cmd ...string) string {
-		return c.kubectl(t, append([]string{"exec", pod, "--"}, cmd...)...)
+		return c.Kubectl(t, append([]string{"exec", pod, "--"}, cmd...)...)
 	}
 	if out := exec(a[0], "timeout", "5", "wget", "-q", "-O", "-", "http://"+b[2]+":8080/"); !strings.Contains(out, b[0]) {
 		t.Errorf("pod to pod across nodes: %q", out)
@@ -86,18 +86,18 @@ func (c *cluster) testWorkload(t *testing.T) {
 	if out := exec(b[0], "nslookup", "kubernetes.default.svc.cluster.local"); !strings.Contains(out, "10.32.0.1") {
 		t.Errorf("cluster DNS: %q", out)
 	}
-	if out := c.kubectl(t, "logs", a[0]); !strings.Contains(out, "started") {
+	if out := c.Kubectl(t, "logs", a[0]); !strings.Contains(out, "started") {
 		t.Errorf("logs: %q", out)
 	}
 	for _, m := range []string{"worker-0", "worker-1"} {
-		if conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(t.Context(), "tcp", c.addresses[m]+":30080"); err == nil {
+		if conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(t.Context(), "tcp", c.Addresses[m]+":30080"); err == nil {
 			_ = conn.Close()
 			t.Errorf("the NodePort of %s answers from outside although nodeport_cidrs is empty", m)
 		}
-		if out := c.sh(t, "controller-0", "curl -s -m 5 http://"+c.privateIP(t, m)+":30080/"); !strings.Contains(out, "served by") {
+		if out := c.Sh(t, "controller-0", "curl -s -m 5 http://"+c.privateIP(t, m)+":30080/"); !strings.Contains(out, "served by") {
 			t.Errorf("NodePort of %s from controller-0: %q", m, out)
 		}
-		if out := c.sh(t, m, "curl -s -m 5 http://"+c.privateIP(t, m)+":30080/"); !strings.Contains(out, "served by") {
+		if out := c.Sh(t, m, "curl -s -m 5 http://"+c.privateIP(t, m)+":30080/"); !strings.Contains(out, "served by") {
 			t.Errorf("NodePort of %s: %q", m, out)
 		}
 	}
@@ -106,14 +106,14 @@ func (c *cluster) testWorkload(t *testing.T) {
 
 func (c *cluster) privateIP(t *testing.T, machine string) string {
 	t.Helper()
-	return strings.TrimSpace(c.sh(t, machine, "ip -4 -o addr show eth0 | awk '{print $4}' | cut -d/ -f1"))
+	return strings.TrimSpace(c.Sh(t, machine, "ip -4 -o addr show eth0 | awk '{print $4}' | cut -d/ -f1"))
 }
 
 func (c *cluster) testPortForward(t *testing.T, pod string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	bin := filepath.Join(suite.Cache, "mirror", "dl.k8s.io", "release", "v"+harness.KubernetesVersion, "bin", "linux", "amd64", "kubectl")
-	cmd := exec.CommandContext(ctx, bin, "--kubeconfig", c.kubeconfig, "port-forward", "pod/"+pod, ":8080", "--address", "127.0.0.1")
+	cmd := exec.CommandContext(ctx, bin, "--kubeconfig", c.Kubeconfig, "port-forward", "pod/"+pod, ":8080", "--address", "127.0.0.1")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -146,14 +146,14 @@ func (c *cluster) testPortForward(t *testing.T, pod string) {
 }
 
 func (c *cluster) testSecurity(t *testing.T) {
-	c.kubectl(t, "create", "secret", "generic", "canary", "--from-literal=value=tweet-tweet-tweet")
-	raw := c.sh(t, "controller-0", `etcdctl --endpoints https://127.0.0.1:2379 --cacert /etc/etcd/pki/ca.crt --cert /etc/etcd/pki/server.crt --key /etc/etcd/pki/server.key get /registry/secrets/default/canary --print-value-only | head -c 200 | tr -c '[:print:]' .`)
+	c.Kubectl(t, "create", "secret", "generic", "canary", "--from-literal=value=tweet-tweet-tweet")
+	raw := c.Sh(t, "controller-0", `etcdctl --endpoints https://127.0.0.1:2379 --cacert /etc/etcd/pki/ca.crt --cert /etc/etcd/pki/server.crt --key /etc/etcd/pki/server.key get /registry/secrets/default/canary --print-value-only | head -c 200 | tr -c '[:print:]' .`)
 	if !strings.HasPrefix(raw, "k8s:enc:secretbox:v1:") || strings.Contains(raw, "tweet") {
 		t.Errorf("the secret in etcd is not encrypted: %q", raw)
 	}
 	ip := c.privateIP(t, "controller-0")
 	health := func(flags, scheme string) string {
-		return c.sh(t, "controller-1", "curl -s -m 5 "+flags+" "+scheme+"://"+ip+":2379/health || echo refused")
+		return c.Sh(t, "controller-1", "curl -s -m 5 "+flags+" "+scheme+"://"+ip+":2379/health || echo refused")
 	}
 	const client = "--cacert /etc/etcd/pki/ca.crt --cert /etc/etcd/pki/server.crt --key /etc/etcd/pki/server.key"
 	if out := health(client, "https"); !strings.Contains(out, `"health":"true"`) {
@@ -166,7 +166,7 @@ func (c *cluster) testSecurity(t *testing.T) {
 		t.Errorf("etcd answered plain HTTP: %q", out)
 	}
 	worker := c.privateIP(t, "worker-0")
-	if out := c.sh(t, "controller-0", "curl -s -k -m 5 -o /dev/null -w '%{http_code}' https://"+worker+":10250/pods"); out != "401" {
+	if out := c.Sh(t, "controller-0", "curl -s -k -m 5 -o /dev/null -w '%{http_code}' https://"+worker+":10250/pods"); out != "401" {
 		t.Errorf("the kubelet answered an anonymous request with %s", out)
 	}
 	c.create(t, `
@@ -178,9 +178,9 @@ spec:
   containers:
   - {name: c, image: "k8s-lab/toolbox:1", command: ["sleep", "3600"], env: [{name: V, valueFrom: {secretKeyRef: {name: canary, key: value}}}]}
 `)
-	c.kubectl(t, "wait", "--for=condition=Ready", "pod/uses-canary", "--timeout=60s")
+	c.Kubectl(t, "wait", "--for=condition=Ready", "pod/uses-canary", "--timeout=60s")
 	get := func(machine string) string {
-		return c.sh(t, machine, "curl -s -m 5 -o /dev/null -w '%{http_code}' --cacert /etc/kubernetes/pki/node-ca.crt --cert /etc/kubernetes/pki/kubelet.crt --key /etc/kubernetes/pki/kubelet.key https://10.240.0.30:6443/api/v1/namespaces/default/secrets/canary")
+		return c.Sh(t, machine, "curl -s -m 5 -o /dev/null -w '%{http_code}' --cacert /etc/kubernetes/pki/node-ca.crt --cert /etc/kubernetes/pki/kubelet.crt --key /etc/kubernetes/pki/kubelet.key https://10.240.0.30:6443/api/v1/namespaces/default/secrets/canary")
 	}
 	if code := get("worker-0"); code != "403" {
 		t.Errorf("worker-0 reads a secret of worker-1's pod: %s", code)
@@ -188,7 +188,7 @@ spec:
 	if code := get("worker-1"); code != "200" {
 		t.Errorf("worker-1 cannot read the secret of its own pod: %s", code)
 	}
-	audit := c.sh(t, "controller-0", "cat /var/log/kubernetes/audit/audit.log") + c.sh(t, "controller-1", "cat /var/log/kubernetes/audit/audit.log") + c.sh(t, "controller-2", "cat /var/log/kubernetes/audit/audit.log")
+	audit := c.Sh(t, "controller-0", "cat /var/log/kubernetes/audit/audit.log") + c.Sh(t, "controller-1", "cat /var/log/kubernetes/audit/audit.log") + c.Sh(t, "controller-2", "cat /var/log/kubernetes/audit/audit.log")
 	if !strings.Contains(audit, `"name":"canary"`) || strings.Contains(audit, "tweet-tweet") {
 		t.Errorf("audit log: records the secret's creation: %v, contains its value: %v", strings.Contains(audit, `"name":"canary"`), strings.Contains(audit, "tweet-tweet"))
 	}
@@ -197,23 +197,23 @@ spec:
 // testFailures stops one thing after the other while requests go on.
 func (c *cluster) testFailures(t *testing.T) {
 	// One API server: requests through the Elastic IP go on.
-	c.sh(t, "controller-0", "systemctl stop kube-apiserver")
+	c.Sh(t, "controller-0", "systemctl stop kube-apiserver")
 	for i := range 30 {
-		if _, err := suite.Kubectl(t.Context(), c.kubeconfig, nil, "get", "--raw", "/api/v1/namespaces/default"); err != nil {
+		if _, err := suite.Kubectl(t.Context(), c.Kubeconfig, nil, "get", "--raw", "/api/v1/namespaces/default"); err != nil {
 			t.Errorf("request %d with controller-0's API server stopped: %v", i, err)
 			break
 		}
 	}
-	c.sh(t, "controller-0", "systemctl start kube-apiserver")
+	c.Sh(t, "controller-0", "systemctl start kube-apiserver")
 
 	// The lease holder: another takes over and keeps it.
 	holder := func() string {
-		h := c.kubectl(t, "get", "lease", "-n", "kube-system", "kube-controller-manager", "-o", "jsonpath={.spec.holderIdentity}")
+		h := c.Kubectl(t, "get", "lease", "-n", "kube-system", "kube-controller-manager", "-o", "jsonpath={.spec.holderIdentity}")
 		name, _, _ := strings.Cut(h, "_")
 		return name
 	}
 	first := holder()
-	c.sh(t, first, "systemctl stop kube-controller-manager")
+	c.Sh(t, first, "systemctl stop kube-controller-manager")
 	var second string
 	harness.Eventually(t, 30*time.Second, "another controller-manager takes the lease", func() error {
 		if second = holder(); second == first || second == "" {
@@ -221,16 +221,16 @@ func (c *cluster) testFailures(t *testing.T) {
 		}
 		return nil
 	})
-	c.sh(t, first, "systemctl start kube-controller-manager")
+	c.Sh(t, first, "systemctl start kube-controller-manager")
 	time.Sleep(5 * time.Second)
 	if now := holder(); now != second {
 		t.Errorf("the lease went from %s to %s when %s returned", second, now, first)
 	}
 
 	// One etcd member: writes go on.
-	c.sh(t, "controller-1", "systemctl stop etcd")
+	c.Sh(t, "controller-1", "systemctl stop etcd")
 	for i := range 10 {
-		c.kubectl(t, "create", "configmap", fmt.Sprintf("written-%d", i), "--from-literal=a=b")
+		c.Kubectl(t, "create", "configmap", fmt.Sprintf("written-%d", i), "--from-literal=a=b")
 	}
-	c.sh(t, "controller-1", "systemctl start etcd")
+	c.Sh(t, "controller-1", "systemctl start etcd")
 }

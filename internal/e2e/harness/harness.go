@@ -41,15 +41,16 @@ type Suite struct {
 
 // Main runs the tests of a package within a Suite: it starts a lab, runs them,
 // takes the lab down and fails when that leaves anything behind. Without root
-// the tests are skipped, as the local EC2 cannot run.
-func Main(m *testing.M, set func(*Suite)) int {
+// the tests are skipped, as the local EC2 cannot run. up are more arguments for
+// k8s-lab up.
+func Main(m *testing.M, set func(*Suite), up ...string) int {
 	if os.Getuid() != 0 {
 		fmt.Println("skipped: the local EC2 needs root")
 		return 0
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Minute)
 	defer cancel()
-	s, err := start(ctx)
+	s, err := start(ctx, up)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "starting the local EC2:", err)
 		if s != nil {
@@ -66,7 +67,7 @@ func Main(m *testing.M, set func(*Suite)) int {
 	return code
 }
 
-func start(ctx context.Context) (*Suite, error) {
+func start(ctx context.Context, up []string) (*Suite, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		return nil, fmt.Errorf("finding the repository: %w", err)
@@ -82,7 +83,7 @@ func start(ctx context.Context) (*Suite, error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return s, fmt.Errorf("go build: %w\n%s", err, out)
 	}
-	if out, err := s.Lab(ctx, "up"); err != nil {
+	if out, err := s.Lab(ctx, append([]string{"up"}, up...)...); err != nil {
 		return s, fmt.Errorf("k8s-lab up: %w\n%s", err, out)
 	}
 	if s.CLI, err = workspace.FindCLI(func() (string, error) { return s.tofu(ctx) }); err != nil {

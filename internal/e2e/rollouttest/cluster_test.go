@@ -16,7 +16,6 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
@@ -54,11 +53,9 @@ func TestControllers(t *testing.T) {
 	}
 	t.Run("damage", func(t *testing.T) { d.on(t).testControllerDamage() })
 	t.Run("lost records", func(t *testing.T) { d.on(t).testLostRecords() })
-	t.Run("changed flag", func(t *testing.T) { d.on(t).testChangedFlag() })
 	t.Run("wrong flag", func(t *testing.T) { d.on(t).testWrongFlag() })
 	t.Run("failing change", func(t *testing.T) { d.on(t).testFailingChange() })
 	t.Run("certificates", func(t *testing.T) { d.on(t).testCertificates() })
-	t.Run("replacement", func(t *testing.T) { d.on(t).testReplacement() })
 	t.Run("unreachable", func(t *testing.T) { d.on(t).testUnreachable() })
 	t.Run("scale to one", func(t *testing.T) { d.on(t).testScaleToOne() })
 	t.Run("removal", func(t *testing.T) { d.on(t).testRemoval() })
@@ -200,34 +197,6 @@ func (d *deployment) testLostRecords() {
 	}
 }
 
-// testChangedFlag changes a flag of the API server and one of the scheduler:
-// one machine at a time, while requests through the load balancer go on.
-func (d *deployment) testChangedFlag() {
-	before := d.starts()
-	stop := d.requests()
-	prior := *d
-	d.control.Spec.APIServerArgs = component.SingleArgs(map[string]string{"max-requests-inflight": "401"})
-	d.control.Spec.SchedulerArgs = component.SingleArgs(map[string]string{"v": "1"})
-	d.expectDrift(
-		"control controller-0: file /etc/systemd/system/kube-apiserver.service: content differs",
-		"control controller-1: file /etc/systemd/system/kube-apiserver.service: content differs",
-		"control controller-2: file /etc/systemd/system/kube-apiserver.service: content differs",
-	)
-	d.stage("roll", func() error { return d.apply(d.t.Context(), &prior) })
-	if n, err := stop(); err != nil {
-		d.t.Errorf("a request failed during the roll: %v", err)
-	} else {
-		d.t.Logf("%d requests went through meanwhile", n)
-	}
-	d.repair(before, "controller-0 kube-apiserver", "controller-1 kube-apiserver", "controller-2 kube-apiserver",
-		"controller-0 kube-scheduler", "controller-1 kube-scheduler", "controller-2 kube-scheduler")
-	// All API servers before the first scheduler.
-	log := strings.Join(d.progress, "\n")
-	if strings.LastIndex(log, "restart kube-apiserver.service") > strings.LastIndex(log, "restart kube-scheduler.service") {
-		d.t.Error("an API server was restarted after the last scheduler")
-	}
-}
-
 // testWrongFlag is a change that cannot work: it fails promptly, says why, and
 // nothing is stopped or changed for it.
 func (d *deployment) testWrongFlag() {
@@ -304,40 +273,6 @@ func (d *deployment) testCertificates() {
 	d.shell(d.control.Targets[0], "cp /etc/kubernetes/pki/front-proxy-client.crt /etc/kubernetes/pki/apiserver-etcd-client.crt")
 	d.expectDrift("control controller-0: file /etc/kubernetes/pki/apiserver-etcd-client.crt: content differs")
 	d.repair(before)
-}
-
-// testReplacement takes a controller away and puts an empty one in its place.
-func (d *deployment) testReplacement() {
-	c := d.api()
-	secret := kube.ObjectRef{APIVersion: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: "kept"}
-	if _, err := c.Apply(d.t.Context(), configMap(secret)); err != nil {
-		d.t.Fatal(err)
-	}
-	before := d.starts()
-	stop := d.requests()
-	prior := *d
-	d.terminate("controller-1")
-	targets := slices.Clone(d.control.Targets)
-	targets[1] = d.launchAll(controller1)[0]
-	d.setControllers(targets)
-	d.stage("replace", func() error { return d.apply(d.t.Context(), &prior) })
-	if n, err := stop(); err != nil {
-		d.t.Errorf("a request failed during the replacement: %v", err)
-	} else {
-		d.t.Logf("%d requests went through meanwhile", n)
-	}
-	d.noDrift("after the replacement")
-	if _, err := d.status(); err != nil {
-		d.t.Error(err)
-	}
-	for _, unit := range restarted(before, d.starts()) {
-		if !strings.HasPrefix(unit, "controller-1 ") && !strings.HasSuffix(unit, " kube-apiserver") {
-			d.t.Errorf("%s was restarted", unit)
-		}
-	}
-	if o, err := d.api().Get(d.t.Context(), secret); err != nil || o == nil {
-		d.t.Errorf("data from before the replacement: %v, %v", o, err)
-	}
 }
 
 // testUnreachable cuts a controller off: the plan says so and nothing else,

@@ -227,14 +227,6 @@ func (w *world) launchAll(wanted ...machineWanted) []rollout.Target {
 	return out
 }
 
-// terminate takes a machine away, as somebody would behind our back.
-func (w *world) terminate(name string) {
-	w.t.Helper()
-	m := w.machines[name]
-	w.must(w.aws.DeleteMachine(w.t.Context(), m.ID, w.machineSpec(name, m.Role, m.PrivateIP, netip.Prefix{})))
-	delete(w.machines, name)
-}
-
 // shell runs a script on a machine, as root.
 func (w *world) shell(t rollout.Target, script string) string {
 	w.t.Helper()
@@ -426,36 +418,6 @@ func (d *deployment) api() *kube.Client {
 	d.must(err)
 	d.t.Cleanup(c.Close)
 	return c
-}
-
-// requests sends requests through the load balancer until it is told to stop,
-// and returns how many there were and the first that failed.
-func (d *deployment) requests() (stop func() (int, error)) {
-	c := d.api()
-	ctx, cancel := context.WithCancel(d.t.Context())
-	done := make(chan struct{})
-	var (
-		n      int
-		failed error
-	)
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			if _, err := c.Leases(ctx); err != nil && ctx.Err() == nil && failed == nil {
-				failed = fmt.Errorf("request %d: %w", n, err)
-			}
-			n++
-			select {
-			case <-ctx.Done():
-			case <-time.After(50 * time.Millisecond):
-			}
-		}
-	}()
-	return func() (int, error) {
-		cancel()
-		<-done
-		return n, failed
-	}
 }
 
 func configMap(ref kube.ObjectRef) []*unstructured.Unstructured {

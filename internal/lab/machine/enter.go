@@ -25,7 +25,7 @@ func Enter(ctx context.Context, stateDir, id string, args ...string) (*exec.Cmd,
 	if err != nil {
 		return nil, fmt.Errorf("machine %s has not booted yet: %w", id, err)
 	}
-	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--target", strconv.Itoa(first.pid), "--all", "--wd=/", "--"}, args...)...)
+	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--target", strconv.Itoa(first.pid), "--all", "--wd", "--"}, args...)...)
 	cmd.Env = []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"HOME=/root", "LANG=C.UTF-8", "TERM=" + os.Getenv("TERM"),

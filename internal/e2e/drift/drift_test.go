@@ -1,0 +1,282 @@
+// Package drift_test damages a running cluster by hand in every way it can
+// think of, and wants each damage named by the plan, repaired by apply, and
+// nothing else touched.
+//
+// Damages that have nothing to do with one another share a round, which is one
+// plan and one apply. What is asked of each stays the same: every word of the
+// plan must belong to one damage, every damage must have its words, and the
+// units that restart are those that the damages name.
+package drift_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
+)
+
+var suite *harness.Suite
+
+func TestMain(m *testing.M) { os.Exit(harness.Main(m, func(s *harness.Suite) { suite = s })) }
+
+// world is the cluster under test and the account it lives in.
+type world struct {
+	*harness.Cluster
+	ec2 *ec2.Client
+	ssm *ssm.Client
+
+	broken bool // a step did not come to its end
+}
+
+// damage is one thing that somebody does to the cluster by hand.
+type damage struct {
+	name     string
+	resource string // whose plan it must be in
+	thing    string // key in the resource's drift map: a machine, or a thing in AWS or Kubernetes
+	hurt     func(*testing.T, *world)
+	// look tells the state of what is damaged: it must say the same before the
+	// damage and after the repair, and something else in between. It does not
+	// go through the provider.
+	look func(*testing.T, *world) string
+	// says has one pattern for each finding, which must match all of it.
+	says []string
+	// restarts are the units, "machine/unit", that the repair must restart;
+	// "machine/*" for all of a machine.
+	restarts []string
+	// changes are attributes that change beside drift, also of no importance.
+	changes []string
+}
+
+// round is a set of damages that are repaired together.
+type round struct {
+	name    string
+	damages []damage
+	follows []string // resources that change because those damaged do
+	warns   bool     // something cannot be reached, and the plan says so
+}
+
+// change is a resource's part of a plan.
+type change struct {
+	Address string `json:"address"`
+	Change  struct {
+		Actions []string       `json:"actions"`
+		Before  map[string]any `json:"before"`
+		After   map[string]any `json:"after"`
+	} `json:"change"`
+}
+
+func TestDrift(t *testing.T) {
+	cfg := suite.AWS()
+	w := &world{
+		Cluster: suite.Cluster(suite.Workspace(t, "drift", suite.CLI, filepath.Join(suite.Root, "examples", "ha-cluster"))),
+		ec2:     ec2.NewFromConfig(cfg), ssm: ssm.NewFromConfig(cfg),
+	}
+	if _, err := w.WS.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.Learn(t)
+	// The first refresh learns of the address that took another's place.
+	w.NoChanges(t)
+	for _, r := range rounds() {
+		w.step(t, r.name, func(t *testing.T) { w.run(t, r) })
+	}
+	w.step(t, "terminated", w.testTerminated)
+	w.step(t, "private key gone", w.testKeyGone)
+}
+
+// step runs what leaves the cluster whole; after one that did not, no other
+// would prove anything.
+func (w *world) step(t *testing.T, name string, f func(*testing.T)) {
+	t.Run(name, func(t *testing.T) {
+		if w.broken {
+			t.Skip("the step before left damage behind")
+		}
+		w.broken = true
+		f(t)
+		w.broken = false
+	})
+}
+
+func rounds() []round {
+	return []round{
+		{name: "files", damages: files()},
+		{name: "units", damages: units()},
+		{name: "programs and certificates", damages: append(programs(), certificates()...)},
+		{name: "objects and data", damages: append(objects(), lostData())},
+		{name: "account and membership", damages: append(account(), removedMember())},
+		{name: "ways in", damages: waysIn(), warns: true},
+		{name: "instances", damages: instances(), follows: []string{"k8s_worker_pool.this"}, warns: true},
+	}
+}
+
+// run does the damages of a round and wants them named, repaired and forgotten.
+func (w *world) run(t *testing.T, r round) {
+	before := make([]string, len(r.damages))
+	for i, d := range r.damages {
+		before[i] = d.look(t, w)
+	}
+	started := w.StartTimes(t)
+	for _, d := range r.damages {
+		d.hurt(t, w)
+	}
+	for i, d := range r.damages {
+		if now := d.look(t, w); now == before[i] {
+			t.Fatalf("%s: nothing was damaged: %s", d.name, now)
+		}
+	}
+	w.plan(t, r)
+	at := time.Now()
+	if _, err := w.WS.Apply(t.Context(), "drift.tfplan"); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d damages repaired in %s", len(r.damages), time.Since(at).Round(time.Millisecond))
+	w.LearnMachines(t)
+	for i, d := range r.damages {
+		if now := d.look(t, w); now != before[i] {
+			t.Errorf("%s: not repaired:\n%s\nbefore the damage:\n%s", d.name, now, before[i])
+		}
+	}
+	var allowed []string
+	for _, d := range r.damages {
+		allowed = append(allowed, d.restarts...)
+	}
+	compareStarts(t, started, w.StartTimes(t), allowed)
+	w.NoChanges(t)
+}
+
+// plan makes the plan of a round and compares all it says with the damages.
+func (w *world) plan(t *testing.T, r round) {
+	at := time.Now()
+	changes, text, err := w.WS.Plan(t.Context(), "-out=drift.tfplan")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !changes {
+		t.Fatal("the plan saw nothing")
+	}
+	t.Logf("%d damages planned in %s", len(r.damages), time.Since(at).Round(time.Millisecond))
+	if warned := strings.Contains(text, "Warning:"); warned && !r.warns {
+		t.Errorf("the plan warns:\n%s", text)
+	}
+	damaged := map[string][]damage{}
+	for _, d := range r.damages {
+		damaged[d.resource] = append(damaged[d.resource], d)
+	}
+	for address, c := range w.planned(t) {
+		switch ds := damaged[address]; {
+		case len(ds) > 0:
+			c.compare(t, ds, text)
+		case !slices.Contains(r.follows, address):
+			t.Errorf("%s was not damaged, and the plan is to %v it", address, c.Change.Actions)
+		}
+		delete(damaged, address)
+	}
+	for _, ds := range damaged {
+		for _, d := range ds {
+			t.Errorf("%s: the plan does not change %s", d.name, d.resource)
+		}
+	}
+	if t.Failed() {
+		t.Log(text)
+	}
+}
+
+// planned returns what the saved plan changes, by address.
+func (w *world) planned(t *testing.T) map[string]change {
+	t.Helper()
+	out, err := w.WS.Run(t.Context(), "show", "-json", "drift.tfplan")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plan struct {
+		Changes []change `json:"resource_changes"`
+	}
+	if err := json.Unmarshal([]byte(out), &plan); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]change{}
+	for _, c := range plan.Changes {
+		if !slices.Equal(c.Change.Actions, []string{"no-op"}) {
+			found[c.Address] = c
+		}
+	}
+	return found
+}
+
+// compare wants the findings of one resource to be those of its damages, each
+// in the text that a person reads, and nothing but them to change.
+func (c change) compare(t *testing.T, damages []damage, text string) {
+	if !slices.Equal(c.Change.Actions, []string{"update"}) {
+		t.Errorf("%s: the plan is to %v it", c.Address, c.Change.Actions)
+	}
+	allowed := []string{"drift"}
+	findings := map[string][]string{}
+	drift, _ := c.Change.Before["drift"].(map[string]any)
+	for thing, words := range drift {
+		findings[thing] = strings.Split(fmt.Sprint(words), "; ")
+	}
+	for _, d := range damages {
+		allowed = append(allowed, d.changes...)
+		for _, pattern := range d.says {
+			whole := regexp.MustCompile("^(?:" + pattern + ")$")
+			i := slices.IndexFunc(findings[d.thing], whole.MatchString)
+			if i < 0 {
+				t.Errorf("%s: %s does not say %q of %s: %q", d.name, c.Address, pattern, d.thing, findings[d.thing])
+				continue
+			}
+			if quoted := strconv.Quote(findings[d.thing][i]); !strings.Contains(text, quoted[1:len(quoted)-1]) {
+				t.Errorf("%s: a person does not read %q", d.name, findings[d.thing][i])
+			}
+			findings[d.thing] = slices.Delete(findings[d.thing], i, i+1)
+		}
+	}
+	for thing, left := range findings {
+		if len(left) > 0 {
+			t.Errorf("%s also says of %s: %q", c.Address, thing, left)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Change.Before)) {
+		if !slices.Contains(allowed, name) && !reflect.DeepEqual(c.Change.Before[name], c.Change.After[name]) {
+			t.Errorf("%s: %s changes as well: %v -> %v", c.Address, name, c.Change.Before[name], c.Change.After[name])
+		}
+	}
+}
+
+// compareStarts wants exactly the allowed units to have been started again.
+func compareStarts(t *testing.T, before, after map[string]string, allowed []string) {
+	t.Helper()
+	wanted := map[string]bool{}
+	for _, a := range allowed {
+		for unit := range before {
+			if machine, all := strings.CutSuffix(a, "/*"); a == unit || all && strings.HasPrefix(unit, machine+"/") {
+				wanted[unit] = true
+			}
+		}
+	}
+	if len(allowed) > 0 && len(wanted) == 0 {
+		t.Errorf("none of %v ran before", allowed)
+	}
+	for _, unit := range slices.Sorted(maps.Keys(before)) {
+		switch at, runs := after[unit]; {
+		case !runs:
+			t.Errorf("%s does not run any more", unit)
+		case at != before[unit] && !wanted[unit]:
+			t.Errorf("%s was restarted, which nothing asked for", unit)
+		case at == before[unit] && wanted[unit]:
+			t.Errorf("%s was not restarted", unit)
+		}
+	}
+}

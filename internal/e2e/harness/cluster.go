@@ -1,0 +1,206 @@
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
+)
+
+// Cluster is what tests know of a cluster that Terraform made of
+// examples/ha-cluster, or of something like it.
+type Cluster struct {
+	WS         *workspace.Workspace
+	Kubeconfig string // path, of an administrator
+	Endpoint   string
+	Addresses  map[string]string // machine -> public address
+	HostKeys   map[string]string // machine -> authorized_keys line
+
+	suite *Suite
+}
+
+// Cluster returns the cluster of a workspace. Learn fills it once it was applied.
+func (s *Suite) Cluster(ws *workspace.Workspace) *Cluster { return &Cluster{WS: ws, suite: s} }
+
+// Learn reads endpoint and machines from the state and makes a kubeconfig.
+func (c *Cluster) Learn(t *testing.T) {
+	t.Helper()
+	c.LearnMachines(t)
+	c.Kubeconfig = filepath.Join(c.WS.Dir, "kubeconfig")
+	cmd := exec.CommandContext(t.Context(), filepath.Join(c.suite.Bin, "k8s-kubeconfig"), "--cluster", "demo", "--endpoint", c.Endpoint, "--output", c.Kubeconfig)
+	cmd.Env = c.suite.Env()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("k8s-kubeconfig: %v\n%s", err, out)
+	}
+}
+
+// LearnMachines reads endpoint and machines from the state.
+func (c *Cluster) LearnMachines(t *testing.T) {
+	t.Helper()
+	if err := c.WS.Output(t.Context(), "endpoint", &c.Endpoint); err != nil {
+		t.Fatal(err)
+	}
+	c.Addresses, c.HostKeys = map[string]string{}, map[string]string{}
+	for _, r := range c.Resources(t) {
+		if r.Type != "k8s_machine" {
+			continue
+		}
+		var m struct {
+			Host struct {
+				Name    string `json:"name"`
+				Address string `json:"address"`
+				HostKey string `json:"host_key"`
+			} `json:"host"`
+		}
+		if err := json.Unmarshal(r.Values, &m); err != nil {
+			t.Fatal(err)
+		}
+		c.Addresses[m.Host.Name], c.HostKeys[m.Host.Name] = m.Host.Address, m.Host.HostKey
+	}
+	if len(c.Addresses) < 6 {
+		t.Fatalf("machines in state: %v", c.Addresses)
+	}
+	c.Addresses["lb-0"] = strings.TrimSuffix(strings.TrimPrefix(c.Endpoint, "https://"), ":6443")
+}
+
+// Resource is one resource in the state.
+type Resource struct {
+	Address string          `json:"address"`
+	Type    string          `json:"type"`
+	Values  json.RawMessage `json:"values"`
+}
+
+// Resources returns everything in the state.
+func (c *Cluster) Resources(t *testing.T) []Resource {
+	t.Helper()
+	out, err := c.WS.Run(t.Context(), "show", "-json", "-no-color")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var state struct {
+		Values struct {
+			RootModule struct {
+				Resources []Resource `json:"resources"`
+			} `json:"root_module"`
+		} `json:"values"`
+	}
+	if err := json.Unmarshal([]byte(out), &state); err != nil {
+		t.Fatal(err)
+	}
+	return state.Values.RootModule.Resources
+}
+
+// Kubectl runs kubectl as the administrator and fails the test on an error.
+func (c *Cluster) Kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := c.suite.Kubectl(t.Context(), c.Kubeconfig, nil, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// Sh runs a script as root on a machine, whose host key must be the pinned one.
+func (c *Cluster) Sh(t *testing.T, machine, script string) string {
+	t.Helper()
+	out, err := c.TrySh(t.Context(), machine, script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TrySh is Sh that returns the error; the output is of both streams.
+func (c *Cluster) TrySh(ctx context.Context, machine, script string) (string, error) {
+	key, err := os.ReadFile(c.suite.SSH)
+	if err != nil {
+		return "", err
+	}
+	signer, err := ssh.ParsePrivateKey(key)
+	if err != nil {
+		return "", err
+	}
+	pinned, _, _, _, err := ssh.ParseAuthorizedKey([]byte(c.HostKeys[machine]))
+	if err != nil {
+		return "", fmt.Errorf("host key of %s: %w", machine, err)
+	}
+	client, err := ssh.Dial("tcp", c.Addresses[machine]+":22", &ssh.ClientConfig{
+		User:              "admin",
+		Auth:              []ssh.AuthMethod{ssh.PublicKeys(signer)},
+		HostKeyCallback:   ssh.FixedHostKey(pinned),
+		HostKeyAlgorithms: []string{pinned.Type()},
+		Timeout:           10 * time.Second,
+	})
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", machine, err)
+	}
+	defer func() { _ = client.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = client.Close() })
+	defer stop()
+	session, err := client.NewSession()
+	if err != nil {
+		return "", err
+	}
+	session.Stdin = strings.NewReader(script)
+	out, err := session.CombinedOutput("sudo -n sh -s")
+	if err != nil {
+		return string(out), fmt.Errorf("%s: %w\n%s\n%s", machine, err, script, out)
+	}
+	return string(out), nil
+}
+
+// NoChanges fails when a plan is not empty.
+func (c *Cluster) NoChanges(t *testing.T) {
+	t.Helper()
+	changes, text, err := c.WS.Plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if changes {
+		t.Fatalf("the plan is not empty:\n%s", text)
+	}
+}
+
+// StartTimes returns when each running unit of each machine was last started,
+// by "machine/unit".
+func (c *Cluster) StartTimes(t *testing.T) map[string]string {
+	t.Helper()
+	const script = `for u in etcd kube-apiserver kube-controller-manager kube-scheduler containerd kubelet kube-proxy haproxy; do systemctl is-active -q $u && echo $u $(systemctl show -P ExecMainStartTimestampMonotonic $u); done; true`
+	var (
+		mu     sync.Mutex
+		wait   sync.WaitGroup
+		times  = map[string]string{}
+		failed error
+	)
+	for m := range c.Addresses {
+		wait.Go(func() {
+			out, err := c.TrySh(t.Context(), m, script)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed = errors.Join(failed, err)
+			}
+			for line := range strings.Lines(out) {
+				if unit, at, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+					times[m+"/"+unit] = at
+				}
+			}
+		})
+	}
+	wait.Wait()
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	return times
+}

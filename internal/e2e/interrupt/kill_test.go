@@ -1,0 +1,209 @@
+package interrupt_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// victim is what a kill hits.
+type victim string
+
+const (
+	provider victim = "provider"
+	cli      victim = "CLI" // and after a while the provider it has orphaned
+)
+
+// operation is what is going on when it hits.
+type operation string
+
+const (
+	create  operation = "create"
+	update  operation = "update"
+	destroy operation = "destroy"
+)
+
+// TestKilled kills the provider or the CLI K8S_INTERRUPT_COUNT times (4
+// otherwise) at random moments of create, update and destroy.
+func TestKilled(t *testing.T) {
+	k := &killer{
+		rng: source(t), cluster: newCluster(t, "killed"),
+		typical: map[operation]time.Duration{create: 30 * time.Second, update: 15 * time.Second, destroy: 6 * time.Second},
+	}
+	count := int(fromEnvironment(t, "K8S_INTERRUPT_COUNT", 4))
+	victims := []victim{provider, cli}
+	k.rng.Shuffle(len(victims), func(i, j int) { victims[i], victims[j] = victims[j], victims[i] })
+	// An operation that ends before its time to be interrupted has come makes the next one be interrupted earlier.
+	for tries := 0; k.kills < count && !t.Failed(); tries++ {
+		if tries == 2*count+5 {
+			t.Fatalf("only %d of %d operations could be interrupted", k.kills, count)
+		}
+		op := k.choose(count - k.kills)
+		v := victims[k.kills%2]
+		t.Run(fmt.Sprintf("%d %s without %s", k.kills+1, op, v), func(t *testing.T) { k.round(t, op, v) })
+	}
+	if t.Failed() || !k.exists {
+		return
+	}
+	if _, err := k.cluster.WS.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	destroyed(t)
+}
+
+type killer struct {
+	rng     *rand.Rand
+	cluster *cluster
+	exists  bool // there is a cluster
+	kills   int
+	// typical is how long an operation takes, as far as seen.
+	typical map[operation]time.Duration
+}
+
+// choose picks an operation that is possible now; the last one is always a
+// destroy, so that a few kills have some of each kind.
+func (k *killer) choose(left int) operation {
+	switch {
+	case !k.exists:
+		return create
+	case left == 1 || left > 4 && k.rng.IntN(4) == 0:
+		return destroy
+	default:
+		return update
+	}
+}
+
+// round interrupts one operation and wants the next apply to make good.
+func (k *killer) round(t *testing.T, op operation, v victim) {
+	c := k.cluster
+	var before world
+	if op == update {
+		before = look(t, c, true)
+		c.change(t)
+	}
+	killed := k.interrupt(t, op, v)
+	// After a destroy comes another one or, in longer runs, an apply that takes it back.
+	if op == destroy && (k.kills%2 == 0 || !killed) {
+		if _, err := c.WS.Destroy(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		destroyed(t)
+		k.exists = false
+		return
+	}
+	if op == create {
+		before = look(t, c, false)
+	}
+	start := time.Now()
+	if _, err := c.WS.Apply(t.Context()); err != nil {
+		t.Fatalf("the apply after the interruption: %v", err)
+	}
+	t.Logf("converged in %s", time.Since(start).Round(100*time.Millisecond))
+	k.exists = true
+	after := look(t, c, true)
+	after.whole(t)
+	after.kept(t, before)
+	c.NoChanges(t)
+}
+
+// interrupt starts an operation, kills its victim at a random moment and
+// reports whether the operation was still going on.
+func (k *killer) interrupt(t *testing.T, op operation, v victim) bool {
+	t.Helper()
+	moment := time.Duration(k.rng.Int64N(int64(k.typical[op])))
+	grace := time.Duration(k.rng.Int64N(int64(2 * time.Second)))
+	verb := "apply"
+	if op == destroy {
+		verb = "destroy"
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	cmd := k.cluster.WS.Command(ctx, verb, "-auto-approve", "-no-color")
+	var out bytes.Buffer
+	cmd.Stdout = io.MultiWriter(&out, k.cluster.WS.Log)
+	cmd.Stderr = cmd.Stdout
+	start := time.Now()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	var err error
+	select {
+	case err = <-ended:
+		k.typical[op] = time.Since(start) * 9 / 10
+		if err != nil {
+			t.Fatalf("%s failed before it was interrupted: %v\n%s", op, err, out.String())
+		}
+		t.Logf("%s ended after %s, before it could be interrupted", op, time.Since(start).Round(100*time.Millisecond))
+		return false
+	case <-time.After(moment):
+	}
+	// Between plan and apply there may be no provider for an instant.
+	providers := k.providers(t, cmd.Process.Pid)
+	for v == provider && len(providers) == 0 && len(ended) == 0 {
+		time.Sleep(10 * time.Millisecond)
+		providers = k.providers(t, cmd.Process.Pid)
+	}
+	if v == cli {
+		kill(t, cmd.Process.Pid)
+		time.Sleep(grace)
+	}
+	for _, pid := range providers {
+		kill(t, pid)
+	}
+	select {
+	case err = <-ended:
+	case <-time.After(2 * time.Minute):
+		t.Fatalf("terraform %s still runs two minutes after its %s was killed:\n%s", verb, v, out.String())
+	}
+	if err == nil {
+		t.Logf("%s ended just as it was interrupted", op)
+		return false
+	}
+	k.kills++
+	t.Logf("%s interrupted after %s", op, moment.Round(10*time.Millisecond))
+	return true
+}
+
+// kill ends a process the hard way; one that has just ended is no error.
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		t.Fatalf("kill %d: %v", pid, err)
+	}
+}
+
+// providers returns the plugin processes of a CLI.
+func (k *killer) providers(t *testing.T, parent int) []int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		status, err := os.ReadFile(filepath.Join("/proc", e.Name(), "status"))
+		if err != nil || !strings.Contains(string(status), fmt.Sprintf("\nPPid:\t%d\n", parent)) {
+			continue
+		}
+		if exe, err := os.Readlink(filepath.Join("/proc", e.Name(), "exe")); err == nil && strings.Contains(filepath.Base(exe), "terraform-provider-k8s") {
+			found = append(found, pid)
+		}
+	}
+	return found
+}

@@ -1,0 +1,117 @@
+// Package interrupt_test breaks what happens around an apply: the provider or
+// the Terraform CLI is killed in the middle, EC2 refuses and delays, machines
+// die or are cut off. Whatever happens, nothing is lost and the next apply
+// converges.
+//
+// K8S_INTERRUPT_COUNT says how many kills there are and K8S_INTERRUPT_SEED
+// repeats the choices of an earlier run, as far as the machine's speed allows:
+//
+//	K8S_INTERRUPT_COUNT=100 go test -count=1 -v -timeout 3h -run TestKilled ./internal/e2e/interrupt
+package interrupt_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
+)
+
+var suite *harness.Suite
+
+func TestMain(m *testing.M) {
+	os.Exit(harness.Main(m, func(s *harness.Suite) { suite = s }))
+}
+
+// fromEnvironment reads a number that a person may set.
+func fromEnvironment(t *testing.T, name string, otherwise uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+// source is the random source of a test, from K8S_INTERRUPT_SEED or the clock.
+func source(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := fromEnvironment(t, "K8S_INTERRUPT_SEED", uint64(time.Now().UnixNano()))
+	t.Logf("K8S_INTERRUPT_SEED=%d repeats these choices", seed)
+	return rand.New(rand.NewPCG(seed, seed))
+}
+
+// cluster is the six-machine example in a working directory of its own.
+type cluster struct {
+	*harness.Cluster
+	revision int
+}
+
+func newCluster(t *testing.T, name string) *cluster {
+	t.Helper()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the log of every command is %s", filepath.Join(suite.Dir, name+".log"))
+		}
+	})
+	ws := suite.Workspace(t, name, suite.CLI, filepath.Join(suite.Root, "examples", "ha-cluster"))
+	return &cluster{Cluster: suite.Cluster(ws)}
+}
+
+// change writes another revision of the configuration: one that touches tags
+// in EC2, the API servers' certificates and flags, the kubelets and the Node objects.
+func (c *cluster) change(t *testing.T) {
+	t.Helper()
+	c.revision++
+	override := fmt.Sprintf(`
+resource "k8s_machine" "controller" {
+  tags = { revision = "%[1]d" }
+}
+
+resource "k8s_control_plane" "this" {
+  extra_sans      = ["revision-%[1]d.example"]
+  api_server_args = { event-ttl = "%[2]dm" }
+}
+
+resource "k8s_worker_pool" "this" {
+  labels         = { revision = "%[1]d" }
+  kubelet_config = jsonencode(merge(jsondecode(var.kubelet_config), { maxPods = %[2]d }))
+}
+`, c.revision, 50+c.revision%50)
+	if err := c.WS.WriteFile("change_override.tf", override); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// destroyed fails when anything at all is left.
+func destroyed(t *testing.T) {
+	t.Helper()
+	var left json.RawMessage
+	if err := suite.Control(t.Context(), "GET", "/_lab/state", nil, &left); err != nil {
+		t.Fatal(err)
+	}
+	var count struct {
+		Total int `json:"total"`
+	}
+	if err := json.Unmarshal(left, &count); err != nil {
+		t.Fatal(err)
+	}
+	if count.Total != 0 {
+		t.Fatalf("left after destroy:\n%s", left)
+	}
+}
+
+// flat is what Terraform printed, as one line without its frames.
+func flat(text string) string {
+	return strings.Join(strings.Fields(strings.NewReplacer("│", " ", "╷", " ", "╵", " ").Replace(text)), " ")
+}

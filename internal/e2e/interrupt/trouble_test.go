@@ -1,0 +1,196 @@
+package interrupt_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
+)
+
+// TestTrouble brings a cluster up in an EC2 at its worst, uses it to cut
+// machines off, and takes it down. Its steps depend on one another.
+func TestTrouble(t *testing.T) {
+	c := newCluster(t, "trouble")
+	for _, step := range []struct {
+		name string
+		f    func(*testing.T)
+	}{
+		{"create although EC2 misbehaves", c.testFaults},
+		{"machines cut off", c.testCutOff},
+		{"destroy although EC2 throttles", func(t *testing.T) {
+			fault(t, map[string]any{"kind": "throttle", "every": 5})
+			if _, err := c.WS.Destroy(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			destroyed(t)
+		}},
+	} {
+		if !t.Run(step.name, step.f) {
+			return
+		}
+	}
+}
+
+// fault makes the local EC2 misbehave until the test that asked for it ends.
+func fault(t *testing.T, f map[string]any) {
+	t.Helper()
+	if err := suite.Control(t.Context(), "POST", "/_lab/faults", f, nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := suite.Control(t.Context(), "DELETE", "/_lab/faults", nil, nil); err != nil && t.Context().Err() == nil {
+			t.Error(err)
+		}
+	})
+}
+
+// testFaults: one call in five is throttled, new ids are not visible at once,
+// machines start slowly, there is no capacity for one of them, and another
+// dies while it boots. The first apply says so in time, the next one converges.
+func (c *cluster) testFaults(t *testing.T) {
+	fault(t, map[string]any{"kind": "throttle", "every": 5})
+	fault(t, map[string]any{"kind": "eventual", "milliseconds": 1500})
+	fault(t, map[string]any{"kind": "slow-start", "seconds": 2})
+	fault(t, map[string]any{"kind": "capacity", "count": 1})
+
+	ended := make(chan error, 1)
+	go func() { _, err := c.WS.Apply(t.Context()); ended <- err }()
+	start := time.Now()
+	var name, id string
+	harness.Eventually(t, 2*time.Minute, "a machine boots", func() error {
+		for _, i := range ask(t).Instances {
+			if i.State == "running" {
+				name, id = strings.TrimPrefix(i.Name, "demo-"), i.ID
+				return nil
+			}
+		}
+		return errors.New("none is running yet")
+	})
+	died := time.Now()
+	if err := suite.Control(t.Context(), "POST", "/_lab/faults", map[string]any{"kind": "kill", "instance": id, "outcome": "stopped"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	err := <-ended
+	t.Logf("the first apply ended after %s, %s after the machine had died", time.Since(start).Round(time.Second), time.Since(died).Round(time.Second))
+	if err == nil {
+		t.Fatal("an apply went well although a machine died while it booted")
+	}
+	said := flat(err.Error())
+	for _, words := range []string{"machine " + name + " (" + id + ")", "stopped", "AWS has no capacity"} {
+		if !strings.Contains(said, words) {
+			t.Errorf("the error does not say %q:\n%v", words, err)
+		}
+	}
+	// Terraform finishes what does not depend on it; a machine's deadline is ten minutes.
+	if took := time.Since(died); took > 3*time.Minute {
+		t.Errorf("the apply went on for %s after the machine had died", took)
+	}
+	start = time.Now()
+	if _, err := c.WS.Apply(t.Context()); err != nil {
+		t.Fatalf("the apply after that: %v", err)
+	}
+	t.Logf("the second apply took %s", time.Since(start).Round(time.Second))
+	look(t, c, true).whole(t)
+	c.NoChanges(t)
+}
+
+// cutOff lets a machine answer nothing any more, as if its cable were pulled,
+// until the returned function is called.
+func cutOff(t *testing.T, machine string) (reconnect func()) {
+	t.Helper()
+	run := func(t *testing.T, script string) {
+		t.Helper()
+		if out, err := suite.Lab(t.Context(), "exec", machine, "--", "sh", "-c", script); err != nil {
+			t.Fatalf("%s: %s: %v\n%s", machine, script, err, out)
+		}
+	}
+	run(t, "ip rule add pref 1 blackhole")
+	return func() { run(t, "ip rule del pref 1") }
+}
+
+// testCutOff cuts a worker and a controller off. The refresh is bounded, warns
+// once of each and keeps what is known of them. A change then reaches what it
+// safely can, and the error names what it left, until all is reconnected.
+func (c *cluster) testCutOff(t *testing.T) {
+	before := look(t, c, true)
+	reconnectWorker, reconnectController := cutOff(t, "worker-1"), cutOff(t, "controller-2")
+
+	start := time.Now()
+	changes, text, err := c.WS.Plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(start)
+	t.Logf("the plan took %s", took.Round(100*time.Millisecond))
+	if took > 90*time.Second {
+		t.Errorf("a plan without two machines took %s", took)
+	}
+	if changes {
+		t.Errorf("machines that cannot be reached are planned to be changed:\n%s", text)
+	}
+	for _, m := range []string{"worker-1", "controller-2"} {
+		if n := strings.Count(flat(text), "Machine "+m+" cannot be reached"); n != 1 {
+			t.Errorf("the plan warns %d times of %s:\n%s", n, m, text)
+		}
+	}
+	if strings.Contains(text, "more similar warning") {
+		t.Errorf("the plan repeats warnings:\n%s", text)
+	}
+
+	c.change(t)
+	c.wantLeft(t, "controller-2")
+	c.wantChanged(t, "controller-0", "controller-1")
+	reconnectController()
+	c.wantLeft(t, "worker-1")
+	c.wantChanged(t, "controller-2", "worker-0")
+	reconnectWorker()
+	if _, err := c.WS.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.wantChanged(t, "worker-1")
+	after := look(t, c, true)
+	after.whole(t)
+	after.kept(t, before)
+	c.NoChanges(t)
+}
+
+// wantLeft applies and wants to be told that exactly one machine was left.
+func (c *cluster) wantLeft(t *testing.T, machine string) {
+	t.Helper()
+	start := time.Now()
+	_, err := c.WS.Apply(t.Context())
+	took := time.Since(start)
+	var failed *workspace.Error
+	if !errors.As(err, &failed) {
+		t.Fatalf("an apply without %s says: %v", machine, err)
+	}
+	t.Logf("the apply without %s took %s", machine, took.Round(100*time.Millisecond))
+	if !strings.Contains(failed.Stdout, fmt.Sprintf(`+ "revision-%d.example"`, c.revision)) && !strings.Contains(failed.Stdout, fmt.Sprintf(`-> "%d"`, c.revision)) {
+		t.Errorf("what can be planned is not planned:\n%s", failed.Stdout)
+	}
+	said := flat(failed.Stderr)
+	if !strings.Contains(said, "left as they are, because they could not be reached: "+machine+";") {
+		t.Errorf("the error does not say that %s was left:\n%s", machine, failed.Stderr)
+	}
+	if took > 3*time.Minute {
+		t.Errorf("an apply without %s took %s", machine, took)
+	}
+}
+
+// wantChanged fails when a machine does not run the current revision.
+func (c *cluster) wantChanged(t *testing.T, machines ...string) {
+	t.Helper()
+	for _, m := range machines {
+		script := fmt.Sprintf("grep -q '^maxPods: %d$' /etc/kubernetes/kubelet.yaml", 50+c.revision)
+		if strings.HasPrefix(m, "controller-") {
+			script = fmt.Sprintf("openssl x509 -noout -text -in /etc/kubernetes/pki/apiserver.crt | grep -q revision-%d.example", c.revision)
+		}
+		if out, err := suite.Lab(t.Context(), "exec", m, "--", "sh", "-c", script); err != nil {
+			t.Errorf("%s is not at revision %d: %v\n%s", m, c.revision, err, out)
+		}
+	}
+}

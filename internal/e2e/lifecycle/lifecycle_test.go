@@ -1,0 +1,334 @@
+package lifecycle_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestLifecycle is the life of one cluster. Its steps depend on one another.
+func TestLifecycle(t *testing.T) {
+	example := filepath.Join(suite.Root, "examples", "ha-cluster")
+	source, err := os.ReadFile(filepath.Join(example, "main.tf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{ws: suite.Workspace(t, "lifecycle", suite.CLI, example), main: string(source), vars: map[string]any{}}
+	c.ws.Env = append(c.ws.Env, "TF_LOG_PROVIDER=INFO", "TF_LOG_PATH="+filepath.Join(suite.Dir, "provider.log"))
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"install", c.testInstall},
+		{"versions", c.testVersions},
+		{"upgrade", c.testUpgrade},
+		{"replace a controller", c.testReplaceController},
+		{"a controller is gone", c.testLostController},
+		{"two controllers at once", c.testTwoControllers},
+		{"scale workers", c.testScaleWorkers},
+		{"changed flags", c.testFlags},
+		{"unknown flag", c.testUnknownFlag},
+		{"replace a worker", c.testReplaceWorker},
+		{"replace the load balancer", c.testReplaceBalancer},
+		{"scale controllers", c.testScaleControllers},
+		{"destroy", func(t *testing.T) {
+			if _, err := c.ws.Destroy(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		if !t.Run(step.name, step.run) {
+			t.Fatalf("every command and its output: %s", filepath.Join(suite.Dir, "lifecycle.log"))
+		}
+	}
+}
+
+// web is an application that must not be interrupted.
+const web = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: default}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: web
+        image: k8s-lab/toolbox:1
+        command: ["sh", "-c", "mkdir -p /www && echo hello > /www/index.html && exec httpd -f -p 8080 -h /www"]
+        readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web, namespace: default}
+spec:
+  minAvailable: 1
+  selector: {matchLabels: {app: web}}
+`
+
+func (c *cluster) testInstall(t *testing.T) {
+	c.set(t, map[string]any{"kubernetes_version": before})
+	c.apply(t)
+	c.learn(t)
+	c.wantVersions(t, before, 2)
+	if _, err := suite.Kubectl(t.Context(), c.kubeconfig, strings.NewReader(web), "apply", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+	c.kubectl(t, "rollout", "status", "deployment/web", "--timeout=90s")
+}
+
+// wantVersions wants the API server and this many nodes to be of a release.
+func (c *cluster) wantVersions(t *testing.T, version string, nodes int) {
+	t.Helper()
+	if out := c.kubectl(t, "version"); !strings.Contains(out, "Server Version: v"+version) {
+		t.Errorf("API server: %s", out)
+	}
+	got := c.kubectl(t, "get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name} {.status.nodeInfo.kubeletVersion} {.status.conditions[?(@.type=="Ready")].status} {.spec.unschedulable}{"\n"}{end}`)
+	want := ""
+	for _, n := range numbered("worker", nodes) {
+		want += n + " v" + version + " True \n"
+	}
+	if got != want {
+		t.Errorf("nodes:\n%swanted:\n%s", got, want)
+	}
+}
+
+// testVersions asks for steps between releases that there cannot be.
+func (c *cluster) testVersions(t *testing.T) {
+	for version, words := range map[string][]string{
+		"1.37.0": {"1.37.0 is not supported", "1.35 and 1.36"},
+		"1.34.1": {"1.34.1 is not supported"},
+	} {
+		c.set(t, map[string]any{"kubernetes_version": version})
+		_, _, err := c.ws.Plan(t.Context())
+		refused(t, err, append(words, "version = var.kubernetes_version")...)
+	}
+	c.set(t, map[string]any{"kubernetes_version": before})
+	// Workers may trail the control plane, never lead it.
+	main := strings.Replace(c.main, "version           = var.kubernetes_version", `version           = "`+after+`"`, 1)
+	if main == c.main {
+		t.Fatal("the example does not give the workers var.kubernetes_version any more")
+	}
+	if err := c.ws.WriteFile("main.tf", main); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := c.ws.Plan(t.Context())
+	refused(t, err, "kubelet "+after+" is newer than the API server "+before, "upgrade the control plane first")
+	c.controlPlaneArguments(t, "")
+}
+
+// testUpgrade goes to the next minor, control plane and workers in one apply.
+func (c *cluster) testUpgrade(t *testing.T) {
+	controllers, workers := numbered("controller", 3), numbered("worker", 2)
+	all := slices.Concat(controllers, workers, []string{"lb-0"})
+	was := starts(t, all...)
+	traffic := c.traffic(t)
+	c.set(t, map[string]any{"kubernetes_version": after})
+	c.apply(t)
+	traffic.unbroken(t)
+
+	want := slices.Concat(each(controllers, "kube-apiserver"), each(controllers, "kube-controller-manager"), each(controllers, "kube-scheduler"),
+		each(workers, "kubelet"), each(workers, "kube-proxy"))
+	now := onlyRestarted(t, was, all, want...)
+	_, servers := oneByOne(t, now, each(controllers, "kube-apiserver"))
+	for _, unit := range []string{"kube-controller-manager", "kube-scheduler"} {
+		if first, _ := oneByOne(t, now, each(controllers, unit)); first < servers {
+			t.Errorf("a %s went down at %d, before the last API server was up at %d", unit, first, servers)
+		}
+	}
+	if first, _ := oneByOne(t, now, each(workers, "kubelet")); first < servers {
+		t.Error("a kubelet went down before the last API server was up")
+	}
+	nodes := slices.DeleteFunc(slices.Clone(traffic.cordoned), func(s string) bool { return s == "" })
+	slices.Sort(nodes)
+	if !slices.Equal(nodes, workers) {
+		t.Errorf("nodes closed to new pods, as they followed one another: %q", traffic.cordoned)
+	}
+	if traffic.fewest < 1 {
+		t.Error("the PodDisruptionBudget was not respected: no pod was ready at one time")
+	}
+	c.wantVersions(t, after, 2)
+	c.noChanges(t)
+	c.set(t, map[string]any{"kubernetes_version": before})
+	_, _, err := c.ws.Plan(t.Context())
+	refused(t, err, "cannot go from "+after+" back to "+before, "version = var.kubernetes_version")
+	c.set(t, map[string]any{"kubernetes_version": after})
+}
+
+// testReplaceController replaces a machine on purpose.
+func (c *cluster) testReplaceController(t *testing.T) {
+	c.replaceController(t, "controller-1", func() { c.apply(t, `-replace=k8s_machine.controller[1]`) })
+}
+
+// testLostController has somebody terminate a machine, and Terraform find out.
+func (c *cluster) testLostController(t *testing.T) {
+	c.replaceController(t, "controller-2", func() {
+		c.terminate(t, "controller-2")
+		c.apply(t)
+	})
+}
+
+// replaceController wants a new controller to take the place of the old one
+// while the others go on, the data and the API with them.
+func (c *cluster) replaceController(t *testing.T, name string, replace func()) {
+	t.Helper()
+	others := slices.DeleteFunc(append(numbered("controller", 3), "worker-0", "worker-1", "lb-0"), func(m string) bool { return m == name })
+	was, members := starts(t, others...), c.members(t)
+	c.kubectl(t, "create", "configmap", "kept-"+name, "--from-literal=a=b")
+	traffic := c.traffic(t)
+	replace()
+	traffic.answering(t)
+	onlyRestarted(t, was, others)
+	now := c.members(t)
+	if len(now) != 3 || now[name] == members[name] {
+		t.Errorf("members: %v, before: %v", now, members)
+	}
+	for _, o := range others[:2] {
+		if now[o] != members[o] {
+			t.Errorf("%s is member %s now, before it was %s", o, now[o], members[o])
+		}
+	}
+	if !logged(t, name, "etcd: added as learner "+now[name]) {
+		t.Errorf("%s did not join as a learner", name)
+	}
+	c.kubectl(t, "get", "configmap", "kept-"+name)
+	if out := sh(t, name, "curl -s --cacert /etc/kubernetes/pki/ca.crt https://127.0.0.1:6443/readyz"); out != "ok" {
+		t.Errorf("the new API server: /readyz says %q", out)
+	}
+	c.noChanges(t)
+}
+
+// testTwoControllers wants a plan refused that would cost the majority.
+func (c *cluster) testTwoControllers(t *testing.T) {
+	_, _, err := c.ws.Plan(t.Context(), `-replace=k8s_machine.controller[0]`, `-replace=k8s_machine.controller[2]`)
+	refused(t, err, "controller-0, controller-2", "quorum", "one machine at a time")
+	if n := len(c.members(t)); n != 3 {
+		t.Errorf("%d members", n)
+	}
+	c.noChanges(t)
+}
+
+func (c *cluster) testScaleWorkers(t *testing.T) {
+	controllers := append(numbered("controller", 3), "lb-0")
+	two := append(numbered("worker", 2), controllers...)
+	was := starts(t, two...)
+	traffic := c.traffic(t)
+	c.set(t, map[string]any{"workers": 4})
+	c.apply(t)
+	onlyRestarted(t, was, two)
+	c.wantVersions(t, after, 4)
+	c.noChanges(t)
+
+	one := append(numbered("worker", 1), controllers...)
+	c.set(t, map[string]any{"workers": 1})
+	c.apply(t)
+	traffic.unbroken(t)
+	onlyRestarted(t, was, one)
+	c.wantVersions(t, after, 1)
+	c.kubectl(t, "rollout", "status", "deployment/web", "--timeout=60s")
+	c.noChanges(t)
+	c.set(t, map[string]any{"workers": 2})
+	c.apply(t)
+	c.wantVersions(t, after, 2)
+}
+
+// flags are two arguments that differ from the example's.
+const flags = "  controller_manager_args = { concurrent-deployment-syncs = \"6\" }\n  api_server_args = { max-requests-inflight = \"401\" }\n"
+
+// testFlags changes one argument each of two components.
+func (c *cluster) testFlags(t *testing.T) {
+	controllers := numbered("controller", 3)
+	all := append(slices.Clone(controllers), "worker-0", "worker-1", "lb-0")
+	was := starts(t, all...)
+	traffic := c.traffic(t)
+	c.controlPlaneArguments(t, "  controller_manager_args = { concurrent-deployment-syncs = \"6\" }\n")
+	c.apply(t)
+	was = onlyRestarted(t, was, all, each(controllers, "kube-controller-manager")...)
+	oneByOne(t, was, each(controllers, "kube-controller-manager"))
+
+	c.controlPlaneArguments(t, flags)
+	c.apply(t)
+	traffic.unbroken(t)
+	now := onlyRestarted(t, was, all, each(controllers, "kube-apiserver")...)
+	oneByOne(t, now, each(controllers, "kube-apiserver"))
+	c.noChanges(t)
+}
+
+// testUnknownFlag wants a mistake found out before anything is taken down for it.
+func (c *cluster) testUnknownFlag(t *testing.T) {
+	all := append(numbered("controller", 3), "worker-0", "worker-1", "lb-0")
+	was := starts(t, all...)
+	c.controlPlaneArguments(t, flags+"  scheduler_args = { no-such-flag = \"1\" }\n")
+	began := time.Now()
+	_, err := c.ws.Apply(t.Context())
+	refused(t, err, "no-such-flag", "kube-scheduler", "controller-", "nothing has been stopped or changed")
+	if took := time.Since(began); took > 90*time.Second {
+		t.Errorf("it took %s to fail", took)
+	}
+	onlyRestarted(t, was, all)
+	c.controlPlaneArguments(t, flags)
+	c.noChanges(t)
+}
+
+// testReplaceWorker replaces a worker: with plain Terraform its machine is gone
+// before the pool hears of it, so its pods have to be started elsewhere.
+func (c *cluster) testReplaceWorker(t *testing.T) {
+	others := append(numbered("controller", 3), "worker-1", "lb-0")
+	was := starts(t, others...)
+	uid := c.kubectl(t, "get", "node", "worker-0", "-o", "jsonpath={.status.nodeInfo.machineID}")
+	traffic := c.traffic(t)
+	c.apply(t, `-replace=k8s_machine.worker[0]`)
+	traffic.unbroken(t)
+	onlyRestarted(t, was, others)
+	if now := c.kubectl(t, "get", "node", "worker-0", "-o", "jsonpath={.status.nodeInfo.machineID}"); now == uid {
+		t.Errorf("worker-0 is the machine it was: %s", now)
+	}
+	c.wantVersions(t, after, 2)
+	c.kubectl(t, "rollout", "status", "deployment/web", "--timeout=60s")
+	c.noChanges(t)
+}
+
+func (c *cluster) testReplaceBalancer(t *testing.T) {
+	others := append(numbered("controller", 3), "worker-0", "worker-1")
+	was := starts(t, others...)
+	c.apply(t, `-replace=k8s_machine.lb`)
+	var endpoint string
+	if err := c.ws.Output(t.Context(), "endpoint", &endpoint); err != nil || endpoint != c.endpoint {
+		t.Errorf("the endpoint is %s (%v), it was %s", endpoint, err, c.endpoint)
+	}
+	onlyRestarted(t, was, others)
+	c.wantVersions(t, after, 2)
+	c.noChanges(t)
+}
+
+func (c *cluster) testScaleControllers(t *testing.T) {
+	three := append(numbered("controller", 3), "worker-0", "worker-1", "lb-0")
+	was, members := starts(t, three...), c.members(t)
+	traffic := c.traffic(t)
+	c.set(t, map[string]any{"controllers": 5})
+	c.apply(t)
+	if n := len(c.members(t)); n != 5 {
+		t.Errorf("%d members", n)
+	}
+	c.noChanges(t)
+	c.set(t, map[string]any{"controllers": 3})
+	c.apply(t)
+	traffic.answering(t)
+	if now := c.members(t); fmt.Sprint(now) != fmt.Sprint(members) {
+		t.Errorf("members: %v, before: %v", now, members)
+	}
+	// The API servers are told the members of etcd by flag: those roll, and nothing else.
+	for _, unit := range restarted(was, starts(t, three...)) {
+		if !strings.HasSuffix(unit, "/kube-apiserver") {
+			t.Errorf("%s was restarted", unit)
+		}
+	}
+	c.noChanges(t)
+}
