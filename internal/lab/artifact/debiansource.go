@@ -1,0 +1,52 @@
+package artifact
+
+import (
+	"bufio"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// DebianUpstream returns the archive that the host's own apt uses for Debian's
+// main packages, read from its sources in dir (/etc/apt); empty when there is
+// none.
+func DebianUpstream(dir string) string {
+	files := []string{filepath.Join(dir, "sources.list")}
+	for _, pattern := range []string{"*.list", "*.sources"} {
+		// The only error is that of a bad pattern.
+		found, _ := filepath.Glob(filepath.Join(dir, "sources.list.d", pattern))
+		files = append(files, found...)
+	}
+	for _, name := range files {
+		if uri := debianURI(name); uri != "" {
+			return uri
+		}
+	}
+	return ""
+}
+
+// debianURI finds, in a file of either of sources.list(5)'s formats, the first
+// URI that ends in /debian, as every mirror of the archive's does.
+func debianURI(file string) string {
+	f, err := os.Open(file)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 2 || !slices.Contains([]string{"deb", "URIs:"}, fields[0]) {
+			continue
+		}
+		for _, field := range fields[1:] {
+			u, err := url.Parse(field)
+			if err == nil && (u.Scheme == "http" || u.Scheme == "https") && strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/debian") {
+				return strings.TrimSuffix(field, "/")
+			}
+		}
+	}
+	return ""
+}
