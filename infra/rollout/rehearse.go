@@ -115,8 +115,13 @@ finish() {
 	systemctl daemon-reload
 	for unit in $units; do
 		systemctl start "$unit" 2>/dev/null && continue
-		log=$(journalctl --unit "$unit" --lines 2000 --output cat --no-pager --quiet)
-		complaint=$(printf '%s\n' "$log" | grep -E -m 3 'unknown flag|not defined|invalid (value|argument)|command failed|^Error')
+		# The journal may be behind what it is told.
+		for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+			log=$(journalctl --unit "$unit" --lines 2000 --output cat --no-pager --quiet)
+			complaint=$(printf '%s\n' "$log" | grep -E -m 3 'unknown flag|not defined|invalid (value|argument)|command failed|^Error')
+			[ -z "$complaint" ] || break
+			sleep 0.1
+		done
 		failed="$failed${failed:+; }${unit#` + rehearsalPrefix + `} would not start: ${complaint:-$(printf '%s\n' "$log" | tail -n 5)}"
 	done
 	[ -z "$failed" ] || { printf '%s\n' "$failed" >&2; exit 1; }
