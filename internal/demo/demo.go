@@ -3,11 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -166,8 +162,8 @@ func (d *demo) workspace(ctx context.Context) (*workspace.Workspace, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := d.sshKey()
-	if err != nil {
+	key := d.path("ssh_key")
+	if err := workspace.SSHKey(key); err != nil {
 		return nil, err
 	}
 	vars, err := d.labCommand(ctx, "env", "--tfvars").Output()
@@ -200,31 +196,7 @@ func (d *demo) labEnv(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("k8s-lab env: %w", err)
 	}
-	var env []string
-	for line := range strings.Lines(string(out)) {
-		if kv, ok := strings.CutPrefix(strings.TrimSpace(line), "export "); ok {
-			k, v, _ := strings.Cut(kv, "=")
-			env = append(env, k+"="+strings.Trim(v, `'"`))
-		}
-	}
-	return env, nil
-}
-
-// sshKey makes the key pair with which the machines are reached, once.
-func (d *demo) sshKey() (string, error) {
-	name := d.path("ssh_key")
-	if _, err := os.Stat(name); err == nil {
-		return name, nil
-	}
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return "", err
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return "", err
-	}
-	return name, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600)
+	return workspace.Exports(string(out)), nil
 }
 
 // kubectl puts the kubectl of the cluster's own version beside the demo.

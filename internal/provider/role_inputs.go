@@ -127,19 +127,15 @@ func nodesOf(targets []rollout.Target) []component.Node {
 }
 
 // computedRef returns the attributes of a computed reference of strings and lists of strings.
-func computedRef(t types.ObjectType) map[string]schema.Attribute {
-	out := map[string]schema.Attribute{}
-	for name, typ := range t.AttrTypes {
-		out[name] = refAttribute(name, typ, true)
-	}
-	return out
-}
+func computedRef(t types.ObjectType) map[string]schema.Attribute { return refAttributes(t, true) }
 
 // requiredRef returns the same attributes for the resource that takes the reference.
-func requiredRef(t types.ObjectType) map[string]schema.Attribute {
+func requiredRef(t types.ObjectType) map[string]schema.Attribute { return refAttributes(t, false) }
+
+func refAttributes(t types.ObjectType, computed bool) map[string]schema.Attribute {
 	out := map[string]schema.Attribute{}
 	for name, typ := range t.AttrTypes {
-		out[name] = refAttribute(name, typ, false)
+		out[name] = refAttribute(name, typ, computed)
 	}
 	return out
 }

@@ -6,11 +6,7 @@ package harness
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
@@ -89,7 +85,8 @@ func start(ctx context.Context, up []string) (*Suite, error) {
 	if s.CLI, err = workspace.FindCLI(func() (string, error) { return s.tofu(ctx) }); err != nil {
 		return s, err
 	}
-	if s.SSH, err = sshKey(dir); err != nil {
+	s.SSH = filepath.Join(dir, "ssh_key")
+	if err := workspace.SSHKey(s.SSH); err != nil {
 		return s, err
 	}
 	return s, s.readEnv(ctx)
@@ -140,11 +137,9 @@ func (s *Suite) readEnv(ctx context.Context) error {
 		return fmt.Errorf("k8s-lab env: %w\n%s", err, out)
 	}
 	s.env = map[string]string{}
-	for line := range strings.Lines(out) {
-		if kv, ok := strings.CutPrefix(strings.TrimSpace(line), "export "); ok {
-			k, v, _ := strings.Cut(kv, "=")
-			s.env[k] = strings.Trim(v, `'"`)
-		}
+	for _, kv := range workspace.Exports(out) {
+		k, v, _ := strings.Cut(kv, "=")
+		s.env[k] = v
 	}
 	return nil
 }
@@ -263,17 +258,4 @@ func cacheDir() string {
 		return filepath.Join(d, "k8s-lab")
 	}
 	return "/var/cache/k8s-lab"
-}
-
-func sshKey(dir string) (string, error) {
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return "", err
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return "", err
-	}
-	name := filepath.Join(dir, "ssh_key")
-	return name, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600)
 }
