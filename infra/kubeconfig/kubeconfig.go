@@ -59,7 +59,7 @@ func Issue(ctx context.Context, store pki.Store, ref pki.Ref, r Request, now tim
 	if r.TTL < 0 || r.TTL > MaxTTL {
 		return Credential{}, fmt.Errorf("a client certificate for %s: its life of %s is not between nothing and %s", r.User, r.TTL, MaxTTL)
 	}
-	key, err := store.Get(ctx, pki.KeyKubernetesCA)
+	key, err := store.Get(ctx, ref.IssuingKey(pki.KubernetesCA))
 	if err != nil {
 		return Credential{}, fmt.Errorf("fetching the key of the Kubernetes CA of cluster %s: %w", ref.Cluster, err)
 	}

@@ -126,59 +126,6 @@ func (a *Authority) Issue(r Request, now time.Time, rand io.Reader) (KeyPair, er
 	return KeyPair{CertPEM: encode(pemCertificate, der), KeyPEM: keyPEM}, nil
 }
 
-// Check returns, in words, why a certificate must be reissued; empty when it is good.
-// A certificate is due earlyRenewal before it ends, or after two thirds of
-// its life when it was issued for less than three times that long.
-func Check(certPEM, caBundlePEM []byte, r Request, now time.Time, earlyRenewal time.Duration) []string {
-	certs, err := parseCertificates(certPEM)
-	if err != nil {
-		return []string{err.Error()}
-	}
-	cert := certs[0]
-	var reasons []string
-	say := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
-
-	if cert.Subject.CommonName != r.CommonName {
-		say("common name is %q, wanted %q", cert.Subject.CommonName, r.CommonName)
-	}
-	if !sameSet(cert.Subject.Organization, r.Organizations) {
-		say("organizations are %q, wanted %q", cert.Subject.Organization, r.Organizations)
-	}
-	if !sameSet(cert.DNSNames, r.DNSNames) {
-		say("DNS names are %q, wanted %q", cert.DNSNames, r.DNSNames)
-	}
-	if got, want := ipStrings(cert.IPAddresses), ipStrings(netIPs(r.IPs)); !sameSet(got, want) {
-		say("addresses are %q, wanted %q", got, want)
-	}
-	for _, u := range r.usages() {
-		if !slices.Contains(cert.ExtKeyUsage, u) {
-			say("not usable as a %s certificate", map[x509.ExtKeyUsage]string{
-				x509.ExtKeyUsageServerAuth: "server", x509.ExtKeyUsageClientAuth: "client"}[u])
-		}
-	}
-	if reason := checkIssuer(cert, caBundlePEM); reason != "" {
-		say("%s", reason)
-	}
-	switch due := renewAt(cert, earlyRenewal); {
-	case now.After(cert.NotAfter):
-		say("expired on %s", day(cert.NotAfter))
-	case now.Before(cert.NotBefore):
-		say("not valid before %s", day(cert.NotBefore))
-	case !now.Before(due):
-		say("expires on %s and is due for renewal since %s", day(cert.NotAfter), day(due))
-	}
-	return reasons
-}
-
-// Expiry returns when the first certificate in certPEM ends.
-func Expiry(certPEM []byte) (time.Time, error) {
-	certs, err := parseCertificates(certPEM)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return certs[0].NotAfter, nil
-}
-
 // NewServiceAccountKey makes the ECDSA P-256 key pair that signs service-account tokens (ES256).
 func NewServiceAccountKey(rand io.Reader) (publicPEM, privatePEM []byte, err error) {
 	key, privatePEM, err := newKey(rand)
@@ -230,24 +177,6 @@ func selfSign(commonName string, key crypto.Signer, validity time.Duration, now 
 		return nil, fmt.Errorf("authority %s: %w", commonName, err)
 	}
 	return encode(pemCertificate, der), nil
-}
-
-func checkIssuer(cert *x509.Certificate, caBundlePEM []byte) string {
-	cas, err := parseCertificates(caBundlePEM)
-	if err != nil {
-		return "authority: " + err.Error()
-	}
-	for _, ca := range cas {
-		if cert.CheckSignatureFrom(ca) == nil {
-			return ""
-		}
-	}
-	return fmt.Sprintf("not issued by %s", cas[0].Subject.CommonName)
-}
-
-func renewAt(cert *x509.Certificate, early time.Duration) time.Time {
-	life := cert.NotAfter.Sub(cert.NotBefore)
-	return cert.NotAfter.Add(-min(early, life/3))
 }
 
 func newKey(rand io.Reader) (crypto.Signer, []byte, error) {

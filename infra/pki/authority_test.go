@@ -165,7 +165,9 @@ func TestCheck(t *testing.T) {
 	}{
 		{name: "good"},
 		{name: "order does not matter", change: func(r *Request) { r.IPs[0], r.IPs[1] = r.IPs[1], r.IPs[0] }},
-		{name: "bundle with a second authority", bundle: append(append([]byte{}, other.CertPEM...), caPair.CertPEM...)},
+		{name: "bundle with a second authority", bundle: append(append([]byte{}, caPair.CertPEM...), other.CertPEM...)},
+		{name: "the second authority issues no more", bundle: append(append([]byte{}, other.CertPEM...), caPair.CertPEM...),
+			want: []string{"issued by kubernetes-ca, wanted other-ca"}},
 		{name: "last good second", at: now.Add(DefaultValidity - early - time.Second)},
 		{name: "due", at: now.Add(DefaultValidity - early), want: []string{"expires on 2027-05-01T12:00:00Z and is due for renewal since 2027-03-02T12:00:00Z"}},
 		{name: "expired", at: now.Add(2 * DefaultValidity), want: []string{"expired on 2027-05-01T12:00:00Z"}},
@@ -175,7 +177,7 @@ func TestCheck(t *testing.T) {
 		{name: "another name", change: func(r *Request) { r.CommonName = "system:node:worker-1"; r.DNSNames = []string{"worker-1"} },
 			want: []string{`common name is "system:node:worker-0", wanted "system:node:worker-1"`, `DNS names are ["worker-0"], wanted ["worker-1"]`}},
 		{name: "another group", change: func(r *Request) { r.Organizations = nil }, want: []string{`organizations are ["system:nodes"], wanted []`}},
-		{name: "another authority", bundle: other.CertPEM, want: []string{"not issued by other-ca"}},
+		{name: "another authority", bundle: other.CertPEM, want: []string{"issued by kubernetes-ca, wanted other-ca"}},
 		{name: "no authority", bundle: []byte("x"), want: []string{"authority: no certificate in PEM form"}},
 		{name: "no certificate", cert: []byte("x"), want: []string{"no certificate in PEM form"}},
 	} {

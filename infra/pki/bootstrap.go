@@ -8,30 +8,30 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 )
 
-// DefaultEncryptionKeyName is the name of a cluster's first encryption key.
-const DefaultEncryptionKeyName = "key-1"
-
-// Options for Bootstrap and LoadRef. The first group only describes the store in the Ref.
+// Options for Bootstrap, Rotate and LoadRef. The first group only describes the store in the Ref.
 type Options struct {
 	Store, Prefix, KMSKeyID, Region string
 
-	CAValidity time.Duration // zero means DefaultCAValidity
+	Generations Generations   // for LoadRef, the key store says them
+	CAValidity  time.Duration // zero means DefaultCAValidity
 }
 
-// authorities maps each authority to its common name.
-var authorities = []struct {
-	name CAName
-	cn   string
-}{
-	{KubernetesCA, "kubernetes-ca"},
-	{EtcdCA, "etcd-ca"},
-	{FrontProxyCA, "kubernetes-front-proxy-ca"},
+// commonName is what an authority of a generation is called.
+func commonName(k Kind, generation int) string {
+	name := map[Kind]string{
+		KindKubernetesCA: "kubernetes-ca", KindEtcdCA: "etcd-ca", KindFrontProxyCA: "kubernetes-front-proxy-ca",
+	}[k]
+	if generation > 1 {
+		name += "-" + strconv.Itoa(generation)
+	}
+	return name
 }
 
 // Bootstrap creates a cluster's authorities and keys, or adopts what the
@@ -41,9 +41,22 @@ var authorities = []struct {
 // are created first, with the store's create-only semantics, and the public
 // parts are then derived from the keys as stored. A key is therefore never
 // made twice. For the same reason a store that holds a public part but lacks a
-// key has lost it, and Bootstrap refuses to make a new one in its place.
+// key has lost it, and Bootstrap refuses to make a new one in its place. A
+// store with keys of other generations than those wanted is refused.
 func Bootstrap(ctx context.Context, s Store, cluster string, now time.Time, rand io.Reader, o Options) (Ref, error) {
-	b := &bootstrap{store: s, now: now, rand: &lockedReader{r: rand}, opts: o, values: map[string][]byte{}}
+	return establish(ctx, s, cluster, now, rand, o, nil)
+}
+
+// Rotate brings a bootstrapped cluster from one set of generations to that of
+// the options: it makes those that are new, and deletes those that are not
+// wanted any more from the store, private keys included. See [CheckGenerations]
+// for what may follow what. Like Bootstrap it may be interrupted and started again.
+func Rotate(ctx context.Context, s Store, cluster string, from Generations, now time.Time, rand io.Reader, o Options) (Ref, error) {
+	return establish(ctx, s, cluster, now, rand, o, &from)
+}
+
+func establish(ctx context.Context, s Store, cluster string, now time.Time, rand io.Reader, o Options, from *Generations) (Ref, error) {
+	b := &bootstrap{store: s, now: now, rand: &lockedReader{r: rand}, opts: o, from: from, values: map[string][]byte{}}
 	if err := b.run(ctx); err != nil {
 		return Ref{}, fmt.Errorf("keys of cluster %s: %w", cluster, err)
 	}
@@ -63,15 +76,23 @@ func Bootstrap(ctx context.Context, s Store, cluster string, now time.Time, rand
 // store, without fetching a single private key. It returns an error that wraps
 // ErrNotFound when a public part is missing.
 func LoadRef(ctx context.Context, s Store, cluster string, o Options) (Ref, error) {
+	fail := func(err error) (Ref, error) { return Ref{}, fmt.Errorf("certificates of cluster %s: %w", cluster, err) }
+	stored, err := s.Get(ctx, NameGenerations)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return fail(fmt.Errorf("read %s: %w", NameGenerations, err))
+	}
+	if o.Generations, err = ParseGenerations(string(stored)); err != nil {
+		return fail(err)
+	}
 	values := map[string][]byte{}
 	var mu sync.Mutex
-	g, ctx := errgroup.WithContext(ctx)
-	for _, name := range Names() {
-		if Secret(name) {
+	g, gctx := errgroup.WithContext(ctx)
+	for _, name := range Names(o.Generations) {
+		if Secret(name) || name == NameGenerations {
 			continue
 		}
 		g.Go(func() error {
-			v, err := s.Get(ctx, name)
+			v, err := s.Get(gctx, name)
 			if err != nil {
 				return fmt.Errorf("read %s: %w", name, err)
 			}
@@ -82,26 +103,36 @@ func LoadRef(ctx context.Context, s Store, cluster string, o Options) (Ref, erro
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return Ref{}, fmt.Errorf("certificates of cluster %s: %w", cluster, err)
+		return fail(err)
 	}
 	return newRef(cluster, o, values), nil
 }
 
 // Missing returns which of Names the store does not have.
-func Missing(ctx context.Context, s Store) ([]string, error) {
+func Missing(ctx context.Context, s Store, g Generations) ([]string, error) {
 	present, err := s.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list the key store: %w", err)
 	}
-	return slices.DeleteFunc(Names(), func(n string) bool { return slices.Contains(present, n) }), nil
+	return slices.DeleteFunc(Names(g), func(n string) bool { return slices.Contains(present, n) }), nil
 }
 
-// Purge deletes every one of Names; what is already gone is no error. Public
-// parts go first, so that an interrupted Purge can be followed by a Bootstrap.
+// Purge deletes every key and certificate, of whatever generation; what is
+// already gone is no error. Public parts go first, so that an interrupted
+// Purge can be followed by a Bootstrap.
 func Purge(ctx context.Context, s Store) error {
+	present, err := s.List(ctx)
+	if err != nil {
+		return fmt.Errorf("list the key store: %w", err)
+	}
+	return remove(ctx, s, Owned(present))
+}
+
+// remove deletes entries, public ones first.
+func remove(ctx context.Context, s Store, names []string) error {
 	for _, secret := range []bool{false, true} {
 		g, ctx := errgroup.WithContext(ctx)
-		for _, name := range Names() {
+		for _, name := range names {
 			if Secret(name) != secret {
 				continue
 			}
@@ -120,14 +151,20 @@ func Purge(ctx context.Context, s Store) error {
 }
 
 func newRef(cluster string, o Options, values map[string][]byte) Ref {
-	return Ref{
+	ref := Ref{
 		Cluster: cluster, Store: o.Store, Prefix: o.Prefix, KMSKeyID: o.KMSKeyID, Region: o.Region,
-		KubernetesCA:            string(values[CertKubernetesCA]),
-		EtcdCA:                  string(values[CertEtcdCA]),
-		FrontProxyCA:            string(values[CertFrontProxyCA]),
-		ServiceAccountPublicKey: string(values[PublicServiceAccount]),
-		EncryptionKeyName:       DefaultEncryptionKeyName,
+		Generations: o.Generations.full(),
 	}
+	for _, k := range Kinds() {
+		bundle := ref.bundle(k)
+		if bundle == nil {
+			continue
+		}
+		for _, n := range o.Generations.Of(k) {
+			*bundle += string(bytes.TrimSpace(values[PublicName(k, n)])) + "\n"
+		}
+	}
+	return ref
 }
 
 type bootstrap struct {
@@ -135,53 +172,119 @@ type bootstrap struct {
 	now   time.Time
 	rand  io.Reader
 	opts  Options
+	from  *Generations // nil when there was nothing before
 
 	mu      sync.Mutex
 	present []string
 	values  map[string][]byte
 }
 
+// run makes what is missing. What the generations are is written before the
+// very first key, and else between making new keys and deleting old ones: an
+// interruption leaves either those of before or those wanted now, and every
+// key of either.
 func (b *bootstrap) run(ctx context.Context) error {
-	present, err := b.store.List(ctx)
-	if err != nil {
+	var err error
+	if b.present, err = b.store.List(ctx); err != nil {
 		return fmt.Errorf("list the key store: %w", err)
 	}
-	b.present = present
-	if err := b.checkLost(); err != nil {
+	want := b.opts.Generations
+	stored, recorded, err := b.recorded(ctx)
+	if err != nil {
+		return err
+	}
+	if recorded {
+		if err := b.checkRecorded(stored); err != nil {
+			return err
+		}
+	} else {
+		if err := b.record(ctx, Generations{}); err != nil {
+			return err
+		}
+		stored = want
+	}
+	if err := b.checkLost(stored, recorded); err != nil {
 		return err
 	}
 
 	keys, kctx := errgroup.WithContext(ctx)
-	for _, name := range Names() {
-		if Secret(name) {
-			keys.Go(func() error { return b.ensure(kctx, name, func() ([]byte, error) { return b.newSecret(name) }) })
+	for _, k := range Kinds() {
+		for _, name := range want.SecretNames(k) {
+			keys.Go(func() error { return b.ensure(kctx, name, func() ([]byte, error) { return b.newSecret(k) }) })
 		}
 	}
 	if err := keys.Wait(); err != nil {
 		return err
 	}
-
 	public, pctx := errgroup.WithContext(ctx)
-	for _, ca := range authorities {
-		public.Go(func() error { return b.ensureCertificate(pctx, ca.name, ca.cn) })
+	for _, k := range Kinds() {
+		for _, n := range want.Of(k) {
+			public.Go(func() error { return b.ensurePublic(pctx, k, n) })
+		}
 	}
-	public.Go(func() error { return b.ensureServiceAccount(pctx) })
 	if err := public.Wait(); err != nil {
 		return err
 	}
-	return b.checkEncryptionKey()
+	if err := b.record(ctx, stored); err != nil || b.from == nil {
+		return err
+	}
+	return remove(ctx, b.store, Strays(b.present, want))
 }
+
+// recorded returns the generations the store has; false when it has none yet.
+func (b *bootstrap) recorded(ctx context.Context) (Generations, bool, error) {
+	if !slices.Contains(b.present, NameGenerations) {
+		first := slices.ContainsFunc(Names(Generations{}), func(n string) bool { return !Secret(n) && b.has(n) })
+		return Generations{}, first, nil
+	}
+	v, err := b.store.Get(ctx, NameGenerations)
+	if err != nil {
+		return Generations{}, false, fmt.Errorf("read %s: %w", NameGenerations, err)
+	}
+	g, err := ParseGenerations(string(v))
+	return g, true, err
+}
+
+// checkRecorded refuses to touch keys of which more is known elsewhere: with
+// an old state, the only key that can read a cluster's secrets might be deleted.
+func (b *bootstrap) checkRecorded(stored Generations) error {
+	for _, k := range Kinds() {
+		have, want := stored.Of(k), b.opts.Generations.Of(k)
+		if slices.Equal(have, want) || b.from != nil && slices.Equal(have, b.from.Of(k)) {
+			continue
+		}
+		return fmt.Errorf("the key store has generations %s of %s, wanted are %s: write generations.%s = %s and apply",
+			FormatGenerations(have), k, FormatGenerations(want), k, FormatGenerations(have))
+	}
+	return nil
+}
+
+// record writes which generations there are, unless the store says so already.
+func (b *bootstrap) record(ctx context.Context, stored Generations) error {
+	if stored.Equal(b.opts.Generations) {
+		return nil
+	}
+	if err := b.store.Replace(ctx, NameGenerations, []byte(b.opts.Generations.encode())); err != nil {
+		return fmt.Errorf("%s: %w", NameGenerations, err)
+	}
+	return nil
+}
+
+func (b *bootstrap) has(name string) bool { return slices.Contains(b.present, name) }
 
 // checkLost refuses to go on when a public part is there and a key is not:
 // keys are always stored first, so the key has been there and is gone.
-func (b *bootstrap) checkLost() error {
-	has := func(n string) bool { return slices.Contains(b.present, n) }
-	if !slices.ContainsFunc(Names(), func(n string) bool { return !Secret(n) && has(n) }) {
-		return nil
-	}
-	for _, n := range Names() {
-		if Secret(n) && !has(n) {
-			return fmt.Errorf("%s was stored once and is gone: put it back, or delete the other %d entries to start anew", n, len(b.present))
+func (b *bootstrap) checkLost(stored Generations, recorded bool) error {
+	complete := recorded && slices.ContainsFunc(Names(stored), func(n string) bool {
+		return n != NameGenerations && !Secret(n) && b.has(n)
+	})
+	for _, k := range Kinds() {
+		for _, n := range b.opts.Generations.Of(k) {
+			key, public := SecretName(k, n), PublicName(k, n)
+			expected := complete && slices.Contains(stored.Of(k), n) || public != "" && b.has(public)
+			if expected && !b.has(key) {
+				return fmt.Errorf("%s was stored once and is gone: put it back, or delete the other %d entries to start anew", key, len(b.present))
+			}
 		}
 	}
 	return nil
@@ -200,7 +303,7 @@ func (b *bootstrap) ensure(ctx context.Context, name string, create func() ([]by
 }
 
 func (b *bootstrap) createOrAdopt(ctx context.Context, name string, create func() ([]byte, error)) ([]byte, error) {
-	if !slices.Contains(b.present, name) {
+	if !b.has(name) {
 		value, err := create()
 		if err != nil {
 			return nil, err
@@ -219,51 +322,59 @@ func (b *bootstrap) createOrAdopt(ctx context.Context, name string, create func(
 	return value, nil
 }
 
-func (b *bootstrap) newSecret(name string) ([]byte, error) {
-	if name == KeyEncryption {
+func (b *bootstrap) newSecret(k Kind) ([]byte, error) {
+	if k == KindEncryption {
 		return NewEncryptionKey(b.rand)
 	}
 	_, keyPEM, err := newKey(b.rand)
 	return keyPEM, err
 }
 
-func (b *bootstrap) ensureCertificate(ctx context.Context, ca CAName, commonName string) error {
-	keyPEM := b.value(KeyName(ca))
+// ensurePublic makes what is public of a key, and checks that both belong together.
+func (b *bootstrap) ensurePublic(ctx context.Context, k Kind, generation int) error {
+	switch k {
+	case KindEncryption:
+		return b.checkEncryptionKey(SecretName(k, generation))
+	case KindServiceAccount:
+		return b.ensureServiceAccount(ctx, SecretName(k, generation), PublicName(k, generation))
+	}
+	keyName, certName := SecretName(k, generation), PublicName(k, generation)
+	keyPEM := b.value(keyName)
 	key, err := parseKey(keyPEM)
 	if err != nil {
-		return fmt.Errorf("%s: %w", KeyName(ca), err)
+		return fmt.Errorf("%s: %w", keyName, err)
 	}
-	if err := b.ensure(ctx, CertName(ca), func() ([]byte, error) {
-		return selfSign(commonName, key, b.opts.CAValidity, b.now, b.rand)
+	if err := b.ensure(ctx, certName, func() ([]byte, error) {
+		return selfSign(commonName(k, generation), key, b.opts.CAValidity, b.now, b.rand)
 	}); err != nil {
 		return err
 	}
-	_, err = LoadAuthority(KeyPair{CertPEM: b.value(CertName(ca)), KeyPEM: keyPEM})
+	_, err = LoadAuthority(KeyPair{CertPEM: b.value(certName), KeyPEM: keyPEM})
 	return err
 }
 
-func (b *bootstrap) ensureServiceAccount(ctx context.Context) error {
-	key, err := parseKey(b.value(KeyServiceAccount))
+func (b *bootstrap) ensureServiceAccount(ctx context.Context, keyName, publicName string) error {
+	key, err := parseKey(b.value(keyName))
 	if err != nil {
-		return fmt.Errorf("%s: %w", KeyServiceAccount, err)
+		return fmt.Errorf("%s: %w", keyName, err)
 	}
 	want, err := publicKeyPEM(key)
 	if err != nil {
 		return err
 	}
-	if err := b.ensure(ctx, PublicServiceAccount, func() ([]byte, error) { return want, nil }); err != nil {
+	if err := b.ensure(ctx, publicName, func() ([]byte, error) { return want, nil }); err != nil {
 		return err
 	}
-	if !bytes.Equal(bytes.TrimSpace(want), bytes.TrimSpace(b.value(PublicServiceAccount))) {
-		return fmt.Errorf("%s does not belong to %s", PublicServiceAccount, KeyServiceAccount)
+	if !bytes.Equal(bytes.TrimSpace(want), bytes.TrimSpace(b.value(publicName))) {
+		return fmt.Errorf("%s does not belong to %s", publicName, keyName)
 	}
 	return nil
 }
 
-func (b *bootstrap) checkEncryptionKey() error {
-	raw, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(b.value(KeyEncryption))))
+func (b *bootstrap) checkEncryptionKey(name string) error {
+	raw, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(b.value(name))))
 	if err != nil || len(raw) != encryptionKeyBytes {
-		return fmt.Errorf("%s is not %d bytes in base64", KeyEncryption, encryptionKeyBytes)
+		return fmt.Errorf("%s is not %d bytes in base64", name, encryptionKeyBytes)
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func TestBootstrapSurvivesAKillAtAnyInstant(t *testing.T) {
 					t.Errorf("killed at call %d (after: %t), the next run changed %s", n, after, name)
 				}
 			}
-			if len(store.values) != len(Names()) {
+			if len(store.values) != len(Names(Generations{})) {
 				t.Errorf("killed at call %d (after: %t): %s", n, after, store)
 			}
 			if _, err := LoadAuthority(KeyPair{CertPEM: []byte(ref.KubernetesCA), KeyPEM: []byte(store.values[KeyKubernetesCA])}); err != nil {
@@ -173,7 +173,7 @@ func TestLoadRefFetchesNoPrivateKey(t *testing.T) {
 	if _, err := LoadRef(ctx, store, "demo", o); !errors.Is(err, ErrNotFound) {
 		t.Errorf("error is %v, wanted ErrNotFound", err)
 	}
-	missing, err := Missing(ctx, store)
+	missing, err := Missing(ctx, store, Generations{})
 	if err != nil || !cmp.Equal(missing, []string{CertEtcdCA}) {
 		t.Errorf("missing is %q, %v", missing, err)
 	}

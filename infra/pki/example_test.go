@@ -20,7 +20,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	key, err := store.Get(ctx, pki.KeyName(pki.EtcdCA))
+	key, err := store.Get(ctx, ref.IssuingKey(pki.EtcdCA))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -26,16 +26,7 @@ func NewMemoryStore(values map[string]string) *MemoryStore {
 // MemoryStore returns the store of a cluster with StoreState: its keys and its public certificates.
 func (r Ref) MemoryStore() *MemoryStore {
 	m := NewMemoryStore(r.Keys)
-	for name, value := range map[string]string{
-		CertKubernetesCA:     r.KubernetesCA,
-		CertEtcdCA:           r.EtcdCA,
-		CertFrontProxyCA:     r.FrontProxyCA,
-		PublicServiceAccount: r.ServiceAccountPublicKey,
-	} {
-		if value != "" {
-			m.values[name] = value
-		}
-	}
+	maps.Copy(m.values, r.Public())
 	return m
 }
 
@@ -57,6 +48,14 @@ func (m *MemoryStore) Create(_ context.Context, name string, value []byte) error
 	if _, ok := m.values[name]; ok {
 		return fmt.Errorf("%s: %w", name, ErrExists)
 	}
+	m.values[name] = string(value)
+	return nil
+}
+
+// Replace implements Store.
+func (m *MemoryStore) Replace(_ context.Context, name string, value []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.values[name] = string(value)
 	return nil
 }

@@ -25,6 +25,19 @@ const (
 	FrontProxyCA CAName = "front-proxy"
 )
 
+// Kind returns the kind of the authority's key, empty when the name is unknown.
+func (c CAName) Kind() Kind {
+	switch c {
+	case KubernetesCA:
+		return KindKubernetesCA
+	case EtcdCA:
+		return KindEtcdCA
+	case FrontProxyCA:
+		return KindFrontProxyCA
+	}
+	return ""
+}
+
 // Defaults for validity and renewal.
 const (
 	DefaultCAValidity   = 10 * 365 * 24 * time.Hour
@@ -89,9 +102,9 @@ type Ref struct {
 	KubernetesCA            string `json:"kubernetes_ca"` // PEM bundle, the issuing certificate first
 	EtcdCA                  string `json:"etcd_ca"`
 	FrontProxyCA            string `json:"front_proxy_ca"`
-	ServiceAccountPublicKey string `json:"service_account_public_key"`
-	// EncryptionKeyName identifies the key that encrypts secrets in etcd; it is stored with every value.
-	EncryptionKeyName string `json:"encryption_key_name"`
+	ServiceAccountPublicKey string `json:"service_account_public_key"` // PEM bundle, the signing key first
+	// Generations of the keys, in the order of the bundles.
+	Generations Generations `json:"generations"`
 
 	Keys map[string]string `json:"keys,omitempty"` // only with StoreState: name in the store -> value
 }
@@ -101,19 +114,6 @@ const (
 	StoreSSM   = "ssm"
 	StoreState = "state"
 )
-
-// Bundle returns the PEM bundle of one of the authorities, empty when the name is unknown.
-func (r Ref) Bundle(ca CAName) string {
-	switch ca {
-	case KubernetesCA:
-		return r.KubernetesCA
-	case EtcdCA:
-		return r.EtcdCA
-	case FrontProxyCA:
-		return r.FrontProxyCA
-	}
-	return ""
-}
 
 // String describes the reference without keys.
 func (r Ref) String() string {

@@ -3,6 +3,9 @@ package pki
 import (
 	"context"
 	"errors"
+	"slices"
+	"strconv"
+	"strings"
 )
 
 // Errors every Store implementation returns (wrapped or not).
@@ -13,7 +16,8 @@ var (
 	ErrNotFound = errors.New("not found in the key store")
 )
 
-// Names under which a cluster's keys and public certificates are stored.
+// Names under which a cluster's first keys and public certificates are stored.
+// Those of a later generation have its number: "kubernetes-ca-2.key".
 const (
 	KeyKubernetesCA      = "kubernetes-ca.key"
 	KeyEtcdCA            = "etcd-ca.key"
@@ -24,31 +28,121 @@ const (
 	CertEtcdCA           = "etcd-ca.crt"
 	CertFrontProxyCA     = "front-proxy-ca.crt"
 	PublicServiceAccount = "service-account.pub"
+
+	// NameGenerations holds the Generations as JSON; without it every key is
+	// of its first generation.
+	NameGenerations = "generations"
 )
 
-// Names returns every name a bootstrapped cluster has in its store.
-func Names() []string {
-	return []string{
-		KeyKubernetesCA, CertKubernetesCA, KeyEtcdCA, CertEtcdCA, KeyFrontProxyCA, CertFrontProxyCA,
-		KeyServiceAccount, PublicServiceAccount, KeyEncryption,
+// Extensions of the names.
+const (
+	extKey  = ".key"
+	extCert = ".crt"
+	extPub  = ".pub"
+)
+
+// naming says how a kind's entries are called.
+var naming = map[Kind]struct{ stem, public string }{
+	KindKubernetesCA:   {"kubernetes-ca", extCert},
+	KindEtcdCA:         {"etcd-ca", extCert},
+	KindFrontProxyCA:   {"front-proxy-ca", extCert},
+	KindServiceAccount: {"service-account", extPub},
+	KindEncryption:     {"encryption", ""},
+}
+
+func entryName(k Kind, generation int, ext string) string {
+	if generation == 1 {
+		return naming[k].stem + ext
 	}
+	return naming[k].stem + "-" + strconv.Itoa(generation) + ext
+}
+
+// SecretName returns the name under which a generation's private key is stored.
+func SecretName(k Kind, generation int) string { return entryName(k, generation, extKey) }
+
+// SecretNames returns SecretName of every generation of a key, the issuing one first.
+func (g Generations) SecretNames(k Kind) []string {
+	var out []string
+	for _, n := range g.Of(k) {
+		out = append(out, SecretName(k, n))
+	}
+	return out
+}
+
+// PublicName returns the name under which a generation's certificate or public
+// key is stored, empty for a kind that has none.
+func PublicName(k Kind, generation int) string {
+	ext := naming[k].public
+	if ext == "" {
+		return ""
+	}
+	return entryName(k, generation, ext)
+}
+
+// Names returns every name a cluster of these generations has in its store.
+func Names(g Generations) []string {
+	var out []string
+	for _, k := range Kinds() {
+		for _, n := range g.Of(k) {
+			out = append(out, SecretName(k, n))
+			if public := PublicName(k, n); public != "" {
+				out = append(out, public)
+			}
+		}
+	}
+	if !g.Equal(Generations{}) {
+		out = append(out, NameGenerations)
+	}
+	return out
+}
+
+// Owned picks the names that are those of a cluster's keys, of whatever generation.
+func Owned(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
+		_, ok := parseName(n)
+		return !ok
+	})
+}
+
+// Strays picks, of the names present, those of keys that are of none of the generations.
+func Strays(present []string, g Generations) []string {
+	wanted := Names(g)
+	return slices.DeleteFunc(Owned(present), func(n string) bool {
+		return n == NameGenerations || slices.Contains(wanted, n)
+	})
+}
+
+// parseName tells whether name is one of ours, and whether what it names is public.
+func parseName(name string) (public, ok bool) {
+	if name == NameGenerations {
+		return true, true
+	}
+	for k, n := range naming {
+		rest, found := strings.CutPrefix(name, n.stem)
+		if !found {
+			continue
+		}
+		dot := strings.LastIndexByte(rest, '.')
+		if dot < 0 {
+			continue
+		}
+		generation, ext := 1, rest[dot:]
+		if number, numbered := strings.CutPrefix(rest[:dot], "-"); numbered {
+			generation, _ = strconv.Atoi(number)
+		}
+		if (ext == extKey || ext == n.public) && generation > 0 && entryName(k, generation, ext) == name {
+			return ext != extKey, true
+		}
+	}
+	return false, false
 }
 
 // Secret reports whether the value stored under name is private.
 // Unknown names count as private.
 func Secret(name string) bool {
-	switch name {
-	case CertKubernetesCA, CertEtcdCA, CertFrontProxyCA, PublicServiceAccount:
-		return false
-	}
-	return true
+	public, _ := parseName(name)
+	return !public
 }
-
-// KeyName returns the name under which an authority's private key is stored.
-func KeyName(ca CAName) string { return string(ca) + "-ca.key" }
-
-// CertName returns the name under which an authority's certificate bundle is stored.
-func CertName(ca CAName) string { return string(ca) + "-ca.crt" }
 
 // Store keeps the private keys of one cluster. Implementations are safe for
 // concurrent use and never log values.
@@ -57,6 +151,8 @@ type Store interface {
 	Get(ctx context.Context, name string) ([]byte, error)
 	// Create writes only when the name is free, atomically, and returns ErrExists otherwise.
 	Create(ctx context.Context, name string, value []byte) error
+	// Replace writes a public entry, whatever was there, atomically.
+	Replace(ctx context.Context, name string, value []byte) error
 	// Delete returns ErrNotFound when there is nothing under name.
 	Delete(ctx context.Context, name string) error
 	// List returns the names present, sorted.

@@ -125,15 +125,22 @@ func CheckSupported(v Version) error {
 // another in one step: any patch of the same minor, or the next minor.
 // Going back a minor is never possible, because stored objects may already be
 // in a form the older API server cannot read.
-func CheckUpgrade(from, to Version) error {
+func CheckUpgrade(from, to Version) error { return checkStep("a control plane", from, to) }
+
+// CheckEtcdUpgrade is [CheckUpgrade] for etcd, whose rules are the same: a
+// member refuses data that a later minor wrote, and reads those of the minor
+// before (https://etcd.io/docs/latest/upgrades/).
+func CheckEtcdUpgrade(from, to Version) error { return checkStep("etcd", from, to) }
+
+func checkStep(who string, from, to Version) error {
 	switch {
 	case from.Major() != to.Major():
 		return fmt.Errorf("cannot go from %s to %s: the major version differs", from, to)
 	case to.Minor() < from.Minor():
-		return fmt.Errorf("cannot go from %s back to %s: a control plane's minor version cannot be lowered", from, to)
+		return fmt.Errorf("cannot go from %s back to %s: the minor version of %s cannot be lowered", from, to, who)
 	case to.Minor() > from.Minor()+1:
-		return fmt.Errorf("cannot go from %s to %s in one step: a control plane moves one minor version at a time, go to %d.%d first",
-			from, to, from.Major(), from.Minor()+1)
+		return fmt.Errorf("cannot go from %s to %s in one step: %s moves one minor version at a time, go to %d.%d first",
+			from, to, who, from.Major(), from.Minor()+1)
 	}
 	return nil
 }

@@ -61,6 +61,8 @@ func TestCheckUpgrade(t *testing.T) {
 	} {
 		checkError(t, tt.from+" to "+tt.to, CheckUpgrade(parse(t, tt.from), parse(t, tt.to)), tt.want)
 	}
+	checkError(t, "etcd", CheckEtcdUpgrade(parse(t, "3.6.16"), parse(t, "3.5.0")), "the minor version of etcd cannot be lowered")
+	checkError(t, "etcd", CheckEtcdUpgrade(parse(t, "3.6.16"), parse(t, "3.8.0")), "etcd moves one minor version at a time, go to 3.7 first")
 }
 
 func TestSkew(t *testing.T) {

@@ -1,0 +1,129 @@
+package pki
+
+import (
+	"bytes"
+	"encoding/pem"
+	"slices"
+	"strings"
+)
+
+// bundle points to the part of a reference that holds a kind's public parts,
+// nil for a kind that has none.
+func (r *Ref) bundle(k Kind) *string {
+	switch k {
+	case KindKubernetesCA:
+		return &r.KubernetesCA
+	case KindEtcdCA:
+		return &r.EtcdCA
+	case KindFrontProxyCA:
+		return &r.FrontProxyCA
+	case KindServiceAccount:
+		return &r.ServiceAccountPublicKey
+	}
+	return nil
+}
+
+// Bundle returns the PEM bundle of one of the authorities, the issuing
+// certificate first; empty when the name is unknown.
+func (r Ref) Bundle(ca CAName) string {
+	if b := r.bundle(ca.Kind()); b != nil {
+		return *b
+	}
+	return ""
+}
+
+// IssuingCertificate returns the certificate that an authority issues with, alone.
+func (r Ref) IssuingCertificate(ca CAName) string {
+	if parts := splitPEM(r.Bundle(ca)); len(parts) > 0 {
+		return parts[0]
+	}
+	return r.Bundle(ca)
+}
+
+// IssuingKey returns the name under which the key that an authority issues with is stored.
+func (r Ref) IssuingKey(ca CAName) string {
+	return SecretName(ca.Kind(), r.Generations.Issuing(ca.Kind()))
+}
+
+// Public returns the public entries of the key store, by name.
+func (r Ref) Public() map[string]string {
+	out := map[string]string{}
+	for _, k := range Kinds() {
+		bundle := r.bundle(k)
+		if bundle == nil {
+			continue
+		}
+		parts := splitPEM(*bundle)
+		for i, n := range r.Generations.Of(k) {
+			if i < len(parts) {
+				out[PublicName(k, n)] = parts[i]
+			}
+		}
+	}
+	if !r.Generations.Equal(Generations{}) {
+		out[NameGenerations] = r.Generations.encode()
+	}
+	return out
+}
+
+// Arrange returns the reference as it is with other generations: in another
+// order, or without some. Kinds of which a generation is not known yet are
+// returned besides; their bundles, and the keys, stay as they are.
+func (r Ref) Arrange(next Generations) (Ref, []Kind) {
+	var unknown []Kind
+	known := r.Public()
+	out := r
+	out.Generations = next.full()
+	for _, k := range Kinds() {
+		old, bundle := r.Generations.Of(k), out.bundle(k)
+		if slices.ContainsFunc(next.Of(k), func(n int) bool { return !slices.Contains(old, n) }) {
+			unknown = append(unknown, k)
+			continue
+		}
+		if bundle == nil {
+			continue
+		}
+		var joined strings.Builder
+		for _, n := range next.Of(k) {
+			joined.WriteString(known[PublicName(k, n)])
+		}
+		*bundle = joined.String()
+	}
+	if r.Keys != nil && len(unknown) == 0 {
+		out.Keys = map[string]string{}
+		for _, name := range Names(next) {
+			if v, ok := r.Keys[name]; ok {
+				out.Keys[name] = v
+			}
+		}
+	}
+	return out, unknown
+}
+
+// Certificates returns the certificates of a bundle, each in PEM and written
+// alike, so that they can be compared.
+func Certificates(bundle string) []string {
+	var out []string
+	for rest := []byte(bundle); ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			return out
+		}
+		if block.Type == pemCertificate {
+			out = append(out, string(encode(pemCertificate, block.Bytes)))
+		}
+	}
+}
+
+// splitPEM cuts a bundle into its blocks, each with what stands before it.
+func splitPEM(bundle string) []string {
+	var out []string
+	for rest := []byte(bundle); ; {
+		block, after := pem.Decode(rest)
+		if block == nil {
+			return out
+		}
+		part := bytes.TrimSpace(rest[:len(rest)-len(after)])
+		out, rest = append(out, string(part)+"\n"), after
+	}
+}
