@@ -50,17 +50,22 @@ func (c *controller) addAPIServer() error {
 		return err
 	}
 	c.addFiles(authentication, audit)
+	generations := c.spec.Cluster.PKI.Generations
 	c.m.Secrets = append(c.m.Secrets,
-		Secret{Path: ServiceAccountKeyPath, Mode: 0o600, Source: pki.KeyServiceAccount},
-		Secret{Path: EncryptionConfigPath, Mode: 0o600, Source: pki.KeyEncryption, Render: EncryptionConfig(c.spec.Cluster.PKI.EncryptionKeyName)},
+		Secret{Path: ServiceAccountKeyPath, Mode: 0o600,
+			Sources: []string{pki.SecretName(pki.KindServiceAccount, generations.Issuing(pki.KindServiceAccount))}},
+		Secret{Path: EncryptionConfigPath, Mode: 0o600, Sources: generations.SecretNames(pki.KindEncryption),
+			Render: EncryptionConfig(generations.Of(pki.KindEncryption)), Rendering: "secretbox"},
 	)
 
+	if err := c.checkAdmission(); err != nil {
+		return err
+	}
 	args := c.apiServerArgs()
 	// Not listed, because the API server reloads them by itself: its serving
-	// and client certificates, client CAs, the encryption and the
-	// authentication configuration.
-	restartOn := append([]string{AuditPolicyPath, APIServerEtcdCAPath, ServiceAccountPubPath, ServiceAccountKeyPath},
-		caRestart(c.version, CAPath)...)
+	// certificate, the front proxy's certificate and CA, the encryption and the
+	// authentication configuration. For CAPath see there.
+	restartOn := []string{AuditPolicyPath, APIServerEtcdCAPath, ServiceAccountPubPath, ServiceAccountKeyPath, CAPath}
 	if len(c.spec.AdmissionPlugins) > 0 {
 		admission, err := admissionFile(c.spec.AdmissionPlugins)
 		if err != nil {

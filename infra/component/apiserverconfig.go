@@ -11,10 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
 	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	auditapi "k8s.io/apiserver/pkg/apis/audit"
 	audit "k8s.io/apiserver/pkg/apis/audit/v1"
+	auditvalidation "k8s.io/apiserver/pkg/apis/audit/validation"
 	"sigs.k8s.io/yaml"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
 // healthPaths are the only paths the API server answers without knowing who asks.
@@ -32,21 +35,26 @@ func authenticationFile() (desired.File, error) {
 }
 
 // EncryptionConfig returns how to render the EncryptionConfiguration around
-// the stored key (base64): secrets are sealed with it, and what was
-// written before encryption was on stays readable. The result is secret.
-func EncryptionConfig(keyName string) func([]byte) ([]byte, error) {
-	return func(key []byte) ([]byte, error) {
-		key = bytes.TrimSpace(key)
-		if raw, err := base64.StdEncoding.DecodeString(string(key)); err != nil || len(raw) != 32 {
-			return nil, errors.New("the encryption key is not 32 bytes in base64")
+// the stored keys (base64) of the generations given: secrets are sealed with
+// the first, whatever any of them sealed can be read, and so can what was
+// written before encryption was on. The result is secret.
+func EncryptionConfig(generations []int) func([][]byte) ([]byte, error) {
+	return func(keys [][]byte) ([]byte, error) {
+		if len(keys) != len(generations) {
+			return nil, fmt.Errorf("%d encryption keys for %d generations", len(keys), len(generations))
+		}
+		secretbox := &apiserver.SecretboxConfiguration{}
+		for i, key := range keys {
+			key = bytes.TrimSpace(key)
+			if raw, err := base64.StdEncoding.DecodeString(string(key)); err != nil || len(raw) != 32 {
+				return nil, fmt.Errorf("generation %d of the encryption key is not 32 bytes in base64", generations[i])
+			}
+			secretbox.Keys = append(secretbox.Keys, apiserver.Key{Name: pki.EncryptionKeyName(generations[i]), Secret: string(key)})
 		}
 		config := &apiserver.EncryptionConfiguration{
 			Resources: []apiserver.ResourceConfiguration{{
-				Resources: []string{"secrets"},
-				Providers: []apiserver.ProviderConfiguration{
-					{Secretbox: &apiserver.SecretboxConfiguration{Keys: []apiserver.Key{{Name: keyName, Secret: string(key)}}}},
-					{Identity: &apiserver.IdentityConfiguration{}},
-				},
+				Resources: []string{encryptedResource},
+				Providers: []apiserver.ProviderConfiguration{{Secretbox: secretbox}, {Identity: &apiserver.IdentityConfiguration{}}},
 			}},
 		}
 		config.APIVersion, config.Kind = apiserver.SchemeGroupVersion.String(), "EncryptionConfiguration"
@@ -79,21 +87,40 @@ func auditFile(custom []byte) (desired.File, error) {
 	if len(bytes.TrimSpace(custom)) == 0 {
 		return yamlFile(AuditPolicyPath, defaultAuditPolicy())
 	}
+	policy, err := parseAuditPolicy(custom)
+	if err != nil {
+		return desired.File{}, fmt.Errorf("audit policy: %w", err)
+	}
+	return yamlFile(AuditPolicyPath, policy)
+}
+
+// CheckAuditPolicy reports what kube-apiserver would refuse an audit policy
+// for, by the rules of its own (k8s.io/apiserver/pkg/apis/audit/validation).
+func CheckAuditPolicy(custom []byte) error {
+	_, err := parseAuditPolicy(custom)
+	return err
+}
+
+func parseAuditPolicy(custom []byte) (map[string]any, error) {
 	var m map[string]any
 	if err := yaml.UnmarshalStrict(custom, &m); err != nil {
-		return desired.File{}, fmt.Errorf("audit policy: %w", err)
+		return nil, err
 	}
 	policy := &audit.Policy{}
 	m, err := overlay(nil, m, policy)
 	switch {
 	case err != nil:
-		return desired.File{}, fmt.Errorf("audit policy: %w", err)
+		return nil, err
 	case policy.Kind != "Policy" || policy.APIVersion != audit.SchemeGroupVersion.String():
-		return desired.File{}, fmt.Errorf("audit policy: wanted kind Policy of %s, found %q of %q", audit.SchemeGroupVersion, policy.Kind, policy.APIVersion)
+		return nil, fmt.Errorf("wanted kind Policy of %s, found %q of %q", audit.SchemeGroupVersion, policy.Kind, policy.APIVersion)
 	case len(policy.Rules) == 0:
-		return desired.File{}, errors.New("audit policy: no rules")
+		return nil, errors.New("no rules")
 	}
-	return yamlFile(AuditPolicyPath, m)
+	var internal auditapi.Policy
+	if err := audit.Convert_v1_Policy_To_audit_Policy(policy, &internal, nil); err != nil {
+		return nil, err
+	}
+	return m, auditvalidation.ValidatePolicy(&internal).ToAggregate()
 }
 
 // defaultAuditPolicy records who did what: bodies of writes, except where

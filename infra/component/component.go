@@ -10,6 +10,7 @@ package component
 
 import (
 	"net/netip"
+	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
@@ -29,10 +30,24 @@ type Machine struct {
 type Secret struct {
 	Path         string
 	Mode         uint32
-	Owner, Group string // empty means root
-	Source       string // name in the key store
-	// Render turns the stored value into the file's content; nil means as it is.
-	Render func([]byte) ([]byte, error)
+	Owner, Group string   // empty means root
+	Sources      []string // names in the key store
+	// Render turns the stored values, in the order of Sources, into the file's
+	// content; nil means the one value as it is.
+	Render func([][]byte) ([]byte, error)
+	// Rendering says in a word what Render makes of them; another word has the
+	// file rendered anew.
+	Rendering string
+}
+
+// Origin says where the content comes from: "encryption-2.key, encryption.key
+// as secretbox". A file of another origin is written anew.
+func (s Secret) Origin() string {
+	out := strings.Join(s.Sources, ", ")
+	if s.Rendering != "" {
+		out += " as " + s.Rendering
+	}
+	return out
 }
 
 // Cluster is what all components of a cluster agree on.

@@ -52,7 +52,7 @@ func testCluster() Cluster {
 		DNSIP:       netip.MustParseAddr("10.32.0.10"),
 		PKI: pki.Ref{
 			Cluster: "demo", Store: pki.StoreSSM, KubernetesCA: "kubernetes CA\n", EtcdCA: "etcd CA\n", FrontProxyCA: "front-proxy CA\n",
-			ServiceAccountPublicKey: "service-account key\n", EncryptionKeyName: "key-1",
+			ServiceAccountPublicKey: "service-account key\n",
 		},
 	}
 }
@@ -158,7 +158,7 @@ func summary(t *testing.T, m Machine) []byte {
 		}
 	}
 	for _, s := range m.Secrets {
-		files[s.Path] = fmt.Sprintf("%04o secret %s", s.Mode, s.Source)
+		files[s.Path] = fmt.Sprintf("%04o secret %s", s.Mode, s.Origin())
 	}
 	binaries := map[string]string{}
 	for _, b := range m.State.Binaries {

@@ -128,15 +128,6 @@ func (c *controller) addCertificate(name string, ca pki.CAName, r pki.Request) {
 	c.m.Certificates = append(c.m.Certificates, slot(name, certPath(name), keyPath(name), ca, r))
 }
 
-// caRestart lists the CA file for programs whose client reads a changed one
-// only when it starts: before 1.36 (client-go's ClientsAllowCARotation).
-func caRestart(v version.Version, path string) []string {
-	if v.Major() == 1 && v.Minor() < 36 {
-		return []string{path}
-	}
-	return nil
-}
-
 // componentRequest is the one certificate of a manager or scheduler: for its
 // requests to the API server and for its own secure port.
 func componentRequest(user, name string) pki.Request {

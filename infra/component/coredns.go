@@ -2,6 +2,7 @@ package component
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,14 +17,16 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
 // CoreDNSSpec describes cluster DNS.
 type CoreDNSSpec struct {
 	Domain   string
 	DNSIP    netip.Addr
-	Image    string // empty means DefaultCoreDNSImage
-	Replicas int32  // zero means 2
+	Image    string  // empty means DefaultCoreDNSImage
+	Replicas int32   // zero means 2
+	PKI      pki.Ref // the pods are rolled for some of its rotations
 }
 
 // Names other tools know cluster DNS by.
@@ -168,6 +171,8 @@ func coreDNSDeployment(spec CoreDNSSpec, corefileDigest string) *appsv1.Deployme
 			},
 		}},
 	}
+	annotations := map[string]string{"k8s-from-scratch/corefile-sha256": corefileDigest} // a changed Corefile rolls the pods
+	maps.Copy(annotations, keyAnnotations(spec.PKI))
 	return &appsv1.Deployment{
 		ObjectMeta: systemMeta(coreDNSName, coreDNSLabels),
 		Spec: appsv1.DeploymentSpec{
@@ -176,10 +181,8 @@ func coreDNSDeployment(spec CoreDNSSpec, corefileDigest string) *appsv1.Deployme
 				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: ptr.To(intstr.FromInt32(1))}},
 			Selector: &metav1.LabelSelector{MatchLabels: coreDNSLabels},
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: coreDNSLabels, Annotations: map[string]string{
-					"k8s-from-scratch/corefile-sha256": corefileDigest, // a changed Corefile rolls the pods
-				}},
-				Spec: pod,
+				ObjectMeta: metav1.ObjectMeta{Labels: coreDNSLabels, Annotations: annotations},
+				Spec:       pod,
 			},
 		},
 	}

@@ -57,7 +57,7 @@ func (w *worker) addKubelet() error {
 		args["node-labels"] = values(strings.Join(pairs, ","))
 	}
 	return w.addProgram(artifact.Kubelet, "Kubernetes node agent", typeNotify, []string{ContainerdUnit}, args, w.spec.KubeletArgs,
-		limitNoFile("1048576"), append([]string{KubeletConfigPath, KubeletKubeconfig}, caRestart(w.version, NodeCAPath)...)...)
+		limitNoFile("1048576"), KubeletConfigPath, KubeletKubeconfig, NodeCAPath)
 }
 
 // kubeletConfig returns the configuration with the user's overrides, as a map and typed.
@@ -92,16 +92,30 @@ func (w *worker) kubeletConfig() (map[string]any, *kubeletconfig.KubeletConfigur
 	if err != nil {
 		return nil, nil, err
 	}
-	typed := &kubeletconfig.KubeletConfiguration{}
-	if m, err = overlay(m, w.spec.KubeletConfig, typed); err != nil {
+	m, typed, err := overlayKubelet(m, w.spec.KubeletConfig)
+	if err != nil {
 		return nil, nil, fmt.Errorf("kubelet configuration: %w", err)
 	}
-	switch typed.CgroupDriver {
-	case "systemd", "cgroupfs":
-	default:
-		return nil, nil, fmt.Errorf("kubelet configuration: unknown cgroupDriver %q: want systemd or cgroupfs", typed.CgroupDriver)
-	}
 	return m, typed, nil
+}
+
+func overlayKubelet(base, user map[string]any) (map[string]any, *kubeletconfig.KubeletConfiguration, error) {
+	typed := &kubeletconfig.KubeletConfiguration{}
+	m, err := overlay(base, user, typed)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch typed.CgroupDriver {
+	case "", "systemd", "cgroupfs":
+		return m, typed, nil
+	}
+	return nil, nil, fmt.Errorf("unknown cgroupDriver %q: want systemd or cgroupfs", typed.CgroupDriver)
+}
+
+// CheckKubeletConfig reports fields that KubeletConfiguration does not have, and values of the wrong type.
+func CheckKubeletConfig(user map[string]any) error {
+	_, _, err := overlayKubelet(nil, user)
+	return err
 }
 
 // SplitLabels checks node labels and sorts them into those the kubelet sets

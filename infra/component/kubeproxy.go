@@ -45,5 +45,11 @@ func (w *worker) addKubeProxy() error {
 
 	args := Args{"config": values(KubeProxyConfigPath)}
 	return w.addProgram(artifact.KubeProxy, "Kubernetes service proxy", typeExec, []string{ContainerdUnit}, args, w.spec.KubeProxyArgs,
-		limitNoFile("1048576"), append([]string{KubeProxyConfigPath, KubeProxyKubeconfig}, caRestart(w.version, NodeCAPath)...)...)
+		limitNoFile("1048576"), KubeProxyConfigPath, KubeProxyKubeconfig, NodeCAPath)
+}
+
+// CheckKubeProxyConfig is [CheckKubeletConfig] for KubeProxyConfiguration.
+func CheckKubeProxyConfig(user map[string]any) error {
+	_, err := overlay(nil, user, &proxyconfig.KubeProxyConfiguration{})
+	return err
 }

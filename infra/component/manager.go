@@ -19,7 +19,9 @@ func (c *controller) addControllerManager() error {
 	}
 	c.addFiles(config)
 	c.addCertificate(name, pki.KubernetesCA, componentRequest(managerUser, name))
-	c.m.Secrets = append(c.m.Secrets, Secret{Path: CAKeyPath, Mode: 0o600, Source: pki.KeyKubernetesCA})
+	// The certificate that signs is a file of its own: a bundle is refused there.
+	c.addFiles(caFile(CASigningPath, c.spec.Cluster.PKI.IssuingCertificate(pki.KubernetesCA)))
+	c.m.Secrets = append(c.m.Secrets, Secret{Path: CAKeyPath, Mode: 0o600, Sources: []string{c.spec.Cluster.PKI.IssuingKey(pki.KubernetesCA)}})
 
 	args := c.leaderArgs(name, ManagerKubeconfig).and(Args{
 		"cluster-name":             values(c.spec.Cluster.Name),
@@ -29,7 +31,7 @@ func (c *controller) addControllerManager() error {
 		// handed out here as well, the two could differ.
 		"allocate-node-cidrs": values("false"),
 
-		"cluster-signing-cert-file":        values(CAPath),
+		"cluster-signing-cert-file":        values(CASigningPath),
 		"cluster-signing-key-file":         values(CAKeyPath),
 		"root-ca-file":                     values(CAPath),
 		"service-account-private-key-file": values(ServiceAccountKeyPath),
@@ -71,7 +73,13 @@ func (c *controller) addScheduler() error {
 	args := c.leaderArgs(name, SchedulerKubeconfig).and(Args{"config": values(SchedulerConfigPath)})
 	delete(args, "kubeconfig") // it stands in the configuration
 	return c.addProgram(name, "Kubernetes scheduler", typeExec, []string{APIServerUnit}, args, c.spec.SchedulerArgs,
-		append([]string{SchedulerConfigPath, SchedulerKubeconfig}, caRestart(c.version, CAPath)...)...)
+		SchedulerConfigPath, SchedulerKubeconfig, CAPath)
+}
+
+// CheckSchedulerConfig is [CheckKubeletConfig] for KubeSchedulerConfiguration.
+func CheckSchedulerConfig(user map[string]any) error {
+	_, err := overlay(nil, user, &schedulerconfig.KubeSchedulerConfiguration{})
+	return err
 }
 
 // leaderArgs is what manager and scheduler have in common: their kubeconfig and their secure port.

@@ -10,12 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
 // MetricsServerSpec describes metrics-server.
 type MetricsServerSpec struct {
-	Image    string // empty means DefaultMetricsServerImage
-	Replicas int32  // zero means 1
+	Image    string  // empty means DefaultMetricsServerImage
+	Replicas int32   // zero means 1
+	PKI      pki.Ref // the pods are rolled for some of its rotations
 }
 
 const metricsServerName = "metrics-server"
@@ -101,7 +104,7 @@ func metricsServerDeployment(spec MetricsServerSpec) *appsv1.Deployment {
 				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: ptr.To(intstr.FromInt32(0))}},
 			Selector: &metav1.LabelSelector{MatchLabels: metricsServerLabels},
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: metricsServerLabels},
+				ObjectMeta: metav1.ObjectMeta{Labels: metricsServerLabels, Annotations: keyAnnotations(spec.PKI)},
 				Spec: corev1.PodSpec{
 					ServiceAccountName: metricsServerName,
 					PriorityClassName:  "system-cluster-critical",

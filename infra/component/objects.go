@@ -2,11 +2,17 @@ package component
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
 const kubeletAccessRole = "system:kube-apiserver-to-kubelet"
@@ -36,6 +42,25 @@ func SystemObjects() []*unstructured.Unstructured {
 			"subjects": []any{map[string]any{"apiGroup": rbacv1.GroupName, "kind": rbacv1.UserKind, "name": kubeletClientUser}},
 		}),
 	}
+}
+
+// keyAnnotations rolls pods when keys rotate that they use only as they found
+// them when they started: the Kubernetes CA, which client-go read but once
+// before 1.36, so that another set of certificates makes another annotation
+// (their order does not matter to who trusts them); and the key that signs
+// their token, so that the one before may be dropped without waiting for the
+// token's hour to pass. First generations make no annotation.
+func keyAnnotations(ref pki.Ref) map[string]string {
+	out := map[string]string{}
+	if !slices.Equal(ref.Generations.Of(pki.KindKubernetesCA), []int{1}) {
+		certificates := pki.Certificates(ref.KubernetesCA)
+		slices.Sort(certificates)
+		out["k8s-from-scratch/ca-sha256"] = desired.Sum([]byte(strings.Join(certificates, "")))
+	}
+	if signing := ref.Generations.Issuing(pki.KindServiceAccount); signing != 1 {
+		out["k8s-from-scratch/service-account-key"] = strconv.Itoa(signing)
+	}
+	return out
 }
 
 // typed stamps an object with its kind.

@@ -1,16 +1,21 @@
 package component
 
 import (
+	"crypto/rand"
 	"encoding/base64"
+	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
 func fileOf(t *testing.T, m Machine, path string) string {
@@ -101,15 +106,88 @@ func TestNoCNI(t *testing.T) {
 	}
 }
 
-// A kubelet before 1.36 does not notice a changed CA by itself.
-func TestOldClientsRestartForTheirCA(t *testing.T) {
-	spec := workerSpec(t)
-	for version, want := range map[string]bool{"1.36.1": false, "1.35.4": true} {
-		spec.Version = version
-		unit := unitOf(t, must(t)(Worker(spec, worker0)), KubeletUnit)
-		if got := strings.Contains(strings.Join(unit.RestartOn, " "), NodeCAPath); got != want {
-			t.Errorf("kubelet %s restarts for its CA: %t", version, got)
+// Once a changed CA is applied, everything that verifies by it uses it.
+func TestChangedCARestartsItsUsers(t *testing.T) {
+	for _, version := range []string{"1.36.1", "1.35.4"} {
+		workers, control := workerSpec(t), controlPlaneSpec(t)
+		workers.Version, control.Version = version, version
+		worker, controller := must(t)(Worker(workers, worker0)), must(t)(ControlPlane(control, controllers[0]))
+		for _, test := range []struct {
+			machine    Machine
+			unit, path string
+		}{
+			{worker, KubeletUnit, NodeCAPath},
+			{worker, KubeProxyUnit, NodeCAPath},
+			{controller, APIServerUnit, CAPath},
+			{controller, APIServerUnit, APIServerEtcdCAPath},
+			{controller, APIServerUnit, ServiceAccountPubPath},
+			{controller, ControllerManagerUnit, CAPath},
+			{controller, ControllerManagerUnit, ServiceAccountKeyPath},
+			{controller, SchedulerUnit, CAPath},
+		} {
+			if !slices.Contains(unitOf(t, test.machine, test.unit).RestartOn, test.path) {
+				t.Errorf("%s %s does not restart for %s", test.unit, version, test.path)
+			}
 		}
+	}
+}
+
+// The built-in addons are rolled when another CA is trusted or none any more,
+// and when another key signs their tokens; not when only the order changes.
+func TestRotationRollsAddons(t *testing.T) {
+	ref, err := pki.Bootstrap(t.Context(), pki.NewMemoryStore(nil), "demo", time.Now(), rand.Reader, pki.Options{
+		Generations: pki.Generations{KubernetesCA: []int{1, 2}, ServiceAccount: []int{1, 2}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var templates []string
+	for _, g := range []pki.Generations{
+		{}, {KubernetesCA: []int{1, 2}}, {KubernetesCA: []int{2, 1}}, {KubernetesCA: []int{2}},
+		{ServiceAccount: []int{1, 2}}, {ServiceAccount: []int{2, 1}}, {ServiceAccount: []int{2}},
+	} {
+		at, _ := ref.Arrange(g)
+		templates = append(templates, fmt.Sprint(keyAnnotations(at)))
+	}
+	for i, same := range map[int]int{2: 1, 4: 0, 6: 5} {
+		if templates[i] != templates[same] {
+			t.Errorf("%d: %s, %d: %s", i, templates[i], same, templates[same])
+		}
+	}
+	for i, other := range map[int]int{1: 0, 3: 2, 5: 4} {
+		if templates[i] == templates[other] {
+			t.Errorf("%d and %d: %s", i, other, templates[i])
+		}
+	}
+}
+
+// While keys are rotated, everything is trusted and the first of each issues.
+func TestRotatingKeys(t *testing.T) {
+	spec := controlPlaneSpec(t)
+	ref, err := pki.Bootstrap(t.Context(), pki.NewMemoryStore(nil), "demo", time.Now(), rand.Reader, pki.Options{
+		Store: pki.StoreSSM, Generations: pki.Generations{KubernetesCA: []int{2, 1}, ServiceAccount: []int{2, 1}, Encryption: []int{2, 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Cluster.PKI = ref
+	m := must(t)(ControlPlane(spec, controllers[0]))
+	if got := strings.Count(fileOf(t, m, CAPath), "BEGIN CERTIFICATE"); got != 2 {
+		t.Errorf("%s holds %d certificates", CAPath, got)
+	}
+	if got := fileOf(t, m, CASigningPath); got != ref.IssuingCertificate(pki.KubernetesCA) || strings.Count(got, "BEGIN") != 1 {
+		t.Errorf("the signing certificate is %s", got)
+	}
+	if got := strings.Count(fileOf(t, m, ServiceAccountPubPath), "BEGIN PUBLIC KEY"); got != 2 {
+		t.Errorf("%s holds %d keys", ServiceAccountPubPath, got)
+	}
+	origins := map[string]string{}
+	for _, s := range m.Secrets {
+		origins[s.Path] = s.Origin()
+	}
+	if diff := cmp.Diff(map[string]string{
+		CAKeyPath: "kubernetes-ca-2.key", ServiceAccountKeyPath: "service-account-2.key",
+		EncryptionConfigPath: "encryption-2.key, encryption.key as secretbox",
+	}, origins); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -138,14 +216,27 @@ func TestScalingEtcdChangesNoOther(t *testing.T) {
 }
 
 func TestEncryptionConfig(t *testing.T) {
-	render := EncryptionConfig("key-1")
-	b, err := render([]byte(base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef")) + "\n"))
-	if err != nil {
-		t.Fatal(err)
+	key := func(s string) []byte { return []byte(base64.StdEncoding.EncodeToString([]byte(s)) + "\n") }
+	old, fresh := key("0123456789abcdef0123456789abcdef"), key("fedcba9876543210fedcba9876543210")
+	for name, test := range map[string]struct {
+		generations []int
+		keys        [][]byte
+	}{
+		"encryption-config.yaml":          {[]int{1}, [][]byte{old}},
+		"encryption-config-rotating.yaml": {[]int{2, 1}, [][]byte{fresh, old}},
+	} {
+		b, err := EncryptionConfig(test.generations)(test.keys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name, b)
 	}
-	golden(t, "encryption-config.yaml", b)
+	render := EncryptionConfig([]int{1})
+	if _, err := render([][]byte{old, fresh}); err == nil {
+		t.Error("two keys for one generation")
+	}
 	for _, bad := range []string{"", "secret!", "c2hvcnQ="} {
-		if _, err := render([]byte(bad)); err == nil || bad != "" && strings.Contains(err.Error(), bad) {
+		if _, err := render([][]byte{[]byte(bad)}); err == nil || bad != "" && strings.Contains(err.Error(), bad) {
 			t.Errorf("error for %q is %v", bad, err)
 		}
 	}

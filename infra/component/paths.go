@@ -26,7 +26,13 @@ const (
 	EtcdPeerCert     = etcdPKIDir + "/peer.crt"
 	EtcdPeerKey      = etcdPKIDir + "/peer.key"
 
+	// CAPath, as NodeCAPath, restarts everything that reads it, though client-go
+	// reads a changed CA anew since 1.36: only every five minutes
+	// (transport/ca_rotation.go), and a changed client certificate likewise
+	// (transport/cert_rotation.go). The next step of a rotation must be able to
+	// rely on all clients using what this one has written.
 	CAPath                = pkiDir + "/ca.crt"
+	CASigningPath         = pkiDir + "/ca-signing.crt"
 	CAKeyPath             = pkiDir + "/ca.key"
 	FrontProxyCAPath      = pkiDir + "/front-proxy-ca.crt"
 	APIServerEtcdCAPath   = pkiDir + "/etcd-ca.crt"

@@ -82,6 +82,24 @@ func TestControlPlaneRefuses(t *testing.T) {
 		}, `unknown field "rulez"`},
 		{"audit policy: another kind", func(s *ControlPlaneSpec) { s.AuditPolicy = []byte("apiVersion: v1\nkind: ConfigMap\n") }, "audit policy: wanted kind Policy"},
 		{"audit policy: empty", func(s *ControlPlaneSpec) { s.AuditPolicy = []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\n") }, "audit policy: no rules"},
+		{"audit policy: unknown level", func(s *ControlPlaneSpec) {
+			s.AuditPolicy = []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: All}]\n")
+		}, `audit policy: rules[0].level: Unsupported value: "All"`},
+		{"audit policy: two kinds of request in one rule", func(s *ControlPlaneSpec) {
+			s.AuditPolicy = []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: None, namespaces: [a], nonResourceURLs: [/healthz]}]\n")
+		}, "rules cannot apply to both"},
+		{"unknown admission plugin", func(s *ControlPlaneSpec) {
+			s.AdmissionPlugins = map[string]map[string]any{"PodSecurtiy": {}}
+		}, `has no admission plugin "PodSecurtiy"; it has AlwaysAdmit`},
+		{"admission plugin in another case", func(s *ControlPlaneSpec) {
+			s.AdmissionPlugins = map[string]map[string]any{"podSecurity": {}}
+		}, "did you mean PodSecurity?"},
+		{"unknown admission plugin in a flag", func(s *ControlPlaneSpec) {
+			s.APIServerArgs = Args{"enable-admission-plugins": {"NodeRestriction,Foo"}}
+		}, `--enable-admission-plugins: kube-apiserver 1.36.1 has no admission plugin "Foo"`},
+		{"admission plugin of a later release", func(s *ControlPlaneSpec) {
+			s.Version, s.APIServerArgs = "1.35.4", Args{"disable-admission-plugins": {"JobValidation"}}
+		}, `kube-apiserver 1.35.4 has no admission plugin "JobValidation"`},
 		{"scheduler configuration", func(s *ControlPlaneSpec) { s.SchedulerConfig = map[string]any{"leaderElect": true} }, `unknown field "leaderElect"`},
 		{"manager argument", func(s *ControlPlaneSpec) { s.ControllerManagerArgs = Args{"-v": {"2"}} }, "kube-controller-manager: extra argument"},
 	} {

@@ -53,10 +53,9 @@ const (
 
 // worker is one machine's share of a pool while it is being written down.
 type worker struct {
-	spec    WorkerSpec
-	node    Node
-	version version.Version
-	m       Machine
+	spec WorkerSpec
+	node Node
+	m    Machine
 }
 
 // Worker returns what one worker must look like: containerd, runc, CNI
@@ -76,7 +75,7 @@ func (w *worker) build() (err error) {
 	if w.spec.SandboxImage == "" {
 		w.spec.SandboxImage = DefaultSandboxImage
 	}
-	if w.version, err = version.ParseSupported(w.spec.Version); err != nil {
+	if _, err = version.ParseSupported(w.spec.Version); err != nil {
 		return err
 	}
 	if err := w.validate(); err != nil {

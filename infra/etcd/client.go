@@ -127,6 +127,18 @@ func (c *Client) Members(ctx context.Context) ([]Member, error) {
 	return membersOf(resp.Members), nil
 }
 
+// MembersKnown lists the members this one knows of, without asking the others:
+// it answers without a quorum, and may be behind.
+func (c *Client) MembersKnown(ctx context.Context) ([]Member, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	resp, err := c.cli.MemberList(ctx, clientv3.WithSerializable())
+	if err != nil {
+		return nil, fmt.Errorf("asking etcd %s for the members it knows: %w", c.endpoint, err)
+	}
+	return membersOf(resp.Members), nil
+}
+
 func membersOf(list []*etcdserverpb.Member) []Member {
 	out := make([]Member, 0, len(list))
 	for _, m := range list {

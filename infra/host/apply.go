@@ -28,7 +28,7 @@ const (
 	// was waiting for.
 	reportTime = 2 * time.Second
 	// journalLines is how much of a failed unit's journal an error carries.
-	journalLines = 20
+	journalLines = 10
 )
 
 // Apply makes the changes, and nothing else, in one round trip, and verifies
@@ -90,8 +90,8 @@ func (l layout) runApply(ctx context.Context, r Runner, cmd remote.Command, want
 	switch {
 	case a.err != nil:
 		err = a.err // says more than the exit status
-		if errors.As(err, &failed) && failed.Unit != "" {
-			failed.Journal = Journal(ctx, r, failed.Unit, journalLines)
+		if errors.As(err, &failed) {
+			failed.explain(ctx, r)
 		}
 	case err != nil && a.last != "":
 		err = fmt.Errorf("apply, while %s: %w", a.last, err)
@@ -124,11 +124,19 @@ func (l layout) verify(ctx context.Context, r Runner, p plan, want desired.State
 	for _, c := range left {
 		if c.Kind == KindUnit && failure.Unit == "" {
 			failure.Unit = c.Target
-			failure.Journal = Journal(ctx, r, c.Target, journalLines)
 		}
 	}
 	failure.Err = fmt.Errorf("the machine is still not as wanted: %s", Words(left))
+	failure.explain(ctx, r)
 	return rec, failure
+}
+
+// explain adds what the machine can tell about the failure.
+func (e *ApplyError) explain(ctx context.Context, r Runner) {
+	if e.Unit != "" {
+		e.Journal = Journal(ctx, r, e.Unit, journalLines)
+	}
+	e.Causes = Causes(ctx, r, e.Err.Error()+"\n"+e.Journal)
 }
 
 // Prefetch downloads and verifies the programs the machine will need for want,
@@ -245,6 +253,7 @@ func (a *answers) frame(frame string) {
 // stepError reads the "failed" frame of die in apply.sh.
 func stepError(machine, fields string) *ApplyError {
 	f := append(strings.SplitN(fields, "\n", 3), "", "")
+	detail, _, _ := strings.Cut(f[2], "\nSee \"systemctl status ") // the journal follows
 	return &ApplyError{Machine: machine, Step: f[0], Unit: f[1],
-		Err: errors.New(remote.Redact(cmp.Or(strings.TrimSpace(f[2]), "failed")))}
+		Err: errors.New(remote.Redact(cmp.Or(strings.TrimSpace(detail), "failed")))}
 }

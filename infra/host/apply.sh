@@ -7,8 +7,29 @@ progress() { frame "progress $*"; }
 
 # die step unit detail: ends everything.
 die() {
-	printf 'failed %s\n%s\n%s\000' "$1" "$2" "$3"
+	printf 'failed %s\n%s\n%s\000' "$1" "$2" "$3$(space "$1" "$3")"
 	exit 1
+}
+
+# space step detail: how much is left where the step writes, when the detail
+# is that there was not enough.
+space() {
+	case $2 in
+	*' free on '*) return ;;
+	*'No space left'* | *'Disk quota'* | *'curl: (23)'*) ;;
+	*) return ;;
+	esac
+	case $1 in
+	*' /'*) at=/${1#* /} ;;
+	*) at=$cache ;;
+	esac
+	while [ ! -e "$at" ] && [ "$at" ]; do at=${at%/*}; done
+	df -P -k -- "${at:-/}" 2>/dev/null | {
+		read -r _
+		read -r device blocks _ free _ mount
+		inodes=$(df -P -i -- "$mount" 2>/dev/null | { read -r _; read -r _ _ _ n _; echo "$n"; })
+		printf '; %s of %s KiB and %s inodes are free on %s (%s)' "$free" "$blocks" "${inodes:--}" "$mount" "$device"
+	}
 }
 
 # remaining sets left to the seconds that remain, at least one.
@@ -160,7 +181,8 @@ download() {
 		out=$(curl -fsSL --connect-timeout 10 --speed-limit 1024 --speed-time 20 --max-time "$left" \
 			-o "$file.part" -- "$2" 2>&1 </dev/null) && break
 		case $try$out in
-		3* | *'error: 401'* | *'error: 403'* | *'error: 404'* | *'error: 410'*)
+		3* | *'curl: (23)'* | *'error: 401'* | *'error: 403'* | *'error: 404'* | *'error: 410'*)
+			out=$out$(space 'download' "$out")
 			rm -f -- "$file.part"
 			printf 'failed %s\n' "${out:-curl failed}" >"$stage/$1"
 			return

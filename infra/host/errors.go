@@ -11,7 +11,8 @@ type ApplyError struct {
 	Step    string // "download kubelet v1.36.1", "restart", "verify"
 	Unit    string // the systemd unit concerned, if one is
 	Err     error
-	Journal string // the end of the unit's journal, redacted
+	Causes  []string // what the machine told about the cause, and what to do about it
+	Journal string   // the end of the unit's journal, redacted
 }
 
 func (e *ApplyError) Error() string {
@@ -19,11 +20,16 @@ func (e *ApplyError) Error() string {
 	if e.Unit != "" {
 		step += " " + e.Unit
 	}
-	msg := fmt.Sprintf("machine %s: %s: %v", e.Machine, step, e.Err)
+	msg := strings.Join(append([]string{fmt.Sprintf("machine %s: %s: %v", e.Machine, step, e.Err)}, e.Causes...), "\n")
 	if j := strings.TrimSpace(e.Journal); j != "" {
 		msg += fmt.Sprintf("\nlast lines of the journal of %s:\n%s", e.Unit, j)
 	}
 	return msg
+}
+
+// Full tells whether it failed for want of room on the machine.
+func (e *ApplyError) Full() bool {
+	return diskFull.MatchString(e.Err.Error()) || strings.Contains(e.Err.Error(), " inodes are free on ")
 }
 
 // Unwrap returns the cause.

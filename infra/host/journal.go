@@ -3,22 +3,57 @@ package host
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// Journal returns the last lines of a unit's journal, redacted. It is meant for
-// errors, so instead of failing it says why there is nothing to show; it looks
-// even when ctx has just ended.
+// Journal returns the last lines of a unit's journal that are more than
+// informational, or the last of all when there are none; shortened to time,
+// program and message, redacted. It is meant for errors, so instead of failing
+// it says why there is nothing to show; it looks even when ctx has just ended.
 func Journal(ctx context.Context, r Runner, unit string, lines int) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	out, err := r.Run(ctx, remote.Command{Sudo: true, Script: fmt.Sprintf(
-		"LC_ALL=C journalctl --no-pager --quiet --no-hostname -o short-iso -n %d -u %s", lines, quote(unit))})
+		"LC_ALL=C journalctl --no-pager --quiet --no-hostname -o short-iso -n %d -u %s", 20*lines, quote(unit))})
 	if err != nil {
 		return fmt.Sprintf("(the journal of %s cannot be read: %v)", unit, err)
 	}
-	return remote.Redact(strings.ToValidUTF8(strings.TrimSpace(string(out.Stdout)), "?"))
+	return remote.Redact(tail(strings.ToValidUTF8(strings.TrimSpace(string(out.Stdout)), "?"), lines))
+}
+
+var (
+	// journalHead is the start of a line of journalctl -o short-iso: the date,
+	// the time, the zone, the program and its process.
+	journalHead = regexp.MustCompile(`^\d{4}-\d\d-\d\dT(\d\d:\d\d:\d\d)[+-][\d:]+ ([^ \[]+)\[\d+\]: `)
+	// klogHead is the start of a line of Kubernetes' programs: severity and
+	// date, time, thread, source.
+	klogHead = regexp.MustCompile(`: [IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ [\w.-]+:\d+\] `)
+	// informational lines of klog, of zap (etcd) and of logfmt (containerd).
+	informational = regexp.MustCompile(`: I\d{4} \d\d:\d\d:\d\d\.|"level":"info"| level=info `)
+	// warnings, which crowd out what a program died of.
+	warning = regexp.MustCompile(`: W\d{4} \d\d:\d\d:\d\d\.|"level":"warn"| level=warning `)
+)
+
+// tail picks the lines of a journal that say most about a failure.
+func tail(journal string, lines int) string {
+	all := strings.Split(journal, "\n")
+	last := func(in []string) []string { return in[max(0, len(in)-lines):] }
+	matter := slices.DeleteFunc(slices.Clone(all), informational.MatchString)
+	if serious := slices.DeleteFunc(slices.Clone(last(matter)), warning.MatchString); len(serious) > 0 {
+		matter = serious
+	}
+	if len(matter) == 0 {
+		matter = all
+	}
+	matter = slices.Clone(last(matter))
+	for i, line := range matter {
+		line = journalHead.ReplaceAllString(line, "$1 $2: ")
+		matter[i] = klogHead.ReplaceAllString(line, ": ")
+	}
+	return strings.Join(matter, "\n")
 }

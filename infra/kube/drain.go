@@ -1,15 +1,21 @@
 package kube
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"k8s.io/kubectl/pkg/drain"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // evictionRetry is how long to wait before asking again to evict a pod that a
@@ -17,87 +23,134 @@ import (
 // becomes ready, which is a matter of seconds.
 const evictionRetry = time.Second
 
-// Drain evicts every pod from a node, as "kubectl drain --ignore-daemonsets
+// Drain evicts every pod from a node but those of DaemonSets and those that
+// the kubelet runs by itself, as "kubectl drain --ignore-daemonsets
 // --delete-emptydir-data --force" does, respecting PodDisruptionBudgets, and
 // waits until they are gone. The node should have been cordoned. When timeout
 // passes first the error names the pods that are left. progress, when given,
 // is told what is evicted.
+//
+// It asks for nothing that a kubelet may not ask about its own node
+// (https://kubernetes.io/docs/reference/access-authn-authz/node/), so that a
+// machine can be drained with its own credentials.
 func (c *Client) Drain(ctx context.Context, node string, timeout time.Duration, progress func(string)) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	patience := fmt.Errorf("not within %s", timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, patience)
 	defer cancel()
 	if progress == nil {
 		progress = func(string) {}
 	}
-	var problems lastLines
-	helper := &drain.Helper{
-		Ctx: ctx, Client: c.typed, Force: true, IgnoreAllDaemonSets: true, DeleteEmptyDirData: true,
-		// Negative: every pod's own termination grace period.
-		GracePeriodSeconds:   -1,
-		Timeout:              timeout,
-		EvictErrorRetryDelay: evictionRetry,
-		Out:                  lines(progress),
-		ErrOut:               &problems,
+	pods, err := c.evictable(ctx, node)
+	if err != nil {
+		return fmt.Errorf("draining node %s: %w", node, err)
 	}
-	list, errs := helper.GetPodsForDeletion(node)
-	if len(errs) > 0 {
-		return fmt.Errorf("draining node %s: %w", node, errors.Join(errs...))
+	var (
+		group sync.WaitGroup
+		mu    sync.Mutex
+		last  error // why a pod could not be evicted yet
+		fatal []error
+	)
+	for _, p := range pods {
+		progress(fmt.Sprintf("evicting pod %s/%s", p.Namespace, p.Name))
+		group.Go(func() {
+			err := c.evict(ctx, p, func(err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				last = err
+			})
+			if err != nil && ctx.Err() == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				fatal = append(fatal, err)
+				cancel()
+			}
+		})
 	}
-	if err := helper.DeleteOrEvictPods(list.Pods()); err != nil {
-		var left []string
-		if rest, errs := c.drainLeft(context.WithoutCancel(ctx), node); len(errs) == 0 {
-			left = rest
+	group.Wait()
+	left := pods
+	if len(fatal) == 0 {
+		if left, err = c.waitGone(ctx, node, pods); err == nil {
+			return nil
 		}
-		return fmt.Errorf("draining node %s: %w (pods left: %s; last: %s)", node, err, strings.Join(left, ", "), problems.last())
 	}
-	return nil
+	words := "none"
+	if last != nil {
+		words = last.Error()
+	}
+	return fmt.Errorf("draining node %s: %w (pods left: %s; last: %s)", node,
+		errors.Join(append(fatal, context.Cause(ctx))...), strings.Join(podNames(left), ", "), words)
 }
 
-// drainLeft names the pods still to be evicted.
-func (c *Client) drainLeft(ctx context.Context, node string) ([]string, []error) {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+// evictable lists the pods of a node that move elsewhere.
+func (c *Client) evictable(ctx context.Context, node string) ([]corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	helper := &drain.Helper{Ctx: ctx, Client: c.typed, Force: true, IgnoreAllDaemonSets: true, DeleteEmptyDirData: true}
-	list, errs := helper.GetPodsForDeletion(node)
-	if len(errs) > 0 {
-		return nil, errs
+	list, err := c.typed.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})
+	if err != nil {
+		return nil, fmt.Errorf("listing its pods: %w", err)
 	}
+	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
+		owner := metav1.GetControllerOf(&p)
+		_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
+		return mirror || owner != nil && owner.Kind == "DaemonSet"
+	}), nil
+}
+
+// evict asks until the API server accepts the eviction or the pod is gone.
+// waiting is told what it answers meanwhile; an error is one that stays.
+func (c *Client) evict(ctx context.Context, p corev1.Pod, waiting func(error)) error {
+	eviction := &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(p.UID))},
+	}
+	return wait.PollUntilContextCancel(ctx, evictionRetry, true, func(ctx context.Context) (bool, error) {
+		err := c.typed.PolicyV1().Evictions(p.Namespace).Evict(ctx, eviction)
+		switch {
+		case err == nil, apierrors.IsNotFound(err):
+			return true, nil
+		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+			return true, nil // it is deleted with its namespace
+		case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), Hopeless(err):
+			return false, fmt.Errorf("evicting pod %s/%s: %w", p.Namespace, p.Name, err)
+		}
+		if ctx.Err() == nil {
+			waiting(fmt.Errorf("pod %s/%s: %w", p.Namespace, p.Name, err))
+		}
+		if apierrors.IsConflict(err) { // perhaps another pod has its name by now
+			left, err := c.evictable(ctx, p.Spec.NodeName)
+			return err == nil && !slices.ContainsFunc(left, func(x corev1.Pod) bool { return x.UID == p.UID }), nil
+		}
+		return false, nil
+	})
+}
+
+// waitGone waits until none of the pods is on the node any more, and returns
+// those that are left when ctx ends.
+func (c *Client) waitGone(ctx context.Context, node string, pods []corev1.Pod) ([]corev1.Pod, error) {
+	uids := map[types.UID]bool{}
+	for _, p := range pods {
+		uids[p.UID] = true
+	}
+	left := pods
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		now, err := c.evictable(ctx, node)
+		if err != nil {
+			if Hopeless(err) {
+				return false, err
+			}
+			return false, nil // an API server that restarts; the wait is bounded
+		}
+		left = slices.DeleteFunc(now, func(p corev1.Pod) bool { return !uids[p.UID] })
+		return len(left) == 0, nil
+	})
+	return left, err
+}
+
+func podNames(pods []corev1.Pod) []string {
 	var out []string
-	for _, p := range list.Pods() {
+	for _, p := range pods {
 		out = append(out, p.Namespace+"/"+p.Name)
 	}
-	return out, nil
-}
-
-// lines is an io.Writer that passes on every line written to it.
-type lines func(string)
-
-func (f lines) Write(p []byte) (int, error) {
-	for line := range bytes.Lines(p) {
-		if s := strings.TrimSpace(string(line)); s != "" {
-			f(s)
-		}
-	}
-	return len(p), nil
-}
-
-// lastLines is an io.Writer that remembers the last line written to it; the
-// drainer writes from one goroutine per pod.
-type lastLines struct {
-	mu   sync.Mutex
-	line string
-}
-
-func (l *lastLines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if s := strings.TrimSpace(string(p)); s != "" {
-		l.line = s
-	}
-	return len(p), nil
-}
-
-func (l *lastLines) last() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.line
+	return out
 }

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
@@ -28,9 +31,9 @@ type Node struct {
 	BootID        string `json:"boot_id"` // of the machine's kernel when the kubelet last reported
 }
 
-// Nodes lists the nodes by name.
-func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
-	objects, err := c.NodeObjects(ctx)
+// Nodes lists the nodes by name; names are those of NodeObjects.
+func (c *Client) Nodes(ctx context.Context, names ...string) ([]Node, error) {
+	objects, err := c.NodeObjects(ctx, names...)
 	if err != nil {
 		return nil, err
 	}
@@ -42,11 +45,16 @@ func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 	return out, nil
 }
 
-// NodeObjects lists the Node objects themselves.
-func (c *Client) NodeObjects(ctx context.Context) ([]corev1.Node, error) {
+// NodeObjects lists the Node objects themselves; with names, of which there is
+// one, that one alone, which a kubelet may ask for as well.
+func (c *Client) NodeObjects(ctx context.Context, names ...string) ([]corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	list, err := c.typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	var options metav1.ListOptions
+	if len(names) == 1 {
+		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, names[0]).String()
+	}
+	list, err := c.typed.CoreV1().Nodes().List(ctx, options)
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
@@ -126,9 +134,12 @@ func (c *Client) WaitNodes(ctx context.Context, conditions []NodeCondition, abor
 	if len(conditions) == 0 {
 		return nil
 	}
-	var unmet []string
+	var names, unmet []string
+	for _, want := range conditions {
+		names = append(names, want.Name)
+	}
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-		nodes, err := c.Nodes(ctx)
+		nodes, err := c.Nodes(ctx, names...)
 		if err != nil {
 			if Hopeless(err) {
 				return false, err
@@ -167,26 +178,38 @@ const cordonedAnnotation = "k8s-from-scratch/cordoned"
 // Cordon makes a node unschedulable and remembers on the node that it was; a
 // node that is unschedulable already stays as it is.
 func (c *Client) Cordon(ctx context.Context, name string) error {
-	return c.updateNode(ctx, name, func(n *corev1.Node) bool {
-		if n.Spec.Unschedulable {
-			return false
-		}
-		n.Spec.Unschedulable = true
-		metav1.SetMetaDataAnnotation(&n.ObjectMeta, cordonedAnnotation, "true")
-		return true
-	})
+	return c.markNode(ctx, name, "true", true, func(n *corev1.Node) bool { return !n.Spec.Unschedulable })
 }
 
 // Uncordon makes a node schedulable again if Cordon made it unschedulable.
 func (c *Client) Uncordon(ctx context.Context, name string) error {
-	return c.updateNode(ctx, name, func(n *corev1.Node) bool {
-		if !metav1.HasAnnotation(n.ObjectMeta, cordonedAnnotation) {
-			return false
-		}
-		delete(n.Annotations, cordonedAnnotation)
-		n.Spec.Unschedulable = false
-		return true
+	return c.markNode(ctx, name, nil, nil, func(n *corev1.Node) bool {
+		return metav1.HasAnnotation(n.ObjectMeta, cordonedAnnotation)
 	})
+}
+
+// markNode sets the mark of a cordoned node and what it stands for, nil taking
+// them away, when the node is such as due says. It patches just these: written
+// back as a whole, the node would carry taints that may be others by then,
+// which a kubelet that does this for itself is forbidden to change.
+func (c *Client) markNode(ctx context.Context, name string, mark, unschedulable any, due func(*corev1.Node) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	n, err := c.typed.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err == nil && due(n) {
+		var patch []byte
+		patch, err = json.Marshal(map[string]any{
+			"metadata": map[string]any{"annotations": map[string]any{cordonedAnnotation: mark}},
+			"spec":     map[string]any{"unschedulable": unschedulable},
+		})
+		if err == nil {
+			_, err = c.typed.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("updating node %s: %w", name, err)
+	}
+	return nil
 }
 
 // DeleteNode deletes a Node object; one that is not there is fine.

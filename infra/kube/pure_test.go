@@ -108,3 +108,17 @@ func TestUnmet(t *testing.T) {
 		t.Errorf("without a node: %q", got)
 	}
 }
+
+func TestEncryptionDigest(t *testing.T) {
+	for line, want := range map[string]string{
+		`apiserver_encryption_config_controller_last_config_info{apiserver_id_hash="sha256:aa",hash="sha256:bb"} 1`: "bb",
+		`apiserver_encryption_config_controller_last_config_info{hash="sha256:bb",apiserver_id_hash="sha256:aa"} 1`: "bb",
+		`apiserver_encryption_config_controller_last_config_info{apiserver_id_hash="sha256:aa"} 1`:                  "",
+		`# TYPE apiserver_encryption_config_controller_last_config_info gauge`:                                      "",
+		`apiserver_authentication_config_controller_last_config_info{hash="sha256:cc"} 1`:                           "",
+	} {
+		if got, ok := encryptionDigest(line); got != want || ok != (want != "") {
+			t.Errorf("%s: %q, %v; wanted %q", line, got, ok, want)
+		}
+	}
+}

@@ -53,7 +53,6 @@ func (p *Pool) connect(ctx context.Context, h Host, dial time.Duration) (*connec
 	if depth(h) > maxBastions {
 		return nil, fmt.Errorf("machine %s: more than %d bastions in a row", h.Name, maxBastions)
 	}
-	parent := ctx
 	ctx, cancel := withTimeout(ctx, p.cfg.ConnectTimeout)
 	defer cancel()
 	go func() {
@@ -69,10 +68,7 @@ func (p *Pool) connect(ctx context.Context, h Host, dial time.Duration) (*connec
 	if err != nil {
 		var key *HostKeyError
 		var auth *AuthError
-		switch {
-		case parent.Err() != nil:
-			return nil, interrupted(parent, h, err)
-		case errors.As(err, &key), errors.As(err, &auth): // the bastion's
+		if errors.As(err, &key) || errors.As(err, &auth) { // the bastion's
 			return nil, fmt.Errorf("machine %s: %w", h.Name, err)
 		}
 		if opening.Err() != nil {
@@ -83,9 +79,6 @@ func (p *Pool) connect(ctx context.Context, h Host, dial time.Duration) (*connec
 	c, err := p.handshake(ctx, h, conn, wanted)
 	if err != nil {
 		conn.Close()
-		if parent.Err() != nil {
-			return nil, interrupted(parent, h, err)
-		}
 		return nil, err
 	}
 	return c, nil
@@ -93,12 +86,6 @@ func (p *Pool) connect(ctx context.Context, h Host, dial time.Duration) (*connec
 
 func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, d, fmt.Errorf("no answer within %s", d))
-}
-
-// interrupted is the error of an attempt the caller's context ended.
-func interrupted(ctx context.Context, h Host, last error) error {
-	return &UnreachableError{Machine: h.Name, Address: h.addr(),
-		Err: fmt.Errorf("%w while connecting (%w)", ctx.Err(), last)}
 }
 
 // open opens the byte stream below SSH, directly or through the bastion.

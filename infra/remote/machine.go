@@ -7,7 +7,7 @@ import (
 	"io"
 	"net"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -26,15 +26,13 @@ type Machine struct {
 	pool *Pool
 	host Host
 
-	attempts   atomic.Int64  // finished attempts to connect
-	connecting chan struct{} // held while using the fields below
-	conn       *connection
-	failure    error // how the last attempt to connect failed
+	mu     sync.Mutex
+	conn   *connection
+	trying *attempt // to connect, under way
+	failed *attempt // the last one, when it failed
 }
 
-func newMachine(p *Pool, h Host) *Machine {
-	return &Machine{pool: p, host: h, connecting: make(chan struct{}, 1)}
-}
+func newMachine(p *Pool, h Host) *Machine { return &Machine{pool: p, host: h} }
 
 // Command is a POSIX shell script to run.
 type Command struct {
@@ -218,50 +216,11 @@ func (m *Machine) Ping(ctx context.Context) error {
 	return err
 }
 
-// connection returns the pooled connection, opening it when there is none;
-// reused says that it had been there before. The machine has dial to accept it.
-func (m *Machine) connection(ctx context.Context, dial time.Duration) (c *connection, reused bool, err error) {
-	seen := m.attempts.Load()
-	select {
-	case m.connecting <- struct{}{}:
-		defer func() { <-m.connecting }()
-	case <-ctx.Done():
-		return nil, false, fmt.Errorf("machine %s: wait for a connection: %w", m.host.Name, ctx.Err())
-	}
-	if m.pool.isClosed() {
-		return nil, false, fmt.Errorf("machine %s: %w", m.host.Name, errClosed)
-	}
-	if m.conn != nil && !m.conn.isLost() {
-		return m.conn, true, nil
-	}
-	m.conn = nil
-	// Whoever waited while an attempt failed shares its result, or many
-	// commands for a dead machine would take their timeouts one after the other.
-	if m.failure != nil && m.attempts.Load() != seen {
-		return nil, false, m.failure
-	}
-	c, err = m.pool.connect(ctx, m.host, dial)
-	m.failure = nil
-	if err != nil {
-		if ctx.Err() == nil {
-			m.failure = err
-		}
-		m.attempts.Add(1)
-		return nil, false, err
-	}
-	if m.pool.isClosed() {
-		c.client.Close()
-		return nil, false, fmt.Errorf("machine %s: %w", m.host.Name, errClosed)
-	}
-	m.conn = c
-	return c, false, nil
-}
-
 // drop forgets a connection that turned out dead.
 func (m *Machine) drop(c *connection) {
 	c.client.Close()
-	m.connecting <- struct{}{}
-	defer func() { <-m.connecting }()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.conn == c {
 		m.conn = nil
 	}
@@ -269,8 +228,8 @@ func (m *Machine) drop(c *connection) {
 
 // disconnect closes the connection, if there is one.
 func (m *Machine) disconnect() {
-	m.connecting <- struct{}{}
-	defer func() { <-m.connecting }()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.conn != nil {
 		m.conn.client.Close()
 		m.conn = nil

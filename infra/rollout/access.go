@@ -18,7 +18,7 @@ func (e *Engine) api(ctx context.Context, keys *keyring, endpoint string) (*kube
 
 // localAPI connects to the API server on a machine, through SSH, as an administrator.
 func (e *Engine) localAPI(ctx context.Context, keys *keyring, t Target) (*kube.Client, error) {
-	return connectAPI(ctx, keys, fmt.Sprintf("https://127.0.0.1:%d", component.APIServerPort), e.Pool.Machine(t.Host).Dial)
+	return connectAPI(ctx, keys, fmt.Sprintf("https://127.0.0.1:%d", component.APIServerPort), kube.DialFunc(e.Pool.Machine(t.Host).Dialer(ctx)))
 }
 
 func connectAPI(ctx context.Context, keys *keyring, endpoint string, dial kube.DialFunc) (*kube.Client, error) {
@@ -37,7 +37,7 @@ func (e *Engine) localEtcd(ctx context.Context, keys *keyring, t Target) (*etcd.
 		return nil, err
 	}
 	return etcd.New(etcd.Access{Endpoint: component.EtcdEndpoints([]component.Node{t.Node})[0],
-		CA: []byte(keys.ref.EtcdCA), Cert: pair.CertPEM, Key: pair.KeyPEM, Dial: e.Pool.Machine(t.Host).Dial})
+		CA: []byte(keys.ref.EtcdCA), Cert: pair.CertPEM, Key: pair.KeyPEM, Dial: e.Pool.Machine(t.Host).Dialer(ctx)})
 }
 
 // firstAnswer asks all at once and returns the first answer; with none, every error.

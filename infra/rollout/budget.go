@@ -1,6 +1,10 @@
 package rollout
 
-import "time"
+import (
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+)
 
 // DefaultDrainTimeout bounds the draining of one node when nothing else is
 // said: longer than the usual termination grace period of 30 s several times
@@ -30,9 +34,20 @@ const (
 	// apiBudget is how long an API server may take from its start to ready;
 	// about five seconds on a small machine.
 	apiBudget = 2 * time.Minute
+	// trustBudget is how long the controller managers may take to elect a
+	// leader (15 s when the last one vanished) and to write a changed CA into
+	// every namespace, and the API servers to publish theirs, for which they
+	// look once a minute.
+	trustBudget = 2 * time.Minute
+	// reloadBudget is how long an API server may take to load a changed
+	// EncryptionConfiguration, for which it looks once a minute.
+	reloadBudget = 150 * time.Second
 	// nodeBudget is how long a kubelet may take from its start to a Ready
 	// node; ten seconds when the images are near.
 	nodeBudget = 3 * time.Minute
+	// wayBudget is how long an address may take to answer a machine, if only
+	// with a refusal: TCP asks again after one and three seconds.
+	wayBudget = 5 * time.Second
 	// portBudget is how long HAProxy may take to listen after its start.
 	portBudget = 30 * time.Second
 	// evictBudget is how long the pods of a node that has died may be protected
@@ -52,10 +67,24 @@ const (
 	// will not come up.
 	crashLoop = 3
 	// adminValidity is how long the client certificates made for one
-	// operation are good for; they never leave this process.
-	adminValidity = time.Hour
+	// operation are good for. They never leave this process, which holds the
+	// authority's own key, so nothing is gained by a short life; and as long as
+	// a leaf's, a clock here that is behind locks nobody out.
+	adminValidity = pki.DefaultValidity
+	// clockTolerance is how far a machine's clock may be off before it is
+	// worth a warning; certificates are made for more.
+	clockTolerance = time.Minute
+	// recallFor is how long looking at a cluster remembers that a machine could
+	// not be reached: longer than one refresh asks about the same machine.
+	recallFor = time.Minute
 	// journalLines is how much of a journal an error quotes.
-	journalLines = 15
+	journalLines = 10
+	// parallelRewrites is how many objects are rewritten at a time: enough to
+	// keep one API server busy, few enough to leave it to others too.
+	parallelRewrites = 8
+	// resealRounds is how often rewriting is tried until all is sealed with
+	// the new key. One is enough once every API server has it.
+	resealRounds = 3
 	// parallelMachines bounds how many machines are worked on at a time.
 	parallelMachines = 32
 )

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
@@ -17,9 +18,11 @@ import (
 // controlOperation is an operation on a control plane.
 type controlOperation struct {
 	*operation
+	want ControlPlane
 
 	clientsMu sync.Mutex
 	clients   map[string]*kube.Client // by machine name
+	storages  []*etcd.Client
 }
 
 func (e *Engine) beginControlPlane(want ControlPlane, rec Record) (*controlOperation, error) {
@@ -27,11 +30,16 @@ func (e *Engine) beginControlPlane(want ControlPlane, rec Record) (*controlOpera
 	if err != nil {
 		return nil, err
 	}
-	return &controlOperation{operation: o, clients: map[string]*kube.Client{}}, nil
+	return &controlOperation{operation: o, want: want, clients: map[string]*kube.Client{}}, nil
 }
 
 func (o *controlOperation) close() {
+	o.clientsMu.Lock()
+	defer o.clientsMu.Unlock()
 	for _, c := range o.clients {
+		c.Close()
+	}
+	for _, c := range o.storages {
 		c.Close()
 	}
 }
@@ -57,7 +65,10 @@ func (e *Engine) observeControlPlane(ctx context.Context, want ControlPlane, rec
 		return Report{}, err
 	}
 	defer o.close()
-	return o.report(ctx, o.systemDrift), nil
+	return o.report(ctx, func(ctx context.Context, r *Report) {
+		o.systemDrift(ctx, r)
+		o.sealingDrift(ctx, r)
+	}), nil
 }
 
 // systemDrift compares the objects every cluster needs, as the first API
@@ -101,6 +112,9 @@ func (e *Engine) applyControlPlane(ctx context.Context, want ControlPlane, prior
 	defer o.close()
 	err = o.converge(ctx)
 	if err == nil && prior != nil {
+		err = o.publishTrust(ctx, prior.Spec.Cluster.PKI)
+	}
+	if err == nil && prior != nil {
 		err = o.dismiss(ctx, prior.role())
 	}
 	return o.result(), err
@@ -135,7 +149,13 @@ func (o *controlOperation) converge(ctx context.Context) error {
 			changes: len(rest) > 0, restarts: restarts(rest, component.APIServerUnit), managers: len(managers) > 0,
 		})
 	}
+	if err := o.mayDropKeys(ctx); err != nil {
+		return err
+	}
 	plan, held := planControlPlane(facts)
+	if err := o.etcdServes(ctx, plan, o.want.Spec.EtcdEndpoints); err != nil {
+		return errors.Join(err, held, o.left())
+	}
 	if plan.disturbs() {
 		if err := o.prepare(ctx, plan); err != nil {
 			return err
@@ -145,10 +165,11 @@ func (o *controlOperation) converge(ctx context.Context) error {
 		return err
 	}
 	o.saveSettled()
-	if err := o.systemObjects(ctx); err != nil {
-		return errors.Join(err, held, o.left())
+	err := o.systemObjects(ctx)
+	if err == nil {
+		err = o.seal(ctx)
 	}
-	return errors.Join(held, o.left())
+	return errors.Join(err, held, o.left())
 }
 
 func (o *controlOperation) carryOut(ctx context.Context, plan Plan) error {
@@ -164,7 +185,12 @@ func (o *controlOperation) carryOut(ctx context.Context, plan Plan) error {
 		case ActionRollManagers:
 			err = o.applyWithin(ctx, m, managers, apiBudget, component.ControllerManagerUnit)
 		default:
+			// A manager that leads ends when the API server beside it is away for
+			// longer than its lease lasts, and systemd starts it again.
+			m.bystanders = slices.DeleteFunc([]string{component.ControllerManagerUnit, component.SchedulerUnit},
+				func(unit string) bool { return restarts(rest, unit) })
 			err = o.applyWithin(ctx, m, rest, apiBudget, component.APIServerUnit)
+			m.bystanders = nil
 		}
 		if err != nil {
 			return err
@@ -223,6 +249,9 @@ func (o *controlOperation) gate(ctx context.Context, m *machine, g Gate) error {
 
 // systemObjects applies the objects every cluster needs, when they differ.
 func (o *controlOperation) systemObjects(ctx context.Context) error {
+	if len(o.reachable()) == 0 {
+		return nil // nobody to ask; which machines were left is said anyway
+	}
 	var c *kube.Client
 	err := within(ctx, apiBudget, "a ready API server", func(ctx context.Context) error {
 		return wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {

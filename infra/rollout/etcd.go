@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -109,8 +110,28 @@ func (o *etcdOperation) facts(ctx context.Context) (etcdFacts, error) {
 	})
 	if f.members != nil {
 		f.healthy = o.health(ctx, f.members)
+		f.leader = o.leader(ctx, running)
 	}
 	return f, ctx.Err()
+}
+
+// leader returns the machine whose member leads, empty when none does.
+func (o *etcdOperation) leader(ctx context.Context, machines []*machine) string {
+	name, err := firstAnswer(ctx, machines, func(ctx context.Context, m *machine) (string, error) {
+		c, err := o.client(ctx, m)
+		if err != nil {
+			return "", err
+		}
+		s, err := c.Status(ctx)
+		if err == nil && s.Leader != s.ID {
+			err = fmt.Errorf("machine %s does not lead", m.name())
+		}
+		return m.name(), err
+	})
+	if err != nil {
+		return ""
+	}
+	return name
 }
 
 // health asks every member that is one of our machines whether it is healthy.

@@ -69,6 +69,9 @@ func (o *etcdOperation) step(ctx context.Context, m *machine, s Step) error {
 	if err := o.gate(ctx, m, s.Gate); err != nil {
 		return err
 	}
+	if s.Action == ActionRoll {
+		o.passOn(ctx, m)
+	}
 	var err error
 	if s.Action == ActionJoin {
 		err = o.join(ctx, m)
@@ -167,6 +170,22 @@ func (o *etcdOperation) leave(ctx context.Context, s Step) error {
 	return fmt.Errorf("removing etcd member %s: no healthy member to ask", s.Machine)
 }
 
+// passOn has a member that is about to restart hand the leadership, if it has
+// it, to another: now, while it still serves, it takes milliseconds.
+func (o *etcdOperation) passOn(ctx context.Context, m *machine) {
+	members, err := o.members(ctx, []*machine{m})
+	if err != nil {
+		return
+	}
+	from := slices.IndexFunc(members, func(e etcd.Member) bool { return e.Name == m.name() })
+	healthy := o.health(ctx, members)
+	to := slices.IndexFunc(members, func(e etcd.Member) bool { return !e.Learner && e.Name != m.name() && healthy[e.ID] })
+	if from < 0 || to < 0 {
+		return
+	}
+	o.yield(ctx, m, members[from], members[to].ID)
+}
+
 // handOver lets a member that is about to leave pass on the leadership, if it
 // has it: without that the cluster would notice and hold an election, which
 // works as well and takes a second.
@@ -175,7 +194,12 @@ func (o *etcdOperation) handOver(ctx context.Context, from etcd.Member, to etcd.
 	if i < 0 {
 		return
 	}
-	c, err := o.client(ctx, o.leavers[i])
+	o.yield(ctx, o.leavers[i], from, to)
+}
+
+// yield moves the leadership from a member that has it to another.
+func (o *etcdOperation) yield(ctx context.Context, m *machine, from etcd.Member, to etcd.ID) {
+	c, err := o.client(ctx, m)
 	if err != nil {
 		return
 	}

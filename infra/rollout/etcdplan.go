@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,8 @@ type etcdFacts struct {
 	// which means that there is no cluster yet or that it has no quorum.
 	members []etcd.Member
 	healthy map[etcd.ID]bool
+	// leader is the member that leads, "" when it is not known.
+	leader string
 	// formed says that the cluster is known to have existed.
 	formed bool
 }
@@ -144,12 +147,29 @@ func planEtcdChange(f etcdFacts) (Plan, error) {
 			Advice: "apply again when it answers"}
 		rolls = nil
 	}
+	leaderLast(rolls, f.leader)
 	return Plan{}.parallel(quiet...).
 		serial(removals(deadOut)...).
 		serial(repairs...).
 		serial(rolls...).
 		serial(joins...).
 		serial(removals(livingOut)...), held
+}
+
+// leaderLast puts the leader's step at the end. A write that is on its way
+// while the leadership changes can be lost, and is answered only after seven
+// seconds ("etcdserver: request timed out"): in this order it changes once.
+func leaderLast(steps []Step, leader string) {
+	slices.SortStableFunc(steps, func(a, b Step) int {
+		return cmp.Compare(btoi(a.Machine == leader), btoi(b.Machine == leader))
+	})
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // removal is a member that is to leave.

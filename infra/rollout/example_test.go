@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
@@ -62,10 +63,16 @@ func ExampleFilesEtcd() {
 		return
 	}
 	for _, path := range slices.Sorted(maps.Keys(files)) {
-		fmt.Println(path, files[path][:len("sha256:")+8])
+		what := files[path]
+		if digest, ok := strings.CutPrefix(what, "sha256:"); ok {
+			what = "sha256:" + digest[:8]
+		}
+		fmt.Println(path, what)
 	}
 	// Output:
 	// controller-0:/etc/etcd/pki/ca.crt sha256:28bb2714
+	// controller-0:/etc/etcd/pki/peer.crt issued by the etcd CA
+	// controller-0:/etc/etcd/pki/server.crt issued by the etcd CA
 	// controller-0:/etc/systemd/system/etcd.service sha256:fc0779f5
 	// controller-0:/usr/local/bin/etcd sha256:6b86b273
 	// controller-0:/usr/local/bin/etcdctl sha256:6b86b273

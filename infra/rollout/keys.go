@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
@@ -51,9 +52,28 @@ func (k *keyring) get(ctx context.Context, name string) ([]byte, error) {
 	return v, nil
 }
 
+// render makes the content of a secret file.
+func (k *keyring) render(ctx context.Context, s component.Secret) ([]byte, error) {
+	var values [][]byte
+	for _, name := range s.Sources {
+		v, err := k.get(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, v)
+	}
+	switch {
+	case s.Render != nil:
+		return s.Render(values)
+	case len(values) != 1:
+		return nil, fmt.Errorf("%d values and no way to render them", len(values))
+	}
+	return values[0], nil
+}
+
 // issue makes a key and a certificate for it.
 func (k *keyring) issue(ctx context.Context, ca pki.CAName, r pki.Request) (pki.KeyPair, error) {
-	key, err := k.get(ctx, pki.KeyName(ca))
+	key, err := k.get(ctx, k.ref.IssuingKey(ca))
 	if err != nil {
 		return pki.KeyPair{}, err
 	}

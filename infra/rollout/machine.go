@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -64,7 +65,11 @@ type machine struct {
 	seen    host.Observation
 	pairs   map[string]pairVerdict // by slot name
 	changes []host.Change
-	gone    error // why it could not be reached; nil when it was
+	// bystanders are units that the step in hand does not touch and that may
+	// still fail for a while because of it: they are not judged by it.
+	bystanders []string
+	gone       error         // why it could not be reached; nil when it was
+	ahead      time.Duration // its clock's lead over ours
 }
 
 func (m *machine) name() string { return m.Node.Name }
@@ -72,7 +77,7 @@ func (m *machine) name() string { return m.Node.Name }
 // begin computes what every machine of the role must look like. The record is copied.
 func (e *Engine) begin(r role, rec Record) (*operation, error) {
 	o := &operation{Engine: e, role: r, keys: e.keyring(r.ref),
-		record: Record{Formed: rec.Formed, Machines: maps.Clone(rec.Machines)}}
+		record: Record{Formed: rec.Formed, Sealed: rec.Sealed, Machines: maps.Clone(rec.Machines)}}
 	if o.record.Machines == nil {
 		o.record.Machines = map[string]MachineRecord{}
 	}
@@ -136,11 +141,12 @@ func (o *operation) observe(ctx context.Context, m *machine) error {
 	m.state = withKeyFiles(m.want, m.record)
 	look := m.state
 	look.Directories = slices.Concat(look.Directories, o.probes)
+	asked := o.now()
 	seen, err := host.Observe(ctx, m.runner, look, m.record.Host)
 	if err != nil {
 		return err
 	}
-	m.seen = seen
+	m.seen, m.ahead = seen, off(seen.Time, asked, o.now())
 	m.pairs = o.judge(m)
 	m.changes = host.Diff(m.state, seen, m.record.Host)
 	return nil
@@ -160,12 +166,21 @@ func (o *operation) look(ctx context.Context) error {
 }
 
 // lookAndFill is look, followed by making the certificates and fetching the
-// secrets that must be written, so that changes are what will be applied.
+// secrets that must be written, so that changes are what will be applied. What
+// would let it fail in a roundabout way is found out here.
 func (o *operation) lookAndFill(ctx context.Context) error {
 	if err := o.look(ctx); err != nil {
 		return err
 	}
-	return each(ctx, o.reachable(), o.fill)
+	for _, m := range o.reachable() {
+		if err := m.checkClock(); err != nil {
+			return err
+		}
+	}
+	if err := each(ctx, o.reachable(), o.fill); err != nil {
+		return err
+	}
+	return o.clear(ctx)
 }
 
 func (o *operation) reachable() []*machine {
@@ -205,7 +220,9 @@ func (o *operation) apply(ctx context.Context, m *machine, changes []host.Change
 	held := slices.DeleteFunc(slices.Clone(m.changes), func(c host.Change) bool {
 		return slices.ContainsFunc(changes, func(x host.Change) bool { return x.Kind == c.Kind && x.Target == c.Target })
 	})
-	rec, err := host.Apply(ctx, m.runner, without(m.state, held), changes, m.record.Host, host.Options{
+	state := without(m.state, held)
+	state.Units = slices.DeleteFunc(state.Units, func(u desired.Unit) bool { return slices.Contains(m.bystanders, u.Name) })
+	rec, err := host.Apply(ctx, m.runner, state, changes, m.record.Host, host.Options{
 		Progress: func(s string) { o.say(m.name(), "%s", s) }})
 	m.record.Host = keepRecords(rec, m.record.Host, held)
 	if err == nil {
@@ -213,11 +230,27 @@ func (o *operation) apply(ctx context.Context, m *machine, changes []host.Change
 		m.changes = held
 	}
 	o.save(m)
+	return m.withNext(err)
+}
+
+// withNext adds to what the engine said of a machine the command to run next.
+func (m *machine) withNext(err error) error {
 	var failed *host.ApplyError
-	if errors.As(err, &failed) && failed.Unit != "" {
-		return fmt.Errorf("%w\nnext: %s", err, journalCommand(m.Host, failed.Unit))
+	if !errors.As(err, &failed) {
+		return err
 	}
-	return err
+	var command string
+	switch _, url, download := strings.Cut(failed.Step, " from "); {
+	case failed.Unit != "":
+		command = journalCommand(m.Host, failed.Unit)
+	case failed.Full():
+		command = sshCommand(m.Host, "df -h")
+	case download:
+		command = sshCommand(m.Host, "curl --verbose --head "+url)
+	default:
+		return err
+	}
+	return fmt.Errorf("%w\nnext: %s", err, command)
 }
 
 // without is the state less everything that changes are held back for: what is
@@ -267,7 +300,7 @@ func (o *operation) applyWithin(ctx context.Context, m *machine, changes []host.
 // stages takes the steps of a plan: stage by stage, the steps of a stage in
 // parallel. A step about a machine that is not (or no longer) the role's gets nil.
 func (o *operation) stages(ctx context.Context, plan Plan, step func(context.Context, *machine, Step) error) error {
-	for _, stage := range plan {
+	for i, stage := range plan {
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(parallelMachines)
 		for _, s := range stage {
@@ -275,7 +308,7 @@ func (o *operation) stages(ctx context.Context, plan Plan, step func(context.Con
 			group.Go(func() error { return step(ctx, o.byName(s.Machine), s) })
 		}
 		if err := group.Wait(); err != nil {
-			return err
+			return stopped(err, slices.Concat(plan[:i+1]...), slices.Concat(plan[i+1:]...))
 		}
 	}
 	return nil
@@ -304,7 +337,7 @@ func (o *operation) save(m *machine) {
 func (o *operation) result() Record {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return Record{Formed: o.record.Formed, Machines: maps.Clone(o.record.Machines)}
+	return Record{Formed: o.record.Formed, Sealed: o.record.Sealed, Machines: maps.Clone(o.record.Machines)}
 }
 
 // forget drops a machine that is no longer part of the role.
@@ -334,6 +367,15 @@ func (o *operation) prepare(ctx context.Context, plan Plan) error {
 	return o.rehearse(ctx, plan)
 }
 
+// known is the record without what has been changed on the machine since.
+func (m *machine) known() host.Record {
+	rec := host.Record{Files: maps.Clone(m.record.Host.Files)}
+	for _, c := range m.changes {
+		delete(rec.Files, c.Target)
+	}
+	return rec
+}
+
 // prefetch downloads what machines will need, before anything is stopped and
 // before any time is counted.
 func (o *operation) prefetch(ctx context.Context) error {
@@ -342,6 +384,6 @@ func (o *operation) prefetch(ctx context.Context) error {
 			return nil
 		}
 		o.say(m.name(), "%s: downloading ahead", o.role.name)
-		return host.Prefetch(ctx, m.runner, m.state, m.record.Host)
+		return m.withNext(host.Prefetch(ctx, m.runner, m.state, m.known()))
 	})
 }

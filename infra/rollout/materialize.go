@@ -117,13 +117,10 @@ func (o *operation) fill(ctx context.Context, m *machine) error {
 	}
 	for _, s := range m.want.Secrets {
 		rec := m.record.Secrets[s.Path]
-		if rec.Source == s.Source && rec.SHA256 != "" && m.seen.Files[s.Path].SHA256 == rec.SHA256 {
+		if rec.Source == s.Origin() && rec.SHA256 != "" && m.seen.Files[s.Path].SHA256 == rec.SHA256 {
 			continue
 		}
-		content, err := o.keys.get(ctx, s.Source)
-		if err == nil && s.Render != nil {
-			content, err = s.Render(content)
-		}
+		content, err := o.keys.render(ctx, s)
 		if err != nil {
 			return fmt.Errorf("machine %s: secret %s: %w", m.name(), s.Path, err)
 		}
@@ -193,7 +190,7 @@ func (m *machine) settle(changes []host.Change) {
 	}
 	for _, s := range m.want.Secrets {
 		if d := digest(s.Path); d != "" {
-			m.record.Secrets[s.Path] = SecretRecord{Source: s.Source, SHA256: d}
+			m.record.Secrets[s.Path] = SecretRecord{Source: s.Origin(), SHA256: d}
 		}
 	}
 }

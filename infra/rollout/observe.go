@@ -6,14 +6,17 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
 // report observes every machine of the role and says what differs. Machines
 // that do not answer within observeBudget are reported, not failed on; more,
 // when given, runs meanwhile and adds what the machines themselves cannot tell.
 func (o *operation) report(ctx context.Context, more func(context.Context, *Report)) Report {
+	ctx = remote.Recalling(ctx, recallFor)
 	out, extra := newReport(), newReport()
 	var wait sync.WaitGroup
 	if more != nil {
@@ -35,6 +38,9 @@ func (o *operation) report(ctx context.Context, more func(context.Context, *Repo
 			out.Unreachable[m.name()] = err
 			continue
 		}
+		if m.ahead.Abs() > clockTolerance {
+			out.Clocks[m.name()] = m.ahead
+		}
 		m.record.Host = host.Adopt(m.state, m.seen, m.record.Host)
 		o.save(m)
 		words := m.renewals()
@@ -46,13 +52,16 @@ func (o *operation) report(ctx context.Context, more func(context.Context, *Repo
 		}
 		out.Certificates = append(out.Certificates, m.certificates()...)
 	}
+	if len(out.Unreachable) == len(o.machines) && o.role.asked {
+		extra.Warnings = nil // none of those that were asked could be reached, as is said already
+	}
 	out.add(extra)
 	out.Record = o.result()
 	return out
 }
 
 func newReport() Report {
-	return Report{Drift: map[string]string{}, Unreachable: map[string]error{}}
+	return Report{Drift: map[string]string{}, Unreachable: map[string]error{}, Clocks: map[string]time.Duration{}}
 }
 
 // add merges another report into r. Machines that could not be reached stay

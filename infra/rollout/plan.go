@@ -11,7 +11,8 @@ import (
 // observed, before anything is touched.
 type Plan []Stage
 
-// Stage is a set of steps taken at the same time.
+// Stage is a set of steps taken at the same time, or, where they disturb what
+// runs on workers, as many at a time as [Workers] allows.
 type Stage []Step
 
 // Step is what happens to one machine.

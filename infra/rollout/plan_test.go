@@ -379,31 +379,50 @@ func TestPlanWorkers(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		workers []workerFacts
-		max     int
 		want    string
 	}{
-		{"first installation", []workerFacts{up("a", workerFacts{changes: true, restarts: true, drain: true}), up("b", workerFacts{changes: true})}, 0, `
+		{"first installation", []workerFacts{up("a", workerFacts{changes: true, restarts: true, drain: true}), up("b", workerFacts{changes: true})}, `
 1. a: install (kubelet is not running)
 1. b: install (kubelet is not running)
 `},
-		{"upgrade, one by one", []workerFacts{up("a", roll), up("b", roll), up("c", workerFacts{running: true})}, 0, `
-1. a: drain, apply, uncordon, when all others healthy, then wait: node Ready
-2. b: drain, apply, uncordon, when all others healthy, then wait: node Ready
-`},
-		{"upgrade, two at a time", []workerFacts{up("a", roll), up("b", roll), up("c", roll)}, 2, `
+		{"upgrade, of the two that need it", []workerFacts{up("a", roll), up("b", roll), up("c", workerFacts{running: true})}, `
 1. a: drain, apply, uncordon, when all others healthy, then wait: node Ready
 1. b: drain, apply, uncordon, when all others healthy, then wait: node Ready
-2. c: drain, apply, uncordon, when all others healthy, then wait: node Ready
 `},
-		{"kubelet configuration and a label", []workerFacts{up("a", workerFacts{running: true, changes: true, restarts: true}), up("b", workerFacts{running: true, changes: true}), {name: "c"}}, 1, `
+		{"kubelet configuration and a label", []workerFacts{up("a", workerFacts{running: true, changes: true, restarts: true}), up("b", workerFacts{running: true, changes: true}), {name: "c"}}, `
 1. b: apply without restart
 2. a: apply with restart, when all others healthy, then wait: node Ready
 `},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := "\n" + planWorkers(tt.workers, tt.max).String(); got != tt.want {
+			if got := "\n" + planWorkers(tt.workers).String(); got != tt.want {
 				t.Errorf("plan:%s\nwanted:%s", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestStopped(t *testing.T) {
+	roll := func(action Action, machines ...string) []Step {
+		var out []Step
+		for _, m := range machines {
+			out = append(out, Step{Machine: m, Action: action})
+		}
+		return out
+	}
+	cause := errors.New("machine b: it failed")
+	for _, tt := range []struct {
+		name        string
+		taken, left []Step
+		want        string
+	}{
+		{"at the end", roll(ActionRoll, "a", "b"), nil, "machine b: it failed"},
+		{"half way", roll(ActionRoll, "a", "b"), append(roll(ActionRoll, "c", "d"), roll(ActionRollManagers, "a", "b", "c", "d")...),
+			"machine b: it failed\nthe roll ended there; not touched: c, d. Apply again when the cause is removed: it goes on where it ended"},
+		{"what is left disturbs nobody", roll(ActionInstall, "b"), roll(ActionQuiet, "c"), "machine b: it failed"},
+	} {
+		if got := stopped(cause, tt.taken, tt.left); got.Error() != tt.want || !errors.Is(got, cause) {
+			t.Errorf("%s: %q, wanted %q", tt.name, got, tt.want)
+		}
 	}
 }

@@ -18,6 +18,10 @@ type role struct {
 	// dirs are directories that hold nothing but this role's data and
 	// configuration; removing the role deletes them.
 	dirs []string
+	// asked says that all else there is to know of the role is asked of its machines.
+	asked bool
+	// ways are those that must be open before the machine's units can work.
+	ways func(*operation, *machine) []way
 	// farewell is a script run, as far as it goes, before the role is removed
 	// from a machine: for what its units leave running when they stop.
 	farewell string
@@ -32,20 +36,22 @@ func (x Etcd) role() role {
 	spec := x.spec()
 	return role{name: "etcd", ref: spec.Cluster.PKI, targets: x.Targets,
 		machine: func(n component.Node) (component.Machine, error) { return component.Etcd(spec, n) },
-		dirs:    []string{component.EtcdDataDir}}
+		dirs:    []string{component.EtcdDataDir}, ways: waysToPeers, asked: true}
 }
 
 func (x ControlPlane) role() role {
 	spec := x.Spec
 	spec.Nodes = nodesOf(x.Targets)
 	return role{name: "control plane", ref: spec.Cluster.PKI, targets: x.Targets,
-		machine: func(n component.Node) (component.Machine, error) { return component.ControlPlane(spec, n) }}
+		machine: func(n component.Node) (component.Machine, error) { return component.ControlPlane(spec, n) },
+		ways:    waysTo("etcd", spec.EtcdEndpoints...), asked: true}
 }
 
 func (x Workers) role() role {
 	return role{name: "worker", ref: x.Spec.Cluster.PKI, targets: x.Targets,
 		machine:  func(n component.Node) (component.Machine, error) { return component.Worker(x.Spec, n) },
 		dirs:     []string{"/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni"},
+		ways:     waysTo("the API server", x.Spec.ControlPlaneEndpoint),
 		farewell: endPods}
 }
 
@@ -85,8 +91,8 @@ func leaving(want, prior []Target) []Target {
 	})
 }
 
-// files lists what a role puts on its machines, except what is secret or made
-// at apply time.
+// files lists what a role puts on its machines: what is known of each file
+// beforehand, its content, or who issues it and where it comes from.
 func files(r role) (map[string]string, error) {
 	out := map[string]string{}
 	for _, t := range r.targets {
@@ -97,8 +103,23 @@ func files(r role) (map[string]string, error) {
 		for path, digest := range fileDigests(m.State) {
 			out[t.Node.Name+":"+path] = "sha256:" + digest
 		}
+		for _, s := range m.Certificates {
+			out[t.Node.Name+":"+s.CertPath] = "issued by " + issuerOf(r.ref, s.CA)
+		}
+		for _, s := range m.Secrets {
+			out[t.Node.Name+":"+s.Path] = "from " + s.Origin()
+		}
 	}
 	return out, nil
+}
+
+// issuerOf names the authority that issues certificates now.
+func issuerOf(ref pki.Ref, ca pki.CAName) string {
+	name, err := pki.CommonName([]byte(ref.Bundle(ca)))
+	if err != nil {
+		return "the " + string(ca) + " CA"
+	}
+	return name
 }
 
 // fileDigests returns the digest of every public file whose content matters,

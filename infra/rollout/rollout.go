@@ -60,6 +60,9 @@ type Record struct {
 	// Formed is set once an etcd cluster has answered: from then on a member
 	// without data is a lost member, not one that has yet to start.
 	Formed bool `json:"formed,omitempty"`
+	// Sealed is the digest of the EncryptionConfiguration that every API server
+	// is known to work with, and by whose first key every secret is sealed.
+	Sealed string `json:"sealed,omitempty"`
 }
 
 // MachineRecord is the part of a Record about one machine.
@@ -77,7 +80,8 @@ type PairRecord struct {
 	Key         string `json:"key"`
 }
 
-// SecretRecord identifies the content of a secret file and the key it came from.
+// SecretRecord identifies the content of a secret file and the keys it came
+// from, as component.Secret.Origin says it.
 type SecretRecord struct {
 	Source string `json:"source"`
 	SHA256 string `json:"sha256"`
@@ -90,6 +94,9 @@ type Report struct {
 	Drift map[string]string
 	// Unreachable holds the machines that could not be asked, and why.
 	Unreachable map[string]error
+	// Clocks holds how far clocks are ahead of the Engine's, negative for
+	// behind, of those machines where it is enough to matter.
+	Clocks map[string]time.Duration
 	// Warnings tell what else could not be judged, one sentence each.
 	Warnings []string
 	// Certificates are those the role owns, as found on the machines.
@@ -130,6 +137,7 @@ type Workers struct {
 	// Endpoint is where the operator reaches the API server: https://<host>:6443.
 	Endpoint string
 	// MaxUnavailable is how many nodes a roll may take down at once; 0 means 1.
+	// As soon as one of them is Ready again the next is taken down.
 	MaxUnavailable int
 	// DrainTimeout bounds the draining of one node; 0 means DefaultDrainTimeout.
 	DrainTimeout time.Duration
@@ -263,7 +271,9 @@ func (e *Engine) RemoveObjects(ctx context.Context, have Addon, inventory []kube
 }
 
 // FilesEtcd tells what will be on the machines: "<machine>:<path>" to
-// "sha256:<hex>", for files that are not secret and for downloads. It is pure.
+// "sha256:<hex>" for files that are not secret and for downloads, to "issued by
+// <common name>" for certificates, and to "from <names in the key store>" for
+// secrets. It is pure.
 func FilesEtcd(want Etcd) (map[string]string, error) { return files(want.role()) }
 
 // FilesControlPlane is [FilesEtcd] for a control plane.

@@ -62,7 +62,7 @@ type EtcdMemberStatus struct {
 // Status asks a cluster how it is. It never fails because the cluster is
 // unhealthy: what cannot be asked is told in Problems.
 func (e *Engine) Status(ctx context.Context, q StatusQuery) Status {
-	ctx, cancel := context.WithTimeout(ctx, observeBudget)
+	ctx, cancel := context.WithTimeout(remote.Recalling(ctx, recallFor), observeBudget)
 	defer cancel()
 	b := statusBuilder{Engine: e, keys: e.keyring(q.API.PKI)}
 	var wait sync.WaitGroup

@@ -72,9 +72,10 @@ func (o *operation) unitError(ctx context.Context, m *machine, step, unit string
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveBudget)
 	defer cancel()
-	return &StepError{Machine: m.name(), Step: step, Err: err, Unit: unit,
-		Journal: host.Journal(ctx, m.runner, unit, journalLines),
-		Next:    journalCommand(m.Host, unit)}
+	journal := host.Journal(ctx, m.runner, unit, journalLines)
+	return &StepError{Machine: m.name(), Step: step, Err: err, Unit: unit, Journal: journal,
+		Causes: host.Causes(ctx, m.runner, err.Error()+"\n"+journal),
+		Next:   journalCommand(m.Host, unit)}
 }
 
 func journalCommand(h remote.Host, unit string) string {

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
@@ -122,91 +121,25 @@ func (o *workerOperation) converge(ctx context.Context) error {
 	if err := o.registerAgain(ctx); err != nil {
 		return err
 	}
-	plan := planWorkers(facts, o.want.MaxUnavailable)
+	plan := planWorkers(facts)
 	if plan.disturbs() {
 		if err := o.prepare(ctx, plan); err != nil {
 			return err
 		}
 	}
 	for _, stage := range plan {
-		if err := o.gate(ctx, stage); err != nil {
-			return err
-		}
-		if err := o.stages(ctx, Plan{stage}, o.step); err != nil {
+		if err := o.carryOut(ctx, stage); err != nil {
 			return err
 		}
 	}
 	o.saveSettled()
+	if err := o.revive(ctx); err != nil {
+		return err
+	}
 	if err := o.nodesReady(ctx, o.reachable()); err != nil {
 		return err
 	}
 	return o.left()
-}
-
-func restartsAny(changes []host.Change) bool {
-	return slices.ContainsFunc(changes, func(c host.Change) bool { return len(c.Restarts) > 0 })
-}
-
-// disturbsPods is the rule of ApplyWorkers: containerd restarts, or the
-// kubelet becomes another program.
-func disturbsPods(changes []host.Change) bool {
-	return restarts(changes, component.ContainerdUnit) || slices.ContainsFunc(changes, func(c host.Change) bool {
-		return c.Kind == host.KindBinary && slices.Contains(c.Restarts, component.KubeletUnit)
-	})
-}
-
-func (o *workerOperation) step(ctx context.Context, m *machine, s Step) error {
-	if s.Action == ActionDrainRoll {
-		if err := o.drain(ctx, m.name()); err != nil {
-			return &StepError{Machine: m.name(), Step: "drain", Err: err,
-				Next: "kubectl get pods --all-namespaces --field-selector spec.nodeName=" + m.name()}
-		}
-	}
-	if s.Action == ActionInstall {
-		return o.apply(ctx, m, m.changes) // downloads too; systemd bounds the starts
-	}
-	if err := o.applyWithin(ctx, m, m.changes, nodeBudget, component.KubeletUnit); err != nil {
-		return err
-	}
-	if s.Then == GateNodeReady {
-		return o.nodesReady(ctx, []*machine{m})
-	}
-	return nil
-}
-
-// gate waits until the nodes that are not in the stage are Ready, except those
-// that cannot be reached: they are down already.
-func (o *workerOperation) gate(ctx context.Context, stage Stage) error {
-	if stage[0].Gate != GateOthers {
-		return nil
-	}
-	var conditions []kube.NodeCondition
-	for _, m := range o.reachable() {
-		if !slices.ContainsFunc(stage, func(s Step) bool { return s.Machine == m.name() }) {
-			c := o.want.condition(m.Node)
-			c.Version = "" // its turn may be yet to come
-			conditions = append(conditions, c)
-		}
-	}
-	err := within(ctx, gateBudget, string(GateOthers), func(ctx context.Context) error {
-		return o.api.WaitNodes(ctx, conditions, nil)
-	})
-	if err != nil {
-		return &StepError{Machine: stage[0].Machine, Step: "wait until " + string(GateOthers), Err: err, Next: "kubectl get nodes"}
-	}
-	return nil
-}
-
-func (o *workerOperation) drain(ctx context.Context, node string) error {
-	if err := o.api.Cordon(ctx, node); err != nil {
-		return err
-	}
-	timeout := o.want.DrainTimeout
-	if timeout == 0 {
-		timeout = DefaultDrainTimeout
-	}
-	o.say(node, "worker: draining")
-	return o.api.Drain(ctx, node, timeout, func(line string) { o.say(node, "%s", line) })
 }
 
 // registerAgain restarts kubelets that run although their Node objects are

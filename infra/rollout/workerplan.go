@@ -11,9 +11,9 @@ type workerFacts struct {
 }
 
 // planWorkers orders the work on the workers: machines whose kubelet does not
-// run, all at once; what restarts nothing, all at once; then the rest, never
-// more than maxUnavailable at a time.
-func planWorkers(workers []workerFacts, maxUnavailable int) Plan {
+// run, all at once; what restarts nothing, all at once; then the rest, of which
+// no more than Workers.MaxUnavailable are in hand at a time.
+func planWorkers(workers []workerFacts) Plan {
 	var first, quiet, rolls []Step
 	for _, w := range workers {
 		switch {
@@ -28,11 +28,5 @@ func planWorkers(workers []workerFacts, maxUnavailable int) Plan {
 			quiet = append(quiet, Step{Machine: w.name, Action: ActionQuiet})
 		}
 	}
-	p := Plan{}.parallel(first...).parallel(quiet...)
-	for len(rolls) > 0 {
-		n := min(max(maxUnavailable, 1), len(rolls))
-		p = p.parallel(rolls[:n]...)
-		rolls = rolls[n:]
-	}
-	return p
+	return Plan{}.parallel(first...).parallel(quiet...).parallel(rolls...)
 }

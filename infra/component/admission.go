@@ -1,0 +1,83 @@
+package component
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
+)
+
+// admissionPlugins are the plugins every supported kube-apiserver is built
+// with (kubernetes pkg/kubeapiserver/options/plugins.go, AllOrderedPlugins).
+// The program refuses others only once it starts, or ignores their
+// configuration; here they are refused before anything is stopped for them.
+var admissionPlugins = []string{
+	"AlwaysAdmit", "AlwaysDeny", "AlwaysPullImages", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction",
+	"ClusterTrustBundleAttest", "DefaultIngressClass", "DefaultStorageClass", "DefaultTolerationSeconds", "DenyServiceExternalIPs",
+	"EventRateLimit", "ExtendedResourceToleration", "ImagePolicyWebhook", "LimitPodHardAntiAffinityTopology", "LimitRanger",
+	"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "NamespaceAutoProvision", "NamespaceExists", "NamespaceLifecycle",
+	"NodeDeclaredFeatureValidator", "NodeRestriction", "OwnerReferencesPermissionEnforcement", "PersistentVolumeClaimResize",
+	"PodNodeSelector", "PodSecurity", "PodTolerationRestriction", "PodTopologyLabels", "Priority", "ResourceQuota", "RuntimeClass",
+	"ServiceAccount", "StorageObjectInUseProtection", "TaintNodesByCondition", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
+}
+
+// admissionPluginsSince are those a later minor of Kubernetes 1 brought.
+var admissionPluginsSince = map[int][]string{
+	36: {"JobValidation", "PodGroupProtection", "PodGroupWorkloadExists", "PodResizeValidator"},
+}
+
+// AdmissionPlugins lists the admission plugins of a kube-apiserver, sorted.
+func AdmissionPlugins(v version.Version) []string {
+	out := slices.Clone(admissionPlugins)
+	for minor, names := range admissionPluginsSince {
+		if v.Minor() >= minor {
+			out = append(out, names...)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// CheckAdmissionPlugin reports a plugin that the release does not have.
+func CheckAdmissionPlugin(v version.Version, name string) error {
+	known := AdmissionPlugins(v)
+	if slices.Contains(known, name) {
+		return nil
+	}
+	for _, k := range known {
+		if strings.EqualFold(k, name) {
+			return fmt.Errorf("kube-apiserver %s has no admission plugin %q: did you mean %s?", v, name, k)
+		}
+	}
+	return fmt.Errorf("kube-apiserver %s has no admission plugin %q; it has %s", v, name, strings.Join(known, ", "))
+}
+
+// admissionFlags name plugins.
+var admissionFlags = []string{"disable-admission-plugins", "enable-admission-plugins"}
+
+// CheckAdmissionFlags reports plugins that flags of kube-apiserver name and the release does not have.
+func CheckAdmissionFlags(v version.Version, args Args) error {
+	var errs []error
+	for _, flag := range admissionFlags {
+		for _, list := range args[flag] {
+			for name := range strings.SplitSeq(list, ",") {
+				if err := CheckAdmissionPlugin(v, name); err != nil {
+					errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkAdmission reports every plugin that the specification names in vain.
+func (c *controller) checkAdmission() error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(c.spec.AdmissionPlugins)) {
+		errs = append(errs, CheckAdmissionPlugin(c.version, name))
+	}
+	return errors.Join(append(errs, CheckAdmissionFlags(c.version, c.spec.APIServerArgs))...)
+}

@@ -1,0 +1,104 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// attempt is one attempt to connect to a machine. Everybody who wants the
+// machine meanwhile waits for the same one, or many commands for a dead
+// machine would take their timeouts one after the other. It is bounded by the
+// pool's timeout and not by who asked first, whose time may be short.
+type attempt struct {
+	dial  time.Duration // how long the machine has to accept
+	done  chan struct{} // closed at its end; then the rest is set
+	conn  *connection
+	err   error
+	ended time.Time
+}
+
+type recallKey struct{}
+
+// Recalling returns a context for looking at machines rather than waiting for
+// them: one that could not be reached within the last age is not tried again
+// but counts as what it was then. Looking at a machine for several reasons in
+// a row then costs one timeout, not several. Never use it to wait for a
+// machine to come up.
+func Recalling(ctx context.Context, age time.Duration) context.Context {
+	return context.WithValue(ctx, recallKey{}, age)
+}
+
+// Dialer returns Dial for clients that dial in contexts of their own, which
+// hold nothing of ctx: what Recalling did to ctx holds for them too.
+func (m *Machine) Dialer(ctx context.Context) DialFunc {
+	age, recalling := ctx.Value(recallKey{}).(time.Duration)
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if recalling {
+			ctx = Recalling(ctx, age)
+		}
+		return m.Dial(ctx, network, addr)
+	}
+}
+
+// connection returns the pooled connection, opening it when there is none;
+// reused says that it had been there before. The machine has dial to accept it.
+func (m *Machine) connection(ctx context.Context, dial time.Duration) (c *connection, reused bool, err error) {
+	age, _ := ctx.Value(recallKey{}).(time.Duration)
+	for {
+		m.mu.Lock()
+		a := m.trying
+		joined := a != nil
+		switch {
+		case m.pool.isClosed():
+			m.mu.Unlock()
+			return nil, false, fmt.Errorf("machine %s: %w", m.host.Name, errClosed)
+		case m.conn != nil && !m.conn.isLost():
+			c = m.conn
+			m.mu.Unlock()
+			return c, true, nil
+		case !joined && m.failed != nil && time.Since(m.failed.ended) < age:
+			err = m.failed.err
+			m.mu.Unlock()
+			return nil, false, err
+		case !joined:
+			a = m.try(ctx, dial)
+		}
+		m.mu.Unlock()
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+			return nil, false, &UnreachableError{Machine: m.host.Name, Address: m.host.addr(),
+				Err: fmt.Errorf("%w while connecting", ctx.Err())}
+		}
+		if a.err != nil && joined && a.dial < dial {
+			continue // it was given up earlier than it would have been for us
+		}
+		return a.conn, false, a.err
+	}
+}
+
+// try starts an attempt; m.mu is held.
+func (m *Machine) try(ctx context.Context, dial time.Duration) *attempt {
+	a := &attempt{dial: dial, done: make(chan struct{})}
+	m.conn, m.trying = nil, a
+	ctx = context.WithoutCancel(ctx)
+	go func() {
+		a.conn, a.err = m.pool.connect(ctx, m.host, dial)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if a.err == nil && m.pool.isClosed() {
+			a.conn.client.Close()
+			a.conn, a.err = nil, fmt.Errorf("machine %s: %w", m.host.Name, errClosed)
+		}
+		a.ended = time.Now()
+		m.trying, m.failed, m.conn = nil, nil, a.conn
+		if a.err != nil && !errors.Is(a.err, errClosed) {
+			m.failed = a
+		}
+		close(a.done)
+	}()
+	return a
+}

@@ -1,0 +1,49 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+)
+
+// off is how far the machine's clock is ahead of ours, as far as can be told
+// from a question asked after before and answered before now.
+func off(clock, before, now time.Time) time.Duration {
+	switch {
+	case clock.IsZero():
+		return 0
+	case clock.Before(before):
+		return min(clock.Add(time.Second).Sub(before), 0) // it tells whole seconds
+	case clock.After(now):
+		return clock.Sub(now)
+	}
+	return 0
+}
+
+// ClockWords says how far a machine's clock is ahead of ours, negative for
+// behind, and what follows from it.
+func ClockWords(ahead time.Duration) string {
+	side := "ahead of"
+	if ahead < 0 {
+		side = "behind"
+	}
+	words := fmt.Sprintf("its clock is %s %s this computer's", ahead.Abs().Round(time.Second), side)
+	switch {
+	case ahead <= -pki.Backdate:
+		words += ": a certificate made now is not yet valid there"
+	case ahead >= pki.DefaultValidity:
+		words += ": a certificate made now has expired there"
+	}
+	return words
+}
+
+// checkClock refuses to work with certificates the machine will not accept.
+func (m *machine) checkClock() error {
+	if -pki.Backdate < m.ahead && m.ahead < pki.DefaultValidity {
+		return nil
+	}
+	return &StepError{Machine: m.name(), Step: "compare the clocks", Err: fmt.Errorf("%s; nothing has been changed", ClockWords(m.ahead)),
+		Next: "see which of the two is wrong, date --utc here against\n" + sshCommand(m.Host, "timedatectl") +
+			"\nset it right (EC2 offers the time at 169.254.169.123) and apply again"}
+}

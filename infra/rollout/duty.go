@@ -1,0 +1,245 @@
+package rollout
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+)
+
+// Duty is what one machine does for its cluster, as found on the machine
+// itself: whoever stops or terminates a machine need not know which roles it
+// has. A machine on which nothing of a cluster runs has none.
+//
+// It speaks to the cluster with the machine's own credentials, read into
+// memory: an etcd member's, the controller manager's (which may list
+// everything), the kubelet's (which may drain its own node).
+//
+//	d, err := e.Duty(ctx, target)
+//	d.Suspend(ctx, leaving) // refused, or the cluster does without the machine
+//	// stop, change, start
+//	d.Resume(ctx, host)     // it does again what it did before
+//
+// or, before it is terminated, d.Close and d.Leave. The zero value is the duty
+// of a machine that has none.
+type Duty struct {
+	o *operation
+	m *machine
+
+	units    []string          // units of ours that are active
+	files    map[string][]byte // credentials, by path
+	cordoned bool
+	notes    []string
+}
+
+// dutyUnits are the units a machine is missed for, in the order they start.
+var dutyUnits = []string{
+	component.EtcdUnit, component.APIServerUnit, component.ControllerManagerUnit, component.SchedulerUnit,
+	component.ContainerdUnit, component.KubeletUnit, component.KubeProxyUnit, component.HAProxyUnit,
+}
+
+// lookScript prints the units that are active and the credentials of those
+// that need any, as NUL-terminated fields: kind, name, content.
+const lookScript = `
+active() { systemctl is-active --quiet "$1"; }
+file() { [ ! -r "$1" ] || { printf 'file\0%s\0' "$1"; cat -- "$1"; printf '\0'; }; }
+config() {
+	[ -r "$1" ] || return 0
+	file "$1"
+	while read -r key value; do
+		case $key in certificate-authority:|client-certificate:|client-key:) file "$value" ;; esac
+	done <"$1"
+}
+for u in UNITS; do ! active "$u" || printf 'unit\0%s\0\0' "$u"; done
+! active ` + component.EtcdUnit + ` || for f in ` + component.EtcdCAPath + " " + component.EtcdServerCert + " " + component.EtcdServerKey + `; do file "$f"; done
+! active ` + component.APIServerUnit + ` || config ` + component.ManagerKubeconfig + `
+! active ` + component.KubeletUnit + ` || config ` + component.KubeletKubeconfig + `
+`
+
+// Duty finds out what a machine does. Of t it needs how to reach the machine,
+// its name and its private address.
+func (e *Engine) Duty(ctx context.Context, t Target) (*Duty, error) {
+	d := &Duty{
+		o:     &operation{Engine: e, role: role{name: "maintenance"}},
+		m:     &machine{Target: t, runner: e.Pool.Machine(t.Host)},
+		files: map[string][]byte{},
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, observeBudget, fmt.Errorf("no answer within %s", observeBudget))
+	defer cancel()
+	script := strings.Replace(lookScript, "UNITS", strings.Join(dutyUnits, " "), 1)
+	out, err := d.m.runner.Run(ctx, remote.Command{Script: script, Sudo: true})
+	if err != nil {
+		return nil, fmt.Errorf("finding out what runs on %s: %w", t.Node.Name, err)
+	}
+	fields := bytes.Split(out.Stdout, []byte{0})
+	for ; len(fields) >= 3; fields = fields[3:] {
+		if name := string(fields[1]); string(fields[0]) == "unit" {
+			d.units = append(d.units, name)
+		} else {
+			d.files[name] = fields[2]
+		}
+	}
+	return d, nil
+}
+
+// Units returns the units of ours that are active.
+func (d *Duty) Units() []string { return slices.Clone(d.units) }
+
+// Idle tells that nobody would miss the machine.
+func (d *Duty) Idle() bool { return len(d.units) == 0 }
+
+// Notes are what could not be done and does not stand in the way.
+func (d *Duty) Notes() []string { return slices.Clone(d.notes) }
+
+func (d *Duty) does(unit string) bool { return slices.Contains(d.units, unit) }
+
+func (d *Duty) note(format string, args ...any) {
+	d.notes = append(d.notes, fmt.Sprintf(format, args...))
+	d.o.say(d.m.name(), format, args...)
+}
+
+// etcd connects to the member on the machine.
+func (d *Duty) etcd() (*etcd.Client, error) {
+	return d.etcdAt(fmt.Sprintf("https://127.0.0.1:%d", component.EtcdClientPort))
+}
+
+// etcdAt connects to any member from the machine, as this member.
+func (d *Duty) etcdAt(endpoint string) (*etcd.Client, error) {
+	return etcd.New(etcd.Access{Endpoint: endpoint, CA: d.files[component.EtcdCAPath],
+		Cert: d.files[component.EtcdServerCert], Key: d.files[component.EtcdServerKey], Dial: d.m.runner.Dial})
+}
+
+// api connects to an API server from the machine with one of its kubeconfigs,
+// at another endpoint when one is given, and returns whom it connects as.
+func (d *Duty) api(kubeconfig, endpoint string) (c *kube.Client, user string, err error) {
+	config, err := clientcmd.Load(d.files[kubeconfig])
+	if err != nil {
+		return nil, "", fmt.Errorf("%s on %s: %w", kubeconfig, d.m.name(), err)
+	}
+	at := config.Contexts[config.CurrentContext]
+	if at == nil || config.Clusters[at.Cluster] == nil || config.AuthInfos[at.AuthInfo] == nil {
+		return nil, "", fmt.Errorf("%s on %s holds no usable context", kubeconfig, d.m.name())
+	}
+	cluster, auth := config.Clusters[at.Cluster], config.AuthInfos[at.AuthInfo]
+	if endpoint == "" {
+		endpoint = cluster.Server
+	}
+	c, err = kube.New(kube.Access{Endpoint: endpoint, CA: d.files[cluster.CertificateAuthority],
+		Cert: d.files[auth.ClientCertificate], Key: d.files[auth.ClientKey], Dial: d.m.runner.Dial})
+	return c, at.AuthInfo, err
+}
+
+// kubelet connects to the API server as the machine's kubelet and returns the
+// name of its node.
+func (d *Duty) kubelet() (*kube.Client, string, error) {
+	c, user, err := d.api(component.KubeletKubeconfig, "")
+	return c, strings.TrimPrefix(user, "system:node:"), err
+}
+
+// Close keeps new pods away from the machine, if it is a node: of several that
+// are about to go, all are closed before the first is emptied, lest its pods
+// move on to the next. Not reaching the API server is noted, no more.
+func (d *Duty) Close(ctx context.Context) {
+	if !d.does(component.KubeletUnit) {
+		return
+	}
+	c, node, err := d.kubelet()
+	if err == nil {
+		defer c.Close()
+		err = within(ctx, evictBudget, "the API server", func(ctx context.Context) error { return c.Cordon(ctx, node) })
+	}
+	if err != nil {
+		d.note("its pods were not drained: %v", err)
+		return
+	}
+	d.cordoned = true
+}
+
+// Suspend readies the machine to be stopped: the other etcd members and API
+// servers are healthy, its pods are elsewhere, its API server and etcd member
+// have ended in order. It is refused, with a *GuardError and nothing changed,
+// when the cluster cannot do without the machine. leaving tells, by name and
+// by private address, of machines that will not come back and do not count.
+func (d *Duty) Suspend(ctx context.Context, leaving func(string) bool) error {
+	if err := d.guard(ctx, false, leaving); err != nil {
+		return err
+	}
+	if d.Close(ctx); d.does(component.KubeletUnit) && !d.cordoned {
+		return d.fail("drain", errors.New(d.notes[len(d.notes)-1]))
+	}
+	if err := d.drain(ctx); err != nil {
+		return err
+	}
+	return d.stop(ctx, component.APIServerUnit, component.EtcdUnit)
+}
+
+// Leave readies the machine to be terminated, after Close: as Suspend, and its
+// etcd member leaves the cluster. Its Node object stays: who deletes it is who
+// knows whether another machine of that name follows.
+func (d *Duty) Leave(ctx context.Context, leaving func(string) bool) error {
+	err := d.guard(ctx, true, leaving)
+	if err == nil {
+		err = d.drain(ctx)
+	}
+	if err == nil {
+		err = d.stop(ctx, component.APIServerUnit)
+	}
+	if err == nil {
+		err = d.leaveEtcd(ctx, leaving)
+	}
+	if err != nil {
+		d.Restore(ctx)
+		return err
+	}
+	return nil
+}
+
+// drain evicts the pods of a node that was closed.
+func (d *Duty) drain(ctx context.Context) error {
+	if !d.cordoned {
+		return nil
+	}
+	c, node, err := d.kubelet()
+	if err != nil {
+		return d.fail("drain", err)
+	}
+	defer c.Close()
+	d.o.say(node, "maintenance: draining")
+	if err := c.Drain(ctx, node, DefaultDrainTimeout, func(line string) { d.o.say(node, "%s", line) }); err != nil {
+		d.uncordon(ctx)
+		return &StepError{Machine: d.m.name(), Step: "drain", Err: err,
+			Next: "kubectl get pods,poddisruptionbudgets --all-namespaces --output wide, and make room for the pods or relax the budget"}
+	}
+	return nil
+}
+
+// stop ends units in order, so that those who use them notice in time.
+func (d *Duty) stop(ctx context.Context, units ...string) error {
+	for _, u := range units {
+		if !d.does(u) {
+			continue
+		}
+		d.o.say(d.m.name(), "maintenance: stopping %s", u)
+		err := within(ctx, apiBudget, "end of "+u, func(ctx context.Context) error {
+			_, err := d.m.runner.Run(ctx, remote.Command{Script: "systemctl stop " + quote(u), Sudo: true})
+			return err
+		})
+		if err != nil {
+			return d.o.unitError(ctx, d.m, "stop", u, err)
+		}
+	}
+	return nil
+}
+
+func (d *Duty) fail(step string, err error) error {
+	return &StepError{Machine: d.m.name(), Step: step, Err: err}
+}

@@ -1,0 +1,247 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+)
+
+// guard refuses what the cluster could not bear.
+func (d *Duty) guard(ctx context.Context, ends bool, leaving func(string) bool) error {
+	if d.does(component.EtcdUnit) {
+		if err := d.guardEtcd(ctx, ends, leaving); err != nil {
+			return err
+		}
+	}
+	if d.does(component.APIServerUnit) {
+		return d.guardAPI(ctx, ends, leaving)
+	}
+	return nil
+}
+
+// deed names what is asked for.
+func (d *Duty) deed(ends bool) string {
+	if ends {
+		return "terminate " + d.m.name()
+	}
+	return "stop " + d.m.name()
+}
+
+// guardEtcd wants the rest of the etcd cluster to be whole and a majority.
+func (d *Duty) guardEtcd(ctx context.Context, ends bool, leaving func(string) bool) error {
+	refuse := func(reason, advice string) error {
+		return &GuardError{Refused: d.deed(ends), Reason: reason, Advice: advice}
+	}
+	c, err := d.etcd()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	members, err := c.MembersKnown(ctx)
+	if err != nil {
+		return refuse(fmt.Sprintf("etcd runs on it and does not tell whether the other members can do without it: %v", err),
+			"repair it first; if it is beyond repair, stop its unit "+component.EtcdUnit+" by hand and apply again")
+	}
+	self, others, voters := d.otherVoters(members, leaving)
+	if len(others) == 0 || self.Learner || self.ID == 0 {
+		return nil // nobody is left whose quorum could be lost, or it has no say in it
+	}
+	var sick []string
+	err = within(ctx, gateBudget, string(GateOthers), func(ctx context.Context) error {
+		return wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+			now := d.sickMembers(ctx, others)
+			if ctx.Err() == nil || sick == nil { // a round that the deadline cut short says nothing
+				sick = now
+			}
+			return len(now) == 0, nil
+		})
+	})
+	if ctx.Err() != nil {
+		return err
+	}
+	return checkVoters(d.deed(ends), ends, voters, len(others), sick)
+}
+
+// otherVoters sorts the members: this machine's, and the voters among the
+// others that stay. voters counts all, this one included.
+func (d *Duty) otherVoters(members []etcd.Member, leaving func(string) bool) (self etcd.Member, others []etcd.Member, voters int) {
+	for _, m := range members {
+		if !m.Learner {
+			voters++
+		}
+		switch {
+		case m.Name == d.m.name():
+			self = m
+		case !m.Learner && !leaving(m.Name):
+			others = append(others, m)
+		}
+	}
+	return self, others, voters
+}
+
+// checkVoters refuses to take down one of the voters when one of the others
+// that stay is not healthy, or they are no quorum: of all the voters while it
+// is merely stopped, of the rest once it has left.
+func checkVoters(deed string, ends bool, voters, others int, sick []string) error {
+	cluster := voters
+	if ends {
+		cluster--
+	}
+	healthy := others - len(sick)
+	var reason string
+	switch {
+	case healthy < quorum(cluster):
+		reason = fmt.Sprintf("etcd would lose its quorum: of %d voters %d would be healthy, and a quorum is %d", cluster, healthy, quorum(cluster))
+	case len(sick) > 0:
+		reason = "a second etcd member would be down"
+	default:
+		return nil
+	}
+	if len(sick) > 0 {
+		reason += fmt.Sprintf(" (not healthy: %s)", listOf(sick))
+	}
+	return &GuardError{Refused: deed, Reason: reason,
+		Advice: "repair or bring back the other members first, and take machines down one at a time"}
+}
+
+// sickMembers asks the members, from this machine, and names those that are not healthy.
+func (d *Duty) sickMembers(ctx context.Context, members []etcd.Member) []string {
+	var sick []string
+	for _, m := range members {
+		if err := d.askMember(m, func(c *etcd.Client) error { return c.Health(ctx) }); err != nil {
+			sick = append(sick, memberLabel(m))
+		}
+	}
+	return sick
+}
+
+func (d *Duty) askMember(m etcd.Member, ask func(*etcd.Client) error) error {
+	if len(m.ClientURLs) == 0 {
+		return errors.New("it has never started")
+	}
+	c, err := d.etcdAt(m.ClientURLs[0])
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return ask(c)
+}
+
+// guardAPI wants another API server to be ready, if there are others. One that
+// is not ready itself is missed by nobody.
+func (d *Duty) guardAPI(ctx context.Context, ends bool, leaving func(string) bool) error {
+	c, _, err := d.api(component.ManagerKubeconfig, "")
+	if err != nil {
+		return d.fail("ask its API server for the others", err)
+	}
+	defer c.Close()
+	if err := c.Ready(ctx); err != nil {
+		d.o.say(d.m.name(), "maintenance: its API server serves nobody: %v", err)
+		return nil
+	}
+	others, err := d.otherAPIServers(ctx, c, leaving)
+	if err != nil {
+		return d.fail("ask its API server for the others", err)
+	}
+	if len(others) == 0 {
+		return nil
+	}
+	var sick []string
+	err = within(ctx, gateBudget, "another API server to be ready", func(ctx context.Context) error {
+		return wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+			sick = sick[:0]
+			for _, ip := range others {
+				err := d.apiServerReady(ctx, ip)
+				if err == nil {
+					return true, nil
+				}
+				sick = append(sick, fmt.Sprintf("%s: %v", ip, err))
+			}
+			return false, nil
+		})
+	})
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	return &GuardError{Refused: d.deed(ends), Reason: fmt.Sprintf("its API server is the only one that is ready (%s)", strings.Join(sick, "; ")),
+		Advice: "bring back another one first, and take machines down one at a time"}
+}
+
+// otherAPIServers returns the addresses of the API servers that announce
+// themselves, but for this one and those that are leaving.
+func (d *Duty) otherAPIServers(ctx context.Context, c *kube.Client, leaving func(string) bool) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeBudget)
+	defer cancel()
+	announced, err := c.Typed().DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx,
+		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=kubernetes"})
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, s := range announced.Items {
+		for _, e := range s.Endpoints {
+			out = append(out, e.Addresses...)
+		}
+	}
+	return slices.DeleteFunc(out, func(ip string) bool { return ip == d.m.Node.PrivateIP.String() || leaving(ip) }), nil
+}
+
+func (d *Duty) apiServerReady(ctx context.Context, ip string) error {
+	addr, err := netip.ParseAddr(ip)
+	if err != nil {
+		return err
+	}
+	c, _, err := d.api(component.ManagerKubeconfig, "https://"+netip.AddrPortFrom(addr, component.APIServerPort).String())
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.Ready(ctx)
+}
+
+// leaveEtcd takes the machine's member out of the cluster, through one of the
+// members that stay. With none there is no cluster left to leave.
+func (d *Duty) leaveEtcd(ctx context.Context, leaving func(string) bool) error {
+	if !d.does(component.EtcdUnit) {
+		return nil
+	}
+	c, err := d.etcd()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	members, err := c.MembersKnown(ctx)
+	if err != nil {
+		return d.fail("leave the etcd cluster", err)
+	}
+	self, others, _ := d.otherVoters(members, leaving)
+	if len(others) == 0 || self.ID == 0 {
+		return nil
+	}
+	if s, err := c.Status(ctx); err == nil && s.Leader == self.ID {
+		// Without a hand-over the others hold an election, which takes a second.
+		if err := c.MoveLeader(ctx, others[0].ID); err != nil {
+			d.o.say(d.m.name(), "etcd: %v", err)
+		}
+	}
+	d.o.say(d.m.name(), "etcd: leaving, member %s", strconv.FormatUint(uint64(self.ID), 16))
+	err = within(ctx, gateBudget, "removal of etcd member "+d.m.name(), func(ctx context.Context) error {
+		return d.askMember(others[0], func(c *etcd.Client) error { return c.Remove(ctx, self.ID) })
+	})
+	if err != nil {
+		return d.fail("leave the etcd cluster", err)
+	}
+	return nil
+}

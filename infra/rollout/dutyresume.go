@@ -1,0 +1,146 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+)
+
+// Resume waits until the machine, which was started again and is reached at h
+// now, does again all it did before: its units are active, its etcd member is
+// healthy and has caught up, its API server is ready, its node is Ready and
+// open to pods.
+func (d *Duty) Resume(ctx context.Context, h remote.Host) error {
+	if d.Idle() {
+		return nil
+	}
+	d.m.Host, d.m.runner = h, d.o.Pool.Machine(h)
+	for _, u := range d.units {
+		if err := d.waitActive(ctx, u); err != nil {
+			return err
+		}
+	}
+	if d.does(component.EtcdUnit) {
+		if err := d.resumeEtcd(ctx); err != nil {
+			return err
+		}
+	}
+	if d.does(component.APIServerUnit) {
+		if err := d.resumeAPI(ctx); err != nil {
+			return err
+		}
+	}
+	if d.does(component.KubeletUnit) {
+		return d.resumeNode(ctx)
+	}
+	return nil
+}
+
+// waitActive waits until a unit that is started at boot has started.
+func (d *Duty) waitActive(ctx context.Context, unit string) error {
+	watch := d.o.watchUnit(d.m, unit)
+	err := within(ctx, etcdBudget, "start of "+unit, func(ctx context.Context) error {
+		return wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+			props, err := unitProperties(ctx, d.m.runner, unit)
+			if err == nil && props["ActiveState"] == "active" {
+				return true, nil
+			}
+			return false, watch(ctx)
+		})
+	})
+	return d.o.unitError(ctx, d.m, "wait for "+unit, unit, err)
+}
+
+func (d *Duty) resumeEtcd(ctx context.Context) error {
+	c, err := d.etcd()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	// A linearizable read is answered only by a member that has caught up.
+	err = within(ctx, etcdBudget, "etcd member", func(ctx context.Context) error {
+		return c.WaitHealthy(ctx, d.o.watchUnit(d.m, component.EtcdUnit))
+	})
+	if err == nil {
+		d.o.say(d.m.name(), "etcd: healthy")
+	}
+	return d.o.unitError(ctx, d.m, "wait for the etcd member", component.EtcdUnit, err)
+}
+
+func (d *Duty) resumeAPI(ctx context.Context) error {
+	c, _, err := d.api(component.ManagerKubeconfig, "")
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	err = within(ctx, apiBudget, "API server", func(ctx context.Context) error {
+		return c.WaitReady(ctx, poll, d.o.watchUnit(d.m, component.APIServerUnit))
+	})
+	if err == nil {
+		d.o.say(d.m.name(), "API server: ready")
+	}
+	return d.o.unitError(ctx, d.m, "wait for the API server", component.APIServerUnit, err)
+}
+
+func (d *Duty) resumeNode(ctx context.Context) error {
+	c, node, err := d.kubelet()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	boot, err := d.m.runner.Run(ctx, remote.Command{Script: "cat /proc/sys/kernel/random/boot_id"})
+	if err != nil {
+		return fmt.Errorf("machine %s: boot id: %w", d.m.name(), err)
+	}
+	condition := kube.NodeCondition{Name: node, BootID: strings.TrimSpace(string(boot.Stdout))}
+	err = within(ctx, nodeBudget, "node", func(ctx context.Context) error {
+		if err := c.WaitNodes(ctx, []kube.NodeCondition{condition}, d.o.watchUnit(d.m, component.KubeletUnit)); err != nil {
+			return err
+		}
+		d.o.say(d.m.name(), "node: Ready")
+		return c.Uncordon(ctx, node)
+	})
+	return d.o.unitError(ctx, d.m, "wait for the node", component.KubeletUnit, err)
+}
+
+// Restore undoes Suspend, Close or a refused Leave on a machine that was not
+// stopped after all, as far as it goes: it runs on a context of its own.
+func (d *Duty) Restore(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveBudget)
+	defer cancel()
+	var units []string
+	for _, u := range d.units {
+		units = append(units, quote(u))
+	}
+	if len(units) > 0 {
+		script := "systemctl start --no-block " + strings.Join(units, " ")
+		if _, err := d.m.runner.Run(ctx, remote.Command{Script: script, Sudo: true}); err != nil {
+			d.note("its units could not be started again: %v", err)
+		}
+	}
+	d.uncordon(ctx)
+}
+
+func (d *Duty) uncordon(ctx context.Context) {
+	if !d.cordoned {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveBudget)
+	defer cancel()
+	c, node, err := d.kubelet()
+	if err == nil {
+		defer c.Close()
+		err = c.Uncordon(ctx, node)
+	}
+	if err != nil {
+		d.note("its node could not be opened to pods again: %v", err)
+		return
+	}
+	d.cordoned = false
+}

@@ -1,0 +1,336 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+)
+
+// The keys that seal secrets rotate without a restart: API servers load a
+// changed EncryptionConfiguration by themselves, each in its own time. A
+// roll-out is done when all of them have, and when every value in etcd is
+// sealed with the key that seals now. What says so is etcd itself: a rewriting
+// that was interrupted is taken up where it ended.
+
+// sealing is how the values in etcd are sealed.
+type sealing struct {
+	total int
+	// others are the keys in etcd of values that the writing generation of the
+	// encryption key has not sealed, by the generation that has, or plain or foreign.
+	others map[int][]string
+}
+
+const (
+	plain   = 0  // no key has sealed the value
+	foreign = -1 // one that is not configured has
+)
+
+// keys lists what is to be sealed anew.
+func (s sealing) keys() []string {
+	var out []string
+	for _, g := range slices.Sorted(maps.Keys(s.others)) {
+		out = append(out, s.others[g]...)
+	}
+	return out
+}
+
+// words say what is to be sealed anew, nothing when all is sealed with the
+// writing generation.
+func (s sealing) words(writing int) []string {
+	var out []string
+	for _, g := range slices.Sorted(maps.Keys(s.others)) {
+		var state string
+		switch {
+		case g == plain:
+			state = "not encrypted"
+		case g == foreign:
+			state = "encrypted with an unknown key"
+		case g < writing:
+			state = "still encrypted with " + pki.EncryptionKeyName(g)
+		default: // by an apply that did not come to its end
+			state = "already encrypted with " + pki.EncryptionKeyName(g)
+		}
+		count := "1 secret is"
+		if n := len(s.others[g]); n > 1 {
+			count = fmt.Sprintf("%d secrets are", n)
+		}
+		out = append(out, fmt.Sprintf("%s %s, wanted %s", count, state, pki.EncryptionKeyName(writing)))
+	}
+	return out
+}
+
+// sealed finds out how the values in etcd are sealed. They stay there, however
+// many and large they are; when all are as they should be, it takes one
+// comparison for each few hundred.
+func sealed(ctx context.Context, c *etcd.Client, under string, generations []int) (sealing, error) {
+	s := sealing{others: map[int][]string{}}
+	rest, total, err := c.Unlike(ctx, under, component.SealedBy(generations[0]))
+	s.total = total
+	for _, g := range append(slices.Clone(generations[1:]), plain) {
+		if err != nil || len(rest) == 0 {
+			return s, err
+		}
+		prefix := component.SealedBy(g)
+		if g == plain {
+			prefix = component.PlainPrefix
+		}
+		var not []string
+		not, err = c.NotBeginning(ctx, rest, prefix)
+		if like := minus(rest, not); len(like) > 0 && err == nil {
+			s.others[g] = like
+		}
+		rest = not
+	}
+	if len(rest) > 0 {
+		s.others[foreign] = rest
+	}
+	return s, err
+}
+
+// minus returns the words of list that are not among others, which are in the same order.
+func minus(list, others []string) []string {
+	var out []string
+	for _, w := range list {
+		if len(others) > 0 && others[0] == w {
+			others = others[1:]
+			continue
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
+// storage connects to etcd, by whichever controller and member answer first.
+func (o *controlOperation) storage(ctx context.Context) (*etcd.Client, error) {
+	pair, err := o.keys.admin(ctx, pki.EtcdCA)
+	if err != nil {
+		return nil, err
+	}
+	c, err := firstAnswer(ctx, o.reachable(), func(ctx context.Context, m *machine) (*etcd.Client, error) {
+		var errs []error
+		for _, endpoint := range o.want.Spec.EtcdEndpoints {
+			c, err := etcd.New(etcd.Access{Endpoint: endpoint, CA: []byte(o.keys.ref.EtcdCA),
+				Cert: pair.CertPEM, Key: pair.KeyPEM, Dial: o.Pool.Machine(m.Host).Dialer(ctx)})
+			if err != nil {
+				return nil, err
+			}
+			o.clientsMu.Lock()
+			o.storages = append(o.storages, c)
+			o.clientsMu.Unlock()
+			if err = c.Health(ctx); err == nil {
+				return c, nil
+			}
+			errs = append(errs, err)
+		}
+		return nil, errors.Join(errs...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("no etcd member answers: %w", err)
+	}
+	return c, nil
+}
+
+func (o *controlOperation) generations() []int { return o.role.ref.Generations.Of(pki.KindEncryption) }
+
+// sealingDrift tells of secrets that are not sealed with the key that seals
+// now. With one key there is nothing to find, and nothing is asked.
+func (o *controlOperation) sealingDrift(ctx context.Context, r *Report) {
+	under, generations := o.want.Spec.SealedUnder(), o.generations()
+	if under == "" || len(generations) < 2 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeBudget)
+	defer cancel()
+	var s sealing
+	c, err := o.storage(ctx)
+	if err == nil {
+		s, err = sealed(ctx, c, under, generations)
+	}
+	if err != nil {
+		r.warn("which keys the secrets are encrypted with could not be found out: %v", err)
+		return
+	}
+	r.addWords("encryption", s.words(generations[0]))
+}
+
+// mayDropKeys refuses an encryption configuration without a key that a value
+// in etcd is still sealed with: nobody could read that any more. What the API
+// servers can read with the keys they have is rewritten before that.
+func (o *controlOperation) mayDropKeys(ctx context.Context) error {
+	under := o.want.Spec.SealedUnder()
+	replaced := slices.ContainsFunc(o.reachable(), func(m *machine) bool {
+		return m.record.Secrets[component.EncryptionConfigPath].SHA256 != "" && touches(m.changes, component.EncryptionConfigPath)
+	})
+	if under == "" || !replaced {
+		return nil
+	}
+	c, err := o.storage(ctx)
+	if err != nil {
+		return fmt.Errorf("finding out which keys secrets are encrypted with, before the keys change: %w", err)
+	}
+	lost, err := o.lostWithout(ctx, c, under)
+	if err == nil && len(lost) > 0 {
+		if err = o.rewrite(ctx, under, lost); err == nil {
+			lost, err = o.lostWithout(ctx, c, under)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("finding out which keys secrets are encrypted with, before the keys change: %w", err)
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	return &GuardError{Refused: "drop an encryption key",
+		Reason: fmt.Sprintf("%d secrets are encrypted with it and could not be read any more, %s first", len(lost), strings.TrimPrefix(lost[0], under)),
+		Advice: "the API servers still have it: have the generation that is to stay write first (put it first in the list and apply)"}
+}
+
+// lostWithout returns the keys in etcd of values sealed by none of the wanted
+// generations.
+func (o *controlOperation) lostWithout(ctx context.Context, c *etcd.Client, under string) ([]string, error) {
+	s, err := sealed(ctx, c, under, o.generations())
+	if err != nil {
+		return nil, err
+	}
+	not, err := c.NotBeginning(ctx, s.others[foreign], component.SealPrefix)
+	return minus(s.others[foreign], not), err
+}
+
+// seal waits until every API server works with the wanted keys, and has every
+// value in etcd sealed with the first of them.
+func (o *controlOperation) seal(ctx context.Context) error {
+	under := o.want.Spec.SealedUnder()
+	digest := o.encryptionDigest()
+	if under == "" || digest == "" {
+		return nil // where a machine was left, that is told
+	}
+	known := o.result().Sealed == digest
+	if known && len(o.generations()) < 2 {
+		return nil
+	}
+	if !known {
+		errs := eachAll(ctx, o.machines, func(ctx context.Context, m *machine) error { return o.waitLoaded(ctx, m, digest) })
+		for _, name := range sortedKeys(errs) {
+			return errs[name]
+		}
+	}
+	if err := o.reseal(ctx, under); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.record.Sealed = digest
+	return nil
+}
+
+// encryptionDigest is that of the EncryptionConfiguration all controllers
+// have, empty when not all are known to have the same.
+func (o *controlOperation) encryptionDigest() string {
+	var out string
+	for i, m := range o.machines {
+		digest := m.record.Secrets[component.EncryptionConfigPath].SHA256
+		if m.gone != nil || i > 0 && digest != out {
+			return ""
+		}
+		out = digest
+	}
+	return out
+}
+
+// waitLoaded waits until a machine's API server works with the
+// EncryptionConfiguration of a digest. It looks for a changed file once a minute.
+func (o *controlOperation) waitLoaded(ctx context.Context, m *machine, digest string) error {
+	c, err := o.client(ctx, m)
+	if err != nil {
+		return err
+	}
+	watch := o.watchUnit(m, component.APIServerUnit)
+	var last error
+	told := false
+	err = within(ctx, reloadBudget, "the encryption keys", func(ctx context.Context) error {
+		return wait.PollUntilContextCancel(ctx, unitPoll, true, func(ctx context.Context) (bool, error) {
+			loaded, err := c.EncryptionConfigDigest(ctx)
+			switch {
+			case err == nil && loaded == digest:
+				return true, nil
+			case err == nil:
+				last = fmt.Errorf("it works with the encryption configuration of digest %.12s, wanted %.12s", loaded, digest)
+			case kube.Hopeless(err):
+				return false, err
+			case ctx.Err() == nil:
+				last = err
+			}
+			if !told {
+				o.say(m.name(), "API server: waiting until it has loaded the encryption keys")
+				told = true
+			}
+			return false, watch(ctx)
+		})
+	})
+	if err != nil && last != nil {
+		err = fmt.Errorf("%w (last: %w)", err, last)
+	}
+	return o.unitError(ctx, m, "wait until the API server has loaded the encryption keys", component.APIServerUnit, err)
+}
+
+// reseal has every value rewritten that the writing generation has not sealed,
+// and looks again: somebody may have written meanwhile.
+func (o *controlOperation) reseal(ctx context.Context, under string) error {
+	c, err := o.storage(ctx)
+	if err != nil {
+		return err
+	}
+	writing := o.generations()[0]
+	rewritten := 0
+	for round := 0; ; round++ {
+		s, err := sealed(ctx, c, under, o.generations())
+		if err != nil {
+			return err
+		}
+		stale := s.keys()
+		if len(stale) == 0 {
+			if rewritten > 0 {
+				o.say(o.role.ref.Cluster, "encryption: %d secrets rewritten with %s; all %d are encrypted with it",
+					rewritten, pki.EncryptionKeyName(writing), s.total)
+			}
+			return nil
+		}
+		if round == resealRounds {
+			return fmt.Errorf("%s, although all were rewritten; the first is %s",
+				strings.Join(s.words(writing), "; "), strings.TrimPrefix(stale[0], under))
+		}
+		if err := o.rewrite(ctx, under, stale); err != nil {
+			return fmt.Errorf("%w\n%s; apply again: it goes on where it ended", err, strings.Join(s.words(writing), "; "))
+		}
+		rewritten += len(stale)
+	}
+}
+
+func (o *controlOperation) rewrite(ctx context.Context, under string, keys []string) error {
+	c, err := o.anyReady(ctx, o.reachable())
+	if err != nil {
+		return err
+	}
+	o.say(o.role.ref.Cluster, "encryption: rewriting %d secrets with %s", len(keys), pki.EncryptionKeyName(o.generations()[0]))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelRewrites)
+	for _, key := range keys {
+		namespace, name, ok := strings.Cut(strings.TrimPrefix(key, under), "/")
+		if !ok {
+			return fmt.Errorf("%s in etcd is not the key of an object in a namespace", key)
+		}
+		group.Go(func() error { return c.RewriteSecret(ctx, namespace, name) })
+	}
+	return group.Wait()
+}

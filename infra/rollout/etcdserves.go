@@ -1,0 +1,84 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+)
+
+// etcdServes makes sure that there is an etcd to start or restart API servers
+// with: without one they would not come up, and say so only minutes later.
+func (o *controlOperation) etcdServes(ctx context.Context, plan Plan, endpoints []string) error {
+	for _, stage := range plan {
+		for _, s := range stage {
+			if s.Action == ActionInstall || s.Action == ActionRoll {
+				return o.askEtcd(ctx, o.byName(s.Machine), endpoints)
+			}
+		}
+	}
+	return nil
+}
+
+// askEtcd asks all members as the machine's API server will reach them, until
+// one of them is healthy.
+func (o *controlOperation) askEtcd(ctx context.Context, m *machine, endpoints []string) error {
+	pair, err := o.keys.admin(ctx, pki.EtcdCA)
+	if err != nil {
+		return err
+	}
+	clients := make([]*etcd.Client, len(endpoints))
+	for i, endpoint := range endpoints {
+		if clients[i], err = etcd.New(etcd.Access{Endpoint: endpoint, CA: []byte(o.keys.ref.EtcdCA),
+			Cert: pair.CertPEM, Key: pair.KeyPEM, Dial: m.runner.Dial}); err != nil {
+			return err
+		}
+		defer clients[i].Close()
+	}
+	var sick []string
+	err = within(ctx, etcdAnswerBudget, "etcd", func(ctx context.Context) error {
+		return wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+			answers := make(chan error, len(clients))
+			for _, c := range clients {
+				go func() { answers <- condition(ctx, c) }()
+			}
+			var errs []string
+			for range clients {
+				if err := <-answers; err != nil {
+					errs = append(errs, err.Error())
+				}
+			}
+			if ctx.Err() == nil || sick == nil {
+				slices.Sort(errs)
+				sick = errs
+			}
+			return len(errs) < len(clients), nil
+		})
+	})
+	if err == nil {
+		return nil
+	}
+	return &StepError{Machine: m.name(), Step: "ask etcd before the API server is started",
+		Err:  fmt.Errorf("%w: no member serves, and nothing has been changed: %s", err, strings.Join(sick, "; ")),
+		Next: "bring back the members that do not answer (terraform plan shows what differs on their machines), then apply again"}
+}
+
+// condition tells a member that does not answer from one without a quorum.
+func condition(ctx context.Context, c *etcd.Client) error {
+	err := c.Health(ctx)
+	if err == nil {
+		return nil
+	}
+	if s, statusErr := c.Status(ctx); statusErr == nil && s.Leader == 0 {
+		return fmt.Errorf("%s runs without a quorum", c.Endpoint())
+	} else if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%s does not answer", c.Endpoint())
+	}
+	return err
+}

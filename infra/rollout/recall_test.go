@@ -1,0 +1,81 @@
+package rollout_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+)
+
+// TestRefreshTriesOnce: however many resources and questions concern machines
+// that do not answer, a refresh tries each of them once; an apply tries again.
+func TestRefreshTriesOnce(t *testing.T) {
+	t.Parallel()
+	var (
+		mu    sync.Mutex
+		tried = map[string]int{}
+	)
+	pool := remote.NewPool(remote.Config{ConnectTimeout: 200 * time.Millisecond, Dial: func(ctx context.Context, _, addr string) (net.Conn, error) {
+		mu.Lock()
+		tried[addr]++
+		mu.Unlock()
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}})
+	defer pool.Close()
+	store := pki.NewMemoryStore(nil)
+	ref, err := pki.Bootstrap(t.Context(), store, "demo", time.Now(), rand.Reader, pki.Options{Store: pki.StoreSSM})
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, _, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ssh.NewPublicKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := etcdOf(3)
+	want.Spec.Cluster.PKI = ref
+	for i := range want.Targets {
+		want.Targets[i].Host.HostKeys = []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))}
+	}
+	engine := &rollout.Engine{Pool: pool, Store: func(pki.Ref) (pki.Store, error) { return store, nil }}
+	for range 2 { // as for two resources on the same machines
+		report, err := engine.ObserveEtcd(t.Context(), want, rollout.Record{})
+		if err != nil || len(report.Unreachable) != 3 {
+			t.Errorf("unreachable: %v, %v", report.Unreachable, err)
+		}
+		if len(report.Warnings) > 0 {
+			t.Errorf("said twice: %q", report.Warnings)
+		}
+	}
+	engine.Status(t.Context(), rollout.StatusQuery{API: rollout.API{Endpoint: "https://127.0.0.1:1", PKI: ref}, Controllers: want.Targets, Etcd: want.Targets})
+	for machine, n := range tried {
+		if n != 1 {
+			t.Errorf("%s was tried %d times while looking, wanted once", machine, n)
+		}
+	}
+	if _, err := engine.ApplyEtcd(t.Context(), want, nil, rollout.Record{}); err == nil {
+		t.Error("an apply without machines went well")
+	}
+	for machine, n := range tried {
+		if n != 2 {
+			t.Errorf("%s was tried %d times with an apply after that, wanted twice", machine, n)
+		}
+	}
+	if len(tried) != 3 {
+		t.Errorf("tried: %v", tried)
+	}
+}

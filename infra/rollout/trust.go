@@ -1,0 +1,132 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+)
+
+// The cluster itself hands out what a changed CA bundle must reach: every
+// namespace's pods find the Kubernetes CA in a ConfigMap that the controller
+// manager writes, and extension API servers find the client CA and the front
+// proxy's in one that the API servers write. A rotation may go on only when
+// both hold what was applied.
+
+const (
+	// rootCAConfigMap is mounted into pods beside their token
+	// (https://kubernetes.io/docs/concepts/configuration/configmap/).
+	rootCAConfigMap = "kube-root-ca.crt"
+	rootCAKey       = "ca.crt"
+	// authenticationConfigMap tells extension API servers whom to believe
+	// (kubernetes pkg/controlplane/controller/clusterauthenticationtrust). API
+	// servers add their CAs to it and never take one away that has not expired.
+	authenticationConfigMap = "extension-apiserver-authentication"
+	clientCAKey             = "client-ca-file"
+	requestHeaderCAKey      = "requestheader-client-ca-file"
+)
+
+// publishTrust waits, after the CA bundles have changed, until the cluster
+// hands out the new ones, and takes back those that were dropped.
+func (o *controlOperation) publishTrust(ctx context.Context, prior pki.Ref) error {
+	now := o.role.ref
+	if prior.KubernetesCA == now.KubernetesCA && prior.FrontProxyCA == now.FrontProxyCA {
+		return nil
+	}
+	var last error
+	err := within(ctx, trustBudget, "publication of the CA certificates", func(ctx context.Context) error {
+		return wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+			c, err := o.anyReady(ctx, o.reachable())
+			if err == nil {
+				err = publishedRootCA(ctx, c, now.KubernetesCA)
+			}
+			if err == nil {
+				err = publishedAuthentication(ctx, c, prior, now)
+			}
+			if ctx.Err() == nil || last == nil {
+				last = err
+			}
+			return err == nil, nil
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("waiting until the cluster hands out the changed CA certificates: %w (last: %w)\n"+
+			"next: kubectl get configmap -A --field-selector metadata.name=%s", err, last, rootCAConfigMap)
+	}
+	o.say("cluster", "control plane: the changed CA certificates are handed out")
+	return nil
+}
+
+// publishedRootCA reports a namespace whose pods would not get the bundle yet.
+func publishedRootCA(ctx context.Context, c *kube.Client, bundle string) error {
+	list, err := c.Typed().CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx,
+		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, rootCAConfigMap).String()})
+	if err != nil {
+		return fmt.Errorf("listing ConfigMaps %s: %w", rootCAConfigMap, err)
+	}
+	if len(list.Items) == 0 {
+		return fmt.Errorf("no namespace has a ConfigMap %s yet", rootCAConfigMap)
+	}
+	var stale []string
+	for _, m := range list.Items {
+		if strings.TrimSpace(m.Data[rootCAKey]) != strings.TrimSpace(bundle) {
+			stale = append(stale, m.Namespace)
+		}
+	}
+	if len(stale) > 0 {
+		return fmt.Errorf("ConfigMap %s is not up to date in namespace %s", rootCAConfigMap, listOf(stale))
+	}
+	return nil
+}
+
+// publishedAuthentication reports a CA that extension API servers do not
+// believe yet, and has those forgotten that were dropped.
+func publishedAuthentication(ctx context.Context, c *kube.Client, prior, now pki.Ref) error {
+	maps := c.Typed().CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	m, err := maps.Get(ctx, authenticationConfigMap, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading ConfigMap %s: %w", authenticationConfigMap, err)
+	}
+	kept, missing := keepTrust(m, prior, now)
+	if missing != "" {
+		return fmt.Errorf("ConfigMap %s lacks a certificate in %s", authenticationConfigMap, missing)
+	}
+	if kept == nil {
+		return nil
+	}
+	if _, err := maps.Update(ctx, kept, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("writing ConfigMap %s: %w", authenticationConfigMap, err)
+	}
+	return nil
+}
+
+// keepTrust returns the ConfigMap without the certificates that were dropped,
+// nil when it has none of them, and the key in which one is missing. CAs that
+// are not ours stay: a flag may name others.
+func keepTrust(m *corev1.ConfigMap, prior, now pki.Ref) (kept *corev1.ConfigMap, missing string) {
+	for key, ca := range map[string]pki.CAName{clientCAKey: pki.KubernetesCA, requestHeaderCAKey: pki.FrontProxyCA} {
+		old, wanted, have := pki.Certificates(prior.Bundle(ca)), pki.Certificates(now.Bundle(ca)), pki.Certificates(m.Data[key])
+		if slices.ContainsFunc(wanted, func(c string) bool { return !slices.Contains(have, c) }) {
+			return nil, key
+		}
+		left := slices.DeleteFunc(slices.Clone(have), func(c string) bool {
+			return slices.Contains(old, c) && !slices.Contains(wanted, c)
+		})
+		if len(left) == len(have) {
+			continue
+		}
+		if kept == nil {
+			kept = m.DeepCopy()
+		}
+		kept.Data[key] = strings.Join(left, "")
+	}
+	return kept, ""
+}

@@ -1,0 +1,127 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+)
+
+// way is what a machine must be able to reach before its units can work.
+type way struct {
+	to        string   // for people: "etcd"
+	addresses []string // host:port
+	enough    int      // of them
+}
+
+// clear finds out, before anything is changed, whether the machines that are
+// about to be changed reach what their units will need. A program that cannot
+// says so only minutes later, and never why. A refused connection is a way that
+// is open to where nothing listens yet.
+func (o *operation) clear(ctx context.Context) error {
+	if o.role.ways == nil {
+		return nil
+	}
+	return each(ctx, o.reachable(), func(ctx context.Context, m *machine) error {
+		if len(m.changes) == 0 {
+			return nil
+		}
+		for _, w := range o.role.ways(o, m) {
+			if err := m.reach(ctx, w); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (m *machine) reach(ctx context.Context, w way) error {
+	soon, cancel := context.WithTimeout(ctx, wayBudget)
+	defer cancel()
+	failures := make(chan error, len(w.addresses))
+	for _, address := range w.addresses {
+		go func() { failures <- m.dialled(soon, address) }()
+	}
+	open := 0
+	var closed []string
+	for range w.addresses {
+		err := <-failures
+		if unreachable(err) {
+			return err
+		}
+		if err == nil {
+			if open++; open >= w.enough {
+				return nil
+			}
+			continue
+		}
+		closed = append(closed, err.Error())
+	}
+	if open >= w.enough || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	host, port, _ := net.SplitHostPort(w.addresses[0])
+	return &StepError{Machine: m.name(), Step: "reach " + w.to,
+		Err: fmt.Errorf("%s: something between the machines blocks the port; nothing has been changed", strings.Join(closed, "; ")),
+		Next: fmt.Sprintf("let it through in the security groups, the network ACLs and the firewalls of both machines, try it with\n%s\nand apply again",
+			sshCommand(m.Host, fmt.Sprintf("curl --verbose --max-time 5 telnet://%s:%s", host, port)))}
+}
+
+// dialled returns nil when the address answers the machine, if only with a refusal.
+func (m *machine) dialled(ctx context.Context, address string) error {
+	conn, err := m.runner.Dial(ctx, "tcp", address)
+	var denied *ssh.OpenChannelError
+	switch {
+	case err == nil:
+		return conn.Close()
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s does not answer within %s", address, wayBudget)
+	case !errors.As(err, &denied):
+		return err
+	case denied.Reason != ssh.ConnectionFailed, strings.Contains(strings.ToLower(denied.Message), "refused"):
+		return nil // forwarding is off, so nobody can tell; or nothing listens yet
+	}
+	return fmt.Errorf("%s cannot be reached (%s)", address, denied.Message)
+}
+
+// waysToPeers are those of an etcd member to the others that run: without a
+// quorum it never starts. Machines that are down are for the guards.
+func waysToPeers(o *operation, m *machine) []way {
+	w := way{to: "the other etcd members", enough: quorum(len(o.machines)) - 1}
+	for _, x := range o.reachable() {
+		if x != m {
+			w.addresses = append(w.addresses, address(x.Node, component.EtcdPeerPort))
+		}
+	}
+	if len(w.addresses) < w.enough || w.enough == 0 {
+		return nil
+	}
+	return []way{w}
+}
+
+// waysTo are those to URLs of which one is enough.
+func waysTo(what string, urls ...string) func(*operation, *machine) []way {
+	w := way{to: what, enough: 1}
+	for _, text := range urls {
+		if u, err := url.Parse(text); err == nil && u.Host != "" {
+			w.addresses = append(w.addresses, u.Host)
+		}
+	}
+	return func(*operation, *machine) []way {
+		if len(w.addresses) == 0 {
+			return nil
+		}
+		return []way{w}
+	}
+}
+
+func address(n component.Node, port int) string {
+	return net.JoinHostPort(n.PrivateIP.String(), strconv.Itoa(port))
+}

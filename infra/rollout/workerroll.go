@@ -1,0 +1,138 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+)
+
+func restartsAny(changes []host.Change) bool {
+	return slices.ContainsFunc(changes, func(c host.Change) bool { return len(c.Restarts) > 0 })
+}
+
+// disturbsPods is the rule of ApplyWorkers: containerd restarts, or the
+// kubelet becomes another program.
+func disturbsPods(changes []host.Change) bool {
+	return restarts(changes, component.ContainerdUnit) || slices.ContainsFunc(changes, func(c host.Change) bool {
+		return c.Kind == host.KindBinary && slices.Contains(c.Restarts, component.KubeletUnit)
+	})
+}
+
+// carryOut takes the steps of a stage: all at once when they disturb nobody,
+// otherwise MaxUnavailable at a time. As soon as one is done the next begins;
+// once one has failed none does, and those in hand are seen through.
+func (o *workerOperation) carryOut(ctx context.Context, stage Stage) error {
+	if !stage[0].Action.disturbs() {
+		return o.stages(ctx, Plan{stage}, o.step)
+	}
+	var (
+		group  errgroup.Group
+		mu     sync.Mutex
+		errs   []error
+		begun  []Step
+		inHand = map[string]bool{}
+	)
+	group.SetLimit(max(o.want.MaxUnavailable, 1))
+	for _, s := range stage {
+		group.Go(func() error {
+			mu.Lock()
+			if len(errs) > 0 {
+				mu.Unlock()
+				return nil
+			}
+			begun = append(begun, s)
+			inHand[s.Machine] = true
+			taken := maps.Clone(inHand)
+			mu.Unlock()
+			err := o.roll(ctx, s, taken)
+			mu.Lock()
+			defer mu.Unlock()
+			delete(inHand, s.Machine)
+			if err != nil {
+				errs = append(errs, err)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // the errors are those collected
+	return stopped(errors.Join(errs...), begun, stage)
+}
+
+// roll takes one node down and up again, when all that are not taken are well.
+func (o *workerOperation) roll(ctx context.Context, s Step, taken map[string]bool) error {
+	if err := o.gate(ctx, s, taken); err != nil {
+		return err
+	}
+	o.say(s.Machine, "%s: %s", o.role.name, s.Action)
+	return o.step(ctx, o.byName(s.Machine), s)
+}
+
+func (o *workerOperation) step(ctx context.Context, m *machine, s Step) error {
+	if s.Action == ActionDrainRoll {
+		if err := o.drain(ctx, m.name()); err != nil {
+			o.reopen(ctx, m.name())
+			return &StepError{Machine: m.name(), Step: "drain", Err: err,
+				Next: "kubectl get pods --all-namespaces --field-selector spec.nodeName=" + m.name()}
+		}
+	}
+	if s.Action == ActionInstall {
+		return o.apply(ctx, m, m.changes) // downloads too; systemd bounds the starts
+	}
+	if err := o.applyWithin(ctx, m, m.changes, nodeBudget, component.KubeletUnit); err != nil {
+		return err
+	}
+	if s.Then == GateNodeReady {
+		return o.nodesReady(ctx, []*machine{m})
+	}
+	return nil
+}
+
+// gate waits until the nodes that are not taken are Ready, except those that
+// cannot be reached: they are down already.
+func (o *workerOperation) gate(ctx context.Context, s Step, taken map[string]bool) error {
+	var conditions []kube.NodeCondition
+	for _, m := range o.reachable() {
+		if !taken[m.name()] {
+			c := o.want.condition(m.Node)
+			c.Version = "" // its turn may be yet to come
+			conditions = append(conditions, c)
+		}
+	}
+	err := within(ctx, gateBudget, string(s.Gate), func(ctx context.Context) error {
+		return o.api.WaitNodes(ctx, conditions, nil)
+	})
+	if err != nil {
+		return &StepError{Machine: s.Machine, Step: "wait until " + string(s.Gate), Err: err, Next: "kubectl get nodes"}
+	}
+	return nil
+}
+
+func (o *workerOperation) drain(ctx context.Context, node string) error {
+	if err := o.api.Cordon(ctx, node); err != nil {
+		return err
+	}
+	timeout := o.want.DrainTimeout
+	if timeout == 0 {
+		timeout = DefaultDrainTimeout
+	}
+	o.say(node, "worker: draining")
+	return o.api.Drain(ctx, node, timeout, func(line string) { o.say(node, "%s", line) })
+}
+
+// reopen lets pods onto a node again that could not be drained: nothing on it
+// has been changed.
+func (o *workerOperation) reopen(ctx context.Context, node string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveBudget)
+	defer cancel()
+	if err := o.api.Uncordon(ctx, node); err != nil {
+		o.say(node, "worker: still closed to new pods: %v", err)
+	}
+}
