@@ -3,6 +3,7 @@ package aws
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/aws/smithy-go"
 )
@@ -29,6 +30,9 @@ func IsCode(err error, codes ...string) bool {
 func Advice(err error) string {
 	switch code := ErrorCode(err); code {
 	case "":
+		if err != nil && strings.Contains(err.Error(), "get credentials: ") {
+			return "No AWS credentials were found: set access_key and secret_key, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or profile."
+		}
 		return ""
 	case "UnauthorizedOperation", "AccessDenied", "AccessDeniedException":
 		return "The credentials lack a permission: compare them with the IAM actions in the provider's documentation. " +
@@ -48,6 +52,8 @@ func Advice(err error) string {
 		return "The account's quota for VPCs (5 per region by default) is used up: delete one, adopt an existing one with vpc_id, or ask for more under Service Quotas."
 	case "RulesPerSecurityGroupLimitExceeded":
 		return "A security group holds at most 60 rules by default: write fewer, wider CIDRs."
+	case "VolumeModificationRateExceeded", "IncorrectModificationState":
+		return "EC2 changes a volume again only after the last change has ended and six hours have passed: nothing has been changed; run apply again then."
 	case "InvalidIPAddress.InUse", "InvalidNetworkInterface.InUse":
 		return "Something else holds this private_ip: choose another, or remove the machine that has it."
 	case "DependencyViolation":

@@ -264,35 +264,3 @@ func (c *Client) WaitMachine(ctx context.Context, m Machine, connect Connect) er
 	}
 	return nil
 }
-
-// growRoot lets the root partition, if there is one, and its file system fill a
-// volume that was enlarged. A root that is not on a disk is left alone, and
-// without growpart the next boot does it (cloud-init).
-const growRoot = `set -eu
-root=$(findmnt -no SOURCE /)
-case $root in /dev/*) ;; *) exit 0 ;; esac
-partition=/sys/class/block/${root##*/}/partition
-disk=$root
-[ ! -e "$partition" ] || disk=/dev/$(lsblk -no PKNAME "$root")
-for _ in $(seq 60); do
-	[ "$(lsblk -bdno SIZE "$disk")" -lt %d ] || break
-	sleep 0.5
-done
-if [ -e "$partition" ]; then
-	command -v growpart >/dev/null || exit 0
-	growpart "$disk" "$(cat "$partition")" || [ $? = 1 ]
-fi
-case $(findmnt -no FSTYPE /) in
-ext4) resize2fs "$root" ;;
-xfs) xfs_growfs / ;;
-esac
-`
-
-// GrowRoot makes the machine use its enlarged root volume.
-func (c *Client) GrowRoot(ctx context.Context, m Machine, gib int32, connect Connect) error {
-	script := fmt.Sprintf(growRoot, int64(gib)<<30)
-	if _, err := connect(m, []string{m.HostKey}).Run(ctx, remote.Command{Script: script, Sudo: true}); err != nil {
-		return fmt.Errorf("machine %s (%s): grow the root file system: %w", m.Name, m.ID, err)
-	}
-	return nil
-}

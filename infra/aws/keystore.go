@@ -32,7 +32,7 @@ type KeyStoreConfig struct {
 func DefaultKeyPrefix(cluster string) string { return "/k8s/" + cluster + "/pki/" }
 
 // KeyStore keeps private keys as SecureString parameters and certificates as
-// plain ones. It replaces no value by another.
+// plain ones. It replaces no key or certificate by another.
 type KeyStore struct {
 	client *Client
 	cfg    KeyStoreConfig
@@ -93,6 +93,22 @@ func (s *KeyStore) Create(ctx context.Context, name string, value []byte) error 
 	}
 	if err != nil {
 		return fmt.Errorf("create parameter %s%s: %w", s.cfg.Prefix, name, err)
+	}
+	return nil
+}
+
+// Replace implements pki.Store.
+func (s *KeyStore) Replace(ctx context.Context, name string, value []byte) error {
+	err := s.Create(ctx, name, value)
+	if !errors.Is(err, pki.ErrExists) {
+		return err
+	}
+	// Tags may only be given to a parameter that is new; it keeps those it has.
+	if _, err := s.client.SSM.PutParameter(ctx, &ssm.PutParameterInput{
+		Name: sdk.String(s.cfg.Prefix + name), Value: sdk.String(string(value)),
+		Type: types.ParameterTypeString, Overwrite: sdk.Bool(true),
+	}, s.region); err != nil {
+		return fmt.Errorf("write parameter %s%s: %w", s.cfg.Prefix, name, err)
 	}
 	return nil
 }
@@ -210,10 +226,15 @@ func (s *KeyStore) Retag(ctx context.Context, removed []string) error {
 	return g.Wait()
 }
 
-// Purge deletes the entries, public ones first, so that an interrupted Purge
-// can be followed by a bootstrap. One call for up to ten entries; what is gone
-// already is no error.
-func (s *KeyStore) Purge(ctx context.Context, names []string) error {
+// Purge deletes every key and certificate, of whatever generation: public ones
+// first, so that an interrupted Purge can be followed by a bootstrap. One call
+// for up to ten entries; what is gone already is no error.
+func (s *KeyStore) Purge(ctx context.Context) error {
+	present, err := s.List(ctx)
+	if err != nil {
+		return err
+	}
+	names := pki.Owned(present)
 	for _, secret := range []bool{false, true} {
 		var batch []string
 		for _, n := range names {

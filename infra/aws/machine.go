@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -264,6 +265,13 @@ func (c *Client) ObserveMachine(ctx context.Context, id string, spec MachineSpec
 	return o.machine(), words, nil
 }
 
+// LookMachine returns the machine as EC2 tells of it at this moment, without
+// its volume. The error is ErrNotFound when it is gone for certain.
+func (c *Client) LookMachine(ctx context.Context, id string) (Machine, error) {
+	i, err := c.instance(ctx, id, c.patiently(doubtAttempts, notYet...))
+	return machineOf(i), err
+}
+
 // routeTable returns the table worth looking at: none for a machine without pods.
 func routeTable(s MachineSpec) string {
 	if !s.PodCIDR.IsValid() && !s.RemovePodCIDR.IsValid() {
@@ -296,6 +304,29 @@ func (c *Client) FindMachine(ctx context.Context, id string) (Machine, netip.Pre
 		}
 	}
 	return m, netip.Prefix{}, nil
+}
+
+// FindMachines returns the running machines of a cluster, by role and name.
+func (c *Client) FindMachines(ctx context.Context, cluster string) ([]Machine, error) {
+	pages := ec2.NewDescribeInstancesPaginator(c.EC2, &ec2.DescribeInstancesInput{Filters: []types.Filter{
+		tagFilter(TagCluster, cluster), tagFilter(TagKind, kindMachine), filter("instance-state-name", string(types.InstanceStateNameRunning)),
+	}})
+	var out []Machine
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("look for the machines of cluster %s: %w", cluster, err)
+		}
+		for _, r := range page.Reservations {
+			for _, i := range r.Instances {
+				out = append(out, machineOf(i))
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Machine) int {
+		return cmp.Or(strings.Compare(string(a.Role), string(b.Role)), strings.Compare(a.Name, b.Name))
+	})
+	return out, nil
 }
 
 // DeleteMachine terminates the instance, waits until it is gone, and removes

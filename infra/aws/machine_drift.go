@@ -67,8 +67,7 @@ func (c *Client) machineFindings(spec MachineSpec, o observation) []machineFindi
 	}
 	if o.volume != nil && m.RootVolumeGiB < spec.RootVolumeGiB {
 		add(func(ctx context.Context) error {
-			_, err := c.EC2.ModifyVolume(ctx, &ec2.ModifyVolumeInput{VolumeId: &m.VolumeID, Size: sdk.Int32(spec.RootVolumeGiB)})
-			return err
+			return c.growVolume(ctx, m.VolumeID, spec.RootVolumeGiB)
 		}, "root volume: found %d GiB, wanted %d GiB", m.RootVolumeGiB, spec.RootVolumeGiB)
 	}
 	if words := diffTags(c.machineTags(spec), m.Tags); len(words) > 0 {
@@ -93,10 +92,11 @@ func (c *Client) machineTags(s MachineSpec) map[string]string {
 }
 
 // ConvergeMachine brings a running or stopped machine to what is wanted, in
-// place: it is stopped only for another instance type. It returns the machine
+// place: it is stopped only for another instance type. beforeStop, when given,
+// readies it for that, and its error keeps the machine running. It returns the machine
 // as it is afterwards; whether it was started, its public address may be a new
 // one, and nothing is known of its SSH server yet.
-func (c *Client) ConvergeMachine(ctx context.Context, id string, spec MachineSpec) (Machine, error) {
+func (c *Client) ConvergeMachine(ctx context.Context, id string, spec MachineSpec, beforeStop func(context.Context, Machine) error) (Machine, error) {
 	o, err := c.observe(ctx, id, routeTable(spec))
 	if err != nil {
 		return Machine{}, fmt.Errorf("%s: %w", spec.describe(id), err)
@@ -127,7 +127,7 @@ func (c *Client) ConvergeMachine(ctx context.Context, id string, spec MachineSpe
 		return o.machine(), err
 	}
 	if slices.ContainsFunc(findings, func(f machineFinding) bool { return f.power }) {
-		if err := c.cycle(ctx, o.instance, spec); err != nil {
+		if err := c.cycle(ctx, o.instance, spec, beforeStop); err != nil {
 			return o.machine(), fmt.Errorf("%s: %w", spec.describe(id), err)
 		}
 	} else if len(findings) == 0 {
@@ -138,11 +138,16 @@ func (c *Client) ConvergeMachine(ctx context.Context, id string, spec MachineSpe
 }
 
 // cycle starts the instance, after stopping it when its type has to change.
-func (c *Client) cycle(ctx context.Context, i types.Instance, spec MachineSpec) error {
+func (c *Client) cycle(ctx context.Context, i types.Instance, spec MachineSpec, beforeStop func(context.Context, Machine) error) error {
 	id := sdk.ToString(i.InstanceId)
 	change := spec.InstanceType != "" && string(i.InstanceType) != spec.InstanceType
 	if change || stateOf(i) == types.InstanceStateNameStopping {
 		if stateOf(i) == types.InstanceStateNameRunning || stateOf(i) == types.InstanceStateNamePending {
+			if beforeStop != nil {
+				if err := beforeStop(ctx, machineOf(i)); err != nil {
+					return err
+				}
+			}
 			if _, err := c.EC2.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: []string{id}}); err != nil {
 				return fmt.Errorf("stop: %w", err)
 			}

@@ -215,7 +215,7 @@ func (l *Launch) Bring(ctx context.Context, connect Connect) (Machine, error) {
 
 // adopt brings an instance of an earlier run to what is wanted by now.
 func (l *Launch) adopt(ctx context.Context, id string) error {
-	if _, err := l.client.ConvergeMachine(ctx, id, l.spec); err != nil {
+	if _, err := l.client.ConvergeMachine(ctx, id, l.spec, nil); err != nil {
 		return err
 	}
 	i, err := l.client.instance(ctx, id, l.client.settling())

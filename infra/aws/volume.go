@@ -1,0 +1,60 @@
+package aws
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+)
+
+// volumeBudget is how long EC2 may take until an enlarged volume has its new
+// size: seconds as a rule, while moving its blocks goes on for hours unnoticed.
+// https://docs.aws.amazon.com/ebs/latest/userguide/monitoring-volume-modifications.html
+const volumeBudget = 5 * time.Minute
+
+// growVolume enlarges a volume, which may be in use, and waits until it has its
+// new size: when its modification is "optimizing" or "completed".
+func (c *Client) growVolume(ctx context.Context, id string, gib int32) error {
+	if _, err := c.EC2.ModifyVolume(ctx, &ec2.ModifyVolumeInput{VolumeId: &id, Size: &gib}); err != nil {
+		return fmt.Errorf("enlarge volume %s to %d GiB: %w", id, gib, err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, volumeBudget, fmt.Errorf("not within %s", volumeBudget))
+	defer cancel()
+	return poll(ctx, "wait until volume "+id+" has its new size", func(ctx context.Context) (bool, string, error) {
+		out, err := c.EC2.DescribeVolumesModifications(ctx, &ec2.DescribeVolumesModificationsInput{VolumeIds: []string{id}})
+		if err = ignore(err, "InvalidVolumeModification.NotFound"); err != nil || out == nil {
+			return false, "no modification yet", err
+		}
+		for _, m := range out.VolumesModifications {
+			switch m.ModificationState {
+			case types.VolumeModificationStateOptimizing, types.VolumeModificationStateCompleted:
+				return true, "", nil
+			case types.VolumeModificationStateFailed:
+				return false, "", fmt.Errorf("the modification failed: %s", sdk.ToString(m.StatusMessage))
+			}
+		}
+		return false, "modifying", nil
+	})
+}
+
+// growRoot lets the root partition, if there is one, and its file system fill
+// a volume that was enlarged, while both are in use.
+//
+//go:embed growroot.sh
+var growRoot string
+
+// GrowRoot makes the machine use its enlarged root volume, file system
+// included, without a stop. A root that is not on a disk is left alone.
+func (c *Client) GrowRoot(ctx context.Context, m Machine, gib int32, connect Connect) error {
+	script := fmt.Sprintf("size=%d\n", int64(gib)<<30) + growRoot
+	if _, err := connect(m, []string{m.HostKey}).Run(ctx, remote.Command{Script: script, Sudo: true}); err != nil {
+		return fmt.Errorf("machine %s (%s): grow the root file system: %w", m.Name, m.ID, err)
+	}
+	return nil
+}
