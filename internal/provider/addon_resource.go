@@ -54,10 +54,10 @@ type addonModel struct {
 // builtinAddons are the addons that need no manifests of the user's.
 var builtinAddons = map[string]func(component.Cluster) ([]*unstructured.Unstructured, error){
 	"coredns": func(c component.Cluster) ([]*unstructured.Unstructured, error) {
-		return component.CoreDNS(component.CoreDNSSpec{Domain: c.Domain, DNSIP: c.DNSIP})
+		return component.CoreDNS(component.CoreDNSSpec{Domain: c.Domain, DNSIP: c.DNSIP, PKI: c.PKI})
 	},
-	"metrics-server": func(component.Cluster) ([]*unstructured.Unstructured, error) {
-		return component.MetricsServer(component.MetricsServerSpec{})
+	"metrics-server": func(c component.Cluster) ([]*unstructured.Unstructured, error) {
+		return component.MetricsServer(component.MetricsServerSpec{PKI: c.PKI})
 	},
 }
 
@@ -74,6 +74,7 @@ func (r *addonResource) Metadata(_ context.Context, req resource.MetadataRequest
 // Schema implements resource.Resource.
 func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = schema.Schema{
+		Version: refVersion,
 		MarkdownDescription: "Objects in the cluster that belong together: applied server-side, compared with the cluster on every plan, " +
 			"and deleted when they are no longer part of the addon. `coredns` and `metrics-server` are built in.",
 		Attributes: map[string]schema.Attribute{
@@ -204,6 +205,7 @@ func (r *addonResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanR
 	}
 	var plan addonModel
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	checkRotation(ctx, req, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}

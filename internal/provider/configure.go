@@ -28,6 +28,7 @@ import (
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
 // defaultUser is the login user of Debian's images.
@@ -66,7 +67,10 @@ type providerData struct {
 	// pool holds the SSH connections of this provider; closed at exit.
 	pool *remote.Pool
 	// shell reaches one machine; the pool's unless a test has its own.
-	shell   func(remote.Host) infraaws.Shell
+	shell func(remote.Host) infraaws.Shell
+	// duty finds out what a machine does for its cluster; the engine's unless a
+	// test has its own.
+	duty    findDuty
 	ssh     sshConfig
 	catalog *artifact.Catalog
 	now     func() time.Time
@@ -79,6 +83,8 @@ type providerData struct {
 
 	// warned holds the machines that a warning has named in this run.
 	warned sync.Map
+	// clusters holds whose turn it is to go down, by cluster.
+	clusters sync.Map
 }
 
 type sshConfig struct {
@@ -199,11 +205,14 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	d := &providerData{now: time.Now, rand: rand.Reader, defaultTags: m.DefaultTags}
+	d := &providerData{now: p.now, rand: rand.Reader, defaultTags: m.DefaultTags}
 	d.configureAWS(ctx, p.version, m, &resp.Diagnostics)
 	d.configureSSH(ctx, p.environment, m, &resp.Diagnostics)
 	d.configureArtifacts(p.environment, m, &resp.Diagnostics)
-	d.shell = p.shell
+	d.shell, d.duty = p.shell, p.duty
+	if d.duty == nil {
+		d.duty = func(ctx context.Context, t rollout.Target) (*rollout.Duty, error) { return d.engine(ctx).Duty(ctx, t) }
+	}
 	if d.shell == nil {
 		d.shell = func(h remote.Host) infraaws.Shell { return d.pool.Machine(h) }
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
 // Networks of a cluster that does not choose its own.
@@ -68,6 +69,7 @@ func newControlPlaneResource() resource.Resource {
 		apply:     (*rollout.Engine).ApplyControlPlane,
 		remove:    (*rollout.Engine).RemoveControlPlane,
 		files:     rollout.FilesControlPlane,
+		recall:    recallControlPlane(),
 	}}
 }
 
@@ -84,7 +86,8 @@ func controlPlaneSchema(ctx context.Context) schema.Schema {
 		MarkdownDescription: "kube-apiserver, kube-controller-manager and kube-scheduler on a set of hosts: active/active API servers, " +
 			"leader-elected managers and schedulers.\n\n" +
 			"The first installation goes to all hosts in parallel. Every later change rolls through them one at a time, behind health checks; " +
-			"an upgrade replaces all API servers before the first manager.",
+			"an upgrade replaces all API servers before the first manager." +
+			importDescription("`hosts`, `etcd`, `lb`") + " `node_cidr` is one of those that leave no trace on controllers.",
 		Attributes: roleAttributes(map[string]schema.Attribute{
 			"version": schema.StringAttribute{
 				Required: true,
@@ -124,11 +127,12 @@ func controlPlaneSchema(ctx context.Context) schema.Schema {
 			"audit_policy": schema.StringAttribute{
 				Optional: true,
 				MarkdownDescription: "Audit policy (`audit.k8s.io/v1`) in YAML. Default: metadata of everything but health checks and leases, " +
-					"never the content of secrets. A change restarts the API servers one at a time.",
+					"never the content of secrets. A policy kube-apiserver would refuse is an error of the plan. A change restarts the API servers one at a time.",
 			},
 			"admission_plugins": schema.MapAttribute{
 				Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Configuration of admission plugins: name to its configuration object as JSON. A change restarts the API servers one at a time.",
+				MarkdownDescription: "Configuration of admission plugins: name to its configuration object as JSON. A plugin the release does not have is an error of the plan; " +
+					"one that is not enabled by default has to be named in `api_server_args` (`enable-admission-plugins`) as well. A change restarts the API servers one at a time.",
 			},
 			"scheduler_config": objectJSON("Fields of KubeSchedulerConfiguration as JSON, merged over the provider's; unknown fields are errors. " +
 				"A change restarts the schedulers one at a time."),
@@ -205,7 +209,30 @@ func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, diag
 		}
 	}
 	if prior != nil {
-		checkUpgrade(prior.Version, plan.Version, diags)
+		checkUpgrade(prior.Version, plan.Version, version.CheckUpgrade, diags)
+	}
+	checkConfig("scheduler_config", plan.SchedulerConfig, component.CheckSchedulerConfig, diags)
+	if policy := plan.AuditPolicy.ValueString(); policy != "" {
+		if err := component.CheckAuditPolicy([]byte(policy)); err != nil {
+			diags.AddAttributeError(path.Root("audit_policy"), "Unusable audit policy", err.Error())
+		}
+	}
+	checkAdmission(plan, diags)
+}
+
+// checkAdmission reports admission plugins that the release does not have.
+func checkAdmission(plan *controlPlaneModel, diags *diag.Diagnostics) {
+	v, err := version.Parse(plan.Version.ValueString())
+	if err != nil {
+		return
+	}
+	for name := range plan.AdmissionPlugins.Elements() {
+		if err := component.CheckAdmissionPlugin(v, name); err != nil {
+			diags.AddAttributeError(path.Root("admission_plugins").AtMapKey(name), "Unknown admission plugin", err.Error())
+		}
+	}
+	if err := component.CheckAdmissionFlags(v, component.SingleArgs(stringMap(plan.APIServerArgs))); err != nil {
+		diags.AddAttributeError(path.Root("api_server_args"), "Unknown admission plugin", err.Error())
 	}
 }
 
@@ -250,9 +277,7 @@ func controlPlaneSpec(ctx context.Context, d *providerData, m *controlPlaneModel
 	lb, _ := lbRefFrom(ctx, m.LB, diags)
 	etcd, _ := object[etcdRefModel](ctx, m.Etcd, diags)
 	artifacts, err := d.catalog.ControlPlaneSet(m.Version.ValueString())
-	if err != nil {
-		diags.AddAttributeError(path.Root("version"), "Unusable version", err.Error())
-	}
+	checkDownloads(err, diags)
 	admission := map[string]map[string]any{}
 	for name, config := range stringMap(m.AdmissionPlugins) {
 		o, err := parseObject(config)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 
@@ -39,6 +40,7 @@ func advice(err error) string {
 		auth        *remote.AuthError
 		unreachable *remote.UnreachableError
 		checksum    *host.ChecksumError
+		failed      *host.ApplyError
 	)
 	switch {
 	case errors.As(err, &hostKey):
@@ -53,6 +55,12 @@ func advice(err error) string {
 	case errors.As(err, &unreachable):
 		return fmt.Sprintf("Check that %s runs, that admin_cidrs contains the address this computer is seen with, "+
 			"and that nothing on the way blocks SSH; then run apply again: it continues where it stopped.", unreachable.Machine)
+	case errors.As(err, &failed) && failed.Full():
+		return fmt.Sprintf("Make room on %s, or give it a larger disk (root_volume_size), then run apply again: it continues where it stopped. "+
+			"What was installed before stays in place and running.", failed.Machine)
+	case errors.As(err, &failed) && strings.HasPrefix(failed.Step, "download "):
+		return fmt.Sprintf("%s downloads by itself: the source (artifact_mirror, or upstream) must be up and be reached from there, not only from this computer. "+
+			"What was installed before stays in place and running; mend it, then run apply again.", failed.Machine)
 	case errors.Is(err, context.DeadlineExceeded):
 		return "Run apply again: it continues where it stopped. Raise the deadline in the timeouts block if the last condition shows progress."
 	case errors.Is(err, context.Canceled):

@@ -19,6 +19,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
 type etcdModel struct {
@@ -45,6 +46,7 @@ func newEtcdClusterResource() resource.Resource {
 		apply:     (*rollout.Engine).ApplyEtcd,
 		remove:    (*rollout.Engine).RemoveEtcd,
 		files:     rollout.FilesEtcd,
+		recall:    recallEtcd(),
 	}}
 }
 
@@ -54,12 +56,14 @@ func etcdSchema(ctx context.Context) schema.Schema {
 			"Membership follows `hosts`: a new member joins as a learner and is promoted once it has caught up, one that is no longer listed " +
 			"leaves first. Changes go through the members one at a time, each behind a health check, so that never more than one is down.\n\n" +
 			"Machines are replaced one at a time: a plan that replaces so many that the rest is no quorum is refused, since Terraform would delete them all " +
-			"before the first new member could join. Going below a quorum of the present members (from three to one) takes two applies: one that shortens `hosts`, one that deletes the machines.",
+			"before the first new member could join. Going below a quorum of the present members (from three to one) takes two applies: one that shortens `hosts`, one that deletes the machines." +
+			importDescription("`hosts`"),
 		Attributes: roleAttributes(map[string]schema.Attribute{
 			"version": schema.StringAttribute{
-				Required:            true,
-				MarkdownDescription: "etcd release, such as `3.6.16`. A change rolls through the members one at a time.",
-				Validators:          []validator.String{releaseVersion()},
+				Required: true,
+				MarkdownDescription: "etcd release, such as `3.6.16`. A change rolls through the members one at a time, each behind a health check; one minor at a time, " +
+					"and never back to an earlier minor.",
+				Validators: []validator.String{releaseVersion()},
 			},
 			"hosts": hostsAttribute("Machines of the members: an odd number, at most seven. Adding and removing hosts leaves the other members running.",
 				listvalidator.SizeBetween(1, 7)),
@@ -88,7 +92,7 @@ type etcdRefModel struct {
 func checkEtcd(ctx context.Context, plan, prior *etcdModel, diags *diag.Diagnostics) {
 	checkVoters(ctx, "etcd members", plan.Hosts, diags)
 	if prior != nil {
-		checkUpgrade(prior.Version, plan.Version, diags)
+		checkUpgrade(prior.Version, plan.Version, version.CheckEtcdUpgrade, diags)
 		before, _ := hostsFrom(ctx, prior.Hosts, diags)
 		if now, known := hostsFrom(ctx, plan.Hosts, diags); known {
 			checkQuorum(path.Root("hosts"), before, now, diags)
@@ -165,9 +169,7 @@ func etcdOutputs(ctx context.Context, m *etcdModel, diags *diag.Diagnostics) {
 func etcdSpec(ctx context.Context, d *providerData, m *etcdModel, diags *diag.Diagnostics) rollout.Etcd {
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
 	artifacts, err := d.catalog.EtcdSet(m.Version.ValueString())
-	if err != nil {
-		diags.AddAttributeError(path.Root("version"), "Unusable version", err.Error())
-	}
+	checkDownloads(err, diags)
 	targets := targetsFrom(ctx, d, m.Hosts, diags)
 	return rollout.Etcd{
 		Spec: component.EtcdSpec{

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kubeconfig"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
 type kubeconfigResource struct{ base }
@@ -40,9 +41,11 @@ func (r *kubeconfigResource) Metadata(_ context.Context, req resource.MetadataRe
 func (r *kubeconfigResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	kept := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
 	resp.Schema = schema.Schema{
+		Version: refVersion,
 		MarkdownDescription: "A client certificate for the Kubernetes API, **kept in Terraform's state together with its private key**. " +
 			"For those who accept that; prefer the ephemeral resource of the same name, which writes nothing.\n\n" +
-			"A change of any argument, or `early_renewal` before it expires, makes a new certificate in place. The old one stays valid until it expires.",
+			"A change of any argument, another Kubernetes CA in `pki` (of the rest of it nothing matters here), or `early_renewal` before it expires, makes a new certificate in place. " +
+			"The old one stays valid until it expires, or until the CA that issued it is dropped.",
 		Attributes: map[string]schema.Attribute{
 			"id":       schema.StringAttribute{Computed: true, MarkdownDescription: "Cluster and user.", PlanModifiers: kept},
 			"pki":      pkiRefAttribute(),
@@ -95,9 +98,16 @@ func (r *kubeconfigResource) ModifyPlan(ctx context.Context, req resource.Modify
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
 
-// sameRequest reports whether both ask for the same certificate.
+// sameRequest reports whether both ask for the same certificate. Of the PKI
+// only the Kubernetes CA matters: the bundle that was embedded must be the
+// present one, and the certificate be issued by its first.
 func (m managedKubeconfigModel) sameRequest(o managedKubeconfigModel) bool {
-	return m.PKI.Equal(o.PKI) && m.Endpoint.Equal(o.Endpoint) && m.User.Equal(o.User) && m.Groups.Equal(o.Groups) && m.TTL.Equal(o.TTL)
+	cluster, _ := m.PKI.Attributes()["cluster"].(types.String)
+	before, _ := o.PKI.Attributes()["cluster"].(types.String)
+	bundle, _ := m.PKI.Attributes()["kubernetes_ca_pem"].(types.String)
+	return cluster.Equal(before) && bundle.Equal(o.ClusterCACertificate) &&
+		pki.CheckIssuer([]byte(o.ClientCertificate.ValueString()), []byte(bundle.ValueString())) == "" &&
+		m.Endpoint.Equal(o.Endpoint) && m.User.Equal(o.User) && m.Groups.Equal(o.Groups) && m.TTL.Equal(o.TTL)
 }
 
 // settle sets what is not part of the credential.

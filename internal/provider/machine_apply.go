@@ -92,13 +92,18 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	// The plan then knows that the instance stops and starts, and that its
 	// public address becomes another one.
 	m.InstanceType = types.StringValue(found.InstanceType)
+	if readPrivate[bool](ctx, req.Private, growKey, &resp.Diagnostics) {
+		words = append(words, "root file system: does not fill its volume yet")
+	}
 	if len(words) > 0 {
 		m.Drift = driftValue(map[string]string{m.Name.ValueString(): strings.Join(words, "; ")})
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
-// Update implements resource.Resource.
+// Update implements resource.Resource. A machine that has to be stopped waits
+// for its turn: the machines of a cluster go down one at a time, and the next
+// one only when the last does again what it did before.
 func (r *machineResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	var m, state machineModel
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
@@ -106,41 +111,62 @@ func (r *machineResource) Update(ctx context.Context, req resource.UpdateRequest
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := within(ctx, m.Timeouts.Update, machineTimeout, &resp.Diagnostics)
+	grow := readPrivate[bool](ctx, req.Private, growKey, &resp.Diagnostics)
+	fail := func(err error) { addError(&resp.Diagnostics, "Cannot change machine "+m.Name.ValueString(), err) }
+	way, err := r.begin(ctx, m, state, &resp.Diagnostics)
+	defer func() { way.done() }()
+	if err != nil {
+		fail(err)
+		return
+	}
+	ctx, cancel := within(ctx, m.Timeouts.Update, machineChangeTimeout, &resp.Diagnostics)
 	defer cancel()
 	client, err := r.data.aws(ctx)
 	if err == nil {
-		err = r.converge(ctx, client, &m, state, &resp.Diagnostics)
+		grow, err = r.converge(ctx, client, &m, state, way, grow, &resp.Diagnostics)
 	}
+	writePrivate(ctx, resp.Private, growKey, grow, &resp.Diagnostics)
+	way.warn(&resp.Diagnostics)
 	if err != nil {
-		addError(&resp.Diagnostics, "Cannot change machine "+m.Name.ValueString(), err)
+		fail(err)
 		return
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
-func (r *machineResource) converge(ctx context.Context, client *infraaws.Client, m *machineModel, state machineModel, diags *diag.Diagnostics) error {
+// growKey is where private state remembers that the root volume was enlarged
+// and the file system on it was not yet.
+const growKey = "grow"
+
+// converge brings the machine to what is planned. grow says whether its root
+// file system has yet to fill its volume; it returns whether that is left to do.
+func (r *machineResource) converge(ctx context.Context, client *infraaws.Client, m *machineModel, state machineModel, way *stopover, grow bool, diags *diag.Diagnostics) (bool, error) {
 	spec := m.spec(ctx, diags)
 	spec.RemoveTags = removedKeys(state.TagsAll, m.TagsAll)
 	spec.RemovePodCIDR = parsePrefix(state.PodCIDR)
-	made, err := client.ConvergeMachine(ctx, m.ID.ValueString(), spec)
+	made, err := client.ConvergeMachine(ctx, m.ID.ValueString(), spec, way.stop)
 	if err != nil {
-		return err
+		way.abandon(ctx, client)
+		now, _, looked := client.ObserveMachine(ctx, m.ID.ValueString(), spec)
+		return grow || looked == nil && int64(now.RootVolumeGiB) > state.RootVolumeSize.ValueInt64(), err
 	}
+	grow = grow || m.RootVolumeSize.ValueInt64() > state.RootVolumeSize.ValueInt64()
 	made.Name, made.User, made.HostKey = m.Name.ValueString(), m.User.ValueString(), state.HostKey.ValueString()
 	if m.PublicIP.IsUnknown() { // it was started
 		if err := client.WaitMachine(ctx, made, r.data.connect); err != nil {
-			return err
+			return grow, err
+		}
+		if err := way.resume(ctx, made); err != nil {
+			return grow, err
 		}
 	}
-	if m.RootVolumeSize.ValueInt64() > state.RootVolumeSize.ValueInt64() {
+	if grow {
 		if err := client.GrowRoot(ctx, made, spec.RootVolumeGiB, r.data.connect); err != nil {
-			return err
+			return grow, err
 		}
 	}
-	made.RootVolumeGiB = spec.RootVolumeGiB // EC2 tells the new size a moment later
 	m.fill(made)
-	return nil
+	return false, nil
 }
 
 // Delete implements resource.Resource.
@@ -150,10 +176,16 @@ func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := within(ctx, m.Timeouts.Delete, machineTimeout, &resp.Diagnostics)
-	defer cancel()
 	client, err := r.data.aws(ctx)
 	if err == nil {
+		var done func()
+		done, err = r.dismiss(ctx, client, m, &resp.Diagnostics)
+		defer done()
+	}
+	if err == nil {
+		var cancel context.CancelFunc
+		ctx, cancel = within(ctx, m.Timeouts.Delete, machineTimeout, &resp.Diagnostics)
+		defer cancel()
 		err = client.DeleteMachine(ctx, m.ID.ValueString(), m.spec(ctx, &resp.Diagnostics))
 	}
 	if err != nil {

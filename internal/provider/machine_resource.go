@@ -27,7 +27,7 @@ var (
 	_ resource.ResourceWithImportState = (*machineResource)(nil)
 )
 
-var machineDeadlines = deadlines{machineTimeout, readTimeout, machineTimeout, machineTimeout}
+var machineDeadlines = deadlines{machineTimeout, readTimeout, machineChangeTimeout, machineChangeTimeout}
 
 type machineResource struct{ base }
 
@@ -63,13 +63,16 @@ func (r *machineResource) Metadata(_ context.Context, _ resource.MetadataRequest
 func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	keep := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
 	resp.Schema = schema.Schema{
-		Version: 0,
+		Version: baseVersion,
 		MarkdownDescription: "One EC2 instance with a stable name and private address, reached by SSH with a pinned host key, and the route to its pods.\n\n" +
 			"It is launched with an encrypted gp3 root volume and IMDSv2 required with a hop limit of 1. At first contact it replaces the SSH host key it was launched with " +
 			"by one that only it knows; that key's public half is recorded here and in a tag. " +
 			"Machines are never replaced because of a newer image: use `-replace`. An instance found stopped is started again.\n\n" +
-			"Terraform deletes a machine before the resources that use it hear of it. A controller's etcd membership and a worker's node are put in order right afterwards; " +
-			"to have a worker drained first, take it from the pool's `hosts` with one apply and replace or delete the machine with the next. " +
+			"What runs on a machine is found on the machine itself before it is stopped (for another `instance_type`) or terminated, and is told good-bye in order: pods are drained within " +
+			"PodDisruptionBudgets, the API server stops serving once the load balancer has noticed, an etcd member that will not come back leaves its cluster. " +
+			"Machines of one cluster go down one at a time, also when one apply changes all of them; the next follows only when the last does again what it did: etcd member healthy, API server ready, node Ready. " +
+			"What the cluster could not bear is refused: taking down an etcd member while another one is not healthy, or the only API server that is ready while there are others. " +
+			"A machine that does not answer is terminated unasked, with a warning, and is not stopped. In a destroy of everything nothing of a cluster runs any more when the machines go, and nothing is waited for.\n\n" +
 			"`create_before_destroy` cannot be used: a machine's name is taken as long as it lives.",
 		Attributes: map[string]schema.Attribute{
 			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Instance id. Import takes it.", PlanModifiers: keep},
@@ -100,7 +103,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			},
 			"instance_type": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString(infraaws.DefaultInstanceType),
-				MarkdownDescription: "Instance type (x86-64). Changed in place: the machine is stopped and started, and gets another public address. Default: `" + infraaws.DefaultInstanceType + "`.",
+				MarkdownDescription: "Instance type (x86-64). Changed in place: the machine is drained, stopped and started, one of its cluster at a time, and gets another public address. Default: `" + infraaws.DefaultInstanceType + "`.",
 				Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
 			},
 			"ami": schema.StringAttribute{
@@ -111,8 +114,9 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			},
 			"root_volume_size": schema.Int64Attribute{
 				Optional: true, Computed: true, Default: int64default.StaticInt64(infraaws.DefaultRootVolumeGiB),
-				MarkdownDescription: "Size of the root volume in GiB. Grown in place, file system included; it cannot shrink. Default: 20.",
-				Validators:          []validator.Int64{int64validator.Between(8, 16384)},
+				MarkdownDescription: "Size of the root volume in GiB. Grown in place while the machine runs, partition and file system (ext4, xfs, btrfs) included; it cannot shrink. " +
+					"EC2 takes the next change of a volume six hours after the last. Default: 20.",
+				Validators: []validator.Int64{int64validator.Between(8, 16384)},
 			},
 			"associate_public_ip": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(true),

@@ -66,7 +66,7 @@ func (r *networkResource) Metadata(_ context.Context, _ resource.MetadataRequest
 func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	own := path.MatchRoot("vpc_id")
 	resp.Schema = schema.Schema{
-		Version: 0,
+		Version: baseVersion,
 		MarkdownDescription: "The network of one cluster: a VPC with a public subnet, an internet gateway and a route table, and one security group per role " +
 			"with no more than the role needs. With `vpc_id` and `subnet_ids` an existing VPC is adopted, and only the security groups are made.\n\n" +
 			"Everything carries tags with the cluster's name, by which an interrupted apply finds it again; the name must therefore be unique within an account and region.",

@@ -3,7 +3,6 @@ package provider
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
@@ -34,17 +33,18 @@ type pkiResource struct{ base }
 func newPKIResource() resource.Resource { return &pkiResource{} }
 
 type pkiModel struct {
-	ID         types.String   `tfsdk:"id"`
-	Cluster    types.String   `tfsdk:"cluster"`
-	KeyStore   types.String   `tfsdk:"key_store"`
-	Prefix     types.String   `tfsdk:"prefix"`
-	KMSKeyID   types.String   `tfsdk:"kms_key_id"`
-	CAValidity types.String   `tfsdk:"ca_validity"`
-	Tags       types.Map      `tfsdk:"tags"`
-	TagsAll    types.Map      `tfsdk:"tags_all"`
-	Ref        types.Object   `tfsdk:"ref"`
-	Drift      types.Map      `tfsdk:"drift"`
-	Timeouts   timeouts.Value `tfsdk:"timeouts"`
+	ID          types.String   `tfsdk:"id"`
+	Cluster     types.String   `tfsdk:"cluster"`
+	KeyStore    types.String   `tfsdk:"key_store"`
+	Prefix      types.String   `tfsdk:"prefix"`
+	KMSKeyID    types.String   `tfsdk:"kms_key_id"`
+	CAValidity  types.String   `tfsdk:"ca_validity"`
+	Generations types.Object   `tfsdk:"generations"`
+	Tags        types.Map      `tfsdk:"tags"`
+	TagsAll     types.Map      `tfsdk:"tags_all"`
+	Ref         types.Object   `tfsdk:"ref"`
+	Drift       types.Map      `tfsdk:"drift"`
+	Timeouts    timeouts.Value `tfsdk:"timeouts"`
 }
 
 func (r *pkiResource) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
@@ -54,7 +54,7 @@ func (r *pkiResource) Metadata(_ context.Context, _ resource.MetadataRequest, re
 func (r *pkiResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	replace := []planmodifier.String{stringplanmodifier.RequiresReplace()}
 	resp.Schema = schema.Schema{
-		Version: 0,
+		Version: refVersion,
 		MarkdownDescription: "The keys of one cluster: certificate authorities for Kubernetes, etcd and the front proxy, the service-account key pair, and the key that encrypts secrets in etcd. " +
 			"Private keys are made once, put into the key store and fetched from there only while something is applied; they are never in the state (except with `key_store = \"state\"`), in plans or in logs.\n\n" +
 			"What is in the key store already is adopted, never overwritten: an apply that was interrupted, or whose state was lost, goes on with the same keys. " +
@@ -89,8 +89,9 @@ func (r *pkiResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 				MarkdownDescription: "How long the authorities' certificates are valid, as a duration. A change holds for certificates made later; the present ones stay. Default: `87600h` (10 years).",
 				Validators:          []validator.String{goDuration()},
 			},
-			"tags":     tagsAttribute(),
-			"tags_all": tagsAllAttribute(),
+			"generations": generationsAttribute(),
+			"tags":        tagsAttribute(),
+			"tags_all":    tagsAllAttribute(),
 			"ref": schema.SingleNestedAttribute{
 				Computed: true, MarkdownDescription: "Reference for the `pki` of role resources: certificates, and where the private keys are.",
 				Attributes: map[string]schema.Attribute{
@@ -103,7 +104,9 @@ func (r *pkiResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 					"etcd_ca_pem":                    schema.StringAttribute{Computed: true, MarkdownDescription: "Certificates of the etcd CA, the issuing one first."},
 					"front_proxy_ca_pem":             schema.StringAttribute{Computed: true, MarkdownDescription: "Certificates of the front-proxy CA, the issuing one first."},
 					"service_account_public_key_pem": schema.StringAttribute{Computed: true, MarkdownDescription: "Public keys that verify service-account tokens."},
-					"encryption_key_name":            schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the key that encrypts secrets in etcd."},
+					"generations": schema.SingleNestedAttribute{
+						Computed: true, MarkdownDescription: generationsDescription, Attributes: refGenerations(true),
+					},
 					"keys": schema.MapAttribute{
 						Computed: true, Sensitive: true, ElementType: types.StringType, MarkdownDescription: keysDescription,
 					},
@@ -141,7 +144,7 @@ func (r *pkiResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReq
 		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
 		ref, _ := object[pkiRefModel](ctx, state.Ref, &resp.Diagnostics)
 		ref.KMSKeyID = plan.KMSKeyID
-		plan.Ref = ref.value()
+		plan.Ref = rotatedRef(ref, plan.Generations, &resp.Diagnostics).value()
 	}
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
@@ -161,8 +164,8 @@ func (m pkiModel) newRef(inState bool) pkiRefModel {
 	unknown := types.StringUnknown()
 	ref := pkiRefModel{
 		Cluster: m.Cluster, Store: m.KeyStore, Prefix: m.Prefix, KMSKeyID: m.KMSKeyID, Region: unknown,
-		KubernetesCA: unknown, EtcdCA: unknown, FrontProxyCA: unknown, ServiceAccountPublicKey: unknown, EncryptionKeyName: unknown,
-		Keys: types.MapUnknown(types.StringType),
+		KubernetesCA: unknown, EtcdCA: unknown, FrontProxyCA: unknown, ServiceAccountPublicKey: unknown,
+		Generations: plannedGenerations(m.Generations), Keys: types.MapUnknown(types.StringType),
 	}
 	switch {
 	case m.KeyStore.IsUnknown():
@@ -203,7 +206,8 @@ func (r *pkiResource) bootstrap(ctx context.Context, m pkiModel) (pki.Ref, error
 
 // open opens the key store that a model describes.
 func (r *pkiResource) open(ctx context.Context, m pkiModel) (pki.Store, pki.Options, error) {
-	opts := pki.Options{Store: m.KeyStore.ValueString(), CAValidity: duration(m.CAValidity, pki.DefaultCAValidity)}
+	opts := pki.Options{Store: m.KeyStore.ValueString(), CAValidity: duration(m.CAValidity, pki.DefaultCAValidity),
+		Generations: generationsFrom(m.Generations)}
 	if opts.Store == pki.StoreState {
 		ref, _ := object[pkiRefModel](ctx, m.Ref, &diag.Diagnostics{})
 		return ref.ref().MemoryStore(), opts, nil
@@ -231,7 +235,11 @@ func (r *pkiResource) keyStore(ctx context.Context, m pkiModel) (*infraaws.KeySt
 func (r *pkiResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	var m pkiModel
 	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
-	if resp.Diagnostics.HasError() || m.KeyStore.ValueString() != pki.StoreSSM {
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	warnOfEnds(m.ref(ctx), r.data.now(), &resp.Diagnostics)
+	if m.KeyStore.ValueString() != pki.StoreSSM {
 		return
 	}
 	ctx, cancel := within(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
@@ -255,38 +263,8 @@ func (r *pkiResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
-// observe says in words what of the key store differs. It reads no private
-// key. A store that has lost everything is drift too, not a reason to forget:
-// with other keys the cluster would be another one.
-func (r *pkiResource) observe(ctx context.Context, store *infraaws.KeyStore, m pkiModel) ([]string, error) {
-	found, err := store.Look(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var words []string
-	public := publicParts(ctx, m.Ref)
-	for _, name := range pki.Names() {
-		value, present := found[name]
-		switch {
-		case !present:
-			words = append(words, name+": missing")
-		case !pki.Secret(name) && strings.TrimSpace(value) != strings.TrimSpace(public[name]):
-			words = append(words, name+": not the one on record")
-		}
-	}
-	return words, nil
-}
-
-// publicParts returns what a reference knows of the key store's content.
-func publicParts(ctx context.Context, ref types.Object) map[string]string {
-	m, _ := object[pkiRefModel](ctx, ref, &diag.Diagnostics{})
-	r := m.ref()
-	return map[string]string{
-		pki.CertKubernetesCA: r.KubernetesCA, pki.CertEtcdCA: r.EtcdCA, pki.CertFrontProxyCA: r.FrontProxyCA,
-		pki.PublicServiceAccount: r.ServiceAccountPublicKey,
-	}
-}
-
+// Update implements resource.Resource. Certificates are put back as they are
+// on record before anything is rotated.
 func (r *pkiResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	var m, state pkiModel
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
@@ -296,57 +274,23 @@ func (r *pkiResource) Update(ctx context.Context, req resource.UpdateRequest, re
 	}
 	ctx, cancel := within(ctx, m.Timeouts.Update, pkiTimeout, &resp.Diagnostics)
 	defer cancel()
+	checkStep(state.ref(ctx).Generations, m.Generations, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
 	if m.KeyStore.ValueString() == pki.StoreSSM {
 		if err := r.repair(ctx, m, state); err != nil {
 			addError(&resp.Diagnostics, "Cannot repair the key store of cluster "+m.Cluster.ValueString(), err)
 			return
 		}
 	}
+	ref, err := r.rotate(ctx, m, state)
+	if err != nil {
+		addError(&resp.Diagnostics, "Cannot rotate the keys of cluster "+m.Cluster.ValueString(), err)
+		return
+	}
+	m.Ref = pkiRefValue(ref)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
-}
-
-// repair puts public parts back as they are on record, and changes tags and
-// the KMS key. A private key that is gone cannot be put back from here.
-func (r *pkiResource) repair(ctx context.Context, m, state pkiModel) error {
-	store, err := r.keyStore(ctx, m)
-	if err != nil {
-		return err
-	}
-	found, err := store.Look(ctx)
-	if err != nil {
-		return err
-	}
-	public := publicParts(ctx, m.Ref)
-	for _, name := range pki.Names() {
-		value, present := found[name]
-		if pki.Secret(name) {
-			if !present {
-				return fmt.Errorf("%s is gone and cannot be made again: put it back under %s from a backup (the controllers hold copies under /etc/kubernetes), or give the cluster new keys with -replace",
-					name, m.Prefix.ValueString())
-			}
-			continue
-		}
-		if present && strings.TrimSpace(value) != strings.TrimSpace(public[name]) {
-			if err := store.Delete(ctx, name); err != nil && !errors.Is(err, pki.ErrNotFound) {
-				return err
-			}
-			present = false
-		}
-		if !present {
-			if err := store.Create(ctx, name, []byte(public[name])); err != nil {
-				return err
-			}
-		}
-	}
-	if !m.KMSKeyID.Equal(state.KMSKeyID) {
-		if err := store.Rewrap(ctx); err != nil {
-			return err
-		}
-	}
-	if !m.TagsAll.Equal(state.TagsAll) {
-		return store.Retag(ctx, removedKeys(state.TagsAll, m.TagsAll))
-	}
-	return nil
 }
 
 func (r *pkiResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
@@ -359,7 +303,7 @@ func (r *pkiResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 	defer cancel()
 	store, err := r.keyStore(ctx, m)
 	if err == nil {
-		err = store.Purge(ctx, pki.Names())
+		err = store.Purge(ctx)
 	}
 	if err != nil {
 		addError(&resp.Diagnostics, "Cannot delete the keys of cluster "+m.Cluster.ValueString(), err)
@@ -382,6 +326,9 @@ func (r *pkiResource) ImportState(ctx context.Context, req resource.ImportStateR
 	if err != nil {
 		addError(&resp.Diagnostics, "Cannot import the keys of cluster "+req.ID, err)
 		return
+	}
+	if !ref.Generations.Equal(pki.Generations{}) {
+		m.Generations = generationsValue(ref.Generations)
 	}
 	m.Ref, m.Drift = pkiRefValue(ref), noDrift()
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/big"
 	"slices"
 	"strings"
 	"testing"
@@ -117,6 +118,10 @@ func build(t tftypes.Type, v any) tftypes.Value {
 	case tftypes.Set:
 		return tftypes.NewValue(t, elements(t.ElementType, v))
 	}
+	if s, ok := v.(string); ok && t.Is(tftypes.Number) { // as plain writes it
+		n, _ := new(big.Float).SetString(s)
+		return tftypes.NewValue(t, n)
+	}
 	return tftypes.NewValue(t, v)
 }
 
@@ -147,7 +152,9 @@ func plain(v tftypes.Value) any {
 		_ = v.As(&b)
 		return b
 	case t.Is(tftypes.Number):
-		return fmt.Sprint(v)
+		n := new(big.Float)
+		_ = v.As(&n)
+		return n.Text('f', -1)
 	case t.Is(tftypes.Object{}), t.Is(tftypes.Map{}):
 		m, out := map[string]tftypes.Value{}, values{}
 		_ = v.As(&m)
@@ -319,7 +326,10 @@ func (i *instance) must(config values) {
 }
 
 // refresh reads the resource.
-func (i *instance) refresh() {
+func (i *instance) refresh() { i.core.t.Helper(); i.look() }
+
+// look is refresh that returns the warnings.
+func (i *instance) look() (seen change) {
 	i.core.t.Helper()
 	resp, err := i.core.server.ReadResource(i.core.t.Context(), &tfprotov6.ReadResourceRequest{
 		TypeName: i.typeName, CurrentState: i.core.dynamic(i.schema, i.state), Private: i.private,
@@ -329,6 +339,8 @@ func (i *instance) refresh() {
 	}
 	i.core.fatal(resp.Diagnostics)
 	i.state, i.private = i.unmarshal(resp.NewState), resp.Private
+	seen.note(resp.Diagnostics)
+	return seen
 }
 
 // settled refreshes and fails unless the same configuration plans nothing.

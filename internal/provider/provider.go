@@ -6,6 +6,7 @@ package provider
 import (
 	"context"
 	"os"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
@@ -30,13 +31,18 @@ var (
 type Provider struct {
 	version     string
 	environment environment
+	now         func() time.Time
 	shell       func(remote.Host) infraaws.Shell // nil: the connection pool's
+	duty        findDuty                         // nil: the roll-out engine's
 	data        []*providerData
 }
 
 // New returns the provider. Close it when it no longer serves.
-func New(version string) *Provider {
-	return &Provider{version: version, environment: environment{getenv: os.Getenv, readFile: os.ReadFile}}
+func New(version string) *Provider { return NewAt(version, time.Now) }
+
+// NewAt is New with a clock of the caller's: certificates are made and judged by it.
+func NewAt(version string, now func() time.Time) *Provider {
+	return &Provider{version: version, now: now, environment: environment{getenv: os.Getenv, readFile: os.ReadFile}}
 }
 
 // Close ends the provider's SSH connections.

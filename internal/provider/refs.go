@@ -109,7 +109,7 @@ type pkiRefModel struct {
 	EtcdCA                  types.String `tfsdk:"etcd_ca_pem"`
 	FrontProxyCA            types.String `tfsdk:"front_proxy_ca_pem"`
 	ServiceAccountPublicKey types.String `tfsdk:"service_account_public_key_pem"`
-	EncryptionKeyName       types.String `tfsdk:"encryption_key_name"`
+	Generations             types.Object `tfsdk:"generations"`
 	Keys                    types.Map    `tfsdk:"keys"`
 }
 
@@ -123,7 +123,7 @@ var pkiRefType = types.ObjectType{AttrTypes: map[string]attr.Type{
 	"etcd_ca_pem":                    types.StringType,
 	"front_proxy_ca_pem":             types.StringType,
 	"service_account_public_key_pem": types.StringType,
-	"encryption_key_name":            types.StringType,
+	"generations":                    generationsType,
 	"keys":                           types.MapType{ElemType: types.StringType},
 }}
 
@@ -145,7 +145,9 @@ func pkiRefAttribute() schema.SingleNestedAttribute {
 			"etcd_ca_pem":                    schema.StringAttribute{Required: true, MarkdownDescription: "Certificates of the etcd CA, the issuing one first."},
 			"front_proxy_ca_pem":             schema.StringAttribute{Required: true, MarkdownDescription: "Certificates of the front-proxy CA, the issuing one first."},
 			"service_account_public_key_pem": schema.StringAttribute{Required: true, MarkdownDescription: "Public keys that verify service-account tokens."},
-			"encryption_key_name":            schema.StringAttribute{Required: true, MarkdownDescription: "Name of the key that encrypts secrets in etcd."},
+			"generations": schema.SingleNestedAttribute{
+				Required: true, MarkdownDescription: generationsDescription, Attributes: refGenerations(false),
+			},
 			"keys": schema.MapAttribute{
 				Optional: true, Sensitive: true, ElementType: types.StringType,
 				MarkdownDescription: keysDescription,
@@ -161,7 +163,7 @@ func (m pkiRefModel) value() types.Object {
 	return types.ObjectValueMust(pkiRefType.AttrTypes, map[string]attr.Value{
 		"cluster": m.Cluster, "store": m.Store, "prefix": m.Prefix, "kms_key_id": m.KMSKeyID, "region": m.Region,
 		"kubernetes_ca_pem": m.KubernetesCA, "etcd_ca_pem": m.EtcdCA, "front_proxy_ca_pem": m.FrontProxyCA,
-		"service_account_public_key_pem": m.ServiceAccountPublicKey, "encryption_key_name": m.EncryptionKeyName, "keys": m.Keys,
+		"service_account_public_key_pem": m.ServiceAccountPublicKey, "generations": m.Generations, "keys": m.Keys,
 	})
 }
 
@@ -177,7 +179,7 @@ func (m pkiRefModel) ref() pki.Ref {
 		EtcdCA:                  m.EtcdCA.ValueString(),
 		FrontProxyCA:            m.FrontProxyCA.ValueString(),
 		ServiceAccountPublicKey: m.ServiceAccountPublicKey.ValueString(),
-		EncryptionKeyName:       m.EncryptionKeyName.ValueString(),
+		Generations:             generationsFrom(m.Generations),
 		Keys:                    stringMap(m.Keys),
 	}
 }
@@ -198,7 +200,7 @@ func pkiRefValue(r pki.Ref) types.Object {
 		EtcdCA:                  types.StringValue(r.EtcdCA),
 		FrontProxyCA:            types.StringValue(r.FrontProxyCA),
 		ServiceAccountPublicKey: types.StringValue(r.ServiceAccountPublicKey),
-		EncryptionKeyName:       types.StringValue(r.EncryptionKeyName),
+		Generations:             generationsValue(r.Generations),
 		Keys:                    keys,
 	}.value()
 }

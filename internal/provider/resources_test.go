@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/pem"
@@ -18,6 +19,7 @@ import (
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
 )
 
@@ -64,6 +66,7 @@ func newCloud(t *testing.T) cloud {
 	}
 	machines := account.NewMachines(t, client)
 	p := New("test")
+	p.duty = func(context.Context, rollout.Target) (*rollout.Duty, error) { return &rollout.Duty{}, nil }
 	p.shell = func(h remote.Host) infraaws.Shell {
 		found := infraaws.Machine{Name: h.Name}
 		for _, i := range a.Cloud.Overview().Instances {

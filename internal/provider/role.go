@@ -46,6 +46,9 @@ type role[M, S any] struct {
 	remove  func(*rollout.Engine, context.Context, S, rollout.Record) error
 	files   func(S) (map[string]string, error)
 
+	// recall tells how what only the machines know is found on import.
+	recall recall[M]
+
 	// For a role that also owns something in AWS, each may be nil: acquire has
 	// it before anything is installed and reports whether it exists, inspect adds what differs of it to the
 	// drift, release gives it back at last.
@@ -71,8 +74,8 @@ func roleAttributes(own map[string]schema.Attribute) map[string]schema.Attribute
 	own["drift"] = driftAttribute()
 	own["files"] = schema.MapAttribute{
 		Computed: true, ElementType: types.StringType,
-		MarkdownDescription: "Every file and program on the machines that is owned by this resource and not secret: `machine:path` to `sha256:digest`. " +
-			"A plan shows here which of them a change rewrites.",
+		MarkdownDescription: "Every file and program on the machines that is owned by this resource: `machine:path` to `sha256:digest`; " +
+			"of certificates, which authority issues them, and of secrets, the names of the keys they are made from. A plan shows here which of them a change rewrites.",
 	}
 	return own
 }
@@ -134,6 +137,7 @@ func (r *roleResource[M, S]) Metadata(_ context.Context, req resource.MetadataRe
 // Schema implements resource.Resource.
 func (r *roleResource[M, S]) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = r.role.schema(ctx)
+	resp.Schema.Version = refVersion
 }
 
 // ModifyPlan checks the configuration and computes what follows from it, the
@@ -153,6 +157,7 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 		return
 	}
 	r.role.check(ctx, &plan, prior, &resp.Diagnostics)
+	checkRotation(ctx, req, &resp.Diagnostics)
 	r.role.outputs(ctx, &plan, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
@@ -350,13 +355,28 @@ func (r *roleResource[M, S]) tell(report rollout.Report, diags *diag.Diagnostics
 		case errors.As(err, &foreign):
 			r.explain(err, diags)
 		case r.data.firstWarning(machine):
-			diags.AddWarning(fmt.Sprintf("Machine %s cannot be reached", machine),
+			diags.AddWarning(unasked(machine, err),
 				fmt.Sprintf("%s\n\nIts last known state is kept. What differs on it, if anything, is not known.\n\n%s", remote.Redact(err.Error()), advice(err)))
+		}
+	}
+	for _, machine := range slices.Sorted(maps.Keys(report.Clocks)) {
+		if r.data.firstWarning("clock of " + machine) {
+			diags.AddWarning(fmt.Sprintf("The clock of machine %s is off", machine),
+				fmt.Sprintf("machine %s: %s.\n\nSet the one right that is wrong: certificates and leases depend on it.", machine, rollout.ClockWords(report.Clocks[machine])))
 		}
 	}
 	for _, w := range report.Warnings {
 		diags.AddWarning("The "+r.role.title+" could not be judged completely", remote.Redact(w))
 	}
+}
+
+// unasked says in a few words why a machine could not be asked.
+func unasked(machine string, err error) string {
+	var refused *remote.AuthError
+	if errors.As(err, &refused) {
+		return fmt.Sprintf("Machine %s refuses the SSH login", machine)
+	}
+	return fmt.Sprintf("Machine %s cannot be reached", machine)
 }
 
 func (r *roleResource[M, S]) explain(err error, diags *diag.Diagnostics) {

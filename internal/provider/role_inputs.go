@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
@@ -93,8 +95,8 @@ func clusterOf(ctx context.Context, o types.Object, diags *diag.Diagnostics) typ
 }
 
 // checkUpgrade reports, on the attribute version, a change of release that
-// cannot be made in one step.
-func checkUpgrade(prior, plan types.String, diags *diag.Diagnostics) {
+// cannot be made in one step, as check has it.
+func checkUpgrade(prior, plan types.String, check func(from, to version.Version) error, diags *diag.Diagnostics) {
 	from, err := version.Parse(prior.ValueString())
 	if err != nil || plan.IsUnknown() {
 		return
@@ -103,8 +105,28 @@ func checkUpgrade(prior, plan types.String, diags *diag.Diagnostics) {
 	if err != nil {
 		return
 	}
-	if err := version.CheckUpgrade(from, to); err != nil {
+	if err := check(from, to); err != nil {
 		diags.AddAttributeError(path.Root("version"), "Impossible upgrade", err.Error())
+	}
+}
+
+// checkConfig reports, on its attribute, a configuration object that the
+// program it is for would not start with.
+func checkConfig(attribute string, v types.String, check func(map[string]any) error, diags *diag.Diagnostics) {
+	config := objectFrom(v)
+	if len(config) == 0 {
+		return
+	}
+	if err := check(config); err != nil {
+		diags.AddAttributeError(path.Root(attribute), "Unusable configuration", err.Error())
+	}
+}
+
+// checkDownloads reports, on the attribute version, downloads that there cannot
+// be. A checksum that is not known yet is looked up when it is needed.
+func checkDownloads(err error, diags *diag.Diagnostics) {
+	if err != nil && !errors.Is(err, artifact.ErrUnknownChecksum) {
+		diags.AddAttributeError(path.Root("version"), "Unusable version", err.Error())
 	}
 }
 

@@ -21,6 +21,9 @@ const (
 	// A machine boots within a minute or two; old instance types and
 	// capacity searches take longer.
 	machineTimeout = 10 * time.Minute
+	// Draining, a stop, a start, and waiting until the machine does again what
+	// it did; waiting for its turn does not count.
+	machineChangeTimeout = 20 * time.Minute
 	// Five parameters and as many certificates.
 	pkiTimeout = 3 * time.Minute
 	// Downloads on slow links dominate the first installation of a role.

@@ -70,6 +70,7 @@ func newWorkerPoolResource() resource.Resource {
 		apply:     (*rollout.Engine).ApplyWorkers,
 		remove:    (*rollout.Engine).RemoveWorkers,
 		files:     rollout.FilesWorkers,
+		recall:    recallWorkerPool(),
 	}}
 }
 
@@ -85,7 +86,8 @@ func workerPoolSchema(ctx context.Context) schema.Schema {
 		MarkdownDescription: "containerd, runc, CNI plugins, kubelet and kube-proxy on a set of hosts, which become nodes.\n\n" +
 			"The first installation goes to all hosts in parallel. A change that disturbs what runs on a node (containerd, another kubelet release) " +
 			"goes through the nodes `max_unavailable` at a time: cordon, drain within PodDisruptionBudgets, change, uncordon. Other changes restart only what they touch. " +
-			"A host that is no longer listed is drained and its node deleted; when its machine is gone already, its pods are evicted without waiting for them.",
+			"A host that is no longer listed is drained and its node deleted; when its machine is gone already, its pods are evicted without waiting for them." +
+			importDescription("`hosts`, `control_plane`"),
 		Attributes: roleAttributes(map[string]schema.Attribute{
 			"name": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString("workers"),
@@ -151,12 +153,12 @@ func workerPoolSchema(ctx context.Context) schema.Schema {
 			"kube_proxy_args": argsAttribute("kube-proxy"),
 			"max_unavailable": schema.Int64Attribute{
 				Optional:            true,
-				MarkdownDescription: "How many nodes a roll takes down at once. Default: 1.",
+				MarkdownDescription: "How many nodes a roll takes down at once; as soon as one is Ready again the next is taken. Default: 1.",
 				Validators:          []validator.Int64{int64validator.AtLeast(1)},
 			},
 			"drain_timeout": schema.StringAttribute{
 				Optional: true,
-				MarkdownDescription: fmt.Sprintf("How long draining one node may take; after that the roll stops, with the node uncordoned. Default: `%s`.",
+				MarkdownDescription: fmt.Sprintf("How long draining one node may take, PodDisruptionBudgets included; after that the roll stops, and the node, on which nothing was changed, takes pods again. Default: `%s`.",
 					short(rollout.DefaultDrainTimeout)),
 				Validators: []validator.String{goDuration()},
 			},
@@ -169,6 +171,8 @@ func workerPoolSchema(ctx context.Context) schema.Schema {
 func checkWorkerPool(ctx context.Context, plan, _ *workerPoolModel, diags *diag.Diagnostics) {
 	cp, _ := object[controlPlaneRefModel](ctx, plan.ControlPlane, diags)
 	checkKubeletSkew(cp.Version, plan.Version, diags)
+	checkConfig("kubelet_config", plan.KubeletConfig, component.CheckKubeletConfig, diags)
+	checkConfig("kube_proxy_config", plan.KubeProxyConfig, component.CheckKubeProxyConfig, diags)
 	hosts, known := hostsFrom(ctx, plan.Hosts, diags)
 	if !known {
 		return
@@ -232,9 +236,7 @@ func workerPoolSpec(ctx context.Context, d *providerData, m *workerPoolModel, di
 		}
 	}
 	artifacts, err := d.catalog.WorkerSet(m.Version.ValueString(), m.ContainerdVersion.ValueString(), m.RuncVersion.ValueString(), m.CNIVersion.ValueString())
-	if err != nil {
-		diags.AddAttributeError(path.Root("version"), "Unusable version", err.Error())
-	}
+	checkDownloads(err, diags)
 	var taints []component.Taint
 	for _, e := range m.Taints.Elements() {
 		if o, ok := e.(types.Object); ok {

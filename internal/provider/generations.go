@@ -1,0 +1,293 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+)
+
+// Generations of keys: the attribute of k8s_pki with which they are rotated,
+// and their place in its reference.
+
+const generationsDescription = "Generations of each key: the first issues, all are trusted."
+
+// generationDescriptions say what each key is for.
+var generationDescriptions = map[pki.Kind]string{
+	pki.KindKubernetesCA:   "Authority of the API servers, kubelets, components and people.",
+	pki.KindEtcdCA:         "Authority of etcd's members and of its clients.",
+	pki.KindFrontProxyCA:   "Authority of the aggregation layer: with it the API servers identify themselves to extension API servers such as metrics-server.",
+	pki.KindServiceAccount: "Key that signs the tokens of service accounts.",
+	pki.KindEncryption:     "Key that encrypts secrets in etcd.",
+}
+
+// generationsType is the object of lists in a reference.
+var generationsType = types.ObjectType{AttrTypes: func() map[string]attr.Type {
+	out := map[string]attr.Type{}
+	for _, k := range pki.Kinds() {
+		out[string(k)] = types.ListType{ElemType: types.Int64Type}
+	}
+	return out
+}()}
+
+// generationsAttribute is the input `generations` of k8s_pki.
+func generationsAttribute() schema.SingleNestedAttribute {
+	out := schema.SingleNestedAttribute{
+		Optional: true, Attributes: map[string]schema.Attribute{},
+		MarkdownDescription: "Generations of each key, by number. The first of a list issues (signs, writes); all of them are trusted (verify, read). " +
+			"A key is rotated in place by three applies, without an outage: `[1]`, then `[1, 2]` (2 is made and trusted everywhere), then `[2, 1]` (2 issues, " +
+			"everything issued by 1 is made anew), then `[2]` (1 is no longer trusted, and deleted from the key store). " +
+			"A plan that skips a step is refused. The guide [Rotate keys](../guides/rotation.md) says what each step does. Default: `[1]` for every key.",
+	}
+	for _, k := range pki.Kinds() {
+		out.Attributes[string(k)] = schema.ListAttribute{
+			Optional: true, ElementType: types.Int64Type,
+			MarkdownDescription: generationDescriptions[k] + " Default: `[1]`.",
+			Validators:          []validator.List{listvalidator.SizeBetween(1, pki.MaxGenerations), generationList{}},
+		}
+	}
+	return out
+}
+
+// generationList checks one list by itself.
+type generationList struct{}
+
+func (generationList) Description(context.Context) string {
+	return "Different numbers that count from 1."
+}
+func (v generationList) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
+
+func (generationList) ValidateList(_ context.Context, req validator.ListRequest, resp *validator.ListResponse) {
+	list, known := numbersFrom(req.ConfigValue)
+	if !known || len(list) == 0 {
+		return
+	}
+	if err := pki.CheckGenerations(nil, list); err != nil {
+		resp.Diagnostics.AddAttributeError(req.Path, "Unusable generations", err.Error()+".")
+	}
+}
+
+// refGenerations are the attributes of `generations` in a reference.
+func refGenerations(computed bool) map[string]schema.Attribute {
+	out := map[string]schema.Attribute{}
+	for _, k := range pki.Kinds() {
+		out[string(k)] = schema.ListAttribute{
+			Computed: computed, Required: !computed, ElementType: types.Int64Type, MarkdownDescription: generationDescriptions[k],
+		}
+	}
+	return out
+}
+
+// numbersFrom reads a list of numbers; false means that not all of it is known.
+func numbersFrom(l types.List) ([]int, bool) {
+	if !allKnown(l) {
+		return nil, false
+	}
+	var out []int
+	for _, e := range l.Elements() {
+		n, ok := e.(types.Int64)
+		if !ok || n.IsNull() {
+			return nil, false
+		}
+		out = append(out, int(n.ValueInt64()))
+	}
+	return out, true
+}
+
+// generationOf returns the list of one key in an input or a reference: null
+// when it is not set.
+func generationOf(o types.Object, k pki.Kind) types.List {
+	null := types.ListNull(types.Int64Type)
+	if o.IsUnknown() {
+		return types.ListUnknown(types.Int64Type)
+	}
+	if l, ok := o.Attributes()[string(k)].(types.List); ok {
+		return l
+	}
+	return null
+}
+
+// generationsFrom reads the object. What is null, or not known, is [1].
+func generationsFrom(o types.Object) pki.Generations {
+	var g pki.Generations
+	for _, k := range pki.Kinds() {
+		if list, known := numbersFrom(generationOf(o, k)); known {
+			g = g.With(k, list)
+		}
+	}
+	return g
+}
+
+// generationsValue is the opposite, with every key spelled out.
+func generationsValue(g pki.Generations) types.Object {
+	values := map[string]attr.Value{}
+	for _, k := range pki.Kinds() {
+		var list []attr.Value
+		for _, n := range g.Of(k) {
+			list = append(list, types.Int64Value(int64(n)))
+		}
+		values[string(k)] = types.ListValueMust(types.Int64Type, list)
+	}
+	return types.ObjectValueMust(generationsType.AttrTypes, values)
+}
+
+// plannedGenerations spells out what is configured; a list that is not known stays so.
+func plannedGenerations(configured types.Object) types.Object {
+	values := map[string]attr.Value{}
+	full := generationsValue(generationsFrom(configured)).Attributes()
+	for _, k := range pki.Kinds() {
+		values[string(k)] = full[string(k)]
+		if l := generationOf(configured, k); !allKnown(l) {
+			values[string(k)] = types.ListUnknown(types.Int64Type)
+		}
+	}
+	return types.ObjectValueMust(generationsType.AttrTypes, values)
+}
+
+// checkStep refuses, on the attribute, generations that must not follow those there are.
+func checkStep(prior pki.Generations, configured types.Object, diags *diag.Diagnostics) {
+	for _, k := range pki.Kinds() {
+		next, known := numbersFrom(generationOf(configured, k))
+		if !known {
+			continue
+		}
+		if len(next) == 0 {
+			next = []int{1}
+		}
+		if err := pki.CheckGenerations(prior.Of(k), next); err != nil {
+			diags.AddAttributeError(path.Root("generations").AtName(string(k)), "Not a step of a rotation",
+				fmt.Sprintf("generations.%s = %s cannot follow %s: %s.", k, pki.FormatGenerations(next), pki.FormatGenerations(prior.Of(k)), err))
+		}
+	}
+}
+
+// rotatedRef plans the reference with the configured generations: known where
+// they are only put in another order or dropped, unknown where a new one is made.
+func rotatedRef(ref pkiRefModel, configured types.Object, diags *diag.Diagnostics) pkiRefModel {
+	before := ref.ref()
+	checkStep(before.Generations, configured, diags)
+	if diags.HasError() {
+		return ref
+	}
+	next := generationsFrom(configured)
+	warnOfDrops(before.Generations, next, diags)
+	arranged, made := before.Arrange(next)
+	bundles := map[pki.Kind]*types.String{
+		pki.KindKubernetesCA: &ref.KubernetesCA, pki.KindEtcdCA: &ref.EtcdCA, pki.KindFrontProxyCA: &ref.FrontProxyCA,
+		pki.KindServiceAccount: &ref.ServiceAccountPublicKey,
+	}
+	values := map[pki.Kind]string{
+		pki.KindKubernetesCA: arranged.KubernetesCA, pki.KindEtcdCA: arranged.EtcdCA, pki.KindFrontProxyCA: arranged.FrontProxyCA,
+		pki.KindServiceAccount: arranged.ServiceAccountPublicKey,
+	}
+	changes := len(made) > 0
+	for _, k := range pki.Kinds() {
+		unknown := slices.Contains(made, k) || !allKnown(generationOf(configured, k))
+		changes = changes || unknown
+		if bundle := bundles[k]; bundle != nil {
+			*bundle = types.StringValue(values[k])
+			if unknown {
+				*bundle = types.StringUnknown()
+			}
+		}
+	}
+	if !ref.Keys.IsNull() {
+		ref.Keys = stringMapValue(arranged.Keys)
+		if changes {
+			ref.Keys = types.MapUnknown(types.StringType)
+		}
+	}
+	ref.Generations = plannedGenerations(configured)
+	return ref
+}
+
+// warnOfDrops says what stops working with the generations that are dropped.
+func warnOfDrops(prior, next pki.Generations, diags *diag.Diagnostics) {
+	consequences := map[pki.Kind]string{
+		pki.KindServiceAccount: "Tokens it has signed are refused from then on. Pods get new ones within the hour after the new key began to sign; " +
+			"tokens in Secrets of type kubernetes.io/service-account-token, and tokens handed out for longer, do not renew themselves.",
+		pki.KindKubernetesCA: "Client certificates it has issued are refused from then on, kubeconfigs of people among them, and clients that were given only its certificate " +
+			"no longer trust the API server. Pods started before the new one was trusted must have been restarted, unless their client reads the CA anew.",
+	}
+	for _, k := range pki.Kinds() {
+		if consequences[k] == "" {
+			continue
+		}
+		var dropped []int
+		for _, n := range prior.Of(k) {
+			if !slices.Contains(next.Of(k), n) {
+				dropped = append(dropped, n)
+			}
+		}
+		if len(dropped) > 0 {
+			diags.AddAttributeWarning(path.Root("generations").AtName(string(k)),
+				fmt.Sprintf("Generation %s of %s is dropped", strings.Trim(pki.FormatGenerations(dropped), "[]"), k), consequences[k])
+		}
+	}
+}
+
+// warnOfEnds says which issuing authority ends before what it issues would.
+func warnOfEnds(ref pki.Ref, now time.Time, diags *diag.Diagnostics) {
+	for _, ca := range []pki.CAName{pki.KubernetesCA, pki.EtcdCA, pki.FrontProxyCA} {
+		due, end, err := pki.RotationDue([]byte(ref.Bundle(ca)))
+		if err != nil || now.Before(due) {
+			continue
+		}
+		list := ref.Generations.Of(ca.Kind())
+		diags.AddWarning(fmt.Sprintf("Generation %d of %s ends on %s", list[0], ca.Kind(), end.UTC().Format(time.DateOnly)),
+			fmt.Sprintf("Certificates it issues from now on end with it. Rotate it in good time: begin with generations.%s = %s of k8s_pki.",
+				ca.Kind(), pki.FormatGenerations(append(list, slices.Max(list)+1))))
+	}
+}
+
+// checkRotation refuses a role to be taken further than it can go without an
+// outage: a step of a rotation that failed half way must be finished first.
+// The attribute at fault is written elsewhere; the message says where.
+func checkRotation(ctx context.Context, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
+	if req.State.Raw.IsNull() {
+		return
+	}
+	var was, planned types.Object
+	diags.Append(req.State.GetAttribute(ctx, path.Root("pki"), &was)...)
+	diags.Append(req.Plan.GetAttribute(ctx, path.Root("pki"), &planned)...)
+	if diags.HasError() {
+		return
+	}
+	before, after := generationsIn(was), generationsIn(planned)
+	for _, k := range pki.Kinds() {
+		prior, _ := numbersFrom(generationOf(before, k))
+		next, known := numbersFrom(generationOf(after, k))
+		if !known || len(prior) == 0 || len(next) == 0 || slices.Equal(prior, next) {
+			continue
+		}
+		if err := pki.CheckGenerations(prior, next); err != nil {
+			diags.AddAttributeError(path.Root("pki"), "A rotation must be finished here first",
+				fmt.Sprintf("This resource was last applied with generations.%s = %s of k8s_pki, and is now planned with %s: %s.\n\n"+
+					"An apply has probably failed before it came here: set generations.%s of k8s_pki back to what that apply had, and apply until nothing is left to do.",
+					k, pki.FormatGenerations(prior), pki.FormatGenerations(next), err, k))
+		}
+	}
+}
+
+// generationsIn returns `generations` of a reference.
+func generationsIn(ref types.Object) types.Object {
+	if ref.IsUnknown() {
+		return types.ObjectUnknown(generationsType.AttrTypes)
+	}
+	if g, ok := ref.Attributes()["generations"].(types.Object); ok {
+		return g
+	}
+	return types.ObjectNull(generationsType.AttrTypes)
+}

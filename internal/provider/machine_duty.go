@@ -1,0 +1,212 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+)
+
+// findDuty finds out what a machine does for its cluster.
+type findDuty func(context.Context, rollout.Target) (*rollout.Duty, error)
+
+// clusterTurns makes the machines of one cluster, which Terraform changes and
+// deletes in parallel, go down one at a time.
+type clusterTurns struct {
+	turn chan struct{} // holds a token while a machine is down, or about to be
+
+	mu       sync.Mutex
+	leaving  map[string]bool          // by name and by private address
+	starting map[string]chan struct{} // closed once the machine answers again
+}
+
+// turns returns the turns of a cluster.
+func (d *providerData) turns(cluster string) *clusterTurns {
+	t, _ := d.clusters.LoadOrStore(cluster, &clusterTurns{
+		turn: make(chan struct{}, 1), leaving: map[string]bool{}, starting: map[string]chan struct{}{}})
+	return t.(*clusterTurns) //nolint:forcetypeassert // nothing else is stored
+}
+
+// take waits for the turn, and until no machine is being started. The function
+// it returns gives the turn back; calling it again does nothing.
+func (t *clusterTurns) take(ctx context.Context) (func(), error) {
+	select {
+	case t.turn <- struct{}{}:
+	case <-ctx.Done():
+		return func() {}, fmt.Errorf("wait for the other machines of the cluster: %w", context.Cause(ctx))
+	}
+	giveBack := sync.OnceFunc(func() { <-t.turn })
+	for {
+		started := t.oneStarting()
+		if started == nil {
+			return giveBack, nil
+		}
+		select {
+		case <-started:
+		case <-ctx.Done():
+			giveBack()
+			return func() {}, fmt.Errorf("wait for a machine of the cluster that is being started: %w", context.Cause(ctx))
+		}
+	}
+}
+
+func (t *clusterTurns) oneStarting() chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.starting {
+		return c
+	}
+	return nil
+}
+
+// start says that a stopped machine is being started, until the function it
+// returns is called.
+func (t *clusterTurns) start(name string) func() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := make(chan struct{})
+	t.starting[name] = c
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.starting, name)
+		close(c)
+	}
+}
+
+// leave says of a machine that it will not come back.
+func (t *clusterTurns) leave(names ...string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, n := range names {
+		t.leaving[n] = true
+	}
+}
+
+func (t *clusterTurns) isLeaving(name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.leaving[name]
+}
+
+// targetAt returns how a machine is reached where EC2 says it is now.
+func (m machineModel) targetAt(d *providerData, now infraaws.Machine) rollout.Target {
+	h := m.host()
+	h.PublicIP, h.PrivateIP = optionalAddr(now.PublicIP), optionalAddr(now.PrivateIP)
+	h.Address = optionalAddr(now.Address())
+	return rollout.Target{Host: h.remote(d), Node: h.node()}
+}
+
+// dismiss lets a machine that is about to be terminated leave its cluster, if
+// anything of one runs on it, and returns what ends its turn. What cannot be
+// asked is terminated all the same: it may be broken beyond answering.
+func (r *machineResource) dismiss(ctx context.Context, client *infraaws.Client, m machineModel, diags *diag.Diagnostics) (done func(), err error) {
+	done = func() {}
+	turns := r.data.turns(m.spec(ctx, diags).Cluster)
+	turns.leave(m.Name.ValueString(), m.PrivateIP.ValueString())
+	if m.Role.ValueString() == string(infraaws.RoleLoadBalancer) {
+		return done, nil // nothing on it can leave, and its address may be released by now
+	}
+	now, err := client.LookMachine(ctx, m.ID.ValueString())
+	if err != nil || now.State != running {
+		return done, nil //nolint:nilerr // terminating it says what is to be said
+	}
+	duty, err := r.data.duty(ctx, m.targetAt(r.data, now))
+	if err != nil {
+		if r.data.firstWarning(m.Name.ValueString()) {
+			diags.AddWarning("Machine "+m.Name.ValueString()+" was terminated unasked", remote.Redact(err.Error())+
+				"\n\nWhat ran on it is not known: nothing was drained and etcd was not asked. What uses the cluster's other resources puts the rest in order.")
+		}
+		return done, nil
+	}
+	if duty.Idle() {
+		return done, nil
+	}
+	duty.Close(ctx)
+	if done, err = turns.take(ctx); err == nil {
+		err = r.leave(ctx, duty, turns, m, diags)
+	} else {
+		duty.Restore(ctx)
+	}
+	for _, note := range duty.Notes() {
+		diags.AddWarning("Machine "+m.Name.ValueString()+" left in haste", remote.Redact(note))
+	}
+	return done, err
+}
+
+func (r *machineResource) leave(ctx context.Context, duty *rollout.Duty, turns *clusterTurns, m machineModel, diags *diag.Diagnostics) error {
+	ctx, cancel := within(ctx, m.Timeouts.Delete, machineChangeTimeout, diags)
+	defer cancel()
+	return duty.Leave(ctx, turns.isLeaving)
+}
+
+// stopover is the way of one machine through being stopped and started.
+type stopover struct {
+	r     *machineResource
+	model machineModel
+	turns *clusterTurns
+	done  func()        // ends its turn
+	duty  *rollout.Duty // nil as long as it was not stopped
+}
+
+// begin waits for the machine's turn when the change stops it, before any
+// deadline runs. One that is stopped already does not wait for its turn: the
+// others wait for it.
+func (r *machineResource) begin(ctx context.Context, m, state machineModel, diags *diag.Diagnostics) (*stopover, error) {
+	s := &stopover{r: r, model: m, done: func() {}, turns: r.data.turns(m.spec(ctx, diags).Cluster)}
+	var err error
+	switch {
+	case state.InstanceState.ValueString() != running:
+		s.done = s.turns.start(m.Name.ValueString())
+	case !m.InstanceType.Equal(state.InstanceType):
+		s.done, err = s.turns.take(ctx)
+	}
+	return s, err
+}
+
+// stop readies the machine to be stopped.
+func (s *stopover) stop(ctx context.Context, now infraaws.Machine) error {
+	duty, err := s.r.data.duty(ctx, s.model.targetAt(s.r.data, now))
+	if err != nil {
+		return fmt.Errorf("not stopped, since it did not tell what runs on it: %w", err)
+	}
+	if err := duty.Suspend(ctx, s.turns.isLeaving); err != nil {
+		return err
+	}
+	s.duty = duty
+	return nil
+}
+
+// resume waits until the machine, which was started, does what it did before.
+func (s *stopover) resume(ctx context.Context, now infraaws.Machine) error {
+	if s.duty == nil {
+		return nil
+	}
+	return s.duty.Resume(ctx, s.model.targetAt(s.r.data, now).Host)
+}
+
+// abandon lets the machine go on with what it did when it was not stopped after all.
+func (s *stopover) abandon(ctx context.Context, client *infraaws.Client) {
+	if s.duty == nil {
+		return
+	}
+	if now, err := client.LookMachine(context.WithoutCancel(ctx), s.model.ID.ValueString()); err == nil && now.State == running {
+		s.duty.Restore(ctx)
+	}
+}
+
+// warn tells what could not be done on the way.
+func (s *stopover) warn(diags *diag.Diagnostics) {
+	if s.duty == nil {
+		return
+	}
+	for _, note := range slices.Compact(s.duty.Notes()) {
+		diags.AddWarning("Machine "+s.model.Name.ValueString()+" was changed with a reservation", remote.Redact(note))
+	}
+}

@@ -1,0 +1,117 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+)
+
+// observe says in words what of the key store differs. It reads no private
+// key. A store that has lost everything is drift too, not a reason to forget:
+// with other keys the cluster would be another one.
+func (r *pkiResource) observe(ctx context.Context, store *infraaws.KeyStore, m pkiModel) ([]string, error) {
+	found, err := store.Look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var words []string
+	ref := m.ref(ctx)
+	public := ref.Public()
+	for _, name := range pki.Names(ref.Generations) {
+		value, present := found[name]
+		switch {
+		case !present:
+			words = append(words, name+": missing")
+		case !pki.Secret(name) && strings.TrimSpace(value) != strings.TrimSpace(public[name]):
+			words = append(words, name+": not the one on record")
+		}
+	}
+	for _, name := range pki.Strays(slices.Sorted(maps.Keys(found)), ref.Generations) {
+		words = append(words, name+": of a generation that is not wanted")
+	}
+	return words, nil
+}
+
+// ref is what the model's reference says.
+func (m pkiModel) ref(ctx context.Context) pki.Ref {
+	ref, _ := object[pkiRefModel](ctx, m.Ref, &diag.Diagnostics{})
+	return ref.ref()
+}
+
+// rotate makes the generations that are new and deletes those that are not
+// wanted any more.
+func (r *pkiResource) rotate(ctx context.Context, m, state pkiModel) (pki.Ref, error) {
+	before := state.ref(ctx)
+	kept := m
+	kept.Ref = state.Ref // the planned one may not be known yet
+	store, opts, err := r.open(ctx, kept)
+	if err != nil {
+		return pki.Ref{}, err
+	}
+	if before.Generations.Equal(opts.Generations) {
+		strays := []string{}
+		if s, ok := store.(*infraaws.KeyStore); ok {
+			present, err := s.List(ctx)
+			if err != nil {
+				return pki.Ref{}, err
+			}
+			strays = pki.Strays(present, before.Generations)
+		}
+		if len(strays) == 0 {
+			before.KMSKeyID = m.KMSKeyID.ValueString()
+			return before, nil
+		}
+	}
+	return pki.Rotate(ctx, store, m.Cluster.ValueString(), before.Generations, r.data.now(), r.data.rand, opts)
+}
+
+// repair puts public parts back as they are on record, and changes tags and
+// the KMS key. A private key that is gone cannot be put back from here; one
+// that is to be dropped need not be.
+func (r *pkiResource) repair(ctx context.Context, m, state pkiModel) error {
+	store, err := r.keyStore(ctx, m)
+	if err != nil {
+		return err
+	}
+	found, err := store.Look(ctx)
+	if err != nil {
+		return err
+	}
+	before := state.ref(ctx)
+	public, wanted := before.Public(), pki.Names(generationsFrom(m.Generations))
+	for _, name := range pki.Names(before.Generations) {
+		value, present := found[name]
+		if !slices.Contains(wanted, name) || name == pki.NameGenerations {
+			continue // rotate sees to it
+		}
+		if pki.Secret(name) {
+			if !present {
+				return fmt.Errorf("%s is gone and cannot be made again: put it back under %s from a backup (the controllers hold copies under /etc/kubernetes), or give the cluster new keys with -replace",
+					name, m.Prefix.ValueString())
+			}
+			continue
+		}
+		if present && strings.TrimSpace(value) == strings.TrimSpace(public[name]) {
+			continue
+		}
+		if err := store.Replace(ctx, name, []byte(public[name])); err != nil {
+			return err
+		}
+	}
+	if !m.KMSKeyID.Equal(state.KMSKeyID) {
+		if err := store.Rewrap(ctx); err != nil {
+			return err
+		}
+	}
+	if !m.TagsAll.Equal(state.TagsAll) {
+		return store.Retag(ctx, removedKeys(state.TagsAll, m.TagsAll))
+	}
+	return nil
+}

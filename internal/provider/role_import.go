@@ -1,0 +1,232 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+)
+
+// A role resource is imported by a JSON object of the arguments that only the
+// configuration knows: its hosts and what it refers to. Everything else is read
+// off the first of its machines that answers; whether the others are the same
+// is what the refresh finds out.
+
+// importDescription documents the id; arguments are those it must hold.
+func importDescription(arguments string) string {
+	return "\n\nImport takes a JSON object of arguments: " + arguments + ", and `pki`, for which the name of a cluster stands when its keys are in SSM under the default prefix. " +
+		"Versions, flags and settings are read from the machines; any argument may be given as well, and must be if it leaves no trace there. " +
+		"An import restarts nothing: what was not found as configured settles in the state with the next apply."
+}
+
+// recall says how a role is found again.
+type recall[M any] struct {
+	targets  func(ctx context.Context, d *providerData, m *M, diags *diag.Diagnostics) []rollout.Target
+	files    []string // to read, by path or pattern
+	programs []string // to ask for their release, by path
+	// complete fills what m lacks with what was found.
+	complete func(ctx context.Context, d *providerData, m *M, found component.Found, releases map[string]string, diags *diag.Diagnostics)
+	// assemble makes the JSON object of an id that is none; nil: there is no other id.
+	assemble func(ctx context.Context, d *providerData, id string) (map[string]any, error)
+}
+
+var _ resource.ResourceWithImportState = (*roleResource[any, any])(nil)
+
+// ImportState implements resource.ResourceWithImportState.
+func (r *roleResource[M, S]) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	fail := func(err error) { addError(&resp.Diagnostics, "Cannot import this "+r.role.title, err) }
+	typ, ok := resp.State.Schema.Type().TerraformType(ctx).(tftypes.Object)
+	if !ok {
+		fail(errors.New("its schema is no object"))
+		return
+	}
+	given, err := r.given(ctx, req.ID, typ)
+	if err != nil {
+		fail(err)
+		return
+	}
+	resp.State.Raw = given
+	var m M
+	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	rec := roleRecord{Record: rollout.Record{Formed: true}}
+	r.remember(ctx, &m, &rec, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	r.role.common(&m).Drift = noDrift()
+	writePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
+	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+}
+
+// remember completes a model from its machines.
+func (r *roleResource[M, S]) remember(ctx context.Context, m *M, rec *roleRecord, diags *diag.Diagnostics) {
+	targets := r.role.recall.targets(ctx, r.data, m, diags)
+	if diags.HasError() {
+		return
+	}
+	if len(targets) == 0 {
+		diags.AddError("Cannot import this "+r.role.title, "The id names no machines.")
+		return
+	}
+	var (
+		found    component.Found
+		releases map[string]string
+		missing  []error
+	)
+	for _, t := range targets {
+		var err error
+		if found, releases, err = r.data.engine(ctx).Inspect(ctx, t, r.role.recall.files, r.role.recall.programs); err == nil {
+			missing = nil
+			break
+		}
+		missing = append(missing, err)
+	}
+	if len(missing) > 0 {
+		addError(diags, "Cannot import this "+r.role.title, errors.Join(missing...))
+		return
+	}
+	r.role.recall.complete(ctx, r.data, m, found, releases, diags)
+	if diags.HasError() {
+		return
+	}
+	r.role.outputs(ctx, m, diags)
+	spec := r.role.spec(ctx, r.data, m, diags)
+	if diags.HasError() {
+		return
+	}
+	downloads := r.role.artifacts(&spec)
+	if !rec.complete(downloads) {
+		if err := r.data.catalog.Resolve(ctx, downloads); err != nil {
+			addError(diags, "Cannot find out the checksum of a download", err)
+			return
+		}
+	}
+	rec.note(downloads)
+	r.setFiles(m, spec, diags)
+	r.role.outputs(ctx, m, diags)
+}
+
+// given reads the id.
+func (r *roleResource[M, S]) given(ctx context.Context, id string, typ tftypes.Object) (tftypes.Value, error) {
+	none := tftypes.Value{}
+	var arguments map[string]any
+	err := json.Unmarshal([]byte(id), &arguments)
+	if err != nil && r.role.recall.assemble != nil && !strings.HasPrefix(id, "{") {
+		arguments, err = r.role.recall.assemble(ctx, r.data, id)
+	} else if err != nil {
+		err = fmt.Errorf("the id must be a JSON object of arguments, such as the value of jsonencode({ hosts = [...], pki = \"<cluster>\" }): %w", err)
+	}
+	if err != nil {
+		return none, err
+	}
+	for name := range arguments {
+		if _, known := typ.AttributeTypes[name]; !known {
+			return none, fmt.Errorf("%q in the id is not an argument; there are %s", name, strings.Join(slices.Sorted(maps.Keys(typ.AttributeTypes)), ", "))
+		}
+	}
+	cluster, byName := arguments["pki"].(string)
+	delete(arguments, "id")
+	if byName {
+		delete(arguments, "pki")
+	}
+	raw, err := json.Marshal(arguments)
+	if err != nil {
+		return none, err
+	}
+	value, err := tfprotov6.DynamicValue{JSON: raw}.Unmarshal(typ)
+	if err != nil || !byName {
+		return value, err
+	}
+	ref, err := findKeys(ctx, r.data, cluster)
+	if err != nil {
+		return none, err
+	}
+	keys, err := pkiRefValue(ref).ToTerraformValue(ctx)
+	if err != nil {
+		return none, err
+	}
+	attributes := map[string]tftypes.Value{}
+	if err := value.As(&attributes); err != nil {
+		return none, err
+	}
+	attributes["pki"] = keys
+	return tftypes.NewValue(typ, attributes), nil
+}
+
+// findKeys finds the keys of a cluster in SSM under the default prefix.
+func findKeys(ctx context.Context, d *providerData, cluster string) (pki.Ref, error) {
+	r := pkiResource{base{d}}
+	store, opts, err := r.open(ctx, pkiModel{
+		Cluster: types.StringValue(cluster), KeyStore: types.StringValue(pki.StoreSSM),
+		Prefix: types.StringValue(infraaws.DefaultKeyPrefix(cluster)),
+	})
+	if err != nil {
+		return pki.Ref{}, err
+	}
+	return pki.LoadRef(ctx, store, cluster, opts)
+}
+
+// orRelease returns an argument, or else the release that a program tells.
+func orRelease(v types.String, releases map[string]string, program string, diags *diag.Diagnostics) types.String {
+	if !v.IsNull() {
+		return v
+	}
+	if releases[program] == "" {
+		diags.AddError("Nothing to import", program+" is not on the machine, or does not tell its release: is this the right host?")
+	}
+	return types.StringValue(releases[program])
+}
+
+// orString returns an argument, or else what was found; nothing is null.
+func orString(v types.String, found string) types.String {
+	if !v.IsNull() {
+		return v
+	}
+	return optionalString(found)
+}
+
+// orMap is orString for maps of strings.
+func orMap(v types.Map, found map[string]string) types.Map {
+	if !v.IsNull() || len(found) == 0 {
+		return v
+	}
+	return stringMapValue(found)
+}
+
+// orArgs is orMap for flags.
+func orArgs(v types.Map, found component.Args) types.Map {
+	flags := map[string]string{}
+	for name, values := range found {
+		flags[name] = values[len(values)-1]
+	}
+	return orMap(v, flags)
+}
+
+// orObject is orString for JSON objects.
+func orObject(v types.String, found map[string]any) types.String {
+	if !v.IsNull() || len(found) == 0 {
+		return v
+	}
+	raw, err := json.Marshal(found)
+	if err != nil {
+		return v
+	}
+	return types.StringValue(string(raw))
+}

@@ -1,0 +1,249 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+)
+
+// How each role is found again on its machines.
+
+const programs = "/usr/local/bin/"
+
+func recallEtcd() recall[etcdModel] {
+	return recall[etcdModel]{
+		files: component.PathsEtcd(), programs: []string{programs + "etcd"},
+		targets: func(ctx context.Context, d *providerData, m *etcdModel, diags *diag.Diagnostics) []rollout.Target {
+			return targetsFrom(ctx, d, m.Hosts, diags)
+		},
+		complete: func(ctx context.Context, d *providerData, m *etcdModel, found component.Found, releases map[string]string, diags *diag.Diagnostics) {
+			m.Version = orRelease(m.Version, releases, programs+"etcd", diags)
+			want := etcdSpec(ctx, d, m, diags)
+			if diags.HasError() {
+				return
+			}
+			spec, err := component.ReadEtcd(want.Spec, want.Targets[0].Node, found)
+			if err != nil {
+				addError(diags, "Unreadable etcd member", err)
+			}
+			m.ExtraArgs = orArgs(m.ExtraArgs, spec.ExtraArgs)
+		},
+	}
+}
+
+func recallControlPlane() recall[controlPlaneModel] {
+	server := programs + artifact.KubeAPIServer
+	return recall[controlPlaneModel]{
+		files: component.PathsControlPlane(), programs: []string{server},
+		targets: func(ctx context.Context, d *providerData, m *controlPlaneModel, diags *diag.Diagnostics) []rollout.Target {
+			return targetsFrom(ctx, d, m.Hosts, diags)
+		},
+		complete: func(ctx context.Context, d *providerData, m *controlPlaneModel, found component.Found, releases map[string]string, diags *diag.Diagnostics) {
+			m.Version = orRelease(m.Version, releases, server, diags)
+			pods, services, domain := component.ControlPlaneNetworks(found)
+			m.PodCIDR, m.ServiceCIDR, m.Domain = orString(m.PodCIDR, pods), orString(m.ServiceCIDR, services), orString(m.Domain, domain)
+			m.NodeCIDR = orString(m.NodeCIDR, defaultVPCRange)
+			if m.DNSIP.IsNull() {
+				m.DNSIP = types.StringUnknown() // outputs computes it
+			}
+			controlPlaneOutputs(ctx, m, diags)
+			want := controlPlaneSpec(ctx, d, m, diags)
+			if diags.HasError() {
+				return
+			}
+			spec, err := component.ReadControlPlane(want.Spec, want.Targets[0].Node, found)
+			if err != nil {
+				addError(diags, "Unreadable controller", err)
+				return
+			}
+			m.APIServerArgs = orArgs(m.APIServerArgs, spec.APIServerArgs)
+			m.ControllerManagerArgs = orArgs(m.ControllerManagerArgs, spec.ControllerManagerArgs)
+			m.SchedulerArgs = orArgs(m.SchedulerArgs, spec.SchedulerArgs)
+			m.SchedulerConfig = orObject(m.SchedulerConfig, spec.SchedulerConfig)
+			m.AuditPolicy = orString(m.AuditPolicy, string(spec.AuditPolicy))
+			plugins := map[string]string{}
+			for name, config := range spec.AdmissionPlugins {
+				if raw, err := json.Marshal(config); err == nil {
+					plugins[name] = string(raw)
+				}
+			}
+			m.AdmissionPlugins = orMap(m.AdmissionPlugins, plugins)
+			if m.ExtraSANs.IsNull() && len(spec.ExtraSANs) > 0 {
+				var names []attr.Value
+				for _, s := range spec.ExtraSANs {
+					names = append(names, types.StringValue(s))
+				}
+				m.ExtraSANs = types.ListValueMust(types.StringType, names)
+			}
+		},
+	}
+}
+
+func recallWorkerPool() recall[workerPoolModel] {
+	kubelet, containerd, runc := programs+artifact.Kubelet, programs+"containerd", "/usr/local/sbin/runc"
+	return recall[workerPoolModel]{
+		files: component.PathsWorker(), programs: []string{kubelet, containerd, runc},
+		targets: func(ctx context.Context, d *providerData, m *workerPoolModel, diags *diag.Diagnostics) []rollout.Target {
+			return targetsFrom(ctx, d, m.Hosts, diags)
+		},
+		complete: func(ctx context.Context, d *providerData, m *workerPoolModel, found component.Found, releases map[string]string, diags *diag.Diagnostics) {
+			m.Name = orString(m.Name, "workers")
+			m.Version = orRelease(m.Version, releases, kubelet, diags)
+			m.ContainerdVersion = orString(m.ContainerdVersion, offered(releases[containerd], artifact.DefaultContainerd, d.catalog.Containerd))
+			m.CNIVersion = orString(m.CNIVersion, artifact.DefaultCNIPlugins) // the plugins do not tell theirs
+			if m.RuncVersion.IsNull() {
+				m.RuncVersion = types.StringUnknown() // workerPoolSpec chooses
+				if v := offered(releases[runc], "", d.catalog.Runc); v != "" {
+					m.RuncVersion = types.StringValue(v)
+				}
+			}
+			want := workerPoolSpec(ctx, d, m, diags)
+			if diags.HasError() {
+				return
+			}
+			spec, err := component.ReadWorker(want.Spec, want.Targets[0].Node, found)
+			if err != nil {
+				addError(diags, "Unreadable worker", err)
+				return
+			}
+			m.CNI, m.SandboxImage = orString(m.CNI, spec.CNI), orString(m.SandboxImage, spec.SandboxImage)
+			m.KubeletConfig = orObject(m.KubeletConfig, spec.KubeletConfig)
+			m.KubeProxyConfig = orObject(m.KubeProxyConfig, spec.KubeProxyConfig)
+			m.ContainerdConfig = orObject(m.ContainerdConfig, spec.ContainerdConfig)
+			m.KubeletArgs, m.KubeProxyArgs = orArgs(m.KubeletArgs, spec.KubeletArgs), orArgs(m.KubeProxyArgs, spec.KubeProxyArgs)
+			m.RegistryMirrors, m.Labels = orMap(m.RegistryMirrors, spec.RegistryMirrors), orMap(m.Labels, spec.Labels)
+			if m.Taints.IsNull() && len(spec.Taints) > 0 {
+				var taints []attr.Value
+				typ, _ := m.Taints.ElementType(ctx).(types.ObjectType)
+				for _, t := range spec.Taints {
+					taints = append(taints, types.ObjectValueMust(typ.AttrTypes, map[string]attr.Value{
+						"key": types.StringValue(t.Key), "value": optionalString(t.Value), "effect": types.StringValue(t.Effect)}))
+				}
+				m.Taints = types.ListValueMust(typ, taints)
+			}
+		},
+	}
+}
+
+// offered returns a release that a program tells, without what its builder
+// added to it, if there is a download of it, and else the fallback.
+func offered(release, fallback string, download func(string) (artifact.Artifact, error)) string {
+	release, _, _ = strings.Cut(release, "+")
+	if a, err := download(release); release != "" && err == nil && a.SHA256 != "" {
+		return release
+	}
+	return fallback
+}
+
+func recallLB() recall[lbModel] {
+	return recall[lbModel]{
+		files: component.PathsLoadBalancer(),
+		targets: func(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) []rollout.Target {
+			host, _ := hostFrom(ctx, m.Host, diags)
+			return []rollout.Target{{Host: host.remote(d), Node: host.node()}}
+		},
+		complete: func(ctx context.Context, d *providerData, m *lbModel, found component.Found, _ map[string]string, diags *diag.Diagnostics) {
+			if m.Port.IsNull() {
+				port, err := strconv.Atoi(component.ReadLoadBalancer(found))
+				if err != nil {
+					diags.AddError("Nothing to import", "HAProxy's configuration on the machine is not one of this provider: is this the right host?")
+					return
+				}
+				m.Port = types.Int64Value(int64(port))
+			}
+			if m.Cluster.IsNull() {
+				m.Cluster = clusterOf(ctx, m.PKI, diags)
+			}
+			recallAddress(ctx, d, m, diags)
+		},
+		assemble: assembleLB,
+	}
+}
+
+// recallAddress finds the Elastic IP by its tags.
+func recallAddress(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) {
+	host, _ := hostFrom(ctx, m.Host, diags)
+	m.AllocationID, m.PublicIP = types.StringValue(""), host.Address
+	if host.InstanceID.ValueString() == "" {
+		return
+	}
+	client, err := d.aws(ctx)
+	if err == nil {
+		var a infraaws.Address
+		if a, _, err = client.ObserveAddress(ctx, "", m.address(ctx, d, diags)); err == nil {
+			m.AllocationID, m.PublicIP = types.StringValue(a.AllocationID), optionalAddr(a.PublicIP)
+			m.Tags = orMap(m.Tags, client.OwnTags(a.Tags))
+			return
+		}
+	}
+	addError(diags, "Cannot find the Elastic IP", err)
+}
+
+// assembleLB finds a load balancer by the name of its cluster or by its
+// Elastic IP: machines and address carry tags.
+func assembleLB(ctx context.Context, d *providerData, id string) (map[string]any, error) {
+	client, err := d.aws(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cluster := id
+	if strings.HasPrefix(id, "eipalloc-") {
+		a, _, err := client.ObserveAddress(ctx, id, infraaws.AddressSpec{})
+		if err != nil {
+			return nil, err
+		}
+		cluster = a.Tags[infraaws.TagCluster]
+	}
+	machines, err := client.FindMachines(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]any{"cluster": cluster, "pki": cluster}
+	var controllers []any
+	for _, found := range machines {
+		switch host := importedHost(found); found.Role {
+		case infraaws.RoleLoadBalancer:
+			out["host"] = host
+		case infraaws.RoleController:
+			controllers = append(controllers, host)
+		}
+	}
+	if out["host"] == nil || len(controllers) == 0 {
+		return nil, errors.Join(infraaws.ErrNotFound, fmt.Errorf("cluster %s has no running machine of the role lb, or none of the role controller", cluster))
+	}
+	out["controllers"] = controllers
+	return out, nil
+}
+
+// importedHost is a machine's host as its resource tells it.
+func importedHost(found infraaws.Machine) map[string]any {
+	m := machineModel{Name: types.StringValue(found.Name), User: types.StringValue(found.User)}
+	m.PrivateIP, m.PublicIP = types.StringUnknown(), types.StringUnknown()
+	m.fill(found)
+	out := map[string]any{}
+	for name, v := range m.Host.Attributes() {
+		switch v := v.(type) {
+		case types.String:
+			if !v.IsNull() {
+				out[name] = v.ValueString()
+			} else {
+				out[name] = nil
+			}
+		case types.Int64:
+			out[name] = v.ValueInt64()
+		}
+	}
+	return out
+}
