@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -30,7 +31,7 @@ func (c *cli) progress(line string) { _, _ = fmt.Fprintln(c.stderr, line) }
 
 func up(ctx context.Context, c *cli, args []string) error {
 	f := c.flags("up")
-	kubernetes := f.String("kubernetes", "", "releases the mirror must hold")
+	releases := releaseFlags(f)
 	if err := parse(f, args); err != nil {
 		return err
 	}
@@ -47,11 +48,18 @@ func up(ctx context.Context, c *cli, args []string) error {
 		return fmt.Errorf("state directory: %w", err)
 	}
 	began := time.Now()
-	if err := l.Up(ctx, list(*kubernetes), []string{self, "--state-dir", dir, "daemon"}); err != nil {
+	if err := l.Up(ctx, releases(), []string{self, "--state-dir", dir, "daemon"}); err != nil {
 		return err
 	}
 	_, _ = fmt.Fprintf(c.stdout, "The local EC2 in %s is up (%s).\n", dir, time.Since(began).Round(10*time.Millisecond))
 	return l.Summary(c.stdout)
+}
+
+// releaseFlags adds the flags that name releases; what it returns reads them.
+func releaseFlags(f *flag.FlagSet) func() lab.Releases {
+	kubernetes := f.String("kubernetes", "", "releases the mirror must hold")
+	etcd := f.String("etcd", "", "releases of etcd the mirror must hold")
+	return func() lab.Releases { return lab.Releases{Kubernetes: list(*kubernetes), Etcd: list(*etcd)} }
 }
 
 func down(ctx context.Context, c *cli, args []string) error {
@@ -124,7 +132,7 @@ func shellQuote(s string) string {
 
 func artifacts(ctx context.Context, c *cli, args []string) error {
 	f := c.flags("artifacts")
-	kubernetes := f.String("kubernetes", "", "releases the mirror must hold")
+	releases := releaseFlags(f)
 	tool := f.String("tool", "", "provide this tool alone and print its path")
 	if err := parse(f, args); err != nil {
 		return err
@@ -135,7 +143,7 @@ func artifacts(ctx context.Context, c *cli, args []string) error {
 		if err != nil {
 			return err
 		}
-		return l.Provide(ctx, list(*kubernetes))
+		return l.Provide(ctx, releases())
 	case "tofu":
 		dir, err := artifact.EnsureTools(ctx, artifact.Options{Progress: c.progress})
 		if err != nil {

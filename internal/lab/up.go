@@ -23,10 +23,17 @@ import (
 // readyTimeout bounds the start of the daemon: network, adoption of machines, listeners.
 const readyTimeout = 60 * time.Second
 
+// Releases are what a lab's mirror must hold beyond what it always does, as
+// upstream spells its tags. None of a kind means the lab's default.
+type Releases struct {
+	Kubernetes []string // "v1.36.1"
+	Etcd       []string // "v3.6.16"
+}
+
 // Up makes sure that the lab runs: the host can do it, image and artifacts are
 // there, the daemon answers. daemon is the command line that runs Serve for
 // this lab. Doing it again changes nothing.
-func (l *Lab) Up(ctx context.Context, kubernetes []string, daemon []string) error {
+func (l *Lab) Up(ctx context.Context, releases Releases, daemon []string) error {
 	if err := machine.Preflight(ctx, l.cache); err != nil {
 		return err
 	}
@@ -40,7 +47,7 @@ func (l *Lab) Up(ctx context.Context, kubernetes []string, daemon []string) erro
 	if err != nil {
 		return err
 	}
-	if err := l.provide(ctx, kubernetes, &s); err != nil {
+	if err := l.provide(ctx, releases, &s); err != nil {
 		return err
 	}
 	if pid, err := l.running(); err != nil {
@@ -57,8 +64,8 @@ func (l *Lab) Up(ctx context.Context, kubernetes []string, daemon []string) erro
 }
 
 // provide makes sure of the machine image, the mirror and the container images.
-func (l *Lab) provide(ctx context.Context, kubernetes []string, s *settings) error {
-	opts := artifact.Options{CacheDir: l.cache, KubernetesVersions: kubernetes, Progress: l.progress}
+func (l *Lab) provide(ctx context.Context, releases Releases, s *settings) error {
+	opts := artifact.Options{CacheDir: l.cache, KubernetesVersions: releases.Kubernetes, EtcdVersions: releases.Etcd, Progress: l.progress}
 	s.CacheDir = l.cache
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
@@ -82,9 +89,9 @@ func (l *Lab) provide(ctx context.Context, kubernetes []string, s *settings) err
 }
 
 // Provide prepares everything an Up would have to wait for, and no more.
-func (l *Lab) Provide(ctx context.Context, kubernetes []string) error {
+func (l *Lab) Provide(ctx context.Context, releases Releases) error {
 	var s settings
-	return l.provide(ctx, kubernetes, &s)
+	return l.provide(ctx, releases, &s)
 }
 
 func random(n int) []byte {

@@ -16,6 +16,8 @@ type Options struct {
 	// KubernetesVersions are the releases the mirror must hold, such as
 	// "v1.36.1". Default: KubernetesVersion alone.
 	KubernetesVersions []string
+	// EtcdVersions are the releases of etcd, such as "v3.6.16". Default: EtcdVersion alone.
+	EtcdVersions []string
 	// Progress receives lines for a person, one at a time, at least every few
 	// seconds while work is done. Default: none.
 	Progress func(string)
@@ -24,7 +26,10 @@ type Options struct {
 	Client *http.Client
 }
 
-var releaseVersion = regexp.MustCompile(`^v1\.[0-9]+\.[0-9]+$`)
+var (
+	releaseVersion     = regexp.MustCompile(`^v1\.[0-9]+\.[0-9]+$`)
+	etcdReleaseVersion = regexp.MustCompile(`^v3\.[0-9]+\.[0-9]+$`)
+)
 
 func (o Options) withDefaults() (Options, error) {
 	if o.CacheDir == "" {
@@ -41,6 +46,14 @@ func (o Options) withDefaults() (Options, error) {
 	for _, v := range o.KubernetesVersions {
 		if !releaseVersion.MatchString(v) {
 			return o, fmt.Errorf("version %q of Kubernetes is not of the form %s", v, KubernetesVersion)
+		}
+	}
+	if len(o.EtcdVersions) == 0 {
+		o.EtcdVersions = []string{EtcdVersion}
+	}
+	for _, v := range o.EtcdVersions {
+		if !etcdReleaseVersion.MatchString(v) {
+			return o, fmt.Errorf("version %q of etcd is not of the form %s", v, EtcdVersion)
 		}
 	}
 	return o, nil
@@ -71,7 +84,7 @@ func EnsureMirror(ctx context.Context, opts Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return ensureStore(ctx, opts, "mirror", mirrorProducts(opts.KubernetesVersions))
+	return ensureStore(ctx, opts, "mirror", mirrorProducts(opts.KubernetesVersions, opts.EtcdVersions))
 }
 
 // EnsureTools makes sure of an OpenTofu built from its module, for machines

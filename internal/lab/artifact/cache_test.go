@@ -24,7 +24,7 @@ func builtMirror(t *testing.T) string {
 	t.Helper()
 	s := newStore(Options{CacheDir: DefaultCacheDir()}, "mirror")
 	must(t, s.load())
-	if len(s.missing(mirrorProducts([]string{KubernetesVersion}))) > 0 {
+	if len(s.missing(mirrorProducts([]string{KubernetesVersion}, []string{EtcdVersion}))) > 0 {
 		t.Skip("the mirror is not built yet: run `k8s-lab artifacts`")
 	}
 	start := time.Now()
@@ -44,7 +44,7 @@ func TestMirrorHoldsWhatItSays(t *testing.T) {
 		t.Errorf("sha256sum: %v\n%s", err, out)
 	}
 	sums := read(t, dir, "SHA256SUMS")
-	for _, p := range mirrorProducts([]string{KubernetesVersion}) {
+	for _, p := range mirrorProducts([]string{KubernetesVersion}, []string{EtcdVersion}) {
 		for _, file := range p.files() {
 			if !strings.Contains(sums, "  "+file+"\n") {
 				t.Errorf("SHA256SUMS lacks %s", file)

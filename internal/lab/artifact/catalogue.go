@@ -101,12 +101,15 @@ func title(name string, programs []string, version string) string {
 	return strings.Join(programs, ", ") + " " + version
 }
 
-func mirrorProducts(kubernetes []string) []product {
+func mirrorProducts(kubernetes, etcd []string) []product {
 	var products []product
 	for _, v := range kubernetes {
 		products = append(products, kubernetesProduct(v))
 	}
-	return append(products, containerdProduct(), etcdProduct(), cniProduct(), runcProduct())
+	for _, v := range etcd {
+		products = append(products, etcdProduct(v))
+	}
+	return append(products, containerdProduct(), cniProduct(), runcProduct())
 }
 
 func kubernetesProduct(version string) product {
@@ -129,18 +132,18 @@ func kubernetesProduct(version string) product {
 	}
 }
 
-func etcdProduct() product {
-	name := fmt.Sprintf("etcd-%s-%s-%s", EtcdVersion, goos, goarch)
+func etcdProduct(version string) product {
+	name := fmt.Sprintf("etcd-%s-%s-%s", version, goos, goarch)
 	mod := func(prog, path string) module {
 		return module{
-			path: path, version: EtcdVersion,
+			path: path, version: version,
 			programs: []program{{prog, path}},
 			vars:     []string{"go.etcd.io/etcd/api/v3/version.GitSHA={commit}"},
 		}
 	}
 	return product{
-		name: "etcd", version: EtcdVersion,
-		base:    "github.com/etcd-io/etcd/releases/download/" + EtcdVersion,
+		name: "etcd", version: version,
+		base:    "github.com/etcd-io/etcd/releases/download/" + version,
 		archive: name + ".tar.gz", inside: name,
 		published: true, sums: "SHA256SUMS",
 		modules: []module{

@@ -200,6 +200,9 @@ func TestOptions(t *testing.T) {
 		if _, err := EnsureMirror(t.Context(), Options{CacheDir: t.TempDir(), KubernetesVersions: []string{bad}}); err == nil {
 			t.Errorf("Kubernetes version %q is accepted", bad)
 		}
+		if _, err := EnsureMirror(t.Context(), Options{CacheDir: t.TempDir(), EtcdVersions: []string{bad}}); err == nil {
+			t.Errorf("etcd version %q is accepted", bad)
+		}
 	}
 	t.Setenv("K8S_LAB_CACHE", "/somewhere")
 	if got := DefaultCacheDir(); got != "/somewhere" {

@@ -7,7 +7,11 @@ const (
 	// PreviousKubernetesVersion is the newest release of the minor before, for upgrades.
 	PreviousKubernetesVersion = "v1.35.4"
 
-	EtcdVersion       = "v3.6.16"
+	// EtcdVersion is what a lab serves unless it is asked for others, and
+	// PreviousEtcdVersion the patch release before, for upgrades.
+	EtcdVersion         = "v3.6.16"
+	PreviousEtcdVersion = "v3.6.15"
+
 	ContainerdVersion = "v2.2.0"
 	RuncVersion       = "v1.4.0"
 	CNIVersion        = "v1.9.1"

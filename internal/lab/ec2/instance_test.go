@@ -388,13 +388,33 @@ func TestModifyInstance(t *testing.T) {
 		t.Errorf("metadata options are %+v", o)
 	}
 	v := l.instance(t, *id).BlockDeviceMappings[0].Ebs.VolumeId
-	must[*awsec2.ModifyVolumeOutput](t)(l.ModifyVolume(ctx, &awsec2.ModifyVolumeInput{VolumeId: v, Size: aws.Int32(30)}))
-	_, err := l.ModifyVolume(ctx, &awsec2.ModifyVolumeInput{VolumeId: v, Size: aws.Int32(10)})
-	refused(t, err, "InvalidParameterValue")
-	mods := must[*awsec2.DescribeVolumesModificationsOutput](t)(l.DescribeVolumesModifications(ctx, &awsec2.DescribeVolumesModificationsInput{VolumeIds: []string{*v}})).VolumesModifications
-	if mods[0].ModificationState != types.VolumeModificationStateCompleted || *mods[0].TargetSize != 30 {
-		t.Errorf("modification: %+v", mods[0])
+	size := func() int32 {
+		return *must[*awsec2.DescribeVolumesOutput](t)(l.DescribeVolumes(ctx, &awsec2.DescribeVolumesInput{VolumeIds: []string{*v}})).Volumes[0].Size
 	}
-	_, err = l.DeleteVolume(ctx, &awsec2.DeleteVolumeInput{VolumeId: v})
+	grow := func(gib int32) error {
+		_, err := l.ModifyVolume(ctx, &awsec2.ModifyVolumeInput{VolumeId: v, Size: &gib})
+		return err
+	}
+	was := size()
+	refused(t, grow(30), "")
+	for _, stage := range []struct {
+		state types.VolumeModificationState
+		size  int32
+		next  time.Duration
+		again string
+	}{
+		{types.VolumeModificationStateModifying, was, 500 * time.Millisecond, "IncorrectModificationState"},
+		{types.VolumeModificationStateOptimizing, 30, time.Second, "IncorrectModificationState"},
+		{types.VolumeModificationStateCompleted, 30, 6 * time.Hour, "VolumeModificationRateExceeded"},
+	} {
+		m := must[*awsec2.DescribeVolumesModificationsOutput](t)(l.DescribeVolumesModifications(ctx, &awsec2.DescribeVolumesModificationsInput{VolumeIds: []string{*v}})).VolumesModifications[0]
+		if m.ModificationState != stage.state || *m.TargetSize != 30 || size() != stage.size {
+			t.Errorf("size %d, modification %+v; wanted it %s", size(), m, stage.state)
+		}
+		refused(t, grow(40), stage.again)
+		l.clock.advance(stage.next)
+	}
+	refused(t, grow(10), "InvalidParameterValue")
+	_, err := l.DeleteVolume(ctx, &awsec2.DeleteVolumeInput{VolumeId: v})
 	refused(t, err, "VolumeInUse")
 }

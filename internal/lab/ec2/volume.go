@@ -3,6 +3,7 @@ package ec2
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2/awserr"
@@ -32,6 +33,37 @@ type modification struct {
 	FromType                             string
 	TargetSize, TargetIOPS, TargetThroug int
 	TargetType                           string
+}
+
+// How long a modification takes here. On AWS the first lasts seconds, the
+// second up to a day, and the volume cannot be modified again for six hours.
+// https://docs.aws.amazon.com/ebs/latest/userguide/modify-volume-requirements.html
+const (
+	modifyingFor      = 500 * time.Millisecond
+	optimizingFor     = time.Second
+	modificationPause = 6 * time.Hour
+)
+
+// state is how far a modification has come, and its progress in percent.
+func (m *modification) state(now time.Time) (string, int) {
+	switch since := now.Sub(m.Started); {
+	case since < modifyingFor:
+		return "modifying", 0
+	case since < modifyingFor+optimizingFor:
+		return "optimizing", 50
+	}
+	return "completed", 100
+}
+
+// size is what the volume has at this moment: the old one as long as it is
+// being modified.
+func (v *volume) size(now time.Time) int {
+	if m := v.Modification; m != nil {
+		if state, _ := m.state(now); state == "modifying" {
+			return m.FromSize
+		}
+	}
+	return v.SizeGiB
 }
 
 var volumeActions = map[string]action{
@@ -129,7 +161,7 @@ type volumeAttachment struct {
 
 func (t *tx) volumeItem(v *volume) volumeItem {
 	item := volumeItem{
-		ID: v.ID, Size: v.SizeGiB, SnapshotID: t.c.image.snapshotID(), Zone: v.Zone, Status: "available", CreateTime: v.Created,
+		ID: v.ID, Size: v.size(t.now), SnapshotID: t.c.image.snapshotID(), Zone: v.Zone, Status: "available", CreateTime: v.Created,
 		Type: v.Type, IOPS: v.IOPS, Throughput: v.Throughput, Encrypted: v.Encrypted, KMSKeyID: v.KMSKeyID, Tags: t.tags(v.ID),
 	}
 	if v.Instance != "" {
@@ -142,7 +174,7 @@ func (t *tx) volumeItem(v *volume) volumeItem {
 var volumeFields = fields[volume]{
 	"volume-id":         func(_ *tx, v *volume) []string { return one(v.ID) },
 	"volume-type":       func(_ *tx, v *volume) []string { return one(v.Type) },
-	"size":              func(_ *tx, v *volume) []string { return one(port(v.SizeGiB)) },
+	"size":              func(t *tx, v *volume) []string { return one(port(v.size(t.now))) },
 	"encrypted":         func(_ *tx, v *volume) []string { return yesNo(v.Encrypted) },
 	"availability-zone": func(_ *tx, v *volume) []string { return one(v.Zone) },
 	"snapshot-id":       func(t *tx, _ *volume) []string { return one(t.c.image.snapshotID()) },
@@ -210,34 +242,48 @@ type modifyVolumeRequest struct {
 }
 
 type modificationItem struct {
-	VolumeID         string    `xml:"volumeId"`
-	State            string    `xml:"modificationState"`
-	Progress         int       `xml:"progress"`
-	StartTime        time.Time `xml:"startTime"`
-	EndTime          time.Time `xml:"endTime"`
-	FromSize         int       `xml:"originalSize"`
-	FromIOPS         int       `xml:"originalIops"`
-	FromThroughput   int       `xml:"originalThroughput"`
-	FromType         string    `xml:"originalVolumeType"`
-	TargetSize       int       `xml:"targetSize"`
-	TargetIOPS       int       `xml:"targetIops"`
-	TargetThroughput int       `xml:"targetThroughput"`
-	TargetType       string    `xml:"targetVolumeType"`
+	VolumeID         string     `xml:"volumeId"`
+	State            string     `xml:"modificationState"`
+	Progress         int        `xml:"progress"`
+	StartTime        time.Time  `xml:"startTime"`
+	EndTime          *time.Time `xml:"endTime,omitempty"`
+	FromSize         int        `xml:"originalSize"`
+	FromIOPS         int        `xml:"originalIops"`
+	FromThroughput   int        `xml:"originalThroughput"`
+	FromType         string     `xml:"originalVolumeType"`
+	TargetSize       int        `xml:"targetSize"`
+	TargetIOPS       int        `xml:"targetIops"`
+	TargetThroughput int        `xml:"targetThroughput"`
+	TargetType       string     `xml:"targetVolumeType"`
 }
 
-// modificationItem shows a modification as completed: there are no blocks to move here.
-func modificationOf(v *volume) modificationItem {
+func (t *tx) modificationItem(v *volume) modificationItem {
 	m := v.Modification
-	return modificationItem{
-		v.ID, "completed", 100, m.Started, m.Started, m.FromSize, m.FromIOPS, m.FromThroughput, m.FromType,
-		m.TargetSize, m.TargetIOPS, m.TargetThroug, m.TargetType,
+	state, progress := m.state(t.now)
+	item := modificationItem{
+		VolumeID: v.ID, State: state, Progress: progress, StartTime: m.Started,
+		FromSize: m.FromSize, FromIOPS: m.FromIOPS, FromThroughput: m.FromThroughput, FromType: m.FromType,
+		TargetSize: m.TargetSize, TargetIOPS: m.TargetIOPS, TargetThroughput: m.TargetThroug, TargetType: m.TargetType,
 	}
+	if progress == 100 {
+		ended := m.Started.Add(modifyingFor + optimizingFor)
+		item.EndTime = &ended
+	}
+	return item
 }
 
 func modifyVolume(t *tx, in *modifyVolumeRequest) (any, error) {
 	v, err := find(t, kindVolume, t.st.Volumes, "volumeId", in.VolumeId)
 	if err != nil {
 		return nil, err
+	}
+	if last := v.Modification; last != nil {
+		switch state, _ := last.state(t.now); {
+		case state != "completed":
+			return nil, awserr.New("IncorrectModificationState", "Volume %s in %s state. Cannot currently modify.", v.ID, strings.ToUpper(state))
+		case t.now.Sub(last.Started) < modificationPause:
+			return nil, awserr.New("VolumeModificationRateExceeded", "You've reached the maximum modification rate per volume limit. Wait at least 6 hours between modifications per EBS volume.")
+		}
 	}
 	m := &modification{
 		Started: t.now, FromSize: v.SizeGiB, FromIOPS: v.IOPS, FromThroughput: v.Throughput, FromType: v.Type,
@@ -268,12 +314,12 @@ func modifyVolume(t *tx, in *modifyVolumeRequest) (any, error) {
 	v.SizeGiB, v.Type, v.IOPS, v.Throughput, v.Modification = m.TargetSize, m.TargetType, m.TargetIOPS, m.TargetThroug, m
 	return struct {
 		Modification modificationItem `xml:"volumeModification"`
-	}{modificationOf(v)}, nil
+	}{t.modificationItem(v)}, nil
 }
 
 var modificationFields = fields[volume]{
 	"volume-id":          func(_ *tx, v *volume) []string { return one(v.ID) },
-	"modification-state": func(*tx, *volume) []string { return one("completed") },
+	"modification-state": func(t *tx, v *volume) []string { return one(t.modificationItem(v).State) },
 	"target-size":        func(_ *tx, v *volume) []string { return one(port(v.Modification.TargetSize)) },
 	"target-volume-type": func(_ *tx, v *volume) []string { return one(v.Modification.TargetType) },
 }
@@ -298,7 +344,7 @@ func describeModifications(t *tx, in *describeVolumesRequest) (any, error) {
 	}
 	out := describeModificationsResponse{NextToken: next}
 	for _, v := range page {
-		out.Modifications = append(out.Modifications, modificationOf(v))
+		out.Modifications = append(out.Modifications, t.modificationItem(v))
 	}
 	return out, nil
 }
