@@ -246,7 +246,7 @@ func TestMachineDrift(t *testing.T) {
 			if got := strings.Join(words, "; "); got != test.words {
 				t.Errorf("drift %q, wanted %q", got, test.words)
 			}
-			if _, err := c.ConvergeMachine(ctx, m.ID, spec); err != nil {
+			if _, err := c.ConvergeMachine(ctx, m.ID, spec, nil); err != nil {
 				t.Fatal(err)
 			}
 			asWanted(ctx, t, c, m.ID, spec)
@@ -255,14 +255,14 @@ func TestMachineDrift(t *testing.T) {
 
 	t.Run("a larger volume", func(t *testing.T) {
 		spec.RootVolumeGiB = 40
-		if _, err := c.ConvergeMachine(ctx, m.ID, spec); err != nil {
+		if _, err := c.ConvergeMachine(ctx, m.ID, spec, nil); err != nil {
 			t.Fatal(err)
 		}
 		asWanted(ctx, t, c, m.ID, spec)
 	})
 	t.Run("other pods", func(t *testing.T) {
 		spec.RemovePodCIDR, spec.PodCIDR = spec.PodCIDR, netip.MustParsePrefix("10.200.9.0/24")
-		if _, err := c.ConvergeMachine(ctx, m.ID, spec); err != nil {
+		if _, err := c.ConvergeMachine(ctx, m.ID, spec, nil); err != nil {
 			t.Fatal(err)
 		}
 		asWanted(ctx, t, c, m.ID, spec)

@@ -88,7 +88,7 @@ func TestKeyStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range pki.Names() {
+	for _, name := range pki.Names(pki.Generations{}) {
 		value, present := found[name]
 		if !present || pki.Secret(name) != (value == "") {
 			t.Errorf("%s: present %v, value of %d bytes", name, present, len(value))
@@ -102,7 +102,7 @@ func TestKeyStore(t *testing.T) {
 		t.Errorf("the key can be read without decrypting it (%v)", err)
 	}
 	for range 2 {
-		if err := store.Purge(ctx, pki.Names()); err != nil {
+		if err := store.Purge(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}

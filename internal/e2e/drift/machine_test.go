@@ -209,6 +209,7 @@ func certificates() []damage {
 				"file /etc/kubernetes/pki/kubelet.crt: " + content,
 				`certificate /etc/kubernetes/pki/kubelet.crt: expired on \S+`,
 			},
+			restarts: []string{"worker-1/kubelet"},
 		},
 		{
 			name: "foreign key", resource: etcdCluster, thing: "controller-2",

@@ -19,6 +19,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
 // versions are the Kubernetes releases looked for in the cache.
@@ -216,6 +218,28 @@ func TestControlPlane(t *testing.T) {
 				checkFlags(t, unitOf(t, m, name+".service"), run(t, program(t, find(t, list, name), ""), "--help"))
 			})
 		}
+	}
+}
+
+// TestAdmissionPlugins compares the plugins a release is said to have with those its program lists.
+func TestAdmissionPlugins(t *testing.T) {
+	listed := regexp.MustCompile(`Comma-delimited list of admission plugins: ([^.]*)\.`)
+	for _, v := range versions {
+		t.Run(v, func(t *testing.T) {
+			list, err := catalog(t).ControlPlaneSet(v)
+			server := program(t, find(t, set(t, list, err), artifact.KubeAPIServer), "")
+			parsed, err := version.Parse(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := listed.FindStringSubmatch(run(t, server, "--help"))
+			if m == nil {
+				t.Fatal("the help of kube-apiserver lists no admission plugins")
+			}
+			if known, want := component.AdmissionPlugins(parsed), strings.Split(m[1], ", "); !slices.Equal(known, want) {
+				t.Errorf("known are %q, the program lists %q", known, want)
+			}
+		})
 	}
 }
 

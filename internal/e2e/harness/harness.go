@@ -32,7 +32,8 @@ type Suite struct {
 	CLI   string // terraform or tofu
 	SSH   string // path of the private key the machines accept
 
-	env map[string]string
+	provider string // path
+	env      map[string]string
 }
 
 // Main runs the tests of a package within a Suite: it starts a lab, runs them,
@@ -74,6 +75,7 @@ func start(ctx context.Context, up []string) (*Suite, error) {
 		return nil, err
 	}
 	s := &Suite{Root: root, Dir: dir, Bin: filepath.Join(dir, "bin"), Cache: cacheDir()}
+	s.provider = filepath.Join(s.Bin, "terraform-provider-k8s")
 	build := exec.CommandContext(ctx, "go", "build", "-o", s.Bin+"/", ".", "./cmd/...")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
@@ -168,7 +170,7 @@ func (s *Suite) Workspace(t *testing.T, name, cli, config string) *workspace.Wor
 	ws, err := workspace.New(workspace.Options{
 		Dir:      filepath.Join(s.Dir, name),
 		CLI:      cli,
-		Provider: filepath.Join(s.Bin, "terraform-provider-k8s"),
+		Provider: s.provider,
 		Config:   config,
 		Env:      s.Env(),
 		Log:      log,

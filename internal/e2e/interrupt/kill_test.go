@@ -9,11 +9,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
 // victim is what a kill hits.
@@ -94,6 +94,7 @@ func (k *killer) round(t *testing.T, op operation, v victim) {
 	killed := k.interrupt(t, op, v)
 	// After a destroy comes another one or, in longer runs, an apply that takes it back.
 	if op == destroy && (k.kills%2 == 0 || !killed) {
+		k.restoreState(t)
 		if _, err := c.WS.Destroy(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -150,10 +151,10 @@ func (k *killer) interrupt(t *testing.T, op operation, v victim) bool {
 	case <-time.After(moment):
 	}
 	// Between plan and apply there may be no provider for an instant.
-	providers := k.providers(t, cmd.Process.Pid)
+	providers := harness.Providers(t, cmd.Process.Pid)
 	for v == provider && len(providers) == 0 && len(ended) == 0 {
 		time.Sleep(10 * time.Millisecond)
-		providers = k.providers(t, cmd.Process.Pid)
+		providers = harness.Providers(t, cmd.Process.Pid)
 	}
 	if v == cli {
 		kill(t, cmd.Process.Pid)
@@ -176,34 +177,30 @@ func (k *killer) interrupt(t *testing.T, op operation, v victim) bool {
 	return true
 }
 
+// restoreState does what a person does whose Terraform was killed at the
+// instant between emptying its local state file and writing it again: it puts
+// the backup back, without which a destroy finds nothing to do. An apply needs
+// no such help, since it adopts what is there.
+func (k *killer) restoreState(t *testing.T) {
+	t.Helper()
+	state := filepath.Join(k.cluster.WS.Dir, "terraform.tfstate")
+	if now, err := os.ReadFile(state); err == nil && len(bytes.TrimSpace(now)) > 0 {
+		return
+	}
+	backup, err := os.ReadFile(state + ".backup")
+	if err != nil {
+		t.Fatalf("the state file is empty and has no backup: %v", err)
+	}
+	t.Log("Terraform was killed while it wrote its state: putting the backup back")
+	if err := os.WriteFile(state, backup, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // kill ends a process the hard way; one that has just ended is no error.
 func kill(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		t.Fatalf("kill %d: %v", pid, err)
 	}
-}
-
-// providers returns the plugin processes of a CLI.
-func (k *killer) providers(t *testing.T, parent int) []int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var found []int
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		status, err := os.ReadFile(filepath.Join("/proc", e.Name(), "status"))
-		if err != nil || !strings.Contains(string(status), fmt.Sprintf("\nPPid:\t%d\n", parent)) {
-			continue
-		}
-		if exe, err := os.Readlink(filepath.Join("/proc", e.Name(), "exe")); err == nil && strings.Contains(filepath.Base(exe), "terraform-provider-k8s") {
-			found = append(found, pid)
-		}
-	}
-	return found
 }

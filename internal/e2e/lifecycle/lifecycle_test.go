@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
 // TestLifecycle is the life of one cluster. Its steps depend on one another.
@@ -47,38 +49,12 @@ func TestLifecycle(t *testing.T) {
 	}
 }
 
-// web is an application that must not be interrupted.
-const web = `
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web, namespace: default}
-spec:
-  replicas: 2
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec:
-      terminationGracePeriodSeconds: 1
-      containers:
-      - name: web
-        image: k8s-lab/toolbox:1
-        command: ["sh", "-c", "mkdir -p /www && echo hello > /www/index.html && exec httpd -f -p 8080 -h /www"]
-        readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}
----
-apiVersion: policy/v1
-kind: PodDisruptionBudget
-metadata: {name: web, namespace: default}
-spec:
-  minAvailable: 1
-  selector: {matchLabels: {app: web}}
-`
-
 func (c *cluster) testInstall(t *testing.T) {
 	c.set(t, map[string]any{"kubernetes_version": before})
 	c.apply(t)
 	c.learn(t)
 	c.wantVersions(t, before, 2)
-	if _, err := suite.Kubectl(t.Context(), c.kubeconfig, strings.NewReader(web), "apply", "-f", "-"); err != nil {
+	if _, err := suite.Kubectl(t.Context(), c.kubeconfig, strings.NewReader(harness.Web), "apply", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}
 	c.kubectl(t, "rollout", "status", "deployment/web", "--timeout=90s")
@@ -92,7 +68,7 @@ func (c *cluster) wantVersions(t *testing.T, version string, nodes int) {
 	}
 	got := c.kubectl(t, "get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name} {.status.nodeInfo.kubeletVersion} {.status.conditions[?(@.type=="Ready")].status} {.spec.unschedulable}{"\n"}{end}`)
 	want := ""
-	for _, n := range numbered("worker", nodes) {
+	for _, n := range harness.Numbered("worker", nodes) {
 		want += n + " v" + version + " True \n"
 	}
 	if got != want {
@@ -108,7 +84,7 @@ func (c *cluster) testVersions(t *testing.T) {
 	} {
 		c.set(t, map[string]any{"kubernetes_version": version})
 		_, _, err := c.ws.Plan(t.Context())
-		refused(t, err, append(words, "version = var.kubernetes_version")...)
+		harness.Refused(t, err, append(words, "version = var.kubernetes_version")...)
 	}
 	c.set(t, map[string]any{"kubernetes_version": before})
 	// Workers may trail the control plane, never lead it.
@@ -120,45 +96,45 @@ func (c *cluster) testVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, err := c.ws.Plan(t.Context())
-	refused(t, err, "kubelet "+after+" is newer than the API server "+before, "upgrade the control plane first")
+	harness.Refused(t, err, `resource "k8s_worker_pool" "this"`, `version = "`+after+`"`, "kubelet "+after+" is newer than the API server "+before, "upgrade the control plane first")
 	c.controlPlaneArguments(t, "")
 }
 
 // testUpgrade goes to the next minor, control plane and workers in one apply.
 func (c *cluster) testUpgrade(t *testing.T) {
-	controllers, workers := numbered("controller", 3), numbered("worker", 2)
+	controllers, workers := harness.Numbered("controller", 3), harness.Numbered("worker", 2)
 	all := slices.Concat(controllers, workers, []string{"lb-0"})
-	was := starts(t, all...)
-	traffic := c.traffic(t)
+	was := suite.Units(t, all...)
+	traffic := harness.StartTraffic(t, c.kubeconfig)
 	c.set(t, map[string]any{"kubernetes_version": after})
 	c.apply(t)
-	traffic.unbroken(t)
+	traffic.Unbroken(t)
 
-	want := slices.Concat(each(controllers, "kube-apiserver"), each(controllers, "kube-controller-manager"), each(controllers, "kube-scheduler"),
-		each(workers, "kubelet"), each(workers, "kube-proxy"))
+	want := slices.Concat(harness.On(controllers, "kube-apiserver"), harness.On(controllers, "kube-controller-manager"), harness.On(controllers, "kube-scheduler"),
+		harness.On(workers, "kubelet"), harness.On(workers, "kube-proxy"))
 	now := onlyRestarted(t, was, all, want...)
-	_, servers := oneByOne(t, now, each(controllers, "kube-apiserver"))
+	_, servers := harness.OneByOne(t, now, harness.On(controllers, "kube-apiserver"))
 	for _, unit := range []string{"kube-controller-manager", "kube-scheduler"} {
-		if first, _ := oneByOne(t, now, each(controllers, unit)); first < servers {
+		if first, _ := harness.OneByOne(t, now, harness.On(controllers, unit)); first < servers {
 			t.Errorf("a %s went down at %d, before the last API server was up at %d", unit, first, servers)
 		}
 	}
-	if first, _ := oneByOne(t, now, each(workers, "kubelet")); first < servers {
+	if first, _ := harness.OneByOne(t, now, harness.On(workers, "kubelet")); first < servers {
 		t.Error("a kubelet went down before the last API server was up")
 	}
-	nodes := slices.DeleteFunc(slices.Clone(traffic.cordoned), func(s string) bool { return s == "" })
+	nodes := slices.DeleteFunc(slices.Clone(traffic.Cordoned), func(s string) bool { return s == "" })
 	slices.Sort(nodes)
 	if !slices.Equal(nodes, workers) {
-		t.Errorf("nodes closed to new pods, as they followed one another: %q", traffic.cordoned)
+		t.Errorf("nodes closed to new pods, as they followed one another: %q", traffic.Cordoned)
 	}
-	if traffic.fewest < 1 {
+	if traffic.Fewest < 1 {
 		t.Error("the PodDisruptionBudget was not respected: no pod was ready at one time")
 	}
 	c.wantVersions(t, after, 2)
 	c.noChanges(t)
 	c.set(t, map[string]any{"kubernetes_version": before})
 	_, _, err := c.ws.Plan(t.Context())
-	refused(t, err, "cannot go from "+after+" back to "+before, "version = var.kubernetes_version")
+	harness.Refused(t, err, "cannot go from "+after+" back to "+before, "version = var.kubernetes_version")
 	c.set(t, map[string]any{"kubernetes_version": after})
 }
 
@@ -179,12 +155,12 @@ func (c *cluster) testLostController(t *testing.T) {
 // while the others go on, the data and the API with them.
 func (c *cluster) replaceController(t *testing.T, name string, replace func()) {
 	t.Helper()
-	others := slices.DeleteFunc(append(numbered("controller", 3), "worker-0", "worker-1", "lb-0"), func(m string) bool { return m == name })
-	was, members := starts(t, others...), c.members(t)
+	others := slices.DeleteFunc(append(harness.Numbered("controller", 3), "worker-0", "worker-1", "lb-0"), func(m string) bool { return m == name })
+	was, members := suite.Units(t, others...), c.members(t)
 	c.kubectl(t, "create", "configmap", "kept-"+name, "--from-literal=a=b")
-	traffic := c.traffic(t)
+	traffic := harness.StartTraffic(t, c.kubeconfig)
 	replace()
-	traffic.answering(t)
+	traffic.Answering(t)
 	onlyRestarted(t, was, others)
 	now := c.members(t)
 	if len(now) != 3 || now[name] == members[name] {
@@ -208,7 +184,7 @@ func (c *cluster) replaceController(t *testing.T, name string, replace func()) {
 // testTwoControllers wants a plan refused that would cost the majority.
 func (c *cluster) testTwoControllers(t *testing.T) {
 	_, _, err := c.ws.Plan(t.Context(), `-replace=k8s_machine.controller[0]`, `-replace=k8s_machine.controller[2]`)
-	refused(t, err, "controller-0, controller-2", "quorum", "one machine at a time")
+	harness.Refused(t, err, "controller-0, controller-2", "quorum", "one machine at a time")
 	if n := len(c.members(t)); n != 3 {
 		t.Errorf("%d members", n)
 	}
@@ -216,20 +192,20 @@ func (c *cluster) testTwoControllers(t *testing.T) {
 }
 
 func (c *cluster) testScaleWorkers(t *testing.T) {
-	controllers := append(numbered("controller", 3), "lb-0")
-	two := append(numbered("worker", 2), controllers...)
-	was := starts(t, two...)
-	traffic := c.traffic(t)
+	controllers := append(harness.Numbered("controller", 3), "lb-0")
+	two := append(harness.Numbered("worker", 2), controllers...)
+	was := suite.Units(t, two...)
+	traffic := harness.StartTraffic(t, c.kubeconfig)
 	c.set(t, map[string]any{"workers": 4})
 	c.apply(t)
 	onlyRestarted(t, was, two)
 	c.wantVersions(t, after, 4)
 	c.noChanges(t)
 
-	one := append(numbered("worker", 1), controllers...)
+	one := append(harness.Numbered("worker", 1), controllers...)
 	c.set(t, map[string]any{"workers": 1})
 	c.apply(t)
-	traffic.unbroken(t)
+	traffic.Unbroken(t)
 	onlyRestarted(t, was, one)
 	c.wantVersions(t, after, 1)
 	c.kubectl(t, "rollout", "status", "deployment/web", "--timeout=60s")
@@ -244,31 +220,31 @@ const flags = "  controller_manager_args = { concurrent-deployment-syncs = \"6\"
 
 // testFlags changes one argument each of two components.
 func (c *cluster) testFlags(t *testing.T) {
-	controllers := numbered("controller", 3)
+	controllers := harness.Numbered("controller", 3)
 	all := append(slices.Clone(controllers), "worker-0", "worker-1", "lb-0")
-	was := starts(t, all...)
-	traffic := c.traffic(t)
+	was := suite.Units(t, all...)
+	traffic := harness.StartTraffic(t, c.kubeconfig)
 	c.controlPlaneArguments(t, "  controller_manager_args = { concurrent-deployment-syncs = \"6\" }\n")
 	c.apply(t)
-	was = onlyRestarted(t, was, all, each(controllers, "kube-controller-manager")...)
-	oneByOne(t, was, each(controllers, "kube-controller-manager"))
+	was = onlyRestarted(t, was, all, harness.On(controllers, "kube-controller-manager")...)
+	harness.OneByOne(t, was, harness.On(controllers, "kube-controller-manager"))
 
 	c.controlPlaneArguments(t, flags)
 	c.apply(t)
-	traffic.unbroken(t)
-	now := onlyRestarted(t, was, all, each(controllers, "kube-apiserver")...)
-	oneByOne(t, now, each(controllers, "kube-apiserver"))
+	traffic.Unbroken(t)
+	now := onlyRestarted(t, was, all, harness.On(controllers, "kube-apiserver")...)
+	harness.OneByOne(t, now, harness.On(controllers, "kube-apiserver"))
 	c.noChanges(t)
 }
 
 // testUnknownFlag wants a mistake found out before anything is taken down for it.
 func (c *cluster) testUnknownFlag(t *testing.T) {
-	all := append(numbered("controller", 3), "worker-0", "worker-1", "lb-0")
-	was := starts(t, all...)
+	all := append(harness.Numbered("controller", 3), "worker-0", "worker-1", "lb-0")
+	was := suite.Units(t, all...)
 	c.controlPlaneArguments(t, flags+"  scheduler_args = { no-such-flag = \"1\" }\n")
 	began := time.Now()
 	_, err := c.ws.Apply(t.Context())
-	refused(t, err, "no-such-flag", "kube-scheduler", "controller-", "nothing has been stopped or changed")
+	harness.Refused(t, err, "no-such-flag", "kube-scheduler", "controller-", "nothing has been stopped or changed")
 	if took := time.Since(began); took > 90*time.Second {
 		t.Errorf("it took %s to fail", took)
 	}
@@ -277,15 +253,18 @@ func (c *cluster) testUnknownFlag(t *testing.T) {
 	c.noChanges(t)
 }
 
-// testReplaceWorker replaces a worker: with plain Terraform its machine is gone
-// before the pool hears of it, so its pods have to be started elsewhere.
+// testReplaceWorker replaces a worker: it is drained before its machine goes,
+// although Terraform tells its pool only afterwards.
 func (c *cluster) testReplaceWorker(t *testing.T) {
-	others := append(numbered("controller", 3), "worker-1", "lb-0")
-	was := starts(t, others...)
+	others := append(harness.Numbered("controller", 3), "worker-1", "lb-0")
+	was := suite.Units(t, others...)
 	uid := c.kubectl(t, "get", "node", "worker-0", "-o", "jsonpath={.status.nodeInfo.machineID}")
-	traffic := c.traffic(t)
+	traffic := harness.StartTraffic(t, c.kubeconfig)
 	c.apply(t, `-replace=k8s_machine.worker[0]`)
-	traffic.unbroken(t)
+	traffic.Unbroken(t)
+	if traffic.Fewest < 1 {
+		t.Error("the PodDisruptionBudget was not respected: no pod was ready at one time")
+	}
 	onlyRestarted(t, was, others)
 	if now := c.kubectl(t, "get", "node", "worker-0", "-o", "jsonpath={.status.nodeInfo.machineID}"); now == uid {
 		t.Errorf("worker-0 is the machine it was: %s", now)
@@ -296,8 +275,8 @@ func (c *cluster) testReplaceWorker(t *testing.T) {
 }
 
 func (c *cluster) testReplaceBalancer(t *testing.T) {
-	others := append(numbered("controller", 3), "worker-0", "worker-1")
-	was := starts(t, others...)
+	others := append(harness.Numbered("controller", 3), "worker-0", "worker-1")
+	was := suite.Units(t, others...)
 	c.apply(t, `-replace=k8s_machine.lb`)
 	var endpoint string
 	if err := c.ws.Output(t.Context(), "endpoint", &endpoint); err != nil || endpoint != c.endpoint {
@@ -309,9 +288,9 @@ func (c *cluster) testReplaceBalancer(t *testing.T) {
 }
 
 func (c *cluster) testScaleControllers(t *testing.T) {
-	three := append(numbered("controller", 3), "worker-0", "worker-1", "lb-0")
-	was, members := starts(t, three...), c.members(t)
-	traffic := c.traffic(t)
+	three := append(harness.Numbered("controller", 3), "worker-0", "worker-1", "lb-0")
+	was, members := suite.Units(t, three...), c.members(t)
+	traffic := harness.StartTraffic(t, c.kubeconfig)
 	c.set(t, map[string]any{"controllers": 5})
 	c.apply(t)
 	if n := len(c.members(t)); n != 5 {
@@ -320,12 +299,12 @@ func (c *cluster) testScaleControllers(t *testing.T) {
 	c.noChanges(t)
 	c.set(t, map[string]any{"controllers": 3})
 	c.apply(t)
-	traffic.answering(t)
+	traffic.Answering(t)
 	if now := c.members(t); fmt.Sprint(now) != fmt.Sprint(members) {
 		t.Errorf("members: %v, before: %v", now, members)
 	}
 	// The API servers are told the members of etcd by flag: those roll, and nothing else.
-	for _, unit := range restarted(was, starts(t, three...)) {
+	for _, unit := range harness.Restarted(was, suite.Units(t, three...)) {
 		if !strings.HasSuffix(unit, "/kube-apiserver") {
 			t.Errorf("%s was restarted", unit)
 		}

@@ -108,7 +108,7 @@ func NewPKI(t *testing.T) PKI {
 // Issue makes a certificate.
 func (p PKI) Issue(t *testing.T, ca pki.CAName, r pki.Request) pki.KeyPair {
 	t.Helper()
-	key, err := p.Store.Get(t.Context(), pki.KeyName(ca))
+	key, err := p.Store.Get(t.Context(), p.Ref.IssuingKey(ca))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package lifecycle_test
+package harness
 
 import (
 	"context"
@@ -16,11 +16,40 @@ import (
 )
 
 // trafficLabel marks what the traffic has written.
-const trafficLabel = "lifecycle-traffic"
+const trafficLabel = "e2e-traffic"
 
-func (c *cluster) client(t *testing.T) kubernetes.Interface {
+// Web is an application that must not be interrupted: two pods of a
+// Deployment, one of which a PodDisruptionBudget wants at any time.
+const Web = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: default}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: web
+        image: k8s-lab/toolbox:1
+        command: ["sh", "-c", "mkdir -p /www && echo hello > /www/index.html && exec httpd -f -p 8080 -h /www"]
+        readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web, namespace: default}
+spec:
+  minAvailable: 1
+  selector: {matchLabels: {app: web}}
+`
+
+// Client returns an unchanged client-go client, which waits 20 s for an answer
+// and is not limited in its rate.
+func Client(t *testing.T, kubeconfig string) kubernetes.Interface {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,10 +62,14 @@ func (c *cluster) client(t *testing.T) kubernetes.Interface {
 	return client
 }
 
-// traffic is what clients see of the API through the Elastic IP: one writes,
-// one reads, each without a pause, and another looks at the nodes. Nothing is
-// tried again but by client-go itself.
-type traffic struct {
+// Traffic is what clients see of the API through the Elastic IP: one writes,
+// one reads, each without a pause, and another looks at the nodes and at the
+// pods of Web. Nothing is tried again but by client-go itself. What it has seen
+// is to be read only after Unbroken or Answering has ended it.
+type Traffic struct {
+	Cordoned []string // sets of closed nodes, joined by "+", as they followed one another
+	Fewest   int      // the fewest ready pods of Web at one time
+
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
@@ -45,16 +78,15 @@ type traffic struct {
 	failed   []string
 	lastOK   time.Time
 	gap      time.Duration // longest time without a success
-	cordoned []string      // sets of nodes, as they followed one another
-	fewest   int           // ready pods of the deployment web
 }
 
-func (c *cluster) traffic(t *testing.T) *traffic {
+// StartTraffic starts the clients.
+func StartTraffic(t *testing.T, kubeconfig string) *Traffic {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	x := &traffic{cancel: cancel, lastOK: time.Now(), fewest: 1 << 30}
-	run := uniqueName()
-	writer, reader, looker := c.client(t), c.client(t), c.client(t)
+	x := &Traffic{cancel: cancel, lastOK: time.Now(), Fewest: 1 << 30}
+	run := fmt.Sprintf("run-%d", time.Now().UnixNano())
+	writer, reader, looker := Client(t, kubeconfig), Client(t, kubeconfig), Client(t, kubeconfig)
 	x.loop(ctx, func(ctx context.Context, i int) error {
 		maps := writer.CoreV1().ConfigMaps("default")
 		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", run, i), Labels: map[string]string{trafficLabel: run}}, Data: map[string]string{"n": fmt.Sprint(i)}}
@@ -84,10 +116,7 @@ func (c *cluster) traffic(t *testing.T) *traffic {
 	return x
 }
 
-// uniqueName tells one run of the traffic from the others.
-func uniqueName() string { return fmt.Sprintf("run-%d", time.Now().UnixNano()) }
-
-func (x *traffic) loop(ctx context.Context, request func(context.Context, int) error) {
+func (x *Traffic) loop(ctx context.Context, request func(context.Context, int) error) {
 	x.wg.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
 			began := time.Now()
@@ -113,7 +142,7 @@ func (x *traffic) loop(ctx context.Context, request func(context.Context, int) e
 }
 
 // look notes which nodes are closed to new pods and how many pods are ready.
-func (x *traffic) look(nodes []corev1.Node, pods []corev1.Pod) {
+func (x *Traffic) look(nodes []corev1.Node, pods []corev1.Pod) {
 	var closed []string
 	for _, n := range nodes {
 		if n.Spec.Unschedulable {
@@ -130,14 +159,14 @@ func (x *traffic) look(nodes []corev1.Node, pods []corev1.Pod) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.fewest = min(x.fewest, ready)
-	if set := strings.Join(closed, "+"); len(x.cordoned) == 0 || x.cordoned[len(x.cordoned)-1] != set {
-		x.cordoned = append(x.cordoned, set)
+	x.Fewest = min(x.Fewest, ready)
+	if set := strings.Join(closed, "+"); len(x.Cordoned) == 0 || x.Cordoned[len(x.Cordoned)-1] != set {
+		x.Cordoned = append(x.Cordoned, set)
 	}
 }
 
 // end stops the clients and says what they saw.
-func (x *traffic) end(t *testing.T) {
+func (x *Traffic) end(t *testing.T) {
 	t.Helper()
 	x.cancel()
 	x.wg.Wait()
@@ -148,19 +177,44 @@ func (x *traffic) end(t *testing.T) {
 	}
 }
 
-// unbroken wants that no request failed.
-func (x *traffic) unbroken(t *testing.T) {
+// Unbroken wants that no request failed.
+func (x *Traffic) Unbroken(t *testing.T) {
 	t.Helper()
 	x.end(t)
+	x.none(t)
+}
+
+// UnbrokenByEtcd is Unbroken while etcd's members stop one after another: it may
+// lose a write that is on its way while the leadership changes, which happens
+// once or twice. etcd gives no guarantee for such a write, and API servers do
+// not try it again.
+func (x *Traffic) UnbrokenByEtcd(t *testing.T) {
+	t.Helper()
+	x.end(t)
+	lost := func(failure string) bool {
+		return slices.ContainsFunc(lostInElection, func(words string) bool { return strings.Contains(failure, words) })
+	}
+	if len(x.failed) > 2 || slices.ContainsFunc(x.failed, func(f string) bool { return !lost(f) }) {
+		x.none(t)
+	} else if len(x.failed) > 0 {
+		t.Logf("lost while etcd's leadership changed: %s", x.failed)
+	}
+}
+
+// lostInElection is what etcd says of a write that came while its leadership changed.
+var lostInElection = []string{"etcdserver: request timed out", "raft proposal dropped", "etcdserver: leader changed"}
+
+func (x *Traffic) none(t *testing.T) {
+	t.Helper()
 	if len(x.failed) > 0 {
 		t.Errorf("%d of %d requests failed:\n%s", len(x.failed), x.requests, strings.Join(x.failed, "\n"))
 	}
 }
 
-// answering wants that no request after the loss of a machine had to wait long:
+// Answering wants that no request after the loss of a machine had to wait long:
 // those under way on it are lost with it, and the load balancer takes a moment
 // to notice.
-func (x *traffic) answering(t *testing.T) {
+func (x *Traffic) Answering(t *testing.T) {
 	t.Helper()
 	x.end(t)
 	if x.gap > 15*time.Second || len(x.failed) > 6 {

@@ -1,0 +1,268 @@
+// Package expired_test lets every certificate of a cluster expire, breaks what
+// still runs on old connections, and wants one apply to heal it.
+//
+// The kernel's clock cannot be moved for the machines, so it is the provider's
+// that is moved: a year back but for some minutes, it makes certificates that
+// end in some minutes.
+package expired_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
+)
+
+var suite *harness.Suite
+
+func TestMain(m *testing.M) {
+	os.Exit(harness.Main(m, func(s *harness.Suite) { suite = s }))
+}
+
+// small is the example with two API servers on three members of etcd and one worker.
+const small = `
+resource "k8s_lb" "this" {
+  controllers = slice(k8s_machine.controller[*].host, 0, 2)
+}
+
+resource "k8s_control_plane" "this" {
+  hosts = slice(k8s_machine.controller[*].host, 0, 2)
+}
+`
+
+var (
+	controllers = []string{"controller-0", "controller-1", "controller-2"}
+	servers     = controllers[:2]
+	withLeaves  = append(slices.Clone(controllers), "worker-0")
+)
+
+type world struct {
+	*harness.Cluster
+	uid  string            // of the cluster
+	keys map[string]string // digests of all there is in the key store
+}
+
+// TestExpired's steps depend on one another.
+func TestExpired(t *testing.T) {
+	suite.MovableClock(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the log of every command is %s", filepath.Join(suite.Dir, "expired.log"))
+		}
+	})
+	w := &world{Cluster: suite.Cluster(suite.Workspace(t, "expired", suite.CLI, filepath.Join(suite.Root, "examples", "ha-cluster")))}
+	for name, content := range map[string]string{"small_override.tf": small, "small.auto.tfvars": "workers = 1\n"} {
+		if err := w.WS.WriteFile(name, content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"due for renewal", w.testDue},
+		{"expired", w.testExpire},
+		{"broken", w.testBroken},
+		{"healed", w.testHealed},
+	} {
+		if !t.Run(step.name, step.run) {
+			t.FailNow()
+		}
+	}
+}
+
+// endingIn moves the provider's clock so that a certificate it makes now ends in d.
+func (w *world) endingIn(d time.Duration) { harness.MoveClock(w.WS, d-pki.DefaultValidity) }
+
+// right sets the provider's clock right.
+func (w *world) right() { harness.MoveClock(w.WS, 0) }
+
+// testDue installs the cluster with certificates that end in an hour: within
+// early_renewal of their end from the beginning. A plan says which and why, and
+// an apply makes them anew without restarting anything that reads them again
+// by itself.
+func (w *world) testDue(t *testing.T) {
+	w.endingIn(time.Hour)
+	if _, err := w.WS.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.Learn(t)
+	w.uid = w.Kubectl(t, "get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}")
+	w.Kubectl(t, "create", "configmap", "kept", "--from-literal=a=b")
+	w.Kubectl(t, "create", "secret", "generic", "kept", "--from-literal=c=d")
+	w.keys = parameters(t)
+
+	w.right()
+	drift := w.drift(t)
+	for _, m := range withLeaves {
+		if !strings.Contains(drift[m], "is due for renewal since") || !strings.Contains(drift[m], "expires on ") {
+			t.Errorf("the plan says of %s: %q", m, drift[m])
+		}
+	}
+	before := w.StartTimes(t)
+	if _, err := w.WS.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if after := w.StartTimes(t); !maps.Equal(before, after) {
+		t.Errorf("renewal restarted something:\nbefore %v\nafter  %v", before, after)
+	}
+	w.NoChanges(t)
+}
+
+// drift plans and returns what the plan says of each machine.
+func (w *world) drift(t *testing.T) map[string]string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	start := time.Now()
+	changes, text, err := w.WS.Plan(ctx)
+	if err != nil || !changes {
+		t.Fatalf("changes %v, %v\n%s", changes, err, text)
+	}
+	t.Logf("the plan took %s", time.Since(start).Round(100*time.Millisecond))
+	drift := map[string]string{}
+	for _, line := range regexp.MustCompile(`(?m)^\s+- "([\w-]+)"\s+= "(.*)" -> null$`).FindAllStringSubmatch(text, -1) {
+		drift[line[1]] += line[2] + "; "
+	}
+	return drift
+}
+
+// testExpire gives all machines certificates that end in a few minutes, longer
+// than it takes to hand them out, and waits for their end.
+func (w *world) testExpire(t *testing.T) {
+	start := time.Now()
+	w.drift0(t)
+	life := 4*time.Since(start) + time.Minute
+	w.endingIn(life)
+	if _, err := w.WS.Apply(t.Context()); err != nil {
+		t.Fatalf("certificates that end in %s: %v", life, err)
+	}
+	for _, m := range withLeaves {
+		harness.Eventually(t, life+time.Minute, "the certificates of "+m+" expire", func() error {
+			valid, err := suite.Lab(t.Context(), "exec", m, "--", "sh", "-c", `for f in /etc/kubernetes/pki/*.crt /etc/etcd/pki/*.crt; do
+				case $f in *ca.crt | */ca-* | *'*'*) continue ;; esac; openssl x509 -noout -checkend 0 -in $f >/dev/null && echo $f; done; true`)
+			if err != nil {
+				return err
+			}
+			if valid = strings.TrimSpace(valid); valid != "" {
+				return fmt.Errorf("still valid: %s", valid)
+			}
+			return nil
+		})
+	}
+}
+
+// drift0 plans with the right clock and wants nothing to do; how long it takes
+// tells how busy this computer is.
+func (w *world) drift0(t *testing.T) {
+	t.Helper()
+	w.right()
+	w.NoChanges(t)
+}
+
+// testBroken ends the connections that are older than the end of the
+// certificates, and looks at the cluster as a person would.
+func (w *world) testBroken(t *testing.T) {
+	for _, m := range controllers {
+		sh(t, m, "systemctl --no-block restart etcd; systemctl --no-block try-restart kube-apiserver || :")
+	}
+	sh(t, "worker-0", "systemctl --no-block restart kubelet kube-proxy")
+	harness.Eventually(t, 2*time.Minute, "kubectl fails", func() error {
+		if out, err := suite.Kubectl(t.Context(), w.Kubeconfig, nil, "get", "nodes", "--request-timeout=5s"); err == nil {
+			return fmt.Errorf("it still says %s", out)
+		}
+		return nil
+	})
+	harness.Eventually(t, 2*time.Minute, "etcd has no quorum", func() error {
+		out, err := suite.Lab(t.Context(), "exec", "controller-0", "--", "journalctl", "--unit", "etcd", "--lines", "50", "--output", "cat")
+		if err == nil && !strings.Contains(out, "certificate has expired") && !strings.Contains(out, "expired certificate") {
+			err = fmt.Errorf("etcd says\n%s", out)
+		}
+		return err
+	})
+}
+
+// testHealed wants the plan to say what has expired where, and one apply to mend it all.
+func (w *world) testHealed(t *testing.T) {
+	w.right()
+	drift := w.drift(t)
+	for _, m := range withLeaves {
+		if !strings.Contains(drift[m], "expired on ") {
+			t.Errorf("the plan says of %s: %q", m, drift[m])
+		}
+	}
+	start := time.Now()
+	if _, err := w.WS.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("one apply healed it in %s", time.Since(start).Round(100*time.Millisecond))
+	if out := w.Kubectl(t, "get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}`); out != "worker-0 True\n" {
+		t.Errorf("nodes: %s", out)
+	}
+	if out := w.Kubectl(t, "get", "configmap/kept", "secret/kept", "-o", "jsonpath={.items[*].data}"); out != `{"a":"b"} {"c":"ZA=="}` {
+		t.Errorf("the data is %s", out)
+	}
+	if uid := w.Kubectl(t, "get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}"); uid != w.uid {
+		t.Errorf("the cluster is %s, it was %s", uid, w.uid)
+	}
+	if now := parameters(t); !maps.Equal(now, w.keys) {
+		t.Error("keys or authorities were made anew")
+	}
+	for _, m := range servers {
+		harness.Eventually(t, time.Minute, m+" serves", func() error {
+			if out := sh(t, m, "curl -s --cacert /etc/kubernetes/pki/ca.crt https://127.0.0.1:6443/readyz"); out != "ok" {
+				return errors.New(out)
+			}
+			return nil
+		})
+	}
+	w.Kubectl(t, "rollout", "status", "--namespace=kube-system", "deployment/coredns", "--timeout=90s")
+	w.NoChanges(t)
+	if _, err := w.WS.Destroy(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// sh runs a script on a machine's console.
+func sh(t *testing.T, machine, script string) string {
+	t.Helper()
+	out, err := suite.Lab(t.Context(), "exec", machine, "--", "sh", "-c", script)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", machine, err, out)
+	}
+	return out
+}
+
+// parameters digests everything in the key store.
+func parameters(t *testing.T) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	pages := ssm.NewGetParametersByPathPaginator(ssm.NewFromConfig(suite.AWS()), &ssm.GetParametersByPathInput{
+		Path: aws.String("/"), Recursive: aws.Bool(true), WithDecryption: aws.Bool(true)})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range page.Parameters {
+			sum := sha256.Sum256([]byte(aws.ToString(p.Value)))
+			found[aws.ToString(p.Name)] = hex.EncodeToString(sum[:])
+		}
+	}
+	return found
+}

@@ -1,0 +1,168 @@
+package failures_test
+
+import (
+	"context"
+	"net/url"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
+)
+
+const (
+	poolFailed    = "The worker pool is not as it should be"
+	controlFailed = "The control plane is not as it should be"
+	etcdFailed    = "The etcd cluster is not as it should be"
+)
+
+var failures = []failure{
+	{
+		title: "The SSH key is not the one of the machines",
+		with: func(t *testing.T, w *world) {
+			w.changed(t)
+			key := filepath.Join(t.TempDir(), "key")
+			if err := workspace.SSHKey(key); err != nil {
+				t.Fatal(err)
+			}
+			w.setenv("K8S_SSH_PRIVATE_KEY_FILE", key)
+		},
+		summary: controlFailed,
+		says:    []string{"machine controller-0", `SSH login as "admin" refused`, "keys offered: SHA256:", "Give the provider the private key"},
+	},
+	{
+		title:   "A machine cannot be reached",
+		with:    func(t *testing.T, w *world) { w.changed(t) },
+		args:    []string{`-var=admin_cidrs=["203.0.113.77/32"]`},
+		summary: controlFailed,
+		says:    []string{"left as they are, because they could not be reached: controller-0", "no answer within 10s", "admin_cidrs"},
+	},
+	{
+		title: "A port between two machines is blocked",
+		with: func(t *testing.T, w *world) {
+			w.changed(t)
+			w.hurt(t, "controller-0", "nft add table inet firewall && nft add chain inet firewall out '{ type filter hook output priority 0; }' && "+
+				"nft add rule inet firewall out tcp dport 2379 drop", "nft delete table inet firewall")
+		},
+		args:    []string{"-refresh=false"},
+		summary: controlFailed,
+		says:    []string{"machine controller-0: reach etcd", ":2379 does not answer within 5s", "nothing has been changed", "next: let it through in the security groups"},
+	},
+	{
+		title: "The disk of a machine is full",
+		with: func(t *testing.T, w *world) {
+			w.lost(t)
+			w.hurt(t, "worker-0", "mount -t tmpfs -o size=1m,mode=700 tmpfs /var/cache/k8s-from-scratch", "umount /var/cache/k8s-from-scratch")
+		},
+		summary: poolFailed,
+		says: []string{"machine worker-0: download kube-proxy", "KiB and", "inodes are free on /var/cache/k8s-from-scratch (tmpfs)",
+			"df -h", "Make room on worker-0"},
+	},
+	{
+		title: "The artifact mirror does not answer",
+		with: func(t *testing.T, w *world) {
+			w.lost(t)
+			mirror, err := url.Parse(suite.Getenv("K8S_ARTIFACT_MIRROR"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.setenv("K8S_ARTIFACT_MIRROR", "http://"+mirror.Hostname()+":9") // where nothing listens
+		},
+		summary: poolFailed,
+		says:    []string{"machine worker-0: download kube-proxy", "Failed to connect", "next: ssh admin@", "curl --verbose --head http://", "artifact_mirror"},
+	},
+	{
+		title: "A checksum does not match",
+		with: func(t *testing.T, w *world) {
+			w.lost(t)
+			lab(t, "fault", "mirror", "path=/dl.k8s.io/release/v"+harness.KubernetesVersion+"/bin/linux/amd64/kube-proxy", "fault=flip")
+			t.Cleanup(func() { lab(t, "fault", "clear") })
+		},
+		summary: poolFailed,
+		says:    []string{"machine worker-0: download kube-proxy", "checksum mismatch: wanted sha256", "nothing was installed", "artifact_checksums is out of date"},
+	},
+	{
+		title: "A port is taken on a machine",
+		with: func(t *testing.T, w *world) {
+			w.hurt(t, "controller-0", "systemctl stop kube-apiserver && systemd-run --quiet --unit=other nc -lk 6443", "systemctl stop other")
+		},
+		summary: controlFailed,
+		says: []string{"machine controller-0: start kube-apiserver.service", "port 6443 is taken by nc (process", "of other.service)",
+			"last lines of the journal of kube-apiserver.service", "bind: address already in use", "next: ssh admin@"},
+	},
+	{
+		title: "etcd has lost its quorum",
+		with: func(t *testing.T, w *world) {
+			for _, m := range []string{"controller-1", "controller-2"} {
+				w.hurt(t, m, "systemctl stop etcd && mv /var/lib/etcd/member /var/lib/etcd/away", "mv /var/lib/etcd/away /var/lib/etcd/member")
+			}
+		},
+		summary: etcdFailed,
+		says:    []string{"lost its quorum", "only controller-0 still have their data", "without: controller-1, controller-2", "restore the cluster from a snapshot"},
+	},
+	{
+		title: "The clocks differ",
+		with: func(t *testing.T, w *world) {
+			w.changed(t)
+			harness.MoveClock(w.WS, time.Hour)
+		},
+		summary: controlFailed,
+		says:    []string{"machine controller-0: compare the clocks", "behind this computer's", "not yet valid", "nothing has been changed", "timedatectl"},
+	},
+	{
+		title:   "AWS does not accept the credentials",
+		with:    func(_ *testing.T, w *world) { w.setenv("AWS_SECRET_ACCESS_KEY", "not-the-secret") },
+		command: "plan",
+		summary: "Cannot refresh network demo",
+		says:    []string{"AuthFailure", "aws sts get-caller-identity"},
+	},
+	{
+		title: "An AWS quota is used up",
+		with: func(t *testing.T, _ *world) {
+			lab(t, "fault", "fail", "action=RunInstances", "code=VcpuLimitExceeded",
+				"message=You have requested more vCPU capacity than your current vCPU limit of 32 allows for the instance bucket that the specified instance type belongs to.")
+			t.Cleanup(func() { lab(t, "fault", "clear") })
+		},
+		args:    []string{"-var=workers=2"},
+		summary: "Cannot make machine worker-1",
+		says:    []string{"machine worker-1: launch t3.medium", "VcpuLimitExceeded", "Service Quotas"},
+	},
+}
+
+// changed asks for another control plane and worker pool until the test ends.
+func (w *world) changed(t *testing.T) {
+	t.Helper()
+	write := func(content string) {
+		if err := w.WS.WriteFile("zz_override.tf", content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(changes)
+	t.Cleanup(func() { write("") })
+}
+
+// lost takes a program from the worker, which apply has to download again.
+func (w *world) lost(t *testing.T) {
+	t.Helper()
+	lab(t, "exec", "worker-0", "--", "rm", "/usr/local/bin/kube-proxy")
+}
+
+// hurt runs a script on a machine, and another one when the test ends.
+func (w *world) hurt(t *testing.T, machine, script, undo string) {
+	t.Helper()
+	lab(t, "exec", machine, "--", "sh", "-c", script)
+	t.Cleanup(func() { lab(t, "exec", machine, "--", "sh", "-c", undo) })
+}
+
+func (w *world) setenv(name, value string) {
+	w.WS.Env = append(w.WS.Env[:len(w.WS.Env):len(w.WS.Env)], name+"="+value)
+}
+
+// lab runs k8s-lab also in cleanups, when the test's context has ended.
+func lab(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := suite.Lab(context.WithoutCancel(t.Context()), args...); err != nil {
+		t.Fatalf("k8s-lab %v: %v\n%s", args, err, out)
+	}
+}

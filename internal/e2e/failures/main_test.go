@@ -1,0 +1,219 @@
+// Package failures_test does to a cluster what goes wrong most often, reads
+// what Terraform prints about it as a person would, and compares it with the
+// troubleshooting guide, which shows every message as it is printed.
+//
+// A message that was changed on purpose is put into the guide by
+//
+//	go test -count=1 ./internal/e2e/failures -update
+package failures_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
+)
+
+var (
+	suite  *harness.Suite
+	update = flag.Bool("update", false, "write the messages into the guide")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(harness.Main(m, func(s *harness.Suite) { suite = s }))
+}
+
+// promptly is when a failing apply must be over: far below the resources'
+// timeouts of half an hour, and far above what a loaded machine needs.
+const promptly = 4 * time.Minute
+
+// small is the example with one API server on three members of etcd and one worker.
+const small = `
+resource "k8s_lb" "this" {
+  controllers = [k8s_machine.controller[0].host]
+}
+
+resource "k8s_control_plane" "this" {
+  hosts = [k8s_machine.controller[0].host]
+}
+`
+
+// changes make another version of the resources whose apply is to fail.
+const changes = `
+resource "k8s_control_plane" "this" {
+  api_server_args = { event-ttl = "31m" }
+}
+
+resource "k8s_worker_pool" "this" {
+  labels = { changed = "yes" }
+}
+`
+
+// world is the cluster under test.
+type world struct{ *harness.Cluster }
+
+// failure is one thing that goes wrong.
+type failure struct {
+	title string // of its section in the guide
+	// with says what goes wrong; what it does is undone by the cleanup of t.
+	with func(t *testing.T, w *world)
+	args []string
+	// command is what the person runs, apply unless it says plan.
+	command string
+	summary string   // of the diagnostic
+	says    []string // what it must say, wherever lines are broken
+}
+
+func TestFailures(t *testing.T) {
+	suite.MovableClock(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the log of every command is %s", filepath.Join(suite.Dir, "failures.log"))
+		}
+	})
+	w := &world{suite.Cluster(suite.Workspace(t, "failures", suite.CLI, filepath.Join(suite.Root, "examples", "ha-cluster")))}
+	for name, content := range map[string]string{"small_override.tf": small, "small.auto.tfvars": "workers = 1\n"} {
+		if err := w.WS.WriteFile(name, content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.WS.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.LearnMachines(t)
+	whole := true
+	for _, f := range failures {
+		t.Run(f.title, func(t *testing.T) {
+			if !whole {
+				t.Skip("the step before left the cluster damaged")
+			}
+			whole = false
+			t.Run("failed", func(t *testing.T) { w.fail(t, f) })
+			if _, err := w.WS.Apply(t.Context()); err != nil {
+				t.Fatalf("it is not as before: %v", err)
+			}
+			w.NoChanges(t)
+			whole = true
+		})
+	}
+}
+
+// fail brings a failure about and compares what is printed.
+func (w *world) fail(t *testing.T, f failure) {
+	env := w.WS.Env
+	t.Cleanup(func() { w.WS.Env = env })
+	f.with(t, w)
+	ctx, cancel := context.WithTimeout(t.Context(), promptly)
+	defer cancel()
+	start := time.Now()
+	var out string
+	var err error
+	if f.command == "plan" {
+		_, out, err = w.WS.Plan(ctx, f.args...)
+	} else {
+		out, err = w.WS.Apply(ctx, f.args...)
+	}
+	var failed *workspace.Error
+	if errors.As(err, &failed) {
+		out = failed.Stdout + failed.Stderr
+	}
+	t.Logf("it took %s to say so", time.Since(start).Round(100*time.Millisecond))
+	if ctx.Err() != nil {
+		t.Fatalf("it did not end within %s:\n%s", promptly, out)
+	}
+	said := diagnostic(out, f.summary)
+	if said == "" {
+		t.Fatalf("nothing was said under %q:\n%s", f.summary, out)
+	}
+	for _, words := range f.says {
+		if !strings.Contains(flat(said), words) {
+			t.Errorf("it does not say %q:\n%s", words, said)
+		}
+	}
+	if strings.Contains(said, "PRIVATE KEY") {
+		t.Errorf("a private key is printed:\n%s", said)
+	}
+	compareGuide(t, f.title, said)
+}
+
+// diagnostic returns what was printed under a summary, without the frame.
+func diagnostic(out, summary string) string {
+	out = regexp.MustCompile(`(?m)^[╷│╵] ?`).ReplaceAllString(out, "")
+	i := strings.Index(out, ": "+summary)
+	if i < 0 {
+		return ""
+	}
+	i = strings.LastIndex(out[:i], "\n") + 1
+	said := out[i:]
+	if end := regexp.MustCompile(`\n(Error|Warning): |\n\nPlan: |\nReleasing state lock`).FindStringIndex(said); end != nil {
+		said = said[:end[0]]
+	}
+	return strings.TrimSpace(said)
+}
+
+// flat is a text as one line.
+func flat(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// passing is what differs from one run to the next and means nothing.
+var passing = []struct {
+	shape *regexp.Regexp
+	to    string
+}{
+	{regexp.MustCompile(`last lines of the journal of (\S+): .* next: `), "last lines of the journal of $1: ... next: "},
+	{regexp.MustCompile(`on (\w+\.tf) line \d+, in (resource "\w+" "\w+"): \d+: `), "on $1, in $2: "},
+	{regexp.MustCompile(`\b\d+\.\d+\.\d+\.\d+\b`), "<address>"},
+	{regexp.MustCompile(`SHA256:[A-Za-z0-9+/]+`), "SHA256:<fingerprint>"},
+	{regexp.MustCompile(`\b[0-9a-f]{64}\b`), "<sha256>"},
+	{regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f-]{27}\b`), "<request>"},
+	{regexp.MustCompile(`\b(i|ami)-[0-9a-f]+\b`), "<id>"},
+	{regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+s (ahead|behind)`), "<time> $3"},
+	{regexp.MustCompile(`process \d+ of`), "process <pid> of"},
+	{regexp.MustCompile(`EC2: Describe\w+`), "EC2: Describe..."}, // several are asked at once
+	{regexp.MustCompile(`after \d+ ms`), "after <time>"},
+	{regexp.MustCompile(`\d+ of (\d+) KiB and \d+ inodes`), "<n> of $1 KiB and <n> inodes"},
+}
+
+func normal(text string) string {
+	text = flat(text)
+	for _, p := range passing {
+		text = p.shape.ReplaceAllString(text, p.to)
+	}
+	return text
+}
+
+// compareGuide wants a section of the guide to show the message.
+func compareGuide(t *testing.T, title, said string) {
+	t.Helper()
+	path := filepath.Join(suite.Root, "templates", "guides", "troubleshooting.md")
+	guide, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)(\n## " + regexp.QuoteMeta(title) + "\n.*?```text\n)(.*?)(\n```)")
+	at := block.FindSubmatchIndex(guide)
+	if at == nil {
+		t.Errorf("the guide has no section %q with a message", title)
+		return
+	}
+	shown := string(guide[at[4]:at[5]])
+	if normal(shown) == normal(said) {
+		return
+	}
+	if !*update {
+		t.Errorf("the guide shows under %q:\n%s\n\nwhat is printed is:\n%s", title, shown, said)
+		return
+	}
+	if err := os.WriteFile(path, []byte(fmt.Sprintf("%s%s%s", guide[:at[4]], said, guide[at[5]:])), 0o644); err != nil {
+		t.Error(err)
+	}
+}

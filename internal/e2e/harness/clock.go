@@ -1,0 +1,33 @@
+package harness
+
+import (
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
+)
+
+const clockOffset = "K8S_E2E_CLOCK_OFFSET="
+
+// MovableClock builds a provider whose clock can be moved, and makes the
+// workspaces made from now on use it.
+func (s *Suite) MovableClock(t *testing.T) {
+	t.Helper()
+	s.provider = filepath.Join(s.Bin, "movedclock")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", s.provider, "./internal/e2e/movedclock")
+	build.Dir = s.Root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+}
+
+// MoveClock moves the clock of a workspace's provider, see MovableClock; the
+// machines' clocks stay right.
+func MoveClock(ws *workspace.Workspace, offset time.Duration) {
+	ws.Env = append(slices.DeleteFunc(slices.Clone(ws.Env), func(kv string) bool { return strings.HasPrefix(kv, clockOffset) }),
+		clockOffset+offset.String())
+}

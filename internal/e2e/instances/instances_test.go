@@ -1,0 +1,309 @@
+package instances_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
+)
+
+// world is the cluster and its configuration.
+type world struct {
+	*harness.Cluster
+	main string // main.tf as it is now
+	api  *ec2.Client
+}
+
+// TestInstances is the life of one cluster's machines. Its steps depend on one another.
+func TestInstances(t *testing.T) {
+	example := filepath.Join(suite.Root, "examples", "ha-cluster")
+	source, err := os.ReadFile(filepath.Join(example, "main.tf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ws := suite.Workspace(t, "instances", suite.CLI, example)
+	ws.Env = append(ws.Env, "TF_LOG_PROVIDER=INFO", "TF_LOG_PATH="+filepath.Join(suite.Dir, "provider.log"))
+	w := &world{Cluster: suite.Cluster(ws), main: string(source), api: ec2.NewFromConfig(suite.AWS())}
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"install", w.testInstall},
+		{"instance types", w.testInstanceTypes},
+		{"another image", w.testImage},
+		{"a larger volume", w.testVolume},
+		{"import", w.testImport},
+		{"a second member down", w.testSecondMember},
+		{"replace", w.testReplace},
+		{"destroy", w.testDestroy},
+	} {
+		if !t.Run(step.name, step.run) {
+			t.Fatalf("every command and its output: %s", filepath.Join(suite.Dir, "instances.log"))
+		}
+	}
+}
+
+func (w *world) apply(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := w.WS.Apply(t.Context(), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// edit changes the configuration: the first n occurrences of a text.
+func (w *world) edit(t *testing.T, before, after string, n int) {
+	t.Helper()
+	if strings.Count(w.main, before) < n {
+		t.Fatalf("the configuration has %q less than %d times", before, n)
+	}
+	w.main = strings.Replace(w.main, before, after, n)
+	if err := w.WS.WriteFile("main.tf", w.main); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) testInstall(t *testing.T) {
+	w.apply(t)
+	w.Learn(t)
+	if _, err := suite.Kubectl(t.Context(), w.Kubeconfig, strings.NewReader(harness.Web), "apply", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+	w.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=180s")
+}
+
+// down is what of the cluster EC2 had down, as sets that followed one another.
+type down struct {
+	cancel context.CancelFunc
+	ended  chan struct{}
+	sets   []string
+}
+
+// watch looks at the machines all the time.
+func (w *world) watch(t *testing.T) *down {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	d := &down{cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(d.ended)
+		for ctx.Err() == nil {
+			out, err := w.api.DescribeInstances(ctx, &ec2.DescribeInstancesInput{})
+			if err != nil {
+				continue
+			}
+			var names []string
+			for _, r := range out.Reservations {
+				for _, i := range r.Instances {
+					if i.State.Name == "running" || i.State.Name == "terminated" {
+						continue
+					}
+					for _, tag := range i.Tags {
+						if *tag.Key == "k8s-from-scratch/name" {
+							names = append(names, *tag.Value)
+						}
+					}
+				}
+			}
+			slices.Sort(names)
+			if set := strings.Join(names, "+"); len(d.sets) == 0 || d.sets[len(d.sets)-1] != set {
+				d.sets = append(d.sets, set)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	return d
+}
+
+// oneByOne wants each of the machines to have been down, none together with another.
+func (d *down) oneByOne(t *testing.T, machines ...string) {
+	t.Helper()
+	d.cancel()
+	<-d.ended
+	var seen []string
+	for _, set := range d.sets {
+		if strings.Contains(set, "+") {
+			t.Errorf("down at the same time: %s", set)
+		}
+		if set != "" {
+			seen = append(seen, set)
+		}
+	}
+	slices.Sort(seen)
+	if seen = slices.Compact(seen); !slices.Equal(seen, machines) {
+		t.Errorf("machines that were down: %q, wanted %q", seen, machines)
+	}
+}
+
+// testInstanceTypes changes the type of all controllers and all workers in one
+// apply: machine by machine, and nobody who uses the cluster notices.
+func (w *world) testInstanceTypes(t *testing.T) {
+	w.edit(t, "instance_type = var.instance_type", `instance_type = "t3.large"`, 2)
+	traffic, watch := harness.StartTraffic(t, w.Kubeconfig), w.watch(t)
+	w.apply(t)
+	traffic.UnbrokenByEtcd(t)
+	watch.oneByOne(t, "controller-0", "controller-1", "controller-2", "worker-0", "worker-1")
+	if traffic.Fewest < 1 {
+		t.Error("no pod of the application was ready at one time")
+	}
+	for _, nodes := range []string{"worker-0", "worker-1"} {
+		if !slices.Contains(traffic.Cordoned, nodes) {
+			t.Errorf("%s was not closed before it was stopped: %q", nodes, traffic.Cordoned)
+		}
+		if !logged(t, nodes, "evicting pod default/web-") {
+			t.Errorf("no pod was evicted from %s", nodes)
+		}
+	}
+	if slices.Contains(traffic.Cordoned, "worker-0+worker-1") {
+		t.Error("both workers were closed at the same time")
+	}
+	w.LearnMachines(t)
+	if t.Failed() {
+		w.elections(t)
+	}
+	w.NoChanges(t)
+	w.healthy(t)
+}
+
+// elections logs who led etcd when: a request that was under way when the
+// leader changed is lost, and etcd answers it with a timeout.
+func (w *world) elections(t *testing.T) {
+	t.Helper()
+	for _, c := range []string{"controller-0", "controller-1", "controller-2"} {
+		out, _ := w.TrySh(t.Context(), c, `journalctl --unit etcd --no-pager --output short-precise | grep -E 'elected leader|lost leader|changed leader|leadership transfer|timed out|apply request took too long|overloaded' | tail -40`)
+		t.Logf("%s:\n%s", c, out)
+	}
+}
+
+// healthy wants nodes Ready and open, and three etcd members.
+func (w *world) healthy(t *testing.T) {
+	t.Helper()
+	got := w.Kubectl(t, "get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status} {.spec.unschedulable}{"\n"}{end}`)
+	if want := "worker-0 True \nworker-1 True \n"; got != want {
+		t.Errorf("nodes:\n%swanted:\n%s", got, want)
+	}
+	if n := strings.Count(w.members(t), "started"); n != 3 {
+		t.Errorf("%d etcd members", n)
+	}
+}
+
+func (w *world) members(t *testing.T) string {
+	t.Helper()
+	return w.Sh(t, "controller-0", `etcdctl --endpoints https://127.0.0.1:2379 --cacert /etc/etcd/pki/ca.crt --cert /etc/etcd/pki/server.crt --key /etc/etcd/pki/server.key member list`)
+}
+
+// logged tells whether the provider said this about a machine.
+func logged(t *testing.T, machine, message string) bool {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(suite.Dir, "provider.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if strings.Contains(line, message) && strings.Contains(line, "machine="+machine+" ") {
+			return true
+		}
+	}
+	return false
+}
+
+// testImage wants another image in the configuration to change nothing that runs.
+func (w *world) testImage(t *testing.T) {
+	before := w.main
+	was := w.StartTimes(t)
+	w.edit(t, `role          = "worker"`, "role          = \"worker\"\n  ami           = \"resolve:ssm:/aws/service/debian/release/12/latest/amd64\"", 1)
+	_, text, err := w.WS.Plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(text, "must be replaced") || !strings.Contains(text, "0 to destroy") {
+		t.Errorf("a new image replaces something:\n%s", text)
+	}
+	w.apply(t)
+	w.same(t, was)
+	w.edit(t, w.main, before, 1)
+	w.apply(t)
+	w.NoChanges(t)
+}
+
+// same wants no unit to have been started since.
+func (w *world) same(t *testing.T, was map[string]string) {
+	t.Helper()
+	for unit, at := range w.StartTimes(t) {
+		if was[unit] != at {
+			t.Errorf("%s was restarted", unit)
+		}
+	}
+}
+
+// testVolume enlarges a root volume while its machine runs, and wants a clear
+// word when EC2 does not take the next change yet.
+func (w *world) testVolume(t *testing.T) {
+	was := w.StartTimes(t)
+	w.edit(t, `role          = "lb"`, "role          = \"lb\"\n  root_volume_size = 30", 1)
+	w.apply(t)
+	w.same(t, was)
+	w.NoChanges(t)
+	w.edit(t, "root_volume_size = 30", "root_volume_size = 40", 1)
+	_, err := w.WS.Apply(t.Context())
+	harness.Refused(t, err, "VolumeModificationRateExceeded", "six hours")
+	w.edit(t, "root_volume_size = 40", "root_volume_size = 30", 1)
+	w.NoChanges(t)
+}
+
+// testSecondMember wants machines to stay that the rest of etcd cannot do
+// without: neither terminated nor stopped.
+func (w *world) testSecondMember(t *testing.T) {
+	members := w.members(t)
+	w.Sh(t, "controller-2", "systemctl stop etcd")
+	// With the refresh the plan would repair controller-2 first; this is about
+	// what happens when nobody looks.
+	_, err := w.WS.Apply(t.Context(), "-refresh=false", "-target=k8s_machine.controller[1]", "-replace=k8s_machine.controller[1]")
+	harness.Refused(t, err, "refusing to terminate controller-1", "lose its quorum", "not healthy: controller-2", "bring back the other members first")
+	w.edit(t, `instance_type = "t3.large"`, `instance_type = "t3.small"`, 1)
+	_, err = w.WS.Apply(t.Context(), "-refresh=false", "-target=k8s_machine.controller[1]")
+	harness.Refused(t, err, "refusing to stop controller-1", "not healthy: controller-2")
+	w.edit(t, `instance_type = "t3.small"`, `instance_type = "t3.large"`, 1)
+	w.Sh(t, "controller-2", "systemctl start etcd")
+	if now := w.members(t); now != members {
+		t.Errorf("members:\n%swere:\n%s", now, members)
+	}
+	w.NoChanges(t)
+}
+
+// testReplace replaces a controller and a worker that both live, in one apply:
+// each leaves the cluster in order before it goes.
+func (w *world) testReplace(t *testing.T) {
+	traffic := harness.StartTraffic(t, w.Kubeconfig)
+	w.apply(t, "-replace=k8s_machine.controller[1]", "-replace=k8s_machine.worker[1]")
+	traffic.UnbrokenByEtcd(t)
+	if traffic.Fewest < 1 {
+		t.Error("no pod of the application was ready at one time")
+	}
+	if !logged(t, "controller-1", "etcd: leaving, member ") {
+		t.Error("controller-1's etcd member did not leave the cluster before its machine went")
+	}
+	w.LearnMachines(t)
+	w.healthy(t)
+	w.NoChanges(t)
+}
+
+// testDestroy wants nothing to be drained or waited for when everything goes.
+func (w *world) testDestroy(t *testing.T) {
+	began := time.Now()
+	out, err := w.WS.Destroy(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out, "Warning") {
+		t.Errorf("warnings:\n%s", out)
+	}
+	t.Logf("destroyed in %s", time.Since(began).Round(time.Second))
+}

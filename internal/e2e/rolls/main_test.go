@@ -1,0 +1,200 @@
+// Package rolls_test changes what one running cluster of examples/ha-cluster
+// is made of, with real Terraform, while clients go on using it: etcd's
+// release, audit policy, admission, arguments and settings of every component,
+// containerd on two nodes at a time, and the keys that seal secrets. It asks
+// which units restarted, in which order, and what is left when a roll fails
+// half way. Upgrades of Kubernetes and replaced machines are in lifecycle.
+package rolls_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
+)
+
+const (
+	etcdBefore = "3.6.15"
+	etcdAfter  = "3.6.16"
+)
+
+var (
+	suite       *harness.Suite
+	controllers = harness.Numbered("controller", 3)
+	workers     = harness.Numbered("worker", 3)
+	machines    = slices.Concat(controllers, workers, []string{"lb-0"})
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(harness.Main(m, func(s *harness.Suite) { suite = s }, "--etcd", "v"+etcdAfter+",v"+etcdBefore))
+}
+
+// world is the cluster under test and what is configured of it.
+type world struct {
+	*harness.Cluster
+	main string // the example's main.tf
+	vars map[string]any
+	// arguments are what the example's resources get besides, or instead of,
+	// theirs: resource type to argument to expression.
+	arguments map[string]arguments
+}
+
+type arguments map[string]string
+
+// TestRolls follows one cluster; its steps depend on one another.
+func TestRolls(t *testing.T) {
+	example := filepath.Join(suite.Root, "examples", "ha-cluster")
+	source, err := os.ReadFile(filepath.Join(example, "main.tf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{
+		Cluster: suite.Cluster(suite.Workspace(t, "rolls", suite.CLI, example)), main: string(source),
+		vars: map[string]any{"workers": len(workers), "etcd_version": etcdBefore},
+	}
+	w.plain()
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"install", w.testInstall},
+		{"refused by the plan", w.testRefused},
+		{"etcd: no room on the last machine", w.testNoRoom},
+		{"etcd: patch upgrade", w.testEtcdUpgrade},
+		{"audit policy: fails on the second machine", w.testFailsOnSecond},
+		{"audit policy: resumed", w.testResumed},
+		{"settings", w.testSettings},
+		{"unknown flag", w.testUnknownFlag},
+		{"drain that cannot end", w.testDrainBounded},
+		{"two nodes at a time", w.testTwoAtATime},
+		{"encryption: a second key", w.testSecondKey},
+		{"encryption: the second writes", w.testSecondWrites},
+		{"encryption: the first is dropped", w.testFirstDropped},
+		{"destroy", func(t *testing.T) {
+			if _, err := w.WS.Destroy(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		if !t.Run(step.name, step.run) {
+			t.Fatalf("every command and its output: %s", filepath.Join(suite.Dir, "rolls.log"))
+		}
+	}
+}
+
+// write brings the working directory up to what is configured.
+func (w *world) write(t *testing.T) {
+	t.Helper()
+	vars, err := json.Marshal(w.vars)
+	if err != nil {
+		t.Fatal(err)
+	}
+	main := w.main
+	for resource, args := range w.arguments {
+		header := "resource \"" + resource + "\" \"this\" {\n"
+		before, rest, found := strings.Cut(main, header)
+		block, after, closed := strings.Cut(rest, "\n}\n")
+		if !found || !closed {
+			t.Fatalf("the example has no %q any more", header)
+		}
+		for _, name := range slices.Sorted(maps.Keys(args)) {
+			line := "  " + name + " = " + args[name]
+			given := regexp.MustCompile(`(?m)^  ` + name + ` += .*$`)
+			if given.MatchString(block) {
+				block = given.ReplaceAllLiteralString(block, line)
+			} else {
+				block += "\n" + line
+			}
+		}
+		main = before + header + block + "\n}\n" + after
+	}
+	for name, content := range map[string]string{"test.auto.tfvars.json": string(vars), "main.tf": main} {
+		if err := w.WS.WriteFile(name, content); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// plain takes all arguments back.
+func (w *world) plain() {
+	w.arguments = map[string]arguments{"k8s_pki": {}, "k8s_etcd_cluster": {}, "k8s_control_plane": {}, "k8s_worker_pool": {}}
+}
+
+func (w *world) apply(t *testing.T) {
+	t.Helper()
+	w.write(t)
+	if _, err := w.WS.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantRestarted wants exactly these units to have been started since. A
+// manager beside an API server that was away for longer than a lease lasts may
+// have ended and started again.
+func wantRestarted(t *testing.T, before map[string]harness.Unit, want ...string) map[string]harness.Unit {
+	t.Helper()
+	now := suite.Units(t, machines...)
+	got := slices.DeleteFunc(harness.Restarted(before, now), func(unit string) bool {
+		machine, name, _ := strings.Cut(unit, "/")
+		manager := name == "kube-controller-manager" || name == "kube-scheduler"
+		return manager && !slices.Contains(want, unit) && slices.Contains(want, machine+"/kube-apiserver")
+	})
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("restarted: %q\nwanted: %q", got, want)
+	}
+	return now
+}
+
+// plannedFiles returns the entries of the files maps that a plan changes, by resource.
+func (w *world) plannedFiles(t *testing.T) map[string][]string {
+	t.Helper()
+	w.write(t)
+	if _, _, err := w.WS.Plan(t.Context(), "-out=rolls.tfplan"); err != nil {
+		t.Fatal(err)
+	}
+	text, err := w.WS.Run(t.Context(), "show", "-json", "rolls.tfplan")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type values struct {
+		Files map[string]string `json:"files"`
+	}
+	var plan struct {
+		Changes []struct {
+			Address string `json:"address"`
+			Change  struct {
+				Before values `json:"before"`
+				After  values `json:"after"`
+			} `json:"change"`
+		} `json:"resource_changes"`
+	}
+	if err := json.Unmarshal([]byte(text), &plan); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]string{}
+	for _, c := range plan.Changes {
+		before, after := c.Change.Before.Files, c.Change.After.Files
+		for _, file := range slices.Sorted(maps.Keys(after)) {
+			if before[file] != after[file] {
+				out[c.Address] = append(out[c.Address], file)
+			}
+		}
+	}
+	return out
+}
+
+// files are "machine:path" for each of the machines.
+func files(machines []string, path string) []string {
+	var out []string
+	for _, m := range machines {
+		out = append(out, m+":"+path)
+	}
+	return out
+}

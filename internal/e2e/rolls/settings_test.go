@@ -1,0 +1,206 @@
+package rolls_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
+)
+
+// auditPolicy is a policy that differs from the built-in one.
+const auditPolicy = `yamlencode({ apiVersion = "audit.k8s.io/v1", kind = "Policy", rules = [{ level = "Metadata" }] })`
+
+// squat takes the API server's port as soon as it lets go of it.
+const squat = `import socket, time
+while True:
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        s.bind(("0.0.0.0", 6443))
+        s.listen()
+        break
+    except OSError:
+        s.close()
+        time.sleep(0.002)
+while True:
+    time.sleep(60)
+`
+
+// testFailsOnSecond changes the audit policy while something on the second
+// controller waits for the API server's port: the roll ends there.
+func (w *world) testFailsOnSecond(t *testing.T) {
+	w.arguments["k8s_control_plane"]["audit_policy"] = auditPolicy
+	want := map[string][]string{"k8s_control_plane.this": files(controllers, "/etc/kubernetes/audit-policy.yaml")}
+	if got := w.plannedFiles(t); !maps.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("the plan changes %q, wanted %q", got, want)
+	}
+	w.Sh(t, controllers[1], "cat >/run/squat.py <<'END'\n"+squat+"END\nsystemd-run --quiet --unit=squat python3 /run/squat.py")
+	was := suite.Units(t, machines...)
+	traffic := harness.StartTraffic(t, w.Kubeconfig)
+	_, err := w.WS.Apply(t.Context())
+	harness.Refused(t, err, controllers[1], "kube-apiserver", "6443: bind: address already in use", "journalctl --unit kube-apiserver",
+		"not touched: "+controllers[2]+". Apply again")
+	traffic.Unbroken(t)
+	now := suite.Units(t, machines...)
+	for _, unit := range harness.Restarted(was, now) {
+		machine, name, _ := strings.Cut(unit, "/")
+		if machine == controllers[2] || !slices.Contains(controllers, machine) || name == "etcd" {
+			t.Errorf("%s was restarted", unit)
+		}
+	}
+	if now[controllers[0]+"/kube-apiserver"] == was[controllers[0]+"/kube-apiserver"] {
+		t.Error("the first API server was not restarted: the roll has not begun")
+	}
+	if _, up := now[controllers[1]+"/kube-apiserver"]; up {
+		t.Error("the second API server runs: nothing has failed")
+	}
+}
+
+// testResumed has the cause removed.
+func (w *world) testResumed(t *testing.T) {
+	w.Sh(t, controllers[1], "systemctl stop squat; rm /run/squat.py")
+	was := suite.Units(t, machines...)
+	traffic := harness.StartTraffic(t, w.Kubeconfig)
+	w.apply(t)
+	traffic.Unbroken(t)
+	now := wantRestarted(t, was, harness.On(controllers[1:], "kube-apiserver")...)
+	harness.OneByOne(t, now, harness.On(controllers, "kube-apiserver"))
+	w.NoChanges(t)
+	for _, c := range controllers {
+		if policy := w.Sh(t, c, "cat /etc/kubernetes/audit-policy.yaml"); !strings.Contains(policy, "rules:\n- level: Metadata\n") {
+			t.Errorf("%s has the audit policy\n%s", c, policy)
+		}
+	}
+}
+
+// testSettings changes a setting of every component, each of which restarts
+// that component alone, behind the same gates.
+func (w *world) testSettings(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		controlPlane arguments
+		pool         arguments
+		files        []string // of the control plane
+		poolFiles    []string
+		units        [][]string // one by one
+	}{
+		{"admission and kubelet",
+			arguments{"admission_plugins": `{ PodSecurity = jsonencode({
+				apiVersion = "pod-security.admission.config.k8s.io/v1", kind = "PodSecurityConfiguration",
+				defaults = { enforce = "privileged", warn = "baseline" } }) }`},
+			arguments{"kubelet_config": `jsonencode(merge(jsondecode(var.kubelet_config), { maxPods = 50 }))`},
+			slices.Concat(files(controllers, "/etc/kubernetes/admission.yaml"), files(controllers, "/etc/systemd/system/kube-apiserver.service")),
+			files(workers, "/etc/kubernetes/kubelet.yaml"),
+			[][]string{harness.On(controllers, "kube-apiserver"), harness.On(workers, "kubelet")}},
+		{"arguments of managers and kube-proxy",
+			arguments{"scheduler_args": `{ v = "1" }`, "controller_manager_args": `{ concurrent-deployment-syncs = "6" }`},
+			arguments{"kube_proxy_args": `{ v = "1" }`},
+			slices.Concat(files(controllers, "/etc/systemd/system/kube-controller-manager.service"), files(controllers, "/etc/systemd/system/kube-scheduler.service")),
+			files(workers, "/etc/systemd/system/kube-proxy.service"),
+			[][]string{harness.On(controllers, "kube-controller-manager"), harness.On(controllers, "kube-scheduler"), harness.On(workers, "kube-proxy")}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			maps.Copy(w.arguments["k8s_control_plane"], tt.controlPlane)
+			maps.Copy(w.arguments["k8s_worker_pool"], tt.pool)
+			slices.Sort(tt.files)
+			want := map[string][]string{"k8s_control_plane.this": tt.files, "k8s_worker_pool.this": tt.poolFiles}
+			if got := w.plannedFiles(t); !maps.EqualFunc(got, want, slices.Equal) {
+				t.Errorf("the plan changes %q, wanted %q", got, want)
+			}
+			was := suite.Units(t, machines...)
+			traffic := harness.StartTraffic(t, w.Kubeconfig)
+			w.apply(t)
+			traffic.Unbroken(t)
+			now := wantRestarted(t, was, slices.Concat(tt.units...)...)
+			for _, units := range tt.units {
+				harness.OneByOne(t, now, units)
+			}
+			if closed := traffic.Cordoned; !slices.Equal(closed, []string{""}) {
+				t.Errorf("nodes were closed to new pods: %q", closed)
+			}
+			w.NoChanges(t)
+		})
+	}
+}
+
+// testUnknownFlag wants a mistake found out before anything is taken down for it.
+func (w *world) testUnknownFlag(t *testing.T) {
+	was := suite.Units(t, machines...)
+	for resource, argument := range map[string]string{"k8s_control_plane": "api_server_args", "k8s_worker_pool": "kubelet_args"} {
+		w.arguments[resource][argument] = `{ no-such-flag = "1" }`
+		w.write(t)
+		began := time.Now()
+		_, err := w.WS.Apply(t.Context())
+		harness.Refused(t, err, "unknown flag: --no-such-flag", "nothing has been stopped or changed")
+		t.Logf("%s: refused after %s", argument, time.Since(began).Round(time.Second))
+		delete(w.arguments[resource], argument)
+	}
+	wantRestarted(t, was)
+	w.write(t)
+	w.NoChanges(t)
+}
+
+// runtime changes containerd's settings.
+func runtime(oomScore int, drainTimeout string) arguments {
+	return arguments{
+		"containerd_config": fmt.Sprintf(`jsonencode(merge(try(jsondecode(var.containerd_config), {}), { oom_score = %d }))`, oomScore),
+		"max_unavailable":   "2",
+		"drain_timeout":     strconv.Quote(drainTimeout),
+	}
+}
+
+// testDrainBounded changes containerd's settings while no pod may be evicted.
+func (w *world) testDrainBounded(t *testing.T) {
+	w.Kubectl(t, "patch", "pdb", "web", "--type=merge", "--patch", `{"spec":{"minAvailable":2}}`)
+	maps.Copy(w.arguments["k8s_worker_pool"], runtime(-998, "10s"))
+	was := suite.Units(t, machines...)
+	w.write(t)
+	_, err := w.WS.Apply(t.Context())
+	harness.Refused(t, err, "drain", "pods left: default/web-", "disruption budget", "kubectl get pods --all-namespaces --field-selector spec.nodeName=worker-")
+	for _, unit := range harness.Restarted(was, suite.Units(t, machines...)) {
+		// One of the first two may have had no pod of the application.
+		if !strings.HasSuffix(unit, "/containerd") || len(w.podsOn(t, strings.TrimSuffix(unit, "/containerd"))) > 0 {
+			t.Errorf("%s was restarted", unit)
+		}
+	}
+	if closed := w.Kubectl(t, "get", "nodes", "-o", `jsonpath={.items[?(@.spec.unschedulable==true)].metadata.name}`); closed != "" {
+		t.Errorf("still closed to new pods: %s", closed)
+	}
+	w.Kubectl(t, "patch", "pdb", "web", "--type=merge", "--patch", `{"spec":{"minAvailable":1}}`)
+}
+
+// podsOn returns the pods of the application on a node.
+func (w *world) podsOn(t *testing.T, node string) []string {
+	t.Helper()
+	return strings.Fields(w.Kubectl(t, "get", "pods", "-l", "app=web", "--field-selector", "spec.nodeName="+node, "-o", "name"))
+}
+
+// testTwoAtATime rolls containerd through three nodes, two of which may be down.
+func (w *world) testTwoAtATime(t *testing.T) {
+	// Another change, for those the attempt before got to as well.
+	maps.Copy(w.arguments["k8s_worker_pool"], runtime(-997, "120s"))
+	was := suite.Units(t, machines...)
+	traffic := harness.StartTraffic(t, w.Kubeconfig)
+	w.apply(t)
+	traffic.Unbroken(t)
+	wantRestarted(t, was, harness.On(workers, "containerd")...)
+	most := 0
+	for _, set := range traffic.Cordoned {
+		if set != "" {
+			most = max(most, strings.Count(set, "+")+1)
+		}
+	}
+	if most != 2 {
+		t.Errorf("at most %d nodes were closed to new pods at a time, as they followed one another: %q", most, traffic.Cordoned)
+	}
+	t.Logf("closed to new pods: %q", traffic.Cordoned)
+	if traffic.Fewest < 1 {
+		t.Error("the PodDisruptionBudget was not respected: no pod was ready at one time")
+	}
+	w.NoChanges(t)
+}

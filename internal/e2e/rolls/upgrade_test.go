@@ -1,0 +1,158 @@
+package rolls_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
+)
+
+func (w *world) testInstall(t *testing.T) {
+	w.apply(t)
+	w.Learn(t)
+	if _, err := suite.Kubectl(t.Context(), w.Kubeconfig, strings.NewReader(harness.Web), "apply", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+	w.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=180s")
+	w.wantEtcd(t, etcdBefore)
+	w.NoChanges(t)
+}
+
+// wantEtcd wants every member to be a voter of a release.
+func (w *world) wantEtcd(t *testing.T, release string) {
+	t.Helper()
+	for _, c := range controllers {
+		out := w.etcdctl(t, c, "endpoint status --write-out=json")
+		var status []struct {
+			Status struct {
+				Version   string `json:"version"`
+				IsLearner bool   `json:"isLearner"`
+			} `json:"Status"`
+		}
+		if err := json.Unmarshal([]byte(out), &status); err != nil {
+			t.Fatal(err)
+		}
+		if len(status) != 1 || status[0].Status.Version != release || status[0].Status.IsLearner {
+			t.Errorf("%s: %s", c, out)
+		}
+	}
+}
+
+// etcdctl asks the member on a machine.
+func (w *world) etcdctl(t *testing.T, machine, command string) string {
+	t.Helper()
+	return w.Sh(t, machine, "/usr/local/bin/etcdctl --endpoints https://127.0.0.1:2379 --cacert /etc/etcd/pki/ca.crt --cert /etc/etcd/pki/server.crt --key /etc/etcd/pki/server.key "+command)
+}
+
+// testRefused asks for what cannot be, and wants the plan to say so on the
+// attribute at fault.
+func (w *world) testRefused(t *testing.T) {
+	was := suite.Units(t, machines...)
+	const (
+		etcd         = `resource "k8s_etcd_cluster" "this"`
+		controlPlane = `resource "k8s_control_plane" "this"`
+		pool         = `resource "k8s_worker_pool" "this"`
+	)
+	for _, tt := range []struct {
+		name, resource, argument, value string
+		want                            []string
+	}{
+		{"etcd downgrade", "k8s_etcd_cluster", "version", `"3.5.21"`,
+			[]string{etcd, `version = "3.5.21"`, "cannot go from " + etcdBefore + " back to 3.5.21: the minor version of etcd cannot be lowered"}},
+		{"etcd skipped minor", "k8s_etcd_cluster", "version", `"3.8.0"`,
+			[]string{etcd, `version = "3.8.0"`, "cannot go from " + etcdBefore + " to 3.8.0 in one step", "go to 3.7 first"}},
+		{"downgrade", "k8s_control_plane", "version", `"1.35.4"`,
+			[]string{controlPlane, `version = "1.35.4"`, "cannot go from 1.36.1 back to 1.35.4: the minor version of a control plane cannot be lowered"}},
+		{"audit policy that is not YAML", "k8s_control_plane", "audit_policy", `"{"`, []string{controlPlane, "audit_policy", "Unusable audit policy"}},
+		{"audit policy with an unknown level", "k8s_control_plane", "audit_policy",
+			`yamlencode({ apiVersion = "audit.k8s.io/v1", kind = "Policy", rules = [{ level = "All" }] })`,
+			[]string{controlPlane, "audit_policy", `rules[0].level: Unsupported value: "All"`}},
+		{"unknown admission plugin", "k8s_control_plane", "admission_plugins", `{ PodSecurtiy = "{}" }`,
+			[]string{controlPlane, "admission_plugins", `kube-apiserver 1.36.1 has no admission plugin "PodSecurtiy"`}},
+		{"unknown admission plugin in a flag", "k8s_control_plane", "api_server_args", `{ enable-admission-plugins = "NodeRestriction,podsecurity" }`,
+			[]string{controlPlane, "api_server_args", `no admission plugin "podsecurity": did you mean PodSecurity?`}},
+		{"unknown field of the scheduler", "k8s_control_plane", "scheduler_config", `jsonencode({ leaderElect = true })`,
+			[]string{controlPlane, "scheduler_config", `unknown field "leaderElect"`}},
+		{"unknown field of the kubelet", "k8s_worker_pool", "kubelet_config", `jsonencode({ maxpods = 50 })`,
+			[]string{pool, "kubelet_config", `unknown field "maxpods"`}},
+		{"unknown field of kube-proxy", "k8s_worker_pool", "kube_proxy_config", `jsonencode({ conntrack = { max = 5 } })`,
+			[]string{pool, "kube_proxy_config", `unknown field "conntrack.max"`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w.plain()
+			w.arguments[tt.resource][tt.argument] = tt.value
+			w.write(t)
+			_, _, err := w.WS.Plan(t.Context(), "-refresh=false")
+			harness.Refused(t, err, tt.want...)
+		})
+	}
+	w.plain()
+	w.write(t)
+	t.Run("skipped minor", w.testSkippedMinor)
+	wantRestarted(t, was)
+}
+
+// testSkippedMinor has a state that an older release of the provider wrote.
+func (w *world) testSkippedMinor(t *testing.T) {
+	now, err := w.WS.Run(t.Context(), "state", "pull")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var state map[string]any
+	if err := json.Unmarshal([]byte(now), &state); err != nil {
+		t.Fatal(err)
+	}
+	push := func(edit func(attributes map[string]any)) {
+		state["serial"] = state["serial"].(float64) + 1
+		for _, r := range state["resources"].([]any) {
+			if r := r.(map[string]any); r["type"] == "k8s_control_plane" {
+				edit(r["instances"].([]any)[0].(map[string]any)["attributes"].(map[string]any))
+			}
+		}
+		b, err := json.Marshal(state)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.WS.WriteFile("pushed.tfstate", string(b)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.WS.Run(t.Context(), "state", "push", "-force", "pushed.tfstate"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	push(func(a map[string]any) { a["version"] = "1.34.9" })
+	_, _, err = w.WS.Plan(t.Context(), "-refresh=false")
+	harness.Refused(t, err, `resource "k8s_control_plane" "this"`, "version = var.kubernetes_version",
+		"cannot go from 1.34.9 to 1.36.1 in one step: a control plane moves one minor version at a time, go to 1.35 first")
+	push(func(a map[string]any) { a["version"] = harness.KubernetesVersion })
+}
+
+// testNoRoom has the last machine without room for the download: since all
+// machines get theirs before the first restarts, nothing does.
+func (w *world) testNoRoom(t *testing.T) {
+	const cache = "/var/cache/k8s-from-scratch"
+	last := controllers[2]
+	w.Sh(t, last, "mkdir -p "+cache+" && mount -t tmpfs -o size=64k none "+cache)
+	was := suite.Units(t, machines...)
+	w.vars["etcd_version"] = etcdAfter
+	w.write(t)
+	_, err := w.WS.Apply(t.Context())
+	harness.Refused(t, err, "machine "+last, "download etcd "+etcdAfter)
+	wantRestarted(t, was)
+	w.wantEtcd(t, etcdBefore)
+	w.Sh(t, last, "umount "+cache)
+}
+
+// testEtcdUpgrade goes to the next patch release of etcd under traffic.
+func (w *world) testEtcdUpgrade(t *testing.T) {
+	was := suite.Units(t, machines...)
+	traffic := harness.StartTraffic(t, w.Kubeconfig)
+	w.apply(t)
+	traffic.UnbrokenByEtcd(t)
+	etcd := harness.On(controllers, "etcd")
+	harness.OneByOne(t, wantRestarted(t, was, slices.Clone(etcd)...), etcd)
+	w.wantEtcd(t, etcdAfter)
+	w.NoChanges(t)
+}
