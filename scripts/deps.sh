@@ -9,6 +9,9 @@ want nft nftables
 want ip iproute2
 want curl curl
 want git git
+want sfdisk fdisk
+want mkfs.xfs xfsprogs
+want mkfs.ext4 e2fsprogs
 want gcc gcc
 [ -e /etc/ssl/certs/ca-certificates.crt ] || need+=(ca-certificates)
 [ -e /usr/include/stdio.h ] || need+=(libc6-dev)

@@ -1,0 +1,4 @@
+import {
+  to = k8s_control_plane.this
+  id = jsonencode({ hosts = k8s_machine.controller[*].host, etcd = k8s_etcd_cluster.this.ref, lb = k8s_lb.this.ref, pki = "demo" })
+}

@@ -1,0 +1,4 @@
+import {
+  to = k8s_etcd_cluster.this
+  id = jsonencode({ hosts = k8s_machine.controller[*].host, pki = "demo" })
+}
