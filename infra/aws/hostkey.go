@@ -10,6 +10,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -211,11 +212,25 @@ const (
 	// bootGrace is how long SSH may still take once EC2's own checks say that
 	// the machine has booted: after that, something is in the way.
 	bootGrace = 45 * time.Second
+	// refusedGrace is the same for a machine that refuses connections: nothing
+	// is in the way, sshd has not started yet.
+	refusedGrace = 3 * time.Minute
 )
+
+// errSilent is that SSH does not answer on a machine that has long been up.
+var errSilent = errors.New("its SSH port cannot be reached")
 
 // aliveWhile runs wait and ends it when EC2 says that the instance will never
 // answer, or that it has long been up.
 func (c *Client) aliveWhile(ctx context.Context, id string, wait func(context.Context) error) error {
+	err := c.alive(ctx, id, bootGrace, wait)
+	if errors.Is(err, errSilent) && errors.Is(err, syscall.ECONNREFUSED) {
+		return c.alive(ctx, id, refusedGrace-bootGrace, wait)
+	}
+	return err
+}
+
+func (c *Client) alive(ctx context.Context, id string, grace time.Duration, wait func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan error, 1)
 	go func() { done <- wait(ctx) }()
@@ -237,8 +252,8 @@ func (c *Client) aliveWhile(ctx context.Context, id string, wait func(context.Co
 		case err != nil: // EC2 not answering says nothing about the machine
 		case stateOf(i) == types.InstanceStateNameStopped || stateOf(i) == types.InstanceStateNameStopping:
 			cancel(fmt.Errorf("it is %s: %s", stateOf(i), reason(i)))
-		case !booted.IsZero() && time.Since(booted) > bootGrace:
-			cancel(fmt.Errorf("EC2 reports it up and healthy for %s, but its SSH port cannot be reached", bootGrace))
+		case !booted.IsZero() && time.Since(booted) > grace:
+			cancel(fmt.Errorf("EC2 reports it up and healthy for %s, but %w", grace, errSilent))
 		case booted.IsZero() && c.healthy(ctx, id):
 			booted = time.Now()
 		}

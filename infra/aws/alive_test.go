@@ -1,0 +1,76 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/smithy-go/middleware"
+)
+
+// healthyEC2 answers that the instance runs and has passed its checks.
+func healthyEC2(id string) *Client {
+	answer := middleware.InitializeMiddlewareFunc("answer", func(_ context.Context, in middleware.InitializeInput, _ middleware.InitializeHandler) (out middleware.InitializeOutput, md middleware.Metadata, err error) {
+		switch in.Parameters.(type) {
+		case *ec2.DescribeInstancesInput:
+			out.Result = &ec2.DescribeInstancesOutput{Reservations: []types.Reservation{{Instances: []types.Instance{
+				{InstanceId: sdk.String(id), State: &types.InstanceState{Name: types.InstanceStateNameRunning}}}}}}
+		case *ec2.DescribeInstanceStatusInput:
+			out.Result = &ec2.DescribeInstanceStatusOutput{InstanceStatuses: []types.InstanceStatus{
+				{InstanceStatus: &types.InstanceStatusSummary{Status: types.SummaryStatusOk}}}}
+		default:
+			err = fmt.Errorf("unexpected call %T", in.Parameters)
+		}
+		return out, md, err
+	})
+	return &Client{EC2: ec2.New(ec2.Options{Region: "eu-central-1", APIOptions: []func(*middleware.Stack) error{
+		func(s *middleware.Stack) error { return s.Initialize.Add(answer, middleware.Before) },
+	}})}
+}
+
+// A machine that refuses connections is given longer than one that is silent:
+// only the latter has something in the way.
+func TestAliveWhile(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		answer   error         // of each attempt
+		after    time.Duration // when it answers; zero: never
+		min, max time.Duration // how long it is waited for
+	}{
+		{"silent", errors.New("i/o timeout"), 0, bootGrace, bootGrace + 10*time.Second},
+		{"refuses", syscall.ECONNREFUSED, 0, refusedGrace, refusedGrace + 15*time.Second},
+		{"refuses at first", syscall.ECONNREFUSED, 100 * time.Second, 100 * time.Second, 101 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				err := healthyEC2("i-1").aliveWhile(t.Context(), "i-1", func(ctx context.Context) error {
+					for tt.after == 0 || time.Since(began) < tt.after {
+						select {
+						case <-ctx.Done():
+							return fmt.Errorf("not ready: %w", tt.answer)
+						case <-time.After(100 * time.Millisecond):
+						}
+					}
+					return nil
+				})
+				if took := time.Since(began); took < tt.min || took > tt.max {
+					t.Errorf("ended after %s", took)
+				}
+				if (err == nil) != (tt.after != 0) {
+					t.Errorf("ended with %v", err)
+				}
+				if err != nil && !errors.Is(err, tt.answer) {
+					t.Errorf("the last condition is missing: %v", err)
+				}
+			})
+		})
+	}
+}
