@@ -58,6 +58,23 @@ const (
 	leaveBudget = 30 * time.Second
 )
 
+// How API servers are held while etcd's leadership moves.
+const (
+	// holdLimit is when a held API server goes on by itself. HAProxy gives a
+	// check 2 s and marks a server down after two that fail.
+	holdLimit = 1500 * time.Millisecond
+	// holdGrace is how long a request that an API server has sent takes to
+	// become a proposal.
+	holdGrace = 50 * time.Millisecond
+	// moveBudget is what must be left of holdLimit when the leadership moves:
+	// one vote written to disk by a majority.
+	moveBudget = 600 * time.Millisecond
+	// holdAttempts is how often it is tried, holdPause the time in between, in
+	// which API servers answer what has queued up.
+	holdAttempts = 5
+	holdPause    = time.Second
+)
+
 const (
 	// poll is how often a condition is looked at.
 	poll = 150 * time.Millisecond

@@ -223,22 +223,22 @@ func (o *controlOperation) gate(ctx context.Context, m *machine, g Gate) error {
 		return nil
 	}
 	others := slices.DeleteFunc(o.reachable(), func(x *machine) bool { return x == m })
-	var sick []string
-	err := within(ctx, gateBudget, string(g), func(ctx context.Context) error {
-		return wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
-			errs := eachAll(ctx, others, func(ctx context.Context, x *machine) error {
-				c, err := o.client(ctx, x)
-				if err != nil {
-					return err
-				}
-				return c.Ready(ctx)
-			})
-			sick = sick[:0]
-			for _, name := range sortedKeys(errs) {
-				sick = append(sick, errs[name].Error())
+	sick, err := untilNone(ctx, gateBudget, string(g), func(ctx context.Context) []string {
+		if len(others) == 0 {
+			return []string{"no other machine can be reached"}
+		}
+		errs := eachAll(ctx, others, func(ctx context.Context, x *machine) error {
+			c, err := o.client(ctx, x)
+			if err != nil {
+				return err
 			}
-			return len(errs) == 0 && len(others) > 0, nil
+			return c.Ready(ctx)
 		})
+		var sick []string
+		for _, name := range sortedKeys(errs) {
+			sick = append(sick, errs[name].Error())
+		}
+		return sick
 	})
 	if err == nil {
 		return nil

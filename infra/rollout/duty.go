@@ -25,6 +25,7 @@ import (
 // everything), the kubelet's (which may drain its own node).
 //
 //	d, err := e.Duty(ctx, target)
+//	d.Among(find)           // whose API servers are held while etcd's leadership moves
 //	d.Suspend(ctx, leaving) // refused, or the cluster does without the machine
 //	// stop, change, start
 //	d.Resume(ctx, host)     // it does again what it did before
@@ -35,8 +36,9 @@ type Duty struct {
 	o *operation
 	m *machine
 
-	units    []string          // units of ours that are active
-	files    map[string][]byte // credentials, by path
+	units    []string                                // units of ours that are active
+	files    map[string][]byte                       // credentials, by path
+	find     func(context.Context) ([]Target, error) // other controllers, nil when unknown
 	cordoned bool
 	notes    []string
 }
@@ -179,7 +181,11 @@ func (d *Duty) Suspend(ctx context.Context, leaving func(string) bool) error {
 	if err := d.drain(ctx); err != nil {
 		return err
 	}
-	return d.stop(ctx, component.APIServerUnit, component.EtcdUnit)
+	if err := d.stop(ctx, component.APIServerUnit); err != nil {
+		return err
+	}
+	d.handOver(ctx, leaving)
+	return d.stop(ctx, component.EtcdUnit)
 }
 
 // Leave readies the machine to be terminated, after Close: as Suspend, and its
@@ -222,22 +228,12 @@ func (d *Duty) drain(ctx context.Context) error {
 	return nil
 }
 
-// stop ends units in order, so that those who use them notice in time.
-func (d *Duty) stop(ctx context.Context, units ...string) error {
-	for _, u := range units {
-		if !d.does(u) {
-			continue
-		}
-		d.o.say(d.m.name(), "maintenance: stopping %s", u)
-		err := within(ctx, apiBudget, "end of "+u, func(ctx context.Context) error {
-			_, err := d.m.runner.Run(ctx, remote.Command{Script: "systemctl stop " + quote(u), Sudo: true})
-			return err
-		})
-		if err != nil {
-			return d.o.unitError(ctx, d.m, "stop", u, err)
-		}
+// stop ends a unit, if it is active.
+func (d *Duty) stop(ctx context.Context, unit string) error {
+	if !d.does(unit) {
+		return nil
 	}
-	return nil
+	return d.o.stopUnit(ctx, d.m, unit)
 }
 
 func (d *Duty) fail(step string, err error) error {

@@ -2,16 +2,13 @@ package rollout
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
@@ -58,15 +55,15 @@ func (d *Duty) guardEtcd(ctx context.Context, ends bool, leaving func(string) bo
 	if len(others) == 0 || self.Learner || self.ID == 0 {
 		return nil // nobody is left whose quorum could be lost, or it has no say in it
 	}
-	var sick []string
-	err = within(ctx, gateBudget, string(GateOthers), func(ctx context.Context) error {
-		return wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
-			now := d.sickMembers(ctx, others)
-			if ctx.Err() == nil || sick == nil { // a round that the deadline cut short says nothing
-				sick = now
+	sick, err := untilNone(ctx, gateBudget, string(GateOthers), func(ctx context.Context) []string {
+		var sick []string
+		healthy := d.health(ctx, others)
+		for _, m := range others {
+			if !healthy[m.ID] {
+				sick = append(sick, memberLabel(m))
 			}
-			return len(now) == 0, nil
-		})
+		}
+		return sick
 	})
 	if ctx.Err() != nil {
 		return err
@@ -116,29 +113,6 @@ func checkVoters(deed string, ends bool, voters, others int, sick []string) erro
 		Advice: "repair or bring back the other members first, and take machines down one at a time"}
 }
 
-// sickMembers asks the members, from this machine, and names those that are not healthy.
-func (d *Duty) sickMembers(ctx context.Context, members []etcd.Member) []string {
-	var sick []string
-	for _, m := range members {
-		if err := d.askMember(m, func(c *etcd.Client) error { return c.Health(ctx) }); err != nil {
-			sick = append(sick, memberLabel(m))
-		}
-	}
-	return sick
-}
-
-func (d *Duty) askMember(m etcd.Member, ask func(*etcd.Client) error) error {
-	if len(m.ClientURLs) == 0 {
-		return errors.New("it has never started")
-	}
-	c, err := d.etcdAt(m.ClientURLs[0])
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	return ask(c)
-}
-
 // guardAPI wants another API server to be ready, if there are others. One that
 // is not ready itself is missed by nobody.
 func (d *Duty) guardAPI(ctx context.Context, ends bool, leaving func(string) bool) error {
@@ -158,19 +132,16 @@ func (d *Duty) guardAPI(ctx context.Context, ends bool, leaving func(string) boo
 	if len(others) == 0 {
 		return nil
 	}
-	var sick []string
-	err = within(ctx, gateBudget, "another API server to be ready", func(ctx context.Context) error {
-		return wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
-			sick = sick[:0]
-			for _, ip := range others {
-				err := d.apiServerReady(ctx, ip)
-				if err == nil {
-					return true, nil
-				}
-				sick = append(sick, fmt.Sprintf("%s: %v", ip, err))
+	sick, err := untilNone(ctx, gateBudget, "another API server to be ready", func(ctx context.Context) []string {
+		var sick []string
+		for _, ip := range others {
+			err := d.apiServerReady(ctx, ip)
+			if err == nil {
+				return nil
 			}
-			return false, nil
-		})
+			sick = append(sick, fmt.Sprintf("%s: %v", ip, err))
+		}
+		return sick
 	})
 	if err == nil || ctx.Err() != nil {
 		return err
@@ -209,39 +180,4 @@ func (d *Duty) apiServerReady(ctx context.Context, ip string) error {
 	}
 	defer c.Close()
 	return c.Ready(ctx)
-}
-
-// leaveEtcd takes the machine's member out of the cluster, through one of the
-// members that stay. With none there is no cluster left to leave.
-func (d *Duty) leaveEtcd(ctx context.Context, leaving func(string) bool) error {
-	if !d.does(component.EtcdUnit) {
-		return nil
-	}
-	c, err := d.etcd()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	members, err := c.MembersKnown(ctx)
-	if err != nil {
-		return d.fail("leave the etcd cluster", err)
-	}
-	self, others, _ := d.otherVoters(members, leaving)
-	if len(others) == 0 || self.ID == 0 {
-		return nil
-	}
-	if s, err := c.Status(ctx); err == nil && s.Leader == self.ID {
-		// Without a hand-over the others hold an election, which takes a second.
-		if err := c.MoveLeader(ctx, others[0].ID); err != nil {
-			d.o.say(d.m.name(), "etcd: %v", err)
-		}
-	}
-	d.o.say(d.m.name(), "etcd: leaving, member %s", strconv.FormatUint(uint64(self.ID), 16))
-	err = within(ctx, gateBudget, "removal of etcd member "+d.m.name(), func(ctx context.Context) error {
-		return d.askMember(others[0], func(c *etcd.Client) error { return c.Remove(ctx, self.ID) })
-	})
-	if err != nil {
-		return d.fail("leave the etcd cluster", err)
-	}
-	return nil
 }

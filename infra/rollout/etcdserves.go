@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
@@ -41,25 +39,22 @@ func (o *controlOperation) askEtcd(ctx context.Context, m *machine, endpoints []
 		}
 		defer clients[i].Close()
 	}
-	var sick []string
-	err = within(ctx, etcdAnswerBudget, "etcd", func(ctx context.Context) error {
-		return wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
-			answers := make(chan error, len(clients))
-			for _, c := range clients {
-				go func() { answers <- condition(ctx, c) }()
+	sick, err := untilNone(ctx, etcdAnswerBudget, "etcd", func(ctx context.Context) []string {
+		answers := make(chan error, len(clients))
+		for _, c := range clients {
+			go func() { answers <- condition(ctx, c) }()
+		}
+		var sick []string
+		for range clients {
+			if err := <-answers; err != nil {
+				sick = append(sick, err.Error())
 			}
-			var errs []string
-			for range clients {
-				if err := <-answers; err != nil {
-					errs = append(errs, err.Error())
-				}
-			}
-			if ctx.Err() == nil || sick == nil {
-				slices.Sort(errs)
-				sick = errs
-			}
-			return len(errs) < len(clients), nil
-		})
+		}
+		if len(sick) < len(clients) {
+			return nil // one serves
+		}
+		slices.Sort(sick)
+		return sick
 	})
 	if err == nil {
 		return nil

@@ -1,0 +1,124 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+)
+
+// holdUnit is the transient unit that exists while an API server is held.
+const holdUnit = "k8s-hold.service"
+
+// holdScript stops the process of the machine's API server (SIGSTOP), if it
+// runs, and says so once it has stopped. It continues when the transient unit
+// ends: when it is released, or by itself after LIMIT seconds, whatever has
+// become of us. systemd-run returns when ExecStartPre has ended, and systemd
+// runs ExecStopPost however the unit ends.
+//
+// --kill-who is --kill-whom since systemd 252, which still knows the old name.
+var holdScript = strings.NewReplacer("UNIT", component.APIServerUnit, "HOLD", holdUnit, "LIMIT", fmt.Sprintf("%.1f", holdLimit.Seconds())).Replace(`
+systemctl is-active --quiet UNIT || exit 0
+systemctl=$(command -v systemctl)
+systemd-run --quiet --collect --unit=HOLD \
+	--property=ExecStartPre="$systemctl kill --kill-who=main --signal=STOP UNIT" \
+	--property=ExecStopPost="$systemctl kill --kill-who=main --signal=CONT UNIT" \
+	sleep LIMIT
+`)
+
+// writers are those whose writes to etcd must not be under way at a time.
+type writers struct {
+	// machines are those that may run an API server.
+	machines func(context.Context) []*machine
+	// settled returns once what etcd was asked before has reached its leader.
+	settled func(context.Context) error
+}
+
+// calmly runs move while nothing that API servers ask of etcd is under way.
+//
+// A leader drops what is proposed to it while it hands its leadership on: what
+// its own clients asked is answered "raft proposal dropped", what came through
+// other members never is, and times out after seven seconds. API servers try
+// neither again. So they are held for that instant: their processes stand
+// still, their connections stay, and clients get their answers a moment later.
+//
+// move must be repeatable: it is tried holdAttempts times, and then once without
+// holding anybody, since that improves the odds and is no condition.
+func (e *Engine) calmly(ctx context.Context, who string, w writers, move func(context.Context) error) error {
+	servers := e.apiServers(ctx, w.machines(ctx))
+	var err error
+	for range holdAttempts {
+		if err = e.whileHeld(ctx, servers, w.settled, move); err == nil || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(holdPause):
+		}
+	}
+	e.say(who, "etcd: going on without holding the API servers, a write under way may be lost: %v", err)
+	return move(ctx)
+}
+
+// apiServers returns those of the machines on which an API server runs. It
+// also sees to it that they are connected to by the time that matters.
+func (e *Engine) apiServers(ctx context.Context, machines []*machine) []*machine {
+	ctx, cancel := context.WithTimeout(ctx, probeBudget)
+	defer cancel()
+	errs := eachAll(ctx, machines, func(ctx context.Context, m *machine) error {
+		_, err := m.runner.Run(ctx, remote.Command{Script: "systemctl is-active --quiet " + component.APIServerUnit})
+		return err
+	})
+	var out []*machine
+	for _, m := range machines {
+		var inactive *remote.ExitError
+		switch err := errs[m.name()]; {
+		case err == nil:
+			out = append(out, m)
+		case !errors.As(err, &inactive):
+			e.say(m.name(), "etcd: its API server, if it runs, cannot be held: %v", err)
+		}
+	}
+	return out
+}
+
+// whileHeld holds the API servers, waits until all is settled, and moves, within
+// holdLimit, after which they would go on by themselves.
+func (e *Engine) whileHeld(ctx context.Context, servers []*machine, settled, move func(context.Context) error) error {
+	began := time.Now()
+	held, cancel := context.WithTimeoutCause(ctx, holdLimit, fmt.Errorf("not within the %s API servers are held", holdLimit))
+	defer cancel()
+	defer e.release(ctx, servers)
+	errs := eachAll(held, servers, func(ctx context.Context, m *machine) error {
+		_, err := m.runner.Run(ctx, remote.Command{Script: holdScript, Sudo: true})
+		return err
+	})
+	for _, name := range sortedKeys(errs) {
+		return fmt.Errorf("hold the API server on %s: %w", name, errs[name])
+	}
+	select {
+	case <-held.Done():
+	case <-time.After(holdGrace):
+	}
+	if err := settled(held); err != nil {
+		return err
+	}
+	if took := time.Since(began); took > holdLimit-moveBudget {
+		return fmt.Errorf("it took %s until nothing was under way", took.Round(time.Millisecond))
+	}
+	return move(held)
+}
+
+// release lets held API servers go on. Where that fails they do by themselves.
+func (e *Engine) release(ctx context.Context, servers []*machine) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeBudget)
+	defer cancel()
+	eachAll(ctx, servers, func(ctx context.Context, m *machine) error {
+		_, err := m.runner.Run(ctx, remote.Command{Script: "systemctl stop " + holdUnit, Sudo: true})
+		return err
+	})
+}
