@@ -107,12 +107,18 @@ func overlayKubelet(base, user map[string]any) (map[string]any, *kubeletconfig.K
 	}
 	switch typed.CgroupDriver {
 	case "", "systemd", "cgroupfs":
-		return m, typed, nil
+	default:
+		return nil, nil, fmt.Errorf("unknown cgroupDriver %q: want systemd or cgroupfs", typed.CgroupDriver)
 	}
-	return nil, nil, fmt.Errorf("unknown cgroupDriver %q: want systemd or cgroupfs", typed.CgroupDriver)
+	if err := checkReservations(typed); err != nil {
+		return nil, nil, err
+	}
+	return m, typed, nil
 }
 
-// CheckKubeletConfig reports fields that KubeletConfiguration does not have, and values of the wrong type.
+// CheckKubeletConfig reports fields that KubeletConfiguration does not have,
+// values of the wrong type, and reservations and eviction thresholds that a
+// kubelet would not start with.
 func CheckKubeletConfig(user map[string]any) error {
 	_, _, err := overlayKubelet(nil, user)
 	return err

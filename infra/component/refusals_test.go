@@ -129,6 +129,9 @@ func TestWorkerRefuses(t *testing.T) {
 		{"unknown kubelet field", func(s *WorkerSpec, _ *Node) { s.KubeletConfig = map[string]any{"maxpods": 5} }, `kubelet configuration: strict decoding error: unknown field "maxpods"`},
 		{"kubelet field of another type", func(s *WorkerSpec, _ *Node) { s.KubeletConfig = map[string]any{"maxPods": "many"} }, "kubelet configuration"},
 		{"unknown cgroup driver", func(s *WorkerSpec, _ *Node) { s.KubeletConfig = map[string]any{"cgroupDriver": "cgroups"} }, `unknown cgroupDriver "cgroups"`},
+		{"eviction threshold", func(s *WorkerSpec, _ *Node) {
+			s.KubeletConfig = map[string]any{"evictionHard": map[string]any{"memory.available": "some"}}
+		}, `kubelet configuration: evictionHard: memory.available: "some" is neither a quantity`},
 		{"unknown kube-proxy field", func(s *WorkerSpec, _ *Node) {
 			s.KubeProxyConfig = map[string]any{"conntrack": map[string]any{"max": 5}}
 		}, `unknown field "conntrack.max"`},

@@ -206,50 +206,6 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestRehearsal makes of a real unit the one that only asks for the version.
-func TestRehearsal(t *testing.T) {
-	const unitFile = "[Unit]\nAfter=network-online.target\n\n[Service]\nType=notify\nEnvironmentFile=/etc/x.env\n" +
-		"ExecStart=/usr/local/bin/kube-apiserver \\\n  \"--a=b c\" \\\n  --z=1\nRestart=always\n\n[Install]\nWantedBy=multi-user.target\n"
-	state := desired.State{
-		Files:    []desired.File{{Path: "/etc/systemd/system/kube-apiserver.service", Content: []byte(unitFile)}},
-		Binaries: []desired.Binary{{SHA256: "abc", Installs: []desired.Install{{Path: "/usr/local/bin/kube-apiserver"}}}},
-		Units:    []desired.Unit{{Name: "kube-apiserver.service", Active: true}},
-	}
-	unitChange := change(host.KindFile, "/etc/systemd/system/kube-apiserver.service", "kube-apiserver.service")
-	programChange := change(host.KindBinary, "/usr/local/bin/kube-apiserver", "kube-apiserver.service")
-	for _, tt := range []struct {
-		name    string
-		changes []host.Change
-		program string // empty: nothing to rehearse
-	}{
-		{"flag", []host.Change{unitChange}, "/usr/local/bin/kube-apiserver"},
-		{"flag and program", []host.Change{unitChange, programChange}, prefetched + "abc"},
-		{"program", []host.Change{programChange}, prefetched + "abc"},
-		{"another file", []host.Change{change(host.KindFile, "/etc/audit", "kube-apiserver.service")}, ""},
-		{"another unit", []host.Change{change(host.KindFile, "/x", "x.service")}, ""},
-	} {
-		script, err := rehearsal(state, tt.changes)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if tt.program == "" {
-			if script != "" {
-				t.Errorf("%s: rehearsed\n%s", tt.name, script)
-			}
-			continue
-		}
-		want := "rehearse 'k8s-rehearsal-kube-apiserver.service' '" + tt.program + "' <<'END OF UNIT'\n" +
-			"[Service]\nEnvironmentFile=/etc/x.env\nExecStart=" + tt.program + " \\\n  \"--a=b c\" \\\n  --z=1 --version\nType=oneshot\nTimeoutStartSec=20\nEND OF UNIT\nfinish\n"
-		if _, calls, _ := strings.Cut(script, rehearsalFunctions); calls != want {
-			t.Errorf("%s:\n%s\nwanted\n%s", tt.name, calls, want)
-		}
-	}
-	state.Binaries[0].Installs[0].Member = "in/archive"
-	if script, err := rehearsal(state, []host.Change{unitChange, programChange}); err != nil || script != "" {
-		t.Errorf("a program that is still in its archive was rehearsed: %v\n%s", err, script)
-	}
-}
-
 // TestKeyring asks the store once per key, and makes one identity per
 // operation and authority.
 func TestRenewals(t *testing.T) {

@@ -1,17 +1,21 @@
 package rollout
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/unit"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
@@ -22,145 +26,225 @@ const (
 	prefetched = "/var/cache/k8s-from-scratch/"
 	// rehearsalPrefix begins the names of the units that exist for a moment only.
 	rehearsalPrefix = "k8s-rehearsal-"
+	// rehearsalDir is where a rehearsal keeps what it needs; it does not survive it.
+	rehearsalDir = "/run/k8s-rehearsal/"
 )
 
+//go:embed rehearse.sh
+var rehearsalFunctions string
+
 // rehearse finds out, before anything that runs is stopped, whether the
-// programs will accept their new command lines: the very units that are
-// wanted are started once more beside those that run, with the programs they
-// will have and --version added. Every program this project starts reads all
-// its flags before it answers that, and refuses those it does not know.
+// programs will accept what they will be told: the very units that are wanted
+// are started once more beside those that run, with the programs and the
+// configuration files they will have, where they can neither write nor reach
+// anything. component.RehearsalArgs has them end once they have checked it.
+//
+// Each unit is rehearsed on the first machine it will restart on: the others
+// are told the same. An outcome that says nothing clearly is no refusal.
 func (o *operation) rehearse(ctx context.Context, plan Plan) error {
+	trials, err := o.trials(plan)
+	if err != nil {
+		return err
+	}
 	var machines []*machine
-	for _, stage := range plan {
-		for _, s := range stage {
-			if m := o.byName(s.Machine); m != nil && s.Action.disturbs() && !slices.Contains(machines, m) {
-				machines = append(machines, m)
-			}
-		}
+	for _, name := range sortedKeys(trials) {
+		machines = append(machines, o.byName(name))
 	}
 	errs := eachAll(ctx, machines, func(ctx context.Context, m *machine) error {
-		script, err := rehearsal(m.state, m.changes)
-		if err != nil || script == "" {
-			return err
-		}
-		_, err = m.runner.Run(ctx, remote.Command{Script: script, Sudo: true})
-		var exit *remote.ExitError
-		if errors.As(err, &exit) {
-			return &StepError{Machine: m.name(), Step: "rehearse the new command line", Err: errors.New(strings.TrimSpace(exit.Stderr)),
-				Next: "correct the arguments; nothing has been stopped or changed"}
-		}
-		return err
+		o.say(m.name(), "%s: rehearsing %s", o.role.name, listOf(unitsOf(trials[m.name()])))
+		return o.try(ctx, m, trials[m.name()])
 	})
 	for _, name := range sortedKeys(errs) {
-		return errs[name] // the others say the same
+		return errs[name] // one at a time is enough to correct
 	}
 	return nil
 }
 
-// rehearsal is the script for the units whose unit file or program changes,
-// empty when there are none.
-func rehearsal(state desired.State, changes []host.Change) (string, error) {
+// trial is one unit to be rehearsed.
+type trial struct {
+	unit    string
+	program string // the file it will run
+	options []*unit.UnitOption
+}
+
+func unitsOf(trials []trial) []string {
+	var out []string
+	for _, t := range trials {
+		out = append(out, t.unit)
+	}
+	return out
+}
+
+// trials says which units to rehearse on which machine: each on the first on
+// which the plan restarts it for another program, unit file or configuration.
+func (o *operation) trials(plan Plan) (map[string][]trial, error) {
+	out, taken := map[string][]trial{}, map[string]bool{}
+	for _, stage := range plan {
+		for _, s := range stage {
+			m := o.byName(s.Machine)
+			if m == nil || !s.Action.disturbs() {
+				continue
+			}
+			for _, u := range m.state.Units {
+				if taken[u.Name] {
+					continue
+				}
+				t, err := newTrial(m.state, m.changes, u.Name)
+				if err != nil {
+					return nil, fmt.Errorf("machine %s: unit %s: %w", m.name(), u.Name, err)
+				}
+				if t != nil {
+					taken[u.Name] = true
+					out[m.name()] = append(out[m.name()], *t)
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// newTrial makes a trial of a unit that the changes restart. It is nil when
+// nothing a program reads is changed, and when the program is still in its archive.
+func newTrial(state desired.State, changes []host.Change, name string) (*trial, error) {
 	changed := func(target string) bool {
 		return slices.ContainsFunc(changes, func(c host.Change) bool { return c.Target == target })
 	}
-	var script strings.Builder
-	for _, u := range state.Units {
-		i := slices.IndexFunc(state.Files, func(f desired.File) bool { return path.Base(f.Path) == u.Name })
-		if i < 0 || !restarts(changes, u.Name) {
-			continue
-		}
-		options, program, err := rehearsed(state.Files[i].Content)
-		if err != nil {
-			return "", fmt.Errorf("unit %s: %w", u.Name, err)
-		}
-		source, plain := downloadOf(state, program)
-		switch {
-		case !changed(program) && !changed(state.Files[i].Path), changed(program) && !plain:
-			continue
-		case changed(program):
-			options = replaceProgram(options, program, prefetched+source)
-			program = prefetched + source
-		}
-		content, err := io.ReadAll(unit.Serialize(options))
-		if err != nil {
-			return "", fmt.Errorf("unit %s: %w", u.Name, err)
-		}
-		fmt.Fprintf(&script, "rehearse %s %s <<'END OF UNIT'\n%s\nEND OF UNIT\n", quote(rehearsalPrefix+u.Name), quote(program), bytes.TrimSpace(content))
+	i := slices.IndexFunc(state.Files, func(f desired.File) bool { return path.Base(f.Path) == name })
+	if i < 0 || !slices.ContainsFunc(changes, func(c host.Change) bool {
+		return (c.Kind == host.KindFile || c.Kind == host.KindBinary) && slices.Contains(c.Restarts, name)
+	}) {
+		return nil, nil
 	}
-	if script.Len() == 0 {
-		return "", nil
-	}
-	return rehearsalFunctions + script.String() + "finish\n", nil
-}
-
-// rehearsalFunctions tidy up whatever happens. Of what a program says only the
-// complaint matters, which some hide in pages of usage.
-const rehearsalFunctions = `set -u
-trap '' PIPE
-units=
-rehearse() {
-	cat >"/run/systemd/system/$1" || exit 1
-	[ -e "$2" ] || { rm -f "/run/systemd/system/$1"; return; }
-	chmod u+x "$2"
-	units="$units $1"
-}
-forget() {
-	for unit in $units; do rm -f "/run/systemd/system/$unit"; done
-	systemctl daemon-reload
-	for unit in $units; do systemctl reset-failed "$unit" 2>/dev/null; done
-}
-finish() {
-	trap forget EXIT
-	failed=
-	systemctl daemon-reload
-	for unit in $units; do
-		systemctl start "$unit" 2>/dev/null && continue
-		# The journal may be behind what it is told.
-		for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-			log=$(journalctl --unit "$unit" --lines 2000 --output cat --no-pager --quiet)
-			complaint=$(printf '%s\n' "$log" | grep -E -m 3 'unknown flag|not defined|invalid (value|argument)|command failed|^Error')
-			[ -z "$complaint" ] || break
-			sleep 0.1
-		done
-		failed="$failed${failed:+; }${unit#` + rehearsalPrefix + `} would not start: ${complaint:-$(printf '%s\n' "$log" | tail -n 5)}"
-	done
-	[ -z "$failed" ] || { printf '%s\n' "$failed" >&2; exit 1; }
-	exit 0
-}
-`
-
-// rehearsed makes of a unit file one that only asks its program for its
-// version, and returns the program's path.
-func rehearsed(unitFile []byte) (options []*unit.UnitOption, program string, err error) {
-	all, err := unit.DeserializeOptions(bytes.NewReader(unitFile))
+	t := &trial{unit: name}
+	all, err := unit.DeserializeOptions(bytes.NewReader(state.Files[i].Content))
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	for _, opt := range all {
 		switch {
 		case opt.Section == "Service" && opt.Name == "ExecStart":
-			program = strings.Fields(opt.Value)[0]
-			options = append(options, unit.NewUnitOption("Service", "ExecStart", opt.Value+" --version"))
+			words := strings.Fields(opt.Value)
+			args, known := component.RehearsalArgs(words[0])
+			if !known {
+				return nil, nil
+			}
+			t.program = words[0]
+			if changed(t.program) {
+				digest, plain := downloadOf(state, t.program)
+				if !plain {
+					return nil, nil
+				}
+				t.program = prefetched + digest
+			}
+			line := t.program + strings.TrimPrefix(opt.Value, words[0])
+			t.options = append(t.options, unit.NewUnitOption("Service", "ExecStart", strings.Join(append([]string{line}, args...), " ")))
 		case opt.Section == "Service" && strings.HasPrefix(opt.Name, "Environment"):
-			options = append(options, opt)
+			t.options = append(t.options, opt)
 		}
 	}
-	if program == "" {
-		return nil, "", errors.New("no ExecStart")
+	if t.program == "" {
+		return nil, errors.New("no ExecStart")
 	}
-	return append(options, unit.NewUnitOption("Service", "Type", "oneshot"),
-		unit.NewUnitOption("Service", "TimeoutStartSec", "20")), program, nil
+	return t, nil
 }
 
-func replaceProgram(options []*unit.UnitOption, from, to string) []*unit.UnitOption {
-	var out []*unit.UnitOption
-	for _, opt := range options {
-		if opt.Name == "ExecStart" {
-			opt = unit.NewUnitOption(opt.Section, opt.Name, to+strings.TrimPrefix(opt.Value, from))
+// try rehearses units on one machine and returns the first refusal.
+func (o *operation) try(ctx context.Context, m *machine, trials []trial) error {
+	dir := rehearsalDir + strings.ReplaceAll(o.role.name, " ", "-")
+	script, err := rehearsalScript(dir, trials)
+	if err != nil {
+		return fmt.Errorf("machine %s: %w", m.name(), err)
+	}
+	staged, err := stage(m.state, m.changes)
+	if err != nil {
+		return fmt.Errorf("machine %s: %w", m.name(), err)
+	}
+	out, err := m.runner.Run(ctx, remote.Command{Script: script, Stdin: bytes.NewReader(staged), Sudo: true})
+	var exit *remote.ExitError
+	switch {
+	case errors.As(err, &exit):
+		o.say(m.name(), "%s: nothing could be rehearsed: %v", o.role.name, err)
+		return nil
+	case err != nil:
+		return fmt.Errorf("machine %s: rehearsal: %w", m.name(), err)
+	}
+	if refused := refusalIn(string(out.Stdout)); refused != "" {
+		return &StepError{Machine: m.name(), Step: "rehearse the new configuration", Err: errors.New(remote.Redact(refused)),
+			Next: "correct what it complains of; nothing has been stopped or changed"}
+	}
+	return nil
+}
+
+// refusalIn reads what the script reports of each unit: its name, its exit
+// status and, below, what it printed.
+func refusalIn(report string) string {
+	for entry := range strings.SplitSeq(report, "\x00") {
+		head, output, _ := strings.Cut(entry, "\n")
+		name, status, _ := strings.Cut(head, " ")
+		code, err := strconv.Atoi(status)
+		if err != nil {
+			continue
 		}
-		out = append(out, opt)
+		if complaint := component.Refusal(code, output); complaint != "" {
+			return name + " would not start: " + complaint
+		}
+	}
+	return ""
+}
+
+// rehearsalScript runs the trials, of which dir holds the files.
+func rehearsalScript(dir string, trials []trial) (string, error) {
+	var script strings.Builder
+	fmt.Fprintf(&script, "dir=%s\nunit_prefix=%s\n%sbegin\n", quote(dir), quote(rehearsalPrefix), rehearsalFunctions)
+	for _, t := range trials {
+		content, err := io.ReadAll(unit.Serialize(append(t.options, confinement(dir, t.unit)...)))
+		if err != nil {
+			return "", fmt.Errorf("unit %s: %w", t.unit, err)
+		}
+		fmt.Fprintf(&script, "rehearse %s %s <<'END OF UNIT'\n%s\nEND OF UNIT\n", quote(t.unit), quote(t.program), bytes.TrimSpace(content))
+	}
+	return script.String() + "finish\n", nil
+}
+
+// confinement is where a unit is rehearsed: it sees the new files in /etc and
+// reads what root may read; it has no network, no daemon to talk to and
+// nothing to write to that lasts. Should memory run out, it goes first.
+func confinement(dir, name string) []*unit.UnitOption {
+	var out []*unit.UnitOption
+	for _, o := range [][2]string{
+		{"Type", "oneshot"}, {"TimeoutStartSec", "15"}, {"TimeoutStopSec", "1"},
+		{"StandardOutput", "file:" + dir + "/" + name + ".log"}, {"StandardError", "inherit"},
+		{"BindReadOnlyPaths", dir + "/etc:/etc"}, {"TemporaryFileSystem", "/var/log"},
+		{"ProtectSystem", "strict"}, {"ProtectKernelTunables", "yes"}, {"ProtectControlGroups", "yes"},
+		{"PrivateTmp", "yes"}, {"PrivateNetwork", "yes"}, {"RestrictAddressFamilies", "AF_INET AF_INET6 AF_NETLINK"},
+		{"CapabilityBoundingSet", "CAP_DAC_READ_SEARCH"}, {"NoNewPrivileges", "yes"}, {"OOMScoreAdjust", "1000"},
+	} {
+		out = append(out, unit.NewUnitOption("Service", o[0], o[1]))
 	}
 	return out
+}
+
+// stage packs the files in /etc that the changes write, keys included: a
+// program that is rehearsed must see all of what it will see. They travel to
+// the machine as they do when they are applied, and lie there in memory, where
+// only root gets, until the rehearsal is over.
+func stage(state desired.State, changes []host.Change) ([]byte, error) {
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, f := range state.Files {
+		if f.Content == nil || !touches(changes, f.Path) || !strings.HasPrefix(f.Path, "/etc/") {
+			continue
+		}
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimPrefix(f.Path, "/"),
+			Mode: int64(f.Mode), Size: int64(len(f.Content)), Uname: f.Owner, Gname: f.Group}); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(f.Content); err != nil {
+			return nil, err
+		}
+	}
+	err := w.Close() // before the bytes are taken: it pads and ends the archive
+	return out.Bytes(), err
 }
 
 // downloadOf returns the digest of the download a program comes from, and

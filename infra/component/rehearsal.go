@@ -1,0 +1,129 @@
+package component
+
+import (
+	"encoding/json"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+)
+
+const (
+	// nowhere is a path that never exists. A program told to read it ends there.
+	nowhere = "/run/k8s-rehearsal-end"
+	// peerGate has kube-apiserver look for etcd before it loads its admission plugins.
+	peerGate = "UnknownVersionInteroperabilityProxy"
+	// maxComplaint bounds, in bytes, what is quoted of a program: some print their whole configuration.
+	maxComplaint = 600
+)
+
+// rehearsals are the words that, after all others on its command line, have a
+// program check its arguments and its configuration files and end: those that
+// can print what they understood do that and nothing else, the others are told
+// to read a file that is not there, of all they read the one they come to last.
+// etcd needs none: where it is rehearsed it does not get the ports it wants.
+var rehearsals = map[string][]string{
+	artifact.KubeAPIServer:         {"--feature-gates=" + peerGate + "=false", "--etcd-cafile=" + nowhere},
+	artifact.KubeControllerManager: {"--authentication-kubeconfig=" + nowhere},
+	artifact.KubeScheduler:         {"--write-config-to=/dev/null"},
+	artifact.Kubelet:               {"--kubeconfig=" + nowhere},
+	artifact.KubeProxy:             {"--write-config-to=/dev/null"},
+	artifact.Containerd:            {"config", "dump"},
+	artifact.Etcd:                  {},
+}
+
+// RehearsalArgs returns the words to add to a program's command line so that it
+// ends once it has checked what it is told. They are to be used only where the
+// program can neither write nor reach anything. It is false for a program that
+// is none of this project's.
+func RehearsalArgs(program string) ([]string, bool) {
+	args, ok := rehearsals[path.Base(program)]
+	return slices.Clone(args), ok
+}
+
+// circumstances are complaints about the place a program is rehearsed in:
+// without a network and unable to write.
+var circumstances = regexp.MustCompile(`(?i)read-only file system|permission denied|operation not permitted|protocol not supported|` +
+	`address family not supported|cannot assign requested address|address already in use|connection refused|network is unreachable|` +
+	`no route to host|no default routes|no such host|i/o timeout|deadline exceeded|no space left|cannot allocate memory|runtime error`)
+
+// Refusal returns, in one line, what a rehearsed program does not accept,
+// judging by its exit status and all it printed; empty when it accepts
+// everything, and when that cannot be told.
+func Refusal(status int, output string) string {
+	switch status {
+	case 1, 2, 255: // an error, a flag or a panic, klog.Fatal
+	default:
+		return ""
+	}
+	complaint := complaintIn(strings.Split(output, "\n"))
+	if strings.Contains(complaint, nowhere) || strings.Contains(complaint, peerGate) || circumstances.MatchString(complaint) {
+		return ""
+	}
+	complaint, _, _ = strings.Cut(complaint, ", path: &") // the kubelet's whole configuration
+	complaint = strings.Join(strings.Fields(complaint), " ")
+	if len(complaint) > maxComplaint {
+		complaint = strings.ToValidUTF8(complaint[:maxComplaint], "") + " ..."
+	}
+	return complaint
+}
+
+var (
+	klogLine  = regexp.MustCompile(`^[EF]\d{4} [^\]]*\] (.*)$`)
+	klogError = regexp.MustCompile(` err=("(?:[^"\\]|\\.)*"|<$)`)
+	plainLine = regexp.MustCompile(`^(?:Error: |panic: |containerd: )(.*)$|^((?:flag provided but not defined|invalid value|invalid boolean value).*)$`)
+)
+
+// complaintIn finds the last line by which a program says why it ends.
+func complaintIn(lines []string) string {
+	for i, line := range slices.Backward(lines) {
+		if m := plainLine.FindStringSubmatch(line); m != nil {
+			return m[1] + m[2]
+		}
+		if m := klogLine.FindStringSubmatch(line); m != nil {
+			return klogComplaint(m[1], lines[i+1:])
+		}
+		if strings.HasPrefix(line, "{") {
+			if c := jsonComplaint(line); c != "" {
+				return c
+			}
+		}
+	}
+	return ""
+}
+
+// klogComplaint reads an error off klog's text format. One of several lines
+// stands between < and >.
+func klogComplaint(message string, below []string) string {
+	m := klogError.FindStringSubmatch(message)
+	if m == nil {
+		return message
+	}
+	if m[1] == "<" {
+		end := slices.Index(below, " >")
+		return strings.Join(below[:max(end, 0)], "\n")
+	}
+	text, err := strconv.Unquote(m[1])
+	if err != nil {
+		return message
+	}
+	return text
+}
+
+// jsonComplaint reads an error off a line of klog's or zap's JSON format.
+func jsonComplaint(line string) string {
+	var entry struct{ Level, Msg, Err, Error string }
+	if json.Unmarshal([]byte(line), &entry) != nil {
+		return ""
+	}
+	switch text := entry.Err + entry.Error; {
+	case text != "":
+		return text
+	case entry.Level == "fatal" || entry.Level == "":
+		return entry.Msg
+	}
+	return ""
+}

@@ -1,0 +1,184 @@
+package rollout
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+)
+
+const (
+	apiServer     = "/usr/local/bin/kube-apiserver"
+	apiServerUnit = "kube-apiserver.service"
+)
+
+// controllerState is a state with one real unit, and one of another program.
+func controllerState() desired.State {
+	return desired.State{
+		Files: []desired.File{
+			{Path: "/etc/systemd/system/" + apiServerUnit, Content: []byte("[Unit]\nAfter=network-online.target\n\n[Service]\nType=notify\nEnvironmentFile=/etc/x.env\n" +
+				"ExecStart=" + apiServer + " \\\n  \"--a=b c\" \\\n  --z=1\nRestart=always\n\n[Install]\nWantedBy=multi-user.target\n")},
+			{Path: "/etc/systemd/system/nft.service", Content: []byte("[Service]\nExecStart=/usr/sbin/nft -f /etc/x.nft\n")},
+		},
+		Binaries: []desired.Binary{{SHA256: "abc", Installs: []desired.Install{{Path: apiServer}}}},
+		Units:    []desired.Unit{{Name: apiServerUnit, Active: true}, {Name: "nft.service", Active: true}},
+	}
+}
+
+// TestTrial makes of a real unit the one that checks its configuration and ends.
+func TestTrial(t *testing.T) {
+	unitChange := change(host.KindFile, "/etc/systemd/system/"+apiServerUnit, apiServerUnit)
+	programChange := change(host.KindBinary, apiServer, apiServerUnit)
+	for _, tt := range []struct {
+		name    string
+		changes []host.Change
+		program string // empty: nothing to rehearse
+	}{
+		{"flag", []host.Change{unitChange}, apiServer},
+		{"flag and program", []host.Change{unitChange, programChange}, prefetched + "abc"},
+		{"program", []host.Change{programChange}, prefetched + "abc"},
+		{"configuration file", []host.Change{change(host.KindFile, "/etc/audit", apiServerUnit)}, apiServer},
+		{"configuration file that restarts nothing", []host.Change{change(host.KindFile, "/etc/audit")}, ""},
+		{"stopped", []host.Change{change(host.KindUnit, apiServerUnit, apiServerUnit)}, ""},
+		{"another unit", []host.Change{change(host.KindFile, "/x", "x.service")}, ""},
+	} {
+		got, err := newTrial(controllerState(), tt.changes, apiServerUnit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tt.program == "" {
+			if got != nil {
+				t.Errorf("%s: is rehearsed", tt.name)
+			}
+			continue
+		}
+		if got == nil || got.program != tt.program {
+			t.Errorf("%s: %+v, wanted %s to be rehearsed", tt.name, got, tt.program)
+			continue
+		}
+		script, err := rehearsalScript("/run/x", []trial{*got})
+		if err != nil {
+			t.Fatal(err)
+		}
+		args, _ := component.RehearsalArgs(apiServer)
+		want := "rehearse '" + apiServerUnit + "' '" + tt.program + "' <<'END OF UNIT'\n[Service]\nEnvironmentFile=/etc/x.env\n" +
+			"ExecStart=" + tt.program + " \\\n  \"--a=b c\" \\\n  --z=1 " + strings.Join(args, " ") + "\nType=oneshot\n"
+		_, calls, _ := strings.Cut(script, rehearsalFunctions)
+		if !strings.HasPrefix(calls, "begin\n"+want) || !strings.HasSuffix(calls, "END OF UNIT\nfinish\n") {
+			t.Errorf("%s:\n%s\nwanted\n%s", tt.name, calls, want)
+		}
+		for _, option := range []string{"PrivateNetwork=yes", "ProtectSystem=strict", "BindReadOnlyPaths=/run/x/etc:/etc", "StandardOutput=file:/run/x/" + apiServerUnit + ".log"} {
+			if !strings.Contains(calls, "\n"+option+"\n") {
+				t.Errorf("%s: not confined by %s:\n%s", tt.name, option, calls)
+			}
+		}
+	}
+	archived := controllerState()
+	archived.Binaries[0].Installs[0].Member = "in/archive"
+	if got, err := newTrial(archived, []host.Change{unitChange, programChange}, apiServerUnit); err != nil || got != nil {
+		t.Errorf("a program that is still in its archive was rehearsed: %v\n%+v", err, got)
+	}
+	if got, err := newTrial(controllerState(), []host.Change{change(host.KindFile, "/etc/x.nft", "nft.service")}, "nft.service"); err != nil || got != nil {
+		t.Errorf("a program that cannot be asked was rehearsed: %v\n%+v", err, got)
+	}
+}
+
+// TestTrials rehearses a unit where it restarts first, and nowhere else.
+func TestTrials(t *testing.T) {
+	named := func(name string, changes ...host.Change) *machine {
+		m := &machine{state: controllerState(), changes: changes}
+		m.Node.Name = name
+		return m
+	}
+	policy := change(host.KindFile, "/etc/audit", apiServerUnit)
+	o := &operation{machines: []*machine{named("a"), named("b", policy), named("c", policy)}}
+	step := func(name string, a Action) Step { return Step{Machine: name, Action: a} }
+	for _, tt := range []struct {
+		plan Plan
+		want map[string][]string
+	}{
+		{Plan{}.parallel(step("a", ActionQuiet)).serial(step("b", ActionRoll), step("c", ActionRoll), step("b", ActionRollManagers)), map[string][]string{"b": {apiServerUnit}}},
+		{Plan{}.serial(step("c", ActionRoll), step("b", ActionRoll)), map[string][]string{"c": {apiServerUnit}}},
+		{Plan{}.parallel(step("b", ActionInstall), step("c", ActionQuiet)), map[string][]string{}},
+		{Plan{}.serial(step("gone", ActionLeave)), map[string][]string{}},
+	} {
+		trials, err := o.trials(tt.plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string][]string{}
+		for name, list := range trials {
+			got[name] = unitsOf(list)
+		}
+		if d := cmp.Diff(tt.want, got); d != "" {
+			t.Errorf("%s%s", tt.plan, d)
+		}
+	}
+}
+
+// TestStage packs what changes, and nothing else.
+func TestStage(t *testing.T) {
+	state := desired.State{Files: []desired.File{
+		{Path: "/etc/kubernetes/admission.yaml", Mode: 0o644, Content: []byte("new")},
+		{Path: "/etc/kubernetes/pki/a.key", Mode: 0o600, Content: []byte("key"), Secret: true},
+		{Path: "/etc/kubernetes/pki/b.key", Mode: 0o600, SHA256: "as it was", Secret: true},
+		{Path: "/etc/kubernetes/unchanged", Mode: 0o644, Content: []byte("old")},
+		{Path: "/opt/elsewhere", Mode: 0o644, Content: []byte("x")},
+	}}
+	b, err := stage(state, []host.Change{change(host.KindFile, "/etc/kubernetes/admission.yaml"), change(host.KindFile, "/etc/kubernetes/pki/a.key"),
+		change(host.KindFile, "/etc/kubernetes/pki/b.key"), change(host.KindFile, "/opt/elsewhere")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if end := make([]byte, 1024); len(b)%512 != 0 || !bytes.HasSuffix(b, end) {
+		t.Error("the archive has no end, which tar refuses")
+	}
+	type file struct {
+		Mode    int64
+		Content string
+	}
+	got := map[string]file{}
+	r := tar.NewReader(bytes.NewReader(b))
+	for {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[h.Name] = file{h.Mode, string(content)}
+	}
+	want := map[string]file{"etc/kubernetes/admission.yaml": {0o644, "new"}, "etc/kubernetes/pki/a.key": {0o600, "key"}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestRefusalIn names the unit and what its program complains of.
+func TestRefusalIn(t *testing.T) {
+	accepted := "kube-scheduler.service 0\nI1 Wrote configuration\n\x00"
+	for report, want := range map[string]string{
+		"":                          "",
+		accepted:                    "",
+		"garbage":                   "",
+		"kubelet.service 226\n\x00": "",
+		accepted + "kubelet.service 1\nError: no\nit is\n\x00": "kubelet.service would not start: no",
+	} {
+		if got := refusalIn(report); got != want {
+			t.Errorf("%q is read as %q, wanted %q", report, got, want)
+		}
+	}
+}
