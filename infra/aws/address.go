@@ -130,7 +130,7 @@ func (c *Client) allocate(ctx context.Context, spec AddressSpec) (Address, error
 		TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeElasticIp, tags)},
 	})
 	if err != nil {
-		return Address{}, fmt.Errorf("allocate an Elastic IP for %s: %w", spec.Name, err)
+		return Address{}, fmt.Errorf("allocate an Elastic IP for %s of cluster %s: %w", spec.Name, spec.Cluster, err)
 	}
 	a := Address{AllocationID: sdk.ToString(out.AllocationId), Tags: tags}
 	a.PublicIP, _ = netip.ParseAddr(sdk.ToString(out.PublicIp))

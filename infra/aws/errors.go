@@ -45,11 +45,14 @@ func Advice(err error) string {
 		return "AWS has no capacity for this instance type in the availability zone right now: run apply again later, " +
 			"or choose another instance_type or availability_zone."
 	case "VcpuLimitExceeded", "InstanceLimitExceeded", "MaxSpotInstanceCountExceeded":
-		return "The account's quota for running instances is used up: stop something, or ask for more under Service Quotas (EC2, Running On-Demand instances)."
+		return "The account's quota for running instances in this region is used up: terminate some, or ask for more in the AWS console: " +
+			"Service Quotas, Amazon EC2, Running On-Demand Standard instances (L-1216C47A; other instance families have their own)."
 	case "AddressLimitExceeded":
-		return "The account's quota for Elastic IPs (5 by default) is used up: release one, or ask for more under Service Quotas."
+		return "The account's quota for Elastic IPs in this region (5 by default) is used up: release one, or ask for more in the AWS console: " +
+			"Service Quotas, Amazon EC2, EC2-VPC Elastic IPs (L-0263D0A3)."
 	case "VpcLimitExceeded", "InternetGatewayLimitExceeded":
-		return "The account's quota for VPCs (5 per region by default) is used up: delete one, adopt an existing one with vpc_id, or ask for more under Service Quotas."
+		return "The account's quota for VPCs in this region (5 by default) is used up: delete one, adopt an existing one with vpc_id, or ask for more " +
+			"in the AWS console: Service Quotas, Amazon VPC, VPCs per Region (L-F678F1CE)."
 	case "RulesPerSecurityGroupLimitExceeded":
 		return "A security group holds at most 60 rules by default: write fewer, wider CIDRs."
 	case "VolumeModificationRateExceeded", "IncorrectModificationState":

@@ -49,6 +49,11 @@ type MachineSpec struct {
 	User           string   // login user that cloud-init makes
 	AuthorizedKeys []string // its SSH public keys
 
+	// Claim, when set, says who launches or adopts the instance: any text that
+	// nobody else has used. It is written to a tag, so that whoever had it
+	// before can see that it is another's now.
+	Claim string
+
 	Tags map[string]string
 	// RemoveTags and RemovePodCIDR name what an earlier spec had and this one
 	// has no longer.
@@ -72,6 +77,7 @@ type Machine struct {
 	// HostKey is the SSH host key recorded in its tags, "ssh-ed25519 AAAA...";
 	// empty before the hand-over.
 	HostKey string
+	Claim   string // who launched or adopted it last
 	Tags    map[string]string
 }
 
@@ -101,7 +107,7 @@ func machineOf(i types.Instance) Machine {
 		State:   string(stateOf(i)),
 		ImageID: sdk.ToString(i.ImageId), InstanceType: string(i.InstanceType),
 		SubnetID: sdk.ToString(i.SubnetId), VPCID: sdk.ToString(i.VpcId),
-		HostKey: tags[TagHostKey], Tags: tags,
+		HostKey: tags[TagHostKey], Claim: tags[TagClaim], Tags: tags,
 	}
 	m.PrivateIP, _ = netip.ParseAddr(sdk.ToString(i.PrivateIpAddress))
 	m.PublicIP, _ = netip.ParseAddr(sdk.ToString(i.PublicIpAddress))

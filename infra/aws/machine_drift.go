@@ -88,6 +88,9 @@ func (c *Client) machineTags(s MachineSpec) map[string]string {
 	out := c.clusterTags(s.Cluster, kindMachine, s.Name, s.Tags)
 	out[TagRole] = string(s.Role)
 	out[TagUser] = s.User
+	if s.Claim != "" {
+		out[TagClaim] = s.Claim
+	}
 	return out
 }
 

@@ -72,9 +72,11 @@ func (c *Client) adoptable(ctx context.Context, spec MachineSpec, all []types.In
 		return nil, nil
 	case 1:
 		m := machineOf(live[0])
-		if m.SubnetID != spec.SubnetID || spec.PrivateIP.IsValid() && m.PrivateIP != spec.PrivateIP || m.Role != "" && m.Role != spec.Role {
-			return nil, fmt.Errorf("machine %s exists already as %s (%s, %s in %s), made by another configuration or an earlier run of this one: "+
-				"import it, terminate it, or give this cluster another name", spec.Name, m.ID, m.Role, m.PrivateIP, m.SubnetID)
+		if m.SubnetID != spec.SubnetID || spec.PrivateIP.IsValid() && m.PrivateIP != spec.PrivateIP ||
+			m.Role != "" && m.Role != spec.Role || m.User != "" && m.User != spec.User {
+			return nil, fmt.Errorf("machine %s exists already as %s (%s, %s in %s, user %s), made by another configuration or an earlier run of this one: "+
+				"import it, terminate it, or give this cluster another name; if it is to be replaced, it must be destroyed first, without create_before_destroy",
+				spec.Name, m.ID, m.Role, m.PrivateIP, m.SubnetID, m.User)
 		}
 		return &live[0], nil
 	}

@@ -24,6 +24,8 @@ const (
 	// TagHostKey is the machine's SSH host key in authorized_keys form, written
 	// before the machine begins to use it.
 	TagHostKey = "k8s-from-scratch/host-key"
+	// TagClaim says to whom an instance belongs; see MachineSpec.Claim.
+	TagClaim = "k8s-from-scratch/claim"
 	// TagUser is the login user cloud-init made.
 	TagUser = "k8s-from-scratch/user"
 )

@@ -126,6 +126,31 @@ func sansBeyond(spec ControlPlaneSpec, certificate []byte) ([]string, error) {
 	return out, nil
 }
 
+// CNIPlugin is a program of the CNI plugins' release; all of them tell it.
+const CNIPlugin = cniBinDir + "/bridge"
+
+// PathsWorkerNetworks are the files that WorkerNetworks looks at.
+func PathsWorkerNetworks() []string { return []string{KubeletConfigPath, PodEgressPath} }
+
+var egressLine = regexp.MustCompile(`ip daddr != \{ [^,{}]+, [^,{}]+, ([^,{}]+) \}`)
+
+// WorkerNetworks returns what a worker's files say of the cluster and no
+// controller's do: the network of the machines and the address of cluster DNS;
+// empty where they say nothing.
+func WorkerNetworks(f Found) (nodes, dns string, err error) {
+	var kubelet kubeletconfig.KubeletConfiguration
+	if err := yaml.Unmarshal(f[KubeletConfigPath], &kubelet); err != nil {
+		return "", "", fmt.Errorf("%s: %w", KubeletConfigPath, err)
+	}
+	if len(kubelet.ClusterDNS) > 0 {
+		dns = kubelet.ClusterDNS[0]
+	}
+	if m := egressLine.FindSubmatch(f[PodEgressPath]); m != nil {
+		nodes = string(m[1])
+	}
+	return nodes, dns, nil
+}
+
 // PathsWorker are the files that ReadWorker looks at; the last is a pattern.
 func PathsWorker() []string {
 	return []string{unitPath(KubeletUnit), unitPath(KubeProxyUnit), KubeletConfigPath, KubeProxyConfigPath,
@@ -133,7 +158,8 @@ func PathsWorker() []string {
 }
 
 // ReadWorker returns the settings of a worker. The spec's cluster and versions
-// must be given. Labels that only an administrator may set are not on the machine.
+// must be given. Labels that only an administrator may set are not on the
+// machine, but on its Node object.
 func ReadWorker(spec WorkerSpec, n Node, f Found) (WorkerSpec, error) {
 	spec.CNI = CNIBridge
 	if f[CNIConfigPath] == nil {

@@ -79,12 +79,20 @@ func TestReadBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		same(t, "worker", w, worker)
+		nodes, dns, err := WorkerNetworks(foundOf(must(t)(Worker(worker, worker0))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, "networks a worker knows", []string{nodes, dns}, []string{worker.Cluster.NodeCIDR.String(), worker.Cluster.DNSIP.String()})
 	}
 	none := worker
 	none.CNI = CNINone
 	w, err := ReadWorker(workerSpec(t), worker0, foundOf(must(t)(Worker(none, worker0))))
 	if err != nil || w.CNI != CNINone {
 		t.Errorf("CNI %q (%v), wanted none", w.CNI, err)
+	}
+	if nodes, _, err := WorkerNetworks(foundOf(must(t)(Worker(none, worker0)))); nodes != "" || err != nil {
+		t.Errorf("a worker of another network says %q (%v)", nodes, err)
 	}
 	lb := loadBalancerSpec()
 	lb.Port = 7443

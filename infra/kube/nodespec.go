@@ -126,6 +126,20 @@ func reconcile(n *corev1.Node, want NodeSpec) bool {
 	return true
 }
 
+// OwnedLabels returns the labels that were put on a node by [Client.ReconcileNode].
+func OwnedLabels(n *corev1.Node) map[string]string {
+	var out map[string]string
+	for _, k := range ownedBy(n).Labels {
+		if v, there := n.Labels[k]; there {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[k] = v
+		}
+	}
+	return out
+}
+
 func ownedBy(n *corev1.Node) owned {
 	var o owned
 	if err := json.Unmarshal([]byte(n.Annotations[ownedAnnotation]), &o); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -71,8 +72,11 @@ func (p *Pool) connect(ctx context.Context, h Host, dial time.Duration) (*connec
 		if errors.As(err, &key) || errors.As(err, &auth) { // the bastion's
 			return nil, fmt.Errorf("machine %s: %w", h.Name, err)
 		}
-		if opening.Err() != nil {
+		switch {
+		case opening.Err() != nil:
 			err = context.Cause(opening)
+		case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
+			err = noAnswer(dial) // the dialer keeps the same time, and was the first to notice
 		}
 		return nil, &UnreachableError{Machine: h.Name, Address: h.addr(), Err: err}
 	}
@@ -85,8 +89,10 @@ func (p *Pool) connect(ctx context.Context, h Host, dial time.Duration) (*connec
 }
 
 func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, d, fmt.Errorf("no answer within %s", d))
+	return context.WithTimeoutCause(ctx, d, noAnswer(d))
 }
+
+func noAnswer(within time.Duration) error { return fmt.Errorf("no answer within %s", within) }
 
 // open opens the byte stream below SSH, directly or through the bastion.
 func (p *Pool) open(ctx context.Context, h Host) (net.Conn, error) {

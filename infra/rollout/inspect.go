@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -35,14 +36,64 @@ func (e *Engine) Inspect(ctx context.Context, t Target, files, programs []string
 		found[string(fields[0])] = fields[1]
 	}
 	for _, p := range programs {
-		if m := releasePattern.FindSubmatch(found[p]); m != nil {
-			releases[p] = string(m[1])
+		if r := release(found[p]); r != "" {
+			releases[p] = r
 		}
 		delete(found, p)
 	}
 	return found, releases, nil
 }
 
-// releasePattern finds the release in what a program says of itself:
-// "Kubernetes v1.36.1", "etcd Version: 3.6.16", "runc version 1.3.0".
+// release finds the release in the first line of what a program says of itself:
+// "Kubernetes v1.36.1", "etcd Version: 3.6.16", "CNI bridge plugin v1.9.1".
+func release(said []byte) string {
+	first, _, _ := bytes.Cut(said, []byte("\n"))
+	if m := releasePattern.FindSubmatch(first); m != nil {
+		return string(m[1])
+	}
+	return ""
+}
+
 var releasePattern = regexp.MustCompile(`\bv?(\d+\.\d+\.\d+(?:[-+~][0-9A-Za-z.+~-]+)?)`)
+
+// NodeLabels returns the labels that a worker pool has put on a node.
+func (e *Engine) NodeLabels(ctx context.Context, api API, node string) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, observeBudget)
+	defer cancel()
+	c, err := e.api(ctx, e.keyring(api.PKI), api.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("labels of node %s: %w", node, err)
+	}
+	defer c.Close()
+	nodes, err := c.NodeObjects(ctx, node)
+	if err != nil {
+		return nil, fmt.Errorf("labels of node %s: %w", node, err)
+	}
+	if len(nodes) == 0 {
+		return nil, fmt.Errorf("labels of node %s: there is no such node", node)
+	}
+	return kube.OwnedLabels(&nodes[0]), nil
+}
+
+// FindObjects returns which of the addon's objects are in the cluster: the
+// inventory of an addon whose own was lost.
+func (e *Engine) FindObjects(ctx context.Context, want Addon) ([]kube.ObjectRef, error) {
+	ctx, cancel := context.WithTimeout(ctx, observeBudget)
+	defer cancel()
+	c, err := e.api(ctx, e.keyring(want.API.PKI), want.API.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("addon %s: %w", want.Name, err)
+	}
+	defer c.Close()
+	var found []kube.ObjectRef
+	for _, ref := range kube.RefsOf(want.Objects) {
+		o, err := c.Get(ctx, ref)
+		if err != nil {
+			return nil, fmt.Errorf("addon %s: %w", want.Name, err)
+		}
+		if o != nil {
+			found = append(found, kube.RefOf(o))
+		}
+	}
+	return found, nil
+}

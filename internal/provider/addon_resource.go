@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"sort"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
@@ -20,6 +19,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -27,14 +27,16 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
 type addonResource struct{ base }
 
 var (
-	_ resource.ResourceWithConfigure  = (*addonResource)(nil)
-	_ resource.ResourceWithModifyPlan = (*addonResource)(nil)
+	_ resource.ResourceWithConfigure   = (*addonResource)(nil)
+	_ resource.ResourceWithModifyPlan  = (*addonResource)(nil)
+	_ resource.ResourceWithImportState = (*addonResource)(nil)
 )
 
 func newAddonResource() resource.Resource { return &addonResource{} }
@@ -63,6 +65,9 @@ var builtinAddons = map[string]func(component.Cluster) ([]*unstructured.Unstruct
 
 var addonDeadlines = deadlines{create: roleTimeout, read: readTimeout, update: roleTimeout, delete: pkiTimeout}
 
+// addonImport are the arguments that the id of an import must hold.
+var addonImport = []string{"name", "control_plane", "pki"}
+
 // inventoryKey is where private state holds the objects an addon has applied.
 const inventoryKey = "inventory"
 
@@ -76,7 +81,9 @@ func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 	resp.Schema = schema.Schema{
 		Version: refVersion,
 		MarkdownDescription: "Objects in the cluster that belong together: applied server-side, compared with the cluster on every plan, " +
-			"and deleted when they are no longer part of the addon. `coredns` and `metrics-server` are built in.",
+			"and deleted when they are no longer part of the addon. `coredns` and `metrics-server` are built in." +
+			importDescription(addonImport) + " `manifests` must be given unless the addon is built in: which objects of a cluster belong together is nowhere else. " +
+			"Those of them that are in the cluster are the addon's from then on; an object that has left `manifests` before is not found.",
 		Attributes: map[string]schema.Attribute{
 			"id": schema.StringAttribute{
 				Computed: true, MarkdownDescription: "Cluster and name.",
@@ -275,37 +282,33 @@ func (r *addonResource) apply(ctx context.Context, m *addonModel, inventory []ku
 	return inventory
 }
 
+// open reads what Read and Delete begin with: the state, the objects it means
+// and those that are on record.
+func (r *addonResource) open(ctx context.Context, from tfsdk.State, private privateState, diags *diag.Diagnostics) (addonModel, rollout.Addon, []kube.ObjectRef) {
+	var state addonModel
+	diags.Append(from.Get(ctx, &state)...)
+	inventory := readPrivate[[]kube.ObjectRef](ctx, private, inventoryKey, diags)
+	if diags.HasError() {
+		return state, rollout.Addon{}, nil
+	}
+	return state, state.addon(ctx, diags), inventory
+}
+
 // Read implements resource.Resource.
 func (r *addonResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	var state addonModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	inventory := readPrivate[[]kube.ObjectRef](ctx, req.Private, inventoryKey, &resp.Diagnostics)
+	state, a, inventory := r.open(ctx, req.State, req.Private, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
 	ctx, cancel := within(ctx, state.Timeouts.Read, addonDeadlines.read, &resp.Diagnostics)
 	defer cancel()
-	a := state.addon(ctx, &resp.Diagnostics)
-	if resp.Diagnostics.HasError() {
-		return
-	}
 	report, err := r.data.engine(ctx).ObserveObjects(ctx, a, inventory)
 	if err != nil {
 		addError(&resp.Diagnostics, "Cannot compare the addon "+a.Name+" with the cluster", err)
 		return
 	}
 	for _, w := range report.Warnings {
-		resp.Diagnostics.AddWarning("The addon "+a.Name+" could not be judged completely", w)
-	}
-	names := make([]string, 0, len(report.Unreachable))
-	for name := range report.Unreachable {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	for _, name := range names {
-		if r.data.firstWarning(name) {
-			resp.Diagnostics.AddWarning("The API server cannot be reached", report.Unreachable[name].Error()+"\n\nThe last known state of the addon is kept.")
-		}
+		resp.Diagnostics.AddWarning("The addon "+a.Name+" could not be judged completely", remote.Redact(w))
 	}
 	state.Drift = driftValue(report.Drift)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &state)...)
@@ -314,26 +317,54 @@ func (r *addonResource) Read(ctx context.Context, req resource.ReadRequest, resp
 // Delete implements resource.Resource. Objects of a cluster that cannot be
 // reached any more are left to end with it, with a warning.
 func (r *addonResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	var state addonModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	inventory := readPrivate[[]kube.ObjectRef](ctx, req.Private, inventoryKey, &resp.Diagnostics)
+	state, a, inventory := r.open(ctx, req.State, req.Private, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
 	ctx, cancel := within(ctx, state.Timeouts.Delete, addonDeadlines.delete, &resp.Diagnostics)
 	defer cancel()
-	a := state.addon(ctx, &resp.Diagnostics)
-	if resp.Diagnostics.HasError() {
-		return
-	}
 	err := r.data.engine(ctx).RemoveObjects(ctx, a, inventory)
 	var network net.Error
 	switch {
 	case err == nil:
 	case errors.As(err, &network):
 		resp.Diagnostics.AddWarning("The objects of addon "+a.Name+" were not deleted",
-			"The API server cannot be reached: "+err.Error()+"\n\nThey end with the cluster, if that is destroyed as well.")
+			"The API server cannot be reached: "+remote.Redact(err.Error())+"\n\nThey end with the cluster, if that is destroyed as well.")
 	default:
 		addError(&resp.Diagnostics, "The addon "+a.Name+" could not be deleted", err)
 	}
+}
+
+// ImportState implements resource.ResourceWithImportState.
+func (r *addonResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	fail := func(err error) { addError(&resp.Diagnostics, "Cannot import this addon", err) }
+	if err := r.data.readImportID(ctx, req.ID, addonImport, nil, &resp.State); err != nil {
+		fail(err)
+		return
+	}
+	var m addonModel
+	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	a := m.addon(ctx, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	inventory, err := r.data.engine(ctx).FindObjects(ctx, a)
+	if err != nil {
+		fail(err)
+		return
+	}
+	if len(inventory) == 0 {
+		fail(fmt.Errorf("none of the %d objects of addon %s is in the cluster: remove the import, and the addon is applied", len(a.Objects), a.Name))
+		return
+	}
+	if m.Wait.IsNull() {
+		m.Wait = types.BoolValue(true)
+	}
+	m.Drift = noDrift()
+	m.complete(ctx, a, &resp.Diagnostics)
+	writePrivate(ctx, resp.Private, inventoryKey, inventory, &resp.Diagnostics)
+	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }

@@ -79,15 +79,14 @@ func controlPlaneSchema(ctx context.Context) schema.Schema {
 			Optional: true, Computed: true, Default: stringdefault.StaticString(fallback),
 			MarkdownDescription: description + " Default: `" + fallback + "`. A change replaces the control plane.",
 			Validators:          []validator.String{canonicalCIDR(8, 28)},
-			PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
+			PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplaceIf(wasKnown, onceKnown, onceKnown)},
 		}
 	}
 	return schema.Schema{
 		MarkdownDescription: "kube-apiserver, kube-controller-manager and kube-scheduler on a set of hosts: active/active API servers, " +
 			"leader-elected managers and schedulers.\n\n" +
 			"The first installation goes to all hosts in parallel. Every later change rolls through them one at a time, behind health checks; " +
-			"an upgrade replaces all API servers before the first manager." +
-			importDescription("`hosts`, `etcd`, `lb`") + " `node_cidr` is one of those that leave no trace on controllers.",
+			"an upgrade replaces all API servers before the first manager.",
 		Attributes: roleAttributes(map[string]schema.Attribute{
 			"version": schema.StringAttribute{
 				Required: true,
@@ -147,6 +146,13 @@ func controlPlaneSchema(ctx context.Context) schema.Schema {
 		}),
 		Blocks: roleBlocks(ctx),
 	}
+}
+
+// An import that does not find a network leaves it to the configuration.
+const onceKnown = "A change replaces the control plane."
+
+func wasKnown(_ context.Context, req planmodifier.StringRequest, resp *stringplanmodifier.RequiresReplaceIfFuncResponse) {
+	resp.RequiresReplace = !req.StateValue.IsNull()
 }
 
 var controlPlaneRefType = types.ObjectType{AttrTypes: map[string]attr.Type{

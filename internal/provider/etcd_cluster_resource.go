@@ -56,8 +56,7 @@ func etcdSchema(ctx context.Context) schema.Schema {
 			"Membership follows `hosts`: a new member joins as a learner and is promoted once it has caught up, one that is no longer listed " +
 			"leaves first. Changes go through the members one at a time, each behind a health check, so that never more than one is down.\n\n" +
 			"Machines are replaced one at a time: a plan that replaces so many that the rest is no quorum is refused, since Terraform would delete them all " +
-			"before the first new member could join. Going below a quorum of the present members (from three to one) takes two applies: one that shortens `hosts`, one that deletes the machines." +
-			importDescription("`hosts`"),
+			"before the first new member could join. Going below a quorum of the present members (from three to one) takes two applies: one that shortens `hosts`, one that deletes the machines.",
 		Attributes: roleAttributes(map[string]schema.Attribute{
 			"version": schema.StringAttribute{
 				Required: true,

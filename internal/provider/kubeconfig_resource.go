@@ -2,9 +2,11 @@ package provider
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
@@ -19,8 +21,9 @@ import (
 type kubeconfigResource struct{ base }
 
 var (
-	_ resource.ResourceWithConfigure  = (*kubeconfigResource)(nil)
-	_ resource.ResourceWithModifyPlan = (*kubeconfigResource)(nil)
+	_ resource.ResourceWithConfigure   = (*kubeconfigResource)(nil)
+	_ resource.ResourceWithModifyPlan  = (*kubeconfigResource)(nil)
+	_ resource.ResourceWithImportState = (*kubeconfigResource)(nil)
 )
 
 type managedKubeconfigModel struct {
@@ -45,7 +48,8 @@ func (r *kubeconfigResource) Schema(_ context.Context, _ resource.SchemaRequest,
 		MarkdownDescription: "A client certificate for the Kubernetes API, **kept in Terraform's state together with its private key**. " +
 			"For those who accept that; prefer the ephemeral resource of the same name, which writes nothing.\n\n" +
 			"A change of any argument, another Kubernetes CA in `pki` (of the rest of it nothing matters here), or `early_renewal` before it expires, makes a new certificate in place. " +
-			"The old one stays valid until it expires, or until the CA that issued it is dropped.",
+			"The old one stays valid until it expires, or until the CA that issued it is dropped.\n\n" +
+			"It cannot be imported: its private key is nowhere but in the state. Without one, an apply makes a new certificate.",
 		Attributes: map[string]schema.Attribute{
 			"id":       schema.StringAttribute{Computed: true, MarkdownDescription: "Cluster and user.", PlanModifiers: kept},
 			"pki":      pkiRefAttribute(),
@@ -80,6 +84,11 @@ func (r *kubeconfigResource) ModifyPlan(ctx context.Context, req resource.Modify
 	var plan managedKubeconfigModel
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
 	if resp.Diagnostics.HasError() {
+		return
+	}
+	if ttl, early := duration(plan.TTL, kubeconfig.DefaultTTL), duration(plan.EarlyRenewal, 0); early >= ttl && !plan.TTL.IsUnknown() {
+		resp.Diagnostics.AddAttributeError(path.Root("early_renewal"), "Renewal before it begins",
+			fmt.Sprintf("A certificate valid for %s cannot be renewed %s before it expires: every plan would make a new one. Make early_renewal shorter, or ttl longer.", short(ttl), short(early)))
 		return
 	}
 	var prior managedKubeconfigModel
@@ -165,6 +174,12 @@ func (r *kubeconfigResource) Update(ctx context.Context, req resource.UpdateRequ
 
 // Delete implements resource.Resource. A certificate cannot be revoked: it is forgotten.
 func (r *kubeconfigResource) Delete(context.Context, resource.DeleteRequest, *resource.DeleteResponse) {
+}
+
+// ImportState implements resource.ResourceWithImportState, to say why there is none.
+func (r *kubeconfigResource) ImportState(_ context.Context, _ resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	resp.Diagnostics.AddError("A kubeconfig cannot be imported", "Its private key was kept in the state that has lost it, and nowhere else. "+
+		"Remove the import: an apply makes a new certificate. The one before stays valid until it expires, or until the CA that issued it is dropped.")
 }
 
 // due reports whether the certificate is to be renewed.

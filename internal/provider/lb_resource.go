@@ -67,8 +67,7 @@ func lbSchema(ctx context.Context) schema.Schema {
 	return schema.Schema{
 		MarkdownDescription: "HAProxy on a host, and the Elastic IP at which the cluster's API server is reached for as long as the cluster lives: " +
 			"when the machine is replaced, the address moves to the new one.\n\n" +
-			"HAProxy asks each API server's `/readyz` over TLS with the cluster's CA and sends connections only to those that are ready." +
-			importDescription("`host`, `controllers`") + " The name of the cluster, or the id of the Elastic IP, will do when its machines and keys are where this provider puts them.",
+			"HAProxy asks each API server's `/readyz` over TLS with the cluster's CA and sends connections only to those that are ready.",
 		Attributes: roleAttributes(map[string]schema.Attribute{
 			"cluster": schema.StringAttribute{
 				Required: true, MarkdownDescription: "Name of the cluster. A change replaces the load balancer, and with it the address.",

@@ -2,7 +2,10 @@ package provider
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
+	"fmt"
+	"io"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -30,7 +33,10 @@ func (r *machineResource) Create(ctx context.Context, req resource.CreateRequest
 		return
 	}
 	spec := m.spec(ctx, &resp.Diagnostics)
-	if spec.AuthorizedKeys, err = r.data.authorizedKeys(ctx); err != nil {
+	if spec.Claim, err = r.data.newClaim(); err == nil {
+		spec.AuthorizedKeys, err = r.data.authorizedKeys(ctx)
+	}
+	if err != nil {
 		fail(err)
 		return
 	}
@@ -53,7 +59,20 @@ func (r *machineResource) Create(ctx context.Context, req resource.CreateRequest
 		say("machine: ready")
 	}
 	m.fill(made)
+	writePrivate(ctx, resp.Private, claimKey, spec.Claim, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+}
+
+// claimKey is where private state holds the claim to the instance.
+const claimKey = "claim"
+
+// newClaim makes a claim that nobody else has.
+func (d *providerData) newClaim() (string, error) {
+	b := make([]byte, 8)
+	if _, err := io.ReadFull(d.rand, b); err != nil {
+		return "", fmt.Errorf("make a claim: %w", err)
+	}
+	return hex.EncodeToString(b), nil
 }
 
 // Read implements resource.Resource.
@@ -169,15 +188,25 @@ func (r *machineResource) converge(ctx context.Context, client *infraaws.Client,
 	return false, nil
 }
 
-// Delete implements resource.Resource.
+// Delete implements resource.Resource. An instance that another create has
+// adopted since belongs to that one's state: with create_before_destroy there
+// is only one instance, and it must not go.
 func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	var m machineModel
 	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
+	claim := readPrivate[string](ctx, req.Private, claimKey, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
 	client, err := r.data.aws(ctx)
 	if err == nil {
+		now, looked := client.LookMachine(ctx, m.ID.ValueString())
+		if looked == nil && now.Claim != "" && now.Claim != claim {
+			resp.Diagnostics.AddWarning("Machine "+m.Name.ValueString()+" was kept", m.ID.ValueString()+" is not terminated: since this object was made, another one has adopted the instance, "+
+				"as its replacement does with create_before_destroy. A machine's name and address are taken as long as it lives, so that there cannot be two of it.\n\n"+
+				"To replace the machine, take create_before_destroy from its lifecycle block and from what depends on it, and apply with -replace.")
+			return
+		}
 		var done func()
 		done, err = r.dismiss(ctx, client, m, &resp.Diagnostics)
 		defer done()

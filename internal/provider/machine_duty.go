@@ -103,6 +103,38 @@ func (m machineModel) targetAt(d *providerData, now infraaws.Machine) rollout.Ta
 	return rollout.Target{Host: h.remote(d), Node: h.node()}
 }
 
+// duty finds out what a machine does, and lets it find its cluster's controllers.
+func (r *machineResource) duty(ctx context.Context, m machineModel, now infraaws.Machine) (*rollout.Duty, error) {
+	duty, err := r.data.duty(ctx, m.targetAt(r.data, now))
+	if err != nil {
+		return nil, err
+	}
+	duty.Among(func(ctx context.Context) ([]rollout.Target, error) {
+		return r.data.found(ctx, now.Cluster, infraaws.RoleController)
+	})
+	return duty, nil
+}
+
+// found returns the running machines of a cluster and role, found by their tags.
+func (d *providerData) found(ctx context.Context, cluster string, role infraaws.Role) ([]rollout.Target, error) {
+	client, err := d.aws(ctx)
+	if err != nil {
+		return nil, err
+	}
+	machines, err := client.FindMachines(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	var out []rollout.Target
+	for _, m := range machines {
+		if m.Role == role {
+			host := hostFound(m)
+			out = append(out, rollout.Target{Host: host.remote(d), Node: host.node()})
+		}
+	}
+	return out, nil
+}
+
 // dismiss lets a machine that is about to be terminated leave its cluster, if
 // anything of one runs on it, and returns what ends its turn. What cannot be
 // asked is terminated all the same: it may be broken beyond answering.
@@ -117,7 +149,7 @@ func (r *machineResource) dismiss(ctx context.Context, client *infraaws.Client, 
 	if err != nil || now.State != running {
 		return done, nil //nolint:nilerr // terminating it says what is to be said
 	}
-	duty, err := r.data.duty(ctx, m.targetAt(r.data, now))
+	duty, err := r.duty(ctx, m, now)
 	if err != nil {
 		if r.data.firstWarning(m.Name.ValueString()) {
 			diags.AddWarning("Machine "+m.Name.ValueString()+" was terminated unasked", remote.Redact(err.Error())+
@@ -172,7 +204,7 @@ func (r *machineResource) begin(ctx context.Context, m, state machineModel, diag
 
 // stop readies the machine to be stopped.
 func (s *stopover) stop(ctx context.Context, now infraaws.Machine) error {
-	duty, err := s.r.data.duty(ctx, s.model.targetAt(s.r.data, now))
+	duty, err := s.r.duty(ctx, s.model, now)
 	if err != nil {
 		return fmt.Errorf("not stopped, since it did not tell what runs on it: %w", err)
 	}

@@ -73,7 +73,8 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"Machines of one cluster go down one at a time, also when one apply changes all of them; the next follows only when the last does again what it did: etcd member healthy, API server ready, node Ready. " +
 			"What the cluster could not bear is refused: taking down an etcd member while another one is not healthy, or the only API server that is ready while there are others. " +
 			"A machine that does not answer is terminated unasked, with a warning, and is not stopped. In a destroy of everything nothing of a cluster runs any more when the machines go, and nothing is waited for.\n\n" +
-			"`create_before_destroy` cannot be used: a machine's name is taken as long as it lives.",
+			"`create_before_destroy` replaces nothing: a machine's name is taken as long as it lives. The new object adopts the running instance, or is refused where that is " +
+			"not what is wanted; the old one then lets go of it, with a warning. Terraform makes a machine `create_before_destroy` also when something that depends on it is.",
 		Attributes: map[string]schema.Attribute{
 			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Instance id. Import takes it.", PlanModifiers: keep},
 			"name": schema.StringAttribute{
@@ -197,5 +198,6 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 	}
 	m.TagsAll = r.data.tagsAll(m.Tags)
 	m.fill(found)
+	writePrivate(ctx, resp.Private, claimKey, found.Claim, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }

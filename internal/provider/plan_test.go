@@ -22,6 +22,9 @@ func TestBadInput(t *testing.T) {
 	network := networkConfig()
 	machine := values{"name": "worker-0", "role": "worker", "network": ref, "private_ip": "10.240.0.20"}
 	keys := values{"cluster": "demo"}
+	kubeconfig := values{"pki": unknown, "endpoint": unknown}
+	pool := values{"version": "1.36.1", "hosts": unknown, "pki": unknown, "control_plane": unknown}
+	controllers := values{"version": "1.36.1", "hosts": unknown, "pki": unknown, "etcd": unknown, "lb": unknown}
 	for _, test := range []struct {
 		resource string
 		config   values
@@ -58,6 +61,26 @@ func TestBadInput(t *testing.T) {
 		{"k8s_pki", keys, "ca_validity", "10 years", "not a duration"},
 		{"k8s_pki", keys, "ca_validity", "-1h", "not longer than nothing"},
 		{"k8s_pki", keys, "prefix", "k8s", "begin and end with a slash"},
+		{"k8s_pki", keys, "generations", values{"encryption": []any{2, 2}}, "twice"},
+		{"k8s_kubeconfig", kubeconfig, "ttl", "a day", "not a duration"},
+		{"k8s_kubeconfig", kubeconfig, "early_renewal", "9h", "valid for 8h cannot be renewed 9h before"},
+		{"k8s_worker_pool", pool, "version", "latest", "latest"},
+		{"k8s_worker_pool", pool, "labels", values{"a b": "c"}, "a b"},
+		{"k8s_worker_pool", pool, "labels", values{"tier": "b l u e"}, "b l u e"},
+		{"k8s_worker_pool", pool, "registry_mirrors", values{"docker.io": "ftp://mirror"}, "not an http or https URL"},
+		{"k8s_worker_pool", pool, "kubelet_config", `{"cgroupDrivr": "systemd"}`, "cgroupDrivr"},
+		{"k8s_worker_pool", pool, "kubelet_config", "cgroupDriver: systemd", "use jsonencode"},
+		{"k8s_worker_pool", pool, "kubelet_args", values{"--v": "4"}, "without leading dashes"},
+		{"k8s_worker_pool", pool, "drain_timeout", "soon", "not a duration"},
+		{"k8s_worker_pool", pool, "max_unavailable", 0, "at least 1"},
+		{"k8s_control_plane", controllers, "dns_ip", "10.32.0.1", "must not be its first address"},
+		{"k8s_control_plane", controllers, "dns_ip", "10.33.0.10", "must lie in service_cidr"},
+		{"k8s_control_plane", controllers, "service_cidr", "10.200.7.0/24", "overlap"},
+		{"k8s_control_plane", controllers, "domain", "Cluster", "not a DNS domain"},
+		{"k8s_control_plane", controllers, "extra_sans", []any{"api example"}, "neither an IP address nor a DNS name"},
+		{"k8s_control_plane", controllers, "audit_policy", "rules: []", "audit"},
+		{"k8s_control_plane", controllers, "admission_plugins", values{"EventRateLimits": "{}"}, "EventRateLimits"},
+		{"k8s_control_plane", controllers, "scheduler_config", `{"percentage": 5}`, "percentage"},
 	} {
 		config := maps.Clone(test.config)
 		config[test.name] = test.value

@@ -283,8 +283,20 @@ func (i *instance) unmarshal(d *tfprotov6.DynamicValue) tftypes.Value {
 // empty reports whether the plan changes nothing.
 func (i *instance) empty(c change) bool { return c.planned.Equal(i.state) }
 
-// apply carries a plan out and checks that everything planned came true.
+// apply carries a plan out, checks that everything planned came true, and
+// returns the errors.
 func (i *instance) apply(c change) []*tfprotov6.Diagnostic {
+	i.core.t.Helper()
+	return i.carryOut(c).errors
+}
+
+// dismiss deletes the resource and returns what was said.
+func (i *instance) dismiss() change {
+	i.core.t.Helper()
+	return i.carryOut(i.plan(nil))
+}
+
+func (i *instance) carryOut(c change) (said change) {
 	i.core.t.Helper()
 	i.core.fatal(c.errors)
 	resp, err := i.core.server.ApplyResourceChange(i.core.t.Context(), &tfprotov6.ApplyResourceChangeRequest{
@@ -295,11 +307,10 @@ func (i *instance) apply(c change) []*tfprotov6.Diagnostic {
 		i.core.t.Fatal(err)
 	}
 	i.state, i.private = i.unmarshal(resp.NewState), resp.Private
-	var failed change
-	if failed.note(resp.Diagnostics); len(failed.errors) == 0 && !c.planned.IsNull() {
+	if said.note(resp.Diagnostics); len(said.errors) == 0 && !c.planned.IsNull() {
 		i.consistent(c.planned)
 	}
-	return failed.errors
+	return said
 }
 
 // consistent holds Terraform's rule: what was planned as known must come out so.

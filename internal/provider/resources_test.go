@@ -358,3 +358,48 @@ func TestFailedCreation(t *testing.T) {
 	c.fatal(network.apply(network.plan(nil)))
 	a.Empty()
 }
+
+// TestCreateBeforeDestroy plays Terraform with create_before_destroy: the
+// replacement is made while the machine still lives, then the old object is
+// deleted. Nobody may lose the instance by that.
+func TestCreateBeforeDestroy(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	network, old, replacement := c.instance("k8s_network"), c.instance("k8s_machine"), c.instance("k8s_machine")
+	network.must(networkConfig())
+	old.must(workerConfig(network))
+	replacement.must(workerConfig(network))
+	if replacement.get("id") != old.get("id") {
+		t.Fatalf("the replacement is %v, the machine %v", replacement.get("id"), old.get("id"))
+	}
+
+	// An import is a claim to the instance as it is by then.
+	imported := c.instance("k8s_machine")
+	imported.imports(replacement.get("id").(string))
+
+	done := old.dismiss()
+	if len(done.errors) > 0 || len(done.warnings) != 1 || !strings.Contains(done.warnings[0].Detail, "create_before_destroy") {
+		t.Errorf("deleting the old object: %v %v", done.errors, done.warnings)
+	}
+	replacement.settled(workerConfig(network))
+	if replacement.state.IsNull() || replacement.get("instance_state") != "running" {
+		t.Error("the instance was terminated")
+	}
+
+	// Where the replacement is to be another machine, it is refused.
+	other := workerConfig(network)
+	other["private_ip"] = "10.240.0.30"
+	second := c.instance("k8s_machine")
+	failed := change{errors: second.apply(second.plan(other))}
+	if got := failed.failure(); !strings.Contains(got, "exists already as "+replacement.get("id").(string)) || !strings.Contains(got, "create_before_destroy") {
+		t.Errorf("got %s", got)
+	}
+	if done := imported.dismiss(); len(done.errors)+len(done.warnings) > 0 {
+		t.Errorf("deleting the imported object: %v %v", done.errors, done.warnings)
+	}
+	if replacement.refresh(); !replacement.state.IsNull() {
+		t.Error("the machine is still there")
+	}
+	c.fatal(network.apply(network.plan(nil)))
+	c.account.Empty()
+}

@@ -138,6 +138,7 @@ func (r *roleResource[M, S]) Metadata(_ context.Context, req resource.MetadataRe
 func (r *roleResource[M, S]) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = r.role.schema(ctx)
 	resp.Schema.Version = refVersion
+	resp.Schema.MarkdownDescription += importDescription(r.role.recall.needs) + importSettles + r.role.recall.hint
 }
 
 // ModifyPlan checks the configuration and computes what follows from it, the

@@ -5,12 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
@@ -26,40 +25,36 @@ import (
 // off the first of its machines that answers; whether the others are the same
 // is what the refresh finds out.
 
-// importDescription documents the id; arguments are those it must hold.
-func importDescription(arguments string) string {
-	return "\n\nImport takes a JSON object of arguments: " + arguments + ", and `pki`, for which the name of a cluster stands when its keys are in SSM under the default prefix. " +
-		"Versions, flags and settings are read from the machines; any argument may be given as well, and must be if it leaves no trace there. " +
-		"An import restarts nothing: what was not found as configured settles in the state with the next apply."
+// importDescription documents the id; needs are the arguments it must hold.
+func importDescription(needs []string) string {
+	return "\n\nImport takes a JSON object of arguments: `" + strings.Join(needs, "`, `") + "`, where the name of a cluster stands for `pki` when its keys are in SSM under the default prefix. " +
+		"Any other argument may be given as well; one that leaves no trace is not found otherwise."
 }
+
+// importSettles says what follows the import of a role.
+const importSettles = " Versions, flags and settings are read from the machines. " +
+	"An import restarts nothing: what was not found as configured settles in the state with the next apply."
 
 // recall says how a role is found again.
 type recall[M any] struct {
+	needs    []string // arguments that the id must hold
+	hint     string   // what else there is to say of the id
 	targets  func(ctx context.Context, d *providerData, m *M, diags *diag.Diagnostics) []rollout.Target
 	files    []string // to read, by path or pattern
 	programs []string // to ask for their release, by path
 	// complete fills what m lacks with what was found.
 	complete func(ctx context.Context, d *providerData, m *M, found component.Found, releases map[string]string, diags *diag.Diagnostics)
-	// assemble makes the JSON object of an id that is none; nil: there is no other id.
-	assemble func(ctx context.Context, d *providerData, id string) (map[string]any, error)
+	assemble assembler // nil: there is no other id
 }
 
 var _ resource.ResourceWithImportState = (*roleResource[any, any])(nil)
 
 // ImportState implements resource.ResourceWithImportState.
 func (r *roleResource[M, S]) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
-	fail := func(err error) { addError(&resp.Diagnostics, "Cannot import this "+r.role.title, err) }
-	typ, ok := resp.State.Schema.Type().TerraformType(ctx).(tftypes.Object)
-	if !ok {
-		fail(errors.New("its schema is no object"))
+	if err := r.data.readImportID(ctx, req.ID, r.role.recall.needs, r.role.recall.assemble, &resp.State); err != nil {
+		addError(&resp.Diagnostics, "Cannot import this "+r.role.title, err)
 		return
 	}
-	given, err := r.given(ctx, req.ID, typ)
-	if err != nil {
-		fail(err)
-		return
-	}
-	resp.State.Raw = given
 	var m M
 	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
 	if resp.Diagnostics.HasError() {
@@ -123,55 +118,74 @@ func (r *roleResource[M, S]) remember(ctx context.Context, m *M, rec *roleRecord
 	r.role.outputs(ctx, m, diags)
 }
 
-// given reads the id.
-func (r *roleResource[M, S]) given(ctx context.Context, id string, typ tftypes.Object) (tftypes.Value, error) {
-	none := tftypes.Value{}
-	var arguments map[string]any
-	err := json.Unmarshal([]byte(id), &arguments)
-	if err != nil && r.role.recall.assemble != nil && !strings.HasPrefix(id, "{") {
-		arguments, err = r.role.recall.assemble(ctx, r.data, id)
-	} else if err != nil {
-		err = fmt.Errorf("the id must be a JSON object of arguments, such as the value of jsonencode({ hosts = [...], pki = \"<cluster>\" }): %w", err)
-	}
+// assembler makes the JSON object of an id that is none.
+type assembler func(ctx context.Context, d *providerData, id string) (map[string]any, error)
+
+// readImportID puts the arguments in the id of an import into the state.
+func (d *providerData) readImportID(ctx context.Context, id string, needs []string, assemble assembler, state *tfsdk.State) error {
+	arguments, err := d.importArguments(ctx, id, assemble)
 	if err != nil {
-		return none, err
+		return err
+	}
+	typ, ok := state.Schema.Type().TerraformType(ctx).(tftypes.Object)
+	if !ok {
+		return errors.New("the schema is no object")
 	}
 	for name := range arguments {
-		if _, known := typ.AttributeTypes[name]; !known {
-			return none, fmt.Errorf("%q in the id is not an argument; there are %s", name, strings.Join(slices.Sorted(maps.Keys(typ.AttributeTypes)), ", "))
+		if a, known := state.Schema.GetAttributes()[name]; !known || !a.IsRequired() && !a.IsOptional() {
+			return fmt.Errorf("%q in the id is not an argument", name)
+		}
+	}
+	for _, name := range needs {
+		if arguments[name] == nil {
+			return fmt.Errorf("the id lacks %s: it must hold %s", name, strings.Join(needs, ", "))
 		}
 	}
 	cluster, byName := arguments["pki"].(string)
-	delete(arguments, "id")
 	if byName {
 		delete(arguments, "pki")
 	}
 	raw, err := json.Marshal(arguments)
 	if err != nil {
-		return none, err
+		return err
 	}
-	value, err := tfprotov6.DynamicValue{JSON: raw}.Unmarshal(typ)
-	if err != nil || !byName {
-		return value, err
+	if state.Raw, err = (tfprotov6.DynamicValue{JSON: raw}).Unmarshal(typ); err != nil {
+		return fmt.Errorf("the id does not hold what the arguments take: %w", err)
 	}
-	ref, err := findKeys(ctx, r.data, cluster)
+	if !byName {
+		return nil
+	}
+	ref, err := d.findKeys(ctx, cluster)
 	if err != nil {
-		return none, err
+		return err
 	}
 	keys, err := pkiRefValue(ref).ToTerraformValue(ctx)
 	if err != nil {
-		return none, err
+		return err
 	}
 	attributes := map[string]tftypes.Value{}
-	if err := value.As(&attributes); err != nil {
-		return none, err
+	if err := state.Raw.As(&attributes); err != nil {
+		return err
 	}
 	attributes["pki"] = keys
-	return tftypes.NewValue(typ, attributes), nil
+	state.Raw = tftypes.NewValue(typ, attributes)
+	return nil
+}
+
+// importArguments reads the JSON object, or assembles it.
+func (d *providerData) importArguments(ctx context.Context, id string, assemble assembler) (map[string]any, error) {
+	if assemble != nil && !strings.HasPrefix(strings.TrimSpace(id), "{") {
+		return assemble(ctx, d, id)
+	}
+	var arguments map[string]any
+	if err := json.Unmarshal([]byte(id), &arguments); err != nil {
+		return nil, fmt.Errorf(`the id must be a JSON object of arguments, such as jsonencode({ ..., pki = "<cluster>" }) makes in an import block: %w`, err)
+	}
+	return arguments, nil
 }
 
 // findKeys finds the keys of a cluster in SSM under the default prefix.
-func findKeys(ctx context.Context, d *providerData, cluster string) (pki.Ref, error) {
+func (d *providerData) findKeys(ctx context.Context, cluster string) (pki.Ref, error) {
 	r := pkiResource{base{d}}
 	store, opts, err := r.open(ctx, pkiModel{
 		Cluster: types.StringValue(cluster), KeyStore: types.StringValue(pki.StoreSSM),

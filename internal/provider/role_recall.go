@@ -15,6 +15,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
@@ -24,6 +25,7 @@ const programs = "/usr/local/bin/"
 
 func recallEtcd() recall[etcdModel] {
 	return recall[etcdModel]{
+		needs: []string{"hosts", "pki"},
 		files: component.PathsEtcd(), programs: []string{programs + "etcd"},
 		targets: func(ctx context.Context, d *providerData, m *etcdModel, diags *diag.Diagnostics) []rollout.Target {
 			return targetsFrom(ctx, d, m.Hosts, diags)
@@ -46,6 +48,8 @@ func recallEtcd() recall[etcdModel] {
 func recallControlPlane() recall[controlPlaneModel] {
 	server := programs + artifact.KubeAPIServer
 	return recall[controlPlaneModel]{
+		needs: []string{"hosts", "etcd", "lb", "pki"},
+		hint:  " `node_cidr` and `dns_ip` are read from one of the cluster's workers, which is found by its tags: give them when there is none.",
 		files: component.PathsControlPlane(), programs: []string{server},
 		targets: func(ctx context.Context, d *providerData, m *controlPlaneModel, diags *diag.Diagnostics) []rollout.Target {
 			return targetsFrom(ctx, d, m.Hosts, diags)
@@ -54,10 +58,7 @@ func recallControlPlane() recall[controlPlaneModel] {
 			m.Version = orRelease(m.Version, releases, server, diags)
 			pods, services, domain := component.ControlPlaneNetworks(found)
 			m.PodCIDR, m.ServiceCIDR, m.Domain = orString(m.PodCIDR, pods), orString(m.ServiceCIDR, services), orString(m.Domain, domain)
-			m.NodeCIDR = orString(m.NodeCIDR, defaultVPCRange)
-			if m.DNSIP.IsNull() {
-				m.DNSIP = types.StringUnknown() // outputs computes it
-			}
+			recallNetworks(ctx, d, m, diags)
 			controlPlaneOutputs(ctx, m, diags)
 			want := controlPlaneSpec(ctx, d, m, diags)
 			if diags.HasError() {
@@ -91,10 +92,50 @@ func recallControlPlane() recall[controlPlaneModel] {
 	}
 }
 
+// recallNetworks finds what workers alone know of the cluster. Without an
+// answer node_cidr stays null, so that the plan shows that it is yet to be
+// settled, and dns_ip is the usual one.
+func recallNetworks(ctx context.Context, d *providerData, m *controlPlaneModel, diags *diag.Diagnostics) {
+	if m.NodeCIDR.IsNull() || m.DNSIP.IsNull() {
+		nodes, dns, err := askWorkers(ctx, d, m, diags)
+		if err != nil {
+			diags.AddWarning("Not everything was found of this control plane", remote.Redact(err.Error())+
+				"\n\nnode_cidr and dns_ip leave no trace on controllers. What the id does not give is taken from the configuration by the next apply, which restarts nothing.")
+		}
+		m.NodeCIDR = orString(m.NodeCIDR, nodes)
+		if ip := parseAddr(types.StringValue(dns)); ip.IsValid() && parsePrefix(m.ServiceCIDR).Contains(ip) {
+			m.DNSIP = orString(m.DNSIP, dns)
+		}
+	}
+	if m.DNSIP.IsNull() {
+		m.DNSIP = types.StringUnknown() // outputs computes it
+	}
+}
+
+// askWorkers returns what the first worker that answers says of the network of
+// the machines and of the address of cluster DNS. Workers are found by their tags.
+func askWorkers(ctx context.Context, d *providerData, m *controlPlaneModel, diags *diag.Diagnostics) (nodes, dns string, err error) {
+	if hosts, _ := hostsFrom(ctx, m.Hosts, diags); len(hosts) == 0 || hosts[0].InstanceID.ValueString() == "" {
+		return "", "", errors.New("workers that are no EC2 instances cannot be found from here")
+	}
+	workers, err := d.found(ctx, clusterOf(ctx, m.PKI, diags).ValueString(), infraaws.RoleWorker)
+	if err == nil && len(workers) == 0 {
+		err = errors.New("the cluster has no running worker")
+	}
+	for _, w := range workers {
+		var files component.Found
+		if files, _, err = d.engine(ctx).Inspect(ctx, w, component.PathsWorkerNetworks(), nil); err == nil {
+			return component.WorkerNetworks(files)
+		}
+	}
+	return "", "", err
+}
+
 func recallWorkerPool() recall[workerPoolModel] {
 	kubelet, containerd, runc := programs+artifact.Kubelet, programs+"containerd", "/usr/local/sbin/runc"
 	return recall[workerPoolModel]{
-		files: component.PathsWorker(), programs: []string{kubelet, containerd, runc},
+		needs: []string{"hosts", "control_plane", "pki"},
+		files: component.PathsWorker(), programs: []string{kubelet, containerd, runc, component.CNIPlugin},
 		targets: func(ctx context.Context, d *providerData, m *workerPoolModel, diags *diag.Diagnostics) []rollout.Target {
 			return targetsFrom(ctx, d, m.Hosts, diags)
 		},
@@ -102,7 +143,7 @@ func recallWorkerPool() recall[workerPoolModel] {
 			m.Name = orString(m.Name, "workers")
 			m.Version = orRelease(m.Version, releases, kubelet, diags)
 			m.ContainerdVersion = orString(m.ContainerdVersion, offered(releases[containerd], artifact.DefaultContainerd, d.catalog.Containerd))
-			m.CNIVersion = orString(m.CNIVersion, artifact.DefaultCNIPlugins) // the plugins do not tell theirs
+			m.CNIVersion = orString(m.CNIVersion, offered(releases[component.CNIPlugin], artifact.DefaultCNIPlugins, d.catalog.CNIPlugins))
 			if m.RuncVersion.IsNull() {
 				m.RuncVersion = types.StringUnknown() // workerPoolSpec chooses
 				if v := offered(releases[runc], "", d.catalog.Runc); v != "" {
@@ -123,7 +164,10 @@ func recallWorkerPool() recall[workerPoolModel] {
 			m.KubeProxyConfig = orObject(m.KubeProxyConfig, spec.KubeProxyConfig)
 			m.ContainerdConfig = orObject(m.ContainerdConfig, spec.ContainerdConfig)
 			m.KubeletArgs, m.KubeProxyArgs = orArgs(m.KubeletArgs, spec.KubeletArgs), orArgs(m.KubeProxyArgs, spec.KubeProxyArgs)
-			m.RegistryMirrors, m.Labels = orMap(m.RegistryMirrors, spec.RegistryMirrors), orMap(m.Labels, spec.Labels)
+			m.RegistryMirrors = orMap(m.RegistryMirrors, spec.RegistryMirrors)
+			if m.Labels.IsNull() {
+				m.Labels = orMap(m.Labels, recallLabels(ctx, d, want, spec.Labels, diags))
+			}
 			if m.Taints.IsNull() && len(spec.Taints) > 0 {
 				var taints []attr.Value
 				typ, _ := m.Taints.ElementType(ctx).(types.ObjectType)
@@ -137,11 +181,26 @@ func recallWorkerPool() recall[workerPoolModel] {
 	}
 }
 
-// offered returns a release that a program tells, without what its builder
-// added to it, if there is a download of it, and else the fallback.
+// recallLabels returns the labels of a pool's nodes: of those that only an
+// administrator may set, nothing is on the machines.
+func recallLabels(ctx context.Context, d *providerData, pool rollout.Workers, byKubelet map[string]string, diags *diag.Diagnostics) map[string]string {
+	api := rollout.API{Endpoint: pool.Endpoint, PKI: pool.Spec.Cluster.PKI}
+	labels, err := d.engine(ctx).NodeLabels(ctx, api, pool.Targets[0].Node.Name)
+	if err != nil {
+		diags.AddWarning("Not everything was found of this worker pool", remote.Redact(err.Error())+
+			"\n\nLabels that only an administrator may set leave no trace on workers. What the id does not give is taken from the configuration by the next apply, which restarts nothing.")
+		return byKubelet
+	}
+	return labels
+}
+
+// offered returns a release that a program tells if there may be a download of
+// it, and else the fallback. What a builder adds to a release ("+ds1") is not
+// in the name of a download; such a build is known only from checksums.
 func offered(release, fallback string, download func(string) (artifact.Artifact, error)) string {
-	release, _, _ = strings.Cut(release, "+")
-	if a, err := download(release); release != "" && err == nil && a.SHA256 != "" {
+	release, _, rebuilt := strings.Cut(release, "+")
+	_, err := download(release)
+	if err == nil || !rebuilt && errors.Is(err, artifact.ErrUnknownChecksum) {
 		return release
 	}
 	return fallback
@@ -149,6 +208,8 @@ func offered(release, fallback string, download func(string) (artifact.Artifact,
 
 func recallLB() recall[lbModel] {
 	return recall[lbModel]{
+		needs: []string{"host", "controllers", "pki"},
+		hint:  " The name of the cluster, or the id of the Elastic IP, will do as the id when machines and keys are where this provider puts them.",
 		files: component.PathsLoadBalancer(),
 		targets: func(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) []rollout.Target {
 			host, _ := hostFrom(ctx, m.Host, diags)
@@ -227,13 +288,18 @@ func assembleLB(ctx context.Context, d *providerData, id string) (map[string]any
 	return out, nil
 }
 
-// importedHost is a machine's host as its resource tells it.
-func importedHost(found infraaws.Machine) map[string]any {
+// hostFound is a machine's host as its resource tells it.
+func hostFound(found infraaws.Machine) hostModel {
 	m := machineModel{Name: types.StringValue(found.Name), User: types.StringValue(found.User)}
 	m.PrivateIP, m.PublicIP = types.StringUnknown(), types.StringUnknown()
 	m.fill(found)
+	return m.host()
+}
+
+// importedHost is hostFound as the id of an import has it.
+func importedHost(found infraaws.Machine) map[string]any {
 	out := map[string]any{}
-	for name, v := range m.Host.Attributes() {
+	for name, v := range hostFound(found).value().Attributes() {
 		switch v := v.(type) {
 		case types.String:
 			if !v.IsNull() {

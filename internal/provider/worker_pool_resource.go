@@ -86,8 +86,7 @@ func workerPoolSchema(ctx context.Context) schema.Schema {
 		MarkdownDescription: "containerd, runc, CNI plugins, kubelet and kube-proxy on a set of hosts, which become nodes.\n\n" +
 			"The first installation goes to all hosts in parallel. A change that disturbs what runs on a node (containerd, another kubelet release) " +
 			"goes through the nodes `max_unavailable` at a time: cordon, drain within PodDisruptionBudgets, change, uncordon. Other changes restart only what they touch. " +
-			"A host that is no longer listed is drained and its node deleted; when its machine is gone already, its pods are evicted without waiting for them." +
-			importDescription("`hosts`, `control_plane`"),
+			"A host that is no longer listed is drained and its node deleted; when its machine is gone already, its pods are evicted without waiting for them.",
 		Attributes: roleAttributes(map[string]schema.Attribute{
 			"name": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString("workers"),
@@ -173,6 +172,9 @@ func checkWorkerPool(ctx context.Context, plan, _ *workerPoolModel, diags *diag.
 	checkKubeletSkew(cp.Version, plan.Version, diags)
 	checkConfig("kubelet_config", plan.KubeletConfig, component.CheckKubeletConfig, diags)
 	checkConfig("kube_proxy_config", plan.KubeProxyConfig, component.CheckKubeProxyConfig, diags)
+	if _, _, err := component.SplitLabels(stringMap(plan.Labels)); err != nil {
+		diags.AddAttributeError(path.Root("labels"), "Unusable labels", err.Error())
+	}
 	hosts, known := hostsFrom(ctx, plan.Hosts, diags)
 	if !known {
 		return

@@ -11,10 +11,14 @@ resource "k8s_addon" "quota" {
   pki           = k8s_pki.this.ref
   control_plane = k8s_control_plane.this.ref
 
-  manifests = [yamlencode({
+  manifests = [local.quota]
+}
+
+locals {
+  quota = yamlencode({
     apiVersion = "v1"
     kind       = "ResourceQuota"
     metadata   = { name = "pods", namespace = "default" }
     spec       = { hard = { pods = "20" } }
-  })]
+  })
 }

@@ -36,18 +36,74 @@ import {
   to = k8s_worker_pool.this
   id = jsonencode({ hosts = k8s_machine.worker[*].host, control_plane = k8s_control_plane.this.ref, pki = "demo" })
 }
+import {
+  to = k8s_addon.coredns
+  id = jsonencode({ name = "coredns", control_plane = k8s_control_plane.this.ref, pki = "demo" })
+}
+import {
+  to = k8s_addon.quota
+  id = jsonencode({ name = "quota", manifests = [local.quota], control_plane = k8s_control_plane.this.ref, pki = "demo" })
+}
 `
 
-// testImport forgets the whole cluster but the addon and imports it: the plan
-// that does so changes nothing, and nothing restarts.
+// quota is an addon with manifests of its own.
+const quota = `
+locals {
+  quota = yamlencode({
+    apiVersion = "v1"
+    kind       = "ResourceQuota"
+    metadata   = { name = "pods", namespace = "default" }
+    spec       = { hard = { pods = "200" } }
+  })
+}
+resource "k8s_addon" "quota" {
+  name          = "quota"
+  pki           = k8s_pki.this.ref
+  control_plane = k8s_control_plane.this.ref
+  manifests     = [local.quota]
+  depends_on    = [k8s_worker_pool.this]
+}
+`
+
+// unusual makes the cluster one whose settings are not all on the machines that
+// have them: what only workers know, and what only Node objects do.
+func (w *world) unusual(t *testing.T) {
+	w.edit(t, `resource "k8s_control_plane" "this" {`, `resource "k8s_control_plane" "this" {
+  node_cidr = "10.240.0.0/20"
+  dns_ip    = "10.32.0.53"`, 1)
+	w.edit(t, `resource "k8s_worker_pool" "this" {`, `resource "k8s_worker_pool" "this" {
+  labels = { "node-role.kubernetes.io/worker" = "", tier = "blue" }`, 1)
+	if err := w.WS.WriteFile("quota.tf", quota); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testImport forgets the whole cluster and imports it: the plan that does so
+// changes nothing, and nothing restarts.
 func (w *world) testImport(t *testing.T) {
+	w.forgetAndImport(t)
+	// What the imported addon has in the cluster is known: it goes with it.
+	w.remove(t, "quota.tf")
+	if left := w.Kubectl(t, "get", "resourcequota", "--all-namespaces", "-o", "name"); left != "" {
+		t.Errorf("left of the imported addon: %s", left)
+	}
+}
+
+// remove takes a file from the configuration and applies the rest.
+func (w *world) remove(t *testing.T, name string) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(w.WS.Dir, name)); err != nil {
+		t.Fatal(err)
+	}
+	w.apply(t)
+	w.NoChanges(t)
+}
+
+func (w *world) forgetAndImport(t *testing.T) {
 	text, was := imports, w.StartTimes(t)
 	address := ""
 	forget := []string{"state", "rm"}
 	for _, r := range w.Resources(t) {
-		if r.Type == "k8s_addon" {
-			continue
-		}
 		forget = append(forget, r.Address)
 		var v struct {
 			ID           string `json:"id"`
@@ -71,7 +127,7 @@ func (w *world) testImport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(plan, "12 to import, 0 to add, 0 to change, 0 to destroy") {
+	if !strings.Contains(plan, "14 to import, 0 to add, 0 to change, 0 to destroy") {
 		t.Errorf("the plan to import is not one of imports only:\n%s", plan)
 	}
 	w.apply(t)
@@ -92,4 +148,40 @@ func (w *world) testImport(t *testing.T) {
 		w.NoChanges(t)
 	}
 	w.same(t, was)
+}
+
+// spare is a machine of which nothing of the cluster knows.
+const spare = `
+resource "k8s_machine" "spare" {
+  name       = "spare"
+  role       = "worker"
+  network    = k8s_network.this.ref
+  private_ip = "10.240.0.99"
+  lifecycle { create_before_destroy = true }
+}
+output "spare" { value = k8s_machine.spare.id }
+`
+
+// testCreateBeforeDestroy wants a machine to live on whose replacement is made
+// before it is destroyed.
+func (w *world) testCreateBeforeDestroy(t *testing.T) {
+	if err := w.WS.WriteFile("spare.tf", spare); err != nil {
+		t.Fatal(err)
+	}
+	w.apply(t)
+	var before, after string
+	if err := w.WS.Output(t.Context(), "spare", &before); err != nil {
+		t.Fatal(err)
+	}
+	if out := w.apply(t, "-replace=k8s_machine.spare"); !strings.Contains(out, "Machine spare was kept") {
+		t.Errorf("no word of it:\n%s", out)
+	}
+	if err := w.WS.Output(t.Context(), "spare", &after); err != nil {
+		t.Fatal(err)
+	}
+	if before != after {
+		t.Errorf("%s became %s", before, after)
+	}
+	w.NoChanges(t)
+	w.remove(t, "spare.tf")
 }

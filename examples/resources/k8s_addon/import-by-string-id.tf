@@ -1,0 +1,11 @@
+# Built in.
+import {
+  to = k8s_addon.metrics_server
+  id = jsonencode({ name = "metrics-server", control_plane = k8s_control_plane.this.ref, pki = "demo" })
+}
+
+# Your own: with its manifests, as the resource has them.
+import {
+  to = k8s_addon.quota
+  id = jsonencode({ name = "quota", manifests = [local.quota], control_plane = k8s_control_plane.this.ref, pki = "demo" })
+}
