@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 )
@@ -64,6 +66,9 @@ func (l *Lab) Down(ctx context.Context) error {
 	}
 	if err := restoreLimits(); err != nil {
 		return err
+	}
+	if err := cache.Release(cmp.Or(s.CacheDir, l.cache), l.dir); err != nil {
+		return fmt.Errorf("releasing the cache: %w", err)
 	}
 	return l.forget()
 }

@@ -47,6 +47,9 @@ func (l *Lab) Up(ctx context.Context, releases Releases, daemon []string) error 
 	if err != nil {
 		return err
 	}
+	if err := l.useCache(); err != nil {
+		return err
+	}
 	if err := l.provide(ctx, releases, &s); err != nil {
 		return err
 	}
@@ -63,13 +66,14 @@ func (l *Lab) Up(ctx context.Context, releases Releases, daemon []string) error 
 	return l.start(ctx, daemon)
 }
 
-// provide makes sure of the machine image, the mirror and the container images.
+// provide makes sure of the machine image, the mirror and the container images,
+// and removes what they have superseded.
 func (l *Lab) provide(ctx context.Context, releases Releases, s *settings) error {
 	opts := artifact.Options{CacheDir: l.cache, KubernetesVersions: releases.Kubernetes, EtcdVersions: releases.Etcd, Progress: l.progress}
 	s.CacheDir = l.cache
-	g, ctx := errgroup.WithContext(ctx)
+	g, building := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		img, err := machine.EnsureImage(ctx, l.cache, l.progress)
+		img, err := machine.EnsureImage(building, l.cache, l.progress)
 		if err != nil {
 			return fmt.Errorf("machine image: %w", err)
 		}
@@ -77,15 +81,19 @@ func (l *Lab) provide(ctx context.Context, releases Releases, s *settings) error
 		return nil
 	})
 	g.Go(func() (err error) {
-		if s.MirrorDir, err = artifact.EnsureMirror(ctx, opts); err != nil {
+		if s.MirrorDir, err = artifact.EnsureMirror(building, opts); err != nil {
 			return fmt.Errorf("artifact mirror: %w", err)
 		}
-		if s.ImagesDir, err = artifact.EnsureImages(ctx, opts); err != nil {
+		if s.ImagesDir, err = artifact.EnsureImages(building, opts); err != nil {
 			return fmt.Errorf("container images: %w", err)
 		}
 		return nil
 	})
-	return g.Wait()
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	l.prune(ctx)
+	return nil
 }
 
 // Provide prepares everything an Up would have to wait for, and no more.

@@ -17,7 +17,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 )
+
+// layouts is the cache's directory of image layouts, each named by its recipe.
+const layouts = "container-images"
 
 // refAnnotation is where an OCI layout keeps an image's name.
 const refAnnotation = "org.opencontainers.image.ref.name"
@@ -83,8 +88,27 @@ func EnsureImages(ctx context.Context, opts Options) (string, error) {
 	return ensureImages(ctx, opts, catalogueImages())
 }
 
+// LocateImages says where under cacheDir the layout of EnsureImages belongs.
+func LocateImages(cacheDir string) string { return layoutDir(cacheDir, catalogueImages()) }
+
+func layoutDir(cacheDir string, images []image) string {
+	return filepath.Join(cacheDir, layouts, imagesRecipe(images))
+}
+
+// PruneImages removes from cacheDir the layouts that are not to be kept, given
+// by their directories, and returns what it removed: nothing while another
+// process adds to the cache.
+func PruneImages(cacheDir string, keep []string) ([]string, error) {
+	unlock, err := tryLock(cacheDir)
+	if err != nil || unlock == nil {
+		return nil, err
+	}
+	defer unlock()
+	return cache.Sweep(filepath.Join(cacheDir, layouts), keep)
+}
+
 func ensureImages(ctx context.Context, opts Options, images []image) (string, error) {
-	dir := filepath.Join(opts.CacheDir, "container-images", imagesRecipe(images))
+	dir := layoutDir(opts.CacheDir, images)
 	if complete(dir) {
 		return dir, nil
 	}

@@ -54,3 +54,19 @@ func lock(ctx context.Context, cacheDir string, p *progress) (unlock func(), err
 	}
 	return func() { _ = f.Close() }, nil
 }
+
+// tryLock is lock that does not wait: unlock is nil when another process has it.
+func tryLock(cacheDir string) (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Join(cacheDir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, f.Close()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("locking %s: %w", f.Name(), err), f.Close())
+	}
+	return func() { _ = f.Close() }, nil
+}

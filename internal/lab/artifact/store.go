@@ -85,7 +85,10 @@ func (s *store) complete(ctx context.Context, products []product) error {
 	if err := s.make(ctx, s.missing(products)); err != nil {
 		return err
 	}
-	return writeFile(s.sumsFile(), s.sums())
+	if s.sumsCurrent() {
+		return nil
+	}
+	return s.save()
 }
 
 // make fetches the products that upstream serves and builds the others.
@@ -295,6 +298,8 @@ func (s *store) load() error {
 	return nil
 }
 
+// save writes the index and the list of checksums together: who needs only what
+// is there need not wait for the rest.
 func (s *store) save() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -302,7 +307,7 @@ func (s *store) save() error {
 	if err != nil {
 		return err
 	}
-	return writeFile(s.indexFile(), data)
+	return errors.Join(writeFile(s.indexFile(), data), writeFile(s.sumsFile(), s.sums()))
 }
 
 // sums is the store's list of checksums in the format of sha256sum(1).

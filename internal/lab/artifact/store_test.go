@@ -60,6 +60,34 @@ func TestStoreBuildsPacksAndRemembers(t *testing.T) {
 	}
 }
 
+// TestStoreInPart has a store that is being added to, and somebody who needs
+// only what is there already.
+func TestStoreInPart(t *testing.T) {
+	proxy := newModuleProxy(t)
+	proxy.addHello("v1.0.0")
+	proxy.addHello("v1.1.0")
+	dir, l := t.TempDir(), new(recorder)
+	first, second := helloProduct("v1.0.0"), helloProduct("v1.1.0")
+	must(t, offline(dir, l).ensure(t.Context(), []product{first}))
+
+	adding := offline(dir, l)
+	unlock, err := lock(t.Context(), dir, adding.progress)
+	must(t, err)
+	defer unlock()
+	must(t, adding.load())
+	must(t, adding.make(t.Context(), []product{second})) // and a third is still to come
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	for _, p := range []product{first, second} {
+		if err := offline(dir, l).ensure(ctx, []product{p}); err != nil {
+			t.Errorf("%s %s, which is there: %v", p.name, p.version, err)
+		}
+	}
+	if sums := read(t, dir, "mirror", "SHA256SUMS"); strings.Count(sums, "hello.tgz") != 2 {
+		t.Errorf("checksums: %s", sums)
+	}
+}
+
 func TestStoreIsReproducible(t *testing.T) {
 	newModuleProxy(t).addHello("v1.0.0")
 	var archives [2]string

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"embed"
@@ -19,15 +20,18 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 )
 
 // MirrorEnv names the environment variable with the base URL of the Debian
-// mirror that images are built from, instead of [DefaultMirror]. The security
-// archive is expected beside it, at the same URL with "-security" appended.
+// mirror that images are built from, instead of Debian's own mirror network. The
+// security archive is expected beside it, at the same URL with "-security"
+// appended. The host's own sources are not taken: they may be of another
+// distribution, or lack Debian 12.
 const MirrorEnv = "K8S_LAB_DEBIAN_MIRROR"
 
-// DefaultMirror is Debian's own mirror network.
-const DefaultMirror = "http://deb.debian.org/debian"
+const defaultMirror = "http://deb.debian.org/debian"
 
 // recipe is all that goes into the image: build.sh, and below root the files
 // that it copies over the installed packages.
@@ -53,12 +57,59 @@ func LocateImage(cacheDir string) (img Image, present bool, err error) {
 		ID:   "ami-" + sum[:17],
 		Name: "debian-12-" + runtime.GOARCH + "-k8s-lab-" + sum[:8],
 	}
-	img.Dir = filepath.Join(cacheDir, "images", img.ID)
+	img.Dir = filepath.Join(imagesDir(cacheDir), img.ID)
 	_, err = os.Stat(img.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return img, false, nil
 	}
 	return img, err == nil, err
+}
+
+func imagesDir(cacheDir string) string { return filepath.Join(cacheDir, "images") }
+
+// PruneImages removes from cacheDir the images that are not to be kept, given by
+// their directories, and returns what it removed: nothing while an image is built.
+func PruneImages(ctx context.Context, cacheDir string, keep []string) ([]string, error) {
+	dir := imagesDir(cacheDir)
+	if !exists(dir) {
+		return nil, nil
+	}
+	once, cancel := context.WithCancel(ctx)
+	cancel()
+	unlock, err := lock(once, filepath.Join(dir, ".lock"), func() {})
+	if errors.Is(err, context.Canceled) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("machine images: %w", err)
+	}
+	defer unlock()
+	removed, err := cache.Sweep(dir, keep)
+	if err != nil {
+		return removed, fmt.Errorf("machine images: %w", err)
+	}
+	return removed, nil
+}
+
+// ImagesInUse returns the directories of the images that the machines of the lab
+// in stateDir were made from, also of those that are stopped.
+func ImagesInUse(stateDir string) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(stateDir, "machines", "*", "image"))
+	if err != nil {
+		return nil, fmt.Errorf("machine images in use: %w", err)
+	}
+	var dirs []string
+	for _, name := range files {
+		dir, err := os.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the machine has just been terminated
+		}
+		if err != nil {
+			return nil, fmt.Errorf("machine images in use: %w", err)
+		}
+		dirs = append(dirs, string(dir))
+	}
+	return dirs, nil
 }
 
 // EnsureImage returns the base image, which it builds with debootstrap unless
@@ -99,8 +150,9 @@ func EnsureImage(ctx context.Context, cacheDir string, progress func(string)) (I
 	if err := os.Mkdir(root, 0o755); err != nil {
 		return Image{}, fmt.Errorf("machine image: %w", err)
 	}
-	if err := build(ctx, filepath.Join(files, "image"), root, progress); err != nil {
-		return Image{}, fmt.Errorf("build machine image %s: %w", img.Name, err)
+	mirror := cmp.Or(os.Getenv(MirrorEnv), defaultMirror)
+	if err := build(ctx, filepath.Join(files, "image"), root, mirror, progress); err != nil {
+		return Image{}, fmt.Errorf("build machine image %s from the Debian mirror %s (%s can name another): %w", img.Name, mirror, MirrorEnv, err)
 	}
 	if err := os.Rename(root, img.Dir); err != nil {
 		return Image{}, fmt.Errorf("machine image: %w", err)
@@ -110,11 +162,7 @@ func EnsureImage(ctx context.Context, cacheDir string, progress func(string)) (I
 
 // build runs the recipe in PID and mount namespaces of its own, so that ending
 // it ends everything it started and undoes every mount.
-func build(ctx context.Context, files, root string, progress func(string)) error {
-	mirror := os.Getenv(MirrorEnv)
-	if mirror == "" {
-		mirror = DefaultMirror
-	}
+func build(ctx context.Context, files, root, mirror string, progress func(string)) error {
 	cmd := exec.CommandContext(ctx, "sh", filepath.Join(files, "build.sh"), root, filepath.Join(files, "root"), mirror)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,

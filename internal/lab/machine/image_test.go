@@ -4,26 +4,15 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-)
 
-// cacheDir is where the project keeps what is slow to make.
-func cacheDir(t *testing.T) string {
-	t.Helper()
-	if dir := os.Getenv("K8S_LAB_CACHE"); dir != "" {
-		return dir
-	}
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return "/var/cache/k8s-lab"
-	}
-	return filepath.Join(dir, "k8s-lab")
-}
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
+)
 
 func TestEnsureImage(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	img, err := EnsureImage(t.Context(), cacheDir(t), func(s string) { t.Log(s) })
+	img, err := EnsureImage(t.Context(), artifact.DefaultCacheDir(), func(s string) { t.Log(s) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +25,7 @@ func TestEnsureImage(t *testing.T) {
 			t.Errorf("%s in the image: %v, want present: %v", path, err, want)
 		}
 	}
-	again, err := EnsureImage(t.Context(), cacheDir(t), func(s string) { t.Errorf("second call works: %s", s) })
+	again, err := EnsureImage(t.Context(), artifact.DefaultCacheDir(), func(s string) { t.Errorf("second call works: %s", s) })
 	if err != nil || again != img {
 		t.Errorf("second EnsureImage = %v, %v; want %v", again, err, img)
 	}

@@ -1,0 +1,91 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
+)
+
+// current returns the directories of the cache that this version uses: the
+// machine image and the container images, whether or not they exist yet.
+func (l *Lab) current() ([]string, error) {
+	img, _, err := machine.LocateImage(l.cache)
+	if err != nil {
+		return nil, err
+	}
+	return []string{img.Dir, artifact.LocateImages(l.cache)}, nil
+}
+
+// useCache keeps others from removing what this lab is about to use.
+func (l *Lab) useCache() error {
+	dirs, err := l.current()
+	if err != nil {
+		return err
+	}
+	if err := cache.Use(l.cache, l.dir, dirs...); err != nil {
+		return fmt.Errorf("using the cache: %w", err)
+	}
+	return nil
+}
+
+// prune removes the machine images and container images of other versions that
+// no lab uses. A lab is not worth less for what it could not remove.
+func (l *Lab) prune(ctx context.Context) {
+	keep, err := l.current()
+	if err == nil {
+		err = cache.Prune(l.cache, func(used []string) error {
+			keep = append(keep, used...)
+			for _, dir := range l.others() {
+				more, err := usedBy(dir)
+				if err != nil {
+					return err
+				}
+				keep = append(keep, more...)
+			}
+			machines, err := machine.PruneImages(ctx, l.cache, keep)
+			if err != nil {
+				return err
+			}
+			containers, err := artifact.PruneImages(l.cache, keep)
+			for _, dir := range slices.Concat(machines, containers) {
+				l.progress("removed " + dir + ", which no lab uses and another version made")
+			}
+			return err
+		})
+	}
+	if err != nil {
+		l.progress("not all that is superseded was removed from the cache: " + err.Error())
+	}
+}
+
+// others returns the state directories of labs that hold a share of the
+// network's addresses, which is to say those that run.
+func (l *Lab) others() []string {
+	claims, _ := filepath.Glob(filepath.Join(claimsDir, "slice-*")) // the pattern is good
+	dirs := []string{l.dir}
+	for _, name := range claims {
+		if raw, err := os.ReadFile(name); err == nil {
+			dirs = append(dirs, strings.TrimSpace(string(raw)))
+		}
+	}
+	return dirs
+}
+
+// usedBy returns what the daemon and the machines of the lab in a state
+// directory use of the cache, as they were started: a later version may have
+// brought the lab up since, and one that did not note its use may run it.
+func usedBy(stateDir string) ([]string, error) {
+	s, err := (&Lab{dir: stateDir}).readSettings()
+	if err != nil {
+		return nil, err
+	}
+	images, err := machine.ImagesInUse(stateDir)
+	return append(images, s.ImageDir, s.ImagesDir), err
+}

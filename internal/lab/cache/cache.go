@@ -1,0 +1,173 @@
+// Package cache keeps the directory that all labs of a computer share from
+// growing: it knows which lab uses what of it, and removes what a later version
+// has superseded and nobody uses. What there is to be used, and how it is made,
+// is up to the packages that make it.
+package cache
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// usersDir holds one file for each lab that uses the cache.
+const usersDir = "labs"
+
+// user is the content of such a file.
+type user struct {
+	StateDir string   `json:"state_dir"`
+	Dirs     []string `json:"dirs"`
+}
+
+// Use notes that the lab in stateDir uses directories of the cache, in addition
+// to those it noted before, whether or not they exist yet. It waits for a
+// Prune to end, which lasts as long as removing directories does.
+func Use(cacheDir, stateDir string, dirs ...string) error {
+	return locked(cacheDir, func() error {
+		name := userFile(cacheDir, stateDir)
+		u, err := readUser(name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		u.StateDir = stateDir
+		u.Dirs = append(u.Dirs, dirs...)
+		slices.Sort(u.Dirs)
+		u.Dirs = slices.Compact(u.Dirs)
+		raw, err := json.Marshal(u)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(name+".new", raw, 0o644); err != nil {
+			return err
+		}
+		return os.Rename(name+".new", name)
+	})
+}
+
+// Release notes that there is no lab in stateDir any more.
+func Release(cacheDir, stateDir string) error {
+	err := os.Remove(userFile(cacheDir, stateDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Prune calls remove with every directory that a lab uses; meanwhile no lab
+// can begin to use another. A lab whose state directory is gone uses nothing.
+func Prune(cacheDir string, remove func(used []string) error) error {
+	return locked(cacheDir, func() error {
+		files, err := filepath.Glob(filepath.Join(cacheDir, usersDir, "*.json"))
+		if err != nil {
+			return err
+		}
+		var used []string
+		for _, name := range files {
+			u, err := readUser(name)
+			if err != nil {
+				return err
+			}
+			if _, err := os.Stat(u.StateDir); errors.Is(err, fs.ErrNotExist) {
+				if err := os.Remove(name); err != nil {
+					return err
+				}
+				continue
+			}
+			used = append(used, u.Dirs...)
+		}
+		return remove(used)
+	})
+}
+
+// Sweep removes every directory in dir that is not to be kept, given by any of
+// its paths, and returns what it removed. One goes from its name at once, so that
+// an interrupted Sweep leaves nothing that looks whole; the next one ends it. The
+// caller keeps others from adding to dir. Hidden directories count as unfinished
+// and go too.
+func Sweep(dir string, keep []string) (removed []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var kept []fs.FileInfo
+	for _, path := range keep {
+		if info, err := os.Stat(path); err == nil {
+			kept = append(kept, info)
+		}
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		info, err := os.Lstat(path)
+		if err != nil {
+			return removed, err
+		}
+		if !info.IsDir() || slices.ContainsFunc(kept, func(k fs.FileInfo) bool { return os.SameFile(k, info) }) {
+			continue
+		}
+		doomed := path
+		if !strings.HasPrefix(e.Name(), ".") {
+			doomed = filepath.Join(dir, "."+e.Name()+".superseded")
+			if err := os.Rename(path, doomed); err != nil {
+				return removed, err
+			}
+			removed = append(removed, path)
+		}
+		if err := os.RemoveAll(doomed); err != nil {
+			return removed, err
+		}
+	}
+	return removed, nil
+}
+
+func userFile(cacheDir, stateDir string) string {
+	sum := sha256.Sum256([]byte(stateDir))
+	return filepath.Join(cacheDir, usersDir, hex.EncodeToString(sum[:8])+".json")
+}
+
+func readUser(name string) (user, error) {
+	var u user
+	raw, err := os.ReadFile(name)
+	if err == nil {
+		err = json.Unmarshal(raw, &u)
+	}
+	if err != nil {
+		return user{}, fmt.Errorf("who uses the cache: %w", err)
+	}
+	return u, nil
+}
+
+// locked runs f while no other process is in here. It is not the lock that
+// those who add to the cache hold for minutes.
+func locked(cacheDir string, f func() error) error {
+	dir := filepath.Join(cacheDir, usersDir)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return err
+	}
+	defer lock.Close() //nolint:errcheck // closing unlocks
+	for {
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("locking %s: %w", lock.Name(), err)
+	}
+	return f()
+}

@@ -1,0 +1,107 @@
+package lab
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
+)
+
+// TestPrune has a cache with the images of this version and of earlier ones,
+// and labs that use some of those in one way each.
+func TestPrune(t *testing.T) {
+	cacheDir := t.TempDir()
+	put := func(elem ...string) string {
+		t.Helper()
+		dir := filepath.Join(append([]string{cacheDir}, elem...)...)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	write := func(content string, elem ...string) {
+		t.Helper()
+		name := filepath.Join(elem...)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var said []string
+	l, err := New(t.TempDir(), cacheDir, func(line string) { said = append(said, line) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := l.current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range kept {
+		put(strings.TrimPrefix(dir, cacheDir))
+	}
+	nobodys := []string{put("images", "ami-old"), put("container-images", "old"), put("images", ".ami-cut-off"), put("container-images", ".new-1")}
+
+	stopped := t.TempDir() // noted its use, and is not running
+	noted := put("images", "ami-noted")
+	if err := cache.Use(cacheDir, stopped, noted); err != nil {
+		t.Fatal(err)
+	}
+	// This lab's daemon and one of its machines were started by other versions.
+	served, booted := put("container-images", "served"), put("images", "ami-booted")
+	write(`{"images_dir": "`+served+`"}`, l.dir, settingsFile)
+	write(booted, l.dir, "machines", "i-1", "image")
+	kept = append(kept, noted, served, booted)
+
+	there := func(dirs []string, want bool) {
+		t.Helper()
+		for _, dir := range dirs {
+			if _, err := os.Stat(dir); (err == nil) != want {
+				t.Errorf("%s: %v, want it there: %v", dir, err, want)
+			}
+		}
+	}
+	// While somebody adds to the cache, nothing goes.
+	var held []*os.File
+	for _, name := range []string{"lock", "images/.lock"} {
+		f, err := os.Create(filepath.Join(cacheDir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, f)
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.prune(t.Context())
+	there(append(nobodys, kept...), true)
+	for _, f := range held {
+		_ = f.Close()
+	}
+	if len(said) > 0 {
+		t.Errorf("said %q", said)
+	}
+
+	l.prune(t.Context())
+	there(nobodys, false)
+	there(kept, true)
+	if len(said) != 2 || !strings.Contains(said[0], nobodys[0]+", which no lab uses") || !strings.Contains(said[1], nobodys[1]) {
+		t.Errorf("said %q", said)
+	}
+
+	// The other lab ends, and so does this one's past.
+	if err := cache.Release(cacheDir, stopped); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(l.dir, "machines")); err != nil {
+		t.Fatal(err)
+	}
+	l.prune(t.Context())
+	there([]string{noted, booted}, false)
+	there([]string{served}, true)
+}
