@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
 // TestCluster is the main job from apply to destroy, twice. Its steps depend on one another.
@@ -14,19 +16,12 @@ func TestCluster(t *testing.T) {
 	c := newCluster(t, "main", suite.CLI)
 	// Everything is traced, so that the search for private keys searches everything.
 	c.WS.Env = append(c.WS.Env, "TF_LOG=TRACE", "TF_LOG_PATH="+trace)
-	step := func(name string, f func(*testing.T)) {
-		if t.Failed() {
-			return
-		}
-		t.Run(name, f)
-	}
+	step := harness.Steps(t)
 	step("apply", func(t *testing.T) {
 		if _, err := c.WS.Run(t.Context(), "plan", "-out=first.tfplan", "-no-color"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.WS.Apply(t.Context(), "first.tfplan"); err != nil {
-			t.Fatal(err)
-		}
+		c.Apply(t, "first.tfplan")
 		c.Learn(t)
 	})
 	step("second plan is empty", c.NoChanges)
@@ -48,14 +43,7 @@ func TestCluster(t *testing.T) {
 	})
 	var secrets []string
 	step("private keys", func(t *testing.T) { secrets = c.privateMaterial(t) })
-	step("destroy leaves nothing", func(t *testing.T) {
-		if _, err := c.WS.Destroy(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if left := leftovers(t); len(left) > 0 {
-			t.Errorf("left after destroy:\n%s", strings.Join(left, "\n"))
-		}
-	})
+	step("destroy leaves nothing", c.Destroy)
 	step("README lists the IAM actions", c.testIAM)
 	step("no private key in state, plan or log", func(t *testing.T) {
 		plan, err := c.WS.Run(t.Context(), "show", "-json", "first.tfplan")
@@ -96,12 +84,7 @@ func TestAgain(t *testing.T) {
 	c.NoChanges(t)
 	c.testNodes(t)
 	c.testExtras(t)
-	if _, err := c.WS.Destroy(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if left := leftovers(t); len(left) > 0 {
-		t.Errorf("left after destroy:\n%s", strings.Join(left, "\n"))
-	}
+	c.Destroy(t)
 }
 
 // testDrift does damage by hand and wants it named by the plan, repaired by
@@ -118,12 +101,12 @@ func (c *cluster) testDrift(t *testing.T) {
 	for _, d := range damages {
 		before := c.StartTimes(t)
 		c.Sh(t, d.machine, d.script)
-		c.repaired(t, d.name, d.words, before, map[string]bool{})
+		c.repaired(t, d.name, d.words, before)
 	}
 }
 
 // repaired plans, applies and compares: the plan has the words, only the damaged unit restarts, the next plan is empty.
-func (c *cluster) repaired(t *testing.T, name string, words []string, before map[string]string, _ map[string]bool) {
+func (c *cluster) repaired(t *testing.T, name string, words []string, before map[string]string) {
 	t.Helper()
 	changes, text, err := c.WS.Plan(t.Context())
 	if err != nil {
@@ -140,9 +123,7 @@ func (c *cluster) repaired(t *testing.T, name string, words []string, before map
 	if !strings.Contains(text, "0 to add, 1 to change, 0 to destroy") {
 		t.Errorf("%s: the plan is about more than one resource:\n%s", name, text)
 	}
-	if _, err := c.WS.Apply(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	c.Apply(t)
 	restarted := []string{}
 	for unit, at := range c.StartTimes(t) {
 		if before[unit] != at {
@@ -167,14 +148,9 @@ func (c *cluster) testHostKey(t *testing.T) {
 	if err != nil {
 		said += err.Error()
 	}
-	flat := strings.Join(strings.Fields(said), " ")
-	if !strings.Contains(flat, "host key") || !strings.Contains(flat, "worker-1") {
-		t.Errorf("a plan with a foreign host key says:\n%s", said)
-	}
+	harness.Says(t, said, "host key", "worker-1")
 	// The machine is put right through its console: the pinned key comes back.
-	if out, err := suite.Lab(t.Context(), "exec", "worker-1", "--", "sh", "-c", "cd /etc/ssh && mv kept ssh_host_ed25519_key && mv kept.pub ssh_host_ed25519_key.pub && systemctl reload ssh"); err != nil {
-		t.Fatalf("restoring the host key: %v\n%s", err, out)
-	}
+	suite.Console(t, "worker-1", "cd /etc/ssh && mv kept ssh_host_ed25519_key && mv kept.pub ssh_host_ed25519_key.pub && systemctl reload ssh")
 	c.NoChanges(t)
 }
 
@@ -190,15 +166,7 @@ func (c *cluster) testChecksum(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := c.WS.Apply(t.Context())
-	if err == nil {
-		t.Fatal("a download with a wrong checksum was accepted")
-	}
-	flat := strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "│", " ")), " ")
-	for _, w := range []string{"worker-0", "kube-proxy", "checksum"} {
-		if !strings.Contains(flat, w) {
-			t.Errorf("the error does not say %q:\n%v", w, err)
-		}
-	}
+	harness.Refused(t, err, "worker-0", "kube-proxy", "checksum")
 	if now := c.Sh(t, "worker-0", "sha256sum /usr/local/bin/kube-proxy"); now != damaged {
 		t.Errorf("the refused download was installed: %s", now)
 	}
@@ -208,9 +176,7 @@ func (c *cluster) testChecksum(t *testing.T) {
 	if err := suite.Control(t.Context(), "DELETE", "/_lab/faults", nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.WS.Apply(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	c.Apply(t)
 	if now := c.Sh(t, "worker-0", "sha256sum /usr/local/bin/kube-proxy"); now != sum {
 		t.Errorf("kube-proxy was not repaired: %s", now)
 	}
@@ -248,15 +214,8 @@ func (c *cluster) testBadInput(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(ws.Dir, "main.tf"), []byte(strings.Replace(base["main.tf"], bad.old, bad.new, 1)), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			_, text, err := ws.Plan(t.Context())
-			if err == nil {
-				t.Fatalf("the plan accepted it:\n%s", text)
-			}
-			said := err.Error()
-			flat := strings.Join(strings.Fields(strings.ReplaceAll(said, "│", " ")), " ")
-			if !strings.Contains(flat, bad.words) || !strings.Contains(flat, bad.attribute) {
-				t.Errorf("wanted an error on %s that says %q:\n%s", bad.attribute, bad.words, said)
-			}
+			_, _, err := ws.Plan(t.Context())
+			harness.Refused(t, err, bad.attribute, bad.words)
 		})
 	}
 	if err := suite.Control(t.Context(), "GET", "/_lab/state", nil, nil); err != nil {

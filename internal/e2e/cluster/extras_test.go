@@ -18,16 +18,12 @@ func (c *cluster) with(t *testing.T, file string, f func()) {
 	if err := os.WriteFile(to, []byte(readAll(t, filepath.Join("testdata", file))), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.WS.Apply(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	c.Apply(t)
 	f()
 	if err := os.Remove(to); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.WS.Apply(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	c.Apply(t)
 }
 
 // testStatus compares the data source with what the cluster is known to be.
@@ -131,9 +127,7 @@ func (c *cluster) testExtras(t *testing.T) {
 		if err != nil || !changes || !strings.Contains(text, "ClusterRoleBinding viewers") {
 			t.Errorf("a deleted object is not in the plan (%v):\n%s", err, text)
 		}
-		if _, err := c.WS.Apply(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		c.Apply(t)
 		c.Kubectl(t, "get", "clusterrolebinding", "viewers")
 	})
 	if _, err := suite.Kubectl(t.Context(), c.Kubeconfig, nil, "get", "clusterrolebinding", "viewers"); err == nil {

@@ -4,11 +4,9 @@
 package cluster_test
 
 import (
-	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -31,47 +29,12 @@ func newCluster(t *testing.T, name, cli string) *cluster {
 func up(t *testing.T, name, cli string) *cluster {
 	t.Helper()
 	c := newCluster(t, name, cli)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the log of every command is %s", filepath.Join(suite.Dir, name+".log"))
-		}
-	})
-	if _, err := c.WS.Apply(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	c.Apply(t)
 	c.Learn(t)
 	return c
 }
 
-func (c *cluster) create(t *testing.T, manifest string) {
-	t.Helper()
-	if _, err := suite.Kubectl(t.Context(), c.Kubeconfig, strings.NewReader(manifest), "apply", "-f", "-"); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// leftovers lists what the local EC2 still holds.
-func leftovers(t *testing.T) []string {
-	t.Helper()
-	var state map[string]json.RawMessage
-	if err := suite.Control(t.Context(), "GET", "/_lab/state", nil, &state); err != nil {
-		t.Fatal(err)
-	}
-	var left []string
-	for kind, v := range state {
-		var items []json.RawMessage
-		if json.Unmarshal(v, &items) != nil {
-			continue
-		}
-		for _, i := range items {
-			left = append(left, kind+" "+string(i))
-		}
-	}
-	slices.Sort(left)
-	return left
-}
-
-// secrets is every private key and secret of a running cluster that must
+// privateMaterial returns lines of every private key and secret of a running cluster that must
 // appear in no state, plan or log.
 func (c *cluster) privateMaterial(t *testing.T) []string {
 	t.Helper()

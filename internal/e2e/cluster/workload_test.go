@@ -16,25 +16,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
-const toolbox = `
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web, namespace: default}
-spec:
-  replicas: 2
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec:
-      topologySpreadConstraints:
-      - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}}
-      containers:
-      - name: web
-        image: k8s-lab/toolbox:1
-        command: ["sh", "-c", "mkdir -p /www && echo served by $HOSTNAME > /www/index.html && echo started && exec httpd -f -v -p 8080 -h /www"]
-        ports: [{containerPort: 8080}]
-        readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}
----
+// webService makes harness.Web known by a name, and by a port of every node.
+const webService = `
 apiVersion: v1
 kind: Service
 metadata: {name: web, namespace: default}
@@ -64,7 +47,7 @@ func (c *cluster) testNodes(t *testing.T) {
 }
 
 func (c *cluster) testWorkload(t *testing.T) {
-	c.create(t, toolbox)
+	c.Create(t, harness.Web+"---"+webService)
 	c.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=90s")
 	pods := strings.Fields(c.Kubectl(t, "get", "pods", "-l", "app=web", "-o", `jsonpath={range .items[*]}{.metadata.name}={.spec.nodeName}={.status.podIP}{"\n"}{end}`))
 	if len(pods) != 2 {
@@ -169,7 +152,7 @@ func (c *cluster) testSecurity(t *testing.T) {
 	if out := c.Sh(t, "controller-0", "curl -s -k -m 5 -o /dev/null -w '%{http_code}' https://"+worker+":10250/pods"); out != "401" {
 		t.Errorf("the kubelet answered an anonymous request with %s", out)
 	}
-	c.create(t, `
+	c.Create(t, `
 apiVersion: v1
 kind: Pod
 metadata: {name: uses-canary, namespace: default}

@@ -84,9 +84,7 @@ func TestDrift(t *testing.T) {
 		Cluster: suite.Cluster(suite.Workspace(t, "drift", suite.CLI, filepath.Join(suite.Root, "examples", "ha-cluster"))),
 		ec2:     ec2.NewFromConfig(cfg), ssm: ssm.NewFromConfig(cfg),
 	}
-	if _, err := w.WS.Apply(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	w.Apply(t)
 	w.Learn(t)
 	// The first refresh learns of the address that took another's place.
 	w.NoChanges(t)
@@ -139,9 +137,7 @@ func (w *world) run(t *testing.T, r round) {
 	}
 	w.plan(t, r)
 	at := time.Now()
-	if _, err := w.WS.Apply(t.Context(), "drift.tfplan"); err != nil {
-		t.Fatal(err)
-	}
+	w.Apply(t, "drift.tfplan")
 	t.Logf("%d damages repaired in %s", len(r.damages), time.Since(at).Round(time.Millisecond))
 	w.LearnMachines(t)
 	for i, d := range r.damages {

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"testing"
 	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
 // The resources of the example that own what is on machines.
@@ -37,44 +39,53 @@ func unit(machine, name string) func(*testing.T, *world) string {
 
 const content = `content differs \(sha256 found [0-9a-f]{12}\.\., wanted [0-9a-f]{12}\.\.\)`
 
+// ofFile damages a file, which is $f in the script. found is what the plan says
+// of it, and units are what the repair restarts on the machine.
+func ofFile(name, resource, machine, path, script, found string, units ...string) damage {
+	return damage{
+		name: name, resource: resource, thing: machine,
+		hurt: on(machine, "f="+path+"; "+script), look: file(machine, path),
+		says: []string{"file " + path + ": " + found}, restarts: harness.On([]string{machine}, units...),
+	}
+}
+
+// ofBinary is ofFile for a program, or something else that was downloaded.
+func ofBinary(name, resource, machine, path, script, found string, units ...string) damage {
+	d := ofFile(name, resource, machine, path, script, found, units...)
+	d.says = []string{"binary " + path + ": " + found}
+	return d
+}
+
+// ofUnit damages a unit, which is $u in the script.
+func ofUnit(name, resource, machine, u, script, found string, units ...string) damage {
+	return damage{
+		name: name, resource: resource, thing: machine,
+		hurt: on(machine, "u="+u+"; "+script), look: unit(machine, u),
+		says: []string{"unit " + u + ".service: " + found}, restarts: harness.On([]string{machine}, units...),
+	}
+}
+
 func files() []damage {
-	dropIn := "/etc/systemd/system/etcd.service.d/10-hand.conf"
+	const dropIn = "/etc/systemd/system/etcd.service.d/10-hand.conf"
 	return []damage{
-		{
-			name: "file edited", resource: workerPool, thing: "worker-0",
-			hurt: on("worker-0", "echo '# by hand' >> /etc/kubernetes/kubelet.yaml"), look: file("worker-0", "/etc/kubernetes/kubelet.yaml"),
-			says: []string{"file /etc/kubernetes/kubelet.yaml: " + content}, restarts: []string{"worker-0/kubelet"},
-		},
-		{
-			name: "unit file edited", resource: workerPool, thing: "worker-0",
-			hurt: on("worker-0", "echo '# by hand' >> /etc/systemd/system/kube-proxy.service && systemctl daemon-reload"), look: file("worker-0", "/etc/systemd/system/kube-proxy.service"),
-			says: []string{"file /etc/systemd/system/kube-proxy.service: " + content}, restarts: []string{"worker-0/kube-proxy"},
-		},
-		{
-			name: "mode of a key", resource: workerPool, thing: "worker-1",
-			hurt: on("worker-1", "chmod 0644 /etc/kubernetes/pki/kubelet.key"), look: file("worker-1", "/etc/kubernetes/pki/kubelet.key"),
-			says: []string{"file /etc/kubernetes/pki/kubelet.key: mode 0644, wanted 0600"},
-		},
-		{
-			name: "owner", resource: controlPlane, thing: "controller-0",
-			hurt: on("controller-0", "chown nobody /etc/kubernetes/kube-scheduler.yaml"), look: file("controller-0", "/etc/kubernetes/kube-scheduler.yaml"),
-			says: []string{"file /etc/kubernetes/kube-scheduler.yaml: owner nobody, wanted root"},
-		},
-		{
-			name: "group", resource: loadBalancer, thing: "lb-0",
-			hurt: on("lb-0", "chgrp nogroup /etc/haproxy/kubernetes-ca.crt"), look: file("lb-0", "/etc/haproxy/kubernetes-ca.crt"),
-			says: []string{"file /etc/haproxy/kubernetes-ca.crt: group nogroup, wanted root"},
-		},
-		{
-			name: "file missing", resource: controlPlane, thing: "controller-1",
-			hurt: on("controller-1", "rm /etc/kubernetes/audit-policy.yaml"), look: file("controller-1", "/etc/kubernetes/audit-policy.yaml"),
-			says: []string{"file /etc/kubernetes/audit-policy.yaml: missing"}, restarts: []string{"controller-1/kube-apiserver"},
-		},
-		{
-			name: "file made a link", resource: workerPool, thing: "worker-1",
-			hurt: on("worker-1", "cd /etc/kubernetes && cp kube-proxy.yaml /root/hand.yaml && ln -sf /root/hand.yaml kube-proxy.yaml"), look: file("worker-1", "/etc/kubernetes/kube-proxy.yaml"),
-			says: []string{"file /etc/kubernetes/kube-proxy.yaml: is a symbolic link, wanted a regular file"}, restarts: []string{"worker-1/kube-proxy"},
-		},
+		ofFile("file edited", workerPool, "worker-0", "/etc/kubernetes/kubelet.yaml",
+			"echo '# by hand' >> $f", content, "kubelet"),
+		ofFile("unit file edited", workerPool, "worker-0", "/etc/systemd/system/kube-proxy.service",
+			"echo '# by hand' >> $f && systemctl daemon-reload", content, "kube-proxy"),
+		ofFile("mode of a key", workerPool, "worker-1", "/etc/kubernetes/pki/kubelet.key",
+			"chmod 0644 $f", "mode 0644, wanted 0600"),
+		ofFile("owner", controlPlane, "controller-0", "/etc/kubernetes/kube-scheduler.yaml",
+			"chown nobody $f", "owner nobody, wanted root"),
+		ofFile("group", loadBalancer, "lb-0", "/etc/haproxy/kubernetes-ca.crt",
+			"chgrp nogroup $f", "group nogroup, wanted root"),
+		ofFile("file missing", controlPlane, "controller-1", "/etc/kubernetes/audit-policy.yaml",
+			"rm $f", "missing", "kube-apiserver"),
+		ofFile("file made a link", workerPool, "worker-1", "/etc/kubernetes/kube-proxy.yaml",
+			"cp $f /root/hand.yaml && ln -sf /root/hand.yaml $f", "is a symbolic link, wanted a regular file", "kube-proxy"),
+		ofFile("kubeconfig edited", controlPlane, "controller-0", "/etc/kubernetes/kube-scheduler.kubeconfig",
+			"sed -i s/6443/6444/ $f", content, "kube-scheduler"),
+		ofFile("kubeconfig missing", workerPool, "worker-1", "/etc/kubernetes/kubelet.kubeconfig",
+			"rm $f", "missing", "kubelet"),
 		{
 			name: "directory open to all", resource: controlPlane, thing: "controller-2",
 			hurt: on("controller-2", "chmod 0777 /etc/kubernetes/pki"), look: see("controller-2", "stat -c %a /etc/kubernetes/pki"),
@@ -97,42 +108,21 @@ func files() []damage {
 			look: see("lb-0", "echo 'show servers state' | socat - /run/haproxy/admin.sock | grep -o 'controller-[0-9]'"),
 			says: []string{"file /etc/haproxy/haproxy.cfg: " + content}, // reloaded: connections stay
 		},
-		{
-			name: "kubeconfig edited", resource: controlPlane, thing: "controller-0",
-			hurt: on("controller-0", "sed -i s/6443/6444/ /etc/kubernetes/kube-scheduler.kubeconfig"), look: file("controller-0", "/etc/kubernetes/kube-scheduler.kubeconfig"),
-			says: []string{"file /etc/kubernetes/kube-scheduler.kubeconfig: " + content}, restarts: []string{"controller-0/kube-scheduler"},
-		},
-		{
-			name: "kubeconfig missing", resource: workerPool, thing: "worker-1",
-			hurt: on("worker-1", "rm /etc/kubernetes/kubelet.kubeconfig"), look: file("worker-1", "/etc/kubernetes/kubelet.kubeconfig"),
-			says: []string{"file /etc/kubernetes/kubelet.kubeconfig: missing"}, restarts: []string{"worker-1/kubelet"},
-		},
 	}
 }
 
 func units() []damage {
 	const property = "/etc/systemd/system.control/kubelet.service.d/50-CPUWeight.conf"
 	return []damage{
-		{
-			name: "stopped", resource: controlPlane, thing: "controller-0",
-			hurt: on("controller-0", "systemctl stop kube-scheduler"), look: unit("controller-0", "kube-scheduler"),
-			says: []string{"unit kube-scheduler.service: stopped, wanted running"}, restarts: []string{"controller-0/kube-scheduler"},
-		},
-		{
-			name: "etcd stopped", resource: etcdCluster, thing: "controller-2",
-			hurt: on("controller-2", "systemctl stop etcd"), look: unit("controller-2", "etcd"),
-			says: []string{"unit etcd.service: stopped, wanted running"}, restarts: []string{"controller-2/etcd"},
-		},
-		{
-			name: "disabled", resource: controlPlane, thing: "controller-1",
-			hurt: on("controller-1", "systemctl disable kube-controller-manager"), look: unit("controller-1", "kube-controller-manager"),
-			says: []string{"unit kube-controller-manager.service: disabled, wanted enabled"},
-		},
-		{
-			name: "masked", resource: loadBalancer, thing: "lb-0",
-			hurt: on("lb-0", "systemctl mask haproxy"), look: unit("lb-0", "haproxy"),
-			says: []string{"unit haproxy.service: masked, wanted enabled"},
-		},
+		ofUnit("stopped", controlPlane, "controller-0", "kube-scheduler", "systemctl stop $u", "stopped, wanted running", "kube-scheduler"),
+		ofUnit("etcd stopped", etcdCluster, "controller-2", "etcd", "systemctl stop $u", "stopped, wanted running", "etcd"),
+		ofUnit("disabled", controlPlane, "controller-1", "kube-controller-manager", "systemctl disable $u", "disabled, wanted enabled"),
+		ofUnit("masked", loadBalancer, "lb-0", "haproxy", "systemctl mask $u", "masked, wanted enabled"),
+		ofUnit("failed", workerPool, "worker-1", "kube-proxy", `d=/run/systemd/system/$u.service.d
+mkdir -p $d && printf '[Service]\nRestart=no\n' > $d/hand.conf && systemctl daemon-reload
+systemctl kill -s KILL $u
+until systemctl is-failed -q $u; do sleep .05; done
+rm -r $d && systemctl daemon-reload`, `failed \(signal\), wanted running`, "kube-proxy"),
 		{
 			name: "stopped and masked over its file", resource: workerPool, thing: "worker-0",
 			hurt: on("worker-0", "systemctl stop kube-proxy && ln -sf /dev/null /etc/systemd/system/kube-proxy.service && systemctl daemon-reload"), look: unit("worker-0", "kube-proxy"),
@@ -141,15 +131,6 @@ func units() []damage {
 				"unit kube-proxy.service: masked, wanted enabled", "unit kube-proxy.service: stopped, wanted running",
 			},
 			restarts: []string{"worker-0/kube-proxy"},
-		},
-		{
-			name: "failed", resource: workerPool, thing: "worker-1",
-			hurt: on("worker-1", `d=/run/systemd/system/kube-proxy.service.d
-mkdir -p $d && printf '[Service]\nRestart=no\n' > $d/hand.conf && systemctl daemon-reload
-systemctl kill -s KILL kube-proxy
-until systemctl is-failed -q kube-proxy; do sleep .05; done
-rm -r $d && systemctl daemon-reload`), look: unit("worker-1", "kube-proxy"),
-			says: []string{`unit kube-proxy.service: failed \(signal\), wanted running`}, restarts: []string{"worker-1/kube-proxy"},
 		},
 		{
 			name: "property set", resource: workerPool, thing: "worker-0",
@@ -161,31 +142,16 @@ rm -r $d && systemctl daemon-reload`), look: unit("worker-1", "kube-proxy"),
 
 func programs() []damage {
 	return []damage{
-		{
-			name: "replaced", resource: controlPlane, thing: "controller-2",
-			hurt: on("controller-2", "cd /usr/local/bin && cp /bin/true hand && mv hand kube-controller-manager"), look: file("controller-2", "/usr/local/bin/kube-controller-manager"),
-			says: []string{`binary /usr/local/bin/kube-controller-manager: truncated to \d+ bytes, wanted kube-controller-manager \S+ \(\d+ bytes\)`}, restarts: []string{"controller-2/kube-controller-manager"},
-		},
-		{
-			name: "one byte changed", resource: controlPlane, thing: "controller-0",
-			hurt: on("controller-0", "cd /usr/local/bin && cp -p kube-scheduler hand && printf X | dd of=hand bs=1 seek=4096 conv=notrunc status=none && mv hand kube-scheduler"), look: file("controller-0", "/usr/local/bin/kube-scheduler"),
-			says: []string{"binary /usr/local/bin/kube-scheduler: " + content}, restarts: []string{"controller-0/kube-scheduler"},
-		},
-		{
-			name: "truncated", resource: workerPool, thing: "worker-0",
-			hurt: on("worker-0", "cd /usr/local/bin && cp -p kube-proxy hand && truncate -s 1000 hand && mv hand kube-proxy"), look: file("worker-0", "/usr/local/bin/kube-proxy"),
-			says: []string{`binary /usr/local/bin/kube-proxy: truncated to 1000 bytes, wanted kube-proxy \S+ \(\d+ bytes\)`}, restarts: []string{"worker-0/kube-proxy"},
-		},
-		{
-			name: "missing", resource: etcdCluster, thing: "controller-0",
-			hurt: on("controller-0", "rm /usr/local/bin/etcdctl"), look: file("controller-0", "/usr/local/bin/etcdctl"),
-			says: []string{`binary /usr/local/bin/etcdctl: missing, wanted etcd \S+`},
-		},
-		{
-			name: "not executable", resource: workerPool, thing: "worker-1",
-			hurt: on("worker-1", "chmod a-x /opt/cni/bin/bridge"), look: file("worker-1", "/opt/cni/bin/bridge"),
-			says: []string{"binary /opt/cni/bin/bridge: not executable: mode 0644, wanted 0755"},
-		},
+		ofBinary("replaced", controlPlane, "controller-2", "/usr/local/bin/kube-controller-manager",
+			"cp /bin/true $f.hand && mv $f.hand $f", `truncated to \d+ bytes, wanted kube-controller-manager \S+ \(\d+ bytes\)`, "kube-controller-manager"),
+		ofBinary("one byte changed", controlPlane, "controller-0", "/usr/local/bin/kube-scheduler",
+			"cp -p $f $f.hand && printf X | dd of=$f.hand bs=1 seek=4096 conv=notrunc status=none && mv $f.hand $f", content, "kube-scheduler"),
+		ofBinary("truncated", workerPool, "worker-0", "/usr/local/bin/kube-proxy",
+			"cp -p $f $f.hand && truncate -s 1000 $f.hand && mv $f.hand $f", `truncated to 1000 bytes, wanted kube-proxy \S+ \(\d+ bytes\)`, "kube-proxy"),
+		ofBinary("missing", etcdCluster, "controller-0", "/usr/local/bin/etcdctl",
+			"rm $f", `missing, wanted etcd \S+`),
+		ofBinary("not executable", workerPool, "worker-1", "/opt/cni/bin/bridge",
+			"chmod a-x $f", "not executable: mode 0644, wanted 0755"),
 	}
 }
 
@@ -217,12 +183,8 @@ func certificates() []damage {
 			look: see("controller-2", "cd /etc/etcd/pki && openssl x509 -noout -pubkey -in peer.crt > /tmp/a && openssl pkey -pubout -in peer.key > /tmp/b && cmp -s /tmp/a /tmp/b && echo pair; rm /tmp/a /tmp/b"),
 			says: []string{"file /etc/etcd/pki/peer.key: differs"},
 		},
-		{
-			name: "foreign authority", resource: loadBalancer, thing: "lb-0",
-			hurt: on("lb-0", "cd /tmp && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout hand.key -subj /CN=by-hand -out /etc/haproxy/kubernetes-ca.crt 2>&1 && rm hand.key"),
-			look: file("lb-0", "/etc/haproxy/kubernetes-ca.crt"),
-			says: []string{"file /etc/haproxy/kubernetes-ca.crt: " + content},
-		},
+		ofFile("foreign authority", loadBalancer, "lb-0", "/etc/haproxy/kubernetes-ca.crt",
+			"cd /tmp && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout hand.key -subj /CN=by-hand -out $f 2>&1 && rm hand.key", content),
 	}
 }
 

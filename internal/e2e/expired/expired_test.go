@@ -8,8 +8,6 @@ package expired_test
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -20,9 +18,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/ssm"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
@@ -60,30 +55,18 @@ type world struct {
 // TestExpired's steps depend on one another.
 func TestExpired(t *testing.T) {
 	suite.MovableClock(t)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the log of every command is %s", filepath.Join(suite.Dir, "expired.log"))
-		}
-	})
 	w := &world{Cluster: suite.Cluster(suite.Workspace(t, "expired", suite.CLI, filepath.Join(suite.Root, "examples", "ha-cluster")))}
 	for name, content := range map[string]string{"small_override.tf": small, "small.auto.tfvars": "workers = 1\n"} {
 		if err := w.WS.WriteFile(name, content); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, step := range []struct {
-		name string
-		run  func(*testing.T)
-	}{
-		{"due for renewal", w.testDue},
-		{"expired", w.testExpire},
-		{"broken", w.testBroken},
-		{"healed", w.testHealed},
-	} {
-		if !t.Run(step.name, step.run) {
-			t.FailNow()
-		}
-	}
+	step := harness.Steps(t)
+	step("due for renewal", w.testDue)
+	step("expired", w.testExpire)
+	step("broken", w.testBroken)
+	step("healed", w.testHealed)
+	step("destroy", w.Destroy)
 }
 
 // endingIn moves the provider's clock so that a certificate it makes now ends in d.
@@ -98,14 +81,12 @@ func (w *world) right() { harness.MoveClock(w.WS, 0) }
 // by itself.
 func (w *world) testDue(t *testing.T) {
 	w.endingIn(time.Hour)
-	if _, err := w.WS.Apply(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	w.Apply(t)
 	w.Learn(t)
 	w.uid = w.Kubectl(t, "get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}")
 	w.Kubectl(t, "create", "configmap", "kept", "--from-literal=a=b")
 	w.Kubectl(t, "create", "secret", "generic", "kept", "--from-literal=c=d")
-	w.keys = parameters(t)
+	w.keys = suite.Parameters(t)
 
 	w.right()
 	drift := w.drift(t)
@@ -115,9 +96,7 @@ func (w *world) testDue(t *testing.T) {
 		}
 	}
 	before := w.StartTimes(t)
-	if _, err := w.WS.Apply(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	w.Apply(t)
 	if after := w.StartTimes(t); !maps.Equal(before, after) {
 		t.Errorf("renewal restarted something:\nbefore %v\nafter  %v", before, after)
 	}
@@ -154,7 +133,7 @@ func (w *world) testExpire(t *testing.T) {
 	}
 	for _, m := range withLeaves {
 		harness.Eventually(t, life+time.Minute, "the certificates of "+m+" expire", func() error {
-			valid, err := suite.Lab(t.Context(), "exec", m, "--", "sh", "-c", `for f in /etc/kubernetes/pki/*.crt /etc/etcd/pki/*.crt; do
+			valid, err := suite.TryConsole(t.Context(), m, `for f in /etc/kubernetes/pki/*.crt /etc/etcd/pki/*.crt; do
 				case $f in *ca.crt | */ca-* | *'*'*) continue ;; esac; openssl x509 -noout -checkend 0 -in $f >/dev/null && echo $f; done; true`)
 			if err != nil {
 				return err
@@ -179,9 +158,9 @@ func (w *world) drift0(t *testing.T) {
 // certificates, and looks at the cluster as a person would.
 func (w *world) testBroken(t *testing.T) {
 	for _, m := range controllers {
-		sh(t, m, "systemctl --no-block restart etcd; systemctl --no-block try-restart kube-apiserver || :")
+		suite.Console(t, m, "systemctl --no-block restart etcd; systemctl --no-block try-restart kube-apiserver || :")
 	}
-	sh(t, "worker-0", "systemctl --no-block restart kubelet kube-proxy")
+	suite.Console(t, "worker-0", "systemctl --no-block restart kubelet kube-proxy")
 	harness.Eventually(t, 2*time.Minute, "kubectl fails", func() error {
 		if out, err := suite.Kubectl(t.Context(), w.Kubeconfig, nil, "get", "nodes", "--request-timeout=5s"); err == nil {
 			return fmt.Errorf("it still says %s", out)
@@ -189,7 +168,7 @@ func (w *world) testBroken(t *testing.T) {
 		return nil
 	})
 	harness.Eventually(t, 2*time.Minute, "etcd has no quorum", func() error {
-		out, err := suite.Lab(t.Context(), "exec", "controller-0", "--", "journalctl", "--unit", "etcd", "--lines", "50", "--output", "cat")
+		out, err := suite.TryConsole(t.Context(), "controller-0", "journalctl --unit etcd --lines 50 --output cat")
 		if err == nil && !strings.Contains(out, "certificate has expired") && !strings.Contains(out, "expired certificate") {
 			err = fmt.Errorf("etcd says\n%s", out)
 		}
@@ -207,9 +186,7 @@ func (w *world) testHealed(t *testing.T) {
 		}
 	}
 	start := time.Now()
-	if _, err := w.WS.Apply(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	w.Apply(t)
 	t.Logf("one apply healed it in %s", time.Since(start).Round(100*time.Millisecond))
 	if out := w.Kubectl(t, "get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}`); out != "worker-0 True\n" {
 		t.Errorf("nodes: %s", out)
@@ -220,12 +197,12 @@ func (w *world) testHealed(t *testing.T) {
 	if uid := w.Kubectl(t, "get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}"); uid != w.uid {
 		t.Errorf("the cluster is %s, it was %s", uid, w.uid)
 	}
-	if now := parameters(t); !maps.Equal(now, w.keys) {
+	if now := suite.Parameters(t); !maps.Equal(now, w.keys) {
 		t.Error("keys or authorities were made anew")
 	}
 	for _, m := range servers {
 		harness.Eventually(t, time.Minute, m+" serves", func() error {
-			if out := sh(t, m, "curl -s --cacert /etc/kubernetes/pki/ca.crt https://127.0.0.1:6443/readyz"); out != "ok" {
+			if out := suite.Console(t, m, "curl -s --cacert /etc/kubernetes/pki/ca.crt https://127.0.0.1:6443/readyz"); out != "ok" {
 				return errors.New(out)
 			}
 			return nil
@@ -233,36 +210,4 @@ func (w *world) testHealed(t *testing.T) {
 	}
 	w.Kubectl(t, "rollout", "status", "--namespace=kube-system", "deployment/coredns", "--timeout=90s")
 	w.NoChanges(t)
-	if _, err := w.WS.Destroy(t.Context()); err != nil {
-		t.Error(err)
-	}
-}
-
-// sh runs a script on a machine's console.
-func sh(t *testing.T, machine, script string) string {
-	t.Helper()
-	out, err := suite.Lab(t.Context(), "exec", machine, "--", "sh", "-c", script)
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", machine, err, out)
-	}
-	return out
-}
-
-// parameters digests everything in the key store.
-func parameters(t *testing.T) map[string]string {
-	t.Helper()
-	found := map[string]string{}
-	pages := ssm.NewGetParametersByPathPaginator(ssm.NewFromConfig(suite.AWS()), &ssm.GetParametersByPathInput{
-		Path: aws.String("/"), Recursive: aws.Bool(true), WithDecryption: aws.Bool(true)})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range page.Parameters {
-			sum := sha256.Sum256([]byte(aws.ToString(p.Value)))
-			found[aws.ToString(p.Name)] = hex.EncodeToString(sum[:])
-		}
-	}
-	return found
 }

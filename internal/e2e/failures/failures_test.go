@@ -37,6 +37,7 @@ var failures = []failure{
 		args:    []string{`-var=admin_cidrs=["203.0.113.77/32"]`},
 		summary: controlFailed,
 		says:    []string{"left as they are, because they could not be reached: controller-0", "no answer within 10s", "admin_cidrs"},
+		waits:   20 * time.Second, // a connect timeout, and the change of the security groups before
 	},
 	{
 		title: "A port between two machines is blocked",
@@ -48,6 +49,7 @@ var failures = []failure{
 		args:    []string{"-refresh=false"},
 		summary: controlFailed,
 		says:    []string{"machine controller-0: reach etcd", ":2379 does not answer within 5s", "nothing has been changed", "next: let it through in the security groups"},
+		waits:   10 * time.Second, // five for each attempt to connect
 	},
 	{
 		title: "The disk of a machine is full",
@@ -58,6 +60,7 @@ var failures = []failure{
 		summary: poolFailed,
 		says: []string{"machine worker-0: download kube-proxy", "KiB and", "inodes are free on /var/cache/k8s-from-scratch (tmpfs)",
 			"df -h", "Make room on worker-0"},
+		waits: 10 * time.Second, // attempts to download
 	},
 	{
 		title: "The artifact mirror does not answer",
@@ -71,6 +74,7 @@ var failures = []failure{
 		},
 		summary: poolFailed,
 		says:    []string{"machine worker-0: download kube-proxy", "Failed to connect", "next: ssh admin@", "curl --verbose --head http://", "artifact_mirror"},
+		waits:   10 * time.Second, // attempts to download
 	},
 	{
 		title: "A checksum does not match",
@@ -81,6 +85,7 @@ var failures = []failure{
 		},
 		summary: poolFailed,
 		says:    []string{"machine worker-0: download kube-proxy", "checksum mismatch: wanted sha256", "nothing was installed", "artifact_checksums is out of date"},
+		waits:   10 * time.Second, // attempts to download
 	},
 	{
 		title: "A port is taken on a machine",
@@ -90,6 +95,7 @@ var failures = []failure{
 		summary: controlFailed,
 		says: []string{"machine controller-0: start kube-apiserver.service", "port 6443 is taken by nc (process", "of other.service)",
 			"last lines of the journal of kube-apiserver.service", "bind: address already in use", "next: ssh admin@"},
+		waits: 30 * time.Second, // systemd's attempts to start it
 	},
 	{
 		title: "etcd has lost its quorum",
@@ -100,6 +106,7 @@ var failures = []failure{
 		},
 		summary: etcdFailed,
 		says:    []string{"lost its quorum", "only controller-0 still have their data", "without: controller-1, controller-2", "restore the cluster from a snapshot"},
+		waits:   20 * time.Second, // for members that may come back
 	},
 	{
 		title: "The clocks differ",
@@ -118,41 +125,104 @@ var failures = []failure{
 		says:    []string{"AuthFailure", "aws sts get-caller-identity"},
 	},
 	{
-		title: "An AWS quota is used up",
+		title: "The quota for instances is used up",
 		with: func(t *testing.T, _ *world) {
-			lab(t, "fault", "fail", "action=RunInstances", "code=VcpuLimitExceeded",
-				"message=You have requested more vCPU capacity than your current vCPU limit of 32 allows for the instance bucket that the specified instance type belongs to.")
-			t.Cleanup(func() { lab(t, "fault", "clear") })
+			refuse(t, "RunInstances", "VcpuLimitExceeded",
+				"You have requested more vCPU capacity than your current vCPU limit of 32 allows for the instance bucket that the specified instance type belongs to.")
 		},
 		args:    []string{"-var=workers=2"},
 		summary: "Cannot make machine worker-1",
-		says:    []string{"machine worker-1: launch t3.medium", "VcpuLimitExceeded", "Service Quotas"},
+		says:    []string{"machine worker-1: launch t3.medium", "RunInstances", "VcpuLimitExceeded", "current vCPU limit of 32", "terminate some", "Service Quotas, Amazon EC2, Running On-Demand Standard instances (L-1216C47A"},
+	},
+	{
+		title: "The quota for Elastic IPs is used up",
+		with: func(t *testing.T, w *world) {
+			w.more(t, secondBalancer)
+			refuse(t, "AllocateAddress", "AddressLimitExceeded", "The maximum number of addresses has been reached.")
+		},
+		summary: "The Elastic IP is not as it should be",
+		says:    []string{"with k8s_lb.second", "allocate an Elastic IP for lb of cluster second", "AllocateAddress", "AddressLimitExceeded", "release one", "Service Quotas, Amazon EC2, EC2-VPC Elastic IPs (L-0263D0A3)"},
+	},
+	{
+		title: "The quota for VPCs is used up",
+		with: func(t *testing.T, w *world) {
+			w.more(t, secondNetwork)
+			refuse(t, "CreateVpc", "VpcLimitExceeded", "The maximum number of VPCs has been reached.")
+		},
+		summary: "Cannot make network second",
+		says:    []string{"with k8s_network.second", "create VPC 10.240.0.0/16", "CreateVpc", "VpcLimitExceeded", "delete one", "vpc_id", "Service Quotas, Amazon VPC, VPCs per Region (L-F678F1CE)"},
 	},
 }
+
+// secondBalancer and secondNetwork are the beginnings of a second cluster.
+const (
+	secondBalancer = `
+resource "k8s_pki" "second" {
+  cluster   = "second"
+  key_store = "ssm"
+}
+
+resource "k8s_lb" "second" {
+  cluster     = "second"
+  host        = k8s_machine.controller[1].host
+  controllers = [k8s_machine.controller[2].host]
+  pki         = k8s_pki.second.ref
+}
+`
+	secondNetwork = `
+resource "k8s_network" "second" {
+  name        = "second"
+  admin_cidrs = var.admin_cidrs
+}
+`
+)
 
 // changed asks for another control plane and worker pool until the test ends.
 func (w *world) changed(t *testing.T) {
 	t.Helper()
+	w.write(t, "zz_override.tf", changes)
+}
+
+// more asks for more resources until the test ends.
+func (w *world) more(t *testing.T, resources string) {
+	t.Helper()
+	w.write(t, "more.tf", resources)
+}
+
+// write adds to the configuration until the test ends.
+func (w *world) write(t *testing.T, file, content string) {
+	t.Helper()
 	write := func(content string) {
-		if err := w.WS.WriteFile("zz_override.tf", content); err != nil {
+		if err := w.WS.WriteFile(file, content); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write(changes)
+	write(content)
 	t.Cleanup(func() { write("") })
+}
+
+// refuse has EC2 refuse an action until the test ends.
+func refuse(t *testing.T, action, code, message string) {
+	t.Helper()
+	lab(t, "fault", "fail", "action="+action, "code="+code, "message="+message)
+	t.Cleanup(func() { lab(t, "fault", "clear") })
 }
 
 // lost takes a program from the worker, which apply has to download again.
 func (w *world) lost(t *testing.T) {
 	t.Helper()
-	lab(t, "exec", "worker-0", "--", "rm", "/usr/local/bin/kube-proxy")
+	suite.Console(t, "worker-0", "rm /usr/local/bin/kube-proxy")
 }
 
 // hurt runs a script on a machine, and another one when the test ends.
 func (w *world) hurt(t *testing.T, machine, script, undo string) {
 	t.Helper()
-	lab(t, "exec", machine, "--", "sh", "-c", script)
-	t.Cleanup(func() { lab(t, "exec", machine, "--", "sh", "-c", undo) })
+	suite.Console(t, machine, script)
+	t.Cleanup(func() {
+		if _, err := suite.TryConsole(context.WithoutCancel(t.Context()), machine, undo); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func (w *world) setenv(name, value string) {

@@ -111,6 +111,14 @@ func (c *Cluster) Kubectl(t *testing.T, args ...string) string {
 	return out
 }
 
+// Create makes the objects of manifests as the administrator.
+func (c *Cluster) Create(t *testing.T, manifests string) {
+	t.Helper()
+	if _, err := c.suite.Kubectl(t.Context(), c.Kubeconfig, strings.NewReader(manifests), "apply", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Sh runs a script as root on a machine, whose host key must be the pinned one.
 func (c *Cluster) Sh(t *testing.T, machine, script string) string {
 	t.Helper()
@@ -158,6 +166,26 @@ func (c *Cluster) TrySh(ctx context.Context, machine, script string) (string, er
 		return string(out), fmt.Errorf("%s: %w\n%s\n%s", machine, err, script, out)
 	}
 	return string(out), nil
+}
+
+// Apply applies, fails the test on an error and returns what was printed.
+func (c *Cluster) Apply(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := c.WS.Apply(t.Context(), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// Destroy destroys everything and fails the test on an error, or when anything
+// is left in the account.
+func (c *Cluster) Destroy(t *testing.T) {
+	t.Helper()
+	if _, err := c.WS.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.suite.Empty(t)
 }
 
 // NoChanges fails when a plan is not empty.

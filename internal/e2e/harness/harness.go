@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
 )
 
@@ -74,7 +75,7 @@ func start(ctx context.Context, up []string) (*Suite, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Suite{Root: root, Dir: dir, Bin: filepath.Join(dir, "bin"), Cache: cacheDir()}
+	s := &Suite{Root: root, Dir: dir, Bin: filepath.Join(dir, "bin"), Cache: artifact.DefaultCacheDir()}
 	s.provider = filepath.Join(s.Bin, "terraform-provider-k8s")
 	build := exec.CommandContext(ctx, "go", "build", "-o", s.Bin+"/", ".", "./cmd/...")
 	build.Dir = root
@@ -159,14 +160,20 @@ func (s *Suite) Env() []string {
 }
 
 // Workspace makes a working directory with the provider installed, the given
-// configuration copied, and the lab's variable file.
+// configuration copied, and the lab's variable file. A test that fails says
+// where the log of its commands is.
 func (s *Suite) Workspace(t *testing.T, name, cli, config string) *workspace.Workspace {
 	t.Helper()
 	log, err := os.Create(filepath.Join(s.Dir, name+".log"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = log.Close() })
+	t.Cleanup(func() {
+		_ = log.Close()
+		if t.Failed() {
+			t.Logf("every command and its output: %s", log.Name())
+		}
+	})
 	ws, err := workspace.New(workspace.Options{
 		Dir:      filepath.Join(s.Dir, name),
 		CLI:      cli,
@@ -250,14 +257,4 @@ func Eventually(t *testing.T, within time.Duration, what string, f func() error)
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
-}
-
-func cacheDir() string {
-	if d := os.Getenv("K8S_LAB_CACHE"); d != "" {
-		return d
-	}
-	if d, err := os.UserCacheDir(); err == nil {
-		return filepath.Join(d, "k8s-lab")
-	}
-	return "/var/cache/k8s-lab"
 }

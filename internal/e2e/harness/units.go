@@ -25,9 +25,9 @@ func (s *Suite) Units(t *testing.T, machines ...string) map[string]Unit {
 	)
 	for _, m := range machines {
 		wg.Go(func() {
-			text, err := s.Lab(t.Context(), "exec", m, "--", "sh", "-c", script)
+			text, err := s.TryConsole(t.Context(), m, script)
 			if err != nil {
-				t.Errorf("%s: %v\n%s", m, err, text)
+				t.Error(err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -81,11 +81,13 @@ func Numbered(name string, n int) []string {
 	return out
 }
 
-// On returns "machine/unit" for each of the machines.
-func On(machines []string, unit string) []string {
+// On returns "machine/unit" for each of the units on each of the machines.
+func On(machines []string, units ...string) []string {
 	var out []string
 	for _, m := range machines {
-		out = append(out, m+"/"+unit)
+		for _, u := range units {
+			out = append(out, m+"/"+u)
+		}
 	}
 	return out
 }

@@ -40,6 +40,7 @@ func TestInstances(t *testing.T) {
 		{"another image", w.testImage},
 		{"a larger volume", w.testVolume},
 		{"import", w.testImport},
+		{"create before destroy", w.testCreateBeforeDestroy},
 		{"a second member down", w.testSecondMember},
 		{"replace", w.testReplace},
 		{"destroy", w.testDestroy},
@@ -72,6 +73,7 @@ func (w *world) edit(t *testing.T, before, after string, n int) {
 }
 
 func (w *world) testInstall(t *testing.T) {
+	w.unusual(t)
 	w.apply(t)
 	w.Learn(t)
 	if _, err := suite.Kubectl(t.Context(), w.Kubeconfig, strings.NewReader(harness.Web), "apply", "-f", "-"); err != nil {
@@ -148,7 +150,7 @@ func (w *world) testInstanceTypes(t *testing.T) {
 	w.edit(t, "instance_type = var.instance_type", `instance_type = "t3.large"`, 2)
 	traffic, watch := harness.StartTraffic(t, w.Kubeconfig), w.watch(t)
 	w.apply(t)
-	traffic.UnbrokenByEtcd(t)
+	traffic.UnbrokenByEtcd(t, w.Cluster)
 	watch.oneByOne(t, "controller-0", "controller-1", "controller-2", "worker-0", "worker-1")
 	if traffic.Fewest < 1 {
 		t.Error("no pod of the application was ready at one time")
@@ -283,7 +285,7 @@ func (w *world) testSecondMember(t *testing.T) {
 func (w *world) testReplace(t *testing.T) {
 	traffic := harness.StartTraffic(t, w.Kubeconfig)
 	w.apply(t, "-replace=k8s_machine.controller[1]", "-replace=k8s_machine.worker[1]")
-	traffic.UnbrokenByEtcd(t)
+	traffic.UnbrokenByEtcd(t, w.Cluster)
 	if traffic.Fewest < 1 {
 		t.Error("no pod of the application was ready at one time")
 	}

@@ -55,10 +55,7 @@ func TestKilled(t *testing.T) {
 	if t.Failed() || !k.exists {
 		return
 	}
-	if _, err := k.cluster.WS.Destroy(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	destroyed(t)
+	k.cluster.Destroy(t)
 }
 
 type killer struct {
@@ -95,10 +92,7 @@ func (k *killer) round(t *testing.T, op operation, v victim) {
 	// After a destroy comes another one or, in longer runs, an apply that takes it back.
 	if op == destroy && (k.kills%2 == 0 || !killed) {
 		k.restoreState(t)
-		if _, err := c.WS.Destroy(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		destroyed(t)
+		c.Destroy(t)
 		k.exists = false
 		return
 	}

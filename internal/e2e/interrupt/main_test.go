@@ -10,13 +10,11 @@
 package interrupt_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -59,11 +57,6 @@ type cluster struct {
 
 func newCluster(t *testing.T, name string) *cluster {
 	t.Helper()
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the log of every command is %s", filepath.Join(suite.Dir, name+".log"))
-		}
-	})
 	ws := suite.Workspace(t, name, suite.CLI, filepath.Join(suite.Root, "examples", "ha-cluster"))
 	return &cluster{Cluster: suite.Cluster(ws)}
 }
@@ -91,27 +84,4 @@ resource "k8s_worker_pool" "this" {
 	if err := c.WS.WriteFile("change_override.tf", override); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// destroyed fails when anything at all is left.
-func destroyed(t *testing.T) {
-	t.Helper()
-	var left json.RawMessage
-	if err := suite.Control(t.Context(), "GET", "/_lab/state", nil, &left); err != nil {
-		t.Fatal(err)
-	}
-	var count struct {
-		Total int `json:"total"`
-	}
-	if err := json.Unmarshal(left, &count); err != nil {
-		t.Fatal(err)
-	}
-	if count.Total != 0 {
-		t.Fatalf("left after destroy:\n%s", left)
-	}
-}
-
-// flat is what Terraform printed, as one line without its frames.
-func flat(text string) string {
-	return strings.Join(strings.Fields(strings.NewReplacer("│", " ", "╷", " ", "╵", " ").Replace(text)), " ")
 }

@@ -15,24 +15,13 @@ import (
 // machines off, and takes it down. Its steps depend on one another.
 func TestTrouble(t *testing.T) {
 	c := newCluster(t, "trouble")
-	for _, step := range []struct {
-		name string
-		f    func(*testing.T)
-	}{
-		{"create although EC2 misbehaves", c.testFaults},
-		{"machines cut off", c.testCutOff},
-		{"destroy although EC2 throttles", func(t *testing.T) {
-			fault(t, map[string]any{"kind": "throttle", "every": 5})
-			if _, err := c.WS.Destroy(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			destroyed(t)
-		}},
-	} {
-		if !t.Run(step.name, step.f) {
-			return
-		}
-	}
+	step := harness.Steps(t)
+	step("create although EC2 misbehaves", c.testFaults)
+	step("machines cut off", c.testCutOff)
+	step("destroy although EC2 throttles", func(t *testing.T) {
+		fault(t, map[string]any{"kind": "throttle", "every": 5})
+		c.Destroy(t)
+	})
 }
 
 // fault makes the local EC2 misbehave until the test that asked for it ends.
@@ -76,15 +65,7 @@ func (c *cluster) testFaults(t *testing.T) {
 	}
 	err := <-ended
 	t.Logf("the first apply ended after %s, %s after the machine had died", time.Since(start).Round(time.Second), time.Since(died).Round(time.Second))
-	if err == nil {
-		t.Fatal("an apply went well although a machine died while it booted")
-	}
-	said := flat(err.Error())
-	for _, words := range []string{"machine " + name + " (" + id + ")", "stopped", "AWS has no capacity"} {
-		if !strings.Contains(said, words) {
-			t.Errorf("the error does not say %q:\n%v", words, err)
-		}
-	}
+	harness.Refused(t, err, "machine "+name+" ("+id+")", "stopped", "AWS has no capacity")
 	// Terraform finishes what does not depend on it; a machine's deadline is ten minutes.
 	if took := time.Since(died); took > 3*time.Minute {
 		t.Errorf("the apply went on for %s after the machine had died", took)
@@ -102,14 +83,8 @@ func (c *cluster) testFaults(t *testing.T) {
 // until the returned function is called.
 func cutOff(t *testing.T, machine string) (reconnect func()) {
 	t.Helper()
-	run := func(t *testing.T, script string) {
-		t.Helper()
-		if out, err := suite.Lab(t.Context(), "exec", machine, "--", "sh", "-c", script); err != nil {
-			t.Fatalf("%s: %s: %v\n%s", machine, script, err, out)
-		}
-	}
-	run(t, "ip rule add pref 1 blackhole")
-	return func() { run(t, "ip rule del pref 1") }
+	suite.Console(t, machine, "ip rule add pref 1 blackhole")
+	return func() { suite.Console(t, machine, "ip rule del pref 1") }
 }
 
 // testCutOff cuts a worker and a controller off. The refresh is bounded, warns
@@ -133,7 +108,7 @@ func (c *cluster) testCutOff(t *testing.T) {
 		t.Errorf("machines that cannot be reached are planned to be changed:\n%s", text)
 	}
 	for _, m := range []string{"worker-1", "controller-2"} {
-		if n := strings.Count(flat(text), "Machine "+m+" cannot be reached"); n != 1 {
+		if n := strings.Count(harness.Flat(text), "Machine "+m+" cannot be reached"); n != 1 {
 			t.Errorf("the plan warns %d times of %s:\n%s", n, m, text)
 		}
 	}
@@ -148,9 +123,7 @@ func (c *cluster) testCutOff(t *testing.T) {
 	c.wantLeft(t, "worker-1")
 	c.wantChanged(t, "controller-2", "worker-0")
 	reconnectWorker()
-	if _, err := c.WS.Apply(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	c.Apply(t)
 	c.wantChanged(t, "worker-1")
 	after := look(t, c, true)
 	after.whole(t)
@@ -172,10 +145,7 @@ func (c *cluster) wantLeft(t *testing.T, machine string) {
 	if !strings.Contains(failed.Stdout, fmt.Sprintf(`+ "revision-%d.example"`, c.revision)) && !strings.Contains(failed.Stdout, fmt.Sprintf(`-> "%d"`, c.revision)) {
 		t.Errorf("what can be planned is not planned:\n%s", failed.Stdout)
 	}
-	said := flat(failed.Stderr)
-	if !strings.Contains(said, "left as they are, because they could not be reached: "+machine+";") {
-		t.Errorf("the error does not say that %s was left:\n%s", machine, failed.Stderr)
-	}
+	harness.Says(t, failed.Stderr, "left as they are, because they could not be reached: "+machine+";")
 	if took > 3*time.Minute {
 		t.Errorf("an apply without %s took %s", machine, took)
 	}
@@ -189,8 +159,8 @@ func (c *cluster) wantChanged(t *testing.T, machines ...string) {
 		if strings.HasPrefix(m, "controller-") {
 			script = fmt.Sprintf("openssl x509 -noout -text -in /etc/kubernetes/pki/apiserver.crt | grep -q revision-%d.example", c.revision)
 		}
-		if out, err := suite.Lab(t.Context(), "exec", m, "--", "sh", "-c", script); err != nil {
-			t.Errorf("%s is not at revision %d: %v\n%s", m, c.revision, err, out)
+		if _, err := suite.TryConsole(t.Context(), m, script); err != nil {
+			t.Errorf("not at revision %d: %v", c.revision, err)
 		}
 	}
 }

@@ -1,16 +1,11 @@
 package interrupt_test
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/ssm"
 )
 
 // overview is the part of GET /_lab/state that matters here.
@@ -64,35 +59,15 @@ func look(t *testing.T, c *cluster, serves bool) world {
 			w.identity[kind+" "+x.ID] = x.ID
 		}
 	}
-	maps.Copy(w.identity, parameters(t))
+	for name, sum := range suite.Parameters(t) {
+		w.identity["parameter "+name] = sum
+	}
 	if serves {
 		// The uid of this namespace is what a cluster is known by.
 		c.Learn(t)
 		w.identity["cluster"] = c.Kubectl(t, "get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}")
 	}
 	return w
-}
-
-// parameters digests every parameter of the key store.
-func parameters(t *testing.T) map[string]string {
-	t.Helper()
-	client := ssm.NewFromConfig(suite.AWS(), func(o *ssm.Options) {
-		o.RetryMaxAttempts = 20 // the faults that a test asks for hit the test as well
-	})
-	found := map[string]string{}
-	pages := ssm.NewGetParametersByPathPaginator(client, &ssm.GetParametersByPathInput{
-		Path: aws.String("/"), Recursive: aws.Bool(true), WithDecryption: aws.Bool(true)})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range page.Parameters {
-			sum := sha256.Sum256([]byte(aws.ToString(p.Value)))
-			found["parameter "+aws.ToString(p.Name)] = hex.EncodeToString(sum[:])
-		}
-	}
-	return found
 }
 
 // kept fails when something of before is not in w as it was.

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
@@ -15,11 +14,7 @@ import (
 // terminate does to a machine what anybody with access to the account can.
 func (c *cluster) terminate(t *testing.T, machine string) {
 	t.Helper()
-	api := ec2.New(ec2.Options{
-		Region:       suite.Getenv("AWS_REGION"),
-		BaseEndpoint: aws.String(suite.Getenv("AWS_ENDPOINT_URL")),
-		Credentials:  credentials.NewStaticCredentialsProvider(suite.Getenv("AWS_ACCESS_KEY_ID"), suite.Getenv("AWS_SECRET_ACCESS_KEY"), ""),
-	})
+	api := ec2.NewFromConfig(suite.AWS())
 	out, err := api.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{Filters: []types.Filter{
 		{Name: aws.String("tag:Name"), Values: []string{"demo-" + machine, machine}},
 		{Name: aws.String("instance-state-name"), Values: []string{"running"}},
@@ -35,7 +30,7 @@ func (c *cluster) terminate(t *testing.T, machine string) {
 // members returns the ids of etcd's voters by machine.
 func (c *cluster) members(t *testing.T) map[string]string {
 	t.Helper()
-	out := sh(t, "controller-0", `etcdctl --endpoints https://127.0.0.1:2379 --cacert /etc/etcd/pki/ca.crt --cert /etc/etcd/pki/server.crt --key /etc/etcd/pki/server.key member list`)
+	out := suite.Console(t, "controller-0", `etcdctl --endpoints https://127.0.0.1:2379 --cacert /etc/etcd/pki/ca.crt --cert /etc/etcd/pki/server.crt --key /etc/etcd/pki/server.key member list`)
 	members := map[string]string{}
 	for line := range strings.Lines(out) {
 		// ID, status, name, peer addresses, client addresses, is learner

@@ -19,54 +19,40 @@ func TestLifecycle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{ws: suite.Workspace(t, "lifecycle", suite.CLI, example), main: string(source), vars: map[string]any{}}
-	c.ws.Env = append(c.ws.Env, "TF_LOG_PROVIDER=INFO", "TF_LOG_PATH="+filepath.Join(suite.Dir, "provider.log"))
-	for _, step := range []struct {
-		name string
-		run  func(*testing.T)
-	}{
-		{"install", c.testInstall},
-		{"versions", c.testVersions},
-		{"upgrade", c.testUpgrade},
-		{"replace a controller", c.testReplaceController},
-		{"a controller is gone", c.testLostController},
-		{"two controllers at once", c.testTwoControllers},
-		{"scale workers", c.testScaleWorkers},
-		{"changed flags", c.testFlags},
-		{"unknown flag", c.testUnknownFlag},
-		{"replace a worker", c.testReplaceWorker},
-		{"replace the load balancer", c.testReplaceBalancer},
-		{"scale controllers", c.testScaleControllers},
-		{"destroy", func(t *testing.T) {
-			if _, err := c.ws.Destroy(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}},
-	} {
-		if !t.Run(step.name, step.run) {
-			t.Fatalf("every command and its output: %s", filepath.Join(suite.Dir, "lifecycle.log"))
-		}
-	}
+	c := &cluster{Cluster: suite.Cluster(suite.Workspace(t, "lifecycle", suite.CLI, example)), main: string(source), vars: map[string]any{}}
+	c.WS.Env = append(c.WS.Env, "TF_LOG_PROVIDER=INFO", "TF_LOG_PATH="+filepath.Join(suite.Dir, "provider.log"))
+	step := harness.Steps(t)
+	step("install", c.testInstall)
+	step("versions", c.testVersions)
+	step("upgrade", c.testUpgrade)
+	step("replace a controller", c.testReplaceController)
+	step("a controller is gone", c.testLostController)
+	step("two controllers at once", c.testTwoControllers)
+	step("scale workers", c.testScaleWorkers)
+	step("changed flags", c.testFlags)
+	step("unknown flag", c.testUnknownFlag)
+	step("replace a worker", c.testReplaceWorker)
+	step("replace the load balancer", c.testReplaceBalancer)
+	step("scale controllers", c.testScaleControllers)
+	step("destroy", c.Destroy)
 }
 
 func (c *cluster) testInstall(t *testing.T) {
 	c.set(t, map[string]any{"kubernetes_version": before})
-	c.apply(t)
-	c.learn(t)
+	c.Apply(t)
+	c.Learn(t)
 	c.wantVersions(t, before, 2)
-	if _, err := suite.Kubectl(t.Context(), c.kubeconfig, strings.NewReader(harness.Web), "apply", "-f", "-"); err != nil {
-		t.Fatal(err)
-	}
-	c.kubectl(t, "rollout", "status", "deployment/web", "--timeout=90s")
+	c.Create(t, harness.Web)
+	c.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=90s")
 }
 
 // wantVersions wants the API server and this many nodes to be of a release.
 func (c *cluster) wantVersions(t *testing.T, version string, nodes int) {
 	t.Helper()
-	if out := c.kubectl(t, "version"); !strings.Contains(out, "Server Version: v"+version) {
+	if out := c.Kubectl(t, "version"); !strings.Contains(out, "Server Version: v"+version) {
 		t.Errorf("API server: %s", out)
 	}
-	got := c.kubectl(t, "get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name} {.status.nodeInfo.kubeletVersion} {.status.conditions[?(@.type=="Ready")].status} {.spec.unschedulable}{"\n"}{end}`)
+	got := c.Kubectl(t, "get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name} {.status.nodeInfo.kubeletVersion} {.status.conditions[?(@.type=="Ready")].status} {.spec.unschedulable}{"\n"}{end}`)
 	want := ""
 	for _, n := range harness.Numbered("worker", nodes) {
 		want += n + " v" + version + " True \n"
@@ -83,7 +69,7 @@ func (c *cluster) testVersions(t *testing.T) {
 		"1.34.1": {"1.34.1 is not supported"},
 	} {
 		c.set(t, map[string]any{"kubernetes_version": version})
-		_, _, err := c.ws.Plan(t.Context())
+		_, _, err := c.WS.Plan(t.Context())
 		harness.Refused(t, err, append(words, "version = var.kubernetes_version")...)
 	}
 	c.set(t, map[string]any{"kubernetes_version": before})
@@ -92,10 +78,10 @@ func (c *cluster) testVersions(t *testing.T) {
 	if main == c.main {
 		t.Fatal("the example does not give the workers var.kubernetes_version any more")
 	}
-	if err := c.ws.WriteFile("main.tf", main); err != nil {
+	if err := c.WS.WriteFile("main.tf", main); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := c.ws.Plan(t.Context())
+	_, _, err := c.WS.Plan(t.Context())
 	harness.Refused(t, err, `resource "k8s_worker_pool" "this"`, `version = "`+after+`"`, "kubelet "+after+" is newer than the API server "+before, "upgrade the control plane first")
 	c.controlPlaneArguments(t, "")
 }
@@ -105,9 +91,9 @@ func (c *cluster) testUpgrade(t *testing.T) {
 	controllers, workers := harness.Numbered("controller", 3), harness.Numbered("worker", 2)
 	all := slices.Concat(controllers, workers, []string{"lb-0"})
 	was := suite.Units(t, all...)
-	traffic := harness.StartTraffic(t, c.kubeconfig)
+	traffic := harness.StartTraffic(t, c.Kubeconfig)
 	c.set(t, map[string]any{"kubernetes_version": after})
-	c.apply(t)
+	c.Apply(t)
 	traffic.Unbroken(t)
 
 	want := slices.Concat(harness.On(controllers, "kube-apiserver"), harness.On(controllers, "kube-controller-manager"), harness.On(controllers, "kube-scheduler"),
@@ -131,23 +117,23 @@ func (c *cluster) testUpgrade(t *testing.T) {
 		t.Error("the PodDisruptionBudget was not respected: no pod was ready at one time")
 	}
 	c.wantVersions(t, after, 2)
-	c.noChanges(t)
+	c.NoChanges(t)
 	c.set(t, map[string]any{"kubernetes_version": before})
-	_, _, err := c.ws.Plan(t.Context())
+	_, _, err := c.WS.Plan(t.Context())
 	harness.Refused(t, err, "cannot go from "+after+" back to "+before, "version = var.kubernetes_version")
 	c.set(t, map[string]any{"kubernetes_version": after})
 }
 
 // testReplaceController replaces a machine on purpose.
 func (c *cluster) testReplaceController(t *testing.T) {
-	c.replaceController(t, "controller-1", func() { c.apply(t, `-replace=k8s_machine.controller[1]`) })
+	c.replaceController(t, "controller-1", func() { c.Apply(t, `-replace=k8s_machine.controller[1]`) })
 }
 
 // testLostController has somebody terminate a machine, and Terraform find out.
 func (c *cluster) testLostController(t *testing.T) {
 	c.replaceController(t, "controller-2", func() {
 		c.terminate(t, "controller-2")
-		c.apply(t)
+		c.Apply(t)
 	})
 }
 
@@ -157,8 +143,8 @@ func (c *cluster) replaceController(t *testing.T, name string, replace func()) {
 	t.Helper()
 	others := slices.DeleteFunc(append(harness.Numbered("controller", 3), "worker-0", "worker-1", "lb-0"), func(m string) bool { return m == name })
 	was, members := suite.Units(t, others...), c.members(t)
-	c.kubectl(t, "create", "configmap", "kept-"+name, "--from-literal=a=b")
-	traffic := harness.StartTraffic(t, c.kubeconfig)
+	c.Kubectl(t, "create", "configmap", "kept-"+name, "--from-literal=a=b")
+	traffic := harness.StartTraffic(t, c.Kubeconfig)
 	replace()
 	traffic.Answering(t)
 	onlyRestarted(t, was, others)
@@ -174,44 +160,44 @@ func (c *cluster) replaceController(t *testing.T, name string, replace func()) {
 	if !logged(t, name, "etcd: added as learner "+now[name]) {
 		t.Errorf("%s did not join as a learner", name)
 	}
-	c.kubectl(t, "get", "configmap", "kept-"+name)
-	if out := sh(t, name, "curl -s --cacert /etc/kubernetes/pki/ca.crt https://127.0.0.1:6443/readyz"); out != "ok" {
+	c.Kubectl(t, "get", "configmap", "kept-"+name)
+	if out := suite.Console(t, name, "curl -s --cacert /etc/kubernetes/pki/ca.crt https://127.0.0.1:6443/readyz"); out != "ok" {
 		t.Errorf("the new API server: /readyz says %q", out)
 	}
-	c.noChanges(t)
+	c.NoChanges(t)
 }
 
 // testTwoControllers wants a plan refused that would cost the majority.
 func (c *cluster) testTwoControllers(t *testing.T) {
-	_, _, err := c.ws.Plan(t.Context(), `-replace=k8s_machine.controller[0]`, `-replace=k8s_machine.controller[2]`)
+	_, _, err := c.WS.Plan(t.Context(), `-replace=k8s_machine.controller[0]`, `-replace=k8s_machine.controller[2]`)
 	harness.Refused(t, err, "controller-0, controller-2", "quorum", "one machine at a time")
 	if n := len(c.members(t)); n != 3 {
 		t.Errorf("%d members", n)
 	}
-	c.noChanges(t)
+	c.NoChanges(t)
 }
 
 func (c *cluster) testScaleWorkers(t *testing.T) {
 	controllers := append(harness.Numbered("controller", 3), "lb-0")
 	two := append(harness.Numbered("worker", 2), controllers...)
 	was := suite.Units(t, two...)
-	traffic := harness.StartTraffic(t, c.kubeconfig)
+	traffic := harness.StartTraffic(t, c.Kubeconfig)
 	c.set(t, map[string]any{"workers": 4})
-	c.apply(t)
+	c.Apply(t)
 	onlyRestarted(t, was, two)
 	c.wantVersions(t, after, 4)
-	c.noChanges(t)
+	c.NoChanges(t)
 
 	one := append(harness.Numbered("worker", 1), controllers...)
 	c.set(t, map[string]any{"workers": 1})
-	c.apply(t)
+	c.Apply(t)
 	traffic.Unbroken(t)
 	onlyRestarted(t, was, one)
 	c.wantVersions(t, after, 1)
-	c.kubectl(t, "rollout", "status", "deployment/web", "--timeout=60s")
-	c.noChanges(t)
+	c.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=60s")
+	c.NoChanges(t)
 	c.set(t, map[string]any{"workers": 2})
-	c.apply(t)
+	c.Apply(t)
 	c.wantVersions(t, after, 2)
 }
 
@@ -223,18 +209,18 @@ func (c *cluster) testFlags(t *testing.T) {
 	controllers := harness.Numbered("controller", 3)
 	all := append(slices.Clone(controllers), "worker-0", "worker-1", "lb-0")
 	was := suite.Units(t, all...)
-	traffic := harness.StartTraffic(t, c.kubeconfig)
+	traffic := harness.StartTraffic(t, c.Kubeconfig)
 	c.controlPlaneArguments(t, "  controller_manager_args = { concurrent-deployment-syncs = \"6\" }\n")
-	c.apply(t)
+	c.Apply(t)
 	was = onlyRestarted(t, was, all, harness.On(controllers, "kube-controller-manager")...)
 	harness.OneByOne(t, was, harness.On(controllers, "kube-controller-manager"))
 
 	c.controlPlaneArguments(t, flags)
-	c.apply(t)
+	c.Apply(t)
 	traffic.Unbroken(t)
 	now := onlyRestarted(t, was, all, harness.On(controllers, "kube-apiserver")...)
 	harness.OneByOne(t, now, harness.On(controllers, "kube-apiserver"))
-	c.noChanges(t)
+	c.NoChanges(t)
 }
 
 // testUnknownFlag wants a mistake found out before anything is taken down for it.
@@ -243,14 +229,14 @@ func (c *cluster) testUnknownFlag(t *testing.T) {
 	was := suite.Units(t, all...)
 	c.controlPlaneArguments(t, flags+"  scheduler_args = { no-such-flag = \"1\" }\n")
 	began := time.Now()
-	_, err := c.ws.Apply(t.Context())
+	_, err := c.WS.Apply(t.Context())
 	harness.Refused(t, err, "no-such-flag", "kube-scheduler", "controller-", "nothing has been stopped or changed")
 	if took := time.Since(began); took > 90*time.Second {
 		t.Errorf("it took %s to fail", took)
 	}
 	onlyRestarted(t, was, all)
 	c.controlPlaneArguments(t, flags)
-	c.noChanges(t)
+	c.NoChanges(t)
 }
 
 // testReplaceWorker replaces a worker: it is drained before its machine goes,
@@ -258,47 +244,47 @@ func (c *cluster) testUnknownFlag(t *testing.T) {
 func (c *cluster) testReplaceWorker(t *testing.T) {
 	others := append(harness.Numbered("controller", 3), "worker-1", "lb-0")
 	was := suite.Units(t, others...)
-	uid := c.kubectl(t, "get", "node", "worker-0", "-o", "jsonpath={.status.nodeInfo.machineID}")
-	traffic := harness.StartTraffic(t, c.kubeconfig)
-	c.apply(t, `-replace=k8s_machine.worker[0]`)
+	uid := c.Kubectl(t, "get", "node", "worker-0", "-o", "jsonpath={.status.nodeInfo.machineID}")
+	traffic := harness.StartTraffic(t, c.Kubeconfig)
+	c.Apply(t, `-replace=k8s_machine.worker[0]`)
 	traffic.Unbroken(t)
 	if traffic.Fewest < 1 {
 		t.Error("the PodDisruptionBudget was not respected: no pod was ready at one time")
 	}
 	onlyRestarted(t, was, others)
-	if now := c.kubectl(t, "get", "node", "worker-0", "-o", "jsonpath={.status.nodeInfo.machineID}"); now == uid {
+	if now := c.Kubectl(t, "get", "node", "worker-0", "-o", "jsonpath={.status.nodeInfo.machineID}"); now == uid {
 		t.Errorf("worker-0 is the machine it was: %s", now)
 	}
 	c.wantVersions(t, after, 2)
-	c.kubectl(t, "rollout", "status", "deployment/web", "--timeout=60s")
-	c.noChanges(t)
+	c.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=60s")
+	c.NoChanges(t)
 }
 
 func (c *cluster) testReplaceBalancer(t *testing.T) {
 	others := append(harness.Numbered("controller", 3), "worker-0", "worker-1")
 	was := suite.Units(t, others...)
-	c.apply(t, `-replace=k8s_machine.lb`)
+	c.Apply(t, `-replace=k8s_machine.lb`)
 	var endpoint string
-	if err := c.ws.Output(t.Context(), "endpoint", &endpoint); err != nil || endpoint != c.endpoint {
-		t.Errorf("the endpoint is %s (%v), it was %s", endpoint, err, c.endpoint)
+	if err := c.WS.Output(t.Context(), "endpoint", &endpoint); err != nil || endpoint != c.Endpoint {
+		t.Errorf("the endpoint is %s (%v), it was %s", endpoint, err, c.Endpoint)
 	}
 	onlyRestarted(t, was, others)
 	c.wantVersions(t, after, 2)
-	c.noChanges(t)
+	c.NoChanges(t)
 }
 
 func (c *cluster) testScaleControllers(t *testing.T) {
 	three := append(harness.Numbered("controller", 3), "worker-0", "worker-1", "lb-0")
 	was, members := suite.Units(t, three...), c.members(t)
-	traffic := harness.StartTraffic(t, c.kubeconfig)
+	traffic := harness.StartTraffic(t, c.Kubeconfig)
 	c.set(t, map[string]any{"controllers": 5})
-	c.apply(t)
+	c.Apply(t)
 	if n := len(c.members(t)); n != 5 {
 		t.Errorf("%d members", n)
 	}
-	c.noChanges(t)
+	c.NoChanges(t)
 	c.set(t, map[string]any{"controllers": 3})
-	c.apply(t)
+	c.Apply(t)
 	traffic.Answering(t)
 	if now := c.members(t); fmt.Sprint(now) != fmt.Sprint(members) {
 		t.Errorf("members: %v, before: %v", now, members)
@@ -309,5 +295,5 @@ func (c *cluster) testScaleControllers(t *testing.T) {
 			t.Errorf("%s was restarted", unit)
 		}
 	}
-	c.noChanges(t)
+	c.NoChanges(t)
 }

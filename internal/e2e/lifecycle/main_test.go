@@ -9,14 +9,11 @@ package lifecycle_test
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
 )
 
 const (
@@ -32,11 +29,9 @@ func TestMain(m *testing.M) {
 
 // cluster is the cluster under test and what is configured of it.
 type cluster struct {
-	ws         *workspace.Workspace
-	main       string // the example's main.tf
-	vars       map[string]any
-	kubeconfig string
-	endpoint   string
+	*harness.Cluster
+	main string // the example's main.tf
+	vars map[string]any
 }
 
 // set changes the configuration's variables.
@@ -49,7 +44,7 @@ func (c *cluster) set(t *testing.T, vars map[string]any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.ws.WriteFile("test.auto.tfvars.json", string(b)); err != nil {
+	if err := c.WS.WriteFile("test.auto.tfvars.json", string(b)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -61,61 +56,9 @@ func (c *cluster) controlPlaneArguments(t *testing.T, lines string) {
 	if strings.Count(c.main, at) != 1 {
 		t.Fatalf("the example has no %q any more", at)
 	}
-	if err := c.ws.WriteFile("main.tf", strings.Replace(c.main, at, at+lines, 1)); err != nil {
+	if err := c.WS.WriteFile("main.tf", strings.Replace(c.main, at, at+lines, 1)); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func (c *cluster) apply(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := c.ws.Apply(t.Context(), args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
-func (c *cluster) noChanges(t *testing.T) {
-	t.Helper()
-	changes, text, err := c.ws.Plan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if changes {
-		t.Fatalf("the plan is not empty:\n%s", text)
-	}
-}
-
-func (c *cluster) learn(t *testing.T) {
-	t.Helper()
-	if err := c.ws.Output(t.Context(), "endpoint", &c.endpoint); err != nil {
-		t.Fatal(err)
-	}
-	c.kubeconfig = filepath.Join(c.ws.Dir, "kubeconfig")
-	cmd := exec.CommandContext(t.Context(), filepath.Join(suite.Bin, "k8s-kubeconfig"), "--cluster", "demo", "--endpoint", c.endpoint, "--output", c.kubeconfig)
-	cmd.Env = suite.Env()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("k8s-kubeconfig: %v\n%s", err, out)
-	}
-}
-
-func (c *cluster) kubectl(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := suite.Kubectl(t.Context(), c.kubeconfig, nil, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
-// sh runs a script on a machine's console.
-func sh(t *testing.T, machine, script string) string {
-	t.Helper()
-	out, err := suite.Lab(t.Context(), "exec", machine, "--", "sh", "-c", script)
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", machine, err, out)
-	}
-	return out
 }
 
 // onlyRestarted wants exactly these units to have been started since.

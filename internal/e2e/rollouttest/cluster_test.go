@@ -236,12 +236,12 @@ func (d *deployment) testWrongFlag() {
 	}
 }
 
-// testFailingChange is a change that is found out only when it runs: it stops
-// at the first machine, and the next apply resumes.
+// testFailingChange is a change that is found out only once etcd is reached: it
+// stops at the first machine, and the next apply resumes.
 func (d *deployment) testFailingChange() {
 	before := d.starts()
 	prior := *d
-	d.control.Spec.APIServerArgs = component.SingleArgs(map[string]string{"etcd-prefix": "/other", "service-account-signing-key-file": "/nowhere"})
+	d.control.Spec.APIServerArgs = component.SingleArgs(map[string]string{"etcd-prefix": "/other", "proxy-client-cert-file": "/nowhere"})
 	start := time.Now()
 	err := d.apply(d.t.Context(), &prior)
 	if err == nil || !strings.Contains(err.Error(), "/nowhere") || !strings.Contains(err.Error(), "controller-0") || !strings.Contains(err.Error(), "next: ssh ") {

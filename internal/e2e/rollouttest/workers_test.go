@@ -17,6 +17,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
 // TestWorkers is about workers, their nodes and what runs on them. One
@@ -122,29 +123,10 @@ func (d *deployment) testWorkerDamage() {
 	d.repair(before)
 }
 
-const sleeper = `apiVersion: apps/v1
-kind: Deployment
-metadata: {name: sleeper, namespace: default}
-spec:
-  replicas: 2
-  selector: {matchLabels: {app: sleeper}}
-  template:
-    metadata: {labels: {app: sleeper}}
-    spec:
-      terminationGracePeriodSeconds: 1
-      topologySpreadConstraints:
-      - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {app: sleeper}}}
-      containers: [{name: sleeper, image: "registry.k8s.io/pause:3.10.1"}]
----
-apiVersion: policy/v1
-kind: PodDisruptionBudget
-metadata: {name: sleeper, namespace: default}
-spec: {minAvailable: 1, selector: {matchLabels: {app: sleeper}}}`
-
-// pods returns the sleepers: name -> node.
+// pods returns the running pods of harness.Web: name -> node.
 func (d *deployment) pods() map[string]string {
 	d.t.Helper()
-	list, err := d.api().Typed().CoreV1().Pods("default").List(d.t.Context(), metav1.ListOptions{LabelSelector: "app=sleeper"})
+	list, err := d.api().Typed().CoreV1().Pods("default").List(d.t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
 	d.must(err)
 	out := map[string]string{}
 	for _, p := range list.Items {
@@ -159,7 +141,7 @@ func (d *deployment) pods() map[string]string {
 // restart, one after the other, and no pod notices.
 func (d *deployment) testKubeletSetting() {
 	var objects []*unstructured.Unstructured
-	for doc := range strings.SplitSeq(sleeper, "\n---\n") {
+	for doc := range strings.SplitSeq(harness.Web, "\n---\n") {
 		o := &unstructured.Unstructured{}
 		d.must(yaml.Unmarshal([]byte(doc), &o.Object))
 		objects = append(objects, o)

@@ -150,7 +150,7 @@ func (w *world) testEtcdUpgrade(t *testing.T) {
 	was := suite.Units(t, machines...)
 	traffic := harness.StartTraffic(t, w.Kubeconfig)
 	w.apply(t)
-	traffic.UnbrokenByEtcd(t)
+	traffic.UnbrokenByEtcd(t, w.Cluster)
 	etcd := harness.On(controllers, "etcd")
 	harness.OneByOne(t, wantRestarted(t, was, slices.Clone(etcd)...), etcd)
 	w.wantEtcd(t, etcdAfter)

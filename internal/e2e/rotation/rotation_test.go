@@ -77,7 +77,7 @@ func (c *cluster) stage(t *testing.T, name, kubeconfig string, generations map[p
 	says(t, text, planned...)
 	ended := (*harness.Traffic).Unbroken
 	if slices.Contains(restarts, "controller-0/etcd") {
-		ended = (*harness.Traffic).UnbrokenByEtcd
+		ended = func(x *harness.Traffic, t *testing.T) { x.UnbrokenByEtcd(t, c.Cluster) }
 	}
 	c.finish(t, name, kubeconfig, ended)
 	now := suite.Units(t, machines...)

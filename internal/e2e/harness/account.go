@@ -1,0 +1,62 @@
+package harness
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+)
+
+// AWS returns the configuration of unchanged SDK clients that talk to the lab,
+// for what a person would do behind Terraform's back.
+func (s *Suite) AWS() aws.Config {
+	return aws.Config{
+		Region:       s.env["AWS_REGION"],
+		BaseEndpoint: aws.String(s.env["AWS_ENDPOINT_URL"]),
+		Credentials:  credentials.NewStaticCredentialsProvider(s.env["AWS_ACCESS_KEY_ID"], s.env["AWS_SECRET_ACCESS_KEY"], ""),
+	}
+}
+
+// Parameters returns the SHA-256 of every parameter of the account, by name.
+func (s *Suite) Parameters(t *testing.T) map[string]string {
+	t.Helper()
+	client := ssm.NewFromConfig(s.AWS(), func(o *ssm.Options) {
+		o.RetryMaxAttempts = 20 // the faults that a test asks for hit the test as well
+	})
+	found := map[string]string{}
+	pages := ssm.NewGetParametersByPathPaginator(client, &ssm.GetParametersByPathInput{
+		Path: aws.String("/"), Recursive: aws.Bool(true), WithDecryption: aws.Bool(true)})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range page.Parameters {
+			sum := sha256.Sum256([]byte(aws.ToString(p.Value)))
+			found[aws.ToString(p.Name)] = hex.EncodeToString(sum[:])
+		}
+	}
+	return found
+}
+
+// Empty fails the test when the account holds anything at all.
+func (s *Suite) Empty(t *testing.T) {
+	t.Helper()
+	var left json.RawMessage
+	if err := s.Control(t.Context(), "GET", "/_lab/state", nil, &left); err != nil {
+		t.Fatal(err)
+	}
+	var count struct {
+		Total *int `json:"total"`
+	}
+	if err := json.Unmarshal(left, &count); err != nil {
+		t.Fatal(err)
+	}
+	if count.Total == nil || *count.Total != 0 {
+		t.Fatalf("left in the account:\n%s", left)
+	}
+}

@@ -1,0 +1,185 @@
+package rolls_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
+)
+
+// leader returns the controller whose etcd member leads, and the ids of all members.
+func (w *world) leader(t *testing.T) (leader string, ids map[string]uint64) {
+	t.Helper()
+	ids = map[string]uint64{}
+	harness.Eventually(t, time.Minute, "a leader of etcd", func() error {
+		for _, c := range controllers {
+			var answer []struct {
+				Status struct {
+					Header struct {
+						Member uint64 `json:"member_id"`
+					} `json:"header"`
+					Leader uint64 `json:"leader"`
+				} `json:"Status"`
+			}
+			if err := json.Unmarshal([]byte(w.etcdctl(t, c, "endpoint status --write-out=json")), &answer); err != nil {
+				return err
+			}
+			s := answer[0].Status
+			if ids[c] = s.Header.Member; s.Leader == s.Header.Member {
+				leader = c
+			}
+		}
+		if leader == "" {
+			return errors.New("nobody leads")
+		}
+		return nil
+	})
+	return leader, ids
+}
+
+// engine is a roll-out engine with connections of its own to the controllers.
+func (w *world) engine(t *testing.T) (*rollout.Engine, map[string]rollout.Target) {
+	t.Helper()
+	key, err := os.ReadFile(suite.SSH)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.ParsePrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &rollout.Engine{
+		Pool: remote.NewPool(remote.Config{Signers: []ssh.Signer{signer}}),
+		Progress: func(machine, message string) {
+			t.Logf("%s %s: %s", time.Now().Format("15:04:05.000"), machine, message)
+		},
+	}
+	t.Cleanup(func() { _ = e.Pool.Close() })
+	targets := map[string]rollout.Target{}
+	for _, c := range controllers {
+		targets[c] = rollout.Target{
+			Host: remote.Host{Name: c, Address: w.Addresses[c], User: "admin", HostKeys: []string{w.HostKeys[c]}},
+			Node: component.Node{Name: c},
+		}
+	}
+	return e, targets
+}
+
+// handOver has the leader's machine hand the leadership on.
+func handOver(ctx context.Context, e *rollout.Engine, targets map[string]rollout.Target, leader string) error {
+	d, err := e.Duty(ctx, targets[leader])
+	if err != nil {
+		return err
+	}
+	d.Among(func(context.Context) ([]rollout.Target, error) {
+		var all []rollout.Target
+		for _, c := range controllers {
+			all = append(all, targets[c])
+		}
+		return all, nil
+	})
+	return d.HandOver(ctx, func(string) bool { return false })
+}
+
+// testHandOvers has etcd's leadership handed on under traffic. With
+// K8S_HANDOVERS it does so that often, and for comparison as often by etcdctl,
+// which holds nobody.
+func (w *world) testHandOvers(t *testing.T) {
+	times, asked := 3, os.Getenv("K8S_HANDOVERS")
+	if asked != "" {
+		var err error
+		if times, err = strconv.Atoi(asked); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, targets := w.engine(t)
+	for _, x := range w.handOvers(t, times, func(leader string, _ map[string]uint64) {
+		if err := handOver(t.Context(), e, targets, leader); err != nil {
+			t.Error(err)
+		}
+	}) {
+		x.UnbrokenByEtcd(t, w.Cluster)
+	}
+	if asked == "" {
+		return
+	}
+	failures := 0
+	for _, x := range w.handOvers(t, times, func(leader string, ids map[string]uint64) {
+		next := controllers[(slices.Index(controllers, leader)+1)%len(controllers)]
+		w.etcdctl(t, leader, fmt.Sprintf("move-leader %x", ids[next]))
+	}) {
+		failures += x.Failures(t)
+	}
+	t.Logf("%d hand-overs that hold nobody: %d requests failed", times, failures)
+}
+
+// handOvers has the leadership moved again and again while four write.
+func (w *world) handOvers(t *testing.T, times int, move func(leader string, ids map[string]uint64)) (all []*harness.Traffic) {
+	t.Helper()
+	for range 4 {
+		all = append(all, harness.StartTraffic(t, w.Kubeconfig))
+	}
+	moved := 0
+	for range times {
+		was, ids := w.leader(t)
+		move(was, ids)
+		if now, _ := w.leader(t); now != was {
+			moved++
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	if moved == 0 {
+		t.Error("the leadership never moved")
+	}
+	return all
+}
+
+// testOrphanedHold cuts a hand-over off from all machines while their API
+// servers are held: they go on by themselves.
+func (w *world) testOrphanedHold(t *testing.T) {
+	was := suite.Units(t, machines...)
+	leader, _ := w.leader(t)
+	e, targets := w.engine(t)
+	seen := make(chan error, 1)
+	const state = `pid=$(systemctl show -P MainPID kube-apiserver); state() { cut -d' ' -f3 /proc/$pid/stat; }; `
+	go func() {
+		_, err := suite.TryConsole(t.Context(), controllers[0], state+`for i in $(seq 3000); do [ "$(state)" != T ] || exit 0; sleep 0.01; done; exit 1`)
+		seen <- err
+	}()
+	ended := make(chan error, 1)
+	go func() { ended <- handOver(t.Context(), e, targets, leader) }()
+	if err := <-seen; err != nil {
+		t.Fatalf("no API server was held: %v", err)
+	}
+	_ = e.Pool.Close()
+	t.Logf("cut off: %v", <-ended)
+	began := time.Now()
+	for _, c := range controllers {
+		if out, err := suite.TryConsole(t.Context(), c, state+`for i in $(seq 300); do [ "$(state)" != T ] && exit 0; sleep 0.01; done; state; exit 1`); err != nil {
+			t.Errorf("%s is held still: %v %s", c, err, out)
+		}
+	}
+	t.Logf("all went on within %s", time.Since(began).Round(time.Millisecond))
+	harness.Eventually(t, 10*time.Second, "no unit left behind", func() error {
+		for _, c := range controllers {
+			if out := w.Sh(t, c, "systemctl list-units --all --no-legend 'k8s-hold*'"); out != "" {
+				return fmt.Errorf("%s: %s", c, out)
+			}
+		}
+		return nil
+	})
+	wantRestarted(t, was)
+	w.Kubectl(t, "create", "configmap", "after-orphaned-hold")
+}
