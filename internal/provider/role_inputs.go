@@ -28,7 +28,7 @@ func argsAttribute(program string) schema.MapAttribute {
 	return schema.MapAttribute{
 		Optional: true, ElementType: types.StringType,
 		MarkdownDescription: fmt.Sprintf("Further flags of %s, name without dashes to value; a flag that is set here wins over the provider's. "+
-			"A change restarts %s, one machine at a time.", program, program),
+			"A change restarts %s, one machine at a time; a flag or a value it refuses is found before anything is stopped.", program, program),
 		Validators: []validator.Map{mapvalidator.KeysAre(flagName())},
 	}
 }
