@@ -58,6 +58,28 @@ func Restarted(before, now map[string]Unit) []string {
 	return out
 }
 
+// MayFollow tells whether a unit may have been started again because another
+// was: a manager ends when the API server beside it is away for longer than its
+// lease lasts.
+func MayFollow(unit string, restarted func(unit string) bool) bool {
+	machine, name, _ := strings.Cut(unit, "/")
+	return (name == "kube-controller-manager" || name == "kube-scheduler") && restarted(machine+"/kube-apiserver")
+}
+
+// OnlyRestarted wants exactly these units, and those that may follow, to have
+// been started since.
+func (s *Suite) OnlyRestarted(t *testing.T, before map[string]Unit, machines []string, want ...string) map[string]Unit {
+	t.Helper()
+	wanted := func(unit string) bool { return slices.Contains(want, unit) }
+	now := s.Units(t, machines...)
+	got := slices.DeleteFunc(Restarted(before, now), func(unit string) bool { return !wanted(unit) && MayFollow(unit, wanted) })
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("restarted: %q\nwanted: %q", got, want)
+	}
+	return now
+}
+
 // OneByOne wants the units to have been down at different times, in any order,
 // and returns when the first went down and the last was up again.
 func OneByOne(t *testing.T, now map[string]Unit, units []string) (first, last int) {

@@ -98,7 +98,7 @@ func (c *cluster) testUpgrade(t *testing.T) {
 
 	want := slices.Concat(harness.On(controllers, "kube-apiserver"), harness.On(controllers, "kube-controller-manager"), harness.On(controllers, "kube-scheduler"),
 		harness.On(workers, "kubelet"), harness.On(workers, "kube-proxy"))
-	now := onlyRestarted(t, was, all, want...)
+	now := suite.OnlyRestarted(t, was, all, want...)
 	_, servers := harness.OneByOne(t, now, harness.On(controllers, "kube-apiserver"))
 	for _, unit := range []string{"kube-controller-manager", "kube-scheduler"} {
 		if first, _ := harness.OneByOne(t, now, harness.On(controllers, unit)); first < servers {
@@ -147,7 +147,7 @@ func (c *cluster) replaceController(t *testing.T, name string, replace func()) {
 	traffic := harness.StartTraffic(t, c.Kubeconfig)
 	replace()
 	traffic.Answering(t)
-	onlyRestarted(t, was, others)
+	suite.OnlyRestarted(t, was, others)
 	now := c.members(t)
 	if len(now) != 3 || now[name] == members[name] {
 		t.Errorf("members: %v, before: %v", now, members)
@@ -184,7 +184,7 @@ func (c *cluster) testScaleWorkers(t *testing.T) {
 	traffic := harness.StartTraffic(t, c.Kubeconfig)
 	c.set(t, map[string]any{"workers": 4})
 	c.Apply(t)
-	onlyRestarted(t, was, two)
+	suite.OnlyRestarted(t, was, two)
 	c.wantVersions(t, after, 4)
 	c.NoChanges(t)
 
@@ -192,7 +192,7 @@ func (c *cluster) testScaleWorkers(t *testing.T) {
 	c.set(t, map[string]any{"workers": 1})
 	c.Apply(t)
 	traffic.Unbroken(t)
-	onlyRestarted(t, was, one)
+	suite.OnlyRestarted(t, was, one)
 	c.wantVersions(t, after, 1)
 	c.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=60s")
 	c.NoChanges(t)
@@ -212,13 +212,13 @@ func (c *cluster) testFlags(t *testing.T) {
 	traffic := harness.StartTraffic(t, c.Kubeconfig)
 	c.controlPlaneArguments(t, "  controller_manager_args = { concurrent-deployment-syncs = \"6\" }\n")
 	c.Apply(t)
-	was = onlyRestarted(t, was, all, harness.On(controllers, "kube-controller-manager")...)
+	was = suite.OnlyRestarted(t, was, all, harness.On(controllers, "kube-controller-manager")...)
 	harness.OneByOne(t, was, harness.On(controllers, "kube-controller-manager"))
 
 	c.controlPlaneArguments(t, flags)
 	c.Apply(t)
 	traffic.Unbroken(t)
-	now := onlyRestarted(t, was, all, harness.On(controllers, "kube-apiserver")...)
+	now := suite.OnlyRestarted(t, was, all, harness.On(controllers, "kube-apiserver")...)
 	harness.OneByOne(t, now, harness.On(controllers, "kube-apiserver"))
 	c.NoChanges(t)
 }
@@ -234,7 +234,7 @@ func (c *cluster) testUnknownFlag(t *testing.T) {
 	if took := time.Since(began); took > 90*time.Second {
 		t.Errorf("it took %s to fail", took)
 	}
-	onlyRestarted(t, was, all)
+	suite.OnlyRestarted(t, was, all)
 	c.controlPlaneArguments(t, flags)
 	c.NoChanges(t)
 }
@@ -251,7 +251,7 @@ func (c *cluster) testReplaceWorker(t *testing.T) {
 	if traffic.Fewest < 1 {
 		t.Error("the PodDisruptionBudget was not respected: no pod was ready at one time")
 	}
-	onlyRestarted(t, was, others)
+	suite.OnlyRestarted(t, was, others)
 	if now := c.Kubectl(t, "get", "node", "worker-0", "-o", "jsonpath={.status.nodeInfo.machineID}"); now == uid {
 		t.Errorf("worker-0 is the machine it was: %s", now)
 	}
@@ -268,7 +268,7 @@ func (c *cluster) testReplaceBalancer(t *testing.T) {
 	if err := c.WS.Output(t.Context(), "endpoint", &endpoint); err != nil || endpoint != c.Endpoint {
 		t.Errorf("the endpoint is %s (%v), it was %s", endpoint, err, c.Endpoint)
 	}
-	onlyRestarted(t, was, others)
+	suite.OnlyRestarted(t, was, others)
 	c.wantVersions(t, after, 2)
 	c.NoChanges(t)
 }

@@ -9,7 +9,6 @@ package lifecycle_test
 import (
 	"encoding/json"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -59,15 +58,4 @@ func (c *cluster) controlPlaneArguments(t *testing.T, lines string) {
 	if err := c.WS.WriteFile("main.tf", strings.Replace(c.main, at, at+lines, 1)); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// onlyRestarted wants exactly these units to have been started since.
-func onlyRestarted(t *testing.T, before map[string]harness.Unit, machines []string, want ...string) map[string]harness.Unit {
-	t.Helper()
-	now := suite.Units(t, machines...)
-	slices.Sort(want)
-	if got := harness.Restarted(before, now); !slices.Equal(got, want) {
-		t.Errorf("restarted: %q\nwanted: %q", got, want)
-	}
-	return now
 }

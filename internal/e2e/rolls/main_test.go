@@ -137,22 +137,10 @@ func (w *world) apply(t *testing.T) {
 	}
 }
 
-// wantRestarted wants exactly these units to have been started since. A
-// manager beside an API server that was away for longer than a lease lasts may
-// have ended and started again.
+// wantRestarted wants exactly these units to have been started since.
 func wantRestarted(t *testing.T, before map[string]harness.Unit, want ...string) map[string]harness.Unit {
 	t.Helper()
-	now := suite.Units(t, machines...)
-	got := slices.DeleteFunc(harness.Restarted(before, now), func(unit string) bool {
-		machine, name, _ := strings.Cut(unit, "/")
-		manager := name == "kube-controller-manager" || name == "kube-scheduler"
-		return manager && !slices.Contains(want, unit) && slices.Contains(want, machine+"/kube-apiserver")
-	})
-	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("restarted: %q\nwanted: %q", got, want)
-	}
-	return now
+	return suite.OnlyRestarted(t, before, machines, want...)
 }
 
 // plannedFiles returns the entries of the files maps that a plan changes, by resource.
