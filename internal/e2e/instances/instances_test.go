@@ -29,7 +29,7 @@ func TestInstances(t *testing.T) {
 		t.Fatal(err)
 	}
 	ws := suite.Workspace(t, "instances", suite.CLI, example)
-	ws.Env = append(ws.Env, "TF_LOG_PROVIDER=INFO", "TF_LOG_PATH="+filepath.Join(suite.Dir, "provider.log"))
+	suite.KeepLog(ws)
 	w := &world{Cluster: suite.Cluster(ws), main: string(source), api: ec2.NewFromConfig(suite.AWS())}
 	for _, step := range []struct {
 		name string
@@ -159,7 +159,7 @@ func (w *world) testInstanceTypes(t *testing.T) {
 		if !slices.Contains(traffic.Cordoned, nodes) {
 			t.Errorf("%s was not closed before it was stopped: %q", nodes, traffic.Cordoned)
 		}
-		if !logged(t, nodes, "evicting pod default/web-") {
+		if !suite.Logged(t, nodes, "evicting pod default/web-") {
 			t.Errorf("no pod was evicted from %s", nodes)
 		}
 	}
@@ -199,21 +199,6 @@ func (w *world) healthy(t *testing.T) {
 func (w *world) members(t *testing.T) string {
 	t.Helper()
 	return w.Sh(t, "controller-0", `etcdctl --endpoints https://127.0.0.1:2379 --cacert /etc/etcd/pki/ca.crt --cert /etc/etcd/pki/server.crt --key /etc/etcd/pki/server.key member list`)
-}
-
-// logged tells whether the provider said this about a machine.
-func logged(t *testing.T, machine, message string) bool {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join(suite.Dir, "provider.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(b)) {
-		if strings.Contains(line, message) && strings.Contains(line, "machine="+machine+" ") {
-			return true
-		}
-	}
-	return false
 }
 
 // testImage wants another image in the configuration to change nothing that runs.
@@ -289,7 +274,7 @@ func (w *world) testReplace(t *testing.T) {
 	if traffic.Fewest < 1 {
 		t.Error("no pod of the application was ready at one time")
 	}
-	if !logged(t, "controller-1", "etcd: leaving, member ") {
+	if !suite.Logged(t, "controller-1", "etcd: leaving, member ") {
 		t.Error("controller-1's etcd member did not leave the cluster before its machine went")
 	}
 	w.LearnMachines(t)

@@ -1,8 +1,6 @@
 package lifecycle_test
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -40,19 +38,4 @@ func (c *cluster) members(t *testing.T) map[string]string {
 		}
 	}
 	return members
-}
-
-// logged tells whether the provider said this about a machine.
-func logged(t *testing.T, machine, message string) bool {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join(suite.Dir, "provider.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(b)) {
-		if strings.Contains(line, message) && strings.Contains(line, "machine="+machine+" ") {
-			return true
-		}
-	}
-	return false
 }

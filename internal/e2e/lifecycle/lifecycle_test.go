@@ -20,7 +20,7 @@ func TestLifecycle(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &cluster{Cluster: suite.Cluster(suite.Workspace(t, "lifecycle", suite.CLI, example)), main: string(source), vars: map[string]any{}}
-	c.WS.Env = append(c.WS.Env, "TF_LOG_PROVIDER=INFO", "TF_LOG_PATH="+filepath.Join(suite.Dir, "provider.log"))
+	suite.KeepLog(c.WS)
 	step := harness.Steps(t)
 	step("install", c.testInstall)
 	step("versions", c.testVersions)
@@ -157,7 +157,7 @@ func (c *cluster) replaceController(t *testing.T, name string, replace func()) {
 			t.Errorf("%s is member %s now, before it was %s", o, now[o], members[o])
 		}
 	}
-	if !logged(t, name, "etcd: added as learner "+now[name]) {
+	if !suite.Logged(t, name, "etcd: added as learner "+now[name]) {
 		t.Errorf("%s did not join as a learner", name)
 	}
 	c.Kubectl(t, "get", "configmap", "kept-"+name)
