@@ -28,6 +28,9 @@ const (
 	// etcdBudget is how long a member may take to be healthy after its start,
 	// a large snapshot sent by the leader included.
 	etcdBudget = 2 * time.Minute
+	// startBudget is how long systemd may take to start a unit at boot, or
+	// again when it has ended by itself.
+	startBudget = 2 * time.Minute
 	// etcdAnswerBudget is how long a cluster whose units run may go without
 	// answering (an election, a start) before it counts as one without quorum.
 	etcdAnswerBudget = 10 * time.Second

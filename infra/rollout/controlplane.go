@@ -198,8 +198,28 @@ func (o *controlOperation) carryOut(ctx context.Context, plan Plan) error {
 		if s.Then != GateSelf {
 			return nil
 		}
-		return o.waitReady(ctx, m)
+		if err := o.waitReady(ctx, m); err != nil {
+			return err
+		}
+		return o.waitManagers(ctx, m)
 	})
+}
+
+// waitManagers waits until systemd has started again the managers that ended
+// because the API server beside them was away, so that who looks next finds
+// them running. Those that were not running before, or are to change yet, are
+// not waited for.
+func (o *operation) waitManagers(ctx context.Context, m *machine) error {
+	for _, unit := range []string{component.ControllerManagerUnit, component.SchedulerUnit} {
+		changes := restarts(m.changes, unit) || slices.ContainsFunc(m.changes, func(c host.Change) bool { return c.Target == unit })
+		if changes || !m.running(unit) {
+			continue
+		}
+		if err := o.waitActive(ctx, m, unit); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (o *controlOperation) waitReady(ctx context.Context, m *machine) error {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
@@ -22,7 +20,7 @@ func (d *Duty) Resume(ctx context.Context, h remote.Host) error {
 	}
 	d.m.Host, d.m.runner = h, d.o.Pool.Machine(h)
 	for _, u := range d.units {
-		if err := d.waitActive(ctx, u); err != nil {
+		if err := d.o.waitActive(ctx, d.m, u); err != nil {
 			return err
 		}
 	}
@@ -40,21 +38,6 @@ func (d *Duty) Resume(ctx context.Context, h remote.Host) error {
 		return d.resumeNode(ctx)
 	}
 	return nil
-}
-
-// waitActive waits until a unit that is started at boot has started.
-func (d *Duty) waitActive(ctx context.Context, unit string) error {
-	watch := d.o.watchUnit(d.m, unit)
-	err := within(ctx, etcdBudget, "start of "+unit, func(ctx context.Context) error {
-		return wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
-			props, err := unitProperties(ctx, d.m.runner, unit)
-			if err == nil && props["ActiveState"] == "active" {
-				return true, nil
-			}
-			return false, watch(ctx)
-		})
-	})
-	return d.o.unitError(ctx, d.m, "wait for "+unit, unit, err)
 }
 
 func (d *Duty) resumeEtcd(ctx context.Context) error {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
@@ -46,6 +48,22 @@ func (o *operation) watchUnit(m *machine, unit string) func(context.Context) err
 		}
 		return nil
 	}
+}
+
+// waitActive waits until a unit that systemd starts, at boot or after it has
+// ended by itself, has started.
+func (o *operation) waitActive(ctx context.Context, m *machine, unit string) error {
+	watch := o.watchUnit(m, unit)
+	err := within(ctx, startBudget, "start of "+unit, func(ctx context.Context) error {
+		return wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+			props, err := unitProperties(ctx, m.runner, unit)
+			if err == nil && props["ActiveState"] == "active" {
+				return true, nil
+			}
+			return false, watch(ctx)
+		})
+	})
+	return o.unitError(ctx, m, "wait for "+unit, unit, err)
 }
 
 func unitProperties(ctx context.Context, r host.Runner, unit string) (map[string]string, error) {

@@ -139,10 +139,6 @@ func (d *deployment) expectDrift(prefixes ...string) {
 func (d *deployment) repair(before map[string]string, want ...string) {
 	d.t.Helper()
 	d.stage("repair", func() error { return d.apply(d.t.Context(), d) })
-	// A manager that lost its lease meanwhile is about to be started again by systemd.
-	for _, c := range d.control.Targets {
-		d.shell(c, "for _ in $(seq 150); do systemctl is-active -q kube-controller-manager && systemctl is-active -q kube-scheduler && break; sleep 0.1; done")
-	}
 	d.noDrift("after the repair")
 	got := slices.DeleteFunc(restarted(before, d.starts()), func(unit string) bool {
 		machine, name, _ := strings.Cut(unit, " ")

@@ -80,11 +80,7 @@ func (c *cluster) stage(t *testing.T, name, kubeconfig string, generations map[p
 		ended = func(x *harness.Traffic, t *testing.T) { x.UnbrokenByEtcd(t, c.Cluster) }
 	}
 	c.finish(t, name, kubeconfig, ended)
-	now := suite.Units(t, machines...)
-	slices.Sort(restarts)
-	if got := harness.Restarted(before, now); !slices.Equal(got, restarts) {
-		t.Errorf("%s: restarted: %q\nwanted: %q", name, got, restarts)
-	}
+	now := suite.OnlyRestarted(t, before, machines, restarts...)
 	harness.OneByOne(t, now, harness.On(controllers, "kube-apiserver"))
 }
 
