@@ -8,7 +8,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
 
-func (e *Engine) observeObjects(ctx context.Context, want Addon, inventory []kube.ObjectRef) (Report, error) {
+// ObserveObjects says in words what differs between the addon's objects and
+// the cluster's, by object ("ConfigMap kube-system/coredns"). Objects that are
+// still in the inventory and no longer wanted count as differing.
+func (e *Engine) ObserveObjects(ctx context.Context, want Addon, inventory []kube.ObjectRef) (Report, error) {
 	r := newReport()
 	c, err := e.api(ctx, e.keyring(want.API.PKI), want.API.Endpoint)
 	if err != nil {
@@ -43,7 +46,10 @@ func stale(inventory []kube.ObjectRef, want Addon) []kube.ObjectRef {
 	})
 }
 
-func (e *Engine) applyObjects(ctx context.Context, want Addon, inventory []kube.ObjectRef) ([]kube.ObjectRef, error) {
+// ApplyObjects applies the objects server-side, deletes those of the inventory
+// that are no longer wanted, and returns the new inventory: also with an error,
+// so that nothing applied is ever forgotten.
+func (e *Engine) ApplyObjects(ctx context.Context, want Addon, inventory []kube.ObjectRef) ([]kube.ObjectRef, error) {
 	// What is about to be applied belongs to the inventory from now on: an
 	// interruption must not leave anything behind that nobody knows of.
 	merged := slices.Concat(kube.RefsOf(want.Objects), stale(inventory, want))
@@ -74,7 +80,9 @@ func (e *Engine) applyObjects(ctx context.Context, want Addon, inventory []kube.
 	return have, nil
 }
 
-func (e *Engine) removeObjects(ctx context.Context, have Addon, inventory []kube.ObjectRef) error {
+// RemoveObjects deletes every object of the inventory. A cluster that is gone
+// is an error: only the caller can know that it is meant to be.
+func (e *Engine) RemoveObjects(ctx context.Context, have Addon, inventory []kube.ObjectRef) error {
 	c, err := e.api(ctx, e.keyring(have.API.PKI), have.API.Endpoint)
 	if err != nil {
 		return fmt.Errorf("addon %s: %w", have.Name, err)

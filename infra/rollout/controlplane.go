@@ -59,7 +59,9 @@ func (o *controlOperation) client(ctx context.Context, m *machine) (*kube.Client
 	return c, err
 }
 
-func (e *Engine) observeControlPlane(ctx context.Context, want ControlPlane, rec Record) (Report, error) {
+// ObserveControlPlane compares the controllers, and the RBAC objects the API
+// servers need, with what is wanted.
+func (e *Engine) ObserveControlPlane(ctx context.Context, want ControlPlane, rec Record) (Report, error) {
 	o, err := e.beginControlPlane(want, rec)
 	if err != nil {
 		return Report{}, err
@@ -104,7 +106,12 @@ func (o *controlOperation) anyReady(ctx context.Context, machines []*machine) (*
 	})
 }
 
-func (e *Engine) applyControlPlane(ctx context.Context, want ControlPlane, prior *ControlPlane, rec Record) (Record, error) {
+// ApplyControlPlane installs all controllers in parallel when none serves yet,
+// and rolls through them one at a time otherwise. See [ApplyEtcd] for prior and
+// the record.
+//
+// [ApplyEtcd]: Engine.ApplyEtcd
+func (e *Engine) ApplyControlPlane(ctx context.Context, want ControlPlane, prior *ControlPlane, rec Record) (Record, error) {
 	o, err := e.beginControlPlane(want, rec)
 	if err != nil {
 		return rec, err
@@ -289,6 +296,8 @@ func (o *controlOperation) systemObjects(ctx context.Context) error {
 	return nil
 }
 
-func (e *Engine) removeControlPlane(ctx context.Context, have ControlPlane, rec Record) error {
+// RemoveControlPlane stops the control plane on all its machines and deletes
+// its files. Machines that are gone are passed over.
+func (e *Engine) RemoveControlPlane(ctx context.Context, have ControlPlane, rec Record) error {
 	return e.remove(ctx, have.role(), rec)
 }

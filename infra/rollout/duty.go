@@ -184,7 +184,7 @@ func (d *Duty) Suspend(ctx context.Context, leaving func(string) bool) error {
 	if err := d.stop(ctx, component.APIServerUnit); err != nil {
 		return err
 	}
-	d.handOver(ctx, leaving)
+	d.mention(d.HandOver(ctx, leaving))
 	return d.stop(ctx, component.EtcdUnit)
 }
 

@@ -66,38 +66,67 @@ func (d *Duty) askMember(m etcd.Member, ask func(*etcd.Client) error) error {
 	return ask(c)
 }
 
+// place is the place of a machine's member in its etcd cluster.
+type place struct {
+	members []etcd.Member
+	self    etcd.Member   // the zero Member when the machine's is none
+	others  []etcd.Member // the other voters that stay
+	voters  int           // all of them, self included
+}
+
+func placeOf(members []etcd.Member, name string, leaving func(string) bool) place {
+	p := place{members: members}
+	for _, m := range members {
+		if !m.Learner {
+			p.voters++
+		}
+		switch {
+		case m.Name == name:
+			p.self = m
+		case !m.Learner && !leaving(m.Name):
+			p.others = append(p.others, m)
+		}
+	}
+	return p
+}
+
+// etcdPlace asks the machine's member, to which it leaves a client open.
+func (d *Duty) etcdPlace(ctx context.Context, leaving func(string) bool) (*etcd.Client, place, error) {
+	c, err := d.etcd()
+	if err != nil {
+		return nil, place{}, err
+	}
+	members, err := c.MembersKnown(ctx)
+	if err != nil {
+		c.Close()
+		return nil, place{}, err
+	}
+	return c, placeOf(members, d.m.name(), leaving), nil
+}
+
 // HandOver has the machine's etcd member hand the leadership, if it has it, to
 // one of the members that stay.
 func (d *Duty) HandOver(ctx context.Context, leaving func(string) bool) error {
 	if !d.does(component.EtcdUnit) {
 		return nil
 	}
-	c, err := d.etcd()
+	c, p, err := d.etcdPlace(ctx, leaving)
+	if err == nil {
+		defer c.Close()
+		err = d.handOver(ctx, c, p, d.health(ctx, p.members))
+	}
 	if err != nil {
-		return err
-	}
-	defer c.Close()
-	members, err := c.MembersKnown(ctx)
-	if err != nil {
-		return d.fail("hand over etcd's leadership", err)
-	}
-	_, others, _ := d.otherVoters(members, leaving)
-	healthy := d.health(ctx, members)
-	to := slices.IndexFunc(others, func(m etcd.Member) bool { return healthy[m.ID] })
-	if to < 0 {
-		return nil
-	}
-	if err := d.o.moveLeader(ctx, d.m, c, others[to], d.writers(members, healthy)); err != nil {
 		return d.fail("hand over etcd's leadership", err)
 	}
 	return nil
 }
 
-// handOver is HandOver where it is no condition: etcd does it while it stops.
-func (d *Duty) handOver(ctx context.Context, leaving func(string) bool) {
-	if err := d.HandOver(ctx, leaving); err != nil {
-		d.o.say(d.m.name(), "etcd: %v", err)
+func (d *Duty) handOver(ctx context.Context, c *etcd.Client, p place, healthy map[etcd.ID]bool) error {
+	to := slices.IndexFunc(p.others, func(m etcd.Member) bool { return healthy[m.ID] })
+	if to < 0 {
+		return nil
 	}
+	return d.o.moveLeader(ctx, d.m, c, p.others[to], d.writers(p.members, healthy))
 }
 
 func (d *Duty) writers(members []etcd.Member, healthy map[etcd.ID]bool) writers {
@@ -110,29 +139,32 @@ func (d *Duty) leaveEtcd(ctx context.Context, leaving func(string) bool) error {
 	if !d.does(component.EtcdUnit) {
 		return nil
 	}
-	c, err := d.etcd()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	members, err := c.MembersKnown(ctx)
+	c, p, err := d.etcdPlace(ctx, leaving)
 	if err != nil {
 		return d.fail("leave the etcd cluster", err)
 	}
-	self, others, _ := d.otherVoters(members, leaving)
-	if len(others) == 0 || self.ID == 0 {
+	defer c.Close()
+	if len(p.others) == 0 || p.self.ID == 0 {
 		return nil
 	}
-	d.handOver(ctx, leaving)
-	d.o.say(d.m.name(), "etcd: leaving, member %s", self.ID)
-	healthy := d.health(ctx, members)
-	err = d.o.removeLiving(ctx, d.m, d.writers(members, healthy), mayStopFirst(members, healthy, self.ID), func(ctx context.Context) error {
+	healthy := d.health(ctx, p.members)
+	d.mention(d.handOver(ctx, c, p, healthy))
+	d.o.say(d.m.name(), "etcd: leaving, member %s", p.self.ID)
+	err = d.o.removeLiving(ctx, d.m, d.writers(p.members, healthy), mayStopFirst(p.members, healthy, p.self.ID), func(ctx context.Context) error {
 		return within(ctx, gateBudget, "removal of etcd member "+d.m.name(), func(ctx context.Context) error {
-			return d.askMember(others[0], func(c *etcd.Client) error { return c.Remove(ctx, self.ID) })
+			return d.askMember(p.others[0], func(c *etcd.Client) error { return c.Remove(ctx, p.self.ID) })
 		})
 	})
 	if err != nil {
 		return d.fail("leave the etcd cluster", err)
 	}
 	return nil
+}
+
+// mention tells of a handing over that failed where it is no condition: etcd does
+// it while it stops.
+func (d *Duty) mention(err error) {
+	if err != nil {
+		d.o.say(d.m.name(), "etcd: the leadership was not handed over: %v", err)
+	}
 }

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
 
@@ -41,24 +40,19 @@ func (d *Duty) guardEtcd(ctx context.Context, ends bool, leaving func(string) bo
 	refuse := func(reason, advice string) error {
 		return &GuardError{Refused: d.deed(ends), Reason: reason, Advice: advice}
 	}
-	c, err := d.etcd()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	members, err := c.MembersKnown(ctx)
+	c, p, err := d.etcdPlace(ctx, leaving)
 	if err != nil {
 		return refuse(fmt.Sprintf("etcd runs on it and does not tell whether the other members can do without it: %v", err),
 			"repair it first; if it is beyond repair, stop its unit "+component.EtcdUnit+" by hand and apply again")
 	}
-	self, others, voters := d.otherVoters(members, leaving)
-	if len(others) == 0 || self.Learner || self.ID == 0 {
+	c.Close()
+	if len(p.others) == 0 || p.self.Learner || p.self.ID == 0 {
 		return nil // nobody is left whose quorum could be lost, or it has no say in it
 	}
 	sick, err := untilNone(ctx, gateBudget, string(GateOthers), func(ctx context.Context) []string {
 		var sick []string
-		healthy := d.health(ctx, others)
-		for _, m := range others {
+		healthy := d.health(ctx, p.others)
+		for _, m := range p.others {
 			if !healthy[m.ID] {
 				sick = append(sick, memberLabel(m))
 			}
@@ -68,24 +62,7 @@ func (d *Duty) guardEtcd(ctx context.Context, ends bool, leaving func(string) bo
 	if ctx.Err() != nil {
 		return err
 	}
-	return checkVoters(d.deed(ends), ends, voters, len(others), sick)
-}
-
-// otherVoters sorts the members: this machine's, and the voters among the
-// others that stay. voters counts all, this one included.
-func (d *Duty) otherVoters(members []etcd.Member, leaving func(string) bool) (self etcd.Member, others []etcd.Member, voters int) {
-	for _, m := range members {
-		if !m.Learner {
-			voters++
-		}
-		switch {
-		case m.Name == d.m.name():
-			self = m
-		case !m.Learner && !leaving(m.Name):
-			others = append(others, m)
-		}
-	}
-	return self, others, voters
+	return checkVoters(d.deed(ends), ends, p.voters, len(p.others), sick)
 }
 
 // checkVoters refuses to take down one of the voters when one of the others

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 )
 
@@ -40,12 +39,11 @@ func TestCheckVoters(t *testing.T) {
 	}
 }
 
-// TestOtherVoters: who is left of a cluster when some leave with the machine.
-func TestOtherVoters(t *testing.T) {
+// TestPlaceOf: who is left of a cluster when some leave with the machine.
+func TestPlaceOf(t *testing.T) {
 	members := []etcd.Member{{ID: 1, Name: "a"}, {ID: 2, Name: "b"}, {ID: 3, Name: "c"}, {ID: 4, Name: "new", Learner: true}}
-	d := &Duty{m: &machine{Target: Target{Node: component.Node{Name: "b"}}}}
-	self, others, voters := d.otherVoters(members, func(name string) bool { return name == "c" })
-	if self.ID != 2 || len(others) != 1 || others[0].Name != "a" || voters != 3 {
-		t.Errorf("self %v, others %v, %d voters", self, others, voters)
+	p := placeOf(members, "b", func(name string) bool { return name == "c" })
+	if p.self.ID != 2 || len(p.others) != 1 || p.others[0].Name != "a" || p.voters != 3 {
+		t.Errorf("self %v, others %v, %d voters", p.self, p.others, p.voters)
 	}
 }

@@ -156,7 +156,10 @@ func (o *etcdOperation) health(ctx context.Context, members []etcd.Member) map[e
 	return out
 }
 
-func (e *Engine) observeEtcd(ctx context.Context, want Etcd, rec Record) (Report, error) {
+// ObserveEtcd compares the machines of an etcd cluster, and its membership,
+// with what is wanted. It changes nothing and does not fail because a machine
+// is unreachable.
+func (e *Engine) ObserveEtcd(ctx context.Context, want Etcd, rec Record) (Report, error) {
 	o, err := e.beginEtcd(want, nil, rec)
 	if err != nil {
 		return Report{}, err

@@ -8,7 +8,12 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 )
 
-func (e *Engine) applyEtcd(ctx context.Context, want Etcd, prior *Etcd, rec Record) (Record, error) {
+// ApplyEtcd brings an etcd cluster to what is wanted: members in parallel when
+// there is no cluster yet, one at a time behind health gates otherwise. prior
+// is what was wanted before, nil on creation; targets that were in it and are
+// no longer wanted leave the cluster. The record is valid also when there is
+// an error: it says what was done until then.
+func (e *Engine) ApplyEtcd(ctx context.Context, want Etcd, prior *Etcd, rec Record) (Record, error) {
 	o, err := e.beginEtcd(want, prior, rec)
 	if err != nil {
 		return rec, err
@@ -128,6 +133,8 @@ func (o *etcdOperation) gate(ctx context.Context, m *machine, g Gate) error {
 		Next: sshCommand(m.Host, "sudo systemctl status "+component.EtcdUnit)}
 }
 
-func (e *Engine) removeEtcd(ctx context.Context, have Etcd, rec Record) error {
+// RemoveEtcd stops etcd on all its machines and deletes its files and data.
+// Machines that are gone are passed over.
+func (e *Engine) RemoveEtcd(ctx context.Context, have Etcd, rec Record) error {
 	return e.remove(ctx, have.role(), rec)
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 )
 
-func (e *Engine) observeLoadBalancer(ctx context.Context, want LoadBalancer, rec Record) (Report, error) {
+// ObserveLoadBalancer compares the load balancer's machine with what is wanted.
+func (e *Engine) ObserveLoadBalancer(ctx context.Context, want LoadBalancer, rec Record) (Report, error) {
 	o, err := e.begin(want.role(), rec)
 	if err != nil {
 		return Report{}, err
@@ -17,7 +18,10 @@ func (e *Engine) observeLoadBalancer(ctx context.Context, want LoadBalancer, rec
 	return o.report(ctx, nil), nil
 }
 
-func (e *Engine) applyLoadBalancer(ctx context.Context, want LoadBalancer, prior *LoadBalancer, rec Record) (Record, error) {
+// ApplyLoadBalancer brings HAProxy to what is wanted and waits until its port
+// answers. Whether there is a healthy API server behind it is not its concern:
+// the load balancer comes first.
+func (e *Engine) ApplyLoadBalancer(ctx context.Context, want LoadBalancer, prior *LoadBalancer, rec Record) (Record, error) {
 	o, err := e.begin(want.role(), rec)
 	if err != nil {
 		return rec, err
@@ -72,6 +76,7 @@ func (o *operation) waitPort(ctx context.Context, m *machine, port int) error {
 	return o.unitError(ctx, m, "wait for the load balancer's port", component.HAProxyUnit, err)
 }
 
-func (e *Engine) removeLoadBalancer(ctx context.Context, have LoadBalancer, rec Record) error {
+// RemoveLoadBalancer stops HAProxy and deletes its files.
+func (e *Engine) RemoveLoadBalancer(ctx context.Context, have LoadBalancer, rec Record) error {
 	return e.remove(ctx, have.role(), rec)
 }

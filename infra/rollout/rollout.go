@@ -14,7 +14,6 @@
 package rollout
 
 import (
-	"context"
 	"io"
 	"time"
 
@@ -163,111 +162,6 @@ type Addon struct {
 	Objects []*unstructured.Unstructured
 	// Wait makes ApplyObjects wait until the workloads among the objects are available.
 	Wait bool
-}
-
-// ObserveEtcd compares the machines of an etcd cluster, and its membership,
-// with what is wanted. It changes nothing and does not fail because a machine
-// is unreachable.
-func (e *Engine) ObserveEtcd(ctx context.Context, want Etcd, rec Record) (Report, error) {
-	return e.observeEtcd(ctx, want, rec)
-}
-
-// ApplyEtcd brings an etcd cluster to what is wanted: members in parallel when
-// there is no cluster yet, one at a time behind health gates otherwise. prior
-// is what was wanted before, nil on creation; targets that were in it and are
-// no longer wanted leave the cluster. The record is valid also when there is
-// an error: it says what was done until then.
-func (e *Engine) ApplyEtcd(ctx context.Context, want Etcd, prior *Etcd, rec Record) (Record, error) {
-	return e.applyEtcd(ctx, want, prior, rec)
-}
-
-// RemoveEtcd stops etcd on all its machines and deletes its files and data.
-// Machines that are gone are passed over.
-func (e *Engine) RemoveEtcd(ctx context.Context, have Etcd, rec Record) error {
-	return e.removeEtcd(ctx, have, rec)
-}
-
-// ObserveControlPlane compares the controllers, and the RBAC objects the API
-// servers need, with what is wanted.
-func (e *Engine) ObserveControlPlane(ctx context.Context, want ControlPlane, rec Record) (Report, error) {
-	return e.observeControlPlane(ctx, want, rec)
-}
-
-// ApplyControlPlane installs all controllers in parallel when none serves yet,
-// and rolls through them one at a time otherwise. See [ApplyEtcd] for prior and
-// the record.
-//
-// [ApplyEtcd]: Engine.ApplyEtcd
-func (e *Engine) ApplyControlPlane(ctx context.Context, want ControlPlane, prior *ControlPlane, rec Record) (Record, error) {
-	return e.applyControlPlane(ctx, want, prior, rec)
-}
-
-// RemoveControlPlane stops the control plane on all its machines and deletes
-// its files. Machines that are gone are passed over.
-func (e *Engine) RemoveControlPlane(ctx context.Context, have ControlPlane, rec Record) error {
-	return e.removeControlPlane(ctx, have, rec)
-}
-
-// ObserveWorkers compares the workers and their Node objects (labels, taints,
-// pod CIDR) with what is wanted.
-func (e *Engine) ObserveWorkers(ctx context.Context, want Workers, rec Record) (Report, error) {
-	return e.observeWorkers(ctx, want, rec)
-}
-
-// ApplyWorkers brings the workers to what is wanted and waits until their nodes
-// are Ready. Nodes are drained before what runs on them is disturbed.
-//
-// The rule: a change that restarts containerd, or replaces the kubelet's
-// binary, drains the node first. A kubelet or kube-proxy restarted for any
-// other reason, a file repaired or a certificate renewed does not: running
-// pods do not notice. A node on which the kubelet is not running is repaired
-// without draining, since nothing could be evicted gracefully from it.
-func (e *Engine) ApplyWorkers(ctx context.Context, want Workers, prior *Workers, rec Record) (Record, error) {
-	return e.applyWorkers(ctx, want, prior, rec)
-}
-
-// RemoveWorkers deletes the Node objects and stops everything on the machines.
-// It does not drain: there may be nowhere left to go.
-// Machines and API servers that are gone are passed over.
-func (e *Engine) RemoveWorkers(ctx context.Context, have Workers, rec Record) error {
-	return e.removeWorkers(ctx, have, rec)
-}
-
-// ObserveLoadBalancer compares the load balancer's machine with what is wanted.
-func (e *Engine) ObserveLoadBalancer(ctx context.Context, want LoadBalancer, rec Record) (Report, error) {
-	return e.observeLoadBalancer(ctx, want, rec)
-}
-
-// ApplyLoadBalancer brings HAProxy to what is wanted and waits until its port
-// answers. Whether there is a healthy API server behind it is not its concern:
-// the load balancer comes first.
-func (e *Engine) ApplyLoadBalancer(ctx context.Context, want LoadBalancer, prior *LoadBalancer, rec Record) (Record, error) {
-	return e.applyLoadBalancer(ctx, want, prior, rec)
-}
-
-// RemoveLoadBalancer stops HAProxy and deletes its files.
-func (e *Engine) RemoveLoadBalancer(ctx context.Context, have LoadBalancer, rec Record) error {
-	return e.removeLoadBalancer(ctx, have, rec)
-}
-
-// ObserveObjects says in words what differs between the addon's objects and
-// the cluster's, by object ("ConfigMap kube-system/coredns"). Objects that are
-// still in the inventory and no longer wanted count as differing.
-func (e *Engine) ObserveObjects(ctx context.Context, want Addon, inventory []kube.ObjectRef) (Report, error) {
-	return e.observeObjects(ctx, want, inventory)
-}
-
-// ApplyObjects applies the objects server-side, deletes those of the inventory
-// that are no longer wanted, and returns the new inventory: also with an error,
-// so that nothing applied is ever forgotten.
-func (e *Engine) ApplyObjects(ctx context.Context, want Addon, inventory []kube.ObjectRef) ([]kube.ObjectRef, error) {
-	return e.applyObjects(ctx, want, inventory)
-}
-
-// RemoveObjects deletes every object of the inventory. A cluster that is gone
-// is an error: only the caller can know that it is meant to be.
-func (e *Engine) RemoveObjects(ctx context.Context, have Addon, inventory []kube.ObjectRef) error {
-	return e.removeObjects(ctx, have, inventory)
 }
 
 // FilesEtcd tells what will be on the machines: "<machine>:<path>" to

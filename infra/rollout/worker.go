@@ -57,7 +57,9 @@ func (x Workers) condition(n component.Node) kube.NodeCondition {
 	return c
 }
 
-func (e *Engine) observeWorkers(ctx context.Context, want Workers, rec Record) (Report, error) {
+// ObserveWorkers compares the workers and their Node objects (labels, taints,
+// pod CIDR) with what is wanted.
+func (e *Engine) ObserveWorkers(ctx context.Context, want Workers, rec Record) (Report, error) {
 	o, err := e.begin(want.role(), rec)
 	if err != nil {
 		return Report{}, err
@@ -94,7 +96,15 @@ func (e *Engine) nodeDrift(ctx context.Context, keys *keyring, want Workers, r *
 	return nil
 }
 
-func (e *Engine) applyWorkers(ctx context.Context, want Workers, prior *Workers, rec Record) (Record, error) {
+// ApplyWorkers brings the workers to what is wanted and waits until their nodes
+// are Ready. Nodes are drained before what runs on them is disturbed.
+//
+// The rule: a change that restarts containerd, or replaces the kubelet's
+// binary, drains the node first. A kubelet or kube-proxy restarted for any
+// other reason, a file repaired or a certificate renewed does not: running
+// pods do not notice. A node on which the kubelet is not running is repaired
+// without draining, since nothing could be evicted gracefully from it.
+func (e *Engine) ApplyWorkers(ctx context.Context, want Workers, prior *Workers, rec Record) (Record, error) {
 	o, err := e.beginWorkers(ctx, want, rec)
 	if err != nil {
 		return rec, err
@@ -278,7 +288,10 @@ func (o *workerOperation) deleteNodes(ctx context.Context, targets []Target) err
 	return group.Wait()
 }
 
-func (e *Engine) removeWorkers(ctx context.Context, have Workers, rec Record) error {
+// RemoveWorkers deletes the Node objects and stops everything on the machines.
+// It does not drain: there may be nowhere left to go.
+// Machines and API servers that are gone are passed over.
+func (e *Engine) RemoveWorkers(ctx context.Context, have Workers, rec Record) error {
 	if err := e.remove(ctx, have.role(), rec); err != nil {
 		return err
 	}
