@@ -158,6 +158,18 @@ func kubeletMaySet(key string) bool {
 	return !reserved || kubeletapis.IsKubeletLabel(key)
 }
 
+// CheckTaints reports taints that no node could have, and those given twice.
+func CheckTaints(taints []Taint) error {
+	var errs []error
+	for i, t := range taints {
+		errs = append(errs, t.validate())
+		if slices.ContainsFunc(taints[:i], func(o Taint) bool { return o.Key == t.Key && o.Effect == t.Effect }) {
+			errs = append(errs, fmt.Errorf("taint %s:%s is given twice", t.Key, t.Effect))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 func (t Taint) validate() error {
 	if msgs := validation.IsQualifiedName(t.Key); len(msgs) > 0 {
 		return fmt.Errorf("taint %q: %s", t.Key, strings.Join(msgs, "; "))

@@ -138,6 +138,9 @@ func TestWorkerRefuses(t *testing.T) {
 		{"label", func(s *WorkerSpec, _ *Node) { s.Labels = map[string]string{"a b": "c"} }, `label "a b"`},
 		{"label value", func(s *WorkerSpec, _ *Node) { s.Labels = map[string]string{"a": "c,d=e"} }, `value "c,d=e" of label a`},
 		{"taint effect", func(s *WorkerSpec, _ *Node) { s.Taints = []Taint{{Key: "a", Effect: "Never"}} }, `unknown effect "Never"`},
+		{"taint twice", func(s *WorkerSpec, _ *Node) {
+			s.Taints = []Taint{{Key: "a", Effect: "NoSchedule"}, {Key: "a", Effect: "NoExecute"}, {Key: "a", Value: "b", Effect: "NoSchedule"}}
+		}, "taint a:NoSchedule is given twice"},
 		{"registry", func(s *WorkerSpec, _ *Node) { s.RegistryMirrors = map[string]string{"../../etc": "http://m"} }, `"../../etc" is not a registry`},
 		{"registry mirror", func(s *WorkerSpec, _ *Node) { s.RegistryMirrors = map[string]string{"quay.io": "m:5000"} }, "is not an http or https URL"},
 		{"no artifact", func(s *WorkerSpec, _ *Node) { s.Artifacts = s.Artifacts[:1] }, "the artifacts do not include"},

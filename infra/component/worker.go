@@ -121,10 +121,7 @@ func (w *worker) validate() error {
 	default:
 		errs = append(errs, fmt.Errorf("unknown CNI %q: want %q or %q", w.spec.CNI, CNIBridge, CNINone))
 	}
-	for _, t := range w.spec.Taints {
-		errs = append(errs, t.validate())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, CheckTaints(w.spec.Taints))...)
 }
 
 func (w *worker) validatePodCIDR() error {

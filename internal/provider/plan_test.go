@@ -67,6 +67,8 @@ func TestBadInput(t *testing.T) {
 		{"k8s_worker_pool", pool, "version", "latest", "latest"},
 		{"k8s_worker_pool", pool, "labels", values{"a b": "c"}, "a b"},
 		{"k8s_worker_pool", pool, "labels", values{"tier": "b l u e"}, "b l u e"},
+		{"k8s_worker_pool", pool, "taints", []any{values{"key": "a b", "effect": "NoSchedule"}}, `taint "a b"`},
+		{"k8s_worker_pool", pool, "taints", []any{values{"key": "gpu", "effect": "NoSchedule"}, values{"key": "gpu", "value": "x", "effect": "NoSchedule"}}, "given twice"},
 		{"k8s_worker_pool", pool, "registry_mirrors", values{"docker.io": "ftp://mirror"}, "not an http or https URL"},
 		{"k8s_worker_pool", pool, "kubelet_config", `{"cgroupDrivr": "systemd"}`, "cgroupDrivr"},
 		{"k8s_worker_pool", pool, "kubelet_config", "cgroupDriver: systemd", "use jsonencode"},
@@ -121,6 +123,10 @@ func TestUnknownInput(t *testing.T) {
 		"k8s_network": {"name": unknown, "admin_cidrs": []any{unknown}, "node_cidr": unknown, "tags": unknown},
 		"k8s_machine": {"name": unknown, "role": unknown, "private_ip": unknown, "pod_cidr": unknown, "network": unknown, "user": nil},
 		"k8s_pki":     {"cluster": unknown, "key_store": unknown},
+		"k8s_worker_pool": {
+			"version": unknown, "hosts": unknown, "pki": unknown, "control_plane": unknown, "labels": unknown,
+			"taints": []any{values{"key": "gpu", "value": unknown, "effect": "NoSchedule"}, values{"key": "gpu", "effect": "NoSchedule"}},
+		},
 	} {
 		ch := c.instance(resource).plan(config)
 		if got := ch.failure(); got != "" {
@@ -128,8 +134,8 @@ func TestUnknownInput(t *testing.T) {
 			continue
 		}
 		planned, _ := plain(ch.planned).(values)
-		if planned["tags_all"] != unknown {
-			t.Errorf("%s: tags_all is planned as %v", resource, planned["tags_all"])
+		if tags, has := planned["tags_all"]; has && tags != unknown {
+			t.Errorf("%s: tags_all is planned as %v", resource, tags)
 		}
 	}
 }

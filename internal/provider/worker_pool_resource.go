@@ -175,6 +175,11 @@ func checkWorkerPool(ctx context.Context, plan, _ *workerPoolModel, diags *diag.
 	if _, _, err := component.SplitLabels(stringMap(plan.Labels)); err != nil {
 		diags.AddAttributeError(path.Root("labels"), "Unusable labels", err.Error())
 	}
+	if taints, known := taintsFrom(ctx, plan.Taints, diags); known {
+		if err := component.CheckTaints(taints); err != nil {
+			diags.AddAttributeError(path.Root("taints"), "Unusable taints", err.Error())
+		}
+	}
 	hosts, known := hostsFrom(ctx, plan.Hosts, diags)
 	if !known {
 		return
@@ -228,6 +233,18 @@ func workerPoolOutputs(ctx context.Context, m *workerPoolModel, diags *diag.Diag
 	}
 }
 
+// taintsFrom reports known as false when a part of one is not known yet.
+func taintsFrom(ctx context.Context, list types.List, diags *diag.Diagnostics) (taints []component.Taint, known bool) {
+	known = !list.IsUnknown()
+	for _, e := range list.Elements() {
+		o, _ := e.(types.Object)
+		t, ok := object[taintModel](ctx, o, diags)
+		known = known && ok && !t.Key.IsUnknown() && !t.Value.IsUnknown() && !t.Effect.IsUnknown()
+		taints = append(taints, component.Taint{Key: t.Key.ValueString(), Value: t.Value.ValueString(), Effect: t.Effect.ValueString()})
+	}
+	return taints, known
+}
+
 func workerPoolSpec(ctx context.Context, d *providerData, m *workerPoolModel, diags *diag.Diagnostics) rollout.Workers {
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
 	cp, _ := object[controlPlaneRefModel](ctx, m.ControlPlane, diags)
@@ -239,13 +256,7 @@ func workerPoolSpec(ctx context.Context, d *providerData, m *workerPoolModel, di
 	}
 	artifacts, err := d.catalog.WorkerSet(m.Version.ValueString(), m.ContainerdVersion.ValueString(), m.RuncVersion.ValueString(), m.CNIVersion.ValueString())
 	checkDownloads(err, diags)
-	var taints []component.Taint
-	for _, e := range m.Taints.Elements() {
-		if o, ok := e.(types.Object); ok {
-			t, _ := object[taintModel](ctx, o, diags)
-			taints = append(taints, component.Taint{Key: t.Key.ValueString(), Value: t.Value.ValueString(), Effect: t.Effect.ValueString()})
-		}
-	}
+	taints, _ := taintsFrom(ctx, m.Taints, diags)
 	return rollout.Workers{
 		Spec: component.WorkerSpec{
 			Cluster:              cp.cluster(ref),
