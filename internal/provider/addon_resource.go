@@ -274,7 +274,7 @@ func (r *addonResource) apply(ctx context.Context, m *addonModel, inventory []ku
 	}
 	inventory, err := r.data.engine(ctx).ApplyObjects(ctx, a, inventory)
 	if err != nil {
-		addError(diags, "The addon "+a.Name+" is not as it should be", err)
+		addError(diags, "Cannot apply the addon "+a.Name, err)
 		return inventory
 	}
 	m.Drift = noDrift()
@@ -331,7 +331,7 @@ func (r *addonResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 		resp.Diagnostics.AddWarning("The objects of addon "+a.Name+" were not deleted",
 			"The API server cannot be reached: "+remote.Redact(err.Error())+"\n\nThey end with the cluster, if that is destroyed as well.")
 	default:
-		addError(&resp.Diagnostics, "The addon "+a.Name+" could not be deleted", err)
+		addError(&resp.Diagnostics, "Cannot delete the addon "+a.Name, err)
 	}
 }
 

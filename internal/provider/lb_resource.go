@@ -250,7 +250,7 @@ func acquireAddress(ctx context.Context, d *providerData, plan, prior *lbModel, 
 		plan.AllocationID, plan.PublicIP = types.StringValue(a.AllocationID), types.StringValue(a.PublicIP.String())
 	}
 	if err != nil {
-		addError(diags, "The Elastic IP is not as it should be", err)
+		addError(diags, "Cannot apply the Elastic IP", err)
 	}
 	return a.AllocationID != ""
 }
@@ -287,6 +287,6 @@ func releaseAddress(ctx context.Context, d *providerData, m *lbModel, diags *dia
 		err = client.DeleteAddress(ctx, m.AllocationID.ValueString())
 	}
 	if err != nil {
-		addError(diags, "The Elastic IP could not be released", err)
+		addError(diags, "Cannot release the Elastic IP", err)
 	}
 }

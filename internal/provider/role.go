@@ -273,7 +273,7 @@ func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *
 	var err error
 	rec.Record, err = r.role.apply(r.data.engine(ctx), ctx, want, before, rec.Record)
 	if err != nil {
-		r.explain(err, diags)
+		r.explain("apply", err, diags)
 		return acquired
 	}
 	r.role.common(plan).Drift = noDrift()
@@ -299,7 +299,7 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	rec.complete(r.role.artifacts(&spec))
 	report, err := r.role.observe(r.data.engine(ctx), ctx, spec, rec.Record)
 	if err != nil {
-		r.explain(err, &resp.Diagnostics)
+		r.explain("refresh", err, &resp.Diagnostics)
 		return
 	}
 	r.tell(report, &resp.Diagnostics)
@@ -338,7 +338,7 @@ func (r *roleResource[M, S]) Delete(ctx context.Context, req resource.DeleteRequ
 	}
 	rec.complete(r.role.artifacts(&spec))
 	if err := r.role.remove(r.data.engine(ctx), ctx, spec, rec.Record); err != nil {
-		r.explain(err, &resp.Diagnostics)
+		r.explain("delete", err, &resp.Diagnostics)
 		return
 	}
 	if r.role.release != nil {
@@ -354,7 +354,7 @@ func (r *roleResource[M, S]) tell(report rollout.Report, diags *diag.Diagnostics
 		var foreign *remote.HostKeyError
 		switch {
 		case errors.As(err, &foreign):
-			r.explain(err, diags)
+			r.explain("refresh", err, diags)
 		case r.data.firstWarning(machine):
 			diags.AddWarning(unasked(machine, err),
 				fmt.Sprintf("%s\n\nIts last known state is kept. What differs on it, if anything, is not known.\n\n%s", remote.Redact(err.Error()), advice(err)))
@@ -380,11 +380,11 @@ func unasked(machine string, err error) string {
 	return fmt.Sprintf("Machine %s cannot be reached", machine)
 }
 
-func (r *roleResource[M, S]) explain(err error, diags *diag.Diagnostics) {
+func (r *roleResource[M, S]) explain(verb string, err error, diags *diag.Diagnostics) {
 	var foreign *remote.HostKeyError
 	if errors.As(err, &foreign) {
 		addError(diags, fmt.Sprintf("The SSH host key of %s is not the pinned one", foreign.Machine), err)
 		return
 	}
-	addError(diags, "The "+r.role.title+" is not as it should be", err)
+	addError(diags, "Cannot "+verb+" the "+r.role.title, err)
 }

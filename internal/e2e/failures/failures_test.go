@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	poolFailed    = "The worker pool is not as it should be"
-	controlFailed = "The control plane is not as it should be"
-	etcdFailed    = "The etcd cluster is not as it should be"
+	poolFailed    = "Cannot apply the worker pool"
+	controlFailed = "Cannot apply the control plane"
+	etcdFailed    = "Cannot apply the etcd cluster"
 )
 
 var failures = []failure{
@@ -140,7 +140,7 @@ var failures = []failure{
 			w.more(t, secondBalancer)
 			refuse(t, "AllocateAddress", "AddressLimitExceeded", "The maximum number of addresses has been reached.")
 		},
-		summary: "The Elastic IP is not as it should be",
+		summary: "Cannot apply the Elastic IP",
 		says:    []string{"with k8s_lb.second", "allocate an Elastic IP for lb of cluster second", "AllocateAddress", "AddressLimitExceeded", "release one", "Service Quotas, Amazon EC2, EC2-VPC Elastic IPs (L-0263D0A3)"},
 	},
 	{
