@@ -11,11 +11,11 @@ cli() {
 provider() {
   local platform registry to
   platform=$(go env GOOS)_$(go env GOARCH)
-  (cd "$root" && go build -o "$1/terraform-provider-k8s" .)
+  make --silent -C "$root" build
   for registry in registry.terraform.io registry.opentofu.org; do
     to=$1/mirror/$registry/k8s-from-scratch/k8s/0.1.0/$platform
     mkdir -p "$to"
-    ln -f "$1/terraform-provider-k8s" "$to/terraform-provider-k8s_v0.1.0"
+    cp "$root/bin/terraform-provider-k8s" "$to/terraform-provider-k8s_v0.1.0"
   done
   cat >"$1/cli.tfrc" <<EOF
 disable_checkpoint = true

@@ -128,13 +128,7 @@ func (d *demo) stage(name string, f func() error) error {
 }
 
 func (d *demo) build(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", d.path("bin")+"/", ".", "./cmd/...")
-	cmd.Dir = d.root
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return nil
+	return workspace.Build(ctx, d.root, d.path("bin"), ".", "./cmd/...")
 }
 
 func (d *demo) labCommand(ctx context.Context, args ...string) *exec.Cmd {

@@ -1,7 +1,6 @@
 package harness
 
 import (
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,10 +17,8 @@ const clockOffset = "K8S_E2E_CLOCK_OFFSET="
 func (s *Suite) MovableClock(t *testing.T) {
 	t.Helper()
 	s.provider = filepath.Join(s.Bin, "movedclock")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", s.provider, "./internal/e2e/movedclock")
-	build.Dir = s.Root
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	if err := s.build(t.Context(), "./internal/e2e/movedclock"); err != nil {
+		t.Fatal(err)
 	}
 }
 

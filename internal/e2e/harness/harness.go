@@ -77,10 +77,8 @@ func start(ctx context.Context, up []string) (*Suite, error) {
 	}
 	s := &Suite{Root: root, Dir: dir, Bin: filepath.Join(dir, "bin"), Cache: artifact.DefaultCacheDir()}
 	s.provider = filepath.Join(s.Bin, "terraform-provider-k8s")
-	build := exec.CommandContext(ctx, "go", "build", "-o", s.Bin+"/", ".", "./cmd/...")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		return s, fmt.Errorf("go build: %w\n%s", err, out)
+	if err := s.build(ctx, ".", "./cmd/..."); err != nil {
+		return s, err
 	}
 	if out, err := s.Lab(ctx, append([]string{"up"}, up...)...); err != nil {
 		return s, fmt.Errorf("k8s-lab up: %w\n%s", err, out)
