@@ -64,7 +64,9 @@ func (o *operation) rehearse(ctx context.Context, plan Plan) error {
 type trial struct {
 	unit    string
 	program string // the file it will run
-	options []*unit.UnitOption
+	// archive is the download that program has to be taken out of first, as member; empty for none.
+	archive, member string
+	options         []*unit.UnitOption
 }
 
 func unitsOf(trials []trial) []string {
@@ -104,7 +106,7 @@ func (o *operation) trials(plan Plan) (map[string][]trial, error) {
 }
 
 // newTrial makes a trial of a unit that the changes restart. It is nil when
-// nothing a program reads is changed, and when the program is still in its archive.
+// nothing a program reads is changed.
 func newTrial(state desired.State, changes []host.Change, name string) (*trial, error) {
 	changed := func(target string) bool {
 		return slices.ContainsFunc(changes, func(c host.Change) bool { return c.Target == target })
@@ -130,11 +132,7 @@ func newTrial(state desired.State, changes []host.Change, name string) (*trial, 
 			}
 			t.program = words[0]
 			if changed(t.program) {
-				digest, plain := downloadOf(state, t.program)
-				if !plain {
-					return nil, nil
-				}
-				t.program = prefetched + digest
+				t.program, t.archive, t.member = newProgram(state, t.program, name)
 			}
 			line := t.program + strings.TrimPrefix(opt.Value, words[0])
 			t.options = append(t.options, unit.NewUnitOption("Service", "ExecStart", strings.Join(append([]string{line}, args...), " ")))
@@ -197,6 +195,9 @@ func rehearsalScript(dir string, trials []trial) (string, error) {
 	var script strings.Builder
 	fmt.Fprintf(&script, "dir=%s\nunit_prefix=%s\n%sbegin\n", quote(dir), quote(rehearsalPrefix), rehearsalFunctions)
 	for _, t := range trials {
+		if t.archive != "" {
+			fmt.Fprintf(&script, "unpack %s %s %s\n", quote(t.archive), quote(t.member), quote(t.program))
+		}
 		content, err := io.ReadAll(unit.Serialize(append(t.options, confinement(dir, t.unit)...)))
 		if err != nil {
 			return "", fmt.Errorf("unit %s: %w", t.unit, err)
@@ -247,15 +248,20 @@ func stage(state desired.State, changes []host.Change) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// downloadOf returns the digest of the download a program comes from, and
-// whether the download is the program itself rather than an archive.
-func downloadOf(state desired.State, program string) (digest string, plain bool) {
+// newProgram returns where a program that is to be installed lies before, or,
+// when that is in an archive, where to unpack it: host.Apply removes what is so
+// named, should the rehearsal not come to it.
+func newProgram(state desired.State, installed, unit string) (program, archive, member string) {
 	for _, b := range state.Binaries {
 		for _, i := range b.Installs {
-			if i.Path == program {
-				return b.SHA256, i.Member == ""
+			switch {
+			case i.Path != installed:
+			case i.Member == "":
+				return prefetched + b.SHA256, "", ""
+			default:
+				return prefetched + unit + ".unpacked", prefetched + b.SHA256, i.Member
 			}
 		}
 	}
-	return "", false
+	return installed, "", ""
 }

@@ -3,11 +3,13 @@ set -u
 umask 022
 trap '' PIPE
 units=
+unpacked=
 
 # The overlay goes first: beneath it lies the machine's own /etc.
 forget() {
 	umount -l "$dir/etc" 2>/dev/null
 	rm -rf --one-file-system "$dir"
+	for program in $unpacked; do rm -f "$program"; done
 	for unit in $units; do rm -f "/run/systemd/system/$unit_prefix$unit"; done
 	systemctl daemon-reload
 	for unit in $units; do systemctl reset-failed "$unit_prefix$unit" 2>/dev/null; done
@@ -23,6 +25,13 @@ begin() {
 	mkdir -p "${dir%/*}" && chmod 700 "${dir%/*}" && mkdir "$dir" "$dir/etc" "$dir/new" "$dir/new/etc" || exit 1
 	tar -xp -C "$dir/new" -f - || exit 1
 	mount -t overlay overlay -o "ro,lowerdir=$dir/new/etc:/etc" "$dir/etc" || exit 1
+}
+
+# unpack takes a program out of its archive: archive, member, program. Where that
+# fails there is no such program to rehearse.
+unpack() {
+	unpacked="$unpacked $3"
+	tar -xzOf "$1" -- "$2" >"$3" 2>/dev/null || tar -xzOf "$1" -- "./$2" >"$3" 2>/dev/null || rm -f "$3"
 }
 
 # rehearse takes a unit, the program it runs, and on standard input its file.

@@ -83,8 +83,11 @@ func TestTrial(t *testing.T) {
 	}
 	archived := controllerState()
 	archived.Binaries[0].Installs[0].Member = "in/archive"
-	if got, err := newTrial(archived, []host.Change{unitChange, programChange}, apiServerUnit); err != nil || got != nil {
-		t.Errorf("a program that is still in its archive was rehearsed: %v\n%+v", err, got)
+	if got, err := newTrial(archived, []host.Change{unitChange, programChange}, apiServerUnit); err != nil {
+		t.Error(err)
+	} else if script, err := rehearsalScript("/run/x", []trial{*got}); err != nil ||
+		!strings.Contains(script, "\nunpack '"+prefetched+"abc' 'in/archive' '"+prefetched+apiServerUnit+".unpacked'\nrehearse '"+apiServerUnit+"' '"+prefetched+apiServerUnit+".unpacked' ") {
+		t.Errorf("a program in an archive: %v\n%s", err, script)
 	}
 	if got, err := newTrial(controllerState(), []host.Change{change(host.KindFile, "/etc/x.nft", "nft.service")}, "nft.service"); err != nil || got != nil {
 		t.Errorf("a program that cannot be asked was rehearsed: %v\n%+v", err, got)

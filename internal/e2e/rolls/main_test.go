@@ -68,6 +68,7 @@ func TestRolls(t *testing.T) {
 		{"etcd: hand-overs", w.testHandOvers},
 		{"etcd: orphaned hold", w.testOrphanedHold},
 		{"etcd: no room on the last machine", w.testNoRoom},
+		{"etcd: refused by the next release", w.testRefusedByNext},
 		{"etcd: patch upgrade", w.testEtcdUpgrade},
 		{"audit policy: fails on the second machine", w.testFailsOnSecond},
 		{"audit policy: resumed", w.testResumed},

@@ -145,6 +145,24 @@ func (w *world) testNoRoom(t *testing.T) {
 	w.Sh(t, last, "umount "+cache)
 }
 
+// testRefusedByNext upgrades with a value that the release to come refuses. It
+// is still in its archive.
+func (w *world) testRefusedByNext(t *testing.T) {
+	was := suite.Units(t, machines...)
+	w.arguments["k8s_etcd_cluster"]["extra_args"] = `{ election-timeout = "100" }`
+	w.write(t)
+	_, err := w.WS.Apply(t.Context())
+	harness.Refused(t, err, "machine controller-", "etcd.service would not start: --election-timeout[100ms] should be at least as 5 times as --heartbeat-interval", "nothing has been stopped or changed")
+	wantRestarted(t, was)
+	w.wantEtcd(t, etcdBefore)
+	for _, c := range controllers {
+		if left := w.Sh(t, c, "ls -d /var/cache/k8s-from-scratch/*.unpacked 2>/dev/null; true"); left != "" {
+			t.Errorf("a rehearsal left on %s:\n%s", c, left)
+		}
+	}
+	w.plain()
+}
+
 // testEtcdUpgrade goes to the next patch release of etcd under traffic.
 func (w *world) testEtcdUpgrade(t *testing.T) {
 	was := suite.Units(t, machines...)
