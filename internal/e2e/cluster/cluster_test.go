@@ -99,14 +99,14 @@ func (c *cluster) testDrift(t *testing.T) {
 		{"replaced binary", "controller-2", "cp /bin/true /usr/local/bin/kube-controller-manager.new && mv /usr/local/bin/kube-controller-manager.new /usr/local/bin/kube-controller-manager", []string{"controller-2", "/usr/local/bin/kube-controller-manager"}},
 	}
 	for _, d := range damages {
-		before := c.StartTimes(t)
+		before := c.Units(t)
 		c.Sh(t, d.machine, d.script)
 		c.repaired(t, d.name, d.words, before)
 	}
 }
 
 // repaired plans, applies and compares: the plan has the words, only the damaged unit restarts, the next plan is empty.
-func (c *cluster) repaired(t *testing.T, name string, words []string, before map[string]string) {
+func (c *cluster) repaired(t *testing.T, name string, words []string, before map[string]harness.Unit) {
 	t.Helper()
 	changes, text, err := c.WS.Plan(t.Context())
 	if err != nil {
@@ -124,12 +124,7 @@ func (c *cluster) repaired(t *testing.T, name string, words []string, before map
 		t.Errorf("%s: the plan is about more than one resource:\n%s", name, text)
 	}
 	c.Apply(t)
-	restarted := []string{}
-	for unit, at := range c.StartTimes(t) {
-		if before[unit] != at {
-			restarted = append(restarted, unit)
-		}
-	}
+	restarted := harness.Restarted(before, c.Units(t))
 	if len(restarted) != 1 || !strings.Contains(restarted[0], words[0]+"/") {
 		t.Errorf("%s: repaired by restarting %v", name, restarted)
 	}
@@ -157,7 +152,7 @@ func (c *cluster) testHostKey(t *testing.T) {
 // testChecksum makes the mirror serve a wrong kube-proxy: the download is refused and the old one stays.
 func (c *cluster) testChecksum(t *testing.T) {
 	const path = "/dl.k8s.io/release/v1.36.1/bin/linux/amd64/kube-proxy"
-	before := c.StartTimes(t)["worker-0/kube-proxy"]
+	before := c.Units(t)["worker-0/kube-proxy"]
 	sum := c.Sh(t, "worker-0", "sha256sum /usr/local/bin/kube-proxy")
 	// Without execute permission the running program goes on and the file must be fetched again.
 	c.Sh(t, "worker-0", "cp -p /usr/local/bin/kube-proxy /var/tmp/kube-proxy && truncate -s -1 /var/tmp/kube-proxy && rm -rf /var/cache/k8s-from-scratch && mv /var/tmp/kube-proxy /usr/local/bin/kube-proxy")
@@ -170,7 +165,7 @@ func (c *cluster) testChecksum(t *testing.T) {
 	if now := c.Sh(t, "worker-0", "sha256sum /usr/local/bin/kube-proxy"); now != damaged {
 		t.Errorf("the refused download was installed: %s", now)
 	}
-	if now := c.StartTimes(t)["worker-0/kube-proxy"]; now != before {
+	if now := c.Units(t)["worker-0/kube-proxy"]; now != before {
 		t.Errorf("kube-proxy was restarted by a refused download")
 	}
 	if err := suite.Control(t.Context(), "DELETE", "/_lab/faults", nil, nil); err != nil {

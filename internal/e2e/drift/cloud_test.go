@@ -281,7 +281,7 @@ func instances() []damage {
 func (w *world) testTerminated(t *testing.T) {
 	const machine = "k8s_machine.worker[1]"
 	id := w.instance(t, "worker-1").InstanceId
-	started := w.StartTimes(t)
+	started := w.Units(t)
 	must[*ec2.TerminateInstancesOutput](t)(w.ec2.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{*id}}))
 	w.until(t, id, types.InstanceStateNameTerminated)
 	_, words, err := w.WS.Plan(t.Context(), "-out=drift.tfplan")
@@ -302,7 +302,7 @@ func (w *world) testTerminated(t *testing.T) {
 	if now := w.instance(t, "worker-1").InstanceId; *now == *id {
 		t.Errorf("worker-1 is still instance %s", *id)
 	}
-	compareStarts(t, started, w.StartTimes(t), []string{"worker-1/*"})
+	compareStarts(t, started, w.Units(t), []string{"worker-1/*"})
 	w.Kubectl(t, "wait", "--for=condition=Ready", "--timeout=1s", "nodes", "--all")
 	w.NoChanges(t)
 }
@@ -335,7 +335,7 @@ func (w *world) testKeyGone(t *testing.T) {
 	if !ok {
 		t.Fatalf("the key store has no %s", name)
 	}
-	started := w.StartTimes(t)
+	started := w.Units(t)
 	w.deleteParameter(t, name)
 	w.plan(t, round{damages: []damage{{name: "key missing from the key store", resource: keys, thing: "key store", says: []string{name + ": missing"}}}})
 	_, err := w.WS.Apply(t.Context(), "drift.tfplan")
@@ -345,6 +345,6 @@ func (w *world) testKeyGone(t *testing.T) {
 	}
 	must[*ssm.PutParameterOutput](t)(w.ssm.PutParameter(t.Context(), &ssm.PutParameterInput{
 		Name: parameterName(name), Value: &value, Type: ssmtypes.ParameterTypeSecureString}))
-	compareStarts(t, started, w.StartTimes(t), nil)
+	compareStarts(t, started, w.Units(t), nil)
 	w.NoChanges(t)
 }

@@ -126,7 +126,7 @@ func (w *world) run(t *testing.T, r round) {
 	for i, d := range r.damages {
 		before[i] = d.look(t, w)
 	}
-	started := w.StartTimes(t)
+	started := w.Units(t)
 	for _, d := range r.damages {
 		d.hurt(t, w)
 	}
@@ -149,7 +149,7 @@ func (w *world) run(t *testing.T, r round) {
 	for _, d := range r.damages {
 		allowed = append(allowed, d.restarts...)
 	}
-	compareStarts(t, started, w.StartTimes(t), allowed)
+	compareStarts(t, started, w.Units(t), allowed)
 	w.NoChanges(t)
 }
 
@@ -252,7 +252,7 @@ func (c change) compare(t *testing.T, damages []damage, text string) {
 }
 
 // compareStarts wants exactly the allowed units to have been started again.
-func compareStarts(t *testing.T, before, after map[string]string, allowed []string) {
+func compareStarts(t *testing.T, before, after map[string]harness.Unit, allowed []string) {
 	t.Helper()
 	wanted := map[string]bool{}
 	for _, a := range allowed {
@@ -269,7 +269,7 @@ func compareStarts(t *testing.T, before, after map[string]string, allowed []stri
 		switch at, runs := after[unit]; {
 		case !runs:
 			t.Errorf("%s does not run any more", unit)
-		case at != before[unit] && !wanted[unit] && !harness.MayFollow(unit, func(u string) bool { return wanted[u] }):
+		case at != before[unit] && !wanted[unit] && !harness.GaveUp(unit, at):
 			t.Errorf("%s was restarted, which nothing asked for", unit)
 		case at == before[unit] && wanted[unit]:
 			t.Errorf("%s was not restarted", unit)

@@ -3,13 +3,13 @@ package harness
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -200,35 +200,8 @@ func (c *Cluster) NoChanges(t *testing.T) {
 	}
 }
 
-// StartTimes returns when each running unit of each machine was last started,
-// by "machine/unit".
-func (c *Cluster) StartTimes(t *testing.T) map[string]string {
+// Units returns the units of all machines, see Suite.Units.
+func (c *Cluster) Units(t *testing.T) map[string]Unit {
 	t.Helper()
-	const script = `for u in etcd kube-apiserver kube-controller-manager kube-scheduler containerd kubelet kube-proxy haproxy; do systemctl is-active -q $u && echo $u $(systemctl show -P ExecMainStartTimestampMonotonic $u); done; true`
-	var (
-		mu     sync.Mutex
-		wait   sync.WaitGroup
-		times  = map[string]string{}
-		failed error
-	)
-	for m := range c.Addresses {
-		wait.Go(func() {
-			out, err := c.TrySh(t.Context(), m, script)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				failed = errors.Join(failed, err)
-			}
-			for line := range strings.Lines(out) {
-				if unit, at, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
-					times[m+"/"+unit] = at
-				}
-			}
-		})
-	}
-	wait.Wait()
-	if failed != nil {
-		t.Fatal(failed)
-	}
-	return times
+	return c.suite.Units(t, slices.Collect(maps.Keys(c.Addresses))...)
 }

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -9,15 +10,33 @@ import (
 )
 
 // Unit is when systemd last took a unit down and had it up again, in
-// microseconds of the one clock all machines of a lab share.
-type Unit struct{ Down, Up int }
+// microseconds of the one clock all machines of a lab share, and how often it
+// has done so unasked since it was last asked to.
+type Unit struct{ Down, Up, Unasked int }
 
-// Units returns the units of the machines by "machine/unit". It asks on the
-// machines' consoles, not through the network.
+// UnitsScript prints, on a machine, what ParseUnits reads.
+const UnitsScript = `for u in etcd kube-apiserver kube-controller-manager kube-scheduler containerd kubelet kube-proxy haproxy; do
+	systemctl is-active -q $u && echo $u $(systemctl show -P ActiveExitTimestampMonotonic $u) $(systemctl show -P ActiveEnterTimestampMonotonic $u) $(systemctl show -P NRestarts $u); done; true`
+
+// ParseUnits returns a machine's units that run, by "machine/unit".
+func ParseUnits(machine, text string) map[string]Unit {
+	out := map[string]Unit{}
+	for line := range strings.Lines(text) {
+		var (
+			name string
+			at   Unit
+		)
+		if n, _ := fmt.Sscan(line, &name, &at.Down, &at.Up, &at.Unasked); n == 4 {
+			out[machine+"/"+name] = at
+		}
+	}
+	return out
+}
+
+// Units returns the machines' units that run. It asks on their consoles, not
+// through the network.
 func (s *Suite) Units(t *testing.T, machines ...string) map[string]Unit {
 	t.Helper()
-	const script = `for u in etcd kube-apiserver kube-controller-manager kube-scheduler containerd kubelet kube-proxy haproxy; do
-		systemctl is-active -q $u && echo $u $(systemctl show -P ActiveExitTimestampMonotonic $u) $(systemctl show -P ActiveEnterTimestampMonotonic $u); done; true`
 	var (
 		wg  sync.WaitGroup
 		mu  sync.Mutex
@@ -25,32 +44,25 @@ func (s *Suite) Units(t *testing.T, machines ...string) map[string]Unit {
 	)
 	for _, m := range machines {
 		wg.Go(func() {
-			text, err := s.TryConsole(t.Context(), m, script)
+			text, err := s.TryConsole(t.Context(), m, UnitsScript)
 			if err != nil {
 				t.Error(err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			for line := range strings.Lines(text) {
-				var (
-					name string
-					at   Unit
-				)
-				if n, _ := fmt.Sscan(line, &name, &at.Down, &at.Up); n == 3 {
-					out[m+"/"+name] = at
-				}
-			}
+			maps.Copy(out, ParseUnits(m, text))
 		})
 	}
 	wg.Wait()
 	return out
 }
 
-// Restarted lists the units that were started between the two looks.
-func Restarted(before, now map[string]Unit) []string {
+// Restarted lists the units that were started between the two looks, without
+// managers that nobody was to ask and that gave up.
+func Restarted(before, now map[string]Unit, asked ...string) []string {
 	var out []string
 	for unit, at := range now {
-		if before[unit] != at {
+		if before[unit] != at && (slices.Contains(asked, unit) || !GaveUp(unit, at)) {
 			out = append(out, unit)
 		}
 	}
@@ -58,21 +70,19 @@ func Restarted(before, now map[string]Unit) []string {
 	return out
 }
 
-// MayFollow tells whether a unit may have been started again because another
-// was: a manager ends when the API server beside it is away for longer than its
-// lease lasts.
-func MayFollow(unit string, restarted func(unit string) bool) bool {
-	machine, name, _ := strings.Cut(unit, "/")
-	return (name == "kube-controller-manager" || name == "kube-scheduler") && restarted(machine+"/kube-apiserver")
+// GaveUp tells whether a unit is a manager that was started again because it
+// had ended by itself, and not because anybody asked for it: one that leads ends
+// when it cannot renew its lease, since the API server beside it is away or slow.
+func GaveUp(unit string, now Unit) bool {
+	_, name, _ := strings.Cut(unit, "/")
+	return (name == "kube-controller-manager" || name == "kube-scheduler") && now.Unasked > 0
 }
 
-// OnlyRestarted wants exactly these units, and those that may follow, to have
-// been started since.
+// OnlyRestarted wants exactly these units to have been started since.
 func (s *Suite) OnlyRestarted(t *testing.T, before map[string]Unit, machines []string, want ...string) map[string]Unit {
 	t.Helper()
-	wanted := func(unit string) bool { return slices.Contains(want, unit) }
 	now := s.Units(t, machines...)
-	got := slices.DeleteFunc(Restarted(before, now), func(unit string) bool { return !wanted(unit) && MayFollow(unit, wanted) })
+	got := Restarted(before, now, want...)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("restarted: %q\nwanted: %q", got, want)

@@ -100,7 +100,7 @@ func (w *world) remove(t *testing.T, name string) {
 }
 
 func (w *world) forgetAndImport(t *testing.T) {
-	text, was := imports, w.StartTimes(t)
+	text, was := imports, w.Units(t)
 	address := ""
 	forget := []string{"state", "rm"}
 	for _, r := range w.Resources(t) {

@@ -204,7 +204,7 @@ func (w *world) members(t *testing.T) string {
 // testImage wants another image in the configuration to change nothing that runs.
 func (w *world) testImage(t *testing.T) {
 	before := w.main
-	was := w.StartTimes(t)
+	was := w.Units(t)
 	w.edit(t, `role          = "worker"`, "role          = \"worker\"\n  ami           = \"resolve:ssm:/aws/service/debian/release/12/latest/amd64\"", 1)
 	_, text, err := w.WS.Plan(t.Context())
 	if err != nil {
@@ -221,19 +221,17 @@ func (w *world) testImage(t *testing.T) {
 }
 
 // same wants no unit to have been started since.
-func (w *world) same(t *testing.T, was map[string]string) {
+func (w *world) same(t *testing.T, was map[string]harness.Unit) {
 	t.Helper()
-	for unit, at := range w.StartTimes(t) {
-		if was[unit] != at {
-			t.Errorf("%s was restarted", unit)
-		}
+	if restarted := harness.Restarted(was, w.Units(t)); len(restarted) > 0 {
+		t.Errorf("restarted: %q", restarted)
 	}
 }
 
 // testVolume enlarges a root volume while its machine runs, and wants a clear
 // word when EC2 does not take the next change yet.
 func (w *world) testVolume(t *testing.T) {
-	was := w.StartTimes(t)
+	was := w.Units(t)
 	w.edit(t, `role          = "lb"`, "role          = \"lb\"\n  root_volume_size = 30", 1)
 	w.apply(t)
 	w.same(t, was)

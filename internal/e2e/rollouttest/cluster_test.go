@@ -19,6 +19,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
 var (
@@ -48,7 +49,7 @@ func TestControllers(t *testing.T) {
 	})
 	before := d.starts()
 	w.stage("apply again", func() error { return d.apply(t.Context(), d) })
-	if r := restarted(before, d.starts()); len(r) > 0 {
+	if r := harness.Restarted(before, d.starts()); len(r) > 0 {
 		t.Errorf("applying again restarted %q", r)
 	}
 	t.Run("damage", func(t *testing.T) { d.on(t).testControllerDamage() })
@@ -133,19 +134,12 @@ func (d *deployment) expectDrift(prefixes ...string) {
 	}
 }
 
-// repair applies and expects exactly the given units to have restarted. A
-// manager that was its cluster's leader is let off: when its API server is away
-// for longer than its lease can be renewed it ends, and starts again.
-func (d *deployment) repair(before map[string]string, want ...string) {
+// repair applies and expects exactly the given units to have restarted.
+func (d *deployment) repair(before map[string]harness.Unit, want ...string) {
 	d.t.Helper()
 	d.stage("repair", func() error { return d.apply(d.t.Context(), d) })
 	d.noDrift("after the repair")
-	got := slices.DeleteFunc(restarted(before, d.starts()), func(unit string) bool {
-		machine, name, _ := strings.Cut(unit, " ")
-		return (name == "kube-controller-manager" || name == "kube-scheduler") && !slices.Contains(want, unit) &&
-			slices.Contains(want, machine+" kube-apiserver")
-	})
-	slices.Sort(got)
+	got := harness.Restarted(before, d.starts(), want...)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		d.t.Errorf("restarted %q, wanted %q", got, want)
@@ -171,7 +165,7 @@ func (d *deployment) testControllerDamage() {
 		"etcd controller-1: unit etcd.service: stopped, wanted running",
 		"lb lb-0: file /etc/haproxy/haproxy.cfg: missing",
 	)
-	d.repair(before, "controller-0 kube-scheduler", "controller-1 etcd", "controller-2 kube-apiserver")
+	d.repair(before, "controller-0/kube-scheduler", "controller-1/etcd", "controller-2/kube-apiserver")
 }
 
 // testLostRecords forgets everything that was recorded, as an import does:
@@ -228,7 +222,7 @@ func (d *deployment) testWrongFlag() {
 		}
 	}
 	d.noDrift("after refusals")
-	if r := restarted(before, d.starts()); len(r) > 0 {
+	if r := harness.Restarted(before, d.starts()); len(r) > 0 {
 		d.t.Errorf("restarted %q", r)
 	}
 	if out := d.shell(d.control.Targets[0], "ls /run/systemd/system | grep rehearsal || :"); out != "" {
@@ -250,13 +244,13 @@ func (d *deployment) testFailingChange() {
 	if took := time.Since(start); took > 30*time.Second {
 		d.t.Errorf("it took %s to fail", took)
 	}
-	for _, unit := range restarted(before, d.starts()) {
-		if unit != "controller-0 kube-apiserver" {
+	for _, unit := range harness.Restarted(before, d.starts()) {
+		if unit != "controller-0/kube-apiserver" {
 			d.t.Errorf("%s was restarted too", unit)
 		}
 	}
 	d.control.Spec.APIServerArgs = prior.control.Spec.APIServerArgs
-	d.repair(before, "controller-0 kube-apiserver")
+	d.repair(before, "controller-0/kube-apiserver")
 }
 
 // testCertificates moves the clock to where leaf certificates are due, and

@@ -106,12 +106,12 @@ func (d *deployment) testWorkerDamage() {
 			d.t.Errorf("%q is not in\n%s", words, drift)
 		}
 	}
-	d.repair(before, "worker-0 kube-proxy", "worker-1 kubelet")
+	d.repair(before, "worker-0/kube-proxy", "worker-1/kubelet")
 
 	before = d.starts()
 	d.must(d.api().DeleteNode(d.t.Context(), "worker-0"))
 	d.expectDrift("workers worker-0: node: not registered with the API server")
-	d.repair(before, "worker-0 kubelet")
+	d.repair(before, "worker-0/kubelet")
 
 	before = d.starts()
 	prior := *d
@@ -158,7 +158,7 @@ func (d *deployment) testKubeletSetting() {
 	prior := *d
 	d.workers.Spec.KubeletConfig["maxPods"] = 50
 	d.stage("roll kubelets", func() error { return d.apply(d.t.Context(), &prior) })
-	d.repair(before, "worker-0 kubelet", "worker-1 kubelet")
+	d.repair(before, "worker-0/kubelet", "worker-1/kubelet")
 	if now := d.pods(); fmt.Sprint(now) != fmt.Sprint(pods) {
 		d.t.Errorf("pods were %v, are %v", pods, now)
 	}
@@ -212,7 +212,7 @@ func (d *deployment) testRuntimeSetting() {
 			d.t.Errorf("%s is still cordoned", n.Name)
 		}
 	}
-	d.repair(before, "worker-0 containerd", "worker-1 containerd")
+	d.repair(before, "worker-0/containerd", "worker-1/containerd")
 }
 
 // testScaleWorkers replaces a worker by another: the new one joins, the old
@@ -244,8 +244,8 @@ func (d *deployment) testScaleWorkers() {
 	if out := d.shell(old, "systemctl is-active kubelet containerd || :"); strings.Contains(out, "active\nactive") && !strings.Contains(out, "inactive") {
 		d.t.Errorf("still running on a machine that has left: %s", out)
 	}
-	for _, unit := range restarted(before, d.starts()) {
-		if !strings.HasPrefix(unit, "worker-2 ") {
+	for _, unit := range harness.Restarted(before, d.starts()) {
+		if !strings.HasPrefix(unit, "worker-2/") {
 			d.t.Errorf("%s was restarted", unit)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -31,6 +32,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab"
 )
 
@@ -368,29 +370,12 @@ func (d *deployment) apply(ctx context.Context, prior *deployment) error {
 	return nil
 }
 
-// starts returns when every unit of ours last became active, by machine and unit.
-func (d *deployment) starts() map[string]string {
+// starts returns the units of all machines.
+func (d *deployment) starts() map[string]harness.Unit {
 	d.t.Helper()
-	const units = "etcd kube-apiserver kube-controller-manager kube-scheduler haproxy containerd kubelet kube-proxy"
-	out := map[string]string{}
+	out := map[string]harness.Unit{}
 	for _, t := range append(append([]rollout.Target{d.lb.Targets[0]}, d.control.Targets...), d.workers.Targets...) {
-		text := d.shell(t, "for u in "+units+"; do echo $u $(systemctl show -P ActiveEnterTimestampMonotonic $u); done")
-		for line := range strings.Lines(text) {
-			if unit, at, _ := strings.Cut(strings.TrimSpace(line), " "); at != "0" && at != "" {
-				out[t.Node.Name+" "+unit] = at
-			}
-		}
-	}
-	return out
-}
-
-// restarted lists what became active between two looks.
-func restarted(before, after map[string]string) []string {
-	var out []string
-	for k, v := range after {
-		if before[k] != v {
-			out = append(out, k)
-		}
+		maps.Copy(out, harness.ParseUnits(t.Node.Name, d.shell(t, harness.UnitsScript)))
 	}
 	return out
 }
