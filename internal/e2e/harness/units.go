@@ -58,11 +58,11 @@ func (s *Suite) Units(t *testing.T, machines ...string) map[string]Unit {
 }
 
 // Restarted lists the units that were started between the two looks, without
-// managers that nobody was to ask and that gave up.
+// those that may follow the ones that were asked to.
 func Restarted(before, now map[string]Unit, asked ...string) []string {
 	var out []string
 	for unit, at := range now {
-		if before[unit] != at && (slices.Contains(asked, unit) || !GaveUp(unit, at)) {
+		if before[unit] != at && !MayFollow(unit, at, asked) {
 			out = append(out, unit)
 		}
 	}
@@ -70,12 +70,14 @@ func Restarted(before, now map[string]Unit, asked ...string) []string {
 	return out
 }
 
-// GaveUp tells whether a unit is a manager that was started again because it
-// had ended by itself, and not because anybody asked for it: one that leads ends
-// when it cannot renew its lease, since the API server beside it is away or slow.
-func GaveUp(unit string, now Unit) bool {
-	_, name, _ := strings.Cut(unit, "/")
-	return (name == "kube-controller-manager" || name == "kube-scheduler") && now.Unasked > 0
+// MayFollow tells whether a unit may have been started although it was not
+// asked to: a manager that leads ends when it cannot renew its lease, since the
+// API server beside it is slow or away. Then systemd starts it, or the apply
+// that finds it so and brings the API server back.
+func MayFollow(unit string, now Unit, asked []string) bool {
+	machine, name, _ := strings.Cut(unit, "/")
+	manager := name == "kube-controller-manager" || name == "kube-scheduler"
+	return manager && !slices.Contains(asked, unit) && (now.Unasked > 0 || slices.Contains(asked, machine+"/kube-apiserver"))
 }
 
 // OnlyRestarted wants exactly these units to have been started since.

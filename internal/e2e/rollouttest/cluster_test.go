@@ -244,7 +244,7 @@ func (d *deployment) testFailingChange() {
 	if took := time.Since(start); took > 30*time.Second {
 		d.t.Errorf("it took %s to fail", took)
 	}
-	for _, unit := range harness.Restarted(before, d.starts()) {
+	for _, unit := range harness.Restarted(before, d.starts(), "controller-0/kube-apiserver") {
 		if unit != "controller-0/kube-apiserver" {
 			d.t.Errorf("%s was restarted too", unit)
 		}
