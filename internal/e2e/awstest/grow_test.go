@@ -7,9 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
@@ -46,7 +49,22 @@ func TestGrowRoot(t *testing.T) {
 	}
 }
 
+// alone gives this goroutine, and what it starts, a mount namespace: whoever
+// copies the computer's in these moments, as every machine that starts does,
+// would keep the disk under test busy.
+func alone(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread() // for good: the thread ends with the goroutine
+	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func testGrowRoot(t *testing.T, label, fs string) {
+	alone(t)
 	for _, tool := range []string{"mkfs." + fs, "sfdisk", "losetup", "partx"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("needs %s", tool)
@@ -82,11 +100,18 @@ func testGrowRoot(t *testing.T, label, fs string) {
 	run("label: "+label+"\nstart=2048, size=700000\n", "sfdisk", "--quiet", image)
 	disk := run("", "losetup", "--find", "--show", image)
 	undo := func(name string, args ...string) {
-		t.Cleanup(func() { _ = exec.CommandContext(context.Background(), name, args...).Run() })
+		t.Cleanup(func() {
+			if out, err := exec.CommandContext(context.Background(), name, args...).CombinedOutput(); err != nil {
+				t.Errorf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+			}
+		})
 	}
 	undo("losetup", "--detach", disk)
+	if _, err := os.Stat(disk + "p1"); err == nil { // an interrupted run has left it
+		run("", "partx", "--delete", "--nr", "1", disk)
+	}
 	run("", "partx", "--add", disk)
-	undo("partx", "--delete", disk)
+	undo("partx", "--delete", "--nr", "1", disk)
 	run("", "mkfs."+fs, "-q", disk+"p1")
 	run("", "mount", disk+"p1", root)
 	undo("umount", root)
