@@ -127,12 +127,12 @@ func (e *Engine) ApplyControlPlane(ctx context.Context, want ControlPlane, prior
 	return o.result(), err
 }
 
+var managerUnits = []string{component.ControllerManagerUnit, component.SchedulerUnit}
+
 // ofManagers picks the changes that concern only the controller manager or the
 // scheduler; the others are the API server's, or nobody's in particular.
 func ofManagers(changes []host.Change) (managers, rest []host.Change) {
-	isManager := func(unit string) bool {
-		return unit == component.ControllerManagerUnit || unit == component.SchedulerUnit
-	}
+	isManager := func(unit string) bool { return slices.Contains(managerUnits, unit) }
 	for _, c := range changes {
 		theirs := len(c.Restarts) > 0 && !slices.ContainsFunc(c.Restarts, func(u string) bool { return !isManager(u) })
 		if theirs || c.Kind == host.KindUnit && isManager(c.Target) {
@@ -194,7 +194,7 @@ func (o *controlOperation) carryOut(ctx context.Context, plan Plan) error {
 		default:
 			// A manager that leads ends when the API server beside it is away for
 			// longer than its lease lasts, and systemd starts it again.
-			m.bystanders = slices.DeleteFunc([]string{component.ControllerManagerUnit, component.SchedulerUnit},
+			m.bystanders = slices.DeleteFunc(slices.Clone(managerUnits),
 				func(unit string) bool { return restarts(rest, unit) })
 			err = o.applyWithin(ctx, m, rest, apiBudget, component.APIServerUnit)
 			m.bystanders = nil
@@ -216,8 +216,8 @@ func (o *controlOperation) carryOut(ctx context.Context, plan Plan) error {
 // because the API server beside them was away, so that who looks next finds
 // them running. Those that were not running before, or are to change yet, are
 // not waited for.
-func (o *operation) waitManagers(ctx context.Context, m *machine) error {
-	for _, unit := range []string{component.ControllerManagerUnit, component.SchedulerUnit} {
+func (o *controlOperation) waitManagers(ctx context.Context, m *machine) error {
+	for _, unit := range managerUnits {
 		changes := restarts(m.changes, unit) || slices.ContainsFunc(m.changes, func(c host.Change) bool { return c.Target == unit })
 		if changes || !m.running(unit) {
 			continue

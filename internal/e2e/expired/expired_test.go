@@ -97,8 +97,9 @@ func (w *world) testDue(t *testing.T) {
 	}
 	before := w.Units(t)
 	w.Apply(t)
-	if restarted := harness.Restarted(before, w.Units(t)); len(restarted) > 0 {
-		t.Errorf("renewal restarted %q", restarted)
+	after := w.Units(t)
+	if restarted := harness.Restarted(before, after); len(restarted) > 0 || len(after) != len(before) {
+		t.Errorf("renewal restarted %q; %d units run, before it %d", restarted, len(after), len(before))
 	}
 	w.NoChanges(t)
 }

@@ -17,7 +17,7 @@ const clockOffset = "K8S_E2E_CLOCK_OFFSET="
 func (s *Suite) MovableClock(t *testing.T) {
 	t.Helper()
 	s.provider = filepath.Join(s.Bin, "movedclock")
-	if err := s.build(t.Context(), "./internal/e2e/movedclock"); err != nil {
+	if err := workspace.Build(t.Context(), s.Root, s.Bin, "./internal/e2e/movedclock"); err != nil {
 		t.Fatal(err)
 	}
 }

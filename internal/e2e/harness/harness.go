@@ -77,7 +77,7 @@ func start(ctx context.Context, up []string) (*Suite, error) {
 	}
 	s := &Suite{Root: root, Dir: dir, Bin: filepath.Join(dir, "bin"), Cache: artifact.DefaultCacheDir()}
 	s.provider = filepath.Join(s.Bin, "terraform-provider-k8s")
-	if err := s.build(ctx, ".", "./cmd/..."); err != nil {
+	if err := s.build(ctx); err != nil {
 		return s, err
 	}
 	if out, err := s.Lab(ctx, append([]string{"up"}, up...)...); err != nil {
