@@ -41,7 +41,7 @@ Usage: k8s-lab [--state-dir DIR] COMMAND [flags]
 The lab lives in --state-dir, $K8S_LAB_STATE_DIR, or /var/lib/k8s-lab/default;
 what all labs share is cached in $K8S_LAB_CACHE (~/.cache/k8s-lab), from which
 up removes the images of other versions that no lab uses. The machines are made
-of Debian 12 from $K8S_LAB_DEBIAN_MIRROR (http://deb.debian.org/debian), whose
+of Debian 12 and 13 from $K8S_LAB_DEBIAN_MIRROR (http://deb.debian.org/debian), whose
 security archive is expected at the same URL with -security appended.
 `
 

@@ -12,6 +12,7 @@ resource "k8s_machine" "controller" {
   network       = k8s_network.this.ref
   private_ip    = cidrhost(k8s_network.this.node_cidr, 10 + count.index)
   instance_type = var.instance_type
+  ami           = var.ami
 }
 
 resource "k8s_machine" "worker" {
@@ -22,6 +23,7 @@ resource "k8s_machine" "worker" {
   private_ip    = cidrhost(k8s_network.this.node_cidr, 20 + count.index)
   pod_cidr      = cidrsubnet(var.pod_cidr, 8, count.index)
   instance_type = var.instance_type
+  ami           = var.ami
 }
 
 resource "k8s_machine" "lb" {
@@ -30,6 +32,7 @@ resource "k8s_machine" "lb" {
   network       = k8s_network.this.ref
   private_ip    = cidrhost(k8s_network.this.node_cidr, 30)
   instance_type = var.instance_type
+  ami           = var.ami
 }
 
 resource "k8s_pki" "this" {

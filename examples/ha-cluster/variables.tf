@@ -35,6 +35,12 @@ variable "instance_type" {
   default = "t3.medium"
 }
 
+variable "ami" {
+  type        = string
+  default     = null
+  description = "AMI of the machines: an id, or an SSM parameter as resolve:ssm:NAME. Null means the newest Debian 13."
+}
+
 variable "pod_cidr" {
   type        = string
   default     = "10.200.0.0/16"

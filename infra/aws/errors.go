@@ -62,7 +62,7 @@ func Advice(err error) string {
 	case "DependencyViolation":
 		return "Something that this configuration does not manage still uses it: find it by the VPC's id in the EC2 console, remove it, and run destroy again."
 	case "InvalidAMIID.NotFound", "InvalidAMIID.Malformed", "InvalidAMIID.Unavailable":
-		return "AMI ids differ between regions: choose one of this region, or leave ami out for Debian 12."
+		return "AMI ids differ between regions: choose one of this region, or leave ami out for Debian 13."
 	case "RequestLimitExceeded", "Throttling", "ThrottlingException":
 		return "AWS throttles this account beyond the provider's retries: raise max_retries, lower -parallelism, or run apply again; it continues where it stopped."
 	default:

@@ -14,8 +14,8 @@ import (
 )
 
 // DefaultImageParameter is the public SSM parameter that names the newest
-// Debian 12 AMI of a region. https://wiki.debian.org/Cloud/AmazonEC2Image
-const DefaultImageParameter = "/aws/service/debian/release/12/latest/amd64"
+// Debian 13 AMI of a region. https://wiki.debian.org/Cloud/AmazonEC2Image
+const DefaultImageParameter = "/aws/service/debian/release/13/latest/amd64"
 
 type image struct {
 	ID         string

@@ -14,13 +14,17 @@ import (
 )
 
 // current returns the directories of the cache that this version uses: the
-// machine image and the container images, whether or not they exist yet.
+// machine images and the container images, whether or not they exist yet.
 func (l *Lab) current() ([]string, error) {
-	img, _, err := machine.LocateImage(l.cache)
-	if err != nil {
-		return nil, err
+	dirs := []string{artifact.LocateImages(l.cache)}
+	for _, r := range machine.Releases {
+		img, _, err := machine.LocateImage(l.cache, r)
+		if err != nil {
+			return nil, err
+		}
+		dirs = append(dirs, img.Dir)
 	}
-	return []string{img.Dir, artifact.LocateImages(l.cache)}, nil
+	return dirs, nil
 }
 
 // useCache keeps others from removing what this lab is about to use.
@@ -86,6 +90,9 @@ func usedBy(stateDir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	images, err := machine.ImagesInUse(stateDir)
-	return append(images, s.ImageDir, s.ImagesDir), err
+	dirs, err := machine.ImagesInUse(stateDir)
+	for _, img := range s.MachineImages {
+		dirs = append(dirs, img.Dir)
+	}
+	return append(dirs, s.ImagesDir), err
 }

@@ -39,7 +39,7 @@ func (l *Lab) Down(ctx context.Context) error {
 	}
 	l.progress("ending machines")
 	//nolint:contextcheck // it watches machines until it is closed
-	machines, err := machine.NewManager(l.dir, machine.Image{ID: s.ImageID, Name: s.ImageName, Dir: s.ImageDir})
+	machines, err := machine.NewManager(l.dir, s.MachineImages)
 	if err != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger) error {
 	}
 	defer net.Close()
 	//nolint:contextcheck // it watches machines until it is closed
-	machines, err := machine.NewManager(l.dir, machine.Image{ID: s.ImageID, Name: s.ImageName, Dir: s.ImageDir})
+	machines, err := machine.NewManager(l.dir, s.MachineImages)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger) error {
 
 	vpcs := &vpcNetwork{Manager: net}
 	cloud, err := ec2.Open(ec2.Config{
-		Region: Region, Image: ec2.Image{ID: s.ImageID, Name: s.ImageName}, PublicIPs: slice.PublicIPs(),
+		Region: Region, Images: amis(s.MachineImages), PublicIPs: slice.PublicIPs(),
 		Credentials: aws.Credentials{AccessKeyID: s.AccessKeyID, SecretAccessKey: s.SecretAccessKey},
 		StateFile:   l.file(stateFile), ParametersFile: l.file(parametersFile), BootID: bootID(),
 		Network: vpcs, Machines: machines, Log: log,
@@ -99,6 +99,15 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	return l.listen(ctx, s, cloud, log)
+}
+
+// amis are the machine images as EC2 lists them.
+func amis(images []machine.Image) []ec2.Image {
+	out := make([]ec2.Image, len(images))
+	for n, i := range images {
+		out[n] = ec2.Image{ID: i.ID, Name: i.Name, Release: i.Release}
+	}
+	return out
 }
 
 // listen serves mirror, registry and API until ctx ends.

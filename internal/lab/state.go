@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 )
 
 // DefaultStateDir is where a lab lives unless it is told otherwise.
@@ -65,19 +66,17 @@ const (
 
 // settings are what a lab keeps over its life, chosen once.
 type settings struct {
-	CacheDir        string       `json:"cache_dir"`
-	MirrorDir       string       `json:"mirror_dir"`
-	ImagesDir       string       `json:"images_dir"`
-	ImageID         string       `json:"image_id"`
-	ImageName       string       `json:"image_name"`
-	ImageDir        string       `json:"image_dir"`
-	AccessKeyID     string       `json:"access_key_id"`
-	SecretAccessKey string       `json:"secret_access_key"`
-	APIPort         int          `json:"api_port,omitempty"`
-	MirrorPort      int          `json:"mirror_port,omitempty"`
-	RegistryPort    int          `json:"registry_port,omitempty"`
-	Operator        netip.Addr   `json:"operator"`
-	Slice           netip.Prefix `json:"slice"`
+	CacheDir        string          `json:"cache_dir"`
+	MirrorDir       string          `json:"mirror_dir"`
+	ImagesDir       string          `json:"images_dir"`
+	MachineImages   []machine.Image `json:"machine_images"`
+	AccessKeyID     string          `json:"access_key_id"`
+	SecretAccessKey string          `json:"secret_access_key"`
+	APIPort         int             `json:"api_port,omitempty"`
+	MirrorPort      int             `json:"mirror_port,omitempty"`
+	RegistryPort    int             `json:"registry_port,omitempty"`
+	Operator        netip.Addr      `json:"operator"`
+	Slice           netip.Prefix    `json:"slice"`
 }
 
 func (s settings) endpoint() string { return fmt.Sprintf("http://127.0.0.1:%d", s.APIPort) }

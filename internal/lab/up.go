@@ -72,12 +72,13 @@ func (l *Lab) provide(ctx context.Context, releases Releases, s *settings) error
 	opts := artifact.Options{CacheDir: l.cache, KubernetesVersions: releases.Kubernetes, EtcdVersions: releases.Etcd, Progress: l.progress}
 	s.CacheDir = l.cache
 	g, building := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		img, err := machine.EnsureImage(building, l.cache, l.progress)
-		if err != nil {
-			return fmt.Errorf("machine image: %w", err)
+	s.MachineImages = make([]machine.Image, len(machine.Releases))
+	g.Go(func() (err error) {
+		for n, r := range machine.Releases {
+			if s.MachineImages[n], err = machine.EnsureImage(building, l.cache, r, l.progress); err != nil {
+				return err
+			}
 		}
-		s.ImageID, s.ImageName, s.ImageDir = img.ID, img.Name, img.Dir
 		return nil
 	})
 	g.Go(func() (err error) {

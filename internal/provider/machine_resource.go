@@ -110,7 +110,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"ami": schema.StringAttribute{
 				Optional: true,
 				MarkdownDescription: "Image for the next launch: an AMI id, or `resolve:ssm:` and the name of a public SSM parameter that holds one. The image needs cloud-init and systemd. " +
-					"A change does nothing until the machine is replaced with `-replace`; `image_id` tells what it runs. Default: the newest Debian 12 when the machine is made.",
+					"A change does nothing until the machine is replaced with `-replace`; `image_id` tells what it runs. Default: the newest Debian 13 when the machine is made.",
 				Validators: []validator.String{amiReference()},
 			},
 			"root_volume_size": schema.Int64Attribute{

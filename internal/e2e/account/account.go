@@ -25,7 +25,7 @@ const (
 	// AccessKey and SecretKey are the account's only credentials.
 	AccessKey = "AKIALOCAL"
 	SecretKey = "local-secret"
-	// ImageID is its only image.
+	// ImageID is its only image, of Debian 13.
 	ImageID = "ami-0123456789abcdef0"
 )
 
@@ -45,7 +45,7 @@ func New(t *testing.T) *Account {
 	}
 	cloud, err := ec2.Open(ec2.Config{
 		Credentials: aws.Credentials{AccessKeyID: AccessKey, SecretAccessKey: SecretKey},
-		Image:       ec2.Image{ID: ImageID, Name: "debian-12"},
+		Images:      []ec2.Image{{ID: ImageID, Name: "debian-13-amd64", Release: "13"}},
 		PublicIPs:   addresses,
 		Network:     quietNetwork{},
 		Machines:    &quietMachines{running: map[string]bool{}, exits: make(chan string)},

@@ -149,8 +149,13 @@ func (s *Suite) readEnv(ctx context.Context) error {
 func (s *Suite) Getenv(name string) string { return s.env[name] }
 
 // Env is the environment that points AWS clients and the provider to the lab.
+// K8S_E2E_DEBIAN=12 has the example's machines made of that release of Debian
+// instead of the provider's default.
 func (s *Suite) Env() []string {
 	env := []string{"K8S_SSH_PRIVATE_KEY_FILE=" + s.SSH}
+	if release := os.Getenv("K8S_E2E_DEBIAN"); release != "" {
+		env = append(env, "TF_VAR_ami=resolve:ssm:/aws/service/debian/release/"+release+"/latest/amd64")
+	}
 	for k, v := range s.env {
 		env = append(env, k+"="+v)
 	}

@@ -44,7 +44,7 @@ func boot(t *testing.T) *realMachine {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
-	img, err := machine.EnsureImage(t.Context(), artifact.DefaultCacheDir(), func(s string) { t.Log(s) })
+	img, err := machine.EnsureImage(t.Context(), artifact.DefaultCacheDir(), machine.Releases[0], func(s string) { t.Log(s) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func boot(t *testing.T) *realMachine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.manager, err = machine.NewManager(state, img)
+	m.manager, err = machine.NewManager(state, []machine.Image{img})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func boot(t *testing.T) *realMachine {
 		}
 	})
 	h := m.network.Add("")
-	m.spec = machine.Spec{ID: h.ID, Hostname: h.Hostname, Netns: h.Netns, Nameserver: testbed.Resolver}
+	m.spec = machine.Spec{ID: h.ID, Image: img.ID, Hostname: h.Hostname, Netns: h.Netns}
 	if err := m.manager.Start(t.Context(), m.spec); err != nil {
 		t.Fatal(err)
 	}

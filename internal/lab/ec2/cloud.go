@@ -83,8 +83,8 @@ type Config struct {
 	Region      string          // default us-east-1
 	AccountID   string          // default 123456789012
 	Credentials aws.Credentials // the access key every request must be signed with, or one AssumeRole gave out
-	Image       Image
-	PublicIPs   []netip.Addr // what EC2 may hand out
+	Images      []Image         // what instances are made from
+	PublicIPs   []netip.Addr    // what EC2 may hand out
 	Quotas      Quotas
 
 	StateFile      string // where the state is kept; empty keeps it in memory
@@ -102,7 +102,6 @@ type Config struct {
 // Cloud is the account: its state, and what moves it.
 type Cloud struct {
 	cfg    Config
-	image  Image
 	log    *slog.Logger
 	faults *fault.Injector
 	params *ssm.Store
@@ -147,7 +146,7 @@ func Open(cfg Config) (*Cloud, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state file %s: %w", cfg.StateFile, err)
 	}
-	c := &Cloud{cfg: cfg, image: cfg.Image, log: cfg.Log, faults: fault.New(cfg.Seed), raw: raw, st: st}
+	c := &Cloud{cfg: cfg, log: cfg.Log, faults: fault.New(cfg.Seed), raw: raw, st: st}
 	c.params, err = ssm.Open(ssm.Config{
 		File: cfg.ParametersFile, Region: cfg.Region, AccountID: cfg.AccountID, Now: cfg.Clock.Now, Public: c.publicParameter,
 	})
@@ -178,7 +177,12 @@ func (c *Cloud) Close() {
 }
 
 func (c *Cloud) publicParameter(name string) (string, bool) {
-	return c.image.ID, name == PublicImageParameter
+	for _, i := range c.cfg.Images {
+		if name == PublicImageParameter(i.Release) {
+			return i.ID, true
+		}
+	}
+	return "", false
 }
 
 // random returns a number for an id. The source failing is not survivable and

@@ -156,8 +156,14 @@ func TestCatalogue(t *testing.T) {
 	images := must[*awsec2.DescribeImagesOutput](t)(l.DescribeImages(ctx, &awsec2.DescribeImagesInput{
 		Owners: []string{"136693071363"}, Filters: []types.Filter{filter("name", "debian-12-amd64-*"), filter("architecture", "x86_64")},
 	})).Images
-	if len(images) != 1 || *images[0].ImageId != testImage || images[0].State != types.ImageStateAvailable {
+	if len(images) != 1 || *images[0].ImageId != olderImage || images[0].State != types.ImageStateAvailable {
 		t.Errorf("images: %+v", images)
+	}
+	if all := must[*awsec2.DescribeImagesOutput](t)(l.DescribeImages(ctx, &awsec2.DescribeImagesInput{Owners: []string{"136693071363"}})).Images; len(all) != 2 {
+		t.Errorf("Debian's images: %+v", all)
+	}
+	if one := must[*awsec2.DescribeImagesOutput](t)(l.DescribeImages(ctx, &awsec2.DescribeImagesInput{ImageIds: []string{testImage}})).Images; len(one) != 1 || *one[0].ImageId != testImage {
+		t.Errorf("the image asked for by id: %+v", one)
 	}
 	if none := must[*awsec2.DescribeImagesOutput](t)(l.DescribeImages(ctx, &awsec2.DescribeImagesInput{Owners: []string{"self"}})).Images; len(none) != 0 {
 		t.Errorf("own images: %+v", none)

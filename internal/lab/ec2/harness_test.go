@@ -32,7 +32,8 @@ import (
 )
 
 const (
-	testImage  = "ami-0123456789abcdef0"
+	testImage  = "ami-0123456789abcdef0" // Debian 13
+	olderImage = "ami-0123456789abcdef1" // Debian 12
 	testKey    = "AKIATEST"
 	testSecret = "secret"
 )
@@ -264,7 +265,9 @@ func (l *lab) open(t *testing.T) {
 		ips = append(ips, a)
 	}
 	cloud, err := ec2.Open(ec2.Config{
-		Credentials: aws.Credentials{AccessKeyID: testKey, SecretAccessKey: testSecret}, Image: ec2.Image{ID: testImage, Name: "debian-12-amd64-lab"},
+		Credentials: aws.Credentials{AccessKeyID: testKey, SecretAccessKey: testSecret}, Images: []ec2.Image{
+			{ID: testImage, Name: "debian-13-amd64-lab", Release: "13"}, {ID: olderImage, Name: "debian-12-amd64-lab", Release: "12"},
+		},
 		PublicIPs: ips, Quotas: l.quotas, StateFile: filepath.Join(l.dir, "state.json"), ParametersFile: filepath.Join(l.dir, "ssm.json"),
 		BootID: l.bootID, Network: l.network, Machines: l.machines, Clock: l.clock, Seed: 1,
 	})

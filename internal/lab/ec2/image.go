@@ -8,37 +8,45 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2/awserr"
 )
 
-// Image is the one machine image of the lab.
+// Image is a machine image that Debian publishes.
 type Image struct {
-	ID   string // "ami-..."
-	Name string
+	ID      string // "ami-..."
+	Name    string
+	Release string // of Debian: "13"
 }
 
 const (
 	// debianOwner is the AWS account Debian publishes its images from
 	// (wiki.debian.org/Cloud/AmazonEC2Image).
-	debianOwner = "136693071363"
-	// PublicImageParameter is the SSM parameter under which Debian publishes
-	// the id of its current image.
-	PublicImageParameter = "/aws/service/debian/release/12/latest/amd64"
-	imageCreated         = "2025-01-01T00:00:00.000Z"
+	debianOwner  = "136693071363"
+	imageCreated = "2025-01-01T00:00:00.000Z"
 )
+
+// PublicImageParameter is the name of the SSM parameter under which Debian
+// publishes the id of its current image of a release ("13").
+func PublicImageParameter(release string) string {
+	return "/aws/service/debian/release/" + release + "/latest/amd64"
+}
 
 var imageActions = map[string]action{"DescribeImages": reads(describeImages)}
 
 var imageID = regexp.MustCompile(`^ami-[0-9a-f]{8}(?:[0-9a-f]{9})?$`)
 
-func (i Image) check(id string) error {
+// findImage returns the image with the id, or EC2's error.
+func (c *Cloud) findImage(id string) (*Image, error) {
 	if !imageID.MatchString(id) {
-		return awserr.New("InvalidAMIID.Malformed", `Invalid id: "%s" (expecting "ami-...")`, id)
+		return nil, awserr.New("InvalidAMIID.Malformed", `Invalid id: "%s" (expecting "ami-...")`, id)
 	}
-	if id != i.ID {
-		return awserr.New("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", id)
+	for n := range c.cfg.Images {
+		if i := &c.cfg.Images[n]; i.ID == id {
+			return i, nil
+		}
 	}
-	return nil
+	return nil, awserr.New("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", id)
 }
 
-func (i Image) snapshotID() string { return "snap-" + strings.TrimPrefix(i.ID, "ami-") }
+// snapshotID is the snapshot that the root volumes of an image are made from.
+func snapshotID(image string) string { return "snap-" + strings.TrimPrefix(image, "ami-") }
 
 type imageItem struct {
 	ID                 string        `xml:"imageId"`
@@ -77,12 +85,12 @@ type imageDevice struct {
 func (i Image) item() imageItem {
 	item := imageItem{
 		ID: i.ID, Location: "amazon/" + i.Name, State: "available", OwnerID: debianOwner, Public: true, Architecture: "x86_64",
-		Type: "machine", Name: i.Name, Description: "Debian 12 as the local EC2 boots it", RootDeviceType: "ebs", RootDeviceName: rootDevice,
+		Type: "machine", Name: i.Name, Description: "Debian " + i.Release + " as the local EC2 boots it", RootDeviceType: "ebs", RootDeviceName: rootDevice,
 		VirtualizationType: "hvm", Hypervisor: "xen", ENASupport: true, CreationDate: imageCreated, BootMode: "uefi-preferred",
 		IMDSSupport: "v2.0", PlatformDetails: "Linux/UNIX", UsageOperation: "RunInstances",
 	}
 	d := imageDevice{Name: rootDevice}
-	d.EBS.SnapshotID, d.EBS.Size, d.EBS.Type, d.EBS.DeleteOnTermination = i.snapshotID(), imageSizeGiB, defaultVolType, true
+	d.EBS.SnapshotID, d.EBS.Size, d.EBS.Type, d.EBS.DeleteOnTermination = snapshotID(i.ID), imageSizeGiB, defaultVolType, true
 	item.BlockDevices = []imageDevice{d}
 	return item
 }
@@ -127,7 +135,7 @@ type describeImagesResponse struct {
 
 func describeImages(t *tx, in *describeImagesRequest) (any, error) {
 	for _, id := range in.ImageIds {
-		if err := t.c.image.check(id); err != nil {
+		if _, err := t.c.findImage(id); err != nil {
 			return nil, err
 		}
 	}
@@ -135,9 +143,15 @@ func describeImages(t *tx, in *describeImagesRequest) (any, error) {
 		return nil, err
 	}
 	var out describeImagesResponse
-	owned := len(in.Owners) == 0 || slices.Contains(in.Owners, debianOwner)
-	if owned && t.matches(t.c.image.ID, in.Filters, func(f string) []string { return imageFields[f](t, &t.c.image) }) {
-		out.Images = append(out.Images, t.c.image.item())
+	if len(in.Owners) > 0 && !slices.Contains(in.Owners, debianOwner) {
+		return out, nil
+	}
+	for n := range t.c.cfg.Images {
+		i := &t.c.cfg.Images[n]
+		asked := len(in.ImageIds) == 0 || slices.Contains(in.ImageIds, i.ID)
+		if asked && t.matches(i.ID, in.Filters, func(f string) []string { return imageFields[f](t, i) }) {
+			out.Images = append(out.Images, i.item())
+		}
 	}
 	return out, nil
 }

@@ -151,7 +151,7 @@ func (t *tx) planRun(in *runInstancesRequest) (*plan, error) {
 	case in.Placement.Tenancy != "" && in.Placement.Tenancy != "default":
 		return nil, invalidValue("Value (%s) for parameter tenancy is invalid.", in.Placement.Tenancy)
 	}
-	if err := t.c.image.check(in.ImageId); err != nil {
+	if _, err := t.c.findImage(in.ImageId); err != nil {
 		return nil, err
 	}
 	in.InstanceType = cmp.Or(in.InstanceType, "m1.small")
@@ -242,7 +242,7 @@ func (t *tx) newInstance(p *plan, reservation string, index int, token string) (
 	if err != nil {
 		return nil, err
 	}
-	v, err := t.rootVolume(in.BlockDeviceMappings, p.subnet.Zone)
+	v, err := t.rootVolume(in.BlockDeviceMappings, in.ImageId, p.subnet.Zone)
 	if err != nil {
 		return nil, err
 	}

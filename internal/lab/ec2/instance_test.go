@@ -151,7 +151,7 @@ func TestRunInstances(t *testing.T) {
 		t.Errorf("the interface is %+v", eni)
 	}
 	spec := l.machines.spec(*i.InstanceId)
-	if spec.Netns != "/run/netns/"+*eni.NetworkInterfaceId || spec.Nameserver.String() != "10.240.0.2" || spec.Hostname != "ip-10-240-0-20" || spec.VCPUs != 2 || spec.MemoryMiB != 4096 {
+	if spec.Netns != "/run/netns/"+*eni.NetworkInterfaceId || spec.Image != testImage || spec.Hostname != "ip-10-240-0-20" || spec.VCPUs != 2 || spec.MemoryMiB != 4096 {
 		t.Errorf("the machine was started as %+v", spec)
 	}
 	n := l.network.vpc(t, s.vpc).Interfaces[0]

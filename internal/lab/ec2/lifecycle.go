@@ -107,13 +107,10 @@ func (c *Cloud) boot(ctx context.Context, i instance) error {
 }
 
 func (c *Cloud) power(ctx context.Context, i instance) error {
-	c.mu.Lock()
-	v := c.st.VPCs[i.VPC]
-	c.mu.Unlock()
 	it := instanceTypes[i.Type]
 	hostname, _, _ := strings.Cut(PrivateDNSName(c.cfg.Region, i.PrivateIP), ".")
 	err := c.cfg.Machines.Start(ctx, machine.Spec{
-		ID: i.ID, Hostname: hostname, Netns: c.cfg.Network.InterfaceNetns(i.Interface), Nameserver: nth(v.CIDR, 2),
+		ID: i.ID, Image: i.Image, Hostname: hostname, Netns: c.cfg.Network.InterfaceNetns(i.Interface),
 		VCPUs: it.vcpus, MemoryMiB: it.memoryMiB,
 	})
 	if err != nil {

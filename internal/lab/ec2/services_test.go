@@ -77,9 +77,13 @@ func TestParameters(t *testing.T) {
 	refused(t, err, "ParameterVersionNotFound")
 	_, err = get("/k8s/none", true)
 	refused(t, err, "ParameterNotFound")
-	if v := must[string](t)(get(ec2.PublicImageParameter, false)); v != testImage {
-		t.Errorf("Debian's image is %q", v)
+	for release, want := range map[string]string{"13": testImage, "12": olderImage} {
+		if v := must[string](t)(get(ec2.PublicImageParameter(release), false)); v != want {
+			t.Errorf("the image of Debian %s is %q", release, v)
+		}
 	}
+	_, err = get(ec2.PublicImageParameter("11"), false)
+	refused(t, err, "ParameterNotFound")
 	tags := must[*awsssm.ListTagsForResourceOutput](t)(l.ssm.ListTagsForResource(ctx, &awsssm.ListTagsForResourceInput{ResourceType: ssmtypes.ResourceTypeForTaggingParameter, ResourceId: aws.String(key)})).TagList
 	if len(tags) != 1 || *tags[0].Value != "demo" {
 		t.Errorf("tags: %+v", tags)

@@ -16,6 +16,7 @@ type volume struct {
 	Instance            string // empty when detached
 	Device              string
 	Zone                string
+	Snapshot            string // of the image it was made from
 	Created             time.Time
 	SizeGiB             int
 	Type                string
@@ -102,8 +103,8 @@ type blockDeviceMapping struct {
 
 // rootVolume reads the mapping of the root device out of a request. The lab's
 // machines have one disk, so other devices are refused.
-func (t *tx) rootVolume(mappings []blockDeviceMapping, zone string) (*volume, error) {
-	v := &volume{Device: rootDevice, Zone: zone, Created: t.now, SizeGiB: imageSizeGiB, Type: defaultVolType, DeleteOnTermination: true}
+func (t *tx) rootVolume(mappings []blockDeviceMapping, image, zone string) (*volume, error) {
+	v := &volume{Device: rootDevice, Snapshot: snapshotID(image), Zone: zone, Created: t.now, SizeGiB: imageSizeGiB, Type: defaultVolType, DeleteOnTermination: true}
 	for _, m := range mappings {
 		if m.DeviceName != rootDevice || m.NoDevice != nil {
 			return nil, awserr.New("InvalidBlockDeviceMapping", "The device '%s' is not supported: instances here have the root device %s alone", m.DeviceName, rootDevice)
@@ -161,7 +162,7 @@ type volumeAttachment struct {
 
 func (t *tx) volumeItem(v *volume) volumeItem {
 	item := volumeItem{
-		ID: v.ID, Size: v.size(t.now), SnapshotID: t.c.image.snapshotID(), Zone: v.Zone, Status: "available", CreateTime: v.Created,
+		ID: v.ID, Size: v.size(t.now), SnapshotID: v.Snapshot, Zone: v.Zone, Status: "available", CreateTime: v.Created,
 		Type: v.Type, IOPS: v.IOPS, Throughput: v.Throughput, Encrypted: v.Encrypted, KMSKeyID: v.KMSKeyID, Tags: t.tags(v.ID),
 	}
 	if v.Instance != "" {
@@ -177,7 +178,7 @@ var volumeFields = fields[volume]{
 	"size":              func(t *tx, v *volume) []string { return one(port(v.size(t.now))) },
 	"encrypted":         func(_ *tx, v *volume) []string { return yesNo(v.Encrypted) },
 	"availability-zone": func(_ *tx, v *volume) []string { return one(v.Zone) },
-	"snapshot-id":       func(t *tx, _ *volume) []string { return one(t.c.image.snapshotID()) },
+	"snapshot-id":       func(_ *tx, v *volume) []string { return one(v.Snapshot) },
 	"status":            func(t *tx, v *volume) []string { return one(t.volumeItem(v).Status) },
 	"attachment.instance-id": func(_ *tx, v *volume) []string {
 		return one(v.Instance)

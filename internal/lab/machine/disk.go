@@ -28,11 +28,16 @@ type disk string
 
 func (d disk) path(name string) string { return filepath.Join(string(d), name) }
 
-// prepare makes the disk ready for a boot: all of it for the first, which will be
-// from img, and what the network hands out or the last boot left behind for each.
-func (d disk) prepare(s Spec, img Image) error {
+// made says whether the machine has booted from the disk, or was about to.
+func (d disk) made() bool {
 	_, err := os.Stat(d.path("upper"))
-	first := errors.Is(err, fs.ErrNotExist)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// prepare makes the disk ready for a boot: all of it for the first, which will be
+// from img, and what the host's kernel has for each.
+func (d disk) prepare(s Spec, img Image) error {
+	first := !d.made()
 	// The work directory of a volatile overlay whose machine was not shut down
 	// cleanly refuses to be mounted again (Documentation/filesystems/overlayfs.rst).
 	// Here the host lives on with all that was written, so nothing is lost.
@@ -63,27 +68,20 @@ func (d disk) prepare(s Spec, img Image) error {
 		sum := sha256.Sum256([]byte("machine-id " + s.ID))
 		if err := writeFiles(upper, map[string]string{
 			"etc/machine-id": hex.EncodeToString(sum[:16]) + "\n",
-			"etc/hostname":   s.Hostname + "\n",
-			// cloud-init adds the machine's own name, which user data may change.
-			"etc/hosts": "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n",
 		}); err != nil {
 			return err
 		}
 	}
-	resolver := ""
-	if s.Nameserver.IsValid() {
-		resolver = "nameserver " + s.Nameserver.String() + "\n"
-	}
-	boot := map[string]string{"etc/resolv.conf": resolver}
 	release, err := kernelRelease()
 	if err != nil {
 		return err
 	}
 	if !hostModules(release) {
-		boot["usr/lib/modules/"+release+"/modules.builtin"] = string(builtinList(presentModules(release)))
-	}
-	if err := writeFiles(upper, boot); err != nil {
-		return err
+		if err := writeFiles(upper, map[string]string{
+			"usr/lib/modules/" + release + "/modules.builtin": string(builtinList(presentModules(release))),
+		}); err != nil {
+			return err
+		}
 	}
 	if first {
 		return os.Rename(upper, d.path("upper"))

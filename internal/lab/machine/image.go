@@ -28,34 +28,36 @@ import (
 // mirror that images are built from, instead of Debian's own mirror network. The
 // security archive is expected beside it, at the same URL with "-security"
 // appended. The host's own sources are not taken: they may be of another
-// distribution, or lack Debian 12.
+// distribution, or lack a release.
 const MirrorEnv = "K8S_LAB_DEBIAN_MIRROR"
 
 const defaultMirror = "http://deb.debian.org/debian"
 
-// recipe is all that goes into the image: build.sh, and below root the files
-// that it copies over the installed packages.
+// recipe is what goes into the images beside packages: build.sh, and below root
+// the files that it copies over what they brought.
 //
 //go:embed image
 var recipe embed.FS
 
 // Image is a base image, shared read-only by all machines that boot from it.
 type Image struct {
-	ID   string // in the form of an EC2 image id, from the hash of the recipe
-	Name string
-	Dir  string // root file system
+	ID      string // in the form of an EC2 image id, from the hash of the recipe
+	Name    string
+	Release string // of Debian, by version
+	Dir     string // root file system
 }
 
-// LocateImage says which image this version of the package boots and where under
-// cacheDir it belongs, and whether it is there.
-func LocateImage(cacheDir string) (img Image, present bool, err error) {
-	sum, err := recipeHash()
+// LocateImage says which image of a release this version of the package boots,
+// where under cacheDir it belongs, and whether it is there.
+func LocateImage(cacheDir string, r Release) (img Image, present bool, err error) {
+	sum, err := recipeHash(r)
 	if err != nil {
 		return Image{}, false, err
 	}
 	img = Image{
-		ID:   "ami-" + sum[:17],
-		Name: "debian-12-" + runtime.GOARCH + "-k8s-lab-" + sum[:8],
+		ID:      "ami-" + sum[:17],
+		Name:    "debian-" + r.Version + "-" + runtime.GOARCH + "-k8s-lab-" + sum[:8],
+		Release: r.Version,
 	}
 	img.Dir = filepath.Join(imagesDir(cacheDir), img.ID)
 	_, err = os.Stat(img.Dir)
@@ -112,14 +114,14 @@ func ImagesInUse(stateDir string) ([]string, error) {
 	return dirs, nil
 }
 
-// EnsureImage returns the base image, which it builds with debootstrap unless
-// cacheDir has it. Building takes about a minute; progress, which may be nil, is
-// called with each step. Builds that run at the same time wait for one another.
-func EnsureImage(ctx context.Context, cacheDir string, progress func(string)) (Image, error) {
+// EnsureImage returns the image of a release, which it builds with debootstrap
+// unless cacheDir has it. progress, which may be nil, is called with each step.
+// Builds that run at the same time wait for one another.
+func EnsureImage(ctx context.Context, cacheDir string, r Release, progress func(string)) (Image, error) {
 	if progress == nil {
 		progress = func(string) {}
 	}
-	img, present, err := LocateImage(cacheDir)
+	img, present, err := LocateImage(cacheDir, r)
 	if err != nil || present {
 		return img, err
 	}
@@ -132,7 +134,7 @@ func EnsureImage(ctx context.Context, cacheDir string, progress func(string)) (I
 		return Image{}, fmt.Errorf("machine image: waiting for another build: %w", err)
 	}
 	defer unlock()
-	if _, present, err := LocateImage(cacheDir); err != nil || present {
+	if _, present, err := LocateImage(cacheDir, r); err != nil || present {
 		return img, err
 	}
 
@@ -151,7 +153,7 @@ func EnsureImage(ctx context.Context, cacheDir string, progress func(string)) (I
 		return Image{}, fmt.Errorf("machine image: %w", err)
 	}
 	mirror := cmp.Or(os.Getenv(MirrorEnv), defaultMirror)
-	if err := build(ctx, filepath.Join(files, "image"), root, mirror, progress); err != nil {
+	if err := r.build(ctx, filepath.Join(files, "image"), root, mirror, progress); err != nil {
 		return Image{}, fmt.Errorf("build machine image %s from the Debian mirror %s (%s can name another): %w", img.Name, mirror, MirrorEnv, err)
 	}
 	if err := os.Rename(root, img.Dir); err != nil {
@@ -162,8 +164,9 @@ func EnsureImage(ctx context.Context, cacheDir string, progress func(string)) (I
 
 // build runs the recipe in PID and mount namespaces of its own, so that ending
 // it ends everything it started and undoes every mount.
-func build(ctx context.Context, files, root, mirror string, progress func(string)) error {
-	cmd := exec.CommandContext(ctx, "sh", filepath.Join(files, "build.sh"), root, filepath.Join(files, "root"), mirror)
+func (r Release) build(ctx context.Context, files, root, mirror string, progress func(string)) error {
+	cmd := exec.CommandContext(ctx, "sh", filepath.Join(files, "build.sh"), r.Codename, root, filepath.Join(files, "root"), mirror)
+	cmd.Env = append(os.Environ(), "packages="+strings.Join(r.packages(), " "), "masked="+strings.Join(maskedUnits(), " "))
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
 		Pdeathsig:  syscall.SIGKILL,
@@ -198,9 +201,9 @@ func build(ctx context.Context, files, root, mirror string, progress func(string
 	return nil
 }
 
-func recipeHash() (string, error) {
+func recipeHash(r Release) (string, error) {
 	h := sha256.New()
-	fmt.Fprintln(h, runtime.GOARCH)
+	fmt.Fprintln(h, runtime.GOARCH, r, r.packages(), maskedUnits())
 	err := fs.WalkDir(recipe, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err

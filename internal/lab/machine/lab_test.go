@@ -31,12 +31,12 @@ type testHost struct {
 	hostKey ssh.PublicKey
 }
 
-func newTestLab(t *testing.T) *testLab {
+func newTestLab(t *testing.T, r Release) *testLab {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	img, err := EnsureImage(t.Context(), artifact.DefaultCacheDir(), func(s string) { t.Log(s) })
+	img, err := EnsureImage(t.Context(), artifact.DefaultCacheDir(), r, func(s string) { t.Log(s) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func newTestLab(t *testing.T) *testLab {
 	if l.stateDir, err = os.MkdirTemp("/var/tmp", "k8s-lab-machine-test-"); err != nil {
 		t.Fatal(err)
 	}
-	if l.Manager, err = NewManager(l.stateDir, img); err != nil {
+	if l.Manager, err = NewManager(l.stateDir, []Image{img}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -69,7 +69,7 @@ func newTestLab(t *testing.T) *testLab {
 func (l *testLab) add(cloudConfig string) *testHost {
 	l.t.Helper()
 	h := l.network.Add(cloudConfig)
-	return &testHost{Spec: Spec{ID: h.ID, Hostname: h.Hostname, Netns: h.Netns}, address: h.Address.String() + ":22", hostKey: h.HostKey}
+	return &testHost{Spec: Spec{ID: h.ID, Image: l.img.ID, Hostname: h.Hostname, Netns: h.Netns}, address: h.Address.String() + ":22", hostKey: h.HostKey}
 }
 
 func (l *testLab) start(h *testHost) {

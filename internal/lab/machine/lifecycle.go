@@ -65,7 +65,11 @@ func (m *Manager) start(ctx context.Context, in *instance, s Spec) (err error) {
 	if err := os.MkdirAll(string(in.disk), 0o755); err != nil {
 		return err
 	}
-	if err := in.disk.prepare(s, m.img); err != nil {
+	img, err := m.image(s.Image)
+	if err != nil && !in.disk.made() {
+		return err
+	}
+	if err := in.disk.prepare(s, img); err != nil {
 		return fmt.Errorf("prepare disk: %w", err)
 	}
 	if err := in.saveSpec(s); err != nil {

@@ -24,7 +24,7 @@ runcmd:
 `
 
 func TestMachines(t *testing.T) {
-	l := newTestLab(t)
+	l := newTestLab(t, Releases[0])
 	a, b := l.add(extraUserData), l.add("")
 	begin := time.Now()
 	l.start(a)
@@ -203,7 +203,7 @@ func TestMachines(t *testing.T) {
 	t.Run("adoption", func(t *testing.T) {
 		l.Close()
 		// With an image that does not exist: machines keep theirs.
-		m, err := NewManager(l.stateDir, Image{Dir: "/nonexistent"})
+		m, err := NewManager(l.stateDir, []Image{{Dir: "/nonexistent"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -252,7 +252,7 @@ func TestMachines(t *testing.T) {
 		if err := leader.wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		m, err := NewManager(l.stateDir, l.img)
+		m, err := NewManager(l.stateDir, []Image{l.img})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -289,7 +289,7 @@ func TestMachines(t *testing.T) {
 // TestSixMachines boots the machines of the main example together, and says how
 // long each takes from Start to an SSH session with the pinned host key.
 func TestSixMachines(t *testing.T) {
-	l := newTestLab(t)
+	l := newTestLab(t, Releases[0])
 	hosts := make([]*testHost, 6)
 	for i := range hosts {
 		hosts[i] = l.add("")
@@ -327,7 +327,7 @@ func TestSixMachines(t *testing.T) {
 }
 
 func TestStartFails(t *testing.T) {
-	l := newTestLab(t)
+	l := newTestLab(t, Releases[0])
 	h := l.add("")
 	noNetns := h.Spec
 	noNetns.Netns = "/run/netns/no-such-namespace"

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -21,10 +20,10 @@ const killTimeout = 15 * time.Second
 
 // Spec describes a machine to start.
 type Spec struct {
-	ID         string     // instance id; also a file name and the nspawn machine name
-	Hostname   string     // used by the first boot; user data may change it afterwards
-	Netns      string     // path of a network namespace whose eth0 is configured
-	Nameserver netip.Addr // written to resolv.conf at each start; none if zero
+	ID       string // instance id; also a file name and the nspawn machine name
+	Image    string // id of the image that the disk is made from at the first start
+	Hostname string // used by the first boot; user data may change it afterwards
+	Netns    string // path of a network namespace with the machine's interface
 	// VCPUs and MemoryMiB are those of the instance type. They are recorded, not
 	// enforced: a machine sees and may use all of the host.
 	VCPUs, MemoryMiB int
@@ -35,7 +34,7 @@ type Spec struct {
 // be two of them for one state directory.
 type Manager struct {
 	stateDir string
-	img      Image
+	images   []Image
 	lab      groups
 	exits    chan string
 
@@ -69,11 +68,11 @@ type boot struct {
 	wanted bool // the end is asked for, so it is not news
 }
 
-// NewManager opens the lab in stateDir, whose machines boot from img: it adopts
+// NewManager opens the lab in stateDir, whose machines boot from the images: it adopts
 // those that run and clears away what is left of those that ended while nobody
 // watched, which [Manager.Exits] does not report. A machine that has a disk already
 // keeps the image that the disk was made from.
-func NewManager(stateDir string, img Image) (*Manager, error) {
+func NewManager(stateDir string, images []Image) (*Manager, error) {
 	stateDir, err := filepath.Abs(stateDir)
 	if err != nil {
 		return nil, fmt.Errorf("machines: %w", err)
@@ -82,7 +81,7 @@ func NewManager(stateDir string, img Image) (*Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("machines: %w", err)
 	}
-	m := &Manager{stateDir: stateDir, img: img, lab: lab, exits: make(chan string), machines: map[string]*instance{}}
+	m := &Manager{stateDir: stateDir, images: images, lab: lab, exits: make(chan string), machines: map[string]*instance{}}
 	m.watching, m.release = context.WithCancel(context.Background())
 	for _, dir := range []string{m.machinesDir(), m.trashDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -226,6 +225,15 @@ func (m *Manager) take(ctx context.Context, id string) (in *instance, done func(
 		return nil, nil, fmt.Errorf("machine %s: %w: terminated meanwhile", id, fs.ErrNotExist)
 	}
 	return in, func() { <-in.op }, nil
+}
+
+func (m *Manager) image(id string) (Image, error) {
+	for _, img := range m.images {
+		if img.ID == id {
+			return img, nil
+		}
+	}
+	return Image{}, fmt.Errorf("there is no image %q", id)
 }
 
 func (m *Manager) find(id string) *instance {

@@ -20,7 +20,7 @@ var tools = []struct{ name, pkg string }{
 	{"nft", "nftables"},
 }
 
-// buildTools are needed only while cacheDir has no image.
+// buildTools are needed only while cacheDir lacks an image.
 var buildTools = []struct{ name, pkg string }{
 	{"debootstrap", "debootstrap"},
 	{"chroot", "coreutils"},
@@ -29,8 +29,8 @@ var buildTools = []struct{ name, pkg string }{
 // debianKeyring is what debootstrap checks the mirror's signature with.
 const debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-// Preflight checks that the host can run machines, and build their image if
-// cacheDir lacks it. The error names everything that is missing, and what to do
+// Preflight checks that the host can run machines, and build their images if
+// cacheDir lacks one. The error names everything that is missing, and what to do
 // about each. It asks modprobe for needed kernel modules that are not loaded.
 func Preflight(ctx context.Context, cacheDir string) error {
 	if os.Geteuid() != 0 {
@@ -40,9 +40,13 @@ func Preflight(ctx context.Context, cacheDir string) error {
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 
 	wanted := tools
-	_, present, err := LocateImage(cacheDir)
-	if err != nil {
-		problem("base image: %w", err)
+	present := true
+	for _, r := range Releases {
+		_, there, err := LocateImage(cacheDir, r)
+		if err != nil {
+			problem("base image: %w", err)
+		}
+		present = present && there
 	}
 	if !present {
 		wanted = append(wanted[:len(wanted):len(wanted)], buildTools...)

@@ -1,0 +1,71 @@
+package machine
+
+import "slices"
+
+// What Debian's cloud team puts into its EC2 images on top of the base system,
+// by the classes of its recipe
+// (https://salsa.debian.org/cloud-team/debian-cloud-images, config_space).
+var packageClasses = []struct {
+	name     string
+	packages []string
+	release  string // only this one's, by version; empty means every release's
+}{
+	{name: "CLOUD", packages: []string{"openssh-server", "ssh-import-id", "cloud-initramfs-growroot"}},
+	{name: "EC2", packages: []string{"awscli", "cloud-init", "cloud-guest-utils", "amazon-ec2-utils"}},
+	{name: "LINUX_VARIANT_CLOUD", packages: []string{"linux-image-cloud-amd64"}},
+	{name: "SYSTEM_BOOT", packages: []string{
+		"grub-cloud-amd64", "sudo", "libpam-systemd", "systemd-resolved", "libnss-myhostname", "netplan.io", "polkitd",
+		"unattended-upgrades", "apparmor", "zstd", "apt-utils", "init", "iptables", "iputils-ping", "less", "nano",
+		"netbase", "vim-tiny", "whiptail", "dbus",
+	}},
+	{name: "SYSTEM_BOOT", packages: []string{"libnss-resolve"}, release: "13"},
+	{name: "TIME_SYSTEMD", packages: []string{"systemd-timesyncd"}},
+	{name: "EXTRAS", packages: []string{
+		"apt-listchanges", "bash-completion", "bind9-host", "man-db", "manpages", "socat", "pciutils", "reportbug",
+		"traceroute", "vim", "psmisc", "tcpdump", "ca-certificates", "curl", "ethtool", "uuid-runtime", "screen", "xz-utils",
+	}},
+}
+
+// A difference between a machine and an instance of Debian's image on EC2, and
+// why it is there. This table and the files in image/root, each of which says
+// its own reason, are all the differences there are.
+type difference struct{ what, reason string }
+
+// omitted are the packages of the recipe that the images lack.
+var omitted = []difference{
+	{"linux-image-cloud-amd64", "a container runs on its host's kernel"},
+	{"grub-cloud-amd64", "a container has no boot loader"},
+	{"cloud-initramfs-growroot", "a container has no initramfs"},
+	{"awscli", "a hundred megabytes that nothing here calls"},
+}
+
+// masked are the units of the images that must not start in a container.
+var masked = []difference{
+	{"console-getty.service", "the console is the lab's log, nobody can log in at it"},
+	{"systemd-binfmt.service", "binary formats are registered for the whole host"},
+	{"proc-sys-fs-binfmt_misc.automount", "binary formats are registered for the whole host"},
+	{"fstrim.timer", "the disk is the host's to trim"},
+	{"e2scrub_all.timer", "the disk is the host's to check"},
+	{"e2scrub_reap.service", "the disk is the host's to check"},
+}
+
+// packages are those of the recipe for a release, without what is omitted.
+func (r Release) packages() []string {
+	var list []string
+	for _, c := range packageClasses {
+		if c.release == "" || c.release == r.Version {
+			list = append(list, c.packages...)
+		}
+	}
+	return slices.DeleteFunc(list, func(name string) bool {
+		return slices.ContainsFunc(omitted, func(d difference) bool { return d.what == name })
+	})
+}
+
+func maskedUnits() []string {
+	var units []string
+	for _, d := range masked {
+		units = append(units, d.what)
+	}
+	return units
+}
