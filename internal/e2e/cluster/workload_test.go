@@ -89,7 +89,7 @@ func (c *cluster) testWorkload(t *testing.T) {
 
 func (c *cluster) privateIP(t *testing.T, machine string) string {
 	t.Helper()
-	return strings.TrimSpace(c.Sh(t, machine, "ip -4 -o addr show eth0 | awk '{print $4}' | cut -d/ -f1"))
+	return strings.TrimSpace(c.Sh(t, machine, "ip -4 -o addr show ens5 | awk '{print $4}' | cut -d/ -f1"))
 }
 
 func (c *cluster) testPortForward(t *testing.T, pod string) {

@@ -2,6 +2,7 @@ package ec2
 
 import (
 	"encoding/base64"
+	"net"
 	"net/netip"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/metadata"
@@ -14,6 +15,19 @@ func (c *Cloud) InstanceAt(vpcID string, addr netip.Addr) (metadata.Instance, bo
 	t := &tx{c: c, st: c.st}
 	for _, e := range c.st.Interfaces {
 		if e.VPC == vpcID && e.PrivateIP == addr && e.Instance != "" {
+			return t.metadata(c.st.Instances[e.Instance], e), true
+		}
+	}
+	return metadata.Instance{}, false
+}
+
+// InstanceWith implements metadata.Source.
+func (c *Cloud) InstanceWith(vpcID string, mac net.HardwareAddr) (metadata.Instance, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := &tx{c: c, st: c.st}
+	for _, e := range c.st.Interfaces {
+		if e.VPC == vpcID && e.MAC == mac.String() && e.Instance != "" {
 			return t.metadata(c.st.Instances[e.Instance], e), true
 		}
 	}

@@ -1,12 +1,14 @@
 // Package metadata is what an instance of the local EC2 finds at well-known
 // addresses of its VPC: the instance metadata service (169.254.169.254,
-// version 2) and the Amazon-provided DNS server (VPC base + 2).
+// version 2), the Amazon-provided DNS server (VPC base + 2, and
+// 169.254.169.253) and, before it has an address, the DHCP server.
 //
 // It asks a Source who is calling and knows nothing of the EC2 API, of state,
 // or of how the listeners get into a VPC.
 package metadata
 
 import (
+	"net"
 	"net/netip"
 	"time"
 )
@@ -15,6 +17,8 @@ import (
 type Source interface {
 	// InstanceAt is the instance whose private address in a VPC is addr.
 	InstanceAt(vpcID string, addr netip.Addr) (Instance, bool)
+	// InstanceWith is the instance whose interface in a VPC has a MAC address.
+	InstanceWith(vpcID string, mac net.HardwareAddr) (Instance, bool)
 	// PrivateOf is the private address behind a public one in the same VPC.
 	PrivateOf(vpcID string, public netip.Addr) (netip.Addr, bool)
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/dhcp"
 )
 
 const vpc = "vpc-1"
@@ -22,6 +24,10 @@ type source struct{ i Instance }
 
 func (s source) InstanceAt(vpcID string, addr netip.Addr) (Instance, bool) {
 	return s.i, vpcID == vpc && addr == s.i.PrivateIP
+}
+
+func (s source) InstanceWith(vpcID string, mac net.HardwareAddr) (Instance, bool) {
+	return s.i, vpcID == vpc && mac.String() == s.i.MAC
 }
 
 func (s source) PrivateOf(vpcID string, public netip.Addr) (netip.Addr, bool) {
@@ -34,6 +40,33 @@ func example() Instance {
 		PrivateIP: netip.MustParseAddr("10.240.0.10"), PublicIP: netip.MustParseAddr("203.0.113.9"), PrivateName: "ip-10-240-0-10.ec2.internal",
 		PublicName: "ec2-203-0-113-9.compute-1.amazonaws.com", Groups: []string{"web", "ssh"}, KeyName: "me", PublicKey: "ssh-ed25519 AAAA",
 		UserData: []byte("#cloud-config\n"), Tags: map[string]string{"Name": "x"}, Enabled: true, TokenRequired: true, HopLimit: 1,
+	}
+}
+
+func TestLease(t *testing.T) {
+	now := example()
+	now.InterfaceID, now.SubnetCIDR, now.VPCCIDR = "eni-1", netip.MustParsePrefix("10.240.1.0/24"), netip.MustParsePrefix("10.240.0.0/16")
+	leases := New(source{now}, loopback{}, slog.New(slog.DiscardHandler)).leases(vpc)
+	mac, err := net.ParseMAC(now.MAC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := dhcp.Lease{
+		Address: netip.MustParsePrefix("10.240.0.10/24"), Router: netip.MustParseAddr("10.240.1.1"), Resolver: netip.MustParseAddr("10.240.0.2"),
+		Hostname: "ip-10-240-0-10", Domain: "ec2.internal", MTU: 9001,
+	}
+	if got, ok := leases(1, mac); !ok || got != want {
+		t.Errorf("%+v %v, want %+v", got, ok, want)
+	}
+	mac[5]++
+	if got, ok := leases(1, mac); ok {
+		t.Errorf("nobody's MAC address gets %+v", got)
+	}
+	mac[5]--
+	now.InterfaceID = "eni-2"
+	leases = New(source{now}, loopback{}, slog.New(slog.DiscardHandler)).leases(vpc)
+	if got, ok := leases(1, mac); ok {
+		t.Errorf("another interface gets %+v", got)
 	}
 }
 
@@ -148,16 +181,18 @@ func TestMetadataTokens(t *testing.T) {
 	}
 }
 
-// loopback opens the sockets of a VPC on this host.
+// loopback opens the sockets of a VPC on this host, and tells where those for the resolver are.
 type loopback struct{ dns chan string }
+
+func (loopback) InterfaceAt(string, int) (string, error) { return "eni-1", nil }
 
 func (l loopback) ListenTCP(ctx context.Context, _, _ string) (net.Listener, error) {
 	return (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 }
 
-func (l loopback) ListenUDP(ctx context.Context, _, _ string) (net.PacketConn, error) {
+func (l loopback) ListenUDP(ctx context.Context, _, addr string) (net.PacketConn, error) {
 	conn, err := (&net.ListenConfig{}).ListenPacket(ctx, "udp", "127.0.0.1:0")
-	if err == nil {
+	if err == nil && addr == "10.240.0.2:53" {
 		l.dns <- conn.LocalAddr().String()
 	}
 	return conn, err

@@ -5,26 +5,38 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/dhcp"
 )
 
-// endpoint is where instances find the metadata service.
-const endpoint = "169.254.169.254:80"
+const (
+	// endpoint is where instances find the metadata service.
+	endpoint = "169.254.169.254:80"
+	// localResolver is the resolver's address beside the one in the VPC's CIDR.
+	localResolver = "169.254.169.253"
+	// linkMTU is that of links inside a VPC, in bytes.
+	linkMTU = 9001
+)
 
 // Listener opens sockets inside a VPC.
 type Listener interface {
 	ListenTCP(ctx context.Context, vpcID, addr string) (net.Listener, error)
 	ListenUDP(ctx context.Context, vpcID, addr string) (net.PacketConn, error)
+	// InterfaceAt is the interface behind the router's link with an index.
+	InterfaceAt(vpcID string, link int) (interfaceID string, err error)
 }
 
-// Servers runs the metadata service and the resolver of every VPC.
+// Servers runs the metadata service, the resolver and the DHCP server of every VPC.
 type Servers struct {
 	source Source
 	listen Listener
@@ -39,6 +51,7 @@ type Servers struct {
 type servers struct {
 	http *http.Server
 	dns  []*dns.Server
+	dhcp net.PacketConn
 }
 
 // New returns Servers that serve no VPC yet.
@@ -64,7 +77,7 @@ func (s *Servers) Sync(ctx context.Context, vpcs map[string]netip.Prefix) error 
 		}
 		srv, err := s.serve(ctx, id, cidr)
 		if err != nil {
-			return fmt.Errorf("serving metadata and DNS in %s: %w", id, err)
+			return fmt.Errorf("serving metadata, DNS and DHCP in %s: %w", id, err)
 		}
 		s.vpcs[id] = srv
 	}
@@ -81,46 +94,103 @@ func (s *Servers) Close() {
 	}
 }
 
-func (s *Servers) serve(ctx context.Context, id string, cidr netip.Prefix) (*servers, error) {
-	web, err := s.listen.ListenTCP(ctx, id, endpoint)
-	if err != nil {
-		return nil, err
+func (s *Servers) serve(ctx context.Context, id string, cidr netip.Prefix) (srv *servers, err error) {
+	var open []io.Closer
+	defer func() {
+		for _, socket := range open {
+			if err != nil {
+				_ = socket.Close()
+			}
+		}
+	}()
+	tcp := func(addr string) (l net.Listener) {
+		if err == nil {
+			if l, err = s.listen.ListenTCP(ctx, id, addr); err == nil {
+				open = append(open, l)
+			}
+		}
+		return l
 	}
-	at := netip.AddrPortFrom(cidr.Masked().Addr().Next().Next(), 53).String()
-	tcp, err := s.listen.ListenTCP(ctx, id, at)
-	if err != nil {
-		return nil, errors.Join(err, web.Close())
+	udp := func(addr string) (c net.PacketConn) {
+		if err == nil {
+			if c, err = s.listen.ListenUDP(ctx, id, addr); err == nil {
+				open = append(open, c)
+			}
+		}
+		return c
 	}
-	udp, err := s.listen.ListenUDP(ctx, id, at)
-	if err != nil {
-		return nil, errors.Join(err, web.Close(), tcp.Close())
-	}
-	names := resolver{vpcID: id, source: s.source}
-	srv := &servers{
+	web := tcp(endpoint)
+	srv = &servers{
 		http: &http.Server{
 			Handler:           &service{vpcID: id, source: s.source, secret: s.secret, now: time.Now},
 			ReadHeaderTimeout: 10 * time.Second,
 		},
-		dns: []*dns.Server{{Listener: tcp, Handler: names}, {PacketConn: udp, Handler: names}},
+		dhcp: udp(dhcp.Listen),
 	}
+	names := resolver{vpcID: id, source: s.source}
+	for _, addr := range []string{base(cidr, 2).String(), localResolver} {
+		at := net.JoinHostPort(addr, "53")
+		srv.dns = append(srv.dns, &dns.Server{Listener: tcp(at), Handler: names}, &dns.Server{PacketConn: udp(at), Handler: names})
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.run(id, "the metadata service", func() error {
+		return srv.http.Serve(hopListener{web, id, s.source, s.log})
+	})
+	for _, d := range srv.dns {
+		s.run(id, "the resolver", d.ActivateAndServe)
+	}
+	s.run(id, "the DHCP server", func() error { return dhcp.Serve(srv.dhcp, s.leases(id), s.log) })
+	return srv, nil
+}
+
+// run serves in the background and logs an end that nobody asked for.
+func (s *Servers) run(vpcID, what string, serve func() error) {
 	go func() {
-		err := srv.http.Serve(hopListener{web, id, s.source, s.log})
-		if err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
-			s.log.Error("the metadata service ended", "vpc", id, "error", err)
+		if err := serve(); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			s.log.Error(what+" ended", "vpc", vpcID, "error", err)
 		}
 	}()
-	for _, d := range srv.dns {
-		go func() {
-			if err := d.ActivateAndServe(); err != nil && !errors.Is(err, net.ErrClosed) {
-				s.log.Error("the resolver ended", "vpc", id, "error", err)
-			}
-		}()
+}
+
+// leases tells an interface of a VPC its own address, and nobody else's.
+func (s *Servers) leases(vpcID string) dhcp.Source {
+	return func(link int, mac net.HardwareAddr) (dhcp.Lease, bool) {
+		i, ok := s.source.InstanceWith(vpcID, mac)
+		if !ok {
+			return dhcp.Lease{}, false
+		}
+		behind, err := s.listen.InterfaceAt(vpcID, link)
+		if err != nil {
+			s.log.Warn("the sender of a DHCP request could not be determined", "vpc", vpcID, "error", err)
+		}
+		return i.lease(), err == nil && behind == i.InterfaceID
 	}
-	return srv, nil
+}
+
+// lease is what DHCP tells an instance, as with the DHCP option set that every
+// VPC of Amazon's has at first.
+func (i Instance) lease() dhcp.Lease {
+	host, domain, _ := strings.Cut(i.PrivateName, ".")
+	return dhcp.Lease{
+		Address: netip.PrefixFrom(i.PrivateIP, i.SubnetCIDR.Bits()), Router: base(i.SubnetCIDR, 1), Resolver: base(i.VPCCIDR, 2),
+		Hostname: host, Domain: domain, MTU: linkMTU,
+	}
+}
+
+// base is the n-th address of a network.
+func base(network netip.Prefix, n int) netip.Addr {
+	addr := network.Masked().Addr()
+	for range n {
+		addr = addr.Next()
+	}
+	return addr
 }
 
 func (s *servers) close() {
 	_ = s.http.Close()
+	_ = s.dhcp.Close()
 	for _, d := range s.dns {
 		_ = d.Shutdown() // fails only if it was not running any more
 	}

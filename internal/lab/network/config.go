@@ -78,7 +78,7 @@ type Interface struct {
 	PrivateIP netip.Addr
 	// PublicIP is translated one to one to and from PrivateIP by the router. The zero value means none.
 	PublicIP netip.Addr
-	// MAC is the address of eth0. Empty lets the kernel choose one.
+	// MAC is the address of the machine's end, ens5. Empty lets the kernel choose one.
 	MAC string
 	// SourceDestCheck drops packets from the interface with another source than PrivateIP, and packets to it with
 	// another destination. With the check off, addresses inside the VPC's CIDR still cannot be forged.
@@ -111,14 +111,19 @@ type Rule struct {
 	GroupID string
 }
 
-// metadataIP is the address of the instance metadata service in every VPC.
-var metadataIP = netip.AddrFrom4([4]byte{169, 254, 169, 254})
+// Link-local addresses of every VPC's services: the instance metadata service, and the resolver's second address.
+var (
+	metadataIP      = netip.AddrFrom4([4]byte{169, 254, 169, 254})
+	localResolverIP = netip.AddrFrom4([4]byte{169, 254, 169, 253})
+)
 
 func (v VPC) resolver() netip.Addr   { return offset(v.CIDR.Addr(), 2) }
 func (s Subnet) gateway() netip.Addr { return offset(s.CIDR.Addr(), 1) }
 
 // services are the router's own addresses that every interface may talk to.
-func (v VPC) services() []netip.Addr { return []netip.Addr{v.resolver(), metadataIP} }
+func (v VPC) services() []netip.Addr {
+	return []netip.Addr{v.resolver(), localResolverIP, metadataIP}
+}
 
 func (v VPC) subnet(id string) (Subnet, bool) {
 	return find(v.Subnets, id, func(s Subnet) string { return s.ID })

@@ -55,7 +55,7 @@ func (s Slice) connectHost(ctx context.Context) error {
 		// Addresses of our own choice keep the host's udev from choosing others a moment later.
 		mac := net.HardwareAddr{0x02, 'k', '8', 's', 0, byte(s.Index)}
 		peerMAC := net.HardwareAddr{0x02, 'k', '8', 's', 1, byte(s.Index)}
-		if _, err := addVeth(host, s.hostLink(), ns, operatorName, mac, peerMAC); err != nil {
+		if _, err := addVeth(host, s.hostLink(), ns, operatorName, internetMTU, mac, peerMAC); err != nil {
 			return err
 		}
 	}

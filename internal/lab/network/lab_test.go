@@ -63,12 +63,33 @@ func newLab(t *testing.T, vpcs ...VPC) *lab {
 	return l
 }
 
-// apply applies the lab's configuration as the test has changed it.
+// apply applies the lab's configuration as the test has changed it, and gives new interfaces their addresses.
 func (l *lab) apply() {
 	l.t.Helper()
 	if err := l.Apply(l.t.Context(), l.cfg); err != nil {
 		l.t.Fatal(err)
 	}
+	for _, vpc := range l.cfg.VPCs {
+		for _, planned := range planRouter(vpc).Links {
+			if err := l.beGuest(planned); err != nil {
+				l.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// beGuest configures an interface as the machine behind it would.
+func (l *lab) beGuest(at link) error {
+	inside, _, closeInside, err := open(l.slice.namespace(at.Interface.ID))
+	if err != nil {
+		return err
+	}
+	defer closeInside()
+	if err := configure(inside, guestLink, at.Address); err != nil {
+		return err
+	}
+	gateway := route{Table: unix.RT_TABLE_MAIN, Kind: unix.RTN_UNICAST, Destination: everywhere, Via: at.Gateway, Link: guestLink}
+	return syncRoutes(inside, []route{gateway}, false)
 }
 
 // public returns the lab's n-th public address.

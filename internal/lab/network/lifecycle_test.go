@@ -39,7 +39,7 @@ func (l *lab) addPod(place, addr string) string {
 		l.t.Fatal(err)
 	}
 	defer closeNode()
-	_, err = addVeth(node, "pod", ns, "eth0", nil, nil)
+	_, err = addVeth(node, "pod", ns, "eth0", internetMTU, nil, nil)
 	own := l.iface(place).PrivateIP
 	steps := []error{
 		err,
@@ -49,7 +49,7 @@ func (l *lab) addPod(place, addr string) string {
 		l.at(place, func() error { return setSysctls([]sysctl{{"ipv4/ip_forward", "1"}}) }),
 		// As kube-proxy and CNI do it: what leaves the cluster bears the node's address.
 		loadRuleset(l.t.Context(), l.slice.namespace(place), fmt.Sprintf(
-			"table ip pod { chain out { type nat hook postrouting priority srcnat; oifname \"eth0\" snat to %s; }; }", own)),
+			"table ip pod { chain out { type nat hook postrouting priority srcnat; oifname %q snat to %s; }; }", guestLink, own)),
 	}
 	if err := errors.Join(steps...); err != nil {
 		l.t.Fatal(err)
@@ -182,25 +182,33 @@ func TestAddressIsGivenToANewInterface(t *testing.T) {
 	l.reaches("eni-a", ipC+":80")
 }
 
-func TestInterfaceIsSetUpForAMachine(t *testing.T) {
+// TestInterfaceIsHandedOverUnconfigured: it has carrier and its MAC address; the rest is told by DHCP.
+func TestInterfaceIsHandedOverUnconfigured(t *testing.T) {
 	vpc := threeInterfaces()
 	vpc.Interfaces[0].MAC = "02:00:0a:f0:00:0a"
-	l := newLab(t, vpc)
+	l := newLab(t)
+	l.cfg.VPCs = []VPC{vpc}
+	if err := l.Apply(t.Context(), l.cfg); err != nil {
+		t.Fatal(err)
+	}
 	err := within(filepath.Base(l.InterfaceNetns("eni-a")), func() error {
-		eth0, err := net.InterfaceByName("eth0")
+		ens5, err := net.InterfaceByName("ens5")
 		if err != nil {
 			return err
 		}
-		addrs, err := eth0.Addrs()
+		addrs, err := ens5.Addrs()
 		if err != nil {
 			return err
 		}
-		if got := fmt.Sprint(eth0.HardwareAddr, eth0.MTU, addrs); got != "02:00:0a:f0:00:0a 1500 [10.240.0.10/24]" {
-			t.Errorf("eth0: %s", got)
+		if got := fmt.Sprint(ens5.HardwareAddr, ens5.MTU, addrs); got != "02:00:0a:f0:00:0a 9001 []" {
+			t.Errorf("ens5: %s", got)
 		}
-		routes, err := exec.CommandContext(t.Context(), "ip", "-4", "route", "show", "default").Output()
-		if got := strings.TrimSpace(string(routes)); !strings.HasPrefix(got, "default via 10.240.0.1 dev eth0") {
-			t.Errorf("default route: %s", got)
+		if ens5.Flags&net.FlagRunning == 0 {
+			t.Errorf("ens5 has no carrier: %s", ens5.Flags)
+		}
+		routes, err := exec.CommandContext(t.Context(), "ip", "-4", "route", "show").Output()
+		if len(routes) > 0 {
+			t.Errorf("routes: %s", routes)
 		}
 		return err
 	})
@@ -242,6 +250,7 @@ func TestResetInterface(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	l.apply()
 	l.serve("eni-b", ":80")
 	l.reaches("eni-a", ipB+":80")
 	if err := l.ResetInterface(t.Context(), "eni-x"); err == nil {
@@ -272,7 +281,7 @@ func TestAdoptionAfterACrash(t *testing.T) {
 			attrs := netlink.NewLinkAttrs()
 			attrs.Name = "eni-e"
 			unfinished := netlink.NewVeth(attrs)
-			unfinished.PeerName = "eth0"
+			unfinished.PeerName = guestLink
 			return netlink.LinkAdd(unfinished)
 		}),
 	} {

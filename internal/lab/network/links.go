@@ -13,8 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mtu is what every link has. EC2's larger frames would hide mistakes that show on the way to the internet.
-const mtu = 1500
+// The MTUs, in bytes, of links inside a VPC and of those towards the internet (EC2 user guide, "Network maximum
+// transmission unit (MTU) for your EC2 instance"). A router in between says so to senders of packets that are too large.
+const (
+	vpcMTU      = 9001
+	internetMTU = 1500
+)
+
+// guestLink is what a machine finds its interface called, as Debian's images name it on EC2.
+const guestLink = "ens5"
 
 // upPatience is far more than the milliseconds a link takes to come up.
 const upPatience = 10 * time.Second
@@ -42,11 +49,11 @@ var instanceSysctls = []sysctl{
 }
 
 // addVeth creates a pair of links and leaves both down.
-func addVeth(handle *netlink.Handle, name string, peerNS netns.NsHandle, peer string, mac, peerMAC net.HardwareAddr) (netlink.Link, error) {
+func addVeth(handle *netlink.Handle, name string, peerNS netns.NsHandle, peer string, mtu int, mac, peerMAC net.HardwareAddr) (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU, attrs.HardwareAddr = name, mtu, mac
 	veth := netlink.NewVeth(attrs)
-	veth.PeerName, veth.PeerMTU, veth.PeerHardwareAddr, veth.PeerNamespace = peer, mtu, peerMAC, netlink.NsFd(peerNS)
+	veth.PeerName, veth.PeerMTU, veth.PeerHardwareAddr, veth.PeerNamespace = peer, uint32(mtu), peerMAC, netlink.NsFd(peerNS)
 	if err := handle.LinkAdd(veth); err != nil {
 		return nil, fmt.Errorf("create link %s: %w", name, err)
 	}
@@ -73,7 +80,7 @@ func syncUplink(ctx context.Context, router, internet string, vpc VPC) error {
 	if intact, err := connected(inside, uplinkName, vpc.ID, outside, peer); err != nil || intact {
 		return err
 	}
-	uplink, err := addVeth(inside, uplinkName, internetNS, peer, nil, nil)
+	uplink, err := addVeth(inside, uplinkName, internetNS, peer, internetMTU, nil, nil)
 	if err != nil {
 		return err
 	}
@@ -148,6 +155,14 @@ func configure(handle *netlink.Handle, name string, address netip.Prefix) error 
 	}
 	if err := handle.AddrReplace(found, &netlink.Addr{IPNet: ipNet(address)}); err != nil {
 		return fmt.Errorf("give %s the address %s: %w", name, address, err)
+	}
+	return setUp(handle, name)
+}
+
+func setUp(handle *netlink.Handle, name string) error {
+	found, err := handle.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find link %s: %w", name, err)
 	}
 	if err := handle.LinkSetUp(found); err != nil {
 		return fmt.Errorf("bring up %s: %w", name, err)
@@ -245,7 +260,8 @@ func (m *Manager) syncLinks(ctx context.Context, router string, wanted []link) (
 	return removed, errors.Join(errs...)
 }
 
-// addLink connects a new, or newly made, interface namespace to its router.
+// addLink connects a new, or newly made, interface namespace to its router. Its interface carries packets and has no
+// address: a machine asks for one, as on EC2.
 func (m *Manager) addLink(handle *netlink.Handle, router string, l link) error {
 	name := m.slice.namespace(l.Interface.ID)
 	if _, err := ensureNamespace(name, instanceSysctls...); err != nil {
@@ -262,10 +278,10 @@ func (m *Manager) addLink(handle *netlink.Handle, router string, l link) error {
 			return err
 		}
 	}
-	if _, err := connected(handle, l.Name, l.alias(), inside, "eth0"); err != nil {
+	if _, err := connected(handle, l.Name, l.alias(), inside, guestLink); err != nil {
 		return err
 	}
-	outside, err := addVeth(handle, l.Name, ns, "eth0", nil, mac)
+	outside, err := addVeth(handle, l.Name, ns, guestLink, vpcMTU, nil, mac)
 	if err != nil {
 		return err
 	}
@@ -281,19 +297,15 @@ func (m *Manager) addLink(handle *netlink.Handle, router string, l link) error {
 	}
 	// Nobody answers for the others, and a machine is to find out in less than a second.
 	err = within(name, func() error {
-		return setSysctls([]sysctl{{"ipv4/neigh/eth0/retrans_time_ms", "250"}})
+		return setSysctls([]sysctl{{"ipv4/neigh/" + guestLink + "/retrans_time_ms", "250"}})
 	})
 	if err != nil {
 		return err
 	}
-	if err := handle.LinkSetUp(outside); err != nil {
-		return fmt.Errorf("bring up %s: %w", l.Name, err)
-	}
-	if err := configure(inside, "eth0", l.Address); err != nil {
+	if err := setUp(handle, l.Name); err != nil {
 		return err
 	}
-	gateway := route{Table: unix.RT_TABLE_MAIN, Kind: unix.RTN_UNICAST, Destination: everywhere, Via: l.Gateway, Link: "eth0"}
-	if err := syncRoutes(inside, []route{gateway}, false); err != nil {
+	if err := setUp(inside, guestLink); err != nil {
 		return err
 	}
 	return label(handle, outside, l.alias())

@@ -232,6 +232,22 @@ func (m *Manager) ListenUDP(ctx context.Context, vpcID, addr string) (net.Packet
 	return conn, nil
 }
 
+// InterfaceAt returns the identifier of the interface behind a link of a VPC's router, by the link's index there. It
+// tells which interface a packet came from, whatever the packet says itself.
+func (m *Manager) InterfaceAt(vpcID string, index int) (string, error) {
+	handle, _, closeRouter, err := open(m.slice.namespace(vpcID))
+	if err != nil {
+		return "", err
+	}
+	defer closeRouter()
+	found, err := handle.LinkByIndex(index)
+	if err != nil {
+		return "", fmt.Errorf("find link %d of %s: %w", index, vpcID, err)
+	}
+	id, _, _ := strings.Cut(found.Attrs().Alias, " ")
+	return id, nil
+}
+
 func (m *Manager) listen(vpcID string, listen func() (io.Closer, error)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

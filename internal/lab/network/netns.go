@@ -206,14 +206,7 @@ func bringUp(name string) error {
 		return fmt.Errorf("open netlink: %w", err)
 	}
 	defer handle.Close()
-	found, err := handle.LinkByName(name)
-	if err != nil {
-		return fmt.Errorf("find %s: %w", name, err)
-	}
-	if err := handle.LinkSetUp(found); err != nil {
-		return fmt.Errorf("bring up %s: %w", name, err)
-	}
-	return nil
+	return setUp(handle, name)
 }
 
 // open returns a netlink handle in a pinned namespace, together with the namespace. The caller closes both through

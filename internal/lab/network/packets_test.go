@@ -262,6 +262,13 @@ func TestServicesInTheRouter(t *testing.T) {
 	}
 	l.addAddress("eni-b", podB)
 	l.droppedFrom("eni-b", podB, "169.254.169.254:80") // only an interface's own address is known there
+	l.send("eni-b", podB+":0", "10.240.0.2:53")
+	if err := resolver.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, sender, err := resolver.ReadFrom(make([]byte, 64)); err == nil {
+		t.Errorf("resolver: a query from a pod's address, %v", sender)
+	}
 	if _, err := l.ListenTCP(t.Context(), "vpc-2", "169.254.169.254:80"); err == nil {
 		t.Error("listened in a VPC that does not exist")
 	}

@@ -83,7 +83,7 @@ type routerPlan struct {
 type link struct {
 	Interface Interface
 	Name      string
-	Address   netip.Prefix // eth0's address with the subnet's length
+	Address   netip.Prefix // the private address, with the length of the subnet's CIDR
 	Gateway   netip.Addr
 }
 

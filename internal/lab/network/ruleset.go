@@ -164,14 +164,18 @@ func (r *ruleset) sources() {
 	r.line("type filter hook prerouting priority raw; policy drop;")
 	r.line(`iifname "lo" accept`)
 	r.line("iifname . ip saddr @own accept")
+	r.line("iifname != %q %s accept", uplinkName, askAddress)
 	r.line("ip saddr %s drop", r.vpc.CIDR)
 	r.line("iifname @unchecked accept")
 	r.line("iifname %q accept", uplinkName)
 	r.close()
 }
 
-// services lets interfaces talk to the resolver and the metadata service, from their own address only, and to nothing
-// else on the router.
+// askAddress matches what a machine without an address sends to get one by DHCP.
+const askAddress = "ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67"
+
+// services lets interfaces talk to the resolver and the metadata service, from their own address only, ask for that
+// address and renew it, and do nothing else on the router.
 func (r *ruleset) services() {
 	var addrs []string
 	for _, addr := range r.vpc.services() {
@@ -181,6 +185,8 @@ func (r *ruleset) services() {
 	r.line("type filter hook input priority filter; policy drop;")
 	r.line(`iifname "lo" accept`)
 	r.line("iifname . ip saddr @own ip daddr { %s } accept", strings.Join(addrs, ", "))
+	r.line("iifname != %q %s accept", uplinkName, askAddress)
+	r.line("iifname . ip saddr @own udp sport 68 udp dport 67 accept")
 	r.close()
 }
 

@@ -41,7 +41,10 @@ const (
 // Resolver is the address of the resolver: as in every VPC, its base plus two.
 var Resolver = netip.MustParseAddr("10.99.0.2")
 
-var vpcCIDR = netip.MustParsePrefix("10.99.0.0/16")
+var (
+	vpcCIDR    = netip.MustParsePrefix("10.99.0.0/16")
+	subnetCIDR = netip.MustParsePrefix("10.99.0.0/24") // Router is its gateway
+)
 
 // Network is one VPC without an EC2 around it.
 type Network struct {
@@ -59,10 +62,13 @@ type Network struct {
 type Host struct {
 	ID       string // instance id, unlike any other on this computer
 	Hostname string
-	Netns    string // path of its network namespace, whose eth0 is configured
+	Netns    string // path of its network namespace, whose ens5 gets its address by DHCP
 	Address  netip.Addr
 	HostKey  ssh.PublicKey // the one in its user data
 }
+
+// mtu is that of links inside a VPC, in bytes.
+const mtu = 9001
 
 // New makes the network. The test needs root.
 func New(t *testing.T) *Network {
@@ -93,7 +99,7 @@ func addBridge() error {
 	if err := netlink.LinkAdd(br); err != nil {
 		return err
 	}
-	return up(bridge, Router+"/24", Resolver.String()+"/32", "169.254.169.254/32")
+	return up(bridge, Router+"/24", Resolver.String()+"/32", "169.254.169.253/32", "169.254.169.254/32")
 }
 
 // up gives a link addresses and sets it up.
@@ -129,17 +135,15 @@ func (n *Network) Add(cloudConfig string) Host {
 		Address:  netip.AddrFrom4([4]byte{10, 99, 0, byte(number)}),
 		HostKey:  hostKey.PublicKey(),
 	}
-	n.inside(n.router, func() error { return addVeth(fmt.Sprintf("m%d", number), h.Netns) })
+	mac := net.HardwareAddr{0x02, 0, 10, 99, 0, byte(number)}
+	n.inside(n.router, func() error { return addVeth(fmt.Sprintf("m%d", number), h.Netns, mac) })
 	n.inside(h.Netns, func() error {
-		if err := errors.Join(up("lo"), up("eth0", h.Address.String()+"/24")); err != nil {
-			return err
-		}
-		return netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(Router)})
+		return errors.Join(up("lo"), up("ens5"))
 	})
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.instances[h.Address] = metadata.Instance{
-		ID: h.ID, Region: "us-east-1", Zone: "us-east-1a", VPCCIDR: vpcCIDR,
+		ID: h.ID, Region: "us-east-1", Zone: "us-east-1a", VPCCIDR: vpcCIDR, SubnetCIDR: subnetCIDR, MAC: mac.String(),
 		PrivateIP: h.Address, PrivateName: h.Hostname + ".ec2.internal",
 		KeyName: "test", PublicKey: AuthorizedKey(n.Key.PublicKey()),
 		Enabled: true, TokenRequired: true, HopLimit: 1,
@@ -150,8 +154,8 @@ func (n *Network) Add(cloudConfig string) Host {
 	return h
 }
 
-// addVeth connects the bridge with eth0 of another namespace.
-func addVeth(name, peer string) error {
+// addVeth connects the bridge with ens5 of another namespace.
+func addVeth(name, peer string, mac net.HardwareAddr) error {
 	ns, err := netns.GetFromPath(peer)
 	if err != nil {
 		return err
@@ -162,8 +166,8 @@ func addVeth(name, peer string) error {
 		return err
 	}
 	veth := &netlink.Veth{
-		LinkAttrs: netlink.LinkAttrs{Name: name, MasterIndex: br.Attrs().Index},
-		PeerName:  "eth0", PeerNamespace: netlink.NsFd(ns),
+		LinkAttrs: netlink.LinkAttrs{Name: name, MasterIndex: br.Attrs().Index, MTU: mtu},
+		PeerName:  "ens5", PeerNamespace: netlink.NsFd(ns), PeerHardwareAddr: mac, PeerMTU: mtu,
 	}
 	if err := netlink.LinkAdd(veth); err != nil {
 		return err
@@ -199,6 +203,22 @@ func (n *Network) InstanceAt(_ string, address netip.Addr) (metadata.Instance, b
 	i, ok := n.instances[address]
 	return i, ok
 }
+
+// InstanceWith implements metadata.Source.
+func (n *Network) InstanceWith(_ string, mac net.HardwareAddr) (metadata.Instance, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, i := range n.instances {
+		if i.MAC == mac.String() {
+			return i, true
+		}
+	}
+	return metadata.Instance{}, false
+}
+
+// InterfaceAt implements metadata.Listener: one bridge leads to every interface,
+// and they have no identifiers here.
+func (n *Network) InterfaceAt(string, int) (string, error) { return "", nil }
 
 // PrivateOf implements metadata.Source: no machine has a public address.
 func (n *Network) PrivateOf(string, netip.Addr) (netip.Addr, bool) { return netip.Addr{}, false }
