@@ -36,15 +36,21 @@ func TestMachines(t *testing.T) {
 	t.Logf("second answers after %v", time.Since(begin))
 
 	t.Run("login", func(t *testing.T) {
-		if _, err := l.dial(a, "root"); err == nil || !strings.Contains(err.Error(), "unable to authenticate") {
-			t.Errorf("login as root: %v, want a refusal", err)
+		// cloud-init lets root in only to be told who to log in as.
+		root, err := l.dial(a, "root")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer root.Close()
+		if out, err := run(root, "id"); err == nil || !strings.Contains(err.Error(), `Please login as the user "admin"`) {
+			t.Errorf("login as root: %s, %v; want to be sent to admin", out, err)
 		}
 		swapped := *a
 		swapped.hostKey = b.hostKey
 		if _, err := l.dial(&swapped, "admin"); err == nil || !strings.Contains(err.Error(), "host key mismatch") {
 			t.Errorf("another host key: %v, want a refusal", err)
 		}
-		if got := must(t, ca, `id -un; echo "$SUDO_USER"; hostname; getent hosts "$(hostname)" | cut -d' ' -f1`); got != "root\nadmin\n"+a.Hostname+"\n127.0.1.1" {
+		if got := must(t, ca, `id -un; echo "$SUDO_USER"; hostname; getent ahostsv4 "$(hostname)" | head -n 1 | cut -d' ' -f1`); got != "root\nadmin\n"+a.Hostname+"\n127.0.1.1" {
 			t.Errorf("id, user, hostname, address = %q", got)
 		}
 		if got := must(t, ca, "cat /etc/machine-id"); len(got) != 32 || got == must(t, cb, "cat /etc/machine-id") {
@@ -92,20 +98,17 @@ func TestMachines(t *testing.T) {
 				touch $d/m/x; test -e $d/u/x; umount $d/m; rm -r $d/l $d/u $d/w $d/m
 			done`,
 		"namespaces": `unshare -m -p -n -i -u -C -f --mount-proc sh -c 'test $$ = 1 && ip link set lo up && hostname x'`,
-		"nftables": `
-			nft 'add table inet t; add chain inet t c { type nat hook postrouting priority 100; }; add rule inet t c masquerade'
-			nft list table inet t | grep -q masquerade; nft delete table inet t`,
-		"iptables":  `iptables -t nat -A POSTROUTING -m comment --comment x -j MASQUERADE; iptables -t nat -F`,
-		"sysctls":   `sysctl -qw net.ipv4.ip_forward=1 net.bridge.bridge-nf-call-iptables=1 vm.overcommit_memory=1 kernel.panic=7 net.netfilter.nf_conntrack_max=99999; test "$(sysctl -n kernel.panic)" = 7`,
-		"modules":   `modprobe overlay; modprobe br_netfilter; echo overlay > /etc/modules-load.d/x.conf; systemctl restart systemd-modules-load`,
-		"kmsg":      `dd if=/dev/kmsg of=/dev/null count=1 bs=8192 iflag=nonblock`,
-		"keyring":   `grep -q . /proc/keys || true; python3 -c 'import ctypes; c = ctypes.CDLL(None, use_errno=True); assert c.syscall(250, 1, b"lab") >= 0, ctypes.get_errno()'`,
-		"bpf":       `python3 -c 'import ctypes; c = ctypes.CDLL(None, use_errno=True); a = (ctypes.c_uint32 * 18)(1, 4, 4, 1); assert c.syscall(321, 0, ctypes.byref(a), 72) >= 0, ctypes.get_errno()'`,
-		"devices":   `mknod /root/null c 1 3; echo > /root/null; rm /root/null`,
-		"shared":    `test "$(findmnt -no PROPAGATION /)" = shared`,
-		"nofile":    `systemd-run --quiet --wait -p LimitNOFILE=1048576 -p OOMScoreAdjust=-999 -p Delegate=yes true`,
-		"sysrq":     `test ! -e /proc/sysrq-trigger || test "$(stat -c %t:%T /proc/sysrq-trigger)" = 1:3`,
-		"no module": `! modprobe no_such_module 2> /dev/null`,
+		"iptables":   `iptables -t nat -A POSTROUTING -m comment --comment x -j MASQUERADE; iptables -t nat -F`,
+		"sysctls":    `sysctl -qw net.ipv4.ip_forward=1 net.bridge.bridge-nf-call-iptables=1 vm.overcommit_memory=1 kernel.panic=7 net.netfilter.nf_conntrack_max=99999; test "$(sysctl -n kernel.panic)" = 7`,
+		"modules":    `modprobe overlay; modprobe br_netfilter; echo overlay > /etc/modules-load.d/x.conf; systemctl restart systemd-modules-load`,
+		"kmsg":       `dd if=/dev/kmsg of=/dev/null count=1 bs=8192 iflag=nonblock`,
+		"keyring":    `grep -q . /proc/keys || true; python3 -c 'import ctypes; c = ctypes.CDLL(None, use_errno=True); assert c.syscall(250, 1, b"lab") >= 0, ctypes.get_errno()'`,
+		"bpf":        `python3 -c 'import ctypes; c = ctypes.CDLL(None, use_errno=True); a = (ctypes.c_uint32 * 18)(1, 4, 4, 1); assert c.syscall(321, 0, ctypes.byref(a), 72) >= 0, ctypes.get_errno()'`,
+		"devices":    `mknod /root/null c 1 3; echo > /root/null; rm /root/null`,
+		"shared":     `test "$(findmnt -no PROPAGATION /)" = shared`,
+		"nofile":     `systemd-run --quiet --wait -p LimitNOFILE=1048576 -p OOMScoreAdjust=-999 -p Delegate=yes true`,
+		"sysrq":      `test ! -e /proc/sysrq-trigger || test "$(stat -c %t:%T /proc/sysrq-trigger)" = 1:3`,
+		"no module":  `! modprobe no_such_module 2> /dev/null`,
 	} {
 		t.Run(name, func(t *testing.T) { must(t, ca, script) })
 	}
@@ -125,9 +128,13 @@ func TestMachines(t *testing.T) {
 		got := must(t, ca, `
 			mkdir -p /var/lib/containerd/bundle/rootfs; cd /var/lib/containerd/bundle; mount --bind / rootfs
 			runc spec
-			jq '.process.terminal = false | .process.args = ["sh", "-c", "id -u; hostname; head -1 /proc/1/cgroup | cut -d: -f3"] |
-				.linux.resources.memory.limit = 50000000 | .linux.resources.cpu = {quota: 20000, period: 100000, cpus: "0"} |
-				.linux.cgroupsPath = "/kubepods/one"' config.json > c && mv c config.json
+			python3 -c '
+import json
+c = json.load(open("config.json"))
+c["process"].update(terminal=False, args=["sh", "-c", "id -u; hostname; head -1 /proc/1/cgroup | cut -d: -f3"])
+c["linux"]["resources"].update(memory={"limit": 50000000}, cpu={"quota": 20000, "period": 100000, "cpus": "0"})
+c["linux"]["cgroupsPath"] = "/kubepods/one"
+json.dump(c, open("config.json", "w"))'
 			runc run one; umount rootfs`)
 		if !strings.HasPrefix(got, "0\nrunc\n/") {
 			t.Errorf("the container says %q", got)
@@ -364,4 +371,41 @@ func findRunc(t *testing.T) string {
 		t.Fatalf("runc is neither in the mirror nor in Debian's: %v: %s", err, out)
 	}
 	return filepath.Join(cmd.Dir, "usr/sbin/runc")
+}
+
+// TestBoot wants every release to come up as on EC2: cloud-init's network
+// configuration through netplan, the resolver's stub, every stage of cloud-init,
+// apt's sources and timers.
+func TestBoot(t *testing.T) {
+	for _, r := range Releases {
+		t.Run(r.Codename, func(t *testing.T) {
+			l := newTestLab(t, r)
+			h := l.add("")
+			l.start(h)
+			c := l.await(h)
+			if got := must(t, c, "timeout 60 cloud-init status --wait"); !strings.HasSuffix(got, "status: done") {
+				t.Fatalf("cloud-init: %s\n%s", got, must(t, c, "cloud-init status --long || true"))
+			}
+			if got := must(t, c, "systemctl is-system-running --wait || systemctl --failed --no-legend"); got != "running" {
+				t.Errorf("system is %s", got)
+			}
+			for script, want := range map[string]string{
+				"networkctl --no-legend list ens5 | awk '{ print $4, $5 }'":               "routable configured",
+				"cat /sys/class/net/ens5/mtu":                                             "9001",
+				"ls /sys/class/net | sort | xargs":                                        "ens5 lo",
+				"grep -h '^ *dhcp4:' /etc/netplan/50-cloud-init.yaml | xargs":             "dhcp4: true",
+				"readlink -f /etc/resolv.conf":                                            "/run/systemd/resolve/stub-resolv.conf",
+				"grep ^nameserver /etc/resolv.conf":                                       "nameserver 127.0.0.53",
+				"grep ^nameserver /run/systemd/resolve/resolv.conf":                       "nameserver 10.99.0.2",
+				"getent ahostsv4 " + h.Hostname + ".ec2.internal | head -n 1 | cut -c1-9": "127.0.1.1",
+				"cat /etc/apt/mirrors/debian.list":                                        "http://cdn-aws.deb.debian.org/debian",
+				"systemctl is-active apt-daily.timer apt-daily-upgrade.timer | xargs":     "active active",
+				"systemctl is-active unattended-upgrades systemd-logind | xargs":          "active active",
+			} {
+				if got := must(t, c, script); got != want {
+					t.Errorf("%s prints %q, want %q", script, got, want)
+				}
+			}
+		})
+	}
 }

@@ -23,7 +23,7 @@ echo force-unsafe-io > "$root/etc/dpkg/dpkg.cfg.d/lab"
 mount -t proc proc "$root/proc"
 in_root() { chroot "$root" "$@"; }
 apt="apt-get -q -y -o APT::Install-Recommends=false"
-echo 'cloud-init cloud-init/datasources multiselect Ec2' | in_root debconf-set-selections
+
 in_root $apt update
 in_root $apt dist-upgrade
 # shellcheck disable=SC2086 # a list of words
@@ -34,6 +34,7 @@ echo "configuring the image"
 # The program of the package, which image/root replaces by one that calls it.
 cp -R "$files/." "$root/"
 chmod 0755 "$root"/usr/lib/k8s-lab/* "$root/usr/bin/cloud-init"
+echo LANG=C.UTF-8 > "$root/etc/default/locale"
 for unit in $masked; do ln -sf /dev/null "$root/etc/systemd/system/$unit"; done
 in_root systemctl -q enable k8s-lab-early.service systemd-networkd.service systemd-resolved.service
 ln -sf ../run/systemd/resolve/stub-resolv.conf "$root/etc/resolv.conf"
