@@ -36,6 +36,7 @@ Usage: k8s-lab [--state-dir DIR] COMMAND [flags]
              fail        action=CreateVpc code=VpcLimitExceeded count=1
              kill        instance=i-... outcome=stopped|terminated|impaired
              mirror      path=/dl.k8s.io/... fault=flip|truncate|cut|missing
+             archive     fault=stall|unavailable count=3 source=203.0.113.9
              seed        seed=42
 
 The lab lives in --state-dir, $K8S_LAB_STATE_DIR, or /var/lib/k8s-lab/default;

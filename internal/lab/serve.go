@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/metadata"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/outside"
 )
 
 // Ports the listeners get when they are free; the API's is any.
@@ -93,16 +95,41 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	defer cloud.Close()
-	vpcs.services = metadata.New(cloud, net, log)
+	archiveAt, webAt := slice.Servers()[0], slice.Servers()[1]
+	vpcs.services = metadata.New(cloud, net, outside.Names(archiveAt, webAt), log)
 	defer vpcs.services.Close()
 	if err := cloud.Start(ctx); err != nil {
 		return err
 	}
-	return l.listen(ctx, s, cloud, log)
+	world, err := openInternet(ctx, net, archiveAt, webAt, filepath.Join(s.CacheDir, "archive"), log)
+	if err != nil {
+		return err
+	}
+	return l.listen(ctx, s, cloud, world, log)
 }
 
-// listen serves mirror, registry and API until ctx ends.
-func (l *Lab) listen(ctx context.Context, s settings, cloud *ec2.Cloud, log *slog.Logger) error {
+// internet is what the lab has beyond its VPCs' internet gateways.
+type internet struct {
+	archive                *outside.Archive
+	archiveAt, webAt       net.Listener
+	archiveAsked, webAsked outside.Log
+}
+
+func openInternet(ctx context.Context, in *network.Manager, archive, web netip.Addr, cacheDir string, log *slog.Logger) (*internet, error) {
+	var world internet
+	var err error
+	if world.archiveAt, err = in.ListenInternet(ctx, netip.AddrPortFrom(archive, 80)); err != nil {
+		return nil, fmt.Errorf("package archive: %w", err)
+	}
+	if world.webAt, err = in.ListenInternet(ctx, netip.AddrPortFrom(web, 80)); err != nil {
+		return nil, fmt.Errorf("web server of the outside: %w", err)
+	}
+	world.archive = outside.NewArchive(cacheDir, debianUpstream(), &world.archiveAsked, log)
+	return &world, nil
+}
+
+// listen serves mirror, registry, API and the outside until ctx ends.
+func (l *Lab) listen(ctx context.Context, s settings, cloud *ec2.Cloud, world *internet, log *slog.Logger) error {
 	mirror := artifact.MirrorHandler(s.MirrorDir)
 	registry, err := artifact.RegistryHandler(s.ImagesDir) //nolint:contextcheck // reads local files only
 	if err != nil {
@@ -125,11 +152,11 @@ func (l *Lab) listen(ctx context.Context, s settings, cloud *ec2.Cloud, log *slo
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	api := newControl(cloud, mirror, Daemon{PID: os.Getpid(), Started: time.Now().UTC()})
+	api := newControl(cloud, mirror, world, Daemon{PID: os.Getpid(), Started: time.Now().UTC()})
 	for _, srv := range []struct {
 		handler http.Handler
 		at      net.Listener
-	}{{mirror, mirrorAt}, {registry, registryAt}, {api, apiAt}} {
+	}{{mirror, mirrorAt}, {registry, registryAt}, {api, apiAt}, {world.archive, world.archiveAt}, {outside.Web(&world.webAsked), world.webAt}} {
 		server := &http.Server{Handler: srv.handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 		g.Go(func() error {
 			if err := server.Serve(srv.at); !errors.Is(err, http.ErrServerClosed) {
