@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -101,31 +100,11 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger) error {
 	if err := cloud.Start(ctx); err != nil {
 		return err
 	}
-	world, err := openInternet(ctx, net, archiveAt, webAt, filepath.Join(s.CacheDir, "archive"), log)
+	world, err := openInternet(ctx, net, archiveAt, webAt, s.CacheDir, log)
 	if err != nil {
 		return err
 	}
 	return l.listen(ctx, s, cloud, world, log)
-}
-
-// internet is what the lab has beyond its VPCs' internet gateways.
-type internet struct {
-	archive                *outside.Archive
-	archiveAt, webAt       net.Listener
-	archiveAsked, webAsked outside.Log
-}
-
-func openInternet(ctx context.Context, in *network.Manager, archive, web netip.Addr, cacheDir string, log *slog.Logger) (*internet, error) {
-	var world internet
-	var err error
-	if world.archiveAt, err = in.ListenInternet(ctx, netip.AddrPortFrom(archive, 80)); err != nil {
-		return nil, fmt.Errorf("package archive: %w", err)
-	}
-	if world.webAt, err = in.ListenInternet(ctx, netip.AddrPortFrom(web, 80)); err != nil {
-		return nil, fmt.Errorf("web server of the outside: %w", err)
-	}
-	world.archive = outside.NewArchive(cacheDir, debianUpstream(), &world.archiveAsked, log)
-	return &world, nil
 }
 
 // listen serves mirror, registry, API and the outside until ctx ends.
