@@ -36,6 +36,11 @@ Usage: k8s-lab [--state-dir DIR] COMMAND [flags]
              fail        action=CreateVpc code=VpcLimitExceeded count=1
              kill        instance=i-... outcome=stopped|terminated|impaired
              mirror      path=/dl.k8s.io/... fault=flip|truncate|cut|missing
+             boot        fault=apt-lists-locked|dpkg-locked seconds=60
+                         fault=cloud-init-hangs [seconds=60]
+                         fault=package-half-installed package=socat
+                         each of them: name='worker-*' count=2
+             archive     fault=stall|unavailable count=3 source=203.0.113.9
              seed        seed=42
 
 The lab lives in --state-dir, $K8S_LAB_STATE_DIR, or /var/lib/k8s-lab/default;

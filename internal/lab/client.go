@@ -75,6 +75,17 @@ func (l *Lab) Overview(ctx context.Context) (ec2.Overview, error) {
 	return o, l.call(ctx, http.MethodGet, "/_lab/state", nil, &o)
 }
 
+// Outside is what the servers of the outside were asked since ForgetOutside.
+func (l *Lab) Outside(ctx context.Context) (Outside, error) {
+	var o Outside
+	return o, l.call(ctx, http.MethodGet, "/_lab/outside", nil, &o)
+}
+
+// ForgetOutside makes the servers of the outside forget what they were asked.
+func (l *Lab) ForgetOutside(ctx context.Context) error {
+	return l.call(ctx, http.MethodDelete, "/_lab/outside", nil, nil)
+}
+
 // Fault puts a fault up; its fields are those of the control endpoint.
 func (l *Lab) Fault(ctx context.Context, fields map[string]any) error {
 	return l.call(ctx, http.MethodPost, "/_lab/faults", fields, nil)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/outside"
 )
 
 // Daemon tells about the process behind a lab.
@@ -25,33 +26,61 @@ type mirrorFault struct {
 	Fault artifact.Fault `json:"fault"`
 }
 
-const kindMirror = "mirror"
+// archiveFault is a fault of the package archive on the control endpoint.
+type archiveFault struct {
+	Kind string `json:"kind"` // "archive"
+	outside.Fault
+}
+
+const (
+	kindMirror  = "mirror"
+	kindArchive = "archive"
+)
+
+// Outside is what the servers of the outside were asked.
+type Outside struct {
+	Web     []outside.Request `json:"web"`
+	Archive []outside.Request `json:"archive"`
+}
 
 // newControl adds to the cloud's own endpoint what concerns the rest of the
-// lab: faults of the mirror, its request counts, the daemon.
-func newControl(cloud *ec2.Cloud, mirror *artifact.Mirror, self Daemon) http.Handler {
+// lab: faults of the mirror and of the package archive, what those and the
+// outside's web server were asked, the daemon.
+func newControl(cloud *ec2.Cloud, mirror *artifact.Mirror, world *internet, self Daemon) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", cloud)
 	mux.HandleFunc("GET /_lab/daemon", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, self) })
 	mux.HandleFunc("GET /_lab/mirror", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, mirror.Counts()) })
+	mux.HandleFunc("GET /_lab/outside", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, http.StatusOK, Outside{world.webAsked.Requests(), world.archiveAsked.Requests()})
+	})
+	mux.HandleFunc("DELETE /_lab/outside", func(w http.ResponseWriter, _ *http.Request) {
+		world.webAsked.Reset()
+		world.archiveAsked.Reset()
+		w.WriteHeader(http.StatusNoContent)
+	})
 	mux.HandleFunc("POST /_lab/faults", func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
-		var f mirrorFault
-		if err != nil || json.Unmarshal(body, &f) != nil || f.Kind != kindMirror {
+		if err != nil {
+			refuse(w, err)
+			return
+		}
+		var f struct{ Kind string }
+		_ = json.Unmarshal(body, &f) // the cloud says what is wrong with a body that is not JSON
+		switch f.Kind {
+		case kindMirror:
+			addFault(w, body, mirrorFault{}, func(f mirrorFault) error {
+				if f.Path == "" {
+					return fmt.Errorf("a mirror fault needs the path of a file, such as /dl.k8s.io/release/%s/bin/linux/amd64/kubelet", artifact.KubernetesVersion)
+				}
+				return mirror.SetFault(f.Path, f.Fault)
+			})
+		case kindArchive:
+			addFault(w, body, archiveFault{}, func(f archiveFault) error { return world.archive.AddFault(f.Fault) })
+		default:
 			r.Body = io.NopCloser(bytes.NewReader(body))
 			cloud.ServeHTTP(w, r)
-			return
 		}
-		if f.Path == "" {
-			err = fmt.Errorf("a mirror fault needs the path of a file, such as /dl.k8s.io/release/%s/bin/linux/amd64/kubelet", artifact.KubernetesVersion)
-		} else {
-			err = mirror.SetFault(f.Path, f.Fault)
-		}
-		if err != nil {
-			reply(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
-			return
-		}
-		reply(w, http.StatusCreated, f)
 	})
 	mux.HandleFunc("GET /_lab/faults", func(w http.ResponseWriter, _ *http.Request) {
 		all := []any{}
@@ -61,15 +90,38 @@ func newControl(cloud *ec2.Cloud, mirror *artifact.Mirror, self Daemon) http.Han
 		for path, f := range mirror.Faults() {
 			all = append(all, mirrorFault{kindMirror, path, f})
 		}
+		for _, f := range world.archive.Faults() {
+			all = append(all, archiveFault{kindArchive, f})
+		}
 		reply(w, http.StatusOK, all)
 	})
 	mux.HandleFunc("DELETE /_lab/faults", func(w http.ResponseWriter, r *http.Request) {
 		for path := range mirror.Faults() {
 			_ = mirror.SetFault(path, artifact.FaultNone) // fails on unknown faults only
 		}
+		world.archive.ClearFaults()
 		cloud.ServeHTTP(w, r)
 	})
 	return mux
+}
+
+// addFault reads a fault of the given form out of a request's body and puts it up.
+func addFault[T any](w http.ResponseWriter, body []byte, f T, add func(T) error) {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&f); err != nil {
+		refuse(w, fmt.Errorf("reading the fault: %w", err))
+		return
+	}
+	if err := add(f); err != nil {
+		refuse(w, err)
+		return
+	}
+	reply(w, http.StatusCreated, f)
+}
+
+func refuse(w http.ResponseWriter, err error) {
+	reply(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
 }
 
 func reply(w http.ResponseWriter, status int, body any) {

@@ -21,6 +21,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/metadata"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/outside"
 )
 
 // Ports the listeners get when they are free; the API's is any.
@@ -93,12 +94,17 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	defer cloud.Close()
-	vpcs.services = metadata.New(cloud, net, log)
+	archiveAt, webAt := slice.Servers()[0], slice.Servers()[1]
+	vpcs.services = metadata.New(cloud, net, outside.Names(archiveAt, webAt), log)
 	defer vpcs.services.Close()
 	if err := cloud.Start(ctx); err != nil {
 		return err
 	}
-	return l.listen(ctx, s, cloud, log)
+	world, err := openInternet(ctx, net, archiveAt, webAt, s.CacheDir, log)
+	if err != nil {
+		return err
+	}
+	return l.listen(ctx, s, cloud, world, log)
 }
 
 // amis are the machine images as EC2 lists them.
@@ -110,8 +116,8 @@ func amis(images []machine.Image) []ec2.Image {
 	return out
 }
 
-// listen serves mirror, registry and API until ctx ends.
-func (l *Lab) listen(ctx context.Context, s settings, cloud *ec2.Cloud, log *slog.Logger) error {
+// listen serves mirror, registry, API and the outside until ctx ends.
+func (l *Lab) listen(ctx context.Context, s settings, cloud *ec2.Cloud, world *internet, log *slog.Logger) error {
 	mirror := artifact.MirrorHandler(s.MirrorDir)
 	registry, err := artifact.RegistryHandler(s.ImagesDir) //nolint:contextcheck // reads local files only
 	if err != nil {
@@ -134,11 +140,11 @@ func (l *Lab) listen(ctx context.Context, s settings, cloud *ec2.Cloud, log *slo
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	api := newControl(cloud, mirror, Daemon{PID: os.Getpid(), Started: time.Now().UTC()})
+	api := newControl(cloud, mirror, world, Daemon{PID: os.Getpid(), Started: time.Now().UTC()})
 	for _, srv := range []struct {
 		handler http.Handler
 		at      net.Listener
-	}{{mirror, mirrorAt}, {registry, registryAt}, {api, apiAt}} {
+	}{{mirror, mirrorAt}, {registry, registryAt}, {api, apiAt}, {world.archive, world.archiveAt}, {outside.Web(&world.webAsked), world.webAt}} {
 		server := &http.Server{Handler: srv.handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 		g.Go(func() error {
 			if err := server.Serve(srv.at); !errors.Is(err, http.ErrServerClosed) {

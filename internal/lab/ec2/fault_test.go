@@ -2,6 +2,7 @@ package ec2_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -195,5 +196,77 @@ func TestControlEndpoint(t *testing.T) {
 	l.control(t, http.MethodGet, "/_lab/faults", nil, &faults)
 	if len(faults) != 1 || l.control(t, http.MethodDelete, "/_lab/faults/1", nil, nil) != http.StatusNoContent || l.control(t, http.MethodDelete, "/_lab/faults/1", nil, nil) != http.StatusNotFound {
 		t.Errorf("faults: %+v", faults)
+	}
+}
+
+func TestFaultFirstBoot(t *testing.T) {
+	l := newLab(t)
+	s := l.site(t)
+	boot := func(name string) map[string]string {
+		t.Helper()
+		in := s.runInput()
+		in.TagSpecifications = tags(types.ResourceTypeInstance, "Name", name)
+		id := *l.run(t, in).InstanceId
+		l.machines.mu.Lock()
+		defer l.machines.mu.Unlock()
+		return l.machines.running[id].Files
+	}
+	l.fault(t, fields{"kind": "boot", "fault": "dpkg-locked", "seconds": 60, "name": "worker-*", "count": 2})
+	l.fault(t, fields{"kind": "boot", "fault": "apt-lists-locked", "seconds": 5, "name": "worker-1"})
+	const locked, lists = "etc/systemd/system/k8s-lab-dpkg-locked.service", "etc/systemd/system/k8s-lab-apt-lists-locked.service"
+	for _, tc := range []struct {
+		name          string
+		locked, lists bool
+	}{{"controller-0", false, false}, {"worker-0", true, false}, {"worker-1", true, true}, {"worker-2", false, false}} {
+		files := boot(tc.name)
+		if (files[locked] != "") != tc.locked || (files[lists] != "") != tc.lists {
+			t.Errorf("%s boots with %v", tc.name, files)
+		}
+	}
+	l.control(t, http.MethodDelete, "/_lab/faults", nil, nil)
+
+	for _, tc := range []struct {
+		fault fields
+		file  string
+		says  string
+	}{
+		{fields{"fault": "dpkg-locked", "seconds": 60}, locked, "hold-lock /etc/systemd/system/sysinit.target.d/k8s-lab-dpkg-locked.conf unattended-upgr 60 /var/lib/dpkg/lock-frontend"},
+		{fields{"fault": "dpkg-locked", "seconds": 60}, "etc/systemd/system/sysinit.target.d/k8s-lab-dpkg-locked.conf", "Wants=k8s-lab-dpkg-locked.service"},
+		{fields{"fault": "dpkg-locked", "seconds": 60}, "usr/lib/k8s-lab/hold-lock", "fcntl.lockf"},
+		{fields{"fault": "apt-lists-locked", "seconds": 1.5}, lists, "apt-get 1.5 /var/lib/apt/lists/lock"},
+		{fields{"fault": "package-half-installed", "package": "socat"}, "etc/systemd/system/k8s-lab-package-half-installed.service", ".conf socat\n"},
+		{fields{"fault": "cloud-init-hangs"}, "etc/systemd/system/cloud-final.service.d/k8s-lab-fault.conf", "exec sleep infinity"},
+		{fields{"fault": "cloud-init-hangs", "seconds": 9}, "etc/systemd/system/cloud-final.service.d/k8s-lab-fault.conf", "exec sleep 9'"},
+	} {
+		tc.fault["kind"], tc.fault["count"] = "boot", 1
+		l.fault(t, tc.fault)
+		if files := boot("x/y"); !strings.Contains(files[tc.file], tc.says) {
+			t.Errorf("%v: %s is %q, want %q in it", tc.fault, tc.file, files[tc.file], tc.says)
+		}
+	}
+	for _, bad := range []fields{
+		{}, {"fault": "fire"}, {"fault": "dpkg-locked"}, {"fault": "package-half-installed"}, {"fault": "package-half-installed", "package": "; reboot"},
+		{"fault": "cloud-init-hangs", "seconds": -1}, {"fault": "cloud-init-hangs", "name": "["},
+	} {
+		bad["kind"] = "boot"
+		if got := l.control(t, http.MethodPost, "/_lab/faults", bad, nil); got != http.StatusBadRequest {
+			t.Errorf("the fault %v got status %d", bad, got)
+		}
+	}
+}
+
+func TestFaultFirstBootAlone(t *testing.T) {
+	l := newLab(t)
+	s := l.site(t)
+	id := *l.run(t, s.runInput()).InstanceId
+	must[*awsec2.StopInstancesOutput](t)(l.StopInstances(t.Context(), &awsec2.StopInstancesInput{InstanceIds: []string{id}}))
+	l.await(t, id, types.InstanceStateNameStopped)
+	l.fault(t, fields{"kind": "boot", "fault": "cloud-init-hangs", "count": 1})
+	must[*awsec2.StartInstancesOutput](t)(l.StartInstances(t.Context(), &awsec2.StartInstancesInput{InstanceIds: []string{id}}))
+	l.await(t, id, types.InstanceStateNameRunning)
+	l.machines.mu.Lock()
+	defer l.machines.mu.Unlock()
+	if files := l.machines.running[id].Files; len(files) > 0 {
+		t.Errorf("an instance that had booted before got %v", files)
 	}
 }

@@ -112,6 +112,7 @@ func (c *Cloud) power(ctx context.Context, i instance) error {
 	err := c.cfg.Machines.Start(ctx, machine.Spec{
 		ID: i.ID, Image: i.Image, Hostname: hostname, Netns: c.cfg.Network.InterfaceNetns(i.Interface),
 		VCPUs: it.vcpus, MemoryMiB: it.memoryMiB,
+		Files: c.firstBootFiles(i),
 	})
 	if err != nil {
 		return fmt.Errorf("booting instance %s: %w", i.ID, err)

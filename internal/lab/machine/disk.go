@@ -84,6 +84,9 @@ func (d disk) prepare(s Spec, img Image) error {
 		}
 	}
 	if first {
+		if err := writeFiles(upper, s.Files); err != nil {
+			return err
+		}
 		return os.Rename(upper, d.path("upper"))
 	}
 	return nil

@@ -27,6 +27,9 @@ type Spec struct {
 	// VCPUs and MemoryMiB are those of the instance type. They are recorded, not
 	// enforced: a machine sees and may use all of the host.
 	VCPUs, MemoryMiB int
+	// Files are written to the disk before the machine's first boot, by their paths relative to its root. They are
+	// root's and mode 0644.
+	Files map[string]string
 }
 
 // Manager starts, stops and watches the machines of one lab. It is safe for

@@ -10,12 +10,13 @@ import (
 // dnsTTL is the TTL of answers in seconds, as Amazon's resolver uses for these names.
 const dnsTTL = 60
 
-// resolver answers for the names EC2 gives instances. Every other name does
-// not exist, at once: the lab has no way out, and a resolver that stays silent
-// costs each machine half a minute at boot.
+// resolver answers for the names EC2 gives instances, and for those of the
+// lab's internet. Every other name does not exist, at once: the lab has no way
+// out, and a resolver that stays silent costs each machine half a minute at boot.
 type resolver struct {
 	vpcID  string
 	source Source
+	public map[string]netip.Addr // names of the internet, in lower case, without a dot at the end
 }
 
 // ServeDNS implements dns.Handler.
@@ -54,7 +55,11 @@ func (r resolver) answer(q dns.Question) (rr dns.RR, exists bool) {
 }
 
 func (r resolver) forward(name string) (netip.Addr, bool) {
-	host, domain, _ := strings.Cut(strings.TrimSuffix(name, "."), ".")
+	name = strings.TrimSuffix(name, ".")
+	if addr, ok := r.public[name]; ok {
+		return addr, true
+	}
+	host, domain, _ := strings.Cut(name, ".")
 	if ip, ok := address(host, "ip-"); ok {
 		i, ok := r.source.InstanceAt(r.vpcID, ip)
 		own := domain == i.Region+".compute.internal" || domain == "ec2.internal"

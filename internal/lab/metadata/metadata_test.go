@@ -46,7 +46,7 @@ func example() Instance {
 func TestLease(t *testing.T) {
 	now := example()
 	now.InterfaceID, now.SubnetCIDR, now.VPCCIDR = "eni-1", netip.MustParsePrefix("10.240.1.0/24"), netip.MustParsePrefix("10.240.0.0/16")
-	leases := New(source{now}, loopback{}, slog.New(slog.DiscardHandler)).leases(vpc)
+	leases := New(source{now}, loopback{}, nil, slog.New(slog.DiscardHandler)).leases(vpc)
 	mac, err := net.ParseMAC(now.MAC)
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestLease(t *testing.T) {
 	}
 	mac[5]--
 	now.InterfaceID = "eni-2"
-	leases = New(source{now}, loopback{}, slog.New(slog.DiscardHandler)).leases(vpc)
+	leases = New(source{now}, loopback{}, nil, slog.New(slog.DiscardHandler)).leases(vpc)
 	if got, ok := leases(1, mac); ok {
 		t.Errorf("another interface gets %+v", got)
 	}
@@ -200,7 +200,7 @@ func (l loopback) ListenUDP(ctx context.Context, _, addr string) (net.PacketConn
 
 func TestResolver(t *testing.T) {
 	at := loopback{make(chan string, 1)}
-	servers := New(source{example()}, at, slog.New(slog.DiscardHandler))
+	servers := New(source{example()}, at, map[string]netip.Addr{"www.example.net": netip.MustParseAddr("203.0.113.62")}, slog.New(slog.DiscardHandler))
 	if err := servers.Sync(t.Context(), map[string]netip.Prefix{vpc: netip.MustParsePrefix("10.240.0.0/16")}); err != nil {
 		t.Fatal(err)
 	}
@@ -222,6 +222,8 @@ func TestResolver(t *testing.T) {
 		{"ec2-203-0-113-8.compute-1.amazonaws.com.", dns.TypeA, dns.RcodeSuccess, "203.0.113.8"},
 		{"10.0.240.10.in-addr.arpa.", dns.TypePTR, dns.RcodeSuccess, "ip-10-240-0-10.ec2.internal."},
 		{"11.0.240.10.in-addr.arpa.", dns.TypePTR, dns.RcodeNameError, ""},
+		{"www.Example.net.", dns.TypeA, dns.RcodeSuccess, "203.0.113.62"},
+		{"www.example.net.", dns.TypeAAAA, dns.RcodeSuccess, ""},
 		{"deb.debian.org.", dns.TypeA, dns.RcodeNameError, ""},
 	} {
 		q := new(dns.Msg)

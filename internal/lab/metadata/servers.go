@@ -40,6 +40,7 @@ type Listener interface {
 type Servers struct {
 	source Source
 	listen Listener
+	public map[string]netip.Addr
 	log    *slog.Logger
 	secret []byte
 
@@ -54,11 +55,12 @@ type servers struct {
 	dhcp net.PacketConn
 }
 
-// New returns Servers that serve no VPC yet.
-func New(source Source, listen Listener, log *slog.Logger) *Servers {
+// New returns Servers that serve no VPC yet. public are the names of the
+// internet that the resolvers know, in lower case.
+func New(source Source, listen Listener, public map[string]netip.Addr, log *slog.Logger) *Servers {
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails
-	return &Servers{source: source, listen: listen, log: log, secret: secret, vpcs: map[string]*servers{}}
+	return &Servers{source: source, listen: listen, public: public, log: log, secret: secret, vpcs: map[string]*servers{}}
 }
 
 // Sync makes the VPCs served those given, by id, with their CIDRs.
@@ -127,7 +129,7 @@ func (s *Servers) serve(ctx context.Context, id string, cidr netip.Prefix) (srv 
 		},
 		dhcp: udp(dhcp.Listen),
 	}
-	names := resolver{vpcID: id, source: s.source}
+	names := resolver{vpcID: id, source: s.source, public: s.public}
 	for _, addr := range []string{base(cidr, 2).String(), localResolver} {
 		at := net.JoinHostPort(addr, "53")
 		srv.dns = append(srv.dns, &dns.Server{Listener: tcp(at), Handler: names}, &dns.Server{PacketConn: udp(at), Handler: names})

@@ -28,6 +28,18 @@ func (s Slice) fallback() *netlink.Route {
 	}
 }
 
+// internetRuleset drops packets from addresses that do not exist in the internet (RFC 1918, RFC 6598), as every carrier
+// does: whoever forgets to translate them gets no answer.
+const internetRuleset = `table ip lab
+delete table ip lab
+table ip lab {
+	chain sources {
+		type filter hook prerouting priority raw; policy accept;
+		ip saddr { 10.0.0.0/8, 100.64.0.0/10, 172.16.0.0/12, 192.168.0.0/16 } drop
+	}
+}
+`
+
 // connectHost makes sure of the fallback route, the internet namespace, and the link between it and the host.
 func (s Slice) connectHost(ctx context.Context) error {
 	host, err := netlink.NewHandle(unix.NETLINK_ROUTE)
@@ -77,6 +89,12 @@ func (s Slice) configureHost(ctx context.Context, host, inside *netlink.Handle) 
 		return err
 	}
 	if err := configure(inside, operatorName, netip.PrefixFrom(s.internet(), 32)); err != nil {
+		return err
+	}
+	if err := syncLoopback(inside, s.Servers()); err != nil {
+		return err
+	}
+	if err := loadRuleset(ctx, s.namespace(internetID), internetRuleset); err != nil {
 		return err
 	}
 	if err := awaitUp(ctx, host, s.hostLink()); err != nil {

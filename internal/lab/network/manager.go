@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os/exec"
 	"slices"
 	"strings"
@@ -230,6 +231,13 @@ func (m *Manager) ListenUDP(ctx context.Context, vpcID, addr string) (net.Packet
 		return nil, fmt.Errorf("listen on udp %s in %s: %w", addr, vpcID, err)
 	}
 	return conn, nil
+}
+
+// ListenInternet opens a TCP listener in the internet, such as on port 80 of one of [Slice.Servers]. The remote address
+// of a connection from an instance is the instance's public address. It is closed with the manager, if the caller does
+// not close it before.
+func (m *Manager) ListenInternet(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
+	return m.ListenTCP(ctx, internetID, addr.String())
 }
 
 // InterfaceAt returns the identifier of the interface behind a link of a VPC's router, by the link's index there. It

@@ -1,8 +1,25 @@
 package network
 
 import (
+	"net/netip"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
+
+// routeOut gives a router a way of its own to an address in the internet.
+func (l *lab) routeOut(place string, to netip.Addr) {
+	l.t.Helper()
+	router, _, closeRouter, err := open(l.slice.namespace(place))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer closeRouter()
+	out := route{Table: unix.RT_TABLE_MAIN, Kind: unix.RTN_UNICAST, Destination: netip.PrefixFrom(to, 32), Via: uplinkOutside, Link: uplinkName}
+	if err := syncRoutes(router, []route{out}, false); err != nil {
+		l.t.Fatal(err)
+	}
+}
 
 func withPublicAddresses(t *testing.T) *lab {
 	l := newLab(t, threeInterfaces())
@@ -49,6 +66,56 @@ func TestPublicAddress(t *testing.T) {
 	l.unreachable("eni-a", l.public(5).String()+":80")
 	l.unreachable("eni-a", "192.0.2.2:80") // the host, and all the world behind it
 	l.unreachable("eni-a", "8.8.8.8:53")
+}
+
+// TestServersInTheInternet: instances are known there by their public addresses, and by no others.
+func TestServersInTheInternet(t *testing.T) {
+	l := withPublicAddresses(t)
+	for _, addr := range l.slice.Servers() {
+		listener, err := l.ListenInternet(t.Context(), netip.AddrPortFrom(addr, 80))
+		if err != nil {
+			t.Fatal(err)
+		}
+		serveOn(t, listener)
+		server := addr.String() + ":80"
+		if seen := l.reaches("eni-a", server); seen != l.public(0).String() {
+			t.Errorf("A is seen as %s, want its public address", seen)
+		}
+		if seen := l.reaches(operator, server); seen != l.slice.Operator.String() {
+			t.Errorf("the operator is seen as %s", seen)
+		}
+		l.dropped("eni-c", server) // no public address
+	}
+	server := l.slice.Servers()[0].String() + ":80"
+	l.iface("eni-a").SourceDestCheck = false
+	l.apply()
+	l.addAddress("eni-a", podB)
+	l.droppedFrom("eni-a", podB, server) // the gateway translates an instance's own address alone
+}
+
+// TestInternetDropsPrivateSources: also from a router that lets them out.
+func TestInternetDropsPrivateSources(t *testing.T) {
+	l := withPublicAddresses(t)
+	server := netip.AddrPortFrom(l.slice.Servers()[0], 9)
+	// The router's own packets are not translated.
+	for _, test := range []struct {
+		source string
+		passes bool
+	}{
+		{"10.240.0.1", false},
+		{"100.64.0.1", false},
+		{"192.0.2.7", true}, // not ours, but not private either
+	} {
+		if test.source != "10.240.0.1" {
+			l.addAddress("vpc-1", test.source)
+		}
+		l.routeOut("vpc-1", server.Addr())
+		received := l.datagrams(internetID, server.String())
+		l.send("vpc-1", test.source+":0", server.String())
+		if got := received(waitFor(test.passes)); (got > 0) != test.passes {
+			t.Errorf("from %s: received %d bytes", test.source, got)
+		}
+	}
 }
 
 func TestNoGatewayNoWayOut(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -137,6 +138,7 @@ func TestValidate(t *testing.T) {
 		{"private address used twice", func(v *VPC) { v.Interfaces[0].PrivateIP = v.Interfaces[1].PrivateIP }, "already used"},
 		{"public address of another slice", func(v *VPC) { v.Interfaces[0].PublicIP = netip.MustParseAddr("203.0.113.70") }, "not a public address"},
 		{"operator's address", func(v *VPC) { v.Interfaces[0].PublicIP = netip.MustParseAddr("203.0.113.1") }, "not a public address"},
+		{"server's address", func(v *VPC) { v.Interfaces[0].PublicIP = netip.MustParseAddr("203.0.113.62") }, "not a public address"},
 		{"public address used twice", func(v *VPC) { v.Interfaces[1].PublicIP = v.Interfaces[0].PublicIP }, "already used"},
 		{"multicast MAC", func(v *VPC) { v.Interfaces[0].MAC = "01:00:5e:00:00:01" }, "not a unicast MAC"},
 		{"unknown group", func(v *VPC) { v.Interfaces[0].Groups = []string{"sg-x"} }, `no security group "sg-x"`},
@@ -179,10 +181,10 @@ func TestSlices(t *testing.T) {
 			t.Fatal(err)
 		}
 		addrs := s.PublicIPs()
-		if len(addrs) != 60 {
+		if len(addrs) != 58 {
 			t.Errorf("slice %d has %d public addresses", index, len(addrs))
 		}
-		for _, addr := range append(addrs, s.Operator, s.internet()) {
+		for _, addr := range slices.Concat(addrs, s.Servers(), []netip.Addr{s.Operator, s.internet()}) {
 			if seen[addr] || !s.Prefix.Contains(addr) {
 				t.Errorf("slice %d: %s is outside or not the slice's alone", index, addr)
 			}

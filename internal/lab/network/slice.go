@@ -16,7 +16,8 @@ import (
 )
 
 // Slice is a lab's share of the addresses that RFC 5737 reserves for documentation and nobody routes. Its first
-// usable address is the operator's, the second the internet's; the others are what the lab can hand out.
+// usable address is the operator's, the second the internet's, the last ones are those of servers in the internet; the
+// others are what the lab can hand out.
 type Slice struct {
 	// Index is the slice's number, 0 to 7.
 	Index int
@@ -29,6 +30,8 @@ type Slice struct {
 const (
 	sliceCount = 8
 	sliceBits  = 26
+	// serverCount is how many of a slice's addresses are kept for servers in the internet.
+	serverCount = 2
 	// claimsDir holds who has which slice. It is gone after a reboot, as is everything else of a lab's network.
 	claimsDir = "/run/k8s-lab"
 	// sliceFile is where a state directory remembers its slice.
@@ -51,7 +54,18 @@ func sliceAt(index int) (Slice, error) {
 
 // PublicIPs returns the addresses that may be given to interfaces, in ascending order.
 func (s Slice) PublicIPs() []netip.Addr {
-	var addrs []netip.Addr
+	usable := s.usable()
+	return usable[:len(usable)-serverCount]
+}
+
+// Servers returns the addresses kept for servers in the internet, on which [Manager.ListenInternet] listens.
+func (s Slice) Servers() []netip.Addr {
+	usable := s.usable()
+	return usable[len(usable)-serverCount:]
+}
+
+// usable are the addresses after the operator's and the internet's, up to the broadcast address.
+func (s Slice) usable() (addrs []netip.Addr) {
 	for addr := s.internet().Next(); s.Prefix.Contains(addr.Next()); addr = addr.Next() {
 		addrs = append(addrs, addr)
 	}

@@ -86,7 +86,7 @@ func New(t *testing.T) *Network {
 	})
 	n.router = n.addNetns("router")
 	n.inside(n.router, addBridge)
-	servers := metadata.New(n, n, slog.New(slog.DiscardHandler))
+	servers := metadata.New(n, n, nil, slog.New(slog.DiscardHandler))
 	if err := servers.Sync(t.Context(), map[string]netip.Prefix{vpcID: vpcCIDR}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 // Package fault makes the local cloud misbehave on demand, in the ways EC2
 // does: throttled calls, ids that are not visible yet, no capacity, slow
-// starts, and any error code at all. It decides when to misbehave; what a
+// starts, machines that boot into trouble, and any error code at all. It decides when to misbehave; what a
 // refusal looks like on the wire stays with the services.
 package fault
 
@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"path"
+	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -33,6 +34,24 @@ const (
 	SlowStart Kind = "slow-start"
 	// Fail refuses calls with Code.
 	Fail Kind = "fail"
+	// Boot has launched instances boot into Trouble for the first time, of those whose Name tag matches Name.
+	Boot Kind = "boot"
+)
+
+// Trouble is what a new machine finds itself in, which is luck on EC2.
+type Trouble string
+
+// The troubles of a first boot.
+const (
+	// ListsLocked holds the lock of apt's package lists for Seconds, as apt-daily does.
+	ListsLocked Trouble = "apt-lists-locked"
+	// DpkgLocked holds the locks of dpkg for Seconds, as unattended-upgrades does.
+	DpkgLocked Trouble = "dpkg-locked"
+	// HalfInstalled leaves Package half configured, or half unpacked if the image does not have it, by a dpkg that was
+	// interrupted.
+	HalfInstalled Trouble = "package-half-installed"
+	// CloudInitHangs keeps cloud-init's final stage from starting, for Seconds or for ever.
+	CloudInitHangs Trouble = "cloud-init-hangs"
 )
 
 // Fault is one standing fault. Its JSON form is that of the control endpoint.
@@ -49,7 +68,11 @@ type Fault struct {
 	Milliseconds int `json:"milliseconds,omitempty"` // eventual: how long a new id stays hidden
 	Calls        int `json:"calls,omitempty"`        // eventual: for how many lookups a new id stays hidden
 
-	Seconds float64 `json:"seconds,omitempty"` // slow-start: added to the launch
+	Seconds float64 `json:"seconds,omitempty"` // slow-start: added to the launch; boot: how long the trouble lasts
+
+	Trouble Trouble `json:"fault,omitempty"`   // boot
+	Name    string  `json:"name,omitempty"`    // boot: Name tag, may hold * (path.Match); empty means every instance
+	Package string  `json:"package,omitempty"` // boot: of package-half-installed
 
 	Code    string `json:"code,omitempty"`    // fail
 	Message string `json:"message,omitempty"` // fail
@@ -92,11 +115,41 @@ func (f *Fault) validate() error {
 		if f.Status != 0 && (f.Status < 400 || f.Status > 599) {
 			return fmt.Errorf("status %d is not an HTTP error status", f.Status)
 		}
+	case Boot:
+		if err := f.validateBoot(); err != nil {
+			return err
+		}
 	default:
-		return fmt.Errorf("unknown kind of fault %q (throttle, eventual, capacity, slow-start, fail)", f.Kind)
+		return fmt.Errorf("unknown kind of fault %q (throttle, eventual, capacity, slow-start, fail, boot)", f.Kind)
 	}
 	if f.Count < 0 {
 		return errors.New("count must not be negative")
+	}
+	return nil
+}
+
+// packageName is what Debian allows (Debian policy, section 5.6.1).
+var packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)
+
+func (f *Fault) validateBoot() error {
+	if _, err := path.Match(f.Name, ""); err != nil {
+		return fmt.Errorf("name pattern %q: %w", f.Name, err)
+	}
+	switch f.Trouble {
+	case ListsLocked, DpkgLocked:
+		if f.Seconds <= 0 {
+			return fmt.Errorf("the fault %s needs seconds", f.Trouble)
+		}
+	case HalfInstalled:
+		if !packageName.MatchString(f.Package) {
+			return fmt.Errorf("the fault %s needs the name of a package, not %q", f.Trouble, f.Package)
+		}
+	case CloudInitHangs:
+		if f.Seconds < 0 {
+			return fmt.Errorf("the fault %s needs seconds, or none to last for ever", f.Trouble)
+		}
+	default:
+		return fmt.Errorf("unknown fault %q of a boot: want %s, %s, %s or %s", f.Trouble, ListsLocked, DpkgLocked, HalfInstalled, CloudInitHangs)
 	}
 	return nil
 }
@@ -246,6 +299,24 @@ func (in *Injector) Hidden(id string, now time.Time) bool {
 	}
 	delete(in.hidden, id)
 	return false
+}
+
+// Boot returns the faults that the first boot of an instance with a Name tag runs into.
+func (in *Injector) Boot(name string) []Fault {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	var out []Fault
+	for _, f := range slices.Clone(in.faults) {
+		if f.Kind != Boot {
+			continue
+		}
+		if ok, err := path.Match(f.Name, name); f.Name != "" && (err != nil || !ok) {
+			continue
+		}
+		out = append(out, *f)
+		in.strike(f)
+	}
+	return out
 }
 
 // StartDelay is how much longer the launch of one instance has to take.

@@ -1,0 +1,71 @@
+package lab
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/outside"
+)
+
+func TestControlOfTheOutside(t *testing.T) {
+	cloud, err := ec2.Open(ec2.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cloud.Close()
+	var world internet
+	world.archive = outside.NewArchive(t.TempDir(), "http://127.0.0.1:1/debian", &world.archiveAsked, slog.New(slog.DiscardHandler))
+	control := newControl(cloud, artifact.MirrorHandler(t.TempDir()), &world, Daemon{})
+	do := func(handler http.Handler, method, path, body string) (int, string) {
+		r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
+		r.RemoteAddr = "203.0.113.9:4711"
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		out, _ := io.ReadAll(w.Result().Body)
+		return w.Code, string(out)
+	}
+	for _, tc := range []struct {
+		method, path, body string
+		status             int
+		says               string
+	}{
+		{"POST", "/_lab/faults", `{"kind":"archive","fault":"unavailable","count":2,"source":"203.0.113.9"}`, 201, `"source":"203.0.113.9"`},
+		{"POST", "/_lab/faults", `{"kind":"archive","fault":"fire"}`, 400, "want stall or unavailable"},
+		{"POST", "/_lab/faults", `{"kind":"archive","fault":"stall","source":"me"}`, 400, "reading the fault"},
+		{"POST", "/_lab/faults", `{"kind":"archive","path":"/x"}`, 400, "unknown field"},
+		{"POST", "/_lab/faults", `{"kind":"mirror","fault":"flip"}`, 400, "needs the path"},
+		{"POST", "/_lab/faults", `{"kind":"mirror","path":"/x","fault":"flip"}`, 201, `"/x"`},
+		{"POST", "/_lab/faults", `{"kind":"capacity"}`, 201, `"RunInstances"`},
+		{"POST", "/_lab/faults", `{`, 400, "reading the fault"},
+		{"GET", "/_lab/faults", "", 200, `{"kind":"archive","fault":"unavailable","count":2,"source":"203.0.113.9"}`},
+		{"GET", "/_lab/outside", "", 200, `{"web":[],"archive":[]}`},
+	} {
+		if status, out := do(control, tc.method, tc.path, tc.body); status != tc.status || !strings.Contains(out, tc.says) {
+			t.Errorf("%s %s %s: %d %s, want %d and %q", tc.method, tc.path, tc.body, status, out, tc.status, tc.says)
+		}
+	}
+	if status, _ := do(world.archive, "GET", "/debian/dists/trixie/InRelease", ""); status != 503 {
+		t.Errorf("archive: %d", status)
+	}
+	do(outside.Web(&world.webAsked), "GET", "/hello", "")
+	if _, out := do(control, "GET", "/_lab/outside", ""); strings.Count(out, `"source":"203.0.113.9"`) != 2 || !strings.Contains(out, `"/hello"`) {
+		t.Errorf("asked: %s", out)
+	}
+	for _, path := range []string{"/_lab/outside", "/_lab/faults"} {
+		if status, out := do(control, "DELETE", path, ""); status != 204 {
+			t.Errorf("DELETE %s: %d %s", path, status, out)
+		}
+	}
+	if _, out := do(control, "GET", "/_lab/faults", ""); strings.TrimSpace(out) != "[]" {
+		t.Errorf("faults after all were cleared: %s", out)
+	}
+	if _, out := do(control, "GET", "/_lab/outside", ""); strings.Contains(out, "hello") {
+		t.Errorf("asked, after that was forgotten: %s", out)
+	}
+}

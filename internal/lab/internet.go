@@ -1,0 +1,35 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"path/filepath"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/outside"
+)
+
+// internet is what the lab has beyond its VPCs' internet gateways.
+type internet struct {
+	archive                *outside.Archive
+	archiveAt, webAt       net.Listener
+	archiveAsked, webAsked outside.Log
+}
+
+// openInternet listens on the addresses of the archive and of the web server, in
+// the internet. Nothing is served yet.
+func openInternet(ctx context.Context, in *network.Manager, archive, web netip.Addr, cacheDir string, log *slog.Logger) (*internet, error) {
+	var world internet
+	var err error
+	if world.archiveAt, err = in.ListenInternet(ctx, netip.AddrPortFrom(archive, 80)); err != nil {
+		return nil, fmt.Errorf("package archive: %w", err)
+	}
+	if world.webAt, err = in.ListenInternet(ctx, netip.AddrPortFrom(web, 80)); err != nil {
+		return nil, fmt.Errorf("web server of the outside: %w", err)
+	}
+	world.archive = outside.NewArchive(filepath.Join(cacheDir, "archive"), debianUpstream(), &world.archiveAsked, log)
+	return &world, nil
+}

@@ -1,0 +1,266 @@
+package outside
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+)
+
+const (
+	// freshness is how long a file that may change upstream is served without
+	// asking there: a day of tests does not depend on the upstream each time.
+	freshness = 6 * time.Hour
+	// downloadTimeout bounds the download of one file.
+	downloadTimeout = 10 * time.Minute
+	// answerTimeout bounds how long the upstream may take to begin an answer.
+	answerTimeout = 30 * time.Second
+	// capacity is how much of the archive is kept, in bytes.
+	capacity = 2 << 30
+)
+
+// roots are the URL paths below which an Archive serves Debian's archives, as
+// Debian's own servers do.
+var roots = []string{"/debian/", "/debian-security/"}
+
+// errNotThere says that the upstream does not have a file.
+var errNotThere = errors.New("not found upstream")
+
+// Archive is an HTTP handler that serves Debian's package archives out of a
+// cache, which it fills from an upstream as files are asked for. Several of
+// them, also of several processes, may share a cache.
+type Archive struct {
+	dir      string // of the cache
+	upstream string // base URL of Debian's archive, "http://deb.debian.org/debian"
+	capacity int64  // bytes
+	client   *http.Client
+	now      func() time.Time
+	requests *Log
+	log      *slog.Logger
+
+	downloads singleflight.Group
+
+	mu     sync.Mutex
+	faults []Fault
+}
+
+// NewArchive returns an archive with its cache in dir. upstream is the base URL
+// of a Debian mirror; the security archive is expected beside it, at the same
+// URL with "-security" appended. Requests are noted in requests.
+func NewArchive(dir, upstream string, requests *Log, log *slog.Logger) *Archive {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.ResponseHeaderTimeout = answerTimeout
+	// What is compressed is compressed in the archive, and served as it is there.
+	transport.DisableCompression = true
+	return &Archive{
+		dir: dir, upstream: strings.TrimSuffix(upstream, "/"), capacity: capacity,
+		client: &http.Client{Transport: transport}, now: time.Now, requests: requests, log: log,
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (a *Archive) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	source := a.requests.note(r)
+	switch a.trouble(source) {
+	case Stall:
+		<-r.Context().Done()
+		return
+	case Unavailable:
+		http.Error(w, "this archive is out of order because a fault was asked for", http.StatusServiceUnavailable)
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "this archive is read-only", http.StatusMethodNotAllowed)
+		return
+	}
+	name, ok := servable(r.URL.Path)
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	f, err := a.open(r.Context(), name)
+	if err != nil {
+		status := http.StatusBadGateway
+		if errors.Is(err, errNotThere) {
+			status = http.StatusNotFound
+		}
+		http.Error(w, err.Error(), status)
+		return
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	http.ServeContent(w, r, name, info.ModTime(), f)
+}
+
+// servable returns the name of the file that a URL path asks for, relative to
+// the cache.
+func servable(urlPath string) (string, bool) {
+	if path.Clean(urlPath) != urlPath {
+		return "", false
+	}
+	for _, root := range roots {
+		if strings.HasPrefix(urlPath, root) && !strings.HasPrefix(path.Base(urlPath), ".") {
+			return strings.TrimPrefix(urlPath, "/"), true
+		}
+	}
+	return "", false
+}
+
+// immutable says whether a file never changes: packages, whose names have their
+// versions, and indices that are named after their checksums.
+func immutable(name string) bool {
+	return strings.Contains(name, "/pool/") || strings.Contains(name, "/by-hash/")
+}
+
+// open returns a file of the cache, after it has been brought there or checked
+// with the upstream where that is due. One download serves all who wait for it,
+// and goes on when the first of them gives up.
+func (a *Archive) open(ctx context.Context, name string) (*os.File, error) {
+	if !a.fresh(name) {
+		done := a.downloads.DoChan(name, func() (any, error) {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), downloadTimeout)
+			defer cancel()
+			return nil, a.download(ctx, name)
+		})
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case result := <-done:
+			if err := a.tolerate(name, result.Err); err != nil {
+				return nil, err
+			}
+		}
+	}
+	f, err := os.Open(a.file(name))
+	if err != nil {
+		return nil, fmt.Errorf("cached %s: %w", name, err)
+	}
+	a.used(f)
+	return f, nil
+}
+
+// tolerate turns a failed check into a warning where there is a file to serve.
+func (a *Archive) tolerate(name string, err error) error {
+	if err == nil || errors.Is(err, errNotThere) {
+		return err
+	}
+	if _, statErr := os.Stat(a.file(name)); statErr != nil {
+		return err
+	}
+	a.log.Warn("the archive's upstream does not answer; serving what is there", "file", name, "error", err)
+	return nil
+}
+
+func (a *Archive) file(name string) string { return filepath.Join(a.dir, filepath.FromSlash(name)) }
+
+// checkedFile is a file whose time says when a file that may change was found
+// to be upstream's.
+func (a *Archive) checkedFile(name string) string {
+	dir, base := filepath.Split(a.file(name))
+	return filepath.Join(dir, "."+base+".checked")
+}
+
+func (a *Archive) fresh(name string) bool {
+	if _, err := os.Stat(a.file(name)); err != nil {
+		return false
+	}
+	if immutable(name) {
+		return true
+	}
+	checked, err := os.Stat(a.checkedFile(name))
+	return err == nil && a.now().Sub(checked.ModTime()) < freshness
+}
+
+// download brings a file into the cache, if the one there is not upstream's.
+func (a *Archive) download(ctx context.Context, name string) error {
+	if a.fresh(name) {
+		return nil // somebody else has been faster
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url(name), nil)
+	if err != nil {
+		return fmt.Errorf("fetching %s: %w", name, err)
+	}
+	if info, err := os.Stat(a.file(name)); err == nil {
+		req.Header.Set("If-Modified-Since", info.ModTime().UTC().Format(http.TimeFormat))
+	}
+	resp, err := a.client.Do(req)
+	if err != nil {
+		return fmt.Errorf("fetching %s: %w", name, err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // read only
+	switch resp.StatusCode {
+	case http.StatusOK:
+		if err := a.save(name, resp); err != nil {
+			return fmt.Errorf("fetching %s: %w", a.url(name), err)
+		}
+		a.prune()
+	case http.StatusNotModified:
+	case http.StatusNotFound, http.StatusForbidden:
+		return fmt.Errorf("%s: %w", a.url(name), errNotThere)
+	default:
+		return fmt.Errorf("%s: %s", a.url(name), resp.Status)
+	}
+	if immutable(name) {
+		return nil
+	}
+	return a.noteChecked(name)
+}
+
+func (a *Archive) url(name string) string {
+	archive, rest, _ := strings.Cut(name, "/")
+	return a.upstream + strings.TrimPrefix(archive, "debian") + (&url.URL{Path: "/" + rest}).EscapedPath()
+}
+
+// save replaces a file of the cache in one step, so that nobody reads half of it.
+func (a *Archive) save(name string, resp *http.Response) error {
+	file := a.file(name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(file), temporary+"*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	n, err := io.Copy(tmp, resp.Body)
+	if err := errors.Join(err, tmp.Close()); err != nil {
+		return err
+	}
+	if resp.ContentLength >= 0 && n != resp.ContentLength {
+		return fmt.Errorf("%d bytes of %d came", n, resp.ContentLength)
+	}
+	// Clients ask by the time of the last change.
+	changed, err := http.ParseTime(resp.Header.Get("Last-Modified"))
+	if err != nil {
+		changed = a.now()
+	}
+	if err := os.Chtimes(tmp.Name(), a.now(), changed); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), file)
+}
+
+func (a *Archive) noteChecked(name string) error {
+	file := a.checkedFile(name)
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		return fmt.Errorf("noting that %s was checked: %w", name, err)
+	}
+	return os.Chtimes(file, a.now(), a.now())
+}

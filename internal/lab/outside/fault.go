@@ -1,0 +1,81 @@
+package outside
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// Trouble is what an Archive does instead of serving a file.
+type Trouble string
+
+// The troubles of an archive.
+const (
+	// Stall accepts the request and sends nothing until the client gives up.
+	Stall Trouble = "stall"
+	// Unavailable answers 503 Service Unavailable.
+	Unavailable Trouble = "unavailable"
+)
+
+// Fault is trouble that an Archive is in.
+type Fault struct {
+	Trouble Trouble `json:"fault"`
+	// Count is how many more requests it strikes; 0 means until it is cleared.
+	Count int `json:"count,omitempty"`
+	// Source is the only address it strikes requests from; zero means every address.
+	Source netip.Addr `json:"source,omitzero"`
+}
+
+func (f Fault) validate() error {
+	if f.Trouble != Stall && f.Trouble != Unavailable {
+		return fmt.Errorf("unknown trouble %q of the archive: want %s or %s", f.Trouble, Stall, Unavailable)
+	}
+	if f.Count < 0 {
+		return errors.New("count must not be negative")
+	}
+	return nil
+}
+
+// AddFault brings the archive into trouble. It fails on a fault that makes no sense.
+func (a *Archive) AddFault(f Fault) error {
+	if err := f.validate(); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.faults = append(a.faults, f)
+	return nil
+}
+
+// Faults returns the faults standing now, oldest first.
+func (a *Archive) Faults() []Fault {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.faults)
+}
+
+// ClearFaults takes all faults away. Requests that stall already go on to.
+func (a *Archive) ClearFaults() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.faults = nil
+}
+
+// trouble returns what befalls a request, empty for nothing, and counts it.
+func (a *Archive) trouble(source netip.Addr) Trouble {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for n, f := range a.faults {
+		if f.Source.IsValid() && f.Source != source {
+			continue
+		}
+		if f.Count > 0 {
+			if a.faults[n].Count--; f.Count == 1 {
+				a.faults = slices.Delete(a.faults, n, n+1)
+			}
+		}
+		return f.Trouble
+	}
+	return ""
+}

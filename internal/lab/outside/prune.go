@@ -1,0 +1,85 @@
+package outside
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// temporary begins the names of files that are being downloaded.
+	temporary = ".new-"
+	// abandoned is the age at which such a file is one of a process that ended.
+	abandoned = 2 * downloadTimeout
+)
+
+// used notes that a file was asked for: its access time, which the file system
+// may not keep by itself.
+func (a *Archive) used(f *os.File) {
+	if info, err := f.Stat(); err == nil {
+		_ = os.Chtimes(f.Name(), a.now(), info.ModTime()) // it may have been removed meanwhile
+	}
+}
+
+// prune removes the files that were not asked for for the longest time, until
+// what is left fits into the cache.
+func (a *Archive) prune() {
+	type cached struct {
+		name string
+		size int64
+		used time.Time
+	}
+	var files []cached
+	var total int64
+	err := filepath.WalkDir(a.dir, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return ignoreGone(err)
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return ignoreGone(err)
+		}
+		if strings.HasPrefix(entry.Name(), ".") {
+			if strings.HasPrefix(entry.Name(), temporary) && a.now().Sub(info.ModTime()) > abandoned {
+				_ = os.Remove(name)
+			}
+			return nil
+		}
+		files = append(files, cached{name, info.Size(), accessed(info)})
+		total += info.Size()
+		return nil
+	})
+	if err != nil {
+		a.log.Warn("the archive's cache could not be looked through", "error", err)
+	}
+	slices.SortFunc(files, func(f, g cached) int { return f.used.Compare(g.used) })
+	for _, f := range files {
+		if total <= a.capacity {
+			return
+		}
+		if err := os.Remove(f.name); ignoreGone(err) != nil {
+			a.log.Warn("the archive's cache could not be made smaller", "error", err)
+			return
+		}
+		total -= f.size
+	}
+}
+
+func ignoreGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // another process prunes, too
+	}
+	return err
+}
+
+func accessed(info fs.FileInfo) time.Time {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return time.Unix(stat.Atim.Unix())
+	}
+	return info.ModTime()
+}

@@ -1,0 +1,67 @@
+package outside
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+// logLength is how many of the last requests a Log keeps.
+const logLength = 10000
+
+// Request is one line of a Log.
+type Request struct {
+	Time   time.Time  `json:"time"`
+	Source netip.Addr `json:"source"` // the address the request came from
+	Host   string     `json:"host"`   // the name that was asked
+	Path   string     `json:"path"`
+}
+
+// Log keeps the last requests that servers of the outside received. The zero
+// Log is ready for use, by several goroutines.
+type Log struct {
+	mu       sync.Mutex
+	requests []Request
+}
+
+// Requests are those received since the last Reset, oldest first.
+func (l *Log) Requests() []Request {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]Request{}, l.requests...)
+}
+
+// Reset forgets all requests.
+func (l *Log) Reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.requests = nil
+}
+
+// note writes a request down and returns where it came from.
+func (l *Log) note(r *http.Request) netip.Addr {
+	var source netip.Addr
+	if from, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		source = from.Addr().Unmap()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.requests = append(l.requests, Request{time.Now().UTC(), source, r.Host, r.URL.Path})
+	if surplus := len(l.requests) - logLength; surplus > 0 {
+		l.requests = slices.Delete(l.requests, 0, surplus)
+	}
+	return source
+}
+
+// Web returns a server that answers every request with the address it came
+// from, and notes it in log.
+func Web(log *Log) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		source := log.note(r)
+		w.Header().Set("Content-Type", "text/plain")
+		_, _ = fmt.Fprintln(w, source) // the asker is gone if this fails
+	})
+}
