@@ -240,13 +240,21 @@ func (m *machine) withNext(err error) error {
 		return err
 	}
 	var command string
-	switch _, url, download := strings.Cut(failed.Step, " from "); {
+	_, url, download := strings.Cut(failed.Step, " from ")
+	if _, told, refused := strings.Cut(failed.Err.Error(), "Failed to fetch "); refused && !download { // as apt-get says it
+		url, _, _ = strings.Cut(told, " ")
+		download = true
+	}
+	packages, install := strings.CutPrefix(failed.Step, "install packages ")
+	switch {
 	case failed.Unit != "":
 		command = journalCommand(m.Host, failed.Unit)
 	case failed.Full():
 		command = sshCommand(m.Host, "df -h")
 	case download:
 		command = sshCommand(m.Host, "curl --verbose --head "+url)
+	case install:
+		command = sshCommand(m.Host, "sudo apt-get install "+packages)
 	default:
 		return err
 	}
