@@ -83,15 +83,18 @@ apt_install() {
 	lists=
 	apt_get install -- "$@" && return
 	patience $archive_patience
+	progress "fetching the package lists"
+	said=
 	while :; do
 		unlocked dpkg --configure -a --force-confdef --force-confold
-		progress "fetching the package lists"
 		lists=
 		apt_get update || lists=$out
 		apt_get install -- "$@" && return
-		case $lists$out in *'Failed to fetch '*) ;; *) break ;; esac
+		passing=$(complaint | passing)
+		[ -n "$passing" ] || break
 		! late || die "$step" '' "$(complaint)"
-		progress "waiting for the package archive: $(complaint | head -n 1)"
+		[ "$passing" = "$said" ] || progress "waiting for the package archive: $passing"
+		said=$passing
 		sleep 2
 	done
 	apt_get --fix-broken install && apt_get install -- "$@" && return
@@ -159,6 +162,20 @@ complaint() {
 	else
 		printf '%s\n' "$out" | tail -n 8
 	fi
+}
+
+# passing picks the first complaint that may pass: an archive that does not answer,
+# is not well or just being renewed, and not one that refuses or lacks a file.
+passing() {
+	while IFS= read -r line; do
+		case $line in
+		*'  40'[0-9]'  '* | *'  410  '*) ;;
+		'Failed to fetch '*)
+			printf '%s' "$line"
+			return
+			;;
+		esac
+	done
 }
 
 packages_there() { [ "$(printf '%s\n' "$@" | observe_packages | tr -cd '\000' | wc -c)" -eq $# ]; }

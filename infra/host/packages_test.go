@@ -154,6 +154,8 @@ func TestPackagesRefused(t *testing.T) {
 		{"lock never released", []string{"lists", "", "lock.install", frontendTaken}, ") holds /var/lib/dpkg/lock-frontend, still after", false},
 		{"archive unavailable", []string{"archive", unavailable},
 			"Failed to fetch http://deb.example/debian/dists/stable/InRelease  503  Service Unavailable [IP: 192.0.2.1 80]", false},
+		{"archive lacks its lists", []string{"archive", strings.ReplaceAll(unavailable, "503  Service Unavailable", "404  Not Found")},
+			"Failed to fetch http://deb.example/debian/dists/stable/InRelease  404  Not Found", true},
 		{"archive stalled", []string{"stalled", ""}, "apt-get is not done after ", false},
 		{"package broken", []string{"lists", "", "package.web", "half-configured", "broken.web", broken},
 			"dpkg: error processing package web (--configure):\n installed web package post-installation script subprocess returned error exit status 1", true},
