@@ -68,6 +68,7 @@ func (w *worker) addCNI() error {
 	if w.spec.CNI == CNINone {
 		return nil
 	}
+	w.addPackages("nftables") // nft, called by portmap and the unit below
 	config, err := w.cniFile()
 	if err != nil {
 		return err

@@ -31,6 +31,7 @@ func (w *worker) addKubeProxy() error {
 	if config, err = overlay(config, w.spec.KubeProxyConfig, &proxyconfig.KubeProxyConfiguration{}); err != nil {
 		return fmt.Errorf("kube-proxy configuration: %w", err)
 	}
+	w.addPackages(proxyPackages(config["mode"])...)
 	configFile, err := yamlFile(KubeProxyConfigPath, config)
 	if err != nil {
 		return err
@@ -46,6 +47,19 @@ func (w *worker) addKubeProxy() error {
 	args := Args{"config": values(KubeProxyConfigPath)}
 	return w.addProgram(artifact.KubeProxy, "Kubernetes service proxy", typeExec, []string{ContainerdUnit}, args, w.spec.KubeProxyArgs,
 		limitNoFile("1048576"), KubeProxyConfigPath, KubeProxyKubeconfig, NodeCAPath)
+}
+
+// proxyPackages have the programs that kube-proxy calls in a mode; empty means
+// iptables (https://kubernetes.io/docs/reference/networking/virtual-ips/#proxy-modes).
+func proxyPackages(mode any) []string {
+	switch mode {
+	case "nftables":
+		return []string{"nftables"}
+	case "ipvs":
+		return []string{"ipset", "iptables"}
+	default:
+		return []string{"iptables"}
+	}
 }
 
 // CheckKubeProxyConfig is [CheckKubeletConfig] for KubeProxyConfiguration.

@@ -43,6 +43,9 @@ func LoadBalancer(spec LoadBalancerSpec, n Node) (Machine, error) {
 		spec.StatsSocket = HAProxyStatsSocket
 	}
 	return Machine{State: desired.State{
+		// Its package starts it with Debian's configuration, which listens on no
+		// port; host.Apply starts it again with this one. What opens ports to the
+		// world by itself would have to be kept from starting.
 		Packages: []string{"haproxy"},
 		Files: []desired.File{
 			caFile(HAProxyCAPath, spec.Cluster.PKI.KubernetesCA),

@@ -271,3 +271,29 @@ func TestObjects(t *testing.T) {
 		t.Error("cluster DNS without a domain or an address")
 	}
 }
+
+// A worker asks for the packages whose programs are called, and for no other.
+func TestWorkerPackages(t *testing.T) {
+	for _, tt := range []struct {
+		mode, cni string
+		want      []string
+	}{
+		{"nftables", CNIBridge, []string{"nftables"}},
+		{"nftables", CNINone, []string{"nftables"}},
+		{"iptables", CNIBridge, []string{"iptables", "nftables"}},
+		{"iptables", CNINone, []string{"iptables"}},
+		{"ipvs", CNINone, []string{"ipset", "iptables"}},
+		{"", CNINone, []string{"iptables"}},
+	} {
+		spec := workerSpec(t)
+		spec.CNI = tt.cni
+		spec.KubeProxyConfig = map[string]any{"mode": tt.mode}
+		m, err := Worker(spec, worker0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(m.State.Packages, tt.want) {
+			t.Errorf("mode %q, CNI %q: packages %v, want %v", tt.mode, tt.cni, m.State.Packages, tt.want)
+		}
+	}
+}

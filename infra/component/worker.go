@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/unit"
@@ -82,8 +83,7 @@ func (w *worker) build() (err error) {
 		return err
 	}
 	w.m.State = desired.State{
-		Packages: []string{"nftables"}, // kube-proxy and pod egress call nft
-		Modules:  []string{"br_netfilter", "nf_conntrack", "overlay"},
+		Modules: []string{"br_netfilter", "nf_conntrack", "overlay"},
 		Sysctls: map[string]string{
 			"net.ipv4.ip_forward": "1",
 			// A pod that answers a service's client on the same bridge must
@@ -135,6 +135,16 @@ func (w *worker) validatePodCIDR() error {
 		return fmt.Errorf("pod CIDR %s is not within the cluster's %s", pods, all)
 	}
 	return nil
+}
+
+// addPackages adds packages whose programs are called and which Debian's EC2 image
+// lacks or may lose: mount and modprobe, for one, are wherever a kubelet gets to
+// run. Other programs that installation guides name are not called: conntrack
+// (kube-proxy speaks netlink since Kubernetes 1.32, kubernetes#126847), socat
+// (containerd forwards ports itself), ethtool (kubeadm asks for it), libseccomp
+// (within runc, which is linked statically).
+func (w *worker) addPackages(names ...string) {
+	w.m.State.Packages = slices.Compact(slices.Sorted(slices.Values(append(w.m.State.Packages, names...))))
 }
 
 func (w *worker) addFiles(files ...desired.File) {

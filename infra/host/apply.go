@@ -17,8 +17,12 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-//go:embed apply.sh
-var applyFunctions string
+var (
+	//go:embed apply.sh
+	applyFunctions string
+	//go:embed packages.sh
+	packageFunctions string
+)
 
 const (
 	// defaultLimit bounds all waits on the machine together (downloads, units
@@ -63,7 +67,7 @@ func (l layout) apply(ctx context.Context, r Runner, want desired.State, changes
 		return rec, &ApplyError{Machine: r.Name(), Step: "prepare", Err: err}
 	}
 	cmd := remote.Command{
-		Script: l.preamble() + applyFunctions + p.script(want, opts, limit(ctx)) + l.observeScript(want, rec),
+		Script: l.preamble() + applyFunctions + packageFunctions + p.script(want, opts, limit(ctx)) + l.observeScript(want, rec),
 		Sudo:   true,
 	}
 	if len(p.files) > 0 {

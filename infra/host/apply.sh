@@ -71,27 +71,7 @@ lock() {
 	rm -rf -- "$cache"/*.part "$cache"/*.unpacked
 }
 
-# --- packages, kernel ---------------------------------------------------------
-
-apt() {
-	DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 apt-get -q -y -o DPkg::Lock::Timeout=120 \
-		-o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold "$@" </dev/null 2>&1 9>&-
-}
-
-install_packages() {
-	progress "installing packages $*"
-	if command -v apt-get >/dev/null; then
-		out=$(apt --no-install-recommends install -- "$@") && return
-		# The lists may be stale, or an earlier run was interrupted.
-		dpkg --configure -a --force-confdef --force-confold </dev/null >/dev/null 2>&1 9>&-
-		out=$(apt update && apt --no-install-recommends install -- "$@") && return
-	elif command -v dnf >/dev/null; then
-		out=$(dnf -y --setopt=install_weak_deps=False install -- "$@" </dev/null 2>&1 9>&-) && return
-	else
-		out="neither apt-get nor dnf is on the machine"
-	fi
-	die "install packages $*" '' "$out"
-}
+# --- kernel -------------------------------------------------------------------
 
 load_module() {
 	has_module "$1" && return

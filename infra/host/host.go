@@ -7,7 +7,9 @@
 // three steps. Diff is pure. Whatever instant an Apply is interrupted at, the
 // next Observe, Diff and Apply converge.
 //
-// Of the machine it asks for POSIX sh, coreutils, tar, curl, systemd and root.
+// Of the machine it asks for POSIX sh, coreutils, tar, curl, systemd and root,
+// and for apt or dnf where packages are wanted. It installs packages once
+// cloud-init, where there is one, has ended and nobody else is at it.
 // What may not enter: Kubernetes (package component knows what is wanted and
 // why), the order between machines (package rollout) and Terraform.
 package host

@@ -214,7 +214,9 @@ func (p plan) unitCalls(s *script, opts Options) {
 		switch {
 		case !u.Active:
 			s.call("unit", "stop", u.Name)
-		case u.action == "restart":
+		// Debian starts a service while it installs its package, with the
+		// package's configuration: a start would change nothing.
+		case u.action == "restart", u.ensure && len(p.packages) > 0:
 			s.call("unit", "restart", u.Name)
 			started = append(started, u.Name)
 		case u.ensure:

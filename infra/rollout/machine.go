@@ -240,17 +240,37 @@ func (m *machine) withNext(err error) error {
 		return err
 	}
 	var command string
-	switch _, url, download := strings.Cut(failed.Step, " from "); {
+	_, url, download := strings.Cut(failed.Step, " from ")
+	if _, told, refused := strings.Cut(failed.Err.Error(), "Failed to fetch "); refused && !download { // as apt-get says it
+		url, _, _ = strings.Cut(told, " ")
+		download = true
+	}
+	packages, install := strings.CutPrefix(failed.Step, "install packages ")
+	switch {
 	case failed.Unit != "":
 		command = journalCommand(m.Host, failed.Unit)
 	case failed.Full():
 		command = sshCommand(m.Host, "df -h")
 	case download:
 		command = sshCommand(m.Host, "curl --verbose --head "+url)
+	case install:
+		command = sshCommand(m.Host, "sudo apt-get install "+packages)
 	default:
 		return err
 	}
 	return fmt.Errorf("%w\nnext: %s", err, command)
+}
+
+func isPackage(c host.Change) bool { return c.Kind == host.KindPackage }
+
+// installPackages installs what packages the machine lacks, before anything is
+// stopped and before any time is counted: others may be at it on the machine.
+func (o *operation) installPackages(ctx context.Context, m *machine) error {
+	packages := slices.DeleteFunc(slices.Clone(m.changes), func(c host.Change) bool { return !isPackage(c) })
+	if len(packages) == 0 {
+		return nil
+	}
+	return o.apply(ctx, m, packages)
 }
 
 // without is the state less everything that changes are held back for: what is
@@ -289,6 +309,10 @@ func keepRecords(rec, old host.Record, held []host.Change) host.Record {
 // (because it waits for others that never come) must not hold up a person
 // until the whole operation's time is over. Downloads must have come before.
 func (o *operation) applyWithin(ctx context.Context, m *machine, changes []host.Change, budget time.Duration, unit string) error {
+	if err := o.installPackages(ctx, m); err != nil {
+		return err
+	}
+	changes = slices.DeleteFunc(slices.Clone(changes), isPackage)
 	err := within(ctx, budget, "start of "+unit, func(ctx context.Context) error { return o.apply(ctx, m, changes) })
 	var told *host.ApplyError
 	if errors.As(err, &told) && told.Journal != "" || unreachable(err) || !errors.Is(err, context.DeadlineExceeded) {
@@ -376,10 +400,13 @@ func (m *machine) known() host.Record {
 	return rec
 }
 
-// prefetch downloads what machines will need, before anything is stopped and
-// before any time is counted.
+// prefetch downloads what machines will need and installs packages, before
+// anything is stopped and before any time is counted.
 func (o *operation) prefetch(ctx context.Context) error {
 	return each(ctx, o.reachable(), func(ctx context.Context, m *machine) error {
+		if err := o.installPackages(ctx, m); err != nil {
+			return err
+		}
 		if !slices.ContainsFunc(m.changes, func(c host.Change) bool { return c.Kind == host.KindBinary }) {
 			return nil
 		}

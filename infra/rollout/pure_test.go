@@ -287,3 +287,26 @@ func (s *countingStore) Get(ctx context.Context, name string) ([]byte, error) {
 	s.gets++
 	return s.Store.Get(ctx, name)
 }
+
+// TestWithNext: what the engine says of a machine comes with the command to run next.
+func TestWithNext(t *testing.T) {
+	m := &machine{Target: Target{Host: remote.Host{Name: "worker-0", Address: "192.0.2.7", User: "admin"}}}
+	for _, tt := range []struct {
+		failed host.ApplyError
+		next   string
+	}{
+		{host.ApplyError{Step: "download kubelet 1.36.1 from https://dl.example/kubelet", Err: errors.New("curl: (7) refused")},
+			"curl --verbose --head https://dl.example/kubelet"},
+		{host.ApplyError{Step: "install packages haproxy nftables", Err: errors.New("Failed to fetch http://deb.example/InRelease  503  Service Unavailable")},
+			"curl --verbose --head http://deb.example/InRelease"},
+		{host.ApplyError{Step: "install packages haproxy nftables", Err: errors.New("Unable to locate package haproxy")},
+			"sudo apt-get install haproxy nftables"},
+		{host.ApplyError{Step: "wait for", Unit: "cloud-config.service", Err: errors.New("cloud-init is still in its stage config")},
+			"sudo journalctl --unit cloud-config.service --lines 50 --no-pager"},
+	} {
+		got := m.withNext(&tt.failed).Error()
+		if want := "\nnext: ssh admin@192.0.2.7 " + tt.next; !strings.HasSuffix(got, want) {
+			t.Errorf("%s\nwant it to end with%s", got, want)
+		}
+	}
+}

@@ -61,6 +61,12 @@ func advice(err error) string {
 	case errors.As(err, &failed) && strings.HasPrefix(failed.Step, "download "):
 		return fmt.Sprintf("%s downloads by itself: the source (artifact_mirror, or upstream) must be up and be reached from there, not only from this computer. "+
 			"What was installed before stays in place and running; mend it, then run apply again.", failed.Machine)
+	case errors.As(err, &failed) && strings.HasPrefix(failed.Step, "install packages "):
+		return fmt.Sprintf("%s installs packages of its distribution from the archives in its /etc/apt: they must be reached from there. "+
+			"What was installed before stays in place and running; mend what is named, then run apply again.", failed.Machine)
+	case errors.As(err, &failed) && strings.HasPrefix(failed.Unit, "cloud-"):
+		return fmt.Sprintf("Packages are installed once cloud-init has ended on %s: cloud-init status --long says what it is doing there. "+
+			"End what it waits for, then run apply again.", failed.Machine)
 	case errors.Is(err, context.DeadlineExceeded):
 		return "Run apply again: it continues where it stopped. Raise the deadline in the timeouts block if the last condition shows progress."
 	case errors.Is(err, context.Canceled):

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,6 +38,7 @@ type realMachine struct {
 	files    map[string][]byte
 	truncate map[string]bool
 	slow     time.Duration
+	trouble  http.HandlerFunc // what the archive of packages answers instead
 }
 
 func boot(t *testing.T) *realMachine {
@@ -117,10 +119,15 @@ func (m *realMachine) startMirror() {
 }
 
 func (m *realMachine) serve(w http.ResponseWriter, r *http.Request) {
+	r.URL.Path = path.Clean(r.URL.Path) // apt asks for ./Packages
 	m.mu.Lock()
 	content, ok := m.files[r.URL.Path]
-	cut, slow := m.truncate[r.URL.Path], m.slow
+	cut, slow, trouble := m.truncate[r.URL.Path], m.slow, m.trouble
 	m.mu.Unlock()
+	if trouble != nil && strings.HasPrefix(r.URL.Path, archivePath) {
+		trouble(w, r)
+		return
+	}
 	if !ok {
 		http.NotFound(w, r)
 		return

@@ -1,0 +1,181 @@
+# Functions that install packages of the distribution. A machine that has just
+# booted is not idle: SSH answers before cloud-init has written apt's sources,
+# and apt-daily and unattended-upgrades take the locks of apt and dpkg.
+
+cloud_init_patience=600 # seconds for cloud-init to end
+archive_patience=180    # seconds for an archive that fails to serve again
+
+install_packages() {
+	step="install packages $*"
+	await_cloud_init
+	progress "installing packages $*"
+	if command -v apt-get >/dev/null; then
+		apt_install "$@"
+	elif command -v dnf >/dev/null; then
+		out=$(dnf -y --setopt=install_weak_deps=False install -- "$@" </dev/null 2>&1 9>&-) || die "$step" '' "$out"
+	else
+		die "$step" '' "neither apt-get nor dnf is on the machine"
+	fi
+}
+
+# patience seconds: late is true after so many, or when the time of the whole is over.
+patience() {
+	late_at=$(($(date +%s) + $1))
+	[ "$late_at" -le "$deadline" ] || late_at=$deadline
+}
+
+late() { [ "$(date +%s)" -ge "$late_at" ]; }
+
+# --- cloud-init -----------------------------------------------------------------
+
+# await_cloud_init waits for cloud-init to end in this boot, where it is on the
+# machine: its stage config writes apt's sources, its stage final may install
+# packages. That a stage failed is said and does not matter further: whether
+# packages can be installed shows next.
+await_cloud_init() {
+	look_at_cloud_init
+	[ -n "$cloud_stage" ] || return 0
+	patience $cloud_init_patience
+	start=$(date +%s)
+	said=
+	while [ -n "$cloud_stage" ]; do
+		[ "$cloud_stage" = "$said" ] || progress "waiting for cloud-init (stage $cloud_stage)"
+		said=$cloud_stage
+		! late || die 'wait for' "$cloud_unit" "cloud-init is still in its stage $cloud_stage after $(($(date +%s) - start)) s"
+		sleep 0.5
+		look_at_cloud_init
+	done
+	[ -z "$cloud_failed" ] || progress "cloud-init has ended with errors (${cloud_failed# }), going on all the same: $(
+		timeout 10 cloud-init status --long 2>&1 </dev/null 9>&- | while IFS= read -r line; do printf '%s ' "$line"; done)"
+}
+
+# look_at_cloud_init sets cloud_stage to the stage of cloud-init that is at work
+# or next, empty when none will run any more or there is no cloud-init; cloud_unit
+# to its unit; and cloud_failed to the units of the stages that failed. Every stage
+# is a unit; cloud-init 24.3 gave that of the network stage a name of its own.
+look_at_cloud_init() {
+	cloud_stage='' cloud_unit='' cloud_failed='' id=''
+	while IFS= read -r line; do
+		case $line in
+		Id=*) id=${line#Id=} ;;
+		ActiveState=failed) cloud_failed="$cloud_failed $id" ;;
+		ActiveState=activating | Job=[1-9]*) [ -n "$cloud_unit" ] || cloud_unit=$id ;;
+		esac
+	done <<-END
+		$(systemctl show --no-pager -p Id,ActiveState,Job -- cloud-init-local.service cloud-init.service \
+			cloud-init-network.service cloud-config.service cloud-final.service 2>/dev/null)
+	END
+	case $cloud_unit in
+	'') ;;
+	cloud-init-local.*) cloud_stage=local ;;
+	cloud-init*) cloud_stage=network ;;
+	*) cloud_stage=${cloud_unit#cloud-} cloud_stage=${cloud_stage%.service} ;;
+	esac
+}
+
+# --- apt ------------------------------------------------------------------------
+
+# apt_install tries what costs nothing first. The lists are fetched only when
+# that fails: a new machine has none, and an older one's may name packages that
+# the archive has no more. An interrupted dpkg is ended first, since apt refuses
+# to work until then; packages left half installed apt installs anew by itself.
+apt_install() {
+	lists=
+	apt_get install -- "$@" && return
+	patience $archive_patience
+	progress "fetching the package lists"
+	said=
+	while :; do
+		unlocked dpkg --configure -a --force-confdef --force-confold
+		lists=
+		apt_get update || lists=$out
+		apt_get install -- "$@" && return
+		passing=$(complaint | passing)
+		[ -n "$passing" ] || break
+		! late || die "$step" '' "$(complaint)"
+		[ "$passing" = "$said" ] || progress "waiting for the package archive: $passing"
+		said=$passing
+		sleep 2
+	done
+	apt_get --fix-broken install && apt_get install -- "$@" && return
+	packages_there "$@" || die "$step" '' "$(complaint)"
+	progress "packages $* are installed, although apt-get fails: $(complaint | head -n 1)" # of another package
+}
+
+# apt_get leaves what apt-get said in out. apt waits for dpkg's locks alone, and
+# in silence, so it is told not to wait. By default apt-get update succeeds when
+# an archive does not answer, after half a minute for each of its files.
+apt_get() {
+	unlocked apt-get -q -y --no-install-recommends -o DPkg::Lock::Timeout=0 -o DPkg::Use-Pty=0 \
+		-o APT::Update::Error-Mode=any -o Acquire::Retries=0 -o Acquire::http::Timeout=10 -o Acquire::https::Timeout=10 \
+		-o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold "$@"
+}
+
+# unlocked command...: runs it, and again as long as another process has a lock
+# of apt or dpkg. What it said is in out.
+unlocked() {
+	waiting=
+	while :; do
+		remaining
+		out=$(DEBIAN_FRONTEND=noninteractive APT_LISTCHANGES_FRONTEND=none NEEDRESTART_SUSPEND=1 \
+			timeout "$left" "$@" 2>&1 </dev/null 9>&-) && return
+		[ $? -ne 124 ] || die "$step" '' "$1 is not done after $left s; the last it said: $(printf '%s\n' "$out" | tail -n 3)"
+		case $out in
+		*'Could not get lock '*) taken=${out#*Could not get lock } taken=${taken%%[. ][ -]*} ;;
+		*' lock was locked by another process '*) taken="dpkg's lock" ;;
+		*) return 1 ;;
+		esac
+		taken="$(holder) holds $taken"
+		[ "$(date +%s)" -lt "$deadline" ] || die "$step" '' "$taken, still after ${limit} s"
+		[ "$taken" = "$waiting" ] || progress "waiting: $taken"
+		waiting=$taken
+		sleep 1
+	done
+}
+
+# holder says which process has the lock that out complains of.
+holder() {
+	case $out in
+	*'held by process '*) pid=${out#*held by process } ;;
+	*' with pid '*) pid=${out#* with pid } ;;
+	*)
+		echo 'another process'
+		return
+		;;
+	esac
+	pid=${pid%%[!0-9]*}
+	owner=$(tail -n 1 "/proc/$pid/cgroup" 2>/dev/null)
+	owner=${owner##*/} # the unit
+	printf '%s (process %s%s)' "$(cat "/proc/$pid/comm" 2>/dev/null || echo 'a program')" "$pid" "${owner:+ of $owner}"
+}
+
+# complaint picks the errors out of what was said, or the end of it when none is marked.
+complaint() {
+	marked=$(printf '%s\n%s\n' "$lists" "$out" | while IFS= read -r line; do
+		case $line in
+		'E: '*) printf '%s\n' "${line#E: }" ;;
+		'dpkg: error'* | *' script subprocess returned '*) printf '%s\n' "$line" ;;
+		esac
+	done | head -n 8)
+	if [ -n "$marked" ]; then
+		printf '%s\n' "$marked"
+	else
+		printf '%s\n' "$out" | tail -n 8
+	fi
+}
+
+# passing picks the first complaint that may pass: an archive that does not answer,
+# is not well or just being renewed, and not one that refuses or lacks a file.
+passing() {
+	while IFS= read -r line; do
+		case $line in
+		*'  40'[0-9]'  '* | *'  410  '*) ;;
+		'Failed to fetch '*)
+			printf '%s' "$line"
+			return
+			;;
+		esac
+	done
+}
+
+packages_there() { [ "$(printf '%s\n' "$@" | observe_packages | tr -cd '\000' | wc -c)" -eq $# ]; }

@@ -1,0 +1,286 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+)
+
+// What apt 2.6 and dpkg 1.21 say.
+const (
+	listsTaken    = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process %d (apt-get)\nE: Unable to lock directory /var/lib/apt/lists/\n"
+	frontendTaken = "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process %d (unattended-upgr)\n" +
+		"N: Be aware that removing the lock file is not a solution and may break your system.\n" +
+		"E: Unable to acquire the dpkg frontend lock (/var/lib/dpkg/lock-frontend), is another process using it?\n"
+	archivesTaken = "E: Could not get lock /var/cache/apt/archives/lock - open (11: Resource temporarily unavailable)\n"
+	dpkgTaken     = "dpkg: error: dpkg frontend lock was locked by another process with pid %d\nNote: removing the lock file is always wrong\n"
+	unavailable   = "Err:1 http://deb.example/debian stable InRelease\n  503  Service Unavailable [IP: 192.0.2.1 80]\n" +
+		"E: Failed to fetch http://deb.example/debian/dists/stable/InRelease  503  Service Unavailable [IP: 192.0.2.1 80]\n" +
+		"E: The repository 'http://deb.example/debian stable InRelease' is not signed.\n"
+	refused  = "E: Failed to fetch http://deb.example/debian/pool/web_1.deb  503  Service Unavailable [IP: 192.0.2.1 80]\n"
+	notFound = "E: Failed to fetch http://deb.example/debian/pool/web_1.deb  404  Not Found [IP: 192.0.2.1 80]\n"
+	broken   = "dpkg: error processing package web (--configure):\n installed web package post-installation script subprocess returned error exit status 1\n" +
+		"Errors were encountered while processing:\n web\nE: Sub-process /usr/bin/dpkg returned an error code (1)\n"
+	foreign = "Errors were encountered while processing:\n other\nE: Sub-process /usr/bin/dpkg returned an error code (1)\n"
+)
+
+var wantWeb = desired.State{Packages: []string{"web"}}
+
+// state makes files of the stand-ins' state, from pairs of name and content; %d
+// is this process.
+func (m *localMachine) state(pairs ...string) {
+	m.t.Helper()
+	for i := 0; i < len(pairs); i += 2 {
+		m.write("state/"+pairs[i], strings.ReplaceAll(pairs[i+1], "%d", fmt.Sprint(os.Getpid())))
+	}
+}
+
+// calls lists what was asked of apt-get, dpkg and cloud-init, in short.
+func (m *localMachine) calls() string {
+	var out []string
+	for line := range strings.Lines(m.read("state/calls")) {
+		words := strings.Fields(line)
+		switch {
+		case words[0] == "apt-get" && slices.Contains(words, "--fix-broken"):
+			out = append(out, "fix")
+		case words[0] == "apt-get" && slices.Contains(words, "update"):
+			out = append(out, "update")
+		case words[0] == "apt-get":
+			out = append(out, "install")
+		case words[0] == "dpkg":
+			out = append(out, "configure")
+		case words[0] == "cloud-init":
+			out = append(out, "status")
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// install applies wantWeb and returns what was said meanwhile. Whenever the word
+// until is said, lift is called.
+func (m *localMachine) install(ctx context.Context, until string, lift func()) (said []string, err error) {
+	changes := m.diff(wantWeb, Record{})
+	if got := Words(changes); got != "package web: not installed" {
+		m.t.Fatalf("difference: %s", got)
+	}
+	_, err = m.layout().apply(ctx, m, wantWeb, changes, Record{}, Options{Progress: func(s string) {
+		said = append(said, s)
+		if until != "" && strings.Contains(s, until) {
+			lift()
+		}
+	}})
+	return said, err
+}
+
+// TestPackages: whatever a machine is in the middle of, one apply installs.
+func TestPackages(t *testing.T) {
+	const viaLists = "install configure update install"
+	for _, tt := range []struct {
+		name  string
+		state []string // name, content, ...
+		until string   // what is said when the fault ends,
+		lifts string   // which is this file
+		says  string
+		calls string
+	}{
+		{name: "lists there", state: []string{"lists", ""}, says: "installing packages web", calls: "install"},
+		{name: "new machine", says: "fetching the package lists", calls: viaLists},
+		{name: "lists too old", state: []string{"lists", "", "gone", notFound}, calls: viaLists},
+		{name: "half installed", state: []string{"lists", "", "package.web", "half-installed"}, calls: "install"},
+		{name: "half configured", state: []string{"lists", "", "package.web", "half-configured"}, calls: "install"},
+		{name: "dpkg interrupted", state: []string{"lists", "", "interrupted", ""}, calls: viaLists},
+		{name: "unmet dependencies", state: []string{"lists", "", "unmet", ""}, calls: viaLists + " fix install"},
+		{name: "foreign package broken", state: []string{"lists", "", "broken", foreign},
+			says: "packages web are installed, although apt-get fails: Sub-process", calls: viaLists + " fix"},
+		{name: "lists locked", state: []string{"lock.update", listsTaken}, until: "waiting: ", lifts: "lock.update",
+			says: "holds /var/lib/apt/lists/lock", calls: "install configure update update install"},
+		{name: "dpkg locked for apt-get", state: []string{"lists", "", "lock.install", frontendTaken}, until: "waiting: ", lifts: "lock.install",
+			says: "holds /var/lib/dpkg/lock-frontend", calls: "install install"},
+		{name: "archives locked", state: []string{"lists", "", "lock.install", archivesTaken}, until: "waiting: ", lifts: "lock.install",
+			says: "waiting: another process holds /var/cache/apt/archives/lock", calls: "install install"},
+		{name: "dpkg locked for dpkg", state: []string{"lock.configure", dpkgTaken}, until: "waiting: ", lifts: "lock.configure",
+			says: "holds dpkg's lock", calls: "install configure configure update install"},
+		{name: "archive unavailable", state: []string{"archive", unavailable}, until: "waiting for the package archive", lifts: "archive",
+			says:  "waiting for the package archive: Failed to fetch http://deb.example/debian/dists/stable/InRelease  503",
+			calls: viaLists + " configure update install"},
+		{name: "package unavailable", state: []string{"lists", "", "pool", refused}, until: "waiting for the package archive", lifts: "pool",
+			says:  "waiting for the package archive: Failed to fetch http://deb.example/debian/pool/web_1.deb  503",
+			calls: viaLists + " configure update install"},
+		{name: "part of the archive unavailable", state: []string{"lists", "", "gone", refused, "archive", unavailable}, until: "waiting for", lifts: "archive",
+			calls: viaLists + " configure update install"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			m := newLocalMachine(t)
+			m.state(tt.state...)
+			said, err := m.install(t.Context(), tt.until, func() { _ = os.Remove(m.file("state/" + tt.lifts)) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := strings.Join(said, "\n")
+			if !strings.Contains(all, tt.says) {
+				t.Errorf("nothing said %q:\n%s", tt.says, all)
+			}
+			if strings.Contains(strings.Join(tt.state, ""), "%d") && !strings.Contains(all, fmt.Sprintf("(process %d", os.Getpid())) {
+				t.Errorf("it is not said who has the lock:\n%s", all)
+			}
+			if got := m.calls(); got != tt.calls {
+				t.Errorf("calls: %s\nwant:  %s", got, tt.calls)
+			}
+			if left := m.diff(wantWeb, Record{}); len(left) > 0 {
+				t.Errorf("left: %s", Words(left))
+			}
+		})
+	}
+}
+
+// TestPackagesRefused: what cannot work ends with the step, the condition and
+// whose it is; what may still work is tried until the time is over.
+func TestPackagesRefused(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		state []string
+		says  string
+		once  bool // nothing is worth waiting for
+	}{
+		{"lock never released", []string{"lists", "", "lock.install", frontendTaken}, ") holds /var/lib/dpkg/lock-frontend, still after", false},
+		{"archive unavailable", []string{"archive", unavailable},
+			"Failed to fetch http://deb.example/debian/dists/stable/InRelease  503  Service Unavailable [IP: 192.0.2.1 80]", false},
+		{"archive lacks its lists", []string{"archive", strings.ReplaceAll(unavailable, "503  Service Unavailable", "404  Not Found")},
+			"Failed to fetch http://deb.example/debian/dists/stable/InRelease  404  Not Found", true},
+		{"archive stalled", []string{"stalled", ""}, "apt-get is not done after ", false},
+		{"package broken", []string{"lists", "", "package.web", "half-configured", "broken.web", broken},
+			"dpkg: error processing package web (--configure):\n installed web package post-installation script subprocess returned error exit status 1", true},
+		{"no such package", []string{"lists", "", "lock.install", "E: Unable to locate package web\n"}, "Unable to locate package web", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			m := newLocalMachine(t)
+			m.state(tt.state...)
+			limit := reportTime + 2*time.Second
+			if tt.once {
+				limit = time.Minute
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			start := time.Now()
+			_, err := m.install(ctx, "", nil)
+			var apply *ApplyError
+			if !errors.As(err, &apply) || apply.Step != "install packages web" || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("error is %v, want one that says %q", err, tt.says)
+			}
+			if d := time.Since(start); tt.once && d > 10*time.Second {
+				t.Errorf("it took %s", d)
+			}
+		})
+	}
+}
+
+// TestCloudInit: packages wait until cloud-init has ended, with or without
+// success; nothing else does.
+func TestCloudInit(t *testing.T) {
+	configuring := []string{"lists", "", "active.cloud-init-local.service", "active", "active.cloud-init.service", "active",
+		"active.cloud-config.service", "activating", "job.cloud-config.service", "", "job.cloud-final.service", ""}
+	t.Run("at work", func(t *testing.T) {
+		t.Parallel()
+		m := newLocalMachine(t)
+		m.state(configuring...)
+		said, err := m.install(t.Context(), "waiting for cloud-init", func() {
+			if m.calls() != "" {
+				t.Errorf("before cloud-init had ended: %s", m.calls())
+			}
+			done, next := "cloud-config.service", "cloud-final.service"
+			if m.read("state/active."+done) == "active" {
+				done, next = next, ""
+			}
+			_ = os.Remove(m.file("state/job." + done))
+			m.state("active."+done, "active")
+			if next != "" {
+				m.state("active."+next, "activating")
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"waiting for cloud-init (stage config)", "waiting for cloud-init (stage final)", "installing packages web"}
+		if !slices.Equal(said, want) {
+			t.Errorf("said %q, want %q", said, want)
+		}
+		if got := m.calls(); got != "install" {
+			t.Errorf("calls: %s", got)
+		}
+	})
+	t.Run("failed", func(t *testing.T) {
+		t.Parallel()
+		m := newLocalMachine(t)
+		m.state(append(configuring, "active.cloud-init-network.service", "failed")...)
+		said, err := m.install(t.Context(), "waiting for cloud-init", func() {
+			for _, f := range []string{"job.cloud-config.service", "job.cloud-final.service"} {
+				_ = os.Remove(m.file("state/" + f))
+			}
+			m.state("active.cloud-config.service", "failed", "active.cloud-final.service", "active")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all := strings.Join(said, "\n"); !strings.Contains(all,
+			"cloud-init has ended with errors (cloud-init-network.service cloud-config.service), going on all the same: status: error") {
+			t.Errorf("said:\n%s", all)
+		}
+	})
+	t.Run("never ends", func(t *testing.T) {
+		t.Parallel()
+		m := newLocalMachine(t)
+		m.state(configuring...)
+		ctx, cancel := context.WithTimeout(t.Context(), reportTime+2*time.Second)
+		defer cancel()
+		_, err := m.install(ctx, "", nil)
+		var apply *ApplyError
+		if !errors.As(err, &apply) || apply.Step != "wait for" || apply.Unit != "cloud-config.service" ||
+			!strings.Contains(err.Error(), "machine local-0: wait for cloud-config.service: cloud-init is still in its stage config after ") {
+			t.Errorf("error is %v", err)
+		}
+	})
+	t.Run("nothing to install", func(t *testing.T) {
+		t.Parallel()
+		m := newLocalMachine(t)
+		m.state(append(configuring, "package.web", "installed")...)
+		want := wantWeb
+		want.Files = []desired.File{{Path: m.file("file"), Mode: 0o644, Content: []byte("x")}}
+		m.converge(want, Record{})
+	})
+}
+
+// TestPackageStartsItsService: a service that its package has started runs with
+// the package's configuration, so it has to start again with ours.
+func TestPackageStartsItsService(t *testing.T) {
+	m := newLocalMachine(t)
+	config, unit := m.file("etc/app.conf"), []byte("[Service]\nExecStart=/bin/true\n")
+	m.state("lists", "", "starts.web", "", "loaded.web.service", string(unit))
+	m.write("units/web.service", string(unit))
+	if err := os.MkdirAll(filepath.Dir(config), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m.write("etc/app.conf", "the package's\n")
+	want := wantWeb
+	want.Files = []desired.File{{Path: config, Mode: 0o644, Content: []byte("ours\n")}, {Path: m.file("units/web.service"), Mode: 0o644, Content: unit}}
+	want.Units = []desired.Unit{{Name: "web.service", Enabled: true, Active: true, ReloadOn: []string{config}}}
+	m.converge(want, Record{})
+	if n := m.starts("web.service"); n != 2 {
+		t.Errorf("it was started %d times, want once by its package and once by the apply", n)
+	}
+	if got := m.read("state/reloads"); got != "" {
+		t.Errorf("reloaded: %s", got)
+	}
+	if got := m.read("state/config.web.service"); got != "ours\n" {
+		t.Errorf("it runs with %q", got)
+	}
+}
