@@ -56,6 +56,12 @@ variable "kubelet_config" {
   description = "KubeletConfiguration fields as JSON, merged over the provider's."
 }
 
+variable "kube_proxy_config" {
+  type        = string
+  default     = null
+  description = "KubeProxyConfiguration fields as JSON, merged over the provider's."
+}
+
 variable "containerd_config" {
   type        = string
   default     = null

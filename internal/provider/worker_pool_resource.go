@@ -188,7 +188,7 @@ func checkWorkerPool(ctx context.Context, plan, _ *workerPoolModel, diags *diag.
 	pods := parsePrefix(cp.PodCIDR)
 	for i, h := range hosts {
 		at := path.Root("hosts").AtListIndex(i)
-		checkMachineNetwork(at, h, parsePrefix(cp.NodeCIDR), diags)
+		checkMachineNetwork(at, h, cp.NodeCIDRs, diags)
 		if h.PodCIDR.IsNull() && plan.CNI.ValueString() == component.CNIBridge {
 			diags.AddAttributeError(at.AtName("pod_cidr"), "Worker without a pod network",
 				fmt.Sprintf("%s needs pod_cidr, a part of the cluster's %s that no other worker has: set it on its k8s_machine.", h.Name.ValueString(), pods))
