@@ -25,7 +25,9 @@ func (c *cluster) testPodEgress(t *testing.T) {
 	back := c.hopLimit(t, 3) // a pod is one hop further than its machine
 	defer back()
 	for node, pod := range nodes {
-		in := func(script string) string { return c.Kubectl(t, "exec", pod, "--", "sh", "-c", "("+script+") 2>&1; true") }
+		in := func(script string) string {
+			return c.Kubectl(t, "exec", pod, "--", "sh", "-c", "("+script+") 2>&1; true")
+		}
 		if out := c.Sh(t, node, "cat /run/kubernetes/resolv.conf"); !strings.Contains(out, "nameserver ") || strings.Contains(out, "nameserver 127.") {
 			t.Errorf("%s gives its pods %q", node, out)
 		}
