@@ -54,12 +54,13 @@ resource "k8s_etcd_cluster" "this" {
 }
 
 resource "k8s_control_plane" "this" {
-  version  = var.kubernetes_version
-  hosts    = k8s_machine.controller[*].host
-  pki      = k8s_pki.this.ref
-  etcd     = k8s_etcd_cluster.this.ref
-  lb       = k8s_lb.this.ref
-  pod_cidr = var.pod_cidr
+  version    = var.kubernetes_version
+  hosts      = k8s_machine.controller[*].host
+  pki        = k8s_pki.this.ref
+  etcd       = k8s_etcd_cluster.this.ref
+  lb         = k8s_lb.this.ref
+  pod_cidr   = var.pod_cidr
+  node_cidrs = k8s_network.this.node_cidrs
 }
 
 resource "k8s_worker_pool" "this" {
@@ -69,6 +70,7 @@ resource "k8s_worker_pool" "this" {
   control_plane     = k8s_control_plane.this.ref
   registry_mirrors  = var.registry_mirrors
   kubelet_config    = var.kubelet_config
+  kube_proxy_config = var.kube_proxy_config
   containerd_config = var.containerd_config
 }
 

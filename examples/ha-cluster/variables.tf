@@ -48,7 +48,7 @@ variable "pod_cidr" {
 }
 
 # What follows is for places that are not plain AWS: a registry mirror, a
-# kubelet on cgroup v1. The local EC2 sets them in a variable file.
+# kubelet on cgroup v1, a kube-proxy in a container. The local EC2 sets them in a variable file.
 
 variable "registry_mirrors" {
   type        = map(string)
@@ -60,6 +60,12 @@ variable "kubelet_config" {
   type        = string
   default     = null
   description = "KubeletConfiguration fields as JSON, merged over the provider's."
+}
+
+variable "kube_proxy_config" {
+  type        = string
+  default     = null
+  description = "KubeProxyConfiguration fields as JSON, merged over the provider's."
 }
 
 variable "containerd_config" {

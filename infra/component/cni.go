@@ -3,9 +3,6 @@ package component
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
-
-	"github.com/coreos/go-systemd/v22/unit"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
@@ -73,21 +70,8 @@ func (w *worker) addCNI() error {
 	if err != nil {
 		return err
 	}
-	option := unit.NewUnitOption
-	w.addFiles(config, w.podEgressFile(), unitFile(PodEgressUnit, []*unit.UnitOption{
-		option("Unit", "Description", "Masquerading of what pods send out of the cluster"),
-		option("Unit", "Documentation", "https://wiki.nftables.org/"),
-		option("Unit", "After", "nftables.service"), // whose start flushes every table
-		option("Service", "Type", "oneshot"),
-		option("Service", "RemainAfterExit", "yes"),
-		option("Service", "ExecStart", "/usr/sbin/nft -f "+PodEgressPath),
-		option("Service", "ExecReload", "/usr/sbin/nft -f "+PodEgressPath),
-		option("Service", "ExecStop", "-/usr/sbin/nft delete table ip "+podEgressTable),
-		option("Install", "WantedBy", "multi-user.target"),
-	}))
-	egress := running(PodEgressUnit)
-	egress.ReloadOn = []string{PodEgressPath}
-	w.m.State.Units = append(w.m.State.Units, egress)
+	w.addFiles(config)
+	w.addPodEgress()
 	return nil
 }
 
@@ -108,23 +92,4 @@ func (w *worker) cniFile() (desired.File, error) {
 		return desired.File{}, fmt.Errorf("marshal %s: %w", CNIConfigPath, err)
 	}
 	return desired.File{Path: CNIConfigPath, Mode: 0o644, Content: append(b, '\n')}, nil
-}
-
-const podEgressTable = "pod-egress"
-
-// podEgressFile masquerades what a pod of this machine sends out of the
-// cluster: the VPC routes pod addresses, the internet does not. Within the
-// cluster a pod keeps its address. Loading the file replaces the table at once.
-func (w *worker) podEgressFile() desired.File {
-	c := w.spec.Cluster
-	inside := []string{c.PodCIDR.String(), c.ServiceCIDR.String()}
-	if c.NodeCIDR.IsValid() {
-		inside = append(inside, c.NodeCIDR.String())
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "table ip %[1]s\ndelete table ip %[1]s\ntable ip %[1]s {\n", podEgressTable)
-	fmt.Fprintf(&b, "\tchain postrouting {\n\t\ttype nat hook postrouting priority srcnat; policy accept;\n")
-	fmt.Fprintf(&b, "\t\tip saddr %s ip daddr != { %s } oifname != %q masquerade fully-random\n\t}\n}\n",
-		w.node.PodCIDR, strings.Join(inside, ", "), cniBridge)
-	return desired.File{Path: PodEgressPath, Mode: 0o644, Content: []byte(b.String())}
 }

@@ -57,11 +57,12 @@ type Cluster struct {
 	PodCIDR     netip.Prefix
 	ServiceCIDR netip.Prefix
 	DNSIP       netip.Addr
-	// NodeCIDR is the network of the machines. Traffic from pods to it keeps
-	// the pod's address; when it is the zero Prefix, such traffic is
-	// masqueraded like all other traffic that leaves the pod network.
-	NodeCIDR netip.Prefix
-	PKI      pki.Ref
+	// NodeCIDRs are the subnets of the machines. Traffic from pods to them keeps
+	// the pod's address, but for what goes to the third address of each, where a
+	// VPC has its DNS server. Without any, such traffic is masqueraded like all
+	// other traffic that leaves the pod network.
+	NodeCIDRs []netip.Prefix
+	PKI       pki.Ref
 }
 
 // Node is one machine as the cluster sees it.

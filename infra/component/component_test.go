@@ -48,7 +48,7 @@ func testCluster() Cluster {
 		Domain:      "cluster.local",
 		PodCIDR:     netip.MustParsePrefix("10.200.0.0/16"),
 		ServiceCIDR: netip.MustParsePrefix("10.32.0.0/24"),
-		NodeCIDR:    netip.MustParsePrefix("10.240.0.0/16"),
+		NodeCIDRs:   []netip.Prefix{netip.MustParsePrefix("10.240.1.0/24"), netip.MustParsePrefix("10.240.0.0/24")},
 		DNSIP:       netip.MustParseAddr("10.32.0.10"),
 		PKI: pki.Ref{
 			Cluster: "demo", Store: pki.StoreSSM, KubernetesCA: "kubernetes CA\n", EtcdCA: "etcd CA\n", FrontProxyCA: "front-proxy CA\n",
@@ -180,7 +180,7 @@ func summary(t *testing.T, m Machine) []byte {
 	}
 	units := []any{}
 	for _, u := range m.State.Units {
-		units = append(units, map[string]any{"name": u.Name, "enabled": u.Enabled, "active": u.Active, "restartOn": u.RestartOn, "reloadOn": u.ReloadOn})
+		units = append(units, map[string]any{"name": u.Name, "enabled": u.Enabled, "active": u.Active, "restartOn": u.RestartOn, "reloadOn": u.ReloadOn, "check": u.Check})
 	}
 	b, err := yaml.Marshal(map[string]any{
 		"packages": m.State.Packages, "modules": m.State.Modules, "sysctls": m.State.Sysctls, "directories": directories,

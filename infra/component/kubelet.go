@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/unit"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -22,7 +23,7 @@ import (
 const kubeletWebhookCacheTTL = 2 * time.Minute
 
 func (w *worker) addKubelet() error {
-	config, _, err := w.kubeletConfig()
+	config, typed, err := w.kubeletConfig()
 	if err != nil {
 		return err
 	}
@@ -56,8 +57,18 @@ func (w *worker) addKubelet() error {
 		}
 		args["node-labels"] = values(strings.Join(pairs, ","))
 	}
-	return w.addProgram(artifact.Kubelet, "Kubernetes node agent", typeNotify, []string{ContainerdUnit}, args, w.spec.KubeletArgs,
-		limitNoFile("1048576"), KubeletConfigPath, KubeletKubeconfig, NodeCAPath)
+	options, decides := limitNoFile("1048576"), ptr.Deref(typed.ResolverConfig, "") == PodResolvConf
+	if decides {
+		options = append(options, unit.NewUnitOption("Service", "ExecStartPre", resolverCommand("link")))
+	}
+	if err := w.addProgram(artifact.Kubelet, "Kubernetes node agent", typeNotify, []string{ContainerdUnit}, args, w.spec.KubeletArgs,
+		options, KubeletConfigPath, KubeletKubeconfig, NodeCAPath); err != nil {
+		return err
+	}
+	if decides {
+		w.addPodResolver()
+	}
+	return nil
 }
 
 // kubeletConfig returns the configuration with the user's overrides, as a map and typed.
@@ -65,11 +76,9 @@ func (w *worker) kubeletConfig() (map[string]any, *kubeletconfig.KubeletConfigur
 	base := &kubeletconfig.KubeletConfiguration{
 		ContainerRuntimeEndpoint: "unix://" + ContainerdSocket,
 		CgroupDriver:             "systemd",
-		ResolverConfig:           ptr.To("/etc/resolv.conf"),
+		ResolverConfig:           ptr.To(PodResolvConf),
 		ClusterDNS:               []string{w.spec.Cluster.DNSIP.String()},
 		ClusterDomain:            w.spec.Cluster.Domain,
-		// A machine with swap still gets a kubelet; pods do not use the swap by default.
-		FailSwapOn: ptr.To(false),
 		Authentication: kubeletconfig.KubeletAuthentication{
 			Anonymous: kubeletconfig.KubeletAnonymousAuthentication{Enabled: ptr.To(false)},
 			Webhook:   kubeletconfig.KubeletWebhookAuthentication{Enabled: ptr.To(true), CacheTTL: metav1.Duration{Duration: kubeletWebhookCacheTTL}},

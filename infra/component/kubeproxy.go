@@ -5,7 +5,6 @@ import (
 
 	componentbase "k8s.io/component-base/config/v1alpha1"
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
-	"k8s.io/utils/ptr"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
@@ -19,9 +18,6 @@ func (w *worker) addKubeProxy() error {
 		HostnameOverride: w.node.Name,
 		Mode:             "nftables",
 		ClusterCIDR:      w.spec.Cluster.PodCIDR.String(),
-		// The kernel's own limit on connections stands: it belongs to the
-		// machine, and a machine that is a container may not change it.
-		Conntrack: proxyconfig.KubeProxyConntrackConfiguration{MaxPerCore: ptr.To(int32(0)), Min: ptr.To(int32(0))},
 	}
 	base.APIVersion, base.Kind = proxyconfig.SchemeGroupVersion.String(), "KubeProxyConfiguration"
 	config, err := toMap(base)

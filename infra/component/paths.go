@@ -14,6 +14,8 @@ const (
 	pkiDir       = "/etc/kubernetes/pki"
 	etcdPKIDir   = "/etc/etcd/pki"
 	containerdCf = "/etc/containerd"
+	// podResolverPath is the program that makes PodResolvConf.
+	podResolverPath = "/usr/local/sbin/pod-resolver"
 )
 
 // Paths others may want to know.
@@ -52,11 +54,13 @@ const (
 	KubeletConfigPath   = kubernetes + "/kubelet.yaml"
 	KubeProxyKubeconfig = kubernetes + "/kube-proxy.kubeconfig"
 	KubeProxyConfigPath = kubernetes + "/kube-proxy.yaml"
-	PodEgressPath       = kubernetes + "/pod-egress.nft"
-	ContainerdConfig    = containerdCf + "/config.toml"
-	ContainerdHostsDir  = containerdCf + "/certs.d"
-	ContainerdSocket    = "/run/containerd/containerd.sock"
-	CNIConfigPath       = cniConfDir + "/10-bridge.conflist"
+	// PodResolvConf is a link that the kubelet's unit makes before each start.
+	PodResolvConf      = "/run/kubernetes/resolv.conf"
+	PodEgressPath      = kubernetes + "/pod-egress.nft"
+	ContainerdConfig   = containerdCf + "/config.toml"
+	ContainerdHostsDir = containerdCf + "/certs.d"
+	ContainerdSocket   = "/run/containerd/containerd.sock"
+	CNIConfigPath      = cniConfDir + "/10-bridge.conflist"
 
 	HAProxyConfig      = "/etc/haproxy/haproxy.cfg"
 	HAProxyCAPath      = "/etc/haproxy/kubernetes-ca.crt"

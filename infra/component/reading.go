@@ -132,21 +132,24 @@ const CNIPlugin = cniBinDir + "/bridge"
 // PathsWorkerNetworks are the files that WorkerNetworks looks at.
 func PathsWorkerNetworks() []string { return []string{KubeletConfigPath, PodEgressPath} }
 
-var egressLine = regexp.MustCompile(`ip daddr != \{ [^,{}]+, [^,{}]+, ([^,{}]+) \}`)
+// egressLine finds the networks that podEgressFile lets pods reach with their
+// own addresses: pods, services, then the machines'.
+var egressLine = regexp.MustCompile(`ip daddr != \{ ([^{}]+) \}`)
 
 // WorkerNetworks returns what a worker's files say of the cluster and no
-// controller's do: the network of the machines and the address of cluster DNS;
+// controller's do: the subnets of the machines and the address of cluster DNS;
 // empty where they say nothing.
-func WorkerNetworks(f Found) (nodes, dns string, err error) {
+func WorkerNetworks(f Found) (nodes []string, dns string, err error) {
 	var kubelet kubeletconfig.KubeletConfiguration
 	if err := yaml.Unmarshal(f[KubeletConfigPath], &kubelet); err != nil {
-		return "", "", fmt.Errorf("%s: %w", KubeletConfigPath, err)
+		return nil, "", fmt.Errorf("%s: %w", KubeletConfigPath, err)
 	}
 	if len(kubelet.ClusterDNS) > 0 {
 		dns = kubelet.ClusterDNS[0]
 	}
 	if m := egressLine.FindSubmatch(f[PodEgressPath]); m != nil {
-		nodes = string(m[1])
+		inside := strings.Split(string(m[1]), ", ")
+		nodes = inside[min(2, len(inside)):]
 	}
 	return nodes, dns, nil
 }

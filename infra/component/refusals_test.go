@@ -18,12 +18,14 @@ func TestClusterValidate(t *testing.T) {
 		want   string
 	}{
 		{"good", func(*Cluster) {}, ""},
-		{"no node CIDR", func(c *Cluster) { c.NodeCIDR = netip.Prefix{} }, ""},
+		{"no node CIDR", func(c *Cluster) { c.NodeCIDRs = nil }, ""},
 		{"no DNS", func(c *Cluster) { c.DNSIP = netip.Addr{} }, ""},
 		{"bad name", func(c *Cluster) { c.Name = "Demo!" }, `cluster name "Demo!"`},
 		{"bad domain", func(c *Cluster) { c.Domain = "" }, "cluster domain"},
 		{"pods overlap services", func(c *Cluster) { c.ServiceCIDR = prefix("10.200.4.0/24") }, "service CIDR 10.200.4.0/24 overlaps pod CIDR 10.200.0.0/16"},
-		{"pods overlap nodes", func(c *Cluster) { c.NodeCIDR = prefix("10.0.0.0/8") }, "node CIDR 10.0.0.0/8 overlaps pod CIDR 10.200.0.0/16"},
+		{"pods overlap nodes", func(c *Cluster) { c.NodeCIDRs = []netip.Prefix{prefix("10.0.0.0/8")} }, "node CIDR 10.0.0.0/8 overlaps pod CIDR 10.200.0.0/16"},
+		{"nodes overlap nodes", func(c *Cluster) { c.NodeCIDRs = []netip.Prefix{prefix("10.240.0.0/16"), prefix("10.240.1.0/24")} },
+			"node CIDR 10.240.1.0/24 overlaps node CIDR 10.240.0.0/16"},
 		{"host bits", func(c *Cluster) { c.PodCIDR = prefix("10.200.0.1/16") }, "pod CIDR 10.200.0.1/16 has host bits set: did you mean 10.200.0.0/16?"},
 		{"no pods", func(c *Cluster) { c.PodCIDR = netip.Prefix{} }, "pod CIDR is missing"},
 		{"IPv6", func(c *Cluster) { c.PodCIDR = prefix("fd00::/64") }, "is not IPv4"},

@@ -22,17 +22,21 @@ func (c Cluster) Validate() error {
 	if msgs := validation.IsDNS1123Subdomain(c.Domain); len(msgs) > 0 {
 		say("cluster domain %q: %s", c.Domain, strings.Join(msgs, "; "))
 	}
-	nets := []struct {
+	type network struct {
 		what   string
 		prefix netip.Prefix
-	}{{"pod CIDR", c.PodCIDR}, {"service CIDR", c.ServiceCIDR}, {"node CIDR", c.NodeCIDR}}
+	}
+	nets := []network{{"pod CIDR", c.PodCIDR}, {"service CIDR", c.ServiceCIDR}}
+	for _, p := range c.NodeCIDRs {
+		nets = append(nets, network{"node CIDR", p})
+	}
 	for i, n := range nets {
 		switch {
-		case !n.prefix.IsValid() && i < 2:
+		case !n.prefix.IsValid():
 			say("%s is missing", n.what)
-		case n.prefix.IsValid() && !n.prefix.Addr().Is4():
+		case !n.prefix.Addr().Is4():
 			say("%s %s is not IPv4", n.what, n.prefix)
-		case n.prefix.IsValid() && n.prefix != n.prefix.Masked():
+		case n.prefix != n.prefix.Masked():
 			say("%s %s has host bits set: did you mean %s?", n.what, n.prefix, n.prefix.Masked())
 		}
 		for _, o := range nets[:i] {

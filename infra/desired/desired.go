@@ -88,6 +88,11 @@ type Unit struct {
 	// makes a restart necessary; ReloadOn those for which a reload is enough.
 	RestartOn []string
 	ReloadOn  []string
+	// Check is a shell command, on one line, that tells whether what the unit
+	// has set up beside its process (a link, a firewall table) is still there.
+	// It changes nothing and ends within seconds. When it fails, what it
+	// printed is drift, and a restart of the unit repairs it. Empty: no check.
+	Check string
 }
 
 // Sum returns the hex SHA-256 of b.

@@ -387,6 +387,59 @@ func TestRemove(t *testing.T) {
 	}
 }
 
+// TestUnitCheck: what a unit has set up beside its process is drift when it is
+// gone, and a restart of that unit alone repairs it. What restarts the unit
+// anyway, or that it does not run, is said once.
+func TestUnitCheck(t *testing.T) {
+	m := newLocalMachine(t)
+	link := m.file("state/config.app.service") // written by every start
+	want := desired.State{
+		Files: []desired.File{
+			{Path: m.file("etc/app.conf"), Mode: 0o644, Content: []byte("1")},
+			{Path: m.file("units/app.service"), Mode: 0o644, Content: []byte("[Service]\nExecStart=/bin/app\n")},
+		},
+		Units: []desired.Unit{{Name: "app.service", Enabled: true, Active: true, RestartOn: []string{m.file("etc/app.conf")},
+			Check: "test -e " + link + " || { echo '" + link + ":'; echo ' is missing'; exit 1; }"}},
+	}
+	rec := m.converge(want, Record{})
+	if err := os.Remove(link); err != nil {
+		t.Fatal(err)
+	}
+	changes := m.diff(want, rec)
+	if got := Words(changes); got != "unit app.service: "+link+": is missing" {
+		t.Fatalf("drift: %s", got)
+	}
+	m.converge(want, rec)
+	if n := m.starts("app.service"); n != 2 {
+		t.Errorf("app.service was started %d times, wanted 2", n)
+	}
+	m.write("etc/app.conf", "by hand")
+	if err := os.Remove(link); err != nil {
+		t.Fatal(err)
+	}
+	if changes := m.diff(want, rec); len(changes) != 1 || changes[0].Kind != KindFile {
+		t.Errorf("drift: %s", Words(changes))
+	}
+	m.converge(want, rec)
+	m.write("state/active.app.service", "inactive")
+	if got := Words(m.diff(want, rec)); got != "unit app.service: stopped, wanted running" {
+		t.Errorf("drift: %s", got)
+	}
+	want.Units[0].Check = "exit 3"
+	m.converge(desired.State{Files: want.Files, Units: []desired.Unit{{Name: "app.service", Enabled: true, Active: true}}}, rec)
+	if got := Words(m.diff(want, rec)); got != "unit app.service: exit status 3" {
+		t.Errorf("drift: %s", got)
+	}
+	_, err := m.layout().apply(t.Context(), m, want, m.diff(want, rec), rec, Options{})
+	if err == nil || !strings.Contains(err.Error(), "the machine is still not as wanted: unit app.service: exit status 3") {
+		t.Errorf("a check that fails after the restart: %v", err)
+	}
+	want.Units[0].Check = "true\nfalse"
+	if err := validate(want); err == nil {
+		t.Error("a check of two lines was accepted")
+	}
+}
+
 // TestPartialApply: changes may be made one after the other, and a restart
 // that is owed in between is not forgotten.
 func TestPartialApply(t *testing.T) {

@@ -67,6 +67,11 @@ func TestDiffUnit(t *testing.T) {
 		{"restart pending", want, func(u *Unit) { u.RestartPending, u.ReloadPending = true, true }, "restart pending from an interrupted apply"},
 		{"reload pending", want, func(u *Unit) { u.ReloadPending = true }, "reload pending from an interrupted apply"},
 		{"restart pending but stopped", want, func(u *Unit) { u.RestartPending, u.ActiveState = true, "inactive" }, "stopped, wanted running"},
+		{"check failed", want, func(u *Unit) { u.CheckFailed = "/run/x points to /y" }, "/run/x points to /y"},
+		{"check failed, restart pending", want, func(u *Unit) { u.CheckFailed, u.RestartPending = "x", true }, "restart pending from an interrupted apply"},
+		{"check failed, drop-in", want, func(u *Unit) {
+			u.CheckFailed, u.DropIns = "x", []string{"/etc/systemd/system/a.service.d/x.conf"}
+		}, "drop-in /etc/systemd/system/a.service.d/x.conf: not wanted, changes a.service"},
 		{"drop-in of ours in /usr", want, func(u *Unit) { u.DropIns = []string{"/usr/lib/systemd/system/a.service.d/x.conf"} },
 			"drop-in /usr/lib/systemd/system/a.service.d/x.conf: not wanted, changes a.service"},
 		{"drop-in of the distribution", distro, func(u *Unit) {

@@ -70,7 +70,15 @@ func (d *differ) unit(want desired.Unit) {
 	case got.ReloadPending:
 		change.What, change.Restarts = whatReload, self
 		d.add(change)
+	case got.CheckFailed != "" && !d.restarting(want.Name):
+		change.What, change.Restarts = got.CheckFailed, self
+		d.add(change)
 	}
+}
+
+// restarting says whether something listed already restarts the unit.
+func (d *differ) restarting(unit string) bool {
+	return slices.ContainsFunc(d.changes, func(c Change) bool { return slices.Contains(c.Restarts, unit) })
 }
 
 func wantedWords(u desired.Unit) string {

@@ -76,6 +76,9 @@ func validate(s desired.State) error {
 		}
 	}
 	for _, u := range s.Units {
+		if strings.ContainsAny(u.Check, "\n\x00") {
+			return fmt.Errorf("check of unit %s spans lines", u.Name)
+		}
 		if strings.Contains(u.Name, "/") || !strings.Contains(u.Name, ".") {
 			return fmt.Errorf("%q is not the full name of a unit", u.Name)
 		}

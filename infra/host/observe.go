@@ -82,6 +82,9 @@ type Unit struct {
 	// RestartPending and ReloadPending tell of an Apply that changed what the
 	// unit runs with and was interrupted before it came to the unit.
 	RestartPending, ReloadPending bool
+	// CheckFailed is what the unit's check found wrong; empty when it succeeded,
+	// when there is none, or when the unit is not active.
+	CheckFailed string
 }
 
 // Content returns what was found in a file that was fetched: one that is
@@ -129,7 +132,7 @@ func (l layout) preamble() string {
 
 // observeScript calls the functions of observe.sh for what is wanted.
 func (l layout) observeScript(want desired.State, rec Record) string {
-	var digest, content, programs, receipts, directories, sysctls, modules []string
+	var digest, content, programs, receipts, directories, sysctls, modules, checks []string
 	for _, d := range want.Directories {
 		directories = append(directories, d.Path)
 	}
@@ -152,6 +155,11 @@ func (l layout) observeScript(want desired.State, rec Record) string {
 	for _, m := range want.Modules {
 		modules = append(modules, moduleName(m))
 	}
+	for _, u := range want.Units {
+		if u.Active && u.Check != "" {
+			checks = append(checks, u.Name+" "+u.Check)
+		}
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "frame %s\n", quote(answerStart))
 	for _, call := range []struct {
@@ -167,6 +175,7 @@ func (l layout) observeScript(want desired.State, rec Record) string {
 		{"observe_programs", programs},
 		{"observe_receipts", receipts},
 		{"observe_units", unitNames(want)},
+		{"observe_checks", checks},
 	} {
 		if len(call.items) > 0 {
 			// No item starts with a space, so none can be taken for the delimiter.

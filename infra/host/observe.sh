@@ -107,6 +107,19 @@ observe_units() {
 	done
 }
 
+# observe_checks: lines "unit command". A check that fails says why on its
+# output; that of a unit which is not active is not asked.
+observe_checks() {
+	while IFS= read -r line; do
+		unit=${line%% *}
+		systemctl is-active -q -- "$unit" || continue
+		found=$(timeout 10 sh -c "${line#* }" 2>&1 </dev/null) && continue
+		status=$?
+		[ "$status" -ne 124 ] || found="no answer after 10 s"
+		frame "check $unit ${found:-exit status $status}"
+	done
+}
+
 # observe_sysctls: paths below /proc/sys. The kernel gives a setting to one
 # read(2) alone, so it is not for the shell's read, which takes byte by byte.
 observe_sysctls() {

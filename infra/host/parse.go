@@ -116,6 +116,9 @@ func (p *parser) frame(frame string) error {
 			u.RestartPending = u.RestartPending || action == "restart"
 			u.ReloadPending = u.ReloadPending || action == "reload"
 		})
+	case "check":
+		unit, said, _ := strings.Cut(rest, " ")
+		return p.updateUnit(unit, func(u *Unit) { u.CheckFailed = strings.Join(strings.Fields(said), " ") })
 	case "sysctl":
 		path, value, _ := strings.Cut(rest, " ")
 		p.o.Sysctls[path] = strings.Join(strings.Fields(value), " ")

@@ -34,6 +34,7 @@ var answer = "Welcome!\n" + strings.Join([]string{
 	"dropin a.service /run/systemd/system/a.service.d/x.conf",
 	"dropin a.service /run/systemd/system/a.service.d/z z.conf",
 	"pending restart b.service",
+	"check a.service /run/x points to /y,\n  wanted /z",
 	"boot 123", "time 1700000000", answerEnd,
 }, "\x00") + "\x00"
 
@@ -56,7 +57,7 @@ func TestParseObservation(t *testing.T) {
 		},
 		Units: map[string]Unit{
 			"a.service": {LoadState: "loaded", ActiveState: "active", SubState: "running", UnitFileState: "disabled",
-				FragmentPath: "/etc/systemd/system/a.service", NeedDaemonReload: true, Result: "success", Restarts: 3, MainPID: 12, ActiveEnter: 99,
+				FragmentPath: "/etc/systemd/system/a.service", NeedDaemonReload: true, Result: "success", Restarts: 3, MainPID: 12, ActiveEnter: 99, CheckFailed: "/run/x points to /y, wanted /z",
 				DropIns: []string{"/run/systemd/system/a.service.d/x.conf", "/etc/y.conf", "/run/systemd/system/a.service.d/z z.conf"}},
 			"b.service": {LoadState: "not-found", ActiveState: "inactive", RestartPending: true},
 		},
@@ -81,6 +82,7 @@ func TestParseRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		"a unit missing": {answerStart, "units ", answerEnd},
 		"bad receipt":    {answerStart, "receipt x y z", answerEnd},
 		"foreign unit":   {answerStart, "pending restart z.service", answerEnd},
+		"foreign check":  {answerStart, "check z.service x", answerEnd},
 		"no fields":      {answerStart, "file", answerEnd},
 		"bad base64":     {answerStart, "file 81a4:0:0:root:root:5:1.000000000:42:/x", "content !! /x", answerEnd},
 	} {

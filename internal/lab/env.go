@@ -37,12 +37,13 @@ func (l *Lab) up() (settings, error) {
 }
 
 // Vars are Terraform variables for clusters in the lab: who the operator is,
-// where images come from, and what kubelet and containerd must be told on
-// this host.
+// where images come from, and what kubelet, kube-proxy and containerd must be
+// told in machines that are containers, and on this host.
 type Vars struct {
 	AdminCIDRs       []string          `json:"admin_cidrs"`
 	RegistryMirrors  map[string]string `json:"registry_mirrors"`
 	KubeletConfig    string            `json:"kubelet_config"`              // JSON of KubeletConfiguration fields
+	KubeProxyConfig  string            `json:"kube_proxy_config"`           // JSON of KubeProxyConfiguration fields
 	ContainerdConfig string            `json:"containerd_config,omitempty"` // JSON of config.toml, version 3
 }
 
@@ -65,7 +66,7 @@ func (l *Lab) Vars() (Vars, error) {
 	if err != nil {
 		return Vars{}, fmt.Errorf("encoding the kubelet's settings: %w", err)
 	}
-	v.KubeletConfig = string(raw)
+	v.KubeletConfig, v.KubeProxyConfig = string(raw), kubeProxyConfig
 	if len(containerd) > 0 {
 		if raw, err = json.Marshal(containerd); err != nil {
 			return Vars{}, fmt.Errorf("encoding containerd's settings: %w", err)
@@ -74,6 +75,10 @@ func (l *Lab) Vars() (Vars, error) {
 	}
 	return v, nil
 }
+
+// kubeProxyConfig leaves the limits of connection tracking alone: the kernel lets
+// only its first network namespace set them, and no machine here is in that.
+const kubeProxyConfig = `{"conntrack":{"maxPerCore":0,"min":0}}`
 
 // hostSettings are what this host asks of a kubelet and a containerd in its machines.
 func hostSettings() (kubelet, containerd map[string]any, err error) {

@@ -79,7 +79,6 @@ func (r *addonResource) Metadata(_ context.Context, req resource.MetadataRequest
 // Schema implements resource.Resource.
 func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		Version: refVersion,
 		MarkdownDescription: "Objects in the cluster that belong together: applied server-side, compared with the cluster on every plan, " +
 			"and deleted when they are no longer part of the addon. `coredns` and `metrics-server` are built in." +
 			importDescription(addonImport) + " `manifests` must be given unless the addon is built in: which objects of a cluster belong together is nowhere else. " +

@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -28,7 +31,6 @@ import (
 const (
 	defaultPodCIDR     = "10.200.0.0/16"
 	defaultServiceCIDR = "10.32.0.0/24"
-	defaultVPCRange    = "10.240.0.0/16"
 	defaultDomain      = "cluster.local"
 )
 
@@ -41,7 +43,7 @@ type controlPlaneModel struct {
 	LB                    types.Object `tfsdk:"lb"`
 	PodCIDR               types.String `tfsdk:"pod_cidr"`
 	ServiceCIDR           types.String `tfsdk:"service_cidr"`
-	NodeCIDR              types.String `tfsdk:"node_cidr"`
+	NodeCIDRs             types.Set    `tfsdk:"node_cidrs"`
 	DNSIP                 types.String `tfsdk:"dns_ip"`
 	Domain                types.String `tfsdk:"domain"`
 	ExtraSANs             types.List   `tfsdk:"extra_sans"`
@@ -106,7 +108,13 @@ func controlPlaneSchema(ctx context.Context) schema.Schema {
 			},
 			"pod_cidr":     network("Network of the pods; each worker has a part of it.", defaultPodCIDR),
 			"service_cidr": network("Network of the services. Its first address is the API server's.", defaultServiceCIDR),
-			"node_cidr":    network("Network of the machines. Pods reach it with their own addresses.", defaultVPCRange),
+			"node_cidrs": schema.SetAttribute{
+				Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Subnets of the cluster's machines, those of workers included: `k8s_network.<name>.node_cidrs`. Pods reach them, other pods and services with their own addresses; " +
+					"everything else that pods send is masqueraded, and so is what goes to a subnet's third address, where a VPC has its DNS server. " +
+					"A change is made in place by the worker pools and restarts nothing. Default: none; pods then reach machines with the address of their own machine.",
+				Validators: []validator.Set{setvalidator.ValueStringsAre(canonicalCIDR(8, 28))},
+			},
 			"dns_ip": schema.StringAttribute{
 				Optional: true, Computed: true,
 				MarkdownDescription: "Service address of cluster DNS. Default: the tenth address of `service_cidr`.",
@@ -162,7 +170,7 @@ var controlPlaneRefType = types.ObjectType{AttrTypes: map[string]attr.Type{
 	"private_endpoint": types.StringType,
 	"pod_cidr":         types.StringType,
 	"service_cidr":     types.StringType,
-	"node_cidr":        types.StringType,
+	"node_cidrs":       types.SetType{ElemType: types.StringType},
 	"dns_ip":           types.StringType,
 	"domain":           types.StringType,
 }}
@@ -174,7 +182,7 @@ type controlPlaneRefModel struct {
 	PrivateEndpoint types.String `tfsdk:"private_endpoint"`
 	PodCIDR         types.String `tfsdk:"pod_cidr"`
 	ServiceCIDR     types.String `tfsdk:"service_cidr"`
-	NodeCIDR        types.String `tfsdk:"node_cidr"`
+	NodeCIDRs       types.Set    `tfsdk:"node_cidrs"`
 	DNSIP           types.String `tfsdk:"dns_ip"`
 	Domain          types.String `tfsdk:"domain"`
 }
@@ -193,17 +201,16 @@ func (m controlPlaneRefModel) cluster(ref pki.Ref) component.Cluster {
 		Domain:      m.Domain.ValueString(),
 		PodCIDR:     parsePrefix(m.PodCIDR),
 		ServiceCIDR: parsePrefix(m.ServiceCIDR),
-		NodeCIDR:    parsePrefix(m.NodeCIDR),
+		NodeCIDRs:   prefixesFrom(m.NodeCIDRs),
 		DNSIP:       parseAddr(m.DNSIP),
 		PKI:         ref,
 	}
 }
 
 func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, diags *diag.Diagnostics) {
-	pods, services, nodes := prefixNamed("pod_cidr", plan.PodCIDR), prefixNamed("service_cidr", plan.ServiceCIDR), prefixNamed("node_cidr", plan.NodeCIDR)
+	pods, services := prefixNamed("pod_cidr", plan.PodCIDR), prefixNamed("service_cidr", plan.ServiceCIDR)
 	checkDisjoint(services, pods, diags)
-	checkDisjoint(pods, nodes, diags)
-	checkDisjoint(services, nodes, diags)
+	checkNodeCIDRs(plan.NodeCIDRs, pods, services, diags)
 	if ip := parseAddr(plan.DNSIP); ip.IsValid() && services.prefix.IsValid() && (!services.prefix.Contains(ip) || ip == firstAddress(services.prefix, 1)) {
 		diags.AddAttributeError(path.Root("dns_ip"), "Unusable address",
 			fmt.Sprintf("%s must lie in service_cidr %s and must not be its first address, which is the API server's.", ip, services.prefix))
@@ -211,7 +218,7 @@ func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, diag
 	if hosts, known := hostsFrom(ctx, plan.Hosts, diags); known {
 		checkHosts(path.Root("hosts"), hosts, diags)
 		for i, h := range hosts {
-			checkMachineNetwork(path.Root("hosts").AtListIndex(i), h, nodes.prefix, diags)
+			checkMachineNetwork(path.Root("hosts").AtListIndex(i), h, plan.NodeCIDRs, diags)
 		}
 	}
 	if prior != nil {
@@ -242,12 +249,31 @@ func checkAdmission(plan *controlPlaneModel, diags *diag.Diagnostics) {
 	}
 }
 
-// checkMachineNetwork reports a host outside the network of the machines.
-func checkMachineNetwork(at path.Path, h hostModel, nodes netip.Prefix, diags *diag.Diagnostics) {
-	if ip := parseAddr(h.PrivateIP); ip.IsValid() && nodes.IsValid() && !nodes.Contains(ip) {
-		diags.AddAttributeError(at.AtName("private_ip"), "Machine outside the network of the machines",
-			fmt.Sprintf("%s is not in node_cidr %s: set node_cidr of the control plane to the network the machines are in.", ip, nodes))
+// checkNodeCIDRs reports subnets of machines that overlap each other, pods or services.
+func checkNodeCIDRs(subnets types.Set, pods, services namedPrefix, diags *diag.Diagnostics) {
+	known := prefixesFrom(subnets)
+	for i, p := range known {
+		nodes := namedPrefix{path.Root("node_cidrs"), "node_cidrs", p}
+		checkDisjoint(nodes, pods, diags)
+		checkDisjoint(nodes, services, diags)
+		for _, other := range known[:i] {
+			if p.Overlaps(other) {
+				diags.AddAttributeError(nodes.path, "Overlapping networks", fmt.Sprintf("node_cidrs has %s and %s, which overlap: subnets do not.", other, p))
+			}
+		}
 	}
+}
+
+// checkMachineNetwork reports a host outside the subnets of the machines.
+func checkMachineNetwork(at path.Path, h hostModel, subnets types.Set, diags *diag.Diagnostics) {
+	ip, known := parseAddr(h.PrivateIP), prefixesFrom(subnets)
+	if !ip.IsValid() || len(known) == 0 || !allKnown(subnets) ||
+		slices.ContainsFunc(known, func(p netip.Prefix) bool { return p.Contains(ip) }) {
+		return
+	}
+	diags.AddAttributeError(at.AtName("private_ip"), "Machine outside the subnets of the machines",
+		fmt.Sprintf("%s is in none of the control plane's node_cidrs, %s: add the subnet that %s is in.",
+			ip, strings.Join(stringsFrom(subnets.Elements()), ", "), h.Name.ValueString()))
 }
 
 // firstAddress returns the n-th address of a network, counted from its base.
@@ -272,7 +298,7 @@ func controlPlaneOutputs(ctx context.Context, m *controlPlaneModel, diags *diag.
 		"private_endpoint": lb.PrivateEndpoint,
 		"pod_cidr":         m.PodCIDR,
 		"service_cidr":     m.ServiceCIDR,
-		"node_cidr":        m.NodeCIDR,
+		"node_cidrs":       m.NodeCIDRs,
 		"dns_ip":           m.DNSIP,
 		"domain":           m.Domain,
 	})
@@ -299,7 +325,7 @@ func controlPlaneSpec(ctx context.Context, d *providerData, m *controlPlaneModel
 			Domain:      m.Domain.ValueString(),
 			PodCIDR:     parsePrefix(m.PodCIDR),
 			ServiceCIDR: parsePrefix(m.ServiceCIDR),
-			NodeCIDR:    parsePrefix(m.NodeCIDR),
+			NodeCIDRs:   prefixesFrom(m.NodeCIDRs),
 			DNSIP:       parseAddr(m.DNSIP),
 			PKI:         ref,
 		},

@@ -44,7 +44,6 @@ func (r *kubeconfigResource) Metadata(_ context.Context, req resource.MetadataRe
 func (r *kubeconfigResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	kept := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
 	resp.Schema = schema.Schema{
-		Version: refVersion,
 		MarkdownDescription: "A client certificate for the Kubernetes API, **kept in Terraform's state together with its private key**. " +
 			"For those who accept that; prefer the ephemeral resource of the same name, which writes nothing.\n\n" +
 			"A change of any argument, another Kubernetes CA in `pki` (of the rest of it nothing matters here), or `early_renewal` before it expires, makes a new certificate in place. " +

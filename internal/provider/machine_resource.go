@@ -63,7 +63,6 @@ func (r *machineResource) Metadata(_ context.Context, _ resource.MetadataRequest
 func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	keep := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
 	resp.Schema = schema.Schema{
-		Version: baseVersion,
 		MarkdownDescription: "One EC2 instance with a stable name and private address, reached by SSH with a pinned host key, and the route to its pods.\n\n" +
 			"It is launched with an encrypted gp3 root volume and IMDSv2 required with a hop limit of 1. At first contact it replaces the SSH host key it was launched with " +
 			"by one that only it knows; that key's public half is recorded here and in a tag. " +

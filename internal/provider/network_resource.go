@@ -48,6 +48,7 @@ type networkModel struct {
 	SubnetID         types.String   `tfsdk:"subnet_id"`
 	VPCCIDR          types.String   `tfsdk:"vpc_cidr"`
 	NodeCIDR         types.String   `tfsdk:"node_cidr"`
+	NodeCIDRs        types.Set      `tfsdk:"node_cidrs"`
 	AvailabilityZone types.String   `tfsdk:"availability_zone"`
 	AdminCIDRs       types.Set      `tfsdk:"admin_cidrs"`
 	NodePortCIDRs    types.Set      `tfsdk:"nodeport_cidrs"`
@@ -66,7 +67,6 @@ func (r *networkResource) Metadata(_ context.Context, _ resource.MetadataRequest
 func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	own := path.MatchRoot("vpc_id")
 	resp.Schema = schema.Schema{
-		Version: baseVersion,
 		MarkdownDescription: "The network of one cluster: a VPC with a public subnet, an internet gateway and a route table, and one security group per role " +
 			"with no more than the role needs. With `vpc_id` and `subnet_ids` an existing VPC is adopted, and only the security groups are made.\n\n" +
 			"Everything carries tags with the cluster's name, by which an interrupted apply finds it again; the name must therefore be unique within an account and region.",
@@ -104,6 +104,10 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				MarkdownDescription: "Network of the machines, within `vpc_cidr`. A change replaces the network and every machine. Default: `10.240.0.0/24`; with an adopted VPC, the first subnet's.",
 				Validators:          []validator.String{canonicalCIDR(16, 28), stringvalidator.ConflictsWith(own)},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
+			},
+			"node_cidrs": schema.SetAttribute{
+				Computed: true, ElementType: types.StringType,
+				MarkdownDescription: "Networks of all subnets for machines, for `k8s_control_plane.node_cidrs`.",
 			},
 			"availability_zone": schema.StringAttribute{
 				Optional: true, Computed: true,
@@ -197,6 +201,10 @@ func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 		}
 	}
 	if req.State.Raw.IsNull() {
+		plan.NodeCIDRs = types.SetUnknown(types.StringType)
+		if !adopts && !plan.NodeCIDR.IsUnknown() {
+			plan.NodeCIDRs = types.SetValueMust(types.StringType, []attr.Value{plan.NodeCIDR})
+		}
 		plan.Ref = networkRefModel{
 			Cluster: plan.Name, VPCID: plan.VPCID, VPCCIDR: plan.VPCCIDR, NodeCIDR: plan.NodeCIDR,
 			Subnets: types.ListUnknown(subnetType), SecurityGroupIDs: types.MapUnknown(types.StringType),
@@ -216,9 +224,10 @@ func (m *networkModel) keep(state networkModel, sameSubnets bool) {
 	if !complete {
 		m.SecurityGroupIDs = types.MapUnknown(types.StringType)
 	}
-	m.SubnetIDs, m.SubnetID = state.SubnetIDs, state.SubnetID
-	if !sameSubnets {
-		m.SubnetID = types.StringUnknown()
+	if sameSubnets {
+		m.SubnetIDs, m.SubnetID, m.NodeCIDRs = state.SubnetIDs, state.SubnetID, state.NodeCIDRs
+	} else {
+		m.SubnetID, m.NodeCIDRs = types.StringUnknown(), types.SetUnknown(types.StringType)
 	}
 	if state.SubnetID.IsNull() {
 		m.SubnetIDs, m.SubnetID, sameSubnets = types.ListUnknown(types.StringType), types.StringUnknown(), false
@@ -441,8 +450,9 @@ func (m *networkModel) fill(n infraaws.Network) {
 	if m.AvailabilityZone.IsUnknown() {
 		m.AvailabilityZone = types.StringNull()
 	}
-	var ids, subnets []attr.Value
+	var ids, subnets, cidrs []attr.Value
 	for _, s := range n.Subnets {
+		cidrs = append(cidrs, optionalPrefix(s.CIDR))
 		ids = append(ids, types.StringValue(s.ID))
 		subnets = append(subnets, subnetModel{
 			ID: types.StringValue(s.ID), CIDR: optionalPrefix(s.CIDR), RouteTableID: optionalString(s.RouteTableID),
@@ -450,6 +460,7 @@ func (m *networkModel) fill(n infraaws.Network) {
 	}
 	if len(n.Subnets) > 0 {
 		first := n.Subnets[0]
+		m.NodeCIDRs = types.SetValueMust(types.StringType, cidrs)
 		m.SubnetID, m.NodeCIDR, m.AvailabilityZone = types.StringValue(first.ID), optionalPrefix(first.CIDR), optionalString(first.AvailabilityZone)
 	}
 	m.SubnetIDs = types.ListValueMust(types.StringType, ids)
@@ -461,6 +472,9 @@ func (m *networkModel) fill(n infraaws.Network) {
 	m.Drift = noDrift()
 	if m.NodeCIDR.IsUnknown() {
 		m.NodeCIDR = types.StringNull()
+	}
+	if m.NodeCIDRs.IsNull() || m.NodeCIDRs.IsUnknown() {
+		m.NodeCIDRs = types.SetValueMust(types.StringType, nil)
 	}
 	m.Ref = networkRefModel{
 		Cluster: m.Name, VPCID: m.VPCID, VPCCIDR: m.VPCCIDR, NodeCIDR: m.NodeCIDR,

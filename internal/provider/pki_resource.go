@@ -54,7 +54,6 @@ func (r *pkiResource) Metadata(_ context.Context, _ resource.MetadataRequest, re
 func (r *pkiResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	replace := []planmodifier.String{stringplanmodifier.RequiresReplace()}
 	resp.Schema = schema.Schema{
-		Version: refVersion,
 		MarkdownDescription: "The keys of one cluster: certificate authorities for Kubernetes, etcd and the front proxy, the service-account key pair, and the key that encrypts secrets in etcd. " +
 			"Private keys are made once, put into the key store and fetched from there only while something is applied; they are never in the state (except with `key_store = \"state\"`), in plans or in logs.\n\n" +
 			"What is in the key store already is adopted, never overwritten: an apply that was interrupted, or whose state was lost, goes on with the same keys. " +

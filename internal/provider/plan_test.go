@@ -78,6 +78,10 @@ func TestBadInput(t *testing.T) {
 		{"k8s_control_plane", controllers, "dns_ip", "10.32.0.1", "must not be its first address"},
 		{"k8s_control_plane", controllers, "dns_ip", "10.33.0.10", "must lie in service_cidr"},
 		{"k8s_control_plane", controllers, "service_cidr", "10.200.7.0/24", "overlap"},
+		{"k8s_control_plane", controllers, "node_cidrs", []any{"10.240.0.0/24", "10.200.3.0/24"}, "node_cidrs 10.200.3.0/24 overlaps pod_cidr 10.200.0.0/16"},
+		{"k8s_control_plane", controllers, "node_cidrs", []any{"10.32.0.0/28"}, "node_cidrs 10.32.0.0/28 overlaps service_cidr 10.32.0.0/24"},
+		{"k8s_control_plane", controllers, "node_cidrs", []any{"10.240.0.0/16", "10.240.1.0/24"}, "node_cidrs has 10.240.0.0/16 and 10.240.1.0/24, which overlap"},
+		{"k8s_control_plane", controllers, "node_cidrs", []any{"10.240.0.1/24"}, "the network is 10.240.0.0/24"},
 		{"k8s_control_plane", controllers, "domain", "Cluster", "not a DNS domain"},
 		{"k8s_control_plane", controllers, "extra_sans", []any{"api example"}, "neither an IP address nor a DNS name"},
 		{"k8s_control_plane", controllers, "audit_policy", "rules: []", "audit"},
@@ -93,6 +97,23 @@ func TestBadInput(t *testing.T) {
 		}
 	}
 
+	t.Run("a controller outside the subnets", func(t *testing.T) {
+		config := maps.Clone(controllers)
+		config["hosts"] = []any{values{"name": "controller-0", "address": "203.0.113.9", "private_ip": "192.168.7.10", "host_key": publicKey(t)}}
+		for _, test := range []struct {
+			subnets any
+			want    string
+		}{
+			{nil, ""}, {unknown, ""}, {[]any{"192.168.6.0/24", unknown}, ""}, {[]any{"192.168.6.0/24", "192.168.7.0/24"}, ""},
+			{[]any{"192.168.6.0/24", "192.168.8.0/24"}, "192.168.7.10 is in none of the control plane's node_cidrs, 192.168.6.0/24, 192.168.8.0/24: add the subnet that controller-0 is in."},
+		} {
+			config["node_cidrs"] = test.subnets
+			got := c.instance("k8s_control_plane").plan(config).failure()
+			if test.want == "" && got != "" || !strings.Contains(got, test.want) {
+				t.Errorf("node_cidrs = %v: got %q, wanted %q", test.subnets, got, test.want)
+			}
+		}
+	})
 	t.Run("pods on a controller", func(t *testing.T) {
 		config := maps.Clone(machine)
 		config["role"], config["pod_cidr"] = "controller", "10.200.0.0/24"

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/pem"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -103,7 +104,7 @@ func TestLifecycle(t *testing.T) {
 	ch := network.plan(networkConfig())
 	planned, _ := plain(ch.planned).(values)
 	ref, _ := planned["ref"].(values)
-	if ref["node_cidr"] != "10.240.0.0/24" || ref["cluster"] != "demo" || ref["vpc_id"] != unknown || planned["id"] != "demo" {
+	if !reflect.DeepEqual(planned["node_cidrs"], []any{"10.240.0.0/24"}) || ref["node_cidr"] != "10.240.0.0/24" || ref["cluster"] != "demo" || ref["vpc_id"] != unknown || planned["id"] != "demo" {
 		t.Errorf("planned %v", planned)
 	}
 	machine := values{"name": "worker-0", "role": "worker", "network": ref, "private_ip": "10.240.0.20", "pod_cidr": "10.200.0.0/24"}

@@ -137,7 +137,6 @@ func (r *roleResource[M, S]) Metadata(_ context.Context, req resource.MetadataRe
 // Schema implements resource.Resource.
 func (r *roleResource[M, S]) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = r.role.schema(ctx)
-	resp.Schema.Version = refVersion
 	resp.Schema.MarkdownDescription += importDescription(r.role.recall.needs) + importSettles + r.role.recall.hint
 }
 

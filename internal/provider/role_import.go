@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
@@ -214,6 +215,18 @@ func orString(v types.String, found string) types.String {
 		return v
 	}
 	return optionalString(found)
+}
+
+// orSet is orString for sets of strings.
+func orSet(v types.Set, found []string) types.Set {
+	if !v.IsNull() || len(found) == 0 {
+		return v
+	}
+	var out []attr.Value
+	for _, s := range found {
+		out = append(out, types.StringValue(s))
+	}
+	return types.SetValueMust(types.StringType, out)
 }
 
 // orMap is orString for maps of strings.

@@ -148,7 +148,7 @@ func nodesOf(targets []rollout.Target) []component.Node {
 	return out
 }
 
-// computedRef returns the attributes of a computed reference of strings and lists of strings.
+// computedRef returns the attributes of a computed reference of strings, and lists and sets of strings.
 func computedRef(t types.ObjectType) map[string]schema.Attribute { return refAttributes(t, true) }
 
 // requiredRef returns the same attributes for the resource that takes the reference.
@@ -166,6 +166,9 @@ func refAttribute(name string, typ attr.Type, computed bool) schema.Attribute {
 	if list, ok := typ.(types.ListType); ok {
 		return schema.ListAttribute{Computed: computed, Required: !computed, ElementType: list.ElemType, MarkdownDescription: refDescriptions[name]}
 	}
+	if set, ok := typ.(types.SetType); ok { // may be null
+		return schema.SetAttribute{Computed: computed, Optional: !computed, ElementType: set.ElemType, MarkdownDescription: refDescriptions[name]}
+	}
 	return schema.StringAttribute{Computed: computed, Required: !computed, MarkdownDescription: refDescriptions[name]}
 }
 
@@ -180,7 +183,7 @@ var refDescriptions = map[string]string{
 	"private_host":     "Address of the load balancer for the cluster's machines.",
 	"pod_cidr":         "Network of the pods.",
 	"service_cidr":     "Network of the services.",
-	"node_cidr":        "Network of the machines.",
+	"node_cidrs":       "Subnets of the machines.",
 	"dns_ip":           "Address of cluster DNS.",
 	"domain":           "Domain of cluster DNS.",
 }

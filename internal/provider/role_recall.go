@@ -49,7 +49,7 @@ func recallControlPlane() recall[controlPlaneModel] {
 	server := programs + artifact.KubeAPIServer
 	return recall[controlPlaneModel]{
 		needs: []string{"hosts", "etcd", "lb", "pki"},
-		hint:  " `node_cidr` and `dns_ip` are read from one of the cluster's workers, which is found by its tags: give them when there is none.",
+		hint:  " `node_cidrs` and `dns_ip` are read from one of the cluster's workers, which is found by its tags: give them when there is none.",
 		files: component.PathsControlPlane(), programs: []string{server},
 		targets: func(ctx context.Context, d *providerData, m *controlPlaneModel, diags *diag.Diagnostics) []rollout.Target {
 			return targetsFrom(ctx, d, m.Hosts, diags)
@@ -93,16 +93,16 @@ func recallControlPlane() recall[controlPlaneModel] {
 }
 
 // recallNetworks finds what workers alone know of the cluster. Without an
-// answer node_cidr stays null, so that the plan shows that it is yet to be
+// answer node_cidrs stays null, so that the plan shows that it is yet to be
 // settled, and dns_ip is the usual one.
 func recallNetworks(ctx context.Context, d *providerData, m *controlPlaneModel, diags *diag.Diagnostics) {
-	if m.NodeCIDR.IsNull() || m.DNSIP.IsNull() {
+	if m.NodeCIDRs.IsNull() || m.DNSIP.IsNull() {
 		nodes, dns, err := askWorkers(ctx, d, m, diags)
 		if err != nil {
 			diags.AddWarning("Not everything was found of this control plane", remote.Redact(err.Error())+
-				"\n\nnode_cidr and dns_ip leave no trace on controllers. What the id does not give is taken from the configuration by the next apply, which restarts nothing.")
+				"\n\nnode_cidrs and dns_ip leave no trace on controllers. What the id does not give is taken from the configuration by the next apply, which restarts nothing.")
 		}
-		m.NodeCIDR = orString(m.NodeCIDR, nodes)
+		m.NodeCIDRs = orSet(m.NodeCIDRs, nodes)
 		if ip := parseAddr(types.StringValue(dns)); ip.IsValid() && parsePrefix(m.ServiceCIDR).Contains(ip) {
 			m.DNSIP = orString(m.DNSIP, dns)
 		}
@@ -112,11 +112,11 @@ func recallNetworks(ctx context.Context, d *providerData, m *controlPlaneModel, 
 	}
 }
 
-// askWorkers returns what the first worker that answers says of the network of
+// askWorkers returns what the first worker that answers says of the subnets of
 // the machines and of the address of cluster DNS. Workers are found by their tags.
-func askWorkers(ctx context.Context, d *providerData, m *controlPlaneModel, diags *diag.Diagnostics) (nodes, dns string, err error) {
+func askWorkers(ctx context.Context, d *providerData, m *controlPlaneModel, diags *diag.Diagnostics) (nodes []string, dns string, err error) {
 	if hosts, _ := hostsFrom(ctx, m.Hosts, diags); len(hosts) == 0 || hosts[0].InstanceID.ValueString() == "" {
-		return "", "", errors.New("workers that are no EC2 instances cannot be found from here")
+		return nil, "", errors.New("workers that are no EC2 instances cannot be found from here")
 	}
 	workers, err := d.found(ctx, clusterOf(ctx, m.PKI, diags).ValueString(), infraaws.RoleWorker)
 	if err == nil && len(workers) == 0 {
@@ -128,7 +128,7 @@ func askWorkers(ctx context.Context, d *providerData, m *controlPlaneModel, diag
 			return component.WorkerNetworks(files)
 		}
 	}
-	return "", "", err
+	return nil, "", err
 }
 
 func recallWorkerPool() recall[workerPoolModel] {

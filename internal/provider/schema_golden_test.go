@@ -26,8 +26,9 @@ type stateForm struct {
 
 // TestSchemaForms wants a decision whenever the form of a resource's state
 // changes. What is added needs none but the golden file (-update). What is
-// renamed, removed or given another type makes a new version necessary, as
-// CONTRIBUTING.md describes, and no -update goes past that.
+// renamed, removed or given another type makes a new version and an upgrader
+// necessary once there is a release, as CONTRIBUTING.md describes, and no
+// -update goes past that.
 func TestSchemaForms(t *testing.T) {
 	c := newCore(t, New("test"), nil)
 	now := map[string]stateForm{}
@@ -74,9 +75,9 @@ func brokenForms(before, now map[string]stateForm) []string {
 		for _, at := range slices.Sorted(maps.Keys(was.Attributes)) {
 			switch typ, kept := is.Attributes[at]; {
 			case !kept:
-				out = append(out, name+"."+at+" is gone: count the version up and add an upgrader (state_versions.go)")
+				out = append(out, name+"."+at+" is gone: count the version up and add an upgrader (CONTRIBUTING.md)")
 			case typ != was.Attributes[at]:
-				out = append(out, name+"."+at+" was "+was.Attributes[at]+" and is "+typ+": count the version up and add an upgrader (state_versions.go)")
+				out = append(out, name+"."+at+" was "+was.Attributes[at]+" and is "+typ+": count the version up and add an upgrader (CONTRIBUTING.md)")
 			}
 		}
 	}

@@ -133,9 +133,9 @@ func newWorld(t *testing.T) *world {
 	ref, err := pki.Bootstrap(t.Context(), w.store, clusterName, time.Now(), rand.Reader, pki.Options{Store: pki.StoreSSM})
 	w.must(err)
 	w.cluster = component.Cluster{Name: clusterName, Domain: "cluster.local", PKI: ref, DNSIP: netip.MustParseAddr("10.32.0.10"),
-		PodCIDR: netip.MustParsePrefix("10.200.0.0/16"), ServiceCIDR: netip.MustParsePrefix("10.32.0.0/24"), NodeCIDR: netip.MustParsePrefix("10.240.0.0/24")}
+		PodCIDR: netip.MustParsePrefix("10.200.0.0/16"), ServiceCIDR: netip.MustParsePrefix("10.32.0.0/24"), NodeCIDRs: []netip.Prefix{netip.MustParsePrefix("10.240.0.0/24")}}
 
-	spec := aws.NetworkSpec{Cluster: clusterName, VPCCIDR: netip.MustParsePrefix("10.240.0.0/16"), NodeCIDR: w.cluster.NodeCIDR}
+	spec := aws.NetworkSpec{Cluster: clusterName, VPCCIDR: netip.MustParsePrefix("10.240.0.0/16"), NodeCIDR: w.cluster.NodeCIDRs[0]}
 	for _, c := range w.vars.AdminCIDRs {
 		spec.AdminCIDRs = append(spec.AdminCIDRs, netip.MustParsePrefix(c))
 	}
@@ -282,6 +282,7 @@ func (w *world) deploy(lb rollout.Target, controllers, workers []rollout.Target)
 			ControlPlaneEndpoint: "https://" + net.JoinHostPort(lb.Node.PrivateIP.String(), "6443"),
 			RegistryMirrors:      w.vars.RegistryMirrors, Artifacts: w.artifacts(w.catalog.WorkerSet(kubernetesVersion, "", "", ""))}}
 	w.must(json.Unmarshal([]byte(w.vars.KubeletConfig), &d.workers.Spec.KubeletConfig))
+	w.must(json.Unmarshal([]byte(w.vars.KubeProxyConfig), &d.workers.Spec.KubeProxyConfig))
 	if w.vars.ContainerdConfig != "" {
 		w.must(json.Unmarshal([]byte(w.vars.ContainerdConfig), &d.workers.Spec.ContainerdConfig))
 	}

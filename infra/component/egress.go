@@ -1,0 +1,90 @@
+package component
+
+import (
+	"bytes"
+	"net/netip"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/coreos/go-systemd/v22/unit"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+)
+
+const (
+	podEgressTable = "pod-egress"
+	nftProgram     = "/usr/sbin/nft"
+	// metadataIP is where EC2 answers instances about themselves, credentials included
+	// (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-data-retrieval.html).
+	metadataIP = "169.254.169.254"
+)
+
+// addPodEgress adds the rules for what pods send out of the cluster, and the
+// unit that loads them.
+func (w *worker) addPodEgress() {
+	option := unit.NewUnitOption
+	w.addFiles(w.podEgressFile(), unitFile(PodEgressUnit, []*unit.UnitOption{
+		option("Unit", "Description", "Rules for what pods send out of the cluster"),
+		option("Unit", "Documentation", "https://wiki.nftables.org/"),
+		option("Unit", "After", "nftables.service"), // whose start flushes every table
+		option("Service", "Type", "oneshot"),
+		option("Service", "RemainAfterExit", "yes"),
+		option("Service", "ExecStart", nftProgram+" -f "+PodEgressPath),
+		option("Service", "ExecReload", nftProgram+" -f "+PodEgressPath),
+		option("Service", "ExecStop", "-"+nftProgram+" delete table ip "+podEgressTable),
+		option("Install", "WantedBy", "multi-user.target"),
+	}))
+	egress := running(PodEgressUnit)
+	egress.ReloadOn = []string{PodEgressPath}
+	egress.Check = nftProgram + " list table ip " + podEgressTable + " >/dev/null 2>&1 || { echo 'nftables has no table ip " + podEgressTable + "'; exit 1; }"
+	w.m.State.Units = append(w.m.State.Units, egress)
+}
+
+// podEgressRules is loaded with nft -f, which replaces the table at once.
+var podEgressRules = template.Must(template.New("").Parse(`table ip {{.Table}}
+delete table ip {{.Table}}
+table ip {{.Table}} {
+	chain postrouting {
+		type nat hook postrouting priority srcnat; policy accept;
+		ip saddr != {{.Pods}} accept
+{{- if .Resolvers}}
+		# The DNS server of a VPC answers machines only.
+		ip daddr { {{.Resolvers}} } masquerade fully-random
+{{- end}}
+		ip daddr != { {{.Inside}} } oifname != "{{.Bridge}}" masquerade fully-random
+	}
+	chain forward {
+		type filter hook forward priority filter; policy accept;
+		# Instance metadata, with the credentials of the instance.
+		iifname "{{.Bridge}}" ip daddr {{.Metadata}} drop
+	}
+}
+`))
+
+// podEgressFile masquerades what a pod of this machine sends to anywhere but
+// pods, services and the machines' subnets: the VPC routes pods' addresses
+// between the machines, and nobody else knows them. Metadata of the instance is
+// for its own processes, pods in the host's network included.
+func (w *worker) podEgressFile() desired.File {
+	c := w.spec.Cluster
+	nodes := slices.SortedFunc(slices.Values(c.NodeCIDRs), netip.Prefix.Compare)
+	inside, resolvers := []string{c.PodCIDR.String(), c.ServiceCIDR.String()}, []string(nil)
+	for _, p := range nodes {
+		inside = append(inside, p.String())
+		resolvers = append(resolvers, subnetResolver(p).String())
+	}
+	var b bytes.Buffer
+	// Writing strings to memory cannot fail.
+	_ = podEgressRules.Execute(&b, map[string]string{
+		"Table": podEgressTable, "Bridge": cniBridge, "Metadata": metadataIP, "Pods": w.node.PodCIDR.String(),
+		"Inside": strings.Join(inside, ", "), "Resolvers": strings.Join(resolvers, ", "),
+	})
+	return desired.File{Path: PodEgressPath, Mode: 0o644, Content: b.Bytes()}
+}
+
+// subnetResolver returns the address of a subnet that EC2 keeps for DNS, the
+// third. In the VPC's first subnet its DNS server answers there; in the others
+// nobody has it, and a DNS server elsewhere in the VPC is in none of the
+// machines' subnets (https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html).
+func subnetResolver(p netip.Prefix) netip.Addr { return p.Masked().Addr().Next().Next() }
