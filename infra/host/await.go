@@ -28,6 +28,11 @@ const (
 
 func (u Unit) crashes() bool { return u.Again >= crashLoop }
 
+// waits tells whether the unit has ended and systemd is about to start it again.
+func (u Unit) waits() bool {
+	return u.SubState == "auto-restart" || u.SubState == "auto-restart-queued"
+}
+
 // unsettled names the units that are wanted running and of which it cannot be
 // told yet whether they will be.
 func (o Observation) unsettled(want desired.State) []string {

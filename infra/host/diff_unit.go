@@ -115,7 +115,7 @@ func activity(want desired.Unit, got Unit) (found string, wrong bool) {
 	case "failed":
 		return "failed" + cause(got), want.Active
 	case "activating":
-		if got.SubState == "auto-restart" || got.SubState == "auto-restart-queued" {
+		if got.waits() {
 			return "waiting for its next start" + cause(got), true
 		}
 		return "starting", true

@@ -245,7 +245,8 @@ func (m *realMachine) testCrashingUnit(t *testing.T, good desired.State, rec hos
 	start := time.Now()
 	rec, err := host.Apply(t.Context(), m, bad, m.diff(bad, rec), rec, host.Options{})
 	var apply *host.ApplyError
-	if !errors.As(err, &apply) || apply.Unit != "other.service" || !strings.Contains(apply.Journal, "unknown flag: --wrong") {
+	if !errors.As(err, &apply) || apply.Unit != "other.service" ||
+		!strings.Contains(err.Error(), "unit other.service: failed right after its start (exit-code), wanted running") || !strings.Contains(apply.Journal, "unknown flag: --wrong") {
 		t.Errorf("error is %v", err)
 	}
 	t.Logf("after %s: %v", time.Since(start), err)
