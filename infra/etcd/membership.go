@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
@@ -82,6 +84,20 @@ func (c *Client) MoveLeader(ctx context.Context, to ID) error {
 var hopeless = []error{
 	rpctypes.ErrPeerURLExist, rpctypes.ErrMemberExist, rpctypes.ErrMemberBadURLs, rpctypes.ErrTooManyLearners,
 	rpctypes.ErrMemberNotFound, rpctypes.ErrPermissionDenied,
+}
+
+// Busy tells whether an error is that of a member that answers and has, just
+// now, no leader or quorum to ask: an election takes a second or two.
+func Busy(err error) bool {
+	for _, b := range []error{
+		rpctypes.ErrNoLeader, rpctypes.ErrLeaderChanged, rpctypes.ErrTimeout, rpctypes.ErrTimeoutDueToLeaderFail,
+		rpctypes.ErrTimeoutDueToConnectionLost, rpctypes.ErrTooManyRequests, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, b) {
+			return true
+		}
+	}
+	return status.Code(err) == codes.DeadlineExceeded
 }
 
 // until tries again, at pollInterval, until try succeeds or fails for good.

@@ -117,7 +117,9 @@ func (l layout) verify(ctx context.Context, r Runner, p plan, want desired.State
 		return c.Kind == KindDropIn && !slices.Contains(p.drops, c.Target) || c.Kind == KindUnit && opts.SkipRestart
 	})
 	for _, u := range p.units {
-		if got := obs.Units[u.Name]; got.Restarts > 0 && u.Active && (u.ensure || u.action == "restart") && !opts.SkipRestart {
+		got, started := obs.Units[u.Name], u.Active && (u.ensure || u.action == "restart") && !opts.SkipRestart
+		if started && (got.Restarts > 0 || got.waits()) {
+			left = slices.DeleteFunc(left, func(c Change) bool { return c.Kind == KindUnit && c.Target == u.Name })
 			left = append(left, Change{Kind: KindUnit, Target: u.Name, Found: "failed right after its start" + cause(got), Wanted: "running"})
 		}
 	}

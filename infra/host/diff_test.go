@@ -53,8 +53,13 @@ func TestDiffUnit(t *testing.T) {
 		{"static", want, func(u *Unit) { u.UnitFileState = "static" }, ""},
 		{"starting", want, func(u *Unit) { u.ActiveState, u.SubState = "activating", "start" }, "starting, wanted running"},
 		{"crashing", want, func(u *Unit) {
-			u.ActiveState, u.SubState, u.Result = "activating", "auto-restart", "exit-code"
+			u.ActiveState, u.SubState, u.Result, u.Again = "activating", "auto-restart", "exit-code", 2
 		}, "failing again and again (exit-code), wanted running"},
+		{"crashing, up at the moment", want, func(u *Unit) { u.Again = 2 }, "failing again and again, wanted running"},
+		{"ended once", want, func(u *Unit) { u.Restarts, u.Again = 7, 1 }, ""},
+		{"not started again", want, func(u *Unit) {
+			u.ActiveState, u.SubState, u.Result, u.Restarts = "activating", "auto-restart", "exit-code", 7
+		}, "waiting for its next start (exit-code), wanted running"},
 		{"failed", want, func(u *Unit) { u.ActiveState, u.Result = "failed", "oom-kill" }, "failed (oom-kill), wanted running"},
 		{"stopping", want, func(u *Unit) { u.ActiveState = "deactivating" }, "stopping, wanted running"},
 		{"enabled at run time", want, func(u *Unit) { u.UnitFileState = "enabled-runtime" }, "enabled until the next boot only, wanted enabled"},
@@ -85,7 +90,7 @@ func TestDiffUnit(t *testing.T) {
 		{"unwanted failed", idle, func(u *Unit) { *u = Unit{LoadState: "loaded", ActiveState: "failed", UnitFileState: "disabled"} }, ""},
 		{"unwanted crashing", idle, func(u *Unit) {
 			*u = Unit{LoadState: "loaded", ActiveState: "activating", SubState: "auto-restart", UnitFileState: "disabled"}
-		}, "failing again and again, wanted stopped"},
+		}, "waiting for its next start, wanted stopped"},
 		{"unwanted missing", idle, func(u *Unit) { *u = Unit{LoadState: "not-found"} }, ""},
 		{"unwanted masked", idle, func(u *Unit) { *u = Unit{LoadState: "masked", UnitFileState: "masked"} }, ""},
 	} {

@@ -114,14 +114,17 @@ func enablement(want desired.Unit, got Unit) (found string, wrong bool) {
 
 // activity returns what the unit was found doing, and whether it is not what is wanted.
 func activity(want desired.Unit, got Unit) (found string, wrong bool) {
+	if want.Active && got.crashes() {
+		return "failing again and again" + cause(got), true
+	}
 	switch got.ActiveState {
 	case "active", "reloading", "refreshing":
 		return "running", !want.Active
 	case "failed":
 		return "failed" + cause(got), want.Active
 	case "activating":
-		if got.SubState == "auto-restart" || got.SubState == "auto-restart-queued" {
-			return "failing again and again" + cause(got), true
+		if got.waits() {
+			return "waiting for its next start" + cause(got), true
 		}
 		return "starting", true
 	case "deactivating":

@@ -34,6 +34,7 @@ type Observation struct {
 	Packages    map[string]bool
 	BootID      string    // changes with every boot
 	Time        time.Time // the machine's clock, to the second
+	uptime      uint64    // microseconds since boot, as the times of units
 	// receipts holds what Apply once took out of a download: digest of the
 	// download -> member -> digest of the member.
 	receipts map[string]map[string]string
@@ -76,6 +77,7 @@ type Unit struct {
 	NeedDaemonReload bool
 	Result           string // why it last ended: "success", "exit-code", ...
 	Restarts         int    // automatic restarts since it was last started by hand
+	Again            int    // automatic restarts while Observe looked on
 	MainPID          int
 	// ActiveEnter is when it last became active, in microseconds since boot.
 	ActiveEnter uint64
@@ -96,7 +98,9 @@ func (o Observation) Content(path string) ([]byte, bool) {
 
 // Observe looks at everything want names, in one round trip, and changes
 // nothing. Programs that still have the size, time and inode of rec are not
-// hashed again. Its errors are those of [remote.Machine.Run].
+// hashed again. Units that are just starting, at first or again, are looked at
+// for up to ten seconds more, until it is clear what becomes of them. Its
+// errors are those of [remote.Machine.Run].
 func Observe(ctx context.Context, r Runner, want desired.State, rec Record) (Observation, error) {
 	return standardLayout().observe(ctx, r, want, rec)
 }
@@ -114,7 +118,7 @@ func (l layout) observe(ctx context.Context, r Runner, want desired.State, rec R
 	if err != nil {
 		return Observation{}, fmt.Errorf("machine %s: observe: %w", r.Name(), err)
 	}
-	return obs, nil
+	return l.await(ctx, r, want, obs)
 }
 
 // preamble sets what the functions of every script rely on.

@@ -187,4 +187,6 @@ observe_packages() {
 observe_system() {
 	frame "boot $(cat /proc/sys/kernel/random/boot_id)"
 	frame "time $(date +%s)"
+	read -r uptime _ </proc/uptime
+	frame "uptime $uptime"
 }

@@ -134,6 +134,12 @@ func (p *parser) frame(frame string) error {
 			return errFields
 		}
 		p.o.Time = time.Unix(seconds, 0)
+	case "uptime":
+		seconds, err := strconv.ParseFloat(rest, 64)
+		if err != nil || seconds < 0 {
+			return errFields
+		}
+		p.o.uptime = uint64(seconds * 1e6)
 	default:
 		return errors.New("unknown kind")
 	}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -95,7 +96,13 @@ func New(a Access) (*Client, error) {
 	if c.dynamic, err = dynamic.NewForConfigAndClient(config, httpClient); err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", a.Endpoint, err)
 	}
-	c.discovery = memory.NewMemCacheClient(c.typed.Discovery())
+	// Discovery takes no context: without a timeout of its own it would wait for
+	// ever for a server that hangs.
+	kinds, err := discovery.NewDiscoveryClientForConfigAndClient(config, &http.Client{Transport: transport, Timeout: requestTimeout})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", a.Endpoint, err)
+	}
+	c.discovery = memory.NewMemCacheClient(kinds)
 	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(c.discovery)
 	return c, nil
 }
@@ -202,4 +209,35 @@ func Hopeless(err error) bool {
 	)
 	return errors.As(err, &unknown) || errors.As(err, &hostname) || errors.As(err, &invalid) ||
 		apierrors.IsUnauthorized(err)
+}
+
+// Unanswered tells whether an error leaves open what the answer would have
+// been: the server was not reached, did not answer in time, or could not
+// answer. Another server, or the same one later, may.
+func Unanswered(err error) bool {
+	if err == nil {
+		return false
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return !meta.IsNoMatchError(err)
+	}
+	switch code := status.Status().Code; code {
+	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return true
+	default:
+		return code < http.StatusBadRequest || code >= http.StatusInternalServerError
+	}
+}
+
+// Busy tells whether a server was there and could not answer now: it starts,
+// its etcd has no leader, it is overloaded. One that refuses connections is not busy.
+func Busy(err error) bool {
+	var (
+		notReady *NotReadyError
+		status   apierrors.APIStatus
+		slow     interface{ Timeout() bool }
+	)
+	return errors.As(err, &notReady) || Unanswered(err) && errors.As(err, &status) && !apierrors.IsUnauthorized(err) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.As(err, &slow) && slow.Timeout()
 }

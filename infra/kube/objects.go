@@ -168,13 +168,13 @@ func (c *Client) patch(ctx context.Context, o *unstructured.Unstructured, dryRun
 // have been applied a moment ago.
 func (c *Client) resource(ctx context.Context, ref ObjectRef, patience bool) (dynamic.ResourceInterface, string, error) {
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
-	mapping, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	mapping, err := c.mapping(ctx, gvk)
 	if meta.IsNoMatchError(err) && patience {
 		waitCtx, cancel := context.WithTimeout(ctx, kindBudget)
 		defer cancel()
 		_ = wait.PollUntilContextCancel(waitCtx, pollInterval, false, func(context.Context) (bool, error) {
 			c.mapper.Reset()
-			mapping, err = c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+			mapping, err = c.mapping(ctx, gvk)
 			return !meta.IsNoMatchError(err), nil
 		})
 	}
@@ -190,6 +190,26 @@ func (c *Client) resource(ctx context.Context, ref ObjectRef, patience bool) (dy
 		namespace = metav1.NamespaceDefault
 	}
 	return resource.Namespace(namespace), namespace, nil
+}
+
+// mapping asks, once for all kinds, which resource a kind is. client-go's mapper
+// takes no context and gives up on a server that hangs only after requestTimeout.
+func (c *Client) mapping(ctx context.Context, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
+	type answer struct {
+		mapping *meta.RESTMapping
+		err     error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		m, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		done <- answer{m, err}
+	}()
+	select {
+	case a := <-done:
+		return a.mapping, a.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("asking %s for its kinds: %w", c.endpoint, context.Cause(ctx))
+	}
 }
 
 // Get reads one object; nil when there is none, or not even its kind.

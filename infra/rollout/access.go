@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
@@ -38,34 +37,4 @@ func (e *Engine) localEtcd(ctx context.Context, keys *keyring, t Target) (*etcd.
 	}
 	return etcd.New(etcd.Access{Endpoint: component.EtcdEndpoints([]component.Node{t.Node})[0],
 		CA: []byte(keys.ref.EtcdCA), Cert: pair.CertPEM, Key: pair.KeyPEM, Dial: e.Pool.Machine(t.Host).Dialer(ctx)})
-}
-
-// firstAnswer asks all at once and returns the first answer; with none, every error.
-func firstAnswer[T any](ctx context.Context, machines []*machine, ask func(context.Context, *machine) (T, error)) (T, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	type answer struct {
-		value T
-		err   error
-	}
-	answers := make(chan answer, len(machines))
-	for _, m := range machines {
-		go func() {
-			v, err := ask(ctx, m)
-			answers <- answer{v, err}
-		}()
-	}
-	var errs []error
-	for range machines {
-		a := <-answers
-		if a.err == nil {
-			return a.value, nil
-		}
-		errs = append(errs, a.err)
-	}
-	var none T
-	if len(errs) == 0 {
-		errs = append(errs, errors.New("no machine to ask"))
-	}
-	return none, errors.Join(errs...)
 }

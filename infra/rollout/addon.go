@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
 // ObserveObjects says in words what differs between the addon's objects and
@@ -13,30 +14,43 @@ import (
 // still in the inventory and no longer wanted count as differing.
 func (e *Engine) ObserveObjects(ctx context.Context, want Addon, inventory []kube.ObjectRef) (Report, error) {
 	r := newReport()
-	c, err := e.api(ctx, e.keyring(want.API.PKI), want.API.Endpoint)
-	if err != nil {
+	keys := e.keyring(want.API.PKI)
+	if _, err := keys.admin(ctx, pki.KubernetesCA); err != nil {
 		return r, fmt.Errorf("addon %s: %w", want.Name, err)
 	}
-	defer c.Close()
-	ctx, cancel := context.WithTimeout(ctx, observeBudget)
-	defer cancel()
-	if err := c.Ready(ctx); err != nil {
+	drift, err := askAPI(ctx, e, keys, want.API.Endpoint, func(ctx context.Context, c *kube.Client) ([]kube.ObjectDrift, error) {
+		return objectDrift(ctx, c, want, inventory)
+	})
+	switch {
+	case kube.Unanswered(err):
 		r.warn("addon %s could not be compared: %v", want.Name, err)
-		return r, nil
-	}
-	drift, err := c.Drift(ctx, want.Objects)
-	if err != nil {
+	case err != nil:
 		return r, fmt.Errorf("addon %s: %w", want.Name, err)
 	}
 	for _, d := range drift {
 		r.addWords(d.Object.String(), d.Words)
 	}
+	return r, nil
+}
+
+// objectDrift compares an addon with a cluster as one API server knows it.
+func objectDrift(ctx context.Context, c *kube.Client, want Addon, inventory []kube.ObjectRef) ([]kube.ObjectDrift, error) {
+	if err := c.Ready(ctx); err != nil {
+		return nil, err
+	}
+	drift, err := c.Drift(ctx, want.Objects)
+	if err != nil {
+		return nil, err
+	}
 	for _, ref := range stale(inventory, want) {
-		if o, err := c.Get(ctx, ref); err == nil && o != nil {
-			r.addWords(ref.String(), []string{"exists, not wanted any more"})
+		switch o, err := c.Get(ctx, ref); {
+		case err != nil:
+			return nil, err
+		case o != nil:
+			drift = append(drift, kube.ObjectDrift{Object: ref, Words: []string{"exists, not wanted any more"}})
 		}
 	}
-	return r, nil
+	return drift, nil
 }
 
 // stale lists what is in the inventory and not wanted any more.

@@ -16,11 +16,16 @@ const DefaultDrainTimeout = 5 * time.Minute
 // when it can no longer come to hold, or when the caller's context ends.
 const (
 	// observeBudget bounds what a plan may spend on one machine: connecting
-	// (10 s by default) and one round trip.
-	observeBudget = 20 * time.Second
-	// probeBudget bounds a plan's questions to an etcd cluster or an API
-	// server; they answer in milliseconds or are down.
-	probeBudget = 5 * time.Second
+	// (10 s by default), one round trip, and the time package host gives to
+	// units that are just starting (10 s).
+	observeBudget = 30 * time.Second
+	// probeBudget bounds a plan's questions to an etcd cluster or to the API
+	// servers: they answer in milliseconds, refuse, or have no quorum for the
+	// few seconds of an election.
+	probeBudget = 15 * time.Second
+	// answerShare is how long one server may keep a plan's question to itself
+	// before another is asked as well.
+	answerShare = 2 * time.Second
 	// gateBudget is how long the other members may take to be healthy before
 	// one is taken down. What was healthy a moment ago recovers from a lost
 	// election within seconds; what needs longer needs a person.

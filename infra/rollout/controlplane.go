@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
@@ -73,12 +71,12 @@ func (e *Engine) ObserveControlPlane(ctx context.Context, want ControlPlane, rec
 	}), nil
 }
 
-// systemDrift compares the objects every cluster needs, as the first API
-// server that is ready knows them. They appear in the report by object.
+// systemDrift compares the objects every cluster needs, as whichever API server
+// answers knows them. They appear in the report by object.
 func (o *controlOperation) systemDrift(ctx context.Context, r *Report) {
-	ctx, cancel := context.WithTimeout(ctx, probeBudget)
+	ctx, cancel := context.WithTimeoutCause(ctx, probeBudget, fmt.Errorf("not within %s", probeBudget))
 	defer cancel()
-	drift, err := o.systemObjectDrift(ctx)
+	drift, err := inTurn(ctx, answerShare, kube.Busy, toEach(o.machines, o.systemObjectDrift))
 	if err != nil {
 		r.warn("the system RBAC objects could not be compared: %v", err)
 	}
@@ -87,23 +85,26 @@ func (o *controlOperation) systemDrift(ctx context.Context, r *Report) {
 	}
 }
 
-func (o *controlOperation) systemObjectDrift(ctx context.Context) ([]kube.ObjectDrift, error) {
-	c, err := o.anyReady(ctx, o.machines)
+func (o *controlOperation) systemObjectDrift(ctx context.Context, m *machine) ([]kube.ObjectDrift, error) {
+	c, err := o.ready(ctx, m)
 	if err != nil {
 		return nil, err
 	}
 	return c.Drift(ctx, component.SystemObjects())
 }
 
+// ready returns the client of a controller's API server if it says it is ready.
+func (o *controlOperation) ready(ctx context.Context, m *machine) (*kube.Client, error) {
+	c, err := o.client(ctx, m)
+	if err == nil {
+		err = c.Ready(ctx)
+	}
+	return c, err
+}
+
 // anyReady returns the client of the first API server that says it is ready.
 func (o *controlOperation) anyReady(ctx context.Context, machines []*machine) (*kube.Client, error) {
-	return firstAnswer(ctx, machines, func(ctx context.Context, m *machine) (*kube.Client, error) {
-		c, err := o.client(ctx, m)
-		if err == nil {
-			err = c.Ready(ctx)
-		}
-		return c, err
-	})
+	return firstAnswer(ctx, machines, o.ready)
 }
 
 // ApplyControlPlane installs all controllers in parallel when none serves yet,
@@ -279,19 +280,18 @@ func (o *controlOperation) systemObjects(ctx context.Context) error {
 	if len(o.reachable()) == 0 {
 		return nil // nobody to ask; which machines were left is said anyway
 	}
-	var c *kube.Client
 	err := within(ctx, apiBudget, "a ready API server", func(ctx context.Context) error {
-		return wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
-			var err error
-			c, err = o.anyReady(ctx, o.reachable())
-			return err == nil, nil
-		})
+		_, err := inTurn(ctx, answerShare, kube.Unanswered, toEach(o.reachable(), func(ctx context.Context, m *machine) ([]kube.ObjectRef, error) {
+			c, err := o.ready(ctx, m)
+			if err != nil {
+				return nil, err
+			}
+			return c.Apply(ctx, component.SystemObjects())
+		}))
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("applying the system RBAC objects: %w", err)
-	}
-	if _, err := c.Apply(ctx, component.SystemObjects()); err != nil {
-		return fmt.Errorf("system RBAC objects: %w", err)
 	}
 	return nil
 }

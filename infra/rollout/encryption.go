@@ -113,32 +113,35 @@ func minus(list, others []string) []string {
 
 // storage connects to etcd, by whichever controller and member answer first.
 func (o *controlOperation) storage(ctx context.Context) (*etcd.Client, error) {
-	pair, err := o.keys.admin(ctx, pki.EtcdCA)
-	if err != nil {
-		return nil, err
-	}
-	c, err := firstAnswer(ctx, o.reachable(), func(ctx context.Context, m *machine) (*etcd.Client, error) {
-		var errs []error
-		for _, endpoint := range o.want.Spec.EtcdEndpoints {
-			c, err := etcd.New(etcd.Access{Endpoint: endpoint, CA: []byte(o.keys.ref.EtcdCA),
-				Cert: pair.CertPEM, Key: pair.KeyPEM, Dial: o.Pool.Machine(m.Host).Dialer(ctx)})
-			if err != nil {
-				return nil, err
-			}
-			o.clientsMu.Lock()
-			o.storages = append(o.storages, c)
-			o.clientsMu.Unlock()
-			if err = c.Health(ctx); err == nil {
-				return c, nil
-			}
-			errs = append(errs, err)
-		}
-		return nil, errors.Join(errs...)
-	})
+	c, err := firstAnswer(ctx, o.reachable(), o.storageFrom)
 	if err != nil {
 		return nil, fmt.Errorf("no etcd member answers: %w", err)
 	}
 	return c, nil
+}
+
+// storageFrom connects a machine to the first member that is healthy.
+func (o *controlOperation) storageFrom(ctx context.Context, m *machine) (*etcd.Client, error) {
+	pair, err := o.keys.admin(ctx, pki.EtcdCA)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, endpoint := range o.want.Spec.EtcdEndpoints {
+		c, err := etcd.New(etcd.Access{Endpoint: endpoint, CA: []byte(o.keys.ref.EtcdCA),
+			Cert: pair.CertPEM, Key: pair.KeyPEM, Dial: o.Pool.Machine(m.Host).Dialer(ctx)})
+		if err != nil {
+			return nil, err
+		}
+		o.clientsMu.Lock()
+		o.storages = append(o.storages, c)
+		o.clientsMu.Unlock()
+		if err = c.Health(ctx); err == nil {
+			return c, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
 }
 
 func (o *controlOperation) generations() []int { return o.role.ref.Generations.Of(pki.KindEncryption) }
@@ -150,13 +153,15 @@ func (o *controlOperation) sealingDrift(ctx context.Context, r *Report) {
 	if under == "" || len(generations) < 2 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, probeBudget)
+	ctx, cancel := context.WithTimeoutCause(ctx, probeBudget, fmt.Errorf("not within %s", probeBudget))
 	defer cancel()
-	var s sealing
-	c, err := o.storage(ctx)
-	if err == nil {
-		s, err = sealed(ctx, c, under, generations)
-	}
+	s, err := inTurn(ctx, answerShare, etcd.Busy, toEach(o.machines, func(ctx context.Context, m *machine) (sealing, error) {
+		c, err := o.storageFrom(ctx, m)
+		if err != nil {
+			return sealing{}, err
+		}
+		return sealed(ctx, c, under, generations)
+	}))
 	if err != nil {
 		r.warn("which keys the secrets are encrypted with could not be found out: %v", err)
 		return

@@ -45,6 +45,8 @@ func (e *Engine) beginEtcd(want Etcd, prior *Etcd, rec Record) (*etcdOperation, 
 }
 
 func (o *etcdOperation) close() {
+	o.clientsMu.Lock()
+	defer o.clientsMu.Unlock()
 	for _, c := range o.clients {
 		c.Close()
 	}
@@ -71,13 +73,15 @@ func (m *machine) hasData() bool {
 
 // members returns the member list as the first of the machines to answer tells it.
 func (o *etcdOperation) members(ctx context.Context, machines []*machine) ([]etcd.Member, error) {
-	return firstAnswer(ctx, machines, func(ctx context.Context, m *machine) ([]etcd.Member, error) {
-		c, err := o.client(ctx, m)
-		if err != nil {
-			return nil, err
-		}
-		return c.Members(ctx)
-	})
+	return firstAnswer(ctx, machines, o.membersBy)
+}
+
+func (o *etcdOperation) membersBy(ctx context.Context, m *machine) ([]etcd.Member, error) {
+	c, err := o.client(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	return c.Members(ctx)
 }
 
 // facts finds out how the cluster is. When units run but no member answers, it
@@ -176,9 +180,9 @@ func (e *Engine) ObserveEtcd(ctx context.Context, want Etcd, rec Record) (Report
 
 // membershipDrift compares the cluster's member list with the wanted members.
 func (o *etcdOperation) membershipDrift(ctx context.Context, r *Report) {
-	ctx, cancel := context.WithTimeout(ctx, probeBudget)
+	ctx, cancel := context.WithTimeoutCause(ctx, probeBudget, fmt.Errorf("not within %s", probeBudget))
 	defer cancel()
-	members, err := o.members(ctx, o.machines)
+	members, err := inTurn(ctx, answerShare, etcd.Busy, toEach(o.machines, o.membersBy))
 	if err != nil {
 		r.warn("etcd did not tell its members: %v", err)
 		return

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
@@ -58,14 +60,9 @@ var releasePattern = regexp.MustCompile(`\bv?(\d+\.\d+\.\d+(?:[-+~][0-9A-Za-z.+~
 
 // NodeLabels returns the labels that a worker pool has put on a node.
 func (e *Engine) NodeLabels(ctx context.Context, api API, node string) (map[string]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, observeBudget)
-	defer cancel()
-	c, err := e.api(ctx, e.keyring(api.PKI), api.Endpoint)
-	if err != nil {
-		return nil, fmt.Errorf("labels of node %s: %w", node, err)
-	}
-	defer c.Close()
-	nodes, err := c.NodeObjects(ctx, node)
+	nodes, err := askAPI(ctx, e, e.keyring(api.PKI), api.Endpoint, func(ctx context.Context, c *kube.Client) ([]corev1.Node, error) {
+		return c.NodeObjects(ctx, node)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("labels of node %s: %w", node, err)
 	}
@@ -78,22 +75,20 @@ func (e *Engine) NodeLabels(ctx context.Context, api API, node string) (map[stri
 // FindObjects returns which of the addon's objects are in the cluster: the
 // inventory of an addon whose own was lost.
 func (e *Engine) FindObjects(ctx context.Context, want Addon) ([]kube.ObjectRef, error) {
-	ctx, cancel := context.WithTimeout(ctx, observeBudget)
-	defer cancel()
-	c, err := e.api(ctx, e.keyring(want.API.PKI), want.API.Endpoint)
+	found, err := askAPI(ctx, e, e.keyring(want.API.PKI), want.API.Endpoint, func(ctx context.Context, c *kube.Client) ([]kube.ObjectRef, error) {
+		var found []kube.ObjectRef
+		for _, ref := range kube.RefsOf(want.Objects) {
+			switch o, err := c.Get(ctx, ref); {
+			case err != nil:
+				return nil, err
+			case o != nil:
+				found = append(found, kube.RefOf(o))
+			}
+		}
+		return found, nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("addon %s: %w", want.Name, err)
-	}
-	defer c.Close()
-	var found []kube.ObjectRef
-	for _, ref := range kube.RefsOf(want.Objects) {
-		o, err := c.Get(ctx, ref)
-		if err != nil {
-			return nil, fmt.Errorf("addon %s: %w", want.Name, err)
-		}
-		if o != nil {
-			found = append(found, kube.RefOf(o))
-		}
 	}
 	return found, nil
 }

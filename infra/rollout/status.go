@@ -110,27 +110,32 @@ func (b *statusBuilder) problem(what string, err error) {
 	b.add(func(s *Status) { s.Problems = append(s.Problems, what+": "+err.Error()) })
 }
 
+// cluster asks what every API server knows, of whichever answers.
 func (b *statusBuilder) cluster(ctx context.Context, a API) {
-	c, err := b.api(ctx, b.keys, a.Endpoint)
+	version, err := askAPI(ctx, b.Engine, b.keys, a.Endpoint, func(ctx context.Context, c *kube.Client) (string, error) { return c.Version(ctx) })
+	b.answer("API server "+a.Endpoint, err, func(s *Status) { s.Version = version })
 	if err != nil {
-		b.problem("API server "+a.Endpoint, err)
 		return
 	}
-	defer c.Close()
-	version, err := c.Version(ctx)
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		nodes, err := askAPI(ctx, b.Engine, b.keys, a.Endpoint, func(ctx context.Context, c *kube.Client) ([]kube.Node, error) { return c.Nodes(ctx) })
+		b.answer("nodes", err, func(s *Status) { s.Nodes = nodes })
+	})
+	wait.Go(func() {
+		leases, err := askAPI(ctx, b.Engine, b.keys, a.Endpoint, func(ctx context.Context, c *kube.Client) ([]kube.Lease, error) { return c.Leases(ctx) })
+		b.answer("leases", err, func(s *Status) { s.Leases = leases })
+	})
+	wait.Wait()
+}
+
+// answer takes in what was answered, or why nothing was.
+func (b *statusBuilder) answer(what string, err error, change func(*Status)) {
 	if err != nil {
-		b.problem("API server "+a.Endpoint, err)
+		b.problem(what, err)
 		return
 	}
-	nodes, err := c.Nodes(ctx)
-	if err != nil {
-		b.problem("nodes", err)
-	}
-	leases, err := c.Leases(ctx)
-	if err != nil {
-		b.problem("leases", err)
-	}
-	b.add(func(s *Status) { s.Version, s.Nodes, s.Leases = version, nodes, leases })
+	b.add(change)
 }
 
 func (b *statusBuilder) apiServer(ctx context.Context, t Target) {

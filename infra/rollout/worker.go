@@ -65,8 +65,6 @@ func (e *Engine) ObserveWorkers(ctx context.Context, want Workers, rec Record) (
 		return Report{}, err
 	}
 	return o.report(ctx, func(ctx context.Context, r *Report) {
-		ctx, cancel := context.WithTimeout(ctx, probeBudget)
-		defer cancel()
 		if err := e.nodeDrift(ctx, o.keys, want, r); err != nil {
 			r.warn("the nodes could not be compared: %v", err)
 		}
@@ -74,12 +72,9 @@ func (e *Engine) ObserveWorkers(ctx context.Context, want Workers, rec Record) (
 }
 
 func (e *Engine) nodeDrift(ctx context.Context, keys *keyring, want Workers, r *Report) error {
-	c, err := e.api(ctx, keys, want.Endpoint)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	nodes, err := c.NodeObjects(ctx)
+	nodes, err := askAPI(ctx, e, keys, want.Endpoint, func(ctx context.Context, c *kube.Client) ([]corev1.Node, error) {
+		return c.NodeObjects(ctx)
+	})
 	if err != nil {
 		return err
 	}

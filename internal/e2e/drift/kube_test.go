@@ -98,6 +98,6 @@ func removedMember() damage {
 			})
 		},
 		look: members("controller-1"),
-		says: []string{"etcd member: missing from the cluster, wanted a voter", "unit etcd.service: (failed|failing again and again|stopped|stopping|starting).*, wanted running"}, restarts: []string{"controller-2/etcd"},
+		says: []string{"etcd member: missing from the cluster, wanted a voter", "unit etcd.service: (failed|failing again and again|waiting for its next start|stopped|stopping|starting).*, wanted running"}, restarts: []string{"controller-2/etcd"},
 	}
 }

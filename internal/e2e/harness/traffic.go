@@ -168,6 +168,9 @@ func (x *Traffic) Failures(t *testing.T) int {
 	return len(x.failed)
 }
 
+// Requests returns how many requests there were, once they have ended.
+func (x *Traffic) Requests() int { return x.requests }
+
 // Unbroken wants that no request failed.
 func (x *Traffic) Unbroken(t *testing.T) {
 	t.Helper()

@@ -239,16 +239,32 @@ func (m *realMachine) testCrashingUnit(t *testing.T, good desired.State, rec hos
 	bad := m.units("1")
 	for i, f := range bad.Files {
 		if f.Path == "/etc/systemd/system/other.service" {
-			bad.Files[i].Content = []byte("[Service]\nRestart=always\nExecStart=/bin/sh -c 'echo unknown flag: --wrong; sleep 0.1; exit 2'\n[Install]\nWantedBy=multi-user.target\n")
+			bad.Files[i].Content = []byte("[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestart=always\nRestartSec=1\n" +
+				"ExecStart=/bin/sh -c '[ ! -e /run/good ] || exec sleep infinity; echo unknown flag: --wrong; sleep 0.1; exit 2'\n[Install]\nWantedBy=multi-user.target\n")
 		}
 	}
 	start := time.Now()
 	rec, err := host.Apply(t.Context(), m, bad, m.diff(bad, rec), rec, host.Options{})
 	var apply *host.ApplyError
-	if !errors.As(err, &apply) || apply.Unit != "other.service" || !strings.Contains(apply.Journal, "unknown flag: --wrong") {
+	if !errors.As(err, &apply) || apply.Unit != "other.service" ||
+		!strings.Contains(err.Error(), "unit other.service: failed right after its start (exit-code), wanted running") || !strings.Contains(apply.Journal, "unknown flag: --wrong") {
 		t.Errorf("error is %v", err)
 	}
 	t.Logf("after %s: %v", time.Since(start), err)
+
+	// What ends at every start is told from what ended once.
+	for _, tt := range []struct{ name, before, words string }{
+		{"a crash loop", ":", "unit other.service: failing again and again (exit-code), wanted running"},
+		{"the end of it", "touch /run/good", ""},
+		{"one crash", "systemctl kill -s KILL other", ""},
+	} {
+		m.sh(tt.before)
+		start := time.Now()
+		if got := host.Words(m.diff(bad, rec)); got != tt.words {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.words)
+		}
+		t.Logf("%s: judged after %s", tt.name, time.Since(start).Round(100*time.Millisecond))
+	}
 	return m.converge(good, rec)
 }
 

@@ -52,6 +52,7 @@ func TestKilled(t *testing.T) {
 		v := victims[k.kills%2]
 		t.Run(fmt.Sprintf("%d %s without %s", k.kills+1, op, v), func(t *testing.T) { k.round(t, op, v) })
 	}
+	t.Logf("figures: %d kills, made good %d times, the slowest apply in %s", k.kills, k.good, k.slowest.Round(100*time.Millisecond))
 	if t.Failed() || !k.exists {
 		return
 	}
@@ -63,6 +64,10 @@ type killer struct {
 	cluster *cluster
 	exists  bool // there is a cluster
 	kills   int
+	// good counts the operations after a kill that ended as they should, slowest
+	// is the longest apply among them.
+	good    int
+	slowest time.Duration
 	// typical is how long an operation takes, as far as seen.
 	typical map[operation]time.Duration
 }
@@ -94,6 +99,7 @@ func (k *killer) round(t *testing.T, op operation, v victim) {
 		k.restoreState(t)
 		c.Destroy(t)
 		k.exists = false
+		k.made(killed)
 		return
 	}
 	if op == create {
@@ -103,12 +109,21 @@ func (k *killer) round(t *testing.T, op operation, v victim) {
 	if _, err := c.WS.Apply(t.Context()); err != nil {
 		t.Fatalf("the apply after the interruption: %v", err)
 	}
-	t.Logf("converged in %s", time.Since(start).Round(100*time.Millisecond))
+	took := time.Since(start)
+	t.Logf("converged in %s", took.Round(100*time.Millisecond))
 	k.exists = true
 	after := look(t, c, true)
 	after.whole(t)
 	after.kept(t, before)
 	c.NoChanges(t)
+	k.slowest = max(k.slowest, took)
+	k.made(killed && !t.Failed())
+}
+
+func (k *killer) made(good bool) {
+	if good {
+		k.good++
+	}
 }
 
 // interrupt starts an operation, kills its victim at a random moment and

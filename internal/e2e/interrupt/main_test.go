@@ -4,9 +4,8 @@
 // converges.
 //
 // K8S_INTERRUPT_COUNT says how many kills there are and K8S_INTERRUPT_SEED
-// repeats the choices of an earlier run, as far as the machine's speed allows:
-//
-//	K8S_INTERRUPT_COUNT=100 go test -count=1 -v -timeout 3h -run TestKilled ./internal/e2e/interrupt
+// repeats the choices of an earlier run, as far as the machine's speed allows.
+// For many there is `make soak PART=kills-1`.
 package interrupt_test
 
 import (

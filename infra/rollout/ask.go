@@ -1,0 +1,134 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+)
+
+// A question is put to one of several servers that would all answer the same.
+type question[T any] struct {
+	whom string // for errors: "controller-0"
+	ask  func(context.Context) (T, error)
+}
+
+// toEach puts the same question to every machine.
+func toEach[T any](machines []*machine, ask func(context.Context, *machine) (T, error)) []question[T] {
+	out := make([]question[T], len(machines))
+	for i, m := range machines {
+		out[i] = question[T]{m.name(), func(ctx context.Context) (T, error) { return ask(ctx, m) }}
+	}
+	return out
+}
+
+// firstAnswer asks all machines at once and returns the first answer; with
+// none, every error.
+func firstAnswer[T any](ctx context.Context, machines []*machine, ask func(context.Context, *machine) (T, error)) (T, error) {
+	return inTurn(ctx, 0, nil, toEach(machines, ask))
+}
+
+// askAPI puts a plan's question to the API servers behind an endpoint, each
+// time over a new connection, which a load balancer may give to another of
+// them. It ends with ctx or probeBudget.
+func askAPI[T any](ctx context.Context, e *Engine, keys *keyring, endpoint string, ask func(context.Context, *kube.Client) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, probeBudget, fmt.Errorf("not within %s", probeBudget))
+	defer cancel()
+	once := question[T]{endpoint, func(ctx context.Context) (none T, err error) {
+		c, err := e.api(ctx, keys, endpoint)
+		if err != nil {
+			return none, err
+		}
+		defer c.Close()
+		return ask(ctx, c)
+	}}
+	return inTurn(ctx, answerShare, kube.Busy, []question[T]{once, once, once})
+}
+
+// inTurn asks one after the other and returns the first answer; with none,
+// every error. The next is asked as soon as one fails, or has not answered
+// within share; that one may answer still. Whoever fails with an error that is
+// busy is asked once more, after the others. It ends with ctx, without waiting for
+// those who do not.
+func inTurn[T any](ctx context.Context, share time.Duration, busy func(error) bool, questions []question[T]) (T, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(errAnswered)
+	type answer struct {
+		i     int
+		value T
+		err   error
+	}
+	var (
+		none    T
+		answers = make(chan answer, len(questions)) // nobody is asked twice at once
+		errs    = make([]error, len(questions))
+		open    int
+		queue   []int
+	)
+	for i := range questions {
+		queue = append(queue, i)
+	}
+	turn := time.NewTimer(0)
+	defer turn.Stop()
+	for open > 0 || len(queue) > 0 {
+		next := turn.C
+		if len(queue) == 0 {
+			next = nil
+		}
+		select {
+		case <-ctx.Done():
+			for i, q := range questions {
+				if errs[i] == nil && !slices.Contains(queue, i) {
+					errs[i] = fmt.Errorf("%s gave no answer: %w", q.whom, context.Cause(ctx))
+				}
+			}
+			if errors.Join(errs...) == nil {
+				return none, context.Cause(ctx)
+			}
+			return none, joined(errs)
+		case <-next:
+			i := queue[0]
+			queue = queue[1:]
+			open++
+			go func() {
+				v, err := questions[i].ask(ctx)
+				answers <- answer{i, v, err}
+			}()
+			turn.Reset(share)
+		case a := <-answers:
+			if a.err == nil {
+				return a.value, nil
+			}
+			open--
+			pause := time.Duration(0)
+			if len(queue) == 0 || errs[queue[0]] != nil {
+				pause = unitPoll // the next has been asked before
+			}
+			errs[a.i] = a.err
+			if busy != nil && busy(a.err) {
+				queue = append(queue, a.i)
+			}
+			turn.Reset(pause)
+		}
+	}
+	if len(questions) == 0 {
+		return none, errors.New("no machine to ask")
+	}
+	return none, joined(errs)
+}
+
+var errAnswered = fmt.Errorf("another has answered: %w", context.Canceled)
+
+// joined is errors.Join, each message once.
+func joined(errs []error) error {
+	var out []error
+	for _, err := range errs {
+		if err != nil && !slices.ContainsFunc(out, func(o error) bool { return o.Error() == err.Error() }) {
+			out = append(out, err)
+		}
+	}
+	return errors.Join(out...)
+}

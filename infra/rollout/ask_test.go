@@ -1,0 +1,266 @@
+package rollout
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+)
+
+var errTransient, errRefused = errors.New("no leader"), errors.New("refused")
+
+// scripted is a server that gives its answers one after the other, the last
+// one for ever: "ok", "busy" (at once), "refused" (at once), "hangs", or how
+// long an answer takes.
+func scripted(name string, answers ...string) question[string] {
+	var asked int
+	return question[string]{name, func(ctx context.Context) (string, error) {
+		a := answers[min(asked, len(answers)-1)]
+		asked++
+		switch a {
+		case "ok":
+			return name, nil
+		case "busy":
+			return "", fmt.Errorf("%s: %w", name, errTransient)
+		case "refused":
+			return "", fmt.Errorf("%s: %w", name, errRefused)
+		case "hangs":
+			time.Sleep(time.Hour) // does not care for its context either
+			return "", errRefused
+		}
+		d, err := time.ParseDuration(a)
+		if err != nil {
+			panic(err)
+		}
+		time.Sleep(d)
+		return name, nil
+	}}
+}
+
+func TestInTurn(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		questions []question[string]
+		want      string // who answers, or what the error holds
+		after     time.Duration
+	}{
+		{"the first answers", []question[string]{scripted("a", "ok"), scripted("b", "ok")}, "a", 0},
+		{"the first refuses", []question[string]{scripted("a", "refused"), scripted("b", "ok")}, "b", 0},
+		{"the first hangs", []question[string]{scripted("a", "hangs"), scripted("b", "ok")}, "b", 2 * time.Second},
+		{"the first is slow, the second slower", []question[string]{scripted("a", "3s"), scripted("b", "3s")}, "a", 3 * time.Second},
+		{"two hang", []question[string]{scripted("a", "hangs"), scripted("b", "hangs"), scripted("c", "ok")}, "c", 4 * time.Second},
+		{"one hangs, one refuses", []question[string]{scripted("a", "hangs"), scripted("b", "refused"), scripted("c", "ok")}, "c", 2 * time.Second},
+		{"all refuse", []question[string]{scripted("a", "refused"), scripted("b", "refused")}, "a: refused\nb: refused", 0},
+		{"the same is said once", []question[string]{scripted("a", "refused"), scripted("a", "refused")}, "a: refused", 0},
+		{"an election", []question[string]{scripted("a", "busy", "busy", "ok"), scripted("b", "busy")}, "a", 2 * time.Second},
+		{"no quorum", []question[string]{scripted("a", "busy"), scripted("b", "busy")}, "a: no leader\nb: no leader", 15 * time.Second},
+		{"all hang", []question[string]{scripted("a", "hangs"), scripted("b", "hangs")},
+			"a gave no answer: time is up\nb gave no answer: time is up", 15 * time.Second},
+		{"one hangs, one refuses, no more", []question[string]{scripted("a", "hangs"), scripted("b", "refused")},
+			"a gave no answer: time is up\nb: refused", 15 * time.Second},
+		{"nobody to ask", nil, "no machine to ask", 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeoutCause(t.Context(), 15*time.Second, errors.New("time is up"))
+				defer cancel()
+				defer time.Sleep(2 * time.Hour) // until those that hang have ended
+				start := time.Now()
+				got, err := inTurn(ctx, 2*time.Second, func(err error) bool { return errors.Is(err, errTransient) }, tt.questions)
+				if err != nil {
+					got = err.Error()
+				}
+				if after := time.Since(start); got != tt.want || after < tt.after || after > tt.after+unitPoll {
+					t.Errorf("%q after %s, want %q after %s", got, after, tt.want, tt.after)
+				}
+			})
+		})
+	}
+}
+
+// manyServers are API servers behind one endpoint, each of which gets one
+// connection in turn.
+type manyServers struct {
+	engine  *Engine
+	ref     pki.Ref
+	asked   atomic.Int32
+	servers []*httptest.Server
+}
+
+func newServers(t *testing.T, handlers ...http.HandlerFunc) *manyServers {
+	t.Helper()
+	store := pki.NewMemoryStore(nil)
+	ref, err := pki.Bootstrap(t.Context(), store, "demo", time.Now(), rand.Reader, pki.Options{Store: pki.StoreSSM})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &manyServers{ref: ref}
+	s.engine = &Engine{Store: func(pki.Ref) (pki.Store, error) { return store, nil }}
+	pair, err := s.engine.keyring(ref).issue(t.Context(), pki.KubernetesCA,
+		pki.Request{CommonName: "kube-apiserver", IPs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, Server: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := tls.X509KeyPair(pair.CertPEM, pair.KeyPEM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range handlers {
+		server := httptest.NewUnstartedServer(h)
+		server.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
+		server.EnableHTTP2 = true
+		server.StartTLS()
+		t.Cleanup(func() {
+			server.CloseClientConnections() // discovery does not give up before its time
+			server.Close()
+		})
+		s.servers = append(s.servers, server)
+	}
+	s.engine.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		server := s.servers[int(s.asked.Add(1)-1)%len(s.servers)]
+		return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
+	}
+	return s
+}
+
+func (s *manyServers) api() API { return API{Endpoint: "https://192.0.2.1:6443", PKI: s.ref} }
+
+func hangs(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+
+// serves knows one ConfigMap, in perfect order, and one node.
+func serves(w http.ResponseWriter, r *http.Request) {
+	const configMap = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"default"}}`
+	answers := map[string]string{
+		"/readyz": "ok",
+		"/api":    `{"kind":"APIVersions","versions":["v1"]}`,
+		"/apis":   `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
+		"/api/v1": `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"configmaps","namespaced":true,"kind":"ConfigMap","verbs":["get","patch"]}]}`,
+		"/api/v1/namespaces/default/configmaps/a": configMap,
+		"/api/v1/nodes": `{"kind":"NodeList","apiVersion":"v1","items":[{"metadata":{"name":"worker-0"}}]}`,
+	}
+	body, ok := answers[r.URL.Path]
+	w.Header().Set("Content-Type", "application/json")
+	if !ok {
+		w.WriteHeader(http.StatusNotFound)
+		body = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`
+	}
+	_, _ = w.Write([]byte(body))
+}
+
+// hangsAfterReady says that it is ready and answers nothing else, as a server
+// does whose etcd has just lost its quorum.
+func hangsAfterReady(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/readyz" {
+		hangs(w, r)
+	}
+}
+
+// fails answers everything with a status of its own.
+func fails(code int, reason string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":%q,"reason":%q,"code":%d}`, reason, reason, code)
+	}
+}
+
+func configMaps(names ...string) []*unstructured.Unstructured {
+	var out []*unstructured.Unstructured
+	for _, name := range names {
+		out = append(out, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "namespace": "default"}}})
+	}
+	return out
+}
+
+// TestPlanAsksAnother: what one API server does not answer, another is asked.
+// What nobody answers is told and planned to be nothing.
+func TestPlanAsksAnother(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		servers []http.HandlerFunc
+		limit   time.Duration // what the caller gives
+		within  time.Duration
+		warning string // empty: answered
+	}{
+		{"all well", []http.HandlerFunc{serves}, time.Minute, answerShare, ""},
+		{"one hangs", []http.HandlerFunc{hangs, serves}, time.Minute, 2*answerShare + time.Second, ""},
+		{"one hangs once it has said that it is ready", []http.HandlerFunc{hangsAfterReady, serves}, time.Minute, 2*answerShare + time.Second, ""},
+		{"one fails", []http.HandlerFunc{fails(503, "ServiceUnavailable"), serves}, time.Minute, answerShare + 2*time.Second, ""},
+		{"all hang", []http.HandlerFunc{hangs}, time.Second, 2 * time.Second, "gave no answer: context deadline exceeded"},
+		{"all hang once they have said that they are ready", []http.HandlerFunc{hangsAfterReady}, time.Second, 2 * time.Second, "gave no answer: context deadline exceeded"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newServers(t, tt.servers...)
+			judge := func(what string, start time.Time, r Report, err error) {
+				t.Helper()
+				if took := time.Since(start); took > tt.within {
+					t.Errorf("%s: took %s, %s at most", what, took, tt.within)
+				}
+				warning := strings.Join(r.Warnings, "\n")
+				switch {
+				case err != nil:
+					t.Errorf("%s: %v", what, err)
+				case tt.warning == "" && warning != "", !strings.Contains(warning, tt.warning):
+					t.Errorf("%s: warning %q, want %q", what, warning, tt.warning)
+				case tt.warning != "" && len(r.Drift) > 0:
+					t.Errorf("%s: drift %v of what could not be seen", what, r.Drift)
+				case tt.warning == "" && len(r.Drift) != 1:
+					t.Errorf("%s: drift %v, want one", what, r.Drift)
+				}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), tt.limit)
+			defer cancel()
+			start := time.Now()
+			r, err := s.engine.ObserveObjects(ctx, Addon{API: s.api(), Name: "a", Objects: configMaps("a", "missing")}, nil)
+			judge("addon", start, r, err)
+
+			ctx, cancel = context.WithTimeout(t.Context(), tt.limit)
+			defer cancel()
+			start = time.Now()
+			r = newReport()
+			want := Workers{Endpoint: s.api().Endpoint, Targets: []Target{
+				{Node: component.Node{Name: "worker-0"}}, {Node: component.Node{Name: "worker-1"}}}}
+			if err := s.engine.nodeDrift(ctx, s.engine.keyring(s.ref), want, &r); err != nil {
+				r.warn("%v", err)
+			}
+			judge("nodes", start, r, nil)
+		})
+	}
+}
+
+// TestAddonRefused: an answer that stays the same whoever is asked is an error,
+// not something left open.
+func TestAddonRefused(t *testing.T) {
+	s := newServers(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/a") {
+			fails(400, "BadRequest")(w, r)
+			return
+		}
+		serves(w, r)
+	})
+	r, err := s.engine.ObserveObjects(t.Context(), Addon{API: s.api(), Name: "a", Objects: configMaps("a")}, nil)
+	if err == nil || !strings.Contains(err.Error(), "BadRequest") || len(r.Warnings) > 0 {
+		t.Errorf("error = %v, warnings = %v", err, r.Warnings)
+	}
+	if !kube.Unanswered(context.DeadlineExceeded) || kube.Unanswered(nil) || kube.Unanswered(err) {
+		t.Error("an answer is taken for none")
+	}
+}

@@ -1,0 +1,43 @@
+package main
+
+import "time"
+
+// limit is how long a part may take.
+const limit = 90 * time.Minute
+
+// part is one run of `make soak PART=name`.
+type part struct {
+	name, shows string
+	steps       []step
+	// load keeps every processor busy meanwhile.
+	load bool
+}
+
+// step is one run of `go test`.
+type step struct {
+	packages []string // below internal/e2e
+	only     string   // -run of go test; empty runs all
+	env      []string
+}
+
+// parts is the list: a part is born by a line here, and gets its figures from
+// lines "figures: ..." that its tests log.
+var parts = []part{
+	{name: "kills-1", shows: "fifty kills of provider and CLI: nothing is lost, the next apply converges", steps: kills("50")},
+	{name: "kills-2", shows: "fifty more, at other moments", steps: kills("50")},
+	{name: "handovers", shows: "fifty hand-overs of etcd's leadership under traffic, and fifty by etcdctl for comparison",
+		steps: []step{{packages: []string{"rolls"}, only: "TestRolls/^(install|etcd:_hand-overs)$", env: []string{"K8S_HANDOVERS=50"}}}},
+	{name: "images", shows: "the main job on Debian 12 and on Debian 13", steps: []step{onDebian("12"), onDebian("13")}},
+	{name: "load-1", shows: "half of the end-to-end tests with every processor busy", load: true,
+		steps: []step{{packages: []string{"rolls", "interrupt", "drift", "failures", "expired", "hostengine", "etcdtest"}}}},
+	{name: "load-2", shows: "the other half", load: true,
+		steps: []step{{packages: []string{"rotation", "lifecycle", "instances", "rollouttest", "cluster", "flags", "kubetest", "awstest"}}}},
+}
+
+func kills(n string) []step {
+	return []step{{packages: []string{"interrupt"}, only: "^TestKilled$", env: []string{"K8S_INTERRUPT_COUNT=" + n}}}
+}
+
+func onDebian(release string) step {
+	return step{packages: []string{"cluster"}, only: "^TestCluster$", env: []string{"K8S_E2E_DEBIAN=" + release}}
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// endToEnd are the packages below internal/e2e that have tests.
+func endToEnd(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("../e2e/*/*_test.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no tests found: %v", err)
+	}
+	var out []string
+	for _, f := range files {
+		out = append(out, filepath.Base(filepath.Dir(f)))
+	}
+	return slices.Compact(slices.Sorted(slices.Values(out)))
+}
+
+// TestParts: each has a name of its own and packages that exist, and under load
+// every end-to-end package runs once.
+func TestParts(t *testing.T) {
+	names := map[string]bool{}
+	var loaded []string
+	all := endToEnd(t)
+	for _, p := range parts {
+		if names[p.name] || p.name == "" || p.shows == "" || strings.ContainsAny(p.name, " \t") {
+			t.Errorf("part %q needs a name of its own and a line about it", p.name)
+		}
+		names[p.name] = true
+		for _, s := range p.steps {
+			if _, err := regexp.Compile(s.only); err != nil {
+				t.Errorf("part %s: %v", p.name, err)
+			}
+			for _, pkg := range s.packages {
+				if !slices.Contains(all, pkg) {
+					t.Errorf("part %s: there are no tests in internal/e2e/%s", p.name, pkg)
+				}
+			}
+			if p.load {
+				loaded = append(loaded, s.packages...)
+			}
+		}
+	}
+	if slices.Sort(loaded); !slices.Equal(loaded, all) {
+		t.Errorf("under load run %v, want %v", loaded, all)
+	}
+}
+
+// TestGuide: the guide's table has a row for every part and for no other.
+func TestGuide(t *testing.T) {
+	guide, err := os.ReadFile("../../templates/guides/soak.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(string(guide), -1) {
+		got = append(got, m[1])
+	}
+	for _, p := range parts {
+		want = append(want, p.name)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the guide has %v, want %v", got, want)
+	}
+}
+
+// TestFigures reads what go test -v prints, in pieces as they come.
+func TestFigures(t *testing.T) {
+	const output = "=== RUN   TestKilled\n    kill_test.go:71: figures: 50 kills, 50 converged\n--- PASS: TestKilled (1.00s)\nPASS\n" +
+		"ok  \texample.com/a\t1.0s\n    other.go:1: not figures: none\n--- FAIL: TestX\nFAIL\nFAIL\texample.com/b\t2.0s\nFAIL\n"
+	for _, size := range []int{1, 7, len(output)} {
+		var f figures
+		for b := range slices.Chunk([]byte(output), size) {
+			if n, err := f.Write(b); n != len(b) || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+		got := part{name: "kills"}.summary(f, 4120*time.Second, errors.New("exit status 1"))
+		if want := "soak kills: 50 kills, 50 converged, 1 of 2 packages passed, 4120 s, FAILED"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestListAndUnknown needs neither root nor a lab.
+func TestListAndUnknown(t *testing.T) {
+	var out strings.Builder
+	if err := run(t.Context(), []string{""}, &out); err != nil || strings.Count(out.String(), "\n") != len(parts) {
+		t.Errorf("%v:\n%s", err, out.String())
+	}
+	if err := run(t.Context(), []string{"nonsense"}, &out); err == nil || !strings.Contains(err.Error(), "make soak lists them") {
+		t.Errorf("error = %v", err)
+	}
+}
