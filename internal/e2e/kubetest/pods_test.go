@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
@@ -102,7 +103,8 @@ func testPodsOfWorkloads(t *testing.T, c *kube.Client) {
 	for i, name := range []string{"agent-old", "agent-new"} {
 		labels := map[string]string{"app": "agent", "controller-revision-hash": name}
 		_, err := apps.ControllerRevisions("daemons").Create(ctx, &appsv1.ControllerRevision{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, OwnerReferences: controllerOf("DaemonSet", a)}, Revision: int64(i + 1)}, metav1.CreateOptions{})
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, OwnerReferences: controllerOf("DaemonSet", a)}, Revision: int64(i + 1),
+			Data: runtime.RawExtension{Raw: []byte("{}")}}, metav1.CreateOptions{})
 		must(err)
 		pod(name+"-1", labels, controllerOf("DaemonSet", a), "InvalidImageName", "of "+name)
 	}
@@ -155,7 +157,7 @@ func testNodeTrial(t *testing.T, c *kube.Client) {
 	trial := kube.Trial{Node: "worker-7", Image: "example.com/pause:1"}
 
 	// The controller manager has not made the service account yet.
-	short, cancel := context.WithTimeoutCause(ctx, 500*time.Millisecond, errors.New("patience ended"))
+	short, cancel := context.WithTimeoutCause(ctx, 3*time.Second, errors.New("patience ended"))
 	defer cancel()
 	if err := c.Try(short, trial); err == nil || !strings.Contains(err.Error(), "patience ended") || !strings.Contains(err.Error(), `serviceaccount "default" not found`) {
 		t.Errorf("without a service account: %v", err)
