@@ -29,6 +29,8 @@ type Node struct {
 	Kernel        string `json:"kernel"`
 	OS            string `json:"os"`
 	BootID        string `json:"boot_id"` // of the machine's kernel when the kubelet last reported
+	// Proven is what SetProven has last noted; empty for nothing.
+	Proven string `json:"-"`
 }
 
 // Nodes lists the nodes by name; names are those of NodeObjects.
@@ -71,6 +73,7 @@ func nodeOf(n *corev1.Node) Node {
 		Kernel:        n.Status.NodeInfo.KernelVersion,
 		OS:            n.Status.NodeInfo.OSImage,
 		BootID:        n.Status.NodeInfo.BootID,
+		Proven:        n.Annotations[provenAnnotation],
 	}
 	for _, a := range n.Status.Addresses {
 		switch {

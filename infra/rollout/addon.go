@@ -2,11 +2,13 @@ package rollout
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
 // ObserveObjects says in words what differs between the addon's objects and
@@ -87,11 +89,21 @@ func (e *Engine) ApplyObjects(ctx context.Context, want Addon, inventory []kube.
 		return have, fmt.Errorf("addon %s: %w", want.Name, err)
 	}
 	if want.Wait {
-		if err := c.WaitWorkloads(ctx, want.Objects, func(s string) { e.say(want.Name, "addon: %s", s) }); err != nil {
-			return have, fmt.Errorf("addon %s: %w", want.Name, err)
+		if err := c.WaitWorkloads(ctx, want.Objects, func(s string) { e.say(want.Name, "addon: %s", remote.Redact(s)) }); err != nil {
+			return have, fmt.Errorf("addon %s: %w", want.Name, withPodNext(err))
 		}
 	}
 	return have, nil
+}
+
+// withPodNext adds to an error about a pod what to do next.
+func withPodNext(err error) error {
+	var pod *kube.PodError
+	if !errors.As(err, &pod) {
+		return err
+	}
+	redact(pod)
+	return fmt.Errorf("%w\nnext: kubectl --namespace %s describe pod %s\nmend what keeps it from running, and apply again", err, pod.Namespace, pod.Pod)
 }
 
 // RemoveObjects deletes every object of the inventory. A cluster that is gone

@@ -68,6 +68,7 @@ type machine struct {
 	// bystanders are units that the step in hand does not touch and that may
 	// still fail for a while because of it: they are not judged by it.
 	bystanders []string
+	unproven   bool          // a worker on which no pod is known to have started since its units did
 	gone       error         // why it could not be reached; nil when it was
 	ahead      time.Duration // its clock's lead over ours
 }

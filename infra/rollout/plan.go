@@ -60,7 +60,7 @@ const (
 	GateSelf        Gate = "healthy"
 	GateQuorum      Gate = "a quorum is healthy"
 	GateQuorumAfter Gate = "the rest has a quorum"
-	GateNodeReady   Gate = "node Ready"
+	GateNodeReady   Gate = "node Ready, a pod started"
 )
 
 // String writes a plan for people, one line a step.

@@ -386,12 +386,16 @@ func TestPlanWorkers(t *testing.T) {
 1. b: install (kubelet is not running)
 `},
 		{"upgrade, of the two that need it", []workerFacts{up("a", roll), up("b", roll), up("c", workerFacts{running: true})}, `
-1. a: drain, apply, uncordon, when all others healthy, then wait: node Ready
-1. b: drain, apply, uncordon, when all others healthy, then wait: node Ready
+1. a: drain, apply, uncordon, when all others healthy, then wait: node Ready, a pod started
+1. b: drain, apply, uncordon, when all others healthy, then wait: node Ready, a pod started
+`},
+		{"where pods may not start, first", []workerFacts{up("a", roll), up("b", workerFacts{running: true, unproven: true, changes: true, restarts: true})}, `
+1. b: apply with restart, when all others healthy, then wait: node Ready, a pod started
+1. a: drain, apply, uncordon, when all others healthy, then wait: node Ready, a pod started
 `},
 		{"kubelet configuration and a label", []workerFacts{up("a", workerFacts{running: true, changes: true, restarts: true}), up("b", workerFacts{running: true, changes: true}), {name: "c"}}, `
 1. b: apply without restart
-2. a: apply with restart, when all others healthy, then wait: node Ready
+2. a: apply with restart, when all others healthy, then wait: node Ready, a pod started
 `},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -92,7 +91,7 @@ func (e *Engine) nodeDrift(ctx context.Context, keys *keyring, want Workers, r *
 }
 
 // ApplyWorkers brings the workers to what is wanted and waits until their nodes
-// are Ready. Nodes are drained before what runs on them is disturbed.
+// are Ready and a pod has started on each that was changed or started. Nodes are drained before what runs on them is disturbed.
 //
 // The rule: a change that restarts containerd, or replaces the kubelet's
 // binary, drains the node first. A kubelet or kube-proxy restarted for any
@@ -116,19 +115,25 @@ func (o *workerOperation) converge(ctx context.Context) error {
 	if err := o.lookAndFill(ctx); err != nil {
 		return err
 	}
+	if err := o.registerAgain(ctx); err != nil {
+		return err
+	}
+	if err := o.findUnproven(ctx); err != nil {
+		return err
+	}
 	var facts []workerFacts
 	for _, m := range o.machines {
 		facts = append(facts, workerFacts{
-			name: m.name(), reachable: m.gone == nil, running: m.running(component.KubeletUnit),
+			name: m.name(), reachable: m.gone == nil, running: m.running(component.KubeletUnit), unproven: m.unproven,
 			changes: len(m.changes) > 0, restarts: restartsAny(m.changes), drain: disturbsPods(m.changes),
 		})
-	}
-	if err := o.registerAgain(ctx); err != nil {
-		return err
 	}
 	plan := planWorkers(facts)
 	if plan.disturbs() {
 		if err := o.prepare(ctx, plan); err != nil {
+			return err
+		}
+		if err := o.proveOthers(ctx); err != nil {
 			return err
 		}
 	}
@@ -178,34 +183,46 @@ func (o *workerOperation) registerAgain(ctx context.Context) error {
 }
 
 // nodesReady waits until the machines' nodes are registered, gives their
-// objects what is wanted, waits until they are Ready, and lets pods onto them
-// again when it was a roll-out that kept them away.
+// objects what is wanted, waits until they are Ready and a pod has started
+// there, and lets pods onto them again when it was a roll-out that kept them
+// away.
 func (o *workerOperation) nodesReady(ctx context.Context, machines []*machine) error {
 	return each(ctx, machines, func(ctx context.Context, m *machine) error {
-		watch := o.watchUnit(m, component.KubeletUnit)
-		condition := o.want.condition(m.Node)
-		boot, err := m.runner.Run(ctx, remote.Command{Script: "cat /proc/sys/kernel/random/boot_id"})
+		runs, err := o.nodeRuns(ctx, m)
 		if err != nil {
-			return fmt.Errorf("machine %s: boot id: %w", m.name(), err)
+			return err
 		}
-		condition.BootID = strings.TrimSpace(string(boot.Stdout))
-		registered := condition
-		registered.Registered = true
 		err = within(ctx, nodeBudget, "node", func(ctx context.Context) error {
-			if err := o.api.WaitNodes(ctx, []kube.NodeCondition{registered}, watch); err != nil {
+			err := together(ctx,
+				func(ctx context.Context) error { return o.nodeReady(ctx, m, runs) },
+				func(ctx context.Context) error { return o.prove(ctx, m, runs) })
+			if err != nil {
 				return err
 			}
-			if err := o.api.ReconcileNode(ctx, o.want.nodeSpec(m.Node)); err != nil {
-				return err
-			}
-			if err := o.api.WaitNodes(ctx, []kube.NodeCondition{condition}, watch); err != nil {
-				return err
-			}
-			o.say(m.name(), "node: Ready")
 			return o.api.Uncordon(ctx, m.name())
 		})
-		return o.unitError(ctx, m, "wait for the node", component.KubeletUnit, err)
+		return o.nodeError(ctx, m, err)
 	})
+}
+
+// nodeReady is nodesReady for what the Node object itself says.
+func (o *workerOperation) nodeReady(ctx context.Context, m *machine, runs nodeRuns) error {
+	watch := o.watchUnit(m, component.KubeletUnit)
+	condition := o.want.condition(m.Node)
+	condition.BootID = runs.boot
+	registered := condition
+	registered.Registered = true
+	if err := o.api.WaitNodes(ctx, []kube.NodeCondition{registered}, watch); err != nil {
+		return err
+	}
+	if err := o.api.ReconcileNode(ctx, o.want.nodeSpec(m.Node)); err != nil {
+		return err
+	}
+	if err := o.api.WaitNodes(ctx, []kube.NodeCondition{condition}, watch); err != nil {
+		return err
+	}
+	o.say(m.name(), "node: Ready")
+	return nil
 }
 
 // dismissNodes lets nodes leave that are not wanted any more: drained when

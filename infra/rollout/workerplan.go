@@ -1,10 +1,13 @@
 package rollout
 
+import "slices"
+
 // workerFacts is all that decides a worker's place in a roll-out.
 type workerFacts struct {
 	name      string
 	reachable bool
 	running   bool // its kubelet is active
+	unproven  bool // ... and no pod is known to have started with it
 	changes   bool
 	restarts  bool // ... and repairing restarts something
 	drain     bool // ... that pods would notice
@@ -12,10 +15,15 @@ type workerFacts struct {
 
 // planWorkers orders the work on the workers: machines whose kubelet does not
 // run, all at once; what restarts nothing, all at once; then the rest, of which
-// no more than Workers.MaxUnavailable are in hand at a time.
+// no more than Workers.MaxUnavailable are in hand at a time. Of these, nodes on
+// which pods may not start come first: nothing is lost there.
 func planWorkers(workers []workerFacts) Plan {
 	var first, quiet, rolls []Step
+	rank := map[string]int{}
 	for _, w := range workers {
+		if !w.unproven {
+			rank[w.name] = 1
+		}
 		switch {
 		case !w.reachable || !w.changes:
 		case !w.running:
@@ -28,5 +36,6 @@ func planWorkers(workers []workerFacts) Plan {
 			quiet = append(quiet, Step{Machine: w.name, Action: ActionQuiet})
 		}
 	}
+	slices.SortStableFunc(rolls, func(a, b Step) int { return rank[a.Machine] - rank[b.Machine] })
 	return Plan{}.parallel(first...).parallel(quiet...).parallel(rolls...)
 }

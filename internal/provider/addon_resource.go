@@ -104,7 +104,7 @@ func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 			},
 			"wait": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
-				MarkdownDescription: "Whether apply waits until the Deployments and DaemonSets among the objects are available. Default: `true`.",
+				MarkdownDescription: "Whether apply waits until the Deployments, DaemonSets and StatefulSets among the objects are available. The wait ends early when a pod of theirs, or of a Job among the objects, has failed for 20 seconds: it crash-loops, or its image cannot be pulled. Default: `true`.",
 			},
 			"drift": driftAttribute(),
 			"objects": schema.MapAttribute{

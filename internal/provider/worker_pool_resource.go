@@ -86,6 +86,7 @@ func workerPoolSchema(ctx context.Context) schema.Schema {
 		MarkdownDescription: "containerd, runc, CNI plugins, kubelet and kube-proxy on a set of hosts, which become nodes.\n\n" +
 			"The first installation goes to all hosts in parallel. A change that disturbs what runs on a node (containerd, another kubelet release) " +
 			"goes through the nodes `max_unavailable` at a time: cordon, drain within PodDisruptionBudgets, change, uncordon. Other changes restart only what they touch. " +
+			"A node counts as installed or rolled when a pod has started there: after a change or a start of its programs one is started in `kube-system` and deleted again. " +
 			"A host that is no longer listed is drained and its node deleted; when its machine is gone already, its pods are evicted without waiting for them.",
 		Attributes: roleAttributes(map[string]schema.Attribute{
 			"name": schema.StringAttribute{

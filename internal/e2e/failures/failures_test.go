@@ -2,6 +2,7 @@ package failures_test
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"path/filepath"
 	"testing"
@@ -15,6 +16,9 @@ const (
 	poolFailed    = "Cannot apply the worker pool"
 	controlFailed = "Cannot apply the control plane"
 	etcdFailed    = "Cannot apply the etcd cluster"
+	addonFailed   = "Cannot apply the addon greeter"
+	// podFails is how long a pod may fail, and how long it takes until it does so first.
+	podFails = 35 * time.Second
 )
 
 var failures = []failure{
@@ -98,6 +102,36 @@ var failures = []failure{
 		waits: 30 * time.Second, // systemd's attempts to start it
 	},
 	{
+		title: "A pod crash-loops",
+		with: func(t *testing.T, w *world) {
+			w.more(t, addon("k8s-lab/toolbox:1", "echo listening on port 8080; echo cannot read /etc/greeter.yaml >&2; exit 3"))
+		},
+		summary: addonFailed,
+		says: []string{"Deployment default/greeter: 0 of 1 updated replicas are available", "pod default/greeter-", "on worker-0, container greeter: CrashLoopBackOff",
+			"exit code 3 (Error)", "last lines of the log of greeter: listening on port 8080 cannot read /etc/greeter.yaml", "kubectl --namespace default describe pod greeter-"},
+		waits: podFails,
+	},
+	{
+		title:   "An image cannot be pulled",
+		with:    func(t *testing.T, w *world) { w.more(t, addon("k8s-lab/no-such-image:1", "exit 0")) },
+		summary: addonFailed,
+		says: []string{"Deployment default/greeter: 0 of 1 updated replicas are available", "pod default/greeter-", "on worker-0, container greeter: ImagePullBackOff",
+			"k8s-lab/no-such-image:1", "not found", "kubectl --namespace default describe pod greeter-"},
+		waits: podFails,
+	},
+	{
+		title: "No pod starts on a node",
+		with: func(t *testing.T, w *world) {
+			// While the kubelet does not run, the node is not drained: there is no other to drain to.
+			w.hurt(t, "worker-0", "systemctl stop kubelet", "systemctl stop kubelet")
+			w.write(t, "zz_override.tf", "resource \"k8s_worker_pool\" \"this\" {\n  sandbox_image = \"registry.k8s.io/no-such-pause:1\"\n}\n")
+		},
+		summary: poolFailed,
+		says: []string{"machine worker-0: start a pod: the node is up, and no pod starts there", "FailedCreatePodSandBox", "registry.k8s.io/no-such-pause:1", "not found",
+			"it is closed to new pods until one starts there", "journalctl --unit containerd.service"},
+		waits: podFails,
+	},
+	{
 		title: "etcd has lost its quorum",
 		with: func(t *testing.T, w *world) {
 			for _, m := range []string{"controller-1", "controller-2"} {
@@ -176,6 +210,29 @@ resource "k8s_network" "second" {
 }
 `
 )
+
+// addon is a Deployment of one pod that runs a script.
+func addon(image, script string) string {
+	return fmt.Sprintf(`
+resource "k8s_addon" "greeter" {
+  name          = "greeter"
+  pki           = k8s_pki.this.ref
+  control_plane = k8s_control_plane.this.ref
+  manifests = [yamlencode({
+    apiVersion = "apps/v1"
+    kind       = "Deployment"
+    metadata   = { name = "greeter", namespace = "default" }
+    spec = {
+      selector = { matchLabels = { app = "greeter" } }
+      template = {
+        metadata = { labels = { app = "greeter" } }
+        spec = { containers = [{ name = "greeter", image = %q, command = ["sh", "-c", %q] }] }
+      }
+    }
+  })]
+}
+`, image, script)
+}
 
 // changed asks for another control plane and worker pool until the test ends.
 func (w *world) changed(t *testing.T) {

@@ -185,6 +185,8 @@ var passing = []struct {
 	{regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+s (ahead|behind)`), "<time> $3"},
 	{regexp.MustCompile(`process \d+ of`), "process <pid> of"},
 	{regexp.MustCompile(`EC2: Describe\w+`), "EC2: Describe..."}, // several are asked at once
+	{regexp.MustCompile(`\b(\w+)-[0-9a-f]{6,10}-[0-9a-z]{5}\b`), "$1-<pod>"},
+	{regexp.MustCompile(`restarted \d+ times`), "restarted <n> times"},
 	{regexp.MustCompile(`after \d+ ms`), "after <time>"},
 	{regexp.MustCompile(`\d+ of (\d+) KiB and \d+ inodes`), "<n> of $1 KiB and <n> inodes"},
 }

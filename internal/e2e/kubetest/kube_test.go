@@ -39,6 +39,8 @@ func TestAPIServer(t *testing.T) {
 	t.Run("cordon", func(t *testing.T) { testCordon(t, c) })
 	t.Run("drain", func(t *testing.T) { testDrain(t, c) })
 	t.Run("workloads", func(t *testing.T) { testWorkloads(t, c) })
+	t.Run("pods of workloads", func(t *testing.T) { testPodsOfWorkloads(t, c) })
+	t.Run("node trial", func(t *testing.T) { testNodeTrial(t, c) })
 	t.Run("access", func(t *testing.T) { testAccess(t, s, p) })
 	t.Run("stopped", func(t *testing.T) { testStopped(t, s, c) })
 }

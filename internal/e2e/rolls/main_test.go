@@ -75,6 +75,7 @@ func TestRolls(t *testing.T) {
 		{"settings", w.testSettings},
 		{"unknown flag", w.testUnknownFlag},
 		{"refused values", w.testRefusedValues},
+		{"sandbox image that does not exist", w.testNoSandbox},
 		{"drain that cannot end", w.testDrainBounded},
 		{"two nodes at a time", w.testTwoAtATime},
 		{"encryption: a second key", w.testSecondKey},

@@ -1,0 +1,94 @@
+package kube
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	logLines   = 10              // how much of a container's log an error quotes
+	logColumns = 200             // how much of a line of it, in runes
+	logBytes   = int64(64 << 10) // how much of a log is read at most
+	logBudget  = 5 * time.Second // how long reading it may take
+)
+
+// PodError says that a pod does not come up however long one waits.
+type PodError struct {
+	// For says what the pod belongs to and what that has come to:
+	// "Deployment default/web: 0 of 2 updated replicas are available".
+	For string
+	Trouble
+	// More is how many other pods are in trouble too.
+	More int
+	// Log holds the last lines of the container's log, Unread why it could
+	// not be read. Both are empty when the container has not run.
+	Log    []string
+	Unread error
+}
+
+func (e *PodError) Error() string {
+	var b strings.Builder
+	if e.For != "" {
+		b.WriteString(e.For + ": ")
+	}
+	b.WriteString(e.Trouble.String())
+	if e.More > 0 {
+		fmt.Fprintf(&b, " (and %d more)", e.More)
+	}
+	switch {
+	case e.Unread != nil:
+		fmt.Fprintf(&b, "\nits log could not be read: %v", e.Unread)
+	case len(e.Log) > 0:
+		b.WriteString("\nlast lines of the log of " + e.Container + ":\n" + strings.Join(e.Log, "\n"))
+	case e.Ran:
+		b.WriteString("\nits log is empty")
+	}
+	return b.String()
+}
+
+// podError fetches the end of the log of what is in trouble. It does so on a
+// context of its own, because that of the wait may have ended.
+func (c *Client) podError(ctx context.Context, of string, t Trouble, more int) *PodError {
+	e := &PodError{For: of, Trouble: t, More: more}
+	if !t.Ran {
+		return e
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), logBudget)
+	defer cancel()
+	e.Log, e.Unread = c.logTail(ctx, t)
+	return e
+}
+
+// logTail reads the last lines of what a container printed before it ended. A
+// container that crashes again and again may have been started once more.
+func (c *Client) logTail(ctx context.Context, t Trouble) ([]string, error) {
+	lines, limit := int64(logLines), logBytes
+	options := corev1.PodLogOptions{Container: t.Container, TailLines: &lines, LimitBytes: &limit, Previous: t.Reason == crashLoopBackOff}
+	raw, err := c.typed.CoreV1().Pods(t.Namespace).GetLogs(t.Pod, &options).DoRaw(ctx)
+	if err != nil && options.Previous { // the kubelet has removed it
+		options.Previous = false
+		raw, err = c.typed.CoreV1().Pods(t.Namespace).GetLogs(t.Pod, &options).DoRaw(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return logEnd(string(raw)), nil
+}
+
+// logEnd returns the lines of a log that say something, cut to a length one reads.
+func logEnd(raw string) []string {
+	var out []string
+	scan := bufio.NewScanner(strings.NewReader(raw))
+	scan.Buffer(nil, int(logBytes)+1)
+	for scan.Scan() {
+		if line := strings.TrimRight(scan.Text(), " \t\r"); line != "" {
+			out = append(out, shorten(strings.ToValidUTF8(line, "?"), logColumns))
+		}
+	}
+	return out
+}

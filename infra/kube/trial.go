@@ -1,0 +1,205 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+const (
+	// trialPrefix begins the names of the pods that try nodes.
+	trialPrefix = "node-trial-"
+	// trialLabel marks them, for admission rules that are to let them through.
+	trialLabel = "k8s-from-scratch/node-trial"
+	// provenAnnotation says on a node in which state a pod was last started there.
+	provenAnnotation = "k8s-from-scratch/pod-started"
+	// trialDeleteBudget bounds the deletion of a pod that tried a node.
+	trialDeleteBudget = 5 * time.Second
+	// refusalGrace is how long the API server may refuse the pod: admission
+	// rules are changed, too, and webhooks answer late.
+	refusalGrace = 5 * time.Second
+)
+
+// Trial is a pod that is started on a node to see whether pods start there.
+type Trial struct {
+	Node string
+	// Image is what the pod runs: the node's sandbox image, which holds out
+	// until it is told to go, and without which no other pod would start.
+	Image string
+	// HostNetwork is for nodes that have no network for pods yet.
+	HostNetwork bool
+	// Refused, when given, is called once when a webhook that is to admit the
+	// pod does not answer: it may be what waits for a node to run on.
+	Refused func(context.Context, error)
+	// Abort, when given, is asked between polls whether to give up.
+	Abort func(context.Context) error
+
+	uid types.UID // of the pod, once made
+}
+
+// Try starts the pod and deletes it again, also when an earlier one is left.
+// It returns nil when the pod has run, and also when the kubelet has turned it
+// away because the node is full: then nothing can be tried. It returns a
+// *PodError when the pod has failed to start for failGrace.
+func (c *Client) Try(ctx context.Context, t Trial) error {
+	defer c.endTrial(ctx, t)
+	var (
+		patience patience
+		looked   time.Time
+		last     = errors.New("the API server was not asked") // why it has not started
+		started  = time.Now()
+	)
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		pod, err := c.trialPod(ctx, &t)
+		switch {
+		case Hopeless(err):
+			return false, err
+		case refused(err) && time.Since(started) > refusalGrace:
+			return false, fmt.Errorf("%w; let pods with the label %s in namespace %s through", err, trialLabel, metav1.NamespaceSystem)
+		case err != nil:
+			if ctx.Err() == nil {
+				last = err
+			}
+			return false, abort(ctx, t.Abort)
+		case hasRun(pod), strings.HasPrefix(pod.Status.Reason, "OutOf"):
+			return true, nil
+		}
+		if time.Since(looked) < lookInterval {
+			return false, nil
+		}
+		looked = time.Now()
+		last = fmt.Errorf("pod %s/%s is %s", pod.Namespace, pod.Name, strings.ToLower(string(pod.Status.Phase)))
+		var troubles []Trouble
+		if found := c.diagnose(ctx, pod); found != nil {
+			troubles, last = []Trouble{*found}, errors.New(found.String())
+		}
+		if over := patience.lost(looked, troubles); len(over) > 0 {
+			return false, c.podError(ctx, "", over[0], 0)
+		}
+		if pod.Status.Phase == corev1.PodFailed { // what failed once does not start again
+			return false, c.deleteTrial(ctx, t)
+		}
+		return false, abort(ctx, t.Abort)
+	})
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("starting a pod: %w (last: %w)", context.Cause(ctx), last)
+	}
+	return err
+}
+
+func abort(ctx context.Context, f func(context.Context) error) error {
+	if f == nil {
+		return nil
+	}
+	return f(ctx)
+}
+
+// refused tells whether an admission rule or a webhook does not let the pod
+// in, as opposed to a service account that the controller manager has yet to make.
+func refused(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "service account")
+}
+
+// hasRun tells whether the pod's container has been started.
+func hasRun(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.State.Running != nil || s.State.Terminated != nil && !s.State.Terminated.StartedAt.IsZero() && s.State.Terminated.ExitCode == 0
+	})
+}
+
+// trialPod reads the trial's pod, or makes it.
+func (c *Client) trialPod(ctx context.Context, t *Trial) (*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if t.uid != "" {
+		pod, err := c.typed.CoreV1().Pods(metav1.NamespaceSystem).Get(ctx, t.podName(), metav1.GetOptions{})
+		switch {
+		case err == nil && pod.UID == t.uid && pod.DeletionTimestamp == nil:
+			return pod, nil
+		case err != nil && !apierrors.IsNotFound(err):
+			return nil, fmt.Errorf("reading pod %s: %w", t.podName(), err)
+		}
+		t.uid = "" // somebody has deleted it
+	}
+	pod, err := c.typed.CoreV1().Pods(metav1.NamespaceSystem).Create(ctx, t.pod(), metav1.CreateOptions{FieldManager: fieldManager})
+	if apierrors.IsAlreadyExists(err) { // one that was interrupted has left it
+		err = c.deleteTrial(ctx, *t)
+		if err == nil {
+			pod, err = c.typed.CoreV1().Pods(metav1.NamespaceSystem).Create(ctx, t.pod(), metav1.CreateOptions{FieldManager: fieldManager})
+		}
+	}
+	if err != nil {
+		if t.Refused != nil && apierrors.IsInternalError(err) {
+			t.Refused(ctx, err)
+			t.Refused = nil
+		}
+		return nil, fmt.Errorf("making pod %s/%s: %w", metav1.NamespaceSystem, t.podName(), err)
+	}
+	t.uid = pod.UID
+	return pod, nil
+}
+
+func (t Trial) podName() string { return trialPrefix + t.Node }
+
+// pod is bound to its node without the scheduler, stays whatever taints the
+// node has, and needs nothing that the "restricted" Pod Security Standard
+// forbids, but for HostNetwork.
+func (t Trial) pod() *corev1.Pod {
+	yes, no, user, grace := true, false, int64(65535), int64(0)
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: t.podName(), Labels: map[string]string{trialLabel: "true"}},
+		Spec: corev1.PodSpec{
+			NodeName: t.Node, HostNetwork: t.HostNetwork, RestartPolicy: corev1.RestartPolicyNever,
+			Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			TerminationGracePeriodSeconds: &grace, AutomountServiceAccountToken: &no, EnableServiceLinks: &no,
+			SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: &yes, RunAsUser: &user,
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+			Containers: []corev1.Container{{Name: "pause", Image: t.Image, ImagePullPolicy: corev1.PullIfNotPresent,
+				SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes,
+					Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}}},
+		},
+	}
+}
+
+// deleteTrial deletes the pod without waiting for its end; one that is not there is fine.
+func (c *Client) deleteTrial(ctx context.Context, t Trial) error {
+	now := int64(0)
+	err := c.typed.CoreV1().Pods(metav1.NamespaceSystem).Delete(ctx, t.podName(), metav1.DeleteOptions{GracePeriodSeconds: &now})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting pod %s/%s: %w", metav1.NamespaceSystem, t.podName(), err)
+	}
+	return nil
+}
+
+// endTrial deletes the pod, on a context of its own. Should that fail, the
+// next trial does it.
+func (c *Client) endTrial(ctx context.Context, t Trial) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), trialDeleteBudget)
+	defer cancel()
+	_ = c.deleteTrial(ctx, t)
+}
+
+// SetProven notes on a node in which state a pod was started there. A node that
+// is registered anew at this moment goes without, and is tried again another time.
+func (c *Client) SetProven(ctx context.Context, name, state string) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{provenAnnotation: state}}})
+	if err == nil {
+		_, err = c.typed.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("updating node %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,206 @@
+package kube
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Trouble is what keeps a pod from running, as the kubelet or the scheduler
+// reports it.
+type Trouble struct {
+	Namespace string
+	Pod       string
+	Node      string // empty while no node was found
+	Container string // empty when it concerns the whole pod
+	Reason    string // "CrashLoopBackOff"
+	Message   string
+	// Passing is set when something else may end it: a node with room, a
+	// Secret that is yet to be made, a probe that succeeds later. It is worth
+	// telling and no reason to give up.
+	Passing bool
+	// Ran is set when the container has run, so that it has a log.
+	Ran bool
+}
+
+// String is what a person reads: "pod default/web-1 on worker-0, container
+// web: CrashLoopBackOff: exit code 1 (Error), restarted 3 times".
+func (t Trouble) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "pod %s/%s", t.Namespace, t.Pod)
+	if t.Node != "" {
+		fmt.Fprintf(&b, " on %s", t.Node)
+	}
+	if t.Container != "" {
+		fmt.Fprintf(&b, ", container %s", t.Container)
+	}
+	fmt.Fprintf(&b, ": %s", t.Reason)
+	if t.Message != "" {
+		fmt.Fprintf(&b, ": %s", t.Message)
+	}
+	return b.String()
+}
+
+const (
+	crashLoopBackOff  = "CrashLoopBackOff"
+	configError       = "CreateContainerConfigError"
+	notReady          = "NotReady"
+	failedSandbox     = "FailedCreatePodSandBox"
+	maxTroubleMessage = 600 // runes
+)
+
+// failing are the reasons for which the kubelet has a container wait although
+// it has tried to start it (pkg/kubelet/container/sync_result.go and
+// pkg/kubelet/images/types.go of Kubernetes).
+var failing = []string{
+	crashLoopBackOff, "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError",
+	"RegistryUnavailable", "SignatureValidationFailed", configError, "CreateContainerError", "RunContainerError", "PreCreateHookError",
+	"PreStartHookError", "PostStartHookError",
+}
+
+// toCome matches what the kubelet says of an object that a container refers
+// to and that somebody may yet make.
+var toCome = regexp.MustCompile(`(?i)^(secret|configmap) "[^"]*" not found`)
+
+// troubleOf says what keeps a pod from running; nil when nothing is known to.
+// events are those of the pod, in any order. Init containers are looked at
+// first: the others wait for them.
+func troubleOf(pod *corev1.Pod, events []corev1.Event) *Trouble {
+	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded {
+		return nil
+	}
+	found := wholePodTrouble(pod)
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if found == nil {
+			found = containerTrouble(s)
+		}
+	}
+	if found == nil {
+		found = eventTrouble(pod, events)
+	}
+	if found == nil {
+		return nil
+	}
+	found.Namespace, found.Pod, found.Node = pod.Namespace, pod.Name, pod.Spec.NodeName
+	found.Message = shorten(strings.Join(strings.Fields(found.Message), " "), maxTroubleMessage)
+	return found
+}
+
+// wholePodTrouble is what the pod's phase and conditions tell.
+func wholePodTrouble(pod *corev1.Pod) *Trouble {
+	if pod.Status.Phase == corev1.PodFailed {
+		t := &Trouble{Reason: pod.Status.Reason, Message: pod.Status.Message}
+		t.Passing = metav1.GetControllerOf(pod) != nil // which replaces it
+		for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+			if end := s.State.Terminated; end != nil && end.ExitCode != 0 {
+				t.Container, t.Message, t.Ran = s.Name, ended(end), true
+				break
+			}
+		}
+		if t.Reason == "" {
+			t.Reason = "Failed"
+		}
+		return t
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return &Trouble{Reason: c.Reason, Message: c.Message, Passing: true}
+		}
+	}
+	return nil
+}
+
+// containerTrouble is what a container's status tells.
+func containerTrouble(s corev1.ContainerStatus) *Trouble {
+	w := s.State.Waiting
+	if w == nil || !slices.Contains(failing, w.Reason) {
+		return nil
+	}
+	t := &Trouble{Container: s.Name, Reason: w.Reason, Message: w.Message, Ran: s.LastTerminationState.Terminated != nil}
+	if t.Ran && w.Reason == crashLoopBackOff {
+		// The kubelet's own message tells only how long it backs off.
+		t.Message = fmt.Sprintf("%s, restarted %d times", ended(s.LastTerminationState.Terminated), s.RestartCount)
+	}
+	t.Passing = w.Reason == configError && toCome.MatchString(w.Message)
+	return t
+}
+
+// ended says how a container ended: "exit code 1 (Error)".
+func ended(end *corev1.ContainerStateTerminated) string {
+	words := fmt.Sprintf("exit code %d", end.ExitCode)
+	if end.Signal != 0 {
+		words = fmt.Sprintf("signal %d", end.Signal)
+	}
+	if end.Reason != "" {
+		words += " (" + end.Reason + ")"
+	}
+	if end.Message != "" {
+		words += ": " + strings.TrimSpace(end.Message)
+	}
+	return words
+}
+
+// eventTrouble is what only events tell: why a pod that has a node has no
+// sandbox yet, and what a probe complains of.
+func eventTrouble(pod *corev1.Pod, events []corev1.Event) *Trouble {
+	if pod.Spec.NodeName == "" {
+		return nil
+	}
+	reasons := []string{failedSandbox, "FailedMount", "FailedAttachVolume", "NetworkNotReady"}
+	if sandboxed(pod) {
+		reasons = []string{"Unhealthy"}
+	}
+	var last *corev1.Event
+	for i, e := range events {
+		if slices.Contains(reasons, e.Reason) && (last == nil || !eventTime(e).Before(eventTime(*last))) {
+			last = &events[i]
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	t := &Trouble{Reason: last.Reason, Message: last.Message, Passing: last.Reason != failedSandbox}
+	if !sandboxed(pod) {
+		return t
+	}
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if s.State.Running != nil && !s.Ready {
+			t.Container, t.Reason, t.Ran = s.Name, notReady, true
+			return t
+		}
+	}
+	return nil
+}
+
+// sandboxed tells whether the pod's sandbox runs and has its network.
+func sandboxed(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionTrue
+	})
+}
+
+// eventTime is when an event was seen last.
+func eventTime(e corev1.Event) time.Time {
+	t := e.LastTimestamp.Time
+	if e.EventTime.After(t) {
+		t = e.EventTime.Time
+	}
+	if e.Series != nil && e.Series.LastObservedTime.After(t) {
+		t = e.Series.LastObservedTime.Time
+	}
+	return t
+}
+
+// shorten cuts a text to a number of runes.
+func shorten(s string, limit int) string {
+	r := []rune(s)
+	if len(r) <= limit {
+		return s
+	}
+	return string(r[:limit]) + "..."
+}

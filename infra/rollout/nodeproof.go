@@ -1,0 +1,169 @@
+package rollout
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+)
+
+// A node may be Ready while no pod can start on it: the kubelet does not ask
+// containerd for a sandbox before it needs one. So a node counts as installed
+// or rolled only when a pod has started there. With which programs and files
+// that was is noted on the Node object, so that it is tried again whenever one
+// of them is another, and not otherwise: also when the operation that changed
+// it was interrupted before it could try.
+
+// nodeRuns is what runs on a worker.
+type nodeRuns struct {
+	boot string // boot ID of the kernel
+	// units identifies this start of containerd and this start of the kubelet.
+	units string
+}
+
+// readRuns prints the boot ID, and systemd's invocation IDs: random, new at
+// every start of a unit (https://www.freedesktop.org/software/systemd/man/systemd.exec.html#%24INVOCATION_ID).
+const readRuns = "cat /proc/sys/kernel/random/boot_id; systemctl show --property=InvocationID --value " +
+	component.ContainerdUnit + " " + component.KubeletUnit
+
+func (o *operation) nodeRuns(ctx context.Context, m *machine) (nodeRuns, error) {
+	out, err := m.runner.Run(ctx, remote.Command{Script: readRuns})
+	if err != nil {
+		return nodeRuns{}, fmt.Errorf("machine %s: boot id: %w", m.name(), err)
+	}
+	boot, units, _ := strings.Cut(strings.TrimSpace(string(out.Stdout)), "\n")
+	return nodeRuns{boot: boot, units: strings.Join(strings.Fields(units), ".")}, nil
+}
+
+// proof is what is noted on a node where a pod has started: which starts of
+// the units it was, and the digest of all public files and programs.
+func (x nodeRuns) proof(m *machine) string {
+	files, _ := json.Marshal(fileDigests(m.want.State)) // a map of strings, written in order
+	return fmt.Sprintf("%s:%x", x.units, sha256.Sum256(files))
+}
+
+// proves tells whether a node's note is of the units that run now, whatever
+// files were there.
+func (x nodeRuns) proves(note string) bool { return strings.HasPrefix(note, x.units+":") }
+
+// findUnproven finds the machines whose kubelet runs and on which no pod is
+// known to have started since: an earlier operation has failed there or was
+// interrupted, or the machine was rebooted.
+func (o *workerOperation) findUnproven(ctx context.Context) error {
+	running := slices.DeleteFunc(o.reachable(), func(m *machine) bool { return !m.running(component.KubeletUnit) })
+	if len(running) == 0 {
+		return nil
+	}
+	nodes, err := o.api.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	return each(ctx, running, func(ctx context.Context, m *machine) error {
+		runs, err := o.nodeRuns(ctx, m)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == m.name() })
+		m.unproven = i < 0 || !runs.proves(nodes[i].Proven)
+		return nil
+	})
+}
+
+// proveOthers wants pods to start on the nodes that are not to be changed and
+// where that is not known, before other nodes are taken down: what was rolled
+// onto them may be what is about to be rolled onto the others.
+func (o *workerOperation) proveOthers(ctx context.Context) error {
+	settled := slices.DeleteFunc(o.reachable(), func(m *machine) bool { return !m.unproven || len(m.changes) > 0 })
+	if len(settled) == 0 {
+		return nil
+	}
+	return each(ctx, settled, func(ctx context.Context, m *machine) error {
+		runs, err := o.nodeRuns(ctx, m)
+		if err != nil {
+			return err
+		}
+		return o.nodeError(ctx, m, within(ctx, nodeBudget, "node", func(ctx context.Context) error { return o.prove(ctx, m, runs) }))
+	})
+}
+
+// nodeError is unitError for the kubelet, unless more is known already.
+func (o *workerOperation) nodeError(ctx context.Context, m *machine, err error) error {
+	var told *StepError
+	if errors.As(err, &told) {
+		return err
+	}
+	return o.unitError(ctx, m, "wait for the node", component.KubeletUnit, err)
+}
+
+// prove starts a pod on the machine's node, unless one has started there with
+// all that runs and lies there now.
+func (o *workerOperation) prove(ctx context.Context, m *machine, runs nodeRuns) error {
+	note := runs.proof(m)
+	if nodes, err := o.api.Nodes(ctx, m.name()); err == nil && len(nodes) == 1 && nodes[0].Proven == note {
+		return nil
+	}
+	err := o.api.Try(ctx, kube.Trial{
+		Node: m.name(), Image: o.want.sandboxImage(), HostNetwork: o.want.Spec.CNI == component.CNINone,
+		Abort: o.watchUnit(m, component.KubeletUnit),
+		Refused: func(ctx context.Context, err error) {
+			o.say(m.name(), "node: opened to pods early, as one may have to start for another to be admitted: %v", err)
+			_ = o.api.Uncordon(ctx, m.name()) // it is tried again when the node is Ready
+		},
+	})
+	if err != nil {
+		return o.unproved(ctx, m, err)
+	}
+	o.say(m.name(), "node: a pod has started")
+	return o.api.SetProven(ctx, m.name(), note)
+}
+
+// unproved closes a node on which no pod starts, and says why it does not.
+func (o *workerOperation) unproved(ctx context.Context, m *machine, err error) error {
+	var pod *kube.PodError
+	if !errors.As(err, &pod) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveBudget)
+	defer cancel()
+	closed := "it is closed to new pods until one starts there"
+	if cordonErr := o.api.Cordon(ctx, m.name()); cordonErr != nil {
+		closed = "it could not be closed to new pods: " + cordonErr.Error()
+	}
+	redact(pod)
+	return &StepError{Machine: m.name(), Step: "start a pod", Err: fmt.Errorf("the node is up, and no pod starts there: %w; %s", err, closed),
+		Next: "correct what it complains of and apply again; more of it is told by\n" + journalCommand(m.Host, component.ContainerdUnit)}
+}
+
+// sandboxImage is the image every pod on the workers starts with.
+func (x Workers) sandboxImage() string {
+	if x.Spec.SandboxImage == "" {
+		return component.DefaultSandboxImage
+	}
+	return x.Spec.SandboxImage
+}
+
+// redact takes out of a log what looks like a secret.
+func redact(e *kube.PodError) {
+	e.Message = remote.Redact(e.Message)
+	if len(e.Log) > 0 { // a key may be several lines
+		e.Log = strings.Split(remote.Redact(strings.Join(e.Log, "\n")), "\n")
+	}
+}
+
+// together runs functions at the same time; the first error ends the others.
+func together(ctx context.Context, all ...func(context.Context) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, f := range all {
+		group.Go(func() error { return f(ctx) })
+	}
+	return group.Wait()
+}
