@@ -17,19 +17,32 @@ import (
 // says here how older states become the present one. What is merely added
 // needs no version: it is null in an older state.
 const (
-	// baseVersion is that of resources whose state has never changed its form.
-	baseVersion = 0
 	// refVersion is that of resources with a reference to the cluster's keys.
 	// Since 1 it has `generations` in place of `encryption_key_name`.
 	refVersion = 1
+	// networkVersion is that of resources with a reference to the network. Since
+	// 1 its subnets are without `route_table_id`.
+	networkVersion = 1
 )
 
 var (
+	_ resource.ResourceWithUpgradeState = (*networkResource)(nil)
+	_ resource.ResourceWithUpgradeState = (*machineResource)(nil)
 	_ resource.ResourceWithUpgradeState = (*pkiResource)(nil)
 	_ resource.ResourceWithUpgradeState = (*roleResource[any, any])(nil)
 	_ resource.ResourceWithUpgradeState = (*addonResource)(nil)
 	_ resource.ResourceWithUpgradeState = (*kubeconfigResource)(nil)
 )
+
+// UpgradeState implements resource.ResourceWithUpgradeState.
+func (r *networkResource) UpgradeState(context.Context) map[int64]resource.StateUpgrader {
+	return map[int64]resource.StateUpgrader{0: rawUpgrader(dropRouteTables)}
+}
+
+// UpgradeState implements resource.ResourceWithUpgradeState.
+func (r *machineResource) UpgradeState(context.Context) map[int64]resource.StateUpgrader {
+	return map[int64]resource.StateUpgrader{0: rawUpgrader(dropRouteTables)}
+}
 
 // UpgradeState implements resource.ResourceWithUpgradeState.
 func (r *pkiResource) UpgradeState(context.Context) map[int64]resource.StateUpgrader {
@@ -97,5 +110,19 @@ func addGenerations(state map[string]any) {
 			generations[string(kind)] = []any{1}
 		}
 		ref["generations"] = generations
+	}
+}
+
+// dropRouteTables brings the reference, `ref` of k8s_network and `network` of
+// k8s_machine, from version 0 to 1: route tables are looked up by subnet.
+func dropRouteTables(state map[string]any) {
+	for _, name := range []string{"ref", "network"} {
+		ref, _ := state[name].(map[string]any)
+		subnets, _ := ref["subnets"].([]any)
+		for _, s := range subnets {
+			if subnet, ok := s.(map[string]any); ok {
+				delete(subnet, "route_table_id")
+			}
+		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 // an upgrader from every earlier version, and a state of the release before it
 // in testdata, which TestUpgradeState goes through.
 var schemaVersions = map[string]int64{
-	"k8s_network": 0, "k8s_machine": 0,
+	"k8s_network": 1, "k8s_machine": 1,
 	"k8s_pki": 1, "k8s_lb": 1, "k8s_etcd_cluster": 1, "k8s_control_plane": 1, "k8s_worker_pool": 1, "k8s_addon": 1, "k8s_kubeconfig": 1,
 }
 
