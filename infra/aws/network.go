@@ -86,8 +86,9 @@ type snapshot struct {
 	ignored map[groupRule]bool
 }
 
-// look takes a snapshot in one round of parallel calls: of a VPC that is known
-// by its id, or else by the cluster's tags.
+// look takes a snapshot in one round of parallel calls, after which it asks
+// about rules to ignore: of a VPC that is known by its id, or else by the
+// cluster's tags.
 func (c *Client) look(ctx context.Context, spec NetworkSpec) (snapshot, error) {
 	tagged := []types.Filter{tagFilter(TagCluster, spec.Cluster), tagFilter(TagKind, kindNetwork)}
 	within := tagged
@@ -163,6 +164,9 @@ func (c *Client) look(ctx context.Context, spec NetworkSpec) (snapshot, error) {
 // within.
 func (c *Client) lookSubnets(ctx context.Context, spec NetworkSpec, within []types.Filter) ([]types.Subnet, error) {
 	if spec.adopts() {
+		if len(spec.SubnetIDs) == 0 {
+			return nil, nil // without ids EC2 would tell of all subnets there are
+		}
 		out, err := c.EC2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{SubnetIds: spec.SubnetIDs}, c.patiently(doubtAttempts, notYet...))
 		if err == nil {
 			return out.Subnets, nil

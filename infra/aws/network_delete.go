@@ -42,13 +42,18 @@ func (c *Client) DeleteNetwork(ctx context.Context, spec NetworkSpec) error {
 	return nil
 }
 
-// deleteGroups deletes the groups, after the rules by which they hold each other.
+// deleteGroups deletes the groups, after the rules by which they hold each
+// other. All other rules go with their group.
 func (c *Client) deleteGroups(ctx context.Context, s snapshot) error {
 	b := &builder{Client: c}
+	ours := map[string]bool{}
+	for _, group := range s.groups {
+		ours[sdk.ToString(group.GroupId)] = true
+	}
 	g, gctx := errgroup.WithContext(ctx)
 	for _, group := range s.groups {
 		for egress, all := range map[bool][]types.IpPermission{false: group.IpPermissions, true: group.IpPermissionsEgress} {
-			if rules := slices.DeleteFunc(rulesOf(all), func(r rule) bool { return !r.fromGroup() }); len(rules) > 0 {
+			if rules := slices.DeleteFunc(rulesOf(all), func(r rule) bool { return !ours[r.source] }); len(rules) > 0 {
 				g.Go(func() error {
 					err := b.revoke(gctx, sdk.ToString(group.GroupId), permissions(rules), egress)
 					return ignore(err, "InvalidGroup.NotFound")

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
-	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
@@ -203,6 +202,3 @@ func (r rule) prefix() (netip.Prefix, bool) {
 	p, err := netip.ParsePrefix(r.source)
 	return p, err == nil && p.Addr().Is4()
 }
-
-// fromGroup tells whether the rule's source is a security group.
-func (r rule) fromGroup() bool { return strings.HasPrefix(r.source, "sg-") }

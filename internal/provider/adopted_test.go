@@ -210,16 +210,23 @@ func TestSubnetsOfTheAdopted(t *testing.T) {
 	}
 	c.fatal(worker.apply(worker.plan(nil)))
 
-	// What is gone altogether can be refreshed and destroyed, too.
+	// What is gone altogether can be refreshed and destroyed, too. Other subnets
+	// of the VPC are none of the network's.
+	s.subnet(t, "10.240.7.0/24")
 	if _, err := s.api.DeleteSubnet(t.Context(), &ec2.DeleteSubnetInput{SubnetId: &s.a}); err != nil {
 		t.Fatal(err)
 	}
-	network.refresh()
-	if ch := network.plan(s.network(s.a)); len(ch.errors) > 0 {
-		t.Error(ch.failure())
+	for range 2 {
+		network.refresh()
+		if ids, _ := network.get("subnet_ids").([]any); len(ids) > 0 {
+			t.Errorf("subnets %v", ids)
+		}
+		if ch := network.plan(s.network(s.a)); len(ch.errors) > 0 || network.empty(ch) {
+			t.Errorf("the plan is empty, or fails: %s", ch.failure())
+		}
 	}
 	c.fatal(network.apply(network.plan(nil)))
-	if o := c.account.Cloud.Overview(); o.Total != 4 { // the VPC, its default group, its main table and the other one
+	if o := c.account.Cloud.Overview(); o.Total != 5 { // the VPC, its default group, a subnet and two tables
 		t.Errorf("left behind: %+v", o)
 	}
 }
