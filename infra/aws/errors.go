@@ -55,6 +55,9 @@ func Advice(err error) string {
 			"in the AWS console: Service Quotas, Amazon VPC, VPCs per Region (L-F678F1CE)."
 	case "RulesPerSecurityGroupLimitExceeded":
 		return "A security group holds at most 60 rules by default: write fewer, wider CIDRs."
+	case "RouteLimitExceeded":
+		return "A route table holds 500 routes by default, and every machine with pods needs one in each route table of the network: remove some, " +
+			"or ask for more in the AWS console: Service Quotas, Amazon VPC, Routes per route table (L-93826ACB)."
 	case "VolumeModificationRateExceeded", "IncorrectModificationState":
 		return "EC2 changes a volume again only after the last change has ended and six hours have passed: nothing has been changed; run apply again then."
 	case "InvalidIPAddress.InUse", "InvalidNetworkInterface.InUse":

@@ -30,8 +30,15 @@ type MachineSpec struct {
 	Role          Role
 
 	SubnetID, SecurityGroupID string
-	// RouteTableID is where the route to the machine's pods goes.
-	RouteTableID string
+	// VPCID and NetworkSubnets, the ids of all subnets of the network, say where
+	// the route to the machine's pods goes: into every route table that holds for
+	// one of the subnets, whether it is associated with it or the VPC's main one.
+	VPCID          string
+	NetworkSubnets []string
+	// RoutedTables lists the tables that got the route earlier. There a route to
+	// elsewhere is turned back, and the route is removed when the table holds for
+	// no subnet any more. In others a route to elsewhere is somebody else's.
+	RoutedTables []string
 	// PrivateIP is fixed for the machine's life; zero leaves the choice to EC2.
 	PrivateIP netip.Addr
 	// PodCIDR, when set, is routed to the machine, whose source/destination
@@ -79,6 +86,9 @@ type Machine struct {
 	HostKey string
 	Claim   string // who launched or adopted it last
 	Tags    map[string]string
+	// RouteTables lists the route tables that lead to its pods, as far as they
+	// were looked at.
+	RouteTables []string
 }
 
 // Address is where the machine is reached from outside its network.
@@ -190,11 +200,12 @@ func (c *Client) instances(ctx context.Context, cluster, name string) ([]types.I
 type observation struct {
 	instance types.Instance
 	volume   *types.Volume
-	table    *types.RouteTable // nil when no route is asked about
+	tables   []types.RouteTable // of the VPC; none when no route is asked about
 }
 
-// observe asks everything at once.
-func (c *Client) observe(ctx context.Context, id, table string) (observation, error) {
+// observe asks everything at once. It asks about the route tables of a VPC when
+// one is given.
+func (c *Client) observe(ctx context.Context, id, vpc string) (observation, error) {
 	var o observation
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
@@ -212,19 +223,11 @@ func (c *Client) observe(ctx context.Context, id, table string) (observation, er
 		}
 		return nil
 	})
-	g.Go(func() error {
-		if table == "" {
-			return nil
+	g.Go(func() (err error) {
+		if vpc != "" {
+			o.tables, err = c.routeTables(gctx, vpc)
 		}
-		out, err := c.EC2.DescribeRouteTables(gctx, &ec2.DescribeRouteTablesInput{RouteTableIds: []string{table}})
-		if err = ignore(err, "InvalidRouteTableID.NotFound"); err != nil {
-			return fmt.Errorf("describe route table %s: %w", table, err)
-		}
-		o.table = &types.RouteTable{RouteTableId: &table}
-		if out != nil && len(out.RouteTables) > 0 {
-			o.table = &out.RouteTables[0]
-		}
-		return nil
+		return err
 	})
 	err := g.Wait()
 	if o.volume != nil && sdk.ToString(o.volume.VolumeId) != o.machine().VolumeID && o.machine().VolumeID != "" {
@@ -260,7 +263,7 @@ func (o observation) machine() Machine {
 // ObserveMachine says in words how the machine differs from what is wanted. The
 // error is ErrNotFound when it is gone for certain.
 func (c *Client) ObserveMachine(ctx context.Context, id string, spec MachineSpec) (Machine, []string, error) {
-	o, err := c.observe(ctx, id, routeTable(spec))
+	o, err := c.observe(ctx, id, routedVPC(spec))
 	if err != nil {
 		return Machine{}, nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 	}
@@ -278,12 +281,13 @@ func (c *Client) LookMachine(ctx context.Context, id string) (Machine, error) {
 	return machineOf(i), err
 }
 
-// routeTable returns the table worth looking at: none for a machine without pods.
-func routeTable(s MachineSpec) string {
+// routedVPC returns the VPC whose route tables are worth looking at: none for
+// a machine without pods.
+func routedVPC(s MachineSpec) string {
 	if !s.PodCIDR.IsValid() && !s.RemovePodCIDR.IsValid() {
 		return ""
 	}
-	return s.RouteTableID
+	return s.VPCID
 }
 
 // FindMachine returns a machine by its instance id, with the network its pods
@@ -298,18 +302,22 @@ func (c *Client) FindMachine(ctx context.Context, id string) (Machine, netip.Pre
 		return m, netip.Prefix{}, fmt.Errorf("instance %s was not made by this provider, or its creation never ended: the tags %s, %s and %s say which machine it is and which host key it has",
 			id, TagCluster, TagResource, TagHostKey)
 	}
-	out, err := c.EC2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{Filters: []types.Filter{filter("vpc-id", m.VPCID)}})
+	tables, err := c.routeTables(ctx, m.VPCID)
 	if err != nil {
-		return m, netip.Prefix{}, fmt.Errorf("describe the route tables of %s: %w", m.VPCID, err)
+		return m, netip.Prefix{}, err
 	}
-	for _, t := range out.RouteTables {
+	var pods netip.Prefix
+	for _, t := range tables {
 		for _, r := range t.Routes {
-			if p, err := netip.ParsePrefix(sdk.ToString(r.DestinationCidrBlock)); err == nil && sdk.ToString(r.NetworkInterfaceId) == m.InterfaceID {
-				return m, p, nil
+			p, err := netip.ParsePrefix(sdk.ToString(r.DestinationCidrBlock))
+			if err != nil || sdk.ToString(r.NetworkInterfaceId) != m.InterfaceID || pods.IsValid() && p != pods {
+				continue
 			}
+			pods = p
+			m.RouteTables = append(m.RouteTables, sdk.ToString(t.RouteTableId))
 		}
 	}
-	return m, netip.Prefix{}, nil
+	return m, pods, nil
 }
 
 // FindMachines returns the running machines of a cluster, by role and name.
@@ -336,12 +344,20 @@ func (c *Client) FindMachines(ctx context.Context, cluster string) ([]Machine, e
 }
 
 // DeleteMachine terminates the instance, waits until it is gone, and removes
-// the route to its pods. What is gone already is no error.
+// the routes to its pods. What is gone already is no error.
 func (c *Client) DeleteMachine(ctx context.Context, id string, spec MachineSpec) error {
-	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return c.terminate(gctx, id) })
-	g.Go(func() error { return c.deleteRoute(gctx, spec, id) })
-	if err := g.Wait(); err != nil {
+	var tables []types.RouteTable
+	var err error
+	if spec.PodCIDR.IsValid() && spec.VPCID != "" {
+		tables, err = c.routeTables(ctx, spec.VPCID)
+	}
+	if err == nil {
+		g, gctx := errgroup.WithContext(ctx)
+		g.Go(func() error { return c.terminate(gctx, id) })
+		g.Go(func() error { return c.deletePodRoutes(gctx, spec, tables, id) })
+		err = g.Wait()
+	}
+	if err != nil {
 		return fmt.Errorf("machine %s (%s): %w", spec.Name, id, err)
 	}
 	return nil
@@ -365,41 +381,6 @@ func (c *Client) terminate(ctx context.Context, id string) error {
 		}
 		return false, string(stateOf(i)), nil
 	})
-}
-
-// deleteRoute removes the route to the machine's pods unless it leads to
-// another machine by now.
-func (c *Client) deleteRoute(ctx context.Context, spec MachineSpec, id string) error {
-	if !spec.PodCIDR.IsValid() || spec.RouteTableID == "" {
-		return nil
-	}
-	out, err := c.EC2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{RouteTableIds: []string{spec.RouteTableID}})
-	if IsCode(err, "InvalidRouteTableID.NotFound") {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("describe route table %s: %w", spec.RouteTableID, err)
-	}
-	for _, t := range out.RouteTables {
-		r := findRoute(t, spec.PodCIDR)
-		if r == nil || r.State != types.RouteStateBlackhole && sdk.ToString(r.InstanceId) != id {
-			continue
-		}
-		_, err := c.EC2.DeleteRoute(ctx, &ec2.DeleteRouteInput{RouteTableId: t.RouteTableId, DestinationCidrBlock: r.DestinationCidrBlock})
-		if err = ignore(err, "InvalidRoute.NotFound", "InvalidRouteTableID.NotFound"); err != nil {
-			return fmt.Errorf("delete route %s: %w", spec.PodCIDR, err)
-		}
-	}
-	return nil
-}
-
-func findRoute(t types.RouteTable, destination netip.Prefix) *types.Route {
-	for k, r := range t.Routes {
-		if sdk.ToString(r.DestinationCidrBlock) == destination.String() {
-			return &t.Routes[k]
-		}
-	}
-	return nil
 }
 
 func (s MachineSpec) describe(id string) string {

@@ -58,13 +58,7 @@ func (c *Client) machineFindings(spec MachineSpec, o observation) []machineFindi
 			}, "metadata service: %s", words)
 		}
 	}
-	if o.table != nil && spec.PodCIDR.IsValid() {
-		if words := diffRoute(*o.table, spec, m.InterfaceID); words != "" {
-			add(func(ctx context.Context) error {
-				return c.putRoute(ctx, spec.RouteTableID, spec.PodCIDR.String(), routeTarget{networkInterface: m.InterfaceID})
-			}, "route %s: %s", spec.PodCIDR, words)
-		}
-	}
+	out = append(out, c.routeFindings(spec, o.tables, m.ID, m.InterfaceID)...)
 	if o.volume != nil && m.RootVolumeGiB < spec.RootVolumeGiB {
 		add(func(ctx context.Context) error {
 			return c.growVolume(ctx, m.VolumeID, spec.RootVolumeGiB)
@@ -100,7 +94,7 @@ func (c *Client) machineTags(s MachineSpec) map[string]string {
 // as it is afterwards; whether it was started, its public address may be a new
 // one, and nothing is known of its SSH server yet.
 func (c *Client) ConvergeMachine(ctx context.Context, id string, spec MachineSpec, beforeStop func(context.Context, Machine) error) (Machine, error) {
-	o, err := c.observe(ctx, id, routeTable(spec))
+	o, err := c.observe(ctx, id, routedVPC(spec))
 	if err != nil {
 		return Machine{}, fmt.Errorf("%s: %w", spec.describe(id), err)
 	}
@@ -118,14 +112,6 @@ func (c *Client) ConvergeMachine(ctx context.Context, id string, spec MachineSpe
 		})
 	}
 	g.Go(func() error { return c.deleteTags(gctx, o.machine().tagged(), spec.RemoveTags, c.machineTags(spec)) })
-	g.Go(func() error {
-		if !spec.RemovePodCIDR.IsValid() || spec.RemovePodCIDR == spec.PodCIDR {
-			return nil
-		}
-		old := spec
-		old.PodCIDR = spec.RemovePodCIDR
-		return c.deleteRoute(gctx, old, id)
-	})
 	if err := g.Wait(); err != nil {
 		return o.machine(), err
 	}
@@ -134,10 +120,20 @@ func (c *Client) ConvergeMachine(ctx context.Context, id string, spec MachineSpe
 			return o.machine(), fmt.Errorf("%s: %w", spec.describe(id), err)
 		}
 	} else if len(findings) == 0 {
-		return o.machine(), nil
+		return o.routed(spec), nil
 	}
-	o, err = c.observe(ctx, id, "")
-	return o.machine(), err
+	now, err := c.observe(ctx, id, "")
+	now.tables = o.tables
+	return now.routed(spec), err
+}
+
+// routed returns the machine with every table that has its route by now.
+func (o observation) routed(spec MachineSpec) Machine {
+	m := o.machine()
+	if spec.PodCIDR.IsValid() {
+		m.RouteTables = podTables(o.tables, spec)
+	}
+	return m
 }
 
 // cycle starts the instance, after stopping it when its type has to change.
@@ -209,17 +205,6 @@ func diffMetadata(found types.InstanceMetadataOptionsResponse) string {
 		words = append(words, "endpoint is disabled, wanted enabled")
 	}
 	return strings.Join(words, ", ")
-}
-
-func diffRoute(t types.RouteTable, spec MachineSpec, networkInterface string) string {
-	r := findRoute(t, spec.PodCIDR)
-	switch {
-	case r == nil:
-		return "missing, wanted " + networkInterface
-	case targetOf(*r) != networkInterface:
-		return fmt.Sprintf("found %s, wanted %s", targetOf(*r), networkInterface)
-	}
-	return ""
 }
 
 func groupIDs(groups []types.GroupIdentifier) []string {

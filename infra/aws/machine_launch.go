@@ -179,6 +179,7 @@ type Launch struct {
 	instance  types.Instance
 	launchKey string // first host key, public; empty when an earlier run made it
 	settled   bool
+	tables    []string // that got the route to its pods
 }
 
 // Machine returns the machine as far as it is known; not while Bring runs.
@@ -197,7 +198,7 @@ func (l *Launch) Bring(ctx context.Context, connect Connect) (Machine, error) {
 	first := primary(l.instance)
 	var key string
 	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return l.settle(gctx, first) })
+	g.Go(func() error { return l.settle(gctx, id, first) })
 	g.Go(func() error {
 		if err := l.start(gctx, id); err != nil {
 			return err
@@ -208,7 +209,7 @@ func (l *Launch) Bring(ctx context.Context, connect Connect) (Machine, error) {
 	})
 	err := g.Wait()
 	m := machineOf(l.instance)
-	m.HostKey = key
+	m.HostKey, m.RouteTables = key, l.tables
 	if err != nil {
 		return m, fmt.Errorf("%s: %w", l.spec.describe(id), err)
 	}
@@ -217,9 +218,11 @@ func (l *Launch) Bring(ctx context.Context, connect Connect) (Machine, error) {
 
 // adopt brings an instance of an earlier run to what is wanted by now.
 func (l *Launch) adopt(ctx context.Context, id string) error {
-	if _, err := l.client.ConvergeMachine(ctx, id, l.spec, nil); err != nil {
+	m, err := l.client.ConvergeMachine(ctx, id, l.spec, nil)
+	if err != nil {
 		return err
 	}
+	l.tables = m.RouteTables
 	i, err := l.client.instance(ctx, id, l.client.settling())
 	if err != nil {
 		return fmt.Errorf("%s: %w", l.spec.describe(id), err)
@@ -230,7 +233,7 @@ func (l *Launch) adopt(ctx context.Context, id string) error {
 }
 
 // settle sets what RunInstances cannot: routing of pod traffic.
-func (l *Launch) settle(ctx context.Context, n *types.InstanceNetworkInterface) error {
+func (l *Launch) settle(ctx context.Context, instance string, n *types.InstanceNetworkInterface) error {
 	if n == nil || l.settled || !l.spec.PodCIDR.IsValid() {
 		return nil
 	}
@@ -238,7 +241,15 @@ func (l *Launch) settle(ctx context.Context, n *types.InstanceNetworkInterface) 
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return l.client.setSourceDestCheck(gctx, id, false) })
 	g.Go(func() error {
-		return l.client.putRoute(gctx, l.spec.RouteTableID, l.spec.PodCIDR.String(), routeTarget{networkInterface: id})
+		tables, err := l.client.routeTables(gctx, l.spec.VPCID)
+		if err != nil {
+			return err
+		}
+		for _, f := range l.client.routeFindings(l.spec, tables, instance, id) {
+			g.Go(func() error { return f.fix(gctx) })
+		}
+		l.tables = podTables(tables, l.spec)
+		return nil
 	})
 	return g.Wait()
 }

@@ -36,7 +36,10 @@ type NetworkSpec struct {
 	AdminCIDRs []netip.Prefix
 	// NodePortCIDRs may reach NodePorts on workers.
 	NodePortCIDRs []netip.Prefix
-	Tags          map[string]string
+	// IgnoreRules chooses rules of others in the security groups, which are left
+	// alone.
+	IgnoreRules RuleFilter
+	Tags        map[string]string
 	// RemoveTags lists tag keys to be deleted: those of an earlier spec that
 	// this one no longer has.
 	RemoveTags []string
@@ -73,16 +76,19 @@ type snapshot struct {
 	// creation whose answer was lost.
 	extra   int
 	subnets []types.Subnet
-	tables  []types.RouteTable // all that were told of, see table and own
+	tables  []types.RouteTable // all that were told of, see tableOf and own
 	mine    func(id *string, tags []types.Tag) bool
 	gateway *types.InternetGateway
 	// spare are gateways of ours beside it, left by calls whose answer was lost.
 	spare  []types.InternetGateway
 	groups map[Role]types.SecurityGroup
+	// ignored are the groups' rules that belong to others.
+	ignored map[groupRule]bool
 }
 
-// look takes a snapshot in one round of parallel calls: of a VPC that is known
-// by its id, or else by the cluster's tags.
+// look takes a snapshot in one round of parallel calls, after which it asks
+// about rules to ignore: of a VPC that is known by its id, or else by the
+// cluster's tags.
 func (c *Client) look(ctx context.Context, spec NetworkSpec) (snapshot, error) {
 	tagged := []types.Filter{tagFilter(TagCluster, spec.Cluster), tagFilter(TagKind, kindNetwork)}
 	within := tagged
@@ -94,10 +100,6 @@ func (c *Client) look(ctx context.Context, spec NetworkSpec) (snapshot, error) {
 	if id != "" {
 		within = []types.Filter{filter("vpc-id", id)}
 		vpcs = &ec2.DescribeVpcsInput{VpcIds: []string{id}}
-	}
-	subnets := &ec2.DescribeSubnetsInput{Filters: within}
-	if spec.adopts() {
-		subnets = &ec2.DescribeSubnetsInput{SubnetIds: spec.SubnetIDs}
 	}
 
 	var (
@@ -114,11 +116,8 @@ func (c *Client) look(ctx context.Context, spec NetworkSpec) (snapshot, error) {
 		}
 		return err
 	})
-	g.Go(func() error {
-		out, err := c.EC2.DescribeSubnets(gctx, subnets)
-		if err == nil {
-			s.subnets = out.Subnets
-		}
+	g.Go(func() (err error) {
+		s.subnets, err = c.lookSubnets(gctx, spec, within)
 		return err
 	})
 	g.Go(func() error {
@@ -141,7 +140,8 @@ func (c *Client) look(ctx context.Context, spec NetworkSpec) (snapshot, error) {
 		}
 		return err
 	})
-	if err := g.Wait(); err != nil {
+	err := g.Wait()
+	if err != nil {
 		if id != "" && IsCode(err, "InvalidVpcID.NotFound") {
 			return s, fmt.Errorf("VPC %s of cluster %s %w", id, spec.Cluster, ErrNotFound)
 		}
@@ -149,12 +149,38 @@ func (c *Client) look(ctx context.Context, spec NetworkSpec) (snapshot, error) {
 	}
 	s.choose(found)
 	s.narrow(gateways, groups, spec.Known)
+	if s.ignored, err = c.ignoredRules(ctx, spec.IgnoreRules, s.groups); err != nil {
+		return s, fmt.Errorf("look at the network of cluster %s: %w", spec.Cluster, err)
+	}
 	if s.adopted { // in the order asked for
 		slices.SortFunc(s.subnets, func(a, b types.Subnet) int {
 			return slices.Index(spec.SubnetIDs, sdk.ToString(a.SubnetId)) - slices.Index(spec.SubnetIDs, sdk.ToString(b.SubnetId))
 		})
 	}
 	return s, nil
+}
+
+// lookSubnets returns those that are adopted as far as they exist, or else those
+// within.
+func (c *Client) lookSubnets(ctx context.Context, spec NetworkSpec, within []types.Filter) ([]types.Subnet, error) {
+	if spec.adopts() {
+		if len(spec.SubnetIDs) == 0 {
+			return nil, nil // without ids EC2 would tell of all subnets there are
+		}
+		out, err := c.EC2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{SubnetIds: spec.SubnetIDs}, c.patiently(doubtAttempts, notYet...))
+		if err == nil {
+			return out.Subnets, nil
+		}
+		if !IsCode(err, "InvalidSubnetID.NotFound", "InvalidSubnetId.NotFound") {
+			return nil, err
+		}
+		within = []types.Filter{filter("subnet-id", spec.SubnetIDs...)} // asks about all without failing for one
+	}
+	out, err := c.EC2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{Filters: within})
+	if err != nil {
+		return nil, err
+	}
+	return out.Subnets, nil
 }
 
 // gateways returns the gateway attached to the VPC, else those with the tags.
@@ -254,21 +280,6 @@ func (s *snapshot) vpcID() string {
 	return sdk.ToString(s.vpc.VpcId)
 }
 
-// table returns the route table that holds for a subnet: the one associated
-// with it, else the VPC's main table when it was told of.
-func (s *snapshot) table(subnet string) *types.RouteTable {
-	var main *types.RouteTable
-	for i, t := range s.tables {
-		if associated(t, subnet) {
-			return &s.tables[i]
-		}
-		if slices.ContainsFunc(t.Associations, func(a types.RouteTableAssociation) bool { return sdk.ToBool(a.Main) }) {
-			main = &s.tables[i]
-		}
-	}
-	return main
-}
-
 // own returns our own route table, whether or not it is associated.
 func (s *snapshot) own() *types.RouteTable {
 	for i, t := range s.tables {
@@ -289,7 +300,7 @@ func (s *snapshot) network(cluster string) Network {
 		found.CIDR, _ = netip.ParsePrefix(sdk.ToString(subnet.CidrBlock))
 		table := s.own() // in a VPC of our own it is, or will be, the subnet's
 		if s.adopted {
-			table = s.table(found.ID)
+			table = tableOf(s.tables, found.ID)
 		}
 		if table != nil {
 			found.RouteTableID = sdk.ToString(table.RouteTableId)

@@ -84,8 +84,23 @@ func (b *builder) createTable(ctx context.Context) error {
 	return nil
 }
 
-// associate makes our table the subnet's, also when another one is by now.
+// associate makes our table the subnet's, also when another one is by now. It
+// waits until EC2 tells of it: machines find their route tables by it.
 func (b *builder) associate(ctx context.Context, table, subnet string) error {
+	if err := b.putAssociation(ctx, table, subnet); err != nil {
+		return err
+	}
+	return poll(ctx, "wait until it is the subnet's", func(ctx context.Context) (bool, string, error) {
+		out, err := b.EC2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{Filters: []types.Filter{filter("association.subnet-id", subnet)}})
+		if err != nil {
+			return false, "", err
+		}
+		found := tableOf(out.RouteTables, subnet)
+		return found != nil && sdk.ToString(found.RouteTableId) == table, "the subnet has another route table", nil
+	})
+}
+
+func (b *builder) putAssociation(ctx context.Context, table, subnet string) error {
 	_, err := b.EC2.AssociateRouteTable(ctx, &ec2.AssociateRouteTableInput{RouteTableId: &table, SubnetId: &subnet}, b.settling())
 	if !IsCode(err, "Resource.AlreadyAssociated") {
 		return err
@@ -180,37 +195,15 @@ func (b *builder) revoke(ctx context.Context, group string, p []types.IpPermissi
 	return nil
 }
 
-// routeTarget is where a route leads: one of the two.
-type routeTarget struct{ gateway, networkInterface string }
-
-// putRoute makes a route, or turns the one there is.
-func (c *Client) putRoute(ctx context.Context, table, destination string, target routeTarget) error {
-	create := &ec2.CreateRouteInput{RouteTableId: &table, DestinationCidrBlock: &destination}
-	replace := &ec2.ReplaceRouteInput{RouteTableId: &table, DestinationCidrBlock: &destination}
-	if target.gateway != "" {
-		create.GatewayId, replace.GatewayId = &target.gateway, &target.gateway
-	} else {
-		create.NetworkInterfaceId, replace.NetworkInterfaceId = &target.networkInterface, &target.networkInterface
-	}
-	_, err := c.EC2.CreateRoute(ctx, create, c.settling())
+// putDefaultRoute makes the way out to the internet, or turns the one there is.
+func (b *builder) putDefaultRoute(ctx context.Context, table, gateway string) error {
+	all := sdk.String("0.0.0.0/0")
+	_, err := b.EC2.CreateRoute(ctx, &ec2.CreateRouteInput{RouteTableId: &table, DestinationCidrBlock: all, GatewayId: &gateway}, b.settling())
 	if IsCode(err, "RouteAlreadyExists") {
-		_, err = c.EC2.ReplaceRoute(ctx, replace, c.settling())
+		_, err = b.EC2.ReplaceRoute(ctx, &ec2.ReplaceRouteInput{RouteTableId: &table, DestinationCidrBlock: all, GatewayId: &gateway}, b.settling())
 	}
 	if err != nil {
-		return fmt.Errorf("route %s in %s: %w", destination, table, err)
+		return fmt.Errorf("route 0.0.0.0/0 in %s: %w", table, err)
 	}
 	return nil
-}
-
-// targetOf names what a route leads to.
-func targetOf(r types.Route) string {
-	for _, t := range []*string{
-		r.NetworkInterfaceId, r.GatewayId, r.NatGatewayId, r.TransitGatewayId,
-		r.VpcPeeringConnectionId, r.EgressOnlyInternetGatewayId, r.InstanceId,
-	} {
-		if s := sdk.ToString(t); s != "" {
-			return s
-		}
-	}
-	return "nothing"
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -17,6 +18,7 @@ import (
 // already is no error; what the interfaces of terminated machines still hold is
 // waited for.
 func (c *Client) DeleteNetwork(ctx context.Context, spec NetworkSpec) error {
+	spec.IgnoreRules = RuleFilter{} // others' rules go with the groups
 	s, err := c.look(ctx, spec)
 	if errors.Is(err, ErrNotFound) && !spec.adopts() {
 		s, err = c.look(ctx, NetworkSpec{Cluster: spec.Cluster})
@@ -40,16 +42,23 @@ func (c *Client) DeleteNetwork(ctx context.Context, spec NetworkSpec) error {
 	return nil
 }
 
-// deleteGroups deletes the groups, after the rules by which they hold each other.
+// deleteGroups deletes the groups, after the rules by which they hold each
+// other. All other rules go with their group.
 func (c *Client) deleteGroups(ctx context.Context, s snapshot) error {
 	b := &builder{Client: c}
+	ours := map[string]bool{}
+	for _, group := range s.groups {
+		ours[sdk.ToString(group.GroupId)] = true
+	}
 	g, gctx := errgroup.WithContext(ctx)
 	for _, group := range s.groups {
-		if len(group.IpPermissions) > 0 {
-			g.Go(func() error {
-				err := b.revoke(gctx, sdk.ToString(group.GroupId), permissions(rulesOf(group.IpPermissions)), false)
-				return ignore(err, "InvalidGroup.NotFound")
-			})
+		for egress, all := range map[bool][]types.IpPermission{false: group.IpPermissions, true: group.IpPermissionsEgress} {
+			if rules := slices.DeleteFunc(rulesOf(all), func(r rule) bool { return !ours[r.source] }); len(rules) > 0 {
+				g.Go(func() error {
+					err := b.revoke(gctx, sdk.ToString(group.GroupId), permissions(rules), egress)
+					return ignore(err, "InvalidGroup.NotFound")
+				})
+			}
 		}
 	}
 	if err := g.Wait(); err != nil {

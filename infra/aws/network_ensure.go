@@ -131,7 +131,10 @@ func (c *Client) FindNetwork(ctx context.Context, cluster string) (Network, Netw
 }
 
 func (b *builder) findVPC() []finding {
-	if b.vpc != nil || b.spec.adopts() {
+	if b.spec.adopts() {
+		return b.findAdopted()
+	}
+	if b.vpc != nil {
 		return nil
 	}
 	return []finding{{"vpc", "missing", func(ctx context.Context) error {
@@ -147,6 +150,20 @@ func (b *builder) findVPC() []finding {
 		b.change(func(s *snapshot) { s.vpc = out.Vpc })
 		return nil
 	}}}
+}
+
+// findAdopted finds adopted subnets that are not there. Only whoever made them
+// can make them again.
+func (b *builder) findAdopted() []finding {
+	var out []finding
+	for _, id := range b.spec.SubnetIDs {
+		if !slices.ContainsFunc(b.subnets, func(s types.Subnet) bool { return sdk.ToString(s.SubnetId) == id }) {
+			out = append(out, finding{"subnet " + id, "missing in " + b.spec.VPCID, func(context.Context) error {
+				return fmt.Errorf("it does not exist in %s: take it out of subnet_ids, or write the id of the one that replaces it", b.spec.VPCID)
+			}})
+		}
+	}
+	return out
 }
 
 func (b *builder) findParts() []finding {
@@ -200,7 +217,7 @@ func (b *builder) findSettings() []finding {
 	if table != nil && b.gateway != nil {
 		if words := defaultRoute(*table, sdk.ToString(b.gateway.InternetGatewayId)); words != "" {
 			out = append(out, finding{"route table", words, func(ctx context.Context) error {
-				return b.putRoute(ctx, sdk.ToString(table.RouteTableId), "0.0.0.0/0", routeTarget{gateway: sdk.ToString(b.gateway.InternetGatewayId)})
+				return b.putDefaultRoute(ctx, sdk.ToString(table.RouteTableId), sdk.ToString(b.gateway.InternetGatewayId))
 			}})
 		}
 	}
@@ -216,10 +233,13 @@ func (b *builder) findRules() []finding {
 	wanted := wantedRules(b.spec, ids)
 	for _, role := range Roles() {
 		group := b.groups[role]
+		others := func(egress bool) func(rule) bool {
+			return func(r rule) bool { return b.ignored[groupRule{ids[role], egress, r}] }
+		}
 		missing, unexpected := diffRules(wanted[role], rulesOf(group.IpPermissions))
-		out = append(out, b.ruleFindings(role, ids, missing, unexpected, false)...)
+		out = append(out, b.ruleFindings(role, ids, missing, slices.DeleteFunc(unexpected, others(false)), false)...)
 		missing, unexpected = diffRules(wantedEgress, rulesOf(group.IpPermissionsEgress))
-		out = append(out, b.ruleFindings(role, ids, missing, unexpected, true)...)
+		out = append(out, b.ruleFindings(role, ids, missing, slices.DeleteFunc(unexpected, others(true)), true)...)
 	}
 	return out
 }

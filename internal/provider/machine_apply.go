@@ -60,11 +60,16 @@ func (r *machineResource) Create(ctx context.Context, req resource.CreateRequest
 	}
 	m.fill(made)
 	writePrivate(ctx, resp.Private, claimKey, spec.Claim, &resp.Diagnostics)
+	writePrivate(ctx, resp.Private, routesKey, made.RouteTables, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
 // claimKey is where private state holds the claim to the instance.
 const claimKey = "claim"
+
+// routesKey is where private state lists the route tables that got the route to
+// the machine's pods.
+const routesKey = "route_tables"
 
 // newClaim makes a claim that nobody else has.
 func (d *providerData) newClaim() (string, error) {
@@ -92,7 +97,9 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 		addError(&resp.Diagnostics, "Cannot refresh machine "+m.Name.ValueString(), err)
 		return
 	}
-	found, words, err := client.ObserveMachine(ctx, m.ID.ValueString(), m.spec(ctx, &resp.Diagnostics))
+	spec := m.spec(ctx, &resp.Diagnostics)
+	spec.RoutedTables = readPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics)
+	found, words, err := client.ObserveMachine(ctx, m.ID.ValueString(), spec)
 	switch {
 	case errors.Is(err, infraaws.ErrNotFound):
 		// Terraform itself does not tell why it makes something anew.
@@ -130,7 +137,10 @@ func (r *machineResource) Update(ctx context.Context, req resource.UpdateRequest
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	grow := readPrivate[bool](ctx, req.Private, growKey, &resp.Diagnostics)
+	keeps := machinePrivate{
+		grow:   readPrivate[bool](ctx, req.Private, growKey, &resp.Diagnostics),
+		routes: readPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics),
+	}
 	fail := func(err error) { addError(&resp.Diagnostics, "Cannot change machine "+m.Name.ValueString(), err) }
 	way, err := r.begin(ctx, m, state, &resp.Diagnostics)
 	defer func() { way.done() }()
@@ -142,9 +152,10 @@ func (r *machineResource) Update(ctx context.Context, req resource.UpdateRequest
 	defer cancel()
 	client, err := r.data.aws(ctx)
 	if err == nil {
-		grow, err = r.converge(ctx, client, &m, state, way, grow, &resp.Diagnostics)
+		keeps, err = r.converge(ctx, client, &m, state, way, keeps, &resp.Diagnostics)
 	}
-	writePrivate(ctx, resp.Private, growKey, grow, &resp.Diagnostics)
+	writePrivate(ctx, resp.Private, growKey, keeps.grow, &resp.Diagnostics)
+	writePrivate(ctx, resp.Private, routesKey, keeps.routes, &resp.Diagnostics)
 	way.warn(&resp.Diagnostics)
 	if err != nil {
 		fail(err)
@@ -157,35 +168,44 @@ func (r *machineResource) Update(ctx context.Context, req resource.UpdateRequest
 // and the file system on it was not yet.
 const growKey = "grow"
 
-// converge brings the machine to what is planned. grow says whether its root
-// file system has yet to fill its volume; it returns whether that is left to do.
-func (r *machineResource) converge(ctx context.Context, client *infraaws.Client, m *machineModel, state machineModel, way *stopover, grow bool, diags *diag.Diagnostics) (bool, error) {
+// machinePrivate is what an update reads of private state and leaves there.
+type machinePrivate struct {
+	grow   bool     // the root file system has yet to fill its volume
+	routes []string // tables that got the route to the machine's pods
+}
+
+// converge brings the machine to what is planned, and returns what is to be
+// kept in private state.
+func (r *machineResource) converge(ctx context.Context, client *infraaws.Client, m *machineModel, state machineModel, way *stopover, keeps machinePrivate, diags *diag.Diagnostics) (machinePrivate, error) {
 	spec := m.spec(ctx, diags)
 	spec.RemoveTags = removedKeys(state.TagsAll, m.TagsAll)
-	spec.RemovePodCIDR = parsePrefix(state.PodCIDR)
+	spec.RemovePodCIDR, spec.RoutedTables = parsePrefix(state.PodCIDR), keeps.routes
 	made, err := client.ConvergeMachine(ctx, m.ID.ValueString(), spec, way.stop)
 	if err != nil {
 		way.abandon(ctx, client)
 		now, _, looked := client.ObserveMachine(ctx, m.ID.ValueString(), spec)
-		return grow || looked == nil && int64(now.RootVolumeGiB) > state.RootVolumeSize.ValueInt64(), err
+		keeps.grow = keeps.grow || looked == nil && int64(now.RootVolumeGiB) > state.RootVolumeSize.ValueInt64()
+		return keeps, err
 	}
-	grow = grow || m.RootVolumeSize.ValueInt64() > state.RootVolumeSize.ValueInt64()
+	keeps.routes = made.RouteTables
+	keeps.grow = keeps.grow || m.RootVolumeSize.ValueInt64() > state.RootVolumeSize.ValueInt64()
 	made.Name, made.User, made.HostKey = m.Name.ValueString(), m.User.ValueString(), state.HostKey.ValueString()
 	if m.PublicIP.IsUnknown() { // it was started
 		if err := client.WaitMachine(ctx, made, r.data.connect); err != nil {
-			return grow, err
+			return keeps, err
 		}
 		if err := way.resume(ctx, made); err != nil {
-			return grow, err
+			return keeps, err
 		}
 	}
-	if grow {
+	if keeps.grow {
 		if err := client.GrowRoot(ctx, made, spec.RootVolumeGiB, r.data.connect); err != nil {
-			return grow, err
+			return keeps, err
 		}
 	}
+	keeps.grow = false
 	m.fill(made)
-	return false, nil
+	return keeps, nil
 }
 
 // Delete implements resource.Resource. An instance that another create has
@@ -215,7 +235,9 @@ func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest
 		var cancel context.CancelFunc
 		ctx, cancel = within(ctx, m.Timeouts.Delete, machineTimeout, &resp.Diagnostics)
 		defer cancel()
-		err = client.DeleteMachine(ctx, m.ID.ValueString(), m.spec(ctx, &resp.Diagnostics))
+		spec := m.spec(ctx, &resp.Diagnostics)
+		spec.RoutedTables = readPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics)
+		err = client.DeleteMachine(ctx, m.ID.ValueString(), spec)
 	}
 	if err != nil {
 		addError(&resp.Diagnostics, "Cannot delete machine "+m.Name.ValueString(), err)
@@ -224,13 +246,17 @@ func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest
 
 func (m machineModel) spec(ctx context.Context, diags *diag.Diagnostics) infraaws.MachineSpec {
 	network, _ := object[networkRefModel](ctx, m.Network, diags)
-	subnet := m.subnet(ctx, diags)
+	var subnets []string
+	for _, s := range network.subnets(ctx, diags) {
+		subnets = append(subnets, s.ID.ValueString())
+	}
 	return infraaws.MachineSpec{
 		Cluster:         network.Cluster.ValueString(),
 		Name:            m.Name.ValueString(),
 		Role:            infraaws.Role(m.Role.ValueString()),
-		SubnetID:        subnet.ID.ValueString(),
-		RouteTableID:    subnet.RouteTableID.ValueString(),
+		SubnetID:        m.subnet(ctx, diags).ID.ValueString(),
+		VPCID:           network.VPCID.ValueString(),
+		NetworkSubnets:  subnets,
 		SecurityGroupID: stringMap(network.SecurityGroupIDs)[m.Role.ValueString()],
 		PrivateIP:       parseAddr(m.PrivateIP),
 		PodCIDR:         parsePrefix(m.PodCIDR),

@@ -63,7 +63,7 @@ func (r *machineResource) Metadata(_ context.Context, _ resource.MetadataRequest
 func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	keep := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "One EC2 instance with a stable name and private address, reached by SSH with a pinned host key, and the route to its pods.\n\n" +
+		MarkdownDescription: "One EC2 instance with a stable name and private address, reached by SSH with a pinned host key, and the routes to its pods.\n\n" +
 			"It is launched with an encrypted gp3 root volume and IMDSv2 required with a hop limit of 1. At first contact it replaces the SSH host key it was launched with " +
 			"by one that only it knows; that key's public half is recorded here and in a tag. " +
 			"Machines are never replaced because of a newer image: use `-replace`. An instance found stopped is started again.\n\n" +
@@ -97,8 +97,8 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			},
 			"pod_cidr": schema.StringAttribute{
 				Optional: true,
-				MarkdownDescription: "Network of the pods on a worker, outside of the VPC's. It is routed to the machine, whose source/destination check is then off. " +
-					"Changed in place. Default: none, for CNIs that need no routes.",
+				MarkdownDescription: "Network of the pods on a worker, outside of the VPC's. Every route table of the network's subnets routes it to the machine, whose source/destination check is then off. " +
+					"A route of others with the same destination is an error. Changed in place. Default: none, for CNIs that need no routes.",
 				Validators: []validator.String{canonicalCIDR(8, 28)},
 			},
 			"instance_type": schema.StringAttribute{
@@ -198,5 +198,6 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 	m.TagsAll = r.data.tagsAll(m.Tags)
 	m.fill(found)
 	writePrivate(ctx, resp.Private, claimKey, found.Claim, &resp.Diagnostics)
+	writePrivate(ctx, resp.Private, routesKey, found.RouteTables, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }

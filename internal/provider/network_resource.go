@@ -52,6 +52,7 @@ type networkModel struct {
 	AvailabilityZone types.String   `tfsdk:"availability_zone"`
 	AdminCIDRs       types.Set      `tfsdk:"admin_cidrs"`
 	NodePortCIDRs    types.Set      `tfsdk:"nodeport_cidrs"`
+	IgnoreRules      types.Object   `tfsdk:"ignore_rules"`
 	Tags             types.Map      `tfsdk:"tags"`
 	TagsAll          types.Map      `tfsdk:"tags_all"`
 	SecurityGroupIDs types.Map      `tfsdk:"security_group_ids"`
@@ -88,8 +89,9 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			},
 			"subnet_ids": schema.ListAttribute{
 				Optional: true, Computed: true, ElementType: types.StringType,
-				MarkdownDescription: "Subnets of the adopted VPC for machines. Pod routes are added to the route tables that hold for them. " +
-					"A change is made in place; machines stay where they are. Default: the subnet that is made.",
+				MarkdownDescription: "Subnets of the adopted VPC for machines. A machine is in the one that its `private_ip` belongs to, without one in the first. " +
+					"A route to the pods of every machine is added to the route table of each subnet, be it associated with the subnet or the VPC's main one; nothing else in these tables is changed. " +
+					"A change is made in place, and machines stay where they are; add subnets at the end, since `node_cidr` is that of the first. Default: the subnet that is made.",
 				Validators: []validator.List{listvalidator.AlsoRequires(own), listvalidator.SizeAtLeast(1), listvalidator.UniqueValues()},
 			},
 			"subnet_id": schema.StringAttribute{Computed: true, MarkdownDescription: "First of `subnet_ids`."},
@@ -126,8 +128,9 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				MarkdownDescription: "Networks from which NodePorts (30000-32767) on workers are reached. Changed in place. Default: none.",
 				Validators:          []validator.Set{setvalidator.ValueStringsAre(canonicalCIDR(0, 32))},
 			},
-			"tags":     tagsAttribute(),
-			"tags_all": tagsAllAttribute(),
+			"ignore_rules": ignoreRulesAttribute(),
+			"tags":         tagsAttribute(),
+			"tags_all":     tagsAllAttribute(),
 			"security_group_ids": schema.MapAttribute{
 				Computed: true, ElementType: types.StringType,
 				MarkdownDescription: "Security group by role: `lb`, `controller`, `worker`.",
@@ -167,9 +170,8 @@ func networkRefComputed() schema.SingleNestedAttribute {
 			"subnets": schema.ListNestedAttribute{
 				Computed: true, MarkdownDescription: "Subnets for machines.",
 				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-					"id":             schema.StringAttribute{Computed: true, MarkdownDescription: "Subnet."},
-					"cidr":           schema.StringAttribute{Computed: true, MarkdownDescription: "Its network."},
-					"route_table_id": schema.StringAttribute{Computed: true, MarkdownDescription: "Route table that holds for it."},
+					"id":   schema.StringAttribute{Computed: true, MarkdownDescription: "Subnet."},
+					"cidr": schema.StringAttribute{Computed: true, MarkdownDescription: "Its network."},
 				}},
 			},
 			"security_group_ids": schema.MapAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "Security group by role."},
@@ -212,25 +214,35 @@ func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	} else {
 		var state networkModel
 		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-		plan.keep(state, !adopts || config.SubnetIDs.Equal(state.SubnetIDs))
+		plan.keep(state, adopts)
 	}
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
 
-// keep plans what the network has, as long as nothing of it is missing.
-func (m *networkModel) keep(state networkModel, sameSubnets bool) {
+// keep plans what the network has, as long as nothing of it is missing. The
+// subnets of an adopted VPC are those of the configuration.
+func (m *networkModel) keep(state networkModel, adopts bool) {
 	complete := len(state.SecurityGroupIDs.Elements()) == len(infraaws.Roles())
 	m.SecurityGroupIDs = state.SecurityGroupIDs
 	if !complete {
 		m.SecurityGroupIDs = types.MapUnknown(types.StringType)
 	}
-	if sameSubnets {
-		m.SubnetIDs, m.SubnetID, m.NodeCIDRs = state.SubnetIDs, state.SubnetID, state.NodeCIDRs
-	} else {
-		m.SubnetID, m.NodeCIDRs = types.StringUnknown(), types.SetUnknown(types.StringType)
+	m.SubnetID = state.SubnetID
+	sameSubnets := !state.SubnetID.IsNull()
+	switch {
+	case adopts:
+		sameSubnets = m.SubnetIDs.Equal(state.SubnetIDs)
+		if ids := m.SubnetIDs.Elements(); len(ids) == 0 || !ids[0].Equal(state.SubnetID) {
+			m.SubnetID, m.NodeCIDR, m.AvailabilityZone = types.StringUnknown(), types.StringUnknown(), types.StringUnknown()
+		}
+	case sameSubnets:
+		m.SubnetIDs = state.SubnetIDs
+	default:
+		m.SubnetIDs, m.SubnetID = types.ListUnknown(types.StringType), types.StringUnknown()
 	}
-	if state.SubnetID.IsNull() {
-		m.SubnetIDs, m.SubnetID, sameSubnets = types.ListUnknown(types.StringType), types.StringUnknown(), false
+	m.NodeCIDRs = state.NodeCIDRs
+	if !sameSubnets {
+		m.NodeCIDRs = types.SetUnknown(types.StringType)
 	}
 	m.Ref = state.Ref
 	if complete && sameSubnets {
@@ -278,7 +290,7 @@ func (r *networkResource) Create(ctx context.Context, req resource.CreateRequest
 		return
 	}
 	adopts := !config.VPCID.IsNull()
-	n, err := client.EnsureNetwork(ctx, m.spec(adopts))
+	n, err := client.EnsureNetwork(ctx, m.spec(networkPrivate{Adopts: adopts}))
 	if err != nil {
 		addError(&resp.Diagnostics, "Cannot make network "+m.Name.ValueString(), err)
 	}
@@ -286,7 +298,7 @@ func (r *networkResource) Create(ctx context.Context, req resource.CreateRequest
 		return
 	}
 	m.fill(n)
-	writePrivate(ctx, resp.Private, networkKey, networkPrivate{Adopts: adopts}, &resp.Diagnostics)
+	writePrivate(ctx, resp.Private, networkKey, networkPrivate{adopts, routeTableOf(n)}, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -307,9 +319,10 @@ func (r *networkResource) Read(ctx context.Context, req resource.ReadRequest, re
 		addError(&resp.Diagnostics, "Cannot refresh network "+m.Name.ValueString(), err)
 		return
 	}
-	n, drift, err := client.ObserveNetwork(ctx, m.spec(private.Adopts))
+	n, drift, err := client.ObserveNetwork(ctx, m.spec(private))
 	switch {
 	case errors.Is(err, infraaws.ErrNotFound):
+		resp.Diagnostics.AddWarning("Network "+m.Name.ValueString()+" is gone", err.Error()+"\n\nA plan makes it anew, or adopts what vpc_id says.")
 		resp.State.RemoveResource(ctx)
 		return
 	case err != nil:
@@ -318,6 +331,10 @@ func (r *networkResource) Read(ctx context.Context, req resource.ReadRequest, re
 	}
 	m.fill(n)
 	m.Drift = driftValue(drift)
+	if table := routeTableOf(n); table != "" {
+		private.RouteTableID = table
+		writePrivate(ctx, resp.Private, networkKey, private, &resp.Diagnostics)
+	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -336,8 +353,8 @@ func (r *networkResource) Update(ctx context.Context, req resource.UpdateRequest
 		addError(&resp.Diagnostics, "Cannot change network "+m.Name.ValueString(), err)
 		return
 	}
-	spec := m.spec(private.Adopts)
-	spec.Known = state.known(m.Name.ValueString())
+	spec := m.spec(private)
+	spec.Known = state.known(private)
 	spec.RemoveTags = removedKeys(state.TagsAll, m.TagsAll)
 	n, err := client.EnsureNetwork(ctx, spec)
 	if err != nil {
@@ -345,6 +362,8 @@ func (r *networkResource) Update(ctx context.Context, req resource.UpdateRequest
 		return
 	}
 	m.fill(n)
+	private.RouteTableID = routeTableOf(n)
+	writePrivate(ctx, resp.Private, networkKey, private, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -359,7 +378,7 @@ func (r *networkResource) Delete(ctx context.Context, req resource.DeleteRequest
 	defer cancel()
 	client, err := r.data.aws(ctx)
 	if err == nil {
-		err = client.DeleteNetwork(ctx, m.spec(private.Adopts))
+		err = client.DeleteNetwork(ctx, m.spec(private))
 	}
 	if err != nil {
 		addError(&resp.Diagnostics, "Cannot delete network "+m.Name.ValueString(), err)
@@ -384,6 +403,7 @@ func (r *networkResource) ImportState(ctx context.Context, req resource.ImportSt
 		TagsAll:    r.data.tagsAll(types.MapNull(types.StringType)),
 		// Not written and written as empty mean the same; an import chooses the first.
 		NodePortCIDRs: types.SetNull(types.StringType),
+		IgnoreRules:   types.ObjectNull(ignoreRulesType.AttrTypes),
 	}
 	if len(spec.NodePortCIDRs) > 0 {
 		m.NodePortCIDRs = setOf(spec.NodePortCIDRs)
@@ -406,9 +426,19 @@ const networkKey = "network"
 // networkPrivate is what the resource remembers beside its attributes.
 type networkPrivate struct {
 	Adopts bool `json:"adopts"`
+	// RouteTableID finds the network's own route table when it has lost its tags.
+	RouteTableID string `json:"route_table_id,omitempty"`
 }
 
-func (m networkModel) spec(adopts bool) infraaws.NetworkSpec {
+// routeTableOf returns the route table of the first subnet.
+func routeTableOf(n infraaws.Network) string {
+	if len(n.Subnets) == 0 {
+		return ""
+	}
+	return n.Subnets[0].RouteTableID
+}
+
+func (m networkModel) spec(private networkPrivate) infraaws.NetworkSpec {
 	s := infraaws.NetworkSpec{
 		Cluster:          m.Name.ValueString(),
 		VPCCIDR:          parsePrefix(m.VPCCIDR),
@@ -416,28 +446,25 @@ func (m networkModel) spec(adopts bool) infraaws.NetworkSpec {
 		AvailabilityZone: m.AvailabilityZone.ValueString(),
 		AdminCIDRs:       prefixesFrom(m.AdminCIDRs),
 		NodePortCIDRs:    prefixesFrom(m.NodePortCIDRs),
+		IgnoreRules:      ignoreRulesFrom(m.IgnoreRules),
 		Tags:             stringMap(m.Tags),
-		Known:            m.known(m.Name.ValueString()),
+		Known:            m.known(private),
 	}
-	if adopts {
+	if private.Adopts {
 		s.VPCID, s.SubnetIDs = m.VPCID.ValueString(), stringsFrom(m.SubnetIDs.Elements())
 	}
 	return s
 }
 
 // known returns the ids on record.
-func (m networkModel) known(cluster string) infraaws.Network {
-	n := infraaws.Network{Cluster: cluster, VPCID: m.VPCID.ValueString(), SecurityGroups: map[infraaws.Role]string{}}
+func (m networkModel) known(private networkPrivate) infraaws.Network {
+	n := infraaws.Network{Cluster: m.Name.ValueString(), VPCID: m.VPCID.ValueString(), SecurityGroups: map[infraaws.Role]string{}}
 	for role, id := range stringMap(m.SecurityGroupIDs) {
 		n.SecurityGroups[infraaws.Role(role)] = id
 	}
-	subnets, _ := m.Ref.Attributes()["subnets"].(types.List)
-	for _, e := range subnets.Elements() {
-		if o, ok := e.(types.Object); ok {
-			id, _ := o.Attributes()["id"].(types.String)
-			table, _ := o.Attributes()["route_table_id"].(types.String)
-			n.Subnets = append(n.Subnets, infraaws.Subnet{ID: id.ValueString(), RouteTableID: table.ValueString()})
-		}
+	n.Subnets = append(n.Subnets, infraaws.Subnet{RouteTableID: private.RouteTableID})
+	for _, id := range stringsFrom(m.SubnetIDs.Elements()) {
+		n.Subnets = append(n.Subnets, infraaws.Subnet{ID: id})
 	}
 	return n
 }
@@ -455,7 +482,7 @@ func (m *networkModel) fill(n infraaws.Network) {
 		cidrs = append(cidrs, optionalPrefix(s.CIDR))
 		ids = append(ids, types.StringValue(s.ID))
 		subnets = append(subnets, subnetModel{
-			ID: types.StringValue(s.ID), CIDR: optionalPrefix(s.CIDR), RouteTableID: optionalString(s.RouteTableID),
+			ID: types.StringValue(s.ID), CIDR: optionalPrefix(s.CIDR),
 		}.value())
 	}
 	if len(n.Subnets) > 0 {

@@ -16,7 +16,7 @@ func TestBadInput(t *testing.T) {
 	})
 	ref := values{
 		"cluster": "demo", "vpc_id": "vpc-1", "vpc_cidr": "10.240.0.0/16", "node_cidr": "10.240.0.0/24",
-		"subnets":            []any{values{"id": "subnet-1", "cidr": "10.240.0.0/24", "route_table_id": "rtb-1"}},
+		"subnets":            []any{values{"id": "subnet-1", "cidr": "10.240.0.0/24"}},
 		"security_group_ids": values{"worker": "sg-1"},
 	}
 	network := networkConfig()
@@ -45,6 +45,9 @@ func TestBadInput(t *testing.T) {
 		{"k8s_network", network, "vpc_cidr", "10.240.0.0/8", "host bits"},
 		{"k8s_network", network, "vpc_id", "vpc-1", "subnet_ids"},
 		{"k8s_network", network, "tags", values{"Name": "x"}, "sets \"Name\" itself"},
+		{"k8s_network", network, "ignore_rules", values{"description_prefixes": []any{""}}, "between 1 and 255"},
+		{"k8s_network", network, "ignore_rules", values{"tag_keys": []any{}}, "at least 1"},
+		{"k8s_network", network, "ignore_rules", values{}, "At least one attribute"},
 		{"k8s_network", network, "timeouts", values{"create": "soon"}, "Time Duration"},
 		{"k8s_machine", machine, "name", "worker_0", "lower-case"},
 		{"k8s_machine", machine, "role", "master", "master"},

@@ -27,15 +27,13 @@ type networkRefModel struct {
 }
 
 type subnetModel struct {
-	ID           types.String `tfsdk:"id"`
-	CIDR         types.String `tfsdk:"cidr"`
-	RouteTableID types.String `tfsdk:"route_table_id"`
+	ID   types.String `tfsdk:"id"`
+	CIDR types.String `tfsdk:"cidr"`
 }
 
 var subnetType = types.ObjectType{AttrTypes: map[string]attr.Type{
-	"id":             types.StringType,
-	"cidr":           types.StringType,
-	"route_table_id": types.StringType,
+	"id":   types.StringType,
+	"cidr": types.StringType,
 }}
 
 var networkRefType = types.ObjectType{AttrTypes: map[string]attr.Type{
@@ -59,9 +57,8 @@ func networkRefAttribute(description string) schema.SingleNestedAttribute {
 			"subnets": schema.ListNestedAttribute{
 				Required: true, MarkdownDescription: "Subnets for machines.",
 				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-					"id":             schema.StringAttribute{Required: true, MarkdownDescription: "Subnet."},
-					"cidr":           schema.StringAttribute{Required: true, MarkdownDescription: "Its network."},
-					"route_table_id": schema.StringAttribute{Required: true, MarkdownDescription: "Route table that holds for it, where routes to pods are added."},
+					"id":   schema.StringAttribute{Required: true, MarkdownDescription: "Subnet. Routes to pods are added to the route table that holds for it."},
+					"cidr": schema.StringAttribute{Required: true, MarkdownDescription: "Its network."},
 				}},
 			},
 			"security_group_ids": schema.MapAttribute{
@@ -81,7 +78,7 @@ func (m networkRefModel) value() types.Object {
 
 func (m subnetModel) value() types.Object {
 	return types.ObjectValueMust(subnetType.AttrTypes, map[string]attr.Value{
-		"id": m.ID, "cidr": m.CIDR, "route_table_id": m.RouteTableID,
+		"id": m.ID, "cidr": m.CIDR,
 	})
 }
 

@@ -177,8 +177,12 @@ func TestDriftShows(t *testing.T) {
 AttributeName("drift"): map[security group worker:rule tcp 10250 from group controller: missing] -> map[]`,
 	}, {
 		"a route", worker, workerConfig(network), func() error {
-			table := network.get("ref").(values)["subnets"].([]any)[0].(values)["route_table_id"].(string)
-			_, err := api.DeleteRoute(t.Context(), &ec2.DeleteRouteInput{RouteTableId: &table, DestinationCidrBlock: sdk.String("10.200.0.0/24")})
+			out, err := api.DescribeRouteTables(t.Context(), &ec2.DescribeRouteTablesInput{Filters: []types.Filter{
+				{Name: sdk.String("route.destination-cidr-block"), Values: []string{"10.200.0.0/24"}}}})
+			if err != nil {
+				return err
+			}
+			_, err = api.DeleteRoute(t.Context(), &ec2.DeleteRouteInput{RouteTableId: out.RouteTables[0].RouteTableId, DestinationCidrBlock: sdk.String("10.200.0.0/24")})
 			return err
 		}, "",
 	}, {

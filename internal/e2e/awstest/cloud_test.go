@@ -176,7 +176,7 @@ func machineSpecs(n infraaws.Network) []infraaws.MachineSpec {
 	add := func(role infraaws.Role, name string, ip string, pods string) {
 		s := infraaws.MachineSpec{
 			Cluster: "demo", Name: name, Role: role,
-			SubnetID: n.Subnets[0].ID, RouteTableID: n.Subnets[0].RouteTableID, SecurityGroupID: n.SecurityGroups[role],
+			SubnetID: n.Subnets[0].ID, VPCID: n.VPCID, NetworkSubnets: []string{n.Subnets[0].ID}, SecurityGroupID: n.SecurityGroups[role],
 			PrivateIP: netip.MustParseAddr(ip), PublicIP: true, InstanceType: "t3.small", RootVolumeGiB: 20,
 			User: "admin", AuthorizedKeys: []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ8Rf1n6h2Yq3n8G8kqk1Zk7bq1Jt0i3v6s7x8y9z0AB op"},
 		}

@@ -163,7 +163,11 @@ func TestMachineDrift(t *testing.T) {
 	n := ensured(ctx, t, c, networkSpec())
 	spec := machineSpecs(n)[3] // worker-0
 	m := made(ctx, t, c, ssh.on(&wire{}), []infraaws.MachineSpec{spec})[0]
-	api := c.EC2
+	api, table := c.EC2, n.Subnets[0].RouteTableID
+	if !slices.Equal(m.RouteTables, []string{table}) {
+		t.Errorf("route tables %v, wanted %s", m.RouteTables, table)
+	}
+	spec.RoutedTables = m.RouteTables
 	for _, test := range []struct {
 		name   string
 		damage func() error
@@ -199,16 +203,16 @@ func TestMachineDrift(t *testing.T) {
 		}, "metadata service: tokens are optional, wanted required, hop limit is 2, wanted 1",
 	}, {
 		"route deleted", func() error {
-			_, err := api.DeleteRoute(ctx, &ec2.DeleteRouteInput{RouteTableId: &spec.RouteTableID, DestinationCidrBlock: sdk.String("10.200.0.0/24")})
+			_, err := api.DeleteRoute(ctx, &ec2.DeleteRouteInput{RouteTableId: &table, DestinationCidrBlock: sdk.String("10.200.0.0/24")})
 			return err
-		}, "route 10.200.0.0/24: missing, wanted " + m.InterfaceID,
+		}, "route 10.200.0.0/24 in " + table + ": missing, wanted " + m.InterfaceID,
 	}, {
 		"route turned", func() error {
 			_, err := api.ReplaceRoute(ctx, &ec2.ReplaceRouteInput{
-				RouteTableId: &spec.RouteTableID, DestinationCidrBlock: sdk.String("10.200.0.0/24"), GatewayId: &n.InternetGatewayID,
+				RouteTableId: &table, DestinationCidrBlock: sdk.String("10.200.0.0/24"), GatewayId: &n.InternetGatewayID,
 			})
 			return err
-		}, "route 10.200.0.0/24: found " + n.InternetGatewayID + ", wanted " + m.InterfaceID,
+		}, "route 10.200.0.0/24 in " + table + ": found " + n.InternetGatewayID + ", wanted " + m.InterfaceID,
 	}, {
 		"tag", func() error {
 			_, err := api.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{m.ID}, Tags: []types.Tag{{Key: sdk.String("Name"), Value: sdk.String("mine")}}})
@@ -266,7 +270,7 @@ func TestMachineDrift(t *testing.T) {
 			t.Fatal(err)
 		}
 		asWanted(ctx, t, c, m.ID, spec)
-		out, err := api.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{RouteTableIds: []string{spec.RouteTableID}})
+		out, err := api.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{RouteTableIds: []string{table}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -164,7 +164,7 @@ func account() []damage {
 		{
 			name: "route to pods deleted", resource: "k8s_machine.worker[0]", thing: "worker-0",
 			hurt: func(t *testing.T, w *world) { w.deleteRoute(t, "10.200.0.0/24") }, look: seeRoutes,
-			says: []string{`route 10\.200\.0\.0/24: missing, wanted eni-\w+`},
+			says: []string{`route 10\.200\.0\.0/24 in rtb-\w+: missing, wanted eni-\w+`},
 		},
 		{
 			name: "source/destination check on", resource: "k8s_machine.worker[1]", thing: "worker-1",

@@ -23,6 +23,7 @@ func TestLifecycle(t *testing.T) {
 	suite.KeepLog(c.WS)
 	step := harness.Steps(t)
 	step("install", c.testInstall)
+	step("two subnets", c.testTwoSubnets)
 	step("versions", c.testVersions)
 	step("upgrade", c.testUpgrade)
 	step("replace a controller", c.testReplaceController)
@@ -34,10 +35,11 @@ func TestLifecycle(t *testing.T) {
 	step("replace a worker", c.testReplaceWorker)
 	step("replace the load balancer", c.testReplaceBalancer)
 	step("scale controllers", c.testScaleControllers)
-	step("destroy", c.Destroy)
+	step("destroy", c.testDestroy)
 }
 
 func (c *cluster) testInstall(t *testing.T) {
+	c.adopt(t)
 	c.set(t, map[string]any{"kubernetes_version": before})
 	c.Apply(t)
 	c.Learn(t)

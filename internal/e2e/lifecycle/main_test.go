@@ -1,9 +1,10 @@
 // Package lifecycle_test follows one cluster of examples/ha-cluster through
-// its life: real Terraform installs it with an older release, upgrades it,
-// changes its flags, replaces its machines and scales it, while clients go on
-// reading and writing through the Elastic IP. How each role does its part is
-// tested with the library (rollouttest); here it is about what Terraform's
-// order of things makes of it.
+// its life: real Terraform installs it with an older release, in an adopted VPC
+// with two subnets and two route tables, upgrades it, changes its flags,
+// replaces its machines and scales it, while clients go on reading and writing
+// through the Elastic IP. How each role does its part is tested with the
+// library (rollouttest); here it is about what Terraform's order of things
+// makes of it.
 package lifecycle_test
 
 import (
@@ -29,8 +30,9 @@ func TestMain(m *testing.M) {
 // cluster is the cluster under test and what is configured of it.
 type cluster struct {
 	*harness.Cluster
-	main string // the example's main.tf
+	main string // the example's main.tf, in the adopted VPC
 	vars map[string]any
+	site *site
 }
 
 // set changes the configuration's variables.

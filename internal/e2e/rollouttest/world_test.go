@@ -180,7 +180,7 @@ func (w *world) say(machine, message string) {
 
 func (w *world) machineSpec(name string, role aws.Role, ip netip.Addr, pods netip.Prefix) aws.MachineSpec {
 	return aws.MachineSpec{Cluster: clusterName, Name: name, Role: role, PrivateIP: ip, PodCIDR: pods, PublicIP: true,
-		SubnetID: w.network.Subnets[0].ID, RouteTableID: w.network.Subnets[0].RouteTableID, SecurityGroupID: w.network.SecurityGroups[role],
+		SubnetID: w.network.Subnets[0].ID, VPCID: w.network.VPCID, NetworkSubnets: []string{w.network.Subnets[0].ID}, SecurityGroupID: w.network.SecurityGroups[role],
 		User: aws.DefaultUser, AuthorizedKeys: []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(w.signer.PublicKey())))}}
 }
 

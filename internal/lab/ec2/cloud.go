@@ -69,12 +69,13 @@ type Quotas struct {
 	VPCs               int // default 64
 	RulesPerGroup      int // per direction, default 60 as on AWS
 	GroupsPerInterface int // default 5 as on AWS
+	RoutesPerTable     int // beside the local one, default 500 as on AWS
 }
 
 func (q Quotas) withDefaults() Quotas {
 	return Quotas{
 		cmp.Or(q.Instances, 256), cmp.Or(q.Addresses, 32), cmp.Or(q.VPCs, 64),
-		cmp.Or(q.RulesPerGroup, 60), cmp.Or(q.GroupsPerInterface, 5),
+		cmp.Or(q.RulesPerGroup, 60), cmp.Or(q.GroupsPerInterface, 5), cmp.Or(q.RoutesPerTable, 500),
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 )
 
@@ -282,5 +283,44 @@ func TestRouteTableAssociations(t *testing.T) {
 	tables := l.network.vpc(t, s.vpc).RouteTables
 	if !slices.ContainsFunc(tables, func(r network.RouteTable) bool { return r.ID == table() }) {
 		t.Error("the subnet's table is not among the network's tables")
+	}
+}
+
+func TestRouteQuota(t *testing.T) {
+	l := newLab(t, func(l *lab) { l.quotas = ec2.Quotas{RoutesPerTable: 3} })
+	s := l.site(t)
+	i := l.run(t, s.runInput())
+	route := func(cidr string) error {
+		_, err := l.CreateRoute(t.Context(), &awsec2.CreateRouteInput{RouteTableId: &s.table, DestinationCidrBlock: aws.String(cidr), InstanceId: i.InstanceId})
+		return err
+	}
+	// The site has one route, to the internet; the local one does not count.
+	for _, cidr := range []string{"10.200.0.0/24", "10.200.1.0/24"} {
+		if err := route(cidr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused(t, route("10.200.2.0/24"), "RouteLimitExceeded")
+	must[*awsec2.DeleteRouteOutput](t)(l.DeleteRoute(t.Context(), &awsec2.DeleteRouteInput{RouteTableId: &s.table, DestinationCidrBlock: aws.String("10.200.1.0/24")}))
+	if err := route("10.200.2.0/24"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLateAssociation: an association is told of a while after it was made, and
+// holds at once.
+func TestLateAssociation(t *testing.T) {
+	l := newLab(t)
+	s := l.site(t)
+	ctx := t.Context()
+	l.fault(t, fields{"kind": "eventual", "action": "AssociateRouteTable", "calls": 1})
+	second := must[*awsec2.CreateRouteTableOutput](t)(l.CreateRouteTable(ctx, &awsec2.CreateRouteTableInput{VpcId: &s.vpc})).RouteTable.RouteTableId
+	subnet := must[*awsec2.CreateSubnetOutput](t)(l.CreateSubnet(ctx, &awsec2.CreateSubnetInput{VpcId: &s.vpc, CidrBlock: aws.String("10.240.9.0/24")})).Subnet.SubnetId
+	must[*awsec2.AssociateRouteTableOutput](t)(l.AssociateRouteTable(ctx, &awsec2.AssociateRouteTableInput{RouteTableId: second, SubnetId: subnet}))
+	for _, want := range []int{0, 1} {
+		out := must[*awsec2.DescribeRouteTablesOutput](t)(l.DescribeRouteTables(ctx, &awsec2.DescribeRouteTablesInput{Filters: []types.Filter{filter("association.subnet-id", *subnet)}}))
+		if len(out.RouteTables) != want {
+			t.Errorf("%d tables of the subnet, wanted %d", len(out.RouteTables), want)
+		}
 	}
 }

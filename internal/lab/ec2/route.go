@@ -38,6 +38,9 @@ func createRoute(t *tx, in *routeRequest) (any, error) {
 	if r.find(target.Destination) >= 0 {
 		return nil, awserr.New("RouteAlreadyExists", "The route identified by %s already exists.", target.Destination)
 	}
+	if limit := t.c.cfg.Quotas.RoutesPerTable; r.written() >= limit {
+		return nil, awserr.New("RouteLimitExceeded", "The maximum number of routes has been reached.")
+	}
 	target.Origin = "CreateRoute"
 	r.Routes = append(r.Routes, target)
 	return done{true}, nil
@@ -78,6 +81,11 @@ func deleteRoute(t *tx, in *routeRequest) (any, error) {
 	}
 	r.Routes = slices.Delete(r.Routes, i, i+1)
 	return done{true}, nil
+}
+
+// written counts the routes that somebody made: all but the local one.
+func (r *routeTable) written() int {
+	return len(r.Routes) - 1
 }
 
 func (r *routeTable) find(dst netip.Prefix) int {

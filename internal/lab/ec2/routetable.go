@@ -289,8 +289,19 @@ type describeRouteTablesResponse struct {
 	NextToken   string           `xml:"nextToken,omitempty"`
 }
 
+// told is the table without associations that are not visible yet.
+func (t *tx) told(r *routeTable) *routeTable {
+	out := *r
+	out.Associations = slices.DeleteFunc(slices.Clone(r.Associations), func(a association) bool { return t.c.faults.Hidden(a.ID, t.now) })
+	return &out
+}
+
 func describeRouteTables(t *tx, in *describeRouteTablesRequest) (any, error) {
-	page, next, err := selection[routeTable]{kindRouteTable, t.st.RouteTables, "routeTableId", in.RouteTableIds, routeTableFields, in.describeRequest, 5}.run(t)
+	told := make(map[string]*routeTable, len(t.st.RouteTables))
+	for id, r := range t.st.RouteTables {
+		told[id] = t.told(r)
+	}
+	page, next, err := selection[routeTable]{kindRouteTable, told, "routeTableId", in.RouteTableIds, routeTableFields, in.describeRequest, 5}.run(t)
 	if err != nil {
 		return nil, err
 	}

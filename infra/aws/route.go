@@ -1,0 +1,222 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"golang.org/x/sync/errgroup"
+)
+
+// routeTables returns all route tables of a VPC.
+func (c *Client) routeTables(ctx context.Context, vpc string) ([]types.RouteTable, error) {
+	pages := ec2.NewDescribeRouteTablesPaginator(c.EC2, &ec2.DescribeRouteTablesInput{Filters: []types.Filter{filter("vpc-id", vpc)}})
+	var out []types.RouteTable
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("describe the route tables of %s: %w", vpc, err)
+		}
+		out = append(out, page.RouteTables...)
+	}
+	slices.SortFunc(out, func(a, b types.RouteTable) int { return compareStrings(a.RouteTableId, b.RouteTableId) })
+	return out, nil
+}
+
+// tableOf returns the route table that holds for a subnet: the one associated
+// with it, else the VPC's main table; nil when tables has neither.
+func tableOf(tables []types.RouteTable, subnet string) *types.RouteTable {
+	var main *types.RouteTable
+	for i, t := range tables {
+		if associated(t, subnet) {
+			return &tables[i]
+		}
+		if slices.ContainsFunc(t.Associations, func(a types.RouteTableAssociation) bool { return sdk.ToBool(a.Main) }) {
+			main = &tables[i]
+		}
+	}
+	return main
+}
+
+// podTables returns the ids of the tables that hold for the network's subnets,
+// each once.
+func podTables(tables []types.RouteTable, spec MachineSpec) []string {
+	var out []string
+	for _, subnet := range spec.NetworkSubnets {
+		if t := tableOf(tables, subnet); t != nil {
+			out = append(out, sdk.ToString(t.RouteTableId))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// routeFindings compares the routes to a machine's pods with the spec: one
+// finding for each table where they differ.
+func (c *Client) routeFindings(spec MachineSpec, tables []types.RouteTable, id, networkInterface string) []machineFinding {
+	var out []machineFinding
+	add := func(fix func(context.Context) error, format string, args ...any) {
+		out = append(out, machineFinding{words: fmt.Sprintf(format, args...), fix: fix})
+	}
+	wanted := podTables(tables, spec)
+	for _, t := range tables {
+		table := sdk.ToString(t.RouteTableId)
+		held, routed := slices.Contains(wanted, table), slices.Contains(spec.RoutedTables, table)
+		if old := spec.RemovePodCIDR; old.IsValid() && old != spec.PodCIDR && (held || routed) {
+			if r := findRoute(t, old); r != nil && sdk.ToString(r.InstanceId) == id {
+				add(func(ctx context.Context) error { return c.deleteRoute(ctx, table, old) }, "route %s in %s: not wanted", old, table)
+			}
+		}
+		if !spec.PodCIDR.IsValid() {
+			continue
+		}
+		r := findRoute(t, spec.PodCIDR)
+		switch {
+		case held && (r == nil || targetOf(*r) != networkInterface):
+			turn := routed && (!spec.RemovePodCIDR.IsValid() || spec.RemovePodCIDR == spec.PodCIDR)
+			words := "missing"
+			if r != nil {
+				words = "found " + targetOf(*r)
+			}
+			add(func(ctx context.Context) error {
+				return c.putPodRoute(ctx, podRoute{table: table, to: spec.PodCIDR, networkInterface: networkInterface, turn: turn}, r)
+			}, "route %s in %s: %s, wanted %s", spec.PodCIDR, table, words, networkInterface)
+		case !held && routed && r != nil && sdk.ToString(r.InstanceId) == id:
+			add(func(ctx context.Context) error { return c.deleteRoute(ctx, table, spec.PodCIDR) }, "route %s in %s: not wanted", spec.PodCIDR, table)
+		}
+	}
+	return out
+}
+
+// podRoute is the route to a machine's pods in one table.
+type podRoute struct {
+	table            string
+	to               netip.Prefix
+	networkInterface string
+	// turn allows it to take the place of a route that leads elsewhere.
+	turn bool
+}
+
+// putPodRoute makes the route, or turns the one found. One that is not this
+// machine's is turned only when its target is gone for good.
+func (c *Client) putPodRoute(ctx context.Context, r podRoute, found *types.Route) error {
+	destination := r.to.String()
+	if found == nil {
+		_, err := c.EC2.CreateRoute(ctx, &ec2.CreateRouteInput{
+			RouteTableId: &r.table, DestinationCidrBlock: &destination, NetworkInterfaceId: &r.networkInterface,
+		}, c.settling())
+		if !IsCode(err, "RouteAlreadyExists") {
+			return r.failed(err)
+		}
+		// An earlier call made it and its answer was lost, or somebody else did.
+		out, looked := c.EC2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{RouteTableIds: []string{r.table}}, c.settling())
+		if looked != nil {
+			return r.failed(looked)
+		}
+		for _, t := range out.RouteTables {
+			found = findRoute(t, r.to)
+		}
+		if found == nil {
+			return r.failed(err)
+		}
+	}
+	if targetOf(*found) == r.networkInterface {
+		return nil
+	}
+	if !r.turn {
+		dead, err := c.dead(ctx, *found)
+		if err != nil {
+			return r.failed(err)
+		}
+		if !dead {
+			return fmt.Errorf("route %s in %s leads to %s and is not this machine's: remove it, or give the machine another network for its pods",
+				destination, r.table, targetOf(*found))
+		}
+	}
+	_, err := c.EC2.ReplaceRoute(ctx, &ec2.ReplaceRouteInput{
+		RouteTableId: &r.table, DestinationCidrBlock: &destination, NetworkInterfaceId: &r.networkInterface,
+	}, c.settling())
+	return r.failed(err)
+}
+
+func (r podRoute) failed(err error) error {
+	if err != nil {
+		return fmt.Errorf("route %s in %s: %w", r.to, r.table, err)
+	}
+	return nil
+}
+
+// dead says whether a route leads to what will not come back, as opposed to an
+// instance that is stopped.
+func (c *Client) dead(ctx context.Context, r types.Route) (bool, error) {
+	if r.State != types.RouteStateBlackhole {
+		return false, nil
+	}
+	if sdk.ToString(r.InstanceId) == "" {
+		return true, nil
+	}
+	_, err := c.instance(ctx, *r.InstanceId)
+	if errors.Is(err, ErrNotFound) {
+		return true, nil
+	}
+	return false, err
+}
+
+// deletePodRoutes removes the routes to a machine's pods from the tables of
+// the network and from those that got one earlier. It leaves routes that lead
+// to another machine by now. tables are as they were before the instance id
+// was terminated.
+func (c *Client) deletePodRoutes(ctx context.Context, spec MachineSpec, tables []types.RouteTable, id string) error {
+	ours := append(podTables(tables, spec), spec.RoutedTables...)
+	g, gctx := errgroup.WithContext(ctx)
+	for _, t := range tables {
+		r := findRoute(t, spec.PodCIDR)
+		if r == nil || !slices.Contains(ours, sdk.ToString(t.RouteTableId)) {
+			continue
+		}
+		g.Go(func() error {
+			if sdk.ToString(r.InstanceId) != id {
+				if dead, err := c.dead(gctx, *r); err != nil || !dead {
+					return err
+				}
+			}
+			return c.deleteRoute(gctx, sdk.ToString(t.RouteTableId), spec.PodCIDR)
+		})
+	}
+	return g.Wait()
+}
+
+func (c *Client) deleteRoute(ctx context.Context, table string, to netip.Prefix) error {
+	_, err := c.EC2.DeleteRoute(ctx, &ec2.DeleteRouteInput{RouteTableId: &table, DestinationCidrBlock: sdk.String(to.String())})
+	if err = ignore(err, "InvalidRoute.NotFound", "InvalidRouteTableID.NotFound"); err != nil {
+		return fmt.Errorf("delete route %s in %s: %w", to, table, err)
+	}
+	return nil
+}
+
+func findRoute(t types.RouteTable, destination netip.Prefix) *types.Route {
+	for k, r := range t.Routes {
+		if sdk.ToString(r.DestinationCidrBlock) == destination.String() {
+			return &t.Routes[k]
+		}
+	}
+	return nil
+}
+
+// targetOf names what a route leads to.
+func targetOf(r types.Route) string {
+	for _, t := range []*string{
+		r.NetworkInterfaceId, r.GatewayId, r.NatGatewayId, r.TransitGatewayId,
+		r.VpcPeeringConnectionId, r.EgressOnlyInternetGatewayId, r.InstanceId,
+	} {
+		if s := sdk.ToString(t); s != "" {
+			return s
+		}
+	}
+	return "nothing"
+}

@@ -1,0 +1,77 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+)
+
+// RuleFilter chooses security-group rules. One that fits any of its fields is
+// chosen; the zero value chooses none.
+type RuleFilter struct {
+	DescriptionPrefixes []string // beginnings of the rule's description
+	TagKeys             []string // keys of tags that the rule has
+}
+
+func (f RuleFilter) empty() bool { return len(f.DescriptionPrefixes)+len(f.TagKeys) == 0 }
+
+func (f RuleFilter) fits(r types.SecurityGroupRule) bool {
+	return slices.ContainsFunc(f.DescriptionPrefixes, func(p string) bool { return strings.HasPrefix(sdk.ToString(r.Description), p) }) ||
+		slices.ContainsFunc(r.Tags, func(t types.Tag) bool { return slices.Contains(f.TagKeys, sdk.ToString(t.Key)) })
+}
+
+// groupRule is a rule in its place. It is comparable.
+type groupRule struct {
+	group  string
+	egress bool
+	rule   rule
+}
+
+// ignoredRules returns the groups' rules that the filter chooses. Their tags
+// are told of by this call alone.
+func (c *Client) ignoredRules(ctx context.Context, f RuleFilter, groups map[Role]types.SecurityGroup) (map[groupRule]bool, error) {
+	if f.empty() || len(groups) == 0 {
+		return nil, nil
+	}
+	var ids []string
+	for _, g := range groups {
+		ids = append(ids, sdk.ToString(g.GroupId))
+	}
+	slices.Sort(ids)
+	out := map[groupRule]bool{}
+	pages := ec2.NewDescribeSecurityGroupRulesPaginator(c.EC2, &ec2.DescribeSecurityGroupRulesInput{Filters: []types.Filter{filter("group-id", ids...)}})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("describe the rules of %s: %w", strings.Join(ids, ", "), err)
+		}
+		for _, r := range page.SecurityGroupRules {
+			if f.fits(r) {
+				out[groupRule{sdk.ToString(r.GroupId), sdk.ToBool(r.IsEgress), ruleOf(r)}] = true
+			}
+		}
+	}
+	return out, nil
+}
+
+// ruleOf is rulesOf for a rule that EC2 tells of by itself.
+func ruleOf(r types.SecurityGroupRule) rule {
+	out := rule{protocol: sdk.ToString(r.IpProtocol)}
+	if out.protocol != "-1" {
+		out.from, out.to = sdk.ToInt32(r.FromPort), sdk.ToInt32(r.ToPort)
+	}
+	for _, source := range []*string{r.CidrIpv4, r.CidrIpv6, r.PrefixListId} {
+		if s := sdk.ToString(source); s != "" {
+			out.source = s
+		}
+	}
+	if r.ReferencedGroupInfo != nil {
+		out.source = sdk.ToString(r.ReferencedGroupInfo.GroupId)
+	}
+	return out
+}

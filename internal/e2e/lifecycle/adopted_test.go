@@ -1,0 +1,150 @@
+package lifecycle_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
+)
+
+// site is the VPC that the cluster adopts: two subnets, of which the first has a
+// route table of its own and the second the VPC's main one.
+type site struct {
+	api     *ec2.Client
+	vpc     string
+	gateway string
+	subnets []string
+	table   string // of the first subnet
+	main    string
+}
+
+// done returns the answer to a call that the account has no reason to refuse.
+func done[T any](t *testing.T) func(T, error) T {
+	t.Helper()
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	ctx := t.Context()
+	s := &site{api: ec2.NewFromConfig(suite.AWS())}
+	s.vpc = *done[*ec2.CreateVpcOutput](t)(s.api.CreateVpc(ctx, &ec2.CreateVpcInput{CidrBlock: aws.String("10.240.0.0/16")})).Vpc.VpcId
+	s.gateway = *done[*ec2.CreateInternetGatewayOutput](t)(s.api.CreateInternetGateway(ctx, &ec2.CreateInternetGatewayInput{})).InternetGateway.InternetGatewayId
+	done[*ec2.AttachInternetGatewayOutput](t)(s.api.AttachInternetGateway(ctx, &ec2.AttachInternetGatewayInput{InternetGatewayId: &s.gateway, VpcId: &s.vpc}))
+	for _, cidr := range []string{"10.240.0.0/24", "10.240.1.0/24"} {
+		out := done[*ec2.CreateSubnetOutput](t)(s.api.CreateSubnet(ctx, &ec2.CreateSubnetInput{VpcId: &s.vpc, CidrBlock: &cidr}))
+		s.subnets = append(s.subnets, *out.Subnet.SubnetId)
+	}
+	s.table = *done[*ec2.CreateRouteTableOutput](t)(s.api.CreateRouteTable(ctx, &ec2.CreateRouteTableInput{VpcId: &s.vpc})).RouteTable.RouteTableId
+	done[*ec2.AssociateRouteTableOutput](t)(s.api.AssociateRouteTable(ctx, &ec2.AssociateRouteTableInput{RouteTableId: &s.table, SubnetId: &s.subnets[0]}))
+	tables := done[*ec2.DescribeRouteTablesOutput](t)(s.api.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{Filters: []types.Filter{
+		{Name: aws.String("vpc-id"), Values: []string{s.vpc}}, {Name: aws.String("association.main"), Values: []string{"true"}}}}))
+	s.main = *tables.RouteTables[0].RouteTableId
+	for _, table := range []string{s.table, s.main} {
+		done[*ec2.CreateRouteOutput](t)(s.api.CreateRoute(ctx, &ec2.CreateRouteInput{
+			RouteTableId: &table, DestinationCidrBlock: aws.String("0.0.0.0/0"), GatewayId: &s.gateway}))
+	}
+	return s
+}
+
+// delete fails when the cluster left anything in the VPC.
+func (s *site) delete(t *testing.T) {
+	t.Helper()
+	ctx := t.Context()
+	for _, id := range s.subnets {
+		done[*ec2.DeleteSubnetOutput](t)(s.api.DeleteSubnet(ctx, &ec2.DeleteSubnetInput{SubnetId: &id}))
+	}
+	done[*ec2.DeleteRouteTableOutput](t)(s.api.DeleteRouteTable(ctx, &ec2.DeleteRouteTableInput{RouteTableId: &s.table}))
+	done[*ec2.DetachInternetGatewayOutput](t)(s.api.DetachInternetGateway(ctx, &ec2.DetachInternetGatewayInput{InternetGatewayId: &s.gateway, VpcId: &s.vpc}))
+	done[*ec2.DeleteInternetGatewayOutput](t)(s.api.DeleteInternetGateway(ctx, &ec2.DeleteInternetGatewayInput{InternetGatewayId: &s.gateway}))
+	done[*ec2.DeleteVpcOutput](t)(s.api.DeleteVpc(ctx, &ec2.DeleteVpcInput{VpcId: &s.vpc}))
+}
+
+// adopt makes the VPC and puts the example's cluster into it, with every other
+// worker in the second subnet.
+func (c *cluster) adopt(t *testing.T) {
+	t.Helper()
+	c.site = newSite(t)
+	for before, after := range map[string]string{
+		"  admin_cidrs = var.admin_cidrs\n":                      fmt.Sprintf("  admin_cidrs = var.admin_cidrs\n  vpc_id      = %q\n  subnet_ids  = [%q, %q]\n", c.site.vpc, c.site.subnets[0], c.site.subnets[1]),
+		"cidrhost(k8s_network.this.node_cidr, 20 + count.index)": `cidrhost(["10.240.0.0/24", "10.240.1.0/24"][count.index % 2], 20 + count.index)`,
+	} {
+		if strings.Count(c.main, before) != 1 {
+			t.Fatalf("the example has no %q any more", before)
+		}
+		c.main = strings.Replace(c.main, before, after, 1)
+	}
+	if err := c.WS.WriteFile("main.tf", c.main); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// webPod is a pod of harness.Web.
+type webPod struct{ name, node, ip string }
+
+func (c *cluster) webPods(t *testing.T) []webPod {
+	t.Helper()
+	var out []webPod
+	for line := range strings.Lines(c.Kubectl(t, "get", "pods", "-l", "app=web", "-o", `jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName} {.status.podIP}{"\n"}{end}`)) {
+		f := strings.Fields(line)
+		if len(f) == 3 {
+			out = append(out, webPod{f[0], f[1], f[2]})
+		}
+	}
+	if len(out) != 2 || out[0].node == out[1].node {
+		t.Fatalf("pods %v, wanted one on each of two nodes", out)
+	}
+	return out
+}
+
+// testTwoSubnets has pods of both subnets reach one another, and a route lost
+// in one of the two tables found and put back.
+func (c *cluster) testTwoSubnets(t *testing.T) {
+	across := func() {
+		t.Helper()
+		pods := c.webPods(t)
+		for i, from := range pods {
+			to := pods[1-i]
+			if out := c.Kubectl(t, "exec", from.name, "--", "timeout", "5", "wget", "-q", "-O", "-", "http://"+to.ip+":8080/"); !strings.Contains(out, to.name) {
+				t.Errorf("from %s on %s to %s on %s: %q", from.name, from.node, to.name, to.node, out)
+			}
+		}
+	}
+	across()
+	c.NoChanges(t)
+	done[*ec2.DeleteRouteOutput](t)(c.site.api.DeleteRoute(t.Context(), &ec2.DeleteRouteInput{RouteTableId: &c.site.main, DestinationCidrBlock: aws.String("10.200.0.0/24")}))
+	_, text, err := c.WS.Plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	harness.Says(t, text, "route 10.200.0.0/24 in "+c.site.main+": missing")
+	c.Apply(t)
+	across()
+	c.NoChanges(t)
+}
+
+// testDestroy leaves the adopted VPC as it was.
+func (c *cluster) testDestroy(t *testing.T) {
+	if _, err := c.WS.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []string{c.site.table, c.site.main} {
+		out := done[*ec2.DescribeRouteTablesOutput](t)(c.site.api.DescribeRouteTables(t.Context(), &ec2.DescribeRouteTablesInput{RouteTableIds: []string{table}}))
+		if n := len(out.RouteTables[0].Routes); n != 2 {
+			t.Errorf("%d routes in %s, wanted the VPC's own and the one to the internet", n, table)
+		}
+	}
+	c.site.delete(t)
+	suite.Empty(t)
+}
