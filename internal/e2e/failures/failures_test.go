@@ -47,8 +47,7 @@ var failures = []failure{
 		title: "A port between two machines is blocked",
 		with: func(t *testing.T, w *world) {
 			w.changed(t)
-			w.hurt(t, "controller-0", "nft add table inet firewall && nft add chain inet firewall out '{ type filter hook output priority 0; }' && "+
-				"nft add rule inet firewall out tcp dport 2379 drop", "nft delete table inet firewall")
+			w.hurt(t, "controller-0", "iptables -I OUTPUT -p tcp --dport 2379 -j DROP", "iptables -D OUTPUT -p tcp --dport 2379 -j DROP")
 		},
 		args:    []string{"-refresh=false"},
 		summary: controlFailed,
