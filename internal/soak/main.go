@@ -67,7 +67,7 @@ func (p part) run(ctx context.Context, out io.Writer) error {
 	found.flush()
 	err := errors.Join(errs...)
 	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("%w: %w; bin/k8s-lab status tells of a lab that was left behind", context.Cause(ctx), err)
+		err = fmt.Errorf("%w: %w; a lab may be left: bin/k8s-lab --state-dir /var/tmp/k8s-e2e-.../lab down", context.Cause(ctx), err)
 	}
 	_, _ = fmt.Fprintln(out, p.summary(found, time.Since(start), err))
 	return err
