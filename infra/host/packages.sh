@@ -153,7 +153,7 @@ holder() {
 complaint() {
 	marked=$(printf '%s\n%s\n' "$lists" "$out" | while IFS= read -r line; do
 		case $line in
-		'E: '*) printf '%s\n' "${line#E: }" ;;
+		'E: '* | 'Error: '*) printf '%s\n' "${line#*: }" ;;
 		'dpkg: error'* | *' script subprocess returned '*) printf '%s\n' "$line" ;;
 		esac
 	done | head -n 8)
