@@ -2,6 +2,7 @@ package lifecycle_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,6 +94,8 @@ func (c *cluster) adopt(t *testing.T) {
 // webPod is a pod of harness.Web.
 type webPod struct{ name, node, ip string }
 
+// webPods returns the one on worker-0, in the first subnet, and the one on
+// worker-1, in the second.
 func (c *cluster) webPods(t *testing.T) []webPod {
 	t.Helper()
 	var out []webPod
@@ -102,8 +105,9 @@ func (c *cluster) webPods(t *testing.T) []webPod {
 			out = append(out, webPod{f[0], f[1], f[2]})
 		}
 	}
-	if len(out) != 2 || out[0].node == out[1].node {
-		t.Fatalf("pods %v, wanted one on each of two nodes", out)
+	slices.SortFunc(out, func(a, b webPod) int { return strings.Compare(a.node, b.node) })
+	if len(out) != 2 || out[0].node != "worker-0" || out[1].node != "worker-1" {
+		t.Fatalf("pods %v, wanted one on each worker", out)
 	}
 	return out
 }
@@ -124,6 +128,10 @@ func (c *cluster) testTwoSubnets(t *testing.T) {
 	across()
 	c.NoChanges(t)
 	done[*ec2.DeleteRouteOutput](t)(c.site.api.DeleteRoute(t.Context(), &ec2.DeleteRouteInput{RouteTableId: &c.site.main, DestinationCidrBlock: aws.String("10.200.0.0/24")}))
+	pods := c.webPods(t)
+	if out := c.Kubectl(t, "exec", pods[1].name, "--", "sh", "-c", "timeout 3 wget -q -O - http://"+pods[0].ip+":8080/ || echo lost"); !strings.Contains(out, "lost") {
+		t.Errorf("without a route %s still reached %s: %q", pods[1].name, pods[0].name, out)
+	}
 	_, text, err := c.WS.Plan(t.Context())
 	if err != nil {
 		t.Fatal(err)
