@@ -78,10 +78,10 @@ look_at_cloud_init() {
 # apt_install tries what costs nothing first. The lists are fetched only when
 # that fails: a new machine has none, and an older one's may name packages that
 # the archive has no more. An interrupted dpkg is ended first, since apt refuses
-# to work until then; packages left half installed apt installs anew by itself.
+# to work until then.
 apt_install() {
 	lists=
-	apt_get install -- "$@" && return
+	apt_gets "$@" && return
 	patience $archive_patience
 	progress "fetching the package lists"
 	said=
@@ -89,7 +89,7 @@ apt_install() {
 		unlocked dpkg --configure -a --force-confdef --force-confold
 		lists=
 		apt_get update || lists=$out
-		apt_get install -- "$@" && return
+		apt_gets "$@" && return
 		passing=$(complaint | passing)
 		[ -n "$passing" ] || break
 		! late || die "$step" '' "$(complaint)"
@@ -97,10 +97,15 @@ apt_install() {
 		said=$passing
 		sleep 2
 	done
-	apt_get --fix-broken install && apt_get install -- "$@" && return
+	apt_get --fix-broken install && apt_gets "$@" && return
 	packages_there "$@" || die "$step" '' "$(complaint)"
 	progress "packages $* are installed, although apt-get fails: $(complaint | head -n 1)" # of another package
 }
+
+# apt_gets name...: installs packages, of which none is whole. Without --reinstall
+# apt-get takes one that dpkg was unpacking when it was killed for installed, and
+# reports success.
+apt_gets() { apt_get --reinstall install -- "$@" && packages_there "$@"; }
 
 # apt_get leaves what apt-get said in out. apt waits for dpkg's locks alone, and
 # in silence, so it is told not to wait. By default apt-get update succeeds when
