@@ -60,7 +60,7 @@ func (l *lab) client(place string, options ...nclient4.ClientOpt) *nclient4.Clie
 	l.t.Helper()
 	var client *nclient4.Client
 	err := l.at(place, func() (err error) {
-		client, err = nclient4.New(guestLink, append([]nclient4.ClientOpt{nclient4.WithTimeout(patience), nclient4.WithRetry(2)}, options...)...)
+		client, err = nclient4.New(guestLink, append([]nclient4.ClientOpt{nclient4.WithTimeout(time.Second), nclient4.WithRetry(5)}, options...)...)
 		return err
 	})
 	if err != nil {
@@ -122,19 +122,20 @@ func (l *lab) renews(lease *nclient4.Lease) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	to := &net.UDPAddr{IP: net.ParseIP(gwA), Port: 67}
-	if _, err := socket.WriteTo(renewal.ToBytes(), to); err != nil {
-		l.t.Fatal(err)
-	}
-	buffer := make([]byte, 1500)
-	_ = socket.SetReadDeadline(time.Now().Add(answerWithin))
-	n, from, err := socket.ReadFrom(buffer)
-	if err != nil {
-		l.t.Fatalf("renewal by unicast: %v", err)
-	}
-	ack, err := dhcpv4.FromBytes(buffer[:n])
-	if err != nil || ack.MessageType() != dhcpv4.MessageTypeAck || from.String() != to.String() {
-		l.t.Errorf("renewal by unicast: %v from %s, %v", ack, from, err)
+	for _, to := range []string{gwA, "255.255.255.255"} {
+		if _, err := socket.WriteTo(renewal.ToBytes(), &net.UDPAddr{IP: net.ParseIP(to), Port: 67}); err != nil {
+			l.t.Fatal(err)
+		}
+		buffer := make([]byte, 1500)
+		_ = socket.SetReadDeadline(time.Now().Add(answerWithin))
+		n, from, err := socket.ReadFrom(buffer)
+		if err != nil {
+			l.t.Fatalf("renewal sent to %s: %v", to, err)
+		}
+		ack, err := dhcpv4.FromBytes(buffer[:n])
+		if err != nil || ack.MessageType() != dhcpv4.MessageTypeAck || from.String() != gwA+":67" {
+			l.t.Errorf("renewal sent to %s: %v from %s, %v", to, ack, from, err)
+		}
 	}
 }
 
@@ -144,7 +145,7 @@ func TestNobodyGetsAnothersAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lease, err := l.client("eni-b", nclient4.WithHWAddr(mac)).Request(t.Context()); err == nil {
+	if lease, err := l.client("eni-b", nclient4.WithHWAddr(mac), nclient4.WithTimeout(patience), nclient4.WithRetry(1)).Request(t.Context()); err == nil {
 		t.Errorf("B was told A's address: %s", lease.ACK)
 	}
 	if _, err := l.client("eni-b").Request(t.Context()); err != nil {
