@@ -12,6 +12,9 @@ const (
 	// this time a container is started three times, and what it needs and is
 	// started along with it has time to come up.
 	failGrace = 20 * time.Second
+	// firstSteady is how long a container without a readiness probe must have
+	// been up; most that crash do so at once.
+	firstSteady = 3 * time.Second
 	// lookInterval is how often pods are looked at during a wait.
 	lookInterval = time.Second
 	// longestStep is how much time one look can make pass: while the API

@@ -177,6 +177,30 @@ func eventTrouble(pod *corev1.Pod, events []corev1.Event) *Trouble {
 	return nil
 }
 
+// steady tells whether a pod's containers that have no readiness probe have
+// been up for long enough to be believed: they count as ready from the instant
+// they start, also one that crashes a second later. A machine whose clock is
+// off is believed earlier or later.
+func steady(pod *corev1.Pod, now time.Time) bool {
+	for _, c := range pod.Spec.Containers {
+		i := slices.IndexFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == c.Name })
+		if c.ReadinessProbe != nil || i < 0 || pod.DeletionTimestamp != nil {
+			continue
+		}
+		s, needs := pod.Status.ContainerStatuses[i], firstSteady
+		if end := s.LastTerminationState.Terminated; end != nil && end.ExitCode != 0 {
+			needs = failGrace
+		}
+		if s.State.Running == nil {
+			return s.State.Terminated != nil && s.State.Terminated.ExitCode == 0
+		}
+		if up := now.Sub(s.State.Running.StartedAt.Time); up >= 0 && up < needs {
+			return false
+		}
+	}
+	return true
+}
+
 // sandboxed tells whether the pod's sandbox runs and has its network.
 func sandboxed(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {

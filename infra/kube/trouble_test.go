@@ -148,3 +148,25 @@ bad ? byte`
 		t.Errorf("without a log: %q", got)
 	}
 }
+
+func TestSteady(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC)
+	const crashed = ", lastState: {terminated: {exitCode: 1}}"
+	for _, tt := range []struct {
+		name, spec, status string
+		want               bool
+	}{
+		{"just started", "name: c", "state: {running: {startedAt: '2026-01-01T00:00:58Z'}}", false},
+		{"up for a while", "name: c", "state: {running: {startedAt: '2026-01-01T00:00:57Z'}}", true},
+		{"up again after a crash", "name: c", "state: {running: {startedAt: '2026-01-01T00:00:45Z'}}" + crashed, false},
+		{"up for long after a crash", "name: c", "state: {running: {startedAt: '2026-01-01T00:00:40Z'}}" + crashed, true},
+		{"down after a crash", "name: c", "state: {waiting: {reason: CrashLoopBackOff}}" + crashed, false},
+		{"a probe says so", "name: c, readinessProbe: {}", "state: {running: {startedAt: '2026-01-01T00:00:59Z'}}" + crashed, true},
+		{"a clock that is ahead", "name: c", "state: {running: {startedAt: '2026-01-01T00:01:05Z'}}", true},
+	} {
+		p := podOf(t, "{spec: {containers: [{"+tt.spec+"}]}, status: {containerStatuses: [{name: c, "+tt.status+"}]}}")
+		if got := steady(p, now); got != tt.want {
+			t.Errorf("%s: %v, wanted %v", tt.name, got, tt.want)
+		}
+	}
+}

@@ -7,13 +7,15 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/kubectl/pkg/polymorphichelpers"
 )
 
 // WaitWorkloads waits until every Deployment, DaemonSet and StatefulSet among
-// the objects has rolled out, judged as "kubectl rollout status" does. It ends
+// the objects has rolled out, judged as "kubectl rollout status" does, and its
+// pods have stayed up for a moment where no readiness probe says so. It ends
 // early when a Deployment has exceeded its own progress deadline, and with a
 // *PodError when one of their pods, or of a Job among the objects, has been
 // failing for failGrace. progress, when given, is told each workload once, as
@@ -65,6 +67,11 @@ func (w *workloadWait) look(ctx context.Context) (bool, error) {
 	var failed error
 	w.pending = slices.DeleteFunc(w.pending, func(x *workload) bool {
 		status, done, err := w.client.rolledOut(ctx, x.ref)
+		if done && err == nil {
+			if done = w.client.stayedUp(ctx, x.ref); !done {
+				status = "its pods have yet to stay up"
+			}
+		}
 		if ctx.Err() == nil {
 			x.status = status
 		}
@@ -157,6 +164,12 @@ func troubleWords(troubles []Trouble) string {
 		words += fmt.Sprintf(" (and %d more)", more)
 	}
 	return words
+}
+
+// stayedUp tells whether the pods of an available workload have stayed up.
+func (c *Client) stayedUp(ctx context.Context, ref ObjectRef) bool {
+	pods, err := c.podsOf(ctx, ref)
+	return err == nil && !slices.ContainsFunc(pods, func(p corev1.Pod) bool { return !steady(&p, time.Now()) })
 }
 
 // rolledOut returns an error only for what waiting cannot mend.

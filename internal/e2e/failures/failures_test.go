@@ -103,7 +103,7 @@ var failures = []failure{
 	{
 		title: "A pod crash-loops",
 		with: func(t *testing.T, w *world) {
-			w.more(t, addon("k8s-lab/toolbox:1", "echo listening on port 8080; echo cannot read /etc/greeter.yaml >&2; exit 3"))
+			w.more(t, addon("k8s-lab/toolbox:1", "echo listening on port 8080; echo cannot read /etc/greeter.yaml; exit 3"))
 		},
 		summary: addonFailed,
 		says: []string{"Deployment default/greeter: 0 of 1 updated replicas are available", "pod default/greeter-", "on worker-0, container greeter: CrashLoopBackOff",
