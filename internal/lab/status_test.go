@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"encoding/json"
 	"net/netip"
 	"strings"
 	"testing"
@@ -66,5 +67,18 @@ func TestHostSettings(t *testing.T) {
 	}
 	if (kubelet["failCgroupV1"] == false) != (kubelet["cgroupDriver"] == "cgroupfs") {
 		t.Errorf("control groups: %v", kubelet)
+	}
+}
+
+// TestKubeProxyConfig: kube-proxy reads the setting, and would change no limit.
+func TestKubeProxyConfig(t *testing.T) {
+	var config struct {
+		Conntrack struct{ MaxPerCore, Min *int }
+	}
+	if err := json.Unmarshal([]byte(kubeProxyConfig), &config); err != nil {
+		t.Fatal(err)
+	}
+	if c := config.Conntrack; c.MaxPerCore == nil || c.Min == nil || *c.MaxPerCore != 0 || *c.Min != 0 {
+		t.Errorf("kube-proxy may set limits that no container may: %s", kubeProxyConfig)
 	}
 }

@@ -28,6 +28,7 @@ func TestCluster(t *testing.T) {
 	step("nodes and API servers", c.testNodes)
 	step("status agrees", c.testStatus)
 	step("workload", c.testWorkload)
+	step("pod egress", c.testPodEgress)
 	step("security", c.testSecurity)
 	step("failures", c.testFailures)
 	step("drift", c.testDrift)

@@ -112,6 +112,7 @@ func files() []damage {
 }
 
 func units() []damage {
+	const podResolvConf = "/run/kubernetes/resolv.conf"
 	const property = "/etc/systemd/system.control/kubelet.service.d/50-CPUWeight.conf"
 	return []damage{
 		ofUnit("stopped", controlPlane, "controller-0", "kube-scheduler", "systemctl stop $u", "stopped, wanted running", "kube-scheduler"),
@@ -136,6 +137,17 @@ rm -r $d && systemctl daemon-reload`, `failed \(signal\), wanted running`, "kube
 			name: "property set", resource: workerPool, thing: "worker-0",
 			hurt: on("worker-0", "systemctl set-property kubelet.service CPUWeight=50"), look: see("worker-0", "systemctl show -P DropInPaths kubelet"),
 			says: []string{"drop-in " + property + ": not wanted, changes kubelet.service"}, restarts: []string{"worker-0/kubelet"},
+		},
+		{
+			name: "resolv.conf of pods leads elsewhere", resource: workerPool, thing: "worker-1",
+			hurt: on("worker-1", "ln -sfT /etc/hosts "+podResolvConf), look: see("worker-1", "readlink "+podResolvConf),
+			says:     []string{"unit kubelet.service: " + podResolvConf + ` points to /etc/hosts, wanted /\S+/resolv\.conf`},
+			restarts: []string{"worker-1/kubelet"},
+		},
+		{
+			name: "rules of pod egress gone", resource: workerPool, thing: "worker-0",
+			hurt: on("worker-0", "nft delete table ip pod-egress"), look: see("worker-0", "nft list tables | grep pod-egress; true"),
+			says: []string{"unit pod-egress.service: nftables has no table ip pod-egress"},
 		},
 	}
 }

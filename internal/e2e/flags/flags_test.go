@@ -262,7 +262,7 @@ func TestWorker(t *testing.T) {
 			config, defaulted := filepath.Join(dir, "config.yaml"), filepath.Join(dir, "defaulted.yaml")
 			write(t, config, content(t, m, component.KubeProxyConfigPath))
 			run(t, program(t, find(t, list, artifact.KubeProxy), ""), "--config="+config, "--write-config-to="+defaulted)
-			contains(t, defaulted, "mode: nftables", "maxPerCore: 0", "hostnameOverride: worker-0")
+			contains(t, defaulted, "mode: nftables", "maxPerCore: 32768", "hostnameOverride: worker-0")
 		})
 	}
 }

@@ -69,8 +69,8 @@ resource "k8s_addon" "quota" {
 // have them: what only workers know, and what only Node objects do.
 func (w *world) unusual(t *testing.T) {
 	w.edit(t, `resource "k8s_control_plane" "this" {`, `resource "k8s_control_plane" "this" {
-  node_cidr = "10.240.0.0/20"
-  dns_ip    = "10.32.0.53"`, 1)
+  dns_ip = "10.32.0.53"`, 1)
+	w.edit(t, "k8s_network.this.node_cidrs", `["10.240.0.0/20", "10.241.0.0/24"]`, 1)
 	w.edit(t, `resource "k8s_worker_pool" "this" {`, `resource "k8s_worker_pool" "this" {
   labels = { "node-role.kubernetes.io/worker" = "", tier = "blue" }`, 1)
 	if err := w.WS.WriteFile("quota.tf", quota); err != nil {

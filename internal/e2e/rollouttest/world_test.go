@@ -282,6 +282,7 @@ func (w *world) deploy(lb rollout.Target, controllers, workers []rollout.Target)
 			ControlPlaneEndpoint: "https://" + net.JoinHostPort(lb.Node.PrivateIP.String(), "6443"),
 			RegistryMirrors:      w.vars.RegistryMirrors, Artifacts: w.artifacts(w.catalog.WorkerSet(kubernetesVersion, "", "", ""))}}
 	w.must(json.Unmarshal([]byte(w.vars.KubeletConfig), &d.workers.Spec.KubeletConfig))
+	w.must(json.Unmarshal([]byte(w.vars.KubeProxyConfig), &d.workers.Spec.KubeProxyConfig))
 	if w.vars.ContainerdConfig != "" {
 		w.must(json.Unmarshal([]byte(w.vars.ContainerdConfig), &d.workers.Spec.ContainerdConfig))
 	}
