@@ -42,7 +42,7 @@ variable "pod_cidr" {
 }
 
 # What follows is for places that are not plain AWS: a registry mirror, a
-# kubelet on cgroup v1. The local EC2 sets them in a variable file.
+# kubelet on cgroup v1, a kube-proxy in a container. The local EC2 sets them in a variable file.
 
 variable "registry_mirrors" {
   type        = map(string)

@@ -113,8 +113,8 @@ func workerPoolSchema(ctx context.Context) schema.Schema {
 			},
 			"cni": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString(component.CNIBridge),
-				MarkdownDescription: "`bridge` (default): the bridge plugin with addresses from the host's `pod_cidr`; routes in the VPC carry pod traffic. " +
-					"`none`: no CNI configuration, for Cilium and others installed afterwards. A change drains and rolls the nodes.",
+				MarkdownDescription: "`bridge` (default): the bridge plugin with addresses from the host's `pod_cidr`; routes in the VPC carry pod traffic, what leaves the cluster is masqueraded, and the instance metadata service is closed to pods. " +
+					"`none`: none of this, for Cilium and others installed afterwards. A change drains and rolls the nodes.",
 				Validators: []validator.String{stringvalidator.OneOf(component.CNIBridge, component.CNINone)},
 			},
 			"sandbox_image": schema.StringAttribute{
@@ -143,6 +143,7 @@ func workerPoolSchema(ctx context.Context) schema.Schema {
 				Validators:          []validator.Map{mapvalidator.ValueStringsAre(httpURL())},
 			},
 			"kubelet_config": objectJSON("Fields of KubeletConfiguration as JSON, merged over the provider's; unknown fields are errors. " +
+				"Without `resolvConf`, pods get the DNS servers of `/etc/resolv.conf`, or, where those are on loopback, the ones systemd-resolved asks. " +
 				"A change restarts the kubelets one at a time; pods keep running."),
 			"kube_proxy_config": objectJSON("Fields of KubeProxyConfiguration as JSON, merged over the provider's; unknown fields are errors. " +
 				"A change restarts kube-proxy one node at a time."),
