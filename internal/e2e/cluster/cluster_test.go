@@ -28,7 +28,7 @@ func TestCluster(t *testing.T) {
 	step("nodes and API servers", c.testNodes)
 	step("status agrees", c.testStatus)
 	step("workload", c.testWorkload)
-	step("pod egress", c.testPodEgress)
+	step("pod egress", func(t *testing.T) { c.PodEgress(t, "worker-0", "worker-1") })
 	step("security", c.testSecurity)
 	step("failures", c.testFailures)
 	step("drift", c.testDrift)
