@@ -3,6 +3,7 @@ package kube
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -64,15 +65,29 @@ func (c *Client) podError(ctx context.Context, of string, t Trouble, more int) *
 	return e
 }
 
-// logTail reads the last lines of what a container printed before it ended. A
-// container that crashes again and again may have been started once more.
+// logTail reads the last lines of what a container printed before it ended.
+// While it is not running that is its log; should it have been started again
+// meanwhile and have said nothing yet, it is that of the run before.
 func (c *Client) logTail(ctx context.Context, t Trouble) ([]string, error) {
+	tail, err := c.logOf(ctx, t, false)
+	if t.Reason == crashLoopBackOff && (err != nil || len(tail) == 0) {
+		if earlier, err := c.logOf(ctx, t, true); err == nil {
+			return earlier, nil
+		}
+	}
+	return tail, err
+}
+
+// logRemoved begins what the kubelet answers, with status 200, for a container
+// that it has removed.
+const logRemoved = "unable to retrieve container logs for "
+
+func (c *Client) logOf(ctx context.Context, t Trouble, previous bool) ([]string, error) {
 	lines, limit := int64(logLines), logBytes
-	options := corev1.PodLogOptions{Container: t.Container, TailLines: &lines, LimitBytes: &limit, Previous: t.Reason == crashLoopBackOff}
-	raw, err := c.typed.CoreV1().Pods(t.Namespace).GetLogs(t.Pod, &options).DoRaw(ctx)
-	if err != nil && options.Previous { // the kubelet has removed it
-		options.Previous = false
-		raw, err = c.typed.CoreV1().Pods(t.Namespace).GetLogs(t.Pod, &options).DoRaw(ctx)
+	raw, err := c.typed.CoreV1().Pods(t.Namespace).GetLogs(t.Pod, &corev1.PodLogOptions{
+		Container: t.Container, TailLines: &lines, LimitBytes: &limit, Previous: previous}).DoRaw(ctx)
+	if err == nil && strings.HasPrefix(string(raw), logRemoved) {
+		err = errors.New(strings.TrimSpace(string(raw)))
 	}
 	if err != nil {
 		return nil, err

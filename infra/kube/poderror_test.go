@@ -12,24 +12,26 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestPodErrorLog reads logs from an API server that keeps none of an earlier
-// run, and from one whose kubelet does not answer. The wait has ended by then.
+// TestPodErrorLog reads logs of containers in several states, when the wait
+// itself has ended.
 func TestPodErrorLog(t *testing.T) {
 	crash := Trouble{Namespace: "default", Pod: "web-1", Container: "c", Reason: crashLoopBackOff, Ran: true}
 	for _, tt := range []struct {
 		name    string
 		trouble Trouble
-		earlier bool // there is a log of the earlier run
-		up      bool
+		earlier string   // the log of the earlier run
+		present string   // ... and of the present one; "down" when nobody answers
 		asked   []string // values of "previous"
 		log     []string
 		unread  string
 	}{
-		{"of the run that ended", crash, true, true, []string{"true"}, []string{"earlier", "run"}, ""},
-		{"of the present run", crash, false, true, []string{"true", ""}, []string{"this run"}, ""},
-		{"not to be read", crash, false, false, []string{"true", ""}, nil, `an error on the server ("kubelet is away")`},
-		{"of a container that is not ready", Trouble{Namespace: "default", Pod: "web-1", Container: "c", Reason: notReady, Ran: true}, true, true, []string{""}, []string{"this run"}, ""},
-		{"of what never ran", Trouble{Namespace: "default", Pod: "web-1", Reason: "ImagePullBackOff"}, true, true, nil, nil, ""},
+		{"of the run that ended", crash, "earlier", "line one\nline two\n", []string{""}, []string{"line one", "line two"}, ""},
+		{"of one that is started again", crash, "earlier", "", []string{"", "true"}, []string{"earlier"}, ""},
+		{"of one that was removed", crash, "earlier", logRemoved + "containerd://1", []string{"", "true"}, []string{"earlier"}, ""},
+		{"of two that were removed", crash, logRemoved + "containerd://2", logRemoved + "containerd://1", []string{"", "true"}, nil, logRemoved + "containerd://1"},
+		{"not to be read", crash, "down", "down", []string{"", "true"}, nil, `an error on the server ("kubelet is away")`},
+		{"of a container that is not ready", Trouble{Namespace: "default", Pod: "web-1", Container: "c", Reason: notReady, Ran: true}, "earlier", "", []string{""}, nil, ""},
+		{"of what never ran", Trouble{Namespace: "default", Pod: "web-1", Reason: "ImagePullBackOff"}, "earlier", "x", nil, nil, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var asked []string
@@ -39,16 +41,15 @@ func TestPodErrorLog(t *testing.T) {
 				if r.URL.Path != "/api/v1/namespaces/default/pods/web-1/log" || q.Get("container") != "c" || q.Get("tailLines") != "10" || q.Get("limitBytes") != "65536" {
 					t.Errorf("asked for %s", r.URL)
 				}
-				switch {
-				case !tt.up:
-					http.Error(w, "kubelet is away", http.StatusBadGateway)
-				case q.Get("previous") == "true" && !tt.earlier:
-					http.Error(w, "previous terminated container not found", http.StatusBadRequest)
-				case q.Get("previous") == "true":
-					_, _ = w.Write([]byte("earlier\nrun\n"))
-				default:
-					_, _ = w.Write([]byte("this run"))
+				answer := tt.present
+				if q.Get("previous") == "true" {
+					answer = tt.earlier
 				}
+				if answer == "down" {
+					http.Error(w, "kubelet is away", http.StatusBadGateway)
+					return
+				}
+				_, _ = w.Write([]byte(answer))
 			}))
 			defer server.Close()
 			typed, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})

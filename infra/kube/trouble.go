@@ -79,6 +79,9 @@ func troubleOf(pod *corev1.Pod, events []corev1.Event) *Trouble {
 		if found == nil {
 			found = containerTrouble(s)
 		}
+		if found == nil {
+			found = crashed(pod, s)
+		}
 	}
 	if found == nil {
 		found = eventTrouble(pod, events)
@@ -128,6 +131,18 @@ func containerTrouble(s corev1.ContainerStatus) *Trouble {
 	}
 	t.Passing = w.Reason == configError && toCome.MatchString(w.Message)
 	return t
+}
+
+// crashed is the trouble of a container that has ended more than once and is
+// to be started again. The kubelet backs off then, and says so only when it
+// next looks at the pod, which may be when it starts the container once more.
+func crashed(pod *corev1.Pod, s corev1.ContainerStatus) *Trouble {
+	end := s.State.Terminated
+	if end == nil || end.ExitCode == 0 || s.RestartCount == 0 || pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
+		return nil
+	}
+	return &Trouble{Container: s.Name, Reason: crashLoopBackOff, Ran: true,
+		Message: fmt.Sprintf("%s, restarted %d times", ended(end), s.RestartCount)}
 }
 
 // ended says how a container ended: "exit code 1 (Error)".
