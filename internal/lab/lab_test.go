@@ -118,11 +118,11 @@ func newWorld(t *testing.T, api *ec2.Client) *world {
 	return w
 }
 
-func (w *world) launch(t *testing.T, name, privateIP string) string {
+func (w *world) launch(t *testing.T, release, name, privateIP string) string {
 	t.Helper()
 	userData := "#cloud-config\nwrite_files:\n- {path: /etc/made-by-user-data, content: '" + name + "'}\n"
 	return *must[*ec2.RunInstancesOutput](t)(w.RunInstances(t.Context(), &ec2.RunInstancesInput{
-		ImageId: aws.String(w.image(t)), InstanceType: types.InstanceTypeT3Small, MinCount: aws.Int32(1), MaxCount: aws.Int32(1), KeyName: aws.String("test"),
+		ImageId: aws.String(w.image(t, release)), InstanceType: types.InstanceTypeT3Small, MinCount: aws.Int32(1), MaxCount: aws.Int32(1), KeyName: aws.String("test"),
 		UserData:          aws.String(base64.StdEncoding.EncodeToString([]byte(userData))),
 		MetadataOptions:   &types.InstanceMetadataOptionsRequest{HttpTokens: types.HttpTokensStateRequired, HttpPutResponseHopLimit: aws.Int32(1)},
 		NetworkInterfaces: []types.InstanceNetworkInterfaceSpecification{{DeviceIndex: aws.Int32(0), SubnetId: &w.subnet, Groups: []string{w.group}, PrivateIpAddress: &privateIP, AssociatePublicIpAddress: aws.Bool(true)}},
@@ -130,9 +130,16 @@ func (w *world) launch(t *testing.T, name, privateIP string) string {
 	})).Instances[0].InstanceId
 }
 
-func (w *world) image(t *testing.T) string {
+// image is Debian's newest of a release ("13").
+func (w *world) image(t *testing.T, release string) string {
 	t.Helper()
-	return *must[*ec2.DescribeImagesOutput](t)(w.DescribeImages(t.Context(), &ec2.DescribeImagesInput{})).Images[0].ImageId
+	images := must[*ec2.DescribeImagesOutput](t)(w.DescribeImages(t.Context(), &ec2.DescribeImagesInput{
+		Owners: []string{"136693071363"}, Filters: []types.Filter{{Name: aws.String("name"), Values: []string{"debian-" + release + "-amd64-*"}}},
+	})).Images
+	if len(images) != 1 {
+		t.Fatalf("images of Debian %s: %+v", release, images)
+	}
+	return *images[0].ImageId
 }
 
 func (w *world) await(t *testing.T, id string, state types.InstanceStateName) types.Instance {
@@ -195,7 +202,7 @@ func TestLab(t *testing.T) {
 	ctx := t.Context()
 
 	began = time.Now()
-	first, second := w.launch(t, "first", "10.240.0.10"), w.launch(t, "second", "10.240.0.11")
+	first, second := w.launch(t, "13", "first", "10.240.0.10"), w.launch(t, "12", "second", "10.240.0.11")
 	one, two := w.await(t, first, types.InstanceStateNameRunning), w.await(t, second, types.InstanceStateNameRunning)
 	if open(t, *one.PublicIpAddress+":22") {
 		t.Fatal("SSH gets through although no rule allows it")
@@ -225,12 +232,24 @@ func TestLab(t *testing.T) {
 			t.Errorf("names: %q", got)
 		}
 	})
+	// What every user of an instance takes for granted: names of the world resolve, packages can be had.
+	t.Run("the outside", func(t *testing.T) {
+		for release, i := range map[string]types.Instance{"13": one, "12": two} {
+			script := `. /etc/os-release; echo "$VERSION_ID"; ! sudo which nft haproxy
+				cloud-init status --wait >/dev/null
+				(sudo apt-get -q update && sudo DEBIAN_FRONTEND=noninteractive apt-get -q -y install nftables haproxy) >/tmp/apt 2>&1 || cat /tmp/apt
+				sudo nft list tables; /usr/sbin/haproxy -v >/dev/null && curl -s http://outside.k8s-lab.test/`
+			if got, want := w.sh(t, *i.PublicIpAddress, script), release+"\n"+*i.PublicIpAddress; got != want {
+				t.Errorf("Debian %s prints %q, want %q", release, got, want)
+			}
+		}
+	})
 	t.Run("the hop limit keeps pods out", func(t *testing.T) {
 		w.sh(t, *one.PublicIpAddress, `sudo sh -ec '
 			ip netns add pod; ip link add p0 type veth peer name p1 netns pod; ip addr add 172.30.0.1/24 dev p0; ip link set p0 up
 			ip -n pod addr add 172.30.0.2/24 dev p1; ip -n pod link set p1 up; ip -n pod route add default via 172.30.0.1
 			sysctl -qw net.ipv4.ip_forward=1; nft add table ip pod; nft "add chain ip pod post { type nat hook postrouting priority 100; }"
-			nft add rule ip pod post ip saddr 172.30.0.2 oifname eth0 masquerade'`)
+			nft add rule ip pod post ip saddr 172.30.0.2 oifname ens5 masquerade'`)
 		ask := func() string {
 			return w.sh(t, *one.PublicIpAddress, "sudo ip netns exec pod curl -s -m 1 -o /dev/null -w '%{http_code}' http://169.254.169.254/ || true")
 		}
@@ -255,7 +274,7 @@ func TestLab(t *testing.T) {
 	})
 	t.Run("groups reach", func(t *testing.T) {
 		w.sh(t, *one.PublicIpAddress, "ping -c 1 -W 2 10.240.0.11")
-		if got := w.sh(t, *one.PublicIpAddress, "timeout 1 nc -z 10.240.0.11 22 && echo open || echo closed"); got != "closed" {
+		if got := w.sh(t, *one.PublicIpAddress, "timeout 1 bash -c '</dev/tcp/10.240.0.11/22' 2>/dev/null && echo open || echo closed"); got != "closed" {
 			t.Errorf("port 22 of the neighbour is %s", got)
 		}
 	})
@@ -321,7 +340,7 @@ func TestLab(t *testing.T) {
 		}
 	})
 
-	again := w.launch(t, "third", "10.240.0.12") // so that down has something to end
+	again := w.launch(t, "13", "third", "10.240.0.12") // so that down has something to end
 	w.await(t, again, types.InstanceStateNameRunning)
 	slice := strings.TrimSpace(string(must[[]byte](t)(os.ReadFile(filepath.Join(lab.dir, "slice")))))
 	began = time.Now()
