@@ -39,12 +39,25 @@ func fault(t *testing.T, f map[string]any) {
 
 // testFaults: one call in five is throttled, new ids are not visible at once,
 // machines start slowly, there is no capacity for one of them, and another
-// dies while it boots. The first apply says so in time, the next one converges.
+// dies while it boots. What is luck on AWS comes true on the machines that need
+// packages: others hold the locks of apt and dpkg, a package is half installed,
+// cloud-init takes its time, the archive is busy. The first apply says what failed in
+// time, the next one converges.
 func (c *cluster) testFaults(t *testing.T) {
 	fault(t, map[string]any{"kind": "throttle", "every": 5})
 	fault(t, map[string]any{"kind": "eventual", "milliseconds": 1500})
 	fault(t, map[string]any{"kind": "slow-start", "seconds": 2})
 	fault(t, map[string]any{"kind": "capacity", "count": 1})
+	for _, f := range []map[string]any{
+		{"fault": "apt-lists-locked", "seconds": 40, "name": "*worker-0"},
+		{"fault": "package-half-installed", "package": "nftables", "name": "*worker-1"},
+		{"fault": "dpkg-locked", "seconds": 40, "name": "*lb-0"},
+		{"fault": "cloud-init-hangs", "seconds": 30, "name": "*lb-0"},
+	} {
+		f["kind"] = "boot"
+		fault(t, f)
+	}
+	fault(t, map[string]any{"kind": "archive", "fault": "unavailable", "count": 6})
 
 	ended := make(chan error, 1)
 	go func() { _, err := c.WS.Apply(t.Context()); ended <- err }()
