@@ -87,6 +87,9 @@ func (d disk) prepare(s Spec, img Image) error {
 		if err := writeFiles(upper, s.Files); err != nil {
 			return err
 		}
+		if err := keepAge(upper, img); err != nil {
+			return err
+		}
 		return os.Rename(upper, d.path("upper"))
 	}
 	return nil
@@ -102,6 +105,20 @@ func (d disk) image() (string, error) {
 		return "", fmt.Errorf("base image: %w", err)
 	}
 	return string(dir), nil
+}
+
+// keepAge gives /usr of the machine the time that it has in the image. Newer, it would count as an
+// update of the system, for which systemd rebuilds caches at boot (ConditionNeedsUpdate, systemd.unit(5)).
+func keepAge(upper string, img Image) error {
+	info, err := os.Stat(filepath.Join(img.Dir, "usr"))
+	if err != nil {
+		return err
+	}
+	err = os.Chtimes(filepath.Join(upper, "usr"), info.ModTime(), info.ModTime())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // hostModules says whether the host has modules of its kernel to offer.
