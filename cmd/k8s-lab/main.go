@@ -39,7 +39,7 @@ Usage: k8s-lab [--state-dir DIR] COMMAND [flags]
              boot        fault=apt-lists-locked|dpkg-locked seconds=60
                          fault=cloud-init-hangs [seconds=60]
                          fault=package-half-installed package=socat
-                         each of them: name='worker-*' count=2
+                         each of them: name='*-worker-*' count=2
              archive     fault=stall|unavailable count=3 source=203.0.113.9
              seed        seed=42
 

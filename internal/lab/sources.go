@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"cmp"
 	"context"
 	"net"
 	"net/netip"
@@ -19,18 +18,13 @@ import (
 // cannot tell has none to lose.
 const resolveTimeout = 3 * time.Second
 
-// debianUpstream is the Debian mirror behind the lab's package archive: the one
-// that images are built from if that is named, else the host's own.
-func debianUpstream() string {
-	return cmp.Or(os.Getenv(machine.MirrorEnv), artifact.DebianUpstream("/etc/apt"), "http://deb.debian.org/debian")
-}
 
 // sources returns the addresses of what the host gets packages and modules
 // from, which a lab's network must not cover.
 func sources(ctx context.Context) []netip.Addr {
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
-	urls := []string{artifact.DebianUpstream("/etc/apt"), debianUpstream()}
+	urls := []string{artifact.DebianUpstream("/etc/apt"), machine.DebianMirror()}
 	if out, err := exec.CommandContext(ctx, "go", "env", "GOPROXY").Output(); err == nil {
 		urls = append(urls, strings.FieldsFunc(string(out), func(r rune) bool { return r == ',' || r == '|' || r == '\n' })...)
 	}

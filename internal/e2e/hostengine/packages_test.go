@@ -160,7 +160,7 @@ func (m *realMachine) testPackages(t *testing.T) {
 	t.Run("cloud-init never ends", func(t *testing.T) {
 		m.sh("dpkg --purge --force-all web 2>&1")
 		m.neverEnding()
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		_, err := host.Apply(ctx, m, want, m.diff(want, host.Record{}), host.Record{}, host.Options{})
 		var apply *host.ApplyError

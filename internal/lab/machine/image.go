@@ -25,13 +25,17 @@ import (
 )
 
 // MirrorEnv names the environment variable with the base URL of the Debian
-// mirror that images are built from, instead of Debian's own mirror network. The
+// mirror that images are built from and that is behind the archive machines
+// find, instead of Debian's own mirror network. The
 // security archive is expected beside it, at the same URL with "-security"
 // appended. The host's own sources are not taken: they may be of another
 // distribution, or lack a release.
 const MirrorEnv = "K8S_LAB_DEBIAN_MIRROR"
 
 const defaultMirror = "http://deb.debian.org/debian"
+
+// DebianMirror is the base URL of the Debian mirror in use.
+func DebianMirror() string { return cmp.Or(os.Getenv(MirrorEnv), defaultMirror) }
 
 // recipe is what goes into the images beside packages: build.sh, and below root
 // the files that it copies over what they brought.
@@ -152,7 +156,7 @@ func EnsureImage(ctx context.Context, cacheDir string, r Release, progress func(
 	if err := os.Mkdir(root, 0o755); err != nil {
 		return Image{}, fmt.Errorf("machine image: %w", err)
 	}
-	mirror := cmp.Or(os.Getenv(MirrorEnv), defaultMirror)
+	mirror := DebianMirror()
 	if err := r.build(ctx, filepath.Join(files, "image"), root, mirror, progress); err != nil {
 		return Image{}, fmt.Errorf("build machine image %s from the Debian mirror %s (%s can name another): %w", img.Name, mirror, MirrorEnv, err)
 	}

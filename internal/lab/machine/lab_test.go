@@ -103,7 +103,7 @@ func (l *testLab) dial(h *testHost, user string) (*ssh.Client, error) {
 // await returns when the machine lets admin in.
 func (l *testLab) await(h *testHost) *ssh.Client {
 	l.t.Helper()
-	deadline := time.Now().Add(40 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		c, err := l.dial(h, "admin")
 		if err == nil {

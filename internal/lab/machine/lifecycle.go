@@ -19,9 +19,9 @@ const (
 	// init, which takes about 50 ms on an idle host.
 	startTimeout = 20 * time.Second
 	// stopTimeout is how long a machine may take to shut down or reboot by itself
-	// before its power is cut. EC2 allows minutes, which nobody would wait for here;
-	// the image stops its services within 10 seconds.
-	stopTimeout = 25 * time.Second
+	// before its power is cut: as long as systemd waits for a service that does not
+	// stop (DefaultTimeoutStopSec), and then some. EC2 allows minutes.
+	stopTimeout = 2 * time.Minute
 
 	sigrtmin = 34 // of glibc, which systemd counts from
 	// reboot makes systemd reboot in good order (systemd(1), Signals).

@@ -57,10 +57,10 @@ func TestMachines(t *testing.T) {
 		if got := must(t, ca, "cat /etc/from-user-data; while [ ! -e /root/from-runcmd ]; do sleep 0.1; done; cat /root/from-runcmd"); got != "writtenran" {
 			t.Errorf("user data left %q", got)
 		}
-		if got := must(t, ca, "timeout 20 cloud-init status --wait"); !strings.HasSuffix(got, "status: done") {
+		if got := must(t, ca, "timeout 120 cloud-init status --wait"); !strings.HasSuffix(got, "status: done") {
 			t.Errorf("cloud-init with scripts: %s", got)
 		}
-		if got := must(t, cb, "timeout 20 cloud-init status --wait"); !strings.HasSuffix(got, "status: done") {
+		if got := must(t, cb, "timeout 120 cloud-init status --wait"); !strings.HasSuffix(got, "status: done") {
 			t.Errorf("cloud-init without scripts: %s", got)
 		}
 	})
@@ -271,7 +271,7 @@ json.dump(c, open("config.json", "w"))'
 		if err := l.Terminate(t.Context(), b.ID); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(begin); took > 2*time.Second {
+		if took := time.Since(begin); took > 20*time.Second {
 			t.Errorf("terminating took %v", took)
 		} else {
 			t.Logf("terminated in %v", took)
@@ -305,7 +305,7 @@ func TestSixMachines(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			for t.Context().Err() == nil && time.Since(begin) < time.Minute {
+			for t.Context().Err() == nil && time.Since(begin) < 3*time.Minute {
 				if c, err := l.dial(h, "admin"); err == nil {
 					took[i] = time.Since(begin)
 					_ = c.Close()
@@ -378,7 +378,7 @@ func TestBoot(t *testing.T) {
 			h := l.add("")
 			l.start(h)
 			c := l.await(h)
-			if got := must(t, c, "timeout 60 cloud-init status --wait"); !strings.HasSuffix(got, "status: done") {
+			if got := must(t, c, "timeout 120 cloud-init status --wait"); !strings.HasSuffix(got, "status: done") {
 				t.Fatalf("cloud-init: %s\n%s", got, must(t, c, "cloud-init status --long || true"))
 			}
 			if got := must(t, c, "systemctl is-system-running --wait || systemctl --failed --no-legend"); got != "running" {

@@ -7,9 +7,10 @@ set -eu
 codename=$1 root=$2 files=$3 mirror=$4
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 umask 022
+mount --make-rprivate /
 
 echo "debootstrap $codename from $mirror"
-debootstrap --keyring=/usr/share/keyrings/debian-archive-keyring.gpg --exclude=info,tasksel,tasksel-data,ifupdown \
+debootstrap --keyring=/usr/share/keyrings/debian-archive-keyring.gpg --exclude=info,tasksel,tasksel-data,ifupdown,nftables \
     --include=ca-certificates "$codename" "$root" "$mirror"
 
 sources() {
