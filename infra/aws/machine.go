@@ -86,8 +86,8 @@ type Machine struct {
 	HostKey string
 	Claim   string // who launched or adopted it last
 	Tags    map[string]string
-	// RouteTables lists the route tables that lead to its pods, as far as they
-	// were looked at.
+	// RouteTables lists the route tables with a route to its pods that leads to
+	// it, as far as they were looked at.
 	RouteTables []string
 }
 
@@ -267,11 +267,16 @@ func (c *Client) ObserveMachine(ctx context.Context, id string, spec MachineSpec
 	if err != nil {
 		return Machine{}, nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 	}
+	m := o.machine()
+	m.RouteTables = o.leading(spec)
+	if spec, err = c.withoutGone(ctx, spec, o); err != nil {
+		return m, nil, fmt.Errorf("machine %s: %w", spec.Name, err)
+	}
 	var words []string
 	for _, f := range c.machineFindings(spec, o) {
 		words = append(words, f.words)
 	}
-	return o.machine(), words, nil
+	return m, words, nil
 }
 
 // LookMachine returns the machine as EC2 tells of it at this moment, without

@@ -16,7 +16,8 @@ import (
 // stopped comes as one fix on its own.
 type machineFinding struct {
 	words string
-	power bool // fixed by stopping and starting
+	power bool   // fixed by stopping and starting
+	table string // route table it is about
 	fix   func(context.Context) error
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -241,17 +242,36 @@ func (l *Launch) settle(ctx context.Context, instance string, n *types.InstanceN
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return l.client.setSourceDestCheck(gctx, id, false) })
 	g.Go(func() error {
-		tables, err := l.client.routeTables(gctx, l.spec.VPCID)
+		tables, err := l.client.settledTables(gctx, l.spec)
 		if err != nil {
 			return err
 		}
-		for _, f := range l.client.routeFindings(l.spec, tables, instance, id) {
-			g.Go(func() error { return f.fix(gctx) })
-		}
-		l.tables = podTables(tables, l.spec)
-		return nil
+		return l.route(gctx, tables, instance, id)
 	})
 	return g.Wait()
+}
+
+// route makes the routes to the machine's pods, and records the tables that got
+// one, also when another did not.
+func (l *Launch) route(ctx context.Context, tables []types.RouteTable, instance, networkInterface string) error {
+	var mu sync.Mutex
+	g, gctx := errgroup.WithContext(ctx)
+	for _, f := range l.client.routeFindings(l.spec, tables, instance, networkInterface) {
+		g.Go(func() error {
+			err := f.fix(gctx)
+			if err == nil {
+				mu.Lock()
+				l.tables = append(l.tables, f.table)
+				mu.Unlock()
+			}
+			return err
+		})
+	}
+	err := g.Wait()
+	if err == nil {
+		l.tables = podTables(tables, l.spec)
+	}
+	return err
 }
 
 // start waits until the instance runs and has its addresses.

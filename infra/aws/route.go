@@ -43,6 +43,113 @@ func tableOf(tables []types.RouteTable, subnet string) *types.RouteTable {
 	return main
 }
 
+// looseSubnets returns the network's subnets that no table is associated with.
+func looseSubnets(tables []types.RouteTable, spec MachineSpec) []string {
+	return slices.DeleteFunc(slices.Clone(spec.NetworkSubnets), func(subnet string) bool {
+		return slices.ContainsFunc(tables, func(t types.RouteTable) bool { return associated(t, subnet) })
+	})
+}
+
+// existing returns the subnets with these ids as far as they exist.
+func (c *Client) existing(ctx context.Context, ids []string) (map[string]types.Subnet, error) {
+	pages := ec2.NewDescribeSubnetsPaginator(c.EC2, &ec2.DescribeSubnetsInput{Filters: []types.Filter{filter("subnet-id", ids...)}})
+	out := map[string]types.Subnet{}
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("describe the subnets %v: %w", ids, err)
+		}
+		for _, s := range page.Subnets {
+			out[sdk.ToString(s.SubnetId)] = s
+		}
+	}
+	return out, nil
+}
+
+// settledTables returns the VPC's route tables once EC2 tells of one for every
+// subnet of the network. It waits for that as long as EC2 may take to know what
+// was just made.
+func (c *Client) settledTables(ctx context.Context, spec MachineSpec) ([]types.RouteTable, error) {
+	var tables []types.RouteTable
+	attempts := 0
+	err := poll(ctx, "find the route tables of the network", func(ctx context.Context) (bool, string, error) {
+		var err error
+		if tables, err = c.routeTables(ctx, spec.VPCID); err != nil {
+			return false, "", err
+		}
+		missing, err := c.missingTable(ctx, spec, tables)
+		if attempts++; err == nil && missing != "" && attempts >= settleAttempts {
+			err = fmt.Errorf("%s; run apply again, without -target, so that the network is brought in order first", missing)
+		}
+		return missing == "", missing, err
+	})
+	return tables, err
+}
+
+// missingTable says which subnet of the network lacks a route table, empty when
+// none does. The main table holds for a subnet of others only: one of the
+// cluster's own has an association, which EC2 may tell of later.
+func (c *Client) missingTable(ctx context.Context, spec MachineSpec, tables []types.RouteTable) (string, error) {
+	loose := looseSubnets(tables, spec)
+	if len(loose) == 0 {
+		return "", nil
+	}
+	if tableOf(tables, loose[0]) == nil {
+		return "subnet " + loose[0] + ": no route table holds for it", nil
+	}
+	found, err := c.existing(ctx, loose)
+	if err != nil {
+		return "", err
+	}
+	for _, id := range loose {
+		s, ok := found[id]
+		if !ok {
+			return "subnet " + id + ": not found", nil
+		}
+		if tags := tagMap(s.Tags); tags[TagCluster] == spec.Cluster && tags[TagKind] == kindNetwork {
+			return "subnet " + id + ": no route table is associated with it", nil
+		}
+	}
+	return "", nil
+}
+
+// withoutGone returns the spec without the subnets that are gone, for which the
+// main table would seem to hold. It asks EC2 only when that table lacks the
+// route.
+func (c *Client) withoutGone(ctx context.Context, spec MachineSpec, o observation) (MachineSpec, error) {
+	loose := looseSubnets(o.tables, spec)
+	if len(loose) == 0 || !spec.PodCIDR.IsValid() {
+		return spec, nil
+	}
+	main := tableOf(o.tables, loose[0])
+	if main == nil || slices.Contains(o.leading(spec), sdk.ToString(main.RouteTableId)) {
+		return spec, nil
+	}
+	found, err := c.existing(ctx, loose)
+	if err != nil {
+		return spec, err
+	}
+	spec.NetworkSubnets = slices.DeleteFunc(slices.Clone(spec.NetworkSubnets), func(id string) bool {
+		_, exists := found[id]
+		return slices.Contains(loose, id) && !exists
+	})
+	return spec, nil
+}
+
+// leading returns the ids of the tables with a route to the machine's pods that
+// leads to the machine.
+func (o observation) leading(spec MachineSpec) []string {
+	var out []string
+	for _, t := range o.tables {
+		for _, to := range []netip.Prefix{spec.PodCIDR, spec.RemovePodCIDR} {
+			if r := findRoute(t, to); to.IsValid() && r != nil && sdk.ToString(r.NetworkInterfaceId) == o.machine().InterfaceID {
+				out = append(out, sdk.ToString(t.RouteTableId))
+			}
+		}
+	}
+	return slices.Compact(out)
+}
+
 // podTables returns the ids of the tables that hold for the network's subnets,
 // each once.
 func podTables(tables []types.RouteTable, spec MachineSpec) []string {
@@ -60,12 +167,12 @@ func podTables(tables []types.RouteTable, spec MachineSpec) []string {
 // finding for each table where they differ.
 func (c *Client) routeFindings(spec MachineSpec, tables []types.RouteTable, id, networkInterface string) []machineFinding {
 	var out []machineFinding
-	add := func(fix func(context.Context) error, format string, args ...any) {
-		out = append(out, machineFinding{words: fmt.Sprintf(format, args...), fix: fix})
-	}
 	wanted := podTables(tables, spec)
 	for _, t := range tables {
 		table := sdk.ToString(t.RouteTableId)
+		add := func(fix func(context.Context) error, format string, args ...any) {
+			out = append(out, machineFinding{words: fmt.Sprintf(format, args...), table: table, fix: fix})
+		}
 		held, routed := slices.Contains(wanted, table), slices.Contains(spec.RoutedTables, table)
 		if old := spec.RemovePodCIDR; old.IsValid() && old != spec.PodCIDR && (held || routed) {
 			if r := findRoute(t, old); r != nil && sdk.ToString(r.InstanceId) == id {

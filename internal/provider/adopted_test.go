@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2/fault"
 )
 
 // site is somebody else's VPC: subnet a has a route table of its own, b the
@@ -228,6 +229,71 @@ func TestSubnetsOfTheAdopted(t *testing.T) {
 	c.fatal(network.apply(network.plan(nil)))
 	if o := c.account.Cloud.Overview(); o.Total != 5 { // the VPC, its default group, a subnet and two tables
 		t.Errorf("left behind: %+v", o)
+	}
+}
+
+// TestRoutesOfFailedUpdate: a route that a failed update made is removed when
+// its subnet leaves the network again, or with the machine.
+func TestRoutesOfFailedUpdate(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]bool{"recorded by the update": false, "recorded by the refresh": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCloud(t)
+			s := newSite(t, c)
+			network, worker := c.instance("k8s_network"), c.instance("k8s_machine")
+			network.must(s.network(s.a))
+			worker.must(workerConfig(network))
+			before := worker.private
+
+			network.must(s.network(s.a, s.b))
+			c.account.Fault(fault.Fault{Kind: fault.Fail, Action: "StopInstances", Code: "UnsupportedOperation", Message: "Not now."})
+			config := workerConfig(network)
+			config["instance_type"] = "t3.medium"
+			if diags := worker.apply(worker.plan(config)); len(diags) == 0 {
+				t.Fatal("the update did not fail")
+			}
+			c.account.Calm()
+			if got := s.routes(t, s.main); got != "10.200.0.0/24" {
+				t.Fatalf("routes in the table of the further subnet: %s", got)
+			}
+			if lost {
+				worker.private = before
+			}
+
+			network.must(s.network(s.a))
+			worker.refresh()
+			if !lost {
+				if got := worker.drift(); !strings.Contains(got, " in "+s.main+": not wanted") {
+					t.Errorf("drift %s", got)
+				}
+				worker.must(workerConfig(network))
+				worker.settled(workerConfig(network))
+			} else {
+				c.fatal(worker.apply(worker.plan(nil)))
+			}
+			if got := s.routes(t, s.main); got != "" {
+				t.Errorf("routes left in the main table: %s", got)
+			}
+		})
+	}
+}
+
+// TestTableOfDeletedSubnet: machines do not want routes for a subnet that others
+// deleted; that it is missing is the network's drift.
+func TestTableOfDeletedSubnet(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := newSite(t, c)
+	table := s.table(t)
+	answer[*ec2.AssociateRouteTableOutput](t)(s.api.AssociateRouteTable(t.Context(), &ec2.AssociateRouteTableInput{RouteTableId: &table, SubnetId: &s.b}))
+	network, worker := c.instance("k8s_network"), c.instance("k8s_machine")
+	network.must(s.network(s.a, s.b))
+	worker.must(workerConfig(network))
+	answer[*ec2.DeleteSubnetOutput](t)(s.api.DeleteSubnet(t.Context(), &ec2.DeleteSubnetInput{SubnetId: &s.b}))
+	worker.refresh()
+	if got := worker.drift(); got != "worker-0: route 10.200.0.0/24 in "+table+": not wanted" {
+		t.Errorf("drift %s", got)
 	}
 }
 

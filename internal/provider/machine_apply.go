@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -110,6 +112,8 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 		addError(&resp.Diagnostics, "Cannot refresh machine "+m.Name.ValueString(), err)
 		return
 	}
+	// An update that failed may have made routes without a record of them.
+	writePrivate(ctx, resp.Private, routesKey, union(spec.RoutedTables, found.RouteTables), &resp.Diagnostics)
 	if found.HostKey == "" {
 		// Whoever deletes the tag takes nothing away: the state knows the key.
 		found.HostKey = m.HostKey.ValueString()
@@ -168,6 +172,16 @@ func (r *machineResource) Update(ctx context.Context, req resource.UpdateRequest
 // and the file system on it was not yet.
 const growKey = "grow"
 
+// lastLook is how long a failed update may take to see what it did.
+const lastLook = 30 * time.Second
+
+// union returns what is in either list, sorted.
+func union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // machinePrivate is what an update reads of private state and leaves there.
 type machinePrivate struct {
 	grow   bool     // the root file system has yet to fill its volume
@@ -183,7 +197,11 @@ func (r *machineResource) converge(ctx context.Context, client *infraaws.Client,
 	made, err := client.ConvergeMachine(ctx, m.ID.ValueString(), spec, way.stop)
 	if err != nil {
 		way.abandon(ctx, client)
-		now, _, looked := client.ObserveMachine(ctx, m.ID.ValueString(), spec)
+		// Also when it was interrupted or its time is over.
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
+		defer cancel()
+		now, _, looked := client.ObserveMachine(last, m.ID.ValueString(), spec)
+		keeps.routes = union(keeps.routes, now.RouteTables)
 		keeps.grow = keeps.grow || looked == nil && int64(now.RootVolumeGiB) > state.RootVolumeSize.ValueInt64()
 		return keeps, err
 	}

@@ -1,0 +1,133 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/smithy-go/middleware"
+)
+
+// routingEC2 answers calls about route tables: the nth question about them with
+// the nth entry of told, and with the last one from then on.
+type routingEC2 struct {
+	told    [][]types.RouteTable
+	subnets []types.Subnet
+
+	mu     sync.Mutex
+	asked  int
+	routed []string // tables that were given a route
+}
+
+func (e *routingEC2) client() *Client {
+	answer := middleware.InitializeMiddlewareFunc("answer", func(_ context.Context, in middleware.InitializeInput, _ middleware.InitializeHandler) (out middleware.InitializeOutput, md middleware.Metadata, err error) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		switch call := in.Parameters.(type) {
+		case *ec2.DescribeRouteTablesInput:
+			out.Result = &ec2.DescribeRouteTablesOutput{RouteTables: slices.Clone(e.told[min(e.asked, len(e.told)-1)])}
+			e.asked++
+		case *ec2.DescribeSubnetsInput:
+			out.Result = &ec2.DescribeSubnetsOutput{Subnets: e.subnets}
+		case *ec2.CreateRouteInput:
+			e.routed = append(e.routed, *call.RouteTableId)
+			out.Result = &ec2.CreateRouteOutput{}
+		case *ec2.ModifyNetworkInterfaceAttributeInput:
+			out.Result = &ec2.ModifyNetworkInterfaceAttributeOutput{}
+		default:
+			err = fmt.Errorf("unexpected call %T", in.Parameters)
+		}
+		return out, md, err
+	})
+	return &Client{EC2: ec2.New(ec2.Options{Region: "eu-central-1", APIOptions: []func(*middleware.Stack) error{
+		func(s *middleware.Stack) error { return s.Initialize.Add(answer, middleware.Before) },
+	}})}
+}
+
+// mainTable and tableWith are route tables: the VPC's main one, and one that is
+// associated with a subnet.
+func mainTable(routes ...types.Route) types.RouteTable {
+	return types.RouteTable{RouteTableId: sdk.String("rtb-main"), Routes: routes, Associations: []types.RouteTableAssociation{{Main: sdk.Bool(true)}}}
+}
+
+func tableWith(id, subnet string, routes ...types.Route) types.RouteTable {
+	return types.RouteTable{RouteTableId: &id, Routes: routes, Associations: []types.RouteTableAssociation{{SubnetId: &subnet}}}
+}
+
+// subnetOf is a subnet that the cluster made, or one of others for "".
+func subnetOf(cluster, id string) types.Subnet {
+	out := types.Subnet{SubnetId: &id}
+	if cluster != "" {
+		out.Tags = ec2Tags(map[string]string{TagCluster: cluster, TagKind: kindNetwork})
+	}
+	return out
+}
+
+func settling(e *routingEC2, subnets ...string) (*Launch, error) {
+	l := &Launch{client: e.client(), spec: MachineSpec{
+		Cluster: "demo", VPCID: "vpc-1", NetworkSubnets: subnets, PodCIDR: netip.MustParsePrefix("10.200.0.0/24"),
+	}}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	return l, l.settle(ctx, "i-1", &types.InstanceNetworkInterface{NetworkInterfaceId: sdk.String("eni-1")})
+}
+
+// TestSettleWaitsForTables: an answer of EC2 that lacks a route table, or its
+// association, puts the route into no other table.
+func TestSettleWaitsForTables(t *testing.T) {
+	none := []types.RouteTable{}
+	main := []types.RouteTable{mainTable()}
+	all := []types.RouteTable{mainTable(), tableWith("rtb-a", "subnet-a")}
+	for _, tt := range []struct {
+		name    string
+		told    [][]types.RouteTable
+		subnets []types.Subnet // as EC2 tells of them
+		want    string         // table with the route
+		fails   string
+	}{
+		{"own network", [][]types.RouteTable{none, main, main, all}, []types.Subnet{subnetOf("demo", "subnet-a")}, "rtb-a", ""},
+		{"own network, subnet not told of", [][]types.RouteTable{none, main, main, all}, nil, "rtb-a", ""},
+		{"own network without association", [][]types.RouteTable{main}, []types.Subnet{subnetOf("demo", "subnet-a")}, "", "subnet-a: no route table is associated with it"},
+		{"adopted, main table", [][]types.RouteTable{none, none, main}, []types.Subnet{subnetOf("", "subnet-a")}, "rtb-main", ""},
+		{"no table at all", [][]types.RouteTable{none}, []types.Subnet{subnetOf("", "subnet-a")}, "", "subnet-a: no route table holds for it"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := &routingEC2{told: tt.told, subnets: tt.subnets}
+				l, err := settling(e, "subnet-a")
+				if tt.fails == "" && err != nil || tt.fails != "" && (err == nil || !strings.Contains(err.Error(), tt.fails)) {
+					t.Errorf("ended with %v, wanted %q", err, tt.fails)
+				}
+				if got := strings.Join(e.routed, " "); got != tt.want {
+					t.Errorf("routes in %q, wanted %q", got, tt.want)
+				}
+				if got := strings.Join(l.tables, " "); got != tt.want {
+					t.Errorf("on record: %q, wanted %q", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// TestSettleRecordsItsOwn: a table in which a route of others is in the way is
+// not recorded as one that has the machine's.
+func TestSettleRecordsItsOwn(t *testing.T) {
+	foreign := types.Route{DestinationCidrBlock: sdk.String("10.200.0.0/24"), NetworkInterfaceId: sdk.String("eni-9"), State: types.RouteStateActive}
+	e := &routingEC2{told: [][]types.RouteTable{{tableWith("rtb-a", "subnet-a"), tableWith("rtb-b", "subnet-b", foreign)}}}
+	l, err := settling(e, "subnet-a", "subnet-b")
+	if err == nil || !strings.Contains(err.Error(), "is not this machine's") {
+		t.Errorf("a route of others in the way: %v", err)
+	}
+	if slices.Contains(l.tables, "rtb-b") {
+		t.Errorf("on record: %v", l.tables)
+	}
+}
