@@ -2,8 +2,7 @@ package host
 
 import (
 	"context"
-	"fmt"
-	"strings"
+	"maps"
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
@@ -65,27 +64,39 @@ func (o Observation) with(later Observation) Observation {
 }
 
 // await looks at the units again while some of them are unsettled, for as long
-// as patience lasts. A machine on which all is well is not asked again.
-func (l layout) await(ctx context.Context, r Runner, want desired.State, obs Observation) (Observation, error) {
+// as patience lasts. A machine on which all is well is not asked again. When
+// ctx ends or a later look fails, the last good look counts, and those units
+// are marked as Unsettled.
+func (l layout) await(ctx context.Context, r Runner, want desired.State, obs Observation) Observation {
 	units := desired.State{Units: want.Units}
 	names := unitNames(units)
 	script := l.preamble() + l.observeScript(units, Record{})
 	for end := time.Now().Add(patience); len(obs.unsettled(want)) > 0 && time.Now().Before(end); {
 		select {
 		case <-ctx.Done():
-			return Observation{}, fmt.Errorf("machine %s: waiting for %s to start or to fail: %w",
-				r.Name(), strings.Join(obs.unsettled(want), ", "), context.Cause(ctx))
+			return obs.leaveOpen(want)
 		case <-time.After(lookAgain):
 		}
 		out, err := r.Run(ctx, remote.Command{Script: script, Sudo: true})
 		if err != nil {
-			return Observation{}, fmt.Errorf("observe again: %w", err)
+			return obs.leaveOpen(want)
 		}
 		later, err := parseObservation(out.Stdout, names, Record{})
 		if err != nil {
-			return Observation{}, fmt.Errorf("machine %s: observe again: %w", r.Name(), err)
+			return obs.leaveOpen(want)
 		}
 		obs = obs.with(later)
 	}
-	return obs, nil
+	return obs
+}
+
+// leaveOpen is the observation with its unsettled units marked as such.
+func (o Observation) leaveOpen(want desired.State) Observation {
+	o.Units = maps.Clone(o.Units)
+	for _, name := range o.unsettled(want) {
+		u := o.Units[name]
+		u.Unsettled = true
+		o.Units[name] = u
+	}
+	return o
 }

@@ -129,21 +129,30 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// TestAwaitIsBounded: what cannot be seen to its end is not judged.
+// TestAwaitIsBounded: a unit that cannot be seen to its end is not judged, and
+// what was seen of everything else counts.
 func TestAwaitIsBounded(t *testing.T) {
-	want := desired.State{Units: []desired.Unit{{Name: "a.service", Active: true}}}
-	synctest.Test(t, func(t *testing.T) {
-		lost := errors.New("connection lost")
-		m := &watched{start: time.Now(), at: loop(time.Millisecond), err: lost}
-		if _, err := Observe(t.Context(), m, want, Record{}); !errors.Is(err, lost) {
-			t.Errorf("error = %v", err)
+	want := desired.State{Units: []desired.Unit{{Name: "a.service", Enabled: true, Active: true}}}
+	judge := func(t *testing.T, ctx context.Context, m *watched) {
+		t.Helper()
+		obs, err := Observe(ctx, m, want, Record{})
+		if err != nil || !obs.Units["a.service"].Unsettled {
+			t.Errorf("unit = %+v, error = %v", obs.Units["a.service"], err)
 		}
+		if got := Words(Diff(want, obs, Record{})); got != "" {
+			t.Errorf("difference: %s", got)
+		}
+		more := want
+		more.Packages = []string{"web"}
+		if got := Words(Diff(more, obs, Record{})); got != "package web: not installed" {
+			t.Errorf("difference of something else: %q", got)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		judge(t, t.Context(), &watched{start: time.Now(), at: loop(time.Millisecond), err: errors.New("connection lost")})
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
-		_, err := Observe(ctx, &watched{start: time.Now(), at: loop(time.Millisecond)}, want, Record{})
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "machine worker-0: waiting for a.service") {
-			t.Errorf("error = %v", err)
-		}
+		judge(t, ctx, &watched{start: time.Now(), at: loop(time.Millisecond)})
 	})
 }
 

@@ -113,7 +113,11 @@ func enablement(want desired.Unit, got Unit) (found string, wrong bool) {
 }
 
 // activity returns what the unit was found doing, and whether it is not what is wanted.
+// Of one that could not be seen to settle, nothing is held to be wrong.
 func activity(want desired.Unit, got Unit) (found string, wrong bool) {
+	if want.Active && got.Unsettled {
+		return "starting", false
+	}
 	if want.Active && got.crashes() {
 		return "failing again and again" + cause(got), true
 	}

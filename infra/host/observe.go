@@ -79,6 +79,9 @@ type Unit struct {
 	Restarts         int    // automatic restarts since it was last started by hand
 	Again            int    // automatic restarts while Observe looked on
 	MainPID          int
+	// Unsettled is set when Observe could not look on until it was clear whether
+	// the unit runs.
+	Unsettled bool
 	// ActiveEnter is when it last became active, in microseconds since boot.
 	ActiveEnter uint64
 	// RestartPending and ReloadPending tell of an Apply that changed what the
@@ -99,8 +102,9 @@ func (o Observation) Content(path string) ([]byte, bool) {
 // Observe looks at everything want names, in one round trip, and changes
 // nothing. Programs that still have the size, time and inode of rec are not
 // hashed again. Units that are just starting, at first or again, are looked at
-// for up to ten seconds more, until it is clear what becomes of them. Its
-// errors are those of [remote.Machine.Run].
+// for up to ten seconds more, until it is clear what becomes of them. When that
+// fails or ctx ends meanwhile, what was seen last is returned, with such units
+// marked as Unsettled. Its errors are those of [remote.Machine.Run].
 func Observe(ctx context.Context, r Runner, want desired.State, rec Record) (Observation, error) {
 	return standardLayout().observe(ctx, r, want, rec)
 }
@@ -118,7 +122,7 @@ func (l layout) observe(ctx context.Context, r Runner, want desired.State, rec R
 	if err != nil {
 		return Observation{}, fmt.Errorf("machine %s: observe: %w", r.Name(), err)
 	}
-	return l.await(ctx, r, want, obs)
+	return l.await(ctx, r, want, obs), nil
 }
 
 // preamble sets what the functions of every script rely on.

@@ -3,7 +3,8 @@
 # and apt-daily and unattended-upgrades take the locks of apt and dpkg.
 
 cloud_init_patience=600 # seconds for cloud-init to end
-archive_patience=180    # seconds for an archive that fails to serve again
+archive_patience=180    # seconds for an archive that fails to serve again, without those for locks
+late_at=
 
 install_packages() {
 	step="install packages $*"
@@ -81,8 +82,8 @@ look_at_cloud_init() {
 # to work until then.
 apt_install() {
 	lists=
+	late_at=
 	apt_gets "$@" && return
-	patience $archive_patience
 	progress "fetching the package lists"
 	said=
 	while :; do
@@ -92,6 +93,7 @@ apt_install() {
 		apt_gets "$@" && return
 		passing=$(complaint | passing)
 		[ -n "$passing" ] || break
+		[ -n "$late_at" ] || patience $archive_patience
 		! late || die "$step" '' "$(complaint)"
 		[ "$passing" = "$said" ] || progress "waiting for the package archive: $passing"
 		said=$passing
@@ -117,10 +119,12 @@ apt_get() {
 }
 
 # unlocked command...: runs it, and again as long as another process has a lock
-# of apt or dpkg. What it said is in out.
+# of apt or dpkg. What it said is in out. The time until then is not held against
+# the archive.
 unlocked() {
 	waiting=
 	while :; do
+		asked=$(date +%s)
 		remaining
 		out=$(DEBIAN_FRONTEND=noninteractive APT_LISTCHANGES_FRONTEND=none NEEDRESTART_SUSPEND=1 \
 			timeout "$left" "$@" 2>&1 </dev/null 9>&-) && return
@@ -135,6 +139,7 @@ unlocked() {
 		[ "$taken" = "$waiting" ] || progress "waiting: $taken"
 		waiting=$taken
 		sleep 1
+		[ -z "$late_at" ] || late_at=$((late_at + $(date +%s) - asked))
 	done
 }
 

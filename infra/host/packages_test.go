@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -179,6 +180,66 @@ func TestPackagesRefused(t *testing.T) {
 			}
 			if d := time.Since(start); tt.once && d > 10*time.Second {
 				t.Errorf("it took %s", d)
+			}
+		})
+	}
+}
+
+// TestArchivePatience: only the time in which the archive fails is held
+// against it, and not that for which another process had a lock. The clock is
+// the test's; every line of the plan is a command that runs, the seconds it takes,
+// its exit status and what it says.
+func TestArchivePatience(t *testing.T) {
+	const lock, bad = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 1 (apt-get)", "E: Failed to fetch http://deb.example/x  503  Service Unavailable"
+	step := func(command string, seconds, code int, says string) string {
+		return fmt.Sprintf("%s|%d|%d|%s\n", command, seconds, code, says)
+	}
+	none := step("install", 1, 1, "E: no lists")
+	round := step("dpkg", 1, 0, "") + step("update", 20, 1, bad) + step("install", 1, 1, "E: no lists")
+	for _, tt := range []struct {
+		name, plan, want string
+	}{
+		{"a lock before the first complaint", none + step("dpkg", 400, 1, lock) + round + step("dpkg", 1, 0, "") + step("update", 1, 0, "") + step("install", 1, 0, ""), "installed"},
+		{"a lock after it", none + round + step("dpkg", 400, 1, lock) + round + step("dpkg", 1, 0, "") + step("update", 1, 0, "") + step("install", 1, 0, ""), "installed"},
+		{"the archive fails all the time", none + strings.Repeat(round, 20), "Failed to fetch http://deb.example/x  503"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for name, content := range map[string]string{"clock": "1000\n", "plan": tt.plan, "at": "0\n"} {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			script := "set -u\n" + packageFunctions + `
+step=x limit=100000 deadline=100000
+cd "$1" || exit 1
+date() { cat clock; }
+pass() { echo $(($(cat clock) + $1)) >clock; }
+sleep() { pass 2; }
+progress() { :; }
+remaining() { left=1000; }
+die() { printf '%s\n' "$3"; exit 1; }
+packages_there() { :; }
+timeout() {
+	n=$(($(cat at) + 1))
+	echo $n >at
+	line=$(sed -n ${n}p plan)
+	case " $* " in
+	*"${line%%|*}"*) ;;
+	*) echo "E: not as planned: $* for $line"; return 1 ;;
+	esac
+	line=${line#*|}
+	pass "${line%%|*}"
+	line=${line#*|}
+	printf '%s\n' "${line#*|}"
+	return "${line%%|*}"
+}
+apt_install web
+echo installed
+`
+			out, _ := exec.CommandContext(t.Context(), "sh", "-c", script, "sh", dir).CombinedOutput()
+			if !strings.Contains(string(out), tt.want) {
+				t.Errorf("it says %q, wanted %q", out, tt.want)
 			}
 		})
 	}

@@ -13,13 +13,13 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -220,13 +220,34 @@ func Unanswered(err error) bool {
 	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
-		return !meta.IsNoMatchError(err)
+		return !Hopeless(err) && silent(err)
 	}
 	switch code := status.Status().Code; code {
 	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooManyRequests:
 		return true
 	default:
 		return code < http.StatusBadRequest || code >= http.StatusInternalServerError
+	}
+}
+
+// silent tells whether an error without a status is one of the way to the
+// server, a timeout, or of a server that is not ready, as opposed to a
+// certificate that is wrong or an answer that cannot be read.
+func silent(err error) bool {
+	var (
+		network  net.Error // also the *url.Error of every failed exchange
+		wrong    *tls.CertificateVerificationError
+		notReady *NotReadyError
+		groups   *discovery.ErrGroupDiscoveryFailed // of an aggregated API that is away
+	)
+	switch {
+	case errors.As(err, &wrong):
+		return false
+	case errors.As(err, &network), errors.As(err, &notReady), errors.As(err, &groups),
+		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return true
+	default: // client-go's rest.Request, of a connection that was lost meanwhile
+		return strings.Contains(err.Error(), "when reading response body")
 	}
 }
 

@@ -12,6 +12,12 @@ const (
 	// this time a container is started three times, and what it needs and is
 	// started along with it has time to come up.
 	failGrace = 20 * time.Second
+	// failedAttempts is how many attempts of which only events tell must have
+	// failed, those before the wait counting as one: between two events nobody
+	// knows whether the attempt at work will succeed, such as one that pulls the
+	// sandbox image. The kubelet makes the next one 10 to 15 seconds after a
+	// failed one (backOffPeriod in pkg/kubelet/kubelet.go of Kubernetes).
+	failedAttempts = 3
 	// firstSteady is how long a container without a readiness probe must have
 	// been up; most that crash do so at once.
 	firstSteady = 3 * time.Second
@@ -35,6 +41,18 @@ type spellKey struct{ namespace, pod, container string }
 type spell struct {
 	lasts time.Duration // since it failed first
 	calm  time.Duration // since it failed last
+	// told is Trouble.Attempts at the last look, attempts how many of them the
+	// wait counts.
+	told, attempts int
+}
+
+// count takes what events tell by now. Events may also be forgotten, and a pod
+// that is made anew has none at first.
+func (s *spell) count(told int) {
+	if told > s.told {
+		s.attempts++
+	}
+	s.told = told
 }
 
 // lost takes what a look at all pods has found, and returns those for which
@@ -64,7 +82,8 @@ func (p *patience) lost(now time.Time, troubles []Trouble) []Trouble {
 			p.spells[t.key()] = s
 		}
 		s.calm = 0
-		if s.lasts >= failGrace {
+		s.count(t.Attempts)
+		if s.lasts >= failGrace && (t.Attempts == 0 || s.attempts >= failedAttempts) {
 			over = append(over, t)
 		}
 	}

@@ -47,9 +47,12 @@ type Trial struct {
 	uid types.UID // of the pod, once made
 }
 
+// ErrNodeFull says that a node has no room for the pod that is to try it.
+var ErrNodeFull = errors.New("the node is full")
+
 // Try starts the pod and deletes it again, also when an earlier one is left.
-// It returns nil when the pod has run, and also when the kubelet has turned it
-// away because the node is full: then nothing can be tried. It returns a
+// It returns nil when the pod has run, and ErrNodeFull when the kubelet has
+// turned it away for want of room: then nothing can be tried. It returns a
 // *PodError when the pod has failed to start for failGrace.
 func (c *Client) Try(ctx context.Context, t Trial) error {
 	defer c.endTrial(ctx, t)
@@ -65,14 +68,16 @@ func (c *Client) Try(ctx context.Context, t Trial) error {
 		case Hopeless(err):
 			return false, err
 		case refused(err) && time.Since(started) > refusalGrace:
-			return false, fmt.Errorf("%w; let pods with the label %s in namespace %s through", err, trialLabel, metav1.NamespaceSystem)
+			return false, fmt.Errorf("%w; %s", err, refusalAdvice(err))
 		case err != nil:
 			if ctx.Err() == nil {
 				last = err
 			}
 			return false, abort(ctx, t.Abort)
-		case hasRun(pod), strings.HasPrefix(pod.Status.Reason, "OutOf"):
+		case hasRun(pod):
 			return true, nil
+		case strings.HasPrefix(pod.Status.Reason, "OutOf"):
+			return false, ErrNodeFull
 		}
 		if time.Since(looked) < lookInterval {
 			return false, nil
@@ -105,9 +110,21 @@ func abort(ctx context.Context, f func(context.Context) error) error {
 }
 
 // refused tells whether an admission rule or a webhook does not let the pod
-// in, as opposed to a service account that the controller manager has yet to make.
+// in, as opposed to a service account that the controller manager has yet to
+// make. A webhook that gives its denial no code of its own has it sent with 400.
 func refused(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "service account")
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
+		apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "service account")
+}
+
+// refusalAdvice says what to do about a refusal. That of a ResourceQuota reads
+// "pods "x" is forbidden: exceeded quota: q, requested: ..., used: ..., limited: ...";
+// no label exempts from it.
+func refusalAdvice(err error) string {
+	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), " quota: ") {
+		return "make room in the quotas of namespace " + metav1.NamespaceSystem
+	}
+	return fmt.Sprintf("let pods with the label %s in namespace %s through", trialLabel, metav1.NamespaceSystem)
 }
 
 // hasRun tells whether the pod's container has been started.

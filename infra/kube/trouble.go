@@ -26,6 +26,9 @@ type Trouble struct {
 	Passing bool
 	// Ran is set when the container has run, so that it has a log.
 	Ran bool
+	// Attempts is how many failed attempts events tell of. It is 0 when the
+	// pod's status tells of the trouble, and so tells when it is over.
+	Attempts int
 }
 
 // String is what a person reads: "pod default/web-1 on worker-0, container
@@ -171,9 +174,13 @@ func eventTrouble(pod *corev1.Pod, events []corev1.Event) *Trouble {
 		reasons = []string{"Unhealthy"}
 	}
 	var last *corev1.Event
+	attempts := 0
 	for i, e := range events {
 		if slices.Contains(reasons, e.Reason) && (last == nil || !eventTime(e).Before(eventTime(*last))) {
 			last = &events[i]
+		}
+		if e.Reason == failedSandbox {
+			attempts += occurrences(e)
 		}
 	}
 	if last == nil {
@@ -181,6 +188,9 @@ func eventTrouble(pod *corev1.Pod, events []corev1.Event) *Trouble {
 	}
 	t := &Trouble{Reason: last.Reason, Message: last.Message, Passing: last.Reason != failedSandbox}
 	if !sandboxed(pod) {
+		if last.Reason == failedSandbox {
+			t.Attempts = attempts
+		}
 		return t
 	}
 	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -195,8 +205,12 @@ func eventTrouble(pod *corev1.Pod, events []corev1.Event) *Trouble {
 // steady tells whether a pod's containers that have no readiness probe have
 // been up for long enough to be believed: they count as ready from the instant
 // they start, also one that crashes a second later. A machine whose clock is
-// off is believed earlier or later.
+// off is believed earlier or later. A pod that has ended does not count: its
+// controller keeps it, and has made another one in its place.
 func steady(pod *corev1.Pod, now time.Time) bool {
+	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+		return true
+	}
 	for _, c := range pod.Spec.Containers {
 		i := slices.IndexFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == c.Name })
 		if c.ReadinessProbe != nil || i < 0 || pod.DeletionTimestamp != nil {
@@ -233,6 +247,15 @@ func eventTime(e corev1.Event) time.Time {
 		t = e.Series.LastObservedTime.Time
 	}
 	return t
+}
+
+// occurrences is how often what an event tells has happened.
+func occurrences(e corev1.Event) int {
+	n := max(int(e.Count), 1)
+	if e.Series != nil {
+		n = max(n, int(e.Series.Count))
+	}
+	return n
 }
 
 // shorten cuts a text to a number of runes.

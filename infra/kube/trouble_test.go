@@ -135,6 +135,80 @@ func TestPatience(t *testing.T) {
 	}
 }
 
+// TestSteadyEnded: what a controller keeps of pods that have ended does not
+// count against those it has made instead.
+func TestSteadyEnded(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		name, pod string
+		want      bool
+	}{
+		{"crashed", "{spec: {containers: [{name: c}]}, status: {phase: Running, containerStatuses: [{name: c, state: {terminated: {exitCode: 1}}}]}}", false},
+		{"its node was shut down", "{spec: {containers: [{name: c}]}, status: {phase: Failed, reason: Terminated, containerStatuses: [{name: c, state: {terminated: {exitCode: 137}}}]}}", true},
+		{"evicted, its containers never seen to end", "{spec: {containers: [{name: c}]}, status: {phase: Failed, reason: Evicted, containerStatuses: [{name: c, state: {waiting: {reason: ContainerCreating}}}]}}", true},
+		{"succeeded, as the node went down", "{spec: {containers: [{name: c}]}, status: {phase: Succeeded, containerStatuses: [{name: c, state: {waiting: {}}}]}}", true},
+	} {
+		if got := steady(podOf(t, tt.pod), now); got != tt.want {
+			t.Errorf("%s: %v, wanted %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestSandboxPatience: a sandbox that could not be made once or twice may be
+// made by the attempt at work; one that fails again and again is told soon.
+func TestSandboxPatience(t *testing.T) {
+	pod := podOf(t, "{spec: {nodeName: w}, status: {phase: Pending}}")
+	for _, tt := range []struct {
+		name     string
+		old      int   // events before the wait
+		failures []int // seconds at which another event comes
+		distinct bool  // each with a message of its own, so an event of its own
+		until    int
+		lost     int // second, or 0 for never
+	}{
+		{"a first pull times out, the second is slow", 0, []int{1}, false, 120, 0},
+		{"two pulls time out, the third is slow", 0, []int{1, 14}, false, 120, 0},
+		{"no such image", 0, []int{1, 13, 25}, false, 60, 25},
+		{"no such image, retried as seldom as can be", 0, []int{1, 16, 31}, false, 60, 31},
+		{"no network, whose messages name the sandbox", 0, []int{1, 13, 25}, true, 60, 25},
+		{"attempts in a row", 0, []int{1, 2, 3}, false, 60, 21},
+		{"failed before the wait, and no more", 20, nil, false, 120, 0},
+		{"failed before the wait, and does so still", 20, []int{6, 18}, false, 60, 20},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var (
+				p      patience
+				events []corev1.Event
+				lost   int
+				start  = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			)
+			if tt.old > 0 {
+				events = []corev1.Event{{Reason: failedSandbox, Count: int32(tt.old), LastTimestamp: metav1.NewTime(start)}}
+			}
+			for second := 0; second <= tt.until && lost == 0; second++ {
+				now := start.Add(time.Duration(second) * time.Second)
+				if slices.Contains(tt.failures, second) {
+					if len(events) == 0 || tt.distinct {
+						events = append(events, corev1.Event{Reason: failedSandbox})
+					}
+					last := &events[len(events)-1]
+					last.Count, last.LastTimestamp = last.Count+1, metav1.NewTime(now)
+				}
+				var found []Trouble
+				if trouble := troubleOf(pod, events); trouble != nil {
+					found = []Trouble{*trouble}
+				}
+				if len(p.lost(now, found)) > 0 {
+					lost = second
+				}
+			}
+			if lost != tt.lost {
+				t.Errorf("given up at second %d, wanted %d", lost, tt.lost)
+			}
+		})
+	}
+}
+
 func TestPodError(t *testing.T) {
 	e := &PodError{For: "Deployment default/web: 0 of 1 updated replicas are available", More: 1,
 		Trouble: Trouble{Namespace: "default", Pod: "web-1", Node: "w", Container: "c", Reason: crashLoopBackOff, Ran: true},

@@ -82,11 +82,11 @@ func inTurn[T any](ctx context.Context, share time.Duration, busy func(error) bo
 		case <-ctx.Done():
 			for i, q := range questions {
 				if errs[i] == nil && !slices.Contains(queue, i) {
-					errs[i] = fmt.Errorf("%s gave no answer: %w", q.whom, context.Cause(ctx))
+					errs[i] = fmt.Errorf("%s gave no answer: %w", q.whom, silence{context.Cause(ctx)})
 				}
 			}
 			if errors.Join(errs...) == nil {
-				return none, context.Cause(ctx)
+				return none, silence{context.Cause(ctx)}
 			}
 			return none, joined(errs)
 		case <-next:
@@ -121,6 +121,14 @@ func inTurn[T any](ctx context.Context, share time.Duration, busy func(error) bo
 }
 
 var errAnswered = fmt.Errorf("another has answered: %w", context.Canceled)
+
+// silence is why one no longer waits for an answer. It counts as a timeout
+// for [kube.Unanswered].
+type silence struct{ error }
+
+func (s silence) Timeout() bool   { return true }
+func (s silence) Temporary() bool { return true } // net.Error wants it
+func (s silence) Unwrap() error   { return s.error }
 
 // joined is errors.Join, each message once.
 func joined(errs []error) error {

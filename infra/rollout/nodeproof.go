@@ -105,7 +105,7 @@ func (o *workerOperation) nodeError(ctx context.Context, m *machine, err error) 
 }
 
 // prove starts a pod on the machine's node, unless one has started there with
-// all that runs and lies there now.
+// all that runs and lies there now. A full node is left untried, and unproven.
 func (o *workerOperation) prove(ctx context.Context, m *machine, runs nodeRuns) error {
 	note := runs.proof(m)
 	if nodes, err := o.api.Nodes(ctx, m.name()); err == nil && len(nodes) == 1 && nodes[0].Proven == note {
@@ -119,7 +119,11 @@ func (o *workerOperation) prove(ctx context.Context, m *machine, runs nodeRuns) 
 			_ = o.api.Uncordon(ctx, m.name()) // it is tried again when the node is Ready
 		},
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, kube.ErrNodeFull): // the next operation tries it
+		o.say(m.name(), "node: not tried: %v", err)
+		return nil
+	case err != nil:
 		return o.unproved(ctx, m, err)
 	}
 	o.say(m.name(), "node: a pod has started")

@@ -1,6 +1,10 @@
 package rollout
 
 import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
@@ -23,5 +27,38 @@ func TestNodeProof(t *testing.T) {
 		if later.proves(note) {
 			t.Errorf("%q proves what runs as %q", note, later.units)
 		}
+	}
+}
+
+// TestProveFullNode: where there is no room for a pod, none has started, and
+// nothing is noted.
+func TestProveFullNode(t *testing.T) {
+	var noted atomic.Bool
+	s := newServers(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodPatch:
+			noted.Store(true)
+			fails(http.StatusNotFound, "NotFound")(w, r)
+		case strings.Contains(r.URL.Path, "/pods"):
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x","uid":"1"},"status":{"phase":"Failed","reason":"OutOfpods"}}`))
+		default:
+			serves(w, r)
+		}
+	})
+	var said []string
+	s.engine.Progress = func(_, what string) { said = append(said, what) }
+	c, err := s.engine.api(t.Context(), s.engine.keyring(s.ref), s.api().Endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	o := &workerOperation{operation: &operation{Engine: s.engine}, api: c}
+	m := &machine{Target: Target{Node: component.Node{Name: "worker-0"}}}
+	if err := o.prove(t.Context(), m, nodeRuns{units: "1.2"}); err != nil {
+		t.Fatal(err)
+	}
+	if noted.Load() || !slices.Equal(said, []string{"node: not tried: the node is full"}) {
+		t.Errorf("noted %v, said %q", noted.Load(), said)
 	}
 }
