@@ -53,7 +53,7 @@ func (c *cluster) set(t *testing.T, vars map[string]any) {
 // controlPlaneArguments gives the control plane more arguments than the example does.
 func (c *cluster) controlPlaneArguments(t *testing.T, lines string) {
 	t.Helper()
-	const at = "  lb       = k8s_lb.this.ref\n"
+	const at = "  lb         = k8s_lb.this.ref\n"
 	if strings.Count(c.main, at) != 1 {
 		t.Fatalf("the example has no %q any more", at)
 	}
