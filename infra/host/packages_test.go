@@ -68,7 +68,7 @@ func (m *localMachine) calls() string {
 // install applies wantWeb and returns what was said meanwhile. Whenever the word
 // until is said, lift is called.
 func (m *localMachine) install(ctx context.Context, until string, lift func()) (said []string, err error) {
-	changes := m.diff(wantWeb, Record{})
+	changes := m.diff(wantWeb, Record{}) //nolint:contextcheck // ctx bounds the apply alone
 	if got := Words(changes); got != "package web: not installed" {
 		m.t.Fatalf("difference: %s", got)
 	}

@@ -37,7 +37,7 @@ func (e *PodError) Error() string {
 	if e.For != "" {
 		b.WriteString(e.For + ": ")
 	}
-	b.WriteString(e.Trouble.String())
+	b.WriteString(e.String())
 	if e.More > 0 {
 		fmt.Fprintf(&b, " (and %d more)", e.More)
 	}

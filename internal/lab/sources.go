@@ -18,7 +18,6 @@ import (
 // cannot tell has none to lose.
 const resolveTimeout = 3 * time.Second
 
-
 // sources returns the addresses of what the host gets packages and modules
 // from, which a lab's network must not cover.
 func sources(ctx context.Context) []netip.Addr {
