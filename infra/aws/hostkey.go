@@ -195,14 +195,52 @@ func (c *Client) handOver(ctx context.Context, spec MachineSpec, m Machine, laun
 			return "", fmt.Errorf("record its SSH host key: %w", err)
 		}
 	}
-	if _, err := first.Run(ctx, remote.Command{Script: switchKey, Sudo: true}); err != nil {
-		return "", fmt.Errorf("switch to its own SSH host key: %w", err)
-	}
-	own := connect(m, []string{key})
-	if err := c.aliveWhile(ctx, m.ID, func(ctx context.Context) error { return own.WaitReady(ctx, sshPoll) }); err != nil {
-		return "", fmt.Errorf("reach it with its own SSH host key: %w", err)
+	if err := c.switchTo(ctx, m, key, pinned, connect); err != nil {
+		return "", err
 	}
 	return key, nil
+}
+
+const (
+	// switchAttempts and switchPause give sshd about ten seconds to use the new key.
+	switchAttempts = 20
+	switchPause    = 500 * time.Millisecond
+)
+
+// switchTo has the machine use its own key, and returns once it does. sshd rereads
+// its keys some time after it was told to, and cloud-init restarts it while a
+// machine boots: as long as it shows one of the keys from before, it is told again.
+func (c *Client) switchTo(ctx context.Context, m Machine, key string, before []string, connect Connect) error {
+	either, own := connect(m, append(slices.Clone(before), key)), connect(m, []string{key})
+	for attempt := 1; ; attempt++ {
+		if _, err := either.Run(ctx, remote.Command{Script: switchKey, Sudo: true}); err != nil {
+			return fmt.Errorf("switch to its own SSH host key: %w", err)
+		}
+		err := c.aliveWhile(ctx, m.ID, func(ctx context.Context) error { return own.WaitReady(ctx, sshPoll) })
+		if err == nil {
+			return nil
+		}
+		if attempt == switchAttempts || !showed(err, before) {
+			return fmt.Errorf("reach it with its own SSH host key: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("reach it with its own SSH host key: %w (%w)", context.Cause(ctx), err)
+		case <-time.After(switchPause):
+		}
+	}
+}
+
+// showed tells whether a connection was refused because the machine showed one of the keys.
+func showed(err error, keys []string) bool {
+	var mismatch *remote.HostKeyError
+	if !errors.As(err, &mismatch) {
+		return false
+	}
+	return slices.ContainsFunc(keys, func(key string) bool {
+		public, _, _, _, err := ssh.ParseAuthorizedKey([]byte(key))
+		return err == nil && slices.Contains(mismatch.Got, public.Type()+" "+ssh.FingerprintSHA256(public))
+	})
 }
 
 const (

@@ -1,0 +1,76 @@
+package aws
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+)
+
+// lateKey is a machine whose sshd shows a key from before until it was told a
+// number of times to use its own.
+type lateKey struct {
+	shows string // fingerprint, until then
+	after int
+	told  int
+}
+
+func (s *lateKey) WaitReady(context.Context, time.Duration) error {
+	if s.told < s.after {
+		return &remote.HostKeyError{Machine: "worker-0", Wanted: []string{"own"}, Got: []string{s.shows}}
+	}
+	return nil
+}
+
+func (s *lateKey) Run(_ context.Context, cmd remote.Command) (remote.Output, error) {
+	if !strings.Contains(cmd.Script, "try-reload-or-restart") {
+		return remote.Output{}, errors.New("an unexpected script")
+	}
+	s.told++
+	return remote.Output{}, nil
+}
+
+// sshd that is being restarted by others may still show the key from before; a
+// key that nobody knows is another matter.
+func TestSwitchTo(t *testing.T) {
+	launch, err := newHostKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, _, _, _, err := ssh.ParseAuthorizedKey([]byte(launch.authorized))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := public.Type() + " " + ssh.FingerprintSHA256(public)
+	for name, tc := range map[string]struct {
+		machine lateKey
+		told    int
+		fails   bool
+	}{
+		"at once":       {lateKey{before, 1, 0}, 1, false},
+		"later":         {lateKey{before, 4, 0}, 4, false},
+		"never":         {lateKey{before, 1000, 0}, switchAttempts, true},
+		"somebody else": {lateKey{"ssh-ed25519 SHA256:stranger", 2, 0}, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				connect := func(Machine, []string) Shell { return &tc.machine }
+				err := healthyEC2("i-1").switchTo(t.Context(), Machine{ID: "i-1"}, "ssh-ed25519 AAAA own", []string{launch.authorized}, connect)
+				if (err != nil) != tc.fails || tc.machine.told != tc.told {
+					t.Errorf("told %d times, then %v; want %d times", tc.machine.told, err, tc.told)
+				}
+				var mismatch *remote.HostKeyError
+				if tc.fails && !errors.As(err, &mismatch) {
+					t.Errorf("the error does not say what the machine showed: %v", err)
+				}
+			})
+		})
+	}
+}
