@@ -2,14 +2,18 @@ package machine
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 )
 
 func TestFilesOfTheFirstBoot(t *testing.T) {
-	d := disk(t.TempDir())
+	d, image := disk(t.TempDir()), t.TempDir()
+	if err := os.Mkdir(filepath.Join(image, "usr"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	prepare := func(content string) {
 		t.Helper()
-		if err := d.prepare(Spec{ID: "i-1", Files: map[string]string{"etc/x.d/y": content}}, Image{Dir: t.TempDir()}); err != nil {
+		if err := d.prepare(Spec{ID: "i-1", Files: map[string]string{"etc/x.d/y": content}}, Image{Dir: image}); err != nil {
 			t.Fatal(err)
 		}
 	}
