@@ -188,6 +188,7 @@ var passing = []struct {
 	{regexp.MustCompile(`\b(\w+)-[0-9a-f]{6,10}-[0-9a-z]{5}\b`), "$1-<pod>"},
 	{regexp.MustCompile(`restarted \d+ times`), "restarted <n> times"},
 	{regexp.MustCompile(`after \d+ ms`), "after <time>"},
+	{regexp.MustCompile(`passed \d+ returned \d+`), "passed <n> returned <n>"},
 	{regexp.MustCompile(`\d+ of (\d+) KiB and \d+ inodes`), "<n> of $1 KiB and <n> inodes"},
 }
 
