@@ -13,6 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/smithy-go/middleware"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
 // healthyEC2 answers that the instance runs and has passed its checks.
@@ -69,6 +71,44 @@ func TestAliveWhile(t *testing.T) {
 				}
 				if err != nil && !errors.Is(err, tt.answer) {
 					t.Errorf("the last condition is missing: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// bootingShell is a machine that answers after a while.
+type bootingShell struct{ takes time.Duration }
+
+func (s bootingShell) WaitReady(context.Context, time.Duration) error {
+	time.Sleep(s.takes)
+	return nil
+}
+
+func (bootingShell) Run(context.Context, remote.Command) (remote.Output, error) {
+	return remote.Output{}, errors.New("nothing is to be run")
+}
+
+// Only a machine that was started a moment ago, and was handed over once, may
+// still be booting.
+func TestAwaitBoot(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		started time.Duration // ago
+		hostKey string
+		waits   time.Duration
+	}{
+		{"just started", 4 * time.Second, "ssh-ed25519 AAAA", 20 * time.Second},
+		{"up for long", refusedGrace + time.Second, "ssh-ed25519 AAAA", 0},
+		{"never handed over", 4 * time.Second, "", 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				m := Machine{ID: "i-1", Name: "worker-0", HostKey: tt.hostKey, Started: began.Add(-tt.started)}
+				err := healthyEC2("i-1").AwaitBoot(t.Context(), m, func(Machine, []string) Shell { return bootingShell{20 * time.Second} })
+				if err != nil || time.Since(began) != tt.waits {
+					t.Errorf("waited %s: %v", time.Since(began), err)
 				}
 			})
 		})

@@ -308,6 +308,16 @@ func (c *Client) healthy(ctx context.Context, id string) bool {
 	return s != nil && s.Status == types.SummaryStatusOk
 }
 
+// AwaitBoot waits for SSH on a machine that was started a moment ago, by
+// whomever: EC2 calls it running before it has booted. One that has been up for
+// long, or was never handed over, is not asked.
+func (c *Client) AwaitBoot(ctx context.Context, m Machine, connect Connect) error {
+	if m.HostKey == "" || time.Since(m.Started) > refusedGrace {
+		return nil
+	}
+	return c.WaitMachine(ctx, m, connect)
+}
+
 // WaitMachine waits until a machine with a host key of its own answers on SSH,
 // as after a start.
 func (c *Client) WaitMachine(ctx context.Context, m Machine, connect Connect) error {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -73,7 +74,8 @@ type Machine struct {
 	ID                  string
 	Cluster, Name, User string // from its tags
 	Role                Role
-	State               string // as EC2 calls it: "running", "stopped", ...
+	State               string    // as EC2 calls it: "running", "stopped", ...
+	Started             time.Time // when it was last launched or started
 	PrivateIP, PublicIP netip.Addr
 	ImageID             string
 	InstanceType        string
@@ -114,7 +116,7 @@ func machineOf(i types.Instance) Machine {
 	m := Machine{
 		ID:      sdk.ToString(i.InstanceId),
 		Cluster: tags[TagCluster], Name: tags[TagResource], Role: Role(tags[TagRole]), User: tags[TagUser],
-		State:   string(stateOf(i)),
+		State: string(stateOf(i)), Started: sdk.ToTime(i.LaunchTime),
 		ImageID: sdk.ToString(i.ImageId), InstanceType: string(i.InstanceType),
 		SubnetID: sdk.ToString(i.SubnetId), VPCID: sdk.ToString(i.VpcId),
 		HostKey: tags[TagHostKey], Claim: tags[TagClaim], Tags: tags,

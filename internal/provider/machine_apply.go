@@ -194,7 +194,9 @@ func (r *machineResource) converge(ctx context.Context, client *infraaws.Client,
 	spec := m.spec(ctx, diags)
 	spec.RemoveTags = removedKeys(state.TagsAll, m.TagsAll)
 	spec.RemovePodCIDR, spec.RoutedTables = parsePrefix(state.PodCIDR), keeps.routes
-	made, err := client.ConvergeMachine(ctx, m.ID.ValueString(), spec, way.stop)
+	made, err := client.ConvergeMachine(ctx, m.ID.ValueString(), spec, func(ctx context.Context, now infraaws.Machine) error {
+		return way.stop(ctx, client, now)
+	})
 	if err != nil {
 		way.abandon(ctx, client)
 		// Also when it was interrupted or its time is over.

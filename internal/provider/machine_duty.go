@@ -103,8 +103,12 @@ func (m machineModel) targetAt(d *providerData, now infraaws.Machine) rollout.Ta
 	return rollout.Target{Host: h.remote(d), Node: h.node()}
 }
 
-// duty finds out what a machine does, and lets it find its cluster's controllers.
-func (r *machineResource) duty(ctx context.Context, m machineModel, now infraaws.Machine) (*rollout.Duty, error) {
+// duty finds out what a machine does, once it has booted, and lets it find its
+// cluster's controllers.
+func (r *machineResource) duty(ctx context.Context, client *infraaws.Client, m machineModel, now infraaws.Machine) (*rollout.Duty, error) {
+	if err := client.AwaitBoot(ctx, now, r.data.connect); err != nil {
+		return nil, err
+	}
 	duty, err := r.data.duty(ctx, m.targetAt(r.data, now))
 	if err != nil {
 		return nil, err
@@ -149,7 +153,7 @@ func (r *machineResource) dismiss(ctx context.Context, client *infraaws.Client, 
 	if err != nil || now.State != running {
 		return done, nil //nolint:nilerr // terminating it says what is to be said
 	}
-	duty, err := r.duty(ctx, m, now)
+	duty, err := r.duty(ctx, client, m, now)
 	if err != nil {
 		if r.data.firstWarning(m.Name.ValueString()) {
 			diags.AddWarning("Machine "+m.Name.ValueString()+" was terminated unasked", remote.Redact(err.Error())+
@@ -203,8 +207,8 @@ func (r *machineResource) begin(ctx context.Context, m, state machineModel, diag
 }
 
 // stop readies the machine to be stopped.
-func (s *stopover) stop(ctx context.Context, now infraaws.Machine) error {
-	duty, err := s.r.duty(ctx, s.model, now)
+func (s *stopover) stop(ctx context.Context, client *infraaws.Client, now infraaws.Machine) error {
+	duty, err := s.r.duty(ctx, client, s.model, now)
 	if err != nil {
 		return fmt.Errorf("not stopped, since it did not tell what runs on it: %w", err)
 	}

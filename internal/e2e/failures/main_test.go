@@ -64,10 +64,10 @@ type world struct {
 }
 
 // within is when a failing command must have ended: after it has waited as it
-// has to, and in five times what a plan takes, as it looks at everything before
-// and after planning and begins to do its work. On two cores that nobody else
-// uses that is half a minute; a resource's own timeout is half an hour.
-func (w *world) within(f failure) time.Duration { return f.waits + 5*w.quiet }
+// has to, in a minute, or in five times what a plan takes where that is slow, as
+// it looks at everything before and after planning and begins to do its work. A
+// resource's own timeout is half an hour.
+func (w *world) within(f failure) time.Duration { return f.waits + max(time.Minute, 5*w.quiet) }
 
 // well wants nothing to be planned, and notes how long that takes.
 func (w *world) well(t *testing.T) {

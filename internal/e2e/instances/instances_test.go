@@ -205,7 +205,7 @@ func (w *world) members(t *testing.T) string {
 func (w *world) testImage(t *testing.T) {
 	before := w.main
 	was := w.Units(t)
-	const workers = "  pod_cidr      = cidrsubnet(var.pod_cidr, 8, count.index)\n  instance_type = var.instance_type\n  ami           = "
+	const workers = "  pod_cidr      = cidrsubnet(var.pod_cidr, 8, count.index)\n  instance_type = \"t3.large\"\n  ami           = "
 	w.edit(t, workers+"var.ami", workers+`"resolve:ssm:/aws/service/debian/release/12/latest/amd64"`, 1)
 	_, text, err := w.WS.Plan(t.Context())
 	if err != nil {
