@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -200,22 +201,24 @@ func (c *cluster) testBadInput(t *testing.T) {
 	}{
 		{"overlapping ranges", `pod_cidr = var.pod_cidr`, "pod_cidr = var.pod_cidr\n  service_cidr = \"10.200.4.0/24\"", "service_cidr", "overlap"},
 		{"non-canonical CIDR", `admin_cidrs = var.admin_cidrs`, `admin_cidrs = ["198.51.100.7/24"]`, "admin_cidrs", "198.51.100.0/24"},
-		{"even member count", `hosts   = k8s_machine.controller[*].host` + "\n  pki     = k8s_pki.this.ref\n}", `hosts   = slice(k8s_machine.controller[*].host, 0, 2)` + "\n  pki     = k8s_pki.this.ref\n}", "hosts", "use 1, 3, 5 or 7"},
-		{"duplicate host", `hosts             = k8s_machine.worker[*].host`, `hosts             = [k8s_machine.worker[0].host, k8s_machine.worker[0].host]`, "hosts", "Duplicate host"},
+		{"even member count", `hosts = k8s_machine.controller[*].host` + "\n  pki = k8s_pki.this.ref\n}", `hosts = slice(k8s_machine.controller[*].host, 0, 2)` + "\n  pki = k8s_pki.this.ref\n}", "hosts", "use 1, 3, 5 or 7"},
+		{"duplicate host", `hosts = k8s_machine.worker[*].host`, `hosts = [k8s_machine.worker[0].host, k8s_machine.worker[0].host]`, "hosts", "Duplicate host"},
 		{"pod CIDR outside the range", `cidrsubnet(var.pod_cidr, 8, count.index)`, `cidrsubnet("10.201.0.0/16", 8, count.index)`, "hosts", "outside"},
-		{"unsupported version", `version  = var.kubernetes_version`, `version  = "1.20.0"`, "version", "1.20"},
-		{"malformed version", `version  = var.kubernetes_version`, `version  = "latest"`, "version", "latest"},
-		{"kubelet newer than API server", `version  = var.kubernetes_version`, `version  = "1.35.4"`, "version", "newer"},
+		{"unsupported version", `version = var.kubernetes_version`, `version = "1.20.0"`, "version", "1.20"},
+		{"malformed version", `version = var.kubernetes_version`, `version = "latest"`, "version", "latest"},
+		{"kubelet newer than API server", `version = var.kubernetes_version`, `version = "1.35.4"`, "version", "newer"},
 		{"no admin_cidrs", `admin_cidrs = var.admin_cidrs`, `admin_cidrs = []`, "admin_cidrs", "at least 1"},
 		{"unknown key store", `key_store = "ssm"`, `key_store = "vault"`, "key_store", "vault"},
 		{"bad duration", `key_store = "ssm"`, "key_store = \"ssm\"\n  ca_validity = \"ten years\"", "ca_validity", "duration"},
 	} {
 		t.Run(bad.name, func(t *testing.T) {
-			if !strings.Contains(base["main.tf"], bad.old) {
+			old := regexp.MustCompile(strings.ReplaceAll(regexp.QuoteMeta(bad.old), " ", " +")) // however it is aligned
+			at := old.FindStringIndex(base["main.tf"])
+			if at == nil {
 				t.Fatalf("the example has no %q any more", bad.old)
 			}
 			ws := suite.Workspace(t, "bad-"+strings.ReplaceAll(bad.name, " ", "-"), suite.CLI, filepath.Join(suite.Root, "examples", "ha-cluster"))
-			if err := os.WriteFile(filepath.Join(ws.Dir, "main.tf"), []byte(strings.Replace(base["main.tf"], bad.old, bad.new, 1)), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(ws.Dir, "main.tf"), []byte(base["main.tf"][:at[0]]+bad.new+base["main.tf"][at[1]:]), 0o644); err != nil {
 				t.Fatal(err)
 			}
 			_, _, err := ws.Plan(t.Context())
