@@ -36,9 +36,9 @@ func Client(t *testing.T, kubeconfig string) kubernetes.Interface {
 }
 
 // Traffic is what clients see of the API through the Elastic IP: one writes,
-// one reads, each without a pause, and another looks at the nodes and at the
-// pods of Web. Nothing is tried again but by client-go itself. What it has seen
-// is to be read only after Unbroken or Answering has ended it.
+// one reads, and another looks at the nodes and at the pods of Web, each up to
+// ten times a second. Nothing is tried again but by client-go itself. What it
+// has seen is to be read only after Unbroken or Answering has ended it.
 type Traffic struct {
 	Cordoned []string // sets of closed nodes, joined by "+", as they followed one another
 	Fewest   int      // the fewest ready pods of Web at one time
@@ -119,7 +119,7 @@ func (x *Traffic) loop(ctx context.Context, request func(context.Context, int) e
 			x.mu.Unlock()
 			select {
 			case <-ctx.Done():
-			case <-time.After(50 * time.Millisecond):
+			case <-time.After(100 * time.Millisecond):
 			}
 		}
 	})

@@ -118,7 +118,7 @@ func (w *world) watch(t *testing.T) *down {
 			if set := strings.Join(names, "+"); len(d.sets) == 0 || d.sets[len(d.sets)-1] != set {
 				d.sets = append(d.sets, set)
 			}
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond)
 		}
 	}()
 	return d
