@@ -38,6 +38,7 @@ func TestCluster(t *testing.T) {
 	step("status agrees", c.testStatus)
 	step("workload", c.testWorkload)
 	step("pod egress", func(t *testing.T) { c.PodEgress(t, "worker-0", "worker-1") })
+	step("resolver", c.testResolver)
 	step("security", c.testSecurity)
 	step("failures", c.testFailures)
 	step("drift", c.testDrift)

@@ -126,6 +126,7 @@ func (c *cluster) testTwoSubnets(t *testing.T) {
 		}
 	}
 	across()
+	c.PodEgress(t, "worker-0", "worker-1")
 	c.NoChanges(t)
 	done[*ec2.DeleteRouteOutput](t)(c.site.api.DeleteRoute(t.Context(), &ec2.DeleteRouteInput{RouteTableId: &c.site.main, DestinationCidrBlock: aws.String("10.200.0.0/24")}))
 	pods := c.webPods(t)

@@ -1,0 +1,72 @@
+package cluster_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
+)
+
+// testResolver stops, masks and removes systemd-resolved on worker-1, and
+// reboots it without: its pods are given servers they can reach all the time.
+func (c *cluster) testResolver(t *testing.T) {
+	const (
+		machine = "worker-1"
+		link    = "/run/kubernetes/resolv.conf"
+		servers = "/run/systemd/resolve/resolv.conf"
+		own     = "/etc/resolv.conf"
+		write   = "rm -f " + own + " && echo nameserver 169.254.169.253 >" + own
+	)
+	leads := func(when, to string) {
+		t.Helper()
+		if found := strings.TrimSpace(c.Sh(t, machine, "readlink "+link)); found != to {
+			t.Errorf("%s: %s leads to %s, wanted %s", when, link, found, to)
+		}
+	}
+	leads("at first", servers)
+	c.Sh(t, machine, "systemctl stop systemd-resolved && systemctl restart kubelet")
+	leads("with systemd-resolved stopped", servers)
+	c.NoChanges(t)
+
+	c.Sh(t, machine, "systemctl mask --now systemd-resolved && rm -rf /run/systemd/resolve && "+write)
+	_, text, err := c.WS.Plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	harness.Says(t, text, machine+": unit kubelet.service: "+link+" points to "+servers+", wanted "+own)
+	c.Apply(t)
+	leads("with systemd-resolved masked", own)
+
+	c.Sh(t, machine, "systemctl unmask systemd-resolved && DEBIAN_FRONTEND=noninteractive apt-get -y -q purge systemd-resolved && "+write)
+	pod := c.Kubectl(t, "get", "pods", "-l", "app=web", "--field-selector", "spec.nodeName="+machine, "-o", "jsonpath={.items[0].metadata.name}")
+	if _, err := ec2.NewFromConfig(suite.AWS()).RebootInstances(t.Context(), &ec2.RebootInstancesInput{InstanceIds: []string{c.instance(t, machine)}}); err != nil {
+		t.Fatal(err)
+	}
+	c.Kubectl(t, "wait", "--for=jsonpath={.status.containerStatuses[0].restartCount}=1", "pod/"+pod, "--timeout=180s")
+	c.Kubectl(t, "wait", "--for=condition=Ready", "pod/"+pod, "--timeout=60s")
+	leads("after a reboot without systemd-resolved", own)
+	c.PodEgress(t, machine)
+	c.NoChanges(t)
+}
+
+// instance returns the id of a machine.
+func (c *cluster) instance(t *testing.T, machine string) string {
+	t.Helper()
+	for _, r := range c.Resources(t) {
+		var m struct{ ID, Name string }
+		if r.Type != "k8s_machine" {
+			continue
+		}
+		if err := json.Unmarshal(r.Values, &m); err != nil {
+			t.Fatal(err)
+		}
+		if m.Name == machine {
+			return m.ID
+		}
+	}
+	t.Fatalf("no machine %s in the state", machine)
+	return ""
+}
