@@ -27,6 +27,8 @@ var parts = []part{
 	{name: "kills-2", shows: "fifty more, at other moments", steps: kills("50")},
 	{name: "handovers", shows: "fifty hand-overs of etcd's leadership under traffic, and fifty by etcdctl for comparison",
 		steps: []step{{packages: []string{"rolls"}, only: "TestRolls/^(install|etcd:_hand-overs)$", env: []string{"K8S_HANDOVERS=50"}}}},
+	{name: "rotation", shows: "the Kubernetes CA rotated by itself, and then all other keys; make test rotates them together",
+		steps: []step{{packages: []string{"rotation"}, env: []string{"K8S_ROTATION_APART=1"}}}},
 	{name: "images", shows: "the main job on Debian 12 and on Debian 13", steps: []step{onDebian("12"), onDebian("13")}},
 	{name: "load-1", shows: "half of the end-to-end tests with every processor busy", load: true,
 		steps: []step{{packages: []string{"rolls", "interrupt", "drift", "failures", "expired", "hostengine", "etcdtest"}}}},

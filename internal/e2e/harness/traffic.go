@@ -35,9 +35,9 @@ func Client(t *testing.T, kubeconfig string) kubernetes.Interface {
 	return client
 }
 
-// Traffic is what clients see of the API through the Elastic IP: one writes,
-// one reads, and another looks at the nodes and at the pods of Web, each up to
-// ten times a second. Nothing is tried again but by client-go itself. What it
+// Traffic is what clients see of the API through the Elastic IP: one writes and
+// one reads, up to ten times a second each, and another looks at the nodes and
+// at the pods of Web four times a second. Nothing is tried again but by client-go itself. What it
 // has seen is to be read only after Unbroken or Answering has ended it.
 type Traffic struct {
 	Cordoned []string // sets of closed nodes, joined by "+", as they followed one another
@@ -71,7 +71,7 @@ func StartTraffic(t *testing.T, kubeconfig string) *Traffic {
 	x := &Traffic{cancel: cancel, lastOK: time.Now(), Fewest: 1 << 30}
 	run := fmt.Sprintf("run-%d", time.Now().UnixNano())
 	writer, reader, looker := Client(t, kubeconfig), Client(t, kubeconfig), Client(t, kubeconfig)
-	x.loop(ctx, func(ctx context.Context, i int) error {
+	x.loop(ctx, pause, func(ctx context.Context, i int) error {
 		maps := writer.CoreV1().ConfigMaps("default")
 		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", run, i), Labels: map[string]string{trafficLabel: run}}, Data: map[string]string{"n": fmt.Sprint(i)}}
 		m, err := maps.Create(ctx, m, metav1.CreateOptions{})
@@ -82,11 +82,11 @@ func StartTraffic(t *testing.T, kubeconfig string) *Traffic {
 		_, err = maps.Update(ctx, m, metav1.UpdateOptions{})
 		return err
 	})
-	x.loop(ctx, func(ctx context.Context, _ int) error {
+	x.loop(ctx, pause, func(ctx context.Context, _ int) error {
 		_, err := reader.CoreV1().Namespaces().Get(ctx, "kube-system", metav1.GetOptions{})
 		return err
 	})
-	x.loop(ctx, func(ctx context.Context, _ int) error {
+	x.loop(ctx, 250*time.Millisecond, func(ctx context.Context, _ int) error {
 		nodes, err := looker.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -100,7 +100,11 @@ func StartTraffic(t *testing.T, kubeconfig string) *Traffic {
 	return x
 }
 
-func (x *Traffic) loop(ctx context.Context, request func(context.Context, int) error) {
+// pause is what is between two requests: the machines' processors are to do
+// what is tested, and not only this.
+const pause = 100 * time.Millisecond
+
+func (x *Traffic) loop(ctx context.Context, rest time.Duration, request func(context.Context, int) error) {
 	x.wg.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
 			began := time.Now()
@@ -119,7 +123,7 @@ func (x *Traffic) loop(ctx context.Context, request func(context.Context, int) e
 			x.mu.Unlock()
 			select {
 			case <-ctx.Done():
-			case <-time.After(100 * time.Millisecond):
+			case <-time.After(rest):
 			}
 		}
 	})

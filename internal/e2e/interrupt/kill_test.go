@@ -33,14 +33,14 @@ const (
 	destroy operation = "destroy"
 )
 
-// TestKilled kills the provider or the CLI K8S_INTERRUPT_COUNT times (4
+// TestKilled kills the provider or the CLI K8S_INTERRUPT_COUNT times (3
 // otherwise) at random moments of create, update and destroy.
 func TestKilled(t *testing.T) {
 	k := &killer{
 		rng: source(t), cluster: newCluster(t, "killed"),
 		typical: map[operation]time.Duration{create: 30 * time.Second, update: 15 * time.Second, destroy: 6 * time.Second},
 	}
-	count := int(fromEnvironment(t, "K8S_INTERRUPT_COUNT", 4))
+	count := int(fromEnvironment(t, "K8S_INTERRUPT_COUNT", 3))
 	victims := []victim{provider, cli}
 	k.rng.Shuffle(len(victims), func(i, j int) { victims[i], victims[j] = victims[j], victims[i] })
 	// An operation that ends before its time to be interrupted has come makes the next one be interrupted earlier.

@@ -3,6 +3,7 @@ package rotation_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -41,14 +42,16 @@ func TestRotation(t *testing.T) {
 	c.Kubectl(t, "create", "secret", "generic", "canary", "--from-literal=value=tweet")
 	c.Kubectl(t, "wait", "--for=condition=Ready", "pod/client", "--timeout=2m")
 	oldRef := c.ref(t)
-	oldToken := c.token(t)
 	c.works(t)
 
-	if !t.Run("kubernetes CA", func(t *testing.T) { c.testKubernetesCA(t, first) }) {
-		t.FailNow()
+	turns := map[string][]pki.Kind{"all keys together": pki.Kinds()}
+	if os.Getenv("K8S_ROTATION_APART") != "" {
+		turns = map[string][]pki.Kind{"1 kubernetes CA": {pki.KindKubernetesCA}, "2 all other keys": otherKinds}
 	}
-	if !t.Run("all other keys", func(t *testing.T) { c.testOthers(t, oldToken) }) {
-		t.FailNow()
+	for _, name := range slices.Sorted(maps.Keys(turns)) {
+		if !t.Run(name, func(t *testing.T) { c.rotate(t, turns[name]) }) {
+			t.FailNow()
+		}
 	}
 	t.Run("nothing old is left", func(t *testing.T) { c.testNothingOld(t, oldRef, first) })
 	t.Run("destroy", func(t *testing.T) {
@@ -75,11 +78,7 @@ func (c *cluster) stage(t *testing.T, name, kubeconfig string, generations map[p
 		t.Fatalf("%s: nothing is planned", name)
 	}
 	says(t, text, planned...)
-	ended := (*harness.Traffic).Unbroken
-	if slices.Contains(restarts, "controller-0/etcd") {
-		ended = func(x *harness.Traffic, t *testing.T) { x.UnbrokenByEtcd(t, c.Cluster) }
-	}
-	c.finish(t, name, kubeconfig, ended)
+	c.finish(t, name, kubeconfig, ending(slices.Contains(restarts, "controller-0/etcd"), c))
 	now := suite.OnlyRestarted(t, before, machines, restarts...)
 	harness.OneByOne(t, now, harness.On(controllers, "kube-apiserver"))
 }
@@ -113,34 +112,103 @@ func (c *cluster) finish(t *testing.T, name, kubeconfig string, ended func(*harn
 	c.works(t)
 }
 
-func (c *cluster) testKubernetesCA(t *testing.T, first string) {
-	ca := func(list ...int) map[pki.Kind][]int { return map[pki.Kind][]int{pki.KindKubernetesCA: list} }
-	restarts := func() []string {
-		return slices.Concat(controlPlaneUnits(), harness.On(harness.Numbered("worker", workers), "kubelet"), harness.On(harness.Numbered("worker", workers), "kube-proxy"))
+// otherKinds are all kinds of keys but the Kubernetes CA.
+var otherKinds = []pki.Kind{pki.KindEtcdCA, pki.KindFrontProxyCA, pki.KindServiceAccount, pki.KindEncryption}
+
+// rotate gives the kinds of keys their second generation in three applies, which
+// people follow with the kubeconfig they had before each.
+func (c *cluster) rotate(t *testing.T, kinds []pki.Kind) {
+	of := func(kinds []pki.Kind, list ...int) map[pki.Kind][]int {
+		out := map[pki.Kind][]int{}
+		for _, k := range kinds {
+			out[k] = list
+		}
+		return out
 	}
-	for _, skipped := range [][]int{{2}, {2, 1}} {
-		c.refused(t, ca(skipped...), "generation 2 is not trusted yet: write [1, 2] and apply, then [2, 1]", "k8s_pki.this", "generations.kubernetes_ca = "+pki.FormatGenerations(skipped)+" cannot follow [1]")
+	all := func(list ...int) map[pki.Kind][]int { return of(kinds, list...) }
+	ca := func(list ...int) map[pki.Kind][]int { return of([]pki.Kind{pki.KindKubernetesCA}, list...) }
+	withCA, withOthers := slices.Contains(kinds, pki.KindKubernetesCA), slices.Contains(kinds, pki.KindEtcdCA)
+
+	var restarts []string
+	var trusting, issuing, dropping []string // what the plans say
+	if withCA {
+		pool := harness.Numbered("worker", workers)
+		restarts = slices.Concat(restarts, controlPlaneUnits(), harness.On(pool, "kubelet"), harness.On(pool, "kube-proxy"))
+		trusting = append(trusting, "k8s_pki.this will be updated in-place", `"controller-0:/etc/kubernetes/pki/ca.crt"`)
+		issuing = append(issuing, `"controller-2:/etc/kubernetes/pki/apiserver.crt" = "issued by kubernetes-ca" -> "issued by kubernetes-ca-2"`,
+			`"worker-0:/etc/kubernetes/pki/kubelet.crt" = "issued by kubernetes-ca" -> "issued by kubernetes-ca-2"`,
+			`"controller-0:/etc/kubernetes/pki/ca.key" = "from kubernetes-ca.key" -> "from kubernetes-ca-2.key"`)
+		dropping = append(dropping, "Generation 1 of kubernetes_ca is dropped")
+		for _, skipped := range [][]int{{2}, {2, 1}} {
+			c.refused(t, ca(skipped...), "generation 2 is not trusted yet: write [1, 2] and apply, then [2, 1]", "k8s_pki.this", "generations.kubernetes_ca = "+pki.FormatGenerations(skipped)+" cannot follow [1]")
+		}
 	}
-	// People have the certificate of the old CA alone.
-	c.stage(t, "the second is trusted", first, ca(1, 2), restarts(), "k8s_pki.this will be updated in-place", `"controller-0:/etc/kubernetes/pki/ca.crt"`)
-	c.refused(t, ca(2), "generation 1 has issued until now", "write [2, 1]")
+	if withOthers {
+		restarts = slices.Concat(restarts, harness.On(controllers, "etcd"))
+		if !withCA {
+			restarts = slices.Concat(restarts, harness.On(controllers, "kube-apiserver"))
+		}
+		trusting = append(trusting, "k8s_etcd_cluster.this will be updated in-place")
+		issuing = append(issuing, `"controller-1:/etc/etcd/pki/peer.crt" = "issued by etcd-ca" -> "issued by etcd-ca-2"`,
+			`"controller-1:/etc/kubernetes/pki/front-proxy-client.crt" = "issued by kubernetes-front-proxy-ca" -> "issued by kubernetes-front-proxy-ca-2"`,
+			`"controller-1:/etc/kubernetes/pki/service-account.key" = "from service-account.key" -> "from service-account-2.key"`)
+		dropping = append(dropping, "Generation 1 of service_account is dropped", "Tokens it has signed are refused from then on.")
+	}
+	oldToken := c.token(t)
+
+	c.stage(t, "the second is trusted", c.kubeconfig(t, "before"), all(1, 2), restarts, trusting...)
+	c.accepted(t, oldToken, true)
+	if withOthers {
+		c.sealedWith(t, "key-1")
+	}
 
 	between := c.kubeconfig(t, "between")
-	c.set(t, ca(2, 1))
+	if withCA {
+		c.refused(t, ca(2), "generation 1 has issued until now", "write [2, 1]")
+		c.issueKilled(t, between, all(2, 1), issuing)
+	} else {
+		c.stage(t, "the second issues", between, all(2, 1), append(slices.Clone(restarts), harness.On(controllers, "kube-controller-manager")...), issuing...)
+	}
+	c.accepted(t, oldToken, true)
+	newToken := c.token(t)
+
+	c.stage(t, "the first is dropped", c.kubeconfig(t, "fresh"), all(2), restarts, dropping...)
+	c.accepted(t, oldToken, !withOthers)
+	c.accepted(t, newToken, true)
+	if withOthers {
+		c.sealedWith(t, "key-2")
+	}
+	if out := c.Kubectl(t, "get", "secret", "canary", "-o", "jsonpath={.data.value}"); out != "dHdlZXQ=" {
+		t.Errorf("the secret became %q", out)
+	}
+}
+
+// issueKilled lets the second generation issue, by an apply that is killed half
+// way and by the one after it.
+func (c *cluster) issueKilled(t *testing.T, kubeconfig string, generations map[pki.Kind][]int, planned []string) {
+	t.Helper()
+	c.set(t, generations)
 	_, text, err := c.WS.Plan(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	says(t, text, `"controller-2:/etc/kubernetes/pki/apiserver.crt" = "issued by kubernetes-ca" -> "issued by kubernetes-ca-2"`,
-		`"worker-0:/etc/kubernetes/pki/kubelet.crt" = "issued by kubernetes-ca" -> "issued by kubernetes-ca-2"`,
-		`"controller-0:/etc/kubernetes/pki/ca.key" = "from kubernetes-ca.key" -> "from kubernetes-ca-2.key"`)
-	traffic := harness.StartTraffic(t, between)
+	says(t, text, planned...)
+	_, etcd := generations[pki.KindEtcdCA]
+	ended := ending(etcd, c)
+	traffic := harness.StartTraffic(t, kubeconfig)
 	c.applyKilled(t)
-	c.refused(t, ca(2), "A rotation must be finished here first", "generations.kubernetes_ca = [1, 2] of k8s_pki, and is now planned with [2]")
-	traffic.Unbroken(t)
-	c.finish(t, "the second issues, after an interruption", between, (*harness.Traffic).Unbroken)
+	c.refused(t, map[pki.Kind][]int{pki.KindKubernetesCA: {2}}, "A rotation must be finished here first", "generations.kubernetes_ca = [1, 2] of k8s_pki, and is now planned with [2]")
+	ended(traffic, t)
+	c.finish(t, "the second issues, after an interruption", kubeconfig, ended)
+}
 
-	c.stage(t, "the first is dropped", c.kubeconfig(t, "fresh"), ca(2), restarts(), "Generation 1 of kubernetes_ca is dropped")
+// ending returns how clients must have ended, who may be told of an election
+// where etcd was restarted.
+func ending(etcd bool, c *cluster) func(*harness.Traffic, *testing.T) {
+	if etcd {
+		return func(x *harness.Traffic, t *testing.T) { x.UnbrokenByEtcd(t, c.Cluster) }
+	}
+	return (*harness.Traffic).Unbroken
 }
 
 // applyKilled starts an apply and kills the provider once the first API server
@@ -178,41 +246,6 @@ func (c *cluster) applyKilled(t *testing.T) {
 	}
 	if err := <-ended; err == nil {
 		t.Fatal("the apply ended before its provider was killed")
-	}
-}
-
-func (c *cluster) testOthers(t *testing.T, oldToken string) {
-	kinds := []pki.Kind{pki.KindEtcdCA, pki.KindFrontProxyCA, pki.KindServiceAccount, pki.KindEncryption}
-	all := func(list ...int) map[pki.Kind][]int {
-		out := map[pki.Kind][]int{}
-		for _, k := range kinds {
-			out[k] = list
-		}
-		return out
-	}
-	now := c.kubeconfig(t, "others")
-	restarts := func() []string {
-		return slices.Concat(harness.On(controllers, "etcd"), harness.On(controllers, "kube-apiserver"))
-	}
-	c.stage(t, "the second ones are trusted", now, all(1, 2), restarts(), "k8s_etcd_cluster.this will be updated in-place")
-	c.accepted(t, oldToken, true)
-	c.sealedWith(t, "key-1")
-
-	c.stage(t, "the second ones issue", now, all(2, 1),
-		append(restarts(), harness.On(controllers, "kube-controller-manager")...),
-		`"controller-1:/etc/etcd/pki/peer.crt" = "issued by etcd-ca" -> "issued by etcd-ca-2"`,
-		`"controller-1:/etc/kubernetes/pki/front-proxy-client.crt" = "issued by kubernetes-front-proxy-ca" -> "issued by kubernetes-front-proxy-ca-2"`,
-		`"controller-1:/etc/kubernetes/pki/service-account.key" = "from service-account.key" -> "from service-account-2.key"`)
-	c.accepted(t, oldToken, true)
-	newToken := c.token(t)
-	c.sealedWith(t, "key-2")
-
-	c.stage(t, "the first ones are dropped", now, all(2), restarts(), "Generation 1 of service_account is dropped", "Tokens it has signed are refused from then on.")
-	c.accepted(t, oldToken, false)
-	c.accepted(t, newToken, true)
-	c.sealedWith(t, "key-2")
-	if out := c.Kubectl(t, "get", "secret", "canary", "-o", "jsonpath={.data.value}"); out != "dHdlZXQ=" {
-		t.Errorf("the secret became %q", out)
 	}
 }
 
