@@ -26,15 +26,13 @@ const kubeletSkew = 3
 // managerSkew is how many minors kube-controller-manager and kube-scheduler may trail the API server.
 const managerSkew = 1
 
-var supported = [...]string{"1.35", "1.36"}
-
 var release = regexp.MustCompile(`^v?(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)$`)
 
 // Parse reads "1.36.1" or "v1.36.1". Pre-releases, build metadata, missing
 // parts and leading zeros are errors.
 func Parse(s string) (Version, error) {
 	if !release.MatchString(s) {
-		return Version{}, fmt.Errorf("%q is not a release version: want major.minor.patch, for example %q", s, supported[len(supported)-1]+".1")
+		return Version{}, fmt.Errorf("%q is not a release version: want major.minor.patch, for example %q", s, releases[len(releases)-1].Newest)
 	}
 	v, err := goversion.NewSemver(strings.TrimPrefix(s, "v"))
 	if err != nil {
@@ -50,11 +48,6 @@ func ParseSupported(s string) (Version, error) {
 		return Version{}, err
 	}
 	return v, CheckSupported(v)
-}
-
-// Supported returns the Kubernetes minors this release of the project builds, oldest first.
-func Supported() []string {
-	return append([]string(nil), supported[:]...)
 }
 
 // String returns "1.36.1".
@@ -111,26 +104,33 @@ func (v Version) Compare(o Version) int {
 	return v.v.Compare(o.v)
 }
 
-// CheckSupported returns an error that names the supported minors when v is not one of them.
-func CheckSupported(v Version) error {
-	for _, s := range supported {
-		if v.MinorString() == s {
-			return nil
-		}
-	}
-	return fmt.Errorf("version %s is not supported: the supported minors of Kubernetes are %s", v, strings.Join(supported[:], " and "))
-}
-
 // CheckUpgrade reports whether a control plane may go from one version to
 // another in one step: any patch of the same minor, or the next minor.
 // Going back a minor is never possible, because stored objects may already be
 // in a form the older API server cannot read.
 func CheckUpgrade(from, to Version) error { return checkStep("a control plane", from, to) }
 
+// etcdBefore37 is the first patch of 3.6 whose members may stand beside members
+// of 3.7 (https://etcd.io/docs/v3.7/upgrades/upgrade_3_7/).
+const etcdBefore37 = "3.6.11"
+
 // CheckEtcdUpgrade is [CheckUpgrade] for etcd, whose rules are the same: a
 // member refuses data that a later minor wrote, and reads those of the minor
-// before (https://etcd.io/docs/latest/upgrades/).
-func CheckEtcdUpgrade(from, to Version) error { return checkStep("etcd", from, to) }
+// before (https://etcd.io/docs/latest/upgrades/). To 3.7 it goes from 3.6.11 or
+// later only.
+func CheckEtcdUpgrade(from, to Version) error {
+	if err := checkStep("etcd", from, to); err != nil {
+		return err
+	}
+	first, err := Parse(etcdBefore37)
+	if err != nil {
+		return err
+	}
+	if to.MinorString() == "3.7" && from.Compare(first) < 0 {
+		return fmt.Errorf("cannot go from %s to %s in one step: members of 3.7 need the others to be %s or later, go to 3.6.16 first", from, to, etcdBefore37)
+	}
+	return nil
+}
 
 func checkStep(who string, from, to Version) error {
 	switch {

@@ -3,6 +3,7 @@ package version
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 func parse(t *testing.T, s string) Version {
@@ -31,10 +32,10 @@ func TestParse(t *testing.T) {
 func TestParseSupported(t *testing.T) {
 	for in, want := range map[string]string{
 		"1.36.1": "", "v1.35.0": "",
-		"1.34.9": "version 1.34.9 is not supported: the supported minors of Kubernetes are 1.35 and 1.36",
-		"1.37.0": "version 1.37.0 is not supported: the supported minors of Kubernetes are 1.35 and 1.36",
-		"1.3.60": "version 1.3.60 is not supported: the supported minors of Kubernetes are 1.35 and 1.36",
-		"2.36.0": "version 2.36.0 is not supported: the supported minors of Kubernetes are 1.35 and 1.36",
+		"1.34.9": "version 1.34.9 is not supported: the supported minors of Kubernetes are 1.35, 1.36 and 1.37",
+		"1.38.0": "version 1.38.0 is not supported: the supported minors of Kubernetes are 1.35, 1.36 and 1.37",
+		"1.3.60": "version 1.3.60 is not supported: the supported minors of Kubernetes are 1.35, 1.36 and 1.37",
+		"2.36.0": "version 2.36.0 is not supported: the supported minors of Kubernetes are 1.35, 1.36 and 1.37",
 	} {
 		_, err := ParseSupported(in)
 		checkError(t, in, err, want)
@@ -62,6 +63,10 @@ func TestCheckUpgrade(t *testing.T) {
 		checkError(t, tt.from+" to "+tt.to, CheckUpgrade(parse(t, tt.from), parse(t, tt.to)), tt.want)
 	}
 	checkError(t, "etcd", CheckEtcdUpgrade(parse(t, "3.6.16"), parse(t, "3.5.0")), "the minor version of etcd cannot be lowered")
+	checkError(t, "etcd", CheckEtcdUpgrade(parse(t, "3.6.11"), parse(t, "3.7.3")), "")
+	checkError(t, "etcd", CheckEtcdUpgrade(parse(t, "3.7.0"), parse(t, "3.7.3")), "")
+	checkError(t, "etcd", CheckEtcdUpgrade(parse(t, "3.6.10"), parse(t, "3.7.3")), "members of 3.7 need the others to be 3.6.11 or later, go to 3.6.16 first")
+	checkError(t, "etcd", CheckEtcdUpgrade(parse(t, "3.7.3"), parse(t, "3.6.16")), "the minor version of etcd cannot be lowered")
 	checkError(t, "etcd", CheckEtcdUpgrade(parse(t, "3.6.16"), parse(t, "3.8.0")), "etcd moves one minor version at a time, go to 3.7 first")
 }
 
@@ -89,5 +94,49 @@ func checkError(t *testing.T, what string, err error, want string) {
 		t.Errorf("%s: %v", what, err)
 	case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 		t.Errorf("%s: error is %v, wanted %q", what, err, want)
+	}
+}
+
+func TestEndsSoon(t *testing.T) {
+	at := func(s string) time.Time {
+		day, err := time.Parse(time.DateOnly, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return day
+	}
+	for _, tt := range []struct{ version, now, want string }{
+		{"1.35.8", "2026-11-27", ""},
+		{"1.35.8", "2026-11-28", "Kubernetes 1.35 reaches its end of life on 2027-02-28: nothing in it is mended afterwards, security holes included (https://kubernetes.io/releases/1.35/). Upgrade to 1.36.4 next."},
+		{"1.35.8", "2027-02-28", "reaches its end of life on 2027-02-28"},
+		{"1.35.8", "2027-03-02", "has been at its end of life since 2027-02-28"},
+		{"1.36.4", "2026-11-28", ""},
+		{"1.37.1", "2027-10-01", "Upgrade to a release of this provider that knows a later one."},
+		{"1.34.0", "2027-10-01", ""},
+	} {
+		got := EndsSoon(parse(t, tt.version), at(tt.now))
+		if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%s on %s: %q, wanted %q", tt.version, tt.now, got, tt.want)
+		}
+	}
+}
+
+// Every release is followed by the next minor, ends later and is named by a patch of its own.
+func TestReleases(t *testing.T) {
+	for i, r := range Releases() {
+		v := parse(t, r.Newest)
+		if v.MinorString() != r.Minor {
+			t.Errorf("the newest patch of %s is %s", r.Minor, r.Newest)
+		}
+		if got, ok := ReleaseOf(v); !ok || got != r {
+			t.Errorf("%s belongs to %v", v, got)
+		}
+		if i == 0 {
+			continue
+		}
+		before := Releases()[i-1]
+		if v.Minor() != parse(t, before.Newest).Minor()+1 || !r.EndOfLife.After(before.EndOfLife) {
+			t.Errorf("%v follows %v", r, before)
+		}
 	}
 }

@@ -59,19 +59,20 @@ type controlPlaneModel struct {
 
 func newControlPlaneResource() resource.Resource {
 	return &roleResource[controlPlaneModel, rollout.ControlPlane]{role: role[controlPlaneModel, rollout.ControlPlane]{
-		name:      "control_plane",
-		title:     "control plane",
-		schema:    controlPlaneSchema,
-		common:    func(m *controlPlaneModel) *roleModel { return &m.roleModel },
-		check:     checkControlPlane,
-		outputs:   controlPlaneOutputs,
-		spec:      controlPlaneSpec,
-		artifacts: func(s *rollout.ControlPlane) []artifact.Artifact { return s.Spec.Artifacts },
-		observe:   (*rollout.Engine).ObserveControlPlane,
-		apply:     (*rollout.Engine).ApplyControlPlane,
-		remove:    (*rollout.Engine).RemoveControlPlane,
-		files:     rollout.FilesControlPlane,
-		recall:    recallControlPlane(),
+		name:       "control_plane",
+		title:      "control plane",
+		schema:     controlPlaneSchema,
+		common:     func(m *controlPlaneModel) *roleModel { return &m.roleModel },
+		check:      checkControlPlane,
+		kubernetes: func(m *controlPlaneModel) types.String { return m.Version },
+		outputs:    controlPlaneOutputs,
+		spec:       controlPlaneSpec,
+		artifacts:  func(s *rollout.ControlPlane) []artifact.Artifact { return s.Spec.Artifacts },
+		observe:    (*rollout.Engine).ObserveControlPlane,
+		apply:      (*rollout.Engine).ApplyControlPlane,
+		remove:     (*rollout.Engine).RemoveControlPlane,
+		files:      rollout.FilesControlPlane,
+		recall:     recallControlPlane(),
 	}}
 }
 

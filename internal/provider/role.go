@@ -33,6 +33,9 @@ type role[M, S any] struct {
 	// check reports what is wrong with a planned model, as far as it is
 	// known. prior is nil on creation.
 	check func(ctx context.Context, plan, prior *M, diags *diag.Diagnostics)
+	// kubernetes returns the release of Kubernetes that the role runs, from the
+	// attribute version; nil when it runs none.
+	kubernetes func(*M) types.String
 	// outputs sets the computed attributes that follow from the others; what
 	// depends on something unknown becomes unknown.
 	outputs func(ctx context.Context, m *M, diags *diag.Diagnostics)
@@ -158,6 +161,9 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 	}
 	r.role.check(ctx, &plan, prior, &resp.Diagnostics)
 	checkRotation(ctx, req, &resp.Diagnostics)
+	if r.role.kubernetes != nil && r.data != nil {
+		warnOfEndOfLife(r.role.kubernetes(&plan), r.data.now(), &resp.Diagnostics)
+	}
 	r.role.outputs(ctx, &plan, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return

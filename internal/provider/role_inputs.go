@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/mapvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
@@ -107,6 +108,19 @@ func checkUpgrade(prior, plan types.String, check func(from, to version.Version)
 	}
 	if err := check(from, to); err != nil {
 		diags.AddAttributeError(path.Root("version"), "Impossible upgrade", err.Error())
+	}
+}
+
+// warnOfEndOfLife says, on the attribute version, that upstream mends the release
+// not much longer. The summary is the same for every resource, so that Terraform
+// prints it once.
+func warnOfEndOfLife(release types.String, now time.Time, diags *diag.Diagnostics) {
+	v, err := version.Parse(release.ValueString())
+	if err != nil {
+		return
+	}
+	if words := version.EndsSoon(v, now); words != "" {
+		diags.AddAttributeWarning(path.Root("version"), "Kubernetes "+v.MinorString()+" ends", words)
 	}
 }
 

@@ -58,19 +58,20 @@ type taintModel struct {
 
 func newWorkerPoolResource() resource.Resource {
 	return &roleResource[workerPoolModel, rollout.Workers]{role: role[workerPoolModel, rollout.Workers]{
-		name:      "worker_pool",
-		title:     "worker pool",
-		schema:    workerPoolSchema,
-		common:    func(m *workerPoolModel) *roleModel { return &m.roleModel },
-		check:     checkWorkerPool,
-		outputs:   workerPoolOutputs,
-		spec:      workerPoolSpec,
-		artifacts: func(s *rollout.Workers) []artifact.Artifact { return s.Spec.Artifacts },
-		observe:   (*rollout.Engine).ObserveWorkers,
-		apply:     (*rollout.Engine).ApplyWorkers,
-		remove:    (*rollout.Engine).RemoveWorkers,
-		files:     rollout.FilesWorkers,
-		recall:    recallWorkerPool(),
+		name:       "worker_pool",
+		title:      "worker pool",
+		schema:     workerPoolSchema,
+		common:     func(m *workerPoolModel) *roleModel { return &m.roleModel },
+		check:      checkWorkerPool,
+		kubernetes: func(m *workerPoolModel) types.String { return m.Version },
+		outputs:    workerPoolOutputs,
+		spec:       workerPoolSpec,
+		artifacts:  func(s *rollout.Workers) []artifact.Artifact { return s.Spec.Artifacts },
+		observe:    (*rollout.Engine).ObserveWorkers,
+		apply:      (*rollout.Engine).ApplyWorkers,
+		remove:     (*rollout.Engine).RemoveWorkers,
+		files:      rollout.FilesWorkers,
+		recall:     recallWorkerPool(),
 	}}
 }
 

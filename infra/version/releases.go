@@ -1,0 +1,86 @@
+package version
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Release is a minor of Kubernetes that this project builds.
+type Release struct {
+	Minor  string // "1.36"
+	Newest string // the newest patch the end-to-end tests ran with: "1.36.4"
+	// EndOfLife is the day after which upstream mends nothing more, at midnight
+	// UTC (https://kubernetes.io/releases/1.36/ and the like).
+	EndOfLife time.Time
+}
+
+// endWarning is how long before a release's end of life it is warned of.
+const endWarning = 3 // months
+
+var releases = []Release{
+	{"1.35", "1.35.8", day(2027, time.February, 28)},
+	{"1.36", "1.36.4", day(2027, time.June, 28)},
+	{"1.37", "1.37.1", day(2027, time.October, 28)},
+}
+
+func day(year int, month time.Month, d int) time.Time {
+	return time.Date(year, month, d, 0, 0, 0, 0, time.UTC)
+}
+
+// Releases returns the supported minors of Kubernetes, oldest first.
+func Releases() []Release { return slices.Clone(releases) }
+
+// ReleaseOf returns the release a version belongs to; ok is false when it is
+// not supported.
+func ReleaseOf(v Version) (r Release, ok bool) {
+	i := releaseIndex(v)
+	if i < 0 {
+		return Release{}, false
+	}
+	return releases[i], true
+}
+
+func releaseIndex(v Version) int {
+	return slices.IndexFunc(releases, func(r Release) bool { return r.Minor == v.MinorString() })
+}
+
+// Supported returns the supported minors of Kubernetes, oldest first: "1.35", "1.36".
+func Supported() []string {
+	minors := make([]string, len(releases))
+	for i, r := range releases {
+		minors[i] = r.Minor
+	}
+	return minors
+}
+
+// CheckSupported returns an error that names the supported minors when v is not one of them.
+func CheckSupported(v Version) error {
+	if releaseIndex(v) >= 0 {
+		return nil
+	}
+	minors := Supported()
+	last := len(minors) - 1
+	return fmt.Errorf("version %s is not supported: the supported minors of Kubernetes are %s and %s", v, strings.Join(minors[:last], ", "), minors[last])
+}
+
+// EndsSoon says, in a sentence or two, that v's minor is at its end of life or
+// will be within three months, and what to upgrade to. It is empty otherwise,
+// and for a version that is not supported.
+func EndsSoon(v Version, now time.Time) string {
+	i := releaseIndex(v)
+	if i < 0 || now.Before(releases[i].EndOfLife.AddDate(0, -endWarning, 0)) {
+		return ""
+	}
+	r := releases[i]
+	words := fmt.Sprintf("Kubernetes %s reaches its end of life on %s", r.Minor, r.EndOfLife.Format(time.DateOnly))
+	if now.After(r.EndOfLife.AddDate(0, 0, 1)) {
+		words = fmt.Sprintf("Kubernetes %s has been at its end of life since %s", r.Minor, r.EndOfLife.Format(time.DateOnly))
+	}
+	words += fmt.Sprintf(": nothing in it is mended afterwards, security holes included (https://kubernetes.io/releases/%s/).", r.Minor)
+	if i+1 < len(releases) {
+		return words + fmt.Sprintf(" Upgrade to %s next.", releases[i+1].Newest)
+	}
+	return words + " Upgrade to a release of this provider that knows a later one."
+}
