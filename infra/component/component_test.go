@@ -17,6 +17,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
@@ -76,15 +77,19 @@ func etcdSpec(t *testing.T) EtcdSpec {
 		Artifacts: artifacts(t, func(c *artifact.Catalog) ([]artifact.Artifact, error) { return c.EtcdSet("3.6.16") })}
 }
 
-func controlPlaneSpec(t *testing.T) ControlPlaneSpec {
-	return ControlPlaneSpec{Cluster: testCluster(), Version: "1.36.1", PublicEndpoint: "203.0.113.99", PrivateEndpoint: "10.240.0.40",
+func controlPlaneSpec(t *testing.T) ControlPlaneSpec { return controlPlaneAt(t, "1.36.4") }
+
+func controlPlaneAt(t *testing.T, v string) ControlPlaneSpec {
+	return ControlPlaneSpec{Cluster: testCluster(), Version: v, PublicEndpoint: "203.0.113.99", PrivateEndpoint: "10.240.0.40",
 		ExtraSANs: []string{"k8s.example.com"}, Nodes: controllers, EtcdEndpoints: EtcdEndpoints(controllers),
-		Artifacts: artifacts(t, func(c *artifact.Catalog) ([]artifact.Artifact, error) { return c.ControlPlaneSet("1.36.1") })}
+		Artifacts: artifacts(t, func(c *artifact.Catalog) ([]artifact.Artifact, error) { return c.ControlPlaneSet(v) })}
 }
 
-func workerSpec(t *testing.T) WorkerSpec {
-	return WorkerSpec{Cluster: testCluster(), Version: "1.36.1", ControlPlaneEndpoint: "https://10.240.0.40:6443",
-		Artifacts: artifacts(t, func(c *artifact.Catalog) ([]artifact.Artifact, error) { return c.WorkerSet("1.36.1", "", "", "") })}
+func workerSpec(t *testing.T) WorkerSpec { return workerAt(t, "1.36.4") }
+
+func workerAt(t *testing.T, v string) WorkerSpec {
+	return WorkerSpec{Cluster: testCluster(), Version: v, ControlPlaneEndpoint: "https://10.240.0.40:6443",
+		Artifacts: artifacts(t, func(c *artifact.Catalog) ([]artifact.Artifact, error) { return c.WorkerSet(v, "", "", "") })}
 }
 
 func loadBalancerSpec() LoadBalancerSpec {
@@ -194,9 +199,11 @@ func summary(t *testing.T, m Machine) []byte {
 
 func TestGolden(t *testing.T) {
 	goldenMachine(t, "etcd", must(t)(Etcd(etcdSpec(t), controllers[0])))
-	goldenMachine(t, "controlplane", must(t)(ControlPlane(controlPlaneSpec(t), controllers[0])))
-	goldenMachine(t, "worker", must(t)(Worker(workerSpec(t), worker0)))
 	goldenMachine(t, "loadbalancer", must(t)(LoadBalancer(loadBalancerSpec(), lb0)))
+	for _, r := range version.Releases() {
+		goldenMachine(t, filepath.Join("controlplane", r.Minor), must(t)(ControlPlane(controlPlaneAt(t, r.Newest), controllers[0])))
+		goldenMachine(t, filepath.Join("worker", r.Minor), must(t)(Worker(workerAt(t, r.Newest), worker0)))
+	}
 }
 
 // One machine may be member, controller and worker at once.

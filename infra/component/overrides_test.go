@@ -16,6 +16,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
 func fileOf(t *testing.T, m Machine, path string) string {
@@ -108,9 +109,9 @@ func TestNoCNI(t *testing.T) {
 
 // Once a changed CA is applied, everything that verifies by it uses it.
 func TestChangedCARestartsItsUsers(t *testing.T) {
-	for _, version := range []string{"1.36.1", "1.35.4"} {
+	for _, release := range version.Releases() {
 		workers, control := workerSpec(t), controlPlaneSpec(t)
-		workers.Version, control.Version = version, version
+		workers.Version, control.Version = release.Newest, release.Newest
 		worker, controller := must(t)(Worker(workers, worker0)), must(t)(ControlPlane(control, controllers[0]))
 		for _, test := range []struct {
 			machine    Machine
@@ -126,7 +127,7 @@ func TestChangedCARestartsItsUsers(t *testing.T) {
 			{controller, SchedulerUnit, CAPath},
 		} {
 			if !slices.Contains(unitOf(t, test.machine, test.unit).RestartOn, test.path) {
-				t.Errorf("%s %s does not restart for %s", test.unit, version, test.path)
+				t.Errorf("%s %s does not restart for %s", test.unit, release.Newest, test.path)
 			}
 		}
 	}
