@@ -139,7 +139,7 @@ func TestResolve(t *testing.T) {
 		"/github.com/opencontainers/runc/releases/download/v1.4.0/runc.sha256sum":                                    sumB + "  runc.arm64\n" + sumA + " *runc.amd64\n",
 		"/github.com/containernetworking/plugins/releases/download/v1.9.1/cni-plugins-linux-amd64-v1.9.1.tgz.sha256": sumA + "  cni-plugins-linux-amd64-v1.9.1.tgz\n",
 	}}
-	server := httptest.NewServer(p)
+	server := httptest.NewTLSServer(p)
 	defer server.Close()
 	c := catalog(t, server.URL, sumB+"  dl.k8s.io/release/v1.36.1/bin/linux/amd64/kube-proxy", server.Client())
 
@@ -179,7 +179,7 @@ func TestResolveFails(t *testing.T) {
 		"/dl.k8s.io/release/v1.36.1/bin/linux/amd64/kubelet.sha256":    "<html>sign in</html>",
 		"/dl.k8s.io/release/v1.36.1/bin/linux/amd64/kube-proxy.sha256": sumA + "  kube-scheduler",
 	}}
-	server := httptest.NewServer(p)
+	server := httptest.NewTLSServer(p)
 	defer server.Close()
 	c := catalog(t, server.URL, "", server.Client())
 	for program, want := range map[string]string{
@@ -202,7 +202,7 @@ func TestResolveFails(t *testing.T) {
 
 func TestResolveStopsWithItsContext(t *testing.T) {
 	p := &published{asked: map[string]int{}, fail: map[string]int{"/dl.k8s.io/release/v1.36.1/bin/linux/amd64/kubelet.sha256": 1000}}
-	server := httptest.NewServer(p)
+	server := httptest.NewTLSServer(p)
 	defer server.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -210,5 +210,20 @@ func TestResolveStopsWithItsContext(t *testing.T) {
 	a, _ := c.Kubernetes("1.36.1", Kubelet)
 	if err := c.Resolve(ctx, []Artifact{a}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error is %v", err)
+	}
+}
+
+func TestResolveOverHTTP(t *testing.T) {
+	p := &published{asked: map[string]int{}, files: map[string]string{"/dl.k8s.io/release/v1.36.1/bin/linux/amd64/kubelet.sha256": sumA}}
+	server := httptest.NewServer(p)
+	defer server.Close()
+	c := catalog(t, server.URL, "", server.Client())
+	a, _ := c.Kubernetes("1.36.1", Kubelet)
+	err := c.Resolve(context.Background(), []Artifact{a})
+	if !errors.Is(err, ErrUnknownChecksum) || !strings.Contains(err.Error(), "add dl.k8s.io/release/v1.36.1/bin/linux/amd64/kubelet to the checksums") {
+		t.Errorf("error is %v", err)
+	}
+	if len(p.asked) > 0 {
+		t.Errorf("it asked for %v", p.asked)
 	}
 }

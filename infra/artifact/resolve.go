@@ -25,6 +25,8 @@ const (
 // Resolve fills in, in place, the SHA-256 of every artifact still without one,
 // from the checksums published beside it, upstream or on the mirror. Each
 // checksum file is fetched once; passing failures are tried again a few times.
+// A mirror with http:// is not asked: who can change the file can change its
+// checksum as well.
 func (c *Catalog) Resolve(ctx context.Context, artifacts []Artifact) error {
 	byFile := map[string][]*Artifact{}
 	for i := range artifacts {
@@ -34,6 +36,10 @@ func (c *Catalog) Resolve(ctx context.Context, artifacts []Artifact) error {
 		}
 		if a.Checksums == "" {
 			return fmt.Errorf("%s %s: %w, and it is not published", a.Name, a.Version, ErrUnknownChecksum)
+		}
+		if strings.HasPrefix(a.Checksums, "http://") {
+			return fmt.Errorf("%s %s: %w, and one fetched over http:// would prove nothing: add %s to the checksums, or use an https:// mirror",
+				a.Name, a.Version, ErrUnknownChecksum, a.Path)
 		}
 		byFile[a.Checksums] = append(byFile[a.Checksums], a)
 	}

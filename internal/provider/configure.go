@@ -351,6 +351,12 @@ func (d *providerData) configureArtifacts(env environment, m providerModel, diag
 		sums = bytes.NewReader(content)
 	}
 	mirror := env.first(m.ArtifactMirror, "K8S_ARTIFACT_MIRROR")
+	if strings.HasPrefix(mirror, "http://") && sums == nil && !m.ArtifactChecksums.IsUnknown() {
+		diags.AddAttributeError(path.Root("artifact_mirror"), "Mirror that nothing vouches for",
+			mirror+" is not encrypted: who sits on the way can change a file and its checksum together.\n\n"+
+				"Give the checksums as artifact_checksums, or use an https:// mirror.")
+		return
+	}
 	catalog, err := artifact.NewCatalog(mirror, sums, &http.Client{Timeout: 30 * time.Second})
 	if err != nil {
 		diags.AddAttributeError(path.Root("artifact_checksums"), "Unusable artifact source", err.Error())

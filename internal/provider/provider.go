@@ -159,7 +159,7 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 			"artifact_mirror": schema.StringAttribute{
 				Optional: true,
 				MarkdownDescription: "Base URL from which the machines download every release file instead of from upstream: " +
-					"`<mirror>/<upstream host>/<upstream path>`. Default: `K8S_ARTIFACT_MIRROR`, else upstream.",
+					"`<mirror>/<upstream host>/<upstream path>`. One with `http://` needs `artifact_checksums`. Default: `K8S_ARTIFACT_MIRROR`, else upstream.",
 				Validators: []validator.String{httpURL()},
 			},
 			"artifact_checksums": schema.StringAttribute{
