@@ -173,13 +173,17 @@ func (c *Client) Health(ctx context.Context) error {
 
 // Status is what a member says of itself.
 type Status struct {
-	ID           ID
-	Leader       ID // 0: it knows of none
-	Learner      bool
-	Version      string // "3.6.16"
-	DBSize       int64  // bytes
-	AppliedIndex uint64
-	Alarms       []string // such as "NOSPACE"
+	ID      ID
+	Leader  ID // 0: it knows of none
+	Learner bool
+	Version string // of the program, "3.6.16"
+	// StorageVersion is the release whose form the data have, "3.6.0": the lowest
+	// of the members' releases since all of them were last up. A program of an
+	// earlier minor does not start with them. Empty before etcd 3.6.
+	StorageVersion string
+	DBSize         int64 // bytes
+	AppliedIndex   uint64
+	Alarms         []string // such as "NOSPACE"
 }
 
 // Status asks the member about itself; it needs no quorum.
@@ -191,7 +195,7 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 		return Status{}, fmt.Errorf("asking etcd %s for its status: %w", c.endpoint, err)
 	}
 	return Status{
-		ID: ID(s.Header.MemberId), Leader: ID(s.Leader), Learner: s.IsLearner, Version: s.Version,
+		ID: ID(s.Header.MemberId), Leader: ID(s.Leader), Learner: s.IsLearner, Version: s.Version, StorageVersion: s.StorageVersion,
 		DBSize: s.DbSize, AppliedIndex: s.RaftAppliedIndex, Alarms: s.Errors,
 	}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
 // etcdMemberDir exists as soon as etcd has started once.
@@ -88,6 +89,7 @@ func (o *etcdOperation) membersBy(ctx context.Context, m *machine) ([]etcd.Membe
 // gives them etcdAnswerBudget.
 func (o *etcdOperation) facts(ctx context.Context) (etcdFacts, error) {
 	f := etcdFacts{formed: o.record.Formed}
+	f.release, _ = version.Parse(o.want.Spec.Version) // it has been rendered, so it is one
 	var running []*machine
 	for _, m := range o.machines {
 		if m.running(component.EtcdUnit) {
@@ -114,9 +116,28 @@ func (o *etcdOperation) facts(ctx context.Context) (etcdFacts, error) {
 	})
 	if f.members != nil {
 		f.healthy = o.health(ctx, f.members)
+		o.releases(ctx, f.wanted)
 		f.leader = o.leader(ctx, running)
 	}
 	return f, ctx.Err()
+}
+
+// releases notes which release each member runs and whose form its data have.
+func (o *etcdOperation) releases(ctx context.Context, wanted []memberFacts) {
+	eachAll(ctx, o.reachable(), func(ctx context.Context, m *machine) error {
+		c, err := o.client(ctx, m)
+		if err != nil {
+			return err
+		}
+		s, err := c.Status(ctx)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(wanted, func(w memberFacts) bool { return w.name == m.name() })
+		wanted[i].release, _ = version.Parse(s.Version)
+		wanted[i].storage, _ = version.Parse(s.StorageVersion)
+		return nil
+	})
 }
 
 // leader returns the machine whose member leads, empty when none does.

@@ -7,11 +7,14 @@ import (
 	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
 // etcdFacts is all that decides the order of an etcd roll-out.
 type etcdFacts struct {
 	wanted []memberFacts
+	// release is the one wanted of every member.
+	release version.Version
 	// members is the cluster's own member list; nil when no member answered,
 	// which means that there is no cluster yet or that it has no quorum.
 	members []etcd.Member
@@ -31,6 +34,9 @@ type memberFacts struct {
 	data      bool // it has a data directory
 	changes   bool // something differs
 	restarts  bool // ... and repairing it restarts etcd
+	// release is what the member runs and storage the release whose form its
+	// data have; zero when it does not say.
+	release, storage version.Version
 }
 
 // quorum is how many of n voters must agree.
@@ -95,6 +101,9 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 // An error beside a plan is about what the plan leaves out: the plan itself is
 // safe, and is carried out before the error is reported.
 func planEtcdChange(f etcdFacts) (Plan, error) {
+	if err := guardRelease(f); err != nil {
+		return nil, err
+	}
 	var (
 		quiet, repairs, rolls, joins []Step // repairs include joins that make the cluster whole
 		deadOut, livingOut           []removal
@@ -221,6 +230,26 @@ func guardRemovals(f etcdFacts, before []removal, joining int, after []removal) 
 	}
 	voters, healthy = voters+joining, healthy+joining
 	return take(after)
+}
+
+// guardRelease refuses a release that a member cannot go to in one step, and
+// one that cannot read a member's data any more. As long as one member runs the
+// earlier minor the data keep its form, and all can go back
+// (https://etcd.io/docs/v3.7/upgrades/upgrade_3_7/).
+func guardRelease(f etcdFacts) error {
+	for _, w := range f.wanted {
+		var err error
+		switch {
+		case w.storage.Compare(f.release) > 0 && w.storage.Minor() != f.release.Minor():
+			err = version.CheckEtcdUpgrade(w.storage, f.release)
+		case !w.release.IsZero() && w.release.Compare(f.release) < 0:
+			err = version.CheckEtcdUpgrade(w.release, f.release)
+		}
+		if err != nil {
+			return &GuardError{Refused: "roll etcd to " + f.release.String(), Reason: fmt.Sprintf("the member on %s: %v", w.name, err)}
+		}
+	}
+	return nil
 }
 
 // joining counts the members that will be new voters.

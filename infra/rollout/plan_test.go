@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
 // The tests of this file write a situation down in one line per machine and
@@ -210,6 +211,27 @@ refusing to remove etcd member a: of the 0 voters that would remain 0 are health
 // every state, and follows each plan step by step: members that were healthy
 // must never fall below a quorum of the voters, and a healthy voter is only
 // ever taken down when all the others are up.
+func TestGuardRelease(t *testing.T) {
+	parse := func(s string) version.Version {
+		v, _ := version.Parse(s) // "" is unknown
+		return v
+	}
+	for _, tt := range []struct{ release, storage, want, refusal string }{
+		{"3.6.16", "3.6.0", "3.7.3", ""},
+		{"3.6.10", "3.6.0", "3.7.3", "refusing to roll etcd to 3.7.3: the member on a: cannot go from 3.6.10 to 3.7.3 in one step: members of 3.7 need the others to be 3.6.11 or later"},
+		{"3.7.3", "3.6.0", "3.6.16", ""}, // half way
+		{"3.7.3", "3.7.0", "3.6.16", "cannot go from 3.7.0 back to 3.6.16"},
+		{"3.6.16", "3.6.0", "3.6.15", ""},
+		{"3.6.16", "3.6.0", "3.8.0", "go to 3.7 first"},
+		{"", "", "3.7.3", ""},
+	} {
+		err := guardRelease(etcdFacts{release: parse(tt.want), wanted: []memberFacts{{name: "a", release: parse(tt.release), storage: parse(tt.storage)}}})
+		if (err == nil) != (tt.refusal == "") || err != nil && !strings.Contains(err.Error(), tt.refusal) {
+			t.Errorf("from %s with data of %s to %s: %v", tt.release, tt.storage, tt.want, err)
+		}
+	}
+}
+
 func TestPlanEtcdKeepsQuorum(t *testing.T) {
 	states := []struct{ wanted, member string }{
 		{"up", "healthy"}, {"stopped", "sick"}, {"restart", "healthy"}, {"empty", "sick"}, {"empty", ""}, {"empty", "unstarted"}, {"empty", "announced"}, {"unreachable", "sick"}, {"", "healthy"}, {"", "sick"},
