@@ -1,4 +1,6 @@
 // Command terraform-provider-k8s serves the provider to Terraform or OpenTofu.
+// With the argument "artifacts" it prints what the machines of a cluster
+// download instead.
 package main
 
 import (
@@ -13,6 +15,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 	"k8s.io/klog/v2"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/inventory"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider"
 )
 
@@ -27,6 +30,9 @@ func main() {
 }
 
 func run(ctx context.Context) error {
+	if len(os.Args) > 1 && os.Args[1] == "artifacts" {
+		return inventory.Command(ctx, os.Args[2:], os.Stdout, os.Stderr)
+	}
 	debug := flag.Bool("debug", false, "wait for a debugger: print how to reattach Terraform, and serve until interrupted")
 	flag.Parse()
 

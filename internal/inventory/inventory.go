@@ -1,0 +1,157 @@
+// Package inventory lists what the machines of a cluster download: every file
+// with its SHA-256 and every image with its digest. It is what a site without a
+// way to the internet copies to its mirror and its registry.
+//
+// It asks upstream, or a mirror, for sums and digests. It downloads none of the
+// files, and knows nothing of machines and of Terraform.
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+)
+
+// Versions are those of a configuration. Of Kubernetes and etcd there may be
+// several: those on the way of an upgrade. An empty one means the provider's default.
+type Versions struct {
+	Kubernetes, Etcd             []string
+	Containerd, Runc, CNIPlugins string
+}
+
+// Images are those of a configuration.
+type Images struct {
+	Sandbox, CoreDNS string
+	MetricsServer    string // empty: not installed
+}
+
+// DefaultImages are what the provider runs unless it is told otherwise.
+func DefaultImages() Images {
+	return Images{Sandbox: component.DefaultSandboxImage, CoreDNS: component.DefaultCoreDNSImage, MetricsServer: component.DefaultMetricsServerImage}
+}
+
+// List is what there is to copy.
+type List struct {
+	Files  []artifact.Artifact // by path, without duplicates
+	Images []Image
+}
+
+// Image is a container image and the digest of its index or manifest.
+type Image struct {
+	Name, Digest string // "registry.k8s.io/pause:3.10.1", "sha256:..."
+}
+
+// parallelQuestions bounds the questions asked of registries at a time.
+const parallelQuestions = 4
+
+// Digest asks an image's registry for its digest.
+func Digest(ctx context.Context, image string) (string, error) {
+	ref, err := name.ParseReference(image)
+	if err != nil {
+		return "", err
+	}
+	d, err := remote.Head(ref, remote.WithContext(ctx))
+	if err != nil {
+		return "", err
+	}
+	return d.Digest.String(), nil
+}
+
+// Collect finds out what the versions and images amount to. What has no sum or
+// digest in the list is named in the error; the list is complete otherwise.
+func Collect(ctx context.Context, catalog *artifact.Catalog, v Versions, images Images, digest func(context.Context, string) (string, error)) (List, error) {
+	files, err := files(catalog, v)
+	if err != nil {
+		return List{}, err
+	}
+	out := List{Files: files}
+	for _, image := range []string{images.Sandbox, images.CoreDNS, images.MetricsServer} {
+		if image != "" {
+			out.Images = append(out.Images, Image{Name: image})
+		}
+	}
+	errs := make([]error, len(out.Files)+len(out.Images))
+	var g errgroup.Group
+	g.SetLimit(parallelQuestions)
+	for i := range out.Files {
+		g.Go(func() error {
+			errs[i] = catalog.Resolve(ctx, out.Files[i:i+1])
+			return nil
+		})
+	}
+	for i := range out.Images {
+		g.Go(func() error {
+			image := &out.Images[i]
+			var err error
+			if image.Digest, err = digest(ctx, image.Name); err != nil {
+				errs[len(out.Files)+i] = fmt.Errorf("image %s: %w", image.Name, err)
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // every error is in errs
+	return out, errors.Join(errs...)
+}
+
+// files lists the downloads of all versions, each once.
+func files(catalog *artifact.Catalog, v Versions) ([]artifact.Artifact, error) {
+	var out []artifact.Artifact
+	add := func(set []artifact.Artifact, err error) error {
+		if err != nil && !errors.Is(err, artifact.ErrUnknownChecksum) {
+			return err
+		}
+		out = append(out, set...)
+		return nil
+	}
+	var errs []error
+	for _, etcd := range orDefault(v.Etcd, artifact.DefaultEtcd) {
+		errs = append(errs, add(catalog.EtcdSet(etcd)))
+	}
+	for _, kubernetes := range v.Kubernetes {
+		errs = append(errs, add(catalog.ControlPlaneSet(kubernetes)), add(catalog.WorkerSet(kubernetes, v.Containerd, v.Runc, v.CNIPlugins)))
+	}
+	slices.SortFunc(out, func(a, b artifact.Artifact) int { return strings.Compare(a.Path, b.Path) })
+	return slices.CompactFunc(out, func(a, b artifact.Artifact) bool { return a.Path == b.Path }), errors.Join(errs...)
+}
+
+func orDefault(list []string, otherwise string) []string {
+	if len(list) == 0 {
+		return []string{otherwise}
+	}
+	return list
+}
+
+// Write prints the list in the format of sha256sum(1), paths as on a mirror: it
+// can be given to the provider as artifact_checksums. Images, and files without
+// a sum, are comments in it.
+func (l List) Write(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString("# Files: below <mirror>/, each from https://<path>.\n")
+	for _, f := range l.Files {
+		if f.SHA256 == "" {
+			fmt.Fprintf(&b, "# sum not known: %s\n", f.Path)
+			continue
+		}
+		fmt.Fprintf(&b, "%s  %s\n", f.SHA256, f.Path)
+	}
+	b.WriteString("# Images: in a registry that registry_mirrors names, or loaded on every worker.\n")
+	for _, i := range l.Images {
+		digest := i.Digest
+		if digest == "" {
+			digest = "digest not known"
+		}
+		fmt.Fprintf(&b, "# image %s %s\n", i.Name, digest)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
