@@ -2,6 +2,8 @@ package artifact
 
 import (
 	"bufio"
+	"cmp"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +20,8 @@ import (
 type Catalog struct {
 	mirror string // base URL without trailing slash, empty for upstream
 	arch   string
-	sums   map[string]string // layout path -> hex SHA-256
+	sums   map[string]string // layout path -> hex SHA-256, as given
+	pinned map[string]string // the same, as in checksums.txt
 	client HTTPDoer
 }
 
@@ -27,15 +30,18 @@ var (
 	runcPath = regexp.MustCompile(`^github\.com/opencontainers/runc/releases/download/v([0-9.]+)/runc\.([a-z0-9]+)$`)
 )
 
+//go:embed checksums.txt
+var checksums string
+
 // kubernetesPrograms are what dl.k8s.io publishes per release and this project installs.
 var kubernetesPrograms = []string{KubeAPIServer, KubeControllerManager, KubeScheduler, Kubelet, KubeProxy, Kubectl}
 
 // NewCatalog makes a catalog for linux/amd64. The mirror is the base URL that
 // replaces every upstream host, as <mirror>/<upstream host>/<path>; empty means
-// upstream itself. The checksums, which may be nil, are in the format of
-// sha256sum(1) with paths in the mirror's layout. The client is used by
-// Resolve only.
-func NewCatalog(mirror string, checksums io.Reader, client HTTPDoer) (*Catalog, error) {
+// upstream itself. The given checksums, which may be nil, are in the format of
+// sha256sum(1) with paths in the mirror's layout, and win over those pinned in
+// checksums.txt. The client is used by Resolve only.
+func NewCatalog(mirror string, given io.Reader, client HTTPDoer) (*Catalog, error) {
 	c := &Catalog{mirror: strings.TrimRight(mirror, "/"), arch: "amd64", client: client}
 	if mirror != "" {
 		u, err := url.Parse(mirror)
@@ -43,14 +49,25 @@ func NewCatalog(mirror string, checksums io.Reader, client HTTPDoer) (*Catalog, 
 			return nil, fmt.Errorf("artifact mirror %q is not an http or https base URL", mirror)
 		}
 	}
-	if checksums != nil {
-		sums, err := parseChecksums(checksums)
-		if err != nil {
+	var err error
+	if c.pinned, err = parseChecksums(strings.NewReader(checksums)); err != nil {
+		return nil, fmt.Errorf("checksums.txt: %w", err)
+	}
+	if given != nil {
+		if c.sums, err = parseChecksums(given); err != nil {
 			return nil, fmt.Errorf("artifact checksums: %w", err)
 		}
-		c.sums = sums
 	}
 	return c, nil
+}
+
+// NewUnpinned makes a catalog of upstream that knows no checksum, for pinning them anew.
+func NewUnpinned(client HTTPDoer) (*Catalog, error) {
+	c, err := NewCatalog("", nil, client)
+	if err == nil {
+		c.pinned = nil
+	}
+	return c, err
 }
 
 // ForArch returns the same catalog for another architecture, by its Go name ("arm64").
@@ -111,7 +128,7 @@ func (c *Catalog) artifact(name, v string, file, checksums func(string) string) 
 	p := file(parsed.String())
 	a := Artifact{
 		Name: name, Version: parsed.String(), Path: p, URL: c.url(p),
-		SHA256: c.sums[p], Checksums: c.url(checksums(p)),
+		SHA256: cmp.Or(c.sums[p], c.pinned[p]), Checksums: c.url(checksums(p)),
 	}
 	if a.SHA256 == "" {
 		return a, fmt.Errorf("%s %s: %w", a.Name, a.Version, ErrUnknownChecksum)

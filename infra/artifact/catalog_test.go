@@ -227,3 +227,17 @@ func TestResolveOverHTTP(t *testing.T) {
 		t.Errorf("it asked for %v", p.asked)
 	}
 }
+
+// A pinned checksum is used when none is given for the file.
+func TestPinned(t *testing.T) {
+	c := catalog(t, "", sumB+"  dl.k8s.io/release/v1.36.1/bin/linux/amd64/kubelet", nil)
+	c.pinned = map[string]string{"dl.k8s.io/release/v1.36.1/bin/linux/amd64/kubelet": sumA, "dl.k8s.io/release/v1.36.1/bin/linux/amd64/kube-proxy": sumA}
+	for program, want := range map[string]string{Kubelet: sumB, KubeProxy: sumA} {
+		if a, err := c.Kubernetes("1.36.1", program); err != nil || a.SHA256 != want {
+			t.Errorf("%s: %s, %v", program, a.SHA256, err)
+		}
+	}
+	if c, err := NewUnpinned(nil); err != nil || len(c.pinned) > 0 {
+		t.Errorf("%v, %v", c, err)
+	}
+}
