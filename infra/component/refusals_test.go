@@ -98,7 +98,7 @@ func TestControlPlaneRefuses(t *testing.T) {
 		}, "did you mean PodSecurity?"},
 		{"unknown admission plugin in a flag", func(s *ControlPlaneSpec) {
 			s.APIServerArgs = Args{"enable-admission-plugins": {"NodeRestriction,Foo"}}
-		}, `--enable-admission-plugins: kube-apiserver 1.36.4 has no admission plugin "Foo"`},
+		}, `--enable-admission-plugins: kube-apiserver 1.36.1 has no admission plugin "Foo"`},
 		{"admission plugin of a later release", func(s *ControlPlaneSpec) {
 			s.Version, s.APIServerArgs = "1.35.4", Args{"disable-admission-plugins": {"JobValidation"}}
 		}, `kube-apiserver 1.35.4 has no admission plugin "JobValidation"`},

@@ -32,10 +32,10 @@ func TestParse(t *testing.T) {
 func TestParseSupported(t *testing.T) {
 	for in, want := range map[string]string{
 		"1.36.1": "", "v1.35.0": "",
-		"1.34.9": "version 1.34.9 is not supported: the supported minors of Kubernetes are 1.35, 1.36 and 1.37",
-		"1.38.0": "version 1.38.0 is not supported: the supported minors of Kubernetes are 1.35, 1.36 and 1.37",
-		"1.3.60": "version 1.3.60 is not supported: the supported minors of Kubernetes are 1.35, 1.36 and 1.37",
-		"2.36.0": "version 2.36.0 is not supported: the supported minors of Kubernetes are 1.35, 1.36 and 1.37",
+		"1.34.9": "version 1.34.9 is not supported: the supported minors of Kubernetes are 1.35 and 1.36",
+		"1.37.0": "version 1.37.0 is not supported: the supported minors of Kubernetes are 1.35 and 1.36",
+		"1.3.60": "version 1.3.60 is not supported: the supported minors of Kubernetes are 1.35 and 1.36",
+		"2.36.0": "version 2.36.0 is not supported: the supported minors of Kubernetes are 1.35 and 1.36",
 	} {
 		_, err := ParseSupported(in)
 		checkError(t, in, err, want)
@@ -106,12 +106,12 @@ func TestEndsSoon(t *testing.T) {
 		return day
 	}
 	for _, tt := range []struct{ version, now, want string }{
-		{"1.35.8", "2026-11-27", ""},
-		{"1.35.8", "2026-11-28", "Kubernetes 1.35 reaches its end of life on 2027-02-28: nothing in it is mended afterwards, security holes included (https://kubernetes.io/releases/1.35/). Upgrade to 1.36.4 next."},
-		{"1.35.8", "2027-02-28", "reaches its end of life on 2027-02-28"},
-		{"1.35.8", "2027-03-02", "has been at its end of life since 2027-02-28"},
-		{"1.36.4", "2026-11-28", ""},
-		{"1.37.1", "2027-10-01", "Upgrade to a release of this provider that knows a later one."},
+		{"1.35.4", "2026-11-27", ""},
+		{"1.35.4", "2026-11-28", "Kubernetes 1.35 reaches its end of life on 2027-02-28: nothing in it is mended afterwards, security holes included (https://kubernetes.io/releases/1.35/). Upgrade to 1.36.1 next."},
+		{"1.35.4", "2027-02-28", "reaches its end of life on 2027-02-28"},
+		{"1.35.4", "2027-03-02", "has been at its end of life since 2027-02-28"},
+		{"1.36.1", "2026-11-28", ""},
+		{"1.36.1", "2027-06-01", "Upgrade to a release of this provider that knows a later one."},
 		{"1.34.0", "2027-10-01", ""},
 	} {
 		got := EndsSoon(parse(t, tt.version), at(tt.now))

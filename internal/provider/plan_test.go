@@ -209,16 +209,16 @@ func TestEndOfLife(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, time.November, 27, 0, 0, 0, 0, time.UTC)
 	c := newCore(t, NewAt("test", func() time.Time { return now }), values{})
-	config := values{"version": "1.35.8", "hosts": unknown, "pki": unknown, "etcd": unknown, "lb": unknown}
+	config := values{"version": "1.35.4", "hosts": unknown, "pki": unknown, "etcd": unknown, "lb": unknown}
 	if said := c.instance("k8s_control_plane").plan(config); len(said.warnings) > 0 {
 		t.Errorf("it warns too early: %s", said.warnings[0].Detail)
 	}
 	now = now.AddDate(0, 0, 1)
 	for resource, config := range map[string]values{
-		"k8s_control_plane": config, "k8s_worker_pool": {"version": "1.35.8", "hosts": unknown, "pki": unknown, "control_plane": unknown},
+		"k8s_control_plane": config, "k8s_worker_pool": {"version": "1.35.4", "hosts": unknown, "pki": unknown, "control_plane": unknown},
 	} {
 		said := c.instance(resource).plan(config)
-		if len(said.warnings) != 1 || said.warnings[0].Attribute.String() != `AttributeName("version")` || !strings.Contains(said.warnings[0].Detail, "Upgrade to 1.36.4 next.") {
+		if len(said.warnings) != 1 || said.warnings[0].Attribute.String() != `AttributeName("version")` || !strings.Contains(said.warnings[0].Detail, "Upgrade to 1.36.1 next.") {
 			t.Errorf("%s: %v", resource, said.warnings)
 		}
 	}
