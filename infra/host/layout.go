@@ -38,6 +38,19 @@ func standardLayout() layout {
 	}
 }
 
+func (l layout) modulePath(module string) string { return path.Join(l.modules, "k8s-"+module+".conf") }
+
+func (l layout) sysctlPath(key string) string {
+	return path.Join(l.sysctl, "90-k8s-"+strings.ReplaceAll(key, "/", "-")+".conf")
+}
+
+// ModulePath is the file that loads a kernel module at every boot; a state that
+// wants the module has it.
+func ModulePath(module string) string { return standardLayout().modulePath(module) }
+
+// SysctlPath is the same of a sysctl.
+func SysctlPath(key string) string { return standardLayout().sysctlPath(key) }
+
 // expand adds the files that make sysctls and modules last beyond a reboot.
 // There is one file per setting, so that several owners of one machine who want
 // the same setting want the same file, and otherwise never meet.
@@ -45,12 +58,12 @@ func (l layout) expand(s desired.State) desired.State {
 	files := slices.Clone(s.Files)
 	for _, m := range slices.Compact(slices.Sorted(slices.Values(s.Modules))) {
 		files = append(files, desired.File{
-			Path: path.Join(l.modules, "k8s-"+m+".conf"), Mode: 0o644, Content: []byte(m + "\n"),
+			Path: l.modulePath(m), Mode: 0o644, Content: []byte(m + "\n"),
 		})
 	}
 	for _, k := range slices.Sorted(maps.Keys(s.Sysctls)) {
 		files = append(files, desired.File{
-			Path: path.Join(l.sysctl, "90-k8s-"+strings.ReplaceAll(k, "/", "-")+".conf"), Mode: 0o644,
+			Path: l.sysctlPath(k), Mode: 0o644,
 			Content: []byte(k + " = " + s.Sysctls[k] + "\n"),
 		})
 	}

@@ -290,6 +290,10 @@ func without(s desired.State, held []host.Change) desired.State {
 		return slices.ContainsFunc(b.Installs, func(i desired.Install) bool { return targets[i.Path] })
 	})
 	s.Units = slices.DeleteFunc(slices.Clone(s.Units), func(u desired.Unit) bool { return units[u.Name] || targets[u.Name] })
+	// Of a module or sysctl either the setting or the file that makes it last may be held back.
+	s.Modules = slices.DeleteFunc(slices.Clone(s.Modules), func(m string) bool { return targets[m] || targets[host.ModulePath(m)] })
+	s.Sysctls = maps.Clone(s.Sysctls)
+	maps.DeleteFunc(s.Sysctls, func(key, _ string) bool { return targets[key] || targets[host.SysctlPath(key)] })
 	return s
 }
 

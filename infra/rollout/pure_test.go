@@ -80,16 +80,21 @@ func TestWithout(t *testing.T) {
 			{Name: "x", Installs: []desired.Install{{Path: "/bin/x"}}},
 			{Name: "y", Installs: []desired.Install{{Path: "/bin/y1"}, {Path: "/bin/y2"}}},
 		},
-		Units: []desired.Unit{{Name: "x.service"}, {Name: "y.service"}, {Name: "z.service"}},
+		Units:   []desired.Unit{{Name: "x.service"}, {Name: "y.service"}, {Name: "z.service"}},
+		Modules: []string{"overlay", "br_netfilter", "nf_conntrack"},
+		Sysctls: map[string]string{"net.ipv4.ip_forward": "1", "vm.swappiness": "0", "vm.max_map_count": "9"},
 	}
 	got := without(s, []host.Change{
+		change(host.KindModule, "br_netfilter"), change(host.KindFile, "/etc/modules-load.d/k8s-nf_conntrack.conf"),
+		change(host.KindSysctl, "net.ipv4.ip_forward"), change(host.KindFile, "/etc/sysctl.d/90-k8s-vm.swappiness.conf"),
 		change(host.KindFile, "/b"), change(host.KindDirectory, "/e"), change(host.KindBinary, "/bin/y2", "y.service"), change(host.KindUnit, "z.service"),
 	})
-	want := desired.State{Directories: s.Directories[:1], Files: s.Files[:1], Binaries: s.Binaries[:1], Units: s.Units[:1]}
+	want := desired.State{Directories: s.Directories[:1], Files: s.Files[:1], Binaries: s.Binaries[:1], Units: s.Units[:1],
+		Modules: s.Modules[:1], Sysctls: map[string]string{"vm.max_map_count": "9"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if len(s.Files) != 2 || s.Files[1].Path != "/b" || len(s.Units) != 3 || s.Units[2].Name != "z.service" {
+	if len(s.Files) != 2 || s.Files[1].Path != "/b" || len(s.Units) != 3 || s.Units[2].Name != "z.service" || len(s.Modules) != 3 || len(s.Sysctls) != 3 {
 		t.Error("the state itself was changed")
 	}
 	old := host.Record{Files: map[string]host.FileRecord{"/b": {SHA256: "old"}, "/a": {SHA256: "old"}}}
