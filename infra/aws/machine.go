@@ -270,7 +270,9 @@ func (c *Client) ObserveMachine(ctx context.Context, id string, spec MachineSpec
 		return Machine{}, nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 	}
 	m := o.machine()
-	m.RouteTables = o.leading(spec)
+	// In other tables a route that leads to the machine is somebody else's.
+	held := podTables(o.tables, spec)
+	m.RouteTables = slices.DeleteFunc(o.leading(spec), func(table string) bool { return !slices.Contains(held, table) })
 	if spec, err = c.withoutGone(ctx, spec, o); err != nil {
 		return m, nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 	}
@@ -321,7 +323,6 @@ func (c *Client) FindMachine(ctx context.Context, id string) (Machine, netip.Pre
 				continue
 			}
 			pods = p
-			m.RouteTables = append(m.RouteTables, sdk.ToString(t.RouteTableId))
 		}
 	}
 	return m, pods, nil

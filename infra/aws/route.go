@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -191,7 +192,7 @@ func (c *Client) routeFindings(spec MachineSpec, tables []types.RouteTable, id, 
 				words = "found " + targetOf(*r)
 			}
 			add(func(ctx context.Context) error {
-				return c.putPodRoute(ctx, podRoute{table: table, to: spec.PodCIDR, networkInterface: networkInterface, turn: turn}, r)
+				return c.putPodRoute(ctx, podRoute{cluster: spec.Cluster, table: table, to: spec.PodCIDR, networkInterface: networkInterface, turn: turn}, r)
 			}, "route %s in %s: %s, wanted %s", spec.PodCIDR, table, words, networkInterface)
 		case !held && routed && r != nil && sdk.ToString(r.InstanceId) == id:
 			add(func(ctx context.Context) error { return c.deleteRoute(ctx, table, spec.PodCIDR) }, "route %s in %s: not wanted", spec.PodCIDR, table)
@@ -202,60 +203,98 @@ func (c *Client) routeFindings(spec MachineSpec, tables []types.RouteTable, id, 
 
 // podRoute is the route to a machine's pods in one table.
 type podRoute struct {
-	table            string
+	cluster, table   string
 	to               netip.Prefix
 	networkInterface string
 	// turn allows it to take the place of a route that leads elsewhere.
 	turn bool
 }
 
+// routePatience is how long a machine may take to give up the route to its
+// pods: it is drained before it goes.
+const routePatience = 10 * time.Minute
+
 // putPodRoute makes the route, or turns the one found. One that is not this
-// machine's is turned only when its target is gone for good.
+// machine's is turned only when its target is gone for good. One of another
+// machine of the cluster is waited for: Terraform deletes or changes that one at
+// the same time.
 func (c *Client) putPodRoute(ctx context.Context, r podRoute, found *types.Route) error {
-	destination := r.to.String()
-	if found == nil {
-		_, err := c.EC2.CreateRoute(ctx, &ec2.CreateRouteInput{
-			RouteTableId: &r.table, DestinationCidrBlock: &destination, NetworkInterfaceId: &r.networkInterface,
-		}, c.settling())
-		if !IsCode(err, "RouteAlreadyExists") {
-			return r.failed(err)
+	ctx, cancel := context.WithTimeoutCause(ctx, routePatience, fmt.Errorf("not within %s", routePatience))
+	defer cancel()
+	return poll(ctx, fmt.Sprintf("route %s in %s", r.to, r.table), func(ctx context.Context) (bool, string, error) {
+		held, err := c.tryPodRoute(ctx, r, found)
+		if held == "" || err != nil {
+			return true, "", err
 		}
-		// An earlier call made it and its answer was lost, or somebody else did.
-		out, looked := c.EC2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{RouteTableIds: []string{r.table}}, c.settling())
-		if looked != nil {
-			return r.failed(looked)
-		}
-		for _, t := range out.RouteTables {
-			found = findRoute(t, r.to)
-		}
-		if found == nil {
-			return r.failed(err)
-		}
-	}
-	if targetOf(*found) == r.networkInterface {
-		return nil
-	}
-	if !r.turn {
-		dead, err := c.dead(ctx, *found)
-		if err != nil {
-			return r.failed(err)
-		}
-		if !dead {
-			return fmt.Errorf("route %s in %s leads to %s and is not this machine's: remove it, or give the machine another network for its pods",
-				destination, r.table, targetOf(*found))
-		}
-	}
-	_, err := c.EC2.ReplaceRoute(ctx, &ec2.ReplaceRouteInput{
-		RouteTableId: &r.table, DestinationCidrBlock: &destination, NetworkInterfaceId: &r.networkInterface,
-	}, c.settling())
-	return r.failed(err)
+		found, err = c.podRouteIn(ctx, r)
+		return false, held, err
+	})
 }
 
-func (r podRoute) failed(err error) error {
-	if err != nil {
-		return fmt.Errorf("route %s in %s: %w", r.to, r.table, err)
+// tryPodRoute is one attempt. When another machine of the cluster holds the
+// route, it says so.
+func (c *Client) tryPodRoute(ctx context.Context, r podRoute, found *types.Route) (held string, err error) {
+	destination := sdk.String(r.to.String())
+	if found == nil {
+		_, err := c.EC2.CreateRoute(ctx, &ec2.CreateRouteInput{
+			RouteTableId: &r.table, DestinationCidrBlock: destination, NetworkInterfaceId: &r.networkInterface,
+		}, c.settling())
+		if !IsCode(err, "RouteAlreadyExists") {
+			return "", err
+		}
+		// An earlier call made it and its answer was lost, or somebody else did.
+		looked, failed := c.podRouteIn(ctx, r)
+		if failed != nil || looked == nil {
+			return "", errors.Join(failed, err)
+		}
+		found = looked
 	}
-	return nil
+	if targetOf(*found) == r.networkInterface {
+		return "", nil
+	}
+	if !r.turn {
+		if held, err = c.holder(ctx, r, *found); err != nil || held != "" {
+			return held, err
+		}
+	}
+	_, err = c.EC2.ReplaceRoute(ctx, &ec2.ReplaceRouteInput{
+		RouteTableId: &r.table, DestinationCidrBlock: destination, NetworkInterfaceId: &r.networkInterface,
+	}, c.settling())
+	return "", err
+}
+
+// podRouteIn looks for the route in its table.
+func (c *Client) podRouteIn(ctx context.Context, r podRoute) (*types.Route, error) {
+	out, err := c.EC2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{RouteTableIds: []string{r.table}}, c.settling())
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range out.RouteTables {
+		return findRoute(t, r.to), nil
+	}
+	return nil, nil
+}
+
+// holder says which other machine of the cluster the route found leads to; it
+// is empty when what it leads to is gone for good. A route to anything else is
+// an error.
+func (c *Client) holder(ctx context.Context, r podRoute, found types.Route) (string, error) {
+	if dead, err := c.dead(ctx, found); err != nil || dead {
+		return "", err
+	}
+	if id := sdk.ToString(found.InstanceId); id != "" {
+		i, err := c.instance(ctx, id)
+		if errors.Is(err, ErrNotFound) {
+			return "", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		if m := machineOf(i); m.Cluster == r.cluster && m.Tags[TagKind] == kindMachine {
+			return fmt.Sprintf("it leads to %s (%s) of this cluster", m.Name, id), nil
+		}
+	}
+	return "", fmt.Errorf("it leads to %s and is not this machine's: remove it, or give the machine another network for its pods", targetOf(found))
 }
 
 // dead says whether a route leads to what will not come back, as opposed to an

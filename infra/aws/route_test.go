@@ -20,8 +20,9 @@ import (
 // routingEC2 answers calls about route tables: the nth question about them with
 // the nth entry of told, and with the last one from then on.
 type routingEC2 struct {
-	told    [][]types.RouteTable
-	subnets []types.Subnet
+	told      [][]types.RouteTable
+	subnets   []types.Subnet
+	instances []types.Instance
 
 	mu     sync.Mutex
 	asked  int
@@ -38,6 +39,12 @@ func (e *routingEC2) client() *Client {
 			e.asked++
 		case *ec2.DescribeSubnetsInput:
 			out.Result = &ec2.DescribeSubnetsOutput{Subnets: e.subnets}
+		case *ec2.DescribeInstancesInput:
+			out.Result = &ec2.DescribeInstancesOutput{Reservations: []types.Reservation{{Instances: slices.DeleteFunc(slices.Clone(e.instances), func(i types.Instance) bool {
+				return !slices.Contains(call.InstanceIds, *i.InstanceId)
+			})}}}
+		case *ec2.DescribeVolumesInput:
+			out.Result = &ec2.DescribeVolumesOutput{}
 		case *ec2.CreateRouteInput:
 			e.routed = append(e.routed, *call.RouteTableId)
 			out.Result = &ec2.CreateRouteOutput{}
@@ -129,5 +136,57 @@ func TestSettleRecordsItsOwn(t *testing.T) {
 	}
 	if slices.Contains(l.tables, "rtb-b") {
 		t.Errorf("on record: %v", l.tables)
+	}
+}
+
+// TestSettleWaitsForTheOther: Terraform makes a machine while it deletes the one
+// that has had its network for pods until now.
+func TestSettleWaitsForTheOther(t *testing.T) {
+	led := types.Route{DestinationCidrBlock: sdk.String("10.200.0.0/24"), NetworkInterfaceId: sdk.String("eni-2"), InstanceId: sdk.String("i-2"), State: types.RouteStateActive}
+	held, free := []types.RouteTable{tableWith("rtb-a", "subnet-a", led)}, []types.RouteTable{tableWith("rtb-a", "subnet-a")}
+	machine := func(cluster string) types.Instance {
+		return types.Instance{InstanceId: sdk.String("i-2"), State: &types.InstanceState{Name: types.InstanceStateNameRunning},
+			Tags: ec2Tags(map[string]string{TagCluster: cluster, TagKind: kindMachine, TagResource: "worker-9"})}
+	}
+	for _, tt := range []struct {
+		name  string
+		told  [][]types.RouteTable
+		owner string
+		fails string
+	}{
+		{"it goes", [][]types.RouteTable{held, held, held, free}, "demo", ""},
+		{"it stays", [][]types.RouteTable{held}, "demo", "it leads to worker-9 (i-2) of this cluster: not within 10m0s"},
+		{"another cluster's", [][]types.RouteTable{held, free}, "other", "it leads to eni-2 and is not this machine's"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := &routingEC2{told: tt.told, instances: []types.Instance{machine(tt.owner)}}
+				l := &Launch{client: e.client(), spec: MachineSpec{
+					Cluster: "demo", VPCID: "vpc-1", NetworkSubnets: []string{"subnet-a"}, PodCIDR: netip.MustParsePrefix("10.200.0.0/24"),
+				}}
+				err := l.settle(t.Context(), "i-1", &types.InstanceNetworkInterface{NetworkInterfaceId: sdk.String("eni-1")})
+				if tt.fails == "" && err != nil || tt.fails != "" && (err == nil || !strings.Contains(err.Error(), tt.fails)) {
+					t.Errorf("ended with %v, wanted %q", err, tt.fails)
+				}
+				if routed := len(e.routed) > 0; routed != (tt.fails == "") {
+					t.Errorf("routes in %q", e.routed)
+				}
+			})
+		})
+	}
+}
+
+// TestObserveRecordsItsOwn: a route of others to the machine, in a table that
+// holds for none of the network's subnets, is not taken for the machine's.
+func TestObserveRecordsItsOwn(t *testing.T) {
+	to := types.Route{DestinationCidrBlock: sdk.String("10.200.0.0/24"), NetworkInterfaceId: sdk.String("eni-1"), InstanceId: sdk.String("i-1"), State: types.RouteStateActive}
+	e := &routingEC2{told: [][]types.RouteTable{{tableWith("rtb-a", "subnet-a", to), tableWith("rtb-vpn", "subnet-vpn", to)}}, instances: []types.Instance{{
+		InstanceId: sdk.String("i-1"), State: &types.InstanceState{Name: types.InstanceStateNameRunning}, SubnetId: sdk.String("subnet-a"),
+		NetworkInterfaces: []types.InstanceNetworkInterface{{NetworkInterfaceId: sdk.String("eni-1")}},
+	}}}
+	m, _, err := e.client().ObserveMachine(t.Context(), "i-1", MachineSpec{Cluster: "demo", Name: "worker-0", VPCID: "vpc-1",
+		NetworkSubnets: []string{"subnet-a"}, PodCIDR: netip.MustParsePrefix("10.200.0.0/24")})
+	if err != nil || !slices.Equal(m.RouteTables, []string{"rtb-a"}) {
+		t.Errorf("on record: %v, %v", m.RouteTables, err)
 	}
 }

@@ -198,6 +198,5 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 	m.TagsAll = r.data.tagsAll(m.Tags)
 	m.fill(found)
 	writePrivate(ctx, resp.Private, claimKey, found.Claim, &resp.Diagnostics)
-	writePrivate(ctx, resp.Private, routesKey, found.RouteTables, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
