@@ -213,10 +213,15 @@ const (
 func (c *Client) switchTo(ctx context.Context, m Machine, key string, before []string, connect Connect) error {
 	either, own := connect(m, append(slices.Clone(before), key)), connect(m, []string{key})
 	for attempt := 1; ; attempt++ {
-		if _, err := either.Run(ctx, remote.Command{Script: switchKey, Sudo: true}); err != nil {
+		// The first time this connects anew, and nothing may listen for a moment.
+		err := c.aliveWhile(ctx, m.ID, func(ctx context.Context) error { return either.WaitReady(ctx, sshPoll) })
+		if err == nil {
+			_, err = either.Run(ctx, remote.Command{Script: switchKey, Sudo: true})
+		}
+		if err != nil {
 			return fmt.Errorf("switch to its own SSH host key: %w", err)
 		}
-		err := c.aliveWhile(ctx, m.ID, func(ctx context.Context) error { return own.WaitReady(ctx, sshPoll) })
+		err = c.aliveWhile(ctx, m.ID, func(ctx context.Context) error { return own.WaitReady(ctx, sshPoll) })
 		if err == nil {
 			return nil
 		}
@@ -310,11 +315,14 @@ func (c *Client) healthy(ctx context.Context, id string) bool {
 
 // AwaitBoot waits for SSH on a machine that was started a moment ago, by
 // whomever: EC2 calls it running before it has booted. One that has been up for
-// long, or was never handed over, is not asked.
+// three minutes, or was never handed over, is not waited for.
 func (c *Client) AwaitBoot(ctx context.Context, m Machine, connect Connect) error {
-	if m.HostKey == "" || time.Since(m.Started) > refusedGrace {
+	rest := min(refusedGrace-time.Since(m.Started), refusedGrace)
+	if m.HostKey == "" || rest <= 0 {
 		return nil
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, rest, fmt.Errorf("it was started %s ago", refusedGrace))
+	defer cancel()
 	return c.WaitMachine(ctx, m, connect)
 }
 

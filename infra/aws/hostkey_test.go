@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,14 +23,20 @@ type lateKey struct {
 	told  int
 }
 
-func (s *lateKey) WaitReady(context.Context, time.Duration) error {
-	if s.told < s.after {
+// expecting is that machine for somebody who accepts a key from before, or does not.
+type expecting struct {
+	*lateKey
+	before string // "" for nobody
+}
+
+func (s expecting) WaitReady(context.Context, time.Duration) error {
+	if s.told < s.after && s.shows != s.before {
 		return &remote.HostKeyError{Machine: "worker-0", Wanted: []string{"own"}, Got: []string{s.shows}}
 	}
 	return nil
 }
 
-func (s *lateKey) Run(_ context.Context, cmd remote.Command) (remote.Output, error) {
+func (s expecting) Run(_ context.Context, cmd remote.Command) (remote.Output, error) {
 	if !strings.Contains(cmd.Script, "try-reload-or-restart") {
 		return remote.Output{}, errors.New("an unexpected script")
 	}
@@ -57,11 +64,16 @@ func TestSwitchTo(t *testing.T) {
 		"at once":       {lateKey{before, 1, 0}, 1, false},
 		"later":         {lateKey{before, 4, 0}, 4, false},
 		"never":         {lateKey{before, 1000, 0}, switchAttempts, true},
-		"somebody else": {lateKey{"ssh-ed25519 SHA256:stranger", 2, 0}, 1, true},
+		"somebody else": {lateKey{"ssh-ed25519 SHA256:stranger", 2, 0}, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				connect := func(Machine, []string) Shell { return &tc.machine }
+				connect := func(_ Machine, keys []string) Shell {
+					if slices.Contains(keys, launch.authorized) {
+						return expecting{&tc.machine, before}
+					}
+					return expecting{&tc.machine, ""}
+				}
 				err := healthyEC2("i-1").switchTo(t.Context(), Machine{ID: "i-1"}, "ssh-ed25519 AAAA own", []string{launch.authorized}, connect)
 				if (err != nil) != tc.fails || tc.machine.told != tc.told {
 					t.Errorf("told %d times, then %v; want %d times", tc.machine.told, err, tc.told)
