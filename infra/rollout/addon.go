@@ -24,7 +24,7 @@ func (e *Engine) ObserveObjects(ctx context.Context, want Addon, inventory []kub
 		return objectDrift(ctx, c, want, inventory)
 	})
 	switch {
-	case kube.Unanswered(err):
+	case kube.Unanswered(err), kube.Hopeless(err): // certificates that ended are renewed by an apply, which a plan comes before
 		r.warn("addon %s could not be compared: %v", want.Name, err)
 	case err != nil:
 		return r, fmt.Errorf("addon %s: %w", want.Name, err)
