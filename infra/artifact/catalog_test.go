@@ -241,3 +241,18 @@ func TestPinned(t *testing.T) {
 		t.Errorf("%v, %v", c, err)
 	}
 }
+
+func TestResolveRedirectedToHTTP(t *testing.T) {
+	plain := httptest.NewServer(&published{asked: map[string]int{}, files: map[string]string{"/dl.k8s.io/release/v1.36.1/bin/linux/amd64/kubelet.sha256": sumA}})
+	defer plain.Close()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, plain.URL+r.URL.Path, http.StatusFound)
+	}))
+	defer server.Close()
+	c := catalog(t, server.URL, "", server.Client())
+	a, _ := c.Kubernetes("1.36.1", Kubelet)
+	list := []Artifact{a}
+	if err := c.Resolve(context.Background(), list); err == nil || !strings.Contains(err.Error(), "which is not encrypted") || list[0].SHA256 != "" {
+		t.Errorf("%q, error is %v", list[0].SHA256, err)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"path"
 	"strings"
 	"time"
@@ -37,7 +38,7 @@ func (c *Catalog) Resolve(ctx context.Context, artifacts []Artifact) error {
 		if a.Checksums == "" {
 			return fmt.Errorf("%s %s: %w, and it is not published", a.Name, a.Version, ErrUnknownChecksum)
 		}
-		if strings.HasPrefix(a.Checksums, "http://") {
+		if u, err := url.Parse(a.Checksums); err != nil || u.Scheme != "https" {
 			return fmt.Errorf("%s %s: %w, and one fetched over http:// would prove nothing: add %s to the checksums, or use an https:// mirror",
 				a.Name, a.Version, ErrUnknownChecksum, a.Path)
 		}
@@ -79,10 +80,10 @@ func publishedDigest(body []byte, name string) string {
 	return ""
 }
 
-func (c *Catalog) fetch(ctx context.Context, url string) ([]byte, error) {
+func (c *Catalog) fetch(ctx context.Context, file string) ([]byte, error) {
 	pause := firstPause
 	for attempt := 1; ; attempt++ {
-		body, again, err := c.get(ctx, url)
+		body, again, err := c.get(ctx, file)
 		if err == nil || !again || attempt == fetchAttempts {
 			return body, err
 		}
@@ -98,8 +99,8 @@ func (c *Catalog) fetch(ctx context.Context, url string) ([]byte, error) {
 }
 
 // get reports, with an error, whether another attempt makes sense.
-func (c *Catalog) get(ctx context.Context, url string) (body []byte, again bool, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+func (c *Catalog) get(ctx context.Context, file string) (body []byte, again bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, file, nil)
 	if err != nil {
 		return nil, false, err
 	}
@@ -108,13 +109,16 @@ func (c *Catalog) get(ctx context.Context, url string) (body []byte, again bool,
 		return nil, ctx.Err() == nil, err
 	}
 	defer resp.Body.Close() //nolint:errcheck // read only
+	if last := resp.Request.URL; last.Scheme != "https" {
+		return nil, false, fmt.Errorf("GET %s: it redirects to %s, which is not encrypted", file, last)
+	}
 	if resp.StatusCode != http.StatusOK {
 		again = resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests
-		return nil, again, fmt.Errorf("GET %s: %s", url, resp.Status)
+		return nil, again, fmt.Errorf("GET %s: %s", file, resp.Status)
 	}
 	body, err = io.ReadAll(io.LimitReader(resp.Body, maxChecksumFile))
 	if err != nil {
-		return nil, ctx.Err() == nil, fmt.Errorf("GET %s: %w", url, err)
+		return nil, ctx.Err() == nil, fmt.Errorf("GET %s: %w", file, err)
 	}
 	return body, false, nil
 }

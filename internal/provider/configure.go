@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -351,7 +352,7 @@ func (d *providerData) configureArtifacts(env environment, m providerModel, diag
 		sums = bytes.NewReader(content)
 	}
 	mirror := env.first(m.ArtifactMirror, "K8S_ARTIFACT_MIRROR")
-	if strings.HasPrefix(mirror, "http://") && sums == nil && !m.ArtifactChecksums.IsUnknown() {
+	if u, err := url.Parse(mirror); err == nil && u.Scheme == "http" && sums == nil && !m.ArtifactChecksums.IsUnknown() {
 		diags.AddAttributeError(path.Root("artifact_mirror"), "Mirror that nothing vouches for",
 			mirror+" is not encrypted: who sits on the way can change a file and its checksum together.\n\n"+
 				"Give the checksums as artifact_checksums, or use an https:// mirror.")

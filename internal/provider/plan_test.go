@@ -181,6 +181,7 @@ func TestProviderConfiguration(t *testing.T) {
 		{"an agent that is not there", values{"ssh": values{"agent": true}}, nil, "agent"},
 		{"checksums that are not there", values{"artifact_checksums": "/nowhere"}, nil, "artifact_checksums"},
 		{"an unencrypted mirror without checksums", values{"artifact_mirror": "http://mirror.example.com"}, nil, "artifact_mirror"},
+		{"the same from the environment", values{}, map[string]string{"K8S_ARTIFACT_MIRROR": "HTTP://mirror.example.com"}, "artifact_mirror"},
 		{"an unencrypted mirror with checksums", values{"artifact_mirror": "http://mirror.example.com"},
 			map[string]string{"K8S_ARTIFACT_CHECKSUMS": strings.Repeat("0", 64) + "  dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet"}, ""},
 		{"half a bastion", values{"ssh": values{"bastion": values{"address": "192.0.2.1"}}}, nil, "bastion"},
