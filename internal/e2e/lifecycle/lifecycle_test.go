@@ -198,10 +198,24 @@ func (c *cluster) testScaleWorkers(t *testing.T) {
 	c.wantVersions(t, after, 1)
 	c.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=60s")
 	c.NoChanges(t)
+	// A new worker lacks packages, modules and sysctls while another one is rolled.
+	was = suite.Units(t, one...)
+	if err := c.WS.WriteFile("rolled_override.tf", rolled); err != nil {
+		t.Fatal(err)
+	}
 	c.set(t, map[string]any{"workers": 2})
 	c.Apply(t)
+	suite.OnlyRestarted(t, was, one, "worker-0/kubelet")
 	c.wantVersions(t, after, 2)
+	c.NoChanges(t)
 }
+
+// rolled changes a setting of the kubelets.
+const rolled = `
+resource "k8s_worker_pool" "this" {
+  kubelet_config = jsonencode(merge(jsondecode(var.kubelet_config), { maxPods = 99 }))
+}
+`
 
 // flags are two arguments that differ from the example's.
 const flags = "  controller_manager_args = { concurrent-deployment-syncs = \"6\" }\n  api_server_args = { max-requests-inflight = \"401\" }\n"
