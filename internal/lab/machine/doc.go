@@ -3,7 +3,7 @@
 // shared base image), control groups and a console of its own.
 //
 // The images are those that Debian publishes for EC2, made from the same lists of
-// packages; recipe.go has the lists and a table of every difference with its reason.
+// packages; recipe.go has the lists and the differences with their reasons.
 //
 // A machine outlives the process that started it. What is known about it lies in
 // its directory under the lab's state directory, and a new [Manager] for the same

@@ -27,8 +27,11 @@ var packageClasses = []struct {
 }
 
 // A difference between a machine and an instance of Debian's image on EC2, and
-// why it is there. This table and the files in image/root, each of which says
-// its own reason, are all the differences there are.
+// why it is there. The files in image/root say their own reasons. Three known
+// differences are yet to go: apt asks the archive directly and not through the
+// mirror lists that cloud-init writes on EC2; the base system is debootstrap's
+// usual one less a few packages, not its minimal one; timesyncd does not start
+// in a container.
 type difference struct{ what, reason string }
 
 // omitted are the packages of the recipe that the images lack.
