@@ -244,7 +244,7 @@ func (m *machine) withNext(err error) error {
 	_, url, download := strings.Cut(failed.Step, " from ")
 	if _, told, refused := strings.Cut(failed.Err.Error(), "Failed to fetch "); refused && !download { // as apt-get says it
 		url, _, _ = strings.Cut(told, " ")
-		download = true
+		download = strings.HasPrefix(url, "http") // and not mirror+file:, as on Debian's EC2 images, which curl cannot ask
 	}
 	packages, install := strings.CutPrefix(failed.Step, "install packages ")
 	switch {

@@ -304,6 +304,8 @@ func TestWithNext(t *testing.T) {
 			"curl --verbose --head https://dl.example/kubelet"},
 		{host.ApplyError{Step: "install packages haproxy nftables", Err: errors.New("Failed to fetch http://deb.example/InRelease  503  Service Unavailable")},
 			"curl --verbose --head http://deb.example/InRelease"},
+		{host.ApplyError{Step: "install packages haproxy nftables", Err: errors.New("Failed to fetch mirror+file:/etc/apt/mirrors/debian.list/dists/trixie/InRelease  503  Service Unavailable")},
+			"sudo apt-get install haproxy nftables"},
 		{host.ApplyError{Step: "install packages haproxy nftables", Err: errors.New("Unable to locate package haproxy")},
 			"sudo apt-get install haproxy nftables"},
 		{host.ApplyError{Step: "wait for", Unit: "cloud-config.service", Err: errors.New("cloud-init is still in its stage config")},
