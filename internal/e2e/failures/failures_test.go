@@ -123,7 +123,6 @@ var failures = []failure{
 		waits: podFails,
 	},
 	{
-		// Not right after the crash loop: a Deployment of the same name would adopt what is left of it.
 		title:   "An image cannot be pulled",
 		with:    func(t *testing.T, w *world) { w.more(t, addon("k8s-lab/no-such-image:1", "exit 0")) },
 		summary: addonFailed,
@@ -240,9 +239,11 @@ func (w *world) changed(t *testing.T) {
 	w.write(t, "zz_override.tf", changes)
 }
 
-// more asks for more resources until the test ends.
+// more asks for more resources until the test ends. What a create that failed
+// has made of an addon is in the cluster, and the next one would take it over.
 func (w *world) more(t *testing.T, resources string) {
 	t.Helper()
+	w.Kubectl(t, "delete", "deployment", "greeter", "--ignore-not-found", "--cascade=foreground", "--timeout=60s")
 	w.write(t, "more.tf", resources)
 }
 
