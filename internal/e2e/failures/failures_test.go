@@ -103,7 +103,7 @@ var failures = []failure{
 	{
 		title: "A pod crash-loops",
 		with: func(t *testing.T, w *world) {
-			w.more(t, addon("k8s-lab/toolbox:1", "echo listening on port 8080; echo cannot read /etc/greeter.yaml; exit 3"))
+			w.anew(t, addon("k8s-lab/toolbox:1", "echo listening on port 8080; echo cannot read /etc/greeter.yaml; exit 3"))
 		},
 		summary: addonFailed,
 		says: []string{"Deployment default/greeter: 0 of 1 updated replicas are available", "pod default/greeter-", "on worker-0, container greeter: CrashLoopBackOff",
@@ -124,7 +124,7 @@ var failures = []failure{
 	},
 	{
 		title:   "An image cannot be pulled",
-		with:    func(t *testing.T, w *world) { w.more(t, addon("k8s-lab/no-such-image:1", "exit 0")) },
+		with:    func(t *testing.T, w *world) { w.anew(t, addon("k8s-lab/no-such-image:1", "exit 0")) },
 		summary: addonFailed,
 		says: []string{"Deployment default/greeter: 0 of 1 updated replicas are available", "pod default/greeter-", "on worker-0, container greeter: ImagePullBackOff",
 			"k8s-lab/no-such-image:1", "not found", "kubectl --namespace default describe pod greeter-"},
@@ -239,11 +239,17 @@ func (w *world) changed(t *testing.T) {
 	w.write(t, "zz_override.tf", changes)
 }
 
-// more asks for more resources until the test ends. What a create that failed
-// has made of an addon is in the cluster, and the next one would take it over.
-func (w *world) more(t *testing.T, resources string) {
+// anew asks for an addon until the test ends. What a create that failed has made
+// of one is in the cluster, and the next one would take it over.
+func (w *world) anew(t *testing.T, addon string) {
 	t.Helper()
 	w.Kubectl(t, "delete", "deployment", "greeter", "--ignore-not-found", "--cascade=foreground", "--timeout=60s")
+	w.more(t, addon)
+}
+
+// more asks for more resources until the test ends.
+func (w *world) more(t *testing.T, resources string) {
+	t.Helper()
 	w.write(t, "more.tf", resources)
 }
 

@@ -101,7 +101,7 @@ func TestFailures(t *testing.T) {
 		}
 	}
 	w.Apply(t)
-	w.LearnMachines(t)
+	w.Learn(t)
 	w.well(t)
 	whole := true
 	for _, f := range failures {
