@@ -233,49 +233,36 @@ func TestSubnetsOfTheAdopted(t *testing.T) {
 }
 
 // TestRoutesOfFailedUpdate: a route that a failed update made is removed when
-// its subnet leaves the network again, or with the machine.
+// its subnet leaves the network again.
 func TestRoutesOfFailedUpdate(t *testing.T) {
 	t.Parallel()
-	for name, lost := range map[string]bool{"recorded by the update": false, "recorded by the refresh": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := newCloud(t)
-			s := newSite(t, c)
-			network, worker := c.instance("k8s_network"), c.instance("k8s_machine")
-			network.must(s.network(s.a))
-			worker.must(workerConfig(network))
-			before := worker.private
+	c := newCloud(t)
+	s := newSite(t, c)
+	network, worker := c.instance("k8s_network"), c.instance("k8s_machine")
+	network.must(s.network(s.a))
+	worker.must(workerConfig(network))
 
-			network.must(s.network(s.a, s.b))
-			c.account.Fault(fault.Fault{Kind: fault.Fail, Action: "StopInstances", Code: "UnsupportedOperation", Message: "Not now."})
-			config := workerConfig(network)
-			config["instance_type"] = "t3.medium"
-			if diags := worker.apply(worker.plan(config)); len(diags) == 0 {
-				t.Fatal("the update did not fail")
-			}
-			c.account.Calm()
-			if got := s.routes(t, s.main); got != "10.200.0.0/24" {
-				t.Fatalf("routes in the table of the further subnet: %s", got)
-			}
-			if lost {
-				worker.private = before
-			}
+	network.must(s.network(s.a, s.b))
+	c.account.Fault(fault.Fault{Kind: fault.Fail, Action: "StopInstances", Code: "UnsupportedOperation", Message: "Not now."})
+	config := workerConfig(network)
+	config["instance_type"] = "t3.medium"
+	if diags := worker.apply(worker.plan(config)); len(diags) == 0 {
+		t.Fatal("the update did not fail")
+	}
+	c.account.Calm()
+	if got := s.routes(t, s.main); got != "10.200.0.0/24" {
+		t.Fatalf("routes in the table of the further subnet: %s", got)
+	}
 
-			network.must(s.network(s.a))
-			worker.refresh()
-			if !lost {
-				if got := worker.drift(); !strings.Contains(got, " in "+s.main+": not wanted") {
-					t.Errorf("drift %s", got)
-				}
-				worker.must(workerConfig(network))
-				worker.settled(workerConfig(network))
-			} else {
-				c.fatal(worker.apply(worker.plan(nil)))
-			}
-			if got := s.routes(t, s.main); got != "" {
-				t.Errorf("routes left in the main table: %s", got)
-			}
-		})
+	network.must(s.network(s.a))
+	worker.refresh()
+	if got := worker.drift(); !strings.Contains(got, " in "+s.main+": not wanted") {
+		t.Errorf("drift %s", got)
+	}
+	worker.must(workerConfig(network))
+	worker.settled(workerConfig(network))
+	if got := s.routes(t, s.main); got != "" {
+		t.Errorf("routes left in the main table: %s", got)
 	}
 }
 
