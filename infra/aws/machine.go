@@ -315,17 +315,15 @@ func (c *Client) FindMachine(ctx context.Context, id string) (Machine, netip.Pre
 	if err != nil {
 		return m, netip.Prefix{}, err
 	}
-	var pods netip.Prefix
 	for _, t := range tables {
 		for _, r := range t.Routes {
-			p, err := netip.ParsePrefix(sdk.ToString(r.DestinationCidrBlock))
-			if err != nil || sdk.ToString(r.NetworkInterfaceId) != m.InterfaceID || pods.IsValid() && p != pods {
-				continue
+			pods, err := netip.ParsePrefix(sdk.ToString(r.DestinationCidrBlock))
+			if err == nil && sdk.ToString(r.NetworkInterfaceId) == m.InterfaceID {
+				return m, pods, nil
 			}
-			pods = p
 		}
 	}
-	return m, pods, nil
+	return m, netip.Prefix{}, nil
 }
 
 // FindMachines returns the running machines of a cluster, by role and name.

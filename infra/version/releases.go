@@ -31,16 +31,7 @@ func day(year int, month time.Month, d int) time.Time {
 // Releases returns the supported minors of Kubernetes, oldest first.
 func Releases() []Release { return slices.Clone(releases) }
 
-// ReleaseOf returns the release a version belongs to; ok is false when it is
-// not supported.
-func ReleaseOf(v Version) (r Release, ok bool) {
-	i := releaseIndex(v)
-	if i < 0 {
-		return Release{}, false
-	}
-	return releases[i], true
-}
-
+// releaseIndex returns the index of the release that v belongs to, -1 when it is not supported.
 func releaseIndex(v Version) int {
 	return slices.IndexFunc(releases, func(r Release) bool { return r.Minor == v.MinorString() })
 }

@@ -128,8 +128,8 @@ func TestReleases(t *testing.T) {
 		if v.MinorString() != r.Minor {
 			t.Errorf("the newest patch of %s is %s", r.Minor, r.Newest)
 		}
-		if got, ok := ReleaseOf(v); !ok || got != r {
-			t.Errorf("%s belongs to %v", v, got)
+		if got := releaseIndex(v); got != i {
+			t.Errorf("%s belongs to release %d, not %d", v, got, i)
 		}
 		if i == 0 {
 			continue

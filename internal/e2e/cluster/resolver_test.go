@@ -1,7 +1,7 @@
 package cluster_test
 
 import (
-	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,7 +41,12 @@ func (c *cluster) testResolver(t *testing.T) {
 
 	c.Sh(t, machine, "systemctl unmask systemd-resolved && DEBIAN_FRONTEND=noninteractive apt-get -y -q purge systemd-resolved && "+write)
 	pod := c.Kubectl(t, "get", "pods", "-l", "app=web", "--field-selector", "spec.nodeName="+machine, "-o", "jsonpath={.items[0].metadata.name}")
-	if _, err := ec2.NewFromConfig(suite.AWS()).RebootInstances(t.Context(), &ec2.RebootInstancesInput{InstanceIds: []string{c.instance(t, machine)}}); err != nil {
+	machines := c.Machines(t)
+	i := slices.IndexFunc(machines, func(m harness.Machine) bool { return m.Host.Name == machine })
+	if i < 0 {
+		t.Fatalf("no machine %s in the state", machine)
+	}
+	if _, err := ec2.NewFromConfig(suite.AWS()).RebootInstances(t.Context(), &ec2.RebootInstancesInput{InstanceIds: []string{machines[i].ID}}); err != nil {
 		t.Fatal(err)
 	}
 	c.Kubectl(t, "wait", "--for=jsonpath={.status.containerStatuses[0].restartCount}=1", "pod/"+pod, "--timeout=180s")
@@ -49,23 +54,4 @@ func (c *cluster) testResolver(t *testing.T) {
 	leads("after a reboot without systemd-resolved", own)
 	c.PodEgress(t, machine)
 	c.NoChanges(t)
-}
-
-// instance returns the id of a machine.
-func (c *cluster) instance(t *testing.T, machine string) string {
-	t.Helper()
-	for _, r := range c.Resources(t) {
-		var m struct{ ID, Name string }
-		if r.Type != "k8s_machine" {
-			continue
-		}
-		if err := json.Unmarshal(r.Values, &m); err != nil {
-			t.Fatal(err)
-		}
-		if m.Name == machine {
-			return m.ID
-		}
-	}
-	t.Fatalf("no machine %s in the state", machine)
-	return ""
 }

@@ -52,20 +52,7 @@ func (c *Cluster) LearnMachines(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Addresses, c.HostKeys = map[string]string{}, map[string]string{}
-	for _, r := range c.Resources(t) {
-		if r.Type != "k8s_machine" {
-			continue
-		}
-		var m struct {
-			Host struct {
-				Name    string `json:"name"`
-				Address string `json:"address"`
-				HostKey string `json:"host_key"`
-			} `json:"host"`
-		}
-		if err := json.Unmarshal(r.Values, &m); err != nil {
-			t.Fatal(err)
-		}
+	for _, m := range c.Machines(t) {
 		c.Addresses[m.Host.Name], c.HostKeys[m.Host.Name] = m.Host.Address, m.Host.HostKey
 	}
 	if c.HostKeys["lb-0"] == "" || c.HostKeys["controller-0"] == "" || c.HostKeys["worker-0"] == "" {
@@ -99,6 +86,34 @@ func (c *Cluster) Resources(t *testing.T) []Resource {
 		t.Fatal(err)
 	}
 	return state.Values.RootModule.Resources
+}
+
+// Machine is a machine in the state.
+type Machine struct {
+	ID   string `json:"id"` // of its instance
+	Role string `json:"role"`
+	Host struct {
+		Name    string `json:"name"`
+		Address string `json:"address"`
+		HostKey string `json:"host_key"`
+	} `json:"host"`
+}
+
+// Machines returns the machines in the state.
+func (c *Cluster) Machines(t *testing.T) []Machine {
+	t.Helper()
+	var out []Machine
+	for _, r := range c.Resources(t) {
+		if r.Type != "k8s_machine" {
+			continue
+		}
+		var m Machine
+		if err := json.Unmarshal(r.Values, &m); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, m)
+	}
+	return out
 }
 
 // Kubectl runs kubectl as the administrator and fails the test on an error.

@@ -1,7 +1,6 @@
 package harness
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -85,14 +84,7 @@ func (c *Cluster) podEgress(t *testing.T, node, pod string) {
 func (c *Cluster) hopLimit(t *testing.T, limit int32) {
 	t.Helper()
 	client := ec2.NewFromConfig(c.suite.AWS())
-	for _, r := range c.Resources(t) {
-		var m struct{ ID, Role string }
-		if r.Type != "k8s_machine" {
-			continue
-		}
-		if err := json.Unmarshal(r.Values, &m); err != nil {
-			t.Fatal(err)
-		}
+	for _, m := range c.Machines(t) {
 		if m.Role != "worker" {
 			continue
 		}
