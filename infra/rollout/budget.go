@@ -69,8 +69,8 @@ const (
 // How API servers are held while etcd's leadership moves.
 const (
 	// holdLimit is when a held API server goes on by itself. HAProxy gives a
-	// check 2 s and marks a server down after two that fail.
-	holdLimit = 1500 * time.Millisecond
+	// check 2 s and marks a server down after two in a row that fail.
+	holdLimit = 2500 * time.Millisecond
 	// holdGrace is how long a request that an API server has sent takes to
 	// become a proposal.
 	holdGrace = 50 * time.Millisecond
@@ -79,7 +79,7 @@ const (
 	moveBudget = 600 * time.Millisecond
 	// holdAttempts is how often it is tried, holdPause the time in between, in
 	// which API servers answer what has queued up.
-	holdAttempts = 5
+	holdAttempts = 8
 	holdPause    = time.Second
 )
 

@@ -64,6 +64,11 @@ func (f failure) String() string {
 	return fmt.Sprintf("%s after %s: %v", f.began.Format(time.TimeOnly), f.took.Round(time.Millisecond), f.err)
 }
 
+// underWay tells whether the request was, at a time or in the second after it.
+func (f failure) underWay(at time.Time) bool {
+	return f.began.Before(at.Add(time.Second)) && f.began.Add(f.took).After(at)
+}
+
 // StartTraffic starts the clients.
 func StartTraffic(t *testing.T, kubeconfig string) *Traffic {
 	t.Helper()
@@ -185,13 +190,18 @@ func (x *Traffic) Unbroken(t *testing.T) {
 // UnbrokenByEtcd is Unbroken while etcd's leadership is handed on, on machines
 // that others keep busy too: a write may be lost when etcd holds an election
 // that nobody asked for, since it could not write to its disk for a second, say.
-// Each such loss has to be borne out by the journals of etcd.
-func (x *Traffic) UnbrokenByEtcd(t *testing.T, c *Cluster) {
+// Each such loss has to be borne out by the journals of etcd, or the write was
+// under way at one of the times at which the engine announced that it may be lost.
+func (x *Traffic) UnbrokenByEtcd(t *testing.T, c *Cluster, announced ...time.Time) {
 	t.Helper()
 	x.end(t)
 	x.failed = slices.DeleteFunc(x.failed, func(f failure) bool {
 		if !slices.ContainsFunc(lostInElection, func(words string) bool { return strings.Contains(f.err.Error(), words) }) {
 			return false
+		}
+		if slices.ContainsFunc(announced, f.underWay) {
+			t.Logf("%s\nwas lost as announced", f)
+			return true
 		}
 		found := c.unaskedElections(t, f.began.Add(-2*time.Second), f.began.Add(f.took))
 		if len(found) > 0 {

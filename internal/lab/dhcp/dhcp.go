@@ -39,8 +39,9 @@ type Lease struct {
 // there. It returns false when that link leads to another interface: nobody is told another's address.
 type Source func(link int, mac net.HardwareAddr) (Lease, bool)
 
-// Serve answers on conn, a UDP socket on [Listen], until conn is closed.
-func Serve(conn net.PacketConn, source Source, log *slog.Logger) error {
+// Serve answers on conn, a UDP socket on [Listen], until conn is closed. It calls taken with the MAC address of an
+// interface that has been given its address, also when it had it before.
+func Serve(conn net.PacketConn, source Source, taken func(mac net.HardwareAddr), log *slog.Logger) error {
 	packets := ipv4.NewPacketConn(conn)
 	if err := packets.SetControlMessage(ipv4.FlagInterface, true); err != nil {
 		return fmt.Errorf("ask for the link of each DHCP request: %w", err)
@@ -80,6 +81,8 @@ func Serve(conn net.PacketConn, source Source, log *slog.Logger) error {
 		}
 		if _, err := packets.WriteTo(reply.ToBytes(), out, to); err != nil && !errors.Is(err, net.ErrClosed) {
 			log.Warn("a DHCP answer could not be sent", "mac", request.ClientHWAddr.String(), "error", err)
+		} else if reply.MessageType() == dhcpv4.MessageTypeAck {
+			taken(request.ClientHWAddr)
 		}
 	}
 }

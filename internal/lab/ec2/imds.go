@@ -34,6 +34,30 @@ func (c *Cloud) InstanceWith(vpcID string, mac net.HardwareAddr) (metadata.Insta
 	return metadata.Instance{}, false
 }
 
+// TookAddress implements metadata.Source: EC2's reachability check passes from
+// then on, since the machine answers ARP.
+func (c *Cloud) TookAddress(vpcID string, mac net.HardwareAddr) {
+	m, ok := c.InstanceWith(vpcID, mac)
+	if !ok || c.answering(m.ID) {
+		return // nobody's, or a renewal
+	}
+	err := c.update("", nil, func(t *tx) error {
+		if i := t.st.Instances[m.ID]; i != nil {
+			i.Answering = i.up()
+		}
+		return nil
+	})
+	if err != nil {
+		c.log.Error("an instance's state could not be saved", "instance", m.ID, "error", err)
+	}
+}
+
+func (c *Cloud) answering(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.st.Instances[id] != nil && c.st.Instances[id].Answering
+}
+
 // PrivateOf implements metadata.Source.
 func (c *Cloud) PrivateOf(vpcID string, public netip.Addr) (netip.Addr, bool) {
 	c.mu.Lock()

@@ -45,6 +45,7 @@ type instance struct {
 	Transition         string // human-readable reason of the last user-made transition
 	Powered            bool   // the machine is on, or about to be
 	Booted             bool   // it has been running before
+	Answering          bool   // the machine has taken its address since it was switched on
 	Impaired           bool   // the machine is dead although the state says running
 	LaunchTime         time.Time
 	TerminatedAt       time.Time

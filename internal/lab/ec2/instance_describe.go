@@ -163,6 +163,8 @@ func describeInstanceStatus(t *tx, in *describeStatusRequest) (any, error) {
 		switch {
 		case i.State == stateRunning && i.Impaired:
 			s = statusSummary{"impaired", []statusDetail{{"reachability", "failed"}}}
+		case i.State == stateRunning && !i.Answering:
+			s = statusSummary{"initializing", []statusDetail{{"reachability", "initializing"}}}
 		case i.State == stateRunning:
 			s = statusSummary{"ok", []statusDetail{{"reachability", "passed"}}}
 		}

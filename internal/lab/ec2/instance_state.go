@@ -71,7 +71,7 @@ func startInstances(t *tx, in *instanceIDsRequest) (any, error) {
 				return err
 			}
 			i.set(statePending, stateReason{}, "")
-			i.LaunchTime, i.Impaired, i.Powered = t.now, false, true
+			i.LaunchTime, i.Impaired, i.Answering, i.Powered = t.now, false, false, true
 			t.then(func() { t.c.launch(i.ID) })
 			return nil
 		}
@@ -102,7 +102,7 @@ func rebootInstances(t *tx, in *instanceIDsRequest) (any, error) {
 		if i.State != stateRunning {
 			return wrongState(i, "rebooted")
 		}
-		i.Impaired, i.Powered = false, true
+		i.Impaired, i.Answering, i.Powered = false, false, true
 		t.then(func() { t.c.reboot(i.ID) })
 		return nil
 	})

@@ -3,6 +3,7 @@ package ec2_test
 import (
 	"encoding/base64"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -249,10 +250,17 @@ func TestLifeCycle(t *testing.T) {
 	running := l.await(t, id, types.InstanceStateNameRunning)
 	refused(t, start(), "")
 	refused(t, retype(), "IncorrectInstanceState")
-	status := must[*awsec2.DescribeInstanceStatusOutput](t)(l.DescribeInstanceStatus(ctx, &awsec2.DescribeInstanceStatusInput{InstanceIds: ids})).InstanceStatuses
-	if len(status) != 1 || status[0].InstanceStatus.Status != types.SummaryStatusOk {
-		t.Errorf("status is %+v", status)
+	checks := func(want types.SummaryStatus) {
+		t.Helper()
+		status := must[*awsec2.DescribeInstanceStatusOutput](t)(l.DescribeInstanceStatus(ctx, &awsec2.DescribeInstanceStatusInput{InstanceIds: ids})).InstanceStatuses
+		if len(status) != 1 || status[0].InstanceStatus.Status != want || status[0].SystemStatus.Status != want {
+			t.Errorf("status is %+v, want %s", status, want)
+		}
 	}
+	mac := must[net.HardwareAddr](t)(net.ParseMAC(*running.NetworkInterfaces[0].MacAddress))
+	checks(types.SummaryStatusInitializing)
+	l.cloud.TookAddress(s.vpc, mac)
+	checks(types.SummaryStatusOk)
 
 	refused(t, stop(), "")
 	if i := l.instance(t, id); i.State.Name != types.InstanceStateNameStopping || i.PublicIpAddress == nil {
@@ -278,7 +286,11 @@ func TestLifeCycle(t *testing.T) {
 	if *again.PublicIpAddress == *running.PublicIpAddress || *again.PrivateIpAddress != *running.PrivateIpAddress || again.InstanceType != types.InstanceTypeT3Large {
 		t.Errorf("started again: %+v, before %+v", again, running)
 	}
+	checks(types.SummaryStatusInitializing)
+	l.cloud.TookAddress(s.vpc, mac)
+	checks(types.SummaryStatusOk)
 	refused(t, reboot(), "")
+	checks(types.SummaryStatusInitializing)
 	release()
 	eventually(t, "the reboot", func() bool { return !l.machines.Running(id) })
 	release()

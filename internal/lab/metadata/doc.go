@@ -19,6 +19,8 @@ type Source interface {
 	InstanceAt(vpcID string, addr netip.Addr) (Instance, bool)
 	// InstanceWith is the instance whose interface in a VPC has a MAC address.
 	InstanceWith(vpcID string, mac net.HardwareAddr) (Instance, bool)
+	// TookAddress is called when the interface with a MAC address has been given its address by DHCP.
+	TookAddress(vpcID string, mac net.HardwareAddr)
 	// PrivateOf is the private address behind a public one in the same VPC.
 	PrivateOf(vpcID string, public netip.Addr) (netip.Addr, bool)
 }

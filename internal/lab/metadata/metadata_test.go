@@ -26,6 +26,8 @@ func (s source) InstanceAt(vpcID string, addr netip.Addr) (Instance, bool) {
 	return s.i, vpcID == vpc && addr == s.i.PrivateIP
 }
 
+func (s source) TookAddress(string, net.HardwareAddr) {}
+
 func (s source) InstanceWith(vpcID string, mac net.HardwareAddr) (Instance, bool) {
 	return s.i, vpcID == vpc && mac.String() == s.i.MAC
 }

@@ -143,7 +143,10 @@ func (s *Servers) serve(ctx context.Context, id string, cidr netip.Prefix) (srv 
 	for _, d := range srv.dns {
 		s.run(id, "the resolver", d.ActivateAndServe)
 	}
-	s.run(id, "the DHCP server", func() error { return dhcp.Serve(srv.dhcp, s.leases(id), s.log) })
+	s.run(id, "the DHCP server", func() error {
+		taken := func(mac net.HardwareAddr) { s.source.TookAddress(id, mac) }
+		return dhcp.Serve(srv.dhcp, s.leases(id), taken, s.log)
+	})
 	return srv, nil
 }
 

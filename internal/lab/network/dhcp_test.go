@@ -18,12 +18,12 @@ const macA, macB = "02:00:0a:f0:00:0a", "02:00:0a:f0:00:0b"
 
 // dhcpLab is a network whose router answers DHCP, and whose interfaces A and B have no address yet. B may forward for
 // others, as a worker does.
-func dhcpLab(t *testing.T) *lab {
+func dhcpLab(t *testing.T) (l *lab, taken chan string) {
 	vpc := threeInterfaces()
 	vpc.Interfaces[0].MAC, vpc.Interfaces[1].MAC = macA, macB
 	vpc.Interfaces[1].SourceDestCheck = false
 	vpc.SecurityGroups[0].Egress = nil // addresses are told whatever the groups say
-	l := newLab(t)
+	l, taken = newLab(t), make(chan string, 8)
 	l.cfg.VPCs = []VPC{vpc}
 	if err := l.Apply(t.Context(), l.cfg); err != nil {
 		t.Fatal(err)
@@ -33,14 +33,14 @@ func dhcpLab(t *testing.T) *lab {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- dhcp.Serve(conn, l.lease, slog.New(slog.DiscardHandler)) }()
+	go func() { served <- dhcp.Serve(conn, l.lease, func(mac net.HardwareAddr) { taken <- mac.String() }, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
 		conn.Close()
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
 	})
-	return l
+	return l, taken
 }
 
 func (l *lab) lease(index int, mac net.HardwareAddr) (dhcp.Lease, bool) {
@@ -71,7 +71,7 @@ func (l *lab) client(place string, options ...nclient4.ClientOpt) *nclient4.Clie
 }
 
 func TestAddressByDHCP(t *testing.T) {
-	l := dhcpLab(t)
+	l, taken := dhcpLab(t)
 	lease, err := l.client("eni-a").Request(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -79,6 +79,9 @@ func TestAddressByDHCP(t *testing.T) {
 	ack := lease.ACK
 	if !ack.YourIPAddr.Equal(net.ParseIP(ipA)) || !ack.ServerIdentifier().Equal(net.ParseIP(gwA)) {
 		t.Errorf("told the address %s by %s", ack.YourIPAddr, ack.ServerIdentifier())
+	}
+	if mac := <-taken; mac != macA {
+		t.Errorf("the address was taken by %s, want %s", mac, macA)
 	}
 	l.lookupBeforeAddress()
 	l.apply() // the machine configures itself
@@ -140,13 +143,16 @@ func (l *lab) renews(lease *nclient4.Lease) {
 }
 
 func TestNobodyGetsAnothersAddress(t *testing.T) {
-	l := dhcpLab(t)
+	l, taken := dhcpLab(t)
 	mac, err := net.ParseMAC(macA)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if lease, err := l.client("eni-b", nclient4.WithHWAddr(mac), nclient4.WithTimeout(patience), nclient4.WithRetry(1)).Request(t.Context()); err == nil {
 		t.Errorf("B was told A's address: %s", lease.ACK)
+	}
+	if len(taken) != 0 {
+		t.Errorf("B took the address of %s", <-taken)
 	}
 	if _, err := l.client("eni-b").Request(t.Context()); err != nil {
 		t.Errorf("B is not told its own: %v", err)

@@ -204,6 +204,9 @@ func (n *Network) InstanceAt(_ string, address netip.Addr) (metadata.Instance, b
 	return i, ok
 }
 
+// TookAddress implements metadata.Source.
+func (n *Network) TookAddress(string, net.HardwareAddr) {}
+
 // InstanceWith implements metadata.Source.
 func (n *Network) InstanceWith(_ string, mac net.HardwareAddr) (metadata.Instance, bool) {
 	n.mu.Lock()
