@@ -69,8 +69,9 @@ const (
 // How API servers are held while etcd's leadership moves.
 const (
 	// holdLimit is when a held API server goes on by itself. HAProxy gives a
-	// check 2 s and marks a server down after two in a row that fail.
-	holdLimit = 2500 * time.Millisecond
+	// check's TLS handshake 1 s (inter), checks again 250 ms after a failure
+	// (fastinter), and marks a server down after two in a row: at 2.25 s.
+	holdLimit = 1800 * time.Millisecond
 	// holdGrace is how long a request that an API server has sent takes to
 	// become a proposal.
 	holdGrace = 50 * time.Millisecond
@@ -78,9 +79,9 @@ const (
 	// one vote written to disk by a majority.
 	moveBudget = 600 * time.Millisecond
 	// holdAttempts is how often it is tried, holdPause the time in between, in
-	// which API servers answer what has queued up.
+	// which API servers answer what has queued up, and one of HAProxy's checks.
 	holdAttempts = 8
-	holdPause    = time.Second
+	holdPause    = 1500 * time.Millisecond
 )
 
 const (

@@ -79,10 +79,12 @@ func Serve(conn net.PacketConn, source Source, taken func(mac net.HardwareAddr),
 			// A client without an address hears broadcasts alone, and only on its own link.
 			out.IfIndex, to.IP = meta.IfIndex, net.IPv4bcast
 		}
-		if _, err := packets.WriteTo(reply.ToBytes(), out, to); err != nil && !errors.Is(err, net.ErrClosed) {
-			log.Warn("a DHCP answer could not be sent", "mac", request.ClientHWAddr.String(), "error", err)
-		} else if reply.MessageType() == dhcpv4.MessageTypeAck {
+		_, err = packets.WriteTo(reply.ToBytes(), out, to)
+		switch {
+		case err == nil && reply.MessageType() == dhcpv4.MessageTypeAck:
 			taken(request.ClientHWAddr)
+		case err != nil && !errors.Is(err, net.ErrClosed):
+			log.Warn("a DHCP answer could not be sent", "mac", request.ClientHWAddr.String(), "error", err)
 		}
 	}
 }

@@ -280,6 +280,7 @@ func (c *Cloud) resume() error {
 				case c.cfg.Machines.Running(id) || i.Impaired:
 				case rebooted: // EC2 recovers instances of a failed host
 					i.set(statePending, stateReason{}, "")
+					i.Answering = false
 					t.then(func() { c.launch(id) })
 				default:
 					t.then(func() { c.exited(id) })
