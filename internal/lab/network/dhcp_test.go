@@ -33,7 +33,9 @@ func dhcpLab(t *testing.T) (l *lab, taken chan string) {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- dhcp.Serve(conn, l.lease, func(mac net.HardwareAddr) { taken <- mac.String() }, slog.New(slog.DiscardHandler)) }()
+	go func() {
+		served <- dhcp.Serve(conn, l.lease, func(mac net.HardwareAddr) { taken <- mac.String() }, slog.New(slog.DiscardHandler))
+	}()
 	t.Cleanup(func() {
 		conn.Close()
 		if err := <-served; err != nil {

@@ -9,8 +9,7 @@
 // The host's own namespace gets one veth end and two routes, both for the slice alone: one through the veth, and an
 // unreachable one beneath it that keeps packets for machines that are gone from leaving the host. The host's sysctls
 // and firewall stay as they are. The internet namespace has no way out: it knows public addresses, the operator and
-// servers of its own, drops what comes from private addresses,
-// and calls everything else unreachable. Each VPC is a router namespace, so that VPCs may overlap; every packet
+// servers of its own, and drops what comes from private addresses or is for nobody. Each VPC is a router namespace, so that VPCs may overlap; every packet
 // between two interfaces, of the same subnet or not, crosses it.
 //
 // A [Config] says what there shall be, and [Manager.Apply] compares it with what the kernel has and changes the

@@ -227,7 +227,7 @@ func (l *lab) droppedFrom(place, from, addr string) {
 	}
 }
 
-// unreachable checks that the network says there is no way to addr.
+// unreachable checks that this host says there is no way to addr.
 func (l *lab) unreachable(place, addr string) {
 	l.t.Helper()
 	_, err := l.dial(place, "", addr, answerWithin)

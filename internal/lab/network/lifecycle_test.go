@@ -157,7 +157,7 @@ func TestRemovingAnInterfaceLeavesOthersAlone(t *testing.T) {
 	if _, err := os.Stat(gone); !os.IsNotExist(err) {
 		t.Errorf("%s is still there: %v", gone, err)
 	}
-	l.unreachable("eni-a", ipC+":80")
+	l.dropped("eni-a", ipC+":80")
 }
 
 func TestAddressIsGivenToANewInterface(t *testing.T) {
@@ -407,7 +407,7 @@ func TestTwoLabsSideBySide(t *testing.T) {
 	}
 	one.reaches(operator, one.public(0).String()+":80")
 	two.reaches(operator, two.public(0).String()+":80")
-	one.unreachable("eni-a", two.public(0).String()+":80")
+	one.dropped("eni-a", two.public(0).String()+":80")
 	if err := one.Down(t.Context()); err != nil {
 		t.Fatal(err)
 	}

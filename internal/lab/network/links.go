@@ -26,7 +26,7 @@ const guestLink = "ens5"
 // upPatience is far more than the milliseconds a link takes to come up.
 const upPatience = 10 * time.Second
 
-// forwardingSysctls make a namespace a router that speaks up about unreachable destinations at once and offers no
+// forwardingSysctls make a namespace a router that reports packets that are too large at once and offers no
 // shortcuts.
 var forwardingSysctls = []sysctl{
 	{"ipv4/conf/all/rp_filter", "0"},

@@ -115,9 +115,10 @@ func planRouter(vpc VPC) routerPlan {
 		r.Table = unix.RT_TABLE_MAIN
 		plan.Routes = append(plan.Routes, r)
 	}
-	main(route{Kind: unix.RTN_UNREACHABLE, Destination: everywhere})
+	// A packet that nobody takes is dropped, and nobody is told of it, as in Amazon's VPCs.
+	main(route{Kind: unix.RTN_BLACKHOLE, Destination: everywhere})
 	if vpc.CIDR != everywhere {
-		main(route{Kind: unix.RTN_UNREACHABLE, Destination: vpc.CIDR})
+		main(route{Kind: unix.RTN_BLACKHOLE, Destination: vpc.CIDR})
 	}
 	tables := vpc.tableNumbers()
 	for _, i := range sortedBy(vpc.Interfaces, func(i Interface) string { return i.ID }) {
@@ -147,7 +148,7 @@ func planRouter(vpc VPC) routerPlan {
 // route matches ends here.
 func (v VPC) planTable(number int, table RouteTable) []route {
 	routes := map[netip.Prefix]route{
-		everywhere: {Kind: unix.RTN_UNREACHABLE},
+		everywhere: {Kind: unix.RTN_BLACKHOLE},
 		v.CIDR:     {Kind: unix.RTN_THROW},
 	}
 	for _, r := range table.Routes {

@@ -62,10 +62,10 @@ func TestPublicAddress(t *testing.T) {
 		t.Errorf("a packet from A: %s %v", sender, err)
 	}
 
-	l.unreachable(operator, l.public(5).String()+":80")
-	l.unreachable("eni-a", l.public(5).String()+":80")
-	l.unreachable("eni-a", "192.0.2.2:80") // the host, and all the world behind it
-	l.unreachable("eni-a", "8.8.8.8:53")
+	l.dropped(operator, l.public(5).String()+":80")
+	l.dropped("eni-a", l.public(5).String()+":80")
+	l.dropped("eni-a", "192.0.2.2:80") // the host, and all the world behind it
+	l.dropped("eni-a", "8.8.8.8:53")
 }
 
 // TestServersInTheInternet: instances are known there by their public addresses, and by no others.
@@ -124,7 +124,7 @@ func TestNoGatewayNoWayOut(t *testing.T) {
 	l.cfg.VPCs[0].InternetGateway = false
 	l.apply()
 	l.dropped("eni-a", l.slice.Operator.String()+":80")
-	l.unreachable(operator, l.public(1).String()+":80")
+	l.dropped(operator, l.public(1).String()+":80")
 	l.reaches("eni-a", ipB+":80")
 }
 

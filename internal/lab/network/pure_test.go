@@ -91,7 +91,7 @@ func TestPlanInternet(t *testing.T) {
 	want := []string{
 		"203.0.113.1/32 dev operator src 203.0.113.2",
 		"203.0.113.3/32 via 169.254.255.2 dev " + shortName(clusterVPC().ID),
-		"unreachable 0.0.0.0/0",
+		"blackhole 0.0.0.0/0",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

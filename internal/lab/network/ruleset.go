@@ -74,6 +74,7 @@ func renderRuleset(vpc VPC) string {
 	r.translation()
 	r.sources()
 	r.services()
+	r.silence()
 	r.forwarding()
 	r.groups()
 	r.close()
@@ -187,6 +188,14 @@ func (r *ruleset) services() {
 	r.line("iifname . ip saddr @own ip daddr { %s } accept", strings.Join(addrs, ", "))
 	r.line("iifname != %q %s accept", uplinkName, askAddress)
 	r.line("iifname . ip saddr @own udp sport 68 udp dport 67 accept")
+	r.close()
+}
+
+// silence keeps to itself that a machine does not answer ARP: a VPC tells nobody.
+func (r *ruleset) silence() {
+	r.open("chain silence")
+	r.line("type filter hook output priority filter; policy accept;")
+	r.line("icmp type destination-unreachable icmp code host-unreachable drop")
 	r.close()
 }
 

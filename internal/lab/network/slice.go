@@ -81,7 +81,7 @@ func (s Slice) hostLink() string { return "kl" + strconv.Itoa(s.Index) }
 // internetRoutes are the routes of the internet namespace that do not depend on a configuration.
 func (s Slice) internetRoutes() []route {
 	return []route{
-		{Table: unix.RT_TABLE_MAIN, Kind: unix.RTN_UNREACHABLE, Destination: everywhere},
+		{Table: unix.RT_TABLE_MAIN, Kind: unix.RTN_BLACKHOLE, Destination: everywhere},
 		{Table: unix.RT_TABLE_MAIN, Kind: unix.RTN_UNICAST, Destination: netip.PrefixFrom(s.Operator, 32), Link: operatorName, Source: s.internet()},
 	}
 }
