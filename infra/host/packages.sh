@@ -89,7 +89,9 @@ apt_install() {
 	while :; do
 		unlocked dpkg --configure -a --force-confdef --force-confold
 		lists=
-		apt_get update || lists=$out
+		# Lists of source packages and translations are not needed; those that others fetched are kept.
+		apt_get -o Acquire::IndexTargets::deb-src::Sources::DefaultEnabled=false -o Acquire::Languages=none \
+			-o APT::Get::List-Cleanup=false update || lists=$out
 		apt_gets "$@" && return
 		passing=$(complaint | passing)
 		[ -n "$passing" ] || break

@@ -93,10 +93,10 @@ var failures = []failure{
 	{
 		title: "A port is taken on a machine",
 		with: func(t *testing.T, w *world) {
-			w.hurt(t, "controller-0", "systemctl stop kube-apiserver && systemd-run --quiet --unit=other nc -lk 6443", "systemctl stop other")
+			w.hurt(t, "controller-0", "systemctl stop kube-apiserver && systemd-run --quiet --unit=other socat -u TCP-LISTEN:6443,fork /dev/null", "systemctl stop other")
 		},
 		summary: controlFailed,
-		says: []string{"machine controller-0: start kube-apiserver.service", "port 6443 is taken by nc (process", "of other.service)",
+		says: []string{"machine controller-0: start kube-apiserver.service", "port 6443 is taken by socat (process", "of other.service)",
 			"last lines of the journal of kube-apiserver.service", "bind: address already in use", "next: ssh admin@"},
 		waits: 30 * time.Second, // systemd's attempts to start it
 	},

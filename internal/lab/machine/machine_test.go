@@ -385,17 +385,20 @@ func TestBoot(t *testing.T) {
 				t.Errorf("system is %s", got)
 			}
 			for script, want := range map[string]string{
-				"networkctl --no-legend list ens5 | awk '{ print $4, $5 }'":               "routable configured",
-				"cat /sys/class/net/ens5/mtu":                                             "9001",
-				"ls /sys/class/net | sort | xargs":                                        "ens5 lo",
-				"grep -h '^ *dhcp4:' /etc/netplan/50-cloud-init.yaml | xargs":             "dhcp4: true",
-				"readlink -f /etc/resolv.conf":                                            "/run/systemd/resolve/stub-resolv.conf",
-				"grep ^nameserver /etc/resolv.conf":                                       "nameserver 127.0.0.53",
-				"grep ^nameserver /run/systemd/resolve/resolv.conf":                       "nameserver 10.99.0.2",
-				"getent ahostsv4 " + h.Hostname + ".ec2.internal | head -n 1 | cut -c1-9": "127.0.1.1",
-				"cat /etc/apt/mirrors/debian.list":                                        "http://cdn-aws.deb.debian.org/debian",
-				"systemctl is-active apt-daily.timer apt-daily-upgrade.timer | xargs":     "active active",
-				"systemctl is-active unattended-upgrades systemd-logind | xargs":          "active active",
+				"networkctl --no-legend list ens5 | awk '{ print $4, $5 }'":                "routable configured",
+				"cat /sys/class/net/ens5/mtu":                                              "9001",
+				"ls /sys/class/net | sort | xargs":                                         "ens5 lo",
+				"grep -h '^ *dhcp4:' /etc/netplan/50-cloud-init.yaml | xargs":              "dhcp4: true",
+				"readlink -f /etc/resolv.conf":                                             "/run/systemd/resolve/stub-resolv.conf",
+				"grep ^nameserver /etc/resolv.conf":                                        "nameserver 127.0.0.53",
+				"grep ^nameserver /run/systemd/resolve/resolv.conf":                        "nameserver 10.99.0.2",
+				"getent ahostsv4 " + h.Hostname + ".ec2.internal | head -n 1 | cut -c1-9":  "127.0.1.1",
+				"cat /etc/apt/mirrors/debian.list":                                         "http://cdn-aws.deb.debian.org/debian",
+				"grep -h ^URIs: /etc/apt/sources.list.d/*.sources | cut -d' ' -f2 | xargs": "mirror+file:///etc/apt/mirrors/debian.list mirror+file:///etc/apt/mirrors/debian-security.list",
+				"dpkg-divert --truename /usr/bin/cloud-init":                               "/usr/bin/cloud-init.distrib",
+				"for p in cron ifup tasksel; do command -v $p || :; done":                  "", // no part of Debian's minimal system
+				"systemctl is-active apt-daily.timer apt-daily-upgrade.timer | xargs":      "active active",
+				"systemctl is-active unattended-upgrades systemd-logind | xargs":           "active active",
 			} {
 				if got := must(t, c, script); got != want {
 					t.Errorf("%s prints %q, want %q", script, got, want)

@@ -12,13 +12,14 @@ var packageClasses = []struct {
 }{
 	{name: "CLOUD", packages: []string{"openssh-server", "ssh-import-id", "cloud-initramfs-growroot"}},
 	{name: "EC2", packages: []string{"awscli", "cloud-init", "cloud-guest-utils", "amazon-ec2-utils"}},
-	{name: "LINUX_VARIANT_CLOUD", packages: []string{"linux-image-cloud-amd64"}},
+	// On EC2 the kernel's package brings kmod and udev; it is omitted here.
+	{name: "LINUX_VARIANT_CLOUD", packages: []string{"linux-image-cloud-amd64", "kmod", "udev"}},
 	{name: "SYSTEM_BOOT", packages: []string{
 		"grub-cloud-amd64", "sudo", "libpam-systemd", "systemd-resolved", "libnss-myhostname", "netplan.io", "polkitd",
 		"unattended-upgrades", "apparmor", "zstd", "apt-utils", "init", "iptables", "iputils-ping", "less", "nano",
 		"netbase", "vim-tiny", "whiptail", "dbus",
 	}},
-	{name: "SYSTEM_BOOT", packages: []string{"libnss-resolve"}, release: "13"},
+	{name: "SYSTEM_BOOT", packages: []string{"libnss-resolve", "linux-sysctl-defaults"}, release: "13"},
 	{name: "TIME_SYSTEMD", packages: []string{"systemd-timesyncd"}},
 	{name: "EXTRAS", packages: []string{
 		"apt-listchanges", "bash-completion", "bind9-host", "man-db", "manpages", "socat", "pciutils", "reportbug",
@@ -27,11 +28,7 @@ var packageClasses = []struct {
 }
 
 // A difference between a machine and an instance of Debian's image on EC2, and
-// why it is there. The files in image/root say their own reasons. Three known
-// differences are yet to go: apt asks the archive directly and not through the
-// mirror lists that cloud-init writes on EC2; the base system is debootstrap's
-// usual one less a few packages, not its minimal one; timesyncd does not start
-// in a container.
+// why it is there. The files in image/root say their own reasons.
 type difference struct{ what, reason string }
 
 // omitted are the packages of the recipe that the images lack.
@@ -46,6 +43,7 @@ var omitted = []difference{
 var masked = []difference{
 	{"console-getty.service", "the console is the lab's log, nobody can log in at it"},
 	{"user@.service", "each login would start a service manager of its own, which nothing talks to and a laptop with ten machines cannot spare"},
+	{"systemd-timesyncd.service", "the clock is the host's to set"},
 	{"systemd-binfmt.service", "binary formats are registered for the whole host"},
 	{"proc-sys-fs-binfmt_misc.automount", "binary formats are registered for the whole host"},
 	{"fstrim.timer", "the disk is the host's to trim"},

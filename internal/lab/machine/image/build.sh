@@ -10,20 +10,36 @@ umask 022
 mount --make-rprivate /
 
 echo "debootstrap $codename from $mirror"
-debootstrap --keyring=/usr/share/keyrings/debian-archive-keyring.gpg --exclude=info,tasksel,tasksel-data,ifupdown,nftables \
+debootstrap --keyring=/usr/share/keyrings/debian-archive-keyring.gpg --variant=minbase \
     --include=ca-certificates "$codename" "$root" "$mirror"
 
-sources() {
-    printf 'deb %s main\n' "$1 $codename" "$1 $codename-updates" "$1-security $codename-security" > "$root/etc/apt/sources.list"
+# Where packages come from, as in Debian's cloud images: cloud-init writes the
+# lists of mirrors, and nothing else, at the first boot.
+cat > "$root/etc/apt/sources.list.d/debian.sources" << END
+Types: deb deb-src
+URIs: mirror+file:///etc/apt/mirrors/debian.list
+Suites: $codename $codename-updates $codename-backports
+Components: main
+
+Types: deb deb-src
+URIs: mirror+file:///etc/apt/mirrors/debian-security.list
+Suites: $codename-security
+Components: main
+END
+echo "# See /etc/apt/sources.list.d/debian.sources" > "$root/etc/apt/sources.list"
+mirrors() {
+    mkdir -p "$root/etc/apt/mirrors"
+    echo "$1" > "$root/etc/apt/mirrors/debian.list"
+    echo "$1-security" > "$root/etc/apt/mirrors/debian-security.list"
 }
-sources "${mirror%/}"
+mirrors "${mirror%/}"
 printf '#!/bin/sh\nexit 101\n' > "$root/usr/sbin/policy-rc.d"
 chmod 0755 "$root/usr/sbin/policy-rc.d"
 echo force-unsafe-io > "$root/etc/dpkg/dpkg.cfg.d/lab"
 
 mount -t proc proc "$root/proc"
 in_root() { chroot "$root" "$@"; }
-apt="apt-get -q -y -o APT::Install-Recommends=false"
+apt="apt-get -q -y -o APT::Install-Recommends=false -o Acquire::Languages=none -o Acquire::IndexTargets::deb-src::Sources::DefaultEnabled=false"
 
 in_root $apt update
 in_root $apt dist-upgrade
@@ -32,7 +48,8 @@ in_root $apt install $packages
 in_root apt-get clean
 
 echo "configuring the image"
-# The program of the package, which image/root replaces by one that calls it.
+# image/root has a program of this name, and the package keeps its own beside it.
+in_root dpkg-divert --local --rename --divert /usr/bin/cloud-init.distrib --add /usr/bin/cloud-init
 cp -R "$files/." "$root/"
 chmod 0755 "$root"/usr/lib/k8s-lab/* "$root/usr/bin/cloud-init"
 echo LANG=C.UTF-8 > "$root/etc/default/locale"
@@ -42,7 +59,7 @@ ln -sf ../run/systemd/resolve/stub-resolv.conf "$root/etc/resolv.conf"
 
 rm -f "$root"/etc/ssh/ssh_host_* "$root/usr/sbin/policy-rc.d" "$root/etc/hostname" "$root/etc/machine-id" \
     "$root/var/lib/dbus/machine-id" "$root/etc/dpkg/dpkg.cfg.d/lab"
-sources http://deb.debian.org/debian # until cloud-init writes its own
+mirrors http://deb.debian.org/debian # until cloud-init writes its own
 rm -rf "$root"/var/lib/apt/lists/* "$root"/var/cache/apt/*.bin "$root/var/lib/cloud"
 find "$root/var/log" -type f -delete
 mkdir -p "$root/var/lib/containerd" "$root/var/lib/kubelet" "$root/var/lib/etcd" "$root/lib/modules" "$root/var/log/journal"
