@@ -29,6 +29,8 @@ var parts = []part{
 		steps: []step{{packages: []string{"rolls"}, only: "TestRolls/^(install|etcd:_hand-overs)$", env: []string{"K8S_HANDOVERS=50"}}}},
 	{name: "rotation", shows: "the Kubernetes CA rotated by itself, and then all other keys; make test rotates them together",
 		steps: []step{{packages: []string{"rotation"}, env: []string{"K8S_ROTATION_APART=1"}}}},
+	{name: "rollouts", shows: "all of the library's roll-outs without Terraform; make test has those that no other test makes",
+		steps: []step{{packages: []string{"rollouttest"}, env: []string{"K8S_ROLLOUTS=all"}}}},
 	{name: "images", shows: "the main job on Debian 12 and on Debian 13", steps: []step{onDebian("12"), onDebian("13")}},
 	{name: "load-1", shows: "half of the end-to-end tests with every processor busy", load: true,
 		steps: []step{{packages: []string{"rolls", "interrupt", "drift", "failures", "expired", "hostengine", "etcdtest"}}}},

@@ -1,6 +1,6 @@
 // Package cluster_test runs the project's main job end to end: real Terraform
 // applies examples/ha-cluster to the local EC2, and the cluster that comes of
-// it is used, damaged, repaired and destroyed.
+// it is used and destroyed.
 package cluster_test
 
 import (
@@ -23,15 +23,6 @@ type cluster struct{ *harness.Cluster }
 func newCluster(t *testing.T, name, cli string) *cluster {
 	t.Helper()
 	return &cluster{suite.Cluster(suite.Workspace(t, name, cli, filepath.Join(suite.Root, "examples", "ha-cluster")))}
-}
-
-// up applies the example and learns what the tests need from its state.
-func up(t *testing.T, name, cli string) *cluster {
-	t.Helper()
-	c := newCluster(t, name, cli)
-	c.Apply(t)
-	c.Learn(t)
-	return c
 }
 
 // privateMaterial returns lines of every private key and secret of a running cluster that must

@@ -27,19 +27,21 @@ spec:
   ports: [{port: 80, targetPort: 8080, nodePort: 30080}]
 `
 
-func (c *cluster) testNodes(t *testing.T) {
+// testNodes wants so many API servers to serve, and so many nodes to be ready.
+func (c *cluster) testNodes(t *testing.T, controllers, workers int) {
 	out := c.Kubectl(t, "get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name} {.status.nodeInfo.kubeletVersion} {.status.conditions[?(@.type=="Ready")].status} {.status.addresses[?(@.type=="InternalIP")].address} {.spec.podCIDR}{"\n"}{end}`)
-	want := "worker-0 v1.36.1 True 10.240.0.20 10.200.0.0/24\nworker-1 v1.36.1 True 10.240.0.21 10.200.1.0/24\n"
+	want := ""
+	for i, node := range harness.Numbered("worker", workers) {
+		want += fmt.Sprintf("%s v%s True 10.240.0.%d 10.200.%d.0/24\n", node, harness.KubernetesVersion, 20+i, i)
+	}
 	if out != want {
 		t.Errorf("nodes:\n%s\nwanted:\n%s", out, want)
 	}
-	for _, m := range []string{"controller-0", "controller-1", "controller-2"} {
+	backends := c.Sh(t, "lb-0", `for s in /run/haproxy/*.sock; do printf 'show stat\n' | socat - "$s"; done | grep -E ',controller-[0-9]+|^[^,]*,controller' | cut -d, -f2,18`)
+	for _, m := range harness.Numbered("controller", controllers) {
 		if out := c.Sh(t, m, "curl -s --cacert /etc/kubernetes/pki/ca.crt https://127.0.0.1:6443/readyz"); out != "ok" {
 			t.Errorf("%s: /readyz says %q", m, out)
 		}
-	}
-	backends := c.Sh(t, "lb-0", `for s in /run/haproxy/*.sock; do printf 'show stat\n' | socat - "$s"; done | grep -E ',controller-[0-9]+|^[^,]*,controller' | cut -d, -f2,18`)
-	for _, m := range []string{"controller-0", "controller-1", "controller-2"} {
 		if !strings.Contains(backends, m+",UP") {
 			t.Errorf("HAProxy: %s is not UP:\n%s", m, backends)
 		}

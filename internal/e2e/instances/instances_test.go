@@ -201,6 +201,20 @@ func (w *world) members(t *testing.T) string {
 	return w.Sh(t, "controller-0", `etcdctl --endpoints https://127.0.0.1:2379 --cacert /etc/etcd/pki/ca.crt --cert /etc/etcd/pki/server.crt --key /etc/etcd/pki/server.key member list`)
 }
 
+// memberIDs returns the ids of etcd's members, by machine.
+func (w *world) memberIDs(t *testing.T) map[string]string {
+	t.Helper()
+	ids := map[string]string{}
+	for line := range strings.Lines(w.members(t)) { // id, status, name, ...
+		fields := strings.Split(line, ", ")
+		if len(fields) < 3 {
+			t.Fatalf("etcdctl member list says %q", line)
+		}
+		ids[fields[2]] = fields[0]
+	}
+	return ids
+}
+
 // testImage wants another image in the configuration to change nothing that runs.
 func (w *world) testImage(t *testing.T) {
 	before := w.main
@@ -265,18 +279,37 @@ func (w *world) testSecondMember(t *testing.T) {
 }
 
 // testReplace replaces a controller and a worker that both live, in one apply:
-// each leaves the cluster in order before it goes.
+// each leaves the cluster in order before it goes, and the others run untouched.
 func (w *world) testReplace(t *testing.T) {
+	others := []string{"controller-0", "controller-2", "worker-0", "lb-0"}
+	was := suite.Units(t, others...)
+	members := w.memberIDs(t)
+	const machineID = "jsonpath={.status.nodeInfo.machineID}"
+	uid := w.Kubectl(t, "get", "node", "worker-1", "-o", machineID)
 	traffic := harness.StartTraffic(t, w.Kubeconfig)
 	w.apply(t, "-replace=k8s_machine.controller[1]", "-replace=k8s_machine.worker[1]")
 	traffic.UnbrokenByEtcd(t, w.Cluster)
+	suite.OnlyRestarted(t, was, others)
+	if now := w.Kubectl(t, "get", "node", "worker-1", "-o", machineID); now == uid {
+		t.Errorf("worker-1 is the machine it was: %s", now)
+	}
 	if traffic.Fewest < 1 {
 		t.Error("no pod of the application was ready at one time")
 	}
 	if !suite.Logged(t, "controller-1", "etcd: leaving, member ") {
 		t.Error("controller-1's etcd member did not leave the cluster before its machine went")
 	}
+	w.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=60s")
 	w.LearnMachines(t)
+	now := w.memberIDs(t)
+	for c, id := range now {
+		if anew := c == "controller-1"; (id != members[c]) != anew {
+			t.Errorf("%s is member %s now, before it was %s", c, id, members[c])
+		}
+	}
+	if !suite.Logged(t, "controller-1", "etcd: added as learner "+now["controller-1"]) {
+		t.Error("controller-1 did not join as a learner")
+	}
 	w.healthy(t)
 	w.NoChanges(t)
 }

@@ -3,9 +3,9 @@
 // die or are cut off. Whatever happens, nothing is lost and the next apply
 // converges.
 //
-// K8S_INTERRUPT_COUNT says how many kills there are and K8S_INTERRUPT_SEED
-// repeats the choices of an earlier run, as far as the machine's speed allows.
-// For many there is `make soak PART=kills-1`.
+// K8S_INTERRUPT_COUNT asks for that many more kills, as `make soak PART=kills-1`
+// does, and K8S_INTERRUPT_SEED repeats the choices of an earlier
+// run, as far as the machine's speed allows.
 package interrupt_test
 
 import (

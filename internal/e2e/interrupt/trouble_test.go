@@ -12,16 +12,24 @@ import (
 )
 
 // TestTrouble brings a cluster up in an EC2 at its worst, uses it to cut
-// machines off, and takes it down. Its steps depend on one another.
+// machines off, and takes it down. The provider and the CLI are killed meanwhile,
+// once in each of create, update and destroy. Its steps depend on one another.
 func TestTrouble(t *testing.T) {
-	c := newCluster(t, "trouble")
+	k := newKiller(t, "trouble")
+	k.typical[update], k.typical[destroy] = 8*time.Second, 4*time.Second // on a quiet machine
 	step := harness.Steps(t)
-	step("create although EC2 misbehaves", c.testFaults)
-	step("machines cut off", c.testCutOff)
+	step("create although EC2 misbehaves", k.testFaults)
+	step("killed while it changes", func(t *testing.T) { k.round(t, update, k.victim()) })
+	step("machines cut off", k.cluster.testCutOff)
 	step("destroy although EC2 throttles", func(t *testing.T) {
 		fault(t, map[string]any{"kind": "throttle", "every": 5})
-		c.Destroy(t)
+		k.interrupt(t, destroy, k.victim())
+		k.restoreState(t)
+		k.cluster.Destroy(t)
 	})
+	if k.kills != 3 {
+		t.Errorf("only %d of create, update and destroy were still going on when they were to be killed", k.kills)
+	}
 }
 
 // fault makes the local EC2 misbehave until the test that asked for it ends.
@@ -42,8 +50,9 @@ func fault(t *testing.T, f map[string]any) {
 // dies while it boots. What is luck on AWS comes true on the machines that need
 // packages: others hold the locks of apt and dpkg, a package is half installed,
 // cloud-init takes its time, the archive is busy. The first apply says what failed in
-// time, the next one converges.
-func (c *cluster) testFaults(t *testing.T) {
+// time, the next one is killed, and the one after that converges.
+func (k *killer) testFaults(t *testing.T) {
+	c := k.cluster
 	fault(t, map[string]any{"kind": "throttle", "every": 5})
 	fault(t, map[string]any{"kind": "eventual", "milliseconds": 1500})
 	fault(t, map[string]any{"kind": "slow-start", "seconds": 2})
@@ -83,12 +92,17 @@ func (c *cluster) testFaults(t *testing.T) {
 	if took := time.Since(died); took > 3*time.Minute {
 		t.Errorf("the apply went on for %s after the machine had died", took)
 	}
+	k.interrupt(t, create, k.victim())
+	before := look(t, c, false)
+	delete(before.identity, "instance demo-"+name+" "+id) // replaced, since its create failed
 	start = time.Now()
 	if _, err := c.WS.Apply(t.Context()); err != nil {
 		t.Fatalf("the apply after that: %v", err)
 	}
-	t.Logf("the second apply took %s", time.Since(start).Round(time.Second))
-	look(t, c, true).whole(t)
+	t.Logf("the last apply took %s", time.Since(start).Round(time.Second))
+	after := look(t, c, true)
+	after.whole(t)
+	after.kept(t, before)
 	c.NoChanges(t)
 }
 

@@ -1,16 +1,13 @@
 // Package lifecycle_test follows one cluster of examples/ha-cluster through
 // its life: real Terraform installs it with an older release, in an adopted VPC
-// with two subnets and two route tables, upgrades it, changes its flags,
-// replaces its machines and scales it, while clients go on reading and writing
-// through the Elastic IP. How each role does its part is tested with the
-// library (rollouttest); here it is about what Terraform's order of things
-// makes of it.
+// with two subnets and two route tables, upgrades it, replaces machines it has
+// lost and scales it, while clients go on reading and writing through the
+// Elastic IP.
 package lifecycle_test
 
 import (
 	"encoding/json"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
@@ -46,18 +43,6 @@ func (c *cluster) set(t *testing.T, vars map[string]any) {
 		t.Fatal(err)
 	}
 	if err := c.WS.WriteFile("test.auto.tfvars.json", string(b)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// controlPlaneArguments gives the control plane more arguments than the example does.
-func (c *cluster) controlPlaneArguments(t *testing.T, lines string) {
-	t.Helper()
-	const at = "  lb         = k8s_lb.this.ref\n"
-	if strings.Count(c.main, at) != 1 {
-		t.Fatalf("the example has no %q any more", at)
-	}
-	if err := c.WS.WriteFile("main.tf", strings.Replace(c.main, at, at+lines, 1)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -42,10 +42,14 @@ func TestWorkers(t *testing.T) {
 			t.Errorf("node %+v, wanted %+v", n, want)
 		}
 	}
-	t.Run("addon", func(t *testing.T) { d.on(t).testAddon() })
-	t.Run("damage", func(t *testing.T) { d.on(t).testWorkerDamage() })
+	if all {
+		t.Run("addon", func(t *testing.T) { d.on(t).testAddon() })
+		t.Run("damage", func(t *testing.T) { d.on(t).testWorkerDamage() })
+	}
 	t.Run("kubelet setting", func(t *testing.T) { d.on(t).testKubeletSetting() })
-	t.Run("runtime setting", func(t *testing.T) { d.on(t).testRuntimeSetting() })
+	if all {
+		t.Run("runtime setting", func(t *testing.T) { d.on(t).testRuntimeSetting() })
+	}
 	t.Run("scale", func(t *testing.T) { d.on(t).testScaleWorkers() })
 	t.Run("removal", func(t *testing.T) { d.on(t).testWorkerRemoval() })
 }

@@ -3,7 +3,7 @@
 // release, audit policy, admission, arguments and settings of every component,
 // containerd on two nodes at a time, and the keys that seal secrets. It asks
 // which units restarted, in which order, and what is left when a roll fails
-// half way. Upgrades of Kubernetes and replaced machines are in lifecycle.
+// half way. Upgrades of Kubernetes are in lifecycle, replaced machines in instances.
 package rolls_test
 
 import (
