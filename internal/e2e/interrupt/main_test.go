@@ -57,6 +57,7 @@ type cluster struct {
 func newCluster(t *testing.T, name string) *cluster {
 	t.Helper()
 	ws := suite.Workspace(t, name, suite.CLI, filepath.Join(suite.Root, "examples", "ha-cluster"))
+	suite.KeepLog(ws)
 	return &cluster{Cluster: suite.Cluster(ws)}
 }
 
