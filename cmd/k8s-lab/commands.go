@@ -16,6 +16,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
 func defaultStateDir() string {
@@ -24,10 +25,8 @@ func defaultStateDir() string {
 
 // lab opens the lab the flags name; progress goes to standard error.
 func (c *cli) lab() (*lab.Lab, error) {
-	return lab.New(c.stateDir, "", c.progress)
+	return lab.New(c.stateDir, "", progress.New(c.stderr))
 }
-
-func (c *cli) progress(line string) { _, _ = fmt.Fprintln(c.stderr, line) }
 
 func up(ctx context.Context, c *cli, args []string) error {
 	f := c.flags("up")
@@ -145,7 +144,7 @@ func artifacts(ctx context.Context, c *cli, args []string) error {
 		}
 		return l.Provide(ctx, releases())
 	case "tofu":
-		dir, err := artifact.EnsureTools(ctx, artifact.Options{Progress: c.progress})
+		dir, err := artifact.EnsureTools(ctx, artifact.Options{Progress: progress.New(c.stderr)})
 		if err != nil {
 			return err
 		}

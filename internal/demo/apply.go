@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
 )
 
@@ -48,14 +50,15 @@ type applyReport struct {
 
 // apply runs terraform apply, prints a line for everything that starts or ends,
 // and keeps the whole output in a log.
-func apply(ctx context.Context, ws *workspace.Workspace, logFile string) (*applyReport, error) {
+func apply(ctx context.Context, ws *workspace.Workspace, logFile string, report *progress.Reporter) (*applyReport, error) {
 	log, err := os.Create(logFile)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }()
 	cmd := ws.Command(ctx, "apply", "-auto-approve", "-json")
-	cmd.Stderr = os.Stderr
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -74,14 +77,14 @@ func apply(ctx context.Context, ws *workspace.Workspace, logFile string) (*apply
 			continue
 		}
 		if text := r.take(e); text != "" {
-			fmt.Printf("    %5.1fs  %s\n", e.Timestamp.Sub(r.began).Seconds(), text)
+			report.Line(fmt.Sprintf("    %5.1fs  %s", e.Timestamp.Sub(r.began).Seconds(), text))
 		}
 		if e.Type == "diagnostic" && e.Diagnostic.Severity == "error" {
 			failures = append(failures, strings.TrimSpace(e.Diagnostic.Address+": "+e.Diagnostic.Summary+"\n"+e.Diagnostic.Detail))
 		}
 	}
 	if err := cmd.Wait(); err != nil {
-		return r, fmt.Errorf("%w\n%s\nThe whole output is in %s", err, strings.Join(failures, "\n"), logFile)
+		return r, fmt.Errorf("%w\n%s%s\nThe whole output is in %s", err, strings.Join(failures, "\n"), stderr.String(), logFile)
 	}
 	return r, nil
 }

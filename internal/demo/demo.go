@@ -13,14 +13,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
 )
 
 type demo struct {
-	root  string // of the repository
-	dir   string // .demo
-	began time.Time
-	times []timing
+	root   string // of the repository
+	dir    string // .demo
+	began  time.Time
+	times  []timing
+	report *progress.Reporter
 }
 
 type timing struct {
@@ -47,15 +49,17 @@ func (d *demo) up(ctx context.Context) error {
 		if ws, err = d.workspace(ctx); err != nil {
 			return err
 		}
-		return ws.Init(ctx)
+		return d.quietly("terraform init", func() error { return ws.Init(ctx) })
 	})
 	if err != nil {
 		return err
 	}
 	var applied *applyReport
 	err = d.stage("terraform apply", func() (err error) {
-		applied, err = apply(ctx, ws, d.path("logs", "apply.json"))
-		return err
+		return d.quietly("terraform apply", func() error {
+			applied, err = apply(ctx, ws, d.path("logs", "apply.json"), d.report)
+			return err
+		})
 	})
 	if err != nil {
 		return err
@@ -84,8 +88,10 @@ func (d *demo) down(ctx context.Context) error {
 					return err
 				}
 			}
-			_, err = ws.Destroy(ctx)
-			return err
+			return d.quietly("terraform destroy", func() error {
+				_, err := ws.Destroy(ctx)
+				return err
+			})
 		})
 		if err != nil {
 			// The machines are the lab's; taking it down ends them in any case.
@@ -100,54 +106,47 @@ func (d *demo) down(ctx context.Context) error {
 	return os.RemoveAll(d.dir)
 }
 
-// stage runs one step and, while it is silent, says every few seconds that it goes on.
+// stage runs one step, names it, and notes how long it takes.
 func (d *demo) stage(name string, f func() error) error {
-	fmt.Printf("==> %s\n", name)
+	d.report.Line("==> " + name)
 	began := time.Now()
-	done := make(chan struct{})
-	go func() {
-		tick := time.NewTicker(5 * time.Second)
-		defer tick.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-tick.C:
-				fmt.Printf("    ... %s, %s\n", name, time.Since(began).Round(time.Second))
-			}
-		}
-	}()
 	err := f()
-	close(done)
-	took := time.Since(began)
-	d.times = append(d.times, timing{name, took})
+	d.times = append(d.times, timing{name, time.Since(began)})
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }
 
+// quietly runs what prints nothing but lines of d.report, and shows that it goes on.
+func (d *demo) quietly(title string, f func() error) error {
+	defer d.report.Quiet("    " + title)()
+	return f()
+}
+
 func (d *demo) build(ctx context.Context) error {
-	return workspace.Build(ctx, d.root, d.path("bin"), ".", "./cmd/...")
+	return d.quietly("go build", func() error { return workspace.Build(ctx, d.root, d.path("bin"), ".", "./cmd/...") })
 }
 
 func (d *demo) labCommand(ctx context.Context, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, d.path("bin", "k8s-lab"), append([]string{"--state-dir", d.path("lab")}, args...)...)
+	cmd := exec.CommandContext(ctx, d.path("bin", "k8s-lab"), append([]string{"--state-dir", d.path("lab")}, args...)...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = time.Minute
+	return cmd
 }
 
 func (d *demo) lab(ctx context.Context, args ...string) error {
 	cmd := d.labCommand(ctx, args...)
-	out := &indent{w: os.Stdout}
-	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stdout // it looks whether that is a terminal
 	return cmd.Run()
 }
 
 func (d *demo) workspace(ctx context.Context) (*workspace.Workspace, error) {
 	cli, err := workspace.FindCLI(func() (string, error) {
-		fmt.Println("    no terraform or tofu on the PATH: building OpenTofu from its module")
+		d.report.Line("no terraform or tofu on the PATH: building OpenTofu from its module")
 		var out bytes.Buffer
 		cmd := d.labCommand(ctx, "artifacts", "--tool", "tofu")
-		cmd.Stdout, cmd.Stderr = &out, &indent{w: os.Stderr}
+		cmd.Stdout, cmd.Stderr = &out, os.Stdout
 		if err := cmd.Run(); err != nil {
 			return "", fmt.Errorf("building OpenTofu: %w", err)
 		}
@@ -278,27 +277,6 @@ func copyFile(from, to string) error {
 	}
 	_, err = io.Copy(out, in)
 	return errors.Join(err, out.Close())
-}
-
-// indent sets what a child prints apart from the stages.
-type indent struct {
-	w      io.Writer
-	inLine bool
-}
-
-func (i *indent) Write(p []byte) (int, error) {
-	for line := range bytes.Lines(p) {
-		if !i.inLine {
-			if _, err := io.WriteString(i.w, "    "); err != nil {
-				return 0, err
-			}
-		}
-		if _, err := i.w.Write(line); err != nil {
-			return 0, err
-		}
-		i.inLine = !bytes.HasSuffix(line, []byte("\n"))
-	}
-	return len(p), nil
 }
 
 func decode(line []byte, v any) bool { return json.Unmarshal(line, v) == nil }

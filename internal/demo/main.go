@@ -2,8 +2,7 @@
 // what is needed, starts the local EC2, applies examples/ha-cluster and says
 // how to go on; "down" destroys it all again.
 //
-// It only drives other programs, so that compiling it takes no time; what it
-// starts reports its own progress.
+// It only drives other programs, so that compiling it takes no time.
 package main
 
 import (
@@ -14,6 +13,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
 func main() {
@@ -40,7 +41,7 @@ func run(ctx context.Context, args []string) error {
 	if _, err := os.Stat(filepath.Join(root, "examples", "ha-cluster")); err != nil {
 		return fmt.Errorf("run it from the top of the repository: %w", err)
 	}
-	d := &demo{root: root, dir: filepath.Join(root, ".demo"), began: time.Now()}
+	d := &demo{root: root, dir: filepath.Join(root, ".demo"), began: time.Now(), report: progress.New(os.Stdout)}
 	if args[0] == "down" {
 		return d.down(ctx)
 	}

@@ -59,13 +59,13 @@ func (l *Lab) prune(ctx context.Context) {
 			}
 			containers, err := artifact.PruneImages(l.cache, keep)
 			for _, dir := range slices.Concat(machines, containers) {
-				l.progress("removed " + dir + ", which no lab uses and another version made")
+				l.progress.Line("removed " + dir + ", which no lab uses and another version made")
 			}
 			return err
 		})
 	}
 	if err != nil {
-		l.progress("not all that is superseded was removed from the cache: " + err.Error())
+		l.progress.Line("not all that is superseded was removed from the cache: " + err.Error())
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
 // TestPrune has a cache with the images of this version and of earlier ones,
@@ -34,7 +35,7 @@ func TestPrune(t *testing.T) {
 		}
 	}
 	var said []string
-	l, err := New(t.TempDir(), cacheDir, func(line string) { said = append(said, line) })
+	l, err := New(t.TempDir(), cacheDir, progress.To(func(line string) { said = append(said, line) }))
 	if err != nil {
 		t.Fatal(err)
 	}

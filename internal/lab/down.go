@@ -24,7 +24,7 @@ const stopTimeout = 20 * time.Second
 // what a crashed lab left. An error lists what could not be removed.
 func (l *Lab) Down(ctx context.Context) error {
 	if _, err := os.Stat(l.dir); errors.Is(err, fs.ErrNotExist) {
-		l.progress("there is no lab in " + l.dir)
+		l.progress.Line("there is no lab in " + l.dir)
 		return nil
 	}
 	if os.Geteuid() != 0 {
@@ -37,7 +37,7 @@ func (l *Lab) Down(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.progress("ending machines")
+	l.progress.Line("ending machines")
 	//nolint:contextcheck // it watches machines until it is closed
 	machines, err := machine.NewManager(l.dir, s.MachineImages)
 	if err != nil {
@@ -46,7 +46,7 @@ func (l *Lab) Down(ctx context.Context) error {
 	if err := machines.Down(ctx); err != nil {
 		return err
 	}
-	l.progress("removing the network")
+	l.progress.Line("removing the network")
 	slice, err := network.Claim(l.dir)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (l *Lab) stopDaemon(ctx context.Context) error {
 	if err != nil || pid == 0 {
 		return err
 	}
-	l.progress("stopping the daemon")
+	l.progress.Line("stopping the daemon")
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("stopping the daemon (pid %d): %w", pid, err)
 	}

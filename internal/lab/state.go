@@ -13,6 +13,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
 // DefaultStateDir is where a lab lives unless it is told otherwise.
@@ -28,13 +29,13 @@ const Region = "us-east-1"
 type Lab struct {
 	dir      string
 	cache    string
-	progress func(string)
+	progress *progress.Reporter
 }
 
 // New returns the lab of a state directory. cacheDir is shared between labs
-// and may be empty for artifact.DefaultCacheDir. progress, which may be nil,
-// receives lines for a person.
-func New(stateDir, cacheDir string, progress func(string)) (*Lab, error) {
+// and may be empty for artifact.DefaultCacheDir. report, which may be nil, tells a
+// person of the work that is done.
+func New(stateDir, cacheDir string, report *progress.Reporter) (*Lab, error) {
 	dir, err := filepath.Abs(stateDir)
 	if err != nil {
 		return nil, fmt.Errorf("state directory %s: %w", stateDir, err)
@@ -46,10 +47,7 @@ func New(stateDir, cacheDir string, progress func(string)) (*Lab, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cache directory %s: %w", cacheDir, err)
 	}
-	if progress == nil {
-		progress = func(string) {}
-	}
-	return &Lab{dir: dir, cache: cache, progress: progress}, nil
+	return &Lab{dir: dir, cache: cache, progress: report}, nil
 }
 
 func (l *Lab) file(name string) string { return filepath.Join(l.dir, name) }

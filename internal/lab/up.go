@@ -133,7 +133,7 @@ func (l *Lab) start(ctx context.Context, daemon []string) error {
 		_ = cmd.Wait() // what it said is in the log
 		close(ended)
 	}()
-	l.progress("starting the daemon")
+	l.progress.Line("starting the daemon")
 	if err := l.waitReady(ctx, cmd.Process.Pid, ended); err != nil {
 		raw, _ := os.ReadFile(l.file(logFile))
 		tail := strings.TrimSpace(string(raw[min(int(began), len(raw)):]))

@@ -22,6 +22,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/testbed"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
 // realMachine is one machine, with a download mirror on its router.
@@ -46,7 +47,7 @@ func boot(t *testing.T) *realMachine {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
-	img, err := machine.EnsureImage(t.Context(), artifact.DefaultCacheDir(), machine.Releases[0], func(s string) { t.Log(s) })
+	img, err := machine.EnsureImage(t.Context(), artifact.DefaultCacheDir(), machine.Releases[0], progress.To(func(s string) { t.Log(s) }))
 	if err != nil {
 		t.Fatal(err)
 	}

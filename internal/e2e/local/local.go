@@ -24,6 +24,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
 // stopTimeout is how long a process may take to end before it is killed.
@@ -35,7 +36,7 @@ const pollInterval = 100 * time.Millisecond
 // Mirror returns the directory of the artifact mirror, completing it when needed.
 func Mirror(t *testing.T) string {
 	t.Helper()
-	dir, err := artifact.EnsureMirror(t.Context(), artifact.Options{Progress: func(s string) { t.Log(s) }})
+	dir, err := artifact.EnsureMirror(t.Context(), artifact.Options{Progress: progress.To(func(s string) { t.Log(s) })})
 	if err != nil {
 		t.Fatal(err)
 	}

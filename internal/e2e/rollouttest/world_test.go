@@ -77,7 +77,7 @@ func startLab(ctx context.Context, dir string) error {
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
-	l, err := lab.New(filepath.Join(dir, "lab"), "", func(string) {})
+	l, err := lab.New(filepath.Join(dir, "lab"), "", nil)
 	if err != nil {
 		return err
 	}

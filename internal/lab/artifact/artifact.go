@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
 // Options say what to provide and where. The zero value is a lab's default.
@@ -18,9 +20,8 @@ type Options struct {
 	KubernetesVersions []string
 	// EtcdVersions are the releases of etcd, such as "v3.6.16". Default: EtcdVersion alone.
 	EtcdVersions []string
-	// Progress receives lines for a person, one at a time, at least every few
-	// seconds while work is done. Default: none.
-	Progress func(string)
+	// Progress tells a person of the work that is done. Default: nobody.
+	Progress *progress.Reporter
 	// Client fetches releases from upstream. Default: one that gives up on an
 	// unreachable host within seconds.
 	Client *http.Client

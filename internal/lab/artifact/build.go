@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/mod/modfile"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
 //go:embed pause/main.go
@@ -26,7 +28,7 @@ var pauseSource string
 type builder struct {
 	// work is an existing directory for temporary files.
 	work     string
-	progress *progress
+	progress *progress.Reporter
 }
 
 // build makes every program of p as a file of dir named after it. The returned
@@ -65,7 +67,7 @@ func (b *builder) download(ctx context.Context, m module, dir string) (moduleInf
 	var stdout bytes.Buffer
 	cmd := b.command(ctx, dir, "go", "mod", "download", "-json", m.path+"@"+m.version)
 	cmd.Stdout = &stdout
-	stop := b.progress.slow("fetching Go module " + m.path + "@" + m.version)
+	stop := b.progress.Quiet("fetching Go module " + m.path + "@" + m.version)
 	runErr := run(cmd, nil)
 	stop()
 	var info moduleInfo

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/mod/modfile"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
 func TestWrapperModule(t *testing.T) {
@@ -92,7 +94,7 @@ func TestExecutableName(t *testing.T) {
 func newBuilder(t *testing.T) (*builder, *recorder) {
 	t.Helper()
 	l := new(recorder)
-	return &builder{work: t.TempDir(), progress: &progress{print: l.print}}, l
+	return &builder{work: t.TempDir(), progress: progress.To(l.print)}, l
 }
 
 func TestBuildModule(t *testing.T) {

@@ -73,7 +73,7 @@ func run(cmd *exec.Cmd, line func(string)) error {
 // runBuild runs a `go build -v` and tells how far it is.
 func (b *builder) runBuild(cmd *exec.Cmd, title string) error {
 	var fetched, compiled atomic.Int64
-	stop := b.progress.every("building "+title+" from Go modules", func() string {
+	stop := b.progress.Job("building "+title+" from Go modules", func() string {
 		switch f, c := fetched.Load(), compiled.Load(); {
 		case c > 0:
 			return fmt.Sprintf("%d packages compiled", c)

@@ -44,7 +44,7 @@ func (b *builder) extractPackage(ctx context.Context, pkg, root string) error {
 	defer os.RemoveAll(dir)
 	// apt downloads as a user of its own, which has to get at the directory.
 	cmd := b.command(ctx, dir, "apt-get", "download", "-q", "-o", "APT::Sandbox::User=root", pkg)
-	stop := b.progress.slow("downloading Debian package " + pkg)
+	stop := b.progress.Quiet("downloading Debian package " + pkg)
 	err = run(cmd, nil)
 	stop()
 	if err != nil {

@@ -189,7 +189,7 @@ func (s *store) pull(ctx context.Context, path layout.Path, ref string) (err err
 	if s.upstream.isDown(host) {
 		return errUnavailable
 	}
-	stop := s.progress.slow("pulling " + ref)
+	stop := s.progress.Quiet("pulling " + ref)
 	defer func() {
 		stop()
 		if err != nil && ctx.Err() == nil {

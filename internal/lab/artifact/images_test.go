@@ -16,6 +16,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
 // testImages are built from source the package carries and a shell script.
@@ -189,7 +191,7 @@ func TestImagesArePulledWherePublished(t *testing.T) {
 		handler.ServeHTTP(w, r)
 	}))
 	l := new(recorder)
-	_, err = ensureImages(t.Context(), Options{CacheDir: t.TempDir(), Client: client, Progress: l.print}, images)
+	_, err = ensureImages(t.Context(), Options{CacheDir: t.TempDir(), Client: client, Progress: progress.To(l.print)}, images)
 	if err == nil || !strings.Contains(err.Error(), "building pause") || l.count("registry.test cannot be reached") != 1 {
 		t.Errorf("no attempt to build: %v, %q", err, l.lines)
 	}

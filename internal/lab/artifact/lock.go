@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
 // lock takes the cache's lock, which a process holds while it adds to the
 // cache and the kernel frees when the process ends.
-func lock(ctx context.Context, cacheDir string, p *progress) (unlock func(), err error) {
+func lock(ctx context.Context, cacheDir string, p *progress.Reporter) (unlock func(), err error) {
 	if err := os.MkdirAll(cacheDir, 0o755); err != nil {
 		return nil, err
 	}
@@ -33,8 +35,8 @@ func lock(ctx context.Context, cacheDir string, p *progress) (unlock func(), err
 			waiting = true
 			holder, _ := os.ReadFile(f.Name())
 			title := "waiting for process " + strings.TrimSpace(string(holder)) + ", which is filling " + cacheDir
-			p.line(title)
-			stop = p.slow(title)
+			p.Line(title)
+			stop = p.Quiet(title)
 		}
 		select {
 		case <-ctx.Done():

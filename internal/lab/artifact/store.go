@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
 // parallelBuilds lets one build fetch modules or link while another compiles.
@@ -29,7 +31,7 @@ const parallelBuilds = 2
 type store struct {
 	cacheDir string
 	name     string
-	progress *progress
+	progress *progress.Reporter
 	upstream *upstream
 
 	mu      sync.Mutex
@@ -50,7 +52,7 @@ type entry struct {
 }
 
 func newStore(opts Options, name string) *store {
-	p := &progress{print: opts.Progress}
+	p := opts.Progress
 	return &store{cacheDir: opts.CacheDir, name: name, progress: p, upstream: newUpstream(opts.Client, p)}
 }
 
@@ -256,7 +258,7 @@ func (s *store) verify() error {
 			continue
 		}
 		if err == nil {
-			s.progress.line(filepath.Join(s.dir(), file) + " has changed since it was made: making it again")
+			s.progress.Line(filepath.Join(s.dir(), file) + " has changed since it was made: making it again")
 		}
 		delete(s.entries, file)
 	}

@@ -13,13 +13,15 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
 const helloArchive = "example.test/releases/v1.0.0/hello.tgz"
 
 // offline is a store whose upstream is known to be down.
 func offline(dir string, l *recorder) *store {
-	s := newStore(Options{CacheDir: dir, Progress: l.print}, "mirror")
+	s := newStore(Options{CacheDir: dir, Progress: progress.To(l.print)}, "mirror")
 	_ = s.upstream.markDown("example.test", errors.New("test"))
 	return s
 }
@@ -189,12 +191,12 @@ func TestStoreKeepsNothingHalfDone(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancelling := &recorder{}
-	s := newStore(Options{CacheDir: dir, Progress: func(line string) {
+	s := newStore(Options{CacheDir: dir, Progress: progress.To(func(line string) {
 		cancelling.print(line)
 		if strings.HasPrefix(line, "building") {
 			cancel()
 		}
-	}}, "mirror")
+	})}, "mirror")
 	_ = s.upstream.markDown("example.test", errors.New("test"))
 	if err := s.ensure(ctx, []product{helloProduct("v1.0.0")}); err == nil {
 		t.Fatal("no error though the context ended")
@@ -207,18 +209,18 @@ func TestStoreKeepsNothingHalfDone(t *testing.T) {
 
 func TestLockWaitsAndGivesUp(t *testing.T) {
 	dir, l := t.TempDir(), new(recorder)
-	unlock, err := lock(t.Context(), dir, &progress{print: l.print})
+	unlock, err := lock(t.Context(), dir, progress.To(l.print))
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := lock(ctx, dir, &progress{print: l.print}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := lock(ctx, dir, progress.To(l.print)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("second lock: %v", err)
 	}
 	if l.count("waiting for process") == 0 {
 		t.Error("nobody is told what is waited for")
 	}
 	unlock()
-	again, err := lock(t.Context(), dir, &progress{})
+	again, err := lock(t.Context(), dir, nil)
 	must(t, err)
 	again()
 }

@@ -18,6 +18,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
 // connectTimeout bounds how long an unreachable upstream can hold a build up.
@@ -30,13 +32,13 @@ var errUnavailable = errors.New("not available from upstream")
 // upstream downloads releases. A host that once failed is not tried again.
 type upstream struct {
 	client   *http.Client
-	progress *progress
+	progress *progress.Reporter
 
 	mu   sync.Mutex
 	down map[string]error
 }
 
-func newUpstream(client *http.Client, p *progress) *upstream {
+func newUpstream(client *http.Client, p *progress.Reporter) *upstream {
 	if client == nil {
 		t := http.DefaultTransport.(*http.Transport).Clone()
 		t.DialContext = (&net.Dialer{Timeout: connectTimeout}).DialContext
@@ -80,7 +82,7 @@ func (u *upstream) fetchFile(ctx context.Context, p product, file, to string) (e
 		return err
 	}
 	var received counter
-	stop := u.progress.every("fetching https://"+file, func() string {
+	stop := u.progress.Job("fetching https://"+file, func() string {
 		return fmt.Sprintf("%d MiB", received.Load()>>20)
 	})
 	defer func() { stop(err) }()
@@ -142,7 +144,7 @@ func (u *upstream) markDown(host string, cause error) error {
 	defer u.mu.Unlock()
 	if u.down[host] == nil {
 		u.down[host] = fmt.Errorf("%w: %s cannot be reached: %w", errUnavailable, host, cause)
-		u.progress.line(fmt.Sprintf("%s cannot be reached (%v): building from source", host, cause))
+		u.progress.Line(fmt.Sprintf("%s cannot be reached (%v): building from source", host, cause))
 	}
 	return u.down[host]
 }

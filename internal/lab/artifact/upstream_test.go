@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
 // release serves files as https://example.test/... to the returned client.
@@ -115,7 +117,7 @@ func TestUnreachableHostIsTriedOnce(t *testing.T) {
 		return nil, errors.New("no route to host")
 	}}}
 	l := new(recorder)
-	u := newUpstream(client, &progress{print: l.print})
+	u := newUpstream(client, progress.To(l.print))
 	for range 3 {
 		if err := u.fetch(t.Context(), helloProduct("v1.0.0"), t.TempDir()); !errors.Is(err, errUnavailable) {
 			t.Errorf("fetch: %v", err)

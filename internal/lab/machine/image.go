@@ -16,12 +16,14 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
 // MirrorEnv names the environment variable with the base URL of the Debian
@@ -119,12 +121,8 @@ func ImagesInUse(stateDir string) ([]string, error) {
 }
 
 // EnsureImage returns the image of a release, which it builds with debootstrap
-// unless cacheDir has it. progress, which may be nil, is called with each step.
-// Builds that run at the same time wait for one another.
-func EnsureImage(ctx context.Context, cacheDir string, r Release, progress func(string)) (Image, error) {
-	if progress == nil {
-		progress = func(string) {}
-	}
+// unless cacheDir has it. Builds that run at the same time wait for one another.
+func EnsureImage(ctx context.Context, cacheDir string, r Release, report *progress.Reporter) (Image, error) {
 	img, present, err := LocateImage(cacheDir, r)
 	if err != nil || present {
 		return img, err
@@ -133,7 +131,7 @@ func EnsureImage(ctx context.Context, cacheDir string, r Release, progress func(
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return Image{}, fmt.Errorf("machine image: %w", err)
 	}
-	unlock, err := lock(ctx, filepath.Join(dir, ".lock"), func() { progress("waiting for another build of the image") })
+	unlock, err := lock(ctx, filepath.Join(dir, ".lock"), func() { report.Line("waiting for another build of " + img.Name) })
 	if err != nil {
 		return Image{}, fmt.Errorf("machine image: waiting for another build: %w", err)
 	}
@@ -157,7 +155,12 @@ func EnsureImage(ctx context.Context, cacheDir string, r Release, progress func(
 		return Image{}, fmt.Errorf("machine image: %w", err)
 	}
 	mirror := DebianMirror()
-	if err := r.build(ctx, filepath.Join(files, "image"), root, mirror, progress); err != nil {
+	var now atomic.Value // the last line that the build printed
+	now.Store("")
+	end := report.Job(fmt.Sprintf("building the machine image of Debian %s from %s", r.Version, mirror), func() string { return now.Load().(string) })
+	err = r.build(ctx, filepath.Join(files, "image"), root, mirror, func(line string) { now.Store(line) })
+	end(err)
+	if err != nil {
 		return Image{}, fmt.Errorf("build machine image %s from the Debian mirror %s (%s can name another): %w", img.Name, mirror, MirrorEnv, err)
 	}
 	if err := os.Rename(root, img.Dir); err != nil {
@@ -168,7 +171,7 @@ func EnsureImage(ctx context.Context, cacheDir string, r Release, progress func(
 
 // build runs the recipe in PID and mount namespaces of its own, so that ending
 // it ends everything it started and undoes every mount.
-func (r Release) build(ctx context.Context, files, root, mirror string, progress func(string)) error {
+func (r Release) build(ctx context.Context, files, root, mirror string, said func(string)) error {
 	cmd := exec.CommandContext(ctx, "sh", filepath.Join(files, "build.sh"), r.Codename, root, filepath.Join(files, "root"), mirror)
 	cmd.Env = append(os.Environ(), "packages="+strings.Join(r.packages(), " "), "masked="+strings.Join(maskedUnits(), " "))
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -187,7 +190,7 @@ func (r Release) build(ctx context.Context, files, root, mirror string, progress
 			if line == "" {
 				continue
 			}
-			progress(line)
+			said(line)
 			tail = append(tail, line)
 			tail = tail[max(0, len(tail)-15):]
 		}

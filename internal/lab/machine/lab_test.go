@@ -12,6 +12,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/testbed"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
 // testLab is a Manager and a network for its machines. All of it is gone when
@@ -36,7 +37,7 @@ func newTestLab(t *testing.T, r Release) *testLab {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	img, err := EnsureImage(t.Context(), artifact.DefaultCacheDir(), r, func(s string) { t.Log(s) })
+	img, err := EnsureImage(t.Context(), artifact.DefaultCacheDir(), r, progress.To(func(s string) { t.Log(s) }))
 	if err != nil {
 		t.Fatal(err)
 	}
