@@ -120,7 +120,7 @@ func (d *demo) stage(name string, f func() error) error {
 
 // quietly runs what prints nothing but lines of d.report, and shows that it goes on.
 func (d *demo) quietly(title string, f func() error) error {
-	defer d.report.Quiet("    " + title)()
+	defer d.report.Quiet(title)()
 	return f()
 }
 
