@@ -27,7 +27,7 @@ func TestCluster(t *testing.T) {
 		c.Apply(t, "first.tfplan")
 		took := time.Since(start)
 		c.Learn(t)
-		release := c.Sh(t, "worker-0", `. /etc/os-release && echo "$VERSION_ID"`)
+		release := strings.TrimSpace(c.Sh(t, "worker-0", `. /etc/os-release && echo "$VERSION_ID"`))
 		t.Logf("figures: Debian %s: six machines applied in %.1f s", release, took.Seconds())
 		if want := os.Getenv("K8S_E2E_DEBIAN"); want != "" && release != want {
 			t.Errorf("the machines run Debian %s, not %s", release, want)
