@@ -130,7 +130,7 @@ func (r *Reporter) show(title string, began time.Time, detail func() string) (st
 }
 
 // draw keeps a live line on the terminal until the returned function is called.
-// It returns nil when there is no terminal, or none any more.
+// It returns nil when there is no terminal, or nothing can be drawn there any more.
 func (r *Reporter) draw(now func() string) (stop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,7 +142,6 @@ func (r *Reporter) draw(now func() string) (stop func()) {
 	}
 	line, err := r.live.Add(1, mpb.NopStyle().Build(), mpb.PrependDecorators(decor.Any(func(decor.Statistics) string { return now() })))
 	if err != nil {
-		r.terminal = nil
 		return nil
 	}
 	r.jobs++

@@ -116,6 +116,21 @@ func (c *Cluster) Machines(t *testing.T) []Machine {
 	return out
 }
 
+// Members returns the ids of etcd's voters by machine.
+func (c *Cluster) Members(t *testing.T) map[string]string {
+	t.Helper()
+	out := c.suite.Console(t, "controller-0", `etcdctl --endpoints https://127.0.0.1:2379 --cacert /etc/etcd/pki/ca.crt --cert /etc/etcd/pki/server.crt --key /etc/etcd/pki/server.key member list`)
+	members := map[string]string{}
+	for line := range strings.Lines(out) {
+		// ID, status, name, peer addresses, client addresses, is learner
+		f := strings.Split(strings.TrimSpace(line), ", ")
+		if len(f) == 6 && f[1] == "started" && f[5] == "false" {
+			members[f[2]] = f[0]
+		}
+	}
+	return members
+}
+
 // Kubectl runs kubectl as the administrator and fails the test on an error.
 func (c *Cluster) Kubectl(t *testing.T, args ...string) string {
 	t.Helper()

@@ -201,20 +201,6 @@ func (w *world) members(t *testing.T) string {
 	return w.Sh(t, "controller-0", `etcdctl --endpoints https://127.0.0.1:2379 --cacert /etc/etcd/pki/ca.crt --cert /etc/etcd/pki/server.crt --key /etc/etcd/pki/server.key member list`)
 }
 
-// memberIDs returns the ids of etcd's members, by machine.
-func (w *world) memberIDs(t *testing.T) map[string]string {
-	t.Helper()
-	ids := map[string]string{}
-	for line := range strings.Lines(w.members(t)) { // id, status, name, ...
-		fields := strings.Split(line, ", ")
-		if len(fields) < 3 {
-			t.Fatalf("etcdctl member list says %q", line)
-		}
-		ids[fields[2]] = fields[0]
-	}
-	return ids
-}
-
 // testImage wants another image in the configuration to change nothing that runs.
 func (w *world) testImage(t *testing.T) {
 	before := w.main
@@ -283,7 +269,7 @@ func (w *world) testSecondMember(t *testing.T) {
 func (w *world) testReplace(t *testing.T) {
 	others := []string{"controller-0", "controller-2", "worker-0", "lb-0"}
 	was := suite.Units(t, others...)
-	members := w.memberIDs(t)
+	members := w.Members(t)
 	const machineID = "jsonpath={.status.nodeInfo.machineID}"
 	uid := w.Kubectl(t, "get", "node", "worker-1", "-o", machineID)
 	traffic := harness.StartTraffic(t, w.Kubeconfig)
@@ -301,7 +287,10 @@ func (w *world) testReplace(t *testing.T) {
 	}
 	w.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=60s")
 	w.LearnMachines(t)
-	now := w.memberIDs(t)
+	now := w.Members(t)
+	if len(now) != 3 {
+		t.Errorf("members: %v, before: %v", now, members)
+	}
 	for c, id := range now {
 		if anew := c == "controller-1"; (id != members[c]) != anew {
 			t.Errorf("%s is member %s now, before it was %s", c, id, members[c])

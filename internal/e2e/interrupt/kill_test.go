@@ -117,19 +117,25 @@ func (k *killer) round(t *testing.T, op operation, v victim) {
 	if op == create {
 		before = look(t, c, false)
 	}
+	k.converge(t, before)
+	k.made(killed && !t.Failed())
+}
+
+// converge applies, and wants one whole cluster with everything that was there before.
+func (k *killer) converge(t *testing.T, before world) {
+	t.Helper()
 	start := time.Now()
-	if _, err := c.WS.Apply(t.Context()); err != nil {
+	if _, err := k.cluster.WS.Apply(t.Context()); err != nil {
 		t.Fatalf("the apply after the interruption: %v", err)
 	}
 	took := time.Since(start)
 	t.Logf("converged in %s", took.Round(100*time.Millisecond))
 	k.exists = true
-	after := look(t, c, true)
+	after := look(t, k.cluster, true)
 	after.whole(t)
 	after.kept(t, before)
-	c.NoChanges(t)
+	k.cluster.NoChanges(t)
 	k.slowest = max(k.slowest, took)
-	k.made(killed && !t.Failed())
 }
 
 func (k *killer) made(good bool) {

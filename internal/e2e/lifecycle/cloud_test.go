@@ -1,7 +1,6 @@
 package lifecycle_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -23,19 +22,4 @@ func (c *cluster) terminate(t *testing.T, machine string) {
 	if _, err := api.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{*out.Reservations[0].Instances[0].InstanceId}}); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// members returns the ids of etcd's voters by machine.
-func (c *cluster) members(t *testing.T) map[string]string {
-	t.Helper()
-	out := suite.Console(t, "controller-0", `etcdctl --endpoints https://127.0.0.1:2379 --cacert /etc/etcd/pki/ca.crt --cert /etc/etcd/pki/server.crt --key /etc/etcd/pki/server.key member list`)
-	members := map[string]string{}
-	for line := range strings.Lines(out) {
-		// ID, status, name, peer addresses, client addresses, is learner
-		f := strings.Split(strings.TrimSpace(line), ", ")
-		if len(f) == 6 && f[1] == "started" && f[5] == "false" {
-			members[f[2]] = f[0]
-		}
-	}
-	return members
 }

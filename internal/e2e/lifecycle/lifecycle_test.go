@@ -128,14 +128,14 @@ func (c *cluster) testUpgrade(t *testing.T) {
 func (c *cluster) testLostController(t *testing.T) {
 	const name = "controller-2"
 	others := append(harness.Numbered("controller", 2), "worker-0", "worker-1", "lb-0")
-	was, members := suite.Units(t, others...), c.members(t)
+	was, members := suite.Units(t, others...), c.Members(t)
 	c.Kubectl(t, "create", "configmap", "kept", "--from-literal=a=b")
 	traffic := harness.StartTraffic(t, c.Kubeconfig)
 	c.terminate(t, name)
 	c.Apply(t)
 	traffic.Answering(t)
 	suite.OnlyRestarted(t, was, others)
-	now := c.members(t)
+	now := c.Members(t)
 	if len(now) != 3 || now[name] == members[name] {
 		t.Errorf("members: %v, before: %v", now, members)
 	}
@@ -158,7 +158,7 @@ func (c *cluster) testLostController(t *testing.T) {
 func (c *cluster) testTwoControllers(t *testing.T) {
 	_, _, err := c.WS.Plan(t.Context(), `-replace=k8s_machine.controller[0]`, `-replace=k8s_machine.controller[2]`)
 	harness.Refused(t, err, "controller-0, controller-2", "quorum", "one machine at a time")
-	if n := len(c.members(t)); n != 3 {
+	if n := len(c.Members(t)); n != 3 {
 		t.Errorf("%d members", n)
 	}
 	c.NoChanges(t)
@@ -217,18 +217,18 @@ func (c *cluster) testReplaceBalancer(t *testing.T) {
 
 func (c *cluster) testScaleControllers(t *testing.T) {
 	three := append(harness.Numbered("controller", 3), "worker-0", "worker-1", "lb-0")
-	was, members := suite.Units(t, three...), c.members(t)
+	was, members := suite.Units(t, three...), c.Members(t)
 	traffic := harness.StartTraffic(t, c.Kubeconfig)
 	c.set(t, map[string]any{"controllers": 5})
 	c.Apply(t)
-	if n := len(c.members(t)); n != 5 {
+	if n := len(c.Members(t)); n != 5 {
 		t.Errorf("%d members", n)
 	}
 	c.NoChanges(t)
 	c.set(t, map[string]any{"controllers": 3})
 	c.Apply(t)
 	traffic.Answering(t)
-	if now := c.members(t); fmt.Sprint(now) != fmt.Sprint(members) {
+	if now := c.Members(t); fmt.Sprint(now) != fmt.Sprint(members) {
 		t.Errorf("members: %v, before: %v", now, members)
 	}
 	// The API servers are told the members of etcd by flag: those roll, and nothing else.

@@ -51,8 +51,7 @@ func (w *world) leader(t *testing.T) (leader string, ids map[string]uint64) {
 }
 
 // engine is a roll-out engine with connections of its own to the controllers.
-// It appends to unheld when it announces that a write may be lost.
-func (w *world) engine(t *testing.T, unheld *[]time.Time) (*rollout.Engine, map[string]rollout.Target) {
+func (w *world) engine(t *testing.T) (*rollout.Engine, map[string]rollout.Target) {
 	t.Helper()
 	key, err := os.ReadFile(suite.SSH)
 	if err != nil {
@@ -66,9 +65,6 @@ func (w *world) engine(t *testing.T, unheld *[]time.Time) (*rollout.Engine, map[
 		Pool: remote.NewPool(remote.Config{Signers: []ssh.Signer{signer}}),
 		Progress: func(machine, message string) {
 			t.Logf("%s %s: %s", time.Now().Format("15:04:05.000"), machine, message)
-			if strings.Contains(message, "a write under way may be lost") {
-				*unheld = append(*unheld, time.Now())
-			}
 		},
 	}
 	t.Cleanup(func() { _ = e.Pool.Close() })
@@ -109,8 +105,15 @@ func (w *world) testHandOvers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var unheld []time.Time
-	e, targets := w.engine(t, &unheld)
+	e, targets := w.engine(t)
+	var unheld []time.Time // when it announced that a write may be lost
+	say := e.Progress
+	e.Progress = func(machine, message string) {
+		say(machine, message)
+		if strings.Contains(message, "a write under way may be lost") {
+			unheld = append(unheld, time.Now())
+		}
+	}
 	requests := 0
 	for _, x := range w.handOvers(t, times, func(leader string, _ map[string]uint64) {
 		if err := handOver(t.Context(), e, targets, leader); err != nil {
@@ -165,7 +168,7 @@ func (w *world) handOvers(t *testing.T, times int, move func(leader string, ids 
 func (w *world) testOrphanedHold(t *testing.T) {
 	was := suite.Units(t, machines...)
 	leader, _ := w.leader(t)
-	e, targets := w.engine(t, new([]time.Time))
+	e, targets := w.engine(t)
 	seen := make(chan error, 1)
 	const state = `pid=$(systemctl show -P MainPID kube-apiserver); state() { cut -d' ' -f3 /proc/$pid/stat; }; `
 	go func() {

@@ -131,26 +131,20 @@ func (w *world) testSettings(t *testing.T) {
 // testUnknownFlag wants a mistake found out before anything is taken down for it.
 func (w *world) testUnknownFlag(t *testing.T) {
 	was := suite.Units(t, machines...)
-	for argument, where := range map[string][]string{
-		"api_server_args": {"k8s_control_plane", "machine controller-", "kube-apiserver"},
-		"scheduler_args":  {"k8s_control_plane", "machine controller-", "kube-scheduler"},
-		"kubelet_args":    {"k8s_worker_pool", "machine worker-", "kubelet"},
+	const value = `{ no-such-flag = "1" }`
+	for _, tt := range []badValue{
+		{"API server", "k8s_control_plane", "api_server_args", value, []string{"machine controller-", "kube-apiserver"}},
+		{"scheduler", "k8s_control_plane", "scheduler_args", value, []string{"machine controller-", "kube-scheduler"}},
+		{"kubelet", "k8s_worker_pool", "kubelet_args", value, []string{"machine worker-", "kubelet"}},
 	} {
-		resource := where[0]
-		before, had := w.arguments[resource][argument]
-		w.arguments[resource][argument] = `{ no-such-flag = "1" }`
-		w.write(t)
-		began := time.Now()
-		_, err := w.WS.Apply(t.Context())
-		harness.Refused(t, err, append(where[1:], "unknown flag: --no-such-flag", "nothing has been stopped or changed")...)
-		t.Logf("%s: refused after %s", argument, time.Since(began).Round(time.Second))
-		delete(w.arguments[resource], argument)
-		if had {
-			w.arguments[resource][argument] = before
-		}
+		w.with(t, tt, func() {
+			began := time.Now()
+			_, err := w.WS.Apply(t.Context())
+			harness.Refused(t, err, append(tt.want, "unknown flag: --no-such-flag", "nothing has been stopped or changed")...)
+			t.Logf("%s: refused after %s", tt.name, time.Since(began).Round(time.Second))
+		})
 	}
 	wantRestarted(t, was)
-	w.write(t)
 	w.NoChanges(t)
 }
 

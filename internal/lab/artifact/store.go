@@ -52,8 +52,7 @@ type entry struct {
 }
 
 func newStore(opts Options, name string) *store {
-	p := opts.Progress
-	return &store{cacheDir: opts.CacheDir, name: name, progress: p, upstream: newUpstream(opts.Client, p)}
+	return &store{cacheDir: opts.CacheDir, name: name, progress: opts.Progress, upstream: newUpstream(opts.Client, opts.Progress)}
 }
 
 func (s *store) dir() string       { return filepath.Join(s.cacheDir, s.name) }

@@ -41,15 +41,7 @@ func (c *Cloud) TookAddress(vpcID string, mac net.HardwareAddr) {
 	if !ok || c.answering(m.ID) {
 		return // nobody's, or a renewal
 	}
-	err := c.update("", nil, func(t *tx) error {
-		if i := t.st.Instances[m.ID]; i != nil {
-			i.Answering = i.up()
-		}
-		return nil
-	})
-	if err != nil {
-		c.log.Error("an instance's state could not be saved", "instance", m.ID, "error", err)
-	}
+	c.save(m.ID, func(_ *tx, i *instance) { i.Answering = i.up() })
 }
 
 func (c *Cloud) answering(id string) bool {

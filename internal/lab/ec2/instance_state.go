@@ -71,7 +71,8 @@ func startInstances(t *tx, in *instanceIDsRequest) (any, error) {
 				return err
 			}
 			i.set(statePending, stateReason{}, "")
-			i.LaunchTime, i.Impaired, i.Answering, i.Powered = t.now, false, false, true
+			i.LaunchTime = t.now
+			i.switchOn()
 			t.then(func() { t.c.launch(i.ID) })
 			return nil
 		}
@@ -102,7 +103,7 @@ func rebootInstances(t *tx, in *instanceIDsRequest) (any, error) {
 		if i.State != stateRunning {
 			return wrongState(i, "rebooted")
 		}
-		i.Impaired, i.Answering, i.Powered = false, false, true
+		i.switchOn()
 		t.then(func() { t.c.reboot(i.ID) })
 		return nil
 	})

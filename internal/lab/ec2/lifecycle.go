@@ -38,8 +38,18 @@ func (c *Cloud) instance(id string, s instanceState) (instance, bool) {
 // change updates one instance by itself, outside of any API call, if it is in
 // state s, and then the network.
 func (c *Cloud) change(ctx context.Context, id string, s instanceState, f func(t *tx, i *instance)) {
+	c.save(id, func(t *tx, i *instance) {
+		if i.State == s {
+			f(t, i)
+		}
+	})
+	c.syncNetwork(ctx)
+}
+
+// save updates one instance by itself, if there is one.
+func (c *Cloud) save(id string, f func(t *tx, i *instance)) {
 	err := c.update("", nil, func(t *tx) error {
-		if i := t.st.Instances[id]; i != nil && i.State == s {
+		if i := t.st.Instances[id]; i != nil {
 			f(t, i)
 		}
 		return nil
@@ -47,7 +57,6 @@ func (c *Cloud) change(ctx context.Context, id string, s instanceState, f func(t
 	if err != nil {
 		c.log.Error("an instance's state could not be saved", "instance", id, "error", err)
 	}
-	c.syncNetwork(ctx)
 }
 
 // launch boots a pending instance.
@@ -280,7 +289,7 @@ func (c *Cloud) resume() error {
 				case c.cfg.Machines.Running(id) || i.Impaired:
 				case rebooted: // EC2 recovers instances of a failed host
 					i.set(statePending, stateReason{}, "")
-					i.Answering = false
+					i.switchOn()
 					t.then(func() { c.launch(id) })
 				default:
 					t.then(func() { c.exited(id) })
