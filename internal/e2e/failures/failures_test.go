@@ -108,7 +108,7 @@ var failures = []failure{
 		summary: addonFailed,
 		says: []string{"Deployment default/greeter: 0 of 1 updated replicas are available", "pod default/greeter-", "on worker-0, container greeter: CrashLoopBackOff",
 			"exit code 3 (Error)", "last lines of the log of greeter: listening on port 8080 cannot read /etc/greeter.yaml", "kubectl --namespace default describe pod greeter-"},
-		waits: podFails,
+		waits: podFails, backsOff: true,
 	},
 	{
 		title: "No pod starts on a node",
@@ -128,7 +128,7 @@ var failures = []failure{
 		summary: addonFailed,
 		says: []string{"Deployment default/greeter: 0 of 1 updated replicas are available", "pod default/greeter-", "on worker-0, container greeter: ImagePullBackOff",
 			"k8s-lab/no-such-image:1", "not found", "kubectl --namespace default describe pod greeter-"},
-		waits: podFails,
+		waits: podFails, backsOff: true,
 	},
 	{
 		title: "etcd has lost its quorum",

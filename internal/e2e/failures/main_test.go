@@ -9,6 +9,7 @@ package failures_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -90,6 +91,8 @@ type failure struct {
 	// waits is what the command has to wait for by design before it can say so,
 	// such as ten seconds for a machine that does not answer; see world.within.
 	waits time.Duration
+	// backsOff says that the kubelet backs off from a pod before the command ends.
+	backsOff bool
 }
 
 func TestFailures(t *testing.T) {
@@ -144,6 +147,9 @@ func (w *world) fail(t *testing.T, f failure) {
 	if ctx.Err() != nil {
 		t.Fatalf("it did not end within %s:\n%s", within, out)
 	}
+	if f.backsOff {
+		w.toldInTime(t, start, time.Now())
+	}
 	said := diagnostic(out, f.summary)
 	if said == "" {
 		t.Fatalf("nothing was said under %q:\n%s", f.summary, out)
@@ -153,6 +159,36 @@ func (w *world) fail(t *testing.T, f failure) {
 		t.Errorf("a private key is printed:\n%s", said)
 	}
 	compareGuide(t, f.title, said)
+}
+
+// toldInTime wants a command to have ended within half a minute of the first
+// CrashLoopBackOff or ImagePullBackOff since it began, of which the kubelet makes
+// an event. What Terraform does before and after is added as in world.within.
+func (w *world) toldInTime(t *testing.T, began, ended time.Time) {
+	t.Helper()
+	var events struct {
+		Items []struct {
+			FirstTimestamp time.Time `json:"firstTimestamp"` // whole seconds
+		} `json:"items"`
+	}
+	out := w.Kubectl(t, "--namespace=default", "get", "events", "--field-selector=reason=BackOff", "--output=json")
+	if err := json.Unmarshal([]byte(out), &events); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	first := ended
+	for _, e := range events.Items {
+		if e.FirstTimestamp.After(began) && e.FirstTimestamp.Before(first) {
+			first = e.FirstTimestamp
+		}
+	}
+	if first.Equal(ended) {
+		t.Errorf("the kubelet has not backed off: %s", out)
+	}
+	took := ended.Sub(first)
+	t.Logf("it was told %s after the first back-off", took.Round(time.Second))
+	if limit := 30*time.Second + 5*w.quiet; took > limit {
+		t.Errorf("it was told %s after the first back-off, want at most %s", took, limit)
+	}
 }
 
 // diagnostic returns what was printed under a summary, without the frame.
