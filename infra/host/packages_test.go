@@ -166,7 +166,7 @@ func TestPackagesRefused(t *testing.T) {
 			t.Parallel()
 			m := newLocalMachine(t)
 			m.state(tt.state...)
-			limit := reportTime + 2*time.Second
+			limit := reportTime + 8*time.Second
 			if tt.once {
 				limit = time.Minute
 			}

@@ -52,7 +52,7 @@ func (e *Engine) calmly(ctx context.Context, who string, w writers, move func(co
 	servers := e.apiServers(ctx, w.machines(ctx))
 	var err error
 	for range holdAttempts {
-		if err = e.whileHeld(ctx, servers, w.settled, move); err == nil || ctx.Err() != nil {
+		if err = e.whileHeld(ctx, who, servers, w.settled, move); err == nil || ctx.Err() != nil {
 			return err
 		}
 		select {
@@ -88,7 +88,7 @@ func (e *Engine) apiServers(ctx context.Context, machines []*machine) []*machine
 
 // whileHeld holds the API servers, waits until all is settled, and moves, within
 // holdLimit, after which they would go on by themselves.
-func (e *Engine) whileHeld(ctx context.Context, servers []*machine, settled, move func(context.Context) error) error {
+func (e *Engine) whileHeld(ctx context.Context, who string, servers []*machine, settled, move func(context.Context) error) error {
 	began := time.Now()
 	held, cancel := context.WithTimeoutCause(ctx, holdLimit, fmt.Errorf("not within the %s API servers are held", holdLimit))
 	defer cancel()
@@ -110,7 +110,11 @@ func (e *Engine) whileHeld(ctx context.Context, servers []*machine, settled, mov
 	if took := time.Since(began); took > holdLimit-moveBudget {
 		return fmt.Errorf("it took %s until nothing was under way", took.Round(time.Millisecond))
 	}
-	return move(held)
+	err := move(held)
+	if held.Err() != nil && ctx.Err() == nil {
+		e.say(who, "etcd: the API servers went on while the leadership was moving, a write under way may be lost")
+	}
+	return err
 }
 
 // release lets held API servers go on. Where that fails they do by themselves.

@@ -144,7 +144,7 @@ func (w *world) image(t *testing.T, release string) string {
 
 func (w *world) await(t *testing.T, id string, state types.InstanceStateName) types.Instance {
 	t.Helper()
-	for end := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		out := must[*ec2.DescribeInstancesOutput](t)(w.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{id}}))
 		i := out.Reservations[0].Instances[0]
 		if i.State.Name == state {
@@ -162,7 +162,7 @@ func (w *world) sh(t *testing.T, address, script string) string {
 	conf := &ssh.ClientConfig{User: "admin", Auth: []ssh.AuthMethod{ssh.PublicKeys(w.signer)}, Timeout: time.Second,
 		HostKeyCallback: ssh.InsecureIgnoreHostKey()} //nolint:gosec // whose machine it is is not what is tested here
 	var conn *ssh.Client
-	for end := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		var err error
 		if conn, err = ssh.Dial("tcp", address+":22", conf); err == nil {
 			break

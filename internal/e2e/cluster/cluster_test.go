@@ -17,7 +17,7 @@ func TestCluster(t *testing.T) {
 	trace := filepath.Join(suite.Dir, "trace.log")
 	c := newCluster(t, "main", suite.CLI)
 	// Everything is traced, so that the search for private keys searches everything.
-	c.WS.Env = append(c.WS.Env, "TF_LOG=TRACE", "TF_LOG_PATH="+trace)
+	c.WS.Env = append(c.WS.Env, "TF_LOG=TRACE", "TF_LOG_PROVIDER=TRACE", "TF_LOG_PATH="+trace)
 	step := harness.Steps(t)
 	step("apply", func(t *testing.T) {
 		if _, err := c.WS.Run(t.Context(), "plan", "-out=first.tfplan", "-no-color"); err != nil {

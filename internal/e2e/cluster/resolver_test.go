@@ -49,7 +49,7 @@ func (c *cluster) testResolver(t *testing.T) {
 	if _, err := ec2.NewFromConfig(suite.AWS()).RebootInstances(t.Context(), &ec2.RebootInstancesInput{InstanceIds: []string{machines[i].ID}}); err != nil {
 		t.Fatal(err)
 	}
-	c.Kubectl(t, "wait", "--for=jsonpath={.status.containerStatuses[0].restartCount}=1", "pod/"+pod, "--timeout=180s")
+	c.Kubectl(t, "wait", "--for=jsonpath={.status.containerStatuses[0].restartCount}=1", "pod/"+pod, "--timeout=5m")
 	c.Kubectl(t, "wait", "--for=condition=Ready", "pod/"+pod, "--timeout=60s")
 	leads("after a reboot without systemd-resolved", own)
 	c.PodEgress(t, machine)

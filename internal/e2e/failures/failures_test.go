@@ -126,7 +126,7 @@ var failures = []failure{
 		title:   "An image cannot be pulled",
 		with:    func(t *testing.T, w *world) { w.anew(t, addon("k8s-lab/no-such-image:1", "exit 0")) },
 		summary: addonFailed,
-		says: []string{"Deployment default/greeter: 0 of 1 updated replicas are available", "pod default/greeter-", "on worker-0, container greeter: ImagePullBackOff",
+		says: []string{"Deployment default/greeter: 0 of 1 updated replicas are available", "pod default/greeter-", "on worker-0, container greeter: ", "ErrImagePull: ",
 			"k8s-lab/no-such-image:1", "not found", "kubectl --namespace default describe pod greeter-"},
 		waits: podFails, backsOff: true,
 	},
@@ -139,7 +139,7 @@ var failures = []failure{
 		},
 		summary: etcdFailed,
 		says:    []string{"lost its quorum", "only controller-0 still have their data", "without: controller-1, controller-2", "restore the cluster from a snapshot"},
-		waits:   20 * time.Second, // for members that may come back
+		waits:   time.Minute, // for members that may come back, and in each refresh for etcd to answer
 	},
 	{
 		title: "The clocks differ",

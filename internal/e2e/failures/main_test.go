@@ -225,6 +225,7 @@ var passing = []struct {
 	{regexp.MustCompile(`restarted \d+ times`), "restarted <n> times"},
 	{regexp.MustCompile(`after \d+ ms`), "after <time>"},
 	{regexp.MustCompile(`passed \d+ returned \d+`), "passed <n> returned <n>"},
+	{regexp.MustCompile(`ImagePullBackOff: Back-off pulling image "[^"]+": ErrImagePull`), "ErrImagePull"}, // the kubelet says one or the other, in turn
 	{regexp.MustCompile(`\d+ of (\d+) KiB and \d+ inodes`), "<n> of $1 KiB and <n> inodes"},
 }
 

@@ -119,7 +119,11 @@ func (c *Cluster) Machines(t *testing.T) []Machine {
 // Members returns the ids of etcd's voters by machine.
 func (c *Cluster) Members(t *testing.T) map[string]string {
 	t.Helper()
-	out := c.suite.Console(t, "controller-0", `etcdctl --endpoints https://127.0.0.1:2379 --cacert /etc/etcd/pki/ca.crt --cert /etc/etcd/pki/server.crt --key /etc/etcd/pki/server.key member list`)
+	var out string
+	Eventually(t, time.Minute, "the members of etcd", func() (err error) { // asks the leader
+		out, err = c.suite.TryConsole(t.Context(), "controller-0", `etcdctl --endpoints https://127.0.0.1:2379 --cacert /etc/etcd/pki/ca.crt --cert /etc/etcd/pki/server.crt --key /etc/etcd/pki/server.key member list`)
+		return err
+	})
 	members := map[string]string{}
 	for line := range strings.Lines(out) {
 		// ID, status, name, peer addresses, client addresses, is learner

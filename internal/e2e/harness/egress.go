@@ -1,10 +1,12 @@
 package harness
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -63,9 +65,12 @@ func (c *Cluster) podEgress(t *testing.T, node, pod string) {
 		t.Errorf("%s gives its pods %q", node, out)
 	}
 	// Only the name matters: a service does not answer to ping.
-	if out := in("timeout 8 ping -c 1 -W 1 kubernetes.default"); !strings.Contains(out, "(10.32.0.1)") {
-		t.Errorf("a pod on %s resolves kubernetes.default: %q", node, out)
-	}
+	Eventually(t, 30*time.Second, "a pod on "+node+" resolves kubernetes.default", func() error { // kube-proxy may just have started
+		if out := in("timeout 8 ping -c 1 -W 1 kubernetes.default"); !strings.Contains(out, "(10.32.0.1)") {
+			return errors.New(out)
+		}
+		return nil
+	})
 	if out := in("timeout 8 wget -q -O /dev/null http://" + outsideName + "/"); !strings.Contains(out, "exit status 0") {
 		t.Errorf("a pod on %s gets %s by name: %q", node, outsideName, out)
 	}

@@ -182,7 +182,7 @@ func (s *Suite) Workspace(t *testing.T, name, cli, config string) *workspace.Wor
 		CLI:      cli,
 		Provider: s.provider,
 		Config:   config,
-		Env:      s.Env(),
+		Env:      append(s.Env(), "TF_LOG_PROVIDER=INFO", "TF_LOG_PATH="+s.providerLog()),
 		Log:      log,
 	})
 	if err != nil {

@@ -43,8 +43,9 @@ type Traffic struct {
 	Cordoned []string // sets of closed nodes, joined by "+", as they followed one another
 	Fewest   int      // the fewest ready pods of Web at one time
 
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
+	cluster *Cluster
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
 
 	mu       sync.Mutex
 	requests int
@@ -64,16 +65,21 @@ func (f failure) String() string {
 	return fmt.Sprintf("%s after %s: %v", f.began.Format(time.TimeOnly), f.took.Round(time.Millisecond), f.err)
 }
 
-// underWay tells whether the request was, at a time or in the second after it.
-func (f failure) underWay(at time.Time) bool {
-	return f.began.Before(at.Add(time.Second)) && f.began.Add(f.took).After(at)
-}
-
-// StartTraffic starts the clients.
-func StartTraffic(t *testing.T, kubeconfig string) *Traffic {
+// Requests has a client make a request again and again, with a rest between
+// two, until it is ended.
+func (c *Cluster) Requests(t *testing.T, rest time.Duration, request func(ctx context.Context, n int) error) *Traffic {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	x := &Traffic{cancel: cancel, lastOK: time.Now(), Fewest: 1 << 30}
+	x := &Traffic{cluster: c, cancel: cancel, lastOK: time.Now(), Fewest: 1 << 30}
+	x.loop(ctx, rest, request)
+	return x
+}
+
+// Traffic starts the clients, with a kubeconfig.
+func (c *Cluster) Traffic(t *testing.T, kubeconfig string) *Traffic {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	x := &Traffic{cluster: c, cancel: cancel, lastOK: time.Now(), Fewest: 1 << 30}
 	run := fmt.Sprintf("run-%d", time.Now().UnixNano())
 	writer, reader, looker := Client(t, kubeconfig), Client(t, kubeconfig), Client(t, kubeconfig)
 	x.loop(ctx, pause, func(ctx context.Context, i int) error {
@@ -180,61 +186,16 @@ func (x *Traffic) Failures(t *testing.T) int {
 // Requests returns how many requests there were, once they have ended.
 func (x *Traffic) Requests() int { return x.requests }
 
-// Unbroken wants that no request failed.
-func (x *Traffic) Unbroken(t *testing.T) {
+// Unbroken wants that no request failed but those that are excused, see
+// Cluster.excuse. A write may also have been lost at one of the times at which an
+// engine of the test's own announced it.
+func (x *Traffic) Unbroken(t *testing.T, announced ...time.Time) {
 	t.Helper()
 	x.end(t)
-	x.none(t)
-}
-
-// UnbrokenByEtcd is Unbroken while etcd's leadership is handed on, on machines
-// that others keep busy too: a write may be lost when etcd holds an election
-// that nobody asked for, since it could not write to its disk for a second, say.
-// Each such loss has to be borne out by the journals of etcd, or the write was
-// under way at one of the times at which the engine announced that it may be lost.
-func (x *Traffic) UnbrokenByEtcd(t *testing.T, c *Cluster, announced ...time.Time) {
-	t.Helper()
-	x.end(t)
-	x.failed = slices.DeleteFunc(x.failed, func(f failure) bool {
-		if !slices.ContainsFunc(lostInElection, func(words string) bool { return strings.Contains(f.err.Error(), words) }) {
-			return false
-		}
-		if slices.ContainsFunc(announced, f.underWay) {
-			t.Logf("%s\nwas lost as announced", f)
-			return true
-		}
-		found := c.unaskedElections(t, f.began.Add(-2*time.Second), f.began.Add(f.took))
-		if len(found) > 0 {
-			t.Logf("%s\nwas lost in an election that nobody asked for:\n%s", f, strings.Join(found, "\n"))
-		}
-		return len(found) > 0
-	})
-	x.none(t)
-}
-
-// lostInElection is what etcd says of a write that came while its leadership changed.
-var lostInElection = []string{"etcdserver: request timed out", "raft proposal dropped", "etcdserver: leader changed"}
-
-// unaskedElections returns what etcd's journals say of members that found
-// themselves without a leader: a member asks the others first whether they would
-// vote for it, and says so, but not when the leadership is handed to it. When a
-// member was being stopped there is no excuse, since it should have done that.
-func (c *Cluster) unaskedElections(t *testing.T, from, to time.Time) (found []string) {
-	t.Helper()
-	for machine := range c.Addresses {
-		script := fmt.Sprintf("journalctl --unit etcd --no-pager --output short-precise --since @%d --until @%d | grep -E 'became pre-candidate|closing etcd server' || :", from.Unix(), to.Unix()+1)
-		out, err := c.TrySh(t.Context(), machine, script)
-		if err != nil {
-			continue // it is gone
-		}
-		if strings.Contains(out, "closing etcd server") {
-			return nil
-		}
-		if out != "" {
-			found = append(found, machine+": "+out)
-		}
+	x.excuse(t, announced...)
+	if len(x.failed) > 0 {
+		t.Errorf("%d of %d requests failed:\n%s", len(x.failed), x.requests, x.list())
 	}
-	return found
 }
 
 // list is what failed, a line each.
@@ -246,19 +207,13 @@ func (x *Traffic) list() string {
 	return strings.Join(lines, "\n")
 }
 
-func (x *Traffic) none(t *testing.T) {
-	t.Helper()
-	if len(x.failed) > 0 {
-		t.Errorf("%d of %d requests failed:\n%s", len(x.failed), x.requests, x.list())
-	}
-}
-
 // Answering wants that no request after the loss of a machine had to wait long:
 // those under way on it are lost with it, and the load balancer takes a moment
 // to notice.
 func (x *Traffic) Answering(t *testing.T) {
 	t.Helper()
 	x.end(t)
+	x.excuse(t)
 	if x.gap > 15*time.Second || len(x.failed) > 6 {
 		t.Errorf("%s without an answer, %d of %d requests failed:\n%s", x.gap, len(x.failed), x.requests, x.list())
 	} else if len(x.failed) > 0 {

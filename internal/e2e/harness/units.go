@@ -14,8 +14,10 @@ import (
 // has done so unasked since it was last asked to.
 type Unit struct{ Down, Up, Unasked int }
 
-// UnitsScript prints, on a machine, what ParseUnits reads.
+// UnitsScript prints, on a machine, what ParseUnits reads. A unit that systemd is
+// about to start again, such as a manager that has lost its lease, is waited for.
 const UnitsScript = `for u in etcd kube-apiserver kube-controller-manager kube-scheduler containerd kubelet kube-proxy haproxy; do
+	for i in 1 2 3 4 5 6 7 8 9 10; do [ "$(systemctl is-active $u)" = activating ] || break; sleep 1; done
 	systemctl is-active -q $u && echo $u $(systemctl show -P ActiveExitTimestampMonotonic $u) $(systemctl show -P ActiveEnterTimestampMonotonic $u) $(systemctl show -P NRestarts $u); done; true`
 
 // ParseUnits returns a machine's units that run, by "machine/unit".

@@ -23,9 +23,9 @@ spec:
       containers:
       - name: web
         image: k8s-lab/toolbox:1
-        command: ["sh", "-c", "mkdir -p /www && echo served by $HOSTNAME > /www/index.html && echo started && exec httpd -f -v -p 8080 -h /www"]
+        command: ["sh", "-c", "mkdir -p /www && echo served by $HOSTNAME > /www/index.html && echo started && { httpd -f -v -p 8080 -h /www & trap 'kill $!' TERM; wait; }"]
         ports: [{containerPort: 8080}]
-        readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}
+        readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1, timeoutSeconds: 5, failureThreshold: 5}
 ---
 apiVersion: policy/v1
 kind: PodDisruptionBudget

@@ -239,8 +239,8 @@ func (m *realMachine) testCrashingUnit(t *testing.T, good desired.State, rec hos
 	bad := m.units("1")
 	for i, f := range bad.Files {
 		if f.Path == "/etc/systemd/system/other.service" {
-			bad.Files[i].Content = []byte("[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestart=always\nRestartSec=1\n" +
-				"ExecStart=/bin/sh -c '[ ! -e /run/good ] || exec sleep infinity; echo unknown flag: --wrong; sleep 0.1; exit 2'\n[Install]\nWantedBy=multi-user.target\n")
+			bad.Files[i].Content = []byte("[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestart=always\nRestartSec=3\n" +
+				"ExecStart=/bin/sh -c '[ ! -e /run/good ] || exec sleep infinity; echo unknown flag: --wrong; exit 2'\n[Install]\nWantedBy=multi-user.target\n")
 		}
 	}
 	start := time.Now()

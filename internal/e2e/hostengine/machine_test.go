@@ -85,7 +85,7 @@ func boot(t *testing.T) *realMachine {
 
 func (m *realMachine) awaitReady() {
 	m.t.Helper()
-	ctx, cancel := context.WithTimeout(m.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(m.t.Context(), 3*time.Minute)
 	defer cancel()
 	start := time.Now()
 	if err := m.WaitReady(ctx, 0); err != nil {

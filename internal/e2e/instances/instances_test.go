@@ -29,7 +29,6 @@ func TestInstances(t *testing.T) {
 		t.Fatal(err)
 	}
 	ws := suite.Workspace(t, "instances", suite.CLI, example)
-	suite.KeepLog(ws)
 	w := &world{Cluster: suite.Cluster(ws), main: string(source), api: ec2.NewFromConfig(suite.AWS())}
 	for _, step := range []struct {
 		name string
@@ -148,9 +147,9 @@ func (d *down) oneByOne(t *testing.T, machines ...string) {
 // apply: machine by machine, and nobody who uses the cluster notices.
 func (w *world) testInstanceTypes(t *testing.T) {
 	w.edit(t, "instance_type = var.instance_type", `instance_type = "t3.large"`, 2)
-	traffic, watch := harness.StartTraffic(t, w.Kubeconfig), w.watch(t)
+	traffic, watch := w.Traffic(t, w.Kubeconfig), w.watch(t)
 	w.apply(t)
-	traffic.UnbrokenByEtcd(t, w.Cluster)
+	traffic.Unbroken(t)
 	watch.oneByOne(t, "controller-0", "controller-1", "controller-2", "worker-0", "worker-1")
 	if traffic.Fewest < 1 {
 		t.Error("no pod of the application was ready at one time")
@@ -272,9 +271,9 @@ func (w *world) testReplace(t *testing.T) {
 	members := w.Members(t)
 	const machineID = "jsonpath={.status.nodeInfo.machineID}"
 	uid := w.Kubectl(t, "get", "node", "worker-1", "-o", machineID)
-	traffic := harness.StartTraffic(t, w.Kubeconfig)
+	traffic := w.Traffic(t, w.Kubeconfig)
 	w.apply(t, "-replace=k8s_machine.controller[1]", "-replace=k8s_machine.worker[1]")
-	traffic.UnbrokenByEtcd(t, w.Cluster)
+	traffic.Unbroken(t)
 	suite.OnlyRestarted(t, was, others)
 	if now := w.Kubectl(t, "get", "node", "worker-1", "-o", machineID); now == uid {
 		t.Errorf("worker-1 is the machine it was: %s", now)

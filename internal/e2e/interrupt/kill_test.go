@@ -134,7 +134,9 @@ func (k *killer) converge(t *testing.T, before world) {
 	after := look(t, k.cluster, true)
 	after.whole(t)
 	after.kept(t, before)
+	start = time.Now()
 	k.cluster.NoChanges(t)
+	k.cluster.quiet = time.Since(start)
 	k.slowest = max(k.slowest, took)
 }
 
@@ -177,24 +179,25 @@ func (k *killer) interrupt(t *testing.T, op operation, v victim) bool {
 		return false
 	case <-time.After(moment):
 	}
-	// Between plan and apply there may be no provider for an instant.
 	providers := harness.Providers(t, cmd.Process.Pid)
-	for v == provider && len(providers) == 0 && len(ended) == 0 {
-		time.Sleep(10 * time.Millisecond)
-		providers = harness.Providers(t, cmd.Process.Pid)
-	}
 	if v == cli {
 		kill(t, cmd.Process.Pid)
 		time.Sleep(grace)
 	}
-	for _, pid := range providers {
-		kill(t, pid)
+	// Between two phases there may be no provider for an instant, or one that has
+	// done its work and would have ended anyway: the next one is killed too.
+	for deadline := time.Now().Add(2 * time.Minute); len(ended) == 0; time.Sleep(10 * time.Millisecond) {
+		for _, pid := range providers {
+			kill(t, pid)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("terraform %s still runs two minutes after its %s was killed:\n%s", verb, v, out.String())
+		}
+		if v == provider {
+			providers = harness.Providers(t, cmd.Process.Pid)
+		}
 	}
-	select {
-	case err = <-ended:
-	case <-time.After(2 * time.Minute):
-		t.Fatalf("terraform %s still runs two minutes after its %s was killed:\n%s", verb, v, out.String())
-	}
+	err = <-ended
 	if err == nil {
 		t.Logf("%s ended just as it was interrupted", op)
 		return false

@@ -52,12 +52,13 @@ func source(t *testing.T) *rand.Rand {
 type cluster struct {
 	*harness.Cluster
 	revision int
+	// quiet is how long it took to plan when all was well.
+	quiet time.Duration
 }
 
 func newCluster(t *testing.T, name string) *cluster {
 	t.Helper()
 	ws := suite.Workspace(t, name, suite.CLI, filepath.Join(suite.Root, "examples", "ha-cluster"))
-	suite.KeepLog(ws)
 	return &cluster{Cluster: suite.Cluster(ws)}
 }
 

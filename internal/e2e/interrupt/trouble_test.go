@@ -91,7 +91,7 @@ func (k *killer) testFaults(t *testing.T) {
 	t.Logf("the first apply ended after %s, %s after the machine had died", time.Since(start).Round(time.Second), time.Since(died).Round(time.Second))
 	harness.Refused(t, err, "machine "+name+" ("+id+")", "stopped", "AWS has no capacity")
 	// Terraform finishes what does not depend on it; a machine's deadline is ten minutes.
-	if took := time.Since(died); took > 3*time.Minute {
+	if took := time.Since(died); took > 8*time.Minute {
 		t.Errorf("the apply went on for %s after the machine had died", took)
 	}
 	k.interrupt(t, create, k.victim())
@@ -149,8 +149,10 @@ func (c *cluster) testCutOff(t *testing.T) {
 	}
 	took := time.Since(start)
 	t.Logf("the plan took %s", took.Round(100*time.Millisecond))
-	if took > 90*time.Second {
-		t.Errorf("a plan without two machines took %s", took)
+	// Each role finds the machines out of reach for itself, in ten seconds, and
+	// asks etcd and the API servers that are left.
+	if limit := time.Minute + 5*c.quiet; took > limit {
+		t.Errorf("a plan without two machines took %s, of %s", took, limit)
 	}
 	if changes {
 		t.Errorf("machines that cannot be reached are planned to be changed:\n%s", text)
@@ -194,8 +196,8 @@ func (c *cluster) wantLeft(t *testing.T, machine string) {
 		t.Errorf("what can be planned is not planned:\n%s", failed.Stdout)
 	}
 	harness.Says(t, failed.Stderr, "left as they are, because they could not be reached: "+machine+";")
-	if took > 3*time.Minute {
-		t.Errorf("an apply without %s took %s", machine, took)
+	if limit := 2*time.Minute + 10*c.quiet; took > limit {
+		t.Errorf("an apply without %s took %s, of %s", machine, took, limit)
 	}
 }
 

@@ -192,7 +192,7 @@ func testObjects(t *testing.T, c *kube.Client) {
 
 	// Something holds on to an object: the wait ends with the context and names it.
 	patch("configmap", `{"metadata":{"finalizers":["example.com/held"]}}`)
-	short, cancel := context.WithTimeout(ctx, time.Second)
+	short, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	ref := kube.RefOf(fewer[1])
 	left, err := c.Prune(short, []kube.ObjectRef{ref}, nil)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
 func testNodes(t *testing.T, c *kube.Client) {
@@ -22,12 +23,24 @@ func testNodes(t *testing.T, c *kube.Client) {
 	condition := []kube.NodeCondition{{Name: "worker-9", InternalIP: "10.240.0.29", Version: "v1.36.1"}}
 	wait := func(why string) {
 		t.Helper()
-		short, cancel := context.WithTimeout(ctx, 400*time.Millisecond)
-		defer cancel()
-		err := c.WaitNodes(short, condition, nil)
-		if why == "" && err != nil || why != "" && (err == nil || !strings.Contains(err.Error(), why)) {
-			t.Errorf("WaitNodes = %v, wanted %q", err, why)
+		if why == "" {
+			if err := c.WaitNodes(ctx, condition, nil); err != nil {
+				t.Error(err)
+			}
+			return
 		}
+		harness.Eventually(t, 30*time.Second, "a wait that ends with "+why, func() error {
+			short, cancel := context.WithTimeout(ctx, 400*time.Millisecond)
+			defer cancel()
+			err := c.WaitNodes(short, condition, nil)
+			if err == nil {
+				t.Fatal("the node is as it should be")
+			}
+			if !strings.Contains(err.Error(), why) {
+				return err
+			}
+			return nil
+		})
 	}
 	wait("worker-9: not registered")
 	n := newNode(t, c, "worker-9")

@@ -120,7 +120,7 @@ func testPodsOfWorkloads(t *testing.T, c *kube.Client) {
 	// What only has the same labels is somebody else's.
 	pod("stranger", map[string]string{"app": "db", "controller-revision-hash": "db-new"}, nil, "ErrImagePull", "of a stranger")
 
-	short, cancel := context.WithTimeoutCause(ctx, 2*time.Second, errors.New("patience ended"))
+	short, cancel := context.WithTimeoutCause(ctx, 6*time.Second, errors.New("patience ended"))
 	defer cancel()
 	var told []string
 	err = c.WaitWorkloads(short, want, func(s string) { told = append(told, s) })
@@ -157,7 +157,7 @@ func testNodeTrial(t *testing.T, c *kube.Client) {
 	trial := kube.Trial{Node: "worker-7", Image: "example.com/pause:1"}
 
 	// The controller manager has not made the service account yet.
-	short, cancel := context.WithTimeoutCause(ctx, 3*time.Second, errors.New("patience ended"))
+	short, cancel := context.WithTimeoutCause(ctx, 6*time.Second, errors.New("patience ended"))
 	defer cancel()
 	if err := c.Try(short, trial); err == nil || !strings.Contains(err.Error(), "patience ended") || !strings.Contains(err.Error(), `serviceaccount "default" not found`) {
 		t.Errorf("without a service account: %v", err)

@@ -1,12 +1,14 @@
 package lifecycle_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
@@ -19,7 +21,6 @@ func TestLifecycle(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &cluster{Cluster: suite.Cluster(suite.Workspace(t, "lifecycle", suite.CLI, example)), main: string(source), vars: map[string]any{}}
-	suite.KeepLog(c.WS)
 	step := harness.Steps(t)
 	step("install", c.testInstall)
 	step("two subnets", c.testTwoSubnets)
@@ -90,7 +91,7 @@ func (c *cluster) testUpgrade(t *testing.T) {
 	controllers, workers := harness.Numbered("controller", 3), harness.Numbered("worker", 2)
 	all := slices.Concat(controllers, workers, []string{"lb-0"})
 	was := suite.Units(t, all...)
-	traffic := harness.StartTraffic(t, c.Kubeconfig)
+	traffic := c.Traffic(t, c.Kubeconfig)
 	c.set(t, map[string]any{"kubernetes_version": after})
 	c.Apply(t)
 	traffic.Unbroken(t)
@@ -130,7 +131,7 @@ func (c *cluster) testLostController(t *testing.T) {
 	others := append(harness.Numbered("controller", 2), "worker-0", "worker-1", "lb-0")
 	was, members := suite.Units(t, others...), c.Members(t)
 	c.Kubectl(t, "create", "configmap", "kept", "--from-literal=a=b")
-	traffic := harness.StartTraffic(t, c.Kubeconfig)
+	traffic := c.Traffic(t, c.Kubeconfig)
 	c.terminate(t, name)
 	c.Apply(t)
 	traffic.Answering(t)
@@ -148,9 +149,13 @@ func (c *cluster) testLostController(t *testing.T) {
 		t.Errorf("%s did not join as a learner", name)
 	}
 	c.Kubectl(t, "get", "configmap", "kept")
-	if out := suite.Console(t, name, "curl -s --cacert /etc/kubernetes/pki/ca.crt https://127.0.0.1:6443/readyz"); out != "ok" {
-		t.Errorf("the new API server: /readyz says %q", out)
-	}
+	harness.Eventually(t, time.Minute, "the new API server is ready", func() error {
+		out, err := suite.TryConsole(t.Context(), name, "curl -s --cacert /etc/kubernetes/pki/ca.crt https://127.0.0.1:6443/readyz")
+		if err == nil && out != "ok" {
+			err = errors.New(out)
+		}
+		return err
+	})
 	c.NoChanges(t)
 }
 
@@ -168,7 +173,7 @@ func (c *cluster) testScaleWorkers(t *testing.T) {
 	controllers := append(harness.Numbered("controller", 3), "lb-0")
 	two := append(harness.Numbered("worker", 2), controllers...)
 	was := suite.Units(t, two...)
-	traffic := harness.StartTraffic(t, c.Kubeconfig)
+	traffic := c.Traffic(t, c.Kubeconfig)
 	c.set(t, map[string]any{"workers": 3})
 	c.Apply(t)
 	suite.OnlyRestarted(t, was, two)
@@ -211,6 +216,8 @@ func (c *cluster) testReplaceBalancer(t *testing.T) {
 		t.Errorf("the endpoint is %s (%v), it was %s", endpoint, err, c.Endpoint)
 	}
 	suite.OnlyRestarted(t, was, others)
+	// Meanwhile the nodes could not report; nothing in the apply waits for them.
+	c.Kubectl(t, "wait", "--for=condition=Ready", "nodes", "--all", "--timeout=3m")
 	c.wantVersions(t, after, 2)
 	c.NoChanges(t)
 }
@@ -218,7 +225,7 @@ func (c *cluster) testReplaceBalancer(t *testing.T) {
 func (c *cluster) testScaleControllers(t *testing.T) {
 	three := append(harness.Numbered("controller", 3), "worker-0", "worker-1", "lb-0")
 	was, members := suite.Units(t, three...), c.Members(t)
-	traffic := harness.StartTraffic(t, c.Kubeconfig)
+	traffic := c.Traffic(t, c.Kubeconfig)
 	c.set(t, map[string]any{"controllers": 5})
 	c.Apply(t)
 	if n := len(c.Members(t)); n != 5 {

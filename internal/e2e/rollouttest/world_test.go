@@ -127,7 +127,7 @@ func newWorld(t *testing.T) *world {
 	w.must(err)
 	w.signer, err = ssh.NewSignerFromKey(private)
 	w.must(err)
-	pool := remote.NewPool(remote.Config{Signers: []ssh.Signer{w.signer}, ConnectTimeout: 3 * time.Second})
+	pool := remote.NewPool(remote.Config{Signers: []ssh.Signer{w.signer}})
 	w.engine = &rollout.Engine{Pool: pool, Store: func(pki.Ref) (pki.Store, error) { return w.store, nil }, Progress: w.say}
 
 	ref, err := pki.Bootstrap(t.Context(), w.store, clusterName, time.Now(), rand.Reader, pki.Options{Store: pki.StoreSSM})

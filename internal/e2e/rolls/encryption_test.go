@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -39,44 +38,20 @@ func readSecret(ctx context.Context, client kubernetes.Interface, name string) e
 }
 
 // readAndWrite has secrets written, read back and old ones read through the
-// Elastic IP, so through any API server, until the test calls what it returns.
-func (w *world) readAndWrite(t *testing.T) (stop func()) {
+// Elastic IP, so through any API server, until it is ended.
+func (w *world) readAndWrite(t *testing.T) *harness.Traffic {
 	t.Helper()
 	client, run := harness.Client(t, w.Kubeconfig), time.Now().UnixNano()
-	ctx, cancel := context.WithCancel(t.Context())
-	var (
-		wg     sync.WaitGroup
-		done   int
-		failed []string
-	)
-	wg.Go(func() {
-		for ; ctx.Err() == nil; done++ {
-			name := fmt.Sprintf("new-%d-%d", run, done)
-			err := createSecret(ctx, client, name)
-			if err == nil {
-				err = readSecret(ctx, client, name)
-			}
-			if err == nil {
-				err = readSecret(ctx, client, kept(done%keptCount))
-			}
-			if err != nil && ctx.Err() == nil {
-				failed = append(failed, err.Error())
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(50 * time.Millisecond):
-			}
+	return w.Requests(t, 50*time.Millisecond, func(ctx context.Context, n int) error {
+		name := fmt.Sprintf("new-%d-%d", run, n)
+		if err := createSecret(ctx, client, name); err != nil {
+			return err
 		}
+		if err := readSecret(ctx, client, name); err != nil {
+			return err
+		}
+		return readSecret(ctx, client, kept(n%keptCount))
 	})
-	return func() {
-		t.Helper()
-		cancel()
-		wg.Wait()
-		t.Logf("%d secrets written and read back, %d failures", done, len(failed))
-		if done < 10 || len(failed) > 0 {
-			t.Errorf("%d secrets written and read back, %d failures:\n%s", done, len(failed), strings.Join(failed, "\n"))
-		}
-	}
 }
 
 // sealedBy counts the values in etcd under a prefix by the key that sealed them.
@@ -124,10 +99,10 @@ func (w *world) testSecondKey(t *testing.T) {
 	}
 	w.wantSealed(t, "key-1")
 	was := suite.Units(t, machines...)
-	stop := w.readAndWrite(t)
+	traffic := w.readAndWrite(t)
 	w.generations("[1, 2]")
 	w.apply(t)
-	stop()
+	traffic.Unbroken(t)
 	wantRestarted(t, was)
 	w.wantSealed(t, "key-1")
 	w.wantKeys(t, "key-1", "key-2")
@@ -152,7 +127,7 @@ func (w *world) testSecondWrites(t *testing.T) {
 	// For later: a value as the first key sealed it.
 	const one, copied = stored + "default/kept-000", "/run/sealed-by-key-1"
 	w.etcdctl(t, controllers[0], "get "+one+` --write-out=json | python3 -c 'import base64,json,sys; sys.stdout.buffer.write(base64.b64decode(json.load(sys.stdin)["kvs"][0]["value"]))' >`+copied)
-	stop := w.readAndWrite(t)
+	traffic := w.readAndWrite(t)
 	w.generations("[2, 1]")
 	w.write(t)
 	cmd := w.WS.Command(t.Context(), "apply", "-auto-approve", "-no-color")
@@ -175,7 +150,7 @@ func (w *world) testSecondWrites(t *testing.T) {
 	w.wantSealed(t, "key-2")
 	w.wantKeys(t, "key-2", "key-1")
 	w.NoChanges(t)
-	stop()
+	traffic.Unbroken(t)
 
 	t.Run("drift", func(t *testing.T) {
 		w.etcdctl(t, controllers[0], "put "+one+" <"+copied+"; rm "+copied)
@@ -196,10 +171,10 @@ func (w *world) testSecondWrites(t *testing.T) {
 // testFirstDropped takes the first key from everybody.
 func (w *world) testFirstDropped(t *testing.T) {
 	was := suite.Units(t, machines...)
-	stop := w.readAndWrite(t)
+	traffic := w.readAndWrite(t)
 	w.generations("[2]")
 	w.apply(t)
-	stop()
+	traffic.Unbroken(t)
 	wantRestarted(t, was)
 	w.wantKeys(t, "key-2")
 	w.wantSealed(t, "key-2")

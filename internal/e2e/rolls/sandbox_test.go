@@ -14,7 +14,7 @@ import (
 // next one that has the right image.
 func (w *world) testNoSandbox(t *testing.T) {
 	was := suite.Units(t, machines...)
-	traffic := harness.StartTraffic(t, w.Kubeconfig)
+	traffic := w.Traffic(t, w.Kubeconfig)
 	args := w.arguments["k8s_worker_pool"]
 	args["sandbox_image"] = `"registry.k8s.io/no-such-pause:1"`
 	w.write(t)

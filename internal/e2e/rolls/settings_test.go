@@ -41,7 +41,7 @@ func (w *world) testFailsOnSecond(t *testing.T) {
 	}
 	w.Sh(t, controllers[1], "cat >/run/squat.py <<'END'\n"+squat+"END\nsystemd-run --quiet --unit=squat python3 /run/squat.py")
 	was := suite.Units(t, machines...)
-	traffic := harness.StartTraffic(t, w.Kubeconfig)
+	traffic := w.Traffic(t, w.Kubeconfig)
 	_, err := w.WS.Apply(t.Context())
 	harness.Refused(t, err, controllers[1], "kube-apiserver", "6443: bind: address already in use", "journalctl --unit kube-apiserver",
 		"not touched: "+controllers[2]+". Apply again")
@@ -63,9 +63,9 @@ func (w *world) testFailsOnSecond(t *testing.T) {
 
 // testResumed has the cause removed.
 func (w *world) testResumed(t *testing.T) {
-	w.Sh(t, controllers[1], "systemctl stop squat; rm /run/squat.py")
 	was := suite.Units(t, machines...)
-	traffic := harness.StartTraffic(t, w.Kubeconfig)
+	w.Sh(t, controllers[1], "systemctl stop squat; rm /run/squat.py") // systemd may start the API server before the apply does
+	traffic := w.Traffic(t, w.Kubeconfig)
 	w.apply(t)
 	traffic.Unbroken(t)
 	now := wantRestarted(t, was, harness.On(controllers[1:], "kube-apiserver")...)
@@ -113,7 +113,7 @@ func (w *world) testSettings(t *testing.T) {
 				t.Errorf("the plan changes %q, wanted %q", got, want)
 			}
 			was := suite.Units(t, machines...)
-			traffic := harness.StartTraffic(t, w.Kubeconfig)
+			traffic := w.Traffic(t, w.Kubeconfig)
 			w.apply(t)
 			traffic.Unbroken(t)
 			now := wantRestarted(t, was, slices.Concat(tt.units...)...)
@@ -188,7 +188,7 @@ func (w *world) testTwoAtATime(t *testing.T) {
 	// Another change, for those the attempt before got to as well.
 	maps.Copy(w.arguments["k8s_worker_pool"], runtime(-997, "120s"))
 	was := suite.Units(t, machines...)
-	traffic := harness.StartTraffic(t, w.Kubeconfig)
+	traffic := w.Traffic(t, w.Kubeconfig)
 	w.apply(t)
 	traffic.Unbroken(t)
 	wantRestarted(t, was, harness.On(workers, "containerd")...)

@@ -43,8 +43,10 @@ func (w *world) wantEtcd(t *testing.T, release string) {
 // etcdctl asks the member on a machine.
 func (w *world) etcdctl(t *testing.T, machine, command string) string {
 	t.Helper()
-	return w.Sh(t, machine, "/usr/local/bin/etcdctl --endpoints https://127.0.0.1:2379 --cacert /etc/etcd/pki/ca.crt --cert /etc/etcd/pki/server.crt --key /etc/etcd/pki/server.key "+command)
+	return w.Sh(t, machine, etcdctl+command)
 }
+
+const etcdctl = "/usr/local/bin/etcdctl --endpoints https://127.0.0.1:2379 --cacert /etc/etcd/pki/ca.crt --cert /etc/etcd/pki/server.crt --key /etc/etcd/pki/server.key "
 
 // testRefused asks for what cannot be, and wants the plan to say so on the
 // attribute at fault.
@@ -166,9 +168,9 @@ func (w *world) testRefusedByNext(t *testing.T) {
 // testEtcdUpgrade goes to the next patch release of etcd under traffic.
 func (w *world) testEtcdUpgrade(t *testing.T) {
 	was := suite.Units(t, machines...)
-	traffic := harness.StartTraffic(t, w.Kubeconfig)
+	traffic := w.Traffic(t, w.Kubeconfig)
 	w.apply(t)
-	traffic.UnbrokenByEtcd(t, w.Cluster)
+	traffic.Unbroken(t)
 	etcd := harness.On(controllers, "etcd")
 	harness.OneByOne(t, wantRestarted(t, was, slices.Clone(etcd)...), etcd)
 	w.wantEtcd(t, etcdAfter)

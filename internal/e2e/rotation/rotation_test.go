@@ -79,7 +79,7 @@ func (c *cluster) stage(t *testing.T, name, kubeconfig string, generations map[p
 		t.Fatalf("%s: nothing is planned", name)
 	}
 	says(t, text, planned...)
-	c.finish(t, name, kubeconfig, ending(slices.Contains(restarts, "controller-0/etcd"), c))
+	c.finish(t, name, kubeconfig)
 	now := suite.OnlyRestarted(t, before, machines, restarts...)
 	harness.OneByOne(t, now, harness.On(controllers, "kube-apiserver"))
 }
@@ -90,11 +90,11 @@ func controlPlaneUnits() []string {
 }
 
 // finish applies what is configured while clients go on, who must have ended well.
-func (c *cluster) finish(t *testing.T, name, kubeconfig string, ended func(*harness.Traffic, *testing.T)) {
+func (c *cluster) finish(t *testing.T, name, kubeconfig string) {
 	t.Helper()
-	traffic, began := harness.StartTraffic(t, kubeconfig), time.Now()
+	traffic, began := c.Traffic(t, kubeconfig), time.Now()
 	_, err := c.WS.Apply(t.Context())
-	ended(traffic, t)
+	traffic.Unbroken(t)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,22 +196,11 @@ func (c *cluster) issueKilled(t *testing.T, kubeconfig string, generations map[p
 		t.Fatal(err)
 	}
 	says(t, text, planned...)
-	_, etcd := generations[pki.KindEtcdCA]
-	ended := ending(etcd, c)
-	traffic := harness.StartTraffic(t, kubeconfig)
+	traffic := c.Traffic(t, kubeconfig)
 	c.applyKilled(t)
 	c.refused(t, map[pki.Kind][]int{pki.KindKubernetesCA: {2}}, "A rotation must be finished here first", "generations.kubernetes_ca = [1, 2] of k8s_pki, and is now planned with [2]")
-	ended(traffic, t)
-	c.finish(t, "the second issues, after an interruption", kubeconfig, ended)
-}
-
-// ending returns how clients must have ended, who may be told of an election
-// where etcd was restarted.
-func ending(etcd bool, c *cluster) func(*harness.Traffic, *testing.T) {
-	if etcd {
-		return func(x *harness.Traffic, t *testing.T) { x.UnbrokenByEtcd(t, c.Cluster) }
-	}
-	return (*harness.Traffic).Unbroken
+	traffic.Unbroken(t)
+	c.finish(t, "the second issues, after an interruption", kubeconfig)
 }
 
 // applyKilled starts an apply and kills the provider once the first API server

@@ -372,34 +372,6 @@ func TestConcurrentApply(t *testing.T) {
 	l.reaches("eni-a", ipC+":80")
 }
 
-func TestApplyIsFast(t *testing.T) {
-	vpc := threeInterfaces()
-	for n := range 3 {
-		added := vpc.Interfaces[0]
-		added.ID, added.PrivateIP = fmt.Sprintf("eni-%d", n), netip.AddrFrom4([4]byte{10, 240, 0, byte(20 + n)})
-		vpc.Interfaces = append(vpc.Interfaces, added)
-	}
-	l := newLab(t)
-	for _, step := range []struct {
-		name  string
-		cfg   Config
-		limit time.Duration
-	}{
-		{"six interfaces", Config{VPCs: []VPC{vpc}}, time.Second},
-		{"nothing new", Config{VPCs: []VPC{vpc}}, 250 * time.Millisecond},
-		{"nothing left", Config{}, 2 * time.Second},
-	} {
-		begin := time.Now()
-		l.cfg = step.cfg
-		l.apply()
-		took := time.Since(begin)
-		t.Logf("%s: %s", step.name, took)
-		if took > step.limit {
-			t.Errorf("%s took %s, want less than %s", step.name, took, step.limit)
-		}
-	}
-}
-
 func TestTwoLabsSideBySide(t *testing.T) {
 	one, two := withPublicAddresses(t), withPublicAddresses(t)
 	if one.slice.Index == two.slice.Index {

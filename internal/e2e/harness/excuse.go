@@ -1,0 +1,91 @@
+package harness
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A request may fail although nothing is wrong with what is tested: on a
+// computer that others keep busy too, etcd may hold an election that nobody asked
+// for, and the load balancer may take an API server for dead. Each such loss has
+// to be borne out: by the journals of the machines, or by the provider, which
+// announces when it cannot rule out that a write is lost.
+
+// excuse removes the failures that are borne out.
+func (x *Traffic) excuse(t *testing.T, announced ...time.Time) {
+	t.Helper()
+	if len(x.failed) > 0 {
+		announced = append(announced, x.cluster.suite.announced(t)...)
+	}
+	x.failed = slices.DeleteFunc(x.failed, func(f failure) bool {
+		why := x.cluster.excuse(t, f, announced)
+		if why != "" {
+			t.Logf("%s\nis excused: %s", f, why)
+		}
+		return why != ""
+	})
+}
+
+var (
+	// lostInElection is what etcd says of a write that came while its leadership changed.
+	lostInElection = []string{"etcdserver: request timed out", "raft proposal dropped", "etcdserver: leader changed"}
+	// cut is what a client says whose connection ended before the answer came.
+	cut = []string{"EOF", "connection reset by peer", "http2: client connection lost"}
+)
+
+func (f failure) says(any []string) bool {
+	return slices.ContainsFunc(any, func(words string) bool { return strings.Contains(f.err.Error(), words) })
+}
+
+// underWay tells whether the request was, at a time or in the second after it.
+func (f failure) underWay(at time.Time) bool {
+	return f.began.Before(at.Add(time.Second)) && f.began.Add(f.took).After(at)
+}
+
+// excuse returns why a request may have failed, "" for no reason.
+func (c *Cluster) excuse(t *testing.T, f failure, announced []time.Time) string {
+	t.Helper()
+	switch {
+	case f.says(lostInElection) && slices.ContainsFunc(announced, f.underWay):
+		return "it was announced that it may be lost"
+	case f.says(lostInElection):
+		return strings.Join(c.unaskedElections(t, f.began.Add(-2*time.Second), f.began.Add(f.took)), "\n")
+	case f.says(cut):
+		return c.journal(t, "lb-0", "haproxy", f.began.Add(-time.Second), f.began.Add(f.took), "is DOWN, reason: Layer[46] timeout")
+	default:
+		return ""
+	}
+}
+
+// journal returns the lines of a unit that match a pattern of grep's, "" for a
+// machine that is gone.
+func (c *Cluster) journal(t *testing.T, machine, unit string, from, to time.Time, pattern string) string {
+	t.Helper()
+	out, err := c.suite.TryConsole(t.Context(), machine, fmt.Sprintf(
+		"journalctl --unit %s --no-pager --output short-precise --since @%d --until @%d | grep -E '%s' || :", unit, from.Unix(), to.Unix()+1, pattern))
+	if err != nil {
+		return ""
+	}
+	return out
+}
+
+// unaskedElections returns what etcd's journals say of members that found
+// themselves without a leader: a member asks the others first whether they would
+// vote for it, and says so, but not when the leadership is handed to it. When the
+// leader was being stopped there is no excuse, since it should have done that.
+func (c *Cluster) unaskedElections(t *testing.T, from, to time.Time) (found []string) {
+	t.Helper()
+	for machine := range c.Addresses {
+		out := c.journal(t, machine, "etcd", from, to, "became pre-candidate|closing etcd server|local server is not leader")
+		if strings.Contains(out, "closing etcd server") && !strings.Contains(out, "local server is not leader") {
+			return nil
+		}
+		if strings.Contains(out, "became pre-candidate") {
+			found = append(found, machine+": "+out)
+		}
+	}
+	return found
+}
