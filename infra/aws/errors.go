@@ -44,6 +44,9 @@ func Advice(err error) string {
 	case "InsufficientInstanceCapacity":
 		return "AWS has no capacity for this instance type in the availability zone right now: run apply again later, " +
 			"or choose another instance_type or availability_zone."
+	case "Unsupported":
+		return "Not every availability zone has every instance type: set availability_zone of the network to one that has it " +
+			"(`aws ec2 describe-instance-type-offerings --location-type availability-zone`), which replaces the subnet, or choose another instance_type."
 	case "VcpuLimitExceeded", "InstanceLimitExceeded", "MaxSpotInstanceCountExceeded":
 		return "The account's quota for running instances in this region is used up: terminate some, or ask for more in the AWS console: " +
 			"Service Quotas, Amazon EC2, Running On-Demand Standard instances (L-1216C47A; other instance families have their own)."

@@ -234,7 +234,7 @@ func (b *builder) findRules() []finding {
 	for _, role := range Roles() {
 		group := b.groups[role]
 		others := func(egress bool) func(rule) bool {
-			return func(r rule) bool { return b.ignored[groupRule{ids[role], egress, r}] }
+			return func(r rule) bool { return egress && r == egressIPv6 || b.ignored[groupRule{ids[role], egress, r}] }
 		}
 		missing, unexpected := diffRules(wanted[role], rulesOf(group.IpPermissions))
 		out = append(out, b.ruleFindings(role, ids, missing, slices.DeleteFunc(unexpected, others(false)), false)...)

@@ -97,14 +97,16 @@ func wantedRules(spec NetworkSpec, groups map[Role]string) map[Role][]rule {
 // wantedEgress is the same for every role: machines download and pull images.
 var wantedEgress = []rule{{protocol: "-1", source: "0.0.0.0/0"}}
 
+// egressIPv6 is a rule that EC2 gives new groups as well in a VPC with IPv6
+// addresses. The machines have none.
+var egressIPv6 = rule{protocol: "-1", source: "::/0"}
+
 // rulesOf flattens permissions as EC2 tells them.
 func rulesOf(permissions []types.IpPermission) []rule {
 	var out []rule
 	for _, p := range permissions {
 		r := rule{protocol: sdk.ToString(p.IpProtocol)}
-		if r.protocol != "-1" {
-			r.from, r.to = sdk.ToInt32(p.FromPort), sdk.ToInt32(p.ToPort)
-		}
+		r.setPorts(p.FromPort, p.ToPort)
 		for _, x := range p.IpRanges {
 			r.source = sdk.ToString(x.CidrIp)
 			out = append(out, r)
@@ -123,6 +125,15 @@ func rulesOf(permissions []types.IpPermission) []rule {
 		}
 	}
 	return out
+}
+
+// setPorts notes the ports of a protocol that has some. Of the others EC2 tells
+// none in one answer and -1 in another.
+func (r *rule) setPorts(from, to *int32) {
+	switch r.protocol {
+	case "tcp", "udp", "icmp", "icmpv6":
+		r.from, r.to = sdk.ToInt32(from), sdk.ToInt32(to)
+	}
 }
 
 // permissions is the opposite of rulesOf, with as few entries as possible.

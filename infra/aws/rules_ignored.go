@@ -62,9 +62,7 @@ func (c *Client) ignoredRules(ctx context.Context, f RuleFilter, groups map[Role
 // ruleOf is rulesOf for a rule that EC2 tells of by itself.
 func ruleOf(r types.SecurityGroupRule) rule {
 	out := rule{protocol: sdk.ToString(r.IpProtocol)}
-	if out.protocol != "-1" {
-		out.from, out.to = sdk.ToInt32(r.FromPort), sdk.ToInt32(r.ToPort)
-	}
+	out.setPorts(r.FromPort, r.ToPort)
 	for _, source := range []*string{r.CidrIpv4, r.CidrIpv6, r.PrefixListId} {
 		if s := sdk.ToString(source); s != "" {
 			out.source = s

@@ -2,6 +2,7 @@ package component
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -28,6 +29,7 @@ func (w *worker) addPodEgress() {
 		option("Unit", "Description", "Rules for what pods send out of the cluster"),
 		option("Unit", "Documentation", "https://wiki.nftables.org/"),
 		option("Unit", "After", "nftables.service"), // whose start flushes every table
+		option("Unit", "Before", "kubelet.service"), // which starts pods
 		option("Service", "Type", "oneshot"),
 		option("Service", "RemainAfterExit", "yes"),
 		option("Service", "ExecStart", nftProgram+" -f "+PodEgressPath),
@@ -37,8 +39,18 @@ func (w *worker) addPodEgress() {
 	}))
 	egress := running(PodEgressUnit)
 	egress.ReloadOn = []string{PodEgressPath}
-	egress.Check = nftProgram + " list table ip " + podEgressTable + " >/dev/null 2>&1 || { echo 'nftables has no table ip " + podEgressTable + "'; exit 1; }"
+	egress.Check = podEgressCheck(w.podEgressFile().Content)
 	w.m.State.Units = append(w.m.State.Units, egress)
+}
+
+// podEgressCheck is a command that fails unless the kernel has as many rules of
+// each kind as the file. It lists them in words of its own, so that no more can
+// be compared.
+func podEgressCheck(file []byte) string {
+	count := func(verdict string) int { return bytes.Count(file, []byte(verdict+"\n")) }
+	return fmt.Sprintf(`rules=$(%s list table ip %s 2>/dev/null); for want in 'masquerade fully-random=%d' 'drop=%d'; do `+
+		`[ "$(printf '%%s\n' "$rules" | grep -c " ${want%%=*}\$")" = "${want#*=}" ] || { echo 'nftables lacks rules of table ip %s'; exit 1; }; done`,
+		nftProgram, podEgressTable, count(" masquerade fully-random"), count(" drop"), podEgressTable)
 }
 
 // podEgressRules is loaded with nft -f, which replaces the table at once.

@@ -31,7 +31,7 @@ for file; do
 	fi
 done
 if [ -z "$wanted" ]; then
-	echo "no DNS server for pods: of $*, none names a server that is not on loopback; write one into $1, or set resolvConf of the kubelet"
+	echo "no DNS server for pods: of $*, none names DNS servers of which none is on loopback; write such a file and set resolvConf of the kubelet to it"
 	exit 1
 fi
 

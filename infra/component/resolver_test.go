@@ -59,7 +59,7 @@ func TestPodResolver(t *testing.T) {
 			}
 			if tt.want == "" {
 				for _, action := range []string{"check", "link"} {
-					if said, err := run(action); err == nil || !strings.HasPrefix(said, "no DNS server for pods: of /own /resolved, none names a server that is not on loopback; write one into /own") {
+					if said, err := run(action); err == nil || !strings.HasPrefix(said, "no DNS server for pods: of /own /resolved, none names DNS servers of which none is on loopback") {
 						t.Errorf("%s: %q, %v", action, said, err)
 					}
 				}

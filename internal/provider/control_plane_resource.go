@@ -108,7 +108,7 @@ func controlPlaneSchema(ctx context.Context) schema.Schema {
 				Attributes: requiredRef(lbRefType),
 			},
 			"pod_cidr":     network("Network of the pods; each worker has a part of it.", defaultPodCIDR),
-			"service_cidr": network("Network of the services. Its first address is the API server's.", defaultServiceCIDR),
+			"service_cidr": network("Network of the services. Its first address is the API server's. It must not overlap with the VPC's, whose DNS server would be taken for a service.", defaultServiceCIDR),
 			"node_cidrs": schema.SetAttribute{
 				Optional: true, ElementType: types.StringType,
 				MarkdownDescription: "Subnets of the cluster's machines, those of workers included: `k8s_network.<name>.node_cidrs`. Pods reach them, other pods and services with their own addresses; " +

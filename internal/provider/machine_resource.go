@@ -98,7 +98,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"pod_cidr": schema.StringAttribute{
 				Optional: true,
 				MarkdownDescription: "Network of the pods on a worker, outside of the VPC's. Every route table of the network's subnets routes it to the machine, whose source/destination check is then off. " +
-					"A route of others with the same destination is an error. Changed in place. Default: none, for CNIs that need no routes.",
+					"A route of others with the same destination is an error, unless it leads nowhere any more (a blackhole that is not of a stopped instance). Changed in place. Default: none, for CNIs that need no routes.",
 				Validators: []validator.String{canonicalCIDR(8, 28)},
 			},
 			"instance_type": schema.StringAttribute{

@@ -94,7 +94,15 @@ func dnsLabel(max int) validator.String {
 
 // clusterName accepts the name of a cluster. It becomes part of tag keys and
 // parameter names.
-func clusterName() validator.String { return dnsLabel(40) }
+func clusterName() validator.String {
+	label := dnsLabel(40).(stringCheck)
+	return stringCheck{label.description + " that does not begin with sg-", func(s string) error {
+		if strings.HasPrefix(s, "sg-") {
+			return fmt.Errorf("%q begins with sg-, which EC2 keeps for the ids of security groups: it would refuse the groups' names", s)
+		}
+		return label.check(s)
+	}}
+}
 
 // machineName accepts the name of a machine, which is its hostname and node name.
 func machineName() validator.String { return dnsLabel(63) }

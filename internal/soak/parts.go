@@ -43,5 +43,5 @@ func kills(n string) []step {
 }
 
 func onDebian(release string) step {
-	return step{packages: []string{"cluster"}, only: "^TestCluster$", env: []string{"K8S_E2E_DEBIAN=" + release}}
+	return step{packages: []string{"cluster", "hostengine"}, only: "^(TestCluster|TestEngine)$", env: []string{"K8S_E2E_DEBIAN=" + release}}
 }

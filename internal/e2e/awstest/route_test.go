@@ -263,6 +263,15 @@ func TestIgnoredRules(t *testing.T) {
 	add(80, "elbv2.k8s.aws/targetGroupBinding=shared", "")
 	add(443, "", "owner-team")
 	add(23, "by hand", "other")
+	// A protocol without ports, and the outgoing rule that EC2 gives every new group of a VPC with IPv6 addresses.
+	if _, err := c.EC2.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: &worker, IpPermissions: []types.IpPermission{{
+		IpProtocol: sdk.String("4"), IpRanges: []types.IpRange{{CidrIp: sdk.String("10.240.0.0/24"), Description: sdk.String("elbv2.k8s.aws/ipip")}}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.EC2.AuthorizeSecurityGroupEgress(ctx, &ec2.AuthorizeSecurityGroupEgressInput{GroupId: &worker, IpPermissions: []types.IpPermission{{
+		IpProtocol: sdk.String("-1"), Ipv6Ranges: []types.Ipv6Range{{CidrIpv6: sdk.String("::/0")}}}}}); err != nil {
+		t.Fatal(err)
+	}
 	// Groups that refer to one another in outgoing rules, too, and a rule of
 	// others that is the same as a wanted one.
 	for from, to := range map[string]string{worker: controller, controller: worker} {
@@ -289,7 +298,7 @@ func TestIgnoredRules(t *testing.T) {
 	all := spec
 	all.IgnoreRules = infraaws.RuleFilter{}
 	_, drift, err = c.ObserveNetwork(ctx, all)
-	if got := fmt.Sprint(drift); err != nil || !strings.Contains(got, "tcp 80 ") || !strings.Contains(got, "tcp 443 ") || !strings.Contains(got, "outgoing all traffic to group") || strings.Contains(got, "tcp 22 ") {
+	if got := fmt.Sprint(drift); err != nil || !strings.Contains(got, "tcp 80 ") || !strings.Contains(got, "tcp 443 ") || !strings.Contains(got, "rule 4 ") || strings.Contains(got, "::/0") || !strings.Contains(got, "outgoing all traffic to group") || strings.Contains(got, "tcp 22 ") {
 		t.Errorf("without ignoring any: %v, %v", drift, err)
 	}
 	if err := c.DeleteNetwork(ctx, spec); err != nil {

@@ -146,8 +146,8 @@ rm -r $d && systemctl daemon-reload`, `failed \(signal\), wanted running`, "kube
 		},
 		{
 			name: "rules of pod egress gone", resource: workerPool, thing: "worker-0",
-			hurt: on("worker-0", "nft delete table ip pod-egress"), look: see("worker-0", "nft list tables | grep pod-egress; true"),
-			says: []string{"unit pod-egress.service: nftables has no table ip pod-egress"},
+			hurt: on("worker-0", "nft flush table ip pod-egress"), look: see("worker-0", "nft list table ip pod-egress"),
+			says: []string{"unit pod-egress.service: nftables lacks rules of table ip pod-egress"},
 		},
 	}
 }

@@ -3,11 +3,13 @@
 package hostengine
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/http"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -42,12 +44,24 @@ type realMachine struct {
 	trouble  http.HandlerFunc // what the archive of packages answers instead
 }
 
+// release is the Debian that is booted: the lab's default or, with
+// K8S_E2E_DEBIAN, another one.
+func release(t *testing.T) machine.Release {
+	t.Helper()
+	asked := cmp.Or(os.Getenv("K8S_E2E_DEBIAN"), machine.Releases[0].Version)
+	i := slices.IndexFunc(machine.Releases, func(r machine.Release) bool { return r.Version == asked })
+	if i < 0 {
+		t.Fatalf("there is no image of Debian %q", asked)
+	}
+	return machine.Releases[i]
+}
+
 func boot(t *testing.T) *realMachine {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
-	img, err := machine.EnsureImage(t.Context(), artifact.DefaultCacheDir(), machine.Releases[0], progress.To(func(s string) { t.Log(s) }))
+	img, err := machine.EnsureImage(t.Context(), artifact.DefaultCacheDir(), release(t), progress.To(func(s string) { t.Log(s) }))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,16 +59,17 @@ func (k *killer) testFaults(t *testing.T) {
 	fault(t, map[string]any{"kind": "slow-start", "seconds": 2})
 	fault(t, map[string]any{"kind": "capacity", "count": 1})
 	for _, f := range []map[string]any{
-		{"fault": "apt-lists-locked", "seconds": 40, "name": "*worker-0"},
+		{"fault": "apt-lists-locked", "seconds": 3600, "name": "*worker-0"}, // until somebody was told
 		{"fault": "package-half-installed", "package": "nftables", "name": "*worker-1"},
-		{"fault": "dpkg-locked", "seconds": 3600, "name": "*lb-0"}, // until somebody was told
+		{"fault": "dpkg-locked", "seconds": 3600, "name": "*lb-0"},
 		{"fault": "cloud-init-hangs", "seconds": 30, "name": "*lb-0"},
 	} {
 		f["kind"] = "boot"
 		fault(t, f)
 	}
 	fault(t, map[string]any{"kind": "archive", "fault": "unavailable", "count": 6})
-	defer unlockWhenTold(t, "lb-0")()
+	defer unlockWhenTold(t, "lb-0", "dpkg-locked")()
+	defer unlockWhenTold(t, "worker-0", "apt-lists-locked")()
 
 	ended := make(chan error, 1)
 	go func() { _, err := c.WS.Apply(t.Context()); ended <- err }()
@@ -98,25 +99,26 @@ func (k *killer) testFaults(t *testing.T) {
 	before := look(t, c, false)
 	delete(before.identity, "instance demo-"+name+" "+id) // replaced, since its create failed
 	k.converge(t, before)
-	if !suite.Logged(t, "lb-0", heldLock) {
-		t.Error("nobody was told that lb-0 had to be waited for")
+	for _, m := range []string{"lb-0", "worker-0"} {
+		if !suite.Logged(t, m, heldLock) {
+			t.Errorf("nobody was told that %s had to be waited for", m)
+		}
 	}
 }
 
 // heldLock is how the provider begins to say which lock of apt or dpkg it waits for.
 const heldLock = "waiting: "
 
-// unlockWhenTold ends the fault dpkg-locked of a machine, and of the one that
-// replaces it, once the provider has said that it waits. The returned function
-// ends the watch.
-func unlockWhenTold(t *testing.T, machine string) (end func()) {
+// unlockWhenTold ends a fault of a machine, and of the one that replaces it, once
+// the provider has said that it waits. The returned function ends the watch.
+func unlockWhenTold(t *testing.T, machine, fault string) (end func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
 		for ctx.Err() == nil {
 			if suite.Logged(t, machine, heldLock) {
-				_, _ = suite.TryConsole(ctx, machine, "systemctl stop k8s-lab-dpkg-locked.service") // there may be no machine now
+				_, _ = suite.TryConsole(ctx, machine, "systemctl stop k8s-lab-"+fault+".service") // there may be no machine now
 			}
 			select {
 			case <-ctx.Done():

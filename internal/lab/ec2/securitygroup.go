@@ -191,7 +191,8 @@ func (t *tx) gather(perms []permissionItem, r *rule) []permissionItem {
 	})
 	if i < 0 {
 		p := permissionItem{Protocol: r.Protocol}
-		if r.Protocol != "-1" {
+		switch r.Protocol {
+		case "tcp", "udp", "icmp", "icmpv6": // the others have no ports, not even -1
 			from, to := r.From, r.To
 			p.From, p.To = &from, &to
 		}
