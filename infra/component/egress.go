@@ -24,8 +24,8 @@ const (
 // addPodEgress adds the rules for what pods send out of the cluster, and the
 // unit that loads them.
 func (w *worker) addPodEgress() {
-	option := unit.NewUnitOption
-	w.addFiles(w.podEgressFile(), unitFile(PodEgressUnit, []*unit.UnitOption{
+	option, rules := unit.NewUnitOption, w.podEgressFile()
+	w.addFiles(rules, unitFile(PodEgressUnit, []*unit.UnitOption{
 		option("Unit", "Description", "Rules for what pods send out of the cluster"),
 		option("Unit", "Documentation", "https://wiki.nftables.org/"),
 		option("Unit", "After", "nftables.service"), // whose start flushes every table
@@ -39,7 +39,7 @@ func (w *worker) addPodEgress() {
 	}))
 	egress := running(PodEgressUnit)
 	egress.ReloadOn = []string{PodEgressPath}
-	egress.Check = podEgressCheck(w.podEgressFile().Content)
+	egress.Check = podEgressCheck(rules.Content)
 	w.m.State.Units = append(w.m.State.Units, egress)
 }
 

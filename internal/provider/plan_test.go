@@ -61,6 +61,7 @@ func TestBadInput(t *testing.T) {
 		{"k8s_machine", machine, "root_volume_size", 4, "between 8"},
 		{"k8s_machine", machine, "ami", "debian", "neither an AMI id"},
 		{"k8s_machine", machine, "user", "root", "root logins are off"},
+		{"k8s_pki", keys, "cluster", "sg-demo", "begins with sg-"},
 		{"k8s_pki", keys, "key_store", "vault", "vault"},
 		{"k8s_pki", keys, "ca_validity", "10 years", "not a duration"},
 		{"k8s_pki", keys, "ca_validity", "-1h", "not longer than nothing"},

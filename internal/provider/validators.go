@@ -83,7 +83,7 @@ var (
 
 // dnsLabel accepts a DNS-1123 label of at most max characters, as Kubernetes
 // wants of the names of nodes and clusters.
-func dnsLabel(max int) validator.String {
+func dnsLabel(max int) stringCheck {
 	return stringCheck{fmt.Sprintf("a DNS label of at most %d characters", max), func(s string) error {
 		if len(s) > max || !dns1123.MatchString(s) {
 			return fmt.Errorf("%q must be 1 to %d lower-case letters, digits and hyphens, and begin and end with a letter or digit", s, max)
@@ -95,7 +95,7 @@ func dnsLabel(max int) validator.String {
 // clusterName accepts the name of a cluster. It becomes part of tag keys and
 // parameter names.
 func clusterName() validator.String {
-	label := dnsLabel(40).(stringCheck)
+	label := dnsLabel(40)
 	return stringCheck{label.description + " that does not begin with sg-", func(s string) error {
 		if strings.HasPrefix(s, "sg-") {
 			return fmt.Errorf("%q begins with sg-, which EC2 keeps for the ids of security groups: it would refuse the groups' names", s)

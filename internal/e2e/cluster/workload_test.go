@@ -137,7 +137,7 @@ func (c *cluster) testPortForward(t *testing.T, pod string) {
 
 func (c *cluster) testSecurity(t *testing.T) {
 	c.Kubectl(t, "create", "secret", "generic", "canary", "--from-literal=value=tweet-tweet-tweet")
-	raw := c.Sh(t, "controller-0", `etcdctl --endpoints https://127.0.0.1:2379 --cacert /etc/etcd/pki/ca.crt --cert /etc/etcd/pki/server.crt --key /etc/etcd/pki/server.key get /registry/secrets/default/canary --print-value-only | head -c 200 | tr -c '[:print:]' .`)
+	raw := c.Sh(t, "controller-0", harness.Etcdctl+`get /registry/secrets/default/canary --print-value-only | head -c 200 | tr -c '[:print:]' .`)
 	if !strings.HasPrefix(raw, "k8s:enc:secretbox:v1:") || strings.Contains(raw, "tweet") {
 		t.Errorf("the secret in etcd is not encrypted: %q", raw)
 	}

@@ -116,12 +116,15 @@ func (c *Cluster) Machines(t *testing.T) []Machine {
 	return out
 }
 
+// Etcdctl is the beginning of a command that asks the member on a controller.
+const Etcdctl = "/usr/local/bin/etcdctl --endpoints https://127.0.0.1:2379 --cacert /etc/etcd/pki/ca.crt --cert /etc/etcd/pki/server.crt --key /etc/etcd/pki/server.key "
+
 // Members returns the ids of etcd's voters by machine.
 func (c *Cluster) Members(t *testing.T) map[string]string {
 	t.Helper()
 	var out string
 	Eventually(t, time.Minute, "the members of etcd", func() (err error) { // asks the leader
-		out, err = c.suite.TryConsole(t.Context(), "controller-0", `etcdctl --endpoints https://127.0.0.1:2379 --cacert /etc/etcd/pki/ca.crt --cert /etc/etcd/pki/server.crt --key /etc/etcd/pki/server.key member list`)
+		out, err = c.suite.TryConsole(t.Context(), "controller-0", Etcdctl+"member list")
 		return err
 	})
 	members := map[string]string{}

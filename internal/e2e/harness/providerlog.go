@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,32 +14,31 @@ import (
 // providerLog is where the provider writes down what it does in all workspaces.
 func (s *Suite) providerLog() string { return filepath.Join(s.Dir, "provider.log") }
 
-// Logged tells whether the provider has said this about a machine.
-func (s *Suite) Logged(t *testing.T, machine, message string) bool {
+// said returns the lines of the provider's log that hold all these words.
+func (s *Suite) said(t *testing.T, words ...string) (lines []string) {
 	t.Helper()
 	b, err := os.ReadFile(s.providerLog())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 	for line := range strings.Lines(string(b)) {
-		if strings.Contains(line, message) && strings.Contains(line, "machine="+machine+" ") {
-			return true
+		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+			lines = append(lines, line)
 		}
 	}
-	return false
+	return lines
+}
+
+// Logged tells whether the provider has said this about a machine.
+func (s *Suite) Logged(t *testing.T, machine, message string) bool {
+	t.Helper()
+	return len(s.said(t, message, "machine="+machine+" ")) > 0
 }
 
 // announced returns when the provider said that a write may be lost.
 func (s *Suite) announced(t *testing.T) (times []time.Time) {
 	t.Helper()
-	b, err := os.ReadFile(s.providerLog())
-	if err != nil {
-		return nil
-	}
-	for line := range strings.Lines(string(b)) {
-		if !strings.Contains(line, "a write under way may be lost") {
-			continue
-		}
+	for _, line := range s.said(t, "a write under way may be lost") {
 		stamp, _, _ := strings.Cut(line, " ")
 		at, err := time.Parse("2006-01-02T15:04:05.000Z0700", stamp)
 		if err != nil {

@@ -69,17 +69,21 @@ func (f failure) String() string {
 // two, until it is ended.
 func (c *Cluster) Requests(t *testing.T, rest time.Duration, request func(ctx context.Context, n int) error) *Traffic {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	x := &Traffic{cluster: c, cancel: cancel, lastOK: time.Now(), Fewest: 1 << 30}
+	x, ctx := c.newTraffic(t)
 	x.loop(ctx, rest, request)
 	return x
+}
+
+// newTraffic returns a Traffic without clients, and the context that ends them.
+func (c *Cluster) newTraffic(t *testing.T) (*Traffic, context.Context) {
+	ctx, cancel := context.WithCancel(t.Context())
+	return &Traffic{cluster: c, cancel: cancel, lastOK: time.Now(), Fewest: 1 << 30}, ctx
 }
 
 // Traffic starts the clients, with a kubeconfig.
 func (c *Cluster) Traffic(t *testing.T, kubeconfig string) *Traffic {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	x := &Traffic{cluster: c, cancel: cancel, lastOK: time.Now(), Fewest: 1 << 30}
+	x, ctx := c.newTraffic(t)
 	run := fmt.Sprintf("run-%d", time.Now().UnixNano())
 	writer, reader, looker := Client(t, kubeconfig), Client(t, kubeconfig), Client(t, kubeconfig)
 	x.loop(ctx, pause, func(ctx context.Context, i int) error {

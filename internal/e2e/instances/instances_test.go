@@ -197,7 +197,7 @@ func (w *world) healthy(t *testing.T) {
 
 func (w *world) members(t *testing.T) string {
 	t.Helper()
-	return w.Sh(t, "controller-0", `etcdctl --endpoints https://127.0.0.1:2379 --cacert /etc/etcd/pki/ca.crt --cert /etc/etcd/pki/server.crt --key /etc/etcd/pki/server.key member list`)
+	return w.Sh(t, "controller-0", harness.Etcdctl+"member list")
 }
 
 // testImage wants another image in the configuration to change nothing that runs.

@@ -34,7 +34,7 @@ func (w *world) leader(t *testing.T) (leader string, ids map[string]uint64) {
 					Leader uint64 `json:"leader"`
 				} `json:"Status"`
 			}
-			out, err := w.TrySh(t.Context(), c, etcdctl+"endpoint status --write-out=json")
+			out, err := w.TrySh(t.Context(), c, harness.Etcdctl+"endpoint status --write-out=json")
 			if err != nil {
 				return err
 			}

@@ -43,10 +43,8 @@ func (w *world) wantEtcd(t *testing.T, release string) {
 // etcdctl asks the member on a machine.
 func (w *world) etcdctl(t *testing.T, machine, command string) string {
 	t.Helper()
-	return w.Sh(t, machine, etcdctl+command)
+	return w.Sh(t, machine, harness.Etcdctl+command)
 }
-
-const etcdctl = "/usr/local/bin/etcdctl --endpoints https://127.0.0.1:2379 --cacert /etc/etcd/pki/ca.crt --cert /etc/etcd/pki/server.crt --key /etc/etcd/pki/server.key "
 
 // testRefused asks for what cannot be, and wants the plan to say so on the
 // attribute at fault.
