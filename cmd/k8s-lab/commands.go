@@ -58,7 +58,10 @@ func up(ctx context.Context, c *cli, args []string) error {
 func releaseFlags(f *flag.FlagSet) func() lab.Releases {
 	kubernetes := f.String("kubernetes", "", "releases the mirror must hold")
 	etcd := f.String("etcd", "", "releases of etcd the mirror must hold")
-	return func() lab.Releases { return lab.Releases{Kubernetes: list(*kubernetes), Etcd: list(*etcd)} }
+	containerd := f.String("containerd", "", "releases of containerd the mirror must hold")
+	return func() lab.Releases {
+		return lab.Releases{Kubernetes: list(*kubernetes), Etcd: list(*etcd), Containerd: list(*containerd)}
+	}
 }
 
 func down(ctx context.Context, c *cli, args []string) error {

@@ -18,14 +18,14 @@ const usage = `k8s-lab runs a local EC2, with real machines, on this host.
 Usage: k8s-lab [--state-dir DIR] COMMAND [flags]
 
   up         bring the lab up; again is quick and changes nothing
-             --kubernetes v1.36.1,v1.35.4   releases the mirror must hold
-             --etcd v3.6.16,v3.6.15         the same of etcd
+             --kubernetes v1.36.4,v1.37.1   releases the mirror must hold; the same
+             --etcd, --containerd           of etcd and of containerd
   down       take it down, with everything in it
   status     what is there
   env        shell exports that point AWS clients and the provider to the lab
              --tfvars                       Terraform variables instead, as JSON
   artifacts  prepare machine image, artifacts and container images, no more
-             --kubernetes, --etcd as above  --tool tofu (prints the program's path)
+             --kubernetes ... as above      --tool tofu (prints the program's path)
   exec       run a command, or a shell, as root on an instance, as from its
              console: k8s-lab exec worker-0 [-- command args...]
   fault      make it misbehave: k8s-lab fault (list | clear | KIND key=value...)

@@ -22,7 +22,7 @@ variable "workers" {
 
 variable "kubernetes_version" {
   type    = string
-  default = "1.36.1"
+  default = "1.36.4"
 }
 
 variable "etcd_version" {

@@ -32,8 +32,9 @@ const (
 // Versions used when a configuration names none.
 const (
 	DefaultEtcd       = "3.6.16"
-	DefaultContainerd = "2.2.0"
-	DefaultRunc       = "1.4.0"
+	NextEtcd          = "3.7.3" // the newest of the next minor
+	DefaultContainerd = "2.3.7"
+	DefaultRunc       = "1.5.2"
 	DefaultCNIPlugins = "1.9.1"
 )
 

@@ -34,11 +34,11 @@ func TestURLs(t *testing.T) {
 		get  func(*Catalog) (Artifact, error)
 		path string
 	}{
-		{func(c *Catalog) (Artifact, error) { return c.Kubernetes("v1.36.1", Kubelet) }, "dl.k8s.io/release/v1.36.1/bin/linux/amd64/kubelet"},
-		{func(c *Catalog) (Artifact, error) { return c.ForArch("arm64").Kubernetes("1.35.4", KubeProxy) }, "dl.k8s.io/release/v1.35.4/bin/linux/arm64/kube-proxy"},
+		{func(c *Catalog) (Artifact, error) { return c.Kubernetes("v1.36.4", Kubelet) }, "dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet"},
+		{func(c *Catalog) (Artifact, error) { return c.ForArch("arm64").Kubernetes("1.35.8", KubeProxy) }, "dl.k8s.io/release/v1.35.8/bin/linux/arm64/kube-proxy"},
 		{func(c *Catalog) (Artifact, error) { return c.Etcd("3.6.16") }, "github.com/etcd-io/etcd/releases/download/v3.6.16/etcd-v3.6.16-linux-amd64.tar.gz"},
-		{func(c *Catalog) (Artifact, error) { return c.Containerd("2.2.0") }, "github.com/containerd/containerd/releases/download/v2.2.0/containerd-2.2.0-linux-amd64.tar.gz"},
-		{func(c *Catalog) (Artifact, error) { return c.Runc("1.4.0") }, "github.com/opencontainers/runc/releases/download/v1.4.0/runc.amd64"},
+		{func(c *Catalog) (Artifact, error) { return c.Containerd("2.3.7") }, "github.com/containerd/containerd/releases/download/v2.3.7/containerd-2.3.7-linux-amd64.tar.gz"},
+		{func(c *Catalog) (Artifact, error) { return c.Runc("1.5.2") }, "github.com/opencontainers/runc/releases/download/v1.5.2/runc.amd64"},
 		{func(c *Catalog) (Artifact, error) { return c.CNIPlugins("1.9.1") }, "github.com/containernetworking/plugins/releases/download/v1.9.1/cni-plugins-linux-amd64-v1.9.1.tgz"},
 	} {
 		for _, at := range []struct {
@@ -58,18 +58,18 @@ func TestURLs(t *testing.T) {
 
 func TestGivenChecksums(t *testing.T) {
 	c := catalog(t, "", "# the lab's own builds\n"+
-		sumA+"  dl.k8s.io/release/v1.36.1/bin/linux/amd64/kubelet\n"+
+		sumA+"  dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet\n"+
 		strings.ToUpper(sumB)+" *./github.com/opencontainers/runc/releases/download/v1.1.15/runc.amd64\n"+
 		sumB+"  github.com/opencontainers/runc/releases/download/v1.3.6/runc.amd64\n"+
-		sumB+"  github.com/opencontainers/runc/releases/download/v1.4.0/runc.arm64\n", nil)
-	a, err := c.Kubernetes("1.36.1", Kubelet)
+		sumB+"  github.com/opencontainers/runc/releases/download/v1.5.2/runc.arm64\n", nil)
+	a, err := c.Kubernetes("1.36.4", Kubelet)
 	if err != nil || a.SHA256 != sumA {
 		t.Errorf("kubelet: %+v, %v", a, err)
 	}
 	if diff := cmp.Diff([]string{"1.3.6", "1.1.15"}, c.RuncVersions()); diff != "" {
 		t.Error(diff)
 	}
-	set, err := c.WorkerSet("1.36.1", "", "", "")
+	set, err := c.WorkerSet("1.36.4", "", "", "")
 	if !errors.Is(err, ErrUnknownChecksum) {
 		t.Errorf("error is %v", err)
 	}
@@ -77,7 +77,7 @@ func TestGivenChecksums(t *testing.T) {
 	for _, a := range set {
 		got = append(got, fmt.Sprintf("%s %s %t", a.Name, a.Version, a.SHA256 != ""))
 	}
-	want := []string{"kubelet 1.36.1 true", "kube-proxy 1.36.1 false", "containerd 2.2.0 false", "runc 1.3.6 true", "cni-plugins 1.9.1 false"}
+	want := []string{"kubelet 1.36.4 true", "kube-proxy 1.36.4 false", "containerd 2.3.7 false", "runc 1.3.6 true", "cni-plugins 1.9.1 false"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -98,10 +98,10 @@ func TestRefusals(t *testing.T) {
 	if _, err := c.Kubernetes("1.36", Kubelet); err == nil || errors.Is(err, ErrUnknownChecksum) {
 		t.Errorf("malformed version: %v", err)
 	}
-	if _, err := c.Kubernetes("1.36.1", "kubeadm"); err == nil || errors.Is(err, ErrUnknownChecksum) {
+	if _, err := c.Kubernetes("1.36.4", "kubeadm"); err == nil || errors.Is(err, ErrUnknownChecksum) {
 		t.Errorf("unknown program: %v", err)
 	}
-	if set, err := c.WorkerSet("1.36.1", "x", "", ""); err == nil || set != nil {
+	if set, err := c.WorkerSet("1.36.4", "x", "", ""); err == nil || set != nil {
 		t.Errorf("malformed containerd version: %v, %v", set, err)
 	}
 }
@@ -131,19 +131,19 @@ func (p *published) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestResolve(t *testing.T) {
-	kubelet := "/dl.k8s.io/release/v1.36.1/bin/linux/amd64/kubelet.sha256"
+	kubelet := "/dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet.sha256"
 	p := &published{asked: map[string]int{}, fail: map[string]int{kubelet: 2}, files: map[string]string{
 		kubelet: sumA,
 		"/github.com/etcd-io/etcd/releases/download/v3.6.16/SHA256SUMS":                                              sumB + "  etcd-v3.6.16-darwin-amd64.zip\n" + sumA + "  etcd-v3.6.16-linux-amd64.tar.gz\n",
-		"/github.com/containerd/containerd/releases/download/v2.2.0/containerd-2.2.0-linux-amd64.tar.gz.sha256sum":   sumA + "  containerd-2.2.0-linux-amd64.tar.gz\n",
-		"/github.com/opencontainers/runc/releases/download/v1.4.0/runc.sha256sum":                                    sumB + "  runc.arm64\n" + sumA + " *runc.amd64\n",
+		"/github.com/containerd/containerd/releases/download/v2.3.7/containerd-2.3.7-linux-amd64.tar.gz.sha256sum":   sumA + "  containerd-2.3.7-linux-amd64.tar.gz\n",
+		"/github.com/opencontainers/runc/releases/download/v1.5.2/runc.sha256sum":                                    sumB + "  runc.arm64\n" + sumA + " *runc.amd64\n",
 		"/github.com/containernetworking/plugins/releases/download/v1.9.1/cni-plugins-linux-amd64-v1.9.1.tgz.sha256": sumA + "  cni-plugins-linux-amd64-v1.9.1.tgz\n",
 	}}
 	server := httptest.NewTLSServer(p)
 	defer server.Close()
-	c := catalog(t, server.URL, sumB+"  dl.k8s.io/release/v1.36.1/bin/linux/amd64/kube-proxy", server.Client())
+	c := catalog(t, server.URL, sumB+"  dl.k8s.io/release/v1.36.4/bin/linux/amd64/kube-proxy", server.Client())
 
-	set, err := c.WorkerSet("1.36.1", "", "", "")
+	set, err := c.WorkerSet("1.36.4", "", "", "")
 	if !errors.Is(err, ErrUnknownChecksum) {
 		t.Fatal(err)
 	}
@@ -169,15 +169,15 @@ func TestResolve(t *testing.T) {
 			t.Errorf("%s was asked for %d times", path, n)
 		}
 	}
-	if n := p.asked["/dl.k8s.io/release/v1.36.1/bin/linux/amd64/kube-proxy.sha256"]; n != 0 {
+	if n := p.asked["/dl.k8s.io/release/v1.36.4/bin/linux/amd64/kube-proxy.sha256"]; n != 0 {
 		t.Errorf("a given checksum was asked for %d times", n)
 	}
 }
 
 func TestResolveFails(t *testing.T) {
 	p := &published{asked: map[string]int{}, files: map[string]string{
-		"/dl.k8s.io/release/v1.36.1/bin/linux/amd64/kubelet.sha256":    "<html>sign in</html>",
-		"/dl.k8s.io/release/v1.36.1/bin/linux/amd64/kube-proxy.sha256": sumA + "  kube-scheduler",
+		"/dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet.sha256":    "<html>sign in</html>",
+		"/dl.k8s.io/release/v1.36.4/bin/linux/amd64/kube-proxy.sha256": sumA + "  kube-scheduler",
 	}}
 	server := httptest.NewTLSServer(p)
 	defer server.Close()
@@ -185,42 +185,42 @@ func TestResolveFails(t *testing.T) {
 	for program, want := range map[string]string{
 		Kubelet: "does not list kubelet", KubeProxy: "does not list kube-proxy", Kubectl: "404",
 	} {
-		a, _ := c.Kubernetes("1.36.1", program)
+		a, _ := c.Kubernetes("1.36.4", program)
 		list := []Artifact{a}
 		err := c.Resolve(context.Background(), list)
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), program+" 1.36.1") {
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), program+" 1.36.4") {
 			t.Errorf("%s: error is %v, wanted %q", program, err, want)
 		}
 		if list[0].SHA256 != "" {
 			t.Errorf("%s has %s", program, list[0].SHA256)
 		}
 	}
-	if n := p.asked["/dl.k8s.io/release/v1.36.1/bin/linux/amd64/kubectl.sha256"]; n != 1 {
+	if n := p.asked["/dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubectl.sha256"]; n != 1 {
 		t.Errorf("a missing file was asked for %d times", n)
 	}
 }
 
 func TestResolveStopsWithItsContext(t *testing.T) {
-	p := &published{asked: map[string]int{}, fail: map[string]int{"/dl.k8s.io/release/v1.36.1/bin/linux/amd64/kubelet.sha256": 1000}}
+	p := &published{asked: map[string]int{}, fail: map[string]int{"/dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet.sha256": 1000}}
 	server := httptest.NewTLSServer(p)
 	defer server.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	c := catalog(t, server.URL, "", server.Client())
-	a, _ := c.Kubernetes("1.36.1", Kubelet)
+	a, _ := c.Kubernetes("1.36.4", Kubelet)
 	if err := c.Resolve(ctx, []Artifact{a}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error is %v", err)
 	}
 }
 
 func TestResolveOverHTTP(t *testing.T) {
-	p := &published{asked: map[string]int{}, files: map[string]string{"/dl.k8s.io/release/v1.36.1/bin/linux/amd64/kubelet.sha256": sumA}}
+	p := &published{asked: map[string]int{}, files: map[string]string{"/dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet.sha256": sumA}}
 	server := httptest.NewServer(p)
 	defer server.Close()
 	c := catalog(t, server.URL, "", server.Client())
-	a, _ := c.Kubernetes("1.36.1", Kubelet)
+	a, _ := c.Kubernetes("1.36.4", Kubelet)
 	err := c.Resolve(context.Background(), []Artifact{a})
-	if !errors.Is(err, ErrUnknownChecksum) || !strings.Contains(err.Error(), "add dl.k8s.io/release/v1.36.1/bin/linux/amd64/kubelet to the checksums") {
+	if !errors.Is(err, ErrUnknownChecksum) || !strings.Contains(err.Error(), "add dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet to the checksums") {
 		t.Errorf("error is %v", err)
 	}
 	if len(p.asked) > 0 {
@@ -230,10 +230,10 @@ func TestResolveOverHTTP(t *testing.T) {
 
 // A pinned checksum is used when none is given for the file.
 func TestPinned(t *testing.T) {
-	c := catalog(t, "", sumB+"  dl.k8s.io/release/v1.36.1/bin/linux/amd64/kubelet", nil)
-	c.pinned = map[string]string{"dl.k8s.io/release/v1.36.1/bin/linux/amd64/kubelet": sumA, "dl.k8s.io/release/v1.36.1/bin/linux/amd64/kube-proxy": sumA}
+	c := catalog(t, "", sumB+"  dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet", nil)
+	c.pinned = map[string]string{"dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet": sumA, "dl.k8s.io/release/v1.36.4/bin/linux/amd64/kube-proxy": sumA}
 	for program, want := range map[string]string{Kubelet: sumB, KubeProxy: sumA} {
-		if a, err := c.Kubernetes("1.36.1", program); err != nil || a.SHA256 != want {
+		if a, err := c.Kubernetes("1.36.4", program); err != nil || a.SHA256 != want {
 			t.Errorf("%s: %s, %v", program, a.SHA256, err)
 		}
 	}
@@ -243,14 +243,14 @@ func TestPinned(t *testing.T) {
 }
 
 func TestResolveRedirectedToHTTP(t *testing.T) {
-	plain := httptest.NewServer(&published{asked: map[string]int{}, files: map[string]string{"/dl.k8s.io/release/v1.36.1/bin/linux/amd64/kubelet.sha256": sumA}})
+	plain := httptest.NewServer(&published{asked: map[string]int{}, files: map[string]string{"/dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet.sha256": sumA}})
 	defer plain.Close()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, plain.URL+r.URL.Path, http.StatusFound)
 	}))
 	defer server.Close()
 	c := catalog(t, server.URL, "", server.Client())
-	a, _ := c.Kubernetes("1.36.1", Kubelet)
+	a, _ := c.Kubernetes("1.36.4", Kubelet)
 	list := []Artifact{a}
 	if err := c.Resolve(context.Background(), list); err == nil || !strings.Contains(err.Error(), "which is not encrypted") || list[0].SHA256 != "" {
 		t.Errorf("%q, error is %v", list[0].SHA256, err)

@@ -24,10 +24,16 @@ var admissionPlugins = []string{
 	"ServiceAccount", "StorageObjectInUseProtection", "TaintNodesByCondition", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
 }
 
-// admissionPluginsSince are those a later minor of Kubernetes 1 brought.
-var admissionPluginsSince = map[int][]string{
-	36: {"JobValidation", "PodGroupProtection", "PodGroupWorkloadExists", "PodResizeValidator"},
-}
+// admissionPluginsSince are those that a minor of Kubernetes 1 brought, and
+// admissionPluginsUntil those that it does not have any more.
+var (
+	admissionPluginsSince = map[int][]string{
+		36: {"JobValidation", "PodGroupProtection", "PodGroupWorkloadExists", "PodResizeValidator"},
+	}
+	admissionPluginsUntil = map[int][]string{
+		37: {"JobValidation", "PodGroupWorkloadExists"},
+	}
+)
 
 // AdmissionPlugins lists the admission plugins of a kube-apiserver, sorted.
 func AdmissionPlugins(v version.Version) []string {
@@ -35,6 +41,11 @@ func AdmissionPlugins(v version.Version) []string {
 	for minor, names := range admissionPluginsSince {
 		if v.Minor() >= minor {
 			out = append(out, names...)
+		}
+	}
+	for minor, names := range admissionPluginsUntil {
+		if v.Minor() >= minor {
+			out = slices.DeleteFunc(out, func(name string) bool { return slices.Contains(names, name) })
 		}
 	}
 	slices.Sort(out)

@@ -77,7 +77,7 @@ func etcdSpec(t *testing.T) EtcdSpec {
 		Artifacts: artifacts(t, func(c *artifact.Catalog) ([]artifact.Artifact, error) { return c.EtcdSet("3.6.16") })}
 }
 
-func controlPlaneSpec(t *testing.T) ControlPlaneSpec { return controlPlaneAt(t, "1.36.1") }
+func controlPlaneSpec(t *testing.T) ControlPlaneSpec { return controlPlaneAt(t, "1.36.4") }
 
 func controlPlaneAt(t *testing.T, v string) ControlPlaneSpec {
 	return ControlPlaneSpec{Cluster: testCluster(), Version: v, PublicEndpoint: "203.0.113.99", PrivateEndpoint: "10.240.0.40",
@@ -85,7 +85,7 @@ func controlPlaneAt(t *testing.T, v string) ControlPlaneSpec {
 		Artifacts: artifacts(t, func(c *artifact.Catalog) ([]artifact.Artifact, error) { return c.ControlPlaneSet(v) })}
 }
 
-func workerSpec(t *testing.T) WorkerSpec { return workerAt(t, "1.36.1") }
+func workerSpec(t *testing.T) WorkerSpec { return workerAt(t, "1.36.4") }
 
 func workerAt(t *testing.T, v string) WorkerSpec {
 	return WorkerSpec{Cluster: testCluster(), Version: v, ControlPlaneEndpoint: "https://10.240.0.40:6443",

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
 var cmpAddr = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
@@ -98,10 +100,13 @@ func TestControlPlaneRefuses(t *testing.T) {
 		}, "did you mean PodSecurity?"},
 		{"unknown admission plugin in a flag", func(s *ControlPlaneSpec) {
 			s.APIServerArgs = Args{"enable-admission-plugins": {"NodeRestriction,Foo"}}
-		}, `--enable-admission-plugins: kube-apiserver 1.36.1 has no admission plugin "Foo"`},
+		}, `--enable-admission-plugins: kube-apiserver 1.36.4 has no admission plugin "Foo"`},
 		{"admission plugin of a later release", func(s *ControlPlaneSpec) {
-			s.Version, s.APIServerArgs = "1.35.4", Args{"disable-admission-plugins": {"JobValidation"}}
-		}, `kube-apiserver 1.35.4 has no admission plugin "JobValidation"`},
+			s.Version, s.APIServerArgs = "1.35.8", Args{"disable-admission-plugins": {"JobValidation"}}
+		}, `kube-apiserver 1.35.8 has no admission plugin "JobValidation"`},
+		{"admission plugin of an earlier release", func(s *ControlPlaneSpec) {
+			s.Version, s.APIServerArgs = "1.37.1", Args{"disable-admission-plugins": {"PodGroupProtection,JobValidation"}}
+		}, `kube-apiserver 1.37.1 has no admission plugin "JobValidation"`},
 		{"scheduler configuration", func(s *ControlPlaneSpec) { s.SchedulerConfig = map[string]any{"leaderElect": true} }, `unknown field "leaderElect"`},
 		{"manager argument", func(s *ControlPlaneSpec) { s.ControllerManagerArgs = Args{"-v": {"2"}} }, "kube-controller-manager: extra argument"},
 	} {
@@ -122,6 +127,9 @@ func TestWorkerRefuses(t *testing.T) {
 		want   string
 	}{
 		{"malformed version", func(s *WorkerSpec, _ *Node) { s.Version = "latest" }, "not a release version"},
+		{"flag that 1.37 dropped", func(s *WorkerSpec, _ *Node) {
+			s.Version, s.KubeletArgs = "1.37.1", Args{"containerd": {"/run/containerd/containerd.sock"}}
+		}, "kubelet 1.37.1 does not start with --containerd, which is gone since 1.37: it was a flag of cAdvisor"},
 		{"endpoint", func(s *WorkerSpec, _ *Node) { s.ControlPlaneEndpoint = "10.240.0.40:6443" }, "is not an https URL"},
 		{"unknown CNI", func(s *WorkerSpec, _ *Node) { s.CNI = "calico" }, `unknown CNI "calico"`},
 		{"no pod CIDR", func(_ *WorkerSpec, n *Node) { n.PodCIDR = netip.Prefix{} }, "the machine has no pod CIDR"},
@@ -220,5 +228,64 @@ func wantError(t *testing.T, err error, want string) {
 		t.Errorf("error is %v", err)
 	case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 		t.Errorf("error is %v, wanted %q", err, want)
+	}
+}
+
+// A setting that means something else in the new release is told of at the upgrade.
+func TestKubeletChanges(t *testing.T) {
+	v := func(s string) version.Version {
+		out, err := version.Parse(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	for _, tt := range []struct {
+		old, now string
+		config   map[string]any
+		args     Args
+		told     string
+	}{
+		{"1.36.4", "1.37.1", map[string]any{"eventRecordQPS": 0}, nil, "eventRecordQPS: 0 lets kubelet 1.37.1"},
+		{"1.36.4", "1.37.1", nil, Args{"event-qps": {"0"}}, "--event-qps=0 lets kubelet 1.37.1"},
+		{"1.36.4", "1.37.1", map[string]any{"memoryThrottlingFactor": 0.8}, nil, "memoryThrottlingFactor had no effect until 1.36"},
+		{"1.36.4", "1.37.1", map[string]any{"eventRecordQPS": 5}, Args{"event-qps": {"5"}}, ""},
+		{"1.36.4", "1.37.1", nil, nil, ""},
+		{"1.37.0", "1.37.1", map[string]any{"eventRecordQPS": 0}, nil, ""},
+		{"1.35.8", "1.36.4", map[string]any{"eventRecordQPS": 0}, nil, ""},
+	} {
+		got := strings.Join(KubeletChanges(v(tt.old), v(tt.now), tt.config, tt.args), "\n")
+		if !strings.HasPrefix(got, tt.told) || tt.told == "" && got != "" {
+			t.Errorf("%s to %s with %v and %v: %q", tt.old, tt.now, tt.config, tt.args, got)
+		}
+	}
+}
+
+func TestCheckFlags(t *testing.T) {
+	for _, tt := range []struct {
+		program, version, flag string
+		gone                   bool
+	}{
+		{"kubelet", "1.36.4", "boot-id-file", false},
+		{"kubelet", "1.37.1", "boot-id-file", true},
+		{"kubelet", "1.37.1", "housekeeping-interval", false},
+		{"kube-controller-manager", "1.37.1", "concurrent-service-syncs", true},
+		{"kube-controller-manager", "1.36.4", "concurrent-service-syncs", false},
+		{"etcd", "3.7.3", "experimental-initial-corrupt-check", true},
+		{"etcd", "3.6.16", "experimental-initial-corrupt-check", false},
+		{"etcd", "3.7.3", "discovery-token", false},
+		{"etcd", "3.7.3", "discovery", true},
+	} {
+		v, err := version.Parse(tt.version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = CheckFlags(tt.program, v, Args{tt.flag: {"x"}})
+		if (err != nil) != tt.gone || err != nil && !strings.HasPrefix(err.Error(), tt.program+" "+tt.version+" does not start with --"+tt.flag+", which is gone since ") {
+			t.Errorf("%s %s --%s: %v", tt.program, tt.version, tt.flag, err)
+		}
+		if err := CheckFlags(tt.program, v, Args{tt.flag: nil}); err != nil {
+			t.Errorf("a flag that is taken out: %v", err)
+		}
 	}
 }

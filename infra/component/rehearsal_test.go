@@ -29,7 +29,7 @@ func TestRefusal(t *testing.T) {
 			`{"level":"fatal","msg":"discovery failed","error":"listen tcp 10.240.0.10:2380: bind: cannot assign requested address"}`, ""},
 		{"crashed", 2, "panic: runtime error: invalid memory address or nil pointer dereference\n\ngoroutine 1 [running]:\n", ""},
 
-		{"value", 1, "I1121 16:25:01.314608   26855 server.go:150] Version: v1.36.1\n" + failed + `"enable-admission-plugins plugin \"Foo\" is unknown"`, `enable-admission-plugins plugin "Foo" is unknown`},
+		{"value", 1, "I1121 16:25:01.314608   26855 server.go:150] Version: v1.36.4\n" + failed + `"enable-admission-plugins plugin \"Foo\" is unknown"`, `enable-admission-plugins plugin "Foo" is unknown`},
 		{"value, in JSON", 1, `{"ts":1,"caller":"cli/run.go:72","msg":"command failed","err":"unknown tls version \"9\""}`, `unknown tls version "9"`},
 		{"several lines", 1, failed + "<\n\tunknown labels\n\tnot allowed\n >\n", "unknown labels not allowed"},
 		{"flag", 1, "Usage:\n  kube-apiserver [flags]\n\nError: unknown flag: --no-such\n", "unknown flag: --no-such"},

@@ -31,7 +31,7 @@ for file; do
 	fi
 done
 if [ -z "$wanted" ]; then
-	echo "no DNS server for pods: of $*, none names DNS servers of which none is on loopback; write such a file and set resolvConf of the kubelet to it"
+	echo "no DNS server for pods: each of $* is missing, names none, or names one on loopback; write a file that names others, and set resolvConf of the kubelet to it"
 	exit 1
 fi
 

@@ -59,7 +59,7 @@ func TestPodResolver(t *testing.T) {
 			}
 			if tt.want == "" {
 				for _, action := range []string{"check", "link"} {
-					if said, err := run(action); err == nil || !strings.HasPrefix(said, "no DNS server for pods: of /own /resolved, none names DNS servers of which none is on loopback; write such a file and set resolvConf of the kubelet to it") {
+					if said, err := run(action); err == nil || !strings.HasPrefix(said, "no DNS server for pods: each of /own /resolved is missing, names none, or names one on loopback") {
 						t.Errorf("%s: %q, %v", action, said, err)
 					}
 				}

@@ -69,17 +69,18 @@ func Worker(spec WorkerSpec, n Node) (Machine, error) {
 	return w.m, nil
 }
 
-func (w *worker) build() (err error) {
+func (w *worker) build() error {
 	if w.spec.CNI == "" {
 		w.spec.CNI = CNIBridge
 	}
 	if w.spec.SandboxImage == "" {
 		w.spec.SandboxImage = DefaultSandboxImage
 	}
-	if _, err = version.ParseSupported(w.spec.Version); err != nil {
+	v, err := version.ParseSupported(w.spec.Version)
+	if err != nil {
 		return err
 	}
-	if err := w.validate(); err != nil {
+	if err := errors.Join(w.validate(), CheckFlags(artifact.Kubelet, v, w.spec.KubeletArgs)); err != nil {
 		return err
 	}
 	w.m.State = desired.State{

@@ -57,7 +57,7 @@ type Client struct {
 	cli      *clientv3.Client
 }
 
-// New prepares a client; the connection is made in the background.
+// New prepares a client; the first request connects.
 func New(a Access) (*Client, error) {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(a.CA) {

@@ -121,7 +121,7 @@ func everything() desired.State {
 			{Path: "/etc/etcd/certs.conf", Mode: 0o644, Content: []byte("d")},
 		},
 		Binaries: []desired.Binary{
-			{Name: "kubelet", Version: "v1.36.1", URL: "https://dl.k8s.io/kubelet", SHA256: digestA,
+			{Name: "kubelet", Version: "v1.36.4", URL: "https://dl.k8s.io/kubelet", SHA256: digestA,
 				Installs: []desired.Install{{Path: "/usr/local/bin/kubelet"}}},
 			{Name: "etcd", Version: "v3.6.16", URL: "https://example.com/etcd.tar.gz", SHA256: digestB,
 				Installs: []desired.Install{{Member: "./etcd-v3.6.16/etcd", Path: "/usr/local/bin/etcd"}, {Member: "etcd-v3.6.16/etcdctl", Path: "/usr/local/bin/etcdctl"}}},

@@ -8,7 +8,7 @@ import (
 // ApplyError says at which step an Apply ended.
 type ApplyError struct {
 	Machine string
-	Step    string // "download kubelet v1.36.1", "restart", "verify"
+	Step    string // "download kubelet v1.36.4", "restart", "verify"
 	Unit    string // the systemd unit concerned, if one is
 	Err     error
 	Causes  []string // what the machine told about the cause, and what to do about it

@@ -13,7 +13,7 @@ func TestTail(t *testing.T) {
 		{
 			"what it died of",
 			"2026-11-20T20:21:29+0000 kube-apiserver[397]: W1120 20:21:29.856146     397 cacher.go:184] Terminating all watchers\n" +
-				"2026-11-20T20:21:41+0000 kube-apiserver[1011]: I1120 20:21:41.740530    1011 server.go:150] Version: v1.36.1\n" +
+				"2026-11-20T20:21:41+0000 kube-apiserver[1011]: I1120 20:21:41.740530    1011 server.go:150] Version: v1.36.4\n" +
 				"2026-11-20T20:21:41+0000 kube-apiserver[1011]: E1120 20:21:41.741862    1011 run.go:72] \"command failed\" err=\"no\"\n" +
 				"2026-11-20T20:21:41+0000 systemd[1]: kube-apiserver.service: Failed with result 'exit-code'.",
 			"20:21:41 kube-apiserver: \"command failed\" err=\"no\"\n20:21:41 systemd: kube-apiserver.service: Failed with result 'exit-code'.",

@@ -116,7 +116,7 @@ func (c *Client) Typed() kubernetes.Interface { return c.typed }
 // Close drops the client's connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// Version asks the server for its version: "v1.36.1".
+// Version asks the server for its version: "v1.36.4".
 func (c *Client) Version(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -24,7 +24,7 @@ type Node struct {
 	InternalIP    string `json:"internal_ip"`
 	ExternalIP    string `json:"external_ip"`
 	PodCIDR       string `json:"pod_cidr"`
-	Version       string `json:"version"` // of the kubelet, "v1.36.1"
+	Version       string `json:"version"` // of the kubelet, "v1.36.4"
 	Runtime       string `json:"runtime"` // "containerd://2.2.0"
 	Kernel        string `json:"kernel"`
 	OS            string `json:"os"`
@@ -104,7 +104,7 @@ func readiness(n *corev1.Node) (bool, string) {
 type NodeCondition struct {
 	Name       string
 	InternalIP string // must be the node's internal address; empty accepts any
-	Version    string // must be the kubelet's version ("v1.36.1"); empty accepts any
+	Version    string // must be the kubelet's version ("v1.36.4"); empty accepts any
 	// BootID must be that of the machine; empty accepts any. A Node object of
 	// the same name that an instance before it has left, or this one before it
 	// was stopped, may say Ready for as long as nobody has missed its reports.

@@ -89,12 +89,12 @@ func TestWaves(t *testing.T) {
 }
 
 func TestUnmet(t *testing.T) {
-	good := Node{Name: "a", Ready: true, InternalIP: "10.0.0.1", Version: "v1.36.1", BootID: "1"}
-	want := NodeCondition{Name: "a", InternalIP: "10.0.0.1", Version: "v1.36.1", BootID: "1"}
+	good := Node{Name: "a", Ready: true, InternalIP: "10.0.0.1", Version: "v1.36.4", BootID: "1"}
+	want := NodeCondition{Name: "a", InternalIP: "10.0.0.1", Version: "v1.36.4", BootID: "1"}
 	for words, change := range map[string]func(*Node){
 		"": func(*Node) {},
 		`internal address is "", wanted 10.0.0.1`:                func(n *Node) { n.InternalIP = "" },
-		"kubelet reports v1.35.4, wanted v1.36.1":                func(n *Node) { n.Version = "v1.35.4" },
+		"kubelet reports v1.35.8, wanted v1.36.4":                func(n *Node) { n.Version = "v1.35.8" },
 		"its kubelet has not reported since the machine started": func(n *Node) { n.BootID = "0" },
 		"not ready: no network":                                  func(n *Node) { n.Ready, n.Reason = false, "no network" },
 	} {

@@ -47,7 +47,7 @@ func (e *Engine) Inspect(ctx context.Context, t Target, files, programs []string
 }
 
 // release finds the release in the first line of what a program says of itself:
-// "Kubernetes v1.36.1", "etcd Version: 3.6.16", "CNI bridge plugin v1.9.1".
+// "Kubernetes v1.36.4", "etcd Version: 3.6.16", "CNI bridge plugin v1.9.1".
 func release(said []byte) string {
 	first, _, _ := bytes.Cut(said, []byte("\n"))
 	if m := releasePattern.FindSubmatch(first); m != nil {

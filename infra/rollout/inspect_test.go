@@ -4,7 +4,7 @@ import "testing"
 
 func TestRelease(t *testing.T) {
 	for said, want := range map[string]string{
-		"Kubernetes v1.36.1\n": "1.36.1",
+		"Kubernetes v1.36.4\n": "1.36.4",
 		"etcd Version: 3.6.16\nGit SHA: 0123456\nGo Version: go1.26.0":              "3.6.16",
 		"containerd github.com/containerd/containerd/v2 v2.2.0 abc":                 "2.2.0",
 		"runc version 1.1.5+ds1\nspec: 1.0.2-dev":                                   "1.1.5+ds1",

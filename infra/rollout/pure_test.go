@@ -300,7 +300,7 @@ func TestWithNext(t *testing.T) {
 		failed host.ApplyError
 		next   string
 	}{
-		{host.ApplyError{Step: "download kubelet 1.36.1 from https://dl.example/kubelet", Err: errors.New("curl: (7) refused")},
+		{host.ApplyError{Step: "download kubelet 1.36.4 from https://dl.example/kubelet", Err: errors.New("curl: (7) refused")},
 			"curl --verbose --head https://dl.example/kubelet"},
 		{host.ApplyError{Step: "install packages haproxy nftables", Err: errors.New("Failed to fetch http://deb.example/InRelease  503  Service Unavailable")},
 			"curl --verbose --head http://deb.example/InRelease"},

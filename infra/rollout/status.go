@@ -28,7 +28,7 @@ type Status struct {
 	// server is ready, every etcd member healthy, every node Ready and no
 	// certificate expired.
 	Healthy      bool                `json:"healthy"`
-	Version      string              `json:"version"` // of the API server behind the endpoint, "v1.36.1"
+	Version      string              `json:"version"` // of the API server behind the endpoint, "v1.36.4"
 	Nodes        []kube.Node         `json:"nodes"`
 	APIServers   []APIServerStatus   `json:"api_servers"`
 	Leases       []kube.Lease        `json:"leases"`

@@ -7,11 +7,11 @@ import (
 )
 
 func Example() {
-	running, _ := version.ParseSupported("1.35.4")
-	wanted, _ := version.ParseSupported("v1.36.1")
+	running, _ := version.ParseSupported("1.35.8")
+	wanted, _ := version.ParseSupported("v1.36.4")
 	fmt.Println(version.CheckUpgrade(running, wanted))
 	fmt.Println(version.CheckKubeletSkew(running, wanted))
 	// Output:
 	// <nil>
-	// kubelet 1.36.1 is newer than the API server 1.35.4: upgrade the control plane first
+	// kubelet 1.36.4 is newer than the API server 1.35.8: upgrade the control plane first
 }

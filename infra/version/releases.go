@@ -20,8 +20,9 @@ type Release struct {
 const endWarning = 3 // months
 
 var releases = []Release{
-	{"1.35", "1.35.4", day(2027, time.February, 28)},
-	{"1.36", "1.36.1", day(2027, time.June, 28)},
+	{"1.35", "1.35.8", day(2027, time.February, 28)},
+	{"1.36", "1.36.4", day(2027, time.June, 28)},
+	{"1.37", "1.37.1", day(2027, time.October, 28)},
 }
 
 func day(year int, month time.Month, d int) time.Time {

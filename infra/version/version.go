@@ -28,7 +28,7 @@ const managerSkew = 1
 
 var release = regexp.MustCompile(`^v?(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)$`)
 
-// Parse reads "1.36.1" or "v1.36.1". Pre-releases, build metadata, missing
+// Parse reads "1.36.4" or "v1.36.4". Pre-releases, build metadata, missing
 // parts and leading zeros are errors.
 func Parse(s string) (Version, error) {
 	if !release.MatchString(s) {
@@ -50,7 +50,7 @@ func ParseSupported(s string) (Version, error) {
 	return v, CheckSupported(v)
 }
 
-// String returns "1.36.1".
+// String returns "1.36.4".
 func (v Version) String() string {
 	if v.v == nil {
 		return ""
@@ -58,7 +58,7 @@ func (v Version) String() string {
 	return v.v.Core().String()
 }
 
-// Tag returns "v1.36.1", the form used in release URLs and by the API.
+// Tag returns "v1.36.4", the form used in release URLs and by the API.
 func (v Version) Tag() string {
 	if v.v == nil {
 		return ""

@@ -1,6 +1,8 @@
 package version
 
 import (
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -16,13 +18,13 @@ func parse(t *testing.T, s string) Version {
 }
 
 func TestParse(t *testing.T) {
-	for in, want := range map[string]string{"1.36.1": "1.36.1", "v1.35.4": "1.35.4", "1.36.0": "1.36.0", "3.6.16": "3.6.16"} {
+	for in, want := range map[string]string{"1.36.4": "1.36.4", "v1.35.8": "1.35.8", "1.36.0": "1.36.0", "3.6.16": "3.6.16"} {
 		v := parse(t, in)
 		if v.String() != want || v.Tag() != "v"+want {
 			t.Errorf("%s parsed as %s, %s", in, v, v.Tag())
 		}
 	}
-	for _, in := range []string{"", "1", "1.36", "v1.36", "1.36.1-rc.0", "1.36.1+build", "1.036.1", "latest", "stable-1", " 1.36.1", "1.36.1.2", "vv1.36.1", "1.36.99999999999999999999"} {
+	for _, in := range []string{"", "1", "1.36", "v1.36", "1.36.4-rc.0", "1.36.4+build", "1.036.1", "latest", "stable-1", " 1.36.4", "1.36.4.2", "vv1.36.4", "1.36.99999999999999999999"} {
 		if v, err := Parse(in); err == nil {
 			t.Errorf("%q parsed as %s", in, v)
 		}
@@ -31,11 +33,11 @@ func TestParse(t *testing.T) {
 
 func TestParseSupported(t *testing.T) {
 	for in, want := range map[string]string{
-		"1.36.1": "", "v1.35.0": "",
-		"1.34.9": "version 1.34.9 is not supported: the supported minors of Kubernetes are 1.35 and 1.36",
-		"1.37.0": "version 1.37.0 is not supported: the supported minors of Kubernetes are 1.35 and 1.36",
-		"1.3.60": "version 1.3.60 is not supported: the supported minors of Kubernetes are 1.35 and 1.36",
-		"2.36.0": "version 2.36.0 is not supported: the supported minors of Kubernetes are 1.35 and 1.36",
+		"1.36.4": "", "v1.35.0": "",
+		"1.34.9": "version 1.34.9 is not supported: the supported minors of Kubernetes are 1.35, 1.36 and 1.37",
+		"1.38.0": "version 1.38.0 is not supported: the supported minors of Kubernetes are 1.35, 1.36 and 1.37",
+		"1.3.60": "version 1.3.60 is not supported: the supported minors of Kubernetes are 1.35, 1.36 and 1.37",
+		"2.36.0": "version 2.36.0 is not supported: the supported minors of Kubernetes are 1.35, 1.36 and 1.37",
 	} {
 		_, err := ParseSupported(in)
 		checkError(t, in, err, want)
@@ -53,12 +55,12 @@ func TestCompare(t *testing.T) {
 
 func TestCheckUpgrade(t *testing.T) {
 	for _, tt := range []struct{ from, to, want string }{
-		{"1.35.4", "1.36.1", ""},
-		{"1.36.1", "1.36.1", ""},
-		{"1.36.1", "1.36.0", ""},
-		{"1.36.1", "1.35.9", "cannot go from 1.36.1 back to 1.35.9"},
-		{"1.34.0", "1.36.1", "go to 1.35 first"},
-		{"1.36.1", "2.0.0", "the major version differs"},
+		{"1.35.8", "1.36.4", ""},
+		{"1.36.4", "1.36.4", ""},
+		{"1.36.4", "1.36.0", ""},
+		{"1.36.4", "1.35.9", "cannot go from 1.36.4 back to 1.35.9"},
+		{"1.34.0", "1.36.4", "go to 1.35 first"},
+		{"1.36.4", "2.0.0", "the major version differs"},
 	} {
 		checkError(t, tt.from+" to "+tt.to, CheckUpgrade(parse(t, tt.from), parse(t, tt.to)), tt.want)
 	}
@@ -75,13 +77,13 @@ func TestSkew(t *testing.T) {
 		check              func(a, b Version) error
 		apiserver, v, want string
 	}{
-		{CheckKubeletSkew, "1.36.1", "1.36.9", ""},
-		{CheckKubeletSkew, "1.36.1", "1.33.0", ""},
-		{CheckKubeletSkew, "1.36.1", "1.32.0", "4 minor versions behind the API server 1.36.1: at most 3 allowed"},
-		{CheckKubeletSkew, "1.35.4", "1.36.1", "kubelet 1.36.1 is newer than the API server 1.35.4: upgrade the control plane first"},
-		{CheckKubeletSkew, "1.36.1", "2.36.1", "differ in their major version"},
-		{CheckManagerSkew, "1.36.1", "1.35.0", ""},
-		{CheckManagerSkew, "1.36.1", "1.34.0", "2 minor versions behind"},
+		{CheckKubeletSkew, "1.36.4", "1.36.9", ""},
+		{CheckKubeletSkew, "1.36.4", "1.33.0", ""},
+		{CheckKubeletSkew, "1.36.4", "1.32.0", "4 minor versions behind the API server 1.36.4: at most 3 allowed"},
+		{CheckKubeletSkew, "1.35.8", "1.36.4", "kubelet 1.36.4 is newer than the API server 1.35.8: upgrade the control plane first"},
+		{CheckKubeletSkew, "1.36.4", "2.36.1", "differ in their major version"},
+		{CheckManagerSkew, "1.36.4", "1.35.0", ""},
+		{CheckManagerSkew, "1.36.4", "1.34.0", "2 minor versions behind"},
 	} {
 		checkError(t, tt.v+" under "+tt.apiserver, tt.check(parse(t, tt.apiserver), parse(t, tt.v)), tt.want)
 	}
@@ -106,12 +108,13 @@ func TestEndsSoon(t *testing.T) {
 		return day
 	}
 	for _, tt := range []struct{ version, now, want string }{
-		{"1.35.4", "2026-11-27", ""},
-		{"1.35.4", "2026-11-28", "Kubernetes 1.35 reaches its end of life on 2027-02-28: nothing in it is mended afterwards, security holes included (https://kubernetes.io/releases/1.35/). Upgrade to 1.36.1 next."},
-		{"1.35.4", "2027-02-28", "reaches its end of life on 2027-02-28"},
-		{"1.35.4", "2027-03-02", "has been at its end of life since 2027-02-28"},
-		{"1.36.1", "2026-11-28", ""},
-		{"1.36.1", "2027-06-01", "Upgrade to a release of this provider that knows a later one."},
+		{"1.35.8", "2026-11-27", ""},
+		{"1.35.8", "2026-11-28", "Kubernetes 1.35 reaches its end of life on 2027-02-28: nothing in it is mended afterwards, security holes included (https://kubernetes.io/releases/1.35/). Upgrade to 1.36.4 next."},
+		{"1.35.8", "2027-02-28", "reaches its end of life on 2027-02-28"},
+		{"1.35.8", "2027-03-02", "has been at its end of life since 2027-02-28"},
+		{"1.36.4", "2026-11-28", ""},
+		{"1.36.4", "2027-06-01", "Upgrade to 1.37.1 next."},
+		{"1.37.1", "2027-09-01", "Upgrade to a release of this provider that knows a later one."},
 		{"1.34.0", "2027-10-01", ""},
 	} {
 		got := EndsSoon(parse(t, tt.version), at(tt.now))
@@ -137,6 +140,20 @@ func TestReleases(t *testing.T) {
 		before := Releases()[i-1]
 		if v.Minor() != parse(t, before.Newest).Minor()+1 || !r.EndOfLife.After(before.EndOfLife) {
 			t.Errorf("%v follows %v", r, before)
+		}
+	}
+}
+
+// TestGuide: the guide's table has the releases as they are in the code.
+func TestGuide(t *testing.T) {
+	guide, err := os.ReadFile("../../templates/guides/upgrades.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range Releases() {
+		row := fmt.Sprintf("| [%[1]s](https://kubernetes.io/releases/%[1]s/) | %[2]s | %[3]s |\n", r.Minor, r.Newest, r.EndOfLife.Format(time.DateOnly))
+		if !strings.Contains(string(guide), row) {
+			t.Errorf("the guide lacks %q", row)
 		}
 	}
 }

@@ -199,7 +199,7 @@ func (d *demo) kubectl() error {
 		return nil
 	}
 	cache := os.Getenv("K8S_LAB_CACHE")
-	found, err := filepath.Glob(filepath.Join(cache, "mirror", "dl.k8s.io", "release", "v1.36.1", "bin", "linux", "*", "kubectl"))
+	found, err := filepath.Glob(filepath.Join(cache, "mirror", "dl.k8s.io", "release", "v1.36.4", "bin", "linux", "*", "kubectl"))
 	if err != nil || len(found) == 0 {
 		return fmt.Errorf("no kubectl in %s: run k8s-lab artifacts", cache)
 	}

@@ -22,7 +22,7 @@ type Daemon struct {
 // mirrorFault is a fault of the artifact mirror on the control endpoint.
 type mirrorFault struct {
 	Kind  string         `json:"kind"` // "mirror"
-	Path  string         `json:"path"` // such as /dl.k8s.io/release/v1.36.1/bin/linux/amd64/kubelet
+	Path  string         `json:"path"` // such as /dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet
 	Fault artifact.Fault `json:"fault"`
 }
 

@@ -23,12 +23,8 @@ import (
 // readyTimeout bounds the start of the daemon: network, adoption of machines, listeners.
 const readyTimeout = 60 * time.Second
 
-// Releases are what a lab's mirror must hold beyond what it always does, as
-// upstream spells its tags. None of a kind means the lab's default.
-type Releases struct {
-	Kubernetes []string // "v1.36.1"
-	Etcd       []string // "v3.6.16"
-}
+// Releases are what a lab's mirror must hold.
+type Releases = artifact.Releases
 
 // Up makes sure that the lab runs: the host can do it, image and artifacts are
 // there, the daemon answers. daemon is the command line that runs Serve for
@@ -69,7 +65,7 @@ func (l *Lab) Up(ctx context.Context, releases Releases, daemon []string) error 
 // provide makes sure of the machine image, the mirror and the container images,
 // and removes what they have superseded.
 func (l *Lab) provide(ctx context.Context, releases Releases, s *settings) error {
-	opts := artifact.Options{CacheDir: l.cache, KubernetesVersions: releases.Kubernetes, EtcdVersions: releases.Etcd, Progress: l.progress}
+	opts := artifact.Options{CacheDir: l.cache, Releases: releases, Progress: l.progress}
 	s.CacheDir = l.cache
 	g, building := errgroup.WithContext(ctx)
 	s.MachineImages = make([]machine.Image, len(machine.Releases))

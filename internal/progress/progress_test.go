@@ -70,7 +70,7 @@ func TestTerminal(t *testing.T) {
 		_, _ = out.ReadFrom(screen) // ends when the terminal is closed
 		read <- out.Bytes()
 	}()
-	end := r.Job("building Kubernetes 1.36.1 (kube-apiserver, kube-controller-manager, kube-scheduler, kubelet) from Go modules",
+	end := r.Job("building Kubernetes 1.36.4 (kube-apiserver, kube-controller-manager, kube-scheduler, kubelet) from Go modules",
 		func() string { return "12 packages compiled" })
 	time.Sleep(4 * refresh)
 	r.Line("upstream cannot be reached")

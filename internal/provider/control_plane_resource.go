@@ -93,7 +93,7 @@ func controlPlaneSchema(ctx context.Context) schema.Schema {
 		Attributes: roleAttributes(map[string]schema.Attribute{
 			"version": schema.StringAttribute{
 				Required: true,
-				MarkdownDescription: "Kubernetes release, such as `1.36.1`. A change rolls through the hosts one at a time; one minor at a time, " +
+				MarkdownDescription: "Kubernetes release, such as `1.36.4`. A change rolls through the hosts one at a time; one minor at a time, " +
 					"and never back to an earlier minor.",
 				Validators: []validator.String{kubernetesVersion()},
 			},
@@ -232,6 +232,7 @@ func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, diag
 		}
 	}
 	checkAdmission(plan, diags)
+	checkFlags(artifact.KubeControllerManager, plan.Version, "controller_manager_args", plan.ControllerManagerArgs, diags)
 }
 
 // checkAdmission reports admission plugins that the release does not have.

@@ -90,6 +90,7 @@ type etcdRefModel struct {
 
 func checkEtcd(ctx context.Context, plan, prior *etcdModel, diags *diag.Diagnostics) {
 	checkVoters(ctx, "etcd members", plan.Hosts, diags)
+	checkFlags(artifact.Etcd, plan.Version, "extra_args", plan.ExtraArgs, diags)
 	if prior != nil {
 		checkUpgrade(prior.Version, plan.Version, version.CheckEtcdUpgrade, diags)
 		before, _ := hostsFrom(ctx, prior.Hosts, diags)

@@ -24,8 +24,8 @@ func TestBadInput(t *testing.T) {
 	machine := values{"name": "worker-0", "role": "worker", "network": ref, "private_ip": "10.240.0.20"}
 	keys := values{"cluster": "demo"}
 	kubeconfig := values{"pki": unknown, "endpoint": unknown}
-	pool := values{"version": "1.36.1", "hosts": unknown, "pki": unknown, "control_plane": unknown}
-	controllers := values{"version": "1.36.1", "hosts": unknown, "pki": unknown, "etcd": unknown, "lb": unknown}
+	pool := values{"version": "1.36.4", "hosts": unknown, "pki": unknown, "control_plane": unknown}
+	controllers := values{"version": "1.36.4", "hosts": unknown, "pki": unknown, "etcd": unknown, "lb": unknown}
 	for _, test := range []struct {
 		resource string
 		config   values
@@ -102,6 +102,16 @@ func TestBadInput(t *testing.T) {
 		}
 	}
 
+	t.Run("a flag that the next release dropped", func(t *testing.T) {
+		config := maps.Clone(pool)
+		config["kubelet_args"] = values{"boot-id-file": "/etc/boot-id", "v": "2"}
+		for version, want := range map[string]string{"1.36.4": "", "1.37.1": "kubelet 1.37.1 does not start with --boot-id-file"} {
+			config["version"] = version
+			if got := c.instance("k8s_worker_pool").plan(config).failure(); (got == "") != (want == "") || !strings.Contains(got, want) {
+				t.Errorf("%s: got %q", version, got)
+			}
+		}
+	})
 	t.Run("a controller outside the subnets", func(t *testing.T) {
 		config := maps.Clone(controllers)
 		config["hosts"] = []any{values{"name": "controller-0", "address": "203.0.113.9", "private_ip": "192.168.7.10", "host_key": publicKey(t)}}
@@ -211,16 +221,16 @@ func TestEndOfLife(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, time.November, 27, 0, 0, 0, 0, time.UTC)
 	c := newCore(t, NewAt("test", func() time.Time { return now }), values{})
-	config := values{"version": "1.35.4", "hosts": unknown, "pki": unknown, "etcd": unknown, "lb": unknown}
+	config := values{"version": "1.35.8", "hosts": unknown, "pki": unknown, "etcd": unknown, "lb": unknown}
 	if said := c.instance("k8s_control_plane").plan(config); len(said.warnings) > 0 {
 		t.Errorf("it warns too early: %s", said.warnings[0].Detail)
 	}
 	now = now.AddDate(0, 0, 1)
 	for resource, config := range map[string]values{
-		"k8s_control_plane": config, "k8s_worker_pool": {"version": "1.35.4", "hosts": unknown, "pki": unknown, "control_plane": unknown},
+		"k8s_control_plane": config, "k8s_worker_pool": {"version": "1.35.8", "hosts": unknown, "pki": unknown, "control_plane": unknown},
 	} {
 		said := c.instance(resource).plan(config)
-		if len(said.warnings) != 1 || said.warnings[0].Attribute.String() != `AttributeName("version")` || !strings.Contains(said.warnings[0].Detail, "Upgrade to 1.36.1 next.") {
+		if len(said.warnings) != 1 || said.warnings[0].Attribute.String() != `AttributeName("version")` || !strings.Contains(said.warnings[0].Detail, "Upgrade to 1.36.4 next.") {
 			t.Errorf("%s: %v", resource, said.warnings)
 		}
 	}

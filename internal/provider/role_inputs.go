@@ -136,6 +136,20 @@ func checkConfig(attribute string, v types.String, check func(map[string]any) er
 	}
 }
 
+// checkFlags reports, on an attribute of arguments, flags that the release of a
+// program does not have any more.
+func checkFlags(program string, release types.String, attribute string, args types.Map, diags *diag.Diagnostics) {
+	v, err := version.Parse(release.ValueString())
+	if err != nil {
+		return
+	}
+	for name, value := range stringMap(args) {
+		if err := component.CheckFlags(program, v, component.Args{name: {value}}); err != nil {
+			diags.AddAttributeError(path.Root(attribute).AtMapKey(name), "Unknown flag", err.Error())
+		}
+	}
+}
+
 // checkDownloads reports, on the attribute version, downloads that there cannot
 // be. A checksum that is not known yet is looked up when it is needed.
 func checkDownloads(err error, diags *diag.Diagnostics) {

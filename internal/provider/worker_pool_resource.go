@@ -98,7 +98,7 @@ func workerPoolSchema(ctx context.Context) schema.Schema {
 			},
 			"version": schema.StringAttribute{
 				Required: true,
-				MarkdownDescription: "Kubernetes release of kubelet and kube-proxy, such as `1.36.1`: not newer than the API server, and at most three minors older. " +
+				MarkdownDescription: "Kubernetes release of kubelet and kube-proxy, such as `1.36.4`: not newer than the API server, and at most three minors older. " +
 					"A change drains and rolls the nodes.",
 				Validators: []validator.String{kubernetesVersion()},
 			},
@@ -170,9 +170,13 @@ func workerPoolSchema(ctx context.Context) schema.Schema {
 	}
 }
 
-func checkWorkerPool(ctx context.Context, plan, _ *workerPoolModel, diags *diag.Diagnostics) {
+func checkWorkerPool(ctx context.Context, plan, prior *workerPoolModel, diags *diag.Diagnostics) {
 	cp, _ := object[controlPlaneRefModel](ctx, plan.ControlPlane, diags)
 	checkKubeletSkew(cp.Version, plan.Version, diags)
+	checkFlags(artifact.Kubelet, plan.Version, "kubelet_args", plan.KubeletArgs, diags)
+	if prior != nil {
+		warnOfChanges(prior.Version, plan, diags)
+	}
 	checkConfig("kubelet_config", plan.KubeletConfig, component.CheckKubeletConfig, diags)
 	checkConfig("kube_proxy_config", plan.KubeProxyConfig, component.CheckKubeProxyConfig, diags)
 	if _, _, err := component.SplitLabels(stringMap(plan.Labels)); err != nil {
@@ -211,6 +215,21 @@ func checkWorkerPool(ctx context.Context, plan, _ *workerPoolModel, diags *diag.
 					fmt.Sprintf("pod_cidr %s of %s overlaps %s of %s.", own, h.Name.ValueString(), theirs, other.Name.ValueString()))
 			}
 		}
+	}
+}
+
+// warnOfChanges warns, at an upgrade, of settings that mean something else in the new release.
+func warnOfChanges(from types.String, plan *workerPoolModel, diags *diag.Diagnostics) {
+	old, err := version.Parse(from.ValueString())
+	if err != nil {
+		return
+	}
+	now, err := version.Parse(plan.Version.ValueString())
+	if err != nil {
+		return
+	}
+	for _, words := range component.KubeletChanges(old, now, objectFrom(plan.KubeletConfig), component.SingleArgs(stringMap(plan.KubeletArgs))) {
+		diags.AddAttributeWarning(path.Root("version"), "A setting changes its meaning", words)
 	}
 }
 

@@ -1,5 +1,5 @@
 resource "k8s_control_plane" "example" {
-  version    = "1.36.1"
+  version    = "1.36.4"
   hosts      = k8s_machine.controller[*].host
   pki        = k8s_pki.this.ref
   etcd       = k8s_etcd_cluster.this.ref

@@ -137,7 +137,7 @@ func (c *cluster) testBadInput(t *testing.T) {
 		{"pod CIDR outside the range", `cidrsubnet(var.pod_cidr, 8, count.index)`, `cidrsubnet("10.201.0.0/16", 8, count.index)`, "hosts", "outside"},
 		{"unsupported version", `version = var.kubernetes_version`, `version = "1.20.0"`, "version", "1.20"},
 		{"malformed version", `version = var.kubernetes_version`, `version = "latest"`, "version", "latest"},
-		{"kubelet newer than API server", `version = var.kubernetes_version`, `version = "1.35.4"`, "version", "newer"},
+		{"kubelet newer than API server", `version = var.kubernetes_version`, `version = "1.35.8"`, "version", "newer"},
 		{"no admin_cidrs", `admin_cidrs = var.admin_cidrs`, `admin_cidrs = []`, "admin_cidrs", "at least 1"},
 		{"unknown key store", `key_store = "ssm"`, `key_store = "vault"`, "key_store", "vault"},
 		{"bad duration", `key_store = "ssm"`, "key_store = \"ssm\"\n  ca_validity = \"ten years\"", "ca_validity", "duration"},

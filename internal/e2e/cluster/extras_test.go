@@ -63,7 +63,7 @@ func (c *cluster) testStatus(t *testing.T) {
 			c.Apply(t)
 			return fmt.Errorf("healthy %v, problems %v", s.Healthy, s.Problems)
 		})
-		if s.Version != "v1.36.1" {
+		if s.Version != "v1.36.4" {
 			t.Errorf("version %s", s.Version)
 		}
 		if fmt.Sprint(s.APIServers) != "[{controller-0 true} {controller-1 true} {controller-2 true}]" {

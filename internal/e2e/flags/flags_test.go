@@ -31,7 +31,7 @@ import (
 )
 
 // versions are the Kubernetes releases looked for in the cache.
-var versions = []string{"1.36.1", "1.35.4"}
+var versions = []string{"1.37.1", "1.36.4", "1.35.8"}
 
 const runTimeout = time.Minute
 
@@ -190,15 +190,19 @@ func find(t *testing.T, list []artifact.Artifact, name string) artifact.Artifact
 }
 
 func TestEtcd(t *testing.T) {
-	list, err := catalog(t).EtcdSet(artifact.DefaultEtcd)
-	list = set(t, list, err)
-	etcd := program(t, find(t, list, artifact.Etcd), "etcd-v"+artifact.DefaultEtcd+"-linux-amd64/etcd")
-	m, err := component.Etcd(component.EtcdSpec{Cluster: cluster, Version: artifact.DefaultEtcd,
-		Members: []component.Node{controller}, Artifacts: list}, controller)
-	if err != nil {
-		t.Fatal(err)
+	for _, v := range []string{artifact.DefaultEtcd, artifact.NextEtcd} {
+		t.Run(v, func(t *testing.T) {
+			list, err := catalog(t).EtcdSet(v)
+			list = set(t, list, err)
+			etcd := program(t, find(t, list, artifact.Etcd), "etcd-v"+v+"-linux-amd64/etcd")
+			m, err := component.Etcd(component.EtcdSpec{Cluster: cluster, Version: v,
+				Members: []component.Node{controller}, Artifacts: list}, controller)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkFlags(t, unitOf(t, m, component.EtcdUnit), run(t, etcd, "--help"))
+		})
 	}
-	checkFlags(t, unitOf(t, m, component.EtcdUnit), run(t, etcd, "--help"))
 }
 
 func TestControlPlane(t *testing.T) {

@@ -21,8 +21,12 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
 )
 
-// KubernetesVersion is the release the tests install.
-const KubernetesVersion = "1.36.1"
+// KubernetesVersion is the release the tests install, and NextKubernetesVersion
+// the one they upgrade to.
+const (
+	KubernetesVersion     = "1.36.4"
+	NextKubernetesVersion = "1.37.1"
+)
 
 // Suite is one local EC2 and the programs to drive it with.
 type Suite struct {
@@ -46,7 +50,7 @@ func Main(m *testing.M, set func(*Suite), up ...string) int {
 		fmt.Println("skipped: the local EC2 needs root")
 		return 0
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
 	s, err := start(ctx, up)
 	if err != nil {

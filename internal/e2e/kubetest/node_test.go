@@ -20,7 +20,7 @@ func testNodes(t *testing.T, c *kube.Client) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	nodes := c.Typed().CoreV1().Nodes()
-	condition := []kube.NodeCondition{{Name: "worker-9", InternalIP: "10.240.0.29", Version: "v1.36.1"}}
+	condition := []kube.NodeCondition{{Name: "worker-9", InternalIP: "10.240.0.29", Version: "v1.36.4"}}
 	wait := func(why string) {
 		t.Helper()
 		if why == "" {
@@ -56,10 +56,10 @@ func testNodes(t *testing.T, c *kube.Client) {
 	set()
 	wait(`internal address is "192.0.2.1", wanted 10.240.0.29`)
 	n.Status.Addresses[0].Address = "10.240.0.29"
-	n.Status.NodeInfo.KubeletVersion = "v1.35.4"
+	n.Status.NodeInfo.KubeletVersion = "v1.35.8"
 	set()
-	wait("kubelet reports v1.35.4, wanted v1.36.1")
-	n.Status.NodeInfo.KubeletVersion = "v1.36.1"
+	wait("kubelet reports v1.35.8, wanted v1.36.4")
+	n.Status.NodeInfo.KubeletVersion = "v1.36.4"
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "NetworkPluginNotReady", Message: "no CNI"}}
 	set()
 	wait("not ready: NetworkPluginNotReady: no CNI")
@@ -120,7 +120,7 @@ func testNodes(t *testing.T, c *kube.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expected := kube.Node{Name: "worker-9", Ready: true, InternalIP: "10.240.0.29", PodCIDR: "10.200.9.0/24", Version: "v1.36.1"}
+	expected := kube.Node{Name: "worker-9", Ready: true, InternalIP: "10.240.0.29", PodCIDR: "10.200.9.0/24", Version: "v1.36.4"}
 	if len(list) != 1 || list[0] != expected {
 		t.Errorf("nodes = %+v, wanted %+v", list, expected)
 	}

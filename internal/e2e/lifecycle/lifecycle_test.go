@@ -20,12 +20,14 @@ func TestLifecycle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{Cluster: suite.Cluster(suite.Workspace(t, "lifecycle", suite.CLI, example)), main: string(source), vars: map[string]any{}}
+	c := &cluster{Cluster: suite.Cluster(suite.Workspace(t, "lifecycle", suite.CLI, example)), main: string(source), vars: map[string]any{}, version: way[0]}
 	step := harness.Steps(t)
 	step("install", c.testInstall)
 	step("two subnets", c.testTwoSubnets)
 	step("versions", c.testVersions)
-	step("upgrade", c.testUpgrade)
+	for _, next := range way[1:] {
+		step("upgrade to "+next, func(t *testing.T) { c.testUpgrade(t, next) })
+	}
 	step("a controller is gone", c.testLostController)
 	step("two controllers at once", c.testTwoControllers)
 	step("scale workers", c.testScaleWorkers)
@@ -36,17 +38,18 @@ func TestLifecycle(t *testing.T) {
 
 func (c *cluster) testInstall(t *testing.T) {
 	c.adopt(t)
-	c.set(t, map[string]any{"kubernetes_version": before})
+	c.set(t, map[string]any{"kubernetes_version": c.version})
 	c.Apply(t)
 	c.Learn(t)
-	c.wantVersions(t, before, 2)
+	c.wantVersions(t, 2)
 	c.Create(t, harness.Web)
 	c.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=90s")
 }
 
-// wantVersions wants the API server and this many nodes to be of a release.
-func (c *cluster) wantVersions(t *testing.T, version string, nodes int) {
+// wantVersions wants the API server and this many nodes to be of the cluster's release.
+func (c *cluster) wantVersions(t *testing.T, nodes int) {
 	t.Helper()
+	version := c.version
 	if out := c.Kubectl(t, "version"); !strings.Contains(out, "Server Version: v"+version) {
 		t.Errorf("API server: %s", out)
 	}
@@ -63,16 +66,16 @@ func (c *cluster) wantVersions(t *testing.T, version string, nodes int) {
 // testVersions asks for steps between releases that there cannot be.
 func (c *cluster) testVersions(t *testing.T) {
 	for version, words := range map[string][]string{
-		"1.37.0": {"1.37.0 is not supported", "1.35 and 1.36"},
+		"1.38.0": {"1.38.0 is not supported", "1.35, 1.36 and 1.37"},
 		"1.34.1": {"1.34.1 is not supported"},
 	} {
 		c.set(t, map[string]any{"kubernetes_version": version})
 		_, _, err := c.WS.Plan(t.Context())
 		harness.Refused(t, err, append(words, "version = var.kubernetes_version")...)
 	}
-	c.set(t, map[string]any{"kubernetes_version": before})
+	c.set(t, map[string]any{"kubernetes_version": c.version})
 	// Workers may trail the control plane, never lead it.
-	main := strings.Replace(c.main, "version           = var.kubernetes_version", `version           = "`+after+`"`, 1)
+	main := strings.Replace(c.main, "version           = var.kubernetes_version", `version           = "`+way[1]+`"`, 1)
 	if main == c.main {
 		t.Fatal("the example does not give the workers var.kubernetes_version any more")
 	}
@@ -80,21 +83,26 @@ func (c *cluster) testVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, err := c.WS.Plan(t.Context())
-	harness.Refused(t, err, `resource "k8s_worker_pool" "this"`, `version = "`+after+`"`, "kubelet "+after+" is newer than the API server "+before, "upgrade the control plane first")
+	harness.Refused(t, err, `resource "k8s_worker_pool" "this"`, `version = "`+way[1]+`"`, "kubelet "+way[1]+" is newer than the API server "+c.version, "upgrade the control plane first")
 	if err := c.WS.WriteFile("main.tf", c.main); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // testUpgrade goes to the next minor, control plane and workers in one apply.
-func (c *cluster) testUpgrade(t *testing.T) {
+func (c *cluster) testUpgrade(t *testing.T, next string) {
 	controllers, workers := harness.Numbered("controller", 3), harness.Numbered("worker", 2)
 	all := slices.Concat(controllers, workers, []string{"lb-0"})
 	was := suite.Units(t, all...)
 	traffic := c.Traffic(t, c.Kubeconfig)
-	c.set(t, map[string]any{"kubernetes_version": after})
+	c.set(t, map[string]any{"kubernetes_version": next})
 	c.Apply(t)
+	before := c.version
+	c.version = next
 	traffic.Unbroken(t)
+	if !t.Failed() {
+		t.Logf("figures: Kubernetes %s to %s: %d requests, none lost", before, next, traffic.Requests())
+	}
 
 	want := slices.Concat(harness.On(controllers, "kube-apiserver"), harness.On(controllers, "kube-controller-manager"), harness.On(controllers, "kube-scheduler"),
 		harness.On(workers, "kubelet"), harness.On(workers, "kube-proxy"))
@@ -116,12 +124,12 @@ func (c *cluster) testUpgrade(t *testing.T) {
 	if traffic.Fewest < 1 {
 		t.Error("the PodDisruptionBudget was not respected: no pod was ready at one time")
 	}
-	c.wantVersions(t, after, 2)
+	c.wantVersions(t, 2)
 	c.NoChanges(t)
 	c.set(t, map[string]any{"kubernetes_version": before})
 	_, _, err := c.WS.Plan(t.Context())
-	harness.Refused(t, err, "cannot go from "+after+" back to "+before, "version = var.kubernetes_version")
-	c.set(t, map[string]any{"kubernetes_version": after})
+	harness.Refused(t, err, "cannot go from "+next+" back to "+before, "version = var.kubernetes_version")
+	c.set(t, map[string]any{"kubernetes_version": next})
 }
 
 // testLostController has somebody terminate a machine, and Terraform find out: a
@@ -177,7 +185,7 @@ func (c *cluster) testScaleWorkers(t *testing.T) {
 	c.set(t, map[string]any{"workers": 3})
 	c.Apply(t)
 	suite.OnlyRestarted(t, was, two)
-	c.wantVersions(t, after, 3)
+	c.wantVersions(t, 3)
 	c.NoChanges(t)
 
 	one := append(harness.Numbered("worker", 1), controllers...)
@@ -185,7 +193,7 @@ func (c *cluster) testScaleWorkers(t *testing.T) {
 	c.Apply(t)
 	traffic.Unbroken(t)
 	suite.OnlyRestarted(t, was, one)
-	c.wantVersions(t, after, 1)
+	c.wantVersions(t, 1)
 	c.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=60s")
 	c.NoChanges(t)
 	// A new worker lacks packages, modules and sysctls while another one is rolled.
@@ -196,7 +204,7 @@ func (c *cluster) testScaleWorkers(t *testing.T) {
 	c.set(t, map[string]any{"workers": 2})
 	c.Apply(t)
 	suite.OnlyRestarted(t, was, one, "worker-0/kubelet")
-	c.wantVersions(t, after, 2)
+	c.wantVersions(t, 2)
 	c.NoChanges(t)
 }
 
@@ -218,7 +226,7 @@ func (c *cluster) testReplaceBalancer(t *testing.T) {
 	suite.OnlyRestarted(t, was, others)
 	// Meanwhile the nodes could not report; nothing in the apply waits for them.
 	c.Kubectl(t, "wait", "--for=condition=Ready", "nodes", "--all", "--timeout=3m")
-	c.wantVersions(t, after, 2)
+	c.wantVersions(t, 2)
 	c.NoChanges(t)
 }
 

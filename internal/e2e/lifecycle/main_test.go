@@ -6,22 +6,29 @@
 package lifecycle_test
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
-const (
-	before = "1.35.4"
-	after  = harness.KubernetesVersion
-)
+// way are the releases of Kubernetes that the cluster goes through, oldest
+// first: the last two of upstream's, or what K8S_UPGRADES says.
+var way = strings.Split(cmp.Or(os.Getenv("K8S_UPGRADES"), harness.KubernetesVersion+","+harness.NextKubernetesVersion), ",")
 
 var suite *harness.Suite
 
 func TestMain(m *testing.M) {
-	os.Exit(harness.Main(m, func(s *harness.Suite) { suite = s }, "--kubernetes", "v"+after+",v"+before))
+	if len(way) < 2 {
+		fmt.Fprintf(os.Stderr, "K8S_UPGRADES=%s must be two releases or more, with commas between them\n", os.Getenv("K8S_UPGRADES"))
+		os.Exit(2)
+	}
+	// kubectl is always of the same release.
+	os.Exit(harness.Main(m, func(s *harness.Suite) { suite = s }, "--kubernetes", "v"+strings.Join(append(way, harness.KubernetesVersion), ",v")))
 }
 
 // cluster is the cluster under test and what is configured of it.
@@ -30,6 +37,8 @@ type cluster struct {
 	main string // the example's main.tf, in the adopted VPC
 	vars map[string]any
 	site *site
+	// version is the release of Kubernetes it is at.
+	version string
 }
 
 // set changes the configuration's variables.

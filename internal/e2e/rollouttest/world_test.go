@@ -38,7 +38,7 @@ import (
 
 const (
 	clusterName       = "library"
-	kubernetesVersion = "1.36.1"
+	kubernetesVersion = "1.36.4"
 	etcdVersion       = "3.6.16"
 )
 

@@ -7,21 +7,28 @@
 package rolls_test
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
+// The releases that the cluster is upgraded from and to: K8S_ETCD_UPGRADE asks
+// for others of etcd, "3.6.16,3.7.3".
+var etcdBefore, etcdAfter, _ = strings.Cut(cmp.Or(os.Getenv("K8S_ETCD_UPGRADE"), "3.6.15,3.6.16"), ",")
+
 const (
-	etcdBefore = "3.6.15"
-	etcdAfter  = "3.6.16"
+	containerdBefore = "2.2.0"
+	containerdAfter  = "2.3.7"
 )
 
 var (
@@ -31,8 +38,15 @@ var (
 	machines    = slices.Concat(controllers, workers, []string{"lb-0"})
 )
 
+// kubernetesVersion is the release the cluster is installed with.
+var kubernetesVersion = cmp.Or(os.Getenv("K8S_E2E_KUBERNETES"), harness.KubernetesVersion)
+
 func TestMain(m *testing.M) {
-	os.Exit(harness.Main(m, func(s *harness.Suite) { suite = s }, "--etcd", "v"+etcdAfter+",v"+etcdBefore))
+	if etcdAfter == "" {
+		fmt.Fprintf(os.Stderr, "K8S_ETCD_UPGRADE=%s must be two releases with a comma between them\n", etcdBefore)
+		os.Exit(2)
+	}
+	os.Exit(harness.Main(m, func(s *harness.Suite) { suite = s }, "--kubernetes", "v"+kubernetesVersion+",v"+harness.KubernetesVersion, "--etcd", "v"+etcdAfter+",v"+etcdBefore, "--containerd", "v"+containerdAfter+",v"+containerdBefore))
 }
 
 // world is the cluster under test and what is configured of it.
@@ -42,7 +56,8 @@ type world struct {
 	vars map[string]any
 	// arguments are what the example's resources get besides, or instead of,
 	// theirs: resource type to argument to expression.
-	arguments map[string]arguments
+	arguments  map[string]arguments
+	containerd string // release
 }
 
 type arguments map[string]string
@@ -56,7 +71,8 @@ func TestRolls(t *testing.T) {
 	}
 	w := &world{
 		Cluster: suite.Cluster(suite.Workspace(t, "rolls", suite.CLI, example)), main: string(source),
-		vars: map[string]any{"workers": len(workers), "etcd_version": etcdBefore},
+		vars:       map[string]any{"workers": len(workers), "etcd_version": etcdBefore, "kubernetes_version": kubernetesVersion},
+		containerd: containerdBefore,
 	}
 	w.plain()
 	for _, step := range []struct {
@@ -69,7 +85,7 @@ func TestRolls(t *testing.T) {
 		{"etcd: orphaned hold", w.testOrphanedHold},
 		{"etcd: no room on the last machine", w.testNoRoom},
 		{"etcd: refused by the next release", w.testRefusedByNext},
-		{"etcd: patch upgrade", w.testEtcdUpgrade},
+		{"etcd: upgrade", w.testEtcdUpgrade},
 		{"audit policy: fails on the second machine", w.testFailsOnSecond},
 		{"audit policy: resumed", w.testResumed},
 		{"settings", w.testSettings},
@@ -126,9 +142,10 @@ func (w *world) write(t *testing.T) {
 	}
 }
 
-// plain takes all arguments back.
+// plain takes all arguments back but the release of containerd.
 func (w *world) plain() {
-	w.arguments = map[string]arguments{"k8s_pki": {}, "k8s_etcd_cluster": {}, "k8s_control_plane": {}, "k8s_worker_pool": {}}
+	w.arguments = map[string]arguments{"k8s_pki": {}, "k8s_etcd_cluster": {}, "k8s_control_plane": {},
+		"k8s_worker_pool": {"containerd_version": strconv.Quote(w.containerd)}}
 }
 
 func (w *world) apply(t *testing.T) {

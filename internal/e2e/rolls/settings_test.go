@@ -1,6 +1,7 @@
 package rolls_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -183,9 +184,37 @@ func (w *world) podsOn(t *testing.T, node string) []string {
 	return strings.Fields(w.Kubectl(t, "get", "pods", "-l", "app=web", "--field-selector", "spec.nodeName="+node, "-o", "name"))
 }
 
-// testTwoAtATime rolls containerd through three nodes, two of which may be down.
+// everywhere is a pod on each node that nobody may evict.
+const everywhere = `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: everywhere, namespace: default}
+spec:
+  selector: {matchLabels: {app: everywhere}}
+  template:
+    metadata: {labels: {app: everywhere}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - {name: sleeper, image: "k8s-lab/toolbox:1", command: ["sleep", "infinity"]}
+`
+
+// containers are the ids of the containers of everywhere, and how often each
+// was restarted.
+func (w *world) containers(t *testing.T) string {
+	t.Helper()
+	return w.Kubectl(t, "get", "pods", "-l", "app=everywhere", "--sort-by=.spec.nodeName", "-o",
+		`jsonpath={range .items[*]}{.spec.nodeName} {.status.containerStatuses[0].containerID} restarted {.status.containerStatuses[0].restartCount} times{"\n"}{end}`)
+}
+
+// testTwoAtATime upgrades containerd on three nodes, two of which may be down.
+// What cannot be moved to another node runs on.
 func (w *world) testTwoAtATime(t *testing.T) {
-	// Another change, for those the attempt before got to as well.
+	w.Create(t, everywhere)
+	w.Kubectl(t, "rollout", "status", "daemonset/everywhere", "--timeout=120s")
+	running := w.containers(t)
+	w.containerd = containerdAfter
+	w.arguments["k8s_worker_pool"]["containerd_version"] = strconv.Quote(w.containerd)
 	maps.Copy(w.arguments["k8s_worker_pool"], runtime(-997, "120s"))
 	was := suite.Units(t, machines...)
 	traffic := w.Traffic(t, w.Kubeconfig)
@@ -205,5 +234,15 @@ func (w *world) testTwoAtATime(t *testing.T) {
 	if traffic.Fewest < 1 {
 		t.Error("the PodDisruptionBudget was not respected: no pod was ready at one time")
 	}
+	if now := w.containers(t); now != running {
+		t.Errorf("containers were not left alone:\n%sbefore:\n%s", now, running)
+	}
+	const runtimes = `jsonpath={range .items[*]}{.status.nodeInfo.containerRuntimeVersion}{"\n"}{end}`
+	harness.Eventually(t, time.Minute, "the nodes tell of the new release", func() error { // with their next report
+		if got := w.Kubectl(t, "get", "nodes", "-o", runtimes); got != strings.Repeat("containerd://"+containerdAfter+"\n", len(workers)) {
+			return errors.New(got)
+		}
+		return nil
+	})
 	w.NoChanges(t)
 }

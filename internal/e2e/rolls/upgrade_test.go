@@ -63,14 +63,14 @@ func (w *world) testRefused(t *testing.T) {
 			[]string{etcd, `version = "3.5.21"`, "cannot go from " + etcdBefore + " back to 3.5.21: the minor version of etcd cannot be lowered"}},
 		{"etcd skipped minor", "k8s_etcd_cluster", "version", `"3.8.0"`,
 			[]string{etcd, `version = "3.8.0"`, "cannot go from " + etcdBefore + " to 3.8.0 in one step", "go to 3.7 first"}},
-		{"downgrade", "k8s_control_plane", "version", `"1.35.4"`,
-			[]string{controlPlane, `version = "1.35.4"`, "cannot go from 1.36.1 back to 1.35.4: the minor version of a control plane cannot be lowered"}},
+		{"downgrade", "k8s_control_plane", "version", `"1.35.8"`,
+			[]string{controlPlane, `version = "1.35.8"`, "cannot go from 1.36.4 back to 1.35.8: the minor version of a control plane cannot be lowered"}},
 		{"audit policy that is not YAML", "k8s_control_plane", "audit_policy", `"{"`, []string{controlPlane, "audit_policy", "Unusable audit policy"}},
 		{"audit policy with an unknown level", "k8s_control_plane", "audit_policy",
 			`yamlencode({ apiVersion = "audit.k8s.io/v1", kind = "Policy", rules = [{ level = "All" }] })`,
 			[]string{controlPlane, "audit_policy", `rules[0].level: Unsupported value: "All"`}},
 		{"unknown admission plugin", "k8s_control_plane", "admission_plugins", `{ PodSecurtiy = "{}" }`,
-			[]string{controlPlane, "admission_plugins", `kube-apiserver 1.36.1 has no admission plugin "PodSecurtiy"`}},
+			[]string{controlPlane, "admission_plugins", `kube-apiserver 1.36.4 has no admission plugin "PodSecurtiy"`}},
 		{"unknown admission plugin in a flag", "k8s_control_plane", "api_server_args", `{ enable-admission-plugins = "NodeRestriction,podsecurity" }`,
 			[]string{controlPlane, "api_server_args", `no admission plugin "podsecurity": did you mean PodSecurity?`}},
 		{"unknown field of the scheduler", "k8s_control_plane", "scheduler_config", `jsonencode({ leaderElect = true })`,
@@ -125,7 +125,7 @@ func (w *world) testSkippedMinor(t *testing.T) {
 	push(func(a map[string]any) { a["version"] = "1.34.9" })
 	_, _, err = w.WS.Plan(t.Context(), "-refresh=false")
 	harness.Refused(t, err, `resource "k8s_control_plane" "this"`, "version = var.kubernetes_version",
-		"cannot go from 1.34.9 to 1.36.1 in one step: a control plane moves one minor version at a time, go to 1.35 first")
+		"cannot go from 1.34.9 to 1.36.4 in one step: a control plane moves one minor version at a time, go to 1.35 first")
 	push(func(a map[string]any) { a["version"] = harness.KubernetesVersion })
 }
 
@@ -163,8 +163,10 @@ func (w *world) testRefusedByNext(t *testing.T) {
 	w.plain()
 }
 
-// testEtcdUpgrade goes to the next patch release of etcd under traffic.
+// testEtcdUpgrade goes to the next release of etcd under traffic. From another
+// minor there is no way back.
 func (w *world) testEtcdUpgrade(t *testing.T) {
+	w.vars["etcd_version"] = etcdAfter
 	was := suite.Units(t, machines...)
 	traffic := w.Traffic(t, w.Kubeconfig)
 	w.apply(t)
@@ -173,4 +175,16 @@ func (w *world) testEtcdUpgrade(t *testing.T) {
 	harness.OneByOne(t, wantRestarted(t, was, slices.Clone(etcd)...), etcd)
 	w.wantEtcd(t, etcdAfter)
 	w.NoChanges(t)
+	if minor := func(v string) string { return v[:strings.LastIndex(v, ".")] }; minor(etcdBefore) == minor(etcdAfter) {
+		return
+	}
+	if !t.Failed() {
+		t.Logf("figures: etcd %s to %s: %d requests, none lost", etcdBefore, etcdAfter, traffic.Requests())
+	}
+	w.vars["etcd_version"] = etcdBefore
+	w.write(t)
+	_, _, err := w.WS.Plan(t.Context(), "-refresh=false")
+	harness.Refused(t, err, `resource "k8s_etcd_cluster" "this"`, "cannot go from "+etcdAfter+" back to "+etcdBefore+": the minor version of etcd cannot be lowered")
+	w.vars["etcd_version"] = etcdAfter
+	w.write(t)
 }

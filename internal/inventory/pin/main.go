@@ -34,7 +34,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	v := inventory.Versions{Etcd: []string{artifact.DefaultEtcd}}
+	v := inventory.Versions{Etcd: []string{artifact.DefaultEtcd, artifact.NextEtcd}}
 	for _, r := range version.Releases() {
 		v.Kubernetes = append(v.Kubernetes, r.Newest)
 	}

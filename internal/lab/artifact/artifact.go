@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
@@ -15,11 +17,7 @@ import (
 type Options struct {
 	// CacheDir is shared by all labs of a machine. Default: DefaultCacheDir.
 	CacheDir string
-	// KubernetesVersions are the releases the mirror must hold, such as
-	// "v1.36.1". Default: KubernetesVersion alone.
-	KubernetesVersions []string
-	// EtcdVersions are the releases of etcd, such as "v3.6.16". Default: EtcdVersion alone.
-	EtcdVersions []string
+	Releases
 	// Progress tells a person of the work that is done. Default: nobody.
 	Progress *progress.Reporter
 	// Client fetches releases from upstream. Default: one that gives up on an
@@ -27,10 +25,37 @@ type Options struct {
 	Client *http.Client
 }
 
-var (
-	releaseVersion     = regexp.MustCompile(`^v1\.[0-9]+\.[0-9]+$`)
-	etcdReleaseVersion = regexp.MustCompile(`^v3\.[0-9]+\.[0-9]+$`)
-)
+// Releases are what the mirror must hold, as upstream spells its tags. None of
+// a kind means the one that a lab serves unless it is asked for others.
+type Releases struct {
+	Kubernetes []string // "v1.36.4"
+	Etcd       []string // "v3.6.16"
+	Containerd []string // "v2.3.7"
+}
+
+var releaseTag = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+$`)
+
+func (r Releases) withDefaults() (Releases, error) {
+	for _, of := range []struct {
+		name   string
+		tags   *[]string
+		normal string
+	}{
+		{"Kubernetes", &r.Kubernetes, KubernetesVersion}, {"etcd", &r.Etcd, EtcdVersion}, {"containerd", &r.Containerd, ContainerdVersion},
+	} {
+		if len(*of.tags) == 0 {
+			*of.tags = []string{of.normal}
+		}
+		*of.tags = slices.Compact(slices.Sorted(slices.Values(*of.tags)))
+		major, _, _ := strings.Cut(of.normal, ".")
+		for _, tag := range *of.tags {
+			if !releaseTag.MatchString(tag) || !strings.HasPrefix(tag, major+".") {
+				return r, fmt.Errorf("version %q of %s is not of the form %s", tag, of.name, of.normal)
+			}
+		}
+	}
+	return r, nil
+}
 
 func (o Options) withDefaults() (Options, error) {
 	if o.CacheDir == "" {
@@ -41,23 +66,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, err
 	}
 	o.CacheDir = abs
-	if len(o.KubernetesVersions) == 0 {
-		o.KubernetesVersions = []string{KubernetesVersion}
-	}
-	for _, v := range o.KubernetesVersions {
-		if !releaseVersion.MatchString(v) {
-			return o, fmt.Errorf("version %q of Kubernetes is not of the form %s", v, KubernetesVersion)
-		}
-	}
-	if len(o.EtcdVersions) == 0 {
-		o.EtcdVersions = []string{EtcdVersion}
-	}
-	for _, v := range o.EtcdVersions {
-		if !etcdReleaseVersion.MatchString(v) {
-			return o, fmt.Errorf("version %q of etcd is not of the form %s", v, EtcdVersion)
-		}
-	}
-	return o, nil
+	o.Releases, err = o.Releases.withDefaults()
+	return o, err
 }
 
 // DefaultCacheDir is $K8S_LAB_CACHE, or k8s-lab in the user's cache directory,
@@ -74,7 +84,7 @@ func DefaultCacheDir() string {
 
 // EnsureMirror makes the mirror of releases complete and returns its
 // directory. A release lies under its host and path upstream, for example
-// dl.k8s.io/release/v1.36.1/bin/linux/amd64/kubelet, with its checksum beside
+// dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet, with its checksum beside
 // it as upstream publishes it and as <file>.sha256; SHA256SUMS at the top
 // lists all files in the format of sha256sum(1).
 //
@@ -85,7 +95,7 @@ func EnsureMirror(ctx context.Context, opts Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return ensureStore(ctx, opts, "mirror", mirrorProducts(opts.KubernetesVersions, opts.EtcdVersions))
+	return ensureStore(ctx, opts, "mirror", mirrorProducts(opts.Releases))
 }
 
 // EnsureTools makes sure of an OpenTofu built from its module, for machines

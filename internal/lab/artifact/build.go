@@ -47,10 +47,8 @@ func (b *builder) build(ctx context.Context, p product, dir string) (time.Time, 
 			return time.Time{}, fmt.Errorf("building %s: %w", p.title(), err)
 		}
 	}
-	for _, f := range p.debian {
-		if err := b.unpackDebian(ctx, f, dir); err != nil {
-			return time.Time{}, fmt.Errorf("getting %s: %w", p.title(), err)
-		}
+	if err := b.unpackDebian(ctx, p.debian, dir); err != nil {
+		return time.Time{}, fmt.Errorf("getting %s: %w", p.title(), err)
 	}
 	return released, nil
 }

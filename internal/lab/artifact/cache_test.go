@@ -17,13 +17,20 @@ import (
 	"testing"
 )
 
+func defaultReleases(t *testing.T) Releases {
+	t.Helper()
+	r, err := Releases{}.withDefaults()
+	must(t, err)
+	return r
+}
+
 // builtMirror returns the user's own mirror. Its programs take minutes to
 // build, so a test that looks at them is skipped where nobody has built them.
 func builtMirror(t *testing.T) string {
 	t.Helper()
 	s := newStore(Options{CacheDir: DefaultCacheDir()}, "mirror")
 	must(t, s.load())
-	if len(s.missing(mirrorProducts([]string{KubernetesVersion}, []string{EtcdVersion}))) > 0 {
+	if len(s.missing(mirrorProducts(defaultReleases(t)))) > 0 {
 		t.Skip("the mirror is not built yet: run `k8s-lab artifacts`")
 	}
 	dir, err := EnsureMirror(t.Context(), Options{})
@@ -39,7 +46,7 @@ func TestMirrorHoldsWhatItSays(t *testing.T) {
 		t.Errorf("sha256sum: %v\n%s", err, out)
 	}
 	sums := read(t, dir, "SHA256SUMS")
-	for _, p := range mirrorProducts([]string{KubernetesVersion}, []string{EtcdVersion}) {
+	for _, p := range mirrorProducts(defaultReleases(t)) {
 		for _, file := range p.files() {
 			if !strings.Contains(sums, "  "+file+"\n") {
 				t.Errorf("SHA256SUMS lacks %s", file)

@@ -101,15 +101,18 @@ func title(name string, programs []string, version string) string {
 	return strings.Join(programs, ", ") + " " + version
 }
 
-func mirrorProducts(kubernetes, etcd []string) []product {
+func mirrorProducts(r Releases) []product {
 	var products []product
-	for _, v := range kubernetes {
+	for _, v := range r.Kubernetes {
 		products = append(products, kubernetesProduct(v))
 	}
-	for _, v := range etcd {
+	for _, v := range r.Etcd {
 		products = append(products, etcdProduct(v))
 	}
-	return append(products, containerdProduct(), cniProduct(), runcProduct())
+	for _, v := range r.Containerd {
+		products = append(products, containerdProduct(v))
+	}
+	return append(products, cniProduct(), runcProduct())
 }
 
 func kubernetesProduct(version string) product {
@@ -154,20 +157,20 @@ func etcdProduct(version string) product {
 	}
 }
 
-func containerdProduct() product {
+func containerdProduct(version string) product {
 	const path = "github.com/containerd/containerd/v2"
 	m := module{
-		path: path, version: ContainerdVersion,
-		vars: []string{path + "/version.Version=" + ContainerdVersion, path + "/version.Revision={commit}"},
+		path: path, version: version,
+		vars: []string{path + "/version.Version=" + version, path + "/version.Revision={commit}"},
 		tags: []string{"urfave_cli_no_docs", "osusergo", "netgo", "static_build"},
 	}
 	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {
 		m.programs = append(m.programs, program{name, path + "/cmd/" + name})
 	}
 	return product{
-		name: "containerd", version: ContainerdVersion,
-		base:    "github.com/containerd/containerd/releases/download/" + ContainerdVersion,
-		archive: fmt.Sprintf("containerd-%s-%s-%s.tar.gz", strings.TrimPrefix(ContainerdVersion, "v"), goos, goarch), inside: "bin",
+		name: "containerd", version: version,
+		base:    "github.com/containerd/containerd/releases/download/" + version,
+		archive: fmt.Sprintf("containerd-%s-%s-%s.tar.gz", strings.TrimPrefix(version, "v"), goos, goarch), inside: "bin",
 		published: true, sums: ".sha256sum",
 		modules: []module{m},
 	}

@@ -21,7 +21,7 @@ func TestContainerdPullsImages(t *testing.T) {
 	if !complete(dir) {
 		t.Skip("the images are not built yet: run `k8s-lab artifacts`")
 	}
-	bin := unpack(t, filepath.Join(builtMirror(t), containerdProduct().files()[0]), "bin")
+	bin := unpack(t, filepath.Join(builtMirror(t), containerdProduct(ContainerdVersion).files()[0]), "bin")
 	work, err := os.MkdirTemp("", "k8s-lab-") // short: it holds a socket
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(work) })

@@ -8,21 +8,29 @@ import (
 	"path/filepath"
 )
 
-// unpackDebian copies one file of a Debian package to dir.
-func (b *builder) unpackDebian(ctx context.Context, f debianFile, dir string) error {
+// unpackDebian copies files of Debian packages to dir. Each package is fetched once.
+func (b *builder) unpackDebian(ctx context.Context, files []debianFile, dir string) error {
 	root, err := os.MkdirTemp(b.work, "debian-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(root)
-	if err := b.extractPackage(ctx, f.pkg, root); err != nil {
-		return err
+	for _, f := range files {
+		unpacked := filepath.Join(root, f.pkg)
+		if _, err := os.Stat(unpacked); err != nil {
+			if err := b.extractPackage(ctx, f.pkg, unpacked); err != nil {
+				return err
+			}
+		}
+		member, err := findOne(unpacked, f.member)
+		if err != nil {
+			return fmt.Errorf("package %s: %w", f.pkg, err)
+		}
+		if err := copyFile(filepath.Join(dir, f.name), member, 0o755); err != nil {
+			return err
+		}
 	}
-	member, err := findOne(root, f.member)
-	if err != nil {
-		return fmt.Errorf("package %s: %w", f.pkg, err)
-	}
-	return copyFile(filepath.Join(dir, f.name), member, 0o755)
+	return nil
 }
 
 // staticLibrary unpacks lib's development package to root and returns the

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -222,13 +223,20 @@ func TestLockWaitsAndGivesUp(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	for _, bad := range []string{"1.36.1", "v1.36", "v1.36.1-rc.0", "v1.36.1/../..", "latest", ""} {
-		if _, err := EnsureMirror(t.Context(), Options{CacheDir: t.TempDir(), KubernetesVersions: []string{bad}}); err == nil {
+	for _, bad := range []string{"1.36.4", "v1.36", "v1.36.4-rc.0", "v1.36.4/../..", "latest", ""} {
+		if _, err := EnsureMirror(t.Context(), Options{CacheDir: t.TempDir(), Releases: Releases{Kubernetes: []string{bad}}}); err == nil {
 			t.Errorf("Kubernetes version %q is accepted", bad)
 		}
-		if _, err := EnsureMirror(t.Context(), Options{CacheDir: t.TempDir(), EtcdVersions: []string{bad}}); err == nil {
+		if _, err := EnsureMirror(t.Context(), Options{CacheDir: t.TempDir(), Releases: Releases{Etcd: []string{bad}}}); err == nil {
 			t.Errorf("etcd version %q is accepted", bad)
 		}
+		if _, err := EnsureMirror(t.Context(), Options{CacheDir: t.TempDir(), Releases: Releases{Containerd: []string{bad}}}); err == nil {
+			t.Errorf("containerd version %q is accepted", bad)
+		}
+	}
+	r, err := Releases{Etcd: []string{"v3.7.3", "v3.6.16", "v3.7.3"}}.withDefaults()
+	if err != nil || fmt.Sprint(r) != fmt.Sprintf("{[%s] [v3.6.16 v3.7.3] [%s]}", KubernetesVersion, ContainerdVersion) {
+		t.Errorf("releases %v, %v", r, err)
 	}
 	t.Setenv("K8S_LAB_CACHE", "/somewhere")
 	if got := DefaultCacheDir(); got != "/somewhere" {

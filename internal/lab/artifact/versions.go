@@ -2,23 +2,17 @@ package artifact
 
 // Versions of everything the lab serves, as upstream spells its tags.
 const (
-	// KubernetesVersion is the release a lab serves unless it is asked for others.
-	KubernetesVersion = "v1.36.1"
-	// PreviousKubernetesVersion is the newest release of the minor before, for upgrades.
-	PreviousKubernetesVersion = "v1.35.4"
+	// What a lab serves unless it is asked for other releases.
+	KubernetesVersion = "v1.36.4"
+	EtcdVersion       = "v3.6.16"
+	ContainerdVersion = "v2.3.7"
 
-	// EtcdVersion is what a lab serves unless it is asked for others, and
-	// PreviousEtcdVersion the patch release before, for upgrades.
-	EtcdVersion         = "v3.6.16"
-	PreviousEtcdVersion = "v3.6.15"
-
-	ContainerdVersion = "v2.2.0"
-	RuncVersion       = "v1.4.0"
-	CNIVersion        = "v1.9.1"
-	OpenTofuVersion   = "v1.12.6"
+	RuncVersion     = "v1.5.2"
+	CNIVersion      = "v1.9.1"
+	OpenTofuVersion = "v1.12.6"
 
 	PauseVersion         = "3.10.1"
-	CoreDNSVersion       = "v1.14.6"
+	CoreDNSVersion       = "v1.15.0"
 	MetricsServerVersion = "v0.9.0"
 	ToolboxVersion       = "1"
 )
