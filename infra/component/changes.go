@@ -3,6 +3,7 @@ package component
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 
@@ -50,6 +51,55 @@ func CheckFlags(program string, v version.Version, args Args) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// newFields are fields of a program's configuration file by the first minor
+// that knows them. The types that [CheckKubeletConfig] and its like decode with
+// are the newest, and an older program does not start with a field it does not
+// know (https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/).
+type newFields struct {
+	program string
+	minor   int
+	names   []string
+}
+
+var allNewFields = []newFields{
+	// k8s.io/kubelet config/v1beta1/types.go of 1.36 and 1.37
+	{artifact.Kubelet, 36, []string{"memoryReservationPolicy", "tlsCurvePreferences"}},
+	{artifact.Kubelet, 37, []string{"defaultPodSysctls"}},
+	// k8s.io/kube-scheduler config/v1/types.go of 1.36 and 1.37
+	{artifact.KubeScheduler, 36, []string{"placementGenerate", "placementScore"}},
+	{artifact.KubeScheduler, 37, []string{"podGroupPostFilter"}},
+}
+
+// CheckFields reports fields, at any depth of a configuration, that a release
+// of the kubelet or of the scheduler does not have yet.
+func CheckFields(program string, v version.Version, config map[string]any) error {
+	var errs []error
+	for _, since := range allNewFields {
+		if since.program != program || v.Minor() >= since.minor {
+			continue
+		}
+		for _, name := range since.names {
+			if holdsField(config, name) {
+				errs = append(errs, fmt.Errorf("%s %s does not know %s, which is new in 1.%d; take it out, or choose a newer version", program, v, name, since.minor))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func holdsField(config any, name string) bool {
+	switch c := config.(type) {
+	case map[string]any:
+		if _, ok := c[name]; ok {
+			return true
+		}
+		return slices.ContainsFunc(slices.Collect(maps.Values(c)), func(v any) bool { return holdsField(v, name) })
+	case []any:
+		return slices.ContainsFunc(c, func(v any) bool { return holdsField(v, name) })
+	}
+	return false
 }
 
 // KubeletChanges says which of the user's settings and flags mean something else

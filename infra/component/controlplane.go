@@ -97,6 +97,9 @@ func controlPlane(spec ControlPlaneSpec, n Node) (Machine, error) {
 
 // addProgram adds a binary, its unit and the command line made of its arguments.
 func (c *controller) addProgram(name, description, kind string, after []string, args, extra Args, restartOn ...string) error {
+	if err := CheckFlags(name, c.version, extra); err != nil {
+		return err
+	}
 	args, err := args.with(extra)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)

@@ -71,6 +71,9 @@ func Etcd(spec EtcdSpec, n Node) (Machine, error) {
 	if err != nil {
 		return Machine{}, fmt.Errorf("etcd on %s: %w", n.Name, err)
 	}
+	if err := CheckFlags(artifact.Etcd, v, spec.ExtraArgs); err != nil {
+		return Machine{}, fmt.Errorf("etcd on %s: %w", n.Name, err)
+	}
 	args, err := etcdArgs(n).with(spec.ExtraArgs)
 	if err != nil {
 		return Machine{}, fmt.Errorf("etcd on %s: %w", n.Name, err)

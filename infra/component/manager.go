@@ -60,6 +60,9 @@ func (c *controller) addScheduler() error {
 	if err != nil {
 		return err
 	}
+	if err := CheckFields(name, c.version, c.spec.SchedulerConfig); err != nil {
+		return err
+	}
 	if config, err = overlay(config, c.spec.SchedulerConfig, &schedulerconfig.KubeSchedulerConfiguration{}); err != nil {
 		return fmt.Errorf("scheduler configuration: %w", err)
 	}

@@ -261,6 +261,32 @@ func TestKubeletChanges(t *testing.T) {
 	}
 }
 
+func TestCheckFields(t *testing.T) {
+	plugins := map[string]any{"profiles": []any{map[string]any{"plugins": map[string]any{"podGroupPostFilter": map[string]any{}}}}}
+	for _, tt := range []struct {
+		program, version string
+		config           map[string]any
+		want             string
+	}{
+		{"kubelet", "1.37.1", map[string]any{"defaultPodSysctls": map[string]any{}, "tlsCurvePreferences": []any{29}}, ""},
+		{"kubelet", "1.36.4", map[string]any{"defaultPodSysctls": map[string]any{}, "tlsCurvePreferences": []any{29}},
+			"kubelet 1.36.4 does not know defaultPodSysctls, which is new in 1.37; take it out, or choose a newer version"},
+		{"kubelet", "1.35.8", map[string]any{"tlsCurvePreferences": []any{29}},
+			"kubelet 1.35.8 does not know tlsCurvePreferences, which is new in 1.36; take it out, or choose a newer version"},
+		{"kube-scheduler", "1.37.1", plugins, ""},
+		{"kube-scheduler", "1.36.4", plugins, "kube-scheduler 1.36.4 does not know podGroupPostFilter, which is new in 1.37; take it out, or choose a newer version"},
+	} {
+		v, err := version.Parse(tt.version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = CheckFields(tt.program, v, tt.config)
+		if (err == nil) != (tt.want == "") || err != nil && err.Error() != tt.want {
+			t.Errorf("%s %s: %v", tt.program, tt.version, err)
+		}
+	}
+}
+
 func TestCheckFlags(t *testing.T) {
 	for _, tt := range []struct {
 		program, version, flag string

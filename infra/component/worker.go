@@ -80,7 +80,7 @@ func (w *worker) build() error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(w.validate(), CheckFlags(artifact.Kubelet, v, w.spec.KubeletArgs)); err != nil {
+	if err := errors.Join(w.validate(), CheckFlags(artifact.Kubelet, v, w.spec.KubeletArgs), CheckFields(artifact.Kubelet, v, w.spec.KubeletConfig)); err != nil {
 		return err
 	}
 	w.m.State = desired.State{

@@ -225,7 +225,7 @@ func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, diag
 	if prior != nil {
 		checkUpgrade(prior.Version, plan.Version, version.CheckUpgrade, diags)
 	}
-	checkConfig("scheduler_config", plan.SchedulerConfig, component.CheckSchedulerConfig, diags)
+	checkConfig("scheduler_config", plan.SchedulerConfig, artifact.KubeScheduler, plan.Version, component.CheckSchedulerConfig, diags)
 	if policy := plan.AuditPolicy.ValueString(); policy != "" {
 		if err := component.CheckAuditPolicy([]byte(policy)); err != nil {
 			diags.AddAttributeError(path.Root("audit_policy"), "Unusable audit policy", err.Error())

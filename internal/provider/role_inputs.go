@@ -126,12 +126,16 @@ func warnOfEndOfLife(release types.String, now time.Time, diags *diag.Diagnostic
 
 // checkConfig reports, on its attribute, a configuration object that the
 // program it is for would not start with.
-func checkConfig(attribute string, v types.String, check func(map[string]any) error, diags *diag.Diagnostics) {
+func checkConfig(attribute string, v types.String, program string, release types.String, check func(map[string]any) error, diags *diag.Diagnostics) {
 	config := objectFrom(v)
 	if len(config) == 0 {
 		return
 	}
-	if err := check(config); err != nil {
+	err := check(config)
+	if v, unparsed := version.Parse(release.ValueString()); unparsed == nil {
+		err = errors.Join(err, component.CheckFields(program, v, config))
+	}
+	if err != nil {
 		diags.AddAttributeError(path.Root(attribute), "Unusable configuration", err.Error())
 	}
 }

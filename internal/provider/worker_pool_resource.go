@@ -177,8 +177,8 @@ func checkWorkerPool(ctx context.Context, plan, prior *workerPoolModel, diags *d
 	if prior != nil {
 		warnOfChanges(prior.Version, plan, diags)
 	}
-	checkConfig("kubelet_config", plan.KubeletConfig, component.CheckKubeletConfig, diags)
-	checkConfig("kube_proxy_config", plan.KubeProxyConfig, component.CheckKubeProxyConfig, diags)
+	checkConfig("kubelet_config", plan.KubeletConfig, artifact.Kubelet, plan.Version, component.CheckKubeletConfig, diags)
+	checkConfig("kube_proxy_config", plan.KubeProxyConfig, artifact.KubeProxy, plan.Version, component.CheckKubeProxyConfig, diags)
 	if _, _, err := component.SplitLabels(stringMap(plan.Labels)); err != nil {
 		diags.AddAttributeError(path.Root("labels"), "Unusable labels", err.Error())
 	}
