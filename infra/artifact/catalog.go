@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"path"
 	"regexp"
@@ -43,13 +44,10 @@ var kubernetesPrograms = []string{KubeAPIServer, KubeControllerManager, KubeSche
 // checksums.txt. The client is used by Resolve only.
 func NewCatalog(mirror string, given io.Reader, client HTTPDoer) (*Catalog, error) {
 	c := &Catalog{mirror: strings.TrimRight(mirror, "/"), arch: "amd64", client: client}
-	if mirror != "" {
-		u, err := url.Parse(mirror)
-		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-			return nil, fmt.Errorf("artifact mirror %q is not an http or https base URL", mirror)
-		}
+	err := CheckMirror(mirror)
+	if err != nil {
+		return nil, err
 	}
-	var err error
 	if c.pinned, err = parseChecksums(strings.NewReader(checksums)); err != nil {
 		return nil, fmt.Errorf("checksums.txt: %w", err)
 	}
@@ -57,8 +55,30 @@ func NewCatalog(mirror string, given io.Reader, client HTTPDoer) (*Catalog, erro
 		if c.sums, err = parseChecksums(given); err != nil {
 			return nil, fmt.Errorf("artifact checksums: %w", err)
 		}
+		if len(c.sums) > 0 && !slices.ContainsFunc(slices.Collect(maps.Keys(c.sums)), inLayout) {
+			return nil, fmt.Errorf("artifact checksums: none of the %d names begins with %s: want names such as dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet", len(c.sums), strings.Join(hosts, " or "))
+		}
 	}
 	return c, nil
+}
+
+// CheckMirror reports what is not the base URL of a mirror. An empty one means upstream.
+func CheckMirror(mirror string) error {
+	if mirror == "" {
+		return nil
+	}
+	u, err := url.Parse(mirror)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+		return fmt.Errorf("artifact mirror %q is not an http or https base URL", mirror)
+	}
+	return nil
+}
+
+// hosts are where upstream publishes what this package names.
+var hosts = []string{"dl.k8s.io/", "github.com/"}
+
+func inLayout(name string) bool {
+	return slices.ContainsFunc(hosts, func(host string) bool { return strings.HasPrefix(name, host) })
 }
 
 // NewUnpinned makes a catalog of upstream that knows no checksum, for pinning them anew.

@@ -29,20 +29,14 @@ const (
 // A mirror with http:// is not asked: who can change the file can change its
 // checksum as well.
 func (c *Catalog) Resolve(ctx context.Context, artifacts []Artifact) error {
+	if err := c.Resolvable(artifacts); err != nil {
+		return err
+	}
 	byFile := map[string][]*Artifact{}
 	for i := range artifacts {
-		a := &artifacts[i]
-		if a.SHA256 != "" {
-			continue
+		if a := &artifacts[i]; a.SHA256 == "" {
+			byFile[a.Checksums] = append(byFile[a.Checksums], a)
 		}
-		if a.Checksums == "" {
-			return fmt.Errorf("%s %s: %w, and it is not published", a.Name, a.Version, ErrUnknownChecksum)
-		}
-		if u, err := url.Parse(a.Checksums); err != nil || u.Scheme != "https" {
-			return fmt.Errorf("%s %s: %w, and one fetched over http:// would prove nothing: add %s to the checksums, or use an https:// mirror",
-				a.Name, a.Version, ErrUnknownChecksum, a.Path)
-		}
-		byFile[a.Checksums] = append(byFile[a.Checksums], a)
 	}
 	if len(byFile) > 0 && c.client == nil {
 		return errors.New("resolve checksums: the catalog has no HTTP client")
@@ -64,6 +58,24 @@ func (c *Catalog) Resolve(ctx context.Context, artifacts []Artifact) error {
 		})
 	}
 	return g.Wait()
+}
+
+// Resolvable reports artifacts without a SHA-256 for which Resolve would ask
+// nobody. It does no I/O.
+func (c *Catalog) Resolvable(artifacts []Artifact) error {
+	var errs []error
+	for _, a := range artifacts {
+		if a.SHA256 != "" {
+			continue
+		}
+		if a.Checksums == "" {
+			errs = append(errs, fmt.Errorf("%s %s: %w, and it is not published", a.Name, a.Version, ErrUnknownChecksum))
+		} else if u, err := url.Parse(a.Checksums); err != nil || u.Scheme != "https" {
+			errs = append(errs, fmt.Errorf("%s %s: %w, and one fetched over http:// would prove nothing: add %s to the checksums, or use an https:// mirror",
+				a.Name, a.Version, ErrUnknownChecksum, a.Path))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // publishedDigest finds a file's digest in upstream's checksums: either lines

@@ -63,6 +63,11 @@ func CheckAdmissionPlugin(v version.Version, name string) error {
 			return fmt.Errorf("kube-apiserver %s has no admission plugin %q: did you mean %s?", v, name, k)
 		}
 	}
+	for minor, names := range admissionPluginsUntil {
+		if v.Minor() >= minor && slices.Contains(names, name) {
+			return fmt.Errorf("kube-apiserver %s has no admission plugin %s, which is gone since 1.%d: take it out", v, name, minor)
+		}
+	}
 	return fmt.Errorf("kube-apiserver %s has no admission plugin %q; it has %s", v, name, strings.Join(known, ", "))
 }
 
@@ -75,6 +80,9 @@ func CheckAdmissionFlags(v version.Version, args Args) error {
 	for _, flag := range admissionFlags {
 		for _, list := range args[flag] {
 			for name := range strings.SplitSeq(list, ",") {
+				if list == "" {
+					continue // none
+				}
 				if err := CheckAdmissionPlugin(v, name); err != nil {
 					errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
 				}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
@@ -18,6 +19,7 @@ type goneFlags struct {
 	major, minor int
 	names        []string
 	why          string
+	advice       string
 }
 
 var allGoneFlags = []goneFlags{
@@ -27,36 +29,115 @@ var allGoneFlags = []goneFlags{
 		"event-storage-age-limit", "event-storage-event-limit", "global-housekeeping-interval", "log-cadvisor-usage", "machine-id-file",
 		"storage-driver-buffer-duration", "storage-driver-db", "storage-driver-host", "storage-driver-password", "storage-driver-secure",
 		"storage-driver-table", "storage-driver-user",
-	}, "it was a flag of cAdvisor that the kubelet had by mistake"},
+	}, "it was a flag of cAdvisor that the kubelet had by mistake", "take it out"},
 	// kubernetes CHANGELOG-1.37.md
-	{artifact.KubeControllerManager, 1, 37, []string{"concurrent-service-syncs"}, "the service controller has left the program for the cloud controller managers"},
+	{artifact.KubeControllerManager, 1, 37, []string{"concurrent-service-syncs"}, "the service controller has left the program for the cloud controller managers", "take it out"},
 	// etcd server/embed/config.go and server/etcdmain/config.go of 3.6 and 3.7
-	{artifact.Etcd, 3, 7, []string{"experimental-*"}, "what it did is a flag without experimental- or a feature gate"},
-	{artifact.Etcd, 3, 7, []string{"discovery", "discovery-proxy"}, "the discovery service of etcd 2 is gone"},
+	{artifact.Etcd, 3, 7, []string{"experimental-*"}, "the experiment is over",
+		"use the flag without experimental- or, where there is none, a gate in feature-gates"},
+	{artifact.Etcd, 3, 7, []string{"discovery", "discovery-proxy"}, "the discovery service of etcd 2 is gone", "take it out"},
 }
 
-// CheckFlags reports flags that a release of a program, "kubelet" or "etcd" say,
-// does not have any more.
+// goneValues are what a flag can no longer hold, by the first minor of
+// Kubernetes whose programs do not start with it.
+type goneValues struct {
+	flag   string
+	minor  int
+	names  []string
+	advice string
+}
+
+const featureGates = "feature-gates"
+
+var allGoneValues = []goneValues{
+	// kubernetes pkg/features/kube_features.go and k8s.io/apiserver pkg/features/kube_features.go
+	// of 1.35, 1.36 and 1.37
+	{featureGates, 36, []string{
+		"CSIMigrationPortworx", "HonorPVReclaimPolicy", "InPlacePodVerticalScalingAllocatedStatus", "InTreePluginPortworxUnregister", "MemoryManager",
+		"ServiceTrafficDistribution", "StructuredAuthorizationConfiguration", "TopologyAwareHints", "WatchFromStorageWithoutResourceVersion",
+	}, goneGate},
+	{featureGates, 37, []string{
+		"APIServerTracing", "AnonymousAuthConfigurableEndpoints", "AnyVolumeDataSource", "AuthorizeNodeWithSelectors", "AuthorizeWithSelectors", "BtreeWatchCache",
+		"ConsistentListFromCache", "GangScheduling", "JobBackoffLimitPerIndex", "JobPodReplacementPolicy", "JobSuccessPolicy", "LogarithmicScaleDown",
+		"OrderedNamespaceDeletion", "PodLifecycleSleepAction", "PodLifecycleSleepActionAllowZero", "PreventStaticPodAPIReferences", "RelaxedDNSSearchValidation",
+		"ResilientWatchCacheInitialization", "RetryGenerateName", "SchedulerQueueingHints", "SidecarContainers", "StreamingCollectionEncodingToJSON",
+		"StreamingCollectionEncodingToProtobuf", "StructuredAuthenticationConfiguration", "WorkloadAwarePreemption",
+	}, goneGate},
+	// k8s.io/api scheduling of 1.35, 1.36 and 1.37
+	{runtimeConfig, 36, []string{"scheduling.k8s.io/v1alpha1"}, goneAPI},
+	{runtimeConfig, 37, []string{"scheduling.k8s.io/v1alpha2"}, goneAPI},
+	// kubernetes cmd/kube-controller-manager/app/core.go of 1.36 and 1.37
+	{"controllers", 37, []string{
+		"service-lb-controller", "service", "node-route-controller", "route", "cloud-node-lifecycle-controller", "cloud-node-lifecycle",
+	}, "take it out: it has left the program for the cloud controller managers"},
+}
+
+const (
+	runtimeConfig = "runtime-config"
+	goneGate      = "take it out: what it was for is always on, or is gone"
+	goneAPI       = "delete its objects while the API servers still serve it, take it out with an apply of its own, and upgrade then"
+)
+
+// CheckFlags reports flags, and values of flags, that a release of a program,
+// "kubelet" or "etcd" say, does not have any more.
 func CheckFlags(program string, v version.Version, args Args) error {
 	var errs []error
-	for _, gone := range allGoneFlags {
-		if gone.program != program || v.Major() != gone.major || v.Minor() < gone.minor {
-			continue
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		if len(args[name]) == 0 {
+			continue // taken out
 		}
-		for name, values := range args {
-			is := func(pattern string) bool { ok, err := path.Match(pattern, name); return ok && err == nil }
-			if len(values) > 0 && slices.ContainsFunc(gone.names, is) {
-				errs = append(errs, fmt.Errorf("%s %s does not start with --%s, which is gone since %d.%d: %s; take it out", program, v, name, gone.major, gone.minor, gone.why))
+		errs = append(errs, checkFlag(program, v, name), checkValues(program, v, name, args[name]))
+	}
+	return errors.Join(errs...)
+}
+
+func checkFlag(program string, v version.Version, name string) error {
+	is := func(pattern string) bool { ok, err := path.Match(pattern, name); return ok && err == nil }
+	for _, gone := range allGoneFlags {
+		if gone.program == program && v.Major() == gone.major && v.Minor() >= gone.minor && slices.ContainsFunc(gone.names, is) {
+			return fmt.Errorf("%s %s does not start with --%s, which is gone since %d.%d: %s; %s", program, v, name, gone.major, gone.minor, gone.why, gone.advice)
+		}
+	}
+	return nil
+}
+
+// checkValues looks at lists: "a,b", "a=true,kube:b=false", "*,-a".
+func checkValues(program string, v version.Version, flag string, lists []string) error {
+	var errs []error
+	for _, list := range lists {
+		for item := range strings.SplitSeq(list, ",") {
+			name, _, _ := strings.Cut(strings.TrimSpace(item), "=")
+			name = strings.TrimPrefix(strings.TrimPrefix(name, "-"), "kube:")
+			if gone, ok := goneValue(program, v, flag, name); ok {
+				errs = append(errs, fmt.Errorf("%s %s does not start with --%s=%s, which is gone since 1.%d: %s", program, v, flag, item, gone.minor, gone.advice))
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
+func goneValue(program string, v version.Version, flag, name string) (goneValues, bool) {
+	i := slices.IndexFunc(allGoneValues, func(g goneValues) bool {
+		return program != artifact.Etcd && g.flag == flag && v.Minor() >= g.minor && slices.Contains(g.names, name)
+	})
+	if i < 0 {
+		return goneValues{}, false
+	}
+	return allGoneValues[i], true
+}
+
+// CheckServedAPIs reports versions of API groups that the command line of the
+// API servers named until now and that release now does not serve. What is
+// stored in them could not be deleted any more, so that it does not help to take
+// them out together with the upgrade.
+func CheckServedAPIs(now version.Version, until Args) error {
+	return checkValues(artifact.KubeAPIServer, now, runtimeConfig, until[runtimeConfig])
+}
+
 // newFields are fields of a program's configuration file by the first minor
 // that knows them. The types that [CheckKubeletConfig] and its like decode with
-// are the newest, and an older program does not start with a field it does not
-// know (https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/).
+// are the newest. An older scheduler does not start with a field it does not
+// know, and an older kubelet ignores it.
 type newFields struct {
 	program string
 	minor   int
@@ -72,10 +153,16 @@ var allNewFields = []newFields{
 	{artifact.KubeScheduler, 37, []string{"podGroupPostFilter"}},
 }
 
-// CheckFields reports fields, at any depth of a configuration, that a release
-// of the kubelet or of the scheduler does not have yet.
+// CheckFields reports fields, at any depth of a configuration file of a program,
+// that its release does not have yet, and feature gates that it has no more.
 func CheckFields(program string, v version.Version, config map[string]any) error {
 	var errs []error
+	gates, _ := config["featureGates"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(gates)) {
+		if gone, ok := goneValue(program, v, featureGates, name); ok {
+			errs = append(errs, fmt.Errorf("%s %s does not start with the feature gate %s, which is gone since 1.%d: %s", program, v, name, gone.minor, gone.advice))
+		}
+	}
 	for _, since := range allNewFields {
 		if since.program != program || v.Minor() >= since.minor {
 			continue
@@ -114,15 +201,26 @@ func KubeletChanges(old, now version.Version, config map[string]any, args Args) 
 		return nil // reported by CheckKubeletConfig
 	}
 	const limit = "Until 1.36 it meant five a second, the default of the Kubernetes client. Set the number you want; without the setting it is 50."
-	if typed.EventRecordQPS != nil && *typed.EventRecordQPS == 0 {
-		out = append(out, fmt.Sprintf("eventRecordQPS: 0 lets kubelet %s report events without any limit, as its documentation says. %s", now, limit))
+	const unlimited = "%s lets kubelet %s report events without any limit, as its documentation says. %s"
+	switch flag := args["event-qps"]; { // a flag wins over the file
+	case slices.Equal(flag, []string{"0"}):
+		out = append(out, fmt.Sprintf(unlimited, "--event-qps=0", now, limit))
+	case len(flag) == 0 && typed.EventRecordQPS != nil && *typed.EventRecordQPS == 0:
+		out = append(out, fmt.Sprintf(unlimited, "eventRecordQPS: 0", now, limit))
 	}
-	if slices.Equal(args["event-qps"], []string{"0"}) {
-		out = append(out, fmt.Sprintf("--event-qps=0 lets kubelet %s report events without any limit, as its documentation says. %s", now, limit))
+	gate, gated := typed.FeatureGates["MemoryQoS"]
+	for _, list := range args[featureGates] {
+		if strings.Contains(list, "MemoryQoS=") {
+			gate, gated = strings.Contains(list, "MemoryQoS=true"), true
+		}
 	}
-	if typed.MemoryThrottlingFactor != nil {
-		out = append(out, fmt.Sprintf("memoryThrottlingFactor had no effect until 1.36 unless the feature gate MemoryQoS was on. It is on in kubelet %s by default: "+
-			"containers that come near their memory limit are slowed down (memory.high) on machines with cgroup v2.", now))
+	switch factor := typed.MemoryThrottlingFactor != nil; {
+	case factor && !gated:
+		out = append(out, fmt.Sprintf("memoryThrottlingFactor had no effect until 1.36 unless the feature gate MemoryQoS was on. It is on in kubelet %s by default: on machines "+
+			"with cgroup v2, containers are slowed down (memory.high) that come near their memory limit or, without one, near the memory of the node.", now))
+	case !factor && gate:
+		out = append(out, fmt.Sprintf("The feature gate MemoryQoS slowed containers down (memory.high) at nine tenths of their memory limit until 1.36. "+
+			"Kubelet %s does so only where memoryThrottlingFactor is set.", now))
 	}
 	return out
 }

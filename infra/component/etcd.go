@@ -61,6 +61,9 @@ func Etcd(spec EtcdSpec, n Node) (Machine, error) {
 		initial = spec.Members
 	}
 	v, err := version.Parse(spec.Version)
+	if err == nil {
+		err = version.CheckEtcd(v)
+	}
 	if err := errors.Join(err, spec.Cluster.validateName(), validateMembers(spec.Members, n), validateMembers(initial, n), requireCAs(spec.Cluster.PKI, pki.EtcdCA)); err != nil {
 		return Machine{}, fmt.Errorf("etcd on %s: %w", n.Name, err)
 	}

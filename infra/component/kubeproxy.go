@@ -27,6 +27,9 @@ func (w *worker) addKubeProxy() error {
 	if config, err = overlay(config, w.spec.KubeProxyConfig, &proxyconfig.KubeProxyConfiguration{}); err != nil {
 		return fmt.Errorf("kube-proxy configuration: %w", err)
 	}
+	if mode, _ := config["mode"].(string); mode == "" {
+		config["mode"] = "iptables" // what it means; without a word of it kube-proxy 1.37 warns
+	}
 	w.addPackages(proxyPackages(config["mode"])...)
 	configFile, err := yamlFile(KubeProxyConfigPath, config)
 	if err != nil {
@@ -45,8 +48,8 @@ func (w *worker) addKubeProxy() error {
 		limitNoFile("1048576"), KubeProxyConfigPath, KubeProxyKubeconfig, NodeCAPath)
 }
 
-// proxyPackages have the programs that kube-proxy calls in a mode; empty means
-// iptables (https://kubernetes.io/docs/reference/networking/virtual-ips/#proxy-modes).
+// proxyPackages have the programs that kube-proxy calls in a mode
+// (https://kubernetes.io/docs/reference/networking/virtual-ips/#proxy-modes).
 func proxyPackages(mode any) []string {
 	switch mode {
 	case "nftables":

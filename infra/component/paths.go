@@ -82,7 +82,7 @@ const (
 
 // Images run unless a spec says otherwise.
 const (
-	DefaultSandboxImage       = "registry.k8s.io/pause:3.10.1"
+	DefaultSandboxImage       = "registry.k8s.io/pause:3.10.2"
 	DefaultCoreDNSImage       = "registry.k8s.io/coredns/coredns:v1.15.0"
 	DefaultMetricsServerImage = "registry.k8s.io/metrics-server/metrics-server:v0.9.0"
 )

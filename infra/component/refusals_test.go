@@ -106,7 +106,7 @@ func TestControlPlaneRefuses(t *testing.T) {
 		}, `kube-apiserver 1.35.8 has no admission plugin "JobValidation"`},
 		{"admission plugin of an earlier release", func(s *ControlPlaneSpec) {
 			s.Version, s.APIServerArgs = "1.37.1", Args{"disable-admission-plugins": {"PodGroupProtection,JobValidation"}}
-		}, `kube-apiserver 1.37.1 has no admission plugin "JobValidation"`},
+		}, `kube-apiserver 1.37.1 has no admission plugin JobValidation, which is gone since 1.37: take it out`},
 		{"scheduler configuration", func(s *ControlPlaneSpec) { s.SchedulerConfig = map[string]any{"leaderElect": true} }, `unknown field "leaderElect"`},
 		{"manager argument", func(s *ControlPlaneSpec) { s.ControllerManagerArgs = Args{"-v": {"2"}} }, "kube-controller-manager: extra argument"},
 	} {
@@ -250,6 +250,9 @@ func TestKubeletChanges(t *testing.T) {
 		{"1.36.4", "1.37.1", nil, Args{"event-qps": {"0"}}, "--event-qps=0 lets kubelet 1.37.1"},
 		{"1.36.4", "1.37.1", map[string]any{"memoryThrottlingFactor": 0.8}, nil, "memoryThrottlingFactor had no effect until 1.36"},
 		{"1.36.4", "1.37.1", map[string]any{"eventRecordQPS": 5}, Args{"event-qps": {"5"}}, ""},
+		{"1.36.4", "1.37.1", map[string]any{"eventRecordQPS": 0}, Args{"event-qps": {"5"}}, ""},
+		{"1.36.4", "1.37.1", map[string]any{"featureGates": map[string]any{"MemoryQoS": true}}, nil, "The feature gate MemoryQoS slowed"},
+		{"1.36.4", "1.37.1", map[string]any{"featureGates": map[string]any{"MemoryQoS": true}, "memoryThrottlingFactor": 0.8}, nil, ""},
 		{"1.36.4", "1.37.1", nil, nil, ""},
 		{"1.37.0", "1.37.1", map[string]any{"eventRecordQPS": 0}, nil, ""},
 		{"1.35.8", "1.36.4", map[string]any{"eventRecordQPS": 0}, nil, ""},
@@ -273,6 +276,8 @@ func TestCheckFields(t *testing.T) {
 			"kubelet 1.36.4 does not know defaultPodSysctls, which is new in 1.37; take it out, or choose a newer version"},
 		{"kubelet", "1.35.8", map[string]any{"tlsCurvePreferences": []any{29}},
 			"kubelet 1.35.8 does not know tlsCurvePreferences, which is new in 1.36; take it out, or choose a newer version"},
+		{"kubelet", "1.37.1", map[string]any{"featureGates": map[string]any{"SidecarContainers": true}},
+			"kubelet 1.37.1 does not start with the feature gate SidecarContainers, which is gone since 1.37: take it out: what it was for is always on, or is gone"},
 		{"kube-scheduler", "1.37.1", plugins, ""},
 		{"kube-scheduler", "1.36.4", plugins, "kube-scheduler 1.36.4 does not know podGroupPostFilter, which is new in 1.37; take it out, or choose a newer version"},
 	} {
@@ -301,6 +306,7 @@ func TestCheckFlags(t *testing.T) {
 		{"etcd", "3.6.16", "experimental-initial-corrupt-check", false},
 		{"etcd", "3.7.3", "discovery-token", false},
 		{"etcd", "3.7.3", "discovery", true},
+		{"kube-apiserver", "1.37.1", "feature-gates", false},
 	} {
 		v, err := version.Parse(tt.version)
 		if err != nil {
@@ -312,6 +318,29 @@ func TestCheckFlags(t *testing.T) {
 		}
 		if err := CheckFlags(tt.program, v, Args{tt.flag: nil}); err != nil {
 			t.Errorf("a flag that is taken out: %v", err)
+		}
+	}
+}
+
+func TestCheckFlagValues(t *testing.T) {
+	for _, tt := range []struct{ program, version, flag, value, want string }{
+		{"kube-apiserver", "1.37.1", "feature-gates", "Foo=true,SidecarContainers=true", "--feature-gates=SidecarContainers=true, which is gone since 1.37: take it out"},
+		{"kubelet", "1.37.1", "feature-gates", "kube:SidecarContainers=true", "--feature-gates=kube:SidecarContainers=true, which is gone since 1.37"},
+		{"kube-scheduler", "1.36.4", "feature-gates", "SidecarContainers=true", ""},
+		{"kube-proxy", "1.36.4", "feature-gates", "MemoryManager=true", "which is gone since 1.36"},
+		{"etcd", "3.7.3", "feature-gates", "MemoryManager=true", ""},
+		{"kube-apiserver", "1.37.1", "runtime-config", "api/all=true,scheduling.k8s.io/v1alpha2=true", "delete its objects while"},
+		{"kube-apiserver", "1.36.4", "runtime-config", "scheduling.k8s.io/v1alpha2=true", ""},
+		{"kube-controller-manager", "1.37.1", "controllers", "*,-service", "--controllers=-service, which is gone since 1.37"},
+		{"kube-controller-manager", "1.37.1", "controllers", "*,-ttl-controller", ""},
+	} {
+		v, err := version.Parse(tt.version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = CheckFlags(tt.program, v, Args{tt.flag: {tt.value}})
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s %s --%s=%s: %v", tt.program, tt.version, tt.flag, tt.value, err)
 		}
 	}
 }

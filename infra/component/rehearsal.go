@@ -35,13 +35,21 @@ var rehearsals = map[string][]string{
 	artifact.Etcd:                  {},
 }
 
-// RehearsalArgs returns the words to add to a program's command line so that it
-// ends once it has checked what it is told. They are to be used only where the
-// program can neither write nor reach anything. It is false for a program that
-// is none of this project's.
-func RehearsalArgs(program string) ([]string, bool) {
-	args, ok := rehearsals[path.Base(program)]
-	return slices.Clone(args), ok
+// RehearsalArgs returns the words to add to a command line, which begins with
+// the path of a program, so that the program ends once it has checked what it is
+// told. They are to be used only where the program can neither write nor reach
+// anything. It is false for a program that is none of this project's.
+func RehearsalArgs(command []string) ([]string, bool) {
+	known, ok := rehearsals[path.Base(command[0])]
+	args := slices.Clone(known)
+	if slices.ContainsFunc(command, func(word string) bool {
+		return strings.Contains(word, "feature-gates=") && strings.Contains(word, "kube:")
+	}) {
+		for i, word := range args { // gates have this prefix all or none
+			args[i] = strings.Replace(word, "feature-gates=", "feature-gates=kube:", 1)
+		}
+	}
+	return args, ok
 }
 
 // circumstances are complaints about the place a program is rehearsed in:

@@ -53,15 +53,15 @@ func TestRefusal(t *testing.T) {
 }
 
 func TestRehearsalArgs(t *testing.T) {
-	if _, ok := RehearsalArgs("/usr/sbin/nft"); ok {
+	if _, ok := RehearsalArgs([]string{"/usr/sbin/nft"}); ok {
 		t.Error("a program of which nothing is known is rehearsed")
 	}
-	args, ok := RehearsalArgs("/usr/local/bin/kube-proxy")
+	args, ok := RehearsalArgs([]string{"/usr/local/bin/kube-proxy"})
 	if !ok || len(args) != 1 {
 		t.Errorf("kube-proxy is rehearsed by %q", args)
 	}
 	args[0] = "changed"
-	if again, _ := RehearsalArgs("kube-proxy"); again[0] == "changed" {
+	if again, _ := RehearsalArgs([]string{"kube-proxy"}); again[0] == "changed" {
 		t.Error("who is told the words can change them for all others")
 	}
 }

@@ -80,7 +80,9 @@ func (w *worker) build() error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(w.validate(), CheckFlags(artifact.Kubelet, v, w.spec.KubeletArgs), CheckFields(artifact.Kubelet, v, w.spec.KubeletConfig)); err != nil {
+	if err := errors.Join(w.validate(),
+		CheckFlags(artifact.Kubelet, v, w.spec.KubeletArgs), CheckFields(artifact.Kubelet, v, w.spec.KubeletConfig),
+		CheckFlags(artifact.KubeProxy, v, w.spec.KubeProxyArgs), CheckFields(artifact.KubeProxy, v, w.spec.KubeProxyConfig)); err != nil {
 		return err
 	}
 	w.m.State = desired.State{

@@ -1,5 +1,25 @@
 package rollout
 
+import (
+	"slices"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
+)
+
+// guardKubernetes refuses a release that the API servers which serve cannot go
+// to in one step. As long as one of them runs the earlier minor, all can go
+// back: the objects are stored in a form that it reads.
+func guardKubernetes(wanted version.Version, serving []version.Version) error {
+	if len(serving) == 0 {
+		return nil
+	}
+	oldest := slices.MinFunc(serving, version.Version.Compare)
+	if err := version.CheckUpgrade(oldest, wanted); err != nil {
+		return &GuardError{Refused: "roll the API servers to " + wanted.String(), Reason: err.Error()}
+	}
+	return nil
+}
+
 // controllerFacts is all that decides a controller's place in a roll-out.
 type controllerFacts struct {
 	name      string

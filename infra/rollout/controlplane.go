@@ -11,6 +11,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
 // controlOperation is an operation on a control plane.
@@ -160,6 +161,9 @@ func (o *controlOperation) converge(ctx context.Context) error {
 	if err := o.mayDropKeys(ctx); err != nil {
 		return err
 	}
+	if err := o.guardRelease(ctx); err != nil {
+		return err
+	}
 	plan, held := planControlPlane(facts)
 	if err := o.etcdServes(ctx, plan, o.want.Spec.EtcdEndpoints); err != nil {
 		return errors.Join(err, held, o.left())
@@ -178,6 +182,44 @@ func (o *controlOperation) converge(ctx context.Context) error {
 		err = o.seal(ctx)
 	}
 	return errors.Join(err, held, o.left())
+}
+
+// guardRelease asks the API servers that are to become another program what they
+// are. Terraform's state may not know: a roll that stopped half way has changed
+// some of them.
+func (o *controlOperation) guardRelease(ctx context.Context) error {
+	upgrades := slices.DeleteFunc(o.reachable(), func(m *machine) bool {
+		return !m.running(component.APIServerUnit) || !slices.ContainsFunc(m.changes, func(c host.Change) bool {
+			return c.Kind == host.KindBinary && slices.Contains(c.Restarts, component.APIServerUnit)
+		})
+	})
+	if len(upgrades) == 0 {
+		return nil
+	}
+	var mu sync.Mutex
+	var serving []version.Version
+	eachAll(ctx, o.reachable(), func(ctx context.Context, m *machine) error { // one that does not answer has no say
+		c, err := o.client(ctx, m)
+		if err != nil {
+			return err
+		}
+		tag, err := c.Version(ctx)
+		if err != nil {
+			return err
+		}
+		v, err := version.Parse(tag)
+		if err == nil {
+			mu.Lock()
+			serving = append(serving, v)
+			mu.Unlock()
+		}
+		return err
+	})
+	wanted, err := version.Parse(o.want.Spec.Version)
+	if err != nil {
+		return err
+	}
+	return guardKubernetes(wanted, serving)
 }
 
 func (o *controlOperation) carryOut(ctx context.Context, plan Plan) error {

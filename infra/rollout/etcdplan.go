@@ -240,6 +240,8 @@ func guardRelease(f etcdFacts) error {
 	for _, w := range f.wanted {
 		var err error
 		switch {
+		case w.storage.Minor() == f.release.Minor() && w.release.Minor() > f.release.Minor():
+			err = version.CheckEtcdUpgrade(f.release, w.release) // back, half way: the release must get on with this member
 		case w.storage.Compare(f.release) > 0 && w.storage.Minor() != f.release.Minor():
 			err = version.CheckEtcdUpgrade(w.storage, f.release)
 		case !w.release.IsZero() && w.release.Compare(f.release) < 0:

@@ -220,6 +220,7 @@ func TestGuardRelease(t *testing.T) {
 		{"3.6.16", "3.6.0", "3.7.3", ""},
 		{"3.6.10", "3.6.0", "3.7.3", "refusing to roll etcd to 3.7.3: the member on a: cannot go from 3.6.10 to 3.7.3 in one step: members of 3.7 need the others to be 3.6.11 or later"},
 		{"3.7.3", "3.6.0", "3.6.16", ""}, // half way
+		{"3.7.3", "3.6.0", "3.6.10", "members of 3.7 need the others to be 3.6.11 or later"},
 		{"3.7.3", "3.7.0", "3.6.16", "cannot go from 3.7.0 back to 3.6.16"},
 		{"3.6.16", "3.6.0", "3.6.15", ""},
 		{"3.6.16", "3.6.0", "3.8.0", "go to 3.7 first"},
@@ -228,6 +229,33 @@ func TestGuardRelease(t *testing.T) {
 		err := guardRelease(etcdFacts{release: parse(tt.want), wanted: []memberFacts{{name: "a", release: parse(tt.release), storage: parse(tt.storage)}}})
 		if (err == nil) != (tt.refusal == "") || err != nil && !strings.Contains(err.Error(), tt.refusal) {
 			t.Errorf("from %s with data of %s to %s: %v", tt.release, tt.storage, tt.want, err)
+		}
+	}
+}
+
+func TestGuardKubernetes(t *testing.T) {
+	for _, tt := range []struct{ serving, want, refusal string }{
+		{"1.36.4 1.36.4 1.36.4", "1.37.1", ""},
+		{"1.36.4 1.37.1 1.37.1", "1.37.1", ""},
+		{"1.37.1 1.36.4 1.36.4", "1.36.4", ""}, // half way, and back
+		{"1.37.1 1.37.1 1.37.1", "1.36.4", "refusing to roll the API servers to 1.36.4: cannot go from 1.37.1 back to 1.36.4"},
+		{"1.37.1 1.35.8", "1.37.1", "cannot go from 1.35.8 to 1.37.1 in one step"},
+		{"", "1.37.1", ""},
+	} {
+		parse := func(s string) version.Version {
+			v, err := version.Parse(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+		var serving []version.Version
+		for _, s := range strings.Fields(tt.serving) {
+			serving = append(serving, parse(s))
+		}
+		err := guardKubernetes(parse(tt.want), serving)
+		if (err == nil) != (tt.refusal == "") || err != nil && !strings.Contains(err.Error(), tt.refusal) {
+			t.Errorf("%s to %s: %v", tt.serving, tt.want, err)
 		}
 	}
 }
@@ -397,13 +425,13 @@ func TestPlanWorkers(t *testing.T) {
 		f.name, f.reachable = name, true
 		return f
 	}
-	roll := workerFacts{running: true, changes: true, restarts: true, drain: true}
+	roll := workerFacts{running: true, changes: true, rolls: true, drain: true}
 	for _, tt := range []struct {
 		name    string
 		workers []workerFacts
 		want    string
 	}{
-		{"first installation", []workerFacts{up("a", workerFacts{changes: true, restarts: true, drain: true}), up("b", workerFacts{changes: true})}, `
+		{"first installation", []workerFacts{up("a", workerFacts{changes: true, rolls: true, drain: true}), up("b", workerFacts{changes: true})}, `
 1. a: install (kubelet is not running)
 1. b: install (kubelet is not running)
 `},
@@ -411,11 +439,11 @@ func TestPlanWorkers(t *testing.T) {
 1. a: drain, apply, uncordon, when all others healthy, then wait: node Ready, a pod started
 1. b: drain, apply, uncordon, when all others healthy, then wait: node Ready, a pod started
 `},
-		{"where pods may not start, first", []workerFacts{up("a", roll), up("b", workerFacts{running: true, unproven: true, changes: true, restarts: true})}, `
+		{"where pods may not start, first", []workerFacts{up("a", roll), up("b", workerFacts{running: true, unproven: true, changes: true, rolls: true})}, `
 1. b: apply with restart, when all others healthy, then wait: node Ready, a pod started
 1. a: drain, apply, uncordon, when all others healthy, then wait: node Ready, a pod started
 `},
-		{"kubelet configuration and a label", []workerFacts{up("a", workerFacts{running: true, changes: true, restarts: true}), up("b", workerFacts{running: true, changes: true}), {name: "c"}}, `
+		{"kubelet configuration and a label", []workerFacts{up("a", workerFacts{running: true, changes: true, rolls: true}), up("b", workerFacts{running: true, changes: true}), {name: "c"}}, `
 1. b: apply without restart
 2. a: apply with restart, when all others healthy, then wait: node Ready, a pod started
 `},

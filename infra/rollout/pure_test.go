@@ -51,21 +51,22 @@ func TestOfManagers(t *testing.T) {
 	}
 }
 
-func TestDisturbsPods(t *testing.T) {
+func TestWorkerChanges(t *testing.T) {
 	for _, tt := range []struct {
-		name    string
-		changes []host.Change
-		want    bool
+		name         string
+		changes      []host.Change
+		rolls, drain bool
 	}{
-		{"kubelet configuration", []host.Change{change(host.KindFile, "kubelet.yaml", component.KubeletUnit)}, false},
-		{"kube-proxy upgrade", []host.Change{change(host.KindBinary, "kube-proxy", component.KubeProxyUnit)}, false},
-		{"kubelet upgrade", []host.Change{change(host.KindBinary, "kubelet", component.KubeletUnit)}, true},
-		{"containerd configuration", []host.Change{change(host.KindFile, "config.toml", component.ContainerdUnit)}, true},
-		{"runc", []host.Change{change(host.KindBinary, "runc")}, false},
-		{"nothing", nil, false},
+		{"kubelet configuration", []host.Change{change(host.KindFile, "kubelet.yaml", component.KubeletUnit)}, true, false},
+		{"kube-proxy upgrade", []host.Change{change(host.KindBinary, "kube-proxy", component.KubeProxyUnit)}, true, false},
+		{"kubelet upgrade", []host.Change{change(host.KindBinary, "kubelet", component.KubeletUnit)}, true, true},
+		{"containerd configuration", []host.Change{change(host.KindFile, "config.toml", component.ContainerdUnit)}, true, true},
+		{"runc", []host.Change{change(host.KindBinary, "runc")}, true, false},
+		{"registry mirrors", []host.Change{change(host.KindFile, "hosts.toml")}, false, false},
+		{"nothing", nil, false, false},
 	} {
-		if got := disturbsPods(tt.changes); got != tt.want {
-			t.Errorf("%s: %v, wanted %v", tt.name, got, tt.want)
+		if rolls, drain := rollsNode(tt.changes), disturbsPods(tt.changes); rolls != tt.rolls || drain != tt.drain {
+			t.Errorf("%s: rolls %v, drains %v", tt.name, rolls, drain)
 		}
 	}
 }

@@ -126,7 +126,7 @@ func newTrial(state desired.State, changes []host.Change, name string) (*trial, 
 		switch {
 		case opt.Section == "Service" && opt.Name == "ExecStart":
 			words := strings.Fields(opt.Value)
-			args, known := component.RehearsalArgs(words[0])
+			args, known := component.RehearsalArgs(words)
 			if !known {
 				return nil, nil
 			}

@@ -68,7 +68,7 @@ func TestTrial(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		args, _ := component.RehearsalArgs(apiServer)
+		args, _ := component.RehearsalArgs([]string{apiServer})
 		want := "rehearse '" + apiServerUnit + "' '" + tt.program + "' <<'END OF UNIT'\n[Service]\nEnvironmentFile=/etc/x.env\n" +
 			"ExecStart=" + tt.program + " \\\n  \"--a=b c\" \\\n  --z=1 " + strings.Join(args, " ") + "\nType=oneshot\n"
 		_, calls, _ := strings.Cut(script, rehearsalFunctions)

@@ -125,7 +125,7 @@ func (o *workerOperation) converge(ctx context.Context) error {
 	for _, m := range o.machines {
 		facts = append(facts, workerFacts{
 			name: m.name(), reachable: m.gone == nil, running: m.running(component.KubeletUnit), unproven: m.unproven,
-			changes: len(m.changes) > 0, restarts: restartsAny(m.changes), drain: disturbsPods(m.changes),
+			changes: len(m.changes) > 0, rolls: rollsNode(m.changes), drain: disturbsPods(m.changes),
 		})
 	}
 	plan := planWorkers(facts)

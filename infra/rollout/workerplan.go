@@ -9,12 +9,12 @@ type workerFacts struct {
 	running   bool // its kubelet is active
 	unproven  bool // ... and no pod is known to have started with it
 	changes   bool
-	restarts  bool // ... and repairing restarts something
-	drain     bool // ... that pods would notice
+	rolls     bool // ... and some concern all pods of the node
+	drain     bool // ... and pods would notice
 }
 
 // planWorkers orders the work on the workers: machines whose kubelet does not
-// run, all at once; what restarts nothing, all at once; then the rest, of which
+// run, all at once; what concerns no pods, all at once; then the rest, of which
 // no more than Workers.MaxUnavailable are in hand at a time. Of these, nodes on
 // which pods may not start come first: nothing is lost there.
 func planWorkers(workers []workerFacts) Plan {
@@ -30,7 +30,7 @@ func planWorkers(workers []workerFacts) Plan {
 			first = append(first, Step{Machine: w.name, Action: ActionInstall, Why: "kubelet is not running"})
 		case w.drain:
 			rolls = append(rolls, Step{Machine: w.name, Action: ActionDrainRoll, Gate: GateOthers, Then: GateNodeReady})
-		case w.restarts:
+		case w.rolls:
 			rolls = append(rolls, Step{Machine: w.name, Action: ActionRoll, Gate: GateOthers, Then: GateNodeReady})
 		default:
 			quiet = append(quiet, Step{Machine: w.name, Action: ActionQuiet})

@@ -14,6 +14,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
 
+// rollsNode is the rule of ApplyWorkers for what is done to MaxUnavailable nodes
+// at a time: something restarts, or pods will be started by another program. The
+// latter disturbs nobody, but shows on the first node whether pods still start.
+func rollsNode(changes []host.Change) bool {
+	return restartsAny(changes) || slices.ContainsFunc(changes, func(c host.Change) bool { return c.Kind == host.KindBinary })
+}
+
 func restartsAny(changes []host.Change) bool {
 	return slices.ContainsFunc(changes, func(c host.Change) bool { return len(c.Restarts) > 0 })
 }

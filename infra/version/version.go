@@ -32,7 +32,7 @@ var release = regexp.MustCompile(`^v?(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][
 // parts and leading zeros are errors.
 func Parse(s string) (Version, error) {
 	if !release.MatchString(s) {
-		return Version{}, fmt.Errorf("%q is not a release version: want major.minor.patch, for example %q", s, releases[len(releases)-1].Newest)
+		return Version{}, fmt.Errorf("%q is not a release version: want major.minor.patch", s)
 	}
 	v, err := goversion.NewSemver(strings.TrimPrefix(s, "v"))
 	if err != nil {
@@ -48,6 +48,25 @@ func ParseSupported(s string) (Version, error) {
 		return Version{}, err
 	}
 	return v, CheckSupported(v)
+}
+
+// CheckEtcd reports a release of etcd that this project does not build: 3.6 and
+// 3.7 it does.
+func CheckEtcd(v Version) error {
+	if v.Major() == 3 && (v.Minor() == 6 || v.Minor() == 7) {
+		return nil
+	}
+	return fmt.Errorf("etcd %s is not supported: the supported minors of etcd are 3.6 and 3.7", v)
+}
+
+// CheckContainerd reports a release of containerd that cannot read the
+// configuration that this project writes: 2.0 and later can
+// (https://github.com/containerd/containerd/blob/main/docs/cri/config.md).
+func CheckContainerd(v Version) error {
+	if v.Major() == 2 {
+		return nil
+	}
+	return fmt.Errorf("containerd %s is not supported: the supported major of containerd is 2", v)
 }
 
 // String returns "1.36.4".

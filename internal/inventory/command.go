@@ -36,10 +36,13 @@ func Command(ctx context.Context, args []string, out, help io.Writer) error {
 	flags := flag.NewFlagSet("artifacts", flag.ContinueOnError)
 	flags.SetOutput(help)
 	flags.Usage = func() { _, _ = io.WriteString(help, usage); flags.PrintDefaults() }
-	list := func(to *[]string) func(string) error {
+	list := func(to *[]string, check func(version.Version) error) func(string) error {
 		return func(s string) error {
 			for one := range strings.SplitSeq(s, ",") {
 				parsed, err := version.Parse(strings.TrimSpace(one))
+				if err == nil {
+					err = check(parsed)
+				}
 				if err != nil {
 					return err
 				}
@@ -48,9 +51,9 @@ func Command(ctx context.Context, args []string, out, help io.Writer) error {
 			return nil
 		}
 	}
-	flags.Func("kubernetes", "`version`s of Kubernetes, such as 1.35.8,1.36.4 for an upgrade", list(&v.Kubernetes))
-	flags.Func("etcd", "`version`s of etcd (default "+artifact.DefaultEtcd+")", list(&v.Etcd))
-	flags.StringVar(&v.Containerd, "containerd", artifact.DefaultContainerd, "`version` of containerd")
+	flags.Func("kubernetes", "`version`s of Kubernetes, such as 1.35.8,1.36.4 for an upgrade", list(&v.Kubernetes, version.CheckSupported))
+	flags.Func("etcd", "`version`s of etcd (default "+artifact.DefaultEtcd+")", list(&v.Etcd, version.CheckEtcd))
+	flags.Func("containerd", "`version`s of containerd (default "+artifact.DefaultContainerd+")", list(&v.Containerd, version.CheckContainerd))
 	flags.StringVar(&v.Runc, "runc", artifact.DefaultRunc, "`version` of runc")
 	flags.StringVar(&v.CNIPlugins, "cni-plugins", artifact.DefaultCNIPlugins, "`version` of the CNI plugins")
 	flags.StringVar(&images.Sandbox, "sandbox-image", images.Sandbox, "`image` of pods' sandboxes")

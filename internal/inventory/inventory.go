@@ -22,11 +22,11 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 )
 
-// Versions are those of a configuration. Of Kubernetes and etcd there may be
-// several: those on the way of an upgrade. An empty one means the provider's default.
+// Versions are those of a configuration. Of those that are upgraded on machines
+// that run there may be several. An empty one means the provider's default.
 type Versions struct {
-	Kubernetes, Etcd             []string
-	Containerd, Runc, CNIPlugins string
+	Kubernetes, Etcd, Containerd []string
+	Runc, CNIPlugins             string
 }
 
 // Images are those of a configuration.
@@ -48,7 +48,7 @@ type List struct {
 
 // Image is a container image and the digest of its index or manifest.
 type Image struct {
-	Name, Digest string // "registry.k8s.io/pause:3.10.1", "sha256:..."
+	Name, Digest string // "registry.k8s.io/pause:3.10.2", "sha256:..."
 }
 
 // parallelQuestions bounds the questions asked of registries at a time.
@@ -118,7 +118,10 @@ func files(catalog *artifact.Catalog, v Versions) ([]artifact.Artifact, error) {
 		errs = append(errs, add(catalog.EtcdSet(etcd)))
 	}
 	for _, kubernetes := range v.Kubernetes {
-		errs = append(errs, add(catalog.ControlPlaneSet(kubernetes)), add(catalog.WorkerSet(kubernetes, v.Containerd, v.Runc, v.CNIPlugins)))
+		errs = append(errs, add(catalog.ControlPlaneSet(kubernetes)))
+		for _, containerd := range orDefault(v.Containerd, artifact.DefaultContainerd) {
+			errs = append(errs, add(catalog.WorkerSet(kubernetes, containerd, v.Runc, v.CNIPlugins)))
+		}
 	}
 	slices.SortFunc(out, func(a, b artifact.Artifact) int { return strings.Compare(a.Path, b.Path) })
 	return slices.CompactFunc(out, func(a, b artifact.Artifact) bool { return a.Path == b.Path }), errors.Join(errs...)

@@ -51,7 +51,7 @@ func written(t *testing.T, l List) string {
 
 func TestCollect(t *testing.T) {
 	images := Images{Sandbox: "example.com/pause:1", CoreDNS: "example.com/coredns:2"}
-	v := Versions{Kubernetes: []string{"1.36.4", "1.37.1"}, Containerd: "2.3.7", Runc: "1.5.2", CNIPlugins: "1.9.1"}
+	v := Versions{Kubernetes: []string{"1.36.4", "1.37.1"}, Containerd: []string{"2.2.0", "2.3.7"}, Runc: "1.5.2", CNIPlugins: "1.9.1"}
 	l, err := Collect(t.Context(), mirror(t, ""), v, images, func(_ context.Context, image string) (string, error) { return "sha256:" + image[12:], nil })
 	if err != nil {
 		t.Fatal(err)
@@ -64,6 +64,7 @@ func TestCollect(t *testing.T) {
 		}
 	}
 	for _, path := range []string{
+		"containerd/containerd/releases/download/v2.2.0/containerd-2.2.0-linux-amd64.tar.gz",
 		"containerd/containerd/releases/download/v2.3.7/containerd-2.3.7-linux-amd64.tar.gz",
 		"containernetworking/plugins/releases/download/v1.9.1/cni-plugins-linux-amd64-v1.9.1.tgz",
 		"etcd-io/etcd/releases/download/v3.6.16/etcd-v3.6.16-linux-amd64.tar.gz",
@@ -83,7 +84,7 @@ func TestCollect(t *testing.T) {
 
 // What cannot be found out is named, and does not hide the rest.
 func TestCollectWithGaps(t *testing.T) {
-	v := Versions{Kubernetes: []string{"1.36.4"}, Containerd: "2.3.7"}
+	v := Versions{Kubernetes: []string{"1.36.4"}, Containerd: []string{"2.3.7"}}
 	l, err := Collect(t.Context(), mirror(t, "containerd-2.3.7"), v, Images{Sandbox: "example.com/pause:1"}, func(context.Context, string) (string, error) {
 		return "", errors.New("no such host")
 	})
@@ -153,9 +154,10 @@ func TestCommand(t *testing.T) {
 		{"help", []string{"-help"}, "", ""},
 		{"no release", nil, "", "needs -kubernetes"},
 		{"not a release", []string{"-kubernetes", "latest"}, "", `"latest" is not a release version`},
+		{"not a supported release", []string{"-kubernetes", "1.38.0"}, "", "version 1.38.0 is not supported"},
 		{"no such file", []string{"-kubernetes", "1.36.4", "-checksums", "/nowhere"}, "", "/nowhere"},
 		{"a sum that nobody can vouch for", []string{"-kubernetes", "v1.36.4", "-checksums", known, "-mirror", "http://127.0.0.1:1", "-containerd", "2.3.7", "-runc", "1.5.2",
-			"-sandbox-image", "", "-coredns-image", "", "-metrics-server-image", ""}, lines.String()[:40], "cni-plugins 1.9.1: checksum is not known"},
+			"-sandbox-image", "", "-coredns-image", "", "-metrics-server-image", ""}, lines.String(), "cni-plugins 1.9.1: checksum is not known"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var out, help strings.Builder
@@ -163,8 +165,10 @@ func TestCommand(t *testing.T) {
 			if (err == nil) != (tt.fail == "") || err != nil && !strings.Contains(err.Error(), tt.fail) {
 				t.Errorf("error is %v, wanted %q", err, tt.fail)
 			}
-			if !strings.Contains(out.String(), tt.out) {
-				t.Errorf("it prints %s", out.String())
+			for line := range strings.Lines(tt.out) {
+				if !strings.Contains(out.String(), line) {
+					t.Errorf("it does not print %sbut\n%s", line, out.String())
+				}
 			}
 		})
 	}

@@ -358,9 +358,13 @@ func (d *providerData) configureArtifacts(env environment, m providerModel, diag
 				"Give the checksums as artifact_checksums, or use an https:// mirror.")
 		return
 	}
+	if err := artifact.CheckMirror(mirror); err != nil {
+		diags.AddAttributeError(path.Root("artifact_mirror"), "Unusable artifact mirror", err.Error())
+		return
+	}
 	catalog, err := artifact.NewCatalog(mirror, sums, &http.Client{Timeout: 30 * time.Second})
 	if err != nil {
-		diags.AddAttributeError(path.Root("artifact_checksums"), "Unusable artifact source", err.Error())
+		diags.AddAttributeError(path.Root("artifact_checksums"), "Unusable checksums", err.Error())
 		return
 	}
 	d.catalog = catalog

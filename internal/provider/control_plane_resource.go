@@ -232,7 +232,14 @@ func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, diag
 		}
 	}
 	checkAdmission(plan, diags)
+	checkFlags(artifact.KubeAPIServer, plan.Version, "api_server_args", plan.APIServerArgs, diags)
 	checkFlags(artifact.KubeControllerManager, plan.Version, "controller_manager_args", plan.ControllerManagerArgs, diags)
+	checkFlags(artifact.KubeScheduler, plan.Version, "scheduler_args", plan.SchedulerArgs, diags)
+	if v, err := version.Parse(plan.Version.ValueString()); err == nil && prior != nil {
+		if err := component.CheckServedAPIs(v, component.SingleArgs(stringMap(prior.APIServerArgs))); err != nil {
+			diags.AddAttributeError(path.Root("version"), "API version in use", err.Error())
+		}
+	}
 }
 
 // checkAdmission reports admission plugins that the release does not have.

@@ -62,7 +62,7 @@ func etcdSchema(ctx context.Context) schema.Schema {
 				Required: true,
 				MarkdownDescription: "etcd release, such as `3.6.16`. A change rolls through the members one at a time, each behind a health check; one minor at a time, " +
 					"and never back to an earlier minor.",
-				Validators: []validator.String{releaseVersion()},
+				Validators: []validator.String{etcdVersion()},
 			},
 			"hosts": hostsAttribute("Machines of the members: an odd number, at most seven. Adding and removing hosts leaves the other members running.",
 				listvalidator.SizeBetween(1, 7)),

@@ -11,10 +11,7 @@ import (
 // without a single AWS call (the endpoint does not exist).
 func TestBadInput(t *testing.T) {
 	t.Parallel()
-	c := newCore(t, New("test"), values{
-		"region": "us-east-1", "access_key": "a", "secret_key": "b", "endpoints": values{"ec2": "http://127.0.0.1:1"},
-		"ssh": values{"private_key": sshKey(t)},
-	})
+	c := offlineCore(t)
 	ref := values{
 		"cluster": "demo", "vpc_id": "vpc-1", "vpc_cidr": "10.240.0.0/16", "node_cidr": "10.240.0.0/24",
 		"subnets":            []any{values{"id": "subnet-1", "cidr": "10.240.0.0/24"}},
@@ -24,8 +21,7 @@ func TestBadInput(t *testing.T) {
 	machine := values{"name": "worker-0", "role": "worker", "network": ref, "private_ip": "10.240.0.20"}
 	keys := values{"cluster": "demo"}
 	kubeconfig := values{"pki": unknown, "endpoint": unknown}
-	pool := values{"version": "1.36.4", "hosts": unknown, "pki": unknown, "control_plane": unknown}
-	controllers := values{"version": "1.36.4", "hosts": unknown, "pki": unknown, "etcd": unknown, "lb": unknown}
+	pool, controllers := newPool, newControllers
 	for _, test := range []struct {
 		resource string
 		config   values
@@ -102,16 +98,6 @@ func TestBadInput(t *testing.T) {
 		}
 	}
 
-	t.Run("a flag that the next release dropped", func(t *testing.T) {
-		config := maps.Clone(pool)
-		config["kubelet_args"] = values{"boot-id-file": "/etc/boot-id", "v": "2"}
-		for version, want := range map[string]string{"1.36.4": "", "1.37.1": "kubelet 1.37.1 does not start with --boot-id-file"} {
-			config["version"] = version
-			if got := c.instance("k8s_worker_pool").plan(config).failure(); (got == "") != (want == "") || !strings.Contains(got, want) {
-				t.Errorf("%s: got %q", version, got)
-			}
-		}
-	})
 	t.Run("a controller outside the subnets", func(t *testing.T) {
 		config := maps.Clone(controllers)
 		config["hosts"] = []any{values{"name": "controller-0", "address": "203.0.113.9", "private_ip": "192.168.7.10", "host_key": publicKey(t)}}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
@@ -179,8 +180,13 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 		if resp.Diagnostics.HasError() {
 			return
 		}
-		if rec.complete(r.role.artifacts(&spec)) {
-			r.setFiles(&plan, spec, &resp.Diagnostics)
+		complete := rec.complete(r.role.artifacts(&spec))
+		r.setFiles(&plan, spec, &resp.Diagnostics)
+		if !complete {
+			common.Files = types.MapUnknown(types.StringType)
+			if err := r.data.catalog.Resolvable(r.role.artifacts(&spec)); err != nil {
+				resp.Diagnostics.AddAttributeError(path.Root("version"), "Unknown checksum", err.Error())
+			}
 		}
 	}
 	if resp.Diagnostics.HasError() {

@@ -147,9 +147,14 @@ func checkFlags(program string, release types.String, attribute string, args typ
 	if err != nil {
 		return
 	}
-	for name, value := range stringMap(args) {
-		if err := component.CheckFlags(program, v, component.Args{name: {value}}); err != nil {
-			diags.AddAttributeError(path.Root(attribute).AtMapKey(name), "Unknown flag", err.Error())
+	for name, element := range args.Elements() {
+		value, ok := element.(types.String)
+		if !ok || value.IsNull() {
+			continue
+		}
+		// A value that is not known yet is empty here.
+		if err := component.CheckFlags(program, v, component.Args{name: {value.ValueString()}}); err != nil {
+			diags.AddAttributeError(path.Root(attribute).AtMapKey(name), "Not in this release", err.Error())
 		}
 	}
 }

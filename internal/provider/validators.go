@@ -163,12 +163,29 @@ func kubernetesVersion() validator.String {
 	}}
 }
 
-// releaseVersion accepts the version of anything else: "3.6.16".
+// etcdVersion accepts a release of etcd that the provider can build.
+func etcdVersion() validator.String {
+	return stringCheck{"a supported etcd version (3.6, 3.7)", checkedVersion(version.CheckEtcd)}
+}
+
+// containerdVersion accepts a release of containerd that the provider can configure.
+func containerdVersion() validator.String {
+	return stringCheck{"a release of containerd 2", checkedVersion(version.CheckContainerd)}
+}
+
+// releaseVersion accepts the version of anything else: "1.5.2".
 func releaseVersion() validator.String {
-	return stringCheck{"a release version such as 3.6.16", func(s string) error {
-		_, err := version.Parse(s)
-		return err
-	}}
+	return stringCheck{"a release version such as 1.5.2", checkedVersion(func(version.Version) error { return nil })}
+}
+
+func checkedVersion(check func(version.Version) error) func(string) error {
+	return func(s string) error {
+		v, err := version.Parse(s)
+		if err != nil {
+			return err
+		}
+		return check(v)
+	}
 }
 
 // hostKey accepts an SSH public key in authorized_keys form.

@@ -3,7 +3,6 @@ package provider
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
@@ -76,11 +75,12 @@ func newWorkerPoolResource() resource.Resource {
 }
 
 func workerPoolSchema(ctx context.Context) schema.Schema {
-	release := func(program, fallback string) schema.StringAttribute {
+	const quietly = "A change goes through the nodes, `max_unavailable` at a time, and drains none: only pods that start afterwards are started by it."
+	release := func(program, fallback, change string, check validator.String) schema.StringAttribute {
 		return schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(fallback),
-			MarkdownDescription: fmt.Sprintf("%s release. Default: `%s`. A change drains and rolls the nodes.", program, fallback),
-			Validators:          []validator.String{releaseVersion()},
+			MarkdownDescription: fmt.Sprintf("%s release. Default: `%s`. %s", program, fallback, change),
+			Validators:          []validator.String{check},
 		}
 	}
 	return schema.Schema{
@@ -105,11 +105,11 @@ func workerPoolSchema(ctx context.Context) schema.Schema {
 			"hosts":               hostsAttribute("Machines of the pool; each needs a `pod_cidr` of its own within the cluster's. Adding and removing hosts leaves the others running.", listvalidator.SizeAtLeast(1)),
 			"pki":                 pkiRefAttribute(),
 			"control_plane":       controlPlaneAttribute(),
-			"containerd_version":  release("containerd", artifact.DefaultContainerd),
-			"cni_plugins_version": release("CNI plugins", artifact.DefaultCNIPlugins),
+			"containerd_version":  release("containerd", artifact.DefaultContainerd, "A change drains and rolls the nodes.", containerdVersion()),
+			"cni_plugins_version": release("CNI plugins", artifact.DefaultCNIPlugins, quietly, releaseVersion()),
 			"runc_version": schema.StringAttribute{
 				Optional: true, Computed: true,
-				MarkdownDescription: "runc release. Default: the newest one in `artifact_checksums`, else `" + artifact.DefaultRunc + "`. A change drains and rolls the nodes.",
+				MarkdownDescription: "runc release. Default: the newest one in `artifact_checksums`, else `" + artifact.DefaultRunc + "`. A pool that exists keeps its release until another one is given. " + quietly,
 				Validators:          []validator.String{releaseVersion()},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 			},
@@ -174,6 +174,7 @@ func checkWorkerPool(ctx context.Context, plan, prior *workerPoolModel, diags *d
 	cp, _ := object[controlPlaneRefModel](ctx, plan.ControlPlane, diags)
 	checkKubeletSkew(cp.Version, plan.Version, diags)
 	checkFlags(artifact.Kubelet, plan.Version, "kubelet_args", plan.KubeletArgs, diags)
+	checkFlags(artifact.KubeProxy, plan.Version, "kube_proxy_args", plan.KubeProxyArgs, diags)
 	if prior != nil {
 		warnOfChanges(prior.Version, plan, diags)
 	}
@@ -272,8 +273,8 @@ func workerPoolSpec(ctx context.Context, d *providerData, m *workerPoolModel, di
 	cp, _ := object[controlPlaneRefModel](ctx, m.ControlPlane, diags)
 	if m.RuncVersion.IsUnknown() {
 		m.RuncVersion = types.StringValue(artifact.DefaultRunc)
-		if offered := d.catalog.RuncVersions(); len(offered) > 0 && !slices.Contains(offered, artifact.DefaultRunc) {
-			m.RuncVersion = types.StringValue(offered[len(offered)-1])
+		if offered := d.catalog.RuncVersions(); len(offered) > 0 {
+			m.RuncVersion = types.StringValue(offered[0])
 		}
 	}
 	artifacts, err := d.catalog.WorkerSet(m.Version.ValueString(), m.ContainerdVersion.ValueString(), m.RuncVersion.ValueString(), m.CNIVersion.ValueString())

@@ -34,7 +34,7 @@ var parts = []part{
 	{name: "upgrades", shows: "Kubernetes 1.35 to 1.36 to 1.37, and etcd 3.6 to 3.7, under traffic", steps: []step{
 		{packages: []string{"lifecycle"}, only: "TestLifecycle/^(install|two_subnets|upgrade_.*|destroy)$", env: []string{"K8S_UPGRADES=1.35.8,1.36.4,1.37.1"}},
 		{packages: []string{"rolls"}, only: "TestRolls/^(install|etcd:_upgrade|destroy)$", env: []string{"K8S_ETCD_UPGRADE=3.6.16,3.7.3", "K8S_E2E_KUBERNETES=1.37.1"}},
-		{packages: []string{"flags"}}, // of all these releases, now that they are there
+		{packages: []string{"flags"}, env: []string{"K8S_FLAGS_OF=all"}}, // they are there now
 	}},
 	{name: "images", shows: "the main job on Debian 12 and on Debian 13", steps: []step{onDebian("12"), onDebian("13")}},
 	{name: "load-1", shows: "half of the end-to-end tests with every processor busy", load: true,

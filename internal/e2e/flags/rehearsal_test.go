@@ -65,6 +65,8 @@ func TestRehearsal(t *testing.T) {
 			{"accepted", accepted, ""},
 			{"configured plugin", podSecurity("baseline"), ""},
 			{"peers", apiServer("feature-gates", "UnknownVersionInteroperabilityProxy=true"), ""},
+			{"gate with a prefix", apiServer("feature-gates", "kube:InPlacePodVerticalScaling=true"), ""},
+			{"unknown gate with a prefix", apiServer("feature-gates", "kube:Foo=true"), "unrecognized feature gate: Foo"},
 			{"address left to it", apiServer("advertise-address", "0.0.0.0"), ""}, // cannot tell without a network
 			{"flag", apiServer("no-such-flag", "1"), "unknown flag: --no-such-flag"},
 			{"duration", apiServer("event-ttl", "long"), `invalid argument "long" for "--event-ttl" flag`},
@@ -264,10 +266,6 @@ exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "$@"
 // rehearse returns why a program would not start with the files below root.
 func rehearse(t *testing.T, root, program, name string) string {
 	t.Helper()
-	rehearsal, ok := component.RehearsalArgs(name)
-	if !ok {
-		t.Fatalf("%s cannot be rehearsed", name)
-	}
 	content, err := os.ReadFile(filepath.Join(root, "etc/systemd/system", name+".service"))
 	if err != nil {
 		t.Fatal(err)
@@ -277,6 +275,10 @@ func rehearse(t *testing.T, root, program, name string) string {
 	words := strings.Split(line, " \\\n  ")[1:]
 	for i, w := range words {
 		words[i] = strings.Trim(w, `"`)
+	}
+	rehearsal, ok := component.RehearsalArgs(append([]string{name}, words...))
+	if !ok {
+		t.Fatalf("%s cannot be rehearsed", name)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), runTimeout)
 	defer cancel()

@@ -23,6 +23,7 @@ func (x *Traffic) excuse(t *testing.T, announced ...time.Time) {
 	x.failed = slices.DeleteFunc(x.failed, func(f failure) bool {
 		why := x.cluster.excuse(t, f, announced)
 		if why != "" {
+			x.excused++
 			t.Logf("%s\nis excused: %s", f, why)
 		}
 		return why != ""

@@ -50,6 +50,7 @@ type Traffic struct {
 	mu       sync.Mutex
 	requests int
 	failed   []failure
+	excused  int
 	lastOK   time.Time
 	gap      time.Duration // longest time without a success
 }
@@ -187,8 +188,11 @@ func (x *Traffic) Failures(t *testing.T) int {
 	return len(x.failed)
 }
 
-// Requests returns how many requests there were, once they have ended.
-func (x *Traffic) Requests() int { return x.requests }
+// Figures says how many requests there were, once Unbroken has ended them, and
+// how many failed for a reason that it excuses.
+func (x *Traffic) Figures() string {
+	return fmt.Sprintf("%d requests, %d failed and excused", x.requests, x.excused)
+}
 
 // Unbroken wants that no request failed but those that are excused, see
 // Cluster.excuse. A write may also have been lost at one of the times at which an

@@ -101,7 +101,7 @@ func (c *cluster) testUpgrade(t *testing.T, next string) {
 	c.version = next
 	traffic.Unbroken(t)
 	if !t.Failed() {
-		t.Logf("figures: Kubernetes %s to %s: %d requests, none lost", before, next, traffic.Requests())
+		t.Logf("figures: Kubernetes %s to %s: %s", before, next, traffic.Figures())
 	}
 
 	want := slices.Concat(harness.On(controllers, "kube-apiserver"), harness.On(controllers, "kube-controller-manager"), harness.On(controllers, "kube-scheduler"),

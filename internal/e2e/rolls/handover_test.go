@@ -118,14 +118,14 @@ func (w *world) testHandOvers(t *testing.T) {
 			unheld = append(unheld, time.Now())
 		}
 	}
-	requests := 0
+	var figures []string
 	for _, x := range w.handOvers(t, times, func(leader string, _ map[string]uint64) {
 		if err := handOver(t.Context(), e, targets, leader); err != nil {
 			t.Error(err)
 		}
 	}) {
 		x.Unbroken(t, unheld...)
-		requests += x.Requests()
+		figures = append(figures, x.Figures())
 	}
 	if len(unheld) == times || asked != "" && len(unheld) > times/2 {
 		t.Errorf("%d of %d hand-overs held nobody", len(unheld), times)
@@ -134,7 +134,7 @@ func (w *world) testHandOvers(t *testing.T) {
 		return
 	}
 	if !t.Failed() {
-		t.Logf("figures: %d hand-overs under %d requests: none lost by one, %d held nobody", times, requests, len(unheld))
+		t.Logf("figures: %d hand-overs, %d held nobody, under %s", times, len(unheld), strings.Join(figures, " and "))
 	}
 	failures := 0
 	for _, x := range w.handOvers(t, times, func(leader string, ids map[string]uint64) {

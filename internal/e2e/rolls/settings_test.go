@@ -237,6 +237,11 @@ func (w *world) testTwoAtATime(t *testing.T) {
 	if now := w.containers(t); now != running {
 		t.Errorf("containers were not left alone:\n%sbefore:\n%s", now, running)
 	}
+	for _, pod := range strings.Fields(w.Kubectl(t, "get", "pods", "-l", "app=everywhere", "-o", "name")) { // the new release manages what the earlier one started
+		if out := w.Kubectl(t, "exec", pod, "--", "echo", "at your service"); out != "at your service\n" {
+			t.Errorf("%s answers %q", pod, out)
+		}
+	}
 	const runtimes = `jsonpath={range .items[*]}{.status.nodeInfo.containerRuntimeVersion}{"\n"}{end}`
 	harness.Eventually(t, time.Minute, "the nodes tell of the new release", func() error { // with their next report
 		if got := w.Kubectl(t, "get", "nodes", "-o", runtimes); got != strings.Repeat("containerd://"+containerdAfter+"\n", len(workers)) {

@@ -179,7 +179,7 @@ func (w *world) testEtcdUpgrade(t *testing.T) {
 		return
 	}
 	if !t.Failed() {
-		t.Logf("figures: etcd %s to %s: %d requests, none lost", etcdBefore, etcdAfter, traffic.Requests())
+		t.Logf("figures: etcd %s to %s: %s", etcdBefore, etcdAfter, traffic.Figures())
 	}
 	w.vars["etcd_version"] = etcdBefore
 	w.write(t)

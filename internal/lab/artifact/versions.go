@@ -11,7 +11,7 @@ const (
 	CNIVersion      = "v1.9.1"
 	OpenTofuVersion = "v1.12.6"
 
-	PauseVersion         = "3.10.1"
+	PauseVersion         = "3.10.2"
 	CoreDNSVersion       = "v1.15.0"
 	MetricsServerVersion = "v0.9.0"
 	ToolboxVersion       = "1"

@@ -1,0 +1,93 @@
+package provider
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
+)
+
+var (
+	newPool        = values{"version": "1.36.4", "hosts": unknown, "pki": unknown, "control_plane": unknown}
+	newControllers = values{"version": "1.36.4", "hosts": unknown, "pki": unknown, "etcd": unknown, "lb": unknown}
+	newEtcd        = values{"cluster": "demo", "hosts": unknown, "pki": unknown}
+)
+
+// offlineCore returns a provider that can reach nobody.
+func offlineCore(t *testing.T) *core {
+	t.Helper()
+	return newCore(t, New("test"), values{
+		"region": "us-east-1", "access_key": "a", "secret_key": "b", "endpoints": values{"ec2": "http://127.0.0.1:1"},
+		"ssh": values{"private_key": sshKey(t)},
+	})
+}
+
+// TestNotInRelease: an argument that one release has and another has not is an
+// error on that argument, for the other.
+func TestNotInRelease(t *testing.T) {
+	t.Parallel()
+	c := offlineCore(t)
+	for _, test := range []struct {
+		resource  string
+		config    values
+		name      string
+		value     any
+		good, bad string // versions
+		want      string
+	}{
+		{"k8s_worker_pool", newPool, "kubelet_args", values{"boot-id-file": "/etc/boot-id", "v": "2"}, "1.36.4", "1.37.1", "kubelet 1.37.1 does not start with --boot-id-file"},
+		{"k8s_worker_pool", newPool, "kubelet_config", `{"defaultPodSysctls": {}}`, "1.37.1", "1.36.4", "kubelet 1.36.4 does not know defaultPodSysctls"},
+		{"k8s_control_plane", newControllers, "controller_manager_args", values{"concurrent-service-syncs": "2"}, "1.36.4", "1.37.1", "kube-controller-manager 1.37.1 does not start with"},
+		{"k8s_control_plane", newControllers, "scheduler_config", `{"profiles": [{"plugins": {"placementScore": {}}}]}`, "1.36.4", "1.35.8", "kube-scheduler 1.35.8 does not know placementScore"},
+		{"k8s_control_plane", newControllers, "admission_plugins", values{"JobValidation": "{}"}, "1.36.4", "1.37.1", "gone since 1.37"},
+		{"k8s_etcd_cluster", newEtcd, "extra_args", values{"experimental-corrupt-check-time": "1m"}, "3.6.16", "3.7.3", "etcd 3.7.3 does not start with"},
+	} {
+		config := maps.Clone(test.config)
+		config[test.name] = test.value
+		for version, want := range map[string]string{test.good: "", test.bad: test.want} {
+			config["version"] = version
+			got := c.instance(test.resource).plan(config).failure()
+			if (got == "") != (want == "") || !strings.Contains(got, want) || got != "" && !strings.HasPrefix(got, `"`+test.name+`"`) {
+				t.Errorf("%s = %v in %s: got %q", test.name, test.value, version, got)
+			}
+		}
+	}
+}
+
+// TestChangedMeaning: a setting that the next release understands differently is
+// warned of, when the version changes and not again.
+func TestChangedMeaning(t *testing.T) {
+	t.Parallel()
+	i := offlineCore(t).instance("k8s_worker_pool")
+	config := maps.Clone(newPool)
+	config["kubelet_config"] = `{"eventRecordQPS": 0}`
+	for _, test := range []struct {
+		from, to string
+		warnings int
+	}{{"1.36.4", "1.36.4", 0}, {"1.36.4", "1.37.1", 1}, {"1.37.0", "1.37.1", 0}} {
+		i.state = tftypes.NewValue(i.schema.ValueType(), nil)
+		config["version"] = test.from
+		was, err := tftypes.Transform(i.plan(config).planned, func(_ *tftypes.AttributePath, v tftypes.Value) (tftypes.Value, error) {
+			if !v.IsKnown() {
+				return tftypes.NewValue(v.Type(), nil), nil
+			}
+			return v, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		i.state = was
+		config["version"] = test.to
+		said := i.plan(config)
+		if len(said.warnings) != test.warnings || said.failure() != "" {
+			t.Fatalf("%s to %s: %s%v", test.from, test.to, said.failure(), said.warnings)
+		}
+		for _, w := range said.warnings {
+			if !strings.HasPrefix(w.Detail, "eventRecordQPS: 0 lets kubelet 1.37.1 report events without any limit") || !strings.Contains(fmt.Sprint(w.Attribute), `"version"`) {
+				t.Errorf("%s to %s: %v: %s", test.from, test.to, w.Attribute, w.Detail)
+			}
+		}
+	}
+}
