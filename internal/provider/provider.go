@@ -165,7 +165,7 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 			"artifact_checksums": schema.StringAttribute{
 				Optional: true,
 				MarkdownDescription: "SHA-256 sums of release files in the format of `sha256sum`, names relative to the mirror's root: the text itself or the path of a file with it. " +
-					"They win over the sums pinned in the provider. Default: `K8S_ARTIFACT_CHECKSUMS`.",
+					"They win over sums that the provider has pinned. Default: `K8S_ARTIFACT_CHECKSUMS`.",
 			},
 		},
 		Blocks: map[string]schema.Block{

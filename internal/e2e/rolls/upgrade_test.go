@@ -59,10 +59,8 @@ func (w *world) testRefused(t *testing.T) {
 		name, resource, argument, value string
 		want                            []string
 	}{
-		{"etcd downgrade", "k8s_etcd_cluster", "version", `"3.5.21"`,
-			[]string{etcd, `version = "3.5.21"`, "cannot go from " + etcdBefore + " back to 3.5.21: the minor version of etcd cannot be lowered"}},
-		{"etcd skipped minor", "k8s_etcd_cluster", "version", `"3.8.0"`,
-			[]string{etcd, `version = "3.8.0"`, "cannot go from " + etcdBefore + " to 3.8.0 in one step", "go to 3.7 first"}},
+		{"etcd of another minor", "k8s_etcd_cluster", "version", `"3.5.21"`,
+			[]string{etcd, `version = "3.5.21"`, "etcd 3.5.21 is not supported: the supported minors of etcd are 3.6 and 3.7"}},
 		{"downgrade", "k8s_control_plane", "version", `"1.35.8"`,
 			[]string{controlPlane, `version = "1.35.8"`, "cannot go from 1.36.4 back to 1.35.8: the minor version of a control plane cannot be lowered"}},
 		{"audit policy that is not YAML", "k8s_control_plane", "audit_policy", `"{"`, []string{controlPlane, "audit_policy", "Unusable audit policy"}},
