@@ -163,25 +163,20 @@ func (c *Catalog) url(p string) string {
 	return c.mirror + "/" + p
 }
 
-// RuncVersions returns the runc versions that the given checksums name, newest
-// first: on a mirror there may be only the one its distribution ships.
-func (c *Catalog) RuncVersions() []string {
-	var found []version.Version
+// RuncVersion returns the newest runc release that the given checksums name, for
+// on a mirror there may be only the one its distribution ships, else DefaultRunc.
+func (c *Catalog) RuncVersion() string {
+	var newest version.Version
 	for p := range c.sums {
 		m := runcPath.FindStringSubmatch(p)
 		if m == nil || m[2] != c.arch {
 			continue
 		}
-		if v, err := version.Parse(m[1]); err == nil {
-			found = append(found, v)
+		if v, err := version.Parse(m[1]); err == nil && v.Compare(newest) > 0 {
+			newest = v
 		}
 	}
-	slices.SortFunc(found, func(a, b version.Version) int { return b.Compare(a) })
-	var out []string
-	for _, v := range found {
-		out = append(out, v.String())
-	}
-	return out
+	return cmp.Or(newest.String(), DefaultRunc)
 }
 
 // EtcdSet returns what an etcd member downloads. As with every set, the list
@@ -205,18 +200,13 @@ func (c *Catalog) ControlPlaneSet(kubernetes string) ([]Artifact, error) {
 // plugin versions mean the defaults; for runc that is the newest one the
 // checksums name, if they name any.
 func (c *Catalog) WorkerSet(kubernetes, containerd, runc, cniPlugins string) ([]Artifact, error) {
-	if runc == "" {
-		if known := c.RuncVersions(); len(known) > 0 {
-			runc = known[0]
-		}
-	}
 	var calls []call
 	add := func(a Artifact, err error) { calls = append(calls, call{a, err}) }
 	add(c.Kubernetes(kubernetes, Kubelet))
 	add(c.Kubernetes(kubernetes, KubeProxy))
-	add(c.Containerd(orDefault(containerd, DefaultContainerd)))
-	add(c.Runc(orDefault(runc, DefaultRunc)))
-	add(c.CNIPlugins(orDefault(cniPlugins, DefaultCNIPlugins)))
+	add(c.Containerd(cmp.Or(containerd, DefaultContainerd)))
+	add(c.Runc(cmp.Or(runc, c.RuncVersion())))
+	add(c.CNIPlugins(cmp.Or(cniPlugins, DefaultCNIPlugins)))
 	return collect(calls...)
 }
 
@@ -239,13 +229,6 @@ func collect(calls ...call) ([]Artifact, error) {
 		}
 	}
 	return out, errors.Join(errs...)
-}
-
-func orDefault(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
 
 // parseChecksums reads the format of sha256sum(1): digest, blank, blank or asterisk, path.

@@ -181,6 +181,8 @@ func TestProviderConfiguration(t *testing.T) {
 		{"the same from the environment", values{}, map[string]string{"K8S_ARTIFACT_MIRROR": "HTTP://mirror.example.com"}, "artifact_mirror"},
 		{"an unencrypted mirror with checksums", values{"artifact_mirror": "http://mirror.example.com"},
 			map[string]string{"K8S_ARTIFACT_CHECKSUMS": strings.Repeat("0", 64) + "  dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet"}, ""},
+		{"a mirror that is none, from the environment", values{}, map[string]string{"K8S_ARTIFACT_MIRROR": "mirror.example.com"}, "artifact_mirror"},
+		{"checksums that are not in the layout", values{"artifact_checksums": strings.Repeat("0", 64) + "  release/v1.36.4/bin/linux/amd64/kubelet"}, nil, "artifact_checksums"},
 		{"half a bastion", values{"ssh": values{"bastion": values{"address": "192.0.2.1"}}}, nil, "bastion"},
 		{"a role without a name", values{"assume_role": values{"session_name": "x"}}, nil, "role_arn"},
 		{"everything", values{

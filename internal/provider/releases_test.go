@@ -91,3 +91,27 @@ func TestChangedMeaning(t *testing.T) {
 		}
 	}
 }
+
+// TestUnknownChecksum: over an unencrypted mirror a version without a checksum is
+// refused before anything is changed, also when other versions have one.
+func TestUnknownChecksum(t *testing.T) {
+	t.Parallel()
+	const file = "github.com/etcd-io/etcd/releases/download/v3.6.16/etcd-v3.6.16-linux-amd64.tar.gz"
+	for mirror, want := range map[string]string{
+		"http://mirror.example.com":  "etcd 3.7.3: checksum is not known, and one fetched over http:// would prove nothing: add github.com/etcd-io/etcd/releases/download/v3.7.3/",
+		"https://mirror.example.com": "",
+	} {
+		c := newCore(t, New("test"), values{
+			"ssh": values{"private_key": sshKey(t)}, "artifact_mirror": mirror, "artifact_checksums": strings.Repeat("0", 64) + "  " + file,
+		})
+		keys := c.instance("k8s_pki")
+		keys.must(values{"cluster": "demo", "key_store": "state"})
+		host := values{"name": "controller-0", "address": "203.0.113.9", "private_ip": "10.240.0.10", "host_key": publicKey(t)}
+		for version, want := range map[string]string{"3.6.16": "", "3.7.3": want} {
+			got := c.instance("k8s_etcd_cluster").plan(values{"version": version, "hosts": []any{host}, "pki": keys.get("ref")}).failure()
+			if (got == "") != (want == "") || !strings.Contains(got, want) || got != "" && !strings.HasPrefix(got, `"version"`) {
+				t.Errorf("%s over %s: got %q", version, mirror, got)
+			}
+		}
+	}
+}

@@ -272,10 +272,7 @@ func workerPoolSpec(ctx context.Context, d *providerData, m *workerPoolModel, di
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
 	cp, _ := object[controlPlaneRefModel](ctx, m.ControlPlane, diags)
 	if m.RuncVersion.IsUnknown() {
-		m.RuncVersion = types.StringValue(artifact.DefaultRunc)
-		if offered := d.catalog.RuncVersions(); len(offered) > 0 {
-			m.RuncVersion = types.StringValue(offered[0])
-		}
+		m.RuncVersion = types.StringValue(d.catalog.RuncVersion())
 	}
 	artifacts, err := d.catalog.WorkerSet(m.Version.ValueString(), m.ContainerdVersion.ValueString(), m.RuncVersion.ValueString(), m.CNIVersion.ValueString())
 	checkDownloads(err, diags)
