@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
 const (
@@ -254,5 +256,29 @@ func TestResolveRedirectedToHTTP(t *testing.T) {
 	list := []Artifact{a}
 	if err := c.Resolve(context.Background(), list); err == nil || !strings.Contains(err.Error(), "which is not encrypted") || list[0].SHA256 != "" {
 		t.Errorf("%q, error is %v", list[0].SHA256, err)
+	}
+}
+
+// TestPinnedReleases: when sums are pinned, those of every file of the newest
+// releases are.
+func TestPinnedReleases(t *testing.T) {
+	c, err := NewCatalog("", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.pinned) == 0 {
+		t.Skip("no sums are pinned: make checksums")
+	}
+	want := func(_ []Artifact, err error) {
+		t.Helper()
+		if err != nil {
+			t.Errorf("%v: make checksums", err)
+		}
+	}
+	want(c.EtcdSet(DefaultEtcd))
+	want(c.EtcdSet(NextEtcd))
+	for _, r := range version.Releases() {
+		want(c.ControlPlaneSet(r.Newest))
+		want(c.WorkerSet(r.Newest, "", "", ""))
 	}
 }
