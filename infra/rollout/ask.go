@@ -17,17 +17,17 @@ type question[T any] struct {
 }
 
 // toEach puts the same question to every machine.
-func toEach[T any](machines []*machine, ask func(context.Context, *machine) (T, error)) []question[T] {
+func toEach[T any](machines []*Machine, ask func(context.Context, *Machine) (T, error)) []question[T] {
 	out := make([]question[T], len(machines))
 	for i, m := range machines {
-		out[i] = question[T]{m.name(), func(ctx context.Context) (T, error) { return ask(ctx, m) }}
+		out[i] = question[T]{m.Name(), func(ctx context.Context) (T, error) { return ask(ctx, m) }}
 	}
 	return out
 }
 
 // firstAnswer asks all machines at once and returns the first answer; with
 // none, every error.
-func firstAnswer[T any](ctx context.Context, machines []*machine, ask func(context.Context, *machine) (T, error)) (T, error) {
+func firstAnswer[T any](ctx context.Context, machines []*Machine, ask func(context.Context, *Machine) (T, error)) (T, error) {
 	return inTurn(ctx, 0, nil, toEach(machines, ask))
 }
 

@@ -39,11 +39,11 @@ func ClockWords(ahead time.Duration) string {
 }
 
 // checkClock refuses to work with certificates the machine will not accept.
-func (m *machine) checkClock() error {
-	if -pki.Backdate < m.ahead && m.ahead < pki.DefaultValidity {
+func (t Target) checkClock(ahead time.Duration) error {
+	if -pki.Backdate < ahead && ahead < pki.DefaultValidity {
 		return nil
 	}
-	return &StepError{Machine: m.name(), Step: "compare the clocks", Err: fmt.Errorf("%s; nothing has been changed", ClockWords(m.ahead)),
-		Next: "see which of the two is wrong, date --utc here against\n" + sshCommand(m.Host, "timedatectl") +
+	return &StepError{Machine: t.Name(), Step: "compare the clocks", Err: fmt.Errorf("%s; nothing has been changed", ClockWords(ahead)),
+		Next: "see which of the two is wrong, date --utc here against\n" + t.SSH("timedatectl") +
 			"\nset it right (EC2 offers the time at 169.254.169.123) and apply again"}
 }

@@ -36,7 +36,7 @@ func TestClocks(t *testing.T) {
 		{-pki.Backdate, "its clock is 5m0s behind this computer's: a certificate made now is not yet valid there"},
 		{pki.DefaultValidity, "a certificate made now has expired there"},
 	} {
-		err := (&machine{ahead: test.ahead}).checkClock()
+		err := (Target{}).checkClock(test.ahead)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, wanted %q", test.ahead, err, test.want)
 		}

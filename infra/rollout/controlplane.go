@@ -45,15 +45,15 @@ func (o *controlOperation) close() {
 
 // client returns the client of one controller's own API server, reached from
 // its machine.
-func (o *controlOperation) client(ctx context.Context, m *machine) (*kube.Client, error) {
+func (o *controlOperation) client(ctx context.Context, m *Machine) (*kube.Client, error) {
 	o.clientsMu.Lock()
 	defer o.clientsMu.Unlock()
-	if c := o.clients[m.name()]; c != nil {
+	if c := o.clients[m.Name()]; c != nil {
 		return c, nil
 	}
 	c, err := o.localAPI(ctx, o.keys, m.Target)
 	if err == nil {
-		o.clients[m.name()] = c
+		o.clients[m.Name()] = c
 	}
 	return c, err
 }
@@ -77,7 +77,7 @@ func (e *Engine) ObserveControlPlane(ctx context.Context, want ControlPlane, rec
 func (o *controlOperation) systemDrift(ctx context.Context, r *Report) {
 	ctx, cancel := context.WithTimeoutCause(ctx, probeBudget, fmt.Errorf("not within %s", probeBudget))
 	defer cancel()
-	drift, err := inTurn(ctx, answerShare, kube.Busy, toEach(o.machines, o.systemObjectDrift))
+	drift, err := inTurn(ctx, answerShare, kube.Busy, toEach(machinesOf(o.machines), o.systemObjectDrift))
 	if err != nil {
 		r.warn("the system RBAC objects could not be compared: %v", err)
 	}
@@ -86,7 +86,7 @@ func (o *controlOperation) systemDrift(ctx context.Context, r *Report) {
 	}
 }
 
-func (o *controlOperation) systemObjectDrift(ctx context.Context, m *machine) ([]kube.ObjectDrift, error) {
+func (o *controlOperation) systemObjectDrift(ctx context.Context, m *Machine) ([]kube.ObjectDrift, error) {
 	c, err := o.ready(ctx, m)
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (o *controlOperation) systemObjectDrift(ctx context.Context, m *machine) ([
 }
 
 // ready returns the client of a controller's API server if it says it is ready.
-func (o *controlOperation) ready(ctx context.Context, m *machine) (*kube.Client, error) {
+func (o *controlOperation) ready(ctx context.Context, m *Machine) (*kube.Client, error) {
 	c, err := o.client(ctx, m)
 	if err == nil {
 		err = c.Ready(ctx)
@@ -104,7 +104,7 @@ func (o *controlOperation) ready(ctx context.Context, m *machine) (*kube.Client,
 }
 
 // anyReady returns the client of the first API server that says it is ready.
-func (o *controlOperation) anyReady(ctx context.Context, machines []*machine) (*kube.Client, error) {
+func (o *controlOperation) anyReady(ctx context.Context, machines []*Machine) (*kube.Client, error) {
 	return firstAnswer(ctx, machines, o.ready)
 }
 
@@ -154,7 +154,7 @@ func (o *controlOperation) converge(ctx context.Context) error {
 	for _, m := range o.machines {
 		managers, rest := ofManagers(m.changes)
 		facts = append(facts, controllerFacts{
-			name: m.name(), reachable: m.gone == nil, serving: m.running(component.APIServerUnit),
+			name: m.Name(), reachable: m.gone == nil, serving: m.running(component.APIServerUnit),
 			changes: len(rest) > 0, restarts: restarts(rest, component.APIServerUnit), managers: len(managers) > 0,
 		})
 	}
@@ -188,7 +188,7 @@ func (o *controlOperation) converge(ctx context.Context) error {
 // are. Terraform's state may not know: a roll that stopped half way has changed
 // some of them.
 func (o *controlOperation) guardRelease(ctx context.Context) error {
-	upgrades := slices.DeleteFunc(o.reachable(), func(m *machine) bool {
+	upgrades := slices.DeleteFunc(o.reachable(), func(m *convergence) bool {
 		return !m.running(component.APIServerUnit) || !slices.ContainsFunc(m.changes, func(c host.Change) bool {
 			return c.Kind == host.KindBinary && slices.Contains(c.Restarts, component.APIServerUnit)
 		})
@@ -198,7 +198,7 @@ func (o *controlOperation) guardRelease(ctx context.Context) error {
 	}
 	var mu sync.Mutex
 	var serving []version.Version
-	eachAll(ctx, o.reachable(), func(ctx context.Context, m *machine) error { // one that does not answer has no say
+	EachAll(ctx, o.reached(), func(ctx context.Context, m *Machine) error { // one that does not answer has no say
 		c, err := o.client(ctx, m)
 		if err != nil {
 			return err
@@ -223,8 +223,8 @@ func (o *controlOperation) guardRelease(ctx context.Context) error {
 }
 
 func (o *controlOperation) carryOut(ctx context.Context, plan Plan) error {
-	return o.stages(ctx, plan, func(ctx context.Context, m *machine, s Step) error {
-		if err := o.gate(ctx, m, s.Gate); err != nil {
+	return o.stages(ctx, plan, func(ctx context.Context, m *convergence, s Step) error {
+		if err := o.gate(ctx, m.Machine, s.Gate); err != nil {
 			return err
 		}
 		managers, rest := ofManagers(m.changes)
@@ -248,7 +248,7 @@ func (o *controlOperation) carryOut(ctx context.Context, plan Plan) error {
 		if s.Then != GateSelf {
 			return nil
 		}
-		if err := o.waitReady(ctx, m); err != nil {
+		if err := o.waitReady(ctx, m.Machine); err != nil {
 			return err
 		}
 		return o.waitManagers(ctx, m)
@@ -259,45 +259,45 @@ func (o *controlOperation) carryOut(ctx context.Context, plan Plan) error {
 // because the API server beside them was away, so that who looks next finds
 // them running. Those that were not running before, or are to change yet, are
 // not waited for.
-func (o *controlOperation) waitManagers(ctx context.Context, m *machine) error {
+func (o *controlOperation) waitManagers(ctx context.Context, m *convergence) error {
 	for _, unit := range managerUnits {
 		changes := restarts(m.changes, unit) || slices.ContainsFunc(m.changes, func(c host.Change) bool { return c.Target == unit })
 		if changes || !m.running(unit) {
 			continue
 		}
-		if err := o.waitActive(ctx, m, unit); err != nil {
+		if err := m.WaitActive(ctx, unit); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (o *controlOperation) waitReady(ctx context.Context, m *machine) error {
+func (o *controlOperation) waitReady(ctx context.Context, m *Machine) error {
 	c, err := o.client(ctx, m)
 	if err != nil {
 		return err
 	}
 	err = within(ctx, apiBudget, "API server", func(ctx context.Context) error {
-		return c.WaitReady(ctx, poll, o.watchUnit(m, component.APIServerUnit))
+		return c.WaitReady(ctx, poll, m.Watch(component.APIServerUnit))
 	})
 	if err == nil {
-		o.say(m.name(), "API server: ready")
+		m.Say("API server: ready")
 	}
-	return o.unitError(ctx, m, "wait for the API server", component.APIServerUnit, err)
+	return m.UnitError(ctx, "wait for the API server", component.APIServerUnit, err)
 }
 
 // gate waits until every other API server that can be reached is ready; there
 // has to be one, unless there is only this controller.
-func (o *controlOperation) gate(ctx context.Context, m *machine, g Gate) error {
+func (o *controlOperation) gate(ctx context.Context, m *Machine, g Gate) error {
 	if g == GateNone || len(o.machines) == 1 {
 		return nil
 	}
-	others := slices.DeleteFunc(o.reachable(), func(x *machine) bool { return x == m })
+	others := slices.DeleteFunc(o.reached(), func(x *Machine) bool { return x == m })
 	sick, err := untilNone(ctx, gateBudget, string(g), func(ctx context.Context) []string {
 		if len(others) == 0 {
 			return []string{"no other machine can be reached"}
 		}
-		errs := eachAll(ctx, others, func(ctx context.Context, x *machine) error {
+		errs := EachAll(ctx, others, func(ctx context.Context, x *Machine) error {
 			c, err := o.client(ctx, x)
 			if err != nil {
 				return err
@@ -313,7 +313,7 @@ func (o *controlOperation) gate(ctx context.Context, m *machine, g Gate) error {
 	if err == nil {
 		return nil
 	}
-	return &StepError{Machine: m.name(), Step: "wait until " + string(g),
+	return &StepError{Machine: m.Name(), Step: "wait until " + string(g),
 		Err: fmt.Errorf("%w (%s)", err, listOf(sick)), Unit: component.APIServerUnit}
 }
 
@@ -323,7 +323,7 @@ func (o *controlOperation) systemObjects(ctx context.Context) error {
 		return nil // nobody to ask; which machines were left is said anyway
 	}
 	err := within(ctx, apiBudget, "a ready API server", func(ctx context.Context) error {
-		_, err := inTurn(ctx, answerShare, kube.Unanswered, toEach(o.reachable(), func(ctx context.Context, m *machine) ([]kube.ObjectRef, error) {
+		_, err := inTurn(ctx, answerShare, kube.Unanswered, toEach(o.reached(), func(ctx context.Context, m *Machine) ([]kube.ObjectRef, error) {
 			c, err := o.ready(ctx, m)
 			if err != nil {
 				return nil, err

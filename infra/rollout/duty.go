@@ -33,8 +33,8 @@ import (
 // or, before it is terminated, d.Close and d.Leave. The zero value is the duty
 // of a machine that has none.
 type Duty struct {
-	o *operation
-	m *machine
+	engine *Engine
+	m      *Machine
 
 	units    []string                                // units of ours that are active
 	files    map[string][]byte                       // credentials, by path
@@ -71,14 +71,14 @@ for u in UNITS; do ! active "$u" || printf 'unit\0%s\0\0' "$u"; done
 // its name and its private address.
 func (e *Engine) Duty(ctx context.Context, t Target) (*Duty, error) {
 	d := &Duty{
-		o:     &operation{Engine: e, role: role{name: "maintenance"}},
-		m:     &machine{Target: t, runner: e.Pool.Machine(t.Host)},
-		files: map[string][]byte{},
+		engine: e,
+		m:      e.Machine(t),
+		files:  map[string][]byte{},
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, observeBudget, fmt.Errorf("no answer within %s", observeBudget))
 	defer cancel()
 	script := strings.Replace(lookScript, "UNITS", strings.Join(dutyUnits, " "), 1)
-	out, err := d.m.runner.Run(ctx, remote.Command{Script: script, Sudo: true})
+	out, err := d.m.Remote.Run(ctx, remote.Command{Script: script, Sudo: true})
 	if err != nil {
 		return nil, fmt.Errorf("finding out what runs on %s: %w", t.Node.Name, err)
 	}
@@ -106,7 +106,7 @@ func (d *Duty) does(unit string) bool { return slices.Contains(d.units, unit) }
 
 func (d *Duty) note(format string, args ...any) {
 	d.notes = append(d.notes, fmt.Sprintf(format, args...))
-	d.o.say(d.m.name(), format, args...)
+	d.m.Say(format, args...)
 }
 
 // etcd connects to the member on the machine.
@@ -117,7 +117,7 @@ func (d *Duty) etcd() (*etcd.Client, error) {
 // etcdAt connects to any member from the machine, as this member.
 func (d *Duty) etcdAt(endpoint string) (*etcd.Client, error) {
 	return etcd.New(etcd.Access{Endpoint: endpoint, CA: d.files[component.EtcdCAPath],
-		Cert: d.files[component.EtcdServerCert], Key: d.files[component.EtcdServerKey], Dial: d.m.runner.Dial})
+		Cert: d.files[component.EtcdServerCert], Key: d.files[component.EtcdServerKey], Dial: d.m.Remote.Dial})
 }
 
 // api connects to an API server from the machine with one of its kubeconfigs,
@@ -125,18 +125,18 @@ func (d *Duty) etcdAt(endpoint string) (*etcd.Client, error) {
 func (d *Duty) api(kubeconfig, endpoint string) (c *kube.Client, user string, err error) {
 	config, err := clientcmd.Load(d.files[kubeconfig])
 	if err != nil {
-		return nil, "", fmt.Errorf("%s on %s: %w", kubeconfig, d.m.name(), err)
+		return nil, "", fmt.Errorf("%s on %s: %w", kubeconfig, d.m.Name(), err)
 	}
 	at := config.Contexts[config.CurrentContext]
 	if at == nil || config.Clusters[at.Cluster] == nil || config.AuthInfos[at.AuthInfo] == nil {
-		return nil, "", fmt.Errorf("%s on %s holds no usable context", kubeconfig, d.m.name())
+		return nil, "", fmt.Errorf("%s on %s holds no usable context", kubeconfig, d.m.Name())
 	}
 	cluster, auth := config.Clusters[at.Cluster], config.AuthInfos[at.AuthInfo]
 	if endpoint == "" {
 		endpoint = cluster.Server
 	}
 	c, err = kube.New(kube.Access{Endpoint: endpoint, CA: d.files[cluster.CertificateAuthority],
-		Cert: d.files[auth.ClientCertificate], Key: d.files[auth.ClientKey], Dial: d.m.runner.Dial})
+		Cert: d.files[auth.ClientCertificate], Key: d.files[auth.ClientKey], Dial: d.m.Remote.Dial})
 	return c, at.AuthInfo, err
 }
 
@@ -219,10 +219,10 @@ func (d *Duty) drain(ctx context.Context) error {
 		return d.fail("drain", err)
 	}
 	defer c.Close()
-	d.o.say(node, "maintenance: draining")
-	if err := c.Drain(ctx, node, DefaultDrainTimeout, func(line string) { d.o.say(node, "%s", line) }); err != nil {
+	d.engine.say(node, "maintenance: draining")
+	if err := c.Drain(ctx, node, DefaultDrainTimeout, func(line string) { d.engine.say(node, "%s", line) }); err != nil {
 		d.uncordon(ctx)
-		return &StepError{Machine: d.m.name(), Step: "drain", Err: err,
+		return &StepError{Machine: d.m.Name(), Step: "drain", Err: err,
 			Next: "kubectl get pods,poddisruptionbudgets --all-namespaces --output wide, and make room for the pods or relax the budget"}
 	}
 	return nil
@@ -233,9 +233,9 @@ func (d *Duty) stop(ctx context.Context, unit string) error {
 	if !d.does(unit) {
 		return nil
 	}
-	return d.o.stopUnit(ctx, d.m, unit)
+	return d.m.Stop(ctx, "maintenance", unit)
 }
 
 func (d *Duty) fail(step string, err error) error {
-	return &StepError{Machine: d.m.name(), Step: step, Err: err}
+	return &StepError{Machine: d.m.Name(), Step: step, Err: err}
 }

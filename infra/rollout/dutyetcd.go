@@ -16,19 +16,19 @@ import (
 func (d *Duty) Among(find func(context.Context) ([]Target, error)) { d.find = find }
 
 // everybody is the machine and the others of the cluster, as far as they are known.
-func (d *Duty) everybody(ctx context.Context) []*machine {
+func (d *Duty) everybody(ctx context.Context) []*Machine {
 	var targets []Target
 	err := errors.New("nobody has said which they are")
 	if d.find != nil {
 		targets, err = d.find(ctx)
 	}
 	if err != nil {
-		d.o.say(d.m.name(), "etcd: the API servers on the cluster's other machines are not held: %v", err)
+		d.m.Say("etcd: the API servers on the cluster's other machines are not held: %v", err)
 	}
-	out := []*machine{d.m}
+	out := []*Machine{d.m}
 	for _, t := range targets {
-		if t.Node.Name != d.m.name() {
-			out = append(out, &machine{Target: t, runner: d.o.Pool.Machine(t.Host)})
+		if t.Node.Name != d.m.Name() {
+			out = append(out, d.engine.Machine(t))
 		}
 	}
 	return out
@@ -101,7 +101,7 @@ func (d *Duty) etcdPlace(ctx context.Context, leaving func(string) bool) (*etcd.
 		c.Close()
 		return nil, place{}, err
 	}
-	return c, placeOf(members, d.m.name(), leaving), nil
+	return c, placeOf(members, d.m.Name(), leaving), nil
 }
 
 // HandOver has the machine's etcd member hand the leadership, if it has it, to
@@ -126,7 +126,7 @@ func (d *Duty) handOver(ctx context.Context, c *etcd.Client, p place, healthy ma
 	if to < 0 {
 		return nil
 	}
-	return d.o.moveLeader(ctx, d.m, c, p.others[to], d.writers(p.members, healthy))
+	return d.engine.moveLeader(ctx, d.m, c, p.others[to], d.writers(p.members, healthy))
 }
 
 func (d *Duty) writers(members []etcd.Member, healthy map[etcd.ID]bool) writers {
@@ -149,9 +149,9 @@ func (d *Duty) leaveEtcd(ctx context.Context, leaving func(string) bool) error {
 	}
 	healthy := d.health(ctx, p.members)
 	d.mention(d.handOver(ctx, c, p, healthy))
-	d.o.say(d.m.name(), "etcd: leaving, member %s", p.self.ID)
-	err = d.o.removeLiving(ctx, d.m, d.writers(p.members, healthy), mayStopFirst(p.members, healthy, p.self.ID), func(ctx context.Context) error {
-		return within(ctx, gateBudget, "removal of etcd member "+d.m.name(), func(ctx context.Context) error {
+	d.m.Say("etcd: leaving, member %s", p.self.ID)
+	err = d.engine.removeLiving(ctx, "maintenance", d.m, d.writers(p.members, healthy), mayStopFirst(p.members, healthy, p.self.ID), func(ctx context.Context) error {
+		return within(ctx, gateBudget, "removal of etcd member "+d.m.Name(), func(ctx context.Context) error {
 			return d.askMember(p.others[0], func(c *etcd.Client) error { return c.Remove(ctx, p.self.ID) })
 		})
 	})
@@ -165,6 +165,6 @@ func (d *Duty) leaveEtcd(ctx context.Context, leaving func(string) bool) error {
 // it while it stops.
 func (d *Duty) mention(err error) {
 	if err != nil {
-		d.o.say(d.m.name(), "etcd: the leadership was not handed over: %v", err)
+		d.m.Say("etcd: the leadership was not handed over: %v", err)
 	}
 }

@@ -30,9 +30,9 @@ func (d *Duty) guard(ctx context.Context, ends bool, leaving func(string) bool) 
 // deed names what is asked for.
 func (d *Duty) deed(ends bool) string {
 	if ends {
-		return "terminate " + d.m.name()
+		return "terminate " + d.m.Name()
 	}
-	return "stop " + d.m.name()
+	return "stop " + d.m.Name()
 }
 
 // guardEtcd wants the rest of the etcd cluster to be whole and a majority.
@@ -99,7 +99,7 @@ func (d *Duty) guardAPI(ctx context.Context, ends bool, leaving func(string) boo
 	}
 	defer c.Close()
 	if err := c.Ready(ctx); err != nil {
-		d.o.say(d.m.name(), "maintenance: its API server serves nobody: %v", err)
+		d.m.Say("maintenance: its API server serves nobody: %v", err)
 		return nil
 	}
 	others, err := d.otherAPIServers(ctx, c, leaving)

@@ -18,9 +18,9 @@ func (d *Duty) Resume(ctx context.Context, h remote.Host) error {
 	if d.Idle() {
 		return nil
 	}
-	d.m.Host, d.m.runner = h, d.o.Pool.Machine(h)
+	d.m = d.engine.Machine(Target{Host: h, Node: d.m.Node})
 	for _, u := range d.units {
-		if err := d.o.waitActive(ctx, d.m, u); err != nil {
+		if err := d.m.WaitActive(ctx, u); err != nil {
 			return err
 		}
 	}
@@ -48,12 +48,12 @@ func (d *Duty) resumeEtcd(ctx context.Context) error {
 	defer c.Close()
 	// A linearizable read is answered only by a member that has caught up.
 	err = within(ctx, etcdBudget, "etcd member", func(ctx context.Context) error {
-		return c.WaitHealthy(ctx, d.o.watchUnit(d.m, component.EtcdUnit))
+		return c.WaitHealthy(ctx, d.m.Watch(component.EtcdUnit))
 	})
 	if err == nil {
-		d.o.say(d.m.name(), "etcd: healthy")
+		d.m.Say("etcd: healthy")
 	}
-	return d.o.unitError(ctx, d.m, "wait for the etcd member", component.EtcdUnit, err)
+	return d.m.UnitError(ctx, "wait for the etcd member", component.EtcdUnit, err)
 }
 
 func (d *Duty) resumeAPI(ctx context.Context) error {
@@ -63,12 +63,12 @@ func (d *Duty) resumeAPI(ctx context.Context) error {
 	}
 	defer c.Close()
 	err = within(ctx, apiBudget, "API server", func(ctx context.Context) error {
-		return c.WaitReady(ctx, poll, d.o.watchUnit(d.m, component.APIServerUnit))
+		return c.WaitReady(ctx, poll, d.m.Watch(component.APIServerUnit))
 	})
 	if err == nil {
-		d.o.say(d.m.name(), "API server: ready")
+		d.m.Say("API server: ready")
 	}
-	return d.o.unitError(ctx, d.m, "wait for the API server", component.APIServerUnit, err)
+	return d.m.UnitError(ctx, "wait for the API server", component.APIServerUnit, err)
 }
 
 func (d *Duty) resumeNode(ctx context.Context) error {
@@ -77,19 +77,19 @@ func (d *Duty) resumeNode(ctx context.Context) error {
 		return err
 	}
 	defer c.Close()
-	boot, err := d.m.runner.Run(ctx, remote.Command{Script: "cat /proc/sys/kernel/random/boot_id"})
+	boot, err := d.m.Remote.Run(ctx, remote.Command{Script: "cat /proc/sys/kernel/random/boot_id"})
 	if err != nil {
-		return fmt.Errorf("machine %s: boot id: %w", d.m.name(), err)
+		return fmt.Errorf("machine %s: boot id: %w", d.m.Name(), err)
 	}
 	condition := kube.NodeCondition{Name: node, BootID: strings.TrimSpace(string(boot.Stdout))}
 	err = within(ctx, nodeBudget, "node", func(ctx context.Context) error {
-		if err := c.WaitNodes(ctx, []kube.NodeCondition{condition}, d.o.watchUnit(d.m, component.KubeletUnit)); err != nil {
+		if err := c.WaitNodes(ctx, []kube.NodeCondition{condition}, d.m.Watch(component.KubeletUnit)); err != nil {
 			return err
 		}
-		d.o.say(d.m.name(), "node: Ready")
+		d.m.Say("node: Ready")
 		return c.Uncordon(ctx, node)
 	})
-	return d.o.unitError(ctx, d.m, "wait for the node", component.KubeletUnit, err)
+	return d.m.UnitError(ctx, "wait for the node", component.KubeletUnit, err)
 }
 
 // Restore undoes Suspend, Close or a refused Leave on a machine that was not
@@ -103,7 +103,7 @@ func (d *Duty) Restore(ctx context.Context) {
 	}
 	if len(units) > 0 {
 		script := "systemctl start --no-block " + strings.Join(units, " ")
-		if _, err := d.m.runner.Run(ctx, remote.Command{Script: script, Sudo: true}); err != nil {
+		if _, err := d.m.Remote.Run(ctx, remote.Command{Script: script, Sudo: true}); err != nil {
 			d.note("its units could not be started again: %v", err)
 		}
 	}

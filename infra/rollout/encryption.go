@@ -113,7 +113,7 @@ func minus(list, others []string) []string {
 
 // storage connects to etcd, by whichever controller and member answer first.
 func (o *controlOperation) storage(ctx context.Context) (*etcd.Client, error) {
-	c, err := firstAnswer(ctx, o.reachable(), o.storageFrom)
+	c, err := firstAnswer(ctx, o.reached(), o.storageFrom)
 	if err != nil {
 		return nil, fmt.Errorf("no etcd member answers: %w", err)
 	}
@@ -121,7 +121,7 @@ func (o *controlOperation) storage(ctx context.Context) (*etcd.Client, error) {
 }
 
 // storageFrom connects a machine to the first member that is healthy.
-func (o *controlOperation) storageFrom(ctx context.Context, m *machine) (*etcd.Client, error) {
+func (o *controlOperation) storageFrom(ctx context.Context, m *Machine) (*etcd.Client, error) {
 	pair, err := o.keys.admin(ctx, pki.EtcdCA)
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (o *controlOperation) storageFrom(ctx context.Context, m *machine) (*etcd.C
 	var errs []error
 	for _, endpoint := range o.want.Spec.EtcdEndpoints {
 		c, err := etcd.New(etcd.Access{Endpoint: endpoint, CA: []byte(o.keys.ref.EtcdCA),
-			Cert: pair.CertPEM, Key: pair.KeyPEM, Dial: o.Pool.Machine(m.Host).Dialer(ctx)})
+			Cert: pair.CertPEM, Key: pair.KeyPEM, Dial: m.Remote.Dialer(ctx)})
 		if err != nil {
 			return nil, err
 		}
@@ -155,7 +155,7 @@ func (o *controlOperation) sealingDrift(ctx context.Context, r *Report) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, probeBudget, fmt.Errorf("not within %s", probeBudget))
 	defer cancel()
-	s, err := inTurn(ctx, answerShare, etcd.Busy, toEach(o.machines, func(ctx context.Context, m *machine) (sealing, error) {
+	s, err := inTurn(ctx, answerShare, etcd.Busy, toEach(machinesOf(o.machines), func(ctx context.Context, m *Machine) (sealing, error) {
 		c, err := o.storageFrom(ctx, m)
 		if err != nil {
 			return sealing{}, err
@@ -174,7 +174,7 @@ func (o *controlOperation) sealingDrift(ctx context.Context, r *Report) {
 // servers can read with the keys they have is rewritten before that.
 func (o *controlOperation) mayDropKeys(ctx context.Context) error {
 	under := o.want.Spec.SealedUnder()
-	replaced := slices.ContainsFunc(o.reachable(), func(m *machine) bool {
+	replaced := slices.ContainsFunc(o.reachable(), func(m *convergence) bool {
 		return m.record.Secrets[component.EncryptionConfigPath].SHA256 != "" && touches(m.changes, component.EncryptionConfigPath)
 	})
 	if under == "" || !replaced {
@@ -225,7 +225,7 @@ func (o *controlOperation) seal(ctx context.Context) error {
 		return nil
 	}
 	if !known {
-		errs := eachAll(ctx, o.machines, func(ctx context.Context, m *machine) error { return o.waitLoaded(ctx, m, digest) })
+		errs := EachAll(ctx, machinesOf(o.machines), func(ctx context.Context, m *Machine) error { return o.waitLoaded(ctx, m, digest) })
 		for _, name := range sortedKeys(errs) {
 			return errs[name]
 		}
@@ -255,12 +255,12 @@ func (o *controlOperation) encryptionDigest() string {
 
 // waitLoaded waits until a machine's API server works with the
 // EncryptionConfiguration of a digest. It looks for a changed file once a minute.
-func (o *controlOperation) waitLoaded(ctx context.Context, m *machine, digest string) error {
+func (o *controlOperation) waitLoaded(ctx context.Context, m *Machine, digest string) error {
 	c, err := o.client(ctx, m)
 	if err != nil {
 		return err
 	}
-	watch := o.watchUnit(m, component.APIServerUnit)
+	watch := m.Watch(component.APIServerUnit)
 	var last error
 	told := false
 	err = within(ctx, reloadBudget, "the encryption keys", func(ctx context.Context) error {
@@ -277,7 +277,7 @@ func (o *controlOperation) waitLoaded(ctx context.Context, m *machine, digest st
 				last = err
 			}
 			if !told {
-				o.say(m.name(), "API server: waiting until it has loaded the encryption keys")
+				m.Say("API server: waiting until it has loaded the encryption keys")
 				told = true
 			}
 			return false, watch(ctx)
@@ -286,7 +286,7 @@ func (o *controlOperation) waitLoaded(ctx context.Context, m *machine, digest st
 	if err != nil && last != nil {
 		err = fmt.Errorf("%w (last: %w)", err, last)
 	}
-	return o.unitError(ctx, m, "wait until the API server has loaded the encryption keys", component.APIServerUnit, err)
+	return m.UnitError(ctx, "wait until the API server has loaded the encryption keys", component.APIServerUnit, err)
 }
 
 // reseal has every value rewritten that the writing generation has not sealed,
@@ -323,7 +323,7 @@ func (o *controlOperation) reseal(ctx context.Context, under string) error {
 }
 
 func (o *controlOperation) rewrite(ctx context.Context, under string, keys []string) error {
-	c, err := o.anyReady(ctx, o.reachable())
+	c, err := o.anyReady(ctx, o.reached())
 	if err != nil {
 		return err
 	}

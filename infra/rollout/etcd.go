@@ -24,7 +24,7 @@ type etcdOperation struct {
 	want Etcd
 	// leavers are the machines of members that are not wanted any more: asked
 	// about their health as long as they belong to the cluster, never changed.
-	leavers []*machine
+	leavers []*Machine
 
 	clientsMu sync.Mutex
 	clients   map[string]*etcd.Client // by machine name
@@ -38,9 +38,7 @@ func (e *Engine) beginEtcd(want Etcd, prior *Etcd, rec Record) (*etcdOperation, 
 	o.probes = []desired.Directory{{Path: etcdMemberDir}}
 	out := &etcdOperation{operation: o, want: want, clients: map[string]*etcd.Client{}}
 	if prior != nil {
-		for _, t := range leaving(want.Targets, prior.Targets) {
-			out.leavers = append(out.leavers, &machine{Target: t, runner: e.Pool.Machine(t.Host)})
-		}
+		out.leavers = e.Machines(leaving(want.Targets, prior.Targets))
 	}
 	return out, nil
 }
@@ -54,30 +52,30 @@ func (o *etcdOperation) close() {
 }
 
 // client returns the client of one member, reached from its own machine.
-func (o *etcdOperation) client(ctx context.Context, m *machine) (*etcd.Client, error) {
+func (o *etcdOperation) client(ctx context.Context, m *Machine) (*etcd.Client, error) {
 	o.clientsMu.Lock()
 	defer o.clientsMu.Unlock()
-	if c := o.clients[m.name()]; c != nil {
+	if c := o.clients[m.Name()]; c != nil {
 		return c, nil
 	}
 	c, err := o.localEtcd(ctx, o.keys, m.Target)
 	if err == nil {
-		o.clients[m.name()] = c
+		o.clients[m.Name()] = c
 	}
 	return c, err
 }
 
-func (m *machine) hasData() bool {
+func (m *convergence) hasData() bool {
 	_, ok := m.seen.Directories[etcdMemberDir]
 	return ok
 }
 
 // members returns the member list as the first of the machines to answer tells it.
-func (o *etcdOperation) members(ctx context.Context, machines []*machine) ([]etcd.Member, error) {
+func (o *etcdOperation) members(ctx context.Context, machines []*Machine) ([]etcd.Member, error) {
 	return firstAnswer(ctx, machines, o.membersBy)
 }
 
-func (o *etcdOperation) membersBy(ctx context.Context, m *machine) ([]etcd.Member, error) {
+func (o *etcdOperation) membersBy(ctx context.Context, m *Machine) ([]etcd.Member, error) {
 	c, err := o.client(ctx, m)
 	if err != nil {
 		return nil, err
@@ -90,13 +88,13 @@ func (o *etcdOperation) membersBy(ctx context.Context, m *machine) ([]etcd.Membe
 func (o *etcdOperation) facts(ctx context.Context) (etcdFacts, error) {
 	f := etcdFacts{formed: o.record.Formed}
 	f.release, _ = version.Parse(o.want.Spec.Version) // it has been rendered, so it is one
-	var running []*machine
+	var running []*Machine
 	for _, m := range o.machines {
 		if m.running(component.EtcdUnit) {
-			running = append(running, m)
+			running = append(running, m.Machine)
 		}
 		f.wanted = append(f.wanted, memberFacts{
-			name: m.name(), peerURL: component.EtcdPeerURL(m.Node), reachable: m.gone == nil,
+			name: m.Name(), peerURL: component.EtcdPeerURL(m.Node), reachable: m.gone == nil,
 			running: m.running(component.EtcdUnit), data: m.hasData(),
 			changes: len(m.changes) > 0, restarts: restarts(m.changes, component.EtcdUnit),
 		})
@@ -124,7 +122,7 @@ func (o *etcdOperation) facts(ctx context.Context) (etcdFacts, error) {
 
 // releases notes which release each member runs and whose form its data have.
 func (o *etcdOperation) releases(ctx context.Context, wanted []memberFacts) {
-	eachAll(ctx, o.reachable(), func(ctx context.Context, m *machine) error {
+	EachAll(ctx, o.reached(), func(ctx context.Context, m *Machine) error {
 		c, err := o.client(ctx, m)
 		if err != nil {
 			return err
@@ -133,7 +131,7 @@ func (o *etcdOperation) releases(ctx context.Context, wanted []memberFacts) {
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(wanted, func(w memberFacts) bool { return w.name == m.name() })
+		i := slices.IndexFunc(wanted, func(w memberFacts) bool { return w.name == m.Name() })
 		wanted[i].release, _ = version.Parse(s.Version)
 		wanted[i].storage, _ = version.Parse(s.StorageVersion)
 		return nil
@@ -141,17 +139,17 @@ func (o *etcdOperation) releases(ctx context.Context, wanted []memberFacts) {
 }
 
 // leader returns the machine whose member leads, empty when none does.
-func (o *etcdOperation) leader(ctx context.Context, machines []*machine) string {
-	name, err := firstAnswer(ctx, machines, func(ctx context.Context, m *machine) (string, error) {
+func (o *etcdOperation) leader(ctx context.Context, machines []*Machine) string {
+	name, err := firstAnswer(ctx, machines, func(ctx context.Context, m *Machine) (string, error) {
 		c, err := o.client(ctx, m)
 		if err != nil {
 			return "", err
 		}
 		s, err := c.Status(ctx)
 		if err == nil && s.Leader != s.ID {
-			err = fmt.Errorf("machine %s does not lead", m.name())
+			err = fmt.Errorf("machine %s does not lead", m.Name())
 		}
-		return m.name(), err
+		return m.Name(), err
 	})
 	if err != nil {
 		return ""
@@ -165,8 +163,8 @@ func (o *etcdOperation) health(ctx context.Context, members []etcd.Member) map[e
 		mu  sync.Mutex
 		out = map[etcd.ID]bool{}
 	)
-	eachAll(ctx, slices.Concat(o.reachable(), o.leavers), func(ctx context.Context, m *machine) error {
-		i := slices.IndexFunc(members, func(e etcd.Member) bool { return e.Name == m.name() })
+	EachAll(ctx, o.everybody(), func(ctx context.Context, m *Machine) error {
+		i := slices.IndexFunc(members, func(e etcd.Member) bool { return e.Name == m.Name() })
 		if i < 0 {
 			return nil
 		}
@@ -192,8 +190,8 @@ func (e *Engine) ObserveEtcd(ctx context.Context, want Etcd, rec Record) (Report
 	defer o.close()
 	r := o.report(ctx, o.membershipDrift)
 	for _, m := range o.machines {
-		if o.record.Formed && r.Unreachable[m.name()] == nil && !m.hasData() {
-			r.addWords(m.name(), []string{"etcd member: data in " + etcdMemberDir + " missing, wanted a copy of the cluster's"})
+		if o.record.Formed && r.Unreachable[m.Name()] == nil && !m.hasData() {
+			r.addWords(m.Name(), []string{"etcd member: data in " + etcdMemberDir + " missing, wanted a copy of the cluster's"})
 		}
 	}
 	return r, nil
@@ -203,20 +201,20 @@ func (e *Engine) ObserveEtcd(ctx context.Context, want Etcd, rec Record) (Report
 func (o *etcdOperation) membershipDrift(ctx context.Context, r *Report) {
 	ctx, cancel := context.WithTimeoutCause(ctx, probeBudget, fmt.Errorf("not within %s", probeBudget))
 	defer cancel()
-	members, err := inTurn(ctx, answerShare, etcd.Busy, toEach(o.machines, o.membersBy))
+	members, err := inTurn(ctx, answerShare, etcd.Busy, toEach(machinesOf(o.machines), o.membersBy))
 	if err != nil {
 		r.warn("etcd did not tell its members: %v", err)
 		return
 	}
 	known := map[etcd.ID]bool{}
 	for _, m := range o.machines {
-		member, ok := findMember(members, memberFacts{name: m.name(), peerURL: component.EtcdPeerURL(m.Node)})
+		member, ok := findMember(members, memberFacts{name: m.Name(), peerURL: component.EtcdPeerURL(m.Node)})
 		known[member.ID] = known[member.ID] || ok
 		switch {
 		case !ok:
-			r.Drift[m.name()] = "etcd member: missing from the cluster, wanted a voter"
+			r.Drift[m.Name()] = "etcd member: missing from the cluster, wanted a voter"
 		case member.Learner:
-			r.Drift[m.name()] = "etcd member " + member.ID.String() + ": a learner, wanted a voter"
+			r.Drift[m.Name()] = "etcd member " + member.ID.String() + ": a learner, wanted a voter"
 		}
 	}
 	for _, m := range members {

@@ -58,7 +58,7 @@ func (o *etcdOperation) converge(ctx context.Context) error {
 
 // carryOut takes the steps of a plan.
 func (o *etcdOperation) carryOut(ctx context.Context, plan Plan) error {
-	return o.stages(ctx, plan, func(ctx context.Context, m *machine, s Step) error {
+	return o.stages(ctx, plan, func(ctx context.Context, m *convergence, s Step) error {
 		if s.Action == ActionLeave {
 			return o.leave(ctx, s)
 		}
@@ -66,12 +66,12 @@ func (o *etcdOperation) carryOut(ctx context.Context, plan Plan) error {
 	})
 }
 
-func (o *etcdOperation) step(ctx context.Context, m *machine, s Step) error {
-	if err := o.gate(ctx, m, s.Gate); err != nil {
+func (o *etcdOperation) step(ctx context.Context, m *convergence, s Step) error {
+	if err := o.gate(ctx, m.Machine, s.Gate); err != nil {
 		return err
 	}
 	if s.Action == ActionRoll {
-		o.handOver(ctx, m)
+		o.handOver(ctx, m.Machine)
 	}
 	var err error
 	if s.Action == ActionJoin {
@@ -82,30 +82,30 @@ func (o *etcdOperation) step(ctx context.Context, m *machine, s Step) error {
 	if err != nil || s.Then != GateSelf {
 		return err
 	}
-	return o.waitHealthy(ctx, m)
+	return o.waitHealthy(ctx, m.Machine)
 }
 
-func (o *etcdOperation) waitHealthy(ctx context.Context, m *machine) error {
+func (o *etcdOperation) waitHealthy(ctx context.Context, m *Machine) error {
 	c, err := o.client(ctx, m)
 	if err != nil {
 		return err
 	}
 	err = within(ctx, etcdBudget, "etcd member", func(ctx context.Context) error {
-		return c.WaitHealthy(ctx, o.watchUnit(m, component.EtcdUnit))
+		return c.WaitHealthy(ctx, m.Watch(component.EtcdUnit))
 	})
 	if err == nil {
-		o.say(m.name(), "etcd: healthy")
+		m.Say("etcd: healthy")
 	}
-	return o.unitError(ctx, m, "wait for the etcd member", component.EtcdUnit, err)
+	return m.UnitError(ctx, "wait for the etcd member", component.EtcdUnit, err)
 }
 
 // gate waits until what must hold before a step holds.
-func (o *etcdOperation) gate(ctx context.Context, m *machine, g Gate) error {
+func (o *etcdOperation) gate(ctx context.Context, m *Machine, g Gate) error {
 	if g == GateNone {
 		return nil
 	}
 	sick, err := untilNone(ctx, gateBudget, string(g), func(ctx context.Context) []string {
-		members, err := o.members(ctx, o.reachable())
+		members, err := o.members(ctx, o.reached())
 		if err != nil {
 			return []string{err.Error()}
 		}
@@ -116,7 +116,7 @@ func (o *etcdOperation) gate(ctx context.Context, m *machine, g Gate) error {
 				continue
 			}
 			voters++
-			if !healthy[member.ID] && (g == GateQuorum || member.Name != m.name()) {
+			if !healthy[member.ID] && (g == GateQuorum || member.Name != m.Name()) {
 				sick = append(sick, memberLabel(member))
 			}
 		}
@@ -128,9 +128,9 @@ func (o *etcdOperation) gate(ctx context.Context, m *machine, g Gate) error {
 	if err == nil {
 		return nil
 	}
-	return &StepError{Machine: m.name(), Step: "wait until " + string(g),
+	return &StepError{Machine: m.Name(), Step: "wait until " + string(g),
 		Err:  fmt.Errorf("%w (not healthy: %s)", err, listOf(sick)),
-		Next: sshCommand(m.Host, "sudo systemctl status "+component.EtcdUnit)}
+		Next: m.SSH("sudo systemctl status " + component.EtcdUnit)}
 }
 
 // RemoveEtcd stops etcd on all its machines and deletes its files and data.

@@ -56,9 +56,9 @@ func joinedWith(members []etcd.Member, wanted []component.Node) ([]component.Nod
 }
 
 // join makes m a member. It may have been interrupted before, at any point.
-func (o *etcdOperation) join(ctx context.Context, m *machine) error {
-	others := slices.DeleteFunc(o.reachable(), func(x *machine) bool { return x == m })
-	facts := memberFacts{name: m.name(), peerURL: component.EtcdPeerURL(m.Node)}
+func (o *etcdOperation) join(ctx context.Context, m *convergence) error {
+	others := slices.DeleteFunc(o.reached(), func(x *Machine) bool { return x == m.Machine })
+	facts := memberFacts{name: m.Name(), peerURL: component.EtcdPeerURL(m.Node)}
 	members, err := o.members(ctx, others)
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (o *etcdOperation) join(ctx context.Context, m *machine) error {
 		// The cluster has just said that this machine is no member of it, or
 		// one that has never started: whatever data there is belongs to a
 		// membership that has ended.
-		if err := o.wipe(ctx, m); err != nil {
+		if err := wipe(ctx, m); err != nil {
 			return err
 		}
 	}
@@ -76,7 +76,7 @@ func (o *etcdOperation) join(ctx context.Context, m *machine) error {
 		if member, err = o.announce(ctx, others, facts.peerURL); err != nil {
 			return err
 		}
-		o.say(m.name(), "etcd: added as learner %s", member.ID)
+		m.Say("etcd: added as learner %s", member.ID)
 		if members, err = o.members(ctx, others); err != nil {
 			return err
 		}
@@ -98,28 +98,28 @@ func (o *etcdOperation) join(ctx context.Context, m *machine) error {
 	if err := o.applyWithin(ctx, m, m.changes, etcdBudget, component.EtcdUnit); err != nil {
 		return err
 	}
-	o.say(m.name(), "etcd: started, catching up")
-	return o.promote(ctx, m, others, member.ID)
+	m.Say("etcd: started, catching up")
+	return o.promote(ctx, m.Machine, others, member.ID)
 }
 
 // wipe stops etcd and deletes its data and what it was told for its first
 // start. Only ever called for a machine the cluster does not count as a member
 // that has started.
-func (o *etcdOperation) wipe(ctx context.Context, m *machine) error {
+func wipe(ctx context.Context, m *convergence) error {
 	script := "set -e\nsystemctl stop " + component.EtcdUnit + " 2>/dev/null || :\nrm -rf -- " + quote(etcdMemberDir)
 	for _, f := range m.state.Files {
 		if f.Once {
 			script += " " + quote(f.Path)
 		}
 	}
-	if _, err := m.runner.Run(ctx, remote.Command{Script: script + "\n", Sudo: true}); err != nil {
-		return &StepError{Machine: m.name(), Step: "clear the data of an ended etcd membership", Err: err}
+	if _, err := m.Remote.Run(ctx, remote.Command{Script: script + "\n", Sudo: true}); err != nil {
+		return &StepError{Machine: m.Name(), Step: "clear the data of an ended etcd membership", Err: err}
 	}
 	return nil
 }
 
 // announce adds the learner through any member that is well.
-func (o *etcdOperation) announce(ctx context.Context, others []*machine, peerURL string) (etcd.Member, error) {
+func (o *etcdOperation) announce(ctx context.Context, others []*Machine, peerURL string) (etcd.Member, error) {
 	var errs []error
 	for _, x := range others {
 		c, err := o.client(ctx, x)
@@ -140,7 +140,7 @@ func (o *etcdOperation) announce(ctx context.Context, others []*machine, peerURL
 	return etcd.Member{}, fmt.Errorf("adding etcd member %s: no healthy member to ask: %w", peerURL, errors.Join(errs...))
 }
 
-func (o *etcdOperation) promote(ctx context.Context, m *machine, others []*machine, id etcd.ID) error {
+func (o *etcdOperation) promote(ctx context.Context, m *Machine, others []*Machine, id etcd.ID) error {
 	for _, x := range others {
 		c, err := o.client(ctx, x)
 		if err != nil {
@@ -149,13 +149,13 @@ func (o *etcdOperation) promote(ctx context.Context, m *machine, others []*machi
 		if c.Health(ctx) != nil {
 			continue
 		}
-		err = within(ctx, etcdBudget, "promotion of etcd member "+m.name(), func(ctx context.Context) error {
-			return c.Promote(ctx, id, o.watchUnit(m, component.EtcdUnit))
+		err = within(ctx, etcdBudget, "promotion of etcd member "+m.Name(), func(ctx context.Context) error {
+			return c.Promote(ctx, id, m.Watch(component.EtcdUnit))
 		})
 		if err == nil {
-			o.say(m.name(), "etcd: promoted to voter")
+			m.Say("etcd: promoted to voter")
 		}
-		return o.unitError(ctx, m, "wait until the new etcd member has caught up", component.EtcdUnit, err)
+		return m.UnitError(ctx, "wait until the new etcd member has caught up", component.EtcdUnit, err)
 	}
-	return fmt.Errorf("promoting etcd member %s: no healthy member to ask", m.name())
+	return fmt.Errorf("promoting etcd member %s: no healthy member to ask", m.Name())
 }

@@ -14,7 +14,7 @@ import (
 // leave takes a member out of the cluster, when the rest has a quorum. One
 // that has left already is fine.
 func (o *etcdOperation) leave(ctx context.Context, s Step) error {
-	members, err := o.members(ctx, o.reachable())
+	members, err := o.members(ctx, o.reached())
 	if err != nil {
 		return err
 	}
@@ -41,23 +41,23 @@ func (o *etcdOperation) leave(ctx context.Context, s Step) error {
 		return remove(ctx)
 	}
 	o.handOver(ctx, m)
-	return o.removeLiving(ctx, m, o.writers(members, healthy), mayStopFirst(members, healthy, members[i].ID), remove)
+	return o.removeLiving(ctx, o.role.name, m, o.writers(members, healthy), mayStopFirst(members, healthy, members[i].ID), remove)
 }
 
 // everybody is every machine that is or was to be a member's.
-func (o *etcdOperation) everybody() []*machine { return slices.Concat(o.reachable(), o.leavers) }
+func (o *etcdOperation) everybody() []*Machine { return slices.Concat(o.reached(), o.leavers) }
 
 func (o *etcdOperation) writers(members []etcd.Member, healthy map[etcd.ID]bool) writers {
 	return writers{
-		machines: func(context.Context) []*machine { return o.everybody() },
+		machines: func(context.Context) []*Machine { return o.everybody() },
 		settled:  settled(members, healthy, o.health),
 	}
 }
 
 // machineOf returns the machine of a member, nil when it is not one of ours.
-func (o *etcdOperation) machineOf(member etcd.Member) *machine {
+func (o *etcdOperation) machineOf(member etcd.Member) *Machine {
 	machines := o.everybody()
-	if i := slices.IndexFunc(machines, func(m *machine) bool { return m.name() == member.Name }); i >= 0 {
+	if i := slices.IndexFunc(machines, func(m *Machine) bool { return m.Name() == member.Name }); i >= 0 {
 		return machines[i]
 	}
 	return nil
@@ -65,9 +65,9 @@ func (o *etcdOperation) machineOf(member etcd.Member) *machine {
 
 // otherVoter returns the client of a healthy voter on a machine that stays.
 func (o *etcdOperation) otherVoter(ctx context.Context, members []etcd.Member, healthy map[etcd.ID]bool, leaver string) (*etcd.Client, error) {
-	for _, m := range o.reachable() {
-		if m.name() != leaver && slices.ContainsFunc(members, func(e etcd.Member) bool {
-			return e.Name == m.name() && !e.Learner && healthy[e.ID]
+	for _, m := range o.reached() {
+		if m.Name() != leaver && slices.ContainsFunc(members, func(e etcd.Member) bool {
+			return e.Name == m.Name() && !e.Learner && healthy[e.ID]
 		}) {
 			return o.client(ctx, m)
 		}
@@ -95,48 +95,38 @@ func mayStopFirst(members []etcd.Member, healthy map[etcd.ID]bool, leaver etcd.I
 // cluster. It is stopped first, since then it ends the requests it has: one that
 // finds itself removed takes more, answers none of them and ends a second
 // later. Where its vote is needed for its own removal, the API servers are held
-// until it has been removed and ended at once.
-func (o *operation) removeLiving(ctx context.Context, m *machine, w writers, stopFirst bool, remove func(context.Context) error) error {
+// until it has been removed and ended at once. by names who does it, for the progress.
+func (e *Engine) removeLiving(ctx context.Context, by string, m *Machine, w writers, stopFirst bool, remove func(context.Context) error) error {
 	if !stopFirst {
-		return o.calmly(ctx, m.name(), w, func(ctx context.Context) error {
+		return e.calmly(ctx, m.Name(), w, func(ctx context.Context) error {
 			if err := remove(ctx); err != nil {
 				return err
 			}
 			kill := killUnits([]desired.Unit{{Name: component.EtcdUnit}})
-			if _, err := m.runner.Run(ctx, remote.Command{Script: kill, Sudo: true}); err != nil {
-				o.say(m.name(), "etcd: its removed member ends by itself: %v", err)
+			if _, err := m.Remote.Run(ctx, remote.Command{Script: kill, Sudo: true}); err != nil {
+				m.Say("etcd: its removed member ends by itself: %v", err)
 			}
 			return nil
 		})
 	}
-	if err := o.stopUnit(ctx, m, component.EtcdUnit); err != nil {
+	if err := m.Stop(ctx, by, component.EtcdUnit); err != nil {
 		return err
 	}
 	err := remove(ctx)
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveBudget)
 		defer cancel()
-		if _, err := m.runner.Run(ctx, remote.Command{Script: "systemctl start --no-block " + component.EtcdUnit, Sudo: true}); err != nil {
-			o.say(m.name(), "etcd: its member could not be started again: %v", err)
+		if _, err := m.Remote.Run(ctx, remote.Command{Script: "systemctl start --no-block " + component.EtcdUnit, Sudo: true}); err != nil {
+			m.Say("etcd: its member could not be started again: %v", err)
 		}
 	}
 	return err
 }
 
-// stopUnit stops a unit and waits until it has ended.
-func (o *operation) stopUnit(ctx context.Context, m *machine, unit string) error {
-	o.say(m.name(), "%s: stopping %s", o.role.name, unit)
-	err := within(ctx, apiBudget, "end of "+unit, func(ctx context.Context) error {
-		_, err := m.runner.Run(ctx, remote.Command{Script: "systemctl stop " + quote(unit), Sudo: true})
-		return err
-	})
-	return o.unitError(ctx, m, "stop", unit, err)
-}
-
 // handOver has the member on a machine hand the leadership, if it has it, to
 // one that stays. Where that fails etcd does it while it stops, or holds an
 // election.
-func (o *etcdOperation) handOver(ctx context.Context, m *machine) {
+func (o *etcdOperation) handOver(ctx context.Context, m *Machine) {
 	c, err := o.client(ctx, m)
 	if err != nil {
 		return
@@ -147,13 +137,13 @@ func (o *etcdOperation) handOver(ctx context.Context, m *machine) {
 	}
 	healthy := o.health(ctx, members)
 	to := slices.IndexFunc(members, func(e etcd.Member) bool {
-		return !e.Learner && healthy[e.ID] && e.Name != m.name() && o.byName(e.Name) != nil
+		return !e.Learner && healthy[e.ID] && e.Name != m.Name() && o.byName(e.Name) != nil
 	})
 	if to < 0 {
 		return
 	}
 	if err := o.moveLeader(ctx, m, c, members[to], o.writers(members, healthy)); err != nil {
-		o.say(m.name(), "etcd: %v", err)
+		m.Say("etcd: %v", err)
 	}
 }
 
@@ -175,13 +165,13 @@ func settled(members []etcd.Member, healthy map[etcd.ID]bool,
 
 // moveLeader has the member on m, if it leads, hand the leadership to another
 // while nobody writes.
-func (o *operation) moveLeader(ctx context.Context, m *machine, c *etcd.Client, to etcd.Member, w writers) error {
+func (e *Engine) moveLeader(ctx context.Context, m *Machine, c *etcd.Client, to etcd.Member, w writers) error {
 	if s, err := c.Status(ctx); err != nil || s.Leader != s.ID {
 		return err
 	}
-	err := o.calmly(ctx, m.name(), w, func(ctx context.Context) error { return c.MoveLeader(ctx, to.ID) })
+	err := e.calmly(ctx, m.Name(), w, func(ctx context.Context) error { return c.MoveLeader(ctx, to.ID) })
 	if err == nil {
-		o.say(m.name(), "etcd: %s leads now", memberLabel(to))
+		m.Say("etcd: %s leads now", memberLabel(to))
 	}
 	return err
 }

@@ -17,7 +17,7 @@ func (o *controlOperation) etcdServes(ctx context.Context, plan Plan, endpoints 
 	for _, stage := range plan {
 		for _, s := range stage {
 			if s.Action == ActionInstall || s.Action == ActionRoll {
-				return o.askEtcd(ctx, o.byName(s.Machine), endpoints)
+				return o.askEtcd(ctx, o.byName(s.Machine).Machine, endpoints)
 			}
 		}
 	}
@@ -26,7 +26,7 @@ func (o *controlOperation) etcdServes(ctx context.Context, plan Plan, endpoints 
 
 // askEtcd asks all members as the machine's API server will reach them, until
 // one of them is healthy.
-func (o *controlOperation) askEtcd(ctx context.Context, m *machine, endpoints []string) error {
+func (o *controlOperation) askEtcd(ctx context.Context, m *Machine, endpoints []string) error {
 	pair, err := o.keys.admin(ctx, pki.EtcdCA)
 	if err != nil {
 		return err
@@ -34,7 +34,7 @@ func (o *controlOperation) askEtcd(ctx context.Context, m *machine, endpoints []
 	clients := make([]*etcd.Client, len(endpoints))
 	for i, endpoint := range endpoints {
 		if clients[i], err = etcd.New(etcd.Access{Endpoint: endpoint, CA: []byte(o.keys.ref.EtcdCA),
-			Cert: pair.CertPEM, Key: pair.KeyPEM, Dial: m.runner.Dial}); err != nil {
+			Cert: pair.CertPEM, Key: pair.KeyPEM, Dial: m.Remote.Dial}); err != nil {
 			return err
 		}
 		defer clients[i].Close()
@@ -59,7 +59,7 @@ func (o *controlOperation) askEtcd(ctx context.Context, m *machine, endpoints []
 	if err == nil {
 		return nil
 	}
-	return &StepError{Machine: m.name(), Step: "ask etcd before the API server is started",
+	return &StepError{Machine: m.Name(), Step: "ask etcd before the API server is started",
 		Err:  fmt.Errorf("%w: no member serves, and nothing has been changed: %s", err, strings.Join(sick, "; ")),
 		Next: "bring back the members that do not answer (terraform plan shows what differs on their machines), then apply again"}
 }

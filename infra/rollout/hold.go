@@ -33,7 +33,7 @@ systemd-run --quiet --collect --unit=HOLD \
 // writers are those whose writes to etcd must not be under way at a time.
 type writers struct {
 	// machines are those that may run an API server.
-	machines func(context.Context) []*machine
+	machines func(context.Context) []*Machine
 	// settled returns once what etcd was asked before has reached its leader.
 	settled func(context.Context) error
 }
@@ -66,21 +66,21 @@ func (e *Engine) calmly(ctx context.Context, who string, w writers, move func(co
 
 // apiServers returns those of the machines on which an API server runs. It
 // also sees to it that they are connected to by the time that matters.
-func (e *Engine) apiServers(ctx context.Context, machines []*machine) []*machine {
+func (e *Engine) apiServers(ctx context.Context, machines []*Machine) []*Machine {
 	ctx, cancel := context.WithTimeout(ctx, probeBudget)
 	defer cancel()
-	errs := eachAll(ctx, machines, func(ctx context.Context, m *machine) error {
-		_, err := m.runner.Run(ctx, remote.Command{Script: "systemctl is-active --quiet " + component.APIServerUnit})
+	errs := EachAll(ctx, machines, func(ctx context.Context, m *Machine) error {
+		_, err := m.Remote.Run(ctx, remote.Command{Script: "systemctl is-active --quiet " + component.APIServerUnit})
 		return err
 	})
-	var out []*machine
+	var out []*Machine
 	for _, m := range machines {
 		var inactive *remote.ExitError
-		switch err := errs[m.name()]; {
+		switch err := errs[m.Name()]; {
 		case err == nil:
 			out = append(out, m)
 		case !errors.As(err, &inactive):
-			e.say(m.name(), "etcd: its API server, if it runs, cannot be held: %v", err)
+			m.Say("etcd: its API server, if it runs, cannot be held: %v", err)
 		}
 	}
 	return out
@@ -88,13 +88,13 @@ func (e *Engine) apiServers(ctx context.Context, machines []*machine) []*machine
 
 // whileHeld holds the API servers, waits until all is settled, and moves, within
 // holdLimit, after which they would go on by themselves.
-func (e *Engine) whileHeld(ctx context.Context, who string, servers []*machine, settled, move func(context.Context) error) error {
+func (e *Engine) whileHeld(ctx context.Context, who string, servers []*Machine, settled, move func(context.Context) error) error {
 	began := time.Now()
 	held, cancel := context.WithTimeoutCause(ctx, holdLimit, fmt.Errorf("not within the %s API servers are held", holdLimit))
 	defer cancel()
 	defer e.release(ctx, servers)
-	errs := eachAll(held, servers, func(ctx context.Context, m *machine) error {
-		_, err := m.runner.Run(ctx, remote.Command{Script: holdScript, Sudo: true})
+	errs := EachAll(held, servers, func(ctx context.Context, m *Machine) error {
+		_, err := m.Remote.Run(ctx, remote.Command{Script: holdScript, Sudo: true})
 		return err
 	})
 	for _, name := range sortedKeys(errs) {
@@ -118,11 +118,11 @@ func (e *Engine) whileHeld(ctx context.Context, who string, servers []*machine, 
 }
 
 // release lets held API servers go on. Where that fails they do by themselves.
-func (e *Engine) release(ctx context.Context, servers []*machine) {
+func (e *Engine) release(ctx context.Context, servers []*Machine) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeBudget)
 	defer cancel()
-	eachAll(ctx, servers, func(ctx context.Context, m *machine) error {
-		_, err := m.runner.Run(ctx, remote.Command{Script: "systemctl stop " + holdUnit, Sudo: true})
+	EachAll(ctx, servers, func(ctx context.Context, m *Machine) error {
+		_, err := m.Remote.Run(ctx, remote.Command{Script: "systemctl stop " + holdUnit, Sudo: true})
 		return err
 	})
 }

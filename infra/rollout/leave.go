@@ -18,7 +18,7 @@ func (e *Engine) remove(ctx context.Context, r role, rec Record) error {
 	if err != nil {
 		return err
 	}
-	errs := eachAll(ctx, o.machines, func(ctx context.Context, m *machine) error {
+	errs := EachAll(ctx, o.machines, func(ctx context.Context, m *convergence) error {
 		farewell := o.role.farewell
 		if farewell == "" {
 			farewell = killUnits(m.want.State.Units)
@@ -39,12 +39,12 @@ func (o *operation) dismiss(ctx context.Context, prior role) error {
 	if err != nil {
 		return err
 	}
-	errs := eachAll(ctx, gone.machines, func(ctx context.Context, m *machine) error {
+	errs := EachAll(ctx, gone.machines, func(ctx context.Context, m *convergence) error {
 		return gone.tidy(ctx, m, gone.role.farewell)
 	})
 	for _, m := range gone.machines {
-		if errs[m.name()] == nil {
-			o.forget(m.name())
+		if errs[m.Name()] == nil {
+			o.forget(m.Name())
 		}
 	}
 	var out []error
@@ -69,19 +69,19 @@ func killUnits(units []desired.Unit) string {
 
 // tidy removes the role from one machine, after a farewell script, passing
 // over one that is gone.
-func (o *operation) tidy(ctx context.Context, m *machine, farewell string) error {
+func (o *operation) tidy(ctx context.Context, m *convergence, farewell string) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveBudget)
 	defer cancel()
-	o.say(m.name(), "%s: removing", o.role.name)
+	m.Say("%s: removing", o.role.name)
 	if farewell != "" {
 		// What it could not end, Remove complains about where it matters.
-		if _, err := m.runner.Run(ctx, remote.Command{Script: farewell, Sudo: true}); err != nil && !unreachable(err) {
-			o.say(m.name(), "%s: %v", o.role.name, err)
+		if _, err := m.Remote.Run(ctx, remote.Command{Script: farewell, Sudo: true}); err != nil && !unreachable(err) {
+			m.Say("%s: %v", o.role.name, err)
 		}
 	}
-	err := host.Remove(ctx, m.runner, withKeyFiles(m.want, m.record), o.role.dirs)
+	err := host.Remove(ctx, m.Remote, withKeyFiles(m.want, m.record), o.role.dirs)
 	if unreachable(err) {
-		o.say(m.name(), "%s: cannot be reached, passed over: %v", o.role.name, err)
+		m.Say("%s: cannot be reached, passed over: %v", o.role.name, err)
 		return nil
 	}
 	return err

@@ -44,11 +44,11 @@ func (o *operation) balance(ctx context.Context, port int) error {
 	if err := o.lookAndFill(ctx); err != nil {
 		return err
 	}
-	if err := each(ctx, o.reachable(), func(ctx context.Context, m *machine) error {
+	if err := Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
 		if err := o.apply(ctx, m, m.changes); err != nil {
 			return err
 		}
-		return o.waitPort(ctx, m, port)
+		return waitPort(ctx, m.Machine, port)
 	}); err != nil {
 		return err
 	}
@@ -57,12 +57,12 @@ func (o *operation) balance(ctx context.Context, port int) error {
 }
 
 // waitPort waits until something listens on the port.
-func (o *operation) waitPort(ctx context.Context, m *machine, port int) error {
+func waitPort(ctx context.Context, m *Machine, port int) error {
 	var last error
-	watch := o.watchUnit(m, component.HAProxyUnit)
+	watch := m.Watch(component.HAProxyUnit)
 	err := within(ctx, portBudget, "HAProxy", func(ctx context.Context) error {
 		return wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
-			conn, err := m.runner.Dial(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+			conn, err := m.Remote.Dial(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
 			if err == nil {
 				return true, conn.Close()
 			}
@@ -73,7 +73,7 @@ func (o *operation) waitPort(ctx context.Context, m *machine, port int) error {
 	if err != nil && last != nil {
 		err = fmt.Errorf("%w (last: %w)", err, last)
 	}
-	return o.unitError(ctx, m, "wait for the load balancer's port", component.HAProxyUnit, err)
+	return m.UnitError(ctx, "wait for the load balancer's port", component.HAProxyUnit, err)
 }
 
 // RemoveLoadBalancer stops HAProxy and deletes its files.

@@ -55,7 +55,7 @@ type pairVerdict struct {
 	adopt bool
 }
 
-func (o *operation) judge(m *machine) map[string]pairVerdict {
+func (o *operation) judge(m *convergence) map[string]pairVerdict {
 	out := map[string]pairVerdict{}
 	for _, s := range m.want.Certificates {
 		out[s.Name] = o.judgePair(m, s)
@@ -63,7 +63,7 @@ func (o *operation) judge(m *machine) map[string]pairVerdict {
 	return out
 }
 
-func (o *operation) judgePair(m *machine, s pki.Slot) pairVerdict {
+func (o *operation) judgePair(m *convergence, s pki.Slot) pairVerdict {
 	cert, ok := m.seen.Content(s.CertPath)
 	key := m.seen.Files[s.KeyPath].SHA256
 	rec, known := m.record.Certificates[s.Name]
@@ -80,7 +80,7 @@ func (o *operation) judgePair(m *machine, s pki.Slot) pairVerdict {
 // renewals says in words why certificates are to be made anew: those that are
 // what was written, and what foreign ones are. That a file is missing or
 // differs, Diff says.
-func (m *machine) renewals() []string {
+func (m *convergence) renewals() []string {
 	var out []string
 	for _, s := range m.want.Certificates {
 		verdict := m.pairs[s.Name]
@@ -100,8 +100,8 @@ func (m *machine) renewals() []string {
 
 // fill makes and fetches what must be written to the machine, and recomputes
 // its changes.
-func (o *operation) fill(ctx context.Context, m *machine) error {
-	if err := o.adopt(ctx, m); err != nil {
+func (o *operation) fill(ctx context.Context, m *convergence) error {
+	if err := m.adopt(ctx); err != nil {
 		return err
 	}
 	for _, s := range m.want.Certificates {
@@ -110,7 +110,7 @@ func (o *operation) fill(ctx context.Context, m *machine) error {
 		}
 		pair, err := o.keys.issue(ctx, s.CA, s.Request)
 		if err != nil {
-			return fmt.Errorf("machine %s: certificate %s: %w", m.name(), s.Name, err)
+			return fmt.Errorf("machine %s: certificate %s: %w", m.Name(), s.Name, err)
 		}
 		m.setContent(s.CertPath, pair.CertPEM)
 		m.setContent(s.KeyPath, pair.KeyPEM)
@@ -122,7 +122,7 @@ func (o *operation) fill(ctx context.Context, m *machine) error {
 		}
 		content, err := o.keys.render(ctx, s)
 		if err != nil {
-			return fmt.Errorf("machine %s: secret %s: %w", m.name(), s.Path, err)
+			return fmt.Errorf("machine %s: secret %s: %w", m.Name(), s.Path, err)
 		}
 		m.setContent(s.Path, content)
 	}
@@ -130,7 +130,7 @@ func (o *operation) fill(ctx context.Context, m *machine) error {
 	return nil
 }
 
-func (m *machine) setContent(path string, content []byte) {
+func (m *convergence) setContent(path string, content []byte) {
 	for i := range m.state.Files {
 		if m.state.Files[i].Path == path {
 			m.state.Files[i].Content, m.state.Files[i].SHA256 = content, desired.Sum(content)
@@ -141,7 +141,7 @@ func (m *machine) setContent(path string, content []byte) {
 // adopt keeps good certificates that no record knows (after an import, or a
 // create that was killed) if the keys beside them are theirs. The keys are
 // read into memory for that one comparison.
-func (o *operation) adopt(ctx context.Context, m *machine) error {
+func (m *convergence) adopt(ctx context.Context) error {
 	var slots []pki.Slot
 	for _, s := range m.want.Certificates {
 		if m.pairs[s.Name].adopt {
@@ -155,9 +155,9 @@ func (o *operation) adopt(ctx context.Context, m *machine) error {
 	for _, s := range slots {
 		fmt.Fprintf(&script, "cat %s && printf '\\0'\n", quote(s.KeyPath))
 	}
-	out, err := m.runner.Run(ctx, remote.Command{Script: "set -e\n" + script.String(), Sudo: true})
+	out, err := m.Remote.Run(ctx, remote.Command{Script: "set -e\n" + script.String(), Sudo: true})
 	if err != nil {
-		return fmt.Errorf("machine %s: comparing keys with their certificates: %w", m.name(), err)
+		return fmt.Errorf("machine %s: comparing keys with their certificates: %w", m.Name(), err)
 	}
 	keys := strings.Split(string(out.Stdout), "\x00")
 	for i, s := range slots {
@@ -173,7 +173,7 @@ func (o *operation) adopt(ctx context.Context, m *machine) error {
 
 // settle records the certificates and secrets that are now on the machine:
 // those just written, and those that turned out to be there already.
-func (m *machine) settle(changes []host.Change) {
+func (m *convergence) settle(changes []host.Change) {
 	digest := func(path string) string {
 		for _, f := range m.state.Files {
 			if f.Path == path && f.Content != nil && (touches(changes, path) || !touches(m.changes, path)) {
@@ -200,11 +200,11 @@ func touches(changes []host.Change, path string) bool {
 }
 
 // certificates lists the machine's certificates as they were seen.
-func (m *machine) certificates() []CertificateStatus {
+func (m *convergence) certificates() []CertificateStatus {
 	var out []CertificateStatus
 	for _, s := range m.want.Certificates {
 		if content, ok := m.seen.Content(s.CertPath); ok {
-			out = append(out, certificateStatus(m.name(), s.CertPath, content)...)
+			out = append(out, certificateStatus(m.Name(), s.CertPath, content)...)
 		}
 	}
 	return out

@@ -30,15 +30,15 @@ type nodeRuns struct {
 	units string
 }
 
-// readRuns prints the boot ID, and systemd's invocation IDs: random, new at
+// runsScript prints the boot ID, and systemd's invocation IDs: random, new at
 // every start of a unit (https://www.freedesktop.org/software/systemd/man/systemd.exec.html#%24INVOCATION_ID).
-const readRuns = "cat /proc/sys/kernel/random/boot_id; systemctl show --property=InvocationID --value " +
+const runsScript = "cat /proc/sys/kernel/random/boot_id; systemctl show --property=InvocationID --value " +
 	component.ContainerdUnit + " " + component.KubeletUnit
 
-func (o *operation) nodeRuns(ctx context.Context, m *machine) (nodeRuns, error) {
-	out, err := m.runner.Run(ctx, remote.Command{Script: readRuns})
+func readRuns(ctx context.Context, m *Machine) (nodeRuns, error) {
+	out, err := m.Remote.Run(ctx, remote.Command{Script: runsScript})
 	if err != nil {
-		return nodeRuns{}, fmt.Errorf("machine %s: boot id: %w", m.name(), err)
+		return nodeRuns{}, fmt.Errorf("machine %s: boot id: %w", m.Name(), err)
 	}
 	boot, units, _ := strings.Cut(strings.TrimSpace(string(out.Stdout)), "\n")
 	return nodeRuns{boot: boot, units: strings.Join(strings.Fields(units), ".")}, nil
@@ -46,7 +46,7 @@ func (o *operation) nodeRuns(ctx context.Context, m *machine) (nodeRuns, error) 
 
 // proof is what is noted on a node where a pod has started: which starts of
 // the units it was, and the digest of all public files and programs.
-func (x nodeRuns) proof(m *machine) string {
+func (x nodeRuns) proof(m *convergence) string {
 	files, _ := json.Marshal(fileDigests(m.want.State)) // a map of strings, written in order
 	return fmt.Sprintf("%s:%x", x.units, sha256.Sum256(files))
 }
@@ -59,7 +59,7 @@ func (x nodeRuns) proves(note string) bool { return strings.HasPrefix(note, x.un
 // known to have started since: an earlier operation has failed there or was
 // interrupted, or the machine was rebooted.
 func (o *workerOperation) findUnproven(ctx context.Context) error {
-	running := slices.DeleteFunc(o.reachable(), func(m *machine) bool { return !m.running(component.KubeletUnit) })
+	running := slices.DeleteFunc(o.reachable(), func(m *convergence) bool { return !m.running(component.KubeletUnit) })
 	if len(running) == 0 {
 		return nil
 	}
@@ -67,12 +67,12 @@ func (o *workerOperation) findUnproven(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return each(ctx, running, func(ctx context.Context, m *machine) error {
-		runs, err := o.nodeRuns(ctx, m)
+	return Each(ctx, running, func(ctx context.Context, m *convergence) error {
+		runs, err := readRuns(ctx, m.Machine)
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == m.name() })
+		i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == m.Name() })
 		m.unproven = i < 0 || !runs.proves(nodes[i].Proven)
 		return nil
 	})
@@ -82,56 +82,56 @@ func (o *workerOperation) findUnproven(ctx context.Context) error {
 // where that is not known, before other nodes are taken down: what was rolled
 // onto them may be what is about to be rolled onto the others.
 func (o *workerOperation) proveOthers(ctx context.Context) error {
-	settled := slices.DeleteFunc(o.reachable(), func(m *machine) bool { return !m.unproven || len(m.changes) > 0 })
+	settled := slices.DeleteFunc(o.reachable(), func(m *convergence) bool { return !m.unproven || len(m.changes) > 0 })
 	if len(settled) == 0 {
 		return nil
 	}
-	return each(ctx, settled, func(ctx context.Context, m *machine) error {
-		runs, err := o.nodeRuns(ctx, m)
+	return Each(ctx, settled, func(ctx context.Context, m *convergence) error {
+		runs, err := readRuns(ctx, m.Machine)
 		if err != nil {
 			return err
 		}
-		return o.nodeError(ctx, m, within(ctx, nodeBudget, "node", func(ctx context.Context) error { return o.prove(ctx, m, runs) }))
+		return nodeError(ctx, m.Machine, within(ctx, nodeBudget, "node", func(ctx context.Context) error { return o.prove(ctx, m, runs) }))
 	})
 }
 
 // nodeError is unitError for the kubelet, unless more is known already.
-func (o *workerOperation) nodeError(ctx context.Context, m *machine, err error) error {
+func nodeError(ctx context.Context, m *Machine, err error) error {
 	var told *StepError
 	if errors.As(err, &told) {
 		return err
 	}
-	return o.unitError(ctx, m, "wait for the node", component.KubeletUnit, err)
+	return m.UnitError(ctx, "wait for the node", component.KubeletUnit, err)
 }
 
 // prove starts a pod on the machine's node, unless one has started there with
 // all that runs and lies there now. A full node is left untried, and unproven.
-func (o *workerOperation) prove(ctx context.Context, m *machine, runs nodeRuns) error {
+func (o *workerOperation) prove(ctx context.Context, m *convergence, runs nodeRuns) error {
 	note := runs.proof(m)
-	if nodes, err := o.api.Nodes(ctx, m.name()); err == nil && len(nodes) == 1 && nodes[0].Proven == note {
+	if nodes, err := o.api.Nodes(ctx, m.Name()); err == nil && len(nodes) == 1 && nodes[0].Proven == note {
 		return nil
 	}
 	err := o.api.Try(ctx, kube.Trial{
-		Node: m.name(), Image: o.want.sandboxImage(), HostNetwork: o.want.Spec.CNI == component.CNINone,
-		Abort: o.watchUnit(m, component.KubeletUnit),
+		Node: m.Name(), Image: o.want.sandboxImage(), HostNetwork: o.want.Spec.CNI == component.CNINone,
+		Abort: m.Watch(component.KubeletUnit),
 		Refused: func(ctx context.Context, err error) {
-			o.say(m.name(), "node: opened to pods early, as one may have to start for another to be admitted: %v", err)
-			_ = o.api.Uncordon(ctx, m.name()) // it is tried again when the node is Ready
+			m.Say("node: opened to pods early, as one may have to start for another to be admitted: %v", err)
+			_ = o.api.Uncordon(ctx, m.Name()) // it is tried again when the node is Ready
 		},
 	})
 	switch {
 	case errors.Is(err, kube.ErrNodeFull): // the next operation tries it
-		o.say(m.name(), "node: not tried: %v", err)
+		m.Say("node: not tried: %v", err)
 		return nil
 	case err != nil:
-		return o.unproved(ctx, m, err)
+		return o.unproved(ctx, m.Machine, err)
 	}
-	o.say(m.name(), "node: a pod has started")
-	return o.api.SetProven(ctx, m.name(), note)
+	m.Say("node: a pod has started")
+	return o.api.SetProven(ctx, m.Name(), note)
 }
 
 // unproved closes a node on which no pod starts, and says why it does not.
-func (o *workerOperation) unproved(ctx context.Context, m *machine, err error) error {
+func (o *workerOperation) unproved(ctx context.Context, m *Machine, err error) error {
 	var pod *kube.PodError
 	if !errors.As(err, &pod) {
 		return err
@@ -139,12 +139,12 @@ func (o *workerOperation) unproved(ctx context.Context, m *machine, err error) e
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveBudget)
 	defer cancel()
 	closed := "it is closed to new pods until one starts there"
-	if cordonErr := o.api.Cordon(ctx, m.name()); cordonErr != nil {
+	if cordonErr := o.api.Cordon(ctx, m.Name()); cordonErr != nil {
 		closed = "it could not be closed to new pods: " + cordonErr.Error()
 	}
 	redact(pod)
-	return &StepError{Machine: m.name(), Step: "start a pod", Err: fmt.Errorf("the node is up, and no pod starts there: %w; %s", err, closed),
-		Next: "correct what it complains of and apply again; more of it is told by\n" + journalCommand(m.Host, component.ContainerdUnit)}
+	return &StepError{Machine: m.Name(), Step: "start a pod", Err: fmt.Errorf("the node is up, and no pod starts there: %w; %s", err, closed),
+		Next: "correct what it complains of and apply again; more of it is told by\n" + m.JournalCommand(component.ContainerdUnit)}
 }
 
 // sandboxImage is the image every pod on the workers starts with.

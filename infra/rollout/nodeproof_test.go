@@ -12,8 +12,8 @@ import (
 )
 
 func TestNodeProof(t *testing.T) {
-	with := func(content string) *machine {
-		return &machine{want: component.Machine{State: desired.State{Files: []desired.File{{Path: "/etc/a", Content: []byte(content)}}}}}
+	with := func(content string) *convergence {
+		return &convergence{want: component.Machine{State: desired.State{Files: []desired.File{{Path: "/etc/a", Content: []byte(content)}}}}}
 	}
 	runs := nodeRuns{boot: "b", units: "1.2"}
 	note := runs.proof(with("x"))
@@ -54,7 +54,7 @@ func TestProveFullNode(t *testing.T) {
 	}
 	defer c.Close()
 	o := &workerOperation{operation: &operation{Engine: s.engine}, api: c}
-	m := &machine{Target: Target{Node: component.Node{Name: "worker-0"}}}
+	m := &convergence{Machine: &Machine{Target: Target{Node: component.Node{Name: "worker-0"}}, engine: s.engine}}
 	if err := o.prove(t.Context(), m, nodeRuns{units: "1.2"}); err != nil {
 		t.Fatal(err)
 	}

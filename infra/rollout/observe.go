@@ -22,24 +22,24 @@ func (o *operation) report(ctx context.Context, more func(context.Context, *Repo
 	if more != nil {
 		wait.Go(func() { more(ctx, &extra) })
 	}
-	errs := eachAll(ctx, o.machines, func(ctx context.Context, m *machine) error {
+	errs := EachAll(ctx, o.machines, func(ctx context.Context, m *convergence) error {
 		ctx, cancel := context.WithTimeoutCause(ctx, observeBudget,
 			fmt.Errorf("no answer within %s", observeBudget))
 		defer cancel()
 		err := o.observe(ctx, m)
 		if err != nil && ctx.Err() != nil && !unreachable(err) {
-			err = fmt.Errorf("machine %s: %w (%w)", m.name(), context.Cause(ctx), err)
+			err = fmt.Errorf("machine %s: %w (%w)", m.Name(), context.Cause(ctx), err)
 		}
 		return err
 	})
 	wait.Wait()
 	for _, m := range o.machines {
-		if err := errs[m.name()]; err != nil {
-			out.Unreachable[m.name()] = err
+		if err := errs[m.Name()]; err != nil {
+			out.Unreachable[m.Name()] = err
 			continue
 		}
 		if m.ahead.Abs() > clockTolerance {
-			out.Clocks[m.name()] = m.ahead
+			out.Clocks[m.Name()] = m.ahead
 		}
 		m.record.Host = host.Adopt(m.state, m.seen, m.record.Host)
 		o.save(m)
@@ -48,7 +48,7 @@ func (o *operation) report(ctx context.Context, more func(context.Context, *Repo
 			words = append([]string{host.Words(m.changes)}, words...)
 		}
 		if len(words) > 0 {
-			out.Drift[m.name()] = strings.Join(words, "; ")
+			out.Drift[m.Name()] = strings.Join(words, "; ")
 		}
 		out.Certificates = append(out.Certificates, m.certificates()...)
 	}

@@ -152,7 +152,7 @@ func TestErrors(t *testing.T) {
 		want string
 	}{
 		{&StepError{Machine: "controller-1", Step: "wait for the API server", Err: errors.New("not within 2m0s"), Unit: component.APIServerUnit,
-			Journal: "line 1\nline 2\n", Next: journalCommand(h, component.APIServerUnit)},
+			Journal: "line 1\nline 2\n", Next: Target{Host: h}.JournalCommand(component.APIServerUnit)},
 			`machine controller-1: wait for the API server: not within 2m0s
 last lines of the journal of kube-apiserver.service:
 line 1
@@ -167,7 +167,7 @@ next: ssh admin@192.0.2.7 sudo journalctl --unit kube-apiserver.service --lines 
 		}
 	}
 	through := remote.Host{Address: "10.0.0.1", Port: 2222, User: "ubuntu", Bastion: &remote.Host{Address: "192.0.2.1", User: "jump"}}
-	if got, want := sshCommand(through, "id"), "ssh -J jump@192.0.2.1 -p 2222 ubuntu@10.0.0.1 id"; got != want {
+	if got, want := (Target{Host: through}).SSH("id"), "ssh -J jump@192.0.2.1 -p 2222 ubuntu@10.0.0.1 id"; got != want {
 		t.Errorf("%q, wanted %q", got, want)
 	}
 }
@@ -215,7 +215,7 @@ func TestStale(t *testing.T) {
 // TestKeyring asks the store once per key, and makes one identity per
 // operation and authority.
 func TestRenewals(t *testing.T) {
-	m := &machine{
+	m := &convergence{
 		want: component.Machine{Certificates: []pki.Slot{
 			{Name: "good", CertPath: "/good.crt", KeyPath: "/good.key"},
 			{Name: "due", CertPath: "/due.crt", KeyPath: "/due.key"},
@@ -296,7 +296,7 @@ func (s *countingStore) Get(ctx context.Context, name string) ([]byte, error) {
 
 // TestWithNext: what the engine says of a machine comes with the command to run next.
 func TestWithNext(t *testing.T) {
-	m := &machine{Target: Target{Host: remote.Host{Name: "worker-0", Address: "192.0.2.7", User: "admin"}}}
+	m := Target{Host: remote.Host{Name: "worker-0", Address: "192.0.2.7", User: "admin"}}
 	for _, tt := range []struct {
 		failed host.ApplyError
 		next   string

@@ -46,13 +46,13 @@ func (o *operation) rehearse(ctx context.Context, plan Plan) error {
 	if err != nil {
 		return err
 	}
-	var machines []*machine
+	var machines []*convergence
 	for _, name := range sortedKeys(trials) {
 		machines = append(machines, o.byName(name))
 	}
-	errs := eachAll(ctx, machines, func(ctx context.Context, m *machine) error {
-		o.say(m.name(), "%s: rehearsing %s", o.role.name, listOf(unitsOf(trials[m.name()])))
-		return o.try(ctx, m, trials[m.name()])
+	errs := EachAll(ctx, machines, func(ctx context.Context, m *convergence) error {
+		m.Say("%s: rehearsing %s", o.role.name, listOf(unitsOf(trials[m.Name()])))
+		return o.try(ctx, m, trials[m.Name()])
 	})
 	for _, name := range sortedKeys(errs) {
 		return errs[name] // one at a time is enough to correct
@@ -93,11 +93,11 @@ func (o *operation) trials(plan Plan) (map[string][]trial, error) {
 				}
 				t, err := newTrial(m.state, m.changes, u.Name)
 				if err != nil {
-					return nil, fmt.Errorf("machine %s: unit %s: %w", m.name(), u.Name, err)
+					return nil, fmt.Errorf("machine %s: unit %s: %w", m.Name(), u.Name, err)
 				}
 				if t != nil {
 					taken[u.Name] = true
-					out[m.name()] = append(out[m.name()], *t)
+					out[m.Name()] = append(out[m.Name()], *t)
 				}
 			}
 		}
@@ -147,27 +147,27 @@ func newTrial(state desired.State, changes []host.Change, name string) (*trial, 
 }
 
 // try rehearses units on one machine and returns the first refusal.
-func (o *operation) try(ctx context.Context, m *machine, trials []trial) error {
+func (o *operation) try(ctx context.Context, m *convergence, trials []trial) error {
 	dir := rehearsalDir + strings.ReplaceAll(o.role.name, " ", "-")
 	script, err := rehearsalScript(dir, trials)
 	if err != nil {
-		return fmt.Errorf("machine %s: %w", m.name(), err)
+		return fmt.Errorf("machine %s: %w", m.Name(), err)
 	}
 	staged, err := stage(m.state, m.changes)
 	if err != nil {
-		return fmt.Errorf("machine %s: %w", m.name(), err)
+		return fmt.Errorf("machine %s: %w", m.Name(), err)
 	}
-	out, err := m.runner.Run(ctx, remote.Command{Script: script, Stdin: bytes.NewReader(staged), Sudo: true})
+	out, err := m.Remote.Run(ctx, remote.Command{Script: script, Stdin: bytes.NewReader(staged), Sudo: true})
 	var exit *remote.ExitError
 	switch {
 	case errors.As(err, &exit):
-		o.say(m.name(), "%s: nothing could be rehearsed: %v", o.role.name, err)
+		m.Say("%s: nothing could be rehearsed: %v", o.role.name, err)
 		return nil
 	case err != nil:
-		return fmt.Errorf("machine %s: rehearsal: %w", m.name(), err)
+		return fmt.Errorf("machine %s: rehearsal: %w", m.Name(), err)
 	}
 	if refused := refusalIn(string(out.Stdout)); refused != "" {
-		return &StepError{Machine: m.name(), Step: "rehearse the new configuration", Err: errors.New(remote.Redact(refused)),
+		return &StepError{Machine: m.Name(), Step: "rehearse the new configuration", Err: errors.New(remote.Redact(refused)),
 			Next: "correct what it complains of; nothing has been stopped or changed"}
 	}
 	return nil

@@ -96,13 +96,11 @@ func TestTrial(t *testing.T) {
 
 // TestTrials rehearses a unit where it restarts first, and nowhere else.
 func TestTrials(t *testing.T) {
-	named := func(name string, changes ...host.Change) *machine {
-		m := &machine{state: controllerState(), changes: changes}
-		m.Node.Name = name
-		return m
+	named := func(name string, changes ...host.Change) *convergence {
+		return &convergence{Machine: &Machine{Target: Target{Node: component.Node{Name: name}}}, state: controllerState(), changes: changes}
 	}
 	policy := change(host.KindFile, "/etc/audit", apiServerUnit)
-	o := &operation{machines: []*machine{named("a"), named("b", policy), named("c", policy)}}
+	o := &operation{machines: []*convergence{named("a"), named("b", policy), named("c", policy)}}
 	step := func(name string, a Action) Step { return Step{Machine: name, Action: a} }
 	for _, tt := range []struct {
 		plan Plan

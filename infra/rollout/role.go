@@ -21,7 +21,7 @@ type role struct {
 	// asked says that all else there is to know of the role is asked of its machines.
 	asked bool
 	// ways are those that must be open before the machine's units can work.
-	ways func(*operation, *machine) []way
+	ways func(*operation, *convergence) []way
 	// farewell is a script run, as far as it goes, before the role is removed
 	// from a machine: for what its units leave running when they stop.
 	farewell string

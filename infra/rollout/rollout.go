@@ -14,6 +14,8 @@
 package rollout
 
 import (
+	"crypto/rand"
+	"fmt"
 	"io"
 	"time"
 
@@ -43,12 +45,6 @@ type Engine struct {
 	// Progress is told what is being done to which machine; nil is silent. It
 	// is called from several goroutines at once and never with a secret.
 	Progress func(machine, message string)
-}
-
-// Target is one machine and its place in the cluster.
-type Target struct {
-	Host remote.Host
-	Node component.Node
 }
 
 // Record is what was last applied to a set of machines, as hashes. It is JSON
@@ -178,3 +174,23 @@ func FilesWorkers(want Workers) (map[string]string, error) { return files(want.r
 
 // FilesLoadBalancer is [FilesEtcd] for a load balancer.
 func FilesLoadBalancer(want LoadBalancer) (map[string]string, error) { return files(want.role()) }
+
+func (e *Engine) now() time.Time {
+	if e.Now == nil {
+		return time.Now()
+	}
+	return e.Now()
+}
+
+func (e *Engine) random() io.Reader {
+	if e.Rand == nil {
+		return rand.Reader
+	}
+	return e.Rand
+}
+
+func (e *Engine) say(machine, format string, args ...any) {
+	if e.Progress != nil {
+		e.Progress(machine, fmt.Sprintf(format, args...))
+	}
+}

@@ -44,7 +44,7 @@ func (o *controlOperation) publishTrust(ctx context.Context, prior pki.Ref) erro
 	var last error
 	err := within(ctx, trustBudget, "publication of the CA certificates", func(ctx context.Context) error {
 		return wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
-			c, err := o.anyReady(ctx, o.reachable())
+			c, err := o.anyReady(ctx, o.reached())
 			if err == nil {
 				err = publishedRootCA(ctx, c, now.KubernetesCA)
 			}

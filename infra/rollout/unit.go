@@ -17,11 +17,11 @@ import (
 // errCrashed marks the end of a wait for something whose unit has died.
 var errCrashed = errors.New("unit is not coming up")
 
-// watchUnit returns a function that is to be called between the polls of a
+// Watch returns a function that is to be called between the polls of a
 // wait for what a unit serves. It returns an error when the unit has failed or
 // keeps crashing, and asks the machine at most once per unitPoll. Not reaching
 // the machine is no news of the unit.
-func (o *operation) watchUnit(m *machine, unit string) func(context.Context) error {
+func (m *Machine) Watch(unit string) func(context.Context) error {
 	var (
 		next  time.Time
 		first = -1
@@ -32,7 +32,7 @@ func (o *operation) watchUnit(m *machine, unit string) func(context.Context) err
 		} else {
 			next = now.Add(unitPoll)
 		}
-		props, err := unitProperties(ctx, m.runner, unit)
+		props, err := unitProperties(ctx, m.Remote, unit)
 		if err != nil {
 			return nil //nolint:nilerr // the wait itself goes on and is bounded
 		}
@@ -50,20 +50,30 @@ func (o *operation) watchUnit(m *machine, unit string) func(context.Context) err
 	}
 }
 
-// waitActive waits until a unit that systemd starts, at boot or after it has
+// WaitActive waits until a unit that systemd starts, at boot or after it has
 // ended by itself, has started.
-func (o *operation) waitActive(ctx context.Context, m *machine, unit string) error {
-	watch := o.watchUnit(m, unit)
+func (m *Machine) WaitActive(ctx context.Context, unit string) error {
+	watch := m.Watch(unit)
 	err := within(ctx, startBudget, "start of "+unit, func(ctx context.Context) error {
 		return wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
-			props, err := unitProperties(ctx, m.runner, unit)
+			props, err := unitProperties(ctx, m.Remote, unit)
 			if err == nil && props["ActiveState"] == "active" {
 				return true, nil
 			}
 			return false, watch(ctx)
 		})
 	})
-	return o.unitError(ctx, m, "wait for "+unit, unit, err)
+	return m.UnitError(ctx, "wait for "+unit, unit, err)
+}
+
+// Stop stops a unit and waits until it has ended. by names who does, for the progress.
+func (m *Machine) Stop(ctx context.Context, by, unit string) error {
+	m.Say("%s: stopping %s", by, unit)
+	err := within(ctx, apiBudget, "end of "+unit, func(ctx context.Context) error {
+		_, err := m.Remote.Run(ctx, remote.Command{Script: "systemctl stop " + quote(unit), Sudo: true})
+		return err
+	})
+	return m.UnitError(ctx, "stop", unit, err)
 }
 
 func unitProperties(ctx context.Context, r host.Runner, unit string) (map[string]string, error) {
@@ -81,27 +91,29 @@ func unitProperties(ctx context.Context, r host.Runner, unit string) (map[string
 	return props, nil
 }
 
-// unitError makes a StepError of what went wrong while waiting for a unit's
+// UnitError makes a StepError of what went wrong while waiting for a unit's
 // service, with the end of its journal. The journal is fetched on a context of
 // its own, because the operation's has often ended by then.
-func (o *operation) unitError(ctx context.Context, m *machine, step, unit string, err error) error {
+func (m *Machine) UnitError(ctx context.Context, step, unit string, err error) error {
 	if err == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveBudget)
 	defer cancel()
-	journal := host.Journal(ctx, m.runner, unit, journalLines)
-	return &StepError{Machine: m.name(), Step: step, Err: err, Unit: unit, Journal: journal,
-		Causes: host.Causes(ctx, m.runner, err.Error()+"\n"+journal),
-		Next:   journalCommand(m.Host, unit)}
+	journal := host.Journal(ctx, m.Remote, unit, journalLines)
+	return &StepError{Machine: m.Name(), Step: step, Err: err, Unit: unit, Journal: journal,
+		Causes: host.Causes(ctx, m.Remote, err.Error()+"\n"+journal),
+		Next:   m.JournalCommand(unit)}
 }
 
-func journalCommand(h remote.Host, unit string) string {
-	return sshCommand(h, "sudo journalctl --unit "+unit+" --lines 50 --no-pager")
+// JournalCommand is what a person types to read a unit's journal on the machine.
+func (t Target) JournalCommand(unit string) string {
+	return t.SSH("sudo journalctl --unit " + unit + " --lines 50 --no-pager")
 }
 
-// sshCommand is what a person types to run something on a machine.
-func sshCommand(h remote.Host, command string) string {
+// SSH is what a person types to run a command on the machine.
+func (t Target) SSH(command string) string {
+	h := t.Host
 	parts := []string{"ssh"}
 	if h.Bastion != nil {
 		parts = append(parts, "-J", h.Bastion.User+"@"+h.Bastion.Address)

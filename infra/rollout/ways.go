@@ -29,12 +29,12 @@ func (o *operation) clear(ctx context.Context) error {
 	if o.role.ways == nil {
 		return nil
 	}
-	return each(ctx, o.reachable(), func(ctx context.Context, m *machine) error {
+	return Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
 		if len(m.changes) == 0 {
 			return nil
 		}
 		for _, w := range o.role.ways(o, m) {
-			if err := m.reach(ctx, w); err != nil {
+			if err := w.reach(ctx, m.Machine); err != nil {
 				return err
 			}
 		}
@@ -42,12 +42,12 @@ func (o *operation) clear(ctx context.Context) error {
 	})
 }
 
-func (m *machine) reach(ctx context.Context, w way) error {
+func (w way) reach(ctx context.Context, m *Machine) error {
 	soon, cancel := context.WithTimeout(ctx, wayBudget)
 	defer cancel()
 	failures := make(chan error, len(w.addresses))
 	for _, address := range w.addresses {
-		go func() { failures <- m.dialled(soon, address) }()
+		go func() { failures <- dialled(soon, m, address) }()
 	}
 	open := 0
 	var closed []string
@@ -68,15 +68,15 @@ func (m *machine) reach(ctx context.Context, w way) error {
 		return ctx.Err()
 	}
 	host, port, _ := net.SplitHostPort(w.addresses[0])
-	return &StepError{Machine: m.name(), Step: "reach " + w.to,
+	return &StepError{Machine: m.Name(), Step: "reach " + w.to,
 		Err: fmt.Errorf("%s: something between the machines blocks the port; nothing has been changed", strings.Join(closed, "; ")),
 		Next: fmt.Sprintf("let it through in the security groups, the network ACLs and the firewalls of both machines, try it with\n%s\nand apply again",
-			sshCommand(m.Host, fmt.Sprintf("curl --verbose --max-time 5 telnet://%s:%s", host, port)))}
+			m.SSH(fmt.Sprintf("curl --verbose --max-time 5 telnet://%s:%s", host, port)))}
 }
 
 // dialled returns nil when the address answers the machine, if only with a refusal.
-func (m *machine) dialled(ctx context.Context, address string) error {
-	conn, err := m.runner.Dial(ctx, "tcp", address)
+func dialled(ctx context.Context, m *Machine, address string) error {
+	conn, err := m.Remote.Dial(ctx, "tcp", address)
 	var denied *ssh.OpenChannelError
 	switch {
 	case err == nil:
@@ -93,7 +93,7 @@ func (m *machine) dialled(ctx context.Context, address string) error {
 
 // waysToPeers are those of an etcd member to the others that run: without a
 // quorum it never starts. Machines that are down are for the guards.
-func waysToPeers(o *operation, m *machine) []way {
+func waysToPeers(o *operation, m *convergence) []way {
 	w := way{to: "the other etcd members", enough: quorum(len(o.machines)) - 1}
 	for _, x := range o.reachable() {
 		if x != m {
@@ -107,14 +107,14 @@ func waysToPeers(o *operation, m *machine) []way {
 }
 
 // waysTo are those to URLs of which one is enough.
-func waysTo(what string, urls ...string) func(*operation, *machine) []way {
+func waysTo(what string, urls ...string) func(*operation, *convergence) []way {
 	w := way{to: what, enough: 1}
 	for _, text := range urls {
 		if u, err := url.Parse(text); err == nil && u.Host != "" {
 			w.addresses = append(w.addresses, u.Host)
 		}
 	}
-	return func(*operation, *machine) []way {
+	return func(*operation, *convergence) []way {
 		if len(w.addresses) == 0 {
 			return nil
 		}

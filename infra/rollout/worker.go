@@ -124,7 +124,7 @@ func (o *workerOperation) converge(ctx context.Context) error {
 	var facts []workerFacts
 	for _, m := range o.machines {
 		facts = append(facts, workerFacts{
-			name: m.name(), reachable: m.gone == nil, running: m.running(component.KubeletUnit), unproven: m.unproven,
+			name: m.Name(), reachable: m.gone == nil, running: m.running(component.KubeletUnit), unproven: m.unproven,
 			changes: len(m.changes) > 0, rolls: rollsNode(m.changes), drain: disturbsPods(m.changes),
 		})
 	}
@@ -155,7 +155,7 @@ func (o *workerOperation) converge(ctx context.Context) error {
 // registerAgain restarts kubelets that run although their Node objects are
 // gone: a kubelet registers its node only when it starts.
 func (o *workerOperation) registerAgain(ctx context.Context) error {
-	running := slices.DeleteFunc(o.reachable(), func(m *machine) bool { return !m.running(component.KubeletUnit) })
+	running := slices.DeleteFunc(o.reachable(), func(m *convergence) bool { return !m.running(component.KubeletUnit) })
 	if len(running) == 0 {
 		return nil
 	}
@@ -167,18 +167,18 @@ func (o *workerOperation) registerAgain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return each(ctx, running, func(ctx context.Context, m *machine) error {
-		if slices.ContainsFunc(nodes, func(n kube.Node) bool { return n.Name == m.name() }) {
+	return Each(ctx, running, func(ctx context.Context, m *convergence) error {
+		if slices.ContainsFunc(nodes, func(n kube.Node) bool { return n.Name == m.Name() }) {
 			return nil
 		}
-		o.say(m.name(), "worker: its Node object is gone, restarting the kubelet")
-		if _, err := m.runner.Run(ctx, remote.Command{Script: "systemctl restart " + component.KubeletUnit, Sudo: true}); err != nil {
-			return o.unitError(ctx, m, "restart the kubelet", component.KubeletUnit, err)
+		m.Say("worker: its Node object is gone, restarting the kubelet")
+		if _, err := m.Remote.Run(ctx, remote.Command{Script: "systemctl restart " + component.KubeletUnit, Sudo: true}); err != nil {
+			return m.UnitError(ctx, "restart the kubelet", component.KubeletUnit, err)
 		}
 		err := within(ctx, nodeBudget, "node", func(ctx context.Context) error {
-			return o.api.WaitNodes(ctx, []kube.NodeCondition{{Name: m.name(), Registered: true}}, o.watchUnit(m, component.KubeletUnit))
+			return o.api.WaitNodes(ctx, []kube.NodeCondition{{Name: m.Name(), Registered: true}}, m.Watch(component.KubeletUnit))
 		})
-		return o.unitError(ctx, m, "wait for the node", component.KubeletUnit, err)
+		return m.UnitError(ctx, "wait for the node", component.KubeletUnit, err)
 	})
 }
 
@@ -186,28 +186,28 @@ func (o *workerOperation) registerAgain(ctx context.Context) error {
 // objects what is wanted, waits until they are Ready and a pod has started
 // there, and lets pods onto them again when it was a roll-out that kept them
 // away.
-func (o *workerOperation) nodesReady(ctx context.Context, machines []*machine) error {
-	return each(ctx, machines, func(ctx context.Context, m *machine) error {
-		runs, err := o.nodeRuns(ctx, m)
+func (o *workerOperation) nodesReady(ctx context.Context, machines []*convergence) error {
+	return Each(ctx, machines, func(ctx context.Context, m *convergence) error {
+		runs, err := readRuns(ctx, m.Machine)
 		if err != nil {
 			return err
 		}
 		err = within(ctx, nodeBudget, "node", func(ctx context.Context) error {
 			err := together(ctx,
-				func(ctx context.Context) error { return o.nodeReady(ctx, m, runs) },
+				func(ctx context.Context) error { return o.nodeReady(ctx, m.Machine, runs) },
 				func(ctx context.Context) error { return o.prove(ctx, m, runs) })
 			if err != nil {
 				return err
 			}
-			return o.api.Uncordon(ctx, m.name())
+			return o.api.Uncordon(ctx, m.Name())
 		})
-		return o.nodeError(ctx, m, err)
+		return nodeError(ctx, m.Machine, err)
 	})
 }
 
 // nodeReady is nodesReady for what the Node object itself says.
-func (o *workerOperation) nodeReady(ctx context.Context, m *machine, runs nodeRuns) error {
-	watch := o.watchUnit(m, component.KubeletUnit)
+func (o *workerOperation) nodeReady(ctx context.Context, m *Machine, runs nodeRuns) error {
+	watch := m.Watch(component.KubeletUnit)
 	condition := o.want.condition(m.Node)
 	condition.BootID = runs.boot
 	registered := condition
@@ -221,7 +221,7 @@ func (o *workerOperation) nodeReady(ctx context.Context, m *machine, runs nodeRu
 	if err := o.api.WaitNodes(ctx, []kube.NodeCondition{condition}, watch); err != nil {
 		return err
 	}
-	o.say(m.name(), "node: Ready")
+	m.Say("node: Ready")
 	return nil
 }
 
@@ -272,19 +272,15 @@ func (o *workerOperation) dismissNodes(ctx context.Context, prior Workers) error
 // why: the node is not ready, or its machine does not answer, which the API
 // server may not have noticed yet.
 func (o *workerOperation) lifeless(ctx context.Context, targets []Target, nodes []kube.Node) map[string]error {
-	var machines []*machine
-	for _, t := range targets {
-		machines = append(machines, &machine{Target: t, runner: o.Pool.Machine(t.Host)})
-	}
-	return eachAll(ctx, machines, func(ctx context.Context, m *machine) error {
-		i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == m.name() })
+	return EachAll(ctx, o.Machines(targets), func(ctx context.Context, m *Machine) error {
+		i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == m.Name() })
 		if i < 0 {
 			return nil
 		}
 		if !nodes[i].Ready {
 			return fmt.Errorf("its node is not ready: %s", nodes[i].Reason)
 		}
-		if _, err := m.runner.Run(ctx, remote.Command{Script: ":"}); unreachable(err) {
+		if _, err := m.Remote.Run(ctx, remote.Command{Script: ":"}); unreachable(err) {
 			return err
 		}
 		return nil

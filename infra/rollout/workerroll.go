@@ -82,12 +82,12 @@ func (o *workerOperation) roll(ctx context.Context, s Step, taken map[string]boo
 	return o.step(ctx, o.byName(s.Machine), s)
 }
 
-func (o *workerOperation) step(ctx context.Context, m *machine, s Step) error {
+func (o *workerOperation) step(ctx context.Context, m *convergence, s Step) error {
 	if s.Action == ActionDrainRoll {
-		if err := o.drain(ctx, m.name()); err != nil {
-			o.reopen(ctx, m.name())
-			return &StepError{Machine: m.name(), Step: "drain", Err: err,
-				Next: "kubectl get pods --all-namespaces --field-selector spec.nodeName=" + m.name()}
+		if err := o.drain(ctx, m.Name()); err != nil {
+			o.reopen(ctx, m.Name())
+			return &StepError{Machine: m.Name(), Step: "drain", Err: err,
+				Next: "kubectl get pods --all-namespaces --field-selector spec.nodeName=" + m.Name()}
 		}
 	}
 	if s.Action == ActionInstall {
@@ -97,7 +97,7 @@ func (o *workerOperation) step(ctx context.Context, m *machine, s Step) error {
 		return err
 	}
 	if s.Then == GateNodeReady {
-		return o.nodesReady(ctx, []*machine{m})
+		return o.nodesReady(ctx, []*convergence{m})
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func (o *workerOperation) step(ctx context.Context, m *machine, s Step) error {
 func (o *workerOperation) gate(ctx context.Context, s Step, taken map[string]bool) error {
 	var conditions []kube.NodeCondition
 	for _, m := range o.reachable() {
-		if !taken[m.name()] {
+		if !taken[m.Name()] {
 			c := o.want.condition(m.Node)
 			c.Version = "" // its turn may be yet to come
 			conditions = append(conditions, c)

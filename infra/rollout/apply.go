@@ -1,0 +1,147 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+)
+
+// apply makes the given changes to a machine, all of which must be among
+// m.changes, and records what was done: also when it failed half-way.
+func (o *operation) apply(ctx context.Context, m *convergence, changes []host.Change) error {
+	if len(changes) > 0 {
+		m.Say("%s: applying %d changes", o.role.name, len(changes))
+	}
+	held := slices.DeleteFunc(slices.Clone(m.changes), func(c host.Change) bool {
+		return slices.ContainsFunc(changes, func(x host.Change) bool { return x.Kind == c.Kind && x.Target == c.Target })
+	})
+	state := without(m.state, held)
+	state.Units = slices.DeleteFunc(state.Units, func(u desired.Unit) bool { return slices.Contains(m.bystanders, u.Name) })
+	rec, err := host.Apply(ctx, m.Remote, state, changes, m.record.Host, host.Options{
+		Progress: func(s string) { m.Say("%s", s) }})
+	m.record.Host = keepRecords(rec, m.record.Host, held)
+	if err == nil {
+		m.settle(changes)
+		m.changes = held
+	}
+	o.save(m)
+	return m.withNext(err)
+}
+
+// withNext adds to what the engine said of a machine the command to run next.
+func (t Target) withNext(err error) error {
+	var failed *host.ApplyError
+	if !errors.As(err, &failed) {
+		return err
+	}
+	var command string
+	_, url, download := strings.Cut(failed.Step, " from ")
+	if _, told, refused := strings.Cut(failed.Err.Error(), "Failed to fetch "); refused && !download { // as apt-get says it
+		url, _, _ = strings.Cut(told, " ")
+		download = strings.HasPrefix(url, "http") // and not mirror+file:, as on Debian's EC2 images, which curl cannot ask
+	}
+	packages, install := strings.CutPrefix(failed.Step, "install packages ")
+	switch {
+	case failed.Unit != "":
+		command = t.JournalCommand(failed.Unit)
+	case failed.Full():
+		command = t.SSH("df -h")
+	case download:
+		command = t.SSH("curl --verbose --head " + url)
+	case install:
+		command = t.SSH("sudo apt-get install " + packages)
+	default:
+		return err
+	}
+	return fmt.Errorf("%w\nnext: %s", err, command)
+}
+
+func isPackage(c host.Change) bool { return c.Kind == host.KindPackage }
+
+// installPackages installs what packages the machine lacks, before anything is
+// stopped and before any time is counted: others may be at it on the machine.
+func (o *operation) installPackages(ctx context.Context, m *convergence) error {
+	packages := slices.DeleteFunc(slices.Clone(m.changes), func(c host.Change) bool { return !isPackage(c) })
+	if len(packages) == 0 {
+		return nil
+	}
+	return o.apply(ctx, m, packages)
+}
+
+// without is the state less everything that changes are held back for: what is
+// not applied yet must not be verified yet either.
+func without(s desired.State, held []host.Change) desired.State {
+	targets, units := map[string]bool{}, map[string]bool{}
+	for _, c := range held {
+		targets[c.Target] = true
+		for _, u := range c.Restarts {
+			units[u] = true
+		}
+	}
+	s.Directories = slices.DeleteFunc(slices.Clone(s.Directories), func(d desired.Directory) bool { return targets[d.Path] })
+	s.Files = slices.DeleteFunc(slices.Clone(s.Files), func(f desired.File) bool { return targets[f.Path] })
+	s.Binaries = slices.DeleteFunc(slices.Clone(s.Binaries), func(b desired.Binary) bool {
+		return slices.ContainsFunc(b.Installs, func(i desired.Install) bool { return targets[i.Path] })
+	})
+	s.Units = slices.DeleteFunc(slices.Clone(s.Units), func(u desired.Unit) bool { return units[u.Name] || targets[u.Name] })
+	// Of a module or sysctl either the setting or the file that makes it last may be held back.
+	s.Modules = slices.DeleteFunc(slices.Clone(s.Modules), func(m string) bool { return targets[m] || targets[host.ModulePath(m)] })
+	s.Sysctls = maps.Clone(s.Sysctls)
+	maps.DeleteFunc(s.Sysctls, func(key, _ string) bool { return targets[key] || targets[host.SysctlPath(key)] })
+	return s
+}
+
+// keepRecords puts back the records of what was held back.
+func keepRecords(rec, old host.Record, held []host.Change) host.Record {
+	for _, c := range held {
+		if f, ok := old.Files[c.Target]; ok {
+			if rec.Files == nil {
+				rec.Files = map[string]host.FileRecord{}
+			}
+			rec.Files[c.Target] = f
+		}
+	}
+	return rec
+}
+
+// applyWithin is apply with a deadline: a unit that neither starts nor fails
+// (because it waits for others that never come) must not hold up a person
+// until the whole operation's time is over. Downloads must have come before.
+func (o *operation) applyWithin(ctx context.Context, m *convergence, changes []host.Change, budget time.Duration, unit string) error {
+	if err := o.installPackages(ctx, m); err != nil {
+		return err
+	}
+	changes = slices.DeleteFunc(slices.Clone(changes), isPackage)
+	err := within(ctx, budget, "start of "+unit, func(ctx context.Context) error { return o.apply(ctx, m, changes) })
+	var told *host.ApplyError
+	if errors.As(err, &told) && told.Journal != "" || unreachable(err) || !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return m.UnitError(ctx, "apply", unit, err)
+}
+
+// stages takes the steps of a plan: stage by stage, the steps of a stage in
+// parallel. A step about a machine that is not (or no longer) the role's gets nil.
+func (o *operation) stages(ctx context.Context, plan Plan, step func(context.Context, *convergence, Step) error) error {
+	for i, stage := range plan {
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(parallelMachines)
+		for _, s := range stage {
+			o.say(s.Machine, "%s: %s", o.role.name, s.Action)
+			group.Go(func() error { return step(ctx, o.byName(s.Machine), s) })
+		}
+		if err := group.Wait(); err != nil {
+			return stopped(err, slices.Concat(plan[:i+1]...), slices.Concat(plan[i+1:]...))
+		}
+	}
+	return nil
+}

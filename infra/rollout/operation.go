@@ -1,0 +1,182 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+)
+
+// operation is one role being observed or brought to what is wanted.
+type operation struct {
+	*Engine
+	role     role
+	keys     *keyring
+	machines []*convergence
+	// probes are directories to look for besides what is wanted.
+	probes []desired.Directory
+
+	mu     sync.Mutex
+	record Record
+}
+
+// begin computes what every machine of the role must look like. The record is copied.
+func (e *Engine) begin(r role, rec Record) (*operation, error) {
+	o := &operation{Engine: e, role: r, keys: e.keyring(r.ref),
+		record: Record{Formed: rec.Formed, Sealed: rec.Sealed, Machines: maps.Clone(rec.Machines)}}
+	if o.record.Machines == nil {
+		o.record.Machines = map[string]MachineRecord{}
+	}
+	for _, t := range r.targets {
+		if slices.ContainsFunc(o.machines, func(m *convergence) bool { return m.Name() == t.Node.Name }) {
+			return nil, fmt.Errorf("%s: machine %s is given twice", r.name, t.Node.Name)
+		}
+		want, err := r.machine(t.Node)
+		if err != nil {
+			return nil, fmt.Errorf("%s on %s: %w", r.name, t.Node.Name, err)
+		}
+		o.machines = append(o.machines, &convergence{Machine: e.Machine(t), want: want,
+			record: o.record.Machines[t.Node.Name].clone()})
+	}
+	return o, nil
+}
+
+// observe looks at one machine and computes what differs from what is wanted,
+// judging certificates and secrets by the record.
+func (o *operation) observe(ctx context.Context, m *convergence) error {
+	m.state = withKeyFiles(m.want, m.record)
+	look := m.state
+	look.Directories = slices.Concat(look.Directories, o.probes)
+	asked := o.now()
+	seen, err := host.Observe(ctx, m.Remote, look, m.record.Host)
+	if err != nil {
+		return err
+	}
+	m.seen, m.ahead = seen, off(seen.Time, asked, o.now())
+	m.pairs = o.judge(m)
+	m.changes = host.Diff(m.state, seen, m.record.Host)
+	return nil
+}
+
+// look observes all machines in parallel. Machines that cannot be reached are
+// marked so; any other trouble is an error.
+func (o *operation) look(ctx context.Context) error {
+	return Each(ctx, o.machines, func(ctx context.Context, m *convergence) error {
+		err := o.observe(ctx, m)
+		m.gone = nil
+		if unreachable(err) {
+			m.gone, err = err, nil
+		}
+		return err
+	})
+}
+
+// lookAndFill is look, followed by making the certificates and fetching the
+// secrets that must be written, so that changes are what will be applied. What
+// would let it fail in a roundabout way is found out here.
+func (o *operation) lookAndFill(ctx context.Context) error {
+	if err := o.look(ctx); err != nil {
+		return err
+	}
+	for _, m := range o.reachable() {
+		if err := m.checkClock(m.ahead); err != nil {
+			return err
+		}
+	}
+	if err := Each(ctx, o.reachable(), o.fill); err != nil {
+		return err
+	}
+	return o.clear(ctx)
+}
+
+func (o *operation) reachable() []*convergence {
+	return slices.DeleteFunc(slices.Clone(o.machines), func(m *convergence) bool { return m.gone != nil })
+}
+
+// reached are the machines that could be reached.
+func (o *operation) reached() []*Machine { return machinesOf(o.reachable()) }
+
+// byName returns nil when there is no such machine in the role.
+func (o *operation) byName(name string) *convergence {
+	for _, m := range o.machines {
+		if m.Name() == name {
+			return m
+		}
+	}
+	return nil
+}
+
+// left is the error about machines that were passed over, nil when there are none.
+func (o *operation) left() error {
+	gone := map[string]error{}
+	for _, m := range o.machines {
+		if m.gone != nil {
+			gone[m.Name()] = m.gone
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	return &LeftError{Machines: gone}
+}
+
+// saveSettled records machines on which there was nothing to do: what was
+// found there is what is wanted.
+func (o *operation) saveSettled() {
+	for _, m := range o.reachable() {
+		if len(m.changes) == 0 {
+			m.settle(nil)
+			m.record.Host = host.Adopt(m.state, m.seen, m.record.Host)
+			o.save(m)
+		}
+	}
+}
+
+// save puts the machine's record into the operation's.
+func (o *operation) save(m *convergence) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.record.Machines[m.Name()] = m.record.clone()
+}
+
+// result is the record as it stands.
+func (o *operation) result() Record {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return Record{Formed: o.record.Formed, Sealed: o.record.Sealed, Machines: maps.Clone(o.record.Machines)}
+}
+
+// forget drops a machine that is no longer part of the role.
+func (o *operation) forget(name string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.record.Machines, name)
+}
+
+// prepare does what can be done before anything is stopped: it downloads, and
+// has the new command lines checked.
+func (o *operation) prepare(ctx context.Context, plan Plan) error {
+	if err := o.prefetch(ctx); err != nil {
+		return err
+	}
+	return o.rehearse(ctx, plan)
+}
+
+// prefetch downloads what machines will need and installs packages, before
+// anything is stopped and before any time is counted.
+func (o *operation) prefetch(ctx context.Context) error {
+	return Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
+		if err := o.installPackages(ctx, m); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(m.changes, func(c host.Change) bool { return c.Kind == host.KindBinary }) {
+			return nil
+		}
+		m.Say("%s: downloading ahead", o.role.name)
+		return m.withNext(host.Prefetch(ctx, m.Remote, m.state, m.known()))
+	})
+}
