@@ -115,6 +115,17 @@ type Member struct {
 // Started tells whether the member has ever taken part.
 func (m Member) Started() bool { return len(m.ClientURLs) > 0 }
 
+// Label names a member that may not have a name yet: by its ID.
+func (m Member) Label() string {
+	if m.Name != "" {
+		return m.Name
+	}
+	return m.ID.String()
+}
+
+// Quorum is how many of n voters must agree.
+func Quorum(n int) int { return n/2 + 1 }
+
 // Members lists the cluster's members. The list is agreed on by the cluster,
 // so there is none without a quorum.
 func (c *Client) Members(ctx context.Context) ([]Member, error) {

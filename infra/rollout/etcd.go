@@ -219,7 +219,7 @@ func (o *etcdOperation) membershipDrift(ctx context.Context, r *Report) {
 	}
 	for _, m := range members {
 		if !known[m.ID] {
-			r.Drift[memberLabel(m)] = "etcd member " + m.ID.String() + ": in the cluster, wanted none"
+			r.Drift[m.Label()] = "etcd member " + m.ID.String() + ": in the cluster, wanted none"
 		}
 	}
 }

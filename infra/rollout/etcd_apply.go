@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 )
 
 // ApplyEtcd brings an etcd cluster to what is wanted: members in parallel when
@@ -117,10 +118,10 @@ func (o *etcdOperation) gate(ctx context.Context, m *Machine, g Gate) error {
 			}
 			voters++
 			if !healthy[member.ID] && (g == GateQuorum || member.Name != m.Name()) {
-				sick = append(sick, memberLabel(member))
+				sick = append(sick, member.Label())
 			}
 		}
-		if g == GateQuorum && voters-len(sick) >= quorum(voters) {
+		if g == GateQuorum && voters-len(sick) >= etcd.Quorum(voters) {
 			return nil
 		}
 		return sick

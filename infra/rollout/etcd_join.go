@@ -35,7 +35,7 @@ func joinedWith(members []etcd.Member, wanted []component.Node) ([]component.Nod
 	var out []component.Node
 	for _, m := range members {
 		if len(m.PeerURLs) == 0 {
-			return nil, fmt.Errorf("etcd member %s has no peer address", memberLabel(m))
+			return nil, fmt.Errorf("etcd member %s has no peer address", m.Label())
 		}
 		n, err := nodeAt(m.Name, m.PeerURLs[0])
 		if err != nil {

@@ -18,7 +18,7 @@ func (o *etcdOperation) leave(ctx context.Context, s Step) error {
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(members, func(m etcd.Member) bool { return memberLabel(m) == s.Machine })
+	i := slices.IndexFunc(members, func(m etcd.Member) bool { return m.Label() == s.Machine })
 	if i < 0 {
 		return nil
 	}
@@ -88,7 +88,7 @@ func mayStopFirst(members []etcd.Member, healthy map[etcd.ID]bool, leaver etcd.I
 			others++
 		}
 	}
-	return others >= quorum(voters)
+	return others >= etcd.Quorum(voters)
 }
 
 // removeLiving takes a member that serves, and does not lead, out of its
@@ -156,7 +156,7 @@ func settled(members []etcd.Member, healthy map[etcd.ID]bool,
 		now := health(ctx, members)
 		for _, m := range members {
 			if healthy[m.ID] && !now[m.ID] {
-				return fmt.Errorf("etcd member %s does not answer", memberLabel(m))
+				return fmt.Errorf("etcd member %s does not answer", m.Label())
 			}
 		}
 		return nil
@@ -171,7 +171,7 @@ func (e *Engine) moveLeader(ctx context.Context, m *Machine, c *etcd.Client, to 
 	}
 	err := e.calmly(ctx, m.Name(), w, func(ctx context.Context) error { return c.MoveLeader(ctx, to.ID) })
 	if err == nil {
-		m.Say("etcd: %s leads now", memberLabel(to))
+		m.Say("etcd: %s leads now", to.Label())
 	}
 	return err
 }

@@ -39,9 +39,6 @@ type memberFacts struct {
 	release, storage version.Version
 }
 
-// quorum is how many of n voters must agree.
-func quorum(n int) int { return n/2 + 1 }
-
 // planEtcd computes the next stages. When there is no cluster that answers, it
 // plans only as far as getting one; the rest is planned anew afterwards.
 func planEtcd(f etcdFacts) (Plan, error) {
@@ -68,12 +65,12 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 	n := len(f.wanted)
 	starting := withData
 	why := "start the members that have data"
-	if !f.formed && len(withData) < quorum(n) {
+	if !f.formed && len(withData) < etcd.Quorum(n) {
 		// No cluster has ever answered and those that have data cannot have
 		// formed one by themselves: the first start was interrupted.
 		starting, why = append(starting, without...), "first start"
 	}
-	if len(starting) < quorum(n) {
+	if len(starting) < etcd.Quorum(n) {
 		if f.formed {
 			return nil, &GuardError{Refused: "start etcd",
 				Reason: fmt.Sprintf("the cluster has lost its quorum: of %d members only %s still have their data (without: %s; unreachable: %s)",
@@ -81,7 +78,7 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 				Advice: "bring the unreachable machines back, or restore the cluster from a snapshot; starting empty members in their place would lose data"}
 		}
 		return nil, &GuardError{Refused: "start etcd",
-			Reason: fmt.Sprintf("%d of %d machines can be reached, a quorum is %d (unreachable: %s)", len(starting), n, quorum(n), listOf(unreachable)),
+			Reason: fmt.Sprintf("%d of %d machines can be reached, a quorum is %d (unreachable: %s)", len(starting), n, etcd.Quorum(n), listOf(unreachable)),
 			Advice: "apply again when they answer"}
 	}
 	slices.Sort(starting)
@@ -141,9 +138,9 @@ func planEtcdChange(f etcdFacts) (Plan, error) {
 		switch {
 		case wanted[m.ID]:
 		case f.healthy[m.ID]:
-			livingOut = append(livingOut, removal{m, memberLabel(m), "not wanted any more"})
+			livingOut = append(livingOut, removal{m, m.Label(), "not wanted any more"})
 		default:
-			deadOut = append(deadOut, removal{m, memberLabel(m), "not wanted any more"})
+			deadOut = append(deadOut, removal{m, m.Label(), "not wanted any more"})
 		}
 	}
 	if err := guardRemovals(f, deadOut, joining(repairs)+len(joins), livingOut); err != nil {
@@ -217,9 +214,9 @@ func guardRemovals(f etcdFacts, before []removal, joining int, after []removal) 
 			if f.healthy[r.member.ID] {
 				healthy--
 			}
-			if voters == 0 || healthy < quorum(voters) {
+			if voters == 0 || healthy < etcd.Quorum(voters) {
 				return &GuardError{Refused: "remove etcd member " + r.machine,
-					Reason: fmt.Sprintf("of the %d voters that would remain %d are healthy, and a quorum is %d", voters, healthy, quorum(voters)),
+					Reason: fmt.Sprintf("of the %d voters that would remain %d are healthy, and a quorum is %d", voters, healthy, etcd.Quorum(voters)),
 					Advice: "repair or bring back the other members first, and replace one machine at a time"}
 			}
 		}
@@ -282,14 +279,6 @@ func findMember(members []etcd.Member, w memberFacts) (etcd.Member, bool) {
 		}
 	}
 	return etcd.Member{}, false
-}
-
-// memberLabel names a member that may not have a name yet.
-func memberLabel(m etcd.Member) string {
-	if m.Name != "" {
-		return m.Name
-	}
-	return m.ID.String()
 }
 
 func listOf(names []string) string {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
 
@@ -54,7 +55,7 @@ func (d *Duty) guardEtcd(ctx context.Context, ends bool, leaving func(string) bo
 		healthy := d.health(ctx, p.others)
 		for _, m := range p.others {
 			if !healthy[m.ID] {
-				sick = append(sick, memberLabel(m))
+				sick = append(sick, m.Label())
 			}
 		}
 		return sick
@@ -76,8 +77,8 @@ func checkVoters(deed string, ends bool, voters, others int, sick []string) erro
 	healthy := others - len(sick)
 	var reason string
 	switch {
-	case healthy < quorum(cluster):
-		reason = fmt.Sprintf("etcd would lose its quorum: of %d voters %d would be healthy, and a quorum is %d", cluster, healthy, quorum(cluster))
+	case healthy < etcd.Quorum(cluster):
+		reason = fmt.Sprintf("etcd would lose its quorum: of %d voters %d would be healthy, and a quorum is %d", cluster, healthy, etcd.Quorum(cluster))
 	case len(sick) > 0:
 		reason = "a second etcd member would be down"
 	default:

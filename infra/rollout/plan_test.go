@@ -278,7 +278,7 @@ func TestPlanEtcdKeepsQuorum(t *testing.T) {
 				}
 			}
 			list, healthy := clusterMembers(t, members...)
-			if len(healthy) < quorum(len(list)) {
+			if len(healthy) < etcd.Quorum(len(list)) {
 				continue // would not have answered
 			}
 			f := etcdFacts{wanted: wantedMembers(t, wanted...), members: list, healthy: healthy, formed: true}
@@ -316,7 +316,7 @@ func follow(t *testing.T, f etcdFacts, p Plan) {
 				healthy++
 			}
 		}
-		if healthy < quorum(len(voters)) {
+		if healthy < etcd.Quorum(len(voters)) {
 			t.Fatalf("%d of %d voters are up at %q of the plan\n%sfor %+v", healthy, len(voters), step, p, f)
 		}
 	}

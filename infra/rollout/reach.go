@@ -12,6 +12,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 )
 
 // way is what a machine must be able to reach before its units can work.
@@ -94,7 +95,7 @@ func dialled(ctx context.Context, m *Machine, address string) error {
 // waysToPeers are those of an etcd member to the others that run: without a
 // quorum it never starts. Machines that are down are for the guards.
 func waysToPeers(o *operation, m *convergence) []way {
-	w := way{to: "the other etcd members", enough: quorum(len(o.machines)) - 1}
+	w := way{to: "the other etcd members", enough: etcd.Quorum(len(o.machines)) - 1}
 	for _, x := range o.reachable() {
 		if x != m {
 			w.addresses = append(w.addresses, address(x.Node, component.EtcdPeerPort))
