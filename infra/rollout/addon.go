@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
@@ -16,11 +17,12 @@ import (
 // still in the inventory and no longer wanted count as differing.
 func (e *Engine) ObserveObjects(ctx context.Context, want Addon, inventory []kube.ObjectRef) (Report, error) {
 	r := newReport()
-	keys := e.keyring(want.API.PKI)
-	if _, err := keys.admin(ctx, pki.KubernetesCA); err != nil {
+	a := e.Fleet.Access(want.API.PKI)
+	defer a.Close()
+	if _, err := a.Keys.Admin(ctx, pki.KubernetesCA); err != nil {
 		return r, fmt.Errorf("addon %s: %w", want.Name, err)
 	}
-	drift, err := askAPI(ctx, e, keys, want.API.Endpoint, func(ctx context.Context, c *kube.Client) ([]kube.ObjectDrift, error) {
+	drift, err := fleet.AskAPI(ctx, a, want.API.Endpoint, func(ctx context.Context, c *kube.Client) ([]kube.ObjectDrift, error) {
 		return objectDrift(ctx, c, want, inventory)
 	})
 	switch {
@@ -69,12 +71,13 @@ func (e *Engine) ApplyObjects(ctx context.Context, want Addon, inventory []kube.
 	// What is about to be applied belongs to the inventory from now on: an
 	// interruption must not leave anything behind that nobody knows of.
 	merged := slices.Concat(kube.RefsOf(want.Objects), stale(inventory, want))
-	c, err := e.api(ctx, e.keyring(want.API.PKI), want.API.Endpoint)
+	a := e.Fleet.Access(want.API.PKI)
+	defer a.Close()
+	c, err := a.API(ctx, want.API.Endpoint)
 	if err != nil {
 		return inventory, fmt.Errorf("addon %s: %w", want.Name, err)
 	}
-	defer c.Close()
-	err = within(ctx, apiBudget, "API server", func(ctx context.Context) error { return c.WaitReady(ctx, poll, nil) })
+	err = fleet.Within(ctx, fleet.APIBudget, "API server", func(ctx context.Context) error { return c.WaitReady(ctx, fleet.Poll, nil) })
 	if err != nil {
 		return inventory, fmt.Errorf("addon %s: %w", want.Name, err)
 	}
@@ -82,14 +85,14 @@ func (e *Engine) ApplyObjects(ctx context.Context, want Addon, inventory []kube.
 	if err != nil {
 		return merged, fmt.Errorf("addon %s: %w", want.Name, err)
 	}
-	e.say(want.Name, "addon: applied %d objects", len(applied))
+	e.Fleet.Say(want.Name, "addon: applied %d objects", len(applied))
 	left, err := c.Prune(ctx, inventory, applied)
 	have := slices.Concat(applied, left)
 	if err != nil {
 		return have, fmt.Errorf("addon %s: %w", want.Name, err)
 	}
 	if want.Wait {
-		if err := c.WaitWorkloads(ctx, want.Objects, func(s string) { e.say(want.Name, "addon: %s", remote.Redact(s)) }); err != nil {
+		if err := c.WaitWorkloads(ctx, want.Objects, func(s string) { e.Fleet.Say(want.Name, "addon: %s", remote.Redact(s)) }); err != nil {
 			return have, fmt.Errorf("addon %s: %w", want.Name, withPodNext(err))
 		}
 	}
@@ -109,11 +112,12 @@ func withPodNext(err error) error {
 // RemoveObjects deletes every object of the inventory. A cluster that is gone
 // is an error: only the caller can know that it is meant to be.
 func (e *Engine) RemoveObjects(ctx context.Context, have Addon, inventory []kube.ObjectRef) error {
-	c, err := e.api(ctx, e.keyring(have.API.PKI), have.API.Endpoint)
+	a := e.Fleet.Access(have.API.PKI)
+	defer a.Close()
+	c, err := a.API(ctx, have.API.Endpoint)
 	if err != nil {
 		return fmt.Errorf("addon %s: %w", have.Name, err)
 	}
-	defer c.Close()
 	if _, err := c.Prune(ctx, inventory, nil); err != nil {
 		return fmt.Errorf("addon %s: %w", have.Name, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
 
@@ -34,11 +35,11 @@ func (o *operation) apply(ctx context.Context, m *convergence, changes []host.Ch
 		m.changes = held
 	}
 	o.save(m)
-	return m.withNext(err)
+	return withNext(m.Target, err)
 }
 
 // withNext adds to what the engine said of a machine the command to run next.
-func (t Target) withNext(err error) error {
+func withNext(t fleet.Target, err error) error {
 	var failed *host.ApplyError
 	if !errors.As(err, &failed) {
 		return err
@@ -121,9 +122,9 @@ func (o *operation) applyWithin(ctx context.Context, m *convergence, changes []h
 		return err
 	}
 	changes = slices.DeleteFunc(slices.Clone(changes), isPackage)
-	err := within(ctx, budget, "start of "+unit, func(ctx context.Context) error { return o.apply(ctx, m, changes) })
+	err := fleet.Within(ctx, budget, "start of "+unit, func(ctx context.Context) error { return o.apply(ctx, m, changes) })
 	var told *host.ApplyError
-	if errors.As(err, &told) && told.Journal != "" || unreachable(err) || !errors.Is(err, context.DeadlineExceeded) {
+	if errors.As(err, &told) && told.Journal != "" || fleet.Unreachable(err) || !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return m.UnitError(ctx, "apply", unit, err)
@@ -134,9 +135,9 @@ func (o *operation) applyWithin(ctx context.Context, m *convergence, changes []h
 func (o *operation) stages(ctx context.Context, plan Plan, step func(context.Context, *convergence, Step) error) error {
 	for i, stage := range plan {
 		group, ctx := errgroup.WithContext(ctx)
-		group.SetLimit(parallelMachines)
+		group.SetLimit(fleet.ParallelMachines)
 		for _, s := range stage {
-			o.say(s.Machine, "%s: %s", o.role.name, s.Action)
+			o.Fleet.Say(s.Machine, "%s: %s", o.role.name, s.Action)
 			group.Go(func() error { return step(ctx, o.byName(s.Machine), s) })
 		}
 		if err := group.Wait(); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,86 +12,16 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
-
-var errTransient, errRefused = errors.New("no leader"), errors.New("refused")
-
-// scripted is a server that gives its answers one after the other, the last
-// one for ever: "ok", "busy" (at once), "refused" (at once), "hangs", or how
-// long an answer takes.
-func scripted(name string, answers ...string) question[string] {
-	var asked int
-	return question[string]{name, func(ctx context.Context) (string, error) {
-		a := answers[min(asked, len(answers)-1)]
-		asked++
-		switch a {
-		case "ok":
-			return name, nil
-		case "busy":
-			return "", fmt.Errorf("%s: %w", name, errTransient)
-		case "refused":
-			return "", fmt.Errorf("%s: %w", name, errRefused)
-		case "hangs":
-			time.Sleep(time.Hour) // does not care for its context either
-			return "", errRefused
-		}
-		d, err := time.ParseDuration(a)
-		if err != nil {
-			panic(err)
-		}
-		time.Sleep(d)
-		return name, nil
-	}}
-}
-
-func TestInTurn(t *testing.T) {
-	for _, tt := range []struct {
-		name      string
-		questions []question[string]
-		want      string // who answers, or what the error holds
-		after     time.Duration
-	}{
-		{"the first answers", []question[string]{scripted("a", "ok"), scripted("b", "ok")}, "a", 0},
-		{"the first refuses", []question[string]{scripted("a", "refused"), scripted("b", "ok")}, "b", 0},
-		{"the first hangs", []question[string]{scripted("a", "hangs"), scripted("b", "ok")}, "b", 2 * time.Second},
-		{"the first is slow, the second slower", []question[string]{scripted("a", "3s"), scripted("b", "3s")}, "a", 3 * time.Second},
-		{"two hang", []question[string]{scripted("a", "hangs"), scripted("b", "hangs"), scripted("c", "ok")}, "c", 4 * time.Second},
-		{"one hangs, one refuses", []question[string]{scripted("a", "hangs"), scripted("b", "refused"), scripted("c", "ok")}, "c", 2 * time.Second},
-		{"all refuse", []question[string]{scripted("a", "refused"), scripted("b", "refused")}, "a: refused\nb: refused", 0},
-		{"the same is said once", []question[string]{scripted("a", "refused"), scripted("a", "refused")}, "a: refused", 0},
-		{"an election", []question[string]{scripted("a", "busy", "busy", "ok"), scripted("b", "busy")}, "a", 2 * time.Second},
-		{"no quorum", []question[string]{scripted("a", "busy"), scripted("b", "busy")}, "a: no leader\nb: no leader", 15 * time.Second},
-		{"all hang", []question[string]{scripted("a", "hangs"), scripted("b", "hangs")},
-			"a gave no answer: time is up\nb gave no answer: time is up", 15 * time.Second},
-		{"one hangs, one refuses, no more", []question[string]{scripted("a", "hangs"), scripted("b", "refused")},
-			"a gave no answer: time is up\nb: refused", 15 * time.Second},
-		{"nobody to ask", nil, "no machine to ask", 0},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeoutCause(t.Context(), 15*time.Second, errors.New("time is up"))
-				defer cancel()
-				defer time.Sleep(2 * time.Hour) // until those that hang have ended
-				start := time.Now()
-				got, err := inTurn(ctx, 2*time.Second, func(err error) bool { return errors.Is(err, errTransient) }, tt.questions)
-				if err != nil {
-					got = err.Error()
-				}
-				if after := time.Since(start); got != tt.want || after < tt.after || after > tt.after+unitPoll {
-					t.Errorf("%q after %s, want %q after %s", got, after, tt.want, tt.after)
-				}
-			})
-		})
-	}
-}
 
 // manyServers are API servers behind one endpoint, each of which gets one
 // connection in turn.
@@ -111,8 +40,8 @@ func newServers(t *testing.T, handlers ...http.HandlerFunc) *manyServers {
 		t.Fatal(err)
 	}
 	s := &manyServers{ref: ref}
-	s.engine = &Engine{Store: func(pki.Ref) (pki.Store, error) { return store, nil }}
-	pair, err := s.engine.keyring(ref).issue(t.Context(), pki.KubernetesCA,
+	s.engine = &Engine{Fleet: &fleet.Fleet{Pool: remote.NewPool(remote.Config{}), Store: func(pki.Ref) (pki.Store, error) { return store, nil }}}
+	pair, err := s.engine.Fleet.Keys(ref).Issue(t.Context(), pki.KubernetesCA,
 		pki.Request{CommonName: "kube-apiserver", IPs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, Server: true})
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +61,7 @@ func newServers(t *testing.T, handlers ...http.HandlerFunc) *manyServers {
 		})
 		s.servers = append(s.servers, server)
 	}
-	s.engine.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+	s.engine.Fleet.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
 		server := s.servers[int(s.asked.Add(1)-1)%len(s.servers)]
 		return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
 	}
@@ -199,10 +128,10 @@ func TestPlanAsksAnother(t *testing.T) {
 		within  time.Duration
 		warning string // empty: answered
 	}{
-		{"all well", []http.HandlerFunc{serves}, time.Minute, answerShare, ""},
-		{"one hangs", []http.HandlerFunc{hangs, serves}, time.Minute, 2*answerShare + time.Second, ""},
-		{"one hangs once it has said that it is ready", []http.HandlerFunc{hangsAfterReady, serves}, time.Minute, 2*answerShare + time.Second, ""},
-		{"one fails", []http.HandlerFunc{fails(503, "ServiceUnavailable"), serves}, time.Minute, answerShare + 2*time.Second, ""},
+		{"all well", []http.HandlerFunc{serves}, time.Minute, fleet.AnswerShare, ""},
+		{"one hangs", []http.HandlerFunc{hangs, serves}, time.Minute, 2*fleet.AnswerShare + time.Second, ""},
+		{"one hangs once it has said that it is ready", []http.HandlerFunc{hangsAfterReady, serves}, time.Minute, 2*fleet.AnswerShare + time.Second, ""},
+		{"one fails", []http.HandlerFunc{fails(503, "ServiceUnavailable"), serves}, time.Minute, fleet.AnswerShare + 2*time.Second, ""},
 		{"all hang", []http.HandlerFunc{hangs}, time.Second, 2 * time.Second, "gave no answer: context deadline exceeded"},
 		{"all hang once they have said that they are ready", []http.HandlerFunc{hangsAfterReady}, time.Second, 2 * time.Second, "gave no answer: context deadline exceeded"},
 	} {
@@ -236,9 +165,11 @@ func TestPlanAsksAnother(t *testing.T) {
 			defer cancel()
 			start = time.Now()
 			r = newReport()
-			want := Workers{Endpoint: s.api().Endpoint, Targets: []Target{
+			want := Workers{Endpoint: s.api().Endpoint, Targets: []fleet.Target{
 				{Node: component.Node{Name: "worker-0"}}, {Node: component.Node{Name: "worker-1"}}}}
-			if err := s.engine.nodeDrift(ctx, s.engine.keyring(s.ref), want, &r); err != nil {
+			a := s.engine.Fleet.Access(s.ref)
+			defer a.Close()
+			if err := nodeDrift(ctx, a, want, &r); err != nil {
 				r.warn("%v", err)
 			}
 			judge("nodes", start, r, nil)

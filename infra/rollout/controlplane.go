@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
@@ -18,10 +19,6 @@ import (
 type controlOperation struct {
 	*operation
 	want ControlPlane
-
-	clientsMu sync.Mutex
-	clients   map[string]*kube.Client // by machine name
-	storages  []*etcd.Client
 }
 
 func (e *Engine) beginControlPlane(want ControlPlane, rec Record) (*controlOperation, error) {
@@ -29,33 +26,7 @@ func (e *Engine) beginControlPlane(want ControlPlane, rec Record) (*controlOpera
 	if err != nil {
 		return nil, err
 	}
-	return &controlOperation{operation: o, want: want, clients: map[string]*kube.Client{}}, nil
-}
-
-func (o *controlOperation) close() {
-	o.clientsMu.Lock()
-	defer o.clientsMu.Unlock()
-	for _, c := range o.clients {
-		c.Close()
-	}
-	for _, c := range o.storages {
-		c.Close()
-	}
-}
-
-// client returns the client of one controller's own API server, reached from
-// its machine.
-func (o *controlOperation) client(ctx context.Context, m *Machine) (*kube.Client, error) {
-	o.clientsMu.Lock()
-	defer o.clientsMu.Unlock()
-	if c := o.clients[m.Name()]; c != nil {
-		return c, nil
-	}
-	c, err := o.localAPI(ctx, o.keys, m.Target)
-	if err == nil {
-		o.clients[m.Name()] = c
-	}
-	return c, err
+	return &controlOperation{operation: o, want: want}, nil
 }
 
 // ObserveControlPlane compares the controllers, and the RBAC objects the API
@@ -65,7 +36,7 @@ func (e *Engine) ObserveControlPlane(ctx context.Context, want ControlPlane, rec
 	if err != nil {
 		return Report{}, err
 	}
-	defer o.close()
+	defer o.access.Close()
 	return o.report(ctx, func(ctx context.Context, r *Report) {
 		o.systemDrift(ctx, r)
 		o.sealingDrift(ctx, r)
@@ -75,9 +46,9 @@ func (e *Engine) ObserveControlPlane(ctx context.Context, want ControlPlane, rec
 // systemDrift compares the objects every cluster needs, as whichever API server
 // answers knows them. They appear in the report by object.
 func (o *controlOperation) systemDrift(ctx context.Context, r *Report) {
-	ctx, cancel := context.WithTimeoutCause(ctx, probeBudget, fmt.Errorf("not within %s", probeBudget))
+	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ProbeBudget, fmt.Errorf("not within %s", fleet.ProbeBudget))
 	defer cancel()
-	drift, err := inTurn(ctx, answerShare, kube.Busy, toEach(machinesOf(o.machines), o.systemObjectDrift))
+	drift, err := fleet.InTurn(ctx, fleet.AnswerShare, kube.Busy, fleet.ToEach(machinesOf(o.machines), o.systemObjectDrift))
 	if err != nil {
 		r.warn("the system RBAC objects could not be compared: %v", err)
 	}
@@ -86,7 +57,7 @@ func (o *controlOperation) systemDrift(ctx context.Context, r *Report) {
 	}
 }
 
-func (o *controlOperation) systemObjectDrift(ctx context.Context, m *Machine) ([]kube.ObjectDrift, error) {
+func (o *controlOperation) systemObjectDrift(ctx context.Context, m *fleet.Machine) ([]kube.ObjectDrift, error) {
 	c, err := o.ready(ctx, m)
 	if err != nil {
 		return nil, err
@@ -95,8 +66,8 @@ func (o *controlOperation) systemObjectDrift(ctx context.Context, m *Machine) ([
 }
 
 // ready returns the client of a controller's API server if it says it is ready.
-func (o *controlOperation) ready(ctx context.Context, m *Machine) (*kube.Client, error) {
-	c, err := o.client(ctx, m)
+func (o *controlOperation) ready(ctx context.Context, m *fleet.Machine) (*kube.Client, error) {
+	c, err := o.access.APIServer(ctx, m)
 	if err == nil {
 		err = c.Ready(ctx)
 	}
@@ -104,8 +75,8 @@ func (o *controlOperation) ready(ctx context.Context, m *Machine) (*kube.Client,
 }
 
 // anyReady returns the client of the first API server that says it is ready.
-func (o *controlOperation) anyReady(ctx context.Context, machines []*Machine) (*kube.Client, error) {
-	return firstAnswer(ctx, machines, o.ready)
+func (o *controlOperation) anyReady(ctx context.Context, machines []*fleet.Machine) (*kube.Client, error) {
+	return fleet.FirstAnswer(ctx, machines, o.ready)
 }
 
 // ApplyControlPlane installs all controllers in parallel when none serves yet,
@@ -118,7 +89,7 @@ func (e *Engine) ApplyControlPlane(ctx context.Context, want ControlPlane, prior
 	if err != nil {
 		return rec, err
 	}
-	defer o.close()
+	defer o.access.Close()
 	err = o.converge(ctx)
 	if err == nil && prior != nil {
 		err = o.publishTrust(ctx, prior.Spec.Cluster.PKI)
@@ -198,8 +169,8 @@ func (o *controlOperation) guardRelease(ctx context.Context) error {
 	}
 	var mu sync.Mutex
 	var serving []version.Version
-	EachAll(ctx, o.reached(), func(ctx context.Context, m *Machine) error { // one that does not answer has no say
-		c, err := o.client(ctx, m)
+	fleet.EachAll(ctx, o.reached(), func(ctx context.Context, m *fleet.Machine) error { // one that does not answer has no say
+		c, err := o.access.APIServer(ctx, m)
 		if err != nil {
 			return err
 		}
@@ -233,19 +204,19 @@ func (o *controlOperation) carryOut(ctx context.Context, plan Plan) error {
 		case ActionInstall:
 			err = o.apply(ctx, m, m.changes) // downloads too; systemd bounds the starts
 		case ActionRollManagers:
-			err = o.applyWithin(ctx, m, managers, apiBudget, component.ControllerManagerUnit)
+			err = o.applyWithin(ctx, m, managers, fleet.APIBudget, component.ControllerManagerUnit)
 		default:
 			// A manager that leads ends when the API server beside it is away for
 			// longer than its lease lasts, and systemd starts it again.
 			m.bystanders = slices.DeleteFunc(slices.Clone(managerUnits),
 				func(unit string) bool { return restarts(rest, unit) })
-			err = o.applyWithin(ctx, m, rest, apiBudget, component.APIServerUnit)
+			err = o.applyWithin(ctx, m, rest, fleet.APIBudget, component.APIServerUnit)
 			m.bystanders = nil
 		}
 		if err != nil {
 			return err
 		}
-		if s.Then != GateSelf {
+		if s.Then != fleet.GateSelf {
 			return nil
 		}
 		if err := o.waitReady(ctx, m.Machine); err != nil {
@@ -272,13 +243,13 @@ func (o *controlOperation) waitManagers(ctx context.Context, m *convergence) err
 	return nil
 }
 
-func (o *controlOperation) waitReady(ctx context.Context, m *Machine) error {
-	c, err := o.client(ctx, m)
+func (o *controlOperation) waitReady(ctx context.Context, m *fleet.Machine) error {
+	c, err := o.access.APIServer(ctx, m)
 	if err != nil {
 		return err
 	}
-	err = within(ctx, apiBudget, "API server", func(ctx context.Context) error {
-		return c.WaitReady(ctx, poll, m.Watch(component.APIServerUnit))
+	err = fleet.Within(ctx, fleet.APIBudget, "API server", func(ctx context.Context) error {
+		return c.WaitReady(ctx, fleet.Poll, m.Watch(component.APIServerUnit))
 	})
 	if err == nil {
 		m.Say("API server: ready")
@@ -288,24 +259,24 @@ func (o *controlOperation) waitReady(ctx context.Context, m *Machine) error {
 
 // gate waits until every other API server that can be reached is ready; there
 // has to be one, unless there is only this controller.
-func (o *controlOperation) gate(ctx context.Context, m *Machine, g Gate) error {
-	if g == GateNone || len(o.machines) == 1 {
+func (o *controlOperation) gate(ctx context.Context, m *fleet.Machine, g fleet.Gate) error {
+	if g == fleet.GateNone || len(o.machines) == 1 {
 		return nil
 	}
-	others := slices.DeleteFunc(o.reached(), func(x *Machine) bool { return x == m })
-	sick, err := untilNone(ctx, gateBudget, string(g), func(ctx context.Context) []string {
+	others := slices.DeleteFunc(o.reached(), func(x *fleet.Machine) bool { return x == m })
+	sick, err := fleet.UntilNone(ctx, fleet.GateBudget, string(g), func(ctx context.Context) []string {
 		if len(others) == 0 {
 			return []string{"no other machine can be reached"}
 		}
-		errs := EachAll(ctx, others, func(ctx context.Context, x *Machine) error {
-			c, err := o.client(ctx, x)
+		errs := fleet.EachAll(ctx, others, func(ctx context.Context, x *fleet.Machine) error {
+			c, err := o.access.APIServer(ctx, x)
 			if err != nil {
 				return err
 			}
 			return c.Ready(ctx)
 		})
 		var sick []string
-		for _, name := range sortedKeys(errs) {
+		for _, name := range slices.Sorted(maps.Keys(errs)) {
 			sick = append(sick, errs[name].Error())
 		}
 		return sick
@@ -313,8 +284,8 @@ func (o *controlOperation) gate(ctx context.Context, m *Machine, g Gate) error {
 	if err == nil {
 		return nil
 	}
-	return &StepError{Machine: m.Name(), Step: "wait until " + string(g),
-		Err: fmt.Errorf("%w (%s)", err, listOf(sick)), Unit: component.APIServerUnit}
+	return &fleet.StepError{Machine: m.Name(), Step: "wait until " + string(g),
+		Err: fmt.Errorf("%w (%s)", err, fleet.List(sick)), Unit: component.APIServerUnit}
 }
 
 // systemObjects applies the objects every cluster needs, when they differ.
@@ -322,8 +293,8 @@ func (o *controlOperation) systemObjects(ctx context.Context) error {
 	if len(o.reachable()) == 0 {
 		return nil // nobody to ask; which machines were left is said anyway
 	}
-	err := within(ctx, apiBudget, "a ready API server", func(ctx context.Context) error {
-		_, err := inTurn(ctx, answerShare, kube.Unanswered, toEach(o.reached(), func(ctx context.Context, m *Machine) ([]kube.ObjectRef, error) {
+	err := fleet.Within(ctx, fleet.APIBudget, "a ready API server", func(ctx context.Context) error {
+		_, err := fleet.InTurn(ctx, fleet.AnswerShare, kube.Unanswered, fleet.ToEach(o.reached(), func(ctx context.Context, m *fleet.Machine) ([]kube.ObjectRef, error) {
 			c, err := o.ready(ctx, m)
 			if err != nil {
 				return nil, err

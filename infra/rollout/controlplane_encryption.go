@@ -13,6 +13,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
@@ -113,7 +114,7 @@ func minus(list, others []string) []string {
 
 // storage connects to etcd, by whichever controller and member answer first.
 func (o *controlOperation) storage(ctx context.Context) (*etcd.Client, error) {
-	c, err := firstAnswer(ctx, o.reached(), o.storageFrom)
+	c, err := fleet.FirstAnswer(ctx, o.reached(), o.storageFrom)
 	if err != nil {
 		return nil, fmt.Errorf("no etcd member answers: %w", err)
 	}
@@ -121,21 +122,13 @@ func (o *controlOperation) storage(ctx context.Context) (*etcd.Client, error) {
 }
 
 // storageFrom connects a machine to the first member that is healthy.
-func (o *controlOperation) storageFrom(ctx context.Context, m *Machine) (*etcd.Client, error) {
-	pair, err := o.keys.admin(ctx, pki.EtcdCA)
-	if err != nil {
-		return nil, err
-	}
+func (o *controlOperation) storageFrom(ctx context.Context, m *fleet.Machine) (*etcd.Client, error) {
 	var errs []error
 	for _, endpoint := range o.want.Spec.EtcdEndpoints {
-		c, err := etcd.New(etcd.Access{Endpoint: endpoint, CA: []byte(o.keys.ref.EtcdCA),
-			Cert: pair.CertPEM, Key: pair.KeyPEM, Dial: m.Remote.Dialer(ctx)})
+		c, err := o.access.MemberFrom(ctx, m, endpoint)
 		if err != nil {
 			return nil, err
 		}
-		o.clientsMu.Lock()
-		o.storages = append(o.storages, c)
-		o.clientsMu.Unlock()
 		if err = c.Health(ctx); err == nil {
 			return c, nil
 		}
@@ -153,9 +146,9 @@ func (o *controlOperation) sealingDrift(ctx context.Context, r *Report) {
 	if under == "" || len(generations) < 2 {
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, probeBudget, fmt.Errorf("not within %s", probeBudget))
+	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ProbeBudget, fmt.Errorf("not within %s", fleet.ProbeBudget))
 	defer cancel()
-	s, err := inTurn(ctx, answerShare, etcd.Busy, toEach(machinesOf(o.machines), func(ctx context.Context, m *Machine) (sealing, error) {
+	s, err := fleet.InTurn(ctx, fleet.AnswerShare, etcd.Busy, fleet.ToEach(machinesOf(o.machines), func(ctx context.Context, m *fleet.Machine) (sealing, error) {
 		c, err := o.storageFrom(ctx, m)
 		if err != nil {
 			return sealing{}, err
@@ -196,7 +189,7 @@ func (o *controlOperation) mayDropKeys(ctx context.Context) error {
 	if len(lost) == 0 {
 		return nil
 	}
-	return &GuardError{Refused: "drop an encryption key",
+	return &fleet.GuardError{Refused: "drop an encryption key",
 		Reason: fmt.Sprintf("%d secrets are encrypted with it and could not be read any more, %s first", len(lost), strings.TrimPrefix(lost[0], under)),
 		Advice: "the API servers still have it: have the generation that is to stay write first (put it first in the list and apply)"}
 }
@@ -225,8 +218,8 @@ func (o *controlOperation) seal(ctx context.Context) error {
 		return nil
 	}
 	if !known {
-		errs := EachAll(ctx, machinesOf(o.machines), func(ctx context.Context, m *Machine) error { return o.waitLoaded(ctx, m, digest) })
-		for _, name := range sortedKeys(errs) {
+		errs := fleet.EachAll(ctx, machinesOf(o.machines), func(ctx context.Context, m *fleet.Machine) error { return o.waitLoaded(ctx, m, digest) })
+		for _, name := range slices.Sorted(maps.Keys(errs)) {
 			return errs[name]
 		}
 	}
@@ -255,16 +248,16 @@ func (o *controlOperation) encryptionDigest() string {
 
 // waitLoaded waits until a machine's API server works with the
 // EncryptionConfiguration of a digest. It looks for a changed file once a minute.
-func (o *controlOperation) waitLoaded(ctx context.Context, m *Machine, digest string) error {
-	c, err := o.client(ctx, m)
+func (o *controlOperation) waitLoaded(ctx context.Context, m *fleet.Machine, digest string) error {
+	c, err := o.access.APIServer(ctx, m)
 	if err != nil {
 		return err
 	}
 	watch := m.Watch(component.APIServerUnit)
 	var last error
 	told := false
-	err = within(ctx, reloadBudget, "the encryption keys", func(ctx context.Context) error {
-		return wait.PollUntilContextCancel(ctx, unitPoll, true, func(ctx context.Context) (bool, error) {
+	err = fleet.Within(ctx, reloadBudget, "the encryption keys", func(ctx context.Context) error {
+		return wait.PollUntilContextCancel(ctx, fleet.UnitPoll, true, func(ctx context.Context) (bool, error) {
 			loaded, err := c.EncryptionConfigDigest(ctx)
 			switch {
 			case err == nil && loaded == digest:
@@ -306,7 +299,7 @@ func (o *controlOperation) reseal(ctx context.Context, under string) error {
 		stale := s.keys()
 		if len(stale) == 0 {
 			if rewritten > 0 {
-				o.say(o.role.ref.Cluster, "encryption: %d secrets rewritten with %s; all %d are encrypted with it",
+				o.Fleet.Say(o.role.ref.Cluster, "encryption: %d secrets rewritten with %s; all %d are encrypted with it",
 					rewritten, pki.EncryptionKeyName(writing), s.total)
 			}
 			return nil
@@ -327,7 +320,7 @@ func (o *controlOperation) rewrite(ctx context.Context, under string, keys []str
 	if err != nil {
 		return err
 	}
-	o.say(o.role.ref.Cluster, "encryption: rewriting %d secrets with %s", len(keys), pki.EncryptionKeyName(o.generations()[0]))
+	o.Fleet.Say(o.role.ref.Cluster, "encryption: rewriting %d secrets with %s", len(keys), pki.EncryptionKeyName(o.generations()[0]))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelRewrites)
 	for _, key := range keys {

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
 // etcdServes makes sure that there is an etcd to start or restart API servers
@@ -26,20 +26,15 @@ func (o *controlOperation) etcdServes(ctx context.Context, plan Plan, endpoints 
 
 // askEtcd asks all members as the machine's API server will reach them, until
 // one of them is healthy.
-func (o *controlOperation) askEtcd(ctx context.Context, m *Machine, endpoints []string) error {
-	pair, err := o.keys.admin(ctx, pki.EtcdCA)
-	if err != nil {
-		return err
-	}
+func (o *controlOperation) askEtcd(ctx context.Context, m *fleet.Machine, endpoints []string) error {
 	clients := make([]*etcd.Client, len(endpoints))
 	for i, endpoint := range endpoints {
-		if clients[i], err = etcd.New(etcd.Access{Endpoint: endpoint, CA: []byte(o.keys.ref.EtcdCA),
-			Cert: pair.CertPEM, Key: pair.KeyPEM, Dial: m.Remote.Dial}); err != nil {
+		var err error
+		if clients[i], err = o.access.MemberFrom(ctx, m, endpoint); err != nil {
 			return err
 		}
-		defer clients[i].Close()
 	}
-	sick, err := untilNone(ctx, etcdAnswerBudget, "etcd", func(ctx context.Context) []string {
+	sick, err := fleet.UntilNone(ctx, etcdAnswerBudget, "etcd", func(ctx context.Context) []string {
 		answers := make(chan error, len(clients))
 		for _, c := range clients {
 			go func() { answers <- condition(ctx, c) }()
@@ -59,7 +54,7 @@ func (o *controlOperation) askEtcd(ctx context.Context, m *Machine, endpoints []
 	if err == nil {
 		return nil
 	}
-	return &StepError{Machine: m.Name(), Step: "ask etcd before the API server is started",
+	return &fleet.StepError{Machine: m.Name(), Step: "ask etcd before the API server is started",
 		Err:  fmt.Errorf("%w: no member serves, and nothing has been changed: %s", err, strings.Join(sick, "; ")),
 		Next: "bring back the members that do not answer (terraform plan shows what differs on their machines), then apply again"}
 }

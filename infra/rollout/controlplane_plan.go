@@ -3,6 +3,7 @@ package rollout
 import (
 	"slices"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
@@ -15,7 +16,7 @@ func guardKubernetes(wanted version.Version, serving []version.Version) error {
 	}
 	oldest := slices.MinFunc(serving, version.Version.Compare)
 	if err := version.CheckUpgrade(oldest, wanted); err != nil {
-		return &GuardError{Refused: "roll the API servers to " + wanted.String(), Reason: err.Error()}
+		return &fleet.GuardError{Refused: "roll the API servers to " + wanted.String(), Reason: err.Error()}
 	}
 	return nil
 }
@@ -56,11 +57,11 @@ func planControlPlane(controllers []controllerFacts) (Plan, error) {
 			if serving == 0 {
 				why = "none serves yet"
 			}
-			first = append(first, Step{Machine: c.name, Action: ActionInstall, Why: why, Then: GateSelf})
+			first = append(first, Step{Machine: c.name, Action: ActionInstall, Why: why, Then: fleet.GateSelf})
 		default:
 			switch {
 			case c.restarts:
-				rolls = append(rolls, Step{Machine: c.name, Action: ActionRoll, Gate: GateOthers, Then: GateSelf})
+				rolls = append(rolls, Step{Machine: c.name, Action: ActionRoll, Gate: fleet.GateOthers, Then: fleet.GateSelf})
 			case c.changes:
 				quiet = append(quiet, Step{Machine: c.name, Action: ActionQuiet})
 			}
@@ -71,8 +72,8 @@ func planControlPlane(controllers []controllerFacts) (Plan, error) {
 	}
 	var held error
 	if len(gone) > 0 && len(rolls) > 0 && serving < 2 {
-		held = &GuardError{Refused: "restart the API server on " + listOf(names(rolls)),
-			Reason: "it is the only one that serves, and " + listOf(gone) + " cannot be reached",
+		held = &fleet.GuardError{Refused: "restart the API server on " + fleet.List(names(rolls)),
+			Reason: "it is the only one that serves, and " + fleet.List(gone) + " cannot be reached",
 			Advice: "apply again when they answer"}
 		rolls, managers = nil, nil
 	}

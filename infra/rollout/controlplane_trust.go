@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
@@ -42,8 +43,8 @@ func (o *controlOperation) publishTrust(ctx context.Context, prior pki.Ref) erro
 		return nil
 	}
 	var last error
-	err := within(ctx, trustBudget, "publication of the CA certificates", func(ctx context.Context) error {
-		return wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+	err := fleet.Within(ctx, trustBudget, "publication of the CA certificates", func(ctx context.Context) error {
+		return wait.PollUntilContextCancel(ctx, fleet.Poll, true, func(ctx context.Context) (bool, error) {
 			c, err := o.anyReady(ctx, o.reached())
 			if err == nil {
 				err = publishedRootCA(ctx, c, now.KubernetesCA)
@@ -61,7 +62,7 @@ func (o *controlOperation) publishTrust(ctx context.Context, prior pki.Ref) erro
 		return fmt.Errorf("waiting until the cluster hands out the changed CA certificates: %w (last: %w)\n"+
 			"next: kubectl get configmap -A --field-selector metadata.name=%s", err, last, rootCAConfigMap)
 	}
-	o.say("cluster", "control plane: the changed CA certificates are handed out")
+	o.Fleet.Say("cluster", "control plane: the changed CA certificates are handed out")
 	return nil
 }
 
@@ -82,7 +83,7 @@ func publishedRootCA(ctx context.Context, c *kube.Client, bundle string) error {
 		}
 	}
 	if len(stale) > 0 {
-		return fmt.Errorf("ConfigMap %s is not up to date in namespace %s", rootCAConfigMap, listOf(stale))
+		return fmt.Errorf("ConfigMap %s is not up to date in namespace %s", rootCAConfigMap, fleet.List(stale))
 	}
 	return nil
 }

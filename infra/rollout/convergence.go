@@ -7,13 +7,14 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
 
 // convergence is one machine being brought to what is wanted of it: what is
 // wanted, what was recorded and what was seen. Only one goroutine works on it at a time.
 type convergence struct {
-	*Machine
+	*fleet.Machine
 	want   component.Machine
 	record MachineRecord
 
@@ -30,8 +31,8 @@ type convergence struct {
 }
 
 // machinesOf returns the machines of convergences.
-func machinesOf(list []*convergence) []*Machine {
-	out := make([]*Machine, len(list))
+func machinesOf(list []*convergence) []*fleet.Machine {
+	out := make([]*fleet.Machine, len(list))
 	for i, m := range list {
 		out[i] = m.Machine
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
@@ -24,10 +25,7 @@ type etcdOperation struct {
 	want Etcd
 	// leavers are the machines of members that are not wanted any more: asked
 	// about their health as long as they belong to the cluster, never changed.
-	leavers []*Machine
-
-	clientsMu sync.Mutex
-	clients   map[string]*etcd.Client // by machine name
+	leavers []*fleet.Machine
 }
 
 func (e *Engine) beginEtcd(want Etcd, prior *Etcd, rec Record) (*etcdOperation, error) {
@@ -36,33 +34,11 @@ func (e *Engine) beginEtcd(want Etcd, prior *Etcd, rec Record) (*etcdOperation, 
 		return nil, err
 	}
 	o.probes = []desired.Directory{{Path: etcdMemberDir}}
-	out := &etcdOperation{operation: o, want: want, clients: map[string]*etcd.Client{}}
+	out := &etcdOperation{operation: o, want: want}
 	if prior != nil {
-		out.leavers = e.Machines(leaving(want.Targets, prior.Targets))
+		out.leavers = e.Fleet.Machines(leaving(want.Targets, prior.Targets))
 	}
 	return out, nil
-}
-
-func (o *etcdOperation) close() {
-	o.clientsMu.Lock()
-	defer o.clientsMu.Unlock()
-	for _, c := range o.clients {
-		c.Close()
-	}
-}
-
-// client returns the client of one member, reached from its own machine.
-func (o *etcdOperation) client(ctx context.Context, m *Machine) (*etcd.Client, error) {
-	o.clientsMu.Lock()
-	defer o.clientsMu.Unlock()
-	if c := o.clients[m.Name()]; c != nil {
-		return c, nil
-	}
-	c, err := o.localEtcd(ctx, o.keys, m.Target)
-	if err == nil {
-		o.clients[m.Name()] = c
-	}
-	return c, err
 }
 
 func (m *convergence) hasData() bool {
@@ -71,12 +47,12 @@ func (m *convergence) hasData() bool {
 }
 
 // members returns the member list as the first of the machines to answer tells it.
-func (o *etcdOperation) members(ctx context.Context, machines []*Machine) ([]etcd.Member, error) {
-	return firstAnswer(ctx, machines, o.membersBy)
+func (o *etcdOperation) members(ctx context.Context, machines []*fleet.Machine) ([]etcd.Member, error) {
+	return fleet.FirstAnswer(ctx, machines, o.membersBy)
 }
 
-func (o *etcdOperation) membersBy(ctx context.Context, m *Machine) ([]etcd.Member, error) {
-	c, err := o.client(ctx, m)
+func (o *etcdOperation) membersBy(ctx context.Context, m *fleet.Machine) ([]etcd.Member, error) {
+	c, err := o.access.Member(ctx, m)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +64,7 @@ func (o *etcdOperation) membersBy(ctx context.Context, m *Machine) ([]etcd.Membe
 func (o *etcdOperation) facts(ctx context.Context) (etcdFacts, error) {
 	f := etcdFacts{formed: o.record.Formed}
 	f.release, _ = version.Parse(o.want.Spec.Version) // it has been rendered, so it is one
-	var running []*Machine
+	var running []*fleet.Machine
 	for _, m := range o.machines {
 		if m.running(component.EtcdUnit) {
 			running = append(running, m.Machine)
@@ -102,12 +78,12 @@ func (o *etcdOperation) facts(ctx context.Context) (etcdFacts, error) {
 	if len(running) == 0 {
 		return f, nil
 	}
-	if _, err := o.keys.admin(ctx, pki.EtcdCA); err != nil {
+	if _, err := o.access.Keys.Admin(ctx, pki.EtcdCA); err != nil {
 		return f, err // without it nobody can be asked; not the same as no answer
 	}
 	waitCtx, cancel := context.WithTimeout(ctx, etcdAnswerBudget)
 	defer cancel()
-	_ = wait.PollUntilContextCancel(waitCtx, poll, true, func(ctx context.Context) (bool, error) {
+	_ = wait.PollUntilContextCancel(waitCtx, fleet.Poll, true, func(ctx context.Context) (bool, error) {
 		members, err := o.members(ctx, running)
 		f.members = members
 		return err == nil, nil
@@ -122,8 +98,8 @@ func (o *etcdOperation) facts(ctx context.Context) (etcdFacts, error) {
 
 // releases notes which release each member runs and whose form its data have.
 func (o *etcdOperation) releases(ctx context.Context, wanted []memberFacts) {
-	EachAll(ctx, o.reached(), func(ctx context.Context, m *Machine) error {
-		c, err := o.client(ctx, m)
+	fleet.EachAll(ctx, o.reached(), func(ctx context.Context, m *fleet.Machine) error {
+		c, err := o.access.Member(ctx, m)
 		if err != nil {
 			return err
 		}
@@ -139,9 +115,9 @@ func (o *etcdOperation) releases(ctx context.Context, wanted []memberFacts) {
 }
 
 // leader returns the machine whose member leads, empty when none does.
-func (o *etcdOperation) leader(ctx context.Context, machines []*Machine) string {
-	name, err := firstAnswer(ctx, machines, func(ctx context.Context, m *Machine) (string, error) {
-		c, err := o.client(ctx, m)
+func (o *etcdOperation) leader(ctx context.Context, machines []*fleet.Machine) string {
+	name, err := fleet.FirstAnswer(ctx, machines, func(ctx context.Context, m *fleet.Machine) (string, error) {
+		c, err := o.access.Member(ctx, m)
 		if err != nil {
 			return "", err
 		}
@@ -163,12 +139,12 @@ func (o *etcdOperation) health(ctx context.Context, members []etcd.Member) map[e
 		mu  sync.Mutex
 		out = map[etcd.ID]bool{}
 	)
-	EachAll(ctx, o.everybody(), func(ctx context.Context, m *Machine) error {
+	fleet.EachAll(ctx, o.everybody(), func(ctx context.Context, m *fleet.Machine) error {
 		i := slices.IndexFunc(members, func(e etcd.Member) bool { return e.Name == m.Name() })
 		if i < 0 {
 			return nil
 		}
-		c, err := o.client(ctx, m)
+		c, err := o.access.Member(ctx, m)
 		if err == nil && c.Health(ctx) == nil {
 			mu.Lock()
 			defer mu.Unlock()
@@ -187,7 +163,7 @@ func (e *Engine) ObserveEtcd(ctx context.Context, want Etcd, rec Record) (Report
 	if err != nil {
 		return Report{}, err
 	}
-	defer o.close()
+	defer o.access.Close()
 	r := o.report(ctx, o.membershipDrift)
 	for _, m := range o.machines {
 		if o.record.Formed && r.Unreachable[m.Name()] == nil && !m.hasData() {
@@ -199,9 +175,9 @@ func (e *Engine) ObserveEtcd(ctx context.Context, want Etcd, rec Record) (Report
 
 // membershipDrift compares the cluster's member list with the wanted members.
 func (o *etcdOperation) membershipDrift(ctx context.Context, r *Report) {
-	ctx, cancel := context.WithTimeoutCause(ctx, probeBudget, fmt.Errorf("not within %s", probeBudget))
+	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ProbeBudget, fmt.Errorf("not within %s", fleet.ProbeBudget))
 	defer cancel()
-	members, err := inTurn(ctx, answerShare, etcd.Busy, toEach(machinesOf(o.machines), o.membersBy))
+	members, err := fleet.InTurn(ctx, fleet.AnswerShare, etcd.Busy, fleet.ToEach(machinesOf(o.machines), o.membersBy))
 	if err != nil {
 		r.warn("etcd did not tell its members: %v", err)
 		return

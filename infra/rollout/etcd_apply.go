@@ -7,6 +7,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
 // ApplyEtcd brings an etcd cluster to what is wanted: members in parallel when
@@ -19,7 +20,7 @@ func (e *Engine) ApplyEtcd(ctx context.Context, want Etcd, prior *Etcd, rec Reco
 	if err != nil {
 		return rec, err
 	}
-	defer o.close()
+	defer o.access.Close()
 	err = o.converge(ctx)
 	if err == nil && prior != nil {
 		err = o.dismiss(ctx, prior.role())
@@ -78,20 +79,20 @@ func (o *etcdOperation) step(ctx context.Context, m *convergence, s Step) error 
 	if s.Action == ActionJoin {
 		err = o.join(ctx, m)
 	} else {
-		err = o.applyWithin(ctx, m, m.changes, etcdBudget, component.EtcdUnit)
+		err = o.applyWithin(ctx, m, m.changes, fleet.EtcdBudget, component.EtcdUnit)
 	}
-	if err != nil || s.Then != GateSelf {
+	if err != nil || s.Then != fleet.GateSelf {
 		return err
 	}
 	return o.waitHealthy(ctx, m.Machine)
 }
 
-func (o *etcdOperation) waitHealthy(ctx context.Context, m *Machine) error {
-	c, err := o.client(ctx, m)
+func (o *etcdOperation) waitHealthy(ctx context.Context, m *fleet.Machine) error {
+	c, err := o.access.Member(ctx, m)
 	if err != nil {
 		return err
 	}
-	err = within(ctx, etcdBudget, "etcd member", func(ctx context.Context) error {
+	err = fleet.Within(ctx, fleet.EtcdBudget, "etcd member", func(ctx context.Context) error {
 		return c.WaitHealthy(ctx, m.Watch(component.EtcdUnit))
 	})
 	if err == nil {
@@ -101,11 +102,11 @@ func (o *etcdOperation) waitHealthy(ctx context.Context, m *Machine) error {
 }
 
 // gate waits until what must hold before a step holds.
-func (o *etcdOperation) gate(ctx context.Context, m *Machine, g Gate) error {
-	if g == GateNone {
+func (o *etcdOperation) gate(ctx context.Context, m *fleet.Machine, g fleet.Gate) error {
+	if g == fleet.GateNone {
 		return nil
 	}
-	sick, err := untilNone(ctx, gateBudget, string(g), func(ctx context.Context) []string {
+	sick, err := fleet.UntilNone(ctx, fleet.GateBudget, string(g), func(ctx context.Context) []string {
 		members, err := o.members(ctx, o.reached())
 		if err != nil {
 			return []string{err.Error()}
@@ -117,11 +118,11 @@ func (o *etcdOperation) gate(ctx context.Context, m *Machine, g Gate) error {
 				continue
 			}
 			voters++
-			if !healthy[member.ID] && (g == GateQuorum || member.Name != m.Name()) {
+			if !healthy[member.ID] && (g == fleet.GateQuorum || member.Name != m.Name()) {
 				sick = append(sick, member.Label())
 			}
 		}
-		if g == GateQuorum && voters-len(sick) >= etcd.Quorum(voters) {
+		if g == fleet.GateQuorum && voters-len(sick) >= etcd.Quorum(voters) {
 			return nil
 		}
 		return sick
@@ -129,8 +130,8 @@ func (o *etcdOperation) gate(ctx context.Context, m *Machine, g Gate) error {
 	if err == nil {
 		return nil
 	}
-	return &StepError{Machine: m.Name(), Step: "wait until " + string(g),
-		Err:  fmt.Errorf("%w (not healthy: %s)", err, listOf(sick)),
+	return &fleet.StepError{Machine: m.Name(), Step: "wait until " + string(g),
+		Err:  fmt.Errorf("%w (not healthy: %s)", err, fleet.List(sick)),
 		Next: m.SSH("sudo systemctl status " + component.EtcdUnit)}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -57,7 +58,7 @@ func joinedWith(members []etcd.Member, wanted []component.Node) ([]component.Nod
 
 // join makes m a member. It may have been interrupted before, at any point.
 func (o *etcdOperation) join(ctx context.Context, m *convergence) error {
-	others := slices.DeleteFunc(o.reached(), func(x *Machine) bool { return x == m.Machine })
+	others := slices.DeleteFunc(o.reached(), func(x *fleet.Machine) bool { return x == m.Machine })
 	facts := memberFacts{name: m.Name(), peerURL: component.EtcdPeerURL(m.Node)}
 	members, err := o.members(ctx, others)
 	if err != nil {
@@ -95,7 +96,7 @@ func (o *etcdOperation) join(ctx context.Context, m *convergence) error {
 	if err := o.fill(ctx, m); err != nil {
 		return err
 	}
-	if err := o.applyWithin(ctx, m, m.changes, etcdBudget, component.EtcdUnit); err != nil {
+	if err := o.applyWithin(ctx, m, m.changes, fleet.EtcdBudget, component.EtcdUnit); err != nil {
 		return err
 	}
 	m.Say("etcd: started, catching up")
@@ -113,16 +114,16 @@ func wipe(ctx context.Context, m *convergence) error {
 		}
 	}
 	if _, err := m.Remote.Run(ctx, remote.Command{Script: script + "\n", Sudo: true}); err != nil {
-		return &StepError{Machine: m.Name(), Step: "clear the data of an ended etcd membership", Err: err}
+		return &fleet.StepError{Machine: m.Name(), Step: "clear the data of an ended etcd membership", Err: err}
 	}
 	return nil
 }
 
 // announce adds the learner through any member that is well.
-func (o *etcdOperation) announce(ctx context.Context, others []*Machine, peerURL string) (etcd.Member, error) {
+func (o *etcdOperation) announce(ctx context.Context, others []*fleet.Machine, peerURL string) (etcd.Member, error) {
 	var errs []error
 	for _, x := range others {
-		c, err := o.client(ctx, x)
+		c, err := o.access.Member(ctx, x)
 		if err == nil {
 			err = c.Health(ctx)
 		}
@@ -131,7 +132,7 @@ func (o *etcdOperation) announce(ctx context.Context, others []*Machine, peerURL
 			continue
 		}
 		var added etcd.Member
-		err = within(ctx, gateBudget, "announcement of etcd member "+peerURL, func(ctx context.Context) error {
+		err = fleet.Within(ctx, fleet.GateBudget, "announcement of etcd member "+peerURL, func(ctx context.Context) error {
 			added, err = c.AddLearner(ctx, peerURL)
 			return err
 		})
@@ -140,16 +141,16 @@ func (o *etcdOperation) announce(ctx context.Context, others []*Machine, peerURL
 	return etcd.Member{}, fmt.Errorf("adding etcd member %s: no healthy member to ask: %w", peerURL, errors.Join(errs...))
 }
 
-func (o *etcdOperation) promote(ctx context.Context, m *Machine, others []*Machine, id etcd.ID) error {
+func (o *etcdOperation) promote(ctx context.Context, m *fleet.Machine, others []*fleet.Machine, id etcd.ID) error {
 	for _, x := range others {
-		c, err := o.client(ctx, x)
+		c, err := o.access.Member(ctx, x)
 		if err != nil {
 			return err
 		}
 		if c.Health(ctx) != nil {
 			continue
 		}
-		err = within(ctx, etcdBudget, "promotion of etcd member "+m.Name(), func(ctx context.Context) error {
+		err = fleet.Within(ctx, fleet.EtcdBudget, "promotion of etcd member "+m.Name(), func(ctx context.Context) error {
 			return c.Promote(ctx, id, m.Watch(component.EtcdUnit))
 		})
 		if err == nil {

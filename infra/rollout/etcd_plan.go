@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
@@ -72,19 +73,19 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 	}
 	if len(starting) < etcd.Quorum(n) {
 		if f.formed {
-			return nil, &GuardError{Refused: "start etcd",
+			return nil, &fleet.GuardError{Refused: "start etcd",
 				Reason: fmt.Sprintf("the cluster has lost its quorum: of %d members only %s still have their data (without: %s; unreachable: %s)",
-					n, listOf(withData), listOf(without), listOf(unreachable)),
+					n, fleet.List(withData), fleet.List(without), fleet.List(unreachable)),
 				Advice: "bring the unreachable machines back, or restore the cluster from a snapshot; starting empty members in their place would lose data"}
 		}
-		return nil, &GuardError{Refused: "start etcd",
-			Reason: fmt.Sprintf("%d of %d machines can be reached, a quorum is %d (unreachable: %s)", len(starting), n, etcd.Quorum(n), listOf(unreachable)),
+		return nil, &fleet.GuardError{Refused: "start etcd",
+			Reason: fmt.Sprintf("%d of %d machines can be reached, a quorum is %d (unreachable: %s)", len(starting), n, etcd.Quorum(n), fleet.List(unreachable)),
 			Advice: "apply again when they answer"}
 	}
 	slices.Sort(starting)
 	var steps []Step
 	for _, name := range starting {
-		steps = append(steps, Step{Machine: name, Action: ActionInstall, Why: why, Then: GateSelf})
+		steps = append(steps, Step{Machine: name, Action: ActionInstall, Why: why, Then: fleet.GateSelf})
 	}
 	return Plan{}.parallel(steps...), nil
 }
@@ -111,7 +112,7 @@ func planEtcdChange(f etcdFacts) (Plan, error) {
 		m, listed := findMember(f.members, w)
 		wanted[m.ID] = wanted[m.ID] || listed
 		join := func(why string) Step {
-			return Step{Machine: w.name, Action: ActionJoin, Why: why, Gate: GateQuorum, Then: GateSelf}
+			return Step{Machine: w.name, Action: ActionJoin, Why: why, Gate: fleet.GateQuorum, Then: fleet.GateSelf}
 		}
 		switch {
 		case !w.reachable:
@@ -127,9 +128,9 @@ func planEtcdChange(f etcdFacts) (Plan, error) {
 		case m.Learner || !m.Started():
 			repairs = append(repairs, join("added before, has not got all the way"))
 		case w.changes && !w.running:
-			repairs = append(repairs, Step{Machine: w.name, Action: ActionInstall, Why: "not running", Then: GateSelf})
+			repairs = append(repairs, Step{Machine: w.name, Action: ActionInstall, Why: "not running", Then: fleet.GateSelf})
 		case w.restarts:
-			rolls = append(rolls, Step{Machine: w.name, Action: ActionRoll, Gate: GateOthers, Then: GateSelf})
+			rolls = append(rolls, Step{Machine: w.name, Action: ActionRoll, Gate: fleet.GateOthers, Then: fleet.GateSelf})
 		case w.changes:
 			quiet = append(quiet, Step{Machine: w.name, Action: ActionQuiet})
 		}
@@ -148,8 +149,8 @@ func planEtcdChange(f etcdFacts) (Plan, error) {
 	}
 	var held error
 	if len(rolls) > 0 && len(unreachable) > 0 {
-		held = &GuardError{Refused: "restart etcd on " + listOf(names(rolls)),
-			Reason: fmt.Sprintf("%s cannot be reached, and no second member may be down at the same time", listOf(unreachable)),
+		held = &fleet.GuardError{Refused: "restart etcd on " + fleet.List(names(rolls)),
+			Reason: fmt.Sprintf("%s cannot be reached, and no second member may be down at the same time", fleet.List(unreachable)),
 			Advice: "apply again when it answers"}
 		rolls = nil
 	}
@@ -188,7 +189,7 @@ type removal struct {
 func removals(list []removal) []Step {
 	var out []Step
 	for _, r := range list {
-		out = append(out, Step{Machine: r.machine, Action: ActionLeave, Why: r.why, Gate: GateQuorumAfter})
+		out = append(out, Step{Machine: r.machine, Action: ActionLeave, Why: r.why, Gate: fleet.GateQuorumAfter})
 	}
 	return out
 }
@@ -215,7 +216,7 @@ func guardRemovals(f etcdFacts, before []removal, joining int, after []removal) 
 				healthy--
 			}
 			if voters == 0 || healthy < etcd.Quorum(voters) {
-				return &GuardError{Refused: "remove etcd member " + r.machine,
+				return &fleet.GuardError{Refused: "remove etcd member " + r.machine,
 					Reason: fmt.Sprintf("of the %d voters that would remain %d are healthy, and a quorum is %d", voters, healthy, etcd.Quorum(voters)),
 					Advice: "repair or bring back the other members first, and replace one machine at a time"}
 			}
@@ -245,7 +246,7 @@ func guardRelease(f etcdFacts) error {
 			err = version.CheckEtcdUpgrade(w.release, f.release)
 		}
 		if err != nil {
-			return &GuardError{Refused: "roll etcd to " + f.release.String(), Reason: fmt.Sprintf("the member on %s: %v", w.name, err)}
+			return &fleet.GuardError{Refused: "roll etcd to " + f.release.String(), Reason: fmt.Sprintf("the member on %s: %v", w.name, err)}
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
@@ -26,7 +27,7 @@ func etcdOf(n int) rollout.Etcd {
 	for i := range n {
 		name := fmt.Sprintf("controller-%d", i)
 		address := netip.AddrFrom4([4]byte{10, 240, 0, byte(10 + i)})
-		want.Targets = append(want.Targets, rollout.Target{
+		want.Targets = append(want.Targets, fleet.Target{
 			Host: remote.Host{Name: name, Address: address.String(), User: "admin", HostKeys: []string{"ssh-ed25519 AAAA..."}},
 			Node: component.Node{Name: name, PrivateIP: address},
 		})
@@ -36,11 +37,11 @@ func etcdOf(n int) rollout.Etcd {
 
 // Bringing up three etcd members, and later making them five: the same call.
 func Example() {
-	engine := &rollout.Engine{
+	engine := &rollout.Engine{Fleet: &fleet.Fleet{
 		Pool:     remote.NewPool(remote.Config{AgentSocket: "/run/user/1000/agent"}),
 		Store:    func(pki.Ref) (pki.Store, error) { return pki.NewMemoryStore(nil), nil },
 		Progress: func(machine, message string) { fmt.Println(machine, message) },
-	}
+	}}
 	three, five := etcdOf(3), etcdOf(5)
 
 	create := func(ctx context.Context) (rollout.Record, error) {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
@@ -24,11 +25,11 @@ for p in PROGRAMS; do [ ! -x "$p" ] || { printf '%s\0' "$p"; "$p" --version 2>&1
 // Inspect reads files of a machine, by path or pattern, and the releases of
 // programs, by path, as they tell them with --version. What is not there is
 // left out. It changes nothing.
-func (e *Engine) Inspect(ctx context.Context, t Target, files, programs []string) (component.Found, map[string]string, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, observeBudget, fmt.Errorf("no answer within %s", observeBudget))
+func (e *Engine) Inspect(ctx context.Context, t fleet.Target, files, programs []string) (component.Found, map[string]string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ObserveBudget, fmt.Errorf("no answer within %s", fleet.ObserveBudget))
 	defer cancel()
 	script := strings.NewReplacer("FILES", strings.Join(files, " "), "PROGRAMS", strings.Join(programs, " ")).Replace(inspectScript)
-	out, err := e.Pool.Machine(t.Host).Run(ctx, remote.Command{Script: script, Sudo: true})
+	out, err := e.Fleet.Machine(t).Remote.Run(ctx, remote.Command{Script: script, Sudo: true})
 	if err != nil {
 		return nil, nil, fmt.Errorf("inspecting %s: %w", t.Node.Name, err)
 	}
@@ -60,7 +61,9 @@ var releasePattern = regexp.MustCompile(`\bv?(\d+\.\d+\.\d+(?:[-+~][0-9A-Za-z.+~
 
 // NodeLabels returns the labels that a worker pool has put on a node.
 func (e *Engine) NodeLabels(ctx context.Context, api API, node string) (map[string]string, error) {
-	nodes, err := askAPI(ctx, e, e.keyring(api.PKI), api.Endpoint, func(ctx context.Context, c *kube.Client) ([]corev1.Node, error) {
+	a := e.Fleet.Access(api.PKI)
+	defer a.Close()
+	nodes, err := fleet.AskAPI(ctx, a, api.Endpoint, func(ctx context.Context, c *kube.Client) ([]corev1.Node, error) {
 		return c.NodeObjects(ctx, node)
 	})
 	if err != nil {
@@ -75,7 +78,9 @@ func (e *Engine) NodeLabels(ctx context.Context, api API, node string) (map[stri
 // FindObjects returns which of the addon's objects are in the cluster: the
 // inventory of an addon whose own was lost.
 func (e *Engine) FindObjects(ctx context.Context, want Addon) ([]kube.ObjectRef, error) {
-	found, err := askAPI(ctx, e, e.keyring(want.API.PKI), want.API.Endpoint, func(ctx context.Context, c *kube.Client) ([]kube.ObjectRef, error) {
+	a := e.Fleet.Access(want.API.PKI)
+	defer a.Close()
+	found, err := fleet.AskAPI(ctx, a, want.API.Endpoint, func(ctx context.Context, c *kube.Client) ([]kube.ObjectRef, error) {
 		var found []kube.ObjectRef
 		for _, ref := range kube.RefsOf(want.Objects) {
 			switch o, err := c.Get(ctx, ref); {

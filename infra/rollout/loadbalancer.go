@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
 // ObserveLoadBalancer compares the load balancer's machine with what is wanted.
@@ -44,7 +45,7 @@ func (o *operation) balance(ctx context.Context, port int) error {
 	if err := o.lookAndFill(ctx); err != nil {
 		return err
 	}
-	if err := Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
+	if err := fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
 		if err := o.apply(ctx, m, m.changes); err != nil {
 			return err
 		}
@@ -57,11 +58,11 @@ func (o *operation) balance(ctx context.Context, port int) error {
 }
 
 // waitPort waits until something listens on the port.
-func waitPort(ctx context.Context, m *Machine, port int) error {
+func waitPort(ctx context.Context, m *fleet.Machine, port int) error {
 	var last error
 	watch := m.Watch(component.HAProxyUnit)
-	err := within(ctx, portBudget, "HAProxy", func(ctx context.Context) error {
-		return wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+	err := fleet.Within(ctx, portBudget, "HAProxy", func(ctx context.Context) error {
+		return wait.PollUntilContextCancel(ctx, fleet.Poll, true, func(ctx context.Context) (bool, error) {
 			conn, err := m.Remote.Dial(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
 			if err == nil {
 				return true, conn.Close()

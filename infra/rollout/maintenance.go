@@ -12,6 +12,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
@@ -33,12 +34,12 @@ import (
 // or, before it is terminated, d.Close and d.Leave. The zero value is the duty
 // of a machine that has none.
 type Duty struct {
-	engine *Engine
-	m      *Machine
+	fleet *fleet.Fleet
+	m     *fleet.Machine
 
-	units    []string                                // units of ours that are active
-	files    map[string][]byte                       // credentials, by path
-	find     func(context.Context) ([]Target, error) // other controllers, nil when unknown
+	units    []string                                      // units of ours that are active
+	files    map[string][]byte                             // credentials, by path
+	find     func(context.Context) ([]fleet.Target, error) // other controllers, nil when unknown
 	cordoned bool
 	notes    []string
 }
@@ -69,13 +70,13 @@ for u in UNITS; do ! active "$u" || printf 'unit\0%s\0\0' "$u"; done
 
 // Duty finds out what a machine does. Of t it needs how to reach the machine,
 // its name and its private address.
-func (e *Engine) Duty(ctx context.Context, t Target) (*Duty, error) {
+func (e *Engine) Duty(ctx context.Context, t fleet.Target) (*Duty, error) {
 	d := &Duty{
-		engine: e,
-		m:      e.Machine(t),
-		files:  map[string][]byte{},
+		fleet: e.Fleet,
+		m:     e.Fleet.Machine(t),
+		files: map[string][]byte{},
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, observeBudget, fmt.Errorf("no answer within %s", observeBudget))
+	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ObserveBudget, fmt.Errorf("no answer within %s", fleet.ObserveBudget))
 	defer cancel()
 	script := strings.Replace(lookScript, "UNITS", strings.Join(dutyUnits, " "), 1)
 	out, err := d.m.Remote.Run(ctx, remote.Command{Script: script, Sudo: true})
@@ -157,7 +158,7 @@ func (d *Duty) Close(ctx context.Context) {
 	c, node, err := d.kubelet()
 	if err == nil {
 		defer c.Close()
-		err = within(ctx, evictBudget, "the API server", func(ctx context.Context) error { return c.Cordon(ctx, node) })
+		err = fleet.Within(ctx, fleet.EvictBudget, "the API server", func(ctx context.Context) error { return c.Cordon(ctx, node) })
 	}
 	if err != nil {
 		d.note("its pods were not drained: %v", err)
@@ -219,10 +220,10 @@ func (d *Duty) drain(ctx context.Context) error {
 		return d.fail("drain", err)
 	}
 	defer c.Close()
-	d.engine.say(node, "maintenance: draining")
-	if err := c.Drain(ctx, node, DefaultDrainTimeout, func(line string) { d.engine.say(node, "%s", line) }); err != nil {
+	d.fleet.Say(node, "maintenance: draining")
+	if err := c.Drain(ctx, node, fleet.DefaultDrainTimeout, func(line string) { d.fleet.Say(node, "%s", line) }); err != nil {
 		d.uncordon(ctx)
-		return &StepError{Machine: d.m.Name(), Step: "drain", Err: err,
+		return &fleet.StepError{Machine: d.m.Name(), Step: "drain", Err: err,
 			Next: "kubectl get pods,poddisruptionbudgets --all-namespaces --output wide, and make room for the pods or relax the budget"}
 	}
 	return nil
@@ -237,5 +238,5 @@ func (d *Duty) stop(ctx context.Context, unit string) error {
 }
 
 func (d *Duty) fail(step string, err error) error {
-	return &StepError{Machine: d.m.Name(), Step: step, Err: err}
+	return &fleet.StepError{Machine: d.m.Name(), Step: step, Err: err}
 }

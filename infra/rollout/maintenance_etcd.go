@@ -8,16 +8,17 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
 // Among says how to find the other machines of the cluster that may run an API
 // server. When this machine's etcd member hands its leadership on they are held
 // for an instant, so that no write is lost; those that are not known are not.
-func (d *Duty) Among(find func(context.Context) ([]Target, error)) { d.find = find }
+func (d *Duty) Among(find func(context.Context) ([]fleet.Target, error)) { d.find = find }
 
 // everybody is the machine and the others of the cluster, as far as they are known.
-func (d *Duty) everybody(ctx context.Context) []*Machine {
-	var targets []Target
+func (d *Duty) everybody(ctx context.Context) []*fleet.Machine {
+	var targets []fleet.Target
 	err := errors.New("nobody has said which they are")
 	if d.find != nil {
 		targets, err = d.find(ctx)
@@ -25,10 +26,10 @@ func (d *Duty) everybody(ctx context.Context) []*Machine {
 	if err != nil {
 		d.m.Say("etcd: the API servers on the cluster's other machines are not held: %v", err)
 	}
-	out := []*Machine{d.m}
+	out := []*fleet.Machine{d.m}
 	for _, t := range targets {
 		if t.Node.Name != d.m.Name() {
-			out = append(out, d.engine.Machine(t))
+			out = append(out, d.fleet.Machine(t))
 		}
 	}
 	return out
@@ -126,11 +127,11 @@ func (d *Duty) handOver(ctx context.Context, c *etcd.Client, p place, healthy ma
 	if to < 0 {
 		return nil
 	}
-	return d.engine.moveLeader(ctx, d.m, c, p.others[to], d.writers(p.members, healthy))
+	return fleet.MoveLeader(ctx, d.m, c, p.others[to], d.writers(p.members, healthy))
 }
 
-func (d *Duty) writers(members []etcd.Member, healthy map[etcd.ID]bool) writers {
-	return writers{machines: d.everybody, settled: settled(members, healthy, d.health)}
+func (d *Duty) writers(members []etcd.Member, healthy map[etcd.ID]bool) fleet.Writers {
+	return fleet.Writers{Machines: d.everybody, Settled: fleet.Settled(members, healthy, d.health)}
 }
 
 // leaveEtcd takes the machine's member out of the cluster, through one of the
@@ -150,8 +151,8 @@ func (d *Duty) leaveEtcd(ctx context.Context, leaving func(string) bool) error {
 	healthy := d.health(ctx, p.members)
 	d.mention(d.handOver(ctx, c, p, healthy))
 	d.m.Say("etcd: leaving, member %s", p.self.ID)
-	err = d.engine.removeLiving(ctx, "maintenance", d.m, d.writers(p.members, healthy), mayStopFirst(p.members, healthy, p.self.ID), func(ctx context.Context) error {
-		return within(ctx, gateBudget, "removal of etcd member "+d.m.Name(), func(ctx context.Context) error {
+	err = fleet.RemoveMember(ctx, "maintenance", d.m, d.writers(p.members, healthy), fleet.MayStopFirst(p.members, healthy, p.self.ID), func(ctx context.Context) error {
+		return fleet.Within(ctx, fleet.GateBudget, "removal of etcd member "+d.m.Name(), func(ctx context.Context) error {
 			return d.askMember(p.others[0], func(c *etcd.Client) error { return c.Remove(ctx, p.self.ID) })
 		})
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
 
@@ -39,7 +40,7 @@ func (d *Duty) deed(ends bool) string {
 // guardEtcd wants the rest of the etcd cluster to be whole and a majority.
 func (d *Duty) guardEtcd(ctx context.Context, ends bool, leaving func(string) bool) error {
 	refuse := func(reason, advice string) error {
-		return &GuardError{Refused: d.deed(ends), Reason: reason, Advice: advice}
+		return &fleet.GuardError{Refused: d.deed(ends), Reason: reason, Advice: advice}
 	}
 	c, p, err := d.etcdPlace(ctx, leaving)
 	if err != nil {
@@ -50,7 +51,7 @@ func (d *Duty) guardEtcd(ctx context.Context, ends bool, leaving func(string) bo
 	if len(p.others) == 0 || p.self.Learner || p.self.ID == 0 {
 		return nil // nobody is left whose quorum could be lost, or it has no say in it
 	}
-	sick, err := untilNone(ctx, gateBudget, string(GateOthers), func(ctx context.Context) []string {
+	sick, err := fleet.UntilNone(ctx, fleet.GateBudget, string(fleet.GateOthers), func(ctx context.Context) []string {
 		var sick []string
 		healthy := d.health(ctx, p.others)
 		for _, m := range p.others {
@@ -85,9 +86,9 @@ func checkVoters(deed string, ends bool, voters, others int, sick []string) erro
 		return nil
 	}
 	if len(sick) > 0 {
-		reason += fmt.Sprintf(" (not healthy: %s)", listOf(sick))
+		reason += fmt.Sprintf(" (not healthy: %s)", fleet.List(sick))
 	}
-	return &GuardError{Refused: deed, Reason: reason,
+	return &fleet.GuardError{Refused: deed, Reason: reason,
 		Advice: "repair or bring back the other members first, and take machines down one at a time"}
 }
 
@@ -110,7 +111,7 @@ func (d *Duty) guardAPI(ctx context.Context, ends bool, leaving func(string) boo
 	if len(others) == 0 {
 		return nil
 	}
-	sick, err := untilNone(ctx, gateBudget, "another API server to be ready", func(ctx context.Context) []string {
+	sick, err := fleet.UntilNone(ctx, fleet.GateBudget, "another API server to be ready", func(ctx context.Context) []string {
 		var sick []string
 		for _, ip := range others {
 			err := d.apiServerReady(ctx, ip)
@@ -124,14 +125,14 @@ func (d *Duty) guardAPI(ctx context.Context, ends bool, leaving func(string) boo
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	return &GuardError{Refused: d.deed(ends), Reason: fmt.Sprintf("its API server is the only one that is ready (%s)", strings.Join(sick, "; ")),
+	return &fleet.GuardError{Refused: d.deed(ends), Reason: fmt.Sprintf("its API server is the only one that is ready (%s)", strings.Join(sick, "; ")),
 		Advice: "bring back another one first, and take machines down one at a time"}
 }
 
 // otherAPIServers returns the addresses of the API servers that announce
 // themselves, but for this one and those that are leaving.
 func (d *Duty) otherAPIServers(ctx context.Context, c *kube.Client, leaving func(string) bool) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, probeBudget)
+	ctx, cancel := context.WithTimeout(ctx, fleet.ProbeBudget)
 	defer cancel()
 	announced, err := c.Typed().DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx,
 		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=kubernetes"})

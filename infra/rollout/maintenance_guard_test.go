@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
 // TestCheckVoters: what of an etcd cluster may be taken down.
@@ -29,7 +30,7 @@ func TestCheckVoters(t *testing.T) {
 		{"one of two leaves", true, 2, 1, nil, ""},
 	} {
 		err := checkVoters("stop a", test.ends, test.voters, test.others, test.sick)
-		var refused *GuardError
+		var refused *fleet.GuardError
 		switch {
 		case test.refused == "" && err != nil:
 			t.Errorf("%s: %v", test.name, err)

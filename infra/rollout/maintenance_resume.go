@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
@@ -18,7 +19,7 @@ func (d *Duty) Resume(ctx context.Context, h remote.Host) error {
 	if d.Idle() {
 		return nil
 	}
-	d.m = d.engine.Machine(Target{Host: h, Node: d.m.Node})
+	d.m = d.fleet.Machine(fleet.Target{Host: h, Node: d.m.Node})
 	for _, u := range d.units {
 		if err := d.m.WaitActive(ctx, u); err != nil {
 			return err
@@ -47,7 +48,7 @@ func (d *Duty) resumeEtcd(ctx context.Context) error {
 	}
 	defer c.Close()
 	// A linearizable read is answered only by a member that has caught up.
-	err = within(ctx, etcdBudget, "etcd member", func(ctx context.Context) error {
+	err = fleet.Within(ctx, fleet.EtcdBudget, "etcd member", func(ctx context.Context) error {
 		return c.WaitHealthy(ctx, d.m.Watch(component.EtcdUnit))
 	})
 	if err == nil {
@@ -62,8 +63,8 @@ func (d *Duty) resumeAPI(ctx context.Context) error {
 		return err
 	}
 	defer c.Close()
-	err = within(ctx, apiBudget, "API server", func(ctx context.Context) error {
-		return c.WaitReady(ctx, poll, d.m.Watch(component.APIServerUnit))
+	err = fleet.Within(ctx, fleet.APIBudget, "API server", func(ctx context.Context) error {
+		return c.WaitReady(ctx, fleet.Poll, d.m.Watch(component.APIServerUnit))
 	})
 	if err == nil {
 		d.m.Say("API server: ready")
@@ -82,7 +83,7 @@ func (d *Duty) resumeNode(ctx context.Context) error {
 		return fmt.Errorf("machine %s: boot id: %w", d.m.Name(), err)
 	}
 	condition := kube.NodeCondition{Name: node, BootID: strings.TrimSpace(string(boot.Stdout))}
-	err = within(ctx, nodeBudget, "node", func(ctx context.Context) error {
+	err = fleet.Within(ctx, fleet.NodeBudget, "node", func(ctx context.Context) error {
 		if err := c.WaitNodes(ctx, []kube.NodeCondition{condition}, d.m.Watch(component.KubeletUnit)); err != nil {
 			return err
 		}
@@ -95,15 +96,10 @@ func (d *Duty) resumeNode(ctx context.Context) error {
 // Restore undoes Suspend, Close or a refused Leave on a machine that was not
 // stopped after all, as far as it goes: it runs on a context of its own.
 func (d *Duty) Restore(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveBudget)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleet.LeaveBudget)
 	defer cancel()
-	var units []string
-	for _, u := range d.units {
-		units = append(units, quote(u))
-	}
-	if len(units) > 0 {
-		script := "systemctl start --no-block " + strings.Join(units, " ")
-		if _, err := d.m.Remote.Run(ctx, remote.Command{Script: script, Sudo: true}); err != nil {
+	if len(d.units) > 0 {
+		if err := d.m.Start(ctx, d.units...); err != nil {
 			d.note("its units could not be started again: %v", err)
 		}
 	}
@@ -114,7 +110,7 @@ func (d *Duty) uncordon(ctx context.Context) {
 	if !d.cordoned {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveBudget)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleet.LeaveBudget)
 	defer cancel()
 	c, node, err := d.kubelet()
 	if err == nil {

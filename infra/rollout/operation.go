@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
 
@@ -15,7 +16,7 @@ import (
 type operation struct {
 	*Engine
 	role     role
-	keys     *keyring
+	access   *fleet.Access
 	machines []*convergence
 	// probes are directories to look for besides what is wanted.
 	probes []desired.Directory
@@ -26,7 +27,7 @@ type operation struct {
 
 // begin computes what every machine of the role must look like. The record is copied.
 func (e *Engine) begin(r role, rec Record) (*operation, error) {
-	o := &operation{Engine: e, role: r, keys: e.keyring(r.ref),
+	o := &operation{Engine: e, role: r, access: e.Fleet.Access(r.ref),
 		record: Record{Formed: rec.Formed, Sealed: rec.Sealed, Machines: maps.Clone(rec.Machines)}}
 	if o.record.Machines == nil {
 		o.record.Machines = map[string]MachineRecord{}
@@ -39,7 +40,7 @@ func (e *Engine) begin(r role, rec Record) (*operation, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s on %s: %w", r.name, t.Node.Name, err)
 		}
-		o.machines = append(o.machines, &convergence{Machine: e.Machine(t), want: want,
+		o.machines = append(o.machines, &convergence{Machine: e.Fleet.Machine(t), want: want,
 			record: o.record.Machines[t.Node.Name].clone()})
 	}
 	return o, nil
@@ -51,12 +52,12 @@ func (o *operation) observe(ctx context.Context, m *convergence) error {
 	m.state = withKeyFiles(m.want, m.record)
 	look := m.state
 	look.Directories = slices.Concat(look.Directories, o.probes)
-	asked := o.now()
+	asked := o.Fleet.Now()
 	seen, err := host.Observe(ctx, m.Remote, look, m.record.Host)
 	if err != nil {
 		return err
 	}
-	m.seen, m.ahead = seen, off(seen.Time, asked, o.now())
+	m.seen, m.ahead = seen, fleet.ClockLead(seen.Time, asked, o.Fleet.Now())
 	m.pairs = o.judge(m)
 	m.changes = host.Diff(m.state, seen, m.record.Host)
 	return nil
@@ -65,10 +66,10 @@ func (o *operation) observe(ctx context.Context, m *convergence) error {
 // look observes all machines in parallel. Machines that cannot be reached are
 // marked so; any other trouble is an error.
 func (o *operation) look(ctx context.Context) error {
-	return Each(ctx, o.machines, func(ctx context.Context, m *convergence) error {
+	return fleet.Each(ctx, o.machines, func(ctx context.Context, m *convergence) error {
 		err := o.observe(ctx, m)
 		m.gone = nil
-		if unreachable(err) {
+		if fleet.Unreachable(err) {
 			m.gone, err = err, nil
 		}
 		return err
@@ -83,11 +84,11 @@ func (o *operation) lookAndFill(ctx context.Context) error {
 		return err
 	}
 	for _, m := range o.reachable() {
-		if err := m.checkClock(m.ahead); err != nil {
+		if err := m.CheckClock(m.ahead); err != nil {
 			return err
 		}
 	}
-	if err := Each(ctx, o.reachable(), o.fill); err != nil {
+	if err := fleet.Each(ctx, o.reachable(), o.fill); err != nil {
 		return err
 	}
 	return o.clear(ctx)
@@ -98,7 +99,7 @@ func (o *operation) reachable() []*convergence {
 }
 
 // reached are the machines that could be reached.
-func (o *operation) reached() []*Machine { return machinesOf(o.reachable()) }
+func (o *operation) reached() []*fleet.Machine { return machinesOf(o.reachable()) }
 
 // byName returns nil when there is no such machine in the role.
 func (o *operation) byName(name string) *convergence {
@@ -121,7 +122,7 @@ func (o *operation) left() error {
 	if len(gone) == 0 {
 		return nil
 	}
-	return &LeftError{Machines: gone}
+	return &fleet.LeftError{Machines: gone}
 }
 
 // saveSettled records machines on which there was nothing to do: what was
@@ -169,7 +170,7 @@ func (o *operation) prepare(ctx context.Context, plan Plan) error {
 // prefetch downloads what machines will need and installs packages, before
 // anything is stopped and before any time is counted.
 func (o *operation) prefetch(ctx context.Context) error {
-	return Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
+	return fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
 		if err := o.installPackages(ctx, m); err != nil {
 			return err
 		}
@@ -177,6 +178,6 @@ func (o *operation) prefetch(ctx context.Context) error {
 			return nil
 		}
 		m.Say("%s: downloading ahead", o.role.name)
-		return m.withNext(host.Prefetch(ctx, m.Remote, m.state, m.known()))
+		return withNext(m.Target, host.Prefetch(ctx, m.Remote, m.state, m.known()))
 	})
 }

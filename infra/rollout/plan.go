@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
 // Plan is the order of a roll-out: one stage after the other, the steps of a
@@ -23,7 +25,7 @@ type Step struct {
 	Why string
 	// Gate is what must hold before the step, Then what must hold after it.
 	// A gate that does not open within its budget ends the roll-out.
-	Gate, Then Gate
+	Gate, Then fleet.Gate
 }
 
 // Action is a kind of step.
@@ -50,19 +52,6 @@ const (
 	ActionLeave Action = "leave"
 )
 
-// Gate is a condition between steps.
-type Gate string
-
-// The gates.
-const (
-	GateNone        Gate = ""
-	GateOthers      Gate = "all others healthy"
-	GateSelf        Gate = "healthy"
-	GateQuorum      Gate = "a quorum is healthy"
-	GateQuorumAfter Gate = "the rest has a quorum"
-	GateNodeReady   Gate = "node Ready, a pod started"
-)
-
 // String writes a plan for people, one line a step.
 func (p Plan) String() string {
 	var b strings.Builder
@@ -79,10 +68,10 @@ func (s Step) String() string {
 	if s.Why != "" {
 		out += " (" + s.Why + ")"
 	}
-	if s.Gate != GateNone {
+	if s.Gate != fleet.GateNone {
 		out += ", when " + string(s.Gate)
 	}
-	if s.Then != GateNone {
+	if s.Then != fleet.GateNone {
 		out += ", then wait: " + string(s.Then)
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
@@ -283,7 +284,7 @@ func TestPlanEtcdKeepsQuorum(t *testing.T) {
 			}
 			f := etcdFacts{wanted: wantedMembers(t, wanted...), members: list, healthy: healthy, formed: true}
 			p, err := planEtcd(f)
-			var guard *GuardError
+			var guard *fleet.GuardError
 			if err != nil && !errors.As(err, &guard) {
 				t.Fatal(err)
 			}

@@ -1,20 +1,18 @@
 package rollout
 
 import (
-	"context"
-	"crypto/rand"
 	"errors"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
@@ -106,10 +104,10 @@ func TestWithout(t *testing.T) {
 }
 
 func TestLeaving(t *testing.T) {
-	at := func(name, address string) Target {
-		return Target{Host: remote.Host{Address: address}, Node: component.Node{Name: name}}
+	at := func(name, address string) fleet.Target {
+		return fleet.Target{Host: remote.Host{Address: address}, Node: component.Node{Name: name}}
 	}
-	got := leaving([]Target{at("a", "1"), at("b", "2")}, []Target{at("a", "9"), at("b", "2"), at("c", "3")})
+	got := leaving([]fleet.Target{at("a", "1"), at("b", "2")}, []fleet.Target{at("a", "9"), at("b", "2"), at("c", "3")})
 	if len(got) != 1 || got[0].Node.Name != "c" {
 		t.Errorf("leaving = %v, wanted c: a machine replaced under the same name stays", got)
 	}
@@ -144,51 +142,6 @@ func TestJoinedWith(t *testing.T) {
 	}
 }
 
-// TestErrors reads errors as a person would.
-func TestErrors(t *testing.T) {
-	h := remote.Host{Name: "controller-1", Address: "192.0.2.7", User: "admin"}
-	for _, tt := range []struct {
-		err  error
-		want string
-	}{
-		{&StepError{Machine: "controller-1", Step: "wait for the API server", Err: errors.New("not within 2m0s"), Unit: component.APIServerUnit,
-			Journal: "line 1\nline 2\n", Next: Target{Host: h}.JournalCommand(component.APIServerUnit)},
-			`machine controller-1: wait for the API server: not within 2m0s
-last lines of the journal of kube-apiserver.service:
-line 1
-line 2
-next: ssh admin@192.0.2.7 sudo journalctl --unit kube-apiserver.service --lines 50 --no-pager`},
-		{&GuardError{Refused: "remove etcd member a", Reason: "no quorum"}, "refusing to remove etcd member a: no quorum"},
-		{&LeftError{Machines: map[string]error{"b": errors.New("b: no answer"), "a": errors.New("a: no answer")}},
-			"left as they are, because they could not be reached: a, b; apply again when they answer:\na: no answer\nb: no answer"},
-	} {
-		if got := tt.err.Error(); got != tt.want {
-			t.Errorf("%T:\n%s\nwanted:\n%s", tt.err, got, tt.want)
-		}
-	}
-	through := remote.Host{Address: "10.0.0.1", Port: 2222, User: "ubuntu", Bastion: &remote.Host{Address: "192.0.2.1", User: "jump"}}
-	if got, want := (Target{Host: through}).SSH("id"), "ssh -J jump@192.0.2.1 -p 2222 ubuntu@10.0.0.1 id"; got != want {
-		t.Errorf("%q, wanted %q", got, want)
-	}
-}
-
-func TestWithin(t *testing.T) {
-	err := within(t.Context(), time.Millisecond, "the thing", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
-	if err == nil || !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "the thing: not within 1ms") {
-		t.Errorf("error = %v", err)
-	}
-	own := errors.New("own")
-	if err := within(t.Context(), time.Minute, "the thing", func(context.Context) error { return own }); err != own { //nolint:errorlint // the very same
-		t.Errorf("error = %v, wanted it untouched", err)
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	err = within(ended, time.Minute, "the thing", func(ctx context.Context) error { return ctx.Err() })
-	if !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "not within") {
-		t.Errorf("error = %v: the caller's cancellation is not our patience", err)
-	}
-}
-
 func TestReportAdd(t *testing.T) {
 	r := newReport()
 	r.Drift["a"] = "one"
@@ -212,8 +165,6 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestKeyring asks the store once per key, and makes one identity per
-// operation and authority.
 func TestRenewals(t *testing.T) {
 	m := &convergence{
 		want: component.Machine{Certificates: []pki.Slot{
@@ -240,63 +191,9 @@ func TestRenewals(t *testing.T) {
 	}
 }
 
-func TestKeyring(t *testing.T) {
-	inner := pki.NewMemoryStore(nil)
-	ref, err := pki.Bootstrap(t.Context(), inner, "demo", time.Now(), rand.Reader, pki.Options{Store: pki.StoreSSM})
-	if err != nil {
-		t.Fatal(err)
-	}
-	store := &countingStore{Store: inner}
-	opened := 0
-	e := &Engine{Store: func(pki.Ref) (pki.Store, error) { opened++; return store, nil }}
-	k := e.keyring(ref)
-	if opened != 0 || store.gets != 0 {
-		t.Error("the store was asked before a key was needed")
-	}
-	first, err := k.admin(t.Context(), pki.KubernetesCA)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := k.admin(t.Context(), pki.KubernetesCA)
-	if err != nil || !slices.Equal(first.CertPEM, again.CertPEM) {
-		t.Errorf("a second identity was made: %v", err)
-	}
-	if _, err := k.issue(t.Context(), pki.KubernetesCA, pki.Request{CommonName: "x", Client: true}); err != nil {
-		t.Fatal(err)
-	}
-	if opened != 1 || store.gets != 1 {
-		t.Errorf("the store was opened %d times and asked %d times, wanted once", opened, store.gets)
-	}
-	wanted := pki.Request{CommonName: "k8s-from-scratch", Organizations: []string{"system:masters"}, Client: true}
-	if reasons := pki.Check(first.CertPEM, []byte(ref.KubernetesCA), wanted, time.Now(), 0); len(reasons) > 0 {
-		t.Errorf("administrator: %q", reasons)
-	}
-	if end, err := pki.Expiry(first.CertPEM); err != nil || time.Until(end) > adminValidity {
-		t.Errorf("the administrator's certificate ends %s, wanted within %s", end, adminValidity)
-	}
-	etcdAdmin, err := k.admin(t.Context(), pki.EtcdCA)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wanted.Organizations = nil
-	if reasons := pki.Check(etcdAdmin.CertPEM, []byte(ref.EtcdCA), wanted, time.Now(), 0); len(reasons) > 0 {
-		t.Errorf("etcd client: %q", reasons)
-	}
-}
-
-type countingStore struct {
-	pki.Store
-	gets int
-}
-
-func (s *countingStore) Get(ctx context.Context, name string) ([]byte, error) {
-	s.gets++
-	return s.Store.Get(ctx, name)
-}
-
 // TestWithNext: what the engine says of a machine comes with the command to run next.
 func TestWithNext(t *testing.T) {
-	m := Target{Host: remote.Host{Name: "worker-0", Address: "192.0.2.7", User: "admin"}}
+	m := fleet.Target{Host: remote.Host{Name: "worker-0", Address: "192.0.2.7", User: "admin"}}
 	for _, tt := range []struct {
 		failed host.ApplyError
 		next   string
@@ -312,7 +209,7 @@ func TestWithNext(t *testing.T) {
 		{host.ApplyError{Step: "wait for", Unit: "cloud-config.service", Err: errors.New("cloud-init is still in its stage config")},
 			"sudo journalctl --unit cloud-config.service --lines 50 --no-pager"},
 	} {
-		got := m.withNext(&tt.failed).Error()
+		got := withNext(m, &tt.failed).Error()
 		if want := "\nnext: ssh admin@192.0.2.7 " + tt.next; !strings.HasSuffix(got, want) {
 			t.Errorf("%s\nwant it to end with%s", got, want)
 		}

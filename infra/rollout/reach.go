@@ -13,6 +13,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
 // way is what a machine must be able to reach before its units can work.
@@ -30,7 +31,7 @@ func (o *operation) clear(ctx context.Context) error {
 	if o.role.ways == nil {
 		return nil
 	}
-	return Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
+	return fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
 		if len(m.changes) == 0 {
 			return nil
 		}
@@ -43,7 +44,7 @@ func (o *operation) clear(ctx context.Context) error {
 	})
 }
 
-func (w way) reach(ctx context.Context, m *Machine) error {
+func (w way) reach(ctx context.Context, m *fleet.Machine) error {
 	soon, cancel := context.WithTimeout(ctx, wayBudget)
 	defer cancel()
 	failures := make(chan error, len(w.addresses))
@@ -54,7 +55,7 @@ func (w way) reach(ctx context.Context, m *Machine) error {
 	var closed []string
 	for range w.addresses {
 		err := <-failures
-		if unreachable(err) {
+		if fleet.Unreachable(err) {
 			return err
 		}
 		if err == nil {
@@ -69,14 +70,14 @@ func (w way) reach(ctx context.Context, m *Machine) error {
 		return ctx.Err()
 	}
 	host, port, _ := net.SplitHostPort(w.addresses[0])
-	return &StepError{Machine: m.Name(), Step: "reach " + w.to,
+	return &fleet.StepError{Machine: m.Name(), Step: "reach " + w.to,
 		Err: fmt.Errorf("%s: something between the machines blocks the port; nothing has been changed", strings.Join(closed, "; ")),
 		Next: fmt.Sprintf("let it through in the security groups, the network ACLs and the firewalls of both machines, try it with\n%s\nand apply again",
 			m.SSH(fmt.Sprintf("curl --verbose --max-time 5 telnet://%s:%s", host, port)))}
 }
 
 // dialled returns nil when the address answers the machine, if only with a refusal.
-func dialled(ctx context.Context, m *Machine, address string) error {
+func dialled(ctx context.Context, m *fleet.Machine, address string) error {
 	conn, err := m.Remote.Dial(ctx, "tcp", address)
 	var denied *ssh.OpenChannelError
 	switch {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
@@ -51,7 +52,7 @@ func TestRefreshTriesOnce(t *testing.T) {
 	for i := range want.Targets {
 		want.Targets[i].Host.HostKeys = []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))}
 	}
-	engine := &rollout.Engine{Pool: pool, Store: func(pki.Ref) (pki.Store, error) { return store, nil }}
+	engine := &rollout.Engine{Fleet: &fleet.Fleet{Pool: pool, Store: func(pki.Ref) (pki.Store, error) { return store, nil }}}
 	for range 2 { // as for two resources on the same machines
 		report, err := engine.ObserveEtcd(t.Context(), want, rollout.Record{})
 		if err != nil || len(report.Unreachable) != 3 {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
@@ -47,14 +49,14 @@ func (o *operation) rehearse(ctx context.Context, plan Plan) error {
 		return err
 	}
 	var machines []*convergence
-	for _, name := range sortedKeys(trials) {
+	for _, name := range slices.Sorted(maps.Keys(trials)) {
 		machines = append(machines, o.byName(name))
 	}
-	errs := EachAll(ctx, machines, func(ctx context.Context, m *convergence) error {
-		m.Say("%s: rehearsing %s", o.role.name, listOf(unitsOf(trials[m.Name()])))
+	errs := fleet.EachAll(ctx, machines, func(ctx context.Context, m *convergence) error {
+		m.Say("%s: rehearsing %s", o.role.name, fleet.List(unitsOf(trials[m.Name()])))
 		return o.try(ctx, m, trials[m.Name()])
 	})
-	for _, name := range sortedKeys(errs) {
+	for _, name := range slices.Sorted(maps.Keys(errs)) {
 		return errs[name] // one at a time is enough to correct
 	}
 	return nil
@@ -167,7 +169,7 @@ func (o *operation) try(ctx context.Context, m *convergence, trials []trial) err
 		return fmt.Errorf("machine %s: rehearsal: %w", m.Name(), err)
 	}
 	if refused := refusalIn(string(out.Stdout)); refused != "" {
-		return &StepError{Machine: m.Name(), Step: "rehearse the new configuration", Err: errors.New(remote.Redact(refused)),
+		return &fleet.StepError{Machine: m.Name(), Step: "rehearse the new configuration", Err: errors.New(remote.Redact(refused)),
 			Next: "correct what it complains of; nothing has been stopped or changed"}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
 
@@ -97,7 +98,7 @@ func TestTrial(t *testing.T) {
 // TestTrials rehearses a unit where it restarts first, and nowhere else.
 func TestTrials(t *testing.T) {
 	named := func(name string, changes ...host.Change) *convergence {
-		return &convergence{Machine: &Machine{Target: Target{Node: component.Node{Name: name}}}, state: controllerState(), changes: changes}
+		return &convergence{Machine: &fleet.Machine{Target: fleet.Target{Node: component.Node{Name: name}}}, state: controllerState(), changes: changes}
 	}
 	policy := change(host.KindFile, "/etc/audit", apiServerUnit)
 	o := &operation{machines: []*convergence{named("a"), named("b", policy), named("c", policy)}}

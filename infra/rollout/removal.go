@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
 // remove stops everything of the role on its machines and deletes its files,
@@ -18,15 +19,20 @@ func (e *Engine) remove(ctx context.Context, r role, rec Record) error {
 	if err != nil {
 		return err
 	}
-	errs := EachAll(ctx, o.machines, func(ctx context.Context, m *convergence) error {
+	errs := fleet.EachAll(ctx, o.machines, func(ctx context.Context, m *convergence) error {
+		var units []string
+		for _, u := range m.want.State.Units {
+			units = append(units, u.Name)
+		}
 		farewell := o.role.farewell
-		if farewell == "" {
-			farewell = killUnits(m.want.State.Units)
+		if farewell == nil {
+			// When all of a role goes, nobody is left to whom leaving in order would matter.
+			farewell = func(ctx context.Context, m *fleet.Machine) error { return m.Kill(ctx, units...) }
 		}
 		return o.tidy(ctx, m, farewell)
 	})
 	var out []error
-	for _, name := range sortedKeys(errs) {
+	for _, name := range slices.Sorted(maps.Keys(errs)) {
 		out = append(out, errs[name])
 	}
 	return errors.Join(out...)
@@ -39,7 +45,7 @@ func (o *operation) dismiss(ctx context.Context, prior role) error {
 	if err != nil {
 		return err
 	}
-	errs := EachAll(ctx, gone.machines, func(ctx context.Context, m *convergence) error {
+	errs := fleet.EachAll(ctx, gone.machines, func(ctx context.Context, m *convergence) error {
 		return gone.tidy(ctx, m, gone.role.farewell)
 	})
 	for _, m := range gone.machines {
@@ -48,39 +54,26 @@ func (o *operation) dismiss(ctx context.Context, prior role) error {
 		}
 	}
 	var out []error
-	for _, name := range sortedKeys(errs) {
+	for _, name := range slices.Sorted(maps.Keys(errs)) {
 		out = append(out, fmt.Errorf("removing %s from %s: %w", prior.name, name, errs[name]))
 	}
 	return errors.Join(out...)
 }
 
-// killUnits ends units at once: when all of a role goes, nobody is left to
-// whom leaving in order would matter. The stop job keeps them from restarting.
-func killUnits(units []desired.Unit) string {
-	if len(units) == 0 {
-		return ""
-	}
-	names := ""
-	for _, u := range units {
-		names += " '" + u.Name + "'"
-	}
-	return "systemctl stop --no-block --" + names + " 2>/dev/null; systemctl kill -s KILL --" + names + " 2>/dev/null\n"
-}
-
-// tidy removes the role from one machine, after a farewell script, passing
+// tidy removes the role from one machine, after a farewell, passing
 // over one that is gone.
-func (o *operation) tidy(ctx context.Context, m *convergence, farewell string) error {
-	ctx, cancel := context.WithTimeout(ctx, leaveBudget)
+func (o *operation) tidy(ctx context.Context, m *convergence, farewell func(context.Context, *fleet.Machine) error) error {
+	ctx, cancel := context.WithTimeout(ctx, fleet.LeaveBudget)
 	defer cancel()
 	m.Say("%s: removing", o.role.name)
-	if farewell != "" {
+	if farewell != nil {
 		// What it could not end, Remove complains about where it matters.
-		if _, err := m.Remote.Run(ctx, remote.Command{Script: farewell, Sudo: true}); err != nil && !unreachable(err) {
+		if err := farewell(ctx, m.Machine); err != nil && !fleet.Unreachable(err) {
 			m.Say("%s: %v", o.role.name, err)
 		}
 	}
 	err := host.Remove(ctx, m.Remote, withKeyFiles(m.want, m.record), o.role.dirs)
-	if unreachable(err) {
+	if fleet.Unreachable(err) {
 		m.Say("%s: cannot be reached, passed over: %v", o.role.name, err)
 		return nil
 	}

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
@@ -22,12 +25,12 @@ func (o *operation) report(ctx context.Context, more func(context.Context, *Repo
 	if more != nil {
 		wait.Go(func() { more(ctx, &extra) })
 	}
-	errs := EachAll(ctx, o.machines, func(ctx context.Context, m *convergence) error {
-		ctx, cancel := context.WithTimeoutCause(ctx, observeBudget,
-			fmt.Errorf("no answer within %s", observeBudget))
+	errs := fleet.EachAll(ctx, o.machines, func(ctx context.Context, m *convergence) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, fleet.ObserveBudget,
+			fmt.Errorf("no answer within %s", fleet.ObserveBudget))
 		defer cancel()
 		err := o.observe(ctx, m)
-		if err != nil && ctx.Err() != nil && !unreachable(err) {
+		if err != nil && ctx.Err() != nil && !fleet.Unreachable(err) {
 			err = fmt.Errorf("machine %s: %w (%w)", m.Name(), context.Cause(ctx), err)
 		}
 		return err
@@ -38,7 +41,7 @@ func (o *operation) report(ctx context.Context, more func(context.Context, *Repo
 			out.Unreachable[m.Name()] = err
 			continue
 		}
-		if m.ahead.Abs() > clockTolerance {
+		if m.ahead.Abs() > fleet.ClockTolerance {
 			out.Clocks[m.Name()] = m.ahead
 		}
 		m.record.Host = host.Adopt(m.state, m.seen, m.record.Host)
@@ -67,7 +70,7 @@ func newReport() Report {
 // add merges another report into r. Machines that could not be reached stay
 // without drift.
 func (r *Report) add(o Report) {
-	for _, name := range sortedKeys(o.Drift) {
+	for _, name := range slices.Sorted(maps.Keys(o.Drift)) {
 		switch had, known := r.Drift[name]; {
 		case r.Unreachable[name] != nil:
 		case known:

@@ -1,19 +1,22 @@
 package rollout
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
 // role is one set of components on its machines, as the generic core sees it.
 type role struct {
 	name    string // for progress and errors: "etcd"
 	ref     pki.Ref
-	targets []Target
+	targets []fleet.Target
 	machine func(component.Node) (component.Machine, error)
 	// dirs are directories that hold nothing but this role's data and
 	// configuration; removing the role deletes them.
@@ -22,9 +25,9 @@ type role struct {
 	asked bool
 	// ways are those that must be open before the machine's units can work.
 	ways func(*operation, *convergence) []way
-	// farewell is a script run, as far as it goes, before the role is removed
-	// from a machine: for what its units leave running when they stop.
-	farewell string
+	// farewell is done, as far as it goes, before the role is removed from a
+	// machine: for what its units leave running when they stop.
+	farewell func(context.Context, *fleet.Machine) error
 }
 
 func (x Etcd) spec() component.EtcdSpec {
@@ -55,9 +58,15 @@ func (x Workers) role() role {
 		farewell: endPods}
 }
 
-// endPods ends the containers, which outlive kubelet and containerd by design,
+// endPods ends the pods of a machine.
+func endPods(ctx context.Context, m *fleet.Machine) error {
+	_, err := m.Remote.Run(ctx, remote.Command{Script: endPodsScript, Sudo: true})
+	return err
+}
+
+// endPodsScript ends the containers, which outlive kubelet and containerd by design,
 // and takes down the network that CNI and kube-proxy made for them.
-const endPods = `PATH=$PATH:/usr/local/bin:/usr/sbin:/sbin
+const endPodsScript = `PATH=$PATH:/usr/local/bin:/usr/sbin:/sbin
 systemctl stop ` + component.KubeletUnit + ` ` + component.KubeProxyUnit + `
 tasks=$(ctr -n k8s.io tasks ls -q) && [ -n "$tasks" ] && ctr -n k8s.io tasks rm -f $tasks
 systemctl stop ` + component.ContainerdUnit + `
@@ -76,7 +85,7 @@ func (x LoadBalancer) role() role {
 		machine: func(n component.Node) (component.Machine, error) { return component.LoadBalancer(x.Spec, n) }}
 }
 
-func nodesOf(targets []Target) []component.Node {
+func nodesOf(targets []fleet.Target) []component.Node {
 	out := make([]component.Node, len(targets))
 	for i, t := range targets {
 		out[i] = t.Node
@@ -85,9 +94,9 @@ func nodesOf(targets []Target) []component.Node {
 }
 
 // leaving returns the targets of prior that are not wanted any more.
-func leaving(want, prior []Target) []Target {
-	return slices.DeleteFunc(slices.Clone(prior), func(p Target) bool {
-		return slices.ContainsFunc(want, func(t Target) bool { return t.Node.Name == p.Node.Name })
+func leaving(want, prior []fleet.Target) []fleet.Target {
+	return slices.DeleteFunc(slices.Clone(prior), func(p fleet.Target) bool {
+		return slices.ContainsFunc(want, func(t fleet.Target) bool { return t.Node.Name == p.Node.Name })
 	})
 }
 

@@ -14,37 +14,20 @@
 package rollout
 
 import (
-	"crypto/rand"
-	"fmt"
-	"io"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// Engine carries what every roll-out needs from its surroundings. It holds no
-// state of its own and is safe for concurrent use.
+// Engine rolls out roles. It holds no state of its own and is safe for
+// concurrent use.
 type Engine struct {
-	// Pool holds the SSH connections.
-	Pool *remote.Pool
-	// Store opens the key store a reference points to. It is asked only when
-	// a key is really needed.
-	Store func(pki.Ref) (pki.Store, error)
-	// Now and Rand are the clock and the random source; nil means time.Now
-	// and crypto/rand.
-	Now  func() time.Time
-	Rand io.Reader
-	// Dial reaches the public endpoint of the API server; nil dials directly.
-	Dial kube.DialFunc
-	// Progress is told what is being done to which machine; nil is silent. It
-	// is called from several goroutines at once and never with a secret.
-	Progress func(machine, message string)
+	Fleet *fleet.Fleet
 }
 
 // Record is what was last applied to a set of machines, as hashes. It is JSON
@@ -115,20 +98,20 @@ type CertificateStatus struct {
 // Spec.Members is derived from Targets.
 type Etcd struct {
 	Spec    component.EtcdSpec
-	Targets []Target
+	Targets []fleet.Target
 }
 
 // ControlPlane is the API servers, controller managers and schedulers of a
 // cluster. Spec.Nodes is derived from Targets.
 type ControlPlane struct {
 	Spec    component.ControlPlaneSpec
-	Targets []Target
+	Targets []fleet.Target
 }
 
 // Workers is a pool of worker machines.
 type Workers struct {
 	Spec    component.WorkerSpec
-	Targets []Target
+	Targets []fleet.Target
 	// Endpoint is where the operator reaches the API server: https://<host>:6443.
 	Endpoint string
 	// MaxUnavailable is how many nodes a roll may take down at once; 0 means 1.
@@ -141,7 +124,7 @@ type Workers struct {
 // LoadBalancer is HAProxy in front of the API servers.
 type LoadBalancer struct {
 	Spec    component.LoadBalancerSpec
-	Targets []Target
+	Targets []fleet.Target
 }
 
 // API is how to reach the API server of a running cluster.
@@ -174,23 +157,3 @@ func FilesWorkers(want Workers) (map[string]string, error) { return files(want.r
 
 // FilesLoadBalancer is [FilesEtcd] for a load balancer.
 func FilesLoadBalancer(want LoadBalancer) (map[string]string, error) { return files(want.role()) }
-
-func (e *Engine) now() time.Time {
-	if e.Now == nil {
-		return time.Now()
-	}
-	return e.Now()
-}
-
-func (e *Engine) random() io.Reader {
-	if e.Rand == nil {
-		return rand.Reader
-	}
-	return e.Rand
-}
-
-func (e *Engine) say(machine, format string, args ...any) {
-	if e.Progress != nil {
-		e.Progress(machine, fmt.Sprintf(format, args...))
-	}
-}

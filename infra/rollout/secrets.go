@@ -70,7 +70,7 @@ func (o *operation) judgePair(m *convergence, s pki.Slot) pairVerdict {
 	if !ok || key == "" {
 		return pairVerdict{reissue: []string{"missing"}}
 	}
-	reasons := pki.Check(cert, []byte(o.role.ref.Bundle(s.CA)), s.Request, o.now(), s.EarlyRenewal)
+	reasons := pki.Check(cert, []byte(o.role.ref.Bundle(s.CA)), s.Request, o.Fleet.Now(), s.EarlyRenewal)
 	if known && (desired.Sum(cert) != rec.Certificate || key != rec.Key) {
 		return pairVerdict{reissue: []string{"not the pair that was written"}, foreign: reasons}
 	}
@@ -108,7 +108,7 @@ func (o *operation) fill(ctx context.Context, m *convergence) error {
 		if len(m.pairs[s.Name].reissue) == 0 {
 			continue
 		}
-		pair, err := o.keys.issue(ctx, s.CA, s.Request)
+		pair, err := o.access.Keys.Issue(ctx, s.CA, s.Request)
 		if err != nil {
 			return fmt.Errorf("machine %s: certificate %s: %w", m.Name(), s.Name, err)
 		}
@@ -120,7 +120,7 @@ func (o *operation) fill(ctx context.Context, m *convergence) error {
 		if rec.Source == s.Origin() && rec.SHA256 != "" && m.seen.Files[s.Path].SHA256 == rec.SHA256 {
 			continue
 		}
-		content, err := o.keys.render(ctx, s)
+		content, err := o.access.Keys.Render(ctx, s)
 		if err != nil {
 			return fmt.Errorf("machine %s: secret %s: %w", m.Name(), s.Path, err)
 		}

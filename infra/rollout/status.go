@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
@@ -17,9 +18,9 @@ import (
 // out: then the corresponding part of the answer is empty.
 type StatusQuery struct {
 	API         API
-	Controllers []Target // machines of the API servers
-	Etcd        []Target // machines of the etcd members
-	Workers     []Target // machines of the workers; only for their certificates
+	Controllers []fleet.Target // machines of the API servers
+	Etcd        []fleet.Target // machines of the etcd members
+	Workers     []fleet.Target // machines of the workers; only for their certificates
 }
 
 // Status is the state of a cluster as seen at one moment.
@@ -62,9 +63,10 @@ type EtcdMemberStatus struct {
 // Status asks a cluster how it is. It never fails because the cluster is
 // unhealthy: what cannot be asked is told in Problems.
 func (e *Engine) Status(ctx context.Context, q StatusQuery) Status {
-	ctx, cancel := context.WithTimeout(remote.Recalling(ctx, recallFor), observeBudget)
+	ctx, cancel := context.WithTimeout(remote.Recalling(ctx, recallFor), fleet.ObserveBudget)
 	defer cancel()
-	b := statusBuilder{Engine: e, keys: e.keyring(q.API.PKI)}
+	b := statusBuilder{fleet: e.Fleet, access: e.Fleet.Access(q.API.PKI)}
+	defer b.access.Close()
 	var wait sync.WaitGroup
 	wait.Go(func() { b.cluster(ctx, q.API) })
 	for _, t := range q.Controllers {
@@ -81,10 +83,10 @@ func (e *Engine) Status(ctx context.Context, q StatusQuery) Status {
 }
 
 // distinct returns every machine once, also when it has several roles.
-func distinct(lists ...[]Target) []Target {
-	var out []Target
+func distinct(lists ...[]fleet.Target) []fleet.Target {
+	var out []fleet.Target
 	for _, t := range slices.Concat(lists...) {
-		if !slices.ContainsFunc(out, func(o Target) bool { return o.Node.Name == t.Node.Name }) {
+		if !slices.ContainsFunc(out, func(o fleet.Target) bool { return o.Node.Name == t.Node.Name }) {
 			out = append(out, t)
 		}
 	}
@@ -93,8 +95,8 @@ func distinct(lists ...[]Target) []Target {
 
 // statusBuilder collects the answers of everything that is asked at once.
 type statusBuilder struct {
-	*Engine
-	keys *keyring
+	fleet  *fleet.Fleet
+	access *fleet.Access
 
 	mu     sync.Mutex
 	status Status
@@ -112,18 +114,18 @@ func (b *statusBuilder) problem(what string, err error) {
 
 // cluster asks what every API server knows, of whichever answers.
 func (b *statusBuilder) cluster(ctx context.Context, a API) {
-	version, err := askAPI(ctx, b.Engine, b.keys, a.Endpoint, func(ctx context.Context, c *kube.Client) (string, error) { return c.Version(ctx) })
+	version, err := fleet.AskAPI(ctx, b.access, a.Endpoint, func(ctx context.Context, c *kube.Client) (string, error) { return c.Version(ctx) })
 	b.answer("API server "+a.Endpoint, err, func(s *Status) { s.Version = version })
 	if err != nil {
 		return
 	}
 	var wait sync.WaitGroup
 	wait.Go(func() {
-		nodes, err := askAPI(ctx, b.Engine, b.keys, a.Endpoint, func(ctx context.Context, c *kube.Client) ([]kube.Node, error) { return c.Nodes(ctx) })
+		nodes, err := fleet.AskAPI(ctx, b.access, a.Endpoint, func(ctx context.Context, c *kube.Client) ([]kube.Node, error) { return c.Nodes(ctx) })
 		b.answer("nodes", err, func(s *Status) { s.Nodes = nodes })
 	})
 	wait.Go(func() {
-		leases, err := askAPI(ctx, b.Engine, b.keys, a.Endpoint, func(ctx context.Context, c *kube.Client) ([]kube.Lease, error) { return c.Leases(ctx) })
+		leases, err := fleet.AskAPI(ctx, b.access, a.Endpoint, func(ctx context.Context, c *kube.Client) ([]kube.Lease, error) { return c.Leases(ctx) })
 		b.answer("leases", err, func(s *Status) { s.Leases = leases })
 	})
 	wait.Wait()
@@ -138,11 +140,10 @@ func (b *statusBuilder) answer(what string, err error, change func(*Status)) {
 	b.add(change)
 }
 
-func (b *statusBuilder) apiServer(ctx context.Context, t Target) {
+func (b *statusBuilder) apiServer(ctx context.Context, t fleet.Target) {
 	answer := APIServerStatus{Machine: t.Node.Name}
-	c, err := b.localAPI(ctx, b.keys, t)
+	c, err := b.access.APIServer(ctx, b.fleet.Machine(t))
 	if err == nil {
-		defer c.Close()
 		err = c.Ready(ctx)
 	}
 	var notReady *kube.NotReadyError
@@ -160,11 +161,10 @@ func (b *statusBuilder) apiServer(ctx context.Context, t Target) {
 	b.add(func(s *Status) { s.APIServers = append(s.APIServers, answer) })
 }
 
-func (b *statusBuilder) member(ctx context.Context, t Target) {
+func (b *statusBuilder) member(ctx context.Context, t fleet.Target) {
 	answer := EtcdMemberStatus{Machine: t.Node.Name}
-	c, err := b.localEtcd(ctx, b.keys, t)
+	c, err := b.access.Member(ctx, b.fleet.Machine(t))
 	if err == nil {
-		defer c.Close()
 		var status etcd.Status
 		if status, err = c.Status(ctx); err == nil {
 			answer.ID, answer.Version, answer.DBSize = status.ID.String(), status.Version, status.DBSize
@@ -188,8 +188,8 @@ const readCertificates = `for f in /etc/kubernetes/pki/*.crt /etc/etcd/pki/*.crt
 done
 `
 
-func (b *statusBuilder) certificates(ctx context.Context, t Target) {
-	out, err := b.Pool.Machine(t.Host).Run(ctx, remote.Command{Script: readCertificates, Sudo: true})
+func (b *statusBuilder) certificates(ctx context.Context, t fleet.Target) {
+	out, err := b.fleet.Machine(t).Remote.Run(ctx, remote.Command{Script: readCertificates, Sudo: true})
 	if err != nil {
 		b.problem("certificates on "+t.Node.Name, err)
 		return
@@ -211,7 +211,7 @@ func (b *statusBuilder) result() Status {
 		return cmp.Or(strings.Compare(x.Machine, y.Machine), strings.Compare(x.Path, y.Path))
 	})
 	slices.Sort(s.Problems)
-	now := b.now()
+	now := b.fleet.Now()
 	s.Healthy = len(s.Problems) == 0 &&
 		!slices.ContainsFunc(s.APIServers, func(a APIServerStatus) bool { return !a.Ready }) &&
 		!slices.ContainsFunc(s.Etcd, func(m EtcdMemberStatus) bool { return !m.Healthy }) &&

@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
@@ -28,7 +28,7 @@ func (e *Engine) beginWorkers(ctx context.Context, want Workers, rec Record) (*w
 	if err != nil {
 		return nil, err
 	}
-	c, err := e.api(ctx, o.keys, want.Endpoint)
+	c, err := o.access.API(ctx, want.Endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -64,14 +64,14 @@ func (e *Engine) ObserveWorkers(ctx context.Context, want Workers, rec Record) (
 		return Report{}, err
 	}
 	return o.report(ctx, func(ctx context.Context, r *Report) {
-		if err := e.nodeDrift(ctx, o.keys, want, r); err != nil {
+		if err := nodeDrift(ctx, o.access, want, r); err != nil {
 			r.warn("the nodes could not be compared: %v", err)
 		}
 	}), nil
 }
 
-func (e *Engine) nodeDrift(ctx context.Context, keys *keyring, want Workers, r *Report) error {
-	nodes, err := askAPI(ctx, e, keys, want.Endpoint, func(ctx context.Context, c *kube.Client) ([]corev1.Node, error) {
+func nodeDrift(ctx context.Context, a *fleet.Access, want Workers, r *Report) error {
+	nodes, err := fleet.AskAPI(ctx, a, want.Endpoint, func(ctx context.Context, c *kube.Client) ([]corev1.Node, error) {
 		return c.NodeObjects(ctx)
 	})
 	if err != nil {
@@ -103,7 +103,7 @@ func (e *Engine) ApplyWorkers(ctx context.Context, want Workers, prior *Workers,
 	if err != nil {
 		return rec, err
 	}
-	defer o.api.Close()
+	defer o.access.Close()
 	err = o.converge(ctx)
 	if err == nil && prior != nil {
 		err = o.dismissNodes(ctx, *prior)
@@ -159,7 +159,7 @@ func (o *workerOperation) registerAgain(ctx context.Context) error {
 	if len(running) == 0 {
 		return nil
 	}
-	err := within(ctx, gateBudget, "API server", func(ctx context.Context) error { return o.api.WaitReady(ctx, poll, nil) })
+	err := fleet.Within(ctx, fleet.GateBudget, "API server", func(ctx context.Context) error { return o.api.WaitReady(ctx, fleet.Poll, nil) })
 	if err != nil {
 		return err
 	}
@@ -167,15 +167,15 @@ func (o *workerOperation) registerAgain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return Each(ctx, running, func(ctx context.Context, m *convergence) error {
+	return fleet.Each(ctx, running, func(ctx context.Context, m *convergence) error {
 		if slices.ContainsFunc(nodes, func(n kube.Node) bool { return n.Name == m.Name() }) {
 			return nil
 		}
 		m.Say("worker: its Node object is gone, restarting the kubelet")
-		if _, err := m.Remote.Run(ctx, remote.Command{Script: "systemctl restart " + component.KubeletUnit, Sudo: true}); err != nil {
+		if err := m.Restart(ctx, component.KubeletUnit); err != nil {
 			return m.UnitError(ctx, "restart the kubelet", component.KubeletUnit, err)
 		}
-		err := within(ctx, nodeBudget, "node", func(ctx context.Context) error {
+		err := fleet.Within(ctx, fleet.NodeBudget, "node", func(ctx context.Context) error {
 			return o.api.WaitNodes(ctx, []kube.NodeCondition{{Name: m.Name(), Registered: true}}, m.Watch(component.KubeletUnit))
 		})
 		return m.UnitError(ctx, "wait for the node", component.KubeletUnit, err)
@@ -187,12 +187,12 @@ func (o *workerOperation) registerAgain(ctx context.Context) error {
 // there, and lets pods onto them again when it was a roll-out that kept them
 // away.
 func (o *workerOperation) nodesReady(ctx context.Context, machines []*convergence) error {
-	return Each(ctx, machines, func(ctx context.Context, m *convergence) error {
+	return fleet.Each(ctx, machines, func(ctx context.Context, m *convergence) error {
 		runs, err := readRuns(ctx, m.Machine)
 		if err != nil {
 			return err
 		}
-		err = within(ctx, nodeBudget, "node", func(ctx context.Context) error {
+		err = fleet.Within(ctx, fleet.NodeBudget, "node", func(ctx context.Context) error {
 			err := together(ctx,
 				func(ctx context.Context) error { return o.nodeReady(ctx, m.Machine, runs) },
 				func(ctx context.Context) error { return o.prove(ctx, m, runs) })
@@ -206,7 +206,7 @@ func (o *workerOperation) nodesReady(ctx context.Context, machines []*convergenc
 }
 
 // nodeReady is nodesReady for what the Node object itself says.
-func (o *workerOperation) nodeReady(ctx context.Context, m *Machine, runs nodeRuns) error {
+func (o *workerOperation) nodeReady(ctx context.Context, m *fleet.Machine, runs nodeRuns) error {
 	watch := m.Watch(component.KubeletUnit)
 	condition := o.want.condition(m.Node)
 	condition.BootID = runs.boot
@@ -239,7 +239,7 @@ func (o *workerOperation) dismissNodes(ctx context.Context, prior Workers) error
 	reasons := o.lifeless(ctx, leavers, nodes)
 	// All are closed before the first is emptied, lest its pods move on to the next.
 	for _, n := range nodes {
-		if slices.ContainsFunc(leavers, func(t Target) bool { return t.Node.Name == n.Name }) {
+		if slices.ContainsFunc(leavers, func(t fleet.Target) bool { return t.Node.Name == n.Name }) {
 			if err := o.api.Cordon(ctx, n.Name); err != nil {
 				return err
 			}
@@ -247,9 +247,9 @@ func (o *workerOperation) dismissNodes(ctx context.Context, prior Workers) error
 	}
 	group, evicting := errgroup.WithContext(ctx)
 	for name, why := range reasons {
-		o.say(name, "worker: evicting its pods without waiting for their end: %v", why)
+		o.Fleet.Say(name, "worker: evicting its pods without waiting for their end: %v", why)
 		// Nobody is left there to end them; what matters is that others start in their place.
-		group.Go(func() error { _ = o.api.Drain(evicting, name, evictBudget, nil); return nil })
+		group.Go(func() error { _ = o.api.Drain(evicting, name, fleet.EvictBudget, nil); return nil })
 	}
 	_ = group.Wait()
 	for _, t := range leavers {
@@ -258,7 +258,7 @@ func (o *workerOperation) dismissNodes(ctx context.Context, prior Workers) error
 			continue
 		}
 		if err := o.drain(ctx, t.Node.Name); err != nil {
-			return &StepError{Machine: t.Node.Name, Step: "drain before it leaves", Err: err}
+			return &fleet.StepError{Machine: t.Node.Name, Step: "drain before it leaves", Err: err}
 		}
 	}
 	// The kubelet stops first: while it runs it would register its node anew.
@@ -271,8 +271,8 @@ func (o *workerOperation) dismissNodes(ctx context.Context, prior Workers) error
 // lifeless tells which of the nodes have no kubelet that could end a pod, and
 // why: the node is not ready, or its machine does not answer, which the API
 // server may not have noticed yet.
-func (o *workerOperation) lifeless(ctx context.Context, targets []Target, nodes []kube.Node) map[string]error {
-	return EachAll(ctx, o.Machines(targets), func(ctx context.Context, m *Machine) error {
+func (o *workerOperation) lifeless(ctx context.Context, targets []fleet.Target, nodes []kube.Node) map[string]error {
+	return fleet.EachAll(ctx, o.Fleet.Machines(targets), func(ctx context.Context, m *fleet.Machine) error {
 		i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == m.Name() })
 		if i < 0 {
 			return nil
@@ -280,16 +280,16 @@ func (o *workerOperation) lifeless(ctx context.Context, targets []Target, nodes 
 		if !nodes[i].Ready {
 			return fmt.Errorf("its node is not ready: %s", nodes[i].Reason)
 		}
-		if _, err := m.Remote.Run(ctx, remote.Command{Script: ":"}); unreachable(err) {
+		if err := m.Remote.Ping(ctx); fleet.Unreachable(err) {
 			return err
 		}
 		return nil
 	})
 }
 
-func (o *workerOperation) deleteNodes(ctx context.Context, targets []Target) error {
+func (o *workerOperation) deleteNodes(ctx context.Context, targets []fleet.Target) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(parallelMachines)
+	group.SetLimit(fleet.ParallelMachines)
 	for _, t := range targets {
 		group.Go(func() error { return o.api.DeleteNode(ctx, t.Node.Name) })
 	}
@@ -305,14 +305,14 @@ func (e *Engine) RemoveWorkers(ctx context.Context, have Workers, rec Record) er
 	}
 	o, err := e.beginWorkers(ctx, have, rec)
 	if err == nil {
-		defer o.api.Close()
-		err = within(ctx, leaveBudget, "deletion of the Node objects", func(ctx context.Context) error {
+		defer o.access.Close()
+		err = fleet.Within(ctx, fleet.LeaveBudget, "deletion of the Node objects", func(ctx context.Context) error {
 			return o.deleteNodes(ctx, have.Targets)
 		})
 	}
 	if err != nil {
 		for _, t := range have.Targets {
-			e.say(t.Node.Name, "worker: its Node object was not deleted: %v", err)
+			e.Fleet.Say(t.Node.Name, "worker: its Node object was not deleted: %v", err)
 		}
 	}
 	return nil

@@ -2,10 +2,9 @@ package rollout
 
 import (
 	"context"
-	"strings"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
 // revive restarts kubelets and kube-proxies whose certificates had expired.
@@ -13,14 +12,13 @@ import (
 // an API server has refused the expired one lasts until client-go's next check
 // of its files, minutes later. Pods do not notice.
 func (o *workerOperation) revive(ctx context.Context) error {
-	return Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
+	return fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
 		units := o.expired(m)
 		if len(units) == 0 {
 			return nil
 		}
-		m.Say("worker: its certificates had expired, restarting %s", listOf(units))
-		_, err := m.Remote.Run(ctx, remote.Command{Script: "systemctl try-restart " + strings.Join(units, " "), Sudo: true})
-		return m.UnitError(ctx, "restart "+listOf(units), units[0], err)
+		m.Say("worker: its certificates had expired, restarting %s", fleet.List(units))
+		return m.UnitError(ctx, "restart "+fleet.List(units), units[0], m.RestartRunning(ctx, units...))
 	})
 }
 
@@ -30,7 +28,7 @@ func (o *workerOperation) expired(m *convergence) []string {
 	var units []string
 	for _, s := range m.want.Certificates {
 		content, _ := m.seen.Content(s.CertPath)
-		if end, err := pki.Expiry(content); err == nil && o.now().After(end) {
+		if end, err := pki.Expiry(content); err == nil && o.Fleet.Now().After(end) {
 			units = append(units, s.Name+".service")
 		}
 	}

@@ -1,6 +1,10 @@
 package rollout
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+)
 
 // workerFacts is all that decides a worker's place in a roll-out.
 type workerFacts struct {
@@ -29,9 +33,9 @@ func planWorkers(workers []workerFacts) Plan {
 		case !w.running:
 			first = append(first, Step{Machine: w.name, Action: ActionInstall, Why: "kubelet is not running"})
 		case w.drain:
-			rolls = append(rolls, Step{Machine: w.name, Action: ActionDrainRoll, Gate: GateOthers, Then: GateNodeReady})
+			rolls = append(rolls, Step{Machine: w.name, Action: ActionDrainRoll, Gate: fleet.GateOthers, Then: fleet.GateNodeReady})
 		case w.rolls:
-			rolls = append(rolls, Step{Machine: w.name, Action: ActionRoll, Gate: GateOthers, Then: GateNodeReady})
+			rolls = append(rolls, Step{Machine: w.name, Action: ActionRoll, Gate: fleet.GateOthers, Then: fleet.GateNodeReady})
 		default:
 			quiet = append(quiet, Step{Machine: w.name, Action: ActionQuiet})
 		}

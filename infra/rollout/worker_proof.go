@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
@@ -35,7 +36,7 @@ type nodeRuns struct {
 const runsScript = "cat /proc/sys/kernel/random/boot_id; systemctl show --property=InvocationID --value " +
 	component.ContainerdUnit + " " + component.KubeletUnit
 
-func readRuns(ctx context.Context, m *Machine) (nodeRuns, error) {
+func readRuns(ctx context.Context, m *fleet.Machine) (nodeRuns, error) {
 	out, err := m.Remote.Run(ctx, remote.Command{Script: runsScript})
 	if err != nil {
 		return nodeRuns{}, fmt.Errorf("machine %s: boot id: %w", m.Name(), err)
@@ -67,7 +68,7 @@ func (o *workerOperation) findUnproven(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return Each(ctx, running, func(ctx context.Context, m *convergence) error {
+	return fleet.Each(ctx, running, func(ctx context.Context, m *convergence) error {
 		runs, err := readRuns(ctx, m.Machine)
 		if err != nil {
 			return err
@@ -86,18 +87,18 @@ func (o *workerOperation) proveOthers(ctx context.Context) error {
 	if len(settled) == 0 {
 		return nil
 	}
-	return Each(ctx, settled, func(ctx context.Context, m *convergence) error {
+	return fleet.Each(ctx, settled, func(ctx context.Context, m *convergence) error {
 		runs, err := readRuns(ctx, m.Machine)
 		if err != nil {
 			return err
 		}
-		return nodeError(ctx, m.Machine, within(ctx, nodeBudget, "node", func(ctx context.Context) error { return o.prove(ctx, m, runs) }))
+		return nodeError(ctx, m.Machine, fleet.Within(ctx, fleet.NodeBudget, "node", func(ctx context.Context) error { return o.prove(ctx, m, runs) }))
 	})
 }
 
 // nodeError is unitError for the kubelet, unless more is known already.
-func nodeError(ctx context.Context, m *Machine, err error) error {
-	var told *StepError
+func nodeError(ctx context.Context, m *fleet.Machine, err error) error {
+	var told *fleet.StepError
 	if errors.As(err, &told) {
 		return err
 	}
@@ -131,19 +132,19 @@ func (o *workerOperation) prove(ctx context.Context, m *convergence, runs nodeRu
 }
 
 // unproved closes a node on which no pod starts, and says why it does not.
-func (o *workerOperation) unproved(ctx context.Context, m *Machine, err error) error {
+func (o *workerOperation) unproved(ctx context.Context, m *fleet.Machine, err error) error {
 	var pod *kube.PodError
 	if !errors.As(err, &pod) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveBudget)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleet.LeaveBudget)
 	defer cancel()
 	closed := "it is closed to new pods until one starts there"
 	if cordonErr := o.api.Cordon(ctx, m.Name()); cordonErr != nil {
 		closed = "it could not be closed to new pods: " + cordonErr.Error()
 	}
 	redact(pod)
-	return &StepError{Machine: m.Name(), Step: "start a pod", Err: fmt.Errorf("the node is up, and no pod starts there: %w; %s", err, closed),
+	return &fleet.StepError{Machine: m.Name(), Step: "start a pod", Err: fmt.Errorf("the node is up, and no pod starts there: %w; %s", err, closed),
 		Next: "correct what it complains of and apply again; more of it is told by\n" + m.JournalCommand(component.ContainerdUnit)}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
 func TestNodeProof(t *testing.T) {
@@ -47,14 +48,15 @@ func TestProveFullNode(t *testing.T) {
 		}
 	})
 	var said []string
-	s.engine.Progress = func(_, what string) { said = append(said, what) }
-	c, err := s.engine.api(t.Context(), s.engine.keyring(s.ref), s.api().Endpoint)
+	s.engine.Fleet.Progress = func(_, what string) { said = append(said, what) }
+	a := s.engine.Fleet.Access(s.ref)
+	defer a.Close()
+	c, err := a.API(t.Context(), s.api().Endpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
 	o := &workerOperation{operation: &operation{Engine: s.engine}, api: c}
-	m := &convergence{Machine: &Machine{Target: Target{Node: component.Node{Name: "worker-0"}}, engine: s.engine}}
+	m := &convergence{Machine: s.engine.Fleet.Machine(fleet.Target{Node: component.Node{Name: "worker-0"}})}
 	if err := o.prove(t.Context(), m, nodeRuns{units: "1.2"}); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
@@ -78,7 +79,7 @@ func (o *workerOperation) roll(ctx context.Context, s Step, taken map[string]boo
 	if err := o.gate(ctx, s, taken); err != nil {
 		return err
 	}
-	o.say(s.Machine, "%s: %s", o.role.name, s.Action)
+	o.Fleet.Say(s.Machine, "%s: %s", o.role.name, s.Action)
 	return o.step(ctx, o.byName(s.Machine), s)
 }
 
@@ -86,17 +87,17 @@ func (o *workerOperation) step(ctx context.Context, m *convergence, s Step) erro
 	if s.Action == ActionDrainRoll {
 		if err := o.drain(ctx, m.Name()); err != nil {
 			o.reopen(ctx, m.Name())
-			return &StepError{Machine: m.Name(), Step: "drain", Err: err,
+			return &fleet.StepError{Machine: m.Name(), Step: "drain", Err: err,
 				Next: "kubectl get pods --all-namespaces --field-selector spec.nodeName=" + m.Name()}
 		}
 	}
 	if s.Action == ActionInstall {
 		return o.apply(ctx, m, m.changes) // downloads too; systemd bounds the starts
 	}
-	if err := o.applyWithin(ctx, m, m.changes, nodeBudget, component.KubeletUnit); err != nil {
+	if err := o.applyWithin(ctx, m, m.changes, fleet.NodeBudget, component.KubeletUnit); err != nil {
 		return err
 	}
-	if s.Then == GateNodeReady {
+	if s.Then == fleet.GateNodeReady {
 		return o.nodesReady(ctx, []*convergence{m})
 	}
 	return nil
@@ -113,11 +114,11 @@ func (o *workerOperation) gate(ctx context.Context, s Step, taken map[string]boo
 			conditions = append(conditions, c)
 		}
 	}
-	err := within(ctx, gateBudget, string(s.Gate), func(ctx context.Context) error {
+	err := fleet.Within(ctx, fleet.GateBudget, string(s.Gate), func(ctx context.Context) error {
 		return o.api.WaitNodes(ctx, conditions, nil)
 	})
 	if err != nil {
-		return &StepError{Machine: s.Machine, Step: "wait until " + string(s.Gate), Err: err, Next: "kubectl get nodes"}
+		return &fleet.StepError{Machine: s.Machine, Step: "wait until " + string(s.Gate), Err: err, Next: "kubectl get nodes"}
 	}
 	return nil
 }
@@ -128,18 +129,18 @@ func (o *workerOperation) drain(ctx context.Context, node string) error {
 	}
 	timeout := o.want.DrainTimeout
 	if timeout == 0 {
-		timeout = DefaultDrainTimeout
+		timeout = fleet.DefaultDrainTimeout
 	}
-	o.say(node, "worker: draining")
-	return o.api.Drain(ctx, node, timeout, func(line string) { o.say(node, "%s", line) })
+	o.Fleet.Say(node, "worker: draining")
+	return o.api.Drain(ctx, node, timeout, func(line string) { o.Fleet.Say(node, "%s", line) })
 }
 
 // reopen lets pods onto a node again that could not be drained: nothing on it
 // has been changed.
 func (o *workerOperation) reopen(ctx context.Context, node string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveBudget)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleet.LeaveBudget)
 	defer cancel()
 	if err := o.api.Uncordon(ctx, node); err != nil {
-		o.say(node, "worker: still closed to new pods: %v", err)
+		o.Fleet.Say(node, "worker: still closed to new pods: %v", err)
 	}
 }

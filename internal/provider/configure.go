@@ -27,6 +27,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
@@ -212,7 +213,7 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 	d.configureArtifacts(p.environment, m, &resp.Diagnostics)
 	d.shell, d.duty = p.shell, p.duty
 	if d.duty == nil {
-		d.duty = func(ctx context.Context, t rollout.Target) (*rollout.Duty, error) { return d.engine(ctx).Duty(ctx, t) }
+		d.duty = func(ctx context.Context, t fleet.Target) (*rollout.Duty, error) { return d.engine(ctx).Duty(ctx, t) }
 	}
 	if d.shell == nil {
 		d.shell = func(h remote.Host) infraaws.Shell { return d.pool.Machine(h) }

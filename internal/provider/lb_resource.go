@@ -23,6 +23,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
@@ -194,7 +195,7 @@ func urlOf(host types.String, port types.Int64) types.String {
 func lbSpec(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) rollout.LoadBalancer {
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
 	host, _ := hostFrom(ctx, m.Host, diags)
-	target := rollout.Target{Host: host.remote(d), Node: host.node()}
+	target := fleet.Target{Host: host.remote(d), Node: host.node()}
 	if m.AllocationID.ValueString() != "" {
 		// The Elastic IP has taken the place of the address the machine was launched with.
 		target.Node.PublicIP = parseAddr(m.PublicIP)
@@ -208,7 +209,7 @@ func lbSpec(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagno
 			Backends: nodesOf(targetsFrom(ctx, d, m.Controllers, diags)),
 			Port:     int(m.Port.ValueInt64()),
 		},
-		Targets: []rollout.Target{target},
+		Targets: []fleet.Target{target},
 	}
 }
 

@@ -9,12 +9,13 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
 // findDuty finds out what a machine does for its cluster.
-type findDuty func(context.Context, rollout.Target) (*rollout.Duty, error)
+type findDuty func(context.Context, fleet.Target) (*rollout.Duty, error)
 
 // clusterTurns makes the machines of one cluster, which Terraform changes and
 // deletes in parallel, go down one at a time.
@@ -96,11 +97,11 @@ func (t *clusterTurns) isLeaving(name string) bool {
 }
 
 // targetAt returns how a machine is reached where EC2 says it is now.
-func (m machineModel) targetAt(d *providerData, now infraaws.Machine) rollout.Target {
+func (m machineModel) targetAt(d *providerData, now infraaws.Machine) fleet.Target {
 	h := m.host()
 	h.PublicIP, h.PrivateIP = optionalAddr(now.PublicIP), optionalAddr(now.PrivateIP)
 	h.Address = optionalAddr(now.Address())
-	return rollout.Target{Host: h.remote(d), Node: h.node()}
+	return fleet.Target{Host: h.remote(d), Node: h.node()}
 }
 
 // duty finds out what a machine does, once it has booted, and lets it find its
@@ -113,14 +114,14 @@ func (r *machineResource) duty(ctx context.Context, client *infraaws.Client, m m
 	if err != nil {
 		return nil, err
 	}
-	duty.Among(func(ctx context.Context) ([]rollout.Target, error) {
+	duty.Among(func(ctx context.Context) ([]fleet.Target, error) {
 		return r.data.found(ctx, now.Cluster, infraaws.RoleController)
 	})
 	return duty, nil
 }
 
 // found returns the running machines of a cluster and role, found by their tags.
-func (d *providerData) found(ctx context.Context, cluster string, role infraaws.Role) ([]rollout.Target, error) {
+func (d *providerData) found(ctx context.Context, cluster string, role infraaws.Role) ([]fleet.Target, error) {
 	client, err := d.aws(ctx)
 	if err != nil {
 		return nil, err
@@ -129,11 +130,11 @@ func (d *providerData) found(ctx context.Context, cluster string, role infraaws.
 	if err != nil {
 		return nil, err
 	}
-	var out []rollout.Target
+	var out []fleet.Target
 	for _, m := range machines {
 		if m.Role == role {
 			host := hostFound(m)
-			out = append(out, rollout.Target{Host: host.remote(d), Node: host.node()})
+			out = append(out, fleet.Target{Host: host.remote(d), Node: host.node()})
 		}
 	}
 	return out, nil

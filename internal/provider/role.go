@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
@@ -374,7 +375,7 @@ func (r *roleResource[M, S]) tell(report rollout.Report, diags *diag.Diagnostics
 	for _, machine := range slices.Sorted(maps.Keys(report.Clocks)) {
 		if r.data.firstWarning("clock of " + machine) {
 			diags.AddWarning(fmt.Sprintf("The clock of machine %s is off", machine),
-				fmt.Sprintf("machine %s: %s.\n\nSet the one right that is wrong: certificates and leases depend on it.", machine, rollout.ClockWords(report.Clocks[machine])))
+				fmt.Sprintf("machine %s: %s.\n\nSet the one right that is wrong: certificates and leases depend on it.", machine, fleet.ClockWords(report.Clocks[machine])))
 		}
 	}
 	for _, w := range report.Warnings {

@@ -17,6 +17,7 @@ import (
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
@@ -40,7 +41,7 @@ const importSettles = " Versions, flags and settings are read from the machines.
 type recall[M any] struct {
 	needs    []string // arguments that the id must hold
 	hint     string   // what else there is to say of the id
-	targets  func(ctx context.Context, d *providerData, m *M, diags *diag.Diagnostics) []rollout.Target
+	targets  func(ctx context.Context, d *providerData, m *M, diags *diag.Diagnostics) []fleet.Target
 	files    []string // to read, by path or pattern
 	programs []string // to ask for their release, by path
 	// complete fills what m lacks with what was found.

@@ -18,8 +18,8 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
@@ -168,16 +168,16 @@ func checkDownloads(err error, diags *diag.Diagnostics) {
 }
 
 // targetsFrom maps hosts that are known to the library.
-func targetsFrom(ctx context.Context, d *providerData, l types.List, diags *diag.Diagnostics) []rollout.Target {
+func targetsFrom(ctx context.Context, d *providerData, l types.List, diags *diag.Diagnostics) []fleet.Target {
 	hosts, _ := hostsFrom(ctx, l, diags)
-	var out []rollout.Target
+	var out []fleet.Target
 	for _, h := range hosts {
-		out = append(out, rollout.Target{Host: h.remote(d), Node: h.node()})
+		out = append(out, fleet.Target{Host: h.remote(d), Node: h.node()})
 	}
 	return out
 }
 
-func nodesOf(targets []rollout.Target) []component.Node {
+func nodesOf(targets []fleet.Target) []component.Node {
 	var out []component.Node
 	for _, t := range targets {
 		out = append(out, t.Node)

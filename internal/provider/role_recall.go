@@ -15,6 +15,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
@@ -27,7 +28,7 @@ func recallEtcd() recall[etcdModel] {
 	return recall[etcdModel]{
 		needs: []string{"hosts", "pki"},
 		files: component.PathsEtcd(), programs: []string{programs + "etcd"},
-		targets: func(ctx context.Context, d *providerData, m *etcdModel, diags *diag.Diagnostics) []rollout.Target {
+		targets: func(ctx context.Context, d *providerData, m *etcdModel, diags *diag.Diagnostics) []fleet.Target {
 			return targetsFrom(ctx, d, m.Hosts, diags)
 		},
 		complete: func(ctx context.Context, d *providerData, m *etcdModel, found component.Found, releases map[string]string, diags *diag.Diagnostics) {
@@ -51,7 +52,7 @@ func recallControlPlane() recall[controlPlaneModel] {
 		needs: []string{"hosts", "etcd", "lb", "pki"},
 		hint:  " `node_cidrs` and `dns_ip` are read from one of the cluster's workers, which is found by its tags: give them when there is none.",
 		files: component.PathsControlPlane(), programs: []string{server},
-		targets: func(ctx context.Context, d *providerData, m *controlPlaneModel, diags *diag.Diagnostics) []rollout.Target {
+		targets: func(ctx context.Context, d *providerData, m *controlPlaneModel, diags *diag.Diagnostics) []fleet.Target {
 			return targetsFrom(ctx, d, m.Hosts, diags)
 		},
 		complete: func(ctx context.Context, d *providerData, m *controlPlaneModel, found component.Found, releases map[string]string, diags *diag.Diagnostics) {
@@ -136,7 +137,7 @@ func recallWorkerPool() recall[workerPoolModel] {
 	return recall[workerPoolModel]{
 		needs: []string{"hosts", "control_plane", "pki"},
 		files: component.PathsWorker(), programs: []string{kubelet, containerd, runc, component.CNIPlugin},
-		targets: func(ctx context.Context, d *providerData, m *workerPoolModel, diags *diag.Diagnostics) []rollout.Target {
+		targets: func(ctx context.Context, d *providerData, m *workerPoolModel, diags *diag.Diagnostics) []fleet.Target {
 			return targetsFrom(ctx, d, m.Hosts, diags)
 		},
 		complete: func(ctx context.Context, d *providerData, m *workerPoolModel, found component.Found, releases map[string]string, diags *diag.Diagnostics) {
@@ -211,9 +212,9 @@ func recallLB() recall[lbModel] {
 		needs: []string{"host", "controllers", "pki"},
 		hint:  " The name of the cluster, or the id of the Elastic IP, will do as the id when machines and keys are where this provider puts them.",
 		files: component.PathsLoadBalancer(),
-		targets: func(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) []rollout.Target {
+		targets: func(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) []fleet.Target {
 			host, _ := hostFrom(ctx, m.Host, diags)
-			return []rollout.Target{{Host: host.remote(d), Node: host.node()}}
+			return []fleet.Target{{Host: host.remote(d), Node: host.node()}}
 		},
 		complete: func(ctx context.Context, d *providerData, m *lbModel, found component.Found, _ map[string]string, diags *diag.Diagnostics) {
 			if m.Port.IsNull() {

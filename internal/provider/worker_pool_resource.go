@@ -20,6 +20,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
@@ -161,7 +162,7 @@ func workerPoolSchema(ctx context.Context) schema.Schema {
 			"drain_timeout": schema.StringAttribute{
 				Optional: true,
 				MarkdownDescription: fmt.Sprintf("How long draining one node may take, PodDisruptionBudgets included; after that the roll stops, and the node, on which nothing was changed, takes pods again. Default: `%s`.",
-					short(rollout.DefaultDrainTimeout)),
+					short(fleet.DefaultDrainTimeout)),
 				Validators: []validator.String{goDuration()},
 			},
 			"early_renewal": earlyRenewalAttribute(),

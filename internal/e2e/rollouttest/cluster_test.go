@@ -17,6 +17,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
@@ -263,13 +264,13 @@ func (d *deployment) testFailingChange() {
 // replaces one by a foreign one.
 func (d *deployment) testCertificates() {
 	before := d.starts()
-	d.engine.Now = func() time.Time { return time.Now().Add(pki.DefaultValidity - pki.DefaultEarlyRenewal + time.Hour) }
-	defer func() { d.engine.Now = nil }()
+	d.fleet.Clock = func() time.Time { return time.Now().Add(pki.DefaultValidity - pki.DefaultEarlyRenewal + time.Hour) }
+	defer func() { d.fleet.Clock = nil }()
 	drift := d.drift()
 	if len(drift) < 6 || !strings.Contains(strings.Join(drift, "\n"), "due for renewal") {
 		d.t.Errorf("drift when certificates are due:\n%s", strings.Join(drift, "\n"))
 	}
-	d.engine.Now = nil
+	d.fleet.Clock = nil
 	d.shell(d.control.Targets[0], "cp /etc/kubernetes/pki/front-proxy-client.crt /etc/kubernetes/pki/apiserver-etcd-client.crt")
 	d.expectDrift("control controller-0: file /etc/kubernetes/pki/apiserver-etcd-client.crt: content differs")
 	d.repair(before)
@@ -283,11 +284,11 @@ func (d *deployment) testUnreachable() {
 	bad := slices.Clone(good)
 	bad[2].Host.Address = "203.0.113.1" // nobody there
 	d.etcd.Targets, d.control.Targets = bad, bad
-	pool := d.engine.Pool
-	d.engine.Pool = remote.NewPool(remote.Config{Signers: []ssh.Signer{d.signer}, ConnectTimeout: 3 * time.Second})
+	pool := d.fleet.Pool
+	d.fleet.Pool = remote.NewPool(remote.Config{Signers: []ssh.Signer{d.signer}, ConnectTimeout: 3 * time.Second})
 	defer func() {
-		_ = d.engine.Pool.Close()
-		d.etcd.Targets, d.control.Targets, d.engine.Pool = good, good, pool
+		_ = d.fleet.Pool.Close()
+		d.etcd.Targets, d.control.Targets, d.fleet.Pool = good, good, pool
 	}()
 	start := time.Now()
 	for _, line := range d.drift() {
@@ -300,7 +301,7 @@ func (d *deployment) testUnreachable() {
 	}
 	d.shell(good[0], "echo x >> /etc/kubernetes/kube-scheduler.yaml")
 	err := d.apply(d.t.Context(), d)
-	var left *rollout.LeftError
+	var left *fleet.LeftError
 	if !errors.As(err, &left) || left.Machines[cut.Node.Name] == nil {
 		d.t.Errorf("apply = %v, wanted to be told what was left", err)
 	}

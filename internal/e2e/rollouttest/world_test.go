@@ -28,6 +28,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
@@ -88,6 +89,7 @@ func startLab(ctx context.Context, dir string) error {
 // world is a network in the lab, the machines in it, and the library.
 type world struct {
 	t       *testing.T
+	fleet   *fleet.Fleet
 	engine  *rollout.Engine
 	aws     *aws.Client
 	network aws.Network
@@ -128,7 +130,8 @@ func newWorld(t *testing.T) *world {
 	w.signer, err = ssh.NewSignerFromKey(private)
 	w.must(err)
 	pool := remote.NewPool(remote.Config{Signers: []ssh.Signer{w.signer}})
-	w.engine = &rollout.Engine{Pool: pool, Store: func(pki.Ref) (pki.Store, error) { return w.store, nil }, Progress: w.say}
+	w.fleet = &fleet.Fleet{Pool: pool, Store: func(pki.Ref) (pki.Store, error) { return w.store, nil }, Progress: w.say}
+	w.engine = &rollout.Engine{Fleet: w.fleet}
 
 	ref, err := pki.Bootstrap(t.Context(), w.store, clusterName, time.Now(), rand.Reader, pki.Options{Store: pki.StoreSSM})
 	w.must(err)
@@ -185,22 +188,22 @@ func (w *world) machineSpec(name string, role aws.Role, ip netip.Addr, pods neti
 }
 
 // launch brings a machine up and returns it as a target.
-func (w *world) launch(ctx context.Context, name string, role aws.Role, ip string, pods string) (rollout.Target, error) {
+func (w *world) launch(ctx context.Context, name string, role aws.Role, ip string, pods string) (fleet.Target, error) {
 	var prefix netip.Prefix
 	if pods != "" {
 		prefix = netip.MustParsePrefix(pods)
 	}
 	l, err := w.aws.LaunchMachine(ctx, w.machineSpec(name, role, netip.MustParseAddr(ip), prefix), rand.Reader)
 	if err != nil {
-		return rollout.Target{}, err
+		return fleet.Target{}, err
 	}
 	m, err := l.Bring(ctx, func(m aws.Machine, hostKeys []string) aws.Shell {
-		return w.engine.Pool.Machine(remote.Host{Name: name, Address: m.Address().String(), User: aws.DefaultUser, HostKeys: hostKeys})
+		return w.fleet.Pool.Machine(remote.Host{Name: name, Address: m.Address().String(), User: aws.DefaultUser, HostKeys: hostKeys})
 	})
 	w.mu.Lock()
 	w.machines[name] = m
 	w.mu.Unlock()
-	return rollout.Target{
+	return fleet.Target{
 		Host: remote.Host{Name: name, Address: m.Address().String(), User: aws.DefaultUser, HostKeys: []string{m.HostKey}},
 		Node: component.Node{Name: name, PrivateIP: m.PrivateIP, PublicIP: m.PublicIP, PodCIDR: prefix},
 	}, err
@@ -215,9 +218,9 @@ type machineWanted struct {
 }
 
 // launchAll brings machines up in parallel and returns them in order.
-func (w *world) launchAll(wanted ...machineWanted) []rollout.Target {
+func (w *world) launchAll(wanted ...machineWanted) []fleet.Target {
 	w.t.Helper()
-	out := make([]rollout.Target, len(wanted))
+	out := make([]fleet.Target, len(wanted))
 	g, ctx := errgroup.WithContext(w.t.Context())
 	for i, m := range wanted {
 		g.Go(func() (err error) {
@@ -230,9 +233,9 @@ func (w *world) launchAll(wanted ...machineWanted) []rollout.Target {
 }
 
 // shell runs a script on a machine, as root.
-func (w *world) shell(t rollout.Target, script string) string {
+func (w *world) shell(t fleet.Target, script string) string {
 	w.t.Helper()
-	out, err := w.engine.Pool.Machine(t.Host).Run(w.t.Context(), remote.Command{Script: script, Sudo: true})
+	out, err := w.fleet.Pool.Machine(t.Host).Run(w.t.Context(), remote.Command{Script: script, Sudo: true})
 	if err != nil {
 		w.t.Fatalf("%s: %q: %v", t.Node.Name, script, err)
 	}
@@ -269,10 +272,10 @@ func (w *world) artifacts(a []artifact.Artifact, err error) []artifact.Artifact 
 	return a
 }
 
-func (w *world) deploy(lb rollout.Target, controllers, workers []rollout.Target) *deployment {
+func (w *world) deploy(lb fleet.Target, controllers, workers []fleet.Target) *deployment {
 	w.t.Helper()
 	d := &deployment{world: w}
-	d.lb = rollout.LoadBalancer{Spec: component.LoadBalancerSpec{Cluster: w.cluster}, Targets: []rollout.Target{lb}}
+	d.lb = rollout.LoadBalancer{Spec: component.LoadBalancerSpec{Cluster: w.cluster}, Targets: []fleet.Target{lb}}
 	d.etcd = rollout.Etcd{Spec: component.EtcdSpec{Cluster: w.cluster, Version: etcdVersion, Artifacts: w.artifacts(w.catalog.EtcdSet(etcdVersion))}}
 	d.control = rollout.ControlPlane{Spec: component.ControlPlaneSpec{Cluster: w.cluster, Version: kubernetesVersion,
 		PublicEndpoint: lb.Node.PublicIP.String(), PrivateEndpoint: lb.Node.PrivateIP.String(),
@@ -295,7 +298,7 @@ func (w *world) deploy(lb rollout.Target, controllers, workers []rollout.Target)
 }
 
 // setControllers changes who the controllers are, everywhere it matters.
-func (d *deployment) setControllers(targets []rollout.Target) {
+func (d *deployment) setControllers(targets []fleet.Target) {
 	d.etcd.Targets, d.control.Targets = targets, targets
 	var nodes []component.Node
 	for _, t := range targets {
@@ -375,7 +378,7 @@ func (d *deployment) apply(ctx context.Context, prior *deployment) error {
 func (d *deployment) starts() map[string]harness.Unit {
 	d.t.Helper()
 	out := map[string]harness.Unit{}
-	for _, t := range append(append([]rollout.Target{d.lb.Targets[0]}, d.control.Targets...), d.workers.Targets...) {
+	for _, t := range append(append([]fleet.Target{d.lb.Targets[0]}, d.control.Targets...), d.workers.Targets...) {
 		maps.Copy(out, harness.ParseUnits(t.Node.Name, d.shell(t, harness.UnitsScript)))
 	}
 	return out

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
@@ -55,7 +56,7 @@ func (w *world) leader(t *testing.T) (leader string, ids map[string]uint64) {
 }
 
 // engine is a roll-out engine with connections of its own to the controllers.
-func (w *world) engine(t *testing.T) (*rollout.Engine, map[string]rollout.Target) {
+func (w *world) engine(t *testing.T) (*rollout.Engine, map[string]fleet.Target) {
 	t.Helper()
 	key, err := os.ReadFile(suite.SSH)
 	if err != nil {
@@ -65,31 +66,31 @@ func (w *world) engine(t *testing.T) (*rollout.Engine, map[string]rollout.Target
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &rollout.Engine{
+	f := &fleet.Fleet{
 		Pool: remote.NewPool(remote.Config{Signers: []ssh.Signer{signer}}),
 		Progress: func(machine, message string) {
 			t.Logf("%s %s: %s", time.Now().Format("15:04:05.000"), machine, message)
 		},
 	}
-	t.Cleanup(func() { _ = e.Pool.Close() })
-	targets := map[string]rollout.Target{}
+	t.Cleanup(func() { _ = f.Pool.Close() })
+	targets := map[string]fleet.Target{}
 	for _, c := range controllers {
-		targets[c] = rollout.Target{
+		targets[c] = fleet.Target{
 			Host: remote.Host{Name: c, Address: w.Addresses[c], User: "admin", HostKeys: []string{w.HostKeys[c]}},
 			Node: component.Node{Name: c},
 		}
 	}
-	return e, targets
+	return &rollout.Engine{Fleet: f}, targets
 }
 
 // handOver has the leader's machine hand the leadership on.
-func handOver(ctx context.Context, e *rollout.Engine, targets map[string]rollout.Target, leader string) error {
+func handOver(ctx context.Context, e *rollout.Engine, targets map[string]fleet.Target, leader string) error {
 	d, err := e.Duty(ctx, targets[leader])
 	if err != nil {
 		return err
 	}
-	d.Among(func(context.Context) ([]rollout.Target, error) {
-		var all []rollout.Target
+	d.Among(func(context.Context) ([]fleet.Target, error) {
+		var all []fleet.Target
 		for _, c := range controllers {
 			all = append(all, targets[c])
 		}
@@ -111,8 +112,8 @@ func (w *world) testHandOvers(t *testing.T) {
 	}
 	e, targets := w.engine(t)
 	var unheld []time.Time // when it announced that a write may be lost
-	say := e.Progress
-	e.Progress = func(machine, message string) {
+	say := e.Fleet.Progress
+	e.Fleet.Progress = func(machine, message string) {
 		say(machine, message)
 		if strings.Contains(message, "a write under way may be lost") {
 			unheld = append(unheld, time.Now())
@@ -186,7 +187,7 @@ func (w *world) testOrphanedHold(t *testing.T) {
 	if err := <-seen; err != nil {
 		t.Fatalf("no API server was held: %v", err)
 	}
-	_ = e.Pool.Close()
+	_ = e.Fleet.Pool.Close()
 	t.Logf("cut off: %v", <-ended)
 	began := time.Now()
 	for _, c := range controllers {

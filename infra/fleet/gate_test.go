@@ -1,4 +1,4 @@
-package rollout
+package fleet
 
 import (
 	"context"
@@ -26,7 +26,7 @@ func TestUntilNone(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			i := 0
-			last, err := untilNone(t.Context(), time.Second, "everybody", func(ctx context.Context) []string {
+			last, err := UntilNone(t.Context(), time.Second, "everybody", func(ctx context.Context) []string {
 				found := tt.rounds[i]
 				if i++; found == nil {
 					<-ctx.Done()
@@ -44,7 +44,7 @@ func TestUntilNone(t *testing.T) {
 	}
 	t.Run("the caller gives up", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		_, err := untilNone(ctx, time.Minute, "everybody", func(context.Context) []string {
+		_, err := UntilNone(ctx, time.Minute, "everybody", func(context.Context) []string {
 			cancel()
 			return []string{"a"}
 		})

@@ -1,8 +1,9 @@
-package rollout
+package fleet
 
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -62,7 +63,7 @@ type LeftError struct {
 }
 
 func (e *LeftError) Error() string {
-	names := sortedKeys(e.Machines)
+	names := slices.Sorted(maps.Keys(e.Machines))
 	words := make([]string, len(names))
 	for i, n := range names {
 		words[i] = e.Machines[n].Error()
@@ -74,24 +75,23 @@ func (e *LeftError) Error() string {
 // Unwrap returns the reasons.
 func (e *LeftError) Unwrap() []error {
 	var out []error
-	for _, n := range sortedKeys(e.Machines) {
+	for _, n := range slices.Sorted(maps.Keys(e.Machines)) {
 		out = append(out, e.Machines[n])
 	}
 	return out
 }
 
-func sortedKeys[V any](m map[string]V) []string {
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
-}
-
-// unreachable tells a machine that cannot be talked to from one that answers
+// Unreachable tells a machine that cannot be talked to from one that answers
 // and has a problem.
-func unreachable(err error) bool {
+func Unreachable(err error) bool {
 	var gone *remote.UnreachableError
 	return errors.As(err, &gone)
+}
+
+// List joins names for people.
+func List(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
 }

@@ -1,9 +1,11 @@
-package rollout
+package fleet
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,15 +32,15 @@ systemd-run --quiet --collect --unit=HOLD \
 	sleep LIMIT
 `)
 
-// writers are those whose writes to etcd must not be under way at a time.
-type writers struct {
-	// machines are those that may run an API server.
-	machines func(context.Context) []*Machine
-	// settled returns once what etcd was asked before has reached its leader.
-	settled func(context.Context) error
+// Writers are those whose writes to etcd must not be under way at a time.
+type Writers struct {
+	// Machines are those that may run an API server.
+	Machines func(context.Context) []*Machine
+	// Settled returns once what etcd was asked before has reached its leader.
+	Settled func(context.Context) error
 }
 
-// calmly runs move while nothing that API servers ask of etcd is under way.
+// withoutWrites runs move while nothing that API servers ask of etcd is under way.
 //
 // A leader drops what is proposed to it while it hands its leadership on: what
 // its own clients asked is answered "raft proposal dropped", what came through
@@ -48,11 +50,11 @@ type writers struct {
 //
 // move must be repeatable: it is tried holdAttempts times, and then once without
 // holding anybody, since that improves the odds and is no condition.
-func (e *Engine) calmly(ctx context.Context, who string, w writers, move func(context.Context) error) error {
-	servers := e.apiServers(ctx, w.machines(ctx))
+func (f *Fleet) withoutWrites(ctx context.Context, who string, w Writers, move func(context.Context) error) error {
+	servers := f.apiServers(ctx, w.Machines(ctx))
 	var err error
 	for range holdAttempts {
-		if err = e.whileHeld(ctx, who, servers, w.settled, move); err == nil || ctx.Err() != nil {
+		if err = f.whileHeld(ctx, who, servers, w.Settled, move); err == nil || ctx.Err() != nil {
 			return err
 		}
 		select {
@@ -60,14 +62,14 @@ func (e *Engine) calmly(ctx context.Context, who string, w writers, move func(co
 		case <-time.After(holdPause):
 		}
 	}
-	e.say(who, "etcd: going on without holding the API servers, a write under way may be lost: %v", err)
+	f.Say(who, "etcd: going on without holding the API servers, a write under way may be lost: %v", err)
 	return move(ctx)
 }
 
 // apiServers returns those of the machines on which an API server runs. It
 // also sees to it that they are connected to by the time that matters.
-func (e *Engine) apiServers(ctx context.Context, machines []*Machine) []*Machine {
-	ctx, cancel := context.WithTimeout(ctx, probeBudget)
+func (f *Fleet) apiServers(ctx context.Context, machines []*Machine) []*Machine {
+	ctx, cancel := context.WithTimeout(ctx, ProbeBudget)
 	defer cancel()
 	errs := EachAll(ctx, machines, func(ctx context.Context, m *Machine) error {
 		_, err := m.Remote.Run(ctx, remote.Command{Script: "systemctl is-active --quiet " + component.APIServerUnit})
@@ -88,16 +90,16 @@ func (e *Engine) apiServers(ctx context.Context, machines []*Machine) []*Machine
 
 // whileHeld holds the API servers, waits until all is settled, and moves, within
 // holdLimit, after which they would go on by themselves.
-func (e *Engine) whileHeld(ctx context.Context, who string, servers []*Machine, settled, move func(context.Context) error) error {
+func (f *Fleet) whileHeld(ctx context.Context, who string, servers []*Machine, settled, move func(context.Context) error) error {
 	began := time.Now()
 	held, cancel := context.WithTimeoutCause(ctx, holdLimit, fmt.Errorf("not within the %s API servers are held", holdLimit))
 	defer cancel()
-	defer e.release(ctx, servers)
+	defer f.release(ctx, servers)
 	errs := EachAll(held, servers, func(ctx context.Context, m *Machine) error {
 		_, err := m.Remote.Run(ctx, remote.Command{Script: holdScript, Sudo: true})
 		return err
 	})
-	for _, name := range sortedKeys(errs) {
+	for _, name := range slices.Sorted(maps.Keys(errs)) {
 		return fmt.Errorf("hold the API server on %s: %w", name, errs[name])
 	}
 	select {
@@ -112,14 +114,14 @@ func (e *Engine) whileHeld(ctx context.Context, who string, servers []*Machine, 
 	}
 	err := move(held)
 	if held.Err() != nil && ctx.Err() == nil {
-		e.say(who, "etcd: the API servers went on while the leadership was moving, a write under way may be lost")
+		f.Say(who, "etcd: the API servers went on while the leadership was moving, a write under way may be lost")
 	}
 	return err
 }
 
 // release lets held API servers go on. Where that fails they do by themselves.
-func (e *Engine) release(ctx context.Context, servers []*Machine) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeBudget)
+func (f *Fleet) release(ctx context.Context, servers []*Machine) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ProbeBudget)
 	defer cancel()
 	EachAll(ctx, servers, func(ctx context.Context, m *Machine) error {
 		_, err := m.Remote.Run(ctx, remote.Command{Script: "systemctl stop " + holdUnit, Sudo: true})

@@ -1,4 +1,4 @@
-package rollout
+package fleet
 
 import (
 	"strings"
@@ -22,7 +22,7 @@ func TestClocks(t *testing.T) {
 		{now.Add(time.Minute), time.Minute},
 		{before.Add(-time.Hour), time.Second - time.Hour},
 	} {
-		if got := off(test.clock, before, now); got != test.want {
+		if got := ClockLead(test.clock, before, now); got != test.want {
 			t.Errorf("%s: off by %s, wanted %s", test.clock, got, test.want)
 		}
 	}
@@ -36,7 +36,7 @@ func TestClocks(t *testing.T) {
 		{-pki.Backdate, "its clock is 5m0s behind this computer's: a certificate made now is not yet valid there"},
 		{pki.DefaultValidity, "a certificate made now has expired there"},
 	} {
-		err := (Target{}).checkClock(test.ahead)
+		err := (Target{}).CheckClock(test.ahead)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, wanted %q", test.ahead, err, test.want)
 		}

@@ -1,4 +1,4 @@
-package rollout
+package fleet
 
 import (
 	"context"
@@ -10,50 +10,50 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
 
-// A question is put to one of several servers that would all answer the same.
-type question[T any] struct {
+// A Question is put to one of several servers that would all answer the same.
+type Question[T any] struct {
 	whom string // for errors: "controller-0"
 	ask  func(context.Context) (T, error)
 }
 
-// toEach puts the same question to every machine.
-func toEach[T any](machines []*Machine, ask func(context.Context, *Machine) (T, error)) []question[T] {
-	out := make([]question[T], len(machines))
+// ToEach puts the same question to every machine.
+func ToEach[T any](machines []*Machine, ask func(context.Context, *Machine) (T, error)) []Question[T] {
+	out := make([]Question[T], len(machines))
 	for i, m := range machines {
-		out[i] = question[T]{m.Name(), func(ctx context.Context) (T, error) { return ask(ctx, m) }}
+		out[i] = Question[T]{m.Name(), func(ctx context.Context) (T, error) { return ask(ctx, m) }}
 	}
 	return out
 }
 
-// firstAnswer asks all machines at once and returns the first answer; with
+// FirstAnswer asks all machines at once and returns the first answer; with
 // none, every error.
-func firstAnswer[T any](ctx context.Context, machines []*Machine, ask func(context.Context, *Machine) (T, error)) (T, error) {
-	return inTurn(ctx, 0, nil, toEach(machines, ask))
+func FirstAnswer[T any](ctx context.Context, machines []*Machine, ask func(context.Context, *Machine) (T, error)) (T, error) {
+	return InTurn(ctx, 0, nil, ToEach(machines, ask))
 }
 
-// askAPI puts a plan's question to the API servers behind an endpoint, each
+// AskAPI puts a plan's question to the API servers behind an endpoint, each
 // time over a new connection, which a load balancer may give to another of
-// them. It ends with ctx or probeBudget.
-func askAPI[T any](ctx context.Context, e *Engine, keys *keyring, endpoint string, ask func(context.Context, *kube.Client) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, probeBudget, fmt.Errorf("not within %s", probeBudget))
+// them. It ends with ctx or ProbeBudget.
+func AskAPI[T any](ctx context.Context, a *Access, endpoint string, ask func(context.Context, *kube.Client) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, ProbeBudget, fmt.Errorf("not within %s", ProbeBudget))
 	defer cancel()
-	once := question[T]{endpoint, func(ctx context.Context) (none T, err error) {
-		c, err := e.api(ctx, keys, endpoint)
+	once := Question[T]{endpoint, func(ctx context.Context) (none T, err error) {
+		c, err := a.connect(ctx, endpoint, a.dial)
 		if err != nil {
 			return none, err
 		}
 		defer c.Close()
 		return ask(ctx, c)
 	}}
-	return inTurn(ctx, answerShare, kube.Busy, []question[T]{once, once, once})
+	return InTurn(ctx, AnswerShare, kube.Busy, []Question[T]{once, once, once})
 }
 
-// inTurn asks one after the other and returns the first answer; with none,
+// InTurn asks one after the other and returns the first answer; with none,
 // every error. The next is asked as soon as one fails, or has not answered
 // within share; that one may answer still. Whoever fails with an error that is
 // busy is asked once more, after the others. It ends with ctx, without waiting for
 // those who do not.
-func inTurn[T any](ctx context.Context, share time.Duration, busy func(error) bool, questions []question[T]) (T, error) {
+func InTurn[T any](ctx context.Context, share time.Duration, busy func(error) bool, questions []Question[T]) (T, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(errAnswered)
 	type answer struct {
@@ -105,7 +105,7 @@ func inTurn[T any](ctx context.Context, share time.Duration, busy func(error) bo
 			open--
 			pause := time.Duration(0)
 			if len(queue) == 0 || errs[queue[0]] != nil {
-				pause = unitPoll // the next has been asked before
+				pause = UnitPoll // the next has been asked before
 			}
 			errs[a.i] = a.err
 			if busy != nil && busy(a.err) {

@@ -1,4 +1,4 @@
-package rollout
+package fleet
 
 import (
 	"context"
@@ -22,19 +22,19 @@ type Machine struct {
 	Target
 	// Remote is the connection to it.
 	Remote *remote.Machine
-	engine *Engine
+	fleet  *Fleet
 }
 
 // Machine returns the machine behind a target. It does no I/O.
-func (e *Engine) Machine(t Target) *Machine {
-	return &Machine{Target: t, Remote: e.Pool.Machine(t.Host), engine: e}
+func (f *Fleet) Machine(t Target) *Machine {
+	return &Machine{Target: t, Remote: f.Pool.Machine(t.Host), fleet: f}
 }
 
 // Machines is Machine for several targets, in their order.
-func (e *Engine) Machines(targets []Target) []*Machine {
+func (f *Fleet) Machines(targets []Target) []*Machine {
 	out := make([]*Machine, len(targets))
 	for i, t := range targets {
-		out[i] = e.Machine(t)
+		out[i] = f.Machine(t)
 	}
 	return out
 }
@@ -43,12 +43,12 @@ func (e *Engine) Machines(targets []Target) []*Machine {
 func (t Target) Name() string { return t.Node.Name }
 
 // Say tells what is being done to the machine.
-func (m *Machine) Say(format string, args ...any) { m.engine.say(m.Name(), format, args...) }
+func (m *Machine) Say(format string, args ...any) { m.fleet.Say(m.Name(), format, args...) }
 
 // Each runs f for the given machines in parallel. The first error cancels the rest.
 func Each[M any](ctx context.Context, machines []M, f func(context.Context, M) error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(parallelMachines)
+	group.SetLimit(ParallelMachines)
 	for _, m := range machines {
 		group.Go(func() error { return f(ctx, m) })
 	}

@@ -1,4 +1,4 @@
-package rollout
+package fleet
 
 import (
 	"context"
@@ -11,10 +11,11 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// keyring fetches keys from a cluster's key store when they are first needed,
+// Keys fetches keys from a cluster's key store when they are first needed,
 // and keeps them for the length of one operation.
-type keyring struct {
-	ref  pki.Ref
+type Keys struct {
+	// Ref is the reference to the keys.
+	Ref  pki.Ref
 	open func(pki.Ref) (pki.Store, error)
 	now  func() time.Time
 	rand io.Reader
@@ -25,35 +26,36 @@ type keyring struct {
 	admins map[pki.CAName]pki.KeyPair
 }
 
-func (e *Engine) keyring(ref pki.Ref) *keyring {
-	return &keyring{ref: ref, open: e.Store, now: e.now, rand: &lockedReader{r: e.random()},
+// Keys returns the keys behind a reference. It does no I/O.
+func (f *Fleet) Keys(ref pki.Ref) *Keys {
+	return &Keys{Ref: ref, open: f.Store, now: f.Now, rand: &lockedReader{r: f.Random()},
 		values: map[string][]byte{}, admins: map[pki.CAName]pki.KeyPair{}}
 }
 
 // get returns the value stored under name.
-func (k *keyring) get(ctx context.Context, name string) ([]byte, error) {
+func (k *Keys) get(ctx context.Context, name string) ([]byte, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if v, ok := k.values[name]; ok {
 		return v, nil
 	}
 	if k.store == nil {
-		store, err := k.open(k.ref)
+		store, err := k.open(k.Ref)
 		if err != nil {
-			return nil, fmt.Errorf("opening the key store of cluster %s: %w", k.ref.Cluster, err)
+			return nil, fmt.Errorf("opening the key store of cluster %s: %w", k.Ref.Cluster, err)
 		}
 		k.store = store
 	}
 	v, err := k.store.Get(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("fetching %s of cluster %s: %w", name, k.ref.Cluster, err)
+		return nil, fmt.Errorf("fetching %s of cluster %s: %w", name, k.Ref.Cluster, err)
 	}
 	k.values[name] = v
 	return v, nil
 }
 
-// render makes the content of a secret file.
-func (k *keyring) render(ctx context.Context, s component.Secret) ([]byte, error) {
+// Render makes the content of a secret file.
+func (k *Keys) Render(ctx context.Context, s component.Secret) ([]byte, error) {
 	var values [][]byte
 	for _, name := range s.Sources {
 		v, err := k.get(ctx, name)
@@ -71,22 +73,22 @@ func (k *keyring) render(ctx context.Context, s component.Secret) ([]byte, error
 	return values[0], nil
 }
 
-// issue makes a key and a certificate for it.
-func (k *keyring) issue(ctx context.Context, ca pki.CAName, r pki.Request) (pki.KeyPair, error) {
-	key, err := k.get(ctx, k.ref.IssuingKey(ca))
+// Issue makes a key and a certificate for it.
+func (k *Keys) Issue(ctx context.Context, ca pki.CAName, r pki.Request) (pki.KeyPair, error) {
+	key, err := k.get(ctx, k.Ref.IssuingKey(ca))
 	if err != nil {
 		return pki.KeyPair{}, err
 	}
-	authority, err := pki.LoadAuthority(pki.KeyPair{CertPEM: []byte(k.ref.Bundle(ca)), KeyPEM: key})
+	authority, err := pki.LoadAuthority(pki.KeyPair{CertPEM: []byte(k.Ref.Bundle(ca)), KeyPEM: key})
 	if err != nil {
-		return pki.KeyPair{}, fmt.Errorf("cluster %s: %w", k.ref.Cluster, err)
+		return pki.KeyPair{}, fmt.Errorf("cluster %s: %w", k.Ref.Cluster, err)
 	}
 	return authority.Issue(r, k.now(), k.rand)
 }
 
-// admin returns the client certificate this operation identifies itself with:
+// Admin returns the client certificate this operation identifies itself with:
 // a cluster administrator to Kubernetes, any client to etcd.
-func (k *keyring) admin(ctx context.Context, ca pki.CAName) (pki.KeyPair, error) {
+func (k *Keys) Admin(ctx context.Context, ca pki.CAName) (pki.KeyPair, error) {
 	k.mu.Lock()
 	pair, ok := k.admins[ca]
 	k.mu.Unlock()
@@ -97,7 +99,7 @@ func (k *keyring) admin(ctx context.Context, ca pki.CAName) (pki.KeyPair, error)
 	if ca == pki.KubernetesCA {
 		r.Organizations = []string{"system:masters"}
 	}
-	pair, err := k.issue(ctx, ca, r)
+	pair, err := k.Issue(ctx, ca, r)
 	if err != nil {
 		return pki.KeyPair{}, fmt.Errorf("making a client certificate: %w", err)
 	}

@@ -1,4 +1,4 @@
-package rollout
+package fleet
 
 import (
 	"context"
@@ -19,7 +19,7 @@ var errCrashed = errors.New("unit is not coming up")
 
 // Watch returns a function that is to be called between the polls of a
 // wait for what a unit serves. It returns an error when the unit has failed or
-// keeps crashing, and asks the machine at most once per unitPoll. Not reaching
+// keeps crashing, and asks the machine at most once per UnitPoll. Not reaching
 // the machine is no news of the unit.
 func (m *Machine) Watch(unit string) func(context.Context) error {
 	var (
@@ -30,7 +30,7 @@ func (m *Machine) Watch(unit string) func(context.Context) error {
 		if now := time.Now(); now.Before(next) {
 			return nil
 		} else {
-			next = now.Add(unitPoll)
+			next = now.Add(UnitPoll)
 		}
 		props, err := unitProperties(ctx, m.Remote, unit)
 		if err != nil {
@@ -54,8 +54,8 @@ func (m *Machine) Watch(unit string) func(context.Context) error {
 // ended by itself, has started.
 func (m *Machine) WaitActive(ctx context.Context, unit string) error {
 	watch := m.Watch(unit)
-	err := within(ctx, startBudget, "start of "+unit, func(ctx context.Context) error {
-		return wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+	err := Within(ctx, startBudget, "start of "+unit, func(ctx context.Context) error {
+		return wait.PollUntilContextCancel(ctx, Poll, true, func(ctx context.Context) (bool, error) {
 			props, err := unitProperties(ctx, m.Remote, unit)
 			if err == nil && props["ActiveState"] == "active" {
 				return true, nil
@@ -69,12 +69,55 @@ func (m *Machine) WaitActive(ctx context.Context, unit string) error {
 // Stop stops a unit and waits until it has ended. by names who does, for the progress.
 func (m *Machine) Stop(ctx context.Context, by, unit string) error {
 	m.Say("%s: stopping %s", by, unit)
-	err := within(ctx, apiBudget, "end of "+unit, func(ctx context.Context) error {
+	err := Within(ctx, APIBudget, "end of "+unit, func(ctx context.Context) error {
 		_, err := m.Remote.Run(ctx, remote.Command{Script: "systemctl stop " + quote(unit), Sudo: true})
 		return err
 	})
 	return m.UnitError(ctx, "stop", unit, err)
 }
+
+// Start has units started, without waiting until they are.
+func (m *Machine) Start(ctx context.Context, units ...string) error {
+	return m.systemctl(ctx, "start --no-block", units)
+}
+
+// Restart restarts units.
+func (m *Machine) Restart(ctx context.Context, units ...string) error {
+	return m.systemctl(ctx, "restart", units)
+}
+
+// RestartRunning restarts those of the units that run.
+func (m *Machine) RestartRunning(ctx context.Context, units ...string) error {
+	return m.systemctl(ctx, "try-restart", units)
+}
+
+func (m *Machine) systemctl(ctx context.Context, verb string, units []string) error {
+	_, err := m.Remote.Run(ctx, remote.Command{Script: "systemctl " + verb + " " + quoteAll(units), Sudo: true})
+	return err
+}
+
+// Kill ends units at once: for when nobody is left to whom leaving in order
+// would matter. The stop job keeps them from restarting.
+func (m *Machine) Kill(ctx context.Context, units ...string) error {
+	if len(units) == 0 {
+		return nil
+	}
+	names := quoteAll(units)
+	_, err := m.Remote.Run(ctx, remote.Command{Sudo: true,
+		Script: "systemctl stop --no-block -- " + names + " 2>/dev/null; systemctl kill -s KILL -- " + names + " 2>/dev/null\n"})
+	return err
+}
+
+func quoteAll(words []string) string {
+	var out []string
+	for _, w := range words {
+		out = append(out, quote(w))
+	}
+	return strings.Join(out, " ")
+}
+
+// quote makes s one word of a POSIX shell.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 func unitProperties(ctx context.Context, r host.Runner, unit string) (map[string]string, error) {
 	out, err := r.Run(ctx, remote.Command{
@@ -98,7 +141,7 @@ func (m *Machine) UnitError(ctx context.Context, step, unit string, err error) e
 	if err == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveBudget)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), LeaveBudget)
 	defer cancel()
 	journal := host.Journal(ctx, m.Remote, unit, journalLines)
 	return &StepError{Machine: m.Name(), Step: step, Err: err, Unit: unit, Journal: journal,
@@ -124,9 +167,9 @@ func (t Target) SSH(command string) string {
 	return strings.Join(append(parts, h.User+"@"+h.Address, command), " ")
 }
 
-// within runs f with a deadline of its own; when that is what ended it, the
+// Within runs f with a deadline of its own; when that is what ended it, the
 // error says what was waited for and how long.
-func within(ctx context.Context, budget time.Duration, what string, f func(context.Context) error) error {
+func Within(ctx context.Context, budget time.Duration, what string, f func(context.Context) error) error {
 	patience := fmt.Errorf("%s: not within %s", what, budget)
 	ctx, cancel := context.WithTimeoutCause(ctx, budget, patience)
 	defer cancel()

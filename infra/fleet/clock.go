@@ -1,4 +1,4 @@
-package rollout
+package fleet
 
 import (
 	"fmt"
@@ -7,9 +7,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// off is how far the machine's clock is ahead of ours, as far as can be told
+// ClockLead is how far the machine's clock is ahead of ours, as far as can be told
 // from a question asked after before and answered before now.
-func off(clock, before, now time.Time) time.Duration {
+func ClockLead(clock, before, now time.Time) time.Duration {
 	switch {
 	case clock.IsZero():
 		return 0
@@ -38,8 +38,8 @@ func ClockWords(ahead time.Duration) string {
 	return words
 }
 
-// checkClock refuses to work with certificates the machine will not accept.
-func (t Target) checkClock(ahead time.Duration) error {
+// CheckClock refuses to work with certificates the machine will not accept.
+func (t Target) CheckClock(ahead time.Duration) error {
 	if -pki.Backdate < ahead && ahead < pki.DefaultValidity {
 		return nil
 	}

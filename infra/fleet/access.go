@@ -1,0 +1,103 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+)
+
+// Access is how one operation speaks to a cluster, as its administrator: with
+// keys that are fetched when they are first needed, and with one client for
+// each API server and each etcd member. It is safe for concurrent use and must
+// be closed.
+type Access struct {
+	Keys *Keys
+	dial kube.DialFunc // to the public endpoint
+
+	mu      sync.Mutex
+	servers map[string]*kube.Client // by endpoint or machine
+	members map[string]*etcd.Client // by machine and endpoint
+}
+
+// Access returns the access to the cluster whose keys ref refers to. It does no I/O.
+func (f *Fleet) Access(ref pki.Ref) *Access {
+	return &Access{Keys: f.Keys(ref), dial: f.Dial, servers: map[string]*kube.Client{}, members: map[string]*etcd.Client{}}
+}
+
+// Close closes every client.
+func (a *Access) Close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, c := range a.servers {
+		c.Close()
+	}
+	for _, c := range a.members {
+		c.Close()
+	}
+}
+
+// API returns the client of the API server's public endpoint. Making it needs
+// a key from the store, but no answer of the API server yet.
+func (a *Access) API(ctx context.Context, endpoint string) (*kube.Client, error) {
+	return a.server(ctx, endpoint, endpoint, a.dial)
+}
+
+// APIServer returns the client of the API server on a machine, reached through SSH.
+func (a *Access) APIServer(ctx context.Context, m *Machine) (*kube.Client, error) {
+	endpoint := fmt.Sprintf("https://127.0.0.1:%d", component.APIServerPort)
+	return a.server(ctx, m.Name(), endpoint, kube.DialFunc(m.Remote.Dialer(ctx)))
+}
+
+func (a *Access) server(ctx context.Context, key, endpoint string, dial kube.DialFunc) (*kube.Client, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c := a.servers[key]; c != nil {
+		return c, nil
+	}
+	c, err := a.connect(ctx, endpoint, dial)
+	if err == nil {
+		a.servers[key] = c
+	}
+	return c, err
+}
+
+// connect makes a client that the caller closes.
+func (a *Access) connect(ctx context.Context, endpoint string, dial kube.DialFunc) (*kube.Client, error) {
+	pair, err := a.Keys.Admin(ctx, pki.KubernetesCA)
+	if err != nil {
+		return nil, err
+	}
+	return kube.New(kube.Access{Endpoint: endpoint, CA: []byte(a.Keys.Ref.KubernetesCA),
+		Cert: pair.CertPEM, Key: pair.KeyPEM, Dial: dial})
+}
+
+// Member returns the client of the etcd member on a machine, reached through SSH.
+func (a *Access) Member(ctx context.Context, m *Machine) (*etcd.Client, error) {
+	return a.MemberFrom(ctx, m, component.EtcdEndpoints([]component.Node{m.Node})[0])
+}
+
+// MemberFrom returns the client of the etcd member at an endpoint, as the
+// machine reaches it.
+func (a *Access) MemberFrom(ctx context.Context, m *Machine, endpoint string) (*etcd.Client, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key := m.Name() + " " + endpoint
+	if c := a.members[key]; c != nil {
+		return c, nil
+	}
+	pair, err := a.Keys.Admin(ctx, pki.EtcdCA)
+	if err != nil {
+		return nil, err
+	}
+	c, err := etcd.New(etcd.Access{Endpoint: endpoint, CA: []byte(a.Keys.Ref.EtcdCA),
+		Cert: pair.CertPEM, Key: pair.KeyPEM, Dial: m.Remote.Dialer(ctx)})
+	if err == nil {
+		a.members[key] = c
+	}
+	return c, err
+}

@@ -1,0 +1,85 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+)
+
+// MoveLeader has the member on m, if it leads, hand the leadership to another
+// while nobody writes.
+func MoveLeader(ctx context.Context, m *Machine, c *etcd.Client, to etcd.Member, w Writers) error {
+	if s, err := c.Status(ctx); err != nil || s.Leader != s.ID {
+		return err
+	}
+	err := m.fleet.withoutWrites(ctx, m.Name(), w, func(ctx context.Context) error { return c.MoveLeader(ctx, to.ID) })
+	if err == nil {
+		m.Say("etcd: %s leads now", to.Label())
+	}
+	return err
+}
+
+// Settled returns what asks all members that were healthy to read what the
+// leader has: a member passes on what it was asked in the order it was asked.
+func Settled(members []etcd.Member, healthy map[etcd.ID]bool,
+	health func(context.Context, []etcd.Member) map[etcd.ID]bool,
+) func(context.Context) error {
+	return func(ctx context.Context) error {
+		now := health(ctx, members)
+		for _, m := range members {
+			if healthy[m.ID] && !now[m.ID] {
+				return fmt.Errorf("etcd member %s does not answer", m.Label())
+			}
+		}
+		return nil
+	}
+}
+
+// MayStopFirst tells whether a member that is to leave may be stopped before it
+// is removed. Until then it counts: the others must be a quorum of all voters.
+func MayStopFirst(members []etcd.Member, healthy map[etcd.ID]bool, leaver etcd.ID) bool {
+	voters, others := 0, 0
+	for _, m := range members {
+		if m.Learner {
+			continue
+		}
+		voters++
+		if m.ID != leaver && healthy[m.ID] {
+			others++
+		}
+	}
+	return others >= etcd.Quorum(voters)
+}
+
+// RemoveMember takes a member that serves, and does not lead, out of its
+// cluster. It is stopped first, since then it ends the requests it has: one that
+// finds itself removed takes more, answers none of them and ends a second
+// later. Where its vote is needed for its own removal, the API servers are held
+// until it has been removed and ended at once. by names who does it, for the progress.
+func RemoveMember(ctx context.Context, by string, m *Machine, w Writers, stopFirst bool, remove func(context.Context) error) error {
+	if !stopFirst {
+		return m.fleet.withoutWrites(ctx, m.Name(), w, func(ctx context.Context) error {
+			if err := remove(ctx); err != nil {
+				return err
+			}
+			if err := m.Kill(ctx, component.EtcdUnit); err != nil {
+				m.Say("etcd: its removed member ends by itself: %v", err)
+			}
+			return nil
+		})
+	}
+	if err := m.Stop(ctx, by, component.EtcdUnit); err != nil {
+		return err
+	}
+	err := remove(ctx)
+	if err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), LeaveBudget)
+		defer cancel()
+		if err := m.Start(ctx, component.EtcdUnit); err != nil {
+			m.Say("etcd: its member could not be started again: %v", err)
+		}
+	}
+	return err
+}

@@ -1,0 +1,41 @@
+package fleet
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// Gate is a condition between steps.
+type Gate string
+
+// The gates.
+const (
+	GateNone        Gate = ""
+	GateOthers      Gate = "all others healthy"
+	GateSelf        Gate = "healthy"
+	GateQuorum      Gate = "a quorum is healthy"
+	GateQuorumAfter Gate = "the rest has a quorum"
+	GateNodeReady   Gate = "node Ready, a pod started"
+)
+
+// UntilNone asks, round after round, what still stands in the way, until
+// nothing does or the budget is spent. With the error it returns what the last
+// whole round found: one that the deadline cut short says nothing, unless it is
+// the only one.
+func UntilNone(ctx context.Context, budget time.Duration, what string, round func(context.Context) []string) (last []string, err error) {
+	err = Within(ctx, budget, what, func(ctx context.Context) error {
+		return wait.PollUntilContextCancel(ctx, Poll, true, func(ctx context.Context) (bool, error) {
+			now := round(ctx)
+			if ctx.Err() == nil || last == nil {
+				last = now
+			}
+			return len(now) == 0, nil
+		})
+	})
+	if err == nil {
+		return nil, nil
+	}
+	return last, err
+}
