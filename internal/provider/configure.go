@@ -28,9 +28,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
 // defaultUser is the login user of Debian's images.
@@ -70,7 +70,7 @@ type providerData struct {
 	pool *remote.Pool
 	// shell reaches one machine; the pool's unless a test has its own.
 	shell func(remote.Host) infraaws.Shell
-	// duty finds out what a machine does for its cluster; the engine's unless a
+	// duty finds out what a machine does for its cluster; package maintenance's unless a
 	// test has its own.
 	duty    findDuty
 	ssh     sshConfig
@@ -86,7 +86,7 @@ type providerData struct {
 	// warned holds the machines that a warning has named in this run.
 	warned sync.Map
 	// clusters holds whose turn it is to go down, by cluster.
-	clusters sync.Map
+	clusters maintenance.Clusters
 }
 
 type sshConfig struct {
@@ -213,7 +213,9 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 	d.configureArtifacts(p.environment, m, &resp.Diagnostics)
 	d.shell, d.duty = p.shell, p.duty
 	if d.duty == nil {
-		d.duty = func(ctx context.Context, t fleet.Target) (*rollout.Duty, error) { return d.engine(ctx).Duty(ctx, t) }
+		d.duty = func(ctx context.Context, t fleet.Target) (*maintenance.Duty, error) {
+			return maintenance.Find(ctx, d.fleet(ctx), t)
+		}
 	}
 	if d.shell == nil {
 		d.shell = func(h remote.Host) infraaws.Shell { return d.pool.Machine(h) }

@@ -4,97 +4,17 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
 // findDuty finds out what a machine does for its cluster.
-type findDuty func(context.Context, fleet.Target) (*rollout.Duty, error)
-
-// clusterTurns makes the machines of one cluster, which Terraform changes and
-// deletes in parallel, go down one at a time.
-type clusterTurns struct {
-	turn chan struct{} // holds a token while a machine is down, or about to be
-
-	mu       sync.Mutex
-	leaving  map[string]bool          // by name and by private address
-	starting map[string]chan struct{} // closed once the machine answers again
-}
-
-// turns returns the turns of a cluster.
-func (d *providerData) turns(cluster string) *clusterTurns {
-	t, _ := d.clusters.LoadOrStore(cluster, &clusterTurns{
-		turn: make(chan struct{}, 1), leaving: map[string]bool{}, starting: map[string]chan struct{}{}})
-	return t.(*clusterTurns) //nolint:forcetypeassert // nothing else is stored
-}
-
-// take waits for the turn, and until no machine is being started. The function
-// it returns gives the turn back; calling it again does nothing.
-func (t *clusterTurns) take(ctx context.Context) (func(), error) {
-	select {
-	case t.turn <- struct{}{}:
-	case <-ctx.Done():
-		return func() {}, fmt.Errorf("wait for the other machines of the cluster: %w", context.Cause(ctx))
-	}
-	giveBack := sync.OnceFunc(func() { <-t.turn })
-	for {
-		started := t.oneStarting()
-		if started == nil {
-			return giveBack, nil
-		}
-		select {
-		case <-started:
-		case <-ctx.Done():
-			giveBack()
-			return func() {}, fmt.Errorf("wait for a machine of the cluster that is being started: %w", context.Cause(ctx))
-		}
-	}
-}
-
-func (t *clusterTurns) oneStarting() chan struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, c := range t.starting {
-		return c
-	}
-	return nil
-}
-
-// start says that a stopped machine is being started, until the function it
-// returns is called.
-func (t *clusterTurns) start(name string) func() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	c := make(chan struct{})
-	t.starting[name] = c
-	return func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		delete(t.starting, name)
-		close(c)
-	}
-}
-
-// leave says of a machine that it will not come back.
-func (t *clusterTurns) leave(names ...string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, n := range names {
-		t.leaving[n] = true
-	}
-}
-
-func (t *clusterTurns) isLeaving(name string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.leaving[name]
-}
+type findDuty func(context.Context, fleet.Target) (*maintenance.Duty, error)
 
 // targetAt returns how a machine is reached where EC2 says it is now.
 func (m machineModel) targetAt(d *providerData, now infraaws.Machine) fleet.Target {
@@ -106,7 +26,7 @@ func (m machineModel) targetAt(d *providerData, now infraaws.Machine) fleet.Targ
 
 // duty finds out what a machine does, once it has booted, and lets it find its
 // cluster's controllers.
-func (r *machineResource) duty(ctx context.Context, client *infraaws.Client, m machineModel, now infraaws.Machine) (*rollout.Duty, error) {
+func (r *machineResource) duty(ctx context.Context, client *infraaws.Client, m machineModel, now infraaws.Machine) (*maintenance.Duty, error) {
 	if err := client.AwaitBoot(ctx, now, r.data.connect); err != nil {
 		return nil, err
 	}
@@ -145,8 +65,8 @@ func (d *providerData) found(ctx context.Context, cluster string, role infraaws.
 // asked is terminated all the same: it may be broken beyond answering.
 func (r *machineResource) dismiss(ctx context.Context, client *infraaws.Client, m machineModel, diags *diag.Diagnostics) (done func(), err error) {
 	done = func() {}
-	turns := r.data.turns(m.spec(ctx, diags).Cluster)
-	turns.leave(m.Name.ValueString(), m.PrivateIP.ValueString())
+	turns := r.data.clusters.Turns(m.spec(ctx, diags).Cluster)
+	turns.Leave(m.Name.ValueString(), m.PrivateIP.ValueString())
 	if m.Role.ValueString() == string(infraaws.RoleLoadBalancer) {
 		return done, nil // nothing on it can leave, and its address may be released by now
 	}
@@ -166,7 +86,7 @@ func (r *machineResource) dismiss(ctx context.Context, client *infraaws.Client, 
 		return done, nil
 	}
 	duty.Close(ctx)
-	if done, err = turns.take(ctx); err == nil {
+	if done, err = turns.Take(ctx); err == nil {
 		err = r.leave(ctx, duty, turns, m, diags)
 	} else {
 		duty.Restore(ctx)
@@ -177,32 +97,32 @@ func (r *machineResource) dismiss(ctx context.Context, client *infraaws.Client, 
 	return done, err
 }
 
-func (r *machineResource) leave(ctx context.Context, duty *rollout.Duty, turns *clusterTurns, m machineModel, diags *diag.Diagnostics) error {
+func (r *machineResource) leave(ctx context.Context, duty *maintenance.Duty, turns *maintenance.Turns, m machineModel, diags *diag.Diagnostics) error {
 	ctx, cancel := within(ctx, m.Timeouts.Delete, machineChangeTimeout, diags)
 	defer cancel()
-	return duty.Leave(ctx, turns.isLeaving)
+	return duty.Leave(ctx, turns.Leaving)
 }
 
 // stopover is the way of one machine through being stopped and started.
 type stopover struct {
 	r     *machineResource
 	model machineModel
-	turns *clusterTurns
-	done  func()        // ends its turn
-	duty  *rollout.Duty // nil as long as it was not stopped
+	turns *maintenance.Turns
+	done  func()            // ends its turn
+	duty  *maintenance.Duty // nil as long as it was not stopped
 }
 
 // begin waits for the machine's turn when the change stops it, before any
 // deadline runs. One that is stopped already does not wait for its turn: the
 // others wait for it.
 func (r *machineResource) begin(ctx context.Context, m, state machineModel, diags *diag.Diagnostics) (*stopover, error) {
-	s := &stopover{r: r, model: m, done: func() {}, turns: r.data.turns(m.spec(ctx, diags).Cluster)}
+	s := &stopover{r: r, model: m, done: func() {}, turns: r.data.clusters.Turns(m.spec(ctx, diags).Cluster)}
 	var err error
 	switch {
 	case state.InstanceState.ValueString() != running:
-		s.done = s.turns.start(m.Name.ValueString())
+		s.done = s.turns.Start(m.Name.ValueString())
 	case !m.InstanceType.Equal(state.InstanceType):
-		s.done, err = s.turns.take(ctx)
+		s.done, err = s.turns.Take(ctx)
 	}
 	return s, err
 }
@@ -213,7 +133,7 @@ func (s *stopover) stop(ctx context.Context, client *infraaws.Client, now infraa
 	if err != nil {
 		return fmt.Errorf("not stopped, since it did not tell what runs on it: %w", err)
 	}
-	if err := duty.Suspend(ctx, s.turns.isLeaving); err != nil {
+	if err := duty.Suspend(ctx, s.turns.Leaving); err != nil {
 		return err
 	}
 	s.duty = duty

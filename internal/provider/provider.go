@@ -33,7 +33,7 @@ type Provider struct {
 	environment environment
 	now         func() time.Time
 	shell       func(remote.Host) infraaws.Shell // nil: the connection pool's
-	duty        findDuty                         // nil: the roll-out engine's
+	duty        findDuty                         // nil: package maintenance's
 	data        []*providerData
 }
 

@@ -19,9 +19,9 @@ import (
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
 )
 
@@ -68,7 +68,7 @@ func newCloud(t *testing.T) cloud {
 	}
 	machines := account.NewMachines(t, client)
 	p := New("test")
-	p.duty = func(context.Context, fleet.Target) (*rollout.Duty, error) { return &rollout.Duty{}, nil }
+	p.duty = func(context.Context, fleet.Target) (*maintenance.Duty, error) { return &maintenance.Duty{}, nil }
 	p.shell = func(h remote.Host) infraaws.Shell {
 		found := infraaws.Machine{Name: h.Name}
 		for _, i := range a.Cloud.Overview().Instances {

@@ -16,8 +16,8 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
@@ -55,8 +55,8 @@ func (w *world) leader(t *testing.T) (leader string, ids map[string]uint64) {
 	return leader, ids
 }
 
-// engine is a roll-out engine with connections of its own to the controllers.
-func (w *world) engine(t *testing.T) (*rollout.Engine, map[string]fleet.Target) {
+// fleet has connections of its own to the controllers.
+func (w *world) fleet(t *testing.T) (*fleet.Fleet, map[string]fleet.Target) {
 	t.Helper()
 	key, err := os.ReadFile(suite.SSH)
 	if err != nil {
@@ -80,12 +80,12 @@ func (w *world) engine(t *testing.T) (*rollout.Engine, map[string]fleet.Target) 
 			Node: component.Node{Name: c},
 		}
 	}
-	return &rollout.Engine{Fleet: f}, targets
+	return f, targets
 }
 
 // handOver has the leader's machine hand the leadership on.
-func handOver(ctx context.Context, e *rollout.Engine, targets map[string]fleet.Target, leader string) error {
-	d, err := e.Duty(ctx, targets[leader])
+func handOver(ctx context.Context, f *fleet.Fleet, targets map[string]fleet.Target, leader string) error {
+	d, err := maintenance.Find(ctx, f, targets[leader])
 	if err != nil {
 		return err
 	}
@@ -110,10 +110,10 @@ func (w *world) testHandOvers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	e, targets := w.engine(t)
+	f, targets := w.fleet(t)
 	var unheld []time.Time // when it announced that a write may be lost
-	say := e.Fleet.Progress
-	e.Fleet.Progress = func(machine, message string) {
+	say := f.Progress
+	f.Progress = func(machine, message string) {
 		say(machine, message)
 		if strings.Contains(message, "a write under way may be lost") {
 			unheld = append(unheld, time.Now())
@@ -121,7 +121,7 @@ func (w *world) testHandOvers(t *testing.T) {
 	}
 	var figures []string
 	for _, x := range w.handOvers(t, times, func(leader string, _ map[string]uint64) {
-		if err := handOver(t.Context(), e, targets, leader); err != nil {
+		if err := handOver(t.Context(), f, targets, leader); err != nil {
 			t.Error(err)
 		}
 	}) {
@@ -173,7 +173,7 @@ func (w *world) handOvers(t *testing.T, times int, move func(leader string, ids 
 func (w *world) testOrphanedHold(t *testing.T) {
 	was := suite.Units(t, machines...)
 	leader, _ := w.leader(t)
-	e, targets := w.engine(t)
+	f, targets := w.fleet(t)
 	seen := make(chan error, 1)
 	suite.Console(t, controllers[0], "rm -f /run/watching")
 	const state = `pid=$(systemctl show -P MainPID kube-apiserver); state() { cut -d' ' -f3 /proc/$pid/stat; }; `
@@ -183,11 +183,11 @@ func (w *world) testOrphanedHold(t *testing.T) {
 	}()
 	suite.Console(t, controllers[0], "for i in $(seq 600); do [ ! -e /run/watching ] || exit 0; sleep 0.1; done; exit 1")
 	ended := make(chan error, 1)
-	go func() { ended <- handOver(t.Context(), e, targets, leader) }()
+	go func() { ended <- handOver(t.Context(), f, targets, leader) }()
 	if err := <-seen; err != nil {
 		t.Fatalf("no API server was held: %v", err)
 	}
-	_ = e.Fleet.Pool.Close()
+	_ = f.Pool.Close()
 	t.Logf("cut off: %v", <-ended)
 	began := time.Now()
 	for _, c := range controllers {

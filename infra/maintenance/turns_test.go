@@ -1,4 +1,4 @@
-package provider
+package maintenance
 
 import (
 	"context"
@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// TestClusterTurns: one machine of a cluster at a time, none while another is
+// TestTurns: one machine of a cluster at a time, none while another is
 // being started, and other clusters do not wait.
-func TestClusterTurns(t *testing.T) {
-	var d providerData
-	turns := d.turns("demo")
-	if d.turns("demo") != turns {
+func TestTurns(t *testing.T) {
+	var c Clusters
+	turns := c.Turns("demo")
+	if c.Turns("demo") != turns {
 		t.Fatal("the same cluster has other turns")
 	}
-	refused := func(what string, of *clusterTurns) {
+	refused := func(what string, of *Turns) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
-		if done, err := of.take(ctx); err == nil {
+		if done, err := of.Take(ctx); err == nil {
 			done()
 			t.Errorf("%s: it got the turn", what)
 		}
 	}
-	take := func(of *clusterTurns) func() {
+	take := func(of *Turns) func() {
 		t.Helper()
-		done, err := of.take(t.Context())
+		done, err := of.Take(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,18 +34,18 @@ func TestClusterTurns(t *testing.T) {
 
 	done := take(turns)
 	refused("while another is down", turns)
-	take(d.turns("other"))()
+	take(c.Turns("other"))()
 	done()
 	done() // a second time is nothing
 	take(turns)()
 
-	started := turns.start("controller-0")
+	started := turns.Start("controller-0")
 	refused("while another is being started", turns)
 	started()
 	take(turns)()
 
-	turns.leave("worker-0", "10.240.0.20")
-	if !turns.isLeaving("worker-0") || !turns.isLeaving("10.240.0.20") || turns.isLeaving("worker-1") {
+	turns.Leave("worker-0", "10.240.0.20")
+	if !turns.Leaving("worker-0") || !turns.Leaving("10.240.0.20") || turns.Leaving("worker-1") {
 		t.Error("who is leaving is not remembered")
 	}
 }

@@ -1,4 +1,4 @@
-package rollout
+package maintenance
 
 import (
 	"context"
@@ -29,8 +29,8 @@ func (d *Duty) guard(ctx context.Context, ends bool, leaving func(string) bool) 
 	return nil
 }
 
-// deed names what is asked for.
-func (d *Duty) deed(ends bool) string {
+// what names what is asked for.
+func (d *Duty) what(ends bool) string {
 	if ends {
 		return "terminate " + d.m.Name()
 	}
@@ -40,7 +40,7 @@ func (d *Duty) deed(ends bool) string {
 // guardEtcd wants the rest of the etcd cluster to be whole and a majority.
 func (d *Duty) guardEtcd(ctx context.Context, ends bool, leaving func(string) bool) error {
 	refuse := func(reason, advice string) error {
-		return &fleet.GuardError{Refused: d.deed(ends), Reason: reason, Advice: advice}
+		return &fleet.GuardError{Refused: d.what(ends), Reason: reason, Advice: advice}
 	}
 	c, p, err := d.etcdPlace(ctx, leaving)
 	if err != nil {
@@ -64,7 +64,7 @@ func (d *Duty) guardEtcd(ctx context.Context, ends bool, leaving func(string) bo
 	if ctx.Err() != nil {
 		return err
 	}
-	return checkVoters(d.deed(ends), ends, p.voters, len(p.others), sick)
+	return checkVoters(d.what(ends), ends, p.voters, len(p.others), sick)
 }
 
 // checkVoters refuses to take down one of the voters when one of the others
@@ -125,7 +125,7 @@ func (d *Duty) guardAPI(ctx context.Context, ends bool, leaving func(string) boo
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	return &fleet.GuardError{Refused: d.deed(ends), Reason: fmt.Sprintf("its API server is the only one that is ready (%s)", strings.Join(sick, "; ")),
+	return &fleet.GuardError{Refused: d.what(ends), Reason: fmt.Sprintf("its API server is the only one that is ready (%s)", strings.Join(sick, "; ")),
 		Advice: "bring back another one first, and take machines down one at a time"}
 }
 

@@ -1,4 +1,16 @@
-package rollout
+// Package maintenance takes one machine of a cluster down and brings it back: it
+// finds out what the machine does, whether the cluster can do without it, lets it
+// leave in order, and waits until it does again what it did. Machines of one
+// cluster take turns.
+//
+// It asks the machine itself, and speaks to the cluster with the machine's own
+// credentials, so that whoever stops or terminates a machine needs to know
+// nothing of roles.
+//
+// What may not enter: what is wanted of a machine (package rollout), keys of the
+// cluster's key store, how a machine is stopped or terminated (package aws), and
+// Terraform.
+package maintenance
 
 import (
 	"bytes"
@@ -25,7 +37,7 @@ import (
 // memory: an etcd member's, the controller manager's (which may list
 // everything), the kubelet's (which may drain its own node).
 //
-//	d, err := e.Duty(ctx, target)
+//	d, err := maintenance.Find(ctx, fleet, target)
 //	d.Among(find)           // whose API servers are held while etcd's leadership moves
 //	d.Suspend(ctx, leaving) // refused, or the cluster does without the machine
 //	// stop, change, start
@@ -68,12 +80,12 @@ for u in UNITS; do ! active "$u" || printf 'unit\0%s\0\0' "$u"; done
 ! active ` + component.KubeletUnit + ` || config ` + component.KubeletKubeconfig + `
 `
 
-// Duty finds out what a machine does. Of t it needs how to reach the machine,
+// Find finds out what a machine does. Of t it needs how to reach the machine,
 // its name and its private address.
-func (e *Engine) Duty(ctx context.Context, t fleet.Target) (*Duty, error) {
+func Find(ctx context.Context, f *fleet.Fleet, t fleet.Target) (*Duty, error) {
 	d := &Duty{
-		fleet: e.Fleet,
-		m:     e.Fleet.Machine(t),
+		fleet: f,
+		m:     f.Machine(t),
 		files: map[string][]byte{},
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ObserveBudget, fmt.Errorf("no answer within %s", fleet.ObserveBudget))

@@ -1,0 +1,95 @@
+package maintenance
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// Clusters holds the turns of every cluster that this process maintains. The
+// zero value is ready for use.
+type Clusters struct {
+	turns sync.Map // *Turns by name
+}
+
+// Turns returns the turns of a cluster, the same for the same name.
+func (c *Clusters) Turns(cluster string) *Turns {
+	t, _ := c.turns.LoadOrStore(cluster, &Turns{
+		turn: make(chan struct{}, 1), leaving: map[string]bool{}, starting: map[string]chan struct{}{}})
+	return t.(*Turns) //nolint:forcetypeassert // nothing else is stored
+}
+
+// Turns has the machines of one cluster go down one at a time, also when their
+// callers work in parallel. It is safe for concurrent use.
+type Turns struct {
+	turn chan struct{} // holds a token while a machine is down, or about to be
+
+	mu       sync.Mutex
+	leaving  map[string]bool          // by name and by private address
+	starting map[string]chan struct{} // closed once the machine answers again
+}
+
+// Take waits for the turn, and until no machine is being started. The function
+// it returns gives the turn back; calling it again does nothing. It is never nil.
+func (t *Turns) Take(ctx context.Context) (done func(), err error) {
+	select {
+	case t.turn <- struct{}{}:
+	case <-ctx.Done():
+		return func() {}, fmt.Errorf("wait for the other machines of the cluster: %w", context.Cause(ctx))
+	}
+	giveBack := sync.OnceFunc(func() { <-t.turn })
+	for {
+		started := t.oneStarting()
+		if started == nil {
+			return giveBack, nil
+		}
+		select {
+		case <-started:
+		case <-ctx.Done():
+			giveBack()
+			return func() {}, fmt.Errorf("wait for a machine of the cluster that is being started: %w", context.Cause(ctx))
+		}
+	}
+}
+
+func (t *Turns) oneStarting() chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.starting {
+		return c
+	}
+	return nil
+}
+
+// Start says that a stopped machine is being started, until the function it
+// returns is called.
+func (t *Turns) Start(name string) (done func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := make(chan struct{})
+	t.starting[name] = c
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.starting, name)
+		close(c)
+	}
+}
+
+// Leave says of a machine, by its name and its private address, that it will
+// not come back.
+func (t *Turns) Leave(names ...string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, n := range names {
+		t.leaving[n] = true
+	}
+}
+
+// Leaving tells whether the machine of a name or private address will not come
+// back. [Duty.Suspend] and [Duty.Leave] take it.
+func (t *Turns) Leaving(name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.leaving[name]
+}
