@@ -6,11 +6,29 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
+
+// API is how to reach the API server of a running cluster.
+type API struct {
+	// Endpoint is https://<host>:6443.
+	Endpoint string
+	PKI      pki.Ref
+}
+
+// Addon is a set of objects owned together.
+type Addon struct {
+	API     API
+	Name    string
+	Objects []*unstructured.Unstructured
+	// Wait makes ApplyObjects wait until the workloads among the objects are available.
+	Wait bool
+}
 
 // ObserveObjects says in words what differs between the addon's objects and
 // the cluster's, by object ("ConfigMap kube-system/coredns"). Objects that are

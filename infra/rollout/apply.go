@@ -137,7 +137,7 @@ func (o *operation) stages(ctx context.Context, plan Plan, step func(context.Con
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(fleet.ParallelMachines)
 		for _, s := range stage {
-			o.Fleet.Say(s.Machine, "%s: %s", o.role.name, s.Action)
+			o.fleet.Say(s.Machine, "%s: %s", o.role.name, s.Action)
 			group.Go(func() error { return step(ctx, o.byName(s.Machine), s) })
 		}
 		if err := group.Wait(); err != nil {

@@ -21,26 +21,14 @@ type controlOperation struct {
 	want ControlPlane
 }
 
-func (e *Engine) beginControlPlane(want ControlPlane, rec Record) (*controlOperation, error) {
-	o, err := e.begin(want.role(), rec)
-	if err != nil {
-		return nil, err
-	}
-	return &controlOperation{operation: o, want: want}, nil
-}
-
-// ObserveControlPlane compares the controllers, and the RBAC objects the API
-// servers need, with what is wanted.
-func (e *Engine) ObserveControlPlane(ctx context.Context, want ControlPlane, rec Record) (Report, error) {
-	o, err := e.beginControlPlane(want, rec)
-	if err != nil {
-		return Report{}, err
-	}
-	defer o.access.Close()
+// observe also compares the RBAC objects that the API servers need, and how
+// secrets are sealed, with what is wanted.
+func (x ControlPlane) observe(ctx context.Context, base *operation) Report {
+	o := &controlOperation{operation: base, want: x}
 	return o.report(ctx, func(ctx context.Context, r *Report) {
 		o.systemDrift(ctx, r)
 		o.sealingDrift(ctx, r)
-	}), nil
+	})
 }
 
 // systemDrift compares the objects every cluster needs, as whichever API server
@@ -79,26 +67,24 @@ func (o *controlOperation) anyReady(ctx context.Context, machines []*fleet.Machi
 	return fleet.FirstAnswer(ctx, machines, o.ready)
 }
 
-// ApplyControlPlane installs all controllers in parallel when none serves yet,
-// and rolls through them one at a time otherwise. See [ApplyEtcd] for prior and
-// the record.
-//
-// [ApplyEtcd]: Engine.ApplyEtcd
-func (e *Engine) ApplyControlPlane(ctx context.Context, want ControlPlane, prior *ControlPlane, rec Record) (Record, error) {
-	o, err := e.beginControlPlane(want, rec)
-	if err != nil {
-		return rec, err
+// apply installs all controllers in parallel when none serves yet, and rolls
+// through them one at a time otherwise.
+func (x ControlPlane) apply(ctx context.Context, base *operation, prior Role) error {
+	o := &controlOperation{operation: base, want: x}
+	if err := o.converge(ctx); err != nil {
+		return err
 	}
-	defer o.access.Close()
-	err = o.converge(ctx)
-	if err == nil && prior != nil {
-		err = o.publishTrust(ctx, prior.Spec.Cluster.PKI)
+	before, changed := prior.(ControlPlane)
+	if !changed {
+		return nil
 	}
-	if err == nil && prior != nil {
-		err = o.dismiss(ctx, prior.role())
+	if err := o.publishTrust(ctx, before.Spec.Cluster.PKI); err != nil {
+		return err
 	}
-	return o.result(), err
+	return o.dismiss(ctx, prior)
 }
+
+func (x ControlPlane) remove(ctx context.Context, o *operation) error { return o.remove(ctx) }
 
 var managerUnits = []string{component.ControllerManagerUnit, component.SchedulerUnit}
 
@@ -307,10 +293,4 @@ func (o *controlOperation) systemObjects(ctx context.Context) error {
 		return fmt.Errorf("applying the system RBAC objects: %w", err)
 	}
 	return nil
-}
-
-// RemoveControlPlane stops the control plane on all its machines and deletes
-// its files. Machines that are gone are passed over.
-func (e *Engine) RemoveControlPlane(ctx context.Context, have ControlPlane, rec Record) error {
-	return e.remove(ctx, have.role(), rec)
 }

@@ -299,7 +299,7 @@ func (o *controlOperation) reseal(ctx context.Context, under string) error {
 		stale := s.keys()
 		if len(stale) == 0 {
 			if rewritten > 0 {
-				o.Fleet.Say(o.role.ref.Cluster, "encryption: %d secrets rewritten with %s; all %d are encrypted with it",
+				o.fleet.Say(o.role.ref.Cluster, "encryption: %d secrets rewritten with %s; all %d are encrypted with it",
 					rewritten, pki.EncryptionKeyName(writing), s.total)
 			}
 			return nil
@@ -320,7 +320,7 @@ func (o *controlOperation) rewrite(ctx context.Context, under string, keys []str
 	if err != nil {
 		return err
 	}
-	o.Fleet.Say(o.role.ref.Cluster, "encryption: rewriting %d secrets with %s", len(keys), pki.EncryptionKeyName(o.generations()[0]))
+	o.fleet.Say(o.role.ref.Cluster, "encryption: rewriting %d secrets with %s", len(keys), pki.EncryptionKeyName(o.generations()[0]))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelRewrites)
 	for _, key := range keys {

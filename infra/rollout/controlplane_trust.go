@@ -62,7 +62,7 @@ func (o *controlOperation) publishTrust(ctx context.Context, prior pki.Ref) erro
 		return fmt.Errorf("waiting until the cluster hands out the changed CA certificates: %w (last: %w)\n"+
 			"next: kubectl get configmap -A --field-selector metadata.name=%s", err, last, rootCAConfigMap)
 	}
-	o.Fleet.Say("cluster", "control plane: the changed CA certificates are handed out")
+	o.fleet.Say("cluster", "control plane: the changed CA certificates are handed out")
 	return nil
 }
 

@@ -39,18 +39,6 @@ func machinesOf(list []*convergence) []*fleet.Machine {
 	return out
 }
 
-func (r MachineRecord) clone() MachineRecord {
-	r.Certificates = maps.Clone(r.Certificates)
-	r.Secrets = maps.Clone(r.Secrets)
-	if r.Certificates == nil {
-		r.Certificates = map[string]PairRecord{}
-	}
-	if r.Secrets == nil {
-		r.Secrets = map[string]SecretRecord{}
-	}
-	return r
-}
-
 // restarts tells whether making the changes restarts or reloads one of the units.
 func restarts(changes []host.Change, units ...string) bool {
 	return slices.ContainsFunc(changes, func(c host.Change) bool {

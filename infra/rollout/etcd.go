@@ -28,17 +28,14 @@ type etcdOperation struct {
 	leavers []*fleet.Machine
 }
 
-func (e *Engine) beginEtcd(want Etcd, prior *Etcd, rec Record) (*etcdOperation, error) {
-	o, err := e.begin(want.role(), rec)
-	if err != nil {
-		return nil, err
-	}
+// operate makes an operation one on this cluster.
+func (x Etcd) operate(o *operation, prior Role) *etcdOperation {
 	o.probes = []desired.Directory{{Path: etcdMemberDir}}
-	out := &etcdOperation{operation: o, want: want}
-	if prior != nil {
-		out.leavers = e.Fleet.Machines(leaving(want.Targets, prior.Targets))
+	out := &etcdOperation{operation: o, want: x}
+	if before, ok := prior.(Etcd); ok {
+		out.leavers = o.fleet.Machines(leaving(x.Targets, before.Targets))
 	}
-	return out, nil
+	return out
 }
 
 func (m *convergence) hasData() bool {
@@ -155,22 +152,16 @@ func (o *etcdOperation) health(ctx context.Context, members []etcd.Member) map[e
 	return out
 }
 
-// ObserveEtcd compares the machines of an etcd cluster, and its membership,
-// with what is wanted. It changes nothing and does not fail because a machine
-// is unreachable.
-func (e *Engine) ObserveEtcd(ctx context.Context, want Etcd, rec Record) (Report, error) {
-	o, err := e.beginEtcd(want, nil, rec)
-	if err != nil {
-		return Report{}, err
-	}
-	defer o.access.Close()
+// observe also compares the cluster's membership with what is wanted.
+func (x Etcd) observe(ctx context.Context, base *operation) Report {
+	o := x.operate(base, nil)
 	r := o.report(ctx, o.membershipDrift)
 	for _, m := range o.machines {
 		if o.record.Formed && r.Unreachable[m.Name()] == nil && !m.hasData() {
 			r.addWords(m.Name(), []string{"etcd member: data in " + etcdMemberDir + " missing, wanted a copy of the cluster's"})
 		}
 	}
-	return r, nil
+	return r
 }
 
 // membershipDrift compares the cluster's member list with the wanted members.

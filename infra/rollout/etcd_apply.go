@@ -10,22 +10,14 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
-// ApplyEtcd brings an etcd cluster to what is wanted: members in parallel when
-// there is no cluster yet, one at a time behind health gates otherwise. prior
-// is what was wanted before, nil on creation; targets that were in it and are
-// no longer wanted leave the cluster. The record is valid also when there is
-// an error: it says what was done until then.
-func (e *Engine) ApplyEtcd(ctx context.Context, want Etcd, prior *Etcd, rec Record) (Record, error) {
-	o, err := e.beginEtcd(want, prior, rec)
-	if err != nil {
-		return rec, err
+// apply starts members in parallel when there is no cluster yet, and changes one
+// at a time behind health gates otherwise.
+func (x Etcd) apply(ctx context.Context, base *operation, prior Role) error {
+	o := x.operate(base, prior)
+	if err := o.converge(ctx); err != nil || prior == nil {
+		return err
 	}
-	defer o.access.Close()
-	err = o.converge(ctx)
-	if err == nil && prior != nil {
-		err = o.dismiss(ctx, prior.role())
-	}
-	return o.result(), err
+	return o.dismiss(ctx, prior)
 }
 
 // converge plans and carries out, and once more when the first plan was only
@@ -135,8 +127,4 @@ func (o *etcdOperation) gate(ctx context.Context, m *fleet.Machine, g fleet.Gate
 		Next: m.SSH("sudo systemctl status " + component.EtcdUnit)}
 }
 
-// RemoveEtcd stops etcd on all its machines and deletes its files and data.
-// Machines that are gone are passed over.
-func (e *Engine) RemoveEtcd(ctx context.Context, have Etcd, rec Record) error {
-	return e.remove(ctx, have.role(), rec)
-}
+func (x Etcd) remove(ctx context.Context, o *operation) error { return o.remove(ctx) }

@@ -45,10 +45,10 @@ func Example() {
 	three, five := etcdOf(3), etcdOf(5)
 
 	create := func(ctx context.Context) (rollout.Record, error) {
-		return engine.ApplyEtcd(ctx, three, nil, rollout.Record{})
+		return engine.Apply(ctx, three, nil, rollout.Record{})
 	}
 	grow := func(ctx context.Context, record rollout.Record) (rollout.Record, error) {
-		return engine.ApplyEtcd(ctx, five, &three, record)
+		return engine.Apply(ctx, five, three, record)
 	}
 	_, _ = create, grow // with machines to reach
 
@@ -57,8 +57,8 @@ func Example() {
 }
 
 // What will be on the machines, known before any of them is reached.
-func ExampleFilesEtcd() {
-	files, err := rollout.FilesEtcd(etcdOf(1))
+func ExampleFiles() {
+	files, err := rollout.Files(etcdOf(1))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -10,29 +10,18 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
-// ObserveLoadBalancer compares the load balancer's machine with what is wanted.
-func (e *Engine) ObserveLoadBalancer(ctx context.Context, want LoadBalancer, rec Record) (Report, error) {
-	o, err := e.begin(want.role(), rec)
-	if err != nil {
-		return Report{}, err
+func (x LoadBalancer) observe(ctx context.Context, o *operation) Report { return o.report(ctx, nil) }
+
+// apply waits until HAProxy's port answers. Whether there is a healthy API
+// server behind it is not its concern: the load balancer comes first.
+func (x LoadBalancer) apply(ctx context.Context, o *operation, prior Role) error {
+	if err := o.balance(ctx, x.port()); err != nil || prior == nil {
+		return err
 	}
-	return o.report(ctx, nil), nil
+	return o.dismiss(ctx, prior)
 }
 
-// ApplyLoadBalancer brings HAProxy to what is wanted and waits until its port
-// answers. Whether there is a healthy API server behind it is not its concern:
-// the load balancer comes first.
-func (e *Engine) ApplyLoadBalancer(ctx context.Context, want LoadBalancer, prior *LoadBalancer, rec Record) (Record, error) {
-	o, err := e.begin(want.role(), rec)
-	if err != nil {
-		return rec, err
-	}
-	err = o.balance(ctx, want.port())
-	if err == nil && prior != nil {
-		err = o.dismiss(ctx, prior.role())
-	}
-	return o.result(), err
-}
+func (x LoadBalancer) remove(ctx context.Context, o *operation) error { return o.remove(ctx) }
 
 func (x LoadBalancer) port() int {
 	if x.Spec.Port == 0 {
@@ -75,9 +64,4 @@ func waitPort(ctx context.Context, m *fleet.Machine, port int) error {
 		err = fmt.Errorf("%w (last: %w)", err, last)
 	}
 	return m.UnitError(ctx, "wait for the load balancer's port", component.HAProxyUnit, err)
-}
-
-// RemoveLoadBalancer stops HAProxy and deletes its files.
-func (e *Engine) RemoveLoadBalancer(ctx context.Context, have LoadBalancer, rec Record) error {
-	return e.remove(ctx, have.role(), rec)
 }

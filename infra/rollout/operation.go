@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -14,7 +15,7 @@ import (
 
 // operation is one role being observed or brought to what is wanted.
 type operation struct {
-	*Engine
+	fleet    *fleet.Fleet
 	role     role
 	access   *fleet.Access
 	machines []*convergence
@@ -25,9 +26,16 @@ type operation struct {
 	record Record
 }
 
+func (e *Engine) begin(want Role, rec Record) (*operation, error) {
+	if want == nil || reflect.TypeOf(want).Kind() == reflect.Pointer {
+		return nil, fmt.Errorf("a role is a value, not a %T", want)
+	}
+	return begin(e.Fleet, want.role(), rec)
+}
+
 // begin computes what every machine of the role must look like. The record is copied.
-func (e *Engine) begin(r role, rec Record) (*operation, error) {
-	o := &operation{Engine: e, role: r, access: e.Fleet.Access(r.ref),
+func begin(f *fleet.Fleet, r role, rec Record) (*operation, error) {
+	o := &operation{fleet: f, role: r, access: f.Access(r.ref),
 		record: Record{Formed: rec.Formed, Sealed: rec.Sealed, Machines: maps.Clone(rec.Machines)}}
 	if o.record.Machines == nil {
 		o.record.Machines = map[string]MachineRecord{}
@@ -40,7 +48,7 @@ func (e *Engine) begin(r role, rec Record) (*operation, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s on %s: %w", r.name, t.Node.Name, err)
 		}
-		o.machines = append(o.machines, &convergence{Machine: e.Fleet.Machine(t), want: want,
+		o.machines = append(o.machines, &convergence{Machine: f.Machine(t), want: want,
 			record: o.record.Machines[t.Node.Name].clone()})
 	}
 	return o, nil
@@ -52,12 +60,12 @@ func (o *operation) observe(ctx context.Context, m *convergence) error {
 	m.state = withKeyFiles(m.want, m.record)
 	look := m.state
 	look.Directories = slices.Concat(look.Directories, o.probes)
-	asked := o.Fleet.Now()
+	asked := o.fleet.Now()
 	seen, err := host.Observe(ctx, m.Remote, look, m.record.Host)
 	if err != nil {
 		return err
 	}
-	m.seen, m.ahead = seen, fleet.ClockLead(seen.Time, asked, o.Fleet.Now())
+	m.seen, m.ahead = seen, fleet.ClockLead(seen.Time, asked, o.fleet.Now())
 	m.pairs = o.judge(m)
 	m.changes = host.Diff(m.state, seen, m.record.Host)
 	return nil

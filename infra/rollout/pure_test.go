@@ -215,3 +215,23 @@ func TestWithNext(t *testing.T) {
 		}
 	}
 }
+
+// TestRoleIsValue: what is no role, or not the same kind of role, is refused
+// before any machine is reached.
+func TestRoleIsValue(t *testing.T) {
+	e := &Engine{Fleet: &fleet.Fleet{}}
+	var none *Etcd
+	for _, tt := range []struct {
+		want, prior Role
+		error       string
+	}{
+		{nil, nil, "a role is a value, not a <nil>"},
+		{none, nil, "a role is a value, not a *rollout.Etcd"},
+		{Etcd{}, none, "a rollout.Etcd does not follow a *rollout.Etcd"},
+		{Etcd{}, Workers{}, "a rollout.Etcd does not follow a rollout.Workers"},
+	} {
+		if _, err := e.Apply(t.Context(), tt.want, tt.prior, Record{}); err == nil || err.Error() != tt.error {
+			t.Errorf("%T after %T: %v, wanted %q", tt.want, tt.prior, err, tt.error)
+		}
+	}
+}

@@ -54,7 +54,7 @@ func TestRefreshTriesOnce(t *testing.T) {
 	}
 	engine := &rollout.Engine{Fleet: &fleet.Fleet{Pool: pool, Store: func(pki.Ref) (pki.Store, error) { return store, nil }}}
 	for range 2 { // as for two resources on the same machines
-		report, err := engine.ObserveEtcd(t.Context(), want, rollout.Record{})
+		report, err := engine.Observe(t.Context(), want, rollout.Record{})
 		if err != nil || len(report.Unreachable) != 3 {
 			t.Errorf("unreachable: %v, %v", report.Unreachable, err)
 		}
@@ -68,7 +68,7 @@ func TestRefreshTriesOnce(t *testing.T) {
 			t.Errorf("%s was tried %d times while looking, wanted once", machine, n)
 		}
 	}
-	if _, err := engine.ApplyEtcd(t.Context(), want, nil, rollout.Record{}); err == nil {
+	if _, err := engine.Apply(t.Context(), want, nil, rollout.Record{}); err == nil {
 		t.Error("an apply without machines went well")
 	}
 	for machine, n := range tried {

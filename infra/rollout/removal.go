@@ -14,11 +14,7 @@ import (
 // remove stops everything of the role on its machines and deletes its files,
 // in parallel. Machines that cannot be reached are passed over: they are gone,
 // or about to be.
-func (e *Engine) remove(ctx context.Context, r role, rec Record) error {
-	o, err := e.begin(r, rec)
-	if err != nil {
-		return err
-	}
+func (o *operation) remove(ctx context.Context) error {
 	errs := fleet.EachAll(ctx, o.machines, func(ctx context.Context, m *convergence) error {
 		var units []string
 		for _, u := range m.want.State.Units {
@@ -39,9 +35,10 @@ func (e *Engine) remove(ctx context.Context, r role, rec Record) error {
 }
 
 // dismiss removes what prior had and the role has no more from its machines.
-func (o *operation) dismiss(ctx context.Context, prior role) error {
-	prior.targets = leaving(o.role.targets, prior.targets)
-	gone, err := o.begin(prior, o.result())
+func (o *operation) dismiss(ctx context.Context, prior Role) error {
+	left := prior.role()
+	left.targets = leaving(o.role.targets, left.targets)
+	gone, err := begin(o.fleet, left, o.result())
 	if err != nil {
 		return err
 	}
@@ -55,7 +52,7 @@ func (o *operation) dismiss(ctx context.Context, prior role) error {
 	}
 	var out []error
 	for _, name := range slices.Sorted(maps.Keys(errs)) {
-		out = append(out, fmt.Errorf("removing %s from %s: %w", prior.name, name, errs[name]))
+		out = append(out, fmt.Errorf("removing %s from %s: %w", left.name, name, errs[name]))
 	}
 	return errors.Join(out...)
 }

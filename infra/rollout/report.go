@@ -15,6 +15,35 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
+// Report is what observing a set of machines found.
+type Report struct {
+	// Drift says in words what differs, by machine; several differences are
+	// joined by "; ". Machines that could not be reached are not in it.
+	Drift map[string]string
+	// Unreachable holds the machines that could not be asked, and why.
+	Unreachable map[string]error
+	// Clocks holds how far clocks are ahead of the Engine's, negative for
+	// behind, of those machines where it is enough to matter.
+	Clocks map[string]time.Duration
+	// Warnings tell what else could not be judged, one sentence each.
+	Warnings []string
+	// Certificates are those the role owns, as found on the machines.
+	Certificates []CertificateStatus
+	// Record is the record brought up to date with what was found as wanted;
+	// keeping it spares the next look some hashing. It is never worse than the
+	// one given.
+	Record Record
+}
+
+// CertificateStatus is one certificate on one machine.
+type CertificateStatus struct {
+	Machine  string    `json:"machine"`
+	Path     string    `json:"path"`
+	Subject  string    `json:"subject"` // common name
+	Issuer   string    `json:"issuer"`  // common name
+	NotAfter time.Time `json:"not_after"`
+}
+
 // report observes every machine of the role and says what differs. Machines
 // that do not answer within observeBudget are reported, not failed on; more,
 // when given, runs meanwhile and adds what the machines themselves cannot tell.

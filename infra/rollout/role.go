@@ -4,13 +4,76 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
+
+// Role is a set of components on machines: an [Etcd], a [ControlPlane],
+// [Workers] or a [LoadBalancer].
+type Role interface {
+	// Artifacts returns the downloads the role needs. It is the role's own list:
+	// checksums that were not known may be put into it.
+	Artifacts() []artifact.Artifact
+
+	role() role
+	observe(ctx context.Context, o *operation) Report
+	// apply gets nil as prior, or a role of the same type.
+	apply(ctx context.Context, o *operation, prior Role) error
+	remove(ctx context.Context, o *operation) error
+}
+
+var _ = []Role{Etcd{}, ControlPlane{}, Workers{}, LoadBalancer{}}
+
+// Etcd is an etcd cluster and the machines of its members.
+// Spec.Members is derived from Targets.
+type Etcd struct {
+	Spec    component.EtcdSpec
+	Targets []fleet.Target
+}
+
+// ControlPlane is the API servers, controller managers and schedulers of a
+// cluster. Spec.Nodes is derived from Targets.
+type ControlPlane struct {
+	Spec    component.ControlPlaneSpec
+	Targets []fleet.Target
+}
+
+// Workers is a pool of worker machines.
+type Workers struct {
+	Spec    component.WorkerSpec
+	Targets []fleet.Target
+	// Endpoint is where the operator reaches the API server: https://<host>:6443.
+	Endpoint string
+	// MaxUnavailable is how many nodes a roll may take down at once; 0 means 1.
+	// As soon as one of them is Ready again the next is taken down.
+	MaxUnavailable int
+	// DrainTimeout bounds the draining of one node; 0 means DefaultDrainTimeout.
+	DrainTimeout time.Duration
+}
+
+// LoadBalancer is HAProxy in front of the API servers.
+type LoadBalancer struct {
+	Spec    component.LoadBalancerSpec
+	Targets []fleet.Target
+}
+
+// Artifacts implements Role.
+func (x Etcd) Artifacts() []artifact.Artifact { return x.Spec.Artifacts }
+
+// Artifacts implements Role.
+func (x ControlPlane) Artifacts() []artifact.Artifact { return x.Spec.Artifacts }
+
+// Artifacts implements Role.
+func (x Workers) Artifacts() []artifact.Artifact { return x.Spec.Artifacts }
+
+// Artifacts implements Role. HAProxy is a package of the distribution.
+func (x LoadBalancer) Artifacts() []artifact.Artifact { return nil }
 
 // role is one set of components on its machines, as the generic core sees it.
 type role struct {

@@ -14,14 +14,11 @@
 package rollout
 
 import (
-	"time"
+	"context"
+	"fmt"
+	"reflect"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
 // Engine rolls out roles. It holds no state of its own and is safe for
@@ -30,130 +27,50 @@ type Engine struct {
 	Fleet *fleet.Fleet
 }
 
-// Record is what was last applied to a set of machines, as hashes. It is JSON
-// and holds nothing secret. Losing it costs work, never data: the machines are
-// then judged by what is on them.
-type Record struct {
-	Machines map[string]MachineRecord `json:"machines,omitempty"`
-	// Formed is set once an etcd cluster has answered: from then on a member
-	// without data is a lost member, not one that has yet to start.
-	Formed bool `json:"formed,omitempty"`
-	// Sealed is the digest of the EncryptionConfiguration that every API server
-	// is known to work with, and by whose first key every secret is sealed.
-	Sealed string `json:"sealed,omitempty"`
+// Observe compares a role's machines, and what the cluster says of them, with
+// what is wanted. It changes nothing and does not fail because a machine cannot
+// be reached.
+func (e *Engine) Observe(ctx context.Context, want Role, rec Record) (Report, error) {
+	o, err := e.begin(want, rec)
+	if err != nil {
+		return Report{}, err
+	}
+	defer o.access.Close()
+	return want.observe(ctx, o), nil
 }
 
-// MachineRecord is the part of a Record about one machine.
-type MachineRecord struct {
-	Host host.Record `json:"host"`
-	// Certificates are the pairs last written, by the name of their slot.
-	Certificates map[string]PairRecord `json:"certificates,omitempty"`
-	// Secrets are the files last rendered from the key store, by path.
-	Secrets map[string]SecretRecord `json:"secrets,omitempty"`
+// Apply brings a role to what is wanted, behind health gates where it serves
+// already. prior is what was wanted before, a role of the same kind, nil on
+// creation: targets that were in it and are no longer wanted leave the role. The
+// record is valid also when there is an error: it says what was done until then.
+// Machines that cannot be reached are left as they are, and named by a
+// [fleet.LeftError].
+func (e *Engine) Apply(ctx context.Context, want, prior Role, rec Record) (Record, error) {
+	o, err := e.begin(want, rec)
+	if err != nil {
+		return rec, err
+	}
+	if prior != nil && reflect.TypeOf(prior) != reflect.TypeOf(want) {
+		return rec, fmt.Errorf("a %T does not follow a %T", want, prior)
+	}
+	defer o.access.Close()
+	err = want.apply(ctx, o, prior)
+	return o.result(), err
 }
 
-// PairRecord identifies a certificate and its key by hex SHA-256 of their files.
-type PairRecord struct {
-	Certificate string `json:"certificate"`
-	Key         string `json:"key"`
+// Remove stops everything of a role on its machines and deletes its files and
+// data. Machines that are gone are passed over.
+func (e *Engine) Remove(ctx context.Context, have Role, rec Record) error {
+	o, err := e.begin(have, rec)
+	if err != nil {
+		return err
+	}
+	defer o.access.Close()
+	return have.remove(ctx, o)
 }
 
-// SecretRecord identifies the content of a secret file and the keys it came
-// from, as component.Secret.Origin says it.
-type SecretRecord struct {
-	Source string `json:"source"`
-	SHA256 string `json:"sha256"`
-}
-
-// Report is what observing a set of machines found.
-type Report struct {
-	// Drift says in words what differs, by machine; several differences are
-	// joined by "; ". Machines that could not be reached are not in it.
-	Drift map[string]string
-	// Unreachable holds the machines that could not be asked, and why.
-	Unreachable map[string]error
-	// Clocks holds how far clocks are ahead of the Engine's, negative for
-	// behind, of those machines where it is enough to matter.
-	Clocks map[string]time.Duration
-	// Warnings tell what else could not be judged, one sentence each.
-	Warnings []string
-	// Certificates are those the role owns, as found on the machines.
-	Certificates []CertificateStatus
-	// Record is the record brought up to date with what was found as wanted;
-	// keeping it spares the next look some hashing. It is never worse than the
-	// one given.
-	Record Record
-}
-
-// CertificateStatus is one certificate on one machine.
-type CertificateStatus struct {
-	Machine  string    `json:"machine"`
-	Path     string    `json:"path"`
-	Subject  string    `json:"subject"` // common name
-	Issuer   string    `json:"issuer"`  // common name
-	NotAfter time.Time `json:"not_after"`
-}
-
-// Etcd is an etcd cluster and the machines of its members.
-// Spec.Members is derived from Targets.
-type Etcd struct {
-	Spec    component.EtcdSpec
-	Targets []fleet.Target
-}
-
-// ControlPlane is the API servers, controller managers and schedulers of a
-// cluster. Spec.Nodes is derived from Targets.
-type ControlPlane struct {
-	Spec    component.ControlPlaneSpec
-	Targets []fleet.Target
-}
-
-// Workers is a pool of worker machines.
-type Workers struct {
-	Spec    component.WorkerSpec
-	Targets []fleet.Target
-	// Endpoint is where the operator reaches the API server: https://<host>:6443.
-	Endpoint string
-	// MaxUnavailable is how many nodes a roll may take down at once; 0 means 1.
-	// As soon as one of them is Ready again the next is taken down.
-	MaxUnavailable int
-	// DrainTimeout bounds the draining of one node; 0 means DefaultDrainTimeout.
-	DrainTimeout time.Duration
-}
-
-// LoadBalancer is HAProxy in front of the API servers.
-type LoadBalancer struct {
-	Spec    component.LoadBalancerSpec
-	Targets []fleet.Target
-}
-
-// API is how to reach the API server of a running cluster.
-type API struct {
-	// Endpoint is https://<host>:6443.
-	Endpoint string
-	PKI      pki.Ref
-}
-
-// Addon is a set of objects owned together.
-type Addon struct {
-	API     API
-	Name    string
-	Objects []*unstructured.Unstructured
-	// Wait makes ApplyObjects wait until the workloads among the objects are available.
-	Wait bool
-}
-
-// FilesEtcd tells what will be on the machines: "<machine>:<path>" to
+// Files tells what will be on a role's machines: "<machine>:<path>" to
 // "sha256:<hex>" for files that are not secret and for downloads, to "issued by
 // <common name>" for certificates, and to "from <names in the key store>" for
 // secrets. It is pure.
-func FilesEtcd(want Etcd) (map[string]string, error) { return files(want.role()) }
-
-// FilesControlPlane is [FilesEtcd] for a control plane.
-func FilesControlPlane(want ControlPlane) (map[string]string, error) { return files(want.role()) }
-
-// FilesWorkers is [FilesEtcd] for a worker pool.
-func FilesWorkers(want Workers) (map[string]string, error) { return files(want.role()) }
-
-// FilesLoadBalancer is [FilesEtcd] for a load balancer.
-func FilesLoadBalancer(want LoadBalancer) (map[string]string, error) { return files(want.role()) }
+func Files(want Role) (map[string]string, error) { return files(want.role()) }

@@ -70,7 +70,7 @@ func (o *operation) judgePair(m *convergence, s pki.Slot) pairVerdict {
 	if !ok || key == "" {
 		return pairVerdict{reissue: []string{"missing"}}
 	}
-	reasons := pki.Check(cert, []byte(o.role.ref.Bundle(s.CA)), s.Request, o.Fleet.Now(), s.EarlyRenewal)
+	reasons := pki.Check(cert, []byte(o.role.ref.Bundle(s.CA)), s.Request, o.fleet.Now(), s.EarlyRenewal)
 	if known && (desired.Sum(cert) != rec.Certificate || key != rec.Key) {
 		return pairVerdict{reissue: []string{"not the pair that was written"}, foreign: reasons}
 	}

@@ -21,18 +21,14 @@ type workerOperation struct {
 	api  *kube.Client
 }
 
-// beginWorkers also connects to the API server, which needs a key from the
-// store but no answer yet.
-func (e *Engine) beginWorkers(ctx context.Context, want Workers, rec Record) (*workerOperation, error) {
-	o, err := e.begin(want.role(), rec)
+// operate makes an operation one on this pool. It needs a key from the store
+// to connect to the API server, but no answer of it yet.
+func (x Workers) operate(ctx context.Context, o *operation) (*workerOperation, error) {
+	c, err := o.access.API(ctx, x.Endpoint)
 	if err != nil {
 		return nil, err
 	}
-	c, err := o.access.API(ctx, want.Endpoint)
-	if err != nil {
-		return nil, err
-	}
-	return &workerOperation{operation: o, want: want, api: c}, nil
+	return &workerOperation{operation: o, want: x, api: c}, nil
 }
 
 // nodeSpec is what is wanted of a worker's Node object.
@@ -56,18 +52,14 @@ func (x Workers) condition(n component.Node) kube.NodeCondition {
 	return c
 }
 
-// ObserveWorkers compares the workers and their Node objects (labels, taints,
-// pod CIDR) with what is wanted.
-func (e *Engine) ObserveWorkers(ctx context.Context, want Workers, rec Record) (Report, error) {
-	o, err := e.begin(want.role(), rec)
-	if err != nil {
-		return Report{}, err
-	}
+// observe also compares the Node objects (labels, taints, pod CIDR) with what
+// is wanted.
+func (x Workers) observe(ctx context.Context, o *operation) Report {
 	return o.report(ctx, func(ctx context.Context, r *Report) {
-		if err := nodeDrift(ctx, o.access, want, r); err != nil {
+		if err := nodeDrift(ctx, o.access, x, r); err != nil {
 			r.warn("the nodes could not be compared: %v", err)
 		}
-	}), nil
+	})
 }
 
 func nodeDrift(ctx context.Context, a *fleet.Access, want Workers, r *Report) error {
@@ -90,25 +82,26 @@ func nodeDrift(ctx context.Context, a *fleet.Access, want Workers, r *Report) er
 	return nil
 }
 
-// ApplyWorkers brings the workers to what is wanted and waits until their nodes
-// are Ready and a pod has started on each that was changed or started. Nodes are drained before what runs on them is disturbed.
+// apply waits until the nodes are Ready and a pod has started on each that was
+// changed or started. Nodes are drained before what runs on them is disturbed.
 //
 // The rule: a change that restarts containerd, or replaces the kubelet's
 // binary, drains the node first. A kubelet or kube-proxy restarted for any
 // other reason, a file repaired or a certificate renewed does not: running
 // pods do not notice. A node on which the kubelet is not running is repaired
 // without draining, since nothing could be evicted gracefully from it.
-func (e *Engine) ApplyWorkers(ctx context.Context, want Workers, prior *Workers, rec Record) (Record, error) {
-	o, err := e.beginWorkers(ctx, want, rec)
+func (x Workers) apply(ctx context.Context, base *operation, prior Role) error {
+	o, err := x.operate(ctx, base)
 	if err != nil {
-		return rec, err
+		return err
 	}
-	defer o.access.Close()
-	err = o.converge(ctx)
-	if err == nil && prior != nil {
-		err = o.dismissNodes(ctx, *prior)
+	if err := o.converge(ctx); err != nil {
+		return err
 	}
-	return o.result(), err
+	if before, changed := prior.(Workers); changed {
+		return o.dismissNodes(ctx, before)
+	}
+	return nil
 }
 
 func (o *workerOperation) converge(ctx context.Context) error {
@@ -247,7 +240,7 @@ func (o *workerOperation) dismissNodes(ctx context.Context, prior Workers) error
 	}
 	group, evicting := errgroup.WithContext(ctx)
 	for name, why := range reasons {
-		o.Fleet.Say(name, "worker: evicting its pods without waiting for their end: %v", why)
+		o.fleet.Say(name, "worker: evicting its pods without waiting for their end: %v", why)
 		// Nobody is left there to end them; what matters is that others start in their place.
 		group.Go(func() error { _ = o.api.Drain(evicting, name, fleet.EvictBudget, nil); return nil })
 	}
@@ -262,7 +255,7 @@ func (o *workerOperation) dismissNodes(ctx context.Context, prior Workers) error
 		}
 	}
 	// The kubelet stops first: while it runs it would register its node anew.
-	if err := o.dismiss(ctx, prior.role()); err != nil {
+	if err := o.dismiss(ctx, prior); err != nil {
 		return err
 	}
 	return o.deleteNodes(ctx, leavers)
@@ -272,7 +265,7 @@ func (o *workerOperation) dismissNodes(ctx context.Context, prior Workers) error
 // why: the node is not ready, or its machine does not answer, which the API
 // server may not have noticed yet.
 func (o *workerOperation) lifeless(ctx context.Context, targets []fleet.Target, nodes []kube.Node) map[string]error {
-	return fleet.EachAll(ctx, o.Fleet.Machines(targets), func(ctx context.Context, m *fleet.Machine) error {
+	return fleet.EachAll(ctx, o.fleet.Machines(targets), func(ctx context.Context, m *fleet.Machine) error {
 		i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == m.Name() })
 		if i < 0 {
 			return nil
@@ -296,23 +289,21 @@ func (o *workerOperation) deleteNodes(ctx context.Context, targets []fleet.Targe
 	return group.Wait()
 }
 
-// RemoveWorkers deletes the Node objects and stops everything on the machines.
-// It does not drain: there may be nowhere left to go.
-// Machines and API servers that are gone are passed over.
-func (e *Engine) RemoveWorkers(ctx context.Context, have Workers, rec Record) error {
-	if err := e.remove(ctx, have.role(), rec); err != nil {
+// remove also deletes the Node objects. It does not drain: there may be nowhere
+// left to go. API servers that are gone are passed over.
+func (x Workers) remove(ctx context.Context, base *operation) error {
+	if err := base.remove(ctx); err != nil {
 		return err
 	}
-	o, err := e.beginWorkers(ctx, have, rec)
+	o, err := x.operate(ctx, base)
 	if err == nil {
-		defer o.access.Close()
 		err = fleet.Within(ctx, fleet.LeaveBudget, "deletion of the Node objects", func(ctx context.Context) error {
-			return o.deleteNodes(ctx, have.Targets)
+			return o.deleteNodes(ctx, x.Targets)
 		})
 	}
 	if err != nil {
-		for _, t := range have.Targets {
-			e.Fleet.Say(t.Node.Name, "worker: its Node object was not deleted: %v", err)
+		for _, t := range x.Targets {
+			base.fleet.Say(t.Name(), "worker: its Node object was not deleted: %v", err)
 		}
 	}
 	return nil

@@ -28,7 +28,7 @@ func (o *workerOperation) expired(m *convergence) []string {
 	var units []string
 	for _, s := range m.want.Certificates {
 		content, _ := m.seen.Content(s.CertPath)
-		if end, err := pki.Expiry(content); err == nil && o.Fleet.Now().After(end) {
+		if end, err := pki.Expiry(content); err == nil && o.fleet.Now().After(end) {
 			units = append(units, s.Name+".service")
 		}
 	}

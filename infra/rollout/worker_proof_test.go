@@ -55,7 +55,7 @@ func TestProveFullNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &workerOperation{operation: &operation{Engine: s.engine}, api: c}
+	o := &workerOperation{operation: &operation{fleet: s.engine.Fleet}, api: c}
 	m := &convergence{Machine: s.engine.Fleet.Machine(fleet.Target{Node: component.Node{Name: "worker-0"}})}
 	if err := o.prove(t.Context(), m, nodeRuns{units: "1.2"}); err != nil {
 		t.Fatal(err)

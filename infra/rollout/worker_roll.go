@@ -26,7 +26,7 @@ func restartsAny(changes []host.Change) bool {
 	return slices.ContainsFunc(changes, func(c host.Change) bool { return len(c.Restarts) > 0 })
 }
 
-// disturbsPods is the rule of ApplyWorkers: containerd restarts, or the
+// disturbsPods is the rule of Workers.apply: containerd restarts, or the
 // kubelet becomes another program.
 func disturbsPods(changes []host.Change) bool {
 	return restarts(changes, component.ContainerdUnit) || slices.ContainsFunc(changes, func(c host.Change) bool {
@@ -79,7 +79,7 @@ func (o *workerOperation) roll(ctx context.Context, s Step, taken map[string]boo
 	if err := o.gate(ctx, s, taken); err != nil {
 		return err
 	}
-	o.Fleet.Say(s.Machine, "%s: %s", o.role.name, s.Action)
+	o.fleet.Say(s.Machine, "%s: %s", o.role.name, s.Action)
 	return o.step(ctx, o.byName(s.Machine), s)
 }
 
@@ -131,8 +131,8 @@ func (o *workerOperation) drain(ctx context.Context, node string) error {
 	if timeout == 0 {
 		timeout = fleet.DefaultDrainTimeout
 	}
-	o.Fleet.Say(node, "worker: draining")
-	return o.api.Drain(ctx, node, timeout, func(line string) { o.Fleet.Say(node, "%s", line) })
+	o.fleet.Say(node, "worker: draining")
+	return o.api.Drain(ctx, node, timeout, func(line string) { o.fleet.Say(node, "%s", line) })
 }
 
 // reopen lets pods onto a node again that could not be drained: nothing on it
@@ -141,6 +141,6 @@ func (o *workerOperation) reopen(ctx context.Context, node string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleet.LeaveBudget)
 	defer cancel()
 	if err := o.api.Uncordon(ctx, node); err != nil {
-		o.Fleet.Say(node, "worker: still closed to new pods: %v", err)
+		o.fleet.Say(node, "worker: still closed to new pods: %v", err)
 	}
 }

@@ -67,11 +67,6 @@ func newControlPlaneResource() resource.Resource {
 		kubernetes: func(m *controlPlaneModel) types.String { return m.Version },
 		outputs:    controlPlaneOutputs,
 		spec:       controlPlaneSpec,
-		artifacts:  func(s *rollout.ControlPlane) []artifact.Artifact { return s.Spec.Artifacts },
-		observe:    (*rollout.Engine).ObserveControlPlane,
-		apply:      (*rollout.Engine).ApplyControlPlane,
-		remove:     (*rollout.Engine).RemoveControlPlane,
-		files:      rollout.FilesControlPlane,
 		recall:     recallControlPlane(),
 	}}
 }

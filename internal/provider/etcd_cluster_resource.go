@@ -34,19 +34,14 @@ type etcdModel struct {
 
 func newEtcdClusterResource() resource.Resource {
 	return &roleResource[etcdModel, rollout.Etcd]{role: role[etcdModel, rollout.Etcd]{
-		name:      "etcd_cluster",
-		title:     "etcd cluster",
-		schema:    etcdSchema,
-		common:    func(m *etcdModel) *roleModel { return &m.roleModel },
-		check:     checkEtcd,
-		outputs:   etcdOutputs,
-		spec:      etcdSpec,
-		artifacts: func(s *rollout.Etcd) []artifact.Artifact { return s.Spec.Artifacts },
-		observe:   (*rollout.Engine).ObserveEtcd,
-		apply:     (*rollout.Engine).ApplyEtcd,
-		remove:    (*rollout.Engine).RemoveEtcd,
-		files:     rollout.FilesEtcd,
-		recall:    recallEtcd(),
+		name:    "etcd_cluster",
+		title:   "etcd cluster",
+		schema:  etcdSchema,
+		common:  func(m *etcdModel) *roleModel { return &m.roleModel },
+		check:   checkEtcd,
+		outputs: etcdOutputs,
+		spec:    etcdSpec,
+		recall:  recallEtcd(),
 	}}
 }
 

@@ -20,7 +20,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
@@ -44,22 +43,17 @@ type lbModel struct {
 
 func newLBResource() resource.Resource {
 	return &roleResource[lbModel, rollout.LoadBalancer]{role: role[lbModel, rollout.LoadBalancer]{
-		name:      "lb",
-		title:     "load balancer",
-		schema:    lbSchema,
-		common:    func(m *lbModel) *roleModel { return &m.roleModel },
-		check:     checkLB,
-		outputs:   lbOutputs,
-		spec:      lbSpec,
-		artifacts: func(*rollout.LoadBalancer) []artifact.Artifact { return nil },
-		observe:   (*rollout.Engine).ObserveLoadBalancer,
-		apply:     (*rollout.Engine).ApplyLoadBalancer,
-		remove:    (*rollout.Engine).RemoveLoadBalancer,
-		files:     rollout.FilesLoadBalancer,
-		recall:    recallLB(),
-		acquire:   acquireAddress,
-		inspect:   inspectAddress,
-		release:   releaseAddress,
+		name:    "lb",
+		title:   "load balancer",
+		schema:  lbSchema,
+		common:  func(m *lbModel) *roleModel { return &m.roleModel },
+		check:   checkLB,
+		outputs: lbOutputs,
+		spec:    lbSpec,
+		recall:  recallLB(),
+		acquire: acquireAddress,
+		inspect: inspectAddress,
+		release: releaseAddress,
 	}}
 }
 

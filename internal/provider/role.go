@@ -23,9 +23,9 @@ import (
 )
 
 // role is what one kind of role resource (an etcd cluster, a control plane, a
-// worker pool) adds to what they all share: M is its Terraform model, S what
-// package rollout calls it.
-type role[M, S any] struct {
+// worker pool) adds to what they all share: M is its Terraform model, S its
+// role in package rollout.
+type role[M any, S rollout.Role] struct {
 	name   string // "etcd_cluster"
 	title  string // for people: "etcd cluster"
 	schema func(context.Context) schema.Schema
@@ -43,13 +43,6 @@ type role[M, S any] struct {
 	outputs func(ctx context.Context, m *M, diags *diag.Diagnostics)
 	// spec maps a model, all of whose configured values are known, to the library.
 	spec func(ctx context.Context, d *providerData, m *M, diags *diag.Diagnostics) S
-	// artifacts returns the downloads in a specification, to be completed in place.
-	artifacts func(*S) []artifact.Artifact
-
-	observe func(*rollout.Engine, context.Context, S, rollout.Record) (rollout.Report, error)
-	apply   func(e *rollout.Engine, ctx context.Context, want S, prior *S, rec rollout.Record) (rollout.Record, error)
-	remove  func(*rollout.Engine, context.Context, S, rollout.Record) error
-	files   func(S) (map[string]string, error)
 
 	// recall tells how what only the machines know is found on import.
 	recall recall[M]
@@ -124,14 +117,14 @@ func (r *roleRecord) note(as []artifact.Artifact) {
 }
 
 // roleResource is a role made into a Terraform resource.
-type roleResource[M, S any] struct {
+type roleResource[M any, S rollout.Role] struct {
 	base
 	role role[M, S]
 }
 
 var (
-	_ resource.ResourceWithConfigure  = (*roleResource[any, any])(nil)
-	_ resource.ResourceWithModifyPlan = (*roleResource[any, any])(nil)
+	_ resource.ResourceWithConfigure  = (*roleResource[any, rollout.Role])(nil)
+	_ resource.ResourceWithModifyPlan = (*roleResource[any, rollout.Role])(nil)
 )
 
 // Metadata implements resource.Resource.
@@ -181,11 +174,11 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 		if resp.Diagnostics.HasError() {
 			return
 		}
-		complete := rec.complete(r.role.artifacts(&spec))
+		complete := rec.complete(spec.Artifacts())
 		r.setFiles(&plan, spec, &resp.Diagnostics)
 		if !complete {
 			common.Files = types.MapUnknown(types.StringType)
-			if err := r.data.catalog.Resolvable(r.role.artifacts(&spec)); err != nil {
+			if err := r.data.catalog.Resolvable(spec.Artifacts()); err != nil {
 				resp.Diagnostics.AddAttributeError(path.Root("version"), "Unknown checksum", err.Error())
 			}
 		}
@@ -197,7 +190,7 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 }
 
 func (r *roleResource[M, S]) setFiles(m *M, spec S, diags *diag.Diagnostics) {
-	files, err := r.role.files(spec)
+	files, err := rollout.Files(spec)
 	if err != nil {
 		diags.AddError("This "+r.role.title+" cannot be built", err.Error())
 		return
@@ -265,16 +258,16 @@ func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *
 		}
 	}
 	want := r.role.spec(ctx, r.data, plan, diags)
-	var before *S
+	var before rollout.Role
 	if prior != nil {
 		s := r.role.spec(ctx, r.data, prior, diags)
-		rec.complete(r.role.artifacts(&s))
-		before = &s
+		rec.complete(s.Artifacts())
+		before = s
 	}
 	if diags.HasError() {
 		return acquired
 	}
-	downloads := r.role.artifacts(&want)
+	downloads := want.Artifacts()
 	if !rec.complete(downloads) {
 		if err := r.data.catalog.Resolve(ctx, downloads); err != nil {
 			addError(diags, "Cannot find out the checksum of a download", err)
@@ -283,7 +276,7 @@ func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *
 	}
 	rec.note(downloads)
 	var err error
-	rec.Record, err = r.role.apply(r.data.engine(ctx), ctx, want, before, rec.Record)
+	rec.Record, err = r.data.engine(ctx).Apply(ctx, want, before, rec.Record)
 	if err != nil {
 		r.explain("apply", err, diags)
 		return acquired
@@ -308,8 +301,8 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	rec.complete(r.role.artifacts(&spec))
-	report, err := r.role.observe(r.data.engine(ctx), ctx, spec, rec.Record)
+	rec.complete(spec.Artifacts())
+	report, err := r.data.engine(ctx).Observe(ctx, spec, rec.Record)
 	if err != nil {
 		r.explain("refresh", err, &resp.Diagnostics)
 		return
@@ -348,8 +341,8 @@ func (r *roleResource[M, S]) Delete(ctx context.Context, req resource.DeleteRequ
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	rec.complete(r.role.artifacts(&spec))
-	if err := r.role.remove(r.data.engine(ctx), ctx, spec, rec.Record); err != nil {
+	rec.complete(spec.Artifacts())
+	if err := r.data.engine(ctx).Remove(ctx, spec, rec.Record); err != nil {
 		r.explain("delete", err, &resp.Diagnostics)
 		return
 	}

@@ -49,7 +49,7 @@ type recall[M any] struct {
 	assemble assembler // nil: there is no other id
 }
 
-var _ resource.ResourceWithImportState = (*roleResource[any, any])(nil)
+var _ resource.ResourceWithImportState = (*roleResource[any, rollout.Role])(nil)
 
 // ImportState implements resource.ResourceWithImportState.
 func (r *roleResource[M, S]) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
@@ -108,7 +108,7 @@ func (r *roleResource[M, S]) remember(ctx context.Context, m *M, rec *roleRecord
 	if diags.HasError() {
 		return
 	}
-	downloads := r.role.artifacts(&spec)
+	downloads := spec.Artifacts()
 	if !rec.complete(downloads) {
 		if err := r.data.catalog.Resolve(ctx, downloads); err != nil {
 			addError(diags, "Cannot find out the checksum of a download", err)

@@ -66,11 +66,6 @@ func newWorkerPoolResource() resource.Resource {
 		kubernetes: func(m *workerPoolModel) types.String { return m.Version },
 		outputs:    workerPoolOutputs,
 		spec:       workerPoolSpec,
-		artifacts:  func(s *rollout.Workers) []artifact.Artifact { return s.Spec.Artifacts },
-		observe:    (*rollout.Engine).ObserveWorkers,
-		apply:      (*rollout.Engine).ApplyWorkers,
-		remove:     (*rollout.Engine).RemoveWorkers,
-		files:      rollout.FilesWorkers,
 		recall:     recallWorkerPool(),
 	}}
 }

@@ -79,20 +79,20 @@ func (d *deployment) firstApply() {
 	d.t.Helper()
 	ctx := d.t.Context()
 	d.stage("load balancer", func() (err error) {
-		d.lbRecord, err = d.engine.ApplyLoadBalancer(ctx, d.lb, nil, d.lbRecord)
+		d.lbRecord, err = d.engine.Apply(ctx, d.lb, nil, d.lbRecord)
 		return err
 	})
 	d.stage("etcd", func() (err error) {
-		d.etcdRecord, err = d.engine.ApplyEtcd(ctx, d.etcd, nil, d.etcdRecord)
+		d.etcdRecord, err = d.engine.Apply(ctx, d.etcd, nil, d.etcdRecord)
 		return err
 	})
 	d.stage("control plane", func() (err error) {
-		d.controlRecord, err = d.engine.ApplyControlPlane(ctx, d.control, nil, d.controlRecord)
+		d.controlRecord, err = d.engine.Apply(ctx, d.control, nil, d.controlRecord)
 		return err
 	})
 	if len(d.workers.Targets) > 0 {
 		d.stage("workers", func() (err error) {
-			d.workerRecord, err = d.engine.ApplyWorkers(ctx, d.workers, nil, d.workerRecord)
+			d.workerRecord, err = d.engine.Apply(ctx, d.workers, nil, d.workerRecord)
 			return err
 		})
 	}
@@ -309,7 +309,7 @@ func (d *deployment) testUnreachable() {
 	if !errors.As(err, &gone) {
 		d.t.Errorf("apply = %v, wanted the reason", err)
 	}
-	d.controlRecord, err = d.engine.ApplyControlPlane(d.t.Context(), d.control, &d.control, d.controlRecord)
+	d.controlRecord, err = d.engine.Apply(d.t.Context(), d.control, d.control, d.controlRecord)
 	if !errors.As(err, &left) {
 		d.t.Errorf("apply = %v", err)
 	}
@@ -338,8 +338,8 @@ func (d *deployment) testScaleToOne() {
 func (d *deployment) testRemoval() {
 	ctx := d.t.Context()
 	d.stage("remove", func() error {
-		return errors.Join(d.engine.RemoveControlPlane(ctx, d.control, d.controlRecord), d.engine.RemoveEtcd(ctx, d.etcd, d.etcdRecord),
-			d.engine.RemoveLoadBalancer(ctx, d.lb, d.lbRecord))
+		return errors.Join(d.engine.Remove(ctx, d.control, d.controlRecord), d.engine.Remove(ctx, d.etcd, d.etcdRecord),
+			d.engine.Remove(ctx, d.lb, d.lbRecord))
 	})
 	out := d.shell(d.control.Targets[0], "ls /etc/kubernetes/pki /var/lib/etcd /etc/systemd/system/kube-* 2>/dev/null || :")
 	if strings.Contains(out, "key") || strings.Contains(out, "member") || strings.Contains(out, "service") {

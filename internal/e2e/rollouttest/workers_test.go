@@ -258,7 +258,7 @@ func (d *deployment) testScaleWorkers() {
 func (d *deployment) testWorkerRemoval() {
 	ctx := d.t.Context()
 	d.stage("remove", func() error {
-		return errors.Join(d.engine.RemoveObjects(ctx, d.dns, d.dnsInventory), d.engine.RemoveWorkers(ctx, d.workers, d.workerRecord))
+		return errors.Join(d.engine.RemoveObjects(ctx, d.dns, d.dnsInventory), d.engine.Remove(ctx, d.workers, d.workerRecord))
 	})
 	nodes, err := d.api().Nodes(ctx)
 	if err != nil || len(nodes) != 0 {

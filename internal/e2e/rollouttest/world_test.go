@@ -313,28 +313,25 @@ func (d *deployment) drift() []string {
 	d.t.Helper()
 	var out []string
 	for _, o := range []struct {
-		role    string
-		observe func() (rollout.Report, error)
+		name   string
+		role   rollout.Role
+		record rollout.Record
 	}{
-		{"lb", func() (rollout.Report, error) { return d.engine.ObserveLoadBalancer(d.t.Context(), d.lb, d.lbRecord) }},
-		{"etcd", func() (rollout.Report, error) { return d.engine.ObserveEtcd(d.t.Context(), d.etcd, d.etcdRecord) }},
-		{"control", func() (rollout.Report, error) {
-			return d.engine.ObserveControlPlane(d.t.Context(), d.control, d.controlRecord)
-		}},
-		{"workers", func() (rollout.Report, error) {
-			return d.engine.ObserveWorkers(d.t.Context(), d.workers, d.workerRecord)
-		}},
+		{"lb", d.lb, d.lbRecord},
+		{"etcd", d.etcd, d.etcdRecord},
+		{"control", d.control, d.controlRecord},
+		{"workers", d.workers, d.workerRecord},
 	} {
-		r, err := o.observe()
+		r, err := d.engine.Observe(d.t.Context(), o.role, o.record)
 		d.must(err)
 		for machine, words := range r.Drift {
-			out = append(out, o.role+" "+machine+": "+words)
+			out = append(out, o.name+" "+machine+": "+words)
 		}
 		for machine, err := range r.Unreachable {
-			out = append(out, o.role+" "+machine+" unreachable: "+err.Error())
+			out = append(out, o.name+" "+machine+" unreachable: "+err.Error())
 		}
 		for _, w := range r.Warnings {
-			out = append(out, o.role+" warning: "+w)
+			out = append(out, o.name+" warning: "+w)
 		}
 	}
 	return out
@@ -350,25 +347,22 @@ func (d *deployment) noDrift(when string) {
 // apply brings everything to what is wanted, in order. prior may be nil.
 func (d *deployment) apply(ctx context.Context, prior *deployment) error {
 	var (
-		etcd    *rollout.Etcd
-		control *rollout.ControlPlane
-		workers *rollout.Workers
-		lb      *rollout.LoadBalancer
-		err     error
+		etcd, control, workers, lb rollout.Role
+		err                        error
 	)
 	if prior != nil {
-		etcd, control, workers, lb = &prior.etcd, &prior.control, &prior.workers, &prior.lb
+		etcd, control, workers, lb = prior.etcd, prior.control, prior.workers, prior.lb
 	}
-	if d.lbRecord, err = d.engine.ApplyLoadBalancer(ctx, d.lb, lb, d.lbRecord); err != nil {
+	if d.lbRecord, err = d.engine.Apply(ctx, d.lb, lb, d.lbRecord); err != nil {
 		return fmt.Errorf("load balancer: %w", err)
 	}
-	if d.etcdRecord, err = d.engine.ApplyEtcd(ctx, d.etcd, etcd, d.etcdRecord); err != nil {
+	if d.etcdRecord, err = d.engine.Apply(ctx, d.etcd, etcd, d.etcdRecord); err != nil {
 		return fmt.Errorf("etcd: %w", err)
 	}
-	if d.controlRecord, err = d.engine.ApplyControlPlane(ctx, d.control, control, d.controlRecord); err != nil {
+	if d.controlRecord, err = d.engine.Apply(ctx, d.control, control, d.controlRecord); err != nil {
 		return fmt.Errorf("control plane: %w", err)
 	}
-	if d.workerRecord, err = d.engine.ApplyWorkers(ctx, d.workers, workers, d.workerRecord); err != nil {
+	if d.workerRecord, err = d.engine.Apply(ctx, d.workers, workers, d.workerRecord); err != nil {
 		return fmt.Errorf("workers: %w", err)
 	}
 	return nil

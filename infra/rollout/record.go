@@ -1,0 +1,54 @@
+package rollout
+
+import (
+	"maps"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+)
+
+// Record is what was last applied to a set of machines, as hashes. It is JSON
+// and holds nothing secret. Losing it costs work, never data: the machines are
+// then judged by what is on them.
+type Record struct {
+	Machines map[string]MachineRecord `json:"machines,omitempty"`
+	// Formed is set once an etcd cluster has answered: from then on a member
+	// without data is a lost member, not one that has yet to start.
+	Formed bool `json:"formed,omitempty"`
+	// Sealed is the digest of the EncryptionConfiguration that every API server
+	// is known to work with, and by whose first key every secret is sealed.
+	Sealed string `json:"sealed,omitempty"`
+}
+
+// MachineRecord is the part of a Record about one machine.
+type MachineRecord struct {
+	Host host.Record `json:"host"`
+	// Certificates are the pairs last written, by the name of their slot.
+	Certificates map[string]PairRecord `json:"certificates,omitempty"`
+	// Secrets are the files last rendered from the key store, by path.
+	Secrets map[string]SecretRecord `json:"secrets,omitempty"`
+}
+
+// PairRecord identifies a certificate and its key by hex SHA-256 of their files.
+type PairRecord struct {
+	Certificate string `json:"certificate"`
+	Key         string `json:"key"`
+}
+
+// SecretRecord identifies the content of a secret file and the keys it came
+// from, as component.Secret.Origin says it.
+type SecretRecord struct {
+	Source string `json:"source"`
+	SHA256 string `json:"sha256"`
+}
+
+func (r MachineRecord) clone() MachineRecord {
+	r.Certificates = maps.Clone(r.Certificates)
+	r.Secrets = maps.Clone(r.Secrets)
+	if r.Certificates == nil {
+		r.Certificates = map[string]PairRecord{}
+	}
+	if r.Secrets == nil {
+		r.Secrets = map[string]SecretRecord{}
+	}
+	return r
+}
