@@ -2,14 +2,15 @@ package fleet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -71,18 +72,22 @@ func (f *Fleet) withoutWrites(ctx context.Context, who string, w Writers, move f
 func (f *Fleet) apiServers(ctx context.Context, machines []*Machine) []*Machine {
 	ctx, cancel := context.WithTimeout(ctx, ProbeBudget)
 	defer cancel()
+	var mu sync.Mutex
+	runs := map[string]bool{}
 	errs := EachAll(ctx, machines, func(ctx context.Context, m *Machine) error {
-		_, err := m.Remote.Run(ctx, remote.Command{Script: "systemctl is-active --quiet " + component.APIServerUnit})
+		active, err := host.ActiveUnits(ctx, m.Remote, component.APIServerUnit)
+		mu.Lock()
+		defer mu.Unlock()
+		runs[m.Name()] = len(active) > 0
 		return err
 	})
 	var out []*Machine
 	for _, m := range machines {
-		var inactive *remote.ExitError
 		switch err := errs[m.Name()]; {
-		case err == nil:
-			out = append(out, m)
-		case !errors.As(err, &inactive):
+		case err != nil:
 			m.Say("etcd: its API server, if it runs, cannot be held: %v", err)
+		case runs[m.Name()]:
+			out = append(out, m)
 		}
 	}
 	return out

@@ -32,19 +32,18 @@ func (m *Machine) Watch(unit string) func(context.Context) error {
 		} else {
 			next = now.Add(UnitPoll)
 		}
-		props, err := unitProperties(ctx, m.Remote, unit)
+		u, err := host.UnitLife(ctx, m.Remote, unit)
 		if err != nil {
 			return nil //nolint:nilerr // the wait itself goes on and is bounded
 		}
-		restarts, _ := strconv.Atoi(props["NRestarts"])
 		if first < 0 {
-			first = restarts
+			first = u.Restarts
 		}
 		switch {
-		case props["ActiveState"] == "failed":
-			return fmt.Errorf("%w: %s is failed (%s)", errCrashed, unit, props["Result"])
-		case restarts-first >= crashLoop:
-			return fmt.Errorf("%w: %s keeps crashing (%s, restarted %d times)", errCrashed, unit, props["Result"], restarts-first)
+		case u.ActiveState == "failed":
+			return fmt.Errorf("%w: %s is failed (%s)", errCrashed, unit, u.Result)
+		case u.Restarts-first >= crashLoop:
+			return fmt.Errorf("%w: %s keeps crashing (%s, restarted %d times)", errCrashed, unit, u.Result, u.Restarts-first)
 		}
 		return nil
 	}
@@ -56,8 +55,8 @@ func (m *Machine) WaitActive(ctx context.Context, unit string) error {
 	watch := m.Watch(unit)
 	err := Within(ctx, startBudget, "start of "+unit, func(ctx context.Context) error {
 		return wait.PollUntilContextCancel(ctx, Poll, true, func(ctx context.Context) (bool, error) {
-			props, err := unitProperties(ctx, m.Remote, unit)
-			if err == nil && props["ActiveState"] == "active" {
+			u, err := host.UnitLife(ctx, m.Remote, unit)
+			if err == nil && u.ActiveState == "active" {
 				return true, nil
 			}
 			return false, watch(ctx)
@@ -118,21 +117,6 @@ func quoteAll(words []string) string {
 
 // quote makes s one word of a POSIX shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
-
-func unitProperties(ctx context.Context, r host.Runner, unit string) (map[string]string, error) {
-	out, err := r.Run(ctx, remote.Command{
-		Script: "systemctl show --property=ActiveState,SubState,Result,NRestarts " + quote(unit)})
-	if err != nil {
-		return nil, err
-	}
-	props := map[string]string{}
-	for line := range strings.Lines(string(out.Stdout)) {
-		if k, v, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
-			props[k] = v
-		}
-	}
-	return props, nil
-}
 
 // UnitError makes a StepError of what went wrong while waiting for a unit's
 // service, with the end of its journal. The journal is fetched on a context of

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"regexp"
 	"slices"
@@ -18,6 +19,9 @@ var portTaken = regexp.MustCompile(`(?i):(\d{1,5}): bind: address already in use
 
 // diskFull is ENOSPC and EDQUOT as strerror(3) and Go word them.
 var diskFull = regexp.MustCompile(`(?i)no space left on device|disk quota exceeded`)
+
+//go:embed diagnose.sh
+var causeFunctions string
 
 // Causes looks in what a unit or command said for causes that the machine can
 // tell more about, and asks it: who holds a port that is taken, how full the
@@ -48,33 +52,3 @@ func Causes(ctx context.Context, r Runner, said string) []string {
 	}
 	return strings.Split(strings.TrimSpace(remote.Redact(string(out.Stdout))), "\n")
 }
-
-// causeFunctions need neither ss nor lsof: which socket listens is in
-// proc_net_tcp(5), whose it is among the file descriptors in proc(5).
-const causeFunctions = `
-holders() {
-	hex=$(printf '%04X' "$1")
-	for inode in $(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | while read -r _ local _ state _ _ _ _ _ inode _; do
-		[ "$state" = 0A ] && case $local in *:"$hex") echo "$inode" ;; esac
-	done); do
-		ls -l /proc/[0-9]*/fd 2>/dev/null | while read -r line; do
-			case $line in
-			/proc/*) pid=${line#/proc/} pid=${pid%%/*} ;;
-			*"socket:[$inode]")
-				unit=$(tail -n 1 "/proc/$pid/cgroup")
-				printf 'port %s is taken by %s (process %s of %s): end it, then apply again\n' "$1" "$(cat "/proc/$pid/comm")" "$pid" "${unit##*/}"
-				break
-				;;
-			esac
-		done
-	done
-}
-full() {
-	df -P -k | while read -r device blocks _ free _ mount; do
-		case $free in *[!0-9]*) continue ;; esac
-		[ "$blocks" -gt 0 ] && [ "$free" -lt 1024 ] &&
-			printf 'the file system on %s (%s) is full: %s of %s KiB are free; make room, then apply again\n' "$mount" "$device" "$free" "$blocks"
-	done
-	:
-}
-`

@@ -13,10 +13,10 @@
 package maintenance
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -25,8 +25,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
 // Duty is what one machine does for its cluster, as found on the machine
@@ -62,48 +62,65 @@ var dutyUnits = []string{
 	component.ContainerdUnit, component.KubeletUnit, component.KubeProxyUnit, component.HAProxyUnit,
 }
 
-// lookScript prints the units that are active and the credentials of those
-// that need any, as NUL-terminated fields: kind, name, content.
-const lookScript = `
-active() { systemctl is-active --quiet "$1"; }
-file() { [ ! -r "$1" ] || { printf 'file\0%s\0' "$1"; cat -- "$1"; printf '\0'; }; }
-config() {
-	[ -r "$1" ] || return 0
-	file "$1"
-	while read -r key value; do
-		case $key in certificate-authority:|client-certificate:|client-key:) file "$value" ;; esac
-	done <"$1"
-}
-for u in UNITS; do ! active "$u" || printf 'unit\0%s\0\0' "$u"; done
-! active ` + component.EtcdUnit + ` || for f in ` + component.EtcdCAPath + " " + component.EtcdServerCert + " " + component.EtcdServerKey + `; do file "$f"; done
-! active ` + component.APIServerUnit + ` || config ` + component.ManagerKubeconfig + `
-! active ` + component.KubeletUnit + ` || config ` + component.KubeletKubeconfig + `
-`
-
 // Find finds out what a machine does. Of t it needs how to reach the machine,
 // its name and its private address.
 func Find(ctx context.Context, f *fleet.Fleet, t fleet.Target) (*Duty, error) {
-	d := &Duty{
-		fleet: f,
-		m:     f.Machine(t),
-		files: map[string][]byte{},
-	}
+	d := &Duty{fleet: f, m: f.Machine(t)}
 	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ObserveBudget, fmt.Errorf("no answer within %s", fleet.ObserveBudget))
 	defer cancel()
-	script := strings.Replace(lookScript, "UNITS", strings.Join(dutyUnits, " "), 1)
-	out, err := d.m.Remote.Run(ctx, remote.Command{Script: script, Sudo: true})
+	var err error
+	if d.units, err = host.ActiveUnits(ctx, d.m.Remote, dutyUnits...); err == nil {
+		d.files, err = d.credentials(ctx)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("finding out what runs on %s: %w", t.Node.Name, err)
 	}
-	fields := bytes.Split(out.Stdout, []byte{0})
-	for ; len(fields) >= 3; fields = fields[3:] {
-		if name := string(fields[1]); string(fields[0]) == "unit" {
-			d.units = append(d.units, name)
-		} else {
-			d.files[name] = fields[2]
-		}
-	}
 	return d, nil
+}
+
+// credentials reads the credentials of those of its units that have any.
+func (d *Duty) credentials(ctx context.Context) (map[string][]byte, error) {
+	var files []string
+	if d.does(component.EtcdUnit) {
+		files = append(files, component.EtcdCAPath, component.EtcdServerCert, component.EtcdServerKey)
+	}
+	if d.does(component.APIServerUnit) {
+		files = append(files, component.ManagerKubeconfig)
+	}
+	if d.does(component.KubeletUnit) {
+		files = append(files, component.KubeletKubeconfig)
+	}
+	if len(files) == 0 {
+		return nil, nil
+	}
+	found, err := host.Read(ctx, d.m.Remote, files, nil)
+	if err != nil {
+		return nil, err
+	}
+	named := append(namedBy(found[component.ManagerKubeconfig]), namedBy(found[component.KubeletKubeconfig])...)
+	if len(named) == 0 {
+		return found, nil
+	}
+	more, err := host.Read(ctx, d.m.Remote, named, nil)
+	maps.Copy(found, more)
+	return found, err
+}
+
+// namedBy returns the files that a kubeconfig names. One that cannot be read
+// names none: whoever connects with it is told why.
+func namedBy(kubeconfig []byte) []string {
+	config, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, c := range config.Clusters {
+		out = append(out, c.CertificateAuthority)
+	}
+	for _, a := range config.AuthInfos {
+		out = append(out, a.ClientCertificate, a.ClientKey)
+	}
+	return slices.DeleteFunc(out, func(path string) bool { return path == "" })
 }
 
 // Units returns the units of ours that are active.

@@ -2,11 +2,10 @@ package maintenance
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
@@ -78,11 +77,11 @@ func (d *Duty) resumeNode(ctx context.Context) error {
 		return err
 	}
 	defer c.Close()
-	boot, err := d.m.Remote.Run(ctx, remote.Command{Script: "cat /proc/sys/kernel/random/boot_id"})
+	boot, _, err := host.Starts(ctx, d.m.Remote)
 	if err != nil {
-		return fmt.Errorf("machine %s: boot id: %w", d.m.Name(), err)
+		return err
 	}
-	condition := kube.NodeCondition{Name: node, BootID: strings.TrimSpace(string(boot.Stdout))}
+	condition := kube.NodeCondition{Name: node, BootID: boot}
 	err = fleet.Within(ctx, fleet.NodeBudget, "node", func(ctx context.Context) error {
 		if err := c.WaitNodes(ctx, []kube.NodeCondition{condition}, d.m.Watch(component.KubeletUnit)); err != nil {
 			return err

@@ -5,22 +5,14 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
-
-// inspectScript prints the files and what programs say of themselves, as
-// NUL-terminated pairs.
-const inspectScript = `
-for f in FILES; do [ ! -f "$f" ] || { printf '%s\0' "$f"; cat -- "$f"; printf '\0'; }; done
-for p in PROGRAMS; do [ ! -x "$p" ] || { printf '%s\0' "$p"; "$p" --version 2>&1 </dev/null || :; printf '\0'; }; done
-`
 
 // Inspect reads files of a machine, by path or pattern, and the releases of
 // programs, by path, as they tell them with --version. What is not there is
@@ -28,16 +20,11 @@ for p in PROGRAMS; do [ ! -x "$p" ] || { printf '%s\0' "$p"; "$p" --version 2>&1
 func (e *Engine) Inspect(ctx context.Context, t fleet.Target, files, programs []string) (component.Found, map[string]string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ObserveBudget, fmt.Errorf("no answer within %s", fleet.ObserveBudget))
 	defer cancel()
-	script := strings.NewReplacer("FILES", strings.Join(files, " "), "PROGRAMS", strings.Join(programs, " ")).Replace(inspectScript)
-	out, err := e.Fleet.Machine(t).Remote.Run(ctx, remote.Command{Script: script, Sudo: true})
+	found, err := host.Read(ctx, e.Fleet.Machine(t).Remote, files, programs)
 	if err != nil {
 		return nil, nil, fmt.Errorf("inspecting %s: %w", t.Node.Name, err)
 	}
-	found, releases := component.Found{}, map[string]string{}
-	fields := bytes.Split(out.Stdout, []byte{0})
-	for ; len(fields) >= 2; fields = fields[2:] {
-		found[string(fields[0])] = fields[1]
-	}
+	releases := map[string]string{}
 	for _, p := range programs {
 		if r := release(found[p]); r != "" {
 			releases[p] = r

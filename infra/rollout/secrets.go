@@ -13,7 +13,6 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
 // Certificates and secrets are files that nobody can write down beforehand.
@@ -151,22 +150,24 @@ func (m *convergence) adopt(ctx context.Context) error {
 	if len(slots) == 0 {
 		return nil
 	}
-	var script strings.Builder
+	var paths []string
 	for _, s := range slots {
-		fmt.Fprintf(&script, "cat %s && printf '\\0'\n", quote(s.KeyPath))
+		paths = append(paths, s.KeyPath)
 	}
-	out, err := m.Remote.Run(ctx, remote.Command{Script: "set -e\n" + script.String(), Sudo: true})
+	keys, err := host.Read(ctx, m.Remote, paths, nil)
 	if err != nil {
 		return fmt.Errorf("machine %s: comparing keys with their certificates: %w", m.Name(), err)
 	}
-	keys := strings.Split(string(out.Stdout), "\x00")
-	for i, s := range slots {
+	for _, s := range slots {
+		if _, ok := keys[s.KeyPath]; !ok {
+			return fmt.Errorf("machine %s: comparing keys with their certificates: %s has just gone", m.Name(), s.KeyPath)
+		}
 		cert, _ := m.seen.Content(s.CertPath)
-		if _, err := tls.X509KeyPair(cert, []byte(keys[i])); err != nil {
+		if _, err := tls.X509KeyPair(cert, keys[s.KeyPath]); err != nil {
 			m.pairs[s.Name] = pairVerdict{reissue: []string{"the key on the machine is not the certificate's"}}
 			continue
 		}
-		m.record.Certificates[s.Name] = PairRecord{Certificate: desired.Sum(cert), Key: desired.Sum([]byte(keys[i]))}
+		m.record.Certificates[s.Name] = PairRecord{Certificate: desired.Sum(cert), Key: desired.Sum(keys[s.KeyPath])}
 	}
 	return nil
 }

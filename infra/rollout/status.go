@@ -10,6 +10,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
@@ -179,25 +180,18 @@ func (b *statusBuilder) member(ctx context.Context, t fleet.Target) {
 	b.add(func(s *Status) { s.Etcd = append(s.Etcd, answer) })
 }
 
-// readCertificates prints every certificate file this project puts on a
-// machine: a line with its path, then its content.
-const readCertificates = `for f in /etc/kubernetes/pki/*.crt /etc/etcd/pki/*.crt; do
-	[ -f "$f" ] || continue
-	printf 'file %s\n' "$f"
-	cat "$f"
-done
-`
+// certificateFiles are the certificates this project puts on machines.
+var certificateFiles = []string{"/etc/kubernetes/pki/*.crt", "/etc/etcd/pki/*.crt"}
 
 func (b *statusBuilder) certificates(ctx context.Context, t fleet.Target) {
-	out, err := b.fleet.Machine(t).Remote.Run(ctx, remote.Command{Script: readCertificates, Sudo: true})
+	files, err := host.Read(ctx, b.fleet.Machine(t).Remote, certificateFiles, nil)
 	if err != nil {
 		b.problem("certificates on "+t.Node.Name, err)
 		return
 	}
 	var found []CertificateStatus
-	for part := range strings.SplitSeq("\n"+string(out.Stdout), "\nfile ") {
-		path, content, _ := strings.Cut(part, "\n")
-		found = append(found, certificateStatus(t.Node.Name, path, []byte(content))...)
+	for path, content := range files {
+		found = append(found, certificateStatus(t.Node.Name, path, content)...)
 	}
 	b.add(func(s *Status) { s.Certificates = append(s.Certificates, found...) })
 }

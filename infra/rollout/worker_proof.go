@@ -13,6 +13,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
@@ -31,18 +32,9 @@ type nodeRuns struct {
 	units string
 }
 
-// runsScript prints the boot ID, and systemd's invocation IDs: random, new at
-// every start of a unit (https://www.freedesktop.org/software/systemd/man/systemd.exec.html#%24INVOCATION_ID).
-const runsScript = "cat /proc/sys/kernel/random/boot_id; systemctl show --property=InvocationID --value " +
-	component.ContainerdUnit + " " + component.KubeletUnit
-
 func readRuns(ctx context.Context, m *fleet.Machine) (nodeRuns, error) {
-	out, err := m.Remote.Run(ctx, remote.Command{Script: runsScript})
-	if err != nil {
-		return nodeRuns{}, fmt.Errorf("machine %s: boot id: %w", m.Name(), err)
-	}
-	boot, units, _ := strings.Cut(strings.TrimSpace(string(out.Stdout)), "\n")
-	return nodeRuns{boot: boot, units: strings.Join(strings.Fields(units), ".")}, nil
+	boot, starts, err := host.Starts(ctx, m.Remote, component.ContainerdUnit, component.KubeletUnit)
+	return nodeRuns{boot: boot, units: strings.Join(starts, ".")}, err
 }
 
 // proof is what is noted on a node where a pod has started: which starts of
