@@ -19,14 +19,15 @@ import (
 	"golang.org/x/crypto/ssh"
 	"sigs.k8s.io/yaml"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
 // Shell is a machine as the hand-over of its host key needs it;
 // *remote.Machine is one.
 type Shell interface {
+	deed.Runner
 	WaitReady(ctx context.Context, poll time.Duration) error
-	Run(ctx context.Context, cmd remote.Command) (remote.Output, error)
 }
 
 // Connect reaches a machine as its login user; it must accept no host key but
@@ -126,37 +127,6 @@ func (c *Client) launchKeyOf(ctx context.Context, id string) (string, error) {
 	return strings.TrimSpace(parsed.HostKeys["ed25519_public"]), nil
 }
 
-// Scripts of the hand-over. Each may be interrupted and run again at any point.
-const (
-	// prepareKey makes the new key beside the one in use, unless the one in use
-	// is no longer the first one, and prints which it is.
-	prepareKey = `set -eu
-launch='%s'
-key=/etc/ssh/ssh_host_ed25519_key
-current=$(cut -d' ' -f1,2 "$key.pub")
-if [ "$current" != "$launch" ]; then
-	echo "$current"
-	exit 0
-fi
-if ! [ -s "$key.next.pub" ]; then
-	rm -f "$key.next"
-	ssh-keygen -q -t ed25519 -N '' -C '' -f "$key.next"
-	sync "$key.next" "$key.next.pub"
-fi
-cut -d' ' -f1,2 "$key.next.pub"
-`
-	// switchKey puts the new key in place and drops every other one.
-	switchKey = `set -eu
-key=/etc/ssh/ssh_host_ed25519_key
-[ ! -e "$key.next" ] || mv -f "$key.next" "$key"
-[ ! -e "$key.next.pub" ] || mv -f "$key.next.pub" "$key.pub"
-for other in rsa ecdsa dsa; do
-	rm -f "/etc/ssh/ssh_host_${other}_key" "/etc/ssh/ssh_host_${other}_key.pub"
-done
-systemctl try-reload-or-restart ssh 2>/dev/null || systemctl try-reload-or-restart sshd
-`
-)
-
 // sshPoll is the pause between attempts to reach a machine that boots.
 const sshPoll = 100 * time.Millisecond
 
@@ -180,11 +150,10 @@ func (c *Client) handOver(ctx context.Context, spec MachineSpec, m Machine, laun
 	if err := c.aliveWhile(ctx, m.ID, func(ctx context.Context) error { return first.WaitReady(ctx, sshPoll) }); err != nil {
 		return "", fmt.Errorf("wait for SSH: %w", err)
 	}
-	out, err := first.Run(ctx, remote.Command{Script: fmt.Sprintf(prepareKey, launchKey), Sudo: true})
+	key, err := deed.PrepareHostKey(ctx, first, launchKey)
 	if err != nil {
 		return "", fmt.Errorf("make its own SSH host key: %w", err)
 	}
-	key := strings.TrimSpace(string(out.Stdout))
 	if _, _, _, _, err := ssh.ParseAuthorizedKey([]byte(key)); err != nil || key == launchKey {
 		return "", fmt.Errorf("make its own SSH host key: it answered %q", remote.Redact(key))
 	}
@@ -216,7 +185,7 @@ func (c *Client) switchTo(ctx context.Context, m Machine, key string, before []s
 		// The first time this connects anew, and nothing may listen for a moment.
 		err := c.aliveWhile(ctx, m.ID, func(ctx context.Context) error { return either.WaitReady(ctx, sshPoll) })
 		if err == nil {
-			_, err = either.Run(ctx, remote.Command{Script: switchKey, Sudo: true})
+			err = deed.SwitchHostKey(ctx, either)
 		}
 		if err != nil {
 			return fmt.Errorf("switch to its own SSH host key: %w", err)

@@ -2,7 +2,6 @@ package aws
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"time"
 
@@ -10,7 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 )
 
 // volumeBudget is how long EC2 may take until an enlarged volume has its new
@@ -43,17 +42,10 @@ func (c *Client) growVolume(ctx context.Context, id string, gib int32) error {
 	})
 }
 
-// growRoot lets the root partition, if there is one, and its file system fill
-// a volume that was enlarged, while both are in use.
-//
-//go:embed growroot.sh
-var growRoot string
-
 // GrowRoot makes the machine use its enlarged root volume, file system
 // included, without a stop. A root that is not on a disk is left alone.
 func (c *Client) GrowRoot(ctx context.Context, m Machine, gib int32, connect Connect) error {
-	script := fmt.Sprintf("size=%d\n", int64(gib)<<30) + growRoot
-	if _, err := connect(m, []string{m.HostKey}).Run(ctx, remote.Command{Script: script, Sudo: true}); err != nil {
+	if err := deed.GrowRoot(ctx, connect(m, []string{m.HostKey}), int64(gib)<<30); err != nil {
 		return fmt.Errorf("machine %s (%s): grow the root file system: %w", m.Name, m.ID, err)
 	}
 	return nil

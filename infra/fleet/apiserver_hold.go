@@ -5,33 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
-
-// holdUnit is the transient unit that exists while an API server is held.
-const holdUnit = "k8s-hold.service"
-
-// holdScript stops the process of the machine's API server (SIGSTOP), if it
-// runs, and says so once it has stopped. It continues when the transient unit
-// ends: when it is released, or by itself after LIMIT seconds, whatever has
-// become of us. systemd-run returns when ExecStartPre has ended, and systemd
-// runs ExecStopPost however the unit ends.
-//
-// --kill-who is --kill-whom since systemd 252, which still knows the old name.
-var holdScript = strings.NewReplacer("UNIT", component.APIServerUnit, "HOLD", holdUnit, "LIMIT", fmt.Sprintf("%.1f", holdLimit.Seconds())).Replace(`
-systemctl is-active --quiet UNIT || exit 0
-systemctl=$(command -v systemctl)
-systemd-run --quiet --collect --unit=HOLD \
-	--property=ExecStartPre="$systemctl kill --kill-who=main --signal=STOP UNIT" \
-	--property=ExecStopPost="$systemctl kill --kill-who=main --signal=CONT UNIT" \
-	sleep LIMIT
-`)
 
 // Writers are those whose writes to etcd must not be under way at a time.
 type Writers struct {
@@ -101,8 +81,7 @@ func (f *Fleet) whileHeld(ctx context.Context, who string, servers []*Machine, s
 	defer cancel()
 	defer f.release(ctx, servers)
 	errs := EachAll(held, servers, func(ctx context.Context, m *Machine) error {
-		_, err := m.Remote.Run(ctx, remote.Command{Script: holdScript, Sudo: true})
-		return err
+		return deed.Hold(ctx, m.Remote, component.APIServerUnit, holdLimit)
 	})
 	for _, name := range slices.Sorted(maps.Keys(errs)) {
 		return fmt.Errorf("hold the API server on %s: %w", name, errs[name])
@@ -128,8 +107,5 @@ func (f *Fleet) whileHeld(ctx context.Context, who string, servers []*Machine, s
 func (f *Fleet) release(ctx context.Context, servers []*Machine) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ProbeBudget)
 	defer cancel()
-	EachAll(ctx, servers, func(ctx context.Context, m *Machine) error {
-		_, err := m.Remote.Run(ctx, remote.Command{Script: "systemctl stop " + holdUnit, Sudo: true})
-		return err
-	})
+	EachAll(ctx, servers, func(ctx context.Context, m *Machine) error { return deed.Release(ctx, m.Remote) })
 }

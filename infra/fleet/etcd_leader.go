@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 )
 
@@ -64,7 +65,7 @@ func RemoveMember(ctx context.Context, by string, m *Machine, w Writers, stopFir
 			if err := remove(ctx); err != nil {
 				return err
 			}
-			if err := m.Kill(ctx, component.EtcdUnit); err != nil {
+			if err := deed.Kill(ctx, m.Remote, component.EtcdUnit); err != nil {
 				m.Say("etcd: its removed member ends by itself: %v", err)
 			}
 			return nil
@@ -77,7 +78,7 @@ func RemoveMember(ctx context.Context, by string, m *Machine, w Writers, stopFir
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), LeaveBudget)
 		defer cancel()
-		if err := m.Start(ctx, component.EtcdUnit); err != nil {
+		if err := deed.Start(ctx, m.Remote, component.EtcdUnit); err != nil {
 			m.Say("etcd: its member could not be started again: %v", err)
 		}
 	}

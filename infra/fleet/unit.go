@@ -10,8 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
 // errCrashed marks the end of a wait for something whose unit has died.
@@ -68,55 +68,9 @@ func (m *Machine) WaitActive(ctx context.Context, unit string) error {
 // Stop stops a unit and waits until it has ended. by names who does, for the progress.
 func (m *Machine) Stop(ctx context.Context, by, unit string) error {
 	m.Say("%s: stopping %s", by, unit)
-	err := Within(ctx, APIBudget, "end of "+unit, func(ctx context.Context) error {
-		_, err := m.Remote.Run(ctx, remote.Command{Script: "systemctl stop " + quote(unit), Sudo: true})
-		return err
-	})
+	err := Within(ctx, APIBudget, "end of "+unit, func(ctx context.Context) error { return deed.Stop(ctx, m.Remote, unit) })
 	return m.UnitError(ctx, "stop", unit, err)
 }
-
-// Start has units started, without waiting until they are.
-func (m *Machine) Start(ctx context.Context, units ...string) error {
-	return m.systemctl(ctx, "start --no-block", units)
-}
-
-// Restart restarts units.
-func (m *Machine) Restart(ctx context.Context, units ...string) error {
-	return m.systemctl(ctx, "restart", units)
-}
-
-// RestartRunning restarts those of the units that run.
-func (m *Machine) RestartRunning(ctx context.Context, units ...string) error {
-	return m.systemctl(ctx, "try-restart", units)
-}
-
-func (m *Machine) systemctl(ctx context.Context, verb string, units []string) error {
-	_, err := m.Remote.Run(ctx, remote.Command{Script: "systemctl " + verb + " " + quoteAll(units), Sudo: true})
-	return err
-}
-
-// Kill ends units at once: for when nobody is left to whom leaving in order
-// would matter. The stop job keeps them from restarting.
-func (m *Machine) Kill(ctx context.Context, units ...string) error {
-	if len(units) == 0 {
-		return nil
-	}
-	names := quoteAll(units)
-	_, err := m.Remote.Run(ctx, remote.Command{Sudo: true,
-		Script: "systemctl stop --no-block -- " + names + " 2>/dev/null; systemctl kill -s KILL -- " + names + " 2>/dev/null\n"})
-	return err
-}
-
-func quoteAll(words []string) string {
-	var out []string
-	for _, w := range words {
-		out = append(out, quote(w))
-	}
-	return strings.Join(out, " ")
-}
-
-// quote makes s one word of a POSIX shell.
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // UnitError makes a StepError of what went wrong while waiting for a unit's
 // service, with the end of its journal. The journal is fetched on a context of

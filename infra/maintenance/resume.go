@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
@@ -98,7 +99,7 @@ func (d *Duty) Restore(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleet.LeaveBudget)
 	defer cancel()
 	if len(d.units) > 0 {
-		if err := d.m.Start(ctx, d.units...); err != nil {
+		if err := deed.Start(ctx, d.m.Remote, d.units...); err != nil {
 			d.note("its units could not be started again: %v", err)
 		}
 	}

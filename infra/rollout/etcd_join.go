@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
 // nodeAt makes a node of a member that is known only by its peer URL.
@@ -107,13 +107,13 @@ func (o *etcdOperation) join(ctx context.Context, m *convergence) error {
 // start. Only ever called for a machine the cluster does not count as a member
 // that has started.
 func wipe(ctx context.Context, m *convergence) error {
-	script := "set -e\nsystemctl stop " + component.EtcdUnit + " 2>/dev/null || :\nrm -rf -- " + quote(etcdMemberDir)
+	paths := []string{etcdMemberDir}
 	for _, f := range m.state.Files {
 		if f.Once {
-			script += " " + quote(f.Path)
+			paths = append(paths, f.Path)
 		}
 	}
-	if _, err := m.Remote.Run(ctx, remote.Command{Script: script + "\n", Sudo: true}); err != nil {
+	if err := deed.Wipe(ctx, m.Remote, component.EtcdUnit, paths...); err != nil {
 		return &fleet.StepError{Machine: m.Name(), Step: "clear the data of an ended etcd membership", Err: err}
 	}
 	return nil

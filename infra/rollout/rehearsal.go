@@ -17,6 +17,7 @@ import (
 	"github.com/coreos/go-systemd/v22/unit"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
@@ -26,14 +27,9 @@ import (
 const (
 	// prefetched is where host.Prefetch leaves downloads, by their digest.
 	prefetched = "/var/cache/k8s-from-scratch/"
-	// rehearsalPrefix begins the names of the units that exist for a moment only.
-	rehearsalPrefix = "k8s-rehearsal-"
 	// rehearsalDir is where a rehearsal keeps what it needs; it does not survive it.
 	rehearsalDir = "/run/k8s-rehearsal/"
 )
-
-//go:embed rehearse.sh
-var rehearsalFunctions string
 
 // rehearse finds out, before anything that runs is stopped, whether the
 // programs will accept what they will be told: the very units that are wanted
@@ -151,7 +147,7 @@ func newTrial(state desired.State, changes []host.Change, name string) (*trial, 
 // try rehearses units on one machine and returns the first refusal.
 func (o *operation) try(ctx context.Context, m *convergence, trials []trial) error {
 	dir := rehearsalDir + strings.ReplaceAll(o.role.name, " ", "-")
-	script, err := rehearsalScript(dir, trials)
+	list, err := confined(dir, trials)
 	if err != nil {
 		return fmt.Errorf("machine %s: %w", m.Name(), err)
 	}
@@ -159,7 +155,7 @@ func (o *operation) try(ctx context.Context, m *convergence, trials []trial) err
 	if err != nil {
 		return fmt.Errorf("machine %s: %w", m.Name(), err)
 	}
-	out, err := m.Remote.Run(ctx, remote.Command{Script: script, Stdin: bytes.NewReader(staged), Sudo: true})
+	report, err := deed.Rehearse(ctx, m.Remote, dir, list, bytes.NewReader(staged))
 	var exit *remote.ExitError
 	switch {
 	case errors.As(err, &exit):
@@ -168,7 +164,7 @@ func (o *operation) try(ctx context.Context, m *convergence, trials []trial) err
 	case err != nil:
 		return fmt.Errorf("machine %s: rehearsal: %w", m.Name(), err)
 	}
-	if refused := refusalIn(string(out.Stdout)); refused != "" {
+	if refused := refusalIn(report); refused != "" {
 		return &fleet.StepError{Machine: m.Name(), Step: "rehearse the new configuration", Err: errors.New(remote.Redact(refused)),
 			Next: "correct what it complains of; nothing has been stopped or changed"}
 	}
@@ -192,21 +188,17 @@ func refusalIn(report string) string {
 	return ""
 }
 
-// rehearsalScript runs the trials, of which dir holds the files.
-func rehearsalScript(dir string, trials []trial) (string, error) {
-	var script strings.Builder
-	fmt.Fprintf(&script, "dir=%s\nunit_prefix=%s\n%sbegin\n", quote(dir), quote(rehearsalPrefix), rehearsalFunctions)
+// confined gives the trials the unit files with which they are rehearsed.
+func confined(dir string, trials []trial) ([]deed.Trial, error) {
+	var out []deed.Trial
 	for _, t := range trials {
-		if t.archive != "" {
-			fmt.Fprintf(&script, "unpack %s %s %s\n", quote(t.archive), quote(t.member), quote(t.program))
-		}
-		content, err := io.ReadAll(unit.Serialize(append(t.options, confinement(dir, t.unit)...)))
+		file, err := io.ReadAll(unit.Serialize(append(t.options, confinement(dir, t.unit)...)))
 		if err != nil {
-			return "", fmt.Errorf("unit %s: %w", t.unit, err)
+			return nil, fmt.Errorf("unit %s: %w", t.unit, err)
 		}
-		fmt.Fprintf(&script, "rehearse %s %s <<'END OF UNIT'\n%s\nEND OF UNIT\n", quote(t.unit), quote(t.program), bytes.TrimSpace(content))
+		out = append(out, deed.Trial{Unit: t.unit, Program: t.program, Archive: t.archive, Member: t.member, File: file})
 	}
-	return script.String() + "finish\n", nil
+	return out, nil
 }
 
 // confinement is where a unit is rehearsed: it sees the new files in /etc and

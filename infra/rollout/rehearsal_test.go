@@ -65,20 +65,20 @@ func TestTrial(t *testing.T) {
 			t.Errorf("%s: %+v, wanted %s to be rehearsed", tt.name, got, tt.program)
 			continue
 		}
-		script, err := rehearsalScript("/run/x", []trial{*got})
+		list, err := confined("/run/x", []trial{*got})
 		if err != nil {
 			t.Fatal(err)
 		}
 		args, _ := component.RehearsalArgs([]string{apiServer})
-		want := "rehearse '" + apiServerUnit + "' '" + tt.program + "' <<'END OF UNIT'\n[Service]\nEnvironmentFile=/etc/x.env\n" +
+		want := "[Service]\nEnvironmentFile=/etc/x.env\n" +
 			"ExecStart=" + tt.program + " \\\n  \"--a=b c\" \\\n  --z=1 " + strings.Join(args, " ") + "\nType=oneshot\n"
-		_, calls, _ := strings.Cut(script, rehearsalFunctions)
-		if !strings.HasPrefix(calls, "begin\n"+want) || !strings.HasSuffix(calls, "END OF UNIT\nfinish\n") {
-			t.Errorf("%s:\n%s\nwanted\n%s", tt.name, calls, want)
+		file := string(list[0].File)
+		if !strings.HasPrefix(file, want) || list[0].Unit != apiServerUnit || list[0].Program != tt.program || list[0].Archive != "" {
+			t.Errorf("%s: %+v:\n%s\nwanted\n%s", tt.name, list[0], file, want)
 		}
 		for _, option := range []string{"PrivateNetwork=yes", "ProtectSystem=strict", "BindReadOnlyPaths=/run/x/etc:/etc", "StandardOutput=file:/run/x/" + apiServerUnit + ".log"} {
-			if !strings.Contains(calls, "\n"+option+"\n") {
-				t.Errorf("%s: not confined by %s:\n%s", tt.name, option, calls)
+			if !strings.Contains(file, "\n"+option+"\n") {
+				t.Errorf("%s: not confined by %s:\n%s", tt.name, option, file)
 			}
 		}
 	}
@@ -86,9 +86,9 @@ func TestTrial(t *testing.T) {
 	archived.Binaries[0].Installs[0].Member = "in/archive"
 	if got, err := newTrial(archived, []host.Change{unitChange, programChange}, apiServerUnit); err != nil {
 		t.Error(err)
-	} else if script, err := rehearsalScript("/run/x", []trial{*got}); err != nil ||
-		!strings.Contains(script, "\nunpack '"+prefetched+"abc' 'in/archive' '"+prefetched+apiServerUnit+".unpacked'\nrehearse '"+apiServerUnit+"' '"+prefetched+apiServerUnit+".unpacked' ") {
-		t.Errorf("a program in an archive: %v\n%s", err, script)
+	} else if list, err := confined("/run/x", []trial{*got}); err != nil ||
+		list[0].Program != prefetched+apiServerUnit+".unpacked" || list[0].Archive != prefetched+"abc" || list[0].Member != "in/archive" {
+		t.Errorf("a program in an archive: %v\n%+v", err, list)
 	}
 	if got, err := newTrial(controllerState(), []host.Change{change(host.KindFile, "/etc/x.nft", "nft.service")}, "nft.service"); err != nil || got != nil {
 		t.Errorf("a program that cannot be asked was rehearsed: %v\n%+v", err, got)

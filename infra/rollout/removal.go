@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
@@ -23,7 +24,7 @@ func (o *operation) remove(ctx context.Context) error {
 		farewell := o.role.farewell
 		if farewell == nil {
 			// When all of a role goes, nobody is left to whom leaving in order would matter.
-			farewell = func(ctx context.Context, m *fleet.Machine) error { return m.Kill(ctx, units...) }
+			farewell = func(ctx context.Context, m *fleet.Machine) error { return deed.Kill(ctx, m.Remote, units...) }
 		}
 		return o.tidy(ctx, m, farewell)
 	})

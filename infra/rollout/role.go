@@ -8,10 +8,10 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
 // Role is a set of components on machines: an [Etcd], a [ControlPlane],
@@ -115,33 +115,13 @@ func (x ControlPlane) role() role {
 
 func (x Workers) role() role {
 	return role{name: "worker", ref: x.Spec.Cluster.PKI, targets: x.Targets,
-		machine:  func(n component.Node) (component.Machine, error) { return component.Worker(x.Spec, n) },
-		dirs:     []string{"/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni"},
-		ways:     waysTo("the API server", x.Spec.ControlPlaneEndpoint),
-		farewell: endPods}
+		machine: func(n component.Node) (component.Machine, error) { return component.Worker(x.Spec, n) },
+		dirs:    []string{"/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni"},
+		ways:    waysTo("the API server", x.Spec.ControlPlaneEndpoint),
+		farewell: func(ctx context.Context, m *fleet.Machine) error {
+			return deed.EndPods(ctx, m.Remote, component.KubeletUnit, component.KubeProxyUnit, component.ContainerdUnit)
+		}}
 }
-
-// endPods ends the pods of a machine.
-func endPods(ctx context.Context, m *fleet.Machine) error {
-	_, err := m.Remote.Run(ctx, remote.Command{Script: endPodsScript, Sudo: true})
-	return err
-}
-
-// endPodsScript ends the containers, which outlive kubelet and containerd by design,
-// and takes down the network that CNI and kube-proxy made for them.
-const endPodsScript = `PATH=$PATH:/usr/local/bin:/usr/sbin:/sbin
-systemctl stop ` + component.KubeletUnit + ` ` + component.KubeProxyUnit + `
-tasks=$(ctr -n k8s.io tasks ls -q) && [ -n "$tasks" ] && ctr -n k8s.io tasks rm -f $tasks
-systemctl stop ` + component.ContainerdUnit + `
-for exe in /proc/[0-9]*/exe; do
-	case $(readlink "$exe") in */containerd-shim-runc-v2*) pid=${exe%/exe} && kill -9 "${pid#/proc/}" ;; esac
-done
-for ns in /run/netns/cni-*; do [ ! -e "$ns" ] || ip netns delete "${ns##*/}"; done
-ip link delete cni0
-nft delete table ip kube-proxy
-nft delete table ip6 kube-proxy
-exit 0
-`
 
 func (x LoadBalancer) role() role {
 	return role{name: "load balancer", ref: x.Spec.Cluster.PKI, targets: x.Targets,

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
@@ -165,7 +166,7 @@ func (o *workerOperation) registerAgain(ctx context.Context) error {
 			return nil
 		}
 		m.Say("worker: its Node object is gone, restarting the kubelet")
-		if err := m.Restart(ctx, component.KubeletUnit); err != nil {
+		if err := deed.Restart(ctx, m.Remote, component.KubeletUnit); err != nil {
 			return m.UnitError(ctx, "restart the kubelet", component.KubeletUnit, err)
 		}
 		err := fleet.Within(ctx, fleet.NodeBudget, "node", func(ctx context.Context) error {

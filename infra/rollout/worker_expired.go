@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
@@ -18,7 +19,7 @@ func (o *workerOperation) revive(ctx context.Context) error {
 			return nil
 		}
 		m.Say("worker: its certificates had expired, restarting %s", fleet.List(units))
-		return m.UnitError(ctx, "restart "+fleet.List(units), units[0], m.RestartRunning(ctx, units...))
+		return m.UnitError(ctx, "restart "+fleet.List(units), units[0], deed.RestartRunning(ctx, m.Remote, units...))
 	})
 }
 

@@ -1,8 +1,9 @@
 # Lets the partition and the file system at $root ("/" unless it is set) fill
-# their disk, once it has $size bytes. Both stay in use. Needs findmnt and
-# lsblk (util-linux) and, for a partition, growpart (cloud-guest-utils, in every
-# cloud image) or sfdisk.
+# their disk, once it has so many bytes: bytes. Both stay in use. Needs findmnt
+# and lsblk (util-linux) and, for a partition, growpart (cloud-guest-utils, in
+# every cloud image) or sfdisk.
 set -eu
+size=$1
 PATH=$PATH:/usr/sbin:/sbin
 root=${root:-/}
 device=$(findmnt -no SOURCE "$root")

@@ -1,5 +1,9 @@
-# Functions of a rehearsal. Set before: dir, its own directory, and unit_prefix.
+# Rehearses units: a directory of its own, and the prefix of its units' names.
+# What is rehearsed is said by calls that follow: begin, unpack and rehearse for
+# each unit, finish.
 set -u
+dir=$1
+unit_prefix=$2
 umask 022
 trap '' PIPE
 units=

@@ -1,0 +1,120 @@
+package deed
+
+import (
+	"bytes"
+	"context"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+)
+
+// scribe runs nothing and keeps the last script.
+type scribe struct{ script string }
+
+func (s *scribe) Run(_ context.Context, cmd remote.Command) (remote.Output, error) {
+	s.script = cmd.Script
+	return remote.Output{}, nil
+}
+
+// TestScripts: every deed has a script, every script is a deed's, says what it
+// does, and is one that a POSIX shell reads.
+func TestScripts(t *testing.T) {
+	deeds := []deed{stop, start, restart, restartRunning, kill, hold, wipe, endPods, rehearse, prepareHostKey, switchHostKey, growRoot}
+	files, err := filepath.Glob("*.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if !slices.Contains(deeds, deed(strings.TrimSuffix(f, ".sh"))) {
+			t.Errorf("%s is no deed's", f)
+		}
+	}
+	for _, d := range deeds {
+		text := d.script()
+		if !strings.HasPrefix(text, "set -- \n# ") {
+			t.Errorf("%s does not say what it does", d)
+		}
+		cmd := exec.CommandContext(t.Context(), "sh", "-n")
+		cmd.Stdin = strings.NewReader(text)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", d, err, out)
+		}
+	}
+}
+
+// TestArguments: units and paths reach the script as they are.
+func TestArguments(t *testing.T) {
+	for want, do := range map[string]func(Runner) error{
+		`set -- 'etcd.service' '/var/lib/etcd/member' '/it'\''s'`: func(r Runner) error {
+			return Wipe(t.Context(), r, "etcd.service", "/var/lib/etcd/member", "/it's")
+		},
+		`set -- 'kube-apiserver.service' 'k8s-hold.service' '1.8'`: func(r Runner) error {
+			return Hold(t.Context(), r, "kube-apiserver.service", 1800*time.Millisecond)
+		},
+		`set -- '10737418240'`: func(r Runner) error { return GrowRoot(t.Context(), r, 10<<30) },
+		`set -- `:              func(r Runner) error { return SwitchHostKey(t.Context(), r) },
+	} {
+		var s scribe
+		if err := do(&s); err != nil || !strings.HasPrefix(s.script, want+"\n") {
+			t.Errorf("%v: %.80q, wanted %q first", err, s.script, want)
+		}
+	}
+}
+
+// TestWipe deletes what it is told to, also where nothing is left, and nothing else.
+func TestWipe(t *testing.T) {
+	dir := t.TempDir()
+	local := runnerFunc(func(ctx context.Context, cmd remote.Command) (remote.Output, error) {
+		sh := exec.CommandContext(ctx, "sh", "-c", "systemctl() { echo $*; return 5; }\n"+cmd.Script)
+		out, err := sh.Output()
+		return remote.Output{Stdout: out}, err
+	})
+	for _, name := range []string{"member/a", "once", "kept"} {
+		if out, err := exec.CommandContext(t.Context(), "sh", "-c", `mkdir -p "${1%/*}" && : >"$1"`, "sh", filepath.Join(dir, name)).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	for range 2 {
+		if err := Wipe(t.Context(), local, "none.service", filepath.Join(dir, "member"), filepath.Join(dir, "once")); err != nil {
+			t.Fatal(err)
+		}
+		if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 1 || filepath.Base(left[0]) != "kept" {
+			t.Errorf("left: %q", left)
+		}
+	}
+}
+
+type runnerFunc func(context.Context, remote.Command) (remote.Output, error)
+
+func (f runnerFunc) Run(ctx context.Context, cmd remote.Command) (remote.Output, error) {
+	return f(ctx, cmd)
+}
+
+// TestRehearsalScript: what is rehearsed is said after the functions.
+func TestRehearsalScript(t *testing.T) {
+	script := rehearsalScript("/run/k8s-rehearsal/x", []Trial{
+		{Unit: "a.service", Program: "/bin/a", File: []byte("[Service]\nExecStart=/bin/a\n\n")},
+		{Unit: "b.service", Program: "/tmp/b", Archive: "/var/archive", Member: "bin/b", File: []byte("[Service]\n")},
+	})
+	text, err := scripts.ReadFile("rehearse.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, calls, _ := strings.Cut(script, string(text))
+	if before != "set -- '/run/k8s-rehearsal/x' 'k8s-rehearsal-'\n" {
+		t.Errorf("before: %q", before)
+	}
+	want := "begin\nrehearse 'a.service' '/bin/a' <<'END OF UNIT'\n[Service]\nExecStart=/bin/a\nEND OF UNIT\n" +
+		"unpack '/var/archive' 'bin/b' '/tmp/b'\nrehearse 'b.service' '/tmp/b' <<'END OF UNIT'\n[Service]\nEND OF UNIT\nfinish\n"
+	if calls != want {
+		t.Errorf("calls:\n%s\nwanted:\n%s", calls, want)
+	}
+	if !bytes.HasSuffix(text, []byte("\n")) {
+		t.Error("the functions do not end with a line")
+	}
+}

@@ -1,0 +1,17 @@
+# Ends the containers, which outlive kubelet and containerd by design, and takes
+# down the network that CNI and kube-proxy made for them: the units of the
+# kubelet, kube-proxy and containerd.
+PATH=$PATH:/usr/local/bin:/usr/sbin:/sbin
+systemctl stop "$1" "$2"
+tasks=$(ctr -n k8s.io tasks ls -q)
+# shellcheck disable=SC2086 # one word a task
+[ -z "$tasks" ] || ctr -n k8s.io tasks rm -f $tasks
+systemctl stop "$3"
+for exe in /proc/[0-9]*/exe; do
+	case $(readlink "$exe") in */containerd-shim-runc-v2*) pid=${exe%/exe} && kill -9 "${pid#/proc/}" ;; esac
+done
+for ns in /run/netns/cni-*; do [ ! -e "$ns" ] || ip netns delete "${ns##*/}"; done
+ip link delete cni0
+nft delete table ip kube-proxy
+nft delete table ip6 kube-proxy
+exit 0

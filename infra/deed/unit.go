@@ -1,0 +1,53 @@
+package deed
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// The functions of this package return the errors of [remote.Machine.Run].
+
+// Stop stops units and waits until they have ended.
+func Stop(ctx context.Context, r Runner, units ...string) error { return stop.do(ctx, r, units...) }
+
+// Start has units started, without waiting until they are.
+func Start(ctx context.Context, r Runner, units ...string) error { return start.do(ctx, r, units...) }
+
+// Restart restarts units and waits until they have started.
+func Restart(ctx context.Context, r Runner, units ...string) error {
+	return restart.do(ctx, r, units...)
+}
+
+// RestartRunning restarts those of the units that run, and waits until they have.
+func RestartRunning(ctx context.Context, r Runner, units ...string) error {
+	return restartRunning.do(ctx, r, units...)
+}
+
+// Kill ends units at once and keeps them from restarting: for when nobody is
+// left to whom a graceful end would matter.
+func Kill(ctx context.Context, r Runner, units ...string) error { return kill.do(ctx, r, units...) }
+
+// holdUnit is the transient unit that exists while a unit is held.
+const holdUnit = "k8s-hold.service"
+
+// Hold stops the process of a unit (SIGSTOP), if it runs, and returns once it
+// stands still. Its connections stay. It continues after limit, or when it is
+// released. While one unit of a machine is held, holding again is refused.
+func Hold(ctx context.Context, r Runner, unit string, limit time.Duration) error {
+	return hold.do(ctx, r, unit, holdUnit, fmt.Sprintf("%.1f", limit.Seconds()))
+}
+
+// Release lets a unit that is held continue.
+func Release(ctx context.Context, r Runner) error { return stop.do(ctx, r, holdUnit) }
+
+// Wipe stops a unit and deletes files and directories, given by their absolute paths.
+func Wipe(ctx context.Context, r Runner, unit string, paths ...string) error {
+	return wipe.do(ctx, r, append([]string{unit}, paths...)...)
+}
+
+// EndPods stops the units of a kubelet, a kube-proxy and a containerd, ends the
+// containers that outlive them, and takes down the network made for these.
+func EndPods(ctx context.Context, r Runner, kubelet, proxy, containerd string) error {
+	return endPods.do(ctx, r, kubelet, proxy, containerd)
+}

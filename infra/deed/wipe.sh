@@ -1,0 +1,6 @@
+# Stops a unit and deletes what it has written: unit, path...
+set -e
+unit=$1
+shift
+systemctl stop "$unit" 2>/dev/null || :
+rm -rf -- "$@"
