@@ -13,6 +13,7 @@ want sfdisk fdisk
 want mkfs.xfs xfsprogs
 want mkfs.ext4 e2fsprogs
 want gcc gcc
+want shellcheck shellcheck
 [ -e /etc/ssl/certs/ca-certificates.crt ] || need+=(ca-certificates)
 [ -e /usr/include/stdio.h ] || need+=(libc6-dev)
 [ ${#need[@]} -eq 0 ] && exit 0

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Generates docs/ from the provider's schema, examples/ and templates/. Usage: docs.sh TFPLUGINDOCS
 set -eu
+# shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Every example is formatted and valid.
 set -eu
+# shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the scripts beside it: a Terraform CLI and a provider built from this tree, ready for init.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 

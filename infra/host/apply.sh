@@ -2,6 +2,7 @@
 # frames of observe.sh. Every file is complete, owned and protected before it
 # gets its name, and whatever instant this ends at, running it again converges.
 # The variable limit (seconds from now) bounds them all together.
+# shellcheck disable=SC2154 # so are newline, lib, cache and run
 
 progress() { frame "progress $*"; }
 

@@ -2,6 +2,7 @@
 # input, one item a line, and answers in frames that end in a NUL byte. They
 # change nothing. The variables lib, run, unit_dirs and max_file, max_content
 # (bytes) are set before.
+# shellcheck disable=SC2154
 
 frame() { printf '%s\000' "$*"; }
 

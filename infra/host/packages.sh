@@ -1,6 +1,7 @@
 # Functions that install packages of the distribution. A machine that has just
 # booted is not idle: SSH answers before cloud-init has written apt's sources,
 # and apt-daily and unattended-upgrades take the locks of apt and dpkg.
+# shellcheck disable=SC2154 # apply.sh has its deadline
 
 cloud_init_patience=600 # seconds for cloud-init to end
 archive_patience=180    # seconds for an archive that fails to serve again, without those for locks

@@ -1,5 +1,6 @@
 # Functions that take things off the machine. They go on after a failure and
 # report what could not be removed; what is gone already is no failure.
+# shellcheck disable=SC2154 # apply.sh has its variables
 
 complain() { frame "left $*"; }
 

@@ -281,10 +281,3 @@ func findMember(members []etcd.Member, w memberFacts) (etcd.Member, bool) {
 	}
 	return etcd.Member{}, false
 }
-
-func listOf(names []string) string {
-	if len(names) == 0 {
-		return "none"
-	}
-	return strings.Join(names, ", ")
-}

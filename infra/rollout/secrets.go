@@ -225,6 +225,3 @@ func certificateStatus(machine, path string, content []byte) []CertificateStatus
 	return []CertificateStatus{{Machine: machine, Path: path, Subject: cert.Subject.CommonName,
 		Issuer: cert.Issuer.CommonName, NotAfter: cert.NotAfter.UTC()}}
 }
-
-// quote makes s one word of a POSIX shell.
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
