@@ -8,7 +8,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 )
 
-// clusterOf makes the members of a cluster: "a" is healthy, "b-" is sick, "c*" is a healthy learner.
+// clusterOf makes the members of a cluster: "a" is healthy, "b-" is sick, "c*" is
+// a healthy learner.
 func clusterOf(words ...string) ([]etcd.Member, map[etcd.ID]bool) {
 	var members []etcd.Member
 	healthy := map[etcd.ID]bool{}

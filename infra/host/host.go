@@ -2,7 +2,7 @@
 // in one round trip, compares what it found with what is wanted, and applies
 // the difference in one upload.
 //
-// Observe, Diff and Apply are the only mechanism of change there is: first
+// Observe, Diff and Apply are the only way a state of a machine changes: first
 // installation, the drift a plan shows, repair and upgrade are all the same
 // three steps. Diff is pure. Whatever instant an Apply is interrupted at, the
 // next Observe, Diff and Apply converge.
@@ -11,7 +11,8 @@
 // and for apt or dnf where packages are wanted. It installs packages once
 // cloud-init, where there is one, has ended and nobody else is at it.
 // What may not enter: Kubernetes (package component knows what is wanted and
-// why), the order between machines (package rollout) and Terraform.
+// why), what is done on a machine and is no state (package deed), the order
+// between machines (package rollout) and Terraform.
 package host
 
 import (

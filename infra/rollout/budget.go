@@ -18,9 +18,9 @@ const (
 	// reloadBudget is how long an API server may take to load a changed
 	// EncryptionConfiguration, for which it looks once a minute.
 	reloadBudget = 150 * time.Second
-	// wayBudget is how long an address may take to answer a machine, if only
+	// reachBudget is how long an address may take to answer a machine, if only
 	// with a refusal: TCP asks again after one and three seconds.
-	wayBudget = 5 * time.Second
+	reachBudget = 5 * time.Second
 	// portBudget is how long HAProxy may take to listen after its start.
 	portBudget = 30 * time.Second
 )

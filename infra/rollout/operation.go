@@ -99,7 +99,7 @@ func (o *operation) lookAndFill(ctx context.Context) error {
 	if err := fleet.Each(ctx, o.reachable(), o.fill); err != nil {
 		return err
 	}
-	return o.clear(ctx)
+	return o.checkReach(ctx)
 }
 
 func (o *operation) reachable() []*convergence {

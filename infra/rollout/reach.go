@@ -16,27 +16,27 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
-// way is what a machine must be able to reach before its units can work.
-type way struct {
+// need is what a machine must be able to reach before its units can work.
+type need struct {
 	to        string   // for people: "etcd"
 	addresses []string // host:port
 	enough    int      // of them
 }
 
-// clear finds out, before anything is changed, whether the machines that are
-// about to be changed reach what their units will need. A program that cannot
-// says so only minutes later, and never why. A refused connection is a way that
-// is open to where nothing listens yet.
-func (o *operation) clear(ctx context.Context) error {
-	if o.role.ways == nil {
+// checkReach finds out, before anything is changed, whether the machines that
+// are about to be changed reach what their units will need. A program that cannot
+// reach it says so only minutes later, and never why. A refused connection is
+// good: the packets arrive, and nothing listens yet.
+func (o *operation) checkReach(ctx context.Context) error {
+	if o.role.needs == nil {
 		return nil
 	}
 	return fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
 		if len(m.changes) == 0 {
 			return nil
 		}
-		for _, w := range o.role.ways(o, m) {
-			if err := w.reach(ctx, m.Machine); err != nil {
+		for _, n := range o.role.needs(o, m) {
+			if err := n.reach(ctx, m.Machine); err != nil {
 				return err
 			}
 		}
@@ -44,33 +44,33 @@ func (o *operation) clear(ctx context.Context) error {
 	})
 }
 
-func (w way) reach(ctx context.Context, m *fleet.Machine) error {
-	soon, cancel := context.WithTimeout(ctx, wayBudget)
+func (n need) reach(ctx context.Context, m *fleet.Machine) error {
+	soon, cancel := context.WithTimeout(ctx, reachBudget)
 	defer cancel()
-	failures := make(chan error, len(w.addresses))
-	for _, address := range w.addresses {
+	failures := make(chan error, len(n.addresses))
+	for _, address := range n.addresses {
 		go func() { failures <- dialled(soon, m, address) }()
 	}
 	open := 0
 	var closed []string
-	for range w.addresses {
+	for range n.addresses {
 		err := <-failures
 		if fleet.Unreachable(err) {
 			return err
 		}
 		if err == nil {
-			if open++; open >= w.enough {
+			if open++; open >= n.enough {
 				return nil
 			}
 			continue
 		}
 		closed = append(closed, err.Error())
 	}
-	if open >= w.enough || ctx.Err() != nil {
+	if open >= n.enough || ctx.Err() != nil {
 		return ctx.Err()
 	}
-	host, port, _ := net.SplitHostPort(w.addresses[0])
-	return &fleet.StepError{Machine: m.Name(), Step: "reach " + w.to,
+	host, port, _ := net.SplitHostPort(n.addresses[0])
+	return &fleet.StepError{Machine: m.Name(), Step: "reach " + n.to,
 		Err: fmt.Errorf("%s: something between the machines blocks the port; nothing has been changed", strings.Join(closed, "; ")),
 		Next: fmt.Sprintf("let it through in the security groups, the network ACLs and the firewalls of both machines, try it with\n%s\nand apply again",
 			m.SSH(fmt.Sprintf("curl --verbose --max-time 5 telnet://%s:%s", host, port)))}
@@ -84,7 +84,7 @@ func dialled(ctx context.Context, m *fleet.Machine, address string) error {
 	case err == nil:
 		return conn.Close()
 	case ctx.Err() != nil:
-		return fmt.Errorf("%s does not answer within %s", address, wayBudget)
+		return fmt.Errorf("%s does not answer within %s", address, reachBudget)
 	case !errors.As(err, &denied):
 		return err
 	case denied.Reason != ssh.ConnectionFailed, strings.Contains(strings.ToLower(denied.Message), "refused"):
@@ -93,34 +93,34 @@ func dialled(ctx context.Context, m *fleet.Machine, address string) error {
 	return fmt.Errorf("%s cannot be reached (%s)", address, denied.Message)
 }
 
-// waysToPeers are those of an etcd member to the others that run: without a
+// needsPeers is what an etcd member needs of the others that run: without a
 // quorum it never starts. Machines that are down are for the guards.
-func waysToPeers(o *operation, m *convergence) []way {
-	w := way{to: "the other etcd members", enough: etcd.Quorum(len(o.machines)) - 1}
+func needsPeers(o *operation, m *convergence) []need {
+	n := need{to: "the other etcd members", enough: etcd.Quorum(len(o.machines)) - 1}
 	for _, x := range o.reachable() {
 		if x != m {
-			w.addresses = append(w.addresses, address(x.Node, component.EtcdPeerPort))
+			n.addresses = append(n.addresses, address(x.Node, component.EtcdPeerPort))
 		}
 	}
-	if len(w.addresses) < w.enough || w.enough == 0 {
+	if len(n.addresses) < n.enough || n.enough == 0 {
 		return nil
 	}
-	return []way{w}
+	return []need{n}
 }
 
-// waysTo are those to URLs of which one is enough.
-func waysTo(what string, urls ...string) func(*operation, *convergence) []way {
-	w := way{to: what, enough: 1}
+// needsOneOf is what a machine needs that must reach one of several URLs.
+func needsOneOf(what string, urls ...string) func(*operation, *convergence) []need {
+	n := need{to: what, enough: 1}
 	for _, text := range urls {
 		if u, err := url.Parse(text); err == nil && u.Host != "" {
-			w.addresses = append(w.addresses, u.Host)
+			n.addresses = append(n.addresses, u.Host)
 		}
 	}
-	return func(*operation, *convergence) []way {
-		if len(w.addresses) == 0 {
+	return func(*operation, *convergence) []need {
+		if len(n.addresses) == 0 {
 			return nil
 		}
-		return []way{w}
+		return []need{n}
 	}
 }
 

@@ -84,7 +84,7 @@ func (o *operation) report(ctx context.Context, more func(context.Context, *Repo
 		}
 		out.Certificates = append(out.Certificates, m.certificates()...)
 	}
-	if len(out.Unreachable) == len(o.machines) && o.role.asked {
+	if len(out.Unreachable) == len(o.machines) && o.role.asksMachines {
 		extra.Warnings = nil // none of those that were asked could be reached, as is said already
 	}
 	out.add(extra)

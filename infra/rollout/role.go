@@ -84,10 +84,11 @@ type role struct {
 	// dirs are directories that hold nothing but this role's data and
 	// configuration; removing the role deletes them.
 	dirs []string
-	// asked says that all else there is to know of the role is asked of its machines.
-	asked bool
-	// ways are those that must be open before the machine's units can work.
-	ways func(*operation, *convergence) []way
+	// asksMachines says that what the cluster is asked, its machines are asked:
+	// when none of them can be reached, that alone is worth telling.
+	asksMachines bool
+	// needs are what a machine must be able to reach before its units can work.
+	needs func(*operation, *convergence) []need
 	// farewell is done, as far as it goes, before the role is removed from a
 	// machine: for what its units leave running when they stop.
 	farewell func(context.Context, *fleet.Machine) error
@@ -102,7 +103,7 @@ func (x Etcd) role() role {
 	spec := x.spec()
 	return role{name: "etcd", ref: spec.Cluster.PKI, targets: x.Targets,
 		machine: func(n component.Node) (component.Machine, error) { return component.Etcd(spec, n) },
-		dirs:    []string{component.EtcdDataDir}, ways: waysToPeers, asked: true}
+		dirs:    []string{component.EtcdDataDir}, needs: needsPeers, asksMachines: true}
 }
 
 func (x ControlPlane) role() role {
@@ -110,14 +111,14 @@ func (x ControlPlane) role() role {
 	spec.Nodes = nodesOf(x.Targets)
 	return role{name: "control plane", ref: spec.Cluster.PKI, targets: x.Targets,
 		machine: func(n component.Node) (component.Machine, error) { return component.ControlPlane(spec, n) },
-		ways:    waysTo("etcd", spec.EtcdEndpoints...), asked: true}
+		needs:   needsOneOf("etcd", spec.EtcdEndpoints...), asksMachines: true}
 }
 
 func (x Workers) role() role {
 	return role{name: "worker", ref: x.Spec.Cluster.PKI, targets: x.Targets,
 		machine: func(n component.Node) (component.Machine, error) { return component.Worker(x.Spec, n) },
 		dirs:    []string{"/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni"},
-		ways:    waysTo("the API server", x.Spec.ControlPlaneEndpoint),
+		needs:   needsOneOf("the API server", x.Spec.ControlPlaneEndpoint),
 		farewell: func(ctx context.Context, m *fleet.Machine) error {
 			return deed.EndPods(ctx, m.Remote, component.KubeletUnit, component.KubeProxyUnit, component.ContainerdUnit)
 		}}

@@ -1,16 +1,18 @@
-// Package rollout brings many machines to what is wanted of them: which
-// machine, in which order, behind which health gate. It is where an etcd
-// cluster, a control plane, a pool of workers and a load balancer become more
-// than machines that happen to run the same units.
+// Package rollout brings the machines of a role to what is wanted of them:
+// which machine, in which order, behind which health gate. A role is a value, an
+// [Etcd], a [ControlPlane], [Workers] or a [LoadBalancer], and four verbs do all:
+// [Engine.Observe], [Engine.Apply], [Engine.Remove] and [Files]. Addons, the
+// status of a cluster and what an import finds are here too.
 //
-// There is one way of change: certificates and secrets are materialised,
-// every machine is observed, compared and applied to (package host), and what
-// was applied is recorded as hashes. First installation, repair, change,
-// upgrade and scaling are that one way in different orders; the order is
-// computed as a [Plan] by pure functions before anything is touched.
+// There is one way of change: certificates and secrets are made, every machine is
+// observed, compared and applied to (package host), and what was applied is
+// recorded as hashes. First installation, repair, change, upgrade and scaling are
+// that one way in different orders; the order is computed as a [Plan] by pure
+// functions before anything is touched.
 //
-// What a machine must look like is decided in package component; how it is
-// reached, in package remote. Neither Terraform nor AWS may enter here.
+// What a machine must look like is decided in package component, what can be done
+// to it is in packages fleet and deed. What may not enter: taking a machine down
+// for reasons of its own (package maintenance), Terraform and AWS.
 package rollout
 
 import (

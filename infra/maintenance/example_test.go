@@ -1,0 +1,33 @@
+package maintenance_test
+
+import (
+	"context"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
+)
+
+// Stopping and starting a machine without its cluster noticing, one machine of
+// a cluster at a time.
+func Example() {
+	var clusters maintenance.Clusters // one for the whole program
+	restart := func(ctx context.Context, f *fleet.Fleet, controllers []fleet.Target, t fleet.Target) error {
+		turns := clusters.Turns("demo")
+		done, err := turns.Take(ctx)
+		defer done()
+		if err != nil {
+			return err
+		}
+		duty, err := maintenance.Find(ctx, f, t)
+		if err != nil {
+			return err
+		}
+		duty.Among(func(context.Context) ([]fleet.Target, error) { return controllers, nil })
+		if err := duty.Suspend(ctx, turns.Leaving); err != nil {
+			return err
+		}
+		// Here it is stopped, changed and started.
+		return duty.Resume(ctx, t.Host)
+	}
+	_ = restart // with machines to reach
+}
