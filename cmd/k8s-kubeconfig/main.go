@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -18,6 +17,7 @@ import (
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kubeconfig"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 )
 
 func main() {
@@ -73,18 +73,5 @@ func run(ctx context.Context, args []string) error {
 		_, err := os.Stdout.Write(text)
 		return err
 	}
-	return write(*output, text)
-}
-
-// write replaces the file as a whole; it is never readable by others.
-func write(name string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(name), ".kubeconfig-") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return os.Rename(f.Name(), name)
+	return file.Replace(*output, text, 0o600) // never readable by others
 }

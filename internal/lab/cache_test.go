@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
@@ -68,21 +66,18 @@ func TestPrune(t *testing.T) {
 		}
 	}
 	// While somebody adds to the cache, nothing goes.
-	var held []*os.File
+	var held []func()
 	for _, name := range []string{"lock", "images/.lock"} {
-		f, err := os.Create(filepath.Join(cacheDir, name))
-		if err != nil {
-			t.Fatal(err)
+		unlock, err := cache.TryLock(filepath.Join(cacheDir, name))
+		if err != nil || unlock == nil {
+			t.Fatalf("%s cannot be locked: %v", name, err)
 		}
-		held = append(held, f)
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-			t.Fatal(err)
-		}
+		held = append(held, unlock)
 	}
 	l.prune(t.Context())
 	there(append(nobodys, kept...), true)
-	for _, f := range held {
-		_ = f.Close()
+	for _, unlock := range held {
+		unlock()
 	}
 	if len(said) > 0 {
 		t.Errorf("said %q", said)

@@ -109,7 +109,7 @@ func (l *Lab) stopDaemon(ctx context.Context) error {
 
 // forget removes the lab's files, and its directory if nothing else is in it.
 func (l *Lab) forget() error {
-	temporary, err := filepath.Glob(l.file(".s*-*"))
+	temporary, err := filepath.Glob(l.file(".s*.json*"))
 	if err != nil {
 		return fmt.Errorf("files of the lab: %w", err)
 	}

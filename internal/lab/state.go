@@ -9,8 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"syscall"
 
+	"github.com/gofrs/flock"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
@@ -103,11 +105,7 @@ func (l *Lab) writeSettings(s settings) error {
 	if err != nil {
 		return fmt.Errorf("encoding the settings: %w", err)
 	}
-	tmp := l.file(settingsFile + ".new")
-	if err := os.WriteFile(tmp, append(raw, '\n'), 0o600); err != nil {
-		return fmt.Errorf("saving the settings: %w", err)
-	}
-	if err := os.Rename(tmp, l.file(settingsFile)); err != nil {
+	if err := file.Replace(l.file(settingsFile), append(raw, '\n'), 0o600); err != nil {
 		return fmt.Errorf("saving the settings: %w", err)
 	}
 	return nil
@@ -116,18 +114,12 @@ func (l *Lab) writeSettings(s settings) error {
 // lock takes the lab's lock, which its daemon holds as long as it lives. held
 // is true when another process has it.
 func (l *Lab) lock() (unlock func(), held bool, err error) {
-	f, err := os.OpenFile(l.file(lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	f := flock.New(l.file(lockFile))
+	got, err := f.TryLock()
 	if err != nil {
 		return nil, false, fmt.Errorf("lock of the lab in %s: %w", l.dir, err)
 	}
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, true, f.Close()
-	}
-	if err != nil {
-		return nil, false, errors.Join(fmt.Errorf("lock of the lab in %s: %w", l.dir, err), f.Close())
-	}
-	return func() { _ = f.Close() }, false, nil
+	return func() { _ = f.Unlock() }, !got, nil
 }
 
 // running returns the process id of the lab's daemon, 0 when there is none.

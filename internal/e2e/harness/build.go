@@ -4,8 +4,9 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/gofrs/flock"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
 )
@@ -18,14 +19,11 @@ func (s *Suite) build(ctx context.Context) error {
 	if err := os.MkdirAll(shared, 0o755); err != nil {
 		return err
 	}
-	lock, err := os.Open(shared)
-	if err != nil {
+	lock := flock.New(shared, flock.SetFlag(os.O_RDONLY))
+	if _, err := lock.TryLockContext(ctx, 100*time.Millisecond); err != nil {
 		return err
 	}
-	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return err
-	}
+	defer lock.Unlock()
 	if err := workspace.Build(ctx, s.Root, shared, ".", "./cmd/..."); err != nil {
 		return err
 	}

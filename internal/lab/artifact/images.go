@@ -99,7 +99,7 @@ func layoutDir(cacheDir string, images []image) string {
 // by their directories, and returns what it removed: nothing while another
 // process adds to the cache.
 func PruneImages(cacheDir string, keep []string) ([]string, error) {
-	unlock, err := tryLock(cacheDir)
+	unlock, err := cache.TryLock(lockFile(cacheDir))
 	if err != nil || unlock == nil {
 		return nil, err
 	}

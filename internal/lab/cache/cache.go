@@ -16,7 +16,7 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 )
 
 // usersDir holds one file for each lab that uses the cache.
@@ -46,10 +46,7 @@ func Use(cacheDir, stateDir string, dirs ...string) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(name+".new", raw, 0o644); err != nil {
-			return err
-		}
-		return os.Rename(name+".new", name)
+		return file.Replace(name, raw, 0o644)
 	})
 }
 
@@ -155,19 +152,10 @@ func locked(cacheDir string, f func() error) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return err
+	l := newLock(filepath.Join(dir, ".lock"))
+	if err := l.Lock(); err != nil {
+		return fmt.Errorf("locking %s: %w", l.Path(), err)
 	}
-	defer lock.Close() //nolint:errcheck // closing unlocks
-	for {
-		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("locking %s: %w", lock.Name(), err)
-	}
+	defer l.Unlock() //nolint:errcheck // the end of the process unlocks, too
 	return f()
 }

@@ -7,9 +7,10 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 )
 
 // state is everything the account owns. It is kept as JSON; every change is
@@ -67,11 +68,11 @@ func decodeState(raw []byte) (*state, error) {
 	return st, nil
 }
 
-func readStateFile(file string) ([]byte, error) {
-	if file == "" {
+func readStateFile(name string) ([]byte, error) {
+	if name == "" {
 		return nil, nil
 	}
-	raw, err := os.ReadFile(file)
+	raw, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -81,22 +82,13 @@ func readStateFile(file string) ([]byte, error) {
 	return raw, nil
 }
 
-// writeStateFile replaces file atomically. It stays private (0600): user data
+// writeStateFile replaces the file atomically. It stays private (0600): user data
 // may carry keys.
-func writeStateFile(file string, raw []byte) error {
-	if file == "" {
+func writeStateFile(name string, raw []byte) error {
+	if name == "" {
 		return nil
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(file), ".state-*")
-	if err != nil {
-		return fmt.Errorf("saving the state: %w", err)
-	}
-	_, err = tmp.Write(raw)
-	if err = errors.Join(err, tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), file)
-	}
-	if err != nil {
-		_ = os.Remove(tmp.Name())
+	if err := file.Replace(name, raw, 0o600); err != nil {
 		return fmt.Errorf("saving the state: %w", err)
 	}
 	return nil

@@ -18,9 +18,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
@@ -82,14 +79,12 @@ func PruneImages(ctx context.Context, cacheDir string, keep []string) ([]string,
 	if !exists(dir) {
 		return nil, nil
 	}
-	once, cancel := context.WithCancel(ctx)
-	cancel()
-	unlock, err := lock(once, filepath.Join(dir, ".lock"), func() {})
-	if errors.Is(err, context.Canceled) {
-		return nil, nil
-	}
+	unlock, err := cache.TryLock(filepath.Join(dir, ".lock"))
 	if err != nil {
 		return nil, fmt.Errorf("machine images: %w", err)
+	}
+	if unlock == nil {
+		return nil, nil
 	}
 	defer unlock()
 	removed, err := cache.Sweep(dir, keep)
@@ -131,7 +126,7 @@ func EnsureImage(ctx context.Context, cacheDir string, r Release, report *progre
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return Image{}, fmt.Errorf("machine image: %w", err)
 	}
-	unlock, err := lock(ctx, filepath.Join(dir, ".lock"), func() { report.Line("waiting for another build of " + img.Name) })
+	unlock, err := cache.Lock(ctx, filepath.Join(dir, ".lock"), func(string) { report.Line("waiting for another build of " + img.Name) })
 	if err != nil {
 		return Image{}, fmt.Errorf("machine image: waiting for another build: %w", err)
 	}
@@ -227,32 +222,4 @@ func recipeHash(r Release) (string, error) {
 		return "", fmt.Errorf("machine image: read recipe: %w", err)
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-// lock takes an exclusive lock on the file at path. It calls waiting when it has
-// to wait for it.
-func lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	for first := true; ; first = false {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { _ = f.Close() }, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			_ = f.Close()
-			return nil, err
-		}
-		if first {
-			waiting()
-		}
-		select {
-		case <-ctx.Done():
-			_ = f.Close()
-			return nil, context.Cause(ctx)
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
 }

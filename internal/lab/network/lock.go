@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/gofrs/flock"
 )
 
 const (
@@ -25,54 +25,51 @@ func withLock(dir string, fn func() error) error {
 	if err != nil {
 		return fmt.Errorf("lock %s: %w", dir, err)
 	}
-	defer lock.Close()
+	defer lock.Unlock()
 	defer func() {
 		if entries, err := os.ReadDir(dir); err == nil && len(entries) == 1 {
-			_ = os.Remove(lock.Name())
+			_ = os.Remove(lock.Path())
 			_ = os.Remove(dir)
 		}
 	}()
 	return fn()
 }
 
-func acquire(dir string) (*os.File, error) {
+func acquire(dir string) (*flock.Flock, error) {
+	lock := flock.New(filepath.Join(dir, lockName), flock.SetPermissions(0o644))
 	for deadline := time.Now().Add(lockPatience); time.Now().Before(deadline); time.Sleep(lockRetry) {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, err
 		}
-		lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o644)
+		held, err := lock.TryLock()
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // the directory was removed in between
 		}
 		if err != nil {
 			return nil, err
 		}
-		held, err := tryLock(lock)
-		if held {
+		if !held {
+			continue
+		}
+		found, err := isNamed(lock)
+		if found {
 			return lock, nil
 		}
-		_ = lock.Close()
-		if err != nil {
+		if err := errors.Join(err, lock.Unlock()); err != nil {
 			return nil, err
 		}
 	}
 	return nil, fmt.Errorf("another process has held it for %s", lockPatience)
 }
 
-// tryLock locks a file, if it is free and still the one to be found under its name.
-func tryLock(f *os.File) (bool, error) {
-	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return false, nil
-	}
+// isNamed says whether the file of a lock that is held is still the one to be found under its name: whoever had the
+// lock before may have removed it.
+func isNamed(lock *flock.Flock) (bool, error) {
+	held, err := lock.Stat()
 	if err != nil {
 		return false, err
 	}
-	held, err := f.Stat()
-	if err != nil {
-		return false, err
-	}
-	named, err := os.Stat(f.Name())
+	named, err := os.Stat(lock.Path())
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

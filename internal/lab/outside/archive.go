@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/renameio/v2"
 	"golang.org/x/sync/singleflight"
 )
 
@@ -170,11 +171,14 @@ func (a *Archive) tolerate(name string, err error) error {
 
 func (a *Archive) file(name string) string { return filepath.Join(a.dir, filepath.FromSlash(name)) }
 
+// checkedSuffix ends the names of the files that checkedFile names.
+const checkedSuffix = ".checked"
+
 // checkedFile is a file whose time says when a file that may change was found
 // to be upstream's.
 func (a *Archive) checkedFile(name string) string {
 	dir, base := filepath.Split(a.file(name))
-	return filepath.Join(dir, "."+base+".checked")
+	return filepath.Join(dir, "."+base+checkedSuffix)
 }
 
 func (a *Archive) fresh(name string) bool {
@@ -234,13 +238,13 @@ func (a *Archive) save(name string, resp *http.Response) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(file), temporary+"*")
+	tmp, err := renameio.NewPendingFile(file, renameio.WithTempDir(filepath.Dir(file)))
 	if err != nil {
 		return err
 	}
-	defer os.Remove(tmp.Name())
+	defer tmp.Cleanup() //nolint:errcheck // after a failure, which is returned
 	n, err := io.Copy(tmp, resp.Body)
-	if err := errors.Join(err, tmp.Close()); err != nil {
+	if err != nil {
 		return err
 	}
 	if resp.ContentLength >= 0 && n != resp.ContentLength {
@@ -254,7 +258,7 @@ func (a *Archive) save(name string, resp *http.Response) error {
 	if err := os.Chtimes(tmp.Name(), a.now(), changed); err != nil {
 		return err
 	}
-	return os.Rename(tmp.Name(), file)
+	return tmp.CloseAtomicallyReplace()
 }
 
 func (a *Archive) noteChecked(name string) error {

@@ -187,11 +187,11 @@ func TestCacheStaysSmall(t *testing.T) {
 	for n := range 5 {
 		m.set(file(n), strings.Repeat("x", 1000))
 	}
-	abandonedFile := filepath.Join(dir, temporary+"1")
+	abandonedFile := filepath.Join(dir, ".old.deb1")
 	if err := os.WriteFile(abandonedFile, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chtimes(abandonedFile, now, now.Add(-2*abandoned)); err != nil {
+	if err := os.Chtimes(abandonedFile, now.Add(-2*abandoned), now); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range []int{0, 1, 2, 0, 3, 4} { // 0 is used again, 1 and 2 are not

@@ -11,12 +11,8 @@ import (
 	"time"
 )
 
-const (
-	// temporary begins the names of files that are being downloaded.
-	temporary = ".new-"
-	// abandoned is the age at which such a file is one of a process that ended.
-	abandoned = 2 * downloadTimeout
-)
+// abandoned is the age at which a file that is being downloaded is one of a process that ended.
+const abandoned = 2 * downloadTimeout
 
 // used notes that a file was asked for: its access time, which the file system
 // may not keep by itself.
@@ -45,7 +41,9 @@ func (a *Archive) prune() {
 			return ignoreGone(err)
 		}
 		if strings.HasPrefix(entry.Name(), ".") {
-			if strings.HasPrefix(entry.Name(), temporary) && a.now().Sub(info.ModTime()) > abandoned {
+			// Hidden are the notes of when a file was checked, and files that are being downloaded. Those get
+			// the upstream's time of change just before they are renamed.
+			if !strings.HasSuffix(entry.Name(), checkedSuffix) && a.now().Sub(accessed(info)) > abandoned {
 				_ = os.Remove(name)
 			}
 			return nil

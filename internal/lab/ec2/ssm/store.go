@@ -9,9 +9,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 )
 
 // Config is what a Store needs from its surroundings.
@@ -80,16 +81,7 @@ func (s *Store) save() error {
 	if err != nil {
 		return fmt.Errorf("encoding the parameter store: %w", err)
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(s.cfg.File), ".ssm-*") // CreateTemp makes it 0600
-	if err != nil {
-		return fmt.Errorf("saving the parameter store: %w", err)
-	}
-	_, err = tmp.Write(raw)
-	if err = errors.Join(err, tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), s.cfg.File)
-	}
-	if err != nil {
-		_ = os.Remove(tmp.Name())
+	if err := file.Replace(s.cfg.File, raw, 0o600); err != nil {
 		return fmt.Errorf("saving the parameter store: %w", err)
 	}
 	return nil

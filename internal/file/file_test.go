@@ -1,0 +1,39 @@
+package file
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestReplace(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "config")
+	if err := os.WriteFile(name, []byte("a longer old content"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := Replace(name, []byte("new"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(name)
+	if err != nil || string(content) != "new" {
+		t.Errorf("the file holds %q, %v", content, err)
+	}
+	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("a file that others could read is now %v, %v", info.Mode(), err)
+	}
+	if err := Replace(filepath.Join(dir, "none", "config"), nil, 0o600); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without its directory: %v", err)
+	}
+	if err := Replace(dir, nil, 0o600); err == nil {
+		t.Error("a directory was replaced")
+	}
+	if left, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(left) != 1 {
+		t.Errorf("left beside the directory: %v, %v", left, err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("left beside the file: %v, %v", left, err)
+	}
+}
