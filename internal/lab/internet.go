@@ -8,9 +8,9 @@ import (
 	"net/netip"
 	"path/filepath"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/outside"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/sources"
 )
 
 // internet is what the lab has beyond its VPCs' internet gateways.
@@ -31,6 +31,6 @@ func openInternet(ctx context.Context, in *network.Manager, archive, web netip.A
 	if world.webAt, err = in.ListenInternet(ctx, netip.AddrPortFrom(web, 80)); err != nil {
 		return nil, fmt.Errorf("web server of the outside: %w", err)
 	}
-	world.archive = outside.NewArchive(filepath.Join(cacheDir, "archive"), machine.DebianMirror(), &world.archiveAsked, log)
+	world.archive = outside.NewArchive(filepath.Join(cacheDir, "archive"), sources.DebianMirror(), &world.archiveAsked, log)
 	return &world, nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/metadata"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/outside"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/sources"
 )
 
 // Ports the listeners get when they are free; the API's is any.
@@ -66,7 +67,7 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	slice, err := network.Claim(l.dir, sources(ctx)...)
+	slice, err := network.Claim(l.dir, sources.Addresses(ctx)...)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package machine
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"embed"
@@ -20,21 +19,9 @@ import (
 	"syscall"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/sources"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
-
-// MirrorEnv names the environment variable with the base URL of the Debian
-// mirror that images are built from and that is behind the archive machines
-// find, instead of Debian's own mirror network. The
-// security archive is expected beside it, at the same URL with "-security"
-// appended. The host's own sources are not taken: they may be of another
-// distribution, or lack a release.
-const MirrorEnv = "K8S_LAB_DEBIAN_MIRROR"
-
-const defaultMirror = "http://deb.debian.org/debian"
-
-// DebianMirror is the base URL of the Debian mirror in use.
-func DebianMirror() string { return cmp.Or(os.Getenv(MirrorEnv), defaultMirror) }
 
 // recipe is what goes into the images beside packages: build.sh, and below root
 // the files that it copies over what they brought.
@@ -149,14 +136,14 @@ func EnsureImage(ctx context.Context, cacheDir string, r Release, report *progre
 	if err := os.Mkdir(root, 0o755); err != nil {
 		return Image{}, fmt.Errorf("machine image: %w", err)
 	}
-	mirror := DebianMirror()
+	mirror := sources.DebianMirror()
 	var now atomic.Value // the last line that the build printed
 	now.Store("")
 	end := report.Job(fmt.Sprintf("building the machine image of Debian %s from %s", r.Version, mirror), func() string { return now.Load().(string) })
 	err = r.build(ctx, filepath.Join(files, "image"), root, mirror, func(line string) { now.Store(line) })
 	end(err)
 	if err != nil {
-		return Image{}, fmt.Errorf("build machine image %s from the Debian mirror %s (%s can name another): %w", img.Name, mirror, MirrorEnv, err)
+		return Image{}, fmt.Errorf("build machine image %s from the Debian mirror %s (%s can name another): %w", img.Name, mirror, sources.DebianMirrorEnv, err)
 	}
 	if err := os.Rename(root, img.Dir); err != nil {
 		return Image{}, fmt.Errorf("machine image: %w", err)

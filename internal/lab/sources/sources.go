@@ -1,6 +1,10 @@
-package lab
+// Package sources knows where the host gets Debian packages and Go modules from.
+//
+// It downloads nothing, and knows nothing of what is made of them.
+package sources
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/netip"
@@ -9,21 +13,31 @@ import (
 	"os/exec"
 	"strings"
 	"time"
-
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 )
+
+// DebianMirrorEnv names the environment variable with the base URL of the Debian
+// mirror that images are built from and that is behind the archive machines
+// find, instead of Debian's own mirror network. The
+// security archive is expected beside it, at the same URL with "-security"
+// appended. The host's own sources are not taken: they may be of another
+// distribution, or lack a release.
+const DebianMirrorEnv = "K8S_LAB_DEBIAN_MIRROR"
+
+const defaultDebianMirror = "http://deb.debian.org/debian"
+
+// DebianMirror is the base URL of the Debian mirror in use.
+func DebianMirror() string { return cmp.Or(os.Getenv(DebianMirrorEnv), defaultDebianMirror) }
 
 // resolveTimeout bounds finding out where packages come from: a host that
 // cannot tell has none to lose.
 const resolveTimeout = 3 * time.Second
 
-// sources returns the addresses of what the host gets packages and modules
+// Addresses returns the addresses of what the host gets packages and modules
 // from, which a lab's network must not cover.
-func sources(ctx context.Context) []netip.Addr {
+func Addresses(ctx context.Context) []netip.Addr {
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
-	urls := []string{artifact.DebianUpstream("/etc/apt"), machine.DebianMirror()}
+	urls := []string{aptMirror("/etc/apt"), DebianMirror()}
 	if out, err := exec.CommandContext(ctx, "go", "env", "GOPROXY").Output(); err == nil {
 		urls = append(urls, strings.FieldsFunc(string(out), func(r rune) bool { return r == ',' || r == '|' || r == '\n' })...)
 	}

@@ -1,4 +1,4 @@
-package artifact
+package sources
 
 import (
 	"bufio"
@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// DebianUpstream returns the archive that the host's own apt uses for Debian's
+// aptMirror returns the archive that the host's own apt uses for Debian's
 // main packages, read from its sources in dir (/etc/apt); empty when there is
 // none.
-func DebianUpstream(dir string) string {
+func aptMirror(dir string) string {
 	files := []string{filepath.Join(dir, "sources.list")}
 	for _, pattern := range []string{"*.list", "*.sources"} {
 		// The only error is that of a bad pattern.
