@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
@@ -55,12 +55,12 @@ func up(ctx context.Context, c *cli, args []string) error {
 }
 
 // releaseFlags adds the flags that name releases; what it returns reads them.
-func releaseFlags(f *flag.FlagSet) func() lab.Releases {
+func releaseFlags(f *flag.FlagSet) func() release.Versions {
 	kubernetes := f.String("kubernetes", "", "releases the mirror must hold")
 	etcd := f.String("etcd", "", "releases of etcd the mirror must hold")
 	containerd := f.String("containerd", "", "releases of containerd the mirror must hold")
-	return func() lab.Releases {
-		return lab.Releases{Kubernetes: list(*kubernetes), Etcd: list(*etcd), Containerd: list(*containerd)}
+	return func() release.Versions {
+		return release.Versions{Kubernetes: list(*kubernetes), Etcd: list(*etcd), Containerd: list(*containerd)}
 	}
 }
 
@@ -147,7 +147,7 @@ func artifacts(ctx context.Context, c *cli, args []string) error {
 		}
 		return l.Provide(ctx, releases())
 	case "tofu":
-		dir, err := artifact.EnsureTools(ctx, artifact.Options{Progress: progress.New(c.stderr)})
+		dir, err := release.EnsureTools(ctx, release.Options{Progress: progress.New(c.stderr)})
 		if err != nil {
 			return err
 		}

@@ -8,15 +8,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
 )
 
 // current returns the directories of the cache that this version uses: the
 // machine images and the container images, whether or not they exist yet.
 func (l *Lab) current() ([]string, error) {
-	dirs := []string{artifact.LocateImages(l.cache)}
+	dirs := []string{release.LocateImages(l.cache)}
 	for _, r := range machine.Releases {
 		img, _, err := machine.LocateImage(l.cache, r)
 		if err != nil {
@@ -57,7 +57,7 @@ func (l *Lab) prune(ctx context.Context) {
 			if err != nil {
 				return err
 			}
-			containers, err := artifact.PruneImages(l.cache, keep)
+			containers, err := release.PruneImages(l.cache, keep)
 			for _, dir := range slices.Concat(machines, containers) {
 				l.progress.Line("removed " + dir + ", which no lab uses and another version made")
 			}

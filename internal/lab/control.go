@@ -8,9 +8,10 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/mirror"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/outside"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
 )
 
 // Daemon tells about the process behind a lab.
@@ -21,9 +22,9 @@ type Daemon struct {
 
 // mirrorFault is a fault of the artifact mirror on the control endpoint.
 type mirrorFault struct {
-	Kind  string         `json:"kind"` // "mirror"
-	Path  string         `json:"path"` // such as /dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet
-	Fault artifact.Fault `json:"fault"`
+	Kind  string       `json:"kind"` // "mirror"
+	Path  string       `json:"path"` // such as /dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet
+	Fault mirror.Fault `json:"fault"`
 }
 
 // archiveFault is a fault of the package archive on the control endpoint.
@@ -46,11 +47,11 @@ type Outside struct {
 // newControl adds to the cloud's own endpoint what concerns the rest of the
 // lab: faults of the mirror and of the package archive, what those and the
 // outside's web server were asked, the daemon.
-func newControl(cloud *ec2.Cloud, mirror *artifact.Mirror, world *internet, self Daemon) http.Handler {
+func newControl(cloud *ec2.Cloud, files *mirror.Handler, world *internet, self Daemon) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", cloud)
 	mux.HandleFunc("GET /_lab/daemon", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, self) })
-	mux.HandleFunc("GET /_lab/mirror", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, mirror.Counts()) })
+	mux.HandleFunc("GET /_lab/mirror", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, files.Counts()) })
 	mux.HandleFunc("GET /_lab/outside", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, http.StatusOK, Outside{world.webAsked.Requests(), world.archiveAsked.Requests()})
 	})
@@ -71,9 +72,9 @@ func newControl(cloud *ec2.Cloud, mirror *artifact.Mirror, world *internet, self
 		case kindMirror:
 			addFault(w, body, mirrorFault{}, func(f mirrorFault) error {
 				if f.Path == "" {
-					return fmt.Errorf("a mirror fault needs the path of a file, such as /dl.k8s.io/release/%s/bin/linux/amd64/kubelet", artifact.KubernetesVersion)
+					return fmt.Errorf("a mirror fault needs the path of a file, such as /dl.k8s.io/release/%s/bin/linux/amd64/kubelet", release.KubernetesVersion)
 				}
-				return mirror.SetFault(f.Path, f.Fault)
+				return files.SetFault(f.Path, f.Fault)
 			})
 		case kindArchive:
 			addFault(w, body, archiveFault{}, func(f archiveFault) error { return world.archive.AddFault(f.Fault) })
@@ -87,7 +88,7 @@ func newControl(cloud *ec2.Cloud, mirror *artifact.Mirror, world *internet, self
 		for _, f := range cloud.Faults() {
 			all = append(all, f)
 		}
-		for path, f := range mirror.Faults() {
+		for path, f := range files.Faults() {
 			all = append(all, mirrorFault{kindMirror, path, f})
 		}
 		for _, f := range world.archive.Faults() {
@@ -96,8 +97,8 @@ func newControl(cloud *ec2.Cloud, mirror *artifact.Mirror, world *internet, self
 		reply(w, http.StatusOK, all)
 	})
 	mux.HandleFunc("DELETE /_lab/faults", func(w http.ResponseWriter, r *http.Request) {
-		for path := range mirror.Faults() {
-			_ = mirror.SetFault(path, artifact.FaultNone) // fails on unknown faults only
+		for path := range files.Faults() {
+			_ = files.SetFault(path, mirror.FaultNone) // fails on unknown faults only
 		}
 		world.archive.ClearFaults()
 		cloud.ServeHTTP(w, r)

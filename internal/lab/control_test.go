@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/mirror"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/outside"
 )
 
@@ -21,7 +21,7 @@ func TestControlOfTheOutside(t *testing.T) {
 	defer cloud.Close()
 	var world internet
 	world.archive = outside.NewArchive(t.TempDir(), "http://127.0.0.1:1/debian", &world.archiveAsked, slog.New(slog.DiscardHandler))
-	control := newControl(cloud, artifact.MirrorHandler(t.TempDir()), &world, Daemon{})
+	control := newControl(cloud, mirror.New(t.TempDir()), &world, Daemon{})
 	do := func(handler http.Handler, method, path, body string) (int, string) {
 		r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 		r.RemoteAddr = "203.0.113.9:4711"

@@ -16,12 +16,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/metadata"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/mirror"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/outside"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/registry"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/sources"
 )
 
@@ -119,8 +120,8 @@ func amis(images []machine.Image) []ec2.Image {
 
 // listen serves mirror, registry, API and the outside until ctx ends.
 func (l *Lab) listen(ctx context.Context, s settings, cloud *ec2.Cloud, world *internet, log *slog.Logger) error {
-	mirror := artifact.MirrorHandler(s.MirrorDir)
-	registry, err := artifact.RegistryHandler(s.ImagesDir) //nolint:contextcheck // reads local files only
+	files := mirror.New(s.MirrorDir)
+	images, err := registry.New(s.ImagesDir) //nolint:contextcheck // reads local files only
 	if err != nil {
 		return fmt.Errorf("image registry: %w", err)
 	}
@@ -141,11 +142,11 @@ func (l *Lab) listen(ctx context.Context, s settings, cloud *ec2.Cloud, world *i
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	api := newControl(cloud, mirror, world, Daemon{PID: os.Getpid(), Started: time.Now().UTC()})
+	api := newControl(cloud, files, world, Daemon{PID: os.Getpid(), Started: time.Now().UTC()})
 	for _, srv := range []struct {
 		handler http.Handler
 		at      net.Listener
-	}{{mirror, mirrorAt}, {registry, registryAt}, {api, apiAt}, {world.archive, world.archiveAt}, {outside.Web(&world.webAsked), world.webAt}} {
+	}{{files, mirrorAt}, {images, registryAt}, {api, apiAt}, {world.archive, world.archiveAt}, {outside.Web(&world.webAsked), world.webAt}} {
 		server := &http.Server{Handler: srv.handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 		g.Go(func() error {
 			if err := server.Serve(srv.at); !errors.Is(err, http.ErrServerClosed) {

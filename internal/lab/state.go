@@ -13,7 +13,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
@@ -35,7 +35,7 @@ type Lab struct {
 }
 
 // New returns the lab of a state directory. cacheDir is shared between labs
-// and may be empty for artifact.DefaultCacheDir. report, which may be nil, tells a
+// and may be empty for cache.DefaultDir. report, which may be nil, tells a
 // person of the work that is done.
 func New(stateDir, cacheDir string, report *progress.Reporter) (*Lab, error) {
 	dir, err := filepath.Abs(stateDir)
@@ -43,7 +43,7 @@ func New(stateDir, cacheDir string, report *progress.Reporter) (*Lab, error) {
 		return nil, fmt.Errorf("state directory %s: %w", stateDir, err)
 	}
 	if cacheDir == "" {
-		cacheDir = artifact.DefaultCacheDir()
+		cacheDir = cache.DefaultDir()
 	}
 	cache, err := filepath.Abs(cacheDir)
 	if err != nil {

@@ -16,20 +16,17 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
 )
 
 // readyTimeout bounds the start of the daemon: network, adoption of machines, listeners.
 const readyTimeout = 60 * time.Second
 
-// Releases are what a lab's mirror must hold.
-type Releases = artifact.Releases
-
 // Up makes sure that the lab runs: the host can do it, image and artifacts are
 // there, the daemon answers. daemon is the command line that runs Serve for
 // this lab. Doing it again changes nothing.
-func (l *Lab) Up(ctx context.Context, releases Releases, daemon []string) error {
+func (l *Lab) Up(ctx context.Context, versions release.Versions, daemon []string) error {
 	if err := machine.Preflight(ctx, l.cache); err != nil {
 		return err
 	}
@@ -46,7 +43,7 @@ func (l *Lab) Up(ctx context.Context, releases Releases, daemon []string) error 
 	if err := l.useCache(); err != nil {
 		return err
 	}
-	if err := l.provide(ctx, releases, &s); err != nil {
+	if err := l.provide(ctx, versions, &s); err != nil {
 		return err
 	}
 	if pid, err := l.running(); err != nil {
@@ -64,8 +61,8 @@ func (l *Lab) Up(ctx context.Context, releases Releases, daemon []string) error 
 
 // provide makes sure of the machine image, the mirror and the container images,
 // and removes what they have superseded.
-func (l *Lab) provide(ctx context.Context, releases Releases, s *settings) error {
-	opts := artifact.Options{CacheDir: l.cache, Releases: releases, Progress: l.progress}
+func (l *Lab) provide(ctx context.Context, versions release.Versions, s *settings) error {
+	opts := release.Options{CacheDir: l.cache, Versions: versions, Progress: l.progress}
 	s.CacheDir = l.cache
 	g, building := errgroup.WithContext(ctx)
 	s.MachineImages = make([]machine.Image, len(machine.Releases))
@@ -78,10 +75,10 @@ func (l *Lab) provide(ctx context.Context, releases Releases, s *settings) error
 		return nil
 	})
 	g.Go(func() (err error) {
-		if s.MirrorDir, err = artifact.EnsureMirror(building, opts); err != nil {
+		if s.MirrorDir, err = release.EnsureMirror(building, opts); err != nil {
 			return fmt.Errorf("artifact mirror: %w", err)
 		}
-		if s.ImagesDir, err = artifact.EnsureImages(building, opts); err != nil {
+		if s.ImagesDir, err = release.EnsureImages(building, opts); err != nil {
 			return fmt.Errorf("container images: %w", err)
 		}
 		return nil
@@ -94,9 +91,9 @@ func (l *Lab) provide(ctx context.Context, releases Releases, s *settings) error
 }
 
 // Provide prepares everything an Up would have to wait for, and no more.
-func (l *Lab) Provide(ctx context.Context, releases Releases) error {
+func (l *Lab) Provide(ctx context.Context, versions release.Versions) error {
 	var s settings
-	return l.provide(ctx, releases, &s)
+	return l.provide(ctx, versions, &s)
 }
 
 func random(n int) []byte {

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
 )
 
@@ -79,7 +79,7 @@ func start(ctx context.Context, up []string) (*Suite, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Suite{Root: root, Dir: dir, Bin: filepath.Join(dir, "bin"), Cache: artifact.DefaultCacheDir()}
+	s := &Suite{Root: root, Dir: dir, Bin: filepath.Join(dir, "bin"), Cache: cache.DefaultDir()}
 	s.provider = filepath.Join(s.Bin, "terraform-provider-k8s")
 	if err := s.build(ctx); err != nil {
 		return s, err

@@ -21,7 +21,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/testbed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
@@ -61,7 +61,7 @@ func boot(t *testing.T) *realMachine {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
-	img, err := machine.EnsureImage(t.Context(), artifact.DefaultCacheDir(), release(t), progress.To(func(s string) { t.Log(s) }))
+	img, err := machine.EnsureImage(t.Context(), cache.DefaultDir(), release(t), progress.To(func(s string) { t.Log(s) }))
 	if err != nil {
 		t.Fatal(err)
 	}

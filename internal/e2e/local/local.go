@@ -23,7 +23,7 @@ import (
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
@@ -36,7 +36,7 @@ const pollInterval = 100 * time.Millisecond
 // Mirror returns the directory of the artifact mirror, completing it when needed.
 func Mirror(t *testing.T) string {
 	t.Helper()
-	dir, err := artifact.EnsureMirror(t.Context(), artifact.Options{Progress: progress.To(func(s string) { t.Log(s) })})
+	dir, err := release.EnsureMirror(t.Context(), release.Options{Progress: progress.To(func(s string) { t.Log(s) })})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,8 +46,8 @@ func Mirror(t *testing.T) string {
 // EtcdProgram unpacks etcd from the mirror.
 func EtcdProgram(t *testing.T) string {
 	t.Helper()
-	name := "etcd-" + artifact.EtcdVersion + "-linux-amd64"
-	archive := filepath.Join(Mirror(t), "github.com/etcd-io/etcd/releases/download/"+artifact.EtcdVersion, name+".tar.gz")
+	name := "etcd-" + release.EtcdVersion + "-linux-amd64"
+	archive := filepath.Join(Mirror(t), "github.com/etcd-io/etcd/releases/download/"+release.EtcdVersion, name+".tar.gz")
 	to := filepath.Join(t.TempDir(), "etcd")
 	if err := unpack(archive, path.Join(name, "etcd"), to); err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func EtcdProgram(t *testing.T) string {
 // APIServerProgram returns kube-apiserver's path in the mirror.
 func APIServerProgram(t *testing.T) string {
 	t.Helper()
-	return filepath.Join(Mirror(t), "dl.k8s.io/release/"+artifact.KubernetesVersion+"/bin/linux/amd64/kube-apiserver")
+	return filepath.Join(Mirror(t), "dl.k8s.io/release/"+release.KubernetesVersion+"/bin/linux/amd64/kube-apiserver")
 }
 
 func unpack(archive, member, to string) error {

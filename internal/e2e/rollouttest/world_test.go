@@ -35,6 +35,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
 )
 
 const (
@@ -83,7 +84,7 @@ func startLab(ctx context.Context, dir string) error {
 		return err
 	}
 	theLab = l
-	return l.Up(ctx, lab.Releases{}, []string{program, "--state-dir", filepath.Join(dir, "lab"), "daemon"})
+	return l.Up(ctx, release.Versions{}, []string{program, "--state-dir", filepath.Join(dir, "lab"), "daemon"})
 }
 
 // world is a network in the lab, the machines in it, and the library.

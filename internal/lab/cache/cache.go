@@ -19,6 +19,19 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 )
 
+// DefaultDir is the cache of a lab that is not told another: $K8S_LAB_CACHE, or
+// k8s-lab in the user's cache directory, or /var/cache/k8s-lab for a process
+// without a home directory.
+func DefaultDir() string {
+	if dir := os.Getenv("K8S_LAB_CACHE"); dir != "" {
+		return dir
+	}
+	if dir, err := os.UserCacheDir(); err == nil {
+		return filepath.Join(dir, "k8s-lab")
+	}
+	return "/var/cache/k8s-lab"
+}
+
 // usersDir holds one file for each lab that uses the cache.
 const usersDir = "labs"
 

@@ -84,3 +84,16 @@ func TestSweep(t *testing.T) {
 		t.Errorf("of no directory: %q, %v", removed, err)
 	}
 }
+
+func TestDefaultDir(t *testing.T) {
+	t.Setenv("K8S_LAB_CACHE", "/somewhere")
+	if got := DefaultDir(); got != "/somewhere" {
+		t.Errorf("DefaultDir() = %s", got)
+	}
+	t.Setenv("K8S_LAB_CACHE", "")
+	t.Setenv("XDG_CACHE_HOME", "")
+	t.Setenv("HOME", "")
+	if got := DefaultDir(); got != "/var/cache/k8s-lab" {
+		t.Errorf("DefaultDir() without a home = %s", got)
+	}
+}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
@@ -17,7 +17,7 @@ func TestEnsureImage(t *testing.T) {
 	}
 	for _, r := range Releases {
 		t.Run(r.Codename, func(t *testing.T) {
-			img, err := EnsureImage(t.Context(), artifact.DefaultCacheDir(), r, progress.To(func(s string) { t.Log(s) }))
+			img, err := EnsureImage(t.Context(), cache.DefaultDir(), r, progress.To(func(s string) { t.Log(s) }))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,7 +48,7 @@ func TestEnsureImage(t *testing.T) {
 					}
 				}
 			}
-			again, err := EnsureImage(t.Context(), artifact.DefaultCacheDir(), r, progress.To(func(s string) { t.Errorf("second call works: %s", s) }))
+			again, err := EnsureImage(t.Context(), cache.DefaultDir(), r, progress.To(func(s string) { t.Errorf("second call works: %s", s) }))
 			if err != nil || again != img {
 				t.Errorf("second EnsureImage = %v, %v; want %v", again, err, img)
 			}

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/testbed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
@@ -37,7 +37,7 @@ func newTestLab(t *testing.T, r Release) *testLab {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	img, err := EnsureImage(t.Context(), artifact.DefaultCacheDir(), r, progress.To(func(s string) { t.Log(s) }))
+	img, err := EnsureImage(t.Context(), cache.DefaultDir(), r, progress.To(func(s string) { t.Log(s) }))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 )
 
 const extraUserData = `
@@ -357,7 +357,7 @@ func TestStartFails(t *testing.T) {
 func findRunc(t *testing.T) string {
 	t.Helper()
 	const inMirror = "mirror/github.com/opencontainers/runc/releases/download/*/runc.amd64"
-	if found, _ := filepath.Glob(filepath.Join(artifact.DefaultCacheDir(), inMirror)); len(found) > 0 {
+	if found, _ := filepath.Glob(filepath.Join(cache.DefaultDir(), inMirror)); len(found) > 0 {
 		return found[len(found)-1]
 	}
 	cmd := exec.CommandContext(t.Context(), "sh", "-euc", "apt-get -qq download runc; dpkg-deb -x runc_*.deb .")

@@ -7,14 +7,14 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 )
 
 func TestPreflight(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	if err := Preflight(t.Context(), artifact.DefaultCacheDir()); err != nil {
+	if err := Preflight(t.Context(), cache.DefaultDir()); err != nil {
 		t.Errorf("Preflight where the other tests run: %v", err)
 	}
 
@@ -28,7 +28,7 @@ func TestPreflight(t *testing.T) {
 			t.Errorf("Preflight without any program: %v; want %q in it", err, advice)
 		}
 	}
-	if err := Preflight(t.Context(), artifact.DefaultCacheDir()); strings.Contains(err.Error(), "debootstrap") {
+	if err := Preflight(t.Context(), cache.DefaultDir()); strings.Contains(err.Error(), "debootstrap") {
 		t.Errorf("Preflight asks for debootstrap though there is an image: %v", err)
 	}
 }

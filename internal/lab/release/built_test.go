@@ -1,4 +1,4 @@
-package artifact
+package release
 
 import (
 	"archive/tar"
@@ -15,22 +15,24 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 )
 
-func defaultReleases(t *testing.T) Releases {
+func defaultVersions(t *testing.T) Versions {
 	t.Helper()
-	r, err := Releases{}.withDefaults()
+	v, err := Versions{}.withDefaults()
 	must(t, err)
-	return r
+	return v
 }
 
 // builtMirror returns the user's own mirror. Its programs take minutes to
 // build, so a test that looks at them is skipped where nobody has built them.
 func builtMirror(t *testing.T) string {
 	t.Helper()
-	s := newStore(Options{CacheDir: DefaultCacheDir()}, "mirror")
+	s := newStore(Options{CacheDir: cache.DefaultDir()}, "mirror")
 	must(t, s.load())
-	if len(s.missing(mirrorProducts(defaultReleases(t)))) > 0 {
+	if len(s.missing(mirrorProducts(defaultVersions(t)))) > 0 {
 		t.Skip("the mirror is not built yet: run `k8s-lab artifacts`")
 	}
 	dir, err := EnsureMirror(t.Context(), Options{})
@@ -46,7 +48,7 @@ func TestMirrorHoldsWhatItSays(t *testing.T) {
 		t.Errorf("sha256sum: %v\n%s", err, out)
 	}
 	sums := read(t, dir, "SHA256SUMS")
-	for _, p := range mirrorProducts(defaultReleases(t)) {
+	for _, p := range mirrorProducts(defaultVersions(t)) {
 		for _, file := range p.files() {
 			if !strings.Contains(sums, "  "+file+"\n") {
 				t.Errorf("SHA256SUMS lacks %s", file)
@@ -115,7 +117,7 @@ func TestMirrorHasCNIPlugins(t *testing.T) {
 }
 
 func TestImagesRunTheirVersion(t *testing.T) {
-	dir := filepath.Join(DefaultCacheDir(), "container-images", imagesRecipe(catalogueImages()))
+	dir := filepath.Join(cache.DefaultDir(), "container-images", imagesRecipe(catalogueImages()))
 	if !complete(dir) {
 		t.Skip("the images are not built yet: run `k8s-lab artifacts`")
 	}
@@ -143,7 +145,7 @@ func TestImagesRunTheirVersion(t *testing.T) {
 }
 
 func TestToolboxWorks(t *testing.T) {
-	dir := filepath.Join(DefaultCacheDir(), "container-images", imagesRecipe(catalogueImages()))
+	dir := filepath.Join(cache.DefaultDir(), "container-images", imagesRecipe(catalogueImages()))
 	if !complete(dir) {
 		t.Skip("the images are not built yet: run `k8s-lab artifacts`")
 	}
@@ -170,7 +172,7 @@ func TestToolboxWorks(t *testing.T) {
 }
 
 func TestToolsAreTheirVersion(t *testing.T) {
-	s := newStore(Options{CacheDir: DefaultCacheDir()}, "tools")
+	s := newStore(Options{CacheDir: cache.DefaultDir()}, "tools")
 	must(t, s.load())
 	if len(s.missing(toolProducts())) > 0 {
 		t.Skip("the tools are not built yet: run `k8s-lab artifacts --tool tofu`")

@@ -1,4 +1,4 @@
-package artifact
+package release
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -326,9 +327,15 @@ func (s *store) sumsCurrent() bool {
 	return err == nil && string(have) == string(s.sums())
 }
 
-// recipe identifies how the product is built.
+// typeNames are the types in a product's printed form.
+var typeNames = regexp.MustCompile(`\brelease\.(product|module|program|staticLibrary|debianFile)\b`)
+
+// recipe identifies how the product is built: a hash of its printed form. In
+// that the types keep the package's name under which caches have been filled,
+// as hours of building would be repeated for another name.
 func (p product) recipe() string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d %#v", buildFormat, p))
+	form := typeNames.ReplaceAllString(fmt.Sprintf("%#v", p), "artifact.$1")
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", buildFormat, form))
 	return hex.EncodeToString(sum[:8])
 }
 

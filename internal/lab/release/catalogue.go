@@ -1,4 +1,4 @@
-package artifact
+package release
 
 import (
 	"fmt"
@@ -101,16 +101,16 @@ func title(name string, programs []string, version string) string {
 	return strings.Join(programs, ", ") + " " + version
 }
 
-func mirrorProducts(r Releases) []product {
+func mirrorProducts(v Versions) []product {
 	var products []product
-	for _, v := range r.Kubernetes {
-		products = append(products, kubernetesProduct(v))
+	for _, tag := range v.Kubernetes {
+		products = append(products, kubernetesProduct(tag))
 	}
-	for _, v := range r.Etcd {
-		products = append(products, etcdProduct(v))
+	for _, tag := range v.Etcd {
+		products = append(products, etcdProduct(tag))
 	}
-	for _, v := range r.Containerd {
-		products = append(products, containerdProduct(v))
+	for _, tag := range v.Containerd {
+		products = append(products, containerdProduct(tag))
 	}
 	return append(products, cniProduct(), runcProduct())
 }

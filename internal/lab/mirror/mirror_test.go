@@ -1,4 +1,4 @@
-package artifact
+package mirror
 
 import (
 	"io"
@@ -11,13 +11,21 @@ import (
 	"testing"
 )
 
-func newTestMirror(t *testing.T, content string) (*Mirror, string) {
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newTestMirror(t *testing.T, content string) (*Handler, string) {
 	t.Helper()
 	dir := t.TempDir()
-	must(t, writeFile(filepath.Join(dir, "mirror", "host", "a", "file.tgz"), []byte(content)))
-	must(t, writeFile(filepath.Join(dir, "secret"), []byte("outside")))
+	must(t, os.MkdirAll(filepath.Join(dir, "mirror", "host", "a"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "mirror", "host", "a", "file.tgz"), []byte(content), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "secret"), []byte("outside"), 0o644))
 	must(t, os.Symlink("../../secret", filepath.Join(dir, "mirror", "host", "link")))
-	m := MirrorHandler(filepath.Join(dir, "mirror"))
+	m := New(filepath.Join(dir, "mirror"))
 	server := httptest.NewServer(m)
 	t.Cleanup(server.Close)
 	return m, server.URL
@@ -46,7 +54,7 @@ func get(t *testing.T, method, url string, header ...string) (answer, error) {
 	return answer{resp.StatusCode, resp.Header, string(body)}, err
 }
 
-func TestMirrorServesFiles(t *testing.T) {
+func TestServesFiles(t *testing.T) {
 	m, url := newTestMirror(t, "0123456789")
 	for _, tc := range []struct {
 		method, path, ranges string
@@ -85,7 +93,7 @@ func TestMirrorServesFiles(t *testing.T) {
 	}
 }
 
-func TestMirrorFaults(t *testing.T) {
+func TestFaults(t *testing.T) {
 	content := strings.Repeat("0123456789", 20_000)
 	half := len(content) / 2
 	m, url := newTestMirror(t, content)

@@ -1,4 +1,9 @@
-package artifact
+// Package mirror serves the files of a directory over HTTP, and damages them on
+// the way when it is asked to.
+//
+// It knows nothing of what the files are, how they came there, or where it is
+// listened.
+package mirror
 
 import (
 	"fmt"
@@ -11,11 +16,11 @@ import (
 	"sync"
 )
 
-// Fault is damage that a Mirror does to a file on its way to the client, to
+// Fault is damage that a Handler does to a file on its way to the client, to
 // show that clients check what they download. The file on disk stays intact.
 type Fault string
 
-// The faults a Mirror knows.
+// The faults a Handler knows.
 const (
 	// FaultNone serves the file as it is.
 	FaultNone Fault = ""
@@ -29,9 +34,9 @@ const (
 	FaultMissing Fault = "missing"
 )
 
-// Mirror is an HTTP handler that serves the files of a directory, with ranges,
+// Handler serves the files of a directory, with ranges,
 // and counts requests. It is safe for concurrent use.
-type Mirror struct {
+type Handler struct {
 	dir string
 
 	mu     sync.Mutex
@@ -39,15 +44,15 @@ type Mirror struct {
 	faults map[string]Fault
 }
 
-// MirrorHandler serves the files of dir, which EnsureMirror filled. It lists
-// no directories and follows no links out of dir.
-func MirrorHandler(dir string) *Mirror {
-	return &Mirror{dir: dir, counts: make(map[string]int), faults: make(map[string]Fault)}
+// New returns a Handler that serves the files of dir. It lists no directories
+// and follows no links out of dir.
+func New(dir string) *Handler {
+	return &Handler{dir: dir, counts: make(map[string]int), faults: make(map[string]Fault)}
 }
 
 // SetFault damages the file of a URL path in every answer from now on, until
 // FaultNone is set. It fails on an unknown fault.
-func (m *Mirror) SetFault(urlPath string, f Fault) error {
+func (m *Handler) SetFault(urlPath string, f Fault) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch f {
@@ -62,7 +67,7 @@ func (m *Mirror) SetFault(urlPath string, f Fault) error {
 }
 
 // Faults returns the faults in force, by URL path.
-func (m *Mirror) Faults() map[string]Fault {
+func (m *Handler) Faults() map[string]Fault {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.faults)
@@ -70,14 +75,14 @@ func (m *Mirror) Faults() map[string]Fault {
 
 // Counts returns how many GET requests there were, by URL path, for files that
 // exist and for files that do not.
-func (m *Mirror) Counts() map[string]int {
+func (m *Handler) Counts() map[string]int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.counts)
 }
 
 // ServeHTTP implements http.Handler.
-func (m *Mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (m *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "this mirror is read-only", http.StatusMethodNotAllowed)

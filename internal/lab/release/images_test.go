@@ -1,4 +1,4 @@
-package artifact
+package release
 
 import (
 	"archive/tar"
@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/registry"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
@@ -42,7 +43,7 @@ func main() { fmt.Println("sh\nls\nbusybox") }
 // serve returns the host of a registry with the images of layout dir.
 func serve(t *testing.T, dir string) string {
 	t.Helper()
-	handler, err := RegistryHandler(dir)
+	handler, err := registry.New(dir)
 	must(t, err)
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
@@ -97,46 +98,6 @@ func TestImagesCanBePulled(t *testing.T) {
 	}
 }
 
-// The registry answers what containerd asks of a mirror (its hosts.toml
-// resolver puts the image's registry into ns).
-func TestRegistryAnswersAsMirror(t *testing.T) {
-	dir, err := ensureImages(t.Context(), Options{CacheDir: t.TempDir()}, testImages())
-	must(t, err)
-	url := "http://" + serve(t, dir)
-	accept := []string{"Accept", "application/vnd.oci.image.manifest.v1+json, */*"}
-	head, err := get(t, "HEAD", url+"/v2/some/where/pause/manifests/1?ns=registry.test", accept...)
-	must(t, err)
-	digest := head.header.Get("Docker-Content-Digest")
-	if head.status != 200 || !strings.HasPrefix(digest, "sha256:") || head.header.Get("Content-Type") != "application/vnd.oci.image.manifest.v1+json" {
-		t.Fatalf("HEAD: %d, %v", head.status, head.header)
-	}
-	manifest, err := get(t, "GET", url+"/v2/some/where/pause/manifests/"+digest+"?ns=registry.test", accept...)
-	must(t, err)
-	if manifest.status != 200 || "sha256:"+sha(manifest.body) != digest {
-		t.Errorf("GET by digest: %d", manifest.status)
-	}
-	m, err := v1.ParseManifest(strings.NewReader(manifest.body))
-	must(t, err)
-	blob := url + "/v2/some/where/pause/blobs/" + m.Layers[0].Digest.String() + "?ns=registry.test"
-	// The first bytes of any gzip stream (RFC 1952).
-	if part, err := get(t, "GET", blob, "Range", "bytes=0-3"); err != nil || part.body != "\x1f\x8b\b\x00" {
-		t.Errorf("range of a layer: %q, %v", part.body, err)
-	}
-	for path, want := range map[string]int{
-		"/v2/":                                200,
-		"/v2/some/where/pause/manifests/2":    404,
-		"/v2/no/where/manifests/1":            404,
-		"/v2/a/blobs/sha256:" + sha("absent"): 404,
-	} {
-		if got, err := get(t, "GET", url+path); err != nil || got.status != want {
-			t.Errorf("GET %s: %d, %v; want %d", path, got.status, err, want)
-		}
-	}
-	if got, err := get(t, "PUT", url+"/v2/some/where/pause/manifests/1"); err != nil || got.status != 405 {
-		t.Errorf("push: %d, %v; want 405", got.status, err)
-	}
-}
-
 func TestImagesAreReproducibleAndRemembered(t *testing.T) {
 	var digests [2]string
 	var dirs [2]string
@@ -165,7 +126,7 @@ func TestImagesAreReproducibleAndRemembered(t *testing.T) {
 func TestImagesArePulledWherePublished(t *testing.T) {
 	dir, err := ensureImages(t.Context(), Options{CacheDir: t.TempDir()}, testImages())
 	must(t, err)
-	handler, err := RegistryHandler(dir)
+	handler, err := registry.New(dir)
 	must(t, err)
 	images := testImages()[:1]
 	images[0].published = true
@@ -194,12 +155,6 @@ func TestImagesArePulledWherePublished(t *testing.T) {
 	_, err = ensureImages(t.Context(), Options{CacheDir: t.TempDir(), Client: client, Progress: progress.To(l.print)}, images)
 	if err == nil || !strings.Contains(err.Error(), "building pause") || l.count("registry.test cannot be reached") != 1 {
 		t.Errorf("no attempt to build: %v, %q", err, l.lines)
-	}
-}
-
-func TestRegistryHandlerNeedsLayout(t *testing.T) {
-	if _, err := RegistryHandler(t.TempDir()); err == nil {
-		t.Error("no error for a directory without a layout")
 	}
 }
 

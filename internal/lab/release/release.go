@@ -1,23 +1,23 @@
-package artifact
+package release
 
 import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
 // Options say what to provide and where. The zero value is a lab's default.
 type Options struct {
-	// CacheDir is shared by all labs of a machine. Default: DefaultCacheDir.
+	// CacheDir is shared by all labs of a machine. Default: cache.DefaultDir.
 	CacheDir string
-	Releases
+	Versions
 	// Progress tells a person of the work that is done. Default: nobody.
 	Progress *progress.Reporter
 	// Client fetches releases from upstream. Default: one that gives up on an
@@ -25,9 +25,10 @@ type Options struct {
 	Client *http.Client
 }
 
-// Releases are what the mirror must hold, as upstream spells its tags. None of
-// a kind means the one that a lab serves unless it is asked for others.
-type Releases struct {
+// Versions are those of the releases that the mirror must hold, as upstream
+// spells its tags. None of a kind means the one that a lab serves unless it is
+// asked for others.
+type Versions struct {
 	Kubernetes []string // "v1.36.4"
 	Etcd       []string // "v3.6.16"
 	Containerd []string // "v2.3.7"
@@ -35,13 +36,13 @@ type Releases struct {
 
 var releaseTag = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+$`)
 
-func (r Releases) withDefaults() (Releases, error) {
+func (v Versions) withDefaults() (Versions, error) {
 	for _, of := range []struct {
 		name   string
 		tags   *[]string
 		normal string
 	}{
-		{"Kubernetes", &r.Kubernetes, KubernetesVersion}, {"etcd", &r.Etcd, EtcdVersion}, {"containerd", &r.Containerd, ContainerdVersion},
+		{"Kubernetes", &v.Kubernetes, KubernetesVersion}, {"etcd", &v.Etcd, EtcdVersion}, {"containerd", &v.Containerd, ContainerdVersion},
 	} {
 		if len(*of.tags) == 0 {
 			*of.tags = []string{of.normal}
@@ -50,36 +51,24 @@ func (r Releases) withDefaults() (Releases, error) {
 		major, _, _ := strings.Cut(of.normal, ".")
 		for _, tag := range *of.tags {
 			if !releaseTag.MatchString(tag) || !strings.HasPrefix(tag, major+".") {
-				return r, fmt.Errorf("version %q of %s is not of the form %s", tag, of.name, of.normal)
+				return v, fmt.Errorf("version %q of %s is not of the form %s", tag, of.name, of.normal)
 			}
 		}
 	}
-	return r, nil
+	return v, nil
 }
 
 func (o Options) withDefaults() (Options, error) {
 	if o.CacheDir == "" {
-		o.CacheDir = DefaultCacheDir()
+		o.CacheDir = cache.DefaultDir()
 	}
 	abs, err := filepath.Abs(o.CacheDir)
 	if err != nil {
 		return o, err
 	}
 	o.CacheDir = abs
-	o.Releases, err = o.Releases.withDefaults()
+	o.Versions, err = o.Versions.withDefaults()
 	return o, err
-}
-
-// DefaultCacheDir is $K8S_LAB_CACHE, or k8s-lab in the user's cache directory,
-// or /var/cache/k8s-lab for a process without a home directory.
-func DefaultCacheDir() string {
-	if dir := os.Getenv("K8S_LAB_CACHE"); dir != "" {
-		return dir
-	}
-	if dir, err := os.UserCacheDir(); err == nil {
-		return filepath.Join(dir, "k8s-lab")
-	}
-	return "/var/cache/k8s-lab"
 }
 
 // EnsureMirror makes the mirror of releases complete and returns its
@@ -95,7 +84,7 @@ func EnsureMirror(ctx context.Context, opts Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return ensureStore(ctx, opts, "mirror", mirrorProducts(opts.Releases))
+	return ensureStore(ctx, opts, "mirror", mirrorProducts(opts.Versions))
 }
 
 // EnsureTools makes sure of an OpenTofu built from its module, for machines

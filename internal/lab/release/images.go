@@ -1,4 +1,4 @@
-package artifact
+package release
 
 import (
 	"context"
@@ -17,15 +17,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 )
 
 // layouts is the cache's directory of image layouts, each named by its recipe.
 const layouts = "container-images"
-
-// refAnnotation is where an OCI layout keeps an image's name.
-const refAnnotation = "org.opencontainers.image.ref.name"
 
 // image is a container image of one program.
 type image struct {
@@ -213,7 +211,7 @@ func (s *store) pull(ctx context.Context, path layout.Path, ref string) (err err
 
 func appendImage(path layout.Path, ref string, img v1.Image) error {
 	err := path.AppendImage(img,
-		layout.WithAnnotations(map[string]string{refAnnotation: ref}),
+		layout.WithAnnotations(map[string]string{imagespec.AnnotationRefName: ref}),
 		layout.WithPlatform(v1.Platform{OS: goos, Architecture: goarch}))
 	if err != nil {
 		return fmt.Errorf("adding image %s: %w", ref, err)

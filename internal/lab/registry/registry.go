@@ -1,4 +1,8 @@
-package artifact
+// Package registry serves the container images of an OCI image layout over HTTP.
+//
+// It knows nothing of which images these are, how they came there, or where it
+// is listened.
+package registry
 
 import (
 	"bytes"
@@ -17,13 +21,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// RegistryHandler serves the images of an OCI layout that EnsureImages made,
-// to be mounted at the root of a server. An image is found under its
+// New serves the images of the layout in dir, to be mounted at the root of a
+// server. Each has its name in the annotation of the OCI image specification
+// for that, as in registry.k8s.io/pause:3.10.1. An image is found under its
 // repository whatever registry host its name has, so that containerd can use
 // the server as a mirror of any host. Nothing can be pushed.
-func RegistryHandler(dir string) (http.Handler, error) {
+func New(dir string) (http.Handler, error) {
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
 		return nil, fmt.Errorf("opening image layout %s: %w", dir, err)
@@ -37,7 +43,7 @@ func RegistryHandler(dir string) (http.Handler, error) {
 		registry.Logger(log.New(io.Discard, "", 0)))
 	for _, desc := range manifest.Manifests {
 		if err := preload(handler, index, desc); err != nil {
-			return nil, fmt.Errorf("image %s of layout %s: %w", desc.Annotations[refAnnotation], dir, err)
+			return nil, fmt.Errorf("image %s of layout %s: %w", desc.Annotations[imagespec.AnnotationRefName], dir, err)
 		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -52,7 +58,7 @@ func RegistryHandler(dir string) (http.Handler, error) {
 
 // preload hands one manifest to the registry, which keeps manifests in memory.
 func preload(handler http.Handler, index v1.ImageIndex, desc v1.Descriptor) error {
-	ref, err := name.NewTag(desc.Annotations[refAnnotation])
+	ref, err := name.NewTag(desc.Annotations[imagespec.AnnotationRefName])
 	if err != nil {
 		return err
 	}

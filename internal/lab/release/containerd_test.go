@@ -1,4 +1,4 @@
-package artifact
+package release
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 )
 
 // The mirror's containerd pulls and unpacks every image under its own name
@@ -17,7 +19,7 @@ func TestContainerdPullsImages(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
-	dir := filepath.Join(DefaultCacheDir(), "container-images", imagesRecipe(catalogueImages()))
+	dir := filepath.Join(cache.DefaultDir(), "container-images", imagesRecipe(catalogueImages()))
 	if !complete(dir) {
 		t.Skip("the images are not built yet: run `k8s-lab artifacts`")
 	}

@@ -1,4 +1,4 @@
-package artifact
+package release
 
 import (
 	"archive/tar"
@@ -150,6 +150,13 @@ func TestStoreRebuildsWhenRecipeChanges(t *testing.T) {
 	}
 }
 
+// TestRecipeStays fails when what has not changed gets another recipe: every cache would be built again.
+func TestRecipeStays(t *testing.T) {
+	if got, want := helloProduct("v1.0.0").recipe(), "c19b7cff3d6431ea"; got != want {
+		t.Errorf("recipe %s, want %s", got, want)
+	}
+}
+
 func TestStoreAddsReleases(t *testing.T) {
 	proxy := newModuleProxy(t)
 	proxy.addHello("v1.0.0")
@@ -224,29 +231,19 @@ func TestLockWaitsAndGivesUp(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for _, bad := range []string{"1.36.4", "v1.36", "v1.36.4-rc.0", "v1.36.4/../..", "latest", ""} {
-		if _, err := EnsureMirror(t.Context(), Options{CacheDir: t.TempDir(), Releases: Releases{Kubernetes: []string{bad}}}); err == nil {
+		if _, err := EnsureMirror(t.Context(), Options{CacheDir: t.TempDir(), Versions: Versions{Kubernetes: []string{bad}}}); err == nil {
 			t.Errorf("Kubernetes version %q is accepted", bad)
 		}
-		if _, err := EnsureMirror(t.Context(), Options{CacheDir: t.TempDir(), Releases: Releases{Etcd: []string{bad}}}); err == nil {
+		if _, err := EnsureMirror(t.Context(), Options{CacheDir: t.TempDir(), Versions: Versions{Etcd: []string{bad}}}); err == nil {
 			t.Errorf("etcd version %q is accepted", bad)
 		}
-		if _, err := EnsureMirror(t.Context(), Options{CacheDir: t.TempDir(), Releases: Releases{Containerd: []string{bad}}}); err == nil {
+		if _, err := EnsureMirror(t.Context(), Options{CacheDir: t.TempDir(), Versions: Versions{Containerd: []string{bad}}}); err == nil {
 			t.Errorf("containerd version %q is accepted", bad)
 		}
 	}
-	r, err := Releases{Etcd: []string{"v3.7.3", "v3.6.16", "v3.7.3"}}.withDefaults()
-	if err != nil || fmt.Sprint(r) != fmt.Sprintf("{[%s] [v3.6.16 v3.7.3] [%s]}", KubernetesVersion, ContainerdVersion) {
-		t.Errorf("releases %v, %v", r, err)
-	}
-	t.Setenv("K8S_LAB_CACHE", "/somewhere")
-	if got := DefaultCacheDir(); got != "/somewhere" {
-		t.Errorf("DefaultCacheDir() = %s", got)
-	}
-	t.Setenv("K8S_LAB_CACHE", "")
-	t.Setenv("XDG_CACHE_HOME", "")
-	t.Setenv("HOME", "")
-	if got := DefaultCacheDir(); got != "/var/cache/k8s-lab" {
-		t.Errorf("DefaultCacheDir() without a home = %s", got)
+	v, err := Versions{Etcd: []string{"v3.7.3", "v3.6.16", "v3.7.3"}}.withDefaults()
+	if err != nil || fmt.Sprint(v) != fmt.Sprintf("{[%s] [v3.6.16 v3.7.3] [%s]}", KubernetesVersion, ContainerdVersion) {
+		t.Errorf("versions %v, %v", v, err)
 	}
 }
 

@@ -1,4 +1,4 @@
-package artifact
+package release
 
 // Versions of everything the lab serves, as upstream spells its tags.
 const (
