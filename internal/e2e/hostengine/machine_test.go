@@ -27,13 +27,14 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
-// realMachine is one machine, with a download mirror on its router.
+// realMachine is one machine, with a download mirror at the operator.
 type realMachine struct {
 	*remote.Machine
 	t       *testing.T
 	manager *machine.Manager
 	spec    machine.Spec
 	network *testbed.Network
+	mirror  string // host and port
 	trips   atomic.Int32
 	dials   atomic.Int32
 
@@ -117,14 +118,13 @@ func (m *realMachine) Run(ctx context.Context, c remote.Command) (remote.Output,
 
 func (m *realMachine) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	m.dials.Add(1)
-	return m.network.Dial(ctx, network, addr)
+	return new(net.Dialer).DialContext(ctx, network, addr)
 }
-
-const mirror = testbed.Router + ":8080"
 
 func (m *realMachine) startMirror() {
 	m.t.Helper()
-	l, err := m.network.ListenTCP(m.t.Context(), "", mirror)
+	m.mirror = net.JoinHostPort(m.network.Operator().String(), "8080")
+	l, err := new(net.ListenConfig).Listen(m.t.Context(), "tcp4", m.mirror)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func (m *realMachine) offer(path string, content []byte) (url, digest string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.files[path] = content
-	return "http://" + mirror + path, desired.Sum(content)
+	return "http://" + m.mirror + path, desired.Sum(content)
 }
 
 // sh runs a script as root and returns what it printed.

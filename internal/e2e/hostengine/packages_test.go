@@ -59,7 +59,7 @@ func (m *realMachine) offerPackage() {
 	packages := fmt.Sprintf("%sFilename: ./web.deb\nSize: %d\nSHA256: %s\n", control, len(content), digest)
 	_, digest = m.offer(archivePath+"Packages", []byte(packages))
 	m.offer(archivePath+"Release", fmt.Appendf(nil, "Date: %s\nSHA256:\n %s %d Packages\n", time.Now().UTC().Format(time.RFC1123), digest, len(packages)))
-	m.sh("rm -rf /etc/apt/sources.list /etc/apt/sources.list.d/*; echo 'deb [trusted=yes] http://" + mirror + archivePath + " ./' >/etc/apt/sources.list")
+	m.sh("rm -rf /etc/apt/sources.list /etc/apt/sources.list.d/*; echo 'deb [trusted=yes] http://" + m.mirror + archivePath + " ./' >/etc/apt/sources.list")
 }
 
 // interfere puts f before what the mirror serves of the archive; nil ends that.
@@ -106,13 +106,13 @@ func (m *realMachine) testPackages(t *testing.T) {
 		{"new machine", func() { m.sh(noLists) }, "", nil, "fetching the package lists"},
 		{"lists there", func() {}, "", nil, "installing packages web"},
 		{"archive unavailable", func() { m.sh(noLists); m.interfere(unavailable) }, "waiting for the package archive", func() { m.interfere(nil) },
-			"waiting for the package archive: Failed to fetch http://" + mirror + archivePath},
+			"waiting for the package archive: Failed to fetch http://" + m.mirror + archivePath},
 		{"package unavailable", func() { m.interfere(unavailable) }, "waiting for the package archive", func() { m.interfere(nil) },
-			"waiting for the package archive: Failed to fetch http://" + mirror + archivePath},
+			"waiting for the package archive: Failed to fetch http://" + m.mirror + archivePath},
 		{"archive stalled", func() {
 			m.sh(noLists)
 			m.interfere(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-		}, "waiting for the package archive", func() { m.interfere(nil) }, "waiting for the package archive: Failed to fetch http://" + mirror + archivePath},
+		}, "waiting for the package archive", func() { m.interfere(nil) }, "waiting for the package archive: Failed to fetch http://" + m.mirror + archivePath},
 		{"lists locked", func() { m.sh(noLists); m.hold("apt-daily-update", "/var/lib/apt/lists/lock") }, "waiting: ",
 			func() { m.sh("systemctl stop apt-daily-update") }, " of apt-daily-update.service) holds /var/lib/apt/lists/lock"},
 		{"dpkg locked", func() { m.hold("upgrade", "/var/lib/dpkg/lock-frontend") }, "waiting: ",

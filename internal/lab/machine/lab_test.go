@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -84,7 +85,7 @@ func (l *testLab) start(h *testHost) {
 func (l *testLab) dial(h *testHost, user string) (*ssh.Client, error) {
 	ctx, cancel := context.WithTimeout(l.t.Context(), time.Second)
 	defer cancel()
-	conn, err := l.network.Dial(ctx, "tcp", h.address)
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", h.address)
 	if err != nil {
 		return nil, err
 	}
