@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -35,5 +36,28 @@ func TestReplace(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
 		t.Errorf("left beside the file: %v, %v", left, err)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "state.json")
+	got := map[string]int{"a": 1}
+	if err := ReadJSON(name, &got); err != nil || got["a"] != 1 {
+		t.Errorf("without a file: %v, %v", got, err)
+	}
+	if err := WriteJSON(name, map[string]int{"a": 2}, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := ReadJSON(name, &got); err != nil || got["a"] != 2 {
+		t.Errorf("read again: %v, %v", got, err)
+	}
+	if err := WriteJSON(name, func() {}, 0o600); err == nil {
+		t.Error("a function was written")
+	}
+	if err := Replace(name, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := ReadJSON(name, &got); err == nil || !strings.Contains(err.Error(), name) {
+		t.Errorf("half a file: %v", err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
 )
 
 // ErrNotRunning says that a lab has no daemon to talk to.
@@ -70,8 +70,8 @@ func (l *Lab) daemon(ctx context.Context) (Daemon, error) {
 }
 
 // Overview is everything the lab holds.
-func (l *Lab) Overview(ctx context.Context) (ec2.Overview, error) {
-	var o ec2.Overview
+func (l *Lab) Overview(ctx context.Context) (cloud.Overview, error) {
+	var o cloud.Overview
 	return o, l.call(ctx, http.MethodGet, "/_lab/state", nil, &o)
 }
 

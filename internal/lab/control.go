@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/mirror"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/outside"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
@@ -44,12 +44,12 @@ type Outside struct {
 	Archive []outside.Request `json:"archive"`
 }
 
-// newControl adds to the cloud's own endpoint what concerns the rest of the
+// newControl adds to the account's own endpoint what concerns the rest of the
 // lab: faults of the mirror and of the package archive, what those and the
 // outside's web server were asked, the daemon.
-func newControl(cloud *ec2.Cloud, files *mirror.Handler, world *internet, self Daemon) http.Handler {
+func newControl(account *cloud.Account, files *mirror.Handler, world *internet, self Daemon) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/", cloud)
+	mux.Handle("/", account)
 	mux.HandleFunc("GET /_lab/daemon", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, self) })
 	mux.HandleFunc("GET /_lab/mirror", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, files.Counts()) })
 	mux.HandleFunc("GET /_lab/outside", func(w http.ResponseWriter, _ *http.Request) {
@@ -67,7 +67,7 @@ func newControl(cloud *ec2.Cloud, files *mirror.Handler, world *internet, self D
 			return
 		}
 		var f struct{ Kind string }
-		_ = json.Unmarshal(body, &f) // the cloud says what is wrong with a body that is not JSON
+		_ = json.Unmarshal(body, &f) // the account says what is wrong with a body that is not JSON
 		switch f.Kind {
 		case kindMirror:
 			addFault(w, body, mirrorFault{}, func(f mirrorFault) error {
@@ -80,12 +80,12 @@ func newControl(cloud *ec2.Cloud, files *mirror.Handler, world *internet, self D
 			addFault(w, body, archiveFault{}, func(f archiveFault) error { return world.archive.AddFault(f.Fault) })
 		default:
 			r.Body = io.NopCloser(bytes.NewReader(body))
-			cloud.ServeHTTP(w, r)
+			account.ServeHTTP(w, r)
 		}
 	})
 	mux.HandleFunc("GET /_lab/faults", func(w http.ResponseWriter, _ *http.Request) {
 		all := []any{}
-		for _, f := range cloud.Faults() {
+		for _, f := range account.Faults() {
 			all = append(all, f)
 		}
 		for path, f := range files.Faults() {
@@ -101,7 +101,7 @@ func newControl(cloud *ec2.Cloud, files *mirror.Handler, world *internet, self D
 			_ = files.SetFault(path, mirror.FaultNone) // fails on unknown faults only
 		}
 		world.archive.ClearFaults()
-		cloud.ServeHTTP(w, r)
+		account.ServeHTTP(w, r)
 	})
 	return mux
 }

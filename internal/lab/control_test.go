@@ -8,20 +8,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/mirror"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/outside"
 )
 
 func TestControlOfTheOutside(t *testing.T) {
-	cloud, err := ec2.Open(ec2.Config{})
+	account, err := cloud.Open(cloud.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer cloud.Close()
+	defer account.Close()
 	var world internet
 	world.archive = outside.NewArchive(t.TempDir(), "http://127.0.0.1:1/debian", &world.archiveAsked, slog.New(slog.DiscardHandler))
-	control := newControl(cloud, mirror.New(t.TempDir()), &world, Daemon{})
+	control := newControl(account, mirror.New(t.TempDir()), &world, Daemon{})
 	do := func(handler http.Handler, method, path, body string) (int, string) {
 		r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 		r.RemoteAddr = "203.0.113.9:4711"

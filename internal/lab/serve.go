@@ -16,7 +16,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/metadata"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/mirror"
@@ -86,27 +87,27 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger) error {
 	defer machines.Close()
 
 	vpcs := &vpcNetwork{Manager: net}
-	cloud, err := ec2.Open(ec2.Config{
+	account, err := cloud.Open(cloud.Config{
 		Region: Region, Images: amis(s.MachineImages), PublicIPs: slice.PublicIPs(),
 		Credentials: aws.Credentials{AccessKeyID: s.AccessKeyID, SecretAccessKey: s.SecretAccessKey},
-		StateFile:   l.file(stateFile), ParametersFile: l.file(parametersFile), BootID: bootID(),
+		StateFile:   l.file(stateFile), ParametersFile: l.file(parametersFile), SessionsFile: l.file(sessionsFile), BootID: bootID(),
 		Network: vpcs, Machines: machines, Log: log,
 	})
 	if err != nil {
 		return err
 	}
-	defer cloud.Close()
+	defer account.Close()
 	archiveAt, webAt := slice.Servers()[0], slice.Servers()[1]
-	vpcs.services = metadata.New(cloud, net, outside.Names(archiveAt, webAt), log)
+	vpcs.services = metadata.New(account.Instances(), net, outside.Names(archiveAt, webAt), log)
 	defer vpcs.services.Close()
-	if err := cloud.Start(ctx); err != nil {
+	if err := account.Start(ctx); err != nil {
 		return err
 	}
 	world, err := openInternet(ctx, net, archiveAt, webAt, s.CacheDir, log)
 	if err != nil {
 		return err
 	}
-	return l.listen(ctx, s, cloud, world, log)
+	return l.listen(ctx, s, account, world, log)
 }
 
 // amis are the machine images as EC2 lists them.
@@ -119,7 +120,7 @@ func amis(images []machine.Image) []ec2.Image {
 }
 
 // listen serves mirror, registry, API and the outside until ctx ends.
-func (l *Lab) listen(ctx context.Context, s settings, cloud *ec2.Cloud, world *internet, log *slog.Logger) error {
+func (l *Lab) listen(ctx context.Context, s settings, account *cloud.Account, world *internet, log *slog.Logger) error {
 	files := mirror.New(s.MirrorDir)
 	images, err := registry.New(s.ImagesDir) //nolint:contextcheck // reads local files only
 	if err != nil {
@@ -142,7 +143,7 @@ func (l *Lab) listen(ctx context.Context, s settings, cloud *ec2.Cloud, world *i
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	api := newControl(cloud, files, world, Daemon{PID: os.Getpid(), Started: time.Now().UTC()})
+	api := newControl(account, files, world, Daemon{PID: os.Getpid(), Started: time.Now().UTC()})
 	for _, srv := range []struct {
 		handler http.Handler
 		at      net.Listener

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -59,6 +58,7 @@ const (
 	settingsFile   = "settings.json"
 	stateFile      = "state.json"
 	parametersFile = "ssm.json"
+	sessionsFile   = "sts.json"
 	logFile        = "daemon.log"
 	pidFile        = "daemon.pid"
 	lockFile       = "daemon.lock"
@@ -86,14 +86,7 @@ func (s settings) registry() string { return fmt.Sprintf("http://%s:%d", s.Opera
 // readSettings returns the zero settings for a lab that never was.
 func (l *Lab) readSettings() (settings, error) {
 	var s settings
-	raw, err := os.ReadFile(l.file(settingsFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return s, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(raw, &s)
-	}
-	if err != nil {
+	if err := file.ReadJSON(l.file(settingsFile), &s); err != nil {
 		return s, fmt.Errorf("reading the settings of the lab in %s: %w", l.dir, err)
 	}
 	return s, nil
@@ -101,11 +94,7 @@ func (l *Lab) readSettings() (settings, error) {
 
 // writeSettings replaces the settings atomically; they hold the access key (0600).
 func (l *Lab) writeSettings(s settings) error {
-	raw, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encoding the settings: %w", err)
-	}
-	if err := file.Replace(l.file(settingsFile), append(raw, '\n'), 0o600); err != nil {
+	if err := file.WriteJSON(l.file(settingsFile), s, 0o600); err != nil {
 		return fmt.Errorf("saving the settings: %w", err)
 	}
 	return nil

@@ -11,7 +11,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 )
 
 // Status writes what a person wants to know about a running lab. It shows no secrets.
@@ -66,7 +67,7 @@ func (t table) endpoints(s settings) {
 	t.row("network", s.Slice.String(), "operator "+s.Operator.String())
 }
 
-func writeStatus(w io.Writer, dir string, s settings, d Daemon, o ec2.Overview, faults []map[string]any, now time.Time) error {
+func writeStatus(w io.Writer, dir string, s settings, d Daemon, o cloud.Overview, faults []map[string]any, now time.Time) error {
 	t := table{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
 	_, _ = fmt.Fprintf(t, "Local EC2 in %s, up %s (pid %d)\n", dir, age(now, d.Started), d.PID)
 	t.endpoints(s)

@@ -7,22 +7,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 )
 
 func TestWriteStatus(t *testing.T) {
 	now := time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC)
 	s := settings{APIPort: 4566, MirrorPort: 8080, RegistryPort: 5000, Operator: netip.MustParseAddr("203.0.113.1"), Slice: netip.MustParsePrefix("203.0.113.0/26"), SecretAccessKey: "hush"}
-	o := ec2.Overview{
+	o := cloud.Overview{Parameters: []string{"/k8s/demo/pki/ca"}, Overview: ec2.Overview{
 		Instances: []ec2.InstanceOverview{
 			{ID: "i-2", Name: "worker-0", State: "stopped", Type: "t3.medium", VPC: "vpc-1", PrivateIP: "10.240.0.20"},
 			{ID: "i-1", Name: "controller-0", State: "running", Type: "t3.medium", VPC: "vpc-1", PrivateIP: "10.240.0.10", PublicIP: "203.0.113.4", Launched: now.Add(-90 * time.Second)},
 		},
-		VPCs:       []ec2.NamedOverview{{ID: "vpc-1", Name: "demo", Detail: "10.240.0.0/16"}},
-		Subnets:    []ec2.NamedOverview{{ID: "subnet-1", User: "vpc-1"}},
-		Addresses:  []ec2.NamedOverview{{ID: "eipalloc-1", Detail: "203.0.113.4", User: "i-1"}},
-		Parameters: []string{"/k8s/demo/pki/ca"},
-	}
+		VPCs:      []ec2.NamedOverview{{ID: "vpc-1", Name: "demo", Detail: "10.240.0.0/16"}},
+		Subnets:   []ec2.NamedOverview{{ID: "subnet-1", User: "vpc-1"}},
+		Addresses: []ec2.NamedOverview{{ID: "eipalloc-1", Detail: "203.0.113.4", User: "i-1"}},
+	}}
 	var got strings.Builder
 	err := writeStatus(&got, "/var/lib/k8s-lab/default", s, Daemon{PID: 7, Started: now.Add(-time.Hour)}, o, []map[string]any{{"kind": "capacity", "count": 2}}, now)
 	if err != nil {

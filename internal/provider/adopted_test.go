@@ -10,7 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2/fault"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 )
 
 // site is somebody else's VPC: subnet a has a route table of its own, b the

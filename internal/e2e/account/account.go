@@ -15,8 +15,9 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2/fault"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 )
@@ -32,7 +33,7 @@ const (
 // Account is one AWS account in this process.
 type Account struct {
 	t     *testing.T
-	Cloud *ec2.Cloud
+	Cloud *cloud.Account
 	URL   string // of every service
 }
 
@@ -43,7 +44,7 @@ func New(t *testing.T) *Account {
 	for a := netip.MustParseAddr("203.0.113.10"); len(addresses) < 40; a = a.Next() {
 		addresses = append(addresses, a)
 	}
-	cloud, err := ec2.Open(ec2.Config{
+	account, err := cloud.Open(cloud.Config{
 		Credentials: aws.Credentials{AccessKeyID: AccessKey, SecretAccessKey: SecretKey},
 		Images:      []ec2.Image{{ID: ImageID, Name: "debian-13-amd64", Release: "13"}},
 		PublicIPs:   addresses,
@@ -54,15 +55,15 @@ func New(t *testing.T) *Account {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cloud.Start(t.Context()); err != nil {
+	if err := account.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(cloud)
+	server := httptest.NewServer(account)
 	t.Cleanup(func() {
 		server.Close()
-		cloud.Close()
+		account.Close()
 	})
-	return &Account{t: t, Cloud: cloud, URL: server.URL}
+	return &Account{t: t, Cloud: account, URL: server.URL}
 }
 
 // Fault puts up a fault until the test ends.

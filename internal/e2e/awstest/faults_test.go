@@ -9,7 +9,7 @@ import (
 	"time"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/ec2/fault"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 )
 
 // small is the network and one worker: everything that has an order.

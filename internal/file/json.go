@@ -1,0 +1,33 @@
+package file
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// ReadJSON fills v with the JSON of the named file. It leaves v as it is when there is no such file.
+func ReadJSON(name string, v any) error {
+	raw, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// WriteJSON replaces the named file by v as JSON, indented for people, with mode perm.
+func WriteJSON(name string, v any, perm fs.FileMode) error {
+	raw, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", name, err)
+	}
+	return Replace(name, append(raw, '\n'), perm)
+}

@@ -1,0 +1,112 @@
+package cloud
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
+)
+
+// controlPrefix is where the control endpoint lives, beside the AWS APIs.
+const controlPrefix = "/_lab/"
+
+// Overview is everything that exists, for people and for tests that assert
+// that nothing is left.
+type Overview struct {
+	ec2.Overview
+	Parameters []string `json:"parameters"`
+	Total      int      `json:"total"` // of all of the above
+}
+
+// Overview describes everything that exists.
+func (a *Account) Overview() Overview {
+	o := Overview{Overview: a.compute.Overview(), Parameters: a.params.Names()}
+	if o.Parameters == nil {
+		o.Parameters = []string{}
+	}
+	o.Total = o.Count() + len(o.Parameters)
+	return o
+}
+
+// Faults are the faults standing now.
+func (a *Account) Faults() []fault.Fault { return a.faults.List() }
+
+// faultRequest is the body of POST /_lab/faults: a standing fault, or one of
+// the two things that happen at once.
+type faultRequest struct {
+	fault.Fault
+	Instance string `json:"instance"` // kind "kill"
+	Outcome  string `json:"outcome"`  // kind "kill": stopped (default), terminated or impaired
+	Seed     uint64 `json:"seed"`     // kind "seed"
+}
+
+// newControl is the endpoint that makes the cloud misbehave and tells what it
+// holds. It is not signed: whoever reaches the port owns the lab.
+func (a *Account) newControl() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /_lab/state", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, a.Overview()) })
+	mux.HandleFunc("GET /_lab/calls", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, a.calls.snapshot()) })
+	mux.HandleFunc("POST /_lab/reset-calls", func(w http.ResponseWriter, _ *http.Request) {
+		a.calls.reset()
+		w.WriteHeader(http.StatusNoContent)
+	})
+	mux.HandleFunc("GET /_lab/faults", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, a.faults.List()) })
+	mux.HandleFunc("POST /_lab/faults", a.addFault)
+	mux.HandleFunc("DELETE /_lab/faults", func(w http.ResponseWriter, _ *http.Request) {
+		a.faults.Clear()
+		w.WriteHeader(http.StatusNoContent)
+	})
+	mux.HandleFunc("DELETE /_lab/faults/{id}", func(w http.ResponseWriter, r *http.Request) {
+		if id, err := strconv.Atoi(r.PathValue("id")); err != nil || !a.faults.Remove(id) {
+			refuse(w, http.StatusNotFound, fmt.Errorf("there is no fault %s", r.PathValue("id")))
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	return mux
+}
+
+func (a *Account) addFault(w http.ResponseWriter, r *http.Request) {
+	var in faultRequest
+	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&in); err != nil {
+		refuse(w, http.StatusBadRequest, fmt.Errorf("reading the fault: %w", err))
+		return
+	}
+	switch in.Kind {
+	case "kill":
+		if in.Outcome != "" && in.Outcome != "stopped" && in.Outcome != "terminated" && in.Outcome != "impaired" {
+			refuse(w, http.StatusBadRequest, fmt.Errorf("outcome %q is not stopped, terminated or impaired", in.Outcome))
+			return
+		}
+		if err := a.compute.PowerCut(r.Context(), in.Instance, in.Outcome); err != nil {
+			refuse(w, http.StatusConflict, err)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	case "seed":
+		a.faults.Seed(in.Seed)
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		f, err := a.faults.Add(in.Fault)
+		if err != nil {
+			refuse(w, http.StatusBadRequest, err)
+			return
+		}
+		reply(w, http.StatusCreated, f)
+	}
+}
+
+func reply(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // the client is gone if this fails
+}
+
+func refuse(w http.ResponseWriter, status int, err error) {
+	reply(w, status, map[string]string{"error": err.Error()})
+}

@@ -1,0 +1,145 @@
+package ec2
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
+)
+
+// Network enforces what the state says about packets.
+type Network interface {
+	// Apply makes the network what cfg says, changing only what differs.
+	Apply(ctx context.Context, cfg network.Config) error
+	// ResetInterface wipes what the machine behind an interface had set up in it.
+	ResetInterface(ctx context.Context, id string) error
+	// InterfaceNetns is the path of the network namespace of an interface.
+	InterfaceNetns(id string) string
+}
+
+// Machines runs instances. Stopping and starting block until done.
+type Machines interface {
+	Start(ctx context.Context, spec machine.Spec) error
+	Stop(ctx context.Context, id string) error      // in good order; the disk is kept
+	Kill(ctx context.Context, id string) error      // power cut; the disk is kept
+	Terminate(ctx context.Context, id string) error // for good
+	Running(id string) bool
+	// Exits delivers ids of machines that went down without being asked to.
+	Exits() <-chan string
+	// Console is the path of a machine's console log.
+	Console(id string) string
+}
+
+// Clock is the time instances live in.
+type Clock interface {
+	Now() time.Time
+	After(time.Duration) <-chan time.Time
+}
+
+// Quotas are the account's limits. A zero field takes the default.
+type Quotas struct {
+	Instances          int // default 256
+	Addresses          int // Elastic IPs, default 32
+	VPCs               int // default 64
+	RulesPerGroup      int // per direction, default 60 as on AWS
+	GroupsPerInterface int // default 5 as on AWS
+	RoutesPerTable     int // beside the local one, default 500 as on AWS
+}
+
+func (q Quotas) withDefaults() Quotas {
+	return Quotas{
+		cmp.Or(q.Instances, 256), cmp.Or(q.Addresses, 32), cmp.Or(q.VPCs, 64),
+		cmp.Or(q.RulesPerGroup, 60), cmp.Or(q.GroupsPerInterface, 5), cmp.Or(q.RoutesPerTable, 500),
+	}
+}
+
+// Config is what a Compute is made of. All of it has to be set but what says otherwise.
+type Config struct {
+	Region    string
+	AccountID string
+	Images    []Image      // what instances are made from
+	PublicIPs []netip.Addr // what may be handed out
+	Quotas    Quotas
+
+	StateFile string // where the state is kept; empty keeps it in memory
+	BootID    string // identifies the host's boot: machines recorded under another are started again
+
+	Network  Network
+	Machines Machines
+	Clock    Clock
+	Rand     io.Reader // of ids and keys
+	Faults   *fault.Injector
+	Log      *slog.Logger
+}
+
+// Compute is EC2 in one region of one account: its state, and what moves it.
+type Compute struct {
+	cfg    Config
+	log    *slog.Logger
+	faults *fault.Injector
+
+	mu  sync.Mutex
+	raw []byte // st as it was saved; the source of every transaction's copy
+	st  *state
+
+	netMu   sync.Mutex
+	applied *network.Config // what the network has been told last; nil after a failure
+	netErr  error           // of the last attempt
+
+	locks    keyedMutex
+	launches launches
+	ctx      context.Context
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
+}
+
+// Open makes a Compute from the state kept earlier. Nothing moves before Start.
+func Open(cfg Config) (*Compute, error) {
+	cfg.Quotas = cfg.Quotas.withDefaults()
+	raw, err := readStateFile(cfg.StateFile)
+	if err != nil {
+		return nil, err
+	}
+	st, err := decodeState(raw)
+	if err != nil {
+		return nil, fmt.Errorf("state file %s: %w", cfg.StateFile, err)
+	}
+	c := &Compute{cfg: cfg, log: cfg.Log, faults: cfg.Faults, raw: raw, st: st}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c, nil
+}
+
+// Start builds the network the state describes and takes the machines up where
+// the last run left them: running ones are adopted, transitions under way go
+// on, and after a reboot of the host running instances are started again.
+func (c *Compute) Start(ctx context.Context) error {
+	if err := c.tryNetwork(ctx); err != nil {
+		return err
+	}
+	c.wg.Go(c.watchExits)
+	return c.resume()
+}
+
+// Close stops moving things and waits for what is under way to end. Machines
+// and network stay as they are, for the next Open.
+func (c *Compute) Close() {
+	c.cancel()
+	c.wg.Wait()
+}
+
+// random returns a number for an id. The source failing is not survivable and
+// does not happen: crypto/rand never fails.
+func (c *Compute) random() uint64 {
+	var b [8]byte
+	_, _ = io.ReadFull(c.cfg.Rand, b[:])
+	return binary.BigEndian.Uint64(b[:])
+}

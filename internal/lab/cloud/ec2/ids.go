@@ -1,0 +1,95 @@
+package ec2
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
+)
+
+// kind is a sort of resource: its id prefix, what EC2 calls it in messages,
+// and the codes it refuses bad ids with. The codes' spelling follows no rule;
+// each is as in EC2's error code list. Without a malformed code a bad id is
+// simply not found.
+type kind struct {
+	prefix    string
+	notFound  string
+	malformed string
+	message   string // with one %s: the id
+	typ       string // resource type in tag specifications and DescribeTags
+}
+
+var (
+	kindVPC        = kind{"vpc", "InvalidVpcID.NotFound", "InvalidVpcID.Malformed", "The vpc ID '%s' does not exist", "vpc"}
+	kindSubnet     = kind{"subnet", "InvalidSubnetID.NotFound", "InvalidSubnetID.Malformed", "The subnet ID '%s' does not exist", "subnet"}
+	kindGateway    = kind{"igw", "InvalidInternetGatewayID.NotFound", "InvalidInternetGatewayId.Malformed", "The internetGateway ID '%s' does not exist", "internet-gateway"}
+	kindRouteTable = kind{"rtb", "InvalidRouteTableID.NotFound", "InvalidRouteTableId.Malformed", "The routeTable ID '%s' does not exist", "route-table"}
+	kindGroup      = kind{"sg", "InvalidGroup.NotFound", "InvalidGroupId.Malformed", "The security group '%s' does not exist", "security-group"}
+	kindRule       = kind{"sgr", "InvalidSecurityGroupRuleId.NotFound", "InvalidSecurityGroupRuleId.Malformed", "The security group rule ID '%s' does not exist", "security-group-rule"}
+	kindInstance   = kind{"i", "InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed", "The instance ID '%s' does not exist", "instance"}
+	kindInterface  = kind{"eni", "InvalidNetworkInterfaceID.NotFound", "InvalidNetworkInterfaceId.Malformed", "The networkInterface ID '%s' does not exist", "network-interface"}
+	kindVolume     = kind{"vol", "InvalidVolume.NotFound", "InvalidVolumeID.Malformed", "The volume '%s' does not exist.", "volume"}
+	kindAddress    = kind{"eipalloc", "InvalidAllocationID.NotFound", "", "The allocation ID '%s' does not exist", "elastic-ip"}
+	kindKeyPair    = kind{"key", "InvalidKeyPair.NotFound", "", "The key pair '%s' does not exist", "key-pair"}
+
+	kinds = []kind{
+		kindVPC, kindSubnet, kindGateway, kindRouteTable, kindGroup, kindRule,
+		kindInstance, kindInterface, kindVolume, kindAddress, kindKeyPair,
+	}
+)
+
+var idSuffix = regexp.MustCompile(`^[0-9a-f]{8}(?:[0-9a-f]{9})?$`)
+
+func (k kind) wellFormed(id string) bool {
+	suffix, ok := strings.CutPrefix(id, k.prefix+"-")
+	return ok && idSuffix.MatchString(suffix)
+}
+
+func (k kind) notFoundError(id string) error {
+	return wire.Refuse(k.notFound, k.message, id)
+}
+
+// check refuses an empty or malformed id. parameter names the request parameter.
+func (k kind) check(parameter, id string) error {
+	if id == "" {
+		return missing(parameter)
+	}
+	if k.wellFormed(id) {
+		return nil
+	}
+	if k.malformed == "" {
+		return k.notFoundError(id)
+	}
+	return wire.Refuse(k.malformed, `Invalid id: "%s" (expecting "%s-...")`, id, k.prefix)
+}
+
+// kindOf is the kind an id belongs to by its prefix.
+func kindOf(id string) (kind, bool) {
+	prefix, _, _ := strings.Cut(id, "-")
+	for _, k := range kinds {
+		if k.prefix == prefix {
+			return k, true
+		}
+	}
+	return kind{}, false
+}
+
+// newID makes an id in EC2's long form and remembers it as made by this transaction.
+func (t *tx) newID(prefix string) string {
+	id := fmt.Sprintf("%s-0%016x", prefix, t.c.random())
+	t.created = append(t.created, id)
+	return id
+}
+
+func missing(parameter string) error {
+	return wire.Refuse("MissingParameter", "The request must contain the parameter %s", parameter)
+}
+
+func invalidValue(format string, args ...any) error {
+	return wire.Refuse("InvalidParameterValue", format, args...)
+}
+
+func dependency(format string, args ...any) error {
+	return wire.Refuse("DependencyViolation", format, args...)
+}

@@ -1,0 +1,157 @@
+package ec2
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
+)
+
+// Image is a machine image that Debian publishes.
+type Image struct {
+	ID      string // "ami-..."
+	Name    string
+	Release string // of Debian: "13"
+}
+
+const (
+	// debianOwner is the AWS account Debian publishes its images from
+	// (wiki.debian.org/Cloud/AmazonEC2Image).
+	debianOwner  = "136693071363"
+	imageCreated = "2025-01-01T00:00:00.000Z"
+)
+
+// PublicImageParameter is the name of the SSM parameter under which Debian
+// publishes the id of its current image of a release ("13").
+func PublicImageParameter(release string) string {
+	return "/aws/service/debian/release/" + release + "/latest/amd64"
+}
+
+var imageActions = map[string]action{"DescribeImages": reads(describeImages)}
+
+var imageID = regexp.MustCompile(`^ami-[0-9a-f]{8}(?:[0-9a-f]{9})?$`)
+
+// findImage returns the image with the id, or EC2's error.
+func (c *Compute) findImage(id string) (*Image, error) {
+	if !imageID.MatchString(id) {
+		return nil, wire.Refuse("InvalidAMIID.Malformed", `Invalid id: "%s" (expecting "ami-...")`, id)
+	}
+	for n := range c.cfg.Images {
+		if i := &c.cfg.Images[n]; i.ID == id {
+			return i, nil
+		}
+	}
+	return nil, wire.Refuse("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", id)
+}
+
+// snapshotID is the snapshot that the root volumes of an image are made from.
+func snapshotID(image string) string { return "snap-" + strings.TrimPrefix(image, "ami-") }
+
+type imageItem struct {
+	ID                 string        `xml:"imageId"`
+	Location           string        `xml:"imageLocation"`
+	State              string        `xml:"imageState"`
+	OwnerID            string        `xml:"imageOwnerId"`
+	Public             bool          `xml:"isPublic"`
+	Architecture       string        `xml:"architecture"`
+	Type               string        `xml:"imageType"`
+	Name               string        `xml:"name"`
+	Description        string        `xml:"description"`
+	RootDeviceType     string        `xml:"rootDeviceType"`
+	RootDeviceName     string        `xml:"rootDeviceName"`
+	BlockDevices       []imageDevice `xml:"blockDeviceMapping>item"`
+	VirtualizationType string        `xml:"virtualizationType"`
+	Hypervisor         string        `xml:"hypervisor"`
+	ENASupport         bool          `xml:"enaSupport"`
+	CreationDate       string        `xml:"creationDate"`
+	BootMode           string        `xml:"bootMode"`
+	IMDSSupport        string        `xml:"imdsSupport"`
+	PlatformDetails    string        `xml:"platformDetails"`
+	UsageOperation     string        `xml:"usageOperation"`
+}
+
+type imageDevice struct {
+	Name string `xml:"deviceName"`
+	EBS  struct {
+		SnapshotID          string `xml:"snapshotId"`
+		Size                int    `xml:"volumeSize"`
+		Type                string `xml:"volumeType"`
+		DeleteOnTermination bool   `xml:"deleteOnTermination"`
+		Encrypted           bool   `xml:"encrypted"`
+	} `xml:"ebs"`
+}
+
+func (i Image) item() imageItem {
+	item := imageItem{
+		ID: i.ID, Location: "amazon/" + i.Name, State: "available", OwnerID: debianOwner, Public: true, Architecture: "x86_64",
+		Type: "machine", Name: i.Name, Description: "Debian " + i.Release + " as the local EC2 boots it", RootDeviceType: "ebs", RootDeviceName: rootDevice,
+		VirtualizationType: "hvm", Hypervisor: "xen", ENASupport: true, CreationDate: imageCreated, BootMode: "uefi-preferred",
+		IMDSSupport: "v2.0", PlatformDetails: "Linux/UNIX", UsageOperation: "RunInstances",
+	}
+	d := imageDevice{Name: rootDevice}
+	d.EBS.SnapshotID, d.EBS.Size, d.EBS.Type, d.EBS.DeleteOnTermination = snapshotID(i.ID), imageSizeGiB, defaultVolType, true
+	item.BlockDevices = []imageDevice{d}
+	return item
+}
+
+func ofImage(f func(imageItem) string) func(*tx, *Image) []string {
+	return func(_ *tx, i *Image) []string { return one(f(i.item())) }
+}
+
+var imageFields = fields[Image]{
+	"image-id":            ofImage(func(i imageItem) string { return i.ID }),
+	"name":                ofImage(func(i imageItem) string { return i.Name }),
+	"description":         ofImage(func(i imageItem) string { return i.Description }),
+	"architecture":        ofImage(func(i imageItem) string { return i.Architecture }),
+	"state":               ofImage(func(i imageItem) string { return i.State }),
+	"owner-id":            ofImage(func(i imageItem) string { return i.OwnerID }),
+	"is-public":           func(*tx, *Image) []string { return yesNo(true) },
+	"ena-support":         func(*tx, *Image) []string { return yesNo(true) },
+	"image-type":          ofImage(func(i imageItem) string { return i.Type }),
+	"root-device-type":    ofImage(func(i imageItem) string { return i.RootDeviceType }),
+	"root-device-name":    ofImage(func(i imageItem) string { return i.RootDeviceName }),
+	"virtualization-type": ofImage(func(i imageItem) string { return i.VirtualizationType }),
+	"hypervisor":          ofImage(func(i imageItem) string { return i.Hypervisor }),
+	"creation-date":       ofImage(func(i imageItem) string { return i.CreationDate }),
+	"block-device-mapping.volume-type": func(*tx, *Image) []string {
+		return one(defaultVolType)
+	},
+}
+
+type describeImagesRequest struct {
+	describeRequest
+	ImageIds          []string `query:"ImageId"`
+	Owners            []string `query:"Owner"`
+	ExecutableBy      []string
+	IncludeDeprecated bool
+	IncludeDisabled   bool
+}
+
+type describeImagesResponse struct {
+	Images    []imageItem `xml:"imagesSet>item"`
+	NextToken string      `xml:"nextToken,omitempty"`
+}
+
+func describeImages(t *tx, in *describeImagesRequest) (any, error) {
+	for _, id := range in.ImageIds {
+		if _, err := t.c.findImage(id); err != nil {
+			return nil, err
+		}
+	}
+	if err := checkFilters(in.Filters, imageFields); err != nil {
+		return nil, err
+	}
+	var out describeImagesResponse
+	if len(in.Owners) > 0 && !slices.Contains(in.Owners, debianOwner) {
+		return out, nil
+	}
+	for n := range t.c.cfg.Images {
+		i := &t.c.cfg.Images[n]
+		asked := len(in.ImageIds) == 0 || slices.Contains(in.ImageIds, i.ID)
+		if asked && t.matches(i.ID, in.Filters, func(f string) []string { return imageFields[f](t, i) }) {
+			out.Images = append(out.Images, i.item())
+		}
+	}
+	return out, nil
+}

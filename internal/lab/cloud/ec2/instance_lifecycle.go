@@ -1,0 +1,337 @@
+package ec2
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
+)
+
+// transition runs f for an instance in the background, one at a time per
+// instance, with a context that ends with the Compute.
+func (c *Compute) transition(id string, f func(ctx context.Context)) {
+	c.wg.Go(func() {
+		defer c.locks.lock(id)()
+		if c.ctx.Err() == nil {
+			f(c.ctx)
+		}
+	})
+}
+
+// instance returns a copy of an instance if it is in state s.
+func (c *Compute) instance(id string, s instanceState) (instance, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := c.st.Instances[id]
+	if i == nil || i.State != s {
+		return instance{}, false
+	}
+	return *i, true
+}
+
+// change updates one instance by itself, outside of any API call, if it is in
+// state s, and then the network.
+func (c *Compute) change(ctx context.Context, id string, s instanceState, f func(t *tx, i *instance)) {
+	c.save(id, func(t *tx, i *instance) {
+		if i.State == s {
+			f(t, i)
+		}
+	})
+	c.syncNetwork(ctx)
+}
+
+// save updates one instance by itself, if there is one.
+func (c *Compute) save(id string, f func(t *tx, i *instance)) {
+	err := c.update("", nil, func(t *tx) error {
+		if i := t.st.Instances[id]; i != nil {
+			f(t, i)
+		}
+		return nil
+	})
+	if err != nil {
+		c.log.Error("an instance's state could not be saved", "instance", id, "error", err)
+	}
+}
+
+// launch boots a pending instance.
+func (c *Compute) launch(id string) {
+	c.transition(id, func(ctx context.Context) {
+		i, ok := c.instance(id, statePending)
+		if !ok {
+			return
+		}
+		launch, end := c.launches.begin(ctx, id)
+		defer end()
+		err := c.boot(launch, i)
+		if c.ctx.Err() != nil {
+			return // the next Start goes on
+		}
+		if err == nil {
+			c.change(ctx, id, statePending, func(_ *tx, i *instance) {
+				i.set(stateRunning, stateReason{}, "")
+				i.Booted = true
+			})
+			return
+		}
+		if context.Cause(launch) == errLaunchCancelled { //nolint:errorlint // identity is meant
+			return
+		}
+		c.log.Error("an instance could not be launched", "instance", id, "error", err)
+		reason := stateReason{"Server.InternalError", "Server.InternalError: " + err.Error()}
+		c.change(ctx, id, statePending, func(t *tx, i *instance) {
+			if i.Booted {
+				i.set(stateStopping, reason, "Server.InternalError")
+				t.stopped(i)
+				return
+			}
+			i.set(stateShuttingDown, reason, "Server.InternalError")
+			t.then(func() { c.terminate(id) })
+		})
+	})
+}
+
+func (c *Compute) boot(ctx context.Context, i instance) error {
+	if d := c.faults.StartDelay(); d > 0 {
+		c.change(ctx, i.ID, statePending, func(_ *tx, i *instance) { i.Powered = false })
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-c.cfg.Clock.After(d):
+		}
+		c.change(ctx, i.ID, statePending, func(_ *tx, i *instance) { i.Powered = true })
+	}
+	if err := c.tryNetwork(ctx); err != nil {
+		return err
+	}
+	if c.cfg.Machines.Running(i.ID) { // an earlier daemon got this far
+		return nil
+	}
+	return c.power(ctx, i)
+}
+
+func (c *Compute) power(ctx context.Context, i instance) error {
+	it := instanceTypes[i.Type]
+	hostname, _, _ := strings.Cut(privateDNSName(c.cfg.Region, i.PrivateIP), ".")
+	err := c.cfg.Machines.Start(ctx, machine.Spec{
+		ID: i.ID, Image: i.Image, Hostname: hostname, Netns: c.cfg.Network.InterfaceNetns(i.Interface),
+		VCPUs: it.vcpus, MemoryMiB: it.memoryMiB,
+		Files: c.firstBootFiles(i),
+	})
+	if err != nil {
+		return fmt.Errorf("booting instance %s: %w", i.ID, err)
+	}
+	return nil
+}
+
+// firstBootFiles are what faults add to an instance's disk before its first boot.
+func (c *Compute) firstBootFiles(i instance) map[string]string {
+	if i.Booted {
+		return nil
+	}
+	c.mu.Lock()
+	name := c.st.Tags[i.ID]["Name"]
+	c.mu.Unlock()
+	return c.faults.FirstBoot(name)
+}
+
+// halt completes a stop that was asked for.
+func (c *Compute) halt(id string, force bool) {
+	c.transition(id, func(ctx context.Context) {
+		i, ok := c.instance(id, stateStopping)
+		if !ok {
+			return
+		}
+		c.powerOff(ctx, i, force)
+		if c.ctx.Err() == nil {
+			c.change(ctx, id, stateStopping, (*tx).stopped)
+		}
+	})
+}
+
+// powerOff brings the machine down, by force if it does not obey, and wipes
+// what it had set up in its network interface.
+func (c *Compute) powerOff(ctx context.Context, i instance, force bool) {
+	var err error
+	if !force {
+		err = c.cfg.Machines.Stop(ctx, i.ID)
+	}
+	if force || err != nil {
+		err = errors.Join(err, c.cfg.Machines.Kill(ctx, i.ID))
+	}
+	err = errors.Join(err, c.cfg.Network.ResetInterface(ctx, i.Interface))
+	if err != nil && ctx.Err() == nil {
+		c.log.Error("an instance did not stop cleanly", "instance", i.ID, "error", err)
+	}
+}
+
+// reboot is a stop and a start that EC2 does not show as such.
+func (c *Compute) reboot(id string) {
+	c.transition(id, func(ctx context.Context) {
+		i, ok := c.instance(id, stateRunning)
+		if !ok {
+			return
+		}
+		c.powerOff(ctx, i, false)
+		if err := c.power(ctx, i); err != nil && c.ctx.Err() == nil {
+			c.log.Error("an instance did not come back from a reboot", "instance", id, "error", err)
+			c.change(ctx, id, stateRunning, func(t *tx, i *instance) {
+				i.set(stateStopping, stateReason{"Server.InternalError", "Server.InternalError: " + err.Error()}, "Server.InternalError")
+				t.stopped(i)
+			})
+		}
+	})
+}
+
+// terminate completes a termination, calling off a launch under way.
+func (c *Compute) terminate(id string) {
+	c.launches.cancel(id)
+	c.transition(id, func(ctx context.Context) {
+		if _, ok := c.instance(id, stateShuttingDown); !ok {
+			return
+		}
+		for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+			err := c.cfg.Machines.Terminate(ctx, id)
+			if err == nil {
+				break
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			c.log.Error("an instance could not be terminated; trying again", "instance", id, "error", err)
+			select {
+			case <-ctx.Done():
+				return
+			case <-c.cfg.Clock.After(pause):
+			}
+		}
+		c.change(ctx, id, stateShuttingDown, (*tx).terminated)
+	})
+}
+
+// watchExits follows machines that power themselves off.
+func (c *Compute) watchExits() {
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case id, ok := <-c.cfg.Machines.Exits():
+			if !ok {
+				return
+			}
+			c.exited(id)
+		}
+	}
+}
+
+// exited handles a shutdown from inside: the instance stops or terminates, as
+// its shutdown behavior says.
+func (c *Compute) exited(id string) {
+	c.transition(id, func(ctx context.Context) {
+		i, ok := c.instance(id, stateRunning)
+		if !ok || i.Impaired || c.cfg.Machines.Running(id) {
+			return
+		}
+		if i.Shutdown == "terminate" {
+			c.change(ctx, id, stateRunning, func(t *tx, i *instance) {
+				i.set(stateShuttingDown, reasonInstanceShutdown, "")
+				t.then(func() { c.terminate(id) })
+			})
+			return
+		}
+		if err := c.cfg.Network.ResetInterface(ctx, i.Interface); err != nil {
+			c.log.Error("an interface could not be reset", "instance", id, "error", err)
+		}
+		c.change(ctx, id, stateRunning, func(t *tx, i *instance) {
+			i.set(stateStopping, reasonInstanceShutdown, "")
+			t.stopped(i)
+		})
+	})
+}
+
+// PowerCut kills the machine of a running instance. outcome says what EC2
+// makes of it: "stopped", "terminated", or "impaired" (still running for EC2,
+// with failing status checks).
+func (c *Compute) PowerCut(ctx context.Context, id, outcome string) error {
+	ctx = context.WithoutCancel(ctx) // half a power cut helps nobody
+	defer c.locks.lock(id)()
+	i, ok := c.instance(id, stateRunning)
+	if !ok {
+		return fmt.Errorf("instance %s is not running", id)
+	}
+	if err := c.cfg.Machines.Kill(ctx, id); err != nil {
+		return fmt.Errorf("cutting the power of %s: %w", id, err)
+	}
+	if err := c.cfg.Network.ResetInterface(ctx, i.Interface); err != nil {
+		return fmt.Errorf("cutting the power of %s: %w", id, err)
+	}
+	c.change(ctx, id, stateRunning, func(t *tx, i *instance) {
+		switch outcome {
+		case "terminated":
+			i.set(stateShuttingDown, reasonPowerCut, reasonPowerCut.Code)
+			t.then(func() { c.terminate(id) })
+		case "impaired":
+			i.Impaired, i.Powered = true, false
+		default:
+			i.set(stateStopping, reasonPowerCut, reasonPowerCut.Code)
+			t.stopped(i)
+		}
+	})
+	return nil
+}
+
+// resume takes every instance up where the last run left it.
+func (c *Compute) resume() error {
+	return c.update("", nil, func(t *tx) error {
+		rebooted := t.st.BootID != c.cfg.BootID
+		t.st.BootID = c.cfg.BootID
+		for _, i := range sorted(t.st.Instances) {
+			id := i.ID
+			switch i.State {
+			case statePending:
+				t.then(func() { c.launch(id) })
+			case stateRunning:
+				switch {
+				case c.cfg.Machines.Running(id) || i.Impaired:
+				case rebooted: // EC2 recovers instances of a failed host
+					i.set(statePending, stateReason{}, "")
+					i.switchOn()
+					t.then(func() { c.launch(id) })
+				default:
+					t.then(func() { c.exited(id) })
+				}
+			case stateStopping:
+				t.then(func() { c.halt(id, false) })
+			case stateShuttingDown:
+				t.then(func() { c.terminate(id) })
+			}
+		}
+		return nil
+	})
+}
+
+// console returns the last n bytes of an instance's console.
+func (c *Compute) console(id string, n int64) ([]byte, error) {
+	f, err := os.Open(c.cfg.Machines.Console(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the console of %s: %w", id, err)
+	}
+	defer f.Close() //nolint:errcheck // read only
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("reading the console of %s: %w", id, err)
+	}
+	out, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-n), n))
+	if err != nil {
+		return nil, fmt.Errorf("reading the console of %s: %w", id, err)
+	}
+	return out, nil
+}

@@ -1,0 +1,159 @@
+package ec2
+
+import (
+	"net/netip"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
+)
+
+var instanceActions = map[string]action{
+	"RunInstances":                  writes(runInstances),
+	"StartInstances":                writes(startInstances),
+	"StopInstances":                 writes(stopInstances),
+	"RebootInstances":               writes(rebootInstances),
+	"TerminateInstances":            writes(terminateInstances),
+	"DescribeInstances":             reads(describeInstances),
+	"DescribeInstanceStatus":        reads(describeInstanceStatus),
+	"DescribeInstanceAttribute":     reads(describeInstanceAttribute),
+	"ModifyInstanceAttribute":       writes(modifyInstanceAttribute),
+	"ModifyInstanceMetadataOptions": writes(modifyMetadataOptions),
+	"GetConsoleOutput":              reads(getConsoleOutput),
+}
+
+type instanceIDsRequest struct {
+	request
+	InstanceIds    []string `query:"InstanceId"`
+	Force          bool
+	SkipOsShutdown bool
+}
+
+type stateChange struct {
+	ID       string    `xml:"instanceId"`
+	Current  stateItem `xml:"currentState"`
+	Previous stateItem `xml:"previousState"`
+}
+
+type stateChangesResponse struct {
+	Instances []stateChange `xml:"instancesSet>item"`
+}
+
+// changeStates runs change on each instance named and reports the transitions.
+func changeStates(t *tx, in *instanceIDsRequest, change func(*instance) error) (any, error) {
+	if len(in.InstanceIds) == 0 {
+		return nil, missing("InstanceId")
+	}
+	var out stateChangesResponse
+	for _, id := range in.InstanceIds {
+		i, err := find(t, kindInstance, t.st.Instances, "instanceId", id)
+		if err != nil {
+			return nil, err
+		}
+		previous := i.State
+		if err := change(i); err != nil {
+			return nil, err
+		}
+		out.Instances = append(out.Instances, stateChange{i.ID, i.State.item(), previous.item()})
+	}
+	return out, nil
+}
+
+func wrongState(i *instance, verb string) error {
+	return wire.Refuse("IncorrectInstanceState", "The instance '%s' is not in a state from which it can be %s.", i.ID, verb)
+}
+
+func startInstances(t *tx, in *instanceIDsRequest) (any, error) {
+	return changeStates(t, in, func(i *instance) error {
+		switch i.State {
+		case statePending, stateRunning:
+			return nil
+		case stateStopped:
+			if err := t.giveAutoPublicIP(t.st.Interfaces[i.Interface]); err != nil {
+				return err
+			}
+			i.set(statePending, stateReason{}, "")
+			i.LaunchTime = t.now
+			i.switchOn()
+			t.then(func() { t.c.launch(i.ID) })
+			return nil
+		}
+		return wrongState(i, "started")
+	})
+}
+
+func stopInstances(t *tx, in *instanceIDsRequest) (any, error) {
+	return changeStates(t, in, func(i *instance) error {
+		switch i.State {
+		case stateStopping, stateStopped:
+			return nil
+		case stateRunning:
+			if i.DisableStop {
+				return wire.Refuse("OperationNotPermitted", "The instance '%s' may not be stopped. Modify its 'disableApiStop' instance attribute and try again.", i.ID)
+			}
+			i.set(stateStopping, reasonUserShutdown, t.userInitiated())
+			t.then(func() { t.c.halt(i.ID, in.Force || in.SkipOsShutdown) })
+			return nil
+		}
+		return wrongState(i, "stopped")
+	})
+}
+
+// rebootInstances answers at once, as EC2 does; the machine follows.
+func rebootInstances(t *tx, in *instanceIDsRequest) (any, error) {
+	_, err := changeStates(t, in, func(i *instance) error {
+		if i.State != stateRunning {
+			return wrongState(i, "rebooted")
+		}
+		i.switchOn()
+		t.then(func() { t.c.reboot(i.ID) })
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return done{true}, nil
+}
+
+func terminateInstances(t *tx, in *instanceIDsRequest) (any, error) {
+	return changeStates(t, in, func(i *instance) error {
+		if i.gone() {
+			return nil
+		}
+		if i.DisableTermination {
+			return wire.Refuse("OperationNotPermitted", "The instance '%s' may not be terminated. Modify its 'disableApiTermination' instance attribute and try again.", i.ID)
+		}
+		i.set(stateShuttingDown, reasonUserShutdown, t.userInitiated())
+		t.then(func() { t.c.terminate(i.ID) })
+		return nil
+	})
+}
+
+// stopped completes a stop: the address EC2 gave goes back, an Elastic IP stays.
+func (t *tx) stopped(i *instance) {
+	i.set(stateStopped, i.Reason, i.Transition)
+	i.Powered = false
+	t.st.Interfaces[i.Interface].PublicIP = netip.Addr{}
+}
+
+// terminated completes a termination and frees what goes with the instance.
+func (t *tx) terminated(i *instance) {
+	i.set(stateTerminated, i.Reason, i.Transition)
+	i.TerminatedAt = t.now
+	i.UserData = ""
+	if e := t.st.Interfaces[i.Interface]; e != nil {
+		if a := t.addressOf(e.ID); a != nil {
+			a.Interface, a.AssociationID = "", ""
+		}
+		e.Instance, e.AttachmentID, e.PublicIP = "", "", netip.Addr{}
+		if e.DeleteOnTermination {
+			t.drop(e.ID)
+			delete(t.st.Interfaces, e.ID)
+		}
+	}
+	if v := t.st.Volumes[i.RootVolume]; v != nil {
+		v.Instance = ""
+		if v.DeleteOnTermination {
+			t.drop(v.ID)
+			delete(t.st.Volumes, v.ID)
+		}
+	}
+}

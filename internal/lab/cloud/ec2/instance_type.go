@@ -1,0 +1,226 @@
+package ec2
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
+)
+
+// instanceType is what a type offers (EC2 instance types guide).
+type instanceType struct {
+	vcpus     int
+	memoryMiB int
+	arm       bool
+}
+
+// burstable sizes are those of the t families, fixed ones those of m, c and r.
+var instanceTypes = func() map[string]instanceType {
+	out := map[string]instanceType{"m1.small": {1, 1740, false}}
+	burstable := map[string]instanceType{
+		"nano": {2, 512, false}, "micro": {2, 1024, false}, "small": {2, 2048, false}, "medium": {2, 4096, false},
+		"large": {2, 8192, false}, "xlarge": {4, 16384, false}, "2xlarge": {8, 32768, false},
+	}
+	for _, family := range []string{"t3", "t3a", "t4g"} {
+		for size, it := range burstable {
+			it.arm = family == "t4g"
+			out[family+"."+size] = it
+		}
+	}
+	perCore := map[string]int{"m5": 4, "m6i": 4, "m6a": 4, "m7i": 4, "m6g": 4, "c5": 2, "c6i": 2, "c7i": 2, "r5": 8, "r6i": 8, "r7i": 8}
+	for family, gib := range perCore {
+		for size, vcpus := range map[string]int{"large": 2, "xlarge": 4, "2xlarge": 8, "4xlarge": 16, "8xlarge": 32} {
+			out[family+"."+size] = instanceType{vcpus, vcpus * gib * 1024, family == "m6g"}
+		}
+	}
+	return out
+}()
+
+var instanceTypeActions = map[string]action{
+	"DescribeInstanceTypes":         reads(describeInstanceTypes),
+	"DescribeInstanceTypeOfferings": reads(describeOfferings),
+}
+
+func (it instanceType) cores() (cores, threads int) {
+	if it.arm || it.vcpus < 2 {
+		return it.vcpus, 1
+	}
+	return it.vcpus / 2, 2
+}
+
+func (it instanceType) architecture() string {
+	if it.arm {
+		return "arm64"
+	}
+	return "x86_64"
+}
+
+// checkInstanceType refuses unknown types and those the image cannot run on.
+func checkInstanceType(name string) error {
+	it, ok := instanceTypes[name]
+	if !ok {
+		return invalidValue("Invalid value '%s' for InstanceType.", name)
+	}
+	if it.arm {
+		return invalidValue("The architecture 'arm64' of the specified instance type does not match the architecture 'x86_64' of the specified AMI. Specify an instance type and an AMI that have matching architectures, and try again.")
+	}
+	return nil
+}
+
+type typeItem struct {
+	Name              string   `xml:"instanceType"`
+	CurrentGeneration bool     `xml:"currentGeneration"`
+	BareMetal         bool     `xml:"bareMetal"`
+	Burstable         bool     `xml:"burstablePerformanceSupported"`
+	Hypervisor        string   `xml:"hypervisor"`
+	UsageClasses      []string `xml:"supportedUsageClasses>item"`
+	RootDevices       []string `xml:"supportedRootDeviceTypes>item"`
+	Virtualization    []string `xml:"supportedVirtualizationTypes>item"`
+	Processor         struct {
+		Architectures []string `xml:"supportedArchitectures>item"`
+	} `xml:"processorInfo"`
+	VCPU struct {
+		Default int `xml:"defaultVCpus"`
+		Cores   int `xml:"defaultCores"`
+		Threads int `xml:"defaultThreadsPerCore"`
+	} `xml:"vCpuInfo"`
+	Memory struct {
+		MiB int `xml:"sizeInMiB"`
+	} `xml:"memoryInfo"`
+	InstanceStorage bool `xml:"instanceStorageSupported"`
+	EBS             struct {
+		Optimized  string `xml:"ebsOptimizedSupport"`
+		Encryption string `xml:"encryptionSupport"`
+	} `xml:"ebsInfo"`
+	Network struct {
+		MaxInterfaces int    `xml:"maximumNetworkInterfaces"`
+		IPv4PerENI    int    `xml:"ipv4AddressesPerInterface"`
+		ENA           string `xml:"enaSupport"`
+	} `xml:"networkInfo"`
+}
+
+func newTypeItem(name string, it instanceType) typeItem {
+	item := typeItem{
+		Name: name, CurrentGeneration: !strings.HasPrefix(name, "m1."), Burstable: name[0] == 't', Hypervisor: "nitro",
+		UsageClasses: []string{"on-demand", "spot"}, RootDevices: []string{"ebs"}, Virtualization: []string{"hvm"},
+	}
+	item.Processor.Architectures = []string{it.architecture()}
+	item.VCPU.Default = it.vcpus
+	item.VCPU.Cores, item.VCPU.Threads = it.cores()
+	item.Memory.MiB = it.memoryMiB
+	item.EBS.Optimized, item.EBS.Encryption = "default", "supported"
+	item.Network.MaxInterfaces, item.Network.IPv4PerENI, item.Network.ENA = 1, 1, "required" // what the lab has, not the real type
+	return item
+}
+
+var typeFields = fields[typeItem]{
+	"instance-type":                         func(_ *tx, i *typeItem) []string { return one(i.Name) },
+	"current-generation":                    func(_ *tx, i *typeItem) []string { return yesNo(i.CurrentGeneration) },
+	"bare-metal":                            func(*tx, *typeItem) []string { return yesNo(false) },
+	"burstable-performance-supported":       func(_ *tx, i *typeItem) []string { return yesNo(i.Burstable) },
+	"hypervisor":                            func(_ *tx, i *typeItem) []string { return one(i.Hypervisor) },
+	"processor-info.supported-architecture": func(_ *tx, i *typeItem) []string { return i.Processor.Architectures },
+	"supported-usage-class":                 func(_ *tx, i *typeItem) []string { return i.UsageClasses },
+	"supported-root-device-type":            func(_ *tx, i *typeItem) []string { return i.RootDevices },
+	"supported-virtualization-type":         func(_ *tx, i *typeItem) []string { return i.Virtualization },
+	"vcpu-info.default-vcpus":               func(_ *tx, i *typeItem) []string { return one(strconv.Itoa(i.VCPU.Default)) },
+	"memory-info.size-in-mib":               func(_ *tx, i *typeItem) []string { return one(strconv.Itoa(i.Memory.MiB)) },
+}
+
+type describeTypesRequest struct {
+	describeRequest
+	InstanceTypes []string `query:"InstanceType"`
+}
+
+type describeTypesResponse struct {
+	Types     []typeItem `xml:"instanceTypeSet>item"`
+	NextToken string     `xml:"nextToken,omitempty"`
+}
+
+func describeInstanceTypes(t *tx, in *describeTypesRequest) (any, error) {
+	for _, name := range in.InstanceTypes {
+		if _, ok := instanceTypes[name]; !ok {
+			return nil, wire.Refuse("InvalidInstanceType", "The following supplied instance types do not exist: [%s]", name)
+		}
+	}
+	if err := checkFilters(in.Filters, typeFields); err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(instanceTypes)) {
+		item := newTypeItem(name, instanceTypes[name])
+		if (len(in.InstanceTypes) == 0 || slices.Contains(in.InstanceTypes, name)) &&
+			t.matches(name, in.Filters, func(f string) []string { return typeFields[f](t, &item) }) {
+			names = append(names, name)
+		}
+	}
+	names, next, err := cut(names, in.MaxResults, in.NextToken, 5, len(in.InstanceTypes) > 0)
+	if err != nil {
+		return nil, err
+	}
+	out := describeTypesResponse{NextToken: next}
+	for _, name := range names {
+		out.Types = append(out.Types, newTypeItem(name, instanceTypes[name]))
+	}
+	return out, nil
+}
+
+type describeOfferingsRequest struct {
+	describeRequest
+	LocationType string
+}
+
+type offeringItem struct {
+	Type         string `xml:"instanceType"`
+	LocationType string `xml:"locationType"`
+	Location     string `xml:"location"`
+}
+
+var offeringFields = fields[offeringItem]{
+	"instance-type": func(_ *tx, o *offeringItem) []string { return one(o.Type) },
+	"location":      func(_ *tx, o *offeringItem) []string { return one(o.Location) },
+}
+
+type describeOfferingsResponse struct {
+	Offerings []offeringItem `xml:"instanceTypeOfferingSet>item"`
+	NextToken string         `xml:"nextToken,omitempty"`
+}
+
+func describeOfferings(t *tx, in *describeOfferingsRequest) (any, error) {
+	var locations []string
+	switch in.LocationType {
+	case "", "region":
+		in.LocationType, locations = "region", []string{t.c.cfg.Region}
+	case "availability-zone":
+		locations = t.c.zones()
+	case "availability-zone-id":
+		for _, z := range t.c.zones() {
+			locations = append(locations, t.c.zoneID(z))
+		}
+	default:
+		return nil, invalidValue("Value (%s) for parameter locationType is invalid.", in.LocationType)
+	}
+	if err := checkFilters(in.Filters, offeringFields); err != nil {
+		return nil, err
+	}
+	offerings := map[string]offeringItem{}
+	for name := range instanceTypes {
+		for _, l := range locations {
+			o := offeringItem{name, in.LocationType, l}
+			if t.matches("", in.Filters, func(f string) []string { return offeringFields[f](t, &o) }) {
+				offerings[name+" "+l] = o
+			}
+		}
+	}
+	keys, next, err := cut(slices.Sorted(maps.Keys(offerings)), in.MaxResults, in.NextToken, 5, false)
+	if err != nil {
+		return nil, err
+	}
+	out := describeOfferingsResponse{NextToken: next}
+	for _, k := range keys {
+		out.Offerings = append(out.Offerings, offerings[k])
+	}
+	return out, nil
+}

@@ -1,0 +1,122 @@
+package ec2
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
+)
+
+// render describes the whole network the state asks for.
+func render(st *state) network.Config {
+	t := &tx{st: st}
+	var cfg network.Config
+	for _, v := range sorted(st.VPCs) {
+		n := network.VPC{ID: v.ID, CIDR: v.CIDR, InternetGateway: t.gatewayOf(v.ID) != nil}
+		for _, s := range sorted(st.Subnets) {
+			if s.VPC == v.ID {
+				n.Subnets = append(n.Subnets, network.Subnet{ID: s.ID, CIDR: s.CIDR, RouteTableID: t.tableOf(s).ID})
+			}
+		}
+		for _, r := range sorted(st.RouteTables) {
+			if r.VPC == v.ID {
+				n.RouteTables = append(n.RouteTables, t.renderTable(r))
+			}
+		}
+		for _, e := range sorted(st.Interfaces) {
+			if e.VPC == v.ID {
+				i := st.Instances[e.Instance]
+				n.Interfaces = append(n.Interfaces, network.Interface{
+					ID: e.ID, SubnetID: e.Subnet, PrivateIP: e.PrivateIP, PublicIP: t.publicIP(e), MAC: e.MAC,
+					SourceDestCheck: e.SourceDestCheck, Groups: e.Groups, Stopped: i == nil || !i.Powered,
+				})
+			}
+		}
+		for _, g := range sorted(st.Groups) {
+			if g.VPC == v.ID {
+				n.SecurityGroups = append(n.SecurityGroups, t.renderGroup(g))
+			}
+		}
+		cfg.VPCs = append(cfg.VPCs, n)
+	}
+	return cfg
+}
+
+func (t *tx) renderTable(r *routeTable) network.RouteTable {
+	out := network.RouteTable{ID: r.ID}
+	for _, x := range r.Routes {
+		target := network.Target{Kind: network.Blackhole}
+		switch g := t.st.Gateways[x.Gateway]; {
+		case x.Gateway == "local":
+			target.Kind = network.Local
+		case x.Interface != "":
+			target = network.Target{Kind: network.ToInterface, InterfaceID: x.Interface}
+		case g != nil && g.VPC == r.VPC:
+			target.Kind = network.InternetGateway
+		}
+		out.Routes = append(out.Routes, network.Route{Destination: x.Destination, Target: target})
+	}
+	return out
+}
+
+// renderGroup leaves IPv6 rules out: the lab's network is IPv4 alone.
+func (t *tx) renderGroup(g *group) network.SecurityGroup {
+	out := network.SecurityGroup{ID: g.ID}
+	for _, r := range t.rulesOf(g.ID) {
+		if r.CIDR6 != "" || r.Protocol == "icmpv6" {
+			continue
+		}
+		n := network.Rule{Protocol: r.Protocol, FromPort: r.From, ToPort: r.To, GroupID: r.RefGroup}
+		if r.CIDR != "" {
+			n.CIDR = netip.MustParsePrefix(r.CIDR)
+		}
+		if r.Egress {
+			out.Egress = append(out.Egress, n)
+		} else {
+			out.Ingress = append(out.Ingress, n)
+		}
+	}
+	return out
+}
+
+// networkTimeout bounds one attempt to change the network.
+const networkTimeout = 60 * time.Second
+
+// syncNetwork brings the network in line with the state before it returns. ctx
+// should live as long as the Compute, not as the call that changed the state.
+// When that fails it tries again in the background: EC2, too, has accepted the
+// call by then.
+func (c *Compute) syncNetwork(ctx context.Context) {
+	if err := c.tryNetwork(ctx); err != nil && c.ctx.Err() == nil {
+		c.log.Error("the network could not be changed; trying again", "error", err)
+		c.wg.Go(func() {
+			select {
+			case <-c.ctx.Done():
+			case <-c.cfg.Clock.After(time.Second):
+				c.syncNetwork(c.ctx)
+			}
+		})
+	}
+}
+
+func (c *Compute) tryNetwork(ctx context.Context) error {
+	c.netMu.Lock()
+	defer c.netMu.Unlock()
+	c.mu.Lock()
+	want := render(c.st)
+	c.mu.Unlock()
+	if c.applied != nil && reflect.DeepEqual(*c.applied, want) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, networkTimeout)
+	defer cancel()
+	c.applied = nil
+	if c.netErr = c.cfg.Network.Apply(ctx, want); c.netErr != nil {
+		return fmt.Errorf("applying the network configuration: %w", c.netErr)
+	}
+	c.applied = &want
+	return nil
+}

@@ -1,0 +1,103 @@
+package ec2
+
+import (
+	"fmt"
+	"time"
+)
+
+// Overview is every resource that exists. Terminated instances do not count as
+// existing.
+type Overview struct {
+	Region       string             `json:"region"`
+	NetworkError string             `json:"network_error,omitempty"`
+	Instances    []InstanceOverview `json:"instances"`
+	VPCs         []NamedOverview    `json:"vpcs"`
+	Subnets      []NamedOverview    `json:"subnets"`
+	Gateways     []NamedOverview    `json:"internet_gateways"`
+	RouteTables  []NamedOverview    `json:"route_tables"`
+	Groups       []NamedOverview    `json:"security_groups"`
+	Interfaces   []NamedOverview    `json:"network_interfaces"`
+	Volumes      []NamedOverview    `json:"volumes"`
+	Addresses    []NamedOverview    `json:"addresses"`
+	KeyPairs     []NamedOverview    `json:"key_pairs"`
+}
+
+// Count is the number of resources in the overview.
+func (o Overview) Count() int {
+	return len(o.Instances) + len(o.VPCs) + len(o.Subnets) + len(o.Gateways) + len(o.RouteTables) + len(o.Groups) +
+		len(o.Interfaces) + len(o.Volumes) + len(o.Addresses) + len(o.KeyPairs)
+}
+
+// InstanceOverview is one line of the instance table.
+type InstanceOverview struct {
+	ID        string    `json:"id"`
+	Name      string    `json:"name"`
+	State     string    `json:"state"`
+	Type      string    `json:"type"`
+	VPC       string    `json:"vpc"`
+	PrivateIP string    `json:"private_ip"`
+	PublicIP  string    `json:"public_ip,omitempty"`
+	Launched  time.Time `json:"launched"`
+	Impaired  bool      `json:"impaired,omitempty"`
+}
+
+// NamedOverview is any other resource.
+type NamedOverview struct {
+	ID     string `json:"id"`
+	Name   string `json:"name,omitempty"`   // its Name tag
+	Detail string `json:"detail,omitempty"` // what a person tells it by: a CIDR, an address, a name
+	User   string `json:"user,omitempty"`   // the resource it belongs to or is used by
+}
+
+func named[T any](st *state, m map[string]*T, f func(*T) NamedOverview) []NamedOverview {
+	out := []NamedOverview{}
+	for _, v := range sorted(m) {
+		n := f(v)
+		n.Name = st.Tags[n.ID]["Name"]
+		out = append(out, n)
+	}
+	return out
+}
+
+// Overview describes every resource that exists.
+func (c *Compute) Overview() Overview {
+	c.netMu.Lock()
+	netErr := c.netErr
+	c.netMu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	st, t := c.st, &tx{c: c, st: c.st}
+	o := Overview{
+		Region: c.cfg.Region, Instances: []InstanceOverview{},
+		VPCs:     named(st, st.VPCs, func(v *vpc) NamedOverview { return NamedOverview{ID: v.ID, Detail: v.CIDR.String()} }),
+		Subnets:  named(st, st.Subnets, func(s *subnet) NamedOverview { return NamedOverview{ID: s.ID, Detail: s.CIDR.String(), User: s.VPC} }),
+		Gateways: named(st, st.Gateways, func(g *gateway) NamedOverview { return NamedOverview{ID: g.ID, User: g.VPC} }),
+		RouteTables: named(st, st.RouteTables, func(r *routeTable) NamedOverview {
+			return NamedOverview{ID: r.ID, Detail: fmt.Sprintf("%d routes", len(r.Routes)), User: r.VPC}
+		}),
+		Groups: named(st, st.Groups, func(g *group) NamedOverview { return NamedOverview{ID: g.ID, Detail: g.Name, User: g.VPC} }),
+		Interfaces: named(st, st.Interfaces, func(e *iface) NamedOverview {
+			return NamedOverview{ID: e.ID, Detail: e.PrivateIP.String(), User: e.Instance}
+		}),
+		Volumes: named(st, st.Volumes, func(v *volume) NamedOverview {
+			return NamedOverview{ID: v.ID, Detail: fmt.Sprintf("%d GiB %s", v.SizeGiB, v.Type), User: v.Instance}
+		}),
+		Addresses: named(st, st.Addresses, func(a *address) NamedOverview {
+			return NamedOverview{ID: a.ID, Detail: a.PublicIP.String(), User: t.addressItem(a).InstanceID}
+		}),
+		KeyPairs: named(st, st.KeyPairs, func(k *keyPair) NamedOverview { return NamedOverview{ID: k.ID, Detail: k.Name} }),
+	}
+	if netErr != nil {
+		o.NetworkError = netErr.Error()
+	}
+	for _, i := range sorted(st.Instances) {
+		if i.State == stateTerminated {
+			continue
+		}
+		item := t.instanceItem(i)
+		o.Instances = append(o.Instances, InstanceOverview{
+			i.ID, st.Tags[i.ID]["Name"], i.State.String(), i.Type, i.VPC, item.PrivateIP, item.PublicIP, i.LaunchTime, i.Impaired,
+		})
+	}
+	return o
+}

@@ -1,0 +1,179 @@
+package ec2
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
+)
+
+var regionActions = map[string]action{
+	"DescribeRegions":           reads(describeRegions),
+	"DescribeAvailabilityZones": reads(describeZones),
+	"DescribeAccountAttributes": reads(describeAccount),
+}
+
+// zones are the region's availability zones.
+func (c *Compute) zones() []string {
+	return []string{c.cfg.Region + "a", c.cfg.Region + "b", c.cfg.Region + "c"}
+}
+
+// zoneID is the account-independent id of a zone: us-east-1a is use1-az1.
+func (c *Compute) zoneID(zone string) string {
+	parts := strings.Split(c.cfg.Region, "-")
+	id := parts[0]
+	for _, p := range parts[1:] {
+		id += p[:1]
+	}
+	return id + "-az" + strconv.Itoa(int(zone[len(zone)-1]-'a')+1)
+}
+
+// zone settles the zone of a subnet; without a wish it is the first.
+func (c *Compute) zone(name, id string) (string, error) {
+	for _, z := range c.zones() {
+		if (name == "" || name == z) && (id == "" || id == c.zoneID(z)) {
+			return z, nil
+		}
+	}
+	return "", invalidValue("Value (%s) for parameter availabilityZone is invalid. Subnets can currently only be created in the following availability zones: %s.",
+		name+id, strings.Join(c.zones(), ", "))
+}
+
+func (c *Compute) arn(resource string) string {
+	return "arn:aws:ec2:" + c.cfg.Region + ":" + c.cfg.AccountID + ":" + resource
+}
+
+type regionItem struct {
+	Name     string `xml:"regionName"`
+	Endpoint string `xml:"regionEndpoint"`
+	OptIn    string `xml:"optInStatus"`
+}
+
+var regionFields = fields[regionItem]{
+	"region-name":   func(_ *tx, r *regionItem) []string { return one(r.Name) },
+	"endpoint":      func(_ *tx, r *regionItem) []string { return one(r.Endpoint) },
+	"opt-in-status": func(_ *tx, r *regionItem) []string { return one(r.OptIn) },
+}
+
+type describeRegionsRequest struct {
+	request
+	AllRegions  bool
+	RegionNames []string `query:"RegionName"`
+	Filters     []filter `query:"Filter"`
+}
+
+type describeRegionsResponse struct {
+	Regions []regionItem `xml:"regionInfo>item"`
+}
+
+// describeRegions knows the lab's own region alone.
+func describeRegions(t *tx, in *describeRegionsRequest) (any, error) {
+	for _, name := range in.RegionNames {
+		if name != t.c.cfg.Region {
+			return nil, invalidValue("Invalid region names provided: %s", name)
+		}
+	}
+	if err := checkFilters(in.Filters, regionFields); err != nil {
+		return nil, err
+	}
+	r := regionItem{t.c.cfg.Region, "ec2." + t.c.cfg.Region + ".amazonaws.com", "opt-in-not-required"}
+	var out describeRegionsResponse
+	if t.matches("", in.Filters, func(f string) []string { return regionFields[f](t, &r) }) {
+		out.Regions = []regionItem{r}
+	}
+	return out, nil
+}
+
+type zoneItem struct {
+	Name        string `xml:"zoneName"`
+	ID          string `xml:"zoneId"`
+	State       string `xml:"zoneState"`
+	Region      string `xml:"regionName"`
+	Group       string `xml:"groupName"`
+	BorderGroup string `xml:"networkBorderGroup"`
+	Type        string `xml:"zoneType"`
+	OptIn       string `xml:"optInStatus"`
+}
+
+var zoneFields = fields[zoneItem]{
+	"zone-name":     func(_ *tx, z *zoneItem) []string { return one(z.Name) },
+	"zone-id":       func(_ *tx, z *zoneItem) []string { return one(z.ID) },
+	"zone-type":     func(_ *tx, z *zoneItem) []string { return one(z.Type) },
+	"state":         func(_ *tx, z *zoneItem) []string { return one(z.State) },
+	"region-name":   func(_ *tx, z *zoneItem) []string { return one(z.Region) },
+	"group-name":    func(_ *tx, z *zoneItem) []string { return one(z.Group) },
+	"opt-in-status": func(_ *tx, z *zoneItem) []string { return one(z.OptIn) },
+}
+
+type describeZonesRequest struct {
+	request
+	AllAvailabilityZones bool
+	ZoneNames            []string `query:"ZoneName"`
+	ZoneIds              []string `query:"ZoneId"`
+	Filters              []filter `query:"Filter"`
+}
+
+type describeZonesResponse struct {
+	Zones []zoneItem `xml:"availabilityZoneInfo>item"`
+}
+
+func describeZones(t *tx, in *describeZonesRequest) (any, error) {
+	for _, name := range in.ZoneNames {
+		if !slices.Contains(t.c.zones(), name) {
+			return nil, invalidValue("Invalid availability zone: [%s]", name)
+		}
+	}
+	if err := checkFilters(in.Filters, zoneFields); err != nil {
+		return nil, err
+	}
+	var out describeZonesResponse
+	for _, name := range t.c.zones() {
+		z := zoneItem{name, t.c.zoneID(name), "available", t.c.cfg.Region, t.c.cfg.Region, t.c.cfg.Region, "availability-zone", "opt-in-not-required"}
+		if len(in.ZoneNames) > 0 && !slices.Contains(in.ZoneNames, name) || len(in.ZoneIds) > 0 && !slices.Contains(in.ZoneIds, z.ID) {
+			continue
+		}
+		if t.matches("", in.Filters, func(f string) []string { return zoneFields[f](t, &z) }) {
+			out.Zones = append(out.Zones, z)
+		}
+	}
+	return out, nil
+}
+
+type accountRequest struct {
+	request
+	AttributeNames []string `query:"AttributeName"`
+}
+
+type accountAttribute struct {
+	Name   string   `xml:"attributeName"`
+	Values []string `xml:"attributeValueSet>item>attributeValue"`
+}
+
+type accountResponse struct {
+	Attributes []accountAttribute `xml:"accountAttributeSet>item"`
+}
+
+func describeAccount(t *tx, in *accountRequest) (any, error) {
+	q := t.c.cfg.Quotas
+	all := []accountAttribute{
+		{"supported-platforms", []string{"VPC"}},
+		{"default-vpc", []string{"none"}},
+		{"max-instances", []string{strconv.Itoa(q.Instances)}},
+		{"vpc-max-security-groups-per-interface", []string{strconv.Itoa(q.GroupsPerInterface)}},
+		{"max-elastic-ips", []string{"0"}},
+		{"vpc-max-elastic-ips", []string{strconv.Itoa(q.Addresses)}},
+	}
+	for _, name := range in.AttributeNames {
+		if !slices.ContainsFunc(all, func(a accountAttribute) bool { return a.Name == name }) {
+			return nil, wire.Refuse("InvalidParameterValue", "Value (%s) for parameter attributeName is invalid. Unknown attribute.", name)
+		}
+	}
+	var out accountResponse
+	for _, a := range all {
+		if len(in.AttributeNames) == 0 || slices.Contains(in.AttributeNames, a.Name) {
+			out.Attributes = append(out.Attributes, a)
+		}
+	}
+	return out, nil
+}

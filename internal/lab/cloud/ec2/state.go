@@ -1,0 +1,96 @@
+package ec2
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
+)
+
+// state is everything the account owns. It is kept as JSON; every change is
+// made on a copy and replaces the old state as a whole, so a refused or
+// dry-run action leaves no trace.
+type state struct {
+	BootID      string // the host's boot the machines were last seen in
+	PublicTurn  int    // where the search for a free public address goes on
+	VPCs        map[string]*vpc
+	Subnets     map[string]*subnet
+	Gateways    map[string]*gateway
+	RouteTables map[string]*routeTable
+	Groups      map[string]*group
+	Rules       map[string]*rule
+	Instances   map[string]*instance
+	Interfaces  map[string]*iface
+	Volumes     map[string]*volume
+	Addresses   map[string]*address
+	KeyPairs    map[string]*keyPair
+	Tags        map[string]map[string]string // resource id -> key -> value
+	Tokens      map[string]clientToken       // action/token -> what it made
+}
+
+// clientToken remembers an idempotent request.
+type clientToken struct {
+	Fingerprint string
+	IDs         []string
+}
+
+func newState() *state {
+	return &state{
+		VPCs: map[string]*vpc{}, Subnets: map[string]*subnet{}, Gateways: map[string]*gateway{},
+		RouteTables: map[string]*routeTable{}, Groups: map[string]*group{}, Rules: map[string]*rule{},
+		Instances: map[string]*instance{}, Interfaces: map[string]*iface{}, Volumes: map[string]*volume{},
+		Addresses: map[string]*address{}, KeyPairs: map[string]*keyPair{},
+		Tags: map[string]map[string]string{}, Tokens: map[string]clientToken{},
+	}
+}
+
+func decodeState(raw []byte) (*state, error) {
+	st := newState()
+	if len(raw) == 0 {
+		return st, nil
+	}
+	if err := json.Unmarshal(raw, st); err != nil {
+		return nil, fmt.Errorf("decoding the state: %w", err)
+	}
+	return st, nil
+}
+
+func readStateFile(name string) ([]byte, error) {
+	if name == "" {
+		return nil, nil
+	}
+	raw, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the state: %w", err)
+	}
+	return raw, nil
+}
+
+// writeStateFile replaces the file atomically. It stays private (0600): user data
+// may carry keys.
+func writeStateFile(name string, raw []byte) error {
+	if name == "" {
+		return nil
+	}
+	if err := file.Replace(name, raw, 0o600); err != nil {
+		return fmt.Errorf("saving the state: %w", err)
+	}
+	return nil
+}
+
+// sorted are the values of m ordered by key.
+func sorted[T any](m map[string]*T) []*T {
+	out := make([]*T, 0, len(m))
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, m[k])
+	}
+	return out
+}

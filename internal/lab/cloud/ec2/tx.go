@@ -1,0 +1,193 @@
+package ec2
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
+)
+
+// tx is one action at work on the state, with the lock on it held.
+type tx struct {
+	c       *Compute
+	st      *state
+	now     time.Time
+	action  string
+	form    url.Values
+	created []string
+	after   []func() // run once the change is committed
+}
+
+// then schedules an effect for after the commit.
+func (t *tx) then(f func()) { t.after = append(t.after, f) }
+
+// action is one entry of the API.
+type action struct {
+	writes bool
+	run    func(*tx, url.Values) (any, error)
+}
+
+// request is embedded by every action's input.
+type request struct{ DryRun bool }
+
+func (r request) dryRun() bool { return r.DryRun }
+
+type dryRunner interface{ dryRun() bool }
+
+func reads[I any](f func(*tx, *I) (any, error)) action { return action{run: decoded(f)} }
+
+func writes[I any](f func(*tx, *I) (any, error)) action {
+	return action{writes: true, run: decoded(f)}
+}
+
+// decoded turns a typed handler into one that takes form parameters. A dry
+// run does the whole work and is then refused, so that the transaction is
+// dropped and every error a real run would meet has shown.
+func decoded[I any](f func(*tx, *I) (any, error)) func(*tx, url.Values) (any, error) {
+	return func(t *tx, form url.Values) (any, error) {
+		in := new(I)
+		if err := wire.Decode(form, in); err != nil {
+			return nil, err
+		}
+		out, err := f(t, in)
+		if err != nil {
+			return nil, err
+		}
+		if d, ok := any(in).(dryRunner); ok && d.dryRun() {
+			return nil, wire.RefuseWith(412, "DryRunOperation", "Request would have succeeded, but DryRun flag is set.")
+		}
+		return out, nil
+	}
+}
+
+// done is the body of responses that only say <return>true</return>.
+type done struct {
+	Return bool `xml:"return"`
+}
+
+// actions is the EC2 API.
+var actions = func() map[string]action {
+	all := map[string]action{}
+	for _, some := range []map[string]action{
+		vpcActions, subnetActions, gatewayActions, routeTableActions, routeActions, groupActions, ruleActions,
+		instanceActions, instanceTypeActions, imageActions, interfaceActions, volumeActions, addressActions,
+		keyPairActions, tagActions, regionActions,
+	} {
+		maps.Copy(all, some)
+	}
+	return all
+}()
+
+// Serve runs one action on its form parameters, reads on the live state and
+// writes in a transaction, and returns what to answer with. Refusals are
+// *wire.Error.
+func (c *Compute) Serve(name string, form url.Values) (any, error) {
+	a, ok := actions[name]
+	if !ok {
+		return nil, wire.Refuse("InvalidAction", "The action %s is not valid for this web service.", name)
+	}
+	if !a.writes {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return a.run(&tx{c: c, st: c.st, now: c.cfg.Clock.Now(), action: name, form: form}, form)
+	}
+	var out any
+	err := c.update(name, form, func(t *tx) (err error) {
+		out, err = a.run(t, form)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.syncNetwork(c.ctx)
+	return out, nil
+}
+
+// update runs f on a copy of the state. When f succeeds the copy is saved and
+// takes the old state's place, and what f scheduled is started.
+func (c *Compute) update(name string, form url.Values, f func(*tx) error) error {
+	t := &tx{c: c, now: c.cfg.Clock.Now(), action: name, form: form}
+	if err := c.commit(t, f); err != nil {
+		return err
+	}
+	for _, effect := range t.after {
+		effect()
+	}
+	return nil
+}
+
+func (c *Compute) commit(t *tx, f func(*tx) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var err error
+	if t.st, err = decodeState(c.raw); err != nil {
+		return err
+	}
+	t.forget()
+	if err := f(t); err != nil {
+		return err
+	}
+	raw, err := json.Marshal(t.st)
+	if err != nil {
+		return fmt.Errorf("encoding the state: %w", err)
+	}
+	if err := writeStateFile(c.cfg.StateFile, raw); err != nil {
+		return err
+	}
+	c.raw, c.st = raw, t.st
+	c.faults.Created(t.action, t.created, t.now)
+	return nil
+}
+
+// forget drops what EC2 no longer shows: instances an hour after their
+// termination, with the tokens that made them.
+func (t *tx) forget() {
+	for id, i := range t.st.Instances {
+		if i.State == stateTerminated && t.now.Sub(i.TerminatedAt) > TerminatedVisible {
+			delete(t.st.Instances, id)
+			delete(t.st.Tags, id)
+			delete(t.st.Tokens, i.TokenKey)
+		}
+	}
+}
+
+// find looks a resource up by the id a request gave.
+func find[T any](t *tx, k kind, m map[string]*T, parameter, id string) (*T, error) {
+	if err := k.check(parameter, id); err != nil {
+		return nil, err
+	}
+	v, ok := m[id]
+	if !ok || t.c.faults.Hidden(id, t.now) {
+		return nil, k.notFoundError(id)
+	}
+	return v, nil
+}
+
+// once answers an idempotent request: the ids an earlier request with the same
+// token made, or none when the request is new.
+func (t *tx) once(token string) (ids []string, key string, err error) {
+	if token == "" {
+		return nil, "", nil
+	}
+	if len(token) > 64 {
+		return nil, "", invalidValue("Invalid value '%s' for parameter clientToken. The client token must be no longer than 64 ASCII characters.", token)
+	}
+	key = t.action + "/" + token
+	seen, ok := t.st.Tokens[key]
+	if !ok {
+		return nil, key, nil
+	}
+	if seen.Fingerprint != fingerprint(t.form) {
+		return nil, key, wire.Refuse("IdempotentParameterMismatch", "Arguments on this idempotent request are inconsistent with arguments used in previous request(s).")
+	}
+	return seen.IDs, key, nil
+}
+
+func (t *tx) remember(key string, ids ...string) {
+	if key != "" {
+		t.st.Tokens[key] = clientToken{Fingerprint: fingerprint(t.form), IDs: ids}
+	}
+}

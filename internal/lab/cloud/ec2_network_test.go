@@ -1,0 +1,326 @@
+package cloud_test
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
+)
+
+// TestNetworkRefusals goes through what EC2 refuses about VPCs, subnets,
+// gateways and routes, in the state of a site with one instance.
+func TestNetworkRefusals(t *testing.T) {
+	l := newLab(t)
+	s := l.site(t)
+	i := l.run(t, s.runInput())
+	other := must[*awsec2.CreateVpcOutput](t)(l.CreateVpc(t.Context(), &awsec2.CreateVpcInput{CidrBlock: aws.String("10.240.0.0/16")})).Vpc
+	spare := must[*awsec2.CreateInternetGatewayOutput](t)(l.CreateInternetGateway(t.Context(), &awsec2.CreateInternetGatewayInput{})).InternetGateway
+	foreign := must[*awsec2.CreateRouteTableOutput](t)(l.CreateRouteTable(t.Context(), &awsec2.CreateRouteTableInput{VpcId: other.VpcId})).RouteTable
+	second := must[*awsec2.CreateRouteTableOutput](t)(l.CreateRouteTable(t.Context(), &awsec2.CreateRouteTableInput{VpcId: &s.vpc})).RouteTable
+	must[*awsec2.AllocateAddressOutput](t)(l.AllocateAddress(t.Context(), &awsec2.AllocateAddressInput{}))
+	eip := must[*awsec2.AllocateAddressOutput](t)(l.AllocateAddress(t.Context(), &awsec2.AllocateAddressInput{}))
+	must[*awsec2.AssociateAddressOutput](t)(l.AssociateAddress(t.Context(), &awsec2.AssociateAddressInput{AllocationId: eip.AllocationId, InstanceId: i.InstanceId}))
+
+	ctx := t.Context()
+	vpc := func(cidr string) error {
+		_, err := l.CreateVpc(ctx, &awsec2.CreateVpcInput{CidrBlock: aws.String(cidr)})
+		return err
+	}
+	subnet := func(cidr string) error {
+		_, err := l.CreateSubnet(ctx, &awsec2.CreateSubnetInput{VpcId: &s.vpc, CidrBlock: aws.String(cidr)})
+		return err
+	}
+	route := func(change func(*awsec2.CreateRouteInput)) error {
+		in := &awsec2.CreateRouteInput{RouteTableId: &s.table, DestinationCidrBlock: aws.String("10.200.0.0/24"), InstanceId: i.InstanceId}
+		change(in)
+		_, err := l.CreateRoute(ctx, in)
+		return err
+	}
+	for _, tc := range []struct {
+		name, code string
+		call       func() error
+	}{
+		{"VPC too large", "InvalidVpc.Range", func() error { return vpc("10.0.0.0/8") }},
+		{"VPC too small", "InvalidVpc.Range", func() error { return vpc("10.0.0.0/29") }},
+		{"VPC CIDR not a CIDR", "InvalidParameterValue", func() error { return vpc("10.0.0/16") }},
+		{"VPC in use", "DependencyViolation", func() error {
+			_, err := l.DeleteVpc(ctx, &awsec2.DeleteVpcInput{VpcId: &s.vpc})
+			return err
+		}},
+		{"VPC unknown", "InvalidVpcID.NotFound", func() error {
+			_, err := l.DeleteVpc(ctx, &awsec2.DeleteVpcInput{VpcId: aws.String("vpc-00000000000000000")})
+			return err
+		}},
+		{"VPC id malformed", "InvalidVpcID.Malformed", func() error {
+			_, err := l.DescribeVpcs(ctx, &awsec2.DescribeVpcsInput{VpcIds: []string{"vpc-nonsense"}})
+			return err
+		}},
+		{"VPC attribute unknown", "InvalidParameterValue", func() error {
+			_, err := l.DescribeVpcAttribute(ctx, &awsec2.DescribeVpcAttributeInput{VpcId: &s.vpc, Attribute: "nonsense"})
+			return err
+		}},
+		{"subnet outside the VPC", "InvalidSubnet.Range", func() error { return subnet("10.241.0.0/24") }},
+		{"subnet too small", "InvalidSubnet.Range", func() error { return subnet("10.240.1.0/29") }},
+		{"subnet overlaps", "InvalidSubnet.Conflict", func() error { return subnet("10.240.0.128/25") }},
+		{"subnet in an unknown zone", "InvalidParameterValue", func() error {
+			_, err := l.CreateSubnet(ctx, &awsec2.CreateSubnetInput{VpcId: &s.vpc, CidrBlock: aws.String("10.240.1.0/24"), AvailabilityZone: aws.String("us-east-1z")})
+			return err
+		}},
+		{"subnet with interfaces", "DependencyViolation", func() error {
+			_, err := l.DeleteSubnet(ctx, &awsec2.DeleteSubnetInput{SubnetId: &s.subnet})
+			return err
+		}},
+		{"subnet unknown", "InvalidSubnetID.NotFound", func() error {
+			_, err := l.DeleteSubnet(ctx, &awsec2.DeleteSubnetInput{SubnetId: aws.String("subnet-00000000000000000")})
+			return err
+		}},
+		{"subnet id malformed", "InvalidSubnetID.Malformed", func() error {
+			_, err := l.DeleteSubnet(ctx, &awsec2.DeleteSubnetInput{SubnetId: aws.String("subnet-x")})
+			return err
+		}},
+		{"gateway attached twice", "Resource.AlreadyAssociated", func() error {
+			_, err := l.AttachInternetGateway(ctx, &awsec2.AttachInternetGatewayInput{InternetGatewayId: &s.gateway, VpcId: other.VpcId})
+			return err
+		}},
+		{"second gateway for a VPC", "InvalidParameterValue", func() error {
+			_, err := l.AttachInternetGateway(ctx, &awsec2.AttachInternetGatewayInput{InternetGatewayId: spare.InternetGatewayId, VpcId: &s.vpc})
+			return err
+		}},
+		{"gateway with mapped addresses", "DependencyViolation", func() error {
+			_, err := l.DetachInternetGateway(ctx, &awsec2.DetachInternetGatewayInput{InternetGatewayId: &s.gateway, VpcId: &s.vpc})
+			return err
+		}},
+		{"gateway not attached", "Gateway.NotAttached", func() error {
+			_, err := l.DetachInternetGateway(ctx, &awsec2.DetachInternetGatewayInput{InternetGatewayId: spare.InternetGatewayId, VpcId: &s.vpc})
+			return err
+		}},
+		{"gateway deleted while attached", "DependencyViolation", func() error {
+			_, err := l.DeleteInternetGateway(ctx, &awsec2.DeleteInternetGatewayInput{InternetGatewayId: &s.gateway})
+			return err
+		}},
+		{"gateway unknown", "InvalidInternetGatewayID.NotFound", func() error {
+			_, err := l.DeleteInternetGateway(ctx, &awsec2.DeleteInternetGatewayInput{InternetGatewayId: aws.String("igw-00000000000000000")})
+			return err
+		}},
+		{"route exists", "RouteAlreadyExists", func() error {
+			return route(func(in *awsec2.CreateRouteInput) { in.DestinationCidrBlock = aws.String("0.0.0.0/0") })
+		}},
+		{"route for the local CIDR", "RouteAlreadyExists", func() error {
+			return route(func(in *awsec2.CreateRouteInput) { in.DestinationCidrBlock = aws.String("10.240.0.0/16") })
+		}},
+		{"route inside the VPC to a gateway", "InvalidParameterValue", func() error {
+			return route(func(in *awsec2.CreateRouteInput) {
+				in.DestinationCidrBlock, in.InstanceId, in.GatewayId = aws.String("10.240.9.0/24"), nil, &s.gateway
+			})
+		}},
+		{"route to a gateway of no VPC", "InvalidParameterValue", func() error {
+			return route(func(in *awsec2.CreateRouteInput) { in.InstanceId, in.GatewayId = nil, spare.InternetGatewayId })
+		}},
+		{"route to another VPC's instance", "InvalidParameterValue", func() error {
+			return route(func(in *awsec2.CreateRouteInput) { in.RouteTableId = foreign.RouteTableId })
+		}},
+		{"route with two targets", "InvalidParameterCombination", func() error {
+			return route(func(in *awsec2.CreateRouteInput) { in.GatewayId = &s.gateway })
+		}},
+		{"route without a target", "MissingParameter", func() error {
+			return route(func(in *awsec2.CreateRouteInput) { in.InstanceId = nil })
+		}},
+		{"route to an unknown interface", "InvalidNetworkInterfaceID.NotFound", func() error {
+			return route(func(in *awsec2.CreateRouteInput) {
+				in.InstanceId, in.NetworkInterfaceId = nil, aws.String("eni-00000000000000000")
+			})
+		}},
+		{"local route deleted", "InvalidParameterValue", func() error {
+			_, err := l.DeleteRoute(ctx, &awsec2.DeleteRouteInput{RouteTableId: &s.table, DestinationCidrBlock: aws.String("10.240.0.0/16")})
+			return err
+		}},
+		{"unknown route deleted", "InvalidRoute.NotFound", func() error {
+			_, err := l.DeleteRoute(ctx, &awsec2.DeleteRouteInput{RouteTableId: &s.table, DestinationCidrBlock: aws.String("10.9.0.0/16")})
+			return err
+		}},
+		{"unknown route replaced", "InvalidParameterValue", func() error {
+			_, err := l.ReplaceRoute(ctx, &awsec2.ReplaceRouteInput{RouteTableId: &s.table, DestinationCidrBlock: aws.String("10.9.0.0/16"), GatewayId: &s.gateway})
+			return err
+		}},
+		{"route table unknown", "InvalidRouteTableID.NotFound", func() error {
+			_, err := l.DeleteRouteTable(ctx, &awsec2.DeleteRouteTableInput{RouteTableId: aws.String("rtb-00000000000000000")})
+			return err
+		}},
+		{"route table id malformed", "InvalidRouteTableId.Malformed", func() error {
+			_, err := l.DeleteRouteTable(ctx, &awsec2.DeleteRouteTableInput{RouteTableId: aws.String("vpc-00000000000000000")})
+			return err
+		}},
+		{"route table in use", "DependencyViolation", func() error {
+			_, err := l.DeleteRouteTable(ctx, &awsec2.DeleteRouteTableInput{RouteTableId: &s.table})
+			return err
+		}},
+		{"subnet has another table", "Resource.AlreadyAssociated", func() error {
+			_, err := l.AssociateRouteTable(ctx, &awsec2.AssociateRouteTableInput{RouteTableId: second.RouteTableId, SubnetId: &s.subnet})
+			return err
+		}},
+		{"association unknown", "InvalidAssociationID.NotFound", func() error {
+			_, err := l.DisassociateRouteTable(ctx, &awsec2.DisassociateRouteTableInput{AssociationId: aws.String("rtbassoc-00000000000000000")})
+			return err
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) { refused(t, tc.call(), tc.code) })
+	}
+}
+
+func TestVPCComesWithMainTableAndDefaultGroup(t *testing.T) {
+	l := newLab(t)
+	ctx := t.Context()
+	v := must[*awsec2.CreateVpcOutput](t)(l.CreateVpc(ctx, &awsec2.CreateVpcInput{
+		CidrBlock: aws.String("10.1.2.3/16"), TagSpecifications: tags(types.ResourceTypeVpc, "Name", "demo"),
+	})).Vpc
+	if *v.CidrBlock != "10.1.0.0/16" || *v.Tags[0].Value != "demo" || v.State != types.VpcStateAvailable {
+		t.Errorf("created %+v", v)
+	}
+	in := []types.Filter{filter("vpc-id", *v.VpcId)}
+	tables := must[*awsec2.DescribeRouteTablesOutput](t)(l.DescribeRouteTables(ctx, &awsec2.DescribeRouteTablesInput{Filters: append(in, filter("association.main", "true"))})).RouteTables
+	if len(tables) != 1 || len(tables[0].Routes) != 1 || *tables[0].Routes[0].GatewayId != "local" || !*tables[0].Associations[0].Main {
+		t.Errorf("main route table: %+v", tables)
+	}
+	groups := must[*awsec2.DescribeSecurityGroupsOutput](t)(l.DescribeSecurityGroups(ctx, &awsec2.DescribeSecurityGroupsInput{Filters: in})).SecurityGroups
+	if len(groups) != 1 || *groups[0].GroupName != "default" || *groups[0].IpPermissions[0].UserIdGroupPairs[0].GroupId != *groups[0].GroupId {
+		t.Errorf("default group: %+v", groups)
+	}
+	_, err := l.DeleteSecurityGroup(ctx, &awsec2.DeleteSecurityGroupInput{GroupId: groups[0].GroupId})
+	refused(t, err, "CannotDelete")
+
+	must[*awsec2.ModifyVpcAttributeOutput](t)(l.ModifyVpcAttribute(ctx, &awsec2.ModifyVpcAttributeInput{VpcId: v.VpcId, EnableDnsHostnames: &types.AttributeBooleanValue{Value: aws.Bool(true)}}))
+	attr := must[*awsec2.DescribeVpcAttributeOutput](t)(l.DescribeVpcAttribute(ctx, &awsec2.DescribeVpcAttributeInput{VpcId: v.VpcId, Attribute: types.VpcAttributeNameEnableDnsHostnames}))
+	if !*attr.EnableDnsHostnames.Value {
+		t.Error("enableDnsHostnames was not kept")
+	}
+
+	must[*awsec2.DeleteVpcOutput](t)(l.DeleteVpc(ctx, &awsec2.DeleteVpcInput{VpcId: v.VpcId}))
+	if o := l.cloud.Overview(); o.Total != 0 {
+		t.Errorf("left after DeleteVpc: %+v", o)
+	}
+}
+
+// TestRoutesFollowTheirTargets checks what the network is told of routes and
+// what EC2 shows of their state.
+func TestRoutesFollowTheirTargets(t *testing.T) {
+	l := newLab(t)
+	s := l.site(t)
+	ctx := t.Context()
+	i := l.run(t, s.runInput())
+	dst := netip.MustParsePrefix("10.200.0.0/24")
+	must[*awsec2.CreateRouteOutput](t)(l.CreateRoute(ctx, &awsec2.CreateRouteInput{RouteTableId: &s.table, DestinationCidrBlock: aws.String(dst.String()), InstanceId: i.InstanceId}))
+
+	kind := func() network.TargetKind {
+		for _, r := range l.network.vpc(t, s.vpc).RouteTables {
+			for _, x := range r.Routes {
+				if r.ID == s.table && x.Destination == dst {
+					return x.Target.Kind
+				}
+			}
+		}
+		return -1
+	}
+	state := func() types.RouteState {
+		out := must[*awsec2.DescribeRouteTablesOutput](t)(l.DescribeRouteTables(ctx, &awsec2.DescribeRouteTablesInput{RouteTableIds: []string{s.table}}))
+		for _, r := range out.RouteTables[0].Routes {
+			if *r.DestinationCidrBlock == dst.String() {
+				return r.State
+			}
+		}
+		return ""
+	}
+	if kind() != network.ToInterface || state() != types.RouteStateActive {
+		t.Fatalf("route to a running instance: %v, %s", kind(), state())
+	}
+	must[*awsec2.StopInstancesOutput](t)(l.StopInstances(ctx, &awsec2.StopInstancesInput{InstanceIds: []string{*i.InstanceId}}))
+	l.await(t, *i.InstanceId, types.InstanceStateNameStopped)
+	if state() != types.RouteStateBlackhole {
+		t.Errorf("route to a stopped instance is %s", state())
+	}
+	must[*awsec2.ReplaceRouteOutput](t)(l.ReplaceRoute(ctx, &awsec2.ReplaceRouteInput{RouteTableId: &s.table, DestinationCidrBlock: aws.String(dst.String()), GatewayId: &s.gateway}))
+	if kind() != network.InternetGateway {
+		t.Errorf("replaced route leads to %v", kind())
+	}
+	must[*awsec2.DetachInternetGatewayOutput](t)(l.DetachInternetGateway(ctx, &awsec2.DetachInternetGatewayInput{InternetGatewayId: &s.gateway, VpcId: &s.vpc}))
+	if kind() != network.Blackhole || state() != types.RouteStateBlackhole {
+		t.Errorf("route to a detached gateway: %v, %s", kind(), state())
+	}
+	must[*awsec2.DeleteRouteOutput](t)(l.DeleteRoute(ctx, &awsec2.DeleteRouteInput{RouteTableId: &s.table, DestinationCidrBlock: aws.String(dst.String())}))
+	if state() != "" {
+		t.Error("the deleted route is still there")
+	}
+}
+
+func TestRouteTableAssociations(t *testing.T) {
+	l := newLab(t)
+	s := l.site(t)
+	ctx := t.Context()
+	table := func() string { return l.network.vpc(t, s.vpc).Subnets[0].RouteTableID }
+	if table() != s.table {
+		t.Fatalf("the subnet uses %s", table())
+	}
+	out := must[*awsec2.DescribeRouteTablesOutput](t)(l.DescribeRouteTables(ctx, &awsec2.DescribeRouteTablesInput{Filters: []types.Filter{filter("association.subnet-id", s.subnet)}}))
+	assoc := out.RouteTables[0].Associations[0].RouteTableAssociationId
+	second := must[*awsec2.CreateRouteTableOutput](t)(l.CreateRouteTable(ctx, &awsec2.CreateRouteTableInput{VpcId: &s.vpc, ClientToken: aws.String("once")})).RouteTable
+	again := must[*awsec2.CreateRouteTableOutput](t)(l.CreateRouteTable(ctx, &awsec2.CreateRouteTableInput{VpcId: &s.vpc, ClientToken: aws.String("once")})).RouteTable
+	if *second.RouteTableId != *again.RouteTableId {
+		t.Error("the same client token made two route tables")
+	}
+	replaced := must[*awsec2.ReplaceRouteTableAssociationOutput](t)(l.ReplaceRouteTableAssociation(ctx, &awsec2.ReplaceRouteTableAssociationInput{AssociationId: assoc, RouteTableId: second.RouteTableId}))
+	if table() != *second.RouteTableId {
+		t.Errorf("after replacing the association the subnet uses %s", table())
+	}
+	must[*awsec2.DisassociateRouteTableOutput](t)(l.DisassociateRouteTable(ctx, &awsec2.DisassociateRouteTableInput{AssociationId: replaced.NewAssociationId}))
+	if got := table(); got == s.table || got == *second.RouteTableId {
+		t.Errorf("without an association the subnet uses %s instead of the main table", got)
+	}
+	tables := l.network.vpc(t, s.vpc).RouteTables
+	if !slices.ContainsFunc(tables, func(r network.RouteTable) bool { return r.ID == table() }) {
+		t.Error("the subnet's table is not among the network's tables")
+	}
+}
+
+func TestRouteQuota(t *testing.T) {
+	l := newLab(t, func(l *lab) { l.quotas = ec2.Quotas{RoutesPerTable: 3} })
+	s := l.site(t)
+	i := l.run(t, s.runInput())
+	route := func(cidr string) error {
+		_, err := l.CreateRoute(t.Context(), &awsec2.CreateRouteInput{RouteTableId: &s.table, DestinationCidrBlock: aws.String(cidr), InstanceId: i.InstanceId})
+		return err
+	}
+	// The site has one route, to the internet; the local one does not count.
+	for _, cidr := range []string{"10.200.0.0/24", "10.200.1.0/24"} {
+		if err := route(cidr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused(t, route("10.200.2.0/24"), "RouteLimitExceeded")
+	must[*awsec2.DeleteRouteOutput](t)(l.DeleteRoute(t.Context(), &awsec2.DeleteRouteInput{RouteTableId: &s.table, DestinationCidrBlock: aws.String("10.200.1.0/24")}))
+	if err := route("10.200.2.0/24"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLateAssociation: an association is told of a while after it was made, and
+// holds at once.
+func TestLateAssociation(t *testing.T) {
+	l := newLab(t)
+	s := l.site(t)
+	ctx := t.Context()
+	l.fault(t, fields{"kind": "eventual", "action": "AssociateRouteTable", "calls": 1})
+	second := must[*awsec2.CreateRouteTableOutput](t)(l.CreateRouteTable(ctx, &awsec2.CreateRouteTableInput{VpcId: &s.vpc})).RouteTable.RouteTableId
+	subnet := must[*awsec2.CreateSubnetOutput](t)(l.CreateSubnet(ctx, &awsec2.CreateSubnetInput{VpcId: &s.vpc, CidrBlock: aws.String("10.240.9.0/24")})).Subnet.SubnetId
+	must[*awsec2.AssociateRouteTableOutput](t)(l.AssociateRouteTable(ctx, &awsec2.AssociateRouteTableInput{RouteTableId: second, SubnetId: subnet}))
+	for _, want := range []int{0, 1} {
+		out := must[*awsec2.DescribeRouteTablesOutput](t)(l.DescribeRouteTables(ctx, &awsec2.DescribeRouteTablesInput{Filters: []types.Filter{filter("association.subnet-id", *subnet)}}))
+		if len(out.RouteTables) != want {
+			t.Errorf("%d tables of the subnet, wanted %d", len(out.RouteTables), want)
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package cloud_test
+
+import (
+	"context"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
+)
+
+// clock is a clock that tests move.
+type clock struct {
+	mu     sync.Mutex
+	now    time.Time
+	timers []timer
+}
+
+type timer struct {
+	at time.Time
+	ch chan time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) After(d time.Duration) <-chan time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ch := make(chan time.Time, 1)
+	c.timers = append(c.timers, timer{c.now.Add(d), ch})
+	return ch
+}
+
+func (c *clock) waiting() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.timers)
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+	c.timers = slices.DeleteFunc(c.timers, func(t timer) bool {
+		if t.at.After(c.now) {
+			return false
+		}
+		t.ch <- c.now
+		return true
+	})
+}
+
+// SignHTTP signs with the cloud's time instead of the host's.
+func (c *clock) SignHTTP(ctx context.Context, creds aws.Credentials, r *http.Request, hash, service, region string, _ time.Time, opts ...func(*v4.SignerOptions)) error {
+	return v4.NewSigner().SignHTTP(ctx, creds, r, hash, service, region, c.Now(), opts...)
+}
+
+// fakeNetwork remembers what it was told last.
+type fakeNetwork struct {
+	mu     sync.Mutex
+	cfg    network.Config
+	resets []string
+	fail   error
+}
+
+func (n *fakeNetwork) Apply(_ context.Context, cfg network.Config) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.fail != nil {
+		return n.fail
+	}
+	n.cfg = cfg
+	return nil
+}
+
+func (n *fakeNetwork) ResetInterface(_ context.Context, id string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.resets = append(n.resets, id)
+	return nil
+}
+
+func (n *fakeNetwork) InterfaceNetns(id string) string { return "/run/netns/" + id }
+
+func (n *fakeNetwork) setFail(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.fail = err
+}
+
+func (n *fakeNetwork) vpc(t *testing.T, id string) network.VPC {
+	t.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, v := range n.cfg.VPCs {
+		if v.ID == id {
+			return v
+		}
+	}
+	t.Fatalf("the network has no VPC %s", id)
+	return network.VPC{}
+}
+
+// fakeMachines are processes that do nothing but run.
+type fakeMachines struct {
+	mu      sync.Mutex
+	running map[string]machine.Spec
+	exits   chan string
+	hold    chan struct{} // when set, each start and stop takes one from it
+	fail    error         // of starts
+	dir     string
+}
+
+func (m *fakeMachines) wait(ctx context.Context) error {
+	m.mu.Lock()
+	hold := m.hold
+	m.mu.Unlock()
+	if hold == nil {
+		return nil
+	}
+	select {
+	case <-hold:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (m *fakeMachines) Start(ctx context.Context, s machine.Spec) error {
+	if err := m.wait(ctx); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fail != nil {
+		return m.fail
+	}
+	m.running[s.ID] = s
+	return nil
+}
+
+func (m *fakeMachines) Stop(ctx context.Context, id string) error {
+	if err := m.wait(ctx); err != nil {
+		return err
+	}
+	return m.Kill(ctx, id)
+}
+
+func (m *fakeMachines) Kill(_ context.Context, id string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.running, id)
+	return nil
+}
+
+func (m *fakeMachines) Terminate(ctx context.Context, id string) error { return m.Stop(ctx, id) }
+
+func (m *fakeMachines) Running(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.running[id]
+	return ok
+}
+
+func (m *fakeMachines) spec(id string) machine.Spec {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.running[id]
+}
+
+func (m *fakeMachines) Exits() <-chan string { return m.exits }
+
+func (m *fakeMachines) Console(id string) string { return filepath.Join(m.dir, id) }
+
+// powerOff is a shutdown from inside.
+func (m *fakeMachines) powerOff(id string) {
+	_ = m.Kill(context.Background(), id)
+	m.exits <- id
+}

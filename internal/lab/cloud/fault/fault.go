@@ -1,0 +1,318 @@
+// Package fault makes the local cloud misbehave on demand, in the ways EC2
+// does: throttled calls, ids that are not visible yet, no capacity, slow
+// starts, machines that boot into trouble, and any error code at all.
+//
+// It decides when the cloud misbehaves, and knows what a machine boots into
+// trouble with. It knows no service and no state: the services ask it.
+package fault
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"path"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
+)
+
+// Kind says how a fault shows.
+type Kind string
+
+// The kinds of standing faults.
+const (
+	// Throttle refuses calls with the service's throttling error: each Every-th, or a Fraction of them.
+	Throttle Kind = "throttle"
+	// Eventual hides each new id from lookups for Milliseconds or for Calls lookups.
+	Eventual Kind = "eventual"
+	// Capacity refuses RunInstances with InsufficientInstanceCapacity.
+	Capacity Kind = "capacity"
+	// SlowStart keeps launched instances pending for Seconds.
+	SlowStart Kind = "slow-start"
+	// Fail refuses calls with Code.
+	Fail Kind = "fail"
+	// Boot has launched instances boot into Trouble for the first time, of those whose Name tag matches Name.
+	Boot Kind = "boot"
+)
+
+// Trouble is what a new machine finds itself in, which is luck on EC2.
+type Trouble string
+
+// The troubles of a first boot.
+const (
+	// ListsLocked holds the lock of apt's package lists for Seconds, as apt-daily does.
+	ListsLocked Trouble = "apt-lists-locked"
+	// DpkgLocked holds the locks of dpkg for Seconds, as unattended-upgrades does.
+	DpkgLocked Trouble = "dpkg-locked"
+	// HalfInstalled leaves Package half configured, or half unpacked if the image does not have it, by a dpkg that was
+	// interrupted.
+	HalfInstalled Trouble = "package-half-installed"
+	// CloudInitHangs keeps cloud-init's final stage from starting, for Seconds or for ever.
+	CloudInitHangs Trouble = "cloud-init-hangs"
+)
+
+// Fault is one standing fault. Its JSON form is that of the control endpoint.
+type Fault struct {
+	ID     int    `json:"id"`
+	Kind   Kind   `json:"kind"`
+	Action string `json:"action,omitempty"` // action name, may hold * (path.Match); empty means every action
+	// Count is how many more times the fault strikes; 0 means until it is removed.
+	Count int `json:"count,omitempty"`
+
+	Every    int     `json:"every,omitempty"`    // throttle: each Nth matching call
+	Fraction float64 `json:"fraction,omitempty"` // throttle: this part of the matching calls, 0..1
+
+	Milliseconds int `json:"milliseconds,omitempty"` // eventual: how long a new id stays hidden
+	Calls        int `json:"calls,omitempty"`        // eventual: for how many lookups a new id stays hidden
+
+	Seconds float64 `json:"seconds,omitempty"` // slow-start: added to the launch; boot: how long the trouble lasts
+
+	Trouble Trouble `json:"fault,omitempty"`   // boot
+	Name    string  `json:"name,omitempty"`    // boot: Name tag, may hold * (path.Match); empty means every instance
+	Package string  `json:"package,omitempty"` // boot: of package-half-installed
+
+	Code    string `json:"code,omitempty"`    // fail
+	Message string `json:"message,omitempty"` // fail
+	Status  int    `json:"status,omitempty"`  // fail: HTTP status, 400 when 0
+
+	seen int
+}
+
+func (f *Fault) matches(action string) bool {
+	if f.Action == "" {
+		return true
+	}
+	ok, err := path.Match(f.Action, action)
+	return err == nil && ok
+}
+
+func (f *Fault) validate() error {
+	if _, err := path.Match(f.Action, ""); err != nil {
+		return fmt.Errorf("action pattern %q: %w", f.Action, err)
+	}
+	switch f.Kind {
+	case Throttle:
+		if (f.Every > 0) == (f.Fraction > 0) || f.Fraction > 1 {
+			return errors.New("a throttle fault needs either every (each Nth call) or fraction (0..1)")
+		}
+	case Eventual:
+		if (f.Milliseconds > 0) == (f.Calls > 0) {
+			return errors.New("an eventual fault needs either milliseconds or calls")
+		}
+	case Capacity:
+		f.Action = cmp.Or(f.Action, "RunInstances")
+	case SlowStart:
+		if f.Seconds <= 0 {
+			return errors.New("a slow-start fault needs seconds")
+		}
+	case Fail:
+		if f.Code == "" {
+			return errors.New("a fail fault needs a code")
+		}
+		if f.Status != 0 && (f.Status < 400 || f.Status > 599) {
+			return fmt.Errorf("status %d is not an HTTP error status", f.Status)
+		}
+	case Boot:
+		if err := f.validateBoot(); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("unknown kind of fault %q (throttle, eventual, capacity, slow-start, fail, boot)", f.Kind)
+	}
+	if f.Count < 0 {
+		return errors.New("count must not be negative")
+	}
+	return nil
+}
+
+// packageName is what Debian allows (Debian policy, section 5.6.1).
+var packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)
+
+func (f *Fault) validateBoot() error {
+	if _, err := path.Match(f.Name, ""); err != nil {
+		return fmt.Errorf("name pattern %q: %w", f.Name, err)
+	}
+	switch f.Trouble {
+	case ListsLocked, DpkgLocked:
+		if f.Seconds <= 0 {
+			return fmt.Errorf("the fault %s needs seconds", f.Trouble)
+		}
+	case HalfInstalled:
+		if !packageName.MatchString(f.Package) {
+			return fmt.Errorf("the fault %s needs the name of a package, not %q", f.Trouble, f.Package)
+		}
+	case CloudInitHangs:
+		if f.Seconds < 0 {
+			return fmt.Errorf("the fault %s needs seconds, or none to last for ever", f.Trouble)
+		}
+	default:
+		return fmt.Errorf("unknown fault %q of a boot: want %s, %s, %s or %s", f.Trouble, ListsLocked, DpkgLocked, HalfInstalled, CloudInitHangs)
+	}
+	return nil
+}
+
+// Injector holds the standing faults. Its methods are safe for concurrent use.
+type Injector struct {
+	mu     sync.Mutex
+	rng    *rand.Rand
+	lastID int
+	faults []*Fault
+	hidden map[string]*hiding
+}
+
+type hiding struct {
+	until time.Time
+	calls int
+}
+
+// New returns an Injector without faults whose choices follow from seed.
+func New(seed uint64) *Injector {
+	in := &Injector{hidden: map[string]*hiding{}}
+	in.Seed(seed)
+	return in
+}
+
+// Seed restarts the random choices.
+func (in *Injector) Seed(seed uint64) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.rng = rand.New(rand.NewPCG(seed, seed))
+}
+
+// Add puts up a fault and returns it with its id.
+func (in *Injector) Add(f Fault) (Fault, error) {
+	if err := f.validate(); err != nil {
+		return Fault{}, err
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.lastID++
+	f.ID = in.lastID
+	in.faults = append(in.faults, &f)
+	return f, nil
+}
+
+// List returns the standing faults, oldest first.
+func (in *Injector) List() []Fault {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	out := make([]Fault, 0, len(in.faults))
+	for _, f := range in.faults {
+		out = append(out, *f)
+	}
+	return out
+}
+
+// Remove takes one fault away and reports whether it was there.
+func (in *Injector) Remove(id int) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	n := len(in.faults)
+	in.faults = slices.DeleteFunc(in.faults, func(f *Fault) bool { return f.ID == id })
+	return len(in.faults) < n
+}
+
+// Clear takes every fault away; ids hidden by one become visible.
+func (in *Injector) Clear() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.faults = nil
+	clear(in.hidden)
+}
+
+// strike uses up one of f's counted strikes.
+func (in *Injector) strike(f *Fault) {
+	if f.Count == 0 {
+		return
+	}
+	if f.Count--; f.Count == 0 {
+		in.faults = slices.DeleteFunc(in.faults, func(g *Fault) bool { return g == f })
+	}
+}
+
+// Refuse decides whether a call is refused. throttled is the error the
+// service throttles with.
+func (in *Injector) Refuse(action string, throttled *wire.Error) *wire.Error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, f := range slices.Clone(in.faults) {
+		if !f.matches(action) {
+			continue
+		}
+		var refusal *wire.Error
+		switch f.Kind {
+		case Throttle:
+			f.seen++
+			if (f.Every > 0 && f.seen%f.Every == 0) || (f.Fraction > 0 && in.rng.Float64() < f.Fraction) {
+				refusal = throttled
+			}
+		case Capacity:
+			refusal = wire.RefuseWith(http.StatusInternalServerError, "InsufficientInstanceCapacity",
+				"We currently do not have sufficient capacity in the Availability Zone you requested. Our system will be working on provisioning additional capacity.")
+		case Fail:
+			refusal = &wire.Error{Code: f.Code, Message: cmp.Or(f.Message, "The request failed because a fault was asked for."), Status: f.Status}
+		}
+		if refusal != nil {
+			in.strike(f)
+			return refusal
+		}
+	}
+	return nil
+}
+
+// Created tells the injector which ids an action made, so that an eventual
+// fault can hide them.
+func (in *Injector) Created(action string, ids []string, now time.Time) {
+	if len(ids) == 0 {
+		return
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, f := range slices.Clone(in.faults) {
+		if f.Kind != Eventual || !f.matches(action) {
+			continue
+		}
+		for _, id := range ids {
+			in.hidden[id] = &hiding{until: now.Add(time.Duration(f.Milliseconds) * time.Millisecond), calls: f.Calls}
+		}
+		in.strike(f)
+	}
+}
+
+// Hidden reports whether a lookup of id has to miss, and counts the lookup.
+func (in *Injector) Hidden(id string, now time.Time) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	h, ok := in.hidden[id]
+	if !ok {
+		return false
+	}
+	if h.calls > 0 {
+		h.calls--
+		return true
+	}
+	if now.Before(h.until) {
+		return true
+	}
+	delete(in.hidden, id)
+	return false
+}
+
+// StartDelay is how much longer the launch of one instance has to take.
+func (in *Injector) StartDelay() time.Duration {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	var d time.Duration
+	for _, f := range slices.Clone(in.faults) {
+		if f.Kind == SlowStart {
+			d += time.Duration(f.Seconds * float64(time.Second))
+			in.strike(f)
+		}
+	}
+	return d
+}

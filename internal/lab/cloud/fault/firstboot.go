@@ -1,0 +1,83 @@
+package fault
+
+import (
+	_ "embed"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+)
+
+// What a trouble runs on the machine, with its python3. Each says what it does.
+var (
+	//go:embed firstboot/hold-lock
+	holdLock string
+	//go:embed firstboot/half-install
+	halfInstall string
+)
+
+const (
+	unitDir   = "etc/systemd/system"
+	scriptDir = "usr/lib/k8s-lab"
+)
+
+// FirstBoot returns the files, by path, that the standing faults add to the disk
+// of an instance with a Name tag before its first boot. They count as having struck.
+func (in *Injector) FirstBoot(name string) map[string]string {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	files := map[string]string{}
+	for _, f := range slices.Clone(in.faults) {
+		if f.Kind != Boot {
+			continue
+		}
+		if ok, err := path.Match(f.Name, name); f.Name != "" && (err != nil || !ok) {
+			continue
+		}
+		f.addTo(files)
+		in.strike(f)
+	}
+	return files
+}
+
+// addTo adds what makes a machine boot into the fault.
+func (f *Fault) addTo(files map[string]string) {
+	seconds := strconv.FormatFloat(f.Seconds, 'f', -1, 64)
+	switch f.Trouble {
+	case ListsLocked:
+		files[path.Join(scriptDir, "hold-lock")] = holdLock
+		early(files, string(f.Trouble), "notify", "hold-lock", "apt-get "+seconds+" /var/lib/apt/lists/lock")
+	case DpkgLocked:
+		files[path.Join(scriptDir, "hold-lock")] = holdLock
+		early(files, string(f.Trouble), "notify", "hold-lock", "unattended-upgr "+seconds+" /var/lib/dpkg/lock-frontend /var/lib/dpkg/lock")
+	case HalfInstalled:
+		files[path.Join(scriptDir, "half-install")] = halfInstall
+		early(files, string(f.Trouble), "oneshot", "half-install", f.Package)
+	case CloudInitHangs:
+		if f.Seconds == 0 {
+			seconds = "infinity"
+		}
+		dropIn := path.Join(unitDir, "cloud-final.service.d/k8s-lab-fault.conf")
+		files[dropIn] = fmt.Sprintf("[Service]\nTimeoutStartSec=infinity\nExecStartPre=/bin/sh -c 'rm -f /%s; exec sleep %s'\n", dropIn, seconds)
+	}
+}
+
+// early adds a unit that runs a script before cloud-init and before anybody can
+// log in. The script is told the drop-in that starts the unit, to remove it.
+func early(files map[string]string, name, kind, script, args string) {
+	unit := "k8s-lab-" + name + ".service"
+	dropIn := path.Join(unitDir, "sysinit.target.d", "k8s-lab-"+name+".conf")
+	files[dropIn] = "[Unit]\nWants=" + unit + "\n"
+	files[path.Join(unitDir, unit)] = fmt.Sprintf(`[Unit]
+Description=The fault %s of the local EC2
+DefaultDependencies=no
+After=local-fs.target
+Before=cloud-init-local.service cloud-init-main.service ssh.service ssh.socket apt-daily.service apt-daily-upgrade.service
+Conflicts=shutdown.target
+Before=shutdown.target
+
+[Service]
+Type=%s
+ExecStart=/usr/bin/python3 /%s /%s %s
+`, name, kind, path.Join(scriptDir, script), dropIn, args)
+}

@@ -1,0 +1,275 @@
+package cloud_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	awsssm "github.com/aws/aws-sdk-go-v2/service/ssm"
+	awssts "github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
+)
+
+const (
+	testImage  = "ami-0123456789abcdef0" // Debian 13
+	olderImage = "ami-0123456789abcdef1" // Debian 12
+	testKey    = "AKIATEST"
+	testSecret = "secret"
+)
+
+// wholeResponses reads each response to its end before the SDK gets it: with a
+// single attempt per call, tests would now and then meet the race that package
+// wire describes where it sends.
+type wholeResponses struct{}
+
+func (wholeResponses) Do(r *http.Request) (*http.Response, error) {
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close() //nolint:errcheck // read only
+	body, err := io.ReadAll(resp.Body)
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return resp, err
+}
+
+// lab is a cloud served over HTTP with SDK clients for it.
+type lab struct {
+	*awsec2.Client
+	ssm      *awsssm.Client
+	sts      *awssts.Client
+	url      string
+	aws      aws.Config
+	cloud    *cloud.Account
+	clock    *clock
+	network  *fakeNetwork
+	machines *fakeMachines
+	dir      string
+	quotas   ec2.Quotas
+	bootID   string
+}
+
+func newLab(t *testing.T, change ...func(*lab)) *lab {
+	t.Helper()
+	dir := t.TempDir()
+	l := &lab{
+		clock: &clock{now: time.Now().UTC().Truncate(time.Second)}, network: &fakeNetwork{}, dir: dir, bootID: "boot-1",
+		machines: &fakeMachines{running: map[string]machine.Spec{}, exits: make(chan string), dir: dir},
+	}
+	for _, f := range change {
+		f(l)
+	}
+	l.open(t)
+	return l
+}
+
+// open starts the cloud from its files, as the daemon does.
+func (l *lab) open(t *testing.T) {
+	t.Helper()
+	var ips []netip.Addr
+	for a := netip.MustParseAddr("203.0.113.3"); len(ips) < 8; a = a.Next() {
+		ips = append(ips, a)
+	}
+	account, err := cloud.Open(cloud.Config{
+		Credentials: aws.Credentials{AccessKeyID: testKey, SecretAccessKey: testSecret}, Images: []ec2.Image{
+			{ID: testImage, Name: "debian-13-amd64-lab", Release: "13"}, {ID: olderImage, Name: "debian-12-amd64-lab", Release: "12"},
+		},
+		PublicIPs: ips, Quotas: l.quotas, StateFile: filepath.Join(l.dir, "state.json"), ParametersFile: filepath.Join(l.dir, "ssm.json"),
+		SessionsFile: filepath.Join(l.dir, "sts.json"),
+		BootID:       l.bootID, Network: l.network, Machines: l.machines, Clock: l.clock, Seed: 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := account.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(account)
+	t.Cleanup(func() {
+		srv.Close()
+		account.Close()
+	})
+	t.Setenv("AWS_ENDPOINT_URL", srv.URL)
+	t.Setenv("AWS_REGION", "us-east-1")
+	t.Setenv("AWS_ACCESS_KEY_ID", testKey)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", testSecret)
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	t.Setenv("AWS_CONFIG_FILE", os.DevNull)
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", os.DevNull)
+	cfg, err := config.LoadDefaultConfig(t.Context(), config.WithRetryMaxAttempts(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.HTTPClient = wholeResponses{}
+	l.cloud, l.url, l.aws = account, srv.URL, cfg
+	l.use(cfg)
+}
+
+func (l *lab) use(cfg aws.Config) {
+	l.Client = awsec2.NewFromConfig(cfg, func(o *awsec2.Options) { o.HTTPSignerV4 = l.clock })
+	l.ssm = awsssm.NewFromConfig(cfg, func(o *awsssm.Options) { o.HTTPSignerV4 = l.clock })
+	l.sts = awssts.NewFromConfig(cfg, func(o *awssts.Options) { o.HTTPSignerV4 = l.clock })
+}
+
+func (l *lab) with(key, secret, token string) *lab {
+	cfg := l.aws.Copy()
+	cfg.Credentials = credentials.NewStaticCredentialsProvider(key, secret, token)
+	other := *l
+	other.use(cfg)
+	return &other
+}
+
+// code is the AWS error code of err, "" for nil.
+func code(err error) string {
+	if err == nil {
+		return ""
+	}
+	var api smithy.APIError
+	if errors.As(err, &api) {
+		return api.ErrorCode()
+	}
+	return fmt.Sprintf("not an API error: %v", err)
+}
+
+// refused asserts that err has an AWS error code.
+func refused(t *testing.T, err error, want string) {
+	t.Helper()
+	if got := code(err); got != want {
+		t.Errorf("got %q, want %q (%v)", got, want, err)
+	}
+}
+
+// must returns what a call that has to work returned.
+func must[T any](t *testing.T) func(T, error) T {
+	t.Helper()
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); !f(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it never came to this: %s", what)
+		}
+	}
+}
+
+// site is a VPC ready for instances.
+type site struct {
+	vpc, subnet, gateway, table, group string
+}
+
+func (l *lab) site(t *testing.T) site {
+	t.Helper()
+	ctx := t.Context()
+	v := must[*awsec2.CreateVpcOutput](t)(l.CreateVpc(ctx, &awsec2.CreateVpcInput{CidrBlock: aws.String("10.240.0.0/16")}))
+	s := site{vpc: *v.Vpc.VpcId}
+	sub := must[*awsec2.CreateSubnetOutput](t)(l.CreateSubnet(ctx, &awsec2.CreateSubnetInput{VpcId: &s.vpc, CidrBlock: aws.String("10.240.0.0/24")}))
+	s.subnet = *sub.Subnet.SubnetId
+	g := must[*awsec2.CreateInternetGatewayOutput](t)(l.CreateInternetGateway(ctx, &awsec2.CreateInternetGatewayInput{}))
+	s.gateway = *g.InternetGateway.InternetGatewayId
+	must[*awsec2.AttachInternetGatewayOutput](t)(l.AttachInternetGateway(ctx, &awsec2.AttachInternetGatewayInput{InternetGatewayId: &s.gateway, VpcId: &s.vpc}))
+	r := must[*awsec2.CreateRouteTableOutput](t)(l.CreateRouteTable(ctx, &awsec2.CreateRouteTableInput{VpcId: &s.vpc}))
+	s.table = *r.RouteTable.RouteTableId
+	must[*awsec2.CreateRouteOutput](t)(l.CreateRoute(ctx, &awsec2.CreateRouteInput{RouteTableId: &s.table, DestinationCidrBlock: aws.String("0.0.0.0/0"), GatewayId: &s.gateway}))
+	must[*awsec2.AssociateRouteTableOutput](t)(l.AssociateRouteTable(ctx, &awsec2.AssociateRouteTableInput{RouteTableId: &s.table, SubnetId: &s.subnet}))
+	sg := must[*awsec2.CreateSecurityGroupOutput](t)(l.CreateSecurityGroup(ctx, &awsec2.CreateSecurityGroupInput{
+		GroupName: aws.String("web"), Description: aws.String("web"), VpcId: &s.vpc,
+	}))
+	s.group = *sg.GroupId
+	return s
+}
+
+// runInput launches one instance into the site.
+func (s site) runInput() *awsec2.RunInstancesInput {
+	return &awsec2.RunInstancesInput{
+		ImageId: aws.String(testImage), InstanceType: types.InstanceTypeT3Small, MinCount: aws.Int32(1), MaxCount: aws.Int32(1),
+		SubnetId: aws.String(s.subnet), SecurityGroupIds: []string{s.group},
+	}
+}
+
+// run launches an instance and waits until it is running.
+func (l *lab) run(t *testing.T, in *awsec2.RunInstancesInput) types.Instance {
+	t.Helper()
+	out := must[*awsec2.RunInstancesOutput](t)(l.RunInstances(t.Context(), in))
+	return l.await(t, *out.Instances[0].InstanceId, types.InstanceStateNameRunning)
+}
+
+func (l *lab) instance(t *testing.T, id string) types.Instance {
+	t.Helper()
+	out := must[*awsec2.DescribeInstancesOutput](t)(l.DescribeInstances(t.Context(), &awsec2.DescribeInstancesInput{InstanceIds: []string{id}}))
+	return out.Reservations[0].Instances[0]
+}
+
+func (l *lab) await(t *testing.T, id string, want types.InstanceStateName) types.Instance {
+	t.Helper()
+	var i types.Instance
+	eventually(t, id+" "+string(want), func() bool {
+		i = l.instance(t, id)
+		return i.State.Name == want
+	})
+	return i
+}
+
+func tags(resource types.ResourceType, pairs ...string) []types.TagSpecification {
+	spec := types.TagSpecification{ResourceType: resource}
+	for i := 0; i < len(pairs); i += 2 {
+		spec.Tags = append(spec.Tags, types.Tag{Key: &pairs[i], Value: &pairs[i+1]})
+	}
+	return []types.TagSpecification{spec}
+}
+
+func filter(name string, values ...string) types.Filter {
+	return types.Filter{Name: &name, Values: values}
+}
+
+const testPublicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFZ8yoFLHrLIuPZx4gCVWDnJTFlwFt0e3rV2XB2dVYzW test"
+
+// control calls the control endpoint.
+func (l *lab) control(t *testing.T, method, path string, in, out any) int {
+	t.Helper()
+	raw, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(context.Background(), method, l.url+path, bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // read only
+	if out != nil {
+		if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return resp.StatusCode
+}

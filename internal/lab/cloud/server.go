@@ -1,0 +1,108 @@
+package cloud
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
+)
+
+// maxBody bounds a request. EC2's own limit is of this order.
+const maxBody = 1 << 20
+
+// ServeHTTP answers the AWS APIs at / and the control endpoint under /_lab/.
+func (a *Account) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, controlPrefix) {
+		a.controls.ServeHTTP(w, r)
+		return
+	}
+	if err := a.serveAWS(w, r); err != nil {
+		a.log.Error("a response could not be written", "error", err)
+	}
+}
+
+func (a *Account) serveAWS(w http.ResponseWriter, r *http.Request) error {
+	id := a.requestID()
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		return wire.EC2.WriteError(w, id, wire.RefuseWith(http.StatusRequestEntityTooLarge, "RequestEntityTooLarge", "%v", err))
+	}
+	req, err := wire.ParseRequest(r, body)
+	if err != nil {
+		return wire.EC2.WriteError(w, id, wire.AsError(err))
+	}
+	a.calls.add(req.Action)
+	out, err := a.answer(r, body, req)
+	if err != nil {
+		refusal := wire.AsError(err)
+		a.log.Info("refused", "action", req.Action, "code", refusal.Code, "message", refusal.Message)
+		return req.Protocol.WriteError(w, id, refusal)
+	}
+	a.log.Debug("answered", "action", req.Action)
+	return req.Protocol.Write(w, req.Action, id, out)
+}
+
+// answer runs the action of a request that is signed, unless a fault strikes.
+func (a *Account) answer(r *http.Request, body []byte, req wire.Request) (any, error) {
+	cred, err := wire.Verify(r, body, a.tokens.Credentials, a.cfg.Clock.Now())
+	switch bad := req.Protocol.BadSignature; {
+	case errors.Is(err, wire.ErrUnknownKey) || errors.Is(err, wire.ErrUnsigned):
+		return nil, req.Protocol.BadKey
+	case err != nil:
+		return nil, bad
+	case a.tokens.Expired(cred.AccessKeyID):
+		return nil, req.Protocol.Expired
+	case cred.Region != a.cfg.Region:
+		return nil, wire.RefuseWith(bad.HTTPStatus(), bad.Code, "Credential should be scoped to a valid region: %s, not %s.", a.cfg.Region, cred.Region)
+	}
+	if refusal := a.faults.Refuse(req.Action, req.Protocol.Throttled); refusal != nil {
+		return nil, refusal
+	}
+	switch req.Protocol {
+	case wire.SSM:
+		return a.params.Serve(req.Action, req.Body)
+	case wire.STS:
+		return a.tokens.Serve(req.Action, req.Form, cred.AccessKeyID)
+	}
+	return a.compute.Serve(req.Action, req.Form)
+}
+
+func (a *Account) requestID() string {
+	var b [16]byte
+	_, _ = io.ReadFull(a.cfg.Rand, b[:])
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// counter counts calls by action.
+type counter struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (c *counter) add(action string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n == nil {
+		c.n = map[string]int{}
+	}
+	c.n[action]++
+}
+
+func (c *counter) snapshot() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := map[string]int{}
+	maps.Copy(out, c.n)
+	return out
+}
+
+func (c *counter) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n = nil
+}

@@ -1,0 +1,129 @@
+package cloud_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsssm "github.com/aws/aws-sdk-go-v2/service/ssm"
+	ssmtypes "github.com/aws/aws-sdk-go-v2/service/ssm/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
+)
+
+func TestParameters(t *testing.T) {
+	l := newLab(t)
+	ctx := t.Context()
+	put := func(name, value string, change ...func(*awsssm.PutParameterInput)) error {
+		in := &awsssm.PutParameterInput{Name: &name, Value: &value, Type: ssmtypes.ParameterTypeSecureString}
+		for _, f := range change {
+			f(in)
+		}
+		_, err := l.ssm.PutParameter(ctx, in)
+		return err
+	}
+	get := func(name string, decrypt bool) (string, error) {
+		out, err := l.ssm.GetParameter(ctx, &awsssm.GetParameterInput{Name: &name, WithDecryption: &decrypt})
+		if err != nil {
+			return "", err
+		}
+		return *out.Parameter.Value, nil
+	}
+	overwrite := func(in *awsssm.PutParameterInput) { in.Overwrite = aws.Bool(true) }
+	const key = "/k8s/demo/pki/ca"
+	refused(t, put(key, "very secret", func(in *awsssm.PutParameterInput) {
+		in.KeyId, in.Tags = aws.String("alias/mine"), []ssmtypes.Tag{{Key: aws.String("cluster"), Value: aws.String("demo")}}
+	}), "")
+	for _, tc := range []struct {
+		name, code string
+		err        error
+	}{
+		{"exists", "ParameterAlreadyExists", put(key, "other")},
+		{"overwritten as another type", "HierarchyTypeMismatchException", put(key, "x", overwrite, func(in *awsssm.PutParameterInput) { in.Type = ssmtypes.ParameterTypeString })},
+		{"tags with overwrite", "ValidationException", put(key, "x", overwrite, func(in *awsssm.PutParameterInput) {
+			in.Tags = []ssmtypes.Tag{{Key: aws.String("a"), Value: aws.String("b")}}
+		})},
+		{"no type", "ValidationException", put("/new", "x", func(in *awsssm.PutParameterInput) { in.Type = "" })},
+		{"name not qualified", "ValidationException", put("k8s/demo", "x")},
+		{"name reserved", "AccessDeniedException", put("/aws/mine", "x")},
+		{"too long for the standard tier", "ValidationException", put("/new", strings.Repeat("x", 4097))},
+		{"key for a plain string", "ValidationException", put("/new", "x", func(in *awsssm.PutParameterInput) {
+			in.Type, in.KeyId = ssmtypes.ParameterTypeString, aws.String("alias/mine")
+		})},
+	} {
+		t.Run(tc.name, func(t *testing.T) { refused(t, tc.err, tc.code) })
+	}
+	if v := must[string](t)(get(key, true)); v != "very secret" {
+		t.Errorf("decrypted it is %q", v)
+	}
+	if v := must[string](t)(get(key, false)); strings.Contains(v, "secret") {
+		t.Errorf("encrypted it is %q", v)
+	}
+	refused(t, put(key, "changed", overwrite), "")
+	if v := must[string](t)(get(key+":2", true)); v != "changed" {
+		t.Errorf("version 2 is %q", v)
+	}
+	_, err := get(key+":1", true)
+	refused(t, err, "ParameterVersionNotFound")
+	_, err = get("/k8s/none", true)
+	refused(t, err, "ParameterNotFound")
+	for release, want := range map[string]string{"13": testImage, "12": olderImage} {
+		if v := must[string](t)(get(ec2.PublicImageParameter(release), false)); v != want {
+			t.Errorf("the image of Debian %s is %q", release, v)
+		}
+	}
+	_, err = get(ec2.PublicImageParameter("11"), false)
+	refused(t, err, "ParameterNotFound")
+	tags := must[*awsssm.ListTagsForResourceOutput](t)(l.ssm.ListTagsForResource(ctx, &awsssm.ListTagsForResourceInput{ResourceType: ssmtypes.ResourceTypeForTaggingParameter, ResourceId: aws.String(key)})).TagList
+	if len(tags) != 1 || *tags[0].Value != "demo" {
+		t.Errorf("tags: %+v", tags)
+	}
+
+	info, err := os.Stat(filepath.Join(l.dir, "ssm.json"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the parameters' file: %v, %v", info, err)
+	}
+	info, err = os.Stat(filepath.Join(l.dir, "state.json"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the state file: %v, %v", info, err)
+	}
+
+	for n := range 12 {
+		refused(t, put(fmt.Sprintf("/k8s/other/%02d", n), "x"), "")
+	}
+	refused(t, put("/k8s/other/deep/er", "x"), "")
+	var names []string
+	pages := awsssm.NewGetParametersByPathPaginator(l.ssm, &awsssm.GetParametersByPathInput{Path: aws.String("/k8s/other"), WithDecryption: aws.Bool(true), MaxResults: aws.Int32(5)})
+	count := 0
+	for ; pages.HasMorePages(); count++ {
+		for _, p := range must[*awsssm.GetParametersByPathOutput](t)(pages.NextPage(ctx)).Parameters {
+			names = append(names, *p.Name)
+		}
+	}
+	if len(names) != 12 || count != 3 {
+		t.Errorf("by path: %d names in %d pages", len(names), count)
+	}
+	recursive := must[*awsssm.GetParametersByPathOutput](t)(l.ssm.GetParametersByPath(ctx, &awsssm.GetParametersByPathInput{Path: aws.String("/k8s/other/deep"), Recursive: aws.Bool(true)}))
+	if len(recursive.Parameters) != 1 {
+		t.Errorf("recursively: %+v", recursive.Parameters)
+	}
+	described := must[*awsssm.DescribeParametersOutput](t)(l.ssm.DescribeParameters(ctx, &awsssm.DescribeParametersInput{ParameterFilters: []ssmtypes.ParameterStringFilter{
+		{Key: aws.String("Name"), Option: aws.String("BeginsWith"), Values: []string{"/k8s/demo/"}}, {Key: aws.String("tag:cluster"), Values: []string{"demo"}},
+	}})).Parameters
+	if len(described) != 1 || *described[0].KeyId != "alias/mine" || described[0].Version != 2 {
+		t.Errorf("described: %+v", described)
+	}
+	many := must[*awsssm.GetParametersOutput](t)(l.ssm.GetParameters(ctx, &awsssm.GetParametersInput{Names: []string{key, "/none"}}))
+	if len(many.Parameters) != 1 || len(many.InvalidParameters) != 1 {
+		t.Errorf("several: %+v", many)
+	}
+	deleted := must[*awsssm.DeleteParametersOutput](t)(l.ssm.DeleteParameters(ctx, &awsssm.DeleteParametersInput{Names: []string{key, "/none"}}))
+	if len(deleted.DeletedParameters) != 1 || len(deleted.InvalidParameters) != 1 {
+		t.Errorf("deleted: %+v", deleted)
+	}
+	_, err = l.ssm.DeleteParameter(ctx, &awsssm.DeleteParameterInput{Name: aws.String(key)})
+	refused(t, err, "ParameterNotFound")
+}

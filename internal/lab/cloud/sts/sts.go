@@ -1,0 +1,230 @@
+// Package sts is the local cloud's Security Token Service: it tells callers who
+// they are, and gives out temporary credentials, kept in one private file. There
+// are no policies: every caller may assume every role of the account.
+//
+// Signatures, faults, HTTP and every other service are the caller's business.
+package sts
+
+import (
+	"encoding/base32"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
+)
+
+// Config is what a Service needs from its surroundings.
+type Config struct {
+	File      string // where sessions are kept, mode 0600; empty keeps them in memory
+	AccountID string
+	Owner     aws.Credentials // of the account's only user
+	Now       func() time.Time
+	Rand      io.Reader // of keys
+}
+
+// Service knows every credential of the account. Its methods are safe for
+// concurrent use.
+type Service struct {
+	cfg      Config
+	mu       sync.Mutex
+	sessions map[string]session // by access key id
+}
+
+// session is what AssumeRole or GetSessionToken gave out.
+type session struct {
+	Secret, Token, ARN, UserID string
+	Expires                    time.Time
+}
+
+// remembered is how long after its end a session is still known, so that it is
+// told from one that never was.
+const remembered = time.Hour
+
+// Open reads the sessions kept in cfg.File, if it exists.
+func Open(cfg Config) (*Service, error) {
+	s := &Service{cfg: cfg, sessions: map[string]session{}}
+	if cfg.File == "" {
+		return s, nil
+	}
+	if err := file.ReadJSON(cfg.File, &s.sessions); err != nil {
+		return nil, fmt.Errorf("reading the sessions: %w", err)
+	}
+	return s, nil
+}
+
+// Credentials finds the credentials of an access key id, also when they have
+// expired. ok is false when it is not known.
+func (s *Service) Credentials(accessKeyID string) (creds aws.Credentials, ok bool) {
+	if accessKeyID == s.cfg.Owner.AccessKeyID {
+		return s.cfg.Owner, true
+	}
+	is, ok := s.session(accessKeyID)
+	return aws.Credentials{AccessKeyID: accessKeyID, SecretAccessKey: is.Secret, SessionToken: is.Token}, ok
+}
+
+// Expired reports whether the credentials of an access key id were valid once.
+func (s *Service) Expired(accessKeyID string) bool {
+	is, ok := s.session(accessKeyID)
+	return ok && s.cfg.Now().After(is.Expires)
+}
+
+func (s *Service) session(accessKeyID string) (session, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	is, ok := s.sessions[accessKeyID]
+	return is, ok
+}
+
+type credentials struct {
+	AccessKeyID  string    `xml:"AccessKeyId"`
+	Secret       string    `xml:"SecretAccessKey"`
+	SessionToken string    `xml:"SessionToken"`
+	Expiration   time.Time `xml:"Expiration"`
+}
+
+type callerIdentity struct {
+	ARN     string `xml:"Arn"`
+	UserID  string `xml:"UserId"`
+	Account string `xml:"Account"`
+}
+
+type assumeRoleRequest struct {
+	RoleArn         string
+	RoleSessionName string
+	ExternalId      string
+	SourceIdentity  string
+	Policy          string
+	DurationSeconds *int
+	PolicyArns      struct {
+		Members []struct {
+			Arn string `query:"arn"`
+		} `query:"member"`
+	}
+	Tags struct {
+		Members []struct{ Key, Value string } `query:"member"`
+	}
+	TransitiveTagKeys struct {
+		Members []string `query:"member"`
+	}
+}
+
+type assumeRoleResult struct {
+	Credentials credentials `xml:"Credentials"`
+	User        struct {
+		ID  string `xml:"AssumedRoleId"`
+		ARN string `xml:"Arn"`
+	} `xml:"AssumedRoleUser"`
+}
+
+type sessionTokenRequest struct{ DurationSeconds *int }
+
+type sessionTokenResult struct {
+	Credentials credentials `xml:"Credentials"`
+}
+
+// Serve runs one action for the owner of an access key on its form parameters,
+// and returns what to answer with. Refusals are *wire.Error.
+func (s *Service) Serve(action string, form url.Values, accessKeyID string) (any, error) {
+	switch action {
+	case "GetCallerIdentity":
+		return s.callerIdentity(accessKeyID), nil
+	case "AssumeRole":
+		return s.assumeRole(form)
+	case "GetSessionToken":
+		in := sessionTokenRequest{}
+		if err := wire.Decode(form, &in); err != nil {
+			return nil, err
+		}
+		me := s.callerIdentity(accessKeyID)
+		creds, err := s.newSession(me.ARN, me.UserID, in.DurationSeconds, 12*time.Hour)
+		return sessionTokenResult{creds}, err
+	}
+	return nil, wire.Refuse("InvalidAction", "Could not find operation %s for version 2011-06-15", action)
+}
+
+func (s *Service) callerIdentity(accessKeyID string) callerIdentity {
+	if is, ok := s.session(accessKeyID); ok {
+		return callerIdentity{is.ARN, is.UserID, s.cfg.AccountID}
+	}
+	return callerIdentity{"arn:aws:iam::" + s.cfg.AccountID + ":user/lab", "AIDALABLABLABLABLABLA", s.cfg.AccountID}
+}
+
+var (
+	roleARN     = regexp.MustCompile(`^arn:aws:iam::(\d{12}):role/(?:.+/)?([\w+=,.@-]{1,64})$`)
+	sessionName = regexp.MustCompile(`^[\w+=,.@-]{2,64}$`)
+)
+
+func (s *Service) assumeRole(form url.Values) (any, error) {
+	var in assumeRoleRequest
+	if err := wire.Decode(form, &in); err != nil {
+		return nil, err
+	}
+	role := roleARN.FindStringSubmatch(in.RoleArn)
+	switch {
+	case role == nil:
+		return nil, wire.Refuse("ValidationError", "%s is invalid", in.RoleArn)
+	case !sessionName.MatchString(in.RoleSessionName):
+		return nil, wire.Refuse("ValidationError", "1 validation error detected: Value '%s' at 'roleSessionName' failed to satisfy constraint: Member must satisfy regular expression pattern: [\\w+=,.@-]*", in.RoleSessionName)
+	case role[1] != s.cfg.AccountID:
+		return nil, wire.RefuseWith(403, "AccessDenied", "User: %s is not authorized to perform: sts:AssumeRole on resource: %s", s.callerIdentity("").ARN, in.RoleArn)
+	}
+	var out assumeRoleResult
+	out.User.ID = "AROALABLABLABLABLABLA:" + in.RoleSessionName
+	out.User.ARN = fmt.Sprintf("arn:aws:sts::%s:assumed-role/%s/%s", s.cfg.AccountID, role[2], in.RoleSessionName)
+	var err error
+	out.Credentials, err = s.newSession(out.User.ARN, out.User.ID, in.DurationSeconds, time.Hour)
+	return out, err
+}
+
+func (s *Service) newSession(arn, userID string, seconds *int, lifetime time.Duration) (credentials, error) {
+	if seconds != nil {
+		lifetime = time.Duration(*seconds) * time.Second
+		if lifetime < 15*time.Minute || lifetime > 36*time.Hour {
+			return credentials{}, wire.Refuse("ValidationError", "1 validation error detected: Value '%d' at 'durationSeconds' failed to satisfy constraint: Member must have value greater than or equal to 900", *seconds)
+		}
+	}
+	now := s.cfg.Now()
+	key := "ASIA" + strings.TrimRight(base32.StdEncoding.EncodeToString(s.random(10)), "=")
+	is := session{
+		Secret: base64.RawStdEncoding.EncodeToString(s.random(30)), Token: base64.StdEncoding.EncodeToString(s.random(96)),
+		ARN: arn, UserID: userID, Expires: now.Add(lifetime).Truncate(time.Second),
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.sessions, func(_ string, old session) bool { return now.Sub(old.Expires) > remembered })
+	s.sessions[key] = is
+	if err := s.save(); err != nil {
+		delete(s.sessions, key)
+		return credentials{}, err
+	}
+	return credentials{key, is.Secret, is.Token, is.Expires}, nil
+}
+
+// save writes all sessions; the caller holds mu.
+func (s *Service) save() error {
+	if s.cfg.File == "" {
+		return nil
+	}
+	if err := file.WriteJSON(s.cfg.File, s.sessions, 0o600); err != nil {
+		return fmt.Errorf("saving the sessions: %w", err)
+	}
+	return nil
+}
+
+// random returns n bytes of the source, whose failing is not survivable and does
+// not happen: crypto/rand never fails.
+func (s *Service) random(n int) []byte {
+	b := make([]byte, n)
+	_, _ = io.ReadFull(s.cfg.Rand, b)
+	return b
+}

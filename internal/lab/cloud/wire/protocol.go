@@ -1,0 +1,91 @@
+package wire
+
+import (
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Protocol is how one AWS service is spoken to: what it refuses any call with,
+// and its wire format.
+type Protocol struct {
+	Throttled    *Error
+	BadKey       *Error // the access key is not known, or the request not signed
+	BadSignature *Error
+	Expired      *Error // the credentials are no longer valid
+
+	// Write answers an action. The fields of the answer are those of body, which
+	// must be a struct or a pointer to one.
+	Write func(w http.ResponseWriter, action, requestID string, body any) error
+	// WriteError answers with a refusal.
+	WriteError func(w http.ResponseWriter, requestID string, refusal *Error) error
+}
+
+const (
+	notValidated = "AWS was not able to validate the provided access credentials"
+	invalidToken = "The security token included in the request is invalid."
+	expiredToken = "The security token included in the request is expired"
+	badSignature = "The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key and signing method."
+)
+
+// The services of the local cloud.
+var (
+	EC2 = &Protocol{
+		Throttled:    RefuseWith(http.StatusServiceUnavailable, "RequestLimitExceeded", "Request limit exceeded."),
+		BadKey:       RefuseWith(http.StatusUnauthorized, "AuthFailure", notValidated),
+		BadSignature: RefuseWith(http.StatusUnauthorized, "AuthFailure", notValidated),
+		Expired:      Refuse("RequestExpired", "Request has expired."),
+		Write:        writeEC2, WriteError: writeEC2Error,
+	}
+	STS = &Protocol{
+		Throttled:    Refuse("Throttling", "Rate exceeded"),
+		BadKey:       RefuseWith(http.StatusForbidden, "InvalidClientTokenId", invalidToken),
+		BadSignature: RefuseWith(http.StatusForbidden, "SignatureDoesNotMatch", badSignature),
+		Expired:      RefuseWith(http.StatusForbidden, "ExpiredToken", expiredToken),
+		Write:        writeSTS, WriteError: writeSTSError,
+	}
+	SSM = &Protocol{
+		Throttled:    Refuse("ThrottlingException", "Rate exceeded"),
+		BadKey:       Refuse("UnrecognizedClientException", invalidToken),
+		BadSignature: Refuse("InvalidSignatureException", badSignature),
+		Expired:      Refuse("ExpiredTokenException", expiredToken),
+		Write:        writeJSON, WriteError: writeJSONError,
+	}
+)
+
+// Request is one call of an action.
+type Request struct {
+	Protocol *Protocol // EC2, STS or SSM
+	Action   string
+	Form     url.Values // the input of EC2's and STS's actions, see Decode
+	Body     []byte     // the input of SSM's actions, JSON
+}
+
+// ParseRequest finds out what a request, whose body the caller has read, is for,
+// by what the protocols differ in: SSM names its target in a header, STS and EC2
+// name an action in a form, under different versions. Refusals are in EC2's
+// protocol.
+func ParseRequest(r *http.Request, body []byte) (Request, error) {
+	if target := r.Header.Get("X-Amz-Target"); target != "" {
+		action, ok := strings.CutPrefix(target, "AmazonSSM.")
+		if !ok {
+			return Request{}, Refuse("UnknownOperationException", "The target %s is not known here.", target)
+		}
+		return Request{Protocol: SSM, Action: action, Body: body}, nil
+	}
+	form := r.URL.Query()
+	posted, err := url.ParseQuery(string(body))
+	if err != nil {
+		return Request{}, Refuse("MalformedQueryString", "The query string contains a syntax error.")
+	}
+	maps.Copy(form, posted)
+	req := Request{Protocol: EC2, Action: form.Get("Action"), Form: form}
+	if req.Action == "" {
+		return Request{}, Refuse("MissingAction", "The request is missing an action or a required parameter.")
+	}
+	if form.Get("Version") == "2011-06-15" {
+		req.Protocol = STS
+	}
+	return req, nil
+}
