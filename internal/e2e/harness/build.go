@@ -23,7 +23,7 @@ func (s *Suite) build(ctx context.Context) error {
 	if _, err := lock.TryLockContext(ctx, 100*time.Millisecond); err != nil {
 		return err
 	}
-	defer lock.Unlock()
+	defer lock.Unlock() //nolint:errcheck // the end of the process unlocks, too
 	if err := workspace.Build(ctx, s.Root, shared, ".", "./cmd/..."); err != nil {
 		return err
 	}

@@ -1,7 +1,9 @@
-// Package cache keeps the directory that all labs of a computer share from
-// growing: it knows which lab uses what of it, and removes what a later version
-// has superseded and nobody uses. What there is to be used, and how it is made,
-// is up to the packages that make it.
+// Package cache is the directory that all labs of a computer share. It locks the
+// parts of it, knows which lab uses what, and removes what a later version has
+// superseded and nobody uses.
+//
+// What there is to be used, and how it is made, is up to the packages that make
+// it; this one imports no other of the lab.
 package cache
 
 import (

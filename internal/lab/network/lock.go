@@ -18,14 +18,14 @@ const (
 	lockRetry    = 2 * time.Millisecond
 )
 
-// withLock runs fn while no other process runs one for the same directory, and removes the directory if fn leaves it
-// empty.
+// withLock runs fn while no other process runs one for the same directory, and removes the
+// directory if fn leaves it empty.
 func withLock(dir string, fn func() error) error {
 	lock, err := acquire(dir)
 	if err != nil {
 		return fmt.Errorf("lock %s: %w", dir, err)
 	}
-	defer lock.Unlock()
+	defer lock.Unlock() //nolint:errcheck // the end of the process unlocks, too
 	defer func() {
 		if entries, err := os.ReadDir(dir); err == nil && len(entries) == 1 {
 			_ = os.Remove(lock.Path())
@@ -62,8 +62,8 @@ func acquire(dir string) (*flock.Flock, error) {
 	return nil, fmt.Errorf("another process has held it for %s", lockPatience)
 }
 
-// isNamed says whether the file of a lock that is held is still the one to be found under its name: whoever had the
-// lock before may have removed it.
+// isNamed says whether the file of a lock that is held is still the one to be found under its name:
+// whoever had the lock before may have removed it.
 func isNamed(lock *flock.Flock) (bool, error) {
 	held, err := lock.Stat()
 	if err != nil {

@@ -150,7 +150,8 @@ func TestStoreRebuildsWhenRecipeChanges(t *testing.T) {
 	}
 }
 
-// TestRecipeStays fails when what has not changed gets another recipe: every cache would be built again.
+// TestRecipeStays fails when what has not changed gets another recipe: every cache would be built
+// again.
 func TestRecipeStays(t *testing.T) {
 	if got, want := helloProduct("v1.0.0").recipe(), "c19b7cff3d6431ea"; got != want {
 		t.Errorf("recipe %s, want %s", got, want)

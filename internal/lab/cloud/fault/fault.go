@@ -36,7 +36,8 @@ const (
 	SlowStart Kind = "slow-start"
 	// Fail refuses calls with Code.
 	Fail Kind = "fail"
-	// Boot has launched instances boot into Trouble for the first time, of those whose Name tag matches Name.
+	// Boot has launched instances boot into Trouble for the first time, of those
+	// whose Name tag matches Name.
 	Boot Kind = "boot"
 )
 
@@ -49,8 +50,8 @@ const (
 	ListsLocked Trouble = "apt-lists-locked"
 	// DpkgLocked holds the locks of dpkg for Seconds, as unattended-upgrades does.
 	DpkgLocked Trouble = "dpkg-locked"
-	// HalfInstalled leaves Package half configured, or half unpacked if the image does not have it, by a dpkg that was
-	// interrupted.
+	// HalfInstalled leaves Package half configured, or half unpacked if the image
+	// does not have it, by a dpkg that was interrupted.
 	HalfInstalled Trouble = "package-half-installed"
 	// CloudInitHangs keeps cloud-init's final stage from starting, for Seconds or for ever.
 	CloudInitHangs Trouble = "cloud-init-hangs"

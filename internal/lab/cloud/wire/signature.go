@@ -101,7 +101,8 @@ func Verify(r *http.Request, body []byte, keys Keys, now time.Time) (Credential,
 	return cred, nil
 }
 
-// parseAuthorization splits "AWS4-HMAC-SHA256 Credential=AKID/date/region/service/aws4_request, SignedHeaders=a;b, Signature=hex".
+// parseAuthorization splits the header "AWS4-HMAC-SHA256
+// Credential=AKID/date/region/service/aws4_request, SignedHeaders=a;b, Signature=hex".
 func parseAuthorization(r *http.Request) (cred Credential, signedHeaders []string, signature string, err error) {
 	rest, ok := strings.CutPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 ")
 	if !ok {
