@@ -1,0 +1,148 @@
+// Package freeform has the attributes whose fields a program defines and not
+// this provider: objects such as kubelet_config, written in HCL as they are.
+// Terraform sees them as dynamic values. Here is everything such a value needs:
+// the attribute, its checks, and the way to Go's maps and back.
+//
+// What the fields mean is not known here, and no other package of this
+// repository is imported.
+package freeform
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/big"
+
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+)
+
+// Map returns an object as a map: objects and maps become map[string]any, lists,
+// tuples and sets []any, whole numbers int64, other numbers float64, and null
+// nil. The map is nil, and known true, when there is no object; known is false
+// when any part of it is not known yet.
+func Map(v types.Dynamic) (m map[string]any, known bool) {
+	plain, known := toGo(v)
+	m, _ = plain.(map[string]any)
+	return m, known
+}
+
+// Value is the opposite of Map: the value that Terraform makes of the same
+// object written in HCL. A nil map becomes null. Whatever JSON can hold is taken.
+func Value(m map[string]any) (types.Dynamic, error) {
+	if m == nil {
+		return types.DynamicNull(), nil
+	}
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return types.DynamicNull(), err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	var plain any
+	if err := decoder.Decode(&plain); err != nil {
+		return types.DynamicNull(), err
+	}
+	v, err := fromJSON(plain)
+	if err != nil {
+		return types.DynamicNull(), err
+	}
+	return types.DynamicValue(v), nil
+}
+
+func toGo(v attr.Value) (plain any, known bool) {
+	if v == nil || v.IsNull() {
+		return nil, true
+	}
+	if v.IsUnknown() {
+		return nil, false
+	}
+	switch v := v.(type) {
+	case types.Dynamic:
+		return toGo(v.UnderlyingValue())
+	case types.Object:
+		return goMap(v.Attributes())
+	case types.Map:
+		return goMap(v.Elements())
+	case types.List:
+		return goList(v.Elements())
+	case types.Tuple:
+		return goList(v.Elements())
+	case types.Set:
+		return goList(v.Elements())
+	case types.Number:
+		return goNumber(v.ValueBigFloat()), true
+	case types.Bool:
+		return v.ValueBool(), true
+	case types.String:
+		return v.ValueString(), true
+	}
+	panic(fmt.Sprintf("Terraform has no value of the type %T", v))
+}
+
+func goMap(members map[string]attr.Value) (any, bool) {
+	out, all := make(map[string]any, len(members)), true
+	for name, v := range members {
+		plain, known := toGo(v)
+		out[name], all = plain, all && known
+	}
+	return out, all
+}
+
+func goList(elements []attr.Value) (any, bool) {
+	out, all := make([]any, 0, len(elements)), true
+	for _, v := range elements {
+		plain, known := toGo(v)
+		out, all = append(out, plain), all && known
+	}
+	return out, all
+}
+
+// goNumber keeps a whole number whole, as JSON does: a float64 of one would be
+// written to a configuration file as another number when it is large.
+func goNumber(n *big.Float) any {
+	if i, exact := n.Int64(); exact == big.Exact {
+		return i
+	}
+	f, _ := n.Float64()
+	return f
+}
+
+// numberBits is the precision with which Terraform reads numbers.
+const numberBits = 512
+
+func fromJSON(plain any) (attr.Value, error) {
+	switch v := plain.(type) {
+	case nil:
+		return types.DynamicNull(), nil
+	case map[string]any:
+		typs, values := make(map[string]attr.Type, len(v)), make(map[string]attr.Value, len(v))
+		for name, below := range v {
+			value, err := fromJSON(below)
+			if err != nil {
+				return nil, err
+			}
+			typs[name], values[name] = value.Type(context.Background()), value
+		}
+		return types.ObjectValueMust(typs, values), nil
+	case []any:
+		typs, values := make([]attr.Type, 0, len(v)), make([]attr.Value, 0, len(v))
+		for _, below := range v {
+			value, err := fromJSON(below)
+			if err != nil {
+				return nil, err
+			}
+			typs, values = append(typs, value.Type(context.Background())), append(values, value)
+		}
+		return types.TupleValueMust(typs, values), nil
+	case bool:
+		return types.BoolValue(v), nil
+	case string:
+		return types.StringValue(v), nil
+	case json.Number:
+		n, _, err := big.ParseFloat(v.String(), 10, numberBits, big.ToNearestEven)
+		return types.NumberValue(n), err
+	}
+	panic(fmt.Sprintf("JSON has no %T", plain))
+}
