@@ -1,7 +1,7 @@
 provider "k8s" {}
 
 resource "k8s_network" "this" {
-  name        = var.cluster
+  cluster     = var.cluster
   admin_cidrs = var.admin_cidrs
 }
 

@@ -57,19 +57,19 @@ variable "registry_mirrors" {
 }
 
 variable "kubelet_config" {
-  type        = string
+  type        = any
   default     = null
-  description = "KubeletConfiguration fields as JSON, merged over the provider's."
+  description = "KubeletConfiguration fields, merged over the provider's: an object."
 }
 
 variable "kube_proxy_config" {
-  type        = string
+  type        = any
   default     = null
-  description = "KubeProxyConfiguration fields as JSON, merged over the provider's."
+  description = "KubeProxyConfiguration fields, merged over the provider's: an object."
 }
 
 variable "containerd_config" {
-  type        = string
+  type        = any
   default     = null
-  description = "containerd settings as JSON, merged over the provider's."
+  description = "containerd settings, merged over the provider's: an object."
 }

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -42,9 +41,9 @@ func (l *Lab) up() (settings, error) {
 type Vars struct {
 	AdminCIDRs       []string          `json:"admin_cidrs"`
 	RegistryMirrors  map[string]string `json:"registry_mirrors"`
-	KubeletConfig    string            `json:"kubelet_config"`              // JSON of KubeletConfiguration fields
-	KubeProxyConfig  string            `json:"kube_proxy_config"`           // JSON of KubeProxyConfiguration fields
-	ContainerdConfig string            `json:"containerd_config,omitempty"` // JSON of config.toml, version 3
+	KubeletConfig    map[string]any    `json:"kubelet_config"`              // fields of KubeletConfiguration
+	KubeProxyConfig  map[string]any    `json:"kube_proxy_config"`           // fields of KubeProxyConfiguration
+	ContainerdConfig map[string]any    `json:"containerd_config,omitempty"` // of config.toml, version 3
 }
 
 // Vars describes the lab on this host.
@@ -58,27 +57,16 @@ func (l *Lab) Vars() (Vars, error) {
 		// docker.io is where a name without a host, such as that of the toolbox, is looked for.
 		RegistryMirrors: map[string]string{"registry.k8s.io": s.registry(), "docker.io": s.registry()},
 	}
-	kubelet, containerd, err := hostSettings()
-	if err != nil {
-		return Vars{}, err
-	}
-	raw, err := json.Marshal(kubelet)
-	if err != nil {
-		return Vars{}, fmt.Errorf("encoding the kubelet's settings: %w", err)
-	}
-	v.KubeletConfig, v.KubeProxyConfig = string(raw), kubeProxyConfig
-	if len(containerd) > 0 {
-		if raw, err = json.Marshal(containerd); err != nil {
-			return Vars{}, fmt.Errorf("encoding containerd's settings: %w", err)
-		}
-		v.ContainerdConfig = string(raw)
-	}
-	return v, nil
+	v.KubeProxyConfig = kubeProxyConfig()
+	v.KubeletConfig, v.ContainerdConfig, err = hostSettings()
+	return v, err
 }
 
 // kubeProxyConfig leaves the limits of connection tracking alone: the kernel lets
 // only its first network namespace set them, and no machine here is in that.
-const kubeProxyConfig = `{"conntrack":{"maxPerCore":0,"min":0}}`
+func kubeProxyConfig() map[string]any {
+	return map[string]any{"conntrack": map[string]any{"maxPerCore": 0, "min": 0}}
+}
 
 // hostSettings are what this host asks of a kubelet and a containerd in its machines.
 func hostSettings() (kubelet, containerd map[string]any, err error) {

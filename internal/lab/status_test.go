@@ -75,10 +75,14 @@ func TestKubeProxyConfig(t *testing.T) {
 	var config struct {
 		Conntrack struct{ MaxPerCore, Min *int }
 	}
-	if err := json.Unmarshal([]byte(kubeProxyConfig), &config); err != nil {
+	raw, err := json.Marshal(kubeProxyConfig())
+	if err == nil {
+		err = json.Unmarshal(raw, &config)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	if c := config.Conntrack; c.MaxPerCore == nil || c.Min == nil || *c.MaxPerCore != 0 || *c.Min != 0 {
-		t.Errorf("kube-proxy may set limits that no container may: %s", kubeProxyConfig)
+		t.Errorf("kube-proxy may set limits that no container may: %s", raw)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"reflect"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
@@ -29,6 +30,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 type addonResource struct{ base }
@@ -63,7 +65,7 @@ var builtinAddons = map[string]func(component.Cluster) ([]*unstructured.Unstruct
 	},
 }
 
-var addonDeadlines = deadlines{create: roleTimeout, read: readTimeout, update: roleTimeout, delete: pkiTimeout}
+var addonDeadlines = tf.Deadlines{Create: roleTimeout, Read: readTimeout, Update: roleTimeout, Delete: pkiTimeout}
 
 // addonImport are the arguments that the id of an import must hold.
 var addonImport = []string{"name", "control_plane", "pki"}
@@ -95,31 +97,32 @@ func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 				Validators:    []validator.String{machineName()},
 				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
-			"pki":           pkiRefAttribute(),
-			"control_plane": controlPlaneAttribute(),
+			"pki":           pkiAttribute(),
+			"control_plane": controlPlaneRef.Input(controlPlaneRefDescription),
 			"manifests": schema.ListAttribute{
 				Optional: true, ElementType: types.StringType,
 				MarkdownDescription: "Kubernetes objects in YAML or JSON; one string may hold several documents. Changed in place; an object that disappears from here is deleted.",
 				Validators:          []validator.List{listvalidator.SizeAtLeast(1)},
+				PlanModifiers:       []planmodifier.List{tf.KeepSameList(sameManifests)},
 			},
 			"wait": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
 				MarkdownDescription: "Whether apply waits until the Deployments, DaemonSets and StatefulSets among the objects are available. The wait ends early when a pod of theirs, or of a Job among the objects, has failed for 20 seconds: it crash-loops, or its image cannot be pulled. Default: `true`.",
 			},
-			"drift": driftAttribute(),
+			"drift": tf.DriftAttribute(),
 			"objects": schema.MapAttribute{
 				Computed: true, ElementType: types.StringType,
 				MarkdownDescription: "Every object of the addon, `Kind namespace/name` to the digest of what is wanted of it. A plan shows here which of them a change touches.",
 			},
 		},
-		Blocks: map[string]schema.Block{"timeouts": addonDeadlines.block(ctx)},
+		Blocks: map[string]schema.Block{"timeouts": addonDeadlines.Block(ctx)},
 	}
 }
 
 // addon maps the model to the library.
 func (m *addonModel) addon(ctx context.Context, diags *diag.Diagnostics) rollout.Addon {
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
-	cp, _ := object[controlPlaneRefModel](ctx, m.ControlPlane, diags)
+	cp, _ := controlPlaneRef.Read(ctx, m.ControlPlane, diags)
 	out := rollout.Addon{
 		API:  rollout.API{Endpoint: cp.Endpoint.ValueString(), PKI: ref},
 		Name: m.Name.ValueString(),
@@ -139,7 +142,7 @@ func (m *addonModel) addon(ctx context.Context, diags *diag.Diagnostics) rollout
 		out.Objects = objects
 		return out
 	}
-	for i, text := range stringsFrom(m.Manifests.Elements()) {
+	for i, text := range tf.Strings(m.Manifests.Elements()) {
 		objects, err := parseManifests(text)
 		if err != nil {
 			diags.AddAttributeError(path.Root("manifests").AtListIndex(i), "Unusable manifest", err.Error())
@@ -183,6 +186,21 @@ func parseManifests(text string) ([]*unstructured.Unstructured, error) {
 	}
 }
 
+// sameManifests reports whether two lists of texts hold the same objects in the
+// same order.
+func sameManifests(a, b []string) bool {
+	objects := func(texts []string) (out []*unstructured.Unstructured, err error) {
+		for _, text := range texts {
+			more, unusable := parseManifests(text)
+			out, err = append(out, more...), errors.Join(err, unusable)
+		}
+		return out, err
+	}
+	before, err := objects(a)
+	after, alsoErr := objects(b)
+	return err == nil && alsoErr == nil && reflect.DeepEqual(before, after)
+}
+
 // complete sets the attributes that follow from the objects.
 func (m *addonModel) complete(ctx context.Context, a rollout.Addon, diags *diag.Diagnostics) {
 	m.ID = types.StringValue(clusterOf(ctx, m.PKI, diags).ValueString() + "/" + a.Name)
@@ -201,7 +219,7 @@ func (m *addonModel) complete(ctx context.Context, a rollout.Addon, diags *diag.
 		key.WriteString(o.GetName())
 		digests[key.String()] = "sha256:" + desired.Sum(b)
 	}
-	m.Objects = stringMapValue(digests)
+	m.Objects = tf.StringMapValue(digests)
 }
 
 // ModifyPlan parses the manifests and shows which objects a change touches.
@@ -238,13 +256,13 @@ func (r *addonResource) Create(ctx context.Context, req resource.CreateRequest, 
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := within(ctx, plan.Timeouts.Create, addonDeadlines.create, &resp.Diagnostics)
+	ctx, cancel := tf.Within(ctx, plan.Timeouts.Create, addonDeadlines.Create, &resp.Diagnostics)
 	defer cancel()
 	inventory := r.apply(ctx, &plan, nil, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	writePrivate(ctx, resp.Private, inventoryKey, inventory, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, inventoryKey, inventory, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
 }
 
@@ -252,14 +270,14 @@ func (r *addonResource) Create(ctx context.Context, req resource.CreateRequest, 
 func (r *addonResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	var plan addonModel
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	inventory := readPrivate[[]kube.ObjectRef](ctx, req.Private, inventoryKey, &resp.Diagnostics)
+	inventory := tf.ReadPrivate[[]kube.ObjectRef](ctx, req.Private, inventoryKey, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := within(ctx, plan.Timeouts.Update, addonDeadlines.update, &resp.Diagnostics)
+	ctx, cancel := tf.Within(ctx, plan.Timeouts.Update, addonDeadlines.Update, &resp.Diagnostics)
 	defer cancel()
 	inventory = r.apply(ctx, &plan, inventory, &resp.Diagnostics)
-	writePrivate(ctx, resp.Private, inventoryKey, inventory, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, inventoryKey, inventory, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -276,17 +294,17 @@ func (r *addonResource) apply(ctx context.Context, m *addonModel, inventory []ku
 		addError(diags, "Cannot apply the addon "+a.Name, err)
 		return inventory
 	}
-	m.Drift = noDrift()
+	m.Drift = tf.NoDrift()
 	m.complete(ctx, a, diags)
 	return inventory
 }
 
 // open reads what Read and Delete begin with: the state, the objects it means
 // and those that are on record.
-func (r *addonResource) open(ctx context.Context, from tfsdk.State, private privateState, diags *diag.Diagnostics) (addonModel, rollout.Addon, []kube.ObjectRef) {
+func (r *addonResource) open(ctx context.Context, from tfsdk.State, private tf.PrivateState, diags *diag.Diagnostics) (addonModel, rollout.Addon, []kube.ObjectRef) {
 	var state addonModel
 	diags.Append(from.Get(ctx, &state)...)
-	inventory := readPrivate[[]kube.ObjectRef](ctx, private, inventoryKey, diags)
+	inventory := tf.ReadPrivate[[]kube.ObjectRef](ctx, private, inventoryKey, diags)
 	if diags.HasError() {
 		return state, rollout.Addon{}, nil
 	}
@@ -299,7 +317,7 @@ func (r *addonResource) Read(ctx context.Context, req resource.ReadRequest, resp
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := within(ctx, state.Timeouts.Read, addonDeadlines.read, &resp.Diagnostics)
+	ctx, cancel := tf.Within(ctx, state.Timeouts.Read, addonDeadlines.Read, &resp.Diagnostics)
 	defer cancel()
 	report, err := r.data.engine(ctx).ObserveObjects(ctx, a, inventory)
 	if err != nil {
@@ -309,7 +327,7 @@ func (r *addonResource) Read(ctx context.Context, req resource.ReadRequest, resp
 	for _, w := range report.Warnings {
 		resp.Diagnostics.AddWarning("The addon "+a.Name+" could not be judged completely", remote.Redact(w))
 	}
-	state.Drift = driftValue(report.Drift)
+	state.Drift = tf.StringMapValue(report.Drift)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &state)...)
 }
 
@@ -320,7 +338,7 @@ func (r *addonResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := within(ctx, state.Timeouts.Delete, addonDeadlines.delete, &resp.Diagnostics)
+	ctx, cancel := tf.Within(ctx, state.Timeouts.Delete, addonDeadlines.Delete, &resp.Diagnostics)
 	defer cancel()
 	err := r.data.engine(ctx).RemoveObjects(ctx, a, inventory)
 	var network net.Error
@@ -362,8 +380,8 @@ func (r *addonResource) ImportState(ctx context.Context, req resource.ImportStat
 	if m.Wait.IsNull() {
 		m.Wait = types.BoolValue(true)
 	}
-	m.Drift = noDrift()
+	m.Drift = tf.NoDrift()
 	m.complete(ctx, a, &resp.Diagnostics)
-	writePrivate(ctx, resp.Private, inventoryKey, inventory, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, inventoryKey, inventory, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }

@@ -399,7 +399,7 @@ func TestNetworkGone(t *testing.T) {
 	s := newSite(t, c)
 	own.must(networkConfig())
 	other := s.network(s.a, s.b)
-	other["name"] = "other"
+	other["cluster"] = "other"
 	adopted.must(other)
 
 	vpc := own.get("vpc_id").(string)

@@ -85,7 +85,7 @@ func (s *clusterStatusDataSource) Configure(_ context.Context, req datasource.Co
 // Schema implements datasource.DataSource.
 func (s *clusterStatusDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
 	hosts := func(description string) schema.ListAttribute {
-		return schema.ListAttribute{Optional: true, ElementType: hostType, MarkdownDescription: description}
+		return schema.ListAttribute{Optional: true, ElementType: hostRef.Type(), MarkdownDescription: description}
 	}
 	text := func(description string) schema.StringAttribute {
 		return schema.StringAttribute{Computed: true, MarkdownDescription: description}
@@ -99,8 +99,8 @@ func (s *clusterStatusDataSource) Schema(_ context.Context, _ datasource.SchemaR
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "How a cluster is at this moment. An unhealthy cluster, or one that cannot be reached, never fails a plan: `healthy` is false and `problems` says why.",
 		Attributes: map[string]schema.Attribute{
-			"pki":           schema.ObjectAttribute{Required: true, AttributeTypes: pkiRefType.AttrTypes, MarkdownDescription: "The cluster's PKI: `k8s_pki.<name>.ref`."},
-			"control_plane": schema.ObjectAttribute{Required: true, AttributeTypes: controlPlaneRefType.AttrTypes, MarkdownDescription: "Control plane: `k8s_control_plane.<name>.ref`."},
+			"pki":           schema.ObjectAttribute{Required: true, AttributeTypes: pkiRef.Type().AttrTypes, MarkdownDescription: pkiRefDescription},
+			"control_plane": schema.ObjectAttribute{Required: true, AttributeTypes: controlPlaneRef.Type().AttrTypes, MarkdownDescription: controlPlaneRefDescription},
 			"controllers":   hosts("Machines of the API servers, to ask each directly. Default: none is asked."),
 			"etcd_hosts":    hosts("Machines of the etcd members. Default: `controllers`."),
 			"workers":       hosts("Machines of the workers, for their certificates. Default: none is asked."),
@@ -152,7 +152,7 @@ func (s *clusterStatusDataSource) Read(ctx context.Context, req datasource.ReadR
 		return
 	}
 	ref, _ := pkiRefFrom(ctx, m.PKI, &resp.Diagnostics)
-	cp, _ := object[controlPlaneRefModel](ctx, m.ControlPlane, &resp.Diagnostics)
+	cp, _ := controlPlaneRef.Read(ctx, m.ControlPlane, &resp.Diagnostics)
 	query := rollout.StatusQuery{
 		API:         rollout.API{Endpoint: cp.Endpoint.ValueString(), PKI: ref},
 		Controllers: targetsFrom(ctx, s.data, m.Controllers, &resp.Diagnostics),

@@ -21,7 +21,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/provider"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
-	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 
@@ -31,6 +30,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 // defaultUser is the login user of Debian's images.
@@ -168,13 +168,13 @@ func (d *providerData) authorizedKeys(ctx context.Context) ([]string, error) {
 
 // tagsAll returns a resource's tags over the default ones, as far as known.
 func (d *providerData) tagsAll(own types.Map) types.Map {
-	if d.defaultTags.IsUnknown() || !allKnown(own, d.defaultTags) {
+	if d.defaultTags.IsUnknown() || !tf.AllKnown(own, d.defaultTags) {
 		return types.MapUnknown(types.StringType)
 	}
 	all := map[string]string{}
-	maps.Copy(all, stringMap(d.defaultTags))
-	maps.Copy(all, stringMap(own))
-	return stringMapValue(all)
+	maps.Copy(all, tf.StringMap(d.defaultTags))
+	maps.Copy(all, tf.StringMap(own))
+	return tf.StringMapValue(all)
 }
 
 func closeAll(all []*providerData) error {
@@ -228,8 +228,8 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 }
 
 func (d *providerData) configureAWS(ctx context.Context, version string, m providerModel, diags *diag.Diagnostics) {
-	role, _ := object[assumeRoleModel](ctx, m.AssumeRole, diags)
-	endpoints, _ := object[endpointsModel](ctx, m.Endpoints, diags)
+	role, _ := tf.Object[assumeRoleModel](ctx, m.AssumeRole, diags)
+	endpoints, _ := tf.Object[endpointsModel](ctx, m.Endpoints, diags)
 	for _, v := range []attr.Value{
 		m.Region, m.Profile, m.AccessKey, m.SecretKey, m.Token, m.MaxRetries, m.RetryMode, m.DefaultTags, m.AssumeRole, m.Endpoints,
 		role.RoleARN, role.SessionName, role.ExternalID, role.Policy, role.Duration, endpoints.EC2, endpoints.SSM, endpoints.STS,
@@ -247,7 +247,7 @@ func (d *providerData) configureAWS(ctx context.Context, version string, m provi
 		SessionToken: m.Token.ValueString(),
 		MaxRetries:   int(m.MaxRetries.ValueInt64()),
 		RetryMode:    m.RetryMode.ValueString(),
-		DefaultTags:  stringMap(m.DefaultTags),
+		DefaultTags:  tf.StringMap(m.DefaultTags),
 		Endpoints:    infraaws.Endpoints{EC2: endpoints.EC2.ValueString(), SSM: endpoints.SSM.ValueString(), STS: endpoints.STS.ValueString()},
 		UserAgent:    "terraform-provider-k8s-" + version,
 	}
@@ -257,7 +257,7 @@ func (d *providerData) configureAWS(ctx context.Context, version string, m provi
 			SessionName: role.SessionName.ValueString(),
 			ExternalID:  role.ExternalID.ValueString(),
 			Policy:      role.Policy.ValueString(),
-			Duration:    duration(role.Duration, 0),
+			Duration:    tf.Duration(role.Duration, 0),
 		}
 	}
 	ctx = context.WithoutCancel(ctx) // the client outlives the request that configures it
@@ -265,8 +265,8 @@ func (d *providerData) configureAWS(ctx context.Context, version string, m provi
 }
 
 func (d *providerData) configureSSH(ctx context.Context, env environment, m providerModel, diags *diag.Diagnostics) {
-	s, _ := object[sshModel](ctx, m.SSH, diags)
-	bastion, _ := object[bastionModel](ctx, s.Bastion, diags)
+	s, _ := tf.Object[sshModel](ctx, m.SSH, diags)
+	bastion, _ := tf.Object[bastionModel](ctx, s.Bastion, diags)
 	for _, v := range []attr.Value{
 		m.SSH, s.PrivateKey, s.PrivateKeyFile, s.Agent, s.User, s.ConnectTimeout, s.Bastion,
 		bastion.Address, bastion.Port, bastion.User, bastion.HostKeys,
@@ -313,7 +313,7 @@ func (d *providerData) configureSSH(ctx context.Context, env environment, m prov
 	d.pool = remote.NewPool(remote.Config{
 		Signers:        d.ssh.signers,
 		AgentSocket:    d.ssh.agentSocket,
-		ConnectTimeout: duration(s.ConnectTimeout, 0),
+		ConnectTimeout: tf.Duration(s.ConnectTimeout, 0),
 	})
 }
 
@@ -378,14 +378,4 @@ func looksLikeChecksums(s string) bool {
 	first, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
 	sum, _, found := strings.Cut(first, " ")
 	return found && len(sum) == 64 || strings.Contains(s, "\n") || strings.HasPrefix(s, "#")
-}
-
-// object reads a nested object, the zero value when it is null or unknown.
-func object[T any](ctx context.Context, o types.Object, diags *diag.Diagnostics) (T, bool) {
-	var out T
-	if o.IsNull() || o.IsUnknown() {
-		return out, false
-	}
-	diags.Append(o.As(ctx, &out, basetypes.ObjectAsOptions{})...)
-	return out, !diags.HasError()
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
-	"strings"
 
+	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
+	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
-	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -19,12 +21,14 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+	"sigs.k8s.io/yaml"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/freeform"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 // Networks of a cluster that does not choose its own.
@@ -36,26 +40,27 @@ const (
 
 type controlPlaneModel struct {
 	roleModel
-	Version               types.String `tfsdk:"version"`
-	Hosts                 types.List   `tfsdk:"hosts"`
-	PKI                   types.Object `tfsdk:"pki"`
-	Etcd                  types.Object `tfsdk:"etcd"`
-	LB                    types.Object `tfsdk:"lb"`
-	PodCIDR               types.String `tfsdk:"pod_cidr"`
-	ServiceCIDR           types.String `tfsdk:"service_cidr"`
-	NodeCIDRs             types.Set    `tfsdk:"node_cidrs"`
-	DNSIP                 types.String `tfsdk:"dns_ip"`
-	Domain                types.String `tfsdk:"domain"`
-	ExtraSANs             types.List   `tfsdk:"extra_sans"`
-	AuditPolicy           types.String `tfsdk:"audit_policy"`
-	AdmissionPlugins      types.Map    `tfsdk:"admission_plugins"`
-	SchedulerConfig       types.String `tfsdk:"scheduler_config"`
-	APIServerArgs         types.Map    `tfsdk:"api_server_args"`
-	ControllerManagerArgs types.Map    `tfsdk:"controller_manager_args"`
-	SchedulerArgs         types.Map    `tfsdk:"scheduler_args"`
-	EarlyRenewal          types.String `tfsdk:"early_renewal"`
-	Ref                   types.Object `tfsdk:"ref"`
+	Version          types.String         `tfsdk:"version"`
+	Hosts            types.List           `tfsdk:"hosts"`
+	PKI              types.Object         `tfsdk:"pki"`
+	Etcd             types.Object         `tfsdk:"etcd"`
+	LB               types.Object         `tfsdk:"lb"`
+	PodCIDR          cidrtypes.IPv4Prefix `tfsdk:"pod_cidr"`
+	ServiceCIDR      cidrtypes.IPv4Prefix `tfsdk:"service_cidr"`
+	NodeCIDRs        types.Set            `tfsdk:"node_cidrs"`
+	DNSIP            iptypes.IPv4Address  `tfsdk:"dns_ip"`
+	Domain           types.String         `tfsdk:"domain"`
+	ExtraSANs        types.List           `tfsdk:"extra_sans"`
+	AuditPolicy      types.String         `tfsdk:"audit_policy"`
+	AdmissionPlugins types.Dynamic        `tfsdk:"admission_plugins"`
+	SchedulerConfig  types.Dynamic        `tfsdk:"scheduler_config"`
+	ExtraArgs        types.Object         `tfsdk:"extra_args"`
+	EarlyRenewal     timetypes.GoDuration `tfsdk:"early_renewal"`
+	Ref              types.Object         `tfsdk:"ref"`
 }
+
+// controlPlanePrograms are the programs of a controller but etcd.
+var controlPlanePrograms = programList{artifact.KubeAPIServer, artifact.KubeControllerManager, artifact.KubeScheduler}
 
 func newControlPlaneResource() resource.Resource {
 	return &roleResource[controlPlaneModel, rollout.ControlPlane]{role: role[controlPlaneModel, rollout.ControlPlane]{
@@ -74,9 +79,9 @@ func newControlPlaneResource() resource.Resource {
 func controlPlaneSchema(ctx context.Context) schema.Schema {
 	network := func(description, fallback string) schema.StringAttribute {
 		return schema.StringAttribute{
-			Optional: true, Computed: true, Default: stringdefault.StaticString(fallback),
+			Optional: true, Computed: true, CustomType: cidrtypes.IPv4PrefixType{}, Default: stringdefault.StaticString(fallback),
 			MarkdownDescription: description + " Default: `" + fallback + "`. A change replaces the control plane.",
-			Validators:          []validator.String{canonicalCIDR(8, 28)},
+			Validators:          []validator.String{tf.CIDR(8, 28)},
 			PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplaceIf(wasKnown, onceKnown, onceKnown)},
 		}
 	}
@@ -92,61 +97,47 @@ func controlPlaneSchema(ctx context.Context) schema.Schema {
 					"and never back to an earlier minor.",
 				Validators: []validator.String{kubernetesVersion()},
 			},
-			"hosts": hostsAttribute("Machines of the control plane. Adding and removing hosts leaves the others running.", listvalidator.SizeBetween(1, 7)),
-			"pki":   pkiRefAttribute(),
-			"etcd": schema.SingleNestedAttribute{
-				Required: true, MarkdownDescription: "etcd: `k8s_etcd_cluster.<name>.ref`. New members are taken up one API server at a time.",
-				Attributes: requiredRef(etcdRefType),
-			},
-			"lb": schema.SingleNestedAttribute{
-				Required: true, MarkdownDescription: "Load balancer: `k8s_lb.<name>.ref`. Its addresses are in the API servers' certificates.",
-				Attributes: requiredRef(lbRefType),
-			},
+			"hosts":        hostsAttribute("Machines of the control plane. Adding and removing hosts leaves the others running.", listvalidator.SizeBetween(1, 7)),
+			"pki":          pkiAttribute(),
+			"etcd":         etcdRef.Input("etcd: `k8s_etcd_cluster.<name>.ref`. New members are taken up one API server at a time."),
+			"lb":           lbRef.Input("Load balancer: `k8s_lb.<name>.ref`. Its addresses are in the API servers' certificates."),
 			"pod_cidr":     network("Network of the pods; each worker has a part of it.", defaultPodCIDR),
 			"service_cidr": network("Network of the services. Its first address is the API server's. It must not overlap with the VPC's, whose DNS server would be taken for a service.", defaultServiceCIDR),
 			"node_cidrs": schema.SetAttribute{
-				Optional: true, ElementType: types.StringType,
+				Optional: true, ElementType: cidrtypes.IPv4PrefixType{},
 				MarkdownDescription: "Subnets of the cluster's machines, those of workers included: `k8s_network.<name>.node_cidrs`. Pods reach them, other pods and services with their own addresses; " +
 					"everything else that pods send is masqueraded, and so is what goes to a subnet's third address, where a VPC has its DNS server. " +
 					"A change is made in place by the worker pools and restarts nothing. Default: none; pods then reach machines with the address of their own machine.",
-				Validators: []validator.Set{setvalidator.ValueStringsAre(canonicalCIDR(8, 28))},
+				Validators: []validator.Set{setvalidator.ValueStringsAre(tf.CIDR(8, 28))},
 			},
 			"dns_ip": schema.StringAttribute{
-				Optional: true, Computed: true,
+				Optional: true, Computed: true, CustomType: iptypes.IPv4AddressType{},
 				MarkdownDescription: "Service address of cluster DNS. Default: the tenth address of `service_cidr`.",
-				Validators:          []validator.String{ipv4()},
 			},
 			"domain": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString(defaultDomain),
 				MarkdownDescription: "Domain of cluster DNS. Default: `" + defaultDomain + "`. A change replaces the control plane.",
-				Validators:          []validator.String{dnsDomain()},
+				Validators:          []validator.String{tf.DNSDomain()},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
 			"extra_sans": schema.ListAttribute{
 				Optional: true, ElementType: types.StringType,
 				MarkdownDescription: "Further names and addresses in the API servers' certificates. A change reissues them in place.",
-				Validators:          []validator.List{listvalidator.ValueStringsAre(hostAddress())},
+				Validators:          []validator.List{listvalidator.ValueStringsAre(tf.HostAddress())},
 			},
 			"audit_policy": schema.StringAttribute{
 				Optional: true,
 				MarkdownDescription: "Audit policy (`audit.k8s.io/v1`) in YAML. Default: metadata of everything but health checks and leases, " +
 					"never the content of secrets. A policy kube-apiserver would refuse is an error of the plan. A change restarts the API servers one at a time.",
+				PlanModifiers: []planmodifier.String{tf.KeepSame(sameYAML)},
 			},
-			"admission_plugins": schema.MapAttribute{
-				Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Configuration of admission plugins: name to its configuration object as JSON. A plugin the release does not have is an error of the plan; " +
-					"one that is not enabled by default has to be named in `api_server_args` (`enable-admission-plugins`) as well. A change restarts the API servers one at a time.",
-			},
-			"scheduler_config": objectJSON("Fields of KubeSchedulerConfiguration as JSON, merged over the provider's; unknown fields are errors. " +
+			"admission_plugins": freeform.Objects("Configuration of admission plugins, as an object: name to the plugin's configuration object. A plugin the release does not have is an error of the plan; " +
+				"one that is not enabled by default has to be named in `extra_args.kube_apiserver` (`enable-admission-plugins`) as well. A change restarts the API servers one at a time."),
+			"scheduler_config": freeform.Object("Fields of KubeSchedulerConfiguration, as an object, merged over the provider's; unknown fields are errors. " +
 				"A change restarts the schedulers one at a time."),
-			"api_server_args":         argsAttribute("kube-apiserver"),
-			"controller_manager_args": argsAttribute("kube-controller-manager"),
-			"scheduler_args":          argsAttribute("kube-scheduler"),
-			"early_renewal":           earlyRenewalAttribute(),
-			"ref": schema.SingleNestedAttribute{
-				Computed: true, MarkdownDescription: "What workers, addons, kubeconfigs and status take as `control_plane`.",
-				Attributes: computedRef(controlPlaneRefType),
-			},
+			"extra_args":    controlPlanePrograms.attribute(),
+			"early_renewal": earlyRenewalAttribute(),
+			"ref":           controlPlaneRef.Output("What workers, addons, kubeconfigs and status take as `control_plane`."),
 		}),
 		Blocks: roleBlocks(ctx),
 	}
@@ -159,55 +150,11 @@ func wasKnown(_ context.Context, req planmodifier.StringRequest, resp *stringpla
 	resp.RequiresReplace = !req.StateValue.IsNull()
 }
 
-var controlPlaneRefType = types.ObjectType{AttrTypes: map[string]attr.Type{
-	"cluster":          types.StringType,
-	"version":          types.StringType,
-	"endpoint":         types.StringType,
-	"private_endpoint": types.StringType,
-	"pod_cidr":         types.StringType,
-	"service_cidr":     types.StringType,
-	"node_cidrs":       types.SetType{ElemType: types.StringType},
-	"dns_ip":           types.StringType,
-	"domain":           types.StringType,
-}}
-
-type controlPlaneRefModel struct {
-	Cluster         types.String `tfsdk:"cluster"`
-	Version         types.String `tfsdk:"version"`
-	Endpoint        types.String `tfsdk:"endpoint"`
-	PrivateEndpoint types.String `tfsdk:"private_endpoint"`
-	PodCIDR         types.String `tfsdk:"pod_cidr"`
-	ServiceCIDR     types.String `tfsdk:"service_cidr"`
-	NodeCIDRs       types.Set    `tfsdk:"node_cidrs"`
-	DNSIP           types.String `tfsdk:"dns_ip"`
-	Domain          types.String `tfsdk:"domain"`
-}
-
-// controlPlaneAttribute is the required input `control_plane`.
-func controlPlaneAttribute() schema.SingleNestedAttribute {
-	return schema.SingleNestedAttribute{
-		Required: true, MarkdownDescription: "Control plane: `k8s_control_plane.<name>.ref`.",
-		Attributes: requiredRef(controlPlaneRefType),
-	}
-}
-
-func (m controlPlaneRefModel) cluster(ref pki.Ref) component.Cluster {
-	return component.Cluster{
-		Name:        m.Cluster.ValueString(),
-		Domain:      m.Domain.ValueString(),
-		PodCIDR:     parsePrefix(m.PodCIDR),
-		ServiceCIDR: parsePrefix(m.ServiceCIDR),
-		NodeCIDRs:   prefixesFrom(m.NodeCIDRs),
-		DNSIP:       parseAddr(m.DNSIP),
-		PKI:         ref,
-	}
-}
-
 func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, diags *diag.Diagnostics) {
 	pods, services := prefixNamed("pod_cidr", plan.PodCIDR), prefixNamed("service_cidr", plan.ServiceCIDR)
 	checkDisjoint(services, pods, diags)
 	checkNodeCIDRs(plan.NodeCIDRs, pods, services, diags)
-	if ip := parseAddr(plan.DNSIP); ip.IsValid() && services.prefix.IsValid() && (!services.prefix.Contains(ip) || ip == firstAddress(services.prefix, 1)) {
+	if ip := tf.Addr(plan.DNSIP); ip.IsValid() && services.prefix.IsValid() && (!services.prefix.Contains(ip) || ip == firstAddress(services.prefix, 1)) {
 		diags.AddAttributeError(path.Root("dns_ip"), "Unusable address",
 			fmt.Sprintf("%s must lie in service_cidr %s and must not be its first address, which is the API server's.", ip, services.prefix))
 	}
@@ -227,35 +174,52 @@ func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, diag
 		}
 	}
 	checkAdmission(plan, diags)
-	checkFlags(artifact.KubeAPIServer, plan.Version, "api_server_args", plan.APIServerArgs, diags)
-	checkFlags(artifact.KubeControllerManager, plan.Version, "controller_manager_args", plan.ControllerManagerArgs, diags)
-	checkFlags(artifact.KubeScheduler, plan.Version, "scheduler_args", plan.SchedulerArgs, diags)
+	controlPlanePrograms.check(plan.Version, plan.ExtraArgs, diags)
 	if v, err := version.Parse(plan.Version.ValueString()); err == nil && prior != nil {
-		if err := component.CheckServedAPIs(v, component.SingleArgs(stringMap(prior.APIServerArgs))); err != nil {
+		if err := component.CheckServedAPIs(v, extraArgs(prior.ExtraArgs, artifact.KubeAPIServer)); err != nil {
 			diags.AddAttributeError(path.Root("version"), "API version in use", err.Error())
 		}
 	}
 }
 
+// sameYAML reports whether two texts hold the same value: the file that is
+// written of an audit policy has neither its comments nor its order.
+func sameYAML(a, b string) bool {
+	var before, after any
+	return yaml.Unmarshal([]byte(a), &before) == nil && yaml.Unmarshal([]byte(b), &after) == nil && reflect.DeepEqual(before, after)
+}
+
 // checkAdmission reports admission plugins that the release does not have.
 func checkAdmission(plan *controlPlaneModel, diags *diag.Diagnostics) {
+	const unknown = "Unknown admission plugin"
+	checkEachFlag(plan.Version, plan.ExtraArgs, artifact.KubeAPIServer, unknown, diags, component.CheckAdmissionFlags)
 	v, err := version.Parse(plan.Version.ValueString())
 	if err != nil {
 		return
 	}
-	for name := range plan.AdmissionPlugins.Elements() {
+	plugins, _ := freeform.Map(plan.AdmissionPlugins)
+	for name := range plugins {
 		if err := component.CheckAdmissionPlugin(v, name); err != nil {
-			diags.AddAttributeError(path.Root("admission_plugins").AtMapKey(name), "Unknown admission plugin", err.Error())
+			diags.AddAttributeError(path.Root("admission_plugins").AtMapKey(name), unknown, err.Error())
 		}
 	}
-	if err := component.CheckAdmissionFlags(v, component.SingleArgs(stringMap(plan.APIServerArgs))); err != nil {
-		diags.AddAttributeError(path.Root("api_server_args"), "Unknown admission plugin", err.Error())
+}
+
+// admissionFrom returns the configurations of admission plugins; one that is
+// null is none.
+func admissionFrom(v types.Dynamic) map[string]map[string]any {
+	out := map[string]map[string]any{}
+	for name, config := range configFrom(v) {
+		if config, ok := config.(map[string]any); ok {
+			out[name] = config
+		}
 	}
+	return out
 }
 
 // checkNodeCIDRs reports subnets of machines that overlap each other, pods or services.
 func checkNodeCIDRs(subnets types.Set, pods, services namedPrefix, diags *diag.Diagnostics) {
-	known := prefixesFrom(subnets)
+	known := tf.Prefixes(subnets)
 	for i, p := range known {
 		nodes := namedPrefix{path.Root("node_cidrs"), "node_cidrs", p}
 		checkDisjoint(nodes, pods, diags)
@@ -270,14 +234,14 @@ func checkNodeCIDRs(subnets types.Set, pods, services namedPrefix, diags *diag.D
 
 // checkMachineNetwork reports a host outside the subnets of the machines.
 func checkMachineNetwork(at path.Path, h hostModel, subnets types.Set, diags *diag.Diagnostics) {
-	ip, known := parseAddr(h.PrivateIP), prefixesFrom(subnets)
-	if !ip.IsValid() || len(known) == 0 || !allKnown(subnets) ||
+	ip, known := tf.Addr(h.PrivateIP), tf.Prefixes(subnets)
+	if !ip.IsValid() || len(known) == 0 || !tf.AllKnown(subnets) ||
 		slices.ContainsFunc(known, func(p netip.Prefix) bool { return p.Contains(ip) }) {
 		return
 	}
 	diags.AddAttributeError(at.AtName("private_ip"), "Machine outside the subnets of the machines",
 		fmt.Sprintf("%s is in none of the control plane's node_cidrs, %s: add the subnet that %s is in.",
-			ip, strings.Join(stringsFrom(subnets.Elements()), ", "), h.Name.ValueString()))
+			ip, joined(known), h.Name.ValueString()))
 }
 
 // firstAddress returns the n-th address of a network, counted from its base.
@@ -292,60 +256,45 @@ func firstAddress(p netip.Prefix, n int) netip.Addr {
 func controlPlaneOutputs(ctx context.Context, m *controlPlaneModel, diags *diag.Diagnostics) {
 	m.ID = clusterOf(ctx, m.PKI, diags)
 	if m.DNSIP.IsUnknown() && !m.ServiceCIDR.IsUnknown() {
-		m.DNSIP = types.StringValue(firstAddress(parsePrefix(m.ServiceCIDR), 10).String())
+		m.DNSIP = tf.OptionalAddr(firstAddress(tf.Prefix(m.ServiceCIDR), 10))
 	}
-	lb, _ := lbRefFrom(ctx, m.LB, diags)
-	m.Ref = types.ObjectValueMust(controlPlaneRefType.AttrTypes, map[string]attr.Value{
-		"cluster":          m.ID,
-		"version":          m.Version,
-		"endpoint":         lb.Endpoint,
-		"private_endpoint": lb.PrivateEndpoint,
-		"pod_cidr":         m.PodCIDR,
-		"service_cidr":     m.ServiceCIDR,
-		"node_cidrs":       m.NodeCIDRs,
-		"dns_ip":           m.DNSIP,
-		"domain":           m.Domain,
+	lb := lbRefFrom(ctx, m.LB, diags)
+	m.Ref = controlPlaneRef.Value(ctx, controlPlaneRefModel{
+		Cluster: m.ID, Version: m.Version, Endpoint: lb.Endpoint, PrivateEndpoint: lb.PrivateEndpoint,
+		PodCIDR: m.PodCIDR, ServiceCIDR: m.ServiceCIDR, NodeCIDRs: m.NodeCIDRs, DNSIP: m.DNSIP, Domain: m.Domain,
 	})
 }
 
 func controlPlaneSpec(ctx context.Context, d *providerData, m *controlPlaneModel, diags *diag.Diagnostics) rollout.ControlPlane {
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
-	lb, _ := lbRefFrom(ctx, m.LB, diags)
-	etcd, _ := object[etcdRefModel](ctx, m.Etcd, diags)
+	lb := lbRefFrom(ctx, m.LB, diags)
+	etcd, _ := etcdRef.Read(ctx, m.Etcd, diags)
 	artifacts, err := d.catalog.ControlPlaneSet(m.Version.ValueString())
 	checkDownloads(err, diags)
-	admission := map[string]map[string]any{}
-	for name, config := range stringMap(m.AdmissionPlugins) {
-		o, err := parseObject(config)
-		if err != nil {
-			diags.AddAttributeError(path.Root("admission_plugins").AtMapKey(name), "Unusable configuration", err.Error())
-		}
-		admission[name] = o
-	}
 	targets := targetsFrom(ctx, d, m.Hosts, diags)
 	spec := component.ControlPlaneSpec{
 		Cluster: component.Cluster{
 			Name:        ref.Cluster,
 			Domain:      m.Domain.ValueString(),
-			PodCIDR:     parsePrefix(m.PodCIDR),
-			ServiceCIDR: parsePrefix(m.ServiceCIDR),
-			NodeCIDRs:   prefixesFrom(m.NodeCIDRs),
-			DNSIP:       parseAddr(m.DNSIP),
+			PodCIDR:     tf.Prefix(m.PodCIDR),
+			ServiceCIDR: tf.Prefix(m.ServiceCIDR),
+			NodeCIDRs:   tf.Prefixes(m.NodeCIDRs),
+			DNSIP:       tf.Addr(m.DNSIP),
 			PKI:         ref,
 		},
 		Version:               m.Version.ValueString(),
 		PublicEndpoint:        lb.PublicHost.ValueString(),
 		PrivateEndpoint:       lb.PrivateHost.ValueString(),
-		ExtraSANs:             stringsFrom(m.ExtraSANs.Elements()),
+		ExtraSANs:             tf.Strings(m.ExtraSANs.Elements()),
 		Nodes:                 nodesOf(targets),
-		EtcdEndpoints:         stringsFrom(etcd.Endpoints.Elements()),
+		EtcdEndpoints:         tf.Strings(etcd.Endpoints.Elements()),
 		Artifacts:             artifacts,
-		AdmissionPlugins:      admission,
-		SchedulerConfig:       objectFrom(m.SchedulerConfig),
-		APIServerArgs:         component.SingleArgs(stringMap(m.APIServerArgs)),
-		ControllerManagerArgs: component.SingleArgs(stringMap(m.ControllerManagerArgs)),
-		SchedulerArgs:         component.SingleArgs(stringMap(m.SchedulerArgs)),
-		EarlyRenewal:          duration(m.EarlyRenewal, 0),
+		AdmissionPlugins:      admissionFrom(m.AdmissionPlugins),
+		SchedulerConfig:       configFrom(m.SchedulerConfig),
+		APIServerArgs:         extraArgs(m.ExtraArgs, artifact.KubeAPIServer),
+		ControllerManagerArgs: extraArgs(m.ExtraArgs, artifact.KubeControllerManager),
+		SchedulerArgs:         extraArgs(m.ExtraArgs, artifact.KubeScheduler),
+		EarlyRenewal:          tf.Duration(m.EarlyRenewal, 0),
 	}
 	if policy := m.AuditPolicy.ValueString(); policy != "" {
 		spec.AuditPolicy = []byte(policy)

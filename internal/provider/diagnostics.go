@@ -2,7 +2,6 @@ package provider
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -73,39 +72,4 @@ func advice(err error) string {
 		return "It was interrupted. Run apply again: it continues where it stopped."
 	}
 	return ""
-}
-
-// privateState is the part of Terraform's private state that is read; the
-// request's and the response's Private both satisfy one of these.
-type privateState interface {
-	GetKey(ctx context.Context, key string) ([]byte, diag.Diagnostics)
-}
-
-type privateStateWriter interface {
-	SetKey(ctx context.Context, key string, value []byte) diag.Diagnostics
-}
-
-// readPrivate reads what writePrivate kept under key; the zero value when
-// there is nothing, as after an import.
-func readPrivate[T any](ctx context.Context, p privateState, key string, diags *diag.Diagnostics) T {
-	var out T
-	raw, d := p.GetKey(ctx, key)
-	diags.Append(d...)
-	if len(raw) == 0 {
-		return out
-	}
-	if err := json.Unmarshal(raw, &out); err != nil {
-		diags.AddError("Unreadable private state", fmt.Sprintf("The entry %q is not what this version of the provider writes: %s", key, err))
-	}
-	return out
-}
-
-// writePrivate keeps value (hashes and the like, nothing secret) under key.
-func writePrivate(ctx context.Context, p privateStateWriter, key string, value any, diags *diag.Diagnostics) {
-	raw, err := json.Marshal(value)
-	if err != nil {
-		diags.AddError("Unwritable private state", err.Error())
-		return
-	}
-	diags.Append(p.SetKey(ctx, key, raw)...)
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -20,17 +21,21 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 type etcdModel struct {
 	roleModel
-	Version      types.String `tfsdk:"version"`
-	Hosts        types.List   `tfsdk:"hosts"`
-	PKI          types.Object `tfsdk:"pki"`
-	ExtraArgs    types.Map    `tfsdk:"extra_args"`
-	EarlyRenewal types.String `tfsdk:"early_renewal"`
-	Ref          types.Object `tfsdk:"ref"`
+	Version      types.String         `tfsdk:"version"`
+	Hosts        types.List           `tfsdk:"hosts"`
+	PKI          types.Object         `tfsdk:"pki"`
+	ExtraArgs    types.Object         `tfsdk:"extra_args"`
+	EarlyRenewal timetypes.GoDuration `tfsdk:"early_renewal"`
+	Ref          types.Object         `tfsdk:"ref"`
 }
+
+// etcdPrograms is etcd alone.
+var etcdPrograms = programList{artifact.Etcd}
 
 func newEtcdClusterResource() resource.Resource {
 	return &roleResource[etcdModel, rollout.Etcd]{role: role[etcdModel, rollout.Etcd]{
@@ -61,31 +66,18 @@ func etcdSchema(ctx context.Context) schema.Schema {
 			},
 			"hosts": hostsAttribute("Machines of the members: an odd number, at most seven. Adding and removing hosts leaves the other members running.",
 				listvalidator.SizeBetween(1, 7)),
-			"pki":           pkiRefAttribute(),
-			"extra_args":    argsAttribute("etcd"),
+			"pki":           pkiAttribute(),
+			"extra_args":    etcdPrograms.attribute(),
 			"early_renewal": earlyRenewalAttribute(),
-			"ref": schema.SingleNestedAttribute{
-				Computed: true, MarkdownDescription: "What `k8s_control_plane` takes as `etcd`.",
-				Attributes: computedRef(etcdRefType),
-			},
+			"ref":           etcdRef.Output("What `k8s_control_plane` takes as `etcd`."),
 		}),
 		Blocks: roleBlocks(ctx),
 	}
 }
 
-var etcdRefType = types.ObjectType{AttrTypes: map[string]attr.Type{
-	"version":   types.StringType,
-	"endpoints": types.ListType{ElemType: types.StringType},
-}}
-
-type etcdRefModel struct {
-	Version   types.String `tfsdk:"version"`
-	Endpoints types.List   `tfsdk:"endpoints"`
-}
-
 func checkEtcd(ctx context.Context, plan, prior *etcdModel, diags *diag.Diagnostics) {
 	checkVoters(ctx, "etcd members", plan.Hosts, diags)
-	checkFlags(artifact.Etcd, plan.Version, "extra_args", plan.ExtraArgs, diags)
+	etcdPrograms.check(plan.Version, plan.ExtraArgs, diags)
 	if prior != nil {
 		checkUpgrade(prior.Version, plan.Version, version.CheckEtcdUpgrade, diags)
 		before, _ := hostsFrom(ctx, prior.Hosts, diags)
@@ -158,7 +150,7 @@ func etcdOutputs(ctx context.Context, m *etcdModel, diags *diag.Diagnostics) {
 		}
 		endpoints = types.ListValueMust(types.StringType, urls)
 	}
-	m.Ref = types.ObjectValueMust(etcdRefType.AttrTypes, map[string]attr.Value{"version": m.Version, "endpoints": endpoints})
+	m.Ref = etcdRef.Value(ctx, etcdRefModel{Version: m.Version, Endpoints: endpoints})
 }
 
 func etcdSpec(ctx context.Context, d *providerData, m *etcdModel, diags *diag.Diagnostics) rollout.Etcd {
@@ -172,8 +164,8 @@ func etcdSpec(ctx context.Context, d *providerData, m *etcdModel, diags *diag.Di
 			Version:      m.Version.ValueString(),
 			Members:      nodesOf(targets),
 			Artifacts:    artifacts,
-			ExtraArgs:    component.SingleArgs(stringMap(m.ExtraArgs)),
-			EarlyRenewal: duration(m.EarlyRenewal, 0),
+			ExtraArgs:    extraArgs(m.ExtraArgs, artifact.Etcd),
+			EarlyRenewal: tf.Duration(m.EarlyRenewal, 0),
 		},
 		Targets: targets,
 	}

@@ -17,12 +17,11 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 // Generations of keys: the attribute of k8s_pki with which they are rotated,
 // and their place in its reference.
-
-const generationsDescription = "Generations of each key: the first issues, all are trusted."
 
 // generationDescriptions say what each key is for.
 var generationDescriptions = map[pki.Kind]string{
@@ -33,14 +32,14 @@ var generationDescriptions = map[pki.Kind]string{
 	pki.KindEncryption:     "Key that encrypts secrets in etcd.",
 }
 
-// generationsType is the object of lists in a reference.
-var generationsType = types.ObjectType{AttrTypes: func() map[string]attr.Type {
-	out := map[string]attr.Type{}
+// generationsRef is `generations` in a reference: a list for every key.
+var generationsRef = tf.NewReference[any](func() map[string]schema.Attribute {
+	out := map[string]schema.Attribute{}
 	for _, k := range pki.Kinds() {
-		out[string(k)] = types.ListType{ElemType: types.Int64Type}
+		out[string(k)] = schema.ListAttribute{Required: true, ElementType: types.Int64Type, MarkdownDescription: generationDescriptions[k]}
 	}
 	return out
-}()}
+}())
 
 // generationsAttribute is the input `generations` of k8s_pki.
 func generationsAttribute() schema.SingleNestedAttribute {
@@ -79,20 +78,9 @@ func (generationList) ValidateList(_ context.Context, req validator.ListRequest,
 	}
 }
 
-// refGenerations are the attributes of `generations` in a reference.
-func refGenerations(computed bool) map[string]schema.Attribute {
-	out := map[string]schema.Attribute{}
-	for _, k := range pki.Kinds() {
-		out[string(k)] = schema.ListAttribute{
-			Computed: computed, Required: !computed, ElementType: types.Int64Type, MarkdownDescription: generationDescriptions[k],
-		}
-	}
-	return out
-}
-
 // numbersFrom reads a list of numbers; false means that not all of it is known.
 func numbersFrom(l types.List) ([]int, bool) {
-	if !allKnown(l) {
+	if !tf.AllKnown(l) {
 		return nil, false
 	}
 	var out []int
@@ -140,7 +128,7 @@ func generationsValue(g pki.Generations) types.Object {
 		}
 		values[string(k)] = types.ListValueMust(types.Int64Type, list)
 	}
-	return types.ObjectValueMust(generationsType.AttrTypes, values)
+	return types.ObjectValueMust(generationsRef.Type().AttrTypes, values)
 }
 
 // plannedGenerations spells out what is configured; a list that is not known stays so.
@@ -149,11 +137,11 @@ func plannedGenerations(configured types.Object) types.Object {
 	full := generationsValue(generationsFrom(configured)).Attributes()
 	for _, k := range pki.Kinds() {
 		values[string(k)] = full[string(k)]
-		if l := generationOf(configured, k); !allKnown(l) {
+		if l := generationOf(configured, k); !tf.AllKnown(l) {
 			values[string(k)] = types.ListUnknown(types.Int64Type)
 		}
 	}
-	return types.ObjectValueMust(generationsType.AttrTypes, values)
+	return types.ObjectValueMust(generationsRef.Type().AttrTypes, values)
 }
 
 // checkStep refuses, on the attribute, generations that must not follow those there are.
@@ -194,7 +182,7 @@ func rotatedRef(ref pkiRefModel, configured types.Object, diags *diag.Diagnostic
 	}
 	changes := len(made) > 0
 	for _, k := range pki.Kinds() {
-		unknown := slices.Contains(made, k) || !allKnown(generationOf(configured, k))
+		unknown := slices.Contains(made, k) || !tf.AllKnown(generationOf(configured, k))
 		changes = changes || unknown
 		if bundle := bundles[k]; bundle != nil {
 			*bundle = types.StringValue(values[k])
@@ -204,7 +192,7 @@ func rotatedRef(ref pkiRefModel, configured types.Object, diags *diag.Diagnostic
 		}
 	}
 	if !ref.Keys.IsNull() {
-		ref.Keys = stringMapValue(arranged.Keys)
+		ref.Keys = tf.StringMapValue(arranged.Keys)
 		if changes {
 			ref.Keys = types.MapUnknown(types.StringType)
 		}
@@ -284,10 +272,10 @@ func checkRotation(ctx context.Context, req resource.ModifyPlanRequest, diags *d
 // generationsIn returns `generations` of a reference.
 func generationsIn(ref types.Object) types.Object {
 	if ref.IsUnknown() {
-		return types.ObjectUnknown(generationsType.AttrTypes)
+		return generationsRef.Unknown()
 	}
 	if g, ok := ref.Attributes()["generations"].(types.Object); ok {
 		return g
 	}
-	return types.ObjectNull(generationsType.AttrTypes)
+	return types.ObjectNull(generationsRef.Type().AttrTypes)
 }

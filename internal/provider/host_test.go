@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
@@ -23,18 +24,17 @@ func TestCompleteHost(t *testing.T) {
 		return strings.Join(said, " ")
 	}
 	h := hostModel{
-		Name: types.StringValue("a"), Address: types.StringUnknown(), PrivateIP: types.StringValue("10.0.0.1"),
-		HostKey: types.StringUnknown(), PodCIDR: types.StringNull(), User: types.StringNull(), PublicIP: types.StringNull(),
-		InstanceID: types.StringNull(), Port: types.Int64Null(),
+		Name: types.StringValue("a"), Address: types.StringUnknown(), PrivateIP: iptypes.NewIPv4AddressValue("10.0.0.1"),
+		HostKey: types.StringUnknown(),
 	}
-	if said := check(h.value()); said != "" {
+	if said := check(hostRef.Value(t.Context(), h)); said != "" {
 		t.Errorf("a host of which something is not known yet: %s", said)
 	}
-	if said := check(types.ObjectUnknown(hostType.AttrTypes)); said != "" {
+	if said := check(hostRef.Unknown()); said != "" {
 		t.Errorf("a host of which nothing is known yet: %s", said)
 	}
 	h.HostKey, h.Address = types.StringNull(), types.StringNull()
-	if said := check(h.value()); said != "A host needs address. A host needs host_key." {
+	if said := check(hostRef.Value(t.Context(), h)); said != "A host needs address. A host needs host_key." {
 		t.Errorf("an incomplete host: %q", said)
 	}
 }

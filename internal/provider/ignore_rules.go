@@ -3,19 +3,14 @@ package provider
 import (
 	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
-	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
-
-var ignoreRulesType = types.ObjectType{AttrTypes: map[string]attr.Type{
-	"description_prefixes": types.SetType{ElemType: types.StringType},
-	"tag_keys":             types.SetType{ElemType: types.StringType},
-}}
 
 // ignoreRulesAttribute is `ignore_rules` of k8s_network.
 func ignoreRulesAttribute() schema.SingleNestedAttribute {
@@ -43,11 +38,17 @@ func ignoreRulesAttribute() schema.SingleNestedAttribute {
 	}
 }
 
+// noIgnoreRules is `ignore_rules` left out.
+func noIgnoreRules() types.Object {
+	typ, _ := ignoreRulesAttribute().GetType().(types.ObjectType)
+	return types.ObjectNull(typ.AttrTypes)
+}
+
 // ignoreRulesFrom reads `ignore_rules`; null chooses nothing.
 func ignoreRulesFrom(o types.Object) infraaws.RuleFilter {
 	elements := func(name string) []string {
 		s, _ := o.Attributes()[name].(types.Set)
-		return stringsFrom(s.Elements())
+		return tf.Strings(s.Elements())
 	}
 	return infraaws.RuleFilter{DescriptionPrefixes: elements("description_prefixes"), TagKeys: elements("tag_keys")}
 }

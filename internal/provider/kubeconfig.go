@@ -4,31 +4,33 @@ import (
 	"context"
 	"time"
 
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kubeconfig"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 // kubeconfigModel is what the ephemeral and the managed kubeconfig share.
 type kubeconfigModel struct {
-	PKI                  types.Object `tfsdk:"pki"`
-	Endpoint             types.String `tfsdk:"endpoint"`
-	User                 types.String `tfsdk:"user"`
-	Groups               types.List   `tfsdk:"groups"`
-	TTL                  types.String `tfsdk:"ttl"`
-	Host                 types.String `tfsdk:"host"`
-	ClusterCACertificate types.String `tfsdk:"cluster_ca_certificate"`
-	ClientCertificate    types.String `tfsdk:"client_certificate"`
-	ClientKey            types.String `tfsdk:"client_key"`
-	KubeconfigRaw        types.String `tfsdk:"kubeconfig_raw"`
-	ExpiresAt            types.String `tfsdk:"expires_at"`
+	PKI                  types.Object         `tfsdk:"pki"`
+	Endpoint             types.String         `tfsdk:"endpoint"`
+	User                 types.String         `tfsdk:"user"`
+	Groups               types.List           `tfsdk:"groups"`
+	TTL                  timetypes.GoDuration `tfsdk:"ttl"`
+	Host                 types.String         `tfsdk:"host"`
+	ClusterCACertificate types.String         `tfsdk:"cluster_ca_certificate"`
+	ClientCertificate    types.String         `tfsdk:"client_certificate"`
+	ClientKey            types.String         `tfsdk:"client_key"`
+	KubeconfigRaw        types.String         `tfsdk:"kubeconfig_raw"`
+	ExpiresAt            types.String         `tfsdk:"expires_at"`
 }
 
 // Descriptions of the attributes of both kubeconfigs.
 const (
-	kubeconfigEndpoint = "URL of the API server: `k8s_lb.<name>.endpoint`."
+	kubeconfigEndpoint = "URL of the API server: the public endpoint, `k8s_lb.<name>.endpoint`, or the private one, `k8s_lb.<name>.private_endpoint`."
 	kubeconfigUser     = "User the certificate names. Default: `admin`."
 	kubeconfigGroups   = "Groups the certificate names. Default: `[\"system:masters\"]`, which may do everything; name a group of your own and bind roles to it to grant less."
 	kubeconfigTTL      = "How long the certificate is valid. It cannot be revoked: keep it short. Default: `8h`."
@@ -58,8 +60,8 @@ func (m *kubeconfigModel) issue(ctx context.Context, d *providerData, diags *dia
 	c, err := kubeconfig.Issue(ctx, store, ref, kubeconfig.Request{
 		Endpoint: m.Endpoint.ValueString(),
 		User:     m.User.ValueString(),
-		Groups:   stringsFrom(m.Groups.Elements()),
-		TTL:      duration(m.TTL, 0),
+		Groups:   tf.Strings(m.Groups.Elements()),
+		TTL:      tf.Duration(m.TTL, 0),
 	}, d.now(), d.rand)
 	if err != nil {
 		addError(diags, "Cannot make a client certificate", err)

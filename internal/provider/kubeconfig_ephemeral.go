@@ -3,10 +3,13 @@ package provider
 import (
 	"context"
 
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/ephemeral"
 	"github.com/hashicorp/terraform-plugin-framework/ephemeral/schema"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 type kubeconfigEphemeral struct{ base }
@@ -31,11 +34,11 @@ func (e *kubeconfigEphemeral) Schema(_ context.Context, _ ephemeral.SchemaReques
 		MarkdownDescription: "A short-lived client certificate for the Kubernetes API, made anew for every plan and apply and written to no state. " +
 			"Its attributes are named as the kubernetes provider wants them.",
 		Attributes: map[string]schema.Attribute{
-			"pki":                    pkiRefEphemeral(),
+			"pki":                    schema.ObjectAttribute{Required: true, AttributeTypes: pkiRef.Type().AttrTypes, MarkdownDescription: pkiRefDescription},
 			"endpoint":               schema.StringAttribute{Required: true, MarkdownDescription: kubeconfigEndpoint},
 			"user":                   schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigUser},
 			"groups":                 schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: kubeconfigGroups},
-			"ttl":                    schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigTTL, Validators: []validator.String{goDuration()}},
+			"ttl":                    schema.StringAttribute{Optional: true, CustomType: timetypes.GoDurationType{}, MarkdownDescription: kubeconfigTTL, Validators: []validator.String{tf.PositiveDuration()}},
 			"host":                   schema.StringAttribute{Computed: true, MarkdownDescription: kubeconfigHost},
 			"cluster_ca_certificate": schema.StringAttribute{Computed: true, MarkdownDescription: kubeconfigCA},
 			"client_certificate":     schema.StringAttribute{Computed: true, MarkdownDescription: kubeconfigCert},
@@ -43,14 +46,6 @@ func (e *kubeconfigEphemeral) Schema(_ context.Context, _ ephemeral.SchemaReques
 			"kubeconfig_raw":         schema.StringAttribute{Computed: true, Sensitive: true, MarkdownDescription: kubeconfigRaw},
 			"expires_at":             schema.StringAttribute{Computed: true, MarkdownDescription: kubeconfigExpires},
 		},
-	}
-}
-
-// pkiRefEphemeral is the input `pki` in the schema of an ephemeral resource.
-func pkiRefEphemeral() schema.ObjectAttribute {
-	return schema.ObjectAttribute{
-		Required: true, AttributeTypes: pkiRefType.AttrTypes,
-		MarkdownDescription: "The cluster's PKI: `k8s_pki.<name>.ref`.",
 	}
 }
 

@@ -5,17 +5,18 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
-	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kubeconfig"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 type kubeconfigResource struct{ base }
@@ -28,9 +29,9 @@ var (
 
 type managedKubeconfigModel struct {
 	kubeconfigModel
-	ID           types.String `tfsdk:"id"`
-	EarlyRenewal types.String `tfsdk:"early_renewal"`
-	RenewalDue   types.Bool   `tfsdk:"renewal_due"`
+	ID           types.String         `tfsdk:"id"`
+	EarlyRenewal timetypes.GoDuration `tfsdk:"early_renewal"`
+	RenewalDue   types.Bool           `tfsdk:"renewal_due"`
 }
 
 func newKubeconfigResource() resource.Resource { return &kubeconfigResource{} }
@@ -50,17 +51,13 @@ func (r *kubeconfigResource) Schema(_ context.Context, _ resource.SchemaRequest,
 			"The old one stays valid until it expires, or until the CA that issued it is dropped.\n\n" +
 			"It cannot be imported: its private key is nowhere but in the state. Without one, an apply makes a new certificate.",
 		Attributes: map[string]schema.Attribute{
-			"id":       schema.StringAttribute{Computed: true, MarkdownDescription: "Cluster and user.", PlanModifiers: kept},
-			"pki":      pkiRefAttribute(),
-			"endpoint": schema.StringAttribute{Required: true, MarkdownDescription: kubeconfigEndpoint},
-			"user":     schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigUser},
-			"groups":   schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: kubeconfigGroups},
-			"ttl":      schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigTTL, Validators: []validator.String{goDuration()}},
-			"early_renewal": schema.StringAttribute{
-				Optional:            true,
-				MarkdownDescription: "How long before it expires the certificate is renewed by the next apply. Default: a quarter of `ttl`.",
-				Validators:          []validator.String{goDuration()},
-			},
+			"id":            schema.StringAttribute{Computed: true, MarkdownDescription: "Cluster and user.", PlanModifiers: kept},
+			"pki":           pkiAttribute(),
+			"endpoint":      schema.StringAttribute{Required: true, MarkdownDescription: kubeconfigEndpoint},
+			"user":          schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigUser},
+			"groups":        schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: kubeconfigGroups},
+			"ttl":           tf.DurationAttribute(kubeconfigTTL),
+			"early_renewal": tf.DurationAttribute("How long before it expires the certificate is renewed by the next apply. Default: a quarter of `ttl`."),
 			"renewal_due": schema.BoolAttribute{
 				Computed:            true,
 				MarkdownDescription: "Whether the certificate has come within `early_renewal` of its end. The plan always wants `false`, so that a due renewal shows as a change.",
@@ -85,9 +82,9 @@ func (r *kubeconfigResource) ModifyPlan(ctx context.Context, req resource.Modify
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if ttl, early := duration(plan.TTL, kubeconfig.DefaultTTL), duration(plan.EarlyRenewal, 0); early >= ttl && !plan.TTL.IsUnknown() {
+	if ttl, early := tf.Duration(plan.TTL, kubeconfig.DefaultTTL), tf.Duration(plan.EarlyRenewal, 0); early >= ttl && !plan.TTL.IsUnknown() {
 		resp.Diagnostics.AddAttributeError(path.Root("early_renewal"), "Renewal before it begins",
-			fmt.Sprintf("A certificate valid for %s cannot be renewed %s before it expires: every plan would make a new one. Make early_renewal shorter, or ttl longer.", short(ttl), short(early)))
+			fmt.Sprintf("A certificate valid for %s cannot be renewed %s before it expires: every plan would make a new one. Make early_renewal shorter, or ttl longer.", tf.Short(ttl), tf.Short(early)))
 		return
 	}
 	var prior managedKubeconfigModel
@@ -187,6 +184,6 @@ func (m managedKubeconfigModel) due(now time.Time) bool {
 	if err != nil {
 		return true
 	}
-	early := duration(m.EarlyRenewal, duration(m.TTL, kubeconfig.DefaultTTL)/4)
+	early := tf.Duration(m.EarlyRenewal, tf.Duration(m.TTL, kubeconfig.DefaultTTL)/4)
 	return !now.Before(expires.Add(-early))
 }

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
-	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -24,6 +24,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 type lbModel struct {
@@ -72,25 +73,21 @@ func lbSchema(ctx context.Context) schema.Schema {
 			"host": lbHostAttribute(),
 			"controllers": hostsAttribute("Machines of the API servers. A change reloads HAProxy; open connections stay.",
 				listvalidator.SizeAtLeast(1)),
-			"pki": pkiRefAttribute(),
+			"pki": pkiAttribute(),
 			"port": schema.Int64Attribute{
 				Optional: true, Computed: true, Default: int64default.StaticInt64(6443),
 				MarkdownDescription: "Port at which it listens. Default: 6443, the only one that the security group of `k8s_network` opens. A change is made in place.",
-				Validators:          []validator.Int64{portNumber()},
+				Validators:          []validator.Int64{tf.Port()},
 			},
 			"tags": schema.MapAttribute{
 				Optional: true, ElementType: types.StringType, MarkdownDescription: "Tags of the Elastic IP. Changed in place.",
 				Validators: tagValidators(),
 			},
-			"allocation_id": schema.StringAttribute{Computed: true, MarkdownDescription: "Elastic IP; empty for a host that is not an EC2 instance.", PlanModifiers: kept},
-			"public_ip":     schema.StringAttribute{Computed: true, MarkdownDescription: "Its address, or the host's address when there is none.", PlanModifiers: kept},
-			"endpoint":      schema.StringAttribute{Computed: true, MarkdownDescription: "URL of the API server for people."},
-			"private_endpoint": schema.StringAttribute{
-				Computed: true, MarkdownDescription: "URL of the API server for the cluster's machines.",
-			},
-			"ref": schema.SingleNestedAttribute{
-				Computed: true, MarkdownDescription: "What `k8s_control_plane` takes as `lb`.", Attributes: computedRef(lbRefType),
-			},
+			"allocation_id":    schema.StringAttribute{Computed: true, MarkdownDescription: "Elastic IP; empty for a host that is not an EC2 instance.", PlanModifiers: kept},
+			"public_ip":        schema.StringAttribute{Computed: true, MarkdownDescription: "Its address, or the host's address when there is none.", PlanModifiers: kept},
+			"endpoint":         schema.StringAttribute{Computed: true, MarkdownDescription: publicEndpoint},
+			"private_endpoint": schema.StringAttribute{Computed: true, MarkdownDescription: privateEndpoint},
+			"ref":              lbRef.Output("What `k8s_control_plane` takes as `lb`."),
 		}),
 		Blocks: roleBlocks(ctx),
 	}
@@ -112,14 +109,14 @@ func (sameMachine) Description(context.Context) string {
 func (s sameMachine) MarkdownDescription(ctx context.Context) string { return s.Description(ctx) }
 
 func (sameMachine) PlanModifyObject(ctx context.Context, req planmodifier.ObjectRequest, resp *planmodifier.ObjectResponse) {
-	if req.StateValue.IsNull() || req.PlanValue.IsUnknown() || !allKnown(req.PlanValue) {
+	if req.StateValue.IsNull() || req.PlanValue.IsUnknown() || !tf.AllKnown(req.PlanValue) {
 		return
 	}
-	prior, ok := object[hostModel](ctx, req.StateValue, &resp.Diagnostics)
+	prior, ok := hostRef.Read(ctx, req.StateValue, &resp.Diagnostics)
 	if !ok {
 		return
 	}
-	plan, ok := object[hostModel](ctx, req.PlanValue, &resp.Diagnostics)
+	plan, ok := hostRef.Read(ctx, req.PlanValue, &resp.Diagnostics)
 	if !ok || plan.InstanceID.IsNull() {
 		return
 	}
@@ -129,32 +126,8 @@ func (sameMachine) PlanModifyObject(ctx context.Context, req planmodifier.Object
 	}
 }
 
-var lbRefType = types.ObjectType{AttrTypes: map[string]attr.Type{
-	"endpoint":         types.StringType,
-	"private_endpoint": types.StringType,
-	"public_host":      types.StringType,
-	"private_host":     types.StringType,
-}}
-
-type lbRefModel struct {
-	Endpoint        types.String `tfsdk:"endpoint"`
-	PrivateEndpoint types.String `tfsdk:"private_endpoint"`
-	PublicHost      types.String `tfsdk:"public_host"`
-	PrivateHost     types.String `tfsdk:"private_host"`
-}
-
-// lbRefFrom reads the input `lb`; everything is unknown when that is.
-func lbRefFrom(ctx context.Context, o types.Object, diags *diag.Diagnostics) (lbRefModel, bool) {
-	m, ok := object[lbRefModel](ctx, o, diags)
-	if !ok {
-		unknown := types.StringUnknown()
-		return lbRefModel{unknown, unknown, unknown, unknown}, false
-	}
-	return m, allKnown(o)
-}
-
 func checkLB(ctx context.Context, plan, prior *lbModel, diags *diag.Diagnostics) {
-	if host, _ := hostFrom(ctx, plan.Host, diags); prior != nil && prior.AllocationID.ValueString() == "" && host.InstanceID.ValueString() != "" {
+	if host, _ := hostRef.Read(ctx, plan.Host, diags); prior != nil && prior.AllocationID.ValueString() == "" && host.InstanceID.ValueString() != "" {
 		plan.AllocationID, plan.PublicIP = types.StringUnknown(), types.StringUnknown() // it was released
 	}
 	if hosts, known := hostsFrom(ctx, plan.Controllers, diags); known {
@@ -170,13 +143,11 @@ func checkLB(ctx context.Context, plan, prior *lbModel, diags *diag.Diagnostics)
 func lbOutputs(ctx context.Context, m *lbModel, diags *diag.Diagnostics) {
 	m.ID = m.Cluster
 	private := types.StringUnknown()
-	if host, ok := hostFrom(ctx, m.Host, diags); ok {
-		private = host.PrivateIP
+	if host, ok := hostRef.Read(ctx, m.Host, diags); ok {
+		private = host.PrivateIP.StringValue
 	}
 	m.Endpoint, m.PrivateEndpoint = urlOf(m.PublicIP, m.Port), urlOf(private, m.Port)
-	m.Ref = types.ObjectValueMust(lbRefType.AttrTypes, map[string]attr.Value{
-		"endpoint": m.Endpoint, "private_endpoint": m.PrivateEndpoint, "public_host": m.PublicIP, "private_host": private,
-	})
+	m.Ref = lbRef.Value(ctx, lbRefModel{Endpoint: m.Endpoint, PrivateEndpoint: m.PrivateEndpoint, PublicHost: m.PublicIP, PrivateHost: private})
 }
 
 func urlOf(host types.String, port types.Int64) types.String {
@@ -188,11 +159,11 @@ func urlOf(host types.String, port types.Int64) types.String {
 
 func lbSpec(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) rollout.LoadBalancer {
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
-	host, _ := hostFrom(ctx, m.Host, diags)
+	host, _ := hostRef.Read(ctx, m.Host, diags)
 	target := fleet.Target{Host: host.remote(d), Node: host.node()}
 	if m.AllocationID.ValueString() != "" {
 		// The Elastic IP has taken the place of the address the machine was launched with.
-		target.Node.PublicIP = parseAddr(m.PublicIP)
+		target.Node.PublicIP = tf.Addr(iptypes.IPv4Address{StringValue: m.PublicIP})
 		if d.ssh.bastion == nil {
 			target.Host.Address = m.PublicIP.ValueString()
 		}
@@ -208,19 +179,19 @@ func lbSpec(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagno
 }
 
 func (m *lbModel) address(ctx context.Context, d *providerData, diags *diag.Diagnostics) infraaws.AddressSpec {
-	host, _ := hostFrom(ctx, m.Host, diags)
+	host, _ := hostRef.Read(ctx, m.Host, diags)
 	return infraaws.AddressSpec{
 		Cluster:    m.Cluster.ValueString(),
 		Name:       "lb",
 		InstanceID: host.InstanceID.ValueString(),
-		Tags:       stringMap(m.Tags),
+		Tags:       tf.StringMap(m.Tags),
 	}
 }
 
 // acquireAddress has the Elastic IP and associates it. A host that is no EC2
 // instance is reached at its own address.
 func acquireAddress(ctx context.Context, d *providerData, plan, prior *lbModel, diags *diag.Diagnostics) bool {
-	host, _ := hostFrom(ctx, plan.Host, diags)
+	host, _ := hostRef.Read(ctx, plan.Host, diags)
 	if host.InstanceID.ValueString() == "" {
 		plan.AllocationID, plan.PublicIP = types.StringValue(""), host.Address
 		return false
@@ -234,7 +205,7 @@ func acquireAddress(ctx context.Context, d *providerData, plan, prior *lbModel, 
 	allocated := ""
 	if prior != nil {
 		allocated = prior.AllocationID.ValueString()
-		for k := range stringMap(prior.Tags) {
+		for k := range tf.StringMap(prior.Tags) {
 			if _, kept := spec.Tags[k]; !kept {
 				spec.RemoveTags = append(spec.RemoveTags, k)
 			}

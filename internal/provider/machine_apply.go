@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-log/tflog"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 // Create implements resource.Resource.
@@ -25,7 +26,7 @@ func (r *machineResource) Create(ctx context.Context, req resource.CreateRequest
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := within(ctx, m.Timeouts.Create, machineTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.Within(ctx, m.Timeouts.Create, machineTimeout, &resp.Diagnostics)
 	defer cancel()
 	fail := func(err error) { addError(&resp.Diagnostics, "Cannot make machine "+m.Name.ValueString(), err) }
 
@@ -60,9 +61,9 @@ func (r *machineResource) Create(ctx context.Context, req resource.CreateRequest
 	} else {
 		say("machine: ready")
 	}
-	m.fill(made)
-	writePrivate(ctx, resp.Private, claimKey, spec.Claim, &resp.Diagnostics)
-	writePrivate(ctx, resp.Private, routesKey, made.RouteTables, &resp.Diagnostics)
+	m.fill(ctx, made)
+	tf.WritePrivate(ctx, resp.Private, claimKey, spec.Claim, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, routesKey, made.RouteTables, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -89,7 +90,7 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := within(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.Within(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
 	defer cancel()
 	client, err := r.data.aws(ctx)
 	if errors.Is(err, errNotYetKnown) {
@@ -100,7 +101,7 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 		return
 	}
 	spec := m.spec(ctx, &resp.Diagnostics)
-	spec.RoutedTables = readPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics)
+	spec.RoutedTables = tf.ReadPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics)
 	found, words, err := client.ObserveMachine(ctx, m.ID.ValueString(), spec)
 	switch {
 	case errors.Is(err, infraaws.ErrNotFound):
@@ -113,20 +114,20 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 		return
 	}
 	// An update that failed may have made routes without a record of them.
-	writePrivate(ctx, resp.Private, routesKey, union(spec.RoutedTables, found.RouteTables), &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, routesKey, union(spec.RoutedTables, found.RouteTables), &resp.Diagnostics)
 	if found.HostKey == "" {
 		// Whoever deletes the tag takes nothing away: the state knows the key.
 		found.HostKey = m.HostKey.ValueString()
 	}
-	m.fill(found)
+	m.fill(ctx, found)
 	// The plan then knows that the instance stops and starts, and that its
 	// public address becomes another one.
 	m.InstanceType = types.StringValue(found.InstanceType)
-	if readPrivate[bool](ctx, req.Private, growKey, &resp.Diagnostics) {
+	if tf.ReadPrivate[bool](ctx, req.Private, growKey, &resp.Diagnostics) {
 		words = append(words, "root file system: does not fill its volume yet")
 	}
 	if len(words) > 0 {
-		m.Drift = driftValue(map[string]string{m.Name.ValueString(): strings.Join(words, "; ")})
+		m.Drift = tf.StringMapValue(map[string]string{m.Name.ValueString(): strings.Join(words, "; ")})
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
@@ -142,8 +143,8 @@ func (r *machineResource) Update(ctx context.Context, req resource.UpdateRequest
 		return
 	}
 	keeps := machinePrivate{
-		grow:   readPrivate[bool](ctx, req.Private, growKey, &resp.Diagnostics),
-		routes: readPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics),
+		grow:   tf.ReadPrivate[bool](ctx, req.Private, growKey, &resp.Diagnostics),
+		routes: tf.ReadPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics),
 	}
 	fail := func(err error) { addError(&resp.Diagnostics, "Cannot change machine "+m.Name.ValueString(), err) }
 	way, err := r.begin(ctx, m, state, &resp.Diagnostics)
@@ -152,14 +153,14 @@ func (r *machineResource) Update(ctx context.Context, req resource.UpdateRequest
 		fail(err)
 		return
 	}
-	ctx, cancel := within(ctx, m.Timeouts.Update, machineChangeTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.Within(ctx, m.Timeouts.Update, machineChangeTimeout, &resp.Diagnostics)
 	defer cancel()
 	client, err := r.data.aws(ctx)
 	if err == nil {
 		keeps, err = r.converge(ctx, client, &m, state, way, keeps, &resp.Diagnostics)
 	}
-	writePrivate(ctx, resp.Private, growKey, keeps.grow, &resp.Diagnostics)
-	writePrivate(ctx, resp.Private, routesKey, keeps.routes, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, growKey, keeps.grow, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, routesKey, keeps.routes, &resp.Diagnostics)
 	way.warn(&resp.Diagnostics)
 	if err != nil {
 		fail(err)
@@ -193,7 +194,7 @@ type machinePrivate struct {
 func (r *machineResource) converge(ctx context.Context, client *infraaws.Client, m *machineModel, state machineModel, way *stopover, keeps machinePrivate, diags *diag.Diagnostics) (machinePrivate, error) {
 	spec := m.spec(ctx, diags)
 	spec.RemoveTags = removedKeys(state.TagsAll, m.TagsAll)
-	spec.RemovePodCIDR, spec.RoutedTables = parsePrefix(state.PodCIDR), keeps.routes
+	spec.RemovePodCIDR, spec.RoutedTables = tf.Prefix(state.PodCIDR), keeps.routes
 	made, err := client.ConvergeMachine(ctx, m.ID.ValueString(), spec, func(ctx context.Context, now infraaws.Machine) error {
 		return way.stop(ctx, client, now)
 	})
@@ -224,7 +225,7 @@ func (r *machineResource) converge(ctx context.Context, client *infraaws.Client,
 		}
 	}
 	keeps.grow = false
-	m.fill(made)
+	m.fill(ctx, made)
 	return keeps, nil
 }
 
@@ -234,7 +235,7 @@ func (r *machineResource) converge(ctx context.Context, client *infraaws.Client,
 func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	var m machineModel
 	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
-	claim := readPrivate[string](ctx, req.Private, claimKey, &resp.Diagnostics)
+	claim := tf.ReadPrivate[string](ctx, req.Private, claimKey, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -253,10 +254,10 @@ func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest
 	}
 	if err == nil {
 		var cancel context.CancelFunc
-		ctx, cancel = within(ctx, m.Timeouts.Delete, machineTimeout, &resp.Diagnostics)
+		ctx, cancel = tf.Within(ctx, m.Timeouts.Delete, machineTimeout, &resp.Diagnostics)
 		defer cancel()
 		spec := m.spec(ctx, &resp.Diagnostics)
-		spec.RoutedTables = readPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics)
+		spec.RoutedTables = tf.ReadPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics)
 		err = client.DeleteMachine(ctx, m.ID.ValueString(), spec)
 	}
 	if err != nil {
@@ -265,7 +266,7 @@ func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest
 }
 
 func (m machineModel) spec(ctx context.Context, diags *diag.Diagnostics) infraaws.MachineSpec {
-	network, _ := object[networkRefModel](ctx, m.Network, diags)
+	network, _ := networkRef.Read(ctx, m.Network, diags)
 	var subnets []string
 	for _, s := range network.subnets(ctx, diags) {
 		subnets = append(subnets, s.ID.ValueString())
@@ -277,32 +278,32 @@ func (m machineModel) spec(ctx context.Context, diags *diag.Diagnostics) infraaw
 		SubnetID:        m.subnet(ctx, diags).ID.ValueString(),
 		VPCID:           network.VPCID.ValueString(),
 		NetworkSubnets:  subnets,
-		SecurityGroupID: stringMap(network.SecurityGroupIDs)[m.Role.ValueString()],
-		PrivateIP:       parseAddr(m.PrivateIP),
-		PodCIDR:         parsePrefix(m.PodCIDR),
-		PublicIP:        m.PublicIPEnabled.ValueBool(),
+		SecurityGroupID: tf.StringMap(network.SecurityGroupIDs)[m.Role.ValueString()],
+		PrivateIP:       tf.Addr(m.PrivateIP),
+		PodCIDR:         tf.Prefix(m.PodCIDR),
+		PublicIP:        m.AssociatePublicIP.ValueBool(),
 		InstanceType:    m.InstanceType.ValueString(),
 		Image:           m.AMI.ValueString(),
 		RootVolumeGiB:   int32(m.RootVolumeSize.ValueInt64()),
 		User:            m.User.ValueString(),
-		Tags:            stringMap(m.Tags),
+		Tags:            tf.StringMap(m.Tags),
 	}
 }
 
 // fill sets everything computed from the machine as it is.
-func (m *machineModel) fill(found infraaws.Machine) {
+func (m *machineModel) fill(ctx context.Context, found infraaws.Machine) {
 	m.ID, m.ImageID = types.StringValue(found.ID), types.StringValue(found.ImageID)
-	m.InstanceState, m.HostKey = types.StringValue(found.State), optionalString(found.HostKey)
+	m.InstanceState, m.HostKey = types.StringValue(found.State), tf.OptionalString(found.HostKey)
 	if found.PrivateIP.IsValid() || m.PrivateIP.IsUnknown() {
-		m.PrivateIP = optionalAddr(found.PrivateIP)
+		m.PrivateIP = tf.OptionalAddr(found.PrivateIP)
 	}
 	// A stopped machine has no public address; it keeps its last one here until
 	// a start gives it another, so that nothing else seems to change meanwhile.
 	if found.State == running || m.PublicIP.IsUnknown() {
-		m.PublicIP = optionalAddr(found.PublicIP)
+		m.PublicIP = tf.OptionalAddr(found.PublicIP)
 	}
 	// Somebody who grew the volume gets to see it; a smaller one is drift.
 	m.RootVolumeSize = types.Int64Value(max(m.RootVolumeSize.ValueInt64(), int64(found.RootVolumeGiB)))
-	m.Drift = noDrift()
-	m.Host = m.host().value()
+	m.Drift = tf.NoDrift()
+	m.Host = hostRef.Value(ctx, m.host())
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 // findDuty finds out what a machine does for its cluster.
@@ -19,8 +20,8 @@ type findDuty func(context.Context, fleet.Target) (*maintenance.Duty, error)
 // targetAt returns how a machine is reached where EC2 says it is now.
 func (m machineModel) targetAt(d *providerData, now infraaws.Machine) fleet.Target {
 	h := m.host()
-	h.PublicIP, h.PrivateIP = optionalAddr(now.PublicIP), optionalAddr(now.PrivateIP)
-	h.Address = optionalAddr(now.Address())
+	h.PublicIP, h.PrivateIP = tf.OptionalAddr(now.PublicIP), tf.OptionalAddr(now.PrivateIP)
+	h.Address = tf.OptionalAddr(now.Address()).StringValue
 	return fleet.Target{Host: h.remote(d), Node: h.node()}
 }
 
@@ -53,7 +54,7 @@ func (d *providerData) found(ctx context.Context, cluster string, role infraaws.
 	var out []fleet.Target
 	for _, m := range machines {
 		if m.Role == role {
-			host := hostFound(m)
+			host := hostFound(ctx, m)
 			out = append(out, fleet.Target{Host: host.remote(d), Node: host.node()})
 		}
 	}
@@ -98,7 +99,7 @@ func (r *machineResource) dismiss(ctx context.Context, client *infraaws.Client, 
 }
 
 func (r *machineResource) leave(ctx context.Context, duty *maintenance.Duty, turns *maintenance.Turns, m machineModel, diags *diag.Diagnostics) error {
-	ctx, cancel := within(ctx, m.Timeouts.Delete, machineChangeTimeout, diags)
+	ctx, cancel := tf.Within(ctx, m.Timeouts.Delete, machineChangeTimeout, diags)
 	defer cancel()
 	return duty.Leave(ctx, turns.Leaving)
 }

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 // running is the only state of an instance that is ever planned.
@@ -27,58 +29,58 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	network, _ := object[networkRefModel](ctx, plan.Network, &resp.Diagnostics)
+	network, _ := networkRef.Read(ctx, plan.Network, &resp.Diagnostics)
 	plan.check(ctx, network, &resp.Diagnostics)
 	plan.TagsAll = r.data.tagsAll(plan.Tags)
 	plan.InstanceState = types.StringValue(running)
 
 	if req.State.Raw.IsNull() {
-		r.planNew(config, &plan)
+		r.planNew(ctx, config, &plan)
 	} else {
 		var state machineModel
 		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
 		if movedNetwork(ctx, state.Network, network, state.subnet(ctx, &resp.Diagnostics), &resp.Diagnostics) {
 			resp.RequiresReplace.Append(path.Root("network"))
 			plan.ID, plan.ImageID, plan.HostKey = types.StringUnknown(), types.StringUnknown(), types.StringUnknown()
-			plan.PublicIP = types.StringUnknown()
+			plan.PublicIP = iptypes.NewIPv4AddressUnknown()
 			if config.PrivateIP.IsNull() {
-				plan.PrivateIP = types.StringUnknown()
+				plan.PrivateIP = iptypes.NewIPv4AddressUnknown()
 			}
-			r.planNew(config, &plan)
+			r.planNew(ctx, config, &plan)
 		} else {
-			plan.change(state, &resp.Diagnostics)
+			plan.change(ctx, state, &resp.Diagnostics)
 		}
 	}
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
 
 // planNew plans what is known of a machine before it exists.
-func (r *machineResource) planNew(config machineModel, plan *machineModel) {
+func (r *machineResource) planNew(ctx context.Context, config machineModel, plan *machineModel) {
 	if config.User.IsNull() {
 		plan.User = types.StringValue(r.data.ssh.user)
 		if r.data.sshUnknown {
 			plan.User = types.StringUnknown()
 		}
 	}
-	plan.PublicIP = types.StringUnknown()
-	if !plan.PublicIPEnabled.IsUnknown() && !plan.PublicIPEnabled.ValueBool() {
-		plan.PublicIP = types.StringNull()
+	plan.PublicIP = iptypes.NewIPv4AddressUnknown()
+	if !plan.AssociatePublicIP.IsUnknown() && !plan.AssociatePublicIP.ValueBool() {
+		plan.PublicIP = iptypes.NewIPv4AddressNull()
 	}
-	plan.Host = plan.host().value()
+	plan.Host = hostRef.Value(ctx, plan.host())
 }
 
 // change plans an update in place.
-func (m *machineModel) change(state machineModel, diags *diag.Diagnostics) {
+func (m *machineModel) change(ctx context.Context, state machineModel, diags *diag.Diagnostics) {
 	if size := state.RootVolumeSize.ValueInt64(); !m.RootVolumeSize.IsUnknown() && m.RootVolumeSize.ValueInt64() < size {
 		diags.AddAttributeError(path.Root("root_volume_size"), "A volume cannot shrink",
 			fmt.Sprintf("The root volume of %s has %d GiB: write %d, or replace the machine with -replace.", m.Name.ValueString(), size, size))
 	}
 	m.PublicIP = state.PublicIP
 	restart := state.InstanceState.ValueString() != running || !m.InstanceType.Equal(state.InstanceType)
-	if restart && m.PublicIPEnabled.ValueBool() {
-		m.PublicIP = types.StringUnknown()
+	if restart && m.AssociatePublicIP.ValueBool() {
+		m.PublicIP = iptypes.NewIPv4AddressUnknown()
 	}
-	m.Host = m.host().value()
+	m.Host = hostRef.Value(ctx, m.host())
 }
 
 // host returns the machine as other resources see it, unknown where it is.
@@ -86,25 +88,25 @@ func (m machineModel) host() hostModel {
 	h := hostModel{
 		Name: m.Name, PrivateIP: m.PrivateIP, PublicIP: m.PublicIP, Port: types.Int64Value(22),
 		User: m.User, HostKey: m.HostKey, PodCIDR: m.PodCIDR, InstanceID: m.ID,
-		Address: m.PublicIP,
+		Address: m.PublicIP.StringValue,
 	}
 	if m.PublicIP.IsNull() {
-		h.Address = m.PrivateIP
+		h.Address = m.PrivateIP.StringValue
 	}
 	return h
 }
 
 // check reports what is wrong with the values themselves.
 func (m machineModel) check(ctx context.Context, network networkRefModel, diags *diag.Diagnostics) {
-	nodes, vpc, pods := parsePrefix(network.NodeCIDR), parsePrefix(network.VPCCIDR), parsePrefix(m.PodCIDR)
+	nodes, vpc, pods := tf.Prefix(network.NodeCIDR), tf.Prefix(network.VPCCIDR), tf.Prefix(m.PodCIDR)
 	ranges := []netip.Prefix{nodes}
 	if subnets := network.subnets(ctx, diags); len(subnets) > 0 {
 		ranges = nil
 		for _, s := range subnets {
-			ranges = append(ranges, parsePrefix(s.CIDR))
+			ranges = append(ranges, tf.Prefix(s.CIDR))
 		}
 	}
-	if ip := parseAddr(m.PrivateIP); ip.IsValid() && nodes.IsValid() {
+	if ip := tf.Addr(m.PrivateIP); ip.IsValid() && nodes.IsValid() {
 		if problem := infraaws.CheckPrivateIP(ip, ranges); problem != nil {
 			diags.AddAttributeError(path.Root("private_ip"), "Unusable private address", problem.Error())
 		}
@@ -122,11 +124,11 @@ func (m machineModel) check(ctx context.Context, network networkRefModel, diags 
 // subnet chooses the machine's subnet: the one that contains its private
 // address, else the first.
 func (m machineModel) subnet(ctx context.Context, diags *diag.Diagnostics) subnetModel {
-	network, _ := object[networkRefModel](ctx, m.Network, diags)
+	network, _ := networkRef.Read(ctx, m.Network, diags)
 	subnets := network.subnets(ctx, diags)
-	ip := parseAddr(m.PrivateIP)
+	ip := tf.Addr(m.PrivateIP)
 	for _, s := range subnets {
-		if ip.IsValid() && parsePrefix(s.CIDR).Contains(ip) {
+		if ip.IsValid() && tf.Prefix(s.CIDR).Contains(ip) {
 			return s
 		}
 	}
@@ -139,7 +141,7 @@ func (m machineModel) subnet(ctx context.Context, diags *diag.Diagnostics) subne
 // movedNetwork tells whether the machine's VPC or subnet is another one, or
 // about to be.
 func movedNetwork(ctx context.Context, before types.Object, now networkRefModel, was subnetModel, diags *diag.Diagnostics) bool {
-	old, ok := object[networkRefModel](ctx, before, diags)
+	old, ok := networkRef.Read(ctx, before, diags)
 	if !ok {
 		return false
 	}

@@ -3,6 +3,8 @@ package provider
 import (
 	"context"
 
+	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
+	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
@@ -19,6 +21,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 var (
@@ -27,33 +30,33 @@ var (
 	_ resource.ResourceWithImportState = (*machineResource)(nil)
 )
 
-var machineDeadlines = deadlines{machineTimeout, readTimeout, machineChangeTimeout, machineChangeTimeout}
+var machineDeadlines = tf.Deadlines{Create: machineTimeout, Read: readTimeout, Update: machineChangeTimeout, Delete: machineChangeTimeout}
 
 type machineResource struct{ base }
 
 func newMachineResource() resource.Resource { return &machineResource{} }
 
 type machineModel struct {
-	ID              types.String   `tfsdk:"id"`
-	Name            types.String   `tfsdk:"name"`
-	Role            types.String   `tfsdk:"role"`
-	Network         types.Object   `tfsdk:"network"`
-	PrivateIP       types.String   `tfsdk:"private_ip"`
-	PodCIDR         types.String   `tfsdk:"pod_cidr"`
-	InstanceType    types.String   `tfsdk:"instance_type"`
-	AMI             types.String   `tfsdk:"ami"`
-	RootVolumeSize  types.Int64    `tfsdk:"root_volume_size"`
-	PublicIPEnabled types.Bool     `tfsdk:"associate_public_ip"`
-	User            types.String   `tfsdk:"user"`
-	Tags            types.Map      `tfsdk:"tags"`
-	TagsAll         types.Map      `tfsdk:"tags_all"`
-	ImageID         types.String   `tfsdk:"image_id"`
-	InstanceState   types.String   `tfsdk:"instance_state"`
-	PublicIP        types.String   `tfsdk:"public_ip"`
-	HostKey         types.String   `tfsdk:"host_key"`
-	Host            types.Object   `tfsdk:"host"`
-	Drift           types.Map      `tfsdk:"drift"`
-	Timeouts        timeouts.Value `tfsdk:"timeouts"`
+	ID                types.String         `tfsdk:"id"`
+	Name              types.String         `tfsdk:"name"`
+	Role              types.String         `tfsdk:"role"`
+	Network           types.Object         `tfsdk:"network"`
+	PrivateIP         iptypes.IPv4Address  `tfsdk:"private_ip"`
+	PodCIDR           cidrtypes.IPv4Prefix `tfsdk:"pod_cidr"`
+	InstanceType      types.String         `tfsdk:"instance_type"`
+	AMI               types.String         `tfsdk:"ami"`
+	RootVolumeSize    types.Int64          `tfsdk:"root_volume_size"`
+	AssociatePublicIP types.Bool           `tfsdk:"associate_public_ip_address"`
+	User              types.String         `tfsdk:"user"`
+	Tags              types.Map            `tfsdk:"tags"`
+	TagsAll           types.Map            `tfsdk:"tags_all"`
+	ImageID           types.String         `tfsdk:"image_id"`
+	InstanceState     types.String         `tfsdk:"instance_state"`
+	PublicIP          iptypes.IPv4Address  `tfsdk:"public_ip"`
+	HostKey           types.String         `tfsdk:"host_key"`
+	Host              types.Object         `tfsdk:"host"`
+	Drift             types.Map            `tfsdk:"drift"`
+	Timeouts          timeouts.Value       `tfsdk:"timeouts"`
 }
 
 func (r *machineResource) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
@@ -87,19 +90,18 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 					string(infraaws.RoleController), string(infraaws.RoleWorker), string(infraaws.RoleLoadBalancer))},
 				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
-			"network": networkRefAttribute("The network: `k8s_network.<name>.ref`. Another VPC or subnet replaces the machine; another security group is set in place."),
+			"network": networkRef.Input("The network: `k8s_network.<name>.ref`. Another VPC or subnet replaces the machine; another security group is set in place."),
 			"private_ip": schema.StringAttribute{
-				Optional: true, Computed: true,
+				Optional: true, Computed: true, CustomType: iptypes.IPv4AddressType{},
 				MarkdownDescription: "Private address, within the network's `node_cidr` and not one of the five that AWS keeps of each subnet. A change replaces the machine. " +
 					"Default: AWS chooses one at launch; give one to have the same again after a replacement.",
-				Validators:    []validator.String{ipv4()},
 				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
 			},
 			"pod_cidr": schema.StringAttribute{
-				Optional: true,
+				Optional: true, CustomType: cidrtypes.IPv4PrefixType{},
 				MarkdownDescription: "Network of the pods on a worker, outside of the VPC's. Every route table of the network's subnets routes it to the machine, whose source/destination check is then off. " +
 					"A route of others with the same destination is an error, unless it leads nowhere any more (a blackhole that is not of a stopped instance). Changed in place. Default: none, for CNIs that need no routes.",
-				Validators: []validator.String{canonicalCIDR(8, 28)},
+				Validators: []validator.String{tf.CIDR(8, 28)},
 			},
 			"instance_type": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString(infraaws.DefaultInstanceType),
@@ -118,7 +120,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 					"EC2 takes the next change of a volume six hours after the last. Default: 20.",
 				Validators: []validator.Int64{int64validator.Between(8, 16384)},
 			},
-			"associate_public_ip": schema.BoolAttribute{
+			"associate_public_ip_address": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
 				MarkdownDescription: "Whether the machine gets a public address at launch, at which it is reached. Without one it needs `ssh.bastion` or a private connection, " +
 					"and another way out to the internet. A change replaces the machine. Default: `true`.",
@@ -127,7 +129,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"user": schema.StringAttribute{
 				Optional: true, Computed: true,
 				MarkdownDescription: "Login user, made at launch with passwordless sudo and the provider's SSH key. A change replaces the machine. Default: the provider's `ssh.user`.",
-				Validators:          []validator.String{loginUser()},
+				Validators:          []validator.String{tf.LoginUser()},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
 			},
 			"tags":     tagsAttribute(),
@@ -137,29 +139,15 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				Computed:            true,
 				MarkdownDescription: "State of the instance as EC2 tells it. Planned to be `running`.",
 			},
-			"public_ip": schema.StringAttribute{Computed: true, MarkdownDescription: "Public address; an Elastic IP once one is associated. Another one after every stop and start."},
-			"host_key":  schema.StringAttribute{Computed: true, MarkdownDescription: "SSH host key, as `ssh-ed25519 AAAA...`. Public.", PlanModifiers: keep},
-			"host":      hostComputed(),
-			"drift":     driftAttribute(),
+			"public_ip": schema.StringAttribute{
+				Computed: true, CustomType: iptypes.IPv4AddressType{},
+				MarkdownDescription: "Public address; an Elastic IP once one is associated. Another one after every stop and start.",
+			},
+			"host_key": schema.StringAttribute{Computed: true, MarkdownDescription: "SSH host key, as `ssh-ed25519 AAAA...`. Public.", PlanModifiers: keep},
+			"host":     hostRef.Output("Everything another resource needs to reach the machine."),
+			"drift":    tf.DriftAttribute(),
 		},
-		Blocks: map[string]schema.Block{"timeouts": machineDeadlines.block(ctx)},
-	}
-}
-
-func hostComputed() schema.SingleNestedAttribute {
-	return schema.SingleNestedAttribute{
-		Computed: true, MarkdownDescription: "Everything another resource needs to reach the machine.",
-		Attributes: map[string]schema.Attribute{
-			"name":        schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the machine."},
-			"address":     schema.StringAttribute{Computed: true, MarkdownDescription: "Address at which it is reached by SSH: the public one if there is one."},
-			"private_ip":  schema.StringAttribute{Computed: true, MarkdownDescription: "Private address."},
-			"public_ip":   schema.StringAttribute{Computed: true, MarkdownDescription: "Public address, if there is one."},
-			"port":        schema.Int64Attribute{Computed: true, MarkdownDescription: "SSH port."},
-			"user":        schema.StringAttribute{Computed: true, MarkdownDescription: "Login user."},
-			"host_key":    schema.StringAttribute{Computed: true, MarkdownDescription: "SSH host key."},
-			"pod_cidr":    schema.StringAttribute{Computed: true, MarkdownDescription: "Network of its pods."},
-			"instance_id": schema.StringAttribute{Computed: true, MarkdownDescription: "Instance id."},
-		},
+		Blocks: map[string]schema.Block{"timeouts": machineDeadlines.Block(ctx)},
 	}
 }
 
@@ -182,21 +170,21 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 		return
 	}
 	var network networkModel
-	network.Name = types.StringValue(found.Cluster)
-	network.fill(n)
+	network.Cluster = types.StringValue(found.Cluster)
+	network.fill(ctx, n)
 	var m machineModel
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), found.ID)...)
 	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
 	m.Name, m.Role, m.User = types.StringValue(found.Name), types.StringValue(string(found.Role)), types.StringValue(found.User)
-	m.Network, m.PodCIDR = network.Ref, optionalPrefix(podCIDR)
+	m.Network, m.PodCIDR = network.Ref, tf.OptionalPrefix(podCIDR)
 	m.InstanceType, m.RootVolumeSize = types.StringValue(found.InstanceType), types.Int64Value(int64(found.RootVolumeGiB))
-	m.PublicIPEnabled = types.BoolValue(found.PublicIP.IsValid())
+	m.AssociatePublicIP = types.BoolValue(found.PublicIP.IsValid())
 	m.Tags = types.MapNull(types.StringType)
 	if own := client.OwnTags(found.Tags); own != nil {
-		m.Tags = stringMapValue(own)
+		m.Tags = tf.StringMapValue(own)
 	}
 	m.TagsAll = r.data.tagsAll(m.Tags)
-	m.fill(found)
-	writePrivate(ctx, resp.Private, claimKey, found.Claim, &resp.Diagnostics)
+	m.fill(ctx, found)
+	tf.WritePrivate(ctx, resp.Private, claimKey, found.Claim, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }

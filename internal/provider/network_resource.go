@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
@@ -21,6 +22,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 var (
@@ -33,7 +35,7 @@ var (
 	defaultVPCCIDR    = netip.MustParsePrefix("10.240.0.0/16")
 	defaultSubnetCIDR = netip.MustParsePrefix("10.240.0.0/24")
 
-	networkDeadlines = deadlines{networkTimeout, readTimeout, networkTimeout, networkDeleteTimeout}
+	networkDeadlines = tf.Deadlines{Create: networkTimeout, Read: readTimeout, Update: networkTimeout, Delete: networkDeleteTimeout}
 )
 
 type networkResource struct{ base }
@@ -41,24 +43,24 @@ type networkResource struct{ base }
 func newNetworkResource() resource.Resource { return &networkResource{} }
 
 type networkModel struct {
-	ID               types.String   `tfsdk:"id"`
-	Name             types.String   `tfsdk:"name"`
-	VPCID            types.String   `tfsdk:"vpc_id"`
-	SubnetIDs        types.List     `tfsdk:"subnet_ids"`
-	SubnetID         types.String   `tfsdk:"subnet_id"`
-	VPCCIDR          types.String   `tfsdk:"vpc_cidr"`
-	NodeCIDR         types.String   `tfsdk:"node_cidr"`
-	NodeCIDRs        types.Set      `tfsdk:"node_cidrs"`
-	AvailabilityZone types.String   `tfsdk:"availability_zone"`
-	AdminCIDRs       types.Set      `tfsdk:"admin_cidrs"`
-	NodePortCIDRs    types.Set      `tfsdk:"nodeport_cidrs"`
-	IgnoreRules      types.Object   `tfsdk:"ignore_rules"`
-	Tags             types.Map      `tfsdk:"tags"`
-	TagsAll          types.Map      `tfsdk:"tags_all"`
-	SecurityGroupIDs types.Map      `tfsdk:"security_group_ids"`
-	Ref              types.Object   `tfsdk:"ref"`
-	Drift            types.Map      `tfsdk:"drift"`
-	Timeouts         timeouts.Value `tfsdk:"timeouts"`
+	ID               types.String         `tfsdk:"id"`
+	Cluster          types.String         `tfsdk:"cluster"`
+	VPCID            types.String         `tfsdk:"vpc_id"`
+	SubnetIDs        types.List           `tfsdk:"subnet_ids"`
+	SubnetID         types.String         `tfsdk:"subnet_id"`
+	VPCCIDR          cidrtypes.IPv4Prefix `tfsdk:"vpc_cidr"`
+	NodeCIDR         cidrtypes.IPv4Prefix `tfsdk:"node_cidr"`
+	NodeCIDRs        types.Set            `tfsdk:"node_cidrs"`
+	AvailabilityZone types.String         `tfsdk:"availability_zone"`
+	AdminCIDRs       types.Set            `tfsdk:"admin_cidrs"`
+	NodePortCIDRs    types.Set            `tfsdk:"nodeport_cidrs"`
+	IgnoreRules      types.Object         `tfsdk:"ignore_rules"`
+	Tags             types.Map            `tfsdk:"tags"`
+	TagsAll          types.Map            `tfsdk:"tags_all"`
+	SecurityGroupIDs types.Map            `tfsdk:"security_group_ids"`
+	Ref              types.Object         `tfsdk:"ref"`
+	Drift            types.Map            `tfsdk:"drift"`
+	Timeouts         timeouts.Value       `tfsdk:"timeouts"`
 }
 
 func (r *networkResource) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
@@ -76,7 +78,7 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				Computed: true, MarkdownDescription: "Name of the cluster. Import takes it.",
 				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 			},
-			"name": schema.StringAttribute{
+			"cluster": schema.StringAttribute{
 				Required: true, MarkdownDescription: "Name of the cluster. A change replaces the network and every machine in it.",
 				Validators:    []validator.String{clusterName()},
 				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
@@ -96,19 +98,19 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			},
 			"subnet_id": schema.StringAttribute{Computed: true, MarkdownDescription: "First of `subnet_ids`."},
 			"vpc_cidr": schema.StringAttribute{
-				Optional: true, Computed: true,
+				Optional: true, Computed: true, CustomType: cidrtypes.IPv4PrefixType{},
 				MarkdownDescription: "Network of the VPC that is made. A change replaces the network and every machine. Default: `10.240.0.0/16`.",
-				Validators:          []validator.String{canonicalCIDR(16, 28), stringvalidator.ConflictsWith(own)},
+				Validators:          []validator.String{tf.CIDR(16, 28), stringvalidator.ConflictsWith(own)},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
 			},
 			"node_cidr": schema.StringAttribute{
-				Optional: true, Computed: true,
+				Optional: true, Computed: true, CustomType: cidrtypes.IPv4PrefixType{},
 				MarkdownDescription: "Network of the machines, within `vpc_cidr`. A change replaces the network and every machine. Default: `10.240.0.0/24`; with an adopted VPC, the first subnet's.",
-				Validators:          []validator.String{canonicalCIDR(16, 28), stringvalidator.ConflictsWith(own)},
+				Validators:          []validator.String{tf.CIDR(16, 28), stringvalidator.ConflictsWith(own)},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
 			},
 			"node_cidrs": schema.SetAttribute{
-				Computed: true, ElementType: types.StringType,
+				Computed: true, ElementType: cidrtypes.IPv4PrefixType{},
 				MarkdownDescription: "Networks of all subnets for machines, for `k8s_control_plane.node_cidrs`.",
 			},
 			"availability_zone": schema.StringAttribute{
@@ -118,15 +120,15 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
 			},
 			"admin_cidrs": schema.SetAttribute{
-				Required: true, ElementType: types.StringType,
+				Required: true, ElementType: cidrtypes.IPv4PrefixType{},
 				MarkdownDescription: "Networks from which people and Terraform reach the machines by SSH and the API server at the load balancer: usually your own public address as a /32. " +
 					"There is no default; the whole internet (`0.0.0.0/0`) must be written out. Changed in place.",
-				Validators: []validator.Set{setvalidator.SizeAtLeast(1), setvalidator.ValueStringsAre(canonicalCIDR(0, 32))},
+				Validators: []validator.Set{setvalidator.SizeAtLeast(1), setvalidator.ValueStringsAre(tf.CIDR(0, 32))},
 			},
 			"nodeport_cidrs": schema.SetAttribute{
-				Optional: true, ElementType: types.StringType,
+				Optional: true, ElementType: cidrtypes.IPv4PrefixType{},
 				MarkdownDescription: "Networks from which NodePorts (30000-32767) on workers are reached. Changed in place. Default: none.",
-				Validators:          []validator.Set{setvalidator.ValueStringsAre(canonicalCIDR(0, 32))},
+				Validators:          []validator.Set{setvalidator.ValueStringsAre(tf.CIDR(0, 32))},
 			},
 			"ignore_rules": ignoreRulesAttribute(),
 			"tags":         tagsAttribute(),
@@ -135,10 +137,10 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				Computed: true, ElementType: types.StringType,
 				MarkdownDescription: "Security group by role: `lb`, `controller`, `worker`.",
 			},
-			"ref":   networkRefComputed(),
-			"drift": driftAttribute(),
+			"ref":   networkRef.Output("Reference for `k8s_machine.network`."),
+			"drift": tf.DriftAttribute(),
 		},
-		Blocks: map[string]schema.Block{"timeouts": networkDeadlines.block(ctx)},
+		Blocks: map[string]schema.Block{"timeouts": networkDeadlines.Block(ctx)},
 	}
 }
 
@@ -159,26 +161,6 @@ func tagsAllAttribute() schema.MapAttribute {
 	}
 }
 
-func networkRefComputed() schema.SingleNestedAttribute {
-	return schema.SingleNestedAttribute{
-		Computed: true, MarkdownDescription: "Reference for `k8s_machine.network`.",
-		Attributes: map[string]schema.Attribute{
-			"cluster":   schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the cluster."},
-			"vpc_id":    schema.StringAttribute{Computed: true, MarkdownDescription: "VPC."},
-			"vpc_cidr":  schema.StringAttribute{Computed: true, MarkdownDescription: "Network of the VPC."},
-			"node_cidr": schema.StringAttribute{Computed: true, MarkdownDescription: "Network of the machines."},
-			"subnets": schema.ListNestedAttribute{
-				Computed: true, MarkdownDescription: "Subnets for machines.",
-				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-					"id":   schema.StringAttribute{Computed: true, MarkdownDescription: "Subnet."},
-					"cidr": schema.StringAttribute{Computed: true, MarkdownDescription: "Its network."},
-				}},
-			},
-			"security_group_ids": schema.MapAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "Security group by role."},
-		},
-	}
-}
-
 func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	if req.Plan.Raw.IsNull() || r.data == nil {
 		return
@@ -189,39 +171,37 @@ func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	plan.ID, plan.TagsAll = plan.Name, r.data.tagsAll(plan.Tags)
+	plan.ID, plan.TagsAll = plan.Cluster, r.data.tagsAll(plan.Tags)
 	adopts := !config.VPCID.IsNull()
 	if !adopts {
 		planDefault(config.VPCCIDR, &plan.VPCCIDR, defaultVPCCIDR)
 		planDefault(config.NodeCIDR, &plan.NodeCIDR, defaultSubnetCIDR)
 		checkWithin(path.Root("node_cidr"), plan.NodeCIDR, plan.VPCCIDR, &resp.Diagnostics)
 	}
-	for _, p := range prefixesFrom(plan.AdminCIDRs) {
+	for _, p := range tf.Prefixes(plan.AdminCIDRs) {
 		if p.Bits() == 0 {
 			resp.Diagnostics.AddAttributeWarning(path.Root("admin_cidrs"), "Open to the whole internet",
 				"0.0.0.0/0 lets everybody try SSH on every machine and reach the API server. Prefer your own address as a /32.")
 		}
 	}
 	if req.State.Raw.IsNull() {
-		plan.NodeCIDRs = types.SetUnknown(types.StringType)
+		plan.NodeCIDRs = types.SetUnknown(cidrtypes.IPv4PrefixType{})
 		if !adopts && !plan.NodeCIDR.IsUnknown() {
-			plan.NodeCIDRs = types.SetValueMust(types.StringType, []attr.Value{plan.NodeCIDR})
+			plan.NodeCIDRs = tf.PrefixesValue([]netip.Prefix{tf.Prefix(plan.NodeCIDR)})
 		}
-		plan.Ref = networkRefModel{
-			Cluster: plan.Name, VPCID: plan.VPCID, VPCCIDR: plan.VPCCIDR, NodeCIDR: plan.NodeCIDR,
-			Subnets: types.ListUnknown(subnetType), SecurityGroupIDs: types.MapUnknown(types.StringType),
-		}.value()
+		plan.SecurityGroupIDs = types.MapUnknown(types.StringType)
+		plan.Ref = plan.ref(ctx, types.ListUnknown(subnetRef.Type()))
 	} else {
 		var state networkModel
 		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-		plan.keep(state, adopts)
+		plan.keep(ctx, state, adopts)
 	}
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
 
 // keep plans what the network has, as long as nothing of it is missing. The
 // subnets of an adopted VPC are those of the configuration.
-func (m *networkModel) keep(state networkModel, adopts bool) {
+func (m *networkModel) keep(ctx context.Context, state networkModel, adopts bool) {
 	complete := len(state.SecurityGroupIDs.Elements()) == len(infraaws.Roles())
 	m.SecurityGroupIDs = state.SecurityGroupIDs
 	if !complete {
@@ -233,7 +213,7 @@ func (m *networkModel) keep(state networkModel, adopts bool) {
 	case adopts:
 		sameSubnets = m.SubnetIDs.Equal(state.SubnetIDs)
 		if ids := m.SubnetIDs.Elements(); len(ids) == 0 || !ids[0].Equal(state.SubnetID) {
-			m.SubnetID, m.NodeCIDR, m.AvailabilityZone = types.StringUnknown(), types.StringUnknown(), types.StringUnknown()
+			m.SubnetID, m.NodeCIDR, m.AvailabilityZone = types.StringUnknown(), cidrtypes.NewIPv4PrefixUnknown(), types.StringUnknown()
 		}
 	case sameSubnets:
 		m.SubnetIDs = state.SubnetIDs
@@ -242,34 +222,37 @@ func (m *networkModel) keep(state networkModel, adopts bool) {
 	}
 	m.NodeCIDRs = state.NodeCIDRs
 	if !sameSubnets {
-		m.NodeCIDRs = types.SetUnknown(types.StringType)
+		m.NodeCIDRs = types.SetUnknown(cidrtypes.IPv4PrefixType{})
 	}
 	m.Ref = state.Ref
 	if complete && sameSubnets {
 		return
 	}
-	ref := networkRefModel{
-		Cluster: m.Name, VPCID: m.VPCID, VPCCIDR: m.VPCCIDR, NodeCIDR: m.NodeCIDR,
-		Subnets: types.ListUnknown(subnetType), SecurityGroupIDs: m.SecurityGroupIDs,
+	subnets := types.ListUnknown(subnetRef.Type())
+	if known, ok := state.Ref.Attributes()["subnets"].(types.List); ok && sameSubnets {
+		subnets = known
 	}
-	if sameSubnets {
-		if subnets, ok := state.Ref.Attributes()["subnets"].(types.List); ok {
-			ref.Subnets = subnets
-		}
-	}
-	m.Ref = ref.value()
+	m.Ref = m.ref(ctx, subnets)
+}
+
+// ref returns the reference to the network.
+func (m *networkModel) ref(ctx context.Context, subnets types.List) types.Object {
+	return networkRef.Value(ctx, networkRefModel{
+		Cluster: m.Cluster, VPCID: m.VPCID, VPCCIDR: m.VPCCIDR, NodeCIDR: m.NodeCIDR,
+		Subnets: subnets, SecurityGroupIDs: m.SecurityGroupIDs,
+	})
 }
 
 // planDefault plans the default for what is left out.
-func planDefault(config types.String, plan *types.String, value netip.Prefix) {
+func planDefault(config cidrtypes.IPv4Prefix, plan *cidrtypes.IPv4Prefix, value netip.Prefix) {
 	if config.IsNull() && (plan.IsUnknown() || plan.IsNull()) {
-		*plan = types.StringValue(value.String())
+		*plan = tf.OptionalPrefix(value)
 	}
 }
 
 // checkWithin reports a network that does not lie within another.
-func checkWithin(at path.Path, inner, outer types.String, diags *diag.Diagnostics) {
-	in, out := parsePrefix(inner), parsePrefix(outer)
+func checkWithin(at path.Path, inner, outer cidrtypes.IPv4Prefix, diags *diag.Diagnostics) {
+	in, out := tf.Prefix(inner), tf.Prefix(outer)
 	if in.IsValid() && out.IsValid() && (in.Bits() < out.Bits() || !out.Contains(in.Addr())) {
 		diags.AddAttributeError(at, "Network outside its range", in.String()+" does not lie within "+out.String()+".")
 	}
@@ -282,58 +265,58 @@ func (r *networkResource) Create(ctx context.Context, req resource.CreateRequest
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := within(ctx, m.Timeouts.Create, networkTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.Within(ctx, m.Timeouts.Create, networkTimeout, &resp.Diagnostics)
 	defer cancel()
 	client, err := r.data.aws(ctx)
 	if err != nil {
-		addError(&resp.Diagnostics, "Cannot make network "+m.Name.ValueString(), err)
+		addError(&resp.Diagnostics, "Cannot make network "+m.Cluster.ValueString(), err)
 		return
 	}
 	adopts := !config.VPCID.IsNull()
 	n, err := client.EnsureNetwork(ctx, m.spec(networkPrivate{Adopts: adopts}))
 	if err != nil {
-		addError(&resp.Diagnostics, "Cannot make network "+m.Name.ValueString(), err)
+		addError(&resp.Diagnostics, "Cannot make network "+m.Cluster.ValueString(), err)
 	}
 	if n.VPCID == "" {
 		return
 	}
-	m.fill(n)
-	writePrivate(ctx, resp.Private, networkKey, networkPrivate{adopts, routeTableOf(n)}, &resp.Diagnostics)
+	m.fill(ctx, n)
+	tf.WritePrivate(ctx, resp.Private, networkKey, networkPrivate{adopts, routeTableOf(n)}, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
 func (r *networkResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	var m networkModel
 	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
-	private := readPrivate[networkPrivate](ctx, req.Private, networkKey, &resp.Diagnostics)
+	private := tf.ReadPrivate[networkPrivate](ctx, req.Private, networkKey, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := within(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.Within(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
 	defer cancel()
 	client, err := r.data.aws(ctx)
 	if errors.Is(err, errNotYetKnown) {
 		return
 	}
 	if err != nil {
-		addError(&resp.Diagnostics, "Cannot refresh network "+m.Name.ValueString(), err)
+		addError(&resp.Diagnostics, "Cannot refresh network "+m.Cluster.ValueString(), err)
 		return
 	}
 	n, drift, err := client.ObserveNetwork(ctx, m.spec(private))
 	switch {
 	case errors.Is(err, infraaws.ErrNotFound):
-		resp.Diagnostics.AddWarning("Network "+m.Name.ValueString()+" is gone", err.Error()+"\n\nA plan makes it anew, or adopts what vpc_id says.")
+		resp.Diagnostics.AddWarning("Network "+m.Cluster.ValueString()+" is gone", err.Error()+"\n\nA plan makes it anew, or adopts what vpc_id says.")
 		resp.State.RemoveResource(ctx)
 		return
 	case err != nil:
-		addError(&resp.Diagnostics, "Cannot refresh network "+m.Name.ValueString(), err)
+		addError(&resp.Diagnostics, "Cannot refresh network "+m.Cluster.ValueString(), err)
 		return
 	}
-	m.fill(n)
-	m.Drift = driftValue(drift)
+	m.fill(ctx, n)
+	m.Drift = tf.StringMapValue(drift)
 	if table := routeTableOf(n); table != "" {
 		private.RouteTableID = table
-		writePrivate(ctx, resp.Private, networkKey, private, &resp.Diagnostics)
+		tf.WritePrivate(ctx, resp.Private, networkKey, private, &resp.Diagnostics)
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
@@ -342,15 +325,15 @@ func (r *networkResource) Update(ctx context.Context, req resource.UpdateRequest
 	var m, state networkModel
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
 	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	private := readPrivate[networkPrivate](ctx, req.Private, networkKey, &resp.Diagnostics)
+	private := tf.ReadPrivate[networkPrivate](ctx, req.Private, networkKey, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := within(ctx, m.Timeouts.Update, networkTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.Within(ctx, m.Timeouts.Update, networkTimeout, &resp.Diagnostics)
 	defer cancel()
 	client, err := r.data.aws(ctx)
 	if err != nil {
-		addError(&resp.Diagnostics, "Cannot change network "+m.Name.ValueString(), err)
+		addError(&resp.Diagnostics, "Cannot change network "+m.Cluster.ValueString(), err)
 		return
 	}
 	spec := m.spec(private)
@@ -358,30 +341,30 @@ func (r *networkResource) Update(ctx context.Context, req resource.UpdateRequest
 	spec.RemoveTags = removedKeys(state.TagsAll, m.TagsAll)
 	n, err := client.EnsureNetwork(ctx, spec)
 	if err != nil {
-		addError(&resp.Diagnostics, "Cannot change network "+m.Name.ValueString(), err)
+		addError(&resp.Diagnostics, "Cannot change network "+m.Cluster.ValueString(), err)
 		return
 	}
-	m.fill(n)
+	m.fill(ctx, n)
 	private.RouteTableID = routeTableOf(n)
-	writePrivate(ctx, resp.Private, networkKey, private, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, networkKey, private, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
 func (r *networkResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	var m networkModel
 	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
-	private := readPrivate[networkPrivate](ctx, req.Private, networkKey, &resp.Diagnostics)
+	private := tf.ReadPrivate[networkPrivate](ctx, req.Private, networkKey, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := within(ctx, m.Timeouts.Delete, networkDeleteTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.Within(ctx, m.Timeouts.Delete, networkDeleteTimeout, &resp.Diagnostics)
 	defer cancel()
 	client, err := r.data.aws(ctx)
 	if err == nil {
 		err = client.DeleteNetwork(ctx, m.spec(private))
 	}
 	if err != nil {
-		addError(&resp.Diagnostics, "Cannot delete network "+m.Name.ValueString(), err)
+		addError(&resp.Diagnostics, "Cannot delete network "+m.Cluster.ValueString(), err)
 	}
 }
 
@@ -397,23 +380,23 @@ func (r *networkResource) ImportState(ctx context.Context, req resource.ImportSt
 		return
 	}
 	m := networkModel{
-		Name:       types.StringValue(req.ID),
-		AdminCIDRs: setOf(spec.AdminCIDRs),
+		Cluster:    types.StringValue(req.ID),
+		AdminCIDRs: tf.PrefixesValue(spec.AdminCIDRs),
 		Tags:       types.MapNull(types.StringType),
 		TagsAll:    r.data.tagsAll(types.MapNull(types.StringType)),
 		// Not written and written as empty mean the same; an import chooses the first.
-		NodePortCIDRs: types.SetNull(types.StringType),
-		IgnoreRules:   types.ObjectNull(ignoreRulesType.AttrTypes),
+		NodePortCIDRs: types.SetNull(cidrtypes.IPv4PrefixType{}),
+		IgnoreRules:   noIgnoreRules(),
 	}
 	if len(spec.NodePortCIDRs) > 0 {
-		m.NodePortCIDRs = setOf(spec.NodePortCIDRs)
+		m.NodePortCIDRs = tf.PrefixesValue(spec.NodePortCIDRs)
 	}
 	if spec.Tags != nil {
-		m.Tags = stringMapValue(spec.Tags)
+		m.Tags = tf.StringMapValue(spec.Tags)
 		m.TagsAll = r.data.tagsAll(m.Tags)
 	}
-	m.fill(n)
-	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("name"), m.Name)...)
+	m.fill(ctx, n)
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("cluster"), m.Cluster)...)
 	var state networkModel
 	resp.Diagnostics.Append(resp.State.Get(ctx, &state)...)
 	m.Timeouts = state.Timeouts
@@ -440,92 +423,80 @@ func routeTableOf(n infraaws.Network) string {
 
 func (m networkModel) spec(private networkPrivate) infraaws.NetworkSpec {
 	s := infraaws.NetworkSpec{
-		Cluster:          m.Name.ValueString(),
-		VPCCIDR:          parsePrefix(m.VPCCIDR),
-		NodeCIDR:         parsePrefix(m.NodeCIDR),
+		Cluster:          m.Cluster.ValueString(),
+		VPCCIDR:          tf.Prefix(m.VPCCIDR),
+		NodeCIDR:         tf.Prefix(m.NodeCIDR),
 		AvailabilityZone: m.AvailabilityZone.ValueString(),
-		AdminCIDRs:       prefixesFrom(m.AdminCIDRs),
-		NodePortCIDRs:    prefixesFrom(m.NodePortCIDRs),
+		AdminCIDRs:       tf.Prefixes(m.AdminCIDRs),
+		NodePortCIDRs:    tf.Prefixes(m.NodePortCIDRs),
 		IgnoreRules:      ignoreRulesFrom(m.IgnoreRules),
-		Tags:             stringMap(m.Tags),
+		Tags:             tf.StringMap(m.Tags),
 		Known:            m.known(private),
 	}
 	if private.Adopts {
-		s.VPCID, s.SubnetIDs = m.VPCID.ValueString(), stringsFrom(m.SubnetIDs.Elements())
+		s.VPCID, s.SubnetIDs = m.VPCID.ValueString(), tf.Strings(m.SubnetIDs.Elements())
 	}
 	return s
 }
 
 // known returns the ids on record.
 func (m networkModel) known(private networkPrivate) infraaws.Network {
-	n := infraaws.Network{Cluster: m.Name.ValueString(), VPCID: m.VPCID.ValueString(), SecurityGroups: map[infraaws.Role]string{}}
-	for role, id := range stringMap(m.SecurityGroupIDs) {
+	n := infraaws.Network{Cluster: m.Cluster.ValueString(), VPCID: m.VPCID.ValueString(), SecurityGroups: map[infraaws.Role]string{}}
+	for role, id := range tf.StringMap(m.SecurityGroupIDs) {
 		n.SecurityGroups[infraaws.Role(role)] = id
 	}
 	n.Subnets = append(n.Subnets, infraaws.Subnet{RouteTableID: private.RouteTableID})
-	for _, id := range stringsFrom(m.SubnetIDs.Elements()) {
+	for _, id := range tf.Strings(m.SubnetIDs.Elements()) {
 		n.Subnets = append(n.Subnets, infraaws.Subnet{ID: id})
 	}
 	return n
 }
 
 // fill sets everything computed from the network as it is.
-func (m *networkModel) fill(n infraaws.Network) {
-	m.ID = m.Name
-	m.VPCID, m.VPCCIDR = types.StringValue(n.VPCID), optionalPrefix(n.VPCCIDR)
+func (m *networkModel) fill(ctx context.Context, n infraaws.Network) {
+	m.ID = m.Cluster
+	m.VPCID, m.VPCCIDR = types.StringValue(n.VPCID), tf.OptionalPrefix(n.VPCCIDR)
 	m.SubnetID = types.StringNull()
 	if m.AvailabilityZone.IsUnknown() {
 		m.AvailabilityZone = types.StringNull()
 	}
-	var ids, subnets, cidrs []attr.Value
+	var ids, subnets []attr.Value
+	var cidrs []netip.Prefix
 	for _, s := range n.Subnets {
-		cidrs = append(cidrs, optionalPrefix(s.CIDR))
+		cidrs = append(cidrs, s.CIDR)
 		ids = append(ids, types.StringValue(s.ID))
-		subnets = append(subnets, subnetModel{
-			ID: types.StringValue(s.ID), CIDR: optionalPrefix(s.CIDR),
-		}.value())
+		subnets = append(subnets, subnetRef.Value(ctx, subnetModel{ID: types.StringValue(s.ID), CIDR: tf.OptionalPrefix(s.CIDR)}))
 	}
 	if len(n.Subnets) > 0 {
 		first := n.Subnets[0]
-		m.NodeCIDRs = types.SetValueMust(types.StringType, cidrs)
-		m.SubnetID, m.NodeCIDR, m.AvailabilityZone = types.StringValue(first.ID), optionalPrefix(first.CIDR), optionalString(first.AvailabilityZone)
+		m.NodeCIDRs = tf.PrefixesValue(cidrs)
+		m.SubnetID, m.NodeCIDR, m.AvailabilityZone = types.StringValue(first.ID), tf.OptionalPrefix(first.CIDR), tf.OptionalString(first.AvailabilityZone)
 	}
 	m.SubnetIDs = types.ListValueMust(types.StringType, ids)
 	groups := map[string]string{}
 	for role, id := range n.SecurityGroups {
 		groups[string(role)] = id
 	}
-	m.SecurityGroupIDs = stringMapValue(groups)
-	m.Drift = noDrift()
+	m.SecurityGroupIDs = tf.StringMapValue(groups)
+	m.Drift = tf.NoDrift()
 	if m.NodeCIDR.IsUnknown() {
-		m.NodeCIDR = types.StringNull()
+		m.NodeCIDR = cidrtypes.NewIPv4PrefixNull()
 	}
 	if m.NodeCIDRs.IsNull() || m.NodeCIDRs.IsUnknown() {
-		m.NodeCIDRs = types.SetValueMust(types.StringType, nil)
+		m.NodeCIDRs = tf.PrefixesValue(nil)
 	}
-	m.Ref = networkRefModel{
-		Cluster: m.Name, VPCID: m.VPCID, VPCCIDR: m.VPCCIDR, NodeCIDR: m.NodeCIDR,
-		Subnets: types.ListValueMust(subnetType, subnets), SecurityGroupIDs: m.SecurityGroupIDs,
-	}.value()
+	m.Ref = m.ref(ctx, types.ListValueMust(subnetRef.Type(), subnets))
 }
 
 // removedKeys lists tag keys that were and are no longer.
 func removedKeys(before, after types.Map) []string {
-	now := stringMap(after)
+	now := tf.StringMap(after)
 	var out []string
-	for k := range stringMap(before) {
+	for k := range tf.StringMap(before) {
 		if _, still := now[k]; !still {
 			out = append(out, k)
 		}
 	}
 	slices.Sort(out)
 	return out
-}
-
-func setOf(prefixes []netip.Prefix) types.Set {
-	var out []attr.Value
-	for _, p := range prefixes {
-		out = append(out, types.StringValue(p.String()))
-	}
-	return types.SetValueMust(types.StringType, out)
 }

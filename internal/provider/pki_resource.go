@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -18,6 +19,7 @@ import (
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 var (
@@ -26,25 +28,25 @@ var (
 	_ resource.ResourceWithImportState = (*pkiResource)(nil)
 )
 
-var pkiDeadlines = deadlines{pkiTimeout, readTimeout, pkiTimeout, pkiTimeout}
+var pkiDeadlines = tf.Deadlines{Create: pkiTimeout, Read: readTimeout, Update: pkiTimeout, Delete: pkiTimeout}
 
 type pkiResource struct{ base }
 
 func newPKIResource() resource.Resource { return &pkiResource{} }
 
 type pkiModel struct {
-	ID          types.String   `tfsdk:"id"`
-	Cluster     types.String   `tfsdk:"cluster"`
-	KeyStore    types.String   `tfsdk:"key_store"`
-	Prefix      types.String   `tfsdk:"prefix"`
-	KMSKeyID    types.String   `tfsdk:"kms_key_id"`
-	CAValidity  types.String   `tfsdk:"ca_validity"`
-	Generations types.Object   `tfsdk:"generations"`
-	Tags        types.Map      `tfsdk:"tags"`
-	TagsAll     types.Map      `tfsdk:"tags_all"`
-	Ref         types.Object   `tfsdk:"ref"`
-	Drift       types.Map      `tfsdk:"drift"`
-	Timeouts    timeouts.Value `tfsdk:"timeouts"`
+	ID          types.String         `tfsdk:"id"`
+	Cluster     types.String         `tfsdk:"cluster"`
+	KeyStore    types.String         `tfsdk:"key_store"`
+	Prefix      types.String         `tfsdk:"prefix"`
+	KMSKeyID    types.String         `tfsdk:"kms_key_id"`
+	CAValidity  timetypes.GoDuration `tfsdk:"ca_validity"`
+	Generations types.Object         `tfsdk:"generations"`
+	Tags        types.Map            `tfsdk:"tags"`
+	TagsAll     types.Map            `tfsdk:"tags_all"`
+	Ref         types.Object         `tfsdk:"ref"`
+	Drift       types.Map            `tfsdk:"drift"`
+	Timeouts    timeouts.Value       `tfsdk:"timeouts"`
 }
 
 func (r *pkiResource) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
@@ -83,38 +85,21 @@ func (r *pkiResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 				Optional:            true,
 				MarkdownDescription: "KMS key (id, ARN or alias) that encrypts the parameters, with `ssm`. A change encrypts the same keys anew, in place. Default: the account's `alias/aws/ssm`.",
 			},
-			"ca_validity": schema.StringAttribute{
-				Optional: true, Computed: true, Default: stringdefault.StaticString("87600h"),
-				MarkdownDescription: "How long the authorities' certificates are valid, as a duration. A change holds for certificates made later; the present ones stay. Default: `87600h` (10 years).",
-				Validators:          []validator.String{goDuration()},
-			},
+			"ca_validity": caValidityAttribute(),
 			"generations": generationsAttribute(),
 			"tags":        tagsAttribute(),
 			"tags_all":    tagsAllAttribute(),
-			"ref": schema.SingleNestedAttribute{
-				Computed: true, MarkdownDescription: "Reference for the `pki` of role resources: certificates, and where the private keys are.",
-				Attributes: map[string]schema.Attribute{
-					"cluster":                        schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the cluster."},
-					"store":                          schema.StringAttribute{Computed: true, MarkdownDescription: "Key store."},
-					"prefix":                         schema.StringAttribute{Computed: true, MarkdownDescription: "Prefix of the names in the key store."},
-					"kms_key_id":                     schema.StringAttribute{Computed: true, MarkdownDescription: "KMS key that encrypts the key store."},
-					"region":                         schema.StringAttribute{Computed: true, MarkdownDescription: "Region of the key store."},
-					"kubernetes_ca_pem":              schema.StringAttribute{Computed: true, MarkdownDescription: "Certificates of the Kubernetes CA, the issuing one first."},
-					"etcd_ca_pem":                    schema.StringAttribute{Computed: true, MarkdownDescription: "Certificates of the etcd CA, the issuing one first."},
-					"front_proxy_ca_pem":             schema.StringAttribute{Computed: true, MarkdownDescription: "Certificates of the front-proxy CA, the issuing one first."},
-					"service_account_public_key_pem": schema.StringAttribute{Computed: true, MarkdownDescription: "Public keys that verify service-account tokens."},
-					"generations": schema.SingleNestedAttribute{
-						Computed: true, MarkdownDescription: generationsDescription, Attributes: refGenerations(true),
-					},
-					"keys": schema.MapAttribute{
-						Computed: true, Sensitive: true, ElementType: types.StringType, MarkdownDescription: keysDescription,
-					},
-				},
-			},
-			"drift": driftAttribute(),
+			"ref":         pkiRef.Output("Reference for the `pki` of role resources: certificates, and where the private keys are."),
+			"drift":       tf.DriftAttribute(),
 		},
-		Blocks: map[string]schema.Block{"timeouts": pkiDeadlines.block(ctx)},
+		Blocks: map[string]schema.Block{"timeouts": pkiDeadlines.Block(ctx)},
 	}
+}
+
+func caValidityAttribute() schema.StringAttribute {
+	a := tf.DurationAttribute("How long the authorities' certificates are valid, as a duration. A change holds for certificates made later; the present ones stay. Default: `87600h` (10 years).")
+	a.Computed, a.Default = true, stringdefault.StaticString("87600h")
+	return a
 }
 
 func (r *pkiResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
@@ -137,13 +122,13 @@ func (r *pkiResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReq
 		plan.Prefix = plan.defaultPrefix()
 	}
 	if req.State.Raw.IsNull() || len(resp.RequiresReplace) > 0 {
-		plan.Ref = plan.newRef(inState).value()
+		plan.Ref = pkiRef.Value(ctx, plan.newRef(inState))
 	} else {
 		var state pkiModel
 		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-		ref, _ := object[pkiRefModel](ctx, state.Ref, &resp.Diagnostics)
+		ref, _ := pkiRef.Read(ctx, state.Ref, &resp.Diagnostics)
 		ref.KMSKeyID = plan.KMSKeyID
-		plan.Ref = rotatedRef(ref, plan.Generations, &resp.Diagnostics).value()
+		plan.Ref = pkiRef.Value(ctx, rotatedRef(ref, plan.Generations, &resp.Diagnostics))
 	}
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
@@ -182,7 +167,7 @@ func (r *pkiResource) Create(ctx context.Context, req resource.CreateRequest, re
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := within(ctx, m.Timeouts.Create, pkiTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.Within(ctx, m.Timeouts.Create, pkiTimeout, &resp.Diagnostics)
 	defer cancel()
 	ref, err := r.bootstrap(ctx, m)
 	if err != nil {
@@ -191,7 +176,7 @@ func (r *pkiResource) Create(ctx context.Context, req resource.CreateRequest, re
 		addError(&resp.Diagnostics, "Cannot make the keys of cluster "+m.Cluster.ValueString(), err)
 		return
 	}
-	m.Ref, m.Drift = pkiRefValue(ref), noDrift()
+	m.Ref, m.Drift = pkiRefValue(ctx, ref), tf.NoDrift()
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -205,10 +190,10 @@ func (r *pkiResource) bootstrap(ctx context.Context, m pkiModel) (pki.Ref, error
 
 // open opens the key store that a model describes.
 func (r *pkiResource) open(ctx context.Context, m pkiModel) (pki.Store, pki.Options, error) {
-	opts := pki.Options{Store: m.KeyStore.ValueString(), CAValidity: duration(m.CAValidity, pki.DefaultCAValidity),
+	opts := pki.Options{Store: m.KeyStore.ValueString(), CAValidity: tf.Duration(m.CAValidity, pki.DefaultCAValidity),
 		Generations: generationsFrom(m.Generations)}
 	if opts.Store == pki.StoreState {
-		ref, _ := object[pkiRefModel](ctx, m.Ref, &diag.Diagnostics{})
+		ref, _ := pkiRef.Read(ctx, m.Ref, &diag.Diagnostics{})
 		return ref.ref().MemoryStore(), opts, nil
 	}
 	store, err := r.keyStore(ctx, m)
@@ -227,7 +212,7 @@ func (r *pkiResource) keyStore(ctx context.Context, m pkiModel) (*infraaws.KeySt
 	region, _ := m.Ref.Attributes()["region"].(types.String)
 	return client.KeyStore(infraaws.KeyStoreConfig{
 		Cluster: m.Cluster.ValueString(), Prefix: m.Prefix.ValueString(), KMSKeyID: m.KMSKeyID.ValueString(),
-		Region: region.ValueString(), Tags: stringMap(m.Tags),
+		Region: region.ValueString(), Tags: tf.StringMap(m.Tags),
 	}), nil
 }
 
@@ -241,7 +226,7 @@ func (r *pkiResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 	if m.KeyStore.ValueString() != pki.StoreSSM {
 		return
 	}
-	ctx, cancel := within(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.Within(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
 	defer cancel()
 	store, err := r.keyStore(ctx, m)
 	if errors.Is(err, errNotYetKnown) {
@@ -255,9 +240,9 @@ func (r *pkiResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 		addError(&resp.Diagnostics, "Cannot look at the keys of cluster "+m.Cluster.ValueString(), err)
 		return
 	}
-	m.Drift = noDrift()
+	m.Drift = tf.NoDrift()
 	if len(drift) > 0 {
-		m.Drift = driftValue(map[string]string{"key store": strings.Join(drift, "; ")})
+		m.Drift = tf.StringMapValue(map[string]string{"key store": strings.Join(drift, "; ")})
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
@@ -271,7 +256,7 @@ func (r *pkiResource) Update(ctx context.Context, req resource.UpdateRequest, re
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := within(ctx, m.Timeouts.Update, pkiTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.Within(ctx, m.Timeouts.Update, pkiTimeout, &resp.Diagnostics)
 	defer cancel()
 	checkStep(state.ref(ctx).Generations, m.Generations, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
@@ -288,7 +273,7 @@ func (r *pkiResource) Update(ctx context.Context, req resource.UpdateRequest, re
 		addError(&resp.Diagnostics, "Cannot rotate the keys of cluster "+m.Cluster.ValueString(), err)
 		return
 	}
-	m.Ref = pkiRefValue(ref)
+	m.Ref = pkiRefValue(ctx, ref)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -298,7 +283,7 @@ func (r *pkiResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 	if resp.Diagnostics.HasError() || m.KeyStore.ValueString() != pki.StoreSSM {
 		return
 	}
-	ctx, cancel := within(ctx, m.Timeouts.Delete, pkiTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.Within(ctx, m.Timeouts.Delete, pkiTimeout, &resp.Diagnostics)
 	defer cancel()
 	store, err := r.keyStore(ctx, m)
 	if err == nil {
@@ -315,7 +300,7 @@ func (r *pkiResource) ImportState(ctx context.Context, req resource.ImportStateR
 	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
 	m.ID, m.Cluster = types.StringValue(req.ID), types.StringValue(req.ID)
 	m.KeyStore, m.Prefix = types.StringValue(pki.StoreSSM), types.StringValue(infraaws.DefaultKeyPrefix(req.ID))
-	m.CAValidity = types.StringValue(short(pki.DefaultCAValidity))
+	m.CAValidity = timetypes.NewGoDurationValueFromStringMust(tf.Short(pki.DefaultCAValidity))
 	m.TagsAll = r.data.tagsAll(m.Tags)
 	store, opts, err := r.open(ctx, m)
 	var ref pki.Ref
@@ -329,6 +314,6 @@ func (r *pkiResource) ImportState(ctx context.Context, req resource.ImportStateR
 	if !ref.Generations.Equal(pki.Generations{}) {
 		m.Generations = generationsValue(ref.Generations)
 	}
-	m.Ref, m.Drift = pkiRefValue(ref), noDrift()
+	m.Ref, m.Drift = pkiRefValue(ctx, ref), tf.NoDrift()
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }

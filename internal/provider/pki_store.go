@@ -41,7 +41,7 @@ func (r *pkiResource) observe(ctx context.Context, store *infraaws.KeyStore, m p
 
 // ref is what the model's reference says.
 func (m pkiModel) ref(ctx context.Context) pki.Ref {
-	ref, _ := object[pkiRefModel](ctx, m.Ref, &diag.Diagnostics{})
+	ref, _ := pkiRef.Read(ctx, m.Ref, &diag.Diagnostics{})
 	return ref.ref()
 }
 

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
 )
 
 // TestBadInput: every mistake is found while planning, on its attribute, and
@@ -29,13 +31,13 @@ func TestBadInput(t *testing.T) {
 		value    any
 		want     string // part of the error, which must be on the attribute
 	}{
-		{"k8s_network", network, "name", "Demo_1", "lower-case"},
+		{"k8s_network", network, "cluster", "Demo_1", "lower-case"},
 		{"k8s_network", network, "admin_cidrs", nil, "admin_cidrs"},
 		{"k8s_network", network, "admin_cidrs", []any{}, "at least 1"},
 		{"k8s_network", network, "admin_cidrs", []any{"198.51.100.7/24"}, "the network is 198.51.100.0/24"},
-		{"k8s_network", network, "admin_cidrs", []any{"everybody"}, "not a network in CIDR notation"},
+		{"k8s_network", network, "admin_cidrs", []any{"everybody"}, "not valid IPv4 CIDR string format"},
 		{"k8s_network", network, "admin_cidrs", []any{"1.2.3.4/0"}, "host bits"},
-		{"k8s_network", network, "admin_cidrs", []any{"2001:db8::/32"}, "only IPv4"},
+		{"k8s_network", network, "admin_cidrs", []any{"2001:db8::/32"}, "An IPv6 CIDR string format was provided"},
 		{"k8s_network", network, "nodeport_cidrs", []any{"10.0.0.1/8"}, "the network is 10.0.0.0/8"},
 		{"k8s_network", network, "node_cidr", "10.241.0.0/24", "does not lie within 10.240.0.0/16"},
 		{"k8s_network", network, "node_cidr", "10.240.0.0/30", "between /16 and /28"},
@@ -51,7 +53,7 @@ func TestBadInput(t *testing.T) {
 		{"k8s_machine", machine, "private_ip", "10.240.1.20", "does not lie within 10.240.0.0/24"},
 		{"k8s_machine", machine, "private_ip", "10.240.0.3", "kept by AWS"},
 		{"k8s_machine", machine, "private_ip", "10.240.0.255", "kept by AWS"},
-		{"k8s_machine", machine, "private_ip", "here", "not an IPv4 address"},
+		{"k8s_machine", machine, "private_ip", "here", "not valid IPv4 string format"},
 		{"k8s_machine", machine, "pod_cidr", "10.200.0.1/24", "the network is 10.200.0.0/24"},
 		{"k8s_machine", machine, "pod_cidr", "10.240.9.0/24", "overlaps the VPC's"},
 		{"k8s_machine", machine, "root_volume_size", 4, "between 8"},
@@ -59,11 +61,11 @@ func TestBadInput(t *testing.T) {
 		{"k8s_machine", machine, "user", "root", "root logins are off"},
 		{"k8s_pki", keys, "cluster", "sg-demo", "begins with sg-"},
 		{"k8s_pki", keys, "key_store", "vault", "vault"},
-		{"k8s_pki", keys, "ca_validity", "10 years", "not a duration"},
+		{"k8s_pki", keys, "ca_validity", "10 years", "not a valid Go Time Duration"},
 		{"k8s_pki", keys, "ca_validity", "-1h", "not longer than nothing"},
 		{"k8s_pki", keys, "prefix", "k8s", "begin and end with a slash"},
 		{"k8s_pki", keys, "generations", values{"encryption": []any{2, 2}}, "twice"},
-		{"k8s_kubeconfig", kubeconfig, "ttl", "a day", "not a duration"},
+		{"k8s_kubeconfig", kubeconfig, "ttl", "a day", "not a valid Go Time Duration"},
 		{"k8s_kubeconfig", kubeconfig, "early_renewal", "9h", "valid for 8h cannot be renewed 9h before"},
 		{"k8s_worker_pool", pool, "version", "latest", "latest"},
 		{"k8s_worker_pool", pool, "labels", values{"a b": "c"}, "a b"},
@@ -71,10 +73,14 @@ func TestBadInput(t *testing.T) {
 		{"k8s_worker_pool", pool, "taints", []any{values{"key": "a b", "effect": "NoSchedule"}}, `taint "a b"`},
 		{"k8s_worker_pool", pool, "taints", []any{values{"key": "gpu", "effect": "NoSchedule"}, values{"key": "gpu", "value": "x", "effect": "NoSchedule"}}, "given twice"},
 		{"k8s_worker_pool", pool, "registry_mirrors", values{"docker.io": "ftp://mirror"}, "not an http or https URL"},
-		{"k8s_worker_pool", pool, "kubelet_config", `{"cgroupDrivr": "systemd"}`, "cgroupDrivr"},
-		{"k8s_worker_pool", pool, "kubelet_config", "cgroupDriver: systemd", "use jsonencode"},
-		{"k8s_worker_pool", pool, "kubelet_args", values{"--v": "4"}, "without leading dashes"},
-		{"k8s_worker_pool", pool, "drain_timeout", "soon", "not a duration"},
+		{"k8s_worker_pool", pool, "kubelet_config", values{"cgroupDrivr": "systemd"}, "cgroupDrivr"},
+		{"k8s_worker_pool", pool, "kubelet_config", `{"cgroupDriver": "systemd"}`, "this is a string. Write the object itself, without jsonencode"},
+		{"k8s_worker_pool", pool, "kubelet_config", []any{values{}}, "this is a list"},
+		{"k8s_worker_pool", pool, "kube_proxy_config", "mode: nftables", "this is a string"},
+		{"k8s_worker_pool", pool, "containerd_config", 5, "this is a number"},
+		{"k8s_worker_pool", pool, "containerd_config", tftypes.NewValue(tftypes.String, tftypes.UnknownValue), "this is a string"},
+		{"k8s_worker_pool", pool, "extra_args", values{"kubelet": values{"--v": "4"}}, "without leading dashes"},
+		{"k8s_worker_pool", pool, "drain_timeout", "soon", "not a valid Go Time Duration"},
 		{"k8s_worker_pool", pool, "max_unavailable", 0, "at least 1"},
 		{"k8s_control_plane", controllers, "dns_ip", "10.32.0.1", "must not be its first address"},
 		{"k8s_control_plane", controllers, "dns_ip", "10.33.0.10", "must lie in service_cidr"},
@@ -86,8 +92,10 @@ func TestBadInput(t *testing.T) {
 		{"k8s_control_plane", controllers, "domain", "Cluster", "not a DNS domain"},
 		{"k8s_control_plane", controllers, "extra_sans", []any{"api example"}, "neither an IP address nor a DNS name"},
 		{"k8s_control_plane", controllers, "audit_policy", "rules: []", "audit"},
-		{"k8s_control_plane", controllers, "admission_plugins", values{"EventRateLimits": "{}"}, "EventRateLimits"},
-		{"k8s_control_plane", controllers, "scheduler_config", `{"percentage": 5}`, "percentage"},
+		{"k8s_control_plane", controllers, "admission_plugins", values{"EventRateLimits": values{}}, "EventRateLimits"},
+		{"k8s_control_plane", controllers, "admission_plugins", values{"PodSecurity": "{}"}, "this is a string"},
+		{"k8s_control_plane", controllers, "admission_plugins", "{}", "this is a string"},
+		{"k8s_control_plane", controllers, "scheduler_config", values{"percentage": 5}, "percentage"},
 	} {
 		config := maps.Clone(test.config)
 		config[test.name] = test.value
@@ -142,7 +150,7 @@ func TestUnknownInput(t *testing.T) {
 	t.Parallel()
 	c := newCore(t, New("test"), values{"region": unknown, "default_tags": unknown, "ssh": values{"private_key": unknown, "user": unknown}})
 	for resource, config := range map[string]values{
-		"k8s_network": {"name": unknown, "admin_cidrs": []any{unknown}, "node_cidr": unknown, "tags": unknown},
+		"k8s_network": {"cluster": unknown, "admin_cidrs": []any{unknown}, "node_cidr": unknown, "tags": unknown},
 		"k8s_machine": {"name": unknown, "role": unknown, "private_ip": unknown, "pod_cidr": unknown, "network": unknown, "user": nil},
 		"k8s_pki":     {"cluster": unknown, "key_store": unknown},
 		"k8s_worker_pool": {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/big"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -118,6 +119,9 @@ func build(t tftypes.Type, v any) tftypes.Value {
 	case tftypes.Set:
 		return tftypes.NewValue(t, elements(t.ElementType, v))
 	}
+	if t.Is(tftypes.DynamicPseudoType) {
+		return literal(v)
+	}
 	if s, ok := v.(string); ok && t.Is(tftypes.Number) { // as plain writes it
 		n, _ := new(big.Float).SetString(s)
 		return tftypes.NewValue(t, n)
@@ -131,6 +135,36 @@ func elements(t tftypes.Type, v any) []tftypes.Value {
 		out = append(out, build(t, e))
 	}
 	return out
+}
+
+// literal makes the value that Terraform makes of an expression of HCL.
+func literal(v any) tftypes.Value {
+	switch v := v.(type) {
+	case values:
+		typ, members := tftypes.Object{AttributeTypes: map[string]tftypes.Type{}}, map[string]tftypes.Value{}
+		for name, below := range v {
+			members[name] = build(tftypes.DynamicPseudoType, below)
+			typ.AttributeTypes[name] = members[name].Type()
+		}
+		return tftypes.NewValue(typ, members)
+	case []any:
+		typ, elements := tftypes.Tuple{}, []tftypes.Value{}
+		for _, below := range v {
+			elements = append(elements, build(tftypes.DynamicPseudoType, below))
+			typ.ElementTypes = append(typ.ElementTypes, elements[len(elements)-1].Type())
+		}
+		return tftypes.NewValue(typ, elements)
+	case string:
+		return tftypes.NewValue(tftypes.String, v)
+	case bool:
+		return tftypes.NewValue(tftypes.Bool, v)
+	case float64: // Terraform reads more digits than a float64 has
+		n, _, _ := big.ParseFloat(strconv.FormatFloat(v, 'g', -1, 64), 10, 512, big.ToNearestEven)
+		return tftypes.NewValue(tftypes.Number, n)
+	case tftypes.Value:
+		return v
+	}
+	return tftypes.NewValue(tftypes.Number, v)
 }
 
 // plain is the opposite of build.

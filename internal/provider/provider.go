@@ -8,10 +8,14 @@ import (
 	"os"
 	"time"
 
+	"github.com/hashicorp/terraform-plugin-framework-jsontypes/jsontypes"
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
+	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/ephemeral"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/provider"
 	"github.com/hashicorp/terraform-plugin-framework/provider/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -20,6 +24,7 @@ import (
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 var (
@@ -82,11 +87,11 @@ type providerModel struct {
 }
 
 type assumeRoleModel struct {
-	RoleARN     types.String `tfsdk:"role_arn"`
-	SessionName types.String `tfsdk:"session_name"`
-	ExternalID  types.String `tfsdk:"external_id"`
-	Policy      types.String `tfsdk:"policy"`
-	Duration    types.String `tfsdk:"duration"`
+	RoleARN     types.String         `tfsdk:"role_arn"`
+	SessionName types.String         `tfsdk:"session_name"`
+	ExternalID  types.String         `tfsdk:"external_id"`
+	Policy      jsontypes.Normalized `tfsdk:"policy"`
+	Duration    timetypes.GoDuration `tfsdk:"duration"`
 }
 
 type endpointsModel struct {
@@ -96,12 +101,12 @@ type endpointsModel struct {
 }
 
 type sshModel struct {
-	PrivateKey     types.String `tfsdk:"private_key"`
-	PrivateKeyFile types.String `tfsdk:"private_key_file"`
-	Agent          types.Bool   `tfsdk:"agent"`
-	User           types.String `tfsdk:"user"`
-	ConnectTimeout types.String `tfsdk:"connect_timeout"`
-	Bastion        types.Object `tfsdk:"bastion"`
+	PrivateKey     types.String         `tfsdk:"private_key"`
+	PrivateKeyFile types.String         `tfsdk:"private_key_file"`
+	Agent          types.Bool           `tfsdk:"agent"`
+	User           types.String         `tfsdk:"user"`
+	ConnectTimeout timetypes.GoDuration `tfsdk:"connect_timeout"`
+	Bastion        types.Object         `tfsdk:"bastion"`
 }
 
 type bastionModel struct {
@@ -130,12 +135,12 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 			"access_key": schema.StringAttribute{
 				Optional:            true,
 				MarkdownDescription: "AWS access key. Default: `AWS_ACCESS_KEY_ID`, or what the SDK finds otherwise.",
-				Validators:          []validator.String{stringvalidator.AlsoRequires(rootPath("secret_key"))},
+				Validators:          []validator.String{stringvalidator.AlsoRequires(path.MatchRoot("secret_key"))},
 			},
 			"secret_key": schema.StringAttribute{
 				Optional: true, Sensitive: true,
 				MarkdownDescription: "AWS secret key. Default: `AWS_SECRET_ACCESS_KEY`. May be ephemeral.",
-				Validators:          []validator.String{stringvalidator.AlsoRequires(rootPath("access_key"))},
+				Validators:          []validator.String{stringvalidator.AlsoRequires(path.MatchRoot("access_key"))},
 			},
 			"token": schema.StringAttribute{
 				Optional: true, Sensitive: true,
@@ -144,7 +149,7 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 			"max_retries": schema.Int64Attribute{
 				Optional:            true,
 				MarkdownDescription: "How often one AWS call is tried again after throttling or a passing failure. Default: 25.",
-				Validators:          []validator.Int64{atLeastOne()},
+				Validators:          []validator.Int64{int64validator.AtLeast(1)},
 			},
 			"retry_mode": schema.StringAttribute{
 				Optional:            true,
@@ -160,7 +165,7 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 				Optional: true,
 				MarkdownDescription: "Base URL from which the machines download every release file instead of from upstream: " +
 					"`<mirror>/<upstream host>/<upstream path>`. One with `http://` needs `artifact_checksums`. Default: `K8S_ARTIFACT_MIRROR`, else upstream.",
-				Validators: []validator.String{httpURL()},
+				Validators: []validator.String{tf.HTTPURL()},
 			},
 			"artifact_checksums": schema.StringAttribute{
 				Optional: true,
@@ -175,20 +180,20 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 					"role_arn":     schema.StringAttribute{Optional: true, MarkdownDescription: "ARN of the role. Required in this block."},
 					"session_name": schema.StringAttribute{Optional: true, MarkdownDescription: "Session name. Default: one made by the SDK."},
 					"external_id":  schema.StringAttribute{Optional: true, MarkdownDescription: "External id that the role's trust policy asks for."},
-					"policy":       schema.StringAttribute{Optional: true, MarkdownDescription: "IAM policy (JSON) that further restricts the session."},
+					"policy":       schema.StringAttribute{Optional: true, CustomType: jsontypes.NormalizedType{}, MarkdownDescription: "IAM policy (JSON) that further restricts the session."},
 					"duration": schema.StringAttribute{
-						Optional:            true,
+						Optional: true, CustomType: timetypes.GoDurationType{},
 						MarkdownDescription: "Life of one set of credentials, such as `1h`. Default: `15m`.",
-						Validators:          []validator.String{goDuration()},
+						Validators:          []validator.String{tf.PositiveDuration()},
 					},
 				},
 			},
 			"endpoints": schema.SingleNestedBlock{
 				MarkdownDescription: "URLs of AWS services, for private endpoints or a local EC2. Default: `AWS_ENDPOINT_URL_EC2`, `AWS_ENDPOINT_URL` and so on.",
 				Attributes: map[string]schema.Attribute{
-					"ec2": schema.StringAttribute{Optional: true, MarkdownDescription: "EC2.", Validators: []validator.String{httpURL()}},
-					"ssm": schema.StringAttribute{Optional: true, MarkdownDescription: "Systems Manager.", Validators: []validator.String{httpURL()}},
-					"sts": schema.StringAttribute{Optional: true, MarkdownDescription: "Security Token Service.", Validators: []validator.String{httpURL()}},
+					"ec2": schema.StringAttribute{Optional: true, MarkdownDescription: "EC2.", Validators: []validator.String{tf.HTTPURL()}},
+					"ssm": schema.StringAttribute{Optional: true, MarkdownDescription: "Systems Manager.", Validators: []validator.String{tf.HTTPURL()}},
+					"sts": schema.StringAttribute{Optional: true, MarkdownDescription: "Security Token Service.", Validators: []validator.String{tf.HTTPURL()}},
 				},
 			},
 			"ssh": sshBlock(),
@@ -209,7 +214,7 @@ func sshBlock() schema.SingleNestedBlock {
 			"private_key_file": schema.StringAttribute{
 				Optional:            true,
 				MarkdownDescription: "Path of a file with the private key. Default: `K8S_SSH_PRIVATE_KEY_FILE`.",
-				Validators:          []validator.String{stringvalidator.ConflictsWith(rootPath("ssh").AtName("private_key"))},
+				Validators:          []validator.String{stringvalidator.ConflictsWith(path.MatchRoot("ssh").AtName("private_key"))},
 			},
 			"agent": schema.BoolAttribute{
 				Optional: true,
@@ -219,12 +224,12 @@ func sshBlock() schema.SingleNestedBlock {
 			"user": schema.StringAttribute{
 				Optional:            true,
 				MarkdownDescription: "Login user, with passwordless sudo, of machines and hosts that do not name their own. Default: `admin`, as in Debian's images.",
-				Validators:          []validator.String{loginUser()},
+				Validators:          []validator.String{tf.LoginUser()},
 			},
 			"connect_timeout": schema.StringAttribute{
-				Optional:            true,
+				Optional: true, CustomType: timetypes.GoDurationType{},
 				MarkdownDescription: "How long to wait for one machine to accept a connection before it counts as unreachable. Default: `10s`.",
-				Validators:          []validator.String{goDuration()},
+				Validators:          []validator.String{tf.PositiveDuration()},
 			},
 		},
 		Blocks: map[string]schema.Block{
@@ -232,8 +237,8 @@ func sshBlock() schema.SingleNestedBlock {
 				MarkdownDescription: "Machine through which all others are reached, with the same key. Machines are then reached at their private addresses.",
 				Attributes: map[string]schema.Attribute{
 					"address": schema.StringAttribute{Optional: true, MarkdownDescription: "Name or IP address. Required in this block."},
-					"port":    schema.Int64Attribute{Optional: true, MarkdownDescription: "SSH port. Default: 22.", Validators: []validator.Int64{portNumber()}},
-					"user":    schema.StringAttribute{Optional: true, MarkdownDescription: "Login user. Default: `ssh.user`.", Validators: []validator.String{loginUser()}},
+					"port":    schema.Int64Attribute{Optional: true, MarkdownDescription: "SSH port. Default: 22.", Validators: []validator.Int64{tf.Port()}},
+					"user":    schema.StringAttribute{Optional: true, MarkdownDescription: "Login user. Default: `ssh.user`.", Validators: []validator.String{tf.LoginUser()}},
 					"host_keys": schema.ListAttribute{
 						Optional: true, ElementType: types.StringType,
 						MarkdownDescription: "Host keys, any of which is accepted, as `ssh-ed25519 AAAA...`. Required in this block.",

@@ -3,95 +3,64 @@ package provider
 import (
 	"context"
 
-	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
-	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
+	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 // References are objects that one resource gives and others take: enough to
-// work with the thing, nothing secret unless said so.
+// work with the thing, nothing secret unless said so. Here is each with its
+// model, its attributes and its way to the library.
+
+// subnetModel is one of the subnets of a network.
+type subnetModel struct {
+	ID   types.String         `tfsdk:"id"`
+	CIDR cidrtypes.IPv4Prefix `tfsdk:"cidr"`
+}
+
+var subnetRef = tf.NewReference[subnetModel](map[string]schema.Attribute{
+	"id":   schema.StringAttribute{Required: true, MarkdownDescription: "Subnet. Routes to pods are added to the route table that holds for it."},
+	"cidr": schema.StringAttribute{Required: true, CustomType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Its network."},
+})
 
 // networkRefModel is k8s_network.x.ref.
 type networkRefModel struct {
-	Cluster          types.String `tfsdk:"cluster"`
-	VPCID            types.String `tfsdk:"vpc_id"`
-	NodeCIDR         types.String `tfsdk:"node_cidr"`
-	VPCCIDR          types.String `tfsdk:"vpc_cidr"`
-	Subnets          types.List   `tfsdk:"subnets"`
-	SecurityGroupIDs types.Map    `tfsdk:"security_group_ids"`
+	Cluster          types.String         `tfsdk:"cluster"`
+	VPCID            types.String         `tfsdk:"vpc_id"`
+	NodeCIDR         cidrtypes.IPv4Prefix `tfsdk:"node_cidr"`
+	VPCCIDR          cidrtypes.IPv4Prefix `tfsdk:"vpc_cidr"`
+	Subnets          types.List           `tfsdk:"subnets"`
+	SecurityGroupIDs types.Map            `tfsdk:"security_group_ids"`
 }
 
-type subnetModel struct {
-	ID   types.String `tfsdk:"id"`
-	CIDR types.String `tfsdk:"cidr"`
-}
-
-var subnetType = types.ObjectType{AttrTypes: map[string]attr.Type{
-	"id":   types.StringType,
-	"cidr": types.StringType,
-}}
-
-var networkRefType = types.ObjectType{AttrTypes: map[string]attr.Type{
-	"cluster":            types.StringType,
-	"vpc_id":             types.StringType,
-	"vpc_cidr":           types.StringType,
-	"node_cidr":          types.StringType,
-	"subnets":            types.ListType{ElemType: subnetType},
-	"security_group_ids": types.MapType{ElemType: types.StringType},
-}}
-
-// networkRefAttribute is the required input `network`.
-func networkRefAttribute(description string) schema.SingleNestedAttribute {
-	return schema.SingleNestedAttribute{
-		Required: true, MarkdownDescription: description,
-		Attributes: map[string]schema.Attribute{
-			"cluster":   schema.StringAttribute{Required: true, MarkdownDescription: "Name of the cluster.", Validators: []validator.String{clusterName()}},
-			"vpc_id":    schema.StringAttribute{Required: true, MarkdownDescription: "VPC."},
-			"vpc_cidr":  schema.StringAttribute{Required: true, MarkdownDescription: "Network of the VPC.", Validators: []validator.String{canonicalCIDR(8, 28)}},
-			"node_cidr": schema.StringAttribute{Required: true, MarkdownDescription: "Network of the machines.", Validators: []validator.String{canonicalCIDR(8, 28)}},
-			"subnets": schema.ListNestedAttribute{
-				Required: true, MarkdownDescription: "Subnets for machines.",
-				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-					"id":   schema.StringAttribute{Required: true, MarkdownDescription: "Subnet. Routes to pods are added to the route table that holds for it."},
-					"cidr": schema.StringAttribute{Required: true, MarkdownDescription: "Its network."},
-				}},
-			},
-			"security_group_ids": schema.MapAttribute{
-				Required: true, ElementType: types.StringType,
-				MarkdownDescription: "Security group by role: `lb`, `controller`, `worker`.",
-			},
-		},
-	}
-}
-
-func (m networkRefModel) value() types.Object {
-	return types.ObjectValueMust(networkRefType.AttrTypes, map[string]attr.Value{
-		"cluster": m.Cluster, "vpc_id": m.VPCID, "vpc_cidr": m.VPCCIDR, "node_cidr": m.NodeCIDR,
-		"subnets": m.Subnets, "security_group_ids": m.SecurityGroupIDs,
-	})
-}
-
-func (m subnetModel) value() types.Object {
-	return types.ObjectValueMust(subnetType.AttrTypes, map[string]attr.Value{
-		"id": m.ID, "cidr": m.CIDR,
-	})
-}
+var networkRef = tf.NewReference[networkRefModel](map[string]schema.Attribute{
+	"cluster": clusterAttribute(),
+	"vpc_id":  schema.StringAttribute{Required: true, MarkdownDescription: "VPC."},
+	"vpc_cidr": schema.StringAttribute{
+		Required: true, CustomType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Network of the VPC.",
+		Validators: []validator.String{tf.CIDR(8, 28)},
+	},
+	"node_cidr": schema.StringAttribute{
+		Required: true, CustomType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Network of the machines.",
+		Validators: []validator.String{tf.CIDR(8, 28)},
+	},
+	"subnets": subnetRef.Inputs("Subnets for machines."),
+	"security_group_ids": schema.MapAttribute{
+		Required: true, ElementType: types.StringType,
+		MarkdownDescription: "Security group by role: `lb`, `controller`, `worker`.",
+	},
+})
 
 // subnets reads the subnets whose every attribute is known.
 func (m networkRefModel) subnets(ctx context.Context, diags *diag.Diagnostics) []subnetModel {
-	var out []subnetModel
-	for _, e := range m.Subnets.Elements() {
-		if o, ok := e.(types.Object); ok {
-			if s, ok := object[subnetModel](ctx, o, diags); ok {
-				out = append(out, s)
-			}
-		}
-	}
+	out, _ := tf.Objects[subnetModel](ctx, m.Subnets, diags)
 	return out
 }
 
@@ -110,58 +79,32 @@ type pkiRefModel struct {
 	Keys                    types.Map    `tfsdk:"keys"`
 }
 
-var pkiRefType = types.ObjectType{AttrTypes: map[string]attr.Type{
-	"cluster":                        types.StringType,
-	"store":                          types.StringType,
-	"prefix":                         types.StringType,
-	"kms_key_id":                     types.StringType,
-	"region":                         types.StringType,
-	"kubernetes_ca_pem":              types.StringType,
-	"etcd_ca_pem":                    types.StringType,
-	"front_proxy_ca_pem":             types.StringType,
-	"service_account_public_key_pem": types.StringType,
-	"generations":                    generationsType,
-	"keys":                           types.MapType{ElemType: types.StringType},
-}}
+var pkiRef = tf.NewReference[pkiRefModel](map[string]schema.Attribute{
+	"cluster": clusterAttribute(),
+	"store": schema.StringAttribute{
+		Required: true, MarkdownDescription: "Key store: `ssm` or `state`.",
+		Validators: []validator.String{keyStore()},
+	},
+	"prefix":                         schema.StringAttribute{Optional: true, MarkdownDescription: "Prefix of the names in the key store."},
+	"kms_key_id":                     schema.StringAttribute{Optional: true, MarkdownDescription: "KMS key that encrypts the key store."},
+	"region":                         schema.StringAttribute{Optional: true, MarkdownDescription: "Region of the key store."},
+	"kubernetes_ca_pem":              schema.StringAttribute{Required: true, MarkdownDescription: "Certificates of the Kubernetes CA, the issuing one first."},
+	"etcd_ca_pem":                    schema.StringAttribute{Required: true, MarkdownDescription: "Certificates of the etcd CA, the issuing one first."},
+	"front_proxy_ca_pem":             schema.StringAttribute{Required: true, MarkdownDescription: "Certificates of the front-proxy CA, the issuing one first."},
+	"service_account_public_key_pem": schema.StringAttribute{Required: true, MarkdownDescription: "Public keys that verify service-account tokens."},
+	"generations":                    generationsRef.Input("Generations of each key: the first issues, all are trusted."),
+	"keys": schema.MapAttribute{
+		Optional: true, Sensitive: true, ElementType: types.StringType,
+		MarkdownDescription: "Private keys by name, with the key store `state` only; null otherwise.",
+	},
+})
 
-const keysDescription = "Private keys by name, with the key store `state` only; null otherwise."
+const pkiRefDescription = "The cluster's PKI: `k8s_pki.<name>.ref`."
 
-// pkiRefAttribute is the required input `pki` of role resources.
-func pkiRefAttribute() schema.SingleNestedAttribute {
-	return schema.SingleNestedAttribute{
-		Required: true,
-		MarkdownDescription: "The cluster's PKI: `k8s_pki.<name>.ref`. Certificates and the places of private keys, which are fetched only while applying. " +
-			"A change renews certificates in place, one machine at a time.",
-		Attributes: map[string]schema.Attribute{
-			"cluster":                        schema.StringAttribute{Required: true, MarkdownDescription: "Name of the cluster.", Validators: []validator.String{clusterName()}},
-			"store":                          schema.StringAttribute{Required: true, MarkdownDescription: "Key store: `ssm` or `state`.", Validators: []validator.String{keyStore()}},
-			"prefix":                         schema.StringAttribute{Optional: true, MarkdownDescription: "Prefix of the names in the key store."},
-			"kms_key_id":                     schema.StringAttribute{Optional: true, MarkdownDescription: "KMS key that encrypts the key store."},
-			"region":                         schema.StringAttribute{Optional: true, MarkdownDescription: "Region of the key store."},
-			"kubernetes_ca_pem":              schema.StringAttribute{Required: true, MarkdownDescription: "Certificates of the Kubernetes CA, the issuing one first."},
-			"etcd_ca_pem":                    schema.StringAttribute{Required: true, MarkdownDescription: "Certificates of the etcd CA, the issuing one first."},
-			"front_proxy_ca_pem":             schema.StringAttribute{Required: true, MarkdownDescription: "Certificates of the front-proxy CA, the issuing one first."},
-			"service_account_public_key_pem": schema.StringAttribute{Required: true, MarkdownDescription: "Public keys that verify service-account tokens."},
-			"generations": schema.SingleNestedAttribute{
-				Required: true, MarkdownDescription: generationsDescription, Attributes: refGenerations(false),
-			},
-			"keys": schema.MapAttribute{
-				Optional: true, Sensitive: true, ElementType: types.StringType,
-				MarkdownDescription: keysDescription,
-			},
-		},
-	}
-}
-
-// keyStore accepts the names of the key stores there are.
-func keyStore() validator.String { return stringvalidator.OneOf(pki.StoreSSM, pki.StoreState) }
-
-func (m pkiRefModel) value() types.Object {
-	return types.ObjectValueMust(pkiRefType.AttrTypes, map[string]attr.Value{
-		"cluster": m.Cluster, "store": m.Store, "prefix": m.Prefix, "kms_key_id": m.KMSKeyID, "region": m.Region,
-		"kubernetes_ca_pem": m.KubernetesCA, "etcd_ca_pem": m.EtcdCA, "front_proxy_ca_pem": m.FrontProxyCA,
-		"service_account_public_key_pem": m.ServiceAccountPublicKey, "generations": m.Generations, "keys": m.Keys,
-	})
+// pkiAttribute is the required input `pki` of role resources.
+func pkiAttribute() schema.SingleNestedAttribute {
+	return pkiRef.Input(pkiRefDescription + " Certificates and the places of private keys, which are fetched only while applying. " +
+		"A change renews certificates in place, one machine at a time.")
 }
 
 // ref turns the model into the library's reference. Unknown values become empty.
@@ -177,33 +120,126 @@ func (m pkiRefModel) ref() pki.Ref {
 		FrontProxyCA:            m.FrontProxyCA.ValueString(),
 		ServiceAccountPublicKey: m.ServiceAccountPublicKey.ValueString(),
 		Generations:             generationsFrom(m.Generations),
-		Keys:                    stringMap(m.Keys),
+		Keys:                    tf.StringMap(m.Keys),
 	}
 }
 
 // pkiRefValue turns the library's reference into the object.
-func pkiRefValue(r pki.Ref) types.Object {
+func pkiRefValue(ctx context.Context, r pki.Ref) types.Object {
 	keys := types.MapNull(types.StringType)
 	if r.Keys != nil {
-		keys = stringMapValue(r.Keys)
+		keys = tf.StringMapValue(r.Keys)
 	}
-	return pkiRefModel{
+	return pkiRef.Value(ctx, pkiRefModel{
 		Cluster:                 types.StringValue(r.Cluster),
 		Store:                   types.StringValue(r.Store),
-		Prefix:                  optionalString(r.Prefix),
-		KMSKeyID:                optionalString(r.KMSKeyID),
-		Region:                  optionalString(r.Region),
+		Prefix:                  tf.OptionalString(r.Prefix),
+		KMSKeyID:                tf.OptionalString(r.KMSKeyID),
+		Region:                  tf.OptionalString(r.Region),
 		KubernetesCA:            types.StringValue(r.KubernetesCA),
 		EtcdCA:                  types.StringValue(r.EtcdCA),
 		FrontProxyCA:            types.StringValue(r.FrontProxyCA),
 		ServiceAccountPublicKey: types.StringValue(r.ServiceAccountPublicKey),
 		Generations:             generationsValue(r.Generations),
 		Keys:                    keys,
-	}.value()
+	})
 }
 
 // pkiRefFrom reads the input `pki`; false means that not all of it is known.
 func pkiRefFrom(ctx context.Context, o types.Object, diags *diag.Diagnostics) (pki.Ref, bool) {
-	m, ok := object[pkiRefModel](ctx, o, diags)
-	return m.ref(), ok && allKnown(o)
+	m, ok := pkiRef.Read(ctx, o, diags)
+	return m.ref(), ok && tf.AllKnown(o)
+}
+
+// lbRefModel is k8s_lb.x.ref.
+type lbRefModel struct {
+	Endpoint        types.String `tfsdk:"endpoint"`
+	PrivateEndpoint types.String `tfsdk:"private_endpoint"`
+	PublicHost      types.String `tfsdk:"public_host"`
+	PrivateHost     types.String `tfsdk:"private_host"`
+}
+
+var lbRef = tf.NewReference[lbRefModel](map[string]schema.Attribute{
+	"endpoint":         required(publicEndpoint),
+	"private_endpoint": required(privateEndpoint),
+	"public_host":      required("Address of the public endpoint."),
+	"private_host":     required("Address of the private endpoint."),
+})
+
+// lbRefFrom reads the input `lb`; everything is unknown when that is.
+func lbRefFrom(ctx context.Context, o types.Object, diags *diag.Diagnostics) lbRefModel {
+	m, ok := lbRef.Read(ctx, o, diags)
+	if !ok {
+		unknown := types.StringUnknown()
+		return lbRefModel{unknown, unknown, unknown, unknown}
+	}
+	return m
+}
+
+// etcdRefModel is k8s_etcd_cluster.x.ref.
+type etcdRefModel struct {
+	Version   types.String `tfsdk:"version"`
+	Endpoints types.List   `tfsdk:"endpoints"`
+}
+
+var etcdRef = tf.NewReference[etcdRefModel](map[string]schema.Attribute{
+	"version":   required("Release."),
+	"endpoints": schema.ListAttribute{Required: true, ElementType: types.StringType, MarkdownDescription: "URLs of the members for clients."},
+})
+
+// controlPlaneRefModel is k8s_control_plane.x.ref.
+type controlPlaneRefModel struct {
+	Cluster         types.String         `tfsdk:"cluster"`
+	Version         types.String         `tfsdk:"version"`
+	Endpoint        types.String         `tfsdk:"endpoint"`
+	PrivateEndpoint types.String         `tfsdk:"private_endpoint"`
+	PodCIDR         cidrtypes.IPv4Prefix `tfsdk:"pod_cidr"`
+	ServiceCIDR     cidrtypes.IPv4Prefix `tfsdk:"service_cidr"`
+	NodeCIDRs       types.Set            `tfsdk:"node_cidrs"`
+	DNSIP           iptypes.IPv4Address  `tfsdk:"dns_ip"`
+	Domain          types.String         `tfsdk:"domain"`
+}
+
+var controlPlaneRef = tf.NewReference[controlPlaneRefModel](map[string]schema.Attribute{
+	"cluster":          required("Name of the cluster."),
+	"version":          required("Release."),
+	"endpoint":         required(publicEndpoint),
+	"private_endpoint": required(privateEndpoint),
+	"pod_cidr":         schema.StringAttribute{Required: true, CustomType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Network of the pods."},
+	"service_cidr":     schema.StringAttribute{Required: true, CustomType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Network of the services."},
+	"node_cidrs":       schema.SetAttribute{Optional: true, ElementType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Subnets of the machines."},
+	"dns_ip":           schema.StringAttribute{Required: true, CustomType: iptypes.IPv4AddressType{}, MarkdownDescription: "Address of cluster DNS."},
+	"domain":           required("Domain of cluster DNS."),
+})
+
+const controlPlaneRefDescription = "Control plane: `k8s_control_plane.<name>.ref`."
+
+func (m controlPlaneRefModel) cluster(ref pki.Ref) component.Cluster {
+	return component.Cluster{
+		Name:        m.Cluster.ValueString(),
+		Domain:      m.Domain.ValueString(),
+		PodCIDR:     tf.Prefix(m.PodCIDR),
+		ServiceCIDR: tf.Prefix(m.ServiceCIDR),
+		NodeCIDRs:   tf.Prefixes(m.NodeCIDRs),
+		DNSIP:       tf.Addr(m.DNSIP),
+		PKI:         ref,
+	}
+}
+
+// Descriptions of the API server's URLs, wherever they appear.
+const (
+	publicEndpoint  = "Public endpoint: URL at which the API server is reached from outside, by people and Terraform."
+	privateEndpoint = "Private endpoint: URL at which the cluster's machines reach the API server."
+)
+
+// required is an attribute of a reference that takes any text.
+func required(description string) schema.StringAttribute {
+	return schema.StringAttribute{Required: true, MarkdownDescription: description}
+}
+
+// clusterAttribute is the name of the cluster in a reference.
+func clusterAttribute() schema.StringAttribute {
+	a := required("Name of the cluster.")
+	a.Validators = []validator.String{clusterName()}
+	return a
 }

@@ -37,12 +37,12 @@ func TestNotInRelease(t *testing.T) {
 		good, bad string // versions
 		want      string
 	}{
-		{"k8s_worker_pool", newPool, "kubelet_args", values{"boot-id-file": "/etc/boot-id", "v": "2"}, "1.36.4", "1.37.1", "kubelet 1.37.1 does not start with --boot-id-file"},
-		{"k8s_worker_pool", newPool, "kubelet_config", `{"defaultPodSysctls": {}}`, "1.37.1", "1.36.4", "kubelet 1.36.4 does not know defaultPodSysctls"},
-		{"k8s_control_plane", newControllers, "controller_manager_args", values{"concurrent-service-syncs": "2"}, "1.36.4", "1.37.1", "kube-controller-manager 1.37.1 does not start with"},
-		{"k8s_control_plane", newControllers, "scheduler_config", `{"profiles": [{"plugins": {"placementScore": {}}}]}`, "1.36.4", "1.35.8", "kube-scheduler 1.35.8 does not know placementScore"},
-		{"k8s_control_plane", newControllers, "admission_plugins", values{"JobValidation": "{}"}, "1.36.4", "1.37.1", "gone since 1.37"},
-		{"k8s_etcd_cluster", newEtcd, "extra_args", values{"experimental-corrupt-check-time": "1m"}, "3.6.16", "3.7.3", "etcd 3.7.3 does not start with"},
+		{"k8s_worker_pool", newPool, "extra_args", values{"kubelet": values{"boot-id-file": unknown, "v": "2"}}, "1.36.4", "1.37.1", "kubelet 1.37.1 does not start with --boot-id-file"},
+		{"k8s_worker_pool", newPool, "kubelet_config", values{"defaultPodSysctls": values{}}, "1.37.1", "1.36.4", "kubelet 1.36.4 does not know defaultPodSysctls"},
+		{"k8s_control_plane", newControllers, "extra_args", values{"kube_controller_manager": values{"concurrent-service-syncs": "2"}}, "1.36.4", "1.37.1", "kube-controller-manager 1.37.1 does not start with"},
+		{"k8s_control_plane", newControllers, "scheduler_config", values{"profiles": []any{values{"plugins": values{"placementScore": values{}}}}}, "1.36.4", "1.35.8", "kube-scheduler 1.35.8 does not know placementScore"},
+		{"k8s_control_plane", newControllers, "admission_plugins", values{"JobValidation": values{}}, "1.36.4", "1.37.1", "gone since 1.37"},
+		{"k8s_etcd_cluster", newEtcd, "extra_args", values{"etcd": values{"experimental-corrupt-check-time": "1m"}}, "3.6.16", "3.7.3", "etcd 3.7.3 does not start with"},
 	} {
 		config := maps.Clone(test.config)
 		config[test.name] = test.value
@@ -62,7 +62,7 @@ func TestChangedMeaning(t *testing.T) {
 	t.Parallel()
 	i := offlineCore(t).instance("k8s_worker_pool")
 	config := maps.Clone(newPool)
-	config["kubelet_config"] = `{"eventRecordQPS": 0}`
+	config["kubelet_config"] = values{"eventRecordQPS": 0}
 	for _, test := range []struct {
 		from, to string
 		warnings int

@@ -87,7 +87,7 @@ func newCloud(t *testing.T) cloud {
 }
 
 func networkConfig() values {
-	return values{"name": "demo", "admin_cidrs": []any{"198.51.100.7/32"}}
+	return values{"cluster": "demo", "admin_cidrs": []any{"198.51.100.7/32"}}
 }
 
 func workerConfig(network *instance) values {

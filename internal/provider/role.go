@@ -20,6 +20,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 // role is what one kind of role resource (an etcd cluster, a control plane, a
@@ -69,7 +70,7 @@ func roleAttributes(own map[string]schema.Attribute) map[string]schema.Attribute
 		Computed: true, MarkdownDescription: "Stable identifier.",
 		PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 	}
-	own["drift"] = driftAttribute()
+	own["drift"] = tf.DriftAttribute()
 	own["files"] = schema.MapAttribute{
 		Computed: true, ElementType: types.StringType,
 		MarkdownDescription: "Every file and program on the machines that is owned by this resource: `machine:path` to `sha256:digest`; " +
@@ -78,11 +79,11 @@ func roleAttributes(own map[string]schema.Attribute) map[string]schema.Attribute
 	return own
 }
 
-var roleDeadlines = deadlines{create: roleTimeout, read: readTimeout, update: rollTimeout, delete: roleTimeout}
+var roleDeadlines = tf.Deadlines{Create: roleTimeout, Read: readTimeout, Update: rollTimeout, Delete: roleTimeout}
 
 // roleBlocks are the blocks every role resource has.
 func roleBlocks(ctx context.Context) map[string]schema.Block {
-	return map[string]schema.Block{"timeouts": roleDeadlines.block(ctx)}
+	return map[string]schema.Block{"timeouts": roleDeadlines.Block(ctx)}
 }
 
 // roleRecord is what a role resource keeps in private state: hashes only.
@@ -169,7 +170,7 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 		spec := r.role.spec(ctx, r.data, &plan, &resp.Diagnostics)
 		var rec roleRecord
 		if req.Private != nil {
-			rec = readPrivate[roleRecord](ctx, req.Private, recordKey, &resp.Diagnostics)
+			rec = tf.ReadPrivate[roleRecord](ctx, req.Private, recordKey, &resp.Diagnostics)
 		}
 		if resp.Diagnostics.HasError() {
 			return
@@ -195,7 +196,7 @@ func (r *roleResource[M, S]) setFiles(m *M, spec S, diags *diag.Diagnostics) {
 		diags.AddError("This "+r.role.title+" cannot be built", err.Error())
 		return
 	}
-	r.role.common(m).Files = stringMapValue(files)
+	r.role.common(m).Files = tf.StringMapValue(files)
 }
 
 // Create implements resource.Resource. State is written only when all is well:
@@ -208,7 +209,7 @@ func (r *roleResource[M, S]) Create(ctx context.Context, req resource.CreateRequ
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := within(ctx, r.role.common(&plan).Timeouts.Create, roleDeadlines.create, &resp.Diagnostics)
+	ctx, cancel := tf.Within(ctx, r.role.common(&plan).Timeouts.Create, roleDeadlines.Create, &resp.Diagnostics)
 	defer cancel()
 	var rec roleRecord
 	acquired := r.converge(ctx, &plan, nil, &rec, &resp.Diagnostics)
@@ -216,14 +217,14 @@ func (r *roleResource[M, S]) Create(ctx context.Context, req resource.CreateRequ
 		return
 	}
 	r.settle(&plan)
-	writePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
 }
 
 // settle makes known what a create that failed half way has left unknown.
 func (r *roleResource[M, S]) settle(m *M) {
 	if common := r.role.common(m); common.Files.IsUnknown() {
-		common.Files = stringMapValue(nil)
+		common.Files = tf.StringMapValue(nil)
 	}
 }
 
@@ -232,15 +233,15 @@ func (r *roleResource[M, S]) Update(ctx context.Context, req resource.UpdateRequ
 	var plan, prior M
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
 	resp.Diagnostics.Append(req.State.Get(ctx, &prior)...)
-	rec := readPrivate[roleRecord](ctx, req.Private, recordKey, &resp.Diagnostics)
+	rec := tf.ReadPrivate[roleRecord](ctx, req.Private, recordKey, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := within(ctx, r.role.common(&plan).Timeouts.Update, roleDeadlines.update, &resp.Diagnostics)
+	ctx, cancel := tf.Within(ctx, r.role.common(&plan).Timeouts.Update, roleDeadlines.Update, &resp.Diagnostics)
 	defer cancel()
 	r.converge(ctx, &plan, &prior, &rec, &resp.Diagnostics)
 	// What was done before a failure is done, and the record says so.
-	writePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -281,7 +282,7 @@ func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *
 		r.explain("apply", err, diags)
 		return acquired
 	}
-	r.role.common(plan).Drift = noDrift()
+	r.role.common(plan).Drift = tf.NoDrift()
 	r.setFiles(plan, want, diags)
 	r.role.outputs(ctx, plan, diags)
 	return acquired
@@ -291,11 +292,11 @@ func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *
 func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	var state M
 	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	rec := readPrivate[roleRecord](ctx, req.Private, recordKey, &resp.Diagnostics)
+	rec := tf.ReadPrivate[roleRecord](ctx, req.Private, recordKey, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := within(ctx, r.role.common(&state).Timeouts.Read, roleDeadlines.read, &resp.Diagnostics)
+	ctx, cancel := tf.Within(ctx, r.role.common(&state).Timeouts.Read, roleDeadlines.Read, &resp.Diagnostics)
 	defer cancel()
 	spec := r.role.spec(ctx, r.data, &state, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
@@ -318,11 +319,11 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	if r.role.inspect != nil {
 		r.role.inspect(ctx, r.data, &state, drift, &resp.Diagnostics)
 	}
-	r.role.common(&state).Drift = driftValue(drift)
+	r.role.common(&state).Drift = tf.StringMapValue(drift)
 	if len(report.Record.Machines) > 0 {
 		// What was learnt of machines without a record, as after an import.
 		rec.Record = report.Record
-		writePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
+		tf.WritePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, &state)...)
 }
@@ -331,11 +332,11 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 func (r *roleResource[M, S]) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	var state M
 	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	rec := readPrivate[roleRecord](ctx, req.Private, recordKey, &resp.Diagnostics)
+	rec := tf.ReadPrivate[roleRecord](ctx, req.Private, recordKey, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := within(ctx, r.role.common(&state).Timeouts.Delete, roleDeadlines.delete, &resp.Diagnostics)
+	ctx, cancel := tf.Within(ctx, r.role.common(&state).Timeouts.Delete, roleDeadlines.Delete, &resp.Diagnostics)
 	defer cancel()
 	spec := r.role.spec(ctx, r.data, &state, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
+	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -20,6 +22,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/freeform"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 // A role resource is imported by a JSON object of the arguments that only the
@@ -67,8 +71,8 @@ func (r *roleResource[M, S]) ImportState(ctx context.Context, req resource.Impor
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	r.role.common(&m).Drift = noDrift()
-	writePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
+	r.role.common(&m).Drift = tf.NoDrift()
+	tf.WritePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -147,6 +151,10 @@ func (d *providerData) readImportID(ctx context.Context, id string, needs []stri
 	if byName {
 		delete(arguments, "pki")
 	}
+	attributes, err := freeformArguments(ctx, typ, arguments)
+	if err != nil {
+		return err
+	}
 	raw, err := json.Marshal(arguments)
 	if err != nil {
 		return err
@@ -154,24 +162,46 @@ func (d *providerData) readImportID(ctx context.Context, id string, needs []stri
 	if state.Raw, err = (tfprotov6.DynamicValue{JSON: raw}).Unmarshal(typ); err != nil {
 		return fmt.Errorf("the id does not hold what the arguments take: %w", err)
 	}
-	if !byName {
-		return nil
+	if byName {
+		ref, err := d.findKeys(ctx, cluster)
+		if err != nil {
+			return err
+		}
+		if attributes["pki"], err = pkiRefValue(ctx, ref).ToTerraformValue(ctx); err != nil {
+			return err
+		}
 	}
-	ref, err := d.findKeys(ctx, cluster)
-	if err != nil {
+	all := map[string]tftypes.Value{}
+	if err := state.Raw.As(&all); err != nil {
 		return err
 	}
-	keys, err := pkiRefValue(ref).ToTerraformValue(ctx)
-	if err != nil {
-		return err
-	}
-	attributes := map[string]tftypes.Value{}
-	if err := state.Raw.As(&attributes); err != nil {
-		return err
-	}
-	attributes["pki"] = keys
-	state.Raw = tftypes.NewValue(typ, attributes)
+	maps.Copy(all, attributes)
+	state.Raw = tftypes.NewValue(typ, all)
 	return nil
+}
+
+// freeformArguments takes the arguments whose type is not fixed out of those of
+// an id: JSON does not tell Terraform which type they have.
+func freeformArguments(ctx context.Context, typ tftypes.Object, arguments map[string]any) (map[string]tftypes.Value, error) {
+	out := map[string]tftypes.Value{}
+	for name, t := range typ.AttributeTypes {
+		if arguments[name] == nil || !t.Is(tftypes.DynamicPseudoType) {
+			continue
+		}
+		object, ok := arguments[name].(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("%s in the id is not an object", name)
+		}
+		v, err := freeform.Value(object)
+		if err != nil {
+			return nil, fmt.Errorf("%s in the id: %w", name, err)
+		}
+		if out[name], err = v.ToTerraformValue(ctx); err != nil {
+			return nil, err
+		}
+		delete(arguments, name)
+	}
+	return out, nil
 }
 
 // importArguments reads the JSON object, or assembles it.
@@ -215,19 +245,27 @@ func orString(v types.String, found string) types.String {
 	if !v.IsNull() {
 		return v
 	}
-	return optionalString(found)
+	return tf.OptionalString(found)
 }
 
-// orSet is orString for sets of strings.
-func orSet(v types.Set, found []string) types.Set {
+// orPrefix is orString for networks.
+func orPrefix(v cidrtypes.IPv4Prefix, found string) cidrtypes.IPv4Prefix {
+	if !v.IsNull() {
+		return v
+	}
+	return cidrtypes.IPv4Prefix{StringValue: tf.OptionalString(found)}
+}
+
+// orPrefixes is orString for sets of networks.
+func orPrefixes(v types.Set, found []string) types.Set {
 	if !v.IsNull() || len(found) == 0 {
 		return v
 	}
 	var out []attr.Value
 	for _, s := range found {
-		out = append(out, types.StringValue(s))
+		out = append(out, cidrtypes.NewIPv4PrefixValue(s))
 	}
-	return types.SetValueMust(types.StringType, out)
+	return types.SetValueMust(cidrtypes.IPv4PrefixType{}, out)
 }
 
 // orMap is orString for maps of strings.
@@ -235,26 +273,24 @@ func orMap(v types.Map, found map[string]string) types.Map {
 	if !v.IsNull() || len(found) == 0 {
 		return v
 	}
-	return stringMapValue(found)
+	return tf.StringMapValue(found)
 }
 
-// orArgs is orMap for flags.
-func orArgs(v types.Map, found component.Args) types.Map {
-	flags := map[string]string{}
-	for name, values := range found {
-		flags[name] = values[len(values)-1]
+// orArgs is orString for `extra_args`, given the flags of each program.
+func orArgs(v types.Object, all programList, found map[string]component.Args) types.Object {
+	if !v.IsNull() {
+		return v
 	}
-	return orMap(v, flags)
+	return all.value(found)
 }
 
-// orObject is orString for JSON objects.
-func orObject(v types.String, found map[string]any) types.String {
+// orObject is orString for configuration objects.
+func orObject(v types.Dynamic, found map[string]any) types.Dynamic {
 	if !v.IsNull() || len(found) == 0 {
 		return v
 	}
-	raw, err := json.Marshal(found)
-	if err != nil {
-		return v
+	if object, err := freeform.Value(found); err == nil {
+		return object
 	}
-	return types.StringValue(string(raw))
+	return v
 }

@@ -2,15 +2,15 @@ package provider
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
-	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
@@ -18,6 +18,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 // How each role is found again on its machines.
@@ -41,7 +42,7 @@ func recallEtcd() recall[etcdModel] {
 			if err != nil {
 				addError(diags, "Unreadable etcd member", err)
 			}
-			m.ExtraArgs = orArgs(m.ExtraArgs, spec.ExtraArgs)
+			m.ExtraArgs = orArgs(m.ExtraArgs, etcdPrograms, map[string]component.Args{artifact.Etcd: spec.ExtraArgs})
 		},
 	}
 }
@@ -58,7 +59,7 @@ func recallControlPlane() recall[controlPlaneModel] {
 		complete: func(ctx context.Context, d *providerData, m *controlPlaneModel, found component.Found, releases map[string]string, diags *diag.Diagnostics) {
 			m.Version = orRelease(m.Version, releases, server, diags)
 			pods, services, domain := component.ControlPlaneNetworks(found)
-			m.PodCIDR, m.ServiceCIDR, m.Domain = orString(m.PodCIDR, pods), orString(m.ServiceCIDR, services), orString(m.Domain, domain)
+			m.PodCIDR, m.ServiceCIDR, m.Domain = orPrefix(m.PodCIDR, pods), orPrefix(m.ServiceCIDR, services), orString(m.Domain, domain)
 			recallNetworks(ctx, d, m, diags)
 			controlPlaneOutputs(ctx, m, diags)
 			want := controlPlaneSpec(ctx, d, m, diags)
@@ -70,24 +71,18 @@ func recallControlPlane() recall[controlPlaneModel] {
 				addError(diags, "Unreadable controller", err)
 				return
 			}
-			m.APIServerArgs = orArgs(m.APIServerArgs, spec.APIServerArgs)
-			m.ControllerManagerArgs = orArgs(m.ControllerManagerArgs, spec.ControllerManagerArgs)
-			m.SchedulerArgs = orArgs(m.SchedulerArgs, spec.SchedulerArgs)
+			m.ExtraArgs = orArgs(m.ExtraArgs, controlPlanePrograms, map[string]component.Args{
+				artifact.KubeAPIServer: spec.APIServerArgs, artifact.KubeControllerManager: spec.ControllerManagerArgs, artifact.KubeScheduler: spec.SchedulerArgs,
+			})
 			m.SchedulerConfig = orObject(m.SchedulerConfig, spec.SchedulerConfig)
 			m.AuditPolicy = orString(m.AuditPolicy, string(spec.AuditPolicy))
-			plugins := map[string]string{}
+			plugins := map[string]any{}
 			for name, config := range spec.AdmissionPlugins {
-				if raw, err := json.Marshal(config); err == nil {
-					plugins[name] = string(raw)
-				}
+				plugins[name] = config
 			}
-			m.AdmissionPlugins = orMap(m.AdmissionPlugins, plugins)
+			m.AdmissionPlugins = orObject(m.AdmissionPlugins, plugins)
 			if m.ExtraSANs.IsNull() && len(spec.ExtraSANs) > 0 {
-				var names []attr.Value
-				for _, s := range spec.ExtraSANs {
-					names = append(names, types.StringValue(s))
-				}
-				m.ExtraSANs = types.ListValueMust(types.StringType, names)
+				m.ExtraSANs = tf.StringsValue(spec.ExtraSANs)
 			}
 		},
 	}
@@ -103,13 +98,13 @@ func recallNetworks(ctx context.Context, d *providerData, m *controlPlaneModel, 
 			diags.AddWarning("Not everything was found of this control plane", remote.Redact(err.Error())+
 				"\n\nnode_cidrs and dns_ip leave no trace on controllers. What the id does not give is taken from the configuration by the next apply, which restarts nothing.")
 		}
-		m.NodeCIDRs = orSet(m.NodeCIDRs, nodes)
-		if ip := parseAddr(types.StringValue(dns)); ip.IsValid() && parsePrefix(m.ServiceCIDR).Contains(ip) {
-			m.DNSIP = orString(m.DNSIP, dns)
+		m.NodeCIDRs = orPrefixes(m.NodeCIDRs, nodes)
+		if ip := iptypes.NewIPv4AddressValue(dns); m.DNSIP.IsNull() && tf.Prefix(m.ServiceCIDR).Contains(tf.Addr(ip)) {
+			m.DNSIP = ip
 		}
 	}
 	if m.DNSIP.IsNull() {
-		m.DNSIP = types.StringUnknown() // outputs computes it
+		m.DNSIP = iptypes.NewIPv4AddressUnknown() // outputs computes it
 	}
 }
 
@@ -164,19 +159,13 @@ func recallWorkerPool() recall[workerPoolModel] {
 			m.KubeletConfig = orObject(m.KubeletConfig, spec.KubeletConfig)
 			m.KubeProxyConfig = orObject(m.KubeProxyConfig, spec.KubeProxyConfig)
 			m.ContainerdConfig = orObject(m.ContainerdConfig, spec.ContainerdConfig)
-			m.KubeletArgs, m.KubeProxyArgs = orArgs(m.KubeletArgs, spec.KubeletArgs), orArgs(m.KubeProxyArgs, spec.KubeProxyArgs)
+			m.ExtraArgs = orArgs(m.ExtraArgs, workerPrograms, map[string]component.Args{artifact.Kubelet: spec.KubeletArgs, artifact.KubeProxy: spec.KubeProxyArgs})
 			m.RegistryMirrors = orMap(m.RegistryMirrors, spec.RegistryMirrors)
 			if m.Labels.IsNull() {
 				m.Labels = orMap(m.Labels, recallLabels(ctx, d, want, spec.Labels, diags))
 			}
 			if m.Taints.IsNull() && len(spec.Taints) > 0 {
-				var taints []attr.Value
-				typ, _ := m.Taints.ElementType(ctx).(types.ObjectType)
-				for _, t := range spec.Taints {
-					taints = append(taints, types.ObjectValueMust(typ.AttrTypes, map[string]attr.Value{
-						"key": types.StringValue(t.Key), "value": optionalString(t.Value), "effect": types.StringValue(t.Effect)}))
-				}
-				m.Taints = types.ListValueMust(typ, taints)
+				m.Taints = taintsValue(ctx, spec.Taints)
 			}
 		},
 	}
@@ -213,7 +202,7 @@ func recallLB() recall[lbModel] {
 		hint:  " The name of the cluster, or the id of the Elastic IP, will do as the id when machines and keys are where this provider puts them.",
 		files: component.PathsLoadBalancer(),
 		targets: func(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) []fleet.Target {
-			host, _ := hostFrom(ctx, m.Host, diags)
+			host, _ := hostRef.Read(ctx, m.Host, diags)
 			return []fleet.Target{{Host: host.remote(d), Node: host.node()}}
 		},
 		complete: func(ctx context.Context, d *providerData, m *lbModel, found component.Found, _ map[string]string, diags *diag.Diagnostics) {
@@ -236,7 +225,7 @@ func recallLB() recall[lbModel] {
 
 // recallAddress finds the Elastic IP by its tags.
 func recallAddress(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) {
-	host, _ := hostFrom(ctx, m.Host, diags)
+	host, _ := hostRef.Read(ctx, m.Host, diags)
 	m.AllocationID, m.PublicIP = types.StringValue(""), host.Address
 	if host.InstanceID.ValueString() == "" {
 		return
@@ -245,7 +234,7 @@ func recallAddress(ctx context.Context, d *providerData, m *lbModel, diags *diag
 	if err == nil {
 		var a infraaws.Address
 		if a, _, err = client.ObserveAddress(ctx, "", m.address(ctx, d, diags)); err == nil {
-			m.AllocationID, m.PublicIP = types.StringValue(a.AllocationID), optionalAddr(a.PublicIP)
+			m.AllocationID, m.PublicIP = types.StringValue(a.AllocationID), tf.OptionalAddr(a.PublicIP).StringValue
 			m.Tags = orMap(m.Tags, client.OwnTags(a.Tags))
 			return
 		}
@@ -275,7 +264,7 @@ func assembleLB(ctx context.Context, d *providerData, id string) (map[string]any
 	out := map[string]any{"cluster": cluster, "pki": cluster}
 	var controllers []any
 	for _, found := range machines {
-		switch host := importedHost(found); found.Role {
+		switch host := importedHost(ctx, found); found.Role {
 		case infraaws.RoleLoadBalancer:
 			out["host"] = host
 		case infraaws.RoleController:
@@ -290,26 +279,25 @@ func assembleLB(ctx context.Context, d *providerData, id string) (map[string]any
 }
 
 // hostFound is a machine's host as its resource tells it.
-func hostFound(found infraaws.Machine) hostModel {
+func hostFound(ctx context.Context, found infraaws.Machine) hostModel {
 	m := machineModel{Name: types.StringValue(found.Name), User: types.StringValue(found.User)}
-	m.PrivateIP, m.PublicIP = types.StringUnknown(), types.StringUnknown()
-	m.fill(found)
+	m.PrivateIP, m.PublicIP = iptypes.NewIPv4AddressUnknown(), iptypes.NewIPv4AddressUnknown()
+	m.fill(ctx, found)
 	return m.host()
 }
 
 // importedHost is hostFound as the id of an import has it.
-func importedHost(found infraaws.Machine) map[string]any {
+func importedHost(ctx context.Context, found infraaws.Machine) map[string]any {
 	out := map[string]any{}
-	for name, v := range hostFound(found).value().Attributes() {
+	for name, v := range hostRef.Value(ctx, hostFound(ctx, found)).Attributes() {
 		switch v := v.(type) {
-		case types.String:
-			if !v.IsNull() {
-				out[name] = v.ValueString()
-			} else {
-				out[name] = nil
-			}
 		case types.Int64:
 			out[name] = v.ValueInt64()
+		case basetypes.StringValuable:
+			out[name] = nil
+			if s, _ := v.ToStringValue(ctx); !s.IsNull() {
+				out[name] = s.ValueString()
+			}
 		}
 	}
 	return out

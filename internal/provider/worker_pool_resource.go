@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/mapvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -23,31 +25,32 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/freeform"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 type workerPoolModel struct {
 	roleModel
-	Name              types.String `tfsdk:"name"`
-	Version           types.String `tfsdk:"version"`
-	Hosts             types.List   `tfsdk:"hosts"`
-	PKI               types.Object `tfsdk:"pki"`
-	ControlPlane      types.Object `tfsdk:"control_plane"`
-	ContainerdVersion types.String `tfsdk:"containerd_version"`
-	RuncVersion       types.String `tfsdk:"runc_version"`
-	CNIVersion        types.String `tfsdk:"cni_plugins_version"`
-	CNI               types.String `tfsdk:"cni"`
-	SandboxImage      types.String `tfsdk:"sandbox_image"`
-	Labels            types.Map    `tfsdk:"labels"`
-	Taints            types.List   `tfsdk:"taints"`
-	RegistryMirrors   types.Map    `tfsdk:"registry_mirrors"`
-	KubeletConfig     types.String `tfsdk:"kubelet_config"`
-	KubeProxyConfig   types.String `tfsdk:"kube_proxy_config"`
-	ContainerdConfig  types.String `tfsdk:"containerd_config"`
-	KubeletArgs       types.Map    `tfsdk:"kubelet_args"`
-	KubeProxyArgs     types.Map    `tfsdk:"kube_proxy_args"`
-	MaxUnavailable    types.Int64  `tfsdk:"max_unavailable"`
-	DrainTimeout      types.String `tfsdk:"drain_timeout"`
-	EarlyRenewal      types.String `tfsdk:"early_renewal"`
+	Name              types.String         `tfsdk:"name"`
+	Version           types.String         `tfsdk:"version"`
+	Hosts             types.List           `tfsdk:"hosts"`
+	PKI               types.Object         `tfsdk:"pki"`
+	ControlPlane      types.Object         `tfsdk:"control_plane"`
+	ContainerdVersion types.String         `tfsdk:"containerd_version"`
+	RuncVersion       types.String         `tfsdk:"runc_version"`
+	CNIVersion        types.String         `tfsdk:"cni_plugins_version"`
+	CNI               types.String         `tfsdk:"cni"`
+	SandboxImage      types.String         `tfsdk:"sandbox_image"`
+	Labels            types.Map            `tfsdk:"labels"`
+	Taints            types.List           `tfsdk:"taints"`
+	RegistryMirrors   types.Map            `tfsdk:"registry_mirrors"`
+	KubeletConfig     types.Dynamic        `tfsdk:"kubelet_config"`
+	KubeProxyConfig   types.Dynamic        `tfsdk:"kube_proxy_config"`
+	ContainerdConfig  types.Dynamic        `tfsdk:"containerd_config"`
+	ExtraArgs         types.Object         `tfsdk:"extra_args"`
+	MaxUnavailable    types.Int64          `tfsdk:"max_unavailable"`
+	DrainTimeout      timetypes.GoDuration `tfsdk:"drain_timeout"`
+	EarlyRenewal      timetypes.GoDuration `tfsdk:"early_renewal"`
 }
 
 type taintModel struct {
@@ -55,6 +58,24 @@ type taintModel struct {
 	Value  types.String `tfsdk:"value"`
 	Effect types.String `tfsdk:"effect"`
 }
+
+var taint = tf.NewReference[taintModel](map[string]schema.Attribute{
+	"key":   schema.StringAttribute{Required: true, MarkdownDescription: "Key."},
+	"value": schema.StringAttribute{Optional: true, MarkdownDescription: "Value. Default: none."},
+	"effect": schema.StringAttribute{
+		Required: true, MarkdownDescription: "`NoSchedule`, `PreferNoSchedule` or `NoExecute`.",
+		Validators: []validator.String{stringvalidator.OneOf("NoSchedule", "PreferNoSchedule", "NoExecute")},
+	},
+})
+
+func taintsAttribute() schema.ListNestedAttribute {
+	a := taint.Inputs("Taints of the nodes. A change is made through the API and restarts nothing.")
+	a.Required, a.Optional = false, true
+	return a
+}
+
+// workerPrograms are the programs of a worker that take flags.
+var workerPrograms = programList{artifact.Kubelet, artifact.KubeProxy}
 
 func newWorkerPoolResource() resource.Resource {
 	return &roleResource[workerPoolModel, rollout.Workers]{role: role[workerPoolModel, rollout.Workers]{
@@ -99,8 +120,8 @@ func workerPoolSchema(ctx context.Context) schema.Schema {
 				Validators: []validator.String{kubernetesVersion()},
 			},
 			"hosts":               hostsAttribute("Machines of the pool; each needs a `pod_cidr` of its own within the cluster's. Adding and removing hosts leaves the others running.", listvalidator.SizeAtLeast(1)),
-			"pki":                 pkiRefAttribute(),
-			"control_plane":       controlPlaneAttribute(),
+			"pki":                 pkiAttribute(),
+			"control_plane":       controlPlaneRef.Input(controlPlaneRefDescription),
 			"containerd_version":  release("containerd", artifact.DefaultContainerd, "A change drains and rolls the nodes.", containerdVersion()),
 			"cni_plugins_version": release("CNI plugins", artifact.DefaultCNIPlugins, quietly, releaseVersion()),
 			"runc_version": schema.StringAttribute{
@@ -124,42 +145,27 @@ func workerPoolSchema(ctx context.Context) schema.Schema {
 				MarkdownDescription: "Labels of the nodes. A change is made through the API and restarts nothing.",
 				Validators:          []validator.Map{mapvalidator.KeysAre(stringvalidator.LengthBetween(1, 317))},
 			},
-			"taints": schema.ListNestedAttribute{
-				Optional: true, MarkdownDescription: "Taints of the nodes. A change is made through the API and restarts nothing.",
-				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-					"key":   schema.StringAttribute{Required: true, MarkdownDescription: "Key."},
-					"value": schema.StringAttribute{Optional: true, MarkdownDescription: "Value. Default: none."},
-					"effect": schema.StringAttribute{
-						Required: true, MarkdownDescription: "`NoSchedule`, `PreferNoSchedule` or `NoExecute`.",
-						Validators: []validator.String{stringvalidator.OneOf("NoSchedule", "PreferNoSchedule", "NoExecute")},
-					},
-				}},
-			},
+			"taints": taintsAttribute(),
 			"registry_mirrors": schema.MapAttribute{
 				Optional: true, ElementType: types.StringType,
 				MarkdownDescription: "Image registry to the URL of its mirror, `*` for all that are not listed. A change is taken up by containerd without a restart.",
-				Validators:          []validator.Map{mapvalidator.ValueStringsAre(httpURL())},
+				Validators:          []validator.Map{mapvalidator.ValueStringsAre(tf.HTTPURL())},
 			},
-			"kubelet_config": objectJSON("Fields of KubeletConfiguration as JSON, merged over the provider's; unknown fields are errors. " +
+			"kubelet_config": freeform.Object("Fields of KubeletConfiguration, as an object, merged over the provider's; unknown fields are errors. " +
 				"Without `resolvConf`, pods get the DNS servers of `/etc/resolv.conf`, or, where those are on loopback, the ones systemd-resolved asks. " +
 				"A change restarts the kubelets one at a time; pods keep running."),
-			"kube_proxy_config": objectJSON("Fields of KubeProxyConfiguration as JSON, merged over the provider's; unknown fields are errors. " +
+			"kube_proxy_config": freeform.Object("Fields of KubeProxyConfiguration, as an object, merged over the provider's; unknown fields are errors. " +
 				"A change restarts kube-proxy one node at a time."),
-			"containerd_config": objectJSON("Settings of containerd's configuration file (version 3) as JSON, merged over the provider's. " +
+			"containerd_config": freeform.Object("Settings of containerd's configuration file (version 3), as an object, merged over the provider's. " +
 				"A change drains and rolls the nodes."),
-			"kubelet_args":    argsAttribute("kubelet"),
-			"kube_proxy_args": argsAttribute("kube-proxy"),
+			"extra_args": workerPrograms.attribute(),
 			"max_unavailable": schema.Int64Attribute{
 				Optional:            true,
 				MarkdownDescription: "How many nodes a roll takes down at once; as soon as one is Ready again the next is taken. Default: 1.",
 				Validators:          []validator.Int64{int64validator.AtLeast(1)},
 			},
-			"drain_timeout": schema.StringAttribute{
-				Optional: true,
-				MarkdownDescription: fmt.Sprintf("How long draining one node may take, PodDisruptionBudgets included; after that the roll stops, and the node, on which nothing was changed, takes pods again. Default: `%s`.",
-					short(fleet.DefaultDrainTimeout)),
-				Validators: []validator.String{goDuration()},
-			},
+			"drain_timeout": tf.DurationAttribute(fmt.Sprintf("How long draining one node may take, PodDisruptionBudgets included; after that the roll stops, and the node, on which nothing was changed, takes pods again. Default: `%s`.",
+				tf.Short(fleet.DefaultDrainTimeout))),
 			"early_renewal": earlyRenewalAttribute(),
 		}),
 		Blocks: roleBlocks(ctx),
@@ -167,16 +173,15 @@ func workerPoolSchema(ctx context.Context) schema.Schema {
 }
 
 func checkWorkerPool(ctx context.Context, plan, prior *workerPoolModel, diags *diag.Diagnostics) {
-	cp, _ := object[controlPlaneRefModel](ctx, plan.ControlPlane, diags)
+	cp, _ := controlPlaneRef.Read(ctx, plan.ControlPlane, diags)
 	checkKubeletSkew(cp.Version, plan.Version, diags)
-	checkFlags(artifact.Kubelet, plan.Version, "kubelet_args", plan.KubeletArgs, diags)
-	checkFlags(artifact.KubeProxy, plan.Version, "kube_proxy_args", plan.KubeProxyArgs, diags)
+	workerPrograms.check(plan.Version, plan.ExtraArgs, diags)
 	if prior != nil {
 		warnOfChanges(prior.Version, plan, diags)
 	}
 	checkConfig("kubelet_config", plan.KubeletConfig, artifact.Kubelet, plan.Version, component.CheckKubeletConfig, diags)
 	checkConfig("kube_proxy_config", plan.KubeProxyConfig, artifact.KubeProxy, plan.Version, component.CheckKubeProxyConfig, diags)
-	if _, _, err := component.SplitLabels(stringMap(plan.Labels)); err != nil {
+	if _, _, err := component.SplitLabels(tf.StringMap(plan.Labels)); err != nil {
 		diags.AddAttributeError(path.Root("labels"), "Unusable labels", err.Error())
 	}
 	if taints, known := taintsFrom(ctx, plan.Taints, diags); known {
@@ -189,7 +194,7 @@ func checkWorkerPool(ctx context.Context, plan, prior *workerPoolModel, diags *d
 		return
 	}
 	checkHosts(path.Root("hosts"), hosts, diags)
-	pods := parsePrefix(cp.PodCIDR)
+	pods := tf.Prefix(cp.PodCIDR)
 	for i, h := range hosts {
 		at := path.Root("hosts").AtListIndex(i)
 		checkMachineNetwork(at, h, cp.NodeCIDRs, diags)
@@ -198,7 +203,7 @@ func checkWorkerPool(ctx context.Context, plan, prior *workerPoolModel, diags *d
 				fmt.Sprintf("%s needs pod_cidr, a part of the cluster's %s that no other worker has: set it on its k8s_machine.", h.Name.ValueString(), pods))
 			continue
 		}
-		own := parsePrefix(h.PodCIDR)
+		own := tf.Prefix(h.PodCIDR)
 		if !own.IsValid() {
 			continue
 		}
@@ -207,7 +212,7 @@ func checkWorkerPool(ctx context.Context, plan, prior *workerPoolModel, diags *d
 				fmt.Sprintf("pod_cidr %s of %s is outside the cluster's pod_cidr %s.", own, h.Name.ValueString(), pods))
 		}
 		for _, other := range hosts[:i] {
-			if theirs := parsePrefix(other.PodCIDR); theirs.IsValid() && theirs.Overlaps(own) {
+			if theirs := tf.Prefix(other.PodCIDR); theirs.IsValid() && theirs.Overlaps(own) {
 				diags.AddAttributeError(at.AtName("pod_cidr"), "Overlapping pod networks",
 					fmt.Sprintf("pod_cidr %s of %s overlaps %s of %s.", own, h.Name.ValueString(), theirs, other.Name.ValueString()))
 			}
@@ -225,7 +230,7 @@ func warnOfChanges(from types.String, plan *workerPoolModel, diags *diag.Diagnos
 	if err != nil {
 		return
 	}
-	for _, words := range component.KubeletChanges(old, now, objectFrom(plan.KubeletConfig), component.SingleArgs(stringMap(plan.KubeletArgs))) {
+	for _, words := range component.KubeletChanges(old, now, configFrom(plan.KubeletConfig), extraArgs(plan.ExtraArgs, artifact.Kubelet)) {
 		diags.AddAttributeWarning(path.Root("version"), "A setting changes its meaning", words)
 	}
 }
@@ -257,16 +262,25 @@ func taintsFrom(ctx context.Context, list types.List, diags *diag.Diagnostics) (
 	known = !list.IsUnknown()
 	for _, e := range list.Elements() {
 		o, _ := e.(types.Object)
-		t, ok := object[taintModel](ctx, o, diags)
+		t, ok := tf.Object[taintModel](ctx, o, diags)
 		known = known && ok && !t.Key.IsUnknown() && !t.Value.IsUnknown() && !t.Effect.IsUnknown()
 		taints = append(taints, component.Taint{Key: t.Key.ValueString(), Value: t.Value.ValueString(), Effect: t.Effect.ValueString()})
 	}
 	return taints, known
 }
 
+// taintsValue is the opposite.
+func taintsValue(ctx context.Context, taints []component.Taint) types.List {
+	var out []attr.Value
+	for _, t := range taints {
+		out = append(out, taint.Value(ctx, taintModel{Key: types.StringValue(t.Key), Value: tf.OptionalString(t.Value), Effect: types.StringValue(t.Effect)}))
+	}
+	return types.ListValueMust(taint.Type(), out)
+}
+
 func workerPoolSpec(ctx context.Context, d *providerData, m *workerPoolModel, diags *diag.Diagnostics) rollout.Workers {
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
-	cp, _ := object[controlPlaneRefModel](ctx, m.ControlPlane, diags)
+	cp, _ := controlPlaneRef.Read(ctx, m.ControlPlane, diags)
 	if m.RuncVersion.IsUnknown() {
 		m.RuncVersion = types.StringValue(d.catalog.RuncVersion())
 	}
@@ -282,21 +296,21 @@ func workerPoolSpec(ctx context.Context, d *providerData, m *workerPoolModel, di
 			RuncVersion:          m.RuncVersion.ValueString(),
 			CNIVersion:           m.CNIVersion.ValueString(),
 			Artifacts:            artifacts,
-			Labels:               stringMap(m.Labels),
+			Labels:               tf.StringMap(m.Labels),
 			Taints:               taints,
-			KubeletConfig:        objectFrom(m.KubeletConfig),
-			KubeProxyConfig:      objectFrom(m.KubeProxyConfig),
-			ContainerdConfig:     objectFrom(m.ContainerdConfig),
-			RegistryMirrors:      stringMap(m.RegistryMirrors),
+			KubeletConfig:        configFrom(m.KubeletConfig),
+			KubeProxyConfig:      configFrom(m.KubeProxyConfig),
+			ContainerdConfig:     configFrom(m.ContainerdConfig),
+			RegistryMirrors:      tf.StringMap(m.RegistryMirrors),
 			CNI:                  m.CNI.ValueString(),
 			SandboxImage:         m.SandboxImage.ValueString(),
-			KubeletArgs:          component.SingleArgs(stringMap(m.KubeletArgs)),
-			KubeProxyArgs:        component.SingleArgs(stringMap(m.KubeProxyArgs)),
-			EarlyRenewal:         duration(m.EarlyRenewal, 0),
+			KubeletArgs:          extraArgs(m.ExtraArgs, artifact.Kubelet),
+			KubeProxyArgs:        extraArgs(m.ExtraArgs, artifact.KubeProxy),
+			EarlyRenewal:         tf.Duration(m.EarlyRenewal, 0),
 		},
 		Targets:        targetsFrom(ctx, d, m.Hosts, diags),
 		Endpoint:       cp.Endpoint.ValueString(),
 		MaxUnavailable: int(m.MaxUnavailable.ValueInt64()),
-		DrainTimeout:   duration(m.DrainTimeout, 0),
+		DrainTimeout:   tf.Duration(m.DrainTimeout, 0),
 	}
 }

@@ -8,7 +8,15 @@ resource "k8s_control_plane" "example" {
 
   extra_sans = ["api.demo.example.com"]
 
-  controller_manager_args = {
-    terminated-pod-gc-threshold = "100"
+  extra_args = {
+    kube_controller_manager = { terminated-pod-gc-threshold = "100" }
+  }
+
+  admission_plugins = {
+    PodSecurity = {
+      apiVersion = "pod-security.admission.config.k8s.io/v1"
+      kind       = "PodSecurityConfiguration"
+      defaults   = { enforce = "baseline" }
+    }
   }
 }

@@ -1,4 +1,4 @@
 resource "k8s_network" "example" {
-  name        = "example"
+  cluster     = "example"
   admin_cidrs = ["198.51.100.7/32"]
 }

@@ -8,9 +8,9 @@ resource "k8s_worker_pool" "example" {
     "example.com/pool" = "general"
   }
 
-  kubelet_config = jsonencode({
+  kubelet_config = {
     maxPods = 80
-  })
+  }
 
   max_unavailable = 1
   drain_timeout   = "10m"

@@ -204,7 +204,7 @@ resource "k8s_lb" "second" {
 `
 	secondNetwork = `
 resource "k8s_network" "second" {
-  name        = "second"
+  cluster     = "second"
   admin_cidrs = var.admin_cidrs
 }
 `

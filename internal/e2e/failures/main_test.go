@@ -48,7 +48,7 @@ resource "k8s_control_plane" "this" {
 // changes make another version of the resources whose apply is to fail.
 const changes = `
 resource "k8s_control_plane" "this" {
-  api_server_args = { event-ttl = "31m" }
+  extra_args = { kube_apiserver = { event-ttl = "31m" } }
 }
 
 resource "k8s_worker_pool" "this" {

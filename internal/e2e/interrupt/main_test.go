@@ -73,13 +73,13 @@ resource "k8s_machine" "controller" {
 }
 
 resource "k8s_control_plane" "this" {
-  extra_sans      = ["revision-%[1]d.example"]
-  api_server_args = { event-ttl = "%[2]dm" }
+  extra_sans = ["revision-%[1]d.example"]
+  extra_args = { kube_apiserver = { event-ttl = "%[2]dm" } }
 }
 
 resource "k8s_worker_pool" "this" {
   labels         = { revision = "%[1]d" }
-  kubelet_config = jsonencode(merge(jsondecode(var.kubelet_config), { maxPods = %[2]d }))
+  kubelet_config = merge(var.kubelet_config, { maxPods = %[2]d })
 }
 `, c.revision, 50+c.revision%50)
 	if err := c.WS.WriteFile("change_override.tf", override); err != nil {

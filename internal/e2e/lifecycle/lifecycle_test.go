@@ -211,7 +211,7 @@ func (c *cluster) testScaleWorkers(t *testing.T) {
 // rolled changes a setting of the kubelets.
 const rolled = `
 resource "k8s_worker_pool" "this" {
-  kubelet_config = jsonencode(merge(jsondecode(var.kubelet_config), { maxPods = 99 }))
+  kubelet_config = merge(var.kubelet_config, { maxPods = 99 })
 }
 `
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -285,11 +284,8 @@ func (w *world) deploy(lb fleet.Target, controllers, workers []fleet.Target) *de
 		Spec: component.WorkerSpec{Cluster: w.cluster, Version: kubernetesVersion,
 			ControlPlaneEndpoint: "https://" + net.JoinHostPort(lb.Node.PrivateIP.String(), "6443"),
 			RegistryMirrors:      w.vars.RegistryMirrors, Artifacts: w.artifacts(w.catalog.WorkerSet(kubernetesVersion, "", "", ""))}}
-	w.must(json.Unmarshal([]byte(w.vars.KubeletConfig), &d.workers.Spec.KubeletConfig))
-	w.must(json.Unmarshal([]byte(w.vars.KubeProxyConfig), &d.workers.Spec.KubeProxyConfig))
-	if w.vars.ContainerdConfig != "" {
-		w.must(json.Unmarshal([]byte(w.vars.ContainerdConfig), &d.workers.Spec.ContainerdConfig))
-	}
+	d.workers.Spec.KubeletConfig, d.workers.Spec.KubeProxyConfig = maps.Clone(w.vars.KubeletConfig), maps.Clone(w.vars.KubeProxyConfig)
+	d.workers.Spec.ContainerdConfig = maps.Clone(w.vars.ContainerdConfig)
 	objects, err := component.CoreDNS(component.CoreDNSSpec{Domain: w.cluster.Domain, DNSIP: w.cluster.DNSIP})
 	w.must(err)
 	d.dns = rollout.Addon{Name: "coredns", API: rollout.API{Endpoint: d.workers.Endpoint, PKI: w.cluster.PKI}, Objects: objects, Wait: true}

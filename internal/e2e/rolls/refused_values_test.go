@@ -23,7 +23,7 @@ func (w *world) testRefusedValues(t *testing.T) {
 	for _, tt := range []badValue{
 		{"audit policy of another kind", "k8s_control_plane", "audit_policy", `yamlencode({ apiVersion = "v1", kind = "ConfigMap" })`,
 			[]string{"audit_policy", `wanted kind Policy of audit.k8s.io/v1, found "ConfigMap" of "v1"`}},
-		{"eviction threshold", "k8s_worker_pool", "kubelet_config", `jsonencode({ evictionHard = { "memory.available" = "some" } })`,
+		{"eviction threshold", "k8s_worker_pool", "kubelet_config", `{ evictionHard = { "memory.available" = "some" } }`,
 			[]string{"kubelet_config", `evictionHard: memory.available: "some" is neither a quantity such as 500Mi nor a percentage`}},
 	} {
 		t.Run("plan: "+tt.name, func(t *testing.T) {
@@ -34,21 +34,21 @@ func (w *world) testRefusedValues(t *testing.T) {
 		})
 	}
 	for _, tt := range []badValue{
-		{"etcd", "k8s_etcd_cluster", "extra_args", `{ election-timeout = "100" }`,
+		{"etcd", "k8s_etcd_cluster", "extra_args", `{ etcd = { election-timeout = "100" } }`,
 			[]string{"machine controller-", "etcd.service would not start: --election-timeout[100ms] should be at least as 5 times as --heartbeat-interval"}},
-		{"admission plugin", "k8s_control_plane", "admission_plugins", `{ PodSecurity = jsonencode({
-			apiVersion = "pod-security.admission.config.k8s.io/v1", kind = "PodSecurityConfiguration", defaults = { enforce = "basline" } }) }`,
+		{"admission plugin", "k8s_control_plane", "admission_plugins", `{ PodSecurity = {
+			apiVersion = "pod-security.admission.config.k8s.io/v1", kind = "PodSecurityConfiguration", defaults = { enforce = "basline" } } }`,
 			[]string{"machine controller-", "kube-apiserver.service would not start:", "PodSecurity configuration error: enforce: must be one of privileged, baseline, restricted"}},
-		{"controller manager", "k8s_control_plane", "controller_manager_args", `{ controllers = "*,no-such-controller" }`,
+		{"controller manager", "k8s_control_plane", "extra_args", `{ kube_controller_manager = { controllers = "*,no-such-controller" }, ` + schedulerArgs + " }",
 			[]string{"machine controller-", `kube-controller-manager.service would not start: "no-such-controller" is not in the list of known controllers`}},
-		{"scheduler", "k8s_control_plane", "scheduler_config", `jsonencode({ percentageOfNodesToScore = 200 })`,
+		{"scheduler", "k8s_control_plane", "scheduler_config", `{ percentageOfNodesToScore = 200 }`,
 			[]string{"machine controller-", "kube-scheduler.service would not start: percentageOfNodesToScore: Invalid value: 200"}},
-		{"kubelet", "k8s_worker_pool", "kubelet_config", `jsonencode(merge(jsondecode(var.kubelet_config), { maxPods = -1 }))`,
+		{"kubelet", "k8s_worker_pool", "kubelet_config", `merge(var.kubelet_config, { maxPods = -1 })`,
 			[]string{"machine worker-", "kubelet.service would not start:", "maxPods (--max-pods) -1 must not be a negative number"}},
-		{"kube-proxy", "k8s_worker_pool", "kube_proxy_config", `jsonencode({ mode = "foo" })`,
+		{"kube-proxy", "k8s_worker_pool", "kube_proxy_config", `{ mode = "foo" }`,
 			[]string{"machine worker-", `kube-proxy.service would not start: failed validate: KubeProxyConfiguration.Mode.ProxyMode: Invalid value: "foo"`}},
 		{"containerd", "k8s_worker_pool", "containerd_config",
-			`jsonencode({ plugins = { "io.containerd.cri.v1.images" = { snapshotter = 3 } } })`,
+			`{ plugins = { "io.containerd.cri.v1.images" = { snapshotter = 3 } } }`,
 			[]string{"machine worker-", "containerd.service would not start:", "cannot decode TOML integer into struct field config.ImageConfig.Snapshotter"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -79,6 +79,13 @@ func (w *world) testResumed(t *testing.T) {
 	}
 }
 
+// Flags that testSettings sets, each program's in extra_args.
+const (
+	schedulerArgs = `kube_scheduler = { v = "1" }`
+	managerArgs   = `kube_controller_manager = { concurrent-deployment-syncs = "6" }`
+	proxyArgs     = `kube_proxy = { v = "1" }`
+)
+
 // testSettings changes a setting of every component, each of which restarts
 // that component alone, behind the same gates.
 func (w *world) testSettings(t *testing.T) {
@@ -91,16 +98,16 @@ func (w *world) testSettings(t *testing.T) {
 		units        [][]string // one by one
 	}{
 		{"admission and kubelet",
-			arguments{"admission_plugins": `{ PodSecurity = jsonencode({
+			arguments{"admission_plugins": `{ PodSecurity = {
 				apiVersion = "pod-security.admission.config.k8s.io/v1", kind = "PodSecurityConfiguration",
-				defaults = { enforce = "privileged", warn = "baseline" } }) }`},
-			arguments{"kubelet_config": `jsonencode(merge(jsondecode(var.kubelet_config), { maxPods = 50 }))`},
+				defaults = { enforce = "privileged", warn = "baseline" } } }`},
+			arguments{"kubelet_config": `merge(var.kubelet_config, { maxPods = 50 })`},
 			slices.Concat(files(controllers, "/etc/kubernetes/admission.yaml"), files(controllers, "/etc/systemd/system/kube-apiserver.service")),
 			files(workers, "/etc/kubernetes/kubelet.yaml"),
 			[][]string{harness.On(controllers, "kube-apiserver"), harness.On(workers, "kubelet")}},
 		{"arguments of managers and kube-proxy",
-			arguments{"scheduler_args": `{ v = "1" }`, "controller_manager_args": `{ concurrent-deployment-syncs = "6" }`},
-			arguments{"kube_proxy_args": `{ v = "1" }`},
+			arguments{"extra_args": "{ " + schedulerArgs + ", " + managerArgs + " }"},
+			arguments{"extra_args": "{ " + proxyArgs + " }"},
 			slices.Concat(files(controllers, "/etc/systemd/system/kube-controller-manager.service"), files(controllers, "/etc/systemd/system/kube-scheduler.service")),
 			files(workers, "/etc/systemd/system/kube-proxy.service"),
 			[][]string{harness.On(controllers, "kube-controller-manager"), harness.On(controllers, "kube-scheduler"), harness.On(workers, "kube-proxy")}},
@@ -132,11 +139,11 @@ func (w *world) testSettings(t *testing.T) {
 // testUnknownFlag wants a mistake found out before anything is taken down for it.
 func (w *world) testUnknownFlag(t *testing.T) {
 	was := suite.Units(t, machines...)
-	const value = `{ no-such-flag = "1" }`
+	const value = ` = { no-such-flag = "1" }`
 	for _, tt := range []badValue{
-		{"API server", "k8s_control_plane", "api_server_args", value, []string{"machine controller-", "kube-apiserver"}},
-		{"scheduler", "k8s_control_plane", "scheduler_args", value, []string{"machine controller-", "kube-scheduler"}},
-		{"kubelet", "k8s_worker_pool", "kubelet_args", value, []string{"machine worker-", "kubelet"}},
+		{"API server", "k8s_control_plane", "extra_args", "{ kube_apiserver" + value + ", " + schedulerArgs + ", " + managerArgs + " }", []string{"machine controller-", "kube-apiserver"}},
+		{"scheduler", "k8s_control_plane", "extra_args", "{ kube_scheduler" + value + ", " + managerArgs + " }", []string{"machine controller-", "kube-scheduler"}},
+		{"kubelet", "k8s_worker_pool", "extra_args", "{ kubelet" + value + ", " + proxyArgs + " }", []string{"machine worker-", "kubelet"}},
 	} {
 		w.with(t, tt, func() {
 			began := time.Now()
@@ -152,7 +159,7 @@ func (w *world) testUnknownFlag(t *testing.T) {
 // runtime changes containerd's settings.
 func runtime(oomScore int, drainTimeout string) arguments {
 	return arguments{
-		"containerd_config": fmt.Sprintf(`jsonencode(merge(try(jsondecode(var.containerd_config), {}), { oom_score = %d }))`, oomScore),
+		"containerd_config": fmt.Sprintf(`merge(var.containerd_config, { oom_score = %d })`, oomScore),
 		"max_unavailable":   "2",
 		"drain_timeout":     strconv.Quote(drainTimeout),
 	}

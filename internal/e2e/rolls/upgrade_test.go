@@ -67,15 +67,15 @@ func (w *world) testRefused(t *testing.T) {
 		{"audit policy with an unknown level", "k8s_control_plane", "audit_policy",
 			`yamlencode({ apiVersion = "audit.k8s.io/v1", kind = "Policy", rules = [{ level = "All" }] })`,
 			[]string{controlPlane, "audit_policy", `rules[0].level: Unsupported value: "All"`}},
-		{"unknown admission plugin", "k8s_control_plane", "admission_plugins", `{ PodSecurtiy = "{}" }`,
+		{"unknown admission plugin", "k8s_control_plane", "admission_plugins", `{ PodSecurtiy = {} }`,
 			[]string{controlPlane, "admission_plugins", `kube-apiserver 1.36.4 has no admission plugin "PodSecurtiy"`}},
-		{"unknown admission plugin in a flag", "k8s_control_plane", "api_server_args", `{ enable-admission-plugins = "NodeRestriction,podsecurity" }`,
-			[]string{controlPlane, "api_server_args", `no admission plugin "podsecurity": did you mean PodSecurity?`}},
-		{"unknown field of the scheduler", "k8s_control_plane", "scheduler_config", `jsonencode({ leaderElect = true })`,
+		{"unknown admission plugin in a flag", "k8s_control_plane", "extra_args", `{ kube_apiserver = { enable-admission-plugins = "NodeRestriction,podsecurity" } }`,
+			[]string{controlPlane, "extra_args", `no admission plugin "podsecurity": did you mean PodSecurity?`}},
+		{"unknown field of the scheduler", "k8s_control_plane", "scheduler_config", `{ leaderElect = true }`,
 			[]string{controlPlane, "scheduler_config", `unknown field "leaderElect"`}},
-		{"unknown field of the kubelet", "k8s_worker_pool", "kubelet_config", `jsonencode({ maxpods = 50 })`,
+		{"unknown field of the kubelet", "k8s_worker_pool", "kubelet_config", `{ maxpods = 50 }`,
 			[]string{pool, "kubelet_config", `unknown field "maxpods"`}},
-		{"unknown field of kube-proxy", "k8s_worker_pool", "kube_proxy_config", `jsonencode({ conntrack = { max = 5 } })`,
+		{"unknown field of kube-proxy", "k8s_worker_pool", "kube_proxy_config", `{ conntrack = { max = 5 } }`,
 			[]string{pool, "kube_proxy_config", `unknown field "conntrack.max"`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -147,7 +147,7 @@ func (w *world) testNoRoom(t *testing.T) {
 // is still in its archive.
 func (w *world) testRefusedByNext(t *testing.T) {
 	was := suite.Units(t, machines...)
-	w.arguments["k8s_etcd_cluster"]["extra_args"] = `{ election-timeout = "100" }`
+	w.arguments["k8s_etcd_cluster"]["extra_args"] = `{ etcd = { election-timeout = "100" } }`
 	w.write(t)
 	_, err := w.WS.Apply(t.Context())
 	harness.Refused(t, err, "machine controller-", "etcd.service would not start: --election-timeout[100ms] should be at least as 5 times as --heartbeat-interval", "nothing has been stopped or changed")

@@ -9,7 +9,6 @@ package freeform
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"math/big"
@@ -44,7 +43,7 @@ func Value(m map[string]any) (types.Dynamic, error) {
 	if err := decoder.Decode(&plain); err != nil {
 		return types.DynamicNull(), err
 	}
-	v, err := fromJSON(plain)
+	v, _, err := fromJSON(plain)
 	if err != nil {
 		return types.DynamicNull(), err
 	}
@@ -112,37 +111,36 @@ func goNumber(n *big.Float) any {
 // numberBits is the precision with which Terraform reads numbers.
 const numberBits = 512
 
-func fromJSON(plain any) (attr.Value, error) {
+// fromJSON returns the value that Terraform has of what JSON holds, and its type.
+func fromJSON(plain any) (attr.Value, attr.Type, error) {
 	switch v := plain.(type) {
 	case nil:
-		return types.DynamicNull(), nil
+		return types.DynamicNull(), types.DynamicType, nil
 	case map[string]any:
 		typs, values := make(map[string]attr.Type, len(v)), make(map[string]attr.Value, len(v))
 		for name, below := range v {
-			value, err := fromJSON(below)
-			if err != nil {
-				return nil, err
+			var err error
+			if values[name], typs[name], err = fromJSON(below); err != nil {
+				return nil, nil, err
 			}
-			typs[name], values[name] = value.Type(context.Background()), value
 		}
-		return types.ObjectValueMust(typs, values), nil
+		return types.ObjectValueMust(typs, values), types.ObjectType{AttrTypes: typs}, nil
 	case []any:
-		typs, values := make([]attr.Type, 0, len(v)), make([]attr.Value, 0, len(v))
-		for _, below := range v {
-			value, err := fromJSON(below)
-			if err != nil {
-				return nil, err
+		typs, values := make([]attr.Type, len(v)), make([]attr.Value, len(v))
+		for i, below := range v {
+			var err error
+			if values[i], typs[i], err = fromJSON(below); err != nil {
+				return nil, nil, err
 			}
-			typs, values = append(typs, value.Type(context.Background())), append(values, value)
 		}
-		return types.TupleValueMust(typs, values), nil
+		return types.TupleValueMust(typs, values), types.TupleType{ElemTypes: typs}, nil
 	case bool:
-		return types.BoolValue(v), nil
+		return types.BoolValue(v), types.BoolType, nil
 	case string:
-		return types.StringValue(v), nil
+		return types.StringValue(v), types.StringType, nil
 	case json.Number:
 		n, _, err := big.ParseFloat(v.String(), 10, numberBits, big.ToNearestEven)
-		return types.NumberValue(n), err
+		return types.NumberValue(n), types.NumberType, err
 	}
 	panic(fmt.Sprintf("JSON has no %T", plain))
 }

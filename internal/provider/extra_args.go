@@ -1,0 +1,127 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
+)
+
+// programList are the programs whose flags an `extra_args` takes.
+type programList []string
+
+// argsName is a program's attribute in `extra_args`: kube_apiserver.
+func argsName(program string) string { return strings.ReplaceAll(program, "-", "_") }
+
+// attribute is the input `extra_args`: flags by program.
+func (p programList) attribute() schema.SingleNestedAttribute {
+	out := schema.SingleNestedAttribute{
+		Optional: true, Attributes: map[string]schema.Attribute{}, Validators: []validator.Object{flagNames(p)},
+		MarkdownDescription: "Further flags by program, name without dashes to value; a flag that is set here wins over the provider's. " +
+			"A flag or a value that a program refuses is found before anything is stopped.",
+	}
+	for _, program := range p {
+		out.Attributes[argsName(program)] = schema.MapAttribute{
+			Optional: true, ElementType: types.StringType,
+			MarkdownDescription: fmt.Sprintf("Flags of %s. A change restarts it, one machine at a time.", program),
+		}
+	}
+	return out
+}
+
+// value is the opposite of extraArgs: null when no program has flags. Of a flag
+// that is repeated the last value counts.
+func (p programList) value(found map[string]component.Args) types.Object {
+	typs, values, given := map[string]attr.Type{}, map[string]attr.Value{}, false
+	for _, program := range p {
+		flags := map[string]string{}
+		for name, v := range found[program] {
+			flags[name] = v[len(v)-1]
+		}
+		value := types.MapNull(types.StringType)
+		if len(flags) > 0 {
+			value, given = tf.StringMapValue(flags), true
+		}
+		typs[argsName(program)], values[argsName(program)] = types.MapType{ElemType: types.StringType}, value
+	}
+	if !given {
+		return types.ObjectNull(typs)
+	}
+	return types.ObjectValueMust(typs, values)
+}
+
+// extraArgs returns the known flags of one program in `extra_args`.
+func extraArgs(o types.Object, program string) component.Args {
+	flags, _ := o.Attributes()[argsName(program)].(types.Map)
+	return component.SingleArgs(tf.StringMap(flags))
+}
+
+// check reports, on each flag, those that a release does not have any more.
+func (p programList) check(release types.String, args types.Object, diags *diag.Diagnostics) {
+	for _, program := range p {
+		checkEachFlag(release, args, program, "Not in this release", diags, func(v version.Version, flag component.Args) error {
+			return component.CheckFlags(program, v, flag)
+		})
+	}
+}
+
+// checkEachFlag reports, on each flag of a program, what check finds wrong with it.
+func checkEachFlag(release types.String, args types.Object, program, summary string, diags *diag.Diagnostics, check func(version.Version, component.Args) error) {
+	v, err := version.Parse(release.ValueString())
+	if err != nil {
+		return
+	}
+	flags, _ := args.Attributes()[argsName(program)].(types.Map)
+	for _, name := range slices.Sorted(maps.Keys(flags.Elements())) {
+		value, ok := flags.Elements()[name].(types.String)
+		if !ok || value.IsNull() {
+			continue
+		}
+		// A value that is not known yet is empty here.
+		if err := check(v, component.Args{name: {value.ValueString()}}); err != nil {
+			addFlagError(program, name, summary, err.Error(), diags)
+		}
+	}
+}
+
+// addFlagError adds an error on one flag of a program. Terraform shows the line
+// of an item of an argument, but of nothing below it: so the path leads to the
+// program, as an item, and the text names the flag.
+func addFlagError(program, flag, summary, detail string, diags *diag.Diagnostics) {
+	name := argsName(program)
+	diags.AddAttributeError(path.Root("extra_args").AtMapKey(name), summary, fmt.Sprintf("extra_args.%s[%q]: %s", name, flag, detail))
+}
+
+// flagNames accepts the names of flags without leading dashes.
+type flagNames programList
+
+var flagPattern = regexp.MustCompile(`^[a-z][a-zA-Z0-9-]*$`)
+
+func (flagNames) Description(context.Context) string {
+	return "names of flags without leading dashes"
+}
+func (f flagNames) MarkdownDescription(ctx context.Context) string { return f.Description(ctx) }
+
+func (f flagNames) ValidateObject(_ context.Context, req validator.ObjectRequest, resp *validator.ObjectResponse) {
+	for _, program := range f {
+		flags, _ := req.ConfigValue.Attributes()[argsName(program)].(types.Map)
+		for _, name := range slices.Sorted(maps.Keys(flags.Elements())) {
+			if !flagPattern.MatchString(name) {
+				addFlagError(program, name, "Not the name of a flag", "write it without leading dashes and without its value.", &resp.Diagnostics)
+			}
+		}
+	}
+}

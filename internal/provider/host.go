@@ -1,0 +1,181 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
+	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
+)
+
+// hostModel is one machine as role resources see it: k8s_machine.x.host, or an
+// object written by hand for a machine that is not ours.
+type hostModel struct {
+	Name       types.String         `tfsdk:"name"`
+	Address    types.String         `tfsdk:"address"`
+	PrivateIP  iptypes.IPv4Address  `tfsdk:"private_ip"`
+	PublicIP   iptypes.IPv4Address  `tfsdk:"public_ip"`
+	Port       types.Int64          `tfsdk:"port"`
+	User       types.String         `tfsdk:"user"`
+	HostKey    types.String         `tfsdk:"host_key"`
+	PodCIDR    cidrtypes.IPv4Prefix `tfsdk:"pod_cidr"`
+	InstanceID types.String         `tfsdk:"instance_id"`
+}
+
+// hostRef is k8s_machine.x.host. As an input none of its attributes is
+// Required: the framework misses the attributes of an element of a list that is
+// not known yet, as k8s_machine.x.host is before the first apply. completeHost
+// asks for them instead.
+var hostRef = tf.NewReference[hostModel](map[string]schema.Attribute{
+	"name": schema.StringAttribute{
+		Optional: true, MarkdownDescription: "Name of the machine: its hostname and node name.",
+		Validators: []validator.String{machineName()},
+	},
+	"address": schema.StringAttribute{
+		Optional: true, MarkdownDescription: "IP address or DNS name at which it is reached by SSH; of a machine of `k8s_machine` the public address if there is one.",
+		Validators: []validator.String{tf.HostAddress()},
+	},
+	"private_ip": schema.StringAttribute{
+		Optional: true, CustomType: iptypes.IPv4AddressType{}, MarkdownDescription: "IP address at which the cluster's machines reach each other.",
+	},
+	"public_ip": schema.StringAttribute{
+		Optional: true, CustomType: iptypes.IPv4AddressType{}, MarkdownDescription: "Public IP address, if it has one.",
+	},
+	"port": schema.Int64Attribute{
+		Optional: true, MarkdownDescription: "SSH port; null means 22.",
+		Validators: []validator.Int64{tf.Port()},
+	},
+	"user": schema.StringAttribute{
+		Optional: true, MarkdownDescription: "Login user with passwordless sudo; null means the provider's `ssh.user`.",
+		Validators: []validator.String{tf.LoginUser()},
+	},
+	"host_key": schema.StringAttribute{
+		Optional: true, MarkdownDescription: "SSH host key it must show, as `ssh-ed25519 AAAA...`.",
+		Validators: []validator.String{hostKey()},
+	},
+	"pod_cidr": schema.StringAttribute{
+		Optional: true, CustomType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Network of the pods on it; workers only.",
+		Validators: []validator.String{tf.CIDR(8, 30)},
+	},
+	"instance_id": schema.StringAttribute{
+		Optional: true, MarkdownDescription: "EC2 instance, if it is one.",
+	},
+})
+
+// hostForms completes the description of an input that takes hosts.
+const hostForms = "`k8s_machine.<name>.host`, or an object with at least `name`, `address`, `private_ip` and `host_key`."
+
+// completeHost reports what a host lacks that no role can do without.
+type completeHost struct{}
+
+func (completeHost) Description(context.Context) string {
+	return "A host has name, address, private_ip and host_key."
+}
+func (v completeHost) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
+
+func (completeHost) ValidateObject(ctx context.Context, req validator.ObjectRequest, resp *validator.ObjectResponse) {
+	h, ok := hostRef.Read(ctx, req.ConfigValue, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	for _, a := range []struct {
+		name  string
+		value attr.Value
+	}{{"name", h.Name}, {"address", h.Address}, {"private_ip", h.PrivateIP}, {"host_key", h.HostKey}} {
+		if a.value.IsNull() {
+			resp.Diagnostics.AddAttributeError(req.Path.AtName(a.name), "Incomplete host", "A host needs "+a.name+".")
+		}
+	}
+}
+
+// hostAttribute is a required input of one host.
+func hostAttribute(description string) schema.SingleNestedAttribute {
+	a := hostRef.Input(description + " It is " + hostForms)
+	a.Validators = []validator.Object{completeHost{}}
+	return a
+}
+
+// hostsAttribute is a required input of at least one host.
+func hostsAttribute(description string, validators ...validator.List) schema.ListNestedAttribute {
+	a := hostRef.Inputs(description + " Each is " + hostForms)
+	a.Validators, a.NestedObject.Validators = validators, []validator.Object{completeHost{}}
+	return a
+}
+
+// remote returns how the host is reached: at its private address when there is
+// a bastion.
+func (h hostModel) remote(d *providerData) remote.Host {
+	out := remote.Host{
+		Name:     h.Name.ValueString(),
+		Address:  h.Address.ValueString(),
+		Port:     int(h.Port.ValueInt64()),
+		User:     h.User.ValueString(),
+		HostKeys: []string{h.HostKey.ValueString()},
+	}
+	if out.User == "" {
+		out.User = d.ssh.user
+	}
+	if d.ssh.bastion != nil {
+		out.Bastion = d.ssh.bastion
+		out.Address = h.PrivateIP.ValueString()
+	}
+	return out
+}
+
+// node returns the host as the cluster sees it. What is null or unknown stays zero.
+func (h hostModel) node() component.Node {
+	return component.Node{
+		Name:      h.Name.ValueString(),
+		PrivateIP: tf.Addr(h.PrivateIP),
+		PublicIP:  tf.Addr(h.PublicIP),
+		PodCIDR:   tf.Prefix(h.PodCIDR),
+	}
+}
+
+// hostsFrom reads a list of hosts; false means that some of it is entirely
+// unknown. Single attributes may be unknown in either case.
+func hostsFrom(ctx context.Context, l types.List, diags *diag.Diagnostics) ([]hostModel, bool) {
+	return tf.Objects[hostModel](ctx, l, diags)
+}
+
+// checkHosts reports, on the element at fault, hosts that share a name, a
+// private address or an address. Unknown values are not compared.
+func checkHosts(at path.Path, hosts []hostModel, diags *diag.Diagnostics) {
+	seen := map[string]int{}
+	for i, h := range hosts {
+		for _, a := range []struct {
+			name  string
+			value types.String
+		}{{"name", h.Name}, {"private_ip", h.PrivateIP.StringValue}, {"address", h.Address}} {
+			if a.value.IsNull() || a.value.IsUnknown() {
+				continue
+			}
+			key := a.name + "\x00" + a.value.ValueString()
+			if first, dup := seen[key]; dup {
+				diags.AddAttributeError(at.AtListIndex(i).AtName(a.name), "Duplicate host",
+					fmt.Sprintf("Host %d has the same %s as host %d: %s.", i, a.name, first, a.value.ValueString()))
+				break
+			}
+			seen[key] = i
+		}
+	}
+}
+
+// checkOdd reports an even number of voters, with which a cluster survives no
+// more failures than with one fewer.
+func checkOdd(at path.Path, what string, n int, diags *diag.Diagnostics) {
+	if n%2 == 0 {
+		diags.AddAttributeError(at, "Even number of "+what,
+			fmt.Sprintf("%d %s tolerate no more failures than %d, and a split leaves neither half a majority: use 1, 3, 5 or 7.", n, what, max(n-1, 0)))
+	}
+}

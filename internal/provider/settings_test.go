@@ -1,0 +1,427 @@
+package provider
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
+)
+
+// downloads are the checksums of everything that a worker and a controller
+// download, so that a plan knows every file.
+var downloads = func() string {
+	var out strings.Builder
+	for _, file := range []string{
+		"dl.k8s.io/release/v1.36.4/bin/linux/amd64/kube-apiserver", "dl.k8s.io/release/v1.36.4/bin/linux/amd64/kube-controller-manager",
+		"dl.k8s.io/release/v1.36.4/bin/linux/amd64/kube-scheduler", "dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet", "dl.k8s.io/release/v1.36.4/bin/linux/amd64/kube-proxy",
+		"github.com/containerd/containerd/releases/download/v2.3.7/containerd-2.3.7-linux-amd64.tar.gz",
+		"github.com/containernetworking/plugins/releases/download/v1.9.1/cni-plugins-linux-amd64-v1.9.1.tgz",
+		"github.com/opencontainers/runc/releases/download/v1.5.2/runc.amd64",
+		"github.com/etcd-io/etcd/releases/download/v3.6.16/etcd-v3.6.16-linux-amd64.tar.gz",
+	} {
+		out.WriteString(strings.Repeat("0", 64) + "  " + file + "\n")
+	}
+	return out.String()
+}()
+
+// roles are a provider without AWS, and what the roles of one cluster are configured with.
+type roles struct {
+	*core
+	etcd, controlPlane, pool values
+}
+
+func newRoles(t *testing.T) roles {
+	t.Helper()
+	c := newCore(t, New("test"), values{"ssh": values{"private_key": sshKey(t)}, "artifact_checksums": downloads})
+	keys := c.instance("k8s_pki")
+	keys.must(values{"cluster": "demo", "key_store": "state"})
+	host := func(name, ip string) values {
+		return values{"name": name, "address": "203.0.113.9", "private_ip": ip, "host_key": publicKey(t), "pod_cidr": "10.200.0.0/24"}
+	}
+	return roles{c,
+		values{"version": "3.6.16", "hosts": []any{host("controller-0", "10.240.0.10")}, "pki": keys.get("ref")},
+		values{
+			"version": "1.36.4", "hosts": []any{host("controller-0", "10.240.0.10")}, "pki": keys.get("ref"),
+			"etcd": values{"version": "3.6.16", "endpoints": []any{"https://10.240.0.10:2379"}},
+			"lb": values{"endpoint": "https://203.0.113.1:6443", "private_endpoint": "https://10.240.0.30:6443", "public_host": "203.0.113.1",
+				"private_host": "10.240.0.30"},
+		},
+		values{
+			"version": "1.36.4", "hosts": []any{host("worker-0", "10.240.0.20")}, "pki": keys.get("ref"),
+			"control_plane": values{
+				"cluster": "demo", "version": "1.36.4", "endpoint": "https://203.0.113.1:6443", "private_endpoint": "https://10.240.0.30:6443",
+				"pod_cidr": "10.200.0.0/16", "service_cidr": "10.32.0.0/24", "dns_ip": "10.32.0.10", "domain": "cluster.local",
+			},
+		},
+	}
+}
+
+func with(config values, more values) values {
+	out := maps.Clone(config)
+	maps.Copy(out, more)
+	return out
+}
+
+// applied plans a configuration and takes it for applied: what the plan knows is
+// all there is.
+func (c *core) applied(resource string, config values) *instance {
+	c.t.Helper()
+	i := c.instance(resource)
+	ch := i.plan(config)
+	if failure := ch.failure(); failure != "" || !ch.planned.IsFullyKnown() {
+		c.t.Fatalf("%s: %s: %v", resource, failure, plain(ch.planned))
+	}
+	i.state, i.private = ch.planned, ch.private
+	i.reload()
+	return i
+}
+
+// reload writes the state to a file, as JSON, and reads it again.
+func (i *instance) reload() {
+	i.core.t.Helper()
+	raw, err := json.Marshal(stateJSON(i.core.t, i.schema.ValueType(), i.state))
+	if err != nil {
+		i.core.t.Fatal(err)
+	}
+	resp, err := i.core.server.UpgradeResourceState(i.core.t.Context(), &tfprotov6.UpgradeResourceStateRequest{
+		TypeName: i.typeName, Version: i.schema.Version, RawState: &tfprotov6.RawState{JSON: raw},
+	})
+	if err != nil {
+		i.core.t.Fatal(err)
+	}
+	i.core.fatal(resp.Diagnostics)
+	read := i.unmarshal(resp.UpgradedState)
+	if diffs, err := i.state.Diff(read); err != nil || len(diffs) > 0 {
+		i.core.t.Errorf("%s: the state became another one on disk: %v %v", i.typeName, diffs, err)
+	}
+	i.state = read
+}
+
+// stateJSON is a value as Terraform writes it: with its type where the schema
+// does not say it.
+func stateJSON(t *testing.T, typ tftypes.Type, v tftypes.Value) any {
+	t.Helper()
+	if v.IsNull() {
+		return nil
+	}
+	below := func(at tftypes.Type, v tftypes.Value) any { return stateJSON(t, at, v) }
+	switch typ := typ.(type) {
+	case tftypes.Object:
+		members, out := map[string]tftypes.Value{}, values{}
+		_ = v.As(&members)
+		for name, m := range members {
+			out[name] = below(typ.AttributeTypes[name], m)
+		}
+		return out
+	case tftypes.Map:
+		members, out := map[string]tftypes.Value{}, values{}
+		_ = v.As(&members)
+		for name, m := range members {
+			out[name] = below(typ.ElementType, m)
+		}
+		return out
+	case tftypes.List, tftypes.Set, tftypes.Tuple:
+		elements, out := []tftypes.Value{}, []any{}
+		_ = v.As(&elements)
+		for n, e := range elements {
+			var at tftypes.Type
+			switch typ := typ.(type) {
+			case tftypes.List:
+				at = typ.ElementType
+			case tftypes.Set:
+				at = typ.ElementType
+			case tftypes.Tuple:
+				at = typ.ElementTypes[n]
+			}
+			out = append(out, below(at, e))
+		}
+		return out
+	}
+	if typ.Is(tftypes.DynamicPseudoType) {
+		name, err := v.Type().MarshalJSON() //nolint:staticcheck // Terraform's own way to write a type
+		if err != nil {
+			t.Fatal(err)
+		}
+		return values{"type": json.RawMessage(name), "value": below(v.Type(), v)}
+	}
+	if s, ok := plain(v).(string); ok && typ.Is(tftypes.Number) {
+		return json.Number(s)
+	}
+	return plain(v)
+}
+
+// files returns the digests that are planned, without those of certificates.
+func (i *instance) files() values { files, _ := i.get("files").(values); return files }
+
+var settings = struct{ controlPlane, pool values }{
+	values{
+		"scheduler_config": values{"percentageOfNodesToScore": 50, "profiles": []any{values{"schedulerName": "a"}, values{"schedulerName": "b"}}},
+		"admission_plugins": values{"PodSecurity": values{"apiVersion": "pod-security.admission.config.k8s.io/v1", "kind": "PodSecurityConfiguration",
+			"defaults": values{"enforce": "privileged"}}, "EventRateLimit": nil},
+		"audit_policy": "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n", "early_renewal": "60h",
+		"extra_args": values{"kube_apiserver": values{"event-ttl": "31m"}, "kube_scheduler": values{"v": "1"}},
+		"node_cidrs": []any{"10.240.0.0/24"},
+	},
+	values{
+		"kubelet_config": values{"maxPods": 80, "memoryThrottlingFactor": 0.9, "evictionHard": values{"memory.available": "5%", "nodefs.available": "10%"},
+			"allowedUnsafeSysctls": []any{"net.core.somaxconn"}, "featureGates": nil},
+		"kube_proxy_config": values{"conntrack": values{"maxPerCore": 0, "min": 0}},
+		"containerd_config": values{"oom_score": -998, "plugins": values{"io.containerd.cri.v1.images": values{"max_concurrent_downloads": 5}}},
+		"extra_args":        values{"kubelet": values{"v": "2"}}, "drain_timeout": "10m",
+	},
+}
+
+// TestSettingsSettle: settings outlive the state file, and a second plan is empty.
+func TestSettingsSettle(t *testing.T) {
+	t.Parallel()
+	c := newRoles(t)
+	for name, config := range map[string]values{
+		"k8s_etcd_cluster":  with(c.etcd, values{"extra_args": values{"etcd": values{"election-timeout": "2000"}}}),
+		"k8s_control_plane": with(c.controlPlane, settings.controlPlane),
+		"k8s_worker_pool":   with(c.pool, settings.pool),
+	} {
+		i := c.applied(name, config)
+		if ch := i.plan(config); !i.empty(ch) {
+			t.Errorf("%s: the second plan is not empty: %s\n%s", name, ch.failure(), i.differences(ch))
+		}
+	}
+	for name, config := range map[string]values{"k8s_control_plane": c.controlPlane, "k8s_worker_pool": c.pool} {
+		for what, of := range map[string]any{"none": nil, "an empty one": values{}, "a null of a type": tftypes.NewValue(tftypes.String, nil)} {
+			more := values{}
+			for _, attribute := range []string{"scheduler_config", "admission_plugins", "kubelet_config", "kube_proxy_config", "containerd_config"} {
+				if slices.ContainsFunc(c.schemas.ResourceSchemas[name].Block.Attributes, func(a *tfprotov6.SchemaAttribute) bool { return a.Name == attribute }) {
+					more[attribute] = of
+				}
+			}
+			i := c.applied(name, with(config, more))
+			if ch := i.plan(with(config, more)); !i.empty(ch) {
+				t.Errorf("%s, %s: the second plan is not empty: %s\n%s", name, what, ch.failure(), i.differences(ch))
+			}
+		}
+	}
+}
+
+// TestEquivalentSettings: another spelling of the same plans nothing, another
+// value is a change of the files it stands in.
+func TestEquivalentSettings(t *testing.T) {
+	t.Parallel()
+	c := newRoles(t)
+	list := tftypes.NewValue(tftypes.List{ElementType: tftypes.String}, []tftypes.Value{tftypes.NewValue(tftypes.String, "net.core.somaxconn")})
+	eviction := tftypes.NewValue(tftypes.Map{ElementType: tftypes.String}, map[string]tftypes.Value{
+		"memory.available": tftypes.NewValue(tftypes.String, "5%"), "nodefs.available": tftypes.NewValue(tftypes.String, "10%")})
+	pool, controllers := c.applied("k8s_worker_pool", with(c.pool, settings.pool)), c.applied("k8s_control_plane", with(c.controlPlane, settings.controlPlane))
+	for what, test := range map[string]struct {
+		of   *instance
+		more values
+	}{
+		"a list, a map, another order": {pool, values{"kubelet_config": values{"featureGates": nil, "allowedUnsafeSysctls": list, "evictionHard": eviction, "memoryThrottlingFactor": 0.9, "maxPods": 80.0}}},
+		"a duration in seconds":        {pool, values{"drain_timeout": "600s"}},
+		"a duration in minutes":        {controllers, values{"early_renewal": "3600m"}},
+		"a policy as JSON":             {controllers, values{"audit_policy": `{"rules": [{"level": "Metadata"}], "kind": "Policy", "apiVersion": "audit.k8s.io/v1"}`}},
+	} {
+		config := with(with(c.pool, settings.pool), test.more)
+		if test.of == controllers {
+			config = with(with(c.controlPlane, settings.controlPlane), test.more)
+		}
+		if ch := test.of.plan(config); !test.of.empty(ch) {
+			t.Errorf("%s: the plan is not empty: %s\n%s", what, ch.failure(), test.of.differences(ch))
+		}
+	}
+	for what, more := range map[string]values{
+		"/etc/kubernetes/kubelet.yaml":    {"kubelet_config": values{"maxPods": 81}},
+		"/etc/kubernetes/kube-proxy.yaml": {"kube_proxy_config": nil},
+		"/etc/containerd/config.toml":     {"containerd_config": values{"oom_score": -997}},
+	} {
+		before := pool.files()
+		ch := pool.plan(with(with(c.pool, settings.pool), more))
+		planned, _ := plain(ch.planned).(values)
+		after, _ := planned["files"].(values)
+		for file, digest := range after {
+			if changed := digest != before[file]; changed != strings.HasSuffix(file, what) {
+				t.Errorf("%s: changed is %t", file, changed)
+			}
+		}
+	}
+}
+
+// TestEquivalentManifests: the same objects in another spelling plan nothing.
+func TestEquivalentManifests(t *testing.T) {
+	t.Parallel()
+	c := newRoles(t)
+	quota := func(manifests ...any) values {
+		return values{"name": "quota", "pki": c.pool["pki"], "control_plane": c.pool["control_plane"], "manifests": manifests}
+	}
+	const first = "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: pods, namespace: default}\nspec: {hard: {pods: \"20\"}}\n"
+	const second = "apiVersion: v1\nkind: Namespace\nmetadata: {name: team}\n"
+	addon := c.applied("k8s_addon", quota(first, second))
+	same := quota(`{"spec": {"hard": {"pods": "20"}}, "metadata": {"namespace": "default", "name": "pods"}, "kind": "ResourceQuota", "apiVersion": "v1"}`+"\n---\n"+second, "# nothing\n")
+	if ch := addon.plan(same); !addon.empty(ch) {
+		t.Errorf("the plan is not empty: %s\n%s", ch.failure(), addon.differences(ch))
+	}
+	for what, config := range map[string]values{"another value": quota(strings.Replace(first, "20", "21", 1), second), "one less": quota(first), "not known yet": quota(first, unknown)} {
+		if ch := addon.plan(config); ch.failure() != "" || addon.empty(ch) {
+			t.Errorf("%s plans nothing: %s", what, ch.failure())
+		}
+	}
+}
+
+// TestUnknownSettings: an object of which a part is not known yet is planned as
+// it is; only the files wait for the apply.
+func TestUnknownSettings(t *testing.T) {
+	t.Parallel()
+	c := newRoles(t)
+	for name, config := range map[string]values{
+		"k8s_control_plane": with(c.controlPlane, values{
+			"scheduler_config":  values{"percentageOfNodesToScore": unknown, "noSuchField": true},
+			"admission_plugins": values{"PodSecurity": unknown, "EventRateLimit": values{"limits": []any{unknown}}},
+			"extra_args":        values{"kube_apiserver": unknown, "kube_scheduler": values{"v": unknown}},
+		}),
+		"k8s_worker_pool": with(c.pool, values{
+			"kubelet_config": values{"evictionHard": values{"memory.available": unknown}, "maxPods": 80}, "kube_proxy_config": unknown, "extra_args": unknown,
+		}),
+	} {
+		ch := c.instance(name).plan(config)
+		planned, _ := plain(ch.planned).(values)
+		if ch.failure() != "" || planned["files"] != unknown {
+			t.Errorf("%s: %s: %v", name, ch.failure(), planned["files"])
+		}
+		var before, after map[string]tftypes.Value
+		_, _ = ch.config.As(&before), ch.planned.As(&after)
+		for _, attribute := range []string{"scheduler_config", "admission_plugins", "extra_args", "kubelet_config", "kube_proxy_config"} {
+			if v, ok := before[attribute]; ok && !v.Equal(after[attribute]) {
+				t.Errorf("%s.%s is planned as %v", name, attribute, plain(after[attribute]))
+			}
+		}
+		if got := c.instance("k8s_control_plane").plan(with(c.controlPlane, values{"admission_plugins": values{"NoSuchPlugin": unknown}})).failure(); !strings.Contains(got, `no admission plugin "NoSuchPlugin"`) {
+			t.Errorf("the name of a plugin whose configuration is not known yet: %s", got)
+		}
+	}
+}
+
+// TestFlagErrors: the error is on the program and names the flag at fault.
+func TestFlagErrors(t *testing.T) {
+	t.Parallel()
+	c := newRoles(t)
+	for _, test := range []struct {
+		resource        string
+		config          values
+		args            values
+		at, names, want string
+	}{
+		{"k8s_worker_pool", with(c.pool, values{"version": "1.37.1", "control_plane": unknown}), values{"kubelet": values{"boot-id-file": "/etc/boot-id", "v": "2"}},
+			`"extra_args").ElementKeyString("kubelet")`, `extra_args.kubelet["boot-id-file"]: `, "does not start with --boot-id-file"},
+		{"k8s_control_plane", with(c.controlPlane, values{"version": "1.37.1"}), values{"kube_controller_manager": values{"concurrent-service-syncs": "2"}},
+			`"extra_args").ElementKeyString("kube_controller_manager")`, `extra_args.kube_controller_manager["concurrent-service-syncs"]: `, "does not start with --concurrent-service-syncs"},
+		{"k8s_control_plane", c.controlPlane, values{"kube_apiserver": values{"enable-admission-plugins": "NodeRestriction,podsecurity"}},
+			`"extra_args").ElementKeyString("kube_apiserver")`, `extra_args.kube_apiserver["enable-admission-plugins"]: `, "did you mean PodSecurity?"},
+		{"k8s_etcd_cluster", with(c.etcd, values{"version": "3.7.3"}), values{"etcd": values{"experimental-x": "1"}},
+			`"extra_args").ElementKeyString("etcd")`, `extra_args.etcd["experimental-x"]: `, "does not start with --experimental-x"},
+		{"k8s_etcd_cluster", c.etcd, values{"etcd": values{"--name": "1"}}, `"extra_args").ElementKeyString("etcd")`, `extra_args.etcd["--name"]: `, "without leading dashes"},
+	} {
+		got := c.instance(test.resource).plan(with(test.config, values{"extra_args": test.args})).failure()
+		if !strings.HasPrefix(got, test.at) || !strings.Contains(got, test.names) || !strings.Contains(got, test.want) || strings.Count(got, "\n") > 0 {
+			t.Errorf("%s %v: got %q, wanted %q on %s", test.resource, test.args, got, test.want, test.at)
+		}
+	}
+	got := c.instance("k8s_control_plane").plan(with(c.controlPlane, values{"admission_plugins": values{"PodSecurity": values{}, "podSecurity": values{}}})).failure()
+	if !strings.HasPrefix(got, `"admission_plugins").ElementKeyString("podSecurity")`) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestImportedSettings: the id of an import takes arguments as HCL has them,
+// and what is found on a machine is in the state as HCL has it.
+func TestImportedSettings(t *testing.T) {
+	c := newRoles(t)
+	var described resource.SchemaResponse
+	newWorkerPoolResource().Schema(t.Context(), resource.SchemaRequest{}, &described)
+	read := func(more values) (tfsdk.State, error) {
+		id, err := json.Marshal(with(c.pool, more))
+		if err != nil {
+			t.Fatal(err)
+		}
+		state := tfsdk.State{Schema: described.Schema}
+		return state, (&providerData{}).readImportID(t.Context(), string(id), []string{"hosts", "control_plane", "pki"}, nil, &state)
+	}
+	state, err := read(values{"kubelet_config": values{"maxPods": 80, "a": []any{"b"}}, "kube_proxy_config": nil, "extra_args": values{"kubelet": values{"v": "2"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m workerPoolModel
+	if diags := state.Get(t.Context(), &m); diags.HasError() {
+		t.Fatal(diags)
+	}
+	if got, err := m.KubeletConfig.ToTerraformValue(t.Context()); err != nil || !got.Equal(literal(values{"maxPods": 80, "a": []any{"b"}})) {
+		t.Errorf("kubelet_config is %v, %v", got, err)
+	}
+	if !m.KubeProxyConfig.IsNull() || !m.ContainerdConfig.IsNull() || extraArgs(m.ExtraArgs, artifact.Kubelet)["v"][0] != "2" {
+		t.Errorf("kube_proxy_config %v, containerd_config %v, extra_args %v", m.KubeProxyConfig, m.ContainerdConfig, m.ExtraArgs)
+	}
+	if _, err := read(values{"kubelet_config": "{}"}); err == nil || !strings.Contains(err.Error(), "kubelet_config in the id is not an object") {
+		t.Errorf("got %v", err)
+	}
+
+	found := map[string]any{"maxPods": float64(80), "evictionHard": map[string]any{"memory.available": "5%"}} // as YAML is read
+	want := literal(values{"maxPods": 80, "evictionHard": values{"memory.available": "5%"}})
+	if got, err := orObject(types.DynamicNull(), found).ToTerraformValue(t.Context()); err != nil || !got.Equal(want) {
+		t.Errorf("what was found is %v, %v", got, err)
+	}
+	given := types.DynamicValue(types.StringValue("given"))
+	if got := orObject(given, found); !got.Equal(given) || !orObject(types.DynamicNull(), nil).IsNull() {
+		t.Error("what is given is not kept, or nothing is something")
+	}
+	args := orArgs(types.ObjectNull(nil), workerPrograms, map[string]component.Args{artifact.Kubelet: {"v": {"1", "2"}}, artifact.KubeProxy: nil})
+	if got := extraArgs(args, artifact.Kubelet)["v"]; !slices.Equal(got, []string{"2"}) || !args.Attributes()["kube_proxy"].IsNull() {
+		t.Errorf("flags found are %v", args)
+	}
+	if none := orArgs(types.ObjectNull(nil), workerPrograms, nil); !none.IsNull() {
+		t.Errorf("no flags are %v", none)
+	}
+}
+
+// TestReferences: every reference fits its model.
+func TestReferences(t *testing.T) {
+	roundTrip(t, "host", hostRef)
+	roundTrip(t, "subnet", subnetRef)
+	roundTrip(t, "network", networkRef)
+	roundTrip(t, "pki", pkiRef)
+	roundTrip(t, "lb", lbRef)
+	roundTrip(t, "etcd", etcdRef)
+	roundTrip(t, "control plane", controlPlaneRef)
+	roundTrip(t, "taint", taint)
+}
+
+func roundTrip[M any](t *testing.T, name string, r tf.Reference[M]) {
+	t.Helper()
+	nothing := map[string]attr.Value{}
+	for attribute, typ := range r.Type().AttrTypes {
+		v, err := typ.ValueFromTerraform(t.Context(), tftypes.NewValue(typ.TerraformType(t.Context()), nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		nothing[attribute] = v
+	}
+	var diags diag.Diagnostics
+	want := types.ObjectValueMust(r.Type().AttrTypes, nothing)
+	m, ok := r.Read(t.Context(), want, &diags)
+	if !ok {
+		t.Errorf("%s: %v", name, diags)
+		return
+	}
+	if got := r.Value(t.Context(), m); !got.Equal(want) {
+		t.Errorf("%s: got %v, wanted %v", name, got, want)
+	}
+}
