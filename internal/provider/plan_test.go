@@ -193,6 +193,8 @@ func TestProviderConfiguration(t *testing.T) {
 		{"checksums that are not in the layout", values{"artifact_checksums": strings.Repeat("0", 64) + "  release/v1.36.4/bin/linux/amd64/kubelet"}, nil, "artifact_checksums"},
 		{"half a bastion", values{"ssh": values{"bastion": values{"address": "192.0.2.1"}}}, nil, "bastion"},
 		{"a role without a name", values{"assume_role": values{"session_name": "x"}}, nil, "role_arn"},
+		{"a policy that is no JSON", values{"assume_role": values{"role_arn": "arn:aws:iam::123456789012:role/x", "policy": "{"}}, nil, "Invalid JSON String Value"},
+		{"a timeout that is none", values{"ssh": values{"connect_timeout": "soon"}}, nil, "not a valid Go Time Duration"},
 		{"everything", values{
 			"region": "eu-central-1", "profile": "p", "token": "t", "max_retries": 3, "retry_mode": "adaptive",
 			"assume_role": values{"role_arn": "arn:aws:iam::123456789012:role/x", "duration": "1h"},
