@@ -12,7 +12,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
-	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -158,103 +157,6 @@ func tagsAllAttribute() schema.MapAttribute {
 	return schema.MapAttribute{
 		Computed: true, ElementType: types.StringType,
 		MarkdownDescription: "`tags` over the provider's `default_tags`.",
-	}
-}
-
-func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
-	if req.Plan.Raw.IsNull() || r.data == nil {
-		return
-	}
-	var config, plan networkModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	if resp.Diagnostics.HasError() {
-		return
-	}
-	plan.ID, plan.TagsAll = plan.Cluster, r.data.tagsAll(plan.Tags)
-	adopts := !config.VPCID.IsNull()
-	if !adopts {
-		planDefault(config.VPCCIDR, &plan.VPCCIDR, defaultVPCCIDR)
-		planDefault(config.NodeCIDR, &plan.NodeCIDR, defaultSubnetCIDR)
-		checkWithin(path.Root("node_cidr"), plan.NodeCIDR, plan.VPCCIDR, &resp.Diagnostics)
-	}
-	for _, p := range tf.Prefixes(plan.AdminCIDRs) {
-		if p.Bits() == 0 {
-			resp.Diagnostics.AddAttributeWarning(path.Root("admin_cidrs"), "Open to the whole internet",
-				"0.0.0.0/0 lets everybody try SSH on every machine and reach the API server. Prefer your own address as a /32.")
-		}
-	}
-	if req.State.Raw.IsNull() {
-		plan.NodeCIDRs = types.SetUnknown(cidrtypes.IPv4PrefixType{})
-		if !adopts && !plan.NodeCIDR.IsUnknown() {
-			plan.NodeCIDRs = tf.PrefixesValue([]netip.Prefix{tf.Prefix(plan.NodeCIDR)})
-		}
-		plan.SecurityGroupIDs = types.MapUnknown(types.StringType)
-		plan.Ref = plan.ref(ctx, types.ListUnknown(subnetRef.Type()))
-	} else {
-		var state networkModel
-		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-		plan.keep(ctx, state, adopts)
-	}
-	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
-}
-
-// keep plans what the network has, as long as nothing of it is missing. The
-// subnets of an adopted VPC are those of the configuration.
-func (m *networkModel) keep(ctx context.Context, state networkModel, adopts bool) {
-	complete := len(state.SecurityGroupIDs.Elements()) == len(infraaws.Roles())
-	m.SecurityGroupIDs = state.SecurityGroupIDs
-	if !complete {
-		m.SecurityGroupIDs = types.MapUnknown(types.StringType)
-	}
-	m.SubnetID = state.SubnetID
-	sameSubnets := !state.SubnetID.IsNull()
-	switch {
-	case adopts:
-		sameSubnets = m.SubnetIDs.Equal(state.SubnetIDs)
-		if ids := m.SubnetIDs.Elements(); len(ids) == 0 || !ids[0].Equal(state.SubnetID) {
-			m.SubnetID, m.NodeCIDR, m.AvailabilityZone = types.StringUnknown(), cidrtypes.NewIPv4PrefixUnknown(), types.StringUnknown()
-		}
-	case sameSubnets:
-		m.SubnetIDs = state.SubnetIDs
-	default:
-		m.SubnetIDs, m.SubnetID = types.ListUnknown(types.StringType), types.StringUnknown()
-	}
-	m.NodeCIDRs = state.NodeCIDRs
-	if !sameSubnets {
-		m.NodeCIDRs = types.SetUnknown(cidrtypes.IPv4PrefixType{})
-	}
-	m.Ref = state.Ref
-	if complete && sameSubnets {
-		return
-	}
-	subnets := types.ListUnknown(subnetRef.Type())
-	if known, ok := state.Ref.Attributes()["subnets"].(types.List); ok && sameSubnets {
-		subnets = known
-	}
-	m.Ref = m.ref(ctx, subnets)
-}
-
-// ref returns the reference to the network.
-func (m *networkModel) ref(ctx context.Context, subnets types.List) types.Object {
-	return networkRef.Value(ctx, networkRefModel{
-		Cluster: m.Cluster, VPCID: m.VPCID, VPCCIDR: m.VPCCIDR, NodeCIDR: m.NodeCIDR,
-		Subnets: subnets, SecurityGroupIDs: m.SecurityGroupIDs,
-	})
-}
-
-// planDefault plans the default for what is left out.
-func planDefault(config cidrtypes.IPv4Prefix, plan *cidrtypes.IPv4Prefix, value netip.Prefix) {
-	if config.IsNull() && (plan.IsUnknown() || plan.IsNull()) {
-		*plan = tf.OptionalPrefix(value)
-	}
-}
-
-// checkWithin reports a network that does not lie within another.
-func checkWithin(at path.Path, inner, outer cidrtypes.IPv4Prefix, diags *diag.Diagnostics) {
-	in, out := tf.Prefix(inner), tf.Prefix(outer)
-	if in.IsValid() && out.IsValid() && (in.Bits() < out.Bits() || !out.Contains(in.Addr())) {
-		diags.AddAttributeError(at, "Network outside its range", in.String()+" does not lie within "+out.String()+".")
 	}
 }
 
