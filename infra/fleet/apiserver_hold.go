@@ -55,7 +55,7 @@ func (f *Fleet) apiServers(ctx context.Context, machines []*Machine) []*Machine 
 	var mu sync.Mutex
 	runs := map[string]bool{}
 	errs := EachAll(ctx, machines, func(ctx context.Context, m *Machine) error {
-		active, err := host.ActiveUnits(ctx, m.Remote, component.APIServerUnit)
+		active, _, err := host.ReadActive(ctx, m.Remote, host.UnitFiles{Unit: component.APIServerUnit})
 		mu.Lock()
 		defer mu.Unlock()
 		runs[m.Name()] = len(active) > 0

@@ -5,6 +5,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,7 +23,12 @@ func Read(ctx context.Context, r Runner, files, programs []string) (map[string][
 	var s script
 	s.call("read_files", files...)
 	s.call("read_versions", programs...)
-	out, err := r.Run(ctx, remote.Command{Script: readFunctions + s.String(), Sudo: true})
+	return read(ctx, r, s.String())
+}
+
+// read runs calls of the functions in read.sh.
+func read(ctx context.Context, r Runner, calls string) (map[string][]byte, error) {
+	out, err := r.Run(ctx, remote.Command{Script: readFunctions + calls, Sudo: true})
 	if err != nil {
 		return nil, err
 	}
@@ -34,13 +40,37 @@ func Read(ctx context.Context, r Runner, files, programs []string) (map[string][
 	return found, nil
 }
 
-// ActiveUnits returns those of the units that are active, in their order. Its
-// errors are those of [remote.Machine.Run].
-func ActiveUnits(ctx context.Context, r Runner, units ...string) ([]string, error) {
+// UnitFiles are what [ReadActive] reads when a unit is active.
+type UnitFiles struct {
+	Unit        string   // "kubelet.service"
+	Files       []string // absolute paths
+	Kubeconfigs []string // absolute paths; the certificates and keys they name are read too
+}
+
+// ReadActive returns those of the units that are active, in their order, and
+// the content of their files, by path, in one round trip. What is not there is
+// left out. It is an error when systemd does not tell; its other errors are those
+// of [remote.Machine.Run].
+func ReadActive(ctx context.Context, r Runner, units ...UnitFiles) (active []string, files map[string][]byte, err error) {
 	var s script
-	s.call("active", units...)
-	out, err := r.Run(ctx, remote.Command{Script: `active() { for u; do ! systemctl is-active --quiet "$u" || echo "$u"; done; }` + "\n" + s.String()})
-	return strings.Fields(string(out.Stdout)), err
+	for _, u := range units {
+		fmt.Fprintf(&s, "if active %s; then\n", quote(u.Unit))
+		s.call(`printf '%s\0\0'`, u.Unit)
+		s.callAll("read_files", slices.Concat(u.Files, u.Kubeconfigs))
+		s.callAll("read_named", u.Kubeconfigs)
+		s.WriteString("fi\n")
+	}
+	found, err := read(ctx, r, s.String())
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, u := range units {
+		if _, ok := found[u.Unit]; ok {
+			active = append(active, u.Unit)
+			delete(found, u.Unit)
+		}
+	}
+	return active, found, nil
 }
 
 // Life is what becomes of a unit between two looks at it.

@@ -16,3 +16,20 @@ read_versions() {
 		[ ! -x "$path" ] || { printf '%s\0' "$path"; "$path" --version 2>&1 </dev/null || :; printf '\0'; }
 	done
 }
+
+# read_named path...: the content of the files that a file names, as kubeconfigs do.
+read_named() {
+	for path; do
+		[ ! -f "$path" ] || while read -r key value; do
+			case $key in certificate-authority: | client-certificate: | client-key:) read_files "$value" ;; esac
+		done <"$path"
+	done
+}
+
+# active unit: whether it is. Not to be told is no answer; the script ends there.
+active() {
+	systemctl is-active --quiet "$1" && return 0
+	case $? in 3 | 4) return 1 ;; esac
+	echo "systemctl cannot tell whether $1 is active" >&2
+	exit 1
+}

@@ -2,6 +2,7 @@ package host
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -38,5 +39,39 @@ func TestStarts(t *testing.T) {
 	boot, starts, err := Starts(t.Context(), m)
 	if err != nil || boot+"\n" != string(want) || len(starts) != 0 {
 		t.Errorf("boot %q, starts %q, %v", boot, starts, err)
+	}
+}
+
+// TestReadActive reads what belongs to active units and no other, and takes no
+// silence of systemd for an answer.
+func TestReadActive(t *testing.T) {
+	m := newLocalMachine(t)
+	m.write("ca.crt", "the authority")
+	m.write("it's.key", "the key")
+	m.write("config", "clusters:\n- name: demo\n  cluster:\n    certificate-authority: "+m.file("ca.crt")+"\n    server: https://10.240.0.40:6443\nusers:\n"+
+		"- name: node\n  user:\n    client-certificate: "+m.file("none")+"\n    client-key: "+m.file("it's.key")+"\n")
+	m.write("other", "not asked for")
+	m.state("active.one.service", "active\n", "active.two.service", "inactive\n", "active.three.service", "active\n")
+	ask := []UnitFiles{
+		{Unit: "one.service", Files: []string{m.file("none")}, Kubeconfigs: []string{m.file("config"), m.file("none")}},
+		{Unit: "two.service", Files: []string{m.file("other")}}, {Unit: "three.service"}, {Unit: "four.service"},
+	}
+	active, files, err := ReadActive(t.Context(), m, ask...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{"one.service", "three.service"}, active); d != "" {
+		t.Error(d)
+	}
+	want := map[string][]byte{m.file("config"): []byte(m.read("config")), m.file("ca.crt"): []byte("the authority"), m.file("it's.key"): []byte("the key")}
+	if d := cmp.Diff(want, files); d != "" {
+		t.Error(d)
+	}
+	if trips := m.trips.Load(); trips != 1 {
+		t.Errorf("%d round trips", trips)
+	}
+	m.state("nobus", "")
+	if active, _, err := ReadActive(t.Context(), m, ask...); err == nil || !strings.Contains(err.Error(), "systemctl cannot tell whether one.service is active") {
+		t.Errorf("active are %q, error is %v", active, err)
 	}
 }

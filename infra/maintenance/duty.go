@@ -16,7 +16,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -56,10 +55,15 @@ type Duty struct {
 	notes    []string
 }
 
-// dutyUnits are the units a machine is missed for, in the order they start.
-var dutyUnits = []string{
-	component.EtcdUnit, component.APIServerUnit, component.ControllerManagerUnit, component.SchedulerUnit,
-	component.ContainerdUnit, component.KubeletUnit, component.KubeProxyUnit, component.HAProxyUnit,
+// dutyUnits are the units a machine is missed for, in the order they start, and
+// the credentials of those that have any.
+var dutyUnits = []host.UnitFiles{
+	{Unit: component.EtcdUnit, Files: []string{component.EtcdCAPath, component.EtcdServerCert, component.EtcdServerKey}},
+	{Unit: component.APIServerUnit, Kubeconfigs: []string{component.ManagerKubeconfig}},
+	{Unit: component.ControllerManagerUnit}, {Unit: component.SchedulerUnit},
+	{Unit: component.ContainerdUnit},
+	{Unit: component.KubeletUnit, Kubeconfigs: []string{component.KubeletKubeconfig}},
+	{Unit: component.KubeProxyUnit}, {Unit: component.HAProxyUnit},
 }
 
 // Find finds out what a machine does. Of t it needs how to reach the machine,
@@ -69,58 +73,10 @@ func Find(ctx context.Context, f *fleet.Fleet, t fleet.Target) (*Duty, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ObserveBudget, fmt.Errorf("no answer within %s", fleet.ObserveBudget))
 	defer cancel()
 	var err error
-	if d.units, err = host.ActiveUnits(ctx, d.m.Remote, dutyUnits...); err == nil {
-		d.files, err = d.credentials(ctx)
-	}
-	if err != nil {
+	if d.units, d.files, err = host.ReadActive(ctx, d.m.Remote, dutyUnits...); err != nil {
 		return nil, fmt.Errorf("finding out what runs on %s: %w", t.Node.Name, err)
 	}
 	return d, nil
-}
-
-// credentials reads the credentials of those of its units that have any.
-func (d *Duty) credentials(ctx context.Context) (map[string][]byte, error) {
-	var files []string
-	if d.does(component.EtcdUnit) {
-		files = append(files, component.EtcdCAPath, component.EtcdServerCert, component.EtcdServerKey)
-	}
-	if d.does(component.APIServerUnit) {
-		files = append(files, component.ManagerKubeconfig)
-	}
-	if d.does(component.KubeletUnit) {
-		files = append(files, component.KubeletKubeconfig)
-	}
-	if len(files) == 0 {
-		return nil, nil
-	}
-	found, err := host.Read(ctx, d.m.Remote, files, nil)
-	if err != nil {
-		return nil, err
-	}
-	named := append(namedBy(found[component.ManagerKubeconfig]), namedBy(found[component.KubeletKubeconfig])...)
-	if len(named) == 0 {
-		return found, nil
-	}
-	more, err := host.Read(ctx, d.m.Remote, named, nil)
-	maps.Copy(found, more)
-	return found, err
-}
-
-// namedBy returns the files that a kubeconfig names. One that cannot be read
-// names none: whoever connects with it is told why.
-func namedBy(kubeconfig []byte) []string {
-	config, err := clientcmd.Load(kubeconfig)
-	if err != nil {
-		return nil
-	}
-	var out []string
-	for _, c := range config.Clusters {
-		out = append(out, c.CertificateAuthority)
-	}
-	for _, a := range config.AuthInfos {
-		out = append(out, a.ClientCertificate, a.ClientKey)
-	}
-	return slices.DeleteFunc(out, func(path string) bool { return path == "" })
 }
 
 // Units returns the units of ours that are active.

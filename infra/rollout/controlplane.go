@@ -115,10 +115,10 @@ func (o *controlOperation) converge(ctx context.Context) error {
 			changes: len(rest) > 0, restarts: restarts(rest, component.APIServerUnit), managers: len(managers) > 0,
 		})
 	}
-	if err := o.mayDropKeys(ctx); err != nil {
+	if err := o.guardRelease(ctx); err != nil {
 		return err
 	}
-	if err := o.guardRelease(ctx); err != nil {
+	if err := o.mayDropKeys(ctx); err != nil {
 		return err
 	}
 	plan, held := planControlPlane(facts)
@@ -141,9 +141,10 @@ func (o *controlOperation) converge(ctx context.Context) error {
 	return errors.Join(err, held, o.left())
 }
 
-// guardRelease asks the API servers that are to become another program what they
-// are. Terraform's state may not know: a roll that stopped half way has changed
-// some of them.
+// guardRelease asks the API servers, when one of them is to become another
+// program, what they are. Terraform's state may not know: a roll that stopped half
+// way has changed some of them. One that does not answer has no say, so that a
+// control plane on which nothing answers can still be repaired.
 func (o *controlOperation) guardRelease(ctx context.Context) error {
 	upgrades := slices.DeleteFunc(o.reachable(), func(m *convergence) bool {
 		return !m.running(component.APIServerUnit) || !slices.ContainsFunc(m.changes, func(c host.Change) bool {
@@ -155,7 +156,7 @@ func (o *controlOperation) guardRelease(ctx context.Context) error {
 	}
 	var mu sync.Mutex
 	var serving []version.Version
-	fleet.EachAll(ctx, o.reached(), func(ctx context.Context, m *fleet.Machine) error { // one that does not answer has no say
+	errs := fleet.EachAll(ctx, o.reached(), func(ctx context.Context, m *fleet.Machine) error {
 		c, err := o.access.APIServer(ctx, m)
 		if err != nil {
 			return err
@@ -176,7 +177,13 @@ func (o *controlOperation) guardRelease(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return guardKubernetes(wanted, serving)
+	silent := slices.Sorted(maps.Keys(errs))
+	for _, m := range o.machines {
+		if m.gone != nil {
+			silent = append(silent, m.Name())
+		}
+	}
+	return guardKubernetes(wanted, serving, silent)
 }
 
 func (o *controlOperation) carryOut(ctx context.Context, plan Plan) error {

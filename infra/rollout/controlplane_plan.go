@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
@@ -9,16 +10,25 @@ import (
 
 // guardKubernetes refuses a release that the API servers which serve cannot go
 // to in one step. As long as one of them runs the earlier minor, all can go
-// back: the objects are stored in a form that it reads.
-func guardKubernetes(wanted version.Version, serving []version.Version) error {
+// back: the objects are stored in a form that it reads. silent are machines whose
+// API server does not answer.
+func guardKubernetes(wanted version.Version, serving []version.Version, silent []string) error {
 	if len(serving) == 0 {
 		return nil
 	}
 	oldest := slices.MinFunc(serving, version.Version.Compare)
-	if err := version.CheckUpgrade(oldest, wanted); err != nil {
-		return &fleet.GuardError{Refused: "roll the API servers to " + wanted.String(), Reason: err.Error()}
+	err := version.CheckUpgrade(oldest, wanted)
+	if err == nil {
+		return nil
 	}
-	return nil
+	refusal := &fleet.GuardError{Refused: "roll the API servers to " + wanted.String(), Reason: err.Error()}
+	if wanted.Compare(oldest) < 0 {
+		refusal.Advice = "go on to " + slices.MaxFunc(serving, version.Version.Compare).String()
+		if len(silent) > 0 {
+			refusal.Advice += fmt.Sprintf(", or bring back %s, where the API server does not answer and may still be the earlier one", fleet.List(silent))
+		}
+	}
+	return refusal
 }
 
 // controllerFacts is all that decides a controller's place in a roll-out.

@@ -236,6 +236,7 @@ func TestGuardRelease(t *testing.T) {
 
 func TestGuardKubernetes(t *testing.T) {
 	for _, tt := range []struct{ serving, want, refusal string }{
+		{"1.37.1 1.37.1", "1.36.4", "go on to 1.37.1, or bring back c, where"}, // c is silent
 		{"1.36.4 1.36.4 1.36.4", "1.37.1", ""},
 		{"1.36.4 1.37.1 1.37.1", "1.37.1", ""},
 		{"1.37.1 1.36.4 1.36.4", "1.36.4", ""}, // half way, and back
@@ -254,7 +255,11 @@ func TestGuardKubernetes(t *testing.T) {
 		for _, s := range strings.Fields(tt.serving) {
 			serving = append(serving, parse(s))
 		}
-		err := guardKubernetes(parse(tt.want), serving)
+		var silent []string
+		if len(serving) == 2 {
+			silent = []string{"c"}
+		}
+		err := guardKubernetes(parse(tt.want), serving, silent)
 		if (err == nil) != (tt.refusal == "") || err != nil && !strings.Contains(err.Error(), tt.refusal) {
 			t.Errorf("%s to %s: %v", tt.serving, tt.want, err)
 		}

@@ -22,7 +22,7 @@ func (o *operation) remove(ctx context.Context) error {
 			units = append(units, u.Name)
 		}
 		farewell := o.role.farewell
-		if farewell == nil {
+		if farewell == nil && len(units) > 0 {
 			// When all of a role goes, nobody is left to whom leaving in order would matter.
 			farewell = func(ctx context.Context, m *fleet.Machine) error { return deed.Kill(ctx, m.Remote, units...) }
 		}
