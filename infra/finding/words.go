@@ -1,0 +1,314 @@
+package finding
+
+import (
+	"strconv"
+	"strings"
+)
+
+// words is how findings of one kind are told: what they are about, a colon, and
+// how that differs.
+type words struct {
+	// head is empty when the subject, or the problem's own words, say it.
+	head string
+	how  map[Problem]string
+	// joined are several findings of one target: they are told after one head.
+	joined bool
+}
+
+// vocabulary has the words of every kind and problem. In braces stand the
+// fields of the finding: {found:q} is quoted, {found:digest} is shortened, and
+// "{ (cause)}" is the cause in parentheses if there is one.
+var vocabulary = map[Kind]words{
+	Package: {head: "package {target}", how: map[Problem]string{
+		Missing: "not installed",
+	}},
+	Module: {head: "kernel module {target}", how: map[Problem]string{
+		Missing: "not loaded",
+	}},
+	Sysctl: {head: "sysctl {target}", how: map[Problem]string{
+		Missing: "unknown to the kernel, wanted {wanted}",
+		Value:   "{found}, wanted {wanted}",
+	}},
+	Directory: {head: "directory {target}", how: map[Problem]string{
+		Missing: "missing",
+		Type:    "is a {found}, wanted a directory",
+		Mode:    "mode {found}, wanted {wanted}",
+		Owner:   "owner {found}, wanted {wanted}",
+		Group:   "group {found}, wanted {wanted}",
+	}},
+	File: {head: "file {target}", how: map[Problem]string{
+		Missing:       "missing",
+		Type:          "is a {found}, wanted a regular file",
+		Content:       "content differs (sha256 found {found:digest}, wanted {wanted:digest})",
+		Unhashed:      "content differs, wanted {wanted:digest}",
+		SecretContent: "differs",
+		Mode:          "mode {found}, wanted {wanted}",
+		Owner:         "owner {found}, wanted {wanted}",
+		Group:         "group {found}, wanted {wanted}",
+	}},
+	Binary: {head: "binary {target}", how: map[Problem]string{
+		Missing:       "missing, wanted {wanted}",
+		Type:          "is a {found}, wanted {wanted}",
+		Content:       "content differs (sha256 found {found:digest}, wanted {wanted:digest})",
+		Unhashed:      "content differs, wanted {wanted:digest}",
+		Version:       "content {found:digest}, wanted {wanted}",
+		Truncated:     "truncated to {found} bytes, wanted {wanted}",
+		Mode:          "mode {found}, wanted {wanted}",
+		NotExecutable: "not executable: mode {found}, wanted {wanted}",
+		Owner:         "owner {found}, wanted {wanted}",
+		Group:         "group {found}, wanted {wanted}",
+	}},
+	DropIn: {head: "drop-in {target}", how: map[Problem]string{
+		Overridden: "not wanted, changes {found}",
+		Replaced:   "not wanted, takes the place of {found}",
+	}},
+	Unit: {head: "unit {target}", how: map[Problem]string{
+		Unknown:        "unknown to systemd, wanted {wanted}",
+		NotInstalled:   "not installed, wanted {wanted}",
+		Unloadable:     "cannot be loaded ({found}), wanted {wanted}",
+		Enablement:     "{found}, wanted {wanted}",
+		Activity:       "{found}{ (cause)}, wanted {wanted}",
+		Stale:          "systemd has not loaded its files as they are on disk (needs daemon-reload)",
+		RestartPending: "restart pending from an interrupted apply",
+		ReloadPending:  "reload pending from an interrupted apply",
+		CheckFailed:    "{cause}",
+	}},
+	Certificate: {head: "certificate {target}", joined: true, how: map[Problem]string{
+		Missing:       "missing",
+		NotWritten:    "not the pair that was written",
+		WrongKey:      "the key on the machine is not the certificate's",
+		CommonName:    "common name is {found:q}, wanted {wanted:q}",
+		Organizations: "organizations are {found}, wanted {wanted}",
+		DNSNames:      "DNS names are {found}, wanted {wanted}",
+		Addresses:     "addresses are {found}, wanted {wanted}",
+		Usage:         "not usable as a {wanted} certificate",
+		Issuer:        "issued by {found}, wanted {wanted}",
+		Signature:     "not issued by {wanted}",
+		Expired:       "expired on {found}",
+		NotYetValid:   "not valid before {found}",
+		Due:           "expires on {found} and is due for renewal since {wanted}",
+		Unreadable:    "{cause}",
+		NoAuthority:   "authority: {cause}",
+	}},
+	Port: {how: map[Problem]string{
+		Taken: "port {target} is taken by {found}: end it, then apply again",
+	}},
+	FileSystem: {how: map[Problem]string{
+		Full: "the file system on {target} is full: {found} KiB are free; make room, then apply again",
+	}},
+	Duty: {how: map[Problem]string{
+		NotDrained: "its pods were not drained: {cause}",
+		NotStarted: "its units could not be started again: {cause}",
+		NotOpened:  "its node could not be opened to pods again: {cause}",
+	}},
+
+	Member: {head: "etcd member {target}", how: map[Problem]string{
+		Missing:   "missing from the cluster, wanted a voter",
+		Learner:   "a learner, wanted a voter",
+		NotWanted: "in the cluster, wanted none",
+	}},
+	MemberData: {head: "etcd member", how: map[Problem]string{
+		Missing: "data in {target} missing, wanted a copy of the cluster's",
+	}},
+	Members: {how: map[Problem]string{
+		Unjudged: "etcd did not tell its members: {cause}",
+	}},
+	Secrets: {how: map[Problem]string{
+		Plain:      "{secrets} not encrypted, wanted {wanted}",
+		UnknownKey: "{secrets} encrypted with an unknown key, wanted {wanted}",
+		OldKey:     "{secrets} still encrypted with {found}, wanted {wanted}",
+		NewKey:     "{secrets} already encrypted with {found}, wanted {wanted}",
+		Unjudged:   "which keys the secrets are encrypted with could not be found out: {cause}",
+	}},
+	Node: {head: "node", how: map[Problem]string{
+		Missing: "not registered with the API server",
+	}},
+	NodeState: {head: "{target}", how: map[Problem]string{
+		Missing:     "not registered",
+		Addresses:   "internal address is {found:q}, wanted {wanted}",
+		Version:     "kubelet reports {found}, wanted {wanted}",
+		NotReported: "its kubelet has not reported since the machine started",
+		NotReady:    "not ready: {cause}",
+		Unjudged:    "{cause}",
+	}},
+	Label: {head: "node label {target}", how: map[Problem]string{
+		Missing:   "missing, wanted {wanted:q}",
+		Value:     "found {found:q}, wanted {wanted:q}",
+		NotWanted: "found {found:q}, wanted none",
+	}},
+	Taint: {head: "node taint {target}", how: map[Problem]string{
+		Missing:   "missing, wanted {wanted:q}",
+		Value:     "found {found:q}, wanted {wanted:q}",
+		NotWanted: "found {found:q}, wanted none",
+	}},
+	PodCIDR: {head: "node pod CIDR", how: map[Problem]string{
+		Value: "found {found:q}, wanted {wanted}",
+	}},
+	Schedule: {head: "node schedulable", how: map[Problem]string{
+		Cordoned: "left cordoned by a roll-out that did not finish",
+	}},
+	Nodes: {how: map[Problem]string{
+		Unjudged: "the nodes could not be compared: {cause}",
+	}},
+	Object: {how: map[Problem]string{
+		Missing:   "missing",
+		NotWanted: "exists, not wanted any more",
+		Refused:   "{cause}",
+	}},
+	Field: {head: "{target}", how: map[Problem]string{
+		Value: "found {found:field}, wanted {wanted:field}",
+		Order: "order is {found}, wanted {wanted}",
+	}},
+	SystemObjects: {how: map[Problem]string{
+		Unjudged: "the system RBAC objects could not be compared: {cause}",
+	}},
+	Addon: {how: map[Problem]string{
+		Unjudged: "addon {target} could not be compared: {cause}",
+	}},
+
+	VPC: {how: map[Problem]string{
+		Missing: "missing",
+	}},
+	Subnet: {how: map[Problem]string{
+		Missing:    "missing",
+		NoPublicIP: "machines get no public address by default, wanted one",
+	}},
+	AdoptedSubnet: {how: map[Problem]string{
+		Missing: "missing in {wanted}",
+	}},
+	InternetGateway: {how: map[Problem]string{
+		Missing:  "missing",
+		Detached: "not attached to the VPC",
+	}},
+	RouteTable: {how: map[Problem]string{
+		Missing:  "missing",
+		Detached: "not associated with the subnet",
+	}},
+	SecurityGroup: {how: map[Problem]string{
+		Missing: "missing",
+	}},
+	Instance: {head: "instance", how: map[Problem]string{
+		Value: "found {found}, wanted {wanted}",
+	}},
+	InstanceType: {head: "instance type", how: map[Problem]string{
+		Value: "found {found}, wanted {wanted}",
+	}},
+	SourceDestCheck: {head: "source/destination check", how: map[Problem]string{
+		Value: "found {found}, wanted {wanted}",
+	}},
+	SecurityGroups: {head: "security groups", how: map[Problem]string{
+		Value: "found {found}, wanted {wanted}",
+	}},
+	MetadataService: {head: "metadata service", joined: true, how: map[Problem]string{
+		Tokens:   "tokens are {found}, wanted {wanted}",
+		HopLimit: "hop limit is {found}, wanted {wanted}",
+		Endpoint: "endpoint is {found}, wanted {wanted}",
+	}},
+	RootVolume: {head: "root volume", how: map[Problem]string{
+		Value: "found {found} GiB, wanted {wanted} GiB",
+	}},
+	RootFileSystem: {head: "root file system", how: map[Problem]string{
+		TooSmall: "does not fill its volume yet",
+	}},
+	Route: {head: "route {target}", how: map[Problem]string{
+		Missing:   "missing, wanted {wanted}",
+		Value:     "found {found}{ (cause)}, wanted {wanted}",
+		NotWanted: "not wanted",
+	}},
+	Rule: {head: "rule {target}", how: map[Problem]string{
+		Missing:   "missing",
+		NotWanted: "not wanted",
+	}},
+	Tag: {head: "tag {target}", how: map[Problem]string{
+		Missing: "missing, wanted {wanted:q}",
+		Value:   "found {found:q}, wanted {wanted:q}",
+	}},
+	Address: {head: "Elastic IP {target}", how: map[Problem]string{
+		Detached: "not associated, wanted {wanted}",
+		Value:    "associated with {found}, wanted {wanted}",
+	}},
+	ReleasedAddress: {head: "{target} ({found})", how: map[Problem]string{
+		Missing: "released; an apply allocates another, and the endpoint changes",
+	}},
+	Key: {head: "{target}", how: map[Problem]string{
+		Missing:    "missing",
+		NotRecord:  "not the one on record",
+		Generation: "of a generation that is not wanted",
+	}},
+}
+
+// fieldLimit is how many characters of a field's value are shown.
+const fieldLimit = 60
+
+// String returns the finding in the words a person reads, without its subject.
+func (f Finding) String() string { return Words([]Finding{f}) }
+
+// Words joins the findings of one subject into the one line that a person reads of it.
+func Words(findings []Finding) string {
+	var b strings.Builder
+	for i, f := range findings {
+		head, rest := f.parts()
+		switch {
+		case i > 0 && vocabulary[f.Kind].joined && f.Kind == findings[i-1].Kind && f.Target == findings[i-1].Target:
+			b.WriteString(", " + rest)
+			continue
+		case i > 0:
+			b.WriteString("; ")
+		}
+		if head != "" {
+			b.WriteString(head + ": ")
+		}
+		b.WriteString(rest)
+	}
+	return b.String()
+}
+
+// parts returns what the finding is about and how that differs. What has no
+// words is told by its codes.
+func (f Finding) parts() (head, rest string) {
+	w := vocabulary[f.Kind]
+	how, known := w.how[f.Problem]
+	if !known {
+		return strings.TrimSpace(string(f.Kind) + " " + f.Target), string(f.Problem)
+	}
+	fill := strings.NewReplacer(
+		"{target}", f.Target, "{cause}", f.Cause, "{ (cause)}", parenthesized(f.Cause), "{secrets}", secrets(f.Target),
+		"{found}", f.Found, "{found:q}", strconv.Quote(f.Found), "{found:digest}", digest(f.Found), "{found:field}", field(f.Found),
+		"{wanted}", f.Wanted, "{wanted:q}", strconv.Quote(f.Wanted), "{wanted:digest}", digest(f.Wanted), "{wanted:field}", field(f.Wanted),
+	)
+	return strings.TrimSpace(fill.Replace(w.head)), fill.Replace(how)
+}
+
+func parenthesized(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " (" + s + ")"
+}
+
+// digest abbreviates a SHA-256 digest.
+func digest(s string) string {
+	if len(s) != 64 {
+		return s
+	}
+	return s[:12] + ".."
+}
+
+// field shortens the value of a field; one without a value is said to have none.
+func field(s string) string {
+	if s == "" {
+		return "nothing"
+	}
+	if r := []rune(s); len(r) > fieldLimit {
+		return string(r[:fieldLimit]) + "..."
+	}
+	return s
+}
+
+// secrets says how many secrets are something.
+func secrets(n string) string {
+	if n == "1" {
+		return "1 secret is"
+	}
+	return n + " secrets are"
+}

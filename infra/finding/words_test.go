@@ -1,0 +1,283 @@
+package finding
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	digestA = "20126f2aae8406f6c0e5b2d4f8a3c1e7d9b5a3f1c7e9d2b4a6f8c0e1d3b5a7f9"
+	digestB = "1c73427791ae06f6c0e5b2d4f8a3c1e7d9b5a3f1c7e9d2b4a6f8c0e1d3b5a7f9"
+)
+
+// TestWords holds the words of every kind and problem. People, tests and guides
+// know them: whoever changes one changes what all of those say.
+func TestWords(t *testing.T) {
+	told := map[Kind][]Problem{}
+	for _, tt := range []struct {
+		f    Finding
+		want string
+	}{
+		{Finding{Kind: Package, Target: "haproxy", Problem: Missing}, "package haproxy: not installed"},
+		{Finding{Kind: Module, Target: "overlay", Problem: Missing}, "kernel module overlay: not loaded"},
+		{Finding{Kind: Sysctl, Target: "a.b", Problem: Missing, Wanted: "1"}, "sysctl a.b: unknown to the kernel, wanted 1"},
+		{Finding{Kind: Sysctl, Target: "a.b", Problem: Value, Found: "0", Wanted: "1"}, "sysctl a.b: 0, wanted 1"},
+
+		{Finding{Kind: Directory, Target: "/d", Problem: Missing}, "directory /d: missing"},
+		{Finding{Kind: Directory, Target: "/d", Problem: Type, Found: "file"}, "directory /d: is a file, wanted a directory"},
+		{Finding{Kind: Directory, Target: "/d", Problem: Mode, Found: "0777", Wanted: "0755"}, "directory /d: mode 0777, wanted 0755"},
+		{Finding{Kind: Directory, Target: "/d", Problem: Owner, Found: "nobody", Wanted: "root"}, "directory /d: owner nobody, wanted root"},
+		{Finding{Kind: Directory, Target: "/d", Problem: Group, Found: "nogroup", Wanted: "root"}, "directory /d: group nogroup, wanted root"},
+
+		{Finding{Kind: File, Target: "/f", Problem: Missing}, "file /f: missing"},
+		{Finding{Kind: File, Target: "/f", Problem: Type, Found: "symbolic link"}, "file /f: is a symbolic link, wanted a regular file"},
+		{Finding{Kind: File, Target: "/f", Problem: Content, Found: digestA, Wanted: digestB},
+			"file /f: content differs (sha256 found 20126f2aae84.., wanted 1c73427791ae..)"},
+		{Finding{Kind: File, Target: "/f", Problem: Unhashed, Wanted: digestB}, "file /f: content differs, wanted 1c73427791ae.."},
+		{Finding{Kind: File, Target: "/f", Problem: SecretContent}, "file /f: differs"},
+		{Finding{Kind: File, Target: "/f", Problem: Mode, Found: "0644", Wanted: "0600"}, "file /f: mode 0644, wanted 0600"},
+		{Finding{Kind: File, Target: "/f", Problem: Owner, Found: "nobody", Wanted: "root"}, "file /f: owner nobody, wanted root"},
+		{Finding{Kind: File, Target: "/f", Problem: Group, Found: "nogroup", Wanted: "root"}, "file /f: group nogroup, wanted root"},
+
+		{Finding{Kind: Binary, Target: "/b", Problem: Missing, Wanted: "etcd 3.6.16"}, "binary /b: missing, wanted etcd 3.6.16"},
+		{Finding{Kind: Binary, Target: "/b", Problem: Type, Found: "directory", Wanted: "etcd 3.6.16"}, "binary /b: is a directory, wanted etcd 3.6.16"},
+		{Finding{Kind: Binary, Target: "/b", Problem: Content, Found: digestA, Wanted: digestB},
+			"binary /b: content differs (sha256 found 20126f2aae84.., wanted 1c73427791ae..)"},
+		{Finding{Kind: Binary, Target: "/b", Problem: Unhashed, Wanted: digestB}, "binary /b: content differs, wanted 1c73427791ae.."},
+		{Finding{Kind: Binary, Target: "/b", Problem: Version, Found: digestA, Wanted: "etcd 3.6.16"}, "binary /b: content 20126f2aae84.., wanted etcd 3.6.16"},
+		{Finding{Kind: Binary, Target: "/b", Problem: Truncated, Found: "5", Wanted: "etcd 3.6.16 (21 bytes)"},
+			"binary /b: truncated to 5 bytes, wanted etcd 3.6.16 (21 bytes)"},
+		{Finding{Kind: Binary, Target: "/b", Problem: Mode, Found: "0777", Wanted: "0755"}, "binary /b: mode 0777, wanted 0755"},
+		{Finding{Kind: Binary, Target: "/b", Problem: NotExecutable, Found: "0644", Wanted: "0755"}, "binary /b: not executable: mode 0644, wanted 0755"},
+		{Finding{Kind: Binary, Target: "/b", Problem: Owner, Found: "nobody", Wanted: "root"}, "binary /b: owner nobody, wanted root"},
+		{Finding{Kind: Binary, Target: "/b", Problem: Group, Found: "nogroup", Wanted: "root"}, "binary /b: group nogroup, wanted root"},
+
+		{Finding{Kind: DropIn, Target: "/u.d/x.conf", Problem: Overridden, Found: "a.service"}, "drop-in /u.d/x.conf: not wanted, changes a.service"},
+		{Finding{Kind: DropIn, Target: "/a.service", Problem: Replaced, Found: "a.service"}, "drop-in /a.service: not wanted, takes the place of a.service"},
+
+		{Finding{Kind: Unit, Target: "a.service", Problem: Unknown, Wanted: EnabledAndRunning}, "unit a.service: unknown to systemd, wanted enabled and running"},
+		{Finding{Kind: Unit, Target: "a.service", Problem: NotInstalled, Wanted: Running}, "unit a.service: not installed, wanted running"},
+		{Finding{Kind: Unit, Target: "a.service", Problem: Unloadable, Found: "bad-setting", Wanted: Enabled},
+			"unit a.service: cannot be loaded (bad-setting), wanted enabled"},
+		{Finding{Kind: Unit, Target: "a.service", Problem: Enablement, Found: Masked, Wanted: Enabled}, "unit a.service: masked, wanted enabled"},
+		{Finding{Kind: Unit, Target: "a.service", Problem: Enablement, Found: UntilReboot, Wanted: Enabled},
+			"unit a.service: enabled until the next boot only, wanted enabled"},
+		{Finding{Kind: Unit, Target: "a.service", Problem: Enablement, Found: Enabled, Wanted: Disabled}, "unit a.service: enabled, wanted disabled"},
+		{Finding{Kind: Unit, Target: "a.service", Problem: Activity, Found: Stopped, Wanted: Running}, "unit a.service: stopped, wanted running"},
+		{Finding{Kind: Unit, Target: "a.service", Problem: Activity, Found: Running, Wanted: Stopped}, "unit a.service: running, wanted stopped"},
+		{Finding{Kind: Unit, Target: "a.service", Problem: Activity, Found: Starting, Wanted: Running}, "unit a.service: starting, wanted running"},
+		{Finding{Kind: Unit, Target: "a.service", Problem: Activity, Found: Stopping, Wanted: Running}, "unit a.service: stopping, wanted running"},
+		{Finding{Kind: Unit, Target: "a.service", Problem: Activity, Found: Failed, Wanted: Running, Cause: "oom-kill"}, "unit a.service: failed (oom-kill), wanted running"},
+		{Finding{Kind: Unit, Target: "a.service", Problem: Activity, Found: CrashLooping, Wanted: Running, Cause: "exit-code"},
+			"unit a.service: failing again and again (exit-code), wanted running"},
+		{Finding{Kind: Unit, Target: "a.service", Problem: Activity, Found: AwaitingStart, Wanted: Running}, "unit a.service: waiting for its next start, wanted running"},
+		{Finding{Kind: Unit, Target: "a.service", Problem: Activity, Found: FailedAtStart, Wanted: Running, Cause: "exit-code"},
+			"unit a.service: failed right after its start (exit-code), wanted running"},
+		{Finding{Kind: Unit, Target: "a.service", Problem: Stale},
+			"unit a.service: systemd has not loaded its files as they are on disk (needs daemon-reload)"},
+		{Finding{Kind: Unit, Target: "a.service", Problem: RestartPending}, "unit a.service: restart pending from an interrupted apply"},
+		{Finding{Kind: Unit, Target: "a.service", Problem: ReloadPending}, "unit a.service: reload pending from an interrupted apply"},
+		{Finding{Kind: Unit, Target: "a.service", Problem: CheckFailed, Cause: "/run/x points to /y"}, "unit a.service: /run/x points to /y"},
+
+		{Finding{Kind: Certificate, Target: "/c.crt", Problem: Missing}, "certificate /c.crt: missing"},
+		{Finding{Kind: Certificate, Target: "/c.crt", Problem: NotWritten}, "certificate /c.crt: not the pair that was written"},
+		{Finding{Kind: Certificate, Target: "/c.crt", Problem: WrongKey}, "certificate /c.crt: the key on the machine is not the certificate's"},
+		{Finding{Kind: Certificate, Target: "/c.crt", Problem: CommonName, Found: "by-hand", Wanted: "kubelet"},
+			`certificate /c.crt: common name is "by-hand", wanted "kubelet"`},
+		{Finding{Kind: Certificate, Target: "/c.crt", Problem: Organizations, Found: `["a" "b"]`, Wanted: "[]"},
+			`certificate /c.crt: organizations are ["a" "b"], wanted []`},
+		{Finding{Kind: Certificate, Target: "/c.crt", Problem: DNSNames, Found: "[]", Wanted: `["a"]`}, `certificate /c.crt: DNS names are [], wanted ["a"]`},
+		{Finding{Kind: Certificate, Target: "/c.crt", Problem: Addresses, Found: "[]", Wanted: `["::1"]`}, `certificate /c.crt: addresses are [], wanted ["::1"]`},
+		{Finding{Kind: Certificate, Target: "/c.crt", Problem: Usage, Wanted: "server"}, "certificate /c.crt: not usable as a server certificate"},
+		{Finding{Kind: Certificate, Target: "/c.crt", Problem: Issuer, Found: "a-ca", Wanted: "b-ca"}, "certificate /c.crt: issued by a-ca, wanted b-ca"},
+		{Finding{Kind: Certificate, Target: "/c.crt", Problem: Signature, Wanted: "b-ca"}, "certificate /c.crt: not issued by b-ca"},
+		{Finding{Kind: Certificate, Target: "/c.crt", Problem: Expired, Found: "2026-01-02"}, "certificate /c.crt: expired on 2026-01-02"},
+		{Finding{Kind: Certificate, Target: "/c.crt", Problem: NotYetValid, Found: "2026-01-02"}, "certificate /c.crt: not valid before 2026-01-02"},
+		{Finding{Kind: Certificate, Target: "/c.crt", Problem: Due, Found: "2026-03-02", Wanted: "2026-01-02"},
+			"certificate /c.crt: expires on 2026-03-02 and is due for renewal since 2026-01-02"},
+		{Finding{Kind: Certificate, Target: "/c.crt", Problem: Unreadable, Cause: "no certificate"}, "certificate /c.crt: no certificate"},
+		{Finding{Kind: Certificate, Target: "/c.crt", Problem: NoAuthority, Cause: "no certificate"}, "certificate /c.crt: authority: no certificate"},
+
+		{Finding{Kind: Port, Target: "6443", Problem: Taken, Found: "socat (process 7 of other.service)"},
+			"port 6443 is taken by socat (process 7 of other.service): end it, then apply again"},
+		{Finding{Kind: FileSystem, Target: "/var (/dev/xvdb)", Problem: Full, Found: "0 of 1024"},
+			"the file system on /var (/dev/xvdb) is full: 0 of 1024 KiB are free; make room, then apply again"},
+		{Finding{Kind: Duty, Problem: NotDrained, Cause: "no answer"}, "its pods were not drained: no answer"},
+		{Finding{Kind: Duty, Problem: NotStarted, Cause: "no answer"}, "its units could not be started again: no answer"},
+		{Finding{Kind: Duty, Problem: NotOpened, Cause: "no answer"}, "its node could not be opened to pods again: no answer"},
+
+		{Finding{Kind: Member, Problem: Missing}, "etcd member: missing from the cluster, wanted a voter"},
+		{Finding{Kind: Member, Target: "8e9e", Problem: Learner}, "etcd member 8e9e: a learner, wanted a voter"},
+		{Finding{Kind: Member, Target: "8e9e", Problem: NotWanted}, "etcd member 8e9e: in the cluster, wanted none"},
+		{Finding{Kind: MemberData, Target: "/var/lib/etcd/member", Problem: Missing},
+			"etcd member: data in /var/lib/etcd/member missing, wanted a copy of the cluster's"},
+		{Finding{Kind: Members, Problem: Unjudged, Cause: "no answer"}, "etcd did not tell its members: no answer"},
+		{Finding{Kind: Secrets, Target: "1", Problem: Plain, Wanted: "b"}, "1 secret is not encrypted, wanted b"},
+		{Finding{Kind: Secrets, Target: "3", Problem: UnknownKey, Wanted: "b"}, "3 secrets are encrypted with an unknown key, wanted b"},
+		{Finding{Kind: Secrets, Target: "3", Problem: OldKey, Found: "a", Wanted: "b"}, "3 secrets are still encrypted with a, wanted b"},
+		{Finding{Kind: Secrets, Target: "2", Problem: NewKey, Found: "c", Wanted: "b"}, "2 secrets are already encrypted with c, wanted b"},
+		{Finding{Kind: Secrets, Problem: Unjudged, Cause: "no answer"}, "which keys the secrets are encrypted with could not be found out: no answer"},
+
+		{Finding{Kind: Node, Problem: Missing}, "node: not registered with the API server"},
+		{Finding{Kind: NodeState, Target: "a", Problem: Missing}, "a: not registered"},
+		{Finding{Kind: NodeState, Target: "a", Problem: Addresses, Wanted: "10.0.0.1"}, `a: internal address is "", wanted 10.0.0.1`},
+		{Finding{Kind: NodeState, Target: "a", Problem: Version, Found: "v1.35.8", Wanted: "v1.36.4"}, "a: kubelet reports v1.35.8, wanted v1.36.4"},
+		{Finding{Kind: NodeState, Target: "a", Problem: NotReported}, "a: its kubelet has not reported since the machine started"},
+		{Finding{Kind: NodeState, Target: "a", Problem: NotReady, Cause: "no network"}, "a: not ready: no network"},
+		{Finding{Kind: NodeState, Problem: Unjudged, Cause: "no answer"}, "no answer"},
+		{Finding{Kind: Label, Target: "pool", Problem: Missing, Wanted: "blue"}, `node label pool: missing, wanted "blue"`},
+		{Finding{Kind: Label, Target: "pool", Problem: Value, Found: "", Wanted: "blue"}, `node label pool: found "", wanted "blue"`},
+		{Finding{Kind: Label, Target: "pool", Problem: NotWanted, Found: "red"}, `node label pool: found "red", wanted none`},
+		{Finding{Kind: Taint, Target: "gpu:NoSchedule", Problem: Missing, Wanted: ""}, `node taint gpu:NoSchedule: missing, wanted ""`},
+		{Finding{Kind: Taint, Target: "gpu:NoSchedule", Problem: Value, Found: "a", Wanted: "b"}, `node taint gpu:NoSchedule: found "a", wanted "b"`},
+		{Finding{Kind: Taint, Target: "gpu:NoSchedule", Problem: NotWanted, Found: "a"}, `node taint gpu:NoSchedule: found "a", wanted none`},
+		{Finding{Kind: PodCIDR, Problem: Value, Found: "", Wanted: "10.200.0.0/24"}, `node pod CIDR: found "", wanted 10.200.0.0/24`},
+		{Finding{Kind: Schedule, Problem: Cordoned}, "node schedulable: left cordoned by a roll-out that did not finish"},
+		{Finding{Kind: Nodes, Problem: Unjudged, Cause: "no answer"}, "the nodes could not be compared: no answer"},
+
+		{Finding{Kind: Object, Problem: Missing}, "missing"},
+		{Finding{Kind: Object, Problem: NotWanted}, "exists, not wanted any more"},
+		{Finding{Kind: Object, Problem: Refused, Cause: "spec.selector: field is immutable"}, "spec.selector: field is immutable"},
+		{Finding{Kind: Field, Target: "spec.replicas", Problem: Value, Found: "1", Wanted: "2"}, "spec.replicas: found 1, wanted 2"},
+		{Finding{Kind: Field, Target: "data.x", Problem: Value, Wanted: Hidden}, "data.x: found nothing, wanted a value (hidden)"},
+		{Finding{Kind: Field, Target: "data.x", Problem: Value, Found: strings.Repeat("é", 61), Wanted: strings.Repeat("é", 60)},
+			"data.x: found " + strings.Repeat("é", 60) + "..., wanted " + strings.Repeat("é", 60)},
+		{Finding{Kind: Field, Target: "spec.containers", Problem: Order, Found: "a, b", Wanted: "b, a"}, "spec.containers: order is a, b, wanted b, a"},
+		{Finding{Kind: SystemObjects, Problem: Unjudged, Cause: "no answer"}, "the system RBAC objects could not be compared: no answer"},
+		{Finding{Kind: Addon, Target: "coredns", Problem: Unjudged, Cause: "no answer"}, "addon coredns could not be compared: no answer"},
+
+		{Finding{Kind: VPC, Problem: Missing}, "missing"},
+		{Finding{Kind: Subnet, Problem: Missing}, "missing"},
+		{Finding{Kind: Subnet, Problem: NoPublicIP}, "machines get no public address by default, wanted one"},
+		{Finding{Kind: AdoptedSubnet, Problem: Missing, Wanted: "vpc-1"}, "missing in vpc-1"},
+		{Finding{Kind: InternetGateway, Problem: Missing}, "missing"},
+		{Finding{Kind: InternetGateway, Problem: Detached}, "not attached to the VPC"},
+		{Finding{Kind: RouteTable, Problem: Missing}, "missing"},
+		{Finding{Kind: RouteTable, Problem: Detached}, "not associated with the subnet"},
+		{Finding{Kind: SecurityGroup, Problem: Missing}, "missing"},
+		{Finding{Kind: Instance, Problem: Value, Found: "stopped", Wanted: "running"}, "instance: found stopped, wanted running"},
+		{Finding{Kind: InstanceType, Problem: Value, Found: "t3.large", Wanted: "t3.medium"}, "instance type: found t3.large, wanted t3.medium"},
+		{Finding{Kind: SourceDestCheck, Problem: Value, Found: "on", Wanted: "off"}, "source/destination check: found on, wanted off"},
+		{Finding{Kind: SecurityGroups, Problem: Value, Found: "sg-1, sg-2", Wanted: "sg-1"}, "security groups: found sg-1, sg-2, wanted sg-1"},
+		{Finding{Kind: MetadataService, Problem: Tokens, Found: "optional", Wanted: "required"}, "metadata service: tokens are optional, wanted required"},
+		{Finding{Kind: MetadataService, Problem: HopLimit, Found: "2", Wanted: "1"}, "metadata service: hop limit is 2, wanted 1"},
+		{Finding{Kind: MetadataService, Problem: Endpoint, Found: "disabled", Wanted: "enabled"}, "metadata service: endpoint is disabled, wanted enabled"},
+		{Finding{Kind: RootVolume, Problem: Value, Found: "8", Wanted: "20"}, "root volume: found 8 GiB, wanted 20 GiB"},
+		{Finding{Kind: RootFileSystem, Problem: TooSmall}, "root file system: does not fill its volume yet"},
+		{Finding{Kind: Route, Target: "10.200.0.0/24 in rtb-1", Problem: Missing, Wanted: "eni-1"}, "route 10.200.0.0/24 in rtb-1: missing, wanted eni-1"},
+		{Finding{Kind: Route, Target: "10.200.0.0/24 in rtb-1", Problem: Value, Found: "eni-2", Wanted: "eni-1"},
+			"route 10.200.0.0/24 in rtb-1: found eni-2, wanted eni-1"},
+		{Finding{Kind: Route, Target: "0.0.0.0/0", Problem: Value, Found: "igw-2", Wanted: "igw-1", Cause: "blackhole"},
+			"route 0.0.0.0/0: found igw-2 (blackhole), wanted igw-1"},
+		{Finding{Kind: Route, Target: "10.200.0.0/24 in rtb-1", Problem: NotWanted}, "route 10.200.0.0/24 in rtb-1: not wanted"},
+		{Finding{Kind: Rule, Target: "tcp 22 from 0.0.0.0/0", Problem: Missing}, "rule tcp 22 from 0.0.0.0/0: missing"},
+		{Finding{Kind: Rule, Target: "tcp 22 from 0.0.0.0/0", Problem: NotWanted}, "rule tcp 22 from 0.0.0.0/0: not wanted"},
+		{Finding{Kind: Tag, Target: "Name", Problem: Missing, Wanted: "demo"}, `tag Name: missing, wanted "demo"`},
+		{Finding{Kind: Tag, Target: "Name", Problem: Value, Found: "by-hand", Wanted: "demo"}, `tag Name: found "by-hand", wanted "demo"`},
+		{Finding{Kind: Address, Target: "198.51.100.7", Problem: Detached, Wanted: "i-1"}, "Elastic IP 198.51.100.7: not associated, wanted i-1"},
+		{Finding{Kind: Address, Target: "198.51.100.7", Problem: Value, Found: "i-2", Wanted: "i-1"}, "Elastic IP 198.51.100.7: associated with i-2, wanted i-1"},
+		{Finding{Kind: ReleasedAddress, Target: "198.51.100.7", Problem: Missing, Found: "eipalloc-1"},
+			"198.51.100.7 (eipalloc-1): released; an apply allocates another, and the endpoint changes"},
+		{Finding{Kind: Key, Target: "etcd-ca.crt", Problem: Missing}, "etcd-ca.crt: missing"},
+		{Finding{Kind: Key, Target: "etcd-ca.crt", Problem: NotRecord}, "etcd-ca.crt: not the one on record"},
+		{Finding{Kind: Key, Target: "etcd-ca-2.crt", Problem: Generation}, "etcd-ca-2.crt: of a generation that is not wanted"},
+	} {
+		if got := tt.f.String(); got != tt.want {
+			t.Errorf("%q, wanted %q", got, tt.want)
+		}
+		told[tt.f.Kind] = append(told[tt.f.Kind], tt.f.Problem)
+	}
+	for kind, w := range vocabulary {
+		for problem := range w.how {
+			if !slices.Contains(told[kind], problem) {
+				t.Errorf("no test holds the words of %s: %s", kind, problem)
+			}
+		}
+	}
+}
+
+// TestComplete: every kind has words, and every problem is one of some kind.
+func TestComplete(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "kind.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems := map[Problem]bool{}
+	for _, w := range vocabulary {
+		for p := range maps.Keys(w.how) {
+			problems[p] = true
+		}
+	}
+	seen := 0
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || spec.Type == nil {
+			return true
+		}
+		value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen++
+		switch name := spec.Names[0].Name; spec.Type.(*ast.Ident).Name {
+		case "Kind":
+			if len(vocabulary[Kind(value)].how) == 0 {
+				t.Errorf("%s has no words", name)
+			}
+		case "Problem":
+			if !problems[Problem(value)] {
+				t.Errorf("%s is no problem of any kind", name)
+			}
+		}
+		return true
+	})
+	if seen < len(vocabulary) {
+		t.Errorf("found %d constants for %d kinds", seen, len(vocabulary))
+	}
+}
+
+// TestList: findings are told in their order, and several of one certificate, or
+// of the metadata service, after one head.
+func TestList(t *testing.T) {
+	tokens := Finding{Subject: "b", Kind: MetadataService, Problem: Tokens, Found: "optional", Wanted: "required"}
+	hops := Finding{Subject: "b", Kind: MetadataService, Problem: HopLimit, Found: "2", Wanted: "1"}
+	name := Finding{Subject: "a", Kind: Certificate, Target: "/a.crt", Problem: CommonName, Found: "x", Wanted: "y"}
+	expired := Finding{Subject: "a", Kind: Certificate, Target: "/a.crt", Problem: Expired, Found: "2026-01-02"}
+	other := Finding{Subject: "a", Kind: Certificate, Target: "/b.crt", Problem: Expired, Found: "2026-01-02"}
+	lost := Finding{Subject: "a", Kind: File, Target: "/f", Problem: Missing}
+	mode := Finding{Subject: "a", Kind: File, Target: "/f", Problem: Mode, Found: "0644", Wanted: "0600"}
+	got := BySubject([]Finding{tokens, lost, mode, name, expired, other, hops})
+	want := map[string]string{
+		"a": `file /f: missing; file /f: mode 0644, wanted 0600; certificate /a.crt: common name is "x", wanted "y", expired on 2026-01-02; certificate /b.crt: expired on 2026-01-02`,
+		"b": "metadata service: tokens are optional, wanted required, hop limit is 2, wanted 1",
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("%q, wanted %q", got, want)
+	}
+	if got := Words(nil); got != "" {
+		t.Errorf("nothing found: %q", got)
+	}
+	if all := About("c", []Finding{lost, mode}); all[0].Subject != "c" || all[1].Subject != "c" || lost.Subject != "a" {
+		t.Errorf("about another: %+v", all)
+	}
+}
+
+// TestValuesAreData: what a value holds is never taken for words of the table,
+// and what has no words is told all the same.
+func TestValuesAreData(t *testing.T) {
+	for f, want := range map[Finding]string{
+		{Kind: Sysctl, Target: "{found}", Problem: Value, Found: "{wanted}", Wanted: "{cause}", Cause: "x"}: "sysctl {found}: {wanted}, wanted {cause}",
+		{Kind: Sysctl, Target: "a.b", Problem: Expired}:                                                     "sysctl a.b: expired",
+		{Kind: "moon", Problem: Full}:                                                                       "moon: full",
+	} {
+		if got := f.String(); got != want {
+			t.Errorf("%q, wanted %q", got, want)
+		}
+	}
+}
