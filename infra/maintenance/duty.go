@@ -23,6 +23,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
@@ -52,7 +53,7 @@ type Duty struct {
 	files    map[string][]byte                             // credentials, by path
 	find     func(context.Context) ([]fleet.Target, error) // other controllers, nil when unknown
 	cordoned bool
-	notes    []string
+	notes    []finding.Finding
 }
 
 // dutyUnits are the units a machine is missed for, in the order they start, and
@@ -86,13 +87,15 @@ func (d *Duty) Units() []string { return slices.Clone(d.units) }
 func (d *Duty) Idle() bool { return len(d.units) == 0 }
 
 // Notes are what could not be done and does not stand in the way.
-func (d *Duty) Notes() []string { return slices.Clone(d.notes) }
+func (d *Duty) Notes() []finding.Finding { return slices.Clone(d.notes) }
 
 func (d *Duty) does(unit string) bool { return slices.Contains(d.units, unit) }
 
-func (d *Duty) note(format string, args ...any) {
-	d.notes = append(d.notes, fmt.Sprintf(format, args...))
-	d.m.Say(format, args...)
+func (d *Duty) note(problem finding.Problem, err error) *finding.Finding {
+	f := finding.Finding{Subject: d.m.Name(), Kind: finding.Duty, Problem: problem, Cause: err.Error()}
+	d.notes = append(d.notes, f)
+	d.m.Say("%s", f)
+	return &f
 }
 
 // etcd connects to the member on the machine.
@@ -136,9 +139,12 @@ func (d *Duty) kubelet() (*kube.Client, string, error) {
 // Close keeps new pods away from the machine, if it is a node: of several that
 // are about to go, all are closed before the first is emptied, lest its pods
 // move on to the next. Not reaching the API server is noted, no more.
-func (d *Duty) Close(ctx context.Context) {
+func (d *Duty) Close(ctx context.Context) { _ = d.close(ctx) }
+
+// close is Close. It returns what it notes, nil when all is well.
+func (d *Duty) close(ctx context.Context) *finding.Finding {
 	if !d.does(component.KubeletUnit) {
-		return
+		return nil
 	}
 	c, node, err := d.kubelet()
 	if err == nil {
@@ -146,10 +152,10 @@ func (d *Duty) Close(ctx context.Context) {
 		err = fleet.Within(ctx, fleet.EvictBudget, "the API server", func(ctx context.Context) error { return c.Cordon(ctx, node) })
 	}
 	if err != nil {
-		d.note("its pods were not drained: %v", err)
-		return
+		return d.note(finding.NotDrained, err)
 	}
 	d.cordoned = true
+	return nil
 }
 
 // Suspend readies the machine to be stopped: the other etcd members and API
@@ -161,8 +167,8 @@ func (d *Duty) Suspend(ctx context.Context, leaving func(string) bool) error {
 	if err := d.guard(ctx, false, leaving); err != nil {
 		return err
 	}
-	if d.Close(ctx); d.does(component.KubeletUnit) && !d.cordoned {
-		return d.fail("drain", errors.New(d.notes[len(d.notes)-1]))
+	if noted := d.close(ctx); noted != nil && !d.cordoned {
+		return d.fail("drain", errors.New(noted.String()))
 	}
 	if err := d.drain(ctx); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
@@ -100,7 +101,7 @@ func (d *Duty) Restore(ctx context.Context) {
 	defer cancel()
 	if len(d.units) > 0 {
 		if err := deed.Start(ctx, d.m.Remote, d.units...); err != nil {
-			d.note("its units could not be started again: %v", err)
+			d.note(finding.NotStarted, err)
 		}
 	}
 	d.uncordon(ctx)
@@ -118,7 +119,7 @@ func (d *Duty) uncordon(ctx context.Context) {
 		err = c.Uncordon(ctx, node)
 	}
 	if err != nil {
-		d.note("its node could not be opened to pods again: %v", err)
+		d.note(finding.NotOpened, err)
 		return
 	}
 	d.cordoned = false

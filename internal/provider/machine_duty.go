@@ -93,7 +93,7 @@ func (r *machineResource) dismiss(ctx context.Context, client *infraaws.Client, 
 		duty.Restore(ctx)
 	}
 	for _, note := range duty.Notes() {
-		diags.AddWarning("Machine "+m.Name.ValueString()+" left in haste", remote.Redact(note))
+		diags.AddWarning("Machine "+m.Name.ValueString()+" left in haste", remote.Redact(note.String()))
 	}
 	return done, err
 }
@@ -165,6 +165,6 @@ func (s *stopover) warn(diags *diag.Diagnostics) {
 		return
 	}
 	for _, note := range slices.Compact(s.duty.Notes()) {
-		diags.AddWarning("Machine "+s.model.Name.ValueString()+" was changed with a reservation", remote.Redact(note))
+		diags.AddWarning("Machine "+s.model.Name.ValueString()+" was changed with a reservation", remote.Redact(note.String()))
 	}
 }
