@@ -246,8 +246,8 @@ func silent(err error) bool {
 	case errors.As(err, &network), errors.As(err, &notReady), errors.As(err, &groups),
 		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return true
-	default: // client-go's rest.Request, of a connection that was lost meanwhile
-		return strings.Contains(err.Error(), "when reading response body")
+	default:
+		return lostMeanwhile(err)
 	}
 }
 

@@ -78,15 +78,11 @@ func (c *Client) logTail(ctx context.Context, t Trouble) ([]string, error) {
 	return tail, err
 }
 
-// logRemoved begins what the kubelet answers, with status 200, for a container
-// that it has removed.
-const logRemoved = "unable to retrieve container logs for "
-
 func (c *Client) logOf(ctx context.Context, t Trouble, previous bool) ([]string, error) {
 	lines, limit := int64(logLines), logBytes
 	raw, err := c.typed.CoreV1().Pods(t.Namespace).GetLogs(t.Pod, &corev1.PodLogOptions{
 		Container: t.Container, TailLines: &lines, LimitBytes: &limit, Previous: previous}).DoRaw(ctx)
-	if err == nil && strings.HasPrefix(string(raw), logRemoved) {
+	if err == nil && isRemoved(raw) {
 		err = errors.New(strings.TrimSpace(string(raw)))
 	}
 	if err != nil {

@@ -76,7 +76,7 @@ func (c *Client) Try(ctx context.Context, t Trial) error {
 			return false, abort(ctx, t.Abort)
 		case hasRun(pod):
 			return true, nil
-		case strings.HasPrefix(pod.Status.Reason, "OutOf"):
+		case turnedAway(pod):
 			return false, ErrNodeFull
 		}
 		if time.Since(looked) < lookInterval {
@@ -113,15 +113,13 @@ func abort(ctx context.Context, f func(context.Context) error) error {
 // in, as opposed to a service account that the controller manager has yet to
 // make. A webhook that gives its denial no code of its own has it sent with 400.
 func refused(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
-		apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "service account")
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) && !lacksServiceAccount(err)
 }
 
-// refusalAdvice says what to do about a refusal. That of a ResourceQuota reads
-// "pods "x" is forbidden: exceeded quota: q, requested: ..., used: ..., limited: ...";
-// no label exempts from it.
+// refusalAdvice says what to do about a refusal. From that of a ResourceQuota no
+// label exempts.
 func refusalAdvice(err error) string {
-	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), " quota: ") {
+	if overQuota(err) {
 		return "make room in the quotas of namespace " + metav1.NamespaceSystem
 	}
 	return fmt.Sprintf("let pods with the label %s in namespace %s through", trialLabel, metav1.NamespaceSystem)

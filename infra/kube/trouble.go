@@ -2,7 +2,6 @@ package kube
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -56,19 +55,6 @@ const (
 	failedSandbox     = "FailedCreatePodSandBox"
 	maxTroubleMessage = 600 // runes
 )
-
-// failing are the reasons for which the kubelet has a container wait although
-// it has tried to start it (pkg/kubelet/container/sync_result.go and
-// pkg/kubelet/images/types.go of Kubernetes).
-var failing = []string{
-	crashLoopBackOff, "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError",
-	"RegistryUnavailable", "SignatureValidationFailed", configError, "CreateContainerError", "RunContainerError", "PreCreateHookError",
-	"PreStartHookError", "PostStartHookError",
-}
-
-// toCome matches what the kubelet says of an object that a container refers
-// to and that somebody may yet make.
-var toCome = regexp.MustCompile(`(?i)^(secret|configmap) "[^"]*" not found`)
 
 // troubleOf says what keeps a pod from running; nil when nothing is known to.
 // events are those of the pod, in any order. Init containers are looked at
@@ -124,7 +110,7 @@ func wholePodTrouble(pod *corev1.Pod) *Trouble {
 // containerTrouble is what a container's status tells.
 func containerTrouble(s corev1.ContainerStatus) *Trouble {
 	w := s.State.Waiting
-	if w == nil || !slices.Contains(failing, w.Reason) {
+	if !failsToStart(w) {
 		return nil
 	}
 	t := &Trouble{Container: s.Name, Reason: w.Reason, Message: w.Message, Ran: s.LastTerminationState.Terminated != nil}

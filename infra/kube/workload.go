@@ -189,10 +189,7 @@ func (c *Client) rolledOut(ctx context.Context, ref ObjectRef) (message string, 
 	if err != nil {
 		return "", false, fmt.Errorf("%s: %w", ref, err)
 	}
-	if _, rest, ok := strings.Cut(message, " rollout to finish: "); ok {
-		message = rest
-	}
-	message = strings.TrimRight(message, ".\n")
+	message = rolloutStatus(message)
 	if why := unmade(o); why != "" {
 		message += ": " + why
 	}
