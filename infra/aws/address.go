@@ -11,6 +11,8 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
 const kindAddress = "address"
@@ -67,22 +69,22 @@ func (c *Client) EnsureAddress(ctx context.Context, allocated string, spec Addre
 	return a, nil
 }
 
-// ObserveAddress says in words how the Elastic IP differs from what is wanted.
-// The error is ErrNotFound when it was released.
-func (c *Client) ObserveAddress(ctx context.Context, allocated string, spec AddressSpec) (Address, []string, error) {
+// ObserveAddress finds how the Elastic IP differs from what is wanted. The
+// findings name no subject. The error is ErrNotFound when it was released.
+func (c *Client) ObserveAddress(ctx context.Context, allocated string, spec AddressSpec) (Address, []finding.Finding, error) {
 	a, err := c.findAddress(ctx, allocated, spec)
 	if err != nil {
 		return Address{}, nil, err
 	}
-	var words []string
-	switch {
-	case spec.InstanceID == a.InstanceID || spec.InstanceID == "":
-	case a.InstanceID == "":
-		words = append(words, fmt.Sprintf("Elastic IP %s: not associated, wanted %s", a.PublicIP, spec.InstanceID))
-	default:
-		words = append(words, fmt.Sprintf("Elastic IP %s: associated with %s, wanted %s", a.PublicIP, a.InstanceID, spec.InstanceID))
+	var out []finding.Finding
+	if spec.InstanceID != "" && spec.InstanceID != a.InstanceID {
+		f := finding.Finding{Kind: finding.Address, Target: a.PublicIP.String(), Problem: finding.Value, Found: a.InstanceID, Wanted: spec.InstanceID}
+		if a.InstanceID == "" {
+			f.Problem = finding.Detached
+		}
+		out = append(out, f)
 	}
-	return a, append(words, diffTags(c.clusterTags(spec.Cluster, kindAddress, spec.Name, spec.Tags), a.Tags)...), nil
+	return a, append(out, diffTags(c.clusterTags(spec.Cluster, kindAddress, spec.Name, spec.Tags), a.Tags)...), nil
 }
 
 // DeleteAddress releases the Elastic IP, associated or not, and any that an

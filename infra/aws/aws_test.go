@@ -10,9 +10,13 @@ import (
 	"testing"
 	"time"
 
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/smithy-go"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/crypto/ssh"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
 func TestPermissionsRoundTrip(t *testing.T) {
@@ -136,13 +140,47 @@ func TestPatience(t *testing.T) {
 
 func TestTagsDiffer(t *testing.T) {
 	got := diffTags(map[string]string{"a": "1", "b": "2", "c": "3"}, map[string]string{"a": "1", "b": "x", "aws:other": "y"})
-	want := []string{`tag b: found "x", wanted "2"`, `tag c: missing, wanted "3"`}
-	if !slices.Equal(got, want) {
+	if want := `tag b: found "x", wanted "2"; tag c: missing, wanted "3"`; finding.Words(got) != want {
 		t.Errorf("got %v, wanted %v", got, want)
 	}
 	for key, reserved := range map[string]bool{"Name": true, TagCluster: true, "kubernetes.io/cluster/x": true, "aws:x": true, "team": false} {
 		if ReservedTag(key) != reserved {
 			t.Errorf("%s: reserved %v", key, !reserved)
+		}
+	}
+}
+
+// TestFindings reads what is found of the metadata service, of the way to the
+// internet and of rules, as a person does.
+func TestFindings(t *testing.T) {
+	good := types.InstanceMetadataOptionsResponse{HttpTokens: types.HttpTokensStateRequired, HttpPutResponseHopLimit: sdk.Int32(1), HttpEndpoint: types.InstanceMetadataEndpointStateEnabled}
+	bad := types.InstanceMetadataOptionsResponse{HttpTokens: types.HttpTokensStateOptional, HttpPutResponseHopLimit: sdk.Int32(2), HttpEndpoint: types.InstanceMetadataEndpointStateDisabled}
+	route := func(to, gateway string, state types.RouteState) types.RouteTable {
+		return types.RouteTable{Routes: []types.Route{{DestinationCidrBlock: &to, GatewayId: &gateway, State: state}}}
+	}
+	for _, tt := range []struct {
+		found []finding.Finding
+		want  string
+	}{
+		{diffMetadata(good), ""},
+		{diffMetadata(bad), "metadata service: tokens are optional, wanted required, hop limit is 2, wanted 1, endpoint is disabled, wanted enabled"},
+		{diffDefaultRoute(route("0.0.0.0/0", "igw-1", types.RouteStateActive), "igw-1"), ""},
+		{diffDefaultRoute(route("0.0.0.0/0", "igw-1", types.RouteStateBlackhole), "igw-1"), "route 0.0.0.0/0: found igw-1 (blackhole), wanted igw-1"},
+		{diffDefaultRoute(route("0.0.0.0/0", "igw-2", types.RouteStateActive), "igw-1"), "route 0.0.0.0/0: found igw-2 (active), wanted igw-1"},
+		{diffDefaultRoute(route("10.0.0.0/8", "igw-1", types.RouteStateActive), "igw-1"), "route 0.0.0.0/0: missing, wanted igw-1"},
+	} {
+		if got := finding.Words(tt.found); got != tt.want {
+			t.Errorf("%q, wanted %q", got, tt.want)
+		}
+	}
+	groups := map[Role]string{RoleWorker: "sg-w"}
+	for r, want := range map[rule][2]string{
+		{"tcp", 22, 22, "0.0.0.0/0"}:     {"tcp 22 from 0.0.0.0/0", "outgoing tcp 22 to 0.0.0.0/0"},
+		{"udp", 30000, 32767, "sg-w"}:    {"udp 30000-32767 from group worker", "outgoing udp 30000-32767 to group worker"},
+		{protocol: "-1", source: "::/0"}: {"all traffic from ::/0", "outgoing all traffic to ::/0"},
+	} {
+		if in, out := r.in(groups, false), r.in(groups, true); in != want[0] || out != want[1] {
+			t.Errorf("%q and %q, wanted %q", in, out, want)
 		}
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
 const kindMachine = "machine"
@@ -262,9 +264,9 @@ func (o observation) machine() Machine {
 	return m
 }
 
-// ObserveMachine says in words how the machine differs from what is wanted. The
+// ObserveMachine finds how the machine differs from what is wanted. The
 // error is ErrNotFound when it is gone for certain.
-func (c *Client) ObserveMachine(ctx context.Context, id string, spec MachineSpec) (Machine, []string, error) {
+func (c *Client) ObserveMachine(ctx context.Context, id string, spec MachineSpec) (Machine, []finding.Finding, error) {
 	o, err := c.observe(ctx, id, routedVPC(spec))
 	if err != nil {
 		return Machine{}, nil, fmt.Errorf("machine %s: %w", spec.Name, err)
@@ -276,11 +278,7 @@ func (c *Client) ObserveMachine(ctx context.Context, id string, spec MachineSpec
 	if spec, err = c.withoutGone(ctx, spec, o); err != nil {
 		return m, nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 	}
-	var words []string
-	for _, f := range c.machineFindings(spec, o) {
-		words = append(words, f.words)
-	}
-	return m, words, nil
+	return m, findingsOf(c.machineRepairs(spec, o)), nil
 }
 
 // LookMachine returns the machine as EC2 tells of it at this moment, without

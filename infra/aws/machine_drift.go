@@ -4,72 +4,67 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// machineFinding is one difference and what ends it. What needs the instance
-// stopped comes as one fix on its own.
-type machineFinding struct {
-	words string
-	power bool   // fixed by stopping and starting
-	table string // route table it is about
-	fix   func(context.Context) error
-}
-
-// machineFindings compares one machine with its spec.
-func (c *Client) machineFindings(spec MachineSpec, o observation) []machineFinding {
+// machineRepairs compares one machine with its spec. What needs the instance
+// stopped comes as repairs of their own.
+func (c *Client) machineRepairs(spec MachineSpec, o observation) []repair {
 	m := o.machine()
-	var out []machineFinding
-	add := func(fix func(context.Context) error, format string, args ...any) {
-		out = append(out, machineFinding{words: fmt.Sprintf(format, args...), fix: fix})
+	var out []repair
+	value := func(kind finding.Kind, found, wanted string) finding.Finding {
+		return finding.Finding{Subject: spec.Name, Kind: kind, Problem: finding.Value, Found: found, Wanted: wanted}
 	}
+	power := func(f finding.Finding) { out = append(out, repair{findings: []finding.Finding{f}, power: true}) }
 	if spec.InstanceType != "" && m.InstanceType != spec.InstanceType {
-		out = append(out, machineFinding{words: fmt.Sprintf("instance type: found %s, wanted %s", m.InstanceType, spec.InstanceType), power: true})
+		power(value(finding.InstanceType, m.InstanceType, spec.InstanceType))
 	}
 	if s := stateOf(o.instance); s == types.InstanceStateNameStopped || s == types.InstanceStateNameStopping {
-		out = append(out, machineFinding{words: fmt.Sprintf("instance: found %s, wanted running", s), power: true})
+		power(value(finding.Instance, string(s), string(types.InstanceStateNameRunning)))
 	}
 	if n := primary(o.instance); n != nil {
 		if want := !spec.PodCIDR.IsValid(); sdk.ToBool(n.SourceDestCheck) != want {
-			add(func(ctx context.Context) error { return c.setSourceDestCheck(ctx, m.InterfaceID, want) },
-				"source/destination check: found %s, wanted %s", onOff(!want), onOff(want))
+			out = append(out, repairOf(value(finding.SourceDestCheck, onOff(!want), onOff(want)),
+				func(ctx context.Context) error { return c.setSourceDestCheck(ctx, m.InterfaceID, want) }))
 		}
 		if found := groupIDs(n.Groups); spec.SecurityGroupID != "" && !slices.Equal(found, []string{spec.SecurityGroupID}) {
-			add(func(ctx context.Context) error {
+			out = append(out, repairOf(value(finding.SecurityGroups, strings.Join(found, ", "), spec.SecurityGroupID), func(ctx context.Context) error {
 				_, err := c.EC2.ModifyNetworkInterfaceAttribute(ctx, &ec2.ModifyNetworkInterfaceAttributeInput{
 					NetworkInterfaceId: &m.InterfaceID, Groups: []string{spec.SecurityGroupID},
 				}, c.settling())
 				return err
-			}, "security groups: found %s, wanted %s", strings.Join(found, ", "), spec.SecurityGroupID)
+			}))
 		}
 	}
 	if o.instance.MetadataOptions != nil {
-		if words := diffMetadata(*o.instance.MetadataOptions); words != "" {
-			add(func(ctx context.Context) error {
+		if differs := diffMetadata(*o.instance.MetadataOptions); len(differs) > 0 {
+			out = append(out, repair{findings: finding.About(spec.Name, differs), fix: func(ctx context.Context) error {
 				_, err := c.EC2.ModifyInstanceMetadataOptions(ctx, &ec2.ModifyInstanceMetadataOptionsInput{
 					InstanceId: &m.ID, HttpTokens: types.HttpTokensStateRequired, HttpPutResponseHopLimit: sdk.Int32(1),
 					HttpEndpoint: types.InstanceMetadataEndpointStateEnabled,
 				})
 				return err
-			}, "metadata service: %s", words)
+			}})
 		}
 	}
-	out = append(out, c.routeFindings(spec, o.tables, m.ID, m.InterfaceID)...)
+	out = append(out, c.routeRepairs(spec, o.tables, m.ID, m.InterfaceID)...)
 	if o.volume != nil && m.RootVolumeGiB < spec.RootVolumeGiB {
-		add(func(ctx context.Context) error {
-			return c.growVolume(ctx, m.VolumeID, spec.RootVolumeGiB)
-		}, "root volume: found %d GiB, wanted %d GiB", m.RootVolumeGiB, spec.RootVolumeGiB)
+		out = append(out, repairOf(value(finding.RootVolume, strconv.Itoa(int(m.RootVolumeGiB)), strconv.Itoa(int(spec.RootVolumeGiB))),
+			func(ctx context.Context) error { return c.growVolume(ctx, m.VolumeID, spec.RootVolumeGiB) }))
 	}
-	if words := diffTags(c.machineTags(spec), m.Tags); len(words) > 0 {
-		add(func(ctx context.Context) error {
+	if differs := diffTags(c.machineTags(spec), m.Tags); len(differs) > 0 {
+		out = append(out, repair{findings: finding.About(spec.Name, differs), fix: func(ctx context.Context) error {
 			_, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: m.tagged(), Tags: ec2Tags(c.machineTags(spec))})
 			return err
-		}, "%s", strings.Join(words, "; "))
+		}})
 	}
 	return out
 }
@@ -99,15 +94,15 @@ func (c *Client) ConvergeMachine(ctx context.Context, id string, spec MachineSpe
 	if err != nil {
 		return Machine{}, fmt.Errorf("%s: %w", spec.describe(id), err)
 	}
-	findings := c.machineFindings(spec, o)
+	repairs := c.machineRepairs(spec, o)
 	g, gctx := errgroup.WithContext(ctx)
-	for _, f := range findings {
-		if f.power {
+	for _, r := range repairs {
+		if r.power {
 			continue
 		}
 		g.Go(func() error {
-			if err := f.fix(gctx); err != nil {
-				return fmt.Errorf("%s: repair %q: %w", spec.describe(id), f.words, err)
+			if err := r.fix(gctx); err != nil {
+				return fmt.Errorf("%s: repair %q: %w", spec.describe(id), finding.Words(r.findings), err)
 			}
 			return nil
 		})
@@ -116,11 +111,11 @@ func (c *Client) ConvergeMachine(ctx context.Context, id string, spec MachineSpe
 	if err := g.Wait(); err != nil {
 		return o.machine(), err
 	}
-	if slices.ContainsFunc(findings, func(f machineFinding) bool { return f.power }) {
+	if slices.ContainsFunc(repairs, func(r repair) bool { return r.power }) {
 		if err := c.cycle(ctx, o.instance, spec, beforeStop); err != nil {
 			return o.machine(), fmt.Errorf("%s: %w", spec.describe(id), err)
 		}
-	} else if len(findings) == 0 {
+	} else if len(repairs) == 0 {
 		return o.routed(spec), nil
 	}
 	now, err := c.observe(ctx, id, "")
@@ -194,18 +189,23 @@ func (c *Client) setSourceDestCheck(ctx context.Context, networkInterface string
 	return nil
 }
 
-func diffMetadata(found types.InstanceMetadataOptionsResponse) string {
-	var words []string
+// diffMetadata returns how the options of the metadata service differ from what
+// is wanted of every machine.
+func diffMetadata(found types.InstanceMetadataOptionsResponse) []finding.Finding {
+	var out []finding.Finding
+	add := func(problem finding.Problem, found, wanted string) {
+		out = append(out, finding.Finding{Kind: finding.MetadataService, Problem: problem, Found: found, Wanted: wanted})
+	}
 	if found.HttpTokens != types.HttpTokensStateRequired {
-		words = append(words, "tokens are "+string(found.HttpTokens)+", wanted required")
+		add(finding.Tokens, string(found.HttpTokens), string(types.HttpTokensStateRequired))
 	}
 	if hops := sdk.ToInt32(found.HttpPutResponseHopLimit); hops != 1 {
-		words = append(words, fmt.Sprintf("hop limit is %d, wanted 1", hops))
+		add(finding.HopLimit, strconv.Itoa(int(hops)), "1")
 	}
 	if found.HttpEndpoint == types.InstanceMetadataEndpointStateDisabled {
-		words = append(words, "endpoint is disabled, wanted enabled")
+		add(finding.Endpoint, string(types.InstanceMetadataEndpointStateDisabled), string(types.InstanceMetadataEndpointStateEnabled))
 	}
-	return strings.Join(words, ", ")
+	return out
 }
 
 func groupIDs(groups []types.GroupIdentifier) []string {

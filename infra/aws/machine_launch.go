@@ -256,12 +256,12 @@ func (l *Launch) settle(ctx context.Context, instance string, n *types.InstanceN
 func (l *Launch) route(ctx context.Context, tables []types.RouteTable, instance, networkInterface string) error {
 	var mu sync.Mutex
 	g, gctx := errgroup.WithContext(ctx)
-	for _, f := range l.client.routeFindings(l.spec, tables, instance, networkInterface) {
+	for _, r := range l.client.routeRepairs(l.spec, tables, instance, networkInterface) {
 		g.Go(func() error {
-			err := f.fix(gctx)
+			err := r.fix(gctx)
 			if err == nil {
 				mu.Lock()
-				l.tables = append(l.tables, f.table)
+				l.tables = append(l.tables, r.table)
 				mu.Unlock()
 			}
 			return err

@@ -12,15 +12,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"golang.org/x/sync/errgroup"
-)
 
-// finding is one difference between what is wanted and what is, and the call
-// or two that end it.
-type finding struct {
-	thing string // "security group worker"
-	words string // "rule tcp 22 from 0.0.0.0/0: not wanted"
-	fix   func(context.Context) error
-}
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+)
 
 // builder brings a network to what is wanted. Its snapshot follows what it does.
 type builder struct {
@@ -33,8 +27,8 @@ type builder struct {
 // stages returns the ways to find differences, in the order in which they must
 // be ended: each stage needs what the one before has made. Within a stage
 // everything is independent.
-func (b *builder) stages() []func() []finding {
-	return []func() []finding{b.findVPC, b.findParts, b.findSettings}
+func (b *builder) stages() []func() []repair {
+	return []func() []repair{b.findVPC, b.findParts, b.findSettings}
 }
 
 // EnsureNetwork makes the network, or completes and repairs what there is of
@@ -47,10 +41,10 @@ func (c *Client) EnsureNetwork(ctx context.Context, spec NetworkSpec) (Network, 
 	b := &builder{Client: c, spec: spec, snapshot: s}
 	for _, find := range b.stages() {
 		g, gctx := errgroup.WithContext(ctx)
-		for _, f := range find() {
+		for _, r := range find() {
 			g.Go(func() error {
-				if err := f.fix(gctx); err != nil {
-					return fmt.Errorf("network of cluster %s: %s: %w", spec.Cluster, f.thing, err)
+				if err := r.fix(gctx); err != nil {
+					return fmt.Errorf("network of cluster %s: %s: %w", spec.Cluster, r.findings[0].Subject, err)
 				}
 				return nil
 			})
@@ -65,9 +59,10 @@ func (c *Client) EnsureNetwork(ctx context.Context, spec NetworkSpec) (Network, 
 	return b.network(spec.Cluster), nil
 }
 
-// ObserveNetwork says in words, by thing, how the network differs from what is
-// wanted. The error is ErrNotFound when the VPC is gone.
-func (c *Client) ObserveNetwork(ctx context.Context, spec NetworkSpec) (Network, map[string]string, error) {
+// ObserveNetwork finds how the network differs from what is wanted. The subjects
+// are its parts: "vpc", "security group worker". The error is ErrNotFound when
+// the VPC is gone.
+func (c *Client) ObserveNetwork(ctx context.Context, spec NetworkSpec) (Network, []finding.Finding, error) {
 	s, err := c.look(ctx, spec)
 	if err != nil {
 		return Network{}, nil, err
@@ -76,17 +71,11 @@ func (c *Client) ObserveNetwork(ctx context.Context, spec NetworkSpec) (Network,
 		return Network{}, nil, fmt.Errorf("network of cluster %s: %w", spec.Cluster, ErrNotFound)
 	}
 	b := &builder{Client: c, spec: spec, snapshot: s}
-	words := map[string][]string{}
+	var out []finding.Finding
 	for _, find := range b.stages() {
-		for _, f := range find() {
-			words[f.thing] = append(words[f.thing], f.words)
-		}
+		out = append(out, findingsOf(find())...)
 	}
-	drift := map[string]string{}
-	for thing, w := range words {
-		drift[thing] = strings.Join(w, "; ")
-	}
-	return b.network(spec.Cluster), drift, nil
+	return b.network(spec.Cluster), out, nil
 }
 
 // FindNetwork returns the network of a cluster by its tags, with the admin and
@@ -130,14 +119,14 @@ func (c *Client) FindNetwork(ctx context.Context, cluster string) (Network, Netw
 	return n, spec, nil
 }
 
-func (b *builder) findVPC() []finding {
+func (b *builder) findVPC() []repair {
 	if b.spec.adopts() {
 		return b.findAdopted()
 	}
 	if b.vpc != nil {
 		return nil
 	}
-	return []finding{{"vpc", "missing", func(ctx context.Context) error {
+	return []repair{repairOf(finding.Finding{Subject: subjectVPC, Kind: finding.VPC, Problem: finding.Missing}, func(ctx context.Context) error {
 		tags := b.want("")
 		out, err := b.EC2.CreateVpc(ctx, &ec2.CreateVpcInput{
 			CidrBlock:         sdk.String(b.spec.VPCCIDR.String()),
@@ -149,87 +138,103 @@ func (b *builder) findVPC() []finding {
 		out.Vpc.Tags = ec2Tags(tags)
 		b.change(func(s *snapshot) { s.vpc = out.Vpc })
 		return nil
-	}}}
+	})}
 }
 
 // findAdopted finds adopted subnets that are not there. Only whoever made them
 // can make them again.
-func (b *builder) findAdopted() []finding {
-	var out []finding
+func (b *builder) findAdopted() []repair {
+	var out []repair
 	for _, id := range b.spec.SubnetIDs {
 		if !slices.ContainsFunc(b.subnets, func(s types.Subnet) bool { return sdk.ToString(s.SubnetId) == id }) {
-			out = append(out, finding{"subnet " + id, "missing in " + b.spec.VPCID, func(context.Context) error {
+			f := finding.Finding{Subject: "subnet " + id, Kind: finding.AdoptedSubnet, Problem: finding.Missing, Wanted: b.spec.VPCID}
+			out = append(out, repairOf(f, func(context.Context) error {
 				return fmt.Errorf("it does not exist in %s: take it out of subnet_ids, or write the id of the one that replaces it", b.spec.VPCID)
-			}})
+			}))
 		}
 	}
 	return out
 }
 
-func (b *builder) findParts() []finding {
-	var out []finding
+// The parts of a network of our own, as findings name them.
+const (
+	subjectVPC     = "vpc"
+	subjectSubnet  = "subnet"
+	subjectGateway = "internet gateway"
+	subjectTable   = "route table"
+)
+
+func subjectGroup(role Role) string { return "security group " + string(role) }
+
+func (b *builder) findParts() []repair {
+	var out []repair
+	add := func(subject string, kind finding.Kind, problem finding.Problem, fix func(context.Context) error) {
+		out = append(out, repairOf(finding.Finding{Subject: subject, Kind: kind, Problem: problem}, fix))
+	}
 	for _, role := range Roles() {
 		if _, ok := b.groups[role]; !ok {
-			out = append(out, finding{"security group " + string(role), "missing", func(ctx context.Context) error { return b.createGroup(ctx, role) }})
+			add(subjectGroup(role), finding.SecurityGroup, finding.Missing, func(ctx context.Context) error { return b.createGroup(ctx, role) })
 		}
 	}
 	if b.spec.adopts() {
 		return out
 	}
 	if len(b.subnets) == 0 {
-		out = append(out, finding{"subnet", "missing", b.createSubnet})
+		add(subjectSubnet, finding.Subnet, finding.Missing, b.createSubnet)
 	}
 	switch {
 	case b.gateway == nil:
-		out = append(out, finding{"internet gateway", "missing", b.createGateway})
+		add(subjectGateway, finding.InternetGateway, finding.Missing, b.createGateway)
 	case !attachedTo(*b.gateway, b.vpcID()):
-		out = append(out, finding{"internet gateway", "not attached to the VPC", b.attachGateway})
+		add(subjectGateway, finding.InternetGateway, finding.Detached, b.attachGateway)
 	}
 	if b.own() == nil {
-		out = append(out, finding{"route table", "missing", b.createTable})
+		add(subjectTable, finding.RouteTable, finding.Missing, b.createTable)
 	}
 	return out
 }
 
-func (b *builder) findSettings() []finding {
+func (b *builder) findSettings() []repair {
 	out := b.findRules()
 	out = append(out, b.findTags()...)
 	if b.spec.adopts() {
 		return out
 	}
+	add := func(f finding.Finding, fix func(context.Context) error) { out = append(out, repairOf(f, fix)) }
 	table := b.own()
 	for _, subnet := range b.subnets {
 		id := sdk.ToString(subnet.SubnetId)
 		if !sdk.ToBool(subnet.MapPublicIpOnLaunch) {
-			out = append(out, finding{"subnet", "machines get no public address by default, wanted one", func(ctx context.Context) error {
+			add(finding.Finding{Subject: subjectSubnet, Kind: finding.Subnet, Problem: finding.NoPublicIP}, func(ctx context.Context) error {
 				_, err := b.EC2.ModifySubnetAttribute(ctx, &ec2.ModifySubnetAttributeInput{
 					SubnetId: &id, MapPublicIpOnLaunch: &types.AttributeBooleanValue{Value: sdk.Bool(true)},
 				}, b.settling())
 				return err
-			}})
+			})
 		}
 		if table != nil && !associated(*table, id) {
-			out = append(out, finding{"route table", "not associated with the subnet", func(ctx context.Context) error {
+			add(finding.Finding{Subject: subjectTable, Kind: finding.RouteTable, Problem: finding.Detached}, func(ctx context.Context) error {
 				return b.associate(ctx, sdk.ToString(table.RouteTableId), id)
-			}})
+			})
 		}
 	}
 	if table != nil && b.gateway != nil {
-		if words := defaultRoute(*table, sdk.ToString(b.gateway.InternetGatewayId)); words != "" {
-			out = append(out, finding{"route table", words, func(ctx context.Context) error {
-				return b.putDefaultRoute(ctx, sdk.ToString(table.RouteTableId), sdk.ToString(b.gateway.InternetGatewayId))
-			}})
+		gateway := sdk.ToString(b.gateway.InternetGatewayId)
+		for _, f := range diffDefaultRoute(*table, gateway) {
+			add(f, func(ctx context.Context) error {
+				return b.putDefaultRoute(ctx, sdk.ToString(table.RouteTableId), gateway)
+			})
 		}
 	}
 	return out
 }
 
-func (b *builder) findRules() []finding {
+func (b *builder) findRules() []repair {
 	ids := b.network(b.spec.Cluster).SecurityGroups
 	if len(ids) < len(Roles()) {
 		return nil // the missing group is a finding of its own, and rules refer to it
 	}
-	var out []finding
+	var out []repair
 	wanted := wantedRules(b.spec, ids)
 	for _, role := range Roles() {
 		group := b.groups[role]
@@ -237,35 +242,31 @@ func (b *builder) findRules() []finding {
 			return func(r rule) bool { return egress && r == egressIPv6 || b.ignored[groupRule{ids[role], egress, r}] }
 		}
 		missing, unexpected := diffRules(wanted[role], rulesOf(group.IpPermissions))
-		out = append(out, b.ruleFindings(role, ids, missing, slices.DeleteFunc(unexpected, others(false)), false)...)
+		out = append(out, b.ruleRepairs(role, ids, missing, slices.DeleteFunc(unexpected, others(false)), false)...)
 		missing, unexpected = diffRules(wantedEgress, rulesOf(group.IpPermissionsEgress))
-		out = append(out, b.ruleFindings(role, ids, missing, slices.DeleteFunc(unexpected, others(true)), true)...)
+		out = append(out, b.ruleRepairs(role, ids, missing, slices.DeleteFunc(unexpected, others(true)), true)...)
 	}
 	return out
 }
 
-// ruleFindings makes one finding, and one call, of all missing rules, and one
+// ruleRepairs makes one repair, and one call, of all missing rules, and one
 // of all unexpected ones.
-func (b *builder) ruleFindings(role Role, ids map[Role]string, missing, unexpected []rule, egress bool) []finding {
-	var out []finding
-	add := func(rules []rule, what string, fix func(context.Context, string, []types.IpPermission, bool) error) {
+func (b *builder) ruleRepairs(role Role, ids map[Role]string, missing, unexpected []rule, egress bool) []repair {
+	var out []repair
+	add := func(rules []rule, problem finding.Problem, fix func(context.Context, string, []types.IpPermission, bool) error) {
 		if len(rules) == 0 {
 			return
 		}
-		var words []string
+		var differs []finding.Finding
 		for _, r := range rules {
-			w := r.in(ids)
-			if egress {
-				w = "outgoing " + strings.Replace(w, " from ", " to ", 1)
-			}
-			words = append(words, "rule "+w+": "+what)
+			differs = append(differs, finding.Finding{Subject: subjectGroup(role), Kind: finding.Rule, Target: r.in(ids, egress), Problem: problem})
 		}
-		out = append(out, finding{"security group " + string(role), strings.Join(words, "; "), func(ctx context.Context) error {
+		out = append(out, repair{findings: differs, fix: func(ctx context.Context) error {
 			return fix(ctx, ids[role], permissions(rules), egress)
 		}})
 	}
-	add(missing, "missing", b.authorize)
-	add(unexpected, "not wanted", b.revoke)
+	add(missing, finding.Missing, b.authorize)
+	add(unexpected, finding.NotWanted, b.revoke)
 	return out
 }
 
@@ -274,35 +275,35 @@ func (b *builder) owned() []taggedThing {
 	var out []taggedThing
 	for _, role := range Roles() {
 		if g, ok := b.groups[role]; ok {
-			out = append(out, taggedThing{"security group " + string(role), sdk.ToString(g.GroupId), string(role), tagMap(g.Tags)})
+			out = append(out, taggedThing{subjectGroup(role), sdk.ToString(g.GroupId), string(role), tagMap(g.Tags)})
 		}
 	}
 	if b.spec.adopts() || b.vpc == nil {
 		return out
 	}
-	out = append(out, taggedThing{"vpc", b.vpcID(), "", tagMap(b.vpc.Tags)})
+	out = append(out, taggedThing{subjectVPC, b.vpcID(), "", tagMap(b.vpc.Tags)})
 	for _, s := range b.subnets {
-		out = append(out, taggedThing{"subnet", sdk.ToString(s.SubnetId), "", tagMap(s.Tags)})
+		out = append(out, taggedThing{subjectSubnet, sdk.ToString(s.SubnetId), "", tagMap(s.Tags)})
 	}
 	if b.gateway != nil {
-		out = append(out, taggedThing{"internet gateway", sdk.ToString(b.gateway.InternetGatewayId), "", tagMap(b.gateway.Tags)})
+		out = append(out, taggedThing{subjectGateway, sdk.ToString(b.gateway.InternetGatewayId), "", tagMap(b.gateway.Tags)})
 	}
 	if t := b.own(); t != nil {
-		out = append(out, taggedThing{"route table", sdk.ToString(t.RouteTableId), "", tagMap(t.Tags)})
+		out = append(out, taggedThing{subjectTable, sdk.ToString(t.RouteTableId), "", tagMap(t.Tags)})
 	}
 	return out
 }
 
 type taggedThing struct {
-	thing, id, name string
-	tags            map[string]string
+	subject, id, name string
+	tags              map[string]string
 }
 
-func (b *builder) findTags() []finding {
-	var out []finding
+func (b *builder) findTags() []repair {
+	var out []repair
 	for _, t := range b.owned() {
-		if words := diffTags(b.want(t.name), t.tags); len(words) > 0 {
-			out = append(out, finding{t.thing, strings.Join(words, "; "), func(ctx context.Context) error {
+		if differs := diffTags(b.want(t.name), t.tags); len(differs) > 0 {
+			out = append(out, repair{findings: finding.About(t.subject, differs), fix: func(ctx context.Context) error {
 				_, err := b.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{t.id}, Tags: ec2Tags(b.want(t.name))}, b.settling())
 				return err
 			}})
@@ -361,16 +362,18 @@ func associated(t types.RouteTable, subnet string) bool {
 	return slices.ContainsFunc(t.Associations, func(a types.RouteTableAssociation) bool { return sdk.ToString(a.SubnetId) == subnet })
 }
 
-// defaultRoute says what is wrong with the way out, empty when it is right.
-func defaultRoute(t types.RouteTable, gateway string) string {
+// diffDefaultRoute returns what is wrong with the way out; at most one finding.
+func diffDefaultRoute(t types.RouteTable, gateway string) []finding.Finding {
+	f := finding.Finding{Subject: subjectTable, Kind: finding.Route, Target: "0.0.0.0/0", Problem: finding.Missing, Wanted: gateway}
 	for _, r := range t.Routes {
-		if sdk.ToString(r.DestinationCidrBlock) != "0.0.0.0/0" {
+		if sdk.ToString(r.DestinationCidrBlock) != f.Target {
 			continue
 		}
-		if found := targetOf(r); found != gateway || r.State == types.RouteStateBlackhole {
-			return fmt.Sprintf("route 0.0.0.0/0: found %s (%s), wanted %s", found, r.State, gateway)
+		if targetOf(r) == gateway && r.State != types.RouteStateBlackhole {
+			return nil
 		}
-		return ""
+		f.Problem, f.Found, f.Cause = finding.Value, targetOf(r), string(r.State)
+		break
 	}
-	return fmt.Sprintf("route 0.0.0.0/0: missing, wanted %s", gateway)
+	return []finding.Finding{f}
 }

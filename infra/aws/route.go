@@ -12,6 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
 // routeTables returns all route tables of a VPC.
@@ -164,20 +166,24 @@ func podTables(tables []types.RouteTable, spec MachineSpec) []string {
 	return slices.Compact(out)
 }
 
-// routeFindings compares the routes to a machine's pods with the spec: one
-// finding for each table where they differ.
-func (c *Client) routeFindings(spec MachineSpec, tables []types.RouteTable, id, networkInterface string) []machineFinding {
-	var out []machineFinding
+// routeRepairs compares the routes to a machine's pods with the spec: one
+// repair for each table where they differ.
+func (c *Client) routeRepairs(spec MachineSpec, tables []types.RouteTable, id, networkInterface string) []repair {
+	var out []repair
 	wanted := podTables(tables, spec)
 	for _, t := range tables {
 		table := sdk.ToString(t.RouteTableId)
-		add := func(fix func(context.Context) error, format string, args ...any) {
-			out = append(out, machineFinding{words: fmt.Sprintf(format, args...), table: table, fix: fix})
+		add := func(to netip.Prefix, f finding.Finding, fix func(context.Context) error) {
+			f.Subject, f.Kind, f.Target = spec.Name, finding.Route, fmt.Sprintf("%s in %s", to, table)
+			out = append(out, repair{findings: []finding.Finding{f}, table: table, fix: fix})
+		}
+		drop := func(to netip.Prefix) {
+			add(to, finding.Finding{Problem: finding.NotWanted}, func(ctx context.Context) error { return c.deleteRoute(ctx, table, to) })
 		}
 		held, routed := slices.Contains(wanted, table), slices.Contains(spec.RoutedTables, table)
 		if old := spec.RemovePodCIDR; old.IsValid() && old != spec.PodCIDR && (held || routed) {
 			if r := findRoute(t, old); r != nil && sdk.ToString(r.InstanceId) == id {
-				add(func(ctx context.Context) error { return c.deleteRoute(ctx, table, old) }, "route %s in %s: not wanted", old, table)
+				drop(old)
 			}
 		}
 		if !spec.PodCIDR.IsValid() {
@@ -187,15 +193,15 @@ func (c *Client) routeFindings(spec MachineSpec, tables []types.RouteTable, id, 
 		switch {
 		case held && (r == nil || targetOf(*r) != networkInterface):
 			turn := routed && (!spec.RemovePodCIDR.IsValid() || spec.RemovePodCIDR == spec.PodCIDR)
-			words := "missing"
+			f := finding.Finding{Problem: finding.Missing, Wanted: networkInterface}
 			if r != nil {
-				words = "found " + targetOf(*r)
+				f.Problem, f.Found = finding.Value, targetOf(*r)
 			}
-			add(func(ctx context.Context) error {
+			add(spec.PodCIDR, f, func(ctx context.Context) error {
 				return c.putPodRoute(ctx, podRoute{cluster: spec.Cluster, table: table, to: spec.PodCIDR, networkInterface: networkInterface, turn: turn}, r)
-			}, "route %s in %s: %s, wanted %s", spec.PodCIDR, table, words, networkInterface)
+			})
 		case !held && routed && r != nil && sdk.ToString(r.InstanceId) == id:
-			add(func(ctx context.Context) error { return c.deleteRoute(ctx, table, spec.PodCIDR) }, "route %s in %s: not wanted", spec.PodCIDR, table)
+			drop(spec.PodCIDR)
 		}
 	}
 	return out

@@ -42,26 +42,30 @@ type rule struct {
 	source   string // CIDR, group id or prefix list id
 }
 
-// String writes the rule as a person would.
-func (r rule) String() string {
-	what := r.protocol
+// String writes an incoming rule as a person would.
+func (r rule) String() string { return r.traffic() + " from " + r.source }
+
+// traffic is what the rule lets through.
+func (r rule) traffic() string {
 	switch {
 	case r.protocol == "-1":
-		what = "all traffic"
+		return "all traffic"
 	case r.from == r.to:
-		what += " " + strconv.Itoa(int(r.from))
+		return r.protocol + " " + strconv.Itoa(int(r.from))
 	default:
-		what += fmt.Sprintf(" %d-%d", r.from, r.to)
+		return fmt.Sprintf("%s %d-%d", r.protocol, r.from, r.to)
 	}
-	return what + " from " + r.source
 }
 
-// in writes the rule with roles instead of group ids.
-func (r rule) in(groups map[Role]string) string {
+// in names the rule of a group with roles instead of group ids.
+func (r rule) in(groups map[Role]string, egress bool) string {
 	for role, id := range groups {
 		if id == r.source {
 			r.source = "group " + string(role)
 		}
+	}
+	if egress {
+		return "outgoing " + r.traffic() + " to " + r.source
 	}
 	return r.String()
 }

@@ -3,13 +3,14 @@ package aws
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
 // Tag keys by which everything of a cluster is found again.
@@ -92,16 +93,16 @@ func filter(name string, values ...string) types.Filter {
 
 func tagFilter(key string, values ...string) types.Filter { return filter("tag:"+key, values...) }
 
-// diffTags says in words how found differs from wanted. Tags nobody here
+// diffTags returns how found differs from wanted. Tags nobody here
 // asked for are somebody else's business (cost allocation, aws:*) and no drift.
-func diffTags(wanted, found map[string]string) []string {
-	var out []string
+func diffTags(wanted, found map[string]string) []finding.Finding {
+	var out []finding.Finding
 	for _, k := range slices.Sorted(maps.Keys(wanted)) {
 		switch v, ok := found[k]; {
 		case !ok:
-			out = append(out, fmt.Sprintf("tag %s: missing, wanted %q", k, wanted[k]))
+			out = append(out, finding.Finding{Kind: finding.Tag, Target: k, Problem: finding.Missing, Wanted: wanted[k]})
 		case v != wanted[k]:
-			out = append(out, fmt.Sprintf("tag %s: found %q, wanted %q", k, v, wanted[k]))
+			out = append(out, finding.Finding{Kind: finding.Tag, Target: k, Problem: finding.Value, Found: v, Wanted: wanted[k]})
 		}
 	}
 	return out

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
@@ -22,6 +21,7 @@ import (
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
@@ -231,15 +231,15 @@ func inspectAddress(ctx context.Context, d *providerData, m *lbModel, drift map[
 		addError(diags, "Cannot reach AWS", err)
 		return
 	}
-	_, words, err := client.ObserveAddress(ctx, m.AllocationID.ValueString(), m.address(ctx, d, diags))
+	_, found, err := client.ObserveAddress(ctx, m.AllocationID.ValueString(), m.address(ctx, d, diags))
 	switch {
 	case errors.Is(err, infraaws.ErrNotFound):
 		drift["elastic-ip"] = fmt.Sprintf("%s (%s): released; an apply allocates another, and the endpoint changes", m.PublicIP.ValueString(), m.AllocationID.ValueString())
 		m.AllocationID, m.PublicIP = types.StringValue(""), types.StringValue("")
 	case err != nil:
 		addError(diags, "Cannot look at the Elastic IP", err)
-	case len(words) > 0:
-		drift["elastic-ip"] = strings.Join(words, "; ")
+	case len(found) > 0:
+		drift["elastic-ip"] = finding.Words(found)
 	}
 }
 

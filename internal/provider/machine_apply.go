@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -16,6 +15,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-log/tflog"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -102,7 +102,7 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	}
 	spec := m.spec(ctx, &resp.Diagnostics)
 	spec.RoutedTables = tf.ReadPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics)
-	found, words, err := client.ObserveMachine(ctx, m.ID.ValueString(), spec)
+	found, drift, err := client.ObserveMachine(ctx, m.ID.ValueString(), spec)
 	switch {
 	case errors.Is(err, infraaws.ErrNotFound):
 		// Terraform itself does not tell why it makes something anew.
@@ -124,11 +124,9 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	// public address becomes another one.
 	m.InstanceType = types.StringValue(found.InstanceType)
 	if tf.ReadPrivate[bool](ctx, req.Private, growKey, &resp.Diagnostics) {
-		words = append(words, "root file system: does not fill its volume yet")
+		drift = append(drift, finding.Finding{Subject: m.Name.ValueString(), Kind: finding.RootFileSystem, Problem: finding.TooSmall})
 	}
-	if len(words) > 0 {
-		m.Drift = tf.StringMapValue(map[string]string{m.Name.ValueString(): strings.Join(words, "; ")})
-	}
+	m.Drift = driftValue(drift)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 

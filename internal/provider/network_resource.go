@@ -215,7 +215,7 @@ func (r *networkResource) Read(ctx context.Context, req resource.ReadRequest, re
 		return
 	}
 	m.fill(ctx, n)
-	m.Drift = tf.StringMapValue(drift)
+	m.Drift = driftValue(drift)
 	if table := routeTableOf(n); table != "" {
 		private.RouteTableID = table
 		tf.WritePrivate(ctx, resp.Private, networkKey, private, &resp.Diagnostics)

@@ -3,7 +3,6 @@ package provider
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
@@ -18,6 +17,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
@@ -232,7 +232,7 @@ func (r *pkiResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 	if errors.Is(err, errNotYetKnown) {
 		return
 	}
-	var drift []string
+	var drift []finding.Finding
 	if err == nil {
 		drift, err = r.observe(ctx, store, m)
 	}
@@ -240,10 +240,7 @@ func (r *pkiResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 		addError(&resp.Diagnostics, "Cannot look at the keys of cluster "+m.Cluster.ValueString(), err)
 		return
 	}
-	m.Drift = tf.NoDrift()
-	if len(drift) > 0 {
-		m.Drift = tf.StringMapValue(map[string]string{"key store": strings.Join(drift, "; ")})
-	}
+	m.Drift = driftValue(drift)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 

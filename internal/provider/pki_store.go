@@ -10,33 +10,37 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// observe says in words what of the key store differs. It reads no private
+// observe finds what of the key store differs. It reads no private
 // key. A store that has lost everything is drift too, not a reason to forget:
 // with other keys the cluster would be another one.
-func (r *pkiResource) observe(ctx context.Context, store *infraaws.KeyStore, m pkiModel) ([]string, error) {
+func (r *pkiResource) observe(ctx context.Context, store *infraaws.KeyStore, m pkiModel) ([]finding.Finding, error) {
 	found, err := store.Look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var words []string
+	var out []finding.Finding
+	add := func(name string, problem finding.Problem) {
+		out = append(out, finding.Finding{Subject: "key store", Kind: finding.Key, Target: name, Problem: problem})
+	}
 	ref := m.ref(ctx)
 	public := ref.Public()
 	for _, name := range pki.Names(ref.Generations) {
 		value, present := found[name]
 		switch {
 		case !present:
-			words = append(words, name+": missing")
+			add(name, finding.Missing)
 		case !pki.Secret(name) && strings.TrimSpace(value) != strings.TrimSpace(public[name]):
-			words = append(words, name+": not the one on record")
+			add(name, finding.NotRecord)
 		}
 	}
 	for _, name := range pki.Strays(slices.Sorted(maps.Keys(found)), ref.Generations) {
-		words = append(words, name+": of a generation that is not wanted")
+		add(name, finding.Generation)
 	}
-	return words, nil
+	return out, nil
 }
 
 // ref is what the model's reference says.

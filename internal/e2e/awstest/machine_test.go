@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
 // made brings up machines in parallel.
@@ -47,12 +48,12 @@ func make1(ctx context.Context, c *infraaws.Client, connect infraaws.Connect, s 
 
 func asWanted(ctx context.Context, t *testing.T, c *infraaws.Client, id string, s infraaws.MachineSpec) {
 	t.Helper()
-	_, words, err := c.ObserveMachine(ctx, id, s)
+	_, drift, err := c.ObserveMachine(ctx, id, s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(words) > 0 {
-		t.Fatalf("machine %s differs from what was just made: %s", s.Name, strings.Join(words, "; "))
+	if len(drift) > 0 {
+		t.Fatalf("machine %s differs from what was just made: %s", s.Name, finding.Words(drift))
 	}
 }
 
@@ -243,11 +244,11 @@ func TestMachineDrift(t *testing.T) {
 			if err := test.damage(); err != nil {
 				t.Fatal(err)
 			}
-			_, words, err := c.ObserveMachine(ctx, m.ID, spec)
+			_, drift, err := c.ObserveMachine(ctx, m.ID, spec)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := strings.Join(words, "; "); got != test.words {
+			if got := finding.Words(drift); got != test.words {
 				t.Errorf("drift %q, wanted %q", got, test.words)
 			}
 			if _, err := c.ConvergeMachine(ctx, m.ID, spec, nil); err != nil {

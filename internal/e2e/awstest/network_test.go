@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
 // ensured makes the network and checks that it then is as wanted.
@@ -211,10 +212,11 @@ func TestNetworkDrift(t *testing.T) {
 			}
 			spec := networkSpec()
 			spec.Known = n
-			_, drift, err := c.ObserveNetwork(ctx, spec)
+			_, found, err := c.ObserveNetwork(ctx, spec)
 			if err != nil {
 				t.Fatal(err)
 			}
+			drift := finding.BySubject(found)
 			if got := drift[test.thing]; got != test.words {
 				t.Errorf("drift %v\nwanted %s: %s", drift, test.thing, test.words)
 			}

@@ -33,8 +33,8 @@ func TestAddress(t *testing.T) {
 	if adopted.AllocationID != first.AllocationID {
 		t.Errorf("a second address %s beside %s", adopted.PublicIP, first.PublicIP)
 	}
-	if _, words, err := c.ObserveAddress(ctx, first.AllocationID, spec); err != nil || len(words) > 0 {
-		t.Errorf("drift %v, error %v", words, err)
+	if _, drift, err := c.ObserveAddress(ctx, first.AllocationID, spec); err != nil || len(drift) > 0 {
+		t.Errorf("drift %v, error %v", drift, err)
 	}
 	if m, _, err := c.ObserveMachine(ctx, all[0].ID, machineSpecs(n)[0]); err != nil || m.PublicIP != first.PublicIP {
 		t.Errorf("the machine is at %s, the address is %s (%v)", m.PublicIP, first.PublicIP, err)
@@ -43,8 +43,8 @@ func TestAddress(t *testing.T) {
 	if _, err := c.EC2.DisassociateAddress(ctx, &ec2.DisassociateAddressInput{AssociationId: sdk.String(adopted.AssociationID)}); err != nil {
 		t.Fatal(err)
 	}
-	if _, words, err := c.ObserveAddress(ctx, first.AllocationID, spec); err != nil || len(words) != 1 || !strings.Contains(words[0], "not associated") {
-		t.Errorf("drift %v, error %v", words, err)
+	if _, drift, err := c.ObserveAddress(ctx, first.AllocationID, spec); err != nil || len(drift) != 1 || !strings.Contains(drift[0].String(), "not associated") {
+		t.Errorf("drift %v, error %v", drift, err)
 	}
 	spec.InstanceID = all[1].ID
 	moved, err := c.EnsureAddress(ctx, first.AllocationID, spec)

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 )
 
@@ -203,8 +204,8 @@ func TestRoutesOfOthers(t *testing.T) {
 	if _, err := o.EC2.ReplaceRoute(o.ctx, &ec2.ReplaceRouteInput{RouteTableId: &o.tables[1], DestinationCidrBlock: sdk.String(pods), InstanceId: &another}); err != nil {
 		t.Fatal(err)
 	}
-	_, words, err := o.ObserveMachine(o.ctx, m.ID, spec)
-	if got := strings.Join(words, "; "); err != nil || !strings.HasPrefix(got, "route "+pods+" in "+o.tables[1]+": found eni-") {
+	_, drift, err := o.ObserveMachine(o.ctx, m.ID, spec)
+	if got := finding.Words(drift); err != nil || !strings.HasPrefix(got, "route "+pods+" in "+o.tables[1]+": found eni-") {
 		t.Errorf("drift %q, %v", got, err)
 	}
 	if _, err := o.ConvergeMachine(o.ctx, m.ID, spec, nil); err != nil {
@@ -287,7 +288,8 @@ func TestIgnoredRules(t *testing.T) {
 	}
 	spec.IgnoreRules = infraaws.RuleFilter{DescriptionPrefixes: []string{"elbv2.k8s.aws/"}, TagKeys: []string{"owner-team"}}
 	spec.Known = n
-	_, drift, err := c.ObserveNetwork(ctx, spec)
+	_, found, err := c.ObserveNetwork(ctx, spec)
+	drift := finding.BySubject(found)
 	if err != nil || len(drift) != 1 || drift["security group worker"] != "rule tcp 23 from 0.0.0.0/0: not wanted" {
 		t.Errorf("drift %v, %v", drift, err)
 	}
@@ -297,7 +299,8 @@ func TestIgnoredRules(t *testing.T) {
 	unchanged(ctx, t, c, spec, n)
 	all := spec
 	all.IgnoreRules = infraaws.RuleFilter{}
-	_, drift, err = c.ObserveNetwork(ctx, all)
+	_, found, err = c.ObserveNetwork(ctx, all)
+	drift = finding.BySubject(found)
 	if got := fmt.Sprint(drift); err != nil || !strings.Contains(got, "tcp 80 ") || !strings.Contains(got, "tcp 443 ") || !strings.Contains(got, "rule 4 ") || strings.Contains(got, "::/0") || !strings.Contains(got, "outgoing all traffic to group") || strings.Contains(got, "tcp 22 ") {
 		t.Errorf("without ignoring any: %v, %v", drift, err)
 	}

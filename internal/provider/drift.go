@@ -1,0 +1,13 @@
+package provider
+
+import (
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
+)
+
+// driftValue is the attribute drift: what was found, in words, by subject.
+func driftValue(findings []finding.Finding) types.Map {
+	return tf.StringMapValue(finding.BySubject(findings))
+}
