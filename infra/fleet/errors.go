@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -14,19 +15,19 @@ import (
 // what to look at next.
 type StepError struct {
 	Machine string
-	Step    string   // "wait for the API server", "drain"
-	Err     error    // the last condition seen
-	Unit    string   // the systemd unit concerned, if one is
-	Causes  []string // what the machine told about the cause, and what to do about it
-	Journal string   // the end of its journal, redacted
-	Next    string   // the command to run next
+	Step    string            // "wait for the API server", "drain"
+	Err     error             // the last condition seen
+	Unit    string            // the systemd unit concerned, if one is
+	Causes  []finding.Finding // what the machine told about the cause
+	Journal string            // the end of its journal, redacted
+	Next    string            // the command to run next
 }
 
 func (e *StepError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "machine %s: %s: %v", e.Machine, e.Step, e.Err)
 	for _, c := range e.Causes {
-		b.WriteString("\n" + c)
+		b.WriteString("\n" + c.String())
 	}
 	if j := strings.TrimSpace(e.Journal); j != "" {
 		fmt.Fprintf(&b, "\nlast lines of the journal of %s:\n%s", e.Unit, j)

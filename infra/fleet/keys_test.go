@@ -40,8 +40,8 @@ func TestKeys(t *testing.T) {
 		t.Errorf("the store was opened %d times and asked %d times, wanted once", opened, store.gets)
 	}
 	wanted := pki.Request{CommonName: "k8s-from-scratch", Organizations: []string{"system:masters"}, Client: true}
-	if reasons := pki.Check(first.CertPEM, []byte(ref.KubernetesCA), wanted, time.Now(), 0); len(reasons) > 0 {
-		t.Errorf("administrator: %q", reasons)
+	if found := pki.Check(first.CertPEM, []byte(ref.KubernetesCA), wanted, time.Now(), 0); len(found) > 0 {
+		t.Errorf("administrator: %v", found)
 	}
 	if end, err := pki.Expiry(first.CertPEM); err != nil || time.Until(end) > adminValidity {
 		t.Errorf("the administrator's certificate ends %s, wanted within %s", end, adminValidity)
@@ -51,8 +51,8 @@ func TestKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	wanted.Organizations = nil
-	if reasons := pki.Check(etcdAdmin.CertPEM, []byte(ref.EtcdCA), wanted, time.Now(), 0); len(reasons) > 0 {
-		t.Errorf("etcd client: %q", reasons)
+	if found := pki.Check(etcdAdmin.CertPEM, []byte(ref.EtcdCA), wanted, time.Now(), 0); len(found) > 0 {
+		t.Errorf("etcd client: %v", found)
 	}
 }
 

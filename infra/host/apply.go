@@ -2,7 +2,6 @@ package host
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -60,11 +60,11 @@ func (l layout) apply(ctx context.Context, r Runner, want desired.State, changes
 	}
 	want = l.expand(want)
 	if err := validate(want); err != nil {
-		return rec, &ApplyError{Machine: r.Name(), Step: "prepare", Err: err}
+		return rec, &ApplyError{Machine: r.Name(), Step: Step{Kind: StepPrepare}, Err: err}
 	}
 	p, err := l.newPlan(want, changes)
 	if err != nil {
-		return rec, &ApplyError{Machine: r.Name(), Step: "prepare", Err: err}
+		return rec, &ApplyError{Machine: r.Name(), Step: Step{Kind: StepPrepare}, Err: err}
 	}
 	cmd := remote.Command{
 		Script: l.preamble() + applyFunctions + packageFunctions + p.script(want, opts, limit(ctx)) + l.observeScript(want, rec),
@@ -73,7 +73,7 @@ func (l layout) apply(ctx context.Context, r Runner, want desired.State, changes
 	if len(p.files) > 0 {
 		upload, err := archive(p.files)
 		if err != nil {
-			return rec, &ApplyError{Machine: r.Name(), Step: "prepare", Err: err}
+			return rec, &ApplyError{Machine: r.Name(), Step: Step{Kind: StepPrepare}, Err: err}
 		}
 		cmd.Stdin = bytes.NewReader(upload)
 	}
@@ -109,18 +109,19 @@ func (l layout) runApply(ctx context.Context, r Runner, cmd remote.Command, want
 func (l layout) verify(ctx context.Context, r Runner, p plan, want desired.State, rec Record, out remote.Output, opts Options) (Record, error) {
 	obs, err := parseObservation(out.Stdout, unitNames(want), rec)
 	if err != nil {
-		return rec, &ApplyError{Machine: r.Name(), Step: "verify", Err: err}
+		return rec, &ApplyError{Machine: r.Name(), Step: Step{Kind: StepVerify}, Err: err}
 	}
-	failure := &ApplyError{Machine: r.Name(), Step: "verify"}
+	failure := &ApplyError{Machine: r.Name(), Step: Step{Kind: StepVerify}}
 	left := slices.DeleteFunc(l.diff(want, obs, rec), func(c Change) bool {
 		// With a part of a state, a unit file of the rest looks foreign.
-		return c.Kind == KindDropIn && !slices.Contains(p.drops, c.Target) || c.Kind == KindUnit && opts.SkipRestart
+		return c.Kind == finding.DropIn && !slices.Contains(p.drops, c.Target) || c.Kind == finding.Unit && opts.SkipRestart
 	})
 	for _, u := range p.units {
 		got, started := obs.Units[u.Name], u.Active && (u.ensure || u.action == "restart") && !opts.SkipRestart
 		if started && (got.Restarts > 0 || got.waits()) {
-			left = slices.DeleteFunc(left, func(c Change) bool { return c.Kind == KindUnit && c.Target == u.Name })
-			left = append(left, Change{Kind: KindUnit, Target: u.Name, Found: "failed right after its start" + cause(got), Wanted: "running"})
+			left = slices.DeleteFunc(left, func(c Change) bool { return c.Kind == finding.Unit && c.Target == u.Name })
+			left = append(left, Change{Finding: finding.Finding{Kind: finding.Unit, Target: u.Name, Problem: finding.Activity,
+				Found: finding.FailedAtStart, Wanted: finding.Running, Cause: got.cause()}})
 		}
 	}
 	rec = l.adopt(want, obs, rec)
@@ -128,11 +129,11 @@ func (l layout) verify(ctx context.Context, r Runner, p plan, want desired.State
 		return rec, nil
 	}
 	for _, c := range left {
-		if c.Kind == KindUnit && failure.Unit == "" {
+		if c.Kind == finding.Unit && failure.Unit == "" {
 			failure.Unit = c.Target
 		}
 	}
-	failure.Err = fmt.Errorf("the machine is still not as wanted: %s", Words(left))
+	failure.Err = &UnmetError{Left: Findings(left)}
 	failure.explain(ctx, r)
 	return rec, failure
 }
@@ -154,7 +155,7 @@ func Prefetch(ctx context.Context, r Runner, want desired.State, rec Record) err
 
 func (l layout) prefetch(ctx context.Context, r Runner, want desired.State, rec Record) error {
 	if err := validate(want); err != nil {
-		return &ApplyError{Machine: r.Name(), Step: "prepare", Err: err}
+		return &ApplyError{Machine: r.Name(), Step: Step{Kind: StepPrepare}, Err: err}
 	}
 	var needed []desired.Binary
 	for _, b := range want.Binaries {
@@ -250,16 +251,8 @@ func (a *answers) frame(frame string) {
 			}
 		}
 	case "failed":
-		a.err = stepError(a.machine, rest)
+		a.err = stepError(a.machine, rest, a.want)
 	case "observation":
 		a.done = true
 	}
-}
-
-// stepError reads the "failed" frame of die in apply.sh.
-func stepError(machine, fields string) *ApplyError {
-	f := append(strings.SplitN(fields, "\n", 3), "", "")
-	detail, _, _ := strings.Cut(f[2], "\nSee \"systemctl status ") // the journal follows
-	return &ApplyError{Machine: machine, Step: f[0], Unit: f[1],
-		Err: errors.New(remote.Redact(cmp.Or(strings.TrimSpace(detail), "failed")))}
 }

@@ -6,22 +6,24 @@
 
 progress() { frame "progress $*"; }
 
-# die step unit detail: ends everything.
-die() {
-	printf 'failed %s\n%s\n%s\000' "$1" "$2" "$3$(space "$1" "$3")"
+# die step target unit detail: ends everything. The steps are those of step.go.
+die() { fail "$@" "$(space "$2" "$4")"; }
+
+# fail step target unit detail space: die for which what is left is known already.
+fail() {
+	printf 'failed %s\n%s\n%s\n%s\n%s\000' "$1" "$2" "$3" "$5" "$4"
 	exit 1
 }
 
-# space step detail: how much is left where the step writes, when the detail
-# is that there was not enough.
+# space target detail: how much is left where the step writes, when the detail
+# is that there was not enough: free and all KiB, free inodes, device, mount point.
 space() {
 	case $2 in
-	*' free on '*) return ;;
 	*'No space left'* | *'Disk quota'* | *'curl: (23)'*) ;;
 	*) return ;;
 	esac
 	case $1 in
-	*' /'*) at=/${1#* /} ;;
+	/*) at=$1 ;;
 	*) at=$cache ;;
 	esac
 	while [ ! -e "$at" ] && [ "$at" ]; do at=${at%/*}; done
@@ -29,7 +31,7 @@ space() {
 		read -r _
 		read -r device blocks _ free _ mount
 		inodes=$(df -P -i -- "$mount" 2>/dev/null | { read -r _; read -r _ _ _ n _; echo "$n"; })
-		printf '; %s of %s KiB and %s inodes are free on %s (%s)' "$free" "$blocks" "${inodes:--}" "$mount" "$device"
+		printf '%s %s %s %s %s' "$free" "$blocks" "${inodes:--}" "$device" "$mount"
 	}
 }
 
@@ -44,9 +46,9 @@ begin() {
 	deadline=$(($(date +%s) + limit))
 	downloads=
 	restorecon=$(command -v restorecon)
-	mkdir -p -- "$run" "$run/pending" "$lib/receipts" "$cache" || die prepare '' "cannot create directories"
+	mkdir -p -- "$run" "$run/pending" "$lib/receipts" "$cache" || die prepare '' '' "cannot create directories"
 	# Uploads stay in memory, readable by root alone, until they get their names.
-	stage=$(mktemp -d "$run/staging.$$.XXXXXX") || die prepare '' "cannot create a staging directory"
+	stage=$(mktemp -d "$run/staging.$$.XXXXXX") || die prepare '' '' "cannot create a staging directory"
 	trap 'rm -rf -- "$stage"; [ -z "$downloads" ] || kill $downloads 2>/dev/null' EXIT
 	trap 'exit 143' HUP INT TERM PIPE
 }
@@ -54,8 +56,8 @@ begin() {
 # receive unpacks the upload. The file "end" is the last in the archive, for tar
 # does not mind an archive that stops between two files.
 receive() {
-	out=$(tar -xpmof - -C "$stage" 2>&1) || die 'receive the upload' '' "$out"
-	[ -e "$stage/end" ] || die 'receive the upload' '' 'it is incomplete'
+	out=$(tar -xpmof - -C "$stage" 2>&1) || die receive '' '' "$out"
+	[ -e "$stage/end" ] || die receive '' '' 'it is incomplete'
 }
 
 # lock waits for other runs on this machine to end; nothing before it depends on
@@ -64,7 +66,7 @@ lock() {
 	exec 9>"$run/lock"
 	remaining
 	! command -v flock >/dev/null || flock -w "$left" 9 ||
-		die 'wait for another apply on the machine' '' "it is still at work after $left s"
+		die lock '' '' "it is still at work after $left s"
 	for dir in "$run"/staging.*; do
 		owner=${dir#"$run/staging."}
 		[ -d "/proc/${owner%%.*}" ] || rm -rf -- "$dir"
@@ -77,12 +79,12 @@ lock() {
 load_module() {
 	has_module "$1" && return
 	out=$(modprobe -- "$1" 2>&1) && has_module "$1" && return
-	die "load kernel module $1" '' "${out:-the kernel does not show it afterwards}"
+	die module "$1" '' "${out:-the kernel does not show it afterwards}"
 }
 
 # set_sysctl path value
 set_sysctl() {
-	out=$({ printf '%s\n' "$2" >"/proc/sys/$1"; } 2>&1) || die "set sysctl $1" '' "$out"
+	out=$({ printf '%s\n' "$2" >"/proc/sys/$1"; } 2>&1) || die sysctl "$1" '' "$out"
 }
 
 # --- files --------------------------------------------------------------------
@@ -91,7 +93,7 @@ set_sysctl() {
 # directory is in its place. What has content is moved aside, not deleted.
 room() {
 	dir=${1%/*}
-	[ -d "$dir/" ] || (umask 022 && mkdir -p -- "$dir/") || die "create directory $dir" '' "cannot create it"
+	[ -d "$dir/" ] || (umask 022 && mkdir -p -- "$dir/") || die create-directory "$dir" '' "cannot create it"
 	if [ -d "$1" ] && [ ! -L "$1" ] && ! rmdir -- "$1" 2>/dev/null; then
 		aside "$1"
 	fi
@@ -99,7 +101,7 @@ room() {
 
 aside() {
 	progress "moving $1 aside"
-	out=$(mv -T -- "$1" "$1.displaced.$(date +%s)" 2>&1) || die "move $1 aside" '' "$out"
+	out=$(mv -T -- "$1" "$1.displaced.$(date +%s)" 2>&1) || die move-aside "$1" '' "$out"
 }
 
 # directory mode owner:group path
@@ -108,14 +110,14 @@ directory() {
 		if [ -e "$3" ] || [ -L "$3" ]; then aside "$3"; fi
 		parent=${3%/*}
 		[ -d "$parent/" ] || (umask 022 && mkdir -p -- "$parent/")
-		out=$(mkdir -m 0700 -- "$3" 2>&1) || die "create directory $3" '' "$out"
+		out=$(mkdir -m 0700 -- "$3" 2>&1) || die create-directory "$3" '' "$out"
 	fi
 	attributes "$@"
 }
 
 # attributes mode owner:group path
 attributes() {
-	out=$(chmod -- "$1" "$3" 2>&1 && chown -- "$2" "$3" 2>&1) || die "set mode and owner of $3" '' "$out"
+	out=$(chmod -- "$1" "$3" 2>&1 && chown -- "$2" "$3" 2>&1) || die attributes "$3" '' "$out"
 }
 
 # settle_file file path moves a finished file, possibly from another file
@@ -125,7 +127,7 @@ settle_file() {
 	room "$2"
 	out=$({ mv -fT -- "$1" "$beside" && mv -fT -- "$beside" "$2"; } 2>&1) || {
 		rm -f -- "$beside"
-		die "write $2" '' "$out"
+		die write "$2" '' "$out"
 	}
 	[ -z "$restorecon" ] || "$restorecon" -F -- "$2" 2>/dev/null
 }
@@ -133,14 +135,14 @@ settle_file() {
 # put name owner:group path: the staged file name, which has its mode already.
 put() {
 	if [ "$2" != root:root ]; then
-		out=$(chown -- "$2" "$stage/$1" 2>&1) || die "write $3" '' "$out"
+		out=$(chown -- "$2" "$stage/$1" 2>&1) || die write "$3" '' "$out"
 	fi
 	settle_file "$stage/$1" "$3"
 }
 
 # drop removes a file that changes a unit, and its directory if that is all there was.
 drop() {
-	out=$(rm -f -- "$1" 2>&1) || die "remove $1" '' "$out"
+	out=$(rm -f -- "$1" 2>&1) || die drop "$1" '' "$out"
 	case $1 in *.d/*) rmdir -- "${1%/*}" 2>/dev/null ;; esac
 	:
 }
@@ -163,9 +165,9 @@ download() {
 			-o "$file.part" -- "$2" 2>&1 </dev/null) && break
 		case $try$out in
 		3* | *'curl: (23)'* | *'error: 401'* | *'error: 403'* | *'error: 404'* | *'error: 410'*)
-			out=$out$(space 'download' "$out")
+			short=$(space '' "$out") # before the part that was written is gone
 			rm -f -- "$file.part"
-			printf 'failed %s\n' "${out:-curl failed}" >"$stage/$1"
+			printf 'failed %s\n%s\n' "$short" "${out:-curl failed}" >"$stage/$1"
 			return
 			;;
 		esac
@@ -179,7 +181,7 @@ download() {
 		printf 'mismatch %s\n' "$got" >"$stage/$1"
 		return
 	fi
-	out=$(mv -f -- "$file.part" "$file" 2>&1) && echo ok >"$stage/$1" || printf 'failed %s\n' "$out" >"$stage/$1"
+	out=$(mv -f -- "$file.part" "$file" 2>&1) && echo ok >"$stage/$1" || printf 'failed %s\n%s\n' "$(space '' "$out")" "$out" >"$stage/$1"
 }
 
 # fetch digest url name: starts a download.
@@ -195,9 +197,9 @@ fetched() {
 	downloads=
 }
 
-# downloaded digest url name: ends everything unless the verified download is there.
+# downloaded digest: ends everything unless the verified download is there.
 downloaded() {
-	result='failed the download ended without a result'
+	result="failed ${newline}the download ended without a result"
 	[ ! -r "$stage/$1" ] || result=$(cat "$stage/$1")
 	case $result in
 	ok) ;;
@@ -205,13 +207,16 @@ downloaded() {
 		frame "mismatch $1 ${result#mismatch }"
 		exit 1
 		;;
-	*) die "download $3 from $2" '' "${result#failed }" ;;
+	*)
+		first=${result%%"$newline"*}
+		fail download "$1" '' "${result#*"$newline"}" "${first#failed }"
+		;;
 	esac
 }
 
 # install_program file digest source path: "file" is verified and becomes path.
 install_program() {
-	out=$(chmod 0755 -- "$1" 2>&1 && chown root:root -- "$1" 2>&1) || die "install $4" '' "$out"
+	out=$(chmod 0755 -- "$1" 2>&1 && chown root:root -- "$1" 2>&1) || die install "$4" '' "$out"
 	settle_file "$1" "$4"
 	line=$(stat -c '%s:%.9Y:%i:%n' -- "$4")
 	known="$known$newline$line"
@@ -228,20 +233,20 @@ unpack() {
 	shift 2
 	progress "unpacking $name"
 	into=$cache/$archive.unpacked
-	mkdir -- "$into" || die "unpack $name" '' "cannot create $into"
+	mkdir -- "$into" || die unpack "$name" '' "cannot create $into"
 	tar -xzmof "$cache/$archive" -C "$into" -- "$@" 2>/dev/null && return
 	for member; do
 		shift
 		set -- "$@" "./$member"
 	done
-	out=$(tar -xzmof "$cache/$archive" -C "$into" -- "$@" 2>&1) || die "unpack $name" '' "$out"
+	out=$(tar -xzmof "$cache/$archive" -C "$into" -- "$@" 2>&1) || die unpack "$name" '' "$out"
 }
 
 # install_member digest member path
 install_member() {
 	program=$cache/$1.unpacked/$2
 	if [ -L "$program" ] || [ ! -f "$program" ]; then
-		die "install $3" '' "$2 in the archive is not a regular file"
+		die install "$3" '' "$2 in the archive is not a regular file"
 	fi
 	got=$(sha256sum <"$program")
 	got=${got%% *}
@@ -275,7 +280,7 @@ pending() { : >"$run/pending/$1.$2"; }
 enablement() {
 	verb=$1
 	shift
-	out=$(systemctl --no-reload "$verb" -- "$@" 2>&1) || die "$verb $*" '' "$out"
+	out=$(systemctl --no-reload "$verb" -- "$@" 2>&1) || die "$verb" "$*" '' "$out"
 }
 
 unmask() {
@@ -286,7 +291,7 @@ unmask() {
 
 daemon_reload() {
 	remaining
-	out=$(timeout "$left" systemctl daemon-reload 2>&1) || die 'systemctl daemon-reload' '' "$out"
+	out=$(timeout "$left" systemctl daemon-reload 2>&1) || die daemon-reload '' '' "$out"
 }
 
 # unit verb unit: and waits until systemd is done with it.
@@ -296,7 +301,7 @@ unit() {
 	remaining
 	out=$(timeout "$left" systemctl "$1" -- "$2" 2>&1) || {
 		[ $? -ne 124 ] || out="systemd is not done with it after $left s"
-		die "$1" "$2" "$out"
+		die "$1" '' "$2" "$out"
 	}
 	rm -f -- "$run/pending/restart.$2" "$run/pending/reload.$2"
 }

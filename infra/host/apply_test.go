@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
 const secretWord = "hunter2-hunter2"
@@ -276,7 +277,7 @@ func TestFailedUnit(t *testing.T) {
 	want.Files[len(want.Files)-1].Content = []byte("[Service]\nExecStart=/bin/false\n") // other.service
 	_, err := m.layout().apply(t.Context(), m, want, m.diff(want, Record{}), Record{}, Options{})
 	var apply *ApplyError
-	if !errors.As(err, &apply) || apply.Unit != "other.service" || apply.Step != "restart" || !strings.Contains(err.Error(), "Job for other.service failed") {
+	if !errors.As(err, &apply) || apply.Unit != "other.service" || apply.Step.Kind != StepRestartUnit || !strings.Contains(err.Error(), "Job for other.service failed") {
 		t.Fatalf("error is %v", err)
 	}
 	if m.starts("app.service") != 0 {
@@ -417,7 +418,7 @@ func TestUnitCheck(t *testing.T) {
 	if err := os.Remove(link); err != nil {
 		t.Fatal(err)
 	}
-	if changes := m.diff(want, rec); len(changes) != 1 || changes[0].Kind != KindFile {
+	if changes := m.diff(want, rec); len(changes) != 1 || changes[0].Kind != finding.File {
 		t.Errorf("drift: %s", Words(changes))
 	}
 	m.converge(want, rec)

@@ -4,21 +4,13 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
-
-// portTaken finds the ports in what programs say when they cannot listen:
-// "listen tcp 0.0.0.0:6443: bind: address already in use" (Go) and "cannot
-// bind socket (Address already in use) [0.0.0.0:6443]" (HAProxy).
-var portTaken = regexp.MustCompile(`(?i):(\d{1,5}): bind: address already in use|address already in use\) \[[^\]]*:(\d{1,5})\]`)
-
-// diskFull is ENOSPC and EDQUOT as strerror(3) and Go word them.
-var diskFull = regexp.MustCompile(`(?i)no space left on device|disk quota exceeded`)
 
 //go:embed diagnose.sh
 var causeFunctions string
@@ -27,7 +19,7 @@ var causeFunctions string
 // tell more about, and asks it: who holds a port that is taken, how full the
 // file systems are. It is meant for errors, so it has nothing to say rather
 // than to fail; it looks even when ctx has just ended.
-func Causes(ctx context.Context, r Runner, said string) []string {
+func Causes(ctx context.Context, r Runner, said string) []finding.Finding {
 	var ports []string
 	for _, match := range portTaken.FindAllStringSubmatch(said, -1) {
 		if port := match[1] + match[2]; !slices.Contains(ports, port) {
@@ -50,5 +42,25 @@ func Causes(ctx context.Context, r Runner, said string) []string {
 	if err != nil {
 		return nil
 	}
-	return strings.Split(strings.TrimSpace(remote.Redact(string(out.Stdout))), "\n")
+	return parseCauses(r.Name(), remote.Redact(string(out.Stdout)))
+}
+
+// parseCauses reads the lines of diagnose.sh, with a tab between two fields.
+func parseCauses(machine, answer string) []finding.Finding {
+	var out []finding.Finding
+	for line := range strings.Lines(answer) {
+		f := finding.Finding{Subject: machine}
+		switch fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t"); {
+		case len(fields) == 5 && fields[0] == "port":
+			f.Kind, f.Problem, f.Target = finding.Port, finding.Taken, fields[1]
+			f.Found = fmt.Sprintf("%s (process %s of %s)", fields[2], fields[3], fields[4])
+		case len(fields) == 5 && fields[0] == "full":
+			f.Kind, f.Problem, f.Target = finding.FileSystem, finding.Full, fmt.Sprintf("%s (%s)", fields[1], fields[2])
+			f.Found = fields[3] + " of " + fields[4]
+		default:
+			continue
+		}
+		out = append(out, f)
+	}
+	return out
 }

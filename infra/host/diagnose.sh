@@ -1,8 +1,9 @@
 # Functions that look for the cause of what a program complains of. They change
 # nothing, and need neither ss nor lsof: which socket listens is in
-# proc_net_tcp(5), whose it is among the file descriptors in proc(5).
+# proc_net_tcp(5), whose it is among the file descriptors in proc(5). Each
+# answers in lines, with a tab between two fields.
 
-# holders port: who listens on it.
+# holders port: who listens on it: program, process and unit.
 holders() {
 	hex=$(printf '%04X' "$1")
 	for inode in $(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | while read -r _ local _ state _ _ _ _ _ number _; do
@@ -14,7 +15,7 @@ holders() {
 			/proc/*) pid=${line#/proc/} pid=${pid%%/*} ;;
 			*"socket:[$inode]")
 				unit=$(tail -n 1 "/proc/$pid/cgroup")
-				printf 'port %s is taken by %s (process %s of %s): end it, then apply again\n' "$1" "$(cat "/proc/$pid/comm")" "$pid" "${unit##*/}"
+				printf 'port\t%s\t%s\t%s\t%s\n' "$1" "$(cat "/proc/$pid/comm")" "$pid" "${unit##*/}"
 				break
 				;;
 			esac
@@ -22,12 +23,12 @@ holders() {
 	done
 }
 
-# full: the file systems that are.
+# full: the file systems that are: mount point, device, free and all KiB.
 full() {
 	df -P -k | while read -r device blocks _ free _ mount; do
 		case $free in *[!0-9]*) continue ;; esac
 		[ "$blocks" -gt 0 ] && [ "$free" -lt 1024 ] &&
-			printf 'the file system on %s (%s) is full: %s of %s KiB are free; make room, then apply again\n' "$mount" "$device" "$free" "$blocks"
+			printf 'full\t%s\t%s\t%s\t%s\n' "$mount" "$device" "$free" "$blocks"
 	done
 	:
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
 // Diff lists what differs between the machine as observed and what is wanted,
@@ -29,12 +30,12 @@ func (l layout) diff(want desired.State, got Observation, rec Record) []Change {
 	d := differ{layout: l, want: want, got: got, rec: rec, touched: map[string]bool{}}
 	for _, p := range slices.Sorted(slices.Values(want.Packages)) {
 		if !got.Packages[p] {
-			d.add(Change{Kind: KindPackage, Target: p, What: "not installed"})
+			d.add(finding.Finding{Kind: finding.Package, Target: p, Problem: finding.Missing})
 		}
 	}
 	for _, m := range want.Modules {
 		if !got.Modules[moduleName(m)] {
-			d.add(Change{Kind: KindModule, Target: m, What: "not loaded"})
+			d.add(finding.Finding{Kind: finding.Module, Target: m, Problem: finding.Missing})
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(want.Sysctls)) {
@@ -66,15 +67,18 @@ type differ struct {
 	touched map[string]bool // units whose unit file or drop-ins differ
 }
 
-func (d *differ) add(c Change) { d.changes = append(d.changes, c) }
+// add lists a difference and the units that are to restart because of it.
+func (d *differ) add(f finding.Finding, restarts ...string) {
+	d.changes = append(d.changes, Change{Finding: f, Restarts: restarts})
+}
 
 func (d *differ) sysctl(key, want string) {
 	found, ok := d.got.Sysctls[procPath(key)]
 	switch {
 	case !ok:
-		d.add(Change{Kind: KindSysctl, Target: key, What: "unknown to the kernel", Wanted: want})
+		d.add(finding.Finding{Kind: finding.Sysctl, Target: key, Problem: finding.Missing, Wanted: want})
 	case found != strings.Join(strings.Fields(want), " "):
-		d.add(Change{Kind: KindSysctl, Target: key, Found: found, Wanted: want})
+		d.add(finding.Finding{Kind: finding.Sysctl, Target: key, Problem: finding.Value, Found: found, Wanted: want})
 	}
 }
 
@@ -82,65 +86,72 @@ func (d *differ) directory(want desired.Directory) {
 	got, ok := d.got.Directories[want.Path]
 	switch {
 	case !ok:
-		d.add(Change{Kind: KindDirectory, Target: want.Path, What: whatMissing})
+		d.add(finding.Finding{Kind: finding.Directory, Target: want.Path, Problem: finding.Missing})
 	case got.Type != Directory:
-		d.add(Change{Kind: KindDirectory, Target: want.Path, Found: "is a " + string(got.Type), Wanted: "a directory"})
+		d.add(finding.Finding{Kind: finding.Directory, Target: want.Path, Problem: finding.Type, Found: string(got.Type)})
 	default:
-		d.attributes(KindDirectory, want.Path, got, want.Mode, want.Owner, want.Group)
+		d.attributes(finding.Directory, want.Path, got, want.Mode, want.Owner, want.Group)
 	}
 }
 
 func (d *differ) file(want desired.File) {
-	restarts := d.restarts(want.Path)
-	change := Change{Kind: KindFile, Target: want.Path, Restarts: restarts}
+	f := finding.Finding{Kind: finding.File, Target: want.Path}
 	got, ok := d.got.Files[want.Path]
 	switch {
 	case !ok:
-		change.What = whatMissing
+		f.Problem = finding.Missing
 	case want.Once:
 		return
 	case got.Type != Regular:
-		change.Found, change.Wanted = "is a "+string(got.Type), "a regular file"
+		f.Problem, f.Found = finding.Type, string(got.Type)
 	case want.Digest() == "" || got.SHA256 == want.Digest():
-		d.attributes(KindFile, want.Path, got, want.Mode, want.Owner, want.Group)
+		d.attributes(finding.File, want.Path, got, want.Mode, want.Owner, want.Group)
 		return
 	case want.Secret:
-		change.What = whatSecret
+		f.Problem = finding.SecretContent
 	default:
-		change.What, change.Found, change.Wanted = whatContent, got.SHA256, want.Digest()
+		f.Problem, f.Found, f.Wanted = content(got), got.SHA256, want.Digest()
 	}
 	d.touch(want.Path)
-	d.add(change)
+	d.add(f, d.restarts(want.Path)...)
 	if got.Type == Regular {
-		d.attributes(KindFile, want.Path, got, want.Mode, want.Owner, want.Group)
+		d.attributes(finding.File, want.Path, got, want.Mode, want.Owner, want.Group)
 	}
 }
 
+// content is the problem of a file with another content than is wanted.
+func content(got File) finding.Problem {
+	if got.SHA256 == "" {
+		return finding.Unhashed
+	}
+	return finding.Content
+}
+
 func (d *differ) program(b desired.Binary, i desired.Install) {
-	change := Change{Kind: KindBinary, Target: i.Path, Restarts: d.restarts(i.Path)}
+	f := finding.Finding{Kind: finding.Binary, Target: i.Path}
 	name := strings.TrimSpace(b.Name + " " + b.Version)
 	got, ok := d.got.Files[i.Path]
 	digest, size := d.expected(b, i)
 	switch {
 	case !ok:
-		change.What, change.Wanted = whatMissing, name
+		f.Problem, f.Wanted = finding.Missing, name
 	case got.Type != Regular:
-		change.Found, change.Wanted = "is a "+string(got.Type), name
+		f.Problem, f.Found, f.Wanted = finding.Type, string(got.Type), name
 	case digest != "" && got.SHA256 == digest:
-		d.attributes(KindBinary, i.Path, got, 0o755, "", "")
+		d.attributes(finding.Binary, i.Path, got, 0o755, "", "")
 		return
 	case size > 0 && got.Size < size:
-		change.Found, change.Wanted = fmt.Sprintf("truncated to %d bytes", got.Size), fmt.Sprintf("%s (%d bytes)", name, size)
+		f.Problem, f.Found, f.Wanted = finding.Truncated, strconv.FormatInt(got.Size, 10), fmt.Sprintf("%s (%d bytes)", name, size)
 	case digest == "":
 		// Nothing tells what the program in the archive looks like: it is
 		// another version, or was not installed by Apply.
-		change.What, change.Found, change.Wanted = "content", got.SHA256, name
+		f.Problem, f.Found, f.Wanted = finding.Version, got.SHA256, name
 	default:
-		change.What, change.Found, change.Wanted = whatContent, got.SHA256, digest
+		f.Problem, f.Found, f.Wanted = content(got), got.SHA256, digest
 	}
-	d.add(change)
+	d.add(f, d.restarts(i.Path)...)
 	if got.Type == Regular {
-		d.attributes(KindBinary, i.Path, got, 0o755, "", "")
+		d.attributes(finding.Binary, i.Path, got, 0o755, "", "")
 	}
 }
 
@@ -160,19 +171,19 @@ func (d *differ) expected(b desired.Binary, i desired.Install) (digest string, s
 	return d.got.receipts[b.SHA256][member(i)], 0
 }
 
-func (d *differ) attributes(kind Kind, path string, got File, mode uint32, owner, group string) {
+func (d *differ) attributes(kind finding.Kind, path string, got File, mode uint32, owner, group string) {
 	if got.Mode != mode {
-		what := whatMode
-		if kind == KindBinary && got.Mode&0o111 != 0o111 {
-			what = whatNotExecutable
+		problem := finding.Mode
+		if kind == finding.Binary && got.Mode&0o111 != 0o111 {
+			problem = finding.NotExecutable
 		}
-		d.add(Change{Kind: kind, Target: path, What: what, Found: octal(got.Mode), Wanted: octal(mode)})
+		d.add(finding.Finding{Kind: kind, Target: path, Problem: problem, Found: octal(got.Mode), Wanted: octal(mode)})
 	}
 	if !sameName(owner, got.Owner, got.UID) {
-		d.add(Change{Kind: kind, Target: path, What: whatOwner, Found: nameOf(got.Owner, got.UID), Wanted: orRoot(owner)})
+		d.add(finding.Finding{Kind: kind, Target: path, Problem: finding.Owner, Found: nameOf(got.Owner, got.UID), Wanted: orRoot(owner)})
 	}
 	if !sameName(group, got.Group, got.GID) {
-		d.add(Change{Kind: kind, Target: path, What: whatGroup, Found: nameOf(got.Group, got.GID), Wanted: orRoot(group)})
+		d.add(finding.Finding{Kind: kind, Target: path, Problem: finding.Group, Found: nameOf(got.Group, got.GID), Wanted: orRoot(group)})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
 // unit compares one unit. Each thing that is wrong gives one line, and a
@@ -19,60 +20,57 @@ func (d *differ) unit(want desired.Unit) {
 	}
 	for _, file := range d.overrides(want.Name, got) {
 		d.touched[want.Name] = true
-		what := "not wanted, changes "
+		problem := finding.Overridden
 		if path.Base(file) == want.Name {
-			what = "not wanted, takes the place of "
+			problem = finding.Replaced
 		}
-		d.add(Change{Kind: KindDropIn, Target: file, What: what + want.Name, Restarts: self})
+		d.add(finding.Finding{Kind: finding.DropIn, Target: file, Problem: problem, Found: want.Name}, self...)
 	}
-	change := Change{Kind: KindUnit, Target: want.Name}
+	add := func(f finding.Finding, restarts []string) {
+		f.Kind, f.Target = finding.Unit, want.Name
+		d.add(f, restarts...)
+	}
+	var restarts []string // that something listed below calls for
 	switch got.LoadState {
 	case "loaded", "masked":
 	case "", "not-found":
 		if want.Active || want.Enabled {
-			change.Found, change.Wanted = "unknown to systemd", wantedWords(want)
+			problem := finding.Unknown
 			if d.touched[want.Name] {
-				change.Found = "not installed"
+				problem = finding.NotInstalled
 			}
-			d.add(change)
+			add(finding.Finding{Problem: problem, Wanted: wantedState(want)}, nil)
 		}
 		return
 	default:
 		if !d.touched[want.Name] {
-			change.Found, change.Wanted = "cannot be loaded ("+got.LoadState+")", wantedWords(want)
-			change.Restarts = self
-			d.add(change)
+			restarts = self
+			add(finding.Finding{Problem: finding.Unloadable, Found: got.LoadState, Wanted: wantedState(want)}, restarts)
 		}
 	}
 	if found, wrong := enablement(want, got); wrong {
-		change := change
-		change.Found, change.Wanted = found, "enabled"
+		wanted := finding.Enabled
 		if !want.Enabled {
-			change.Wanted = "disabled"
+			wanted = finding.Disabled
 		}
-		d.add(change)
+		add(finding.Finding{Problem: finding.Enablement, Found: found, Wanted: wanted}, restarts)
 	}
-	switch found, wrong := activity(want, got); {
+	switch found, cause, wrong := activity(want, got); {
 	case wrong:
-		change := change
-		change.Found, change.Wanted = found, "running"
+		wanted := finding.Running
 		if !want.Active {
-			change.Wanted = "stopped"
+			wanted = finding.Stopped
 		}
-		d.add(change)
+		add(finding.Finding{Problem: finding.Activity, Found: found, Wanted: wanted, Cause: cause}, restarts)
 	case !want.Active || d.touched[want.Name]:
 	case got.NeedDaemonReload:
-		change.What, change.Restarts = "systemd has not loaded its files as they are on disk (needs daemon-reload)", self
-		d.add(change)
+		add(finding.Finding{Problem: finding.Stale}, self)
 	case got.RestartPending:
-		change.What, change.Restarts = whatRestart, self
-		d.add(change)
+		add(finding.Finding{Problem: finding.RestartPending}, self)
 	case got.ReloadPending:
-		change.What, change.Restarts = whatReload, self
-		d.add(change)
+		add(finding.Finding{Problem: finding.ReloadPending}, self)
 	case got.CheckFailed != "" && !d.restarting(want.Name):
-		change.What, change.Restarts = got.CheckFailed, self
-		d.add(change)
+		add(finding.Finding{Problem: finding.CheckFailed, Cause: got.CheckFailed}, self)
 	}
 }
 
@@ -81,14 +79,14 @@ func (d *differ) restarting(unit string) bool {
 	return slices.ContainsFunc(d.changes, func(c Change) bool { return slices.Contains(c.Restarts, unit) })
 }
 
-func wantedWords(u desired.Unit) string {
+func wantedState(u desired.Unit) string {
 	switch {
 	case u.Enabled && u.Active:
-		return "enabled and running"
+		return finding.EnabledAndRunning
 	case u.Active:
-		return "running"
+		return finding.Running
 	default:
-		return "enabled"
+		return finding.Enabled
 	}
 }
 
@@ -97,52 +95,53 @@ func wantedWords(u desired.Unit) string {
 func enablement(want desired.Unit, got Unit) (found string, wrong bool) {
 	switch state := got.UnitFileState; {
 	case state == "masked" || state == "masked-runtime" || got.LoadState == "masked":
-		return "masked", want.Enabled || want.Active
+		return finding.Masked, want.Enabled || want.Active
 	case want.Enabled:
 		switch state {
 		case "enabled", "static", "alias", "generated", "transient":
 			return state, false // those but the first cannot be enabled
 		case "enabled-runtime", "linked-runtime":
-			return "enabled until the next boot only", true
+			return finding.UntilReboot, true
 		default:
-			return cmp.Or(state, "disabled"), true
+			return cmp.Or(state, finding.Disabled), true
 		}
 	default:
-		return "enabled", state == "enabled" || state == "enabled-runtime"
+		return finding.Enabled, state == "enabled" || state == "enabled-runtime"
 	}
 }
 
-// activity returns what the unit was found doing, and whether it is not what is wanted.
+// activity returns what the unit was found doing, why, and whether it is not what is wanted.
 // Of one that could not be seen to settle, nothing is held to be wrong.
-func activity(want desired.Unit, got Unit) (found string, wrong bool) {
+func activity(want desired.Unit, got Unit) (found, cause string, wrong bool) {
 	if want.Active && got.Unsettled {
-		return "starting", false
+		return finding.Starting, "", false
 	}
 	if want.Active && got.crashes() {
-		return "failing again and again" + cause(got), true
+		return finding.CrashLooping, got.cause(), true
 	}
 	switch got.ActiveState {
 	case "active", "reloading", "refreshing":
-		return "running", !want.Active
+		return finding.Running, "", !want.Active
 	case "failed":
-		return "failed" + cause(got), want.Active
+		return finding.Failed, got.cause(), want.Active
 	case "activating":
 		if got.waits() {
-			return "waiting for its next start" + cause(got), true
+			return finding.AwaitingStart, got.cause(), true
 		}
-		return "starting", true
+		return finding.Starting, "", true
 	case "deactivating":
-		return "stopping", want.Active
+		return finding.Stopping, "", want.Active
 	default:
-		return "stopped", want.Active
+		return finding.Stopped, "", want.Active
 	}
 }
 
-func cause(got Unit) string {
-	if got.Result == "" || got.Result == "success" {
+// cause is why the unit last ended; empty when it has not, or as it should.
+func (u Unit) cause() string {
+	if u.Result == "success" {
 		return ""
 	}
-	return " (" + got.Result + ")"
+	return u.Result
 }
 
 // overrides lists the files that change the unit and are not wanted: drop-ins,

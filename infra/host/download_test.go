@@ -17,21 +17,21 @@ func TestRefusedDownloads(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		spoil func(web *mirror)
-		check func(t *testing.T, err error)
+		check func(t *testing.T, web *mirror, err error)
 	}{
-		{"wrong checksum", func(web *mirror) { web.add("/app-2", []byte("malware")) }, func(t *testing.T, err error) {
+		{"wrong checksum", func(web *mirror) { web.add("/app-2", []byte("malware")) }, func(t *testing.T, web *mirror, err error) {
 			var sum *ChecksumError
 			if !errors.As(err, &sum) || sum.Got != desired.Sum([]byte("malware")) || sum.Name != "app 2" || !strings.HasSuffix(sum.URL, "/app-2") {
 				t.Errorf("error is %v, want a ChecksumError", err)
 			}
 		}},
-		{"truncated", func(web *mirror) { web.truncate["/app-2"] = true }, func(t *testing.T, err error) {
+		{"truncated", func(web *mirror) { web.truncate["/app-2"] = true }, func(t *testing.T, web *mirror, err error) {
 			var apply *ApplyError
-			if !errors.As(err, &apply) || !strings.HasPrefix(apply.Step, "download app 2 from ") {
+			if !errors.As(err, &apply) || apply.Step != (Step{StepDownload, "app 2", web.URL + "/app-2"}) {
 				t.Errorf("error is %v, want an ApplyError at the download", err)
 			}
 		}},
-		{"missing", func(web *mirror) { delete(web.files, "/app-2") }, func(t *testing.T, err error) {
+		{"missing", func(web *mirror) { delete(web.files, "/app-2") }, func(t *testing.T, web *mirror, err error) {
 			if !strings.Contains(err.Error(), "404") {
 				t.Errorf("error %v does not say why", err)
 			}
@@ -47,7 +47,7 @@ func TestRefusedDownloads(t *testing.T) {
 			if err == nil {
 				t.Fatal("apply succeeded")
 			}
-			tt.check(t, err)
+			tt.check(t, web, err)
 			if got := m.read("bin/app"); got != "#!/bin/sh\necho app 1\n" {
 				t.Errorf("the old program was touched: %q", got)
 			}
@@ -79,7 +79,7 @@ func TestTruncatedUploadChangesNothing(t *testing.T) {
 		m.cut = cut
 		_, err := m.layout().apply(t.Context(), m, want, changes, rec, Options{})
 		var apply *ApplyError
-		if !errors.As(err, &apply) || apply.Step != "receive the upload" {
+		if !errors.As(err, &apply) || apply.Step.Kind != StepReceive {
 			t.Errorf("upload cut at %d: error %v", cut, err)
 		}
 	}
@@ -146,7 +146,7 @@ func TestLock(t *testing.T) {
 	defer cancel()
 	_, err := m.layout().apply(ctx, m, want, changes, Record{}, Options{})
 	var apply *ApplyError
-	if !errors.As(err, &apply) || apply.Step != "wait for another apply on the machine" {
+	if !errors.As(err, &apply) || apply.Step.Kind != StepLock {
 		t.Errorf("error is %v", err)
 	}
 	end()

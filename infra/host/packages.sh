@@ -8,15 +8,15 @@ archive_patience=180    # seconds for an archive that fails to serve again, with
 late_at=
 
 install_packages() {
-	step="install packages $*"
+	packages=$*
 	await_cloud_init
 	progress "installing packages $*"
 	if command -v apt-get >/dev/null; then
 		apt_install "$@"
 	elif command -v dnf >/dev/null; then
-		out=$(dnf -y --setopt=install_weak_deps=False install -- "$@" </dev/null 2>&1 9>&-) || die "$step" '' "$out"
+		out=$(dnf -y --setopt=install_weak_deps=False install -- "$@" </dev/null 2>&1 9>&-) || die packages "$packages" '' "$out"
 	else
-		die "$step" '' "neither apt-get nor dnf is on the machine"
+		die packages "$packages" '' "neither apt-get nor dnf is on the machine"
 	fi
 }
 
@@ -43,7 +43,7 @@ await_cloud_init() {
 	while [ -n "$cloud_stage" ]; do
 		[ "$cloud_stage" = "$said" ] || progress "waiting for cloud-init (stage $cloud_stage)"
 		said=$cloud_stage
-		! late || die 'wait for' "$cloud_unit" "cloud-init is still in its stage $cloud_stage after $(($(date +%s) - start)) s"
+		! late || die cloud-init '' "$cloud_unit" "cloud-init is still in its stage $cloud_stage after $(($(date +%s) - start)) s"
 		sleep 0.5
 		look_at_cloud_init
 	done
@@ -97,13 +97,13 @@ apt_install() {
 		passing=$(complaint | passing)
 		[ -n "$passing" ] || break
 		[ -n "$late_at" ] || patience $archive_patience
-		! late || die "$step" '' "$(complaint)"
+		! late || die packages "$packages" '' "$(complaint)"
 		[ "$passing" = "$said" ] || progress "waiting for the package archive: $passing"
 		said=$passing
 		sleep 2
 	done
 	apt_get --fix-broken install && apt_gets "$@" && return
-	packages_there "$@" || die "$step" '' "$(complaint)"
+	packages_there "$@" || die packages "$packages" '' "$(complaint)"
 	progress "packages $* are installed, although apt-get fails: $(complaint | head -n 1)" # of another package
 }
 
@@ -131,14 +131,14 @@ unlocked() {
 		remaining
 		out=$(DEBIAN_FRONTEND=noninteractive APT_LISTCHANGES_FRONTEND=none NEEDRESTART_SUSPEND=1 \
 			timeout "$left" "$@" 2>&1 </dev/null 9>&-) && return
-		[ $? -ne 124 ] || die "$step" '' "$1 is not done after $left s; the last it said: $(printf '%s\n' "$out" | tail -n 3)"
+		[ $? -ne 124 ] || die packages "$packages" '' "$1 is not done after $left s; the last it said: $(printf '%s\n' "$out" | tail -n 3)"
 		case $out in
 		*'Could not get lock '*) taken=${out#*Could not get lock } taken=${taken%%[. ][ -]*} ;;
 		*' lock was locked by another process '*) taken="dpkg's lock" ;;
 		*) return 1 ;;
 		esac
 		taken="$(holder) holds $taken"
-		[ "$(date +%s)" -lt "$deadline" ] || die "$step" '' "$taken, still after ${limit} s"
+		[ "$(date +%s)" -lt "$deadline" ] || die packages "$packages" '' "$taken, still after ${limit} s"
 		[ "$taken" = "$waiting" ] || progress "waiting: $taken"
 		waiting=$taken
 		sleep 1

@@ -175,7 +175,7 @@ func TestPackagesRefused(t *testing.T) {
 			start := time.Now()
 			_, err := m.install(ctx, "", nil)
 			var apply *ApplyError
-			inTime := errors.As(err, &apply) && apply.Step == "install packages web"
+			inTime := errors.As(err, &apply) && apply.Step.Kind == StepPackages && apply.Step.Target == "web"
 			if err == nil || !strings.Contains(err.Error(), tt.says) || !inTime && ctx.Err() == nil { // a slow computer reports too late
 				t.Errorf("error is %v, want one that says %q", err, tt.says)
 			}
@@ -212,14 +212,14 @@ func TestArchivePatience(t *testing.T) {
 				}
 			}
 			script := "set -u\n" + packageFunctions + `
-step=x limit=100000 deadline=100000
+packages=x limit=100000 deadline=100000
 cd "$1" || exit 1
 date() { cat clock; }
 pass() { echo $(($(cat clock) + $1)) >clock; }
 sleep() { pass 2; }
 progress() { :; }
 remaining() { left=1000; }
-die() { printf '%s\n' "$3"; exit 1; }
+die() { printf '%s\n' "$4"; exit 1; }
 packages_there() { :; }
 timeout() {
 	n=$(($(cat at) + 1))
@@ -306,7 +306,7 @@ func TestCloudInit(t *testing.T) {
 		defer cancel()
 		_, err := m.install(ctx, "", nil)
 		var apply *ApplyError
-		if !errors.As(err, &apply) || apply.Step != "wait for" || apply.Unit != "cloud-config.service" ||
+		if !errors.As(err, &apply) || apply.Step.Kind != StepCloudInit || apply.Unit != "cloud-config.service" ||
 			!strings.Contains(err.Error(), "machine local-0: wait for cloud-config.service: cloud-init is still in its stage config after ") {
 			t.Errorf("error is %v", err)
 		}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
 // plan is what an Apply is going to do: exactly what the changes call for.
@@ -43,40 +44,40 @@ type unitPlan struct {
 // newPlan works out what the changes call for. It is pure.
 func (l layout) newPlan(want desired.State, changes []Change) (plan, error) {
 	var p plan
-	byTarget := map[Kind]map[string][]Change{}
+	byTarget := map[finding.Kind]map[string][]Change{}
 	for _, c := range changes {
 		if byTarget[c.Kind] == nil {
 			byTarget[c.Kind] = map[string][]Change{}
 		}
 		byTarget[c.Kind][c.Target] = append(byTarget[c.Kind][c.Target], c)
-		if c.Kind == KindDropIn {
+		if c.Kind == finding.DropIn {
 			p.drops = append(p.drops, c.Target)
 			p.reload = true
 		}
 	}
-	differs := func(k Kind) func(string) bool {
+	differs := func(k finding.Kind) func(string) bool {
 		return func(target string) bool { return len(byTarget[k][target]) > 0 }
 	}
-	replaced := func(k Kind, target string) bool {
+	replaced := func(k finding.Kind, target string) bool {
 		return slices.ContainsFunc(byTarget[k][target], func(c Change) bool { return !c.attributesOnly() })
 	}
-	p.packages = filter(want.Packages, differs(KindPackage))
-	p.modules = filter(want.Modules, differs(KindModule))
-	p.sysctls = filter(slices.Sorted(maps.Keys(want.Sysctls)), differs(KindSysctl))
+	p.packages = filter(want.Packages, differs(finding.Package))
+	p.modules = filter(want.Modules, differs(finding.Module))
+	p.sysctls = filter(slices.Sorted(maps.Keys(want.Sysctls)), differs(finding.Sysctl))
 	for _, d := range want.Directories {
-		if differs(KindDirectory)(d.Path) {
+		if differs(finding.Directory)(d.Path) {
 			p.directories = append(p.directories, d)
 		}
 	}
 	for _, f := range want.Files {
 		switch {
-		case replaced(KindFile, f.Path):
+		case replaced(finding.File, f.Path):
 			if f.Content == nil {
 				return plan{}, fmt.Errorf("file %s has to be written, but its content is not at hand", f.Path)
 			}
 			p.files = append(p.files, f)
 			p.reload = p.reload || l.isUnitDir(path.Dir(f.Path)) || l.isUnitDir(path.Dir(path.Dir(f.Path)))
-		case differs(KindFile)(f.Path):
+		case differs(finding.File)(f.Path):
 			p.attributes = append(p.attributes, attributes{f.Path, owner(f.Owner, f.Group), f.Mode})
 		}
 	}
@@ -85,9 +86,9 @@ func (l layout) newPlan(want desired.State, changes []Change) (plan, error) {
 		needed.Installs = nil
 		for _, i := range b.Installs {
 			switch {
-			case replaced(KindBinary, i.Path):
+			case replaced(finding.Binary, i.Path):
 				needed.Installs = append(needed.Installs, i)
-			case differs(KindBinary)(i.Path):
+			case differs(finding.Binary)(i.Path):
 				p.attributes = append(p.attributes, attributes{i.Path, "root:root", 0o755})
 			}
 		}
@@ -96,7 +97,7 @@ func (l layout) newPlan(want desired.State, changes []Change) (plan, error) {
 		}
 	}
 	for _, u := range want.Units {
-		up := unitPlan{Unit: u, ensure: differs(KindUnit)(u.Name)}
+		up := unitPlan{Unit: u, ensure: differs(finding.Unit)(u.Name)}
 		p.reload = p.reload || up.ensure
 		for _, c := range changes {
 			if u.Active && slices.Contains(c.Restarts, u.Name) {
@@ -120,9 +121,9 @@ func (l layout) newPlan(want desired.State, changes []Change) (plan, error) {
 // actionFor says what a change that concerns the unit calls for.
 func actionFor(u desired.Unit, c Change) string {
 	switch {
-	case c.Kind == KindUnit && c.What == whatReload:
+	case c.Kind == finding.Unit && c.Problem == finding.ReloadPending:
 		return "reload"
-	case (c.Kind == KindFile || c.Kind == KindBinary) &&
+	case (c.Kind == finding.File || c.Kind == finding.Binary) &&
 		slices.Contains(u.ReloadOn, c.Target) && !slices.Contains(u.RestartOn, c.Target):
 		return "reload"
 	default:
@@ -264,7 +265,7 @@ func (s *script) fetched(binaries []desired.Binary) {
 	}
 	s.call("fetched")
 	for _, b := range unique(binaries) {
-		s.call("downloaded", b.SHA256, b.URL, title(b))
+		s.call("downloaded", b.SHA256)
 	}
 }
 

@@ -29,7 +29,7 @@ func Remove(ctx context.Context, r Runner, want desired.State, extraDirs []strin
 func (l layout) remove(ctx context.Context, r Runner, want desired.State, extraDirs []string) error {
 	want = l.expand(want)
 	if err := validate(want); err != nil {
-		return &ApplyError{Machine: r.Name(), Step: "remove", Err: err}
+		return &ApplyError{Machine: r.Name(), Step: Step{Kind: StepRemove}, Err: err}
 	}
 	var s script
 	fmt.Fprintf(&s, "limit=%d\n", limit(ctx))
@@ -47,7 +47,7 @@ func (l layout) remove(ctx context.Context, r Runner, want desired.State, extraD
 	s.callAll("remove_files", files)
 	for _, dir := range extraDirs {
 		if !path.IsAbs(dir) || path.Clean(dir) != dir || strings.Count(dir, "/") < 2 {
-			return &ApplyError{Machine: r.Name(), Step: "remove", Err: fmt.Errorf("refusing to delete %q", dir)}
+			return &ApplyError{Machine: r.Name(), Step: Step{Kind: StepRemove}, Err: fmt.Errorf("refusing to delete %q", dir)}
 		}
 		s.call("remove_directory", dir)
 	}
@@ -69,7 +69,7 @@ func (l layout) remove(ctx context.Context, r Runner, want desired.State, extraD
 		case "left":
 			left = append(left, remote.Redact(rest))
 		case "failed":
-			failed = stepError(r.Name(), rest)
+			failed = stepError(r.Name(), rest, want)
 		}
 	}
 	switch {
@@ -78,7 +78,7 @@ func (l layout) remove(ctx context.Context, r Runner, want desired.State, extraD
 	case err != nil:
 		return fmt.Errorf("remove: %w", err)
 	case len(left) > 0:
-		return &ApplyError{Machine: r.Name(), Step: "remove", Err: errors.New(strings.Join(left, "; "))}
+		return &ApplyError{Machine: r.Name(), Step: Step{Kind: StepRemove}, Err: errors.New(strings.Join(left, "; "))}
 	}
 	return nil
 }

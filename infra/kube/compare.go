@@ -5,13 +5,13 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-)
 
-// wordsLimit is how many characters of a value are shown.
-const wordsLimit = 60
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+)
 
 // bookkeeping are the fields the API server writes by itself.
 var bookkeeping = [][]string{
@@ -23,9 +23,9 @@ var bookkeeping = [][]string{
 	{"status"},
 }
 
-// differences says in words where the live object differs from what applying
-// would make of it. The values of a Secret are not shown.
-func differences(live, applied *unstructured.Unstructured) []string {
+// differences finds where the live object differs from what applying would make
+// of it. The values of a Secret are not told.
+func differences(live, applied *unstructured.Unstructured) []finding.Finding {
 	strip := func(o *unstructured.Unstructured) map[string]any {
 		o = o.DeepCopy()
 		for _, field := range bookkeeping {
@@ -34,13 +34,22 @@ func differences(live, applied *unstructured.Unstructured) []string {
 		return o.Object
 	}
 	d := differ{secret: live.GetKind() == "Secret"}
-	d.compare("", strip(live), strip(applied))
-	return d.words
+	found, wanted := strip(live), strip(applied)
+	for _, k := range keysOf(found, wanted) {
+		d.metadata = k == "metadata"
+		d.compare(join("", k), found[k], wanted[k])
+	}
+	return d.findings
 }
 
 type differ struct {
-	secret bool
-	words  []string
+	secret   bool
+	metadata bool // what is compared is in the object's metadata
+	findings []finding.Finding
+}
+
+func (d *differ) add(path string, problem finding.Problem, found, wanted string) {
+	d.findings = append(d.findings, finding.Finding{Kind: finding.Field, Target: path, Problem: problem, Found: found, Wanted: wanted})
 }
 
 func (d *differ) compare(path string, found, wanted any) {
@@ -50,7 +59,9 @@ func (d *differ) compare(path string, found, wanted any) {
 	switch w := wanted.(type) {
 	case map[string]any:
 		if f, ok := found.(map[string]any); ok {
-			d.maps(path, f, w)
+			for _, k := range keysOf(f, w) {
+				d.compare(join(path, k), f[k], w[k])
+			}
 			return
 		}
 	case []any:
@@ -59,20 +70,14 @@ func (d *differ) compare(path string, found, wanted any) {
 			return
 		}
 	}
-	d.words = append(d.words, fmt.Sprintf("%s: found %s, wanted %s", path, d.show(path, found), d.show(path, wanted)))
+	d.add(path, finding.Value, d.value(found), d.value(wanted))
 }
 
-func (d *differ) maps(path string, found, wanted map[string]any) {
-	keys := map[string]bool{}
-	for k := range found {
-		keys[k] = true
-	}
-	for k := range wanted {
-		keys[k] = true
-	}
-	for _, k := range slices.Sorted(maps.Keys(keys)) {
-		d.compare(join(path, k), found[k], wanted[k])
-	}
+// keysOf returns the keys of both maps, sorted.
+func keysOf(a, b map[string]any) []string {
+	keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 // lists pairs the elements by name when they have one, by position otherwise.
@@ -84,7 +89,7 @@ func (d *differ) lists(path string, found, wanted []any) {
 			d.compare(fmt.Sprintf("%s[%s]", path, name), f[name], w[name])
 		}
 		if slices.Equal(slices.Sorted(slices.Values(fNames)), slices.Sorted(slices.Values(wNames))) && !slices.Equal(fNames, wNames) {
-			d.words = append(d.words, fmt.Sprintf("%s: order is %s, wanted %s", path, strings.Join(fNames, ", "), strings.Join(wNames, ", ")))
+			d.add(path, finding.Order, strings.Join(fNames, ", "), strings.Join(wNames, ", "))
 		}
 		return
 	}
@@ -130,28 +135,22 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-func (d *differ) show(path string, v any) string {
+// value writes a field's value; empty for a field that is not there.
+func (d *differ) value(v any) string {
 	switch v := v.(type) {
 	case nil:
-		return "nothing"
+		return ""
 	case map[string]any, []any:
 		if d.secret {
-			return "a value (hidden)"
+			return finding.Hidden
 		}
-		return clip(fmt.Sprint(v))
+		return fmt.Sprint(v)
 	case string:
-		if d.secret && !strings.HasPrefix(path, "metadata") {
-			return "a value (hidden)"
+		if d.secret && !d.metadata {
+			return finding.Hidden
 		}
-		return clip(fmt.Sprintf("%q", v))
+		return strconv.Quote(v)
 	default:
 		return fmt.Sprint(v)
 	}
-}
-
-func clip(s string) string {
-	if r := []rune(s); len(r) > wordsLimit {
-		return string(r[:wordsLimit]) + "..."
-	}
-	return s
 }

@@ -31,17 +31,17 @@ func Example() {
 	// Output: connecting to https://198.51.100.10:6443: the CA bundle holds no certificate
 }
 
-// What differs between a node and what is wanted of it, in words.
+// What differs between a node and what is wanted of it.
 func ExampleNodeDrift() {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-0", Labels: map[string]string{"pool": "red"}}}
-	for _, words := range kube.NodeDrift(node, kube.NodeSpec{
+	for _, f := range kube.NodeDrift(node, kube.NodeSpec{
 		Name: "worker-0", Labels: map[string]string{"pool": "blue"}, PodCIDR: "10.200.0.0/24",
 	}) {
-		fmt.Println(words)
+		fmt.Println(f)
 	}
 	// Output:
-	// label pool: found "red", wanted "blue"
-	// pod CIDR: found "", wanted 10.200.0.0/24
+	// node label pool: found "red", wanted "blue"
+	// node pod CIDR: found "", wanted 10.200.0.0/24
 }
 
 // References mean the same object whatever the version of its API.

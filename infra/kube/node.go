@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
 // Node is what a person wants to know of a node.
@@ -114,21 +116,25 @@ type NodeCondition struct {
 	Registered bool
 }
 
-// unmet says what keeps node (nil when there is none) from the condition.
-func (w NodeCondition) unmet(node *Node) string {
+// unmet is what keeps node (nil when there is none) from the condition; nil when
+// nothing does.
+func (w NodeCondition) unmet(node *Node) *finding.Finding {
+	f := finding.Finding{Subject: w.Name, Kind: finding.NodeState, Target: w.Name}
 	switch {
 	case node == nil:
-		return "not registered"
+		f.Problem = finding.Missing
 	case w.InternalIP != "" && node.InternalIP != w.InternalIP:
-		return fmt.Sprintf("internal address is %q, wanted %s", node.InternalIP, w.InternalIP)
+		f.Problem, f.Found, f.Wanted = finding.Addresses, node.InternalIP, w.InternalIP
 	case w.Version != "" && node.Version != w.Version:
-		return fmt.Sprintf("kubelet reports %s, wanted %s", node.Version, w.Version)
+		f.Problem, f.Found, f.Wanted = finding.Version, node.Version, w.Version
 	case w.BootID != "" && node.BootID != w.BootID:
-		return "its kubelet has not reported since the machine started"
+		f.Problem = finding.NotReported
 	case !w.Registered && !node.Ready:
-		return "not ready: " + node.Reason
+		f.Problem, f.Cause = finding.NotReady, node.Reason
+	default:
+		return nil
 	}
-	return ""
+	return &f
 }
 
 // WaitNodes waits until every condition holds. abort, when given, is asked
@@ -137,7 +143,8 @@ func (c *Client) WaitNodes(ctx context.Context, conditions []NodeCondition, abor
 	if len(conditions) == 0 {
 		return nil
 	}
-	var names, unmet []string
+	var names []string
+	var unmet []finding.Finding
 	for _, want := range conditions {
 		names = append(names, want.Name)
 	}
@@ -148,7 +155,7 @@ func (c *Client) WaitNodes(ctx context.Context, conditions []NodeCondition, abor
 				return false, err
 			}
 			if ctx.Err() == nil {
-				unmet = []string{err.Error()}
+				unmet = []finding.Finding{{Kind: finding.NodeState, Problem: finding.Unjudged, Cause: err.Error()}}
 			}
 			return false, nil
 		}
@@ -159,8 +166,8 @@ func (c *Client) WaitNodes(ctx context.Context, conditions []NodeCondition, abor
 			if i >= 0 {
 				node = &nodes[i]
 			}
-			if why := want.unmet(node); why != "" {
-				unmet = append(unmet, want.Name+": "+why)
+			if f := want.unmet(node); f != nil {
+				unmet = append(unmet, *f)
 			}
 		}
 		if len(unmet) > 0 && abort != nil {
@@ -169,7 +176,7 @@ func (c *Client) WaitNodes(ctx context.Context, conditions []NodeCondition, abor
 		return len(unmet) == 0, nil
 	})
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("waiting for nodes: %w (last: %s)", context.Cause(ctx), strings.Join(unmet, "; "))
+		return fmt.Errorf("waiting for nodes: %w (last: %s)", context.Cause(ctx), finding.Words(unmet))
 	}
 	return err
 }

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
 // ownedAnnotation remembers on a node which labels and taints were put there,
@@ -32,43 +34,47 @@ type owned struct {
 	Taints []string `json:"taints,omitempty"` // "key:effect"
 }
 
-// NodeDrift says in words what differs between a node and what is wanted of it.
-func NodeDrift(n *corev1.Node, want NodeSpec) []string {
-	var out []string
+// NodeDrift finds what differs between a node and what is wanted of it. The
+// subject of a finding is the node's name.
+func NodeDrift(n *corev1.Node, want NodeSpec) []finding.Finding {
+	var out []finding.Finding
+	add := func(kind finding.Kind, target string, problem finding.Problem, found, wanted string) {
+		out = append(out, finding.Finding{Subject: n.Name, Kind: kind, Target: target, Problem: problem, Found: found, Wanted: wanted})
+	}
 	had := ownedBy(n)
 	for _, k := range slices.Sorted(maps.Keys(want.Labels)) {
 		if got, ok := n.Labels[k]; !ok {
-			out = append(out, fmt.Sprintf("label %s: missing, wanted %q", k, want.Labels[k]))
+			add(finding.Label, k, finding.Missing, "", want.Labels[k])
 		} else if got != want.Labels[k] {
-			out = append(out, fmt.Sprintf("label %s: found %q, wanted %q", k, got, want.Labels[k]))
+			add(finding.Label, k, finding.Value, got, want.Labels[k])
 		}
 	}
 	for _, k := range had.Labels {
 		if _, wanted := want.Labels[k]; !wanted {
 			if got, ok := n.Labels[k]; ok {
-				out = append(out, fmt.Sprintf("label %s: found %q, wanted none", k, got))
+				add(finding.Label, k, finding.NotWanted, got, "")
 			}
 		}
 	}
 	for _, t := range want.Taints {
 		got, ok := findTaint(n.Spec.Taints, taintKey(t))
 		if !ok {
-			out = append(out, fmt.Sprintf("taint %s: missing, wanted %q", taintKey(t), t.Value))
+			add(finding.Taint, taintKey(t), finding.Missing, "", t.Value)
 		} else if got.Value != t.Value {
-			out = append(out, fmt.Sprintf("taint %s: found %q, wanted %q", taintKey(t), got.Value, t.Value))
+			add(finding.Taint, taintKey(t), finding.Value, got.Value, t.Value)
 		}
 	}
 	for _, k := range had.Taints {
 		_, wanted := findTaint(want.Taints, k)
 		if got, ok := findTaint(n.Spec.Taints, k); ok && !wanted {
-			out = append(out, fmt.Sprintf("taint %s: found %q, wanted none", k, got.Value))
+			add(finding.Taint, k, finding.NotWanted, got.Value, "")
 		}
 	}
 	if n.Spec.Unschedulable && metav1.HasAnnotation(n.ObjectMeta, cordonedAnnotation) {
-		out = append(out, "schedulable: left cordoned by a roll-out that did not finish")
+		add(finding.Schedule, "", finding.Cordoned, "", "")
 	}
 	if want.PodCIDR != "" && n.Spec.PodCIDR != want.PodCIDR {
-		out = append(out, fmt.Sprintf("pod CIDR: found %q, wanted %s", n.Spec.PodCIDR, want.PodCIDR))
+		add(finding.PodCIDR, "", finding.Value, n.Spec.PodCIDR, want.PodCIDR)
 	}
 	return out
 }

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
 // fieldManager is who this project is to server-side apply.
@@ -233,47 +235,41 @@ func (c *Client) Get(ctx context.Context, ref ObjectRef) (*unstructured.Unstruct
 	return o, nil
 }
 
-// ObjectDrift is how one object differs from what is wanted.
-type ObjectDrift struct {
-	Object ObjectRef
-	Words  []string
-}
-
 // Drift compares objects with what is wanted: what a server-side apply would
 // change, found by a dry run, so that defaults, conversions and fields of other
 // managers are judged by the API server and not here. Nothing is changed.
-// Objects in perfect order are not in the answer.
-func (c *Client) Drift(ctx context.Context, objects []*unstructured.Unstructured) ([]ObjectDrift, error) {
-	found := make([]ObjectDrift, len(objects))
+// The subject of a finding is its object, as [ObjectRef.String] writes it.
+func (c *Client) Drift(ctx context.Context, objects []*unstructured.Unstructured) ([]finding.Finding, error) {
+	found := make([][]finding.Finding, len(objects))
 	group, gctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelRequests)
 	for i, o := range objects {
 		group.Go(func() error {
-			words, err := c.drift(gctx, o)
-			found[i] = ObjectDrift{Object: RefOf(o), Words: words}
+			drift, err := c.drift(gctx, o)
+			found[i] = finding.About(RefOf(o).String(), drift)
 			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(found, func(d ObjectDrift) bool { return len(d.Words) == 0 }), nil
+	return slices.Concat(found...), nil
 }
 
-func (c *Client) drift(ctx context.Context, want *unstructured.Unstructured) ([]string, error) {
+func (c *Client) drift(ctx context.Context, want *unstructured.Unstructured) ([]finding.Finding, error) {
 	live, err := c.Get(ctx, RefOf(want))
 	if err != nil {
 		return nil, err
 	}
 	if live == nil {
-		return []string{"missing"}, nil
+		return []finding.Finding{{Kind: finding.Object, Problem: finding.Missing}}, nil
 	}
 	applied, err := c.patch(ctx, want, true)
 	switch {
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
 		// The dry run itself says that the live object cannot become the
 		// wanted one, or that admission refuses it: for a person to read.
-		return []string{err.Error()}, nil
+		return []finding.Finding{{Kind: finding.Object, Problem: finding.Refused, Cause: err.Error()}}, nil
 	case err != nil:
 		return nil, err
 	}

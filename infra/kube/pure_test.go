@@ -2,10 +2,13 @@ package kube
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
 func object(t *testing.T, manifest string) *unstructured.Unstructured {
@@ -44,8 +47,9 @@ func TestDifferences(t *testing.T) {
 		{"a whole secret", "{kind: Secret}", "{kind: Secret, data: {p: eQ==}}", []string{"data: found nothing, wanted a value (hidden)"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := differences(object(t, tt.live), object(t, tt.applied)); !slices.Equal(got, tt.want) {
-				t.Errorf("\n got %q\nwant %q", got, tt.want)
+			got, want := finding.Words(differences(object(t, tt.live), object(t, tt.applied))), strings.Join(tt.want, "; ")
+			if got != want {
+				t.Errorf("\n got %q\nwant %q", got, want)
 			}
 		})
 	}
@@ -93,19 +97,23 @@ func TestUnmet(t *testing.T) {
 	want := NodeCondition{Name: "a", InternalIP: "10.0.0.1", Version: "v1.36.4", BootID: "1"}
 	for words, change := range map[string]func(*Node){
 		"": func(*Node) {},
-		`internal address is "", wanted 10.0.0.1`:                func(n *Node) { n.InternalIP = "" },
-		"kubelet reports v1.35.8, wanted v1.36.4":                func(n *Node) { n.Version = "v1.35.8" },
-		"its kubelet has not reported since the machine started": func(n *Node) { n.BootID = "0" },
-		"not ready: no network":                                  func(n *Node) { n.Ready, n.Reason = false, "no network" },
+		`a: internal address is "", wanted 10.0.0.1`:                func(n *Node) { n.InternalIP = "" },
+		"a: kubelet reports v1.35.8, wanted v1.36.4":                func(n *Node) { n.Version = "v1.35.8" },
+		"a: its kubelet has not reported since the machine started": func(n *Node) { n.BootID = "0" },
+		"a: not ready: no network":                                  func(n *Node) { n.Ready, n.Reason = false, "no network" },
 	} {
 		found := good
 		change(&found)
-		if got := want.unmet(&found); got != words {
+		got := ""
+		if f := want.unmet(&found); f != nil {
+			got = f.String()
+		}
+		if got != words {
 			t.Errorf("%q, wanted %q", got, words)
 		}
 	}
-	if got := want.unmet(nil); got != "not registered" {
-		t.Errorf("without a node: %q", got)
+	if got := want.unmet(nil); got == nil || got.String() != "a: not registered" {
+		t.Errorf("without a node: %v", got)
 	}
 }
 

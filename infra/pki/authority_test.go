@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
 var now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -196,8 +198,12 @@ func TestCheck(t *testing.T) {
 			if at.IsZero() {
 				at = now
 			}
-			if diff := cmp.Diff(tt.want, Check(cert, bundle, r, at, early)); diff != "" {
-				t.Error(diff)
+			want := ""
+			if len(tt.want) > 0 {
+				want = "certificate: " + strings.Join(tt.want, ", ")
+			}
+			if got := finding.Words(Check(cert, bundle, r, at, early)); got != want {
+				t.Errorf("%q, wanted %q", got, want)
 			}
 		})
 	}
@@ -211,7 +217,7 @@ func TestCheckUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"not usable as a server certificate"}
+	want := []finding.Finding{{Kind: finding.Certificate, Problem: finding.Usage, Wanted: "server"}}
 	if diff := cmp.Diff(want, Check(leaf.CertPEM, caPair.CertPEM, kubeletRequest(), now, 0)); diff != "" {
 		t.Error(diff)
 	}
@@ -227,11 +233,11 @@ func TestCheckShortLived(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if reasons := Check(leaf.CertPEM, caPair.CertPEM, r, now, DefaultEarlyRenewal); len(reasons) > 0 {
-		t.Errorf("due at once: %q", reasons)
+	if found := Check(leaf.CertPEM, caPair.CertPEM, r, now, DefaultEarlyRenewal); len(found) > 0 {
+		t.Errorf("due at once: %v", found)
 	}
-	if reasons := Check(leaf.CertPEM, caPair.CertPEM, r, now.Add(6*time.Hour), DefaultEarlyRenewal); len(reasons) != 1 {
-		t.Errorf("not due after six of eight hours: %q", reasons)
+	if found := Check(leaf.CertPEM, caPair.CertPEM, r, now.Add(6*time.Hour), DefaultEarlyRenewal); len(found) != 1 {
+		t.Errorf("not due after six of eight hours: %v", found)
 	}
 }
 

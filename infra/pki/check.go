@@ -5,51 +5,51 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// Check returns, in words, why a certificate must be reissued; empty when it is good.
+// Check returns why a certificate must be reissued; nothing when it is good.
+// The findings are of kind [finding.Certificate] and name neither subject nor target.
 // The first certificate of the bundle is the authority that must have issued it.
 // A certificate is due earlyRenewal before it ends, or after two thirds of
 // its life when it was issued for less than three times that long.
-func Check(certPEM, caBundlePEM []byte, r Request, now time.Time, earlyRenewal time.Duration) []string {
+func Check(certPEM, caBundlePEM []byte, r Request, now time.Time, earlyRenewal time.Duration) []finding.Finding {
 	certs, err := parseCertificates(certPEM)
 	if err != nil {
-		return []string{err.Error()}
+		return []finding.Finding{{Kind: finding.Certificate, Problem: finding.Unreadable, Cause: err.Error()}}
 	}
 	cert := certs[0]
-	var reasons []string
-	say := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
-
-	if cert.Subject.CommonName != r.CommonName {
-		say("common name is %q, wanted %q", cert.Subject.CommonName, r.CommonName)
+	var out []finding.Finding
+	add := func(problem finding.Problem, found, wanted string) {
+		out = append(out, finding.Finding{Kind: finding.Certificate, Problem: problem, Found: found, Wanted: wanted})
 	}
-	if !sameSet(cert.Subject.Organization, r.Organizations) {
-		say("organizations are %q, wanted %q", cert.Subject.Organization, r.Organizations)
-	}
-	if !sameSet(cert.DNSNames, r.DNSNames) {
-		say("DNS names are %q, wanted %q", cert.DNSNames, r.DNSNames)
-	}
-	if got, want := ipStrings(cert.IPAddresses), ipStrings(netIPs(r.IPs)); !sameSet(got, want) {
-		say("addresses are %q, wanted %q", got, want)
-	}
-	for _, u := range r.usages() {
-		if !slices.Contains(cert.ExtKeyUsage, u) {
-			say("not usable as a %s certificate", map[x509.ExtKeyUsage]string{
-				x509.ExtKeyUsageServerAuth: "server", x509.ExtKeyUsageClientAuth: "client"}[u])
+	lists := func(problem finding.Problem, found, wanted []string) {
+		if !sameSet(found, wanted) {
+			add(problem, fmt.Sprintf("%q", found), fmt.Sprintf("%q", wanted))
 		}
 	}
-	if reason := checkIssuer(cert, caBundlePEM); reason != "" {
-		say("%s", reason)
+	if cert.Subject.CommonName != r.CommonName {
+		add(finding.CommonName, cert.Subject.CommonName, r.CommonName)
 	}
+	lists(finding.Organizations, cert.Subject.Organization, r.Organizations)
+	lists(finding.DNSNames, cert.DNSNames, r.DNSNames)
+	lists(finding.Addresses, ipStrings(cert.IPAddresses), ipStrings(netIPs(r.IPs)))
+	for _, u := range r.usages() {
+		if !slices.Contains(cert.ExtKeyUsage, u) {
+			add(finding.Usage, "", map[x509.ExtKeyUsage]string{x509.ExtKeyUsageServerAuth: "server", x509.ExtKeyUsageClientAuth: "client"}[u])
+		}
+	}
+	out = append(out, checkIssuer(cert, caBundlePEM)...)
 	switch due := renewAt(cert, earlyRenewal); {
 	case now.After(cert.NotAfter):
-		say("expired on %s", day(cert.NotAfter))
+		add(finding.Expired, day(cert.NotAfter), "")
 	case now.Before(cert.NotBefore):
-		say("not valid before %s", day(cert.NotBefore))
+		add(finding.NotYetValid, day(cert.NotBefore), "")
 	case !now.Before(due):
-		say("expires on %s and is due for renewal since %s", day(cert.NotAfter), day(due))
+		add(finding.Due, day(cert.NotAfter), day(due))
 	}
-	return reasons
+	return out
 }
 
 // CommonName returns the common name of the first certificate in certPEM.
@@ -81,35 +81,35 @@ func RotationDue(bundlePEM []byte) (due, end time.Time, err error) {
 	return renewAt(certs[0], DefaultValidity), certs[0].NotAfter, nil
 }
 
-// CheckIssuer returns, in words, why a certificate is not one that the
-// authority issues now: the first of the bundle. Empty when it is.
-func CheckIssuer(certPEM, caBundlePEM []byte) string {
+// IssuedBy tells whether a certificate is one that the authority issues now: the
+// first of the bundle.
+func IssuedBy(certPEM, caBundlePEM []byte) bool {
 	certs, err := parseCertificates(certPEM)
-	if err != nil {
-		return err.Error()
-	}
-	return checkIssuer(certs[0], caBundlePEM)
+	return err == nil && len(checkIssuer(certs[0], caBundlePEM)) == 0
 }
 
-func checkIssuer(cert *x509.Certificate, caBundlePEM []byte) string {
+func checkIssuer(cert *x509.Certificate, caBundlePEM []byte) []finding.Finding {
 	cas, err := parseCertificates(caBundlePEM)
 	if err != nil {
-		return "authority: " + err.Error()
+		return []finding.Finding{{Kind: finding.Certificate, Problem: finding.NoAuthority, Cause: err.Error()}}
 	}
 	wanted := cas[0].Subject.CommonName
+	issuedBy := func(found string) []finding.Finding {
+		return []finding.Finding{{Kind: finding.Certificate, Problem: finding.Issuer, Found: found, Wanted: wanted}}
+	}
 	for i, ca := range cas {
 		switch {
 		case cert.CheckSignatureFrom(ca) != nil:
 		case i == 0:
-			return ""
+			return nil
 		default:
-			return fmt.Sprintf("issued by %s, wanted %s", ca.Subject.CommonName, wanted)
+			return issuedBy(ca.Subject.CommonName)
 		}
 	}
 	if issuer := cert.Issuer.CommonName; issuer != wanted {
-		return fmt.Sprintf("issued by %s, wanted %s", issuer, wanted)
+		return issuedBy(issuer)
 	}
-	return "not issued by " + wanted
+	return []finding.Finding{{Kind: finding.Certificate, Problem: finding.Signature, Wanted: wanted}}
 }
 
 func renewAt(cert *x509.Certificate, early time.Duration) time.Time {

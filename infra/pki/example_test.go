@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
@@ -42,12 +43,12 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	check := func(at time.Time) []string {
+	check := func(at time.Time) []finding.Finding {
 		return pki.Check(leaf.CertPEM, []byte(ref.EtcdCA), request, at, 30*24*time.Hour)
 	}
 	fmt.Println("today:", len(check(now)), "reasons to reissue")
 	fmt.Println("in eleven months and a half:", check(now.AddDate(0, 11, 15))[0])
 	// Output:
 	// today: 0 reasons to reissue
-	// in eleven months and a half: expires on 2027-05-01T12:00:00Z and is due for renewal since 2027-04-01T12:00:00Z
+	// in eleven months and a half: certificate: expires on 2027-05-01T12:00:00Z and is due for renewal since 2027-04-01T12:00:00Z
 }

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
@@ -30,7 +31,7 @@ type Addon struct {
 	Wait bool
 }
 
-// ObserveObjects says in words what differs between the addon's objects and
+// ObserveObjects finds what differs between the addon's objects and
 // the cluster's, by object ("ConfigMap kube-system/coredns"). Objects that are
 // still in the inventory and no longer wanted count as differing.
 func (e *Engine) ObserveObjects(ctx context.Context, want Addon, inventory []kube.ObjectRef) (Report, error) {
@@ -40,23 +41,21 @@ func (e *Engine) ObserveObjects(ctx context.Context, want Addon, inventory []kub
 	if _, err := a.Keys.Admin(ctx, pki.KubernetesCA); err != nil {
 		return r, fmt.Errorf("addon %s: %w", want.Name, err)
 	}
-	drift, err := fleet.AskAPI(ctx, a, want.API.Endpoint, func(ctx context.Context, c *kube.Client) ([]kube.ObjectDrift, error) {
+	drift, err := fleet.AskAPI(ctx, a, want.API.Endpoint, func(ctx context.Context, c *kube.Client) ([]finding.Finding, error) {
 		return objectDrift(ctx, c, want, inventory)
 	})
 	switch {
 	case kube.Unanswered(err), kube.Hopeless(err): // certificates that ended are renewed by an apply, which a plan comes before
-		r.warn("addon %s could not be compared: %v", want.Name, err)
+		r.unjudged(finding.Addon, want.Name, err)
 	case err != nil:
 		return r, fmt.Errorf("addon %s: %w", want.Name, err)
 	}
-	for _, d := range drift {
-		r.addWords(d.Object.String(), d.Words)
-	}
+	r.find(drift...)
 	return r, nil
 }
 
 // objectDrift compares an addon with a cluster as one API server knows it.
-func objectDrift(ctx context.Context, c *kube.Client, want Addon, inventory []kube.ObjectRef) ([]kube.ObjectDrift, error) {
+func objectDrift(ctx context.Context, c *kube.Client, want Addon, inventory []kube.ObjectRef) ([]finding.Finding, error) {
 	if err := c.Ready(ctx); err != nil {
 		return nil, err
 	}
@@ -69,7 +68,7 @@ func objectDrift(ctx context.Context, c *kube.Client, want Addon, inventory []ku
 		case err != nil:
 			return nil, err
 		case o != nil:
-			drift = append(drift, kube.ObjectDrift{Object: ref, Words: []string{"exists, not wanted any more"}})
+			drift = append(drift, finding.Finding{Subject: ref.String(), Kind: finding.Object, Problem: finding.NotWanted})
 		}
 	}
 	return drift, nil

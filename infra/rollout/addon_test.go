@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
@@ -143,16 +144,16 @@ func TestPlanAsksAnother(t *testing.T) {
 				if took := time.Since(start); took > tt.within {
 					t.Errorf("%s: took %s, %s at most", what, took, tt.within)
 				}
-				warning := strings.Join(r.Warnings, "\n")
+				warning := finding.Words(r.Unjudged)
 				switch {
 				case err != nil:
 					t.Errorf("%s: %v", what, err)
 				case tt.warning == "" && warning != "", !strings.Contains(warning, tt.warning):
 					t.Errorf("%s: warning %q, want %q", what, warning, tt.warning)
-				case tt.warning != "" && len(r.Drift) > 0:
-					t.Errorf("%s: drift %v of what could not be seen", what, r.Drift)
-				case tt.warning == "" && len(r.Drift) != 1:
-					t.Errorf("%s: drift %v, want one", what, r.Drift)
+				case tt.warning != "" && len(r.Findings) > 0:
+					t.Errorf("%s: drift %v of what could not be seen", what, r.Findings)
+				case tt.warning == "" && len(r.Findings) != 1:
+					t.Errorf("%s: drift %v, want one", what, r.Findings)
 				}
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), tt.limit)
@@ -170,7 +171,7 @@ func TestPlanAsksAnother(t *testing.T) {
 			a := s.engine.Fleet.Access(s.ref)
 			defer a.Close()
 			if err := nodeDrift(ctx, a, want, &r); err != nil {
-				r.warn("%v", err)
+				r.unjudged(finding.Nodes, "", err)
 			}
 			judge("nodes", start, r, nil)
 		})
@@ -188,8 +189,8 @@ func TestAddonRefused(t *testing.T) {
 		serves(w, r)
 	})
 	r, err := s.engine.ObserveObjects(t.Context(), Addon{API: s.api(), Name: "a", Objects: configMaps("a")}, nil)
-	if err == nil || !strings.Contains(err.Error(), "BadRequest") || len(r.Warnings) > 0 {
-		t.Errorf("error = %v, warnings = %v", err, r.Warnings)
+	if err == nil || !strings.Contains(err.Error(), "BadRequest") || len(r.Unjudged) > 0 {
+		t.Errorf("error = %v, unjudged = %v", err, r.Unjudged)
 	}
 	if !kube.Unanswered(context.DeadlineExceeded) || kube.Unanswered(nil) || kube.Unanswered(err) {
 		t.Error("an answer is taken for none")

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
@@ -45,28 +45,22 @@ func withNext(t fleet.Target, err error) error {
 		return err
 	}
 	var command string
-	_, url, download := strings.Cut(failed.Step, " from ")
-	if _, told, refused := strings.Cut(failed.Err.Error(), "Failed to fetch "); refused && !download { // as apt-get says it
-		url, _, _ = strings.Cut(told, " ")
-		download = strings.HasPrefix(url, "http") // and not mirror+file:, as on Debian's EC2 images, which curl cannot ask
-	}
-	packages, install := strings.CutPrefix(failed.Step, "install packages ")
 	switch {
 	case failed.Unit != "":
 		command = t.JournalCommand(failed.Unit)
 	case failed.Full():
 		command = t.SSH("df -h")
-	case download:
-		command = t.SSH("curl --verbose --head " + url)
-	case install:
-		command = t.SSH("sudo apt-get install " + packages)
+	case failed.Step.URL != "":
+		command = t.SSH("curl --verbose --head " + failed.Step.URL)
+	case failed.Step.Kind == host.StepPackages:
+		command = t.SSH("sudo apt-get install " + failed.Step.Target)
 	default:
 		return err
 	}
 	return fmt.Errorf("%w\nnext: %s", err, command)
 }
 
-func isPackage(c host.Change) bool { return c.Kind == host.KindPackage }
+func isPackage(c host.Change) bool { return c.Kind == finding.Package }
 
 // installPackages installs what packages the machine lacks, before anything is
 // stopped and before any time is counted: others may be at it on the machine.

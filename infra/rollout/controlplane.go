@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
@@ -38,14 +39,12 @@ func (o *controlOperation) systemDrift(ctx context.Context, r *Report) {
 	defer cancel()
 	drift, err := fleet.InTurn(ctx, fleet.AnswerShare, kube.Busy, fleet.ToEach(machinesOf(o.machines), o.systemObjectDrift))
 	if err != nil {
-		r.warn("the system RBAC objects could not be compared: %v", err)
+		r.unjudged(finding.SystemObjects, "", err)
 	}
-	for _, d := range drift {
-		r.addWords(d.Object.String(), d.Words)
-	}
+	r.find(drift...)
 }
 
-func (o *controlOperation) systemObjectDrift(ctx context.Context, m *fleet.Machine) ([]kube.ObjectDrift, error) {
+func (o *controlOperation) systemObjectDrift(ctx context.Context, m *fleet.Machine) ([]finding.Finding, error) {
 	c, err := o.ready(ctx, m)
 	if err != nil {
 		return nil, err
@@ -94,7 +93,7 @@ func ofManagers(changes []host.Change) (managers, rest []host.Change) {
 	isManager := func(unit string) bool { return slices.Contains(managerUnits, unit) }
 	for _, c := range changes {
 		theirs := len(c.Restarts) > 0 && !slices.ContainsFunc(c.Restarts, func(u string) bool { return !isManager(u) })
-		if theirs || c.Kind == host.KindUnit && isManager(c.Target) {
+		if theirs || c.Kind == finding.Unit && isManager(c.Target) {
 			managers = append(managers, c)
 		} else {
 			rest = append(rest, c)
@@ -148,7 +147,7 @@ func (o *controlOperation) converge(ctx context.Context) error {
 func (o *controlOperation) guardRelease(ctx context.Context) error {
 	upgrades := slices.DeleteFunc(o.reachable(), func(m *convergence) bool {
 		return !m.running(component.APIServerUnit) || !slices.ContainsFunc(m.changes, func(c host.Change) bool {
-			return c.Kind == host.KindBinary && slices.Contains(c.Restarts, component.APIServerUnit)
+			return c.Kind == finding.Binary && slices.Contains(c.Restarts, component.APIServerUnit)
 		})
 	})
 	if len(upgrades) == 0 {

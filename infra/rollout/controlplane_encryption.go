@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
@@ -46,27 +48,23 @@ func (s sealing) keys() []string {
 	return out
 }
 
-// words say what is to be sealed anew, nothing when all is sealed with the
+// findings are what is to be sealed anew, nothing when all is sealed with the
 // writing generation.
-func (s sealing) words(writing int) []string {
-	var out []string
+func (s sealing) findings(writing int) []finding.Finding {
+	var out []finding.Finding
 	for _, g := range slices.Sorted(maps.Keys(s.others)) {
-		var state string
+		f := finding.Finding{Subject: "encryption", Kind: finding.Secrets, Target: strconv.Itoa(len(s.others[g])), Wanted: pki.EncryptionKeyName(writing)}
 		switch {
 		case g == plain:
-			state = "not encrypted"
+			f.Problem = finding.Plain
 		case g == foreign:
-			state = "encrypted with an unknown key"
+			f.Problem = finding.UnknownKey
 		case g < writing:
-			state = "still encrypted with " + pki.EncryptionKeyName(g)
+			f.Problem, f.Found = finding.OldKey, pki.EncryptionKeyName(g)
 		default: // by an apply that did not come to its end
-			state = "already encrypted with " + pki.EncryptionKeyName(g)
+			f.Problem, f.Found = finding.NewKey, pki.EncryptionKeyName(g)
 		}
-		count := "1 secret is"
-		if n := len(s.others[g]); n > 1 {
-			count = fmt.Sprintf("%d secrets are", n)
-		}
-		out = append(out, fmt.Sprintf("%s %s, wanted %s", count, state, pki.EncryptionKeyName(writing)))
+		out = append(out, f)
 	}
 	return out
 }
@@ -156,10 +154,10 @@ func (o *controlOperation) sealingDrift(ctx context.Context, r *Report) {
 		return sealed(ctx, c, under, generations)
 	}))
 	if err != nil {
-		r.warn("which keys the secrets are encrypted with could not be found out: %v", err)
+		r.unjudged(finding.Secrets, "", err)
 		return
 	}
-	r.addWords("encryption", s.words(generations[0]))
+	r.find(s.findings(generations[0])...)
 }
 
 // mayDropKeys refuses an encryption configuration without a key that a value
@@ -306,10 +304,10 @@ func (o *controlOperation) reseal(ctx context.Context, under string) error {
 		}
 		if round == resealRounds {
 			return fmt.Errorf("%s, although all were rewritten; the first is %s",
-				strings.Join(s.words(writing), "; "), strings.TrimPrefix(stale[0], under))
+				finding.Words(s.findings(writing)), strings.TrimPrefix(stale[0], under))
 		}
 		if err := o.rewrite(ctx, under, stale); err != nil {
-			return fmt.Errorf("%w\n%s; apply again: it goes on where it ended", err, strings.Join(s.words(writing), "; "))
+			return fmt.Errorf("%w\n%s; apply again: it goes on where it ended", err, finding.Words(s.findings(writing)))
 		}
 		rewritten += len(stale)
 	}

@@ -1,13 +1,13 @@
 package rollout
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-func TestSealingWords(t *testing.T) {
+func TestSealingFindings(t *testing.T) {
 	for _, tt := range []struct {
 		others map[int][]string
 		want   string
@@ -18,7 +18,7 @@ func TestSealingWords(t *testing.T) {
 		{map[int][]string{3: {"a/b"}}, "1 secret is already encrypted with key-3, wanted key-2"},
 		{map[int][]string{foreign: {"a/b"}}, "1 secret is encrypted with an unknown key, wanted key-2"},
 	} {
-		if got := strings.Join(sealing{others: tt.others}.words(2), "; "); got != tt.want {
+		if got := finding.Words(sealing{others: tt.others}.findings(2)); got != tt.want {
 			t.Errorf("%v: %q, wanted %q", tt.others, got, tt.want)
 		}
 	}

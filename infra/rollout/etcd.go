@@ -11,6 +11,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
@@ -158,7 +159,7 @@ func (x Etcd) observe(ctx context.Context, base *operation) Report {
 	r := o.report(ctx, o.membershipDrift)
 	for _, m := range o.machines {
 		if o.record.Formed && r.Unreachable[m.Name()] == nil && !m.hasData() {
-			r.addWords(m.Name(), []string{"etcd member: data in " + etcdMemberDir + " missing, wanted a copy of the cluster's"})
+			r.find(finding.Finding{Subject: m.Name(), Kind: finding.MemberData, Target: etcdMemberDir, Problem: finding.Missing})
 		}
 	}
 	return r
@@ -170,7 +171,7 @@ func (o *etcdOperation) membershipDrift(ctx context.Context, r *Report) {
 	defer cancel()
 	members, err := fleet.InTurn(ctx, fleet.AnswerShare, etcd.Busy, fleet.ToEach(machinesOf(o.machines), o.membersBy))
 	if err != nil {
-		r.warn("etcd did not tell its members: %v", err)
+		r.unjudged(finding.Members, "", err)
 		return
 	}
 	known := map[etcd.ID]bool{}
@@ -179,14 +180,14 @@ func (o *etcdOperation) membershipDrift(ctx context.Context, r *Report) {
 		known[member.ID] = known[member.ID] || ok
 		switch {
 		case !ok:
-			r.Drift[m.Name()] = "etcd member: missing from the cluster, wanted a voter"
+			r.find(finding.Finding{Subject: m.Name(), Kind: finding.Member, Problem: finding.Missing})
 		case member.Learner:
-			r.Drift[m.Name()] = "etcd member " + member.ID.String() + ": a learner, wanted a voter"
+			r.find(finding.Finding{Subject: m.Name(), Kind: finding.Member, Target: member.ID.String(), Problem: finding.Learner})
 		}
 	}
 	for _, m := range members {
 		if !known[m.ID] {
-			r.Drift[m.Label()] = "etcd member " + m.ID.String() + ": in the cluster, wanted none"
+			r.find(finding.Finding{Subject: m.Label(), Kind: finding.Member, Target: m.ID.String(), Problem: finding.NotWanted})
 		}
 	}
 }

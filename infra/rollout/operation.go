@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
@@ -182,7 +183,7 @@ func (o *operation) prefetch(ctx context.Context) error {
 		if err := o.installPackages(ctx, m); err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(m.changes, func(c host.Change) bool { return c.Kind == host.KindBinary }) {
+		if !slices.ContainsFunc(m.changes, func(c host.Change) bool { return c.Kind == finding.Binary }) {
 			return nil
 		}
 		m.Say("%s: downloading ahead", o.role.name)

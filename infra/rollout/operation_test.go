@@ -12,6 +12,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
@@ -19,8 +20,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-func change(kind host.Kind, target string, restarts ...string) host.Change {
-	return host.Change{Kind: kind, Target: target, Restarts: restarts}
+func change(kind finding.Kind, target string, restarts ...string) host.Change {
+	return host.Change{Finding: finding.Finding{Kind: kind, Target: target}, Restarts: restarts}
 }
 
 func targetsOf(changes []host.Change) []string {
@@ -33,13 +34,13 @@ func targetsOf(changes []host.Change) []string {
 
 func TestOfManagers(t *testing.T) {
 	managers, rest := ofManagers([]host.Change{
-		change(host.KindFile, "ca.crt", component.APIServerUnit, component.ControllerManagerUnit),
-		change(host.KindFile, "manager.kubeconfig", component.ControllerManagerUnit),
-		change(host.KindBinary, "kube-apiserver", component.APIServerUnit),
-		change(host.KindBinary, "kube-scheduler", component.SchedulerUnit),
-		change(host.KindFile, "scheduler.crt"),
-		change(host.KindUnit, component.SchedulerUnit),
-		change(host.KindUnit, component.APIServerUnit),
+		change(finding.File, "ca.crt", component.APIServerUnit, component.ControllerManagerUnit),
+		change(finding.File, "manager.kubeconfig", component.ControllerManagerUnit),
+		change(finding.Binary, "kube-apiserver", component.APIServerUnit),
+		change(finding.Binary, "kube-scheduler", component.SchedulerUnit),
+		change(finding.File, "scheduler.crt"),
+		change(finding.Unit, component.SchedulerUnit),
+		change(finding.Unit, component.APIServerUnit),
 	})
 	if got, want := targetsOf(managers), []string{"manager.kubeconfig", "kube-scheduler", component.SchedulerUnit}; !slices.Equal(got, want) {
 		t.Errorf("managers' = %q, wanted %q", got, want)
@@ -55,12 +56,12 @@ func TestWorkerChanges(t *testing.T) {
 		changes      []host.Change
 		rolls, drain bool
 	}{
-		{"kubelet configuration", []host.Change{change(host.KindFile, "kubelet.yaml", component.KubeletUnit)}, true, false},
-		{"kube-proxy upgrade", []host.Change{change(host.KindBinary, "kube-proxy", component.KubeProxyUnit)}, true, false},
-		{"kubelet upgrade", []host.Change{change(host.KindBinary, "kubelet", component.KubeletUnit)}, true, true},
-		{"containerd configuration", []host.Change{change(host.KindFile, "config.toml", component.ContainerdUnit)}, true, true},
-		{"runc", []host.Change{change(host.KindBinary, "runc")}, true, false},
-		{"registry mirrors", []host.Change{change(host.KindFile, "hosts.toml")}, false, false},
+		{"kubelet configuration", []host.Change{change(finding.File, "kubelet.yaml", component.KubeletUnit)}, true, false},
+		{"kube-proxy upgrade", []host.Change{change(finding.Binary, "kube-proxy", component.KubeProxyUnit)}, true, false},
+		{"kubelet upgrade", []host.Change{change(finding.Binary, "kubelet", component.KubeletUnit)}, true, true},
+		{"containerd configuration", []host.Change{change(finding.File, "config.toml", component.ContainerdUnit)}, true, true},
+		{"runc", []host.Change{change(finding.Binary, "runc")}, true, false},
+		{"registry mirrors", []host.Change{change(finding.File, "hosts.toml")}, false, false},
 		{"nothing", nil, false, false},
 	} {
 		if rolls, drain := rollsNode(tt.changes), disturbsPods(tt.changes); rolls != tt.rolls || drain != tt.drain {
@@ -84,9 +85,9 @@ func TestWithout(t *testing.T) {
 		Sysctls: map[string]string{"net.ipv4.ip_forward": "1", "vm.swappiness": "0", "vm.max_map_count": "9"},
 	}
 	got := without(s, []host.Change{
-		change(host.KindModule, "br_netfilter"), change(host.KindFile, "/etc/modules-load.d/k8s-nf_conntrack.conf"),
-		change(host.KindSysctl, "net.ipv4.ip_forward"), change(host.KindFile, "/etc/sysctl.d/90-k8s-vm.swappiness.conf"),
-		change(host.KindFile, "/b"), change(host.KindDirectory, "/e"), change(host.KindBinary, "/bin/y2", "y.service"), change(host.KindUnit, "z.service"),
+		change(finding.Module, "br_netfilter"), change(finding.File, "/etc/modules-load.d/k8s-nf_conntrack.conf"),
+		change(finding.Sysctl, "net.ipv4.ip_forward"), change(finding.File, "/etc/sysctl.d/90-k8s-vm.swappiness.conf"),
+		change(finding.File, "/b"), change(finding.Directory, "/e"), change(finding.Binary, "/bin/y2", "y.service"), change(finding.Unit, "z.service"),
 	})
 	want := desired.State{Directories: s.Directories[:1], Files: s.Files[:1], Binaries: s.Binaries[:1], Units: s.Units[:1],
 		Modules: s.Modules[:1], Sysctls: map[string]string{"vm.max_map_count": "9"}}
@@ -97,7 +98,7 @@ func TestWithout(t *testing.T) {
 		t.Error("the state itself was changed")
 	}
 	old := host.Record{Files: map[string]host.FileRecord{"/b": {SHA256: "old"}, "/a": {SHA256: "old"}}}
-	rec := keepRecords(host.Record{Files: map[string]host.FileRecord{"/a": {SHA256: "new"}}}, old, []host.Change{change(host.KindFile, "/b")})
+	rec := keepRecords(host.Record{Files: map[string]host.FileRecord{"/a": {SHA256: "new"}}}, old, []host.Change{change(finding.File, "/b")})
 	if rec.Files["/a"].SHA256 != "new" || rec.Files["/b"].SHA256 != "old" {
 		t.Errorf("records = %v", rec.Files)
 	}
@@ -144,13 +145,19 @@ func TestJoinedWith(t *testing.T) {
 
 func TestReportAdd(t *testing.T) {
 	r := newReport()
-	r.Drift["a"] = "one"
+	about := func(subject, file string) finding.Finding {
+		return finding.Finding{Subject: subject, Kind: finding.File, Target: file, Problem: finding.Missing}
+	}
+	r.find(about("a", "/1"))
 	r.Unreachable["gone"] = errors.New("no answer")
-	r.addWords("a", []string{"two", "three"})
-	r.addWords("b", []string{"four"})
-	r.addWords("gone", []string{"five"})
-	r.addWords("c", nil)
-	if diff := cmp.Diff(map[string]string{"a": "one; two; three", "b": "four"}, r.Drift); diff != "" {
+	extra := newReport()
+	extra.find(about("gone", "/5"), about("a", "/2"), about("b", "/4"), about("a", "/3"))
+	extra.unjudged(finding.Nodes, "", errors.New("no answer"))
+	r.add(extra)
+	if diff := cmp.Diff([]finding.Finding{about("a", "/1"), about("a", "/2"), about("b", "/4"), about("a", "/3")}, r.Findings); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff("the nodes could not be compared: no answer", finding.Words(r.Unjudged)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -175,18 +182,20 @@ func TestRenewals(t *testing.T) {
 			{Name: "foreign", CertPath: "/foreign.crt", KeyPath: "/foreign.key"},
 		}},
 		pairs: map[string]pairVerdict{
-			"due":       {reissue: []string{"due for renewal"}},
-			"missing":   {reissue: []string{"missing"}},
-			"other key": {reissue: []string{"not the pair that was written"}},
-			"foreign":   {reissue: []string{"not the pair that was written"}, foreign: []string{"expired", "another name"}},
+			"due":       {reissue: []finding.Finding{{Kind: finding.Certificate, Problem: finding.Due, Found: "May", Wanted: "April"}}},
+			"missing":   {reissue: pairIs(finding.Missing)},
+			"other key": {reissue: pairIs(finding.NotWritten)},
+			"foreign": {reissue: pairIs(finding.NotWritten), foreign: []finding.Finding{
+				{Kind: finding.Certificate, Problem: finding.CommonName, Found: "x", Wanted: "y"},
+				{Kind: finding.Certificate, Problem: finding.Expired, Found: "May"}}},
 		},
 		changes: []host.Change{
-			change(host.KindFile, "/missing.crt"), change(host.KindFile, "/other.key"), change(host.KindFile, "/foreign.crt"),
+			change(finding.File, "/missing.crt"), change(finding.File, "/other.key"), change(finding.File, "/foreign.crt"),
 		},
 	}
 	// What the change of the file says already is not said again.
-	want := []string{"certificate /due.crt: due for renewal", "certificate /foreign.crt: expired, another name"}
-	if d := cmp.Diff(want, m.renewals()); d != "" {
+	want := `certificate /due.crt: expires on May and is due for renewal since April; certificate /foreign.crt: common name is "x", wanted "y", expired on May`
+	if d := cmp.Diff(want, finding.Words(m.renewals())); d != "" {
 		t.Error(d)
 	}
 }
@@ -198,15 +207,14 @@ func TestWithNext(t *testing.T) {
 		failed host.ApplyError
 		next   string
 	}{
-		{host.ApplyError{Step: "download kubelet 1.36.4 from https://dl.example/kubelet", Err: errors.New("curl: (7) refused")},
+		{host.ApplyError{Step: host.Step{Kind: host.StepDownload, Target: "kubelet 1.36.4", URL: "https://dl.example/kubelet"}, Err: errors.New("curl: (7) refused")},
 			"curl --verbose --head https://dl.example/kubelet"},
-		{host.ApplyError{Step: "install packages haproxy nftables", Err: errors.New("Failed to fetch http://deb.example/InRelease  503  Service Unavailable")},
+		{host.ApplyError{Step: host.Step{Kind: host.StepPackages, Target: "haproxy nftables", URL: "http://deb.example/InRelease"}, Err: errors.New("503  Service Unavailable")},
 			"curl --verbose --head http://deb.example/InRelease"},
-		{host.ApplyError{Step: "install packages haproxy nftables", Err: errors.New("Failed to fetch mirror+file:/etc/apt/mirrors/debian.list/dists/trixie/InRelease  503  Service Unavailable")},
+		{host.ApplyError{Step: host.Step{Kind: host.StepPackages, Target: "haproxy nftables"}, Err: errors.New("Unable to locate package haproxy")},
 			"sudo apt-get install haproxy nftables"},
-		{host.ApplyError{Step: "install packages haproxy nftables", Err: errors.New("Unable to locate package haproxy")},
-			"sudo apt-get install haproxy nftables"},
-		{host.ApplyError{Step: "wait for", Unit: "cloud-config.service", Err: errors.New("cloud-init is still in its stage config")},
+		{host.ApplyError{Step: host.Step{Kind: host.StepWrite, Target: "/etc/x"}, Err: errors.New("not written"), Room: &host.Room{}}, "df -h"},
+		{host.ApplyError{Step: host.Step{Kind: host.StepCloudInit}, Unit: "cloud-config.service", Err: errors.New("cloud-init is still in its stage config")},
 			"sudo journalctl --unit cloud-config.service --lines 50 --no-pager"},
 	} {
 		got := withNext(m, &tt.failed).Error()

@@ -19,6 +19,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
@@ -111,7 +112,7 @@ func newTrial(state desired.State, changes []host.Change, name string) (*trial, 
 	}
 	i := slices.IndexFunc(state.Files, func(f desired.File) bool { return path.Base(f.Path) == name })
 	if i < 0 || !slices.ContainsFunc(changes, func(c host.Change) bool {
-		return (c.Kind == host.KindFile || c.Kind == host.KindBinary) && slices.Contains(c.Restarts, name)
+		return (c.Kind == finding.File || c.Kind == finding.Binary) && slices.Contains(c.Restarts, name)
 	}) {
 		return nil, nil
 	}

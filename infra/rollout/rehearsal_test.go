@@ -12,6 +12,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
@@ -36,8 +37,8 @@ func controllerState() desired.State {
 
 // TestTrial makes of a real unit the one that checks its configuration and ends.
 func TestTrial(t *testing.T) {
-	unitChange := change(host.KindFile, "/etc/systemd/system/"+apiServerUnit, apiServerUnit)
-	programChange := change(host.KindBinary, apiServer, apiServerUnit)
+	unitChange := change(finding.File, "/etc/systemd/system/"+apiServerUnit, apiServerUnit)
+	programChange := change(finding.Binary, apiServer, apiServerUnit)
 	for _, tt := range []struct {
 		name    string
 		changes []host.Change
@@ -46,10 +47,10 @@ func TestTrial(t *testing.T) {
 		{"flag", []host.Change{unitChange}, apiServer},
 		{"flag and program", []host.Change{unitChange, programChange}, prefetched + "abc"},
 		{"program", []host.Change{programChange}, prefetched + "abc"},
-		{"configuration file", []host.Change{change(host.KindFile, "/etc/audit", apiServerUnit)}, apiServer},
-		{"configuration file that restarts nothing", []host.Change{change(host.KindFile, "/etc/audit")}, ""},
-		{"stopped", []host.Change{change(host.KindUnit, apiServerUnit, apiServerUnit)}, ""},
-		{"another unit", []host.Change{change(host.KindFile, "/x", "x.service")}, ""},
+		{"configuration file", []host.Change{change(finding.File, "/etc/audit", apiServerUnit)}, apiServer},
+		{"configuration file that restarts nothing", []host.Change{change(finding.File, "/etc/audit")}, ""},
+		{"stopped", []host.Change{change(finding.Unit, apiServerUnit, apiServerUnit)}, ""},
+		{"another unit", []host.Change{change(finding.File, "/x", "x.service")}, ""},
 	} {
 		got, err := newTrial(controllerState(), tt.changes, apiServerUnit)
 		if err != nil {
@@ -90,7 +91,7 @@ func TestTrial(t *testing.T) {
 		list[0].Program != prefetched+apiServerUnit+".unpacked" || list[0].Archive != prefetched+"abc" || list[0].Member != "in/archive" {
 		t.Errorf("a program in an archive: %v\n%+v", err, list)
 	}
-	if got, err := newTrial(controllerState(), []host.Change{change(host.KindFile, "/etc/x.nft", "nft.service")}, "nft.service"); err != nil || got != nil {
+	if got, err := newTrial(controllerState(), []host.Change{change(finding.File, "/etc/x.nft", "nft.service")}, "nft.service"); err != nil || got != nil {
 		t.Errorf("a program that cannot be asked was rehearsed: %v\n%+v", err, got)
 	}
 }
@@ -100,7 +101,7 @@ func TestTrials(t *testing.T) {
 	named := func(name string, changes ...host.Change) *convergence {
 		return &convergence{Machine: &fleet.Machine{Target: fleet.Target{Node: component.Node{Name: name}}}, state: controllerState(), changes: changes}
 	}
-	policy := change(host.KindFile, "/etc/audit", apiServerUnit)
+	policy := change(finding.File, "/etc/audit", apiServerUnit)
 	o := &operation{machines: []*convergence{named("a"), named("b", policy), named("c", policy)}}
 	step := func(name string, a Action) Step { return Step{Machine: name, Action: a} }
 	for _, tt := range []struct {
@@ -135,8 +136,8 @@ func TestStage(t *testing.T) {
 		{Path: "/etc/kubernetes/unchanged", Mode: 0o644, Content: []byte("old")},
 		{Path: "/opt/elsewhere", Mode: 0o644, Content: []byte("x")},
 	}}
-	b, err := stage(state, []host.Change{change(host.KindFile, "/etc/kubernetes/admission.yaml"), change(host.KindFile, "/etc/kubernetes/pki/a.key"),
-		change(host.KindFile, "/etc/kubernetes/pki/b.key"), change(host.KindFile, "/opt/elsewhere")})
+	b, err := stage(state, []host.Change{change(finding.File, "/etc/kubernetes/admission.yaml"), change(finding.File, "/etc/kubernetes/pki/a.key"),
+		change(finding.File, "/etc/kubernetes/pki/b.key"), change(finding.File, "/opt/elsewhere")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
@@ -17,16 +15,16 @@ import (
 
 // Report is what observing a set of machines found.
 type Report struct {
-	// Drift says in words what differs, by machine; several differences are
-	// joined by "; ". Machines that could not be reached are not in it.
-	Drift map[string]string
+	// Findings are what differs, of machines and of what else has a name. None is
+	// about a machine that could not be reached.
+	Findings []finding.Finding
 	// Unreachable holds the machines that could not be asked, and why.
 	Unreachable map[string]error
 	// Clocks holds how far clocks are ahead of the Engine's, negative for
 	// behind, of those machines where it is enough to matter.
 	Clocks map[string]time.Duration
-	// Warnings tell what else could not be judged, one sentence each.
-	Warnings []string
+	// Unjudged are what else could not be compared, and why.
+	Unjudged []finding.Finding
 	// Certificates are those the role owns, as found on the machines.
 	Certificates []CertificateStatus
 	// Record is the record brought up to date with what was found as wanted;
@@ -75,17 +73,11 @@ func (o *operation) report(ctx context.Context, more func(context.Context, *Repo
 		}
 		m.record.Host = host.Adopt(m.state, m.seen, m.record.Host)
 		o.save(m)
-		words := m.renewals()
-		if len(m.changes) > 0 {
-			words = append([]string{host.Words(m.changes)}, words...)
-		}
-		if len(words) > 0 {
-			out.Drift[m.Name()] = strings.Join(words, "; ")
-		}
+		out.Findings = append(out.Findings, finding.About(m.Name(), append(host.Findings(m.changes), m.renewals()...))...)
 		out.Certificates = append(out.Certificates, m.certificates()...)
 	}
 	if len(out.Unreachable) == len(o.machines) && o.role.asksMachines {
-		extra.Warnings = nil // none of those that were asked could be reached, as is said already
+		extra.Unjudged = nil // none of those that were asked could be reached, as is said already
 	}
 	out.add(extra)
 	out.Record = o.result()
@@ -93,34 +85,27 @@ func (o *operation) report(ctx context.Context, more func(context.Context, *Repo
 }
 
 func newReport() Report {
-	return Report{Drift: map[string]string{}, Unreachable: map[string]error{}, Clocks: map[string]time.Duration{}}
+	return Report{Unreachable: map[string]error{}, Clocks: map[string]time.Duration{}}
 }
 
 // add merges another report into r. Machines that could not be reached stay
-// without drift.
+// without findings.
 func (r *Report) add(o Report) {
-	for _, name := range slices.Sorted(maps.Keys(o.Drift)) {
-		switch had, known := r.Drift[name]; {
-		case r.Unreachable[name] != nil:
-		case known:
-			r.Drift[name] = had + "; " + o.Drift[name]
-		default:
-			r.Drift[name] = o.Drift[name]
+	for _, f := range o.Findings {
+		if r.Unreachable[f.Subject] == nil {
+			r.Findings = append(r.Findings, f)
 		}
 	}
 	for name, err := range o.Unreachable {
 		r.Unreachable[name] = errors.Join(r.Unreachable[name], err)
 	}
-	r.Warnings = append(r.Warnings, o.Warnings...)
+	r.Unjudged = append(r.Unjudged, o.Unjudged...)
 	r.Certificates = append(r.Certificates, o.Certificates...)
 }
 
-func (r *Report) addWords(key string, words []string) {
-	if len(words) > 0 {
-		r.add(Report{Drift: map[string]string{key: strings.Join(words, "; ")}})
-	}
-}
+func (r *Report) find(found ...finding.Finding) { r.Findings = append(r.Findings, found...) }
 
-func (r *Report) warn(format string, args ...any) {
-	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...))
+// unjudged notes what could not be compared; target may be empty.
+func (r *Report) unjudged(kind finding.Kind, target string, err error) {
+	r.Unjudged = append(r.Unjudged, finding.Finding{Kind: kind, Target: target, Problem: finding.Unjudged, Cause: err.Error()})
 }

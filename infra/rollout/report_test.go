@@ -58,8 +58,8 @@ func TestRefreshTriesOnce(t *testing.T) {
 		if err != nil || len(report.Unreachable) != 3 {
 			t.Errorf("unreachable: %v, %v", report.Unreachable, err)
 		}
-		if len(report.Warnings) > 0 {
-			t.Errorf("said twice: %q", report.Warnings)
+		if len(report.Unjudged) > 0 {
+			t.Errorf("said twice: %q", report.Unjudged)
 		}
 	}
 	engine.Status(t.Context(), rollout.StatusQuery{API: rollout.API{Endpoint: "https://127.0.0.1:1", PKI: ref}, Controllers: want.Targets, Etcd: want.Targets})

@@ -7,10 +7,10 @@ import (
 	"encoding/pem"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
@@ -44,11 +44,11 @@ func withKeyFiles(want component.Machine, rec MachineRecord) desired.State {
 
 // pairVerdict is what is to be done about a certificate and its key.
 type pairVerdict struct {
-	// reissue says why a new pair must be made, in words; empty keeps the pair.
-	reissue []string
-	// foreign says what is wrong with a certificate that was put in the place
+	// reissue is why a new pair must be made; empty keeps the pair.
+	reissue []finding.Finding
+	// foreign is what is wrong with a certificate that was put in the place
 	// of the one on record, beside that; it may be nothing at all.
-	foreign []string
+	foreign []finding.Finding
 	// adopt is set when there is a good certificate that no record knows: it
 	// may be kept if the key beside it is its own.
 	adopt bool
@@ -67,31 +67,37 @@ func (o *operation) judgePair(m *convergence, s pki.Slot) pairVerdict {
 	key := m.seen.Files[s.KeyPath].SHA256
 	rec, known := m.record.Certificates[s.Name]
 	if !ok || key == "" {
-		return pairVerdict{reissue: []string{"missing"}}
+		return pairVerdict{reissue: pairIs(finding.Missing)}
 	}
 	reasons := pki.Check(cert, []byte(o.role.ref.Bundle(s.CA)), s.Request, o.fleet.Now(), s.EarlyRenewal)
 	if known && (desired.Sum(cert) != rec.Certificate || key != rec.Key) {
-		return pairVerdict{reissue: []string{"not the pair that was written"}, foreign: reasons}
+		return pairVerdict{reissue: pairIs(finding.NotWritten), foreign: reasons}
 	}
 	return pairVerdict{reissue: reasons, adopt: !known && len(reasons) == 0}
 }
 
-// renewals says in words why certificates are to be made anew: those that are
+// pairIs is a verdict with one reason.
+func pairIs(problem finding.Problem) []finding.Finding {
+	return []finding.Finding{{Kind: finding.Certificate, Problem: problem}}
+}
+
+// renewals says why certificates are to be made anew: those that are
 // what was written, and what foreign ones are. That a file is missing or
 // differs, Diff says.
-func (m *convergence) renewals() []string {
-	var out []string
+func (m *convergence) renewals() []finding.Finding {
+	var out []finding.Finding
 	for _, s := range m.want.Certificates {
 		verdict := m.pairs[s.Name]
 		why := verdict.reissue
 		differs := slices.ContainsFunc(m.changes, func(c host.Change) bool {
-			return c.Kind == host.KindFile && (c.Target == s.CertPath || c.Target == s.KeyPath)
+			return c.Kind == finding.File && (c.Target == s.CertPath || c.Target == s.KeyPath)
 		})
 		if differs {
 			why = verdict.foreign
 		}
-		if len(why) > 0 {
-			out = append(out, fmt.Sprintf("certificate %s: %s", s.CertPath, strings.Join(why, ", ")))
+		for _, f := range why {
+			f.Target = s.CertPath
+			out = append(out, f)
 		}
 	}
 	return out
@@ -164,7 +170,7 @@ func (m *convergence) adopt(ctx context.Context) error {
 		}
 		cert, _ := m.seen.Content(s.CertPath)
 		if _, err := tls.X509KeyPair(cert, keys[s.KeyPath]); err != nil {
-			m.pairs[s.Name] = pairVerdict{reissue: []string{"the key on the machine is not the certificate's"}}
+			m.pairs[s.Name] = pairVerdict{reissue: pairIs(finding.WrongKey)}
 			continue
 		}
 		m.record.Certificates[s.Name] = PairRecord{Certificate: desired.Sum(cert), Key: desired.Sum(keys[s.KeyPath])}
@@ -197,7 +203,7 @@ func (m *convergence) settle(changes []host.Change) {
 }
 
 func touches(changes []host.Change, path string) bool {
-	return slices.ContainsFunc(changes, func(c host.Change) bool { return c.Kind == host.KindFile && c.Target == path })
+	return slices.ContainsFunc(changes, func(c host.Change) bool { return c.Kind == finding.File && c.Target == path })
 }
 
 // certificates lists the machine's certificates as they were seen.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
@@ -58,7 +59,7 @@ func (x Workers) condition(n component.Node) kube.NodeCondition {
 func (x Workers) observe(ctx context.Context, o *operation) Report {
 	return o.report(ctx, func(ctx context.Context, r *Report) {
 		if err := nodeDrift(ctx, o.access, x, r); err != nil {
-			r.warn("the nodes could not be compared: %v", err)
+			r.unjudged(finding.Nodes, "", err)
 		}
 	})
 }
@@ -73,12 +74,10 @@ func nodeDrift(ctx context.Context, a *fleet.Access, want Workers, r *Report) er
 	for _, t := range want.Targets {
 		i := slices.IndexFunc(nodes, func(n corev1.Node) bool { return n.Name == t.Node.Name })
 		if i < 0 {
-			r.addWords(t.Node.Name, []string{"node: not registered with the API server"})
+			r.find(finding.Finding{Subject: t.Node.Name, Kind: finding.Node, Problem: finding.Missing})
 			continue
 		}
-		for _, words := range kube.NodeDrift(&nodes[i], want.nodeSpec(t.Node)) {
-			r.addWords(t.Node.Name, []string{"node " + words})
-		}
+		r.find(kube.NodeDrift(&nodes[i], want.nodeSpec(t.Node))...)
 	}
 	return nil
 }

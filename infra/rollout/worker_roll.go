@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
@@ -19,7 +20,7 @@ import (
 // at a time: something restarts, or pods will be started by another program. The
 // latter disturbs nobody, but shows on the first node whether pods still start.
 func rollsNode(changes []host.Change) bool {
-	return restartsAny(changes) || slices.ContainsFunc(changes, func(c host.Change) bool { return c.Kind == host.KindBinary })
+	return restartsAny(changes) || slices.ContainsFunc(changes, func(c host.Change) bool { return c.Kind == finding.Binary })
 }
 
 func restartsAny(changes []host.Change) bool {
@@ -30,7 +31,7 @@ func restartsAny(changes []host.Change) bool {
 // kubelet becomes another program.
 func disturbsPods(changes []host.Change) bool {
 	return restarts(changes, component.ContainerdUnit) || slices.ContainsFunc(changes, func(c host.Change) bool {
-		return c.Kind == host.KindBinary && slices.Contains(c.Restarts, component.KubeletUnit)
+		return c.Kind == finding.Binary && slices.Contains(c.Restarts, component.KubeletUnit)
 	})
 }
 

@@ -324,10 +324,10 @@ func (r *addonResource) Read(ctx context.Context, req resource.ReadRequest, resp
 		addError(&resp.Diagnostics, "Cannot compare the addon "+a.Name+" with the cluster", err)
 		return
 	}
-	for _, w := range report.Warnings {
-		resp.Diagnostics.AddWarning("The addon "+a.Name+" could not be judged completely", remote.Redact(w))
+	for _, f := range report.Unjudged {
+		resp.Diagnostics.AddWarning("The addon "+a.Name+" could not be judged completely", remote.Redact(f.String()))
 	}
-	state.Drift = tf.StringMapValue(report.Drift)
+	state.Drift = driftValue(report.Findings)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &state)...)
 }
 

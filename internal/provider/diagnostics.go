@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 
@@ -57,13 +56,13 @@ func advice(err error) string {
 	case errors.As(err, &failed) && failed.Full():
 		return fmt.Sprintf("Make room on %s, or give it a larger disk (root_volume_size), then run apply again: it continues where it stopped. "+
 			"What was installed before stays in place and running.", failed.Machine)
-	case errors.As(err, &failed) && strings.HasPrefix(failed.Step, "download "):
+	case errors.As(err, &failed) && failed.Step.Kind == host.StepDownload:
 		return fmt.Sprintf("%s downloads by itself: the source (artifact_mirror, or upstream) must be up and be reached from there, not only from this computer. "+
 			"What was installed before stays in place and running; mend it, then run apply again.", failed.Machine)
-	case errors.As(err, &failed) && strings.HasPrefix(failed.Step, "install packages "):
+	case errors.As(err, &failed) && failed.Step.Kind == host.StepPackages:
 		return fmt.Sprintf("%s installs packages of its distribution from the archives in its /etc/apt: they must be reached from there. "+
 			"What was installed before stays in place and running; mend what is named, then run apply again.", failed.Machine)
-	case errors.As(err, &failed) && strings.HasPrefix(failed.Unit, "cloud-"):
+	case errors.As(err, &failed) && failed.Step.Kind == host.StepCloudInit:
 		return fmt.Sprintf("Packages are installed once cloud-init has ended on %s: cloud-init status --long says what it is doing there. "+
 			"End what it waits for, then run apply again.", failed.Machine)
 	case errors.Is(err, context.DeadlineExceeded):

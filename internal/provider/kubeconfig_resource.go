@@ -111,7 +111,7 @@ func (m managedKubeconfigModel) sameRequest(o managedKubeconfigModel) bool {
 	before, _ := o.PKI.Attributes()["cluster"].(types.String)
 	bundle, _ := m.PKI.Attributes()["kubernetes_ca_pem"].(types.String)
 	return cluster.Equal(before) && bundle.Equal(o.ClusterCACertificate) &&
-		pki.CheckIssuer([]byte(o.ClientCertificate.ValueString()), []byte(bundle.ValueString())) == "" &&
+		pki.IssuedBy([]byte(o.ClientCertificate.ValueString()), []byte(bundle.ValueString())) &&
 		m.Endpoint.Equal(o.Endpoint) && m.User.Equal(o.User) && m.Groups.Equal(o.Groups) && m.TTL.Equal(o.TTL)
 }
 

@@ -221,26 +221,25 @@ func acquireAddress(ctx context.Context, d *providerData, plan, prior *lbModel, 
 	return a.AllocationID != ""
 }
 
-// inspectAddress adds what differs of the Elastic IP to the drift.
-func inspectAddress(ctx context.Context, d *providerData, m *lbModel, drift map[string]string, diags *diag.Diagnostics) {
+// inspectAddress finds what differs of the Elastic IP.
+func inspectAddress(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) []finding.Finding {
 	if m.AllocationID.ValueString() == "" {
-		return
+		return nil
 	}
 	client, err := d.aws(ctx)
 	if err != nil {
 		addError(diags, "Cannot reach AWS", err)
-		return
+		return nil
 	}
-	_, found, err := client.ObserveAddress(ctx, m.AllocationID.ValueString(), m.address(ctx, d, diags))
+	_, drift, err := client.ObserveAddress(ctx, m.AllocationID.ValueString(), m.address(ctx, d, diags))
 	switch {
 	case errors.Is(err, infraaws.ErrNotFound):
-		drift["elastic-ip"] = fmt.Sprintf("%s (%s): released; an apply allocates another, and the endpoint changes", m.PublicIP.ValueString(), m.AllocationID.ValueString())
+		drift = []finding.Finding{{Kind: finding.ReleasedAddress, Target: m.PublicIP.ValueString(), Problem: finding.Missing, Found: m.AllocationID.ValueString()}}
 		m.AllocationID, m.PublicIP = types.StringValue(""), types.StringValue("")
 	case err != nil:
 		addError(diags, "Cannot look at the Elastic IP", err)
-	case len(found) > 0:
-		drift["elastic-ip"] = finding.Words(found)
 	}
+	return finding.About("elastic-ip", drift)
 }
 
 // releaseAddress gives the Elastic IP back.

@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
@@ -49,10 +50,10 @@ type role[M any, S rollout.Role] struct {
 	recall recall[M]
 
 	// For a role that also owns something in AWS, each may be nil: acquire has
-	// it before anything is installed and reports whether it exists, inspect adds what differs of it to the
-	// drift, release gives it back at last.
+	// it before anything is installed and reports whether it exists, inspect
+	// finds what differs of it, release gives it back at last.
 	acquire func(ctx context.Context, d *providerData, plan, prior *M, diags *diag.Diagnostics) bool
-	inspect func(ctx context.Context, d *providerData, m *M, drift map[string]string, diags *diag.Diagnostics)
+	inspect func(ctx context.Context, d *providerData, m *M, diags *diag.Diagnostics) []finding.Finding
 	release func(ctx context.Context, d *providerData, m *M, diags *diag.Diagnostics)
 }
 
@@ -312,14 +313,11 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	drift := maps.Clone(report.Drift)
-	if drift == nil {
-		drift = map[string]string{}
-	}
+	drift := report.Findings
 	if r.role.inspect != nil {
-		r.role.inspect(ctx, r.data, &state, drift, &resp.Diagnostics)
+		drift = append(drift, r.role.inspect(ctx, r.data, &state, &resp.Diagnostics)...)
 	}
-	r.role.common(&state).Drift = tf.StringMapValue(drift)
+	r.role.common(&state).Drift = driftValue(drift)
 	if len(report.Record.Machines) > 0 {
 		// What was learnt of machines without a record, as after an import.
 		rec.Record = report.Record
@@ -372,8 +370,8 @@ func (r *roleResource[M, S]) tell(report rollout.Report, diags *diag.Diagnostics
 				fmt.Sprintf("machine %s: %s.\n\nSet the one right that is wrong: certificates and leases depend on it.", machine, fleet.ClockWords(report.Clocks[machine])))
 		}
 	}
-	for _, w := range report.Warnings {
-		diags.AddWarning("The "+r.role.title+" could not be judged completely", remote.Redact(w))
+	for _, f := range report.Unjudged {
+		diags.AddWarning("The "+r.role.title+" could not be judged completely", remote.Redact(f.String()))
 	}
 }
 

@@ -66,10 +66,8 @@ func drift(t *testing.T, c *kube.Client, want []*unstructured.Unstructured) []st
 		t.Fatal(err)
 	}
 	var out []string
-	for _, d := range found {
-		for _, w := range d.Words {
-			out = append(out, d.Object.String()+": "+w)
-		}
+	for _, f := range found {
+		out = append(out, f.Subject+": "+f.String())
 	}
 	return out
 }

@@ -12,9 +12,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
+
+// words returns findings as a person reads them.
+func words(found []finding.Finding) []string {
+	var out []string
+	for _, f := range found {
+		out = append(out, f.String())
+	}
+	return out
+}
 
 func testNodes(t *testing.T, c *kube.Client) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -86,15 +96,15 @@ func testNodes(t *testing.T, c *kube.Client) {
 	}
 	want := kube.NodeSpec{Name: "worker-9", Labels: map[string]string{"pool": "blue", "old": "1"}, PodCIDR: "10.200.9.0/24",
 		Taints: []corev1.Taint{{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}}}
-	expect(t, "before", kube.NodeDrift(get(), want), []string{
-		`label old: missing, wanted "1"`, `label pool: missing, wanted "blue"`,
-		`taint gpu:NoSchedule: missing, wanted "yes"`, `pod CIDR: found "", wanted 10.200.9.0/24`})
+	expect(t, "before", words(kube.NodeDrift(get(), want)), []string{
+		`node label old: missing, wanted "1"`, `node label pool: missing, wanted "blue"`,
+		`node taint gpu:NoSchedule: missing, wanted "yes"`, `node pod CIDR: found "", wanted 10.200.9.0/24`})
 	reconcile := func() {
 		t.Helper()
 		if err := c.ReconcileNode(ctx, want); err != nil {
 			t.Fatal(err)
 		}
-		expect(t, "reconciled", kube.NodeDrift(get(), want), nil)
+		expect(t, "reconciled", words(kube.NodeDrift(get(), want)), nil)
 	}
 	reconcile()
 	version := get().ResourceVersion
@@ -104,8 +114,8 @@ func testNodes(t *testing.T, c *kube.Client) {
 	}
 	delete(want.Labels, "old")
 	want.Taints = nil
-	expect(t, "no longer wanted", kube.NodeDrift(get(), want), []string{
-		`label old: found "1", wanted none`, `taint gpu:NoSchedule: found "yes", wanted none`})
+	expect(t, "no longer wanted", words(kube.NodeDrift(get(), want)), []string{
+		`node label old: found "1", wanted none`, `node taint gpu:NoSchedule: found "yes", wanted none`})
 	reconcile()
 	n = get()
 	if n.Labels["theirs"] != "kept" || len(n.Spec.Taints) != 1 || n.Spec.Taints[0].Key != "theirs" {

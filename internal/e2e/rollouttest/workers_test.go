@@ -16,6 +16,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
@@ -58,10 +59,10 @@ func (d *deployment) observeAddon() map[string]string {
 	d.t.Helper()
 	r, err := d.engine.ObserveObjects(d.t.Context(), d.dns, d.dnsInventory)
 	d.must(err)
-	if len(r.Warnings) > 0 {
-		d.t.Errorf("warnings: %q", r.Warnings)
+	if len(r.Unjudged) > 0 {
+		d.t.Errorf("not judged: %q", r.Unjudged)
 	}
-	return r.Drift
+	return finding.BySubject(r.Findings)
 }
 
 func (d *deployment) testAddon() {

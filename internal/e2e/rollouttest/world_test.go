@@ -27,6 +27,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
@@ -321,14 +322,14 @@ func (d *deployment) drift() []string {
 	} {
 		r, err := d.engine.Observe(d.t.Context(), o.role, o.record)
 		d.must(err)
-		for machine, words := range r.Drift {
+		for machine, words := range finding.BySubject(r.Findings) {
 			out = append(out, o.name+" "+machine+": "+words)
 		}
 		for machine, err := range r.Unreachable {
 			out = append(out, o.name+" "+machine+" unreachable: "+err.Error())
 		}
-		for _, w := range r.Warnings {
-			out = append(out, o.name+" warning: "+w)
+		for _, f := range r.Unjudged {
+			out = append(out, o.name+" warning: "+f.String())
 		}
 	}
 	return out

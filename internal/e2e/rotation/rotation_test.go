@@ -285,7 +285,7 @@ func (c *cluster) testNothingOld(t *testing.T, old pki.Ref, first string) {
 	var gone []string
 	for _, ca := range []pki.CAName{pki.KubernetesCA, pki.EtcdCA, pki.FrontProxyCA} {
 		gone = append(gone, pki.Certificates(old.Bundle(ca))...)
-		if pki.CheckIssuer([]byte(now.IssuingCertificate(ca)), []byte(old.Bundle(ca))) == "" {
+		if pki.IssuedBy([]byte(now.IssuingCertificate(ca)), []byte(old.Bundle(ca))) {
 			t.Errorf("the %s CA is the old one", ca)
 		}
 	}
@@ -303,7 +303,7 @@ func (c *cluster) testNothingOld(t *testing.T, old pki.Ref, first string) {
 			path, content := out[match[2]:match[3]], out[match[1]:end]
 			for _, cert := range pki.Certificates(content) {
 				for _, ca := range gone {
-					if cert == ca || pki.CheckIssuer([]byte(cert), []byte(ca)) == "" {
+					if cert == ca || pki.IssuedBy([]byte(cert), []byte(ca)) {
 						t.Errorf("%s: %s holds or is issued by an old CA", m, path)
 					}
 				}

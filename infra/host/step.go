@@ -1,0 +1,110 @@
+package host
+
+import (
+	"cmp"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+)
+
+// Step is what an Apply or a Remove was doing.
+type Step struct {
+	Kind StepKind
+	// Target is what it was done to: a path, a kernel module, a sysctl, the names
+	// of packages or units, or what was downloaded. It may be empty.
+	Target string
+	// URL is what could not be fetched over HTTP, of a download and of packages;
+	// empty when that is not what failed.
+	URL string
+}
+
+// StepKind is a kind of step. apply.sh and packages.sh know the names of theirs.
+type StepKind string
+
+// The kinds of steps.
+const (
+	StepPrepare         StepKind = "prepare"
+	StepReceive         StepKind = "receive"
+	StepLock            StepKind = "lock"
+	StepDownload        StepKind = "download"
+	StepCloudInit       StepKind = "cloud-init" // the unit is the stage that is waited for
+	StepPackages        StepKind = "packages"
+	StepModule          StepKind = "module"
+	StepSysctl          StepKind = "sysctl"
+	StepCreateDirectory StepKind = "create-directory"
+	StepMoveAside       StepKind = "move-aside"
+	StepAttributes      StepKind = "attributes" // mode and owner
+	StepUnpack          StepKind = "unpack"
+	StepInstall         StepKind = "install"
+	StepWrite           StepKind = "write"
+	StepDrop            StepKind = "drop" // a file that changes a unit
+	StepEnable          StepKind = "enable"
+	StepDisable         StepKind = "disable"
+	StepReload          StepKind = "daemon-reload"
+	StepStartUnit       StepKind = "start"
+	StepStopUnit        StepKind = "stop"
+	StepRestartUnit     StepKind = "restart"
+	StepReloadUnit      StepKind = "reload"
+	StepVerify          StepKind = "verify"
+	StepRemove          StepKind = "remove"
+)
+
+// stepWords are the words of steps whose name does not say all.
+var stepWords = map[StepKind]string{
+	StepReceive:         "receive the upload",
+	StepLock:            "wait for another apply on the machine",
+	StepDownload:        "download {target} from {url}",
+	StepCloudInit:       "wait for",
+	StepPackages:        "install packages {target}",
+	StepModule:          "load kernel module {target}",
+	StepSysctl:          "set sysctl {target}",
+	StepCreateDirectory: "create directory {target}",
+	StepMoveAside:       "move {target} aside",
+	StepAttributes:      "set mode and owner of {target}",
+	StepDrop:            "remove {target}",
+	StepReload:          "systemctl daemon-reload",
+}
+
+// String says the step in the words of an error.
+func (s Step) String() string {
+	words, known := stepWords[s.Kind]
+	if !known {
+		return strings.TrimSpace(string(s.Kind) + " " + s.Target)
+	}
+	return strings.NewReplacer("{target}", s.Target, "{url}", s.URL).Replace(words)
+}
+
+// stepError reads the "failed" frame of die in apply.sh.
+func stepError(machine, fields string, want desired.State) *ApplyError {
+	f := append(strings.SplitN(fields, "\n", 5), "", "", "", "")
+	e := &ApplyError{Machine: machine, Step: Step{Kind: StepKind(f[0]), Target: f[1]}, Unit: f[2], Room: parseRoom(f[3]),
+		Err: errors.New(remote.Redact(cmp.Or(strings.TrimSpace(withoutHint(f[4])), "failed")))}
+	switch e.Step.Kind {
+	case StepDownload: // by digest
+		for _, b := range want.Binaries {
+			if b.SHA256 == f[1] {
+				e.Step.Target, e.Step.URL = title(b), b.URL
+			}
+		}
+	case StepPackages:
+		e.Step.URL = unfetched(e.Err.Error())
+	}
+	return e
+}
+
+// parseRoom reads what space in apply.sh says; nil when that is nothing.
+func parseRoom(s string) *Room {
+	f := strings.SplitN(s, " ", 5)
+	if len(f) != 5 {
+		return nil
+	}
+	free, err1 := strconv.ParseInt(f[0], 10, 64)
+	size, err2 := strconv.ParseInt(f[1], 10, 64)
+	if err1 != nil || err2 != nil {
+		return nil
+	}
+	return &Room{Free: free, Size: size, Inodes: f[2], Device: f[3], Mount: f[4]}
+}
