@@ -179,6 +179,23 @@ func (c *Catalog) RuncVersion() string {
 	return cmp.Or(newest.String(), DefaultRunc)
 }
 
+// Offered returns the release of containerd, runc or the CNI plugins that a
+// program tells of itself if there may be a download of it, else the empty
+// string. What a builder adds to a release ("+ds1") is not in the name of a
+// download; such a build is known only from checksums.
+func (c *Catalog) Offered(name, release string) string {
+	download, ok := map[string]func(string) (Artifact, error){Containerd: c.Containerd, Runc: c.Runc, CNIPlugins: c.CNIPlugins}[name]
+	if !ok {
+		return ""
+	}
+	release, _, rebuilt := strings.Cut(release, "+")
+	_, err := download(release)
+	if err == nil || !rebuilt && errors.Is(err, ErrUnknownChecksum) {
+		return release
+	}
+	return ""
+}
+
 // EtcdSet returns what an etcd member downloads. As with every set, the list
 // is complete even when the error is ErrUnknownChecksum.
 func (c *Catalog) EtcdSet(v string) ([]Artifact, error) {

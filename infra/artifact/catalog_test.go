@@ -58,6 +58,24 @@ func TestURLs(t *testing.T) {
 	}
 }
 
+// TestOffered: what runs on a machine may have no download.
+func TestOffered(t *testing.T) {
+	rebuilt := "github.com/opencontainers/runc/releases/download/v1.1.5/runc.amd64"
+	for _, tt := range []struct{ sums, name, release, want string }{
+		{"", Containerd, "2.2.0", "2.2.0"},
+		{"", CNIPlugins, "1.9.1", "1.9.1"},
+		{"", Runc, "1.1.5+ds1", ""},
+		{sumA + "  " + rebuilt, Runc, "1.1.5+ds1", "1.1.5"},
+		{"", Runc, "", ""},
+		{"", Containerd, "2.2", ""},
+		{"", Etcd, "3.6.16", ""},
+	} {
+		if got := catalog(t, "", tt.sums, nil).Offered(tt.name, tt.release); got != tt.want {
+			t.Errorf("%s %s: got %q, wanted %q", tt.name, tt.release, got, tt.want)
+		}
+	}
+}
+
 func TestGivenChecksums(t *testing.T) {
 	c := catalog(t, "", "# the lab's own builds\n"+
 		sumA+"  dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet\n"+

@@ -95,8 +95,8 @@ func CheckAdmissionFlags(v version.Version, args Args) error {
 // checkAdmission reports every plugin that the specification names in vain.
 func (c *controller) checkAdmission() error {
 	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(c.spec.AdmissionPlugins)) {
+	for _, name := range slices.Sorted(maps.Keys(c.spec.APIServer.AdmissionPlugins)) {
 		errs = append(errs, CheckAdmissionPlugin(c.version, name))
 	}
-	return errors.Join(append(errs, CheckAdmissionFlags(c.version, c.spec.APIServerArgs))...)
+	return errors.Join(append(errs, CheckAdmissionFlags(c.version, c.spec.APIServer.Args))...)
 }

@@ -1,11 +1,29 @@
 package component
 
 import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
+
+// APIServerSpec is what can be set of kube-apiserver.
+type APIServerSpec struct {
+	ExtraSANs   []string // further names and addresses in its serving certificate
+	AuditPolicy []byte   // YAML of an audit.k8s.io/v1 Policy; empty means the built-in one
+	// AdmissionPlugins configures admission plugins: name -> configuration object.
+	AdmissionPlugins map[string]map[string]any
+	Args             Args // further flags
+}
+
+// apiServerFiles are what readAPIServer looks at.
+var apiServerFiles = []string{unitPath(APIServerUnit), AuditPolicyPath, AdmissionPath, certPath("apiserver")}
 
 // ShutdownDelay is how long a stopping API server still serves after /readyz
 // has turned bad, so that the load balancer notices first: a multiple of its
@@ -27,7 +45,7 @@ func APIServerRequest(spec ControlPlaneSpec) (pki.Request, error) {
 			names = append(names, n.PublicIP.String())
 		}
 	}
-	dns, ips, err := sans(append(names, spec.ExtraSANs...)...)
+	dns, ips, err := sans(append(names, spec.APIServer.ExtraSANs...)...)
 	return pki.Request{CommonName: "kube-apiserver", DNSNames: dns, IPs: ips, Server: true}, err
 }
 
@@ -45,7 +63,8 @@ func (c *controller) addAPIServer() error {
 	if err != nil {
 		return err
 	}
-	audit, err := auditFile(c.spec.AuditPolicy)
+	spec := c.spec.APIServer
+	audit, err := auditFile(spec.AuditPolicy)
 	if err != nil {
 		return err
 	}
@@ -61,26 +80,27 @@ func (c *controller) addAPIServer() error {
 	if err := c.checkAdmission(); err != nil {
 		return err
 	}
-	args := c.apiServerArgs()
 	// Not listed, because the API server reloads them by itself: its serving
 	// certificate, the front proxy's certificate and CA, the encryption and the
 	// authentication configuration. For CAPath see there.
 	restartOn := []string{AuditPolicyPath, APIServerEtcdCAPath, ServiceAccountPubPath, ServiceAccountKeyPath, CAPath}
-	if len(c.spec.AdmissionPlugins) > 0 {
-		admission, err := admissionFile(c.spec.AdmissionPlugins)
+	if len(spec.AdmissionPlugins) > 0 {
+		admission, err := admissionFile(spec.AdmissionPlugins)
 		if err != nil {
 			return err
 		}
 		c.addFiles(admission)
-		args["admission-control-config-file"] = values(AdmissionPath)
 		restartOn = append(restartOn, AdmissionPath)
 	}
 	return c.addProgram(artifact.KubeAPIServer, "Kubernetes API server", typeNotify, []string{EtcdUnit},
-		args, c.spec.APIServerArgs, restartOn...)
+		c.apiServerArgs(), spec.Args, restartOn...)
 }
 
+// issuerPrefix and the cluster's domain make the issuer of service accounts' tokens.
+const issuerPrefix = "https://kubernetes.default.svc."
+
 func (c *controller) apiServerArgs() Args {
-	issuer := "https://kubernetes.default.svc." + c.spec.Cluster.Domain
+	issuer := issuerPrefix + c.spec.Cluster.Domain
 	args := Args{
 		"advertise-address": values(c.node.PrivateIP.String()),
 		"bind-address":      values("0.0.0.0"),
@@ -140,5 +160,67 @@ func (c *controller) apiServerArgs() Args {
 		// again after an API server was away.
 		args["goaway-chance"] = values("0.001")
 	}
+	if len(c.spec.APIServer.AdmissionPlugins) > 0 {
+		args["admission-control-config-file"] = values(AdmissionPath)
+	}
 	return args
+}
+
+// readAPIServer takes the settings from a machine.
+func (c *controller) readAPIServer(f Found) error {
+	c.spec.APIServer = APIServerSpec{}
+	s := &c.spec.APIServer
+	standard, err := auditFile(nil)
+	if err != nil {
+		return err
+	}
+	if policy := f.Files[AuditPolicyPath]; !bytes.Equal(policy, standard.Content) {
+		s.AuditPolicy = policy
+	}
+	if s.AdmissionPlugins, err = readAdmission(f); err != nil {
+		return err
+	}
+	s.Args = f.argsBeyond(APIServerUnit, c.apiServerArgs())
+	s.ExtraSANs, err = c.sansBeyond(f.Files[certPath("apiserver")])
+	return err
+}
+
+// readServerNetworks completes the cluster with what the API server is told of it.
+func (c *Cluster) readServerNetworks(f Found) {
+	args := f.args(APIServerUnit)
+	if !c.ServiceCIDR.IsValid() {
+		c.ServiceCIDR, _ = netip.ParsePrefix(args.last("service-cluster-ip-range"))
+	}
+	if c.Domain == "" {
+		c.Domain = strings.TrimPrefix(args.last("service-account-issuer"), issuerPrefix)
+	}
+}
+
+// sansBeyond returns the names in an API server's certificate that it would
+// not have without being asked for.
+func (c *controller) sansBeyond(certificate []byte) ([]string, error) {
+	block, _ := pem.Decode(certificate)
+	if block == nil {
+		return nil, nil
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("certificate of the API server: %w", err)
+	}
+	standard, err := APIServerRequest(c.spec)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, name := range cert.DNSNames {
+		if !slices.Contains(standard.DNSNames, name) {
+			out = append(out, name)
+		}
+	}
+	for _, ip := range cert.IPAddresses {
+		if addr, ok := netip.AddrFromSlice(ip); ok && !slices.Contains(standard.IPs, addr.Unmap()) {
+			out = append(out, ip.String())
+		}
+	}
+	return out, nil
 }

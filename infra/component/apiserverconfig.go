@@ -82,6 +82,27 @@ func admissionFile(plugins map[string]map[string]any) (desired.File, error) {
 	return desired.File{Path: AdmissionPath, Mode: 0o644, Content: b}, nil
 }
 
+// readAdmission is the opposite of admissionFile.
+func readAdmission(f Found) (map[string]map[string]any, error) {
+	var config struct {
+		Plugins []struct {
+			Name          string         `json:"name"`
+			Configuration map[string]any `json:"configuration"`
+		} `json:"plugins"`
+	}
+	if err := yaml.Unmarshal(f.Files[AdmissionPath], &config); err != nil {
+		return nil, fmt.Errorf("%s: %w", AdmissionPath, err)
+	}
+	var out map[string]map[string]any
+	for _, p := range config.Plugins {
+		if out == nil {
+			out = map[string]map[string]any{}
+		}
+		out[p.Name] = p.Configuration
+	}
+	return out, nil
+}
+
 // auditFile renders the user's audit policy, or the built-in one.
 func auditFile(custom []byte) (desired.File, error) {
 	if len(bytes.TrimSpace(custom)) == 0 {

@@ -1,11 +1,14 @@
 package component
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/coreos/go-systemd/v22/unit"
 )
 
 // Args are command-line flags of one program, without leading dashes: flag ->
@@ -68,6 +71,68 @@ func quoteWord(s string) string {
 		return s
 	}
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
+}
+
+// last returns a flag's last value, the one that counts.
+func (a Args) last(name string) string {
+	if v := a[name]; len(v) > 0 {
+		return v[len(v)-1]
+	}
+	return ""
+}
+
+// argsOf returns the flags in the ExecStart of a unit file that this package
+// wrote; none for any other text.
+func argsOf(unitFile []byte) Args {
+	options, err := unit.DeserializeOptions(bytes.NewReader(unitFile))
+	if err != nil {
+		return nil
+	}
+	out := Args{}
+	for _, o := range options {
+		if o.Section != "Service" || o.Name != "ExecStart" {
+			continue
+		}
+		for _, word := range wordsOf(o.Value) {
+			if flag, ok := strings.CutPrefix(word, "--"); ok {
+				name, value, _ := strings.Cut(flag, "=")
+				out[name] = append(out[name], value)
+			}
+		}
+	}
+	return out
+}
+
+// wordsOf is the opposite of commandLine and quoteWord.
+func wordsOf(line string) []string {
+	line = strings.ReplaceAll(line, "\\\n", " ")
+	unescape := strings.NewReplacer(`%%`, `%`, `$$`, `$`)
+	var out []string
+	var word strings.Builder
+	quoted, open := false, false
+	for i := 0; i < len(line); i++ {
+		c := line[i]
+		switch {
+		case quoted && c == '\\' && i+1 < len(line):
+			i++
+			word.WriteByte(line[i])
+		case c == '"':
+			quoted, open = !quoted, true
+		case !quoted && (c == ' ' || c == '\t' || c == '\n'):
+			if open {
+				out = append(out, unescape.Replace(word.String()))
+			}
+			word.Reset()
+			open = false
+		default:
+			word.WriteByte(c)
+			open = true
+		}
+	}
+	if open {
+		out = append(out, unescape.Replace(word.String()))
+	}
+	return out
 }
 
 func values(v ...string) []string { return v }

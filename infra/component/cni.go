@@ -1,12 +1,40 @@
 package component
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 )
+
+// CNISpec is what can be set of the network of pods.
+type CNISpec struct {
+	Network string // CNIBridge (default) or CNINone
+	Version string // of the plugins, for the record: what is installed is among the Artifacts
+}
+
+// Values of CNISpec.Network.
+const (
+	CNIBridge = "bridge"
+	// CNINone installs no network configuration: a CNI add-on brings its own.
+	CNINone = "none"
+)
+
+func (s CNISpec) network() string { return cmp.Or(s.Network, CNIBridge) }
+
+// cniFiles are what readCNI looks at, and cniProgram tells the plugins' release,
+// as each of them does.
+var cniFiles, cniProgram = []string{CNIConfigPath}, cniBinDir + "/bridge"
+
+// readCNI takes the settings from a machine.
+func (w *worker) readCNI(f Found) {
+	w.spec.CNI = CNISpec{Network: CNIBridge, Version: f.Releases[cniProgram]}
+	if f.Files[CNIConfigPath] == nil {
+		w.spec.CNI.Network = CNINone
+	}
+}
 
 const (
 	cniBridge = "cni0"
@@ -62,7 +90,7 @@ func (w *worker) addCNI() error {
 		return err
 	}
 	w.m.State.Binaries = append(w.m.State.Binaries, bin)
-	if w.spec.CNI == CNINone {
+	if w.spec.CNI.network() == CNINone {
 		return nil
 	}
 	w.addPackages("nftables") // nft, called by portmap and the unit below

@@ -65,6 +65,25 @@ type Cluster struct {
 	PKI       pki.Ref
 }
 
+// ClusterTraces are what [Cluster.Read] looks at on a worker.
+func ClusterTraces() Traces { return Traces{Files: []string{KubeletConfigPath, PodEgressPath}} }
+
+// Read completes a cluster with what a worker's files say of it and no
+// controller's do: the subnets of the machines and the address of cluster DNS.
+func (c Cluster) Read(f Found) (Cluster, error) {
+	dns, err := clusterDNSOf(f)
+	if err != nil {
+		return c, err
+	}
+	if !c.DNSIP.IsValid() && c.ServiceCIDR.Contains(dns) {
+		c.DNSIP = dns
+	}
+	if c.NodeCIDRs == nil {
+		c.NodeCIDRs = nodeCIDRsOf(f)
+	}
+	return c, nil
+}
+
 // Node is one machine as the cluster sees it.
 type Node struct {
 	Name      string

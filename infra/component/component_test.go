@@ -81,7 +81,7 @@ func controlPlaneSpec(t *testing.T) ControlPlaneSpec { return controlPlaneAt(t, 
 
 func controlPlaneAt(t *testing.T, v string) ControlPlaneSpec {
 	return ControlPlaneSpec{Cluster: testCluster(), Version: v, PublicEndpoint: "203.0.113.99", PrivateEndpoint: "10.240.0.40",
-		ExtraSANs: []string{"k8s.example.com"}, Nodes: controllers, EtcdEndpoints: EtcdEndpoints(controllers),
+		APIServer: APIServerSpec{ExtraSANs: []string{"k8s.example.com"}}, Nodes: controllers, EtcdEndpoints: EtcdEndpoints(controllers),
 		Artifacts: artifacts(t, func(c *artifact.Catalog) ([]artifact.Artifact, error) { return c.ControlPlaneSet(v) })}
 }
 
@@ -252,9 +252,9 @@ func TestOutputIsDeterministic(t *testing.T) {
 	render := func() []byte {
 		var b bytes.Buffer
 		spec := workerSpec(t)
-		spec.Labels = map[string]string{"a": "1", "b": "2", "c": "3", "d": "4"}
-		spec.RegistryMirrors = map[string]string{"docker.io": "http://m", "quay.io": "http://m", "*": "http://m"}
-		spec.KubeletArgs = SingleArgs(map[string]string{"v": "2", "cert-dir": "/x", "root-dir": "/y"})
+		spec.Kubelet.Labels = map[string]string{"a": "1", "b": "2", "c": "3", "d": "4"}
+		spec.Containerd.RegistryMirrors = map[string]string{"docker.io": "http://m", "quay.io": "http://m", "*": "http://m"}
+		spec.Kubelet.Args = SingleArgs(map[string]string{"v": "2", "cert-dir": "/x", "root-dir": "/y"})
 		for _, m := range []Machine{must(t)(Worker(spec, worker0)), must(t)(ControlPlane(controlPlaneSpec(t), controllers[1]))} {
 			for _, f := range m.State.Files {
 				fmt.Fprintf(&b, "%s\n%s\n", f.Path, f.Content)

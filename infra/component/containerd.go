@@ -2,9 +2,11 @@ package component
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"net/url"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +16,28 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+)
+
+// ContainerdSpec is what can be set of containerd. The releases are for the
+// record: what is installed is among the Artifacts.
+type ContainerdSpec struct {
+	Version      string
+	RuncVersion  string
+	SandboxImage string // empty means DefaultSandboxImage
+	// RegistryMirrors maps a registry ("registry.k8s.io", or "*" for every
+	// other one) to the URL that serves its images. A URL with a path is used
+	// as it is; without one, containerd appends /v2.
+	RegistryMirrors map[string]string
+	Config          map[string]any // merged over containerd's config.toml
+}
+
+// Sandbox is the image that every pod starts with.
+func (s ContainerdSpec) Sandbox() string { return cmp.Or(s.SandboxImage, DefaultSandboxImage) }
+
+// containerdFiles are what readContainerd looks at; the last is a pattern.
+var (
+	containerdProgram = binPath(artifact.Containerd)
+	containerdFiles   = []string{ContainerdConfig, ContainerdHostsDir + "/*/hosts.toml"}
 )
 
 // The parts of containerd's configuration, version 3, that this project states.
@@ -53,15 +77,11 @@ type (
 )
 
 func (w *worker) addContainerd() error {
-	_, kubelet, err := w.kubeletConfig()
-	if err != nil {
-		return err
-	}
-	config, err := w.containerdFile(kubelet.CgroupDriver == "systemd")
+	config, err := w.containerdFile()
 	if err != nil {
 		return fmt.Errorf("containerd configuration: %w", err)
 	}
-	mirrors, err := registryMirrorFiles(w.spec.RegistryMirrors)
+	mirrors, err := registryMirrorFiles(w.spec.Containerd.RegistryMirrors)
 	if err != nil {
 		return err
 	}
@@ -101,17 +121,21 @@ func (w *worker) addContainerd() error {
 	return nil
 }
 
-func (w *worker) containerdFile(systemdCgroup bool) (desired.File, error) {
+func (w *worker) containerdFile() (desired.File, error) {
+	_, kubelet, err := w.kubeletConfig()
+	if err != nil {
+		return desired.File{}, err
+	}
 	var c containerdConfig
 	c.Version = 3
 	images := &c.Plugins.Images
 	images.Snapshotter = "overlayfs"
-	images.PinnedImages = map[string]string{"sandbox": w.spec.SandboxImage}
+	images.PinnedImages = map[string]string{"sandbox": w.spec.Containerd.Sandbox()}
 	images.Registry.ConfigPath = ContainerdHostsDir
 	var runc criHandler
 	runc.RuntimeType = "io.containerd.runc.v2"
 	runc.Options.BinaryName = runcPath
-	runc.Options.SystemdCgroup = systemdCgroup
+	runc.Options.SystemdCgroup = kubelet.CgroupDriver == "systemd"
 	runtime := &c.Plugins.Runtime
 	runtime.Containerd.DefaultRuntimeName = "runc"
 	runtime.Containerd.Runtimes = map[string]criHandler{"runc": runc}
@@ -122,12 +146,12 @@ func (w *worker) containerdFile(systemdCgroup bool) (desired.File, error) {
 		return desired.File{}, err
 	}
 	content := base
-	if len(w.spec.ContainerdConfig) > 0 {
+	if len(w.spec.Containerd.Config) > 0 {
 		m := map[string]any{}
 		if err := toml.Unmarshal(base, &m); err != nil {
 			return desired.File{}, err
 		}
-		over, err := normalize(w.spec.ContainerdConfig)
+		over, err := normalize(w.spec.Containerd.Config)
 		if err != nil {
 			return desired.File{}, err
 		}
@@ -136,6 +160,35 @@ func (w *worker) containerdFile(systemdCgroup bool) (desired.File, error) {
 		}
 	}
 	return desired.File{Path: ContainerdConfig, Mode: 0o644, Content: content}, nil
+}
+
+// readContainerd takes the settings from a machine. Those of the kubelet are
+// read before.
+func (w *worker) readContainerd(f Found) error {
+	w.spec.Containerd = ContainerdSpec{Version: f.Releases[containerdProgram], RuncVersion: f.Releases[runcPath]}
+	s := &w.spec.Containerd
+	var err error
+	if s.RegistryMirrors, err = registryMirrorsOf(f); err != nil {
+		return err
+	}
+	var config containerdConfig
+	if err := f.toml(ContainerdConfig, &config); err != nil {
+		return err
+	}
+	s.SandboxImage = config.Plugins.Images.PinnedImages["sandbox"]
+	file, err := w.containerdFile()
+	if err != nil {
+		return fmt.Errorf("worker %s: %w", w.node.Name, err)
+	}
+	found, standard := map[string]any{}, map[string]any{}
+	if err := f.toml(ContainerdConfig, &found); err != nil {
+		return err
+	}
+	if err := toml.Unmarshal(file.Content, &standard); err != nil {
+		return err
+	}
+	s.Config = beyond(found, standard)
+	return nil
 }
 
 // registryHosts is a hosts.toml of containerd
@@ -181,6 +234,32 @@ func registryMirrorFiles(mirrors map[string]string) ([]desired.File, error) {
 			return nil, fmt.Errorf("mirror of registry %s: %w", registry, err)
 		}
 		out = append(out, desired.File{Path: ContainerdHostsDir + "/" + dir + "/hosts.toml", Mode: 0o644, Content: content})
+	}
+	return out, nil
+}
+
+// registryMirrorsOf is the opposite of registryMirrorFiles.
+func registryMirrorsOf(f Found) (map[string]string, error) {
+	var out map[string]string
+	for _, p := range slices.Sorted(maps.Keys(f.Files)) {
+		dir, file := path.Split(p)
+		if file != "hosts.toml" || path.Dir(path.Clean(dir)) != ContainerdHostsDir {
+			continue
+		}
+		var hosts registryHosts
+		if err := f.toml(p, &hosts); err != nil {
+			return nil, err
+		}
+		registry := path.Base(dir)
+		if registry == "_default" {
+			registry = "*"
+		}
+		for url := range hosts.Host {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[registry] = url
+		}
 	}
 	return out, nil
 }

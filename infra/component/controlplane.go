@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
@@ -16,21 +17,16 @@ import (
 type ControlPlaneSpec struct {
 	Cluster         Cluster
 	Version         string
-	PublicEndpoint  string   // host (name or address) people use, without port; may be empty
-	PrivateEndpoint string   // host nodes use, without port; may be empty
-	ExtraSANs       []string // further names and addresses in the API server's certificate
+	PublicEndpoint  string // host (name or address) people use, without port; may be empty
+	PrivateEndpoint string // host nodes use, without port; may be empty
 	Nodes           []Node
 	EtcdEndpoints   []string // "https://10.240.0.10:2379"
 	Artifacts       []artifact.Artifact
 
-	AuditPolicy []byte // YAML of an audit.k8s.io/v1 Policy; nil means the built-in one
-	// AdmissionPlugins configures admission plugins: name -> configuration object.
-	AdmissionPlugins      map[string]map[string]any
-	SchedulerConfig       map[string]any // merged over the typed KubeSchedulerConfiguration; unknown fields are errors
-	APIServerArgs         Args
-	ControllerManagerArgs Args
-	SchedulerArgs         Args
-	EarlyRenewal          time.Duration // of certificates; zero means pki.DefaultEarlyRenewal
+	APIServer         APIServerSpec
+	ControllerManager ControllerManagerSpec
+	Scheduler         SchedulerSpec
+	EarlyRenewal      time.Duration // of certificates; zero means pki.DefaultEarlyRenewal
 }
 
 // Users the control plane's own certificates stand for.
@@ -64,16 +60,10 @@ func ControlPlane(spec ControlPlaneSpec, n Node) (Machine, error) {
 }
 
 func controlPlane(spec ControlPlaneSpec, n Node) (Machine, error) {
-	v, err := version.ParseSupported(spec.Version)
-	err = errors.Join(err, spec.Cluster.Validate(), validateMembers(spec.Nodes, n),
-		requireCAs(spec.Cluster.PKI, pki.KubernetesCA, pki.EtcdCA, pki.FrontProxyCA))
-	if len(spec.EtcdEndpoints) == 0 {
-		err = errors.Join(err, errors.New("no etcd endpoints"))
-	}
+	c, err := newController(spec, n)
 	if err != nil {
 		return Machine{}, err
 	}
-	c := &controller{spec: spec, node: n, version: v}
 	c.m.State.Directories = []desired.Directory{
 		{Path: kubernetes, Mode: 0o755},
 		{Path: pkiDir, Mode: 0o755},
@@ -93,6 +83,46 @@ func controlPlane(spec ControlPlaneSpec, n Node) (Machine, error) {
 	}
 	c.m.Certificates = withRenewal(spec.EarlyRenewal, c.m.Certificates...)
 	return c.m, nil
+}
+
+// newController begins with a controller of a specification that can be.
+func newController(spec ControlPlaneSpec, n Node) (*controller, error) {
+	v, err := version.ParseSupported(spec.Version)
+	err = errors.Join(err, spec.Cluster.Validate(), validateMembers(spec.Nodes, n),
+		requireCAs(spec.Cluster.PKI, pki.KubernetesCA, pki.EtcdCA, pki.FrontProxyCA))
+	if len(spec.EtcdEndpoints) == 0 {
+		err = errors.Join(err, errors.New("no etcd endpoints"))
+	}
+	return &controller{spec: spec, node: n, version: v}, err
+}
+
+// Traces are what [ControlPlaneSpec.Read] looks at.
+func (ControlPlaneSpec) Traces() Traces {
+	return Traces{Files: slices.Concat(apiServerFiles, controllerManagerFiles, schedulerFiles), Programs: []string{binPath(artifact.KubeAPIServer)}}
+}
+
+// Read returns the specification with the settings of a controller. Its
+// endpoints and nodes must be given. An error is a [NothingFoundError] when the
+// machine is no controller.
+func (s ControlPlaneSpec) Read(n Node, f Found) (ControlPlaneSpec, error) {
+	if s.Version == "" {
+		var err error
+		if s.Version, err = f.release(binPath(artifact.KubeAPIServer)); err != nil {
+			return s, err
+		}
+	}
+	s.Cluster.readServerNetworks(f)
+	s.Cluster.readManagerNetworks(f)
+	c, err := newController(s, n)
+	if err != nil {
+		return s, fmt.Errorf("control plane on %s: %w", n.Name, err)
+	}
+	for _, read := range []func(Found) error{c.readAPIServer, c.readControllerManager, c.readScheduler} {
+		if err := read(f); err != nil {
+			return s, err
+		}
+	}
+	return c.spec, nil
 }
 
 // addProgram adds a binary, its unit and the command line made of its arguments.

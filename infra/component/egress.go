@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"text/template"
@@ -93,6 +94,26 @@ func (w *worker) podEgressFile() desired.File {
 		"Inside": strings.Join(inside, ", "), "Resolvers": strings.Join(resolvers, ", "),
 	})
 	return desired.File{Path: PodEgressPath, Mode: 0o644, Content: b.Bytes()}
+}
+
+// egressLine finds the networks that podEgressFile lets pods reach with their
+// own addresses: pods, services, then the machines'.
+var egressLine = regexp.MustCompile(`ip daddr != \{ ([^{}]+) \}`)
+
+// nodeCIDRsOf returns the machines' subnets in podEgressFile.
+func nodeCIDRsOf(f Found) []netip.Prefix {
+	m := egressLine.FindSubmatch(f.Files[PodEgressPath])
+	if m == nil {
+		return nil
+	}
+	var out []netip.Prefix
+	inside := strings.Split(string(m[1]), ", ")
+	for _, s := range inside[min(2, len(inside)):] {
+		if p, err := netip.ParsePrefix(s); err == nil {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // subnetResolver returns the address of a subnet that EC2 keeps for DNS, the

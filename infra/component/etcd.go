@@ -27,7 +27,7 @@ type EtcdSpec struct {
 	InitialCluster []Node
 	Existing       bool
 	Artifacts      []artifact.Artifact
-	ExtraArgs      Args
+	Args           Args          // further flags
 	EarlyRenewal   time.Duration // of certificates; zero means pki.DefaultEarlyRenewal
 }
 
@@ -60,11 +60,8 @@ func Etcd(spec EtcdSpec, n Node) (Machine, error) {
 	if initial == nil {
 		initial = spec.Members
 	}
-	v, err := version.Parse(spec.Version)
-	if err == nil {
-		err = version.CheckEtcd(v)
-	}
-	if err := errors.Join(err, spec.Cluster.validateName(), validateMembers(spec.Members, n), validateMembers(initial, n), requireCAs(spec.Cluster.PKI, pki.EtcdCA)); err != nil {
+	v, err := spec.validate(n)
+	if err = errors.Join(err, validateMembers(initial, n)); err != nil {
 		return Machine{}, fmt.Errorf("etcd on %s: %w", n.Name, err)
 	}
 	archive := func(program string) desired.Install {
@@ -74,10 +71,10 @@ func Etcd(spec EtcdSpec, n Node) (Machine, error) {
 	if err != nil {
 		return Machine{}, fmt.Errorf("etcd on %s: %w", n.Name, err)
 	}
-	if err := CheckFlags(artifact.Etcd, v, spec.ExtraArgs); err != nil {
+	if err := CheckFlags(artifact.Etcd, v, spec.Args); err != nil {
 		return Machine{}, fmt.Errorf("etcd on %s: %w", n.Name, err)
 	}
-	args, err := etcdArgs(n).with(spec.ExtraArgs)
+	args, err := etcdArgs(n).with(spec.Args)
 	if err != nil {
 		return Machine{}, fmt.Errorf("etcd on %s: %w", n.Name, err)
 	}
@@ -118,6 +115,36 @@ func Etcd(spec EtcdSpec, n Node) (Machine, error) {
 			slot("etcd peer", EtcdPeerCert, EtcdPeerKey, pki.EtcdCA, request),
 		),
 	}, nil
+}
+
+// validate checks the specification for one member, and returns its release.
+func (s EtcdSpec) validate(n Node) (version.Version, error) {
+	v, err := version.Parse(s.Version)
+	if err == nil {
+		err = version.CheckEtcd(v)
+	}
+	return v, errors.Join(err, s.Cluster.validateName(), validateMembers(s.Members, n), requireCAs(s.Cluster.PKI, pki.EtcdCA))
+}
+
+// Traces are what [EtcdSpec.Read] looks at.
+func (EtcdSpec) Traces() Traces {
+	return Traces{Files: []string{unitPath(EtcdUnit)}, Programs: []string{binPath(artifact.Etcd)}}
+}
+
+// Read returns the specification with the settings of a member. An error is a
+// [NothingFoundError] when the machine is none.
+func (s EtcdSpec) Read(n Node, f Found) (EtcdSpec, error) {
+	if s.Version == "" {
+		var err error
+		if s.Version, err = f.release(binPath(artifact.Etcd)); err != nil {
+			return s, err
+		}
+	}
+	if _, err := s.validate(n); err != nil {
+		return s, fmt.Errorf("etcd on %s: %w", n.Name, err)
+	}
+	s.Args = f.argsBeyond(EtcdUnit, etcdArgs(n))
+	return s, nil
 }
 
 func etcdArgs(n Node) Args {

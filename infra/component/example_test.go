@@ -28,7 +28,7 @@ func Example() {
 		Version:   "3.6.16",
 		Members:   []component.Node{member},
 		Artifacts: artifacts,
-		ExtraArgs: component.SingleArgs(map[string]string{"snapshot-count": "5000"}),
+		Args:      component.SingleArgs(map[string]string{"snapshot-count": "5000"}),
 	}, member)
 	if err != nil {
 		fmt.Println(err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,21 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
+
+// KubeletSpec is what can be set of the kubelet and of its Node object.
+type KubeletSpec struct {
+	Labels      map[string]string // see SplitLabels for those a kubelet may not set on its own node
+	Taints      []Taint
+	ProviderIDs map[string]string // node name -> spec.providerID; optional
+	Config      map[string]any    // merged over the typed KubeletConfiguration; unknown fields are errors
+	Args        Args              // further flags
+}
+
+// Taint is a taint every node of the pool registers with.
+type Taint struct{ Key, Value, Effect string }
+
+// kubeletFiles are what readKubelet looks at.
+var kubeletFiles = []string{unitPath(KubeletUnit), KubeletConfigPath}
 
 const kubeletWebhookCacheTTL = 2 * time.Minute
 
@@ -40,15 +56,34 @@ func (w *worker) addKubelet() error {
 	w.m.Certificates = append(w.m.Certificates,
 		slot(artifact.Kubelet, certPath(artifact.Kubelet), keyPath(artifact.Kubelet), pki.KubernetesCA, request))
 
+	args, err := w.kubeletArgs()
+	if err != nil {
+		return err
+	}
+	options, decides := limitNoFile("1048576"), ptr.Deref(typed.ResolverConfig, "") == PodResolvConf
+	if decides {
+		options = append(options, unit.NewUnitOption("Service", "ExecStartPre", resolverCommand("link")))
+	}
+	if err := w.addProgram(artifact.Kubelet, "Kubernetes node agent", typeNotify, []string{ContainerdUnit}, args, w.spec.Kubelet.Args,
+		options, KubeletConfigPath, KubeletKubeconfig, NodeCAPath); err != nil {
+		return err
+	}
+	if decides {
+		w.addPodResolver()
+	}
+	return nil
+}
+
+func (w *worker) kubeletArgs() (Args, error) {
 	args := Args{
 		"config":            values(KubeletConfigPath),
 		"kubeconfig":        values(KubeletKubeconfig),
 		"hostname-override": values(w.node.Name),
 		"node-ip":           values(w.node.PrivateIP.String()),
 	}
-	own, _, err := SplitLabels(w.spec.Labels)
+	own, _, err := SplitLabels(w.spec.Kubelet.Labels)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(own) > 0 {
 		var pairs []string
@@ -57,18 +92,7 @@ func (w *worker) addKubelet() error {
 		}
 		args["node-labels"] = values(strings.Join(pairs, ","))
 	}
-	options, decides := limitNoFile("1048576"), ptr.Deref(typed.ResolverConfig, "") == PodResolvConf
-	if decides {
-		options = append(options, unit.NewUnitOption("Service", "ExecStartPre", resolverCommand("link")))
-	}
-	if err := w.addProgram(artifact.Kubelet, "Kubernetes node agent", typeNotify, []string{ContainerdUnit}, args, w.spec.KubeletArgs,
-		options, KubeletConfigPath, KubeletKubeconfig, NodeCAPath); err != nil {
-		return err
-	}
-	if decides {
-		w.addPodResolver()
-	}
-	return nil
+	return args, nil
 }
 
 // kubeletConfig returns the configuration with the user's overrides, as a map and typed.
@@ -88,24 +112,67 @@ func (w *worker) kubeletConfig() (map[string]any, *kubeletconfig.KubeletConfigur
 		TLSCertFile:       certPath(artifact.Kubelet),
 		TLSPrivateKeyFile: keyPath(artifact.Kubelet),
 		TLSMinVersion:     "VersionTLS12",
-		ProviderID:        w.spec.ProviderIDs[w.node.Name],
+		ProviderID:        w.spec.Kubelet.ProviderIDs[w.node.Name],
 		// Pods that come up together pull together.
 		SerializeImagePulls:   ptr.To(false),
 		MaxParallelImagePulls: ptr.To(int32(4)),
 	}
 	base.APIVersion, base.Kind = kubeletconfig.SchemeGroupVersion.String(), "KubeletConfiguration"
-	for _, t := range w.spec.Taints {
+	for _, t := range w.spec.Kubelet.Taints {
 		base.RegisterWithTaints = append(base.RegisterWithTaints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
 	}
 	m, err := toMap(base)
 	if err != nil {
 		return nil, nil, err
 	}
-	m, typed, err := overlayKubelet(m, w.spec.KubeletConfig)
+	m, typed, err := overlayKubelet(m, w.spec.Kubelet.Config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("kubelet configuration: %w", err)
 	}
 	return m, typed, nil
+}
+
+// readKubelet takes the settings from a machine. Labels that only an
+// administrator may set are not there, but on its Node object.
+func (w *worker) readKubelet(f Found) error {
+	w.spec.Kubelet = KubeletSpec{ProviderIDs: w.spec.Kubelet.ProviderIDs}
+	s := &w.spec.Kubelet
+	var found kubeletconfig.KubeletConfiguration
+	if err := f.yaml(KubeletConfigPath, &found); err != nil {
+		return err
+	}
+	for _, t := range found.RegisterWithTaints {
+		s.Taints = append(s.Taints, Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+	}
+	for pair := range strings.SplitSeq(f.args(KubeletUnit).last("node-labels"), ",") {
+		if k, v, ok := strings.Cut(pair, "="); ok {
+			if s.Labels == nil {
+				s.Labels = map[string]string{}
+			}
+			s.Labels[k] = v
+		}
+	}
+	args, err := w.kubeletArgs()
+	if err != nil {
+		return err
+	}
+	s.Args = f.argsBeyond(KubeletUnit, args)
+	standard, _, err := w.kubeletConfig()
+	if err != nil {
+		return err
+	}
+	s.Config, err = f.yamlBeyond(KubeletConfigPath, standard)
+	return err
+}
+
+// clusterDNSOf returns the address of cluster DNS that pods are told.
+func clusterDNSOf(f Found) (dns netip.Addr, err error) {
+	var found kubeletconfig.KubeletConfiguration
+	if err := f.yaml(KubeletConfigPath, &found); err != nil || len(found.ClusterDNS) == 0 {
+		return netip.Addr{}, err
+	}
+	dns, _ = netip.ParseAddr(found.ClusterDNS[0])
+	return dns, nil
 }
 
 func overlayKubelet(base, user map[string]any) (map[string]any, *kubeletconfig.KubeletConfiguration, error) {

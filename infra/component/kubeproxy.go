@@ -10,25 +10,24 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
+// KubeProxySpec is what can be set of kube-proxy.
+type KubeProxySpec struct {
+	Config map[string]any // merged over the typed KubeProxyConfiguration; unknown fields are errors
+	Args   Args           // further flags
+}
+
 const kubeProxyUser = "system:kube-proxy"
 
+// kubeProxyFiles are what readKubeProxy looks at.
+var kubeProxyFiles = []string{unitPath(KubeProxyUnit), KubeProxyConfigPath}
+
+// kubeProxyArgs are the flags of kube-proxy; the rest is in its configuration.
+var kubeProxyArgs = Args{"config": values(KubeProxyConfigPath)}
+
 func (w *worker) addKubeProxy() error {
-	base := &proxyconfig.KubeProxyConfiguration{
-		ClientConnection: componentbase.ClientConnectionConfiguration{Kubeconfig: KubeProxyKubeconfig},
-		HostnameOverride: w.node.Name,
-		Mode:             "nftables",
-		ClusterCIDR:      w.spec.Cluster.PodCIDR.String(),
-	}
-	base.APIVersion, base.Kind = proxyconfig.SchemeGroupVersion.String(), "KubeProxyConfiguration"
-	config, err := toMap(base)
+	config, err := w.kubeProxyConfig()
 	if err != nil {
 		return err
-	}
-	if config, err = overlay(config, w.spec.KubeProxyConfig, &proxyconfig.KubeProxyConfiguration{}); err != nil {
-		return fmt.Errorf("kube-proxy configuration: %w", err)
-	}
-	if mode, _ := config["mode"].(string); mode == "" {
-		config["mode"] = "iptables" // what it means; without a word of it kube-proxy 1.37 warns
 	}
 	w.addPackages(proxyPackages(config["mode"])...)
 	configFile, err := yamlFile(KubeProxyConfigPath, config)
@@ -42,10 +41,41 @@ func (w *worker) addKubeProxy() error {
 	w.addFiles(configFile, kubeconfigFile)
 	w.m.Certificates = append(w.m.Certificates, slot(artifact.KubeProxy, certPath(artifact.KubeProxy), keyPath(artifact.KubeProxy),
 		pki.KubernetesCA, pki.Request{CommonName: kubeProxyUser, Client: true}))
-
-	args := Args{"config": values(KubeProxyConfigPath)}
-	return w.addProgram(artifact.KubeProxy, "Kubernetes service proxy", typeExec, []string{ContainerdUnit}, args, w.spec.KubeProxyArgs,
+	return w.addProgram(artifact.KubeProxy, "Kubernetes service proxy", typeExec, []string{ContainerdUnit}, kubeProxyArgs, w.spec.KubeProxy.Args,
 		limitNoFile("1048576"), KubeProxyConfigPath, KubeProxyKubeconfig, NodeCAPath)
+}
+
+// kubeProxyConfig returns the configuration with the user's overrides.
+func (w *worker) kubeProxyConfig() (map[string]any, error) {
+	base := &proxyconfig.KubeProxyConfiguration{
+		ClientConnection: componentbase.ClientConnectionConfiguration{Kubeconfig: KubeProxyKubeconfig},
+		HostnameOverride: w.node.Name,
+		Mode:             "nftables",
+		ClusterCIDR:      w.spec.Cluster.PodCIDR.String(),
+	}
+	base.APIVersion, base.Kind = proxyconfig.SchemeGroupVersion.String(), "KubeProxyConfiguration"
+	config, err := toMap(base)
+	if err != nil {
+		return nil, err
+	}
+	if config, err = overlay(config, w.spec.KubeProxy.Config, &proxyconfig.KubeProxyConfiguration{}); err != nil {
+		return nil, fmt.Errorf("kube-proxy configuration: %w", err)
+	}
+	if mode, _ := config["mode"].(string); mode == "" {
+		config["mode"] = "iptables" // what it means; without a word of it kube-proxy 1.37 warns
+	}
+	return config, nil
+}
+
+// readKubeProxy takes the settings from a machine.
+func (w *worker) readKubeProxy(f Found) error {
+	w.spec.KubeProxy = KubeProxySpec{Args: f.argsBeyond(KubeProxyUnit, kubeProxyArgs)}
+	standard, err := w.kubeProxyConfig()
+	if err != nil {
+		return err
+	}
+	w.spec.KubeProxy.Config, err = f.yamlBeyond(KubeProxyConfigPath, standard)
+	return err
 }
 
 // proxyPackages have the programs that kube-proxy calls in a mode

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
@@ -57,6 +59,26 @@ func LoadBalancer(spec LoadBalancerSpec, n Node) (Machine, error) {
 			ReloadOn: []string{HAProxyConfig, HAProxyCAPath},
 		}},
 	}}, nil
+}
+
+// Traces are what [LoadBalancerSpec.Read] looks at.
+func (LoadBalancerSpec) Traces() Traces { return Traces{Files: []string{HAProxyConfig}} }
+
+var bindLine = regexp.MustCompile(`(?m)^\s*bind \*:(\d+)$`)
+
+// Read returns the specification with the port at which a load balancer
+// listens, unless it has one. An error is a [NothingFoundError].
+func (s LoadBalancerSpec) Read(f Found) (LoadBalancerSpec, error) {
+	if s.Port != 0 {
+		return s, nil
+	}
+	if m := bindLine.FindSubmatch(f.Files[HAProxyConfig]); m != nil {
+		s.Port, _ = strconv.Atoi(string(m[1]))
+	}
+	if s.Port == 0 {
+		return s, &NothingFoundError{"HAProxy's configuration on the machine is not one of this provider: is this the right host?"}
+	}
+	return s, nil
 }
 
 // haproxyConfig writes the configuration

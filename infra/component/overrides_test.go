@@ -44,10 +44,10 @@ func unitOf(t *testing.T, m Machine, name string) desired.Unit {
 // What a user says of the kubelet wins field by field, and containerd follows its cgroup driver.
 func TestKubeletOverrides(t *testing.T) {
 	spec := workerSpec(t)
-	spec.Taints = []Taint{{Key: "dedicated", Value: "gpu", Effect: "NoSchedule"}}
-	spec.Labels = map[string]string{"tier": "blue", "node.kubernetes.io/pool": "a", "node-role.kubernetes.io/worker": ""}
-	spec.ProviderIDs = map[string]string{"worker-0": "aws:///eu-central-1a/i-0123"}
-	spec.KubeletConfig = map[string]any{
+	spec.Kubelet.Taints = []Taint{{Key: "dedicated", Value: "gpu", Effect: "NoSchedule"}}
+	spec.Kubelet.Labels = map[string]string{"tier": "blue", "node.kubernetes.io/pool": "a", "node-role.kubernetes.io/worker": ""}
+	spec.Kubelet.ProviderIDs = map[string]string{"worker-0": "aws:///eu-central-1a/i-0123"}
+	spec.Kubelet.Config = map[string]any{
 		"cgroupDriver":   "cgroupfs",
 		"failCgroupV1":   false,
 		"maxPods":        50,
@@ -55,10 +55,10 @@ func TestKubeletOverrides(t *testing.T) {
 		"authentication": map[string]any{"webhook": map[string]any{"cacheTTL": "10s"}},
 		"syncFrequency":  "0s", // a zero the user wrote stays
 	}
-	spec.KubeletArgs = Args{"v": {"4"}, "root-dir": {"/data/kubelet"}}
-	spec.ContainerdConfig = map[string]any{"plugins": map[string]any{"io.containerd.cri.v1.runtime": map[string]any{"restrict_oom_score_adj": true}}}
-	spec.KubeProxyConfig = map[string]any{"conntrack": map[string]any{"maxPerCore": 32768}, "nodePortAddresses": []any{"primary"}}
-	spec.RegistryMirrors = map[string]string{
+	spec.Kubelet.Args = Args{"v": {"4"}, "root-dir": {"/data/kubelet"}}
+	spec.Containerd.Config = map[string]any{"plugins": map[string]any{"io.containerd.cri.v1.runtime": map[string]any{"restrict_oom_score_adj": true}}}
+	spec.KubeProxy.Config = map[string]any{"conntrack": map[string]any{"maxPerCore": 32768}, "nodePortAddresses": []any{"primary"}}
+	spec.Containerd.RegistryMirrors = map[string]string{
 		"registry.k8s.io": "http://10.0.0.1:5000", "docker.io": "https://mirror.example.com/v2/hub/", "*": "http://10.0.0.1:5000"}
 	m := must(t)(Worker(spec, worker0))
 	for _, path := range []string{
@@ -71,13 +71,13 @@ func TestKubeletOverrides(t *testing.T) {
 
 func TestControlPlaneOverrides(t *testing.T) {
 	spec := controlPlaneSpec(t)
-	spec.AuditPolicy = []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n")
-	spec.AdmissionPlugins = map[string]map[string]any{"PodSecurity": {
+	spec.APIServer.AuditPolicy = []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n")
+	spec.APIServer.AdmissionPlugins = map[string]map[string]any{"PodSecurity": {
 		"apiVersion": "pod-security.admission.config.k8s.io/v1", "kind": "PodSecurityConfiguration",
 		"defaults": map[string]any{"enforce": "baseline"},
 	}}
-	spec.SchedulerConfig = map[string]any{"leaderElection": map[string]any{"leaseDuration": "30s"}, "parallelism": 8}
-	spec.APIServerArgs = Args{
+	spec.Scheduler.Config = map[string]any{"leaderElection": map[string]any{"leaseDuration": "30s"}, "parallelism": 8}
+	spec.APIServer.Args = Args{
 		"client-ca-file":           {"/etc/other.crt"},
 		"goaway-chance":            {},
 		"service-account-key-file": {ServiceAccountPubPath, "/etc/old.pub"},
@@ -93,7 +93,7 @@ func TestControlPlaneOverrides(t *testing.T) {
 
 func TestNoCNI(t *testing.T) {
 	spec := workerSpec(t)
-	spec.CNI = CNINone
+	spec.CNI.Network = CNINone
 	n := worker0
 	n.PodCIDR = node("x", "10.0.0.1", "", "").PodCIDR
 	m := must(t)(Worker(spec, n))
@@ -287,8 +287,8 @@ func TestWorkerPackages(t *testing.T) {
 		{"", CNINone, []string{"iptables"}},
 	} {
 		spec := workerSpec(t)
-		spec.CNI = tt.cni
-		spec.KubeProxyConfig = map[string]any{"mode": tt.mode}
+		spec.CNI.Network = tt.cni
+		spec.KubeProxy.Config = map[string]any{"mode": tt.mode}
 		m, err := Worker(spec, worker0)
 		if err != nil {
 			t.Fatal(err)

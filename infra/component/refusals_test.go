@@ -57,8 +57,8 @@ func TestEtcdRefuses(t *testing.T) {
 		}, `machine name "a=https://evil,b"`},
 		{"no CA", func(s *EtcdSpec) { s.Cluster.PKI.EtcdCA = "" }, "the PKI has no etcd CA certificate"},
 		{"no artifact", func(s *EtcdSpec) { s.Artifacts = nil }, "the artifacts do not include etcd"},
-		{"argument with dashes", func(s *EtcdSpec) { s.ExtraArgs = Args{"--debug": {"true"}} }, `extra argument "--debug" is not a flag name`},
-		{"argument with a line break", func(s *EtcdSpec) { s.ExtraArgs = Args{"name": {"a\nExecStartPre=/bin/evil"}} }, "extra argument name has a line break"},
+		{"argument with dashes", func(s *EtcdSpec) { s.Args = Args{"--debug": {"true"}} }, `extra argument "--debug" is not a flag name`},
+		{"argument with a line break", func(s *EtcdSpec) { s.Args = Args{"name": {"a\nExecStartPre=/bin/evil"}} }, "extra argument name has a line break"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			spec := etcdSpec(t)
@@ -78,37 +78,39 @@ func TestControlPlaneRefuses(t *testing.T) {
 	}{
 		{"unsupported version", func(s *ControlPlaneSpec) { s.Version = "1.30.0" }, "version 1.30.0 is not supported"},
 		{"no etcd", func(s *ControlPlaneSpec) { s.EtcdEndpoints = nil }, "no etcd endpoints"},
-		{"bad SAN", func(s *ControlPlaneSpec) { s.ExtraSANs = []string{"https://api"} }, `"https://api" is neither an address nor a host name`},
+		{"bad SAN", func(s *ControlPlaneSpec) { s.APIServer.ExtraSANs = []string{"https://api"} }, `"https://api" is neither an address nor a host name`},
 		{"bad cluster", func(s *ControlPlaneSpec) { s.Cluster.ServiceCIDR = s.Cluster.PodCIDR }, "overlaps"},
-		{"audit policy: not YAML", func(s *ControlPlaneSpec) { s.AuditPolicy = []byte("{") }, "audit policy:"},
+		{"audit policy: not YAML", func(s *ControlPlaneSpec) { s.APIServer.AuditPolicy = []byte("{") }, "audit policy:"},
 		{"audit policy: unknown field", func(s *ControlPlaneSpec) {
-			s.AuditPolicy = []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrulez: []\n")
+			s.APIServer.AuditPolicy = []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrulez: []\n")
 		}, `unknown field "rulez"`},
-		{"audit policy: another kind", func(s *ControlPlaneSpec) { s.AuditPolicy = []byte("apiVersion: v1\nkind: ConfigMap\n") }, "audit policy: wanted kind Policy"},
-		{"audit policy: empty", func(s *ControlPlaneSpec) { s.AuditPolicy = []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\n") }, "audit policy: no rules"},
+		{"audit policy: another kind", func(s *ControlPlaneSpec) { s.APIServer.AuditPolicy = []byte("apiVersion: v1\nkind: ConfigMap\n") }, "audit policy: wanted kind Policy"},
+		{"audit policy: empty", func(s *ControlPlaneSpec) {
+			s.APIServer.AuditPolicy = []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\n")
+		}, "audit policy: no rules"},
 		{"audit policy: unknown level", func(s *ControlPlaneSpec) {
-			s.AuditPolicy = []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: All}]\n")
+			s.APIServer.AuditPolicy = []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: All}]\n")
 		}, `audit policy: rules[0].level: Unsupported value: "All"`},
 		{"audit policy: two kinds of request in one rule", func(s *ControlPlaneSpec) {
-			s.AuditPolicy = []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: None, namespaces: [a], nonResourceURLs: [/healthz]}]\n")
+			s.APIServer.AuditPolicy = []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: None, namespaces: [a], nonResourceURLs: [/healthz]}]\n")
 		}, "rules cannot apply to both"},
 		{"unknown admission plugin", func(s *ControlPlaneSpec) {
-			s.AdmissionPlugins = map[string]map[string]any{"PodSecurtiy": {}}
+			s.APIServer.AdmissionPlugins = map[string]map[string]any{"PodSecurtiy": {}}
 		}, `has no admission plugin "PodSecurtiy"; it has AlwaysAdmit`},
 		{"admission plugin in another case", func(s *ControlPlaneSpec) {
-			s.AdmissionPlugins = map[string]map[string]any{"podSecurity": {}}
+			s.APIServer.AdmissionPlugins = map[string]map[string]any{"podSecurity": {}}
 		}, "did you mean PodSecurity?"},
 		{"unknown admission plugin in a flag", func(s *ControlPlaneSpec) {
-			s.APIServerArgs = Args{"enable-admission-plugins": {"NodeRestriction,Foo"}}
+			s.APIServer.Args = Args{"enable-admission-plugins": {"NodeRestriction,Foo"}}
 		}, `--enable-admission-plugins: kube-apiserver 1.36.4 has no admission plugin "Foo"`},
 		{"admission plugin of a later release", func(s *ControlPlaneSpec) {
-			s.Version, s.APIServerArgs = "1.35.8", Args{"disable-admission-plugins": {"JobValidation"}}
+			s.Version, s.APIServer.Args = "1.35.8", Args{"disable-admission-plugins": {"JobValidation"}}
 		}, `kube-apiserver 1.35.8 has no admission plugin "JobValidation"`},
 		{"admission plugin of an earlier release", func(s *ControlPlaneSpec) {
-			s.Version, s.APIServerArgs = "1.37.1", Args{"disable-admission-plugins": {"PodGroupProtection,JobValidation"}}
+			s.Version, s.APIServer.Args = "1.37.1", Args{"disable-admission-plugins": {"PodGroupProtection,JobValidation"}}
 		}, `kube-apiserver 1.37.1 has no admission plugin JobValidation, which is gone since 1.37: take it out`},
-		{"scheduler configuration", func(s *ControlPlaneSpec) { s.SchedulerConfig = map[string]any{"leaderElect": true} }, `unknown field "leaderElect"`},
-		{"manager argument", func(s *ControlPlaneSpec) { s.ControllerManagerArgs = Args{"-v": {"2"}} }, "kube-controller-manager: extra argument"},
+		{"scheduler configuration", func(s *ControlPlaneSpec) { s.Scheduler.Config = map[string]any{"leaderElect": true} }, `unknown field "leaderElect"`},
+		{"manager argument", func(s *ControlPlaneSpec) { s.ControllerManager.Args = Args{"-v": {"2"}} }, "kube-controller-manager: extra argument"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			spec := controlPlaneSpec(t)
@@ -128,31 +130,33 @@ func TestWorkerRefuses(t *testing.T) {
 	}{
 		{"malformed version", func(s *WorkerSpec, _ *Node) { s.Version = "latest" }, "not a release version"},
 		{"flag that 1.37 dropped", func(s *WorkerSpec, _ *Node) {
-			s.Version, s.KubeletArgs = "1.37.1", Args{"containerd": {"/run/containerd/containerd.sock"}}
+			s.Version, s.Kubelet.Args = "1.37.1", Args{"containerd": {"/run/containerd/containerd.sock"}}
 		}, "kubelet 1.37.1 does not start with --containerd, which is gone since 1.37: it was a flag of cAdvisor"},
 		{"endpoint", func(s *WorkerSpec, _ *Node) { s.ControlPlaneEndpoint = "10.240.0.40:6443" }, "is not an https URL"},
-		{"unknown CNI", func(s *WorkerSpec, _ *Node) { s.CNI = "calico" }, `unknown CNI "calico"`},
+		{"unknown CNI", func(s *WorkerSpec, _ *Node) { s.CNI.Network = "calico" }, `unknown CNI "calico"`},
 		{"no pod CIDR", func(_ *WorkerSpec, n *Node) { n.PodCIDR = netip.Prefix{} }, "the machine has no pod CIDR"},
 		{"pod CIDR elsewhere", func(_ *WorkerSpec, n *Node) { n.PodCIDR = netip.MustParsePrefix("10.201.0.0/24") }, "not within the cluster's 10.200.0.0/16"},
 		{"pod CIDR too large", func(_ *WorkerSpec, n *Node) { n.PodCIDR = netip.MustParsePrefix("10.0.0.0/8") }, "not within the cluster's"},
 		{"no private address", func(_ *WorkerSpec, n *Node) { n.PrivateIP = netip.Addr{} }, "has no private address"},
-		{"unknown kubelet field", func(s *WorkerSpec, _ *Node) { s.KubeletConfig = map[string]any{"maxpods": 5} }, `kubelet configuration: strict decoding error: unknown field "maxpods"`},
-		{"kubelet field of another type", func(s *WorkerSpec, _ *Node) { s.KubeletConfig = map[string]any{"maxPods": "many"} }, "kubelet configuration"},
-		{"unknown cgroup driver", func(s *WorkerSpec, _ *Node) { s.KubeletConfig = map[string]any{"cgroupDriver": "cgroups"} }, `unknown cgroupDriver "cgroups"`},
+		{"unknown kubelet field", func(s *WorkerSpec, _ *Node) { s.Kubelet.Config = map[string]any{"maxpods": 5} }, `kubelet configuration: strict decoding error: unknown field "maxpods"`},
+		{"kubelet field of another type", func(s *WorkerSpec, _ *Node) { s.Kubelet.Config = map[string]any{"maxPods": "many"} }, "kubelet configuration"},
+		{"unknown cgroup driver", func(s *WorkerSpec, _ *Node) { s.Kubelet.Config = map[string]any{"cgroupDriver": "cgroups"} }, `unknown cgroupDriver "cgroups"`},
 		{"eviction threshold", func(s *WorkerSpec, _ *Node) {
-			s.KubeletConfig = map[string]any{"evictionHard": map[string]any{"memory.available": "some"}}
+			s.Kubelet.Config = map[string]any{"evictionHard": map[string]any{"memory.available": "some"}}
 		}, `kubelet configuration: evictionHard: memory.available: "some" is neither a quantity`},
 		{"unknown kube-proxy field", func(s *WorkerSpec, _ *Node) {
-			s.KubeProxyConfig = map[string]any{"conntrack": map[string]any{"max": 5}}
+			s.KubeProxy.Config = map[string]any{"conntrack": map[string]any{"max": 5}}
 		}, `unknown field "conntrack.max"`},
-		{"label", func(s *WorkerSpec, _ *Node) { s.Labels = map[string]string{"a b": "c"} }, `label "a b"`},
-		{"label value", func(s *WorkerSpec, _ *Node) { s.Labels = map[string]string{"a": "c,d=e"} }, `value "c,d=e" of label a`},
-		{"taint effect", func(s *WorkerSpec, _ *Node) { s.Taints = []Taint{{Key: "a", Effect: "Never"}} }, `unknown effect "Never"`},
+		{"label", func(s *WorkerSpec, _ *Node) { s.Kubelet.Labels = map[string]string{"a b": "c"} }, `label "a b"`},
+		{"label value", func(s *WorkerSpec, _ *Node) { s.Kubelet.Labels = map[string]string{"a": "c,d=e"} }, `value "c,d=e" of label a`},
+		{"taint effect", func(s *WorkerSpec, _ *Node) { s.Kubelet.Taints = []Taint{{Key: "a", Effect: "Never"}} }, `unknown effect "Never"`},
 		{"taint twice", func(s *WorkerSpec, _ *Node) {
-			s.Taints = []Taint{{Key: "a", Effect: "NoSchedule"}, {Key: "a", Effect: "NoExecute"}, {Key: "a", Value: "b", Effect: "NoSchedule"}}
+			s.Kubelet.Taints = []Taint{{Key: "a", Effect: "NoSchedule"}, {Key: "a", Effect: "NoExecute"}, {Key: "a", Value: "b", Effect: "NoSchedule"}}
 		}, "taint a:NoSchedule is given twice"},
-		{"registry", func(s *WorkerSpec, _ *Node) { s.RegistryMirrors = map[string]string{"../../etc": "http://m"} }, `"../../etc" is not a registry`},
-		{"registry mirror", func(s *WorkerSpec, _ *Node) { s.RegistryMirrors = map[string]string{"quay.io": "m:5000"} }, "is not an http or https URL"},
+		{"registry", func(s *WorkerSpec, _ *Node) {
+			s.Containerd.RegistryMirrors = map[string]string{"../../etc": "http://m"}
+		}, `"../../etc" is not a registry`},
+		{"registry mirror", func(s *WorkerSpec, _ *Node) { s.Containerd.RegistryMirrors = map[string]string{"quay.io": "m:5000"} }, "is not an http or https URL"},
 		{"no artifact", func(s *WorkerSpec, _ *Node) { s.Artifacts = s.Artifacts[:1] }, "the artifacts do not include"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

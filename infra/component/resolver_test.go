@@ -104,7 +104,7 @@ func TestPodResolver(t *testing.T) {
 func TestOwnResolvConf(t *testing.T) {
 	for _, own := range []any{"/etc/pods.conf", "", nil} {
 		spec := workerSpec(t)
-		spec.KubeletConfig = map[string]any{"resolvConf": own}
+		spec.Kubelet.Config = map[string]any{"resolvConf": own}
 		m := must(t)(Worker(spec, worker0))
 		if u := unitOf(t, m, KubeletUnit); u.Check != "" || slices.Contains(m.State.Paths(), podResolverPath) ||
 			strings.Contains(fileOf(t, m, unitPath(KubeletUnit)), "pod-resolver") {

@@ -25,11 +25,11 @@ func SealedBy(generation int) string { return SealPrefix + pki.EncryptionKeyName
 // "<namespace>/<name>"; empty when the API servers were given an encryption
 // configuration other than the provider's.
 func (s ControlPlaneSpec) SealedUnder() string {
-	if len(s.APIServerArgs["encryption-provider-config"]) > 0 {
+	if len(s.APIServer.Args["encryption-provider-config"]) > 0 {
 		return ""
 	}
 	prefix := "/registry"
-	if v := s.APIServerArgs["etcd-prefix"]; len(v) > 0 {
+	if v := s.APIServer.Args["etcd-prefix"]; len(v) > 0 {
 		prefix = "/" + strings.Trim(v[len(v)-1], "/")
 	}
 	return prefix + "/" + encryptedResource + "/"

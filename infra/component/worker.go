@@ -22,35 +22,13 @@ type WorkerSpec struct {
 	Version              string
 	ControlPlaneEndpoint string // "https://10.240.0.40:6443"
 	Artifacts            []artifact.Artifact
-	// The versions are for the record; what is installed is among the Artifacts.
-	ContainerdVersion, RuncVersion, CNIVersion string
 
-	Labels           map[string]string // see SplitLabels for those a kubelet may not set on its own node
-	Taints           []Taint
-	ProviderIDs      map[string]string // node name -> spec.providerID; optional
-	KubeletConfig    map[string]any    // merged over the typed KubeletConfiguration; unknown fields are errors
-	KubeProxyConfig  map[string]any    // likewise KubeProxyConfiguration
-	ContainerdConfig map[string]any    // merged over containerd's config.toml
-	// RegistryMirrors maps a registry ("registry.k8s.io", or "*" for every
-	// other one) to the URL that serves its images. A URL with a path is used
-	// as it is; without one, containerd appends /v2.
-	RegistryMirrors map[string]string
-	CNI             string // CNIBridge (default) or CNINone
-	SandboxImage    string // empty means DefaultSandboxImage
-	KubeletArgs     Args
-	KubeProxyArgs   Args
-	EarlyRenewal    time.Duration // of certificates; zero means pki.DefaultEarlyRenewal
+	CNI          CNISpec
+	Containerd   ContainerdSpec
+	Kubelet      KubeletSpec
+	KubeProxy    KubeProxySpec
+	EarlyRenewal time.Duration // of certificates; zero means pki.DefaultEarlyRenewal
 }
-
-// Taint is a taint every node of the pool registers with.
-type Taint struct{ Key, Value, Effect string }
-
-// Values of WorkerSpec.CNI.
-const (
-	CNIBridge = "bridge"
-	// CNINone installs no network configuration: a CNI add-on brings its own.
-	CNINone = "none"
-)
 
 // worker is one machine's share of a pool while it is being written down.
 type worker struct {
@@ -70,19 +48,7 @@ func Worker(spec WorkerSpec, n Node) (Machine, error) {
 }
 
 func (w *worker) build() error {
-	if w.spec.CNI == "" {
-		w.spec.CNI = CNIBridge
-	}
-	if w.spec.SandboxImage == "" {
-		w.spec.SandboxImage = DefaultSandboxImage
-	}
-	v, err := version.ParseSupported(w.spec.Version)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(w.validate(),
-		CheckFlags(artifact.Kubelet, v, w.spec.KubeletArgs), CheckFields(artifact.Kubelet, v, w.spec.KubeletConfig),
-		CheckFlags(artifact.KubeProxy, v, w.spec.KubeProxyArgs), CheckFields(artifact.KubeProxy, v, w.spec.KubeProxyConfig)); err != nil {
+	if err := w.validate(); err != nil {
 		return err
 	}
 	w.m.State = desired.State{
@@ -109,7 +75,44 @@ func (w *worker) build() error {
 	return nil
 }
 
+// Traces are what [WorkerSpec.Read] looks at.
+func (WorkerSpec) Traces() Traces {
+	return Traces{
+		Files:    slices.Concat(kubeletFiles, kubeProxyFiles, containerdFiles, cniFiles),
+		Programs: []string{binPath(artifact.Kubelet), containerdProgram, runcPath, cniProgram},
+	}
+}
+
+// Read returns the specification with the settings of a worker. Its cluster and
+// endpoint must be given. Labels that only an administrator may set are not on the
+// machine, but on its Node object. An error is a [NothingFoundError] when the
+// machine is no worker.
+func (s WorkerSpec) Read(n Node, f Found) (WorkerSpec, error) {
+	if s.Version == "" {
+		var err error
+		if s.Version, err = f.release(binPath(artifact.Kubelet)); err != nil {
+			return s, err
+		}
+	}
+	w := &worker{spec: s, node: n}
+	w.readCNI(f)
+	if err := w.validate(); err != nil {
+		return s, fmt.Errorf("worker %s: %w", n.Name, err)
+	}
+	// What containerd is told of cgroups follows from the kubelet's settings.
+	for _, read := range []func(Found) error{w.readKubelet, w.readKubeProxy, w.readContainerd} {
+		if err := read(f); err != nil {
+			return s, err
+		}
+	}
+	return w.spec, nil
+}
+
 func (w *worker) validate() error {
+	v, err := version.ParseSupported(w.spec.Version)
+	if err != nil {
+		return err
+	}
 	errs := []error{w.spec.Cluster.Validate(), w.node.validate(), requireCAs(w.spec.Cluster.PKI, pki.KubernetesCA)}
 	if u, err := url.Parse(w.spec.ControlPlaneEndpoint); err != nil || u.Scheme != "https" || u.Host == "" {
 		errs = append(errs, fmt.Errorf("control plane endpoint %q is not an https URL", w.spec.ControlPlaneEndpoint))
@@ -117,14 +120,17 @@ func (w *worker) validate() error {
 	if !w.spec.Cluster.DNSIP.IsValid() {
 		errs = append(errs, errors.New("the cluster has no DNS address"))
 	}
-	switch w.spec.CNI {
+	switch w.spec.CNI.network() {
 	case CNIBridge:
 		errs = append(errs, w.validatePodCIDR())
 	case CNINone:
 	default:
-		errs = append(errs, fmt.Errorf("unknown CNI %q: want %q or %q", w.spec.CNI, CNIBridge, CNINone))
+		errs = append(errs, fmt.Errorf("unknown CNI %q: want %q or %q", w.spec.CNI.Network, CNIBridge, CNINone))
 	}
-	return errors.Join(append(errs, CheckTaints(w.spec.Taints))...)
+	kubelet, proxy := w.spec.Kubelet, w.spec.KubeProxy
+	return errors.Join(append(errs, CheckTaints(kubelet.Taints),
+		CheckFlags(artifact.Kubelet, v, kubelet.Args), CheckFields(artifact.Kubelet, v, kubelet.Config),
+		CheckFlags(artifact.KubeProxy, v, proxy.Args), CheckFields(artifact.KubeProxy, v, proxy.Config))...)
 }
 
 func (w *worker) validatePodCIDR() error {

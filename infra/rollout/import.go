@@ -3,6 +3,7 @@ package rollout
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 
@@ -14,24 +15,73 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
 
-// Inspect reads files of a machine, by path or pattern, and the releases of
-// programs, by path, as they tell them with --version. What is not there is
-// left out. It changes nothing.
-func (e *Engine) Inspect(ctx context.Context, t fleet.Target, files, programs []string) (component.Found, map[string]string, error) {
+// Inspect reads off the first of a role's machines that answers what tells the
+// role's settings. It returns that machine too, and changes nothing.
+func (e *Engine) Inspect(ctx context.Context, have Role) (component.Node, component.Found, error) {
+	r := have.role()
+	return e.inspect(ctx, r.targets, r.traces)
+}
+
+// Recall returns a role with the settings that a machine has, as [Engine.Inspect]
+// found them. It is pure. An error is a [component.NothingFoundError] when the
+// machine has nothing of the role.
+func Recall[R Role](have R, n component.Node, f component.Found) (R, error) {
+	found, err := have.role().recall(n, f)
+	if err != nil {
+		return have, err
+	}
+	return found.(R), nil
+}
+
+// InspectCluster completes a cluster with what the first of its workers that
+// answers knows of it and no controller does.
+func (e *Engine) InspectCluster(ctx context.Context, c component.Cluster, workers []fleet.Target) (component.Cluster, error) {
+	_, found, err := e.inspect(ctx, workers, component.ClusterTraces())
+	if err != nil {
+		return c, err
+	}
+	return c.Read(found)
+}
+
+// inspect reads of the first machine that answers.
+func (e *Engine) inspect(ctx context.Context, targets []fleet.Target, traces component.Traces) (component.Node, component.Found, error) {
+	var errs []error
+	for _, t := range targets {
+		found, err := e.read(ctx, t, traces)
+		if err == nil {
+			return t.Node, found, nil
+		}
+		errs = append(errs, err)
+	}
+	if len(errs) == 0 {
+		errs = append(errs, ErrNoMachines)
+	}
+	return component.Node{}, component.Found{}, errors.Join(errs...)
+}
+
+// ErrNoMachines says that there are no machines to ask.
+var ErrNoMachines = errors.New("there are no machines")
+
+func (e *Engine) read(ctx context.Context, t fleet.Target, traces component.Traces) (component.Found, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ObserveBudget, fmt.Errorf("no answer within %s", fleet.ObserveBudget))
 	defer cancel()
-	found, err := host.Read(ctx, e.Fleet.Machine(t).Remote, files, programs)
+	files, err := host.Read(ctx, e.Fleet.Machine(t).Remote, traces.Files, traces.Programs)
 	if err != nil {
-		return nil, nil, fmt.Errorf("inspecting %s: %w", t.Node.Name, err)
+		return component.Found{}, fmt.Errorf("inspecting %s: %w", t.Node.Name, err)
 	}
-	releases := map[string]string{}
+	return foundIn(files, traces.Programs), nil
+}
+
+// foundIn tells files from what programs say of themselves.
+func foundIn(files map[string][]byte, programs []string) component.Found {
+	found := component.Found{Files: files, Releases: map[string]string{}}
 	for _, p := range programs {
-		if r := release(found[p]); r != "" {
-			releases[p] = r
+		if r := release(files[p]); r != "" {
+			found.Releases[p] = r
 		}
-		delete(found, p)
+		delete(files, p)
 	}
-	return found, releases, nil
+	return found
 }
 
 // release finds the release in the first line of what a program says of itself:

@@ -1,6 +1,12 @@
 package rollout
 
-import "testing"
+import (
+	"errors"
+	"testing"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+)
 
 func TestRelease(t *testing.T) {
 	for said, want := range map[string]string{
@@ -15,5 +21,26 @@ func TestRelease(t *testing.T) {
 		if got := release([]byte(said)); got != want {
 			t.Errorf("%q: release %q, wanted %q", said, got, want)
 		}
+	}
+}
+
+// TestRecall: what a machine has completes a role, and a machine without the
+// role is none of its machines.
+func TestRecall(t *testing.T) {
+	found := foundIn(map[string][]byte{"/etc/haproxy/haproxy.cfg": []byte("frontend kubernetes\n    bind *:7443\n"), "/usr/sbin/haproxy": []byte("HAProxy version 2.6.12-1")},
+		[]string{"/usr/sbin/haproxy", "/usr/sbin/other"})
+	if len(found.Files) != 1 || len(found.Releases) != 1 || found.Releases["/usr/sbin/haproxy"] != "2.6.12-1" {
+		t.Errorf("found %v", found)
+	}
+	lb, err := Recall(LoadBalancer{Targets: []fleet.Target{{}}}, component.Node{}, found)
+	if err != nil || lb.Spec.Port != 7443 || len(lb.Targets) != 1 {
+		t.Errorf("recalled %v, %v", lb, err)
+	}
+	var nothing *component.NothingFoundError
+	if _, err := Recall(Etcd{}, component.Node{}, found); !errors.As(err, &nothing) {
+		t.Errorf("an etcd member on a load balancer: %v", err)
+	}
+	if _, _, err := (&Engine{}).Inspect(t.Context(), LoadBalancer{}); !errors.Is(err, ErrNoMachines) {
+		t.Errorf("no machines: %v", err)
 	}
 }

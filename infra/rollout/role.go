@@ -81,6 +81,9 @@ type role struct {
 	ref     pki.Ref
 	targets []fleet.Target
 	machine func(component.Node) (component.Machine, error)
+	// recall reads the role's settings off a machine, of which traces were looked at.
+	traces component.Traces
+	recall func(component.Node, component.Found) (Role, error)
 	// dirs are directories that hold nothing but this role's data and
 	// configuration; removing the role deletes them.
 	dirs []string
@@ -103,7 +106,12 @@ func (x Etcd) role() role {
 	spec := x.spec()
 	return role{name: "etcd", ref: spec.Cluster.PKI, targets: x.Targets,
 		machine: func(n component.Node) (component.Machine, error) { return component.Etcd(spec, n) },
-		dirs:    []string{component.EtcdDataDir}, needs: needsPeers, asksMachines: true}
+		traces:  spec.Traces(),
+		recall: func(n component.Node, f component.Found) (_ Role, err error) {
+			x.Spec, err = spec.Read(n, f)
+			return x, err
+		},
+		dirs: []string{component.EtcdDataDir}, needs: needsPeers, asksMachines: true}
 }
 
 func (x ControlPlane) role() role {
@@ -111,14 +119,24 @@ func (x ControlPlane) role() role {
 	spec.Nodes = nodesOf(x.Targets)
 	return role{name: "control plane", ref: spec.Cluster.PKI, targets: x.Targets,
 		machine: func(n component.Node) (component.Machine, error) { return component.ControlPlane(spec, n) },
-		needs:   needsOneOf("etcd", spec.EtcdEndpoints...), asksMachines: true}
+		traces:  spec.Traces(),
+		recall: func(n component.Node, f component.Found) (_ Role, err error) {
+			x.Spec, err = spec.Read(n, f)
+			return x, err
+		},
+		needs: needsOneOf("etcd", spec.EtcdEndpoints...), asksMachines: true}
 }
 
 func (x Workers) role() role {
 	return role{name: "worker", ref: x.Spec.Cluster.PKI, targets: x.Targets,
 		machine: func(n component.Node) (component.Machine, error) { return component.Worker(x.Spec, n) },
-		dirs:    []string{"/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni"},
-		needs:   needsOneOf("the API server", x.Spec.ControlPlaneEndpoint),
+		traces:  x.Spec.Traces(),
+		recall: func(n component.Node, f component.Found) (_ Role, err error) {
+			x.Spec, err = x.Spec.Read(n, f)
+			return x, err
+		},
+		dirs:  []string{"/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni"},
+		needs: needsOneOf("the API server", x.Spec.ControlPlaneEndpoint),
 		farewell: func(ctx context.Context, m *fleet.Machine) error {
 			return deed.EndPods(ctx, m.Remote, component.KubeletUnit, component.KubeProxyUnit, component.ContainerdUnit)
 		}}
@@ -126,7 +144,12 @@ func (x Workers) role() role {
 
 func (x LoadBalancer) role() role {
 	return role{name: "load balancer", ref: x.Spec.Cluster.PKI, targets: x.Targets,
-		machine: func(n component.Node) (component.Machine, error) { return component.LoadBalancer(x.Spec, n) }}
+		machine: func(n component.Node) (component.Machine, error) { return component.LoadBalancer(x.Spec, n) },
+		traces:  x.Spec.Traces(),
+		recall: func(_ component.Node, f component.Found) (_ Role, err error) {
+			x.Spec, err = x.Spec.Read(f)
+			return x, err
+		}}
 }
 
 func nodesOf(targets []fleet.Target) []component.Node {

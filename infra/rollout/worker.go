@@ -35,8 +35,8 @@ func (x Workers) operate(ctx context.Context, o *operation) (*workerOperation, e
 
 // nodeSpec is what is wanted of a worker's Node object.
 func (x Workers) nodeSpec(n component.Node) kube.NodeSpec {
-	spec := kube.NodeSpec{Name: n.Name, Labels: x.Spec.Labels}
-	for _, t := range x.Spec.Taints {
+	spec := kube.NodeSpec{Name: n.Name, Labels: x.Spec.Kubelet.Labels}
+	for _, t := range x.Spec.Kubelet.Taints {
 		spec.Taints = append(spec.Taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
 	}
 	if n.PodCIDR.IsValid() {
@@ -47,7 +47,7 @@ func (x Workers) nodeSpec(n component.Node) kube.NodeSpec {
 
 // condition is what a worker's node must come to.
 func (x Workers) condition(n component.Node) kube.NodeCondition {
-	c := kube.NodeCondition{Name: n.Name, InternalIP: n.PrivateIP.String(), Registered: x.Spec.CNI == component.CNINone}
+	c := kube.NodeCondition{Name: n.Name, InternalIP: n.PrivateIP.String(), Registered: x.Spec.CNI.Network == component.CNINone}
 	if v, err := version.Parse(x.Spec.Version); err == nil {
 		c.Version = v.Tag()
 	}

@@ -105,7 +105,7 @@ func (o *workerOperation) prove(ctx context.Context, m *convergence, runs nodeRu
 		return nil
 	}
 	err := o.api.Try(ctx, kube.Trial{
-		Node: m.Name(), Image: o.want.sandboxImage(), HostNetwork: o.want.Spec.CNI == component.CNINone,
+		Node: m.Name(), Image: o.want.Spec.Containerd.Sandbox(), HostNetwork: o.want.Spec.CNI.Network == component.CNINone,
 		Abort: m.Watch(component.KubeletUnit),
 		Refused: func(ctx context.Context, err error) {
 			m.Say("node: opened to pods early, as one may have to start for another to be admitted: %v", err)
@@ -138,14 +138,6 @@ func (o *workerOperation) unproved(ctx context.Context, m *fleet.Machine, err er
 	redact(pod)
 	return &fleet.StepError{Machine: m.Name(), Step: "start a pod", Err: fmt.Errorf("the node is up, and no pod starts there: %w; %s", err, closed),
 		Next: "correct what it complains of and apply again; more of it is told by\n" + m.JournalCommand(component.ContainerdUnit)}
-}
-
-// sandboxImage is the image every pod on the workers starts with.
-func (x Workers) sandboxImage() string {
-	if x.Spec.SandboxImage == "" {
-		return component.DefaultSandboxImage
-	}
-	return x.Spec.SandboxImage
 }
 
 // redact takes out of a log what looks like a secret.

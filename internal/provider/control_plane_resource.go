@@ -72,7 +72,11 @@ func newControlPlaneResource() resource.Resource {
 		kubernetes: func(m *controlPlaneModel) types.String { return m.Version },
 		outputs:    controlPlaneOutputs,
 		spec:       controlPlaneSpec,
-		recall:     recallControlPlane(),
+		downloads: func(c *artifact.Catalog, _ *controlPlaneModel, s *rollout.ControlPlane) (err error) {
+			s.Spec.Artifacts, err = c.ControlPlaneSet(s.Spec.Version)
+			return err
+		},
+		recall: recallControlPlane(),
 	}}
 }
 
@@ -255,7 +259,7 @@ func firstAddress(p netip.Prefix, n int) netip.Addr {
 
 func controlPlaneOutputs(ctx context.Context, m *controlPlaneModel, diags *diag.Diagnostics) {
 	m.ID = clusterOf(ctx, m.PKI, diags)
-	if m.DNSIP.IsUnknown() && !m.ServiceCIDR.IsUnknown() {
+	if (m.DNSIP.IsNull() || m.DNSIP.IsUnknown()) && !m.ServiceCIDR.IsUnknown() {
 		m.DNSIP = tf.OptionalAddr(firstAddress(tf.Prefix(m.ServiceCIDR), 10))
 	}
 	lb := lbRefFrom(ctx, m.LB, diags)
@@ -269,8 +273,6 @@ func controlPlaneSpec(ctx context.Context, d *providerData, m *controlPlaneModel
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
 	lb := lbRefFrom(ctx, m.LB, diags)
 	etcd, _ := etcdRef.Read(ctx, m.Etcd, diags)
-	artifacts, err := d.catalog.ControlPlaneSet(m.Version.ValueString())
-	checkDownloads(err, diags)
 	targets := targetsFrom(ctx, d, m.Hosts, diags)
 	spec := component.ControlPlaneSpec{
 		Cluster: component.Cluster{
@@ -282,22 +284,22 @@ func controlPlaneSpec(ctx context.Context, d *providerData, m *controlPlaneModel
 			DNSIP:       tf.Addr(m.DNSIP),
 			PKI:         ref,
 		},
-		Version:               m.Version.ValueString(),
-		PublicEndpoint:        lb.PublicHost.ValueString(),
-		PrivateEndpoint:       lb.PrivateHost.ValueString(),
-		ExtraSANs:             tf.Strings(m.ExtraSANs.Elements()),
-		Nodes:                 nodesOf(targets),
-		EtcdEndpoints:         tf.Strings(etcd.Endpoints.Elements()),
-		Artifacts:             artifacts,
-		AdmissionPlugins:      admissionFrom(m.AdmissionPlugins),
-		SchedulerConfig:       configFrom(m.SchedulerConfig),
-		APIServerArgs:         extraArgs(m.ExtraArgs, artifact.KubeAPIServer),
-		ControllerManagerArgs: extraArgs(m.ExtraArgs, artifact.KubeControllerManager),
-		SchedulerArgs:         extraArgs(m.ExtraArgs, artifact.KubeScheduler),
-		EarlyRenewal:          tf.Duration(m.EarlyRenewal, 0),
+		Version:         m.Version.ValueString(),
+		PublicEndpoint:  lb.PublicHost.ValueString(),
+		PrivateEndpoint: lb.PrivateHost.ValueString(),
+		Nodes:           nodesOf(targets),
+		EtcdEndpoints:   tf.Strings(etcd.Endpoints.Elements()),
+		APIServer: component.APIServerSpec{
+			ExtraSANs:        tf.Strings(m.ExtraSANs.Elements()),
+			AdmissionPlugins: admissionFrom(m.AdmissionPlugins),
+			Args:             extraArgs(m.ExtraArgs, artifact.KubeAPIServer),
+		},
+		ControllerManager: component.ControllerManagerSpec{Args: extraArgs(m.ExtraArgs, artifact.KubeControllerManager)},
+		Scheduler:         component.SchedulerSpec{Config: configFrom(m.SchedulerConfig), Args: extraArgs(m.ExtraArgs, artifact.KubeScheduler)},
+		EarlyRenewal:      tf.Duration(m.EarlyRenewal, 0),
 	}
 	if policy := m.AuditPolicy.ValueString(); policy != "" {
-		spec.AuditPolicy = []byte(policy)
+		spec.APIServer.AuditPolicy = []byte(policy)
 	}
 	return rollout.ControlPlane{Spec: spec, Targets: targets}
 }

@@ -46,7 +46,11 @@ func newEtcdClusterResource() resource.Resource {
 		check:   checkEtcd,
 		outputs: etcdOutputs,
 		spec:    etcdSpec,
-		recall:  recallEtcd(),
+		downloads: func(c *artifact.Catalog, _ *etcdModel, s *rollout.Etcd) (err error) {
+			s.Spec.Artifacts, err = c.EtcdSet(s.Spec.Version)
+			return err
+		},
+		recall: recallEtcd(),
 	}}
 }
 
@@ -155,16 +159,13 @@ func etcdOutputs(ctx context.Context, m *etcdModel, diags *diag.Diagnostics) {
 
 func etcdSpec(ctx context.Context, d *providerData, m *etcdModel, diags *diag.Diagnostics) rollout.Etcd {
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
-	artifacts, err := d.catalog.EtcdSet(m.Version.ValueString())
-	checkDownloads(err, diags)
 	targets := targetsFrom(ctx, d, m.Hosts, diags)
 	return rollout.Etcd{
 		Spec: component.EtcdSpec{
 			Cluster:      component.Cluster{Name: ref.Cluster, PKI: ref},
 			Version:      m.Version.ValueString(),
 			Members:      nodesOf(targets),
-			Artifacts:    artifacts,
-			ExtraArgs:    extraArgs(m.ExtraArgs, artifact.Etcd),
+			Args:         extraArgs(m.ExtraArgs, artifact.Etcd),
 			EarlyRenewal: tf.Duration(m.EarlyRenewal, 0),
 		},
 		Targets: targets,

@@ -45,9 +45,12 @@ type role[M any, S rollout.Role] struct {
 	outputs func(ctx context.Context, m *M, diags *diag.Diagnostics)
 	// spec maps a model, all of whose configured values are known, to the library.
 	spec func(ctx context.Context, d *providerData, m *M, diags *diag.Diagnostics) S
+	// downloads gives a role its artifacts, and a model the releases it leaves to
+	// the catalog; nil when there are none.
+	downloads func(*artifact.Catalog, *M, *S) error
 
-	// recall tells how what only the machines know is found on import.
-	recall recall[M]
+	// recall tells how a role is imported.
+	recall recall[M, S]
 
 	// For a role that also owns something in AWS, each may be nil: acquire has
 	// it before anything is installed and reports whether it exists, inspect
@@ -168,7 +171,7 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 	common := r.role.common(&plan)
 	common.Files = types.MapUnknown(types.StringType)
 	if r.data != nil && req.Config.Raw.IsFullyKnown() {
-		spec := r.role.spec(ctx, r.data, &plan, &resp.Diagnostics)
+		spec := r.spec(ctx, &plan, &resp.Diagnostics)
 		var rec roleRecord
 		if req.Private != nil {
 			rec = tf.ReadPrivate[roleRecord](ctx, req.Private, recordKey, &resp.Diagnostics)
@@ -189,6 +192,15 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 		return
 	}
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+}
+
+// spec is the role's spec with its artifacts.
+func (r *roleResource[M, S]) spec(ctx context.Context, m *M, diags *diag.Diagnostics) S {
+	s := r.role.spec(ctx, r.data, m, diags)
+	if r.role.downloads != nil {
+		checkDownloads(r.role.downloads(r.data.catalog, m, &s), diags)
+	}
+	return s
 }
 
 func (r *roleResource[M, S]) setFiles(m *M, spec S, diags *diag.Diagnostics) {
@@ -259,10 +271,10 @@ func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *
 			return acquired
 		}
 	}
-	want := r.role.spec(ctx, r.data, plan, diags)
+	want := r.spec(ctx, plan, diags)
 	var before rollout.Role
 	if prior != nil {
-		s := r.role.spec(ctx, r.data, prior, diags)
+		s := r.spec(ctx, prior, diags)
 		rec.complete(s.Artifacts())
 		before = s
 	}
@@ -299,7 +311,7 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	}
 	ctx, cancel := tf.Within(ctx, r.role.common(&state).Timeouts.Read, roleDeadlines.Read, &resp.Diagnostics)
 	defer cancel()
-	spec := r.role.spec(ctx, r.data, &state, &resp.Diagnostics)
+	spec := r.spec(ctx, &state, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -336,7 +348,7 @@ func (r *roleResource[M, S]) Delete(ctx context.Context, req resource.DeleteRequ
 	}
 	ctx, cancel := tf.Within(ctx, r.role.common(&state).Timeouts.Delete, roleDeadlines.Delete, &resp.Diagnostics)
 	defer cancel()
-	spec := r.role.spec(ctx, r.data, &state, &resp.Diagnostics)
+	spec := r.spec(ctx, &state, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}

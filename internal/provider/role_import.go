@@ -19,7 +19,6 @@ import (
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/freeform"
@@ -41,15 +40,16 @@ func importDescription(needs []string) string {
 const importSettles = " Versions, flags and settings are read from the machines. " +
 	"An import restarts nothing: what was not found as configured settles in the state with the next apply."
 
-// recall says how a role is found again.
-type recall[M any] struct {
-	needs    []string // arguments that the id must hold
-	hint     string   // what else there is to say of the id
-	targets  func(ctx context.Context, d *providerData, m *M, diags *diag.Diagnostics) []fleet.Target
-	files    []string // to read, by path or pattern
-	programs []string // to ask for their release, by path
-	// complete fills what m lacks with what was found.
-	complete func(ctx context.Context, d *providerData, m *M, found component.Found, releases map[string]string, diags *diag.Diagnostics)
+// recall says how a role is imported.
+type recall[M any, S rollout.Role] struct {
+	needs   []string // arguments that the id must hold
+	hint    string   // what else there is to say of the id
+	machine string   // what one of its machines is: "etcd member"
+	// ask completes what was found on a machine by what others know; nil when they
+	// know nothing.
+	ask func(ctx context.Context, d *providerData, m *M, found *S, diags *diag.Diagnostics)
+	// fill gives m what it lacks and what was found.
+	fill     func(ctx context.Context, found *S, m *M)
 	assemble assembler // nil: there is no other id
 }
 
@@ -78,37 +78,35 @@ func (r *roleResource[M, S]) ImportState(ctx context.Context, req resource.Impor
 
 // remember completes a model from its machines.
 func (r *roleResource[M, S]) remember(ctx context.Context, m *M, rec *roleRecord, diags *diag.Diagnostics) {
-	targets := r.role.recall.targets(ctx, r.data, m, diags)
+	given := r.role.spec(ctx, r.data, m, diags)
 	if diags.HasError() {
 		return
 	}
-	if len(targets) == 0 {
+	node, files, err := r.data.engine(ctx).Inspect(ctx, given)
+	switch {
+	case errors.Is(err, rollout.ErrNoMachines):
 		diags.AddError("Cannot import this "+r.role.title, "The id names no machines.")
 		return
-	}
-	var (
-		found    component.Found
-		releases map[string]string
-		missing  []error
-	)
-	for _, t := range targets {
-		var err error
-		if found, releases, err = r.data.engine(ctx).Inspect(ctx, t, r.role.recall.files, r.role.recall.programs); err == nil {
-			missing = nil
-			break
-		}
-		missing = append(missing, err)
-	}
-	if len(missing) > 0 {
-		addError(diags, "Cannot import this "+r.role.title, errors.Join(missing...))
+	case err != nil:
+		addError(diags, "Cannot import this "+r.role.title, err)
 		return
 	}
-	r.role.recall.complete(ctx, r.data, m, found, releases, diags)
+	found, err := rollout.Recall(given, node, files)
+	var nothing *component.NothingFoundError
+	switch {
+	case errors.As(err, &nothing):
+		diags.AddError("Nothing to import", nothing.Reason)
+	case err != nil:
+		addError(diags, "Unreadable "+r.role.recall.machine, err)
+	case r.role.recall.ask != nil:
+		r.role.recall.ask(ctx, r.data, m, &found, diags)
+	}
 	if diags.HasError() {
 		return
 	}
+	r.role.recall.fill(ctx, &found, m)
 	r.role.outputs(ctx, m, diags)
-	spec := r.role.spec(ctx, r.data, m, diags)
+	spec := r.spec(ctx, m, diags)
 	if diags.HasError() {
 		return
 	}
@@ -227,17 +225,6 @@ func (d *providerData) findKeys(ctx context.Context, cluster string) (pki.Ref, e
 		return pki.Ref{}, err
 	}
 	return pki.LoadRef(ctx, store, cluster, opts)
-}
-
-// orRelease returns an argument, or else the release that a program tells.
-func orRelease(v types.String, releases map[string]string, program string, diags *diag.Diagnostics) types.String {
-	if !v.IsNull() {
-		return v
-	}
-	if releases[program] == "" {
-		diags.AddError("Nothing to import", program+" is not on the machine, or does not tell its release: is this the right host?")
-	}
-	return types.StringValue(releases[program])
 }
 
 // orString returns an argument, or else what was found; nothing is null.

@@ -1,10 +1,10 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
@@ -15,209 +15,152 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// How each role is found again on its machines.
+// How each role is imported: what only its machines know is read by package
+// rollout; here is who else is asked.
 
-const programs = "/usr/local/bin/"
-
-func recallEtcd() recall[etcdModel] {
-	return recall[etcdModel]{
-		needs: []string{"hosts", "pki"},
-		files: component.PathsEtcd(), programs: []string{programs + "etcd"},
-		targets: func(ctx context.Context, d *providerData, m *etcdModel, diags *diag.Diagnostics) []fleet.Target {
-			return targetsFrom(ctx, d, m.Hosts, diags)
-		},
-		complete: func(ctx context.Context, d *providerData, m *etcdModel, found component.Found, releases map[string]string, diags *diag.Diagnostics) {
-			m.Version = orRelease(m.Version, releases, programs+"etcd", diags)
-			want := etcdSpec(ctx, d, m, diags)
-			if diags.HasError() {
-				return
-			}
-			spec, err := component.ReadEtcd(want.Spec, want.Targets[0].Node, found)
-			if err != nil {
-				addError(diags, "Unreadable etcd member", err)
-			}
-			m.ExtraArgs = orArgs(m.ExtraArgs, etcdPrograms, map[string]component.Args{artifact.Etcd: spec.ExtraArgs})
+func recallEtcd() recall[etcdModel, rollout.Etcd] {
+	return recall[etcdModel, rollout.Etcd]{
+		needs: []string{"hosts", "pki"}, machine: "etcd member",
+		fill: func(_ context.Context, found *rollout.Etcd, m *etcdModel) {
+			m.Version = orString(m.Version, found.Spec.Version)
+			m.ExtraArgs = orArgs(m.ExtraArgs, etcdPrograms, map[string]component.Args{artifact.Etcd: found.Spec.Args})
 		},
 	}
 }
 
-func recallControlPlane() recall[controlPlaneModel] {
-	server := programs + artifact.KubeAPIServer
-	return recall[controlPlaneModel]{
-		needs: []string{"hosts", "etcd", "lb", "pki"},
-		hint:  " `node_cidrs` and `dns_ip` are read from one of the cluster's workers, which is found by its tags: give them when there is none.",
-		files: component.PathsControlPlane(), programs: []string{server},
-		targets: func(ctx context.Context, d *providerData, m *controlPlaneModel, diags *diag.Diagnostics) []fleet.Target {
-			return targetsFrom(ctx, d, m.Hosts, diags)
-		},
-		complete: func(ctx context.Context, d *providerData, m *controlPlaneModel, found component.Found, releases map[string]string, diags *diag.Diagnostics) {
-			m.Version = orRelease(m.Version, releases, server, diags)
-			pods, services, domain := component.ControlPlaneNetworks(found)
-			m.PodCIDR, m.ServiceCIDR, m.Domain = orPrefix(m.PodCIDR, pods), orPrefix(m.ServiceCIDR, services), orString(m.Domain, domain)
-			recallNetworks(ctx, d, m, diags)
-			controlPlaneOutputs(ctx, m, diags)
-			want := controlPlaneSpec(ctx, d, m, diags)
-			if diags.HasError() {
-				return
+func recallControlPlane() recall[controlPlaneModel, rollout.ControlPlane] {
+	return recall[controlPlaneModel, rollout.ControlPlane]{
+		needs: []string{"hosts", "etcd", "lb", "pki"}, machine: "controller",
+		hint: " `node_cidrs` and `dns_ip` are read from one of the cluster's workers, which is found by its tags: give them when there is none.",
+		ask:  askWorkers,
+		fill: func(_ context.Context, found *rollout.ControlPlane, m *controlPlaneModel) {
+			spec, cluster := found.Spec, found.Spec.Cluster
+			m.Version = orString(m.Version, spec.Version)
+			if m.PodCIDR.IsNull() {
+				m.PodCIDR = tf.OptionalPrefix(cluster.PodCIDR)
 			}
-			spec, err := component.ReadControlPlane(want.Spec, want.Targets[0].Node, found)
-			if err != nil {
-				addError(diags, "Unreadable controller", err)
-				return
+			if m.ServiceCIDR.IsNull() {
+				m.ServiceCIDR = tf.OptionalPrefix(cluster.ServiceCIDR)
+			}
+			m.Domain = orString(m.Domain, cluster.Domain)
+			if m.NodeCIDRs.IsNull() && len(cluster.NodeCIDRs) > 0 {
+				m.NodeCIDRs = tf.PrefixesValue(cluster.NodeCIDRs)
+			}
+			if m.DNSIP.IsNull() {
+				m.DNSIP = tf.OptionalAddr(cluster.DNSIP)
 			}
 			m.ExtraArgs = orArgs(m.ExtraArgs, controlPlanePrograms, map[string]component.Args{
-				artifact.KubeAPIServer: spec.APIServerArgs, artifact.KubeControllerManager: spec.ControllerManagerArgs, artifact.KubeScheduler: spec.SchedulerArgs,
+				artifact.KubeAPIServer: spec.APIServer.Args, artifact.KubeControllerManager: spec.ControllerManager.Args, artifact.KubeScheduler: spec.Scheduler.Args,
 			})
-			m.SchedulerConfig = orObject(m.SchedulerConfig, spec.SchedulerConfig)
-			m.AuditPolicy = orString(m.AuditPolicy, string(spec.AuditPolicy))
+			m.SchedulerConfig = orObject(m.SchedulerConfig, spec.Scheduler.Config)
+			m.AuditPolicy = orString(m.AuditPolicy, string(spec.APIServer.AuditPolicy))
 			plugins := map[string]any{}
-			for name, config := range spec.AdmissionPlugins {
+			for name, config := range spec.APIServer.AdmissionPlugins {
 				plugins[name] = config
 			}
 			m.AdmissionPlugins = orObject(m.AdmissionPlugins, plugins)
-			if m.ExtraSANs.IsNull() && len(spec.ExtraSANs) > 0 {
-				m.ExtraSANs = tf.StringsValue(spec.ExtraSANs)
+			if m.ExtraSANs.IsNull() && len(spec.APIServer.ExtraSANs) > 0 {
+				m.ExtraSANs = tf.StringsValue(spec.APIServer.ExtraSANs)
 			}
 		},
 	}
 }
 
-// recallNetworks finds what workers alone know of the cluster. Without an
-// answer node_cidrs stays null, so that the plan shows that it is yet to be
-// settled, and dns_ip is the usual one.
-func recallNetworks(ctx context.Context, d *providerData, m *controlPlaneModel, diags *diag.Diagnostics) {
-	if m.NodeCIDRs.IsNull() || m.DNSIP.IsNull() {
-		nodes, dns, err := askWorkers(ctx, d, m, diags)
-		if err != nil {
-			diags.AddWarning("Not everything was found of this control plane", remote.Redact(err.Error())+
-				"\n\nnode_cidrs and dns_ip leave no trace on controllers. What the id does not give is taken from the configuration by the next apply, which restarts nothing.")
-		}
-		m.NodeCIDRs = orPrefixes(m.NodeCIDRs, nodes)
-		if ip := iptypes.NewIPv4AddressValue(dns); m.DNSIP.IsNull() && tf.Prefix(m.ServiceCIDR).Contains(tf.Addr(ip)) {
-			m.DNSIP = ip
-		}
+// askWorkers finds what workers alone know of the cluster. Without an answer
+// node_cidrs stays null, so that the plan shows that it is yet to be settled, and
+// dns_ip is the usual one. Workers are found by their tags.
+func askWorkers(ctx context.Context, d *providerData, m *controlPlaneModel, found *rollout.ControlPlane, diags *diag.Diagnostics) {
+	if !m.NodeCIDRs.IsNull() && !m.DNSIP.IsNull() {
+		return
 	}
-	if m.DNSIP.IsNull() {
-		m.DNSIP = iptypes.NewIPv4AddressUnknown() // outputs computes it
+	hosts, _ := hostsFrom(ctx, m.Hosts, diags)
+	cluster, err := d.clusterByWorkers(ctx, hosts, found.Spec.Cluster)
+	if err != nil {
+		diags.AddWarning("Not everything was found of this control plane", remote.Redact(err.Error())+
+			"\n\nnode_cidrs and dns_ip leave no trace on controllers. What the id does not give is taken from the configuration by the next apply, which restarts nothing.")
 	}
+	found.Spec.Cluster = cluster
 }
 
-// askWorkers returns what the first worker that answers says of the subnets of
-// the machines and of the address of cluster DNS. Workers are found by their tags.
-func askWorkers(ctx context.Context, d *providerData, m *controlPlaneModel, diags *diag.Diagnostics) (nodes []string, dns string, err error) {
-	if hosts, _ := hostsFrom(ctx, m.Hosts, diags); len(hosts) == 0 || hosts[0].InstanceID.ValueString() == "" {
-		return nil, "", errors.New("workers that are no EC2 instances cannot be found from here")
+// clusterByWorkers completes a cluster with what one of its workers says of it.
+func (d *providerData) clusterByWorkers(ctx context.Context, controllers []hostModel, c component.Cluster) (component.Cluster, error) {
+	if controllers[0].InstanceID.ValueString() == "" {
+		return c, errors.New("workers that are no EC2 instances cannot be found from here")
 	}
-	workers, err := d.found(ctx, clusterOf(ctx, m.PKI, diags).ValueString(), infraaws.RoleWorker)
-	if err == nil && len(workers) == 0 {
-		err = errors.New("the cluster has no running worker")
+	workers, err := d.found(ctx, c.Name, infraaws.RoleWorker)
+	switch {
+	case err != nil:
+		return c, err
+	case len(workers) == 0:
+		return c, errors.New("the cluster has no running worker")
 	}
-	for _, w := range workers {
-		var files component.Found
-		if files, _, err = d.engine(ctx).Inspect(ctx, w, component.PathsWorkerNetworks(), nil); err == nil {
-			return component.WorkerNetworks(files)
-		}
-	}
-	return nil, "", err
+	return d.engine(ctx).InspectCluster(ctx, c, workers)
 }
 
-func recallWorkerPool() recall[workerPoolModel] {
-	kubelet, containerd, runc := programs+artifact.Kubelet, programs+"containerd", "/usr/local/sbin/runc"
-	return recall[workerPoolModel]{
-		needs: []string{"hosts", "control_plane", "pki"},
-		files: component.PathsWorker(), programs: []string{kubelet, containerd, runc, component.CNIPlugin},
-		targets: func(ctx context.Context, d *providerData, m *workerPoolModel, diags *diag.Diagnostics) []fleet.Target {
-			return targetsFrom(ctx, d, m.Hosts, diags)
-		},
-		complete: func(ctx context.Context, d *providerData, m *workerPoolModel, found component.Found, releases map[string]string, diags *diag.Diagnostics) {
+func recallWorkerPool() recall[workerPoolModel, rollout.Workers] {
+	return recall[workerPoolModel, rollout.Workers]{
+		needs: []string{"hosts", "control_plane", "pki"}, machine: "worker",
+		ask: askNodes,
+		fill: func(ctx context.Context, found *rollout.Workers, m *workerPoolModel) {
+			spec := found.Spec
 			m.Name = orString(m.Name, "workers")
-			m.Version = orRelease(m.Version, releases, kubelet, diags)
-			m.ContainerdVersion = orString(m.ContainerdVersion, offered(releases[containerd], artifact.DefaultContainerd, d.catalog.Containerd))
-			m.CNIVersion = orString(m.CNIVersion, offered(releases[component.CNIPlugin], artifact.DefaultCNIPlugins, d.catalog.CNIPlugins))
-			if m.RuncVersion.IsNull() {
-				m.RuncVersion = types.StringUnknown() // workerPoolSpec chooses
-				if v := offered(releases[runc], "", d.catalog.Runc); v != "" {
-					m.RuncVersion = types.StringValue(v)
-				}
-			}
-			want := workerPoolSpec(ctx, d, m, diags)
-			if diags.HasError() {
-				return
-			}
-			spec, err := component.ReadWorker(want.Spec, want.Targets[0].Node, found)
-			if err != nil {
-				addError(diags, "Unreadable worker", err)
-				return
-			}
-			m.CNI, m.SandboxImage = orString(m.CNI, spec.CNI), orString(m.SandboxImage, spec.SandboxImage)
-			m.KubeletConfig = orObject(m.KubeletConfig, spec.KubeletConfig)
-			m.KubeProxyConfig = orObject(m.KubeProxyConfig, spec.KubeProxyConfig)
-			m.ContainerdConfig = orObject(m.ContainerdConfig, spec.ContainerdConfig)
-			m.ExtraArgs = orArgs(m.ExtraArgs, workerPrograms, map[string]component.Args{artifact.Kubelet: spec.KubeletArgs, artifact.KubeProxy: spec.KubeProxyArgs})
-			m.RegistryMirrors = orMap(m.RegistryMirrors, spec.RegistryMirrors)
-			if m.Labels.IsNull() {
-				m.Labels = orMap(m.Labels, recallLabels(ctx, d, want, spec.Labels, diags))
-			}
-			if m.Taints.IsNull() && len(spec.Taints) > 0 {
-				m.Taints = taintsValue(ctx, spec.Taints)
+			m.Version = orString(m.Version, spec.Version)
+			m.ContainerdVersion, m.RuncVersion = orString(m.ContainerdVersion, spec.Containerd.Version), orString(m.RuncVersion, spec.Containerd.RuncVersion)
+			m.CNI, m.CNIVersion = orString(m.CNI, spec.CNI.Network), orString(m.CNIVersion, spec.CNI.Version)
+			m.SandboxImage = orString(m.SandboxImage, spec.Containerd.SandboxImage)
+			m.KubeletConfig = orObject(m.KubeletConfig, spec.Kubelet.Config)
+			m.KubeProxyConfig = orObject(m.KubeProxyConfig, spec.KubeProxy.Config)
+			m.ContainerdConfig = orObject(m.ContainerdConfig, spec.Containerd.Config)
+			m.ExtraArgs = orArgs(m.ExtraArgs, workerPrograms, map[string]component.Args{artifact.Kubelet: spec.Kubelet.Args, artifact.KubeProxy: spec.KubeProxy.Args})
+			m.RegistryMirrors = orMap(m.RegistryMirrors, spec.Containerd.RegistryMirrors)
+			m.Labels = orMap(m.Labels, spec.Kubelet.Labels)
+			if m.Taints.IsNull() && len(spec.Kubelet.Taints) > 0 {
+				m.Taints = taintsValue(ctx, spec.Kubelet.Taints)
 			}
 		},
 	}
 }
 
-// recallLabels returns the labels of a pool's nodes: of those that only an
-// administrator may set, nothing is on the machines.
-func recallLabels(ctx context.Context, d *providerData, pool rollout.Workers, byKubelet map[string]string, diags *diag.Diagnostics) map[string]string {
-	api := rollout.API{Endpoint: pool.Endpoint, PKI: pool.Spec.Cluster.PKI}
-	labels, err := d.engine(ctx).NodeLabels(ctx, api, pool.Targets[0].Node.Name)
+// askNodes asks for the labels of a pool's nodes: of those that only an
+// administrator may set, nothing is on the machines. And it asks the catalog
+// which of the releases on them may be downloaded.
+func askNodes(ctx context.Context, d *providerData, m *workerPoolModel, found *rollout.Workers, diags *diag.Diagnostics) {
+	containerd, cni := &found.Spec.Containerd, &found.Spec.CNI
+	containerd.Version = cmp.Or(d.catalog.Offered(artifact.Containerd, containerd.Version), artifact.DefaultContainerd)
+	containerd.RuncVersion = d.catalog.Offered(artifact.Runc, containerd.RuncVersion)
+	cni.Version = cmp.Or(d.catalog.Offered(artifact.CNIPlugins, cni.Version), artifact.DefaultCNIPlugins)
+	if !m.Labels.IsNull() {
+		return
+	}
+	api := rollout.API{Endpoint: found.Endpoint, PKI: found.Spec.Cluster.PKI}
+	labels, err := d.engine(ctx).NodeLabels(ctx, api, found.Targets[0].Node.Name)
 	if err != nil {
 		diags.AddWarning("Not everything was found of this worker pool", remote.Redact(err.Error())+
 			"\n\nLabels that only an administrator may set leave no trace on workers. What the id does not give is taken from the configuration by the next apply, which restarts nothing.")
-		return byKubelet
+		return
 	}
-	return labels
+	found.Spec.Kubelet.Labels = labels
 }
 
-// offered returns a release that a program tells if there may be a download of
-// it, and else the fallback. What a builder adds to a release ("+ds1") is not
-// in the name of a download; such a build is known only from checksums.
-func offered(release, fallback string, download func(string) (artifact.Artifact, error)) string {
-	release, _, rebuilt := strings.Cut(release, "+")
-	_, err := download(release)
-	if err == nil || !rebuilt && errors.Is(err, artifact.ErrUnknownChecksum) {
-		return release
-	}
-	return fallback
-}
-
-func recallLB() recall[lbModel] {
-	return recall[lbModel]{
-		needs: []string{"host", "controllers", "pki"},
-		hint:  " The name of the cluster, or the id of the Elastic IP, will do as the id when machines and keys are where this provider puts them.",
-		files: component.PathsLoadBalancer(),
-		targets: func(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) []fleet.Target {
-			host, _ := hostRef.Read(ctx, m.Host, diags)
-			return []fleet.Target{{Host: host.remote(d), Node: host.node()}}
-		},
-		complete: func(ctx context.Context, d *providerData, m *lbModel, found component.Found, _ map[string]string, diags *diag.Diagnostics) {
-			if m.Port.IsNull() {
-				port, err := strconv.Atoi(component.ReadLoadBalancer(found))
-				if err != nil {
-					diags.AddError("Nothing to import", "HAProxy's configuration on the machine is not one of this provider: is this the right host?")
-					return
-				}
-				m.Port = types.Int64Value(int64(port))
-			}
+func recallLB() recall[lbModel, rollout.LoadBalancer] {
+	return recall[lbModel, rollout.LoadBalancer]{
+		needs: []string{"host", "controllers", "pki"}, machine: "load balancer",
+		hint: " The name of the cluster, or the id of the Elastic IP, will do as the id when machines and keys are where this provider puts them.",
+		ask: func(ctx context.Context, d *providerData, m *lbModel, _ *rollout.LoadBalancer, diags *diag.Diagnostics) {
 			if m.Cluster.IsNull() {
 				m.Cluster = clusterOf(ctx, m.PKI, diags)
 			}
 			recallAddress(ctx, d, m, diags)
+		},
+		fill: func(_ context.Context, found *rollout.LoadBalancer, m *lbModel) {
+			if m.Port.IsNull() {
+				m.Port = types.Int64Value(int64(found.Spec.Port))
+			}
 		},
 		assemble: assembleLB,
 	}

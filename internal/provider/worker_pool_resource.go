@@ -87,6 +87,7 @@ func newWorkerPoolResource() resource.Resource {
 		kubernetes: func(m *workerPoolModel) types.String { return m.Version },
 		outputs:    workerPoolOutputs,
 		spec:       workerPoolSpec,
+		downloads:  workerPoolDownloads,
 		recall:     recallWorkerPool(),
 	}}
 }
@@ -278,35 +279,36 @@ func taintsValue(ctx context.Context, taints []component.Taint) types.List {
 	return types.ListValueMust(taint.Type(), out)
 }
 
+// workerPoolDownloads keeps the release of runc that a pool has.
+func workerPoolDownloads(c *artifact.Catalog, m *workerPoolModel, s *rollout.Workers) (err error) {
+	containerd := &s.Spec.Containerd
+	if containerd.RuncVersion == "" {
+		containerd.RuncVersion = c.RuncVersion()
+		m.RuncVersion = types.StringValue(containerd.RuncVersion)
+	}
+	s.Spec.Artifacts, err = c.WorkerSet(s.Spec.Version, containerd.Version, containerd.RuncVersion, s.Spec.CNI.Version)
+	return err
+}
+
 func workerPoolSpec(ctx context.Context, d *providerData, m *workerPoolModel, diags *diag.Diagnostics) rollout.Workers {
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
 	cp, _ := controlPlaneRef.Read(ctx, m.ControlPlane, diags)
-	if m.RuncVersion.IsUnknown() {
-		m.RuncVersion = types.StringValue(d.catalog.RuncVersion())
-	}
-	artifacts, err := d.catalog.WorkerSet(m.Version.ValueString(), m.ContainerdVersion.ValueString(), m.RuncVersion.ValueString(), m.CNIVersion.ValueString())
-	checkDownloads(err, diags)
 	taints, _ := taintsFrom(ctx, m.Taints, diags)
 	return rollout.Workers{
 		Spec: component.WorkerSpec{
 			Cluster:              cp.cluster(ref),
 			Version:              m.Version.ValueString(),
 			ControlPlaneEndpoint: cp.PrivateEndpoint.ValueString(),
-			ContainerdVersion:    m.ContainerdVersion.ValueString(),
-			RuncVersion:          m.RuncVersion.ValueString(),
-			CNIVersion:           m.CNIVersion.ValueString(),
-			Artifacts:            artifacts,
-			Labels:               tf.StringMap(m.Labels),
-			Taints:               taints,
-			KubeletConfig:        configFrom(m.KubeletConfig),
-			KubeProxyConfig:      configFrom(m.KubeProxyConfig),
-			ContainerdConfig:     configFrom(m.ContainerdConfig),
-			RegistryMirrors:      tf.StringMap(m.RegistryMirrors),
-			CNI:                  m.CNI.ValueString(),
-			SandboxImage:         m.SandboxImage.ValueString(),
-			KubeletArgs:          extraArgs(m.ExtraArgs, artifact.Kubelet),
-			KubeProxyArgs:        extraArgs(m.ExtraArgs, artifact.KubeProxy),
-			EarlyRenewal:         tf.Duration(m.EarlyRenewal, 0),
+			CNI:                  component.CNISpec{Network: m.CNI.ValueString(), Version: m.CNIVersion.ValueString()},
+			Containerd: component.ContainerdSpec{
+				Version: m.ContainerdVersion.ValueString(), RuncVersion: m.RuncVersion.ValueString(), SandboxImage: m.SandboxImage.ValueString(),
+				RegistryMirrors: tf.StringMap(m.RegistryMirrors), Config: configFrom(m.ContainerdConfig),
+			},
+			Kubelet: component.KubeletSpec{
+				Labels: tf.StringMap(m.Labels), Taints: taints, Config: configFrom(m.KubeletConfig), Args: extraArgs(m.ExtraArgs, artifact.Kubelet),
+			},
+			KubeProxy:    component.KubeProxySpec{Config: configFrom(m.KubeProxyConfig), Args: extraArgs(m.ExtraArgs, artifact.KubeProxy)},
+			EarlyRenewal: tf.Duration(m.EarlyRenewal, 0),
 		},
 		Targets:        targetsFrom(ctx, d, m.Hosts, diags),
 		Endpoint:       cp.Endpoint.ValueString(),

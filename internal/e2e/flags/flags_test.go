@@ -212,8 +212,9 @@ func TestControlPlane(t *testing.T) {
 		list = set(t, list, err)
 		m, err := component.ControlPlane(component.ControlPlaneSpec{
 			Cluster: cluster, Version: v, Nodes: []component.Node{controller, second}, EtcdEndpoints: []string{"https://10.240.0.10:2379"},
-			AdmissionPlugins: map[string]map[string]any{"PodSecurity": {"kind": "PodSecurityConfiguration", "apiVersion": "pod-security.admission.config.k8s.io/v1"}},
-			Artifacts:        list,
+			APIServer: component.APIServerSpec{AdmissionPlugins: map[string]map[string]any{
+				"PodSecurity": {"kind": "PodSecurityConfiguration", "apiVersion": "pod-security.admission.config.k8s.io/v1"}}},
+			Artifacts: list,
 		}, controller)
 		if err != nil {
 			t.Fatal(err)
@@ -253,7 +254,7 @@ func TestWorker(t *testing.T) {
 		list, err := catalog(t).WorkerSet(v, "", "", "")
 		list = set(t, list, err)
 		m, err := component.Worker(component.WorkerSpec{Cluster: cluster, Version: v, ControlPlaneEndpoint: "https://10.240.0.40:6443",
-			Labels: map[string]string{"pool": "default"}, Artifacts: list}, worker)
+			Kubelet: component.KubeletSpec{Labels: map[string]string{"pool": "default"}}, Artifacts: list}, worker)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -276,8 +277,8 @@ func TestContainerdConfiguration(t *testing.T) {
 	list, err := catalog(t).WorkerSet(versions[0], "", "", "")
 	list = set(t, list, err)
 	m, err := component.Worker(component.WorkerSpec{Cluster: cluster, Version: versions[0], ControlPlaneEndpoint: "https://10.240.0.40:6443",
-		ContainerdConfig: map[string]any{"plugins": map[string]any{"io.containerd.cri.v1.runtime": map[string]any{"restrict_oom_score_adj": true}}},
-		Artifacts:        list}, worker)
+		Containerd: component.ContainerdSpec{Config: map[string]any{"plugins": map[string]any{"io.containerd.cri.v1.runtime": map[string]any{"restrict_oom_score_adj": true}}}},
+		Artifacts:  list}, worker)
 	if err != nil {
 		t.Fatal(err)
 	}

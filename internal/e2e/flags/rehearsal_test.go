@@ -41,21 +41,21 @@ func TestRehearsal(t *testing.T) {
 	}
 	accepted := func(*fixture) {}
 	apiServer := func(flag, value string) func(*fixture) {
-		return func(f *fixture) { f.control.APIServerArgs = component.SingleArgs(map[string]string{flag: value}) }
+		return func(f *fixture) { f.control.APIServer.Args = component.SingleArgs(map[string]string{flag: value}) }
 	}
 	manager := func(flag, value string) func(*fixture) {
 		return func(f *fixture) {
-			f.control.ControllerManagerArgs = component.SingleArgs(map[string]string{flag: value})
+			f.control.ControllerManager.Args = component.SingleArgs(map[string]string{flag: value})
 		}
 	}
 	scheduler := func(field string, value any) func(*fixture) {
-		return func(f *fixture) { f.control.SchedulerConfig = map[string]any{field: value} }
+		return func(f *fixture) { f.control.Scheduler.Config = map[string]any{field: value} }
 	}
 	kubelet := func(field string, value any) func(*fixture) {
-		return func(f *fixture) { f.worker.KubeletConfig[field] = value }
+		return func(f *fixture) { f.worker.Kubelet.Config[field] = value }
 	}
 	etcd := func(flag, value string) func(*fixture) {
-		return func(f *fixture) { f.etcd.ExtraArgs = component.SingleArgs(map[string]string{flag: value}) }
+		return func(f *fixture) { f.etcd.Args = component.SingleArgs(map[string]string{flag: value}) }
 	}
 	for _, tt := range []struct {
 		program    string
@@ -94,17 +94,17 @@ func TestRehearsal(t *testing.T) {
 			{"value", kubelet("maxPods", -1), "maxPods (--max-pods) -1 must not be a negative number"},
 			{"gate", kubelet("featureGates", map[string]any{"Foo": true}), "unrecognized feature gate: Foo"},
 			{"label", func(f *fixture) {
-				f.worker.KubeletArgs = component.SingleArgs(map[string]string{"node-labels": "kubernetes.io/x=y"})
+				f.worker.Kubelet.Args = component.SingleArgs(map[string]string{"node-labels": "kubernetes.io/x=y"})
 			}, "unknown 'kubernetes.io' or 'k8s.io' labels"},
 		}},
 		{artifact.KubeProxy, []judgement{
 			{"accepted", accepted, ""},
-			{"mode", func(f *fixture) { f.worker.KubeProxyConfig = map[string]any{"mode": "foo"} }, `Invalid value: "foo": must be`},
+			{"mode", func(f *fixture) { f.worker.KubeProxy.Config = map[string]any{"mode": "foo"} }, `Invalid value: "foo": must be`},
 		}},
 		{artifact.Containerd, []judgement{
 			{"accepted", accepted, ""},
 			{"type", func(f *fixture) {
-				f.worker.ContainerdConfig = map[string]any{"plugins": map[string]any{"io.containerd.cri.v1.images": map[string]any{"snapshotter": 3}}}
+				f.worker.Containerd.Config = map[string]any{"plugins": map[string]any{"io.containerd.cri.v1.images": map[string]any{"snapshotter": 3}}}
 			}, "cannot decode TOML integer into struct field config.ImageConfig.Snapshotter"},
 		}},
 		{artifact.Etcd, []judgement{
@@ -138,7 +138,7 @@ func TestRehearsal(t *testing.T) {
 
 func podSecurity(enforce string) func(*fixture) {
 	return func(f *fixture) {
-		f.control.AdmissionPlugins = map[string]map[string]any{"PodSecurity": {"apiVersion": "pod-security.admission.config.k8s.io/v1",
+		f.control.APIServer.AdmissionPlugins = map[string]map[string]any{"PodSecurity": {"apiVersion": "pod-security.admission.config.k8s.io/v1",
 			"kind": "PodSecurityConfiguration", "defaults": map[string]any{"enforce": enforce}}}
 	}
 }
@@ -177,7 +177,7 @@ func newFixture(t *testing.T, v string) fixture {
 			EtcdEndpoints: []string{"https://10.240.0.10:2379"}},
 		worker: component.WorkerSpec{Cluster: c, Version: v, ControlPlaneEndpoint: "https://10.240.0.40:6443", Artifacts: worker,
 			// The machine that runs the test may be an old one.
-			KubeletConfig: map[string]any{"failCgroupV1": false}},
+			Kubelet: component.KubeletSpec{Config: map[string]any{"failCgroupV1": false}}},
 	}
 }
 

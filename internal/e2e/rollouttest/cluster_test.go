@@ -208,13 +208,13 @@ func (d *deployment) testWrongFlag() {
 		change func(*deployment)
 	}{
 		{"kube-apiserver", func(x *deployment) {
-			x.control.Spec.APIServerArgs = component.SingleArgs(map[string]string{"no-such-flag": "1"})
+			x.control.Spec.APIServer.Args = component.SingleArgs(map[string]string{"no-such-flag": "1"})
 		}},
 		{"kube-scheduler", func(x *deployment) {
-			x.control.Spec.SchedulerArgs = component.SingleArgs(map[string]string{"no-such-flag": "1"})
+			x.control.Spec.Scheduler.Args = component.SingleArgs(map[string]string{"no-such-flag": "1"})
 		}},
 		{"etcd", func(x *deployment) {
-			x.etcd.Spec.ExtraArgs = component.SingleArgs(map[string]string{"no-such-flag": "1"})
+			x.etcd.Spec.Args = component.SingleArgs(map[string]string{"no-such-flag": "1"})
 		}},
 	} {
 		wrong := *d
@@ -242,7 +242,7 @@ func (d *deployment) testWrongFlag() {
 func (d *deployment) testFailingChange() {
 	before := d.starts()
 	prior := *d
-	d.control.Spec.APIServerArgs = component.SingleArgs(map[string]string{"etcd-prefix": "/other", "proxy-client-cert-file": "/nowhere"})
+	d.control.Spec.APIServer.Args = component.SingleArgs(map[string]string{"etcd-prefix": "/other", "proxy-client-cert-file": "/nowhere"})
 	start := time.Now()
 	err := d.apply(d.t.Context(), &prior)
 	if err == nil || !strings.Contains(err.Error(), "/nowhere") || !strings.Contains(err.Error(), "controller-0") || !strings.Contains(err.Error(), "next: ssh ") {
@@ -256,7 +256,7 @@ func (d *deployment) testFailingChange() {
 			d.t.Errorf("%s was restarted too", unit)
 		}
 	}
-	d.control.Spec.APIServerArgs = prior.control.Spec.APIServerArgs
+	d.control.Spec.APIServer.Args = prior.control.Spec.APIServer.Args
 	d.repair(before, "controller-0/kube-apiserver")
 }
 

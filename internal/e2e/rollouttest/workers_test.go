@@ -27,7 +27,7 @@ func TestWorkers(t *testing.T) {
 	w := newWorld(t)
 	targets := w.launchAll(balancer, controller0, worker0, worker1)
 	d := w.deploy(targets[0], targets[1:2], targets[2:4])
-	d.workers.Spec.Labels = map[string]string{"pool": "blue", "node-role.kubernetes.io/worker": ""}
+	d.workers.Spec.Kubelet.Labels = map[string]string{"pool": "blue", "node-role.kubernetes.io/worker": ""}
 	d.firstApply()
 	w.stage("coredns", func() (err error) {
 		d.dnsInventory, err = w.engine.ApplyObjects(t.Context(), d.dns, nil)
@@ -120,11 +120,11 @@ func (d *deployment) testWorkerDamage() {
 
 	before = d.starts()
 	prior := *d
-	d.workers.Spec.KubeletArgs = component.SingleArgs(map[string]string{"no-such-flag": "1"})
+	d.workers.Spec.Kubelet.Args = component.SingleArgs(map[string]string{"no-such-flag": "1"})
 	if err := d.apply(d.t.Context(), &prior); err == nil || !strings.Contains(err.Error(), "no-such-flag") || !strings.Contains(err.Error(), "kubelet") {
 		d.t.Errorf("a wrong flag: %v", err)
 	}
-	d.workers.Spec.KubeletArgs = nil
+	d.workers.Spec.Kubelet.Args = nil
 	d.repair(before)
 }
 
@@ -161,7 +161,7 @@ func (d *deployment) testKubeletSetting() {
 	}
 	before := d.starts()
 	prior := *d
-	d.workers.Spec.KubeletConfig["maxPods"] = 50
+	d.workers.Spec.Kubelet.Config["maxPods"] = 50
 	d.stage("roll kubelets", func() error { return d.apply(d.t.Context(), &prior) })
 	d.repair(before, "worker-0/kubelet", "worker-1/kubelet")
 	if now := d.pods(); fmt.Sprint(now) != fmt.Sprint(pods) {
@@ -174,11 +174,11 @@ func (d *deployment) testKubeletSetting() {
 func (d *deployment) testRuntimeSetting() {
 	before, pods := d.starts(), d.pods()
 	prior := *d
-	d.workers.Spec.RegistryMirrors = map[string]string{"example.com": "http://203.0.113.1:5000"}
-	for k, v := range prior.workers.Spec.RegistryMirrors {
-		d.workers.Spec.RegistryMirrors[k] = v
+	d.workers.Spec.Containerd.RegistryMirrors = map[string]string{"example.com": "http://203.0.113.1:5000"}
+	for k, v := range prior.workers.Spec.Containerd.RegistryMirrors {
+		d.workers.Spec.Containerd.RegistryMirrors[k] = v
 	}
-	d.workers.Spec.ContainerdConfig["oom_score"] = -998
+	d.workers.Spec.Containerd.Config["oom_score"] = -998
 	least := 2
 	done := make(chan struct{})
 	watched := make(chan struct{})

@@ -284,9 +284,9 @@ func (w *world) deploy(lb fleet.Target, controllers, workers []fleet.Target) *de
 	d.workers = rollout.Workers{Endpoint: "https://" + net.JoinHostPort(lb.Node.PublicIP.String(), "6443"),
 		Spec: component.WorkerSpec{Cluster: w.cluster, Version: kubernetesVersion,
 			ControlPlaneEndpoint: "https://" + net.JoinHostPort(lb.Node.PrivateIP.String(), "6443"),
-			RegistryMirrors:      w.vars.RegistryMirrors, Artifacts: w.artifacts(w.catalog.WorkerSet(kubernetesVersion, "", "", ""))}}
-	d.workers.Spec.KubeletConfig, d.workers.Spec.KubeProxyConfig = maps.Clone(w.vars.KubeletConfig), maps.Clone(w.vars.KubeProxyConfig)
-	d.workers.Spec.ContainerdConfig = maps.Clone(w.vars.ContainerdConfig)
+			Containerd:           component.ContainerdSpec{RegistryMirrors: w.vars.RegistryMirrors}, Artifacts: w.artifacts(w.catalog.WorkerSet(kubernetesVersion, "", "", ""))}}
+	d.workers.Spec.Kubelet.Config, d.workers.Spec.KubeProxy.Config = maps.Clone(w.vars.KubeletConfig), maps.Clone(w.vars.KubeProxyConfig)
+	d.workers.Spec.Containerd.Config = maps.Clone(w.vars.ContainerdConfig)
 	objects, err := component.CoreDNS(component.CoreDNSSpec{Domain: w.cluster.Domain, DNSIP: w.cluster.DNSIP})
 	w.must(err)
 	d.dns = rollout.Addon{Name: "coredns", API: rollout.API{Endpoint: d.workers.Endpoint, PKI: w.cluster.PKI}, Objects: objects, Wait: true}

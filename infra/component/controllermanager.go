@@ -1,15 +1,19 @@
 package component
 
 import (
-	"fmt"
-
-	componentbase "k8s.io/component-base/config/v1alpha1"
-	schedulerconfig "k8s.io/kube-scheduler/config/v1"
-	"k8s.io/utils/ptr"
+	"net/netip"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
+
+// ControllerManagerSpec is what can be set of kube-controller-manager.
+type ControllerManagerSpec struct {
+	Args Args // further flags
+}
+
+// controllerManagerFiles are what readControllerManager looks at.
+var controllerManagerFiles = []string{unitPath(ControllerManagerUnit)}
 
 func (c *controller) addControllerManager() error {
 	name := artifact.KubeControllerManager
@@ -23,7 +27,13 @@ func (c *controller) addControllerManager() error {
 	c.addFiles(caFile(CASigningPath, c.spec.Cluster.PKI.IssuingCertificate(pki.KubernetesCA)))
 	c.m.Secrets = append(c.m.Secrets, Secret{Path: CAKeyPath, Mode: 0o600, Sources: []string{c.spec.Cluster.PKI.IssuingKey(pki.KubernetesCA)}})
 
-	args := c.leaderArgs(name, ManagerKubeconfig).and(Args{
+	// The root CA and the service-account key are read once; the signing pair and its own certificates are reloaded.
+	return c.addProgram(name, "Kubernetes controller manager", typeExec, []string{APIServerUnit},
+		c.controllerManagerArgs(), c.spec.ControllerManager.Args, ManagerKubeconfig, CAPath, ServiceAccountKeyPath)
+}
+
+func (c *controller) controllerManagerArgs() Args {
+	return c.leaderArgs(artifact.KubeControllerManager, ManagerKubeconfig).and(Args{
 		"cluster-name":             values(c.spec.Cluster.Name),
 		"cluster-cidr":             values(c.spec.Cluster.PodCIDR.String()),
 		"service-cluster-ip-range": values(c.spec.Cluster.ServiceCIDR.String()),
@@ -39,50 +49,19 @@ func (c *controller) addControllerManager() error {
 		"leader-elect":                     values("true"),
 		"profiling":                        values("false"),
 	})
-	// The root CA and the service-account key are read once; the signing pair and its own certificates are reloaded.
-	return c.addProgram(name, "Kubernetes controller manager", typeExec, []string{APIServerUnit},
-		args, c.spec.ControllerManagerArgs, ManagerKubeconfig, CAPath, ServiceAccountKeyPath)
 }
 
-func (c *controller) addScheduler() error {
-	name := artifact.KubeScheduler
-	kubeconfigFile, err := kubeconfig(SchedulerKubeconfig, c.spec.Cluster.Name, localAPIServer, CAPath, schedulerUser, certPath(name), keyPath(name))
-	if err != nil {
-		return err
-	}
-	base := &schedulerconfig.KubeSchedulerConfiguration{
-		LeaderElection:         componentbase.LeaderElectionConfiguration{LeaderElect: ptr.To(true)},
-		ClientConnection:       componentbase.ClientConnectionConfiguration{Kubeconfig: SchedulerKubeconfig},
-		DebuggingConfiguration: componentbase.DebuggingConfiguration{EnableProfiling: ptr.To(false)},
-	}
-	base.APIVersion, base.Kind = schedulerconfig.SchemeGroupVersion.String(), "KubeSchedulerConfiguration"
-	config, err := toMap(base)
-	if err != nil {
-		return err
-	}
-	if err := CheckFields(name, c.version, c.spec.SchedulerConfig); err != nil {
-		return err
-	}
-	if config, err = overlay(config, c.spec.SchedulerConfig, &schedulerconfig.KubeSchedulerConfiguration{}); err != nil {
-		return fmt.Errorf("scheduler configuration: %w", err)
-	}
-	configFile, err := yamlFile(SchedulerConfigPath, config)
-	if err != nil {
-		return err
-	}
-	c.addFiles(kubeconfigFile, configFile)
-	c.addCertificate(name, pki.KubernetesCA, componentRequest(schedulerUser, name))
-
-	args := c.leaderArgs(name, SchedulerKubeconfig).and(Args{"config": values(SchedulerConfigPath)})
-	delete(args, "kubeconfig") // it stands in the configuration
-	return c.addProgram(name, "Kubernetes scheduler", typeExec, []string{APIServerUnit}, args, c.spec.SchedulerArgs,
-		SchedulerConfigPath, SchedulerKubeconfig, CAPath)
+// readControllerManager takes the settings from a machine.
+func (c *controller) readControllerManager(f Found) error {
+	c.spec.ControllerManager = ControllerManagerSpec{Args: f.argsBeyond(ControllerManagerUnit, c.controllerManagerArgs())}
+	return nil
 }
 
-// CheckSchedulerConfig is [CheckKubeletConfig] for KubeSchedulerConfiguration.
-func CheckSchedulerConfig(user map[string]any) error {
-	_, err := overlay(nil, user, &schedulerconfig.KubeSchedulerConfiguration{})
-	return err
+// readManagerNetworks completes the cluster with what the manager is told of it.
+func (c *Cluster) readManagerNetworks(f Found) {
+	if !c.PodCIDR.IsValid() {
+		c.PodCIDR, _ = netip.ParsePrefix(f.args(ControllerManagerUnit).last("cluster-cidr"))
+	}
 }
 
 // leaderArgs is what manager and scheduler have in common: their kubeconfig and their secure port.

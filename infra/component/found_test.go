@@ -1,0 +1,173 @@
+package component
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/netip"
+	"path"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+)
+
+// foundOf is a machine exactly as it was written.
+func foundOf(m Machine) Found {
+	f := Found{Files: map[string][]byte{}, Releases: map[string]string{}}
+	for _, file := range m.State.Files {
+		f.Files[file.Path] = file.Content
+	}
+	for _, b := range m.State.Binaries {
+		for _, i := range b.Installs {
+			f.Releases[i.Path] = b.Version
+		}
+	}
+	return f
+}
+
+// same compares settings as JSON, which does not tell numbers apart.
+func same(t *testing.T, what string, got, want any) {
+	t.Helper()
+	a, err := json.MarshalIndent(got, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.MarshalIndent(want, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(b), string(a)); diff != "" {
+		t.Errorf("%s differs:\n%s", what, diff)
+	}
+}
+
+// TestReadBack writes machines with settings and without, and reads the
+// settings off them.
+func TestReadBack(t *testing.T) {
+	tricky := Args{"v": {"4"}, "feature-gates": {`A=true,B="x y"`}, "message": {`100% of $HOME; it's \ "here"`}}
+
+	etcd := etcdSpec(t)
+	cp := controlPlaneSpec(t)
+	cp.APIServer.ExtraSANs = nil
+	worker := workerSpec(t)
+	worker.CNI = CNISpec{Network: CNIBridge, Version: artifact.DefaultCNIPlugins}
+	worker.Containerd = ContainerdSpec{Version: artifact.DefaultContainerd, RuncVersion: artifact.DefaultRunc, SandboxImage: DefaultSandboxImage}
+	for _, plain := range []bool{true, false} {
+		if !plain {
+			etcd.Args = tricky
+			cp.APIServer.Args, cp.ControllerManager.Args, cp.Scheduler.Args = tricky, Args{"concurrent-deployment-syncs": {"6"}}, tricky
+			cp.Scheduler.Config = map[string]any{"percentageOfNodesToScore": 50, "leaderElection": map[string]any{"leaseDuration": "20s"}}
+			cp.APIServer.AdmissionPlugins = map[string]map[string]any{"EventRateLimit": {"limits": []any{map[string]any{"type": "Server", "qps": 5}}}}
+			worker.Kubelet.Args, worker.KubeProxy.Args = tricky, Args{"v": {"2"}}
+			worker.Kubelet.Config = map[string]any{"cgroupDriver": "cgroupfs", "failCgroupV1": false, "resolvConf": "/etc/pods.conf", "evictionHard": map[string]any{"memory.available": "100Mi"}}
+			worker.KubeProxy.Config = map[string]any{"conntrack": map[string]any{"maxPerCore": 32768}}
+			worker.Containerd.Config = map[string]any{"plugins": map[string]any{"io.containerd.cri.v1.runtime": map[string]any{"restrict_oom_score_adj": true}}}
+			worker.Containerd.RegistryMirrors = map[string]string{"registry.k8s.io": "http://10.0.0.1:5000", "*": "http://10.0.0.1:5000/x"}
+			worker.Kubelet.Taints = []Taint{{Key: "dedicated", Value: "gpu", Effect: "NoSchedule"}}
+			worker.Kubelet.Labels = map[string]string{"tier": "blue", "zone": "a"}
+			worker.Containerd.SandboxImage = "example.com/pause:1"
+		}
+		e, err := etcdSpec(t).Read(controllers[0], foundOf(must(t)(Etcd(etcd, controllers[0]))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, "etcd", e, etcd)
+
+		base := controlPlaneSpec(t)
+		base.Version = ""
+		base.Cluster.PodCIDR, base.Cluster.ServiceCIDR, base.Cluster.Domain = netip.Prefix{}, netip.Prefix{}, ""
+		c, err := base.Read(controllers[0], foundOf(must(t)(ControlPlane(cp, controllers[0]))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, "control plane", c, cp)
+
+		written := foundOf(must(t)(Worker(worker, worker0)))
+		w, err := WorkerSpec{Cluster: worker.Cluster, ControlPlaneEndpoint: worker.ControlPlaneEndpoint, Artifacts: worker.Artifacts}.Read(worker0, written)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, "worker", w, worker)
+		cluster := worker.Cluster
+		cluster.NodeCIDRs, cluster.DNSIP = nil, netip.Addr{}
+		if cluster, err = cluster.Read(written); err != nil {
+			t.Fatal(err)
+		}
+		slices.SortFunc(cluster.NodeCIDRs, func(a, b netip.Prefix) int { return b.Compare(a) })
+		same(t, "cluster", cluster, worker.Cluster)
+	}
+	none := worker
+	none.CNI.Network = CNINone
+	written := foundOf(must(t)(Worker(none, worker0)))
+	w, err := workerSpec(t).Read(worker0, written)
+	if err != nil || w.CNI.Network != CNINone {
+		t.Errorf("CNI %q (%v), wanted none", w.CNI.Network, err)
+	}
+	if c, err := (Cluster{}).Read(written); len(c.NodeCIDRs) > 0 || c.DNSIP.IsValid() || err != nil {
+		t.Errorf("a worker of another network says %v (%v)", c, err)
+	}
+	lb := loadBalancerSpec()
+	lb.Port = 7443
+	if s, err := loadBalancerSpec().Read(foundOf(must(t)(LoadBalancer(lb, lb0)))); s.Port != 7443 || err != nil {
+		t.Errorf("port %d (%v)", s.Port, err)
+	}
+}
+
+// TestReadNothing: a machine of another kind is none of the role's.
+func TestReadNothing(t *testing.T) {
+	etcd, cp, worker := etcdSpec(t), controlPlaneSpec(t), workerSpec(t)
+	etcd.Version, cp.Version, worker.Version = "", "", ""
+	_, e := etcd.Read(controllers[0], Found{})
+	_, c := cp.Read(controllers[0], Found{})
+	_, w := worker.Read(worker0, Found{})
+	_, l := loadBalancerSpec().Read(Found{})
+	for want, err := range map[string]error{
+		"/usr/local/bin/etcd is not on the machine":           e,
+		"/usr/local/bin/kube-apiserver is not on the machine": c,
+		"/usr/local/bin/kubelet is not on the machine":        w,
+		"HAProxy's configuration on the machine":              l,
+	} {
+		var nothing *NothingFoundError
+		if !errors.As(err, &nothing) {
+			t.Errorf("%v is no NothingFoundError", err)
+		}
+		wantError(t, err, want)
+	}
+}
+
+// TestTraces: the files that tell a role's settings are those that are read.
+func TestTraces(t *testing.T) {
+	worker := workerSpec(t)
+	worker.Containerd.RegistryMirrors = map[string]string{"*": "http://10.0.0.1:5000"}
+	for name, test := range map[string]struct {
+		m      Machine
+		traces Traces
+	}{
+		"etcd":          {must(t)(Etcd(etcdSpec(t), controllers[0])), EtcdSpec{}.Traces()},
+		"control plane": {must(t)(ControlPlane(controlPlaneSpec(t), controllers[0])), ControlPlaneSpec{}.Traces()},
+		"worker":        {must(t)(Worker(worker, worker0)), WorkerSpec{}.Traces()},
+		"load balancer": {must(t)(LoadBalancer(loadBalancerSpec(), lb0)), LoadBalancerSpec{}.Traces()},
+		"cluster":       {must(t)(Worker(worker, worker0)), ClusterTraces()},
+	} {
+		written := foundOf(test.m)
+		for _, c := range test.m.Certificates {
+			written.Files[c.CertPath] = nil
+		}
+		for _, pattern := range test.traces.Files {
+			if pattern != AdmissionPath && !slices.ContainsFunc(slices.Collect(maps.Keys(written.Files)), func(file string) bool {
+				ok, err := path.Match(pattern, file)
+				return ok && err == nil
+			}) {
+				t.Errorf("%s: nothing writes %s", name, pattern)
+			}
+		}
+		for _, program := range test.traces.Programs {
+			if written.Releases[program] == "" {
+				t.Errorf("%s: nothing installs %s", name, program)
+			}
+		}
+	}
+}
