@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
@@ -32,11 +33,12 @@ import (
 )
 
 // Networks of a cluster that does not choose its own.
-const (
-	defaultPodCIDR     = "10.200.0.0/16"
-	defaultServiceCIDR = "10.32.0.0/24"
-	defaultDomain      = "cluster.local"
+var (
+	defaultPodCIDR     = netip.MustParsePrefix("10.200.0.0/16")
+	defaultServiceCIDR = netip.MustParsePrefix("10.32.0.0/24")
 )
+
+const defaultDomain = "cluster.local"
 
 type controlPlaneModel struct {
 	roleModel
@@ -64,9 +66,20 @@ var controlPlanePrograms = programList{artifact.KubeAPIServer, artifact.KubeCont
 
 func newControlPlaneResource() resource.Resource {
 	return &roleResource[controlPlaneModel, rollout.ControlPlane]{role: role[controlPlaneModel, rollout.ControlPlane]{
-		name:       "control_plane",
-		title:      "control plane",
-		schema:     controlPlaneSchema,
+		name:  "control_plane",
+		title: "control plane",
+		description: "kube-apiserver, kube-controller-manager and kube-scheduler on a set of hosts: active/active API servers, " +
+			"leader-elected managers and schedulers.\n\n" +
+			"The first installation goes to all hosts in parallel. Every later change rolls through them one at a time, behind health checks; " +
+			"an upgrade replaces all API servers before the first manager.",
+		settings: controlPlaneSettings(),
+		attributes: map[string]schema.Attribute{
+			"hosts": hostsAttribute("Machines of the control plane. Adding and removing hosts leaves the others running.", listvalidator.SizeBetween(1, 7)),
+			"pki":   pkiAttribute(),
+			"etcd":  etcdRef.Input("etcd: `k8s_etcd_cluster.<name>.ref`. New members are taken up one API server at a time."),
+			"lb":    lbRef.Input("Load balancer: `k8s_lb.<name>.ref`. Its addresses are in the API servers' certificates."),
+			"ref":   controlPlaneRef.Output("What workers, addons, kubeconfigs and status take as `control_plane`."),
+		},
 		common:     func(m *controlPlaneModel) *roleModel { return &m.roleModel },
 		check:      checkControlPlane,
 		kubernetes: func(m *controlPlaneModel) types.String { return m.Version },
@@ -80,70 +93,93 @@ func newControlPlaneResource() resource.Resource {
 	}}
 }
 
-func controlPlaneSchema(ctx context.Context) schema.Schema {
-	network := func(description, fallback string) schema.StringAttribute {
+// controlPlaneSettings are the arguments that are fields of the specification.
+func controlPlaneSettings() settings[controlPlaneModel, rollout.ControlPlane] {
+	network := func(description string, fallback netip.Prefix) schema.StringAttribute {
 		return schema.StringAttribute{
-			Optional: true, Computed: true, CustomType: cidrtypes.IPv4PrefixType{}, Default: stringdefault.StaticString(fallback),
-			MarkdownDescription: description + " Default: `" + fallback + "`. A change replaces the control plane.",
+			Optional: true, Computed: true, CustomType: cidrtypes.IPv4PrefixType{}, Default: stringdefault.StaticString(fallback.String()),
+			MarkdownDescription: description + " Default: `" + fallback.String() + "`. A change replaces the control plane.",
 			Validators:          []validator.String{tf.CIDR(8, 28)},
 			PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplaceIf(wasKnown, onceKnown, onceKnown)},
 		}
 	}
-	return schema.Schema{
-		MarkdownDescription: "kube-apiserver, kube-controller-manager and kube-scheduler on a set of hosts: active/active API servers, " +
-			"leader-elected managers and schedulers.\n\n" +
-			"The first installation goes to all hosts in parallel. Every later change rolls through them one at a time, behind health checks; " +
-			"an upgrade replaces all API servers before the first manager.",
-		Attributes: roleAttributes(map[string]schema.Attribute{
-			"version": schema.StringAttribute{
-				Required: true,
-				MarkdownDescription: "Kubernetes release, such as `1.36.4`. A change rolls through the hosts one at a time; one minor at a time, " +
-					"and never back to an earlier minor.",
-				Validators: []validator.String{kubernetesVersion()},
-			},
-			"hosts":        hostsAttribute("Machines of the control plane. Adding and removing hosts leaves the others running.", listvalidator.SizeBetween(1, 7)),
-			"pki":          pkiAttribute(),
-			"etcd":         etcdRef.Input("etcd: `k8s_etcd_cluster.<name>.ref`. New members are taken up one API server at a time."),
-			"lb":           lbRef.Input("Load balancer: `k8s_lb.<name>.ref`. Its addresses are in the API servers' certificates."),
-			"pod_cidr":     network("Network of the pods; each worker has a part of it.", defaultPodCIDR),
-			"service_cidr": network("Network of the services. Its first address is the API server's. It must not overlap with the VPC's, whose DNS server would be taken for a service.", defaultServiceCIDR),
-			"node_cidrs": schema.SetAttribute{
-				Optional: true, ElementType: cidrtypes.IPv4PrefixType{},
-				MarkdownDescription: "Subnets of the cluster's machines, those of workers included: `k8s_network.<name>.node_cidrs`. Pods reach them, other pods and services with their own addresses; " +
-					"everything else that pods send is masqueraded, and so is what goes to a subnet's third address, where a VPC has its DNS server. " +
-					"A change is made in place by the worker pools and restarts nothing. Default: none; pods then reach machines with the address of their own machine.",
-				Validators: []validator.Set{setvalidator.ValueStringsAre(tf.CIDR(8, 28))},
-			},
-			"dns_ip": schema.StringAttribute{
-				Optional: true, Computed: true, CustomType: iptypes.IPv4AddressType{},
-				MarkdownDescription: "Service address of cluster DNS. Default: the tenth address of `service_cidr`.",
-			},
-			"domain": schema.StringAttribute{
-				Optional: true, Computed: true, Default: stringdefault.StaticString(defaultDomain),
-				MarkdownDescription: "Domain of cluster DNS. Default: `" + defaultDomain + "`. A change replaces the control plane.",
-				Validators:          []validator.String{tf.DNSDomain()},
-				PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
-			},
-			"extra_sans": schema.ListAttribute{
-				Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Further names and addresses in the API servers' certificates. A change reissues them in place.",
-				Validators:          []validator.List{listvalidator.ValueStringsAre(tf.HostAddress())},
-			},
-			"audit_policy": schema.StringAttribute{
-				Optional: true,
-				MarkdownDescription: "Audit policy (`audit.k8s.io/v1`) in YAML. Default: metadata of everything but health checks and leases, " +
-					"never the content of secrets. A policy kube-apiserver would refuse is an error of the plan. A change restarts the API servers one at a time.",
-				PlanModifiers: []planmodifier.String{tf.KeepSame(sameYAML)},
-			},
-			"admission_plugins": freeform.Objects("Configuration of admission plugins, as an object: name to the plugin's configuration object. A plugin the release does not have is an error of the plan; " +
-				"one that is not enabled by default has to be named in `extra_args.kube_apiserver` (`enable-admission-plugins`) as well. A change restarts the API servers one at a time."),
-			"scheduler_config": freeform.Object("Fields of KubeSchedulerConfiguration, as an object, merged over the provider's; unknown fields are errors. " +
-				"A change restarts the schedulers one at a time."),
-			"extra_args":    controlPlanePrograms.attribute(),
-			"early_renewal": earlyRenewalAttribute(),
-			"ref":           controlPlaneRef.Output("What workers, addons, kubeconfigs and status take as `control_plane`."),
+	return settings[controlPlaneModel, rollout.ControlPlane]{
+		"version": bind(schema.StringAttribute{
+			Required: true,
+			MarkdownDescription: "Kubernetes release, such as `1.36.4`. A change rolls through the hosts one at a time; one minor at a time, " +
+				"and never back to an earlier minor.",
+			Validators: []validator.String{kubernetesVersion()},
+		}, text, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.String, *string) {
+			return &m.Version, &s.Spec.Version
 		}),
-		Blocks: roleBlocks(ctx),
+		"pod_cidr": bind(network("Network of the pods; each worker has a part of it.", defaultPodCIDR),
+			prefix, func(m *controlPlaneModel, s *rollout.ControlPlane) (*cidrtypes.IPv4Prefix, *netip.Prefix) {
+				return &m.PodCIDR, &s.Spec.Cluster.PodCIDR
+			}),
+		"service_cidr": bind(network("Network of the services. Its first address is the API server's. It must not overlap with the VPC's, whose DNS server would be taken for a service.", defaultServiceCIDR),
+			prefix, func(m *controlPlaneModel, s *rollout.ControlPlane) (*cidrtypes.IPv4Prefix, *netip.Prefix) {
+				return &m.ServiceCIDR, &s.Spec.Cluster.ServiceCIDR
+			}),
+		"node_cidrs": bind(schema.SetAttribute{
+			Optional: true, ElementType: cidrtypes.IPv4PrefixType{},
+			MarkdownDescription: "Subnets of the cluster's machines, those of workers included: `k8s_network.<name>.node_cidrs`. Pods reach them, other pods and services with their own addresses; " +
+				"everything else that pods send is masqueraded, and so is what goes to a subnet's third address, where a VPC has its DNS server. " +
+				"A change is made in place by the worker pools and restarts nothing. Default: none; pods then reach machines with the address of their own machine.",
+			Validators: []validator.Set{setvalidator.ValueStringsAre(tf.CIDR(8, 28))},
+		}, prefixes, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.Set, *[]netip.Prefix) {
+			return &m.NodeCIDRs, &s.Spec.Cluster.NodeCIDRs
+		}),
+		"dns_ip": bind(schema.StringAttribute{
+			Optional: true, Computed: true, CustomType: iptypes.IPv4AddressType{},
+			MarkdownDescription: "Service address of cluster DNS. Default: the tenth address of `service_cidr`.",
+		}, address, func(m *controlPlaneModel, s *rollout.ControlPlane) (*iptypes.IPv4Address, *netip.Addr) {
+			return &m.DNSIP, &s.Spec.Cluster.DNSIP
+		}),
+		"domain": bind(schema.StringAttribute{
+			Optional: true, Computed: true, Default: stringdefault.StaticString(defaultDomain),
+			MarkdownDescription: "Domain of cluster DNS. Default: `" + defaultDomain + "`. A change replaces the control plane.",
+			Validators:          []validator.String{tf.DNSDomain()},
+			PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
+		}, text, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.String, *string) {
+			return &m.Domain, &s.Spec.Cluster.Domain
+		}),
+		"extra_sans": bind(schema.ListAttribute{
+			Optional: true, ElementType: types.StringType,
+			MarkdownDescription: "Further names and addresses in the API servers' certificates. A change reissues them in place.",
+			Validators:          []validator.List{listvalidator.ValueStringsAre(tf.HostAddress())},
+		}, texts, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.List, *[]string) {
+			return &m.ExtraSANs, &s.Spec.APIServer.ExtraSANs
+		}),
+		"audit_policy": bind(schema.StringAttribute{
+			Optional: true,
+			MarkdownDescription: "Audit policy (`audit.k8s.io/v1`) in YAML. Default: metadata of everything but health checks and leases, " +
+				"never the content of secrets. A policy kube-apiserver would refuse is an error of the plan. A change restarts the API servers one at a time.",
+			PlanModifiers: []planmodifier.String{tf.KeepSame(sameYAML)},
+		}, document, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.String, *[]byte) {
+			return &m.AuditPolicy, &s.Spec.APIServer.AuditPolicy
+		}),
+		"admission_plugins": bind(
+			freeform.Objects("Configuration of admission plugins, as an object: name to the plugin's configuration object. A plugin the release does not have is an error of the plan; "+
+				"one that is not enabled by default has to be named in `extra_args.kube_apiserver` (`enable-admission-plugins`) as well. A change restarts the API servers one at a time."),
+			objectByName, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.Dynamic, *map[string]map[string]any) {
+				return &m.AdmissionPlugins, &s.Spec.APIServer.AdmissionPlugins
+			}),
+		"scheduler_config": bind(
+			freeform.Object("Fields of KubeSchedulerConfiguration, as an object, merged over the provider's; unknown fields are errors. "+
+				"A change restarts the schedulers one at a time."),
+			object, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.Dynamic, *map[string]any) {
+				return &m.SchedulerConfig, &s.Spec.Scheduler.Config
+			}),
+		"extra_args": flagsOf(controlPlanePrograms, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.Object, map[string]*component.Args) {
+			return &m.ExtraArgs, map[string]*component.Args{
+				artifact.KubeAPIServer:         &s.Spec.APIServer.Args,
+				artifact.KubeControllerManager: &s.Spec.ControllerManager.Args,
+				artifact.KubeScheduler:         &s.Spec.Scheduler.Args,
+			}
+		}),
+		"early_renewal": bind(earlyRenewalAttribute(), duration, func(m *controlPlaneModel, s *rollout.ControlPlane) (*timetypes.GoDuration, *time.Duration) {
+			return &m.EarlyRenewal, &s.Spec.EarlyRenewal
+		}),
 	}
 }
 
@@ -209,18 +245,6 @@ func checkAdmission(plan *controlPlaneModel, diags *diag.Diagnostics) {
 	}
 }
 
-// admissionFrom returns the configurations of admission plugins; one that is
-// null is none.
-func admissionFrom(v types.Dynamic) map[string]map[string]any {
-	out := map[string]map[string]any{}
-	for name, config := range configFrom(v) {
-		if config, ok := config.(map[string]any); ok {
-			out[name] = config
-		}
-	}
-	return out
-}
-
 // checkNodeCIDRs reports subnets of machines that overlap each other, pods or services.
 func checkNodeCIDRs(subnets types.Set, pods, services namedPrefix, diags *diag.Diagnostics) {
 	known := tf.Prefixes(subnets)
@@ -274,32 +298,14 @@ func controlPlaneSpec(ctx context.Context, d *providerData, m *controlPlaneModel
 	lb := lbRefFrom(ctx, m.LB, diags)
 	etcd, _ := etcdRef.Read(ctx, m.Etcd, diags)
 	targets := targetsFrom(ctx, d, m.Hosts, diags)
-	spec := component.ControlPlaneSpec{
-		Cluster: component.Cluster{
-			Name:        ref.Cluster,
-			Domain:      m.Domain.ValueString(),
-			PodCIDR:     tf.Prefix(m.PodCIDR),
-			ServiceCIDR: tf.Prefix(m.ServiceCIDR),
-			NodeCIDRs:   tf.Prefixes(m.NodeCIDRs),
-			DNSIP:       tf.Addr(m.DNSIP),
-			PKI:         ref,
+	return rollout.ControlPlane{
+		Spec: component.ControlPlaneSpec{
+			Cluster:         component.Cluster{Name: ref.Cluster, PKI: ref},
+			PublicEndpoint:  lb.PublicHost.ValueString(),
+			PrivateEndpoint: lb.PrivateHost.ValueString(),
+			Nodes:           nodesOf(targets),
+			EtcdEndpoints:   tf.Strings(etcd.Endpoints.Elements()),
 		},
-		Version:         m.Version.ValueString(),
-		PublicEndpoint:  lb.PublicHost.ValueString(),
-		PrivateEndpoint: lb.PrivateHost.ValueString(),
-		Nodes:           nodesOf(targets),
-		EtcdEndpoints:   tf.Strings(etcd.Endpoints.Elements()),
-		APIServer: component.APIServerSpec{
-			ExtraSANs:        tf.Strings(m.ExtraSANs.Elements()),
-			AdmissionPlugins: admissionFrom(m.AdmissionPlugins),
-			Args:             extraArgs(m.ExtraArgs, artifact.KubeAPIServer),
-		},
-		ControllerManager: component.ControllerManagerSpec{Args: extraArgs(m.ExtraArgs, artifact.KubeControllerManager)},
-		Scheduler:         component.SchedulerSpec{Config: configFrom(m.SchedulerConfig), Args: extraArgs(m.ExtraArgs, artifact.KubeScheduler)},
-		EarlyRenewal:      tf.Duration(m.EarlyRenewal, 0),
+		Targets: targets,
 	}
-	if policy := m.AuditPolicy.ValueString(); policy != "" {
-		spec.APIServer.AuditPolicy = []byte(policy)
-	}
-	return rollout.ControlPlane{Spec: spec, Targets: targets}
 }

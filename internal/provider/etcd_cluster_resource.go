@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
@@ -21,7 +22,6 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 type etcdModel struct {
@@ -39,9 +39,20 @@ var etcdPrograms = programList{artifact.Etcd}
 
 func newEtcdClusterResource() resource.Resource {
 	return &roleResource[etcdModel, rollout.Etcd]{role: role[etcdModel, rollout.Etcd]{
-		name:    "etcd_cluster",
-		title:   "etcd cluster",
-		schema:  etcdSchema,
+		name:  "etcd_cluster",
+		title: "etcd cluster",
+		description: "etcd on a set of hosts: TLS for clients and peers, client certificates required.\n\n" +
+			"Membership follows `hosts`: a new member joins as a learner and is promoted once it has caught up, one that is no longer listed " +
+			"leaves first. Changes go through the members one at a time, each behind a health check, so that never more than one is down.\n\n" +
+			"Machines are replaced one at a time: a plan that replaces so many that the rest is no quorum is refused, since Terraform would delete them all " +
+			"before the first new member could join. Going below a quorum of the present members (from three to one) takes two applies: one that shortens `hosts`, one that deletes the machines.",
+		settings: etcdSettings(),
+		attributes: map[string]schema.Attribute{
+			"hosts": hostsAttribute("Machines of the members: an odd number, at most seven. Adding and removing hosts leaves the other members running.",
+				listvalidator.SizeBetween(1, 7)),
+			"pki": pkiAttribute(),
+			"ref": etcdRef.Output("What `k8s_control_plane` takes as `etcd`."),
+		},
 		common:  func(m *etcdModel) *roleModel { return &m.roleModel },
 		check:   checkEtcd,
 		outputs: etcdOutputs,
@@ -54,28 +65,21 @@ func newEtcdClusterResource() resource.Resource {
 	}}
 }
 
-func etcdSchema(ctx context.Context) schema.Schema {
-	return schema.Schema{
-		MarkdownDescription: "etcd on a set of hosts: TLS for clients and peers, client certificates required.\n\n" +
-			"Membership follows `hosts`: a new member joins as a learner and is promoted once it has caught up, one that is no longer listed " +
-			"leaves first. Changes go through the members one at a time, each behind a health check, so that never more than one is down.\n\n" +
-			"Machines are replaced one at a time: a plan that replaces so many that the rest is no quorum is refused, since Terraform would delete them all " +
-			"before the first new member could join. Going below a quorum of the present members (from three to one) takes two applies: one that shortens `hosts`, one that deletes the machines.",
-		Attributes: roleAttributes(map[string]schema.Attribute{
-			"version": schema.StringAttribute{
-				Required: true,
-				MarkdownDescription: "etcd release, such as `3.6.16`. A change rolls through the members one at a time, each behind a health check; one minor at a time, " +
-					"and never back to an earlier minor.",
-				Validators: []validator.String{etcdVersion()},
-			},
-			"hosts": hostsAttribute("Machines of the members: an odd number, at most seven. Adding and removing hosts leaves the other members running.",
-				listvalidator.SizeBetween(1, 7)),
-			"pki":           pkiAttribute(),
-			"extra_args":    etcdPrograms.attribute(),
-			"early_renewal": earlyRenewalAttribute(),
-			"ref":           etcdRef.Output("What `k8s_control_plane` takes as `etcd`."),
+// etcdSettings are the arguments that are fields of the specification.
+func etcdSettings() settings[etcdModel, rollout.Etcd] {
+	return settings[etcdModel, rollout.Etcd]{
+		"version": bind(schema.StringAttribute{
+			Required: true,
+			MarkdownDescription: "etcd release, such as `3.6.16`. A change rolls through the members one at a time, each behind a health check; one minor at a time, " +
+				"and never back to an earlier minor.",
+			Validators: []validator.String{etcdVersion()},
+		}, text, func(m *etcdModel, s *rollout.Etcd) (*types.String, *string) { return &m.Version, &s.Spec.Version }),
+		"extra_args": flagsOf(etcdPrograms, func(m *etcdModel, s *rollout.Etcd) (*types.Object, map[string]*component.Args) {
+			return &m.ExtraArgs, map[string]*component.Args{artifact.Etcd: &s.Spec.Args}
 		}),
-		Blocks: roleBlocks(ctx),
+		"early_renewal": bind(earlyRenewalAttribute(), duration, func(m *etcdModel, s *rollout.Etcd) (*timetypes.GoDuration, *time.Duration) {
+			return &m.EarlyRenewal, &s.Spec.EarlyRenewal
+		}),
 	}
 }
 
@@ -161,13 +165,7 @@ func etcdSpec(ctx context.Context, d *providerData, m *etcdModel, diags *diag.Di
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
 	targets := targetsFrom(ctx, d, m.Hosts, diags)
 	return rollout.Etcd{
-		Spec: component.EtcdSpec{
-			Cluster:      component.Cluster{Name: ref.Cluster, PKI: ref},
-			Version:      m.Version.ValueString(),
-			Members:      nodesOf(targets),
-			Args:         extraArgs(m.ExtraArgs, artifact.Etcd),
-			EarlyRenewal: tf.Duration(m.EarlyRenewal, 0),
-		},
+		Spec:    component.EtcdSpec{Cluster: component.Cluster{Name: ref.Cluster, PKI: ref}, Members: nodesOf(targets)},
 		Targets: targets,
 	}
 }

@@ -43,10 +43,34 @@ type lbModel struct {
 }
 
 func newLBResource() resource.Resource {
+	kept := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
 	return &roleResource[lbModel, rollout.LoadBalancer]{role: role[lbModel, rollout.LoadBalancer]{
-		name:    "lb",
-		title:   "load balancer",
-		schema:  lbSchema,
+		name:  "lb",
+		title: "load balancer",
+		description: "HAProxy on a host, and the Elastic IP at which the cluster's API server is reached for as long as the cluster lives: " +
+			"when the machine is replaced, the address moves to the new one.\n\n" +
+			"HAProxy asks each API server's `/readyz` over TLS with the cluster's CA and sends connections only to those that are ready.",
+		settings: lbSettings(),
+		attributes: map[string]schema.Attribute{
+			"cluster": schema.StringAttribute{
+				Required: true, MarkdownDescription: "Name of the cluster. A change replaces the load balancer, and with it the address.",
+				Validators:    []validator.String{clusterName()},
+				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
+			},
+			"host": lbHostAttribute(),
+			"controllers": hostsAttribute("Machines of the API servers. A change reloads HAProxy; open connections stay.",
+				listvalidator.SizeAtLeast(1)),
+			"pki": pkiAttribute(),
+			"tags": schema.MapAttribute{
+				Optional: true, ElementType: types.StringType, MarkdownDescription: "Tags of the Elastic IP. Changed in place.",
+				Validators: tagValidators(),
+			},
+			"allocation_id":    schema.StringAttribute{Computed: true, MarkdownDescription: "Elastic IP; empty for a host that is not an EC2 instance.", PlanModifiers: kept},
+			"public_ip":        schema.StringAttribute{Computed: true, MarkdownDescription: "Its address, or the host's address when there is none.", PlanModifiers: kept},
+			"endpoint":         schema.StringAttribute{Computed: true, MarkdownDescription: publicEndpoint},
+			"private_endpoint": schema.StringAttribute{Computed: true, MarkdownDescription: privateEndpoint},
+			"ref":              lbRef.Output("What `k8s_control_plane` takes as `lb`."),
+		},
 		common:  func(m *lbModel) *roleModel { return &m.roleModel },
 		check:   checkLB,
 		outputs: lbOutputs,
@@ -58,38 +82,14 @@ func newLBResource() resource.Resource {
 	}}
 }
 
-func lbSchema(ctx context.Context) schema.Schema {
-	kept := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
-	return schema.Schema{
-		MarkdownDescription: "HAProxy on a host, and the Elastic IP at which the cluster's API server is reached for as long as the cluster lives: " +
-			"when the machine is replaced, the address moves to the new one.\n\n" +
-			"HAProxy asks each API server's `/readyz` over TLS with the cluster's CA and sends connections only to those that are ready.",
-		Attributes: roleAttributes(map[string]schema.Attribute{
-			"cluster": schema.StringAttribute{
-				Required: true, MarkdownDescription: "Name of the cluster. A change replaces the load balancer, and with it the address.",
-				Validators:    []validator.String{clusterName()},
-				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
-			},
-			"host": lbHostAttribute(),
-			"controllers": hostsAttribute("Machines of the API servers. A change reloads HAProxy; open connections stay.",
-				listvalidator.SizeAtLeast(1)),
-			"pki": pkiAttribute(),
-			"port": schema.Int64Attribute{
-				Optional: true, Computed: true, Default: int64default.StaticInt64(6443),
-				MarkdownDescription: "Port at which it listens. Default: 6443, the only one that the security group of `k8s_network` opens. A change is made in place.",
-				Validators:          []validator.Int64{tf.Port()},
-			},
-			"tags": schema.MapAttribute{
-				Optional: true, ElementType: types.StringType, MarkdownDescription: "Tags of the Elastic IP. Changed in place.",
-				Validators: tagValidators(),
-			},
-			"allocation_id":    schema.StringAttribute{Computed: true, MarkdownDescription: "Elastic IP; empty for a host that is not an EC2 instance.", PlanModifiers: kept},
-			"public_ip":        schema.StringAttribute{Computed: true, MarkdownDescription: "Its address, or the host's address when there is none.", PlanModifiers: kept},
-			"endpoint":         schema.StringAttribute{Computed: true, MarkdownDescription: publicEndpoint},
-			"private_endpoint": schema.StringAttribute{Computed: true, MarkdownDescription: privateEndpoint},
-			"ref":              lbRef.Output("What `k8s_control_plane` takes as `lb`."),
-		}),
-		Blocks: roleBlocks(ctx),
+// lbSettings are the arguments that are fields of the specification.
+func lbSettings() settings[lbModel, rollout.LoadBalancer] {
+	return settings[lbModel, rollout.LoadBalancer]{
+		"port": bind(schema.Int64Attribute{
+			Optional: true, Computed: true, Default: int64default.StaticInt64(6443),
+			MarkdownDescription: "Port at which it listens. Default: 6443, the only one that the security group of `k8s_network` opens. A change is made in place.",
+			Validators:          []validator.Int64{tf.Port()},
+		}, number, func(m *lbModel, s *rollout.LoadBalancer) (*types.Int64, *int) { return &m.Port, &s.Spec.Port }),
 	}
 }
 
@@ -172,7 +172,6 @@ func lbSpec(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagno
 		Spec: component.LoadBalancerSpec{
 			Cluster:  component.Cluster{Name: ref.Cluster, PKI: ref},
 			Backends: nodesOf(targetsFrom(ctx, d, m.Controllers, diags)),
-			Port:     int(m.Port.ValueInt64()),
 		},
 		Targets: []fleet.Target{target},
 	}

@@ -28,9 +28,13 @@ import (
 // worker pool) adds to what they all share: M is its Terraform model, S its
 // role in package rollout.
 type role[M any, S rollout.Role] struct {
-	name   string // "etcd_cluster"
-	title  string // for people: "etcd cluster"
-	schema func(context.Context) schema.Schema
+	name        string // "etcd_cluster"
+	title       string // for people: "etcd cluster"
+	description string
+	// settings are the arguments that go to the specification as they are;
+	// attributes are the others, and what is computed.
+	settings   settings[M, S]
+	attributes map[string]schema.Attribute
 
 	// common points to the attributes that every role resource has.
 	common func(*M) *roleModel
@@ -43,7 +47,8 @@ type role[M any, S rollout.Role] struct {
 	// outputs sets the computed attributes that follow from the others; what
 	// depends on something unknown becomes unknown.
 	outputs func(ctx context.Context, m *M, diags *diag.Diagnostics)
-	// spec maps a model, all of whose configured values are known, to the library.
+	// spec maps a model, all of whose configured values are known, to the library,
+	// but for the settings.
 	spec func(ctx context.Context, d *providerData, m *M, diags *diag.Diagnostics) S
 	// downloads gives a role its artifacts, and a model the releases it leaves to
 	// the catalog; nil when there are none.
@@ -68,58 +73,23 @@ type roleModel struct {
 	Timeouts timeouts.Value `tfsdk:"timeouts"`
 }
 
-// roleAttributes adds the attributes every role resource has.
-func roleAttributes(own map[string]schema.Attribute) map[string]schema.Attribute {
-	own["id"] = schema.StringAttribute{
-		Computed: true, MarkdownDescription: "Stable identifier.",
-		PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
+// roleAttributes are the attributes every role resource has.
+func roleAttributes() map[string]schema.Attribute {
+	return map[string]schema.Attribute{
+		"id": schema.StringAttribute{
+			Computed: true, MarkdownDescription: "Stable identifier.",
+			PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
+		},
+		"drift": tf.DriftAttribute(),
+		"files": schema.MapAttribute{
+			Computed: true, ElementType: types.StringType,
+			MarkdownDescription: "Every file and program on the machines that is owned by this resource: `machine:path` to `sha256:digest`; " +
+				"of certificates, which authority issues them, and of secrets, the names of the keys they are made from. A plan shows here which of them a change rewrites.",
+		},
 	}
-	own["drift"] = tf.DriftAttribute()
-	own["files"] = schema.MapAttribute{
-		Computed: true, ElementType: types.StringType,
-		MarkdownDescription: "Every file and program on the machines that is owned by this resource: `machine:path` to `sha256:digest`; " +
-			"of certificates, which authority issues them, and of secrets, the names of the keys they are made from. A plan shows here which of them a change rewrites.",
-	}
-	return own
 }
 
 var roleDeadlines = tf.Deadlines{Create: roleTimeout, Read: readTimeout, Update: rollTimeout, Delete: roleTimeout}
-
-// roleBlocks are the blocks every role resource has.
-func roleBlocks(ctx context.Context) map[string]schema.Block {
-	return map[string]schema.Block{"timeouts": roleDeadlines.Block(ctx)}
-}
-
-// roleRecord is what a role resource keeps in private state: hashes only.
-type roleRecord struct {
-	Record rollout.Record `json:"record"`
-	// Checksums are those that were looked up while applying, by path in the
-	// mirror's layout: pinned from then on.
-	Checksums map[string]string `json:"checksums,omitempty"`
-}
-
-// recordKey is where private state holds the roleRecord.
-const recordKey = "record"
-
-// complete gives artifacts the checksums that an earlier apply looked up, and
-// reports whether all are known.
-func (r roleRecord) complete(as []artifact.Artifact) bool {
-	known := true
-	for i := range as {
-		if as[i].SHA256 == "" {
-			as[i].SHA256 = r.Checksums[as[i].Path]
-		}
-		known = known && as[i].SHA256 != ""
-	}
-	return known
-}
-
-func (r *roleRecord) note(as []artifact.Artifact) {
-	r.Checksums = map[string]string{}
-	for _, a := range as {
-		r.Checksums[a.Path] = a.SHA256
-	}
-}
 
 // roleResource is a role made into a Terraform resource.
 type roleResource[M any, S rollout.Role] struct {
@@ -139,8 +109,13 @@ func (r *roleResource[M, S]) Metadata(_ context.Context, req resource.MetadataRe
 
 // Schema implements resource.Resource.
 func (r *roleResource[M, S]) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = r.role.schema(ctx)
-	resp.Schema.MarkdownDescription += importDescription(r.role.recall.needs) + importSettles + r.role.recall.hint
+	attributes := r.role.settings.addTo(r.role.attributes)
+	maps.Copy(attributes, roleAttributes())
+	resp.Schema = schema.Schema{
+		MarkdownDescription: r.role.description + importDescription(r.role.recall.needs) + importSettles + r.role.recall.hint,
+		Attributes:          attributes,
+		Blocks:              map[string]schema.Block{"timeouts": roleDeadlines.Block(ctx)},
+	}
 }
 
 // ModifyPlan checks the configuration and computes what follows from it, the
@@ -194,12 +169,19 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
 
-// spec is the role's spec with its artifacts.
+// spec maps a model, all of whose configured values are known, to the library.
 func (r *roleResource[M, S]) spec(ctx context.Context, m *M, diags *diag.Diagnostics) S {
-	s := r.role.spec(ctx, r.data, m, diags)
+	s := r.given(ctx, m, diags)
 	if r.role.downloads != nil {
 		checkDownloads(r.role.downloads(r.data.catalog, m, &s), diags)
 	}
+	return s
+}
+
+// given is spec without downloads: a model that is imported may have no version.
+func (r *roleResource[M, S]) given(ctx context.Context, m *M, diags *diag.Diagnostics) S {
+	s := r.role.spec(ctx, r.data, m, diags)
+	r.role.settings.toSpec(ctx, m, &s)
 	return s
 }
 

@@ -8,8 +8,6 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
-	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
@@ -47,9 +45,7 @@ type recall[M any, S rollout.Role] struct {
 	machine string   // what one of its machines is: "etcd member"
 	// ask completes what was found on a machine by what others know; nil when they
 	// know nothing.
-	ask func(ctx context.Context, d *providerData, m *M, found *S, diags *diag.Diagnostics)
-	// fill gives m what it lacks and what was found.
-	fill     func(ctx context.Context, found *S, m *M)
+	ask      func(ctx context.Context, d *providerData, m *M, found *S, diags *diag.Diagnostics)
 	assemble assembler // nil: there is no other id
 }
 
@@ -78,7 +74,7 @@ func (r *roleResource[M, S]) ImportState(ctx context.Context, req resource.Impor
 
 // remember completes a model from its machines.
 func (r *roleResource[M, S]) remember(ctx context.Context, m *M, rec *roleRecord, diags *diag.Diagnostics) {
-	given := r.role.spec(ctx, r.data, m, diags)
+	given := r.given(ctx, m, diags)
 	if diags.HasError() {
 		return
 	}
@@ -104,7 +100,7 @@ func (r *roleResource[M, S]) remember(ctx context.Context, m *M, rec *roleRecord
 	if diags.HasError() {
 		return
 	}
-	r.role.recall.fill(ctx, &found, m)
+	r.role.settings.fromSpec(ctx, &found, m)
 	r.role.outputs(ctx, m, diags)
 	spec := r.spec(ctx, m, diags)
 	if diags.HasError() {
@@ -225,59 +221,4 @@ func (d *providerData) findKeys(ctx context.Context, cluster string) (pki.Ref, e
 		return pki.Ref{}, err
 	}
 	return pki.LoadRef(ctx, store, cluster, opts)
-}
-
-// orString returns an argument, or else what was found; nothing is null.
-func orString(v types.String, found string) types.String {
-	if !v.IsNull() {
-		return v
-	}
-	return tf.OptionalString(found)
-}
-
-// orPrefix is orString for networks.
-func orPrefix(v cidrtypes.IPv4Prefix, found string) cidrtypes.IPv4Prefix {
-	if !v.IsNull() {
-		return v
-	}
-	return cidrtypes.IPv4Prefix{StringValue: tf.OptionalString(found)}
-}
-
-// orPrefixes is orString for sets of networks.
-func orPrefixes(v types.Set, found []string) types.Set {
-	if !v.IsNull() || len(found) == 0 {
-		return v
-	}
-	var out []attr.Value
-	for _, s := range found {
-		out = append(out, cidrtypes.NewIPv4PrefixValue(s))
-	}
-	return types.SetValueMust(cidrtypes.IPv4PrefixType{}, out)
-}
-
-// orMap is orString for maps of strings.
-func orMap(v types.Map, found map[string]string) types.Map {
-	if !v.IsNull() || len(found) == 0 {
-		return v
-	}
-	return tf.StringMapValue(found)
-}
-
-// orArgs is orString for `extra_args`, given the flags of each program.
-func orArgs(v types.Object, all programList, found map[string]component.Args) types.Object {
-	if !v.IsNull() {
-		return v
-	}
-	return all.value(found)
-}
-
-// orObject is orString for configuration objects.
-func orObject(v types.Dynamic, found map[string]any) types.Dynamic {
-	if !v.IsNull() || len(found) == 0 {
-		return v
-	}
-	if object, err := freeform.Value(found); err == nil {
-		return object
-	}
-	return v
 }

@@ -81,16 +81,6 @@ func checkConfig(attribute string, v types.Dynamic, program string, release type
 	}
 }
 
-// configFrom returns a configuration object all of which is known; nil when
-// there is none.
-func configFrom(v types.Dynamic) map[string]any {
-	config, known := freeform.Map(v)
-	if !known {
-		return nil
-	}
-	return config
-}
-
 // checkDownloads reports, on the attribute version, downloads that there cannot
 // be. A checksum that is not known yet is looked up when it is needed.
 func checkDownloads(err error, diags *diag.Diagnostics) {

@@ -26,10 +26,6 @@ import (
 func recallEtcd() recall[etcdModel, rollout.Etcd] {
 	return recall[etcdModel, rollout.Etcd]{
 		needs: []string{"hosts", "pki"}, machine: "etcd member",
-		fill: func(_ context.Context, found *rollout.Etcd, m *etcdModel) {
-			m.Version = orString(m.Version, found.Spec.Version)
-			m.ExtraArgs = orArgs(m.ExtraArgs, etcdPrograms, map[string]component.Args{artifact.Etcd: found.Spec.Args})
-		},
 	}
 }
 
@@ -38,36 +34,6 @@ func recallControlPlane() recall[controlPlaneModel, rollout.ControlPlane] {
 		needs: []string{"hosts", "etcd", "lb", "pki"}, machine: "controller",
 		hint: " `node_cidrs` and `dns_ip` are read from one of the cluster's workers, which is found by its tags: give them when there is none.",
 		ask:  askWorkers,
-		fill: func(_ context.Context, found *rollout.ControlPlane, m *controlPlaneModel) {
-			spec, cluster := found.Spec, found.Spec.Cluster
-			m.Version = orString(m.Version, spec.Version)
-			if m.PodCIDR.IsNull() {
-				m.PodCIDR = tf.OptionalPrefix(cluster.PodCIDR)
-			}
-			if m.ServiceCIDR.IsNull() {
-				m.ServiceCIDR = tf.OptionalPrefix(cluster.ServiceCIDR)
-			}
-			m.Domain = orString(m.Domain, cluster.Domain)
-			if m.NodeCIDRs.IsNull() && len(cluster.NodeCIDRs) > 0 {
-				m.NodeCIDRs = tf.PrefixesValue(cluster.NodeCIDRs)
-			}
-			if m.DNSIP.IsNull() {
-				m.DNSIP = tf.OptionalAddr(cluster.DNSIP)
-			}
-			m.ExtraArgs = orArgs(m.ExtraArgs, controlPlanePrograms, map[string]component.Args{
-				artifact.KubeAPIServer: spec.APIServer.Args, artifact.KubeControllerManager: spec.ControllerManager.Args, artifact.KubeScheduler: spec.Scheduler.Args,
-			})
-			m.SchedulerConfig = orObject(m.SchedulerConfig, spec.Scheduler.Config)
-			m.AuditPolicy = orString(m.AuditPolicy, string(spec.APIServer.AuditPolicy))
-			plugins := map[string]any{}
-			for name, config := range spec.APIServer.AdmissionPlugins {
-				plugins[name] = config
-			}
-			m.AdmissionPlugins = orObject(m.AdmissionPlugins, plugins)
-			if m.ExtraSANs.IsNull() && len(spec.APIServer.ExtraSANs) > 0 {
-				m.ExtraSANs = tf.StringsValue(spec.APIServer.ExtraSANs)
-			}
-		},
 	}
 }
 
@@ -106,23 +72,6 @@ func recallWorkerPool() recall[workerPoolModel, rollout.Workers] {
 	return recall[workerPoolModel, rollout.Workers]{
 		needs: []string{"hosts", "control_plane", "pki"}, machine: "worker",
 		ask: askNodes,
-		fill: func(ctx context.Context, found *rollout.Workers, m *workerPoolModel) {
-			spec := found.Spec
-			m.Name = orString(m.Name, "workers")
-			m.Version = orString(m.Version, spec.Version)
-			m.ContainerdVersion, m.RuncVersion = orString(m.ContainerdVersion, spec.Containerd.Version), orString(m.RuncVersion, spec.Containerd.RuncVersion)
-			m.CNI, m.CNIVersion = orString(m.CNI, spec.CNI.Network), orString(m.CNIVersion, spec.CNI.Version)
-			m.SandboxImage = orString(m.SandboxImage, spec.Containerd.SandboxImage)
-			m.KubeletConfig = orObject(m.KubeletConfig, spec.Kubelet.Config)
-			m.KubeProxyConfig = orObject(m.KubeProxyConfig, spec.KubeProxy.Config)
-			m.ContainerdConfig = orObject(m.ContainerdConfig, spec.Containerd.Config)
-			m.ExtraArgs = orArgs(m.ExtraArgs, workerPrograms, map[string]component.Args{artifact.Kubelet: spec.Kubelet.Args, artifact.KubeProxy: spec.KubeProxy.Args})
-			m.RegistryMirrors = orMap(m.RegistryMirrors, spec.Containerd.RegistryMirrors)
-			m.Labels = orMap(m.Labels, spec.Kubelet.Labels)
-			if m.Taints.IsNull() && len(spec.Kubelet.Taints) > 0 {
-				m.Taints = taintsValue(ctx, spec.Kubelet.Taints)
-			}
-		},
 	}
 }
 
@@ -130,6 +79,9 @@ func recallWorkerPool() recall[workerPoolModel, rollout.Workers] {
 // administrator may set, nothing is on the machines. And it asks the catalog
 // which of the releases on them may be downloaded.
 func askNodes(ctx context.Context, d *providerData, m *workerPoolModel, found *rollout.Workers, diags *diag.Diagnostics) {
+	if m.Name.IsNull() {
+		m.Name = types.StringValue("workers")
+	}
 	containerd, cni := &found.Spec.Containerd, &found.Spec.CNI
 	containerd.Version = cmp.Or(d.catalog.Offered(artifact.Containerd, containerd.Version), artifact.DefaultContainerd)
 	containerd.RuncVersion = d.catalog.Offered(artifact.Runc, containerd.RuncVersion)
@@ -157,11 +109,6 @@ func recallLB() recall[lbModel, rollout.LoadBalancer] {
 			}
 			recallAddress(ctx, d, m, diags)
 		},
-		fill: func(_ context.Context, found *rollout.LoadBalancer, m *lbModel) {
-			if m.Port.IsNull() {
-				m.Port = types.Int64Value(int64(found.Spec.Port))
-			}
-		},
 		assemble: assembleLB,
 	}
 }
@@ -178,7 +125,9 @@ func recallAddress(ctx context.Context, d *providerData, m *lbModel, diags *diag
 		var a infraaws.Address
 		if a, _, err = client.ObserveAddress(ctx, "", m.address(ctx, d, diags)); err == nil {
 			m.AllocationID, m.PublicIP = types.StringValue(a.AllocationID), tf.OptionalAddr(a.PublicIP).StringValue
-			m.Tags = orMap(m.Tags, client.OwnTags(a.Tags))
+			if m.Tags.IsNull() {
+				m.Tags = textByName.fromSpec(ctx, client.OwnTags(a.Tags))
+			}
 			return
 		}
 	}

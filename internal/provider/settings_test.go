@@ -2,6 +2,7 @@ package provider
 
 import (
 	"encoding/json"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -16,10 +17,11 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-var settings = struct{ controlPlane, pool values }{
+var configured = struct{ controlPlane, pool values }{
 	values{
 		"scheduler_config": values{"percentageOfNodesToScore": 50, "profiles": []any{values{"schedulerName": "a"}, values{"schedulerName": "b"}}},
 		"admission_plugins": values{"PodSecurity": values{"apiVersion": "pod-security.admission.config.k8s.io/v1", "kind": "PodSecurityConfiguration",
@@ -43,8 +45,8 @@ func TestSettingsSettle(t *testing.T) {
 	c := newRoles(t)
 	for name, config := range map[string]values{
 		"k8s_etcd_cluster":  with(c.etcd, values{"extra_args": values{"etcd": values{"election-timeout": "2000"}}}),
-		"k8s_control_plane": with(c.controlPlane, settings.controlPlane),
-		"k8s_worker_pool":   with(c.pool, settings.pool),
+		"k8s_control_plane": with(c.controlPlane, configured.controlPlane),
+		"k8s_worker_pool":   with(c.pool, configured.pool),
 	} {
 		i := c.applied(name, config)
 		if ch := i.plan(config); !i.empty(ch) {
@@ -75,7 +77,7 @@ func TestEquivalentSettings(t *testing.T) {
 	list := tftypes.NewValue(tftypes.List{ElementType: tftypes.String}, []tftypes.Value{tftypes.NewValue(tftypes.String, "net.core.somaxconn")})
 	eviction := tftypes.NewValue(tftypes.Map{ElementType: tftypes.String}, map[string]tftypes.Value{
 		"memory.available": tftypes.NewValue(tftypes.String, "5%"), "nodefs.available": tftypes.NewValue(tftypes.String, "10%")})
-	pool, controllers := c.applied("k8s_worker_pool", with(c.pool, settings.pool)), c.applied("k8s_control_plane", with(c.controlPlane, settings.controlPlane))
+	pool, controllers := c.applied("k8s_worker_pool", with(c.pool, configured.pool)), c.applied("k8s_control_plane", with(c.controlPlane, configured.controlPlane))
 	for what, test := range map[string]struct {
 		of   *instance
 		more values
@@ -85,9 +87,9 @@ func TestEquivalentSettings(t *testing.T) {
 		"a duration in minutes":        {controllers, values{"early_renewal": "3600m"}},
 		"a policy as JSON":             {controllers, values{"audit_policy": `{"rules": [{"level": "Metadata"}], "kind": "Policy", "apiVersion": "audit.k8s.io/v1"}`}},
 	} {
-		config := with(with(c.pool, settings.pool), test.more)
+		config := with(with(c.pool, configured.pool), test.more)
 		if test.of == controllers {
-			config = with(with(c.controlPlane, settings.controlPlane), test.more)
+			config = with(with(c.controlPlane, configured.controlPlane), test.more)
 		}
 		if ch := test.of.plan(config); !test.of.empty(ch) {
 			t.Errorf("%s: the plan is not empty: %s\n%s", what, ch.failure(), test.of.differences(ch))
@@ -99,7 +101,7 @@ func TestEquivalentSettings(t *testing.T) {
 		"/etc/containerd/config.toml":     {"containerd_config": values{"oom_score": -997}},
 	} {
 		before := pool.files()
-		ch := pool.plan(with(with(c.pool, settings.pool), more))
+		ch := pool.plan(with(with(c.pool, configured.pool), more))
 		planned, _ := plain(ch.planned).(values)
 		after, _ := planned["files"].(values)
 		for file, digest := range after {
@@ -229,19 +231,77 @@ func TestImportedSettings(t *testing.T) {
 
 	found := map[string]any{"maxPods": float64(80), "evictionHard": map[string]any{"memory.available": "5%"}} // as YAML is read
 	want := literal(values{"maxPods": 80, "evictionHard": values{"memory.available": "5%"}})
-	if got, err := orObject(types.DynamicNull(), found).ToTerraformValue(t.Context()); err != nil || !got.Equal(want) {
+	if got, err := objectValue(found).ToTerraformValue(t.Context()); err != nil || !got.Equal(want) {
 		t.Errorf("what was found is %v, %v", got, err)
 	}
-	given := types.DynamicValue(types.StringValue("given"))
-	if got := orObject(given, found); !got.Equal(given) || !orObject(types.DynamicNull(), nil).IsNull() {
-		t.Error("what is given is not kept, or nothing is something")
+	all, m := workerPoolSettings(), workerPoolModel{CNI: types.StringValue("given")}
+	pool := rollout.Workers{Spec: component.WorkerSpec{CNI: component.CNISpec{Network: "found"}, Kubelet: component.KubeletSpec{Args: component.Args{"v": {"1", "2"}}}}}
+	all.fromSpec(t.Context(), &pool, &m)
+	if m.CNI.ValueString() != "given" || !m.KubeletConfig.IsNull() {
+		t.Errorf("what is given is not kept, or nothing is something: %v", m)
 	}
-	args := orArgs(types.ObjectNull(nil), workerPrograms, map[string]component.Args{artifact.Kubelet: {"v": {"1", "2"}}, artifact.KubeProxy: nil})
-	if got := extraArgs(args, artifact.Kubelet)["v"]; !slices.Equal(got, []string{"2"}) || !args.Attributes()["kube_proxy"].IsNull() {
-		t.Errorf("flags found are %v", args)
+	if got := extraArgs(m.ExtraArgs, artifact.Kubelet)["v"]; !slices.Equal(got, []string{"2"}) || !m.ExtraArgs.Attributes()["kube_proxy"].IsNull() {
+		t.Errorf("flags found are %v", m.ExtraArgs)
 	}
-	if none := orArgs(types.ObjectNull(nil), workerPrograms, nil); !none.IsNull() {
+	if none := workerPrograms.value(nil); !none.IsNull() {
 		t.Errorf("no flags are %v", none)
+	}
+}
+
+// TestSettingsThereAndBack: each setting alone goes to a field of its own, and
+// from there to the same argument.
+func TestSettingsThereAndBack(t *testing.T) {
+	thereAndBack(t, newEtcdClusterResource(), etcdSettings(), values{
+		"version": "3.6.16", "extra_args": values{"etcd": values{"v": "1"}}, "early_renewal": "60h0m0s",
+	})
+	controlPlane := with(configured.controlPlane, values{
+		"version": "1.36.4", "pod_cidr": "10.1.0.0/16", "service_cidr": "10.2.0.0/24", "dns_ip": "10.2.0.7", "domain": "x.y", "extra_sans": []any{"a", "b"},
+		"admission_plugins": values{"PodSecurity": values{"kind": "PodSecurityConfiguration"}}, "early_renewal": "60h0m0s",
+	})
+	thereAndBack(t, newControlPlaneResource(), controlPlaneSettings(), controlPlane)
+	thereAndBack(t, newWorkerPoolResource(), workerPoolSettings(), with(configured.pool, values{
+		"version": "1.36.4", "containerd_version": "2.3.7", "runc_version": "1.5.2", "cni_plugins_version": "1.9.1", "cni": "none", "sandbox_image": "pause",
+		"labels": values{"a": "b"}, "taints": []any{values{"key": "a", "effect": "NoSchedule"}}, "registry_mirrors": values{"*": "http://m"},
+		"max_unavailable": 3, "drain_timeout": "10m0s", "early_renewal": "60h0m0s",
+	}))
+	thereAndBack(t, newLBResource(), lbSettings(), values{"port": 7443})
+}
+
+func thereAndBack[M, S any](t *testing.T, r resource.Resource, all settings[M, S], configured values) {
+	t.Helper()
+	var described resource.SchemaResponse
+	r.Schema(t.Context(), resource.SchemaRequest{}, &described)
+	typ := described.Schema.Type().TerraformType(t.Context())
+	var none S
+	for name, one := range all {
+		if configured[name] == nil {
+			t.Errorf("%s: nothing to try it with", name)
+			continue
+		}
+		var before, after M
+		var s S
+		state := tfsdk.State{Schema: described.Schema, Raw: build(typ, values{name: configured[name]})}
+		if diags := state.Get(t.Context(), &before); diags.HasError() {
+			t.Fatal(name, diags)
+		}
+		empty := tfsdk.State{Schema: described.Schema, Raw: build(typ, values{})}
+		if diags := empty.Get(t.Context(), &after); diags.HasError() {
+			t.Fatal(name, diags)
+		}
+		if one.toSpec(t.Context(), &before, &s); reflect.DeepEqual(s, none) {
+			t.Errorf("%s goes nowhere", name)
+		}
+		one.fromSpec(t.Context(), &s, &after)
+		if diags := empty.Set(t.Context(), &after); diags.HasError() {
+			t.Fatal(name, diags)
+		}
+		if diffs, err := state.Raw.Diff(empty.Raw); err != nil || len(diffs) > 0 {
+			t.Errorf("%s does not come back: %v %v", name, diffs, err)
+		}
+		s = none
+		if one.toSpec(t.Context(), new(M), &s); !reflect.DeepEqual(s, none) {
+			t.Errorf("nothing for %s is %v", name, s)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
@@ -79,9 +80,25 @@ var workerPrograms = programList{artifact.Kubelet, artifact.KubeProxy}
 
 func newWorkerPoolResource() resource.Resource {
 	return &roleResource[workerPoolModel, rollout.Workers]{role: role[workerPoolModel, rollout.Workers]{
-		name:       "worker_pool",
-		title:      "worker pool",
-		schema:     workerPoolSchema,
+		name:  "worker_pool",
+		title: "worker pool",
+		description: "containerd, runc, CNI plugins, kubelet and kube-proxy on a set of hosts, which become nodes.\n\n" +
+			"The first installation goes to all hosts in parallel. A change that disturbs what runs on a node (containerd, another kubelet release) " +
+			"goes through the nodes `max_unavailable` at a time: cordon, drain within PodDisruptionBudgets, change, uncordon. Other changes restart only what they touch. " +
+			"A node counts as installed or rolled when a pod has started there: after a change or a start of its programs one is started in `kube-system` and deleted again. " +
+			"A host that is no longer listed is drained and its node deleted; when its machine is gone already, its pods are evicted without waiting for them.",
+		settings: workerPoolSettings(),
+		attributes: map[string]schema.Attribute{
+			"name": schema.StringAttribute{
+				Optional: true, Computed: true, Default: stringdefault.StaticString("workers"),
+				MarkdownDescription: "Name of the pool, part of its id. Default: `workers`. A change replaces the pool.",
+				Validators:          []validator.String{machineName()},
+				PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
+			},
+			"hosts":         hostsAttribute("Machines of the pool; each needs a `pod_cidr` of its own within the cluster's. Adding and removing hosts leaves the others running.", listvalidator.SizeAtLeast(1)),
+			"pki":           pkiAttribute(),
+			"control_plane": controlPlaneRef.Input(controlPlaneRefDescription),
+		},
 		common:     func(m *workerPoolModel) *roleModel { return &m.roleModel },
 		check:      checkWorkerPool,
 		kubernetes: func(m *workerPoolModel) types.String { return m.Version },
@@ -92,7 +109,8 @@ func newWorkerPoolResource() resource.Resource {
 	}}
 }
 
-func workerPoolSchema(ctx context.Context) schema.Schema {
+// workerPoolSettings are the arguments that are fields of the specification.
+func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
 	const quietly = "A change goes through the nodes, `max_unavailable` at a time, and drains none: only pods that start afterwards are started by it."
 	release := func(program, fallback, change string, check validator.String) schema.StringAttribute {
 		return schema.StringAttribute{
@@ -101,75 +119,100 @@ func workerPoolSchema(ctx context.Context) schema.Schema {
 			Validators:          []validator.String{check},
 		}
 	}
-	return schema.Schema{
-		MarkdownDescription: "containerd, runc, CNI plugins, kubelet and kube-proxy on a set of hosts, which become nodes.\n\n" +
-			"The first installation goes to all hosts in parallel. A change that disturbs what runs on a node (containerd, another kubelet release) " +
-			"goes through the nodes `max_unavailable` at a time: cordon, drain within PodDisruptionBudgets, change, uncordon. Other changes restart only what they touch. " +
-			"A node counts as installed or rolled when a pod has started there: after a change or a start of its programs one is started in `kube-system` and deleted again. " +
-			"A host that is no longer listed is drained and its node deleted; when its machine is gone already, its pods are evicted without waiting for them.",
-		Attributes: roleAttributes(map[string]schema.Attribute{
-			"name": schema.StringAttribute{
-				Optional: true, Computed: true, Default: stringdefault.StaticString("workers"),
-				MarkdownDescription: "Name of the pool, part of its id. Default: `workers`. A change replaces the pool.",
-				Validators:          []validator.String{machineName()},
-				PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
-			},
-			"version": schema.StringAttribute{
-				Required: true,
-				MarkdownDescription: "Kubernetes release of kubelet and kube-proxy, such as `1.36.4`: not newer than the API server, and at most three minors older. " +
-					"A change drains and rolls the nodes.",
-				Validators: []validator.String{kubernetesVersion()},
-			},
-			"hosts":               hostsAttribute("Machines of the pool; each needs a `pod_cidr` of its own within the cluster's. Adding and removing hosts leaves the others running.", listvalidator.SizeAtLeast(1)),
-			"pki":                 pkiAttribute(),
-			"control_plane":       controlPlaneRef.Input(controlPlaneRefDescription),
-			"containerd_version":  release("containerd", artifact.DefaultContainerd, "A change drains and rolls the nodes.", containerdVersion()),
-			"cni_plugins_version": release("CNI plugins", artifact.DefaultCNIPlugins, quietly, releaseVersion()),
-			"runc_version": schema.StringAttribute{
-				Optional: true, Computed: true,
-				MarkdownDescription: "runc release. Default: the newest one in `artifact_checksums`, else `" + artifact.DefaultRunc + "`. A pool that exists keeps its release until another one is given. " + quietly,
-				Validators:          []validator.String{releaseVersion()},
-				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
-			},
-			"cni": schema.StringAttribute{
-				Optional: true, Computed: true, Default: stringdefault.StaticString(component.CNIBridge),
-				MarkdownDescription: "`bridge` (default): the bridge plugin with addresses from the host's `pod_cidr`; routes in the VPC carry pod traffic, what leaves the cluster is masqueraded, and the instance metadata service is closed to pods. " +
-					"`none`: none of this, for Cilium and others installed afterwards. A change drains and rolls the nodes.",
-				Validators: []validator.String{stringvalidator.OneOf(component.CNIBridge, component.CNINone)},
-			},
-			"sandbox_image": schema.StringAttribute{
-				Optional: true, Computed: true, Default: stringdefault.StaticString(component.DefaultSandboxImage),
-				MarkdownDescription: "Image of the pod sandbox. Default: `" + component.DefaultSandboxImage + "`. A change drains and rolls the nodes.",
-			},
-			"labels": schema.MapAttribute{
-				Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Labels of the nodes. A change is made through the API and restarts nothing.",
-				Validators:          []validator.Map{mapvalidator.KeysAre(stringvalidator.LengthBetween(1, 317))},
-			},
-			"taints": taintsAttribute(),
-			"registry_mirrors": schema.MapAttribute{
-				Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Image registry to the URL of its mirror, `*` for all that are not listed. A change is taken up by containerd without a restart.",
-				Validators:          []validator.Map{mapvalidator.ValueStringsAre(tf.HTTPURL())},
-			},
-			"kubelet_config": freeform.Object("Fields of KubeletConfiguration, as an object, merged over the provider's; unknown fields are errors. " +
-				"Without `resolvConf`, pods get the DNS servers of `/etc/resolv.conf`, or, where those are on loopback, the ones systemd-resolved asks. " +
-				"A change restarts the kubelets one at a time; pods keep running."),
-			"kube_proxy_config": freeform.Object("Fields of KubeProxyConfiguration, as an object, merged over the provider's; unknown fields are errors. " +
-				"A change restarts kube-proxy one node at a time."),
-			"containerd_config": freeform.Object("Settings of containerd's configuration file (version 3), as an object, merged over the provider's. " +
-				"A change drains and rolls the nodes."),
-			"extra_args": workerPrograms.attribute(),
-			"max_unavailable": schema.Int64Attribute{
-				Optional:            true,
-				MarkdownDescription: "How many nodes a roll takes down at once; as soon as one is Ready again the next is taken. Default: 1.",
-				Validators:          []validator.Int64{int64validator.AtLeast(1)},
-			},
-			"drain_timeout": tf.DurationAttribute(fmt.Sprintf("How long draining one node may take, PodDisruptionBudgets included; after that the roll stops, and the node, on which nothing was changed, takes pods again. Default: `%s`.",
-				tf.Short(fleet.DefaultDrainTimeout))),
-			"early_renewal": earlyRenewalAttribute(),
+	return settings[workerPoolModel, rollout.Workers]{
+		"version": bind(schema.StringAttribute{
+			Required: true,
+			MarkdownDescription: "Kubernetes release of kubelet and kube-proxy, such as `1.36.4`: not newer than the API server, and at most three minors older. " +
+				"A change drains and rolls the nodes.",
+			Validators: []validator.String{kubernetesVersion()},
+		}, text, func(m *workerPoolModel, s *rollout.Workers) (*types.String, *string) {
+			return &m.Version, &s.Spec.Version
 		}),
-		Blocks: roleBlocks(ctx),
+		"containerd_version": bind(release("containerd", artifact.DefaultContainerd, "A change drains and rolls the nodes.", containerdVersion()),
+			text, func(m *workerPoolModel, s *rollout.Workers) (*types.String, *string) {
+				return &m.ContainerdVersion, &s.Spec.Containerd.Version
+			}),
+		"cni_plugins_version": bind(release("CNI plugins", artifact.DefaultCNIPlugins, quietly, releaseVersion()),
+			text, func(m *workerPoolModel, s *rollout.Workers) (*types.String, *string) {
+				return &m.CNIVersion, &s.Spec.CNI.Version
+			}),
+		"runc_version": bind(schema.StringAttribute{
+			Optional: true, Computed: true,
+			MarkdownDescription: "runc release. Default: the newest one in `artifact_checksums`, else `" + artifact.DefaultRunc + "`. A pool that exists keeps its release until another one is given. " + quietly,
+			Validators:          []validator.String{releaseVersion()},
+			PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
+		}, text, func(m *workerPoolModel, s *rollout.Workers) (*types.String, *string) {
+			return &m.RuncVersion, &s.Spec.Containerd.RuncVersion
+		}),
+		"cni": bind(schema.StringAttribute{
+			Optional: true, Computed: true, Default: stringdefault.StaticString(component.CNIBridge),
+			MarkdownDescription: "`bridge` (default): the bridge plugin with addresses from the host's `pod_cidr`; routes in the VPC carry pod traffic, what leaves the cluster is masqueraded, and the instance metadata service is closed to pods. " +
+				"`none`: none of this, for Cilium and others installed afterwards. A change drains and rolls the nodes.",
+			Validators: []validator.String{stringvalidator.OneOf(component.CNIBridge, component.CNINone)},
+		}, text, func(m *workerPoolModel, s *rollout.Workers) (*types.String, *string) {
+			return &m.CNI, &s.Spec.CNI.Network
+		}),
+		"sandbox_image": bind(schema.StringAttribute{
+			Optional: true, Computed: true, Default: stringdefault.StaticString(component.DefaultSandboxImage),
+			MarkdownDescription: "Image of the pod sandbox. Default: `" + component.DefaultSandboxImage + "`. A change drains and rolls the nodes.",
+		}, text, func(m *workerPoolModel, s *rollout.Workers) (*types.String, *string) {
+			return &m.SandboxImage, &s.Spec.Containerd.SandboxImage
+		}),
+		"labels": bind(schema.MapAttribute{
+			Optional: true, ElementType: types.StringType,
+			MarkdownDescription: "Labels of the nodes. A change is made through the API and restarts nothing.",
+			Validators:          []validator.Map{mapvalidator.KeysAre(stringvalidator.LengthBetween(1, 317))},
+		}, textByName, func(m *workerPoolModel, s *rollout.Workers) (*types.Map, *map[string]string) {
+			return &m.Labels, &s.Spec.Kubelet.Labels
+		}),
+		"taints": bind(taintsAttribute(), form[types.List, []component.Taint]{taintsFrom, taintsValue},
+			func(m *workerPoolModel, s *rollout.Workers) (*types.List, *[]component.Taint) {
+				return &m.Taints, &s.Spec.Kubelet.Taints
+			}),
+		"registry_mirrors": bind(schema.MapAttribute{
+			Optional: true, ElementType: types.StringType,
+			MarkdownDescription: "Image registry to the URL of its mirror, `*` for all that are not listed. A change is taken up by containerd without a restart.",
+			Validators:          []validator.Map{mapvalidator.ValueStringsAre(tf.HTTPURL())},
+		}, textByName, func(m *workerPoolModel, s *rollout.Workers) (*types.Map, *map[string]string) {
+			return &m.RegistryMirrors, &s.Spec.Containerd.RegistryMirrors
+		}),
+		"kubelet_config": bind(
+			freeform.Object("Fields of KubeletConfiguration, as an object, merged over the provider's; unknown fields are errors. "+
+				"Without `resolvConf`, pods get the DNS servers of `/etc/resolv.conf`, or, where those are on loopback, the ones systemd-resolved asks. "+
+				"A change restarts the kubelets one at a time; pods keep running."),
+			object, func(m *workerPoolModel, s *rollout.Workers) (*types.Dynamic, *map[string]any) {
+				return &m.KubeletConfig, &s.Spec.Kubelet.Config
+			}),
+		"kube_proxy_config": bind(
+			freeform.Object("Fields of KubeProxyConfiguration, as an object, merged over the provider's; unknown fields are errors. "+
+				"A change restarts kube-proxy one node at a time."),
+			object, func(m *workerPoolModel, s *rollout.Workers) (*types.Dynamic, *map[string]any) {
+				return &m.KubeProxyConfig, &s.Spec.KubeProxy.Config
+			}),
+		"containerd_config": bind(
+			freeform.Object("Settings of containerd's configuration file (version 3), as an object, merged over the provider's. "+
+				"A change drains and rolls the nodes."),
+			object, func(m *workerPoolModel, s *rollout.Workers) (*types.Dynamic, *map[string]any) {
+				return &m.ContainerdConfig, &s.Spec.Containerd.Config
+			}),
+		"extra_args": flagsOf(workerPrograms, func(m *workerPoolModel, s *rollout.Workers) (*types.Object, map[string]*component.Args) {
+			return &m.ExtraArgs, map[string]*component.Args{artifact.Kubelet: &s.Spec.Kubelet.Args, artifact.KubeProxy: &s.Spec.KubeProxy.Args}
+		}),
+		"max_unavailable": bind(schema.Int64Attribute{
+			Optional:            true,
+			MarkdownDescription: "How many nodes a roll takes down at once; as soon as one is Ready again the next is taken. Default: 1.",
+			Validators:          []validator.Int64{int64validator.AtLeast(1)},
+		}, number, func(m *workerPoolModel, s *rollout.Workers) (*types.Int64, *int) {
+			return &m.MaxUnavailable, &s.MaxUnavailable
+		}),
+		"drain_timeout": bind(tf.DurationAttribute(fmt.Sprintf("How long draining one node may take, PodDisruptionBudgets included; after that the roll stops, and the node, on which nothing was changed, takes pods again. Default: `%s`.",
+			tf.Short(fleet.DefaultDrainTimeout))),
+			duration, func(m *workerPoolModel, s *rollout.Workers) (*timetypes.GoDuration, *time.Duration) {
+				return &m.DrainTimeout, &s.DrainTimeout
+			}),
+		"early_renewal": bind(earlyRenewalAttribute(), duration, func(m *workerPoolModel, s *rollout.Workers) (*timetypes.GoDuration, *time.Duration) {
+			return &m.EarlyRenewal, &s.Spec.EarlyRenewal
+		}),
 	}
 }
 
@@ -185,10 +228,8 @@ func checkWorkerPool(ctx context.Context, plan, prior *workerPoolModel, diags *d
 	if _, _, err := component.SplitLabels(tf.StringMap(plan.Labels)); err != nil {
 		diags.AddAttributeError(path.Root("labels"), "Unusable labels", err.Error())
 	}
-	if taints, known := taintsFrom(ctx, plan.Taints, diags); known {
-		if err := component.CheckTaints(taints); err != nil {
-			diags.AddAttributeError(path.Root("taints"), "Unusable taints", err.Error())
-		}
+	if err := component.CheckTaints(taintsFrom(ctx, plan.Taints)); err != nil {
+		diags.AddAttributeError(path.Root("taints"), "Unusable taints", err.Error())
 	}
 	hosts, known := hostsFrom(ctx, plan.Hosts, diags)
 	if !known {
@@ -258,20 +299,25 @@ func workerPoolOutputs(ctx context.Context, m *workerPoolModel, diags *diag.Diag
 	}
 }
 
-// taintsFrom reports known as false when a part of one is not known yet.
-func taintsFrom(ctx context.Context, list types.List, diags *diag.Diagnostics) (taints []component.Taint, known bool) {
-	known = !list.IsUnknown()
-	for _, e := range list.Elements() {
-		o, _ := e.(types.Object)
-		t, ok := tf.Object[taintModel](ctx, o, diags)
-		known = known && ok && !t.Key.IsUnknown() && !t.Value.IsUnknown() && !t.Effect.IsUnknown()
-		taints = append(taints, component.Taint{Key: t.Key.ValueString(), Value: t.Value.ValueString(), Effect: t.Effect.ValueString()})
+// taintsFrom returns none unless all of them are known.
+func taintsFrom(ctx context.Context, list types.List) []component.Taint {
+	if !tf.AllKnown(list) {
+		return nil
 	}
-	return taints, known
+	var diags diag.Diagnostics // the model is the reference's
+	models, _ := tf.Objects[taintModel](ctx, list, &diags)
+	var out []component.Taint
+	for _, t := range models {
+		out = append(out, component.Taint{Key: t.Key.ValueString(), Value: t.Value.ValueString(), Effect: t.Effect.ValueString()})
+	}
+	return out
 }
 
 // taintsValue is the opposite.
 func taintsValue(ctx context.Context, taints []component.Taint) types.List {
+	if len(taints) == 0 {
+		return types.ListNull(taint.Type())
+	}
 	var out []attr.Value
 	for _, t := range taints {
 		out = append(out, taint.Value(ctx, taintModel{Key: types.StringValue(t.Key), Value: tf.OptionalString(t.Value), Effect: types.StringValue(t.Effect)}))
@@ -293,26 +339,9 @@ func workerPoolDownloads(c *artifact.Catalog, m *workerPoolModel, s *rollout.Wor
 func workerPoolSpec(ctx context.Context, d *providerData, m *workerPoolModel, diags *diag.Diagnostics) rollout.Workers {
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
 	cp, _ := controlPlaneRef.Read(ctx, m.ControlPlane, diags)
-	taints, _ := taintsFrom(ctx, m.Taints, diags)
 	return rollout.Workers{
-		Spec: component.WorkerSpec{
-			Cluster:              cp.cluster(ref),
-			Version:              m.Version.ValueString(),
-			ControlPlaneEndpoint: cp.PrivateEndpoint.ValueString(),
-			CNI:                  component.CNISpec{Network: m.CNI.ValueString(), Version: m.CNIVersion.ValueString()},
-			Containerd: component.ContainerdSpec{
-				Version: m.ContainerdVersion.ValueString(), RuncVersion: m.RuncVersion.ValueString(), SandboxImage: m.SandboxImage.ValueString(),
-				RegistryMirrors: tf.StringMap(m.RegistryMirrors), Config: configFrom(m.ContainerdConfig),
-			},
-			Kubelet: component.KubeletSpec{
-				Labels: tf.StringMap(m.Labels), Taints: taints, Config: configFrom(m.KubeletConfig), Args: extraArgs(m.ExtraArgs, artifact.Kubelet),
-			},
-			KubeProxy:    component.KubeProxySpec{Config: configFrom(m.KubeProxyConfig), Args: extraArgs(m.ExtraArgs, artifact.KubeProxy)},
-			EarlyRenewal: tf.Duration(m.EarlyRenewal, 0),
-		},
-		Targets:        targetsFrom(ctx, d, m.Hosts, diags),
-		Endpoint:       cp.Endpoint.ValueString(),
-		MaxUnavailable: int(m.MaxUnavailable.ValueInt64()),
-		DrainTimeout:   tf.Duration(m.DrainTimeout, 0),
+		Spec:     component.WorkerSpec{Cluster: cp.cluster(ref), ControlPlaneEndpoint: cp.PrivateEndpoint.ValueString()},
+		Targets:  targetsFrom(ctx, d, m.Hosts, diags),
+		Endpoint: cp.Endpoint.ValueString(),
 	}
 }
