@@ -2,12 +2,10 @@ package aws
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -328,24 +326,4 @@ func compareStrings(a, b *string) int {
 		return 1
 	}
 	return 0
-}
-
-// CheckPrivateIP reports why a machine cannot have the address: it lies in none
-// of the subnets, or is one of those that AWS keeps of each (the first four and
-// the last). https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html
-func CheckPrivateIP(ip netip.Addr, subnets []netip.Prefix) error {
-	var names []string
-	for _, s := range subnets {
-		names = append(names, s.String())
-		if !s.Contains(ip) {
-			continue
-		}
-		address, first := ip.As4(), s.Masked().Addr().As4()
-		offset := binary.BigEndian.Uint32(address[:]) - binary.BigEndian.Uint32(first[:])
-		if last := uint32(1)<<(32-s.Bits()) - 1; offset < 4 || offset == last {
-			return fmt.Errorf("%s is kept by AWS: the first four addresses of %s and the last cannot be used", ip, s)
-		}
-		return nil
-	}
-	return fmt.Errorf("%s does not lie within %s", ip, strings.Join(names, ", "))
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
@@ -52,8 +53,8 @@ func AdmissionPlugins(v version.Version) []string {
 	return out
 }
 
-// CheckAdmissionPlugin reports a plugin that the release does not have.
-func CheckAdmissionPlugin(v version.Version, name string) error {
+// checkAdmissionPlugin reports a plugin that the release does not have.
+func checkAdmissionPlugin(v version.Version, name string) error {
 	known := AdmissionPlugins(v)
 	if slices.Contains(known, name) {
 		return nil
@@ -74,18 +75,17 @@ func CheckAdmissionPlugin(v version.Version, name string) error {
 // admissionFlags name plugins.
 var admissionFlags = []string{"disable-admission-plugins", "enable-admission-plugins"}
 
-// CheckAdmissionFlags reports plugins that flags of kube-apiserver name and the release does not have.
-func CheckAdmissionFlags(v version.Version, args Args) error {
+// checkAdmissionFlag reports plugins that a flag of kube-apiserver names and the
+// release does not have.
+func checkAdmissionFlag(v version.Version, flag string, lists []string) error {
 	var errs []error
-	for _, flag := range admissionFlags {
-		for _, list := range args[flag] {
-			for name := range strings.SplitSeq(list, ",") {
-				if list == "" {
-					continue // none
-				}
-				if err := CheckAdmissionPlugin(v, name); err != nil {
-					errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
-				}
+	for _, list := range lists {
+		for name := range strings.SplitSeq(list, ",") {
+			if list == "" {
+				continue // none
+			}
+			if err := checkAdmissionPlugin(v, name); err != nil {
+				errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
 			}
 		}
 	}
@@ -93,10 +93,16 @@ func CheckAdmissionFlags(v version.Version, args Args) error {
 }
 
 // checkAdmission reports every plugin that the specification names in vain.
-func (c *controller) checkAdmission() error {
-	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(c.spec.APIServer.AdmissionPlugins)) {
-		errs = append(errs, CheckAdmissionPlugin(c.version, name))
+func (s APIServerSpec) checkAdmission(v version.Version) (errs FieldErrors) {
+	if v.IsZero() {
+		return nil
 	}
-	return errors.Join(append(errs, CheckAdmissionFlags(c.version, c.spec.APIServer.Args))...)
+	const problem = "Unknown admission plugin"
+	for _, name := range slices.Sorted(maps.Keys(s.AdmissionPlugins)) {
+		errs.add(fmt.Sprintf("admission_plugins[%q]", name), problem, checkAdmissionPlugin(v, name))
+	}
+	for _, flag := range admissionFlags {
+		errs.add(ArgField(artifact.KubeAPIServer, flag), problem, checkAdmissionFlag(v, flag, s.Args[flag]))
+	}
+	return errs
 }

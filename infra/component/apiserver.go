@@ -11,13 +11,15 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
 // APIServerSpec is what can be set of kube-apiserver.
 type APIServerSpec struct {
 	ExtraSANs   []string // further names and addresses in its serving certificate
 	AuditPolicy []byte   // YAML of an audit.k8s.io/v1 Policy; empty means the built-in one
-	// AdmissionPlugins configures admission plugins: name -> configuration object.
+	// AdmissionPlugins configures admission plugins: name -> configuration object,
+	// nil for none.
 	AdmissionPlugins map[string]map[string]any
 	Args             Args // further flags
 }
@@ -77,14 +79,11 @@ func (c *controller) addAPIServer() error {
 			Render: EncryptionConfig(generations.Of(pki.KindEncryption)), Rendering: "secretbox"},
 	)
 
-	if err := c.checkAdmission(); err != nil {
-		return err
-	}
 	// Not listed, because the API server reloads them by itself: its serving
 	// certificate, the front proxy's certificate and CA, the encryption and the
 	// authentication configuration. For CAPath see there.
 	restartOn := []string{AuditPolicyPath, APIServerEtcdCAPath, ServiceAccountPubPath, ServiceAccountKeyPath, CAPath}
-	if len(spec.AdmissionPlugins) > 0 {
+	if spec.configuresAdmission() {
 		admission, err := admissionFile(spec.AdmissionPlugins)
 		if err != nil {
 			return err
@@ -160,10 +159,30 @@ func (c *controller) apiServerArgs() Args {
 		// again after an API server was away.
 		args["goaway-chance"] = values("0.001")
 	}
-	if len(c.spec.APIServer.AdmissionPlugins) > 0 {
+	if c.spec.APIServer.configuresAdmission() {
 		args["admission-control-config-file"] = values(AdmissionPath)
 	}
 	return args
+}
+
+// configuresAdmission reports whether any plugin has a configuration.
+func (s APIServerSpec) configuresAdmission() bool {
+	for _, config := range s.AdmissionPlugins {
+		if config != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (s APIServerSpec) check(v version.Version) FieldErrors {
+	errs := s.checkAdmission(v)
+	if len(s.AuditPolicy) > 0 {
+		_, err := parseAuditPolicy(s.AuditPolicy)
+		errs.add("audit_policy", "Unusable audit policy", err)
+	}
+	errs.checkArgs(artifact.KubeAPIServer, v, s.Args)
+	return errs
 }
 
 // readAPIServer takes the settings from a machine.

@@ -67,6 +67,9 @@ func admissionFile(plugins map[string]map[string]any) (desired.File, error) {
 	config := &apiserver.AdmissionConfiguration{}
 	config.APIVersion, config.Kind = apiserver.SchemeGroupVersion.String(), "AdmissionConfiguration"
 	for _, name := range slices.Sorted(maps.Keys(plugins)) {
+		if plugins[name] == nil {
+			continue
+		}
 		raw, err := json.Marshal(plugins[name])
 		if err != nil {
 			return desired.File{}, fmt.Errorf("configuration of admission plugin %s: %w", name, err)
@@ -115,13 +118,8 @@ func auditFile(custom []byte) (desired.File, error) {
 	return yamlFile(AuditPolicyPath, policy)
 }
 
-// CheckAuditPolicy reports what kube-apiserver would refuse an audit policy
-// for, by the rules of its own (k8s.io/apiserver/pkg/apis/audit/validation).
-func CheckAuditPolicy(custom []byte) error {
-	_, err := parseAuditPolicy(custom)
-	return err
-}
-
+// parseAuditPolicy refuses what kube-apiserver would refuse, by the rules of its
+// own (k8s.io/apiserver/pkg/apis/audit/validation).
 func parseAuditPolicy(custom []byte) (map[string]any, error) {
 	var m map[string]any
 	if err := yaml.UnmarshalStrict(custom, &m); err != nil {

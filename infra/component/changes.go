@@ -78,6 +78,21 @@ const (
 	goneAPI       = "delete its objects while the API servers still serve it, take it out with an apply of its own, and upgrade then"
 )
 
+// checkArgs reports, on each flag, what [CheckFlags] does.
+func (f *FieldErrors) checkArgs(program string, v version.Version, args Args) {
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		f.add(ArgField(program, name), "Not in this release", CheckFlags(program, v, Args{name: args[name]}))
+	}
+}
+
+// checkConfig reports a configuration object that a program would not start with:
+// one that it cannot decode, or with fields that its release does not have.
+func (f *FieldErrors) checkConfig(field, program string, v version.Version, config map[string]any, decode func() error) {
+	if len(config) > 0 {
+		f.add(field, "Unusable configuration", errors.Join(decode(), checkFields(program, v, config)))
+	}
+}
+
 // CheckFlags reports flags, and values of flags, that a release of a program,
 // "kubelet" or "etcd" say, does not have any more.
 func CheckFlags(program string, v version.Version, args Args) error {
@@ -135,8 +150,8 @@ func CheckServedAPIs(now version.Version, until Args) error {
 }
 
 // newFields are fields of a program's configuration file by the first minor
-// that knows them. The types that [CheckKubeletConfig] and its like decode with
-// are the newest. An older scheduler does not start with a field it does not
+// that knows them. The types that configurations are decoded with are the
+// newest. An older scheduler does not start with a field it does not
 // know, and an older kubelet ignores it.
 type newFields struct {
 	program string
@@ -153,9 +168,10 @@ var allNewFields = []newFields{
 	{artifact.KubeScheduler, 37, []string{"podGroupPostFilter"}},
 }
 
-// CheckFields reports fields, at any depth of a configuration file of a program,
-// that its release does not have yet, and feature gates that it has no more.
-func CheckFields(program string, v version.Version, config map[string]any) error {
+// checkFields reports fields, at any depth of a configuration file of a program,
+// that its release does not have yet, and feature gates that it has no more. The
+// zero release has everything.
+func checkFields(program string, v version.Version, config map[string]any) error {
 	var errs []error
 	gates, _ := config["featureGates"].(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(gates)) {
@@ -164,7 +180,7 @@ func CheckFields(program string, v version.Version, config map[string]any) error
 		}
 	}
 	for _, since := range allNewFields {
-		if since.program != program || v.Minor() >= since.minor {
+		if since.program != program || v.IsZero() || v.Minor() >= since.minor {
 			continue
 		}
 		for _, name := range since.names {
@@ -198,7 +214,7 @@ func KubeletChanges(old, now version.Version, config map[string]any, args Args) 
 	var out []string
 	_, typed, err := overlayKubelet(nil, config)
 	if err != nil {
-		return nil // reported by CheckKubeletConfig
+		return nil // reported by KubeletSpec.check
 	}
 	const limit = "Until 1.36 it meant five a second, the default of the Kubernetes client. Set the number you want; without the setting it is 50."
 	const unlimited = "%s lets kubelet %s report events without any limit, as its documentation says. %s"

@@ -5,6 +5,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
 // ControllerManagerSpec is what can be set of kube-controller-manager.
@@ -49,6 +50,11 @@ func (c *controller) controllerManagerArgs() Args {
 		"leader-elect":                     values("true"),
 		"profiling":                        values("false"),
 	})
+}
+
+func (s ControllerManagerSpec) check(v version.Version) (errs FieldErrors) {
+	errs.checkArgs(artifact.KubeControllerManager, v, s.Args)
+	return errs
 }
 
 // readControllerManager takes the settings from a machine.

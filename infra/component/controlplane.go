@@ -29,6 +29,13 @@ type ControlPlaneSpec struct {
 	EarlyRenewal      time.Duration // of certificates; zero means pki.DefaultEarlyRenewal
 }
 
+// Check reports settings that the release would not start with, and networks that
+// no cluster can have.
+func (s ControlPlaneSpec) Check() FieldErrors {
+	v, _ := version.Parse(s.Version)
+	return slices.Concat(s.Cluster.CheckNetworks(), s.APIServer.check(v), s.ControllerManager.check(v), s.Scheduler.check(v))
+}
+
 // Users the control plane's own certificates stand for.
 const (
 	kubeletClientUser = "kube-apiserver-kubelet-client"
@@ -43,10 +50,9 @@ var localAPIServer = endpointURL(loopback, APIServerPort)
 
 // controller is one machine's share of a control plane while it is being written down.
 type controller struct {
-	spec    ControlPlaneSpec
-	node    Node
-	version version.Version
-	m       Machine
+	spec ControlPlaneSpec
+	node Node
+	m    Machine
 }
 
 // ControlPlane returns what one controller must look like: kube-apiserver,
@@ -87,13 +93,13 @@ func controlPlane(spec ControlPlaneSpec, n Node) (Machine, error) {
 
 // newController begins with a controller of a specification that can be.
 func newController(spec ControlPlaneSpec, n Node) (*controller, error) {
-	v, err := version.ParseSupported(spec.Version)
-	err = errors.Join(err, spec.Cluster.Validate(), validateMembers(spec.Nodes, n),
+	_, err := version.ParseSupported(spec.Version)
+	err = errors.Join(err, slices.Concat(spec.Cluster.checkForms(), spec.Check()).Err(), validateMembers("hosts", spec.Nodes, n),
 		requireCAs(spec.Cluster.PKI, pki.KubernetesCA, pki.EtcdCA, pki.FrontProxyCA))
 	if len(spec.EtcdEndpoints) == 0 {
 		err = errors.Join(err, errors.New("no etcd endpoints"))
 	}
-	return &controller{spec: spec, node: n, version: v}, err
+	return &controller{spec: spec, node: n}, err
 }
 
 // Traces are what [ControlPlaneSpec.Read] looks at.
@@ -127,9 +133,6 @@ func (s ControlPlaneSpec) Read(n Node, f Found) (ControlPlaneSpec, error) {
 
 // addProgram adds a binary, its unit and the command line made of its arguments.
 func (c *controller) addProgram(name, description, kind string, after []string, args, extra Args, restartOn ...string) error {
-	if err := CheckFlags(name, c.version, extra); err != nil {
-		return err
-	}
 	args, err := args.with(extra)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)

@@ -115,9 +115,3 @@ func nodeCIDRsOf(f Found) []netip.Prefix {
 	}
 	return out
 }
-
-// subnetResolver returns the address of a subnet that EC2 keeps for DNS, the
-// third. In the VPC's first subnet its DNS server answers there; in the others
-// nobody has it, and a DNS server elsewhere in the VPC is in none of the
-// machines' subnets (https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html).
-func subnetResolver(p netip.Prefix) netip.Addr { return p.Masked().Addr().Next().Next() }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -61,7 +62,7 @@ func Etcd(spec EtcdSpec, n Node) (Machine, error) {
 		initial = spec.Members
 	}
 	v, err := spec.validate(n)
-	if err = errors.Join(err, validateMembers(initial, n)); err != nil {
+	if err = errors.Join(err, validateMembers("hosts", initial, n)); err != nil {
 		return Machine{}, fmt.Errorf("etcd on %s: %w", n.Name, err)
 	}
 	archive := func(program string) desired.Install {
@@ -69,9 +70,6 @@ func Etcd(spec EtcdSpec, n Node) (Machine, error) {
 	}
 	bin, err := binary(spec.Artifacts, artifact.Etcd, archive("etcd"), archive("etcdctl"), archive("etcdutl"))
 	if err != nil {
-		return Machine{}, fmt.Errorf("etcd on %s: %w", n.Name, err)
-	}
-	if err := CheckFlags(artifact.Etcd, v, spec.Args); err != nil {
 		return Machine{}, fmt.Errorf("etcd on %s: %w", n.Name, err)
 	}
 	args, err := etcdArgs(n).with(spec.Args)
@@ -123,7 +121,24 @@ func (s EtcdSpec) validate(n Node) (version.Version, error) {
 	if err == nil {
 		err = version.CheckEtcd(v)
 	}
-	return v, errors.Join(err, s.Cluster.validateName(), validateMembers(s.Members, n), requireCAs(s.Cluster.PKI, pki.EtcdCA))
+	return v, errors.Join(err, slices.Concat(s.Cluster.checkName(), s.Check()).Err(), validateMembers("hosts", s.Members, n), requireCAs(s.Cluster.PKI, pki.EtcdCA))
+}
+
+// Check reports flags that the release does not have.
+func (s EtcdSpec) Check() (errs FieldErrors) {
+	v, _ := version.Parse(s.Version)
+	errs.checkArgs(artifact.Etcd, v, s.Args)
+	return errs
+}
+
+// CheckMembers reports an even number of members, with which a cluster survives no
+// more failures than with one fewer.
+func CheckMembers(n int) (errs FieldErrors) {
+	if n%2 == 0 {
+		errs.say("hosts", "Even number of etcd members",
+			"%d etcd members tolerate no more failures than %d, and a split leaves neither half a majority: use 1, 3, 5 or 7.", n, max(n-1, 0))
+	}
+	return errs
 }
 
 // Traces are what [EtcdSpec.Read] looks at.

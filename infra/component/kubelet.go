@@ -19,6 +19,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
 // KubeletSpec is what can be set of the kubelet and of its Node object.
@@ -132,6 +133,18 @@ func (w *worker) kubeletConfig() (map[string]any, *kubeletconfig.KubeletConfigur
 	return m, typed, nil
 }
 
+func (s KubeletSpec) check(v version.Version) (errs FieldErrors) {
+	_, _, err := SplitLabels(s.Labels)
+	errs.add("labels", "Unusable labels", err)
+	errs.add("taints", "Unusable taints", checkTaints(s.Taints))
+	errs.checkConfig("kubelet_config", artifact.Kubelet, v, s.Config, func() error {
+		_, _, err := overlayKubelet(nil, s.Config)
+		return err
+	})
+	errs.checkArgs(artifact.Kubelet, v, s.Args)
+	return errs
+}
+
 // readKubelet takes the settings from a machine. Labels that only an
 // administrator may set are not there, but on its Node object.
 func (w *worker) readKubelet(f Found) error {
@@ -175,6 +188,9 @@ func clusterDNSOf(f Found) (dns netip.Addr, err error) {
 	return dns, nil
 }
 
+// overlayKubelet merges the user's fields over base. Errors are fields that
+// KubeletConfiguration does not have, values of the wrong type, and reservations
+// and eviction thresholds that a kubelet would not start with.
 func overlayKubelet(base, user map[string]any) (map[string]any, *kubeletconfig.KubeletConfiguration, error) {
 	typed := &kubeletconfig.KubeletConfiguration{}
 	m, err := overlay(base, user, typed)
@@ -190,14 +206,6 @@ func overlayKubelet(base, user map[string]any) (map[string]any, *kubeletconfig.K
 		return nil, nil, err
 	}
 	return m, typed, nil
-}
-
-// CheckKubeletConfig reports fields that KubeletConfiguration does not have,
-// values of the wrong type, and reservations and eviction thresholds that a
-// kubelet would not start with.
-func CheckKubeletConfig(user map[string]any) error {
-	_, _, err := overlayKubelet(nil, user)
-	return err
 }
 
 // SplitLabels checks node labels and sorts them into those the kubelet sets
@@ -234,8 +242,8 @@ func kubeletMaySet(key string) bool {
 	return !reserved || kubeletapis.IsKubeletLabel(key)
 }
 
-// CheckTaints reports taints that no node could have, and those given twice.
-func CheckTaints(taints []Taint) error {
+// checkTaints reports taints that no node could have, and those given twice.
+func checkTaints(taints []Taint) error {
 	var errs []error
 	for i, t := range taints {
 		errs = append(errs, t.validate())

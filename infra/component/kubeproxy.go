@@ -8,6 +8,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
 // KubeProxySpec is what can be set of kube-proxy.
@@ -67,6 +68,15 @@ func (w *worker) kubeProxyConfig() (map[string]any, error) {
 	return config, nil
 }
 
+func (s KubeProxySpec) check(v version.Version) (errs FieldErrors) {
+	errs.checkConfig("kube_proxy_config", artifact.KubeProxy, v, s.Config, func() error {
+		_, err := overlay(nil, s.Config, &proxyconfig.KubeProxyConfiguration{})
+		return err
+	})
+	errs.checkArgs(artifact.KubeProxy, v, s.Args)
+	return errs
+}
+
 // readKubeProxy takes the settings from a machine.
 func (w *worker) readKubeProxy(f Found) error {
 	w.spec.KubeProxy = KubeProxySpec{Args: f.argsBeyond(KubeProxyUnit, kubeProxyArgs)}
@@ -89,10 +99,4 @@ func proxyPackages(mode any) []string {
 	default:
 		return []string{"iptables"}
 	}
-}
-
-// CheckKubeProxyConfig is [CheckKubeletConfig] for KubeProxyConfiguration.
-func CheckKubeProxyConfig(user map[string]any) error {
-	_, err := overlay(nil, user, &proxyconfig.KubeProxyConfiguration{})
-	return err
 }

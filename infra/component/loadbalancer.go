@@ -23,11 +23,11 @@ type LoadBalancerSpec struct {
 // LoadBalancer returns what the load balancer's machine must look like: the
 // distribution's HAProxy with a configuration of our own.
 func LoadBalancer(spec LoadBalancerSpec, n Node) (Machine, error) {
-	err := errors.Join(n.validate(), requireCAs(spec.Cluster.PKI, pki.KubernetesCA))
+	err := errors.Join(n.validate("").Err(), requireCAs(spec.Cluster.PKI, pki.KubernetesCA))
 	if len(spec.Backends) == 0 {
 		err = errors.Join(err, errors.New("no API servers to balance"))
 	} else {
-		err = errors.Join(err, validateMembers(spec.Backends, spec.Backends[0]))
+		err = errors.Join(err, validateMembers("controllers", spec.Backends, spec.Backends[0]))
 	}
 	if spec.Port < 0 || spec.Port > 65535 {
 		err = errors.Join(err, fmt.Errorf("port %d is out of range", spec.Port))

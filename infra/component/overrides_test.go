@@ -75,7 +75,7 @@ func TestControlPlaneOverrides(t *testing.T) {
 	spec.APIServer.AdmissionPlugins = map[string]map[string]any{"PodSecurity": {
 		"apiVersion": "pod-security.admission.config.k8s.io/v1", "kind": "PodSecurityConfiguration",
 		"defaults": map[string]any{"enforce": "baseline"},
-	}}
+	}, "EventRateLimit": nil}
 	spec.Scheduler.Config = map[string]any{"leaderElection": map[string]any{"leaseDuration": "30s"}, "parallelism": 8}
 	spec.APIServer.Args = Args{
 		"client-ca-file":           {"/etc/other.crt"},

@@ -28,7 +28,8 @@ func TestCheckReservations(t *testing.T) {
 		{"systemReserved", "gpu", "1", `systemReserved: no resource "gpu": want one of cpu, ephemeral-storage, memory, pid`},
 	} {
 		t.Run(tt.field+" "+tt.key+"="+tt.value, func(t *testing.T) {
-			wantError(t, CheckKubeletConfig(map[string]any{tt.field: map[string]any{tt.key: tt.value}}), tt.want)
+			_, _, err := overlayKubelet(nil, map[string]any{tt.field: map[string]any{tt.key: tt.value}})
+			wantError(t, err, tt.want)
 		})
 	}
 }

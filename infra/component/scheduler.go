@@ -9,6 +9,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
 // SchedulerSpec is what can be set of kube-scheduler.
@@ -24,9 +25,6 @@ func (c *controller) addScheduler() error {
 	name := artifact.KubeScheduler
 	kubeconfigFile, err := kubeconfig(SchedulerKubeconfig, c.spec.Cluster.Name, localAPIServer, CAPath, schedulerUser, certPath(name), keyPath(name))
 	if err != nil {
-		return err
-	}
-	if err := CheckFields(name, c.version, c.spec.Scheduler.Config); err != nil {
 		return err
 	}
 	config, err := c.spec.Scheduler.configuration()
@@ -66,6 +64,15 @@ func (c *controller) schedulerArgs() Args {
 	return args
 }
 
+func (s SchedulerSpec) check(v version.Version) (errs FieldErrors) {
+	errs.checkConfig("scheduler_config", artifact.KubeScheduler, v, s.Config, func() error {
+		_, err := overlay(nil, s.Config, &schedulerconfig.KubeSchedulerConfiguration{})
+		return err
+	})
+	errs.checkArgs(artifact.KubeScheduler, v, s.Args)
+	return errs
+}
+
 // readScheduler takes the settings from a machine.
 func (c *controller) readScheduler(f Found) error {
 	s := SchedulerSpec{Args: f.argsBeyond(SchedulerUnit, c.schedulerArgs())}
@@ -75,11 +82,5 @@ func (c *controller) readScheduler(f Found) error {
 	}
 	s.Config, err = f.yamlBeyond(SchedulerConfigPath, standard)
 	c.spec.Scheduler = s
-	return err
-}
-
-// CheckSchedulerConfig is [CheckKubeletConfig] for KubeSchedulerConfiguration.
-func CheckSchedulerConfig(user map[string]any) error {
-	_, err := overlay(nil, user, &schedulerconfig.KubeSchedulerConfiguration{})
 	return err
 }

@@ -30,6 +30,12 @@ type WorkerSpec struct {
 	EarlyRenewal time.Duration // of certificates; zero means pki.DefaultEarlyRenewal
 }
 
+// Check reports settings that the release would not start with.
+func (s WorkerSpec) Check() FieldErrors {
+	v, _ := version.Parse(s.Version)
+	return slices.Concat(s.Kubelet.check(v), s.KubeProxy.check(v))
+}
+
 // worker is one machine's share of a pool while it is being written down.
 type worker struct {
 	spec WorkerSpec
@@ -109,11 +115,10 @@ func (s WorkerSpec) Read(n Node, f Found) (WorkerSpec, error) {
 }
 
 func (w *worker) validate() error {
-	v, err := version.ParseSupported(w.spec.Version)
-	if err != nil {
+	if _, err := version.ParseSupported(w.spec.Version); err != nil {
 		return err
 	}
-	errs := []error{w.spec.Cluster.Validate(), w.node.validate(), requireCAs(w.spec.Cluster.PKI, pki.KubernetesCA)}
+	errs := []error{w.spec.Cluster.validate(), w.node.validate("").Err(), w.spec.Check().Err(), requireCAs(w.spec.Cluster.PKI, pki.KubernetesCA)}
 	if u, err := url.Parse(w.spec.ControlPlaneEndpoint); err != nil || u.Scheme != "https" || u.Host == "" {
 		errs = append(errs, fmt.Errorf("control plane endpoint %q is not an https URL", w.spec.ControlPlaneEndpoint))
 	}
@@ -127,23 +132,16 @@ func (w *worker) validate() error {
 	default:
 		errs = append(errs, fmt.Errorf("unknown CNI %q: want %q or %q", w.spec.CNI.Network, CNIBridge, CNINone))
 	}
-	kubelet, proxy := w.spec.Kubelet, w.spec.KubeProxy
-	return errors.Join(append(errs, CheckTaints(kubelet.Taints),
-		CheckFlags(artifact.Kubelet, v, kubelet.Args), CheckFields(artifact.Kubelet, v, kubelet.Config),
-		CheckFlags(artifact.KubeProxy, v, proxy.Args), CheckFields(artifact.KubeProxy, v, proxy.Config))...)
+	return errors.Join(errs...)
 }
 
 func (w *worker) validatePodCIDR() error {
-	pods, all := w.node.PodCIDR, w.spec.Cluster.PodCIDR
-	switch {
-	case !pods.IsValid():
-		return errors.New("the machine has no pod CIDR, which the bridge network needs")
-	case pods != pods.Masked():
-		return fmt.Errorf("pod CIDR %s has host bits set: did you mean %s?", pods, pods.Masked())
-	case !all.Contains(pods.Addr()) || pods.Bits() < all.Bits():
-		return fmt.Errorf("pod CIDR %s is not within the cluster's %s", pods, all)
+	var errs FieldErrors
+	errs.checkPodCIDR("pod_cidr", w.node, w.spec.Cluster)
+	if pods := w.node.PodCIDR; pods.IsValid() && pods != pods.Masked() {
+		errs.say("pod_cidr", "Unusable network", "%s has host bits set: did you mean %s?", pods, pods.Masked())
 	}
-	return nil
+	return errs.Err()
 }
 
 // addPackages adds packages whose programs are called and which Debian's EC2 image

@@ -2,10 +2,8 @@ package provider
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"reflect"
-	"slices"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
@@ -31,14 +29,6 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/freeform"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
-
-// Networks of a cluster that does not choose its own.
-var (
-	defaultPodCIDR     = netip.MustParsePrefix("10.200.0.0/16")
-	defaultServiceCIDR = netip.MustParsePrefix("10.32.0.0/24")
-)
-
-const defaultDomain = "cluster.local"
 
 type controlPlaneModel struct {
 	roleModel
@@ -112,11 +102,11 @@ func controlPlaneSettings() settings[controlPlaneModel, rollout.ControlPlane] {
 		}, text, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.String, *string) {
 			return &m.Version, &s.Spec.Version
 		}),
-		"pod_cidr": bind(network("Network of the pods; each worker has a part of it.", defaultPodCIDR),
+		"pod_cidr": bind(network("Network of the pods; each worker has a part of it.", component.DefaultPodCIDR),
 			prefix, func(m *controlPlaneModel, s *rollout.ControlPlane) (*cidrtypes.IPv4Prefix, *netip.Prefix) {
 				return &m.PodCIDR, &s.Spec.Cluster.PodCIDR
 			}),
-		"service_cidr": bind(network("Network of the services. Its first address is the API server's. It must not overlap with the VPC's, whose DNS server would be taken for a service.", defaultServiceCIDR),
+		"service_cidr": bind(network("Network of the services. Its first address is the API server's. It must not overlap with the VPC's, whose DNS server would be taken for a service.", component.DefaultServiceCIDR),
 			prefix, func(m *controlPlaneModel, s *rollout.ControlPlane) (*cidrtypes.IPv4Prefix, *netip.Prefix) {
 				return &m.ServiceCIDR, &s.Spec.Cluster.ServiceCIDR
 			}),
@@ -136,8 +126,8 @@ func controlPlaneSettings() settings[controlPlaneModel, rollout.ControlPlane] {
 			return &m.DNSIP, &s.Spec.Cluster.DNSIP
 		}),
 		"domain": bind(schema.StringAttribute{
-			Optional: true, Computed: true, Default: stringdefault.StaticString(defaultDomain),
-			MarkdownDescription: "Domain of cluster DNS. Default: `" + defaultDomain + "`. A change replaces the control plane.",
+			Optional: true, Computed: true, Default: stringdefault.StaticString(component.DefaultDomain),
+			MarkdownDescription: "Domain of cluster DNS. Default: `" + component.DefaultDomain + "`. A change replaces the control plane.",
 			Validators:          []validator.String{tf.DNSDomain()},
 			PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
 		}, text, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.String, *string) {
@@ -190,36 +180,22 @@ func wasKnown(_ context.Context, req planmodifier.StringRequest, resp *stringpla
 	resp.RequiresReplace = !req.StateValue.IsNull()
 }
 
-func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, diags *diag.Diagnostics) {
-	pods, services := prefixNamed("pod_cidr", plan.PodCIDR), prefixNamed("service_cidr", plan.ServiceCIDR)
-	checkDisjoint(services, pods, diags)
-	checkNodeCIDRs(plan.NodeCIDRs, pods, services, diags)
-	if ip := tf.Addr(plan.DNSIP); ip.IsValid() && services.prefix.IsValid() && (!services.prefix.Contains(ip) || ip == firstAddress(services.prefix, 1)) {
-		diags.AddAttributeError(path.Root("dns_ip"), "Unusable address",
-			fmt.Sprintf("%s must lie in service_cidr %s and must not be its first address, which is the API server's.", ip, services.prefix))
-	}
+func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s rollout.ControlPlane, diags *diag.Diagnostics) component.FieldErrors {
+	errs := s.Spec.Check()
 	if hosts, known := hostsFrom(ctx, plan.Hosts, diags); known {
-		checkHosts(path.Root("hosts"), hosts, diags)
-		for i, h := range hosts {
-			checkMachineNetwork(path.Root("hosts").AtListIndex(i), h, plan.NodeCIDRs, diags)
-		}
+		s.Spec.Cluster.NodeCIDRs = allPrefixes(plan.NodeCIDRs)
+		errs = append(errs, s.Spec.CheckHosts(listed(hosts))...)
 	}
-	if prior != nil {
-		checkUpgrade(prior.Version, plan.Version, version.CheckUpgrade, diags)
+	if prior == nil {
+		return errs
 	}
-	checkConfig("scheduler_config", plan.SchedulerConfig, artifact.KubeScheduler, plan.Version, component.CheckSchedulerConfig, diags)
-	if policy := plan.AuditPolicy.ValueString(); policy != "" {
-		if err := component.CheckAuditPolicy([]byte(policy)); err != nil {
-			diags.AddAttributeError(path.Root("audit_policy"), "Unusable audit policy", err.Error())
-		}
-	}
-	checkAdmission(plan, diags)
-	controlPlanePrograms.check(plan.Version, plan.ExtraArgs, diags)
-	if v, err := version.Parse(plan.Version.ValueString()); err == nil && prior != nil {
+	checkUpgrade(prior.Version, plan.Version, version.CheckUpgrade, diags)
+	if v, err := version.Parse(plan.Version.ValueString()); err == nil {
 		if err := component.CheckServedAPIs(v, extraArgs(prior.ExtraArgs, artifact.KubeAPIServer)); err != nil {
 			diags.AddAttributeError(path.Root("version"), "API version in use", err.Error())
 		}
 	}
+	return errs
 }
 
 // sameYAML reports whether two texts hold the same value: the file that is
@@ -229,62 +205,10 @@ func sameYAML(a, b string) bool {
 	return yaml.Unmarshal([]byte(a), &before) == nil && yaml.Unmarshal([]byte(b), &after) == nil && reflect.DeepEqual(before, after)
 }
 
-// checkAdmission reports admission plugins that the release does not have.
-func checkAdmission(plan *controlPlaneModel, diags *diag.Diagnostics) {
-	const unknown = "Unknown admission plugin"
-	checkEachFlag(plan.Version, plan.ExtraArgs, artifact.KubeAPIServer, unknown, diags, component.CheckAdmissionFlags)
-	v, err := version.Parse(plan.Version.ValueString())
-	if err != nil {
-		return
-	}
-	plugins, _ := freeform.Map(plan.AdmissionPlugins)
-	for name := range plugins {
-		if err := component.CheckAdmissionPlugin(v, name); err != nil {
-			diags.AddAttributeError(path.Root("admission_plugins").AtMapKey(name), unknown, err.Error())
-		}
-	}
-}
-
-// checkNodeCIDRs reports subnets of machines that overlap each other, pods or services.
-func checkNodeCIDRs(subnets types.Set, pods, services namedPrefix, diags *diag.Diagnostics) {
-	known := tf.Prefixes(subnets)
-	for i, p := range known {
-		nodes := namedPrefix{path.Root("node_cidrs"), "node_cidrs", p}
-		checkDisjoint(nodes, pods, diags)
-		checkDisjoint(nodes, services, diags)
-		for _, other := range known[:i] {
-			if p.Overlaps(other) {
-				diags.AddAttributeError(nodes.path, "Overlapping networks", fmt.Sprintf("node_cidrs has %s and %s, which overlap: subnets do not.", other, p))
-			}
-		}
-	}
-}
-
-// checkMachineNetwork reports a host outside the subnets of the machines.
-func checkMachineNetwork(at path.Path, h hostModel, subnets types.Set, diags *diag.Diagnostics) {
-	ip, known := tf.Addr(h.PrivateIP), tf.Prefixes(subnets)
-	if !ip.IsValid() || len(known) == 0 || !tf.AllKnown(subnets) ||
-		slices.ContainsFunc(known, func(p netip.Prefix) bool { return p.Contains(ip) }) {
-		return
-	}
-	diags.AddAttributeError(at.AtName("private_ip"), "Machine outside the subnets of the machines",
-		fmt.Sprintf("%s is in none of the control plane's node_cidrs, %s: add the subnet that %s is in.",
-			ip, joined(known), h.Name.ValueString()))
-}
-
-// firstAddress returns the n-th address of a network, counted from its base.
-func firstAddress(p netip.Prefix, n int) netip.Addr {
-	a := p.Masked().Addr()
-	for range n {
-		a = a.Next()
-	}
-	return a
-}
-
 func controlPlaneOutputs(ctx context.Context, m *controlPlaneModel, diags *diag.Diagnostics) {
 	m.ID = clusterOf(ctx, m.PKI, diags)
 	if (m.DNSIP.IsNull() || m.DNSIP.IsUnknown()) && !m.ServiceCIDR.IsUnknown() {
-		m.DNSIP = tf.OptionalAddr(firstAddress(tf.Prefix(m.ServiceCIDR), 10))
+		m.DNSIP = tf.OptionalAddr(component.DefaultDNSIP(tf.Prefix(m.ServiceCIDR)))
 	}
 	lb := lbRefFrom(ctx, m.LB, diags)
 	m.Ref = controlPlaneRef.Value(ctx, controlPlaneRefModel{

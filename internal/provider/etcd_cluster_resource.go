@@ -83,16 +83,23 @@ func etcdSettings() settings[etcdModel, rollout.Etcd] {
 	}
 }
 
-func checkEtcd(ctx context.Context, plan, prior *etcdModel, diags *diag.Diagnostics) {
-	checkVoters(ctx, "etcd members", plan.Hosts, diags)
-	etcdPrograms.check(plan.Version, plan.ExtraArgs, diags)
-	if prior != nil {
-		checkUpgrade(prior.Version, plan.Version, version.CheckEtcdUpgrade, diags)
-		before, _ := hostsFrom(ctx, prior.Hosts, diags)
-		if now, known := hostsFrom(ctx, plan.Hosts, diags); known {
-			checkQuorum(path.Root("hosts"), before, now, diags)
-		}
+func checkEtcd(ctx context.Context, plan, prior *etcdModel, s rollout.Etcd, diags *diag.Diagnostics) component.FieldErrors {
+	errs := s.Spec.Check()
+	if !plan.Hosts.IsUnknown() {
+		errs = append(errs, component.CheckMembers(len(plan.Hosts.Elements()))...)
 	}
+	hosts, known := hostsFrom(ctx, plan.Hosts, diags)
+	if known {
+		errs = append(errs, component.CheckHosts("hosts", listed(hosts))...)
+	}
+	if prior == nil {
+		return errs
+	}
+	checkUpgrade(prior.Version, plan.Version, version.CheckEtcdUpgrade, diags)
+	if before, _ := hostsFrom(ctx, prior.Hosts, diags); known {
+		checkQuorum(path.Root("hosts"), before, hosts, diags)
+	}
+	return errs
 }
 
 // checkQuorum refuses a plan that replaces so many members' machines that the
@@ -130,18 +137,6 @@ func checkQuorum(at path.Path, before, now []hostModel, diags *diag.Diagnostics)
 				"they are gone first and the cluster has lost its quorum: take them from hosts with an apply of its own, and delete them with the next.",
 				strings.Join(dropped, ", ")))
 	}
-}
-
-// checkVoters checks hosts that vote: their number is odd, and each is listed once.
-func checkVoters(ctx context.Context, what string, l types.List, diags *diag.Diagnostics) {
-	if l.IsUnknown() {
-		return
-	}
-	hosts, known := hostsFrom(ctx, l, diags)
-	if known {
-		checkHosts(path.Root("hosts"), hosts, diags)
-	}
-	checkOdd(path.Root("hosts"), what, len(l.Elements()), diags)
 }
 
 func etcdOutputs(ctx context.Context, m *etcdModel, diags *diag.Diagnostics) {

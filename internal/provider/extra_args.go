@@ -9,14 +9,11 @@ import (
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
-	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -63,46 +60,20 @@ func (p programList) value(found map[string]component.Args) types.Object {
 	return types.ObjectValueMust(typs, values)
 }
 
-// extraArgs returns the known flags of one program in `extra_args`.
+// extraArgs returns the flags of one program in `extra_args`. A value that is not
+// known yet is empty.
 func extraArgs(o types.Object, program string) component.Args {
 	flags, _ := o.Attributes()[argsName(program)].(types.Map)
-	return component.SingleArgs(tf.StringMap(flags))
-}
-
-// check reports, on each flag, those that a release does not have any more.
-func (p programList) check(release types.String, args types.Object, diags *diag.Diagnostics) {
-	for _, program := range p {
-		checkEachFlag(release, args, program, "Not in this release", diags, func(v version.Version, flag component.Args) error {
-			return component.CheckFlags(program, v, flag)
-		})
-	}
-}
-
-// checkEachFlag reports, on each flag of a program, what check finds wrong with it.
-func checkEachFlag(release types.String, args types.Object, program, summary string, diags *diag.Diagnostics, check func(version.Version, component.Args) error) {
-	v, err := version.Parse(release.ValueString())
-	if err != nil {
-		return
-	}
-	flags, _ := args.Attributes()[argsName(program)].(types.Map)
-	for _, name := range slices.Sorted(maps.Keys(flags.Elements())) {
-		value, ok := flags.Elements()[name].(types.String)
-		if !ok || value.IsNull() {
-			continue
-		}
-		// A value that is not known yet is empty here.
-		if err := check(v, component.Args{name: {value.ValueString()}}); err != nil {
-			addFlagError(program, name, summary, err.Error(), diags)
+	var out component.Args
+	for name, v := range flags.Elements() {
+		if v, ok := v.(types.String); ok && !v.IsNull() {
+			if out == nil {
+				out = component.Args{}
+			}
+			out[name] = []string{v.ValueString()}
 		}
 	}
-}
-
-// addFlagError adds an error on one flag of a program. Terraform shows the line
-// of an item of an argument, but of nothing below it: so the path leads to the
-// program, as an item, and the text names the flag.
-func addFlagError(program, flag, summary, detail string, diags *diag.Diagnostics) {
-	name := argsName(program)
-	diags.AddAttributeError(path.Root("extra_args").AtMapKey(name), summary, fmt.Sprintf("extra_args.%s[%q]: %s", name, flag, detail))
+	return out
 }
 
 // flagNames accepts the names of flags without leading dashes.
@@ -120,7 +91,8 @@ func (f flagNames) ValidateObject(_ context.Context, req validator.ObjectRequest
 		flags, _ := req.ConfigValue.Attributes()[argsName(program)].(types.Map)
 		for _, name := range slices.Sorted(maps.Keys(flags.Elements())) {
 			if !flagPattern.MatchString(name) {
-				addFlagError(program, name, "Not the name of a flag", "write it without leading dashes and without its value.", &resp.Diagnostics)
+				at, detail := placeOf(component.ArgField(program, name), "write it without leading dashes and without its value.")
+				resp.Diagnostics.AddAttributeError(at, "Not the name of a flag", detail)
 			}
 		}
 	}

@@ -2,13 +2,11 @@ package provider
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -148,34 +146,11 @@ func hostsFrom(ctx context.Context, l types.List, diags *diag.Diagnostics) ([]ho
 	return tf.Objects[hostModel](ctx, l, diags)
 }
 
-// checkHosts reports, on the element at fault, hosts that share a name, a
-// private address or an address. Unknown values are not compared.
-func checkHosts(at path.Path, hosts []hostModel, diags *diag.Diagnostics) {
-	seen := map[string]int{}
-	for i, h := range hosts {
-		for _, a := range []struct {
-			name  string
-			value types.String
-		}{{"name", h.Name}, {"private_ip", h.PrivateIP.StringValue}, {"address", h.Address}} {
-			if a.value.IsNull() || a.value.IsUnknown() {
-				continue
-			}
-			key := a.name + "\x00" + a.value.ValueString()
-			if first, dup := seen[key]; dup {
-				diags.AddAttributeError(at.AtListIndex(i).AtName(a.name), "Duplicate host",
-					fmt.Sprintf("Host %d has the same %s as host %d: %s.", i, a.name, first, a.value.ValueString()))
-				break
-			}
-			seen[key] = i
-		}
+// listed returns hosts as the library checks them. What is null or unknown stays zero.
+func listed(hosts []hostModel) []component.Host {
+	var out []component.Host
+	for _, h := range hosts {
+		out = append(out, component.Host{Node: h.node(), Address: h.Address.ValueString()})
 	}
-}
-
-// checkOdd reports an even number of voters, with which a cluster survives no
-// more failures than with one fewer.
-func checkOdd(at path.Path, what string, n int, diags *diag.Diagnostics) {
-	if n%2 == 0 {
-		diags.AddAttributeError(at, "Even number of "+what,
-			fmt.Sprintf("%d %s tolerate no more failures than %d, and a split leaves neither half a majority: use 1, 3, 5 or 7.", n, what, max(n-1, 0)))
-	}
+	return out
 }

@@ -126,18 +126,19 @@ func (sameMachine) PlanModifyObject(ctx context.Context, req planmodifier.Object
 	}
 }
 
-func checkLB(ctx context.Context, plan, prior *lbModel, diags *diag.Diagnostics) {
+func checkLB(ctx context.Context, plan, prior *lbModel, _ rollout.LoadBalancer, diags *diag.Diagnostics) (errs component.FieldErrors) {
 	if host, _ := hostRef.Read(ctx, plan.Host, diags); prior != nil && prior.AllocationID.ValueString() == "" && host.InstanceID.ValueString() != "" {
 		plan.AllocationID, plan.PublicIP = types.StringUnknown(), types.StringUnknown() // it was released
 	}
 	if hosts, known := hostsFrom(ctx, plan.Controllers, diags); known {
-		checkHosts(path.Root("controllers"), hosts, diags)
+		errs = component.CheckHosts("controllers", listed(hosts))
 	}
 	name := clusterOf(ctx, plan.PKI, diags)
 	if !name.IsUnknown() && !plan.Cluster.IsUnknown() && !name.Equal(plan.Cluster) {
 		diags.AddAttributeError(path.Root("cluster"), "Another cluster's PKI",
 			fmt.Sprintf("The load balancer is of cluster %s, but pki is of cluster %s.", plan.Cluster.ValueString(), name.ValueString()))
 	}
+	return errs
 }
 
 func lbOutputs(ctx context.Context, m *lbModel, diags *diag.Diagnostics) {

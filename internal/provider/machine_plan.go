@@ -111,9 +111,8 @@ func (m machineModel) check(ctx context.Context, network networkRefModel, diags 
 			diags.AddAttributeError(path.Root("private_ip"), "Unusable private address", problem.Error())
 		}
 	}
-	if pods.IsValid() && vpc.IsValid() && pods.Overlaps(vpc) {
-		diags.AddAttributeError(path.Root("pod_cidr"), "Overlapping networks",
-			fmt.Sprintf("pod_cidr %s overlaps the VPC's %s: EC2 accepts no routes to machines within its own network.", pods, vpc))
+	if problem := infraaws.CheckPodCIDR(pods, vpc); problem != nil {
+		diags.AddAttributeError(path.Root("pod_cidr"), "Overlapping networks", problem.Error()+".")
 	}
 	if !m.PodCIDR.IsNull() && !m.Role.IsUnknown() && m.Role.ValueString() != string(infraaws.RoleWorker) {
 		diags.AddAttributeError(path.Root("pod_cidr"), "Pods run on workers only",

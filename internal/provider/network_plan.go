@@ -5,7 +5,6 @@ import (
 	"net/netip"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
-	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -30,7 +29,9 @@ func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	if !adopts {
 		planDefault(config.VPCCIDR, &plan.VPCCIDR, defaultVPCCIDR)
 		planDefault(config.NodeCIDR, &plan.NodeCIDR, defaultSubnetCIDR)
-		checkWithin(path.Root("node_cidr"), plan.NodeCIDR, plan.VPCCIDR, &resp.Diagnostics)
+		if problem := infraaws.CheckNodeCIDR(tf.Prefix(plan.NodeCIDR), tf.Prefix(plan.VPCCIDR)); problem != nil {
+			resp.Diagnostics.AddAttributeError(path.Root("node_cidr"), "Network outside its range", problem.Error()+".")
+		}
 	}
 	for _, p := range tf.Prefixes(plan.AdminCIDRs) {
 		if p.Bits() == 0 {
@@ -101,13 +102,5 @@ func (m *networkModel) ref(ctx context.Context, subnets types.List) types.Object
 func planDefault(config cidrtypes.IPv4Prefix, plan *cidrtypes.IPv4Prefix, value netip.Prefix) {
 	if config.IsNull() && (plan.IsUnknown() || plan.IsNull()) {
 		*plan = tf.OptionalPrefix(value)
-	}
-}
-
-// checkWithin reports a network that does not lie within another.
-func checkWithin(at path.Path, inner, outer cidrtypes.IPv4Prefix, diags *diag.Diagnostics) {
-	in, out := tf.Prefix(inner), tf.Prefix(outer)
-	if in.IsValid() && out.IsValid() && (in.Bits() < out.Bits() || !out.Contains(in.Addr())) {
-		diags.AddAttributeError(at, "Network outside its range", in.String()+" does not lie within "+out.String()+".")
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
@@ -38,9 +39,10 @@ type role[M any, S rollout.Role] struct {
 
 	// common points to the attributes that every role resource has.
 	common func(*M) *roleModel
-	// check reports what is wrong with a planned model, as far as it is
-	// known. prior is nil on creation.
-	check func(ctx context.Context, plan, prior *M, diags *diag.Diagnostics)
+	// check reports what is wrong with a planned model, as far as it is known: by
+	// field what concerns the specification, and the rest itself. s has the settings
+	// of the plan, and prior is nil on creation.
+	check func(ctx context.Context, plan, prior *M, s S, diags *diag.Diagnostics) component.FieldErrors
 	// kubernetes returns the release of Kubernetes that the role runs, from the
 	// attribute version; nil when it runs none.
 	kubernetes func(*M) types.String
@@ -134,7 +136,9 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	r.role.check(ctx, &plan, prior, &resp.Diagnostics)
+	var s S
+	r.role.settings.toSpec(ctx, &plan, &s)
+	placeErrors(ctx, req.Plan, r.role.check(ctx, &plan, prior, s, &resp.Diagnostics), &resp.Diagnostics)
 	checkRotation(ctx, req, &resp.Diagnostics)
 	if r.role.kubernetes != nil && r.data != nil {
 		warnOfEndOfLife(r.role.kubernetes(&plan), r.data.now(), &resp.Diagnostics)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -16,7 +17,6 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/freeform"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -65,22 +65,6 @@ func warnOfEndOfLife(release types.String, now time.Time, diags *diag.Diagnostic
 	}
 }
 
-// checkConfig reports, on its attribute, a configuration object that the
-// program it is for would not start with. One that is not known yet is left to the apply.
-func checkConfig(attribute string, v types.Dynamic, program string, release types.String, check func(map[string]any) error, diags *diag.Diagnostics) {
-	config, known := freeform.Map(v)
-	if !known || len(config) == 0 {
-		return
-	}
-	err := check(config)
-	if v, unparsed := version.Parse(release.ValueString()); unparsed == nil {
-		err = errors.Join(err, component.CheckFields(program, v, config))
-	}
-	if err != nil {
-		diags.AddAttributeError(path.Root(attribute), "Unusable configuration", err.Error())
-	}
-}
-
 // checkDownloads reports, on the attribute version, downloads that there cannot
 // be. A checksum that is not known yet is looked up when it is needed.
 func checkDownloads(err error, diags *diag.Diagnostics) {
@@ -105,4 +89,12 @@ func nodesOf(targets []fleet.Target) []component.Node {
 		out = append(out, t.Node)
 	}
 	return out
+}
+
+// allPrefixes returns a set of networks, and none unless all are known.
+func allPrefixes(s types.Set) []netip.Prefix {
+	if !tf.AllKnown(s) {
+		return nil
+	}
+	return tf.Prefixes(s)
 }

@@ -122,16 +122,16 @@ var (
 	})
 	// object is a configuration object; one that is not known in full is none.
 	object = plainForm(configFrom, objectValue)
-	// objectByName are configuration objects by name; null is none.
+	// objectByName are configuration objects by name; null is nil. Names are known
+	// before all of an object is.
 	objectByName = plainForm(func(v types.Dynamic) map[string]map[string]any {
 		var out map[string]map[string]any
-		for name, config := range configFrom(v) {
-			if config, ok := config.(map[string]any); ok {
-				if out == nil {
-					out = map[string]map[string]any{}
-				}
-				out[name] = config
+		objects, _ := freeform.Map(v)
+		for name, config := range objects {
+			if out == nil {
+				out = map[string]map[string]any{}
 			}
+			out[name], _ = config.(map[string]any)
 		}
 		return out
 	}, func(m map[string]map[string]any) types.Dynamic {

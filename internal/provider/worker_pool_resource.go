@@ -216,63 +216,31 @@ func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
 	}
 }
 
-func checkWorkerPool(ctx context.Context, plan, prior *workerPoolModel, diags *diag.Diagnostics) {
+func checkWorkerPool(ctx context.Context, plan, prior *workerPoolModel, s rollout.Workers, diags *diag.Diagnostics) component.FieldErrors {
 	cp, _ := controlPlaneRef.Read(ctx, plan.ControlPlane, diags)
 	checkKubeletSkew(cp.Version, plan.Version, diags)
-	workerPrograms.check(plan.Version, plan.ExtraArgs, diags)
 	if prior != nil {
-		warnOfChanges(prior.Version, plan, diags)
+		warnOfChanges(prior.Version, plan.Version, s.Spec.Kubelet, diags)
 	}
-	checkConfig("kubelet_config", plan.KubeletConfig, artifact.Kubelet, plan.Version, component.CheckKubeletConfig, diags)
-	checkConfig("kube_proxy_config", plan.KubeProxyConfig, artifact.KubeProxy, plan.Version, component.CheckKubeProxyConfig, diags)
-	if _, _, err := component.SplitLabels(tf.StringMap(plan.Labels)); err != nil {
-		diags.AddAttributeError(path.Root("labels"), "Unusable labels", err.Error())
+	errs := s.Spec.Check()
+	if hosts, known := hostsFrom(ctx, plan.Hosts, diags); known {
+		s.Spec.Cluster = component.Cluster{PodCIDR: tf.Prefix(cp.PodCIDR), NodeCIDRs: allPrefixes(cp.NodeCIDRs)}
+		errs = append(errs, s.Spec.CheckHosts(listed(hosts))...)
 	}
-	if err := component.CheckTaints(taintsFrom(ctx, plan.Taints)); err != nil {
-		diags.AddAttributeError(path.Root("taints"), "Unusable taints", err.Error())
-	}
-	hosts, known := hostsFrom(ctx, plan.Hosts, diags)
-	if !known {
-		return
-	}
-	checkHosts(path.Root("hosts"), hosts, diags)
-	pods := tf.Prefix(cp.PodCIDR)
-	for i, h := range hosts {
-		at := path.Root("hosts").AtListIndex(i)
-		checkMachineNetwork(at, h, cp.NodeCIDRs, diags)
-		if h.PodCIDR.IsNull() && plan.CNI.ValueString() == component.CNIBridge {
-			diags.AddAttributeError(at.AtName("pod_cidr"), "Worker without a pod network",
-				fmt.Sprintf("%s needs pod_cidr, a part of the cluster's %s that no other worker has: set it on its k8s_machine.", h.Name.ValueString(), pods))
-			continue
-		}
-		own := tf.Prefix(h.PodCIDR)
-		if !own.IsValid() {
-			continue
-		}
-		if pods.IsValid() && (!pods.Contains(own.Addr()) || own.Bits() <= pods.Bits()) {
-			diags.AddAttributeError(at.AtName("pod_cidr"), "Pod network outside the cluster's",
-				fmt.Sprintf("pod_cidr %s of %s is outside the cluster's pod_cidr %s.", own, h.Name.ValueString(), pods))
-		}
-		for _, other := range hosts[:i] {
-			if theirs := tf.Prefix(other.PodCIDR); theirs.IsValid() && theirs.Overlaps(own) {
-				diags.AddAttributeError(at.AtName("pod_cidr"), "Overlapping pod networks",
-					fmt.Sprintf("pod_cidr %s of %s overlaps %s of %s.", own, h.Name.ValueString(), theirs, other.Name.ValueString()))
-			}
-		}
-	}
+	return errs
 }
 
 // warnOfChanges warns, at an upgrade, of settings that mean something else in the new release.
-func warnOfChanges(from types.String, plan *workerPoolModel, diags *diag.Diagnostics) {
+func warnOfChanges(from, to types.String, kubelet component.KubeletSpec, diags *diag.Diagnostics) {
 	old, err := version.Parse(from.ValueString())
 	if err != nil {
 		return
 	}
-	now, err := version.Parse(plan.Version.ValueString())
+	now, err := version.Parse(to.ValueString())
 	if err != nil {
 		return
 	}
-	for _, words := range component.KubeletChanges(old, now, configFrom(plan.KubeletConfig), extraArgs(plan.ExtraArgs, artifact.Kubelet)) {
+	for _, words := range component.KubeletChanges(old, now, kubelet.Config, kubelet.Args) {
 		diags.AddAttributeWarning(path.Root("version"), "A setting changes its meaning", words)
 	}
 }

@@ -61,6 +61,21 @@ func TestChecks(t *testing.T) {
 	}
 }
 
+func TestPath(t *testing.T) {
+	for s, want := range map[string]path.Path{
+		"service_cidr":       path.Root("service_cidr"),
+		"hosts[1].pod_cidr":  path.Root("hosts").AtListIndex(1).AtName("pod_cidr"),
+		"a.b[0]":             path.Root("a").AtName("b").AtListIndex(0),
+		`plugins["a]\"."].b`: path.Root("plugins").AtMapKey(`a]".`).AtName("b"),
+		"hosts[x]":           path.Root("hosts"),
+		`plugins["x`:         path.Root("plugins"),
+	} {
+		if got := Path(s); !got.Equal(want) {
+			t.Errorf("%s: got %s, wanted %s", s, got, want)
+		}
+	}
+}
+
 func TestAllKnown(t *testing.T) {
 	hidden := types.DynamicValue(types.TupleValueMust([]attr.Type{types.StringType}, []attr.Value{types.StringUnknown()}))
 	for name, v := range map[string]attr.Value{

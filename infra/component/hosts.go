@@ -1,0 +1,126 @@
+package component
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Host is a machine in a list of them, as far as it is known.
+type Host struct {
+	Node
+	Address string // IP address or name at which it is reached by SSH
+}
+
+// CheckHosts reports, on the later one, machines of a list that share a name or an
+// address. The list is in a field of its own, "hosts" say.
+func CheckHosts(field string, hosts []Host) FieldErrors {
+	var errs FieldErrors
+	seen := map[[2]string]int{}
+	for i, h := range hosts {
+		private := ""
+		if h.PrivateIP.IsValid() {
+			private = h.PrivateIP.String()
+		}
+		for _, a := range [][2]string{{"name", h.Name}, {"private_ip", private}, {"address", h.Address}} {
+			if a[1] == "" {
+				continue
+			}
+			if first, twice := seen[a]; twice {
+				errs.say(hostField(field, i, a[0]), "Duplicate host", "Host %d has the same %s as host %d: %s.", i, a[0], first, a[1])
+				break
+			}
+			seen[a] = i
+		}
+	}
+	return errs
+}
+
+// CheckHosts reports machines that are listed twice or that lie in none of the
+// cluster's NodeCIDRs; none of these means that they are not known.
+func (s ControlPlaneSpec) CheckHosts(hosts []Host) FieldErrors {
+	errs := CheckHosts("hosts", hosts)
+	for i, h := range hosts {
+		errs.checkSubnet(hostField("hosts", i, "private_ip"), h, s.Cluster)
+	}
+	return errs
+}
+
+// CheckHosts is that of [ControlPlaneSpec] for workers, which also need networks
+// for their pods.
+func (s WorkerSpec) CheckHosts(hosts []Host) FieldErrors {
+	errs := CheckHosts("hosts", hosts)
+	for i, h := range hosts {
+		errs.checkSubnet(hostField("hosts", i, "private_ip"), h, s.Cluster)
+		if !h.PodCIDR.IsValid() && s.CNI.Network != CNIBridge {
+			continue
+		}
+		field := hostField("hosts", i, "pod_cidr")
+		errs.checkPodCIDR(field, h.Node, s.Cluster)
+		for _, other := range hosts[:i] {
+			if h.PodCIDR.Overlaps(other.PodCIDR) {
+				errs.say(field, "Overlapping pod networks", "pod_cidr %s of %s overlaps %s of %s.", h.PodCIDR, h.Name, other.PodCIDR, other.Name)
+			}
+		}
+	}
+	return errs
+}
+
+func hostField(field string, i int, name string) string {
+	return fmt.Sprintf("%s[%d].%s", field, i, name)
+}
+
+func (f *FieldErrors) checkSubnet(field string, h Host, c Cluster) {
+	if !h.PrivateIP.IsValid() || len(c.NodeCIDRs) == 0 || slices.ContainsFunc(c.NodeCIDRs, func(p netip.Prefix) bool { return p.Contains(h.PrivateIP) }) {
+		return
+	}
+	var subnets []string
+	for _, p := range c.NodeCIDRs {
+		subnets = append(subnets, p.String())
+	}
+	f.say(field, "Machine outside the subnets of the machines", "%s is in none of the control plane's node_cidrs, %s: add the subnet that %s is in.",
+		h.PrivateIP, strings.Join(subnets, ", "), h.Name)
+}
+
+// checkPodCIDR reports a worker's pod network that is missing or no part of the cluster's.
+func (f *FieldErrors) checkPodCIDR(field string, n Node, c Cluster) {
+	switch own, all := n.PodCIDR, c.PodCIDR; {
+	case !own.IsValid():
+		f.miss(field, "Worker without a pod network", "%s needs pod_cidr, a part of the cluster's %s that no other worker has: set it on its k8s_machine.", n.Name, all)
+	case all.IsValid() && (!all.Contains(own.Addr()) || own.Bits() <= all.Bits()):
+		f.say(field, "Pod network outside the cluster's", "pod_cidr %s of %s is outside the cluster's pod_cidr %s.", own, n.Name, all)
+	}
+}
+
+// validate checks what every machine has. The field it is in ends with a dot.
+func (n Node) validate(field string) FieldErrors {
+	var errs FieldErrors
+	if msgs := validation.IsDNS1123Subdomain(n.Name); len(msgs) > 0 {
+		errs.say(field+"name", "Unusable name", "machine name %q: %s", n.Name, strings.Join(msgs, "; "))
+	}
+	if !n.PrivateIP.IsValid() {
+		errs.miss(field+"private_ip", "Machine without an address", "machine %s has no private address", n.Name)
+	}
+	return errs
+}
+
+// validateMembers checks every node of a field, and that n is one of them.
+func validateMembers(field string, nodes []Node, n Node) error {
+	var (
+		errs  FieldErrors
+		hosts []Host
+	)
+	for i, m := range nodes {
+		errs = append(errs, m.validate(hostField(field, i, ""))...)
+		hosts = append(hosts, Host{Node: m})
+	}
+	errs = append(errs, CheckHosts(field, hosts)...)
+	if !slices.ContainsFunc(nodes, func(m Node) bool { return m.Name == n.Name }) {
+		return errors.Join(errs.Err(), fmt.Errorf("machine %s is not among those of the specification", n.Name))
+	}
+	return errs.Err()
+}

@@ -1,0 +1,113 @@
+package component
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Networks and domain of a cluster that does not choose its own.
+var (
+	DefaultPodCIDR     = netip.MustParsePrefix("10.200.0.0/16")
+	DefaultServiceCIDR = netip.MustParsePrefix("10.32.0.0/24")
+)
+
+// DefaultDomain is the domain of cluster DNS of a cluster that does not choose its own.
+const DefaultDomain = "cluster.local"
+
+// DefaultDNSIP is the address of cluster DNS in a service network, unless another
+// is chosen: the tenth.
+func DefaultDNSIP(services netip.Prefix) netip.Addr { return addressOf(services, 10) }
+
+// firstServiceIP is the address of the service "kubernetes", the first of the range.
+func firstServiceIP(services netip.Prefix) netip.Addr { return addressOf(services, 1) }
+
+// subnetResolver returns the address of a subnet that EC2 keeps for DNS, the
+// third. In the VPC's first subnet its DNS server answers there; in the others
+// nobody has it, and a DNS server elsewhere in the VPC is in none of the
+// machines' subnets (https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html).
+func subnetResolver(p netip.Prefix) netip.Addr { return addressOf(p, 2) }
+
+// addressOf returns the n-th address of a network, counted from its base.
+func addressOf(p netip.Prefix, n int) netip.Addr {
+	a := p.Masked().Addr()
+	for range n {
+		a = a.Next()
+	}
+	return a
+}
+
+// network is one of a cluster's networks, and the field it is in.
+type network struct {
+	field  string
+	prefix netip.Prefix
+}
+
+// CheckNetworks reports networks of the cluster that overlap, and an address of
+// cluster DNS that no service can have.
+func (c Cluster) CheckNetworks() FieldErrors {
+	var errs FieldErrors
+	pods, services := network{"pod_cidr", c.PodCIDR}, network{"service_cidr", c.ServiceCIDR}
+	errs.disjoint(services, pods)
+	for i, p := range c.NodeCIDRs {
+		nodes := network{"node_cidrs", p}
+		errs.disjoint(nodes, pods)
+		errs.disjoint(nodes, services)
+		for _, other := range c.NodeCIDRs[:i] {
+			if p.Overlaps(other) {
+				errs.say(nodes.field, overlapping, "node_cidrs has %s and %s, which overlap: subnets do not.", other, p)
+			}
+		}
+	}
+	if ip := c.DNSIP; ip.IsValid() && c.ServiceCIDR.IsValid() && (!c.ServiceCIDR.Contains(ip) || ip == firstServiceIP(c.ServiceCIDR)) {
+		errs.say("dns_ip", "Unusable address", "%s must lie in service_cidr %s and must not be its first address, which is the API server's.", ip, c.ServiceCIDR)
+	}
+	return errs
+}
+
+const overlapping = "Overlapping networks"
+
+// disjoint reports, on the first, networks that overlap. Those that are not known
+// do not.
+func (f *FieldErrors) disjoint(a, b network) {
+	if a.prefix.Overlaps(b.prefix) {
+		f.say(a.field, overlapping, "%s %s overlaps %s %s. Nodes, pods and services need networks of their own.", a.field, a.prefix, b.field, b.prefix)
+	}
+}
+
+// validate reports what is wrong with the cluster, and what is missing.
+func (c Cluster) validate() error { return slices.Concat(c.checkForms(), c.CheckNetworks()).Err() }
+
+// checkForms reports a name, a domain or networks that are missing or that no
+// cluster can have.
+func (c Cluster) checkForms() FieldErrors {
+	errs := c.checkName()
+	if msgs := validation.IsDNS1123Subdomain(c.Domain); len(msgs) > 0 {
+		errs.say("domain", "Unusable domain", "cluster domain %q: %s", c.Domain, strings.Join(msgs, "; "))
+	}
+	all := []network{{"pod_cidr", c.PodCIDR}, {"service_cidr", c.ServiceCIDR}}
+	for _, p := range c.NodeCIDRs {
+		all = append(all, network{"node_cidrs", p})
+	}
+	const problem = "Unusable network"
+	for _, n := range all {
+		switch {
+		case !n.prefix.IsValid():
+			errs.miss(n.field, problem, "every cluster needs one")
+		case !n.prefix.Addr().Is4():
+			errs.say(n.field, problem, "%s is not IPv4", n.prefix)
+		case n.prefix != n.prefix.Masked():
+			errs.say(n.field, problem, "%s has host bits set: did you mean %s?", n.prefix, n.prefix.Masked())
+		}
+	}
+	return errs
+}
+
+func (c Cluster) checkName() (errs FieldErrors) {
+	if msgs := validation.IsDNS1123Label(c.Name); len(msgs) > 0 {
+		errs.say("cluster", "Unusable name", "cluster name %q: %s", c.Name, strings.Join(msgs, "; "))
+	}
+	return errs
+}
