@@ -24,7 +24,7 @@ import (
 
 // KubeletSpec is what can be set of the kubelet and of its Node object.
 type KubeletSpec struct {
-	Labels      map[string]string // see SplitLabels for those a kubelet may not set on its own node
+	Labels      map[string]string // those that a kubelet may not set on its own node are left to an administrator
 	Taints      []Taint
 	ProviderIDs map[string]string // node name -> spec.providerID; optional
 	Config      map[string]any    // merged over the typed KubeletConfiguration; unknown fields are errors
@@ -82,7 +82,7 @@ func (w *worker) kubeletArgs() (Args, error) {
 		"hostname-override": values(w.node.Name),
 		"node-ip":           values(w.node.PrivateIP.String()),
 	}
-	own, _, err := SplitLabels(w.spec.Kubelet.Labels)
+	own, _, err := splitLabels(w.spec.Kubelet.Labels)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (w *worker) kubeletConfig() (map[string]any, *kubeletconfig.KubeletConfigur
 }
 
 func (s KubeletSpec) check(v version.Version) (errs FieldErrors) {
-	_, _, err := SplitLabels(s.Labels)
+	_, _, err := splitLabels(s.Labels)
 	errs.add("labels", "Unusable labels", err)
 	errs.add("taints", "Unusable taints", checkTaints(s.Taints))
 	errs.checkConfig("kubelet_config", artifact.Kubelet, v, s.Config, func() error {
@@ -208,11 +208,11 @@ func overlayKubelet(base, user map[string]any) (map[string]any, *kubeletconfig.K
 	return m, typed, nil
 }
 
-// SplitLabels checks node labels and sorts them into those the kubelet sets
+// splitLabels checks node labels and sorts them into those the kubelet sets
 // when it registers and those that only an administrator may set, through the
 // API ("node-role.kubernetes.io/worker", say): a kubelet told to set one of
 // the latter does not start.
-func SplitLabels(labels map[string]string) (byKubelet, byAdmin map[string]string, err error) {
+func splitLabels(labels map[string]string) (byKubelet, byAdmin map[string]string, err error) {
 	byKubelet, byAdmin = map[string]string{}, map[string]string{}
 	var errs []error
 	for _, k := range slices.Sorted(maps.Keys(labels)) {

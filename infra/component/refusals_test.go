@@ -163,7 +163,7 @@ func TestLoadBalancerRefuses(t *testing.T) {
 }
 
 func TestSplitLabels(t *testing.T) {
-	own, admin, err := SplitLabels(map[string]string{
+	own, admin, err := splitLabels(map[string]string{
 		"tier": "a", "example.com/x": "b", "node.kubernetes.io/pool": "c", "sub.node.kubernetes.io/pool": "d", "topology.kubernetes.io/zone": "e",
 		"node-role.kubernetes.io/worker": "", "kubernetes.io/x": "f", "x.k8s.io/y": "g", "notkubernetes.io/x": "h",
 	})

@@ -32,18 +32,20 @@ var downloads = func() string {
 // roles are a provider without AWS, and what the roles of one cluster are configured with.
 type roles struct {
 	*core
+	data                     *providerData
 	etcd, controlPlane, pool values
 }
 
 func newRoles(t *testing.T) roles {
 	t.Helper()
-	c := newCore(t, New("test"), values{"ssh": values{"private_key": sshKey(t)}, "artifact_checksums": downloads})
+	p := New("test")
+	c := newCore(t, p, values{"ssh": values{"private_key": sshKey(t)}, "artifact_checksums": downloads})
 	keys := c.instance("k8s_pki")
 	keys.must(values{"cluster": "demo", "key_store": "state"})
 	host := func(name, ip string) values {
 		return values{"name": name, "address": "203.0.113.9", "private_ip": ip, "host_key": publicKey(t), "pod_cidr": "10.200.0.0/24"}
 	}
-	return roles{c,
+	return roles{c, p.data[0],
 		values{"version": "3.6.16", "hosts": []any{host("controller-0", "10.240.0.10")}, "pki": keys.get("ref")},
 		values{
 			"version": "1.36.4", "hosts": []any{host("controller-0", "10.240.0.10")}, "pki": keys.get("ref"),

@@ -1,0 +1,159 @@
+package provider
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+)
+
+// TestImportIsComplete: what is on a machine tells every setting it was made with,
+// so that a plan after an import is empty.
+func TestImportIsComplete(t *testing.T) {
+	c := newRoles(t)
+	importBack[etcdModel](t, c, newEtcdClusterResource(), with(c.etcd, values{"extra_args": values{"etcd": values{"election-timeout": "2000"}}}),
+		func(s rollout.Etcd) (component.Machine, error) {
+			s.Spec.Members = []component.Node{s.Targets[0].Node}
+			return component.Etcd(s.Spec, s.Targets[0].Node)
+		})
+	controlPlane := with(c.controlPlane, configured.controlPlane)
+	delete(controlPlane, "early_renewal") // leaves no trace
+	controlPlane["admission_plugins"] = values{"PodSecurity": values{"kind": "PodSecurityConfiguration"}}
+	controlPlane["audit_policy"] = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n" // as it is written
+	importBack[controlPlaneModel](t, c, newControlPlaneResource(), with(controlPlane, values{
+		"extra_sans": []any{"k8s.example.com", "203.0.113.77"}, "pod_cidr": "10.1.0.0/16", "service_cidr": "10.2.0.0/24", "domain": "x.y", "dns_ip": "10.2.0.7",
+	}), func(s rollout.ControlPlane) (component.Machine, error) {
+		s.Spec.Nodes = []component.Node{s.Targets[0].Node}
+		return component.ControlPlane(s.Spec, s.Targets[0].Node)
+	}, "node_cidrs", "dns_ip") // told by workers
+	pool := with(c.pool, configured.pool)
+	delete(pool, "drain_timeout")
+	pool["kubelet_config"] = values{"maxPods": 80, "cgroupDriver": "cgroupfs", "evictionHard": values{"memory.available": "5%"}}
+	importBack[workerPoolModel](t, c, newWorkerPoolResource(), with(pool, values{
+		"name": "workers", "cni": "bridge", "sandbox_image": "example.com/pause:1", "labels": values{"tier": "blue"}, "registry_mirrors": values{"*": "http://m:5000"},
+		"taints": []any{values{"key": "a", "value": "b", "effect": "NoSchedule"}}, "containerd_version": "2.3.7", "runc_version": "1.5.2", "cni_plugins_version": "1.9.1",
+	}), func(s rollout.Workers) (component.Machine, error) { return component.Worker(s.Spec, s.Targets[0].Node) }, "name")
+	lb := values{"cluster": "demo", "host": c.pool["hosts"].([]any)[0], "controllers": c.etcd["hosts"], "pki": c.etcd["pki"], "port": 7443}
+	importBack[lbModel](t, c, newLBResource(), lb, func(s rollout.LoadBalancer) (component.Machine, error) {
+		return component.LoadBalancer(s.Spec, s.Targets[0].Node)
+	}, "cluster")
+}
+
+// importBack builds the first machine of a role and imports the role from it.
+func importBack[M any, S rollout.Role](t *testing.T, c roles, made resource.Resource, config values, build func(S) (component.Machine, error), given ...string) {
+	t.Helper()
+	r := made.(*roleResource[M, S])
+	r.data = c.data
+	var described resource.SchemaResponse
+	r.Schema(t.Context(), resource.SchemaRequest{}, &described)
+	var diags diag.Diagnostics
+	model := func(config values) (m M) {
+		t.Helper()
+		state := tfsdk.State{Schema: described.Schema, Raw: buildObject(t, described, config)}
+		diags.Append(state.Get(t.Context(), &m)...)
+		return m
+	}
+	want := model(config)
+	r.role.outputs(t.Context(), &want, &diags)
+	spec := r.spec(t.Context(), &want, &diags)
+	files, err := rollout.Files(spec)
+	if diags.HasError() || err != nil {
+		t.Fatal(r.role.name, diags, err)
+	}
+	machine, err := build(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	id := values{}
+	for _, name := range append(given, r.role.recall.needs...) {
+		id[name] = config[name]
+	}
+	m := model(id)
+	found, err := rollout.Recall(r.given(t.Context(), &m, &diags), firstNode(spec), foundOn(t, machine))
+	if err != nil {
+		t.Fatal(r.role.name, err)
+	}
+	r.role.settings.fromSpec(t.Context(), &found, &m)
+	r.role.outputs(t.Context(), &m, &diags)
+	again, err := rollout.Files(r.spec(t.Context(), &m, &diags))
+	if diags.HasError() || err != nil {
+		t.Fatal(r.role.name, diags, err)
+	}
+	if diff := cmp.Diff(files, again); diff != "" {
+		t.Errorf("%s: the files are others: %s", r.role.name, diff)
+	}
+	before, after := tfsdk.State{Schema: described.Schema, Raw: buildObject(t, described, nil)}, tfsdk.State{Schema: described.Schema, Raw: buildObject(t, described, nil)}
+	diags.Append(before.Set(t.Context(), &want)...)
+	diags.Append(after.Set(t.Context(), &m)...)
+	var was, is map[string]tftypes.Value
+	if diags.HasError() || before.Raw.As(&was) != nil || after.Raw.As(&is) != nil {
+		t.Fatal(r.role.name, diags)
+	}
+	for name := range r.role.settings {
+		if !was[name].Equal(is[name]) {
+			t.Errorf("%s: %s was %v and is %v", r.role.name, name, plain(was[name]), plain(is[name]))
+		}
+	}
+}
+
+func buildObject(t *testing.T, described resource.SchemaResponse, config values) tftypes.Value {
+	t.Helper()
+	return build(described.Schema.Type().TerraformType(t.Context()), with(values{}, config))
+}
+
+func firstNode(r rollout.Role) component.Node {
+	switch r := r.(type) {
+	case rollout.Etcd:
+		return r.Targets[0].Node
+	case rollout.ControlPlane:
+		return r.Targets[0].Node
+	case rollout.Workers:
+		return r.Targets[0].Node
+	case rollout.LoadBalancer:
+		return r.Targets[0].Node
+	}
+	return component.Node{}
+}
+
+// foundOn is what is read of a machine as it was made.
+func foundOn(t *testing.T, m component.Machine) component.Found {
+	t.Helper()
+	f := component.Found{Files: map[string][]byte{}, Releases: map[string]string{}}
+	for _, file := range m.State.Files {
+		f.Files[file.Path] = file.Content
+	}
+	for _, b := range m.State.Binaries {
+		for _, i := range b.Installs {
+			f.Releases[i.Path] = b.Version
+		}
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, slot := range m.Certificates {
+		template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: slot.Request.DNSNames}
+		for _, ip := range slot.Request.IPs {
+			template.IPAddresses = append(template.IPAddresses, ip.AsSlice())
+		}
+		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Files[slot.CertPath] = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	}
+	return f
+}
