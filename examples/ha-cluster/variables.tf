@@ -1,6 +1,6 @@
 variable "admin_cidrs" {
   type        = list(string)
-  description = "Who may reach SSH and the API server, for example [\"198.51.100.7/32\"]."
+  description = "Networks that may reach SSH and the API server, for example [\"198.51.100.7/32\"]."
 }
 
 variable "cluster" {
@@ -12,7 +12,7 @@ variable "cluster" {
 variable "controllers" {
   type        = number
   default     = 3
-  description = "Controllers, each with a member of etcd: an odd number."
+  description = "Number of controllers, each with an etcd member. Use an odd number."
 }
 
 variable "workers" {
@@ -44,11 +44,11 @@ variable "ami" {
 variable "pod_cidr" {
   type        = string
   default     = "10.200.0.0/16"
-  description = "Pods' addresses. Each worker gets one /24 of it."
+  description = "Network of the pods. Each worker gets a /24 of it."
 }
 
-# What follows is for places that are not plain AWS: a registry mirror, a
-# kubelet on cgroup v1, a kube-proxy in a container. The local EC2 sets them in a variable file.
+# The following variables are for places other than plain AWS: a registry mirror, a kubelet on
+# cgroup v1, a kube-proxy in a container. The local EC2 sets them in a variable file.
 
 variable "registry_mirrors" {
   type        = map(string)

@@ -4,7 +4,7 @@ import {
   id = jsonencode({ name = "metrics-server", control_plane = k8s_control_plane.this.ref, pki = "demo" })
 }
 
-# Your own: with its manifests, as the resource has them.
+# Your own, with the manifests of the resource.
 import {
   to = k8s_addon.quota
   id = jsonencode({ name = "quota", manifests = [local.quota], control_plane = k8s_control_plane.this.ref, pki = "demo" })

@@ -4,7 +4,7 @@ resource "k8s_etcd_cluster" "example" {
   pki     = k8s_pki.this.ref
 }
 
-# Machines that are not made by k8s_machine are described by hand.
+# Machines that k8s_machine does not manage are described by hand.
 resource "k8s_etcd_cluster" "own_hosts" {
   version = "3.6.16"
   pki     = k8s_pki.this.ref

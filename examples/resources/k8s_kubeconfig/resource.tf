@@ -1,4 +1,4 @@
-# The private key is kept in Terraform's state: prefer the ephemeral resource.
+# The private key is stored in Terraform's state. Prefer the ephemeral resource.
 resource "k8s_kubeconfig" "viewer" {
   pki      = k8s_pki.this.ref
   endpoint = k8s_lb.this.endpoint
