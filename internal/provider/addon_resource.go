@@ -81,38 +81,39 @@ func (r *addonResource) Metadata(_ context.Context, req resource.MetadataRequest
 // Schema implements resource.Resource.
 func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "Objects in the cluster that belong together: applied server-side, compared with the cluster on every plan, " +
+		MarkdownDescription: "Objects in the cluster that belong together: applied by server-side apply, compared with the cluster on every plan, " +
 			"and deleted when they are no longer part of the addon. `coredns` and `metrics-server` are built in." +
-			importDescription(addonImport) + " `manifests` must be given unless the addon is built in: which objects of a cluster belong together is nowhere else. " +
-			"Those of them that are in the cluster are the addon's from then on; an object that has left `manifests` before is not found.",
+			importDescription(addonImport) + " `manifests` must be given unless the addon is built in, since the cluster does not record which objects belong together. " +
+			"The objects in `manifests` that exist in the cluster belong to the addon from then on; an object that left `manifests` earlier is not found.",
 		Attributes: map[string]schema.Attribute{
 			"id": schema.StringAttribute{
-				Computed: true, MarkdownDescription: "Cluster and name.",
+				Computed: true, MarkdownDescription: "Identifier: `<cluster>/<name>`.",
 				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 			},
 			"name": schema.StringAttribute{
-				Required: true,
-				MarkdownDescription: "Name of the addon. Without `manifests`, a built-in one: `coredns` or `metrics-server`. " +
-					"A change replaces the addon.",
-				Validators:    []validator.String{machineName()},
-				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
+				Required:            true,
+				MarkdownDescription: "Name of the addon. Without `manifests` it must be a built-in addon: `coredns` or `metrics-server`. A change replaces the addon.",
+				Validators:          []validator.String{machineName()},
+				PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
-			"pki":           pkiAttribute(),
+			"pki":           pkiRef.Input(pkiRefDescription),
 			"control_plane": controlPlaneRef.Input(controlPlaneRefDescription),
 			"manifests": schema.ListAttribute{
 				Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Kubernetes objects in YAML or JSON; one string may hold several documents. Changed in place; an object that disappears from here is deleted.",
-				Validators:          []validator.List{listvalidator.SizeAtLeast(1)},
-				PlanModifiers:       []planmodifier.List{tf.KeepSameList(sameManifests)},
+				MarkdownDescription: "Kubernetes objects in YAML or JSON. One string may contain several documents. Changed in place; an object that is no longer listed is deleted. " +
+					"Default: those of the built-in addon.",
+				Validators:    []validator.List{listvalidator.SizeAtLeast(1)},
+				PlanModifiers: []planmodifier.List{tf.KeepSameList(sameManifests)},
 			},
 			"wait": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
-				MarkdownDescription: "Whether apply waits until the Deployments, DaemonSets and StatefulSets among the objects are available. The wait ends early when a pod of theirs, or of a Job among the objects, has failed for 20 seconds: it crash-loops, or its image cannot be pulled. Default: `true`.",
+				MarkdownDescription: "Whether apply waits until the Deployments, DaemonSets and StatefulSets among the objects are available. The wait ends early if a pod of theirs, or of " +
+					"a Job among the objects, has failed for 20 seconds: it crash-loops, or its image cannot be pulled. Default: `true`.",
 			},
 			"drift": tf.DriftAttribute(),
 			"objects": schema.MapAttribute{
 				Computed: true, ElementType: types.StringType,
-				MarkdownDescription: "Every object of the addon, `Kind namespace/name` to the digest of what is wanted of it. A plan shows here which of them a change touches.",
+				MarkdownDescription: "Every object of the addon: `Kind namespace/name` to `sha256:<digest>` of its wanted content. A plan shows here which objects a change affects.",
 			},
 		},
 		Blocks: map[string]schema.Block{"timeouts": addonDeadlines.Block(ctx)},
@@ -132,7 +133,7 @@ func (m *addonModel) addon(ctx context.Context, diags *diag.Diagnostics) rollout
 		build, ok := builtinAddons[out.Name]
 		if !ok {
 			diags.AddAttributeError(path.Root("name"), "Unknown addon",
-				fmt.Sprintf("%q is not built in (coredns and metrics-server are): give its manifests.", out.Name))
+				fmt.Sprintf("%q is not built in (coredns and metrics-server are): set manifests.", out.Name))
 			return out
 		}
 		objects, err := build(cp.cluster(ref))
@@ -325,7 +326,7 @@ func (r *addonResource) Read(ctx context.Context, req resource.ReadRequest, resp
 		return
 	}
 	for _, f := range report.Unjudged {
-		resp.Diagnostics.AddWarning("The addon "+a.Name+" could not be judged completely", remote.Redact(f.String()))
+		resp.Diagnostics.AddWarning("The addon "+a.Name+" could not be compared completely", remote.Redact(f.String()))
 	}
 	state.Drift = driftValue(report.Findings)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &state)...)
@@ -346,7 +347,7 @@ func (r *addonResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 	case err == nil:
 	case errors.As(err, &network):
 		resp.Diagnostics.AddWarning("The objects of addon "+a.Name+" were not deleted",
-			"The API server cannot be reached: "+remote.Redact(err.Error())+"\n\nThey end with the cluster, if that is destroyed as well.")
+			"The API server cannot be reached: "+remote.Redact(err.Error())+"\n\nIf the cluster is destroyed as well, they are gone with it. Otherwise delete them with kubectl.")
 	default:
 		addError(&resp.Diagnostics, "Cannot delete the addon "+a.Name, err)
 	}
@@ -374,7 +375,7 @@ func (r *addonResource) ImportState(ctx context.Context, req resource.ImportStat
 		return
 	}
 	if len(inventory) == 0 {
-		fail(fmt.Errorf("none of the %d objects of addon %s is in the cluster: remove the import, and the addon is applied", len(a.Objects), a.Name))
+		fail(fmt.Errorf("none of the %d objects of addon %s exists in the cluster: remove the import, and apply creates them", len(a.Objects), a.Name))
 		return
 	}
 	if m.Wait.IsNull() {

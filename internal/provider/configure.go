@@ -237,7 +237,7 @@ func (d *providerData) configureAWS(ctx context.Context, version string, m provi
 		d.awsUnknown = d.awsUnknown || v.IsUnknown()
 	}
 	if !m.AssumeRole.IsNull() && role.RoleARN.IsNull() {
-		diags.AddAttributeError(path.Root("assume_role").AtName("role_arn"), "Missing role", "The block assume_role needs role_arn.")
+		diags.AddAttributeError(path.Root("assume_role").AtName("role_arn"), "Missing role_arn", "Set role_arn in the block assume_role.")
 	}
 	cfg := infraaws.Config{
 		Region:       m.Region.ValueString(),
@@ -290,7 +290,7 @@ func (d *providerData) configureSSH(ctx context.Context, env environment, m prov
 	socket := env.getenv("SSH_AUTH_SOCK")
 	switch {
 	case s.Agent.ValueBool() && socket == "":
-		diags.AddAttributeError(at.AtName("agent"), "No SSH agent", "ssh.agent is true, but SSH_AUTH_SOCK is not set in the environment of Terraform.")
+		diags.AddAttributeError(at.AtName("agent"), "No SSH agent", "ssh.agent is true, but SSH_AUTH_SOCK is not set in the environment of Terraform. Start an agent, or set ssh.private_key.")
 	case s.Agent.ValueBool(), s.Agent.IsNull() && len(d.ssh.signers) == 0 && !d.sshUnknown:
 		d.ssh.agentSocket = socket
 	}
@@ -306,7 +306,7 @@ func (d *providerData) configureSSH(ctx context.Context, env environment, m prov
 			b.User = d.ssh.user
 		}
 		if bastion.Address.IsNull() || bastion.HostKeys.IsNull() {
-			diags.AddAttributeError(at.AtName("bastion"), "Incomplete bastion", "The block ssh.bastion needs address and host_keys.")
+			diags.AddAttributeError(at.AtName("bastion"), "Incomplete bastion", "Set address and host_keys in the block ssh.bastion.")
 		}
 		d.ssh.bastion = b
 	}
@@ -335,7 +335,7 @@ func (d *providerData) readPrivateKey(env environment, s sshModel, diags *diag.D
 	}
 	key, err := env.readFile(file)
 	if err != nil {
-		diags.AddAttributeError(at.AtName("private_key_file"), "Unreadable SSH private key", err.Error())
+		diags.AddAttributeError(at.AtName("private_key_file"), "Cannot read the SSH private key", err.Error())
 	}
 	return key, at.AtName("private_key_file")
 }
@@ -347,7 +347,7 @@ func (d *providerData) configureArtifacts(env environment, m providerModel, diag
 		if !looksLikeChecksums(text) {
 			var err error
 			if content, err = env.readFile(text); err != nil {
-				diags.AddAttributeError(path.Root("artifact_checksums"), "Unreadable checksums",
+				diags.AddAttributeError(path.Root("artifact_checksums"), "Cannot read the checksums",
 					"The value is neither lines of `<sha256>  <name>` nor the path of a file: "+err.Error())
 				return
 			}
@@ -356,9 +356,9 @@ func (d *providerData) configureArtifacts(env environment, m providerModel, diag
 	}
 	mirror := env.first(m.ArtifactMirror, "K8S_ARTIFACT_MIRROR")
 	if u, err := url.Parse(mirror); err == nil && u.Scheme == "http" && sums == nil && !m.ArtifactChecksums.IsUnknown() {
-		diags.AddAttributeError(path.Root("artifact_mirror"), "Mirror that nothing vouches for",
-			mirror+" is not encrypted: who sits on the way can change a file and its checksum together.\n\n"+
-				"Give the checksums as artifact_checksums, or use an https:// mirror.")
+		diags.AddAttributeError(path.Root("artifact_mirror"), "Unencrypted artifact mirror without checksums",
+			mirror+" is not encrypted: an attacker on the network can change a file and its checksum together.\n\n"+
+				"Set artifact_checksums, or use an https:// mirror.")
 		return
 	}
 	if err := artifact.CheckMirror(mirror); err != nil {

@@ -58,17 +58,17 @@ func newControlPlaneResource() resource.Resource {
 	return &roleResource[controlPlaneModel, rollout.ControlPlane]{role: role[controlPlaneModel, rollout.ControlPlane]{
 		name:  "control_plane",
 		title: "control plane",
-		description: "kube-apiserver, kube-controller-manager and kube-scheduler on a set of hosts: active/active API servers, " +
-			"leader-elected managers and schedulers.\n\n" +
-			"The first installation goes to all hosts in parallel. Every later change rolls through them one at a time, behind health checks; " +
-			"an upgrade replaces all API servers before the first manager.",
+		description: "kube-apiserver, kube-controller-manager and kube-scheduler on a set of hosts. All API servers are active; the controller managers and the schedulers " +
+			"elect a leader.\n\n" +
+			"The first installation runs on all hosts in parallel. Every later change rolls through the hosts one at a time, behind health checks. An upgrade " +
+			"replaces all API servers before the first controller manager.",
 		settings: controlPlaneSettings(),
 		attributes: map[string]schema.Attribute{
-			"hosts": hostsAttribute("Machines of the control plane. Adding and removing hosts leaves the others running.", listvalidator.SizeBetween(1, 7)),
+			"hosts": hostsAttribute("Machines of the control plane, at most seven. Adding or removing hosts leaves the others running.", listvalidator.SizeBetween(1, 7)),
 			"pki":   pkiAttribute(),
-			"etcd":  etcdRef.Input("etcd: `k8s_etcd_cluster.<name>.ref`. New members are taken up one API server at a time."),
-			"lb":    lbRef.Input("Load balancer: `k8s_lb.<name>.ref`. Its addresses are in the API servers' certificates."),
-			"ref":   controlPlaneRef.Output("What workers, addons, kubeconfigs and status take as `control_plane`."),
+			"etcd":  etcdRef.Input("etcd of the cluster: `k8s_etcd_cluster.<name>.ref`. A change of members restarts the API servers one at a time."),
+			"lb":    lbRef.Input("Load balancer of the cluster: `k8s_lb.<name>.ref`. Its addresses are in the API servers' certificates."),
+			"ref":   controlPlaneRef.Output("Reference: the value for `control_plane` of other resources."),
 		},
 		common:     func(m *controlPlaneModel) *roleModel { return &m.roleModel },
 		check:      checkControlPlane,
@@ -88,7 +88,7 @@ func controlPlaneSettings() settings[controlPlaneModel, rollout.ControlPlane] {
 	network := func(description string, fallback netip.Prefix) schema.StringAttribute {
 		return schema.StringAttribute{
 			Optional: true, Computed: true, CustomType: cidrtypes.IPv4PrefixType{}, Default: stringdefault.StaticString(fallback.String()),
-			MarkdownDescription: description + " Default: `" + fallback.String() + "`. A change replaces the control plane.",
+			MarkdownDescription: description + " A change replaces the control plane. Default: `" + fallback.String() + "`.",
 			Validators:          []validator.String{tf.CIDR(8, 28)},
 			PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplaceIf(wasKnown, onceKnown, onceKnown)},
 		}
@@ -96,38 +96,39 @@ func controlPlaneSettings() settings[controlPlaneModel, rollout.ControlPlane] {
 	return settings[controlPlaneModel, rollout.ControlPlane]{
 		"version": bind(schema.StringAttribute{
 			Required: true,
-			MarkdownDescription: "Kubernetes release, such as `1.36.4`. A change rolls through the hosts one at a time; one minor at a time, " +
-				"and never back to an earlier minor.",
+			MarkdownDescription: "Kubernetes release, such as `1.36.4`. A change rolls through the hosts one at a time. An upgrade goes one minor release at a time, and never back to " +
+				"an earlier one.",
 			Validators: []validator.String{kubernetesVersion()},
 		}, text, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.String, *string) {
 			return &m.Version, &s.Spec.Version
 		}),
-		"pod_cidr": bind(network("Network of the pods; each worker has a part of it.", component.DefaultPodCIDR),
+		"pod_cidr": bind(network("Network of the pods. Each worker has a part of it.", component.DefaultPodCIDR),
 			prefix, func(m *controlPlaneModel, s *rollout.ControlPlane) (*cidrtypes.IPv4Prefix, *netip.Prefix) {
 				return &m.PodCIDR, &s.Spec.Cluster.PodCIDR
 			}),
-		"service_cidr": bind(network("Network of the services. Its first address is the API server's. It must not overlap with the VPC's, whose DNS server would be taken for a service.", component.DefaultServiceCIDR),
+		"service_cidr": bind(network("Network of the services. Its first address is the API server's. It must not overlap with the VPC's network, whose DNS server would be taken for a "+
+			"service.", component.DefaultServiceCIDR),
 			prefix, func(m *controlPlaneModel, s *rollout.ControlPlane) (*cidrtypes.IPv4Prefix, *netip.Prefix) {
 				return &m.ServiceCIDR, &s.Spec.Cluster.ServiceCIDR
 			}),
 		"node_cidrs": bind(schema.SetAttribute{
 			Optional: true, ElementType: cidrtypes.IPv4PrefixType{},
-			MarkdownDescription: "Subnets of the cluster's machines, those of workers included: `k8s_network.<name>.node_cidrs`. Pods reach them, other pods and services with their own addresses; " +
-				"everything else that pods send is masqueraded, and so is what goes to a subnet's third address, where a VPC has its DNS server. " +
-				"A change is made in place by the worker pools and restarts nothing. Default: none; pods then reach machines with the address of their own machine.",
+			MarkdownDescription: "Networks of the subnets for machines, including workers: `k8s_network.<name>.node_cidrs`. Pods reach these machines, other pods and services with " +
+				"their own addresses. All other traffic of pods is masqueraded, and so is traffic to the third address of a subnet, at which a VPC has its DNS server. " +
+				"The worker pools make a change in place, and nothing restarts. Default: none; pods then reach machines with the address of their own machine.",
 			Validators: []validator.Set{setvalidator.ValueStringsAre(tf.CIDR(8, 28))},
 		}, prefixes, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.Set, *[]netip.Prefix) {
 			return &m.NodeCIDRs, &s.Spec.Cluster.NodeCIDRs
 		}),
 		"dns_ip": bind(schema.StringAttribute{
 			Optional: true, Computed: true, CustomType: iptypes.IPv4AddressType{},
-			MarkdownDescription: "Service address of cluster DNS. Default: the tenth address of `service_cidr`.",
+			MarkdownDescription: "Service address of cluster DNS, within `service_cidr`. Default: the tenth address of `service_cidr`.",
 		}, address, func(m *controlPlaneModel, s *rollout.ControlPlane) (*iptypes.IPv4Address, *netip.Addr) {
 			return &m.DNSIP, &s.Spec.Cluster.DNSIP
 		}),
 		"domain": bind(schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(component.DefaultDomain),
-			MarkdownDescription: "Domain of cluster DNS. Default: `" + component.DefaultDomain + "`. A change replaces the control plane.",
+			MarkdownDescription: "Domain of cluster DNS. A change replaces the control plane. Default: `" + component.DefaultDomain + "`.",
 			Validators:          []validator.String{tf.DNSDomain()},
 			PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
 		}, text, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.String, *string) {
@@ -135,28 +136,29 @@ func controlPlaneSettings() settings[controlPlaneModel, rollout.ControlPlane] {
 		}),
 		"extra_sans": bind(schema.ListAttribute{
 			Optional: true, ElementType: types.StringType,
-			MarkdownDescription: "Further names and addresses in the API servers' certificates. A change reissues them in place.",
+			MarkdownDescription: "Additional names and addresses in the API servers' certificates. A change reissues the certificates in place. Default: none.",
 			Validators:          []validator.List{listvalidator.ValueStringsAre(tf.HostAddress())},
 		}, texts, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.List, *[]string) {
 			return &m.ExtraSANs, &s.Spec.APIServer.ExtraSANs
 		}),
 		"audit_policy": bind(schema.StringAttribute{
 			Optional: true,
-			MarkdownDescription: "Audit policy (`audit.k8s.io/v1`) in YAML. Default: metadata of everything but health checks and leases, " +
-				"never the content of secrets. A policy kube-apiserver would refuse is an error of the plan. A change restarts the API servers one at a time.",
+			MarkdownDescription: "Audit policy (`audit.k8s.io/v1`) in YAML. A policy that kube-apiserver would refuse is an error of the plan. A change restarts the API servers one at " +
+				"a time. Default: the metadata of all requests except health checks and leases, and never the content of secrets.",
 			PlanModifiers: []planmodifier.String{tf.KeepSame(sameYAML)},
 		}, document, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.String, *[]byte) {
 			return &m.AuditPolicy, &s.Spec.APIServer.AuditPolicy
 		}),
 		"admission_plugins": bind(
-			freeform.Objects("Configuration of admission plugins, as an object: name to the plugin's configuration object. A plugin the release does not have is an error of the plan; "+
-				"one that is not enabled by default has to be named in `extra_args.kube_apiserver` (`enable-admission-plugins`) as well. A change restarts the API servers one at a time."),
+			freeform.Objects("Configuration of admission plugins, as an object: name of the plugin to its configuration object. A plugin that the release does not have is an error "+
+				"of the plan. A plugin that is not enabled by default must also be named by the flag `enable-admission-plugins` in `extra_args.kube_apiserver`. A "+
+				"change restarts the API servers one at a time. Default: none."),
 			objectByName, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.Dynamic, *map[string]map[string]any) {
 				return &m.AdmissionPlugins, &s.Spec.APIServer.AdmissionPlugins
 			}),
 		"scheduler_config": bind(
-			freeform.Object("Fields of KubeSchedulerConfiguration, as an object, merged over the provider's; unknown fields are errors. "+
-				"A change restarts the schedulers one at a time."),
+			freeform.Object("Fields of KubeSchedulerConfiguration, as an object, merged over the provider's. Unknown fields are errors. A change restarts the schedulers one at a "+
+				"time. Default: none."),
 			object, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.Dynamic, *map[string]any) {
 				return &m.SchedulerConfig, &s.Spec.Scheduler.Config
 			}),

@@ -42,29 +42,29 @@ func advice(err error) string {
 	)
 	switch {
 	case errors.As(err, &hostKey):
-		return fmt.Sprintf("Do not go on before it is clear why. If the machine was replaced on purpose, run apply with -replace for %s; "+
+		return fmt.Sprintf("Find out why before you continue. If the machine was replaced on purpose, run apply with -replace for %s; "+
 			"for a host of your own, correct its host_key.", hostKey.Machine)
 	case errors.As(err, &auth):
 		return fmt.Sprintf("Give the provider the private key with which %s was made (ssh.private_key, K8S_SSH_PRIVATE_KEY or an agent), "+
 			"and the login user of its image (user).", auth.Machine)
 	case errors.As(err, &checksum):
-		return "What was installed before stays in place and running. Either the source serves a damaged or another file, or artifact_checksums is out of date: " +
-			"mend the one that is wrong, then run apply again."
+		return "What was installed before stays in place and running. Either the source serves a damaged or different file, or artifact_checksums is out of date: " +
+			"correct the one that is wrong, then run apply again."
 	case errors.As(err, &unreachable):
-		return fmt.Sprintf("Check that %s runs, that admin_cidrs contains the address this computer is seen with, "+
+		return fmt.Sprintf("Check that %s runs, that admin_cidrs contains the address from which this computer reaches it, "+
 			"and that nothing on the way blocks SSH; then run apply again: it continues where it stopped.", unreachable.Machine)
 	case errors.As(err, &failed) && failed.Full():
 		return fmt.Sprintf("Make room on %s, or give it a larger disk (root_volume_size), then run apply again: it continues where it stopped. "+
 			"What was installed before stays in place and running.", failed.Machine)
 	case errors.As(err, &failed) && failed.Step.Kind == host.StepDownload:
-		return fmt.Sprintf("%s downloads by itself: the source (artifact_mirror, or upstream) must be up and be reached from there, not only from this computer. "+
-			"What was installed before stays in place and running; mend it, then run apply again.", failed.Machine)
+		return fmt.Sprintf("%s downloads files itself: the source (artifact_mirror, or upstream) must be up and reachable from there, not only from this computer. "+
+			"What was installed before stays in place and running. Correct it, then run apply again.", failed.Machine)
 	case errors.As(err, &failed) && failed.Step.Kind == host.StepPackages:
-		return fmt.Sprintf("%s installs packages of its distribution from the archives in its /etc/apt: they must be reached from there. "+
-			"What was installed before stays in place and running; mend what is named, then run apply again.", failed.Machine)
+		return fmt.Sprintf("%s installs packages of its distribution from the archives in its /etc/apt: they must be reachable from there. "+
+			"What was installed before stays in place and running. Correct what the error names, then run apply again.", failed.Machine)
 	case errors.As(err, &failed) && failed.Step.Kind == host.StepCloudInit:
 		return fmt.Sprintf("Packages are installed once cloud-init has ended on %s: cloud-init status --long says what it is doing there. "+
-			"End what it waits for, then run apply again.", failed.Machine)
+			"Remove what it waits for, then run apply again.", failed.Machine)
 	case errors.Is(err, context.DeadlineExceeded):
 		return "Run apply again: it continues where it stopped. Raise the deadline in the timeouts block if the last condition shows progress."
 	case errors.Is(err, context.Canceled):

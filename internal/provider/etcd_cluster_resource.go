@@ -41,17 +41,18 @@ func newEtcdClusterResource() resource.Resource {
 	return &roleResource[etcdModel, rollout.Etcd]{role: role[etcdModel, rollout.Etcd]{
 		name:  "etcd_cluster",
 		title: "etcd cluster",
-		description: "etcd on a set of hosts: TLS for clients and peers, client certificates required.\n\n" +
-			"Membership follows `hosts`: a new member joins as a learner and is promoted once it has caught up, one that is no longer listed " +
-			"leaves first. Changes go through the members one at a time, each behind a health check, so that never more than one is down.\n\n" +
-			"Machines are replaced one at a time: a plan that replaces so many that the rest is no quorum is refused, since Terraform would delete them all " +
-			"before the first new member could join. Going below a quorum of the present members (from three to one) takes two applies: one that shortens `hosts`, one that deletes the machines.",
+		description: "etcd on a set of hosts, with TLS for clients and peers. Clients need a certificate.\n\n" +
+			"Membership follows `hosts`. A new member joins as a learner and is promoted once it has caught up. A member that is no longer listed leaves first. " +
+			"Changes go through the members one at a time, each behind a health check, so that at most one member is down.\n\n" +
+			"Replace machines one at a time. A plan that replaces so many machines that the remaining members are no quorum is refused, since Terraform would " +
+			"delete all of them before the first new member could join. To go below a quorum of the present members (from three to one), apply twice: first " +
+			"shorten `hosts`, then delete the machines.",
 		settings: etcdSettings(),
 		attributes: map[string]schema.Attribute{
-			"hosts": hostsAttribute("Machines of the members: an odd number, at most seven. Adding and removing hosts leaves the other members running.",
+			"hosts": hostsAttribute("Machines of the members: an odd number, at most seven. Adding or removing hosts leaves the others running.",
 				listvalidator.SizeBetween(1, 7)),
 			"pki": pkiAttribute(),
-			"ref": etcdRef.Output("What `k8s_control_plane` takes as `etcd`."),
+			"ref": etcdRef.Output("Reference: the value for `etcd` of `k8s_control_plane`."),
 		},
 		common:  func(m *etcdModel) *roleModel { return &m.roleModel },
 		check:   checkEtcd,
@@ -70,8 +71,8 @@ func etcdSettings() settings[etcdModel, rollout.Etcd] {
 	return settings[etcdModel, rollout.Etcd]{
 		"version": bind(schema.StringAttribute{
 			Required: true,
-			MarkdownDescription: "etcd release, such as `3.6.16`. A change rolls through the members one at a time, each behind a health check; one minor at a time, " +
-				"and never back to an earlier minor.",
+			MarkdownDescription: "etcd release, such as `3.6.16`. A change rolls through the members one at a time, each behind a health check. An upgrade goes one minor release at a " +
+				"time, and never back to an earlier one.",
 			Validators: []validator.String{etcdVersion()},
 		}, text, func(m *etcdModel, s *rollout.Etcd) (*types.String, *string) { return &m.Version, &s.Spec.Version }),
 		"extra_args": flagsOf(etcdPrograms, func(m *etcdModel, s *rollout.Etcd) (*types.Object, map[string]*component.Args) {
@@ -127,14 +128,14 @@ func checkQuorum(at path.Path, before, now []hostModel, diags *diag.Diagnostics)
 		diags.AddAttributeError(at, "etcd would lose its quorum",
 			fmt.Sprintf("The machines of %s would be deleted before any new member can join. Of %d members %d would be left, and a quorum is %d: "+
 				"the cluster's data would be lost.\n\nReplace one machine at a time, each with an apply of its own. If the machines are gone already, "+
-				"restore the cluster from a snapshot, or start an empty one: terraform taint this resource.",
+				"restore the cluster from a snapshot, or start an empty one with terraform taint of this resource.",
 				strings.Join(lost, ", "), len(before), len(before)-len(lost), quorum))
 		return
 	}
 	if len(dropped) > 0 && len(dropped) < len(before) {
 		diags.AddAttributeWarning(at, "Keep the machines until the members have left",
 			fmt.Sprintf("%s leave the cluster one by one while their machines run. If the same apply deletes the machines, "+
-				"they are gone first and the cluster has lost its quorum: take them from hosts with an apply of its own, and delete them with the next.",
+				"the machines are gone first and the cluster loses its quorum. Remove them from hosts in one apply, and delete the machines in the next.",
 				strings.Join(dropped, ", ")))
 	}
 }

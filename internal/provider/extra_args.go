@@ -27,13 +27,13 @@ func argsName(program string) string { return strings.ReplaceAll(program, "-", "
 func (p programList) attribute() schema.SingleNestedAttribute {
 	out := schema.SingleNestedAttribute{
 		Optional: true, Attributes: map[string]schema.Attribute{}, Validators: []validator.Object{flagNames(p)},
-		MarkdownDescription: "Further flags by program, name without dashes to value; a flag that is set here wins over the provider's. " +
-			"A flag or a value that a program refuses is found before anything is stopped.",
+		MarkdownDescription: "Additional flags by program: name without leading dashes to value. They override the provider's flags. A flag or value that a program refuses is " +
+			"found before anything is stopped. Default: none.",
 	}
 	for _, program := range p {
 		out.Attributes[argsName(program)] = schema.MapAttribute{
 			Optional: true, ElementType: types.StringType,
-			MarkdownDescription: fmt.Sprintf("Flags of %s. A change restarts it, one machine at a time.", program),
+			MarkdownDescription: fmt.Sprintf("Flags of %s. A change restarts it, one machine at a time. Default: none.", program),
 		}
 	}
 	return out

@@ -25,9 +25,9 @@ import (
 
 // generationDescriptions say what each key is for.
 var generationDescriptions = map[pki.Kind]string{
-	pki.KindKubernetesCA:   "Authority of the API servers, kubelets, components and people.",
-	pki.KindEtcdCA:         "Authority of etcd's members and of its clients.",
-	pki.KindFrontProxyCA:   "Authority of the aggregation layer: with it the API servers identify themselves to extension API servers such as metrics-server.",
+	pki.KindKubernetesCA:   "Certificate authority of the API servers, kubelets, other components and people.",
+	pki.KindEtcdCA:         "Certificate authority of etcd's members and clients.",
+	pki.KindFrontProxyCA:   "Certificate authority of the aggregation layer, with which the API servers identify themselves to extension API servers such as metrics-server.",
 	pki.KindServiceAccount: "Key that signs the tokens of service accounts.",
 	pki.KindEncryption:     "Key that encrypts secrets in etcd.",
 }
@@ -45,10 +45,10 @@ var generationsRef = tf.NewReference[any](func() map[string]schema.Attribute {
 func generationsAttribute() schema.SingleNestedAttribute {
 	out := schema.SingleNestedAttribute{
 		Optional: true, Attributes: map[string]schema.Attribute{},
-		MarkdownDescription: "Generations of each key, by number. The first of a list issues (signs, writes); all of them are trusted (verify, read). " +
-			"A key is rotated in place by three applies, without an outage: `[1]`, then `[1, 2]` (2 is made and trusted everywhere), then `[2, 1]` (2 issues, " +
-			"everything issued by 1 is made anew), then `[2]` (1 is no longer trusted, and deleted from the key store). " +
-			"A plan that skips a step is refused. The guide [Rotate keys](../guides/rotation.md) says what each step does. Default: `[1]` for every key.",
+		MarkdownDescription: "Generations of each key, by number. The first of a list issues (signs, writes); all of them are trusted (verify, read). A key is rotated in place by " +
+			"three applies, without an outage: `[1]`, then `[1, 2]` (2 is created and trusted everywhere), then `[2, 1]` (2 issues, and everything issued by 1 is " +
+			"issued again), then `[2]` (1 is no longer trusted, and is deleted from the key store). A plan that skips a step is refused. The guide [Rotate " +
+			"keys](../guides/rotation.md) describes each step. Default: `[1]` for every key.",
 	}
 	for _, k := range pki.Kinds() {
 		out.Attributes[string(k)] = schema.ListAttribute{
@@ -204,10 +204,10 @@ func rotatedRef(ref pkiRefModel, configured types.Object, diags *diag.Diagnostic
 // warnOfDrops says what stops working with the generations that are dropped.
 func warnOfDrops(prior, next pki.Generations, diags *diag.Diagnostics) {
 	consequences := map[pki.Kind]string{
-		pki.KindServiceAccount: "Tokens it has signed are refused from then on. Pods get new ones within the hour after the new key began to sign; " +
-			"tokens in Secrets of type kubernetes.io/service-account-token, and tokens handed out for longer, do not renew themselves.",
-		pki.KindKubernetesCA: "Client certificates it has issued are refused from then on, kubeconfigs of people among them, and clients that were given only its certificate " +
-			"no longer trust the API server. Pods started before the new one was trusted must have been restarted, unless their client reads the CA anew.",
+		pki.KindServiceAccount: "Tokens it has signed are refused from then on. Pods get new ones within an hour after the new key has begun to sign. " +
+			"Tokens in Secrets of type kubernetes.io/service-account-token, and tokens issued for longer, are not renewed by themselves.",
+		pki.KindKubernetesCA: "Client certificates it has issued are refused from then on, including those in people's kubeconfigs. Clients that have only its certificate " +
+			"no longer trust the API server. Restart pods that started before the new authority was trusted, unless their client reads the CA again.",
 	}
 	for _, k := range pki.Kinds() {
 		if consequences[k] == "" {
@@ -234,8 +234,8 @@ func warnOfEnds(ref pki.Ref, now time.Time, diags *diag.Diagnostics) {
 			continue
 		}
 		list := ref.Generations.Of(ca.Kind())
-		diags.AddWarning(fmt.Sprintf("Generation %d of %s ends on %s", list[0], ca.Kind(), end.UTC().Format(time.DateOnly)),
-			fmt.Sprintf("Certificates it issues from now on end with it. Rotate it in good time: begin with generations.%s = %s of k8s_pki.",
+		diags.AddWarning(fmt.Sprintf("Generation %d of %s expires on %s", list[0], ca.Kind(), end.UTC().Format(time.DateOnly)),
+			fmt.Sprintf("Certificates it issues from now on expire with it. Rotate it in time: set generations.%s = %s of k8s_pki as the first step.",
 				ca.Kind(), pki.FormatGenerations(append(list, slices.Max(list)+1))))
 	}
 }
@@ -261,9 +261,9 @@ func checkRotation(ctx context.Context, req resource.ModifyPlanRequest, diags *d
 			continue
 		}
 		if err := pki.CheckGenerations(prior, next); err != nil {
-			diags.AddAttributeError(path.Root("pki"), "A rotation must be finished here first",
+			diags.AddAttributeError(path.Root("pki"), "An earlier step of the rotation is not finished here",
 				fmt.Sprintf("This resource was last applied with generations.%s = %s of k8s_pki, and is now planned with %s: %s.\n\n"+
-					"An apply has probably failed before it came here: set generations.%s of k8s_pki back to what that apply had, and apply until nothing is left to do.",
+					"An apply has probably failed before it reached this resource. Set generations.%s of k8s_pki back to the value of that apply, and apply until a plan is empty.",
 					k, pki.FormatGenerations(prior), pki.FormatGenerations(next), err, k))
 		}
 	}

@@ -232,7 +232,7 @@ func TestRoleMustFollow(t *testing.T) {
 	}
 	keys.must(config(everyKey(2)))
 	got := etcd.plan(role()).failure()
-	for _, want := range []string{`"pki"`, "A rotation must be finished here first", "generations.kubernetes_ca = [1, 2] of k8s_pki, and is now planned with [2]"} {
+	for _, want := range []string{`"pki"`, "An earlier step of the rotation is not finished here", "generations.kubernetes_ca = [1, 2] of k8s_pki, and is now planned with [2]"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %q, wanted %q", got, want)
 		}

@@ -36,37 +36,37 @@ type hostModel struct {
 // asks for them instead.
 var hostRef = tf.NewReference[hostModel](map[string]schema.Attribute{
 	"name": schema.StringAttribute{
-		Optional: true, MarkdownDescription: "Name of the machine: its hostname and node name.",
+		Optional: true, MarkdownDescription: "Name of the machine: its hostname and, on workers, its node name.",
 		Validators: []validator.String{machineName()},
 	},
 	"address": schema.StringAttribute{
-		Optional: true, MarkdownDescription: "IP address or DNS name at which it is reached by SSH; of a machine of `k8s_machine` the public address if there is one.",
+		Optional: true, MarkdownDescription: "IP address or DNS name at which the provider reaches the machine by SSH. For a `k8s_machine` it is the public address if there is one.",
 		Validators: []validator.String{tf.HostAddress()},
 	},
 	"private_ip": schema.StringAttribute{
-		Optional: true, CustomType: iptypes.IPv4AddressType{}, MarkdownDescription: "IP address at which the cluster's machines reach each other.",
+		Optional: true, CustomType: iptypes.IPv4AddressType{}, MarkdownDescription: "Private IP address, at which the cluster's machines reach each other.",
 	},
 	"public_ip": schema.StringAttribute{
 		Optional: true, CustomType: iptypes.IPv4AddressType{}, MarkdownDescription: "Public IP address, if it has one.",
 	},
 	"port": schema.Int64Attribute{
-		Optional: true, MarkdownDescription: "SSH port; null means 22.",
+		Optional: true, MarkdownDescription: "SSH port. Default: 22.",
 		Validators: []validator.Int64{tf.Port()},
 	},
 	"user": schema.StringAttribute{
-		Optional: true, MarkdownDescription: "Login user with passwordless sudo; null means the provider's `ssh.user`.",
+		Optional: true, MarkdownDescription: "Login user with passwordless sudo. Default: the provider's `ssh.user`.",
 		Validators: []validator.String{tf.LoginUser()},
 	},
 	"host_key": schema.StringAttribute{
-		Optional: true, MarkdownDescription: "SSH host key it must show, as `ssh-ed25519 AAAA...`.",
+		Optional: true, MarkdownDescription: "SSH host key (public), as `ssh-ed25519 AAAA...`.",
 		Validators: []validator.String{hostKey()},
 	},
 	"pod_cidr": schema.StringAttribute{
-		Optional: true, CustomType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Network of the pods on it; workers only.",
+		Optional: true, CustomType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Network of the pods on the machine; workers only.",
 		Validators: []validator.String{tf.CIDR(8, 30)},
 	},
 	"instance_id": schema.StringAttribute{
-		Optional: true, MarkdownDescription: "EC2 instance, if it is one.",
+		Optional: true, MarkdownDescription: "Id of the EC2 instance, if it is one.",
 	},
 })
 

@@ -17,13 +17,13 @@ func ignoreRulesAttribute() schema.SingleNestedAttribute {
 	prefixes := path.MatchRelative().AtParent().AtName("description_prefixes")
 	return schema.SingleNestedAttribute{
 		Optional: true,
-		MarkdownDescription: "Rules of others in the cluster's security groups, such as those that the AWS Load Balancer Controller adds. A rule that fits one of these is no drift and stays; " +
-			"it goes when its security group is deleted. Looking at them needs `ec2:DescribeSecurityGroupRules`. Changed in place. " +
-			"Default: every rule that is not this resource's is drift, and apply removes it.",
+		MarkdownDescription: "Rules of others in the cluster's security groups that are kept, such as those that the AWS Load Balancer Controller adds. A rule that matches one of " +
+			"these arguments is neither reported as drift nor removed; it is deleted with its security group. Requires `ec2:DescribeSecurityGroupRules`. Changed " +
+			"in place. Default: every rule that does not belong to this resource is drift, and apply removes it.",
 		Attributes: map[string]schema.Attribute{
 			"description_prefixes": schema.SetAttribute{
 				Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Beginnings of the rule's description, such as `elbv2.k8s.aws/`.",
+				MarkdownDescription: "Prefixes of the rule's description, such as `elbv2.k8s.aws/`. Default: none.",
 				Validators: []validator.Set{
 					setvalidator.SizeAtLeast(1), setvalidator.ValueStringsAre(stringvalidator.LengthBetween(1, 255)),
 					setvalidator.AtLeastOneOf(prefixes, path.MatchRelative().AtParent().AtName("tag_keys")),
@@ -31,7 +31,7 @@ func ignoreRulesAttribute() schema.SingleNestedAttribute {
 			},
 			"tag_keys": schema.SetAttribute{
 				Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Keys of tags that the rule has, whatever their values.",
+				MarkdownDescription: "Tag keys of the rule, whatever their values. Default: none.",
 				Validators:          []validator.Set{setvalidator.SizeAtLeast(1), setvalidator.ValueStringsAre(stringvalidator.LengthBetween(1, 128))},
 			},
 		},

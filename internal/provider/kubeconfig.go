@@ -30,16 +30,16 @@ type kubeconfigModel struct {
 
 // Descriptions of the attributes of both kubeconfigs.
 const (
-	kubeconfigEndpoint = "URL of the API server: the public endpoint, `k8s_lb.<name>.endpoint`, or the private one, `k8s_lb.<name>.private_endpoint`."
-	kubeconfigUser     = "User the certificate names. Default: `admin`."
-	kubeconfigGroups   = "Groups the certificate names. Default: `[\"system:masters\"]`, which may do everything; name a group of your own and bind roles to it to grant less."
-	kubeconfigTTL      = "How long the certificate is valid. It cannot be revoked: keep it short. Default: `8h`."
-	kubeconfigHost     = "URL of the API server, as the kubernetes provider's `host`."
-	kubeconfigCA       = "Certificates of the Kubernetes CA in PEM, as the kubernetes provider's `cluster_ca_certificate`."
-	kubeconfigCert     = "Client certificate in PEM, as the kubernetes provider's `client_certificate`."
-	kubeconfigKey      = "Private key in PEM, as the kubernetes provider's `client_key`."
-	kubeconfigRaw      = "The same as a kubeconfig file."
-	kubeconfigExpires  = "When the certificate expires, RFC 3339."
+	kubeconfigEndpoint = "URL of the API server: the public endpoint, `k8s_lb.<name>.endpoint`, or the private endpoint, `k8s_lb.<name>.private_endpoint`."
+	kubeconfigUser     = "User in the certificate. Default: `admin`."
+	kubeconfigGroups   = "Groups in the certificate. Default: `[\"system:masters\"]`, which may do everything. To grant less, name a group of your own and bind roles to it."
+	kubeconfigTTL      = "How long the certificate is valid, as a duration such as `8h`. It cannot be revoked, so keep it short. Default: `8h`."
+	kubeconfigHost     = "URL of the API server, for the kubernetes provider's `host`."
+	kubeconfigCA       = "Certificates of the Kubernetes CA in PEM, for the kubernetes provider's `cluster_ca_certificate`."
+	kubeconfigCert     = "Client certificate in PEM, for the kubernetes provider's `client_certificate`."
+	kubeconfigKey      = "Private key in PEM, for the kubernetes provider's `client_key`."
+	kubeconfigRaw      = "The same credentials as a kubeconfig file."
+	kubeconfigExpires  = "Expiry of the certificate, in RFC 3339."
 )
 
 // issue makes the credential and fills in the computed attributes.
@@ -49,7 +49,7 @@ func (m *kubeconfigModel) issue(ctx context.Context, d *providerData, diags *dia
 		return
 	}
 	if !known {
-		diags.AddAttributeError(path.Root("pki"), "PKI not known yet", "The certificate can be made only once the PKI exists.")
+		diags.AddAttributeError(path.Root("pki"), "PKI not known yet", "The certificate cannot be issued before the PKI exists. Apply k8s_pki first, with -target.")
 		return
 	}
 	store, err := d.store(ref)

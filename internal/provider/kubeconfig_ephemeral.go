@@ -31,8 +31,8 @@ func (e *kubeconfigEphemeral) Configure(_ context.Context, req ephemeral.Configu
 // Schema implements ephemeral.EphemeralResource.
 func (e *kubeconfigEphemeral) Schema(_ context.Context, _ ephemeral.SchemaRequest, resp *ephemeral.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "A short-lived client certificate for the Kubernetes API, made anew for every plan and apply and written to no state. " +
-			"Its attributes are named as the kubernetes provider wants them.",
+		MarkdownDescription: "A short-lived client certificate for the Kubernetes API, issued again for every plan and apply and stored in no state. The attributes are named like " +
+			"the arguments of the kubernetes provider.",
 		Attributes: map[string]schema.Attribute{
 			"pki":                    schema.ObjectAttribute{Required: true, AttributeTypes: pkiRef.Type().AttrTypes, MarkdownDescription: pkiRefDescription},
 			"endpoint":               schema.StringAttribute{Required: true, MarkdownDescription: kubeconfigEndpoint},

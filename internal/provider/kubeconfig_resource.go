@@ -45,22 +45,22 @@ func (r *kubeconfigResource) Metadata(_ context.Context, req resource.MetadataRe
 func (r *kubeconfigResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	kept := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "A client certificate for the Kubernetes API, **kept in Terraform's state together with its private key**. " +
-			"For those who accept that; prefer the ephemeral resource of the same name, which writes nothing.\n\n" +
-			"A change of any argument, another Kubernetes CA in `pki` (of the rest of it nothing matters here), or `early_renewal` before it expires, makes a new certificate in place. " +
-			"The old one stays valid until it expires, or until the CA that issued it is dropped.\n\n" +
-			"It cannot be imported: its private key is nowhere but in the state. Without one, an apply makes a new certificate.",
+		MarkdownDescription: "A client certificate for the Kubernetes API, **stored in Terraform's state together with its private key**. Prefer the ephemeral resource of the same " +
+			"name, which stores nothing.\n\n" +
+			"A new certificate is issued in place when an argument changes, when the Kubernetes CA in `pki` changes (other parts of `pki` do not matter), and " +
+			"`early_renewal` before it expires. The old certificate stays valid until it expires, or until the CA that issued it is dropped.\n\n" +
+			"It cannot be imported, since its private key is only in the state. Without the state, an apply issues a new certificate.",
 		Attributes: map[string]schema.Attribute{
-			"id":            schema.StringAttribute{Computed: true, MarkdownDescription: "Cluster and user.", PlanModifiers: kept},
-			"pki":           pkiAttribute(),
+			"id":            schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: `<cluster>/<user>`.", PlanModifiers: kept},
+			"pki":           pkiRef.Input(pkiRefDescription),
 			"endpoint":      schema.StringAttribute{Required: true, MarkdownDescription: kubeconfigEndpoint},
 			"user":          schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigUser},
 			"groups":        schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: kubeconfigGroups},
 			"ttl":           tf.DurationAttribute(kubeconfigTTL),
-			"early_renewal": tf.DurationAttribute("How long before it expires the certificate is renewed by the next apply. Default: a quarter of `ttl`."),
+			"early_renewal": tf.DurationAttribute("How long before its expiry the certificate is renewed, in place, by the next apply, as a duration such as `2h`. Default: a quarter of `ttl`."),
 			"renewal_due": schema.BoolAttribute{
 				Computed:            true,
-				MarkdownDescription: "Whether the certificate has come within `early_renewal` of its end. The plan always wants `false`, so that a due renewal shows as a change.",
+				MarkdownDescription: "Whether the certificate is within `early_renewal` of its expiry. A plan always sets it to `false`, so that a due renewal shows as a change.",
 			},
 			"host":                   schema.StringAttribute{Computed: true, MarkdownDescription: kubeconfigHost},
 			"cluster_ca_certificate": schema.StringAttribute{Computed: true, MarkdownDescription: kubeconfigCA},
@@ -83,8 +83,8 @@ func (r *kubeconfigResource) ModifyPlan(ctx context.Context, req resource.Modify
 		return
 	}
 	if ttl, early := tf.Duration(plan.TTL, kubeconfig.DefaultTTL), tf.Duration(plan.EarlyRenewal, 0); early >= ttl && !plan.TTL.IsUnknown() {
-		resp.Diagnostics.AddAttributeError(path.Root("early_renewal"), "Renewal before it begins",
-			fmt.Sprintf("A certificate valid for %s cannot be renewed %s before it expires: every plan would make a new one. Make early_renewal shorter, or ttl longer.", tf.Short(ttl), tf.Short(early)))
+		resp.Diagnostics.AddAttributeError(path.Root("early_renewal"), "early_renewal is not shorter than ttl",
+			fmt.Sprintf("A certificate that is valid for %s and renewed %s before its expiry would be renewed by every plan. Make early_renewal shorter, or ttl longer.", tf.Short(ttl), tf.Short(early)))
 		return
 	}
 	var prior managedKubeconfigModel
@@ -174,8 +174,8 @@ func (r *kubeconfigResource) Delete(context.Context, resource.DeleteRequest, *re
 
 // ImportState implements resource.ResourceWithImportState, to say why there is none.
 func (r *kubeconfigResource) ImportState(_ context.Context, _ resource.ImportStateRequest, resp *resource.ImportStateResponse) {
-	resp.Diagnostics.AddError("A kubeconfig cannot be imported", "Its private key was kept in the state that has lost it, and nowhere else. "+
-		"Remove the import: an apply makes a new certificate. The one before stays valid until it expires, or until the CA that issued it is dropped.")
+	resp.Diagnostics.AddError("A kubeconfig cannot be imported", "Its private key was only in the lost state. "+
+		"Remove the import: an apply issues a new certificate. The old one stays valid until it expires, or until the CA that issued it is dropped.")
 }
 
 // due reports whether the certificate is to be renewed.

@@ -47,29 +47,29 @@ func newLBResource() resource.Resource {
 	return &roleResource[lbModel, rollout.LoadBalancer]{role: role[lbModel, rollout.LoadBalancer]{
 		name:  "lb",
 		title: "load balancer",
-		description: "HAProxy on a host, and the Elastic IP at which the cluster's API server is reached for as long as the cluster lives: " +
-			"when the machine is replaced, the address moves to the new one.\n\n" +
-			"HAProxy asks each API server's `/readyz` over TLS with the cluster's CA and sends connections only to those that are ready.",
+		description: "HAProxy on a host, and an Elastic IP as the address of the cluster's API server. The address stays for the life of the cluster: when the machine is " +
+			"replaced, it moves to the new one.\n\n" +
+			"HAProxy checks `/readyz` of each API server over TLS with the cluster's CA, and sends connections only to those that are ready.",
 		settings: lbSettings(),
 		attributes: map[string]schema.Attribute{
 			"cluster": schema.StringAttribute{
-				Required: true, MarkdownDescription: "Name of the cluster. A change replaces the load balancer, and with it the address.",
+				Required: true, MarkdownDescription: "Name of the cluster. A change replaces the load balancer and its address.",
 				Validators:    []validator.String{clusterName()},
 				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
 			"host": lbHostAttribute(),
-			"controllers": hostsAttribute("Machines of the API servers. A change reloads HAProxy; open connections stay.",
+			"controllers": hostsAttribute("Machines of the API servers. A change reloads HAProxy; open connections are kept.",
 				listvalidator.SizeAtLeast(1)),
 			"pki": pkiAttribute(),
 			"tags": schema.MapAttribute{
-				Optional: true, ElementType: types.StringType, MarkdownDescription: "Tags of the Elastic IP. Changed in place.",
+				Optional: true, ElementType: types.StringType, MarkdownDescription: "Tags of the Elastic IP, added to the provider's `default_tags`, which they override. Changed in place. Default: none.",
 				Validators: tagValidators(),
 			},
-			"allocation_id":    schema.StringAttribute{Computed: true, MarkdownDescription: "Elastic IP; empty for a host that is not an EC2 instance.", PlanModifiers: kept},
-			"public_ip":        schema.StringAttribute{Computed: true, MarkdownDescription: "Its address, or the host's address when there is none.", PlanModifiers: kept},
+			"allocation_id":    schema.StringAttribute{Computed: true, MarkdownDescription: "Allocation id of the Elastic IP. Empty if the host is not an EC2 instance.", PlanModifiers: kept},
+			"public_ip":        schema.StringAttribute{Computed: true, MarkdownDescription: "Public address: the Elastic IP, or the host's address if there is none.", PlanModifiers: kept},
 			"endpoint":         schema.StringAttribute{Computed: true, MarkdownDescription: publicEndpoint},
 			"private_endpoint": schema.StringAttribute{Computed: true, MarkdownDescription: privateEndpoint},
-			"ref":              lbRef.Output("What `k8s_control_plane` takes as `lb`."),
+			"ref":              lbRef.Output("Reference: the value for `lb` of `k8s_control_plane`."),
 		},
 		common:  func(m *lbModel) *roleModel { return &m.roleModel },
 		check:   checkLB,
@@ -87,7 +87,7 @@ func lbSettings() settings[lbModel, rollout.LoadBalancer] {
 	return settings[lbModel, rollout.LoadBalancer]{
 		"port": bind(schema.Int64Attribute{
 			Optional: true, Computed: true, Default: int64default.StaticInt64(6443),
-			MarkdownDescription: "Port at which it listens. Default: 6443, the only one that the security group of `k8s_network` opens. A change is made in place.",
+			MarkdownDescription: "Port on which HAProxy listens. The security group of `k8s_network` opens only 6443. Changed in place. Default: 6443.",
 			Validators:          []validator.Int64{tf.Port()},
 		}, number, func(m *lbModel, s *rollout.LoadBalancer) (*types.Int64, *int) { return &m.Port, &s.Spec.Port }),
 	}
@@ -96,7 +96,7 @@ func lbSettings() settings[lbModel, rollout.LoadBalancer] {
 // lbHostAttribute is the host, of which a changed public address is no change:
 // it changes when the Elastic IP is associated.
 func lbHostAttribute() schema.SingleNestedAttribute {
-	a := hostAttribute("Machine of the load balancer. When it is replaced, the Elastic IP moves to the new one and HAProxy is installed there.")
+	a := hostAttribute("Machine of the load balancer. When it is replaced, the Elastic IP moves to the new machine and HAProxy is installed there.")
 	a.PlanModifiers = []planmodifier.Object{sameMachine{}}
 	return a
 }
@@ -135,8 +135,8 @@ func checkLB(ctx context.Context, plan, prior *lbModel, _ rollout.LoadBalancer, 
 	}
 	name := clusterOf(ctx, plan.PKI, diags)
 	if !name.IsUnknown() && !plan.Cluster.IsUnknown() && !name.Equal(plan.Cluster) {
-		diags.AddAttributeError(path.Root("cluster"), "Another cluster's PKI",
-			fmt.Sprintf("The load balancer is of cluster %s, but pki is of cluster %s.", plan.Cluster.ValueString(), name.ValueString()))
+		diags.AddAttributeError(path.Root("cluster"), "PKI of another cluster",
+			fmt.Sprintf("The load balancer belongs to cluster %s, but pki belongs to cluster %s. Use the pki of the same cluster.", plan.Cluster.ValueString(), name.ValueString()))
 	}
 	return errs
 }
@@ -237,7 +237,7 @@ func inspectAddress(ctx context.Context, d *providerData, m *lbModel, diags *dia
 		drift = []finding.Finding{{Kind: finding.ReleasedAddress, Target: m.PublicIP.ValueString(), Problem: finding.Missing, Found: m.AllocationID.ValueString()}}
 		m.AllocationID, m.PublicIP = types.StringValue(""), types.StringValue("")
 	case err != nil:
-		addError(diags, "Cannot look at the Elastic IP", err)
+		addError(diags, "Cannot refresh the Elastic IP", err)
 	}
 	return finding.About("elastic-ip", drift)
 }

@@ -106,7 +106,7 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	switch {
 	case errors.Is(err, infraaws.ErrNotFound):
 		// Terraform itself does not tell why it makes something anew.
-		resp.Diagnostics.AddWarning("Machine "+m.Name.ValueString()+" is gone", err.Error()+"\n\nA plan makes it anew.")
+		resp.Diagnostics.AddWarning("Machine "+m.Name.ValueString()+" is gone", err.Error()+"\n\nThe next apply creates it again.")
 		resp.State.RemoveResource(ctx)
 		return
 	case err != nil:
@@ -241,9 +241,9 @@ func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest
 	if err == nil {
 		now, looked := client.LookMachine(ctx, m.ID.ValueString())
 		if looked == nil && now.Claim != "" && now.Claim != claim {
-			resp.Diagnostics.AddWarning("Machine "+m.Name.ValueString()+" was kept", m.ID.ValueString()+" is not terminated: since this object was made, another one has adopted the instance, "+
-				"as its replacement does with create_before_destroy. A machine's name and address are taken as long as it lives, so that there cannot be two of it.\n\n"+
-				"To replace the machine, take create_before_destroy from its lifecycle block and from what depends on it, and apply with -replace.")
+			resp.Diagnostics.AddWarning("Machine "+m.Name.ValueString()+" was kept", m.ID.ValueString()+" is not terminated: another object has adopted the instance, "+
+				"as the replacement of a machine does with create_before_destroy. A machine's name and address are taken as long as it exists, so there cannot be two of it.\n\n"+
+				"To replace the machine, remove create_before_destroy from its lifecycle block and from the resources that depend on it, and apply with -replace.")
 			return
 		}
 		var done func()

@@ -78,8 +78,8 @@ func (r *machineResource) dismiss(ctx context.Context, client *infraaws.Client, 
 	duty, err := r.duty(ctx, client, m, now)
 	if err != nil {
 		if r.data.firstWarning(m.Name.ValueString()) {
-			diags.AddWarning("Machine "+m.Name.ValueString()+" was terminated unasked", remote.Redact(err.Error())+
-				"\n\nWhat ran on it is not known: nothing was drained and etcd was not asked. What uses the cluster's other resources puts the rest in order.")
+			diags.AddWarning("Machine "+m.Name.ValueString()+" was terminated without being drained", remote.Redact(err.Error())+
+				"\n\nIt could not be asked what runs on it: its pods were not evicted, and its etcd member, if it had one, has not left. Apply again: the other resources of the cluster remove what is left of it.")
 		}
 		return done, nil
 	}
@@ -93,7 +93,7 @@ func (r *machineResource) dismiss(ctx context.Context, client *infraaws.Client, 
 		duty.Restore(ctx)
 	}
 	for _, note := range duty.Notes() {
-		diags.AddWarning("Machine "+m.Name.ValueString()+" left in haste", remote.Redact(note.String()))
+		diags.AddWarning("Machine "+m.Name.ValueString()+" did not leave its cluster completely", remote.Redact(note.String()))
 	}
 	return done, err
 }
@@ -132,7 +132,7 @@ func (r *machineResource) begin(ctx context.Context, m, state machineModel, diag
 func (s *stopover) stop(ctx context.Context, client *infraaws.Client, now infraaws.Machine) error {
 	duty, err := s.r.duty(ctx, client, s.model, now)
 	if err != nil {
-		return fmt.Errorf("not stopped, since it did not tell what runs on it: %w", err)
+		return fmt.Errorf("not stopped, since it could not be asked what runs on it: %w", err)
 	}
 	if err := duty.Suspend(ctx, s.turns.Leaving); err != nil {
 		return err
@@ -165,6 +165,6 @@ func (s *stopover) warn(diags *diag.Diagnostics) {
 		return
 	}
 	for _, note := range slices.Compact(s.duty.Notes()) {
-		diags.AddWarning("Machine "+s.model.Name.ValueString()+" was changed with a reservation", remote.Redact(note.String()))
+		diags.AddWarning("Machine "+s.model.Name.ValueString()+" was changed, but not everything succeeded", remote.Redact(note.String()))
 	}
 }

@@ -73,7 +73,7 @@ func (r *machineResource) planNew(ctx context.Context, config machineModel, plan
 func (m *machineModel) change(ctx context.Context, state machineModel, diags *diag.Diagnostics) {
 	if size := state.RootVolumeSize.ValueInt64(); !m.RootVolumeSize.IsUnknown() && m.RootVolumeSize.ValueInt64() < size {
 		diags.AddAttributeError(path.Root("root_volume_size"), "A volume cannot shrink",
-			fmt.Sprintf("The root volume of %s has %d GiB: write %d, or replace the machine with -replace.", m.Name.ValueString(), size, size))
+			fmt.Sprintf("The root volume of %s has %d GiB: set root_volume_size to %d, or replace the machine with -replace.", m.Name.ValueString(), size, size))
 	}
 	m.PublicIP = state.PublicIP
 	restart := state.InstanceState.ValueString() != running || !m.InstanceType.Equal(state.InstanceType)
@@ -116,7 +116,7 @@ func (m machineModel) check(ctx context.Context, network networkRefModel, diags 
 	}
 	if !m.PodCIDR.IsNull() && !m.Role.IsUnknown() && m.Role.ValueString() != string(infraaws.RoleWorker) {
 		diags.AddAttributeError(path.Root("pod_cidr"), "Pods run on workers only",
-			fmt.Sprintf("The role of %s is %s.", m.Name.ValueString(), m.Role.ValueString()))
+			fmt.Sprintf("%s has the role %s: remove pod_cidr.", m.Name.ValueString(), m.Role.ValueString()))
 	}
 }
 

@@ -67,84 +67,90 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 	keep := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "One EC2 instance with a stable name and private address, reached by SSH with a pinned host key, and the routes to its pods.\n\n" +
-			"It is launched with an encrypted gp3 root volume and IMDSv2 required with a hop limit of 1. At first contact it replaces the SSH host key it was launched with " +
-			"by one that only it knows; that key's public half is recorded here and in a tag. " +
-			"Machines are never replaced because of a newer image: use `-replace`. An instance found stopped is started again.\n\n" +
-			"What runs on a machine is found on the machine itself before it is stopped (for another `instance_type`) or terminated, and is told good-bye in order: pods are drained within " +
-			"PodDisruptionBudgets, the API server stops serving once the load balancer has noticed, an etcd member that will not come back leaves its cluster. " +
-			"Machines of one cluster go down one at a time, also when one apply changes all of them; the next follows only when the last does again what it did: etcd member healthy, API server ready, node Ready. " +
-			"What the cluster could not bear is refused: taking down an etcd member while another one is not healthy, or the only API server that is ready while there are others. " +
-			"A machine that does not answer is terminated unasked, with a warning, and is not stopped. In a destroy of everything nothing of a cluster runs any more when the machines go, and nothing is waited for.\n\n" +
-			"`create_before_destroy` replaces nothing: a machine's name is taken as long as it lives. The new object adopts the running instance, or is refused where that is " +
-			"not what is wanted; the old one then lets go of it, with a warning. Terraform makes a machine `create_before_destroy` also when something that depends on it is.",
+			"It is launched with an encrypted gp3 root volume and with IMDSv2 required, at a hop limit of 1. At the first connection it replaces the SSH host key " +
+			"it was launched with by one that only the machine knows; the public half of that key is recorded here and in a tag. A newer image never replaces a " +
+			"machine: use `-replace`. An instance that is found stopped is started again.\n\n" +
+			"Before a machine is stopped (for another `instance_type`) or terminated, the provider finds out what runs on it and takes it down gracefully: pods " +
+			"are drained within PodDisruptionBudgets, the API server stops once the load balancer no longer sends it connections, and an etcd member that will not " +
+			"return leaves its cluster. The machines of a cluster go down one at a time, even if one apply changes all of them. The next one follows once the " +
+			"previous one is healthy again: its etcd member healthy, its API server ready, its node Ready. A change that would break the cluster is refused: " +
+			"taking down an etcd member while another one is unhealthy, or the only ready API server while there are others. A machine that does not answer is not " +
+			"stopped; it is terminated without being drained, with a warning. When everything is destroyed, nothing of the cluster runs any more when the machines " +
+			"are terminated, so nothing is drained.\n\n" +
+			"`create_before_destroy` does not replace a machine, since its name is taken as long as it exists. The new object adopts the running instance, or " +
+			"fails if the configuration wants a different one. The old object then releases the instance, with a warning. Terraform also treats a machine as " +
+			"`create_before_destroy` if a resource that depends on it is.",
 		Attributes: map[string]schema.Attribute{
-			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Instance id. Import takes it.", PlanModifiers: keep},
+			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: the id of the EC2 instance. Import takes it.", PlanModifiers: keep},
 			"name": schema.StringAttribute{
-				Required: true, MarkdownDescription: "Name of the machine: its hostname and, on workers, node name. A change replaces the machine.",
+				Required: true, MarkdownDescription: "Name of the machine: its hostname and, on workers, its node name. A change replaces the machine.",
 				Validators:    []validator.String{machineName()},
 				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
 			"role": schema.StringAttribute{
-				Required: true, MarkdownDescription: "`controller`, `worker` or `lb`; decides the security group. A change replaces the machine.",
+				Required: true, MarkdownDescription: "Role of the machine: `controller`, `worker` or `lb`. It selects the security group. A change replaces the machine.",
 				Validators: []validator.String{stringvalidator.OneOf(
 					string(infraaws.RoleController), string(infraaws.RoleWorker), string(infraaws.RoleLoadBalancer))},
 				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
-			"network": networkRef.Input("The network: `k8s_network.<name>.ref`. Another VPC or subnet replaces the machine; another security group is set in place."),
+			"network": networkRef.Input("Network of the cluster: `k8s_network.<name>.ref`. Another VPC or subnet replaces the machine; another security group is set in place."),
 			"private_ip": schema.StringAttribute{
 				Optional: true, Computed: true, CustomType: iptypes.IPv4AddressType{},
-				MarkdownDescription: "Private address, within the network's `node_cidr` and not one of the five that AWS keeps of each subnet. A change replaces the machine. " +
-					"Default: AWS chooses one at launch; give one to have the same again after a replacement.",
+				MarkdownDescription: "Private IP address, within the network's `node_cidr` and not one of the five addresses that AWS reserves in each subnet. A change replaces the " +
+					"machine. Default: AWS chooses an address at launch; set one to keep it when the machine is replaced.",
 				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
 			},
 			"pod_cidr": schema.StringAttribute{
 				Optional: true, CustomType: cidrtypes.IPv4PrefixType{},
-				MarkdownDescription: "Network of the pods on a worker, outside of the VPC's. Every route table of the network's subnets routes it to the machine, whose source/destination check is then off. " +
-					"A route of others with the same destination is an error, unless it leads nowhere any more (a blackhole that is not of a stopped instance). Changed in place. Default: none, for CNIs that need no routes.",
+				MarkdownDescription: "Network of the pods on a worker, outside of the VPC's. Every route table of the network's subnets gets a route for it to the machine, and the " +
+					"machine's source/destination check is turned off. An existing route of others for the same destination is an error, unless it is a blackhole that " +
+					"does not belong to a stopped instance. Changed in place. Default: none, for CNIs that need no routes.",
 				Validators: []validator.String{tf.CIDR(8, 28)},
 			},
 			"instance_type": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString(infraaws.DefaultInstanceType),
-				MarkdownDescription: "Instance type (x86-64). Changed in place: the machine is drained, stopped and started, one of its cluster at a time, and gets another public address. Default: `" + infraaws.DefaultInstanceType + "`.",
-				Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
+				MarkdownDescription: "Instance type (x86-64). Changed in place: the machine is drained, stopped and started, one machine of the cluster at a time, and gets another public " +
+					"address. Default: `" + infraaws.DefaultInstanceType + "`.",
+				Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
 			},
 			"ami": schema.StringAttribute{
 				Optional: true,
-				MarkdownDescription: "Image for the next launch: an AMI id, or `resolve:ssm:` and the name of a public SSM parameter that holds one. The image needs cloud-init and systemd. " +
-					"A change does nothing until the machine is replaced with `-replace`; `image_id` tells what it runs. Default: the newest Debian 13 when the machine is made.",
+				MarkdownDescription: "Image for the next launch: an AMI id, or `resolve:ssm:` and the name of a public SSM parameter that holds one. The image needs cloud-init and " +
+					"systemd. A change has no effect until the machine is replaced with `-replace`; `image_id` is the image in use. Default: the newest Debian 13 at " +
+					"launch.",
 				Validators: []validator.String{amiReference()},
 			},
 			"root_volume_size": schema.Int64Attribute{
 				Optional: true, Computed: true, Default: int64default.StaticInt64(infraaws.DefaultRootVolumeGiB),
-				MarkdownDescription: "Size of the root volume in GiB. Grown in place while the machine runs, partition and file system (ext4, xfs, btrfs) included; it cannot shrink. " +
-					"EC2 takes the next change of a volume six hours after the last. Default: 20.",
+				MarkdownDescription: "Size of the root volume in GiB. It is increased in place while the machine runs, including partition and file system (ext4, xfs, btrfs); it cannot be " +
+					"decreased. EC2 accepts the next change of a volume six hours after the last. Default: 20.",
 				Validators: []validator.Int64{int64validator.Between(8, 16384)},
 			},
 			"associate_public_ip_address": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
-				MarkdownDescription: "Whether the machine gets a public address at launch, at which it is reached. Without one it needs `ssh.bastion` or a private connection, " +
-					"and another way out to the internet. A change replaces the machine. Default: `true`.",
+				MarkdownDescription: "Whether the machine gets a public address at launch, at which the provider reaches it. Without one it needs `ssh.bastion` or a private connection, " +
+					"and another way to the internet. A change replaces the machine. Default: `true`.",
 				PlanModifiers: []planmodifier.Bool{boolplanmodifier.RequiresReplace()},
 			},
 			"user": schema.StringAttribute{
 				Optional: true, Computed: true,
-				MarkdownDescription: "Login user, made at launch with passwordless sudo and the provider's SSH key. A change replaces the machine. Default: the provider's `ssh.user`.",
+				MarkdownDescription: "Login user, created at launch with passwordless sudo and the provider's SSH key. A change replaces the machine. Default: the provider's `ssh.user`.",
 				Validators:          []validator.String{tf.LoginUser()},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
 			},
 			"tags":     tagsAttribute(),
 			"tags_all": tagsAllAttribute(),
-			"image_id": schema.StringAttribute{Computed: true, MarkdownDescription: "AMI that the machine runs.", PlanModifiers: keep},
+			"image_id": schema.StringAttribute{Computed: true, MarkdownDescription: "AMI in use.", PlanModifiers: keep},
 			"instance_state": schema.StringAttribute{
 				Computed:            true,
-				MarkdownDescription: "State of the instance as EC2 tells it. Planned to be `running`.",
+				MarkdownDescription: "State of the instance in EC2. A plan always sets it to `running`.",
 			},
 			"public_ip": schema.StringAttribute{
 				Computed: true, CustomType: iptypes.IPv4AddressType{},
-				MarkdownDescription: "Public address; an Elastic IP once one is associated. Another one after every stop and start.",
+				MarkdownDescription: "Public IP address: the Elastic IP once one is associated, else an address that changes with every stop and start.",
 			},
-			"host_key": schema.StringAttribute{Computed: true, MarkdownDescription: "SSH host key, as `ssh-ed25519 AAAA...`. Public.", PlanModifiers: keep},
-			"host":     hostRef.Output("Everything another resource needs to reach the machine."),
+			"host_key": schema.StringAttribute{Computed: true, MarkdownDescription: "SSH host key (public), as `ssh-ed25519 AAAA...`.", PlanModifiers: keep},
+			"host":     hostRef.Output("Reference: the value for `host`, `hosts` and `controllers` of other resources."),
 			"drift":    tf.DriftAttribute(),
 		},
 		Blocks: map[string]schema.Block{"timeouts": machineDeadlines.Block(ctx)},

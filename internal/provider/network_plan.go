@@ -30,13 +30,13 @@ func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 		planDefault(config.VPCCIDR, &plan.VPCCIDR, defaultVPCCIDR)
 		planDefault(config.NodeCIDR, &plan.NodeCIDR, defaultSubnetCIDR)
 		if problem := infraaws.CheckNodeCIDR(tf.Prefix(plan.NodeCIDR), tf.Prefix(plan.VPCCIDR)); problem != nil {
-			resp.Diagnostics.AddAttributeError(path.Root("node_cidr"), "Network outside its range", problem.Error()+".")
+			resp.Diagnostics.AddAttributeError(path.Root("node_cidr"), "Unusable network of the machines", problem.Error()+".")
 		}
 	}
 	for _, p := range tf.Prefixes(plan.AdminCIDRs) {
 		if p.Bits() == 0 {
 			resp.Diagnostics.AddAttributeWarning(path.Root("admin_cidrs"), "Open to the whole internet",
-				"0.0.0.0/0 lets everybody try SSH on every machine and reach the API server. Prefer your own address as a /32.")
+				"0.0.0.0/0 lets everyone connect to SSH on every machine and to the API server. Prefer your own address as a /32.")
 		}
 	}
 	if req.State.Raw.IsNull() {

@@ -69,12 +69,13 @@ func (r *networkResource) Metadata(_ context.Context, _ resource.MetadataRequest
 func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	own := path.MatchRoot("vpc_id")
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "The network of one cluster: a VPC with a public subnet, an internet gateway and a route table, and one security group per role " +
-			"with no more than the role needs. With `vpc_id` and `subnet_ids` an existing VPC is adopted, and only the security groups are made.\n\n" +
-			"Everything carries tags with the cluster's name, by which an interrupted apply finds it again; the name must therefore be unique within an account and region.",
+		MarkdownDescription: "The network of one cluster: a VPC with a public subnet, an internet gateway and a route table, and one security group per role with only the rules " +
+			"that the role needs. With `vpc_id` and `subnet_ids` an existing VPC is adopted, and only the security groups are created.\n\n" +
+			"Everything is tagged with the cluster's name. An interrupted apply finds what it has created by these tags, so the name must be unique within an " +
+			"account and region.",
 		Attributes: map[string]schema.Attribute{
 			"id": schema.StringAttribute{
-				Computed: true, MarkdownDescription: "Name of the cluster. Import takes it.",
+				Computed: true, MarkdownDescription: "Identifier: the cluster's name. Import takes it.",
 				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 			},
 			"cluster": schema.StringAttribute{
@@ -84,49 +85,51 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			},
 			"vpc_id": schema.StringAttribute{
 				Optional: true, Computed: true,
-				MarkdownDescription: "VPC to adopt instead of making one; it is never changed or deleted. A change replaces the network. Default: a VPC is made, and this is its id.",
+				MarkdownDescription: "VPC to adopt instead of creating one. It is never changed or deleted. A change replaces the network. Default: a VPC is created, and this is its id.",
 				Validators:          []validator.String{stringvalidator.AlsoRequires(path.MatchRoot("subnet_ids"))},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
 			},
 			"subnet_ids": schema.ListAttribute{
 				Optional: true, Computed: true, ElementType: types.StringType,
-				MarkdownDescription: "Subnets of the adopted VPC for machines. A machine is in the one that its `private_ip` belongs to, without one in the first. " +
-					"A route to the pods of every machine is added to the route table of each subnet, be it associated with the subnet or the VPC's main one; nothing else in these tables is changed. " +
-					"A change is made in place, and machines stay where they are; add subnets at the end, since `node_cidr` is that of the first. Default: the subnet that is made.",
+				MarkdownDescription: "Subnets of the adopted VPC for machines. A machine is in the subnet that contains its `private_ip`, or in the first one if it sets none. A route to " +
+					"the pods of every machine is added to the route table of each subnet, whether it is associated with the subnet or is the VPC's main one; nothing else " +
+					"in these tables is changed. Changed in place; machines stay where they are. Add subnets at the end, since `node_cidr` is the network of the first " +
+					"one. Default: the subnet that is created.",
 				Validators: []validator.List{listvalidator.AlsoRequires(own), listvalidator.SizeAtLeast(1), listvalidator.UniqueValues()},
 			},
-			"subnet_id": schema.StringAttribute{Computed: true, MarkdownDescription: "First of `subnet_ids`."},
+			"subnet_id": schema.StringAttribute{Computed: true, MarkdownDescription: "The first of `subnet_ids`."},
 			"vpc_cidr": schema.StringAttribute{
 				Optional: true, Computed: true, CustomType: cidrtypes.IPv4PrefixType{},
-				MarkdownDescription: "Network of the VPC that is made. A change replaces the network and every machine. Default: `10.240.0.0/16`.",
+				MarkdownDescription: "Network of the VPC that is created. A change replaces the network and every machine. Default: `10.240.0.0/16`.",
 				Validators:          []validator.String{tf.CIDR(16, 28), stringvalidator.ConflictsWith(own)},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
 			},
 			"node_cidr": schema.StringAttribute{
 				Optional: true, Computed: true, CustomType: cidrtypes.IPv4PrefixType{},
-				MarkdownDescription: "Network of the machines, within `vpc_cidr`. A change replaces the network and every machine. Default: `10.240.0.0/24`; with an adopted VPC, the first subnet's.",
-				Validators:          []validator.String{tf.CIDR(16, 28), stringvalidator.ConflictsWith(own)},
-				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
+				MarkdownDescription: "Network of the machines, within `vpc_cidr`. A change replaces the network and every machine. Default: `10.240.0.0/24`; with an adopted VPC, the " +
+					"network of the first subnet.",
+				Validators:    []validator.String{tf.CIDR(16, 28), stringvalidator.ConflictsWith(own)},
+				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
 			},
 			"node_cidrs": schema.SetAttribute{
 				Computed: true, ElementType: cidrtypes.IPv4PrefixType{},
-				MarkdownDescription: "Networks of all subnets for machines, for `k8s_control_plane.node_cidrs`.",
+				MarkdownDescription: "Networks of all subnets for machines: the value for `node_cidrs` of `k8s_control_plane`.",
 			},
 			"availability_zone": schema.StringAttribute{
 				Optional: true, Computed: true,
-				MarkdownDescription: "Availability zone of the subnet that is made, such as `eu-central-1a`. A change replaces the network and every machine. Default: AWS chooses.",
+				MarkdownDescription: "Availability zone of the subnet that is created, such as `eu-central-1a`. A change replaces the network and every machine. Default: AWS chooses.",
 				Validators:          []validator.String{stringvalidator.ConflictsWith(own)},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
 			},
 			"admin_cidrs": schema.SetAttribute{
 				Required: true, ElementType: cidrtypes.IPv4PrefixType{},
-				MarkdownDescription: "Networks from which people and Terraform reach the machines by SSH and the API server at the load balancer: usually your own public address as a /32. " +
-					"There is no default; the whole internet (`0.0.0.0/0`) must be written out. Changed in place.",
+				MarkdownDescription: "Networks from which people and Terraform reach the machines by SSH and the API server through the load balancer: usually your own public address as a " +
+					"/32. The whole internet (`0.0.0.0/0`) must be written explicitly. Changed in place.",
 				Validators: []validator.Set{setvalidator.SizeAtLeast(1), setvalidator.ValueStringsAre(tf.CIDR(0, 32))},
 			},
 			"nodeport_cidrs": schema.SetAttribute{
 				Optional: true, ElementType: cidrtypes.IPv4PrefixType{},
-				MarkdownDescription: "Networks from which NodePorts (30000-32767) on workers are reached. Changed in place. Default: none.",
+				MarkdownDescription: "Networks from which the NodePorts (30000-32767) of workers are reachable. Changed in place. Default: none.",
 				Validators:          []validator.Set{setvalidator.ValueStringsAre(tf.CIDR(0, 32))},
 			},
 			"ignore_rules": ignoreRulesAttribute(),
@@ -134,9 +137,9 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"tags_all":     tagsAllAttribute(),
 			"security_group_ids": schema.MapAttribute{
 				Computed: true, ElementType: types.StringType,
-				MarkdownDescription: "Security group by role: `lb`, `controller`, `worker`.",
+				MarkdownDescription: "Id of the security group by role: `lb`, `controller`, `worker`.",
 			},
-			"ref":   networkRef.Output("Reference for `k8s_machine.network`."),
+			"ref":   networkRef.Output("Reference: the value for `network` of `k8s_machine`."),
 			"drift": tf.DriftAttribute(),
 		},
 		Blocks: map[string]schema.Block{"timeouts": networkDeadlines.Block(ctx)},
@@ -147,7 +150,7 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 func tagsAttribute() schema.MapAttribute {
 	return schema.MapAttribute{
 		Optional: true, ElementType: types.StringType,
-		MarkdownDescription: "Tags, over the provider's `default_tags`. Changed in place. Default: none.",
+		MarkdownDescription: "Tags, added to the provider's `default_tags`, which they override. Changed in place. Default: none.",
 		Validators:          tagValidators(),
 	}
 }
@@ -156,7 +159,7 @@ func tagsAttribute() schema.MapAttribute {
 func tagsAllAttribute() schema.MapAttribute {
 	return schema.MapAttribute{
 		Computed: true, ElementType: types.StringType,
-		MarkdownDescription: "`tags` over the provider's `default_tags`.",
+		MarkdownDescription: "All tags: the provider's `default_tags`, overridden by `tags`.",
 	}
 }
 
@@ -207,7 +210,7 @@ func (r *networkResource) Read(ctx context.Context, req resource.ReadRequest, re
 	n, drift, err := client.ObserveNetwork(ctx, m.spec(private))
 	switch {
 	case errors.Is(err, infraaws.ErrNotFound):
-		resp.Diagnostics.AddWarning("Network "+m.Cluster.ValueString()+" is gone", err.Error()+"\n\nA plan makes it anew, or adopts what vpc_id says.")
+		resp.Diagnostics.AddWarning("Network "+m.Cluster.ValueString()+" is gone", err.Error()+"\n\nThe next apply creates it again, or adopts the VPC in vpc_id.")
 		resp.State.RemoveResource(ctx)
 		return
 	case err != nil:

@@ -56,13 +56,14 @@ func (r *pkiResource) Metadata(_ context.Context, _ resource.MetadataRequest, re
 func (r *pkiResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	replace := []planmodifier.String{stringplanmodifier.RequiresReplace()}
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "The keys of one cluster: certificate authorities for Kubernetes, etcd and the front proxy, the service-account key pair, and the key that encrypts secrets in etcd. " +
-			"Private keys are made once, put into the key store and fetched from there only while something is applied; they are never in the state (except with `key_store = \"state\"`), in plans or in logs.\n\n" +
-			"What is in the key store already is adopted, never overwritten: an apply that was interrupted, or whose state was lost, goes on with the same keys. " +
-			"Destroying this resource destroys the keys, and with them every way to repair the cluster.",
+		MarkdownDescription: "The keys of one cluster: certificate authorities for Kubernetes, etcd and the front proxy, the service-account key pair, and the key that encrypts " +
+			"secrets in etcd. Private keys are created once, stored in the key store, and read from there only during an apply. They are never in the state " +
+			"(except with `key_store = \"state\"`), in plans or in logs.\n\n" +
+			"Keys that exist in the key store are adopted, never overwritten: after an interrupted apply or a lost state, the next apply continues with the same " +
+			"keys. Destroying this resource destroys the keys, and with them every way to repair the cluster.",
 		Attributes: map[string]schema.Attribute{
 			"id": schema.StringAttribute{
-				Computed: true, MarkdownDescription: "Name of the cluster. Import takes it, for the key store `ssm` with the default prefix.",
+				Computed: true, MarkdownDescription: "Identifier: the cluster's name. Import takes it, for the key store `ssm` with the default prefix.",
 				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 			},
 			"cluster": schema.StringAttribute{
@@ -71,25 +72,26 @@ func (r *pkiResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 			},
 			"key_store": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString(pki.StoreSSM),
-				MarkdownDescription: "Where private keys are kept: `ssm` (AWS SSM Parameter Store, SecureString) or `state` (the Terraform state, as sensitive values: for clusters without AWS; " +
-					"whoever reads the state owns the cluster). A change replaces all keys. Default: `ssm`.",
+				MarkdownDescription: "Where private keys are stored: `ssm` (AWS SSM Parameter Store, SecureString) or `state` (the Terraform state, as sensitive values, for clusters " +
+					"without AWS). With `state`, whoever can read the state controls the cluster. A change replaces all keys. Default: `ssm`.",
 				Validators: []validator.String{keyStore()}, PlanModifiers: replace,
 			},
 			"prefix": schema.StringAttribute{
 				Optional: true, Computed: true,
-				MarkdownDescription: "Prefix of the parameters' names, with `ssm`. A change replaces all keys. Default: `/k8s/<cluster>/pki/`.",
+				MarkdownDescription: "Prefix of the parameters' names, for the key store `ssm`. A change replaces all keys. Default: `/k8s/<cluster>/pki/`.",
 				Validators:          []validator.String{parameterPrefix()},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
 			},
 			"kms_key_id": schema.StringAttribute{
-				Optional:            true,
-				MarkdownDescription: "KMS key (id, ARN or alias) that encrypts the parameters, with `ssm`. A change encrypts the same keys anew, in place. Default: the account's `alias/aws/ssm`.",
+				Optional: true,
+				MarkdownDescription: "KMS key (id, ARN or alias) that encrypts the parameters, for the key store `ssm`. A change encrypts the same keys again, in place. Default: the " +
+					"account's `alias/aws/ssm`.",
 			},
 			"ca_validity": caValidityAttribute(),
 			"generations": generationsAttribute(),
 			"tags":        tagsAttribute(),
 			"tags_all":    tagsAllAttribute(),
-			"ref":         pkiRef.Output("Reference for the `pki` of role resources: certificates, and where the private keys are."),
+			"ref":         pkiRef.Output("Reference: the value for `pki` of other resources."),
 			"drift":       tf.DriftAttribute(),
 		},
 		Blocks: map[string]schema.Block{"timeouts": pkiDeadlines.Block(ctx)},
@@ -97,7 +99,8 @@ func (r *pkiResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 }
 
 func caValidityAttribute() schema.StringAttribute {
-	a := tf.DurationAttribute("How long the authorities' certificates are valid, as a duration. A change holds for certificates made later; the present ones stay. Default: `87600h` (10 years).")
+	a := tf.DurationAttribute("How long the certificates of the authorities are valid, as a duration such as `87600h`. A change applies to certificates that are created later; " +
+		"existing ones stay. Default: `87600h` (10 years).")
 	a.Computed, a.Default = true, stringdefault.StaticString("87600h")
 	return a
 }
@@ -114,7 +117,7 @@ func (r *pkiResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReq
 	inState := plan.KeyStore.ValueString() == pki.StoreState
 	for name, v := range map[string]types.String{"prefix": plan.Prefix, "kms_key_id": plan.KMSKeyID} {
 		if inState && v.ValueString() != "" {
-			resp.Diagnostics.AddAttributeError(path.Root(name), "Not for this key store", name+` has a meaning for key_store = "ssm" only.`)
+			resp.Diagnostics.AddAttributeError(path.Root(name), "Argument of another key store", name+` applies only to key_store = "ssm": remove it.`)
 		}
 	}
 	plan.ID, plan.TagsAll = plan.Cluster, r.data.tagsAll(plan.Tags)
@@ -237,7 +240,7 @@ func (r *pkiResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 		drift, err = r.observe(ctx, store, m)
 	}
 	if err != nil {
-		addError(&resp.Diagnostics, "Cannot look at the keys of cluster "+m.Cluster.ValueString(), err)
+		addError(&resp.Diagnostics, "Cannot refresh the keys of cluster "+m.Cluster.ValueString(), err)
 		return
 	}
 	m.Drift = driftValue(drift)

@@ -97,7 +97,7 @@ func (r *pkiResource) repair(ctx context.Context, m, state pkiModel) error {
 		}
 		if pki.Secret(name) {
 			if !present {
-				return fmt.Errorf("%s is gone and cannot be made again: put it back under %s from a backup (the controllers hold copies under /etc/kubernetes), or give the cluster new keys with -replace",
+				return fmt.Errorf("%s is gone and cannot be created again: restore it under %s from a backup (the controllers hold copies under /etc/kubernetes), or give the cluster new keys with -replace",
 					name, m.Prefix.ValueString())
 			}
 			continue

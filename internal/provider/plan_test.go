@@ -62,7 +62,7 @@ func TestBadInput(t *testing.T) {
 		{"k8s_pki", keys, "cluster", "sg-demo", "begins with sg-"},
 		{"k8s_pki", keys, "key_store", "vault", "vault"},
 		{"k8s_pki", keys, "ca_validity", "10 years", "not a valid Go Time Duration"},
-		{"k8s_pki", keys, "ca_validity", "-1h", "not longer than nothing"},
+		{"k8s_pki", keys, "ca_validity", "-1h", "not longer than zero"},
 		{"k8s_pki", keys, "prefix", "k8s", "begin and end with a slash"},
 		{"k8s_pki", keys, "generations", values{"encryption": []any{2, 2}}, "twice"},
 		{"k8s_kubeconfig", kubeconfig, "ttl", "a day", "not a valid Go Time Duration"},

@@ -119,14 +119,14 @@ type bastionModel struct {
 // Schema implements provider.Provider.
 func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *provider.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "Builds Kubernetes clusters from scratch on AWS EC2 (or on any machines reachable by SSH), and keeps them as written: " +
+		MarkdownDescription: "Builds Kubernetes clusters from their parts on AWS EC2, or on any machines reachable by SSH, and repairs whatever differs from the configuration: " +
 			"certificates, systemd units, etcd, control plane, load balancer and workers.\n\n" +
-			"AWS is reached as the AWS CLI and the AWS provider reach it: every argument may come from the usual environment variables " +
-			"and shared configuration files instead. Nothing but the provider itself is needed on the computer that runs Terraform.",
+			"Credentials and region for AWS are found as the AWS CLI and the AWS provider find them: every argument may come from the usual environment variables " +
+			"and shared configuration files instead. The computer that runs Terraform needs no program besides the provider.",
 		Attributes: map[string]schema.Attribute{
 			"region": schema.StringAttribute{
 				Optional:            true,
-				MarkdownDescription: "AWS region. Default: `AWS_REGION`, `AWS_DEFAULT_REGION`, or the profile's.",
+				MarkdownDescription: "AWS region. Default: `AWS_REGION`, `AWS_DEFAULT_REGION`, or the region of the profile.",
 			},
 			"profile": schema.StringAttribute{
 				Optional:            true,
@@ -134,66 +134,67 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 			},
 			"access_key": schema.StringAttribute{
 				Optional:            true,
-				MarkdownDescription: "AWS access key. Default: `AWS_ACCESS_KEY_ID`, or what the SDK finds otherwise.",
+				MarkdownDescription: "AWS access key. Default: `AWS_ACCESS_KEY_ID`, or what else the AWS SDK finds.",
 				Validators:          []validator.String{stringvalidator.AlsoRequires(path.MatchRoot("secret_key"))},
 			},
 			"secret_key": schema.StringAttribute{
 				Optional: true, Sensitive: true,
-				MarkdownDescription: "AWS secret key. Default: `AWS_SECRET_ACCESS_KEY`. May be ephemeral.",
+				MarkdownDescription: "AWS secret key. May be ephemeral. Default: `AWS_SECRET_ACCESS_KEY`.",
 				Validators:          []validator.String{stringvalidator.AlsoRequires(path.MatchRoot("access_key"))},
 			},
 			"token": schema.StringAttribute{
 				Optional: true, Sensitive: true,
-				MarkdownDescription: "AWS session token of temporary credentials. Default: `AWS_SESSION_TOKEN`. May be ephemeral.",
+				MarkdownDescription: "AWS session token of temporary credentials. May be ephemeral. Default: `AWS_SESSION_TOKEN`.",
 			},
 			"max_retries": schema.Int64Attribute{
 				Optional:            true,
-				MarkdownDescription: "How often one AWS call is tried again after throttling or a passing failure. Default: 25.",
+				MarkdownDescription: "How often an AWS call is retried after throttling or a temporary failure. Default: 25.",
 				Validators:          []validator.Int64{int64validator.AtLeast(1)},
 			},
 			"retry_mode": schema.StringAttribute{
 				Optional:            true,
-				MarkdownDescription: "Retry mode of the AWS SDK: `standard` (default) or `adaptive`, which also slows down by itself while AWS throttles.",
+				MarkdownDescription: "Retry mode of the AWS SDK: `standard`, or `adaptive`, which also slows down its calls while AWS throttles. Default: `standard`.",
 				Validators:          []validator.String{stringvalidator.OneOf("standard", "adaptive")},
 			},
 			"default_tags": schema.MapAttribute{
 				Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Tags for everything made in AWS. A resource's own `tags` win over these. Changed in place.",
+				MarkdownDescription: "Tags for every AWS object that the provider creates. A resource's own `tags` override them. Changed in place. Default: none.",
 				Validators:          tagValidators(),
 			},
 			"artifact_mirror": schema.StringAttribute{
 				Optional: true,
-				MarkdownDescription: "Base URL from which the machines download every release file instead of from upstream: " +
-					"`<mirror>/<upstream host>/<upstream path>`. One with `http://` needs `artifact_checksums`. Default: `K8S_ARTIFACT_MIRROR`, else upstream.",
+				MarkdownDescription: "Base URL from which the machines download release files instead of from upstream. A file's URL is `<mirror>/<upstream host>/<upstream path>`. An " +
+					"`http://` mirror requires `artifact_checksums`. Default: `K8S_ARTIFACT_MIRROR`, else upstream.",
 				Validators: []validator.String{tf.HTTPURL()},
 			},
 			"artifact_checksums": schema.StringAttribute{
 				Optional: true,
-				MarkdownDescription: "SHA-256 sums of release files in the format of `sha256sum`, names relative to the mirror's root: the text itself or the path of a file with it. " +
-					"They win over sums that the provider has pinned. Default: `K8S_ARTIFACT_CHECKSUMS`.",
+				MarkdownDescription: "SHA-256 checksums of release files in the format of `sha256sum`, with names relative to the mirror's root. The value is the text itself or the path " +
+					"of a file. They override the checksums that are built into the provider. Default: `K8S_ARTIFACT_CHECKSUMS`.",
 			},
 		},
 		Blocks: map[string]schema.Block{
 			"assume_role": schema.SingleNestedBlock{
-				MarkdownDescription: "Role to assume with the credentials found.",
+				MarkdownDescription: "IAM role to assume with the credentials found. Default: none.",
 				Attributes: map[string]schema.Attribute{
 					"role_arn":     schema.StringAttribute{Optional: true, MarkdownDescription: "ARN of the role. Required in this block."},
-					"session_name": schema.StringAttribute{Optional: true, MarkdownDescription: "Session name. Default: one made by the SDK."},
-					"external_id":  schema.StringAttribute{Optional: true, MarkdownDescription: "External id that the role's trust policy asks for."},
-					"policy":       schema.StringAttribute{Optional: true, CustomType: jsontypes.NormalizedType{}, MarkdownDescription: "IAM policy (JSON) that further restricts the session."},
+					"session_name": schema.StringAttribute{Optional: true, MarkdownDescription: "Session name. Default: one chosen by the AWS SDK."},
+					"external_id":  schema.StringAttribute{Optional: true, MarkdownDescription: "External id that the role's trust policy requires. Default: none."},
+					"policy":       schema.StringAttribute{Optional: true, CustomType: jsontypes.NormalizedType{}, MarkdownDescription: "IAM policy (JSON) that restricts the session further. Default: none."},
 					"duration": schema.StringAttribute{
 						Optional: true, CustomType: timetypes.GoDurationType{},
-						MarkdownDescription: "Life of one set of credentials, such as `1h`. Default: `15m`.",
+						MarkdownDescription: "Lifetime of the temporary credentials, as a duration such as `1h`. Default: `15m`.",
 						Validators:          []validator.String{tf.PositiveDuration()},
 					},
 				},
 			},
 			"endpoints": schema.SingleNestedBlock{
-				MarkdownDescription: "URLs of AWS services, for private endpoints or a local EC2. Default: `AWS_ENDPOINT_URL_EC2`, `AWS_ENDPOINT_URL` and so on.",
+				MarkdownDescription: "URLs of AWS services, for VPC endpoints or a local EC2. Default: the environment variables of the AWS SDK, such as `AWS_ENDPOINT_URL_EC2` and " +
+					"`AWS_ENDPOINT_URL`.",
 				Attributes: map[string]schema.Attribute{
-					"ec2": schema.StringAttribute{Optional: true, MarkdownDescription: "EC2.", Validators: []validator.String{tf.HTTPURL()}},
-					"ssm": schema.StringAttribute{Optional: true, MarkdownDescription: "Systems Manager.", Validators: []validator.String{tf.HTTPURL()}},
-					"sts": schema.StringAttribute{Optional: true, MarkdownDescription: "Security Token Service.", Validators: []validator.String{tf.HTTPURL()}},
+					"ec2": schema.StringAttribute{Optional: true, MarkdownDescription: "URL of EC2.", Validators: []validator.String{tf.HTTPURL()}},
+					"ssm": schema.StringAttribute{Optional: true, MarkdownDescription: "URL of Systems Manager.", Validators: []validator.String{tf.HTTPURL()}},
+					"sts": schema.StringAttribute{Optional: true, MarkdownDescription: "URL of the Security Token Service.", Validators: []validator.String{tf.HTTPURL()}},
 				},
 			},
 			"ssh": sshBlock(),
@@ -203,12 +204,12 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 
 func sshBlock() schema.SingleNestedBlock {
 	return schema.SingleNestedBlock{
-		MarkdownDescription: "How machines are reached. Their host keys are pinned from the first connection on; there is no trust on first use.",
+		MarkdownDescription: "How the provider reaches machines by SSH. Host keys are pinned from the first connection on; there is no trust on first use.",
 		Attributes: map[string]schema.Attribute{
 			"private_key": schema.StringAttribute{
 				Optional: true, Sensitive: true,
-				MarkdownDescription: "Private key, PEM or OpenSSH format, without a passphrase. Its public half is authorised on machines when they are launched. " +
-					"May be ephemeral; never in state. Default: `K8S_SSH_PRIVATE_KEY`.",
+				MarkdownDescription: "Private key in PEM or OpenSSH format, without a passphrase. Machines authorise its public key at launch. May be ephemeral; it is never in the state. " +
+					"Default: `K8S_SSH_PRIVATE_KEY`.",
 				Validators: []validator.String{privateKey()},
 			},
 			"private_key_file": schema.StringAttribute{
@@ -217,31 +218,30 @@ func sshBlock() schema.SingleNestedBlock {
 				Validators:          []validator.String{stringvalidator.ConflictsWith(path.MatchRoot("ssh").AtName("private_key"))},
 			},
 			"agent": schema.BoolAttribute{
-				Optional: true,
-				MarkdownDescription: "Whether to use the keys of the agent at `SSH_AUTH_SOCK`. " +
-					"Default: `true` when there is an agent and no private key, else `false`.",
+				Optional:            true,
+				MarkdownDescription: "Whether to use the keys of the SSH agent at `SSH_AUTH_SOCK`. Default: `true` if there is an agent and no private key, else `false`.",
 			},
 			"user": schema.StringAttribute{
 				Optional:            true,
-				MarkdownDescription: "Login user, with passwordless sudo, of machines and hosts that do not name their own. Default: `admin`, as in Debian's images.",
+				MarkdownDescription: "Login user with passwordless sudo, for machines and hosts that do not set their own. Default: `admin`, as in Debian's images.",
 				Validators:          []validator.String{tf.LoginUser()},
 			},
 			"connect_timeout": schema.StringAttribute{
 				Optional: true, CustomType: timetypes.GoDurationType{},
-				MarkdownDescription: "How long to wait for one machine to accept a connection before it counts as unreachable. Default: `10s`.",
+				MarkdownDescription: "How long to wait for a machine to accept a connection before it counts as unreachable, as a duration such as `30s`. Default: `10s`.",
 				Validators:          []validator.String{tf.PositiveDuration()},
 			},
 		},
 		Blocks: map[string]schema.Block{
 			"bastion": schema.SingleNestedBlock{
-				MarkdownDescription: "Machine through which all others are reached, with the same key. Machines are then reached at their private addresses.",
+				MarkdownDescription: "Bastion through which all machines are reached, with the same key and at their private addresses. Default: none.",
 				Attributes: map[string]schema.Attribute{
-					"address": schema.StringAttribute{Optional: true, MarkdownDescription: "Name or IP address. Required in this block."},
+					"address": schema.StringAttribute{Optional: true, MarkdownDescription: "IP address or DNS name. Required in this block."},
 					"port":    schema.Int64Attribute{Optional: true, MarkdownDescription: "SSH port. Default: 22.", Validators: []validator.Int64{tf.Port()}},
-					"user":    schema.StringAttribute{Optional: true, MarkdownDescription: "Login user. Default: `ssh.user`.", Validators: []validator.String{tf.LoginUser()}},
+					"user":    schema.StringAttribute{Optional: true, MarkdownDescription: "Login user. Default: the provider's `ssh.user`.", Validators: []validator.String{tf.LoginUser()}},
 					"host_keys": schema.ListAttribute{
 						Optional: true, ElementType: types.StringType,
-						MarkdownDescription: "Host keys, any of which is accepted, as `ssh-ed25519 AAAA...`. Required in this block.",
+						MarkdownDescription: "SSH host keys, as `ssh-ed25519 AAAA...`, any of which is accepted. Required in this block.",
 						Validators:          []validator.List{listvalidator.SizeAtLeast(1), listvalidator.ValueStringsAre(hostKey())},
 					},
 				},

@@ -26,8 +26,8 @@ type subnetModel struct {
 }
 
 var subnetRef = tf.NewReference[subnetModel](map[string]schema.Attribute{
-	"id":   schema.StringAttribute{Required: true, MarkdownDescription: "Subnet. Routes to pods are added to the route table that holds for it."},
-	"cidr": schema.StringAttribute{Required: true, CustomType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Its network."},
+	"id":   schema.StringAttribute{Required: true, MarkdownDescription: "Id of the subnet. Routes to pods are added to the route table that applies to it."},
+	"cidr": schema.StringAttribute{Required: true, CustomType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Network of the subnet."},
 })
 
 // networkRefModel is k8s_network.x.ref.
@@ -42,7 +42,7 @@ type networkRefModel struct {
 
 var networkRef = tf.NewReference[networkRefModel](map[string]schema.Attribute{
 	"cluster": clusterAttribute(),
-	"vpc_id":  schema.StringAttribute{Required: true, MarkdownDescription: "VPC."},
+	"vpc_id":  schema.StringAttribute{Required: true, MarkdownDescription: "Id of the VPC."},
 	"vpc_cidr": schema.StringAttribute{
 		Required: true, CustomType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Network of the VPC.",
 		Validators: []validator.String{tf.CIDR(8, 28)},
@@ -54,7 +54,7 @@ var networkRef = tf.NewReference[networkRefModel](map[string]schema.Attribute{
 	"subnets": subnetRef.Inputs("Subnets for machines."),
 	"security_group_ids": schema.MapAttribute{
 		Required: true, ElementType: types.StringType,
-		MarkdownDescription: "Security group by role: `lb`, `controller`, `worker`.",
+		MarkdownDescription: "Id of the security group by role: `lb`, `controller`, `worker`.",
 	},
 })
 
@@ -85,25 +85,25 @@ var pkiRef = tf.NewReference[pkiRefModel](map[string]schema.Attribute{
 		Required: true, MarkdownDescription: "Key store: `ssm` or `state`.",
 		Validators: []validator.String{keyStore()},
 	},
-	"prefix":                         schema.StringAttribute{Optional: true, MarkdownDescription: "Prefix of the names in the key store."},
-	"kms_key_id":                     schema.StringAttribute{Optional: true, MarkdownDescription: "KMS key that encrypts the key store."},
-	"region":                         schema.StringAttribute{Optional: true, MarkdownDescription: "Region of the key store."},
+	"prefix":                         schema.StringAttribute{Optional: true, MarkdownDescription: "Prefix of the parameters' names, for the key store `ssm`."},
+	"kms_key_id":                     schema.StringAttribute{Optional: true, MarkdownDescription: "KMS key that encrypts the parameters, for the key store `ssm`."},
+	"region":                         schema.StringAttribute{Optional: true, MarkdownDescription: "AWS region of the key store `ssm`."},
 	"kubernetes_ca_pem":              schema.StringAttribute{Required: true, MarkdownDescription: "Certificates of the Kubernetes CA, the issuing one first."},
 	"etcd_ca_pem":                    schema.StringAttribute{Required: true, MarkdownDescription: "Certificates of the etcd CA, the issuing one first."},
 	"front_proxy_ca_pem":             schema.StringAttribute{Required: true, MarkdownDescription: "Certificates of the front-proxy CA, the issuing one first."},
-	"service_account_public_key_pem": schema.StringAttribute{Required: true, MarkdownDescription: "Public keys that verify service-account tokens."},
-	"generations":                    generationsRef.Input("Generations of each key: the first issues, all are trusted."),
+	"service_account_public_key_pem": schema.StringAttribute{Required: true, MarkdownDescription: "Public keys that verify the tokens of service accounts, the signing one first."},
+	"generations":                    generationsRef.Input("Generations of each key. The first issues; all are trusted."),
 	"keys": schema.MapAttribute{
 		Optional: true, Sensitive: true, ElementType: types.StringType,
-		MarkdownDescription: "Private keys by name, with the key store `state` only; null otherwise.",
+		MarkdownDescription: "Private keys by name, for the key store `state` only; null otherwise.",
 	},
 })
 
-const pkiRefDescription = "The cluster's PKI: `k8s_pki.<name>.ref`."
+const pkiRefDescription = "PKI of the cluster: `k8s_pki.<name>.ref`."
 
 // pkiAttribute is the required input `pki` of role resources.
 func pkiAttribute() schema.SingleNestedAttribute {
-	return pkiRef.Input(pkiRefDescription + " Certificates and the places of private keys, which are fetched only while applying. " +
+	return pkiRef.Input(pkiRefDescription + " It holds certificates, and where the private keys are stored; these are read only during an apply. " +
 		"A change renews certificates in place, one machine at a time.")
 }
 
@@ -183,8 +183,8 @@ type etcdRefModel struct {
 }
 
 var etcdRef = tf.NewReference[etcdRefModel](map[string]schema.Attribute{
-	"version":   required("Release."),
-	"endpoints": schema.ListAttribute{Required: true, ElementType: types.StringType, MarkdownDescription: "URLs of the members for clients."},
+	"version":   required("etcd release."),
+	"endpoints": schema.ListAttribute{Required: true, ElementType: types.StringType, MarkdownDescription: "URLs at which clients reach the members."},
 })
 
 // controlPlaneRefModel is k8s_control_plane.x.ref.
@@ -202,17 +202,17 @@ type controlPlaneRefModel struct {
 
 var controlPlaneRef = tf.NewReference[controlPlaneRefModel](map[string]schema.Attribute{
 	"cluster":          required("Name of the cluster."),
-	"version":          required("Release."),
+	"version":          required("Kubernetes release."),
 	"endpoint":         required(publicEndpoint),
 	"private_endpoint": required(privateEndpoint),
 	"pod_cidr":         schema.StringAttribute{Required: true, CustomType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Network of the pods."},
 	"service_cidr":     schema.StringAttribute{Required: true, CustomType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Network of the services."},
-	"node_cidrs":       schema.SetAttribute{Optional: true, ElementType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Subnets of the machines."},
-	"dns_ip":           schema.StringAttribute{Required: true, CustomType: iptypes.IPv4AddressType{}, MarkdownDescription: "Address of cluster DNS."},
+	"node_cidrs":       schema.SetAttribute{Optional: true, ElementType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Networks of the subnets for machines."},
+	"dns_ip":           schema.StringAttribute{Required: true, CustomType: iptypes.IPv4AddressType{}, MarkdownDescription: "Service address of cluster DNS."},
 	"domain":           required("Domain of cluster DNS."),
 })
 
-const controlPlaneRefDescription = "Control plane: `k8s_control_plane.<name>.ref`."
+const controlPlaneRefDescription = "Control plane of the cluster: `k8s_control_plane.<name>.ref`."
 
 func (m controlPlaneRefModel) cluster(ref pki.Ref) component.Cluster {
 	return component.Cluster{
@@ -228,8 +228,8 @@ func (m controlPlaneRefModel) cluster(ref pki.Ref) component.Cluster {
 
 // Descriptions of the API server's URLs, wherever they appear.
 const (
-	publicEndpoint  = "Public endpoint: URL at which the API server is reached from outside, by people and Terraform."
-	privateEndpoint = "Private endpoint: URL at which the cluster's machines reach the API server."
+	publicEndpoint  = "Public endpoint: the URL at which people and Terraform reach the API server."
+	privateEndpoint = "Private endpoint: the URL at which the cluster's machines reach the API server."
 )
 
 // required is an attribute of a reference that takes any text.

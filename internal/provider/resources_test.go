@@ -254,7 +254,7 @@ AttributeName("drift"): map[key store:etcd-ca.crt: missing] -> map[]`,
 		}
 		keys.refresh()
 		failed := change{errors: keys.apply(keys.plan(values{"cluster": "demo"}))}
-		if got := failed.failure(); !strings.Contains(got, "etcd-ca.key is gone and cannot be made again") {
+		if got := failed.failure(); !strings.Contains(got, "etcd-ca.key is gone and cannot be created again") {
 			t.Errorf("got %s", got)
 		}
 	})

@@ -79,14 +79,14 @@ type roleModel struct {
 func roleAttributes() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		"id": schema.StringAttribute{
-			Computed: true, MarkdownDescription: "Stable identifier.",
+			Computed: true, MarkdownDescription: "Identifier: the cluster's name; for a worker pool `<cluster>/<name>`.",
 			PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 		},
 		"drift": tf.DriftAttribute(),
 		"files": schema.MapAttribute{
 			Computed: true, ElementType: types.StringType,
-			MarkdownDescription: "Every file and program on the machines that is owned by this resource: `machine:path` to `sha256:digest`; " +
-				"of certificates, which authority issues them, and of secrets, the names of the keys they are made from. A plan shows here which of them a change rewrites.",
+			MarkdownDescription: "Every file and program on the machines that belongs to this resource: `machine:path` to `sha256:<digest>`. For a certificate the value names the " +
+				"authority that issues it, for a secret the keys from which it is made. A plan shows here which files a change rewrites.",
 		},
 	}
 }
@@ -359,17 +359,17 @@ func (r *roleResource[M, S]) tell(report rollout.Report, diags *diag.Diagnostics
 			r.explain("refresh", err, diags)
 		case r.data.firstWarning(machine):
 			diags.AddWarning(unasked(machine, err),
-				fmt.Sprintf("%s\n\nIts last known state is kept. What differs on it, if anything, is not known.\n\n%s", remote.Redact(err.Error()), advice(err)))
+				fmt.Sprintf("%s\n\nIts last known state is kept; whether anything differs on it is not known.\n\n%s", remote.Redact(err.Error()), advice(err)))
 		}
 	}
 	for _, machine := range slices.Sorted(maps.Keys(report.Clocks)) {
 		if r.data.firstWarning("clock of " + machine) {
 			diags.AddWarning(fmt.Sprintf("The clock of machine %s is off", machine),
-				fmt.Sprintf("machine %s: %s.\n\nSet the one right that is wrong: certificates and leases depend on it.", machine, fleet.ClockWords(report.Clocks[machine])))
+				fmt.Sprintf("machine %s: %s.\n\nCorrect the clock that is wrong: certificates and leases depend on it.", machine, fleet.ClockWords(report.Clocks[machine])))
 		}
 	}
 	for _, f := range report.Unjudged {
-		diags.AddWarning("The "+r.role.title+" could not be judged completely", remote.Redact(f.String()))
+		diags.AddWarning("The "+r.role.title+" could not be compared completely", remote.Redact(f.String()))
 	}
 }
 

@@ -30,13 +30,13 @@ import (
 
 // importDescription documents the id; needs are the arguments it must hold.
 func importDescription(needs []string) string {
-	return "\n\nImport takes a JSON object of arguments: `" + strings.Join(needs, "`, `") + "`, where the name of a cluster stands for `pki` when its keys are in SSM under the default prefix. " +
-		"Any other argument may be given as well; one that leaves no trace is not found otherwise."
+	return "\n\nThe import id is a JSON object of arguments with at least `" + strings.Join(needs, "`, `") + "`. " +
+		"`pki` may be the cluster's name if its keys are in SSM under the default prefix. " +
+		"Other arguments may be given as well; an argument that cannot be read from the cluster is imported only if it is given."
 }
 
 // importSettles says what follows the import of a role.
-const importSettles = " Versions, flags and settings are read from the machines. " +
-	"An import restarts nothing: what was not found as configured settles in the state with the next apply."
+const importSettles = " Versions, flags and settings are read from the machines. An import restarts nothing: the next apply adds to the state what the import could not read."
 
 // recall says how a role is imported.
 type recall[M any, S rollout.Role] struct {
@@ -81,7 +81,7 @@ func (r *roleResource[M, S]) remember(ctx context.Context, m *M, rec *roleRecord
 	node, files, err := r.data.engine(ctx).Inspect(ctx, given)
 	switch {
 	case errors.Is(err, rollout.ErrNoMachines):
-		diags.AddError("Cannot import this "+r.role.title, "The id names no machines.")
+		diags.AddError("Cannot import this "+r.role.title, "The import id names no machines.")
 		return
 	case err != nil:
 		addError(diags, "Cannot import this "+r.role.title, err)
@@ -93,7 +93,7 @@ func (r *roleResource[M, S]) remember(ctx context.Context, m *M, rec *roleRecord
 	case errors.As(err, &nothing):
 		diags.AddError("Nothing to import", nothing.Reason)
 	case err != nil:
-		addError(diags, "Unreadable "+r.role.recall.machine, err)
+		addError(diags, "Cannot read the configuration of this "+r.role.recall.machine, err)
 	case r.role.recall.ask != nil:
 		r.role.recall.ask(ctx, r.data, m, &found, diags)
 	}
@@ -129,16 +129,16 @@ func (d *providerData) readImportID(ctx context.Context, id string, needs []stri
 	}
 	typ, ok := state.Schema.Type().TerraformType(ctx).(tftypes.Object)
 	if !ok {
-		return errors.New("the schema is no object")
+		return errors.New("the schema is not an object")
 	}
 	for name := range arguments {
 		if a, known := state.Schema.GetAttributes()[name]; !known || !a.IsRequired() && !a.IsOptional() {
-			return fmt.Errorf("%q in the id is not an argument", name)
+			return fmt.Errorf("%q in the import id is not an argument", name)
 		}
 	}
 	for _, name := range needs {
 		if arguments[name] == nil {
-			return fmt.Errorf("the id lacks %s: it must hold %s", name, strings.Join(needs, ", "))
+			return fmt.Errorf("the import id lacks %s: it must contain %s", name, strings.Join(needs, ", "))
 		}
 	}
 	cluster, byName := arguments["pki"].(string)
@@ -154,7 +154,7 @@ func (d *providerData) readImportID(ctx context.Context, id string, needs []stri
 		return err
 	}
 	if state.Raw, err = (tfprotov6.DynamicValue{JSON: raw}).Unmarshal(typ); err != nil {
-		return fmt.Errorf("the id does not hold what the arguments take: %w", err)
+		return fmt.Errorf("the import id has a value that the argument does not accept: %w", err)
 	}
 	if byName {
 		ref, err := d.findKeys(ctx, cluster)
@@ -184,11 +184,11 @@ func freeformArguments(ctx context.Context, typ tftypes.Object, arguments map[st
 		}
 		object, ok := arguments[name].(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("%s in the id is not an object", name)
+			return nil, fmt.Errorf("%s in the import id is not an object", name)
 		}
 		v, err := freeform.Value(object)
 		if err != nil {
-			return nil, fmt.Errorf("%s in the id: %w", name, err)
+			return nil, fmt.Errorf("%s in the import id: %w", name, err)
 		}
 		if out[name], err = v.ToTerraformValue(ctx); err != nil {
 			return nil, err
@@ -205,7 +205,7 @@ func (d *providerData) importArguments(ctx context.Context, id string, assemble 
 	}
 	var arguments map[string]any
 	if err := json.Unmarshal([]byte(id), &arguments); err != nil {
-		return nil, fmt.Errorf(`the id must be a JSON object of arguments, such as jsonencode({ ..., pki = "<cluster>" }) makes in an import block: %w`, err)
+		return nil, fmt.Errorf(`the import id must be a JSON object of arguments, such as jsonencode({ ..., pki = "<cluster>" }) makes in an import block: %w`, err)
 	}
 	return arguments, nil
 }

@@ -23,7 +23,7 @@ import (
 // Inputs that several role resources share.
 
 func earlyRenewalAttribute() schema.StringAttribute {
-	return tf.DurationAttribute(fmt.Sprintf("How long before they expire certificates are renewed, in place, by the next apply. Default: `%s`.",
+	return tf.DurationAttribute(fmt.Sprintf("How long before its expiry a certificate is renewed, in place, by the next apply, as a duration such as `720h`. Default: `%s`.",
 		tf.Short(pki.DefaultEarlyRenewal)))
 }
 
@@ -61,7 +61,7 @@ func warnOfEndOfLife(release types.String, now time.Time, diags *diag.Diagnostic
 		return
 	}
 	if words := version.EndsSoon(v, now); words != "" {
-		diags.AddAttributeWarning(path.Root("version"), "Kubernetes "+v.MinorString()+" ends", words)
+		diags.AddAttributeWarning(path.Root("version"), "Kubernetes "+v.MinorString()+" is near its end of life", words)
 	}
 }
 

@@ -32,7 +32,7 @@ func recallEtcd() recall[etcdModel, rollout.Etcd] {
 func recallControlPlane() recall[controlPlaneModel, rollout.ControlPlane] {
 	return recall[controlPlaneModel, rollout.ControlPlane]{
 		needs: []string{"hosts", "etcd", "lb", "pki"}, machine: "controller",
-		hint: " `node_cidrs` and `dns_ip` are read from one of the cluster's workers, which is found by its tags: give them when there is none.",
+		hint: " `node_cidrs` and `dns_ip` are read from a worker of the cluster, which is found by its tags. Give both if there is no worker.",
 		ask:  askWorkers,
 	}
 }
@@ -47,8 +47,8 @@ func askWorkers(ctx context.Context, d *providerData, m *controlPlaneModel, foun
 	hosts, _ := hostsFrom(ctx, m.Hosts, diags)
 	cluster, err := d.clusterByWorkers(ctx, hosts, found.Spec.Cluster)
 	if err != nil {
-		diags.AddWarning("Not everything was found of this control plane", remote.Redact(err.Error())+
-			"\n\nnode_cidrs and dns_ip leave no trace on controllers. What the id does not give is taken from the configuration by the next apply, which restarts nothing.")
+		diags.AddWarning("The import could not read all arguments of this control plane", remote.Redact(err.Error())+
+			"\n\nnode_cidrs and dns_ip cannot be read from controllers. If the import id does not contain them, the next apply takes them from the configuration; it restarts nothing.")
 	}
 	found.Spec.Cluster = cluster
 }
@@ -56,7 +56,7 @@ func askWorkers(ctx context.Context, d *providerData, m *controlPlaneModel, foun
 // clusterByWorkers completes a cluster with what one of its workers says of it.
 func (d *providerData) clusterByWorkers(ctx context.Context, controllers []hostModel, c component.Cluster) (component.Cluster, error) {
 	if controllers[0].InstanceID.ValueString() == "" {
-		return c, errors.New("workers that are no EC2 instances cannot be found from here")
+		return c, errors.New("workers that are not EC2 instances cannot be found")
 	}
 	workers, err := d.found(ctx, c.Name, infraaws.RoleWorker)
 	switch {
@@ -92,8 +92,8 @@ func askNodes(ctx context.Context, d *providerData, m *workerPoolModel, found *r
 	api := rollout.API{Endpoint: found.Endpoint, PKI: found.Spec.Cluster.PKI}
 	labels, err := d.engine(ctx).NodeLabels(ctx, api, found.Targets[0].Node.Name)
 	if err != nil {
-		diags.AddWarning("Not everything was found of this worker pool", remote.Redact(err.Error())+
-			"\n\nLabels that only an administrator may set leave no trace on workers. What the id does not give is taken from the configuration by the next apply, which restarts nothing.")
+		diags.AddWarning("The import could not read all arguments of this worker pool", remote.Redact(err.Error())+
+			"\n\nLabels that only an administrator may set cannot be read from workers. If the import id does not contain labels, the next apply takes them from the configuration; it restarts nothing.")
 		return
 	}
 	found.Spec.Kubelet.Labels = labels
@@ -102,7 +102,8 @@ func askNodes(ctx context.Context, d *providerData, m *workerPoolModel, found *r
 func recallLB() recall[lbModel, rollout.LoadBalancer] {
 	return recall[lbModel, rollout.LoadBalancer]{
 		needs: []string{"host", "controllers", "pki"}, machine: "load balancer",
-		hint: " The name of the cluster, or the id of the Elastic IP, will do as the id when machines and keys are where this provider puts them.",
+		hint: " The cluster's name or the allocation id of the Elastic IP (`eipalloc-...`) may be the import id instead if the machines have the tags of this " +
+			"provider and the keys are in SSM under the default prefix.",
 		ask: func(ctx context.Context, d *providerData, m *lbModel, _ *rollout.LoadBalancer, diags *diag.Diagnostics) {
 			if m.Cluster.IsNull() {
 				m.Cluster = clusterOf(ctx, m.PKI, diags)

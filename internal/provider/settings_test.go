@@ -225,7 +225,7 @@ func TestImportedSettings(t *testing.T) {
 	if !m.KubeProxyConfig.IsNull() || !m.ContainerdConfig.IsNull() || extraArgs(m.ExtraArgs, artifact.Kubelet)["v"][0] != "2" {
 		t.Errorf("kube_proxy_config %v, containerd_config %v, extra_args %v", m.KubeProxyConfig, m.ContainerdConfig, m.ExtraArgs)
 	}
-	if _, err := read(values{"kubelet_config": "{}"}); err == nil || !strings.Contains(err.Error(), "kubelet_config in the id is not an object") {
+	if _, err := read(values{"kubelet_config": "{}"}); err == nil || !strings.Contains(err.Error(), "kubelet_config in the import id is not an object") {
 		t.Errorf("got %v", err)
 	}
 

@@ -24,7 +24,7 @@ import (
 func clusterName() validator.String {
 	return tf.DNSLabel(40).But("that does not begin with sg-", func(s string) error {
 		if strings.HasPrefix(s, "sg-") {
-			return fmt.Errorf("%q begins with sg-, which EC2 keeps for the ids of security groups: it would refuse the groups' names", s)
+			return fmt.Errorf("%q begins with sg-, which EC2 reserves for the ids of security groups; choose another name", s)
 		}
 		return nil
 	})
@@ -92,9 +92,9 @@ func privateKey() validator.String {
 func keyProblem(err error) string {
 	var passphrase *ssh.PassphraseMissingError
 	if errors.As(err, &passphrase) {
-		return "The key is protected by a passphrase: use an agent (ssh.agent), or a key without one."
+		return "The key has a passphrase. Use an SSH agent (ssh.agent), or a key without a passphrase."
 	}
-	return "It is not a private key in PEM or OpenSSH format. A line break lost or indented on the way (for example in an environment variable) is a common reason."
+	return "The value is not a private key in PEM or OpenSSH format. A common reason is a line break that was lost or indented, for example in an environment variable."
 }
 
 // tagValidators hold EC2's limits, and keep users from the library's own tags.
@@ -132,7 +132,7 @@ func parameterPrefix() validator.String {
 		case !parameterName.MatchString(s):
 			return fmt.Errorf("%q must begin and end with a slash, and hold letters, digits and _.- between slashes", s)
 		case strings.HasPrefix(s, "/aws") || strings.HasPrefix(s, "/ssm"):
-			return errors.New("names that begin with aws or ssm are kept by AWS")
+			return errors.New("AWS reserves names that begin with aws or ssm; choose another prefix")
 		}
 		return nil
 	})

@@ -61,16 +61,16 @@ type taintModel struct {
 }
 
 var taint = tf.NewReference[taintModel](map[string]schema.Attribute{
-	"key":   schema.StringAttribute{Required: true, MarkdownDescription: "Key."},
-	"value": schema.StringAttribute{Optional: true, MarkdownDescription: "Value. Default: none."},
+	"key":   schema.StringAttribute{Required: true, MarkdownDescription: "Key of the taint."},
+	"value": schema.StringAttribute{Optional: true, MarkdownDescription: "Value of the taint. Default: none."},
 	"effect": schema.StringAttribute{
-		Required: true, MarkdownDescription: "`NoSchedule`, `PreferNoSchedule` or `NoExecute`.",
+		Required: true, MarkdownDescription: "Effect of the taint: `NoSchedule`, `PreferNoSchedule` or `NoExecute`.",
 		Validators: []validator.String{stringvalidator.OneOf("NoSchedule", "PreferNoSchedule", "NoExecute")},
 	},
 })
 
 func taintsAttribute() schema.ListNestedAttribute {
-	a := taint.Inputs("Taints of the nodes. A change is made through the API and restarts nothing.")
+	a := taint.Inputs("Taints of the nodes. A change is made through the API and restarts nothing. Default: none.")
 	a.Required, a.Optional = false, true
 	return a
 }
@@ -83,19 +83,20 @@ func newWorkerPoolResource() resource.Resource {
 		name:  "worker_pool",
 		title: "worker pool",
 		description: "containerd, runc, CNI plugins, kubelet and kube-proxy on a set of hosts, which become nodes.\n\n" +
-			"The first installation goes to all hosts in parallel. A change that disturbs what runs on a node (containerd, another kubelet release) " +
-			"goes through the nodes `max_unavailable` at a time: cordon, drain within PodDisruptionBudgets, change, uncordon. Other changes restart only what they touch. " +
-			"A node counts as installed or rolled when a pod has started there: after a change or a start of its programs one is started in `kube-system` and deleted again. " +
-			"A host that is no longer listed is drained and its node deleted; when its machine is gone already, its pods are evicted without waiting for them.",
+			"The first installation runs on all hosts in parallel. A change that disturbs running pods (in containerd, or another kubelet release) goes through " +
+			"the nodes, `max_unavailable` at a time: cordon, drain within PodDisruptionBudgets, change, uncordon. Other changes restart only what they affect. A " +
+			"node counts as installed or rolled once a pod has started on it: after a change, or a start of its programs, the provider starts a pod in " +
+			"`kube-system` and deletes it again. A host that is no longer listed is drained and its node is deleted. If its machine no longer exists, its pods are " +
+			"evicted without waiting for them.",
 		settings: workerPoolSettings(),
 		attributes: map[string]schema.Attribute{
 			"name": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString("workers"),
-				MarkdownDescription: "Name of the pool, part of its id. Default: `workers`. A change replaces the pool.",
+				MarkdownDescription: "Name of the pool. A change replaces the pool. Default: `workers`.",
 				Validators:          []validator.String{machineName()},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
-			"hosts":         hostsAttribute("Machines of the pool; each needs a `pod_cidr` of its own within the cluster's. Adding and removing hosts leaves the others running.", listvalidator.SizeAtLeast(1)),
+			"hosts":         hostsAttribute("Machines of the pool. Each needs its own `pod_cidr`, within the cluster's. Adding or removing hosts leaves the others running.", listvalidator.SizeAtLeast(1)),
 			"pki":           pkiAttribute(),
 			"control_plane": controlPlaneRef.Input(controlPlaneRefDescription),
 		},
@@ -111,19 +112,19 @@ func newWorkerPoolResource() resource.Resource {
 
 // workerPoolSettings are the arguments that are fields of the specification.
 func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
-	const quietly = "A change goes through the nodes, `max_unavailable` at a time, and drains none: only pods that start afterwards are started by it."
+	const withoutDrain = "A change goes through the nodes, `max_unavailable` at a time, without draining them: only pods that start afterwards use the new release."
 	release := func(program, fallback, change string, check validator.String) schema.StringAttribute {
 		return schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(fallback),
-			MarkdownDescription: fmt.Sprintf("%s release. Default: `%s`. %s", program, fallback, change),
+			MarkdownDescription: fmt.Sprintf("%s release. %s Default: `%s`.", program, change, fallback),
 			Validators:          []validator.String{check},
 		}
 	}
 	return settings[workerPoolModel, rollout.Workers]{
 		"version": bind(schema.StringAttribute{
 			Required: true,
-			MarkdownDescription: "Kubernetes release of kubelet and kube-proxy, such as `1.36.4`: not newer than the API server, and at most three minors older. " +
-				"A change drains and rolls the nodes.",
+			MarkdownDescription: "Kubernetes release of kubelet and kube-proxy, such as `1.36.4`: not newer than the API server, and at most three minor releases older. A change " +
+				"drains and rolls the nodes.",
 			Validators: []validator.String{kubernetesVersion()},
 		}, text, func(m *workerPoolModel, s *rollout.Workers) (*types.String, *string) {
 			return &m.Version, &s.Spec.Version
@@ -132,35 +133,37 @@ func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
 			text, func(m *workerPoolModel, s *rollout.Workers) (*types.String, *string) {
 				return &m.ContainerdVersion, &s.Spec.Containerd.Version
 			}),
-		"cni_plugins_version": bind(release("CNI plugins", artifact.DefaultCNIPlugins, quietly, releaseVersion()),
+		"cni_plugins_version": bind(release("CNI plugins", artifact.DefaultCNIPlugins, withoutDrain, releaseVersion()),
 			text, func(m *workerPoolModel, s *rollout.Workers) (*types.String, *string) {
 				return &m.CNIVersion, &s.Spec.CNI.Version
 			}),
 		"runc_version": bind(schema.StringAttribute{
 			Optional: true, Computed: true,
-			MarkdownDescription: "runc release. Default: the newest one in `artifact_checksums`, else `" + artifact.DefaultRunc + "`. A pool that exists keeps its release until another one is given. " + quietly,
-			Validators:          []validator.String{releaseVersion()},
-			PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
+			MarkdownDescription: "runc release. An existing pool keeps its release until another one is given. " + withoutDrain +
+				" Default: the newest one in `artifact_checksums`, else `" + artifact.DefaultRunc + "`.",
+			Validators:    []validator.String{releaseVersion()},
+			PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 		}, text, func(m *workerPoolModel, s *rollout.Workers) (*types.String, *string) {
 			return &m.RuncVersion, &s.Spec.Containerd.RuncVersion
 		}),
 		"cni": bind(schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(component.CNIBridge),
-			MarkdownDescription: "`bridge` (default): the bridge plugin with addresses from the host's `pod_cidr`; routes in the VPC carry pod traffic, what leaves the cluster is masqueraded, and the instance metadata service is closed to pods. " +
-				"`none`: none of this, for Cilium and others installed afterwards. A change drains and rolls the nodes.",
+			MarkdownDescription: "`bridge`: the bridge plugin with addresses from the host's `pod_cidr`. Routes in the VPC carry pod traffic, traffic that leaves the cluster is " +
+				"masqueraded, and pods cannot reach the instance metadata service. `none`: none of this, for Cilium and others that are installed afterwards. A change " +
+				"drains and rolls the nodes. Default: `bridge`.",
 			Validators: []validator.String{stringvalidator.OneOf(component.CNIBridge, component.CNINone)},
 		}, text, func(m *workerPoolModel, s *rollout.Workers) (*types.String, *string) {
 			return &m.CNI, &s.Spec.CNI.Network
 		}),
 		"sandbox_image": bind(schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(component.DefaultSandboxImage),
-			MarkdownDescription: "Image of the pod sandbox. Default: `" + component.DefaultSandboxImage + "`. A change drains and rolls the nodes.",
+			MarkdownDescription: "Image of the pod sandbox. A change drains and rolls the nodes. Default: `" + component.DefaultSandboxImage + "`.",
 		}, text, func(m *workerPoolModel, s *rollout.Workers) (*types.String, *string) {
 			return &m.SandboxImage, &s.Spec.Containerd.SandboxImage
 		}),
 		"labels": bind(schema.MapAttribute{
 			Optional: true, ElementType: types.StringType,
-			MarkdownDescription: "Labels of the nodes. A change is made through the API and restarts nothing.",
+			MarkdownDescription: "Labels of the nodes. A change is made through the API and restarts nothing. Default: none.",
 			Validators:          []validator.Map{mapvalidator.KeysAre(stringvalidator.LengthBetween(1, 317))},
 		}, textByName, func(m *workerPoolModel, s *rollout.Workers) (*types.Map, *map[string]string) {
 			return &m.Labels, &s.Spec.Kubelet.Labels
@@ -171,27 +174,27 @@ func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
 			}),
 		"registry_mirrors": bind(schema.MapAttribute{
 			Optional: true, ElementType: types.StringType,
-			MarkdownDescription: "Image registry to the URL of its mirror, `*` for all that are not listed. A change is taken up by containerd without a restart.",
-			Validators:          []validator.Map{mapvalidator.ValueStringsAre(tf.HTTPURL())},
+			MarkdownDescription: "Registry mirrors: name of an image registry to the URL of its mirror, with `*` for all registries that are not listed. containerd uses a change " +
+				"without a restart. Default: none.",
+			Validators: []validator.Map{mapvalidator.ValueStringsAre(tf.HTTPURL())},
 		}, textByName, func(m *workerPoolModel, s *rollout.Workers) (*types.Map, *map[string]string) {
 			return &m.RegistryMirrors, &s.Spec.Containerd.RegistryMirrors
 		}),
 		"kubelet_config": bind(
-			freeform.Object("Fields of KubeletConfiguration, as an object, merged over the provider's; unknown fields are errors. "+
-				"Without `resolvConf`, pods get the DNS servers of `/etc/resolv.conf`, or, where those are on loopback, the ones systemd-resolved asks. "+
-				"A change restarts the kubelets one at a time; pods keep running."),
+			freeform.Object("Fields of KubeletConfiguration, as an object, merged over the provider's. Unknown fields are errors. Without `resolvConf`, pods use the DNS servers "+
+				"of `/etc/resolv.conf`, or, if those are on loopback, the servers that systemd-resolved asks. A change restarts the kubelets one at a time; pods keep "+
+				"running. Default: none."),
 			object, func(m *workerPoolModel, s *rollout.Workers) (*types.Dynamic, *map[string]any) {
 				return &m.KubeletConfig, &s.Spec.Kubelet.Config
 			}),
 		"kube_proxy_config": bind(
-			freeform.Object("Fields of KubeProxyConfiguration, as an object, merged over the provider's; unknown fields are errors. "+
-				"A change restarts kube-proxy one node at a time."),
+			freeform.Object("Fields of KubeProxyConfiguration, as an object, merged over the provider's. Unknown fields are errors. A change restarts kube-proxy one node at a "+
+				"time. Default: none."),
 			object, func(m *workerPoolModel, s *rollout.Workers) (*types.Dynamic, *map[string]any) {
 				return &m.KubeProxyConfig, &s.Spec.KubeProxy.Config
 			}),
 		"containerd_config": bind(
-			freeform.Object("Settings of containerd's configuration file (version 3), as an object, merged over the provider's. "+
-				"A change drains and rolls the nodes."),
+			freeform.Object("Settings of containerd's configuration file (version 3), as an object, merged over the provider's. A change drains and rolls the nodes. Default: none."),
 			object, func(m *workerPoolModel, s *rollout.Workers) (*types.Dynamic, *map[string]any) {
 				return &m.ContainerdConfig, &s.Spec.Containerd.Config
 			}),
@@ -200,12 +203,13 @@ func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
 		}),
 		"max_unavailable": bind(schema.Int64Attribute{
 			Optional:            true,
-			MarkdownDescription: "How many nodes a roll takes down at once; as soon as one is Ready again the next is taken. Default: 1.",
+			MarkdownDescription: "How many nodes a roll may take down at the same time. The next node follows as soon as one is Ready again. Default: 1.",
 			Validators:          []validator.Int64{int64validator.AtLeast(1)},
 		}, number, func(m *workerPoolModel, s *rollout.Workers) (*types.Int64, *int) {
 			return &m.MaxUnavailable, &s.MaxUnavailable
 		}),
-		"drain_timeout": bind(tf.DurationAttribute(fmt.Sprintf("How long draining one node may take, PodDisruptionBudgets included; after that the roll stops, and the node, on which nothing was changed, takes pods again. Default: `%s`.",
+		"drain_timeout": bind(tf.DurationAttribute(fmt.Sprintf("How long draining a node may take, PodDisruptionBudgets included, as a duration such as `10m`. After that the roll stops. Nothing was changed on the "+
+			"node by then, and it accepts pods again. Default: `%s`.",
 			tf.Short(fleet.DefaultDrainTimeout))),
 			duration, func(m *workerPoolModel, s *rollout.Workers) (*timetypes.GoDuration, *time.Duration) {
 				return &m.DrainTimeout, &s.DrainTimeout

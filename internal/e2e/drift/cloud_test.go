@@ -339,7 +339,7 @@ func (w *world) testKeyGone(t *testing.T) {
 	w.deleteParameter(t, name)
 	w.plan(t, round{damages: []damage{{name: "key missing from the key store", resource: keys, thing: "key store", says: []string{name + ": missing"}}}})
 	_, err := w.WS.Apply(t.Context(), "drift.tfplan")
-	harness.Refused(t, err, name+" is gone and cannot be made again", "/k8s/demo/pki/", "/etc/kubernetes")
+	harness.Refused(t, err, name+" is gone and cannot be created again", "/k8s/demo/pki/", "/etc/kubernetes")
 	if _, made := w.parameter(t, name); made {
 		t.Error("another key was made")
 	}

@@ -198,7 +198,7 @@ func (c *cluster) issueKilled(t *testing.T, kubeconfig string, generations map[p
 	says(t, text, planned...)
 	traffic := c.Traffic(t, kubeconfig)
 	c.applyKilled(t)
-	c.refused(t, map[pki.Kind][]int{pki.KindKubernetesCA: {2}}, "A rotation must be finished here first", "generations.kubernetes_ca = [1, 2] of k8s_pki, and is now planned with [2]")
+	c.refused(t, map[pki.Kind][]int{pki.KindKubernetesCA: {2}}, "An earlier step of the rotation is not finished here", "generations.kubernetes_ca = [1, 2] of k8s_pki, and is now planned with [2]")
 	traffic.Unbroken(t)
 	c.finish(t, "the second issues, after an interruption", kubeconfig)
 }

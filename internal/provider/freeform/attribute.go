@@ -82,7 +82,7 @@ func membersOf(at path.Path, v attr.Value, diags *diag.Diagnostics) (map[string]
 	case types.Bool:
 		found, advice = "true or false", "Write { name = value }."
 	}
-	diags.AddAttributeError(at, "Not an object", fmt.Sprintf("An object such as { name = value } is wanted here, and this is %s. %s", found, advice))
+	diags.AddAttributeError(at, "Not an object", fmt.Sprintf("This argument takes an object such as { name = value }, but this is %s. %s", found, advice))
 	return nil, false
 }
 

@@ -147,7 +147,7 @@ func LoginUser() validator.String {
 func PositiveDuration() validator.String {
 	return Check(`a duration such as "90s", "10m" or "720h"`, func(s string) error {
 		if d, err := time.ParseDuration(s); err == nil && d <= 0 {
-			return fmt.Errorf("%s is not longer than nothing", s)
+			return fmt.Errorf("%s is not longer than zero", s)
 		}
 		return nil
 	})

@@ -14,8 +14,8 @@ import (
 func DriftAttribute() schema.MapAttribute {
 	return schema.MapAttribute{
 		Computed: true, ElementType: types.StringType,
-		MarkdownDescription: "What was found different from what is written here, by machine or thing, in words. " +
-			"Empty when all is well. A plan that sets it back to empty repairs exactly what is listed, in place.",
+		MarkdownDescription: "Differences between the configuration and what was found, in words, by machine or object. Empty if there are none. A plan always sets it to empty; " +
+			"apply then repairs exactly what is listed, in place.",
 		PlanModifiers: []planmodifier.Map{driftToEmpty{}},
 	}
 }

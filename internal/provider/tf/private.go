@@ -29,7 +29,7 @@ func ReadPrivate[T any](ctx context.Context, p PrivateState, key string, diags *
 		return out
 	}
 	if err := json.Unmarshal(raw, &out); err != nil {
-		diags.AddError("Unreadable private state", fmt.Sprintf("The entry %q is not what this version of the provider writes: %s", key, err))
+		diags.AddError("Cannot read the private state", fmt.Sprintf("This version of the provider does not understand the entry %q: %s", key, err))
 	}
 	return out
 }
@@ -38,7 +38,7 @@ func ReadPrivate[T any](ctx context.Context, p PrivateState, key string, diags *
 func WritePrivate(ctx context.Context, p PrivateStateWriter, key string, value any, diags *diag.Diagnostics) {
 	raw, err := json.Marshal(value)
 	if err != nil {
-		diags.AddError("Unwritable private state", err.Error())
+		diags.AddError("Cannot write the private state", err.Error())
 		return
 	}
 	diags.Append(p.SetKey(ctx, key, raw)...)

@@ -45,7 +45,7 @@ func TestChecks(t *testing.T) {
 		{LoginUser(), "root", "root logins are off"},
 		{LoginUser(), "9", "not a login name"},
 		{PositiveDuration(), "10m", ""},
-		{PositiveDuration(), "-10m", "not longer than nothing"},
+		{PositiveDuration(), "-10m", "not longer than zero"},
 		{HTTPURL(), "https://mirror.example.com/a", ""},
 		{HTTPURL(), "ftp://mirror.example.com/a", "not an http or https URL"},
 	} {

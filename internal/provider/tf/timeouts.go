@@ -17,13 +17,13 @@ type Deadlines struct{ Create, Read, Update, Delete time.Duration }
 // Block returns the timeouts block with the defaults in its descriptions.
 func (d Deadlines) Block(ctx context.Context) schema.Block {
 	describe := func(operation string, limit time.Duration) string {
-		return fmt.Sprintf("How long %s may take in all, as a duration such as `30m`. Default: `%s`.", operation, Short(limit))
+		return fmt.Sprintf("Time limit for %s, as a duration such as `30m`. Default: `%s`.", operation, Short(limit))
 	}
 	return timeouts.Block(ctx, timeouts.Opts{
-		Create: d.Create > 0, CreateDescription: describe("creating", d.Create),
-		Read: d.Read > 0, ReadDescription: describe("refreshing", d.Read),
+		Create: d.Create > 0, CreateDescription: describe("creation", d.Create),
+		Read: d.Read > 0, ReadDescription: describe("a refresh", d.Read),
 		Update: d.Update > 0, UpdateDescription: describe("an update", d.Update),
-		Delete: d.Delete > 0, DeleteDescription: describe("deleting", d.Delete),
+		Delete: d.Delete > 0, DeleteDescription: describe("deletion", d.Delete),
 	})
 }
 
