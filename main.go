@@ -1,6 +1,6 @@
 // Command terraform-provider-k8s serves the provider to Terraform or OpenTofu.
 // With the argument "artifacts" it prints what the machines of a cluster
-// download instead.
+// download.
 package main
 
 import (
@@ -36,7 +36,7 @@ func run(ctx context.Context) error {
 	debug := flag.Bool("debug", false, "wait for a debugger: print how to reattach Terraform, and serve until interrupted")
 	flag.Parse()
 
-	// client-go logs to standard error by itself, which Terraform would show as the provider's.
+	// client-go logs to standard error, which Terraform would show as output of the provider.
 	klog.SetLogger(logr.Discard())
 
 	p := provider.New(version)

@@ -37,7 +37,7 @@ type event struct {
 	} `json:"diagnostic"`
 }
 
-// span is the time between the first start and the last end of one type of resource.
+// span is the time between the first start and the last end of the resources of one type.
 type span struct {
 	kind       string
 	start, end time.Time
@@ -48,8 +48,8 @@ type applyReport struct {
 	spans map[string]*span
 }
 
-// apply runs terraform apply, prints a line for everything that starts or ends,
-// and keeps the whole output in a log.
+// apply runs terraform apply, prints a line for everything that starts or ends, and writes the
+// whole output to a log.
 func apply(ctx context.Context, ws *workspace.Workspace, logFile string, report *progress.Reporter) (*applyReport, error) {
 	log, err := os.Create(logFile)
 	if err != nil {
@@ -89,7 +89,7 @@ func apply(ctx context.Context, ws *workspace.Workspace, logFile string, report 
 	return r, nil
 }
 
-// take notes one event and returns what to print of it, if anything.
+// take records one event and returns the line to print for it, if any.
 func (r *applyReport) take(e event) string {
 	addr := e.Hook.Resource.Addr
 	switch e.Type {

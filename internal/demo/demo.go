@@ -94,7 +94,7 @@ func (d *demo) down(ctx context.Context) error {
 			})
 		})
 		if err != nil {
-			// The machines are the lab's; taking it down ends them in any case.
+			// The machines belong to the lab, so taking it down stops them in any case.
 			fmt.Fprintf(os.Stderr, "terraform destroy failed, taking the local EC2 down all the same: %v\n", err)
 		}
 	}
@@ -106,7 +106,7 @@ func (d *demo) down(ctx context.Context) error {
 	return os.RemoveAll(d.dir)
 }
 
-// stage runs one step, names it, and notes how long it takes.
+// stage runs one step, prints its name and records how long it takes.
 func (d *demo) stage(name string, f func() error) error {
 	d.report.Line("==> " + name)
 	began := time.Now()
@@ -118,7 +118,7 @@ func (d *demo) stage(name string, f func() error) error {
 	return nil
 }
 
-// quietly runs what prints nothing but lines of d.report, and shows that it goes on.
+// quietly runs a step that prints nothing except by d.report, and shows that it is still running.
 func (d *demo) quietly(title string, f func() error) error {
 	defer d.report.Quiet(title)()
 	return f()
@@ -137,7 +137,7 @@ func (d *demo) labCommand(ctx context.Context, args ...string) *exec.Cmd {
 
 func (d *demo) lab(ctx context.Context, args ...string) error {
 	cmd := d.labCommand(ctx, args...)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stdout // it looks whether that is a terminal
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stdout // k8s-lab checks whether it writes to a terminal
 	return cmd.Run()
 }
 
@@ -183,7 +183,7 @@ func (d *demo) workspace(ctx context.Context) (*workspace.Workspace, error) {
 	return ws, ws.WriteFile("lab.auto.tfvars.json", string(vars))
 }
 
-// labEnv returns the environment that points AWS clients to the local EC2.
+// labEnv returns the environment in which AWS clients use the local EC2.
 func (d *demo) labEnv(ctx context.Context) ([]string, error) {
 	out, err := d.labCommand(ctx, "env").Output()
 	if err != nil {
@@ -192,7 +192,7 @@ func (d *demo) labEnv(ctx context.Context) ([]string, error) {
 	return workspace.Exports(string(out)), nil
 }
 
-// kubectl puts the kubectl of the cluster's own version beside the demo.
+// kubectl copies the kubectl of the cluster's release into the demo's directory.
 func (d *demo) kubectl() error {
 	to := d.path("bin", "kubectl")
 	if _, err := os.Stat(to); err == nil {

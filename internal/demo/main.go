@@ -1,8 +1,8 @@
-// Command demo runs the project's main job on one Linux machine: it builds
-// what is needed, starts the local EC2, applies examples/ha-cluster and says
-// how to go on; "down" destroys it all again.
+// Command demo runs the project's main job on one Linux machine: it builds the programs, starts the
+// local EC2, applies examples/ha-cluster and says how to continue. "down" destroys everything
+// again.
 //
-// It only drives other programs, so that compiling it takes no time.
+// It only runs other programs, so that compiling it is fast.
 package main
 
 import (

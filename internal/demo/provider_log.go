@@ -10,15 +10,14 @@ import (
 	"time"
 )
 
-// step is the time between the first and the last line of the provider's log
-// that is about one thing.
+// step is the time between the first and the last line of the provider's log about one step.
 type step struct {
 	name       string
-	start, end time.Duration // since the apply began; zero when never seen
+	start, end time.Duration // since the start of the apply; zero if not seen
 }
 
-// milestones are what the log says when something happens, in the order in
-// which a cluster comes up.
+// milestones are the log messages at which a step starts and ends, in the order in which a cluster
+// comes up.
 var milestones = []struct{ name, from, to string }{
 	{"launch the machines", "machine: launching", "machine: running"},
 	{"SSH ready, host key rotated", "machine: running", "machine: ready"},
@@ -33,7 +32,7 @@ var milestones = []struct{ name, from, to string }{
 
 var logLine = regexp.MustCompile(`^(\S+) \[INFO\]\s+\S+ (.*)$`)
 
-// readSteps reads the provider's log of one apply.
+// readSteps reads the steps of one apply from the provider's log.
 func readSteps(name string, began time.Time) ([]step, error) {
 	f, err := os.Open(name)
 	if err != nil {

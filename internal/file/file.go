@@ -1,7 +1,7 @@
-// Package file replaces files as a whole.
+// Package file replaces whole files.
 //
-// It knows nothing of what is in them, and takes no locks: of two writers at the same time, the
-// last one wins.
+// It does not interpret their content and takes no locks: of two writers at the same time, the last
+// one wins.
 package file
 
 import (
@@ -11,10 +11,10 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// Replace writes data to the named file, which has mode perm afterwards, whatever its mode was. A
-// reader finds either the old content or the new, also after a loss of power. The temporary file
-// lies in the same directory, under the file's name with a dot before it and digits behind it; only
-// a process that is killed leaves it there. Errors are those of the os package.
+// Replace writes data to the named file and sets its mode to perm, whatever the mode was. A reader
+// finds either the old content or the new, even after a power failure. The temporary file is in the
+// same directory; its name is the file's with a dot before it and digits after it. Only a process
+// that is killed leaves it behind. Errors are those of the os package.
 func Replace(name string, data []byte, perm fs.FileMode) error {
 	f, err := renameio.NewPendingFile(name, renameio.WithTempDir(filepath.Dir(name)), renameio.WithStaticPermissions(perm))
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"os"
 )
 
-// ReadJSON fills v with the JSON of the named file. It leaves v as it is when there is no such file.
+// ReadJSON decodes the JSON of the named file into v. It leaves v unchanged if the file does not
+// exist.
 func ReadJSON(name string, v any) error {
 	raw, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -23,7 +24,7 @@ func ReadJSON(name string, v any) error {
 	return nil
 }
 
-// WriteJSON replaces the named file by v as JSON, indented for people, with mode perm.
+// WriteJSON replaces the named file with v as indented JSON, with mode perm.
 func WriteJSON(name string, v any, perm fs.FileMode) error {
 	raw, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

@@ -18,18 +18,18 @@ import (
 const usage = `Usage: terraform-provider-k8s artifacts -kubernetes VERSION[,VERSION...] [flags]
 
 Prints every file that the machines of a cluster download, with its SHA-256, and
-every image with its digest: what a site without a way to the internet copies to
-its mirror (artifact_mirror) and its registry. The output is a file for
-artifact_checksums. What cannot be found out is a comment in it, and the exit
-status is 1.
+every image with its digest. A site without access to the internet copies these
+to its mirror (artifact_mirror) and its registry. The output is a file for
+artifact_checksums. A file or image without checksum is a comment in it, and the
+exit status is then 1.
 
 `
 
-// patience bounds the whole of it.
-const patience = 5 * time.Minute
+// timeLimit is how long the whole command may take.
+const timeLimit = 5 * time.Minute
 
-// Command is `terraform-provider-k8s artifacts`. It writes the list to out, and
-// an explanation of the flags, when asked, to help.
+// Command runs `terraform-provider-k8s artifacts`. It writes the list to out and, on request, the
+// explanation of the flags to help.
 func Command(ctx context.Context, args []string, out, help io.Writer) error {
 	var v Versions
 	images := DefaultImages()
@@ -68,13 +68,13 @@ func Command(ctx context.Context, args []string, out, help io.Writer) error {
 		return err
 	}
 	if len(v.Kubernetes) == 0 || flags.NArg() > 0 {
-		return errors.New("artifacts needs -kubernetes and takes no other arguments; -help explains its flags")
+		return errors.New("artifacts needs -kubernetes and takes no arguments besides flags; -help lists them")
 	}
 	catalog, err := openCatalog(*mirror, *checksums)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done within %s", patience))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeLimit, fmt.Errorf("not done within %s", timeLimit))
 	defer cancel()
 	found, err := Collect(ctx, catalog, v, images, Digest)
 	if len(found.Files) == 0 {

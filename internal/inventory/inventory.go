@@ -1,9 +1,9 @@
-// Package inventory lists what the machines of a cluster download: every file
-// with its SHA-256 and every image with its digest. It is what a site without a
-// way to the internet copies to its mirror and its registry.
+// Package inventory lists what the machines of a cluster download: every file with its SHA-256 and
+// every image with its digest. A site without access to the internet copies these to its mirror and
+// its registry.
 //
-// It asks upstream, or a mirror, for sums and digests. It downloads none of the
-// files, and knows nothing of machines and of Terraform.
+// It asks upstream, or a mirror, for checksums and digests. It downloads none of the files, and
+// knows nothing about machines and Terraform.
 package inventory
 
 import (
@@ -22,25 +22,25 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 )
 
-// Versions are those of a configuration. Of those that are upgraded on machines
-// that run there may be several. An empty one means the provider's default.
+// Versions are the releases in a configuration. Programs that are upgraded on running machines may
+// have several. An empty field means the provider's default.
 type Versions struct {
 	Kubernetes, Etcd, Containerd []string
 	Runc, CNIPlugins             string
 }
 
-// Images are those of a configuration.
+// Images are the container images in a configuration.
 type Images struct {
 	Sandbox, CoreDNS string
 	MetricsServer    string // empty: not installed
 }
 
-// DefaultImages are what the provider runs unless it is told otherwise.
+// DefaultImages returns the images that the provider uses by default.
 func DefaultImages() Images {
 	return Images{Sandbox: component.DefaultSandboxImage, CoreDNS: component.DefaultCoreDNSImage, MetricsServer: component.DefaultMetricsServerImage}
 }
 
-// List is what there is to copy.
+// List is everything that has to be copied.
 type List struct {
 	Files  []artifact.Artifact // by path, without duplicates
 	Images []Image
@@ -51,10 +51,10 @@ type Image struct {
 	Name, Digest string // "registry.k8s.io/pause:3.10.2", "sha256:..."
 }
 
-// parallelQuestions bounds the questions asked of registries at a time.
-const parallelQuestions = 4
+// parallelRequests limits how many requests are under way at the same time.
+const parallelRequests = 4
 
-// Digest asks an image's registry for its digest.
+// Digest gets an image's digest from its registry.
 func Digest(ctx context.Context, image string) (string, error) {
 	ref, err := name.ParseReference(image)
 	if err != nil {
@@ -67,8 +67,8 @@ func Digest(ctx context.Context, image string) (string, error) {
 	return d.Digest.String(), nil
 }
 
-// Collect finds out what the versions and images amount to. What has no sum or
-// digest in the list is named in the error; the list is complete otherwise.
+// Collect lists the files and images of the versions, with checksums and digests. The error names
+// every file or image for which none was found; the list is complete otherwise.
 func Collect(ctx context.Context, catalog *artifact.Catalog, v Versions, images Images, digest func(context.Context, string) (string, error)) (List, error) {
 	files, err := files(catalog, v)
 	if err != nil {
@@ -82,7 +82,7 @@ func Collect(ctx context.Context, catalog *artifact.Catalog, v Versions, images 
 	}
 	errs := make([]error, len(out.Files)+len(out.Images))
 	var g errgroup.Group
-	g.SetLimit(parallelQuestions)
+	g.SetLimit(parallelRequests)
 	for i := range out.Files {
 		g.Go(func() error {
 			errs[i] = catalog.Resolve(ctx, out.Files[i:i+1])
@@ -103,7 +103,7 @@ func Collect(ctx context.Context, catalog *artifact.Catalog, v Versions, images 
 	return out, errors.Join(errs...)
 }
 
-// files lists the downloads of all versions, each once.
+// files returns the downloads of all versions, without duplicates.
 func files(catalog *artifact.Catalog, v Versions) ([]artifact.Artifact, error) {
 	var out []artifact.Artifact
 	add := func(set []artifact.Artifact, err error) error {
@@ -134,9 +134,8 @@ func orDefault(list []string, otherwise string) []string {
 	return list
 }
 
-// Write prints the list in the format of sha256sum(1), paths as on a mirror: it
-// can be given to the provider as artifact_checksums. Images, and files without
-// a sum, are comments in it.
+// Write writes the list in the format of sha256sum(1), with paths as on a mirror, so that it can be
+// the provider's artifact_checksums. Images, and files without a checksum, are comments.
 func (l List) Write(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("# Files: below <mirror>/, each from https://<path>.\n")

@@ -82,7 +82,7 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// What cannot be found out is named, and does not hide the rest.
+// A checksum that is not found is named, and the rest is still listed.
 func TestCollectWithGaps(t *testing.T) {
 	v := Versions{Kubernetes: []string{"1.36.4"}, Containerd: []string{"2.3.7"}}
 	l, err := Collect(t.Context(), mirror(t, "containerd-2.3.7"), v, Images{Sandbox: "example.com/pause:1"}, func(context.Context, string) (string, error) {

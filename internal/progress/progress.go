@@ -1,6 +1,6 @@
-// Package progress tells a person which jobs run: on a terminal by one live line
-// for each, elsewhere by a line when a job begins and one every half a minute.
-// How it ended is a line in both cases.
+// Package progress shows a person which jobs run. On a terminal each job has one live line.
+// Elsewhere a line is printed when a job begins, and one every 30 seconds. The outcome is one line
+// in both cases.
 package progress
 
 import (
@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// interval is how often a job says that it goes on where there is no terminal.
+	// interval is how often a line says that a job is still running, without a terminal.
 	interval = 30 * time.Second
 	// refresh is how often the live lines are drawn.
 	refresh = 250 * time.Millisecond
@@ -37,7 +37,7 @@ type Reporter struct {
 func New(w io.Writer) *Reporter {
 	r := To(func(s string) { _, _ = fmt.Fprintln(w, s) })
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		// Nothing can be drawn on a terminal that does not know its size.
+		// A terminal that does not report its size cannot show live lines.
 		if width, height, err := term.GetSize(int(f.Fd())); err == nil && width > 0 && height > 0 {
 			r.terminal = f
 		}
@@ -45,11 +45,11 @@ func New(w io.Writer) *Reporter {
 	return r
 }
 
-// To returns a Reporter that calls write for every line, which has no newline at
-// its end, and never twice at a time.
+// To returns a Reporter that calls write for every line, without a newline at its end. Calls do not
+// overlap.
 func To(write func(string)) *Reporter { return &Reporter{write: write} }
 
-// Line reports something that is no job.
+// Line prints a line that does not belong to a job.
 func (r *Reporter) Line(s string) {
 	if r == nil {
 		return
@@ -64,9 +64,9 @@ func (r *Reporter) Line(s string) {
 	r.write(s)
 }
 
-// Job reports that a job has begun, how far it is, which detail tells if it is
-// not nil, and its outcome, with which the returned function is to be called once.
-// detail must not call the Reporter.
+// Job reports that a job has begun, how long it has been running, and its outcome. detail, if not
+// nil, returns how far the job is; it must not call the Reporter. Call the returned function once,
+// with the outcome.
 func (r *Reporter) Job(title string, detail func() string) (end func(error)) {
 	if r == nil {
 		return func(error) {}
@@ -86,8 +86,7 @@ func (r *Reporter) Job(title string, detail func() string) (end func(error)) {
 	}
 }
 
-// Quiet is Job for what is seldom worth a line: neither its beginning nor its
-// outcome is reported.
+// Quiet is Job without lines for the beginning and the outcome.
 func (r *Reporter) Quiet(title string) (end func()) {
 	if r == nil {
 		return func() {}
@@ -95,7 +94,7 @@ func (r *Reporter) Quiet(title string) (end func()) {
 	return r.show(title, time.Now(), nil)
 }
 
-// show keeps telling how far a job is until the returned function is called.
+// show reports on a job until the returned function is called.
 func (r *Reporter) show(title string, began time.Time, detail func() string) (stop func()) {
 	now := func() string {
 		s := since(began)
@@ -106,7 +105,7 @@ func (r *Reporter) show(title string, began time.Time, detail func() string) (st
 		}
 		return s
 	}
-	if stop := r.draw(func() string { return now() + ": " + title }); stop != nil { // a terminal may be narrow
+	if stop := r.draw(func() string { return now() + ": " + title }); stop != nil { // the time comes first because a terminal may be narrow
 		return stop
 	}
 	done := make(chan struct{})
@@ -129,8 +128,8 @@ func (r *Reporter) show(title string, began time.Time, detail func() string) (st
 	}
 }
 
-// draw keeps a live line on the terminal until the returned function is called.
-// It returns nil when there is no terminal, or nothing can be drawn there any more.
+// draw shows a live line on the terminal until the returned function is called. It returns nil if
+// there is no terminal, or if nothing can be drawn on it any more.
 func (r *Reporter) draw(now func() string) (stop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

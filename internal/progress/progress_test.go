@@ -14,7 +14,7 @@ import (
 	"github.com/creack/pty"
 )
 
-// Without a terminal a job has at most one line every half a minute.
+// Without a terminal a job prints at most one line every 30 seconds.
 func TestLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines []string
@@ -42,7 +42,7 @@ func TestLines(t *testing.T) {
 	})
 }
 
-// Nobody need be told.
+// A nil Reporter reports nothing.
 func TestNobody(t *testing.T) {
 	var r *Reporter
 	r.Line("x")
@@ -50,7 +50,7 @@ func TestNobody(t *testing.T) {
 	r.Quiet("x")()
 }
 
-// On a terminal a job has one line that is drawn again, and then its outcome.
+// On a terminal a job has one line that is drawn repeatedly, and then its outcome.
 func TestTerminal(t *testing.T) {
 	screen, terminal, err := pty.Open()
 	if err != nil {

@@ -55,7 +55,7 @@ type addonModel struct {
 	Timeouts     timeouts.Value `tfsdk:"timeouts"`
 }
 
-// builtinAddons are the addons that need no manifests of the user's.
+// builtinAddons are the addons that need no manifests from the user.
 var builtinAddons = map[string]func(component.Cluster) ([]*unstructured.Unstructured, error){
 	"coredns": func(c component.Cluster) ([]*unstructured.Unstructured, error) {
 		return component.CoreDNS(component.CoreDNSSpec{Domain: c.Domain, DNSIP: c.DNSIP, PKI: c.PKI})
@@ -67,10 +67,10 @@ var builtinAddons = map[string]func(component.Cluster) ([]*unstructured.Unstruct
 
 var addonDeadlines = tf.Deadlines{Create: roleTimeout, Read: readTimeout, Update: roleTimeout, Delete: pkiTimeout}
 
-// addonImport are the arguments that the id of an import must hold.
-var addonImport = []string{"name", "control_plane", "pki"}
+// addonImportNeeds are the arguments that an import id must contain.
+var addonImportNeeds = []string{"name", "control_plane", "pki"}
 
-// inventoryKey is where private state holds the objects an addon has applied.
+// inventoryKey is the private-state entry with the objects that the addon has applied.
 const inventoryKey = "inventory"
 
 // Metadata implements resource.Resource.
@@ -83,7 +83,7 @@ func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "Objects in the cluster that belong together: applied by server-side apply, compared with the cluster on every plan, " +
 			"and deleted when they are no longer part of the addon. `coredns` and `metrics-server` are built in." +
-			importDescription(addonImport) + " `manifests` must be given unless the addon is built in, since the cluster does not record which objects belong together. " +
+			importDescription(addonImportNeeds) + " `manifests` must be given unless the addon is built in, since the cluster does not record which objects belong together. " +
 			"The objects in `manifests` that exist in the cluster belong to the addon from then on; an object that left `manifests` earlier is not found.",
 		Attributes: map[string]schema.Attribute{
 			"id": schema.StringAttribute{
@@ -120,7 +120,7 @@ func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 	}
 }
 
-// addon maps the model to the library.
+// addon turns the model into the library's addon.
 func (m *addonModel) addon(ctx context.Context, diags *diag.Diagnostics) rollout.Addon {
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
 	cp, _ := controlPlaneRef.Read(ctx, m.ControlPlane, diags)
@@ -187,8 +187,7 @@ func parseManifests(text string) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// sameManifests reports whether two lists of texts hold the same objects in the
-// same order.
+// sameManifests reports whether two lists of texts contain the same objects in the same order.
 func sameManifests(a, b []string) bool {
 	objects := func(texts []string) (out []*unstructured.Unstructured, err error) {
 		for _, text := range texts {
@@ -202,7 +201,7 @@ func sameManifests(a, b []string) bool {
 	return err == nil && alsoErr == nil && reflect.DeepEqual(before, after)
 }
 
-// complete sets the attributes that follow from the objects.
+// complete sets the attributes that are computed from the objects.
 func (m *addonModel) complete(ctx context.Context, a rollout.Addon, diags *diag.Diagnostics) {
 	m.ID = types.StringValue(clusterOf(ctx, m.PKI, diags).ValueString() + "/" + a.Name)
 	digests := map[string]string{}
@@ -223,14 +222,14 @@ func (m *addonModel) complete(ctx context.Context, a rollout.Addon, diags *diag.
 	m.Objects = tf.StringMapValue(digests)
 }
 
-// ModifyPlan parses the manifests and shows which objects a change touches.
+// ModifyPlan parses the manifests and plans the attribute objects.
 func (r *addonResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	if req.Plan.Raw.IsNull() {
 		return
 	}
 	var plan addonModel
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	checkRotation(ctx, req, &resp.Diagnostics)
+	checkRotationFinished(ctx, req, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -249,15 +248,15 @@ func (r *addonResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanR
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
 
-// Create implements resource.Resource. Applying is idempotent: after a failure
-// the next create goes on where this one stopped.
+// Create implements resource.Resource. Applying is idempotent: after a failure the next create
+// continues where this one stopped.
 func (r *addonResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	var plan addonModel
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.Within(ctx, plan.Timeouts.Create, addonDeadlines.Create, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, plan.Timeouts.Create, addonDeadlines.Create, &resp.Diagnostics)
 	defer cancel()
 	inventory := r.apply(ctx, &plan, nil, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
@@ -275,7 +274,7 @@ func (r *addonResource) Update(ctx context.Context, req resource.UpdateRequest, 
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.Within(ctx, plan.Timeouts.Update, addonDeadlines.Update, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, plan.Timeouts.Update, addonDeadlines.Update, &resp.Diagnostics)
 	defer cancel()
 	inventory = r.apply(ctx, &plan, inventory, &resp.Diagnostics)
 	tf.WritePrivate(ctx, resp.Private, inventoryKey, inventory, &resp.Diagnostics)
@@ -300,8 +299,7 @@ func (r *addonResource) apply(ctx context.Context, m *addonModel, inventory []ku
 	return inventory
 }
 
-// open reads what Read and Delete begin with: the state, the objects it means
-// and those that are on record.
+// open reads the state, the objects that it describes and the objects on record.
 func (r *addonResource) open(ctx context.Context, from tfsdk.State, private tf.PrivateState, diags *diag.Diagnostics) (addonModel, rollout.Addon, []kube.ObjectRef) {
 	var state addonModel
 	diags.Append(from.Get(ctx, &state)...)
@@ -318,7 +316,7 @@ func (r *addonResource) Read(ctx context.Context, req resource.ReadRequest, resp
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.Within(ctx, state.Timeouts.Read, addonDeadlines.Read, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, state.Timeouts.Read, addonDeadlines.Read, &resp.Diagnostics)
 	defer cancel()
 	report, err := r.data.engine(ctx).ObserveObjects(ctx, a, inventory)
 	if err != nil {
@@ -332,14 +330,14 @@ func (r *addonResource) Read(ctx context.Context, req resource.ReadRequest, resp
 	resp.Diagnostics.Append(resp.State.Set(ctx, &state)...)
 }
 
-// Delete implements resource.Resource. Objects of a cluster that cannot be
-// reached any more are left to end with it, with a warning.
+// Delete implements resource.Resource. If the API server cannot be reached any more, the objects
+// are left with a warning.
 func (r *addonResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	state, a, inventory := r.open(ctx, req.State, req.Private, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.Within(ctx, state.Timeouts.Delete, addonDeadlines.Delete, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, state.Timeouts.Delete, addonDeadlines.Delete, &resp.Diagnostics)
 	defer cancel()
 	err := r.data.engine(ctx).RemoveObjects(ctx, a, inventory)
 	var network net.Error
@@ -356,7 +354,7 @@ func (r *addonResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 // ImportState implements resource.ResourceWithImportState.
 func (r *addonResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	fail := func(err error) { addError(&resp.Diagnostics, "Cannot import this addon", err) }
-	if err := r.data.readImportID(ctx, req.ID, addonImport, nil, &resp.State); err != nil {
+	if err := r.data.readImportID(ctx, req.ID, addonImportNeeds, nil, &resp.State); err != nil {
 		fail(err)
 		return
 	}

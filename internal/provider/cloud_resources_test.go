@@ -25,7 +25,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
 )
 
-// TestMain takes everything the provider would find in the environment away.
+// TestMain removes everything from the environment that the provider would read.
 func TestMain(m *testing.M) {
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
@@ -49,7 +49,7 @@ func sshKey(t *testing.T) string {
 	return string(pem.EncodeToMemory(block))
 }
 
-// cloud is a provider configured for an account of its own.
+// cloud is a provider that is configured for its own account.
 type cloud struct {
 	*core
 	account *account.Account
@@ -101,7 +101,7 @@ func TestLifecycle(t *testing.T) {
 	c := newCloud(t)
 	network, worker, keys := c.instance("k8s_network"), c.instance("k8s_machine"), c.instance("k8s_pki")
 
-	// Everything that can be known before anything exists is planned.
+	// Everything that can be known before creation is planned.
 	ch := network.plan(networkConfig())
 	planned, _ := plain(ch.planned).(values)
 	ref, _ := planned["ref"].(values)
@@ -147,8 +147,8 @@ func TestLifecycle(t *testing.T) {
 	c.account.Empty()
 }
 
-// TestDriftShows damages things behind Terraform's back: the next plan says
-// what was found and changes nothing else, and apply repairs it.
+// TestDriftShows changes things outside Terraform. The next plan reports the drift and changes
+// nothing else, and apply repairs it.
 func TestDriftShows(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
@@ -269,7 +269,7 @@ AttributeName("drift"): map[key store:etcd-ca.crt: missing] -> map[]`,
 	})
 }
 
-// TestInPlace changes what may change without a replacement.
+// TestInPlace changes everything that can be changed in place.
 func TestInPlace(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
@@ -322,8 +322,7 @@ func TestInPlace(t *testing.T) {
 	}
 }
 
-// TestStateKeyStore keeps keys in the state, needs no AWS at all, and marks
-// the keys as sensitive.
+// TestStateKeyStore keeps keys in the state. It needs no AWS, and the keys are marked as sensitive.
 func TestStateKeyStore(t *testing.T) {
 	t.Parallel()
 	c := newCore(t, New("test"), values{})
@@ -338,8 +337,8 @@ func TestStateKeyStore(t *testing.T) {
 	c.fatal(keys.apply(keys.plan(nil)))
 }
 
-// TestFailedCreation: what costs money is in the state although the creation
-// failed, and what must not be made twice is not.
+// TestFailedCreation checks that after a failed creation the state contains objects that cost
+// money, but no keys.
 func TestFailedCreation(t *testing.T) {
 	t.Parallel()
 	a := account.New(t)
@@ -365,9 +364,8 @@ func TestFailedCreation(t *testing.T) {
 	a.Empty()
 }
 
-// TestCreateBeforeDestroy plays Terraform with create_before_destroy: the
-// replacement is made while the machine still lives, then the old object is
-// deleted. Nobody may lose the instance by that.
+// TestCreateBeforeDestroy acts as Terraform with create_before_destroy: the replacement is created
+// while the machine still exists, then the old object is deleted. The instance must survive.
 func TestCreateBeforeDestroy(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
@@ -379,7 +377,7 @@ func TestCreateBeforeDestroy(t *testing.T) {
 		t.Fatalf("the replacement is %v, the machine %v", replacement.get("id"), old.get("id"))
 	}
 
-	// An import is a claim to the instance as it is by then.
+	// An import adopts the instance.
 	imported := c.instance("k8s_machine")
 	imported.imports(replacement.get("id").(string))
 
@@ -392,7 +390,7 @@ func TestCreateBeforeDestroy(t *testing.T) {
 		t.Error("the instance was terminated")
 	}
 
-	// Where the replacement is to be another machine, it is refused.
+	// A replacement with a different specification is refused.
 	other := workerConfig(network)
 	other["private_ip"] = "10.240.0.30"
 	second := c.instance("k8s_machine")

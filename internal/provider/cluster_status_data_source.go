@@ -17,7 +17,7 @@ var _ datasource.DataSourceWithConfigure = (*clusterStatusDataSource)(nil)
 
 func newClusterStatusDataSource() datasource.DataSource { return &clusterStatusDataSource{} }
 
-// statusTimeout bounds asking a cluster of which everything hangs.
+// statusTimeout limits a query of a cluster in which nothing answers.
 const statusTimeout = time.Minute
 
 type clusterStatusModel struct {
@@ -167,13 +167,13 @@ func (s *clusterStatusDataSource) Read(ctx context.Context, req datasource.ReadR
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	m.take(s.data.engine(ctx).Status(ctx, query))
+	m.fill(s.data.engine(ctx).Status(ctx, query))
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
-// take fills in what was seen. Nothing in it changes while the cluster stays
-// as it is, so that an output made of it does not show up in every plan.
-func (m *clusterStatusModel) take(st rollout.Status) {
+// fill sets the attributes from what was observed. The values are stable as long as the cluster
+// does not change, so that an output that uses them does not show up in every plan.
+func (m *clusterStatusModel) fill(st rollout.Status) {
 	m.Healthy, m.Version = types.BoolValue(st.Healthy), types.StringValue(st.Version)
 	m.Problems = append([]string{}, st.Problems...)
 	m.Nodes, m.APIServers, m.Etcd, m.Certificates = []nodeStatus{}, []apiServerStatus{}, []etcdStatus{}, []certificateStatus{}

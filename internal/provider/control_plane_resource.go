@@ -51,7 +51,7 @@ type controlPlaneModel struct {
 	Ref              types.Object         `tfsdk:"ref"`
 }
 
-// controlPlanePrograms are the programs of a controller but etcd.
+// controlPlanePrograms are the programs on a controller, without etcd.
 var controlPlanePrograms = programList{artifact.KubeAPIServer, artifact.KubeControllerManager, artifact.KubeScheduler}
 
 func newControlPlaneResource() resource.Resource {
@@ -79,7 +79,7 @@ func newControlPlaneResource() resource.Resource {
 			s.Spec.Artifacts, err = c.ControlPlaneSet(s.Spec.Version)
 			return err
 		},
-		recall: recallControlPlane(),
+		importer: controlPlaneImporter(),
 	}}
 }
 
@@ -90,11 +90,11 @@ func controlPlaneSettings() settings[controlPlaneModel, rollout.ControlPlane] {
 			Optional: true, Computed: true, CustomType: cidrtypes.IPv4PrefixType{}, Default: stringdefault.StaticString(fallback.String()),
 			MarkdownDescription: description + " A change replaces the control plane. Default: `" + fallback.String() + "`.",
 			Validators:          []validator.String{tf.CIDR(8, 28)},
-			PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplaceIf(wasKnown, onceKnown, onceKnown)},
+			PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplaceIf(replaceIfInState, replacesControlPlane, replacesControlPlane)},
 		}
 	}
 	return settings[controlPlaneModel, rollout.ControlPlane]{
-		"version": bind(schema.StringAttribute{
+		"version": newSetting(schema.StringAttribute{
 			Required: true,
 			MarkdownDescription: "Kubernetes release, such as `1.36.4`. A change rolls through the hosts one at a time. An upgrade goes one minor release at a time, and never back to " +
 				"an earlier one.",
@@ -102,16 +102,16 @@ func controlPlaneSettings() settings[controlPlaneModel, rollout.ControlPlane] {
 		}, text, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.String, *string) {
 			return &m.Version, &s.Spec.Version
 		}),
-		"pod_cidr": bind(network("Network of the pods. Each worker has a part of it.", component.DefaultPodCIDR),
+		"pod_cidr": newSetting(network("Network of the pods. Each worker has a part of it.", component.DefaultPodCIDR),
 			prefix, func(m *controlPlaneModel, s *rollout.ControlPlane) (*cidrtypes.IPv4Prefix, *netip.Prefix) {
 				return &m.PodCIDR, &s.Spec.Cluster.PodCIDR
 			}),
-		"service_cidr": bind(network("Network of the services. Its first address is the API server's. It must not overlap with the VPC's network, whose DNS server would be taken for a "+
+		"service_cidr": newSetting(network("Network of the services. Its first address is the API server's. It must not overlap with the VPC's network, whose DNS server would be taken for a "+
 			"service.", component.DefaultServiceCIDR),
 			prefix, func(m *controlPlaneModel, s *rollout.ControlPlane) (*cidrtypes.IPv4Prefix, *netip.Prefix) {
 				return &m.ServiceCIDR, &s.Spec.Cluster.ServiceCIDR
 			}),
-		"node_cidrs": bind(schema.SetAttribute{
+		"node_cidrs": newSetting(schema.SetAttribute{
 			Optional: true, ElementType: cidrtypes.IPv4PrefixType{},
 			MarkdownDescription: "Networks of the subnets for machines, including workers: `k8s_network.<name>.node_cidrs`. Pods reach these machines, other pods and services with " +
 				"their own addresses. All other traffic of pods is masqueraded, and so is traffic to the third address of a subnet, at which a VPC has its DNS server. " +
@@ -120,13 +120,13 @@ func controlPlaneSettings() settings[controlPlaneModel, rollout.ControlPlane] {
 		}, prefixes, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.Set, *[]netip.Prefix) {
 			return &m.NodeCIDRs, &s.Spec.Cluster.NodeCIDRs
 		}),
-		"dns_ip": bind(schema.StringAttribute{
+		"dns_ip": newSetting(schema.StringAttribute{
 			Optional: true, Computed: true, CustomType: iptypes.IPv4AddressType{},
 			MarkdownDescription: "Service address of cluster DNS, within `service_cidr`. Default: the tenth address of `service_cidr`.",
 		}, address, func(m *controlPlaneModel, s *rollout.ControlPlane) (*iptypes.IPv4Address, *netip.Addr) {
 			return &m.DNSIP, &s.Spec.Cluster.DNSIP
 		}),
-		"domain": bind(schema.StringAttribute{
+		"domain": newSetting(schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(component.DefaultDomain),
 			MarkdownDescription: "Domain of cluster DNS. A change replaces the control plane. Default: `" + component.DefaultDomain + "`.",
 			Validators:          []validator.String{tf.DNSDomain()},
@@ -134,14 +134,14 @@ func controlPlaneSettings() settings[controlPlaneModel, rollout.ControlPlane] {
 		}, text, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.String, *string) {
 			return &m.Domain, &s.Spec.Cluster.Domain
 		}),
-		"extra_sans": bind(schema.ListAttribute{
+		"extra_sans": newSetting(schema.ListAttribute{
 			Optional: true, ElementType: types.StringType,
 			MarkdownDescription: "Additional names and addresses in the API servers' certificates. A change reissues the certificates in place. Default: none.",
 			Validators:          []validator.List{listvalidator.ValueStringsAre(tf.HostAddress())},
 		}, texts, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.List, *[]string) {
 			return &m.ExtraSANs, &s.Spec.APIServer.ExtraSANs
 		}),
-		"audit_policy": bind(schema.StringAttribute{
+		"audit_policy": newSetting(schema.StringAttribute{
 			Optional: true,
 			MarkdownDescription: "Audit policy (`audit.k8s.io/v1`) in YAML. A policy that kube-apiserver would refuse is an error of the plan. A change restarts the API servers one at " +
 				"a time. Default: the metadata of all requests except health checks and leases, and never the content of secrets.",
@@ -149,36 +149,37 @@ func controlPlaneSettings() settings[controlPlaneModel, rollout.ControlPlane] {
 		}, document, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.String, *[]byte) {
 			return &m.AuditPolicy, &s.Spec.APIServer.AuditPolicy
 		}),
-		"admission_plugins": bind(
+		"admission_plugins": newSetting(
 			freeform.Objects("Configuration of admission plugins, as an object: name of the plugin to its configuration object. A plugin that the release does not have is an error "+
 				"of the plan. A plugin that is not enabled by default must also be named by the flag `enable-admission-plugins` in `extra_args.kube_apiserver`. A "+
 				"change restarts the API servers one at a time. Default: none."),
 			objectByName, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.Dynamic, *map[string]map[string]any) {
 				return &m.AdmissionPlugins, &s.Spec.APIServer.AdmissionPlugins
 			}),
-		"scheduler_config": bind(
+		"scheduler_config": newSetting(
 			freeform.Object("Fields of KubeSchedulerConfiguration, as an object, merged over the provider's. Unknown fields are errors. A change restarts the schedulers one at a "+
 				"time. Default: none."),
 			object, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.Dynamic, *map[string]any) {
 				return &m.SchedulerConfig, &s.Spec.Scheduler.Config
 			}),
-		"extra_args": flagsOf(controlPlanePrograms, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.Object, map[string]*component.Args) {
+		"extra_args": extraArgsSetting(controlPlanePrograms, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.Object, map[string]*component.Args) {
 			return &m.ExtraArgs, map[string]*component.Args{
 				artifact.KubeAPIServer:         &s.Spec.APIServer.Args,
 				artifact.KubeControllerManager: &s.Spec.ControllerManager.Args,
 				artifact.KubeScheduler:         &s.Spec.Scheduler.Args,
 			}
 		}),
-		"early_renewal": bind(earlyRenewalAttribute(), duration, func(m *controlPlaneModel, s *rollout.ControlPlane) (*timetypes.GoDuration, *time.Duration) {
+		"early_renewal": newSetting(earlyRenewalAttribute(), duration, func(m *controlPlaneModel, s *rollout.ControlPlane) (*timetypes.GoDuration, *time.Duration) {
 			return &m.EarlyRenewal, &s.Spec.EarlyRenewal
 		}),
 	}
 }
 
-// An import that does not find a network leaves it to the configuration.
-const onceKnown = "A change replaces the control plane."
+// replacesControlPlane describes replaceIfInState, which replaces the control plane if the state
+// has a value. An import that does not find the network leaves the value to the configuration.
+const replacesControlPlane = "A change replaces the control plane."
 
-func wasKnown(_ context.Context, req planmodifier.StringRequest, resp *stringplanmodifier.RequiresReplaceIfFuncResponse) {
+func replaceIfInState(_ context.Context, req planmodifier.StringRequest, resp *stringplanmodifier.RequiresReplaceIfFuncResponse) {
 	resp.RequiresReplace = !req.StateValue.IsNull()
 }
 
@@ -186,7 +187,7 @@ func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s ro
 	errs := s.Spec.Check()
 	if hosts, known := hostsFrom(ctx, plan.Hosts, diags); known {
 		s.Spec.Cluster.NodeCIDRs = allPrefixes(plan.NodeCIDRs)
-		errs = append(errs, s.Spec.CheckHosts(listed(hosts))...)
+		errs = append(errs, s.Spec.CheckHosts(componentHosts(hosts))...)
 	}
 	if prior == nil {
 		return errs
@@ -200,8 +201,8 @@ func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s ro
 	return errs
 }
 
-// sameYAML reports whether two texts hold the same value: the file that is
-// written of an audit policy has neither its comments nor its order.
+// sameYAML reports whether two YAML texts have the same value. The file that is written from an
+// audit policy keeps neither comments nor order.
 func sameYAML(a, b string) bool {
 	var before, after any
 	return yaml.Unmarshal([]byte(a), &before) == nil && yaml.Unmarshal([]byte(b), &after) == nil && reflect.DeepEqual(before, after)

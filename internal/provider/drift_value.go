@@ -7,7 +7,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// driftValue is the attribute drift: what was found, in words, by subject.
+// driftValue returns the attribute drift: the findings in words, by subject.
 func driftValue(findings []finding.Finding) types.Map {
 	return tf.StringMapValue(finding.BySubject(findings))
 }

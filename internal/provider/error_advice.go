@@ -12,7 +12,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// addError adds err under a summary, with what a person can do about it.
+// addError adds err with a summary, and says what to do about it.
 func addError(diags *diag.Diagnostics, summary string, err error) {
 	detail := remote.Redact(err.Error())
 	if next := advice(err); next != "" {
@@ -21,8 +21,7 @@ func addError(diags *diag.Diagnostics, summary string, err error) {
 	diags.AddError(summary, detail)
 }
 
-// advice says what to do next about an error; empty when there is nothing to
-// add to its text.
+// advice says what to do about an error. It is empty if the error's text says enough.
 func advice(err error) string {
 	if errors.Is(err, errNotYetKnown) {
 		return "Apply what the provider block depends on first, with -target."

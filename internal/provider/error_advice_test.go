@@ -10,8 +10,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
 
-// TestAdviceFollowsTheStep: what to do about a failed apply follows from the step
-// at which it ended, whatever its words are.
+// TestAdviceFollowsTheStep checks that the advice on a failed apply depends only on the step at
+// which it failed, not on the error's text.
 func TestAdviceFollowsTheStep(t *testing.T) {
 	t.Parallel()
 	failed := func(e host.ApplyError) error {
@@ -25,7 +25,7 @@ func TestAdviceFollowsTheStep(t *testing.T) {
 		err  error
 		says string
 	}{
-		{failed(host.ApplyError{Step: host.Step{Kind: host.StepDownload}}), "worker-0 downloads by itself"},
+		{failed(host.ApplyError{Step: host.Step{Kind: host.StepDownload}}), "worker-0 downloads files itself"},
 		{failed(host.ApplyError{Step: host.Step{Kind: host.StepDownload}, Room: &host.Room{}}), "Make room on worker-0"},
 		{failed(host.ApplyError{Step: host.Step{Kind: host.StepWrite}, Err: errors.New("mv: No space left on device")}), "Make room on worker-0"},
 		{failed(host.ApplyError{Step: host.Step{Kind: host.StepPackages}}), "worker-0 installs packages of its distribution"},

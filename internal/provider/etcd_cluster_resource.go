@@ -34,7 +34,6 @@ type etcdModel struct {
 	Ref          types.Object         `tfsdk:"ref"`
 }
 
-// etcdPrograms is etcd alone.
 var etcdPrograms = programList{artifact.Etcd}
 
 func newEtcdClusterResource() resource.Resource {
@@ -62,23 +61,23 @@ func newEtcdClusterResource() resource.Resource {
 			s.Spec.Artifacts, err = c.EtcdSet(s.Spec.Version)
 			return err
 		},
-		recall: recallEtcd(),
+		importer: etcdImporter(),
 	}}
 }
 
 // etcdSettings are the arguments that are fields of the specification.
 func etcdSettings() settings[etcdModel, rollout.Etcd] {
 	return settings[etcdModel, rollout.Etcd]{
-		"version": bind(schema.StringAttribute{
+		"version": newSetting(schema.StringAttribute{
 			Required: true,
 			MarkdownDescription: "etcd release, such as `3.6.16`. A change rolls through the members one at a time, each behind a health check. An upgrade goes one minor release at a " +
 				"time, and never back to an earlier one.",
 			Validators: []validator.String{etcdVersion()},
 		}, text, func(m *etcdModel, s *rollout.Etcd) (*types.String, *string) { return &m.Version, &s.Spec.Version }),
-		"extra_args": flagsOf(etcdPrograms, func(m *etcdModel, s *rollout.Etcd) (*types.Object, map[string]*component.Args) {
+		"extra_args": extraArgsSetting(etcdPrograms, func(m *etcdModel, s *rollout.Etcd) (*types.Object, map[string]*component.Args) {
 			return &m.ExtraArgs, map[string]*component.Args{artifact.Etcd: &s.Spec.Args}
 		}),
-		"early_renewal": bind(earlyRenewalAttribute(), duration, func(m *etcdModel, s *rollout.Etcd) (*timetypes.GoDuration, *time.Duration) {
+		"early_renewal": newSetting(earlyRenewalAttribute(), duration, func(m *etcdModel, s *rollout.Etcd) (*timetypes.GoDuration, *time.Duration) {
 			return &m.EarlyRenewal, &s.Spec.EarlyRenewal
 		}),
 	}
@@ -91,7 +90,7 @@ func checkEtcd(ctx context.Context, plan, prior *etcdModel, s rollout.Etcd, diag
 	}
 	hosts, known := hostsFrom(ctx, plan.Hosts, diags)
 	if known {
-		errs = append(errs, component.CheckHosts("hosts", listed(hosts))...)
+		errs = append(errs, component.CheckHosts("hosts", componentHosts(hosts))...)
 	}
 	if prior == nil {
 		return errs
@@ -103,11 +102,10 @@ func checkEtcd(ctx context.Context, plan, prior *etcdModel, s rollout.Etcd, diag
 	return errs
 }
 
-// checkQuorum refuses a plan that replaces so many members' machines that the
-// rest is no quorum: Terraform deletes all of them before it lets the first be
-// followed by a new member. Hosts that are merely no longer listed leave one by
-// one as long as their machines exist; whether these are deleted as well is
-// not known here, so that they are warned of.
+// checkQuorum refuses a plan that replaces so many members' machines that the rest is no quorum:
+// Terraform deletes all of them before the first new member can join. Hosts that are only no longer
+// listed leave one by one while their machines exist. Whether the plan also deletes these machines
+// is not known here, so it adds a warning.
 func checkQuorum(at path.Path, before, now []hostModel, diags *diag.Diagnostics) {
 	var replaced, dropped []string
 	for _, was := range before {

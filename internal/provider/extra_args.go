@@ -17,13 +17,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// programList are the programs whose flags an `extra_args` takes.
+// programList is a list of programs whose flags `extra_args` takes.
 type programList []string
 
-// argsName is a program's attribute in `extra_args`: kube_apiserver.
+// argsName returns a program's attribute in `extra_args`, such as kube_apiserver.
 func argsName(program string) string { return strings.ReplaceAll(program, "-", "_") }
 
-// attribute is the input `extra_args`: flags by program.
+// attribute returns the argument `extra_args`: flags by program.
 func (p programList) attribute() schema.SingleNestedAttribute {
 	out := schema.SingleNestedAttribute{
 		Optional: true, Attributes: map[string]schema.Attribute{}, Validators: []validator.Object{flagNames(p)},
@@ -39,8 +39,8 @@ func (p programList) attribute() schema.SingleNestedAttribute {
 	return out
 }
 
-// value is the opposite of extraArgs: null when no program has flags. Of a flag
-// that is repeated the last value counts.
+// value is the inverse of extraArgs. It is null if no program has flags. If a flag is repeated, the
+// last value counts.
 func (p programList) value(found map[string]component.Args) types.Object {
 	typs, values, given := map[string]attr.Type{}, map[string]attr.Value{}, false
 	for _, program := range p {
@@ -60,8 +60,7 @@ func (p programList) value(found map[string]component.Args) types.Object {
 	return types.ObjectValueMust(typs, values)
 }
 
-// extraArgs returns the flags of one program in `extra_args`. A value that is not
-// known yet is empty.
+// extraArgs returns the flags of one program in `extra_args`. An unknown value is empty.
 func extraArgs(o types.Object, program string) component.Args {
 	flags, _ := o.Attributes()[argsName(program)].(types.Map)
 	var out component.Args
@@ -76,7 +75,7 @@ func extraArgs(o types.Object, program string) component.Args {
 	return out
 }
 
-// flagNames accepts the names of flags without leading dashes.
+// flagNames validates that flags are named without leading dashes.
 type flagNames programList
 
 var flagPattern = regexp.MustCompile(`^[a-z][a-zA-Z0-9-]*$`)
@@ -91,7 +90,7 @@ func (f flagNames) ValidateObject(_ context.Context, req validator.ObjectRequest
 		flags, _ := req.ConfigValue.Attributes()[argsName(program)].(types.Map)
 		for _, name := range slices.Sorted(maps.Keys(flags.Elements())) {
 			if !flagPattern.MatchString(name) {
-				at, detail := placeOf(component.ArgField(program, name), "write it without leading dashes and without its value.")
+				at, detail := fieldPath(component.ArgField(program, name), "write it without leading dashes and without its value.")
 				resp.Diagnostics.AddAttributeError(at, "Not the name of a flag", detail)
 			}
 		}

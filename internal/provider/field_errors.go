@@ -14,11 +14,11 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// placeErrors adds what is wrong with the fields of a specification to the
-// attributes of the same names. What is merely not known yet is not missing.
-func placeErrors(ctx context.Context, plan tfsdk.Plan, errs component.FieldErrors, diags *diag.Diagnostics) {
+// addFieldErrors adds the errors of a specification's fields to the attributes of the same names. A
+// field is not missing if the attribute is only unknown.
+func addFieldErrors(ctx context.Context, plan tfsdk.Plan, errs component.FieldErrors, diags *diag.Diagnostics) {
 	for _, e := range errs {
-		at, detail := placeOf(e.Field, e.Err.Error())
+		at, detail := fieldPath(e.Field, e.Err.Error())
 		if e.Missing {
 			var v attr.Value
 			if d := plan.GetAttribute(ctx, at, &v); !d.HasError() && v != nil && v.IsUnknown() {
@@ -29,10 +29,10 @@ func placeErrors(ctx context.Context, plan tfsdk.Plan, errs component.FieldError
 	}
 }
 
-// placeOf returns the path of a field, and what to say there. Terraform shows the
-// line of an item of an argument, but of nothing below it: so the path of a flag
-// leads to its program, as an item, and the text names the flag.
-func placeOf(field, detail string) (path.Path, string) {
+// fieldPath returns the path of a field and the detail of an error there. Terraform shows the
+// source line of an item of an argument, but of nothing below it. So the path of a flag is that of
+// its program, and the detail names the flag.
+func fieldPath(field, detail string) (path.Path, string) {
 	below, isFlag := strings.CutPrefix(field, "extra_args.")
 	if !isFlag {
 		return tf.Path(field), detail

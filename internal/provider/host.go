@@ -16,8 +16,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// hostModel is one machine as role resources see it: k8s_machine.x.host, or an
-// object written by hand for a machine that is not ours.
+// hostModel is one machine as role resources see it: k8s_machine.x.host, or an object written by
+// hand for a machine that k8s_machine does not manage.
 type hostModel struct {
 	Name       types.String         `tfsdk:"name"`
 	Address    types.String         `tfsdk:"address"`
@@ -30,10 +30,9 @@ type hostModel struct {
 	InstanceID types.String         `tfsdk:"instance_id"`
 }
 
-// hostRef is k8s_machine.x.host. As an input none of its attributes is
-// Required: the framework misses the attributes of an element of a list that is
-// not known yet, as k8s_machine.x.host is before the first apply. completeHost
-// asks for them instead.
+// hostRef is k8s_machine.x.host. As an input it has no Required attributes: the framework would
+// report attributes of a list element as missing while the element is unknown, as
+// k8s_machine.x.host is before the first apply. completeHost checks them instead.
 var hostRef = tf.NewReference[hostModel](map[string]schema.Attribute{
 	"name": schema.StringAttribute{
 		Optional: true, MarkdownDescription: "Name of the machine: its hostname and, on workers, its node name.",
@@ -70,10 +69,10 @@ var hostRef = tf.NewReference[hostModel](map[string]schema.Attribute{
 	},
 })
 
-// hostForms completes the description of an input that takes hosts.
+// hostForms is the end of the description of every argument that takes hosts.
 const hostForms = "`k8s_machine.<name>.host`, or an object with at least `name`, `address`, `private_ip` and `host_key`."
 
-// completeHost reports what a host lacks that no role can do without.
+// completeHost validates that a host has the attributes that every role needs.
 type completeHost struct{}
 
 func (completeHost) Description(context.Context) string {
@@ -96,22 +95,21 @@ func (completeHost) ValidateObject(ctx context.Context, req validator.ObjectRequ
 	}
 }
 
-// hostAttribute is a required input of one host.
+// hostAttribute is a required argument that takes one host.
 func hostAttribute(description string) schema.SingleNestedAttribute {
 	a := hostRef.Input(description + " It is " + hostForms)
 	a.Validators = []validator.Object{completeHost{}}
 	return a
 }
 
-// hostsAttribute is a required input of at least one host.
+// hostsAttribute is a required argument that takes at least one host.
 func hostsAttribute(description string, validators ...validator.List) schema.ListNestedAttribute {
 	a := hostRef.Inputs(description + " Each is " + hostForms)
 	a.Validators, a.NestedObject.Validators = validators, []validator.Object{completeHost{}}
 	return a
 }
 
-// remote returns how the host is reached: at its private address when there is
-// a bastion.
+// remote returns how to connect to the host. Through a bastion, that is its private address.
 func (h hostModel) remote(d *providerData) remote.Host {
 	out := remote.Host{
 		Name:     h.Name.ValueString(),
@@ -130,7 +128,7 @@ func (h hostModel) remote(d *providerData) remote.Host {
 	return out
 }
 
-// node returns the host as the cluster sees it. What is null or unknown stays zero.
+// node returns the host as the cluster sees it. Null or unknown attributes are zero.
 func (h hostModel) node() component.Node {
 	return component.Node{
 		Name:      h.Name.ValueString(),
@@ -140,14 +138,14 @@ func (h hostModel) node() component.Node {
 	}
 }
 
-// hostsFrom reads a list of hosts; false means that some of it is entirely
-// unknown. Single attributes may be unknown in either case.
+// hostsFrom reads a list of hosts. It returns false if a host is unknown as a whole. Single
+// attributes may be unknown in either case.
 func hostsFrom(ctx context.Context, l types.List, diags *diag.Diagnostics) ([]hostModel, bool) {
 	return tf.Objects[hostModel](ctx, l, diags)
 }
 
-// listed returns hosts as the library checks them. What is null or unknown stays zero.
-func listed(hosts []hostModel) []component.Host {
+// componentHosts returns hosts as the library checks them. Null or unknown attributes are zero.
+func componentHosts(hosts []hostModel) []component.Host {
 	var out []component.Host
 	for _, h := range hosts {
 		out = append(out, component.Host{Node: h.node(), Address: h.Address.ValueString()})

@@ -39,8 +39,8 @@ func TestCompleteHost(t *testing.T) {
 	}
 }
 
-// TestHostErrors: what is wrong with a host is on its attribute, and what is not
-// known of it is not wrong.
+// TestHostErrors checks that an error about a host is on the host's attribute, and that an unknown
+// value is no error.
 func TestHostErrors(t *testing.T) {
 	t.Parallel()
 	c := newRoles(t)
@@ -76,7 +76,7 @@ func TestHostErrors(t *testing.T) {
 	}
 }
 
-// TestCheckQuorum: machines are deleted before members can be replaced.
+// TestCheckQuorum covers plans that delete machines before their members can be replaced.
 func TestCheckQuorum(t *testing.T) {
 	t.Parallel()
 	members := func(ids ...string) []hostModel {

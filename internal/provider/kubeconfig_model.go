@@ -13,7 +13,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// kubeconfigModel is what the ephemeral and the managed kubeconfig share.
+// kubeconfigModel holds the attributes that the ephemeral and the managed kubeconfig share.
 type kubeconfigModel struct {
 	PKI                  types.Object         `tfsdk:"pki"`
 	Endpoint             types.String         `tfsdk:"endpoint"`
@@ -42,7 +42,7 @@ const (
 	kubeconfigExpires  = "Expiry of the certificate, in RFC 3339."
 )
 
-// issue makes the credential and fills in the computed attributes.
+// issue issues the certificate and sets the computed attributes.
 func (m *kubeconfigModel) issue(ctx context.Context, d *providerData, diags *diag.Diagnostics) {
 	ref, known := pkiRefFrom(ctx, m.PKI, diags)
 	if diags.HasError() {

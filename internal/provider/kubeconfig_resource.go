@@ -72,7 +72,7 @@ func (r *kubeconfigResource) Schema(_ context.Context, _ resource.SchemaRequest,
 	}
 }
 
-// ModifyPlan plans a new certificate whenever anything else changes.
+// ModifyPlan plans a new certificate if anything else changes.
 func (r *kubeconfigResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	if req.Plan.Raw.IsNull() {
 		return
@@ -84,7 +84,7 @@ func (r *kubeconfigResource) ModifyPlan(ctx context.Context, req resource.Modify
 	}
 	if ttl, early := tf.Duration(plan.TTL, kubeconfig.DefaultTTL), tf.Duration(plan.EarlyRenewal, 0); early >= ttl && !plan.TTL.IsUnknown() {
 		resp.Diagnostics.AddAttributeError(path.Root("early_renewal"), "early_renewal is not shorter than ttl",
-			fmt.Sprintf("A certificate that is valid for %s and renewed %s before its expiry would be renewed by every plan. Make early_renewal shorter, or ttl longer.", tf.Short(ttl), tf.Short(early)))
+			fmt.Sprintf("A certificate that is valid for %s and renewed %s before its expiry would be renewed by every plan. Make early_renewal shorter, or ttl longer.", tf.ShortDuration(ttl), tf.ShortDuration(early)))
 		return
 	}
 	var prior managedKubeconfigModel
@@ -103,9 +103,9 @@ func (r *kubeconfigResource) ModifyPlan(ctx context.Context, req resource.Modify
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
 
-// sameRequest reports whether both ask for the same certificate. Of the PKI
-// only the Kubernetes CA matters: the bundle that was embedded must be the
-// present one, and the certificate be issued by its first.
+// sameRequest reports whether both models request the same certificate. Of the PKI only the
+// Kubernetes CA matters: the bundle must be the one in the old kubeconfig, and its first CA must
+// have issued the certificate.
 func (m managedKubeconfigModel) sameRequest(o managedKubeconfigModel) bool {
 	cluster, _ := m.PKI.Attributes()["cluster"].(types.String)
 	before, _ := o.PKI.Attributes()["cluster"].(types.String)
@@ -115,8 +115,8 @@ func (m managedKubeconfigModel) sameRequest(o managedKubeconfigModel) bool {
 		m.Endpoint.Equal(o.Endpoint) && m.User.Equal(o.User) && m.Groups.Equal(o.Groups) && m.TTL.Equal(o.TTL)
 }
 
-// settle sets what is not part of the credential.
-func (m *managedKubeconfigModel) settle(ctx context.Context, diags *diag.Diagnostics) {
+// setComputed sets the computed attributes that are not part of the credential.
+func (m *managedKubeconfigModel) setComputed(ctx context.Context, diags *diag.Diagnostics) {
 	user := m.User.ValueString()
 	if user == "" {
 		user = kubeconfig.DefaultUser
@@ -136,7 +136,7 @@ func (r *kubeconfigResource) Create(ctx context.Context, req resource.CreateRequ
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	m.settle(ctx, &resp.Diagnostics)
+	m.setComputed(ctx, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -164,21 +164,22 @@ func (r *kubeconfigResource) Update(ctx context.Context, req resource.UpdateRequ
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	m.settle(ctx, &resp.Diagnostics)
+	m.setComputed(ctx, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
-// Delete implements resource.Resource. A certificate cannot be revoked: it is forgotten.
+// Delete implements resource.Resource. A certificate cannot be revoked, so nothing is done.
 func (r *kubeconfigResource) Delete(context.Context, resource.DeleteRequest, *resource.DeleteResponse) {
 }
 
-// ImportState implements resource.ResourceWithImportState, to say why there is none.
+// ImportState implements resource.ResourceWithImportState. It returns an error that says why an
+// import is impossible.
 func (r *kubeconfigResource) ImportState(_ context.Context, _ resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	resp.Diagnostics.AddError("A kubeconfig cannot be imported", "Its private key was only in the lost state. "+
 		"Remove the import: an apply issues a new certificate. The old one stays valid until it expires, or until the CA that issued it is dropped.")
 }
 
-// due reports whether the certificate is to be renewed.
+// due reports whether the certificate must be renewed.
 func (m managedKubeconfigModel) due(now time.Time) bool {
 	expires, err := time.Parse(time.RFC3339, m.ExpiresAt.ValueString())
 	if err != nil {

@@ -71,21 +71,21 @@ func newLBResource() resource.Resource {
 			"private_endpoint": schema.StringAttribute{Computed: true, MarkdownDescription: privateEndpoint},
 			"ref":              lbRef.Output("Reference: the value for `lb` of `k8s_control_plane`."),
 		},
-		common:  func(m *lbModel) *roleModel { return &m.roleModel },
-		check:   checkLB,
-		outputs: lbOutputs,
-		spec:    lbSpec,
-		recall:  recallLB(),
-		acquire: acquireAddress,
-		inspect: inspectAddress,
-		release: releaseAddress,
+		common:   func(m *lbModel) *roleModel { return &m.roleModel },
+		check:    checkLB,
+		outputs:  lbOutputs,
+		spec:     lbSpec,
+		importer: lbImporter(),
+		acquire:  acquireAddress,
+		inspect:  inspectAddress,
+		release:  releaseAddress,
 	}}
 }
 
 // lbSettings are the arguments that are fields of the specification.
 func lbSettings() settings[lbModel, rollout.LoadBalancer] {
 	return settings[lbModel, rollout.LoadBalancer]{
-		"port": bind(schema.Int64Attribute{
+		"port": newSetting(schema.Int64Attribute{
 			Optional: true, Computed: true, Default: int64default.StaticInt64(6443),
 			MarkdownDescription: "Port on which HAProxy listens. The security group of `k8s_network` opens only 6443. Changed in place. Default: 6443.",
 			Validators:          []validator.Int64{tf.Port()},
@@ -93,8 +93,8 @@ func lbSettings() settings[lbModel, rollout.LoadBalancer] {
 	}
 }
 
-// lbHostAttribute is the host, of which a changed public address is no change:
-// it changes when the Elastic IP is associated.
+// lbHostAttribute is the argument host. A change of its public address alone is no change, since
+// that address changes when the Elastic IP is associated.
 func lbHostAttribute() schema.SingleNestedAttribute {
 	a := hostAttribute("Machine of the load balancer. When it is replaced, the Elastic IP moves to the new machine and HAProxy is installed there.")
 	a.PlanModifiers = []planmodifier.Object{sameMachine{}}
@@ -128,10 +128,10 @@ func (sameMachine) PlanModifyObject(ctx context.Context, req planmodifier.Object
 
 func checkLB(ctx context.Context, plan, prior *lbModel, _ rollout.LoadBalancer, diags *diag.Diagnostics) (errs component.FieldErrors) {
 	if host, _ := hostRef.Read(ctx, plan.Host, diags); prior != nil && prior.AllocationID.ValueString() == "" && host.InstanceID.ValueString() != "" {
-		plan.AllocationID, plan.PublicIP = types.StringUnknown(), types.StringUnknown() // it was released
+		plan.AllocationID, plan.PublicIP = types.StringUnknown(), types.StringUnknown() // the Elastic IP was released
 	}
 	if hosts, known := hostsFrom(ctx, plan.Controllers, diags); known {
-		errs = component.CheckHosts("controllers", listed(hosts))
+		errs = component.CheckHosts("controllers", componentHosts(hosts))
 	}
 	name := clusterOf(ctx, plan.PKI, diags)
 	if !name.IsUnknown() && !plan.Cluster.IsUnknown() && !name.Equal(plan.Cluster) {
@@ -163,7 +163,7 @@ func lbSpec(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagno
 	host, _ := hostRef.Read(ctx, m.Host, diags)
 	target := fleet.Target{Host: host.remote(d), Node: host.node()}
 	if m.AllocationID.ValueString() != "" {
-		// The Elastic IP has taken the place of the address the machine was launched with.
+		// The Elastic IP has replaced the address that the machine was launched with.
 		target.Node.PublicIP = tf.Addr(iptypes.IPv4Address{StringValue: m.PublicIP})
 		if d.ssh.bastion == nil {
 			target.Host.Address = m.PublicIP.ValueString()
@@ -188,8 +188,8 @@ func (m *lbModel) address(ctx context.Context, d *providerData, diags *diag.Diag
 	}
 }
 
-// acquireAddress has the Elastic IP and associates it. A host that is no EC2
-// instance is reached at its own address.
+// acquireAddress allocates the Elastic IP and associates it. A host that is not an EC2 instance is
+// reached at its own address.
 func acquireAddress(ctx context.Context, d *providerData, plan, prior *lbModel, diags *diag.Diagnostics) bool {
 	host, _ := hostRef.Read(ctx, plan.Host, diags)
 	if host.InstanceID.ValueString() == "" {
@@ -221,7 +221,7 @@ func acquireAddress(ctx context.Context, d *providerData, plan, prior *lbModel, 
 	return a.AllocationID != ""
 }
 
-// inspectAddress finds what differs of the Elastic IP.
+// inspectAddress returns what differs on the Elastic IP.
 func inspectAddress(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) []finding.Finding {
 	if m.AllocationID.ValueString() == "" {
 		return nil
@@ -242,7 +242,7 @@ func inspectAddress(ctx context.Context, d *providerData, m *lbModel, diags *dia
 	return finding.About("elastic-ip", drift)
 }
 
-// releaseAddress gives the Elastic IP back.
+// releaseAddress releases the Elastic IP.
 func releaseAddress(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) {
 	if m.AllocationID.ValueString() == "" {
 		return

@@ -26,7 +26,7 @@ func (r *machineResource) Create(ctx context.Context, req resource.CreateRequest
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.Within(ctx, m.Timeouts.Create, machineTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Create, machineTimeout, &resp.Diagnostics)
 	defer cancel()
 	fail := func(err error) { addError(&resp.Diagnostics, "Cannot make machine "+m.Name.ValueString(), err) }
 
@@ -55,8 +55,8 @@ func (r *machineResource) Create(ctx context.Context, req resource.CreateRequest
 		return r.data.connect(machine, hostKeys)
 	})
 	if err != nil {
-		// The instance costs money from now on: it stays in the state, and the
-		// next apply replaces it.
+		// The instance costs money from now on, so it goes into the state. The next apply replaces
+		// it.
 		fail(err)
 	} else {
 		say("machine: ready")
@@ -67,14 +67,14 @@ func (r *machineResource) Create(ctx context.Context, req resource.CreateRequest
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
-// claimKey is where private state holds the claim to the instance.
+// claimKey is the private-state entry with the claim to the instance.
 const claimKey = "claim"
 
-// routesKey is where private state lists the route tables that got the route to
-// the machine's pods.
+// routesKey is the private-state entry with the route tables that got the route to the machine's
+// pods.
 const routesKey = "route_tables"
 
-// newClaim makes a claim that nobody else has.
+// newClaim returns a random claim.
 func (d *providerData) newClaim() (string, error) {
 	b := make([]byte, 8)
 	if _, err := io.ReadFull(d.rand, b); err != nil {
@@ -90,7 +90,7 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.Within(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
 	defer cancel()
 	client, err := r.data.aws(ctx)
 	if errors.Is(err, errNotYetKnown) {
@@ -105,7 +105,7 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	found, drift, err := client.ObserveMachine(ctx, m.ID.ValueString(), spec)
 	switch {
 	case errors.Is(err, infraaws.ErrNotFound):
-		// Terraform itself does not tell why it makes something anew.
+		// Terraform itself does not say why it creates something again.
 		resp.Diagnostics.AddWarning("Machine "+m.Name.ValueString()+" is gone", err.Error()+"\n\nThe next apply creates it again.")
 		resp.State.RemoveResource(ctx)
 		return
@@ -113,15 +113,15 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 		addError(&resp.Diagnostics, "Cannot refresh machine "+m.Name.ValueString(), err)
 		return
 	}
-	// An update that failed may have made routes without a record of them.
+	// A failed update may have added routes without recording them.
 	tf.WritePrivate(ctx, resp.Private, routesKey, union(spec.RoutedTables, found.RouteTables), &resp.Diagnostics)
 	if found.HostKey == "" {
-		// Whoever deletes the tag takes nothing away: the state knows the key.
+		// If someone deletes the tag, the state still has the key.
 		found.HostKey = m.HostKey.ValueString()
 	}
 	m.fill(ctx, found)
-	// The plan then knows that the instance stops and starts, and that its
-	// public address becomes another one.
+	// With this value the plan knows that the instance is stopped and started, and that its public
+	// address changes.
 	m.InstanceType = types.StringValue(found.InstanceType)
 	if tf.ReadPrivate[bool](ctx, req.Private, growKey, &resp.Diagnostics) {
 		drift = append(drift, finding.Finding{Subject: m.Name.ValueString(), Kind: finding.RootFileSystem, Problem: finding.TooSmall})
@@ -130,9 +130,9 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
-// Update implements resource.Resource. A machine that has to be stopped waits
-// for its turn: the machines of a cluster go down one at a time, and the next
-// one only when the last does again what it did before.
+// Update implements resource.Resource. A machine that has to be stopped waits for its turn: the
+// machines of a cluster go down one at a time, and the next one only after the previous one is
+// healthy again.
 func (r *machineResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	var m, state machineModel
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
@@ -140,26 +140,26 @@ func (r *machineResource) Update(ctx context.Context, req resource.UpdateRequest
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	keeps := machinePrivate{
+	private := machinePrivate{
 		grow:   tf.ReadPrivate[bool](ctx, req.Private, growKey, &resp.Diagnostics),
 		routes: tf.ReadPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics),
 	}
 	fail := func(err error) { addError(&resp.Diagnostics, "Cannot change machine "+m.Name.ValueString(), err) }
-	way, err := r.begin(ctx, m, state, &resp.Diagnostics)
-	defer func() { way.done() }()
+	restart, err := r.begin(ctx, m, state, &resp.Diagnostics)
+	defer func() { restart.done() }()
 	if err != nil {
 		fail(err)
 		return
 	}
-	ctx, cancel := tf.Within(ctx, m.Timeouts.Update, machineChangeTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Update, machineChangeTimeout, &resp.Diagnostics)
 	defer cancel()
 	client, err := r.data.aws(ctx)
 	if err == nil {
-		keeps, err = r.converge(ctx, client, &m, state, way, keeps, &resp.Diagnostics)
+		private, err = r.converge(ctx, client, &m, state, restart, private, &resp.Diagnostics)
 	}
-	tf.WritePrivate(ctx, resp.Private, growKey, keeps.grow, &resp.Diagnostics)
-	tf.WritePrivate(ctx, resp.Private, routesKey, keeps.routes, &resp.Diagnostics)
-	way.warn(&resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, growKey, private.grow, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, routesKey, private.routes, &resp.Diagnostics)
+	restart.warn(&resp.Diagnostics)
 	if err != nil {
 		fail(err)
 		return
@@ -167,69 +167,68 @@ func (r *machineResource) Update(ctx context.Context, req resource.UpdateRequest
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
-// growKey is where private state remembers that the root volume was enlarged
-// and the file system on it was not yet.
+// growKey is the private-state entry that records that the root volume was enlarged but its file
+// system was not yet.
 const growKey = "grow"
 
-// lastLook is how long a failed update may take to see what it did.
-const lastLook = 30 * time.Second
+// finalReadTimeout limits the read that finds out what a failed update has done.
+const finalReadTimeout = 30 * time.Second
 
-// union returns what is in either list, sorted.
+// union returns the elements of both lists, sorted and without duplicates.
 func union(a, b []string) []string {
 	all := slices.Concat(a, b)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// machinePrivate is what an update reads of private state and leaves there.
+// machinePrivate is the part of private state that an update reads and writes.
 type machinePrivate struct {
-	grow   bool     // the root file system has yet to fill its volume
-	routes []string // tables that got the route to the machine's pods
+	grow   bool     // the root file system must still grow to its volume's size
+	routes []string // route tables that have the route to the machine's pods
 }
 
-// converge brings the machine to what is planned, and returns what is to be
-// kept in private state.
-func (r *machineResource) converge(ctx context.Context, client *infraaws.Client, m *machineModel, state machineModel, way *stopover, keeps machinePrivate, diags *diag.Diagnostics) (machinePrivate, error) {
+// converge changes the machine to what is planned and returns the new private state.
+func (r *machineResource) converge(ctx context.Context, client *infraaws.Client, m *machineModel, state machineModel, restart *machineRestart, private machinePrivate, diags *diag.Diagnostics) (machinePrivate, error) {
 	spec := m.spec(ctx, diags)
 	spec.RemoveTags = removedKeys(state.TagsAll, m.TagsAll)
-	spec.RemovePodCIDR, spec.RoutedTables = tf.Prefix(state.PodCIDR), keeps.routes
+	spec.RemovePodCIDR, spec.RoutedTables = tf.Prefix(state.PodCIDR), private.routes
 	made, err := client.ConvergeMachine(ctx, m.ID.ValueString(), spec, func(ctx context.Context, now infraaws.Machine) error {
-		return way.stop(ctx, client, now)
+		return restart.stop(ctx, client, now)
 	})
 	if err != nil {
-		way.abandon(ctx, client)
-		// Also when it was interrupted or its time is over.
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
+		restart.abandon(ctx, client)
+		// Also if the update was interrupted or its time limit was reached.
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalReadTimeout)
 		defer cancel()
 		now, _, looked := client.ObserveMachine(last, m.ID.ValueString(), spec)
-		keeps.routes = union(keeps.routes, now.RouteTables)
-		keeps.grow = keeps.grow || looked == nil && int64(now.RootVolumeGiB) > state.RootVolumeSize.ValueInt64()
-		return keeps, err
+		private.routes = union(private.routes, now.RouteTables)
+		private.grow = private.grow || looked == nil && int64(now.RootVolumeGiB) > state.RootVolumeSize.ValueInt64()
+		return private, err
 	}
-	keeps.routes = made.RouteTables
-	keeps.grow = keeps.grow || m.RootVolumeSize.ValueInt64() > state.RootVolumeSize.ValueInt64()
+	private.routes = made.RouteTables
+	private.grow = private.grow || m.RootVolumeSize.ValueInt64() > state.RootVolumeSize.ValueInt64()
 	made.Name, made.User, made.HostKey = m.Name.ValueString(), m.User.ValueString(), state.HostKey.ValueString()
-	if m.PublicIP.IsUnknown() { // it was started
+	if m.PublicIP.IsUnknown() { // the machine was started
 		if err := client.WaitMachine(ctx, made, r.data.connect); err != nil {
-			return keeps, err
+			return private, err
 		}
-		if err := way.resume(ctx, made); err != nil {
-			return keeps, err
+		if err := restart.resume(ctx, made); err != nil {
+			return private, err
 		}
 	}
-	if keeps.grow {
+	if private.grow {
 		if err := client.GrowRoot(ctx, made, spec.RootVolumeGiB, r.data.connect); err != nil {
-			return keeps, err
+			return private, err
 		}
 	}
-	keeps.grow = false
+	private.grow = false
 	m.fill(ctx, made)
-	return keeps, nil
+	return private, nil
 }
 
-// Delete implements resource.Resource. An instance that another create has
-// adopted since belongs to that one's state: with create_before_destroy there
-// is only one instance, and it must not go.
+// Delete implements resource.Resource. An instance that another create has adopted since belongs to
+// that object: with create_before_destroy there is only one instance, and it must not be
+// terminated.
 func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	var m machineModel
 	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
@@ -247,12 +246,12 @@ func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest
 			return
 		}
 		var done func()
-		done, err = r.dismiss(ctx, client, m, &resp.Diagnostics)
+		done, err = r.leaveCluster(ctx, client, m, &resp.Diagnostics)
 		defer done()
 	}
 	if err == nil {
 		var cancel context.CancelFunc
-		ctx, cancel = tf.Within(ctx, m.Timeouts.Delete, machineTimeout, &resp.Diagnostics)
+		ctx, cancel = tf.WithTimeout(ctx, m.Timeouts.Delete, machineTimeout, &resp.Diagnostics)
 		defer cancel()
 		spec := m.spec(ctx, &resp.Diagnostics)
 		spec.RoutedTables = tf.ReadPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics)
@@ -288,19 +287,19 @@ func (m machineModel) spec(ctx context.Context, diags *diag.Diagnostics) infraaw
 	}
 }
 
-// fill sets everything computed from the machine as it is.
+// fill sets all computed attributes from the machine that was found.
 func (m *machineModel) fill(ctx context.Context, found infraaws.Machine) {
 	m.ID, m.ImageID = types.StringValue(found.ID), types.StringValue(found.ImageID)
 	m.InstanceState, m.HostKey = types.StringValue(found.State), tf.OptionalString(found.HostKey)
 	if found.PrivateIP.IsValid() || m.PrivateIP.IsUnknown() {
 		m.PrivateIP = tf.OptionalAddr(found.PrivateIP)
 	}
-	// A stopped machine has no public address; it keeps its last one here until
-	// a start gives it another, so that nothing else seems to change meanwhile.
+	// A stopped machine has no public address. The attribute keeps the last one until a start
+	// assigns another, so that nothing that depends on it seems to change meanwhile.
 	if found.State == running || m.PublicIP.IsUnknown() {
 		m.PublicIP = tf.OptionalAddr(found.PublicIP)
 	}
-	// Somebody who grew the volume gets to see it; a smaller one is drift.
+	// If someone enlarged the volume, the new size is shown; a smaller one is drift.
 	m.RootVolumeSize = types.Int64Value(max(m.RootVolumeSize.ValueInt64(), int64(found.RootVolumeGiB)))
 	m.Drift = tf.NoDrift()
 	m.Host = hostRef.Value(ctx, m.host())

@@ -14,10 +14,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// findDuty finds out what a machine does for its cluster.
-type findDuty func(context.Context, fleet.Target) (*maintenance.Duty, error)
+// findDutyFunc finds out what a machine does for its cluster.
+type findDutyFunc func(context.Context, fleet.Target) (*maintenance.Duty, error)
 
-// targetAt returns how a machine is reached where EC2 says it is now.
+// targetAt returns the machine as a target, at the addresses that EC2 reports now.
 func (m machineModel) targetAt(d *providerData, now infraaws.Machine) fleet.Target {
 	h := m.host()
 	h.PublicIP, h.PrivateIP = tf.OptionalAddr(now.PublicIP), tf.OptionalAddr(now.PrivateIP)
@@ -25,8 +25,8 @@ func (m machineModel) targetAt(d *providerData, now infraaws.Machine) fleet.Targ
 	return fleet.Target{Host: h.remote(d), Node: h.node()}
 }
 
-// duty finds out what a machine does, once it has booted, and lets it find its
-// cluster's controllers.
+// duty waits until the machine has booted and finds out what it does for its cluster. Controllers
+// of the cluster are looked up by their tags.
 func (r *machineResource) duty(ctx context.Context, client *infraaws.Client, m machineModel, now infraaws.Machine) (*maintenance.Duty, error) {
 	if err := client.AwaitBoot(ctx, now, r.data.connect); err != nil {
 		return nil, err
@@ -36,13 +36,13 @@ func (r *machineResource) duty(ctx context.Context, client *infraaws.Client, m m
 		return nil, err
 	}
 	duty.Among(func(ctx context.Context) ([]fleet.Target, error) {
-		return r.data.found(ctx, now.Cluster, infraaws.RoleController)
+		return r.data.runningMachines(ctx, now.Cluster, infraaws.RoleController)
 	})
 	return duty, nil
 }
 
-// found returns the running machines of a cluster and role, found by their tags.
-func (d *providerData) found(ctx context.Context, cluster string, role infraaws.Role) ([]fleet.Target, error) {
+// runningMachines returns the running machines of a cluster and role, which it finds by their tags.
+func (d *providerData) runningMachines(ctx context.Context, cluster string, role infraaws.Role) ([]fleet.Target, error) {
 	client, err := d.aws(ctx)
 	if err != nil {
 		return nil, err
@@ -54,26 +54,26 @@ func (d *providerData) found(ctx context.Context, cluster string, role infraaws.
 	var out []fleet.Target
 	for _, m := range machines {
 		if m.Role == role {
-			host := hostFound(ctx, m)
+			host := hostOfMachine(ctx, m)
 			out = append(out, fleet.Target{Host: host.remote(d), Node: host.node()})
 		}
 	}
 	return out, nil
 }
 
-// dismiss lets a machine that is about to be terminated leave its cluster, if
-// anything of one runs on it, and returns what ends its turn. What cannot be
-// asked is terminated all the same: it may be broken beyond answering.
-func (r *machineResource) dismiss(ctx context.Context, client *infraaws.Client, m machineModel, diags *diag.Diagnostics) (done func(), err error) {
+// leaveCluster lets a machine that is about to be terminated leave its cluster gracefully, if
+// anything of the cluster runs on it. The returned function ends its turn. A machine that does not
+// answer is terminated all the same, since it may be broken.
+func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Client, m machineModel, diags *diag.Diagnostics) (done func(), err error) {
 	done = func() {}
 	turns := r.data.clusters.Turns(m.spec(ctx, diags).Cluster)
 	turns.Leave(m.Name.ValueString(), m.PrivateIP.ValueString())
 	if m.Role.ValueString() == string(infraaws.RoleLoadBalancer) {
-		return done, nil // nothing on it can leave, and its address may be released by now
+		return done, nil // nothing on it can leave, and its address may be released already
 	}
 	now, err := client.LookMachine(ctx, m.ID.ValueString())
 	if err != nil || now.State != running {
-		return done, nil //nolint:nilerr // terminating it says what is to be said
+		return done, nil //nolint:nilerr // the termination reports it
 	}
 	duty, err := r.duty(ctx, client, m, now)
 	if err != nil {
@@ -99,25 +99,24 @@ func (r *machineResource) dismiss(ctx context.Context, client *infraaws.Client, 
 }
 
 func (r *machineResource) leave(ctx context.Context, duty *maintenance.Duty, turns *maintenance.Turns, m machineModel, diags *diag.Diagnostics) error {
-	ctx, cancel := tf.Within(ctx, m.Timeouts.Delete, machineChangeTimeout, diags)
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Delete, machineChangeTimeout, diags)
 	defer cancel()
 	return duty.Leave(ctx, turns.Leaving)
 }
 
-// stopover is the way of one machine through being stopped and started.
-type stopover struct {
+// machineRestart is the stop and start of one machine.
+type machineRestart struct {
 	r     *machineResource
 	model machineModel
 	turns *maintenance.Turns
-	done  func()            // ends its turn
-	duty  *maintenance.Duty // nil as long as it was not stopped
+	done  func()            // ends the machine's turn
+	duty  *maintenance.Duty // nil until the machine was stopped
 }
 
-// begin waits for the machine's turn when the change stops it, before any
-// deadline runs. One that is stopped already does not wait for its turn: the
-// others wait for it.
-func (r *machineResource) begin(ctx context.Context, m, state machineModel, diags *diag.Diagnostics) (*stopover, error) {
-	s := &stopover{r: r, model: m, done: func() {}, turns: r.data.clusters.Turns(m.spec(ctx, diags).Cluster)}
+// begin waits for the machine's turn if the change stops it. Time limits do not run yet. A machine
+// that is stopped already does not wait for its turn; the others wait for it.
+func (r *machineResource) begin(ctx context.Context, m, state machineModel, diags *diag.Diagnostics) (*machineRestart, error) {
+	s := &machineRestart{r: r, model: m, done: func() {}, turns: r.data.clusters.Turns(m.spec(ctx, diags).Cluster)}
 	var err error
 	switch {
 	case state.InstanceState.ValueString() != running:
@@ -128,8 +127,8 @@ func (r *machineResource) begin(ctx context.Context, m, state machineModel, diag
 	return s, err
 }
 
-// stop readies the machine to be stopped.
-func (s *stopover) stop(ctx context.Context, client *infraaws.Client, now infraaws.Machine) error {
+// stop prepares the machine to be stopped.
+func (s *machineRestart) stop(ctx context.Context, client *infraaws.Client, now infraaws.Machine) error {
 	duty, err := s.r.duty(ctx, client, s.model, now)
 	if err != nil {
 		return fmt.Errorf("not stopped, since it could not be asked what runs on it: %w", err)
@@ -141,16 +140,16 @@ func (s *stopover) stop(ctx context.Context, client *infraaws.Client, now infraa
 	return nil
 }
 
-// resume waits until the machine, which was started, does what it did before.
-func (s *stopover) resume(ctx context.Context, now infraaws.Machine) error {
+// resume waits until the started machine is healthy again.
+func (s *machineRestart) resume(ctx context.Context, now infraaws.Machine) error {
 	if s.duty == nil {
 		return nil
 	}
 	return s.duty.Resume(ctx, s.model.targetAt(s.r.data, now).Host)
 }
 
-// abandon lets the machine go on with what it did when it was not stopped after all.
-func (s *stopover) abandon(ctx context.Context, client *infraaws.Client) {
+// abandon undoes stop if the machine was not stopped after all.
+func (s *machineRestart) abandon(ctx context.Context, client *infraaws.Client) {
 	if s.duty == nil {
 		return
 	}
@@ -159,8 +158,8 @@ func (s *stopover) abandon(ctx context.Context, client *infraaws.Client) {
 	}
 }
 
-// warn tells what could not be done on the way.
-func (s *stopover) warn(diags *diag.Diagnostics) {
+// warn adds a warning for everything that could not be done during the restart.
+func (s *machineRestart) warn(diags *diag.Diagnostics) {
 	if s.duty == nil {
 		return
 	}

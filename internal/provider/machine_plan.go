@@ -15,7 +15,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// running is the only state of an instance that is ever planned.
+// running is the only planned state of an instance.
 const running = "running"
 
 // ModifyPlan implements resource.ResourceWithModifyPlan.
@@ -54,7 +54,7 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
 
-// planNew plans what is known of a machine before it exists.
+// planNew plans a machine that does not exist yet.
 func (r *machineResource) planNew(ctx context.Context, config machineModel, plan *machineModel) {
 	if config.User.IsNull() {
 		plan.User = types.StringValue(r.data.ssh.user)
@@ -83,7 +83,7 @@ func (m *machineModel) change(ctx context.Context, state machineModel, diags *di
 	m.Host = hostRef.Value(ctx, m.host())
 }
 
-// host returns the machine as other resources see it, unknown where it is.
+// host returns the machine as other resources see it. Attributes may be unknown.
 func (m machineModel) host() hostModel {
 	h := hostModel{
 		Name: m.Name, PrivateIP: m.PrivateIP, PublicIP: m.PublicIP, Port: types.Int64Value(22),
@@ -96,7 +96,7 @@ func (m machineModel) host() hostModel {
 	return h
 }
 
-// check reports what is wrong with the values themselves.
+// check adds errors for invalid values.
 func (m machineModel) check(ctx context.Context, network networkRefModel, diags *diag.Diagnostics) {
 	nodes, vpc, pods := tf.Prefix(network.NodeCIDR), tf.Prefix(network.VPCCIDR), tf.Prefix(m.PodCIDR)
 	ranges := []netip.Prefix{nodes}
@@ -120,8 +120,7 @@ func (m machineModel) check(ctx context.Context, network networkRefModel, diags 
 	}
 }
 
-// subnet chooses the machine's subnet: the one that contains its private
-// address, else the first.
+// subnet returns the machine's subnet: the one that contains its private address, else the first.
 func (m machineModel) subnet(ctx context.Context, diags *diag.Diagnostics) subnetModel {
 	network, _ := networkRef.Read(ctx, m.Network, diags)
 	subnets := network.subnets(ctx, diags)
@@ -137,8 +136,7 @@ func (m machineModel) subnet(ctx context.Context, diags *diag.Diagnostics) subne
 	return subnetModel{}
 }
 
-// movedNetwork tells whether the machine's VPC or subnet is another one, or
-// about to be.
+// movedNetwork reports whether the machine's VPC or subnet is replaced.
 func movedNetwork(ctx context.Context, before types.Object, now networkRefModel, was subnetModel, diags *diag.Diagnostics) bool {
 	old, ok := networkRef.Read(ctx, before, diags)
 	if !ok {
@@ -148,7 +146,7 @@ func movedNetwork(ctx context.Context, before types.Object, now networkRefModel,
 		return true
 	}
 	if now.Subnets.IsUnknown() {
-		return false // subnets come and go; the apply finds out
+		return false // not known yet which subnets there will be; the apply finds out
 	}
 	for _, s := range now.subnets(ctx, diags) {
 		if s.ID.IsUnknown() || s.ID.Equal(was.ID) {

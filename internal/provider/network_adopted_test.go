@@ -13,8 +13,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 )
 
-// site is somebody else's VPC: subnet a has a route table of its own, b the
-// VPC's main one.
+// site is an existing VPC that the cluster adopts. Subnet a has its own route table, b the VPC's
+// main one.
 type site struct {
 	c            cloud
 	api          *ec2.Client
@@ -23,7 +23,7 @@ type site struct {
 	tableA, main string
 }
 
-// answer returns the answer to a call that the account has no reason to refuse.
+// answer returns the result of a call that must succeed.
 func answer[T any](t *testing.T) func(T, error) T {
 	t.Helper()
 	return func(v T, err error) T {
@@ -65,7 +65,7 @@ func (s *site) network(subnets ...any) values {
 	return config
 }
 
-// routes lists the destinations of a table's routes, without the VPC's own.
+// routes returns the destinations in a route table, without the VPC's own.
 func (s *site) routes(t *testing.T, table string) string {
 	t.Helper()
 	out := answer[*ec2.DescribeRouteTablesOutput](t)(s.api.DescribeRouteTables(t.Context(), &ec2.DescribeRouteTablesInput{RouteTableIds: []string{table}}))
@@ -79,7 +79,7 @@ func (s *site) routes(t *testing.T, table string) string {
 	return strings.Join(to, " ")
 }
 
-// drift returns all that a resource's last refresh found.
+// drift returns all findings of a resource's last refresh.
 func (i *instance) drift() string {
 	found, _ := i.get("drift").(values)
 	var out []string
@@ -90,8 +90,8 @@ func (i *instance) drift() string {
 	return strings.Join(out, "\n")
 }
 
-// TestTwoRouteTables: the pods of a machine in one subnet are reached from the
-// other one, which has another route table.
+// TestTwoRouteTables checks that pods of a machine in one subnet are reached from the other subnet,
+// which has another route table.
 func TestTwoRouteTables(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
@@ -119,7 +119,7 @@ func TestTwoRouteTables(t *testing.T) {
 	}
 	everywhere(s.tableA, s.main)
 
-	// A route that is missing in one table only is drift.
+	// A route that is missing in only one table is drift.
 	if _, err := s.api.DeleteRoute(t.Context(), &ec2.DeleteRouteInput{RouteTableId: &s.main, DestinationCidrBlock: sdk.String("10.200.0.0/24")}); err != nil {
 		t.Fatal(err)
 	}
@@ -130,8 +130,8 @@ func TestTwoRouteTables(t *testing.T) {
 	first.must(one)
 	everywhere(s.tableA, s.main)
 
-	// So is a table that came to hold for a subnet. The one that did before
-	// does not need the routes any more.
+	// So is a route table that is newly associated with a subnet. The previous table no longer
+	// needs the routes.
 	third := s.table(t)
 	if _, err := s.api.AssociateRouteTable(t.Context(), &ec2.AssociateRouteTableInput{RouteTableId: &third, SubnetId: &s.b}); err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func TestTwoRouteTables(t *testing.T) {
 		t.Errorf("routes left in %s: %s", s.main, got)
 	}
 
-	// A machine takes its own routes along and no others.
+	// Deleting a machine deletes only its own routes.
 	if _, err := s.api.CreateRoute(t.Context(), &ec2.CreateRouteInput{RouteTableId: &third, DestinationCidrBlock: sdk.String("192.0.2.0/24"), InstanceId: sdk.String(second.get("id").(string))}); err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestTwoRouteTables(t *testing.T) {
 	}
 }
 
-// TestSubnetsOfTheAdopted changes subnet_ids, and has a subnet deleted by others.
+// TestSubnetsOfTheAdopted changes subnet_ids, and deletes a subnet outside Terraform.
 func TestSubnetsOfTheAdopted(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
@@ -211,8 +211,8 @@ func TestSubnetsOfTheAdopted(t *testing.T) {
 	}
 	c.fatal(worker.apply(worker.plan(nil)))
 
-	// What is gone altogether can be refreshed and destroyed, too. Other subnets
-	// of the VPC are none of the network's.
+	// A network whose VPC was deleted can still be refreshed and destroyed. Other subnets of the
+	// VPC do not belong to the network.
 	s.subnet(t, "10.240.7.0/24")
 	if _, err := s.api.DeleteSubnet(t.Context(), &ec2.DeleteSubnetInput{SubnetId: &s.a}); err != nil {
 		t.Fatal(err)
@@ -232,8 +232,8 @@ func TestSubnetsOfTheAdopted(t *testing.T) {
 	}
 }
 
-// TestRoutesOfFailedUpdate: a route that a failed update made is removed when
-// its subnet leaves the network again.
+// TestRoutesOfFailedUpdate checks that a route created by a failed update is deleted when its
+// subnet leaves the network again.
 func TestRoutesOfFailedUpdate(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
@@ -266,8 +266,8 @@ func TestRoutesOfFailedUpdate(t *testing.T) {
 	}
 }
 
-// TestTableOfDeletedSubnet: machines do not want routes for a subnet that others
-// deleted; that it is missing is the network's drift.
+// TestTableOfDeletedSubnet checks that machines want no routes for a deleted subnet. The missing
+// subnet is drift of the network.
 func TestTableOfDeletedSubnet(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
@@ -284,8 +284,8 @@ func TestTableOfDeletedSubnet(t *testing.T) {
 	}
 }
 
-// TestPartsDeleted has parts of the cluster's own network deleted by others:
-// the plan says so, apply makes them again, and destroy does without them.
+// TestPartsDeleted deletes parts of the cluster's own network outside Terraform. The plan says so,
+// apply creates them again, and destroy succeeds without them.
 func TestPartsDeleted(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -313,7 +313,8 @@ func TestPartsDeleted(t *testing.T) {
 			c := newCloud(t)
 			network, worker := c.instance("k8s_network"), c.instance("k8s_machine")
 			network.must(networkConfig())
-			// EC2 deletes no subnet with machines, and detaches no gateway that public addresses need.
+			// EC2 does not delete a subnet with machines, or detach a gateway that public addresses
+			// need.
 			keepsMachine := test.name == "route table"
 			if keepsMachine {
 				worker.must(workerConfig(network))
@@ -367,7 +368,7 @@ func removeGateway(t *testing.T, api *ec2.Client, vpc string) {
 	answer[*ec2.DeleteInternetGatewayOutput](t)(api.DeleteInternetGateway(t.Context(), &ec2.DeleteInternetGatewayInput{InternetGatewayId: id}))
 }
 
-// TestIgnoreRules keeps a rule of others, and stops to when it is no longer asked to.
+// TestIgnoreRules checks that a rule of others is kept only while ignore_rules matches it.
 func TestIgnoreRules(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
@@ -390,8 +391,8 @@ func TestIgnoreRules(t *testing.T) {
 	c.account.Empty()
 }
 
-// TestNetworkGone has all of a network deleted by others, the VPC included:
-// it is destroyed without an error, and made again after a refresh that says why.
+// TestNetworkGone deletes a whole network outside Terraform, including the VPC. Destroy succeeds,
+// and after a refresh with a warning apply creates it again.
 func TestNetworkGone(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)

@@ -38,13 +38,13 @@ func ignoreRulesAttribute() schema.SingleNestedAttribute {
 	}
 }
 
-// noIgnoreRules is `ignore_rules` left out.
+// noIgnoreRules returns `ignore_rules` as null.
 func noIgnoreRules() types.Object {
 	typ, _ := ignoreRulesAttribute().GetType().(types.ObjectType)
 	return types.ObjectNull(typ.AttrTypes)
 }
 
-// ignoreRulesFrom reads `ignore_rules`; null chooses nothing.
+// ignoreRulesFrom reads `ignore_rules`. The filter of null matches nothing.
 func ignoreRulesFrom(o types.Object) infraaws.RuleFilter {
 	elements := func(name string) []string {
 		s, _ := o.Attributes()[name].(types.Set)

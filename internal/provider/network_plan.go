@@ -54,8 +54,8 @@ func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
 
-// keep plans what the network has, as long as nothing of it is missing. The
-// subnets of an adopted VPC are those of the configuration.
+// keep plans the values of the state, unless a part of the network is missing. The subnets of an
+// adopted VPC are those of the configuration.
 func (m *networkModel) keep(ctx context.Context, state networkModel, adopts bool) {
 	complete := len(state.SecurityGroupIDs.Elements()) == len(infraaws.Roles())
 	m.SecurityGroupIDs = state.SecurityGroupIDs
@@ -98,7 +98,7 @@ func (m *networkModel) ref(ctx context.Context, subnets types.List) types.Object
 	})
 }
 
-// planDefault plans the default for what is left out.
+// planDefault plans the default for an argument that is not configured.
 func planDefault(config cidrtypes.IPv4Prefix, plan *cidrtypes.IPv4Prefix, value netip.Prefix) {
 	if config.IsNull() && (plan.IsUnknown() || plan.IsNull()) {
 		*plan = tf.OptionalPrefix(value)

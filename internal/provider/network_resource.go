@@ -146,7 +146,7 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 	}
 }
 
-// tagsAttribute is the optional input `tags`.
+// tagsAttribute is the argument `tags`.
 func tagsAttribute() schema.MapAttribute {
 	return schema.MapAttribute{
 		Optional: true, ElementType: types.StringType,
@@ -155,7 +155,7 @@ func tagsAttribute() schema.MapAttribute {
 	}
 }
 
-// tagsAllAttribute is the computed output `tags_all`, planned by setTagsAll.
+// tagsAllAttribute is the computed attribute `tags_all`.
 func tagsAllAttribute() schema.MapAttribute {
 	return schema.MapAttribute{
 		Computed: true, ElementType: types.StringType,
@@ -170,7 +170,7 @@ func (r *networkResource) Create(ctx context.Context, req resource.CreateRequest
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.Within(ctx, m.Timeouts.Create, networkTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Create, networkTimeout, &resp.Diagnostics)
 	defer cancel()
 	client, err := r.data.aws(ctx)
 	if err != nil {
@@ -197,7 +197,7 @@ func (r *networkResource) Read(ctx context.Context, req resource.ReadRequest, re
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.Within(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
 	defer cancel()
 	client, err := r.data.aws(ctx)
 	if errors.Is(err, errNotYetKnown) {
@@ -234,7 +234,7 @@ func (r *networkResource) Update(ctx context.Context, req resource.UpdateRequest
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.Within(ctx, m.Timeouts.Update, networkTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Update, networkTimeout, &resp.Diagnostics)
 	defer cancel()
 	client, err := r.data.aws(ctx)
 	if err != nil {
@@ -262,7 +262,7 @@ func (r *networkResource) Delete(ctx context.Context, req resource.DeleteRequest
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.Within(ctx, m.Timeouts.Delete, networkDeleteTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Delete, networkDeleteTimeout, &resp.Diagnostics)
 	defer cancel()
 	client, err := r.data.aws(ctx)
 	if err == nil {
@@ -289,7 +289,7 @@ func (r *networkResource) ImportState(ctx context.Context, req resource.ImportSt
 		AdminCIDRs: tf.PrefixesValue(spec.AdminCIDRs),
 		Tags:       types.MapNull(types.StringType),
 		TagsAll:    r.data.tagsAll(types.MapNull(types.StringType)),
-		// Not written and written as empty mean the same; an import chooses the first.
+		// Null and empty mean the same; an import chooses null.
 		NodePortCIDRs: types.SetNull(cidrtypes.IPv4PrefixType{}),
 		IgnoreRules:   noIgnoreRules(),
 	}
@@ -311,10 +311,10 @@ func (r *networkResource) ImportState(ctx context.Context, req resource.ImportSt
 // networkKey is the private-state entry of networkPrivate.
 const networkKey = "network"
 
-// networkPrivate is what the resource remembers beside its attributes.
+// networkPrivate is the resource's entry in private state.
 type networkPrivate struct {
 	Adopts bool `json:"adopts"`
-	// RouteTableID finds the network's own route table when it has lost its tags.
+	// RouteTableID identifies the network's own route table if it has lost its tags.
 	RouteTableID string `json:"route_table_id,omitempty"`
 }
 
@@ -344,7 +344,7 @@ func (m networkModel) spec(private networkPrivate) infraaws.NetworkSpec {
 	return s
 }
 
-// known returns the ids on record.
+// known returns the ids in the state.
 func (m networkModel) known(private networkPrivate) infraaws.Network {
 	n := infraaws.Network{Cluster: m.Cluster.ValueString(), VPCID: m.VPCID.ValueString(), SecurityGroups: map[infraaws.Role]string{}}
 	for role, id := range tf.StringMap(m.SecurityGroupIDs) {
@@ -357,7 +357,7 @@ func (m networkModel) known(private networkPrivate) infraaws.Network {
 	return n
 }
 
-// fill sets everything computed from the network as it is.
+// fill sets all computed attributes from the network that was found.
 func (m *networkModel) fill(ctx context.Context, n infraaws.Network) {
 	m.ID = m.Cluster
 	m.VPCID, m.VPCCIDR = types.StringValue(n.VPCID), tf.OptionalPrefix(n.VPCCIDR)
@@ -393,7 +393,7 @@ func (m *networkModel) fill(ctx context.Context, n infraaws.Network) {
 	m.Ref = m.ref(ctx, types.ListValueMust(subnetRef.Type(), subnets))
 }
 
-// removedKeys lists tag keys that were and are no longer.
+// removedKeys returns the tag keys of before that are not in after.
 func removedKeys(before, after types.Map) []string {
 	now := tf.StringMap(after)
 	var out []string

@@ -20,10 +20,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// Generations of keys: the attribute of k8s_pki with which they are rotated,
-// and their place in its reference.
+// Generations of keys: the argument of k8s_pki that rotates them, and their attribute in its
+// reference.
 
-// generationDescriptions say what each key is for.
 var generationDescriptions = map[pki.Kind]string{
 	pki.KindKubernetesCA:   "Certificate authority of the API servers, kubelets, other components and people.",
 	pki.KindEtcdCA:         "Certificate authority of etcd's members and clients.",
@@ -41,7 +40,7 @@ var generationsRef = tf.NewReference[any](func() map[string]schema.Attribute {
 	return out
 }())
 
-// generationsAttribute is the input `generations` of k8s_pki.
+// generationsAttribute is the argument `generations` of k8s_pki.
 func generationsAttribute() schema.SingleNestedAttribute {
 	out := schema.SingleNestedAttribute{
 		Optional: true, Attributes: map[string]schema.Attribute{},
@@ -60,7 +59,7 @@ func generationsAttribute() schema.SingleNestedAttribute {
 	return out
 }
 
-// generationList checks one list by itself.
+// generationList validates the list of one key.
 type generationList struct{}
 
 func (generationList) Description(context.Context) string {
@@ -78,7 +77,7 @@ func (generationList) ValidateList(_ context.Context, req validator.ListRequest,
 	}
 }
 
-// numbersFrom reads a list of numbers; false means that not all of it is known.
+// numbersFrom reads a list of numbers. It returns false if part of the list is unknown.
 func numbersFrom(l types.List) ([]int, bool) {
 	if !tf.AllKnown(l) {
 		return nil, false
@@ -94,8 +93,7 @@ func numbersFrom(l types.List) ([]int, bool) {
 	return out, true
 }
 
-// generationOf returns the list of one key in an input or a reference: null
-// when it is not set.
+// generationOf returns the list of one key in an argument or a reference, null if it is not set.
 func generationOf(o types.Object, k pki.Kind) types.List {
 	null := types.ListNull(types.Int64Type)
 	if o.IsUnknown() {
@@ -107,7 +105,7 @@ func generationOf(o types.Object, k pki.Kind) types.List {
 	return null
 }
 
-// generationsFrom reads the object. What is null, or not known, is [1].
+// generationsFrom reads the object. A list that is null or unknown is [1].
 func generationsFrom(o types.Object) pki.Generations {
 	var g pki.Generations
 	for _, k := range pki.Kinds() {
@@ -118,7 +116,7 @@ func generationsFrom(o types.Object) pki.Generations {
 	return g
 }
 
-// generationsValue is the opposite, with every key spelled out.
+// generationsValue is the inverse of generationsFrom. It sets every key.
 func generationsValue(g pki.Generations) types.Object {
 	values := map[string]attr.Value{}
 	for _, k := range pki.Kinds() {
@@ -131,7 +129,8 @@ func generationsValue(g pki.Generations) types.Object {
 	return types.ObjectValueMust(generationsRef.Type().AttrTypes, values)
 }
 
-// plannedGenerations spells out what is configured; a list that is not known stays so.
+// plannedGenerations returns the configured generations with every key set. A list that is unknown
+// stays unknown.
 func plannedGenerations(configured types.Object) types.Object {
 	values := map[string]attr.Value{}
 	full := generationsValue(generationsFrom(configured)).Attributes()
@@ -144,8 +143,8 @@ func plannedGenerations(configured types.Object) types.Object {
 	return types.ObjectValueMust(generationsRef.Type().AttrTypes, values)
 }
 
-// checkStep refuses, on the attribute, generations that must not follow those there are.
-func checkStep(prior pki.Generations, configured types.Object, diags *diag.Diagnostics) {
+// checkRotationStep adds an error if the configured generations must not follow the prior ones.
+func checkRotationStep(prior pki.Generations, configured types.Object, diags *diag.Diagnostics) {
 	for _, k := range pki.Kinds() {
 		next, known := numbersFrom(generationOf(configured, k))
 		if !known {
@@ -161,16 +160,16 @@ func checkStep(prior pki.Generations, configured types.Object, diags *diag.Diagn
 	}
 }
 
-// rotatedRef plans the reference with the configured generations: known where
-// they are only put in another order or dropped, unknown where a new one is made.
-func rotatedRef(ref pkiRefModel, configured types.Object, diags *diag.Diagnostics) pkiRefModel {
+// plannedRotation plans the reference with the configured generations. An attribute is known if its
+// generations are only reordered or dropped, and unknown if a new one is created.
+func plannedRotation(ref pkiRefModel, configured types.Object, diags *diag.Diagnostics) pkiRefModel {
 	before := ref.ref()
-	checkStep(before.Generations, configured, diags)
+	checkRotationStep(before.Generations, configured, diags)
 	if diags.HasError() {
 		return ref
 	}
 	next := generationsFrom(configured)
-	warnOfDrops(before.Generations, next, diags)
+	warnOfDroppedGenerations(before.Generations, next, diags)
 	arranged, made := before.Arrange(next)
 	bundles := map[pki.Kind]*types.String{
 		pki.KindKubernetesCA: &ref.KubernetesCA, pki.KindEtcdCA: &ref.EtcdCA, pki.KindFrontProxyCA: &ref.FrontProxyCA,
@@ -201,8 +200,8 @@ func rotatedRef(ref pkiRefModel, configured types.Object, diags *diag.Diagnostic
 	return ref
 }
 
-// warnOfDrops says what stops working with the generations that are dropped.
-func warnOfDrops(prior, next pki.Generations, diags *diag.Diagnostics) {
+// warnOfDroppedGenerations warns of what stops working without the dropped generations.
+func warnOfDroppedGenerations(prior, next pki.Generations, diags *diag.Diagnostics) {
 	consequences := map[pki.Kind]string{
 		pki.KindServiceAccount: "Tokens it has signed are refused from then on. Pods get new ones within an hour after the new key has begun to sign. " +
 			"Tokens in Secrets of type kubernetes.io/service-account-token, and tokens issued for longer, are not renewed by themselves.",
@@ -226,8 +225,9 @@ func warnOfDrops(prior, next pki.Generations, diags *diag.Diagnostics) {
 	}
 }
 
-// warnOfEnds says which issuing authority ends before what it issues would.
-func warnOfEnds(ref pki.Ref, now time.Time, diags *diag.Diagnostics) {
+// warnOfExpiringAuthorities warns of issuing authorities that expire before the certificates they
+// would issue.
+func warnOfExpiringAuthorities(ref pki.Ref, now time.Time, diags *diag.Diagnostics) {
 	for _, ca := range []pki.CAName{pki.KubernetesCA, pki.EtcdCA, pki.FrontProxyCA} {
 		due, end, err := pki.RotationDue([]byte(ref.Bundle(ca)))
 		if err != nil || now.Before(due) {
@@ -240,10 +240,10 @@ func warnOfEnds(ref pki.Ref, now time.Time, diags *diag.Diagnostics) {
 	}
 }
 
-// checkRotation refuses a role to be taken further than it can go without an
-// outage: a step of a rotation that failed half way must be finished first.
-// The attribute at fault is written elsewhere; the message says where.
-func checkRotation(ctx context.Context, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
+// checkRotationFinished refuses a plan that takes a role further than one step of a rotation: a
+// step that failed half way must be finished first. The error is on pki, although the argument at
+// fault belongs to k8s_pki; the message names it.
+func checkRotationFinished(ctx context.Context, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
 	if req.State.Raw.IsNull() {
 		return
 	}
@@ -269,7 +269,7 @@ func checkRotation(ctx context.Context, req resource.ModifyPlanRequest, diags *d
 	}
 }
 
-// generationsIn returns `generations` of a reference.
+// generationsIn returns the attribute `generations` of a reference.
 func generationsIn(ref types.Object) types.Object {
 	if ref.IsUnknown() {
 		return generationsRef.Unknown()

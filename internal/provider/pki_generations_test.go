@@ -20,7 +20,7 @@ func rotating(generations values) values {
 	return values{"cluster": "demo", "generations": generations}
 }
 
-// everyKey gives every key the same generations.
+// everyKey returns the same generations for every key.
 func everyKey(numbers ...any) values {
 	out := values{}
 	for _, k := range pki.Kinds() {
@@ -35,8 +35,8 @@ func (i *instance) bundles() (kubernetes, etcd, proxy, account string) {
 	return read("kubernetes_ca_pem"), read("etcd_ca_pem"), read("front_proxy_ca_pem"), read("service_account_public_key_pem")
 }
 
-// TestRotateKeys goes through the steps of a rotation as Terraform does: what a
-// plan knows is what becomes of it, and the key store holds what is wanted.
+// TestRotateKeys goes through the steps of a rotation as Terraform does. Every value that a plan
+// knows must come true, and the key store must contain the expected keys.
 func TestRotateKeys(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
@@ -144,8 +144,8 @@ func TestRotateKeys(t *testing.T) {
 	c.account.Empty()
 }
 
-// TestRefusedGenerations: what is no step of a rotation is refused by the plan,
-// on the list at fault.
+// TestRefusedGenerations checks that the plan refuses generations that are no step of a rotation,
+// with an error on the list.
 func TestRefusedGenerations(t *testing.T) {
 	t.Parallel()
 	c := newCore(t, New("test"), values{})
@@ -198,7 +198,7 @@ func TestRotateInState(t *testing.T) {
 	}
 }
 
-// publicKey is a host key as authorized_keys has them.
+// publicKey is a host key in authorized_keys form.
 func publicKey(t *testing.T) string {
 	t.Helper()
 	signer, err := gossh.ParsePrivateKey([]byte(sshKey(t)))
@@ -208,8 +208,7 @@ func publicKey(t *testing.T) string {
 	return strings.TrimSpace(string(gossh.MarshalAuthorizedKey(signer.PublicKey())))
 }
 
-// TestRoleMustFollow: a role that was left behind by a step that failed cannot
-// be taken two steps at once.
+// TestRoleMustFollow checks that a role that missed a failed step cannot take two steps at once.
 func TestRoleMustFollow(t *testing.T) {
 	t.Parallel()
 	c := newCore(t, New("test"), values{"ssh": values{"private_key": sshKey(t)}})
@@ -239,8 +238,8 @@ func TestRoleMustFollow(t *testing.T) {
 	}
 }
 
-// TestManagedKubeconfigFollows: a kubeconfig in the state is made anew when the
-// bundle it holds or the CA that issues is another, and else stays.
+// TestManagedKubeconfigFollows checks that a kubeconfig in the state is issued again only if its CA
+// bundle or the issuing CA changes.
 func TestManagedKubeconfigFollows(t *testing.T) {
 	t.Parallel()
 	c := newCore(t, New("test"), values{})
@@ -274,7 +273,8 @@ func TestManagedKubeconfigFollows(t *testing.T) {
 	}
 }
 
-// TestAuthorityDue: a refresh warns of an authority that ends before what it issues would.
+// TestAuthorityDue checks that a refresh warns of an authority that expires before the certificates
+// it would issue.
 func TestAuthorityDue(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -285,7 +285,7 @@ func TestAuthorityDue(t *testing.T) {
 		now = time.Now().AddDate(years, 0, 1)
 		if got := keys.look(); len(got.warnings) != want {
 			t.Errorf("%d warnings after %d years", len(got.warnings), years)
-		} else if want > 0 && !strings.Contains(got.warnings[0].Detail, "begin with generations.kubernetes_ca = [1, 2]") {
+		} else if want > 0 && !strings.Contains(got.warnings[0].Detail, "set generations.kubernetes_ca = [1, 2]") {
 			t.Errorf("it says %s", got.warnings[0].Detail)
 		}
 	}

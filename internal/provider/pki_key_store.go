@@ -14,9 +14,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// observe finds what of the key store differs. It reads no private
-// key. A store that has lost everything is drift too, not a reason to forget:
-// with other keys the cluster would be another one.
+// observe returns what differs in the key store. It reads no private key. An empty store is drift
+// as well, and no reason to remove the resource from the state: with other keys it would be another
+// cluster.
 func (r *pkiResource) observe(ctx context.Context, store *infraaws.KeyStore, m pkiModel) ([]finding.Finding, error) {
 	found, err := store.Look(ctx)
 	if err != nil {
@@ -43,18 +43,17 @@ func (r *pkiResource) observe(ctx context.Context, store *infraaws.KeyStore, m p
 	return out, nil
 }
 
-// ref is what the model's reference says.
+// ref returns the model's reference.
 func (m pkiModel) ref(ctx context.Context) pki.Ref {
 	ref, _ := pkiRef.Read(ctx, m.Ref, &diag.Diagnostics{})
 	return ref.ref()
 }
 
-// rotate makes the generations that are new and deletes those that are not
-// wanted any more.
+// rotate creates the generations that are new and deletes those that are no longer wanted.
 func (r *pkiResource) rotate(ctx context.Context, m, state pkiModel) (pki.Ref, error) {
 	before := state.ref(ctx)
 	kept := m
-	kept.Ref = state.Ref // the planned one may not be known yet
+	kept.Ref = state.Ref // the planned reference may be unknown
 	store, opts, err := r.open(ctx, kept)
 	if err != nil {
 		return pki.Ref{}, err
@@ -76,9 +75,8 @@ func (r *pkiResource) rotate(ctx context.Context, m, state pkiModel) (pki.Ref, e
 	return pki.Rotate(ctx, store, m.Cluster.ValueString(), before.Generations, r.data.now(), r.data.rand, opts)
 }
 
-// repair puts public parts back as they are on record, and changes tags and
-// the KMS key. A private key that is gone cannot be put back from here; one
-// that is to be dropped need not be.
+// repair restores public parts from the state, and changes tags and the KMS key. A lost private key
+// cannot be restored from the state; one whose generation is dropped need not be.
 func (r *pkiResource) repair(ctx context.Context, m, state pkiModel) error {
 	store, err := r.keyStore(ctx, m)
 	if err != nil {
@@ -93,7 +91,7 @@ func (r *pkiResource) repair(ctx context.Context, m, state pkiModel) error {
 	for _, name := range pki.Names(before.Generations) {
 		value, present := found[name]
 		if !slices.Contains(wanted, name) || name == pki.NameGenerations {
-			continue // rotate sees to it
+			continue // rotate handles it
 		}
 		if pki.Secret(name) {
 			if !present {

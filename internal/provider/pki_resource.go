@@ -131,7 +131,7 @@ func (r *pkiResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReq
 		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
 		ref, _ := pkiRef.Read(ctx, state.Ref, &resp.Diagnostics)
 		ref.KMSKeyID = plan.KMSKeyID
-		plan.Ref = pkiRef.Value(ctx, rotatedRef(ref, plan.Generations, &resp.Diagnostics))
+		plan.Ref = pkiRef.Value(ctx, plannedRotation(ref, plan.Generations, &resp.Diagnostics))
 	}
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
@@ -146,7 +146,7 @@ func (m pkiModel) defaultPrefix() types.String {
 	return types.StringValue(infraaws.DefaultKeyPrefix(m.Cluster.ValueString()))
 }
 
-// newRef plans what is known of the reference before there are keys.
+// newRef plans the reference before the keys exist.
 func (m pkiModel) newRef(inState bool) pkiRefModel {
 	unknown := types.StringUnknown()
 	ref := pkiRefModel{
@@ -170,12 +170,12 @@ func (r *pkiResource) Create(ctx context.Context, req resource.CreateRequest, re
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.Within(ctx, m.Timeouts.Create, pkiTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Create, pkiTimeout, &resp.Diagnostics)
 	defer cancel()
 	ref, err := r.bootstrap(ctx, m)
 	if err != nil {
-		// Nothing goes into the state: what is in the key store is adopted by
-		// the next apply, while a tainted resource would have its keys destroyed.
+		// Nothing goes into the state. The next apply adopts what is in the key store, whereas
+		// Terraform would delete the keys of a tainted resource.
 		addError(&resp.Diagnostics, "Cannot make the keys of cluster "+m.Cluster.ValueString(), err)
 		return
 	}
@@ -191,7 +191,7 @@ func (r *pkiResource) bootstrap(ctx context.Context, m pkiModel) (pki.Ref, error
 	return pki.Bootstrap(ctx, store, m.Cluster.ValueString(), r.data.now(), r.data.rand, opts)
 }
 
-// open opens the key store that a model describes.
+// open opens the key store of a model.
 func (r *pkiResource) open(ctx context.Context, m pkiModel) (pki.Store, pki.Options, error) {
 	opts := pki.Options{Store: m.KeyStore.ValueString(), CAValidity: tf.Duration(m.CAValidity, pki.DefaultCAValidity),
 		Generations: generationsFrom(m.Generations)}
@@ -225,11 +225,11 @@ func (r *pkiResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	warnOfEnds(m.ref(ctx), r.data.now(), &resp.Diagnostics)
+	warnOfExpiringAuthorities(m.ref(ctx), r.data.now(), &resp.Diagnostics)
 	if m.KeyStore.ValueString() != pki.StoreSSM {
 		return
 	}
-	ctx, cancel := tf.Within(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
 	defer cancel()
 	store, err := r.keyStore(ctx, m)
 	if errors.Is(err, errNotYetKnown) {
@@ -247,8 +247,8 @@ func (r *pkiResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
-// Update implements resource.Resource. Certificates are put back as they are
-// on record before anything is rotated.
+// Update implements resource.Resource. Certificates that differ from the state are restored before
+// anything is rotated.
 func (r *pkiResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	var m, state pkiModel
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
@@ -256,9 +256,9 @@ func (r *pkiResource) Update(ctx context.Context, req resource.UpdateRequest, re
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.Within(ctx, m.Timeouts.Update, pkiTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Update, pkiTimeout, &resp.Diagnostics)
 	defer cancel()
-	checkStep(state.ref(ctx).Generations, m.Generations, &resp.Diagnostics)
+	checkRotationStep(state.ref(ctx).Generations, m.Generations, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -283,7 +283,7 @@ func (r *pkiResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 	if resp.Diagnostics.HasError() || m.KeyStore.ValueString() != pki.StoreSSM {
 		return
 	}
-	ctx, cancel := tf.Within(ctx, m.Timeouts.Delete, pkiTimeout, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Delete, pkiTimeout, &resp.Diagnostics)
 	defer cancel()
 	store, err := r.keyStore(ctx, m)
 	if err == nil {
@@ -300,7 +300,7 @@ func (r *pkiResource) ImportState(ctx context.Context, req resource.ImportStateR
 	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
 	m.ID, m.Cluster = types.StringValue(req.ID), types.StringValue(req.ID)
 	m.KeyStore, m.Prefix = types.StringValue(pki.StoreSSM), types.StringValue(infraaws.DefaultKeyPrefix(req.ID))
-	m.CAValidity = timetypes.NewGoDurationValueFromStringMust(tf.Short(pki.DefaultCAValidity))
+	m.CAValidity = timetypes.NewGoDurationValueFromStringMust(tf.ShortDuration(pki.DefaultCAValidity))
 	m.TagsAll = r.data.tagsAll(m.Tags)
 	store, opts, err := r.open(ctx, m)
 	var ref pki.Ref

@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 )
 
-// TestBadInput: every mistake is found while planning, on its attribute, and
-// without a single AWS call (the endpoint does not exist).
+// TestBadInput checks that every mistake is found in the plan, on its attribute, without a single
+// AWS call (the endpoint does not exist).
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	c := offlineCore(t)
@@ -66,7 +66,7 @@ func TestBadInput(t *testing.T) {
 		{"k8s_pki", keys, "prefix", "k8s", "begin and end with a slash"},
 		{"k8s_pki", keys, "generations", values{"encryption": []any{2, 2}}, "twice"},
 		{"k8s_kubeconfig", kubeconfig, "ttl", "a day", "not a valid Go Time Duration"},
-		{"k8s_kubeconfig", kubeconfig, "early_renewal", "9h", "valid for 8h cannot be renewed 9h before"},
+		{"k8s_kubeconfig", kubeconfig, "early_renewal", "9h", "valid for 8h and renewed 9h before"},
 		{"k8s_worker_pool", pool, "version", "latest", "latest"},
 		{"k8s_worker_pool", pool, "labels", values{"a b": "c"}, "a b"},
 		{"k8s_worker_pool", pool, "labels", values{"tier": "b l u e"}, "b l u e"},
@@ -145,7 +145,7 @@ func TestBadInput(t *testing.T) {
 	})
 }
 
-// TestUnknownInput: a value that is not known yet is neither an error nor empty.
+// TestUnknownInput checks that an unknown value is neither an error nor treated as empty.
 func TestUnknownInput(t *testing.T) {
 	t.Parallel()
 	c := newCore(t, New("test"), values{"region": unknown, "default_tags": unknown, "ssh": values{"private_key": unknown, "user": unknown}})
@@ -170,7 +170,7 @@ func TestUnknownInput(t *testing.T) {
 	}
 }
 
-// TestProviderConfiguration: bad configuration is an error on its argument.
+// TestProviderConfiguration checks that an invalid configuration is an error on its argument.
 func TestProviderConfiguration(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -213,8 +213,8 @@ func TestProviderConfiguration(t *testing.T) {
 	}
 }
 
-// TestEndOfLife: a release that upstream will soon mend no more is planned with
-// a warning that names the next.
+// TestEndOfLife checks that the plan of a release that upstream soon stops maintaining has a
+// warning that names the next release.
 func TestEndOfLife(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, time.November, 27, 0, 0, 0, 0, time.UTC)

@@ -14,18 +14,17 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 )
 
-// core plays Terraform's side of the plugin protocol, as far as one resource
-// at a time needs it.
+// core is Terraform's side of the plugin protocol, as far as one resource at a time needs it.
 type core struct {
 	t       *testing.T
 	server  tfprotov6.ProviderServer
 	schemas *tfprotov6.GetProviderSchemaResponse
 }
 
-// unknown stands for a value that is not known while planning.
+// unknown stands for a value that is unknown in a plan.
 const unknown = "<unknown>"
 
-// values is a configuration or state, as JSON would have it.
+// values is a configuration or state, with the types of JSON.
 type values = map[string]any
 
 func newCore(t *testing.T, p *Provider, config values) *core {
@@ -35,7 +34,7 @@ func newCore(t *testing.T, p *Provider, config values) *core {
 	return c
 }
 
-// open serves a provider that is yet to be configured.
+// open serves a provider that is not configured yet.
 func open(t *testing.T, p *Provider) *core {
 	t.Helper()
 	c := &core{t: t, server: providerserver.NewProtocol6(p)()}
@@ -95,7 +94,7 @@ type instance struct {
 	core     *core
 	typeName string
 	schema   *tfprotov6.Schema
-	state    tftypes.Value // null: none
+	state    tftypes.Value // null if there is no state
 	private  []byte
 }
 
@@ -172,8 +171,8 @@ func (i *instance) plan(config values) change {
 	return ch
 }
 
-// propose does what Terraform does before it asks for a plan: computed
-// attributes that are not configured keep their value.
+// propose computes the proposed state as Terraform does before a plan: computed attributes that are
+// not configured keep their value.
 func (i *instance) propose(config tftypes.Value) tftypes.Value {
 	var now, prior map[string]tftypes.Value
 	_ = config.As(&now)
@@ -201,14 +200,13 @@ func (i *instance) unmarshal(d *tfprotov6.DynamicValue) tftypes.Value {
 // empty reports whether the plan changes nothing.
 func (i *instance) empty(c change) bool { return c.planned.Equal(i.state) }
 
-// apply carries a plan out, checks that everything planned came true, and
-// returns the errors.
+// apply applies a plan, checks that all planned values came true, and returns the errors.
 func (i *instance) apply(c change) []*tfprotov6.Diagnostic {
 	i.core.t.Helper()
 	return i.carryOut(c).errors
 }
 
-// dismiss deletes the resource and returns what was said.
+// dismiss deletes the resource and returns the diagnostics.
 func (i *instance) dismiss() change {
 	i.core.t.Helper()
 	return i.carryOut(i.plan(nil))
@@ -231,7 +229,7 @@ func (i *instance) carryOut(c change) (said change) {
 	return said
 }
 
-// consistent holds Terraform's rule: what was planned as known must come out so.
+// consistent checks Terraform's rule that a known planned value must be the applied value.
 func (i *instance) consistent(planned tftypes.Value) {
 	i.core.t.Helper()
 	diffs, err := planned.Diff(i.state)
@@ -272,7 +270,7 @@ func (i *instance) look() (seen change) {
 	return seen
 }
 
-// settled refreshes and fails unless the same configuration plans nothing.
+// settled refreshes, and fails unless a plan of the same configuration is empty.
 func (i *instance) settled(config values) {
 	i.core.t.Helper()
 	i.refresh()
@@ -281,7 +279,7 @@ func (i *instance) settled(config values) {
 	}
 }
 
-// differences lists what a plan changes, one attribute a line.
+// differences returns what a plan changes, one line for each attribute.
 func (i *instance) differences(c change) string {
 	diffs, _ := i.state.Diff(c.planned)
 	var out []string
@@ -299,7 +297,7 @@ func (i *instance) differences(c change) string {
 	return strings.Join(out, "\n")
 }
 
-// imports imports by id.
+// imports imports the resource by its id.
 func (i *instance) imports(id string) {
 	i.core.t.Helper()
 	resp, err := i.core.server.ImportResourceState(i.core.t.Context(), &tfprotov6.ImportResourceStateRequest{TypeName: i.typeName, ID: id})

@@ -1,6 +1,6 @@
-// Package provider is the Terraform side of the project: schemas, models and
-// the mapping between them and the library under infra. It decides nothing
-// about clusters; whatever a Go program would also want belongs in infra.
+// Package provider is the Terraform side of the project: schemas, models and the mapping between
+// them and the library under infra. It makes no decisions about clusters; whatever a Go program
+// would also need belongs in infra.
 package provider
 
 import (
@@ -37,15 +37,15 @@ type Provider struct {
 	version     string
 	environment environment
 	now         func() time.Time
-	shell       func(remote.Host) infraaws.Shell // nil: the connection pool's
-	duty        findDuty                         // nil: package maintenance's
+	shell       func(remote.Host) infraaws.Shell // nil: that of the connection pool
+	duty        findDutyFunc                     // nil: that of package maintenance
 	data        []*providerData
 }
 
-// New returns the provider. Close it when it no longer serves.
+// New returns the provider. Close it when it stops serving.
 func New(version string) *Provider { return NewAt(version, time.Now) }
 
-// NewAt is New with a clock of the caller's: certificates are made and judged by it.
+// NewAt is New with the caller's clock, by which certificates are issued and checked.
 func NewAt(version string, now func() time.Time) *Provider {
 	return &Provider{version: version, now: now, environment: environment{getenv: os.Getenv, readFile: os.ReadFile}}
 }

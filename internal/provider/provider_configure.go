@@ -36,21 +36,20 @@ import (
 // defaultUser is the login user of Debian's images.
 const defaultUser = "admin"
 
-// errNotYetKnown is returned by what needs a provider argument whose value is
-// known only after other resources were applied. It can happen while planning
-// only.
+// errNotYetKnown is returned when a provider argument is needed whose value is known only after
+// other resources were applied. It can happen only during a plan.
 var errNotYetKnown = errors.New("the provider's configuration is not known yet")
 
-// errNoKey is returned when a machine is to be made without any way in.
+// errNoKey is returned when a machine is to be created and there is no SSH key to log in with.
 var errNoKey = errors.New("no SSH key: set ssh.private_key, K8S_SSH_PRIVATE_KEY or K8S_SSH_PRIVATE_KEY_FILE, or run an SSH agent")
 
-// environment is what the provider reads of its surroundings.
+// environment is what the provider reads from its surroundings.
 type environment struct {
 	getenv   func(string) string
 	readFile func(string) ([]byte, error)
 }
 
-// first returns the first argument that is set, else the environment's value.
+// first returns the argument if it is set, else the first environment variable that is.
 func (e environment) first(v types.String, names ...string) string {
 	if s := v.ValueString(); s != "" {
 		return s
@@ -66,26 +65,26 @@ func (e environment) first(v types.String, names ...string) string {
 // providerData is what every resource gets from the provider. It is safe for
 // concurrent use.
 type providerData struct {
-	// pool holds the SSH connections of this provider; closed at exit.
+	// pool holds the SSH connections of this provider. It is closed at exit.
 	pool *remote.Pool
-	// shell reaches one machine; the pool's unless a test has its own.
+	// shell connects to one machine. It is the pool's, except in tests.
 	shell func(remote.Host) infraaws.Shell
-	// duty finds out what a machine does for its cluster; package maintenance's unless a
-	// test has its own.
-	duty    findDuty
+	// duty finds out what a machine does for its cluster. It is that of package maintenance, except
+	// in tests.
+	duty    findDutyFunc
 	ssh     sshConfig
 	catalog *artifact.Catalog
 	now     func() time.Time
 	rand    io.Reader
 
-	loadAWS     func() (*infraaws.Client, error) // once
+	loadAWS     func() (*infraaws.Client, error) // called once
 	awsUnknown  bool                             // an AWS argument is not known yet
 	sshUnknown  bool
 	defaultTags types.Map // as configured; may be unknown while planning
 
-	// warned holds the machines that a warning has named in this run.
+	// warned holds the machines for which this run has printed a warning.
 	warned sync.Map
-	// clusters holds whose turn it is to go down, by cluster.
+	// clusters holds, by cluster, which machine may go down next.
 	clusters maintenance.Clusters
 }
 
@@ -96,8 +95,8 @@ type sshConfig struct {
 	bastion     *remote.Host
 }
 
-// aws returns the AWS client, made at its first use, so that a configuration
-// without AWS needs no credentials.
+// aws returns the AWS client. It is created at its first use, so that a configuration without AWS
+// needs no credentials.
 func (d *providerData) aws(context.Context) (*infraaws.Client, error) {
 	if d.awsUnknown {
 		return nil, errNotYetKnown
@@ -121,14 +120,14 @@ func (d *providerData) store(ref pki.Ref) (pki.Store, error) {
 	}
 }
 
-// firstWarning reports whether no warning has named this machine yet.
+// firstWarning reports whether no warning was printed for this machine yet.
 func (d *providerData) firstWarning(machine string) bool {
 	_, told := d.warned.LoadOrStore(machine, true)
 	return !told
 }
 
-// connect reaches a machine of ours as its login user, through the bastion if
-// there is one.
+// connect connects to a machine of k8s_machine as its login user, through the bastion if there is
+// one.
 func (d *providerData) connect(m infraaws.Machine, hostKeys []string) infraaws.Shell {
 	h := remote.Host{Name: m.Name, Address: m.Address().String(), User: m.User, HostKeys: hostKeys}
 	if d.ssh.bastion != nil {
@@ -137,7 +136,7 @@ func (d *providerData) connect(m infraaws.Machine, hostKeys []string) infraaws.S
 	return d.shell(h)
 }
 
-// authorizedKeys returns the public keys to be let in on new machines.
+// authorizedKeys returns the public keys that may log in to new machines.
 func (d *providerData) authorizedKeys(ctx context.Context) ([]string, error) {
 	if d.sshUnknown {
 		return nil, errNotYetKnown
@@ -166,7 +165,8 @@ func (d *providerData) authorizedKeys(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// tagsAll returns a resource's tags over the default ones, as far as known.
+// tagsAll returns the default tags overridden by a resource's own, or unknown if one of them is
+// unknown.
 func (d *providerData) tagsAll(own types.Map) types.Map {
 	if d.defaultTags.IsUnknown() || !tf.AllKnown(own, d.defaultTags) {
 		return types.MapUnknown(types.StringType)
@@ -199,8 +199,8 @@ func (b *base) configure(v any) {
 	}
 }
 
-// Configure implements provider.Provider. It reads the environment and opens
-// nothing: no connection, no AWS call.
+// Configure implements provider.Provider. It reads the environment, but opens no connection and
+// calls no AWS API.
 func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest, resp *provider.ConfigureResponse) {
 	var m providerModel
 	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
@@ -317,7 +317,7 @@ func (d *providerData) configureSSH(ctx context.Context, env environment, m prov
 	})
 }
 
-// readPrivateKey returns the key and the argument to blame for it.
+// readPrivateKey returns the key and the argument that it comes from.
 func (d *providerData) readPrivateKey(env environment, s sshModel, diags *diag.Diagnostics) ([]byte, path.Path) {
 	at := path.Root("ssh")
 	if s.PrivateKey.IsUnknown() || s.PrivateKeyFile.IsUnknown() {
@@ -373,7 +373,8 @@ func (d *providerData) configureArtifacts(env environment, m providerModel, diag
 	d.catalog = catalog
 }
 
-// looksLikeChecksums tells the text of a SHA256SUMS file from the path of one.
+// looksLikeChecksums reports whether a value is the text of a SHA256SUMS file, and not the path of
+// one.
 func looksLikeChecksums(s string) bool {
 	first, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
 	sum, _, found := strings.Cut(first, " ")

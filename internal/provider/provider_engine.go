@@ -9,12 +9,12 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
-// engine returns the roll-out engine of the fleet.
+// engine returns the rollout engine.
 func (d *providerData) engine(ctx context.Context) *rollout.Engine {
 	return &rollout.Engine{Fleet: d.fleet(ctx)}
 }
 
-// fleet returns how machines are reached. What is done to them goes to the log.
+// fleet returns the access to the machines. What is done on them is logged.
 func (d *providerData) fleet(ctx context.Context) *fleet.Fleet {
 	return &fleet.Fleet{
 		Pool:  d.pool,

@@ -6,7 +6,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 )
 
-// What the provider serves, in the order in which a cluster is built.
+// The provider's resources, in the order in which a cluster is built.
 
 func resources() []func() resource.Resource {
 	return []func() resource.Resource{

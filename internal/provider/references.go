@@ -15,9 +15,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// References are objects that one resource gives and others take: enough to
-// work with the thing, nothing secret unless said so. Here is each with its
-// model, its attributes and its way to the library.
+// References are objects that one resource outputs and others take as input. They contain what is
+// needed to work with the resource, and no secrets unless the description says so. Each is defined
+// here with its model, its attributes and its conversion to the library's type.
 
 // subnetModel is one of the subnets of a network.
 type subnetModel struct {
@@ -58,7 +58,7 @@ var networkRef = tf.NewReference[networkRefModel](map[string]schema.Attribute{
 	},
 })
 
-// subnets reads the subnets whose every attribute is known.
+// subnets returns the subnets all of whose attributes are known.
 func (m networkRefModel) subnets(ctx context.Context, diags *diag.Diagnostics) []subnetModel {
 	out, _ := tf.Objects[subnetModel](ctx, m.Subnets, diags)
 	return out
@@ -101,13 +101,13 @@ var pkiRef = tf.NewReference[pkiRefModel](map[string]schema.Attribute{
 
 const pkiRefDescription = "PKI of the cluster: `k8s_pki.<name>.ref`."
 
-// pkiAttribute is the required input `pki` of role resources.
+// pkiAttribute is the required argument `pki` of role resources.
 func pkiAttribute() schema.SingleNestedAttribute {
 	return pkiRef.Input(pkiRefDescription + " It holds certificates, and where the private keys are stored; these are read only during an apply. " +
 		"A change renews certificates in place, one machine at a time.")
 }
 
-// ref turns the model into the library's reference. Unknown values become empty.
+// ref returns the library's reference. Unknown values become empty.
 func (m pkiRefModel) ref() pki.Ref {
 	return pki.Ref{
 		Cluster:                 m.Cluster.ValueString(),
@@ -124,7 +124,7 @@ func (m pkiRefModel) ref() pki.Ref {
 	}
 }
 
-// pkiRefValue turns the library's reference into the object.
+// pkiRefValue returns the library's reference as an object.
 func pkiRefValue(ctx context.Context, r pki.Ref) types.Object {
 	keys := types.MapNull(types.StringType)
 	if r.Keys != nil {
@@ -145,7 +145,7 @@ func pkiRefValue(ctx context.Context, r pki.Ref) types.Object {
 	})
 }
 
-// pkiRefFrom reads the input `pki`; false means that not all of it is known.
+// pkiRefFrom reads the argument `pki`. It returns false if part of it is unknown.
 func pkiRefFrom(ctx context.Context, o types.Object, diags *diag.Diagnostics) (pki.Ref, bool) {
 	m, ok := pkiRef.Read(ctx, o, diags)
 	return m.ref(), ok && tf.AllKnown(o)
@@ -166,7 +166,7 @@ var lbRef = tf.NewReference[lbRefModel](map[string]schema.Attribute{
 	"private_host":     required("Address of the private endpoint."),
 })
 
-// lbRefFrom reads the input `lb`; everything is unknown when that is.
+// lbRefFrom reads the argument `lb`. If the argument is unknown, all of its attributes are.
 func lbRefFrom(ctx context.Context, o types.Object, diags *diag.Diagnostics) lbRefModel {
 	m, ok := lbRef.Read(ctx, o, diags)
 	if !ok {
@@ -226,13 +226,13 @@ func (m controlPlaneRefModel) cluster(ref pki.Ref) component.Cluster {
 	}
 }
 
-// Descriptions of the API server's URLs, wherever they appear.
+// Descriptions of the API server's URLs.
 const (
 	publicEndpoint  = "Public endpoint: the URL at which people and Terraform reach the API server."
 	privateEndpoint = "Private endpoint: the URL at which the cluster's machines reach the API server."
 )
 
-// required is an attribute of a reference that takes any text.
+// required is an attribute of a reference that takes any string.
 func required(description string) schema.StringAttribute {
 	return schema.StringAttribute{Required: true, MarkdownDescription: description}
 }

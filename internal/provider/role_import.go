@@ -23,37 +23,36 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// A role resource is imported by a JSON object of the arguments that only the
-// configuration knows: its hosts and what it refers to. Everything else is read
-// off the first of its machines that answers; whether the others are the same
-// is what the refresh finds out.
+// A role resource is imported by a JSON object of the arguments that are only in the configuration:
+// its hosts and its references. Everything else is read from the first machine that answers. The
+// refresh that follows finds out whether the other machines are the same.
 
-// importDescription documents the id; needs are the arguments it must hold.
+// importDescription describes the import id. needs are the arguments it must contain.
 func importDescription(needs []string) string {
 	return "\n\nThe import id is a JSON object of arguments with at least `" + strings.Join(needs, "`, `") + "`. " +
 		"`pki` may be the cluster's name if its keys are in SSM under the default prefix. " +
 		"Other arguments may be given as well; an argument that cannot be read from the cluster is imported only if it is given."
 }
 
-// importSettles says what follows the import of a role.
+// importSettles describes what follows the import of a role.
 const importSettles = " Versions, flags and settings are read from the machines. An import restarts nothing: the next apply adds to the state what the import could not read."
 
-// recall says how a role is imported.
-type recall[M any, S rollout.Role] struct {
-	needs   []string // arguments that the id must hold
-	hint    string   // what else there is to say of the id
+// importer says how a role is imported.
+type importer[M any, S rollout.Role] struct {
+	needs   []string // arguments that the id must contain
+	hint    string   // further sentences of the description
 	machine string   // what one of its machines is: "etcd member"
-	// ask completes what was found on a machine by what others know; nil when they
-	// know nothing.
-	ask      func(ctx context.Context, d *providerData, m *M, found *S, diags *diag.Diagnostics)
-	assemble assembler // nil: there is no other id
+	// complete adds what the machine does not know, such as what other machines or the API know;
+	// nil if there is nothing to add.
+	complete func(ctx context.Context, d *providerData, m *M, found *S, diags *diag.Diagnostics)
+	lookUp   idLookup // nil: the id must be a JSON object
 }
 
 var _ resource.ResourceWithImportState = (*roleResource[any, rollout.Role])(nil)
 
 // ImportState implements resource.ResourceWithImportState.
 func (r *roleResource[M, S]) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
-	if err := r.data.readImportID(ctx, req.ID, r.role.recall.needs, r.role.recall.assemble, &resp.State); err != nil {
+	if err := r.data.readImportID(ctx, req.ID, r.role.importer.needs, r.role.importer.lookUp, &resp.State); err != nil {
 		addError(&resp.Diagnostics, "Cannot import this "+r.role.title, err)
 		return
 	}
@@ -63,7 +62,7 @@ func (r *roleResource[M, S]) ImportState(ctx context.Context, req resource.Impor
 		return
 	}
 	rec := roleRecord{Record: rollout.Record{Formed: true}}
-	r.remember(ctx, &m, &rec, &resp.Diagnostics)
+	r.readMachines(ctx, &m, &rec, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -72,9 +71,9 @@ func (r *roleResource[M, S]) ImportState(ctx context.Context, req resource.Impor
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
-// remember completes a model from its machines.
-func (r *roleResource[M, S]) remember(ctx context.Context, m *M, rec *roleRecord, diags *diag.Diagnostics) {
-	given := r.given(ctx, m, diags)
+// readMachines completes a model with what is found on its machines.
+func (r *roleResource[M, S]) readMachines(ctx context.Context, m *M, rec *roleRecord, diags *diag.Diagnostics) {
+	given := r.specWithoutDownloads(ctx, m, diags)
 	if diags.HasError() {
 		return
 	}
@@ -93,9 +92,9 @@ func (r *roleResource[M, S]) remember(ctx context.Context, m *M, rec *roleRecord
 	case errors.As(err, &nothing):
 		diags.AddError("Nothing to import", nothing.Reason)
 	case err != nil:
-		addError(diags, "Cannot read the configuration of this "+r.role.recall.machine, err)
-	case r.role.recall.ask != nil:
-		r.role.recall.ask(ctx, r.data, m, &found, diags)
+		addError(diags, "Cannot read the configuration of this "+r.role.importer.machine, err)
+	case r.role.importer.complete != nil:
+		r.role.importer.complete(ctx, r.data, m, &found, diags)
 	}
 	if diags.HasError() {
 		return
@@ -107,23 +106,23 @@ func (r *roleResource[M, S]) remember(ctx context.Context, m *M, rec *roleRecord
 		return
 	}
 	downloads := spec.Artifacts()
-	if !rec.complete(downloads) {
+	if !rec.addChecksums(downloads) {
 		if err := r.data.catalog.Resolve(ctx, downloads); err != nil {
 			addError(diags, "Cannot find out the checksum of a download", err)
 			return
 		}
 	}
-	rec.note(downloads)
+	rec.keepChecksums(downloads)
 	r.setFiles(m, spec, diags)
 	r.role.outputs(ctx, m, diags)
 }
 
-// assembler makes the JSON object of an id that is none.
-type assembler func(ctx context.Context, d *providerData, id string) (map[string]any, error)
+// idLookup returns the arguments for an id that is not a JSON object.
+type idLookup func(ctx context.Context, d *providerData, id string) (map[string]any, error)
 
-// readImportID puts the arguments in the id of an import into the state.
-func (d *providerData) readImportID(ctx context.Context, id string, needs []string, assemble assembler, state *tfsdk.State) error {
-	arguments, err := d.importArguments(ctx, id, assemble)
+// readImportID writes the arguments of an import id into the state.
+func (d *providerData) readImportID(ctx context.Context, id string, needs []string, lookUp idLookup, state *tfsdk.State) error {
+	arguments, err := d.importArguments(ctx, id, lookUp)
 	if err != nil {
 		return err
 	}
@@ -174,8 +173,8 @@ func (d *providerData) readImportID(ctx context.Context, id string, needs []stri
 	return nil
 }
 
-// freeformArguments takes the arguments whose type is not fixed out of those of
-// an id: JSON does not tell Terraform which type they have.
+// freeformArguments removes the arguments of dynamic type from arguments and returns their values.
+// JSON does not tell Terraform their types.
 func freeformArguments(ctx context.Context, typ tftypes.Object, arguments map[string]any) (map[string]tftypes.Value, error) {
 	out := map[string]tftypes.Value{}
 	for name, t := range typ.AttributeTypes {
@@ -198,10 +197,10 @@ func freeformArguments(ctx context.Context, typ tftypes.Object, arguments map[st
 	return out, nil
 }
 
-// importArguments reads the JSON object, or assembles it.
-func (d *providerData) importArguments(ctx context.Context, id string, assemble assembler) (map[string]any, error) {
-	if assemble != nil && !strings.HasPrefix(strings.TrimSpace(id), "{") {
-		return assemble(ctx, d, id)
+// importArguments parses the JSON object of an import id, or looks up the arguments of another id.
+func (d *providerData) importArguments(ctx context.Context, id string, lookUp idLookup) (map[string]any, error) {
+	if lookUp != nil && !strings.HasPrefix(strings.TrimSpace(id), "{") {
+		return lookUp(ctx, d, id)
 	}
 	var arguments map[string]any
 	if err := json.Unmarshal([]byte(id), &arguments); err != nil {
@@ -210,7 +209,7 @@ func (d *providerData) importArguments(ctx context.Context, id string, assemble 
 	return arguments, nil
 }
 
-// findKeys finds the keys of a cluster in SSM under the default prefix.
+// findKeys returns the reference to the keys of a cluster in SSM under the default prefix.
 func (d *providerData) findKeys(ctx context.Context, cluster string) (pki.Ref, error) {
 	r := pkiResource{base{d}}
 	store, opts, err := r.open(ctx, pkiModel{

@@ -19,8 +19,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
-// TestImportIsComplete: what is on a machine tells every setting it was made with,
-// so that a plan after an import is empty.
+// TestImportIsComplete checks that every setting of a machine can be read back from it, so that a
+// plan after an import is empty.
 func TestImportIsComplete(t *testing.T) {
 	c := newRoles(t)
 	importBack[etcdModel](t, c, newEtcdClusterResource(), with(c.etcd, values{"extra_args": values{"etcd": values{"election-timeout": "2000"}}}),
@@ -29,15 +29,15 @@ func TestImportIsComplete(t *testing.T) {
 			return component.Etcd(s.Spec, s.Targets[0].Node)
 		})
 	controlPlane := with(c.controlPlane, configured.controlPlane)
-	delete(controlPlane, "early_renewal") // leaves no trace
+	delete(controlPlane, "early_renewal") // cannot be read from machines
 	controlPlane["admission_plugins"] = values{"PodSecurity": values{"kind": "PodSecurityConfiguration"}}
-	controlPlane["audit_policy"] = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n" // as it is written
+	controlPlane["audit_policy"] = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n" // in the form in which it is written
 	importBack[controlPlaneModel](t, c, newControlPlaneResource(), with(controlPlane, values{
 		"extra_sans": []any{"k8s.example.com", "203.0.113.77"}, "pod_cidr": "10.1.0.0/16", "service_cidr": "10.2.0.0/24", "domain": "x.y", "dns_ip": "10.2.0.7",
 	}), func(s rollout.ControlPlane) (component.Machine, error) {
 		s.Spec.Nodes = []component.Node{s.Targets[0].Node}
 		return component.ControlPlane(s.Spec, s.Targets[0].Node)
-	}, "node_cidrs", "dns_ip") // told by workers
+	}, "node_cidrs", "dns_ip") // read from workers
 	pool := with(c.pool, configured.pool)
 	delete(pool, "drain_timeout")
 	pool["kubelet_config"] = values{"maxPods": 80, "cgroupDriver": "cgroupfs", "evictionHard": values{"memory.available": "5%"}}
@@ -78,11 +78,11 @@ func importBack[M any, S rollout.Role](t *testing.T, c roles, made resource.Reso
 	}
 
 	id := values{}
-	for _, name := range append(given, r.role.recall.needs...) {
+	for _, name := range append(given, r.role.importer.needs...) {
 		id[name] = config[name]
 	}
 	m := model(id)
-	found, err := rollout.Recall(r.given(t.Context(), &m, &diags), firstNode(spec), foundOn(t, machine))
+	found, err := rollout.Recall(r.specWithoutDownloads(t.Context(), &m, &diags), firstNode(spec), foundOn(t, machine))
 	if err != nil {
 		t.Fatal(r.role.name, err)
 	}
@@ -128,7 +128,7 @@ func firstNode(r rollout.Role) component.Node {
 	return component.Node{}
 }
 
-// foundOn is what is read of a machine as it was made.
+// foundOn returns what is read from a machine with the given files.
 func foundOn(t *testing.T, m component.Machine) component.Found {
 	t.Helper()
 	f := component.Found{Files: map[string][]byte{}, Releases: map[string]string{}}

@@ -20,32 +20,32 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// How each role is imported: what only its machines know is read by package
-// rollout; here is who else is asked.
+// How each role is imported. Package rollout reads what is on the role's machines; this file adds
+// what must be read elsewhere.
 
-func recallEtcd() recall[etcdModel, rollout.Etcd] {
-	return recall[etcdModel, rollout.Etcd]{
+func etcdImporter() importer[etcdModel, rollout.Etcd] {
+	return importer[etcdModel, rollout.Etcd]{
 		needs: []string{"hosts", "pki"}, machine: "etcd member",
 	}
 }
 
-func recallControlPlane() recall[controlPlaneModel, rollout.ControlPlane] {
-	return recall[controlPlaneModel, rollout.ControlPlane]{
+func controlPlaneImporter() importer[controlPlaneModel, rollout.ControlPlane] {
+	return importer[controlPlaneModel, rollout.ControlPlane]{
 		needs: []string{"hosts", "etcd", "lb", "pki"}, machine: "controller",
-		hint: " `node_cidrs` and `dns_ip` are read from a worker of the cluster, which is found by its tags. Give both if there is no worker.",
-		ask:  askWorkers,
+		hint:     " `node_cidrs` and `dns_ip` are read from a worker of the cluster, which is found by its tags. Give both if there is no worker.",
+		complete: readFromWorkers,
 	}
 }
 
-// askWorkers finds what workers alone know of the cluster. Without an answer
-// node_cidrs stays null, so that the plan shows that it is yet to be settled, and
-// dns_ip is the usual one. Workers are found by their tags.
-func askWorkers(ctx context.Context, d *providerData, m *controlPlaneModel, found *rollout.ControlPlane, diags *diag.Diagnostics) {
+// readFromWorkers reads what only workers know about the cluster. They are found by their tags.
+// Without an answer node_cidrs stays null, so that the plan shows it as a change, and dns_ip is the
+// default.
+func readFromWorkers(ctx context.Context, d *providerData, m *controlPlaneModel, found *rollout.ControlPlane, diags *diag.Diagnostics) {
 	if !m.NodeCIDRs.IsNull() && !m.DNSIP.IsNull() {
 		return
 	}
 	hosts, _ := hostsFrom(ctx, m.Hosts, diags)
-	cluster, err := d.clusterByWorkers(ctx, hosts, found.Spec.Cluster)
+	cluster, err := d.readClusterFromWorker(ctx, hosts, found.Spec.Cluster)
 	if err != nil {
 		diags.AddWarning("The import could not read all arguments of this control plane", remote.Redact(err.Error())+
 			"\n\nnode_cidrs and dns_ip cannot be read from controllers. If the import id does not contain them, the next apply takes them from the configuration; it restarts nothing.")
@@ -53,12 +53,12 @@ func askWorkers(ctx context.Context, d *providerData, m *controlPlaneModel, foun
 	found.Spec.Cluster = cluster
 }
 
-// clusterByWorkers completes a cluster with what one of its workers says of it.
-func (d *providerData) clusterByWorkers(ctx context.Context, controllers []hostModel, c component.Cluster) (component.Cluster, error) {
+// readClusterFromWorker completes a cluster with what one of its workers knows about it.
+func (d *providerData) readClusterFromWorker(ctx context.Context, controllers []hostModel, c component.Cluster) (component.Cluster, error) {
 	if controllers[0].InstanceID.ValueString() == "" {
 		return c, errors.New("workers that are not EC2 instances cannot be found")
 	}
-	workers, err := d.found(ctx, c.Name, infraaws.RoleWorker)
+	workers, err := d.runningMachines(ctx, c.Name, infraaws.RoleWorker)
 	switch {
 	case err != nil:
 		return c, err
@@ -68,17 +68,17 @@ func (d *providerData) clusterByWorkers(ctx context.Context, controllers []hostM
 	return d.engine(ctx).InspectCluster(ctx, c, workers)
 }
 
-func recallWorkerPool() recall[workerPoolModel, rollout.Workers] {
-	return recall[workerPoolModel, rollout.Workers]{
+func workerPoolImporter() importer[workerPoolModel, rollout.Workers] {
+	return importer[workerPoolModel, rollout.Workers]{
 		needs: []string{"hosts", "control_plane", "pki"}, machine: "worker",
-		ask: askNodes,
+		complete: readFromNodes,
 	}
 }
 
-// askNodes asks for the labels of a pool's nodes: of those that only an
-// administrator may set, nothing is on the machines. And it asks the catalog
-// which of the releases on them may be downloaded.
-func askNodes(ctx context.Context, d *providerData, m *workerPoolModel, found *rollout.Workers, diags *diag.Diagnostics) {
+// readFromNodes reads the labels of a pool's nodes from the API, since labels that only an
+// administrator may set are not on the machines. It also chooses releases that the catalog offers
+// for those found on the machines.
+func readFromNodes(ctx context.Context, d *providerData, m *workerPoolModel, found *rollout.Workers, diags *diag.Diagnostics) {
 	if m.Name.IsNull() {
 		m.Name = types.StringValue("workers")
 	}
@@ -99,23 +99,23 @@ func askNodes(ctx context.Context, d *providerData, m *workerPoolModel, found *r
 	found.Spec.Kubelet.Labels = labels
 }
 
-func recallLB() recall[lbModel, rollout.LoadBalancer] {
-	return recall[lbModel, rollout.LoadBalancer]{
+func lbImporter() importer[lbModel, rollout.LoadBalancer] {
+	return importer[lbModel, rollout.LoadBalancer]{
 		needs: []string{"host", "controllers", "pki"}, machine: "load balancer",
 		hint: " The cluster's name or the allocation id of the Elastic IP (`eipalloc-...`) may be the import id instead if the machines have the tags of this " +
 			"provider and the keys are in SSM under the default prefix.",
-		ask: func(ctx context.Context, d *providerData, m *lbModel, _ *rollout.LoadBalancer, diags *diag.Diagnostics) {
+		complete: func(ctx context.Context, d *providerData, m *lbModel, _ *rollout.LoadBalancer, diags *diag.Diagnostics) {
 			if m.Cluster.IsNull() {
 				m.Cluster = clusterOf(ctx, m.PKI, diags)
 			}
-			recallAddress(ctx, d, m, diags)
+			importAddress(ctx, d, m, diags)
 		},
-		assemble: assembleLB,
+		lookUp: lookUpLB,
 	}
 }
 
-// recallAddress finds the Elastic IP by its tags.
-func recallAddress(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) {
+// importAddress finds the Elastic IP by its tags.
+func importAddress(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) {
 	host, _ := hostRef.Read(ctx, m.Host, diags)
 	m.AllocationID, m.PublicIP = types.StringValue(""), host.Address
 	if host.InstanceID.ValueString() == "" {
@@ -135,9 +135,9 @@ func recallAddress(ctx context.Context, d *providerData, m *lbModel, diags *diag
 	addError(diags, "Cannot find the Elastic IP", err)
 }
 
-// assembleLB finds a load balancer by the name of its cluster or by its
-// Elastic IP: machines and address carry tags.
-func assembleLB(ctx context.Context, d *providerData, id string) (map[string]any, error) {
+// lookUpLB finds a load balancer by the name of its cluster or by its Elastic IP. Machines and
+// address have tags.
+func lookUpLB(ctx context.Context, d *providerData, id string) (map[string]any, error) {
 	client, err := d.aws(ctx)
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func assembleLB(ctx context.Context, d *providerData, id string) (map[string]any
 	out := map[string]any{"cluster": cluster, "pki": cluster}
 	var controllers []any
 	for _, found := range machines {
-		switch host := importedHost(ctx, found); found.Role {
+		switch host := hostArgument(ctx, found); found.Role {
 		case infraaws.RoleLoadBalancer:
 			out["host"] = host
 		case infraaws.RoleController:
@@ -171,18 +171,18 @@ func assembleLB(ctx context.Context, d *providerData, id string) (map[string]any
 	return out, nil
 }
 
-// hostFound is a machine's host as its resource tells it.
-func hostFound(ctx context.Context, found infraaws.Machine) hostModel {
+// hostOfMachine returns an EC2 machine as k8s_machine.x.host.
+func hostOfMachine(ctx context.Context, found infraaws.Machine) hostModel {
 	m := machineModel{Name: types.StringValue(found.Name), User: types.StringValue(found.User)}
 	m.PrivateIP, m.PublicIP = iptypes.NewIPv4AddressUnknown(), iptypes.NewIPv4AddressUnknown()
 	m.fill(ctx, found)
 	return m.host()
 }
 
-// importedHost is hostFound as the id of an import has it.
-func importedHost(ctx context.Context, found infraaws.Machine) map[string]any {
+// hostArgument returns an EC2 machine as a host in the JSON of an import id.
+func hostArgument(ctx context.Context, found infraaws.Machine) map[string]any {
 	out := map[string]any{}
-	for name, v := range hostRef.Value(ctx, hostFound(ctx, found)).Attributes() {
+	for name, v := range hostRef.Value(ctx, hostOfMachine(ctx, found)).Attributes() {
 		switch v := v.(type) {
 		case types.Int64:
 			out[name] = v.ValueInt64()

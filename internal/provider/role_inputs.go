@@ -20,14 +20,14 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// Inputs that several role resources share.
+// Arguments that several role resources share.
 
 func earlyRenewalAttribute() schema.StringAttribute {
 	return tf.DurationAttribute(fmt.Sprintf("How long before its expiry a certificate is renewed, in place, by the next apply, as a duration such as `720h`. Default: `%s`.",
-		tf.Short(pki.DefaultEarlyRenewal)))
+		tf.ShortDuration(pki.DefaultEarlyRenewal)))
 }
 
-// clusterOf returns the cluster's name in the input `pki`, unknown when that is.
+// clusterOf returns the cluster's name in the argument `pki`, unknown if that is unknown.
 func clusterOf(ctx context.Context, o types.Object, diags *diag.Diagnostics) types.String {
 	m, ok := pkiRef.Read(ctx, o, diags)
 	if !ok {
@@ -36,8 +36,7 @@ func clusterOf(ctx context.Context, o types.Object, diags *diag.Diagnostics) typ
 	return m.Cluster
 }
 
-// checkUpgrade reports, on the attribute version, a change of release that
-// cannot be made in one step, as check has it.
+// checkUpgrade adds an error to the attribute version if check refuses the change of release.
 func checkUpgrade(prior, plan types.String, check func(from, to version.Version) error, diags *diag.Diagnostics) {
 	from, err := version.Parse(prior.ValueString())
 	if err != nil || plan.IsUnknown() {
@@ -52,9 +51,8 @@ func checkUpgrade(prior, plan types.String, check func(from, to version.Version)
 	}
 }
 
-// warnOfEndOfLife says, on the attribute version, that upstream mends the release
-// not much longer. The summary is the same for every resource, so that Terraform
-// prints it once.
+// warnOfEndOfLife adds a warning to the attribute version if upstream soon stops maintaining the
+// release. The summary is the same for every resource, so that Terraform prints it once.
 func warnOfEndOfLife(release types.String, now time.Time, diags *diag.Diagnostics) {
 	v, err := version.Parse(release.ValueString())
 	if err != nil {
@@ -65,15 +63,15 @@ func warnOfEndOfLife(release types.String, now time.Time, diags *diag.Diagnostic
 	}
 }
 
-// checkDownloads reports, on the attribute version, downloads that there cannot
-// be. A checksum that is not known yet is looked up when it is needed.
+// checkDownloads adds an error to the attribute version for downloads that cannot exist. A checksum
+// that is not known yet is looked up when it is needed.
 func checkDownloads(err error, diags *diag.Diagnostics) {
 	if err != nil && !errors.Is(err, artifact.ErrUnknownChecksum) {
 		diags.AddAttributeError(path.Root("version"), "Unusable version", err.Error())
 	}
 }
 
-// targetsFrom maps hosts that are known to the library.
+// targetsFrom returns the known hosts as the library's targets.
 func targetsFrom(ctx context.Context, d *providerData, l types.List, diags *diag.Diagnostics) []fleet.Target {
 	hosts, _ := hostsFrom(ctx, l, diags)
 	var out []fleet.Target
@@ -91,7 +89,7 @@ func nodesOf(targets []fleet.Target) []component.Node {
 	return out
 }
 
-// allPrefixes returns a set of networks, and none unless all are known.
+// allPrefixes returns a set of networks, or nil unless all of them are known.
 func allPrefixes(s types.Set) []netip.Prefix {
 	if !tf.AllKnown(s) {
 		return nil

@@ -5,20 +5,20 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
-// roleRecord is what a role resource keeps in private state: hashes only.
+// roleRecord is what a role resource keeps in private state. It contains only hashes.
 type roleRecord struct {
 	Record rollout.Record `json:"record"`
-	// Checksums are those that were looked up while applying, by path in the
-	// mirror's layout: pinned from then on.
+	// Checksums are the checksums that were looked up by an apply, by path in the mirror's layout.
+	// They are pinned from then on.
 	Checksums map[string]string `json:"checksums,omitempty"`
 }
 
-// recordKey is where private state holds the roleRecord.
+// recordKey is the private-state entry of roleRecord.
 const recordKey = "record"
 
-// complete gives artifacts the checksums that an earlier apply looked up, and
-// reports whether all are known.
-func (r roleRecord) complete(as []artifact.Artifact) bool {
+// addChecksums sets the checksums that an earlier apply has looked up, and reports whether all are
+// known.
+func (r roleRecord) addChecksums(as []artifact.Artifact) bool {
 	known := true
 	for i := range as {
 		if as[i].SHA256 == "" {
@@ -29,7 +29,7 @@ func (r roleRecord) complete(as []artifact.Artifact) bool {
 	return known
 }
 
-func (r *roleRecord) note(as []artifact.Artifact) {
+func (r *roleRecord) keepChecksums(as []artifact.Artifact) {
 	r.Checksums = map[string]string{}
 	for _, a := range as {
 		r.Checksums[a.Path] = a.SHA256

@@ -25,43 +25,43 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// role is what one kind of role resource (an etcd cluster, a control plane, a
-// worker pool) adds to what they all share: M is its Terraform model, S its
-// role in package rollout.
+// role is what one kind of role resource (an etcd cluster, a control plane, a worker pool, a load
+// balancer) adds to what all of them share. M is its Terraform model, S its role in package
+// rollout.
 type role[M any, S rollout.Role] struct {
 	name        string // "etcd_cluster"
-	title       string // for people: "etcd cluster"
+	title       string // in messages: "etcd cluster"
 	description string
-	// settings are the arguments that go to the specification as they are;
-	// attributes are the others, and what is computed.
+	// settings are the arguments that are copied to the specification. attributes are the other
+	// arguments, and the computed attributes.
 	settings   settings[M, S]
 	attributes map[string]schema.Attribute
 
-	// common points to the attributes that every role resource has.
+	// common returns the attributes that every role resource has.
 	common func(*M) *roleModel
-	// check reports what is wrong with a planned model, as far as it is known: by
-	// field what concerns the specification, and the rest itself. s has the settings
-	// of the plan, and prior is nil on creation.
+	// check validates a planned model, as far as it is known. Errors of the specification are
+	// returned by field; all others are added to diags. s has the settings of the plan. prior is
+	// nil on creation.
 	check func(ctx context.Context, plan, prior *M, s S, diags *diag.Diagnostics) component.FieldErrors
-	// kubernetes returns the release of Kubernetes that the role runs, from the
-	// attribute version; nil when it runs none.
+	// kubernetes returns the attribute version of a role that runs a Kubernetes release; nil for
+	// the other roles.
 	kubernetes func(*M) types.String
-	// outputs sets the computed attributes that follow from the others; what
-	// depends on something unknown becomes unknown.
+	// outputs sets the computed attributes that are derived from others. They are unknown if one of
+	// those is.
 	outputs func(ctx context.Context, m *M, diags *diag.Diagnostics)
-	// spec maps a model, all of whose configured values are known, to the library,
-	// but for the settings.
+	// spec turns a model into the library's role, without the settings. All configured values
+	// are known.
 	spec func(ctx context.Context, d *providerData, m *M, diags *diag.Diagnostics) S
-	// downloads gives a role its artifacts, and a model the releases it leaves to
-	// the catalog; nil when there are none.
+	// downloads sets the artifacts of a role, and in the model the releases that the catalog
+	// chooses. It is nil if there are none.
 	downloads func(*artifact.Catalog, *M, *S) error
 
-	// recall tells how a role is imported.
-	recall recall[M, S]
+	// importer says how a role is imported.
+	importer importer[M, S]
 
-	// For a role that also owns something in AWS, each may be nil: acquire has
-	// it before anything is installed and reports whether it exists, inspect
-	// finds what differs of it, release gives it back at last.
+	// For a role that also owns an object in AWS; each may be nil. acquire creates the object
+	// before anything is installed and reports whether it exists. inspect returns what differs on
+	// it. release deletes it last.
 	acquire func(ctx context.Context, d *providerData, plan, prior *M, diags *diag.Diagnostics) bool
 	inspect func(ctx context.Context, d *providerData, m *M, diags *diag.Diagnostics) []finding.Finding
 	release func(ctx context.Context, d *providerData, m *M, diags *diag.Diagnostics)
@@ -75,7 +75,7 @@ type roleModel struct {
 	Timeouts timeouts.Value `tfsdk:"timeouts"`
 }
 
-// roleAttributes are the attributes every role resource has.
+// roleAttributes are the attributes that every role resource has.
 func roleAttributes() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		"id": schema.StringAttribute{
@@ -93,7 +93,7 @@ func roleAttributes() map[string]schema.Attribute {
 
 var roleDeadlines = tf.Deadlines{Create: roleTimeout, Read: readTimeout, Update: rollTimeout, Delete: roleTimeout}
 
-// roleResource is a role made into a Terraform resource.
+// roleResource is the Terraform resource of a role.
 type roleResource[M any, S rollout.Role] struct {
 	base
 	role role[M, S]
@@ -114,14 +114,14 @@ func (r *roleResource[M, S]) Schema(ctx context.Context, _ resource.SchemaReques
 	attributes := r.role.settings.addTo(r.role.attributes)
 	maps.Copy(attributes, roleAttributes())
 	resp.Schema = schema.Schema{
-		MarkdownDescription: r.role.description + importDescription(r.role.recall.needs) + importSettles + r.role.recall.hint,
+		MarkdownDescription: r.role.description + importDescription(r.role.importer.needs) + importSettles + r.role.importer.hint,
 		Attributes:          attributes,
 		Blocks:              map[string]schema.Block{"timeouts": roleDeadlines.Block(ctx)},
 	}
 }
 
-// ModifyPlan checks the configuration and computes what follows from it, the
-// digests of the files on the machines included. It does no network I/O.
+// ModifyPlan checks the configuration and computes what follows from it, including the digests of
+// the files on the machines. It does no network I/O.
 func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	if req.Plan.Raw.IsNull() {
 		return
@@ -138,8 +138,8 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 	}
 	var s S
 	r.role.settings.toSpec(ctx, &plan, &s)
-	placeErrors(ctx, req.Plan, r.role.check(ctx, &plan, prior, s, &resp.Diagnostics), &resp.Diagnostics)
-	checkRotation(ctx, req, &resp.Diagnostics)
+	addFieldErrors(ctx, req.Plan, r.role.check(ctx, &plan, prior, s, &resp.Diagnostics), &resp.Diagnostics)
+	checkRotationFinished(ctx, req, &resp.Diagnostics)
 	if r.role.kubernetes != nil && r.data != nil {
 		warnOfEndOfLife(r.role.kubernetes(&plan), r.data.now(), &resp.Diagnostics)
 	}
@@ -158,7 +158,7 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 		if resp.Diagnostics.HasError() {
 			return
 		}
-		complete := rec.complete(spec.Artifacts())
+		complete := rec.addChecksums(spec.Artifacts())
 		r.setFiles(&plan, spec, &resp.Diagnostics)
 		if !complete {
 			common.Files = types.MapUnknown(types.StringType)
@@ -173,17 +173,17 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
 
-// spec maps a model, all of whose configured values are known, to the library.
+// spec turns a model into the library's role. All configured values are known.
 func (r *roleResource[M, S]) spec(ctx context.Context, m *M, diags *diag.Diagnostics) S {
-	s := r.given(ctx, m, diags)
+	s := r.specWithoutDownloads(ctx, m, diags)
 	if r.role.downloads != nil {
 		checkDownloads(r.role.downloads(r.data.catalog, m, &s), diags)
 	}
 	return s
 }
 
-// given is spec without downloads: a model that is imported may have no version.
-func (r *roleResource[M, S]) given(ctx context.Context, m *M, diags *diag.Diagnostics) S {
+// specWithoutDownloads is spec without artifacts: an imported model may have no version yet.
+func (r *roleResource[M, S]) specWithoutDownloads(ctx context.Context, m *M, diags *diag.Diagnostics) S {
 	s := r.role.spec(ctx, r.data, m, diags)
 	r.role.settings.toSpec(ctx, m, &s)
 	return s
@@ -198,17 +198,17 @@ func (r *roleResource[M, S]) setFiles(m *M, spec S, diags *diag.Diagnostics) {
 	r.role.common(m).Files = tf.StringMapValue(files)
 }
 
-// Create implements resource.Resource. State is written only when all is well:
-// what a failed create did is on the machines, where the next one finds it and
-// goes on, whereas a tainted resource would be torn down first. What is billed
-// is an exception: it must not be forgotten.
+// Create implements resource.Resource. The state is written only on success. What a failed create
+// has done is on the machines, and the next create continues from there, whereas Terraform would
+// destroy a tainted resource first. An object that costs money is an exception: it goes into the
+// state.
 func (r *roleResource[M, S]) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	var plan M
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.Within(ctx, r.role.common(&plan).Timeouts.Create, roleDeadlines.Create, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, r.role.common(&plan).Timeouts.Create, roleDeadlines.Create, &resp.Diagnostics)
 	defer cancel()
 	var rec roleRecord
 	acquired := r.converge(ctx, &plan, nil, &rec, &resp.Diagnostics)
@@ -220,7 +220,7 @@ func (r *roleResource[M, S]) Create(ctx context.Context, req resource.CreateRequ
 	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
 }
 
-// settle makes known what a create that failed half way has left unknown.
+// settle sets what a failed create has left unknown.
 func (r *roleResource[M, S]) settle(m *M) {
 	if common := r.role.common(m); common.Files.IsUnknown() {
 		common.Files = tf.StringMapValue(nil)
@@ -236,10 +236,10 @@ func (r *roleResource[M, S]) Update(ctx context.Context, req resource.UpdateRequ
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.Within(ctx, r.role.common(&plan).Timeouts.Update, roleDeadlines.Update, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, r.role.common(&plan).Timeouts.Update, roleDeadlines.Update, &resp.Diagnostics)
 	defer cancel()
 	r.converge(ctx, &plan, &prior, &rec, &resp.Diagnostics)
-	// What was done before a failure is done, and the record says so.
+	// The record contains what was done before a failure.
 	tf.WritePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
@@ -247,8 +247,8 @@ func (r *roleResource[M, S]) Update(ctx context.Context, req resource.UpdateRequ
 	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
 }
 
-// converge applies the planned model and completes it. It reports whether
-// something that is billed exists now.
+// converge applies the planned model and completes it. It reports whether an object exists now that
+// costs money.
 func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *roleRecord, diags *diag.Diagnostics) (acquired bool) {
 	if r.role.acquire != nil {
 		acquired = r.role.acquire(ctx, r.data, plan, prior, diags)
@@ -261,24 +261,24 @@ func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *
 	var before rollout.Role
 	if prior != nil {
 		s := r.spec(ctx, prior, diags)
-		rec.complete(s.Artifacts())
+		rec.addChecksums(s.Artifacts())
 		before = s
 	}
 	if diags.HasError() {
 		return acquired
 	}
 	downloads := want.Artifacts()
-	if !rec.complete(downloads) {
+	if !rec.addChecksums(downloads) {
 		if err := r.data.catalog.Resolve(ctx, downloads); err != nil {
 			addError(diags, "Cannot find out the checksum of a download", err)
 			return acquired
 		}
 	}
-	rec.note(downloads)
+	rec.keepChecksums(downloads)
 	var err error
 	rec.Record, err = r.data.engine(ctx).Apply(ctx, want, before, rec.Record)
 	if err != nil {
-		r.explain("apply", err, diags)
+		r.addError("apply", err, diags)
 		return acquired
 	}
 	r.role.common(plan).Drift = tf.NoDrift()
@@ -295,19 +295,19 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.Within(ctx, r.role.common(&state).Timeouts.Read, roleDeadlines.Read, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, r.role.common(&state).Timeouts.Read, roleDeadlines.Read, &resp.Diagnostics)
 	defer cancel()
 	spec := r.spec(ctx, &state, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	rec.complete(spec.Artifacts())
+	rec.addChecksums(spec.Artifacts())
 	report, err := r.data.engine(ctx).Observe(ctx, spec, rec.Record)
 	if err != nil {
-		r.explain("refresh", err, &resp.Diagnostics)
+		r.addError("refresh", err, &resp.Diagnostics)
 		return
 	}
-	r.tell(report, &resp.Diagnostics)
+	r.warn(report, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -317,7 +317,7 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	}
 	r.role.common(&state).Drift = driftValue(drift)
 	if len(report.Record.Machines) > 0 {
-		// What was learnt of machines without a record, as after an import.
+		// What was learnt about machines without a record, as after an import.
 		rec.Record = report.Record
 		tf.WritePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
 	}
@@ -332,15 +332,15 @@ func (r *roleResource[M, S]) Delete(ctx context.Context, req resource.DeleteRequ
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	ctx, cancel := tf.Within(ctx, r.role.common(&state).Timeouts.Delete, roleDeadlines.Delete, &resp.Diagnostics)
+	ctx, cancel := tf.WithTimeout(ctx, r.role.common(&state).Timeouts.Delete, roleDeadlines.Delete, &resp.Diagnostics)
 	defer cancel()
 	spec := r.spec(ctx, &state, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	rec.complete(spec.Artifacts())
+	rec.addChecksums(spec.Artifacts())
 	if err := r.data.engine(ctx).Remove(ctx, spec, rec.Record); err != nil {
-		r.explain("delete", err, &resp.Diagnostics)
+		r.addError("delete", err, &resp.Diagnostics)
 		return
 	}
 	if r.role.release != nil {
@@ -348,17 +348,17 @@ func (r *roleResource[M, S]) Delete(ctx context.Context, req resource.DeleteRequ
 	}
 }
 
-// tell warns of machines that could not be asked, once each, and refuses to go
-// on past one that is not the machine it should be.
-func (r *roleResource[M, S]) tell(report rollout.Report, diags *diag.Diagnostics) {
+// warn adds one warning for each machine that does not answer, and an error for a machine whose
+// host key is not the pinned one.
+func (r *roleResource[M, S]) warn(report rollout.Report, diags *diag.Diagnostics) {
 	for _, machine := range slices.Sorted(maps.Keys(report.Unreachable)) {
 		err := report.Unreachable[machine]
 		var foreign *remote.HostKeyError
 		switch {
 		case errors.As(err, &foreign):
-			r.explain("refresh", err, diags)
+			r.addError("refresh", err, diags)
 		case r.data.firstWarning(machine):
-			diags.AddWarning(unasked(machine, err),
+			diags.AddWarning(unreachableSummary(machine, err),
 				fmt.Sprintf("%s\n\nIts last known state is kept; whether anything differs on it is not known.\n\n%s", remote.Redact(err.Error()), advice(err)))
 		}
 	}
@@ -373,8 +373,8 @@ func (r *roleResource[M, S]) tell(report rollout.Report, diags *diag.Diagnostics
 	}
 }
 
-// unasked says in a few words why a machine could not be asked.
-func unasked(machine string, err error) string {
+// unreachableSummary returns the title of the warning about a machine that does not answer.
+func unreachableSummary(machine string, err error) string {
 	var refused *remote.AuthError
 	if errors.As(err, &refused) {
 		return fmt.Sprintf("Machine %s refuses the SSH login", machine)
@@ -382,7 +382,7 @@ func unasked(machine string, err error) string {
 	return fmt.Sprintf("Machine %s cannot be reached", machine)
 }
 
-func (r *roleResource[M, S]) explain(verb string, err error, diags *diag.Diagnostics) {
+func (r *roleResource[M, S]) addError(verb string, err error, diags *diag.Diagnostics) {
 	var foreign *remote.HostKeyError
 	if errors.As(err, &foreign) {
 		addError(diags, fmt.Sprintf("The SSH host key of %s is not the pinned one", foreign.Machine), err)

@@ -10,10 +10,10 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 )
 
-// Roles of a cluster without machines: what can be tested of them by their plans.
+// Tests of role resources that need no machines, only plans.
 
-// downloads are the checksums of everything that a worker and a controller
-// download, so that a plan knows every file.
+// downloads are the checksums of everything that a worker and a controller download, so that a plan
+// knows every file.
 var downloads = func() string {
 	var out strings.Builder
 	for _, file := range []string{
@@ -29,7 +29,7 @@ var downloads = func() string {
 	return out.String()
 }()
 
-// roles are a provider without AWS, and what the roles of one cluster are configured with.
+// roles is a provider without AWS and the configurations of one cluster's roles.
 type roles struct {
 	*core
 	data                     *providerData
@@ -69,8 +69,8 @@ func with(config values, more values) values {
 	return out
 }
 
-// applied plans a configuration and takes it for applied: what the plan knows is
-// all there is.
+// applied plans a configuration and uses the plan as the applied state, as if nothing else were
+// computed.
 func (c *core) applied(resource string, config values) *instance {
 	c.t.Helper()
 	i := c.instance(resource)
@@ -83,7 +83,7 @@ func (c *core) applied(resource string, config values) *instance {
 	return i
 }
 
-// reload writes the state to a file, as JSON, and reads it again.
+// reload writes the state to a file as JSON and reads it back.
 func (i *instance) reload() {
 	i.core.t.Helper()
 	raw, err := json.Marshal(stateJSON(i.core.t, i.schema.ValueType(), i.state))
@@ -104,8 +104,8 @@ func (i *instance) reload() {
 	i.state = read
 }
 
-// stateJSON is a value as Terraform writes it: with its type where the schema
-// does not say it.
+// stateJSON returns a value as Terraform writes it to the state: with its type if the schema does
+// not define one.
 func stateJSON(t *testing.T, typ tftypes.Type, v tftypes.Value) any {
 	t.Helper()
 	if v.IsNull() {
@@ -157,5 +157,5 @@ func stateJSON(t *testing.T, typ tftypes.Type, v tftypes.Value) any {
 	return plain(v)
 }
 
-// files returns the digests that are planned, without those of certificates.
+// files returns the planned digests, without those of certificates.
 func (i *instance) files() values { files, _ := i.get("files").(values); return files }

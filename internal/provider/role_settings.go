@@ -17,17 +17,17 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// settings are the arguments of a role that are fields of its specification, by
-// name. M is the role's Terraform model, S its type in package rollout.
+// settings are the arguments of a role that are fields of its specification, by name. M is the
+// role's Terraform model, S its type in package rollout.
 type settings[M, S any] map[string]setting[M, S]
 
-// setting is one of them: its schema, and its way to the specification and back.
-// Null and unknown are the zero value there.
+// setting is one argument: its schema and its conversion to the specification and back. Null and
+// unknown are the zero value of the specification.
 type setting[M, S any] struct {
 	attribute schema.Attribute
 	toSpec    func(ctx context.Context, m *M, s *S)
-	// fromSpec sets the argument if it is null: what an import is given wins over
-	// what it finds.
+	// fromSpec sets the argument if it is null: an argument in the import id overrides what the
+	// import finds.
 	fromSpec func(ctx context.Context, s *S, m *M)
 }
 
@@ -43,7 +43,7 @@ func (all settings[M, S]) fromSpec(ctx context.Context, s *S, m *M) {
 	}
 }
 
-// addTo adds the settings to the other attributes of a role.
+// addTo returns the attributes of a role with those of the settings added.
 func (all settings[M, S]) addTo(attributes map[string]schema.Attribute) map[string]schema.Attribute {
 	out := maps.Clone(attributes)
 	for name, one := range all {
@@ -52,15 +52,15 @@ func (all settings[M, S]) addTo(attributes map[string]schema.Attribute) map[stri
 	return out
 }
 
-// form is how a value is written in Terraform and in a specification.
-type form[V attr.Value, F any] struct {
+// conversion converts a value between Terraform and a specification.
+type conversion[V attr.Value, F any] struct {
 	toSpec   func(context.Context, V) F
 	fromSpec func(context.Context, F) V // the zero value becomes null
 }
 
-// bind makes a setting whose values have a form. join points to the argument and to
-// the field.
-func bind[M, S any, V attr.Value, F any](a schema.Attribute, f form[V, F], join func(*M, *S) (*V, *F)) setting[M, S] {
+// newSetting returns a setting with the given conversion. join returns pointers to the argument and
+// to the field.
+func newSetting[M, S any, V attr.Value, F any](a schema.Attribute, f conversion[V, F], join func(*M, *S) (*V, *F)) setting[M, S] {
 	return setting[M, S]{
 		attribute: a,
 		toSpec: func(ctx context.Context, m *M, s *S) {
@@ -75,56 +75,56 @@ func bind[M, S any, V attr.Value, F any](a schema.Attribute, f form[V, F], join 
 	}
 }
 
-// plainForm is a form that needs no context.
-func plainForm[V attr.Value, F any](toSpec func(V) F, fromSpec func(F) V) form[V, F] {
-	return form[V, F]{func(_ context.Context, v V) F { return toSpec(v) }, func(_ context.Context, f F) V { return fromSpec(f) }}
+// plainConversion is a conversion that needs no context.
+func plainConversion[V attr.Value, F any](toSpec func(V) F, fromSpec func(F) V) conversion[V, F] {
+	return conversion[V, F]{func(_ context.Context, v V) F { return toSpec(v) }, func(_ context.Context, f F) V { return fromSpec(f) }}
 }
 
 var (
-	text     = plainForm(types.String.ValueString, tf.OptionalString)
-	document = plainForm(func(v types.String) []byte {
+	text     = plainConversion(types.String.ValueString, tf.OptionalString)
+	document = plainConversion(func(v types.String) []byte {
 		if v.ValueString() == "" {
 			return nil
 		}
 		return []byte(v.ValueString())
 	}, func(b []byte) types.String { return tf.OptionalString(string(b)) })
-	prefix  = plainForm(tf.Prefix, tf.OptionalPrefix)
-	address = plainForm(tf.Addr, tf.OptionalAddr)
-	number  = plainForm(func(v types.Int64) int { return int(v.ValueInt64()) }, func(n int) types.Int64 {
+	prefix  = plainConversion(tf.Prefix, tf.OptionalPrefix)
+	address = plainConversion(tf.Addr, tf.OptionalAddr)
+	number  = plainConversion(func(v types.Int64) int { return int(v.ValueInt64()) }, func(n int) types.Int64 {
 		if n == 0 {
 			return types.Int64Null()
 		}
 		return types.Int64Value(int64(n))
 	})
-	duration = plainForm(func(v timetypes.GoDuration) time.Duration { return tf.Duration(v, 0) }, func(d time.Duration) timetypes.GoDuration {
+	duration = plainConversion(func(v timetypes.GoDuration) time.Duration { return tf.Duration(v, 0) }, func(d time.Duration) timetypes.GoDuration {
 		if d == 0 {
 			return timetypes.NewGoDurationNull()
 		}
 		return timetypes.NewGoDurationValue(d)
 	})
-	prefixes = plainForm(tf.Prefixes, func(p []netip.Prefix) types.Set {
+	prefixes = plainConversion(tf.Prefixes, func(p []netip.Prefix) types.Set {
 		if len(p) == 0 {
 			return types.SetNull(cidrtypes.IPv4PrefixType{})
 		}
 		return tf.PrefixesValue(p)
 	})
-	texts = plainForm(func(v types.List) []string { return tf.Strings(v.Elements()) }, func(s []string) types.List {
+	texts = plainConversion(func(v types.List) []string { return tf.Strings(v.Elements()) }, func(s []string) types.List {
 		if len(s) == 0 {
 			return types.ListNull(types.StringType)
 		}
 		return tf.StringsValue(s)
 	})
-	textByName = plainForm(tf.StringMap, func(m map[string]string) types.Map {
+	textByName = plainConversion(tf.StringMap, func(m map[string]string) types.Map {
 		if len(m) == 0 {
 			return types.MapNull(types.StringType)
 		}
 		return tf.StringMapValue(m)
 	})
-	// object is a configuration object; one that is not known in full is none.
-	object = plainForm(configFrom, objectValue)
-	// objectByName are configuration objects by name; null is nil. Names are known
-	// before all of an object is.
-	objectByName = plainForm(func(v types.Dynamic) map[string]map[string]any {
+	// object is a configuration object. An object of which a part is unknown is nil.
+	object = plainConversion(configFrom, objectValue)
+	// objectByName holds configuration objects by name; null is nil. Names may be known before the
+	// objects are.
+	objectByName = plainConversion(func(v types.Dynamic) map[string]map[string]any {
 		var out map[string]map[string]any
 		objects, _ := freeform.Map(v)
 		for name, config := range objects {
@@ -143,8 +143,7 @@ var (
 	})
 )
 
-// configFrom returns a configuration object all of which is known; nil when
-// there is none.
+// configFrom returns a configuration object, or nil if a part of it is unknown or there is none.
 func configFrom(v types.Dynamic) map[string]any {
 	config, known := freeform.Map(v)
 	if !known {
@@ -153,21 +152,21 @@ func configFrom(v types.Dynamic) map[string]any {
 	return config
 }
 
-// objectValue is the opposite; an empty object becomes null.
+// objectValue is the inverse of configFrom. An empty object becomes null.
 func objectValue(m map[string]any) types.Dynamic {
 	if len(m) == 0 {
 		return types.DynamicNull()
 	}
 	v, err := freeform.Value(m)
 	if err != nil {
-		return types.DynamicNull() // what JSON cannot hold was not read from a file
+		return types.DynamicNull() // cannot happen: the value was read from a file
 	}
 	return v
 }
 
-// flagsOf is the setting `extra_args`. join points to the argument and to the
+// extraArgsSetting is the setting `extra_args`. join returns pointers to the argument and to the
 // flags of each program.
-func flagsOf[M, S any](programs programList, join func(*M, *S) (*types.Object, map[string]*component.Args)) setting[M, S] {
+func extraArgsSetting[M, S any](programs programList, join func(*M, *S) (*types.Object, map[string]*component.Args)) setting[M, S] {
 	return setting[M, S]{
 		attribute: programs.attribute(),
 		toSpec: func(_ context.Context, m *M, s *S) {

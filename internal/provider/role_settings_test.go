@@ -39,7 +39,8 @@ var configured = struct{ controlPlane, pool values }{
 	},
 }
 
-// TestSettingsSettle: settings outlive the state file, and a second plan is empty.
+// TestSettingsSettle checks that settings survive a round trip through the state file, and that a
+// second plan is empty.
 func TestSettingsSettle(t *testing.T) {
 	t.Parallel()
 	c := newRoles(t)
@@ -69,8 +70,8 @@ func TestSettingsSettle(t *testing.T) {
 	}
 }
 
-// TestEquivalentSettings: another spelling of the same plans nothing, another
-// value is a change of the files it stands in.
+// TestEquivalentSettings checks that another spelling of a value plans nothing, and that another
+// value changes the files that contain it.
 func TestEquivalentSettings(t *testing.T) {
 	t.Parallel()
 	c := newRoles(t)
@@ -112,7 +113,7 @@ func TestEquivalentSettings(t *testing.T) {
 	}
 }
 
-// TestEquivalentManifests: the same objects in another spelling plan nothing.
+// TestEquivalentManifests checks that another spelling of the same objects plans nothing.
 func TestEquivalentManifests(t *testing.T) {
 	t.Parallel()
 	c := newRoles(t)
@@ -133,8 +134,8 @@ func TestEquivalentManifests(t *testing.T) {
 	}
 }
 
-// TestUnknownSettings: an object of which a part is not known yet is planned as
-// it is; only the files wait for the apply.
+// TestUnknownSettings checks that an object that is partly unknown is planned as it is, and that
+// only the files are unknown until the apply.
 func TestUnknownSettings(t *testing.T) {
 	t.Parallel()
 	c := newRoles(t)
@@ -166,7 +167,7 @@ func TestUnknownSettings(t *testing.T) {
 	}
 }
 
-// TestFlagErrors: the error is on the program and names the flag at fault.
+// TestFlagErrors checks that the error is on the program and names the flag.
 func TestFlagErrors(t *testing.T) {
 	t.Parallel()
 	c := newRoles(t)
@@ -197,8 +198,8 @@ func TestFlagErrors(t *testing.T) {
 	}
 }
 
-// TestImportedSettings: the id of an import takes arguments as HCL has them,
-// and what is found on a machine is in the state as HCL has it.
+// TestImportedSettings checks that an import id takes arguments in the form of HCL, and that the
+// import writes settings to the state in the same form.
 func TestImportedSettings(t *testing.T) {
 	c := newRoles(t)
 	var described resource.SchemaResponse
@@ -229,7 +230,7 @@ func TestImportedSettings(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 
-	found := map[string]any{"maxPods": float64(80), "evictionHard": map[string]any{"memory.available": "5%"}} // as YAML is read
+	found := map[string]any{"maxPods": float64(80), "evictionHard": map[string]any{"memory.available": "5%"}} // as YAML is decoded
 	want := literal(values{"maxPods": 80, "evictionHard": values{"memory.available": "5%"}})
 	if got, err := objectValue(found).ToTerraformValue(t.Context()); err != nil || !got.Equal(want) {
 		t.Errorf("what was found is %v, %v", got, err)
@@ -248,8 +249,8 @@ func TestImportedSettings(t *testing.T) {
 	}
 }
 
-// TestSettingsThereAndBack: each setting alone goes to a field of its own, and
-// from there to the same argument.
+// TestSettingsThereAndBack checks that each setting alone is converted to its own field and back to
+// the same argument.
 func TestSettingsThereAndBack(t *testing.T) {
 	thereAndBack(t, newEtcdClusterResource(), etcdSettings(), values{
 		"version": "3.6.16", "extra_args": values{"etcd": values{"v": "1"}}, "early_renewal": "60h0m0s",
@@ -305,7 +306,7 @@ func thereAndBack[M, S any](t *testing.T, r resource.Resource, all settings[M, S
 	}
 }
 
-// TestReferences: every reference fits its model.
+// TestReferences checks that every reference fits its model.
 func TestReferences(t *testing.T) {
 	roundTrip(t, "host", hostRef)
 	roundTrip(t, "subnet", subnetRef)

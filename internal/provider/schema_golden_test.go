@@ -15,20 +15,19 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// schemaFile holds the schemas that states of this release are written with.
+// schemaFile contains the schemas with which states of this release are written.
 const schemaFile = "testdata/schemas.json"
 
-// stateForm is what of a resource's schema its state depends on.
+// stateForm is the part of a resource's schema that its state depends on.
 type stateForm struct {
 	Version    int64             `json:"version"`
 	Attributes map[string]string `json:"attributes"` // path to type
 }
 
-// TestSchemaForms wants a decision whenever the form of a resource's state
-// changes. What is added needs none but the golden file (-update). What is
-// renamed, removed or given another type makes a new version and an upgrader
-// necessary once there is a release, as CONTRIBUTING.md describes, and no
-// -update goes past that.
+// TestSchemaForms fails if the schema of a resource's state differs from the golden file. Added
+// attributes only need an updated golden file (-update). After the first release, an attribute that
+// is renamed, removed or given another type needs a new schema version and an upgrader, as
+// CONTRIBUTING.md describes; -update refuses it.
 func TestSchemaForms(t *testing.T) {
 	c := newCore(t, New("test"), nil)
 	now := map[string]stateForm{}
@@ -61,7 +60,7 @@ func TestSchemaForms(t *testing.T) {
 	}
 }
 
-// brokenForms says which states of the same version could not be read any more.
+// brokenForms returns which states of the same version could no longer be read.
 func brokenForms(before, now map[string]stateForm) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(before)) {
@@ -84,7 +83,7 @@ func brokenForms(before, now map[string]stateForm) []string {
 	return out
 }
 
-// formOf lists the attributes of a schema, nested ones and blocks included.
+// formOf returns the attributes of a schema, including nested ones and blocks.
 func formOf(s *tfprotov6.Schema) map[string]string {
 	out := map[string]string{}
 	for _, a := range s.Block.Attributes {
@@ -109,7 +108,7 @@ func addForm(out map[string]string, at string, a *tfprotov6.SchemaAttribute) {
 	}
 }
 
-// TestBrokenForms: the test above notices what it is there for.
+// TestBrokenForms checks that the test above detects incompatible changes.
 func TestBrokenForms(t *testing.T) {
 	form := func(version int64, attributes ...string) map[string]stateForm {
 		out := map[string]string{}

@@ -17,12 +17,11 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// Checks of single values that only this provider's attributes have.
+// Validators of values that only this provider has.
 
-// clusterName accepts the name of a cluster. It becomes part of tag keys and
-// parameter names.
+// clusterName accepts the name of a cluster, which becomes part of tag keys and parameter names.
 func clusterName() validator.String {
-	return tf.DNSLabel(40).But("that does not begin with sg-", func(s string) error {
+	return tf.DNSLabel(40).And("that does not begin with sg-", func(s string) error {
 		if strings.HasPrefix(s, "sg-") {
 			return fmt.Errorf("%q begins with sg-, which EC2 reserves for the ids of security groups; choose another name", s)
 		}
@@ -33,7 +32,7 @@ func clusterName() validator.String {
 // machineName accepts the name of a machine, which is its hostname and node name.
 func machineName() validator.String { return tf.DNSLabel(63) }
 
-// keyStore accepts the names of the key stores there are.
+// keyStore accepts the name of a key store.
 func keyStore() validator.String { return stringvalidator.OneOf(pki.StoreSSM, pki.StoreState) }
 
 // kubernetesVersion accepts a Kubernetes release that the provider can build.
@@ -54,7 +53,7 @@ func containerdVersion() validator.String {
 	return tf.Check("a release of containerd 2", checkedVersion(version.CheckContainerd))
 }
 
-// releaseVersion accepts the version of anything else: "1.5.2".
+// releaseVersion accepts any release version, such as 1.5.2.
 func releaseVersion() validator.String {
 	return tf.Check("a release version such as 1.5.2", checkedVersion(func(version.Version) error { return nil }))
 }
@@ -88,7 +87,7 @@ func privateKey() validator.String {
 	})
 }
 
-// keyProblem says what is wrong with a private key without repeating any of it.
+// keyProblem says what is wrong with a private key, without quoting any of it.
 func keyProblem(err error) string {
 	var passphrase *ssh.PassphraseMissingError
 	if errors.As(err, &passphrase) {
@@ -97,7 +96,7 @@ func keyProblem(err error) string {
 	return "The value is not a private key in PEM or OpenSSH format. A common reason is a line break that was lost or indented, for example in an environment variable."
 }
 
-// tagValidators hold EC2's limits, and keep users from the library's own tags.
+// tagValidators check EC2's limits on tags, and refuse the keys that the library sets itself.
 // https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Tags.html
 func tagValidators() []validator.Map {
 	return []validator.Map{

@@ -7,9 +7,9 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 )
 
-// Values of Terraform, from and to what JSON would have.
+// Conversion of Terraform's values to and from the types of JSON.
 
-// build makes a value of a type; what is left out is null.
+// build returns a value of a type. Missing parts are null.
 func build(t tftypes.Type, v any) tftypes.Value {
 	if v == unknown {
 		return tftypes.NewValue(t, tftypes.UnknownValue)
@@ -39,7 +39,7 @@ func build(t tftypes.Type, v any) tftypes.Value {
 	if t.Is(tftypes.DynamicPseudoType) {
 		return literal(v)
 	}
-	if s, ok := v.(string); ok && t.Is(tftypes.Number) { // as plain writes it
+	if s, ok := v.(string); ok && t.Is(tftypes.Number) { // in the form that plain writes
 		n, _ := new(big.Float).SetString(s)
 		return tftypes.NewValue(t, n)
 	}
@@ -54,7 +54,7 @@ func elements(t tftypes.Type, v any) []tftypes.Value {
 	return out
 }
 
-// literal makes the value that Terraform makes of an expression of HCL.
+// literal returns the value that Terraform has for a literal in HCL.
 func literal(v any) tftypes.Value {
 	switch v := v.(type) {
 	case values:
@@ -75,7 +75,7 @@ func literal(v any) tftypes.Value {
 		return tftypes.NewValue(tftypes.String, v)
 	case bool:
 		return tftypes.NewValue(tftypes.Bool, v)
-	case float64: // Terraform reads more digits than a float64 has
+	case float64: // Terraform keeps more digits than a float64 has
 		n, _, _ := big.ParseFloat(strconv.FormatFloat(v, 'g', -1, 64), 10, 512, big.ToNearestEven)
 		return tftypes.NewValue(tftypes.Number, n)
 	case tftypes.Value:
@@ -84,7 +84,7 @@ func literal(v any) tftypes.Value {
 	return tftypes.NewValue(tftypes.Number, v)
 }
 
-// plain is the opposite of build.
+// plain is the inverse of build.
 func plain(v tftypes.Value) any {
 	if !v.IsKnown() {
 		return unknown

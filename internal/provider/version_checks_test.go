@@ -15,7 +15,7 @@ var (
 	newEtcd        = values{"cluster": "demo", "hosts": unknown, "pki": unknown}
 )
 
-// offlineCore returns a provider that can reach nobody.
+// offlineCore returns a provider without network access.
 func offlineCore(t *testing.T) *core {
 	t.Helper()
 	return newCore(t, New("test"), values{
@@ -24,8 +24,8 @@ func offlineCore(t *testing.T) *core {
 	})
 }
 
-// TestNotInRelease: an argument that one release has and another has not is an
-// error on that argument, for the other.
+// TestNotInRelease checks that an argument that only some releases support is an error on that
+// argument for the others.
 func TestNotInRelease(t *testing.T) {
 	t.Parallel()
 	c := offlineCore(t)
@@ -56,8 +56,8 @@ func TestNotInRelease(t *testing.T) {
 	}
 }
 
-// TestChangedMeaning: a setting that the next release understands differently is
-// warned of, when the version changes and not again.
+// TestChangedMeaning checks that a plan warns of a setting whose meaning changes with the release,
+// only in the plan that changes the version.
 func TestChangedMeaning(t *testing.T) {
 	t.Parallel()
 	i := offlineCore(t).instance("k8s_worker_pool")
@@ -92,8 +92,8 @@ func TestChangedMeaning(t *testing.T) {
 	}
 }
 
-// TestUnknownChecksum: over an unencrypted mirror a version without a checksum is
-// refused before anything is changed, also when other versions have one.
+// TestUnknownChecksum checks that, with an unencrypted mirror, a version without a checksum is
+// refused before anything is changed, even if other versions have one.
 func TestUnknownChecksum(t *testing.T) {
 	t.Parallel()
 	const file = "github.com/etcd-io/etcd/releases/download/v3.6.16/etcd-v3.6.16-linux-amd64.tar.gz"

@@ -75,7 +75,7 @@ func taintsAttribute() schema.ListNestedAttribute {
 	return a
 }
 
-// workerPrograms are the programs of a worker that take flags.
+// workerPrograms are the programs on a worker that take flags.
 var workerPrograms = programList{artifact.Kubelet, artifact.KubeProxy}
 
 func newWorkerPoolResource() resource.Resource {
@@ -106,7 +106,7 @@ func newWorkerPoolResource() resource.Resource {
 		outputs:    workerPoolOutputs,
 		spec:       workerPoolSpec,
 		downloads:  workerPoolDownloads,
-		recall:     recallWorkerPool(),
+		importer:   workerPoolImporter(),
 	}}
 }
 
@@ -121,7 +121,7 @@ func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
 		}
 	}
 	return settings[workerPoolModel, rollout.Workers]{
-		"version": bind(schema.StringAttribute{
+		"version": newSetting(schema.StringAttribute{
 			Required: true,
 			MarkdownDescription: "Kubernetes release of kubelet and kube-proxy, such as `1.36.4`: not newer than the API server, and at most three minor releases older. A change " +
 				"drains and rolls the nodes.",
@@ -129,15 +129,15 @@ func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
 		}, text, func(m *workerPoolModel, s *rollout.Workers) (*types.String, *string) {
 			return &m.Version, &s.Spec.Version
 		}),
-		"containerd_version": bind(release("containerd", artifact.DefaultContainerd, "A change drains and rolls the nodes.", containerdVersion()),
+		"containerd_version": newSetting(release("containerd", artifact.DefaultContainerd, "A change drains and rolls the nodes.", containerdVersion()),
 			text, func(m *workerPoolModel, s *rollout.Workers) (*types.String, *string) {
 				return &m.ContainerdVersion, &s.Spec.Containerd.Version
 			}),
-		"cni_plugins_version": bind(release("CNI plugins", artifact.DefaultCNIPlugins, withoutDrain, releaseVersion()),
+		"cni_plugins_version": newSetting(release("CNI plugins", artifact.DefaultCNIPlugins, withoutDrain, releaseVersion()),
 			text, func(m *workerPoolModel, s *rollout.Workers) (*types.String, *string) {
 				return &m.CNIVersion, &s.Spec.CNI.Version
 			}),
-		"runc_version": bind(schema.StringAttribute{
+		"runc_version": newSetting(schema.StringAttribute{
 			Optional: true, Computed: true,
 			MarkdownDescription: "runc release. An existing pool keeps its release until another one is given. " + withoutDrain +
 				" Default: the newest one in `artifact_checksums`, else `" + artifact.DefaultRunc + "`.",
@@ -146,7 +146,7 @@ func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
 		}, text, func(m *workerPoolModel, s *rollout.Workers) (*types.String, *string) {
 			return &m.RuncVersion, &s.Spec.Containerd.RuncVersion
 		}),
-		"cni": bind(schema.StringAttribute{
+		"cni": newSetting(schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(component.CNIBridge),
 			MarkdownDescription: "`bridge`: the bridge plugin with addresses from the host's `pod_cidr`. Routes in the VPC carry pod traffic, traffic that leaves the cluster is " +
 				"masqueraded, and pods cannot reach the instance metadata service. `none`: none of this, for Cilium and others that are installed afterwards. A change " +
@@ -155,24 +155,24 @@ func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
 		}, text, func(m *workerPoolModel, s *rollout.Workers) (*types.String, *string) {
 			return &m.CNI, &s.Spec.CNI.Network
 		}),
-		"sandbox_image": bind(schema.StringAttribute{
+		"sandbox_image": newSetting(schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(component.DefaultSandboxImage),
 			MarkdownDescription: "Image of the pod sandbox. A change drains and rolls the nodes. Default: `" + component.DefaultSandboxImage + "`.",
 		}, text, func(m *workerPoolModel, s *rollout.Workers) (*types.String, *string) {
 			return &m.SandboxImage, &s.Spec.Containerd.SandboxImage
 		}),
-		"labels": bind(schema.MapAttribute{
+		"labels": newSetting(schema.MapAttribute{
 			Optional: true, ElementType: types.StringType,
 			MarkdownDescription: "Labels of the nodes. A change is made through the API and restarts nothing. Default: none.",
 			Validators:          []validator.Map{mapvalidator.KeysAre(stringvalidator.LengthBetween(1, 317))},
 		}, textByName, func(m *workerPoolModel, s *rollout.Workers) (*types.Map, *map[string]string) {
 			return &m.Labels, &s.Spec.Kubelet.Labels
 		}),
-		"taints": bind(taintsAttribute(), form[types.List, []component.Taint]{taintsFrom, taintsValue},
+		"taints": newSetting(taintsAttribute(), conversion[types.List, []component.Taint]{taintsFrom, taintsValue},
 			func(m *workerPoolModel, s *rollout.Workers) (*types.List, *[]component.Taint) {
 				return &m.Taints, &s.Spec.Kubelet.Taints
 			}),
-		"registry_mirrors": bind(schema.MapAttribute{
+		"registry_mirrors": newSetting(schema.MapAttribute{
 			Optional: true, ElementType: types.StringType,
 			MarkdownDescription: "Registry mirrors: name of an image registry to the URL of its mirror, with `*` for all registries that are not listed. containerd uses a change " +
 				"without a restart. Default: none.",
@@ -180,41 +180,41 @@ func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
 		}, textByName, func(m *workerPoolModel, s *rollout.Workers) (*types.Map, *map[string]string) {
 			return &m.RegistryMirrors, &s.Spec.Containerd.RegistryMirrors
 		}),
-		"kubelet_config": bind(
+		"kubelet_config": newSetting(
 			freeform.Object("Fields of KubeletConfiguration, as an object, merged over the provider's. Unknown fields are errors. Without `resolvConf`, pods use the DNS servers "+
 				"of `/etc/resolv.conf`, or, if those are on loopback, the servers that systemd-resolved asks. A change restarts the kubelets one at a time; pods keep "+
 				"running. Default: none."),
 			object, func(m *workerPoolModel, s *rollout.Workers) (*types.Dynamic, *map[string]any) {
 				return &m.KubeletConfig, &s.Spec.Kubelet.Config
 			}),
-		"kube_proxy_config": bind(
+		"kube_proxy_config": newSetting(
 			freeform.Object("Fields of KubeProxyConfiguration, as an object, merged over the provider's. Unknown fields are errors. A change restarts kube-proxy one node at a "+
 				"time. Default: none."),
 			object, func(m *workerPoolModel, s *rollout.Workers) (*types.Dynamic, *map[string]any) {
 				return &m.KubeProxyConfig, &s.Spec.KubeProxy.Config
 			}),
-		"containerd_config": bind(
+		"containerd_config": newSetting(
 			freeform.Object("Settings of containerd's configuration file (version 3), as an object, merged over the provider's. A change drains and rolls the nodes. Default: none."),
 			object, func(m *workerPoolModel, s *rollout.Workers) (*types.Dynamic, *map[string]any) {
 				return &m.ContainerdConfig, &s.Spec.Containerd.Config
 			}),
-		"extra_args": flagsOf(workerPrograms, func(m *workerPoolModel, s *rollout.Workers) (*types.Object, map[string]*component.Args) {
+		"extra_args": extraArgsSetting(workerPrograms, func(m *workerPoolModel, s *rollout.Workers) (*types.Object, map[string]*component.Args) {
 			return &m.ExtraArgs, map[string]*component.Args{artifact.Kubelet: &s.Spec.Kubelet.Args, artifact.KubeProxy: &s.Spec.KubeProxy.Args}
 		}),
-		"max_unavailable": bind(schema.Int64Attribute{
+		"max_unavailable": newSetting(schema.Int64Attribute{
 			Optional:            true,
 			MarkdownDescription: "How many nodes a roll may take down at the same time. The next node follows as soon as one is Ready again. Default: 1.",
 			Validators:          []validator.Int64{int64validator.AtLeast(1)},
 		}, number, func(m *workerPoolModel, s *rollout.Workers) (*types.Int64, *int) {
 			return &m.MaxUnavailable, &s.MaxUnavailable
 		}),
-		"drain_timeout": bind(tf.DurationAttribute(fmt.Sprintf("How long draining a node may take, PodDisruptionBudgets included, as a duration such as `10m`. After that the roll stops. Nothing was changed on the "+
+		"drain_timeout": newSetting(tf.DurationAttribute(fmt.Sprintf("How long draining a node may take, PodDisruptionBudgets included, as a duration such as `10m`. After that the roll stops. Nothing was changed on the "+
 			"node by then, and it accepts pods again. Default: `%s`.",
-			tf.Short(fleet.DefaultDrainTimeout))),
+			tf.ShortDuration(fleet.DefaultDrainTimeout))),
 			duration, func(m *workerPoolModel, s *rollout.Workers) (*timetypes.GoDuration, *time.Duration) {
 				return &m.DrainTimeout, &s.DrainTimeout
 			}),
-		"early_renewal": bind(earlyRenewalAttribute(), duration, func(m *workerPoolModel, s *rollout.Workers) (*timetypes.GoDuration, *time.Duration) {
+		"early_renewal": newSetting(earlyRenewalAttribute(), duration, func(m *workerPoolModel, s *rollout.Workers) (*timetypes.GoDuration, *time.Duration) {
 			return &m.EarlyRenewal, &s.Spec.EarlyRenewal
 		}),
 	}
@@ -224,18 +224,19 @@ func checkWorkerPool(ctx context.Context, plan, prior *workerPoolModel, s rollou
 	cp, _ := controlPlaneRef.Read(ctx, plan.ControlPlane, diags)
 	checkKubeletSkew(cp.Version, plan.Version, diags)
 	if prior != nil {
-		warnOfChanges(prior.Version, plan.Version, s.Spec.Kubelet, diags)
+		warnOfChangedSettings(prior.Version, plan.Version, s.Spec.Kubelet, diags)
 	}
 	errs := s.Spec.Check()
 	if hosts, known := hostsFrom(ctx, plan.Hosts, diags); known {
 		s.Spec.Cluster = component.Cluster{PodCIDR: tf.Prefix(cp.PodCIDR), NodeCIDRs: allPrefixes(cp.NodeCIDRs)}
-		errs = append(errs, s.Spec.CheckHosts(listed(hosts))...)
+		errs = append(errs, s.Spec.CheckHosts(componentHosts(hosts))...)
 	}
 	return errs
 }
 
-// warnOfChanges warns, at an upgrade, of settings that mean something else in the new release.
-func warnOfChanges(from, to types.String, kubelet component.KubeletSpec, diags *diag.Diagnostics) {
+// warnOfChangedSettings warns of settings whose meaning changes with the upgrade to the new
+// release.
+func warnOfChangedSettings(from, to types.String, kubelet component.KubeletSpec, diags *diag.Diagnostics) {
 	old, err := version.Parse(from.ValueString())
 	if err != nil {
 		return
@@ -249,7 +250,8 @@ func warnOfChanges(from, to types.String, kubelet component.KubeletSpec, diags *
 	}
 }
 
-// checkKubeletSkew reports, on the attribute version, a kubelet that the API server does not support.
+// checkKubeletSkew adds an error to the attribute version if the API server does not support the
+// kubelet's release.
 func checkKubeletSkew(server, kubelet types.String, diags *diag.Diagnostics) {
 	s, err := version.Parse(server.ValueString())
 	if err != nil {
@@ -271,12 +273,12 @@ func workerPoolOutputs(ctx context.Context, m *workerPoolModel, diags *diag.Diag
 	}
 }
 
-// taintsFrom returns none unless all of them are known.
+// taintsFrom returns the taints, or nil unless all of them are known.
 func taintsFrom(ctx context.Context, list types.List) []component.Taint {
 	if !tf.AllKnown(list) {
 		return nil
 	}
-	var diags diag.Diagnostics // the model is the reference's
+	var diags diag.Diagnostics // always empty: the model fits the reference
 	models, _ := tf.Objects[taintModel](ctx, list, &diags)
 	var out []component.Taint
 	for _, t := range models {
@@ -285,7 +287,7 @@ func taintsFrom(ctx context.Context, list types.List) []component.Taint {
 	return out
 }
 
-// taintsValue is the opposite.
+// taintsValue is the inverse of taintsFrom.
 func taintsValue(ctx context.Context, taints []component.Taint) types.List {
 	if len(taints) == 0 {
 		return types.ListNull(taint.Type())
@@ -297,7 +299,7 @@ func taintsValue(ctx context.Context, taints []component.Taint) types.List {
 	return types.ListValueMust(taint.Type(), out)
 }
 
-// workerPoolDownloads keeps the release of runc that a pool has.
+// workerPoolDownloads sets the artifacts of a pool. A pool keeps its release of runc.
 func workerPoolDownloads(c *artifact.Catalog, m *workerPoolModel, s *rollout.Workers) (err error) {
 	containerd := &s.Spec.Containerd
 	if containerd.RuncVersion == "" {

@@ -1,9 +1,8 @@
-// Command soak runs what `make test` has no room for, in parts of at most 90
-// minutes each. Without an argument it lists them; with one it runs that part
-// and prints, as its last line, figures for docs/guides/soak.md.
+// Command soak runs the tests that take too long for `make test`, in parts of at most 90 minutes
+// each. Without an argument it lists the parts. With one it runs that part; its last line of output
+// is the figures for docs/guides/soak.md.
 //
-// The figures are the tests' own: what they log as "figures: ...". Everything
-// about a part stands in parts.go.
+// The tests log the figures as "figures: ...". Everything about a part is defined in parts.go.
 package main
 
 import (
@@ -50,8 +49,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return parts[i].run(ctx, out)
 }
 
-// run runs the part's steps one after the other, also after one has failed, and
-// prints what they add up to.
+// run runs the part's steps one after the other, even if one fails, and prints the summary.
 func (p part) run(ctx context.Context, out io.Writer) error {
 	start := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %s", limit))
@@ -73,7 +71,7 @@ func (p part) run(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// summary is the part's line of figures.
+// summary returns the part's line of figures.
 func (p part) summary(f figures, took time.Duration, err error) string {
 	words := slices.Clone(f.said)
 	words = append(words, fmt.Sprintf("%d of %d packages passed", f.passed, f.passed+f.failed), fmt.Sprintf("%.0f s", took.Seconds()))
@@ -99,7 +97,7 @@ func (s step) run(ctx context.Context, out io.Writer) error {
 	cmd := exec.CommandContext(ctx, "go", s.args()...)
 	cmd.Env = append(os.Environ(), s.env...)
 	cmd.Stdout, cmd.Stderr = out, out
-	// What it has started shall end with it.
+	// go test and its children end together.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
@@ -114,15 +112,15 @@ func busy(ctx context.Context) {
 	for range runtime.NumCPU() {
 		go func() {
 			for ctx.Err() == nil {
-				continue // it is meant to burn
+				continue // a busy loop on purpose
 			}
 		}()
 	}
 }
 
-// figures picks out of the output of go test -v what counts.
+// figures extracts the results from the output of go test -v.
 type figures struct {
-	said           []string // by the tests themselves
+	said           []string // logged by the tests
 	passed, failed int      // packages
 	rest           []byte
 }

@@ -9,7 +9,7 @@ const limit = 90 * time.Minute
 type part struct {
 	name, shows string
 	steps       []step
-	// load keeps every processor busy meanwhile.
+	// load keeps every processor busy while the part runs.
 	load bool
 }
 
@@ -20,8 +20,8 @@ type step struct {
 	env      []string
 }
 
-// parts is the list: a part is born by a line here, and gets its figures from
-// lines "figures: ..." that its tests log.
+// parts lists all parts. A line here adds a part; its figures are the lines "figures: ..." that its
+// tests log.
 var parts = []part{
 	{name: "kills-1", shows: "fifty kills of provider and CLI: nothing is lost, the next apply converges", steps: kills("50")},
 	{name: "kills-2", shows: "fifty more, at other moments", steps: kills("50")},
@@ -34,7 +34,7 @@ var parts = []part{
 	{name: "upgrades", shows: "Kubernetes 1.35 to 1.36 to 1.37, and etcd 3.6 to 3.7, under traffic", steps: []step{
 		{packages: []string{"lifecycle"}, only: "TestLifecycle/^(install|two_subnets|upgrade_.*|destroy)$", env: []string{"K8S_UPGRADES=1.35.8,1.36.4,1.37.1"}},
 		{packages: []string{"rolls"}, only: "TestRolls/^(install|etcd:_upgrade|destroy)$", env: []string{"K8S_ETCD_UPGRADE=3.6.16,3.7.3", "K8S_E2E_KUBERNETES=1.37.1"}},
-		{packages: []string{"flags"}, env: []string{"K8S_FLAGS_OF=all"}}, // they are there now
+		{packages: []string{"flags"}, env: []string{"K8S_FLAGS_OF=all"}}, // the programs of all these releases are in the cache now
 	}},
 	{name: "images", shows: "the main job on Debian 12 and on Debian 13", steps: []step{onDebian("12"), onDebian("13")}},
 	{name: "load-1", shows: "half of the end-to-end tests with every processor busy", load: true,

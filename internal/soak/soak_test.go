@@ -25,8 +25,8 @@ func endToEnd(t *testing.T) []string {
 	return slices.Compact(slices.Sorted(slices.Values(out)))
 }
 
-// TestParts: each has a name of its own and packages that exist, and under load
-// every end-to-end package runs once.
+// TestParts checks that part names are unique, that their packages exist, and that the parts under
+// load run every end-to-end package once.
 func TestParts(t *testing.T) {
 	names := map[string]bool{}
 	var loaded []string
@@ -55,7 +55,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestGuide: the guide's table has a row for every part and for no other.
+// TestGuide checks that the guide's table has exactly one row for each part.
 func TestGuide(t *testing.T) {
 	guide, err := os.ReadFile("../../templates/guides/soak.md")
 	if err != nil {
@@ -73,7 +73,7 @@ func TestGuide(t *testing.T) {
 	}
 }
 
-// TestFigures reads what go test -v prints, in pieces as they come.
+// TestFigures reads output of go test -v that arrives in pieces.
 func TestFigures(t *testing.T) {
 	const output = "=== RUN   TestKilled\n    kill_test.go:71: figures: 50 kills, 50 converged\n--- PASS: TestKilled (1.00s)\nPASS\n" +
 		"ok  \texample.com/a\t1.0s\n    other.go:1: not figures: none\n--- FAIL: TestX\nFAIL\nFAIL\texample.com/b\t2.0s\nFAIL\n"

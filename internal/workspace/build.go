@@ -7,9 +7,9 @@ import (
 	"os/exec"
 )
 
-// Build builds programs of the repository at root into a directory, as
-// "make build" does and releases are built. What is up to date there is not
-// linked again, which is most of the work.
+// Build builds programs of the repository at root into a directory, with the flags of "make build"
+// and of releases. It does not link programs again that are up to date, which saves most of the
+// time.
 func Build(ctx context.Context, root, dir string, packages ...string) error {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-ldflags=-s -w", "-o", dir + "/"}, packages...)...)
 	cmd.Dir = root

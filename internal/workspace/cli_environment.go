@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// SSHKey makes sure that there is a private key in a file, mode 0600, for the
-// provider to reach machines with.
+// SSHKey creates a private key in a file, with mode 0600, for the provider's connections to
+// machines. It keeps a key that exists.
 func SSHKey(name string) error {
 	if _, err := os.Stat(name); err == nil {
 		return nil
@@ -26,8 +26,8 @@ func SSHKey(name string) error {
 	return os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600)
 }
 
-// Exports returns the variables that a shell text exports, such as what
-// "k8s-lab env" prints, as KEY=value in the order given.
+// Exports returns the variables that a shell script exports, such as the output of "k8s-lab env",
+// as KEY=value in the order of the script.
 func Exports(text string) []string {
 	var env []string
 	for line := range strings.Lines(text) {

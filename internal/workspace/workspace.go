@@ -1,9 +1,9 @@
-// Package workspace prepares and drives one Terraform working directory with
-// the provider built from this tree: it finds (or builds) a Terraform CLI,
-// installs the provider in a file-system mirror and runs commands.
+// Package workspace prepares and runs one Terraform working directory with the provider built from
+// this tree: it finds (or builds) a Terraform CLI, installs the provider in a file-system mirror
+// and runs commands.
 //
-// The demo and the end-to-end tests use it. It knows nothing of clusters, of
-// the local EC2 or of what the configuration says.
+// The demo and the end-to-end tests use it. It knows nothing about clusters, the local EC2 or the
+// content of the configuration.
 package workspace
 
 import (
@@ -21,19 +21,19 @@ import (
 	"time"
 )
 
-// Version is the provider version the file-system mirror offers.
+// Version is the provider's version in the file-system mirror.
 const Version = "0.1.0"
 
 // Workspace is one working directory. Create it with New.
 type Workspace struct {
 	Dir string   // holds the configuration and the state
 	CLI string   // path of terraform or tofu
-	Env []string // the whole environment of every command, nothing is inherited
-	// Log, when set, receives everything commands print, besides the result.
+	Env []string // the whole environment of every command; nothing is inherited
+	// Log, if set, receives everything that commands print, in addition to the result.
 	Log io.Writer
 }
 
-// Options says what New puts into a working directory.
+// Options are the inputs of New.
 type Options struct {
 	Dir      string
 	CLI      string
@@ -43,8 +43,8 @@ type Options struct {
 	Log      io.Writer
 }
 
-// FindCLI returns the Terraform CLI to use: TF_ACC_TERRAFORM_PATH, or
-// terraform or tofu on the PATH, or else what build returns.
+// FindCLI returns the Terraform CLI: TF_ACC_TERRAFORM_PATH, else terraform or tofu on the PATH,
+// else the result of build.
 func FindCLI(build func() (string, error)) (string, error) {
 	if p := os.Getenv("TF_ACC_TERRAFORM_PATH"); p != "" {
 		if _, err := os.Stat(p); err != nil {
@@ -60,8 +60,8 @@ func FindCLI(build func() (string, error)) (string, error) {
 	return build()
 }
 
-// New writes the CLI configuration and copies the provider and configuration
-// into the directory. It is idempotent, and keeps the state that is there.
+// New writes the CLI configuration and copies the provider and the configuration into the
+// directory. It is idempotent and keeps an existing state.
 func New(o Options) (*Workspace, error) {
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
@@ -114,7 +114,7 @@ func CopyConfig(from, to string) error {
 	return nil
 }
 
-// WriteFile puts a file into the working directory.
+// WriteFile writes a file in the working directory.
 func (w *Workspace) WriteFile(name, content string) error {
 	return os.WriteFile(filepath.Join(w.Dir, name), []byte(content), 0o600)
 }
@@ -131,8 +131,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("terraform %s: exit status %d\n%s%s", strings.Join(e.Args, " "), e.Code, e.Stdout, e.Stderr)
 }
 
-// Command returns a command of the CLI in the working directory, not started.
-// When ctx ends it is interrupted as Ctrl-C would, and killed a minute later.
+// Command returns a command of the CLI in the working directory, not started. When ctx ends the
+// command is interrupted as by Ctrl-C, and killed a minute later.
 func (w *Workspace) Command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, w.CLI, args...)
 	cmd.Dir = w.Dir
@@ -142,8 +142,7 @@ func (w *Workspace) Command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Run runs a command and returns what it printed on standard output. A
-// non-zero exit is an *Error.
+// Run runs a command and returns its standard output. A non-zero exit status is an *Error.
 func (w *Workspace) Run(ctx context.Context, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := w.Command(ctx, args...)
@@ -163,8 +162,8 @@ func (w *Workspace) Run(ctx context.Context, args ...string) (string, error) {
 	return stdout.String(), nil
 }
 
-// Init runs terraform init. A lock file of an earlier build of the provider is
-// dropped, as its checksum would no longer match.
+// Init runs terraform init. It deletes the lock file, since the checksum of an earlier build of the
+// provider no longer matches.
 func (w *Workspace) Init(ctx context.Context) error {
 	if err := os.RemoveAll(filepath.Join(w.Dir, ".terraform.lock.hcl")); err != nil {
 		return err
@@ -173,18 +172,17 @@ func (w *Workspace) Init(ctx context.Context) error {
 	return err
 }
 
-// Apply runs terraform apply without asking.
+// Apply runs terraform apply without confirmation.
 func (w *Workspace) Apply(ctx context.Context, args ...string) (string, error) {
 	return w.Run(ctx, append([]string{"apply", "-auto-approve", "-no-color"}, args...)...)
 }
 
-// Destroy runs terraform destroy without asking.
+// Destroy runs terraform destroy without confirmation.
 func (w *Workspace) Destroy(ctx context.Context, args ...string) (string, error) {
 	return w.Run(ctx, append([]string{"destroy", "-auto-approve", "-no-color"}, args...)...)
 }
 
-// Plan runs terraform plan and reports whether it found something to do, and
-// what it printed.
+// Plan runs terraform plan. It returns whether the plan has changes, and the output.
 func (w *Workspace) Plan(ctx context.Context, args ...string) (changes bool, text string, err error) {
 	text, err = w.Run(ctx, append([]string{"plan", "-detailed-exitcode", "-no-color"}, args...)...)
 	var failed *Error

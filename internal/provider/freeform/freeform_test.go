@@ -19,7 +19,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 )
 
-// number is a number as Terraform reads it.
+// number returns a number with Terraform's precision.
 func number(text string) types.Number {
 	n, _, err := big.ParseFloat(text, 10, numberBits, big.ToNearestEven)
 	if err != nil {
@@ -28,7 +28,7 @@ func number(text string) types.Number {
 	return types.NumberValue(n)
 }
 
-// object is an object written in HCL.
+// object returns an object as written in HCL.
 func object(members map[string]attr.Value) types.Object {
 	typs := map[string]attr.Type{}
 	for name, v := range members {
@@ -45,7 +45,7 @@ func tuple(elements ...attr.Value) types.Tuple {
 	return types.TupleValueMust(typs, elements)
 }
 
-// literals are values as Terraform has them, beside the same as JSON.
+// literals are Terraform values, each with its JSON.
 var literals = map[string]struct {
 	value attr.Value
 	json  string
@@ -73,7 +73,7 @@ var literals = map[string]struct {
 	"dynamic":          {types.DynamicValue(types.StringValue("x")), `"x"`},
 }
 
-// TestMap: what a program gets is what it got of the same object by jsonencode.
+// TestMap checks that Map returns the same value as decoding the object's jsonencode.
 func TestMap(t *testing.T) {
 	for name, test := range literals {
 		m, known := Map(types.DynamicValue(object(map[string]attr.Value{"field": test.value})))
@@ -94,7 +94,7 @@ func TestMap(t *testing.T) {
 	}
 }
 
-// TestWholeNumbers: a whole number is not one with a fraction to what writes YAML and TOML.
+// TestWholeNumbers checks that YAML and TOML encoders see whole numbers without a fraction.
 func TestWholeNumbers(t *testing.T) {
 	m, _ := Map(types.DynamicValue(object(map[string]attr.Value{"a": number("80"), "b": number("0.5")})))
 	if !reflect.DeepEqual(m, map[string]any{"a": int64(80), "b": 0.5}) {
@@ -102,7 +102,7 @@ func TestWholeNumbers(t *testing.T) {
 	}
 }
 
-// TestUnknown: whatever is not known yet, at any depth, is said to be so.
+// TestUnknown checks that unknown values are found at any depth.
 func TestUnknown(t *testing.T) {
 	for name, v := range map[string]types.Dynamic{
 		"all of it":          types.DynamicUnknown(),
@@ -121,8 +121,8 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// TestValue: an import makes the same value that HCL does of the same object,
-// so that Terraform sees no difference.
+// TestValue checks that an import produces the same value as the object written in HCL, so that
+// Terraform sees no difference.
 func TestValue(t *testing.T) {
 	for name, test := range literals {
 		var m map[string]any
@@ -136,7 +136,7 @@ func TestValue(t *testing.T) {
 		}
 		literal := types.DynamicValue(object(map[string]attr.Value{"field": test.value}))
 		switch name {
-		case "large": // JSON read into a float64 before it comes here
+		case "large": // JSON that was decoded into a float64 before
 		case "null of a type", "list", "set", "map", "dynamic":
 			if got := plan(v, literal); !got.Equal(v) {
 				t.Errorf("%s: %v is no equivalent of %v", name, v, literal)
@@ -153,13 +153,13 @@ func TestValue(t *testing.T) {
 	if _, err := Value(map[string]any{"a": math.Inf(1)}); err == nil {
 		t.Error("infinity is taken")
 	}
-	v, err := Value(map[string]any{"number": int64(5), "when": time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)}) // as TOML has them
+	v, err := Value(map[string]any{"number": int64(5), "when": time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)}) // types that TOML decoders return
 	if want := types.DynamicValue(object(map[string]attr.Value{"number": number("5"), "when": types.StringValue("2026-01-02T00:00:00Z")})); err != nil || !v.Equal(want) {
 		t.Errorf("got %v, %v", v, err)
 	}
 }
 
-// TestWire takes values to Terraform and back, as state and plan are.
+// TestWire encodes values as Terraform does for state and plan, and decodes them again.
 func TestWire(t *testing.T) {
 	for name, test := range literals {
 		before := types.DynamicValue(object(map[string]attr.Value{"field": test.value}))
@@ -189,14 +189,14 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// plan plans a configured value over that of the state.
+// plan plans a configured value with a given state value.
 func plan(state, config types.Dynamic) types.Dynamic {
 	resp := planmodifier.DynamicResponse{PlanValue: config}
 	keepEquivalent{}.PlanModifyDynamic(context.Background(), planmodifier.DynamicRequest{StateValue: state, ConfigValue: config, PlanValue: config}, &resp)
 	return resp.PlanValue
 }
 
-// TestKeepEquivalent: only what means the same is no change.
+// TestKeepEquivalent checks that only an equivalent value is no change.
 func TestKeepEquivalent(t *testing.T) {
 	of := func(v attr.Value) types.Dynamic {
 		return types.DynamicValue(object(map[string]attr.Value{"field": v}))
@@ -228,7 +228,7 @@ func TestKeepEquivalent(t *testing.T) {
 	}
 }
 
-// TestObjectsOnly: the error is on the member at fault and says what to write.
+// TestObjectsOnly checks that the error is on the wrong member and says what to write.
 func TestObjectsOnly(t *testing.T) {
 	text := types.StringValue(`{"a":1}`)
 	for name, test := range map[string]struct {
@@ -268,7 +268,7 @@ func TestObjectsOnly(t *testing.T) {
 	}
 }
 
-// pathed is the diagnostic on a path written as HCL has it.
+// pathed returns the diagnostic on a path that is written as in HCL.
 func pathed(at, summary, detail string) diag.Diagnostic {
 	p := path.Root("config")
 	if _, key, ok := strings.Cut(at, `["`); ok {

@@ -16,8 +16,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 )
 
-// Object is an optional argument that takes an object with any fields. Anything
-// else is an error of the plan, text with JSON in it too.
+// Object is an optional argument that takes an object with any fields. Anything else is an error of
+// the plan, including a string that contains JSON.
 func Object(description string) schema.DynamicAttribute {
 	return schema.DynamicAttribute{
 		Optional: true, MarkdownDescription: description,
@@ -33,9 +33,9 @@ func Objects(description string) schema.DynamicAttribute {
 	return a
 }
 
-// objectsOnly refuses everything but objects and maps.
+// objectsOnly accepts only objects and maps.
 type objectsOnly struct {
-	members bool // these must be objects as well
+	members bool // the members must be objects as well
 }
 
 func (v objectsOnly) Description(context.Context) string {
@@ -56,8 +56,8 @@ func (v objectsOnly) ValidateDynamic(_ context.Context, req validator.DynamicReq
 	}
 }
 
-// membersOf returns the members of an object or map. It reports what is neither;
-// null and what is not known yet pass without members.
+// membersOf returns the members of an object or map. It adds an error for any other value. Null and
+// unknown values pass, and have no members.
 func membersOf(at path.Path, v attr.Value, diags *diag.Diagnostics) (map[string]attr.Value, bool) {
 	if dynamic, ok := v.(types.Dynamic); ok {
 		if v = dynamic.UnderlyingValue(); v == nil {
@@ -86,9 +86,8 @@ func membersOf(at path.Path, v attr.Value, diags *diag.Diagnostics) (map[string]
 	return nil, false
 }
 
-// keepEquivalent plans the value of the state as long as what is configured
-// means the same: Terraform tells a list from a tuple, and a map from an object;
-// the files that are written of them do not.
+// keepEquivalent plans the value of the state if the configured value means the same. Terraform
+// distinguishes a list from a tuple and a map from an object; the files written from them do not.
 type keepEquivalent struct{}
 
 func (keepEquivalent) Description(context.Context) string {

@@ -1,10 +1,8 @@
-// Package freeform has the attributes whose fields a program defines and not
-// this provider: objects such as kubelet_config, written in HCL as they are.
-// Terraform sees them as dynamic values. Here is everything such a value needs:
-// the attribute, its checks, and the way to Go's maps and back.
+// Package freeform contains attributes that take objects with any fields, such as kubelet_config,
+// whose fields a program defines and not this provider. Terraform sees them as dynamic values. The
+// package has the attribute, its validators, and the conversion to Go's maps and back.
 //
-// What the fields mean is not known here, and no other package of this
-// repository is imported.
+// It does not know what the fields mean, and imports no other package of this repository.
 package freeform
 
 import (
@@ -17,18 +15,17 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 )
 
-// Map returns an object as a map: objects and maps become map[string]any, lists,
-// tuples and sets []any, whole numbers int64, other numbers float64, and null
-// nil. The map is nil, and known true, when there is no object; known is false
-// when any part of it is not known yet.
+// Map converts an object to a map: objects and maps become map[string]any, lists, tuples and sets
+// []any, whole numbers int64, other numbers float64, and null nil. If there is no object, the map
+// is nil and known is true. known is false if any part of the object is unknown.
 func Map(v types.Dynamic) (m map[string]any, known bool) {
 	plain, known := toGo(v)
 	m, _ = plain.(map[string]any)
 	return m, known
 }
 
-// Value is the opposite of Map: the value that Terraform makes of the same
-// object written in HCL. A nil map becomes null. Whatever JSON can hold is taken.
+// Value is the inverse of Map: it returns the value that Terraform has for the same object written
+// in HCL. A nil map becomes null. Everything that JSON can represent is accepted.
 func Value(m map[string]any) (types.Dynamic, error) {
 	if m == nil {
 		return types.DynamicNull(), nil
@@ -98,8 +95,8 @@ func goList(elements []attr.Value) (any, bool) {
 	return out, all
 }
 
-// goNumber keeps a whole number whole, as JSON does: a float64 of one would be
-// written to a configuration file as another number when it is large.
+// goNumber returns whole numbers as int64, as JSON does. As a float64, a large one would be written
+// to a configuration file as another number.
 func goNumber(n *big.Float) any {
 	if i, exact := n.Int64(); exact == big.Exact {
 		return i
@@ -111,7 +108,7 @@ func goNumber(n *big.Float) any {
 // numberBits is the precision with which Terraform reads numbers.
 const numberBits = 512
 
-// fromJSON returns the value that Terraform has of what JSON holds, and its type.
+// fromJSON returns Terraform's value and type for a decoded JSON value.
 func fromJSON(plain any) (attr.Value, attr.Type, error) {
 	switch v := plain.(type) {
 	case nil:

@@ -8,9 +8,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 )
 
-// DriftAttribute is the computed map every resource with something to
-// reconcile has. Read fills it; the plan always wants it empty, so that
-// whatever was found shows as a change, and Update repairs it.
+// DriftAttribute is the computed attribute drift. Read sets it; the plan always sets it to empty,
+// so that every finding shows as a change, which Update repairs.
 func DriftAttribute() schema.MapAttribute {
 	return schema.MapAttribute{
 		Computed: true, ElementType: types.StringType,
@@ -20,7 +19,7 @@ func DriftAttribute() schema.MapAttribute {
 	}
 }
 
-// driftToEmpty plans an empty map, whatever was found.
+// driftToEmpty plans an empty map.
 type driftToEmpty struct{}
 
 func (driftToEmpty) Description(context.Context) string         { return "Planned to be empty." }
@@ -33,5 +32,5 @@ func (driftToEmpty) PlanModifyMap(_ context.Context, req planmodifier.MapRequest
 	resp.PlanValue = NoDrift()
 }
 
-// NoDrift is the value of drift when all is well, and after every apply.
+// NoDrift returns the empty value of drift.
 func NoDrift() types.Map { return StringMapValue(nil) }

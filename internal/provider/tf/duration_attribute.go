@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 )
 
-// DurationAttribute is an optional input that takes a positive Go duration.
-// "60m" instead of "1h" is no change.
+// DurationAttribute is an optional argument that takes a positive Go duration. Another spelling,
+// such as "60m" for "1h", is no change.
 func DurationAttribute(description string) schema.StringAttribute {
 	return schema.StringAttribute{
 		Optional: true, CustomType: timetypes.GoDurationType{}, MarkdownDescription: description,

@@ -7,18 +7,16 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 )
 
-// keepDescription describes the plan modifiers that keep an equivalent value.
 const keepDescription = "Another spelling of the same value is no change."
 
-// keepEquivalent plans the value of the state as long as what is configured
-// means the same. The framework asks a type for equivalence only after an
-// operation, not when it plans.
+// keepEquivalent plans the value of the state if the configured value is equivalent. The framework
+// compares values by their type's semantics only after an operation, not in a plan.
 type keepEquivalent struct {
 	same func(ctx context.Context, state, plan basetypes.StringValue) bool
 }
 
-// KeepEquivalent keeps the value of the state when the type says that what is
-// configured is equivalent, such as "60m" and "1h".
+// KeepEquivalent keeps the value of the state if its type says that the configured value is
+// equivalent, such as "60m" and "1h".
 func KeepEquivalent(typ basetypes.StringTypable) planmodifier.String {
 	return keepEquivalent{func(ctx context.Context, state, plan basetypes.StringValue) bool {
 		before, wrong := typ.ValueFromString(ctx, state)
@@ -32,8 +30,7 @@ func KeepEquivalent(typ basetypes.StringTypable) planmodifier.String {
 	}}
 }
 
-// KeepSame keeps the value of the state when a function says that what is
-// configured means the same.
+// KeepSame keeps the value of the state if same says that the configured value means the same.
 func KeepSame(same func(state, plan string) bool) planmodifier.String {
 	return keepEquivalent{func(_ context.Context, state, plan basetypes.StringValue) bool {
 		return same(state.ValueString(), plan.ValueString())
@@ -44,7 +41,7 @@ func (keepEquivalent) Description(context.Context) string         { return keepD
 func (keepEquivalent) MarkdownDescription(context.Context) string { return keepDescription }
 
 func (k keepEquivalent) PlanModifyString(ctx context.Context, req planmodifier.StringRequest, resp *planmodifier.StringResponse) {
-	if Given(req.StateValue, req.PlanValue) && k.same(ctx, req.StateValue, req.PlanValue) {
+	if AllSet(req.StateValue, req.PlanValue) && k.same(ctx, req.StateValue, req.PlanValue) {
 		resp.PlanValue = req.StateValue
 	}
 }
@@ -54,14 +51,14 @@ type keepSameList struct {
 	same func(state, plan []string) bool
 }
 
-// KeepSameList is KeepSame for a list of strings as a whole.
+// KeepSameList is KeepSame for a whole list of strings.
 func KeepSameList(same func(state, plan []string) bool) planmodifier.List { return keepSameList{same} }
 
 func (keepSameList) Description(context.Context) string         { return keepDescription }
 func (keepSameList) MarkdownDescription(context.Context) string { return keepDescription }
 
 func (k keepSameList) PlanModifyList(_ context.Context, req planmodifier.ListRequest, resp *planmodifier.ListResponse) {
-	if Given(req.StateValue, req.PlanValue) && k.same(Strings(req.StateValue.Elements()), Strings(req.PlanValue.Elements())) {
+	if AllSet(req.StateValue, req.PlanValue) && k.same(Strings(req.StateValue.Elements()), Strings(req.PlanValue.Elements())) {
 		resp.PlanValue = req.StateValue
 	}
 }

@@ -7,9 +7,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 )
 
-// Path returns the path that is written as `hosts[0].pod_cidr` or
-// `admission_plugins["PodSecurity"]`: attributes, indices of lists and keys of
-// maps. Of what is written otherwise it returns the beginning.
+// Path parses a path such as `hosts[0].pod_cidr` or `admission_plugins["PodSecurity"]`: attributes,
+// indices of lists and keys of maps. Of a path that it cannot parse it returns the beginning.
 func Path(s string) path.Path {
 	name, rest := cutName(s)
 	p := path.Root(name)
@@ -35,7 +34,7 @@ func Path(s string) path.Path {
 	return p
 }
 
-// cutName cuts the name of an attribute from what follows it.
+// cutName splits the first attribute's name from the rest.
 func cutName(s string) (name, rest string) {
 	if i := strings.IndexAny(s, ".["); i >= 0 {
 		return s[:i], s[i:]

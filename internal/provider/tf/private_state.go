@@ -8,19 +8,19 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 )
 
-// PrivateState is the part of Terraform's private state that is read; the
-// request's and the response's Private both satisfy it.
+// PrivateState is the reading side of Terraform's private state. The field Private of requests and
+// responses implements it.
 type PrivateState interface {
 	GetKey(ctx context.Context, key string) ([]byte, diag.Diagnostics)
 }
 
-// PrivateStateWriter is the part of Terraform's private state that is written.
+// PrivateStateWriter is the writing side of Terraform's private state.
 type PrivateStateWriter interface {
 	SetKey(ctx context.Context, key string, value []byte) diag.Diagnostics
 }
 
-// ReadPrivate reads what WritePrivate kept under key; the zero value when
-// there is nothing, as after an import.
+// ReadPrivate reads the entry that WritePrivate has written. It returns the zero value if there is
+// none, as after an import.
 func ReadPrivate[T any](ctx context.Context, p PrivateState, key string, diags *diag.Diagnostics) T {
 	var out T
 	raw, d := p.GetKey(ctx, key)
@@ -34,7 +34,7 @@ func ReadPrivate[T any](ctx context.Context, p PrivateState, key string, diags *
 	return out
 }
 
-// WritePrivate keeps value (hashes and the like, nothing secret) under key.
+// WritePrivate writes an entry. The value must not contain secrets.
 func WritePrivate(ctx context.Context, p PrivateStateWriter, key string, value any, diags *diag.Diagnostics) {
 	raw, err := json.Marshal(value)
 	if err != nil {

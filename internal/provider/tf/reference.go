@@ -10,15 +10,14 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 )
 
-// Reference is an object that one resource gives and others take. It is
-// declared once, by its attributes as an input. M is its model: a struct with a
-// field for each attribute.
+// Reference is an object that one resource outputs and others take as input. It is declared once,
+// by its attributes as an input. M is its model: a struct with a field for each attribute.
 type Reference[M any] struct {
 	attributes map[string]schema.Attribute
 	typ        types.ObjectType
 }
 
-// NewReference declares a reference by the attributes of the input.
+// NewReference declares a reference by its attributes as an input.
 func NewReference[M any](attributes map[string]schema.Attribute) Reference[M] {
 	typ := types.ObjectType{AttrTypes: map[string]attr.Type{}}
 	for name, a := range attributes {
@@ -27,15 +26,15 @@ func NewReference[M any](attributes map[string]schema.Attribute) Reference[M] {
 	return Reference[M]{attributes, typ}
 }
 
-// Type is the type of the reference as a value.
+// Type returns the object type of the reference.
 func (r Reference[M]) Type() types.ObjectType { return r.typ }
 
-// Input is a required argument that takes the reference.
+// Input returns a required argument that takes the reference.
 func (r Reference[M]) Input(description string) schema.SingleNestedAttribute {
 	return schema.SingleNestedAttribute{Required: true, MarkdownDescription: description, Attributes: r.attributes}
 }
 
-// Inputs is a required argument that takes a list of references.
+// Inputs returns a required argument that takes a list of references.
 func (r Reference[M]) Inputs(description string) schema.ListNestedAttribute {
 	return schema.ListNestedAttribute{
 		Required: true, MarkdownDescription: description,
@@ -43,13 +42,12 @@ func (r Reference[M]) Inputs(description string) schema.ListNestedAttribute {
 	}
 }
 
-// Output is a computed attribute that gives the reference.
+// Output returns a computed attribute that holds the reference.
 func (r Reference[M]) Output(description string) schema.SingleNestedAttribute {
 	return schema.SingleNestedAttribute{Computed: true, MarkdownDescription: description, Attributes: outputs(r.attributes)}
 }
 
-// Value turns a model into the reference. It panics when the model does not
-// have the attributes that were declared.
+// Value converts a model to an object. It panics if the model does not fit the declared attributes.
 func (r Reference[M]) Value(ctx context.Context, m M) types.Object {
 	o, diags := types.ObjectValueFrom(ctx, r.typ.AttrTypes, m)
 	if diags.HasError() {
@@ -58,7 +56,7 @@ func (r Reference[M]) Value(ctx context.Context, m M) types.Object {
 	return o
 }
 
-// Unknown is the reference before anything of it is known.
+// Unknown returns the unknown value of the reference.
 func (r Reference[M]) Unknown() types.Object { return types.ObjectUnknown(r.typ.AttrTypes) }
 
 // Read is [Object] for the reference's model.
@@ -66,7 +64,7 @@ func (r Reference[M]) Read(ctx context.Context, o types.Object, diags *diag.Diag
 	return Object[M](ctx, o, diags)
 }
 
-// outputs returns the attributes as computed ones.
+// outputs returns the attributes as computed attributes.
 func outputs(attributes map[string]schema.Attribute) map[string]schema.Attribute {
 	out := map[string]schema.Attribute{}
 	for name, a := range attributes {

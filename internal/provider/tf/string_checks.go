@@ -16,13 +16,13 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 )
 
-// StringCheck validates one string with a function that says what is wrong.
+// StringCheck validates a string with a function that returns what is wrong.
 type StringCheck struct {
 	description string
 	check       func(string) error
 }
 
-// Check makes a StringCheck. The description completes "must be".
+// Check returns a StringCheck. The description completes the sentence "must be".
 func Check(description string, check func(string) error) StringCheck {
 	return StringCheck{description, check}
 }
@@ -59,7 +59,7 @@ func CIDR(shortest, longest int) validator.String {
 		p, err := netip.ParsePrefix(s)
 		switch {
 		case err != nil:
-			return err // not reached: the type has reported it
+			return err // not reached: the attribute's type has reported it
 		case p != p.Masked():
 			return fmt.Errorf("%s has host bits set; the network is %s", s, p.Masked())
 		case p.Bits() < shortest || p.Bits() > longest:
@@ -69,8 +69,8 @@ func CIDR(shortest, longest int) validator.String {
 	})}
 }
 
-// ValidateString implements validator.String. The framework asks the type of an
-// attribute what is wrong with its value, but not the type of a set's elements.
+// ValidateString implements validator.String. The framework lets the type of an attribute validate
+// its value, but not the type of a set's elements.
 func (v cidr) ValidateString(ctx context.Context, req validator.StringRequest, resp *validator.StringResponse) {
 	var form xattr.ValidateAttributeResponse
 	cidrtypes.IPv4Prefix{StringValue: req.ConfigValue}.ValidateAttribute(ctx, xattr.ValidateAttributeRequest{Path: req.Path}, &form)
@@ -85,8 +85,8 @@ var (
 	dnsHostname = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?$`)
 )
 
-// DNSLabel accepts a DNS-1123 label of at most max characters, as Kubernetes
-// wants of the names of nodes and clusters.
+// DNSLabel accepts a DNS-1123 label of at most max characters, as Kubernetes requires for the names
+// of nodes.
 func DNSLabel(max int) StringCheck {
 	return Check(fmt.Sprintf("a DNS label of at most %d characters", max), func(s string) error {
 		if len(s) > max || !dns1123.MatchString(s) {
@@ -96,10 +96,9 @@ func DNSLabel(max int) StringCheck {
 	})
 }
 
-// But returns v with a further check, which comes first. The words complete the
-// description of v.
-func (v StringCheck) But(words string, check func(string) error) StringCheck {
-	return Check(v.description+" "+words, func(s string) error {
+// And returns v with a further check, which runs first. description completes the description of v.
+func (v StringCheck) And(description string, check func(string) error) StringCheck {
+	return Check(v.description+" "+description, func(s string) error {
 		if err := check(s); err != nil {
 			return err
 		}
@@ -142,8 +141,8 @@ func LoginUser() validator.String {
 	})
 }
 
-// PositiveDuration accepts durations longer than zero. What is no duration is
-// reported by the type timetypes.GoDuration.
+// PositiveDuration accepts durations longer than zero. The type timetypes.GoDuration reports values
+// that are no duration.
 func PositiveDuration() validator.String {
 	return Check(`a duration such as "90s", "10m" or "720h"`, func(s string) error {
 		if d, err := time.ParseDuration(s); err == nil && d <= 0 {

@@ -32,7 +32,7 @@ func TestChecks(t *testing.T) {
 		{CIDR(8, 28), "2001:db8::/32", "An IPv6 CIDR string format was provided"},
 		{DNSLabel(4), "demo", ""},
 		{DNSLabel(4), "demos", "1 to 4 lower-case letters"},
-		{DNSLabel(4).But("that is not a", func(s string) error {
+		{DNSLabel(4).And("that is not a", func(s string) error {
 			_, err := netip.ParseAddr(s)
 			return err
 		}), "a", "unable to parse"},
@@ -85,11 +85,11 @@ func TestAllKnown(t *testing.T) {
 		"map":    types.MapValueMust(types.StringType, map[string]attr.Value{"a": types.StringUnknown()}),
 		"object": types.ObjectValueMust(map[string]attr.Type{"a": types.DynamicType}, map[string]attr.Value{"a": hidden}),
 	} {
-		if AllKnown(types.BoolNull(), v) || Given(v) {
+		if AllKnown(types.BoolNull(), v) || AllSet(v) {
 			t.Errorf("%s is known", name)
 		}
 	}
-	if !AllKnown(types.StringNull(), types.DynamicNull(), types.MapNull(types.StringType)) || Given(types.StringNull()) || !Given(types.StringValue("")) {
+	if !AllKnown(types.StringNull(), types.DynamicNull(), types.MapNull(types.StringType)) || AllSet(types.StringNull()) || !AllSet(types.StringValue("")) {
 		t.Error("null is not known, or given")
 	}
 }
@@ -117,13 +117,13 @@ func TestConversions(t *testing.T) {
 		t.Errorf("maps %v", got)
 	}
 	for d, want := range map[time.Duration]string{time.Hour: "1h", 90 * time.Minute: "90m", 90 * time.Second: "1m30s"} {
-		if got := Short(d); got != want {
+		if got := ShortDuration(d); got != want {
 			t.Errorf("%s is written %s", d, got)
 		}
 	}
 }
 
-// TestKeepEquivalent: another spelling plans nothing, another value does.
+// TestKeepEquivalent checks that another spelling plans nothing, and that another value is planned.
 func TestKeepEquivalent(t *testing.T) {
 	text := func(s string) types.String {
 		switch s {
@@ -191,7 +191,8 @@ type outerModel struct {
 	Inners types.List   `tfsdk:"inners"`
 }
 
-// TestReference: what is given is what is taken, computed and without checks.
+// TestReference checks that the output has the type of the input, is computed, and has no
+// validators.
 func TestReference(t *testing.T) {
 	inner := NewReference[innerModel](map[string]schema.Attribute{
 		"cidr": schema.StringAttribute{Required: true, CustomType: cidrtypes.IPv4PrefixType{}, Validators: []validator.String{CIDR(8, 28)}},

@@ -10,14 +10,14 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 )
 
-// Deadlines are the defaults of one resource; zero means that the operation
-// has no deadline of its own to set.
+// Deadlines are the default time limits of a resource. The timeouts block has no attribute for an
+// operation whose limit is zero.
 type Deadlines struct{ Create, Read, Update, Delete time.Duration }
 
-// Block returns the timeouts block with the defaults in its descriptions.
+// Block returns the timeouts block. Its descriptions say the defaults.
 func (d Deadlines) Block(ctx context.Context) schema.Block {
 	describe := func(operation string, limit time.Duration) string {
-		return fmt.Sprintf("Time limit for %s, as a duration such as `30m`. Default: `%s`.", operation, Short(limit))
+		return fmt.Sprintf("Time limit for %s, as a duration such as `30m`. Default: `%s`.", operation, ShortDuration(limit))
 	}
 	return timeouts.Block(ctx, timeouts.Opts{
 		Create: d.Create > 0, CreateDescription: describe("creation", d.Create),
@@ -27,16 +27,16 @@ func (d Deadlines) Block(ctx context.Context) schema.Block {
 	})
 }
 
-// Within bounds ctx by the user's deadline or the default. get is a method
-// value such as model.Timeouts.Create.
-func Within(ctx context.Context, get func(context.Context, time.Duration) (time.Duration, diag.Diagnostics), fallback time.Duration, diags *diag.Diagnostics) (context.Context, context.CancelFunc) {
+// WithTimeout limits ctx by the time limit in the timeouts block, or by the fallback. get is a
+// method value such as model.Timeouts.Create.
+func WithTimeout(ctx context.Context, get func(context.Context, time.Duration) (time.Duration, diag.Diagnostics), fallback time.Duration, diags *diag.Diagnostics) (context.Context, context.CancelFunc) {
 	limit, d := get(ctx, fallback)
 	diags.Append(d...)
-	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("the deadline of %s set by the timeouts block: %w", Short(limit), context.DeadlineExceeded))
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("the deadline of %s set by the timeouts block: %w", ShortDuration(limit), context.DeadlineExceeded))
 }
 
-// Short writes 10m instead of 10m0s.
-func Short(d time.Duration) string {
+// ShortDuration formats a duration as 10m instead of 10m0s.
+func ShortDuration(d time.Duration) string {
 	switch {
 	case d >= time.Hour && d%time.Hour == 0:
 		return fmt.Sprintf("%dh", d/time.Hour)

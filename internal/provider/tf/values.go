@@ -17,7 +17,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 )
 
-// Object reads a nested object: the zero value, and false, when it is null or
+// Object reads a nested object. It returns the zero value and false if the object is null or
 // unknown. Single attributes may be unknown in either case.
 func Object[T any](ctx context.Context, o types.Object, diags *diag.Diagnostics) (T, bool) {
 	var out T
@@ -28,8 +28,7 @@ func Object[T any](ctx context.Context, o types.Object, diags *diag.Diagnostics)
 	return out, !diags.HasError()
 }
 
-// Objects reads a list of objects; false means that some of it is unknown as a
-// whole.
+// Objects reads a list of objects. It returns false if one of them is unknown as a whole.
 func Objects[T any](ctx context.Context, l types.List, diags *diag.Diagnostics) ([]T, bool) {
 	known := !l.IsUnknown()
 	var out []T
@@ -45,8 +44,7 @@ func Objects[T any](ctx context.Context, l types.List, diags *diag.Diagnostics) 
 	return out, known
 }
 
-// AllKnown reports whether none of the values, nor anything within them, is
-// unknown.
+// AllKnown reports whether all values are known, including everything within them.
 func AllKnown(values ...attr.Value) bool {
 	for _, v := range values {
 		if v.IsUnknown() || !AllKnown(within(v)...) {
@@ -56,7 +54,7 @@ func AllKnown(values ...attr.Value) bool {
 	return true
 }
 
-// within returns the values that a value is made of.
+// within returns the elements of a value.
 func within(v attr.Value) []attr.Value {
 	switch v := v.(type) {
 	case types.Map:
@@ -77,19 +75,19 @@ func within(v attr.Value) []attr.Value {
 	return nil
 }
 
-// Addr returns the zero Addr for what is null or unknown.
+// Addr returns the address, or the zero Addr if v is null or unknown.
 func Addr(v iptypes.IPv4Address) netip.Addr {
 	a, _ := v.ValueIPv4Address()
 	return a
 }
 
-// Prefix returns the zero Prefix for what is null or unknown.
+// Prefix returns the network, or the zero Prefix if v is null or unknown.
 func Prefix(v cidrtypes.IPv4Prefix) netip.Prefix {
 	p, _ := v.ValueIPv4Prefix()
 	return p
 }
 
-// Duration returns the fallback for what is null or unknown.
+// Duration returns the duration, or the fallback if v is null or unknown.
 func Duration(v timetypes.GoDuration, fallback time.Duration) time.Duration {
 	d, diags := v.ValueGoDuration()
 	if diags.HasError() {
@@ -122,7 +120,7 @@ func OptionalPrefix(p netip.Prefix) cidrtypes.IPv4Prefix {
 	return cidrtypes.NewIPv4PrefixValue(p.String())
 }
 
-// StringMap returns the known elements; nil when there are none.
+// StringMap returns the known elements, or nil if there are none.
 func StringMap(m types.Map) map[string]string {
 	var out map[string]string
 	for k, v := range m.Elements() {
@@ -138,7 +136,7 @@ func StringMap(m types.Map) map[string]string {
 	return out
 }
 
-// StringMapValue is the opposite; nil becomes an empty map.
+// StringMapValue is the inverse of StringMap; nil becomes an empty map.
 func StringMapValue(m map[string]string) types.Map {
 	elements := make(map[string]attr.Value, len(m))
 	for k, v := range m {
@@ -158,7 +156,7 @@ func Strings(elements []attr.Value) []string {
 	return out
 }
 
-// StringsValue is the opposite for lists; nil becomes an empty list.
+// StringsValue is the inverse of Strings for lists; nil becomes an empty list.
 func StringsValue(list []string) types.List {
 	elements := make([]attr.Value, 0, len(list))
 	for _, s := range list {
@@ -181,7 +179,7 @@ func Prefixes(s types.Set) []netip.Prefix {
 	return out
 }
 
-// PrefixesValue is the opposite; nil becomes an empty set.
+// PrefixesValue is the inverse of Prefixes; nil becomes an empty set.
 func PrefixesValue(prefixes []netip.Prefix) types.Set {
 	elements := make([]attr.Value, 0, len(prefixes))
 	for _, p := range prefixes {
@@ -190,8 +188,8 @@ func PrefixesValue(prefixes []netip.Prefix) types.Set {
 	return types.SetValueMust(cidrtypes.IPv4PrefixType{}, elements)
 }
 
-// Given reports whether all of the values are known and none is null.
-func Given(values ...attr.Value) bool {
+// AllSet reports whether all values are known and none is null.
+func AllSet(values ...attr.Value) bool {
 	for _, v := range values {
 		if v.IsNull() {
 			return false
