@@ -1,6 +1,6 @@
-// Package account gives tests an AWS account: the local EC2's API served in
-// this process, over networks and machines that only remember what they were
-// told. Calls of the unchanged SDK are real; packets and kernels there are none.
+// Package account gives tests an AWS account: the local EC2's API, served in this process, over
+// fake networks and machines that only record what they are told. Tests call it with the unchanged
+// SDK. There are no packets and no kernels.
 package account
 
 import (
@@ -26,7 +26,7 @@ const (
 	// AccessKey and SecretKey are the account's only credentials.
 	AccessKey = "AKIALOCAL"
 	SecretKey = "local-secret"
-	// ImageID is its only image, of Debian 13.
+	// ImageID is the account's only image, of Debian 13.
 	ImageID = "ami-0123456789abcdef0"
 )
 
@@ -37,7 +37,7 @@ type Account struct {
 	URL   string // of every service
 }
 
-// New opens an account that is gone with the test.
+// New opens an account for the duration of the test.
 func New(t *testing.T) *Account {
 	t.Helper()
 	var addresses []netip.Addr
@@ -66,7 +66,7 @@ func New(t *testing.T) *Account {
 	return &Account{t: t, Cloud: account, URL: server.URL}
 }
 
-// Fault puts up a fault until the test ends.
+// Fault adds a fault until the test ends.
 func (a *Account) Fault(f fault.Fault) {
 	a.t.Helper()
 	body, err := json.Marshal(f)
@@ -76,7 +76,7 @@ func (a *Account) Fault(f fault.Fault) {
 	a.control(http.MethodPost, body)
 }
 
-// Calm takes all faults away.
+// Calm removes all faults.
 func (a *Account) Calm() {
 	a.t.Helper()
 	a.control(http.MethodDelete, nil)
@@ -98,7 +98,7 @@ func (a *Account) control(method string, body []byte) {
 	}
 }
 
-// Empty fails the test unless the account holds nothing at all.
+// Empty fails the test unless the account is empty.
 func (a *Account) Empty() {
 	a.t.Helper()
 	if o := a.Cloud.Overview(); o.Total != 0 {
@@ -106,7 +106,7 @@ func (a *Account) Empty() {
 	}
 }
 
-// quietNetwork remembers nothing: packets are tested elsewhere.
+// quietNetwork does nothing: packets are tested elsewhere.
 type quietNetwork struct{}
 
 func (quietNetwork) Apply(context.Context, network.Config) error  { return nil }

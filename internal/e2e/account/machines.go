@@ -20,20 +20,19 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// Machines plays the SSH servers of the instances: each has a directory for
-// its /etc/ssh, filled by "cloud-init" from the user data EC2 has, in which the
-// real scripts run under a real shell. A caller gets in only if it pins the key
-// that is in use.
+// Machines are the SSH servers of the instances. Each has a directory in place of /etc/ssh, filled
+// by a fake cloud-init from the user data in EC2, in which the real scripts run under a real shell.
+// A client is let in only if it pins the host key in use.
 type Machines struct {
 	t      *testing.T
 	client *infraaws.Client
-	bin    string // stands before PATH: what a script may not really do here
+	bin    string // before the others in PATH: replaces commands that a script must not really run
 
 	mu   sync.Mutex
 	dirs map[string]string
 }
 
-// NewMachines returns the machines of the account that client belongs to.
+// NewMachines returns the machines of the account to which client belongs.
 func NewMachines(t *testing.T, client *infraaws.Client) *Machines {
 	t.Helper()
 	bin := t.TempDir()
@@ -43,7 +42,7 @@ func NewMachines(t *testing.T, client *infraaws.Client) *Machines {
 	return &Machines{t: t, client: client, bin: bin, dirs: map[string]string{}}
 }
 
-// directory boots the machine when it is first reached.
+// directory returns the machine's directory. The first call boots the machine.
 func (m *Machines) directory(ctx context.Context, id string) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -80,7 +79,7 @@ func (m *Machines) directory(ctx context.Context, id string) (string, error) {
 	return dir, nil
 }
 
-// HostKey returns the key in use, in authorized_keys form.
+// HostKey returns the host key in use, in authorized_keys form.
 func (m *Machines) HostKey(id string) string {
 	m.t.Helper()
 	dir, err := m.directory(m.t.Context(), id)
@@ -90,7 +89,7 @@ func (m *Machines) HostKey(id string) string {
 	return inUse(m.t.Context(), dir)
 }
 
-// inUse derives the public key from the private one, as sshd does.
+// inUse derives the public key from the private key, as sshd does.
 func inUse(ctx context.Context, dir string) string {
 	out, err := exec.CommandContext(ctx, "ssh-keygen", "-y", "-f", filepath.Join(dir, "ssh_host_ed25519_key")).Output()
 	if err != nil {
@@ -99,7 +98,7 @@ func inUse(ctx context.Context, dir string) string {
 	return strings.Join(strings.Fields(string(out))[:2], " ")
 }
 
-// Login returns the machine's directory to a caller who pins the key in use.
+// Login returns the machine's directory to a client that pins the key in use.
 func (m *Machines) Login(ctx context.Context, host infraaws.Machine, hostKeys []string) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -114,8 +113,8 @@ func (m *Machines) Login(ctx context.Context, host infraaws.Machine, hostKeys []
 	return dir, nil
 }
 
-// Run runs a script that is about the machine's SSH server, in its directory.
-// Any other counts as having succeeded: it would find this computer instead.
+// Run runs a script that concerns the machine's SSH server, in its directory. Any other script is
+// taken to succeed, since it would run on this computer.
 func (m *Machines) Run(ctx context.Context, host infraaws.Machine, hostKeys []string, cmd remote.Command) (remote.Output, error) {
 	dir, err := m.Login(ctx, host, hostKeys)
 	if err != nil {
@@ -135,7 +134,7 @@ func (m *Machines) Run(ctx context.Context, host infraaws.Machine, hostKeys []st
 	return remote.Output{Stdout: out}, nil
 }
 
-// Connect reaches machines without anything in between.
+// Connect connects to machines directly.
 func (m *Machines) Connect(host infraaws.Machine, hostKeys []string) infraaws.Shell {
 	return shell{m, host, hostKeys}
 }

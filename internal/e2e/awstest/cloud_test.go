@@ -24,8 +24,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
 )
 
-// TestMain takes everything about AWS out of the environment, and lets many
-// tests run at once: most of their time is the SDK's pauses before retries.
+// TestMain removes everything about AWS from the environment, and runs many tests at once, since
+// they spend most of their time in the SDK's pauses before retries.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "24"); err != nil {
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// lab is an account as these tests use it.
+// lab is an account with the helpers of these tests.
 type lab struct {
 	*account.Account
 	t *testing.T
@@ -50,7 +50,7 @@ func newAccount(t *testing.T) lab {
 	return lab{account.New(t), t}
 }
 
-// client returns a client of the account, all of whose requests go through wire.
+// client returns a client of the account. All its requests go through wire.
 func (a lab) client(wire *wire) *infraaws.Client {
 	a.t.Helper()
 	c, err := infraaws.New(a.t.Context(), infraaws.Config{
@@ -65,21 +65,21 @@ func (a lab) client(wire *wire) *infraaws.Client {
 	return c
 }
 
-// errLost is what a call gets whose answer is lost; the SDK tries it again.
+// errLost is the error of a call whose answer is lost. The SDK retries it.
 var errLost = &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
 
-// errKilled is what every call gets once the process counts as dead.
+// errKilled is the error of every call after the process was killed.
 var errKilled = errors.New("killed")
 
-// wire carries requests and can cut them off: before the call it is told to
-// die at (the call never arrives), or after it (the answer is lost).
+// wire carries requests and simulates the death of the process at one call: before the call (it
+// never arrives) or after it (the answer is lost).
 type wire struct {
 	mu      sync.Mutex
 	calls   []string // actions, in order
 	dieAt   int      // 1 is the first call; 0 never
-	arrives bool     // whether the call died at still takes effect
+	arrives bool     // whether the call at which the process dies still takes effect
 	cancel  context.CancelFunc
-	loseAt  int // the answer to this call is lost; the process lives on
+	loseAt  int // the answer to this call is lost; the process survives
 }
 
 func (w *wire) Do(r *http.Request) (*http.Response, error) {
@@ -108,7 +108,7 @@ func (w *wire) Do(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// note records a call and returns which it is, and whether the process is dead.
+// note records a call. It returns the call's number, and whether the process is dead.
 func (w *wire) note(action string) (number int, dead bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -149,7 +149,7 @@ func action(r *http.Request, body []byte) string {
 	return form.Get("Action")
 }
 
-// deadline bounds one test's calls.
+// deadline limits the calls of one test.
 func deadline(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

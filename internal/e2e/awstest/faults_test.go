@@ -12,7 +12,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 )
 
-// small is the network and one worker: everything that has an order.
+// small creates the network and one worker, which covers every step that depends on another.
 func small(ctx context.Context, c *infraaws.Client, connect infraaws.Connect) (infraaws.Network, infraaws.Machine, error) {
 	n, err := c.EnsureNetwork(ctx, networkSpec())
 	if err != nil {
@@ -22,8 +22,8 @@ func small(ctx context.Context, c *infraaws.Client, connect infraaws.Connect) (i
 	return n, m, err
 }
 
-// whole makes the small cluster and an address, and deletes everything again.
-// It returns how many calls the first part took.
+// whole creates the small cluster and an address, and deletes everything again. It returns the
+// number of calls for the creation.
 func whole(ctx context.Context, c *infraaws.Client, w *wire, connect func(*wire) infraaws.Connect) (int, error) {
 	n, m, err := small(ctx, c, connect(w))
 	if err != nil {
@@ -48,7 +48,7 @@ func whole(ctx context.Context, c *infraaws.Client, w *wire, connect func(*wire)
 	return made, nil
 }
 
-// undisturbed returns how many calls it takes to make everything, and in all.
+// undisturbed returns the number of calls of a creation, and of a creation with deletion.
 func undisturbed(t *testing.T) (made, all int) {
 	t.Helper()
 	a, w := newAccount(t), &wire{}
@@ -60,9 +60,9 @@ func undisturbed(t *testing.T) (made, all int) {
 	return made, w.count()
 }
 
-// TestKilledAnywhere kills the process at every call of a creation, once before
-// the call arrives and once after it took effect, and expects the next run to
-// end with the same cluster, nothing twice, and a deletion that leaves nothing.
+// TestKilledAnywhere kills the process at every call of a creation, once before the call arrives
+// and once after it took effect. The next run must end with the same cluster, without duplicates,
+// and the deletion must leave nothing.
 func TestKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	made, _ := undisturbed(t)
@@ -152,8 +152,8 @@ func TestKilledWhileDeleting(t *testing.T) {
 	}
 }
 
-// TestLostAnswers loses the answer to every call once, so that the SDK makes
-// the call again although it took effect.
+// TestLostAnswers loses the answer to every call once, so that the SDK repeats a call that took
+// effect.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	_, all := undisturbed(t)
@@ -200,7 +200,7 @@ func TestEventualConsistency(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Asked at once, EC2 may not know the machine; it must not count as gone.
+	// Right after its creation EC2 may not know the machine; it must not count as deleted.
 	if _, _, err := c.ObserveMachine(ctx, m.ID, machineSpecs(n)[3]); err != nil {
 		t.Error(err)
 	}
@@ -219,7 +219,8 @@ func TestEventualConsistency(t *testing.T) {
 	a.Empty()
 }
 
-// TestNoCapacity fails at once and says what to do; the next run goes on.
+// TestNoCapacity checks that missing capacity is an immediate error with advice, and that the next
+// run continues.
 func TestNoCapacity(t *testing.T) {
 	t.Parallel()
 	a, ctx, w := newAccount(t), deadline(t), &wire{}
@@ -238,7 +239,7 @@ func TestNoCapacity(t *testing.T) {
 	}
 }
 
-// TestDiesDuringBringUp: an instance that ends while its SSH is waited for is
+// TestDiesDuringBringUp checks that an instance that is terminated while its SSH is awaited is
 // reported at once, not at the deadline.
 func TestDiesDuringBringUp(t *testing.T) {
 	t.Parallel()

@@ -18,8 +18,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// hostShell runs scripts on this computer instead of on a machine, with the
-// disk under test in the place of the root.
+// hostShell runs scripts on this computer instead of on a machine, with the disk under test in
+// place of the root disk.
 type hostShell struct{ root string }
 
 func (hostShell) WaitReady(context.Context, time.Duration) error { return nil }
@@ -36,8 +36,8 @@ func (s hostShell) Run(ctx context.Context, cmd remote.Command) (remote.Output, 
 	return remote.Output{Stdout: out.Bytes(), Stderr: problems.Bytes()}, err
 }
 
-// TestGrowRoot enlarges a real disk (a loop device with a partition table)
-// beneath a mounted file system.
+// TestGrowRoot enlarges a real disk (a loop device with a partition table) under a mounted file
+// system.
 func TestGrowRoot(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -49,12 +49,12 @@ func TestGrowRoot(t *testing.T) {
 	}
 }
 
-// alone gives this goroutine, and what it starts, a mount namespace: whoever
-// copies the computer's in these moments, as every machine that starts does,
+// alone moves this goroutine, and what it starts, to its own mount namespace. Otherwise a process
+// that copies the computer's mount namespace at that moment, as every machine does at its start,
 // would keep the disk under test busy.
 func alone(t *testing.T) {
 	t.Helper()
-	runtime.LockOSThread() // for good: the thread ends with the goroutine
+	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func testGrowRoot(t *testing.T, label, fs string) {
 		})
 	}
 	undo("losetup", "--detach", disk)
-	if _, err := os.Stat(disk + "p1"); err == nil { // an interrupted run has left it
+	if _, err := os.Stat(disk + "p1"); err == nil { // left by an interrupted run
 		run("", "partx", "--delete", "--nr", "1", disk)
 	}
 	run("", "partx", "--add", disk)

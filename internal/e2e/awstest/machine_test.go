@@ -18,7 +18,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// made brings up machines in parallel.
+// made launches machines in parallel.
 func made(ctx context.Context, t *testing.T, c *infraaws.Client, connect infraaws.Connect, specs []infraaws.MachineSpec) []infraaws.Machine {
 	t.Helper()
 	out := make([]infraaws.Machine, len(specs))
@@ -78,7 +78,7 @@ func TestMachinesLifecycle(t *testing.T) {
 	}
 	checkLaunch(ctx, t, c, all[3])
 
-	// A run that lost its state finds everything again and changes nothing.
+	// A run without its state finds everything again and changes nothing.
 	w2 := &wire{}
 	again := made(ctx, t, a.client(w2), ssh.on(w2), specs)
 	for i := range again {
@@ -110,7 +110,7 @@ func TestMachinesLifecycle(t *testing.T) {
 	}
 	a.Empty()
 
-	// The same names come back as new instances, not as the answers of old tokens.
+	// The same names become new instances; old idempotency tokens must not return the old ones.
 	n = ensured(ctx, t, c, networkSpec())
 	for i, m := range made(ctx, t, c, ssh.on(w), machineSpecs(n)) {
 		if m.ID == all[i].ID {
@@ -119,7 +119,7 @@ func TestMachinesLifecycle(t *testing.T) {
 	}
 }
 
-// checkLaunch holds a worker against what DESIGN asks of every instance.
+// checkLaunch checks a worker against the requirements for instances in DESIGN.
 func checkLaunch(ctx context.Context, t *testing.T, c *infraaws.Client, m infraaws.Machine) {
 	t.Helper()
 	out, err := c.EC2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{m.ID}})
@@ -290,7 +290,7 @@ func TestMachineDrift(t *testing.T) {
 	})
 }
 
-// TestRefusals: what must not go on does not, at once and with a reason.
+// TestRefusals checks that what must be refused is refused at once, with a reason.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	a, ctx := newAccount(t), deadline(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// ensured makes the network and checks that it then is as wanted.
+// ensured creates the network and checks that it has no drift.
 func ensured(ctx context.Context, t *testing.T, c *infraaws.Client, spec infraaws.NetworkSpec) infraaws.Network {
 	t.Helper()
 	n, err := c.EnsureNetwork(ctx, spec)
@@ -75,7 +75,7 @@ func TestNetworkLifecycle(t *testing.T) {
 	}
 }
 
-// TestSecurityGroups holds the rules against DESIGN's table.
+// TestSecurityGroups compares the rules with DESIGN's table.
 func TestSecurityGroups(t *testing.T) {
 	t.Parallel()
 	a, ctx := newAccount(t), deadline(t)
@@ -232,7 +232,7 @@ func TestNetworkDrift(t *testing.T) {
 	}
 }
 
-// TestNetworkChange changes what may change in place.
+// TestNetworkChange changes everything that can be changed in place.
 func TestNetworkChange(t *testing.T) {
 	t.Parallel()
 	a, ctx := newAccount(t), deadline(t)
@@ -254,8 +254,7 @@ func TestNetworkChange(t *testing.T) {
 	}
 }
 
-// TestAdoptedVPC makes security groups in a VPC of somebody else and leaves
-// everything else alone.
+// TestAdoptedVPC creates security groups in an existing VPC and changes nothing else there.
 func TestAdoptedVPC(t *testing.T) {
 	t.Parallel()
 	a, ctx, w := newAccount(t), deadline(t), &wire{}

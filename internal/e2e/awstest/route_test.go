@@ -19,8 +19,8 @@ import (
 
 const pods = "10.200.0.0/24"
 
-// office is a VPC of somebody else with two subnets: the first has a route
-// table of its own, the second the VPC's main one. A cluster has adopted it.
+// office is an existing VPC with two subnets that a cluster has adopted. The first subnet has its
+// own route table, the second the VPC's main one.
 type office struct {
 	*infraaws.Client
 	account lab
@@ -84,7 +84,7 @@ func (o *office) worker() infraaws.MachineSpec {
 	return spec
 }
 
-// stranger is an instance that is none of the cluster's.
+// stranger launches an instance that does not belong to the cluster.
 func (o *office) stranger() string {
 	o.t.Helper()
 	out, err := o.EC2.RunInstances(o.ctx, &ec2.RunInstancesInput{
@@ -103,7 +103,7 @@ func (o *office) route(table, to, instance string) {
 	}
 }
 
-// leads returns the instance a table's route leads to, "" without one.
+// leads returns the instance to which a table routes a network, "" without a route.
 func (o *office) leads(table, to string) string {
 	o.t.Helper()
 	out, err := o.EC2.DescribeRouteTables(o.ctx, &ec2.DescribeRouteTablesInput{RouteTableIds: []string{table}})
@@ -118,8 +118,8 @@ func (o *office) leads(table, to string) string {
 	return ""
 }
 
-// TestPodRoutes: the route to a machine's pods is in every route table of the
-// network, and all of them are looked at with one call.
+// TestPodRoutes checks that every route table of the network has the route to a machine's pods, and
+// that one call reads all of them.
 func TestPodRoutes(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -158,7 +158,7 @@ func TestPodRoutes(t *testing.T) {
 	}
 }
 
-// TestRoutesOfOthers: what others route stays, also when it is in the way.
+// TestRoutesOfOthers checks that routes of others are kept, even if they conflict.
 func TestRoutesOfOthers(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -176,7 +176,7 @@ func TestRoutesOfOthers(t *testing.T) {
 	if _, err := o.ConvergeMachine(o.ctx, m.ID, spec, nil); err == nil || !strings.Contains(err.Error(), "is not this machine's") {
 		t.Errorf("the next attempt: %v", err)
 	}
-	// Stopped is not gone.
+	// A stopped instance still owns its route.
 	if _, err := o.EC2.StopInstances(o.ctx, &ec2.StopInstancesInput{InstanceIds: []string{stranger}}); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestRoutesOfOthers(t *testing.T) {
 		t.Errorf("routes lead to %q and %q after the machine was deleted", a, b)
 	}
 
-	// A route that leads nowhere any more is nobody's.
+	// A blackhole belongs to nobody and is replaced.
 	if err := o.DeleteMachine(o.ctx, stranger, infraaws.MachineSpec{}); err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestRoutesOfOthers(t *testing.T) {
 	m = made(o.ctx, t, o.Client, o.connect, []infraaws.MachineSpec{spec})[0]
 	spec.RoutedTables = m.RouteTables
 
-	// One that led to the machine and was turned is drift, and turned back.
+	// A route of the machine that was changed is drift, and is restored.
 	another := o.stranger()
 	if _, err := o.EC2.ReplaceRoute(o.ctx, &ec2.ReplaceRouteInput{RouteTableId: &o.tables[1], DestinationCidrBlock: sdk.String(pods), InstanceId: &another}); err != nil {
 		t.Fatal(err)
@@ -214,7 +214,7 @@ func TestRoutesOfOthers(t *testing.T) {
 	asWanted(o.ctx, t, o.Client, m.ID, spec)
 }
 
-// TestRouteQuota: a route table that is full is an error that says so.
+// TestRouteQuota checks the error about a full route table.
 func TestRouteQuota(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -225,8 +225,8 @@ func TestRouteQuota(t *testing.T) {
 	}
 }
 
-// TestLateAssociation: a network is made only when its route table is the
-// subnet's for whoever asks, since machines find their tables that way.
+// TestLateAssociation checks that creating a network waits until EC2 reports the association of its
+// route table, since machines find their tables by it.
 func TestLateAssociation(t *testing.T) {
 	t.Parallel()
 	a, ctx := newAccount(t), deadline(t)
@@ -242,7 +242,7 @@ func TestLateAssociation(t *testing.T) {
 	}
 }
 
-// TestIgnoredRules keeps rules of others in the cluster's security groups.
+// TestIgnoredRules checks that rules of others in the cluster's security groups can be kept.
 func TestIgnoredRules(t *testing.T) {
 	t.Parallel()
 	a, ctx, w := newAccount(t), deadline(t), &wire{}
@@ -273,8 +273,8 @@ func TestIgnoredRules(t *testing.T) {
 		IpProtocol: sdk.String("-1"), Ipv6Ranges: []types.Ipv6Range{{CidrIpv6: sdk.String("::/0")}}}}}); err != nil {
 		t.Fatal(err)
 	}
-	// Groups that refer to one another in outgoing rules, too, and a rule of
-	// others that is the same as a wanted one.
+	// Groups that refer to each other in outgoing rules as well, and a rule of others that is
+	// identical to a wanted one.
 	for from, to := range map[string]string{worker: controller, controller: worker} {
 		if _, err := c.EC2.AuthorizeSecurityGroupEgress(ctx, &ec2.AuthorizeSecurityGroupEgressInput{GroupId: &from, IpPermissions: []types.IpPermission{{
 			IpProtocol: sdk.String("-1"), UserIdGroupPairs: []types.UserIdGroupPair{{GroupId: &to, Description: sdk.String("elbv2.k8s.aws/x")}}}}}); err != nil {

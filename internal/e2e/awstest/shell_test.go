@@ -10,7 +10,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
 )
 
-// machines are those of the account, reached by processes that may be killed.
+// machines are the account's machines, reached by processes that can be killed.
 type machines struct{ *account.Machines }
 
 func newMachines(t *testing.T, client *infraaws.Client) machines {
@@ -18,20 +18,20 @@ func newMachines(t *testing.T, client *infraaws.Client) machines {
 	return machines{account.NewMachines(t, client)}
 }
 
-// on returns how machines are reached by a process that uses w.
+// on returns the connection of a process that uses w.
 func (m machines) on(w *wire) infraaws.Connect {
 	return func(host infraaws.Machine, hostKeys []string) infraaws.Shell {
 		return &mortal{m.Connect(host, hostKeys), w}
 	}
 }
 
-// mortal is a shell of a process that may be killed.
+// mortal is a shell of a process that can be killed.
 type mortal struct {
 	infraaws.Shell
 	wire *wire
 }
 
-// Run counts as a call on the wire, so that tests can die at it.
+// Run counts as a call on the wire, so that tests can kill the process at it.
 func (s *mortal) Run(ctx context.Context, cmd remote.Command) (remote.Output, error) {
 	number, dead := s.wire.note("ssh")
 	if dead && (number != s.wire.dieAt || !s.wire.arrives) {

@@ -16,7 +16,7 @@ import (
 func TestCluster(t *testing.T) {
 	trace := filepath.Join(suite.Dir, "trace.log")
 	c := newCluster(t, "main", suite.CLI)
-	// Everything is traced, so that the search for private keys searches everything.
+	// Everything is logged, so that the search for private keys covers everything.
 	c.WS.Env = append(c.WS.Env, "TF_LOG=TRACE", "TF_LOG_PROVIDER=TRACE", "TF_LOG_PATH="+trace)
 	step := harness.Steps(t)
 	step("apply", func(t *testing.T) {
@@ -82,8 +82,8 @@ func TestCluster(t *testing.T) {
 	})
 }
 
-// TestAgain applies once more after a destroy, with OpenTofu and fewer machines:
-// the main path must not depend on the CLI, nor on what an earlier cluster left.
+// TestAgain applies again after a destroy, with OpenTofu and fewer machines: the main job must not
+// depend on the CLI, or on what an earlier cluster left behind.
 func TestAgain(t *testing.T) {
 	tofu, err := suite.OpenTofu(t.Context())
 	if err != nil {
@@ -101,7 +101,7 @@ func TestAgain(t *testing.T) {
 	c.Destroy(t)
 }
 
-// testHostKey gives a machine another SSH host key: it must be refused.
+// testHostKey replaces a machine's SSH host key; the provider must refuse it.
 func (c *cluster) testHostKey(t *testing.T) {
 	c.Sh(t, "worker-1", `cd /etc/ssh && cp -p ssh_host_ed25519_key kept && cp -p ssh_host_ed25519_key.pub kept.pub && rm ssh_host_ed25519_key && ssh-keygen -q -t ed25519 -N '' -f ssh_host_ed25519_key && systemctl reload ssh`)
 	_, err := c.TrySh(t.Context(), "worker-1", "true")
@@ -114,12 +114,12 @@ func (c *cluster) testHostKey(t *testing.T) {
 		said += err.Error()
 	}
 	harness.Says(t, said, "host key", "worker-1")
-	// The machine is put right through its console: the pinned key comes back.
+	// The pinned key is restored through the machine's console.
 	suite.Console(t, "worker-1", "cd /etc/ssh && mv kept ssh_host_ed25519_key && mv kept.pub ssh_host_ed25519_key.pub && systemctl reload ssh")
 	c.NoChanges(t)
 }
 
-// testBadInput wants each mistake refused at plan time, on its attribute.
+// testBadInput checks that each mistake is refused by the plan, on its attribute.
 func (c *cluster) testBadInput(t *testing.T) {
 	base := map[string]string{}
 	for _, f := range []string{"main.tf", "variables.tf", "versions.tf"} {

@@ -11,7 +11,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
-// with adds a configuration file to the workspace for as long as f runs.
+// with adds a configuration file to the workspace while f runs.
 func (c *cluster) with(t *testing.T, file string, f func()) {
 	t.Helper()
 	to := filepath.Join(c.WS.Dir, file)
@@ -52,7 +52,7 @@ func (c *cluster) testStatus(t *testing.T) {
 			} `json:"certificates"`
 			Problems []string `json:"problems"`
 		}
-		// It is judged anew by each apply; a slow answer is a problem while it lasts.
+		// The status is read by each apply; a slow answer counts as a problem.
 		harness.Eventually(t, 2*time.Minute, "a healthy cluster", func() error {
 			if err := c.WS.Output(t.Context(), "status", &s); err != nil {
 				t.Fatal(err)
@@ -105,8 +105,8 @@ func (c *cluster) testStatus(t *testing.T) {
 	})
 }
 
-// testExtras uses what the example does not: metrics-server, an addon of one's
-// own and both kubeconfigs.
+// testExtras covers what the example does not use: metrics-server, an addon with its own manifests,
+// and both kubeconfigs.
 func (c *cluster) testExtras(t *testing.T) {
 	c.with(t, "extras.tf", func() {
 		c.NoChanges(t)
@@ -128,7 +128,7 @@ func (c *cluster) testExtras(t *testing.T) {
 			_, err := suite.Kubectl(t.Context(), c.Kubeconfig, nil, "top", "nodes")
 			return err
 		})
-		// Objects changed by hand are put back; an addon that goes takes its objects along.
+		// Objects changed by hand are restored; deleting an addon deletes its objects.
 		c.Kubectl(t, "delete", "clusterrolebinding", "viewers")
 		changes, text, err := c.WS.Plan(t.Context())
 		if err != nil || !changes || !strings.Contains(text, "ClusterRoleBinding viewers") {

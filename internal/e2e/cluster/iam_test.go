@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// testIAM compares the AWS calls of everything above with the IAM actions the README lists.
+// testIAM compares the AWS calls of all earlier steps with the IAM actions in the README.
 func (c *cluster) testIAM(t *testing.T) {
 	var calls map[string]int
 	if err := suite.Control(t.Context(), "GET", "/_lab/calls", nil, &calls); err != nil {
@@ -15,7 +15,7 @@ func (c *cluster) testIAM(t *testing.T) {
 	if calls["RunInstances"] < 6 {
 		t.Fatalf("the local EC2 counted no calls: %v", calls)
 	}
-	delete(calls, "RebootInstances") // testResolver's own
+	delete(calls, "RebootInstances") // made by testResolver itself
 	readme := readAll(t, filepath.Join(suite.Root, "README.md"))
 	for action := range calls {
 		found := false

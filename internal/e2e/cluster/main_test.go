@@ -1,6 +1,5 @@
-// Package cluster_test runs the project's main job end to end: real Terraform
-// applies examples/ha-cluster to the local EC2, and the cluster that comes of
-// it is used and destroyed.
+// Package cluster_test runs the project's main job end to end: real Terraform applies
+// examples/ha-cluster to the local EC2, and the resulting cluster is used and destroyed.
 package cluster_test
 
 import (

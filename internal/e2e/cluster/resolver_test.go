@@ -10,8 +10,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
-// testResolver stops, masks and removes systemd-resolved on worker-1, and
-// reboots it without: its pods are given servers they can reach all the time.
+// testResolver stops, masks and removes systemd-resolved on worker-1, and reboots the machine
+// without it. Its pods must have reachable DNS servers all the time.
 func (c *cluster) testResolver(t *testing.T) {
 	const (
 		machine = "worker-1"

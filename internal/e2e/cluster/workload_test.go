@@ -17,7 +17,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
-// webService makes harness.Web known by a name, and by a port of every node.
+// webService exposes harness.Web under a name and on a port of every node.
 const webService = `
 apiVersion: v1
 kind: Service
@@ -28,7 +28,7 @@ spec:
   ports: [{port: 80, targetPort: 8080, nodePort: 30080}]
 `
 
-// testNodes wants so many API servers to serve, and so many nodes to be ready.
+// testNodes checks the number of API servers and of Ready nodes.
 func (c *cluster) testNodes(t *testing.T, controllers, workers int) {
 	out := c.Kubectl(t, "get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name} {.status.nodeInfo.kubeletVersion} {.status.conditions[?(@.type=="Ready")].status} {.status.addresses[?(@.type=="InternalIP")].address} {.spec.podCIDR}{"\n"}{end}`)
 	want := ""
@@ -184,9 +184,9 @@ spec:
 	}
 }
 
-// testFailures stops one thing after the other while requests go on.
+// testFailures stops one program after the other while requests continue.
 func (c *cluster) testFailures(t *testing.T) {
-	// One API server: requests through the Elastic IP go on.
+	// One API server: requests through the Elastic IP still succeed.
 	c.Sh(t, "controller-0", "systemctl stop kube-apiserver")
 	for i := range 30 {
 		if _, err := suite.Kubectl(t.Context(), c.Kubeconfig, nil, "get", "--raw", "/api/v1/namespaces/default"); err != nil {
@@ -196,7 +196,7 @@ func (c *cluster) testFailures(t *testing.T) {
 	}
 	c.Sh(t, "controller-0", "systemctl start kube-apiserver")
 
-	// The lease holder: another takes over and keeps it.
+	// The lease holder: another one takes over and keeps the lease.
 	holder := func() string {
 		h := c.Kubectl(t, "get", "lease", "-n", "kube-system", "kube-controller-manager", "-o", "jsonpath={.spec.holderIdentity}")
 		name, _, _ := strings.Cut(h, "_")
@@ -220,7 +220,7 @@ func (c *cluster) testFailures(t *testing.T) {
 		}
 	}
 
-	// One etcd member: writes go on.
+	// One etcd member: writes still succeed.
 	c.Sh(t, "controller-1", "systemctl stop etcd")
 	for i := range 10 {
 		c.Kubectl(t, "create", "configmap", fmt.Sprintf("written-%d", i), "--from-literal=a=b")

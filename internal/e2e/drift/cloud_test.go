@@ -22,7 +22,7 @@ const (
 	keys    = "k8s_pki.this"
 )
 
-// must is for calls that the account has no reason to refuse.
+// must returns the result of a call that has to succeed.
 func must[T any](t *testing.T) func(T, error) T {
 	t.Helper()
 	return func(v T, err error) T {
@@ -70,7 +70,7 @@ func (w *world) table(t *testing.T) types.RouteTable {
 	return out.RouteTables[0]
 }
 
-// text makes what EC2 tells comparable.
+// text formats a value from EC2 for comparison.
 func text(t *testing.T, v any) string {
 	t.Helper()
 	return string(must[[]byte](t)(json.Marshal(v)))
@@ -207,7 +207,7 @@ func tags(all []types.Tag) string {
 	return strings.Join(out, "\n")
 }
 
-// waysIn are damages by which the machines cannot be reached any more.
+// waysIn are damages after which the machines can no longer be reached.
 func waysIn() []damage {
 	address := func(t *testing.T, w *world) types.Address {
 		out := must[*ec2.DescribeAddressesOutput](t)(w.ec2.DescribeAddresses(t.Context(), &ec2.DescribeAddressesInput{Filters: named("address", "lb")}))
@@ -247,8 +247,8 @@ func (w *world) until(t *testing.T, id *string, state types.InstanceStateName) {
 	})
 }
 
-// instances are damages that end with another public address of the machine,
-// which is why what is installed there is looked at again.
+// instances are damages after whose repair the machine has another public address, so that the
+// roles on it are read again.
 func instances() []damage {
 	follow := []string{"host", "public_ip", "instance_state", "instance_type"}
 	return []damage{
@@ -276,8 +276,8 @@ func instances() []damage {
 	}
 }
 
-// testTerminated terminates a worker: the plan makes it anew, the apply gives
-// it its place again, and the others keep running untouched.
+// testTerminated terminates a worker. The plan creates it again, apply makes it a node again, and
+// the other machines keep running untouched.
 func (w *world) testTerminated(t *testing.T) {
 	const machine = "k8s_machine.worker[1]"
 	id := w.instance(t, "worker-1").InstanceId
@@ -326,9 +326,9 @@ func (w *world) deleteParameter(t *testing.T, name string) {
 	must[*ssm.DeleteParameterOutput](t)(w.ssm.DeleteParameter(t.Context(), &ssm.DeleteParameterInput{Name: parameterName(name)}))
 }
 
-// testKeyGone loses a private key from the key store. No apply can make the
-// same key again: it refuses, says where a copy is, and touches nothing; put
-// back by hand, all is well.
+// testKeyGone deletes a private key from the key store. No apply can create the same key again:
+// apply refuses, says where a copy is, and changes nothing. After the key was restored by hand, a
+// plan is empty.
 func (w *world) testKeyGone(t *testing.T) {
 	const name = "service-account.key"
 	value, ok := w.parameter(t, name)

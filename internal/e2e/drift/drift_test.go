@@ -1,11 +1,9 @@
-// Package drift_test damages a running cluster by hand in every way it can
-// think of, and wants each damage named by the plan, repaired by apply, and
-// nothing else touched.
+// Package drift_test damages a running cluster by hand in many ways. The plan must name each
+// damage, apply must repair it, and nothing else may be touched.
 //
-// Damages that have nothing to do with one another share a round, which is one
-// plan and one apply. What is asked of each stays the same: every word of the
-// plan must belong to one damage, every damage must have its words, and the
-// units that restart are those that the damages name.
+// Independent damages share a round, which is one plan and one apply. The checks of each stay the
+// same: every finding in the plan must belong to one damage, every damage must have its findings,
+// and exactly the units that the damages name must restart.
 package drift_test
 
 import (
@@ -38,37 +36,36 @@ type world struct {
 	ec2 *ec2.Client
 	ssm *ssm.Client
 
-	broken bool // a step did not come to its end
+	broken bool // a step did not finish
 }
 
-// damage is one thing that somebody does to the cluster by hand.
+// damage is one change that someone makes to the cluster by hand.
 type damage struct {
 	name     string
-	resource string // whose plan it must be in
+	resource string // the resource whose plan must contain it
 	thing    string // key in the resource's drift map: a machine, or a thing in AWS or Kubernetes
 	hurt     func(*testing.T, *world)
-	// look tells the state of what is damaged: it must say the same before the
-	// damage and after the repair, and something else in between. It does not
-	// go through the provider.
+	// look returns the state of what is damaged, without the provider. It must be the same before
+	// the damage and after the repair, and different in between.
 	look func(*testing.T, *world) string
-	// says has one pattern for each finding, which must match all of it.
+	// says has one pattern for each finding, which must match the whole finding.
 	says []string
-	// restarts are the units, "machine/unit", that the repair must restart;
-	// "machine/*" for all of a machine.
+	// restarts are the units that the repair must restart: "machine/unit", or "machine/*" for all
+	// units of a machine.
 	restarts []string
-	// changes are attributes that change beside drift, also of no importance.
+	// changes are attributes besides drift that may change.
 	changes []string
 }
 
-// round is a set of damages that are repaired together.
+// round is a set of damages that one apply repairs.
 type round struct {
 	name    string
 	damages []damage
-	follows []string // resources that change because those damaged do
+	follows []string // resources that change because damaged ones do
 	warns   bool     // something cannot be reached, and the plan says so
 }
 
-// change is a resource's part of a plan.
+// change is the part of a plan that concerns one resource.
 type change struct {
 	Address string `json:"address"`
 	Change  struct {
@@ -86,7 +83,7 @@ func TestDrift(t *testing.T) {
 	}
 	w.Apply(t)
 	w.Learn(t)
-	// The first refresh learns of the address that took another's place.
+	// The first refresh reads the addresses that the Elastic IP has replaced.
 	w.NoChanges(t)
 	for _, r := range rounds() {
 		w.step(t, r.name, func(t *testing.T) { w.run(t, r) })
@@ -95,8 +92,8 @@ func TestDrift(t *testing.T) {
 	w.step(t, "private key gone", w.testKeyGone)
 }
 
-// step runs what leaves the cluster whole; after one that did not, no other
-// would prove anything.
+// step runs f, after which the cluster must be whole again. After a failed step no other one is
+// run.
 func (w *world) step(t *testing.T, name string, f func(*testing.T)) {
 	t.Run(name, func(t *testing.T) {
 		if w.broken {
@@ -120,7 +117,8 @@ func rounds() []round {
 	}
 }
 
-// run does the damages of a round and wants them named, repaired and forgotten.
+// run makes the damages of a round and checks that they are reported, repaired and then no longer
+// reported.
 func (w *world) run(t *testing.T, r round) {
 	before := make([]string, len(r.damages))
 	for i, d := range r.damages {
@@ -153,7 +151,7 @@ func (w *world) run(t *testing.T, r round) {
 	w.NoChanges(t)
 }
 
-// plan makes the plan of a round and compares all it says with the damages.
+// plan plans a round and compares the whole plan with the damages.
 func (w *world) plan(t *testing.T, r round) {
 	at := time.Now()
 	changes, text, err := w.WS.Plan(t.Context(), "-out=drift.tfplan")
@@ -212,8 +210,8 @@ func (w *world) planned(t *testing.T) map[string]change {
 	return found
 }
 
-// compare wants the findings of one resource to be those of its damages, each
-// in the text that a person reads, and nothing but them to change.
+// compare checks that the findings of one resource are those of its damages, each in the words that
+// a person reads, and that nothing else changes.
 func (c change) compare(t *testing.T, damages []damage, text string) {
 	if !slices.Equal(c.Change.Actions, []string{"update"}) {
 		t.Errorf("%s: the plan is to %v it", c.Address, c.Change.Actions)
@@ -251,7 +249,7 @@ func (c change) compare(t *testing.T, damages []damage, text string) {
 	}
 }
 
-// compareStarts wants exactly the allowed units to have been started again.
+// compareStarts checks that exactly the allowed units were started again.
 func compareStarts(t *testing.T, before, after map[string]harness.Unit, allowed []string) {
 	t.Helper()
 	wanted := map[string]bool{}

@@ -20,7 +20,7 @@ func kubectl(args ...string) func(*testing.T, *world) {
 	return func(t *testing.T, w *world) { w.Kubectl(t, args...) }
 }
 
-// get sees an object through a template, or that there is none.
+// get returns a look that formats an object with a template, or says that it does not exist.
 func get(object, template string) func(*testing.T, *world) string {
 	return func(t *testing.T, w *world) string {
 		return w.Kubectl(t, append(strings.Fields("get --ignore-not-found "+object), "-o", "jsonpath="+template)...)
@@ -66,7 +66,8 @@ func objects() []damage {
 // etcdctl runs etcdctl on a machine with its member's own certificate.
 const etcdctl = "etcdctl --endpoints=https://127.0.0.1:2379 --cacert=/etc/etcd/pki/ca.crt --cert=/etc/etcd/pki/peer.crt --key=/etc/etcd/pki/peer.key "
 
-// members sees the names of the voters that run, as another member knows them.
+// members returns a look that lists the names of the running voters, as another member reports
+// them.
 func members(from string) func(*testing.T, *world) string {
 	return see(from, etcdctl+"member list | cut -d, -f2-6 | sort")
 }
@@ -89,7 +90,7 @@ func removedMember() damage {
 		name: "etcd member removed", resource: etcdCluster, thing: "controller-2",
 		hurt: func(t *testing.T, w *world) {
 			w.Sh(t, "controller-1", etcdctl+"member remove $("+etcdctl+"member list | grep ', controller-2,' | cut -d, -f1)")
-			// The member notices and ends; systemd gives up on it after a while.
+			// The member notices and exits; systemd gives up restarting it after a while.
 			eventually(t, "etcd of controller-2 ends", func() error {
 				if out := w.Sh(t, "controller-2", "systemctl is-active etcd; true"); strings.TrimSpace(out) == "active" {
 					return fmt.Errorf("it is %s", strings.TrimSpace(out))

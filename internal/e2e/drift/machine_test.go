@@ -11,7 +11,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
-// The resources of the example that own what is on machines.
+// The resources of the example that own things on machines.
 const (
 	etcdCluster  = "k8s_etcd_cluster.this"
 	controlPlane = "k8s_control_plane.this"
@@ -27,20 +27,20 @@ func see(machine, script string) func(*testing.T, *world) string {
 	return func(t *testing.T, w *world) string { return w.Sh(t, machine, script) }
 }
 
-// file sees everything about a file.
+// file returns a look at everything about a file.
 func file(machine, path string) func(*testing.T, *world) string {
 	return see(machine, "stat -c '%F %a %U:%G' "+path+"; sha256sum "+path+"; true")
 }
 
-// unit sees whether a unit runs and is enabled.
+// unit returns a look at whether a unit runs and is enabled.
 func unit(machine, name string) func(*testing.T, *world) string {
 	return see(machine, "systemctl is-active "+name+"; systemctl is-enabled "+name+"; true")
 }
 
 const content = `content differs \(sha256 found [0-9a-f]{12}\.\., wanted [0-9a-f]{12}\.\.\)`
 
-// ofFile damages a file, which is $f in the script. found is what the plan says
-// of it, and units are what the repair restarts on the machine.
+// ofFile damages a file, which is $f in the script. found is the finding in the plan; units are
+// restarted by the repair.
 func ofFile(name, resource, machine, path, script, found string, units ...string) damage {
 	return damage{
 		name: name, resource: resource, thing: machine,
@@ -106,7 +106,7 @@ func files() []damage {
 			name: "HAProxy backend", resource: loadBalancer, thing: "lb-0",
 			hurt: on("lb-0", "sed -i /controller-2/d /etc/haproxy/haproxy.cfg && systemctl reload haproxy"),
 			look: see("lb-0", "echo 'show servers state' | socat - /run/haproxy/admin.sock | grep -o 'controller-[0-9]'"),
-			says: []string{"file /etc/haproxy/haproxy.cfg: " + content}, // reloaded: connections stay
+			says: []string{"file /etc/haproxy/haproxy.cfg: " + content}, // reloaded: connections are kept
 		},
 	}
 }
@@ -167,7 +167,8 @@ func programs() []damage {
 	}
 }
 
-// certificates restart nothing: every component reads its own anew by itself.
+// certificates are damages whose repair restarts nothing, since every component reloads its
+// certificate.
 func certificates() []damage {
 	return []damage{
 		{
@@ -200,8 +201,8 @@ func certificates() []damage {
 	}
 }
 
-// expire puts a certificate in place of a kubelet's that differs in one thing
-// only: it has expired. The authority and the key are the cluster's own.
+// expire replaces a kubelet's certificate by one that differs only in having expired. It has the
+// cluster's authority and the same key.
 func expire(t *testing.T, w *world) {
 	blocks := regexp.MustCompile(`(?s)-----BEGIN.*?-----END [A-Z ]+-----\n`)
 	parse := func(machine, script string) []*pem.Block {

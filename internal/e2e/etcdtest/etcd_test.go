@@ -62,8 +62,8 @@ func TestMembership(t *testing.T) {
 		t.Errorf("adding the same address again: %v, wanted a prompt refusal", err)
 	}
 
-	// A learner that has not started cannot be promoted, and waiting ends
-	// when somebody says that it has died.
+	// A learner that has not started cannot be promoted, and the wait ends when the caller reports
+	// that the member has died.
 	died := errors.New("died")
 	polls := 0
 	err = ca.Promote(ctx, learner.ID, func(context.Context) error {
@@ -84,7 +84,7 @@ func TestMembership(t *testing.T) {
 	if got, want := memberNames(t, ca), []string{"a", "b (learner)"}; !slices.Equal(got, want) {
 		t.Errorf("members = %q, wanted %q", got, want)
 	}
-	for range 2 { // again: it is a voter already
+	for range 2 { // the second time it is a voter already
 		if err := ca.Promote(ctx, learner.ID, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func TestMembership(t *testing.T) {
 		t.Errorf("members = %q, wanted %q", got, want)
 	}
 
-	for range 2 { // again: it has left already
+	for range 2 { // the second time it has left already
 		if err := ca.Remove(ctx, learner.ID); err != nil {
 			t.Fatal(err)
 		}

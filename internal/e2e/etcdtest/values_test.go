@@ -16,8 +16,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/local"
 )
 
-// TestUnlike has more keys than are compared at once, large values among them,
-// and values that differ from the prefix at its very end.
+// TestUnlike compares more keys than fit into one batch, with large values, and with values that
+// differ from the prefix only in its last byte.
 func TestUnlike(t *testing.T) {
 	p := local.NewPKI(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -68,7 +68,7 @@ func TestUnlike(t *testing.T) {
 	}
 }
 
-// raw connects an unchanged client.
+// raw connects with an unchanged client.
 func raw(t *testing.T, p local.PKI, m local.Member) *clientv3.Client {
 	t.Helper()
 	pair := p.Issue(t, pki.EtcdCA, pki.Request{CommonName: "test", Client: true})

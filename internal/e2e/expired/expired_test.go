@@ -1,9 +1,8 @@
-// Package expired_test lets every certificate of a cluster expire, breaks what
-// still runs on old connections, and wants one apply to heal it.
+// Package expired_test lets every certificate of a cluster expire, breaks the connections that
+// still work, and checks that one apply repairs the cluster.
 //
-// The kernel's clock cannot be moved for the machines, so it is the provider's
-// that is moved: a year back but for some minutes, it makes certificates that
-// end in some minutes.
+// The kernel's clock cannot be changed for the machines, so the provider's clock is: with a clock
+// that is almost a year behind, it issues certificates that expire in a few minutes.
 package expired_test
 
 import (
@@ -48,11 +47,11 @@ var (
 
 type world struct {
 	*harness.Cluster
-	uid  string            // of the cluster
-	keys map[string]string // digests of all there is in the key store
+	uid  string            // of the cluster's kube-system namespace
+	keys map[string]string // digests of all entries in the key store
 }
 
-// TestExpired's steps depend on one another.
+// TestExpired runs steps that depend on one another.
 func TestExpired(t *testing.T) {
 	suite.MovableClock(t)
 	w := &world{Cluster: suite.Cluster(suite.Workspace(t, "expired", suite.CLI, filepath.Join(suite.Root, "examples", "ha-cluster")))}
@@ -69,16 +68,15 @@ func TestExpired(t *testing.T) {
 	step("destroy", w.Destroy)
 }
 
-// endingIn moves the provider's clock so that a certificate it makes now ends in d.
+// endingIn sets the provider's clock so that certificates it issues now expire in d.
 func (w *world) endingIn(d time.Duration) { harness.MoveClock(w.WS, d-pki.DefaultValidity) }
 
-// right sets the provider's clock right.
+// right sets the provider's clock to the right time.
 func (w *world) right() { harness.MoveClock(w.WS, 0) }
 
-// testDue installs the cluster with certificates that end in an hour: within
-// early_renewal of their end from the beginning. A plan says which and why, and
-// an apply makes them anew without restarting anything that reads them again
-// by itself.
+// testDue installs the cluster with certificates that expire in an hour and are therefore due for
+// renewal at once. A plan says which ones and why, and an apply issues them again without
+// restarting programs that reload their certificates.
 func (w *world) testDue(t *testing.T) {
 	w.endingIn(time.Hour)
 	w.Apply(t)
@@ -104,7 +102,7 @@ func (w *world) testDue(t *testing.T) {
 	w.NoChanges(t)
 }
 
-// drift plans and returns what the plan says of each machine.
+// drift plans, and returns the drift of each machine.
 func (w *world) drift(t *testing.T) map[string]string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -122,8 +120,8 @@ func (w *world) drift(t *testing.T) map[string]string {
 	return drift
 }
 
-// testExpire gives all machines certificates that end in a few minutes, longer
-// than it takes to hand them out, and waits for their end.
+// testExpire gives all machines certificates that expire in a few minutes, long enough to
+// distribute them, and waits for their expiry.
 func (w *world) testExpire(t *testing.T) {
 	start := time.Now()
 	w.drift0(t)
@@ -147,16 +145,16 @@ func (w *world) testExpire(t *testing.T) {
 	}
 }
 
-// drift0 plans with the right clock and wants nothing to do; how long it takes
-// tells how busy this computer is.
+// drift0 plans with the right clock and expects an empty plan. The time it takes measures how busy
+// this computer is.
 func (w *world) drift0(t *testing.T) {
 	t.Helper()
 	w.right()
 	w.NoChanges(t)
 }
 
-// testBroken ends the connections that are older than the end of the
-// certificates, and looks at the cluster as a person would.
+// testBroken closes the connections that are older than the expiry, and checks what a user of the
+// cluster sees.
 func (w *world) testBroken(t *testing.T) {
 	for _, m := range controllers {
 		suite.Console(t, m, "systemctl --no-block restart etcd; systemctl --no-block try-restart kube-apiserver || :")
@@ -177,7 +175,8 @@ func (w *world) testBroken(t *testing.T) {
 	})
 }
 
-// testHealed wants the plan to say what has expired where, and one apply to mend it all.
+// testHealed checks that the plan says which certificates have expired, and that one apply repairs
+// everything.
 func (w *world) testHealed(t *testing.T) {
 	w.right()
 	drift := w.drift(t)

@@ -17,7 +17,7 @@ const (
 	controlFailed = "Cannot apply the control plane"
 	etcdFailed    = "Cannot apply the etcd cluster"
 	addonFailed   = "Cannot apply the addon greeter"
-	// podFails is how long a pod may fail, and how long it takes until it does so first.
+	// podFails is how long a pod may fail, plus the time until its first failure.
 	podFails = 35 * time.Second
 )
 
@@ -41,7 +41,7 @@ var failures = []failure{
 		args:    []string{`-var=admin_cidrs=["203.0.113.77/32"]`},
 		summary: controlFailed,
 		says:    []string{"left as they are, because they could not be reached: controller-0", "no answer within 10s", "admin_cidrs"},
-		waits:   20 * time.Second, // a connect timeout, and the change of the security groups before
+		waits:   20 * time.Second, // a connect timeout, after a change of the security groups
 	},
 	{
 		title: "A port between two machines is blocked",
@@ -52,7 +52,7 @@ var failures = []failure{
 		args:    []string{"-refresh=false"},
 		summary: controlFailed,
 		says:    []string{"machine controller-0: reach etcd", ":2379 does not answer within 5s", "nothing has been changed", "next: let it through in the security groups"},
-		waits:   10 * time.Second, // five for each attempt to connect
+		waits:   10 * time.Second, // five seconds for each attempt to connect
 	},
 	{
 		title: "The disk of a machine is full",
@@ -113,7 +113,7 @@ var failures = []failure{
 	{
 		title: "No pod starts on a node",
 		with: func(t *testing.T, w *world) {
-			// While the kubelet does not run, the node is not drained: there is no other to drain to.
+			// Without a kubelet the node is not drained, since there is no other node to drain to.
 			w.hurt(t, "worker-0", "systemctl stop kubelet", "systemctl stop kubelet")
 			w.write(t, "zz_override.tf", "resource \"k8s_worker_pool\" \"this\" {\n  sandbox_image = \"registry.k8s.io/no-such-pause:1\"\n}\n")
 		},
@@ -139,7 +139,7 @@ var failures = []failure{
 		},
 		summary: etcdFailed,
 		says:    []string{"lost its quorum", "only controller-0 still have their data", "without: controller-1, controller-2", "restore the cluster from a snapshot"},
-		waits:   time.Minute, // for members that may come back, and in each refresh for etcd to answer
+		waits:   time.Minute, // for members that may return, and in each refresh for etcd's answer
 	},
 	{
 		title: "The clocks differ",
@@ -233,21 +233,21 @@ resource "k8s_addon" "greeter" {
 `, image, script)
 }
 
-// changed asks for another control plane and worker pool until the test ends.
+// changed configures a changed control plane and worker pool until the test ends.
 func (w *world) changed(t *testing.T) {
 	t.Helper()
 	w.write(t, "zz_override.tf", changes)
 }
 
-// anew asks for an addon until the test ends. What a create that failed has made
-// of one is in the cluster, and the next one would take it over.
+// anew configures an addon until the test ends. The objects of a failed create stay in the cluster,
+// and the next create would adopt them; so they are deleted.
 func (w *world) anew(t *testing.T, addon string) {
 	t.Helper()
 	w.Kubectl(t, "delete", "deployment", "greeter", "--ignore-not-found", "--cascade=foreground", "--timeout=60s")
 	w.more(t, addon)
 }
 
-// more asks for more resources until the test ends.
+// more configures additional resources until the test ends.
 func (w *world) more(t *testing.T, resources string) {
 	t.Helper()
 	w.write(t, "more.tf", resources)
@@ -265,14 +265,14 @@ func (w *world) write(t *testing.T, file, content string) {
 	t.Cleanup(func() { write("") })
 }
 
-// refuse has EC2 refuse an action until the test ends.
+// refuse makes EC2 refuse an action until the test ends.
 func refuse(t *testing.T, action, code, message string) {
 	t.Helper()
 	lab(t, "fault", "fail", "action="+action, "code="+code, "message="+message)
 	t.Cleanup(func() { lab(t, "fault", "clear") })
 }
 
-// lost takes a program from the worker, which apply has to download again.
+// lost deletes a program on the worker, which apply then has to download.
 func (w *world) lost(t *testing.T) {
 	t.Helper()
 	suite.Console(t, "worker-0", "rm /usr/local/bin/kube-proxy")
@@ -293,7 +293,7 @@ func (w *world) setenv(name, value string) {
 	w.WS.Env = append(w.WS.Env[:len(w.WS.Env):len(w.WS.Env)], name+"="+value)
 }
 
-// lab runs k8s-lab also in cleanups, when the test's context has ended.
+// lab runs k8s-lab. It also works in cleanups, after the test's context has ended.
 func lab(t *testing.T, args ...string) {
 	t.Helper()
 	if out, err := suite.Lab(context.WithoutCancel(t.Context()), args...); err != nil {

@@ -1,8 +1,8 @@
-// Package failures_test does to a cluster what goes wrong most often, reads
-// what Terraform prints about it as a person would, and compares it with the
-// troubleshooting guide, which shows every message as it is printed.
+// Package failures_test causes the most common failures, reads what Terraform prints about them as
+// a person would, and compares it with the troubleshooting guide, which shows every message as it
+// is printed.
 //
-// A message that was changed on purpose is put into the guide by
+// After a message was changed on purpose, update the guide with
 //
 //	go test -count=1 ./internal/e2e/failures -update
 package failures_test
@@ -45,7 +45,7 @@ resource "k8s_control_plane" "this" {
 }
 `
 
-// changes make another version of the resources whose apply is to fail.
+// changes replaces the resources whose apply is to fail by changed ones.
 const changes = `
 resource "k8s_control_plane" "this" {
   extra_args = { kube_apiserver = { event-ttl = "31m" } }
@@ -59,18 +59,17 @@ resource "k8s_worker_pool" "this" {
 // world is the cluster under test.
 type world struct {
 	*harness.Cluster
-	// quiet is how long it took to plan when all was well: what this computer
-	// needs at the time to look at everything once.
+	// quiet is how long a plan takes without failures: the time that this computer needs to look at
+	// everything once.
 	quiet time.Duration
 }
 
-// within is when a failing command must have ended: after it has waited as it
-// has to, in a minute, or in five times what a plan takes where that is slow, as
-// it looks at everything before and after planning and begins to do its work. A
-// resource's own timeout is half an hour.
+// within is the time limit of a failing command: the time it has to wait by design, plus a minute,
+// or on a slow computer plus five times the duration of a plan, since apply looks at everything
+// before and after planning and begins its work. The timeout of a resource is half an hour.
 func (w *world) within(f failure) time.Duration { return f.waits + max(time.Minute, 5*w.quiet) }
 
-// well wants nothing to be planned, and notes how long that takes.
+// well checks that a plan is empty, and measures how long it takes.
 func (w *world) well(t *testing.T) {
 	t.Helper()
 	start := time.Now()
@@ -81,15 +80,15 @@ func (w *world) well(t *testing.T) {
 // failure is one thing that goes wrong.
 type failure struct {
 	title string // of its section in the guide
-	// with says what goes wrong; what it does is undone by the cleanup of t.
+	// with causes the failure, and undoes it in a cleanup of t.
 	with func(t *testing.T, w *world)
 	args []string
-	// command is what the person runs, apply unless it says plan.
+	// command is what is run: apply by default, or plan.
 	command string
 	summary string   // of the diagnostic
-	says    []string // what it must say, wherever lines are broken
-	// waits is what the command has to wait for by design before it can say so,
-	// such as ten seconds for a machine that does not answer; see world.within.
+	says    []string // what the message must contain, wherever lines are broken
+	// waits is how long the command has to wait by design before it can fail, such as ten seconds
+	// for a machine that does not answer; see world.within.
 	waits time.Duration
 	// backsOff says that the kubelet backs off from a pod before the command ends.
 	backsOff bool
@@ -123,7 +122,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// fail brings a failure about and compares what is printed.
+// fail causes a failure and compares what is printed.
 func (w *world) fail(t *testing.T, f failure) {
 	env := w.WS.Env
 	t.Cleanup(func() { w.WS.Env = env })
@@ -161,9 +160,9 @@ func (w *world) fail(t *testing.T, f failure) {
 	compareGuide(t, f.title, said)
 }
 
-// toldInTime wants a command to have ended within half a minute of the first
-// CrashLoopBackOff or ImagePullBackOff since it began, of which the kubelet makes
-// an event. What Terraform does before and after is added as in world.within.
+// toldInTime checks that a command ended within half a minute of the first CrashLoopBackOff or
+// ImagePullBackOff after its start, which the kubelet records as an event. The time that Terraform
+// needs before and after is added as in world.within.
 func (w *world) toldInTime(t *testing.T, began, ended time.Time) {
 	t.Helper()
 	var events struct {
@@ -206,7 +205,7 @@ func diagnostic(out, summary string) string {
 	return strings.TrimSpace(said)
 }
 
-// passing is what differs from one run to the next and means nothing.
+// passing matches parts of messages that differ between runs and mean nothing.
 var passing = []struct {
 	shape *regexp.Regexp
 	to    string
@@ -220,7 +219,7 @@ var passing = []struct {
 	{regexp.MustCompile(`\b(i|ami)-[0-9a-f]+\b`), "<id>"},
 	{regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+s (ahead|behind)`), "<time> $3"},
 	{regexp.MustCompile(`process \d+ of`), "process <pid> of"},
-	{regexp.MustCompile(`EC2: Describe\w+`), "EC2: Describe..."}, // several are asked at once
+	{regexp.MustCompile(`EC2: Describe\w+`), "EC2: Describe..."}, // several are called in parallel
 	{regexp.MustCompile(`\b(\w+)-[0-9a-f]{6,10}-[0-9a-z]{5}\b`), "$1-<pod>"},
 	{regexp.MustCompile(`restarted \d+ times`), "restarted <n> times"},
 	{regexp.MustCompile(`after \d+ ms`), "after <time>"},
@@ -237,7 +236,7 @@ func normal(text string) string {
 	return text
 }
 
-// compareGuide wants a section of the guide to show the message.
+// compareGuide checks that a section of the guide shows the message.
 func compareGuide(t *testing.T, title, said string) {
 	t.Helper()
 	path := filepath.Join(suite.Root, "templates", "guides", "troubleshooting.md")

@@ -1,9 +1,8 @@
-// Package flags holds what package component renders against the real
-// programs: every flag must be one the program knows and does not call
-// deprecated, and configuration files must be ones the program reads.
+// Package flags compares what package component renders with the real programs: a program must know
+// every flag and not call it deprecated, and must be able to read its configuration files.
 //
-// The programs come from the project's artifact cache; without it there is
-// nothing to compare with. No test in here starts a component for good.
+// The programs come from the project's artifact cache; the tests are skipped without it. No test
+// leaves a component running.
 package flags
 
 import (
@@ -113,7 +112,7 @@ var (
 	flagInUnit = regexp.MustCompile(`(?m)^  "?--([^= ]+)=`)
 )
 
-// checkFlags compares the flags in a unit file with those a program's help lists.
+// checkFlags compares the flags in a unit file with those in a program's help.
 func checkFlags(t *testing.T, unit, help string) {
 	t.Helper()
 	known := map[string]string{}
@@ -172,7 +171,7 @@ func catalog(t *testing.T) *artifact.Catalog {
 	return c
 }
 
-// set drops the complaint about checksums, which do not matter here.
+// set ignores errors about unknown checksums, which do not matter here.
 func set(t *testing.T, list []artifact.Artifact, err error) []artifact.Artifact {
 	t.Helper()
 	if err != nil && !errors.Is(err, artifact.ErrUnknownChecksum) {
@@ -227,7 +226,8 @@ func TestControlPlane(t *testing.T) {
 	}
 }
 
-// TestAdmissionPlugins compares the plugins a release is said to have with those its program lists.
+// TestAdmissionPlugins compares component's list of admission plugins of a release with the
+// program's own.
 func TestAdmissionPlugins(t *testing.T) {
 	listed := regexp.MustCompile(`Comma-delimited list of admission plugins: ([^.]*)\.`)
 	for _, v := range versions {

@@ -11,8 +11,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
-// TestGoneFlags asks programs for flags that some of their releases have and
-// others have not, and component for the same.
+// TestGoneFlags compares component with the programs for flags that only some releases have.
 func TestGoneFlags(t *testing.T) {
 	for _, v := range versions {
 		list, err := catalog(t).ControlPlaneSet(v)
@@ -41,8 +40,8 @@ func TestGoneFlags(t *testing.T) {
 	}
 }
 
-// compareFlags gives each flag to a program that is to print its version, and
-// wants it refused exactly when component refuses it.
+// compareFlags runs a program with each flag and --version, and checks that it refuses the flag
+// exactly when component does.
 func compareFlags(t *testing.T, name, release, program, refusal string, flags ...string) {
 	t.Helper()
 	v, err := version.Parse(release)
@@ -52,7 +51,7 @@ func compareFlags(t *testing.T, name, release, program, refusal string, flags ..
 	ctx, cancel := context.WithTimeout(t.Context(), runTimeout)
 	defer cancel()
 	for _, flag := range flags {
-		out, _ := exec.CommandContext(ctx, program, "--"+flag+"=1", "--version").CombinedOutput() // it may dislike the value
+		out, _ := exec.CommandContext(ctx, program, "--"+flag+"=1", "--version").CombinedOutput() // the value may be invalid
 		gone := strings.Contains(string(out), refusal+": -")
 		if err := component.CheckFlags(name, v, component.Args{flag: {"1"}}); (err != nil) != gone {
 			t.Errorf("--%s: component says %v, %s %s says\n%s", flag, err, name, release, out)

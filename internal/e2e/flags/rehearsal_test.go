@@ -17,7 +17,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// fixture is a small cluster with keys of its own, to be rendered.
+// fixture is a small cluster with its own keys, for rendering.
 type fixture struct {
 	etcd    component.EtcdSpec
 	control component.ControlPlaneSpec
@@ -25,16 +25,15 @@ type fixture struct {
 	store   pki.Store
 }
 
-// judgement is what a program is to say of a changed configuration.
+// judgement is the expected answer of a program to a changed configuration.
 type judgement struct {
 	name   string
 	change func(*fixture)
-	want   string // part of the complaint; empty: accepted
+	want   string // part of the error; empty if the program accepts the configuration
 }
 
-// TestRehearsal has the real programs judge real configurations, as a roll
-// does before it stops anything: in namespaces of their own, where they can
-// neither reach nor write anything.
+// TestRehearsal lets the real programs check real configurations, as a roll does before it stops
+// anything: in their own namespaces, without network and without write access.
 func TestRehearsal(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, for namespaces")
@@ -67,7 +66,7 @@ func TestRehearsal(t *testing.T) {
 			{"peers", apiServer("feature-gates", "UnknownVersionInteroperabilityProxy=true"), ""},
 			{"gate with a prefix", apiServer("feature-gates", "kube:InPlacePodVerticalScaling=true"), ""},
 			{"unknown gate with a prefix", apiServer("feature-gates", "kube:Foo=true"), "unrecognized feature gate: Foo"},
-			{"address left to it", apiServer("advertise-address", "0.0.0.0"), ""}, // cannot tell without a network
+			{"address left to it", apiServer("advertise-address", "0.0.0.0"), ""}, // cannot be checked without a network
 			{"flag", apiServer("no-such-flag", "1"), "unknown flag: --no-such-flag"},
 			{"duration", apiServer("event-ttl", "long"), `invalid argument "long" for "--event-ttl" flag`},
 			{"value", apiServer("goaway-chance", "5"), "--goaway-chance can not be"},
@@ -143,7 +142,7 @@ func podSecurity(enforce string) func(*fixture) {
 	}
 }
 
-// member is where a program lies in its download.
+// member is the path of a program within its download.
 func member(program string) string {
 	switch program {
 	case artifact.Etcd:
@@ -185,7 +184,7 @@ func (f fixture) artifacts() []artifact.Artifact {
 	return slices.Concat(f.etcd.Artifacts, f.control.Artifacts, f.worker.Artifacts)
 }
 
-// render writes all files of all roles, keys included, below root.
+// render writes all files of all roles, including keys, below root.
 func (f fixture) render(t *testing.T, root string) {
 	t.Helper()
 	etcd, err1 := component.Etcd(f.etcd, controller)
@@ -253,8 +252,8 @@ func (f fixture) secret(t *testing.T, s component.Secret) []byte {
 	return content
 }
 
-// confine runs a program with another /etc, without a network, and without a
-// place to write to but /var/log.
+// confine runs a program with another /etc, without a network, and with write access only to
+// /var/log.
 const confine = `set -e
 etc=$1; shift
 mount -t overlay overlay -o "ro,lowerdir=$etc:/etc" /etc
@@ -284,7 +283,7 @@ func rehearse(t *testing.T, root, program, name string) string {
 	defer cancel()
 	args := append([]string{"--net", "--mount", "sh", "-c", confine, "sh", filepath.Join(root, "etc"), program}, append(words, rehearsal...)...)
 	cmd := exec.CommandContext(ctx, "unshare", args...)
-	// What the unit has from bootstrap.env.
+	// The variables that the unit reads from bootstrap.env.
 	cmd.Env = append(os.Environ(), "ETCD_INITIAL_CLUSTER=controller-0=https://10.240.0.10:2380")
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {

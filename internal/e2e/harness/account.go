@@ -11,8 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 )
 
-// AWS returns the configuration of unchanged SDK clients that talk to the lab,
-// for what a person would do behind Terraform's back.
+// AWS returns the configuration of unchanged SDK clients for the lab, for changes outside
+// Terraform.
 func (s *Suite) AWS() aws.Config {
 	return aws.Config{
 		Region:       s.env["AWS_REGION"],
@@ -21,11 +21,11 @@ func (s *Suite) AWS() aws.Config {
 	}
 }
 
-// Parameters returns the SHA-256 of every parameter of the account, by name.
+// Parameters returns the SHA-256 of every parameter in the account, by name.
 func (s *Suite) Parameters(t *testing.T) map[string]string {
 	t.Helper()
 	client := ssm.NewFromConfig(s.AWS(), func(o *ssm.Options) {
-		o.RetryMaxAttempts = 20 // the faults that a test asks for hit the test as well
+		o.RetryMaxAttempts = 20 // the faults of a test also affect the test's own calls
 	})
 	found := map[string]string{}
 	pages := ssm.NewGetParametersByPathPaginator(client, &ssm.GetParametersByPathInput{
@@ -43,7 +43,7 @@ func (s *Suite) Parameters(t *testing.T) map[string]string {
 	return found
 }
 
-// Empty fails the test when the account holds anything at all.
+// Empty fails the test unless the account is empty.
 func (s *Suite) Empty(t *testing.T) {
 	t.Helper()
 	var left json.RawMessage

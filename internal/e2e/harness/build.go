@@ -11,9 +11,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
 )
 
-// build builds the programs into the repository's bin/, where they are linked
-// once for all suites, and copies them, so that what is built later is not run
-// in the middle of a test.
+// build builds the programs into the repository's bin/, where they are linked once for all suites,
+// and copies them, so that a later build does not replace a program during a test.
 func (s *Suite) build(ctx context.Context) error {
 	shared := filepath.Join(s.Root, "bin")
 	if err := os.MkdirAll(shared, 0o755); err != nil {
@@ -23,7 +22,7 @@ func (s *Suite) build(ctx context.Context) error {
 	if _, err := lock.TryLockContext(ctx, 100*time.Millisecond); err != nil {
 		return err
 	}
-	defer lock.Unlock() //nolint:errcheck // the end of the process unlocks, too
+	defer lock.Unlock() //nolint:errcheck // the lock also ends with the process
 	if err := workspace.Build(ctx, s.Root, shared, ".", "./cmd/..."); err != nil {
 		return err
 	}

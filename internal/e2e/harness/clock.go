@@ -12,8 +12,7 @@ import (
 
 const clockOffset = "K8S_E2E_CLOCK_OFFSET="
 
-// MovableClock builds a provider whose clock can be moved, and makes the
-// workspaces made from now on use it.
+// MovableClock builds a provider whose clock can be moved. Workspaces created from now on use it.
 func (s *Suite) MovableClock(t *testing.T) {
 	t.Helper()
 	s.provider = filepath.Join(s.Bin, "movedclock")
@@ -22,8 +21,8 @@ func (s *Suite) MovableClock(t *testing.T) {
 	}
 }
 
-// MoveClock moves the clock of a workspace's provider, see MovableClock; the
-// machines' clocks stay right.
+// MoveClock moves the clock of a workspace's provider, see MovableClock. The machines' clocks stay
+// right.
 func MoveClock(ws *workspace.Workspace, offset time.Duration) {
 	ws.Env = append(slices.DeleteFunc(slices.Clone(ws.Env), func(kv string) bool { return strings.HasPrefix(kv, clockOffset) }),
 		clockOffset+offset.String())

@@ -18,11 +18,11 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
 )
 
-// Cluster is what tests know of a cluster that Terraform made of
-// examples/ha-cluster, or of something like it.
+// Cluster is what tests know about a cluster that Terraform has created from examples/ha-cluster or
+// a similar configuration.
 type Cluster struct {
 	WS         *workspace.Workspace
-	Kubeconfig string // path, of an administrator
+	Kubeconfig string // path of an administrator's kubeconfig
 	Endpoint   string
 	Addresses  map[string]string // machine -> public address
 	HostKeys   map[string]string // machine -> authorized_keys line
@@ -30,10 +30,10 @@ type Cluster struct {
 	suite *Suite
 }
 
-// Cluster returns the cluster of a workspace. Learn fills it once it was applied.
+// Cluster returns the cluster of a workspace. Learn fills it after the first apply.
 func (s *Suite) Cluster(ws *workspace.Workspace) *Cluster { return &Cluster{WS: ws, suite: s} }
 
-// Learn reads endpoint and machines from the state and makes a kubeconfig.
+// Learn reads endpoint and machines from the state, and creates a kubeconfig.
 func (c *Cluster) Learn(t *testing.T) {
 	t.Helper()
 	c.LearnMachines(t)
@@ -68,7 +68,7 @@ type Resource struct {
 	Values  json.RawMessage `json:"values"`
 }
 
-// Resources returns everything in the state.
+// Resources returns all resources in the state.
 func (c *Cluster) Resources(t *testing.T) []Resource {
 	t.Helper()
 	out, err := c.WS.Run(t.Context(), "show", "-json", "-no-color")
@@ -90,7 +90,7 @@ func (c *Cluster) Resources(t *testing.T) []Resource {
 
 // Machine is a machine in the state.
 type Machine struct {
-	ID   string `json:"id"` // of its instance
+	ID   string `json:"id"` // id of its instance
 	Role string `json:"role"`
 	Host struct {
 		Name    string `json:"name"`
@@ -116,14 +116,14 @@ func (c *Cluster) Machines(t *testing.T) []Machine {
 	return out
 }
 
-// Etcdctl is the beginning of a command that asks the member on a controller.
+// Etcdctl is the beginning of an etcdctl command that asks the member on its own controller.
 const Etcdctl = "/usr/local/bin/etcdctl --endpoints https://127.0.0.1:2379 --cacert /etc/etcd/pki/ca.crt --cert /etc/etcd/pki/server.crt --key /etc/etcd/pki/server.key "
 
-// Members returns the ids of etcd's voters by machine.
+// Members returns the ids of etcd's voters, by machine.
 func (c *Cluster) Members(t *testing.T) map[string]string {
 	t.Helper()
 	var out string
-	Eventually(t, time.Minute, "the members of etcd", func() (err error) { // asks the leader
+	Eventually(t, time.Minute, "the members of etcd", func() (err error) { // the command needs a leader
 		out, err = c.suite.TryConsole(t.Context(), "controller-0", Etcdctl+"member list")
 		return err
 	})
@@ -148,7 +148,7 @@ func (c *Cluster) Kubectl(t *testing.T, args ...string) string {
 	return out
 }
 
-// Create makes the objects of manifests as the administrator.
+// Create creates the objects of manifests as the administrator.
 func (c *Cluster) Create(t *testing.T, manifests string) {
 	t.Helper()
 	if _, err := c.suite.Kubectl(t.Context(), c.Kubeconfig, strings.NewReader(manifests), "apply", "-f", "-"); err != nil {
@@ -156,7 +156,7 @@ func (c *Cluster) Create(t *testing.T, manifests string) {
 	}
 }
 
-// Sh runs a script as root on a machine, whose host key must be the pinned one.
+// Sh runs a script as root on a machine. The machine's host key must be the pinned one.
 func (c *Cluster) Sh(t *testing.T, machine, script string) string {
 	t.Helper()
 	out, err := c.TrySh(t.Context(), machine, script)
@@ -166,7 +166,7 @@ func (c *Cluster) Sh(t *testing.T, machine, script string) string {
 	return out
 }
 
-// TrySh is Sh that returns the error; the output is of both streams.
+// TrySh is Sh, but returns the error. The output combines both streams.
 func (c *Cluster) TrySh(ctx context.Context, machine, script string) (string, error) {
 	key, err := os.ReadFile(c.suite.SSH)
 	if err != nil {
@@ -205,7 +205,7 @@ func (c *Cluster) TrySh(ctx context.Context, machine, script string) (string, er
 	return string(out), nil
 }
 
-// Apply applies, fails the test on an error and returns what was printed.
+// Apply runs terraform apply, fails the test on an error, and returns the output.
 func (c *Cluster) Apply(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := c.WS.Apply(t.Context(), args...)
@@ -215,8 +215,8 @@ func (c *Cluster) Apply(t *testing.T, args ...string) string {
 	return out
 }
 
-// Destroy destroys everything and fails the test on an error, or when anything
-// is left in the account.
+// Destroy runs terraform destroy. It fails the test on an error, or if anything is left in the
+// account.
 func (c *Cluster) Destroy(t *testing.T) {
 	t.Helper()
 	if _, err := c.WS.Destroy(t.Context()); err != nil {
@@ -225,7 +225,7 @@ func (c *Cluster) Destroy(t *testing.T) {
 	c.suite.Empty(t)
 }
 
-// NoChanges fails when a plan is not empty.
+// NoChanges fails the test unless a plan is empty.
 func (c *Cluster) NoChanges(t *testing.T) {
 	t.Helper()
 	changes, text, err := c.WS.Plan(t.Context())

@@ -12,12 +12,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 )
 
-// outsideName is a web server in the lab's internet, which logs who asks it.
+// outsideName is a web server in the lab's internet that logs its clients.
 const outsideName = "outside.k8s-lab.test"
 
-// PodEgress wants of the pods of [Web], one on each of the nodes, that they
-// resolve names of the cluster and of the world, that the world sees the public
-// address of their node, and that the metadata of their instance is closed to them.
+// PodEgress checks the network access of the pods of [Web], one on each node: they resolve names in
+// the cluster and on the internet, a server on the internet sees the public address of their node,
+// and the instance metadata service is closed to them.
 func (c *Cluster) PodEgress(t *testing.T, nodes ...string) {
 	t.Helper()
 	pods := map[string]string{}
@@ -64,8 +64,8 @@ func (c *Cluster) podEgress(t *testing.T, node, pod string) {
 	if out := c.Sh(t, node, "cat /run/kubernetes/resolv.conf"); !strings.Contains(out, "nameserver ") || strings.Contains(out, "nameserver 127.") {
 		t.Errorf("%s gives its pods %q", node, out)
 	}
-	// Only the name matters: a service does not answer to ping.
-	Eventually(t, 30*time.Second, "a pod on "+node+" resolves kubernetes.default", func() error { // kube-proxy may just have started
+	// Only the name resolution matters: a service does not answer pings.
+	Eventually(t, 30*time.Second, "a pod on "+node+" resolves kubernetes.default", func() error { // kube-proxy may have been started just now
 		if out := in("timeout 8 ping -c 1 -W 1 kubernetes.default"); !strings.Contains(out, "(10.32.0.1)") {
 			return errors.New(out)
 		}
@@ -78,14 +78,14 @@ func (c *Cluster) podEgress(t *testing.T, node, pod string) {
 	if out := c.Sh(t, node, "curl -s -m 5 -o /dev/null -w '%{http_code}' "+metadata); out != "401" {
 		t.Errorf("the metadata service says %q to %s, wanted that it asks for a token", out, node)
 	}
-	// An answer would be "HTTP/1.1 401"; without one, timeout(1) ends the request.
+	// An answer would be "HTTP/1.1 401". Without an answer, timeout(1) ends the request.
 	if out := in("timeout 3 wget -O - " + metadata); strings.Contains(out, "HTTP/") || strings.Contains(out, "exit status 0") || strings.Contains(out, "exit status 1\n") {
 		t.Errorf("a pod on %s reaches the metadata service: %q", node, out)
 	}
 }
 
-// hopLimit sets the workers' hop limit of the metadata service, behind
-// Terraform's back. It is 1 as the provider makes them.
+// hopLimit sets the hop limit of the workers' metadata service, outside Terraform. The provider
+// sets it to 1.
 func (c *Cluster) hopLimit(t *testing.T, limit int32) {
 	t.Helper()
 	client := ec2.NewFromConfig(c.suite.AWS())

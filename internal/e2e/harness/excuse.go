@@ -8,13 +8,12 @@ import (
 	"time"
 )
 
-// A request may fail although nothing is wrong with what is tested: on a
-// computer that others keep busy too, etcd may hold an election that nobody asked
-// for, and the load balancer may take an API server for dead. Each such loss has
-// to be borne out: by the journals of the machines, or by the provider, which
+// A request may fail for a reason that does not count against what is tested: on a busy computer
+// etcd may hold an unplanned election, and the load balancer may take an API server for dead. Each
+// such failure must be confirmed, by the journals of the machines, or by the provider, which
 // announces when it cannot rule out that a write is lost.
 
-// excuse removes the failures that are borne out.
+// excuse removes the failures that are confirmed.
 func (x *Traffic) excuse(t *testing.T, announced ...time.Time) {
 	t.Helper()
 	if len(x.failed) > 0 {
@@ -31,9 +30,9 @@ func (x *Traffic) excuse(t *testing.T, announced ...time.Time) {
 }
 
 var (
-	// lostInElection is what etcd says of a write that came while its leadership changed.
+	// lostInElection is what etcd answers to a write during a change of its leader.
 	lostInElection = []string{"etcdserver: request timed out", "raft proposal dropped", "etcdserver: leader changed"}
-	// cut is what a client says whose connection ended before the answer came.
+	// cut is what a client reports if its connection ends before the answer arrives.
 	cut = []string{"EOF", "connection reset by peer", "http2: client connection lost"}
 )
 
@@ -41,12 +40,12 @@ func (f failure) says(any []string) bool {
 	return slices.ContainsFunc(any, func(words string) bool { return strings.Contains(f.err.Error(), words) })
 }
 
-// underWay tells whether the request was, at a time or in the second after it.
+// underWay reports whether the request was under way at a time, or in the second after it.
 func (f failure) underWay(at time.Time) bool {
 	return f.began.Before(at.Add(time.Second)) && f.began.Add(f.took).After(at)
 }
 
-// excuse returns why a request may have failed, "" for no reason.
+// excuse returns the confirmed reason for a failed request, "" if there is none.
 func (c *Cluster) excuse(t *testing.T, f failure, announced []time.Time) string {
 	t.Helper()
 	switch {
@@ -61,8 +60,8 @@ func (c *Cluster) excuse(t *testing.T, f failure, announced []time.Time) string 
 	}
 }
 
-// journal returns the lines of a unit that match a pattern of grep's, "" for a
-// machine that is gone.
+// journal returns the lines of a unit's journal that match a grep pattern, "" for a machine that no
+// longer exists.
 func (c *Cluster) journal(t *testing.T, machine, unit string, from, to time.Time, pattern string) string {
 	t.Helper()
 	out, err := c.suite.TryConsole(t.Context(), machine, fmt.Sprintf(
@@ -73,10 +72,10 @@ func (c *Cluster) journal(t *testing.T, machine, unit string, from, to time.Time
 	return out
 }
 
-// unaskedElections returns what etcd's journals say of members that found
-// themselves without a leader: a member asks the others first whether they would
-// vote for it, and says so, but not when the leadership is handed to it. When the
-// leader was being stopped there is no excuse, since it should have done that.
+// unaskedElections returns the journal lines of etcd members that found themselves without a
+// leader: such a member first asks the others whether they would vote for it, and logs that, but
+// not when the leadership is transferred to it. An election is no excuse if the leader was being
+// stopped, since it should have transferred its leadership.
 func (c *Cluster) unaskedElections(t *testing.T, from, to time.Time) (found []string) {
 	t.Helper()
 	for machine := range c.Addresses {

@@ -1,6 +1,6 @@
-// Package harness gives the end-to-end tests their surroundings: programs
-// built from this tree, a local EC2 of their own and Terraform workspaces that
-// point to it. It knows nothing of what is tested.
+// Package harness is the environment of the end-to-end tests: programs built from this tree, a
+// local EC2 for each suite, and Terraform workspaces that use it. It knows nothing about what is
+// tested.
 package harness
 
 import (
@@ -21,18 +21,18 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
 )
 
-// KubernetesVersion is the release the tests install, and NextKubernetesVersion
-// the one they upgrade to.
+// KubernetesVersion is the release that the tests install, NextKubernetesVersion the one to which
+// they upgrade.
 const (
 	KubernetesVersion     = "1.36.4"
 	NextKubernetesVersion = "1.37.1"
 )
 
-// Suite is one local EC2 and the programs to drive it with.
+// Suite is one local EC2 and the programs that use it.
 type Suite struct {
-	Root  string // of the repository
-	Dir   string // everything the suite writes
-	Bin   string // programs built from this tree
+	Root  string // root directory of the repository
+	Dir   string // directory for everything that the suite writes
+	Bin   string // directory of the programs built from this tree
 	Cache string
 	CLI   string // terraform or tofu
 	SSH   string // path of the private key the machines accept
@@ -41,10 +41,9 @@ type Suite struct {
 	env      map[string]string
 }
 
-// Main runs the tests of a package within a Suite: it starts a lab, runs them,
-// takes the lab down and fails when that leaves anything behind. Without root
-// the tests are skipped, as the local EC2 cannot run. up are more arguments for
-// k8s-lab up.
+// Main runs the tests of a package with a Suite. It starts a lab, runs the tests, takes the lab
+// down, and fails if anything is left. Without root the tests are skipped, since the local EC2
+// needs it. up are additional arguments of k8s-lab up.
 func Main(m *testing.M, set func(*Suite), up ...string) int {
 	if os.Getuid() != 0 {
 		fmt.Println("skipped: the local EC2 needs root")
@@ -119,7 +118,7 @@ func (s *Suite) tofu(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// OpenTofu returns the path of OpenTofu, building it when there is none.
+// OpenTofu returns the path of OpenTofu, and builds it if necessary.
 func (s *Suite) OpenTofu(ctx context.Context) (string, error) {
 	if p, err := exec.LookPath("tofu"); err == nil {
 		return p, nil
@@ -127,7 +126,7 @@ func (s *Suite) OpenTofu(ctx context.Context) (string, error) {
 	return s.tofu(ctx)
 }
 
-// Lab runs k8s-lab on the suite's state directory.
+// Lab runs k8s-lab with the suite's state directory.
 func (s *Suite) Lab(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.Bin, "k8s-lab"), append([]string{"--state-dir", filepath.Join(s.Dir, "lab")}, args...)...)
 	var out bytes.Buffer
@@ -152,9 +151,9 @@ func (s *Suite) readEnv(ctx context.Context) error {
 // Getenv returns a variable of the lab's environment.
 func (s *Suite) Getenv(name string) string { return s.env[name] }
 
-// Env is the environment that points AWS clients and the provider to the lab.
-// K8S_E2E_DEBIAN=12 has the example's machines made of that release of Debian
-// instead of the provider's default.
+// Env returns the environment with which AWS clients and the provider use the lab.
+// K8S_E2E_DEBIAN=12 makes the example's machines use that release of Debian instead of the
+// provider's default.
 func (s *Suite) Env() []string {
 	env := []string{"K8S_SSH_PRIVATE_KEY_FILE=" + s.SSH}
 	if release := os.Getenv("K8S_E2E_DEBIAN"); release != "" {
@@ -166,9 +165,8 @@ func (s *Suite) Env() []string {
 	return env
 }
 
-// Workspace makes a working directory with the provider installed, the given
-// configuration copied, and the lab's variable file. A test that fails says
-// where the log of its commands is.
+// Workspace creates a working directory with the provider installed, the given configuration, and
+// the lab's variables. The log of a failed test says where the log of its commands is.
 func (s *Suite) Workspace(t *testing.T, name, cli, config string) *workspace.Workspace {
 	t.Helper()
 	log, err := os.Create(filepath.Join(s.Dir, name+".log"))
@@ -218,7 +216,7 @@ func (s *Suite) Kubectl(ctx context.Context, kubeconfig string, stdin io.Reader,
 	return stdout.String(), nil
 }
 
-// Control calls the lab's control endpoint and decodes the answer into v, when v is not nil.
+// Control calls the lab's control endpoint, and decodes the answer into v unless v is nil.
 func (s *Suite) Control(ctx context.Context, method, path string, body, v any) error {
 	var in io.Reader
 	if body != nil {
@@ -250,7 +248,8 @@ func (s *Suite) Control(ctx context.Context, method, path string, body, v any) e
 	return json.Unmarshal(b, v)
 }
 
-// Eventually waits until a condition holds, and fails with the last error when it does not in time.
+// Eventually waits until a condition holds. After the time limit it fails the test with the last
+// error.
 func Eventually(t *testing.T, within time.Duration, what string, f func() error) {
 	t.Helper()
 	deadline := time.Now().Add(within)

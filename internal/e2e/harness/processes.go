@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Providers returns the processes of this provider that a running CLI has started.
+// Providers returns the ids of this provider's processes that a running CLI has started.
 func Providers(t *testing.T, cli int) []int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")

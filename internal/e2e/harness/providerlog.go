@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// providerLog is where the provider writes down what it does in all workspaces.
+// providerLog is the provider's log of all workspaces.
 func (s *Suite) providerLog() string { return filepath.Join(s.Dir, "provider.log") }
 
-// said returns the lines of the provider's log that hold all these words.
+// said returns the lines of the provider's log that contain all these words.
 func (s *Suite) said(t *testing.T, words ...string) (lines []string) {
 	t.Helper()
 	b, err := os.ReadFile(s.providerLog())
@@ -29,13 +29,13 @@ func (s *Suite) said(t *testing.T, words ...string) (lines []string) {
 	return lines
 }
 
-// Logged tells whether the provider has said this about a machine.
+// Logged reports whether the provider has logged a message about a machine.
 func (s *Suite) Logged(t *testing.T, machine, message string) bool {
 	t.Helper()
 	return len(s.said(t, message, "machine="+machine+" ")) > 0
 }
 
-// announced returns when the provider said that a write may be lost.
+// announced returns the times at which the provider logged that a write may be lost.
 func (s *Suite) announced(t *testing.T) (times []time.Time) {
 	t.Helper()
 	for _, line := range s.said(t, "a write under way may be lost") {

@@ -15,11 +15,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// trafficLabel marks what the traffic has written.
+// trafficLabel is the label of the objects that the traffic writes.
 const trafficLabel = "e2e-traffic"
 
-// Client returns an unchanged client-go client, which waits 20 s for an answer
-// and is not limited in its rate.
+// Client returns an unchanged client-go client without a rate limit. It waits 20 s for an answer.
 func Client(t *testing.T, kubeconfig string) kubernetes.Interface {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -35,13 +34,13 @@ func Client(t *testing.T, kubeconfig string) kubernetes.Interface {
 	return client
 }
 
-// Traffic is what clients see of the API through the Elastic IP: one writes and
-// one reads, up to ten times a second each, and another looks at the nodes and
-// at the pods of Web four times a second. Nothing is tried again but by client-go itself. What it
-// has seen is to be read only after Unbroken or Answering has ended it.
+// Traffic is the API as clients see it through the Elastic IP. One client writes and one reads,
+// each up to ten times a second; another one reads the nodes and the pods of Web four times a
+// second. Only client-go itself retries. Read the results only after Unbroken or Answering has
+// ended the traffic.
 type Traffic struct {
-	Cordoned []string // sets of closed nodes, joined by "+", as they followed one another
-	Fewest   int      // the fewest ready pods of Web at one time
+	Cordoned []string // sets of cordoned nodes, joined by "+", in order
+	Fewest   int      // the smallest number of ready pods of Web at any time
 
 	cluster *Cluster
 	cancel  context.CancelFunc
@@ -52,7 +51,7 @@ type Traffic struct {
 	failed   []failure
 	excused  int
 	lastOK   time.Time
-	gap      time.Duration // longest time without a success
+	gap      time.Duration // longest time without a successful request
 }
 
 // failure is a request that failed.
@@ -66,8 +65,7 @@ func (f failure) String() string {
 	return fmt.Sprintf("%s after %s: %v", f.began.Format(time.TimeOnly), f.took.Round(time.Millisecond), f.err)
 }
 
-// Requests has a client make a request again and again, with a rest between
-// two, until it is ended.
+// Requests repeats a request, with a pause in between, until it is ended.
 func (c *Cluster) Requests(t *testing.T, rest time.Duration, request func(ctx context.Context, n int) error) *Traffic {
 	t.Helper()
 	x, ctx := c.newTraffic(t)
@@ -75,13 +73,13 @@ func (c *Cluster) Requests(t *testing.T, rest time.Duration, request func(ctx co
 	return x
 }
 
-// newTraffic returns a Traffic without clients, and the context that ends them.
+// newTraffic returns a Traffic without clients, and the context that ends its clients.
 func (c *Cluster) newTraffic(t *testing.T) (*Traffic, context.Context) {
 	ctx, cancel := context.WithCancel(t.Context())
 	return &Traffic{cluster: c, cancel: cancel, lastOK: time.Now(), Fewest: 1 << 30}, ctx
 }
 
-// Traffic starts the clients, with a kubeconfig.
+// Traffic starts the clients with a kubeconfig.
 func (c *Cluster) Traffic(t *testing.T, kubeconfig string) *Traffic {
 	t.Helper()
 	x, ctx := c.newTraffic(t)
@@ -116,8 +114,7 @@ func (c *Cluster) Traffic(t *testing.T, kubeconfig string) *Traffic {
 	return x
 }
 
-// pause is what is between two requests: the machines' processors are to do
-// what is tested, and not only this.
+// pause is the time between two requests, which leaves the processors to what is tested.
 const pause = 100 * time.Millisecond
 
 func (x *Traffic) loop(ctx context.Context, rest time.Duration, request func(context.Context, int) error) {
@@ -145,7 +142,7 @@ func (x *Traffic) loop(ctx context.Context, rest time.Duration, request func(con
 	})
 }
 
-// look notes which nodes are closed to new pods and how many pods are ready.
+// look records which nodes are cordoned and how many pods are ready.
 func (x *Traffic) look(nodes []corev1.Node, pods []corev1.Pod) {
 	var closed []string
 	for _, n := range nodes {
@@ -169,7 +166,7 @@ func (x *Traffic) look(nodes []corev1.Node, pods []corev1.Pod) {
 	}
 }
 
-// end stops the clients and says what they saw.
+// end stops the clients and logs what they saw.
 func (x *Traffic) end(t *testing.T) {
 	t.Helper()
 	x.cancel()
@@ -181,22 +178,22 @@ func (x *Traffic) end(t *testing.T) {
 	}
 }
 
-// Failures ends the clients and returns how many requests failed.
+// Failures ends the clients and returns the number of failed requests.
 func (x *Traffic) Failures(t *testing.T) int {
 	t.Helper()
 	x.end(t)
 	return len(x.failed)
 }
 
-// Figures says how many requests there were, once Unbroken has ended them, and
-// how many failed for a reason that it excuses.
+// Figures returns, after Unbroken, the number of requests and how many of them failed for an
+// accepted reason.
 func (x *Traffic) Figures() string {
 	return fmt.Sprintf("%d requests, %d failed and excused", x.requests, x.excused)
 }
 
-// Unbroken wants that no request failed but those that are excused, see
-// Cluster.excuse. A write may also have been lost at one of the times at which an
-// engine of the test's own announced it.
+// Unbroken ends the clients and fails the test if a request failed without an accepted reason, see
+// Cluster.excuse. announced are further times at which a write may have been lost, as an engine of
+// the test itself has announced.
 func (x *Traffic) Unbroken(t *testing.T, announced ...time.Time) {
 	t.Helper()
 	x.end(t)
@@ -206,7 +203,7 @@ func (x *Traffic) Unbroken(t *testing.T, announced ...time.Time) {
 	}
 }
 
-// list is what failed, a line each.
+// list returns the failed requests, one line each.
 func (x *Traffic) list() string {
 	lines := make([]string, len(x.failed))
 	for i, f := range x.failed {
@@ -215,9 +212,9 @@ func (x *Traffic) list() string {
 	return strings.Join(lines, "\n")
 }
 
-// Answering wants that no request after the loss of a machine had to wait long:
-// those under way on it are lost with it, and the load balancer takes a moment
-// to notice.
+// Answering ends the clients and fails the test if requests had to wait long after the loss of a
+// machine. Requests under way on the machine may fail, and the load balancer takes a moment to
+// notice.
 func (x *Traffic) Answering(t *testing.T) {
 	t.Helper()
 	x.end(t)

@@ -9,18 +9,18 @@ import (
 	"testing"
 )
 
-// Unit is when systemd last took a unit down and had it up again, in
-// microseconds of the one clock all machines of a lab share, and how often it
-// has done so unasked since it was last asked to.
+// Unit is when systemd last stopped and last started a unit, in microseconds of the clock that all
+// machines of a lab share, and how often it has restarted the unit automatically since the last
+// requested start.
 type Unit struct{ Down, Up, Unasked int }
 
-// UnitsScript prints, on a machine, what ParseUnits reads. A unit that systemd is
-// about to start again, such as a manager that has lost its lease, is waited for.
+// UnitsScript prints, on a machine, the input of ParseUnits. It waits for a unit that systemd is
+// about to restart, such as a controller manager that has lost its lease.
 const UnitsScript = `for u in etcd kube-apiserver kube-controller-manager kube-scheduler containerd kubelet kube-proxy haproxy; do
 	for i in 1 2 3 4 5 6 7 8 9 10; do [ "$(systemctl is-active $u)" = activating ] || break; sleep 1; done
 	systemctl is-active -q $u && echo $u $(systemctl show -P ActiveExitTimestampMonotonic $u) $(systemctl show -P ActiveEnterTimestampMonotonic $u) $(systemctl show -P NRestarts $u); done; true`
 
-// ParseUnits returns a machine's units that run, by "machine/unit".
+// ParseUnits returns the running units of a machine, by "machine/unit".
 func ParseUnits(machine, text string) map[string]Unit {
 	out := map[string]Unit{}
 	for line := range strings.Lines(text) {
@@ -35,8 +35,7 @@ func ParseUnits(machine, text string) map[string]Unit {
 	return out
 }
 
-// Units returns the machines' units that run. It asks on their consoles, not
-// through the network.
+// Units returns the running units of machines. It asks on their consoles, without the network.
 func (s *Suite) Units(t *testing.T, machines ...string) map[string]Unit {
 	t.Helper()
 	var (
@@ -59,8 +58,8 @@ func (s *Suite) Units(t *testing.T, machines ...string) map[string]Unit {
 	return out
 }
 
-// Restarted lists the units that were started between the two looks, without
-// those that may follow the ones that were asked to.
+// Restarted returns the units that were started between two calls of Units, without those that may
+// restart as a consequence of the requested restarts.
 func Restarted(before, now map[string]Unit, asked ...string) []string {
 	var out []string
 	for unit, at := range now {
@@ -72,17 +71,17 @@ func Restarted(before, now map[string]Unit, asked ...string) []string {
 	return out
 }
 
-// MayFollow tells whether a unit may have been started although it was not
-// asked to: a manager that leads ends when it cannot renew its lease, since the
-// API server beside it is slow or away. Then systemd starts it, or the apply
-// that finds it so and brings the API server back.
+// MayFollow reports whether a unit may have been restarted without a request: a controller manager
+// or scheduler that leads exits when it cannot renew its lease because the API server beside it is
+// slow or stopped. Then systemd restarts it, or the apply that finds it stopped and restores the
+// API server.
 func MayFollow(unit string, now Unit, asked []string) bool {
 	machine, name, _ := strings.Cut(unit, "/")
 	manager := name == "kube-controller-manager" || name == "kube-scheduler"
 	return manager && !slices.Contains(asked, unit) && (now.Unasked > 0 || slices.Contains(asked, machine+"/kube-apiserver"))
 }
 
-// OnlyRestarted wants exactly these units to have been started since.
+// OnlyRestarted checks that exactly these units were restarted since.
 func (s *Suite) OnlyRestarted(t *testing.T, before map[string]Unit, machines []string, want ...string) map[string]Unit {
 	t.Helper()
 	now := s.Units(t, machines...)
@@ -94,8 +93,8 @@ func (s *Suite) OnlyRestarted(t *testing.T, before map[string]Unit, machines []s
 	return now
 }
 
-// OneByOne wants the units to have been down at different times, in any order,
-// and returns when the first went down and the last was up again.
+// OneByOne checks that no two of the units were down at the same time, in any order. It returns
+// when the first went down and when the last was up again.
 func OneByOne(t *testing.T, now map[string]Unit, units []string) (first, last int) {
 	t.Helper()
 	units = slices.Clone(units)

@@ -1,8 +1,8 @@
 package harness
 
-// Web is an application that must not be interrupted: two pods, each on a node
-// of its own as long as there are two that take pods, one of which a
-// PodDisruptionBudget wants at any time. Its page says which pod serves it.
+// Web is an application that must not be interrupted: two pods, on different nodes as long as two
+// nodes accept pods. Its PodDisruptionBudget requires one of them at any time. Its page names the
+// pod that serves it.
 const Web = `
 apiVersion: apps/v1
 kind: Deployment

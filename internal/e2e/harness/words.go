@@ -5,13 +5,12 @@ import (
 	"testing"
 )
 
-// Flat is what Terraform printed as one line, without the frames it draws.
+// Flat returns Terraform's output as one line, without the frames that it draws.
 func Flat(text string) string {
 	return strings.Join(strings.Fields(strings.NewReplacer("│", " ", "╷", " ", "╵", " ").Replace(text)), " ")
 }
 
-// Says wants a text to have all of the words, however Terraform has broken its
-// lines.
+// Says checks that a text contains all of the words, wherever Terraform has broken lines.
 func Says(t *testing.T, text string, words ...string) {
 	t.Helper()
 	flat := Flat(text)
@@ -22,7 +21,7 @@ func Says(t *testing.T, text string, words ...string) {
 	}
 }
 
-// Refused wants a plan or an apply to have failed with all of the words.
+// Refused checks that a plan or an apply has failed with all of the words.
 func Refused(t *testing.T, err error, words ...string) {
 	t.Helper()
 	if err == nil {

@@ -17,8 +17,8 @@ import (
 
 var digests = regexp.MustCompile(`[0-9a-f]{12}\.\.`)
 
-// units wants three services: app runs with a program and a configuration
-// file, notify reports when it is ready, and other depends on nothing.
+// units returns a state with three services: app runs with a program and a configuration file,
+// notify reports when it is ready, and other depends on nothing.
 func (m *realMachine) units(version string) desired.State {
 	url, digest := m.offer("/app-"+version, []byte("#!/bin/sh\n# version "+version+"\necho \"app "+version+" with $(cat /etc/app/app.conf)\"\nexec sleep infinity\n"))
 	unit := func(name, service string) desired.File {
@@ -101,12 +101,12 @@ func TestEngine(t *testing.T) {
 	sub("remove", func(t *testing.T) { m.testRemove(t, want) })
 }
 
-// testDamage damages one thing at a time, as a person would.
+// testDamage changes one thing at a time, as a person would.
 func (m *realMachine) testDamage(t *testing.T, want desired.State, rec host.Record) host.Record {
 	for _, tt := range []struct {
 		name, damage string
-		words        string // digests as "#"
-		restarts     string // the unit that starts anew, if one does
+		words        string // the finding, with digests as "#"
+		restarts     string // the unit that is restarted, if any
 	}{
 		{"nothing", ":", "", ""},
 		{"stopped", "systemctl stop app-main", "unit app-main.service: stopped, wanted running", "app-main.service"},
@@ -216,7 +216,7 @@ func (m *realMachine) testRefusedDownloads(t *testing.T, old desired.State, rec 
 	return m.converge(next, rec)
 }
 
-// testFullDisk: the error says so, promptly, and nothing was changed.
+// testFullDisk checks that a full disk is an immediate error, and that nothing was changed.
 func (m *realMachine) testFullDisk(t *testing.T, rec host.Record) {
 	next := m.units("full")
 	big := bytes.Repeat([]byte("#"), 1<<20)
@@ -252,7 +252,7 @@ func (m *realMachine) testCrashingUnit(t *testing.T, good desired.State, rec hos
 	}
 	t.Logf("after %s: %v", time.Since(start), err)
 
-	// What ends at every start is told from what ended once.
+	// A unit that exits at every start is distinguished from one that exited once.
 	for _, tt := range []struct{ name, before, words string }{
 		{"a crash loop", ":", "unit other.service: failing again and again (exit-code), wanted running"},
 		{"the end of it", "touch /run/good", ""},
@@ -268,7 +268,7 @@ func (m *realMachine) testCrashingUnit(t *testing.T, good desired.State, rec hos
 	return m.converge(good, rec)
 }
 
-// testInterrupted cuts the connection at random instants of an Apply.
+// testInterrupted cuts the connection at random moments of an Apply.
 func (m *realMachine) testInterrupted(t *testing.T, rec host.Record) host.Record {
 	rec = m.converge(m.units("3"), rec)
 	start := time.Now()
@@ -284,7 +284,7 @@ func (m *realMachine) testInterrupted(t *testing.T, rec host.Record) host.Record
 		want := m.units(version)
 		changes := m.diff(want, rec)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.Int64N(int64(whole))))
-		_, err := host.Apply(ctx, m, want, changes, rec, host.Options{}) // and the record is lost
+		_, err := host.Apply(ctx, m, want, changes, rec, host.Options{}) // without its record
 		cancel()
 		t.Logf("round %d: %v", i, err)
 		rec = m.converge(want, rec)
@@ -294,7 +294,7 @@ func (m *realMachine) testInterrupted(t *testing.T, rec host.Record) host.Record
 	}
 	var left string
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		// What was interrupted may still be ending.
+		// The interrupted command may still be running.
 		if left = m.sh("ls -d /run/k8s-from-scratch/staging.* /etc/app/.* /usr/local/bin/.* 2>/dev/null | grep -v '/\\.*$' || :"); left == "" {
 			break
 		}
@@ -305,11 +305,11 @@ func (m *realMachine) testInterrupted(t *testing.T, rec host.Record) host.Record
 	return rec
 }
 
-// testReboot: what was applied lasts.
+// testReboot checks that the applied state survives a reboot.
 func (m *realMachine) testReboot(t *testing.T, want desired.State, rec host.Record) host.Record {
 	rec = m.converge(want, rec)
 	before := m.observe(want, rec).BootID
-	m.sh("echo 1024 65535 >/proc/sys/net/ipv4/ip_local_port_range") // the network outlives the boot here
+	m.sh("echo 1024 65535 >/proc/sys/net/ipv4/ip_local_port_range") // the network namespace survives the boot here
 	if err := m.manager.Reboot(t.Context(), m.spec.ID); err != nil {
 		t.Fatal(err)
 	}

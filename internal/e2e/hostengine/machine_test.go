@@ -27,7 +27,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
-// realMachine is one machine, with a download mirror at the operator.
+// realMachine is one machine, with a download mirror on this computer.
 type realMachine struct {
 	*remote.Machine
 	t       *testing.T
@@ -42,11 +42,10 @@ type realMachine struct {
 	files    map[string][]byte
 	truncate map[string]bool
 	slow     time.Duration
-	trouble  http.HandlerFunc // what the archive of packages answers instead
+	trouble  http.HandlerFunc // if set, answers in place of the package archive
 }
 
-// release is the Debian that is booted: the lab's default or, with
-// K8S_E2E_DEBIAN, another one.
+// release returns the Debian release that is booted: the lab's default, or that of K8S_E2E_DEBIAN.
 func release(t *testing.T) machine.Release {
 	t.Helper()
 	asked := cmp.Or(os.Getenv("K8S_E2E_DEBIAN"), machine.Releases[0].Version)
@@ -110,7 +109,7 @@ func (m *realMachine) awaitReady() {
 	m.t.Logf("ready after %s", time.Since(start))
 }
 
-// Run counts the round trips.
+// Run runs a command and counts the round trips.
 func (m *realMachine) Run(ctx context.Context, c remote.Command) (remote.Output, error) {
 	m.trips.Add(1)
 	return m.Machine.Run(ctx, c)
@@ -157,7 +156,7 @@ func (m *realMachine) serve(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(content)
 }
 
-// offer puts a file on the mirror.
+// offer adds a file to the mirror.
 func (m *realMachine) offer(path string, content []byte) (url, digest string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -165,7 +164,7 @@ func (m *realMachine) offer(path string, content []byte) (url, digest string) {
 	return "http://" + m.mirror + path, desired.Sum(content)
 }
 
-// sh runs a script as root and returns what it printed.
+// sh runs a script as root and returns its output.
 func (m *realMachine) sh(script string) string {
 	m.t.Helper()
 	out, err := m.Machine.Run(m.t.Context(), remote.Command{Script: "set -e\n" + script, Sudo: true})
@@ -189,8 +188,8 @@ func (m *realMachine) diff(want desired.State, rec host.Record) []host.Change {
 	return host.Diff(want, m.observe(want, rec), rec)
 }
 
-// converge observes, compares and applies, and fails the test unless the
-// machine is as wanted afterwards.
+// converge observes, compares and applies. It fails the test unless the machine has no drift
+// afterwards.
 func (m *realMachine) converge(want desired.State, rec host.Record) host.Record {
 	m.t.Helper()
 	rec, err := host.Apply(m.t.Context(), m, want, m.diff(want, rec), rec, host.Options{})

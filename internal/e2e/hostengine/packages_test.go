@@ -16,11 +16,11 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
 
-// archivePath is where on the mirror the package archive is.
+// archivePath is the path of the package archive on the mirror.
 const archivePath = "/archive/"
 
-// maintainer is run by dpkg at each step of an installation. Where the machine
-// has a file /cut.STEP, the power fails at that step: dpkg is killed.
+// maintainer is the script that dpkg runs at each step of an installation. If the machine has a
+// file /cut.STEP, it kills dpkg at that step, as a power failure would.
 const maintainer = `#!/bin/sh
 cut=/cut.${0##*[./]}
 if [ -e "$cut" ]; then
@@ -30,8 +30,8 @@ fi
 exit 0
 `
 
-// offerPackage makes the mirror an archive with one package, web, and tells the
-// machine's apt of it alone.
+// offerPackage turns the mirror into an archive with one package, web, and configures it as the
+// machine's only archive.
 func (m *realMachine) offerPackage() {
 	m.t.Helper()
 	dir := m.t.TempDir()
@@ -62,14 +62,14 @@ func (m *realMachine) offerPackage() {
 	m.sh("rm -rf /etc/apt/sources.list /etc/apt/sources.list.d/*; echo 'deb [trusted=yes] http://" + m.mirror + archivePath + " ./' >/etc/apt/sources.list")
 }
 
-// interfere puts f before what the mirror serves of the archive; nil ends that.
+// interfere lets f answer before the mirror serves the archive; nil ends that.
 func (m *realMachine) interfere(f func(w http.ResponseWriter, r *http.Request)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.trouble = f
 }
 
-// hold has a process of another unit hold a lock of apt or dpkg on the machine.
+// hold makes a process of another unit hold a lock of apt or dpkg on the machine.
 func (m *realMachine) hold(unit, path string) {
 	m.sh(`rm -f /run/held
 systemd-run --quiet --unit=` + unit + ` python3 -c 'import fcntl, time
@@ -80,7 +80,7 @@ time.sleep(600)'
 timeout 20 sh -c 'until [ -e /run/held ]; do sleep 0.05; done'`)
 }
 
-// neverEnding has a stage of cloud-init run again that does not end.
+// neverEnding restarts a stage of cloud-init that does not end.
 func (m *realMachine) neverEnding() {
 	m.sh(`mkdir -p /run/systemd/system/cloud-final.service.d
 printf '[Service]\nExecStart=\nExecStart=/bin/sleep infinity\nExecStartPost=\n' >/run/systemd/system/cloud-final.service.d/never.conf
@@ -89,8 +89,8 @@ systemctl restart --no-block cloud-final.service
 timeout 20 sh -c 'until systemctl show -p ActiveState cloud-final.service | grep -q activating; do sleep 0.05; done'`)
 }
 
-// testPackages: whatever a machine that has just booted is in the middle of, one
-// apply installs what it lacks, and says what it waits for.
+// testPackages checks that one apply installs the missing packages whatever a freshly booted
+// machine is doing, and that it says what it waits for.
 func (m *realMachine) testPackages(t *testing.T) {
 	m.offerPackage()
 	want := desired.State{Packages: []string{"web"}}
@@ -99,7 +99,7 @@ func (m *realMachine) testPackages(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		damage func()
-		until  string // what is said when mend is called
+		until  string // the message at which mend is called
 		mend   func()
 		says   string
 	}{

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// imports finds everything again: machines by their instance ids, the network
-// and the keys by the cluster's name, roles by their hosts and what they refer to.
+// imports imports everything again: machines by their instance ids, the network and the keys by the
+// cluster's name, roles by their hosts and references.
 const imports = `
 import {
   to = k8s_network.this
@@ -46,7 +46,7 @@ import {
 }
 `
 
-// quota is an addon with manifests of its own.
+// quota is an addon with its own manifests.
 const quota = `
 locals {
   quota = yamlencode({
@@ -65,8 +65,8 @@ resource "k8s_addon" "quota" {
 }
 `
 
-// unusual makes the cluster one whose settings are not all on the machines that
-// have them: what only workers know, and what only Node objects do.
+// unusual changes settings that not every machine has: some that only workers have, and some that
+// are only in Node objects.
 func (w *world) unusual(t *testing.T) {
 	w.edit(t, `resource "k8s_control_plane" "this" {`, `resource "k8s_control_plane" "this" {
   dns_ip = "10.32.0.53"`, 1)
@@ -78,11 +78,11 @@ func (w *world) unusual(t *testing.T) {
 	}
 }
 
-// testImport forgets the whole cluster and imports it: the plan that does so
-// changes nothing, and nothing restarts.
+// testImport deletes the state and imports the whole cluster. The plan has no changes, and nothing
+// restarts.
 func (w *world) testImport(t *testing.T) {
 	w.forgetAndImport(t)
-	// What the imported addon has in the cluster is known: it goes with it.
+	// The objects of the imported addon are known, so they are deleted with it.
 	w.remove(t, "quota.tf")
 	if left := w.Kubectl(t, "get", "resourcequota", "--all-namespaces", "-o", "name"); left != "" {
 		t.Errorf("left of the imported addon: %s", left)
@@ -137,7 +137,7 @@ func (w *world) forgetAndImport(t *testing.T) {
 	}
 	w.NoChanges(t)
 
-	// A load balancer is found by its cluster or its Elastic IP alone.
+	// A load balancer can be imported by the cluster's name or its Elastic IP alone.
 	for _, id := range []string{"demo", address} {
 		if _, err := w.WS.Run(t.Context(), "state", "rm", "k8s_lb.this"); err != nil {
 			t.Fatal(err)
@@ -150,7 +150,7 @@ func (w *world) forgetAndImport(t *testing.T) {
 	w.same(t, was)
 }
 
-// spare is a machine of which nothing of the cluster knows.
+// spare is a machine that does not belong to any role.
 const spare = `
 resource "k8s_machine" "spare" {
   name       = "spare"
@@ -162,8 +162,7 @@ resource "k8s_machine" "spare" {
 output "spare" { value = k8s_machine.spare.id }
 `
 
-// testCreateBeforeDestroy wants a machine to live on whose replacement is made
-// before it is destroyed.
+// testCreateBeforeDestroy checks that a machine survives create_before_destroy.
 func (w *world) testCreateBeforeDestroy(t *testing.T) {
 	if err := w.WS.WriteFile("spare.tf", spare); err != nil {
 		t.Fatal(err)

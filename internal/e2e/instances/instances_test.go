@@ -17,11 +17,11 @@ import (
 // world is the cluster and its configuration.
 type world struct {
 	*harness.Cluster
-	main string // main.tf as it is now
+	main string // the present main.tf
 	api  *ec2.Client
 }
 
-// TestInstances is the life of one cluster's machines. Its steps depend on one another.
+// TestInstances covers the life of one cluster's machines. Its steps depend on one another.
 func TestInstances(t *testing.T) {
 	example := filepath.Join(suite.Root, "examples", "ha-cluster")
 	source, err := os.ReadFile(filepath.Join(example, "main.tf"))
@@ -59,7 +59,7 @@ func (w *world) apply(t *testing.T, args ...string) string {
 	return out
 }
 
-// edit changes the configuration: the first n occurrences of a text.
+// edit replaces the first n occurrences of a text in the configuration.
 func (w *world) edit(t *testing.T, before, after string, n int) {
 	t.Helper()
 	if strings.Count(w.main, before) < n {
@@ -81,14 +81,14 @@ func (w *world) testInstall(t *testing.T) {
 	w.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=180s")
 }
 
-// down is what of the cluster EC2 had down, as sets that followed one another.
+// down records which machines were down in EC2, as a sequence of sets.
 type down struct {
 	cancel context.CancelFunc
 	ended  chan struct{}
 	sets   []string
 }
 
-// watch looks at the machines all the time.
+// watch polls the machines' states.
 func (w *world) watch(t *testing.T) *down {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -123,7 +123,7 @@ func (w *world) watch(t *testing.T) *down {
 	return d
 }
 
-// oneByOne wants each of the machines to have been down, none together with another.
+// oneByOne checks that each of the machines was down, and none together with another one.
 func (d *down) oneByOne(t *testing.T, machines ...string) {
 	t.Helper()
 	d.cancel()
@@ -143,8 +143,8 @@ func (d *down) oneByOne(t *testing.T, machines ...string) {
 	}
 }
 
-// testInstanceTypes changes the type of all controllers and all workers in one
-// apply: machine by machine, and nobody who uses the cluster notices.
+// testInstanceTypes changes the instance type of all controllers and workers in one apply. Machines
+// restart one at a time, and clients notice nothing.
 func (w *world) testInstanceTypes(t *testing.T) {
 	w.edit(t, "instance_type = var.instance_type", `instance_type = "t3.large"`, 2)
 	traffic, watch := w.Traffic(t, w.Kubeconfig), w.watch(t)
@@ -173,8 +173,8 @@ func (w *world) testInstanceTypes(t *testing.T) {
 	w.healthy(t)
 }
 
-// elections logs who led etcd when: a request that was under way when the
-// leader changed is lost, and etcd answers it with a timeout.
+// elections logs which member led etcd when. etcd answers a request that was under way during a
+// change of leader with a timeout.
 func (w *world) elections(t *testing.T) {
 	t.Helper()
 	for _, c := range []string{"controller-0", "controller-1", "controller-2"} {
@@ -183,7 +183,7 @@ func (w *world) elections(t *testing.T) {
 	}
 }
 
-// healthy wants nodes Ready and open, and three etcd members.
+// healthy checks that all nodes are Ready and schedulable, and that etcd has three members.
 func (w *world) healthy(t *testing.T) {
 	t.Helper()
 	got := w.Kubectl(t, "get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status} {.spec.unschedulable}{"\n"}{end}`)
@@ -200,7 +200,7 @@ func (w *world) members(t *testing.T) string {
 	return w.Sh(t, "controller-0", harness.Etcdctl+"member list")
 }
 
-// testImage wants another image in the configuration to change nothing that runs.
+// testImage checks that another image in the configuration changes nothing that runs.
 func (w *world) testImage(t *testing.T) {
 	before := w.main
 	was := w.Units(t)
@@ -220,7 +220,7 @@ func (w *world) testImage(t *testing.T) {
 	w.NoChanges(t)
 }
 
-// same wants no unit to have been started since.
+// same checks that no unit was restarted since.
 func (w *world) same(t *testing.T, was map[string]harness.Unit) {
 	t.Helper()
 	if restarted := harness.Restarted(was, w.Units(t)); len(restarted) > 0 {
@@ -228,8 +228,8 @@ func (w *world) same(t *testing.T, was map[string]harness.Unit) {
 	}
 }
 
-// testVolume enlarges a root volume while its machine runs, and wants a clear
-// word when EC2 does not take the next change yet.
+// testVolume enlarges a root volume while its machine runs, and checks the error when EC2 does not
+// accept the next change yet.
 func (w *world) testVolume(t *testing.T) {
 	was := w.Units(t)
 	w.edit(t, `role          = "lb"`, "role          = \"lb\"\n  root_volume_size = 30", 1)
@@ -243,13 +243,13 @@ func (w *world) testVolume(t *testing.T) {
 	w.NoChanges(t)
 }
 
-// testSecondMember wants machines to stay that the rest of etcd cannot do
-// without: neither terminated nor stopped.
+// testSecondMember checks that a machine is neither terminated nor stopped if etcd would lose its
+// quorum without it.
 func (w *world) testSecondMember(t *testing.T) {
 	members := w.members(t)
 	w.Sh(t, "controller-2", "systemctl stop etcd")
-	// With the refresh the plan would repair controller-2 first; this is about
-	// what happens when nobody looks.
+	// With a refresh the plan would repair controller-2 first. This step tests what happens without
+	// one.
 	_, err := w.WS.Apply(t.Context(), "-refresh=false", "-target=k8s_machine.controller[1]", "-replace=k8s_machine.controller[1]")
 	harness.Refused(t, err, "refusing to terminate controller-1", "lose its quorum", "not healthy: controller-2", "bring back the other members first")
 	w.edit(t, `instance_type = "t3.large"`, `instance_type = "t3.small"`, 1)
@@ -263,8 +263,8 @@ func (w *world) testSecondMember(t *testing.T) {
 	w.NoChanges(t)
 }
 
-// testReplace replaces a controller and a worker that both live, in one apply:
-// each leaves the cluster in order before it goes, and the others run untouched.
+// testReplace replaces a running controller and a running worker in one apply. Each leaves the
+// cluster gracefully before it is terminated, and the other machines keep running untouched.
 func (w *world) testReplace(t *testing.T) {
 	others := []string{"controller-0", "controller-2", "worker-0", "lb-0"}
 	was := suite.Units(t, others...)
@@ -302,7 +302,7 @@ func (w *world) testReplace(t *testing.T) {
 	w.NoChanges(t)
 }
 
-// testDestroy wants nothing to be drained or waited for when everything goes.
+// testDestroy checks that nothing is drained or waited for when everything is destroyed.
 func (w *world) testDestroy(t *testing.T) {
 	began := time.Now()
 	out, err := w.WS.Destroy(t.Context())

@@ -1,8 +1,7 @@
-// Package instances_test is about the machines beneath one cluster of
-// examples/ha-cluster: their instance type, image and volume changed, machines
-// replaced and lost, and everything imported into an empty state, while clients
-// go on reading and writing through the Elastic IP. What the cluster's own
-// resources do in their life is in package lifecycle_test.
+// Package instances_test tests the machines of one cluster of examples/ha-cluster: changes of
+// instance type, image and volume, replaced and lost machines, and an import of everything into an
+// empty state, while clients read and write through the Elastic IP. Package lifecycle_test covers
+// the life of the cluster's other resources.
 package instances_test
 
 import (

@@ -16,15 +16,15 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
-// victim is what a kill hits.
+// victim is the process that is killed.
 type victim string
 
 const (
 	provider victim = "provider"
-	cli      victim = "CLI" // and after a while the provider it has orphaned
+	cli      victim = "CLI" // and after a while also the provider that it leaves behind
 )
 
-// operation is what is going on when it hits.
+// operation is the operation during which a process is killed.
 type operation string
 
 const (
@@ -41,7 +41,7 @@ func TestKilled(t *testing.T) {
 		t.Skip("TestTrouble kills once in each of create, update and destroy; make soak PART=kills-1 kills fifty times")
 	}
 	k := newKiller(t, "killed")
-	// An operation that ends before its time to be interrupted has come makes the next one be interrupted earlier.
+	// If an operation ends before it could be interrupted, the next one is interrupted earlier.
 	for tries := 0; k.kills < count && !t.Failed(); tries++ {
 		if tries == 2*count+5 {
 			t.Fatalf("only %d of %d operations could be interrupted", k.kills, count)
@@ -60,14 +60,14 @@ func TestKilled(t *testing.T) {
 type killer struct {
 	rng     *rand.Rand
 	cluster *cluster
-	victims []victim // in turn
-	exists  bool     // there is a cluster
+	victims []victim // killed in turn
+	exists  bool     // whether there is a cluster
 	kills   int
-	// good counts the operations after a kill that ended as they should, slowest
-	// is the longest apply among them.
+	// good counts the operations after a kill that succeeded; slowest is the longest apply among
+	// them.
 	good    int
 	slowest time.Duration
-	// typical is how long an operation takes, as far as seen.
+	// typical is how long an operation takes, as measured so far.
 	typical map[operation]time.Duration
 }
 
@@ -81,11 +81,11 @@ func newKiller(t *testing.T, name string) *killer {
 	return k
 }
 
-// victim returns whose turn it is.
+// victim returns the process to kill next.
 func (k *killer) victim() victim { return k.victims[k.kills%len(k.victims)] }
 
-// choose picks an operation that is possible now; the last one is always a
-// destroy, so that a few kills have some of each kind.
+// choose returns an operation that is possible now. The last one is always a destroy, so that even
+// a few kills cover each kind.
 func (k *killer) choose(left int) operation {
 	switch {
 	case !k.exists:
@@ -97,7 +97,7 @@ func (k *killer) choose(left int) operation {
 	}
 }
 
-// round interrupts one operation and wants the next apply to make good.
+// round interrupts one operation and checks that the next apply succeeds.
 func (k *killer) round(t *testing.T, op operation, v victim) {
 	c := k.cluster
 	var before world
@@ -106,7 +106,8 @@ func (k *killer) round(t *testing.T, op operation, v victim) {
 		c.change(t)
 	}
 	killed := k.interrupt(t, op, v)
-	// After a destroy comes another one or, in longer runs, an apply that takes it back.
+	// After a destroy comes another destroy or, in longer runs, an apply that creates the cluster
+	// again.
 	if op == destroy && (k.kills%2 == 0 || !killed) {
 		k.restoreState(t)
 		c.Destroy(t)
@@ -121,7 +122,8 @@ func (k *killer) round(t *testing.T, op operation, v victim) {
 	k.made(killed && !t.Failed())
 }
 
-// converge applies, and wants one whole cluster with everything that was there before.
+// converge applies, and checks that there is one complete cluster with everything that existed
+// before.
 func (k *killer) converge(t *testing.T, before world) {
 	t.Helper()
 	start := time.Now()
@@ -146,8 +148,8 @@ func (k *killer) made(good bool) {
 	}
 }
 
-// interrupt starts an operation, kills its victim at a random moment and
-// reports whether the operation was still going on.
+// interrupt starts an operation, kills its victim at a random moment, and reports whether the
+// operation was still running.
 func (k *killer) interrupt(t *testing.T, op operation, v victim) bool {
 	t.Helper()
 	moment := time.Duration(k.rng.Int64N(int64(k.typical[op])))
@@ -184,8 +186,8 @@ func (k *killer) interrupt(t *testing.T, op operation, v victim) bool {
 		kill(t, cmd.Process.Pid)
 		time.Sleep(grace)
 	}
-	// Between two phases there may be no provider for an instant, or one that has
-	// done its work and would have ended anyway: the next one is killed too.
+	// Between two phases there may briefly be no provider, or one that has finished its work and
+	// would have exited anyway; the next one is killed too.
 	for deadline := time.Now().Add(2 * time.Minute); len(ended) == 0; time.Sleep(10 * time.Millisecond) {
 		for _, pid := range providers {
 			kill(t, pid)
@@ -207,10 +209,9 @@ func (k *killer) interrupt(t *testing.T, op operation, v victim) bool {
 	return true
 }
 
-// restoreState does what a person does whose Terraform was killed at the
-// instant between emptying its local state file and writing it again: it puts
-// the backup back, without which a destroy finds nothing to do. An apply needs
-// no such help, since it adopts what is there.
+// restoreState restores the backup of the state. A person has to do so if Terraform was killed
+// between emptying its local state file and writing it again, since a destroy would find nothing to
+// do. An apply does not need it, since it adopts what exists.
 func (k *killer) restoreState(t *testing.T) {
 	t.Helper()
 	state := filepath.Join(k.cluster.WS.Dir, "terraform.tfstate")
@@ -227,7 +228,7 @@ func (k *killer) restoreState(t *testing.T) {
 	}
 }
 
-// kill ends a process the hard way; one that has just ended is no error.
+// kill kills a process. A process that has just exited is no error.
 func kill(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {

@@ -1,11 +1,10 @@
-// Package interrupt_test breaks what happens around an apply: the provider or
-// the Terraform CLI is killed in the middle, EC2 refuses and delays, machines
-// die or are cut off. Whatever happens, nothing is lost and the next apply
-// converges.
+// Package interrupt_test interrupts applies: the provider or the Terraform CLI is killed, EC2
+// refuses and delays calls, machines die or are cut off. In every case nothing is lost, and the
+// next apply converges.
 //
-// K8S_INTERRUPT_COUNT asks for that many more kills, as `make soak PART=kills-1`
-// does, and K8S_INTERRUPT_SEED repeats the choices of an earlier
-// run, as far as the machine's speed allows.
+// K8S_INTERRUPT_COUNT sets the number of kills, as `make soak PART=kills-1` does.
+// K8S_INTERRUPT_SEED repeats the random choices of an earlier run, as far as the speed of the
+// computer allows.
 package interrupt_test
 
 import (
@@ -26,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(harness.Main(m, func(s *harness.Suite) { suite = s }))
 }
 
-// fromEnvironment reads a number that a person may set.
+// fromEnvironment returns a number from the environment.
 func fromEnvironment(t *testing.T, name string, otherwise uint64) uint64 {
 	t.Helper()
 	text := os.Getenv(name)
@@ -40,7 +39,7 @@ func fromEnvironment(t *testing.T, name string, otherwise uint64) uint64 {
 	return n
 }
 
-// source is the random source of a test, from K8S_INTERRUPT_SEED or the clock.
+// source returns the random source of a test, seeded by K8S_INTERRUPT_SEED or the clock.
 func source(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := fromEnvironment(t, "K8S_INTERRUPT_SEED", uint64(time.Now().UnixNano()))
@@ -48,11 +47,11 @@ func source(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, seed))
 }
 
-// cluster is the six-machine example in a working directory of its own.
+// cluster is the six-machine example in its own working directory.
 type cluster struct {
 	*harness.Cluster
 	revision int
-	// quiet is how long it took to plan when all was well.
+	// quiet is how long a plan takes without failures.
 	quiet time.Duration
 }
 
@@ -62,8 +61,8 @@ func newCluster(t *testing.T, name string) *cluster {
 	return &cluster{Cluster: suite.Cluster(ws)}
 }
 
-// change writes another revision of the configuration: one that touches tags
-// in EC2, the API servers' certificates and flags, the kubelets and the Node objects.
+// change writes another revision of the configuration. It changes tags in EC2, the API servers'
+// certificates and flags, the kubelets and the Node objects.
 func (c *cluster) change(t *testing.T) {
 	t.Helper()
 	c.revision++

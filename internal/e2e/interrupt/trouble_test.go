@@ -12,12 +12,12 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
 )
 
-// TestTrouble brings a cluster up in an EC2 at its worst, uses it to cut
-// machines off, and takes it down. The provider and the CLI are killed meanwhile,
-// once in each of create, update and destroy. Its steps depend on one another.
+// TestTrouble installs a cluster in an EC2 with many faults, cuts machines off from it, and
+// destroys it. Meanwhile the provider and the CLI are killed once in each of create, update and
+// destroy. Its steps depend on one another.
 func TestTrouble(t *testing.T) {
 	k := newKiller(t, "trouble")
-	k.typical[update], k.typical[destroy] = 8*time.Second, 4*time.Second // on a quiet machine
+	k.typical[update], k.typical[destroy] = 8*time.Second, 4*time.Second // on an idle computer
 	step := harness.Steps(t)
 	step("create although EC2 misbehaves", k.testFaults)
 	step("killed while it changes", func(t *testing.T) { k.round(t, update, k.victim()) })
@@ -33,7 +33,7 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// fault makes the local EC2 misbehave until the test that asked for it ends.
+// fault adds a fault to the local EC2 until the test ends.
 func fault(t *testing.T, f map[string]any) {
 	t.Helper()
 	if err := suite.Control(t.Context(), "POST", "/_lab/faults", f, nil); err != nil {
@@ -46,11 +46,10 @@ func fault(t *testing.T, f map[string]any) {
 	})
 }
 
-// testFaults: one call in five is throttled, new ids are not visible at once,
-// machines start slowly, there is no capacity for one of them, and another
-// dies while it boots. What is luck on AWS comes true on the machines that need
-// packages: others hold the locks of apt and dpkg, a package is half installed,
-// cloud-init takes its time, the archive is busy. The first apply says what failed in
+// testFaults adds faults: one call in five is throttled, new ids are not visible at once, machines
+// start slowly, there is no capacity for one machine, and another one dies while it boots. On the
+// machines that need packages, other processes hold the locks of apt and dpkg, a package is half
+// installed, cloud-init is slow, and the archive is busy. The first apply reports what failed in
 // time, the next one is killed, and the one after that converges.
 func (k *killer) testFaults(t *testing.T) {
 	c := k.cluster
@@ -59,7 +58,7 @@ func (k *killer) testFaults(t *testing.T) {
 	fault(t, map[string]any{"kind": "slow-start", "seconds": 2})
 	fault(t, map[string]any{"kind": "capacity", "count": 1})
 	for _, f := range []map[string]any{
-		{"fault": "apt-lists-locked", "seconds": 3600, "name": "*worker-0"}, // until somebody was told
+		{"fault": "apt-lists-locked", "seconds": 3600, "name": "*worker-0"}, // until the provider says that it waits
 		{"fault": "package-half-installed", "package": "nftables", "name": "*worker-1"},
 		{"fault": "dpkg-locked", "seconds": 3600, "name": "*lb-0"},
 		{"fault": "cloud-init-hangs", "seconds": 30, "name": "*lb-0"},
@@ -77,7 +76,7 @@ func (k *killer) testFaults(t *testing.T) {
 	var name, id string
 	harness.Eventually(t, 2*time.Minute, "a machine boots", func() error {
 		for _, i := range ask(t).Instances {
-			if i.State == "running" && i.Name != "demo-lb-0" { // which has other troubles
+			if i.State == "running" && i.Name != "demo-lb-0" { // which has other faults
 				name, id = strings.TrimPrefix(i.Name, "demo-"), i.ID
 				return nil
 			}
@@ -91,13 +90,13 @@ func (k *killer) testFaults(t *testing.T) {
 	err := <-ended
 	t.Logf("the first apply ended after %s, %s after the machine had died", time.Since(start).Round(time.Second), time.Since(died).Round(time.Second))
 	harness.Refused(t, err, "machine "+name+" ("+id+")", "stopped", "AWS has no capacity")
-	// Terraform finishes what does not depend on it; a machine's deadline is ten minutes.
+	// Terraform finishes what does not depend on the machine, whose time limit is ten minutes.
 	if took := time.Since(died); took > 8*time.Minute {
 		t.Errorf("the apply went on for %s after the machine had died", took)
 	}
 	k.interrupt(t, create, k.victim())
 	before := look(t, c, false)
-	delete(before.identity, "instance demo-"+name+" "+id) // replaced, since its create failed
+	delete(before.identity, "instance demo-"+name+" "+id) // replaced, because its create failed
 	k.converge(t, before)
 	for _, m := range []string{"lb-0", "worker-0"} {
 		if !suite.Logged(t, m, heldLock) {
@@ -106,11 +105,12 @@ func (k *killer) testFaults(t *testing.T) {
 	}
 }
 
-// heldLock is how the provider begins to say which lock of apt or dpkg it waits for.
+// heldLock is the beginning of the message that says for which lock of apt or dpkg the provider
+// waits.
 const heldLock = "waiting: "
 
-// unlockWhenTold ends a fault of a machine, and of the one that replaces it, once
-// the provider has said that it waits. The returned function ends the watch.
+// unlockWhenTold ends a fault of a machine, and of its replacement, once the provider has said that
+// it waits. The returned function ends the watch.
 func unlockWhenTold(t *testing.T, machine, fault string) (end func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	watched := make(chan struct{})
@@ -118,7 +118,7 @@ func unlockWhenTold(t *testing.T, machine, fault string) (end func()) {
 		defer close(watched)
 		for ctx.Err() == nil {
 			if suite.Logged(t, machine, heldLock) {
-				_, _ = suite.TryConsole(ctx, machine, "systemctl stop k8s-lab-"+fault+".service") // there may be no machine now
+				_, _ = suite.TryConsole(ctx, machine, "systemctl stop k8s-lab-"+fault+".service") // the machine may not exist at the moment
 			}
 			select {
 			case <-ctx.Done():
@@ -129,17 +129,17 @@ func unlockWhenTold(t *testing.T, machine, fault string) (end func()) {
 	return func() { cancel(); <-watched }
 }
 
-// cutOff lets a machine answer nothing any more, as if its cable were pulled,
-// until the returned function is called.
+// cutOff makes a machine unreachable, as if its network cable were pulled, until the returned
+// function is called.
 func cutOff(t *testing.T, machine string) (reconnect func()) {
 	t.Helper()
 	suite.Console(t, machine, "ip rule add pref 1 blackhole")
 	return func() { suite.Console(t, machine, "ip rule del pref 1") }
 }
 
-// testCutOff cuts a worker and a controller off. The refresh is bounded, warns
-// once of each and keeps what is known of them. A change then reaches what it
-// safely can, and the error names what it left, until all is reconnected.
+// testCutOff cuts off a worker and a controller. The refresh ends in time, warns once about each,
+// and keeps their last known state. A change is then made on the other machines as far as that is
+// safe, and the error names the machines that were left, until they are reachable again.
 func (c *cluster) testCutOff(t *testing.T) {
 	before := look(t, c, true)
 	reconnectWorker, reconnectController := cutOff(t, "worker-1"), cutOff(t, "controller-2")
@@ -151,8 +151,8 @@ func (c *cluster) testCutOff(t *testing.T) {
 	}
 	took := time.Since(start)
 	t.Logf("the plan took %s", took.Round(100*time.Millisecond))
-	// Each role finds the machines out of reach for itself, in ten seconds, and
-	// asks etcd and the API servers that are left.
+	// Each role takes ten seconds to find that machines are unreachable, and asks the remaining
+	// members of etcd and API servers.
 	if limit := time.Minute + 5*c.quiet; took > limit {
 		t.Errorf("a plan without two machines took %s, of %s", took, limit)
 	}
@@ -183,7 +183,7 @@ func (c *cluster) testCutOff(t *testing.T) {
 	c.NoChanges(t)
 }
 
-// wantLeft applies and wants to be told that exactly one machine was left.
+// wantLeft applies and checks that the error says that exactly one machine was left.
 func (c *cluster) wantLeft(t *testing.T, machine string) {
 	t.Helper()
 	start := time.Now()

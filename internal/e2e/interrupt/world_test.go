@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// overview is the part of GET /_lab/state that matters here.
+// overview is the part of GET /_lab/state that these tests use.
 type overview struct {
 	Instances []struct {
 		ID, Name, State string
@@ -30,12 +30,12 @@ type thing struct{ ID string }
 // world is everything that must survive an interruption.
 type world struct {
 	overview
-	// identity is what must never be made anew: ids of machines, VPC and
-	// address, digests of certificates and keys, the cluster's own id.
+	// identity is what must never be created again: ids of machines, VPC and address, digests of
+	// certificates and keys, and the cluster's own id.
 	identity map[string]string
 }
 
-// ask asks the local EC2 what exists.
+// ask returns what exists in the local EC2.
 func ask(t *testing.T) overview {
 	t.Helper()
 	var o overview
@@ -45,7 +45,7 @@ func ask(t *testing.T) overview {
 	return o
 }
 
-// look takes the world in. The cluster's id is asked for only of a cluster that serves.
+// look returns the present world. It reads the cluster's id only if the cluster serves.
 func look(t *testing.T, c *cluster, serves bool) world {
 	t.Helper()
 	w := world{overview: ask(t), identity: map[string]string{}}
@@ -63,14 +63,14 @@ func look(t *testing.T, c *cluster, serves bool) world {
 		w.identity["parameter "+name] = sum
 	}
 	if serves {
-		// The uid of this namespace is what a cluster is known by.
+		// The uid of this namespace identifies the cluster.
 		c.Learn(t)
 		w.identity["cluster"] = c.Kubectl(t, "get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}")
 	}
 	return w
 }
 
-// kept fails when something of before is not in w as it was.
+// kept fails the test if anything of before is missing or different in w.
 func (w world) kept(t *testing.T, before world) {
 	t.Helper()
 	for _, what := range slices.Sorted(maps.Keys(before.identity)) {
@@ -80,7 +80,7 @@ func (w world) kept(t *testing.T, before world) {
 	}
 }
 
-// whole fails when the cluster has more or less than one cluster has.
+// whole fails the test unless the world contains exactly the parts of one cluster.
 func (w world) whole(t *testing.T) {
 	t.Helper()
 	var machines []string

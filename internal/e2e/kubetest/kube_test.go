@@ -1,6 +1,5 @@
-// Package kubetest tests package kube against a real API server on loopback.
-// There is no controller manager, no scheduler and no kubelet: what they would
-// do, the tests write into the API themselves.
+// Package kubetest tests package kube against a real API server on loopback. There is no controller
+// manager, scheduler or kubelet: the tests write to the API what these would.
 package kubetest
 
 import (
@@ -24,8 +23,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/local"
 )
 
-// TestAPIServer shares one API server among its subtests, each of which uses
-// objects of its own.
+// TestAPIServer runs all subtests against one API server. Each uses its own objects.
 func TestAPIServer(t *testing.T) {
 	p := local.NewPKI(t)
 	s := local.StartAPIServer(t, p)
@@ -122,7 +120,7 @@ func testObjects(t *testing.T, c *kube.Client) {
 	}
 	expect(t, "applied", drift(t, c, want), nil)
 
-	// What others add is theirs; what they change of ours is drift.
+	// Fields that others add are theirs; a change to one of our fields is drift.
 	client := c.Typed()
 	patch := func(kind, body string) {
 		t.Helper()
@@ -156,7 +154,7 @@ func testObjects(t *testing.T, c *kube.Client) {
 		t.Errorf("the repair took away what others had added: %v, %v", cm.Data, err)
 	}
 
-	// A field no longer wanted goes away; an object no longer wanted is pruned.
+	// A field that is no longer wanted is removed; an object that is no longer wanted is deleted.
 	if err := unstructured.SetNestedStringMap(want[1].Object, map[string]string{"colour": "blue"}, "data"); err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +177,7 @@ func testObjects(t *testing.T, c *kube.Client) {
 		t.Errorf("the kept deployment: %v", err)
 	}
 
-	// An immutable field: words, not an error.
+	// A change of an immutable field is a finding, not an error.
 	changed := fewer[2].DeepCopy()
 	_ = unstructured.SetNestedStringMap(changed.Object, map[string]string{"app": "other"}, "spec", "selector", "matchLabels")
 	_ = unstructured.SetNestedStringMap(changed.Object, map[string]string{"app": "other"}, "spec", "template", "metadata", "labels")
@@ -188,7 +186,7 @@ func testObjects(t *testing.T, c *kube.Client) {
 		t.Errorf("drift of an immutable field = %q", got)
 	}
 
-	// Something holds on to an object: the wait ends with the context and names it.
+	// A finalizer keeps an object: the wait ends with the context and names the object.
 	patch("configmap", `{"metadata":{"finalizers":["example.com/held"]}}`)
 	short, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -217,8 +215,8 @@ spec:
     storage: true
     schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}}`
 
-// testNewKinds applies an object together with the definition of its kind,
-// which the API server does not know yet.
+// testNewKinds applies an object together with the definition of its kind, which the API server
+// does not know before.
 func testNewKinds(t *testing.T, c *kube.Client) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -300,8 +298,8 @@ func testAccess(t *testing.T, s *local.APIServer, p local.PKI) {
 	if err != nil || !strings.HasPrefix(v, "v1.") {
 		t.Errorf("version = %q, %v", v, err)
 	}
-	// A server of another cluster, and a client of another cluster: hopeless
-	// at once, however long one would be ready to wait.
+	// A server, or a client, of another cluster is an immediate error, however long the caller
+	// would wait.
 	other := local.NewPKI(t)
 	mixed := p
 	mixed.Ref.KubernetesCA = other.Ref.KubernetesCA

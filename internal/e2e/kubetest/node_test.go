@@ -17,7 +17,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
-// words returns findings as a person reads them.
+// words returns findings in the words that a person reads.
 func words(found []finding.Finding) []string {
 	var out []string
 	for _, f := range found {
@@ -80,7 +80,7 @@ func testNodes(t *testing.T, c *kube.Client) {
 	set()
 	wait("")
 
-	// Labels, taints and the pod CIDR, next to those of others.
+	// Labels, taints and the pod CIDR, beside those of others.
 	n.Labels = map[string]string{"theirs": "kept"}
 	n.Spec.Taints = []corev1.Taint{{Key: "theirs", Effect: corev1.TaintEffectNoSchedule}}
 	if _, err := nodes.Update(ctx, n, metav1.UpdateOptions{}); err != nil {
@@ -149,7 +149,7 @@ func testCordon(t *testing.T, c *kube.Client) {
 	nodes := c.Typed().CoreV1().Nodes()
 	for _, tt := range []struct {
 		name   string
-		byHand bool // somebody had cordoned the node before
+		byHand bool // someone had cordoned the node before
 	}{{"cordon-a", false}, {"cordon-b", true}} {
 		n := newNode(t, c, tt.name)
 		if tt.byHand {
@@ -186,8 +186,8 @@ func testCordon(t *testing.T, c *kube.Client) {
 	}
 }
 
-// testDrain has no kubelet: an evicted pod that was never started disappears
-// at once, as far as the API server is concerned, with grace period zero.
+// testDrain runs without a kubelet: the API server deletes an evicted pod that was never started at
+// once, with grace period zero.
 func testDrain(t *testing.T, c *kube.Client) {
 	ctx := t.Context()
 	newNode(t, c, "drain-a")
@@ -216,7 +216,7 @@ func testDrain(t *testing.T, c *kube.Client) {
 		t.Errorf("progress = %q", evicted)
 	}
 
-	// A budget that allows no disruption: bounded, and named.
+	// A budget that allows no disruption: the drain ends in time and names it.
 	pod("guarded", "guarded")
 	budget, err := c.Typed().PolicyV1().PodDisruptionBudgets("default").Create(ctx, &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "guard"},
@@ -226,7 +226,7 @@ func testDrain(t *testing.T, c *kube.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What the disruption controller would find out.
+	// The status that the disruption controller would write.
 	budget.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: budget.Generation, ExpectedPods: 1, DesiredHealthy: 1, CurrentHealthy: 1}
 	if _, err := c.Typed().PolicyV1().PodDisruptionBudgets("default").UpdateStatus(ctx, budget, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
 
-// controllerOf is what a controller writes into what it makes.
+// controllerOf returns the owner reference that a controller writes into its objects.
 func controllerOf(kind string, o metav1.Object) []metav1.OwnerReference {
 	return []metav1.OwnerReference{*metav1.NewControllerRef(o, appsv1.SchemeGroupVersion.WithKind(kind))}
 }
@@ -44,8 +44,8 @@ spec:
   selector: {matchLabels: {app: db}}
   template: {metadata: {labels: {app: db}}, spec: {containers: [{name: c, image: example.com/c}]}}`
 
-// testPodsOfWorkloads has pods of two revisions of each kind of workload fail,
-// each for a reason of its own: only the present one's are of interest.
+// testPodsOfWorkloads makes pods of two revisions of each kind of workload fail, each for another
+// reason. Only those of the present revision count.
 func testPodsOfWorkloads(t *testing.T, c *kube.Client) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -117,7 +117,7 @@ func testPodsOfWorkloads(t *testing.T, c *kube.Client) {
 	for _, name := range []string{"db-old", "db-new"} {
 		pod(name+"-1", map[string]string{"app": "db", "controller-revision-hash": name}, controllerOf("StatefulSet", s), "ErrImagePull", "of "+name)
 	}
-	// What only has the same labels is somebody else's.
+	// A pod that only has the same labels belongs to someone else.
 	pod("stranger", map[string]string{"app": "db", "controller-revision-hash": "db-new"}, nil, "ErrImagePull", "of a stranger")
 
 	short, cancel := context.WithTimeoutCause(ctx, 6*time.Second, errors.New("patience ended"))
@@ -148,7 +148,7 @@ func testPodsOfWorkloads(t *testing.T, c *kube.Client) {
 		"StatefulSet daemons/db: pod daemons/db-new-1, container c: ErrImagePull: of db-new"})
 }
 
-// testNodeTrial starts a pod on a node whose kubelet is the test.
+// testNodeTrial starts a pod on a node, with the test as its kubelet.
 func testNodeTrial(t *testing.T, c *kube.Client) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -156,7 +156,7 @@ func testNodeTrial(t *testing.T, c *kube.Client) {
 	pods := core.Pods("kube-system")
 	trial := kube.Trial{Node: "worker-7", Image: "example.com/pause:1"}
 
-	// The controller manager has not made the service account yet.
+	// The controller manager has not created the service account yet.
 	short, cancel := context.WithTimeoutCause(ctx, 6*time.Second, errors.New("patience ended"))
 	defer cancel()
 	if err := c.Try(short, trial); err == nil || !strings.Contains(err.Error(), "patience ended") || !strings.Contains(err.Error(), `serviceaccount "default" not found`) {
@@ -167,7 +167,8 @@ func testNodeTrial(t *testing.T, c *kube.Client) {
 		t.Fatal(err)
 	}
 
-	// An interrupted operation has left a pod, and the namespace allows little.
+	// An interrupted operation has left a pod, and the namespace enforces the "restricted" Pod
+	// Security Standard.
 	if _, err := core.Namespaces().Patch(ctx, "kube-system", "application/merge-patch+json",
 		[]byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
@@ -188,7 +189,7 @@ func testNodeTrial(t *testing.T, c *kube.Client) {
 			seen[string(p.UID)] = true
 			if len(seen) == 1 {
 				close(first)
-				continue // what was left never starts
+				continue // the pod that was left never starts
 			}
 			p.Status = status
 			_, _ = pods.UpdateStatus(ctx, p, metav1.UpdateOptions{})
@@ -221,7 +222,7 @@ func testNodeTrial(t *testing.T, c *kube.Client) {
 		t.Errorf("afterwards the pod: %v, wanted none", err)
 	}
 
-	// Refused for good: told soon, with what to do.
+	// A permanent refusal is reported soon, with what to do.
 	if _, err := core.Namespaces().Patch(ctx, "kube-system", "application/merge-patch+json",
 		[]byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"baseline"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
@@ -248,7 +249,7 @@ func testNodeTrial(t *testing.T, c *kube.Client) {
 	}
 }
 
-// restricted is a pod that the "restricted" Pod Security Standard lets through.
+// restricted returns a pod that the "restricted" Pod Security Standard allows.
 func restricted(node string) corev1.PodSpec {
 	yes, no, user := true, false, int64(1000)
 	return corev1.PodSpec{NodeName: node, AutomountServiceAccountToken: &no,

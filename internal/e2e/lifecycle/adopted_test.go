@@ -13,8 +13,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
-// site is the VPC that the cluster adopts: two subnets, of which the first has a
-// route table of its own and the second the VPC's main one.
+// site is the VPC that the cluster adopts. It has two subnets: the first has its own route table,
+// the second the VPC's main one.
 type site struct {
 	api     *ec2.Client
 	vpc     string
@@ -24,7 +24,7 @@ type site struct {
 	main    string
 }
 
-// done returns the answer to a call that the account has no reason to refuse.
+// done returns the result of a call that must succeed.
 func done[T any](t *testing.T) func(T, error) T {
 	t.Helper()
 	return func(v T, err error) T {
@@ -59,7 +59,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// delete fails when the cluster left anything in the VPC.
+// delete deletes the VPC. It fails the test if the cluster left anything in it.
 func (s *site) delete(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
@@ -72,8 +72,8 @@ func (s *site) delete(t *testing.T) {
 	done[*ec2.DeleteVpcOutput](t)(s.api.DeleteVpc(ctx, &ec2.DeleteVpcInput{VpcId: &s.vpc}))
 }
 
-// adopt makes the VPC and puts the example's cluster into it, with every other
-// worker in the second subnet.
+// adopt creates the VPC and configures the example's cluster for it, with every other worker in the
+// second subnet.
 func (c *cluster) adopt(t *testing.T) {
 	t.Helper()
 	c.site = newSite(t)
@@ -94,8 +94,7 @@ func (c *cluster) adopt(t *testing.T) {
 // webPod is a pod of harness.Web.
 type webPod struct{ name, node, ip string }
 
-// webPods returns the one on worker-0, in the first subnet, and the one on
-// worker-1, in the second.
+// webPods returns the pod on worker-0, in the first subnet, and the one on worker-1, in the second.
 func (c *cluster) webPods(t *testing.T) []webPod {
 	t.Helper()
 	var out []webPod
@@ -112,8 +111,8 @@ func (c *cluster) webPods(t *testing.T) []webPod {
 	return out
 }
 
-// testTwoSubnets has pods of both subnets reach one another, and a route lost
-// in one of the two tables found and put back.
+// testTwoSubnets checks that pods of both subnets reach each other, and that a route that is lost
+// in one of the two tables is found and restored.
 func (c *cluster) testTwoSubnets(t *testing.T) {
 	across := func() {
 		t.Helper()
@@ -143,7 +142,7 @@ func (c *cluster) testTwoSubnets(t *testing.T) {
 	c.NoChanges(t)
 }
 
-// testDestroy leaves the adopted VPC as it was.
+// testDestroy checks that a destroy leaves the adopted VPC as it was.
 func (c *cluster) testDestroy(t *testing.T) {
 	if _, err := c.WS.Destroy(t.Context()); err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// terminate does to a machine what anybody with access to the account can.
+// terminate terminates a machine outside Terraform.
 func (c *cluster) terminate(t *testing.T, machine string) {
 	t.Helper()
 	api := ec2.NewFromConfig(suite.AWS())

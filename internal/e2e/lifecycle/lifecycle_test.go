@@ -13,7 +13,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
-// TestLifecycle is the life of one cluster. Its steps depend on one another.
+// TestLifecycle covers the life of one cluster. Its steps depend on one another.
 func TestLifecycle(t *testing.T) {
 	example := filepath.Join(suite.Root, "examples", "ha-cluster")
 	source, err := os.ReadFile(filepath.Join(example, "main.tf"))
@@ -46,7 +46,7 @@ func (c *cluster) testInstall(t *testing.T) {
 	c.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=90s")
 }
 
-// wantVersions wants the API server and this many nodes to be of the cluster's release.
+// wantVersions checks that the API server and this many nodes have the cluster's release.
 func (c *cluster) wantVersions(t *testing.T, nodes int) {
 	t.Helper()
 	version := c.version
@@ -63,7 +63,7 @@ func (c *cluster) wantVersions(t *testing.T, nodes int) {
 	}
 }
 
-// testVersions asks for steps between releases that there cannot be.
+// testVersions plans unsupported changes of the release.
 func (c *cluster) testVersions(t *testing.T) {
 	for version, words := range map[string][]string{
 		"1.38.0": {"1.38.0 is not supported", "1.35, 1.36 and 1.37"},
@@ -74,7 +74,7 @@ func (c *cluster) testVersions(t *testing.T) {
 		harness.Refused(t, err, append(words, "version = var.kubernetes_version")...)
 	}
 	c.set(t, map[string]any{"kubernetes_version": c.version})
-	// Workers may trail the control plane, never lead it.
+	// Workers may be older than the control plane, but not newer.
 	main := strings.Replace(c.main, "version           = var.kubernetes_version", `version           = "`+way[1]+`"`, 1)
 	if main == c.main {
 		t.Fatal("the example does not give the workers var.kubernetes_version any more")
@@ -89,7 +89,7 @@ func (c *cluster) testVersions(t *testing.T) {
 	}
 }
 
-// testUpgrade goes to the next minor, control plane and workers in one apply.
+// testUpgrade upgrades control plane and workers to the next minor release in one apply.
 func (c *cluster) testUpgrade(t *testing.T, next string) {
 	controllers, workers := harness.Numbered("controller", 3), harness.Numbered("worker", 2)
 	all := slices.Concat(controllers, workers, []string{"lb-0"})
@@ -132,8 +132,8 @@ func (c *cluster) testUpgrade(t *testing.T, next string) {
 	c.set(t, map[string]any{"kubernetes_version": next})
 }
 
-// testLostController has somebody terminate a machine, and Terraform find out: a
-// new controller takes its place while the others go on, the data and the API with them.
+// testLostController terminates a controller outside Terraform. Terraform notices, a new controller
+// takes its place, and the others, the data and the API stay available.
 func (c *cluster) testLostController(t *testing.T) {
 	const name = "controller-2"
 	others := append(harness.Numbered("controller", 2), "worker-0", "worker-1", "lb-0")
@@ -167,7 +167,7 @@ func (c *cluster) testLostController(t *testing.T) {
 	c.NoChanges(t)
 }
 
-// testTwoControllers wants a plan refused that would cost the majority.
+// testTwoControllers checks that a plan that would cost etcd its quorum is refused.
 func (c *cluster) testTwoControllers(t *testing.T) {
 	_, _, err := c.WS.Plan(t.Context(), `-replace=k8s_machine.controller[0]`, `-replace=k8s_machine.controller[2]`)
 	harness.Refused(t, err, "controller-0, controller-2", "quorum", "one machine at a time")
@@ -196,7 +196,7 @@ func (c *cluster) testScaleWorkers(t *testing.T) {
 	c.wantVersions(t, 1)
 	c.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=60s")
 	c.NoChanges(t)
-	// A new worker lacks packages, modules and sysctls while another one is rolled.
+	// A new worker gets packages, modules and sysctls while another one is rolled.
 	was = suite.Units(t, one...)
 	if err := c.WS.WriteFile("rolled_override.tf", rolled); err != nil {
 		t.Fatal(err)
@@ -208,7 +208,7 @@ func (c *cluster) testScaleWorkers(t *testing.T) {
 	c.NoChanges(t)
 }
 
-// rolled changes a setting of the kubelets.
+// rolled is a changed setting of the kubelets.
 const rolled = `
 resource "k8s_worker_pool" "this" {
   kubelet_config = merge(var.kubelet_config, { maxPods = 99 })
@@ -224,7 +224,7 @@ func (c *cluster) testReplaceBalancer(t *testing.T) {
 		t.Errorf("the endpoint is %s (%v), it was %s", endpoint, err, c.Endpoint)
 	}
 	suite.OnlyRestarted(t, was, others)
-	// Meanwhile the nodes could not report; nothing in the apply waits for them.
+	// The nodes could not report meanwhile, and nothing in the apply waits for them.
 	c.Kubectl(t, "wait", "--for=condition=Ready", "nodes", "--all", "--timeout=3m")
 	c.wantVersions(t, 2)
 	c.NoChanges(t)
@@ -246,7 +246,7 @@ func (c *cluster) testScaleControllers(t *testing.T) {
 	if now := c.Members(t); fmt.Sprint(now) != fmt.Sprint(members) {
 		t.Errorf("members: %v, before: %v", now, members)
 	}
-	// The API servers are told the members of etcd by flag: those roll, and nothing else.
+	// The API servers have etcd's members in a flag, so they are rolled, and nothing else is.
 	suite.OnlyRestarted(t, was, three, harness.On(harness.Numbered("controller", 3), "kube-apiserver")...)
 	c.NoChanges(t)
 }

@@ -1,7 +1,6 @@
-// Package lifecycle_test follows one cluster of examples/ha-cluster through
-// its life: real Terraform installs it with an older release, in an adopted VPC
-// with two subnets and two route tables, upgrades it, replaces machines it has
-// lost and scales it, while clients go on reading and writing through the
+// Package lifecycle_test covers the life of one cluster of examples/ha-cluster: real Terraform
+// installs it with an older release, in an adopted VPC with two subnets and two route tables,
+// upgrades it, replaces lost machines and scales it, while clients read and write through the
 // Elastic IP.
 package lifecycle_test
 
@@ -16,8 +15,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
-// way are the releases of Kubernetes that the cluster goes through, oldest
-// first: the last two of upstream's, or what K8S_UPGRADES says.
+// way lists the Kubernetes releases of the cluster, oldest first: upstream's last two, or those in
+// K8S_UPGRADES.
 var way = strings.Split(cmp.Or(os.Getenv("K8S_UPGRADES"), harness.KubernetesVersion+","+harness.NextKubernetesVersion), ",")
 
 var suite *harness.Suite
@@ -27,21 +26,21 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "K8S_UPGRADES=%s must be two releases or more, with commas between them\n", os.Getenv("K8S_UPGRADES"))
 		os.Exit(2)
 	}
-	// kubectl is always of the same release.
+	// kubectl always has the same release.
 	os.Exit(harness.Main(m, func(s *harness.Suite) { suite = s }, "--kubernetes", "v"+strings.Join(append(way, harness.KubernetesVersion), ",v")))
 }
 
-// cluster is the cluster under test and what is configured of it.
+// cluster is the cluster under test and its configuration.
 type cluster struct {
 	*harness.Cluster
 	main string // the example's main.tf, in the adopted VPC
 	vars map[string]any
 	site *site
-	// version is the release of Kubernetes it is at.
+	// version is the cluster's present Kubernetes release.
 	version string
 }
 
-// set changes the configuration's variables.
+// set sets the configuration's variables.
 func (c *cluster) set(t *testing.T, vars map[string]any) {
 	t.Helper()
 	for k, v := range vars {

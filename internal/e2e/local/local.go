@@ -1,6 +1,6 @@
-// Package local runs real etcd members and a real kube-apiserver as plain
-// processes on loopback, for tests of the packages that talk to them. There
-// are no machines and no containers here, and nothing is faked.
+// Package local runs real etcd members and a real kube-apiserver as processes on loopback, for
+// tests of the packages that talk to them. There are no machines and no containers, and nothing is
+// faked.
 package local
 
 import (
@@ -27,13 +27,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
-// stopTimeout is how long a process may take to end before it is killed.
+// stopTimeout is how long a process may take to exit before it is killed.
 const stopTimeout = 10 * time.Second
 
-// pollInterval is how often a server is asked whether it is ready yet.
+// pollInterval is how often a server is asked whether it is ready.
 const pollInterval = 100 * time.Millisecond
 
-// Mirror returns the directory of the artifact mirror, completing it when needed.
+// Mirror returns the directory of the artifact mirror, and completes it if necessary.
 func Mirror(t *testing.T) string {
 	t.Helper()
 	dir, err := release.EnsureMirror(t.Context(), release.Options{Progress: progress.To(func(s string) { t.Log(s) })})
@@ -88,14 +88,14 @@ func unpack(archive, member, to string) error {
 	}
 }
 
-// PKI is a cluster's authorities and keys, in memory.
+// PKI holds a cluster's authorities and keys in memory.
 type PKI struct {
 	Ref   pki.Ref
 	Store pki.Store
 	dir   string
 }
 
-// NewPKI makes a cluster's authorities and keys.
+// NewPKI creates a cluster's authorities and keys.
 func NewPKI(t *testing.T) PKI {
 	t.Helper()
 	store := pki.NewMemoryStore(nil)
@@ -106,7 +106,7 @@ func NewPKI(t *testing.T) PKI {
 	return PKI{Ref: ref, Store: store, dir: t.TempDir()}
 }
 
-// Issue makes a certificate.
+// Issue issues a certificate.
 func (p PKI) Issue(t *testing.T, ca pki.CAName, r pki.Request) pki.KeyPair {
 	t.Helper()
 	key, err := p.Store.Get(t.Context(), p.Ref.IssuingKey(ca))
@@ -140,14 +140,14 @@ func (p PKI) file(t *testing.T, name string, content []byte) string {
 	return path
 }
 
-// Process is a running program. It is stopped at the end of the test at the latest.
+// Process is a running program. It is stopped when the test ends at the latest.
 type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	log  string
 }
 
-// start runs a program; its output is shown when the test fails.
+// start runs a program. Its output is logged if the test fails.
 func start(t *testing.T, name, program string, args ...string) *Process {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), name+".log")
@@ -159,13 +159,13 @@ func start(t *testing.T, name, program string, args ...string) *Process {
 	p := &Process{cmd: exec.CommandContext(context.Background(), program, args...), done: make(chan struct{}), log: log}
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.Env = []string{"PATH=/usr/bin:/bin"}
-	// Should the test itself be killed, nothing may stay behind.
+	// If the test itself is killed, the process must not survive it.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
-		_ = p.cmd.Wait() // how it ended is in its log
+		_ = p.cmd.Wait() // its log says how it ended
 		close(p.done)
 	}()
 	t.Cleanup(func() {
@@ -197,7 +197,7 @@ func tail(path string) string {
 	return strings.Join(lines[max(0, len(lines)-30):], "\n")
 }
 
-// freePort finds a port nobody listens on at the moment.
+// freePort returns a port on which nothing listens at the moment.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

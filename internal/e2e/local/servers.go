@@ -19,7 +19,7 @@ type Member struct {
 	program, dir, ca, cert, key string
 }
 
-// NewMember prepares a member's ports, certificate and empty data directory.
+// NewMember returns a member with ports, a certificate and an empty data directory.
 func NewMember(t *testing.T, p PKI, program, name string) Member {
 	t.Helper()
 	m := Member{Name: name, program: program, dir: t.TempDir(),
@@ -31,8 +31,8 @@ func NewMember(t *testing.T, p PKI, program, name string) Member {
 	return m
 }
 
-// Start runs the member. On its first start it joins members (itself
-// included), which exist already or not.
+// Start runs the member. On its first start it joins members (including itself), which exist
+// already if existing is true.
 func (m Member) Start(t *testing.T, existing bool, members ...Member) *Process {
 	t.Helper()
 	var initial []string
@@ -64,14 +64,13 @@ func (m Member) Client(t *testing.T, p PKI) *etcd.Client {
 	return c
 }
 
-// APIServer is a kube-apiserver with an etcd of its own. Nothing else of a
-// control plane runs.
+// APIServer is a kube-apiserver with its own etcd. No other part of a control plane runs.
 type APIServer struct {
 	Endpoint string
 	process  *Process
 }
 
-// StartAPIServer runs etcd and an API server and waits until it is ready.
+// StartAPIServer starts etcd and an API server, and waits until it is ready.
 func StartAPIServer(t *testing.T, p PKI) *APIServer {
 	t.Helper()
 	member := NewMember(t, p, EtcdProgram(t), "etcd")
@@ -101,7 +100,7 @@ func StartAPIServer(t *testing.T, p PKI) *APIServer {
 	return s
 }
 
-// Stop ends the API server.
+// Stop stops the API server.
 func (s *APIServer) Stop() { s.process.Stop() }
 
 // Client connects as an administrator.

@@ -1,7 +1,6 @@
-// Command movedclock is the provider on a computer whose clock is wrong: it
-// serves what terraform-provider-k8s serves, off by the duration that
-// K8S_E2E_CLOCK_OFFSET gives ("-1h", "8000h"; nothing is right). The kernel's
-// clock cannot be moved for one process, nor for the machines of the local EC2.
+// Command movedclock is the provider with a wrong clock: terraform-provider-k8s with a clock that
+// is off by the duration in K8S_E2E_CLOCK_OFFSET ("-1h", "8000h"; empty is no offset). The kernel's
+// clock cannot be changed for one process, or for the machines of the local EC2.
 package main
 
 import (

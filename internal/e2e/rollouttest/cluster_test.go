@@ -33,10 +33,10 @@ var (
 	worker1     = machineWanted{"worker-1", aws.RoleWorker, "10.240.0.21", "10.200.1.0/24"}
 )
 
-// all asks for what tests with Terraform show too (make soak PART=rollouts).
+// all also runs what tests with Terraform cover (make soak PART=rollouts).
 var all = os.Getenv("K8S_ROLLOUTS") != ""
 
-// TestControllers is about etcd, the control plane and the load balancer.
+// TestControllers covers etcd, the control plane and the load balancer.
 func TestControllers(t *testing.T) {
 	w := newWorld(t)
 	start := time.Now()
@@ -69,7 +69,7 @@ func TestControllers(t *testing.T) {
 	t.Run("removal", func(t *testing.T) { d.on(t).testRemoval() })
 }
 
-// on is the deployment within a subtest.
+// on returns the deployment for a subtest.
 func (d *deployment) on(t *testing.T) *deployment {
 	d.t = t
 	return d
@@ -99,9 +99,9 @@ func (d *deployment) firstApply() {
 	d.stage("observe", func() error { d.noDrift("after the first apply"); return nil })
 }
 
-// interrupted starts the first apply n times and cuts it off at a random
-// moment, later on average each time, forgetting what it recorded, as a killed
-// process does. K8S_ROLLOUT_SEED repeats the moments of an earlier run.
+// interrupted starts the first apply n times and interrupts it at a random moment, later on average
+// each time. It drops the record, as a killed process does. K8S_ROLLOUT_SEED repeats the moments of
+// an earlier run.
 func (d *deployment) interrupted(n int) error {
 	seed := time.Now().UnixNano()
 	if s := os.Getenv("K8S_ROLLOUT_SEED"); s != "" {
@@ -113,7 +113,7 @@ func (d *deployment) interrupted(n int) error {
 	d.t.Logf("interruptions: K8S_ROLLOUT_SEED=%d", seed)
 	random := rand.New(rand.NewPCG(uint64(seed), 0))
 	for i := range n {
-		// Cancelled rather than given a deadline: nobody is told beforehand.
+		// Cancelled instead of given a deadline, so that nothing can prepare for the end.
 		ctx, cancel := context.WithCancel(d.t.Context())
 		killer := time.AfterFunc(time.Duration(random.Int64N(int64(i+1)*3000))*time.Millisecond, cancel)
 		killed := *d
@@ -141,7 +141,7 @@ func (d *deployment) expectDrift(prefixes ...string) {
 	}
 }
 
-// repair applies and expects exactly the given units to have restarted.
+// repair applies and checks that exactly the given units were restarted.
 func (d *deployment) repair(before map[string]harness.Unit, want ...string) {
 	d.t.Helper()
 	d.stage("repair", func() error { return d.apply(d.t.Context(), d) })
@@ -153,8 +153,8 @@ func (d *deployment) repair(before map[string]harness.Unit, want ...string) {
 	}
 }
 
-// testControllerDamage damages several machines at once by hand, and expects
-// to be told exactly that, and to have exactly that repaired.
+// testControllerDamage changes several machines at once by hand, and checks that exactly that is
+// reported and repaired.
 func (d *deployment) testControllerDamage() {
 	before := d.starts()
 	d.shell(d.etcd.Targets[1], "systemctl stop etcd")
@@ -175,8 +175,8 @@ func (d *deployment) testControllerDamage() {
 	d.repair(before, "controller-0/kube-scheduler", "controller-1/etcd", "controller-2/kube-apiserver")
 }
 
-// testLostRecords forgets everything that was recorded, as an import does:
-// there is no drift, nothing restarts, and certificates stay.
+// testLostRecords drops all records, as an import does. There is no drift, nothing restarts, and
+// certificates are kept.
 func (d *deployment) testLostRecords() {
 	before := d.starts()
 	digest := "sha256sum /etc/kubernetes/pki/* /etc/etcd/pki/* /etc/kubernetes/encryption-config.yaml"
@@ -187,8 +187,8 @@ func (d *deployment) testLostRecords() {
 	if now := d.shell(d.control.Targets[0], digest); now != files {
 		d.t.Errorf("certificates and secrets changed:\n%s\nnow\n%s", files, now)
 	}
-	// A key that is not the certificate's cannot be told from outside, only
-	// when applying.
+	// A key that does not belong to the certificate cannot be detected by observing, only by
+	// applying.
 	d.controlRecord = rollout.Record{}
 	d.shell(d.control.Targets[1], "cp /etc/kubernetes/pki/kube-scheduler.key /etc/kubernetes/pki/kube-controller-manager.key")
 	d.stage("adopt", func() error { return d.apply(d.t.Context(), d) })
@@ -198,8 +198,8 @@ func (d *deployment) testLostRecords() {
 	}
 }
 
-// testWrongFlag is a change that cannot work: it fails promptly, says why, and
-// nothing is stopped or changed for it.
+// testWrongFlag makes a change that cannot work. It fails soon, says why, and stops and changes
+// nothing.
 func (d *deployment) testWrongFlag() {
 	before := d.starts()
 	prior := *d
@@ -237,8 +237,8 @@ func (d *deployment) testWrongFlag() {
 	}
 }
 
-// testFailingChange is a change that is found out only once etcd is reached: it
-// stops at the first machine, and the next apply resumes.
+// testFailingChange makes a change that only fails once etcd is reached. The roll stops at the
+// first machine, and the next apply continues.
 func (d *deployment) testFailingChange() {
 	before := d.starts()
 	prior := *d
@@ -260,8 +260,8 @@ func (d *deployment) testFailingChange() {
 	d.repair(before, "controller-0/kube-apiserver")
 }
 
-// testCertificates moves the clock to where leaf certificates are due, and
-// replaces one by a foreign one.
+// testCertificates moves the clock to when leaf certificates are due for renewal, and replaces one
+// by a certificate of another authority.
 func (d *deployment) testCertificates() {
 	before := d.starts()
 	d.fleet.Clock = func() time.Time { return time.Now().Add(pki.DefaultValidity - pki.DefaultEarlyRenewal + time.Hour) }
@@ -276,13 +276,13 @@ func (d *deployment) testCertificates() {
 	d.repair(before)
 }
 
-// testUnreachable cuts a controller off: the plan says so and nothing else,
-// and an apply changes nothing it should not.
+// testUnreachable cuts off a controller. The plan reports only that, and an apply changes only what
+// is safe.
 func (d *deployment) testUnreachable() {
 	cut := d.control.Targets[2]
 	good := slices.Clone(d.control.Targets)
 	bad := slices.Clone(good)
-	bad[2].Host.Address = "203.0.113.1" // nobody there
+	bad[2].Host.Address = "203.0.113.1" // nothing answers there
 	d.etcd.Targets, d.control.Targets = bad, bad
 	pool := d.fleet.Pool
 	d.fleet.Pool = remote.NewPool(remote.Config{Signers: []ssh.Signer{d.signer}, ConnectTimeout: 3 * time.Second})
@@ -320,7 +320,7 @@ func (d *deployment) testUnreachable() {
 	d.noDrift("after the machine came back")
 }
 
-// testScaleToOne removes two controllers from the living cluster.
+// testScaleToOne removes two controllers from the running cluster.
 func (d *deployment) testScaleToOne() {
 	prior := *d
 	d.setControllers(d.control.Targets[:1])

@@ -21,8 +21,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
-// TestWorkers is about workers, their nodes and what runs on them. One
-// controller is enough here.
+// TestWorkers covers workers, their nodes and their pods. One controller is enough.
 func TestWorkers(t *testing.T) {
 	w := newWorld(t)
 	targets := w.launchAll(balancer, controller0, worker0, worker1)
@@ -128,7 +127,7 @@ func (d *deployment) testWorkerDamage() {
 	d.repair(before)
 }
 
-// pods returns the running pods of harness.Web: name -> node.
+// pods returns the running pods of harness.Web, by name, with their nodes.
 func (d *deployment) pods() map[string]string {
 	d.t.Helper()
 	list, err := d.api().Typed().CoreV1().Pods("default").List(d.t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
@@ -142,8 +141,8 @@ func (d *deployment) pods() map[string]string {
 	return out
 }
 
-// testKubeletSetting changes the kubelet's configuration: both kubelets
-// restart, one after the other, and no pod notices.
+// testKubeletSetting changes the kubelet's configuration. Both kubelets restart, one after the
+// other, and no pod is affected.
 func (d *deployment) testKubeletSetting() {
 	var objects []*unstructured.Unstructured
 	for doc := range strings.SplitSeq(harness.Web, "\n---\n") {
@@ -169,8 +168,8 @@ func (d *deployment) testKubeletSetting() {
 	}
 }
 
-// testRuntimeSetting changes containerd's configuration: nodes are drained one
-// at a time, the disruption budget holds, and both take pods again.
+// testRuntimeSetting changes containerd's configuration. Nodes are drained one at a time within the
+// disruption budget, and both accept pods again.
 func (d *deployment) testRuntimeSetting() {
 	before, pods := d.starts(), d.pods()
 	prior := *d
@@ -220,8 +219,8 @@ func (d *deployment) testRuntimeSetting() {
 	d.repair(before, "worker-0/containerd", "worker-1/containerd")
 }
 
-// testScaleWorkers replaces a worker by another: the new one joins, the old
-// one is drained and leaves; the third does not notice.
+// testScaleWorkers replaces a worker: the new one joins, the old one is drained and removed, and
+// the third is not affected.
 func (d *deployment) testScaleWorkers() {
 	before := d.starts()
 	prior := *d

@@ -1,6 +1,5 @@
-// Package rollouttest brings clusters up, and keeps them up, on machines of the
-// local EC2 with nothing but the Go library: what Terraform does through the
-// provider, a program can do through infra.
+// Package rollouttest installs and maintains clusters on machines of the local EC2 with the Go
+// library alone: what Terraform does through the provider, a program can do through infra.
 package rollouttest
 
 import (
@@ -44,7 +43,7 @@ const (
 	etcdVersion       = "3.6.16"
 )
 
-// theLab is the local EC2 all tests of the package share.
+// theLab is the local EC2 that all tests of the package share.
 var theLab *lab.Lab
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -102,7 +101,7 @@ type world struct {
 
 	mu       sync.Mutex
 	machines map[string]aws.Machine
-	progress []string // of the engine, for a failed test
+	progress []string // messages of the engine, logged for a failed test
 	began    time.Time
 }
 
@@ -188,7 +187,7 @@ func (w *world) machineSpec(name string, role aws.Role, ip netip.Addr, pods neti
 		User: aws.DefaultUser, AuthorizedKeys: []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(w.signer.PublicKey())))}}
 }
 
-// launch brings a machine up and returns it as a target.
+// launch launches a machine and returns it as a target.
 func (w *world) launch(ctx context.Context, name string, role aws.Role, ip string, pods string) (fleet.Target, error) {
 	var prefix netip.Prefix
 	if pods != "" {
@@ -210,7 +209,7 @@ func (w *world) launch(ctx context.Context, name string, role aws.Role, ip strin
 	}, err
 }
 
-// machineWanted is one line of a plan for machines.
+// machineWanted is one machine for launchAll.
 type machineWanted struct {
 	name string
 	role aws.Role
@@ -218,7 +217,7 @@ type machineWanted struct {
 	pods string
 }
 
-// launchAll brings machines up in parallel and returns them in order.
+// launchAll launches machines in parallel and returns them in order.
 func (w *world) launchAll(wanted ...machineWanted) []fleet.Target {
 	w.t.Helper()
 	out := make([]fleet.Target, len(wanted))
@@ -243,7 +242,7 @@ func (w *world) shell(t fleet.Target, script string) string {
 	return strings.TrimSpace(string(out.Stdout))
 }
 
-// stage measures a step.
+// stage runs a step and logs how long it takes.
 func (w *world) stage(name string, f func() error) {
 	w.t.Helper()
 	start := time.Now()
@@ -253,7 +252,7 @@ func (w *world) stage(name string, f func() error) {
 	w.t.Logf("%-22s %6.2f s", name, time.Since(start).Seconds())
 }
 
-// deployment is everything that is wanted, and the records of what was done.
+// deployment is the wanted state of a cluster and the records of what was applied.
 type deployment struct {
 	*world
 	etcd         rollout.Etcd
@@ -266,7 +265,7 @@ type deployment struct {
 	etcdRecord, controlRecord, workerRecord, lbRecord rollout.Record
 }
 
-// artifacts of a call whose checksums must all be known.
+// artifacts returns artifacts all of whose checksums must be known.
 func (w *world) artifacts(a []artifact.Artifact, err error) []artifact.Artifact {
 	w.t.Helper()
 	w.must(err)
@@ -295,7 +294,7 @@ func (w *world) deploy(lb fleet.Target, controllers, workers []fleet.Target) *de
 	return d
 }
 
-// setControllers changes who the controllers are, everywhere it matters.
+// setControllers changes the set of controllers in every role.
 func (d *deployment) setControllers(targets []fleet.Target) {
 	d.etcd.Targets, d.control.Targets = targets, targets
 	var nodes []component.Node
@@ -306,7 +305,7 @@ func (d *deployment) setControllers(targets []fleet.Target) {
 	d.lb.Spec.Backends = nodes
 }
 
-// drift observes everything and returns what differs, "role machine: words".
+// drift observes everything and returns the findings as "role machine: words".
 func (d *deployment) drift() []string {
 	d.t.Helper()
 	var out []string
@@ -342,7 +341,7 @@ func (d *deployment) noDrift(when string) {
 	}
 }
 
-// apply brings everything to what is wanted, in order. prior may be nil.
+// apply applies all roles in order. prior may be nil.
 func (d *deployment) apply(ctx context.Context, prior *deployment) error {
 	var (
 		etcd, control, workers, lb rollout.Role
@@ -366,7 +365,7 @@ func (d *deployment) apply(ctx context.Context, prior *deployment) error {
 	return nil
 }
 
-// starts returns the units of all machines.
+// starts returns the running units of all machines.
 func (d *deployment) starts() map[string]harness.Unit {
 	d.t.Helper()
 	out := map[string]harness.Unit{}
@@ -410,7 +409,7 @@ func configMap(ref kube.ObjectRef) []*unstructured.Unstructured {
 	return []*unstructured.Unstructured{o}
 }
 
-// eventually waits for what comes about a moment after the library is done.
+// eventually waits for a condition that becomes true shortly after the library has returned.
 func (d *deployment) eventually(what string, condition func() error) {
 	d.t.Helper()
 	deadline := time.Now().Add(time.Minute)

@@ -37,8 +37,8 @@ func readSecret(ctx context.Context, client kubernetes.Interface, name string) e
 	return err
 }
 
-// readAndWrite has secrets written, read back and old ones read through the
-// Elastic IP, so through any API server, until it is ended.
+// readAndWrite writes secrets, and reads them and old ones, through the Elastic IP and thus through
+// any API server, until it is ended.
 func (w *world) readAndWrite(t *testing.T) *harness.Traffic {
 	t.Helper()
 	client, run := harness.Client(t, w.Kubeconfig), time.Now().UnixNano()
@@ -54,10 +54,10 @@ func (w *world) readAndWrite(t *testing.T) *harness.Traffic {
 	})
 }
 
-// sealedBy counts the values in etcd under a prefix by the key that sealed them.
+// sealedBy counts the values in etcd under a prefix by the key that encrypted them.
 func (w *world) sealedBy(t *testing.T, under string) map[string]int {
 	t.Helper()
-	// Asked first: meanwhile there can only be more.
+	// Counted first, since the number can only grow meanwhile.
 	there := strings.Count(w.etcdctl(t, controllers[0], "get --prefix --keys-only "+under), under)
 	out := map[string]int{}
 	text := w.etcdctl(t, controllers[0], "get --prefix "+under+" --print-value-only | grep -ao '^k8s:enc:secretbox:v1:[a-z0-9-]*:' | sort | uniq -c")
@@ -77,7 +77,7 @@ func (w *world) sealedBy(t *testing.T, under string) map[string]int {
 	return out
 }
 
-// wantSealed wants every secret sealed with one key.
+// wantSealed checks that every secret is encrypted with one key.
 func (w *world) wantSealed(t *testing.T, key string) {
 	t.Helper()
 	if got := w.sealedBy(t, stored); len(got) != 1 || got[key] < keptCount {
@@ -89,7 +89,7 @@ func (w *world) generations(list string) {
 	w.arguments["k8s_pki"]["generations"] = "{ encryption = " + list + " }"
 }
 
-// testSecondKey has a second key made, which everybody can read with.
+// testSecondKey creates a second key, with which every API server can decrypt.
 func (w *world) testSecondKey(t *testing.T) {
 	client := harness.Client(t, w.Kubeconfig)
 	for i := range keptCount {
@@ -109,7 +109,7 @@ func (w *world) testSecondKey(t *testing.T) {
 	w.NoChanges(t)
 }
 
-// wantKeys wants every API server to have been given these keys, in order.
+// wantKeys checks that every API server has these keys, in this order.
 func (w *world) wantKeys(t *testing.T, keys ...string) {
 	t.Helper()
 	for _, c := range controllers {
@@ -120,11 +120,11 @@ func (w *world) wantKeys(t *testing.T, keys ...string) {
 	}
 }
 
-// testSecondWrites has the second key write, kills the apply while it rewrites
-// what the first has sealed, and applies again.
+// testSecondWrites makes the second key encrypt, kills the apply while it rewrites what the first
+// key has encrypted, and applies again.
 func (w *world) testSecondWrites(t *testing.T) {
 	was := suite.Units(t, machines...)
-	// For later: a value as the first key sealed it.
+	// Kept for later: a value that is encrypted with the first key.
 	const one, copied = stored + "default/kept-000", "/run/sealed-by-key-1"
 	w.etcdctl(t, controllers[0], "get "+one+` --write-out=json | python3 -c 'import base64,json,sys; sys.stdout.buffer.write(base64.b64decode(json.load(sys.stdin)["kvs"][0]["value"]))' >`+copied)
 	traffic := w.readAndWrite(t)
@@ -168,7 +168,7 @@ func (w *world) testSecondWrites(t *testing.T) {
 	wantRestarted(t, was)
 }
 
-// testFirstDropped takes the first key from everybody.
+// testFirstDropped removes the first key from all API servers.
 func (w *world) testFirstDropped(t *testing.T) {
 	was := suite.Units(t, machines...)
 	traffic := w.readAndWrite(t)

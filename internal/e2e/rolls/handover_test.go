@@ -21,7 +21,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
-// leader returns the controller whose etcd member leads, and the ids of all members.
+// leader returns the controller whose etcd member is the leader, and the ids of all members.
 func (w *world) leader(t *testing.T) (leader string, ids map[string]uint64) {
 	t.Helper()
 	ids = map[string]uint64{}
@@ -55,7 +55,7 @@ func (w *world) leader(t *testing.T) (leader string, ids map[string]uint64) {
 	return leader, ids
 }
 
-// fleet has connections of its own to the controllers.
+// fleet returns a fleet with its own connections to the controllers.
 func (w *world) fleet(t *testing.T) (*fleet.Fleet, map[string]fleet.Target) {
 	t.Helper()
 	key, err := os.ReadFile(suite.SSH)
@@ -83,7 +83,7 @@ func (w *world) fleet(t *testing.T) (*fleet.Fleet, map[string]fleet.Target) {
 	return f, targets
 }
 
-// handOver has the leader's machine hand the leadership on.
+// handOver transfers the leadership from the leader's machine to another one.
 func handOver(ctx context.Context, f *fleet.Fleet, targets map[string]fleet.Target, leader string) error {
 	d, err := maintenance.Find(ctx, f, targets[leader])
 	if err != nil {
@@ -99,9 +99,8 @@ func handOver(ctx context.Context, f *fleet.Fleet, targets map[string]fleet.Targ
 	return d.HandOver(ctx, func(string) bool { return false })
 }
 
-// testHandOvers has etcd's leadership handed on under traffic. With
-// K8S_HANDOVERS it does so that often, and for comparison as often by etcdctl,
-// which holds nobody.
+// testHandOvers transfers etcd's leadership under traffic: K8S_HANDOVERS times, and for comparison
+// as often with etcdctl, which does not hold the API servers.
 func (w *world) testHandOvers(t *testing.T) {
 	times, asked := 3, os.Getenv("K8S_HANDOVERS")
 	if asked != "" {
@@ -111,7 +110,7 @@ func (w *world) testHandOvers(t *testing.T) {
 		}
 	}
 	f, targets := w.fleet(t)
-	var unheld []time.Time // when it announced that a write may be lost
+	var unheld []time.Time // times at which the engine announced that a write may be lost
 	say := f.Progress
 	f.Progress = func(machine, message string) {
 		say(machine, message)
@@ -147,7 +146,7 @@ func (w *world) testHandOvers(t *testing.T) {
 	t.Logf("figures: %d by etcdctl: %d requests failed", times, failures)
 }
 
-// handOvers has the leadership moved again and again while four write.
+// handOvers transfers the leadership repeatedly while four clients write.
 func (w *world) handOvers(t *testing.T, times int, move func(leader string, ids map[string]uint64)) (all []*harness.Traffic) {
 	t.Helper()
 	for range 4 {
@@ -168,8 +167,8 @@ func (w *world) handOvers(t *testing.T, times int, move func(leader string, ids 
 	return all
 }
 
-// testOrphanedHold cuts a hand-over off from all machines while their API
-// servers are held: they go on by themselves.
+// testOrphanedHold cuts a transfer off from all machines while their API servers are held. They
+// must continue without it.
 func (w *world) testOrphanedHold(t *testing.T) {
 	was := suite.Units(t, machines...)
 	leader, _ := w.leader(t)

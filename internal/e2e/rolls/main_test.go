@@ -1,9 +1,9 @@
-// Package rolls_test changes what one running cluster of examples/ha-cluster
-// is made of, with real Terraform, while clients go on using it: etcd's
-// release, audit policy, admission, arguments and settings of every component,
-// containerd on two nodes at a time, and the keys that seal secrets. It asks
-// which units restarted, in which order, and what is left when a roll fails
-// half way. Upgrades of Kubernetes are in lifecycle, replaced machines in instances.
+// Package rolls_test changes the configuration of one running cluster of examples/ha-cluster, with
+// real Terraform, while clients use it: etcd's release, audit policy, admission, arguments and
+// settings of every component, containerd on two nodes at a time, and the keys that encrypt
+// secrets. It checks which units restart, in which order, and the state after a roll that fails
+// half way. Package lifecycle_test covers upgrades of Kubernetes, package instances_test replaced
+// machines.
 package rolls_test
 
 import (
@@ -22,8 +22,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
-// The releases that the cluster is upgraded from and to: K8S_ETCD_UPGRADE asks
-// for others of etcd, "3.6.16,3.7.3".
+// The etcd releases of the upgrade. K8S_ETCD_UPGRADE sets other ones: "3.6.16,3.7.3".
 var etcdBefore, etcdAfter, _ = strings.Cut(cmp.Or(os.Getenv("K8S_ETCD_UPGRADE"), "3.6.15,3.6.16"), ",")
 
 const (
@@ -38,7 +37,7 @@ var (
 	machines    = slices.Concat(controllers, workers, []string{"lb-0"})
 )
 
-// kubernetesVersion is the release the cluster is installed with.
+// kubernetesVersion is the Kubernetes release of the installation.
 var kubernetesVersion = cmp.Or(os.Getenv("K8S_E2E_KUBERNETES"), harness.KubernetesVersion)
 
 func TestMain(m *testing.M) {
@@ -49,20 +48,20 @@ func TestMain(m *testing.M) {
 	os.Exit(harness.Main(m, func(s *harness.Suite) { suite = s }, "--kubernetes", "v"+kubernetesVersion+",v"+harness.KubernetesVersion, "--etcd", "v"+etcdAfter+",v"+etcdBefore, "--containerd", "v"+containerdAfter+",v"+containerdBefore))
 }
 
-// world is the cluster under test and what is configured of it.
+// world is the cluster under test and its configuration.
 type world struct {
 	*harness.Cluster
 	main string // the example's main.tf
 	vars map[string]any
-	// arguments are what the example's resources get besides, or instead of,
-	// theirs: resource type to argument to expression.
+	// arguments are added to the example's resources, or replace theirs: resource type to argument
+	// to expression.
 	arguments  map[string]arguments
 	containerd string // release
 }
 
 type arguments map[string]string
 
-// TestRolls follows one cluster; its steps depend on one another.
+// TestRolls tests one cluster. Its steps depend on one another.
 func TestRolls(t *testing.T) {
 	example := filepath.Join(suite.Root, "examples", "ha-cluster")
 	source, err := os.ReadFile(filepath.Join(example, "main.tf"))
@@ -109,7 +108,7 @@ func TestRolls(t *testing.T) {
 	}
 }
 
-// write brings the working directory up to what is configured.
+// write writes the present configuration to the working directory.
 func (w *world) write(t *testing.T) {
 	t.Helper()
 	vars, err := json.Marshal(w.vars)
@@ -142,7 +141,7 @@ func (w *world) write(t *testing.T) {
 	}
 }
 
-// plain takes all arguments back but the release of containerd.
+// plain removes all arguments except the release of containerd.
 func (w *world) plain() {
 	w.arguments = map[string]arguments{"k8s_pki": {}, "k8s_etcd_cluster": {}, "k8s_control_plane": {},
 		"k8s_worker_pool": {"containerd_version": strconv.Quote(w.containerd)}}
@@ -156,13 +155,13 @@ func (w *world) apply(t *testing.T) {
 	}
 }
 
-// wantRestarted wants exactly these units to have been started since.
+// wantRestarted checks that exactly these units were restarted since.
 func wantRestarted(t *testing.T, before map[string]harness.Unit, want ...string) map[string]harness.Unit {
 	t.Helper()
 	return suite.OnlyRestarted(t, before, machines, want...)
 }
 
-// plannedFiles returns the entries of the files maps that a plan changes, by resource.
+// plannedFiles returns, by resource, the entries of the files attributes that a plan changes.
 func (w *world) plannedFiles(t *testing.T) map[string][]string {
 	t.Helper()
 	w.write(t)
@@ -200,7 +199,7 @@ func (w *world) plannedFiles(t *testing.T) map[string][]string {
 	return out
 }
 
-// files are "machine:path" for each of the machines.
+// files returns "machine:path" for each of the machines.
 func files(machines []string, path string) []string {
 	var out []string
 	for _, m := range machines {

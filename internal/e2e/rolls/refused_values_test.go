@@ -9,15 +9,15 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
-// badValue is an argument that has the right form and a wrong value.
+// badValue is an argument with a valid form and an invalid value.
 type badValue struct {
 	name, resource, argument, value string
 	want                            []string
 }
 
-// testRefusedValues gives every component a value that only its program can
-// refuse, and wants it refused before anything is taken down for it: by the
-// plan where the rules are known, by the program itself otherwise.
+// testRefusedValues sets, for every component, a value that only its program refuses. It must be
+// refused before anything is stopped: by the plan if the provider knows the rule, by the program
+// itself otherwise.
 func (w *world) testRefusedValues(t *testing.T) {
 	was := suite.Units(t, machines...)
 	for _, tt := range []badValue{
@@ -77,7 +77,7 @@ func (w *world) testRefusedValues(t *testing.T) {
 	w.NoChanges(t)
 }
 
-// with has a value configured while f runs, and what was configured before it afterwards.
+// with configures a value while f runs, and restores the configuration.
 func (w *world) with(t *testing.T, v badValue, f func()) {
 	t.Helper()
 	args := w.arguments[v.resource]

@@ -8,10 +8,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
-// testNoSandbox rolls out a sandbox image that does not exist. The first node
-// is Ready with it, and no pod starts there: that must be noticed before a
-// second node is taken down, also by an apply after that, and mended by the
-// next one that has the right image.
+// testNoSandbox rolls out a sandbox image that does not exist. The first node becomes Ready with
+// it, but no pod starts there. The roll must stop before a second node is taken down, in the next
+// apply as well, and the first apply with the right image must repair it.
 func (w *world) testNoSandbox(t *testing.T) {
 	was := suite.Units(t, machines...)
 	traffic := w.Traffic(t, w.Kubeconfig)

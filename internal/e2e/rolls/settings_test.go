@@ -16,7 +16,7 @@ import (
 // auditPolicy is a policy that differs from the built-in one.
 const auditPolicy = `yamlencode({ apiVersion = "audit.k8s.io/v1", kind = "Policy", rules = [{ level = "Metadata" }] })`
 
-// squat takes the API server's port as soon as it lets go of it.
+// squat occupies the API server's port as soon as it is free.
 const squat = `import socket, time
 while True:
     s = socket.socket()
@@ -32,8 +32,8 @@ while True:
     time.sleep(60)
 `
 
-// testFailsOnSecond changes the audit policy while something on the second
-// controller waits for the API server's port: the roll ends there.
+// testFailsOnSecond changes the audit policy while a program on the second controller waits for the
+// API server's port. The roll stops there.
 func (w *world) testFailsOnSecond(t *testing.T) {
 	w.arguments["k8s_control_plane"]["audit_policy"] = auditPolicy
 	want := map[string][]string{"k8s_control_plane.this": files(controllers, "/etc/kubernetes/audit-policy.yaml")}
@@ -62,7 +62,7 @@ func (w *world) testFailsOnSecond(t *testing.T) {
 	}
 }
 
-// testResumed has the cause removed.
+// testResumed removes the cause and applies again.
 func (w *world) testResumed(t *testing.T) {
 	was := suite.Units(t, machines...)
 	w.Sh(t, controllers[1], "systemctl stop squat; rm /run/squat.py") // systemd may start the API server before the apply does
@@ -86,16 +86,16 @@ const (
 	proxyArgs     = `kube_proxy = { v = "1" }`
 )
 
-// testSettings changes a setting of every component, each of which restarts
-// that component alone, behind the same gates.
+// testSettings changes one setting of every component. Each change restarts only that component,
+// behind the same health checks.
 func (w *world) testSettings(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
 		controlPlane arguments
 		pool         arguments
-		files        []string // of the control plane
+		files        []string // changed files of the control plane
 		poolFiles    []string
-		units        [][]string // one by one
+		units        [][]string // in groups that restart one by one
 	}{
 		{"admission and kubelet",
 			arguments{"admission_plugins": `{ PodSecurity = {
@@ -136,7 +136,7 @@ func (w *world) testSettings(t *testing.T) {
 	}
 }
 
-// testUnknownFlag wants a mistake found out before anything is taken down for it.
+// testUnknownFlag checks that an unknown flag is found before anything is stopped.
 func (w *world) testUnknownFlag(t *testing.T) {
 	was := suite.Units(t, machines...)
 	const value = ` = { no-such-flag = "1" }`
@@ -156,7 +156,7 @@ func (w *world) testUnknownFlag(t *testing.T) {
 	w.NoChanges(t)
 }
 
-// runtime changes containerd's settings.
+// runtime returns changed settings of containerd.
 func runtime(oomScore int, drainTimeout string) arguments {
 	return arguments{
 		"containerd_config": fmt.Sprintf(`merge(var.containerd_config, { oom_score = %d })`, oomScore),
@@ -174,7 +174,7 @@ func (w *world) testDrainBounded(t *testing.T) {
 	_, err := w.WS.Apply(t.Context())
 	harness.Refused(t, err, "drain", "pods left: default/web-", "disruption budget", "kubectl get pods --all-namespaces --field-selector spec.nodeName=worker-")
 	for _, unit := range harness.Restarted(was, suite.Units(t, machines...)) {
-		// One of the first two may have had no pod of the application.
+		// One of the first two nodes may have had no pod of the application.
 		if !strings.HasSuffix(unit, "/containerd") || len(w.podsOn(t, strings.TrimSuffix(unit, "/containerd"))) > 0 {
 			t.Errorf("%s was restarted", unit)
 		}
@@ -191,7 +191,7 @@ func (w *world) podsOn(t *testing.T, node string) []string {
 	return strings.Fields(w.Kubectl(t, "get", "pods", "-l", "app=web", "--field-selector", "spec.nodeName="+node, "-o", "name"))
 }
 
-// everywhere is a pod on each node that nobody may evict.
+// everywhere runs a pod on each node that cannot be evicted.
 const everywhere = `
 apiVersion: apps/v1
 kind: DaemonSet
@@ -206,16 +206,15 @@ spec:
       - {name: sleeper, image: "k8s-lab/toolbox:1", command: ["sleep", "infinity"]}
 `
 
-// containers are the ids of the containers of everywhere, and how often each
-// was restarted.
+// containers returns the ids and restart counts of the containers of everywhere.
 func (w *world) containers(t *testing.T) string {
 	t.Helper()
 	return w.Kubectl(t, "get", "pods", "-l", "app=everywhere", "--sort-by=.spec.nodeName", "-o",
 		`jsonpath={range .items[*]}{.spec.nodeName} {.status.containerStatuses[0].containerID} restarted {.status.containerStatuses[0].restartCount} times{"\n"}{end}`)
 }
 
-// testTwoAtATime upgrades containerd on three nodes, two of which may be down.
-// What cannot be moved to another node runs on.
+// testTwoAtATime upgrades containerd on three nodes, two of which may be down. Pods that cannot
+// move to another node keep running.
 func (w *world) testTwoAtATime(t *testing.T) {
 	w.Create(t, everywhere)
 	w.Kubectl(t, "rollout", "status", "daemonset/everywhere", "--timeout=120s")
@@ -244,13 +243,13 @@ func (w *world) testTwoAtATime(t *testing.T) {
 	if now := w.containers(t); now != running {
 		t.Errorf("containers were not left alone:\n%sbefore:\n%s", now, running)
 	}
-	for _, pod := range strings.Fields(w.Kubectl(t, "get", "pods", "-l", "app=everywhere", "-o", "name")) { // the new release manages what the earlier one started
+	for _, pod := range strings.Fields(w.Kubectl(t, "get", "pods", "-l", "app=everywhere", "-o", "name")) { // the new release manages the containers that the earlier one has started
 		if out := w.Kubectl(t, "exec", pod, "--", "echo", "at your service"); out != "at your service\n" {
 			t.Errorf("%s answers %q", pod, out)
 		}
 	}
 	const runtimes = `jsonpath={range .items[*]}{.status.nodeInfo.containerRuntimeVersion}{"\n"}{end}`
-	harness.Eventually(t, time.Minute, "the nodes tell of the new release", func() error { // with their next report
+	harness.Eventually(t, time.Minute, "the nodes tell of the new release", func() error { // with their next status report
 		if got := w.Kubectl(t, "get", "nodes", "-o", runtimes); got != strings.Repeat("containerd://"+containerdAfter+"\n", len(workers)) {
 			return errors.New(got)
 		}

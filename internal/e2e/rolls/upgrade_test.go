@@ -20,7 +20,7 @@ func (w *world) testInstall(t *testing.T) {
 	w.NoChanges(t)
 }
 
-// wantEtcd wants every member to be a voter of a release.
+// wantEtcd checks that every member is a voter of a release.
 func (w *world) wantEtcd(t *testing.T, release string) {
 	t.Helper()
 	for _, c := range controllers {
@@ -40,14 +40,13 @@ func (w *world) wantEtcd(t *testing.T, release string) {
 	}
 }
 
-// etcdctl asks the member on a machine.
+// etcdctl runs etcdctl against the member on a machine.
 func (w *world) etcdctl(t *testing.T, machine, command string) string {
 	t.Helper()
 	return w.Sh(t, machine, harness.Etcdctl+command)
 }
 
-// testRefused asks for what cannot be, and wants the plan to say so on the
-// attribute at fault.
+// testRefused plans changes that are impossible. The error must be on the attribute at fault.
 func (w *world) testRefused(t *testing.T) {
 	was := suite.Units(t, machines...)
 	const (
@@ -92,7 +91,8 @@ func (w *world) testRefused(t *testing.T) {
 	wantRestarted(t, was)
 }
 
-// testSkippedMinor has a state that an older release of the provider wrote.
+// testSkippedMinor edits the state to an older release, and checks that a plan that skips a minor
+// release is refused.
 func (w *world) testSkippedMinor(t *testing.T) {
 	now, err := w.WS.Run(t.Context(), "state", "pull")
 	if err != nil {
@@ -127,8 +127,8 @@ func (w *world) testSkippedMinor(t *testing.T) {
 	push(func(a map[string]any) { a["version"] = harness.KubernetesVersion })
 }
 
-// testNoRoom has the last machine without room for the download: since all
-// machines get theirs before the first restarts, nothing does.
+// testNoRoom leaves no room for the download on the last machine. Since all machines download
+// before the first one restarts, nothing restarts.
 func (w *world) testNoRoom(t *testing.T) {
 	const cache = "/var/cache/k8s-from-scratch"
 	last := controllers[2]
@@ -143,8 +143,8 @@ func (w *world) testNoRoom(t *testing.T) {
 	w.Sh(t, last, "umount "+cache)
 }
 
-// testRefusedByNext upgrades with a value that the release to come refuses. It
-// is still in its archive.
+// testRefusedByNext upgrades with a value that the next release refuses. That release is checked
+// while it is still in its archive.
 func (w *world) testRefusedByNext(t *testing.T) {
 	was := suite.Units(t, machines...)
 	w.arguments["k8s_etcd_cluster"]["extra_args"] = `{ etcd = { election-timeout = "100" } }`
@@ -161,8 +161,7 @@ func (w *world) testRefusedByNext(t *testing.T) {
 	w.plain()
 }
 
-// testEtcdUpgrade goes to the next release of etcd under traffic. From another
-// minor there is no way back.
+// testEtcdUpgrade upgrades etcd under traffic. A downgrade to an earlier minor release is refused.
 func (w *world) testEtcdUpgrade(t *testing.T) {
 	w.vars["etcd_version"] = etcdAfter
 	was := suite.Units(t, machines...)

@@ -1,10 +1,8 @@
-// Package rotation_test rotates every key of one cluster of
-// examples/ha-cluster, with real Terraform, while clients that trust what a
-// person would trust at the time go on reading and writing through the Elastic
-// IP: all keys together, with an apply that is killed half way. With
-// K8S_ROTATION_APART=1, as `make soak PART=rotation` sets it, the Kubernetes CA
-// is rotated by itself and then the others. What becomes of encrypted secrets in
-// etcd is looked at more closely in rolls.
+// Package rotation_test rotates every key of one cluster of examples/ha-cluster, with real
+// Terraform, while clients that trust what a person would trust at the time read and write through
+// the Elastic IP. All keys are rotated together, with one apply that is killed half way. With
+// K8S_ROTATION_APART=1, as `make soak PART=rotation` sets it, the Kubernetes CA is rotated alone
+// and the others after it. Package rolls_test covers encrypted secrets in etcd in more detail.
 package rotation_test
 
 import (
@@ -37,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(harness.Main(m, func(s *harness.Suite) { suite = s }))
 }
 
-// more is what the configuration has besides the example.
+// more is added to the example's configuration.
 const more = `
 variable "generations" {
   type    = map(list(number))
@@ -52,7 +50,7 @@ resource "k8s_addon" "metrics" {
 }
 `
 
-// cluster is the cluster under test and the generations it is configured with.
+// cluster is the cluster under test and its configured generations.
 type cluster struct {
 	*harness.Cluster
 	generations map[string][]int
@@ -92,7 +90,7 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// set configures the generations of keys and returns what was configured before.
+// set configures the generations of keys and returns the previous ones.
 func (c *cluster) set(t *testing.T, generations map[pki.Kind][]int) map[string][]int {
 	t.Helper()
 	before := maps.Clone(c.generations)
@@ -114,7 +112,7 @@ func (c *cluster) write(t *testing.T) {
 	}
 }
 
-// refused wants a plan with these generations to fail with all of the words.
+// refused checks that a plan with these generations fails with all of the words.
 func (c *cluster) refused(t *testing.T, generations map[pki.Kind][]int, words ...string) {
 	t.Helper()
 	before := c.set(t, generations)
@@ -128,7 +126,7 @@ func (c *cluster) refused(t *testing.T, generations map[pki.Kind][]int, words ..
 	says(t, err.Error(), words...)
 }
 
-// says wants all of the words in what Terraform printed, however it was folded.
+// says checks that Terraform's output contains all of the words, wherever lines are broken.
 func says(t *testing.T, text string, words ...string) {
 	t.Helper()
 	flat := strings.Join(strings.Fields(strings.NewReplacer("│", " ", "╷", " ", "╵", " ").Replace(text)), " ")
@@ -139,7 +137,7 @@ func says(t *testing.T, text string, words ...string) {
 	}
 }
 
-// stored lists the names in the key store.
+// stored returns the names in the key store.
 func stored(t *testing.T) []string {
 	t.Helper()
 	const prefix = "/k8s/demo/pki/"
@@ -158,7 +156,7 @@ func stored(t *testing.T) []string {
 	return out
 }
 
-// ref is the reference in the state.
+// ref returns the reference in the state.
 func (c *cluster) ref(t *testing.T) pki.Ref {
 	t.Helper()
 	for _, r := range c.Resources(t) {
@@ -184,7 +182,7 @@ func (c *cluster) ref(t *testing.T) pki.Ref {
 	return pki.Ref{}
 }
 
-// kubeconfig makes a person's kubeconfig as of now, under a name of its own.
+// kubeconfig issues a person's kubeconfig with the present keys, under the given name.
 func (c *cluster) kubeconfig(t *testing.T, name string) string {
 	t.Helper()
 	c.Learn(t)
@@ -199,9 +197,9 @@ func (c *cluster) kubeconfig(t *testing.T, name string) string {
 	return path
 }
 
-// works uses everything that lives by the keys: logs and exec (API server to
-// kubelet), DNS of a service made just now (a pod's client to the API server)
-// and metrics (API server to extension API server and back).
+// works uses everything that depends on the keys: logs and exec (API server to kubelet), DNS of a
+// new service (a pod's client to the API server) and metrics (API server to extension API server
+// and back).
 func (c *cluster) works(t *testing.T) {
 	t.Helper()
 	c.services++

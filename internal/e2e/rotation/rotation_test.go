@@ -18,7 +18,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
-// client is a pod to look at the cluster from.
+// client is a pod from which the cluster is tested.
 const client = `
 apiVersion: v1
 kind: Pod
@@ -65,8 +65,8 @@ func TestRotation(t *testing.T) {
 	})
 }
 
-// stage is one apply of a rotation; it restarts these units of these machines,
-// the API servers one by one, and nothing else.
+// stage runs one apply of a rotation and checks that it restarts exactly these units of these
+// machines, the API servers one by one.
 func (c *cluster) stage(t *testing.T, name, kubeconfig string, generations map[pki.Kind][]int, restarts []string, planned ...string) {
 	t.Helper()
 	before := suite.Units(t, machines...)
@@ -89,7 +89,7 @@ func controlPlaneUnits() []string {
 	return slices.Concat(harness.On(controllers, "kube-apiserver"), harness.On(controllers, "kube-controller-manager"), harness.On(controllers, "kube-scheduler"))
 }
 
-// finish applies what is configured while clients go on, who must have ended well.
+// finish applies the configuration while clients run, and checks that no request failed.
 func (c *cluster) finish(t *testing.T, name, kubeconfig string) {
 	t.Helper()
 	traffic, began := c.Traffic(t, kubeconfig), time.Now()
@@ -113,11 +113,11 @@ func (c *cluster) finish(t *testing.T, name, kubeconfig string) {
 	c.works(t)
 }
 
-// otherKinds are all kinds of keys but the Kubernetes CA.
+// otherKinds are all kinds of keys except the Kubernetes CA.
 var otherKinds = []pki.Kind{pki.KindEtcdCA, pki.KindFrontProxyCA, pki.KindServiceAccount, pki.KindEncryption}
 
-// rotate gives the kinds of keys their second generation in three applies, which
-// people follow with the kubeconfig they had before each.
+// rotate replaces the first generation of the kinds of keys by the second in three applies. Clients
+// use the kubeconfig that was valid before each.
 func (c *cluster) rotate(t *testing.T, kinds []pki.Kind) {
 	all := func(list ...int) map[pki.Kind][]int {
 		out := map[pki.Kind][]int{}
@@ -130,7 +130,7 @@ func (c *cluster) rotate(t *testing.T, kinds []pki.Kind) {
 	withCA, withOthers := slices.Contains(kinds, pki.KindKubernetesCA), slices.Contains(kinds, pki.KindEtcdCA)
 
 	var restarts []string
-	var trusting, issuing, dropping []string // what the plans say
+	var trusting, issuing, dropping []string // words in the plans
 	if withCA {
 		pool := harness.Numbered("worker", workers)
 		restarts = slices.Concat(restarts, controlPlaneUnits(), harness.On(pool, "kubelet"), harness.On(pool, "kube-proxy"))
@@ -186,8 +186,8 @@ func (c *cluster) rotate(t *testing.T, kinds []pki.Kind) {
 	}
 }
 
-// issueKilled lets the second generation issue, by an apply that is killed half
-// way and by the one after it.
+// issueKilled makes the second generation issue, with an apply that is killed half way and the
+// apply after it.
 func (c *cluster) issueKilled(t *testing.T, kubeconfig string, generations map[pki.Kind][]int, planned []string) {
 	t.Helper()
 	c.set(t, generations)
@@ -203,8 +203,8 @@ func (c *cluster) issueKilled(t *testing.T, kubeconfig string, generations map[p
 	c.finish(t, "the second issues, after an interruption", kubeconfig)
 }
 
-// applyKilled starts an apply and kills the provider once the first API server
-// has a certificate of the new CA.
+// applyKilled starts an apply and kills the provider once the first API server has a certificate of
+// the new CA.
 func (c *cluster) applyKilled(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -241,13 +241,13 @@ func (c *cluster) applyKilled(t *testing.T) {
 	}
 }
 
-// token requests a token of a service account that may read its own pods' namespace.
+// token returns a new token of the default service account.
 func (c *cluster) token(t *testing.T) string {
 	t.Helper()
 	return strings.TrimSpace(c.Kubectl(t, "create", "token", "default", "--duration=24h"))
 }
 
-// accepted wants the API servers to know, or not to know, whose token it is.
+// accepted checks whether the API servers accept a token.
 func (c *cluster) accepted(t *testing.T, token string, want bool) {
 	t.Helper()
 	for _, m := range controllers {
@@ -259,7 +259,7 @@ func (c *cluster) accepted(t *testing.T, token string, want bool) {
 	}
 }
 
-// sealedWith wants every secret in etcd to be sealed with the key.
+// sealedWith checks that every secret in etcd is encrypted with the key.
 func (c *cluster) sealedWith(t *testing.T, key string) {
 	t.Helper()
 	out := c.Sh(t, "controller-0", `export ETCDCTL_ENDPOINTS=https://127.0.0.1:2379 ETCDCTL_CACERT=/etc/etcd/pki/ca.crt ETCDCTL_CERT=/etc/etcd/pki/server.crt ETCDCTL_KEY=/etc/etcd/pki/server.key
@@ -317,7 +317,7 @@ func (c *cluster) testNothingOld(t *testing.T, old pki.Ref, first string) {
 			t.Error("the cluster still hands out an old CA")
 		}
 	}
-	// A person who has got the new CA but kept the old certificate.
+	// A person who has the new CA but still uses the old certificate.
 	ca := filepath.Join(suite.Dir, "new-ca.crt")
 	if err := os.WriteFile(ca, []byte(now.KubernetesCA), 0o600); err != nil {
 		t.Fatal(err)
