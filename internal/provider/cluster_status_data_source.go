@@ -90,7 +90,7 @@ func (s *clusterStatusDataSource) Schema(_ context.Context, _ datasource.SchemaR
 	text := func(description string) schema.StringAttribute {
 		return schema.StringAttribute{Computed: true, MarkdownDescription: description}
 	}
-	truth := func(description string) schema.BoolAttribute {
+	boolean := func(description string) schema.BoolAttribute {
 		return schema.BoolAttribute{Computed: true, MarkdownDescription: description}
 	}
 	list := func(description string, attributes map[string]schema.Attribute) schema.ListNestedAttribute {
@@ -104,13 +104,13 @@ func (s *clusterStatusDataSource) Schema(_ context.Context, _ datasource.SchemaR
 			"controllers":   hosts("Machines of the API servers, which are asked directly. Default: none."),
 			"etcd_hosts":    hosts("Machines of the etcd members, which are asked directly. Default: `controllers`."),
 			"workers":       hosts("Machines of the workers, whose certificates are read. Default: none."),
-			"healthy":       truth("Whether everything that was asked (API servers, etcd members and nodes) answered and is healthy."),
+			"healthy":       boolean("Whether everything that was asked (API servers, etcd members and nodes) answered and is healthy."),
 			"version":       text("Kubernetes release of the API server behind the public endpoint."),
 			"nodes": list("Nodes, by name.", map[string]schema.Attribute{
 				"name":          text("Name of the node."),
-				"ready":         truth("Whether the node is Ready."),
+				"ready":         boolean("Whether the node is Ready."),
 				"reason":        text("Why the node is not Ready; empty if it is."),
-				"unschedulable": truth("Whether the node is cordoned."),
+				"unschedulable": boolean("Whether the node is cordoned."),
 				"internal_ip":   text("Private address."),
 				"external_ip":   text("Public address."),
 				"pod_cidr":      text("Network of the pods on the node."),
@@ -119,7 +119,7 @@ func (s *clusterStatusDataSource) Schema(_ context.Context, _ datasource.SchemaR
 			}),
 			"api_servers": list("API servers, each asked directly.", map[string]schema.Attribute{
 				"machine": text("Name of the machine."),
-				"ready":   truth("Whether `/readyz` reports that the API server is ready."),
+				"ready":   boolean("Whether `/readyz` reports that the API server is ready."),
 				"version": text("Kubernetes release of the API server."),
 				"failing": schema.ListAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "Checks of `/readyz` that fail."},
 			}),
@@ -127,9 +127,9 @@ func (s *clusterStatusDataSource) Schema(_ context.Context, _ datasource.SchemaR
 			"etcd_members": list("etcd members, each asked directly.", map[string]schema.Attribute{
 				"machine": text("Name of the machine."),
 				"id":      text("Id of the member, in hexadecimal."),
-				"healthy": truth("Whether the member answers a linearizable read."),
-				"leader":  truth("Whether the member is the leader."),
-				"learner": truth("Whether the member is a learner, which does not vote yet."),
+				"healthy": boolean("Whether the member answers a linearizable read."),
+				"leader":  boolean("Whether the member is the leader."),
+				"learner": boolean("Whether the member is a learner, which does not vote yet."),
 				"version": text("etcd release of the member."),
 			}),
 			"certificates": list("Certificates on the given machines.", map[string]schema.Attribute{

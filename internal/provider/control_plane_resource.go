@@ -195,7 +195,7 @@ func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s ro
 	checkUpgrade(prior.Version, plan.Version, version.CheckUpgrade, diags)
 	if v, err := version.Parse(plan.Version.ValueString()); err == nil {
 		if err := component.CheckServedAPIs(v, extraArgs(prior.ExtraArgs, artifact.KubeAPIServer)); err != nil {
-			diags.AddAttributeError(path.Root("version"), "API version in use", err.Error())
+			diags.AddAttributeError(path.Root("version"), "API version still in use", err.Error())
 		}
 	}
 	return errs

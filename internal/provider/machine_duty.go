@@ -79,7 +79,7 @@ func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Cli
 	if err != nil {
 		if r.data.firstWarning(m.Name.ValueString()) {
 			diags.AddWarning("Machine "+m.Name.ValueString()+" was terminated without being drained", remote.Redact(err.Error())+
-				"\n\nIt could not be asked what runs on it: its pods were not evicted, and its etcd member, if it had one, has not left. Apply again: the other resources of the cluster remove what is left of it.")
+				"\n\nWhat ran on it is not known: its pods were not evicted, and its etcd member, if it had one, has not left. The cluster's other resources remove what is left of it when they are applied.")
 		}
 		return done, nil
 	}
@@ -131,7 +131,7 @@ func (r *machineResource) begin(ctx context.Context, m, state machineModel, diag
 func (s *machineRestart) stop(ctx context.Context, client *infraaws.Client, now infraaws.Machine) error {
 	duty, err := s.r.duty(ctx, client, s.model, now)
 	if err != nil {
-		return fmt.Errorf("not stopped, since it could not be asked what runs on it: %w", err)
+		return fmt.Errorf("not stopped, since what runs on it is not known: %w", err)
 	}
 	if err := duty.Suspend(ctx, s.turns.Leaving); err != nil {
 		return err

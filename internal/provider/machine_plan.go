@@ -48,7 +48,7 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 			}
 			r.planNew(ctx, config, &plan)
 		} else {
-			plan.change(ctx, state, &resp.Diagnostics)
+			plan.planUpdate(ctx, state, &resp.Diagnostics)
 		}
 	}
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
@@ -69,8 +69,8 @@ func (r *machineResource) planNew(ctx context.Context, config machineModel, plan
 	plan.Host = hostRef.Value(ctx, plan.host())
 }
 
-// change plans an update in place.
-func (m *machineModel) change(ctx context.Context, state machineModel, diags *diag.Diagnostics) {
+// planUpdate plans an update in place.
+func (m *machineModel) planUpdate(ctx context.Context, state machineModel, diags *diag.Diagnostics) {
 	if size := state.RootVolumeSize.ValueInt64(); !m.RootVolumeSize.IsUnknown() && m.RootVolumeSize.ValueInt64() < size {
 		diags.AddAttributeError(path.Root("root_volume_size"), "A volume cannot shrink",
 			fmt.Sprintf("The root volume of %s has %d GiB: set root_volume_size to %d, or replace the machine with -replace.", m.Name.ValueString(), size, size))

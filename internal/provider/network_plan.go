@@ -49,14 +49,14 @@ func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	} else {
 		var state networkModel
 		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-		plan.keep(ctx, state, adopts)
+		plan.planFromState(ctx, state, adopts)
 	}
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
 
-// keep plans the values of the state, unless a part of the network is missing. The subnets of an
+// planFromState plans the values of the state, unless a part of the network is missing. The subnets of an
 // adopted VPC are those of the configuration.
-func (m *networkModel) keep(ctx context.Context, state networkModel, adopts bool) {
+func (m *networkModel) planFromState(ctx context.Context, state networkModel, adopts bool) {
 	complete := len(state.SecurityGroupIDs.Elements()) == len(infraaws.Roles())
 	m.SecurityGroupIDs = state.SecurityGroupIDs
 	if !complete {

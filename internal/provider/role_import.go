@@ -108,7 +108,7 @@ func (r *roleResource[M, S]) readMachines(ctx context.Context, m *M, rec *roleRe
 	downloads := spec.Artifacts()
 	if !rec.addChecksums(downloads) {
 		if err := r.data.catalog.Resolve(ctx, downloads); err != nil {
-			addError(diags, "Cannot find out the checksum of a download", err)
+			addError(diags, "Cannot determine the checksum of a download", err)
 			return
 		}
 	}

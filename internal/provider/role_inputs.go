@@ -47,7 +47,7 @@ func checkUpgrade(prior, plan types.String, check func(from, to version.Version)
 		return
 	}
 	if err := check(from, to); err != nil {
-		diags.AddAttributeError(path.Root("version"), "Impossible upgrade", err.Error())
+		diags.AddAttributeError(path.Root("version"), "Unsupported change of version", err.Error())
 	}
 }
 

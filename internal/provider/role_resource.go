@@ -215,13 +215,13 @@ func (r *roleResource[M, S]) Create(ctx context.Context, req resource.CreateRequ
 	if resp.Diagnostics.HasError() && !acquired {
 		return
 	}
-	r.settle(&plan)
+	r.fillUnknown(&plan)
 	tf.WritePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
 }
 
-// settle sets what a failed create has left unknown.
-func (r *roleResource[M, S]) settle(m *M) {
+// fillUnknown sets what a failed create has left unknown.
+func (r *roleResource[M, S]) fillUnknown(m *M) {
 	if common := r.role.common(m); common.Files.IsUnknown() {
 		common.Files = tf.StringMapValue(nil)
 	}
@@ -270,7 +270,7 @@ func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *
 	downloads := want.Artifacts()
 	if !rec.addChecksums(downloads) {
 		if err := r.data.catalog.Resolve(ctx, downloads); err != nil {
-			addError(diags, "Cannot find out the checksum of a download", err)
+			addError(diags, "Cannot determine the checksum of a download", err)
 			return acquired
 		}
 	}
