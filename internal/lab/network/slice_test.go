@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -120,5 +121,28 @@ func TestClaimAvoidsAddresses(t *testing.T) {
 	}
 	if s := mustClaim(t, c, filepath.Join(root, "b")); s.Index != 6 {
 		t.Errorf("claimed slice %d, which holds an address to avoid, or skipped one too many", s.Index)
+	}
+}
+
+func TestSlices(t *testing.T) {
+	seen := map[netip.Addr]bool{}
+	for index := range sliceCount {
+		s, err := sliceAt(index)
+		if err != nil {
+			t.Fatal(err)
+		}
+		addrs := s.PublicIPs()
+		if len(addrs) != 58 {
+			t.Errorf("slice %d has %d public addresses", index, len(addrs))
+		}
+		for _, addr := range slices.Concat(addrs, s.Servers(), []netip.Addr{s.Operator, s.internet()}) {
+			if seen[addr] || !s.Prefix.Contains(addr) {
+				t.Errorf("slice %d: %s is outside or not the slice's alone", index, addr)
+			}
+			seen[addr] = true
+		}
+	}
+	if _, err := sliceAt(sliceCount); err == nil {
+		t.Error("a slice too many")
 	}
 }
