@@ -13,9 +13,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
 )
 
-// current returns the directories of the cache that this version uses: the
+// cacheDirs returns the directories of the cache that this version uses: the
 // machine images and the container images, whether or not they exist yet.
-func (l *Lab) current() ([]string, error) {
+func (l *Lab) cacheDirs() ([]string, error) {
 	dirs := []string{release.LocateImages(l.cache)}
 	for _, r := range machine.Releases {
 		img, _, err := machine.LocateImage(l.cache, r)
@@ -29,7 +29,7 @@ func (l *Lab) current() ([]string, error) {
 
 // useCache keeps others from removing what this lab is about to use.
 func (l *Lab) useCache() error {
-	dirs, err := l.current()
+	dirs, err := l.cacheDirs()
 	if err != nil {
 		return err
 	}
@@ -42,12 +42,12 @@ func (l *Lab) useCache() error {
 // prune removes the machine images and container images of other versions that
 // no lab uses. A lab is not worth less for what it could not remove.
 func (l *Lab) prune(ctx context.Context) {
-	keep, err := l.current()
+	keep, err := l.cacheDirs()
 	if err == nil {
 		err = cache.Prune(l.cache, func(used []string) error {
 			keep = append(keep, used...)
-			for _, dir := range l.others() {
-				more, err := usedBy(dir)
+			for _, dir := range l.labDirs() {
+				more, err := cacheDirsOf(dir)
 				if err != nil {
 					return err
 				}
@@ -69,9 +69,9 @@ func (l *Lab) prune(ctx context.Context) {
 	}
 }
 
-// others returns the state directories of labs that hold a share of the
+// labDirs returns the state directories of labs that hold a share of the
 // network's addresses, which is to say those that run.
-func (l *Lab) others() []string {
+func (l *Lab) labDirs() []string {
 	claims, _ := filepath.Glob(filepath.Join(claimsDir, "slice-*")) // the pattern is good
 	dirs := []string{l.dir}
 	for _, name := range claims {
@@ -82,10 +82,10 @@ func (l *Lab) others() []string {
 	return dirs
 }
 
-// usedBy returns what the daemon and the machines of the lab in a state
+// cacheDirsOf returns what the daemon and the machines of the lab in a state
 // directory use of the cache, as they were started: a later version may have
 // brought the lab up since, and one that did not note its use may run it.
-func usedBy(stateDir string) ([]string, error) {
+func cacheDirsOf(stateDir string) ([]string, error) {
 	s, err := (&Lab{dir: stateDir}).readSettings()
 	if err != nil {
 		return nil, err

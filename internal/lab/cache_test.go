@@ -37,7 +37,7 @@ func TestPrune(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept, err := l.current()
+	kept, err := l.cacheDirs()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,11 +53,11 @@ func newControl(account *cloud.Account, files *mirror.Handler, world *internet, 
 	mux.HandleFunc("GET /_lab/daemon", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, self) })
 	mux.HandleFunc("GET /_lab/mirror", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, files.Counts()) })
 	mux.HandleFunc("GET /_lab/outside", func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, http.StatusOK, Outside{world.webAsked.Requests(), world.archiveAsked.Requests()})
+		reply(w, http.StatusOK, Outside{world.webLog.Requests(), world.archiveLog.Requests()})
 	})
 	mux.HandleFunc("DELETE /_lab/outside", func(w http.ResponseWriter, _ *http.Request) {
-		world.webAsked.Reset()
-		world.archiveAsked.Reset()
+		world.webLog.Reset()
+		world.archiveLog.Reset()
 		w.WriteHeader(http.StatusNoContent)
 	})
 	mux.HandleFunc("POST /_lab/faults", func(w http.ResponseWriter, r *http.Request) {

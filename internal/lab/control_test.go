@@ -20,7 +20,7 @@ func TestControlOfTheOutside(t *testing.T) {
 	}
 	defer account.Close()
 	var world internet
-	world.archive = outside.NewArchive(t.TempDir(), "http://127.0.0.1:1/debian", &world.archiveAsked, slog.New(slog.DiscardHandler))
+	world.archive = outside.NewArchive(t.TempDir(), "http://127.0.0.1:1/debian", &world.archiveLog, slog.New(slog.DiscardHandler))
 	control := newControl(account, mirror.New(t.TempDir()), &world, Daemon{})
 	do := func(handler http.Handler, method, path, body string) (int, string) {
 		r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
@@ -53,7 +53,7 @@ func TestControlOfTheOutside(t *testing.T) {
 	if status, _ := do(world.archive, "GET", "/debian/dists/trixie/InRelease", ""); status != 503 {
 		t.Errorf("archive: %d", status)
 	}
-	do(outside.Web(&world.webAsked), "GET", "/hello", "")
+	do(outside.Web(&world.webLog), "GET", "/hello", "")
 	if _, out := do(control, "GET", "/_lab/outside", ""); strings.Count(out, `"source":"203.0.113.9"`) != 2 || !strings.Contains(out, `"/hello"`) {
 		t.Errorf("asked: %s", out)
 	}

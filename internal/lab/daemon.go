@@ -147,7 +147,7 @@ func (l *Lab) listen(ctx context.Context, s settings, account *cloud.Account, wo
 	for _, srv := range []struct {
 		handler http.Handler
 		at      net.Listener
-	}{{files, mirrorAt}, {images, registryAt}, {api, apiAt}, {world.archive, world.archiveAt}, {outside.Web(&world.webAsked), world.webAt}} {
+	}{{files, mirrorAt}, {images, registryAt}, {api, apiAt}, {world.archive, world.archiveListener}, {outside.Web(&world.webLog), world.webListener}} {
 		server := &http.Server{Handler: srv.handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 		g.Go(func() error {
 			if err := server.Serve(srv.at); !errors.Is(err, http.ErrServerClosed) {

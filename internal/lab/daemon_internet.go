@@ -15,9 +15,9 @@ import (
 
 // internet is what the lab has beyond its VPCs' internet gateways.
 type internet struct {
-	archive                *outside.Archive
-	archiveAt, webAt       net.Listener
-	archiveAsked, webAsked outside.Log
+	archive                      *outside.Archive
+	archiveListener, webListener net.Listener
+	archiveLog, webLog           outside.Log
 }
 
 // openInternet listens on the addresses of the archive and of the web server, in
@@ -25,12 +25,12 @@ type internet struct {
 func openInternet(ctx context.Context, in *network.Manager, archive, web netip.Addr, cacheDir string, log *slog.Logger) (*internet, error) {
 	var world internet
 	var err error
-	if world.archiveAt, err = in.ListenInternet(ctx, netip.AddrPortFrom(archive, 80)); err != nil {
+	if world.archiveListener, err = in.ListenInternet(ctx, netip.AddrPortFrom(archive, 80)); err != nil {
 		return nil, fmt.Errorf("package archive: %w", err)
 	}
-	if world.webAt, err = in.ListenInternet(ctx, netip.AddrPortFrom(web, 80)); err != nil {
+	if world.webListener, err = in.ListenInternet(ctx, netip.AddrPortFrom(web, 80)); err != nil {
 		return nil, fmt.Errorf("web server of the outside: %w", err)
 	}
-	world.archive = outside.NewArchive(filepath.Join(cacheDir, "archive"), sources.DebianMirror(), &world.archiveAsked, log)
+	world.archive = outside.NewArchive(filepath.Join(cacheDir, "archive"), sources.DebianMirror(), &world.archiveLog, log)
 	return &world, nil
 }

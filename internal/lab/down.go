@@ -70,7 +70,7 @@ func (l *Lab) Down(ctx context.Context) error {
 	if err := cache.Release(cmp.Or(s.CacheDir, l.cache), l.dir); err != nil {
 		return fmt.Errorf("releasing the cache: %w", err)
 	}
-	return l.forget()
+	return l.removeFiles()
 }
 
 func (l *Lab) leftovers(slice network.Slice) ([]string, error) {
@@ -107,8 +107,8 @@ func (l *Lab) stopDaemon(ctx context.Context) error {
 	}
 }
 
-// forget removes the lab's files, and its directory if nothing else is in it.
-func (l *Lab) forget() error {
+// removeFiles removes the lab's files, and its directory if nothing else is in it.
+func (l *Lab) removeFiles() error {
 	temporary, err := filepath.Glob(l.file(".s*.json*"))
 	if err != nil {
 		return fmt.Errorf("files of the lab: %w", err)

@@ -12,7 +12,7 @@ import (
 
 // Env is the environment that points AWS clients and the provider to the lab.
 func (l *Lab) Env() ([][2]string, error) {
-	s, err := l.up()
+	s, err := l.existingSettings()
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +27,7 @@ func (l *Lab) Env() ([][2]string, error) {
 	}, nil
 }
 
-func (l *Lab) up() (settings, error) {
+func (l *Lab) existingSettings() (settings, error) {
 	s, err := l.readSettings()
 	if err == nil && s.APIPort == 0 {
 		err = fmt.Errorf("%w: there is no lab in %s; k8s-lab up starts one", ErrNotRunning, l.dir)
@@ -48,7 +48,7 @@ type Vars struct {
 
 // Vars describes the lab on this host.
 func (l *Lab) Vars() (Vars, error) {
-	s, err := l.up()
+	s, err := l.existingSettings()
 	if err != nil {
 		return Vars{}, err
 	}
@@ -85,7 +85,7 @@ func hostSettings() (kubelet, containerd map[string]any, err error) {
 	if swaps, err := os.ReadFile("/proc/swaps"); err == nil && strings.Count(string(swaps), "\n") > 1 {
 		kubelet["failSwapOn"] = false
 	}
-	may, err := mayRaiseLimits()
+	may, err := mayLowerOOMScores()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -95,9 +95,9 @@ func hostSettings() (kubelet, containerd map[string]any, err error) {
 	return kubelet, containerd, nil
 }
 
-// mayRaiseLimits reports whether root has CAP_SYS_RESOURCE here, without which
+// mayLowerOOMScores reports whether root has CAP_SYS_RESOURCE here, without which
 // nobody may lower an OOM score.
-func mayRaiseLimits() (bool, error) {
+func mayLowerOOMScores() (bool, error) {
 	raw, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return false, fmt.Errorf("looking at this process's capabilities: %w", err)

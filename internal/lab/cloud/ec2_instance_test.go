@@ -163,7 +163,7 @@ func TestRunInstances(t *testing.T) {
 	if raw, _ := base64.StdEncoding.DecodeString(*attr.UserData.Value); string(raw) != "#cloud-config\n" {
 		t.Errorf("user data is %q", raw)
 	}
-	m, ok := l.cloud.Instances().InstanceAt(s.vpc, n.PrivateIP)
+	m, ok := l.cloud.Instances().InstanceByAddress(s.vpc, n.PrivateIP)
 	if !ok || m.ID != *i.InstanceId || string(m.UserData) != "#cloud-config\n" || m.PublicKey != testPublicKey || m.HopLimit != 1 || !m.TokenRequired {
 		t.Errorf("the metadata service would tell %+v", m)
 	}
@@ -259,7 +259,7 @@ func TestLifeCycle(t *testing.T) {
 	}
 	mac := must[net.HardwareAddr](t)(net.ParseMAC(*running.NetworkInterfaces[0].MacAddress))
 	checks(types.SummaryStatusInitializing)
-	l.cloud.Instances().TookAddress(s.vpc, mac)
+	l.cloud.Instances().AddressLeased(s.vpc, mac)
 	checks(types.SummaryStatusOk)
 
 	refused(t, stop(), "")
@@ -287,7 +287,7 @@ func TestLifeCycle(t *testing.T) {
 		t.Errorf("started again: %+v, before %+v", again, running)
 	}
 	checks(types.SummaryStatusInitializing)
-	l.cloud.Instances().TookAddress(s.vpc, mac)
+	l.cloud.Instances().AddressLeased(s.vpc, mac)
 	checks(types.SummaryStatusOk)
 	refused(t, reboot(), "")
 	checks(types.SummaryStatusInitializing)

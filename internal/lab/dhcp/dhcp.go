@@ -39,9 +39,9 @@ type Lease struct {
 // there. It returns false when that link leads to another interface: nobody is told another's address.
 type Source func(link int, mac net.HardwareAddr) (Lease, bool)
 
-// Serve answers on conn, a UDP socket on [Listen], until conn is closed. It calls taken with the MAC address of an
+// Serve answers on conn, a UDP socket on [Listen], until conn is closed. It calls leased with the MAC address of an
 // interface that has been given its address, also when it had it before.
-func Serve(conn net.PacketConn, source Source, taken func(mac net.HardwareAddr), log *slog.Logger) error {
+func Serve(conn net.PacketConn, source Source, leased func(mac net.HardwareAddr), log *slog.Logger) error {
 	packets := ipv4.NewPacketConn(conn)
 	if err := packets.SetControlMessage(ipv4.FlagInterface, true); err != nil {
 		return fmt.Errorf("ask for the link of each DHCP request: %w", err)
@@ -82,7 +82,7 @@ func Serve(conn net.PacketConn, source Source, taken func(mac net.HardwareAddr),
 		_, err = packets.WriteTo(reply.ToBytes(), out, to)
 		switch {
 		case err == nil && reply.MessageType() == dhcpv4.MessageTypeAck:
-			taken(request.ClientHWAddr)
+			leased(request.ClientHWAddr)
 		case err != nil && !errors.Is(err, net.ErrClosed):
 			log.Warn("a DHCP answer could not be sent", "mac", request.ClientHWAddr.String(), "error", err)
 		}
@@ -97,13 +97,13 @@ func answer(request *dhcpv4.DHCPv4, lease Lease) (*dhcpv4.DHCPv4, error) {
 	case request.OpCode != dhcpv4.OpcodeBootRequest, !request.GatewayIPAddr.IsUnspecified(), chosen != nil && !chosen.Equal(server):
 		return nil, nil //nolint:nilnil // a reply, relayed, or meant for another server: nothing to say
 	case request.MessageType() == dhcpv4.MessageTypeDiscover:
-		return dhcpv4.NewReplyFromRequest(request, lease.options(dhcpv4.MessageTypeOffer), lease.term())
+		return dhcpv4.NewReplyFromRequest(request, lease.options(dhcpv4.MessageTypeOffer), lease.grant())
 	case request.MessageType() == dhcpv4.MessageTypeInform && lease.is(request.ClientIPAddr):
 		return dhcpv4.NewReplyFromRequest(request, lease.options(dhcpv4.MessageTypeAck))
 	case request.MessageType() != dhcpv4.MessageTypeRequest:
 		return nil, nil //nolint:nilnil // releases and the like change nothing: the address stays the interface's
 	case lease.is(wanted(request)):
-		return dhcpv4.NewReplyFromRequest(request, lease.options(dhcpv4.MessageTypeAck), lease.term())
+		return dhcpv4.NewReplyFromRequest(request, lease.options(dhcpv4.MessageTypeAck), lease.grant())
 	default:
 		return dhcpv4.NewReplyFromRequest(request, dhcpv4.WithMessageType(dhcpv4.MessageTypeNak), dhcpv4.WithOption(dhcpv4.OptServerIdentifier(server)))
 	}
@@ -138,8 +138,8 @@ func (l Lease) options(kind dhcpv4.MessageType) dhcpv4.Modifier {
 	}
 }
 
-// term gives the address away, for the time of a lease.
-func (l Lease) term() dhcpv4.Modifier {
+// grant gives the address away, for the time of a lease.
+func (l Lease) grant() dhcpv4.Modifier {
 	return func(reply *dhcpv4.DHCPv4) {
 		reply.YourIPAddr = l.Address.Addr().AsSlice()
 		reply.UpdateOption(dhcpv4.OptIPAddressLeaseTime(LeaseTime))

@@ -109,12 +109,12 @@ func delegate(dir string) error {
 }
 
 // groups is one group and all below it, in every hierarchy.
-type groups struct {
+type cgroups struct {
 	in   []hierarchy
 	path string
 }
 
-func (g groups) dirs() []string {
+func (g cgroups) dirs() []string {
 	dirs := make([]string, len(g.in))
 	for i, h := range g.in {
 		dirs[i] = filepath.Join(h.mount, g.path)
@@ -122,7 +122,7 @@ func (g groups) dirs() []string {
 	return dirs
 }
 
-func (g groups) create() error {
+func (g cgroups) create() error {
 	for _, h := range g.in {
 		if err := h.create(g.path); err != nil {
 			return fmt.Errorf("control group: %w", err)
@@ -133,7 +133,7 @@ func (g groups) create() error {
 
 // destroy kills every process in the groups and removes them with all that was
 // made below them. It ends when nothing is left, or with ctx.
-func (g groups) destroy(ctx context.Context) error {
+func (g cgroups) destroy(ctx context.Context) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		var last error
 		for _, dir := range g.dirs() {
@@ -154,7 +154,7 @@ func (g groups) destroy(ctx context.Context) error {
 }
 
 // remaining lists the groups that exist.
-func (g groups) remaining() []string {
+func (g cgroups) remaining() []string {
 	return slices.DeleteFunc(g.dirs(), func(dir string) bool {
 		_, err := os.Stat(dir)
 		return errors.Is(err, fs.ErrNotExist)

@@ -28,8 +28,8 @@ type disk string
 
 func (d disk) path(name string) string { return filepath.Join(string(d), name) }
 
-// made says whether the machine has booted from the disk, or was about to.
-func (d disk) made() bool {
+// prepared says whether the machine has booted from the disk, or was about to.
+func (d disk) prepared() bool {
 	_, err := os.Stat(d.path("upper"))
 	return !errors.Is(err, fs.ErrNotExist)
 }
@@ -37,7 +37,7 @@ func (d disk) made() bool {
 // prepare makes the disk ready for a boot: all of it for the first, which will be
 // from img, and what the host's kernel has for each.
 func (d disk) prepare(s Spec, img Image) error {
-	first := !d.made()
+	first := !d.prepared()
 	// The work directory of a volatile overlay whose machine was not shut down
 	// cleanly refuses to be mounted again (Documentation/filesystems/overlayfs.rst).
 	// Here the host lives on with all that was written, so nothing is lost.
@@ -87,7 +87,7 @@ func (d disk) prepare(s Spec, img Image) error {
 		if err := writeFiles(upper, s.Files); err != nil {
 			return err
 		}
-		if err := keepAge(upper, img); err != nil {
+		if err := keepUsrTime(upper, img); err != nil {
 			return err
 		}
 		return os.Rename(upper, d.path("upper"))
@@ -107,9 +107,9 @@ func (d disk) image() (string, error) {
 	return string(dir), nil
 }
 
-// keepAge gives /usr of the machine the time that it has in the image. Newer, it would count as an
+// keepUsrTime gives /usr of the machine the time that it has in the image. Newer, it would count as an
 // update of the system, for which systemd rebuilds caches at boot (ConditionNeedsUpdate, systemd.unit(5)).
-func keepAge(upper string, img Image) error {
+func keepUsrTime(upper string, img Image) error {
 	info, err := os.Stat(filepath.Join(img.Dir, "usr"))
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 
 // A module that machines or what runs on them load by name, with the kernel
 // option that says whether it is built in, and a file that exists once it is there.
-type module struct{ name, option, sign string }
+type module struct{ name, option, path string }
 
 var modules = []module{
 	{"overlay", "CONFIG_OVERLAY_FS", "/sys/module/overlay"},
@@ -55,7 +55,7 @@ func presentModules(release string) []string {
 	options := kernelOptions(release)
 	var present []string
 	for _, m := range modules {
-		_, err := os.Stat(m.sign)
+		_, err := os.Stat(m.path)
 		if err == nil || options[m.option] == "y" {
 			present = append(present, m.name)
 		}

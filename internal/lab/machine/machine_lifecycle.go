@@ -41,7 +41,7 @@ func (m *Manager) Start(ctx context.Context, s Spec) error {
 		m.machines[s.ID] = m.newInstance(s.ID)
 	}
 	m.mu.Unlock()
-	in, done, err := m.take(ctx, s.ID)
+	in, done, err := m.acquire(ctx, s.ID)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (m *Manager) start(ctx context.Context, in *instance, s Spec) (err error) {
 		return err
 	}
 	img, err := m.image(s.Image)
-	if err != nil && !in.disk.made() {
+	if err != nil && !in.disk.prepared() {
 		return err
 	}
 	if err := in.disk.prepare(s, img); err != nil {
@@ -82,7 +82,7 @@ func (m *Manager) start(ctx context.Context, in *instance, s Spec) (err error) {
 	if err := in.create(); err != nil {
 		return errors.Join(err, in.clear(ctx))
 	}
-	cmd, err := spawn(ctx, in.disk, in.groups, s)
+	cmd, err := spawn(ctx, in.disk, in.cgroups, s)
 	if err != nil {
 		return errors.Join(err, in.clear(ctx))
 	}
@@ -96,7 +96,7 @@ func (m *Manager) start(ctx context.Context, in *instance, s Spec) (err error) {
 	}
 	b := m.watch(in, leader) //nolint:contextcheck // it outlives the call
 	if err := b.awaitInit(ctx); err != nil {
-		return errors.Join(fmt.Errorf("%w; its console:\n%s", err, in.disk.tail()), in.cut(ctx, b))
+		return errors.Join(fmt.Errorf("%w; its console:\n%s", err, in.disk.tail()), in.cutPower(ctx, b))
 	}
 	return nil
 }
@@ -119,8 +119,8 @@ func (b *boot) awaitInit(ctx context.Context) error {
 	}
 }
 
-// cut ends the boot as a loss of power does.
-func (in *instance) cut(ctx context.Context, b *boot) error {
+// cutPower ends the boot as a loss of power does.
+func (in *instance) cutPower(ctx context.Context, b *boot) error {
 	b.expectEnd()
 	for _, dir := range in.dirs() {
 		killGroup(dir)
@@ -143,7 +143,7 @@ func (in *instance) cut(ctx context.Context, b *boot) error {
 // Stop shuts the machine down in good order, or by force when it does not obey.
 // The disk is kept. It is no error if the machine is down.
 func (m *Manager) Stop(ctx context.Context, id string) error {
-	in, done, err := m.take(ctx, id)
+	in, done, err := m.acquire(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -163,19 +163,19 @@ func (m *Manager) Stop(ctx context.Context, id string) error {
 		case <-patience.Done():
 		}
 	}
-	return stopped("stop", id, in.cut(ctx, b))
+	return stopped("stop", id, in.cutPower(ctx, b))
 }
 
 // Kill cuts the machine's power. The disk is kept. It is no error if the machine
 // is down.
 func (m *Manager) Kill(ctx context.Context, id string) error {
-	in, done, err := m.take(ctx, id)
+	in, done, err := m.acquire(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer done()
 	if b := in.running(); b != nil {
-		return stopped("kill", id, in.cut(ctx, b))
+		return stopped("kill", id, in.cutPower(ctx, b))
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func (m *Manager) Kill(ctx context.Context, id string) error {
 // Reboot reboots a running machine in good order, or by force when it does not
 // obey, and returns once its init runs anew.
 func (m *Manager) Reboot(ctx context.Context, id string) error {
-	in, done, err := m.take(ctx, id)
+	in, done, err := m.acquire(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func (m *Manager) reboot(ctx context.Context, in *instance) error {
 			}
 		}
 	}
-	if err := in.cut(ctx, b); err != nil {
+	if err := in.cutPower(ctx, b); err != nil {
 		return err
 	}
 	s, err := in.loadSpec()
@@ -227,7 +227,7 @@ func (m *Manager) reboot(ctx context.Context, in *instance) error {
 // Terminate cuts the machine's power and removes all there is of it; its disk may
 // take longer to be gone, which Down waits for. It is no error if there is no such machine.
 func (m *Manager) Terminate(ctx context.Context, id string) error {
-	in, done, err := m.take(ctx, id)
+	in, done, err := m.acquire(ctx, id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -236,7 +236,7 @@ func (m *Manager) Terminate(ctx context.Context, id string) error {
 	}
 	defer done()
 	if b := in.running(); b != nil {
-		if err := in.cut(ctx, b); err != nil {
+		if err := in.cutPower(ctx, b); err != nil {
 			return stopped("terminate", id, err)
 		}
 	}

@@ -38,7 +38,7 @@ type Spec struct {
 type Manager struct {
 	stateDir string
 	images   []Image
-	lab      groups
+	lab      cgroups
 	exits    chan string
 
 	watching context.Context
@@ -54,7 +54,7 @@ type Manager struct {
 type instance struct {
 	id   string
 	disk disk
-	groups
+	cgroups
 	op chan struct{}
 
 	mu      sync.Mutex
@@ -67,8 +67,8 @@ type boot struct {
 	ended  chan struct{}
 	err    error // what could not be cleaned up; set before ended is closed
 
-	mu     sync.Mutex
-	wanted bool // the end is asked for, so it is not news
+	mu          sync.Mutex
+	endExpected bool // the end is asked for, so it is not news
 }
 
 // NewManager opens the lab in stateDir, whose machines boot from the images: it adopts
@@ -101,21 +101,21 @@ func NewManager(stateDir string, images []Image) (*Manager, error) {
 func (m *Manager) machinesDir() string { return filepath.Join(m.stateDir, "machines") }
 func (m *Manager) trashDir() string    { return filepath.Join(m.stateDir, "trash") }
 
-func labGroups(stateDir string) (groups, error) {
+func labGroups(stateDir string) (cgroups, error) {
 	in, err := hierarchies()
 	if err != nil {
-		return groups{}, err
+		return cgroups{}, err
 	}
 	sum := sha256.Sum256([]byte(stateDir))
-	return groups{in: in, path: cgroupParent + "/" + hex.EncodeToString(sum[:6])}, nil
+	return cgroups{in: in, path: cgroupParent + "/" + hex.EncodeToString(sum[:6])}, nil
 }
 
 func (m *Manager) newInstance(id string) *instance {
 	return &instance{
-		id:     id,
-		disk:   disk(filepath.Join(m.machinesDir(), id)),
-		groups: groups{in: m.lab.in, path: m.lab.path + "/" + id},
-		op:     make(chan struct{}, 1),
+		id:      id,
+		disk:    disk(filepath.Join(m.machinesDir(), id)),
+		cgroups: cgroups{in: m.lab.in, path: m.lab.path + "/" + id},
+		op:      make(chan struct{}, 1),
 	}
 }
 
@@ -168,7 +168,7 @@ func (in *instance) leader() (process, bool) {
 
 // clear ends and removes all of a machine but its disk.
 func (in *instance) clear(ctx context.Context) error {
-	return errors.Join(in.destroy(ctx), forget(in.id))
+	return errors.Join(in.destroy(ctx), removePropagateDir(in.id))
 }
 
 // watch follows the boot with the given leader to its end.
@@ -188,10 +188,10 @@ func (m *Manager) watch(in *instance, leader process) *boot {
 		in.current = nil
 		in.mu.Unlock()
 		b.mu.Lock()
-		news := !b.wanted
+		unexpected := !b.endExpected
 		b.mu.Unlock()
 		close(b.ended)
-		if news {
+		if unexpected {
 			select {
 			case m.exits <- in.id:
 			case <-m.watching.Done():
@@ -211,11 +211,11 @@ func (in *instance) running() *boot {
 func (b *boot) expectEnd() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.wanted = true
+	b.endExpected = true
 }
 
-// take returns the machine with the id, for the caller alone until it calls done.
-func (m *Manager) take(ctx context.Context, id string) (in *instance, done func(), err error) {
+// acquire returns the machine with the id, for the caller alone until it calls done.
+func (m *Manager) acquire(ctx context.Context, id string) (in *instance, done func(), err error) {
 	if in = m.find(id); in == nil {
 		return nil, nil, fmt.Errorf("machine %s: %w", id, fs.ErrNotExist)
 	}

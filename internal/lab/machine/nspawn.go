@@ -27,7 +27,7 @@ exec "$@"
 
 // spawn starts nspawn for the machine, detached from this process. The returned
 // process is nspawn itself, not yet the machine's init.
-func spawn(ctx context.Context, d disk, g groups, s Spec) (*exec.Cmd, error) {
+func spawn(ctx context.Context, d disk, g cgroups, s Spec) (*exec.Cmd, error) {
 	image, err := d.image()
 	if err != nil {
 		return nil, err
@@ -83,5 +83,5 @@ func spawn(ctx context.Context, d disk, g groups, s Spec) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// forget removes what nspawn leaves on the host when it is killed.
-func forget(id string) error { return os.RemoveAll(filepath.Join(propagateDir, id)) }
+// removePropagateDir removes what nspawn leaves on the host when it is killed.
+func removePropagateDir(id string) error { return os.RemoveAll(filepath.Join(propagateDir, id)) }

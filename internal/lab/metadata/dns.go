@@ -61,13 +61,13 @@ func (r resolver) forward(name string) (netip.Addr, bool) {
 	}
 	host, domain, _ := strings.Cut(name, ".")
 	if ip, ok := address(host, "ip-"); ok {
-		i, ok := r.source.InstanceAt(r.vpcID, ip)
+		i, ok := r.source.InstanceByAddress(r.vpcID, ip)
 		own := domain == i.Region+".compute.internal" || domain == "ec2.internal"
 		return ip, ok && own
 	}
 	if ip, ok := address(host, "ec2-"); ok && strings.HasSuffix(domain, ".amazonaws.com") {
 		// Inside its own VPC a public name leads to the private address.
-		if private, ok := r.source.PrivateOf(r.vpcID, ip); ok {
+		if private, ok := r.source.PrivateAddressOf(r.vpcID, ip); ok {
 			return private, true
 		}
 		return ip, true
@@ -97,6 +97,6 @@ func (r resolver) reverse(name string) (string, bool) {
 	if err != nil {
 		return "", false
 	}
-	i, ok := r.source.InstanceAt(r.vpcID, ip)
+	i, ok := r.source.InstanceByAddress(r.vpcID, ip)
 	return i.PrivateName, ok
 }

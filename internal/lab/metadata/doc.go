@@ -15,14 +15,14 @@ import (
 
 // Source knows the instances of every VPC.
 type Source interface {
-	// InstanceAt is the instance whose private address in a VPC is addr.
-	InstanceAt(vpcID string, addr netip.Addr) (Instance, bool)
-	// InstanceWith is the instance whose interface in a VPC has a MAC address.
-	InstanceWith(vpcID string, mac net.HardwareAddr) (Instance, bool)
-	// TookAddress is called when the interface with a MAC address has been given its address by DHCP.
-	TookAddress(vpcID string, mac net.HardwareAddr)
-	// PrivateOf is the private address behind a public one in the same VPC.
-	PrivateOf(vpcID string, public netip.Addr) (netip.Addr, bool)
+	// InstanceByAddress is the instance whose private address in a VPC is addr.
+	InstanceByAddress(vpcID string, addr netip.Addr) (Instance, bool)
+	// InstanceByMAC is the instance whose interface in a VPC has a MAC address.
+	InstanceByMAC(vpcID string, mac net.HardwareAddr) (Instance, bool)
+	// AddressLeased is called when the interface with a MAC address has been given its address by DHCP.
+	AddressLeased(vpcID string, mac net.HardwareAddr)
+	// PrivateAddressOf is the private address behind a public one in the same VPC.
+	PrivateAddressOf(vpcID string, public netip.Addr) (netip.Addr, bool)
 }
 
 // Instance is what the metadata service tells an instance about itself.

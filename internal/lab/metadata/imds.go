@@ -47,7 +47,7 @@ func remote(addr string) netip.Addr {
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Server", "EC2ws")
 	w.Header().Set("Content-Type", "text/plain")
-	i, ok := s.source.InstanceAt(s.vpcID, remote(r.RemoteAddr))
+	i, ok := s.source.InstanceByAddress(s.vpcID, remote(r.RemoteAddr))
 	switch {
 	case !ok:
 		http.Error(w, "Not Found", http.StatusNotFound)
@@ -133,7 +133,7 @@ func (l hopListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	hops := 1
-	if i, ok := l.source.InstanceAt(l.vpcID, remote(conn.RemoteAddr().String())); ok {
+	if i, ok := l.source.InstanceByAddress(l.vpcID, remote(conn.RemoteAddr().String())); ok {
 		hops = i.HopLimit
 	}
 	if err := ipv4.NewConn(conn).SetTTL(hops); err != nil {

@@ -22,17 +22,17 @@ const vpc = "vpc-1"
 // source knows one instance.
 type source struct{ i Instance }
 
-func (s source) InstanceAt(vpcID string, addr netip.Addr) (Instance, bool) {
+func (s source) InstanceByAddress(vpcID string, addr netip.Addr) (Instance, bool) {
 	return s.i, vpcID == vpc && addr == s.i.PrivateIP
 }
 
-func (s source) TookAddress(string, net.HardwareAddr) {}
+func (s source) AddressLeased(string, net.HardwareAddr) {}
 
-func (s source) InstanceWith(vpcID string, mac net.HardwareAddr) (Instance, bool) {
+func (s source) InstanceByMAC(vpcID string, mac net.HardwareAddr) (Instance, bool) {
 	return s.i, vpcID == vpc && mac.String() == s.i.MAC
 }
 
-func (s source) PrivateOf(vpcID string, public netip.Addr) (netip.Addr, bool) {
+func (s source) PrivateAddressOf(vpcID string, public netip.Addr) (netip.Addr, bool) {
 	return s.i.PrivateIP, vpcID == vpc && public == s.i.PublicIP
 }
 

@@ -144,8 +144,8 @@ func (s *Servers) serve(ctx context.Context, id string, cidr netip.Prefix) (srv 
 		s.run(id, "the resolver", d.ActivateAndServe)
 	}
 	s.run(id, "the DHCP server", func() error {
-		taken := func(mac net.HardwareAddr) { s.source.TookAddress(id, mac) }
-		return dhcp.Serve(srv.dhcp, s.leases(id), taken, s.log)
+		leased := func(mac net.HardwareAddr) { s.source.AddressLeased(id, mac) }
+		return dhcp.Serve(srv.dhcp, s.leases(id), leased, s.log)
 	})
 	return srv, nil
 }
@@ -162,7 +162,7 @@ func (s *Servers) run(vpcID, what string, serve func() error) {
 // leases tells an interface of a VPC its own address, and nobody else's.
 func (s *Servers) leases(vpcID string) dhcp.Source {
 	return func(link int, mac net.HardwareAddr) (dhcp.Lease, bool) {
-		i, ok := s.source.InstanceWith(vpcID, mac)
+		i, ok := s.source.InstanceByMAC(vpcID, mac)
 		if !ok {
 			return dhcp.Lease{}, false
 		}

@@ -73,7 +73,7 @@ func NewArchive(dir, upstream string, requests *Log, log *slog.Logger) *Archive 
 // ServeHTTP implements http.Handler.
 func (a *Archive) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	source := a.requests.note(r)
-	switch a.trouble(source) {
+	switch a.effect(source) {
 	case Stall:
 		<-r.Context().Done()
 		return

@@ -7,20 +7,20 @@ import (
 	"slices"
 )
 
-// Trouble is what an Archive does instead of serving a file.
-type Trouble string
+// Effect is what an Archive does instead of serving a file.
+type Effect string
 
 // The troubles of an archive.
 const (
 	// Stall accepts the request and sends nothing until the client gives up.
-	Stall Trouble = "stall"
+	Stall Effect = "stall"
 	// Unavailable answers 503 Service Unavailable.
-	Unavailable Trouble = "unavailable"
+	Unavailable Effect = "unavailable"
 )
 
 // Fault is trouble that an Archive is in.
 type Fault struct {
-	Trouble Trouble `json:"fault"`
+	Effect Effect `json:"fault"`
 	// Count is how many more requests it strikes; 0 means until it is cleared.
 	Count int `json:"count,omitempty"`
 	// Source is the only address it strikes requests from; zero means every address.
@@ -28,8 +28,8 @@ type Fault struct {
 }
 
 func (f Fault) validate() error {
-	if f.Trouble != Stall && f.Trouble != Unavailable {
-		return fmt.Errorf("unknown trouble %q of the archive: want %s or %s", f.Trouble, Stall, Unavailable)
+	if f.Effect != Stall && f.Effect != Unavailable {
+		return fmt.Errorf("unknown trouble %q of the archive: want %s or %s", f.Effect, Stall, Unavailable)
 	}
 	if f.Count < 0 {
 		return errors.New("count must not be negative")
@@ -63,7 +63,7 @@ func (a *Archive) ClearFaults() {
 }
 
 // trouble returns what befalls a request, empty for nothing, and counts it.
-func (a *Archive) trouble(source netip.Addr) Trouble {
+func (a *Archive) effect(source netip.Addr) Effect {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for n, f := range a.faults {
@@ -75,7 +75,7 @@ func (a *Archive) trouble(source netip.Addr) Trouble {
 				a.faults = slices.Delete(a.faults, n, n+1)
 			}
 		}
-		return f.Trouble
+		return f.Effect
 	}
 	return ""
 }

@@ -225,7 +225,7 @@ func TestHalfADownloadIsNotKept(t *testing.T) {
 	}
 }
 
-func TestTroubles(t *testing.T) {
+func TestFaults(t *testing.T) {
 	m, now := newMirror(t), time.Now()
 	m.set(packageFile, "hello")
 	a := m.archive(t.TempDir(), &now)
@@ -235,20 +235,20 @@ func TestTroubles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	add(Fault{Trouble: Unavailable, Count: 2})
+	add(Fault{Effect: Unavailable, Count: 2})
 	want(t, a, packageFile, 503, "")
 	want(t, a, packageFile, 503, "")
 	want(t, a, packageFile, 200, "hello")
-	add(Fault{Trouble: Unavailable, Source: netip.MustParseAddr("203.0.113.10")})
+	add(Fault{Effect: Unavailable, Source: netip.MustParseAddr("203.0.113.10")})
 	want(t, a, packageFile, 200, "hello")
-	add(Fault{Trouble: Unavailable, Source: netip.MustParseAddr("203.0.113.9")})
+	add(Fault{Effect: Unavailable, Source: netip.MustParseAddr("203.0.113.9")})
 	want(t, a, packageFile, 503, "")
 	if got := len(a.Faults()); got != 2 {
 		t.Errorf("%d faults, want 2", got)
 	}
 	a.ClearFaults()
 	want(t, a, packageFile, 200, "hello")
-	for _, f := range []Fault{{}, {Trouble: "fire"}, {Trouble: Stall, Count: -1}} {
+	for _, f := range []Fault{{}, {Effect: "fire"}, {Effect: Stall, Count: -1}} {
 		if a.AddFault(f) == nil {
 			t.Errorf("accepted %+v", f)
 		}
@@ -259,7 +259,7 @@ func TestStall(t *testing.T) {
 	m, now := newMirror(t), time.Now()
 	m.set(packageFile, "hello")
 	a := m.archive(t.TempDir(), &now)
-	if err := a.AddFault(Fault{Trouble: Stall, Count: 1}); err != nil {
+	if err := a.AddFault(Fault{Effect: Stall, Count: 1}); err != nil {
 		t.Fatal(err)
 	}
 	srv := httptest.NewServer(a)

@@ -171,21 +171,21 @@ func (n *Network) find(meant func(metadata.Instance) bool) (metadata.Instance, b
 	return metadata.Instance{}, false
 }
 
-// InstanceAt implements metadata.Source.
-func (n *Network) InstanceAt(_ string, address netip.Addr) (metadata.Instance, bool) {
+// InstanceByAddress implements metadata.Source.
+func (n *Network) InstanceByAddress(_ string, address netip.Addr) (metadata.Instance, bool) {
 	return n.find(func(i metadata.Instance) bool { return i.PrivateIP == address })
 }
 
-// InstanceWith implements metadata.Source.
-func (n *Network) InstanceWith(_ string, mac net.HardwareAddr) (metadata.Instance, bool) {
+// InstanceByMAC implements metadata.Source.
+func (n *Network) InstanceByMAC(_ string, mac net.HardwareAddr) (metadata.Instance, bool) {
 	return n.find(func(i metadata.Instance) bool { return i.MAC == mac.String() })
 }
 
-// TookAddress implements metadata.Source.
-func (n *Network) TookAddress(string, net.HardwareAddr) {}
+// AddressLeased implements metadata.Source.
+func (n *Network) AddressLeased(string, net.HardwareAddr) {}
 
-// PrivateOf implements metadata.Source.
-func (n *Network) PrivateOf(_ string, public netip.Addr) (netip.Addr, bool) {
+// PrivateAddressOf implements metadata.Source.
+func (n *Network) PrivateAddressOf(_ string, public netip.Addr) (netip.Addr, bool) {
 	i, ok := n.find(func(i metadata.Instance) bool { return i.PublicIP == public })
 	return i.PrivateIP, ok
 }

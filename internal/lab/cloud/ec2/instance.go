@@ -91,8 +91,8 @@ func (i *instance) up() bool {
 // gone reports whether the instance is terminated or on its way there.
 func (i *instance) gone() bool { return i.State == stateShuttingDown || i.State == stateTerminated }
 
-// switchOn notes that the machine is on, or about to be, and has done nothing yet.
-func (i *instance) switchOn() { i.Powered, i.Answering, i.Impaired = true, false, false }
+// powerOn notes that the machine is on, or about to be, and has done nothing yet.
+func (i *instance) powerOn() { i.Powered, i.Answering, i.Impaired = true, false, false }
 
 // set moves the instance to a state.
 func (i *instance) set(s instanceState, reason stateReason, transition string) {

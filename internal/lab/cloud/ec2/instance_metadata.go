@@ -8,8 +8,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/metadata"
 )
 
-// InstanceAt implements metadata.Source.
-func (c *Compute) InstanceAt(vpcID string, addr netip.Addr) (metadata.Instance, bool) {
+// InstanceByAddress implements metadata.Source.
+func (c *Compute) InstanceByAddress(vpcID string, addr netip.Addr) (metadata.Instance, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := &tx{c: c, st: c.st}
@@ -21,8 +21,8 @@ func (c *Compute) InstanceAt(vpcID string, addr netip.Addr) (metadata.Instance, 
 	return metadata.Instance{}, false
 }
 
-// InstanceWith implements metadata.Source.
-func (c *Compute) InstanceWith(vpcID string, mac net.HardwareAddr) (metadata.Instance, bool) {
+// InstanceByMAC implements metadata.Source.
+func (c *Compute) InstanceByMAC(vpcID string, mac net.HardwareAddr) (metadata.Instance, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := &tx{c: c, st: c.st}
@@ -34,10 +34,10 @@ func (c *Compute) InstanceWith(vpcID string, mac net.HardwareAddr) (metadata.Ins
 	return metadata.Instance{}, false
 }
 
-// TookAddress implements metadata.Source: EC2's reachability check passes from
+// AddressLeased implements metadata.Source: EC2's reachability check passes from
 // then on, since the machine answers ARP.
-func (c *Compute) TookAddress(vpcID string, mac net.HardwareAddr) {
-	m, ok := c.InstanceWith(vpcID, mac)
+func (c *Compute) AddressLeased(vpcID string, mac net.HardwareAddr) {
+	m, ok := c.InstanceByMAC(vpcID, mac)
 	if !ok || c.answering(m.ID) {
 		return // nobody's, or a renewal
 	}
@@ -50,8 +50,8 @@ func (c *Compute) answering(id string) bool {
 	return c.st.Instances[id] != nil && c.st.Instances[id].Answering
 }
 
-// PrivateOf implements metadata.Source.
-func (c *Compute) PrivateOf(vpcID string, public netip.Addr) (netip.Addr, bool) {
+// PrivateAddressOf implements metadata.Source.
+func (c *Compute) PrivateAddressOf(vpcID string, public netip.Addr) (netip.Addr, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := &tx{c: c, st: c.st}

@@ -86,7 +86,7 @@ type plan struct {
 }
 
 func runInstances(t *tx, in *runInstancesRequest) (any, error) {
-	ids, token, err := t.once(in.ClientToken)
+	ids, token, err := t.resultOf(in.ClientToken)
 	if err != nil {
 		return nil, err
 	}
@@ -118,9 +118,9 @@ func runInstances(t *tx, in *runInstancesRequest) (any, error) {
 			return nil, err
 		}
 		ids = append(ids, i.ID)
-		t.then(func() { t.c.launch(i.ID) })
+		t.afterCommit(func() { t.c.launch(i.ID) })
 	}
-	t.remember(token, ids...)
+	t.saveResult(token, ids...)
 	return t.reservation(ids), nil
 }
 

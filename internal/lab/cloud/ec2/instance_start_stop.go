@@ -72,8 +72,8 @@ func startInstances(t *tx, in *instanceIDsRequest) (any, error) {
 			}
 			i.set(statePending, stateReason{}, "")
 			i.LaunchTime = t.now
-			i.switchOn()
-			t.then(func() { t.c.launch(i.ID) })
+			i.powerOn()
+			t.afterCommit(func() { t.c.launch(i.ID) })
 			return nil
 		}
 		return wrongState(i, "started")
@@ -90,7 +90,7 @@ func stopInstances(t *tx, in *instanceIDsRequest) (any, error) {
 				return wire.Refuse("OperationNotPermitted", "The instance '%s' may not be stopped. Modify its 'disableApiStop' instance attribute and try again.", i.ID)
 			}
 			i.set(stateStopping, reasonUserShutdown, t.userInitiated())
-			t.then(func() { t.c.halt(i.ID, in.Force || in.SkipOsShutdown) })
+			t.afterCommit(func() { t.c.stop(i.ID, in.Force || in.SkipOsShutdown) })
 			return nil
 		}
 		return wrongState(i, "stopped")
@@ -103,8 +103,8 @@ func rebootInstances(t *tx, in *instanceIDsRequest) (any, error) {
 		if i.State != stateRunning {
 			return wrongState(i, "rebooted")
 		}
-		i.switchOn()
-		t.then(func() { t.c.reboot(i.ID) })
+		i.powerOn()
+		t.afterCommit(func() { t.c.reboot(i.ID) })
 		return nil
 	})
 	if err != nil {
@@ -122,7 +122,7 @@ func terminateInstances(t *tx, in *instanceIDsRequest) (any, error) {
 			return wire.Refuse("OperationNotPermitted", "The instance '%s' may not be terminated. Modify its 'disableApiTermination' instance attribute and try again.", i.ID)
 		}
 		i.set(stateShuttingDown, reasonUserShutdown, t.userInitiated())
-		t.then(func() { t.c.terminate(i.ID) })
+		t.afterCommit(func() { t.c.terminate(i.ID) })
 		return nil
 	})
 }

@@ -91,7 +91,7 @@ func (c *Compute) launch(id string) {
 				return
 			}
 			i.set(stateShuttingDown, reason, "Server.InternalError")
-			t.then(func() { c.terminate(id) })
+			t.afterCommit(func() { c.terminate(id) })
 		})
 	})
 }
@@ -140,8 +140,8 @@ func (c *Compute) firstBootFiles(i instance) map[string]string {
 	return c.faults.FirstBoot(name)
 }
 
-// halt completes a stop that was asked for.
-func (c *Compute) halt(id string, force bool) {
+// stop completes a stop that was asked for.
+func (c *Compute) stop(id string, force bool) {
 	c.transition(id, func(ctx context.Context) {
 		i, ok := c.instance(id, stateStopping)
 		if !ok {
@@ -240,7 +240,7 @@ func (c *Compute) exited(id string) {
 		if i.Shutdown == "terminate" {
 			c.change(ctx, id, stateRunning, func(t *tx, i *instance) {
 				i.set(stateShuttingDown, reasonInstanceShutdown, "")
-				t.then(func() { c.terminate(id) })
+				t.afterCommit(func() { c.terminate(id) })
 			})
 			return
 		}
@@ -274,7 +274,7 @@ func (c *Compute) PowerCut(ctx context.Context, id, outcome string) error {
 		switch outcome {
 		case "terminated":
 			i.set(stateShuttingDown, reasonPowerCut, reasonPowerCut.Code)
-			t.then(func() { c.terminate(id) })
+			t.afterCommit(func() { c.terminate(id) })
 		case "impaired":
 			i.Impaired, i.Powered = true, false
 		default:
@@ -294,21 +294,21 @@ func (c *Compute) resume() error {
 			id := i.ID
 			switch i.State {
 			case statePending:
-				t.then(func() { c.launch(id) })
+				t.afterCommit(func() { c.launch(id) })
 			case stateRunning:
 				switch {
 				case c.cfg.Machines.Running(id) || i.Impaired:
 				case rebooted: // EC2 recovers instances of a failed host
 					i.set(statePending, stateReason{}, "")
-					i.switchOn()
-					t.then(func() { c.launch(id) })
+					i.powerOn()
+					t.afterCommit(func() { c.launch(id) })
 				default:
-					t.then(func() { c.exited(id) })
+					t.afterCommit(func() { c.exited(id) })
 				}
 			case stateStopping:
-				t.then(func() { c.halt(id, false) })
+				t.afterCommit(func() { c.stop(id, false) })
 			case stateShuttingDown:
-				t.then(func() { c.terminate(id) })
+				t.afterCommit(func() { c.terminate(id) })
 			}
 		}
 		return nil

@@ -38,7 +38,7 @@ func createRoute(t *tx, in *routeRequest) (any, error) {
 	if r.find(target.Destination) >= 0 {
 		return nil, wire.Refuse("RouteAlreadyExists", "The route identified by %s already exists.", target.Destination)
 	}
-	if limit := t.c.cfg.Quotas.RoutesPerTable; r.written() >= limit {
+	if limit := t.c.cfg.Quotas.RoutesPerTable; r.createdRoutes() >= limit {
 		return nil, wire.Refuse("RouteLimitExceeded", "The maximum number of routes has been reached.")
 	}
 	target.Origin = "CreateRoute"
@@ -83,8 +83,8 @@ func deleteRoute(t *tx, in *routeRequest) (any, error) {
 	return done{true}, nil
 }
 
-// written counts the routes that somebody made: all but the local one.
-func (r *routeTable) written() int {
+// createdRoutes counts the routes that somebody made: all but the local one.
+func (r *routeTable) createdRoutes() int {
 	return len(r.Routes) - 1
 }
 

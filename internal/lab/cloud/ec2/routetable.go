@@ -79,7 +79,7 @@ type routeTableResponse struct {
 }
 
 func createRouteTable(t *tx, in *createRouteTableRequest) (any, error) {
-	ids, token, err := t.once(in.ClientToken)
+	ids, token, err := t.resultOf(in.ClientToken)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func createRouteTable(t *tx, in *createRouteTableRequest) (any, error) {
 		return nil, err
 	}
 	r := t.newRouteTable(v, false)
-	t.remember(token, r.ID)
+	t.saveResult(token, r.ID)
 	if err := t.applySpecs(in.TagSpecifications, kindRouteTable, r.ID); err != nil {
 		return nil, err
 	}
@@ -289,8 +289,8 @@ type describeRouteTablesResponse struct {
 	NextToken   string           `xml:"nextToken,omitempty"`
 }
 
-// told is the table without associations that are not visible yet.
-func (t *tx) told(r *routeTable) *routeTable {
+// withVisibleAssociations is the table without associations that are not visible yet.
+func (t *tx) withVisibleAssociations(r *routeTable) *routeTable {
 	out := *r
 	out.Associations = slices.DeleteFunc(slices.Clone(r.Associations), func(a association) bool { return t.c.faults.Hidden(a.ID, t.now) })
 	return &out
@@ -299,7 +299,7 @@ func (t *tx) told(r *routeTable) *routeTable {
 func describeRouteTables(t *tx, in *describeRouteTablesRequest) (any, error) {
 	told := make(map[string]*routeTable, len(t.st.RouteTables))
 	for id, r := range t.st.RouteTables {
-		told[id] = t.told(r)
+		told[id] = t.withVisibleAssociations(r)
 	}
 	page, next, err := selection[routeTable]{kindRouteTable, told, "routeTableId", in.RouteTableIds, routeTableFields, in.describeRequest, 5}.run(t)
 	if err != nil {

@@ -18,11 +18,11 @@ type tx struct {
 	action  string
 	form    url.Values
 	created []string
-	after   []func() // run once the change is committed
+	effects []func() // run once the change is committed
 }
 
-// then schedules an effect for after the commit.
-func (t *tx) then(f func()) { t.after = append(t.after, f) }
+// afterCommit schedules an effect for after the commit.
+func (t *tx) afterCommit(f func()) { t.effects = append(t.effects, f) }
 
 // action is one entry of the API.
 type action struct {
@@ -113,7 +113,7 @@ func (c *Compute) update(name string, form url.Values, f func(*tx) error) error 
 	if err := c.commit(t, f); err != nil {
 		return err
 	}
-	for _, effect := range t.after {
+	for _, effect := range t.effects {
 		effect()
 	}
 	return nil
@@ -126,7 +126,7 @@ func (c *Compute) commit(t *tx, f func(*tx) error) error {
 	if t.st, err = decodeState(c.raw); err != nil {
 		return err
 	}
-	t.forget()
+	t.dropExpired()
 	if err := f(t); err != nil {
 		return err
 	}
@@ -142,9 +142,9 @@ func (c *Compute) commit(t *tx, f func(*tx) error) error {
 	return nil
 }
 
-// forget drops what EC2 no longer shows: instances an hour after their
+// dropExpired drops what EC2 no longer shows: instances an hour after their
 // termination, with the tokens that made them.
-func (t *tx) forget() {
+func (t *tx) dropExpired() {
 	for id, i := range t.st.Instances {
 		if i.State == stateTerminated && t.now.Sub(i.TerminatedAt) > TerminatedVisible {
 			delete(t.st.Instances, id)
@@ -166,9 +166,9 @@ func find[T any](t *tx, k kind, m map[string]*T, parameter, id string) (*T, erro
 	return v, nil
 }
 
-// once answers an idempotent request: the ids an earlier request with the same
+// resultOf answers an idempotent request: the ids an earlier request with the same
 // token made, or none when the request is new.
-func (t *tx) once(token string) (ids []string, key string, err error) {
+func (t *tx) resultOf(token string) (ids []string, key string, err error) {
 	if token == "" {
 		return nil, "", nil
 	}
@@ -186,7 +186,7 @@ func (t *tx) once(token string) (ids []string, key string, err error) {
 	return seen.IDs, key, nil
 }
 
-func (t *tx) remember(key string, ids ...string) {
+func (t *tx) saveResult(key string, ids ...string) {
 	if key != "" {
 		t.st.Tokens[key] = clientToken{Fingerprint: fingerprint(t.form), IDs: ids}
 	}

@@ -34,25 +34,25 @@ func (in *Injector) FirstBoot(name string) map[string]string {
 		if ok, err := path.Match(f.Name, name); f.Name != "" && (err != nil || !ok) {
 			continue
 		}
-		f.addTo(files)
+		f.addFiles(files)
 		in.strike(f)
 	}
 	return files
 }
 
-// addTo adds what makes a machine boot into the fault.
-func (f *Fault) addTo(files map[string]string) {
+// addFiles adds what makes a machine boot into the fault.
+func (f *Fault) addFiles(files map[string]string) {
 	seconds := strconv.FormatFloat(f.Seconds, 'f', -1, 64)
-	switch f.Trouble {
+	switch f.BootFault {
 	case ListsLocked:
 		files[path.Join(scriptDir, "hold-lock")] = holdLock
-		early(files, string(f.Trouble), "notify", "hold-lock", "apt-get "+seconds+" /var/lib/apt/lists/lock")
+		addEarlyUnit(files, string(f.BootFault), "notify", "hold-lock", "apt-get "+seconds+" /var/lib/apt/lists/lock")
 	case DpkgLocked:
 		files[path.Join(scriptDir, "hold-lock")] = holdLock
-		early(files, string(f.Trouble), "notify", "hold-lock", "unattended-upgr "+seconds+" /var/lib/dpkg/lock-frontend /var/lib/dpkg/lock")
+		addEarlyUnit(files, string(f.BootFault), "notify", "hold-lock", "unattended-upgr "+seconds+" /var/lib/dpkg/lock-frontend /var/lib/dpkg/lock")
 	case HalfInstalled:
 		files[path.Join(scriptDir, "half-install")] = halfInstall
-		early(files, string(f.Trouble), "oneshot", "half-install", f.Package)
+		addEarlyUnit(files, string(f.BootFault), "oneshot", "half-install", f.Package)
 	case CloudInitHangs:
 		if f.Seconds == 0 {
 			seconds = "infinity"
@@ -62,9 +62,9 @@ func (f *Fault) addTo(files map[string]string) {
 	}
 }
 
-// early adds a unit that runs a script before cloud-init and before anybody can
+// addEarlyUnit adds a unit that runs a script before cloud-init and before anybody can
 // log in. The script is told the drop-in that starts the unit, to remove it.
-func early(files map[string]string, name, kind, script, args string) {
+func addEarlyUnit(files map[string]string, name, kind, script, args string) {
 	unit := "k8s-lab-" + name + ".service"
 	dropIn := path.Join(unitDir, "sysinit.target.d", "k8s-lab-"+name+".conf")
 	files[dropIn] = "[Unit]\nWants=" + unit + "\n"

@@ -36,25 +36,25 @@ const (
 	SlowStart Kind = "slow-start"
 	// Fail refuses calls with Code.
 	Fail Kind = "fail"
-	// Boot has launched instances boot into Trouble for the first time, of those
+	// Boot has launched instances boot into BootFault for the first time, of those
 	// whose Name tag matches Name.
 	Boot Kind = "boot"
 )
 
-// Trouble is what a new machine finds itself in, which is luck on EC2.
-type Trouble string
+// BootFault is what a new machine finds itself in, which is luck on EC2.
+type BootFault string
 
 // The troubles of a first boot.
 const (
 	// ListsLocked holds the lock of apt's package lists for Seconds, as apt-daily does.
-	ListsLocked Trouble = "apt-lists-locked"
+	ListsLocked BootFault = "apt-lists-locked"
 	// DpkgLocked holds the locks of dpkg for Seconds, as unattended-upgrades does.
-	DpkgLocked Trouble = "dpkg-locked"
+	DpkgLocked BootFault = "dpkg-locked"
 	// HalfInstalled leaves Package half configured, or half unpacked if the image
 	// does not have it, by a dpkg that was interrupted.
-	HalfInstalled Trouble = "package-half-installed"
+	HalfInstalled BootFault = "package-half-installed"
 	// CloudInitHangs keeps cloud-init's final stage from starting, for Seconds or for ever.
-	CloudInitHangs Trouble = "cloud-init-hangs"
+	CloudInitHangs BootFault = "cloud-init-hangs"
 )
 
 // Fault is one standing fault. Its JSON form is that of the control endpoint.
@@ -73,9 +73,9 @@ type Fault struct {
 
 	Seconds float64 `json:"seconds,omitempty"` // slow-start: added to the launch; boot: how long the trouble lasts
 
-	Trouble Trouble `json:"fault,omitempty"`   // boot
-	Name    string  `json:"name,omitempty"`    // boot: Name tag, may hold * (path.Match); empty means every instance
-	Package string  `json:"package,omitempty"` // boot: of package-half-installed
+	BootFault BootFault `json:"fault,omitempty"`   // boot
+	Name      string    `json:"name,omitempty"`    // boot: Name tag, may hold * (path.Match); empty means every instance
+	Package   string    `json:"package,omitempty"` // boot: of package-half-installed
 
 	Code    string `json:"code,omitempty"`    // fail
 	Message string `json:"message,omitempty"` // fail
@@ -138,21 +138,21 @@ func (f *Fault) validateBoot() error {
 	if _, err := path.Match(f.Name, ""); err != nil {
 		return fmt.Errorf("name pattern %q: %w", f.Name, err)
 	}
-	switch f.Trouble {
+	switch f.BootFault {
 	case ListsLocked, DpkgLocked:
 		if f.Seconds <= 0 {
-			return fmt.Errorf("the fault %s needs seconds", f.Trouble)
+			return fmt.Errorf("the fault %s needs seconds", f.BootFault)
 		}
 	case HalfInstalled:
 		if !packageName.MatchString(f.Package) {
-			return fmt.Errorf("the fault %s needs the name of a package, not %q", f.Trouble, f.Package)
+			return fmt.Errorf("the fault %s needs the name of a package, not %q", f.BootFault, f.Package)
 		}
 	case CloudInitHangs:
 		if f.Seconds < 0 {
-			return fmt.Errorf("the fault %s needs seconds, or none to last for ever", f.Trouble)
+			return fmt.Errorf("the fault %s needs seconds, or none to last for ever", f.BootFault)
 		}
 	default:
-		return fmt.Errorf("unknown fault %q of a boot: want %s, %s, %s or %s", f.Trouble, ListsLocked, DpkgLocked, HalfInstalled, CloudInitHangs)
+		return fmt.Errorf("unknown fault %q of a boot: want %s, %s, %s or %s", f.BootFault, ListsLocked, DpkgLocked, HalfInstalled, CloudInitHangs)
 	}
 	return nil
 }
