@@ -1,5 +1,4 @@
-// Command k8s-kubeconfig writes a short-lived kubeconfig for a cluster whose
-// keys lie in SSM Parameter Store. AWS is reached as the AWS CLI reaches it.
+// Command k8s-kubeconfig writes a short-lived kubeconfig for a cluster whose keys are in SSM Parameter Store. It finds AWS credentials as the AWS CLI does.
 package main
 
 import (

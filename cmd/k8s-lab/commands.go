@@ -23,7 +23,7 @@ func defaultStateDir() string {
 	return cmp.Or(os.Getenv(lab.StateDirEnv), lab.DefaultStateDir)
 }
 
-// lab opens the lab the flags name; progress goes to standard error.
+// lab opens the lab that the flags name. Progress goes to standard error.
 func (c *cli) lab() (*lab.Lab, error) {
 	return lab.New(c.stateDir, "", progress.New(c.stderr))
 }
@@ -54,7 +54,7 @@ func up(ctx context.Context, c *cli, args []string) error {
 	return l.Summary(c.stdout)
 }
 
-// releaseFlags adds the flags that name releases; what it returns reads them.
+// releaseFlags adds the flags that name releases. The function it returns reads them.
 func releaseFlags(f *flag.FlagSet) func() release.Versions {
 	kubernetes := f.String("kubernetes", "", "releases the mirror must hold")
 	etcd := f.String("etcd", "", "releases of etcd the mirror must hold")
@@ -121,7 +121,7 @@ func env(_ context.Context, c *cli, args []string) error {
 	return nil
 }
 
-// shellQuote leaves plain words as they are.
+// shellQuote quotes a word for a shell, if it needs quotes.
 func shellQuote(s string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+=,", r)
@@ -196,7 +196,7 @@ func injectFault(ctx context.Context, c *cli, args []string) error {
 	}
 }
 
-// number is the value as a number where it is one.
+// number returns a number if the value is one, else the string.
 func number(s string) any {
 	if n, err := strconv.ParseFloat(s, 64); err == nil {
 		return n
@@ -204,7 +204,7 @@ func number(s string) any {
 	return s
 }
 
-// daemon is what up starts; it is not for people.
+// daemon runs the lab's daemon. It is started by up and not documented for people.
 func daemon(ctx context.Context, c *cli, args []string) error {
 	if err := parse(c.flags("daemon"), args); err != nil {
 		return err

@@ -60,14 +60,14 @@ func main() {
 	}
 }
 
-// command is one subcommand with its arguments after the flags all share.
+// command runs one subcommand. args are its arguments after the shared flags.
 type command func(ctx context.Context, c *cli, args []string) error
 
 var commands = map[string]command{
 	"up": up, "down": down, "status": status, "env": env, "artifacts": artifacts, "fault": injectFault, "exec": execute, "daemon": daemon,
 }
 
-// cli is what the subcommands share.
+// cli holds what the subcommands share.
 type cli struct {
 	stateDir       string
 	stdout, stderr io.Writer
@@ -90,7 +90,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return help(f(ctx, c, flags.Args()[1:]), stdout)
 }
 
-// help prints the usage when that is what was asked for.
+// help prints the usage if err asks for help.
 func help(err error, w io.Writer) error {
 	if !errors.Is(err, flag.ErrHelp) {
 		return err
@@ -99,7 +99,7 @@ func help(err error, w io.Writer) error {
 	return err
 }
 
-// flags returns a set with the flags that may stand before or after the command.
+// flags returns a set with the flags that may come before or after the command.
 func (c *cli) flags(name string) *flag.FlagSet {
 	f := flag.NewFlagSet(name, flag.ContinueOnError)
 	f.SetOutput(io.Discard) // the error says it
