@@ -1,9 +1,6 @@
-// Package cache is the directory that all labs of a computer share. It locks the
-// parts of it, knows which lab uses what, and removes what a later version has
-// superseded and nobody uses.
+// Package cache manages the directory that all labs of a computer share. It locks its parts, records which lab uses which directories, and removes directories that a later version has superseded and no lab uses.
 //
-// What there is to be used, and how it is made, is up to the packages that make
-// it; this one imports no other of the lab.
+// It does not know what the directories hold or how they are made, and imports no other package of the lab.
 package cache
 
 import (
@@ -21,9 +18,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 )
 
-// DefaultDir is the cache of a lab that is not told another: $K8S_LAB_CACHE, or
-// k8s-lab in the user's cache directory, or /var/cache/k8s-lab for a process
-// without a home directory.
+// DefaultDir returns the default cache: $K8S_LAB_CACHE, or k8s-lab in the user's cache directory, or /var/cache/k8s-lab for a process without a home directory.
 func DefaultDir() string {
 	if dir := os.Getenv("K8S_LAB_CACHE"); dir != "" {
 		return dir
@@ -43,9 +38,7 @@ type user struct {
 	Dirs     []string `json:"dirs"`
 }
 
-// Use notes that the lab in stateDir uses directories of the cache, in addition
-// to those it noted before, whether or not they exist yet. It waits for a
-// Prune to end, which lasts as long as removing directories does.
+// Use records that the lab in stateDir uses directories of the cache, in addition to those recorded before. They need not exist yet. It waits for a running Prune.
 func Use(cacheDir, stateDir string, dirs ...string) error {
 	return locked(cacheDir, func() error {
 		name := userFile(cacheDir, stateDir)
@@ -65,7 +58,7 @@ func Use(cacheDir, stateDir string, dirs ...string) error {
 	})
 }
 
-// Release notes that there is no lab in stateDir any more.
+// Release records that there is no lab in stateDir any more.
 func Release(cacheDir, stateDir string) error {
 	err := os.Remove(userFile(cacheDir, stateDir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -74,8 +67,7 @@ func Release(cacheDir, stateDir string) error {
 	return err
 }
 
-// Prune calls remove with every directory that a lab uses; meanwhile no lab
-// can begin to use another. A lab whose state directory is gone uses nothing.
+// Prune calls remove with every directory that a lab uses. Until remove returns, Use waits. A lab whose state directory is gone uses nothing.
 func Prune(cacheDir string, remove func(used []string) error) error {
 	return locked(cacheDir, func() error {
 		files, err := filepath.Glob(filepath.Join(cacheDir, usersDir, "*.json"))
@@ -100,11 +92,7 @@ func Prune(cacheDir string, remove func(used []string) error) error {
 	})
 }
 
-// Sweep removes every directory in dir that is not to be kept, given by any of
-// its paths, and returns what it removed. One goes from its name at once, so that
-// an interrupted Sweep leaves nothing that looks whole; the next one ends it. The
-// caller keeps others from adding to dir. Hidden directories count as unfinished
-// and go too.
+// Sweep removes every directory in dir except those of keep, which may name them by any path, and returns the removed ones. It renames a directory before it removes it, so that an interrupted Sweep leaves no directory that looks complete; the next Sweep removes the rest. Hidden directories count as unfinished and are removed too. The caller keeps others from adding to dir.
 func Sweep(dir string, keep []string) (removed []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -160,8 +148,7 @@ func readUser(name string) (user, error) {
 	return u, nil
 }
 
-// locked runs f while no other process is in here. It is not the lock that
-// those who add to the cache hold for minutes.
+// locked runs f while it holds the lock of the users' directory. This is not the lock that is held for minutes while the cache is filled.
 func locked(cacheDir string, f func() error) error {
 	dir := filepath.Join(cacheDir, usersDir)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

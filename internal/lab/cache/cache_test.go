@@ -36,7 +36,7 @@ func TestUsers(t *testing.T) {
 	if got, want := used(t, cacheDir), []string{"/image/2", "/layout"}; !slices.Equal(got, want) {
 		t.Errorf("after a release, used is %q, want %q", got, want)
 	}
-	must(t, os.Remove(b)) // by hand: nobody says that the lab is gone
+	must(t, os.Remove(b)) // without Release
 	for range 2 {
 		if got := used(t, cacheDir); len(got) > 0 {
 			t.Errorf("a lab without a directory uses %q", got)

@@ -11,10 +11,10 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// lockRetry is how often a lock that another process has is tried.
+// lockRetry is the time between two attempts to take a lock that another process holds.
 const lockRetry = 200 * time.Millisecond
 
-// newLock is a lock on a file that every user of the cache may open.
+// newLock returns a lock on a file that every user of the cache may open.
 func newLock(name string) *flock.Flock {
 	return flock.New(name, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o644))
 }
@@ -36,11 +36,11 @@ func Lock(ctx context.Context, name string, waiting func(pid string)) (unlock fu
 	if !held {
 		return nil, err
 	}
-	_ = os.WriteFile(name, []byte(fmt.Sprintln(os.Getpid())), 0o644) // only told to who waits
+	_ = os.WriteFile(name, []byte(fmt.Sprintln(os.Getpid())), 0o644) // shown to those who wait
 	return func() { _ = l.Unlock() }, nil
 }
 
-// TryLock is Lock for who does not wait: unlock is nil when another process has the lock.
+// TryLock is like Lock, but does not wait: unlock is nil when another process has the lock.
 func TryLock(name string) (unlock func(), err error) {
 	l := newLock(name)
 	if held, err := l.TryLock(); !held {
