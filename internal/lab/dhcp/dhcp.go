@@ -1,8 +1,6 @@
-// Package dhcp tells an instance of the local EC2 its address, route and resolver, as Amazon's DHCP server does
-// (RFC 2131; VPC user guide, "DHCP option sets in Amazon VPC").
+// Package dhcp is the DHCP server of the local EC2. It gives an instance its address, route and resolver, as Amazon's does (RFC 2131; VPC user guide, "DHCP option sets in Amazon VPC").
 //
-// It answers on a socket that the caller opens in a VPC's router, and asks a [Source] what an interface is to be told.
-// It keeps no state: an interface has one address for life, so its lease is the same each time.
+// It answers on a socket that the caller opens in a VPC's router, and asks a [Source] for each interface's lease. It keeps no state: an interface's address never changes, so its lease is always the same.
 package dhcp
 
 import (
@@ -21,11 +19,11 @@ import (
 const (
 	// Listen is where the server listens inside a VPC's router.
 	Listen = "0.0.0.0:67"
-	// LeaseTime is how long an address may be used without asking again, as on EC2.
+	// LeaseTime is the lease time, as on EC2.
 	LeaseTime = time.Hour
 )
 
-// Lease is what an interface is told.
+// Lease is what the server tells an interface.
 type Lease struct {
 	Address  netip.Prefix // the private address, with the length of the subnet's CIDR
 	Router   netip.Addr   // default gateway, and the server's own address
@@ -35,12 +33,10 @@ type Lease struct {
 	MTU      uint16 // in bytes
 }
 
-// Source knows the lease of the interface with a MAC address that is behind a link of the router; link is its index
-// there. It returns false when that link leads to another interface: nobody is told another's address.
+// Source returns the lease of the interface that has a MAC address and is behind a link of the router; link is the link's index there. It returns false when another interface is behind the link, so that no interface learns another's address.
 type Source func(link int, mac net.HardwareAddr) (Lease, bool)
 
-// Serve answers on conn, a UDP socket on [Listen], until conn is closed. It calls leased with the MAC address of an
-// interface that has been given its address, also when it had it before.
+// Serve answers on conn, a UDP socket on [Listen], until conn is closed. It calls leased with an interface's MAC address each time the interface is given its address, also on a renewal.
 func Serve(conn net.PacketConn, source Source, leased func(mac net.HardwareAddr), log *slog.Logger) error {
 	packets := ipv4.NewPacketConn(conn)
 	if err := packets.SetControlMessage(ipv4.FlagInterface, true); err != nil {
@@ -56,11 +52,11 @@ func Serve(conn net.PacketConn, source Source, leased func(mac net.HardwareAddr)
 			return fmt.Errorf("receive a DHCP request: %w", err)
 		}
 		if meta == nil || meta.IfIndex == 0 {
-			continue // from before the link was asked for; the client repeats itself
+			continue // received before SetControlMessage; the client tries again
 		}
 		request, err := dhcpv4.FromBytes(buffer[:n])
 		if err != nil {
-			continue // not DHCP; a client repeats what was garbled
+			continue // not DHCP, or garbled; a client tries again
 		}
 		lease, ok := source(meta.IfIndex, request.ClientHWAddr)
 		if !ok {
@@ -76,7 +72,7 @@ func Serve(conn net.PacketConn, source Source, leased func(mac net.HardwareAddr)
 		out := &ipv4.ControlMessage{Src: lease.Router.AsSlice()}
 		to := &net.UDPAddr{IP: request.ClientIPAddr, Port: dhcpv4.ClientPort}
 		if reply.MessageType() == dhcpv4.MessageTypeNak || request.ClientIPAddr.IsUnspecified() {
-			// A client without an address hears broadcasts alone, and only on its own link.
+			// A client without an address receives only broadcasts, and only on its own link.
 			out.IfIndex, to.IP = meta.IfIndex, net.IPv4bcast
 		}
 		_, err = packets.WriteTo(reply.ToBytes(), out, to)
@@ -89,19 +85,19 @@ func Serve(conn net.PacketConn, source Source, leased func(mac net.HardwareAddr)
 	}
 }
 
-// answer returns the reply to a request, or nil when there is none (RFC 2131, section 4.3).
+// answer returns the reply to a request, or nil if there is none (RFC 2131, section 4.3).
 func answer(request *dhcpv4.DHCPv4, lease Lease) (*dhcpv4.DHCPv4, error) {
 	server := net.IP(lease.Router.AsSlice())
 	chosen := request.ServerIdentifier()
 	switch {
 	case request.OpCode != dhcpv4.OpcodeBootRequest, !request.GatewayIPAddr.IsUnspecified(), chosen != nil && !chosen.Equal(server):
-		return nil, nil //nolint:nilnil // a reply, relayed, or meant for another server: nothing to say
+		return nil, nil //nolint:nilnil // a reply, a relayed request, or one for another server
 	case request.MessageType() == dhcpv4.MessageTypeDiscover:
 		return dhcpv4.NewReplyFromRequest(request, lease.options(dhcpv4.MessageTypeOffer), lease.grant())
 	case request.MessageType() == dhcpv4.MessageTypeInform && lease.is(request.ClientIPAddr):
 		return dhcpv4.NewReplyFromRequest(request, lease.options(dhcpv4.MessageTypeAck))
 	case request.MessageType() != dhcpv4.MessageTypeRequest:
-		return nil, nil //nolint:nilnil // releases and the like change nothing: the address stays the interface's
+		return nil, nil //nolint:nilnil // a release, for example, changes nothing: the interface keeps its address
 	case lease.is(wanted(request)):
 		return dhcpv4.NewReplyFromRequest(request, lease.options(dhcpv4.MessageTypeAck), lease.grant())
 	default:
@@ -109,7 +105,7 @@ func answer(request *dhcpv4.DHCPv4, lease Lease) (*dhcpv4.DHCPv4, error) {
 	}
 }
 
-// wanted is the address that a request asks for: by option when the client has none yet, else the one it has.
+// wanted returns the address that a request asks for: the one in its option, else the client's own.
 func wanted(request *dhcpv4.DHCPv4) net.IP {
 	if ip := request.RequestedIPAddress(); ip != nil {
 		return ip
@@ -119,7 +115,7 @@ func wanted(request *dhcpv4.DHCPv4) net.IP {
 
 func (l Lease) is(ip net.IP) bool { return net.IP(l.Address.Addr().AsSlice()).Equal(ip) }
 
-// options are what every answer tells, under the type given.
+// options returns the options of every reply, for a message type.
 func (l Lease) options(kind dhcpv4.MessageType) dhcpv4.Modifier {
 	return func(reply *dhcpv4.DHCPv4) {
 		reply.ServerIPAddr = l.Router.AsSlice()
@@ -138,7 +134,7 @@ func (l Lease) options(kind dhcpv4.MessageType) dhcpv4.Modifier {
 	}
 }
 
-// grant gives the address away, for the time of a lease.
+// grant gives the client the address and the lease time.
 func (l Lease) grant() dhcpv4.Modifier {
 	return func(reply *dhcpv4.DHCPv4) {
 		reply.YourIPAddr = l.Address.Addr().AsSlice()

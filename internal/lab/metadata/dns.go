@@ -7,16 +7,14 @@ import (
 	"github.com/miekg/dns"
 )
 
-// dnsTTL is the TTL of answers in seconds, as Amazon's resolver uses for these names.
+// dnsTTL is the TTL of answers in seconds, as Amazon's resolver uses.
 const dnsTTL = 60
 
-// resolver answers for the names EC2 gives instances, and for those of the
-// lab's internet. Every other name does not exist, at once: the lab has no way
-// out, and a resolver that stays silent costs each machine half a minute at boot.
+// resolver resolves the names that EC2 gives instances and the public names. For every other name it answers at once that it does not exist: the lab has no way to the real internet, and a resolver that stays silent delays each machine's boot by half a minute.
 type resolver struct {
 	vpcID  string
 	source Source
-	public map[string]netip.Addr // names of the internet, in lower case, without a dot at the end
+	public map[string]netip.Addr // public names, in lower case, without a dot at the end
 }
 
 // ServeDNS implements dns.Handler.
@@ -34,7 +32,7 @@ func (r resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 			m.Answer = []dns.RR{rr}
 		}
 	}
-	_ = w.WriteMsg(m) // the asker repeats itself if this gets lost
+	_ = w.WriteMsg(m) // the client tries again if this is lost
 }
 
 // answer returns the record asked for, and whether the name exists at all.
@@ -66,7 +64,7 @@ func (r resolver) forward(name string) (netip.Addr, bool) {
 		return ip, ok && own
 	}
 	if ip, ok := address(host, "ec2-"); ok && strings.HasSuffix(domain, ".amazonaws.com") {
-		// Inside its own VPC a public name leads to the private address.
+		// Inside its own VPC a public name resolves to the private address.
 		if private, ok := r.source.PrivateAddressOf(r.vpcID, ip); ok {
 			return private, true
 		}

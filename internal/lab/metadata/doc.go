@@ -1,10 +1,6 @@
-// Package metadata is what an instance of the local EC2 finds at well-known
-// addresses of its VPC: the instance metadata service (169.254.169.254,
-// version 2), the Amazon-provided DNS server (VPC base + 2, and
-// 169.254.169.253) and, before it has an address, the DHCP server.
+// Package metadata runs the services of a VPC at well-known addresses: the instance metadata service (169.254.169.254, version 2), the Amazon-provided DNS server (VPC base + 2, and 169.254.169.253) and the DHCP server.
 //
-// It asks a Source who is calling and knows nothing of the EC2 API, of state,
-// or of how the listeners get into a VPC.
+// It asks a Source which instance a request comes from. It knows nothing of the EC2 API, of state, or of how the listeners get into a VPC.
 package metadata
 
 import (
@@ -15,13 +11,13 @@ import (
 
 // Source knows the instances of every VPC.
 type Source interface {
-	// InstanceByAddress is the instance whose private address in a VPC is addr.
+	// InstanceByAddress returns the instance whose private address in a VPC is addr.
 	InstanceByAddress(vpcID string, addr netip.Addr) (Instance, bool)
-	// InstanceByMAC is the instance whose interface in a VPC has a MAC address.
+	// InstanceByMAC returns the instance whose interface in a VPC has a MAC address.
 	InstanceByMAC(vpcID string, mac net.HardwareAddr) (Instance, bool)
-	// AddressLeased is called when the interface with a MAC address has been given its address by DHCP.
+	// AddressLeased is called when DHCP has given the interface with a MAC address its address.
 	AddressLeased(vpcID string, mac net.HardwareAddr)
-	// PrivateAddressOf is the private address behind a public one in the same VPC.
+	// PrivateAddressOf returns the private address behind a public one in the same VPC.
 	PrivateAddressOf(vpcID string, public netip.Addr) (netip.Addr, bool)
 }
 

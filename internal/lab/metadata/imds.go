@@ -26,11 +26,11 @@ const (
 	maxTokenTTL = 21600
 )
 
-// service answers the instances of one VPC.
+// service is the metadata service of one VPC.
 type service struct {
 	vpcID  string
 	source Source
-	secret []byte // signs tokens; they end with the daemon that gave them out
+	secret []byte // signs tokens; made anew at each start of the daemon, which ends all tokens
 	now    func() time.Time
 }
 
@@ -42,8 +42,7 @@ func remote(addr string) netip.Addr {
 	return ap.Addr().Unmap()
 }
 
-// ServeHTTP implements the metadata service. Who asks is told by the source
-// address, which the router does not let anyone forge.
+// ServeHTTP implements the metadata service. The source address, which the router keeps from being forged, says which instance asks.
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Server", "EC2ws")
 	w.Header().Set("Content-Type", "text/plain")
@@ -99,7 +98,7 @@ func (s *service) giveToken(w http.ResponseWriter, r *http.Request, i Instance) 
 	}
 }
 
-// token carries its own expiry, signed together with the instance it is for.
+// token returns a token: its expiry, signed together with the instance it is for.
 func (s *service) token(instanceID string, expires time.Time) string {
 	stamp := binary.BigEndian.AppendUint64(nil, uint64(expires.Unix()))
 	mac := hmac.New(sha256.New, s.secret)
@@ -117,8 +116,7 @@ func (s *service) valid(token, instanceID string) bool {
 	return hmac.Equal([]byte(token), []byte(s.token(instanceID, expires))) && s.now().Before(expires)
 }
 
-// hopListener limits how far answers travel, as the instance's hop limit
-// says: with 1 they do not reach the containers behind an instance.
+// hopListener sets the TTL of answers to the instance's hop limit: with 1 they do not reach containers on the instance.
 type hopListener struct {
 	net.Listener
 	vpcID  string

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// versions are those EC2 serves; the data is the same in all of them here.
+// versions are the versions that EC2 serves. Here all have the same data.
 var versions = []string{
 	"1.0", "2007-01-19", "2007-03-01", "2007-08-29", "2007-10-10", "2007-12-15", "2008-02-01", "2008-09-01", "2009-04-04",
 	"2011-01-01", "2011-05-01", "2012-01-12", "2014-02-25", "2014-11-05", "2015-10-20", "2016-04-19", "2016-06-30", "2016-09-02",
@@ -16,8 +16,7 @@ var versions = []string{
 	"2024-04-11", "latest",
 }
 
-// leaves is the whole tree below a version, by path ("EC2 user guide, instance
-// metadata categories").
+// leaves returns everything below a version, by path (EC2 user guide, "Instance metadata categories").
 func (i Instance) leaves() map[string]string {
 	out := map[string]string{
 		"meta-data/ami-id":                         i.ImageID,

@@ -19,7 +19,7 @@ import (
 
 const vpc = "vpc-1"
 
-// source knows one instance.
+// source is a Source with one instance.
 type source struct{ i Instance }
 
 func (s source) InstanceByAddress(vpcID string, addr netip.Addr) (Instance, bool) {
@@ -115,7 +115,7 @@ func TestMetadataPaths(t *testing.T) {
 		"/latest/dynamic/instance-identity/":                   "document",
 		"/latest/meta-data/network/interfaces/macs/nobody/mac": "Not Found",
 		"/latest/meta-data/iam/info":                           "Not Found",
-		"/latest/meta-data/tags/instance/Name":                 "Not Found", // only when it is turned on
+		"/latest/meta-data/tags/instance/Name":                 "Not Found", // only if enabled
 		"/1999-01-01/meta-data/instance-id":                    "Not Found",
 	} {
 		code, got := c.do("GET", path, tokenHeader, token)
@@ -183,7 +183,7 @@ func TestMetadataTokens(t *testing.T) {
 	}
 }
 
-// loopback opens the sockets of a VPC on this host, and tells where those for the resolver are.
+// loopback opens the sockets of a VPC on this host, and sends the resolver's address to dns.
 type loopback struct{ dns chan string }
 
 func (loopback) InterfaceAt(string, int) (string, error) { return "eni-1", nil }

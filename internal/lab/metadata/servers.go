@@ -22,9 +22,9 @@ import (
 const (
 	// endpoint is where instances find the metadata service.
 	endpoint = "169.254.169.254:80"
-	// localResolver is the resolver's address beside the one in the VPC's CIDR.
+	// localResolver is the resolver's second address, outside the VPC's CIDR.
 	localResolver = "169.254.169.253"
-	// linkMTU is that of links inside a VPC, in bytes.
+	// linkMTU is the MTU inside a VPC, in bytes.
 	linkMTU = 9001
 )
 
@@ -32,7 +32,7 @@ const (
 type Listener interface {
 	ListenTCP(ctx context.Context, vpcID, addr string) (net.Listener, error)
 	ListenUDP(ctx context.Context, vpcID, addr string) (net.PacketConn, error)
-	// InterfaceAt is the interface behind the router's link with an index.
+	// InterfaceAt returns the interface behind the link of the router that has the index.
 	InterfaceAt(vpcID string, link int) (interfaceID string, err error)
 }
 
@@ -48,22 +48,21 @@ type Servers struct {
 	vpcs map[string]*servers
 }
 
-// servers are those of one VPC.
+// servers are the servers of one VPC.
 type servers struct {
 	http *http.Server
 	dns  []*dns.Server
 	dhcp net.PacketConn
 }
 
-// New returns Servers that serve no VPC yet. public are the names of the
-// internet that the resolvers know, in lower case.
+// New returns Servers that serve no VPC yet. public has the public names that the resolvers know, in lower case.
 func New(source Source, listen Listener, public map[string]netip.Addr, log *slog.Logger) *Servers {
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails
 	return &Servers{source: source, listen: listen, public: public, log: log, secret: secret, vpcs: map[string]*servers{}}
 }
 
-// Sync makes the VPCs served those given, by id, with their CIDRs.
+// Sync starts and stops servers so that exactly the given VPCs are served. vpcs has their CIDRs by id.
 func (s *Servers) Sync(ctx context.Context, vpcs map[string]netip.Prefix) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +149,7 @@ func (s *Servers) serve(ctx context.Context, id string, cidr netip.Prefix) (srv 
 	return srv, nil
 }
 
-// run serves in the background and logs an end that nobody asked for.
+// run serves in the background and logs an unexpected end.
 func (s *Servers) run(vpcID, what string, serve func() error) {
 	go func() {
 		if err := serve(); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
@@ -159,7 +158,7 @@ func (s *Servers) run(vpcID, what string, serve func() error) {
 	}()
 }
 
-// leases tells an interface of a VPC its own address, and nobody else's.
+// leases returns the source of a VPC's leases. An interface gets only its own.
 func (s *Servers) leases(vpcID string) dhcp.Source {
 	return func(link int, mac net.HardwareAddr) (dhcp.Lease, bool) {
 		i, ok := s.source.InstanceByMAC(vpcID, mac)
@@ -174,8 +173,7 @@ func (s *Servers) leases(vpcID string) dhcp.Source {
 	}
 }
 
-// lease is what DHCP tells an instance, as with the DHCP option set that every
-// VPC of Amazon's has at first.
+// lease is an instance's lease, as with the default DHCP option set of an Amazon VPC.
 func (i Instance) lease() dhcp.Lease {
 	host, domain, _ := strings.Cut(i.PrivateName, ".")
 	return dhcp.Lease{
@@ -184,7 +182,7 @@ func (i Instance) lease() dhcp.Lease {
 	}
 }
 
-// base is the n-th address of a network.
+// base returns the n-th address of a network.
 func base(network netip.Prefix, n int) netip.Addr {
 	addr := network.Masked().Addr()
 	for range n {

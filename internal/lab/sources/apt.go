@@ -9,13 +9,11 @@ import (
 	"strings"
 )
 
-// aptMirror returns the archive that the host's own apt uses for Debian's
-// main packages, read from its sources in dir (/etc/apt); empty when there is
-// none.
+// aptMirror returns the URL of the Debian archive that the host's apt uses, from the sources in dir (/etc/apt); empty if there is none.
 func aptMirror(dir string) string {
 	files := []string{filepath.Join(dir, "sources.list")}
 	for _, pattern := range []string{"*.list", "*.sources"} {
-		// The only error is that of a bad pattern.
+		// It fails on a malformed pattern only.
 		found, _ := filepath.Glob(filepath.Join(dir, "sources.list.d", pattern))
 		files = append(files, found...)
 	}
@@ -27,8 +25,7 @@ func aptMirror(dir string) string {
 	return ""
 }
 
-// debianURI finds, in a file of either of sources.list(5)'s formats, the first
-// URI that ends in /debian, as every mirror of the archive's does.
+// debianURI returns the first URI that ends in /debian, as those of all mirrors of Debian's archive do, in a file of either of sources.list(5)'s formats.
 func debianURI(file string) string {
 	f, err := os.Open(file)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package sources knows where the host gets Debian packages and Go modules from.
+// Package sources finds out where the host gets Debian packages and Go modules from.
 //
 // It downloads nothing, and knows nothing of what is made of them.
 package sources
@@ -15,25 +15,18 @@ import (
 	"time"
 )
 
-// DebianMirrorEnv names the environment variable with the base URL of the Debian
-// mirror that images are built from and that is behind the archive machines
-// find, instead of Debian's own mirror network. The
-// security archive is expected beside it, at the same URL with "-security"
-// appended. The host's own sources are not taken: they may be of another
-// distribution, or lack a release.
+// DebianMirrorEnv names the environment variable with the base URL of the Debian mirror that images are built from and that the machines' package archive fetches from. The default is Debian's own mirror network. The security archive is expected at the same URL with "-security" appended. The host's own sources are not used: they may be another distribution's, or lack a release.
 const DebianMirrorEnv = "K8S_LAB_DEBIAN_MIRROR"
 
 const defaultDebianMirror = "http://deb.debian.org/debian"
 
-// DebianMirror is the base URL of the Debian mirror in use.
+// DebianMirror returns the base URL of the Debian mirror in use.
 func DebianMirror() string { return cmp.Or(os.Getenv(DebianMirrorEnv), defaultDebianMirror) }
 
-// resolveTimeout bounds finding out where packages come from: a host that
-// cannot tell has none to lose.
+// resolveTimeout bounds Addresses. A host that cannot resolve these names cannot reach the sources anyway.
 const resolveTimeout = 3 * time.Second
 
-// Addresses returns the addresses of what the host gets packages and modules
-// from, which a lab's network must not cover.
+// Addresses returns the addresses from which the host gets packages and modules. A lab's network must not contain them.
 func Addresses(ctx context.Context) []netip.Addr {
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()

@@ -1,10 +1,6 @@
-// Package testbed gives tests of machines what surrounds a machine in the local
-// EC2: a network with one VPC that is connected with the internet, and the
-// metadata service, the resolver and the DHCP server that belong to it. The test
-// is the operator. All that is made is gone when the test ends.
+// Package testbed gives tests the surroundings of a machine in the local EC2: a network with one VPC and an internet gateway, its metadata service, resolver and DHCP server. The test is the operator. Everything is removed when the test ends.
 //
-// It starts no machines, and knows nothing of how they are made or of the EC2
-// API. What packets do is up to package network.
+// It starts no machines, and knows nothing of how they are made or of the EC2 API.
 package testbed
 
 import (
@@ -41,10 +37,9 @@ var (
 	everywhere = netip.MustParsePrefix("0.0.0.0/0")
 )
 
-// Network is one VPC without an EC2 around it. Its only security group lets
-// everything through.
+// Network is one VPC without an EC2 API. Its only security group allows everything.
 type Network struct {
-	Key ssh.Signer // lets a person in as admin, on every machine
+	Key ssh.Signer // authorized for admin on every machine
 
 	t       *testing.T
 	slice   network.Slice
@@ -55,17 +50,16 @@ type Network struct {
 	instances []metadata.Instance
 }
 
-// Host is what a machine needs to be started, and a client to reach it.
+// Host has what is needed to start a machine and to reach it.
 type Host struct {
-	ID       string // instance id, unlike any other on this computer
+	ID       string // instance id, unique on this computer
 	Hostname string
 	Netns    string        // path of its network namespace, whose ens5 gets its address by DHCP
 	Address  netip.Addr    // public: at which the test reaches it
-	HostKey  ssh.PublicKey // the one in its user data
+	HostKey  ssh.PublicKey // as in its user data
 }
 
-// New makes the network. The test needs root, and one of this computer's slices
-// of addresses must be free.
+// New makes the network. The test needs root, and one of this computer's network slices must be free.
 func New(t *testing.T) *Network {
 	t.Helper()
 	n := &Network{t: t, vpc: network.VPC{
@@ -89,7 +83,7 @@ func New(t *testing.T) *Network {
 	return n
 }
 
-// open claims a slice and has the test release it.
+// open claims a slice, which the test's end releases, and opens its network.
 func (n *Network) open() {
 	n.t.Helper()
 	stateDir := n.t.TempDir()
@@ -121,11 +115,10 @@ func (n *Network) apply() {
 	}
 }
 
-// Operator is the test's own address, at which machines find what it serves.
+// Operator returns the test's own address, at which machines can reach it.
 func (n *Network) Operator() netip.Addr { return n.slice.Operator }
 
-// Add makes room for a machine and has the metadata service know it. cloudConfig
-// is appended to its user data, which give it its host key.
+// Add adds a machine's interface and its metadata. cloudConfig is appended to its user data, which contain its host key.
 func (n *Network) Add(cloudConfig string) Host {
 	n.t.Helper()
 	count := len(n.vpc.Interfaces)
@@ -159,7 +152,7 @@ func (n *Network) Add(cloudConfig string) Host {
 	return h
 }
 
-// find returns the instance that is meant.
+// find returns the first instance for which meant is true.
 func (n *Network) find(meant func(metadata.Instance) bool) (metadata.Instance, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -190,7 +183,7 @@ func (n *Network) PrivateAddressOf(_ string, public netip.Addr) (netip.Addr, boo
 	return i.PrivateIP, ok
 }
 
-// newKey makes an SSH key; private is in the form of a key file.
+// newKey makes an SSH key. private is the private key in PEM.
 func newKey(t *testing.T) (key ssh.Signer, private string) {
 	t.Helper()
 	_, raw, err := ed25519.GenerateKey(rand.Reader)
@@ -207,7 +200,7 @@ func newKey(t *testing.T) (key ssh.Signer, private string) {
 	return key, string(pem.EncodeToMemory(block))
 }
 
-// AuthorizedKey is a public key as authorized_keys has it, without a newline.
+// AuthorizedKey returns a public key as a line of authorized_keys, without the newline.
 func AuthorizedKey(key ssh.PublicKey) string {
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
 }
