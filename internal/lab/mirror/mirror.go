@@ -1,8 +1,6 @@
-// Package mirror serves the files of a directory over HTTP, and damages them on
-// the way when it is asked to.
+// Package mirror serves the files of a directory over HTTP, and damages answers on request.
 //
-// It knows nothing of what the files are, how they came there, or where it is
-// listened.
+// It does not know what the files are, how they got there, or on which address they are served.
 package mirror
 
 import (
@@ -16,26 +14,24 @@ import (
 	"sync"
 )
 
-// Fault is damage that a Handler does to a file on its way to the client, to
-// show that clients check what they download. The file on disk stays intact.
+// Fault is damage that a Handler does to an answer, to test that clients check what they download. The file on disk stays intact.
 type Fault string
 
 // The faults a Handler knows.
 const (
 	// FaultNone serves the file as it is.
 	FaultNone Fault = ""
-	// FaultTruncate serves the first half of the file as if it were all.
+	// FaultTruncate serves the first half of the file as if it were the whole.
 	FaultTruncate Fault = "truncate"
 	// FaultFlip inverts one byte in the middle of the file.
 	FaultFlip Fault = "flip"
-	// FaultCut announces the whole file and breaks the connection halfway.
+	// FaultCut announces the whole file's length and closes the connection halfway.
 	FaultCut Fault = "cut"
 	// FaultMissing answers 404 Not Found.
 	FaultMissing Fault = "missing"
 )
 
-// Handler serves the files of a directory, with ranges,
-// and counts requests. It is safe for concurrent use.
+// Handler serves the files of a directory, supports range requests, and counts requests. It is safe for concurrent use.
 type Handler struct {
 	dir string
 
@@ -136,7 +132,7 @@ func (r flipped) ReadAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
-// cut fails to read beyond an offset, at which net/http breaks the connection.
+// cut fails to read beyond an offset, whereupon net/http closes the connection.
 type cut struct {
 	io.ReaderAt
 	at int64

@@ -31,15 +31,14 @@ func newTestMirror(t *testing.T, content string) (*Handler, string) {
 	return m, server.URL
 }
 
-// answer is what a server said, its body read.
+// answer is a response with its body.
 type answer struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// get makes a request and returns the answer, with the error that reading its
-// body came to.
+// get makes a request and returns the answer, and the error of reading its body.
 func get(t *testing.T, method, url string, header ...string) (answer, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)

@@ -20,27 +20,23 @@ import (
 )
 
 const (
-	// freshness is how long a file that may change upstream is served without
-	// asking there: a day of tests does not depend on the upstream each time.
+	// freshness is how long a file that may change upstream is served from the cache without asking upstream.
 	freshness = 6 * time.Hour
 	// downloadTimeout bounds the download of one file.
 	downloadTimeout = 10 * time.Minute
-	// answerTimeout bounds how long the upstream may take to begin an answer.
+	// answerTimeout bounds the wait for the headers of the upstream's answer.
 	answerTimeout = 30 * time.Second
-	// capacity is how much of the archive is kept, in bytes.
+	// capacity bounds the size of the cache, in bytes.
 	capacity = 2 << 30
 )
 
-// roots are the URL paths below which an Archive serves Debian's archives, as
-// Debian's own servers do.
+// roots are the URL paths below which an Archive serves Debian's archives, as on Debian's own servers.
 var roots = []string{"/debian/", "/debian-security/"}
 
 // errNotThere says that the upstream does not have a file.
 var errNotThere = errors.New("not found upstream")
 
-// Archive is an HTTP handler that serves Debian's package archives out of a
-// cache, which it fills from an upstream as files are asked for. Several of
-// them, also of several processes, may share a cache.
+// Archive is an HTTP handler that serves Debian's package archives from a cache, which it fills from an upstream on request. Several archives, also in several processes, may share a cache.
 type Archive struct {
 	dir      string // of the cache
 	upstream string // base URL of Debian's archive, "http://deb.debian.org/debian"
@@ -58,11 +54,11 @@ type Archive struct {
 
 // NewArchive returns an archive with its cache in dir. upstream is the base URL
 // of a Debian mirror; the security archive is expected beside it, at the same
-// URL with "-security" appended. Requests are noted in requests.
+// URL with "-security" appended. Requests are logged in requests.
 func NewArchive(dir, upstream string, requests *Log, log *slog.Logger) *Archive {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.ResponseHeaderTimeout = answerTimeout
-	// What is compressed is compressed in the archive, and served as it is there.
+	// Files are stored and served as they are in the archive, compressed or not.
 	transport.DisableCompression = true
 	return &Archive{
 		dir: dir, upstream: strings.TrimSuffix(upstream, "/"), capacity: capacity,
@@ -110,8 +106,7 @@ func (a *Archive) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, name, info.ModTime(), f)
 }
 
-// servable returns the name of the file that a URL path asks for, relative to
-// the cache.
+// servable returns the name of the file at a URL path, relative to the cache.
 func servable(urlPath string) (string, bool) {
 	if path.Clean(urlPath) != urlPath {
 		return "", false
@@ -124,15 +119,12 @@ func servable(urlPath string) (string, bool) {
 	return "", false
 }
 
-// immutable says whether a file never changes: packages, whose names have their
-// versions, and indices that are named after their checksums.
+// immutable says whether a file never changes: packages have their version in their name, and by-hash indices their checksum.
 func immutable(name string) bool {
 	return strings.Contains(name, "/pool/") || strings.Contains(name, "/by-hash/")
 }
 
-// open returns a file of the cache, after it has been brought there or checked
-// with the upstream where that is due. One download serves all who wait for it,
-// and goes on when the first of them gives up.
+// open returns a file of the cache. If need be, it first downloads the file or asks the upstream whether it has changed. All requests for a file share one download, which goes on when the first of them gives up.
 func (a *Archive) open(ctx context.Context, name string) (*os.File, error) {
 	if !a.fresh(name) {
 		done := a.downloads.DoChan(name, func() (any, error) {
@@ -157,7 +149,7 @@ func (a *Archive) open(ctx context.Context, name string) (*os.File, error) {
 	return f, nil
 }
 
-// tolerate turns a failed check into a warning where there is a file to serve.
+// tolerate turns the error of a download into a warning if the cache has the file.
 func (a *Archive) tolerate(name string, err error) error {
 	if err == nil || errors.Is(err, errNotThere) {
 		return err
@@ -174,8 +166,7 @@ func (a *Archive) file(name string) string { return filepath.Join(a.dir, filepat
 // checkedSuffix ends the names of the files that checkedFile names.
 const checkedSuffix = ".checked"
 
-// checkedFile is a file whose time says when a file that may change was found
-// to be upstream's.
+// checkedFile returns the name of a file whose time says when the named file was last compared with upstream's.
 func (a *Archive) checkedFile(name string) string {
 	dir, base := filepath.Split(a.file(name))
 	return filepath.Join(dir, "."+base+checkedSuffix)
@@ -192,10 +183,10 @@ func (a *Archive) fresh(name string) bool {
 	return err == nil && a.now().Sub(checked.ModTime()) < freshness
 }
 
-// download brings a file into the cache, if the one there is not upstream's.
+// download downloads a file into the cache, unless the cache has upstream's version.
 func (a *Archive) download(ctx context.Context, name string) error {
 	if a.fresh(name) {
-		return nil // somebody else has been faster
+		return nil // another request has downloaded it
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url(name), nil)
 	if err != nil {
@@ -232,7 +223,7 @@ func (a *Archive) url(name string) string {
 	return a.upstream + strings.TrimPrefix(archive, "debian") + (&url.URL{Path: "/" + rest}).EscapedPath()
 }
 
-// save replaces a file of the cache in one step, so that nobody reads half of it.
+// save replaces a file of the cache atomically, so that nobody reads half of it.
 func (a *Archive) save(name string, resp *http.Response) error {
 	file := a.file(name)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -250,7 +241,7 @@ func (a *Archive) save(name string, resp *http.Response) error {
 	if resp.ContentLength >= 0 && n != resp.ContentLength {
 		return fmt.Errorf("%d bytes of %d came", n, resp.ContentLength)
 	}
-	// Clients ask by the time of the last change.
+	// Clients send this time in If-Modified-Since.
 	changed, err := http.ParseTime(resp.Header.Get("Last-Modified"))
 	if err != nil {
 		changed = a.now()

@@ -10,7 +10,7 @@ import (
 // Effect is what an Archive does instead of serving a file.
 type Effect string
 
-// The troubles of an archive.
+// The effects of a fault.
 const (
 	// Stall accepts the request and sends nothing until the client gives up.
 	Stall Effect = "stall"
@@ -18,12 +18,12 @@ const (
 	Unavailable Effect = "unavailable"
 )
 
-// Fault is trouble that an Archive is in.
+// Fault makes an Archive misbehave.
 type Fault struct {
 	Effect Effect `json:"fault"`
-	// Count is how many more requests it strikes; 0 means until it is cleared.
+	// Count is how many more requests it affects; 0 means all until it is cleared.
 	Count int `json:"count,omitempty"`
-	// Source is the only address it strikes requests from; zero means every address.
+	// Source is the only address whose requests it affects; zero means every address.
 	Source netip.Addr `json:"source,omitzero"`
 }
 
@@ -37,7 +37,7 @@ func (f Fault) validate() error {
 	return nil
 }
 
-// AddFault brings the archive into trouble. It fails on a fault that makes no sense.
+// AddFault adds a fault. It fails on an invalid one.
 func (a *Archive) AddFault(f Fault) error {
 	if err := f.validate(); err != nil {
 		return err
@@ -48,21 +48,21 @@ func (a *Archive) AddFault(f Fault) error {
 	return nil
 }
 
-// Faults returns the faults standing now, oldest first.
+// Faults returns the faults in force, oldest first.
 func (a *Archive) Faults() []Fault {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.faults)
 }
 
-// ClearFaults takes all faults away. Requests that stall already go on to.
+// ClearFaults removes all faults. Requests that stall already continue to stall.
 func (a *Archive) ClearFaults() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.faults = nil
 }
 
-// trouble returns what befalls a request, empty for nothing, and counts it.
+// effect returns the effect on a request, empty for none, and counts the request.
 func (a *Archive) effect(source netip.Addr) Effect {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -11,19 +11,17 @@ import (
 	"time"
 )
 
-// abandoned is the age at which a file that is being downloaded is one of a process that ended.
+// abandoned is the age from which an unfinished download counts as left by a process that ended.
 const abandoned = 2 * downloadTimeout
 
-// used notes that a file was asked for: its access time, which the file system
-// may not keep by itself.
+// used sets a file's access time, which the file system may not keep by itself.
 func (a *Archive) used(f *os.File) {
 	if info, err := f.Stat(); err == nil {
 		_ = os.Chtimes(f.Name(), a.now(), info.ModTime()) // it may have been removed meanwhile
 	}
 }
 
-// prune removes the files that were not asked for for the longest time, until
-// what is left fits into the cache.
+// prune removes the least recently used files until the rest fits into the cache.
 func (a *Archive) prune() {
 	type cached struct {
 		name string
@@ -41,8 +39,7 @@ func (a *Archive) prune() {
 			return ignoreGone(err)
 		}
 		if strings.HasPrefix(entry.Name(), ".") {
-			// Hidden are the notes of when a file was checked, and files that are being downloaded. Those get
-			// the upstream's time of change just before they are renamed.
+			// Hidden files are those of checkedFile, and unfinished downloads. A download gets upstream's modification time just before it is renamed.
 			if !strings.HasSuffix(entry.Name(), checkedSuffix) && a.now().Sub(accessed(info)) > abandoned {
 				_ = os.Remove(name)
 			}

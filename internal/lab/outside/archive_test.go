@@ -22,7 +22,7 @@ const (
 	releaseFile = "/debian/dists/trixie/InRelease"
 )
 
-// mirror is an upstream that counts what it is asked.
+// mirror is an upstream that counts requests.
 type mirror struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -71,7 +71,7 @@ func (m *mirror) count(path string) int {
 	return m.asked[path]
 }
 
-// archive is an Archive with a clock of its own.
+// archive returns an Archive with the clock now.
 func (m *mirror) archive(dir string, now *time.Time) *Archive {
 	a := NewArchive(dir, m.URL+"/debian", &Log{}, slog.New(slog.DiscardHandler))
 	a.now = func() time.Time { return *now }
@@ -103,7 +103,7 @@ func TestArchiveKeepsWhatItFetched(t *testing.T) {
 	for path, content := range map[string]string{packageFile: "hello", releaseFile: "release", security: "index"} {
 		m.set(path, content)
 	}
-	for n, a := range []*Archive{m.archive(dir, &now), m.archive(dir, &now)} { // the second is another lab's
+	for n, a := range []*Archive{m.archive(dir, &now), m.archive(dir, &now)} { // the second is like another lab's
 		for range 2 {
 			want(t, a, packageFile, 200, "hello")
 			want(t, a, packageFile, 206, "el", "Range", "bytes=1-2")

@@ -1,8 +1,6 @@
-// Package outside is what lies beyond the internet gateway of the local EC2: an
-// archive of Debian packages, and a web server that tells who asked it.
+// Package outside has the servers in the internet of the local EC2: an archive of Debian packages, and a web server that answers with the client's address.
 //
-// Both are HTTP handlers, and know neither networks nor the EC2 API. Whoever
-// serves them decides where they can be reached.
+// Both are HTTP handlers. They know nothing of networks, of the EC2 API, or of the address they are served on.
 package outside
 
 import "net/netip"
@@ -10,12 +8,10 @@ import "net/netip"
 // WebName is the DNS name of the server that [Web] makes.
 const WebName = "outside.k8s-lab.test"
 
-// archiveNames are the DNS names of the archive: those that Debian's images for
-// EC2 and cloud-init's templates know.
+// archiveNames are the DNS names of the archive: those that Debian's EC2 images and cloud-init's templates use.
 var archiveNames = []string{"deb.debian.org", "cdn-aws.deb.debian.org", "security.debian.org"}
 
-// Names returns the DNS names of the outside, with the addresses that the
-// archive and the web server are at.
+// Names returns the DNS names of both servers with their addresses.
 func Names(archive, web netip.Addr) map[string]netip.Addr {
 	names := map[string]netip.Addr{WebName: web}
 	for _, name := range archiveNames {

@@ -16,18 +16,17 @@ const logLength = 10000
 type Request struct {
 	Time   time.Time  `json:"time"`
 	Source netip.Addr `json:"source"` // the address the request came from
-	Host   string     `json:"host"`   // the name that was asked
+	Host   string     `json:"host"`   // the Host header
 	Path   string     `json:"path"`
 }
 
-// Log keeps the last requests that servers of the outside received. The zero
-// Log is ready for use, by several goroutines.
+// Log keeps the last requests that a server received. The zero Log is ready for use and safe for concurrent use.
 type Log struct {
 	mu       sync.Mutex
 	requests []Request
 }
 
-// Requests are those received since the last Reset, oldest first.
+// Requests returns the requests received since the last Reset, oldest first.
 func (l *Log) Requests() []Request {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,7 +40,7 @@ func (l *Log) Reset() {
 	l.requests = nil
 }
 
-// note writes a request down and returns where it came from.
+// note adds a request and returns the address it came from.
 func (l *Log) note(r *http.Request) netip.Addr {
 	var source netip.Addr
 	if from, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
@@ -56,12 +55,11 @@ func (l *Log) note(r *http.Request) netip.Addr {
 	return source
 }
 
-// Web returns a server that answers every request with the address it came
-// from, and notes it in log.
+// Web returns a server that answers every request with the address it came from, and logs it in log.
 func Web(log *Log) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		source := log.note(r)
 		w.Header().Set("Content-Type", "text/plain")
-		_, _ = fmt.Fprintln(w, source) // the asker is gone if this fails
+		_, _ = fmt.Fprintln(w, source) // the client is gone if this fails
 	})
 }

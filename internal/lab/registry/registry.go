@@ -1,7 +1,6 @@
 // Package registry serves the container images of an OCI image layout over HTTP.
 //
-// It knows nothing of which images these are, how they came there, or where it
-// is listened.
+// It does not know what the images are, how they got there, or on which address they are served.
 package registry
 
 import (
@@ -24,11 +23,7 @@ import (
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// New serves the images of the layout in dir, to be mounted at the root of a
-// server. Each has its name in the annotation of the OCI image specification
-// for that, as in registry.k8s.io/pause:3.10.1. An image is found under its
-// repository whatever registry host its name has, so that containerd can use
-// the server as a mirror of any host. Nothing can be pushed.
+// New returns a handler for the root of a server that serves the images of the layout in dir. The reference annotation of the OCI image specification names each image, such as registry.k8s.io/pause:3.10.1. The registry host in the name is ignored, so that containerd can use the server as a mirror of any host. Nothing can be pushed.
 func New(dir string) (http.Handler, error) {
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
@@ -56,7 +51,7 @@ func New(dir string) (http.Handler, error) {
 	}), nil
 }
 
-// preload hands one manifest to the registry, which keeps manifests in memory.
+// preload pushes one manifest to the registry, which keeps manifests in memory.
 func preload(handler http.Handler, index v1.ImageIndex, desc v1.Descriptor) error {
 	ref, err := name.NewTag(desc.Annotations[imagespec.AnnotationRefName])
 	if err != nil {
@@ -83,7 +78,7 @@ func preload(handler http.Handler, index v1.ImageIndex, desc v1.Descriptor) erro
 	return nil
 }
 
-// statusWriter takes the answer of a handler called directly.
+// statusWriter records the answer of a handler that is called directly.
 type statusWriter struct {
 	header http.Header
 	status int
@@ -94,8 +89,7 @@ func (w *statusWriter) Header() http.Header         { return w.header }
 func (w *statusWriter) WriteHeader(status int)      { w.status = status }
 func (w *statusWriter) Write(b []byte) (int, error) { return w.body.Write(b) }
 
-// layoutBlobs serves a layout's blobs. Clients check digests; the registry's
-// own disk handler would read a blob twice more on every request to do so.
+// layoutBlobs serves the blobs of a layout without checking digests, which clients do. The registry's own disk handler reads a blob twice more on every request to check it.
 type layoutBlobs string
 
 func (dir layoutBlobs) path(h v1.Hash) string { return filepath.Join(string(dir), h.Algorithm, h.Hex) }

@@ -41,7 +41,7 @@ func newLayout(t *testing.T, ref string) (dir string, layer v1.Layer) {
 	return dir, layers[0]
 }
 
-// answer is what a server said, its body read.
+// answer is a response with its body.
 type answer struct {
 	status int
 	header http.Header
