@@ -15,14 +15,13 @@ import (
 	"time"
 )
 
-// command prepares a program that runs in dir, in a process group of its own
-// that ends when ctx does.
+// command prepares a program that runs in dir, in its own process group, which is ended when ctx ends.
 func (b *builder) command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "PWD="+dir, "GOWORK=off", "GOOS="+goos, "GOARCH="+goarch, "GOAMD64=v1")
 	if os.Getenv("HOME") == "" {
-		// The go command asks for these where there is no home directory.
+		// The go command needs these if there is no home directory.
 		for name, dir := range map[string]string{"GOCACHE": "go-build", "GOPATH": "go"} {
 			if os.Getenv(name) == "" {
 				cmd.Env = append(cmd.Env, name+"="+filepath.Join(filepath.Dir(b.work), dir))
@@ -35,8 +34,7 @@ func (b *builder) command(ctx context.Context, dir, name string, args ...string)
 	return cmd
 }
 
-// run runs cmd, hands each line of its standard error to line (which may be
-// nil) and puts the last of them into the error.
+// run runs cmd and calls line, which may be nil, with each line of its standard error. The error holds the last 20 lines.
 func run(cmd *exec.Cmd, line func(string)) error {
 	const keep = 20
 	var tail []string
@@ -70,7 +68,7 @@ func run(cmd *exec.Cmd, line func(string)) error {
 	return fmt.Errorf("running %s: %w\n%s", name, err, strings.Join(tail, "\n"))
 }
 
-// runBuild runs a `go build -v` and tells how far it is.
+// runBuild runs a `go build -v` and shows its progress.
 func (b *builder) runBuild(cmd *exec.Cmd, title string) error {
 	var fetched, compiled atomic.Int64
 	stop := b.progress.Job("building "+title+" from Go modules", func() string {

@@ -33,8 +33,7 @@ func (b *builder) unpackDebian(ctx context.Context, files []debianFile, dir stri
 	return nil
 }
 
-// staticLibrary unpacks lib's development package to root and returns the
-// path of the library.
+// staticLibrary unpacks lib's Debian package to root and returns the path of the library.
 func (b *builder) staticLibrary(ctx context.Context, lib staticLibrary, root string) (string, error) {
 	if err := b.extractPackage(ctx, lib.debian, root); err != nil {
 		return "", err
@@ -50,7 +49,7 @@ func (b *builder) extractPackage(ctx context.Context, pkg, root string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	// apt downloads as a user of its own, which has to get at the directory.
+	// apt would download as its own user, which may not write to the directory.
 	cmd := b.command(ctx, dir, "apt-get", "download", "-q", "-o", "APT::Sandbox::User=root", pkg)
 	stop := b.progress.Quiet("downloading Debian package " + pkg)
 	err = run(cmd, nil)

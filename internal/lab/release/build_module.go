@@ -31,8 +31,7 @@ type builder struct {
 	progress *progress.Reporter
 }
 
-// build makes every program of p as a file of dir named after it. The returned
-// time is that of the release, or zero where its source knows none.
+// build writes every program of p to a file of its name in dir. It returns the time of the release, zero if unknown.
 func (b *builder) build(ctx context.Context, p product, dir string) (time.Time, error) {
 	var released time.Time
 	for _, m := range p.modules {
@@ -53,7 +52,7 @@ func (b *builder) build(ctx context.Context, p product, dir string) (time.Time, 
 	return released, nil
 }
 
-// moduleInfo is what `go mod download -json` and the proxy's .info file tell of a module.
+// moduleInfo is the output of `go mod download -json` together with the proxy's .info file.
 type moduleInfo struct {
 	Dir, GoMod, Info, Error string
 
@@ -82,9 +81,7 @@ func (b *builder) download(ctx context.Context, m module, dir string) (moduleInf
 	return info, json.Unmarshal(data, &info)
 }
 
-// buildModule builds m's programs as upstream would: in a module of its own
-// that requires m and repeats m's requirements, replacements and checksums, so
-// that every dependency has the version upstream released with.
+// buildModule builds m's programs in a new module that requires m and repeats m's requirements, replacements and checksums. So every dependency has the version that upstream released with.
 func (b *builder) buildModule(ctx context.Context, product string, m module, out string) (time.Time, error) {
 	dir, err := os.MkdirTemp(b.work, "module-")
 	if err != nil {
@@ -185,10 +182,7 @@ func (b *builder) buildSource(ctx context.Context, p product, out string) error 
 	return b.runBuild(cmd, p.title())
 }
 
-// wrapperModule derives, from the go.mod of m, that of a module which requires
-// m. Replacements by directories of m's repository do not exist outside it:
-// what is required there as v0.0.0 gets m.staging, the rest the version required.
-// The toolchain upstream released with is not repeated; the go version is.
+// wrapperModule returns the go.mod of a module that requires m, derived from upstream, the go.mod of m. Replacements by directories of m's repository are dropped: a module that m requires as v0.0.0 gets the version m.staging, any other the required version. The go version is repeated, the toolchain is not.
 func wrapperModule(upstream []byte, m module) ([]byte, error) {
 	f, err := modfile.Parse(m.path+"/go.mod", upstream, nil)
 	if err != nil {
@@ -222,7 +216,7 @@ func wrapperModule(upstream []byte, m module) ([]byte, error) {
 
 var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
 
-// executableName is the name `go build -o dir/` gives the command pkg.
+// executableName returns the name that `go build -o dir/` gives the command pkg.
 func executableName(pkg string) string {
 	if base := path.Base(pkg); !majorVersion.MatchString(base) {
 		return base

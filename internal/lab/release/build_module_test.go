@@ -140,7 +140,7 @@ func TestBuildEndsWithContext(t *testing.T) {
 	b, _ := newBuilder(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	// The child of the shell must end too, or run would wait for its output.
+	// The shell's child must end too, or run waits for its output.
 	cmd := b.command(ctx, b.work, "sh", "-c", "sleep 60 & wait")
 	start := time.Now()
 	if err := run(cmd, nil); err == nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
-// lockFile is what a process holds while it adds to the cache.
+// lockFile is the file that a process locks while it adds to the cache.
 func lockFile(cacheDir string) string { return filepath.Join(cacheDir, "lock") }
 
-// lock takes the cache's lock, and tells p what it waits for.
+// lock takes the cache's lock. While it waits, it says so on p.
 func lock(ctx context.Context, cacheDir string, p *progress.Reporter) (unlock func(), err error) {
 	if err := os.MkdirAll(cacheDir, 0o755); err != nil {
 		return nil, err

@@ -1,12 +1,6 @@
-// Package release provides what machines of the local EC2 download: Kubernetes,
-// etcd, containerd, runc and CNI plugin releases in upstream's own layout, and
-// the container images a bare cluster needs. It fills directories of the cache.
+// Package release fills the cache with what machines of the local EC2 download: releases of Kubernetes, etcd, containerd, runc and the CNI plugins in upstream's layout, and the container images that a bare cluster needs.
 //
-// What upstream publishes is fetched and checked against upstream's checksums
-// when its hosts answer; otherwise it is built from Go modules and Debian
-// packages. Both ways end in the same files under the same names, so a client
-// of the mirror cannot tell them apart except by their checksums.
+// Releases are fetched and checked against upstream's checksums if upstream's hosts answer. Otherwise they are built from Go modules and Debian packages. Either way the files have the same names; only their checksums differ.
 //
-// Nothing here knows of machines, networks, the EC2 API, the provider, or how
-// the directories are served, which packages mirror and registry do.
+// It knows nothing of machines, networks, the EC2 API or the provider. Packages mirror and registry serve the directories.
 package release

@@ -11,15 +11,13 @@ import (
 	"testing"
 )
 
-// moduleProxy is a file system with the layout of a Go module proxy. Tests
-// build from it with the real go command and no network.
+// moduleProxy is a directory with the layout of a Go module proxy. Tests build from it with the go command, without network.
 type moduleProxy struct {
 	t   *testing.T
 	dir string
 }
 
-// newModuleProxy points the go command, for the time of the test, at an empty
-// proxy and an empty module cache.
+// newModuleProxy lets the go command use an empty proxy and an empty module cache during the test.
 func newModuleProxy(t *testing.T) moduleProxy {
 	t.Helper()
 	p := moduleProxy{t, t.TempDir()}
@@ -53,8 +51,7 @@ func (p moduleProxy) add(path, version string, files map[string]string) {
 	}
 }
 
-// addHello publishes a module of a command in a directory named like a major
-// version, which prints what the linker and a staging module tell it.
+// addHello publishes a module with a command in a directory named like a major version. The command prints values that the linker sets.
 func (p moduleProxy) addHello(version string) {
 	p.t.Helper()
 	p.add("example.test/staging", "v0.5.0", map[string]string{
@@ -103,7 +100,7 @@ func main() { fmt.Println(lib.Name, staging.Version, commit, date) }
 	})
 }
 
-// helloProduct is built from what addHello publishes.
+// helloProduct is a product built from the module of addHello.
 func helloProduct(version string) product {
 	return product{
 		name: "hello", version: version, base: "example.test/releases/" + version,

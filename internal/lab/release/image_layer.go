@@ -18,17 +18,16 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// layerFormat changes when the same image definition makes another layer.
+// layerFormat is raised when the same image definition yields another layer.
 const layerFormat = 2
 
-// The users upstream's images know.
+// The users of upstream's images.
 const (
 	passwd = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n"
 	group  = "root:x:0:\nnobody:x:65534:\nnonroot:x:65532:\n"
 )
 
-// newLayer makes the only layer of an image, the same bytes for the same
-// programs. It is stored, not compressed, for the reason writeArchive gives.
+// newLayer makes the only layer of an image. The same programs give the same bytes. It is not compressed, for the reason that writeArchive gives.
 func newLayer(programs string, image image, applets []string) (v1.Layer, error) {
 	var layer bytes.Buffer
 	tw := tar.NewWriter(&layer)

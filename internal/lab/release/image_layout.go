@@ -22,7 +22,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 )
 
-// layouts is the cache's directory of image layouts, each named by its recipe.
+// layouts is the cache's directory of image layouts, each of which is named by its recipe.
 const layouts = "container-images"
 
 // image is a container image of one program.
@@ -33,9 +33,9 @@ type image struct {
 	path string
 	// bindsLowPorts gives the program the file capability CAP_NET_BIND_SERVICE.
 	bindsLowPorts bool
-	// libraries are further files of the product: name to path in the image.
+	// libraries are further files of the product, by name, with their paths in the image.
 	libraries map[string]string
-	// applets makes a link in /bin for each name `program --list` prints.
+	// applets says to make a link in /bin for each name that `program --list` prints.
 	applets bool
 	config  v1.Config
 	// published says whether the image can be pulled from its registry.
@@ -62,7 +62,7 @@ func catalogueImages() []image {
 		},
 		{
 			ref: ToolboxImage, product: busyboxProduct(), path: "bin/busybox", applets: true,
-			// What the C library looks names up with; a static one may not.
+			// The C library needs these to resolve names; a static program cannot.
 			libraries: map[string]string{
 				"libc.so.6":            "lib/x86_64-linux-gnu/libc.so.6",
 				"libresolv.so.2":       "lib/x86_64-linux-gnu/libresolv.so.2",
@@ -73,11 +73,7 @@ func catalogueImages() []image {
 	}
 }
 
-// EnsureImages makes sure of an OCI image layout with PauseImage, CoreDNSImage,
-// MetricsServerImage and ToolboxImage for linux/amd64, and returns its
-// directory. Each is pulled where its registry can be reached, and otherwise
-// built around one program. Like EnsureMirror it returns at once when
-// everything is there, and excludes other processes when not.
+// EnsureImages returns the directory of an OCI image layout with PauseImage, CoreDNSImage, MetricsServerImage and ToolboxImage for linux/amd64, and makes it if need be. Each image is pulled if its registry can be reached, and built otherwise. Like EnsureMirror it returns at once if everything is there, and lets one process at a time work.
 func EnsureImages(ctx context.Context, opts Options) (string, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -86,16 +82,14 @@ func EnsureImages(ctx context.Context, opts Options) (string, error) {
 	return ensureImages(ctx, opts, catalogueImages())
 }
 
-// LocateImages says where under cacheDir the layout of EnsureImages belongs.
+// LocateImages returns the directory under cacheDir in which EnsureImages makes its layout.
 func LocateImages(cacheDir string) string { return layoutDir(cacheDir, catalogueImages()) }
 
 func layoutDir(cacheDir string, images []image) string {
 	return filepath.Join(cacheDir, layouts, imagesRecipe(images))
 }
 
-// PruneImages removes from cacheDir the layouts that are not to be kept, given
-// by their directories, and returns what it removed: nothing while another
-// process adds to the cache.
+// PruneImages removes the layouts in cacheDir except the directories in keep, and returns the removed ones. It removes nothing while another process adds to the cache.
 func PruneImages(cacheDir string, keep []string) ([]string, error) {
 	unlock, err := cache.TryLock(lockFile(cacheDir))
 	if err != nil || unlock == nil {
@@ -125,7 +119,7 @@ func ensureImages(ctx context.Context, opts Options, images []image) (string, er
 	return dir, nil
 }
 
-// complete says whether a layout is at dir; it is put there at once.
+// complete says whether there is a layout at dir. A layout is renamed to dir when it is complete.
 func complete(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "index.json"))
 	return err == nil
@@ -219,7 +213,7 @@ func appendImage(path layout.Path, ref string, img v1.Image) error {
 	return nil
 }
 
-// buildImage makes an image of its program, which is in directory programs.
+// buildImage makes an image from the files in the directory programs.
 func buildImage(ctx context.Context, image image, programs string) (v1.Image, error) {
 	program := filepath.Join(programs, image.product.programs()[0])
 	var applets []string
@@ -250,7 +244,7 @@ func buildImage(ctx context.Context, image image, programs string) (v1.Image, er
 	return mutate.ConfigFile(img, file)
 }
 
-// imagesRecipe identifies the definitions of images.
+// imagesRecipe returns an id of the images' definitions.
 func imagesRecipe(images []image) string {
 	var b strings.Builder
 	for _, img := range images {

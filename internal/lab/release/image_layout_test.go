@@ -21,7 +21,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
-// testImages are built from source the package carries and a shell script.
+// testImages are built from embedded source.
 func testImages() []image {
 	return []image{
 		{
@@ -40,7 +40,7 @@ func main() { fmt.Println("sh\nls\nbusybox") }
 	}
 }
 
-// serve returns the host of a registry with the images of layout dir.
+// serve serves the images of layout dir and returns the registry's host.
 func serve(t *testing.T, dir string) string {
 	t.Helper()
 	handler, err := registry.New(dir)
@@ -143,7 +143,7 @@ func TestImagesArePulledWherePublished(t *testing.T) {
 		t.Errorf("pulled %s, want %s", got, want)
 	}
 
-	// A registry whose layers cannot be had is no registry.
+	// A registry that refuses its layers counts as unreachable.
 	client = tlsServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.Contains(r.URL.Path, "/blobs/") {
 			http.Error(w, "no", http.StatusForbidden)

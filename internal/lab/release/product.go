@@ -6,24 +6,17 @@ import (
 	"strings"
 )
 
-// product is one upstream release: where its files lie in the mirror and how
-// they come to be when upstream cannot be reached. It is plain data, so that
-// its printed form identifies the recipe.
+// product is one upstream release: where its files lie in the mirror, and how they are built when upstream cannot be reached. Its printed form, field names included, identifies the recipe (see recipe).
 type product struct {
 	name    string
 	version string
 
-	// base is the directory of the files, which with "https://" before it is
-	// also their address upstream.
+	// base is the directory of the files. With "https://" before it, it is their URL upstream.
 	base string
-	// archive names the one file that holds all programs, in directory inside;
-	// without it each program is a file of its own.
+	// archive is the name of the archive that holds all programs, in its directory inside. If empty, each program is a file.
 	archive string
 	inside  string
-	// published says whether upstream serves these very files, and sums where
-	// their checksums are: a suffix to the file's name when it starts with a
-	// dot, else a file beside it. bareSums is dl.k8s.io's style, a checksum
-	// without the file's name.
+	// published says whether upstream serves these files. sums says where their checksums are: a suffix to the file's name if it starts with a dot, else a file in the same directory. bareSums is the style of dl.k8s.io, a checksum without the file's name.
 	published bool
 	sums      string
 	bareSums  bool
@@ -37,11 +30,10 @@ type product struct {
 type module struct {
 	path    string
 	version string
-	// staging is the version of required modules that the module's own tree
-	// replaces with directories of its repository and gives no version.
+	// staging is the version of the required modules that the module replaces with directories of its repository.
 	staging  string
 	programs []program
-	// vars are linker variables; {time} and {commit} stand for the tag's.
+	// vars are linker variables. {time} and {commit} are replaced by the tag's.
 	vars   []string
 	tags   []string
 	static staticLibrary
@@ -83,7 +75,7 @@ func (p product) programs() []string {
 	return names
 }
 
-// sumsFile is where upstream publishes the checksum of file, relative to the mirror.
+// sumsFile returns the file in which upstream publishes the checksum of file, relative to the mirror.
 func (p product) sumsFile(file string) string {
 	if strings.HasPrefix(p.sums, ".") {
 		return file + p.sums
@@ -91,7 +83,7 @@ func (p product) sumsFile(file string) string {
 	return path.Join(path.Dir(file), p.sums)
 }
 
-// title is how progress lines and errors name the product.
+// title returns the product's name for progress lines and errors.
 func (p product) title() string { return title(p.name, p.programs(), p.version) }
 
 func title(name string, programs []string, version string) string {
@@ -201,9 +193,7 @@ func cniProduct() product {
 	}
 }
 
-// runcProduct needs a C compiler: runc enters namespaces before the Go runtime
-// starts. It is linked statically against libseccomp, as upstream's is, so that
-// it runs on machines of any distribution.
+// runcProduct needs a C compiler, since runc enters namespaces before the Go runtime starts. It is linked statically with libseccomp, as upstream's is, so that it runs on any distribution.
 func runcProduct() product {
 	const path = "github.com/opencontainers/runc"
 	return product{

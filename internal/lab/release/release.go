@@ -13,21 +13,18 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
-// Options say what to provide and where. The zero value is a lab's default.
+// Options say what to provide and where. The zero value means the defaults.
 type Options struct {
-	// CacheDir is shared by all labs of a machine. Default: cache.DefaultDir.
+	// CacheDir is shared by all labs of a host. Default: cache.DefaultDir.
 	CacheDir string
 	Versions
-	// Progress tells a person of the work that is done. Default: nobody.
+	// Progress shows the work to a person. Default: nothing is shown.
 	Progress *progress.Reporter
-	// Client fetches releases from upstream. Default: one that gives up on an
-	// unreachable host within seconds.
+	// Client fetches releases from upstream. The default gives up on an unreachable host within seconds.
 	Client *http.Client
 }
 
-// Versions are those of the releases that the mirror must hold, as upstream
-// spells its tags. None of a kind means the one that a lab serves unless it is
-// asked for others.
+// Versions are the releases that the mirror must hold, as upstream spells its tags. An empty list means the default version.
 type Versions struct {
 	Kubernetes []string // "v1.36.4"
 	Etcd       []string // "v3.6.16"
@@ -71,14 +68,9 @@ func (o Options) withDefaults() (Options, error) {
 	return o, err
 }
 
-// EnsureMirror makes the mirror of releases complete and returns its
-// directory. A release lies under its host and path upstream, for example
-// dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet, with its checksum beside
-// it as upstream publishes it and as <file>.sha256; SHA256SUMS at the top
-// lists all files in the format of sha256sum(1).
+// EnsureMirror completes the mirror of releases and returns its directory. A release lies under upstream's host and path, such as dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet. Its checksum lies beside it, as upstream publishes it and as <file>.sha256. SHA256SUMS at the top lists all files in the format of sha256sum(1).
 //
-// It returns at once when everything is there. Otherwise one process per cache
-// works while others wait; work done is kept when ctx ends or a build fails.
+// It returns at once if everything is there. Otherwise one process per cache works while others wait. Finished files are kept when ctx ends or a build fails.
 func EnsureMirror(ctx context.Context, opts Options) (string, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -87,8 +79,7 @@ func EnsureMirror(ctx context.Context, opts Options) (string, error) {
 	return ensureStore(ctx, opts, "mirror", mirrorProducts(opts.Versions))
 }
 
-// EnsureTools makes sure of an OpenTofu built from its module, for machines
-// that have neither terraform nor tofu, and returns the directory of `tofu`.
+// EnsureTools builds OpenTofu from its module if need be, for hosts that have neither terraform nor tofu, and returns the directory of `tofu`.
 func EnsureTools(ctx context.Context, opts Options) (string, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {

@@ -25,11 +25,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
-// parallelBuilds lets one build fetch modules or link while another compiles.
+// parallelBuilds is 2 so that one build can fetch modules or link while another compiles.
 const parallelBuilds = 2
 
-// store is a directory of products' files. An index beside it records what was
-// verified, so that a complete store is recognized without reading its files.
+// store is a directory with the files of products. An index beside it records the verified files, so that they need not be read again.
 type store struct {
 	cacheDir string
 	name     string
@@ -40,16 +39,15 @@ type store struct {
 	entries map[string]entry
 }
 
-// buildFormat changes when the same product definition makes other files.
+// buildFormat is raised when the same product definition yields other files.
 const buildFormat = 1
 
-// entry is what the index knows of one file.
+// entry is the index's entry of one file.
 type entry struct {
 	SHA256  string    `json:"sha256"`
 	Size    int64     `json:"size"`
 	ModTime time.Time `json:"modTime"`
-	// Recipe identifies the product definition the file was built from; it is
-	// empty for files from upstream.
+	// Recipe identifies the product definition that the file was built from. It is empty for files from upstream.
 	Recipe string `json:"recipe,omitempty"`
 }
 
@@ -61,7 +59,7 @@ func (s *store) dir() string       { return filepath.Join(s.cacheDir, s.name) }
 func (s *store) indexFile() string { return filepath.Join(s.cacheDir, s.name+"-index.json") }
 func (s *store) sumsFile() string  { return filepath.Join(s.dir(), "SHA256SUMS") }
 
-// ensure makes the store hold every file of the products.
+// ensure adds the missing files of the products to the store.
 func (s *store) ensure(ctx context.Context, products []product) error {
 	if err := s.load(); err != nil {
 		return err
@@ -77,7 +75,7 @@ func (s *store) ensure(ctx context.Context, products []product) error {
 	return s.complete(ctx, products)
 }
 
-// complete does the work of ensure for who holds the cache's lock.
+// complete does the work of ensure. The caller holds the cache's lock.
 func (s *store) complete(ctx context.Context, products []product) error {
 	if err := s.load(); err != nil {
 		return err
@@ -94,8 +92,7 @@ func (s *store) complete(ctx context.Context, products []product) error {
 	return s.save()
 }
 
-// make fetches the products that upstream serves and builds the others.
-// What is done stays done when a later one fails.
+// make fetches the products that upstream serves and builds the others. Finished products stay in the store when another fails.
 func (s *store) make(ctx context.Context, products []product) error {
 	if len(products) == 0 {
 		return nil
@@ -141,7 +138,7 @@ func (s *store) make(ctx context.Context, products []product) error {
 	return builds.Wait()
 }
 
-// make builds p and packs it the way upstream does.
+// make builds p and packs it as upstream does.
 func (b *builder) make(ctx context.Context, p product, dir string) error {
 	if p.archive == "" {
 		_, err := b.build(ctx, p, dir)
@@ -162,7 +159,7 @@ func (b *builder) make(ctx context.Context, p product, dir string) error {
 	return nil
 }
 
-// fill has the files of p put into a new directory of work and publishes them.
+// fill calls put with a new directory of work, and publishes the files of p that put made there.
 func (s *store) fill(work string, p product, recipe string, put func(dir string) error) error {
 	dir, err := os.MkdirTemp(work, "product-")
 	if err != nil {
@@ -175,8 +172,7 @@ func (s *store) fill(work string, p product, recipe string, put func(dir string)
 	return s.publish(p, recipe, dir)
 }
 
-// publish moves the files of p from dir into the store, each at once, and
-// writes their checksums next to them the way upstream does.
+// publish moves the files of p from dir into the store, each atomically, and writes their checksums beside them as upstream does.
 func (s *store) publish(p product, recipe, dir string) error {
 	var lines strings.Builder
 	for _, file := range p.files() {
@@ -224,8 +220,7 @@ func (s *store) publish(p product, recipe, dir string) error {
 	return s.save()
 }
 
-// missing returns the products of which a file is absent, changed since it was
-// verified, or built from another recipe.
+// missing returns the products that have a file which is absent, changed since it was verified, or built from another recipe.
 func (s *store) missing(products []product) []product {
 	return slices.DeleteFunc(slices.Clone(products), func(p product) bool {
 		for _, file := range p.files() {
@@ -243,8 +238,7 @@ func (s *store) unchanged(file string, e entry) bool {
 	return err == nil && info.Mode().IsRegular() && info.Size() == e.Size && info.ModTime().Equal(e.ModTime)
 }
 
-// verify reads the files that changed since they were verified and drops those
-// that are no longer what they were.
+// verify reads the files that were touched since they were verified, and drops those with other content from the index.
 func (s *store) verify() error {
 	changed := false
 	for file, e := range s.entries {
@@ -301,8 +295,7 @@ func (s *store) load() error {
 	return nil
 }
 
-// save writes the index and the list of checksums together: who needs only what
-// is there need not wait for the rest.
+// save writes the index and the list of checksums together, so that a process that needs only existing files need not wait for the others.
 func (s *store) save() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -313,7 +306,7 @@ func (s *store) save() error {
 	return errors.Join(writeFile(s.indexFile(), data), writeFile(s.sumsFile(), s.sums()))
 }
 
-// sums is the store's list of checksums in the format of sha256sum(1).
+// sums returns the store's list of checksums in the format of sha256sum(1).
 func (s *store) sums() []byte {
 	var b strings.Builder
 	for _, file := range slices.Sorted(maps.Keys(s.entries)) {
@@ -327,19 +320,17 @@ func (s *store) sumsCurrent() bool {
 	return err == nil && string(have) == string(s.sums())
 }
 
-// typeNames are the types in a product's printed form.
+// typeNames matches the types in a product's printed form.
 var typeNames = regexp.MustCompile(`\brelease\.(product|module|program|staticLibrary|debianFile)\b`)
 
-// recipe identifies how the product is built: a hash of its printed form. In
-// that the types keep the package's name under which caches have been filled,
-// as hours of building would be repeated for another name.
+// recipe identifies how the product is built: a hash of its printed form. In that form the types have the package name artifact, under which existing caches were filled; another name would repeat hours of building.
 func (p product) recipe() string {
 	form := typeNames.ReplaceAllString(fmt.Sprintf("%#v", p), "artifact.$1")
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", buildFormat, form))
 	return hex.EncodeToString(sum[:8])
 }
 
-// writeFile replaces a file at once.
+// writeFile replaces a file atomically and makes its directory.
 func writeFile(name string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err

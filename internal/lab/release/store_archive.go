@@ -9,10 +9,7 @@ import (
 	"time"
 )
 
-// writeArchive packs the named programs of dir into a gzipped tar at to, each
-// as inside/name, the same bytes for the same programs. The programs are
-// stored, not compressed: the mirror is local, and inflating would take CPU
-// time from six machines that boot at once.
+// writeArchive packs the named programs of dir into a gzipped tar at to, each as inside/name. The same programs give the same bytes. The programs are stored, not compressed: the mirror is local, and decompression would take CPU time from machines that boot at the same time.
 func writeArchive(to, dir, inside string, names []string, released time.Time) (err error) {
 	out, err := os.Create(to)
 	if err != nil {

@@ -26,8 +26,7 @@ func defaultVersions(t *testing.T) Versions {
 	return v
 }
 
-// builtMirror returns the user's own mirror. Its programs take minutes to
-// build, so a test that looks at them is skipped where nobody has built them.
+// builtMirror returns the mirror in the user's cache. It skips the test if the mirror is not built, since that takes minutes.
 func builtMirror(t *testing.T) string {
 	t.Helper()
 	s := newStore(Options{CacheDir: cache.DefaultDir()}, "mirror")
@@ -160,7 +159,7 @@ func TestToolboxWorks(t *testing.T) {
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
 	defer server.Close()
-	// A name has to be looked up: a static program of glibc crashes there.
+	// wget must resolve a name: a program linked statically with glibc crashes there.
 	must(t, os.WriteFile(filepath.Join(root, "etc/hosts"), []byte("127.0.0.1 here\n"), 0o644))
 	_, port, _ := strings.Cut(strings.TrimPrefix(server.URL, "http://"), ":")
 	cmd := exec.CommandContext(t.Context(), "/bin/wget", "-q", "-O", "-", "http://here:"+port+"/")
@@ -185,7 +184,7 @@ func TestToolsAreTheirVersion(t *testing.T) {
 	}
 }
 
-// static says whether a program runs without an interpreter of the machine's.
+// static says whether a program is linked statically, without an interpreter.
 func static(t *testing.T, program string) bool {
 	t.Helper()
 	f, err := elf.Open(program)

@@ -20,7 +20,7 @@ import (
 
 const helloArchive = "example.test/releases/v1.0.0/hello.tgz"
 
-// offline is a store whose upstream is known to be down.
+// offline returns a store that knows its upstream to be down.
 func offline(dir string, l *recorder) *store {
 	s := newStore(Options{CacheDir: dir, Progress: progress.To(l.print)}, "mirror")
 	_ = s.upstream.markDown("example.test", errors.New("test"))
@@ -59,8 +59,7 @@ func TestStoreBuildsPacksAndRemembers(t *testing.T) {
 	}
 }
 
-// TestStoreInPart has a store that is being added to, and somebody who needs
-// only what is there already.
+// TestStoreInPart checks that existing files can be used while the store is being added to.
 func TestStoreInPart(t *testing.T) {
 	proxy := newModuleProxy(t)
 	proxy.addHello("v1.0.0")
@@ -150,8 +149,7 @@ func TestStoreRebuildsWhenRecipeChanges(t *testing.T) {
 	}
 }
 
-// TestRecipeStays fails when what has not changed gets another recipe: every cache would be built
-// again.
+// TestRecipeStays fails if an unchanged product gets another recipe, because then every cache is built again.
 func TestRecipeStays(t *testing.T) {
 	if got, want := helloProduct("v1.0.0").recipe(), "c19b7cff3d6431ea"; got != want {
 		t.Errorf("recipe %s, want %s", got, want)

@@ -22,14 +22,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
-// connectTimeout bounds how long an unreachable upstream can hold a build up.
+// connectTimeout bounds how long an unreachable upstream can delay a build.
 const connectTimeout = 3 * time.Second
 
-// errUnavailable says that upstream does not serve a file here and now, as
-// opposed to serving a wrong one.
+// errUnavailable says that a file cannot be had from upstream now. A file with a wrong checksum is another error.
 var errUnavailable = errors.New("not available from upstream")
 
-// upstream downloads releases. A host that once failed is not tried again.
+// upstream downloads releases. It does not try a host again that has failed once.
 type upstream struct {
 	client   *http.Client
 	progress *progress.Reporter
@@ -52,8 +51,7 @@ func newUpstream(client *http.Client, p *progress.Reporter) *upstream {
 	return &upstream{client: client, progress: p, down: make(map[string]error)}
 }
 
-// fetch downloads the files of p to dir and checks each against the checksum
-// upstream publishes for it.
+// fetch downloads the files of p to dir and checks each against upstream's checksum.
 func (u *upstream) fetch(ctx context.Context, p product, dir string) error {
 	for _, file := range p.files() {
 		if err := u.fetchFile(ctx, p, file, filepath.Join(dir, path.Base(file))); err != nil {
@@ -149,8 +147,7 @@ func (u *upstream) markDown(host string, cause error) error {
 	return u.down[host]
 }
 
-// findChecksum reads the sha256 of name from a checksum file: one bare
-// checksum, or lines of sha256sum(1).
+// findChecksum reads the SHA-256 of name from a checksum file, which holds one bare checksum or lines of sha256sum(1).
 func findChecksum(r io.Reader, name string) (string, error) {
 	lines := bufio.NewScanner(io.LimitReader(r, 1<<20))
 	for lines.Scan() {

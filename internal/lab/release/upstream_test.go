@@ -16,7 +16,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
-// release serves files as https://example.test/... to the returned client.
+// release returns a client that gets files from https://example.test/.
 func release(t *testing.T, files map[string]string) *http.Client {
 	t.Helper()
 	return tlsServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -29,7 +29,7 @@ func release(t *testing.T, files map[string]string) *http.Client {
 	}))
 }
 
-// tlsServer returns a client for which every https host is the handler.
+// tlsServer returns a client whose requests to every https host are answered by handler.
 func tlsServer(t *testing.T, handler http.Handler) *http.Client {
 	t.Helper()
 	server := httptest.NewTLSServer(handler)

@@ -1,8 +1,8 @@
 package release
 
-// Versions of everything the lab serves, as upstream spells its tags.
+// Versions of what the lab serves, as upstream spells its tags.
 const (
-	// What a lab serves unless it is asked for other releases.
+	// The defaults of Versions.
 	KubernetesVersion = "v1.36.4"
 	EtcdVersion       = "v3.6.16"
 	ContainerdVersion = "v2.3.7"
@@ -27,7 +27,7 @@ const (
 	ToolboxImage = "k8s-lab/toolbox:" + ToolboxVersion
 )
 
-// Machines of the lab are of this platform only.
+// The platform of all machines of the lab.
 const (
 	goos   = "linux"
 	goarch = "amd64"
