@@ -16,17 +16,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroupParent is the group, in every hierarchy, that holds all groups of all labs.
+// cgroupParent is the control group, in every hierarchy, above those of all labs.
 const cgroupParent = "k8s-lab"
 
-// A hierarchy is one mounted tree of control groups: the only one on a cgroup v2
-// host, one for each controller on a v1 host, and both kinds on a hybrid one.
+// A hierarchy is one mounted tree of control groups. A cgroup v2 host has one, a v1 host one for each controller, and a hybrid host both kinds.
 type hierarchy struct {
 	mount string
 	v2    bool
 }
 
-// hierarchies lists what is mounted, from /proc/self/mountinfo (proc(5)).
+// hierarchies lists the mounted hierarchies, from /proc/self/mountinfo (proc(5)).
 func hierarchies() ([]hierarchy, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -59,8 +58,7 @@ func hierarchies() ([]hierarchy, error) {
 	return found, nil
 }
 
-// create makes the group at the relative path, able to hold processes and, on
-// v2, with every controller of the root available in it.
+// create makes the group at the relative path, ready to hold processes. On v2 every controller of the root is available in it.
 func (h hierarchy) create(path string) error {
 	dir := h.mount
 	for _, name := range strings.Split(path, "/") {
@@ -77,7 +75,7 @@ func (h hierarchy) create(path string) error {
 		if h.v2 {
 			continue
 		}
-		// A v1 cpuset group takes no process before these are set.
+		// A v1 cpuset group accepts no process until these are set.
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 			value, err := os.ReadFile(filepath.Join(parent, file))
 			if errors.Is(err, fs.ErrNotExist) {
@@ -94,21 +92,20 @@ func (h hierarchy) create(path string) error {
 	return nil
 }
 
-// delegate makes the controllers of the v2 group available to the groups in it.
+// delegate makes the controllers of a v2 group available to its child groups.
 func delegate(dir string) error {
 	controllers, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
 		return err
 	}
 	for _, c := range strings.Fields(string(controllers)) {
-		// One that cannot be had (cpu with real-time processes about) does not
-		// take the others away.
+		// A controller may be unavailable (cpu, if there are real-time processes). The others are enabled one by one.
 		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+c), 0)
 	}
 	return nil
 }
 
-// groups is one group and all below it, in every hierarchy.
+// cgroups is one control group and all below it, in every hierarchy.
 type cgroups struct {
 	in   []hierarchy
 	path string
@@ -131,8 +128,7 @@ func (g cgroups) create() error {
 	return nil
 }
 
-// destroy kills every process in the groups and removes them with all that was
-// made below them. It ends when nothing is left, or with ctx.
+// destroy kills every process in the groups and removes them with all groups below. It returns when none is left, or when ctx ends.
 func (g cgroups) destroy(ctx context.Context) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		var last error
@@ -168,7 +164,7 @@ func killGroup(dir string) {
 	}
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
-			return nil //nolint:nilerr // a group that went away needs no killing
+			return nil //nolint:nilerr // the group has been removed
 		}
 		pids, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
 		for _, field := range strings.Fields(string(pids)) {
@@ -176,7 +172,7 @@ func killGroup(dir string) {
 				_ = unix.Kill(pid, unix.SIGKILL)
 			}
 		}
-		// Only the freezer hierarchy has this file; a frozen process dies when thawed.
+		// Only the freezer hierarchy has this file. A frozen process dies when it is thawed.
 		if f, err := os.OpenFile(filepath.Join(path, "freezer.state"), os.O_WRONLY, 0); err == nil {
 			_, _ = f.WriteString("THAWED")
 			_ = f.Close()

@@ -1,10 +1,10 @@
 package machine
 
-// A Release of Debian that machines can be made of.
+// A Release is a release of Debian that machines can run.
 type Release struct {
 	Version  string // "13"
 	Codename string // "trixie"
 }
 
-// Releases are those that a lab has images of, the newest first.
+// Releases are the releases that a lab has images of, newest first.
 var Releases = []Release{{"13", "trixie"}, {"12", "bookworm"}}

@@ -10,41 +10,38 @@ import (
 	"path/filepath"
 )
 
-// dataDirs are the directories of a machine that lie on the host's own file
-// system, because an overlay cannot be the upper layer of containerd's overlays,
-// and because etcd's syncs should be real ones.
+// dataDirs are the directories of a machine that lie on the host's file system: an overlay cannot be the upper layer of containerd's overlays, and etcd's syncs should be real.
 var dataDirs = []string{"containerd", "kubelet", "etcd"}
 
 // A disk is the directory of one machine on the host:
 //
 //	upper, work   the machine's layer of the overlay over the image
 //	root          mount point of the overlay, in the machine's mount namespace only
-//	data          what is bound over /var/lib/{containerd,kubelet,etcd}
+//	data          bind-mounted over /var/lib/{containerd,kubelet,etcd}
 //	console.log   output of the machine's console
 //	leader        the systemd-nspawn process, see process
 //	spec.json     the Spec of the last start
-//	image         root directory of the image that upper is a layer over
+//	image         root directory of the image below upper
 type disk string
 
 func (d disk) path(name string) string { return filepath.Join(string(d), name) }
 
-// prepared says whether the machine has booted from the disk, or was about to.
+// prepared says whether the disk has been prepared for a first boot.
 func (d disk) prepared() bool {
 	_, err := os.Stat(d.path("upper"))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// prepare makes the disk ready for a boot: all of it for the first, which will be
-// from img, and what the host's kernel has for each.
+// prepare makes the disk ready for a boot. The first time it makes all of it, on top of img; each time it updates the list of the kernel's modules.
 func (d disk) prepare(s Spec, img Image) error {
 	first := !d.prepared()
 	// The work directory of a volatile overlay whose machine was not shut down
 	// cleanly refuses to be mounted again (Documentation/filesystems/overlayfs.rst).
-	// Here the host lives on with all that was written, so nothing is lost.
+	// Here the host has kept all that was written, so nothing is lost.
 	if err := os.RemoveAll(d.path("work")); err != nil {
 		return err
 	}
-	// Beside its destination and renamed, so that a cut-off preparation is no first boot.
+	// It is made beside its destination and renamed, so that an interrupted preparation does not count.
 	upper := d.path("upper")
 	if first {
 		upper = d.path("upper.new")
@@ -107,8 +104,7 @@ func (d disk) image() (string, error) {
 	return string(dir), nil
 }
 
-// keepUsrTime gives /usr of the machine the time that it has in the image. Newer, it would count as an
-// update of the system, for which systemd rebuilds caches at boot (ConditionNeedsUpdate, systemd.unit(5)).
+// keepUsrTime gives the machine's /usr the modification time that it has in the image. With a newer one systemd would take the system for updated and rebuild caches at boot (ConditionNeedsUpdate, systemd.unit(5)).
 func keepUsrTime(upper string, img Image) error {
 	info, err := os.Stat(filepath.Join(img.Dir, "usr"))
 	if err != nil {
@@ -121,7 +117,7 @@ func keepUsrTime(upper string, img Image) error {
 	return err
 }
 
-// hostModules says whether the host has modules of its kernel to offer.
+// hostModules says whether the host has a directory of modules for its kernel.
 func hostModules(release string) bool {
 	_, err := os.Stat(filepath.Join("/lib/modules", release))
 	return err == nil
@@ -140,7 +136,7 @@ func writeFiles(root string, files map[string]string) error {
 	return nil
 }
 
-// tail returns the last lines of the console, for error messages.
+// tail returns the end of the console's log, for error messages.
 func (d disk) tail() string {
 	const limit = 1500
 	content, err := os.ReadFile(d.path("console.log"))

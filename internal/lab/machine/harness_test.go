@@ -16,8 +16,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
-// testLab is a Manager and a network for its machines. All of it is gone when
-// the test ends, or the test fails.
+// testLab is a Manager and a network for its machines. The test fails if anything of it is left at its end.
 type testLab struct {
 	*Manager
 	t        *testing.T
@@ -26,7 +25,7 @@ type testLab struct {
 	img      Image
 }
 
-// testHost is a machine that can be started and reached.
+// testHost is a machine with what is needed to start and reach it.
 type testHost struct {
 	Spec
 	address string // of its SSH server
@@ -43,7 +42,7 @@ func newTestLab(t *testing.T, r Release) *testLab {
 		t.Fatal(err)
 	}
 	l := &testLab{t: t, img: img, network: testbed.New(t)}
-	// Not in TMPDIR, which may be a tmpfs too small for a cluster's disks.
+	// TMPDIR may be a tmpfs that is too small for the disks of a cluster.
 	if l.stateDir, err = os.MkdirTemp("/var/tmp", "k8s-lab-machine-test-"); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +88,7 @@ func (l *testLab) dial(h *testHost, user string) (*ssh.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A machine that dies leaves its connections hanging.
+	// Connections to a machine that dies hang.
 	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	c, chans, reqs, err := ssh.NewClientConn(conn, h.address, &ssh.ClientConfig{
 		User: user, Auth: []ssh.AuthMethod{ssh.PublicKeys(l.network.Key)},
@@ -102,7 +101,7 @@ func (l *testLab) dial(h *testHost, user string) (*ssh.Client, error) {
 	return ssh.NewClient(c, chans, reqs), nil
 }
 
-// await returns when the machine lets admin in.
+// await returns when admin can log in to the machine.
 func (l *testLab) await(h *testHost) *ssh.Client {
 	l.t.Helper()
 	deadline := time.Now().Add(2 * time.Minute)
@@ -144,7 +143,7 @@ func must(t *testing.T, c *ssh.Client, script string) string {
 	return out
 }
 
-// awaitExit waits for the news that the machine went down.
+// awaitExit waits until the machine's exit is reported.
 func (l *testLab) awaitExit(id string) {
 	l.t.Helper()
 	select {

@@ -23,8 +23,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
-// recipe is what goes into the images beside packages: build.sh, and below root
-// the files that it copies over what they brought.
+// recipe is what makes the images in addition to the packages: build.sh, and below root the files that it copies over those of the packages.
 //
 //go:embed image
 var recipe embed.FS
@@ -37,8 +36,7 @@ type Image struct {
 	Dir     string // root file system
 }
 
-// LocateImage says which image of a release this version of the package boots,
-// where under cacheDir it belongs, and whether it is there.
+// LocateImage returns the image of a release that this version of the package boots, with its directory under cacheDir, and whether it is there.
 func LocateImage(cacheDir string, r Release) (img Image, present bool, err error) {
 	sum, err := recipeHash(r)
 	if err != nil {
@@ -59,8 +57,7 @@ func LocateImage(cacheDir string, r Release) (img Image, present bool, err error
 
 func imagesDir(cacheDir string) string { return filepath.Join(cacheDir, "images") }
 
-// PruneImages removes from cacheDir the images that are not to be kept, given by
-// their directories, and returns what it removed: nothing while an image is built.
+// PruneImages removes the images in cacheDir except the directories in keep, and returns the removed ones. It removes nothing while an image is built.
 func PruneImages(ctx context.Context, cacheDir string, keep []string) ([]string, error) {
 	dir := imagesDir(cacheDir)
 	if !exists(dir) {
@@ -81,8 +78,7 @@ func PruneImages(ctx context.Context, cacheDir string, keep []string) ([]string,
 	return removed, nil
 }
 
-// ImagesInUse returns the directories of the images that the machines of the lab
-// in stateDir were made from, also of those that are stopped.
+// ImagesInUse returns the directories of the images that the machines of the lab in stateDir were made from. Stopped machines count.
 func ImagesInUse(stateDir string) ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(stateDir, "machines", "*", "image"))
 	if err != nil {
@@ -102,8 +98,7 @@ func ImagesInUse(stateDir string) ([]string, error) {
 	return dirs, nil
 }
 
-// EnsureImage returns the image of a release, which it builds with debootstrap
-// unless cacheDir has it. Builds that run at the same time wait for one another.
+// EnsureImage returns the image of a release, and builds it with debootstrap unless cacheDir has it. Only one build runs at a time.
 func EnsureImage(ctx context.Context, cacheDir string, r Release, report *progress.Reporter) (Image, error) {
 	img, present, err := LocateImage(cacheDir, r)
 	if err != nil || present {
@@ -122,7 +117,7 @@ func EnsureImage(ctx context.Context, cacheDir string, r Release, report *progre
 		return img, err
 	}
 
-	// The lock is ours, so anything half-built is of a build that was cut off.
+	// The lock is ours, so anything half-built is from an interrupted build.
 	tmp := filepath.Join(dir, "."+img.ID)
 	if err := os.RemoveAll(tmp); err != nil {
 		return Image{}, fmt.Errorf("machine image: %w", err)
@@ -137,7 +132,7 @@ func EnsureImage(ctx context.Context, cacheDir string, r Release, report *progre
 		return Image{}, fmt.Errorf("machine image: %w", err)
 	}
 	mirror := sources.DebianMirror()
-	var now atomic.Value // the last line that the build printed
+	var now atomic.Value // the build's last line of output
 	now.Store("")
 	end := report.Job(fmt.Sprintf("building the machine image of Debian %s from %s", r.Version, mirror), func() string { return now.Load().(string) })
 	err = r.build(ctx, filepath.Join(files, "image"), root, mirror, func(line string) { now.Store(line) })
@@ -151,8 +146,7 @@ func EnsureImage(ctx context.Context, cacheDir string, r Release, report *progre
 	return img, nil
 }
 
-// build runs the recipe in PID and mount namespaces of its own, so that ending
-// it ends everything it started and undoes every mount.
+// build runs the recipe in its own PID and mount namespaces, so that its end also ends everything it started and undoes every mount.
 func (r Release) build(ctx context.Context, files, root, mirror string, said func(string)) error {
 	cmd := exec.CommandContext(ctx, "sh", filepath.Join(files, "build.sh"), r.Codename, root, filepath.Join(files, "root"), mirror)
 	cmd.Env = append(os.Environ(), "packages="+strings.Join(r.packages(), " "), "masked="+strings.Join(maskedUnits(), " "))

@@ -34,7 +34,7 @@ func TestEnsureImage(t *testing.T) {
 			if to, err := os.Readlink(filepath.Join(img.Dir, "etc/resolv.conf")); err != nil || to != "../run/systemd/resolve/stub-resolv.conf" {
 				t.Errorf("/etc/resolv.conf leads to %q (%v), want the stub of systemd-resolved", to, err)
 			}
-			// What is neither installed nor omitted was forgotten.
+			// Each package of the recipe is either installed or omitted.
 			status, err := os.ReadFile(filepath.Join(img.Dir, "var/lib/dpkg/status"))
 			if err != nil {
 				t.Fatal(err)

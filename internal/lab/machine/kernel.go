@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A module that machines or what runs on them load by name, with the kernel
-// option that says whether it is built in, and a file that exists once it is there.
+// A module is a kernel module that machines, or programs on them, load by name. option is the kernel option that says whether it is built in, path a file that exists when it is loaded.
 type module struct{ name, option, path string }
 
 var modules = []module{
@@ -40,7 +39,7 @@ var modules = []module{
 // needed are the modules without which a machine cannot be a Kubernetes node.
 var needed = []string{"overlay", "br_netfilter", "nf_conntrack", "nf_tables", "veth"}
 
-// kernelRelease is the release that names the directory below /lib/modules.
+// kernelRelease returns the kernel's release, which is also its directory's name in /lib/modules.
 func kernelRelease() (string, error) {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -49,8 +48,7 @@ func kernelRelease() (string, error) {
 	return unix.ByteSliceToString(name.Release[:]), nil
 }
 
-// presentModules are those of the known modules that the running kernel has,
-// built in or loaded.
+// presentModules returns those of modules that are built into the running kernel or loaded.
 func presentModules(release string) []string {
 	options := kernelOptions(release)
 	var present []string
@@ -63,14 +61,13 @@ func presentModules(release string) []string {
 	return present
 }
 
-// missingModules are the needed ones that the running kernel lacks.
+// missingModules returns the needed modules that are not present.
 func missingModules(release string) []string {
 	present := presentModules(release)
 	return slices.DeleteFunc(slices.Clone(needed), func(name string) bool { return slices.Contains(present, name) })
 }
 
-// kernelOptions reads the configuration of the running kernel from where it or
-// its distribution publishes it; empty if nowhere.
+// kernelOptions reads the configuration of the running kernel from /proc or /boot. It is empty if there is none.
 func kernelOptions(release string) map[string]string {
 	content, err := os.ReadFile("/proc/config.gz")
 	if err == nil {
@@ -94,8 +91,7 @@ func kernelOptions(release string) map[string]string {
 	return options
 }
 
-// builtinList is the content of modules.builtin (modprobe(8)) that makes
-// modprobe succeed for what is there already.
+// builtinList returns the content of modules.builtin with which modprobe(8) succeeds for modules that are present.
 func builtinList(present []string) []byte {
 	var b bytes.Buffer
 	for _, name := range present {

@@ -15,23 +15,19 @@ import (
 )
 
 const (
-	// startTimeout bounds the time from nspawn's start to that of the machine's
-	// init, which takes about 50 ms on an idle host.
+	// startTimeout bounds the time from nspawn's start to the start of the machine's init, about 50 ms on an idle host.
 	startTimeout = 20 * time.Second
-	// stopTimeout is how long a machine may take to shut down or reboot by itself
-	// before its power is cut: as long as systemd waits for a service that does not
-	// stop (DefaultTimeoutStopSec), and then some. EC2 allows minutes.
+	// stopTimeout is how long a machine may take to shut down or reboot gracefully before its power is cut. It is longer than systemd waits for a service to stop (DefaultTimeoutStopSec). EC2 allows minutes.
 	stopTimeout = 2 * time.Minute
 
 	sigrtmin = 34 // of glibc, which systemd counts from
-	// reboot makes systemd reboot in good order (systemd(1), Signals).
+	// reboot makes systemd reboot gracefully (systemd(1), Signals).
 	reboot = unix.Signal(sigrtmin + 5)
 )
 
 var validID = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
-// Start boots the machine, with the disk it has if it was started before. It
-// returns once the machine's init runs.
+// Start boots the machine, from its disk if it was started before. It returns once the machine's init runs.
 func (m *Manager) Start(ctx context.Context, s Spec) error {
 	if !validID.MatchString(s.ID) {
 		return fmt.Errorf("start machine: invalid id %q", s.ID)
@@ -75,7 +71,7 @@ func (m *Manager) start(ctx context.Context, in *instance, s Spec) (err error) {
 	if err := in.saveSpec(s); err != nil {
 		return err
 	}
-	// Nothing of an earlier boot may be in the way, of which a crash may have left some.
+	// Remove what a crash may have left of an earlier boot.
 	if err := in.clear(ctx); err != nil {
 		return err
 	}
@@ -119,16 +115,15 @@ func (b *boot) awaitInit(ctx context.Context) error {
 	}
 }
 
-// cutPower ends the boot as a loss of power does.
+// cutPower ends the boot as a power loss does.
 func (in *instance) cutPower(ctx context.Context, b *boot) error {
 	b.expectEnd()
 	for _, dir := range in.dirs() {
 		killGroup(dir)
 	}
-	// Also when the leader is not in its groups yet, or in none that can be killed.
+	// The leader may not be in its groups yet, or they may not be killable.
 	_ = b.leader.signal(unix.SIGKILL)
-	// Left half-killed it would be found running again, so the caller's patience
-	// does not count here.
+	// A half-killed machine would be taken for a running one, so ctx's end does not count here.
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), killTimeout,
 		fmt.Errorf("processes of %s survive being killed", in.id))
 	defer cancel()
@@ -140,8 +135,7 @@ func (in *instance) cutPower(ctx context.Context, b *boot) error {
 	}
 }
 
-// Stop shuts the machine down in good order, or by force when it does not obey.
-// The disk is kept. It is no error if the machine is down.
+// Stop shuts the machine down gracefully, or cuts its power after two minutes. The disk is kept. It is no error if the machine is down.
 func (m *Manager) Stop(ctx context.Context, id string) error {
 	in, done, err := m.acquire(ctx, id)
 	if err != nil {
@@ -153,7 +147,7 @@ func (m *Manager) Stop(ctx context.Context, id string) error {
 		return nil
 	}
 	b.expectEnd()
-	// nspawn passes this on as what --kill-signal says: power off.
+	// nspawn sends the machine the signal of --kill-signal: power off.
 	if err := b.leader.signal(unix.SIGTERM); err == nil {
 		patience, cancel := context.WithTimeout(ctx, stopTimeout)
 		defer cancel()
@@ -180,8 +174,7 @@ func (m *Manager) Kill(ctx context.Context, id string) error {
 	return nil
 }
 
-// Reboot reboots a running machine in good order, or by force when it does not
-// obey, and returns once its init runs anew.
+// Reboot reboots a running machine gracefully, or cuts its power after two minutes and starts it. It returns once the new init runs.
 func (m *Manager) Reboot(ctx context.Context, id string) error {
 	in, done, err := m.acquire(ctx, id)
 	if err != nil {
@@ -224,8 +217,7 @@ func (m *Manager) reboot(ctx context.Context, in *instance) error {
 	return m.start(ctx, in, s)
 }
 
-// Terminate cuts the machine's power and removes all there is of it; its disk may
-// take longer to be gone, which Down waits for. It is no error if there is no such machine.
+// Terminate cuts the machine's power and removes everything of it. Its disk is removed in the background; Down waits for that. It is no error if there is no such machine.
 func (m *Manager) Terminate(ctx context.Context, id string) error {
 	in, done, err := m.acquire(ctx, id)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -251,8 +243,7 @@ func (m *Manager) Terminate(ctx context.Context, id string) error {
 	return nil
 }
 
-// remove deletes a disk in the background. What cannot be deleted stays for Down
-// to try again and to report.
+// remove deletes a disk in the background. Down tries again to delete what is left, and reports it.
 func (m *Manager) remove(dir string) {
 	m.removals.Go(func() { _ = os.RemoveAll(dir) })
 }
@@ -264,8 +255,7 @@ func stopped(what, id string, err error) error {
 	return fmt.Errorf("%s machine %s: %w", what, id, err)
 }
 
-// Down terminates every machine of the lab, waits until nothing of any is left,
-// and closes the Manager.
+// Down terminates every machine of the lab, waits until nothing of them is left, and closes the Manager.
 func (m *Manager) Down(ctx context.Context) error {
 	m.mu.Lock()
 	var all errgroup.Group

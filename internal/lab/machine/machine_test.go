@@ -36,7 +36,7 @@ func TestMachines(t *testing.T) {
 	t.Logf("second answers after %v", time.Since(begin))
 
 	t.Run("login", func(t *testing.T) {
-		// cloud-init lets root in only to be told who to log in as.
+		// cloud-init gives root's keys a command that says to log in as admin.
 		if got := must(t, ca, "grep -c 'command=.*Please login as the user ..admin' /root/.ssh/authorized_keys"); got != "1" {
 			t.Errorf("%s of root's keys are told to log in as admin", got)
 		}
@@ -80,7 +80,7 @@ func TestMachines(t *testing.T) {
 		}
 	})
 
-	// What containerd, runc, kubelet and kube-proxy do to a machine.
+	// These do what containerd, runc, kubelet and kube-proxy do on a machine.
 	for name, script := range map[string]string{
 		"cgroups": `
 			for d in $(awk '$3 ~ /^cgroup/ { print $2 }' /proc/self/mounts); do
@@ -204,7 +204,7 @@ json.dump(c, open("config.json", "w"))'
 
 	t.Run("adoption", func(t *testing.T) {
 		l.Close()
-		// With an image that does not exist: machines keep theirs.
+		// The image does not exist: machines keep the one they have.
 		m, err := NewManager(l.stateDir, []Image{{Dir: "/nonexistent"}})
 		if err != nil {
 			t.Fatal(err)
@@ -288,8 +288,7 @@ json.dump(c, open("config.json", "w"))'
 	})
 }
 
-// TestSixMachines boots the machines of the main example together, and says how
-// long each takes from Start to an SSH session with the pinned host key.
+// TestSixMachines boots six machines together and logs how long each takes from Start to an SSH session with the pinned host key.
 func TestSixMachines(t *testing.T) {
 	l := newTestLab(t, Releases[0])
 	hosts := make([]*testHost, 6)
@@ -352,8 +351,7 @@ func TestStartFails(t *testing.T) {
 	l.await(h)
 }
 
-// findRunc returns runc from the project's mirror, if that has been filled, or
-// else from the host's Debian.
+// findRunc returns the path of runc from the lab's mirror, if that is filled, else from the host's Debian.
 func findRunc(t *testing.T) string {
 	t.Helper()
 	const inMirror = "mirror/github.com/opencontainers/runc/releases/download/*/runc.amd64"
@@ -368,10 +366,7 @@ func findRunc(t *testing.T) string {
 	return filepath.Join(cmd.Dir, "usr/sbin/runc")
 }
 
-// TestBoot wants every release to come up as on EC2: cloud-init's network
-// configuration through netplan, the resolver's stub, every stage of cloud-init,
-// apt's sources and timers. On a busy computer the lab's own first unit is slow:
-// whatever asks for the network's interfaces has to wait for it.
+// TestBoot checks that every release boots as on EC2: cloud-init's network configuration through netplan, the resolver's stub, every stage of cloud-init, apt's sources and timers. The lab's first unit is made slow, as on a busy computer: units that need the network's interfaces must wait for it.
 func TestBoot(t *testing.T) {
 	for _, r := range Releases {
 		t.Run(r.Codename, func(t *testing.T) {

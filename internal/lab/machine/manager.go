@@ -14,8 +14,7 @@ import (
 	"time"
 )
 
-// killTimeout bounds the wait for killed processes to be gone. They need
-// milliseconds; this is for a host short of everything.
+// killTimeout bounds the wait for killed processes to end. That takes milliseconds; the bound is for an overloaded host.
 const killTimeout = 15 * time.Second
 
 // Spec describes a machine to start.
@@ -24,17 +23,14 @@ type Spec struct {
 	Image    string // id of the image that the disk is made from at the first start
 	Hostname string // used by the first boot; user data may change it afterwards
 	Netns    string // path of a network namespace with the machine's interface
-	// VCPUs and MemoryMiB are those of the instance type. They are recorded, not
-	// enforced: a machine sees and may use all of the host.
+	// VCPUs and MemoryMiB are those of the instance type. They are recorded, not enforced: a machine can use all of the host.
 	VCPUs, MemoryMiB int
-	// Files are written to the disk before the machine's first boot, by their paths relative to its root. They are
-	// root's and mode 0644.
+	// Files are written to the disk before the first boot, by path relative to its root, owned by root, with mode 0644.
 	Files map[string]string
 }
 
 // Manager starts, stops and watches the machines of one lab. It is safe for
-// concurrent use; calls for the same machine wait for one another. There must not
-// be two of them for one state directory.
+// concurrent use; calls for the same machine wait for one another. A state directory must have only one Manager at a time.
 type Manager struct {
 	stateDir string
 	images   []Image
@@ -50,7 +46,7 @@ type Manager struct {
 	machines map[string]*instance
 }
 
-// An instance is a machine that has a disk. op is held by whoever changes its state.
+// An instance is a machine that has a disk. Whoever changes its state holds op.
 type instance struct {
 	id   string
 	disk disk
@@ -61,20 +57,17 @@ type instance struct {
 	current *boot // nil when the machine is down
 }
 
-// A boot is one run of nspawn, from its start to the end of its last process.
+// A boot is one run of nspawn, until its last process has ended.
 type boot struct {
 	leader process
 	ended  chan struct{}
 	err    error // what could not be cleaned up; set before ended is closed
 
 	mu          sync.Mutex
-	endExpected bool // the end is asked for, so it is not news
+	endExpected bool // the end was requested, so Exits does not report it
 }
 
-// NewManager opens the lab in stateDir, whose machines boot from the images: it adopts
-// those that run and clears away what is left of those that ended while nobody
-// watched, which [Manager.Exits] does not report. A machine that has a disk already
-// keeps the image that the disk was made from.
+// NewManager opens the lab in stateDir. It adopts the machines that run, and cleans up after those that ended while no Manager was open; [Manager.Exits] does not report these. Images are for machines without a disk; one that has a disk keeps the image that the disk was made from.
 func NewManager(stateDir string, images []Image) (*Manager, error) {
 	stateDir, err := filepath.Abs(stateDir)
 	if err != nil {
@@ -156,7 +149,7 @@ func (m *Manager) adopt() error {
 	return nil
 }
 
-// leader returns the live nspawn process that the disk has on record.
+// leader returns the nspawn process recorded on the disk, if it is alive.
 func (in *instance) leader() (process, bool) {
 	content, err := os.ReadFile(in.disk.path("leader"))
 	if err != nil {
@@ -166,12 +159,12 @@ func (in *instance) leader() (process, bool) {
 	return p, err == nil && p.alive()
 }
 
-// clear ends and removes all of a machine but its disk.
+// clear kills a machine's processes and removes everything but its disk.
 func (in *instance) clear(ctx context.Context) error {
 	return errors.Join(in.destroy(ctx), removePropagateDir(in.id))
 }
 
-// watch follows the boot with the given leader to its end.
+// watch waits in the background for the end of the boot with the given leader, and cleans up after it.
 func (m *Manager) watch(in *instance, leader process) *boot {
 	b := &boot{leader: leader, ended: make(chan struct{})}
 	in.mu.Lock()
@@ -207,14 +200,14 @@ func (in *instance) running() *boot {
 	return in.current
 }
 
-// expectEnd says that the boot is about to be ended on purpose.
+// expectEnd records that the boot is about to be ended on purpose.
 func (b *boot) expectEnd() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.endExpected = true
 }
 
-// acquire returns the machine with the id, for the caller alone until it calls done.
+// acquire returns the machine with the id. The caller may change its state until it calls done.
 func (m *Manager) acquire(ctx context.Context, id string) (in *instance, done func(), err error) {
 	if in = m.find(id); in == nil {
 		return nil, nil, fmt.Errorf("machine %s: %w", id, fs.ErrNotExist)
@@ -245,23 +238,21 @@ func (m *Manager) find(id string) *instance {
 	return m.machines[id]
 }
 
-// Running says whether the machine is up, also if an earlier Manager started it.
+// Running says whether the machine is up. It may have been started by an earlier Manager.
 func (m *Manager) Running(id string) bool {
 	in := m.find(id)
 	return in != nil && in.running() != nil
 }
 
-// Exits delivers the ids of machines that went down without being asked to:
-// powered off from inside, or killed. A machine that reboots itself stays up.
-// Someone should always receive from it.
+// Exits delivers the ids of machines that went down without a call of this Manager: powered off from inside, or killed. A machine that reboots itself stays up. The caller must receive from it all the time.
 func (m *Manager) Exits() <-chan string { return m.exits }
 
-// Console returns the path of the log of the machine's console, all boots of it.
+// Console returns the path of the log of the machine's console, which has all its boots.
 func (m *Manager) Console(id string) string {
 	return m.newInstance(id).disk.path("console.log")
 }
 
-// Close stops watching. Machines run on, for a later Manager to adopt.
+// Close stops watching. Machines keep running until a later Manager adopts them.
 func (m *Manager) Close() {
 	m.release()
 	m.watchers.Wait()

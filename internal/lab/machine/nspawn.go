@@ -9,14 +9,10 @@ import (
 	"syscall"
 )
 
-// propagateDir is where nspawn keeps a directory for each of its machines, which
-// it leaves behind when killed.
+// propagateDir is where nspawn keeps a directory for each machine. When killed, it leaves that behind.
 const propagateDir = "/run/systemd/nspawn/propagate"
 
-// launch becomes nspawn in four steps: it enters the control groups given before
-// the "--", mounts the overlay in a mount namespace of its own (which goes with
-// the machine's last process, so that no mount is ever left on the host), and
-// replaces itself.
+// launch enters the control groups given before the "--", mounts the overlay and executes nspawn. It runs in a new mount namespace, which ends with the machine's last process, so that no mount is left on the host.
 const launch = `
 while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs"; shift; done
 options=$2 root=$3
@@ -25,8 +21,7 @@ mount -t overlay -o "$options" overlay "$root"
 exec "$@"
 `
 
-// spawn starts nspawn for the machine, detached from this process. The returned
-// process is nspawn itself, not yet the machine's init.
+// spawn starts nspawn for the machine, detached from this process. The returned process is nspawn, not the machine's init.
 func spawn(ctx context.Context, d disk, g cgroups, s Spec) (*exec.Cmd, error) {
 	image, err := d.image()
 	if err != nil {
@@ -45,7 +40,7 @@ func spawn(ctx context.Context, d disk, g cgroups, s Spec) (*exec.Cmd, error) {
 	args := []string{"--mount", "--propagation", "slave", "--", "sh", "-euc", launch, "launch"}
 	args = append(args, g.dirs()...)
 	args = append(args, "--",
-		// A machine's disk need not survive the host, so nothing waits for it.
+		// A machine's disk need not survive a crash of the host, so the overlay skips syncs.
 		fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,volatile,index=off,redirect_dir=on",
 			image, d.path("upper"), d.path("work")),
 		d.path("root"),
@@ -67,13 +62,13 @@ func spawn(ctx context.Context, d disk, g cgroups, s Spec) (*exec.Cmd, error) {
 		args = append(args, "--bind=/dev/fuse")
 	}
 
-	// The machine outlives this call and, if need be, this process.
+	// The machine outlives this call, and may outlive this process.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), "unshare", args...)
 	cmd.Dir = "/"
 	cmd.Env = []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-		"SYSTEMD_NSPAWN_API_VFS_WRITABLE=1", // sysctls, as on a machine of one's own
-		"SYSTEMD_NSPAWN_LOCK=0",             // the lock file would outlive a power cut
+		"SYSTEMD_NSPAWN_API_VFS_WRITABLE=1", // sysctls, as on a virtual machine
+		"SYSTEMD_NSPAWN_LOCK=0",             // the lock file would be left behind after a power cut
 	}
 	cmd.Stdout, cmd.Stderr = console, console
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

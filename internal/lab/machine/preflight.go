@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// tools are the programs on the host that machines need, with the Debian and
-// Ubuntu packages they come in.
+// tools are the programs on the host that machines need, with their Debian and Ubuntu packages.
 var tools = []struct{ name, pkg string }{
 	{"systemd-nspawn", "systemd-container"},
 	{"unshare", "util-linux"},
@@ -20,7 +19,7 @@ var tools = []struct{ name, pkg string }{
 	{"nft", "nftables"},
 }
 
-// buildTools are needed only while cacheDir lacks an image.
+// buildTools are needed only if cacheDir lacks an image.
 var buildTools = []struct{ name, pkg string }{
 	{"debootstrap", "debootstrap"},
 	{"chroot", "coreutils"},
@@ -29,9 +28,7 @@ var buildTools = []struct{ name, pkg string }{
 // debianKeyring is what debootstrap checks the mirror's signature with.
 const debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-// Preflight checks that the host can run machines, and build their images if
-// cacheDir lacks one. The error names everything that is missing, and what to do
-// about each. It asks modprobe for needed kernel modules that are not loaded.
+// Preflight checks that the host can run machines, and can build their images if cacheDir lacks one. It loads missing kernel modules. The error names everything that is missing, and what to do about it.
 func Preflight(ctx context.Context, cacheDir string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("machines need root: run this as root, or with sudo")
@@ -83,7 +80,7 @@ func Preflight(ctx context.Context, cacheDir string) error {
 			problem("the kernel has no %s namespaces: use another kernel", ns)
 		}
 	}
-	// In a network namespace that ends with the command, so that nothing is left.
+	// Each runs in a network namespace that ends with the command, so that nothing is left.
 	for _, probe := range []struct {
 		what string
 		args []string

@@ -44,7 +44,7 @@ func TestPreflightWithoutRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	// The test binary's own directory may be closed to others.
+	// The directory of the test binary may not be readable for other users.
 	bin := "/proc/self/fd/3"
 	exe, err := os.Open("/proc/self/exe")
 	if err != nil {

@@ -12,14 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process is told from a later one with the same pid by its start time, in
-// clock ticks since boot (proc_pid_stat(5)).
+// A process is identified by its pid and its start time, in clock ticks since boot (proc_pid_stat(5)), since pids are reused.
 type process struct {
 	pid   int
 	start uint64
 }
 
-// findProcess reads what identifies the live process with the pid.
+// findProcess returns the live process with the pid.
 func findProcess(pid int) (process, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -56,7 +55,7 @@ func (p process) alive() bool {
 	return err == nil && now == p
 }
 
-// signal sends sig to the process, and to no other that may have got its pid.
+// signal sends sig to the process, and never to another one with the same pid.
 func (p process) signal(sig unix.Signal) error {
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	if err != nil {
@@ -69,8 +68,7 @@ func (p process) signal(sig unix.Signal) error {
 	return unix.PidfdSendSignal(fd, sig, nil, 0)
 }
 
-// init returns the process that is PID 1 of the namespace below the nspawn
-// leader p, once it runs systemd.
+// init returns the machine's PID 1, a child of the nspawn process p, once it runs systemd.
 func (p process) init() (process, error) {
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", p.pid, p.pid))
 	if err != nil {
@@ -88,8 +86,7 @@ func (p process) init() (process, error) {
 	return process{}, errors.New("no init process")
 }
 
-// wait returns when the process has ended, or with the error of ctx. It works for
-// processes that are no children of this one, and does not reap those that are.
+// wait returns when the process has ended, or ctx's error. The process need not be a child; a child is not reaped.
 func (p process) wait(ctx context.Context) error {
 	if ended, err := p.waitFD(ctx); err == nil {
 		return ended
@@ -104,13 +101,13 @@ func (p process) wait(ctx context.Context) error {
 	return nil
 }
 
-// waitFD is wait by means of a pidfd; err says that there is none to be had.
+// waitFD is wait with a pidfd. err says that pidfds do not work here.
 func (p process) waitFD(ctx context.Context) (ended, err error) {
 	fd, err := unix.PidfdOpen(p.pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
 		return nil, err
 	}
-	// Non-blocking, so the runtime's poller waits for it rather than a thread.
+	// It is non-blocking, so that the runtime's poller waits for it instead of a thread.
 	f := os.NewFile(uintptr(fd), "pidfd")
 	stop := context.AfterFunc(ctx, func() { _ = f.Close() })
 	defer func() {

@@ -2,13 +2,12 @@ package machine
 
 import "slices"
 
-// What Debian's cloud team puts into its EC2 images on top of the base system,
-// by the classes of its recipe
+// packageClasses are the packages of Debian's EC2 images on top of the base system, by the classes of the cloud team's recipe
 // (https://salsa.debian.org/cloud-team/debian-cloud-images, config_space).
 var packageClasses = []struct {
 	name     string
 	packages []string
-	release  string // only this one's, by version; empty means every release's
+	release  string // for this release only, by version; empty means every release
 }{
 	{name: "CLOUD", packages: []string{"openssh-server", "ssh-import-id", "cloud-initramfs-growroot"}},
 	{name: "EC2", packages: []string{"awscli", "cloud-init", "cloud-guest-utils", "amazon-ec2-utils"}},
@@ -27,11 +26,10 @@ var packageClasses = []struct {
 	}},
 }
 
-// A difference between a machine and an instance of Debian's image on EC2, and
-// why it is there. The files in image/root say their own reasons.
+// A difference is one between a machine and an instance of Debian's image on EC2, with its reason. The files in image/root give their own reasons.
 type difference struct{ what, reason string }
 
-// omitted are the packages of the recipe that the images lack.
+// omitted are the packages of the recipe that are not installed.
 var omitted = []difference{
 	{"linux-image-cloud-amd64", "a container runs on its host's kernel"},
 	{"grub-cloud-amd64", "a container has no boot loader"},
@@ -51,7 +49,7 @@ var masked = []difference{
 	{"e2scrub_reap.service", "the disk is the host's to check"},
 }
 
-// packages are those of the recipe for a release, without what is omitted.
+// packages returns the packages of the recipe for a release, without the omitted ones.
 func (r Release) packages() []string {
 	var list []string
 	for _, c := range packageClasses {
