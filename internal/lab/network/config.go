@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Config is everything that shall exist in a lab's network. What it does not mention is removed by [Manager.Apply].
+// Config is the wanted state of a lab's network. [Manager.Apply] removes everything that is not in it.
 type Config struct {
 	VPCs []VPC
 }
@@ -18,8 +18,7 @@ type Config struct {
 type VPC struct {
 	ID   string
 	CIDR netip.Prefix
-	// InternetGateway says whether an internet gateway is attached. Without one, routes to it are black holes and
-	// public addresses lead nowhere.
+	// InternetGateway says whether an internet gateway is attached. Without one, routes to it are black holes and public addresses do not work.
 	InternetGateway bool
 	Subnets         []Subnet
 	RouteTables     []RouteTable
@@ -31,12 +30,12 @@ type VPC struct {
 type Subnet struct {
 	ID   string
 	CIDR netip.Prefix
-	// RouteTableID names the table that routes what the subnet's interfaces send. Empty means the local route alone.
+	// RouteTableID names the table for packets from the subnet's interfaces. Empty means only the local route.
 	RouteTableID string
 }
 
 // RouteTable holds routes for packets leaving the interfaces of the subnets associated with it. The longest prefix
-// wins. The route for the VPC's own CIDR is always there, stated or not.
+// wins. The route for the VPC's own CIDR always exists, listed or not.
 type RouteTable struct {
 	ID     string
 	Routes []Route
@@ -57,21 +56,20 @@ const (
 	Local TargetKind = iota
 	// InternetGateway is the VPC's internet gateway.
 	InternetGateway
-	// ToInterface is another interface of the VPC. It must have its source/destination check off to receive
-	// packets that are not for its own address.
+	// ToInterface is another interface of the VPC. To receive packets for other addresses than its own, it must have its source/destination check off.
 	ToInterface
 	// Blackhole drops packets silently, as EC2 does when a route's target is gone.
 	Blackhole
 )
 
-// Target is where a route leads.
+// Target is a route's target.
 type Target struct {
 	Kind TargetKind
 	// InterfaceID is set for ToInterface. An interface that does not exist, or is stopped, makes a black hole.
 	InterfaceID string
 }
 
-// Interface is one network interface and the namespace behind it.
+// Interface is a network interface and the namespace behind it.
 type Interface struct {
 	ID        string
 	SubnetID  string
@@ -83,15 +81,13 @@ type Interface struct {
 	// SourceDestCheck drops packets from the interface with another source than PrivateIP, and packets to it with
 	// another destination. With the check off, addresses inside the VPC's CIDR still cannot be forged.
 	SourceDestCheck bool
-	// Groups are the interface's security groups. With none, nothing but the VPC's own services gets through.
+	// Groups are the interface's security groups. With none, it reaches only the VPC's own services.
 	Groups []string
-	// Stopped makes packets to the interface vanish, as on EC2 when its instance does not run. Without it the
-	// kernel would answer them for the machine that is not there.
+	// Stopped drops packets to the interface, as on EC2 when its instance does not run. Otherwise the kernel would answer them in place of the machine.
 	Stopped bool
 }
 
-// SecurityGroup is a set of rules that allow; what none allows is dropped. Enforcement is stateful: packets of a
-// flow that was allowed keep passing, in both directions, also after its rule is gone.
+// SecurityGroup is a set of rules that allow packets; others are dropped. It is stateful: an allowed flow keeps passing in both directions, also after its rule is removed.
 type SecurityGroup struct {
 	ID              string
 	Ingress, Egress []Rule
@@ -104,10 +100,9 @@ type Rule struct {
 	// FromPort and ToPort bound the destination port for tcp and udp (-1 to -1, or 0 to 65535: any). For icmp they
 	// are type and code, -1 meaning any. Other protocols have none.
 	FromPort, ToPort int
-	// CIDR is the peer's address. IPv6 CIDRs match nothing here.
+	// CIDR contains the peer's address. IPv6 CIDRs match nothing.
 	CIDR netip.Prefix
-	// GroupID, instead of CIDR, matches by the peer's interface: packets that come or go through a public address
-	// do not match, while packets that a member forwards for others (pods, say) do.
+	// GroupID, instead of CIDR, matches by the peer's interface. Packets through a public address do not match; packets that a member forwards for others, such as pods, do.
 	GroupID string
 }
 
@@ -120,7 +115,7 @@ var (
 func (v VPC) resolver() netip.Addr   { return offset(v.CIDR.Addr(), 2) }
 func (s Subnet) gateway() netip.Addr { return offset(s.CIDR.Addr(), 1) }
 
-// services are the router's own addresses that every interface may talk to.
+// services returns the router's addresses that every interface may reach.
 func (v VPC) services() []netip.Addr {
 	return []netip.Addr{v.resolver(), localResolverIP, metadataIP}
 }
@@ -155,11 +150,10 @@ func offset(base netip.Addr, n int) netip.Addr {
 	return base
 }
 
-// validID is what may become part of file names, interface aliases and rulesets. The hyphen keeps identifiers apart
-// from the names this package gives.
+// validID matches identifiers that may be part of file names, interface aliases and rulesets. The hyphen keeps them different from this package's own names.
 var validID = regexp.MustCompile(`^[a-z]+-[0-9a-z-]{1,40}$`)
 
-// validate reports everything in the configuration that could not be built as it is stated.
+// validate returns all errors of the configuration.
 func (c Config) validate(slice Slice) error {
 	v := validator{seen: map[string]string{}}
 	public := map[netip.Addr]bool{}
@@ -173,7 +167,7 @@ func (c Config) validate(slice Slice) error {
 }
 
 type validator struct {
-	seen map[string]string // what each identifier and address is already used by
+	seen map[string]string // which resource uses an identifier or address
 	errs []error
 }
 

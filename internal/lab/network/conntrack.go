@@ -10,9 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cutStaleFlows makes a router forget flows that can no longer be: those of interfaces that are gone, whose
-// addresses may belong to others by now, and those translated by a mapping that has changed since. Flows whose security
-// group rule is gone stay, as on EC2.
+// cutStaleFlows deletes a router's connection tracking entries that are no longer valid: those of removed interfaces, whose addresses may belong to others by now, and those translated by a changed mapping. Flows whose security group rule was removed stay, as on EC2.
 func cutStaleFlows(handle *netlink.Handle, vpc VPC, removed []netip.Addr) error {
 	filter := staleFlows{cidr: vpc.CIDR, public: vpc.translations(), present: map[netip.Addr]bool{}}
 	for _, i := range vpc.Interfaces {
@@ -27,10 +25,10 @@ func cutStaleFlows(handle *netlink.Handle, vpc VPC, removed []netip.Addr) error 
 	return nil
 }
 
-// staleFlows is a filter of connection tracking entries.
+// staleFlows is a filter that matches stale connection tracking entries.
 type staleFlows struct {
 	cidr    netip.Prefix
-	present map[netip.Addr]bool       // addresses in the VPC that have been the same interface's all along
+	present map[netip.Addr]bool       // addresses in the VPC that still belong to the same interface
 	public  map[netip.Addr]netip.Addr // by private address
 }
 
@@ -43,7 +41,7 @@ func (f staleFlows) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
 		dialled != receiver && f.public[receiver] != dialled
 }
 
-// gone is true for the VPC's own addresses only: what an interface forwards for has other ones.
+// gone says whether addr is in the VPC's CIDR and no interface has it any more. Pods have addresses outside the CIDR.
 func (f staleFlows) gone(addr netip.Addr) bool { return f.cidr.Contains(addr) && !f.present[addr] }
 
 func address(ip net.IP) netip.Addr {

@@ -16,13 +16,12 @@ import (
 
 const macA, macB = "02:00:0a:f0:00:0a", "02:00:0a:f0:00:0b"
 
-// dhcpLab is a network whose router answers DHCP, and whose interfaces A and B have no address yet. B may forward for
-// others, as a worker does.
+// dhcpLab is a network whose router answers DHCP, and whose interfaces A and B have no address yet. B has no source/destination check, as a worker.
 func dhcpLab(t *testing.T) (l *lab, taken chan string) {
 	vpc := threeInterfaces()
 	vpc.Interfaces[0].MAC, vpc.Interfaces[1].MAC = macA, macB
 	vpc.Interfaces[1].SourceDestCheck = false
-	vpc.SecurityGroups[0].Egress = nil // addresses are told whatever the groups say
+	vpc.SecurityGroups[0].Egress = nil // DHCP works whatever the groups say
 	l, taken = newLab(t), make(chan string, 8)
 	l.cfg.VPCs = []VPC{vpc}
 	if err := l.Apply(t.Context(), l.cfg); err != nil {
@@ -90,7 +89,7 @@ func TestAddressByDHCP(t *testing.T) {
 	l.renews(lease)
 }
 
-// lookupBeforeAddress: nothing but DHCP is let through from a machine without an address.
+// lookupBeforeAddress checks that a machine without an address gets only DHCP through.
 func (l *lab) lookupBeforeAddress() {
 	l.t.Helper()
 	other, err := l.ListenUDP(l.t.Context(), "vpc-1", "0.0.0.0:69")
@@ -111,7 +110,7 @@ func (l *lab) lookupBeforeAddress() {
 	}
 }
 
-// renews asks again by unicast, from the address that was told, and by broadcast when nobody answered that.
+// renews asks again from the leased address, by unicast and by broadcast.
 func (l *lab) renews(lease *nclient4.Lease) {
 	l.t.Helper()
 	var socket net.PacketConn

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is how long a test waits for a packet that must not come. What must come has answerWithin.
+// patience is how long a test waits for a packet that must not arrive. Other packets must arrive within answerWithin.
 const (
 	patience     = 300 * time.Millisecond
 	answerWithin = 5 * time.Second
@@ -71,15 +71,15 @@ func (l *lab) apply() {
 	}
 	for _, vpc := range l.cfg.VPCs {
 		for _, planned := range planRouter(vpc).Links {
-			if err := l.beGuest(planned); err != nil {
+			if err := l.configureGuest(planned); err != nil {
 				l.t.Fatal(err)
 			}
 		}
 	}
 }
 
-// beGuest configures an interface as the machine behind it would.
-func (l *lab) beGuest(at link) error {
+// configureGuest configures an interface as the machine behind it does.
+func (l *lab) configureGuest(at link) error {
 	inside, _, closeInside, err := open(l.slice.namespace(at.Interface.ID))
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (l *lab) iface(id string) *Interface {
 	return nil
 }
 
-// operator, as a place, is the host's own namespace.
+// operator is the place of the host's own namespace.
 const operator = ""
 
 // at runs fn in an interface's namespace, or the host's.
@@ -117,7 +117,7 @@ func (l *lab) at(place string, fn func() error) error {
 	return within(l.slice.namespace(place), fn)
 }
 
-// serve answers each TCP connection to addr with the caller's address, then echoes.
+// serve answers each TCP connection to addr with the client's address, then echoes.
 func (l *lab) serve(place, addr string) {
 	l.t.Helper()
 	var listener net.Listener
@@ -182,7 +182,7 @@ func (l *lab) dial(place, from, addr string, timeout time.Duration) (*conn, erro
 	return opened, err
 }
 
-// alive says whether the connection still carries a line there and back.
+// alive checks that the connection still carries a line in both directions.
 func (c *conn) alive(timeout time.Duration) error {
 	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return err
@@ -210,7 +210,7 @@ func (l *lab) reachesFrom(place, from, addr string) string {
 	return c.seenAs
 }
 
-// dropped checks that packets to addr vanish without an answer.
+// dropped checks that packets to addr get no answer.
 func (l *lab) dropped(place, addr string) {
 	l.t.Helper()
 	l.droppedFrom(place, "", addr)
@@ -227,7 +227,7 @@ func (l *lab) droppedFrom(place, from, addr string) {
 	}
 }
 
-// unreachable checks that this host says there is no way to addr.
+// unreachable checks that this host has no route to addr.
 func (l *lab) unreachable(place, addr string) {
 	l.t.Helper()
 	_, err := l.dial(place, "", addr, answerWithin)
@@ -236,7 +236,7 @@ func (l *lab) unreachable(place, addr string) {
 	}
 }
 
-// waitFor picks how long to wait for a packet that must, or must not, come.
+// waitFor returns how long to wait for a packet that must, or must not, arrive.
 func waitFor(must bool) time.Duration {
 	if must {
 		return answerWithin
@@ -251,7 +251,7 @@ func name(place string) string {
 	return place
 }
 
-// addAddress gives a namespace one more address, to stand for a pod or for a forged sender.
+// addAddress adds an address to a namespace, that of a pod or of a forged sender.
 func (l *lab) addAddress(place, addr string) {
 	l.t.Helper()
 	err := l.at(place, func() error {
@@ -266,7 +266,7 @@ func (l *lab) addAddress(place, addr string) {
 	}
 }
 
-// receive opens a UDP socket and returns a function that waits for the next datagram, answers it, and tells its sender.
+// receive opens a UDP socket and returns a function that waits for the next datagram, answers it, and returns its sender.
 func (l *lab) receive(place, addr string) func(timeout time.Duration) (string, error) {
 	l.t.Helper()
 	var socket net.PacketConn
@@ -327,8 +327,7 @@ func rules(protocol string, from, to int, cidr string) []Rule {
 	return []Rule{{Protocol: protocol, FromPort: from, ToPort: to, CIDR: netip.MustParsePrefix(cidr)}}
 }
 
-// threeInterfaces is a VPC with interfaces A and B in one subnet and C in another, each in a group of its own:
-// everything out, TCP port 80 in.
+// threeInterfaces is a VPC with interfaces A and B in one subnet and C in another. Each has its own group, which allows everything out and TCP port 80 in.
 func threeInterfaces() VPC {
 	vpc := VPC{
 		ID: "vpc-1", CIDR: netip.MustParsePrefix("10.240.0.0/16"), InternetGateway: true,

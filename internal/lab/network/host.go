@@ -13,14 +13,13 @@ import (
 )
 
 const (
-	// internetID names the internet namespace as identifiers name the others.
+	// internetID is the identifier of the internet namespace.
 	internetID = "inet"
 	// operatorName is the internet namespace's link to the host.
 	operatorName = "operator"
 )
 
-// fallback is the route beneath all others of the slice: whatever happens to the link, packets for the slice do not
-// leave the host.
+// fallback returns the slice's route of lowest priority. It keeps packets for the slice on the host, whatever happens to the link.
 func (s Slice) fallback() *netlink.Route {
 	return &netlink.Route{
 		Family: unix.AF_INET, Table: unix.RT_TABLE_MAIN, Type: unix.RTN_UNREACHABLE,
@@ -28,8 +27,7 @@ func (s Slice) fallback() *netlink.Route {
 	}
 }
 
-// internetRuleset drops packets from addresses that do not exist in the internet (RFC 1918, RFC 6598), as every carrier
-// does: whoever forgets to translate them gets no answer.
+// internetRuleset drops packets from private addresses (RFC 1918, RFC 6598), as every carrier does. So a sender without address translation gets no answer.
 const internetRuleset = `table ip lab
 delete table ip lab
 table ip lab {
@@ -40,7 +38,7 @@ table ip lab {
 }
 `
 
-// connectHost makes sure of the fallback route, the internet namespace, and the link between it and the host.
+// connectHost makes the fallback route, the internet namespace, and the link between it and the host, as far as they are missing.
 func (s Slice) connectHost(ctx context.Context) error {
 	host, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -64,7 +62,7 @@ func (s Slice) connectHost(ctx context.Context) error {
 		return err
 	}
 	if !intact {
-		// Addresses of our own choice keep the host's udev from choosing others a moment later.
+		// Fixed MAC addresses keep the host's udev from changing them a moment later.
 		mac := net.HardwareAddr{0x02, 'k', '8', 's', 0, byte(s.Index)}
 		peerMAC := net.HardwareAddr{0x02, 'k', '8', 's', 1, byte(s.Index)}
 		if _, err := addVeth(host, s.hostLink(), ns, operatorName, internetMTU, mac, peerMAC); err != nil {
@@ -74,14 +72,13 @@ func (s Slice) connectHost(ctx context.Context) error {
 	return s.configureHost(ctx, host, inside)
 }
 
-// configureHost sets what the link between host and internet needs, at every Open: others may manage the host's
-// routes as well.
+// configureHost configures the link between host and internet. Every Open repeats that, since other programs may change the host's routes.
 func (s Slice) configureHost(ctx context.Context, host, inside *netlink.Handle) error {
 	outside, err := host.LinkByName(s.hostLink())
 	if err != nil {
 		return fmt.Errorf("find link %s: %w", s.hostLink(), err)
 	}
-	const addrGenNone = 1 // no IPv6 link-local address; the host's sysctls stay alone
+	const addrGenNone = 1 // no IPv6 link-local address, without changing the host's sysctls
 	if err := host.LinkSetIP6AddrGenMode(outside, addrGenNone); err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
 		return fmt.Errorf("keep IPv6 off %s: %w", s.hostLink(), err)
 	}
@@ -115,7 +112,7 @@ func (s Slice) configureHost(ctx context.Context, host, inside *netlink.Handle) 
 }
 
 // Down removes everything of a slice from the host, whether or not a process has it open: namespaces, links, routes.
-// The fallback route goes last. Machines in the namespaces must have ended, or they keep theirs alive unseen.
+// The fallback route is removed last. Machines in the namespaces must have ended, or they keep their namespaces alive.
 func Down(ctx context.Context, slice Slice) error {
 	if err := slice.down(ctx); err != nil {
 		return fmt.Errorf("take down network %s: %w", slice.Prefix, err)
@@ -157,7 +154,7 @@ func (s Slice) down(ctx context.Context) error {
 	return nil
 }
 
-// removeNamespace deletes a namespace together with its links, whose other ends are gone when it returns.
+// removeNamespace deletes a namespace with its links and their other ends.
 func removeNamespace(name string) error {
 	if pinned(name) {
 		handle, _, closeNS, err := open(name)
@@ -181,8 +178,7 @@ func removeNamespace(name string) error {
 	return deleteNamespace(name)
 }
 
-// Leftovers lists what there still is of a slice in the host's namespace, in words. It is empty before the first Open
-// and after Down.
+// Leftovers describes what is left of a slice in the host's namespace. It is empty before the first Open and after Down.
 func Leftovers(slice Slice) ([]string, error) {
 	var left []string
 	names, err := slice.namespaces()

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestDownLeavesNothing compares the host before and after, with a daemon that did not close what it had open.
+// TestDownLeavesNothing compares the host before and after, although the daemon did not close its sockets.
 func TestDownLeavesNothing(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -60,7 +60,7 @@ func TestDownLeavesNothing(t *testing.T) {
 	}
 }
 
-// hostState is what the host's namespace looks like, apart from other labs that come and go meanwhile.
+// hostState describes the host's namespace, without other labs, which may come and go meanwhile.
 func hostState(t *testing.T, slice Slice) string {
 	t.Helper()
 	var b strings.Builder

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// addPod puts a namespace of its own behind an interface, which forwards for it, and returns it as a place.
+// addPod adds a pod's namespace behind an interface, which forwards for it, and returns its place.
 func (l *lab) addPod(place, addr string) string {
 	l.t.Helper()
 	l.iface(place).SourceDestCheck = false
@@ -47,7 +47,7 @@ func (l *lab) addPod(place, addr string) string {
 		configure(inside, "eth0", netip.MustParsePrefix(addr+"/24")),
 		syncRoutes(inside, []route{{Table: unix.RT_TABLE_MAIN, Kind: unix.RTN_UNICAST, Destination: everywhere, Via: netip.MustParseAddr("10.200.9.1"), Link: "eth0"}}, false),
 		l.at(place, func() error { return setSysctls([]sysctl{{"ipv4/ip_forward", "1"}}) }),
-		// As kube-proxy and CNI do it: what leaves the cluster bears the node's address.
+		// As with kube-proxy and CNI, packets that leave the cluster have the node's address.
 		loadRuleset(l.t.Context(), l.slice.namespace(place), fmt.Sprintf(
 			"table ip pod { chain out { type nat hook postrouting priority srcnat; oifname %q snat to %s; }; }", guestLink, own)),
 	}
@@ -78,8 +78,7 @@ func TestApplyAgainChangesNothing(t *testing.T) {
 	}
 }
 
-// watch counts the kernel's announcements of changed links and routes in the first VPC's router. The function it
-// returns waits for the given number of them, at most as long as given, and tells what there was.
+// watch collects the kernel's events of changed links and routes in the first VPC's router. The function it returns waits for count events, at most for timeout, and returns them.
 func (l *lab) watch() func(count int, timeout time.Duration) []string {
 	l.t.Helper()
 	ns, err := netns.GetFromPath(netnsPath(l.slice.namespace(l.cfg.VPCs[0].ID)))
@@ -115,8 +114,7 @@ func (l *lab) watch() func(count int, timeout time.Duration) []string {
 	}
 }
 
-// dump shows what ip(8) and nft(8) have to say about the lab's namespaces, without what the kernel still settles for a
-// moment after a link came up.
+// dump returns the output of ip(8) and nft(8) for the lab's namespaces, without states that the kernel still changes for a moment after a link has come up.
 func (l *lab) dump() string {
 	l.t.Helper()
 	names, err := l.slice.namespaces()
@@ -182,7 +180,7 @@ func TestAddressIsGivenToANewInterface(t *testing.T) {
 	l.reaches("eni-a", ipC+":80")
 }
 
-// TestInterfaceIsHandedOverUnconfigured: it has carrier and its MAC address; the rest is told by DHCP.
+// TestInterfaceIsHandedOverUnconfigured checks that a new interface has carrier and its MAC address; the rest comes from DHCP.
 func TestInterfaceIsHandedOverUnconfigured(t *testing.T) {
 	vpc := threeInterfaces()
 	vpc.Interfaces[0].MAC = "02:00:0a:f0:00:0a"
@@ -271,8 +269,7 @@ func TestAdoptionAfterACrash(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What a crash in the middle of something leaves behind: a file without a namespace, a namespace of nobody, a
-	// link without a label.
+	// A crash may leave a file without a namespace, an unknown namespace, and a link without a label.
 	for _, err := range []error{
 		os.WriteFile(netnsPath(l.slice.namespace("eni-d")), nil, 0o444),
 		second(ensureNamespace(l.slice.namespace("eni-nobody"))),
@@ -386,7 +383,7 @@ func TestTwoLabsSideBySide(t *testing.T) {
 	two.reaches(operator, two.public(0).String()+":80")
 }
 
-// TestPacketsNeverLeaveTheHost takes away the link that packets for the slice go through.
+// TestPacketsNeverLeaveTheHost removes the link that packets for the slice go through.
 func TestPacketsNeverLeaveTheHost(t *testing.T) {
 	l := withPublicAddresses(t)
 	link, err := netlink.LinkByName(l.slice.hostLink())

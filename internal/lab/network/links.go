@@ -13,21 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The MTUs, in bytes, of links inside a VPC and of those towards the internet (EC2 user guide, "Network maximum
-// transmission unit (MTU) for your EC2 instance"). A router in between says so to senders of packets that are too large.
+// The MTUs, in bytes, of links inside a VPC and of those towards the internet (EC2 user guide, "Network maximum transmission unit (MTU) for your EC2 instance"). The router tells senders when a packet is too large.
 const (
 	vpcMTU      = 9001
 	internetMTU = 1500
 )
 
-// guestLink is what a machine finds its interface called, as Debian's images name it on EC2.
+// guestLink is the name of the interface in a machine, as in Debian's images on EC2.
 const guestLink = "ens5"
 
-// upPatience is far more than the milliseconds a link takes to come up.
+// upPatience bounds the wait for a link to come up, which takes milliseconds.
 const upPatience = 10 * time.Second
 
-// forwardingSysctls make a namespace a router that reports packets that are too large at once and offers no
-// shortcuts.
+// forwardingSysctls make a namespace a router that reports too large packets at once and sends no redirects.
 var forwardingSysctls = []sysctl{
 	{"ipv4/conf/all/rp_filter", "0"},
 	{"ipv4/conf/default/rp_filter", "0"},
@@ -39,7 +37,7 @@ var forwardingSysctls = []sysctl{
 	{"ipv4/ip_forward", "1"},
 }
 
-// instanceSysctls undo what a namespace inherits from this host, so that a machine finds what it would find on EC2.
+// instanceSysctls reset what a namespace inherits from this host to the values on EC2.
 var instanceSysctls = []sysctl{
 	{"ipv4/ip_forward", "0"},
 	{"ipv4/conf/all/rp_filter", "0"},
@@ -48,7 +46,7 @@ var instanceSysctls = []sysctl{
 	{"ipv4/conf/default/accept_redirects", "0"},
 }
 
-// addVeth creates a pair of links and leaves both down.
+// addVeth creates a pair of links, both down.
 func addVeth(handle *netlink.Handle, name string, peerNS netns.NsHandle, peer string, mtu int, mac, peerMAC net.HardwareAddr) (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU, attrs.HardwareAddr = name, mtu, mac
@@ -64,7 +62,7 @@ func addVeth(handle *netlink.Handle, name string, peerNS netns.NsHandle, peer st
 	return created, nil
 }
 
-// syncUplink makes sure that a router is connected with the internet namespace.
+// syncUplink connects a router with the internet namespace, unless it is connected.
 func syncUplink(ctx context.Context, router, internet string, vpc VPC) error {
 	inside, _, closeRouter, err := open(router)
 	if err != nil {
@@ -96,8 +94,7 @@ func syncUplink(ctx context.Context, router, internet string, vpc VPC) error {
 	return label(inside, uplink, vpc.ID)
 }
 
-// connected says whether a link is there, finished, and has its other end where it belongs. Of one that is not, it
-// removes what there is.
+// connected says whether a link exists, is finished, and has its other end in the right place. Otherwise it removes what exists of it.
 func connected(handle *netlink.Handle, name, alias string, peerHandle *netlink.Handle, peer string) (bool, error) {
 	found, err := handle.LinkByName(name)
 	if err == nil {
@@ -124,8 +121,7 @@ func label(handle *netlink.Handle, l netlink.Link, alias string) error {
 	return nil
 }
 
-// awaitUp waits until a link carries packets. The kernel gets to that a moment after the second end of a pair came up,
-// and drops what is sent before, which would cost a machine's first connection a second.
+// awaitUp waits until a link carries packets. That is a moment after the second end of a pair has come up. The kernel drops packets sent before, which would delay a machine's first connection by a second.
 func awaitUp(ctx context.Context, handle *netlink.Handle, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, upPatience)
 	defer cancel()
@@ -170,7 +166,7 @@ func setUp(handle *netlink.Handle, name string) error {
 	return nil
 }
 
-// syncLoopback makes the addresses of a router's loopback those wanted, beside 127.0.0.1.
+// syncLoopback sets the addresses of a router's loopback to those wanted and 127.0.0.1.
 func syncLoopback(handle *netlink.Handle, wanted []netip.Addr) error {
 	lo, err := handle.LinkByName("lo")
 	if err != nil {
@@ -206,8 +202,7 @@ func syncLoopback(handle *netlink.Handle, wanted []netip.Addr) error {
 	return nil
 }
 
-// syncLinks makes a router's links to its interfaces those wanted, and returns the private addresses of the ones it
-// removed. A link that is right already is not touched, nor is what is behind it.
+// syncLinks sets a router's links to its interfaces to those wanted, and returns the private addresses of the removed ones. It does not touch correct links or the namespaces behind them.
 func (m *Manager) syncLinks(ctx context.Context, router string, wanted []link) (removed []netip.Addr, err error) {
 	handle, _, closeRouter, err := open(router)
 	if err != nil {
@@ -260,8 +255,7 @@ func (m *Manager) syncLinks(ctx context.Context, router string, wanted []link) (
 	return removed, errors.Join(errs...)
 }
 
-// addLink connects a new, or newly made, interface namespace to its router. Its interface carries packets and has no
-// address: a machine asks for one, as on EC2.
+// addLink connects an interface's namespace, which it makes if need be, to its router. The interface is up and has no address: a machine gets one by DHCP, as on EC2.
 func (m *Manager) addLink(handle *netlink.Handle, router string, l link) error {
 	name := m.slice.namespace(l.Interface.ID)
 	if _, err := ensureNamespace(name, instanceSysctls...); err != nil {
@@ -285,7 +279,7 @@ func (m *Manager) addLink(handle *netlink.Handle, router string, l link) error {
 	if err != nil {
 		return err
 	}
-	// The router answers ARP for every address that it routes elsewhere, that is for the subnet's other interfaces.
+	// The router answers ARP for every address that it routes elsewhere, such as those of the subnet's other interfaces.
 	err = within(router, func() error {
 		return setSysctls([]sysctl{
 			{"ipv4/conf/" + l.Name + "/proxy_arp", "1"},
@@ -295,7 +289,7 @@ func (m *Manager) addLink(handle *netlink.Handle, router string, l link) error {
 	if err != nil {
 		return err
 	}
-	// Nobody answers for the others, and a machine is to find out in less than a second.
+	// Nobody answers for other addresses. A machine should find that out in less than a second.
 	err = within(name, func() error {
 		return setSysctls([]sysctl{{"ipv4/neigh/" + guestLink + "/retrans_time_ms", "250"}})
 	})

@@ -13,13 +13,12 @@ import (
 
 const (
 	lockName = "lock"
-	// lockPatience is far more than the milliseconds for which anybody holds the lock.
+	// lockPatience bounds the wait for the lock, which is held for milliseconds.
 	lockPatience = 30 * time.Second
 	lockRetry    = 2 * time.Millisecond
 )
 
-// withLock runs fn while no other process runs one for the same directory, and removes the
-// directory if fn leaves it empty.
+// withLock runs fn while it holds the directory's lock, and removes the directory if fn leaves it empty.
 func withLock(dir string, fn func() error) error {
 	lock, err := acquire(dir)
 	if err != nil {
@@ -62,8 +61,7 @@ func acquire(dir string) (*flock.Flock, error) {
 	return nil, fmt.Errorf("another process has held it for %s", lockPatience)
 }
 
-// isNamed says whether the file of a lock that is held is still the one to be found under its name:
-// whoever had the lock before may have removed it.
+// isNamed says whether the file of a held lock still has its name. The previous holder may have removed it.
 func isNamed(lock *flock.Flock) (bool, error) {
 	held, err := lock.Stat()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"sync"
 )
 
-// Manager builds and keeps one slice's network. Its methods may be called from several goroutines.
+// Manager manages one slice's network. It is safe for concurrent use.
 type Manager struct {
 	slice Slice
 
@@ -23,9 +23,7 @@ type Manager struct {
 	listeners map[string][]io.Closer // by VPC
 }
 
-// Open connects the host with a slice's internet namespace, making what does not exist yet. Namespaces that an earlier
-// process left are adopted as they are; the next [Manager.Apply] compares them with its configuration. It needs root
-// and nft(8).
+// Open connects the host with a slice's internet namespace, which it makes if need be. It adopts the namespaces of an earlier process unchanged; the next [Manager.Apply] compares them with its configuration. It needs root and nft(8).
 func Open(ctx context.Context, slice Slice) (*Manager, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("open network %s: %w", slice.Prefix, err)
@@ -42,14 +40,10 @@ func Open(ctx context.Context, slice Slice) (*Manager, error) {
 // Slice returns the slice that the manager was opened with.
 func (m *Manager) Slice() Slice { return m.slice }
 
-// InterfaceNetns returns the path of the network namespace behind an interface, for nspawn and the like. It exists
-// once the interface has been applied.
+// InterfaceNetns returns the path of the network namespace behind an interface, for nspawn and the like. It exists once a configuration with the interface has been applied.
 func (m *Manager) InterfaceNetns(id string) string { return netnsPath(m.slice.namespace(id)) }
 
-// Apply makes the network what the configuration says. It changes only what differs: applying the same configuration
-// again changes nothing, and flows that a change does not concern go on undisturbed. A configuration that cannot be
-// built is refused before anything is changed. After another error the network is somewhere between the old state and
-// the new, and the next Apply goes on from there.
+// Apply brings the network to the state of the configuration. It changes only what differs, and does not disturb flows that a change does not concern. An invalid configuration is refused before anything is changed. After any other error the network is between the old and the new state, and the next Apply continues.
 func (m *Manager) Apply(ctx context.Context, cfg Config) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,8 +76,7 @@ func (m *Manager) apply(ctx context.Context, cfg Config) error {
 	return errors.Join(errs...)
 }
 
-// syncRouter brings one VPC's router up to date. The ruleset goes first, so that nothing new is ever reachable
-// without it; it names links, which need not exist yet.
+// syncRouter brings one VPC's router up to date. It loads the ruleset first, so that nothing new is reachable without it. The links that the ruleset names need not exist yet.
 func (m *Manager) syncRouter(ctx context.Context, vpc VPC) error {
 	plan := planRouter(vpc)
 	router := m.slice.namespace(vpc.ID)
@@ -131,7 +124,7 @@ func (m *Manager) syncRouter(ctx context.Context, vpc VPC) error {
 	return nil
 }
 
-// syncInternet makes the internet namespace route the public addresses that are in use.
+// syncInternet updates the internet namespace's routes to the public addresses in use.
 func (m *Manager) syncInternet(cfg Config) error {
 	handle, _, closeInternet, err := open(m.slice.namespace(internetID))
 	if err != nil {
@@ -141,7 +134,7 @@ func (m *Manager) syncInternet(cfg Config) error {
 	return syncRoutes(handle, planInternet(m.slice, cfg), true)
 }
 
-// removeOthers removes the namespaces of routers and interfaces that the configuration does not know.
+// removeOthers removes the namespaces of routers and interfaces that are not in the configuration.
 func (m *Manager) removeOthers(cfg Config) error {
 	wanted := []string{m.slice.namespace(internetID)}
 	for _, vpc := range cfg.VPCs {
@@ -166,9 +159,7 @@ func (m *Manager) removeOthers(cfg Config) error {
 	return errors.Join(errs...)
 }
 
-// ResetInterface replaces the namespace behind an interface by a new one, as a machine's reboot wipes the addresses,
-// routes and rules it had set. Whatever runs in the old one must have ended. The interface keeps its addresses, and
-// the router what it knows of the interface's flows.
+// ResetInterface replaces the namespace behind an interface by a new one, as a reboot clears the addresses, routes and rules that a machine has set. Processes in the old namespace must have ended. The interface keeps its addresses, and the router its connection tracking entries.
 func (m *Manager) ResetInterface(ctx context.Context, id string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -201,14 +192,12 @@ func (m *Manager) resetInterface(ctx context.Context, vpc VPC, id string) error 
 	return m.syncRouter(ctx, vpc)
 }
 
-// ListenTCP opens a TCP listener inside a VPC's router, such as "169.254.169.254:80". It is closed with the VPC, if the
-// caller does not close it before. Packets for the VPC's services reach it whatever security groups say. The remote
-// address of a connection is the interface's private address.
+// ListenTCP opens a TCP listener inside a VPC's router, such as "169.254.169.254:80". It is closed when the VPC is removed, unless the caller closes it before. Security groups do not restrict packets for the VPC's services. The remote address of a connection is the interface's private address.
 func (m *Manager) ListenTCP(ctx context.Context, vpcID, addr string) (net.Listener, error) {
 	var listener net.Listener
 	err := m.listen(vpcID, func() (io.Closer, error) {
 		config := net.ListenConfig{}
-		config.SetMultipathTCP(false) // socket options such as the TTL are the caller's business, and plain TCP's
+		config.SetMultipathTCP(false) // callers set socket options, such as the TTL, that multipath TCP lacks
 		var err error
 		listener, err = config.Listen(ctx, "tcp4", addr)
 		return listener, err
@@ -233,15 +222,12 @@ func (m *Manager) ListenUDP(ctx context.Context, vpcID, addr string) (net.Packet
 	return conn, nil
 }
 
-// ListenInternet opens a TCP listener in the internet, such as on port 80 of one of [Slice.Servers]. The remote address
-// of a connection from an instance is the instance's public address. It is closed with the manager, if the caller does
-// not close it before.
+// ListenInternet opens a TCP listener in the internet, such as on port 80 of one of [Slice.Servers]. The remote address of a connection from an instance is the instance's public address. It is closed with the manager, unless the caller closes it before.
 func (m *Manager) ListenInternet(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
 	return m.ListenTCP(ctx, internetID, addr.String())
 }
 
-// InterfaceAt returns the identifier of the interface behind a link of a VPC's router, by the link's index there. It
-// tells which interface a packet came from, whatever the packet says itself.
+// InterfaceAt returns the identifier of the interface behind the link of a VPC's router that has an index. So the sender of a packet is known even if the packet forges its source.
 func (m *Manager) InterfaceAt(vpcID string, index int) (string, error) {
 	handle, _, closeRouter, err := open(m.slice.namespace(vpcID))
 	if err != nil {
@@ -269,7 +255,7 @@ func (m *Manager) listen(vpcID string, listen func() (io.Closer, error)) error {
 	})
 }
 
-// forget drops what is known of a router that is gone.
+// forget closes the listeners of a removed router, and forgets its ruleset.
 func (m *Manager) forget(vpcID string) {
 	m.closeListeners(vpcID)
 	delete(m.rulesets, vpcID)
@@ -282,7 +268,7 @@ func (m *Manager) closeListeners(vpcID string) {
 	delete(m.listeners, vpcID)
 }
 
-// Close closes the listeners and leaves the network as it is, for a later Open.
+// Close closes the listeners. The network stays, for a later Open.
 func (m *Manager) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -316,7 +302,7 @@ func loadRuleset(ctx context.Context, namespace, text string) error {
 	})
 }
 
-// nftPath finds nft(8) also where PATH is an ordinary user's.
+// nftPath finds nft(8), also if PATH lacks /usr/sbin.
 func nftPath() (string, error) {
 	path, err := exec.LookPath("nft")
 	if err != nil {

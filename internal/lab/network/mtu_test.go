@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLargePackets: 9001 bytes fit within a VPC and 1500 on the way to the internet, and the router says so.
+// TestLargePackets checks that 9001 bytes fit within a VPC and 1500 to the internet, and that the router reports larger packets.
 func TestLargePackets(t *testing.T) {
 	l := withPublicAddresses(t)
 	for n := range l.cfg.VPCs[0].SecurityGroups {
@@ -44,7 +44,7 @@ func TestLargePackets(t *testing.T) {
 	}
 }
 
-// datagrams returns a function that waits for a datagram and tells its size, 0 if none comes.
+// datagrams returns a function that waits for a datagram and returns its size, 0 if none arrives.
 func (l *lab) datagrams(place, addr string) func(time.Duration) int {
 	l.t.Helper()
 	var socket net.PacketConn
@@ -57,14 +57,13 @@ func (l *lab) datagrams(place, addr string) func(time.Duration) int {
 	}
 	return func(timeout time.Duration) int {
 		defer socket.Close()
-		_ = socket.SetReadDeadline(time.Now().Add(timeout)) // it then fails to read
+		_ = socket.SetReadDeadline(time.Now().Add(timeout)) // the read then fails
 		n, _, _ := socket.ReadFrom(make([]byte, 1<<14))
 		return n
 	}
 }
 
-// sendWhole sends a datagram that nobody may cut into pieces. Where a router refuses it for its size, the kernel tells
-// at a later attempt.
+// sendWhole sends a datagram that must not be fragmented. If a router refuses it for its size, the kernel reports that on a later call.
 func (l *lab) sendWhole(place, addr string, size int) error {
 	dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
 		failed := raw.Control(func(fd uintptr) {
@@ -86,7 +85,7 @@ func (l *lab) sendWhole(place, addr string, size int) error {
 	if _, err := conn.Write(make([]byte, size)); err != nil {
 		return err
 	}
-	// What the router has to say comes as the socket's error.
+	// The router's ICMP message becomes the socket's error.
 	_ = conn.SetReadDeadline(time.Now().Add(patience))
 	_, err = conn.Read(make([]byte, 1))
 	<-ctx.Done()

@@ -17,7 +17,7 @@ import (
 // netnsDir is where ip-netns(8) and nspawn look for named network namespaces.
 const netnsDir = "/run/netns"
 
-// ownMountMark remembers, in claimsDir, that the mount at netnsDir was made here and is to be undone.
+// ownMountMark is a file in claimsDir that says that shareNetnsDir made the mount at netnsDir, which is to be undone.
 const ownMountMark = "netns-mount"
 
 func netnsPath(name string) string { return filepath.Join(netnsDir, name) }
@@ -25,8 +25,7 @@ func netnsPath(name string) string { return filepath.Join(netnsDir, name) }
 // sysctl is one setting below /proc/sys/net and its value.
 type sysctl struct{ key, value string }
 
-// within runs fn on a thread that is in a pinned namespace. Sockets that fn opens and processes that it starts stay
-// there; goroutines that it starts do not.
+// within runs fn on a thread in a pinned namespace. Sockets that fn opens and processes that it starts stay there; goroutines that it starts do not.
 func within(name string, fn func() error) error {
 	target, err := netns.GetFromPath(netnsPath(name))
 	if err != nil {
@@ -41,8 +40,7 @@ func within(name string, fn func() error) error {
 	})
 }
 
-// onThread runs fn on a thread of its own and puts the thread back into the namespace it came from. A thread for which
-// that fails ends with its goroutine, so that no other goroutine can find itself in the wrong namespace.
+// onThread runs fn on a locked thread, and then moves the thread back to the namespace it came from. If that fails, the thread ends with its goroutine, so that no other goroutine runs in the wrong namespace.
 func onThread(fn func() error) error {
 	result := make(chan error, 1)
 	go func() {
@@ -63,8 +61,7 @@ func onThread(fn func() error) error {
 	return <-result
 }
 
-// ensureNamespace makes sure that a pinned namespace exists, with its loopback up and IPv6 off, and says whether it
-// had to make it. The settings are for a new one: what runs in a namespace may have changed them since.
+// ensureNamespace creates a pinned namespace unless it exists, with its loopback up and IPv6 off, and says whether it did. The settings are applied only to a new one, since a machine may have changed those of an existing one.
 func ensureNamespace(name string, settings ...sysctl) (created bool, err error) {
 	if pinned(name) {
 		return false, nil
@@ -79,13 +76,13 @@ func ensureNamespace(name string, settings ...sysctl) (created bool, err error) 
 	return true, nil
 }
 
-// pinned says whether a namespace is mounted under the name, as opposed to a file that a crash left behind.
+// pinned says whether a namespace is mounted under the name. A crash may leave a mere file.
 func pinned(name string) bool {
 	var stat unix.Statfs_t
 	return unix.Statfs(netnsPath(name), &stat) == nil && stat.Type == unix.NSFS_MAGIC
 }
 
-// createNamespace sets a namespace up before it pins it, so that a pinned one is always a finished one.
+// createNamespace sets up a namespace before it pins it, so that a pinned one is always complete.
 func createNamespace(name string, settings []sysctl) error {
 	path := netnsPath(name)
 	return withLock(claimsDir, func() error {
@@ -117,8 +114,7 @@ func createNamespace(name string, settings []sysctl) error {
 	})
 }
 
-// shareNetnsDir makes the directory a shared mount, as ip-netns(8) does on its first use: it would otherwise mount over
-// our namespaces, and unpinning one would leave another pin beneath.
+// shareNetnsDir makes the directory a shared mount, as ip-netns(8) does on its first use. Otherwise ip-netns(8) would mount over our namespaces, and unpinning one would leave a second pin below.
 func shareNetnsDir() error {
 	if err := os.MkdirAll(netnsDir, 0o755); err != nil {
 		return err
@@ -137,7 +133,7 @@ func shareNetnsDir() error {
 	return share()
 }
 
-// restoreNetnsDir undoes shareNetnsDir once the last namespace is gone.
+// restoreNetnsDir undoes shareNetnsDir if no namespace is left.
 func restoreNetnsDir() error {
 	return withLock(claimsDir, func() error {
 		mark := filepath.Join(claimsDir, ownMountMark)
@@ -151,13 +147,12 @@ func restoreNetnsDir() error {
 		if err := unix.Unmount(netnsDir, 0); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("unmount %s: %w", netnsDir, err)
 		}
-		_ = os.Remove(netnsDir) // others may have put something beneath
+		_ = os.Remove(netnsDir) // other programs may have put something below the mount
 		return os.Remove(mark)
 	})
 }
 
-// deleteNamespace unpins a namespace. The kernel removes it, and the links in it, when the last process and socket in
-// it are gone.
+// deleteNamespace unpins a namespace. The kernel removes it and its links when its last process and socket are gone.
 func deleteNamespace(name string) error {
 	path := netnsPath(name)
 	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
@@ -184,7 +179,7 @@ func (s Slice) namespaces() ([]string, error) {
 	return names, nil
 }
 
-// setSysctls sets them in the calling thread's namespace.
+// setSysctls sets the sysctls of the calling thread's namespace.
 func setSysctls(settings []sysctl) error {
 	for _, s := range settings {
 		file := filepath.Join("/proc/sys/net", s.key)
@@ -209,8 +204,7 @@ func bringUp(name string) error {
 	return setUp(handle, name)
 }
 
-// open returns a netlink handle in a pinned namespace, together with the namespace. The caller closes both through
-// the returned function.
+// open returns a netlink handle in a pinned namespace, and the namespace. The caller closes both with the returned function.
 func open(name string) (*netlink.Handle, netns.NsHandle, func(), error) {
 	ns, err := netns.GetFromPath(netnsPath(name))
 	if err != nil {

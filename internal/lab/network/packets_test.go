@@ -29,8 +29,7 @@ func TestOpenPortIsOpenAndBlockedPortIsBlocked(t *testing.T) {
 	l.dropped("eni-b", ipC+":81")
 }
 
-// TestNobodyIsSilent: the network does not say that an address is nobody's, nor
-// that the machine behind it has not answered ARP, which a router knows after 3 s.
+// TestNobodyIsSilent checks that the network reports neither that an address is unused nor that its machine does not answer ARP, which a router knows after 3 s.
 func TestNobodyIsSilent(t *testing.T) {
 	l := newLab(t, threeInterfaces())
 	for _, addr := range []string{"10.240.0.99:80", "10.240.1.99:80", "10.240.77.1:80"} {
@@ -74,7 +73,7 @@ func TestEgressRules(t *testing.T) {
 	l.dropped("eni-a", ipB+":83")
 	l.dropped("eni-a", ipC+":80")
 	l.reaches("eni-a", ipC+":83")
-	l.reaches("eni-b", ipA+":80") // the answers are no new flow
+	l.reaches("eni-b", ipA+":80") // the answers belong to the same flow
 }
 
 func TestProtocols(t *testing.T) {
@@ -136,7 +135,7 @@ func TestForgedSource(t *testing.T) {
 		{false, ipA, true},
 		{false, podC, true},
 		{false, "172.16.0.1", true},
-		{false, ipC, false}, // within the VPC nobody forges, check or not
+		{false, ipC, false}, // addresses of the VPC cannot be forged, check or not
 		{false, "10.240.0.77", false},
 	} {
 		l.iface("eni-a").SourceDestCheck = test.check
@@ -149,7 +148,7 @@ func TestForgedSource(t *testing.T) {
 	}
 }
 
-// podVPC routes a pod network to C and another to B, both of which forward.
+// podVPC routes one pod network to C and another to B. Both forward.
 func podVPC() VPC {
 	vpc := threeInterfaces()
 	vpc.RouteTables[0].Routes = append(vpc.RouteTables[0].Routes,
@@ -172,7 +171,7 @@ func TestPodRoute(t *testing.T) {
 		t.Errorf("pod to pod: seen as %s, want %s", seen, podB)
 	}
 	l.reaches("eni-b", podC+":80")
-	l.dropped("eni-a", podC+":80") // not in the group, for pods as little as for the node
+	l.dropped("eni-a", podC+":80") // the group allows neither pods nor the node
 
 	l.cfg.VPCs[0].SecurityGroups[2].Ingress = rules("-1", 0, 0, anyCIDR)
 	received := l.receive("eni-c", podC+":9")
@@ -197,12 +196,12 @@ func TestPodRoute(t *testing.T) {
 func TestRouteTables(t *testing.T) {
 	vpc := podVPC()
 	vpc.SecurityGroups[2].Ingress = rules("tcp", 80, 80, anyCIDR)
-	vpc.Subnets[1].RouteTableID = "" // C's subnet has the local route alone
+	vpc.Subnets[1].RouteTableID = "" // C's subnet has only the local route
 	l := newLab(t, vpc)
 	l.serve("eni-c", ":80")
 	l.addAddress("eni-c", podC)
 
-	l.reaches("eni-a", podC+":80") // by A's route table there, and home by the local route
+	l.reaches("eni-a", podC+":80") // there by A's route table, back by the local route
 	l.dropped("eni-c", podB+":80")
 	l.dropped("eni-c", l.slice.Operator.String()+":80")
 
@@ -238,7 +237,7 @@ func TestStoppedInterfaceIsSilent(t *testing.T) {
 
 func TestServicesInTheRouter(t *testing.T) {
 	vpc := threeInterfaces()
-	vpc.SecurityGroups[0].Egress = nil // the services are reached whatever the groups say
+	vpc.SecurityGroups[0].Egress = nil // the groups do not restrict the services
 	vpc.Interfaces[1].SourceDestCheck = false
 	l := newLab(t, vpc)
 	metadata, err := l.ListenTCP(t.Context(), "vpc-1", "169.254.169.254:80")
@@ -268,7 +267,7 @@ func TestServicesInTheRouter(t *testing.T) {
 		l.dropped(place, gateway+":80")
 	}
 	l.addAddress("eni-b", podB)
-	l.droppedFrom("eni-b", podB, "169.254.169.254:80") // only an interface's own address is known there
+	l.droppedFrom("eni-b", podB, "169.254.169.254:80") // the services accept only an interface's own address
 	l.send("eni-b", podB+":0", "10.240.0.2:53")
 	if err := resolver.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)

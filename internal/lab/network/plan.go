@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Next hops between a router and the internet namespace. Link-local addresses cannot collide with a VPC's. Every
-// uplink has the same two, as each is a link of its own.
+// Next hops between a router and the internet namespace. Link-local addresses cannot collide with a VPC's. All uplinks have the same two, since each is a separate link.
 var (
 	uplinkInside  = netip.AddrFrom4([4]byte{169, 254, 255, 2}) // the router's end
 	uplinkOutside = netip.AddrFrom4([4]byte{169, 254, 255, 1}) // the internet's end
@@ -21,22 +20,20 @@ var (
 
 var everywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 
-// subnetRulePriority is where the rules stand that send an interface's packets to its subnet's route table: after
-// the router's own addresses (0) and before the main table (32766).
+// subnetRulePriority is the priority of the rules that send an interface's packets to its subnet's route table: after the router's own addresses (0) and before the main table (32766).
 const subnetRulePriority = 1000
 
-// route is one kernel route in comparable form. Table is a kernel table number, Kind an RTN_ constant. Interfaces go by
-// name so that a plan can be made before they exist.
+// route is one kernel route in comparable form. Table is a kernel table number, Kind an RTN_ constant. Links have names, not indexes, so that a plan can be made before they exist.
 type route struct {
 	Table       int
 	Kind        int
 	Destination netip.Prefix
-	Via         netip.Addr // zero: the destination is on the link
+	Via         netip.Addr // zero if the destination is on the link
 	Link        string
 	Source      netip.Addr // preferred source of the router's own packets, ICMP errors above all
 }
 
-// String renders the route in the manner of ip-route(8).
+// String renders the route as ip-route(8) does.
 func (r route) String() string {
 	var b strings.Builder
 	if kind, ok := map[int]string{unix.RTN_UNREACHABLE: "unreachable ", unix.RTN_BLACKHOLE: "blackhole ", unix.RTN_THROW: "throw "}[r.Kind]; ok {
@@ -58,10 +55,10 @@ func (r route) String() string {
 	return b.String()
 }
 
-// key is what the kernel allows one route for.
+// key returns the table and destination, for which the kernel allows one route.
 func (r route) key() string { return fmt.Sprintf("%d %s", r.Table, r.Destination) }
 
-// rule sends packets that come in through a link to a kernel route table.
+// rule sends packets that arrive on a link to a kernel route table.
 type rule struct {
 	Link  string
 	Table int
@@ -71,7 +68,7 @@ func (r rule) String() string {
 	return fmt.Sprintf("iif %s lookup %d priority %d", r.Link, r.Table, subnetRulePriority)
 }
 
-// routerPlan is what a VPC's router is to have, apart from its ruleset.
+// routerPlan is the wanted state of a VPC's router, without its ruleset.
 type routerPlan struct {
 	Addresses []netip.Addr // on its loopback: gateways, resolver, metadata service
 	Links     []link
@@ -87,13 +84,12 @@ type link struct {
 	Gateway   netip.Addr
 }
 
-// alias is what a finished link is labelled with. A link with another label, or none, is not what is wanted or was
-// never finished.
+// alias returns the label of a finished link. A link with another label, or none, is outdated or unfinished.
 func (l link) alias() string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s", l.Interface.ID, l.Address, l.Interface.MAC))
 }
 
-// aliasAddr reads the private address back from a link's label.
+// aliasAddr returns the private address in a link's label.
 func aliasAddr(alias string) (netip.Addr, bool) {
 	fields := strings.Fields(alias)
 	if len(fields) < 2 {
@@ -115,7 +111,7 @@ func planRouter(vpc VPC) routerPlan {
 		r.Table = unix.RT_TABLE_MAIN
 		plan.Routes = append(plan.Routes, r)
 	}
-	// A packet that nobody takes is dropped, and nobody is told of it, as in Amazon's VPCs.
+	// A packet for an unknown address is dropped silently, as in Amazon's VPCs.
 	main(route{Kind: unix.RTN_BLACKHOLE, Destination: everywhere})
 	if vpc.CIDR != everywhere {
 		main(route{Kind: unix.RTN_BLACKHOLE, Destination: vpc.CIDR})
@@ -144,8 +140,7 @@ func planRouter(vpc VPC) routerPlan {
 	return plan
 }
 
-// planTable renders a route table. What is local goes on to the main table, which knows every interface; what no
-// route matches ends here.
+// planTable renders a route table. Local packets continue to the main table, which knows every interface. Packets that no route matches are dropped.
 func (v VPC) planTable(number int, table RouteTable) []route {
 	routes := map[netip.Prefix]route{
 		everywhere: {Kind: unix.RTN_BLACKHOLE},
@@ -180,8 +175,7 @@ func (v VPC) resolve(target Target) route {
 	return route{Kind: unix.RTN_BLACKHOLE}
 }
 
-// tableNumbers gives the route tables in use kernel numbers: a hash of their identifiers, so that a number stays
-// with its table when others come and go.
+// tableNumbers returns the kernel numbers of the route tables in use. They are hashes of the identifiers, so that a table keeps its number when others change.
 func (v VPC) tableNumbers() map[string]int {
 	numbers := map[string]int{}
 	taken := map[int]bool{}

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// routeOut gives a router a way of its own to an address in the internet.
+// routeOut gives a router a route to an address in the internet.
 func (l *lab) routeOut(place string, to netip.Addr) {
 	l.t.Helper()
 	router, _, closeRouter, err := open(l.slice.namespace(place))
@@ -32,7 +32,7 @@ func withPublicAddresses(t *testing.T) *lab {
 	return l
 }
 
-// address is where a place itself listens.
+// address returns a place's own address.
 func (l *lab) address(place string) string {
 	if place == operator {
 		return l.slice.Operator.String()
@@ -64,11 +64,11 @@ func TestPublicAddress(t *testing.T) {
 
 	l.dropped(operator, l.public(5).String()+":80")
 	l.dropped("eni-a", l.public(5).String()+":80")
-	l.dropped("eni-a", "192.0.2.2:80") // the host, and all the world behind it
+	l.dropped("eni-a", "192.0.2.2:80") // not routed, as the real internet
 	l.dropped("eni-a", "8.8.8.8:53")
 }
 
-// TestServersInTheInternet: instances are known there by their public addresses, and by no others.
+// TestServersInTheInternet checks that servers see instances only with their public addresses.
 func TestServersInTheInternet(t *testing.T) {
 	l := withPublicAddresses(t)
 	for _, addr := range l.slice.Servers() {
@@ -90,10 +90,10 @@ func TestServersInTheInternet(t *testing.T) {
 	l.iface("eni-a").SourceDestCheck = false
 	l.apply()
 	l.addAddress("eni-a", podB)
-	l.droppedFrom("eni-a", podB, server) // the gateway translates an instance's own address alone
+	l.droppedFrom("eni-a", podB, server) // the gateway translates only an instance's own address
 }
 
-// TestInternetDropsPrivateSources: also from a router that lets them out.
+// TestInternetDropsPrivateSources sends from a router, which does not translate its own packets.
 func TestInternetDropsPrivateSources(t *testing.T) {
 	l := withPublicAddresses(t)
 	server := netip.AddrPortFrom(l.slice.Servers()[0], 9)
@@ -104,7 +104,7 @@ func TestInternetDropsPrivateSources(t *testing.T) {
 	}{
 		{"10.240.0.1", false},
 		{"100.64.0.1", false},
-		{"192.0.2.7", true}, // not ours, but not private either
+		{"192.0.2.7", true}, // foreign, but not private
 	} {
 		if test.source != "10.240.0.1" {
 			l.addAddress("vpc-1", test.source)
@@ -177,7 +177,7 @@ func TestHairpin(t *testing.T) {
 	if seen := l.reaches("eni-b", viaB); seen != l.public(1).String() {
 		t.Errorf("B sees itself as %s through its public address", seen)
 	}
-	// A group is known by its interfaces, and not by their public addresses.
+	// A group's members are its interfaces, not their public addresses.
 	l.cfg.VPCs[0].SecurityGroups[1].Ingress = []Rule{{Protocol: "-1", GroupID: "sg-a"}, {Protocol: "-1", GroupID: "sg-b"}}
 	l.apply()
 	l.reaches("eni-a", ipB+":80")

@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncRoutes makes a namespace's routes those wanted, touching none that is right already. With prune unset, further
-// routes stay.
+// syncRoutes sets a namespace's routes to those wanted, and does not touch correct ones. Without prune, it keeps additional routes.
 func syncRoutes(handle *netlink.Handle, wanted []route, prune bool) error {
 	indexes, names, err := linkIndexes(handle)
 	if err != nil {
@@ -60,7 +59,7 @@ func syncRoutes(handle *netlink.Handle, wanted []route, prune bool) error {
 	return errors.Join(errs...)
 }
 
-// syncRules makes the rules that choose a route table by link those wanted.
+// syncRules sets the rules that choose a route table by link to those wanted.
 func syncRules(handle *netlink.Handle, wanted []rule) error {
 	current, err := handle.RuleList(unix.AF_INET)
 	if err != nil {
@@ -103,7 +102,7 @@ func syncRules(handle *netlink.Handle, wanted []rule) error {
 // allRoutes lists the IPv4 routes of every table.
 func allRoutes(handle *netlink.Handle) ([]netlink.Route, error) {
 	every := &netlink.Route{Table: unix.RT_TABLE_UNSPEC}
-	// A dump that changes interrupted is repeated; others may be changing the host's routes while we look.
+	// A dump that was interrupted by a change is repeated: others may change the host's routes meanwhile.
 	for attempt := 0; ; attempt++ {
 		routes, err := handle.RouteListFiltered(unix.AF_INET, every, netlink.RT_FILTER_TABLE)
 		if err == nil {
@@ -127,7 +126,7 @@ func linkIndexes(handle *netlink.Handle) (indexes map[string]int, names map[int]
 	return indexes, names, nil
 }
 
-// routeOf puts a kernel route into comparable form.
+// routeOf converts a kernel route to comparable form.
 func routeOf(r netlink.Route, names map[int]string) route {
 	found := route{Table: r.Table, Kind: r.Type, Destination: everywhere, Link: names[r.LinkIndex]}
 	if dst, ok := prefixOf(r.Dst); ok {
@@ -142,7 +141,7 @@ func routeOf(r netlink.Route, names map[int]string) route {
 	return found
 }
 
-// kernel puts a route into the kernel's form.
+// kernel converts a route to the kernel's form.
 func (r route) kernel(indexes map[string]int) (*netlink.Route, error) {
 	k := &netlink.Route{Family: unix.AF_INET, Table: r.Table, Type: r.Kind, Dst: ipNet(r.Destination), Protocol: unix.RTPROT_STATIC}
 	if r.Source.IsValid() {

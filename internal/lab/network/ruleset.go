@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// uplinkName is the router's interface towards the internet, the internet gateway so to say.
+// uplinkName is the router's link to the internet namespace. It acts as the internet gateway.
 const uplinkName = "internet"
 
-// match renders the part of an nftables rule that recognises a rule's protocol and ports.
+// match renders the part of an nftables rule that matches the protocol and ports.
 func (r Rule) match() (string, error) {
 	if r.GroupID == "" && !r.CIDR.IsValid() {
 		return "", fmt.Errorf("rule with neither CIDR nor group")
@@ -63,8 +63,7 @@ func (r Rule) matchPorts(protocol string) (string, error) {
 	return fmt.Sprintf("%s dport %d-%d", protocol, r.FromPort, r.ToPort), nil
 }
 
-// renderRuleset renders the nftables ruleset of a VPC's router, to be loaded in one transaction. It expects a
-// validated VPC and orders everything by identifier, so that the same VPC yields the same bytes.
+// renderRuleset renders the nftables ruleset of a VPC's router, to be loaded in one transaction. It expects a validated VPC. Everything is ordered by identifier, so that the same VPC yields the same bytes.
 func renderRuleset(vpc VPC) string {
 	r := ruleset{vpc: vpc, interfaces: sortedBy(vpc.Interfaces, func(i Interface) string { return i.ID })}
 	r.line("table ip lab")
@@ -104,7 +103,7 @@ func (r *ruleset) close() {
 	r.line("}")
 }
 
-// set writes a named set of the interfaces that qualify, as element renders them.
+// set writes a named set of the interfaces that qualify; element renders each.
 func (r *ruleset) set(name, kind string, qualifies func(Interface) bool, element func(Interface) string) {
 	r.open("set %s", name)
 	r.line("type %s", kind)
@@ -159,7 +158,7 @@ func (r *ruleset) translation() {
 	r.close()
 }
 
-// sources drops packets that claim an address which is not the sender's.
+// sources drops packets with a forged source address.
 func (r *ruleset) sources() {
 	r.open("chain sources")
 	r.line("type filter hook prerouting priority raw; policy drop;")
@@ -172,11 +171,10 @@ func (r *ruleset) sources() {
 	r.close()
 }
 
-// askAddress matches what a machine without an address sends to get one by DHCP.
+// askAddress matches DHCP requests of a machine without an address.
 const askAddress = "ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67"
 
-// services lets interfaces talk to the resolver and the metadata service, from their own address only, ask for that
-// address and renew it, and do nothing else on the router.
+// services allows interfaces to reach the resolver and the metadata service, from their own address only, and to get and renew that address by DHCP. Other packets to the router are dropped.
 func (r *ruleset) services() {
 	var addrs []string
 	for _, addr := range r.vpc.services() {
@@ -191,7 +189,7 @@ func (r *ruleset) services() {
 	r.close()
 }
 
-// silence keeps to itself that a machine does not answer ARP: a VPC tells nobody.
+// silence drops the ICMP error for a machine that does not answer ARP, since a VPC sends none.
 func (r *ruleset) silence() {
 	r.open("chain silence")
 	r.line("type filter hook output priority filter; policy accept;")
@@ -199,8 +197,7 @@ func (r *ruleset) silence() {
 	r.close()
 }
 
-// forwarding passes a packet that begins a flow through its sender's egress rules, if the sender is one of ours, and
-// then through its receiver's ingress rules, if the receiver is.
+// forwarding sends the first packet of a flow through the egress rules of its sender, if that is an interface of the VPC, and then through the ingress rules of its receiver, if that is one.
 func (r *ruleset) forwarding() {
 	verdicts := func(chain, uplink string) string {
 		list := []string{fmt.Sprintf("%q : %s", uplinkName, uplink)}
@@ -222,8 +219,7 @@ func (r *ruleset) forwarding() {
 	r.close()
 }
 
-// groups writes one chain per interface and direction, which goes through the chains of the interface's groups.
-// Chains refer to each other across the transaction, so their order does not matter.
+// groups writes one chain per interface and direction, which jumps to the chains of the interface's groups. Within one transaction the order of chains does not matter.
 func (r *ruleset) groups() {
 	for _, g := range sortedBy(r.vpc.SecurityGroups, groupID) {
 		r.group("ingress-"+g.ID, g.Ingress, "saddr", "iifname", "accept")
@@ -258,21 +254,21 @@ func (r *ruleset) group(chain string, rules []Rule, addr, name, verdict string) 
 		}
 		match, err := rule.match()
 		if err != nil {
-			continue // a validated configuration has no such rule, and a rule not rendered allows nothing
+			continue // not in a validated configuration; a rule that is not rendered allows nothing
 		}
 		r.line("%s", strings.Join(strings.Fields(peer+" "+match+" "+verdict), " "))
 	}
 	r.close()
 }
 
-// sortedBy returns a sorted copy, leaving the caller's list alone.
+// sortedBy returns a sorted copy of the list.
 func sortedBy[T any](list []T, key func(T) string) []T {
 	sorted := slices.Clone(list)
 	slices.SortFunc(sorted, func(a, b T) int { return strings.Compare(key(a), key(b)) })
 	return sorted
 }
 
-// translations are the VPC's public addresses in use, by private address.
+// translations returns the VPC's public addresses in use, by private address.
 func (v VPC) translations() map[netip.Addr]netip.Addr {
 	byPrivate := map[netip.Addr]netip.Addr{}
 	for _, i := range v.Interfaces {

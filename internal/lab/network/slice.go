@@ -15,15 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Slice is a lab's share of the addresses that RFC 5737 reserves for documentation and nobody routes. Its first
-// usable address is the operator's, the second the internet's, the last ones are those of servers in the internet; the
-// others are what the lab can hand out.
+// Slice is a lab's share of the addresses that RFC 5737 reserves for documentation and that nobody routes. The first usable address is the operator's, the second the internet's, and the last ones belong to servers in the internet. The lab can assign the others.
 type Slice struct {
 	// Index is the slice's number, 0 to 7.
 	Index int
 	// Prefix is the slice, a /26.
 	Prefix netip.Prefix
-	// Operator is the host's own address in the slice, from which it reaches public addresses.
+	// Operator is the host's address in the slice, with which it reaches public addresses.
 	Operator netip.Addr
 }
 
@@ -32,9 +30,9 @@ const (
 	sliceBits  = 26
 	// serverCount is how many of a slice's addresses are kept for servers in the internet.
 	serverCount = 2
-	// claimsDir holds who has which slice. It is gone after a reboot, as is everything else of a lab's network.
+	// claimsDir records which lab has which slice. A reboot removes it, as it does a lab's network.
 	claimsDir = "/run/k8s-lab"
-	// sliceFile is where a state directory remembers its slice.
+	// sliceFile is the file in a state directory that has the index of its slice.
 	sliceFile = "slice"
 )
 
@@ -52,7 +50,7 @@ func sliceAt(index int) (Slice, error) {
 	return Slice{Index: index, Prefix: prefix, Operator: offset(prefix.Addr(), 1)}, nil
 }
 
-// PublicIPs returns the addresses that may be given to interfaces, in ascending order.
+// PublicIPs returns the addresses that may be assigned to interfaces, in ascending order.
 func (s Slice) PublicIPs() []netip.Addr {
 	usable := s.usable()
 	return usable[:len(usable)-serverCount]
@@ -64,7 +62,7 @@ func (s Slice) Servers() []netip.Addr {
 	return usable[len(usable)-serverCount:]
 }
 
-// usable are the addresses after the operator's and the internet's, up to the broadcast address.
+// usable returns the addresses after the operator's and the internet's, up to the broadcast address.
 func (s Slice) usable() (addrs []netip.Addr) {
 	for addr := s.internet().Next(); s.Prefix.Contains(addr.Next()); addr = addr.Next() {
 		addrs = append(addrs, addr)
@@ -72,13 +70,13 @@ func (s Slice) usable() (addrs []netip.Addr) {
 	return addrs
 }
 
-// internet is the address of the internet namespace's end of the host's link.
+// internet returns the address of the internet namespace's end of the host's link.
 func (s Slice) internet() netip.Addr { return s.Operator.Next() }
 
-// hostLink is the name of the link in the host's namespace.
+// hostLink returns the name of the link in the host's namespace.
 func (s Slice) hostLink() string { return "kl" + strconv.Itoa(s.Index) }
 
-// internetRoutes are the routes of the internet namespace that do not depend on a configuration.
+// internetRoutes returns the routes of the internet namespace that do not depend on the configuration.
 func (s Slice) internetRoutes() []route {
 	return []route{
 		{Table: unix.RT_TABLE_MAIN, Kind: unix.RTN_BLACKHOLE, Destination: everywhere},
@@ -86,13 +84,10 @@ func (s Slice) internetRoutes() []route {
 	}
 }
 
-// namespace is the name of one of the slice's namespaces.
+// namespace returns the name of the slice's namespace with an identifier.
 func (s Slice) namespace(id string) string { return s.hostLink() + "-" + id }
 
-// Claim returns the slice of the lab that lives in a state directory: the one it had before, else a free one, which it
-// has until [Release]. It fails if all slices are taken, or if the remembered one is another lab's by now (after a
-// reboot of the host). A slice is not free when it holds one of the addresses to avoid: some hosts reach real services
-// under addresses of these ranges.
+// Claim returns the slice of the lab in a state directory: the one it had before, else a free one, which the lab keeps until [Release]. It fails if all slices are taken, or if another lab has got the earlier one by now (after a reboot of the host). A slice that contains one of the addresses to avoid is not free: some hosts reach real services at addresses of these ranges.
 func Claim(stateDir string, avoid ...netip.Addr) (Slice, error) {
 	return claims{claimsDir, avoiding(avoid, Slice.free)}.claim(stateDir)
 }
@@ -106,16 +101,15 @@ func avoiding(avoid []netip.Addr, free func(Slice) (bool, error)) func(Slice) (b
 	}
 }
 
-// Release gives back the slice of a state directory, if it has one. It refuses while something of the slice is left.
+// Release frees the slice of a state directory, if it has one. It fails while something of the slice is left.
 func Release(stateDir string) error {
 	return claims{claimsDir, Slice.free}.release(stateDir)
 }
 
-// claims is the host's register of slices: one file per taken slice, naming the state directory that has it. Both
-// sides must agree for a claim to hold, so a deleted state directory frees its slice.
+// claims is the host's register of slices: one file per taken slice, with the path of the state directory that has it. A claim holds only if the state directory's file agrees, so a deleted state directory frees its slice.
 type claims struct {
 	dir  string
-	free func(Slice) (bool, error) // whether the host has no use for the slice's addresses
+	free func(Slice) (bool, error) // whether the host does not use the slice's addresses
 }
 
 func (c claims) claim(stateDir string) (Slice, error) {
@@ -156,7 +150,7 @@ func (c claims) find(stateDir string) (Slice, error) {
 	}
 	var taken []string
 	for n := range sliceCount {
-		index := (n + sliceCount/2) % sliceCount // 198.51.100.0/24 first, the less used of the two
+		index := (n + sliceCount/2) % sliceCount // 198.51.100.0/24 first, which is less used elsewhere
 		s, err := sliceAt(index)
 		if err != nil {
 			return Slice{}, err
@@ -207,7 +201,7 @@ func (c claims) release(stateDir string) error {
 	return nil
 }
 
-// owner returns the state directory that has a slice and still says so itself.
+// owner returns the state directory that has a slice, empty if none has.
 func (c claims) owner(index int) string {
 	content, err := os.ReadFile(c.file(index))
 	if err != nil {
@@ -245,8 +239,7 @@ func rememberedSlice(stateDir string) (Slice, bool, error) {
 	return s, err == nil, err
 }
 
-// free says whether the slice's addresses mean nothing to this host: nothing is left of a lab, and no network of the
-// host's own has them.
+// free says whether the host does not use the slice's addresses: nothing of a lab is left, and no route of the host overlaps them.
 func (s Slice) free() (bool, error) {
 	left, err := Leftovers(s)
 	if err != nil || len(left) > 0 {
