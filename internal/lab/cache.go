@@ -27,7 +27,7 @@ func (l *Lab) cacheDirs() ([]string, error) {
 	return dirs, nil
 }
 
-// useCache keeps others from removing what this lab is about to use.
+// useCache notes what this lab uses, so that other labs do not remove it.
 func (l *Lab) useCache() error {
 	dirs, err := l.cacheDirs()
 	if err != nil {
@@ -40,7 +40,7 @@ func (l *Lab) useCache() error {
 }
 
 // prune removes the machine images and container images of other versions that
-// no lab uses. A lab is not worth less for what it could not remove.
+// no lab uses. A failure is reported and is no error.
 func (l *Lab) prune(ctx context.Context) {
 	keep, err := l.cacheDirs()
 	if err == nil {
@@ -69,10 +69,9 @@ func (l *Lab) prune(ctx context.Context) {
 	}
 }
 
-// labDirs returns the state directories of labs that hold a share of the
-// network's addresses, which is to say those that run.
+// labDirs returns the state directories of this lab and of those that hold a slice of the public addresses, which are the running ones.
 func (l *Lab) labDirs() []string {
-	claims, _ := filepath.Glob(filepath.Join(claimsDir, "slice-*")) // the pattern is good
+	claims, _ := filepath.Glob(filepath.Join(claimsDir, "slice-*")) // fails on a malformed pattern only
 	dirs := []string{l.dir}
 	for _, name := range claims {
 		if raw, err := os.ReadFile(name); err == nil {
@@ -82,9 +81,7 @@ func (l *Lab) labDirs() []string {
 	return dirs
 }
 
-// cacheDirsOf returns what the daemon and the machines of the lab in a state
-// directory use of the cache, as they were started: a later version may have
-// brought the lab up since, and one that did not note its use may run it.
+// cacheDirsOf returns the directories of the cache that the daemon and the machines of the lab in a state directory were started with. They may differ from those that lab has noted: a later version may have brought it up since, or an earlier one that notes nothing may run it.
 func cacheDirsOf(stateDir string) ([]string, error) {
 	s, err := (&Lab{dir: stateDir}).readSettings()
 	if err != nil {

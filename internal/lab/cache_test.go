@@ -10,8 +10,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
-// TestPrune has a cache with the images of this version and of earlier ones,
-// and labs that use some of those in one way each.
+// TestPrune prunes a cache that has images of this version and of earlier ones. Some of the earlier ones are in use, each in another way.
 func TestPrune(t *testing.T) {
 	cacheDir := t.TempDir()
 	put := func(elem ...string) string {
@@ -46,7 +45,7 @@ func TestPrune(t *testing.T) {
 	}
 	nobodys := []string{put("images", "ami-old"), put("container-images", "old"), put("images", ".ami-cut-off"), put("container-images", ".new-1")}
 
-	stopped := t.TempDir() // noted its use, and is not running
+	stopped := t.TempDir() // has noted its use and does not run
 	noted := put("images", "ami-noted")
 	if err := cache.Use(cacheDir, stopped, noted); err != nil {
 		t.Fatal(err)
@@ -65,7 +64,7 @@ func TestPrune(t *testing.T) {
 			}
 		}
 	}
-	// While somebody adds to the cache, nothing goes.
+	// While another process adds to the cache, nothing is removed.
 	var held []func()
 	for _, name := range []string{"lock", "images/.lock"} {
 		unlock, err := cache.TryLock(filepath.Join(cacheDir, name))
@@ -90,7 +89,7 @@ func TestPrune(t *testing.T) {
 		t.Errorf("said %q", said)
 	}
 
-	// The other lab ends, and so does this one's past.
+	// The other lab is taken down, and this lab's machine is gone.
 	if err := cache.Release(cacheDir, stopped); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
 )
 
-// Daemon tells about the process behind a lab.
+// Daemon describes a lab's process.
 type Daemon struct {
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"`
@@ -38,15 +38,13 @@ const (
 	kindArchive = "archive"
 )
 
-// Outside is what the servers of the outside were asked.
+// Outside holds the requests that the servers in the lab's internet received.
 type Outside struct {
 	Web     []outside.Request `json:"web"`
 	Archive []outside.Request `json:"archive"`
 }
 
-// newControl adds to the account's own endpoint what concerns the rest of the
-// lab: faults of the mirror and of the package archive, what those and the
-// outside's web server were asked, the daemon.
+// newControl adds the rest of the lab to the account's control endpoint: faults of the mirror and of the package archive, the requests that the mirror, the archive and the web server received, and the daemon.
 func newControl(account *cloud.Account, files *mirror.Handler, world *internet, self Daemon) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", account)
@@ -106,7 +104,7 @@ func newControl(account *cloud.Account, files *mirror.Handler, world *internet, 
 	return mux
 }
 
-// addFault reads a fault of the given form out of a request's body and puts it up.
+// addFault reads a fault of type T from a request's body and adds it.
 func addFault[T any](w http.ResponseWriter, body []byte, f T, add func(T) error) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()

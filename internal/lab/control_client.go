@@ -13,10 +13,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
 )
 
-// ErrNotRunning says that a lab has no daemon to talk to.
+// ErrNotRunning says that the lab's daemon does not run.
 var ErrNotRunning = errors.New("the lab is not running")
 
-// call talks to the control endpoint. in and out may be nil.
+// call sends one request to the control endpoint. in and out may be nil.
 func (l *Lab) call(ctx context.Context, method, path string, in, out any) error {
 	s, err := l.readSettings()
 	if err != nil {
@@ -69,35 +69,35 @@ func (l *Lab) daemon(ctx context.Context) (Daemon, error) {
 	return d, l.call(ctx, http.MethodGet, "/_lab/daemon", nil, &d)
 }
 
-// Overview is everything the lab holds.
+// Overview returns everything the lab holds.
 func (l *Lab) Overview(ctx context.Context) (cloud.Overview, error) {
 	var o cloud.Overview
 	return o, l.call(ctx, http.MethodGet, "/_lab/state", nil, &o)
 }
 
-// Outside is what the servers of the outside were asked since ForgetOutside.
+// Outside returns the requests that the servers in the lab's internet received since ForgetOutside.
 func (l *Lab) Outside(ctx context.Context) (Outside, error) {
 	var o Outside
 	return o, l.call(ctx, http.MethodGet, "/_lab/outside", nil, &o)
 }
 
-// ForgetOutside makes the servers of the outside forget what they were asked.
+// ForgetOutside clears the request logs of the servers in the lab's internet.
 func (l *Lab) ForgetOutside(ctx context.Context) error {
 	return l.call(ctx, http.MethodDelete, "/_lab/outside", nil, nil)
 }
 
-// Fault puts a fault up; its fields are those of the control endpoint.
+// Fault adds a fault; its fields are those of the control endpoint.
 func (l *Lab) Fault(ctx context.Context, fields map[string]any) error {
 	return l.call(ctx, http.MethodPost, "/_lab/faults", fields, nil)
 }
 
-// Faults are the faults standing now, as the control endpoint tells them.
+// Faults returns the faults in force, in the form of the control endpoint.
 func (l *Lab) Faults(ctx context.Context) ([]map[string]any, error) {
 	var out []map[string]any
 	return out, l.call(ctx, http.MethodGet, "/_lab/faults", nil, &out)
 }
 
-// ClearFaults takes all faults away.
+// ClearFaults removes all faults.
 func (l *Lab) ClearFaults(ctx context.Context) error {
 	return l.call(ctx, http.MethodDelete, "/_lab/faults", nil, nil)
 }

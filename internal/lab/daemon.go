@@ -27,13 +27,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/sources"
 )
 
-// Ports the listeners get when they are free; the API's is any.
+// Ports that the listeners get if they are free. The API gets any port.
 const (
 	preferredMirrorPort   = 8080
 	preferredRegistryPort = 5000
 )
 
-// vpcNetwork is the network with metadata and DNS in every VPC.
+// vpcNetwork is the network, with the metadata service, DNS and DHCP in every VPC.
 type vpcNetwork struct {
 	*network.Manager
 	services *metadata.Servers
@@ -51,8 +51,7 @@ func (n *vpcNetwork) Apply(ctx context.Context, cfg network.Config) error {
 	return n.services.Sync(ctx, vpcs)
 }
 
-// Serve is the daemon: it takes the lab up where the last one left it and
-// serves until ctx ends. Machines and network outlive it.
+// Serve runs the daemon until ctx ends. It continues from the state that the last daemon left. Machines and network keep running when it ends.
 func (l *Lab) Serve(ctx context.Context, log *slog.Logger) error {
 	unlock, held, err := l.lock()
 	if err != nil {
@@ -119,7 +118,7 @@ func amis(images []machine.Image) []ec2.Image {
 	return out
 }
 
-// listen serves mirror, registry, API and the outside until ctx ends.
+// listen serves the mirror, the registry, the API and the internet's servers until ctx ends.
 func (l *Lab) listen(ctx context.Context, s settings, account *cloud.Account, world *internet, log *slog.Logger) error {
 	files := mirror.New(s.MirrorDir)
 	images, err := registry.New(s.ImagesDir) //nolint:contextcheck // reads local files only
@@ -169,8 +168,7 @@ func (l *Lab) listen(ctx context.Context, s settings, account *cloud.Account, wo
 	return nil
 }
 
-// listenPort listens on the port chosen earlier, or else on the preferred one,
-// or else on any, and keeps which it was.
+// listenPort listens on *port if it is set, else on the preferred port, else on any free one, and sets *port.
 func listenPort(ctx context.Context, host string, port *int, preferred int) (net.Listener, error) {
 	var tcp net.ListenConfig
 	if *port != 0 {
@@ -187,7 +185,7 @@ func listenPort(ctx context.Context, host string, port *int, preferred int) (net
 	return at, nil
 }
 
-// bootID identifies the host's boot: after another one no machine runs any more.
+// bootID identifies the host's boot. No machine survives a reboot of the host.
 func bootID() string {
 	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -13,15 +13,14 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/sources"
 )
 
-// internet is what the lab has beyond its VPCs' internet gateways.
+// internet holds the servers beyond the internet gateways of the VPCs.
 type internet struct {
 	archive                      *outside.Archive
 	archiveListener, webListener net.Listener
 	archiveLog, webLog           outside.Log
 }
 
-// openInternet listens on the addresses of the archive and of the web server, in
-// the internet. Nothing is served yet.
+// openInternet listens on the addresses of the archive and of the web server. It does not serve yet.
 func openInternet(ctx context.Context, in *network.Manager, archive, web netip.Addr, cacheDir string, log *slog.Logger) (*internet, error) {
 	var world internet
 	var err error

@@ -1,10 +1,4 @@
-// Package lab is the local EC2 as one thing on one Linux host: it brings up,
-// runs, describes and takes down the daemon that ties the AWS API (package
-// cloud), the network, the machines, metadata and DNS, the artifact mirror and
-// the image registry together.
+// Package lab runs the local EC2 on one Linux host. It starts, describes and stops the daemon that joins the AWS API (package cloud), the network, the machines, metadata and DNS, the artifact mirror and the image registry.
 //
-// Everything of a lab lies under one state directory and can be found again
-// from there after a crash. This package decides nothing about EC2 or about
-// Kubernetes; it knows of the latter only what a kubelet and a containerd need
-// to be told on a host such as this (see Vars).
+// All files of a lab lie in one state directory, from which it can be found again after a crash. This package decides nothing about EC2 or Kubernetes. Of Kubernetes it knows only the settings that kubelet, kube-proxy and containerd need on this host (see Vars).
 package lab

@@ -17,11 +17,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 )
 
-// stopTimeout bounds the end of the daemon, which does not wait for machines.
+// stopTimeout bounds the wait for the daemon to end. The daemon does not wait for machines.
 const stopTimeout = 20 * time.Second
 
-// Down ends the lab: daemon, machines, network, state. It also clears away
-// what a crashed lab left. An error lists what could not be removed.
+// Down stops the daemon and removes the machines, the network and the state, also those that a crashed lab left. The error lists what could not be removed.
 func (l *Lab) Down(ctx context.Context) error {
 	if _, err := os.Stat(l.dir); errors.Is(err, fs.ErrNotExist) {
 		l.progress.Line("there is no lab in " + l.dir)

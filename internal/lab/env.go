@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Env is the environment that points AWS clients and the provider to the lab.
+// Env returns the environment variables that point AWS clients and the provider to the lab, as pairs of name and value.
 func (l *Lab) Env() ([][2]string, error) {
 	s, err := l.existingSettings()
 	if err != nil {
@@ -35,9 +35,7 @@ func (l *Lab) existingSettings() (settings, error) {
 	return s, err
 }
 
-// Vars are Terraform variables for clusters in the lab: who the operator is,
-// where images come from, and what kubelet, kube-proxy and containerd must be
-// told in machines that are containers, and on this host.
+// Vars are Terraform variables for clusters in the lab: the operator's address, where images come from, and the settings that kubelet, kube-proxy and containerd need because machines are containers on this host.
 type Vars struct {
 	AdminCIDRs       []string          `json:"admin_cidrs"`
 	RegistryMirrors  map[string]string `json:"registry_mirrors"`
@@ -46,7 +44,7 @@ type Vars struct {
 	ContainerdConfig map[string]any    `json:"containerd_config,omitempty"` // of config.toml, version 3
 }
 
-// Vars describes the lab on this host.
+// Vars returns the Terraform variables of this lab.
 func (l *Lab) Vars() (Vars, error) {
 	s, err := l.existingSettings()
 	if err != nil {
@@ -54,7 +52,7 @@ func (l *Lab) Vars() (Vars, error) {
 	}
 	v := Vars{
 		AdminCIDRs: []string{s.Operator.String() + "/32"},
-		// docker.io is where a name without a host, such as that of the toolbox, is looked for.
+		// An image name without a host, such as the toolbox's, means docker.io.
 		RegistryMirrors: map[string]string{"registry.k8s.io": s.registry(), "docker.io": s.registry()},
 	}
 	v.KubeProxyConfig = kubeProxyConfig()
@@ -62,16 +60,15 @@ func (l *Lab) Vars() (Vars, error) {
 	return v, err
 }
 
-// kubeProxyConfig leaves the limits of connection tracking alone: the kernel lets
-// only its first network namespace set them, and no machine here is in that.
+// kubeProxyConfig keeps kube-proxy from setting the limits of connection tracking: the kernel allows that only in the host's network namespace, in which no machine is.
 func kubeProxyConfig() map[string]any {
 	return map[string]any{"conntrack": map[string]any{"maxPerCore": 0, "min": 0}}
 }
 
-// hostSettings are what this host asks of a kubelet and a containerd in its machines.
+// hostSettings returns the settings that kubelet and containerd need in machines on this host.
 func hostSettings() (kubelet, containerd map[string]any, err error) {
 	kubelet = map[string]any{
-		// The machines' disk is the host's: how full that is says nothing about a node.
+		// All machines share the host's disk, so how full it is says nothing about a node.
 		"evictionHard":                map[string]string{"imagefs.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%"},
 		"imageGCHighThresholdPercent": 100,
 	}
@@ -95,8 +92,7 @@ func hostSettings() (kubelet, containerd map[string]any, err error) {
 	return kubelet, containerd, nil
 }
 
-// mayLowerOOMScores reports whether root has CAP_SYS_RESOURCE here, without which
-// nobody may lower an OOM score.
+// mayLowerOOMScores reports whether root has CAP_SYS_RESOURCE here, which lowering an OOM score needs.
 func mayLowerOOMScores() (bool, error) {
 	raw, err := os.ReadFile("/proc/self/status")
 	if err != nil {

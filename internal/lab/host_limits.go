@@ -13,8 +13,7 @@ import (
 // The kernel counts inotify instances per user, not per machine: root on every
 // machine of every lab shares one limit, 128 by default. A worker's containerd,
 // kubelet and pods take a dozen, and without one containerd starts without its
-// CRI service. It is the one setting of the host that a lab raises, and the
-// last lab to go puts it back.
+// CRI service. It is the only setting of the host that a lab raises, and the last lab to end restores it.
 const (
 	inotifyLimit  = "/proc/sys/fs/inotify/max_user_instances"
 	inotifyWanted = 8192
@@ -23,7 +22,7 @@ const (
 	inotifyRestore = claimsDir + "/max_user_instances"
 )
 
-// raiseLimits makes room for the machines' inotify instances.
+// raiseLimits raises the host's inotify limit to what the machines need.
 func raiseLimits() error { return raise(inotifyLimit, inotifyRestore, inotifyWanted) }
 
 func raise(limit, restore string, wanted int) error {
@@ -45,7 +44,7 @@ func raise(limit, restore string, wanted int) error {
 	return nil
 }
 
-// restoreLimits puts the host's setting back when no lab is left.
+// restoreLimits restores the host's setting when no lab is left.
 func restoreLimits() error { return restoreLimit(inotifyLimit, inotifyRestore) }
 
 func restoreLimit(limit, restore string) error {

@@ -17,7 +17,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
-// DefaultStateDir is where a lab lives unless it is told otherwise.
+// DefaultStateDir is the default state directory.
 const DefaultStateDir = "/var/lib/k8s-lab/default"
 
 // StateDirEnv names the environment variable that replaces DefaultStateDir.
@@ -26,16 +26,14 @@ const StateDirEnv = "K8S_LAB_STATE_DIR"
 // Region is the one region of every lab.
 const Region = "us-east-1"
 
-// Lab is a local EC2 by its state directory, whether or not it is up.
+// Lab is the local EC2 of a state directory, whether or not it runs.
 type Lab struct {
 	dir      string
 	cache    string
 	progress *progress.Reporter
 }
 
-// New returns the lab of a state directory. cacheDir is shared between labs
-// and may be empty for cache.DefaultDir. report, which may be nil, tells a
-// person of the work that is done.
+// New returns the lab of a state directory. cacheDir is shared between labs; empty means cache.DefaultDir. report shows progress and may be nil.
 func New(stateDir, cacheDir string, report *progress.Reporter) (*Lab, error) {
 	dir, err := filepath.Abs(stateDir)
 	if err != nil {
@@ -53,7 +51,7 @@ func New(stateDir, cacheDir string, report *progress.Reporter) (*Lab, error) {
 
 func (l *Lab) file(name string) string { return filepath.Join(l.dir, name) }
 
-// The files of a lab, beside those of the network and machine packages.
+// The files of a lab, in addition to those of packages network and machine.
 const (
 	settingsFile   = "settings.json"
 	stateFile      = "state.json"
@@ -64,7 +62,7 @@ const (
 	lockFile       = "daemon.lock"
 )
 
-// settings are what a lab keeps over its life, chosen once.
+// settings are chosen once and kept as long as the lab exists.
 type settings struct {
 	CacheDir        string          `json:"cache_dir"`
 	MirrorDir       string          `json:"mirror_dir"`
@@ -83,7 +81,7 @@ func (s settings) endpoint() string { return fmt.Sprintf("http://127.0.0.1:%d", 
 func (s settings) mirror() string   { return fmt.Sprintf("http://%s:%d", s.Operator, s.MirrorPort) }
 func (s settings) registry() string { return fmt.Sprintf("http://%s:%d", s.Operator, s.RegistryPort) }
 
-// readSettings returns the zero settings for a lab that never was.
+// readSettings returns zero settings if there is no lab.
 func (l *Lab) readSettings() (settings, error) {
 	var s settings
 	if err := file.ReadJSON(l.file(settingsFile), &s); err != nil {
@@ -100,8 +98,7 @@ func (l *Lab) writeSettings(s settings) error {
 	return nil
 }
 
-// lock takes the lab's lock, which its daemon holds as long as it lives. held
-// is true when another process has it.
+// lock takes the lab's lock, which the daemon holds as long as it runs. held is true when another process has it.
 func (l *Lab) lock() (unlock func(), held bool, err error) {
 	f := flock.New(l.file(lockFile))
 	got, err := f.TryLock()

@@ -25,7 +25,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 )
 
-// blocked is how long a connection that must not come about is waited for.
+// blocked is how long the tests wait for a connection that must not succeed.
 const blocked = 700 * time.Millisecond
 
 // command is the k8s-lab program on a lab of the test's own.
@@ -66,7 +66,7 @@ func (c command) must(t *testing.T, args ...string) string {
 	return out
 }
 
-// client is an SDK client with nothing but what `k8s-lab env` exports.
+// client returns an SDK client that is configured only by what `k8s-lab env` exports.
 func (c command) client(t *testing.T) *ec2.Client {
 	t.Helper()
 	for line := range strings.Lines(c.must(t, "env")) {
@@ -80,7 +80,7 @@ func (c command) client(t *testing.T) *ec2.Client {
 	return ec2.NewFromConfig(cfg)
 }
 
-// world is a VPC with a way out in a running lab.
+// world is a VPC with an internet gateway in a running lab.
 type world struct {
 	*ec2.Client
 	vpc, subnet, gateway, group, table string
@@ -130,7 +130,7 @@ func (w *world) launch(t *testing.T, release, name, privateIP string) string {
 	})).Instances[0].InstanceId
 }
 
-// image is Debian's newest of a release ("13").
+// image returns the id of Debian's newest image of a release ("13").
 func (w *world) image(t *testing.T, release string) string {
 	t.Helper()
 	images := must[*ec2.DescribeImagesOutput](t)(w.DescribeImages(t.Context(), &ec2.DescribeImagesInput{
@@ -160,7 +160,7 @@ func (w *world) await(t *testing.T, id string, state types.InstanceStateName) ty
 func (w *world) sh(t *testing.T, address, script string) string {
 	t.Helper()
 	conf := &ssh.ClientConfig{User: "admin", Auth: []ssh.AuthMethod{ssh.PublicKeys(w.signer)}, Timeout: time.Second,
-		HostKeyCallback: ssh.InsecureIgnoreHostKey()} //nolint:gosec // whose machine it is is not what is tested here
+		HostKeyCallback: ssh.InsecureIgnoreHostKey()} //nolint:gosec // host keys are not tested here
 	var conn *ssh.Client
 	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		var err error
@@ -189,8 +189,7 @@ func open(t *testing.T, address string) bool {
 	return conn.Close() == nil
 }
 
-// TestLab goes through the life of a real lab: launch, reach, move an address,
-// crash the daemon, stop, terminate, take down.
+// TestLab runs a real lab: it launches and reaches instances, moves an address, kills the daemon, stops and terminates instances, and takes the lab down.
 func TestLab(t *testing.T) {
 	lab := build(t)
 	began := time.Now()
@@ -232,7 +231,7 @@ func TestLab(t *testing.T) {
 			t.Errorf("names: %q", got)
 		}
 	})
-	// What every user of an instance takes for granted: names of the world resolve, packages can be had.
+	// Public names resolve, and packages can be installed.
 	t.Run("the outside", func(t *testing.T) {
 		for release, i := range map[string]types.Instance{"13": one, "12": two} {
 			script := `. /etc/os-release; echo "$VERSION_ID"; ! sudo which nft haproxy

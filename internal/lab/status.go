@@ -15,7 +15,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 )
 
-// Status writes what a person wants to know about a running lab. It shows no secrets.
+// Status writes a summary of a running lab for people. It shows no secrets.
 func (l *Lab) Status(ctx context.Context, w io.Writer) error {
 	o, err := l.Overview(ctx)
 	if err != nil {
@@ -36,7 +36,7 @@ func (l *Lab) Status(ctx context.Context, w io.Writer) error {
 	return writeStatus(w, l.dir, s, d, o, faults, time.Now())
 }
 
-// Summary writes where things are, for the end of Up.
+// Summary writes the lab's addresses. It is shown after Up.
 func (l *Lab) Summary(w io.Writer) error {
 	s, err := l.readSettings()
 	if err != nil {
@@ -51,7 +51,7 @@ type table struct{ *tabwriter.Writer }
 
 func (t table) row(cells ...string) { _, _ = fmt.Fprintf(t, "  %s\n", strings.Join(cells, "\t")) }
 
-// head begins a new block; a tab writer aligns each by itself.
+// head begins a new block. Each block is aligned by itself.
 func (t table) head(title string, columns ...string) {
 	_ = t.Flush()
 	_, _ = fmt.Fprintf(t, "\n%s\n", title)

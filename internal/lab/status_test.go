@@ -70,7 +70,7 @@ func TestHostSettings(t *testing.T) {
 	}
 }
 
-// TestKubeProxyConfig: kube-proxy reads the setting, and would change no limit.
+// TestKubeProxyConfig checks that kube-proxy understands the setting and changes no limit.
 func TestKubeProxyConfig(t *testing.T) {
 	var config struct {
 		Conntrack struct{ MaxPerCore, Min *int }
