@@ -1,13 +1,6 @@
-// Package cloud is the local AWS account: one endpoint that unchanged SDK
-// clients speak to, and behind it the account's services in one region. It
-// checks signatures, lets faults strike, and hands each call to its service; a
-// control endpoint beside the AWS APIs makes the cloud misbehave and tells what
-// it holds.
+// Package cloud is the local AWS account: one endpoint for unchanged SDK clients, and behind it the account's services in one region. It checks signatures, injects faults, and passes each call to its service. A control endpoint beside the AWS APIs manages the faults and shows what the account holds.
 //
-// What an action means is up to ec2, ssm and sts, how it is written to wire, and
-// when the cloud misbehaves to fault. The account knows nothing of state
-// directories, listeners, command lines or of Kubernetes, and must not import
-// them.
+// Packages ec2, ssm and sts implement the actions, wire the protocols, and fault decides when the cloud misbehaves. This package must not know state directories, listeners, command lines or Kubernetes.
 package cloud
 
 import (
@@ -29,25 +22,25 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/metadata"
 )
 
-// Config is what an Account is made of.
+// Config is an Account's configuration.
 type Config struct {
 	Region      string          // default us-east-1
 	AccountID   string          // default 123456789012
-	Credentials aws.Credentials // the access key every request must be signed with, or one that STS gave out
+	Credentials aws.Credentials // the owner's access key; requests are signed with it or with one that STS issued
 	Images      []ec2.Image     // what instances are made from
-	PublicIPs   []netip.Addr    // what EC2 may hand out
+	PublicIPs   []netip.Addr    // public addresses that EC2 may assign
 	Quotas      ec2.Quotas
 
 	StateFile      string // where EC2's state is kept; empty keeps it in memory
 	ParametersFile string // likewise for SSM parameters
-	SessionsFile   string // likewise for what STS gave out
+	SessionsFile   string // likewise for STS sessions
 	BootID         string // identifies the host's boot: machines recorded under another are started again
 
 	Network  ec2.Network
 	Machines ec2.Machines
 	Clock    ec2.Clock // default the host's
-	Rand     io.Reader // of ids and keys; default crypto/rand
-	Seed     uint64    // of random faults
+	Rand     io.Reader // for ids and keys; default crypto/rand
+	Seed     uint64    // for random faults
 	Log      *slog.Logger
 }
 
@@ -69,7 +62,7 @@ type Account struct {
 	controls http.Handler
 }
 
-// Open makes an Account from the files kept earlier. Nothing moves before Start.
+// Open makes an Account from the saved files. It starts nothing before Start.
 func Open(cfg Config) (*Account, error) {
 	cfg.Region = cmp.Or(cfg.Region, "us-east-1")
 	cfg.AccountID = cmp.Or(cfg.AccountID, "123456789012")
@@ -108,18 +101,16 @@ func Open(cfg Config) (*Account, error) {
 	return a, nil
 }
 
-// Start builds the network the state describes and takes the machines up where
-// the last run left them, see ec2.Compute.
+// Start builds the network of the saved state and continues with the machines as the last run left them, see ec2.Compute.
 func (a *Account) Start(ctx context.Context) error { return a.compute.Start(ctx) }
 
-// Close stops moving things and waits for what is under way to end. Machines
-// and network stay as they are, for the next Open.
+// Close waits for running transitions and starts no more. Machines and network keep running, for the next Open.
 func (a *Account) Close() { a.compute.Close() }
 
-// Instances knows the instances for the metadata service.
+// Instances returns the instances, for the metadata service.
 func (a *Account) Instances() metadata.Source { return a.compute }
 
-// publicParameter is a parameter that AWS publishes: the id of an image.
+// publicParameter returns a public parameter of AWS: the id of an image.
 func (a *Account) publicParameter(name string) (string, bool) {
 	for _, i := range a.cfg.Images {
 		if name == ec2.PublicImageParameter(i.Release) {

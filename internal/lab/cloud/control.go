@@ -10,18 +10,17 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 )
 
-// controlPrefix is where the control endpoint lives, beside the AWS APIs.
+// controlPrefix is the path of the control endpoint.
 const controlPrefix = "/_lab/"
 
-// Overview is everything that exists, for people and for tests that assert
-// that nothing is left.
+// Overview lists every resource, for people and for tests that nothing is left.
 type Overview struct {
 	ec2.Overview
 	Parameters []string `json:"parameters"`
 	Total      int      `json:"total"` // of all of the above
 }
 
-// Overview describes everything that exists.
+// Overview returns every resource.
 func (a *Account) Overview() Overview {
 	o := Overview{Overview: a.compute.Overview(), Parameters: a.params.Names()}
 	if o.Parameters == nil {
@@ -31,11 +30,10 @@ func (a *Account) Overview() Overview {
 	return o
 }
 
-// Faults are the faults standing now.
+// Faults returns the faults in force.
 func (a *Account) Faults() []fault.Fault { return a.faults.List() }
 
-// faultRequest is the body of POST /_lab/faults: a standing fault, or one of
-// the two things that happen at once.
+// faultRequest is the body of POST /_lab/faults: a fault, or one of the two kinds that take effect once.
 type faultRequest struct {
 	fault.Fault
 	Instance string `json:"instance"` // kind "kill"
@@ -43,8 +41,7 @@ type faultRequest struct {
 	Seed     uint64 `json:"seed"`     // kind "seed"
 }
 
-// newControl is the endpoint that makes the cloud misbehave and tells what it
-// holds. It is not signed: whoever reaches the port owns the lab.
+// newControl returns the control endpoint. Its requests are not signed: whoever reaches the port owns the lab.
 func (a *Account) newControl() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /_lab/state", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, a.Overview()) })

@@ -86,8 +86,7 @@ func TestAddressNeedsAGateway(t *testing.T) {
 	refused(t, err, "Gateway.NotAttached")
 }
 
-// TestAddressReplacesAnAutomaticOne checks that the launch-time address goes
-// back when an Elastic IP comes, and that the pool of addresses is finite.
+// TestAddressReplacesAnAutomaticOne checks that an Elastic IP releases the automatic address, and that the pool of addresses is finite.
 func TestAddressReplacesAnAutomaticOne(t *testing.T) {
 	l := newLab(t)
 	s := l.site(t)

@@ -119,7 +119,7 @@ func TestRunInstancesRefusals(t *testing.T) {
 	})
 }
 
-// TestRunInstances checks that what was asked for is what is there.
+// TestRunInstances checks that an instance has what was requested.
 func TestRunInstances(t *testing.T) {
 	l := newLab(t)
 	s := l.site(t)
@@ -197,7 +197,7 @@ func TestRunInstancesIsIdempotent(t *testing.T) {
 		t.Error("another token found the same instance")
 	}
 
-	// As on EC2 the token outlives the instance as long as that is shown, and is then free again.
+	// As on EC2, the token is kept as long as the terminated instance is shown, and is then free again.
 	in.ClientToken = aws.String("worker-0")
 	must[*awsec2.TerminateInstancesOutput](t)(l.TerminateInstances(ctx, &awsec2.TerminateInstancesInput{InstanceIds: []string{first}}))
 	l.await(t, first, types.InstanceStateNameTerminated)
@@ -219,7 +219,7 @@ func TestLifeCycle(t *testing.T) {
 	ctx := t.Context()
 	hold := make(chan struct{})
 	l.machines.hold = hold
-	release := func() { hold <- struct{}{} } // lets one start or stop happen
+	release := func() { hold <- struct{}{} } // lets one start or stop proceed
 	in := s.runInput()
 	in.NetworkInterfaces = []types.InstanceNetworkInterfaceSpecification{{DeviceIndex: aws.Int32(0), SubnetId: &s.subnet, Groups: []string{s.group}, AssociatePublicIpAddress: aws.Bool(true)}}
 	in.SubnetId, in.SecurityGroupIds = nil, nil
@@ -308,7 +308,7 @@ func TestLifeCycle(t *testing.T) {
 		t.Errorf("terminating: %+v", term)
 	}
 	_, err = l.DeleteSubnet(ctx, &awsec2.DeleteSubnetInput{SubnetId: &s.subnet})
-	refused(t, err, "DependencyViolation") // not before the instance is gone
+	refused(t, err, "DependencyViolation") // not before the instance is terminated
 	release()
 	gone := l.await(t, id, types.InstanceStateNameTerminated)
 	if gone.PrivateIpAddress != nil || gone.VpcId != nil || len(gone.NetworkInterfaces) != 0 {
@@ -322,13 +322,13 @@ func TestLifeCycle(t *testing.T) {
 	must[*awsec2.DeleteSubnetOutput](t)(l.DeleteSubnet(ctx, &awsec2.DeleteSubnetInput{SubnetId: &s.subnet}))
 }
 
-// TestTerminateCallsOffALaunch terminates an instance whose machine hangs while booting.
-func TestTerminateCallsOffALaunch(t *testing.T) {
+// TestTerminateCancelsALaunch terminates an instance whose machine hangs while booting.
+func TestTerminateCancelsALaunch(t *testing.T) {
 	l := newLab(t)
 	s := l.site(t)
 	l.machines.hold = make(chan struct{})
 	id := *must[*awsec2.RunInstancesOutput](t)(l.RunInstances(t.Context(), s.runInput())).Instances[0].InstanceId
-	time.Sleep(20 * time.Millisecond) // let the launch begin; the test holds without, too
+	time.Sleep(20 * time.Millisecond) // let the launch begin; the test passes without it, too
 	must[*awsec2.TerminateInstancesOutput](t)(l.TerminateInstances(t.Context(), &awsec2.TerminateInstancesInput{InstanceIds: []string{id}}))
 	close(l.machines.hold)
 	l.await(t, id, types.InstanceStateNameTerminated)
@@ -366,7 +366,7 @@ func TestFailedLaunch(t *testing.T) {
 	l.await(t, id, types.InstanceStateNameStopped)
 	l.machines.fail = errors.New("no such file")
 	must[*awsec2.StartInstancesOutput](t)(l.StartInstances(t.Context(), &awsec2.StartInstancesInput{InstanceIds: []string{id}}))
-	l.await(t, id, types.InstanceStateNameStopped) // an instance that has run before is not lost
+	l.await(t, id, types.InstanceStateNameStopped) // an instance that has run before is not terminated
 }
 
 func TestModifyInstance(t *testing.T) {

@@ -13,8 +13,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 )
 
-// TestNetworkRefusals goes through what EC2 refuses about VPCs, subnets,
-// gateways and routes, in the state of a site with one instance.
+// TestNetworkRefusals checks EC2's refusals for VPCs, subnets, gateways and routes, in a site with one instance.
 func TestNetworkRefusals(t *testing.T) {
 	l := newLab(t)
 	s := l.site(t)
@@ -206,8 +205,7 @@ func TestVPCComesWithMainTableAndDefaultGroup(t *testing.T) {
 	}
 }
 
-// TestRoutesFollowTheirTargets checks what the network is told of routes and
-// what EC2 shows of their state.
+// TestRoutesFollowTheirTargets checks the routes in the network's configuration, and their state in EC2.
 func TestRoutesFollowTheirTargets(t *testing.T) {
 	l := newLab(t)
 	s := l.site(t)
@@ -307,8 +305,7 @@ func TestRouteQuota(t *testing.T) {
 	}
 }
 
-// TestLateAssociation: an association is told of a while after it was made, and
-// holds at once.
+// TestLateAssociation checks that a fault can hide a new association from DescribeRouteTables.
 func TestLateAssociation(t *testing.T) {
 	l := newLab(t)
 	s := l.site(t)

@@ -66,7 +66,7 @@ func (c *clock) SignHTTP(ctx context.Context, creds aws.Credentials, r *http.Req
 	return v4.NewSigner().SignHTTP(ctx, creds, r, hash, service, region, c.Now(), opts...)
 }
 
-// fakeNetwork remembers what it was told last.
+// fakeNetwork keeps the last configuration applied.
 type fakeNetwork struct {
 	mu     sync.Mutex
 	cfg    network.Config
@@ -112,7 +112,7 @@ func (n *fakeNetwork) vpc(t *testing.T, id string) network.VPC {
 	return network.VPC{}
 }
 
-// fakeMachines are processes that do nothing but run.
+// fakeMachines are machines that only have a state.
 type fakeMachines struct {
 	mu      sync.Mutex
 	running map[string]machine.Spec

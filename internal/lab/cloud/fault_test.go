@@ -49,7 +49,7 @@ func TestFaultThrottle(t *testing.T) {
 	_, err := l.ssm.GetParameter(ctx, &awsssm.GetParameterInput{Name: aws.String("/x")})
 	refused(t, err, "ThrottlingException")
 
-	// The SDK's own retries get through an occasional one.
+	// The SDK's retries overcome occasional throttling.
 	l.control(t, http.MethodDelete, "/_lab/faults", nil, nil)
 	l.fault(t, fields{"kind": "throttle", "every": 2})
 	patient := awsec2.NewFromConfig(l.aws, func(o *awsec2.Options) { o.HTTPSignerV4, o.RetryMaxAttempts = l.clock, 3 })

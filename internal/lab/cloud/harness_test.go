@@ -36,9 +36,7 @@ const (
 	testSecret = "secret"
 )
 
-// wholeResponses reads each response to its end before the SDK gets it: with a
-// single attempt per call, tests would now and then meet the race that package
-// wire describes where it sends.
+// wholeResponses reads each response to its end before the SDK gets it. Otherwise tests, which make a single attempt per call, would sometimes hit the race that wire/response.go describes.
 type wholeResponses struct{}
 
 func (wholeResponses) Do(r *http.Request) (*http.Response, error) {
@@ -52,7 +50,7 @@ func (wholeResponses) Do(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// lab is a cloud served over HTTP with SDK clients for it.
+// lab is a cloud that is served over HTTP, with SDK clients.
 type lab struct {
 	*awsec2.Client
 	ssm      *awsssm.Client
@@ -138,7 +136,7 @@ func (l *lab) with(key, secret, token string) *lab {
 	return &other
 }
 
-// code is the AWS error code of err, "" for nil.
+// code returns the AWS error code of err, "" for nil.
 func code(err error) string {
 	if err == nil {
 		return ""
@@ -158,7 +156,7 @@ func refused(t *testing.T, err error, want string) {
 	}
 }
 
-// must returns what a call that has to work returned.
+// must returns the result of a call that must succeed.
 func must[T any](t *testing.T) func(T, error) T {
 	t.Helper()
 	return func(v T, err error) T {
@@ -205,7 +203,7 @@ func (l *lab) site(t *testing.T) site {
 	return s
 }
 
-// runInput launches one instance into the site.
+// runInput returns a request to launch one instance in the site.
 func (s site) runInput() *awsec2.RunInstancesInput {
 	return &awsec2.RunInstancesInput{
 		ImageId: aws.String(testImage), InstanceType: types.InstanceTypeT3Small, MinCount: aws.Int32(1), MaxCount: aws.Int32(1),

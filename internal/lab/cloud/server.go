@@ -47,7 +47,7 @@ func (a *Account) serveAWS(w http.ResponseWriter, r *http.Request) error {
 	return req.Protocol.Write(w, req.Action, id, out)
 }
 
-// answer runs the action of a request that is signed, unless a fault strikes.
+// answer runs the action of a request, unless its signature is wrong or a fault refuses it.
 func (a *Account) answer(r *http.Request, body []byte, req wire.Request) (any, error) {
 	cred, err := wire.Verify(r, body, a.tokens.Credentials, a.cfg.Clock.Now())
 	switch bad := req.Protocol.BadSignature; {

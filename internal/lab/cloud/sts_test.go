@@ -58,7 +58,7 @@ func TestCredentials(t *testing.T) {
 		t.Errorf("the role is %s", arn)
 	}
 	refused(t, describe(l.with(*c.AccessKeyId, *c.SecretAccessKey, "forged")), "AuthFailure")
-	// What was given out is known again after a restart of the daemon, and private.
+	// Sessions are kept over a restart of the daemon, in a private file.
 	l.cloud.Close()
 	l.open(t)
 	assumed = l.with(*c.AccessKeyId, *c.SecretAccessKey, *c.SessionToken)

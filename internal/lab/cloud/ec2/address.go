@@ -36,7 +36,7 @@ func (a *address) association() string {
 	return a.AssociationID
 }
 
-// addressOf is the Elastic IP associated with an interface, or nil.
+// addressOf returns the Elastic IP associated with an interface, or nil.
 func (t *tx) addressOf(interfaceID string) *address {
 	for _, a := range t.st.Addresses {
 		if a.Interface == interfaceID && interfaceID != "" {
@@ -46,7 +46,7 @@ func (t *tx) addressOf(interfaceID string) *address {
 	return nil
 }
 
-// publicIP is the address an interface has on the internet; zero when none.
+// publicIP returns an interface's public address; zero if it has none.
 func (t *tx) publicIP(e *iface) netip.Addr {
 	if a := t.addressOf(e.ID); a != nil {
 		return a.PublicIP
@@ -54,8 +54,7 @@ func (t *tx) publicIP(e *iface) netip.Addr {
 	return e.PublicIP
 }
 
-// takePublicIP hands out public addresses in turn, so that one given back is
-// not the next one handed out: a stopped instance comes back with another.
+// takePublicIP assigns public addresses in turn, so that a released one is not reused at once: a stopped instance starts with another one, as on EC2.
 func (t *tx) takePublicIP() (netip.Addr, bool) {
 	used := map[netip.Addr]bool{}
 	for _, a := range t.st.Addresses {
@@ -117,7 +116,7 @@ func allocateAddress(t *tx, in *allocateAddressRequest) (any, error) {
 	return allocateAddressResponse{ip.String(), a.ID, "vpc", t.c.cfg.Region, "amazon"}, nil
 }
 
-// address finds an Elastic IP by allocation id or by its public address.
+// address returns the Elastic IP with an allocation id or a public address.
 func (t *tx) address(allocationID, publicIP string) (*address, error) {
 	switch {
 	case allocationID != "" && publicIP != "":

@@ -16,30 +16,30 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 )
 
-// Network enforces what the state says about packets.
+// Network is the network of real packets.
 type Network interface {
-	// Apply makes the network what cfg says, changing only what differs.
+	// Apply brings the network to the state of cfg, and changes only what differs.
 	Apply(ctx context.Context, cfg network.Config) error
-	// ResetInterface wipes what the machine behind an interface had set up in it.
+	// ResetInterface clears what the machine behind an interface has configured in it.
 	ResetInterface(ctx context.Context, id string) error
-	// InterfaceNetns is the path of the network namespace of an interface.
+	// InterfaceNetns returns the path of an interface's network namespace.
 	InterfaceNetns(id string) string
 }
 
-// Machines runs instances. Stopping and starting block until done.
+// Machines runs the instances' machines. Its methods block until done.
 type Machines interface {
 	Start(ctx context.Context, spec machine.Spec) error
-	Stop(ctx context.Context, id string) error      // in good order; the disk is kept
+	Stop(ctx context.Context, id string) error      // gracefully; the disk is kept
 	Kill(ctx context.Context, id string) error      // power cut; the disk is kept
-	Terminate(ctx context.Context, id string) error // for good
+	Terminate(ctx context.Context, id string) error // removes the disk
 	Running(id string) bool
-	// Exits delivers ids of machines that went down without being asked to.
+	// Exits delivers the ids of machines that went down by themselves.
 	Exits() <-chan string
-	// Console is the path of a machine's console log.
+	// Console returns the path of a machine's console log.
 	Console(id string) string
 }
 
-// Clock is the time instances live in.
+// Clock is the source of time.
 type Clock interface {
 	Now() time.Time
 	After(time.Duration) <-chan time.Time
@@ -52,7 +52,7 @@ type Quotas struct {
 	VPCs               int // default 64
 	RulesPerGroup      int // per direction, default 60 as on AWS
 	GroupsPerInterface int // default 5 as on AWS
-	RoutesPerTable     int // beside the local one, default 500 as on AWS
+	RoutesPerTable     int // without the local one, default 500 as on AWS
 }
 
 func (q Quotas) withDefaults() Quotas {
@@ -62,12 +62,12 @@ func (q Quotas) withDefaults() Quotas {
 	}
 }
 
-// Config is what a Compute is made of. All of it has to be set but what says otherwise.
+// Config is a Compute's configuration. All fields are required unless they say otherwise.
 type Config struct {
 	Region    string
 	AccountID string
 	Images    []Image      // what instances are made from
-	PublicIPs []netip.Addr // what may be handed out
+	PublicIPs []netip.Addr // public addresses that may be assigned
 	Quotas    Quotas
 
 	StateFile string // where the state is kept; empty keeps it in memory
@@ -76,23 +76,23 @@ type Config struct {
 	Network  Network
 	Machines Machines
 	Clock    Clock
-	Rand     io.Reader // of ids and keys
+	Rand     io.Reader // for ids and keys
 	Faults   *fault.Injector
 	Log      *slog.Logger
 }
 
-// Compute is EC2 in one region of one account: its state, and what moves it.
+// Compute is EC2 in one region of one account: its state, and the transitions of its instances.
 type Compute struct {
 	cfg    Config
 	log    *slog.Logger
 	faults *fault.Injector
 
 	mu  sync.Mutex
-	raw []byte // st as it was saved; the source of every transaction's copy
+	raw []byte // st as saved, from which every transaction makes its copy
 	st  *state
 
 	netMu   sync.Mutex
-	applied *network.Config // what the network has been told last; nil after a failure
+	applied *network.Config // the last configuration applied; nil after a failure
 	netErr  error           // of the last attempt
 
 	locks    keyedMutex
@@ -102,7 +102,7 @@ type Compute struct {
 	wg       sync.WaitGroup
 }
 
-// Open makes a Compute from the state kept earlier. Nothing moves before Start.
+// Open makes a Compute from the saved state. It starts nothing before Start.
 func Open(cfg Config) (*Compute, error) {
 	cfg.Quotas = cfg.Quotas.withDefaults()
 	raw, err := readStateFile(cfg.StateFile)
@@ -118,9 +118,7 @@ func Open(cfg Config) (*Compute, error) {
 	return c, nil
 }
 
-// Start builds the network the state describes and takes the machines up where
-// the last run left them: running ones are adopted, transitions under way go
-// on, and after a reboot of the host running instances are started again.
+// Start builds the network of the saved state. It adopts running machines, continues unfinished transitions and, after a reboot of the host, starts the running instances again.
 func (c *Compute) Start(ctx context.Context) error {
 	if err := c.tryNetwork(ctx); err != nil {
 		return err
@@ -129,15 +127,13 @@ func (c *Compute) Start(ctx context.Context) error {
 	return c.resume()
 }
 
-// Close stops moving things and waits for what is under way to end. Machines
-// and network stay as they are, for the next Open.
+// Close waits for running transitions and starts no more. Machines and network keep running, for the next Open.
 func (c *Compute) Close() {
 	c.cancel()
 	c.wg.Wait()
 }
 
-// random returns a number for an id. The source failing is not survivable and
-// does not happen: crypto/rand never fails.
+// random returns a number for an id. Errors of the source are ignored: crypto/rand never fails.
 func (c *Compute) random() uint64 {
 	var b [8]byte
 	_, _ = io.ReadFull(c.cfg.Rand, b[:])

@@ -13,7 +13,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// describeRequest is what most Describe actions have in common.
+// describeRequest has the parameters that most Describe actions share.
 type describeRequest struct {
 	request
 	Filters    []filter `query:"Filter"`
@@ -26,7 +26,7 @@ type filter struct {
 	Values []string `query:"Value"`
 }
 
-// fields are the values of a resource a filter can ask for, by filter name.
+// fields are functions that return a resource's values, by filter name.
 type fields[T any] map[string]func(*tx, *T) []string
 
 func one(s string) []string {
@@ -43,18 +43,18 @@ func yesNo(b bool) []string {
 	return []string{"false"}
 }
 
-// selection says what a Describe action selects from and by what.
+// selection is the input of a Describe action: the resources, and how to select from them.
 type selection[T any] struct {
 	kind      kind
 	from      map[string]*T
 	parameter string   // name of the id list, for messages
-	ids       []string // asked for by id
+	ids       []string // requested ids
 	fields    fields[T]
 	request   describeRequest
 	minPage   int // smallest MaxResults, 5 for most actions
 }
 
-// run returns one page, ordered by id.
+// run returns one page, ordered by id, and the token of the next.
 func (s selection[T]) run(t *tx) (page []*T, next string, err error) {
 	if err := checkFilters(s.request.Filters, s.fields); err != nil {
 		return nil, "", err
@@ -98,8 +98,7 @@ func checkFilters[T any](filters []filter, known fields[T]) error {
 	return nil
 }
 
-// matches reports whether the resource passes every filter; any value of a
-// filter will do. Values may hold the wildcards * and ?.
+// matches reports whether the resource matches every filter. A filter matches if any of its values does. Values may contain the wildcards * and ?.
 func (t *tx) matches(id string, filters []filter, value func(name string) []string) bool {
 	for _, f := range filters {
 		var have []string
@@ -147,8 +146,7 @@ func wildcard(pattern, value string) bool {
 	return regexp.MustCompile(re.String()).MatchString(value)
 }
 
-// cut takes the page that follows token out of ordered ids. A token holds the
-// last id seen, so pages stay right while resources come and go.
+// cut returns the page of ordered ids after token. A token has the last id of its page, so that pages stay correct while resources change.
 func cut(ids []string, size *int, token string, minPage int, byID bool) (page []string, next string, err error) {
 	limit := len(ids)
 	if size != nil {
@@ -184,7 +182,7 @@ func lowerBound(ids []string, last string) int {
 	return n
 }
 
-// fingerprint identifies a request by everything but its token.
+// fingerprint identifies a request by all parameters except its token.
 func fingerprint(form url.Values) string {
 	f := maps.Clone(form)
 	for _, k := range []string{"ClientToken", "DryRun", "Action", "Version"} {

@@ -66,7 +66,7 @@ func (t *tx) gatewayAndVPC(in *gatewayRequest) (*gateway, *vpc, error) {
 	return g, v, nil
 }
 
-// gatewayOf is the internet gateway attached to a VPC, or nil.
+// gatewayOf returns the internet gateway attached to a VPC, or nil.
 func (t *tx) gatewayOf(vpcID string) *gateway {
 	for _, g := range t.st.Gateways {
 		if g.VPC == vpcID {

@@ -8,10 +8,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// kind is a sort of resource: its id prefix, what EC2 calls it in messages,
-// and the codes it refuses bad ids with. The codes' spelling follows no rule;
-// each is as in EC2's error code list. Without a malformed code a bad id is
-// simply not found.
+// kind is a kind of resource: its id prefix, EC2's message for it, and the error codes for bad ids. The codes' spelling follows no rule; each is as in EC2's list of error codes. Without a malformed code, a malformed id is not found.
 type kind struct {
 	prefix    string
 	notFound  string
@@ -64,7 +61,7 @@ func (k kind) check(parameter, id string) error {
 	return wire.Refuse(k.malformed, `Invalid id: "%s" (expecting "%s-...")`, id, k.prefix)
 }
 
-// kindOf is the kind an id belongs to by its prefix.
+// kindOf returns the kind of an id, by its prefix.
 func kindOf(id string) (kind, bool) {
 	prefix, _, _ := strings.Cut(id, "-")
 	for _, k := range kinds {
@@ -75,7 +72,7 @@ func kindOf(id string) (kind, bool) {
 	return kind{}, false
 }
 
-// newID makes an id in EC2's long form and remembers it as made by this transaction.
+// newID makes an id in EC2's long form and records it as made by this transaction.
 func (t *tx) newID(prefix string) string {
 	id := fmt.Sprintf("%s-0%016x", prefix, t.c.random())
 	t.created = append(t.created, id)

@@ -16,14 +16,13 @@ type Image struct {
 }
 
 const (
-	// debianOwner is the AWS account Debian publishes its images from
+	// debianOwner is the AWS account in which Debian publishes its images
 	// (wiki.debian.org/Cloud/AmazonEC2Image).
 	debianOwner  = "136693071363"
 	imageCreated = "2025-01-01T00:00:00.000Z"
 )
 
-// PublicImageParameter is the name of the SSM parameter under which Debian
-// publishes the id of its current image of a release ("13").
+// PublicImageParameter returns the name of the SSM parameter in which Debian publishes the id of its current image of a release ("13").
 func PublicImageParameter(release string) string {
 	return "/aws/service/debian/release/" + release + "/latest/amd64"
 }
@@ -32,7 +31,7 @@ var imageActions = map[string]action{"DescribeImages": reads(describeImages)}
 
 var imageID = regexp.MustCompile(`^ami-[0-9a-f]{8}(?:[0-9a-f]{9})?$`)
 
-// findImage returns the image with the id, or EC2's error.
+// findImage returns the image with the id, or EC2's error for a bad id.
 func (c *Compute) findImage(id string) (*Image, error) {
 	if !imageID.MatchString(id) {
 		return nil, wire.Refuse("InvalidAMIID.Malformed", `Invalid id: "%s" (expecting "ami-...")`, id)
@@ -45,7 +44,7 @@ func (c *Compute) findImage(id string) (*Image, error) {
 	return nil, wire.Refuse("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", id)
 }
 
-// snapshotID is the snapshot that the root volumes of an image are made from.
+// snapshotID returns the id of the snapshot that an image's root volumes are made from.
 func snapshotID(image string) string { return "snap-" + strings.TrimPrefix(image, "ami-") }
 
 type imageItem struct {

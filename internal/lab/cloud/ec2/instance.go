@@ -25,15 +25,14 @@ var stateNames = map[instanceState]string{
 // String is the state's name, as EC2 spells it.
 func (s instanceState) String() string { return stateNames[s] }
 
-// TerminatedVisible is how long a terminated instance still shows up in
-// Describe calls; EC2 says "a short while, usually less than one hour".
+// TerminatedVisible is how long Describe calls still show a terminated instance. EC2 says "a short while, usually less than one hour".
 const TerminatedVisible = time.Hour
 
 type instance struct {
 	ID                 string
 	Reservation        string
 	LaunchIndex        int
-	TokenKey           string // of the request that made it, see state.Tokens
+	TokenKey           string // the key in state.Tokens of the request that made it
 	ClientToken        string
 	Image              string
 	Type               string
@@ -42,11 +41,11 @@ type instance struct {
 	UserData           string // base64
 	State              instanceState
 	Reason             stateReason
-	Transition         string // human-readable reason of the last user-made transition
+	Transition         string // reason of the last transition by a user, for people
 	Powered            bool   // the machine is on, or about to be
-	Booted             bool   // it has been running before
-	Answering          bool   // the machine has taken its address since it was switched on
-	Impaired           bool   // the machine is dead although the state says running
+	Booted             bool   // it has run before
+	Answering          bool   // the machine has got its address since it was powered on
+	Impaired           bool   // the machine is dead although the state is running
 	LaunchTime         time.Time
 	TerminatedAt       time.Time
 	VPC                string
@@ -55,7 +54,7 @@ type instance struct {
 	Interface          string
 	RootVolume         string
 	PrivateIP          netip.Addr
-	Shutdown           string // stop or terminate: what a shutdown from inside does
+	Shutdown           string // stop or terminate: the effect of a shutdown from inside
 	DisableTermination bool
 	DisableStop        bool
 	EBSOptimized       bool
@@ -91,7 +90,7 @@ func (i *instance) up() bool {
 // gone reports whether the instance is terminated or on its way there.
 func (i *instance) gone() bool { return i.State == stateShuttingDown || i.State == stateTerminated }
 
-// powerOn notes that the machine is on, or about to be, and has done nothing yet.
+// powerOn records that the machine is on, or about to be.
 func (i *instance) powerOn() { i.Powered, i.Answering, i.Impaired = true, false, false }
 
 // set moves the instance to a state.
@@ -202,7 +201,7 @@ type instanceENI struct {
 	Type            string          `xml:"interfaceType"`
 }
 
-// instanceItem shows an instance. A terminated one has lost its network.
+// instanceItem returns an instance as shown. A terminated one has no network.
 func (t *tx) instanceItem(i *instance) instanceItem {
 	cores, threads := instanceTypes[i.Type].cores()
 	item := instanceItem{

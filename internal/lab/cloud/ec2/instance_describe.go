@@ -93,7 +93,7 @@ func (t *tx) selectInstances(in *describeInstancesRequest) ([]*instance, string,
 	return selection[instance]{kindInstance, t.visible(), "instanceId", in.InstanceIds, instanceFields, in.describeRequest, 5}.run(t)
 }
 
-// visible are the instances without those whose time after termination is over.
+// visible returns the instances, without those terminated longer ago than TerminatedVisible.
 func (t *tx) visible() map[string]*instance {
 	out := make(map[string]*instance, len(t.st.Instances))
 	for id, i := range t.st.Instances {
@@ -244,7 +244,7 @@ type consoleResponse struct {
 	Output    string    `xml:"output"`
 }
 
-// consoleLimit is how much of a console's end EC2 keeps.
+// consoleLimit is how many bytes of a console's end EC2 returns.
 const consoleLimit = 64 * 1024
 
 func getConsoleOutput(t *tx, in *consoleRequest) (any, error) {

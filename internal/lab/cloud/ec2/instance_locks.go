@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// keyedMutex serializes what is done to one machine.
+// keyedMutex is a mutex for each key. It serializes the operations on one machine.
 type keyedMutex struct {
 	mu sync.Mutex
 	m  map[string]*sync.Mutex
 }
 
-// lock waits for the key and returns what frees it.
+// lock locks the key and returns the function that unlocks it.
 func (k *keyedMutex) lock(key string) (unlock func()) {
 	k.mu.Lock()
 	if k.m == nil {
@@ -28,10 +28,10 @@ func (k *keyedMutex) lock(key string) (unlock func()) {
 	return l.Unlock
 }
 
-// errLaunchCancelled ends a launch whose instance is being terminated.
+// errLaunchCancelled is the cause of a launch's end when its instance is terminated.
 var errLaunchCancelled = errors.New("the instance was terminated while it was being launched")
 
-// launches holds how to call off the launches under way.
+// launches holds the functions that cancel the launches in progress.
 type launches struct {
 	mu sync.Mutex
 	m  map[string]context.CancelCauseFunc

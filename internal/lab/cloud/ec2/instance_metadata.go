@@ -34,12 +34,11 @@ func (c *Compute) InstanceByMAC(vpcID string, mac net.HardwareAddr) (metadata.In
 	return metadata.Instance{}, false
 }
 
-// AddressLeased implements metadata.Source: EC2's reachability check passes from
-// then on, since the machine answers ARP.
+// AddressLeased implements metadata.Source: from then on the machine answers ARP, so EC2's reachability check passes.
 func (c *Compute) AddressLeased(vpcID string, mac net.HardwareAddr) {
 	m, ok := c.InstanceByMAC(vpcID, mac)
 	if !ok || c.answering(m.ID) {
-		return // nobody's, or a renewal
+		return // an unknown address, or a renewal
 	}
 	c.save(m.ID, func(_ *tx, i *instance) { i.Answering = i.up() })
 }
@@ -64,7 +63,7 @@ func (c *Compute) PrivateAddressOf(vpcID string, public netip.Addr) (netip.Addr,
 }
 
 func (t *tx) metadata(i *instance, e *iface) metadata.Instance {
-	userData, _ := base64.StdEncoding.DecodeString(i.UserData) // checked when it was set
+	userData, _ := base64.StdEncoding.DecodeString(i.UserData) // valid, since it was checked when it was set
 	m := metadata.Instance{
 		ID: i.ID, ImageID: i.Image, Type: i.Type, ReservationID: i.Reservation, LaunchIndex: i.LaunchIndex, Launched: i.LaunchTime,
 		AccountID: t.c.cfg.AccountID, Region: t.c.cfg.Region, Zone: i.Zone, ZoneID: t.c.zoneID(i.Zone),

@@ -12,7 +12,7 @@ import (
 type modifyInstanceRequest struct {
 	request
 	InstanceId string
-	// Attribute and Value are the old way to name one attribute.
+	// Attribute and Value are the older way to name one attribute.
 	Attribute string
 	Value     *string
 
@@ -68,7 +68,7 @@ func (in *modifyInstanceRequest) normalize() error {
 	return nil
 }
 
-// named lists the attributes the request changes.
+// named returns the attributes that the request changes.
 func (in *modifyInstanceRequest) named() []string {
 	var out []string
 	for _, a := range []struct {

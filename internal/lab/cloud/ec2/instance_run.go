@@ -76,7 +76,7 @@ type reservationItem struct {
 	Instances []instanceItem `xml:"instancesSet>item"`
 }
 
-// plan is a checked RunInstances request: what each instance will get.
+// plan is a checked RunInstances request, with what each instance gets.
 type plan struct {
 	in       *runInstancesRequest
 	subnet   *subnet
@@ -124,7 +124,7 @@ func runInstances(t *tx, in *runInstancesRequest) (any, error) {
 	return t.reservation(ids), nil
 }
 
-// reservation shows instances that were launched together, as they are now.
+// reservation returns the current state of instances that were launched together.
 func (t *tx) reservation(ids []string) reservationItem {
 	r := reservationItem{OwnerID: t.c.cfg.AccountID}
 	for _, id := range ids {
@@ -172,7 +172,7 @@ func (t *tx) planRun(in *runInstancesRequest) (*plan, error) {
 		return nil, err
 	}
 	p := &plan{in: in}
-	// EC2 takes these defaults from the image; Debian's asks for IMDSv2 (imds-support v2.0).
+	// EC2 takes these defaults from the image. Debian's requires IMDSv2 (imds-support v2.0).
 	p.metadata = metadataOptions{Tokens: "required", HopLimit: 2, Endpoint: "enabled", Tags: "disabled"}
 	if err := p.metadata.change(in.MetadataOptions); err != nil {
 		return nil, err
@@ -180,8 +180,7 @@ func (t *tx) planRun(in *runInstancesRequest) (*plan, error) {
 	return p, t.planNetwork(p)
 }
 
-// planNetwork settles subnet, address and groups, from the one network
-// interface given or else from the instance-level parameters.
+// planNetwork determines subnet, address and groups, from the network interface of the request, or else from the instance-level parameters.
 func (t *tx) planNetwork(p *plan) error {
 	in := p.in
 	if len(in.SecurityGroups) > 0 {
@@ -281,7 +280,7 @@ func (t *tx) newInstance(p *plan, reservation string, index int, token string) (
 	return i, nil
 }
 
-// giveAutoPublicIP gives an interface the public address it gets at launch and start.
+// giveAutoPublicIP gives an interface its automatic public address, at launch and start.
 func (t *tx) giveAutoPublicIP(e *iface) error {
 	if !e.AutoPublic || t.publicIP(e).IsValid() {
 		return nil
@@ -312,7 +311,7 @@ func checkShutdownBehavior(s string) error {
 	return nil
 }
 
-// change applies the options a request names.
+// change applies the options that a request names.
 func (m *metadataOptions) change(in metadataOptionsRequest) error {
 	for _, o := range []struct {
 		name, value string

@@ -37,7 +37,7 @@ type stateChangesResponse struct {
 	Instances []stateChange `xml:"instancesSet>item"`
 }
 
-// changeStates runs change on each instance named and reports the transitions.
+// changeStates runs change on each instance of the request and returns the transitions.
 func changeStates(t *tx, in *instanceIDsRequest, change func(*instance) error) (any, error) {
 	if len(in.InstanceIds) == 0 {
 		return nil, missing("InstanceId")
@@ -97,7 +97,7 @@ func stopInstances(t *tx, in *instanceIDsRequest) (any, error) {
 	})
 }
 
-// rebootInstances answers at once, as EC2 does; the machine follows.
+// rebootInstances answers before the machine reboots, as EC2 does.
 func rebootInstances(t *tx, in *instanceIDsRequest) (any, error) {
 	_, err := changeStates(t, in, func(i *instance) error {
 		if i.State != stateRunning {
@@ -127,14 +127,14 @@ func terminateInstances(t *tx, in *instanceIDsRequest) (any, error) {
 	})
 }
 
-// stopped completes a stop: the address EC2 gave goes back, an Elastic IP stays.
+// stopped completes a stop: an automatic public address is released, an Elastic IP stays.
 func (t *tx) stopped(i *instance) {
 	i.set(stateStopped, i.Reason, i.Transition)
 	i.Powered = false
 	t.st.Interfaces[i.Interface].PublicIP = netip.Addr{}
 }
 
-// terminated completes a termination and frees what goes with the instance.
+// terminated completes a termination and releases what is deleted with the instance.
 func (t *tx) terminated(i *instance) {
 	i.set(stateTerminated, i.Reason, i.Transition)
 	i.TerminatedAt = t.now

@@ -13,8 +13,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 )
 
-// transition runs f for an instance in the background, one at a time per
-// instance, with a context that ends with the Compute.
+// transition runs f in the background, one at a time for each instance, with a context that ends with the Compute.
 func (c *Compute) transition(id string, f func(ctx context.Context)) {
 	c.wg.Go(func() {
 		defer c.locks.lock(id)()
@@ -35,8 +34,7 @@ func (c *Compute) instance(id string, s instanceState) (instance, bool) {
 	return *i, true
 }
 
-// change updates one instance by itself, outside of any API call, if it is in
-// state s, and then the network.
+// change updates one instance in its own transaction if it is in state s, and then the network.
 func (c *Compute) change(ctx context.Context, id string, s instanceState, f func(t *tx, i *instance)) {
 	c.save(id, func(t *tx, i *instance) {
 		if i.State == s {
@@ -46,7 +44,7 @@ func (c *Compute) change(ctx context.Context, id string, s instanceState, f func
 	c.syncNetwork(ctx)
 }
 
-// save updates one instance by itself, if there is one.
+// save updates one instance in its own transaction, if it exists.
 func (c *Compute) save(id string, f func(t *tx, i *instance)) {
 	err := c.update("", nil, func(t *tx) error {
 		if i := t.st.Instances[id]; i != nil {
@@ -70,7 +68,7 @@ func (c *Compute) launch(id string) {
 		defer end()
 		err := c.boot(launch, i)
 		if c.ctx.Err() != nil {
-			return // the next Start goes on
+			return // the next Start continues
 		}
 		if err == nil {
 			c.change(ctx, id, statePending, func(_ *tx, i *instance) {
@@ -109,7 +107,7 @@ func (c *Compute) boot(ctx context.Context, i instance) error {
 	if err := c.tryNetwork(ctx); err != nil {
 		return err
 	}
-	if c.cfg.Machines.Running(i.ID) { // an earlier daemon got this far
+	if c.cfg.Machines.Running(i.ID) { // an earlier daemon has started it
 		return nil
 	}
 	return c.power(ctx, i)
@@ -129,7 +127,7 @@ func (c *Compute) power(ctx context.Context, i instance) error {
 	return nil
 }
 
-// firstBootFiles are what faults add to an instance's disk before its first boot.
+// firstBootFiles returns the files that faults add to an instance's disk before its first boot.
 func (c *Compute) firstBootFiles(i instance) map[string]string {
 	if i.Booted {
 		return nil
@@ -140,7 +138,7 @@ func (c *Compute) firstBootFiles(i instance) map[string]string {
 	return c.faults.FirstBoot(name)
 }
 
-// stop completes a stop that was asked for.
+// stop completes a requested stop.
 func (c *Compute) stop(id string, force bool) {
 	c.transition(id, func(ctx context.Context) {
 		i, ok := c.instance(id, stateStopping)
@@ -154,8 +152,7 @@ func (c *Compute) stop(id string, force bool) {
 	})
 }
 
-// powerOff brings the machine down, by force if it does not obey, and wipes
-// what it had set up in its network interface.
+// powerOff shuts the machine down, by force if it does not end, and resets its network interface.
 func (c *Compute) powerOff(ctx context.Context, i instance, force bool) {
 	var err error
 	if !force {
@@ -170,7 +167,7 @@ func (c *Compute) powerOff(ctx context.Context, i instance, force bool) {
 	}
 }
 
-// reboot is a stop and a start that EC2 does not show as such.
+// reboot stops and starts the machine. EC2 shows the instance as running all the time.
 func (c *Compute) reboot(id string) {
 	c.transition(id, func(ctx context.Context) {
 		i, ok := c.instance(id, stateRunning)
@@ -188,7 +185,7 @@ func (c *Compute) reboot(id string) {
 	})
 }
 
-// terminate completes a termination, calling off a launch under way.
+// terminate completes a termination, and cancels a launch in progress.
 func (c *Compute) terminate(id string) {
 	c.launches.cancel(id)
 	c.transition(id, func(ctx context.Context) {
@@ -214,7 +211,7 @@ func (c *Compute) terminate(id string) {
 	})
 }
 
-// watchExits follows machines that power themselves off.
+// watchExits handles machines that went down by themselves.
 func (c *Compute) watchExits() {
 	for {
 		select {
@@ -229,8 +226,7 @@ func (c *Compute) watchExits() {
 	}
 }
 
-// exited handles a shutdown from inside: the instance stops or terminates, as
-// its shutdown behavior says.
+// exited handles a shutdown from inside: the instance stops or terminates, according to its shutdown behavior.
 func (c *Compute) exited(id string) {
 	c.transition(id, func(ctx context.Context) {
 		i, ok := c.instance(id, stateRunning)
@@ -254,11 +250,9 @@ func (c *Compute) exited(id string) {
 	})
 }
 
-// PowerCut kills the machine of a running instance. outcome says what EC2
-// makes of it: "stopped", "terminated", or "impaired" (still running for EC2,
-// with failing status checks).
+// PowerCut kills the machine of a running instance. outcome is the instance's state afterwards: "stopped", "terminated", or "impaired" (running, with failing status checks).
 func (c *Compute) PowerCut(ctx context.Context, id, outcome string) error {
-	ctx = context.WithoutCancel(ctx) // half a power cut helps nobody
+	ctx = context.WithoutCancel(ctx) // a power cut must not stop halfway
 	defer c.locks.lock(id)()
 	i, ok := c.instance(id, stateRunning)
 	if !ok {
@@ -285,7 +279,7 @@ func (c *Compute) PowerCut(ctx context.Context, id, outcome string) error {
 	return nil
 }
 
-// resume takes every instance up where the last run left it.
+// resume continues with every instance as the last run left it.
 func (c *Compute) resume() error {
 	return c.update("", nil, func(t *tx) error {
 		rebooted := t.st.BootID != c.cfg.BootID

@@ -9,14 +9,14 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// instanceType is what a type offers (EC2 instance types guide).
+// instanceType is an instance type's size (EC2 instance types guide).
 type instanceType struct {
 	vcpus     int
 	memoryMiB int
 	arm       bool
 }
 
-// burstable sizes are those of the t families, fixed ones those of m, c and r.
+// burstable are the sizes of the t families. The others are those of m, c and r.
 var instanceTypes = func() map[string]instanceType {
 	out := map[string]instanceType{"m1.small": {1, 1740, false}}
 	burstable := map[string]instanceType{
@@ -111,7 +111,7 @@ func newTypeItem(name string, it instanceType) typeItem {
 	item.VCPU.Cores, item.VCPU.Threads = it.cores()
 	item.Memory.MiB = it.memoryMiB
 	item.EBS.Optimized, item.EBS.Encryption = "default", "supported"
-	item.Network.MaxInterfaces, item.Network.IPv4PerENI, item.Network.ENA = 1, 1, "required" // what the lab has, not the real type
+	item.Network.MaxInterfaces, item.Network.IPv4PerENI, item.Network.ENA = 1, 1, "required" // those of the lab, not of the real type
 	return item
 }
 

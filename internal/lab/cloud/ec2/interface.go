@@ -10,8 +10,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// iface is a network interface. Each is made with an instance, which is empty
-// for one that outlives it (delete on termination off).
+// iface is a network interface. Each is made with an instance. Instance is empty if the interface has outlived it (delete on termination off).
 type iface struct {
 	ID                  string
 	VPC                 string
@@ -24,7 +23,7 @@ type iface struct {
 	MAC                 string
 	PrivateIP           netip.Addr
 	AutoPublic          bool       // gets a public address at each start
-	PublicIP            netip.Addr // the address it got so; zero while it has none
+	PublicIP            netip.Addr // its automatic public address; zero if it has none
 	SourceDestCheck     bool
 	Groups              []string
 }
@@ -36,7 +35,7 @@ var interfaceActions = map[string]action{
 	"DeleteNetworkInterface":            writes(deleteInterface),
 }
 
-// takeAddress returns the address asked for, or the lowest free one of the subnet.
+// takeAddress returns the requested address, or the subnet's lowest free one.
 func (t *tx) takeAddress(s *subnet, want string) (netip.Addr, error) {
 	used := map[netip.Addr]bool{}
 	for _, e := range t.st.Interfaces {
@@ -69,7 +68,7 @@ func (t *tx) takeAddress(s *subnet, want string) (netip.Addr, error) {
 	return a, nil
 }
 
-// checkGroups looks security groups of a VPC up.
+// checkGroups checks that security groups exist in a VPC.
 func (t *tx) checkGroups(vpcID string, ids []string) error {
 	for i, id := range ids {
 		g, err := find(t, kindGroup, t.st.Groups, "groupId", id)
@@ -89,7 +88,7 @@ func (t *tx) checkGroups(vpcID string, ids []string) error {
 	return nil
 }
 
-// defaultGroup is the id of a VPC's default security group.
+// defaultGroup returns the id of a VPC's default security group.
 func (t *tx) defaultGroup(vpcID string) string {
 	for _, g := range t.st.Groups {
 		if g.VPC == vpcID && g.Name == defaultGroupName {
@@ -99,8 +98,7 @@ func (t *tx) defaultGroup(vpcID string) string {
 	return ""
 }
 
-// mac derives a locally administered address from the private one; it is
-// unique within the VPC.
+// mac returns a locally administered MAC address made from the private address, which is unique within the VPC.
 func mac(a netip.Addr) string {
 	b := a.As4()
 	return fmt.Sprintf("02:0e:%02x:%02x:%02x:%02x", b[0], b[1], b[2], b[3])
@@ -110,7 +108,7 @@ func (t *tx) privateDNS(a netip.Addr) string {
 	return privateDNSName(t.c.cfg.Region, a)
 }
 
-// privateDNSName is the name EC2 gives a private address.
+// privateDNSName returns EC2's name of a private address.
 func privateDNSName(region string, a netip.Addr) string {
 	domain := region + ".compute.internal"
 	if region == "us-east-1" {
@@ -119,7 +117,7 @@ func privateDNSName(region string, a netip.Addr) string {
 	return "ip-" + strings.ReplaceAll(a.String(), ".", "-") + "." + domain
 }
 
-// publicDNSName is the name EC2 gives a public address.
+// publicDNSName returns EC2's name of a public address.
 func publicDNSName(region string, a netip.Addr) string {
 	domain := region + ".compute.amazonaws.com"
 	if region == "us-east-1" {

@@ -34,7 +34,7 @@ var keyPairActions = map[string]action{
 	"DeleteKeyPair":    writes(deleteKeyPair),
 }
 
-// keyPair finds a key pair by name, or returns nil.
+// keyPair returns the key pair with a name, or nil.
 func (t *tx) keyPair(name string) *keyPair {
 	for _, k := range t.st.KeyPairs {
 		if k.Name == name {
@@ -89,7 +89,7 @@ func importKeyPair(t *tx, in *importKeyPairRequest) (any, error) {
 		k.Type, k.Fingerprint = "ed25519", sha256Fingerprint(key)
 	case ssh.KeyAlgoRSA:
 		k.Type = "rsa"
-		// An imported RSA key is known by the MD5 of its DER form (EC2 user guide, "Verify the fingerprint").
+		// The fingerprint of an imported RSA key is the MD5 of its DER form (EC2 user guide, "Verify the fingerprint").
 		der, err := x509.MarshalPKIXPublicKey(key.(ssh.CryptoPublicKey).CryptoPublicKey())
 		if err != nil {
 			return nil, wire.Refuse("InvalidKey.Format", "Key is not in valid OpenSSH public key format")
@@ -119,7 +119,7 @@ type createKeyPairRequest struct {
 	TagSpecifications []tagSpecification `query:"TagSpecification"`
 }
 
-// createKeyPair makes a key whose private half is answered once and kept nowhere.
+// createKeyPair makes a key. The private key is returned once and not kept.
 func createKeyPair(t *tx, in *createKeyPairRequest) (any, error) {
 	if err := t.checkNewKeyPair(in.KeyName, in.TagSpecifications); err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func colons(sum []byte) string {
 	return strings.ReplaceAll(fmt.Sprintf("% x", sum), " ", ":")
 }
 
-// sha256Fingerprint is how EC2 fingerprints ed25519 keys: padded base64.
+// sha256Fingerprint returns EC2's fingerprint of an ed25519 key, in padded base64.
 func sha256Fingerprint(k ssh.PublicKey) string {
 	raw, _ := base64.RawStdEncoding.DecodeString(strings.TrimPrefix(ssh.FingerprintSHA256(k), "SHA256:"))
 	return base64.StdEncoding.EncodeToString(raw)

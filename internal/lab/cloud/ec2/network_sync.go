@@ -10,7 +10,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 )
 
-// render describes the whole network the state asks for.
+// render returns the network configuration of the state.
 func render(st *state) network.Config {
 	t := &tx{st: st}
 	var cfg network.Config
@@ -62,7 +62,7 @@ func (t *tx) renderTable(r *routeTable) network.RouteTable {
 	return out
 }
 
-// renderGroup leaves IPv6 rules out: the lab's network is IPv4 alone.
+// renderGroup omits IPv6 rules: the lab's network has only IPv4.
 func (t *tx) renderGroup(g *group) network.SecurityGroup {
 	out := network.SecurityGroup{ID: g.ID}
 	for _, r := range t.rulesOf(g.ID) {
@@ -85,10 +85,7 @@ func (t *tx) renderGroup(g *group) network.SecurityGroup {
 // networkTimeout bounds one attempt to change the network.
 const networkTimeout = 60 * time.Second
 
-// syncNetwork brings the network in line with the state before it returns. ctx
-// should live as long as the Compute, not as the call that changed the state.
-// When that fails it tries again in the background: EC2, too, has accepted the
-// call by then.
+// syncNetwork applies the state to the network. If that fails, it tries again in the background: the call has been accepted by then, as on EC2. ctx should end with the Compute, not with the call that changed the state.
 func (c *Compute) syncNetwork(ctx context.Context) {
 	if err := c.tryNetwork(ctx); err != nil && c.ctx.Err() == nil {
 		c.log.Error("the network could not be changed; trying again", "error", err)

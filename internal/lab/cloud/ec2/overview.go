@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Overview is every resource that exists. Terminated instances do not count as
-// existing.
+// Overview lists every resource. Terminated instances are not listed.
 type Overview struct {
 	Region       string             `json:"region"`
 	NetworkError string             `json:"network_error,omitempty"`
@@ -45,7 +44,7 @@ type InstanceOverview struct {
 type NamedOverview struct {
 	ID     string `json:"id"`
 	Name   string `json:"name,omitempty"`   // its Name tag
-	Detail string `json:"detail,omitempty"` // what a person tells it by: a CIDR, an address, a name
+	Detail string `json:"detail,omitempty"` // what people recognise it by: a CIDR, an address, a name
 	User   string `json:"user,omitempty"`   // the resource it belongs to or is used by
 }
 
@@ -59,7 +58,7 @@ func named[T any](st *state, m map[string]*T, f func(*T) NamedOverview) []NamedO
 	return out
 }
 
-// Overview describes every resource that exists.
+// Overview returns every resource.
 func (c *Compute) Overview() Overview {
 	c.netMu.Lock()
 	netErr := c.netErr

@@ -14,12 +14,12 @@ var regionActions = map[string]action{
 	"DescribeAccountAttributes": reads(describeAccount),
 }
 
-// zones are the region's availability zones.
+// zones returns the region's availability zones.
 func (c *Compute) zones() []string {
 	return []string{c.cfg.Region + "a", c.cfg.Region + "b", c.cfg.Region + "c"}
 }
 
-// zoneID is the account-independent id of a zone: us-east-1a is use1-az1.
+// zoneID returns the account-independent id of a zone: use1-az1 for us-east-1a.
 func (c *Compute) zoneID(zone string) string {
 	parts := strings.Split(c.cfg.Region, "-")
 	id := parts[0]
@@ -29,7 +29,7 @@ func (c *Compute) zoneID(zone string) string {
 	return id + "-az" + strconv.Itoa(int(zone[len(zone)-1]-'a')+1)
 }
 
-// zone settles the zone of a subnet; without a wish it is the first.
+// zone returns the zone with a name and id. If both are empty, it is the first zone.
 func (c *Compute) zone(name, id string) (string, error) {
 	for _, z := range c.zones() {
 		if (name == "" || name == z) && (id == "" || id == c.zoneID(z)) {
@@ -67,7 +67,7 @@ type describeRegionsResponse struct {
 	Regions []regionItem `xml:"regionInfo>item"`
 }
 
-// describeRegions knows the lab's own region alone.
+// describeRegions knows only the lab's own region.
 func describeRegions(t *tx, in *describeRegionsRequest) (any, error) {
 	for _, name := range in.RegionNames {
 		if name != t.c.cfg.Region {

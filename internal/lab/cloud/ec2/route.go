@@ -7,7 +7,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// route leads to "local", an internet gateway or a network interface.
+// route is a route whose target is "local", an internet gateway or a network interface.
 type route struct {
 	Destination netip.Prefix
 	Gateway     string
@@ -83,7 +83,7 @@ func deleteRoute(t *tx, in *routeRequest) (any, error) {
 	return done{true}, nil
 }
 
-// createdRoutes counts the routes that somebody made: all but the local one.
+// createdRoutes returns the number of routes without the local one.
 func (r *routeTable) createdRoutes() int {
 	return len(r.Routes) - 1
 }
@@ -160,8 +160,7 @@ type routeItem struct {
 	Origin          string `xml:"origin"`
 }
 
-// routeItem shows a route with its state: blackhole when the target cannot
-// take packets (gateway detached, interface gone, instance not running).
+// routeItem returns a route with its state, which is blackhole if the target cannot receive packets (gateway detached, interface deleted, instance not running).
 func (t *tx) routeItem(vpcID string, x route) routeItem {
 	item := routeItem{Destination: x.Destination.String(), GatewayID: x.Gateway, InterfaceID: x.Interface, State: "active", Origin: x.Origin}
 	switch {

@@ -14,7 +14,7 @@ type routeTable struct {
 	Associations []association
 }
 
-// association ties a table to a subnet, or to the whole VPC when Main.
+// association associates a table with a subnet, or with the VPC if Main.
 type association struct {
 	ID     string
 	Subnet string
@@ -50,7 +50,7 @@ func (t *tx) newRouteTable(v *vpc, main bool) *routeTable {
 	return r
 }
 
-// tableOf is the route table in force for a subnet.
+// tableOf returns the effective route table of a subnet.
 func (t *tx) tableOf(s *subnet) *routeTable {
 	var main *routeTable
 	for _, r := range t.st.RouteTables {
@@ -159,7 +159,7 @@ func associateRouteTable(t *tx, in *associateRouteTableRequest) (any, error) {
 	return associationResponse{ID: a.ID, State: "associated"}, nil
 }
 
-// association finds an association by id.
+// association returns the association with an id, and its table.
 func (t *tx) association(id string) (*routeTable, association, error) {
 	if id == "" {
 		return nil, association{}, missing("associationId")
@@ -289,7 +289,7 @@ type describeRouteTablesResponse struct {
 	NextToken   string           `xml:"nextToken,omitempty"`
 }
 
-// withVisibleAssociations is the table without associations that are not visible yet.
+// withVisibleAssociations returns the table without associations that a fault hides.
 func (t *tx) withVisibleAssociations(r *routeTable) *routeTable {
 	out := *r
 	out.Associations = slices.DeleteFunc(slices.Clone(r.Associations), func(a association) bool { return t.c.faults.Hidden(a.ID, t.now) })
@@ -297,11 +297,11 @@ func (t *tx) withVisibleAssociations(r *routeTable) *routeTable {
 }
 
 func describeRouteTables(t *tx, in *describeRouteTablesRequest) (any, error) {
-	told := make(map[string]*routeTable, len(t.st.RouteTables))
+	visible := make(map[string]*routeTable, len(t.st.RouteTables))
 	for id, r := range t.st.RouteTables {
-		told[id] = t.withVisibleAssociations(r)
+		visible[id] = t.withVisibleAssociations(r)
 	}
-	page, next, err := selection[routeTable]{kindRouteTable, told, "routeTableId", in.RouteTableIds, routeTableFields, in.describeRequest, 5}.run(t)
+	page, next, err := selection[routeTable]{kindRouteTable, visible, "routeTableId", in.RouteTableIds, routeTableFields, in.describeRequest, 5}.run(t)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ var groupActions = map[string]action{
 	"DescribeSecurityGroups": reads(describeGroups),
 }
 
-// newGroup makes a group with EC2's default rule: everything may go out.
+// newGroup makes a group with EC2's default rule, which allows all egress.
 func (t *tx) newGroup(vpcID, name, description string) *group {
 	g := &group{ID: t.newID(kindGroup.prefix), VPC: vpcID, Name: name, Description: description}
 	t.st.Groups[g.ID] = g
@@ -42,7 +42,7 @@ func (t *tx) dropGroup(id string) {
 	delete(t.st.Groups, id)
 }
 
-// rulesOf are the rules of a group in the order of their ids.
+// rulesOf returns the rules of a group, ordered by id.
 func (t *tx) rulesOf(groupID string) []*rule {
 	return slices.DeleteFunc(sorted(t.st.Rules), func(r *rule) bool { return r.GroupID != groupID })
 }
@@ -144,7 +144,7 @@ type groupItem struct {
 	Tags        []tag            `xml:"tagSet>item"`
 }
 
-// permissionItem gathers the rules of one protocol and port range.
+// permissionItem combines the rules of one protocol and port range.
 type permissionItem struct {
 	Protocol   string      `xml:"ipProtocol"`
 	From       *int        `xml:"fromPort"`
@@ -192,7 +192,7 @@ func (t *tx) gather(perms []permissionItem, r *rule) []permissionItem {
 	if i < 0 {
 		p := permissionItem{Protocol: r.Protocol}
 		switch r.Protocol {
-		case "tcp", "udp", "icmp", "icmpv6": // the others have no ports, not even -1
+		case "tcp", "udp", "icmp", "icmpv6": // other protocols have no ports
 			from, to := r.From, r.To
 			p.From, p.To = &from, &to
 		}
@@ -209,7 +209,7 @@ func (t *tx) gather(perms []permissionItem, r *rule) []permissionItem {
 	return perms
 }
 
-// eachRule collects a value of a group's rules of one direction.
+// eachRule returns a function that collects a value of a group's rules of one direction.
 func eachRule(egress bool, f func(*rule) string) func(*tx, *group) []string {
 	return func(t *tx, g *group) []string {
 		var out []string
@@ -252,7 +252,7 @@ type describeGroupsResponse struct {
 }
 
 func describeGroups(t *tx, in *describeGroupsRequest) (any, error) {
-	if len(in.GroupNames) > 0 { // names address groups of a default VPC only, and there is none
+	if len(in.GroupNames) > 0 { // names refer to groups of the default VPC, which does not exist here
 		return nil, wire.Refuse("InvalidGroup.NotFound", "The security group '%s' does not exist in default VPC", in.GroupNames[0])
 	}
 	page, next, err := selection[group]{kindGroup, t.st.Groups, "groupId", in.GroupIds, groupFields, in.describeRequest, 5}.run(t)

@@ -9,8 +9,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// permissionRequest is the way Authorize, Revoke and UpdateDescriptions name
-// rules: in full, or for a single rule in flat parameters.
+// permissionRequest has the parameters with which Authorize, Revoke and UpdateDescriptions name rules: a list, or flat parameters for a single rule.
 type permissionRequest struct {
 	request
 	GroupId       string
@@ -39,7 +38,7 @@ type ipv6Range struct{ CidrIpv6, Description string }
 
 type userGroupPair struct{ GroupId, GroupName, UserId, VpcId, Description string }
 
-// permissions reads the group and the rules a request names.
+// permissions returns the group and the rules that a request names.
 func (t *tx) permissions(in permissionRequest, egress bool) (*group, []rule, error) {
 	if in.GroupId == "" && in.GroupName != "" {
 		return nil, nil, wire.Refuse("InvalidGroup.NotFound", "The security group '%s' does not exist in default VPC", in.GroupName)
@@ -66,7 +65,7 @@ func (t *tx) permissions(in permissionRequest, egress bool) (*group, []rule, err
 	return g, rules, nil
 }
 
-// expand makes one rule of every source or destination of a permission.
+// expand returns one rule for every source or destination of a permission.
 func (t *tx) expand(g *group, p permission, egress bool) ([]rule, error) {
 	base := rule{GroupID: g.ID, Egress: egress}
 	var err error
@@ -162,7 +161,7 @@ func protocolAndPorts(p permission) (protocol string, from, to int, err error) {
 	return protocol, from, to, nil
 }
 
-// String words a rule as EC2 does in messages.
+// String formats a rule as in EC2's messages.
 func (r rule) String() string {
 	peer := r.CIDR + r.CIDR6 + r.RefGroup
 	if r.Protocol == "-1" {

@@ -9,7 +9,7 @@ import (
 
 // rule is one security group rule. Exactly one of CIDR, CIDR6 and RefGroup is
 // set. Protocol is "-1", "tcp", "udp", "icmp", "icmpv6" or a number; From and
-// To are ports, or ICMP type and code, -1 meaning all.
+// To are ports, or ICMP type and code; -1 means all.
 type rule struct {
 	ID          string
 	GroupID     string
@@ -22,7 +22,7 @@ type rule struct {
 	Description string
 }
 
-// sameTraffic reports whether two rules allow the same; EC2 ignores the description.
+// sameTraffic reports whether two rules allow the same traffic. EC2 ignores the description.
 func (r rule) sameTraffic(o rule) bool {
 	r.ID, r.Description, o.ID, o.Description = "", "", "", ""
 	return r == o
@@ -116,8 +116,7 @@ type revokeResponse struct {
 	Revoked []revokedItem `xml:"revokedSecurityGroupRuleSet>item"`
 }
 
-// revoke removes rules by id or by permission. In VPCs that are not default
-// ones a permission no rule has is refused and nothing is revoked.
+// revoke removes rules by id or by permission. As in all but default VPCs, a permission without a rule is refused, and nothing is revoked.
 func revoke(t *tx, in *revokeRequest, egress bool) (any, error) {
 	g, rules, err := t.permissions(in.permissionRequest, egress)
 	if err != nil {
@@ -154,7 +153,7 @@ func revoke(t *tx, in *revokeRequest, egress bool) (any, error) {
 	return out, nil
 }
 
-// ruleIn finds a rule of a group in one direction.
+// ruleIn returns a group's rule of one direction.
 func (t *tx) ruleIn(g *group, id string, egress bool) (*rule, error) {
 	r, err := find(t, kindRule, t.st.Rules, "securityGroupRuleId", id)
 	if err != nil {

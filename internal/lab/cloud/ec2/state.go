@@ -12,12 +12,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 )
 
-// state is everything the account owns. It is kept as JSON; every change is
-// made on a copy and replaces the old state as a whole, so a refused or
-// dry-run action leaves no trace.
+// state is everything that the account owns. It is saved as JSON. A change is made on a copy, which then replaces the state, so that a refused or dry-run action changes nothing.
 type state struct {
-	BootID      string // the host's boot the machines were last seen in
-	PublicTurn  int    // where the search for a free public address goes on
+	BootID      string // the host's boot in which the machines last ran
+	PublicTurn  int    // where the search for a free public address continues
 	VPCs        map[string]*vpc
 	Subnets     map[string]*subnet
 	Gateways    map[string]*gateway
@@ -33,7 +31,7 @@ type state struct {
 	Tokens      map[string]clientToken       // action/token -> what it made
 }
 
-// clientToken remembers an idempotent request.
+// clientToken is an idempotent request and its result.
 type clientToken struct {
 	Fingerprint string
 	IDs         []string
@@ -74,8 +72,7 @@ func readStateFile(name string) ([]byte, error) {
 	return raw, nil
 }
 
-// writeStateFile replaces the file atomically. It stays private (0600): user data
-// may carry keys.
+// writeStateFile replaces the file atomically. It is private (0600), since user data may contain keys.
 func writeStateFile(name string, raw []byte) error {
 	if name == "" {
 		return nil
@@ -86,7 +83,7 @@ func writeStateFile(name string, raw []byte) error {
 	return nil
 }
 
-// sorted are the values of m ordered by key.
+// sorted returns the values of m ordered by key.
 func sorted[T any](m map[string]*T) []*T {
 	out := make([]*T, 0, len(m))
 	for _, k := range slices.Sorted(maps.Keys(m)) {

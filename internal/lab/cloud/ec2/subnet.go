@@ -23,8 +23,7 @@ var subnetActions = map[string]action{
 	"ModifySubnetAttribute": writes(modifySubnetAttribute),
 }
 
-// reservedHead and reservedTail addresses at the start and end of every
-// subnet belong to AWS: network, router, DNS, future use; broadcast.
+// reservedHead and reservedTail are the numbers of addresses that AWS reserves at the start (network, router, DNS, future use) and end (broadcast) of every subnet.
 const (
 	reservedHead = 4
 	reservedTail = 1
@@ -32,7 +31,7 @@ const (
 
 func size(p netip.Prefix) int { return 1 << (32 - p.Bits()) }
 
-// nth is the address n places after the start of p.
+// nth returns the address n places after the start of p.
 func nth(p netip.Prefix, n int) netip.Addr {
 	base := p.Masked().Addr().As4()
 	var a [4]byte

@@ -58,7 +58,7 @@ func (t *tx) setTags(id string, tags []tag) error {
 	return nil
 }
 
-// applySpecs tags a new resource of kind k as the request's TagSpecifications say.
+// applySpecs tags a new resource of kind k according to the request's TagSpecifications.
 func (t *tx) applySpecs(specs []tagSpecification, k kind, id string) error {
 	for _, s := range specs {
 		if s.ResourceType == k.typ {
@@ -70,7 +70,7 @@ func (t *tx) applySpecs(specs []tagSpecification, k kind, id string) error {
 	return nil
 }
 
-// checkSpecs refuses specifications for types the action does not make.
+// checkSpecs refuses specifications for types that the action does not create.
 func checkSpecs(specs []tagSpecification, allowed ...kind) error {
 	seen := map[string]bool{}
 	for _, s := range specs {
@@ -98,13 +98,13 @@ type tagsRequest struct {
 	Tags        []deletedTag `query:"Tag"`
 }
 
-// deletedTag tells "no value given" from an empty value, which matters when deleting.
+// deletedTag distinguishes no value from an empty one.
 type deletedTag struct {
 	Key   string
 	Value *string
 }
 
-// taggable refuses ids of nothing that exists.
+// taggable refuses ids of resources that do not exist.
 func (t *tx) taggable(ids []string) error {
 	if len(ids) == 0 {
 		return missing("resourceIdSet")
@@ -177,8 +177,7 @@ func createTags(t *tx, in *tagsRequest) (any, error) {
 	return done{true}, nil
 }
 
-// deleteTags removes a tag whatever its value unless a value is given, and all
-// tags when none is named.
+// deleteTags deletes the named tags, if a value is given only with that value. Without names it deletes all tags.
 func deleteTags(t *tx, in *tagsRequest) (any, error) {
 	if err := t.taggable(in.ResourceIds); err != nil {
 		return nil, err

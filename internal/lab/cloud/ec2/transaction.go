@@ -10,7 +10,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// tx is one action at work on the state, with the lock on it held.
+// tx is an action that reads or changes the state, with its lock held.
 type tx struct {
 	c       *Compute
 	st      *state
@@ -18,13 +18,13 @@ type tx struct {
 	action  string
 	form    url.Values
 	created []string
-	effects []func() // run once the change is committed
+	effects []func() // run after the commit
 }
 
-// afterCommit schedules an effect for after the commit.
+// afterCommit schedules f to run after the commit.
 func (t *tx) afterCommit(f func()) { t.effects = append(t.effects, f) }
 
-// action is one entry of the API.
+// action is one action of the API.
 type action struct {
 	writes bool
 	run    func(*tx, url.Values) (any, error)
@@ -43,9 +43,7 @@ func writes[I any](f func(*tx, *I) (any, error)) action {
 	return action{writes: true, run: decoded(f)}
 }
 
-// decoded turns a typed handler into one that takes form parameters. A dry
-// run does the whole work and is then refused, so that the transaction is
-// dropped and every error a real run would meet has shown.
+// decoded converts a typed handler to one that takes form parameters. A dry run does all the work and is then refused, so that it finds every error of a real run, and its transaction is dropped.
 func decoded[I any](f func(*tx, *I) (any, error)) func(*tx, url.Values) (any, error) {
 	return func(t *tx, form url.Values) (any, error) {
 		in := new(I)
@@ -63,7 +61,7 @@ func decoded[I any](f func(*tx, *I) (any, error)) func(*tx, url.Values) (any, er
 	}
 }
 
-// done is the body of responses that only say <return>true</return>.
+// done is the body of a response that has only <return>true</return>.
 type done struct {
 	Return bool `xml:"return"`
 }
@@ -81,9 +79,7 @@ var actions = func() map[string]action {
 	return all
 }()
 
-// Serve runs one action on its form parameters, reads on the live state and
-// writes in a transaction, and returns what to answer with. Refusals are
-// *wire.Error.
+// Serve runs one action with its form parameters and returns the answer. Reads use the live state, writes a transaction. Refusals are *wire.Error.
 func (c *Compute) Serve(name string, form url.Values) (any, error) {
 	a, ok := actions[name]
 	if !ok {
@@ -106,8 +102,7 @@ func (c *Compute) Serve(name string, form url.Values) (any, error) {
 	return out, nil
 }
 
-// update runs f on a copy of the state. When f succeeds the copy is saved and
-// takes the old state's place, and what f scheduled is started.
+// update runs f on a copy of the state. If f succeeds, the copy is saved and replaces the state, and what f has scheduled is run.
 func (c *Compute) update(name string, form url.Values, f func(*tx) error) error {
 	t := &tx{c: c, now: c.cfg.Clock.Now(), action: name, form: form}
 	if err := c.commit(t, f); err != nil {
@@ -142,8 +137,7 @@ func (c *Compute) commit(t *tx, f func(*tx) error) error {
 	return nil
 }
 
-// dropExpired drops what EC2 no longer shows: instances an hour after their
-// termination, with the tokens that made them.
+// dropExpired drops instances an hour after their termination, when EC2 no longer shows them, and the tokens that made them.
 func (t *tx) dropExpired() {
 	for id, i := range t.st.Instances {
 		if i.State == stateTerminated && t.now.Sub(i.TerminatedAt) > TerminatedVisible {
@@ -154,7 +148,7 @@ func (t *tx) dropExpired() {
 	}
 }
 
-// find looks a resource up by the id a request gave.
+// find returns the resource with the id that a request gives.
 func find[T any](t *tx, k kind, m map[string]*T, parameter, id string) (*T, error) {
 	if err := k.check(parameter, id); err != nil {
 		return nil, err
@@ -166,8 +160,7 @@ func find[T any](t *tx, k kind, m map[string]*T, parameter, id string) (*T, erro
 	return v, nil
 }
 
-// resultOf answers an idempotent request: the ids an earlier request with the same
-// token made, or none when the request is new.
+// resultOf returns the ids that an earlier request with the same token made, or none if the request is new, and the key for saveResult.
 func (t *tx) resultOf(token string) (ids []string, key string, err error) {
 	if token == "" {
 		return nil, "", nil

@@ -9,8 +9,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// volume is the root volume of an instance. Sizes and types are bookkeeping:
-// machines have the host's disk.
+// volume is the root volume of an instance. Size and type are only recorded: machines use the host's disk.
 type volume struct {
 	ID                  string
 	Instance            string // empty when detached
@@ -36,8 +35,7 @@ type modification struct {
 	TargetType                           string
 }
 
-// How long a modification takes here. On AWS the first lasts seconds, the
-// second up to a day, and the volume cannot be modified again for six hours.
+// The times of a modification here. On AWS the first lasts seconds, the second up to a day, and the volume cannot be modified again for six hours.
 // https://docs.aws.amazon.com/ebs/latest/userguide/modify-volume-requirements.html
 const (
 	modifyingFor      = 500 * time.Millisecond
@@ -45,7 +43,7 @@ const (
 	modificationPause = 6 * time.Hour
 )
 
-// state is how far a modification has come, and its progress in percent.
+// state returns a modification's state, and its progress in percent.
 func (m *modification) state(now time.Time) (string, int) {
 	switch since := now.Sub(m.Started); {
 	case since < modifyingFor:
@@ -56,8 +54,7 @@ func (m *modification) state(now time.Time) (string, int) {
 	return "completed", 100
 }
 
-// size is what the volume has at this moment: the old one as long as it is
-// being modified.
+// size returns the volume's current size: the old one while it is being modified.
 func (v *volume) size(now time.Time) int {
 	if m := v.Modification; m != nil {
 		if state, _ := m.state(now); state == "modifying" {
@@ -81,7 +78,7 @@ const (
 	defaultVolType = "gp3"
 )
 
-// performance are the IOPS and throughput of a volume type when none are asked for.
+// performance has the default IOPS and throughput of each volume type.
 var performance = map[string]struct{ iops, throughput int }{
 	"gp3": {3000, 125}, "gp2": {100, 0}, "io1": {100, 0}, "io2": {100, 0}, "standard": {},
 }
@@ -101,8 +98,7 @@ type blockDeviceMapping struct {
 	}
 }
 
-// rootVolume reads the mapping of the root device out of a request. The lab's
-// machines have one disk, so other devices are refused.
+// rootVolume returns the volume of a request's mapping of the root device. The lab's machines have one disk, so other devices are refused.
 func (t *tx) rootVolume(mappings []blockDeviceMapping, image, zone string) (*volume, error) {
 	v := &volume{Device: rootDevice, Snapshot: snapshotID(image), Zone: zone, Created: t.now, SizeGiB: imageSizeGiB, Type: defaultVolType, DeleteOnTermination: true}
 	for _, m := range mappings {

@@ -21,7 +21,7 @@ var vpcActions = map[string]action{
 	"DescribeVpcAttribute": reads(describeVPCAttribute),
 }
 
-// parseCIDR reads an IPv4 block of a parameter and brings it to canonical form, as EC2 does.
+// parseCIDR parses an IPv4 CIDR and returns it in canonical form, as EC2 does.
 func parseCIDR(parameter, s string) (netip.Prefix, error) {
 	if s == "" {
 		return netip.Prefix{}, missing(parameter)
@@ -75,8 +75,7 @@ type vpcIDRequest struct {
 	VpcId string
 }
 
-// deleteVPC takes the default security group and the main route table along;
-// everything else has to be gone.
+// deleteVPC also deletes the default security group and the main route table. Everything else must have been deleted.
 func deleteVPC(t *tx, in *vpcIDRequest) (any, error) {
 	v, err := find(t, kindVPC, t.st.VPCs, "vpcId", in.VpcId)
 	if err != nil {
@@ -119,7 +118,7 @@ func deleteVPC(t *tx, in *vpcIDRequest) (any, error) {
 	return done{true}, nil
 }
 
-// drop forgets the tags of a resource that is being deleted.
+// drop deletes the tags of a resource that is being deleted.
 func (t *tx) drop(id string) { delete(t.st.Tags, id) }
 
 type vpcItem struct {
@@ -183,7 +182,7 @@ func describeVPCs(t *tx, in *describeVPCsRequest) (any, error) {
 	return out, nil
 }
 
-// boolAttribute and stringAttribute are how attributes travel: wrapped in a value.
+// boolAttribute and stringAttribute are attributes in responses, wrapped in a value.
 type boolAttribute struct {
 	Value bool `xml:"value"`
 }

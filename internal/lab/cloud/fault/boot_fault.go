@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// What a trouble runs on the machine, with its python3. Each says what it does.
+// The scripts of the boot faults, for the machine's python3. Each says what it does.
 var (
 	//go:embed firstboot/hold-lock
 	holdLock string
@@ -21,8 +21,7 @@ const (
 	scriptDir = "usr/lib/k8s-lab"
 )
 
-// FirstBoot returns the files, by path, that the standing faults add to the disk
-// of an instance with a Name tag before its first boot. They count as having struck.
+// FirstBoot returns the files, by path, that the faults in force add to the disk of an instance with a Name tag before its first boot. It counts as an effect of these faults.
 func (in *Injector) FirstBoot(name string) map[string]string {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -40,7 +39,7 @@ func (in *Injector) FirstBoot(name string) map[string]string {
 	return files
 }
 
-// addFiles adds what makes a machine boot into the fault.
+// addFiles adds the files that disturb the boot.
 func (f *Fault) addFiles(files map[string]string) {
 	seconds := strconv.FormatFloat(f.Seconds, 'f', -1, 64)
 	switch f.BootFault {
@@ -62,8 +61,7 @@ func (f *Fault) addFiles(files map[string]string) {
 	}
 }
 
-// addEarlyUnit adds a unit that runs a script before cloud-init and before anybody can
-// log in. The script is told the drop-in that starts the unit, to remove it.
+// addEarlyUnit adds a unit that runs a script before cloud-init and before anybody can log in. The script gets the path of the drop-in that starts the unit, and removes it.
 func addEarlyUnit(files map[string]string, name, kind, script, args string) {
 	unit := "k8s-lab-" + name + ".service"
 	dropIn := path.Join(unitDir, "sysinit.target.d", "k8s-lab-"+name+".conf")

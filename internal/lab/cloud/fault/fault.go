@@ -1,9 +1,6 @@
-// Package fault makes the local cloud misbehave on demand, in the ways EC2
-// does: throttled calls, ids that are not visible yet, no capacity, slow
-// starts, machines that boot into trouble, and any error code at all.
+// Package fault makes the local cloud misbehave on demand, as EC2 does: throttled calls, ids that are not visible yet, missing capacity, slow starts, disturbed first boots, and any error code.
 //
-// It decides when the cloud misbehaves, and knows what a machine boots into
-// trouble with. It knows no service and no state: the services ask it.
+// It decides when the cloud misbehaves, and has the files that disturb a first boot. It knows no service and no state: the services ask it.
 package fault
 
 import (
@@ -21,12 +18,12 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// Kind says how a fault shows.
+// Kind is a kind of fault.
 type Kind string
 
-// The kinds of standing faults.
+// The kinds of faults.
 const (
-	// Throttle refuses calls with the service's throttling error: each Every-th, or a Fraction of them.
+	// Throttle refuses calls with the service's throttling error: every Every-th, or a Fraction of them.
 	Throttle Kind = "throttle"
 	// Eventual hides each new id from lookups for Milliseconds or for Calls lookups.
 	Eventual Kind = "eventual"
@@ -36,42 +33,40 @@ const (
 	SlowStart Kind = "slow-start"
 	// Fail refuses calls with Code.
 	Fail Kind = "fail"
-	// Boot has launched instances boot into BootFault for the first time, of those
-	// whose Name tag matches Name.
+	// Boot disturbs the first boot of instances whose Name tag matches Name, with BootFault.
 	Boot Kind = "boot"
 )
 
-// BootFault is what a new machine finds itself in, which is luck on EC2.
+// BootFault is what disturbs a machine's first boot. On EC2 such things happen by chance.
 type BootFault string
 
-// The troubles of a first boot.
+// The faults of a first boot.
 const (
 	// ListsLocked holds the lock of apt's package lists for Seconds, as apt-daily does.
 	ListsLocked BootFault = "apt-lists-locked"
 	// DpkgLocked holds the locks of dpkg for Seconds, as unattended-upgrades does.
 	DpkgLocked BootFault = "dpkg-locked"
-	// HalfInstalled leaves Package half configured, or half unpacked if the image
-	// does not have it, by a dpkg that was interrupted.
+	// HalfInstalled leaves Package half configured, or half unpacked if the image lacks it, as an interrupted dpkg does.
 	HalfInstalled BootFault = "package-half-installed"
 	// CloudInitHangs keeps cloud-init's final stage from starting, for Seconds or for ever.
 	CloudInitHangs BootFault = "cloud-init-hangs"
 )
 
-// Fault is one standing fault. Its JSON form is that of the control endpoint.
+// Fault is one fault. Its JSON form is that of the control endpoint.
 type Fault struct {
 	ID     int    `json:"id"`
 	Kind   Kind   `json:"kind"`
 	Action string `json:"action,omitempty"` // action name, may hold * (path.Match); empty means every action
-	// Count is how many more times the fault strikes; 0 means until it is removed.
+	// Count is how many more times the fault takes effect; 0 means until it is removed.
 	Count int `json:"count,omitempty"`
 
-	Every    int     `json:"every,omitempty"`    // throttle: each Nth matching call
+	Every    int     `json:"every,omitempty"`    // throttle: every Nth matching call
 	Fraction float64 `json:"fraction,omitempty"` // throttle: this part of the matching calls, 0..1
 
 	Milliseconds int `json:"milliseconds,omitempty"` // eventual: how long a new id stays hidden
 	Calls        int `json:"calls,omitempty"`        // eventual: for how many lookups a new id stays hidden
 
-	Seconds float64 `json:"seconds,omitempty"` // slow-start: added to the launch; boot: how long the trouble lasts
+	Seconds float64 `json:"seconds,omitempty"` // slow-start: added to the launch; boot: how long the fault lasts
 
 	BootFault BootFault `json:"fault,omitempty"`   // boot
 	Name      string    `json:"name,omitempty"`    // boot: Name tag, may hold * (path.Match); empty means every instance
@@ -131,7 +126,7 @@ func (f *Fault) validate() error {
 	return nil
 }
 
-// packageName is what Debian allows (Debian policy, section 5.6.1).
+// packageName matches names of Debian packages (Debian policy, section 5.6.1).
 var packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)
 
 func (f *Fault) validateBoot() error {
@@ -157,7 +152,7 @@ func (f *Fault) validateBoot() error {
 	return nil
 }
 
-// Injector holds the standing faults. Its methods are safe for concurrent use.
+// Injector holds the faults in force. It is safe for concurrent use.
 type Injector struct {
 	mu     sync.Mutex
 	rng    *rand.Rand
@@ -171,7 +166,7 @@ type hiding struct {
 	calls int
 }
 
-// New returns an Injector without faults whose choices follow from seed.
+// New returns an Injector without faults. seed determines its random choices.
 func New(seed uint64) *Injector {
 	in := &Injector{hidden: map[string]*hiding{}}
 	in.Seed(seed)
@@ -185,7 +180,7 @@ func (in *Injector) Seed(seed uint64) {
 	in.rng = rand.New(rand.NewPCG(seed, seed))
 }
 
-// Add puts up a fault and returns it with its id.
+// Add adds a fault and returns it with its id.
 func (in *Injector) Add(f Fault) (Fault, error) {
 	if err := f.validate(); err != nil {
 		return Fault{}, err
@@ -198,7 +193,7 @@ func (in *Injector) Add(f Fault) (Fault, error) {
 	return f, nil
 }
 
-// List returns the standing faults, oldest first.
+// List returns the faults in force, oldest first.
 func (in *Injector) List() []Fault {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -209,7 +204,7 @@ func (in *Injector) List() []Fault {
 	return out
 }
 
-// Remove takes one fault away and reports whether it was there.
+// Remove removes one fault and reports whether it existed.
 func (in *Injector) Remove(id int) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -218,7 +213,7 @@ func (in *Injector) Remove(id int) bool {
 	return len(in.faults) < n
 }
 
-// Clear takes every fault away; ids hidden by one become visible.
+// Clear removes every fault. Ids hidden by one become visible.
 func (in *Injector) Clear() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -226,7 +221,7 @@ func (in *Injector) Clear() {
 	clear(in.hidden)
 }
 
-// strike uses up one of f's counted strikes.
+// strike counts one effect of f, and removes f after its last.
 func (in *Injector) strike(f *Fault) {
 	if f.Count == 0 {
 		return
@@ -236,8 +231,7 @@ func (in *Injector) strike(f *Fault) {
 	}
 }
 
-// Refuse decides whether a call is refused. throttled is the error the
-// service throttles with.
+// Refuse returns the error to refuse a call with, or nil. throttled is the service's throttling error.
 func (in *Injector) Refuse(action string, throttled *wire.Error) *wire.Error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -266,8 +260,7 @@ func (in *Injector) Refuse(action string, throttled *wire.Error) *wire.Error {
 	return nil
 }
 
-// Created tells the injector which ids an action made, so that an eventual
-// fault can hide them.
+// Created tells the injector the ids that an action made, so that an eventual fault can hide them.
 func (in *Injector) Created(action string, ids []string, now time.Time) {
 	if len(ids) == 0 {
 		return
@@ -285,7 +278,7 @@ func (in *Injector) Created(action string, ids []string, now time.Time) {
 	}
 }
 
-// Hidden reports whether a lookup of id has to miss, and counts the lookup.
+// Hidden reports whether a lookup of id must fail, and counts the lookup.
 func (in *Injector) Hidden(id string, now time.Time) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -304,7 +297,7 @@ func (in *Injector) Hidden(id string, now time.Time) bool {
 	return false
 }
 
-// StartDelay is how much longer the launch of one instance has to take.
+// StartDelay returns how much longer the launch of one instance takes.
 func (in *Injector) StartDelay() time.Duration {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -89,7 +89,7 @@ func (s *Store) describeParameters(in describeInput) (any, error) {
 	return out, nil
 }
 
-// matchAll reports whether p passes every filter; "tag:KEY" is known only where Name is.
+// matchAll reports whether p matches every filter. "tag:KEY" is allowed only if known contains Name.
 func matchAll(p *parameter, filters []filter, known ...string) (bool, error) {
 	for _, f := range filters {
 		key, isTag := strings.CutPrefix(f.Key, "tag:")

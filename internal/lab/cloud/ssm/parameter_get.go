@@ -10,7 +10,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// view is a parameter as GetParameter* answer it.
+// view is a parameter in the answers of GetParameter and similar actions.
 type view struct {
 	ARN              string
 	Name             string
@@ -18,7 +18,7 @@ type view struct {
 	Value            string
 	Version          int64
 	DataType         string
-	LastModifiedDate float64 // seconds since the epoch, as JSON 1.1 wants it
+	LastModifiedDate float64 // seconds since the epoch, as in JSON 1.1
 	Selector         string  `json:",omitempty"`
 }
 
@@ -29,14 +29,14 @@ func (s *Store) view(p *parameter, decrypt bool) view {
 	}
 	if p.Type == "SecureString" && !decrypt {
 		sum := sha256.Sum256([]byte(p.KeyID + "\x00" + p.Name + "\x00" + p.Value))
-		v.Value = base64.StdEncoding.EncodeToString(sum[:]) // stands for the ciphertext: opaque, and the same for the same value
+		v.Value = base64.StdEncoding.EncodeToString(sum[:]) // instead of a ciphertext: opaque, and the same for the same value
 	}
 	return v
 }
 
 func epoch(p *parameter) float64 { return float64(p.Modified.UnixMilli()) / 1000 }
 
-// find looks a parameter up by name, "name:version" or ARN.
+// find returns the parameter with a name, "name:version" or ARN.
 func (s *Store) find(ref string) (p *parameter, selector string, err error) {
 	name := ref
 	if rest, ok := strings.CutPrefix(name, "arn:"); ok {
@@ -157,7 +157,7 @@ func under(name, path string, recursive bool) bool {
 	return ok && rest != "" && (recursive || !strings.Contains(rest, "/"))
 }
 
-// paginate cuts one page out of items; tokens are positions.
+// paginate returns one page of items. Tokens are positions.
 func paginate[T any](items []T, size, limit int, token string) (page []T, next string, err error) {
 	if size < 0 || size > limit {
 		return nil, "", wire.Refuse("ValidationException", "1 validation error detected: Value '%d' at 'maxResults' failed to satisfy constraint: Member must have value less than or equal to %d.", size, limit)

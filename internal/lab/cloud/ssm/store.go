@@ -1,7 +1,7 @@
 // Package ssm is the local cloud's Parameter Store: the SSM actions on
 // parameters, kept in one private file.
 //
-// Signatures, faults, HTTP and every other service are the caller's business.
+// It knows nothing of signatures, faults, HTTP and other services.
 package ssm
 
 import (
@@ -12,13 +12,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 )
 
-// Config is what a Store needs from its surroundings.
+// Config is a Store's configuration.
 type Config struct {
 	File      string           // where parameters are kept, mode 0600; empty keeps them in memory
 	Region    string           // of the ARNs
 	AccountID string           // of the ARNs
 	Now       func() time.Time // the clock
-	// Public answers the parameters AWS publishes, such as the ids of images.
+	// Public returns the value of a public parameter of AWS, such as the id of an image.
 	Public func(name string) (value string, ok bool)
 }
 
@@ -55,14 +55,14 @@ func Open(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// Names are the names of all parameters.
+// Names returns the names of all parameters.
 func (s *Store) Names() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return sortedKeys(s.params)
 }
 
-// save writes all parameters; the caller holds mu.
+// save writes all parameters. The caller holds mu.
 func (s *Store) save() error {
 	if s.cfg.File == "" {
 		return nil

@@ -1,8 +1,6 @@
-// Package sts is the local cloud's Security Token Service: it tells callers who
-// they are, and gives out temporary credentials, kept in one private file. There
-// are no policies: every caller may assume every role of the account.
+// Package sts is the local cloud's Security Token Service: it returns a caller's identity and issues temporary credentials, which are kept in one private file. There are no policies: every caller may assume every role of the account.
 //
-// Signatures, faults, HTTP and every other service are the caller's business.
+// It knows nothing of signatures, faults, HTTP and other services.
 package sts
 
 import (
@@ -23,13 +21,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// Config is what a Service needs from its surroundings.
+// Config is a Service's configuration.
 type Config struct {
 	File      string // where sessions are kept, mode 0600; empty keeps them in memory
 	AccountID string
-	Owner     aws.Credentials // of the account's only user
+	Owner     aws.Credentials // the account's only user
 	Now       func() time.Time
-	Rand      io.Reader // of keys
+	Rand      io.Reader // for keys
 }
 
 // Service knows every credential of the account. Its methods are safe for
@@ -40,14 +38,13 @@ type Service struct {
 	sessions map[string]session // by access key id
 }
 
-// session is what AssumeRole or GetSessionToken gave out.
+// session is a session of AssumeRole or GetSessionToken.
 type session struct {
 	Secret, Token, ARN, UserID string
 	Expires                    time.Time
 }
 
-// remembered is how long after its end a session is still known, so that it is
-// told from one that never was.
+// remembered is how long an expired session is kept, so that its key is refused as expired and not as unknown.
 const remembered = time.Hour
 
 // Open reads the sessions kept in cfg.File, if it exists.
@@ -62,8 +59,7 @@ func Open(cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// Credentials finds the credentials of an access key id, also when they have
-// expired. ok is false when it is not known.
+// Credentials returns the credentials of an access key id, also if they have expired. ok is false if it is unknown.
 func (s *Service) Credentials(accessKeyID string) (creds aws.Credentials, ok bool) {
 	if accessKeyID == s.cfg.Owner.AccessKeyID {
 		return s.cfg.Owner, true
@@ -72,7 +68,7 @@ func (s *Service) Credentials(accessKeyID string) (creds aws.Credentials, ok boo
 	return aws.Credentials{AccessKeyID: accessKeyID, SecretAccessKey: is.Secret, SessionToken: is.Token}, ok
 }
 
-// Expired reports whether the credentials of an access key id were valid once.
+// Expired reports whether the credentials of an access key id have expired.
 func (s *Service) Expired(accessKeyID string) bool {
 	is, ok := s.session(accessKeyID)
 	return ok && s.cfg.Now().After(is.Expires)
@@ -132,8 +128,7 @@ type sessionTokenResult struct {
 	Credentials credentials `xml:"Credentials"`
 }
 
-// Serve runs one action for the owner of an access key on its form parameters,
-// and returns what to answer with. Refusals are *wire.Error.
+// Serve runs one action with its form parameters for the owner of an access key, and returns the answer. Refusals are *wire.Error.
 func (s *Service) Serve(action string, form url.Values, accessKeyID string) (any, error) {
 	switch action {
 	case "GetCallerIdentity":
@@ -210,7 +205,7 @@ func (s *Service) newSession(arn, userID string, seconds *int, lifetime time.Dur
 	return credentials{key, is.Secret, is.Token, is.Expires}, nil
 }
 
-// save writes all sessions; the caller holds mu.
+// save writes all sessions. The caller holds mu.
 func (s *Service) save() error {
 	if s.cfg.File == "" {
 		return nil
@@ -221,8 +216,7 @@ func (s *Service) save() error {
 	return nil
 }
 
-// random returns n bytes of the source, whose failing is not survivable and does
-// not happen: crypto/rand never fails.
+// random returns n random bytes. Errors of the source are ignored: crypto/rand never fails.
 func (s *Service) random(n int) []byte {
 	b := make([]byte, n)
 	_, _ = io.ReadFull(s.cfg.Rand, b)

@@ -1,9 +1,6 @@
-// Package wire is how the services of the local cloud are spoken to: AWS's query
-// and JSON protocols, signatures, and errors.
+// Package wire implements how clients speak to the services: AWS's query and JSON protocols, signatures, and errors.
 //
-// It knows which service a request is for and how each refuses one, and nothing
-// of actions, what they mean or what they act on. It imports no other package of
-// the lab.
+// It knows which service a request is for, and how each service words refusals. It knows nothing of the actions, and imports no other package of the lab.
 package wire
 
 import (
@@ -12,7 +9,7 @@ import (
 	"net/http"
 )
 
-// Error is a refusal as an AWS service words it.
+// Error is a service's error answer.
 type Error struct {
 	Code    string // such as "DependencyViolation"
 	Message string
@@ -32,7 +29,7 @@ func RefuseWith(status int, code, format string, args ...any) *Error {
 // Error implements error.
 func (e *Error) Error() string { return e.Code + ": " + e.Message }
 
-// HTTPStatus is the status the error is answered with.
+// HTTPStatus returns the HTTP status of the answer.
 func (e *Error) HTTPStatus() int {
 	if e.Status == 0 {
 		return http.StatusBadRequest

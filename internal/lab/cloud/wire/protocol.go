@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// Protocol is how one AWS service is spoken to: what it refuses any call with,
-// and its wire format.
+// Protocol is the protocol of one AWS service: its common errors and its wire format.
 type Protocol struct {
 	Throttled    *Error
 	BadKey       *Error // the access key is not known, or the request not signed
@@ -62,10 +61,7 @@ type Request struct {
 	Body     []byte     // the input of SSM's actions, JSON
 }
 
-// ParseRequest finds out what a request, whose body the caller has read, is for,
-// by what the protocols differ in: SSM names its target in a header, STS and EC2
-// name an action in a form, under different versions. Refusals are in EC2's
-// protocol.
+// ParseRequest parses a request, whose body the caller has read. SSM's requests name their target in a header; STS's and EC2's name an action in a form and differ in the version. Errors are in EC2's protocol.
 func ParseRequest(r *http.Request, body []byte) (Request, error) {
 	if target := r.Header.Get("X-Amz-Target"); target != "" {
 		action, ok := strings.CutPrefix(target, "AmazonSSM.")

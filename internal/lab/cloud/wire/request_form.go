@@ -16,8 +16,7 @@ import (
 // Supported: string, bool, int, []byte (base64), structs, slices, and pointers
 // to them (nil when the parameter is absent).
 //
-// Parameters no field asks for are refused with UnknownParameter, as EC2 does:
-// silently ignoring one would let a request pass here that means something there.
+// Unknown parameters are refused with UnknownParameter, as EC2 does: ignoring one would accept a request that means something else on AWS.
 func Decode(form url.Values, dst any) error {
 	d := decoder{form: form, used: map[string]bool{"Action": true, "Version": true}}
 	if err := d.structure("", reflect.ValueOf(dst).Elem()); err != nil {
@@ -127,7 +126,7 @@ func (d *decoder) list(name string, v reflect.Value) error {
 	return nil
 }
 
-// indexes are the list positions given for name, ascending.
+// indexes returns the list positions given for name, ascending.
 func (d *decoder) indexes(name string) []int {
 	var out []int
 	for k := range d.form {

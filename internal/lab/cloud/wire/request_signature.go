@@ -18,7 +18,7 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 )
 
-// What a request may be refused for.
+// The reasons to refuse a request.
 var (
 	ErrUnsigned     = errors.New("the request is not signed")
 	ErrUnknownKey   = errors.New("the access key id is not known")
@@ -34,17 +34,15 @@ const (
 	unsignedPayload = "UNSIGNED-PAYLOAD"
 )
 
-// Credential is the scope a request was signed for.
+// Credential is the scope of a signature.
 type Credential struct {
 	AccessKeyID, Region, Service string
 }
 
-// Keys finds the credentials of an access key id. ok is false when it is not known.
+// Keys returns the credentials of an access key id. ok is false if it is unknown.
 type Keys func(accessKeyID string) (creds aws.Credentials, ok bool)
 
-// Verify checks that r, whose body the caller has read, was signed with one of
-// the keys. It signs the request again with the SDK's own signer and compares;
-// there is no second implementation of Signature Version 4 here.
+// Verify checks that r, whose body the caller has read, was signed with one of the keys. It signs the request again with the SDK's signer and compares.
 func Verify(r *http.Request, body []byte, keys Keys, now time.Time) (Credential, error) {
 	cred, signedHeaders, signature, err := parseAuthorization(r)
 	if err != nil {

@@ -22,8 +22,7 @@ const (
 	namespaceSTS = "https://sts.amazonaws.com/doc/2011-06-15/"
 )
 
-// writeEC2 answers in EC2's flavour of the query protocol:
-// <ActionResponse><requestId/>...</ActionResponse>, lists being wrapped in <item>.
+// writeEC2 answers in EC2's variant of the query protocol: <ActionResponse><requestId/>...</ActionResponse>, with list elements in <item>.
 func writeEC2(w http.ResponseWriter, action, requestID string, body any) error {
 	start := xml.StartElement{
 		Name: xml.Name{Local: action + "Response"},
@@ -49,7 +48,7 @@ func writeEC2Error(w http.ResponseWriter, requestID string, refusal *Error) erro
 	}{Errors: []item{{refusal.Code, refusal.Message}}, RequestID: requestID})
 }
 
-// writeSTS answers in STS's flavour of the query protocol:
+// writeSTS answers in STS's variant of the query protocol:
 // <ActionResponse><ActionResult>...</ActionResult><ResponseMetadata/></ActionResponse>.
 func writeSTS(w http.ResponseWriter, action, requestID string, body any) error {
 	result, err := marshalAs(xml.StartElement{Name: xml.Name{Local: action + "Result"}}, body)
@@ -112,19 +111,13 @@ func sendJSON(w http.ResponseWriter, status int, requestID string, body any) err
 
 // Responses of more than firstRead bytes wait for pause before they are sent.
 //
-// An answer within microseconds, which AWS over a network never gives, meets a
-// race in the SDK: it closes the request's body as soon as the response's head
-// is there, and if the HTTP transport has not yet looked for the body's end by
-// then, the transport takes that for a write error and closes the connection
-// (smithy-go, safeWriteToReadCloser.WriteTo). What the client has not read so
-// far is lost then, and it repeats a call that was carried out. The transport
-// reads 4096 bytes at once, the head among them; less than that is never lost.
+// An answer within microseconds, which AWS never gives over a network, triggers a race in the SDK. The SDK closes the request's body as soon as it has the response's headers. If the HTTP transport has not yet looked for the body's end, it takes that for a write error and closes the connection (smithy-go, safeWriteToReadCloser.WriteTo). The client then loses what it has not read, and repeats a call that was carried out. The transport reads 4096 bytes at once, including the headers; less than that is never lost.
 const (
 	firstRead = 3072
 	pause     = 10 * time.Millisecond
 )
 
-// send answers with a whole document.
+// send writes a response with its headers.
 func send(w http.ResponseWriter, contentType string, status int, requestID string, doc []byte) error {
 	if len(doc) > firstRead {
 		time.Sleep(pause)
