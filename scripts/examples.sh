@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every example is formatted and valid.
+# Checks that every example is formatted and valid.
 set -eu
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"

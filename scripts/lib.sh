@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# Sourced by the scripts beside it: a Terraform CLI and a provider built from this tree, ready for init.
+# For the other scripts to source: a Terraform CLI and a provider built from this tree, ready for init.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
-# cli prints the path of terraform or tofu, building OpenTofu when there is neither.
+# cli prints the path of terraform or tofu, and builds OpenTofu if there is neither.
 cli() {
   if [ -n "${TF_ACC_TERRAFORM_PATH:-}" ]; then echo "$TF_ACC_TERRAFORM_PATH"; return; fi
   command -v terraform || command -v tofu || (cd "$root" && go run ./cmd/k8s-lab artifacts --tool tofu)

@@ -135,7 +135,7 @@ func shellQuote(s string) string {
 func artifacts(ctx context.Context, c *cli, args []string) error {
 	f := c.flags("artifacts")
 	releases := releaseFlags(f)
-	tool := f.String("tool", "", "provide this tool alone and print its path")
+	tool := f.String("tool", "", "build only this tool and print its path")
 	if err := parse(f, args); err != nil {
 		return err
 	}

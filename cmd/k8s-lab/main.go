@@ -17,18 +17,18 @@ const usage = `k8s-lab runs a local EC2, with real machines, on this host.
 
 Usage: k8s-lab [--state-dir DIR] COMMAND [flags]
 
-  up         bring the lab up; again is quick and changes nothing
+  up         start the lab, or leave it as it is if it runs
              --kubernetes v1.36.4,v1.37.1   releases the mirror must hold; the same
              --etcd, --containerd           of etcd and of containerd
-  down       take it down, with everything in it
-  status     what is there
-  env        shell exports that point AWS clients and the provider to the lab
+  down       stop the lab and remove everything in it
+  status     show what is in the lab
+  env        print shell exports that point AWS clients and the provider to the lab
              --tfvars                       Terraform variables instead, as JSON
-  artifacts  prepare machine image, artifacts and container images, no more
+  artifacts  only build or download machine images, artifacts and container images
              --kubernetes ... as above      --tool tofu (prints the program's path)
-  exec       run a command, or a shell, as root on an instance, as from its
-             console: k8s-lab exec worker-0 [-- command args...]
-  fault      make it misbehave: k8s-lab fault (list | clear | KIND key=value...)
+  exec       run a command, or a shell, as root on an instance, without SSH:
+             k8s-lab exec worker-0 [-- command args...]
+  fault      inject faults: k8s-lab fault (list | clear | KIND key=value...)
              throttle    action=DescribeInstances every=3 | fraction=0.2
              eventual    milliseconds=500 | calls=3
              capacity    count=2

@@ -65,7 +65,7 @@ func (l *Lab) prune(ctx context.Context) {
 		})
 	}
 	if err != nil {
-		l.progress.Line("not all that is superseded was removed from the cache: " + err.Error())
+		l.progress.Line("not all superseded images were removed from the cache: " + err.Error())
 	}
 }
 

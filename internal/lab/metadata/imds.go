@@ -30,7 +30,7 @@ const (
 type service struct {
 	vpcID  string
 	source Source
-	secret []byte // signs tokens; made anew at each start of the daemon, which ends all tokens
+	secret []byte // signs tokens; a new one at each start of the daemon, so that earlier tokens end
 	now    func() time.Time
 }
 

@@ -74,7 +74,7 @@ func (a *Archive) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		return
 	case Unavailable:
-		http.Error(w, "this archive is out of order because a fault was asked for", http.StatusServiceUnavailable)
+		http.Error(w, "this archive is unavailable because of an injected fault", http.StatusServiceUnavailable)
 		return
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -157,7 +157,7 @@ func (a *Archive) tolerate(name string, err error) error {
 	if _, statErr := os.Stat(a.file(name)); statErr != nil {
 		return err
 	}
-	a.log.Warn("the archive's upstream does not answer; serving what is there", "file", name, "error", err)
+	a.log.Warn("the archive's upstream does not answer; serving the cached file", "file", name, "error", err)
 	return nil
 }
 

@@ -29,7 +29,7 @@ type Fault struct {
 
 func (f Fault) validate() error {
 	if f.Effect != Stall && f.Effect != Unavailable {
-		return fmt.Errorf("unknown trouble %q of the archive: want %s or %s", f.Effect, Stall, Unavailable)
+		return fmt.Errorf("unknown fault %q of the archive: want %s or %s", f.Effect, Stall, Unavailable)
 	}
 	if f.Count < 0 {
 		return errors.New("count must not be negative")

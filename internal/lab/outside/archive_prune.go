@@ -50,7 +50,7 @@ func (a *Archive) prune() {
 		return nil
 	})
 	if err != nil {
-		a.log.Warn("the archive's cache could not be looked through", "error", err)
+		a.log.Warn("the archive's cache could not be listed", "error", err)
 	}
 	slices.SortFunc(files, func(f, g cached) int { return f.used.Compare(g.used) })
 	for _, f := range files {

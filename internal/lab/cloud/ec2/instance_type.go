@@ -16,7 +16,7 @@ type instanceType struct {
 	arm       bool
 }
 
-// burstable are the sizes of the t families. The others are those of m, c and r.
+// instanceTypes are the burstable sizes of the t families, and sizes of the m, c and r families.
 var instanceTypes = func() map[string]instanceType {
 	out := map[string]instanceType{"m1.small": {1, 1740, false}}
 	burstable := map[string]instanceType{

@@ -250,7 +250,7 @@ func (in *Injector) Refuse(action string, throttled *wire.Error) *wire.Error {
 			refusal = wire.RefuseWith(http.StatusInternalServerError, "InsufficientInstanceCapacity",
 				"We currently do not have sufficient capacity in the Availability Zone you requested. Our system will be working on provisioning additional capacity.")
 		case Fail:
-			refusal = &wire.Error{Code: f.Code, Message: cmp.Or(f.Message, "The request failed because a fault was asked for."), Status: f.Status}
+			refusal = &wire.Error{Code: f.Code, Message: cmp.Or(f.Message, "The request failed because of an injected fault."), Status: f.Status}
 		}
 		if refusal != nil {
 			in.strike(f)
