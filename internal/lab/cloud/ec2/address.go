@@ -324,13 +324,6 @@ func describeAddresses(t *tx, in *describeAddressesRequest) (any, error) {
 		ids = append(ids, a.ID)
 	}
 	request := describeRequest{Filters: in.Filters}
-	page, _, err := selection[address]{kindAddress, t.st.Addresses, "allocationId", ids, addressFields, request, 5}.run(t)
-	if err != nil {
-		return nil, err
-	}
-	var out describeAddressesResponse
-	for _, a := range page {
-		out.Addresses = append(out.Addresses, t.addressItem(a))
-	}
-	return out, nil
+	items, _, err := describe(t, selection[address]{kindAddress, t.st.Addresses, "allocationId", ids, addressFields, request, 5}, t.addressItem)
+	return describeAddressesResponse{items}, err
 }

@@ -86,6 +86,15 @@ func (s selection[T]) run(t *tx) (page []*T, next string, err error) {
 	return page, next, nil
 }
 
+// describe returns one page of the selected resources in their form for answers, and the token of the next.
+func describe[T, I any](t *tx, s selection[T], item func(*T) I) (items []I, next string, err error) {
+	page, next, err := s.run(t)
+	for _, resource := range page {
+		items = append(items, item(resource))
+	}
+	return items, next, err
+}
+
 func checkFilters[T any](filters []filter, known fields[T]) error {
 	for _, f := range filters {
 		if strings.HasPrefix(f.Name, "tag:") || f.Name == "tag-key" {

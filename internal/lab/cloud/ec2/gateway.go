@@ -151,13 +151,6 @@ type describeGatewaysResponse struct {
 }
 
 func describeGateways(t *tx, in *describeGatewaysRequest) (any, error) {
-	page, next, err := selection[gateway]{kindGateway, t.st.Gateways, "internetGatewayId", in.InternetGatewayIds, gatewayFields, in.describeRequest, 5}.run(t)
-	if err != nil {
-		return nil, err
-	}
-	out := describeGatewaysResponse{NextToken: next}
-	for _, g := range page {
-		out.Gateways = append(out.Gateways, t.gatewayItem(g))
-	}
-	return out, nil
+	items, next, err := describe(t, selection[gateway]{kindGateway, t.st.Gateways, "internetGatewayId", in.InternetGatewayIds, gatewayFields, in.describeRequest, 5}, t.gatewayItem)
+	return describeGatewaysResponse{items, next}, err
 }

@@ -164,15 +164,8 @@ type describeInterfacesResponse struct {
 }
 
 func describeInterfaces(t *tx, in *describeInterfacesRequest) (any, error) {
-	page, next, err := selection[iface]{kindInterface, t.st.Interfaces, "networkInterfaceId", in.InterfaceIds, interfaceFields, in.describeRequest, 5}.run(t)
-	if err != nil {
-		return nil, err
-	}
-	out := describeInterfacesResponse{NextToken: next}
-	for _, e := range page {
-		out.Interfaces = append(out.Interfaces, t.interfaceItem(e))
-	}
-	return out, nil
+	items, next, err := describe(t, selection[iface]{kindInterface, t.st.Interfaces, "networkInterfaceId", in.InterfaceIds, interfaceFields, in.describeRequest, 5}, t.interfaceItem)
+	return describeInterfacesResponse{items, next}, err
 }
 
 type describeInterfaceAttributeRequest struct {

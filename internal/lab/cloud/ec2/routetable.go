@@ -301,13 +301,6 @@ func describeRouteTables(t *tx, in *describeRouteTablesRequest) (any, error) {
 	for id, r := range t.st.RouteTables {
 		visible[id] = t.withVisibleAssociations(r)
 	}
-	page, next, err := selection[routeTable]{kindRouteTable, visible, "routeTableId", in.RouteTableIds, routeTableFields, in.describeRequest, 5}.run(t)
-	if err != nil {
-		return nil, err
-	}
-	out := describeRouteTablesResponse{NextToken: next}
-	for _, r := range page {
-		out.RouteTables = append(out.RouteTables, t.routeTableItem(r))
-	}
-	return out, nil
+	items, next, err := describe(t, selection[routeTable]{kindRouteTable, visible, "routeTableId", in.RouteTableIds, routeTableFields, in.describeRequest, 5}, t.routeTableItem)
+	return describeRouteTablesResponse{items, next}, err
 }

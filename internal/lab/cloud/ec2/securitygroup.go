@@ -255,13 +255,6 @@ func describeGroups(t *tx, in *describeGroupsRequest) (any, error) {
 	if len(in.GroupNames) > 0 { // names refer to groups of the default VPC, which does not exist here
 		return nil, wire.Refuse("InvalidGroup.NotFound", "The security group '%s' does not exist in default VPC", in.GroupNames[0])
 	}
-	page, next, err := selection[group]{kindGroup, t.st.Groups, "groupId", in.GroupIds, groupFields, in.describeRequest, 5}.run(t)
-	if err != nil {
-		return nil, err
-	}
-	out := describeGroupsResponse{NextToken: next}
-	for _, g := range page {
-		out.Groups = append(out.Groups, t.groupItem(g))
-	}
-	return out, nil
+	items, next, err := describe(t, selection[group]{kindGroup, t.st.Groups, "groupId", in.GroupIds, groupFields, in.describeRequest, 5}, t.groupItem)
+	return describeGroupsResponse{items, next}, err
 }

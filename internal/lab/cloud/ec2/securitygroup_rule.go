@@ -309,15 +309,8 @@ type describeRulesResponse struct {
 }
 
 func describeRules(t *tx, in *describeRulesRequest) (any, error) {
-	page, next, err := selection[rule]{kindRule, t.st.Rules, "securityGroupRuleId", in.RuleIds, ruleFields, in.describeRequest, 5}.run(t)
-	if err != nil {
-		return nil, err
-	}
-	out := describeRulesResponse{NextToken: next}
-	for _, r := range page {
-		out.Rules = append(out.Rules, t.ruleItem(r))
-	}
-	return out, nil
+	items, next, err := describe(t, selection[rule]{kindRule, t.st.Rules, "securityGroupRuleId", in.RuleIds, ruleFields, in.describeRequest, 5}, t.ruleItem)
+	return describeRulesResponse{items, next}, err
 }
 
 func port(n int) string { return strconv.Itoa(n) }

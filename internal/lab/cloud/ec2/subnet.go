@@ -171,15 +171,8 @@ type describeSubnetsResponse struct {
 }
 
 func describeSubnets(t *tx, in *describeSubnetsRequest) (any, error) {
-	page, next, err := selection[subnet]{kindSubnet, t.st.Subnets, "subnetId", in.SubnetIds, subnetFields, in.describeRequest, 5}.run(t)
-	if err != nil {
-		return nil, err
-	}
-	out := describeSubnetsResponse{NextToken: next}
-	for _, s := range page {
-		out.Subnets = append(out.Subnets, t.subnetItem(s))
-	}
-	return out, nil
+	items, next, err := describe(t, selection[subnet]{kindSubnet, t.st.Subnets, "subnetId", in.SubnetIds, subnetFields, in.describeRequest, 5}, t.subnetItem)
+	return describeSubnetsResponse{items, next}, err
 }
 
 type modifySubnetAttributeRequest struct {

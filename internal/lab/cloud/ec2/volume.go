@@ -200,15 +200,8 @@ type describeVolumesResponse struct {
 }
 
 func describeVolumes(t *tx, in *describeVolumesRequest) (any, error) {
-	page, next, err := selection[volume]{kindVolume, t.st.Volumes, "volumeId", in.VolumeIds, volumeFields, in.describeRequest, 5}.run(t)
-	if err != nil {
-		return nil, err
-	}
-	out := describeVolumesResponse{NextToken: next}
-	for _, v := range page {
-		out.Volumes = append(out.Volumes, t.volumeItem(v))
-	}
-	return out, nil
+	items, next, err := describe(t, selection[volume]{kindVolume, t.st.Volumes, "volumeId", in.VolumeIds, volumeFields, in.describeRequest, 5}, t.volumeItem)
+	return describeVolumesResponse{items, next}, err
 }
 
 type volumeIDRequest struct {
@@ -335,13 +328,6 @@ func describeModifications(t *tx, in *describeVolumesRequest) (any, error) {
 			return nil, wire.Refuse("InvalidVolumeModification.NotFound", "Modification for volume '%s' does not exist.", id)
 		}
 	}
-	page, next, err := selection[volume]{kindVolume, modified, "volumeId", in.VolumeIds, modificationFields, in.describeRequest, 5}.run(t)
-	if err != nil {
-		return nil, err
-	}
-	out := describeModificationsResponse{NextToken: next}
-	for _, v := range page {
-		out.Modifications = append(out.Modifications, t.modificationItem(v))
-	}
-	return out, nil
+	items, next, err := describe(t, selection[volume]{kindVolume, modified, "volumeId", in.VolumeIds, modificationFields, in.describeRequest, 5}, t.modificationItem)
+	return describeModificationsResponse{items, next}, err
 }

@@ -171,15 +171,8 @@ type describeVPCsResponse struct {
 }
 
 func describeVPCs(t *tx, in *describeVPCsRequest) (any, error) {
-	page, next, err := selection[vpc]{kindVPC, t.st.VPCs, "vpcId", in.VpcIds, vpcFields, in.describeRequest, 5}.run(t)
-	if err != nil {
-		return nil, err
-	}
-	out := describeVPCsResponse{NextToken: next}
-	for _, v := range page {
-		out.VPCs = append(out.VPCs, t.vpcItem(v))
-	}
-	return out, nil
+	items, next, err := describe(t, selection[vpc]{kindVPC, t.st.VPCs, "vpcId", in.VpcIds, vpcFields, in.describeRequest, 5}, t.vpcItem)
+	return describeVPCsResponse{items, next}, err
 }
 
 // boolAttribute and stringAttribute are attributes in responses, wrapped in a value.
