@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -27,15 +26,13 @@ type hierarchy struct {
 
 // hierarchies lists the mounted hierarchies, from /proc/self/mountinfo (proc(5)).
 func hierarchies() ([]hierarchy, error) {
-	f, err := os.Open("/proc/self/mountinfo")
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
 	var found []hierarchy
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		mount, rest, ok := strings.Cut(lines.Text(), " - ")
+	for line := range strings.Lines(string(mounts)) {
+		mount, rest, ok := strings.Cut(line, " - ")
 		if !ok {
 			continue
 		}
@@ -48,9 +45,6 @@ func hierarchies() ([]hierarchy, error) {
 		if !slices.Contains(found, h) {
 			found = append(found, h)
 		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, err
 	}
 	if len(found) == 0 {
 		return nil, errors.New("no control group hierarchy is mounted")

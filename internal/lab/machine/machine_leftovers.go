@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -63,18 +62,16 @@ func exists(path string) bool {
 
 // mountsBelow lists the mount points at and below dir in the caller's namespace.
 func mountsBelow(dir string) ([]string, error) {
-	f, err := os.Open("/proc/self/mountinfo")
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
 	var found []string
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if fields := strings.Fields(lines.Text()); len(fields) > 4 &&
+	for line := range strings.Lines(string(mounts)) {
+		if fields := strings.Fields(line); len(fields) > 4 &&
 			(fields[4] == dir || strings.HasPrefix(fields[4], dir+"/")) {
 			found = append(found, fields[4])
 		}
 	}
-	return found, lines.Err()
+	return found, nil
 }

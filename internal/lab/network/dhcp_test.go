@@ -113,14 +113,7 @@ func (l *lab) lookupBeforeAddress() {
 // renews asks again from the leased address, by unicast and by broadcast.
 func (l *lab) renews(lease *nclient4.Lease) {
 	l.t.Helper()
-	var socket net.PacketConn
-	err := l.at("eni-a", func() (err error) {
-		socket, err = (&net.ListenConfig{}).ListenPacket(l.t.Context(), "udp4", ipA+":68")
-		return err
-	})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	socket := l.listenUDP("eni-a", ipA+":68")
 	defer socket.Close()
 	renewal, err := dhcpv4.NewRenewFromAck(lease.ACK)
 	if err != nil {

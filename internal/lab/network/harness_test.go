@@ -266,8 +266,8 @@ func (l *lab) addAddress(place, addr string) {
 	}
 }
 
-// receive opens a UDP socket and returns a function that waits for the next datagram, answers it, and returns its sender.
-func (l *lab) receive(place, addr string) func(timeout time.Duration) (string, error) {
+// listenUDP opens a UDP socket.
+func (l *lab) listenUDP(place, addr string) net.PacketConn {
 	l.t.Helper()
 	var socket net.PacketConn
 	err := l.at(place, func() (err error) {
@@ -277,6 +277,13 @@ func (l *lab) receive(place, addr string) func(timeout time.Duration) (string, e
 	if err != nil {
 		l.t.Fatal(err)
 	}
+	return socket
+}
+
+// receive opens a UDP socket and returns a function that waits for the next datagram, answers it, and returns its sender.
+func (l *lab) receive(place, addr string) func(timeout time.Duration) (string, error) {
+	l.t.Helper()
+	socket := l.listenUDP(place, addr)
 	l.t.Cleanup(func() { socket.Close() })
 	return func(timeout time.Duration) (string, error) {
 		if err := socket.SetReadDeadline(time.Now().Add(timeout)); err != nil {

@@ -47,14 +47,7 @@ func TestLargePackets(t *testing.T) {
 // datagrams returns a function that waits for a datagram and returns its size, 0 if none arrives.
 func (l *lab) datagrams(place, addr string) func(time.Duration) int {
 	l.t.Helper()
-	var socket net.PacketConn
-	err := l.at(place, func() (err error) {
-		socket, err = (&net.ListenConfig{}).ListenPacket(l.t.Context(), "udp4", addr)
-		return err
-	})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	socket := l.listenUDP(place, addr)
 	return func(timeout time.Duration) int {
 		defer socket.Close()
 		_ = socket.SetReadDeadline(time.Now().Add(timeout)) // the read then fails

@@ -1,9 +1,13 @@
 package release
 
 import (
+	"archive/tar"
 	"archive/zip"
 	"bytes"
+	"compress/gzip"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -136,6 +140,29 @@ func (l *recorder) count(s string) int {
 		}
 	}
 	return n
+}
+
+// readArchive calls f with each entry of a gzipped tar.
+func readArchive(t *testing.T, file string, f func(*tar.Header, io.Reader)) {
+	t.Helper()
+	in, err := os.Open(file)
+	must(t, err)
+	defer in.Close()
+	zr, err := gzip.NewReader(in)
+	must(t, err)
+	readTar(t, zr, f)
+}
+
+func readTar(t *testing.T, r io.Reader, f func(*tar.Header, io.Reader)) {
+	t.Helper()
+	for tr := tar.NewReader(r); ; {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		must(t, err)
+		f(h, tr)
+	}
 }
 
 func must(t *testing.T, err error) {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -88,24 +87,11 @@ func writeText(tw *tar.Writer, name, text string) error {
 }
 
 func writeProgram(tw *tar.Writer, program, at string, bindsLowPorts bool) error {
-	in, err := os.Open(program)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return err
-	}
-	header := &tar.Header{Typeflag: tar.TypeReg, Name: at, Mode: 0o755, Size: info.Size()}
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: at, Mode: 0o755}
 	if bindsLowPorts {
 		header.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": string(netBindService())}
 	}
-	if err := tw.WriteHeader(header); err != nil {
-		return err
-	}
-	_, err = io.Copy(tw, in)
-	return err
+	return writeTarFile(tw, header, program)
 }
 
 // netBindService is the file capability cap_net_bind_service=ep as the kernel

@@ -2,7 +2,6 @@ package release
 
 import (
 	"archive/tar"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -167,12 +166,7 @@ func extract(t *testing.T, img v1.Image) (root string, headers map[string]*tar.H
 	for _, layer := range layers {
 		r, err := layer.Uncompressed()
 		must(t, err)
-		for tr := tar.NewReader(r); ; {
-			h, err := tr.Next()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			must(t, err)
+		readTar(t, r, func(h *tar.Header, content io.Reader) {
 			headers[h.Name] = h
 			to := filepath.Join(root, h.Name)
 			switch h.Typeflag {
@@ -181,11 +175,11 @@ func extract(t *testing.T, img v1.Image) (root string, headers map[string]*tar.H
 			case tar.TypeSymlink:
 				must(t, os.Symlink(h.Linkname, to))
 			default:
-				data, err := io.ReadAll(tr)
+				data, err := io.ReadAll(content)
 				must(t, err)
 				must(t, os.WriteFile(to, data, h.FileInfo().Mode().Perm()))
 			}
-		}
+		})
 		must(t, r.Close())
 	}
 	return root, headers

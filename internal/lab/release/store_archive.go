@@ -29,7 +29,8 @@ func writeArchive(to, dir, inside string, names []string, released time.Time) (e
 		return err
 	}
 	for _, name := range names {
-		if err := addProgram(tw, inside+"/"+name, filepath.Join(dir, name), released); err != nil {
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: inside + "/" + name, Mode: 0o755, ModTime: released}
+		if err := writeTarFile(tw, header, filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}
@@ -39,7 +40,8 @@ func writeArchive(to, dir, inside string, names []string, released time.Time) (e
 	return zw.Close()
 }
 
-func addProgram(tw *tar.Writer, name, file string, released time.Time) error {
+// writeTarFile writes a file with its header, in which it sets the size.
+func writeTarFile(tw *tar.Writer, header *tar.Header, file string) error {
 	in, err := os.Open(file)
 	if err != nil {
 		return err
@@ -49,7 +51,8 @@ func addProgram(tw *tar.Writer, name, file string, released time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: info.Size(), ModTime: released}); err != nil {
+	header.Size = info.Size()
+	if err := tw.WriteHeader(header); err != nil {
 		return err
 	}
 	_, err = io.Copy(tw, in)

@@ -2,9 +2,7 @@ package release
 
 import (
 	"archive/tar"
-	"compress/gzip"
 	"debug/elf"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -196,27 +194,18 @@ func static(t *testing.T, program string) bool {
 // unpack extracts an archive and returns its directory inside.
 func unpack(t *testing.T, file, inside string) string {
 	t.Helper()
-	f, err := os.Open(file)
-	must(t, err)
-	defer f.Close()
-	zr, err := gzip.NewReader(f)
-	must(t, err)
 	root := t.TempDir()
-	for tr := tar.NewReader(zr); ; {
-		h, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			return filepath.Join(root, inside)
-		}
-		must(t, err)
+	readArchive(t, file, func(h *tar.Header, content io.Reader) {
 		to := filepath.Join(root, h.Name)
 		if h.Typeflag == tar.TypeDir {
 			must(t, os.MkdirAll(to, 0o755))
-			continue
+			return
 		}
 		out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
 		must(t, err)
-		_, err = io.Copy(out, tr)
+		_, err = io.Copy(out, content)
 		must(t, err)
 		must(t, out.Close())
-	}
+	})
+	return filepath.Join(root, inside)
 }

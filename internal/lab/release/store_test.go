@@ -2,7 +2,6 @@ package release
 
 import (
 	"archive/tar"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -248,21 +247,12 @@ func TestOptions(t *testing.T) {
 
 func archiveNames(t *testing.T, file string) string {
 	t.Helper()
-	f, err := os.Open(file)
-	must(t, err)
-	defer f.Close()
-	zr, err := gzip.NewReader(f)
-	must(t, err)
 	var names []string
-	for tr := tar.NewReader(zr); ; {
-		h, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			return strings.Join(names, " ")
-		}
-		must(t, err)
+	readArchive(t, file, func(h *tar.Header, _ io.Reader) {
 		if h.Mode != 0o755 {
 			t.Errorf("%s has mode %o", h.Name, h.Mode)
 		}
 		names = append(names, h.Name)
-	}
+	})
+	return strings.Join(names, " ")
 }
