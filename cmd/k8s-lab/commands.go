@@ -28,6 +28,14 @@ func (c *cli) lab() (*lab.Lab, error) {
 	return lab.New(c.stateDir, "", progress.New(c.stderr))
 }
 
+// open opens the lab for a command that has no flags of its own.
+func (c *cli) open(command string, args []string) (*lab.Lab, error) {
+	if err := parse(c.flags(command), args); err != nil {
+		return nil, err
+	}
+	return c.lab()
+}
+
 func up(ctx context.Context, c *cli, args []string) error {
 	f := c.flags("up")
 	releases := releaseFlags(f)
@@ -65,10 +73,7 @@ func releaseFlags(f *flag.FlagSet) func() release.Versions {
 }
 
 func down(ctx context.Context, c *cli, args []string) error {
-	if err := parse(c.flags("down"), args); err != nil {
-		return err
-	}
-	l, err := c.lab()
+	l, err := c.open("down", args)
 	if err != nil {
 		return err
 	}
@@ -80,10 +85,7 @@ func down(ctx context.Context, c *cli, args []string) error {
 }
 
 func status(ctx context.Context, c *cli, args []string) error {
-	if err := parse(c.flags("status"), args); err != nil {
-		return err
-	}
-	l, err := c.lab()
+	l, err := c.open("status", args)
 	if err != nil {
 		return err
 	}
@@ -206,10 +208,7 @@ func number(s string) any {
 
 // daemon runs the lab's daemon. It is started by up and not documented for people.
 func daemon(ctx context.Context, c *cli, args []string) error {
-	if err := parse(c.flags("daemon"), args); err != nil {
-		return err
-	}
-	l, err := c.lab()
+	l, err := c.open("daemon", args)
 	if err != nil {
 		return err
 	}

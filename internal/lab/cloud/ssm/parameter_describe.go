@@ -61,15 +61,10 @@ type metadata struct {
 }
 
 func (s *Store) describeParameters(in describeInput) (any, error) {
-	var found []*parameter
-	for _, name := range sortedKeys(s.params) {
-		ok, err := matchAll(s.params[name], in.ParameterFilters, "Name", "Path", "Type", "KeyId", "Tier", "DataType")
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			found = append(found, s.params[name])
-		}
+	every := func(string) bool { return true }
+	found, err := s.matching(every, in.ParameterFilters, "Name", "Path", "Type", "KeyId", "Tier", "DataType")
+	if err != nil {
+		return nil, err
 	}
 	page, next, err := paginate(found, in.MaxResults, 50, in.NextToken)
 	if err != nil {
@@ -87,6 +82,24 @@ func (s *Store) describeParameters(in describeInput) (any, error) {
 		})
 	}
 	return out, nil
+}
+
+// matching returns the parameters whose name is wanted and that match every filter, ordered by name.
+func (s *Store) matching(wanted func(name string) bool, filters []filter, known ...string) ([]*parameter, error) {
+	var found []*parameter
+	for _, name := range sortedKeys(s.params) {
+		if !wanted(name) {
+			continue
+		}
+		ok, err := matchAll(s.params[name], filters, known...)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			found = append(found, s.params[name])
+		}
+	}
+	return found, nil
 }
 
 // matchAll reports whether p matches every filter. "tag:KEY" is allowed only if known contains Name.

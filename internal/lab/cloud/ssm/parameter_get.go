@@ -125,18 +125,10 @@ func (s *Store) getParametersByPath(in byPathInput) (any, error) {
 	if !strings.HasPrefix(in.Path, "/") {
 		return nil, wire.Refuse("ValidationException", "The parameter doesn't meet the parameter name requirements. The parameter name must begin with a forward slash \"/\".")
 	}
-	var found []*parameter
-	for _, name := range sortedKeys(s.params) {
-		if !under(name, in.Path, in.Recursive) {
-			continue
-		}
-		ok, err := matchAll(s.params[name], in.ParameterFilters, "Type", "KeyId")
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			found = append(found, s.params[name])
-		}
+	below := func(name string) bool { return under(name, in.Path, in.Recursive) }
+	found, err := s.matching(below, in.ParameterFilters, "Type", "KeyId")
+	if err != nil {
+		return nil, err
 	}
 	page, next, err := paginate(found, in.MaxResults, 10, in.NextToken)
 	if err != nil {
