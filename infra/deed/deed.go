@@ -1,13 +1,12 @@
-// Package deed is the list of deeds: all that is done on machines besides
-// bringing them to a wanted state, which package host does by observing,
-// comparing and applying. A deed has a name, a script beside this file that is
-// called by it, and a function; it may be done again at any time, also after an
-// interruption, and leaves the machine as doing it once does. Whoever wants
-// something new done on a machine adds a deed here, or a state.
+// Package deed is the list of deeds: everything done on machines besides bringing
+// them to a wanted state, which package host does. A deed has a name, a script of
+// that name in this directory, and a function. Each deed is idempotent: repeating
+// it, also after an interruption, leaves the machine as doing it once does. A
+// new action on a machine is either a new deed here or a state.
 //
-// What may not enter: states (package host), when a deed is due (packages
-// rollout, maintenance and aws), waiting for what comes of it (package fleet),
-// and Kubernetes: units and paths are given by the caller.
+// What may not enter: states (package host), when a deed is due (packages rollout,
+// maintenance and aws), waiting for its result (package fleet), and Kubernetes:
+// the caller gives units and paths.
 package deed
 
 import (
@@ -26,8 +25,8 @@ type Runner interface {
 
 var _ Runner = (*remote.Machine)(nil)
 
-// deed is the name of a script, without its ending. The script says in its
-// first lines what it does and which arguments it takes.
+// deed is the name of a script, without ".sh". The script's first lines say what it
+// does and which arguments it takes.
 type deed string
 
 // The deeds.
@@ -49,11 +48,11 @@ const (
 //go:embed *.sh
 var scripts embed.FS
 
-// script is the deed's script, given its arguments.
+// script returns the deed's script with its arguments set.
 func (d deed) script(args ...string) string {
 	text, err := scripts.ReadFile(string(d) + ".sh")
 	if err != nil {
-		panic(err) // TestScripts knows of each
+		panic(err) // TestScripts opens every script
 	}
 	return "set -- " + quoted(args...) + "\n" + string(text)
 }
@@ -64,13 +63,13 @@ func (d deed) do(ctx context.Context, r Runner, args ...string) error {
 	return err
 }
 
-// run runs a script as root and returns its answer.
+// run runs a script as root and returns its standard output.
 func run(ctx context.Context, r Runner, script string, stdin io.Reader) (string, error) {
 	out, err := r.Run(ctx, remote.Command{Script: script, Stdin: stdin, Sudo: true})
 	return string(out.Stdout), err
 }
 
-// quoted makes each of the words one word of a POSIX shell.
+// quoted quotes each word for a POSIX shell.
 func quoted(words ...string) string {
 	out := make([]string, len(words))
 	for i, w := range words {

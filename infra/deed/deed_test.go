@@ -13,7 +13,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// scribe runs nothing and keeps the last script.
+// scribe is a Runner that only keeps the last script.
 type scribe struct{ script string }
 
 func (s *scribe) Run(_ context.Context, cmd remote.Command) (remote.Output, error) {
@@ -21,8 +21,8 @@ func (s *scribe) Run(_ context.Context, cmd remote.Command) (remote.Output, erro
 	return remote.Output{}, nil
 }
 
-// TestScripts: every deed has a script, every script is a deed's, says what it
-// does, and is one that a POSIX shell reads.
+// TestScripts checks that every deed has a script, that every script belongs to a
+// deed, says what it does, and is valid for a POSIX shell.
 func TestScripts(t *testing.T) {
 	deeds := []deed{stop, start, restart, restartRunning, kill, hold, wipe, endPods, rehearse, prepareHostKey, switchHostKey, growRoot}
 	files, err := filepath.Glob("*.sh")
@@ -47,7 +47,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// TestArguments: units and paths reach the script as they are.
+// TestArguments checks that units and paths reach the script unchanged.
 func TestArguments(t *testing.T) {
 	for want, do := range map[string]func(Runner) error{
 		`set -- 'etcd.service' '/var/lib/etcd/member' '/it'\''s'`: func(r Runner) error {
@@ -66,7 +66,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestWipe deletes what it is told to, also where nothing is left, and nothing else.
+// TestWipe checks that the given paths are deleted, also a second time, and nothing else.
 func TestWipe(t *testing.T) {
 	dir := t.TempDir()
 	local := runnerFunc(func(ctx context.Context, cmd remote.Command) (remote.Output, error) {
@@ -95,7 +95,7 @@ func (f runnerFunc) Run(ctx context.Context, cmd remote.Command) (remote.Output,
 	return f(ctx, cmd)
 }
 
-// TestRehearsalScript: what is rehearsed is said after the functions.
+// TestRehearsalScript checks that the calls follow the functions.
 func TestRehearsalScript(t *testing.T) {
 	script := rehearsalScript("/run/k8s-rehearsal/x", []Trial{
 		{Unit: "a.service", Program: "/bin/a", File: []byte("[Service]\nExecStart=/bin/a\n\n")},

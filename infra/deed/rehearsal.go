@@ -8,25 +8,25 @@ import (
 	"strings"
 )
 
-// rehearsalPrefix begins the names of the units that exist for a moment only.
+// rehearsalPrefix begins the names of the transient units of a rehearsal.
 const rehearsalPrefix = "k8s-rehearsal-"
 
 // Trial is a unit to be rehearsed.
 type Trial struct {
 	Unit    string // its name
-	Program string // the file it will run
-	// Archive is the download that Program has to be taken out of first, as
-	// Member; empty for none.
+	Program string // the file it runs
+	// Archive is the download that holds Program as Member; empty if Program is
+	// a file already.
 	Archive, Member string
-	// File is the unit file to rehearse it with.
+	// File is the content of the unit file to rehearse with.
 	File []byte
 }
 
-// Rehearse starts units under other names beside those that run, with files
-// laid over /etc, which staged holds as a tar archive, and leaves nothing
-// behind. dir is its own directory below /run, /run/x/y. The report says of each
-// unit its name, its exit status and, on the lines below, what it printed; the
-// reports of units end with a NUL byte.
+// Rehearse starts units under other names beside those that run, and leaves nothing
+// behind. staged is a tar archive of files that the units see in /etc. dir is the
+// rehearsal's own directory, two levels below /run: /run/x/y. The report holds for each unit
+// its name, its exit status and, on the lines below, its output; a NUL byte ends
+// each unit's part.
 func Rehearse(ctx context.Context, r Runner, dir string, trials []Trial, staged io.Reader) (report string, err error) {
 	return run(ctx, r, rehearsalScript(dir, trials), staged)
 }

@@ -24,21 +24,20 @@ func RestartRunning(ctx context.Context, r Runner, units ...string) error {
 	return restartRunning.do(ctx, r, units...)
 }
 
-// Kill ends units at once and keeps them from restarting: for when nobody is
-// left to whom a graceful end would matter.
+// Kill stops units at once, not gracefully, and keeps them from restarting.
 func Kill(ctx context.Context, r Runner, units ...string) error { return kill.do(ctx, r, units...) }
 
 // holdUnit is the transient unit that exists while a unit is held.
 const holdUnit = "k8s-hold.service"
 
-// Hold stops the process of a unit (SIGSTOP), if it runs, and returns once it
-// stands still. Its connections stay. It continues after limit, or when it is
-// released. While one unit of a machine is held, holding again is refused.
+// Hold stops the process of a unit (SIGSTOP), if it runs, and returns once it has
+// stopped. Its connections stay open. It continues after limit or when it is
+// released. While one unit of a machine is held, a second Hold is an error.
 func Hold(ctx context.Context, r Runner, unit string, limit time.Duration) error {
 	return hold.do(ctx, r, unit, holdUnit, fmt.Sprintf("%.1f", limit.Seconds()))
 }
 
-// Release lets a unit that is held continue.
+// Release lets a held unit continue.
 func Release(ctx context.Context, r Runner) error { return stop.do(ctx, r, holdUnit) }
 
 // Wipe stops a unit and deletes files and directories, given by their absolute paths.
@@ -47,7 +46,7 @@ func Wipe(ctx context.Context, r Runner, unit string, paths ...string) error {
 }
 
 // EndPods stops the units of a kubelet, a kube-proxy and a containerd, ends the
-// containers that outlive them, and takes down the network made for these.
+// containers that outlive them, and removes their network.
 func EndPods(ctx context.Context, r Runner, kubelet, proxy, containerd string) error {
 	return endPods.do(ctx, r, kubelet, proxy, containerd)
 }

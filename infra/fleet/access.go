@@ -11,10 +11,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// Access is how one operation speaks to a cluster, as its administrator: with
-// keys that are fetched when they are first needed, and with one client for
-// each API server and each etcd member. It is safe for concurrent use and must
-// be closed.
+// Access is how one operation reaches a cluster as its administrator. It fetches
+// keys when they are first needed and keeps one client for each API server and
+// each etcd member. It is safe for concurrent use and must be closed.
 type Access struct {
 	Keys *Keys
 	dial kube.DialFunc // to the public endpoint
@@ -24,7 +23,7 @@ type Access struct {
 	members map[string]*etcd.Client // by machine and endpoint
 }
 
-// Access returns the access to the cluster whose keys ref refers to. It does no I/O.
+// Access returns access to the cluster whose keys ref refers to. It does no I/O.
 func (f *Fleet) Access(ref pki.Ref) *Access {
 	return &Access{Keys: f.Keys(ref), dial: f.Dial, servers: map[string]*kube.Client{}, members: map[string]*etcd.Client{}}
 }
@@ -41,8 +40,8 @@ func (a *Access) Close() {
 	}
 }
 
-// API returns the client of the API server's public endpoint. Making it needs
-// a key from the store, but no answer of the API server yet.
+// API returns the client of the API server's public endpoint. It may fetch a key
+// from the store; it does not wait for an answer of the API server.
 func (a *Access) API(ctx context.Context, endpoint string) (*kube.Client, error) {
 	return a.server(ctx, endpoint, endpoint, a.dial)
 }
@@ -81,8 +80,8 @@ func (a *Access) Member(ctx context.Context, m *Machine) (*etcd.Client, error) {
 	return a.MemberFrom(ctx, m, component.EtcdEndpoints([]component.Node{m.Node})[0])
 }
 
-// MemberFrom returns the client of the etcd member at an endpoint, as the
-// machine reaches it.
+// MemberFrom returns the client of the etcd member at an endpoint, reached
+// through the machine m.
 func (a *Access) MemberFrom(ctx context.Context, m *Machine, endpoint string) (*etcd.Client, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -13,24 +13,24 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
 
-// Writers are those whose writes to etcd must not be under way at a time.
+// Writers are the API servers to hold, and what to wait for once they are held.
 type Writers struct {
-	// Machines are those that may run an API server.
+	// Machines returns the machines that may run an API server.
 	Machines func(context.Context) []*Machine
-	// Settled returns once what etcd was asked before has reached its leader.
+	// Settled returns once requests already sent to etcd have reached its leader.
 	Settled func(context.Context) error
 }
 
-// withoutWrites runs move while nothing that API servers ask of etcd is under way.
+// withoutWrites runs move while no API server has a request to etcd under way.
 //
-// A leader drops what is proposed to it while it hands its leadership on: what
-// its own clients asked is answered "raft proposal dropped", what came through
-// other members never is, and times out after seven seconds. API servers try
-// neither again. So they are held for that instant: their processes stand
-// still, their connections stay, and clients get their answers a moment later.
+// A leader drops proposals while it transfers its leadership. Its own clients get
+// "raft proposal dropped"; requests that came through other members get no answer
+// and time out after seven seconds. API servers retry neither. So their processes
+// are stopped for that instant: connections stay open, and clients get their
+// answers a moment later.
 //
-// move must be repeatable: it is tried holdAttempts times, and then once without
-// holding anybody, since that improves the odds and is no condition.
+// move must be repeatable. It is tried holdAttempts times with the API servers
+// held, and then once without, because a transfer usually succeeds without that.
 func (f *Fleet) withoutWrites(ctx context.Context, who string, w Writers, move func(context.Context) error) error {
 	servers := f.apiServers(ctx, w.Machines(ctx))
 	var err error
@@ -47,8 +47,8 @@ func (f *Fleet) withoutWrites(ctx context.Context, who string, w Writers, move f
 	return move(ctx)
 }
 
-// apiServers returns those of the machines on which an API server runs. It
-// also sees to it that they are connected to by the time that matters.
+// apiServers returns those of the machines on which an API server runs. It also
+// opens the SSH connections that the hold needs.
 func (f *Fleet) apiServers(ctx context.Context, machines []*Machine) []*Machine {
 	ctx, cancel := context.WithTimeout(ctx, ProbeBudget)
 	defer cancel()
@@ -73,8 +73,8 @@ func (f *Fleet) apiServers(ctx context.Context, machines []*Machine) []*Machine 
 	return out
 }
 
-// whileHeld holds the API servers, waits until all is settled, and moves, within
-// holdLimit, after which they would go on by themselves.
+// whileHeld holds the API servers, waits for settled, and calls move, all within
+// holdLimit: after that the API servers continue by themselves.
 func (f *Fleet) whileHeld(ctx context.Context, who string, servers []*Machine, settled, move func(context.Context) error) error {
 	began := time.Now()
 	held, cancel := context.WithTimeoutCause(ctx, holdLimit, fmt.Errorf("not within the %s API servers are held", holdLimit))
@@ -103,7 +103,7 @@ func (f *Fleet) whileHeld(ctx context.Context, who string, servers []*Machine, s
 	return err
 }
 
-// release lets held API servers go on. Where that fails they do by themselves.
+// release lets held API servers continue. If that fails, they continue after holdLimit.
 func (f *Fleet) release(ctx context.Context, servers []*Machine) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ProbeBudget)
 	defer cancel()

@@ -10,13 +10,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
 
-// A Question is put to one of several servers that would all answer the same.
+// A Question is put to one of several servers that would all give the same answer.
 type Question[T any] struct {
 	whom string // for errors: "controller-0"
 	ask  func(context.Context) (T, error)
 }
 
-// ToEach puts the same question to every machine.
+// ToEach makes one question for every machine.
 func ToEach[T any](machines []*Machine, ask func(context.Context, *Machine) (T, error)) []Question[T] {
 	out := make([]Question[T], len(machines))
 	for i, m := range machines {
@@ -25,15 +25,15 @@ func ToEach[T any](machines []*Machine, ask func(context.Context, *Machine) (T, 
 	return out
 }
 
-// FirstAnswer asks all machines at once and returns the first answer; with
-// none, every error.
+// FirstAnswer asks all machines at once and returns the first answer. If no
+// machine answers, it returns all errors, joined.
 func FirstAnswer[T any](ctx context.Context, machines []*Machine, ask func(context.Context, *Machine) (T, error)) (T, error) {
 	return InTurn(ctx, 0, nil, ToEach(machines, ask))
 }
 
-// AskAPI puts a plan's question to the API servers behind an endpoint, each
-// time over a new connection, which a load balancer may give to another of
-// them. It ends with ctx or ProbeBudget.
+// AskAPI asks the API servers behind an endpoint while planning. Each attempt
+// uses a new connection, which a load balancer may give to another server. It ends
+// with ctx or after ProbeBudget.
 func AskAPI[T any](ctx context.Context, a *Access, endpoint string, ask func(context.Context, *kube.Client) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, ProbeBudget, fmt.Errorf("not within %s", ProbeBudget))
 	defer cancel()
@@ -48,11 +48,11 @@ func AskAPI[T any](ctx context.Context, a *Access, endpoint string, ask func(con
 	return InTurn(ctx, AnswerShare, kube.Busy, []Question[T]{once, once, once})
 }
 
-// InTurn asks one after the other and returns the first answer; with none,
-// every error. The next is asked as soon as one fails, or has not answered
-// within share; that one may answer still. Whoever fails with an error that is
-// busy is asked once more, after the others. It ends with ctx, without waiting for
-// those who do not.
+// InTurn asks one server after the other and returns the first answer. If none
+// answers, it returns all errors, joined. The next server is asked as soon as one
+// fails or has not answered within share; the slow one may still answer. A server
+// whose error is busy is asked once more, after the others. InTurn returns when
+// ctx ends and does not wait for questions that still run.
 func InTurn[T any](ctx context.Context, share time.Duration, busy func(error) bool, questions []Question[T]) (T, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(errAnswered)
@@ -63,7 +63,7 @@ func InTurn[T any](ctx context.Context, share time.Duration, busy func(error) bo
 	}
 	var (
 		none    T
-		answers = make(chan answer, len(questions)) // nobody is asked twice at once
+		answers = make(chan answer, len(questions)) // no server is asked twice at once
 		errs    = make([]error, len(questions))
 		open    int
 		queue   []int
@@ -105,7 +105,7 @@ func InTurn[T any](ctx context.Context, share time.Duration, busy func(error) bo
 			open--
 			pause := time.Duration(0)
 			if len(queue) == 0 || errs[queue[0]] != nil {
-				pause = UnitPoll // the next has been asked before
+				pause = UnitPoll // the next server has been asked already
 			}
 			errs[a.i] = a.err
 			if busy != nil && busy(a.err) {
@@ -122,15 +122,15 @@ func InTurn[T any](ctx context.Context, share time.Duration, busy func(error) bo
 
 var errAnswered = fmt.Errorf("another has answered: %w", context.Canceled)
 
-// silence is why one no longer waits for an answer. It counts as a timeout
+// silence is why a server's answer is no longer waited for. It counts as a timeout
 // for [kube.Unanswered].
 type silence struct{ error }
 
 func (s silence) Timeout() bool   { return true }
-func (s silence) Temporary() bool { return true } // net.Error wants it
+func (s silence) Temporary() bool { return true } // part of net.Error
 func (s silence) Unwrap() error   { return s.error }
 
-// joined is errors.Join, each message once.
+// joined is errors.Join with each message only once.
 func joined(errs []error) error {
 	var out []error
 	for _, err := range errs {

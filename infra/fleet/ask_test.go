@@ -11,9 +11,9 @@ import (
 
 var errTransient, errRefused = errors.New("no leader"), errors.New("refused")
 
-// scripted is a server that gives its answers one after the other, the last
-// one for ever: "ok", "busy" (at once), "refused" (at once), "hangs", or how
-// long an answer takes.
+// scripted is a server that gives its answers one after the other, and the last
+// one forever: "ok", "busy" (at once), "refused" (at once), "hangs", or how long an
+// answer takes.
 func scripted(name string, answers ...string) Question[string] {
 	var asked int
 	return Question[string]{name, func(ctx context.Context) (string, error) {
@@ -27,7 +27,7 @@ func scripted(name string, answers ...string) Question[string] {
 		case "refused":
 			return "", fmt.Errorf("%s: %w", name, errRefused)
 		case "hangs":
-			time.Sleep(time.Hour) // does not care for its context either
+			time.Sleep(time.Hour) // ignores its context, too
 			return "", errRefused
 		}
 		d, err := time.ParseDuration(a)
@@ -66,7 +66,7 @@ func TestInTurn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeoutCause(t.Context(), 15*time.Second, errors.New("time is up"))
 				defer cancel()
-				defer time.Sleep(2 * time.Hour) // until those that hang have ended
+				defer time.Sleep(2 * time.Hour) // until the questions that hang have ended
 				start := time.Now()
 				got, err := InTurn(ctx, 2*time.Second, func(err error) bool { return errors.Is(err, errTransient) }, tt.questions)
 				if err != nil {

@@ -7,14 +7,15 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// ClockLead is how far the machine's clock is ahead of ours, as far as can be told
-// from a question asked after before and answered before now.
+// ClockLead returns how far the machine's clock is ahead of ours, negative for
+// behind. clock is its answer to a question sent after before and answered before
+// now. It is 0 if the answer allows that.
 func ClockLead(clock, before, now time.Time) time.Duration {
 	switch {
 	case clock.IsZero():
 		return 0
 	case clock.Before(before):
-		return min(clock.Add(time.Second).Sub(before), 0) // it tells whole seconds
+		return min(clock.Add(time.Second).Sub(before), 0) // clock is in whole seconds
 	case clock.After(now):
 		return clock.Sub(now)
 	}
@@ -22,7 +23,7 @@ func ClockLead(clock, before, now time.Time) time.Duration {
 }
 
 // ClockWords says how far a machine's clock is ahead of ours, negative for
-// behind, and what follows from it.
+// behind, and what the consequence is.
 func ClockWords(ahead time.Duration) string {
 	side := "ahead of"
 	if ahead < 0 {
@@ -38,7 +39,7 @@ func ClockWords(ahead time.Duration) string {
 	return words
 }
 
-// CheckClock refuses to work with certificates the machine will not accept.
+// CheckClock returns an error if the machine's clock would make it reject new certificates.
 func (t Target) CheckClock(ahead time.Duration) error {
 	if -pki.Backdate < ahead && ahead < pki.DefaultValidity {
 		return nil

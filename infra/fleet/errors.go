@@ -11,14 +11,14 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// StepError says which step on which machine failed, what was seen last, and
+// StepError says which step failed on which machine, the last condition seen, and
 // what to look at next.
 type StepError struct {
 	Machine string
 	Step    string            // "wait for the API server", "drain"
 	Err     error             // the last condition seen
-	Unit    string            // the systemd unit concerned, if one is
-	Causes  []finding.Finding // what the machine told about the cause
+	Unit    string            // the systemd unit concerned, if any
+	Causes  []finding.Finding // the cause as found on the machine
 	Journal string            // the end of its journal, redacted
 	Next    string            // the command to run next
 }
@@ -41,10 +41,10 @@ func (e *StepError) Error() string {
 // Unwrap returns the last condition seen.
 func (e *StepError) Unwrap() error { return e.Err }
 
-// GuardError refuses a roll-out that would break what works: nothing was
-// changed by the refused step.
+// GuardError refuses a step that would break what works. The refused step has
+// changed nothing.
 type GuardError struct {
-	Refused string // what was asked for: "remove etcd member controller-2"
+	Refused string // the request: "remove etcd member controller-2"
 	Reason  string // "2 of 3 voters are healthy, and ..."
 	Advice  string // what to do instead
 }
@@ -57,8 +57,8 @@ func (e *GuardError) Error() string {
 	return s
 }
 
-// LeftError lists the machines that could not be reached and were therefore
-// left as they are, while the others were brought to what is wanted.
+// LeftError lists the machines that could not be reached and were left as they
+// are. The other machines have been brought to the wanted state.
 type LeftError struct {
 	Machines map[string]error
 }
@@ -73,7 +73,7 @@ func (e *LeftError) Error() string {
 		strings.Join(names, ", "), strings.Join(words, "\n"))
 }
 
-// Unwrap returns the reasons.
+// Unwrap returns the errors of the machines.
 func (e *LeftError) Unwrap() []error {
 	var out []error
 	for _, n := range slices.Sorted(maps.Keys(e.Machines)) {
@@ -82,14 +82,14 @@ func (e *LeftError) Unwrap() []error {
 	return out
 }
 
-// Unreachable tells a machine that cannot be talked to from one that answers
-// and has a problem.
+// Unreachable reports whether err means that a machine cannot be connected to, as
+// opposed to one that answers and has a problem.
 func Unreachable(err error) bool {
 	var gone *remote.UnreachableError
 	return errors.As(err, &gone)
 }
 
-// List joins names for people.
+// List joins names for people: "a, b, c"; "none" if there are none.
 func List(names []string) string {
 	if len(names) == 0 {
 		return "none"

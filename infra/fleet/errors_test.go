@@ -11,7 +11,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// TestErrors reads errors as a person would.
+// TestErrors checks the text of errors.
 func TestErrors(t *testing.T) {
 	h := remote.Host{Name: "controller-1", Address: "192.0.2.7", User: "admin"}
 	for _, tt := range []struct {

@@ -1,11 +1,10 @@
-// Package fleet is what is known and can be done of the machines of a cluster,
-// whatever is wanted of them: how they are reached, what can be done to one of
-// them, how its units are waited for, what an error about it advises, who one
-// is to the cluster's API servers and etcd members, and how its API servers are
-// held while etcd's leadership moves.
+// Package fleet is about the machines of a cluster, whatever is wanted of them:
+// how they are reached, waiting for their units, errors with advice, clients of
+// the cluster's API servers and etcd members, and holding its API servers while
+// etcd's leadership is transferred.
 //
-// What may not enter: what is wanted of a machine and in which order machines
-// come to it (package rollout), how a machine is taken down and brought back
+// What may not enter: what is wanted of a machine and the order in which machines
+// are changed (package rollout), how a machine is taken down and brought back
 // (package maintenance), Terraform and AWS.
 package fleet
 
@@ -20,13 +19,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// Fleet carries what work on machines needs from its surroundings. It holds no
-// state of its own and is safe for concurrent use.
+// Fleet has the dependencies that work on machines needs. It holds no state of
+// its own and is safe for concurrent use.
 type Fleet struct {
 	// Pool holds the SSH connections.
 	Pool *remote.Pool
-	// Store opens the key store a reference points to. It is asked only when
-	// a key is really needed.
+	// Store opens the key store a reference points to. It is called only when a
+	// key is needed.
 	Store func(pki.Ref) (pki.Store, error)
 	// Clock and Rand are the clock and the random source; nil means time.Now
 	// and crypto/rand.
@@ -34,8 +33,8 @@ type Fleet struct {
 	Rand  io.Reader
 	// Dial reaches the public endpoint of the API server; nil dials directly.
 	Dial kube.DialFunc
-	// Progress is told what is being done to which machine; nil is silent. It
-	// is called from several goroutines at once and never with a secret.
+	// Progress is called with what is being done to which machine; nil is silent.
+	// It is called from several goroutines at once and never with a secret.
 	Progress func(machine, message string)
 }
 
@@ -55,7 +54,7 @@ func (f *Fleet) Random() io.Reader {
 	return f.Rand
 }
 
-// Say tells what is being done to a machine, or to what else has a name.
+// Say reports progress on a machine, or on anything else that has a name.
 func (f *Fleet) Say(name, format string, args ...any) {
 	if f.Progress != nil {
 		f.Progress(name, fmt.Sprintf(format, args...))

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Gate is a condition between steps.
+// Gate is a condition that must hold before or after a step.
 type Gate string
 
 // The gates.
@@ -20,10 +20,9 @@ const (
 	GateNodeReady   Gate = "node Ready, a pod started"
 )
 
-// UntilNone asks, round after round, what still stands in the way, until
-// nothing does or the budget is spent. With the error it returns what the last
-// whole round found: one that the deadline cut short says nothing, unless it is
-// the only one.
+// UntilNone calls round until it returns no more obstacles or the budget is spent.
+// With the error it returns what the last complete round found. A round cut short
+// by the deadline counts only if there was no other.
 func UntilNone(ctx context.Context, budget time.Duration, what string, round func(context.Context) []string) (last []string, err error) {
 	err = Within(ctx, budget, what, func(ctx context.Context) error {
 		return wait.PollUntilContextCancel(ctx, Poll, true, func(ctx context.Context) (bool, error) {

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// TestUntilNone: what is said of a gate that does not open is what its last
-// whole round has found.
+// TestUntilNone checks that a gate that stays closed reports what the last complete
+// round found.
 func TestUntilNone(t *testing.T) {
 	cut := []string{"cut short"}
 	for _, tt := range []struct {
 		name   string
-		rounds [][]string // nil: it does not end before the deadline
+		rounds [][]string // nil: the round does not end before the deadline
 		want   []string
 		opens  bool
 	}{

@@ -11,8 +11,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// Keys fetches keys from a cluster's key store when they are first needed,
-// and keeps them for the length of one operation.
+// Keys fetches keys from a cluster's key store when they are first needed and
+// keeps them for one operation.
 type Keys struct {
 	// Ref is the reference to the keys.
 	Ref  pki.Ref
@@ -32,7 +32,7 @@ func (f *Fleet) Keys(ref pki.Ref) *Keys {
 		values: map[string][]byte{}, admins: map[pki.CAName]pki.KeyPair{}}
 }
 
-// get returns the value stored under name.
+// get returns the value stored under name. It asks the store only once.
 func (k *Keys) get(ctx context.Context, name string) ([]byte, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -86,8 +86,8 @@ func (k *Keys) Issue(ctx context.Context, ca pki.CAName, r pki.Request) (pki.Key
 	return authority.Issue(r, k.now(), k.rand)
 }
 
-// Admin returns the client certificate this operation identifies itself with:
-// a cluster administrator to Kubernetes, any client to etcd.
+// Admin returns the client certificate of this operation. To Kubernetes it is a
+// cluster administrator, to etcd any client.
 func (k *Keys) Admin(ctx context.Context, ca pki.CAName) (pki.KeyPair, error) {
 	k.mu.Lock()
 	pair, ok := k.admins[ca]
@@ -109,7 +109,7 @@ func (k *Keys) Admin(ctx context.Context, ca pki.CAName) (pki.KeyPair, error) {
 	return pair, nil
 }
 
-// lockedReader lets goroutines share a random source that is not safe for it.
+// lockedReader makes a random source safe for concurrent use.
 type lockedReader struct {
 	mu sync.Mutex
 	r  io.Reader

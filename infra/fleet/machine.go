@@ -10,14 +10,14 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// Target is how a machine is reached and its place in the cluster.
+// Target is a machine's place in the cluster and how to reach it.
 type Target struct {
 	Host remote.Host
 	Node component.Node
 }
 
-// Machine is one machine of a cluster and what can be done to it. It holds
-// nothing of what is wanted there. It is safe for concurrent use.
+// Machine is one machine of a cluster and the operations on it. It does not know
+// what is wanted there. It is safe for concurrent use.
 type Machine struct {
 	Target
 	// Remote is the connection to it.
@@ -25,12 +25,12 @@ type Machine struct {
 	fleet  *Fleet
 }
 
-// Machine returns the machine behind a target. It does no I/O.
+// Machine returns the machine of a target. It does no I/O.
 func (f *Fleet) Machine(t Target) *Machine {
 	return &Machine{Target: t, Remote: f.Pool.Machine(t.Host), fleet: f}
 }
 
-// Machines is Machine for several targets, in their order.
+// Machines returns the machines of several targets, in their order.
 func (f *Fleet) Machines(targets []Target) []*Machine {
 	out := make([]*Machine, len(targets))
 	for i, t := range targets {
@@ -39,10 +39,10 @@ func (f *Fleet) Machines(targets []Target) []*Machine {
 	return out
 }
 
-// Name returns the machine's name, which is that of its node.
+// Name returns the machine's name, which is also its node's.
 func (t Target) Name() string { return t.Node.Name }
 
-// Say tells what is being done to the machine.
+// Say reports progress on the machine.
 func (m *Machine) Say(format string, args ...any) { m.fleet.Say(m.Name(), format, args...) }
 
 // Each runs f for the given machines in parallel. The first error cancels the rest.
@@ -55,8 +55,8 @@ func Each[M any](ctx context.Context, machines []M, f func(context.Context, M) e
 	return group.Wait()
 }
 
-// EachAll runs f for the given machines in parallel, to the end, and returns
-// the errors by machine. One machine's trouble is not another's here.
+// EachAll runs f for the given machines in parallel and returns the errors by
+// machine name. An error on one machine does not cancel the others.
 func EachAll[M interface{ Name() string }](ctx context.Context, machines []M, f func(context.Context, M) error) map[string]error {
 	var (
 		mu   sync.Mutex

@@ -14,13 +14,12 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
 
-// errCrashed marks the end of a wait for something whose unit has died.
+// errCrashed marks the end of a wait for a unit that has failed.
 var errCrashed = errors.New("unit is not coming up")
 
-// Watch returns a function that is to be called between the polls of a
-// wait for what a unit serves. It returns an error when the unit has failed or
-// keeps crashing, and asks the machine at most once per UnitPoll. Not reaching
-// the machine is no news of the unit.
+// Watch returns a function to call between the polls of a wait for a unit's
+// service. It returns an error when the unit has failed or keeps crashing. It asks
+// the machine at most once per UnitPoll and ignores that it cannot be reached.
 func (m *Machine) Watch(unit string) func(context.Context) error {
 	var (
 		next  time.Time
@@ -34,7 +33,7 @@ func (m *Machine) Watch(unit string) func(context.Context) error {
 		}
 		u, err := host.UnitLife(ctx, m.Remote, unit)
 		if err != nil {
-			return nil //nolint:nilerr // the wait itself goes on and is bounded
+			return nil //nolint:nilerr // the wait itself continues and is bounded
 		}
 		if first < 0 {
 			first = u.Restarts
@@ -49,8 +48,8 @@ func (m *Machine) Watch(unit string) func(context.Context) error {
 	}
 }
 
-// WaitActive waits until a unit that systemd starts, at boot or after it has
-// ended by itself, has started.
+// WaitActive waits until systemd has started a unit, at boot or after the unit
+// has exited. It waits at most startBudget.
 func (m *Machine) WaitActive(ctx context.Context, unit string) error {
 	watch := m.Watch(unit)
 	err := Within(ctx, startBudget, "start of "+unit, func(ctx context.Context) error {
@@ -65,16 +64,16 @@ func (m *Machine) WaitActive(ctx context.Context, unit string) error {
 	return m.UnitError(ctx, "wait for "+unit, unit, err)
 }
 
-// Stop stops a unit and waits until it has ended. by names who does, for the progress.
+// Stop stops a unit and waits until it has ended. by names the operation in progress messages.
 func (m *Machine) Stop(ctx context.Context, by, unit string) error {
 	m.Say("%s: stopping %s", by, unit)
 	err := Within(ctx, APIBudget, "end of "+unit, func(ctx context.Context) error { return deed.Stop(ctx, m.Remote, unit) })
 	return m.UnitError(ctx, "stop", unit, err)
 }
 
-// UnitError makes a StepError of what went wrong while waiting for a unit's
-// service, with the end of its journal. The journal is fetched on a context of
-// its own, because the operation's has often ended by then.
+// UnitError makes a StepError of a failed wait for a unit's service, with the end
+// of the unit's journal. It fetches the journal on a context of its own, because
+// the operation's has often ended by then.
 func (m *Machine) UnitError(ctx context.Context, step, unit string, err error) error {
 	if err == nil {
 		return nil
@@ -87,12 +86,12 @@ func (m *Machine) UnitError(ctx context.Context, step, unit string, err error) e
 		Next:   m.JournalCommand(unit)}
 }
 
-// JournalCommand is what a person types to read a unit's journal on the machine.
+// JournalCommand returns the command with which a person reads a unit's journal.
 func (t Target) JournalCommand(unit string) string {
 	return t.SSH("sudo journalctl --unit " + unit + " --lines 50 --no-pager")
 }
 
-// SSH is what a person types to run a command on the machine.
+// SSH returns the command with which a person runs a command on the machine.
 func (t Target) SSH(command string) string {
 	h := t.Host
 	parts := []string{"ssh"}
@@ -105,8 +104,8 @@ func (t Target) SSH(command string) string {
 	return strings.Join(append(parts, h.User+"@"+h.Address, command), " ")
 }
 
-// Within runs f with a deadline of its own; when that is what ended it, the
-// error says what was waited for and how long.
+// Within runs f with a deadline of its own. If the deadline ended it, the error
+// says what was waited for and how long.
 func Within(ctx context.Context, budget time.Duration, what string, f func(context.Context) error) error {
 	patience := fmt.Errorf("%s: not within %s", what, budget)
 	ctx, cancel := context.WithTimeoutCause(ctx, budget, patience)

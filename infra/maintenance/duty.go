@@ -1,11 +1,10 @@
-// Package maintenance takes one machine of a cluster down and brings it back: it
-// finds out what the machine does, whether the cluster can do without it, lets it
-// leave in order, and waits until it does again what it did. Machines of one
+// Package maintenance takes one machine of a cluster down and brings it back. It
+// finds out what the machine does and whether the cluster can do without it, makes
+// it leave gracefully, and later waits until it does again what it did. The machines of one
 // cluster take turns.
 //
-// It asks the machine itself, and speaks to the cluster with the machine's own
-// credentials, so that whoever stops or terminates a machine needs to know
-// nothing of roles.
+// It asks the machine itself and uses the machine's own credentials, so its caller
+// needs to know nothing of roles.
 //
 // What may not enter: what is wanted of a machine (package rollout), keys of the
 // cluster's key store, how a machine is stopped or terminated (package aws), and
@@ -29,22 +28,21 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
 
-// Duty is what one machine does for its cluster, as found on the machine
-// itself: whoever stops or terminates a machine need not know which roles it
-// has. A machine on which nothing of a cluster runs has none.
+// Duty is what one machine does for its cluster, as found on the machine itself. A
+// machine on which nothing of a cluster runs has no duty.
 //
-// It speaks to the cluster with the machine's own credentials, read into
-// memory: an etcd member's, the controller manager's (which may list
-// everything), the kubelet's (which may drain its own node).
+// It uses the machine's own credentials, read into memory: an etcd member's, the
+// controller manager's (which may list everything), the kubelet's (which may drain
+// its own node).
 //
 //	d, err := maintenance.Find(ctx, fleet, target)
-//	d.Among(find)           // whose API servers are held while etcd's leadership moves
-//	d.Suspend(ctx, leaving) // refused, or the cluster does without the machine
+//	d.Among(find)           // whose API servers are held while etcd's leadership is transferred
+//	d.Suspend(ctx, leaving) // an error, or the cluster does without the machine
 //	// stop, change, start
-//	d.Resume(ctx, host)     // it does again what it did before
+//	d.Resume(ctx, host)     // the machine does again what it did before
 //
-// or, before it is terminated, d.Close and d.Leave. The zero value is the duty
-// of a machine that has none.
+// Before a machine is terminated, call d.Close and d.Leave instead. The zero value
+// is the duty of a machine that does nothing for a cluster.
 type Duty struct {
 	fleet *fleet.Fleet
 	m     *fleet.Machine
@@ -56,8 +54,8 @@ type Duty struct {
 	notes    []finding.Finding
 }
 
-// dutyUnits are the units a machine is missed for, in the order they start, and
-// the credentials of those that have any.
+// dutyUnits are the units a cluster depends on, in the order in which they start,
+// with the credentials of those that have any.
 var dutyUnits = []host.UnitFiles{
 	{Unit: component.EtcdUnit, Files: []string{component.EtcdCAPath, component.EtcdServerCert, component.EtcdServerKey}},
 	{Unit: component.APIServerUnit, Kubeconfigs: []string{component.ManagerKubeconfig}},
@@ -67,8 +65,8 @@ var dutyUnits = []host.UnitFiles{
 	{Unit: component.KubeProxyUnit}, {Unit: component.HAProxyUnit},
 }
 
-// Find finds out what a machine does. Of t it needs how to reach the machine,
-// its name and its private address.
+// Find finds out what a machine does. Of t it needs the host, the node's name and
+// its private address.
 func Find(ctx context.Context, f *fleet.Fleet, t fleet.Target) (*Duty, error) {
 	d := &Duty{fleet: f, m: f.Machine(t)}
 	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ObserveBudget, fmt.Errorf("no answer within %s", fleet.ObserveBudget))
@@ -80,13 +78,13 @@ func Find(ctx context.Context, f *fleet.Fleet, t fleet.Target) (*Duty, error) {
 	return d, nil
 }
 
-// Units returns the units of ours that are active.
+// Units returns the active units of this project.
 func (d *Duty) Units() []string { return slices.Clone(d.units) }
 
-// Idle tells that nobody would miss the machine.
+// Idle reports that the machine does nothing for a cluster.
 func (d *Duty) Idle() bool { return len(d.units) == 0 }
 
-// Notes are what could not be done and does not stand in the way.
+// Notes returns what failed without stopping the operation.
 func (d *Duty) Notes() []finding.Finding { return slices.Clone(d.notes) }
 
 func (d *Duty) does(unit string) bool { return slices.Contains(d.units, unit) }
@@ -98,19 +96,20 @@ func (d *Duty) note(problem finding.Problem, err error) *finding.Finding {
 	return &f
 }
 
-// etcd connects to the member on the machine.
+// etcd returns a client of the member on the machine.
 func (d *Duty) etcd() (*etcd.Client, error) {
 	return d.etcdAt(fmt.Sprintf("https://127.0.0.1:%d", component.EtcdClientPort))
 }
 
-// etcdAt connects to any member from the machine, as this member.
+// etcdAt returns a client of any member, connected from the machine with its member's credentials.
 func (d *Duty) etcdAt(endpoint string) (*etcd.Client, error) {
 	return etcd.New(etcd.Access{Endpoint: endpoint, CA: d.files[component.EtcdCAPath],
 		Cert: d.files[component.EtcdServerCert], Key: d.files[component.EtcdServerKey], Dial: d.m.Remote.Dial})
 }
 
-// api connects to an API server from the machine with one of its kubeconfigs,
-// at another endpoint when one is given, and returns whom it connects as.
+// api returns a client of an API server, connected from the machine with one of
+// its kubeconfigs, and the name of that user. endpoint replaces the kubeconfig's
+// unless it is empty.
 func (d *Duty) api(kubeconfig, endpoint string) (c *kube.Client, user string, err error) {
 	config, err := clientcmd.Load(d.files[kubeconfig])
 	if err != nil {
@@ -129,19 +128,19 @@ func (d *Duty) api(kubeconfig, endpoint string) (c *kube.Client, user string, er
 	return c, at.AuthInfo, err
 }
 
-// kubelet connects to the API server as the machine's kubelet and returns the
+// kubelet returns a client of the API server with the kubelet's credentials, and the
 // name of its node.
 func (d *Duty) kubelet() (*kube.Client, string, error) {
 	c, user, err := d.api(component.KubeletKubeconfig, "")
 	return c, strings.TrimPrefix(user, "system:node:"), err
 }
 
-// Close keeps new pods away from the machine, if it is a node: of several that
-// are about to go, all are closed before the first is emptied, lest its pods
-// move on to the next. Not reaching the API server is noted, no more.
+// Close cordons the machine's node, if it has one. Of several machines that are
+// about to leave, all are closed before the first is drained, so that pods do not
+// move from one to the next. An unreachable API server only becomes a note.
 func (d *Duty) Close(ctx context.Context) { _ = d.close(ctx) }
 
-// close is Close. It returns what it notes, nil when all is well.
+// close is Close. It returns the note it made, nil if there was none.
 func (d *Duty) close(ctx context.Context) *finding.Finding {
 	if !d.does(component.KubeletUnit) {
 		return nil
@@ -158,11 +157,11 @@ func (d *Duty) close(ctx context.Context) *finding.Finding {
 	return nil
 }
 
-// Suspend readies the machine to be stopped: the other etcd members and API
-// servers are healthy, its pods are elsewhere, its API server and etcd member
-// have ended in order. It is refused, with a *GuardError and nothing changed,
-// when the cluster cannot do without the machine. leaving tells, by name and
-// by private address, of machines that will not come back and do not count.
+// Suspend prepares the machine for being stopped: it checks that the other etcd
+// members and API servers are healthy, drains the node, and stops the API server
+// and the etcd member gracefully. It returns a [*fleet.GuardError], and changes
+// nothing, when the cluster cannot do without the machine. leaving reports, by name
+// or private address, whether a machine is about to leave; such machines do not count.
 func (d *Duty) Suspend(ctx context.Context, leaving func(string) bool) error {
 	if err := d.guard(ctx, false, leaving); err != nil {
 		return err
@@ -180,9 +179,9 @@ func (d *Duty) Suspend(ctx context.Context, leaving func(string) bool) error {
 	return d.stop(ctx, component.EtcdUnit)
 }
 
-// Leave readies the machine to be terminated, after Close: as Suspend, and its
-// etcd member leaves the cluster. Its Node object stays: who deletes it is who
-// knows whether another machine of that name follows.
+// Leave prepares the machine for being terminated, after Close. It does what
+// Suspend does, and removes the etcd member from the cluster. The Node object stays:
+// only the caller knows whether a machine with the same name follows.
 func (d *Duty) Leave(ctx context.Context, leaving func(string) bool) error {
 	err := d.guard(ctx, true, leaving)
 	if err == nil {
@@ -201,7 +200,7 @@ func (d *Duty) Leave(ctx context.Context, leaving func(string) bool) error {
 	return nil
 }
 
-// drain evicts the pods of a node that was closed.
+// drain evicts the pods of a cordoned node.
 func (d *Duty) drain(ctx context.Context) error {
 	if !d.cordoned {
 		return nil
@@ -220,7 +219,7 @@ func (d *Duty) drain(ctx context.Context) error {
 	return nil
 }
 
-// stop ends a unit, if it is active.
+// stop stops a unit, if it is active.
 func (d *Duty) stop(ctx context.Context, unit string) error {
 	if !d.does(unit) {
 		return nil

@@ -11,12 +11,12 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
-// Among says how to find the other machines of the cluster that may run an API
-// server. When this machine's etcd member hands its leadership on they are held
-// for an instant, so that no write is lost; those that are not known are not.
+// Among sets how to find the other machines of the cluster that may run an API
+// server. They are held for a moment while this machine's etcd member transfers its
+// leadership, so that no write is lost. API servers that are not found are not held.
 func (d *Duty) Among(find func(context.Context) ([]fleet.Target, error)) { d.find = find }
 
-// everybody is the machine and the others of the cluster, as far as they are known.
+// everybody returns the machine and the other machines that Among finds.
 func (d *Duty) everybody(ctx context.Context) []*fleet.Machine {
 	var targets []fleet.Target
 	err := errors.New("nobody has said which they are")
@@ -67,12 +67,12 @@ func (d *Duty) askMember(m etcd.Member, ask func(*etcd.Client) error) error {
 	return ask(c)
 }
 
-// place is the place of a machine's member in its etcd cluster.
+// place is the position of a machine's member in its etcd cluster.
 type place struct {
 	members []etcd.Member
-	self    etcd.Member   // the zero Member when the machine's is none
-	others  []etcd.Member // the other voters that stay
-	voters  int           // all of them, self included
+	self    etcd.Member   // zero if the machine has none
+	others  []etcd.Member // the other voters that are not leaving
+	voters  int           // all voters, self included
 }
 
 func placeOf(members []etcd.Member, name string, leaving func(string) bool) place {
@@ -91,7 +91,7 @@ func placeOf(members []etcd.Member, name string, leaving func(string) bool) plac
 	return p
 }
 
-// etcdPlace asks the machine's member, to which it leaves a client open.
+// etcdPlace asks the machine's member. The caller closes the client it returns.
 func (d *Duty) etcdPlace(ctx context.Context, leaving func(string) bool) (*etcd.Client, place, error) {
 	c, err := d.etcd()
 	if err != nil {
@@ -105,8 +105,8 @@ func (d *Duty) etcdPlace(ctx context.Context, leaving func(string) bool) (*etcd.
 	return c, placeOf(members, d.m.Name(), leaving), nil
 }
 
-// HandOver has the machine's etcd member hand the leadership, if it has it, to
-// one of the members that stay.
+// HandOver transfers the leadership from the machine's etcd member, if it leads,
+// to a member that is not leaving.
 func (d *Duty) HandOver(ctx context.Context, leaving func(string) bool) error {
 	if !d.does(component.EtcdUnit) {
 		return nil
@@ -134,8 +134,8 @@ func (d *Duty) writers(members []etcd.Member, healthy map[etcd.ID]bool) fleet.Wr
 	return fleet.Writers{Machines: d.everybody, Settled: fleet.Settled(members, healthy, d.health)}
 }
 
-// leaveEtcd takes the machine's member out of the cluster, through one of the
-// members that stay. With none there is no cluster left to leave.
+// leaveEtcd removes the machine's member from the cluster through a member that is
+// not leaving. If there is none, it does nothing.
 func (d *Duty) leaveEtcd(ctx context.Context, leaving func(string) bool) error {
 	if !d.does(component.EtcdUnit) {
 		return nil
@@ -162,8 +162,8 @@ func (d *Duty) leaveEtcd(ctx context.Context, leaving func(string) bool) error {
 	return nil
 }
 
-// mention tells of a handing over that failed where it is no condition: etcd does
-// it while it stops.
+// mention reports a failed transfer of the leadership. etcd tries it again while
+// it stops.
 func (d *Duty) mention(err error) {
 	if err != nil {
 		d.m.Say("etcd: the leadership was not handed over: %v", err)

@@ -7,8 +7,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 )
 
-// Stopping and starting a machine without its cluster noticing, one machine of
-// a cluster at a time.
+// Stops and starts machines without an interruption of their cluster, one machine
+// of a cluster at a time.
 func Example() {
 	var clusters maintenance.Clusters // one for the whole program
 	restart := func(ctx context.Context, f *fleet.Fleet, controllers []fleet.Target, t fleet.Target) error {
@@ -26,7 +26,7 @@ func Example() {
 		if err := duty.Suspend(ctx, turns.Leaving); err != nil {
 			return err
 		}
-		// Here it is stopped, changed and started.
+		// Here the machine is stopped, changed and started.
 		return duty.Resume(ctx, t.Host)
 	}
 	_ = restart // with machines to reach

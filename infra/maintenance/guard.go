@@ -16,7 +16,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
 
-// guard refuses what the cluster could not bear.
+// guard returns an error if the cluster cannot do without the machine.
 func (d *Duty) guard(ctx context.Context, ends bool, leaving func(string) bool) error {
 	if d.does(component.EtcdUnit) {
 		if err := d.guardEtcd(ctx, ends, leaving); err != nil {
@@ -29,7 +29,7 @@ func (d *Duty) guard(ctx context.Context, ends bool, leaving func(string) bool) 
 	return nil
 }
 
-// what names what is asked for.
+// what describes the request.
 func (d *Duty) what(ends bool) string {
 	if ends {
 		return "terminate " + d.m.Name()
@@ -37,7 +37,7 @@ func (d *Duty) what(ends bool) string {
 	return "stop " + d.m.Name()
 }
 
-// guardEtcd wants the rest of the etcd cluster to be whole and a majority.
+// guardEtcd checks that the other etcd members are healthy and a quorum.
 func (d *Duty) guardEtcd(ctx context.Context, ends bool, leaving func(string) bool) error {
 	refuse := func(reason, advice string) error {
 		return &fleet.GuardError{Refused: d.what(ends), Reason: reason, Advice: advice}
@@ -49,7 +49,7 @@ func (d *Duty) guardEtcd(ctx context.Context, ends bool, leaving func(string) bo
 	}
 	c.Close()
 	if len(p.others) == 0 || p.self.Learner || p.self.ID == 0 {
-		return nil // nobody is left whose quorum could be lost, or it has no say in it
+		return nil // no other voters are left, or this member is no voter
 	}
 	sick, err := fleet.UntilNone(ctx, fleet.GateBudget, string(fleet.GateOthers), func(ctx context.Context) []string {
 		var sick []string
@@ -67,9 +67,9 @@ func (d *Duty) guardEtcd(ctx context.Context, ends bool, leaving func(string) bo
 	return checkVoters(d.what(ends), ends, p.voters, len(p.others), sick)
 }
 
-// checkVoters refuses to take down one of the voters when one of the others
-// that stay is not healthy, or they are no quorum: of all the voters while it
-// is merely stopped, of the rest once it has left.
+// checkVoters refuses to take a voter down when one of the others that stay is
+// unhealthy or when they are no quorum: of all voters if the member only stops, of
+// the remaining ones if it leaves.
 func checkVoters(deed string, ends bool, voters, others int, sick []string) error {
 	cluster := voters
 	if ends {
@@ -92,8 +92,8 @@ func checkVoters(deed string, ends bool, voters, others int, sick []string) erro
 		Advice: "repair or bring back the other members first, and take machines down one at a time"}
 }
 
-// guardAPI wants another API server to be ready, if there are others. One that
-// is not ready itself is missed by nobody.
+// guardAPI checks that another API server is ready, if there are others. It
+// checks nothing when the machine's own API server is not ready.
 func (d *Duty) guardAPI(ctx context.Context, ends bool, leaving func(string) bool) error {
 	c, _, err := d.api(component.ManagerKubeconfig, "")
 	if err != nil {
@@ -129,8 +129,8 @@ func (d *Duty) guardAPI(ctx context.Context, ends bool, leaving func(string) boo
 		Advice: "bring back another one first, and take machines down one at a time"}
 }
 
-// otherAPIServers returns the addresses of the API servers that announce
-// themselves, but for this one and those that are leaving.
+// otherAPIServers returns the addresses that API servers publish in the cluster,
+// without this machine's and those of leaving machines.
 func (d *Duty) otherAPIServers(ctx context.Context, c *kube.Client, leaving func(string) bool) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, fleet.ProbeBudget)
 	defer cancel()

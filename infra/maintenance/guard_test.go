@@ -9,13 +9,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
-// TestCheckVoters: what of an etcd cluster may be taken down.
+// TestCheckVoters checks which voters may be taken down.
 func TestCheckVoters(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		ends    bool
 		voters  int
-		others  int // of the voters, without this one and those that are leaving too
+		others  int // of the voters, without this one and the other leaving ones
 		sick    []string
 		refused string
 	}{
@@ -40,7 +40,7 @@ func TestCheckVoters(t *testing.T) {
 	}
 }
 
-// TestPlaceOf: who is left of a cluster when some leave with the machine.
+// TestPlaceOf checks which members count when several leave.
 func TestPlaceOf(t *testing.T) {
 	members := []etcd.Member{{ID: 1, Name: "a"}, {ID: 2, Name: "b"}, {ID: 3, Name: "c"}, {ID: 4, Name: "new", Learner: true}}
 	p := placeOf(members, "b", func(name string) bool { return name == "c" })

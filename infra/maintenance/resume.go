@@ -12,10 +12,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// Resume waits until the machine, which was started again and is reached at h
-// now, does again all it did before: its units are active, its etcd member is
-// healthy and has caught up, its API server is ready, its node is Ready and
-// open to pods.
+// Resume waits until the restarted machine, reached at h, does again all it did
+// before: its units are active, its etcd member is healthy and has caught up, its
+// API server is ready, its node is Ready and uncordoned.
 func (d *Duty) Resume(ctx context.Context, h remote.Host) error {
 	if d.Idle() {
 		return nil
@@ -48,7 +47,7 @@ func (d *Duty) resumeEtcd(ctx context.Context) error {
 		return err
 	}
 	defer c.Close()
-	// A linearizable read is answered only by a member that has caught up.
+	// Only a member that has caught up answers a linearizable read.
 	err = fleet.Within(ctx, fleet.EtcdBudget, "etcd member", func(ctx context.Context) error {
 		return c.WaitHealthy(ctx, d.m.Watch(component.EtcdUnit))
 	})
@@ -95,7 +94,7 @@ func (d *Duty) resumeNode(ctx context.Context) error {
 }
 
 // Restore undoes Suspend, Close or a refused Leave on a machine that was not
-// stopped after all, as far as it goes: it runs on a context of its own.
+// stopped. It does as much as it can, on a context of its own.
 func (d *Duty) Restore(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleet.LeaveBudget)
 	defer cancel()

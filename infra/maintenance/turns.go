@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Clusters holds the turns of every cluster that this process maintains. The
-// zero value is ready for use.
+// Clusters holds the turns of every cluster that this process maintains. The zero
+// value is ready for use. It is safe for concurrent use.
 type Clusters struct {
 	turns sync.Map // *Turns by name
 }
@@ -19,18 +19,18 @@ func (c *Clusters) Turns(cluster string) *Turns {
 	return t.(*Turns) //nolint:forcetypeassert // nothing else is stored
 }
 
-// Turns has the machines of one cluster go down one at a time, also when their
-// callers work in parallel. It is safe for concurrent use.
+// Turns lets the machines of one cluster go down one at a time when callers work in
+// parallel. It is safe for concurrent use.
 type Turns struct {
-	turn chan struct{} // holds a token while a machine is down, or about to be
+	turn chan struct{} // holds a token while a machine is down or about to be
 
 	mu       sync.Mutex
 	leaving  map[string]bool          // by name and by private address
-	starting map[string]chan struct{} // closed once the machine answers again
+	starting map[string]chan struct{} // closed when the machine answers again
 }
 
-// Take waits for the turn, and until no machine is being started. The function
-// it returns gives the turn back; calling it again does nothing. It is never nil.
+// Take waits for the turn and until no machine is being started. done gives the
+// turn back; it is never nil and may be called again. The error is the context's.
 func (t *Turns) Take(ctx context.Context) (done func(), err error) {
 	select {
 	case t.turn <- struct{}{}:
@@ -61,8 +61,7 @@ func (t *Turns) oneStarting() chan struct{} {
 	return nil
 }
 
-// Start says that a stopped machine is being started, until the function it
-// returns is called.
+// Start notes that a stopped machine is being started, until done is called.
 func (t *Turns) Start(name string) (done func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,8 +75,8 @@ func (t *Turns) Start(name string) (done func()) {
 	}
 }
 
-// Leave says of a machine, by its name and its private address, that it will
-// not come back.
+// Leave notes that a machine, given by its name and its private address, will not
+// come back.
 func (t *Turns) Leave(names ...string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,8 +85,8 @@ func (t *Turns) Leave(names ...string) {
 	}
 }
 
-// Leaving tells whether the machine of a name or private address will not come
-// back. [Duty.Suspend] and [Duty.Leave] take it.
+// Leaving reports whether the machine with that name or private address will not
+// come back. It is the argument of [Duty.Suspend] and [Duty.Leave].
 func (t *Turns) Leaving(name string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestTurns: one machine of a cluster at a time, none while another is
-// being started, and other clusters do not wait.
+// TestTurns checks that one machine of a cluster goes down at a time, none while
+// another is being started, and that other clusters do not wait.
 func TestTurns(t *testing.T) {
 	var c Clusters
 	turns := c.Turns("demo")
@@ -36,7 +36,7 @@ func TestTurns(t *testing.T) {
 	refused("while another is down", turns)
 	take(c.Turns("other"))()
 	done()
-	done() // a second time is nothing
+	done() // a second call does nothing
 	take(turns)()
 
 	started := turns.Start("controller-0")
