@@ -15,7 +15,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// API is how to reach the API server of a running cluster.
+// API is how to reach the API servers of a running cluster.
 type API struct {
 	// Endpoint is https://<host>:6443.
 	Endpoint string
@@ -31,9 +31,9 @@ type Addon struct {
 	Wait bool
 }
 
-// ObserveObjects finds what differs between the addon's objects and
-// the cluster's, by object ("ConfigMap kube-system/coredns"). Objects that are
-// still in the inventory and no longer wanted count as differing.
+// ObserveObjects finds what differs between the addon's objects and the cluster's.
+// Findings name the object ("ConfigMap kube-system/coredns"). Objects of the
+// inventory that are no longer wanted and still exist count as differing.
 func (e *Engine) ObserveObjects(ctx context.Context, want Addon, inventory []kube.ObjectRef) (Report, error) {
 	r := newReport()
 	a := e.Fleet.Access(want.API.PKI)
@@ -45,7 +45,7 @@ func (e *Engine) ObserveObjects(ctx context.Context, want Addon, inventory []kub
 		return objectDrift(ctx, c, want, inventory)
 	})
 	switch {
-	case kube.Unanswered(err), kube.Hopeless(err): // certificates that ended are renewed by an apply, which a plan comes before
+	case kube.Unanswered(err), kube.Hopeless(err): // an apply renews expired certificates, and a plan comes before it
 		r.unjudged(finding.Addon, want.Name, err)
 	case err != nil:
 		return r, fmt.Errorf("addon %s: %w", want.Name, err)
@@ -54,7 +54,7 @@ func (e *Engine) ObserveObjects(ctx context.Context, want Addon, inventory []kub
 	return r, nil
 }
 
-// objectDrift compares an addon with a cluster as one API server knows it.
+// objectDrift compares an addon with the cluster through one API server.
 func objectDrift(ctx context.Context, c *kube.Client, want Addon, inventory []kube.ObjectRef) ([]finding.Finding, error) {
 	if err := c.Ready(ctx); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func objectDrift(ctx context.Context, c *kube.Client, want Addon, inventory []ku
 	return drift, nil
 }
 
-// stale lists what is in the inventory and not wanted any more.
+// stale lists what is in the inventory and no longer wanted.
 func stale(inventory []kube.ObjectRef, want Addon) []kube.ObjectRef {
 	return slices.DeleteFunc(slices.Clone(inventory), func(ref kube.ObjectRef) bool {
 		return slices.ContainsFunc(kube.RefsOf(want.Objects), ref.Same)
@@ -82,11 +82,11 @@ func stale(inventory []kube.ObjectRef, want Addon) []kube.ObjectRef {
 }
 
 // ApplyObjects applies the objects server-side, deletes those of the inventory
-// that are no longer wanted, and returns the new inventory: also with an error,
-// so that nothing applied is ever forgotten.
+// that are no longer wanted, and returns the new inventory. With an error the
+// inventory is valid too: it holds everything that may have been applied.
 func (e *Engine) ApplyObjects(ctx context.Context, want Addon, inventory []kube.ObjectRef) ([]kube.ObjectRef, error) {
-	// What is about to be applied belongs to the inventory from now on: an
-	// interruption must not leave anything behind that nobody knows of.
+	// The objects belong to the inventory before they are applied, so that an
+	// interruption leaves nothing behind that is not listed.
 	merged := slices.Concat(kube.RefsOf(want.Objects), stale(inventory, want))
 	a := e.Fleet.Access(want.API.PKI)
 	defer a.Close()
@@ -126,8 +126,8 @@ func withPodNext(err error) error {
 	return fmt.Errorf("%w\nnext: kubectl --namespace %s describe pod %s\nmend what keeps it from running, and apply again", err, pod.Namespace, pod.Pod)
 }
 
-// RemoveObjects deletes every object of the inventory. A cluster that is gone
-// is an error: only the caller can know that it is meant to be.
+// RemoveObjects deletes every object of the inventory. A cluster that does not
+// exist is an error: only the caller knows whether it was deleted on purpose.
 func (e *Engine) RemoveObjects(ctx context.Context, have Addon, inventory []kube.ObjectRef) error {
 	a := e.Fleet.Access(have.API.PKI)
 	defer a.Close()

@@ -24,8 +24,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// manyServers are API servers behind one endpoint, each of which gets one
-// connection in turn.
+// manyServers are API servers behind one endpoint. They get connections in turn.
 type manyServers struct {
 	engine  *Engine
 	ref     pki.Ref
@@ -57,7 +56,7 @@ func newServers(t *testing.T, handlers ...http.HandlerFunc) *manyServers {
 		server.EnableHTTP2 = true
 		server.StartTLS()
 		t.Cleanup(func() {
-			server.CloseClientConnections() // discovery does not give up before its time
+			server.CloseClientConnections() // discovery would otherwise wait for its timeout
 			server.Close()
 		})
 		s.servers = append(s.servers, server)
@@ -73,7 +72,7 @@ func (s *manyServers) api() API { return API{Endpoint: "https://192.0.2.1:6443",
 
 func hangs(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// serves knows one ConfigMap, in perfect order, and one node.
+// serves is an API server with one ConfigMap, exactly as wanted, and one node.
 func serves(w http.ResponseWriter, r *http.Request) {
 	const configMap = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"default"}}`
 	answers := map[string]string{
@@ -93,15 +92,15 @@ func serves(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(body))
 }
 
-// hangsAfterReady says that it is ready and answers nothing else, as a server
-// does whose etcd has just lost its quorum.
+// hangsAfterReady reports ready and answers nothing else, as a server does whose
+// etcd has just lost its quorum.
 func hangsAfterReady(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/readyz" {
 		hangs(w, r)
 	}
 }
 
-// fails answers everything with a status of its own.
+// fails answers every request with a status.
 func fails(code int, reason string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -119,15 +118,15 @@ func configMaps(names ...string) []*unstructured.Unstructured {
 	return out
 }
 
-// TestPlanAsksAnother: what one API server does not answer, another is asked.
-// What nobody answers is told and planned to be nothing.
+// TestPlanAsksAnother checks that another API server is asked when one does not
+// answer, and that an unanswered question gives a warning and plans nothing.
 func TestPlanAsksAnother(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		servers []http.HandlerFunc
 		limit   time.Duration // what the caller gives
 		within  time.Duration
-		warning string // empty: answered
+		warning string // empty: a server answered
 	}{
 		{"all well", []http.HandlerFunc{serves}, time.Minute, fleet.AnswerShare, ""},
 		{"one hangs", []http.HandlerFunc{hangs, serves}, time.Minute, 2*fleet.AnswerShare + time.Second, ""},
@@ -178,8 +177,8 @@ func TestPlanAsksAnother(t *testing.T) {
 	}
 }
 
-// TestAddonRefused: an answer that stays the same whoever is asked is an error,
-// not something left open.
+// TestAddonRefused checks that an answer that would be the same from every server
+// is an error, not a warning.
 func TestAddonRefused(t *testing.T) {
 	s := newServers(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/a") {

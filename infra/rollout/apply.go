@@ -16,8 +16,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
 
-// apply makes the given changes to a machine, all of which must be among
-// m.changes, and records what was done: also when it failed half-way.
+// apply makes changes to a machine, all of which must be in m.changes, and records
+// what was done, also when it fails halfway.
 func (o *operation) apply(ctx context.Context, m *convergence, changes []host.Change) error {
 	if len(changes) > 0 {
 		m.Say("%s: applying %d changes", o.role.name, len(changes))
@@ -38,7 +38,7 @@ func (o *operation) apply(ctx context.Context, m *convergence, changes []host.Ch
 	return withNext(m.Target, err)
 }
 
-// withNext adds to what the engine said of a machine the command to run next.
+// withNext adds the command to run next to an error of package host.
 func withNext(t fleet.Target, err error) error {
 	var failed *host.ApplyError
 	if !errors.As(err, &failed) {
@@ -62,8 +62,8 @@ func withNext(t fleet.Target, err error) error {
 
 func isPackage(c host.Change) bool { return c.Kind == finding.Package }
 
-// installPackages installs what packages the machine lacks, before anything is
-// stopped and before any time is counted: others may be at it on the machine.
+// installPackages installs missing packages before anything is stopped and before
+// any deadline starts, because other processes may hold the package locks.
 func (o *operation) installPackages(ctx context.Context, m *convergence) error {
 	packages := slices.DeleteFunc(slices.Clone(m.changes), func(c host.Change) bool { return !isPackage(c) })
 	if len(packages) == 0 {
@@ -72,8 +72,8 @@ func (o *operation) installPackages(ctx context.Context, m *convergence) error {
 	return o.apply(ctx, m, packages)
 }
 
-// without is the state less everything that changes are held back for: what is
-// not applied yet must not be verified yet either.
+// without returns the state without everything that held changes are about: what
+// is not applied yet must not be verified yet.
 func without(s desired.State, held []host.Change) desired.State {
 	targets, units := map[string]bool{}, map[string]bool{}
 	for _, c := range held {
@@ -88,14 +88,14 @@ func without(s desired.State, held []host.Change) desired.State {
 		return slices.ContainsFunc(b.Installs, func(i desired.Install) bool { return targets[i.Path] })
 	})
 	s.Units = slices.DeleteFunc(slices.Clone(s.Units), func(u desired.Unit) bool { return units[u.Name] || targets[u.Name] })
-	// Of a module or sysctl either the setting or the file that makes it last may be held back.
+	// Either the setting or the file that makes it permanent may be held back.
 	s.Modules = slices.DeleteFunc(slices.Clone(s.Modules), func(m string) bool { return targets[m] || targets[host.ModulePath(m)] })
 	s.Sysctls = maps.Clone(s.Sysctls)
 	maps.DeleteFunc(s.Sysctls, func(key, _ string) bool { return targets[key] || targets[host.SysctlPath(key)] })
 	return s
 }
 
-// keepRecords puts back the records of what was held back.
+// keepRecords restores the records of what was held back.
 func keepRecords(rec, old host.Record, held []host.Change) host.Record {
 	for _, c := range held {
 		if f, ok := old.Files[c.Target]; ok {
@@ -108,9 +108,9 @@ func keepRecords(rec, old host.Record, held []host.Change) host.Record {
 	return rec
 }
 
-// applyWithin is apply with a deadline: a unit that neither starts nor fails
-// (because it waits for others that never come) must not hold up a person
-// until the whole operation's time is over. Downloads must have come before.
+// applyWithin is apply with a deadline, so that a unit that neither starts nor
+// fails (because it waits for others that never come) does not use up the
+// operation's time. Downloads must be done before.
 func (o *operation) applyWithin(ctx context.Context, m *convergence, changes []host.Change, budget time.Duration, unit string) error {
 	if err := o.installPackages(ctx, m); err != nil {
 		return err
@@ -124,8 +124,8 @@ func (o *operation) applyWithin(ctx context.Context, m *convergence, changes []h
 	return m.UnitError(ctx, "apply", unit, err)
 }
 
-// stages takes the steps of a plan: stage by stage, the steps of a stage in
-// parallel. A step about a machine that is not (or no longer) the role's gets nil.
+// stages takes the steps of a plan stage by stage, the steps of a stage in parallel.
+// step gets nil for a machine that is not in the role.
 func (o *operation) stages(ctx context.Context, plan Plan, step func(context.Context, *convergence, Step) error) error {
 	for i, stage := range plan {
 		group, ctx := errgroup.WithContext(ctx)

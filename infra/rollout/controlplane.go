@@ -22,8 +22,8 @@ type controlOperation struct {
 	want ControlPlane
 }
 
-// observe also compares the RBAC objects that the API servers need, and how
-// secrets are sealed, with what is wanted.
+// observe also compares the RBAC objects that the API servers need, and the keys
+// that encrypt secrets in etcd, with what is wanted.
 func (x ControlPlane) observe(ctx context.Context, base *operation) Report {
 	o := &controlOperation{operation: base, want: x}
 	return o.report(ctx, func(ctx context.Context, r *Report) {
@@ -32,8 +32,8 @@ func (x ControlPlane) observe(ctx context.Context, base *operation) Report {
 	})
 }
 
-// systemDrift compares the objects every cluster needs, as whichever API server
-// answers knows them. They appear in the report by object.
+// systemDrift compares the objects that every cluster needs through the first API
+// server that answers. The report names the object.
 func (o *controlOperation) systemDrift(ctx context.Context, r *Report) {
 	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ProbeBudget, fmt.Errorf("not within %s", fleet.ProbeBudget))
 	defer cancel()
@@ -52,7 +52,7 @@ func (o *controlOperation) systemObjectDrift(ctx context.Context, m *fleet.Machi
 	return c.Drift(ctx, component.SystemObjects())
 }
 
-// ready returns the client of a controller's API server if it says it is ready.
+// ready returns the client of a controller's API server, if that is ready.
 func (o *controlOperation) ready(ctx context.Context, m *fleet.Machine) (*kube.Client, error) {
 	c, err := o.access.APIServer(ctx, m)
 	if err == nil {
@@ -61,13 +61,13 @@ func (o *controlOperation) ready(ctx context.Context, m *fleet.Machine) (*kube.C
 	return c, err
 }
 
-// anyReady returns the client of the first API server that says it is ready.
+// anyReady returns the client of the first API server that is ready.
 func (o *controlOperation) anyReady(ctx context.Context, machines []*fleet.Machine) (*kube.Client, error) {
 	return fleet.FirstAnswer(ctx, machines, o.ready)
 }
 
-// apply installs all controllers in parallel when none serves yet, and rolls
-// through them one at a time otherwise.
+// apply installs all controllers in parallel when no API server runs yet. Otherwise
+// it changes one controller at a time.
 func (x ControlPlane) apply(ctx context.Context, base *operation, prior Role) error {
 	o := &controlOperation{operation: base, want: x}
 	if err := o.converge(ctx); err != nil {
@@ -87,8 +87,8 @@ func (x ControlPlane) remove(ctx context.Context, o *operation) error { return o
 
 var managerUnits = []string{component.ControllerManagerUnit, component.SchedulerUnit}
 
-// ofManagers picks the changes that concern only the controller manager or the
-// scheduler; the others are the API server's, or nobody's in particular.
+// ofManagers splits changes into those that concern only the controller manager or
+// the scheduler, and the rest.
 func ofManagers(changes []host.Change) (managers, rest []host.Change) {
 	isManager := func(unit string) bool { return slices.Contains(managerUnits, unit) }
 	for _, c := range changes {
@@ -140,10 +140,10 @@ func (o *controlOperation) converge(ctx context.Context) error {
 	return errors.Join(err, held, o.left())
 }
 
-// guardRelease asks the API servers, when one of them is to become another
-// program, what they are. Terraform's state may not know: a roll that stopped half
-// way has changed some of them. One that does not answer has no say, so that a
-// control plane on which nothing answers can still be repaired.
+// guardRelease asks the running API servers for their version when one of them is
+// to be upgraded. Terraform's state may be outdated, because a roll-out that stopped
+// halfway has changed some of them. Servers that do not answer are ignored, so that
+// a control plane on which nothing answers can still be repaired.
 func (o *controlOperation) guardRelease(ctx context.Context) error {
 	upgrades := slices.DeleteFunc(o.reachable(), func(m *convergence) bool {
 		return !m.running(component.APIServerUnit) || !slices.ContainsFunc(m.changes, func(c host.Change) bool {
@@ -198,8 +198,8 @@ func (o *controlOperation) carryOut(ctx context.Context, plan Plan) error {
 		case ActionRollManagers:
 			err = o.applyWithin(ctx, m, managers, fleet.APIBudget, component.ControllerManagerUnit)
 		default:
-			// A manager that leads ends when the API server beside it is away for
-			// longer than its lease lasts, and systemd starts it again.
+			// A leading manager exits when its API server is away for longer than the lease
+			// lasts, and systemd starts it again.
 			m.bystanders = slices.DeleteFunc(slices.Clone(managerUnits),
 				func(unit string) bool { return restarts(rest, unit) })
 			err = o.applyWithin(ctx, m, rest, fleet.APIBudget, component.APIServerUnit)
@@ -218,10 +218,9 @@ func (o *controlOperation) carryOut(ctx context.Context, plan Plan) error {
 	})
 }
 
-// waitManagers waits until systemd has started again the managers that ended
-// because the API server beside them was away, so that who looks next finds
-// them running. Those that were not running before, or are to change yet, are
-// not waited for.
+// waitManagers waits until systemd has restarted the managers that exited while
+// their API server was away, so that the next observation finds them running. It does not
+// wait for managers that did not run before or are still to be changed.
 func (o *controlOperation) waitManagers(ctx context.Context, m *convergence) error {
 	for _, unit := range managerUnits {
 		changes := restarts(m.changes, unit) || slices.ContainsFunc(m.changes, func(c host.Change) bool { return c.Target == unit })
@@ -249,8 +248,8 @@ func (o *controlOperation) waitReady(ctx context.Context, m *fleet.Machine) erro
 	return m.UnitError(ctx, "wait for the API server", component.APIServerUnit, err)
 }
 
-// gate waits until every other API server that can be reached is ready; there
-// has to be one, unless there is only this controller.
+// gate waits until every other reachable API server is ready. At least one has to
+// be, unless this is the only controller.
 func (o *controlOperation) gate(ctx context.Context, m *fleet.Machine, g fleet.Gate) error {
 	if g == fleet.GateNone || len(o.machines) == 1 {
 		return nil
@@ -280,10 +279,10 @@ func (o *controlOperation) gate(ctx context.Context, m *fleet.Machine, g fleet.G
 		Err: fmt.Errorf("%w (%s)", err, fleet.List(sick)), Unit: component.APIServerUnit}
 }
 
-// systemObjects applies the objects every cluster needs, when they differ.
+// systemObjects applies the objects that every cluster needs, if they differ.
 func (o *controlOperation) systemObjects(ctx context.Context) error {
 	if len(o.reachable()) == 0 {
-		return nil // nobody to ask; which machines were left is said anyway
+		return nil // no machine was reached; the operation's error says so
 	}
 	err := fleet.Within(ctx, fleet.APIBudget, "a ready API server", func(ctx context.Context) error {
 		_, err := fleet.InTurn(ctx, fleet.AnswerShare, kube.Unanswered, fleet.ToEach(o.reached(), func(ctx context.Context, m *fleet.Machine) ([]kube.ObjectRef, error) {

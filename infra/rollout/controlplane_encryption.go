@@ -20,26 +20,26 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// The keys that seal secrets rotate without a restart: API servers load a
-// changed EncryptionConfiguration by themselves, each in its own time. A
-// roll-out is done when all of them have, and when every value in etcd is
-// sealed with the key that seals now. What says so is etcd itself: a rewriting
-// that was interrupted is taken up where it ended.
+// The keys that encrypt secrets in etcd rotate without a restart: each API server
+// loads a changed EncryptionConfiguration at its own time. A roll-out is done when
+// all have loaded it and every value in etcd is sealed, that is encrypted, with the
+// key that now encrypts. etcd itself is asked for that, so an interrupted rewrite
+// continues where it ended.
 
-// sealing is how the values in etcd are sealed.
+// sealing says with which keys the values in etcd are encrypted.
 type sealing struct {
 	total int
-	// others are the keys in etcd of values that the writing generation of the
-	// encryption key has not sealed, by the generation that has, or plain or foreign.
+	// others are the etcd keys of values that are not encrypted with the writing
+	// generation, by the generation they are encrypted with, or plain or foreign.
 	others map[int][]string
 }
 
 const (
-	plain   = 0  // no key has sealed the value
-	foreign = -1 // one that is not configured has
+	plain   = 0  // the value is not encrypted
+	foreign = -1 // it is encrypted with a key that is not configured
 )
 
-// keys lists what is to be sealed anew.
+// keys lists the values to encrypt again, by their etcd key.
 func (s sealing) keys() []string {
 	var out []string
 	for _, g := range slices.Sorted(maps.Keys(s.others)) {
@@ -48,8 +48,8 @@ func (s sealing) keys() []string {
 	return out
 }
 
-// findings are what is to be sealed anew, nothing when all is sealed with the
-// writing generation.
+// findings returns the values that are not encrypted with the writing generation,
+// none if all are.
 func (s sealing) findings(writing int) []finding.Finding {
 	var out []finding.Finding
 	for _, g := range slices.Sorted(maps.Keys(s.others)) {
@@ -61,7 +61,7 @@ func (s sealing) findings(writing int) []finding.Finding {
 			f.Problem = finding.UnknownKey
 		case g < writing:
 			f.Problem, f.Found = finding.OldKey, pki.EncryptionKeyName(g)
-		default: // by an apply that did not come to its end
+		default: // an apply was interrupted
 			f.Problem, f.Found = finding.NewKey, pki.EncryptionKeyName(g)
 		}
 		out = append(out, f)
@@ -69,9 +69,8 @@ func (s sealing) findings(writing int) []finding.Finding {
 	return out
 }
 
-// sealed finds out how the values in etcd are sealed. They stay there, however
-// many and large they are; when all are as they should be, it takes one
-// comparison for each few hundred.
+// sealed finds out with which keys the values in etcd are encrypted. No value is
+// transferred. If all are as wanted, it takes one comparison per few hundred values.
 func sealed(ctx context.Context, c *etcd.Client, under string, generations []int) (sealing, error) {
 	s := sealing{others: map[int][]string{}}
 	rest, total, err := c.Unlike(ctx, under, component.SealedBy(generations[0]))
@@ -97,7 +96,7 @@ func sealed(ctx context.Context, c *etcd.Client, under string, generations []int
 	return s, err
 }
 
-// minus returns the words of list that are not among others, which are in the same order.
+// minus returns the words of list that are not in others. Both are in the same order.
 func minus(list, others []string) []string {
 	var out []string
 	for _, w := range list {
@@ -110,7 +109,7 @@ func minus(list, others []string) []string {
 	return out
 }
 
-// storage connects to etcd, by whichever controller and member answer first.
+// storage returns a client of etcd, through the first controller and member that answer.
 func (o *controlOperation) storage(ctx context.Context) (*etcd.Client, error) {
 	c, err := fleet.FirstAnswer(ctx, o.reached(), o.storageFrom)
 	if err != nil {
@@ -119,7 +118,7 @@ func (o *controlOperation) storage(ctx context.Context) (*etcd.Client, error) {
 	return c, nil
 }
 
-// storageFrom connects a machine to the first member that is healthy.
+// storageFrom returns a client of the first healthy member, connected from a machine.
 func (o *controlOperation) storageFrom(ctx context.Context, m *fleet.Machine) (*etcd.Client, error) {
 	var errs []error
 	for _, endpoint := range o.want.Spec.EtcdEndpoints {
@@ -137,8 +136,8 @@ func (o *controlOperation) storageFrom(ctx context.Context, m *fleet.Machine) (*
 
 func (o *controlOperation) generations() []int { return o.role.ref.Generations.Of(pki.KindEncryption) }
 
-// sealingDrift tells of secrets that are not sealed with the key that seals
-// now. With one key there is nothing to find, and nothing is asked.
+// sealingDrift reports secrets that are not encrypted with the writing key. With
+// only one key it asks nothing.
 func (o *controlOperation) sealingDrift(ctx context.Context, r *Report) {
 	under, generations := o.want.Spec.SealedUnder(), o.generations()
 	if under == "" || len(generations) < 2 {
@@ -160,9 +159,9 @@ func (o *controlOperation) sealingDrift(ctx context.Context, r *Report) {
 	r.find(s.findings(generations[0])...)
 }
 
-// mayDropKeys refuses an encryption configuration without a key that a value
-// in etcd is still sealed with: nobody could read that any more. What the API
-// servers can read with the keys they have is rewritten before that.
+// mayDropKeys refuses an encryption configuration without a key that a value in
+// etcd still needs: nobody could read that value any more. It first rewrites the
+// values that the API servers can read with their present keys.
 func (o *controlOperation) mayDropKeys(ctx context.Context) error {
 	under := o.want.Spec.SealedUnder()
 	replaced := slices.ContainsFunc(o.reachable(), func(m *convergence) bool {
@@ -192,8 +191,8 @@ func (o *controlOperation) mayDropKeys(ctx context.Context) error {
 		Advice: "the API servers still have it: have the generation that is to stay write first (put it first in the list and apply)"}
 }
 
-// lostWithout returns the keys in etcd of values sealed by none of the wanted
-// generations.
+// lostWithout returns the etcd keys of values that none of the wanted generations
+// can decrypt.
 func (o *controlOperation) lostWithout(ctx context.Context, c *etcd.Client, under string) ([]string, error) {
 	s, err := sealed(ctx, c, under, o.generations())
 	if err != nil {
@@ -203,13 +202,13 @@ func (o *controlOperation) lostWithout(ctx context.Context, c *etcd.Client, unde
 	return minus(s.others[foreign], not), err
 }
 
-// seal waits until every API server works with the wanted keys, and has every
-// value in etcd sealed with the first of them.
+// seal waits until every API server uses the wanted keys, and has every value in
+// etcd encrypted with the first of them.
 func (o *controlOperation) seal(ctx context.Context) error {
 	under := o.want.Spec.SealedUnder()
 	digest := o.encryptionDigest()
 	if under == "" || digest == "" {
-		return nil // where a machine was left, that is told
+		return nil // the operation's error names the machine that was left
 	}
 	known := o.result().Sealed == digest
 	if known && len(o.generations()) < 2 {
@@ -230,8 +229,8 @@ func (o *controlOperation) seal(ctx context.Context) error {
 	return nil
 }
 
-// encryptionDigest is that of the EncryptionConfiguration all controllers
-// have, empty when not all are known to have the same.
+// encryptionDigest returns the digest of the EncryptionConfiguration of all
+// controllers, empty if they are not known to have the same.
 func (o *controlOperation) encryptionDigest() string {
 	var out string
 	for i, m := range o.machines {
@@ -244,8 +243,8 @@ func (o *controlOperation) encryptionDigest() string {
 	return out
 }
 
-// waitLoaded waits until a machine's API server works with the
-// EncryptionConfiguration of a digest. It looks for a changed file once a minute.
+// waitLoaded waits until a machine's API server uses the EncryptionConfiguration
+// with that digest. API servers check the file once a minute.
 func (o *controlOperation) waitLoaded(ctx context.Context, m *fleet.Machine, digest string) error {
 	c, err := o.access.APIServer(ctx, m)
 	if err != nil {
@@ -280,8 +279,8 @@ func (o *controlOperation) waitLoaded(ctx context.Context, m *fleet.Machine, dig
 	return m.UnitError(ctx, "wait until the API server has loaded the encryption keys", component.APIServerUnit, err)
 }
 
-// reseal has every value rewritten that the writing generation has not sealed,
-// and looks again: somebody may have written meanwhile.
+// reseal rewrites every value that is not encrypted with the writing generation, and
+// checks again, because others may have written in the meantime.
 func (o *controlOperation) reseal(ctx context.Context, under string) error {
 	c, err := o.storage(ctx)
 	if err != nil {

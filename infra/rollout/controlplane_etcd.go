@@ -11,8 +11,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
-// etcdServes makes sure that there is an etcd to start or restart API servers
-// with: without one they would not come up, and say so only minutes later.
+// etcdServes makes sure that etcd answers before API servers start or restart:
+// without it they do not come up and say so only minutes later.
 func (o *controlOperation) etcdServes(ctx context.Context, plan Plan, endpoints []string) error {
 	for _, stage := range plan {
 		for _, s := range stage {
@@ -24,8 +24,7 @@ func (o *controlOperation) etcdServes(ctx context.Context, plan Plan, endpoints 
 	return nil
 }
 
-// askEtcd asks all members as the machine's API server will reach them, until
-// one of them is healthy.
+// askEtcd asks all members on the machine's own connections until one is healthy.
 func (o *controlOperation) askEtcd(ctx context.Context, m *fleet.Machine, endpoints []string) error {
 	clients := make([]*etcd.Client, len(endpoints))
 	for i, endpoint := range endpoints {
@@ -59,7 +58,7 @@ func (o *controlOperation) askEtcd(ctx context.Context, m *fleet.Machine, endpoi
 		Next: "bring back the members that do not answer (terraform plan shows what differs on their machines), then apply again"}
 }
 
-// condition tells a member that does not answer from one without a quorum.
+// condition returns why a member is not healthy: no answer, or no quorum.
 func condition(ctx context.Context, c *etcd.Client) error {
 	err := c.Health(ctx)
 	if err == nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
-// guardKubernetes refuses a release that the API servers which serve cannot go
-// to in one step. As long as one of them runs the earlier minor, all can go
-// back: the objects are stored in a form that it reads. silent are machines whose
-// API server does not answer.
+// guardKubernetes refuses a release to which the running API servers cannot go in
+// one step. While one of them runs the earlier minor, all can go back, because the
+// objects are stored in a form that it reads. silent are machines whose API server
+// does not answer.
 func guardKubernetes(wanted version.Version, serving []version.Version, silent []string) error {
 	if len(serving) == 0 {
 		return nil
@@ -31,22 +31,21 @@ func guardKubernetes(wanted version.Version, serving []version.Version, silent [
 	return refusal
 }
 
-// controllerFacts is all that decides a controller's place in a roll-out.
+// controllerFacts is everything that decides a controller's place in a roll-out.
 type controllerFacts struct {
 	name      string
 	reachable bool
 	serving   bool // its API server's unit is active
-	changes   bool // something differs that concerns the API server or nobody in particular
+	changes   bool // something differs that does not concern only the managers
 	restarts  bool // ... and repairing it restarts the API server
-	managers  bool // something differs that concerns only the manager or the scheduler
+	managers  bool // something differs that concerns only the controller manager or the scheduler
 }
 
-// planControlPlane orders the work on the controllers. When no API server
-// serves, all are installed at once. Otherwise those that do not serve come
-// first, since nobody misses them and a change that does not work is found out
-// there; then the API servers, one at a time; and only when all of them run
-// with what is wanted, one at a time, the managers and schedulers, which may
-// trail the API server but never lead it.
+// planControlPlane orders the work on the controllers. If no API server runs, all
+// are installed at once. Otherwise the controllers whose API server does not run come
+// first: they disturb nobody and show whether the change works. Then come the other API
+// servers, one at a time. The controller managers and schedulers come last, one at
+// a time, because they may be older than the API servers but never newer.
 //
 // An error beside a plan is about what the plan leaves out.
 func planControlPlane(controllers []controllerFacts) (Plan, error) {

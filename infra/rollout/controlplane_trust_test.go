@@ -32,7 +32,7 @@ func TestKeepTrust(t *testing.T) {
 		m          *corev1.ConfigMap
 		prior, now pki.Ref
 		missing    string
-		kept       string // what client-ca-file becomes; empty means nothing to write
+		kept       string // the new client-ca-file; empty: nothing to write
 	}{
 		{"the new one is not there yet", data(old.KubernetesCA, both.FrontProxyCA), old, both, clientCAKey, ""},
 		{"the front proxy's is not there yet", data(both.KubernetesCA, old.FrontProxyCA), old, both, requestHeaderCAKey, ""},

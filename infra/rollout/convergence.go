@@ -11,8 +11,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
 
-// convergence is one machine being brought to what is wanted of it: what is
-// wanted, what was recorded and what was seen. Only one goroutine works on it at a time.
+// convergence is one machine that is brought to the wanted state: what is wanted,
+// what was recorded and what was observed. One goroutine at a time works on it.
 type convergence struct {
 	*fleet.Machine
 	want   component.Machine
@@ -22,15 +22,15 @@ type convergence struct {
 	seen    host.Observation
 	pairs   map[string]pairVerdict // by slot name
 	changes []host.Change
-	// bystanders are units that the step in hand does not touch and that may
-	// still fail for a while because of it: they are not judged by it.
+	// bystanders are units that the current step does not change but may make fail
+	// for a while. They are not judged after the step.
 	bystanders []string
-	unproven   bool          // a worker on which no pod is known to have started since its units did
-	gone       error         // why it could not be reached; nil when it was
-	ahead      time.Duration // its clock's lead over ours
+	unproven   bool          // a worker on which no pod is known to have started since its units started
+	gone       error         // why the machine could not be reached; nil when it was
+	ahead      time.Duration // how far its clock is ahead of ours
 }
 
-// machinesOf returns the machines of convergences.
+// machinesOf returns the machines of convergences, in their order.
 func machinesOf(list []*convergence) []*fleet.Machine {
 	out := make([]*fleet.Machine, len(list))
 	for i, m := range list {
@@ -39,7 +39,7 @@ func machinesOf(list []*convergence) []*fleet.Machine {
 	return out
 }
 
-// restarts tells whether making the changes restarts or reloads one of the units.
+// restarts reports whether the changes restart or reload one of the units.
 func restarts(changes []host.Change, units ...string) bool {
 	return slices.ContainsFunc(changes, func(c host.Change) bool {
 		return slices.ContainsFunc(c.Restarts, func(u string) bool { return slices.Contains(units, u) })
@@ -50,7 +50,7 @@ func (m *convergence) running(unit string) bool {
 	return m.gone == nil && m.seen.Units[unit].ActiveState == "active"
 }
 
-// known is the record without what has been changed on the machine since.
+// known returns the record without what has been changed on the machine since.
 func (m *convergence) known() host.Record {
 	rec := host.Record{Files: maps.Clone(m.record.Host.Files)}
 	for _, c := range m.changes {

@@ -17,19 +17,19 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
-// etcdMemberDir exists as soon as etcd has started once.
+// etcdMemberDir exists once etcd has started for the first time.
 const etcdMemberDir = component.EtcdDataDir + "/member"
 
 // etcdOperation is an operation on an etcd cluster.
 type etcdOperation struct {
 	*operation
 	want Etcd
-	// leavers are the machines of members that are not wanted any more: asked
-	// about their health as long as they belong to the cluster, never changed.
+	// leavers are the machines of members that are no longer wanted. They are asked
+	// for their health while they are members, and never changed.
 	leavers []*fleet.Machine
 }
 
-// operate makes an operation one on this cluster.
+// operate makes the operation one on this etcd cluster.
 func (x Etcd) operate(o *operation, prior Role) *etcdOperation {
 	o.probes = []desired.Directory{{Path: etcdMemberDir}}
 	out := &etcdOperation{operation: o, want: x}
@@ -44,7 +44,7 @@ func (m *convergence) hasData() bool {
 	return ok
 }
 
-// members returns the member list as the first of the machines to answer tells it.
+// members returns the member list of the first machine that answers.
 func (o *etcdOperation) members(ctx context.Context, machines []*fleet.Machine) ([]etcd.Member, error) {
 	return fleet.FirstAnswer(ctx, machines, o.membersBy)
 }
@@ -57,11 +57,11 @@ func (o *etcdOperation) membersBy(ctx context.Context, m *fleet.Machine) ([]etcd
 	return c.Members(ctx)
 }
 
-// facts finds out how the cluster is. When units run but no member answers, it
-// gives them etcdAnswerBudget.
+// facts observes the cluster. If units run but no member answers, it waits
+// etcdAnswerBudget.
 func (o *etcdOperation) facts(ctx context.Context) (etcdFacts, error) {
 	f := etcdFacts{formed: o.record.Formed}
-	f.release, _ = version.Parse(o.want.Spec.Version) // it has been rendered, so it is one
+	f.release, _ = version.Parse(o.want.Spec.Version) // cannot fail: the version has been rendered
 	var running []*fleet.Machine
 	for _, m := range o.machines {
 		if m.running(component.EtcdUnit) {
@@ -77,7 +77,7 @@ func (o *etcdOperation) facts(ctx context.Context) (etcdFacts, error) {
 		return f, nil
 	}
 	if _, err := o.access.Keys.Admin(ctx, pki.EtcdCA); err != nil {
-		return f, err // without it nobody can be asked; not the same as no answer
+		return f, err // without a key no member can be asked; that is not the same as no answer
 	}
 	waitCtx, cancel := context.WithTimeout(ctx, etcdAnswerBudget)
 	defer cancel()
@@ -94,7 +94,7 @@ func (o *etcdOperation) facts(ctx context.Context) (etcdFacts, error) {
 	return f, ctx.Err()
 }
 
-// releases notes which release each member runs and whose form its data have.
+// releases sets which release each member runs and which release's form its data have.
 func (o *etcdOperation) releases(ctx context.Context, wanted []memberFacts) {
 	fleet.EachAll(ctx, o.reached(), func(ctx context.Context, m *fleet.Machine) error {
 		c, err := o.access.Member(ctx, m)
@@ -112,7 +112,7 @@ func (o *etcdOperation) releases(ctx context.Context, wanted []memberFacts) {
 	})
 }
 
-// leader returns the machine whose member leads, empty when none does.
+// leader returns the name of the machine whose member leads, empty if none does.
 func (o *etcdOperation) leader(ctx context.Context, machines []*fleet.Machine) string {
 	name, err := fleet.FirstAnswer(ctx, machines, func(ctx context.Context, m *fleet.Machine) (string, error) {
 		c, err := o.access.Member(ctx, m)
@@ -131,7 +131,7 @@ func (o *etcdOperation) leader(ctx context.Context, machines []*fleet.Machine) s
 	return name
 }
 
-// health asks every member that is one of our machines whether it is healthy.
+// health asks every member on one of our machines whether it is healthy.
 func (o *etcdOperation) health(ctx context.Context, members []etcd.Member) map[etcd.ID]bool {
 	var (
 		mu  sync.Mutex
@@ -153,7 +153,7 @@ func (o *etcdOperation) health(ctx context.Context, members []etcd.Member) map[e
 	return out
 }
 
-// observe also compares the cluster's membership with what is wanted.
+// observe also compares the cluster's members with the wanted ones.
 func (x Etcd) observe(ctx context.Context, base *operation) Report {
 	o := x.operate(base, nil)
 	r := o.report(ctx, o.membershipDrift)

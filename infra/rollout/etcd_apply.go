@@ -10,8 +10,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
-// apply starts members in parallel when there is no cluster yet, and changes one
-// at a time behind health gates otherwise.
+// apply starts members in parallel when there is no cluster yet. Otherwise it
+// changes one member at a time behind health gates.
 func (x Etcd) apply(ctx context.Context, base *operation, prior Role) error {
 	o := x.operate(base, prior)
 	if err := o.converge(ctx); err != nil || prior == nil {
@@ -20,8 +20,8 @@ func (x Etcd) apply(ctx context.Context, base *operation, prior Role) error {
 	return o.dismiss(ctx, prior)
 }
 
-// converge plans and carries out, and once more when the first plan was only
-// about getting a cluster that answers.
+// converge plans and carries out the plan. It does so a second time when the first
+// plan was only about getting a cluster that answers.
 func (o *etcdOperation) converge(ctx context.Context) error {
 	for {
 		if err := o.lookAndFill(ctx); err != nil {
@@ -93,7 +93,7 @@ func (o *etcdOperation) waitHealthy(ctx context.Context, m *fleet.Machine) error
 	return m.UnitError(ctx, "wait for the etcd member", component.EtcdUnit, err)
 }
 
-// gate waits until what must hold before a step holds.
+// gate waits until the gate's condition holds.
 func (o *etcdOperation) gate(ctx context.Context, m *fleet.Machine, g fleet.Gate) error {
 	if g == fleet.GateNone {
 		return nil

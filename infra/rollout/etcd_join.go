@@ -16,7 +16,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
-// nodeAt makes a node of a member that is known only by its peer URL.
+// nodeAt makes a node of a member of which only the peer URL is known.
 func nodeAt(name, peerURL string) (component.Node, error) {
 	u, err := url.Parse(peerURL)
 	if err != nil {
@@ -30,8 +30,8 @@ func nodeAt(name, peerURL string) (component.Node, error) {
 	return component.Node{Name: name, PrivateIP: addr}, nil
 }
 
-// joinedWith lists the members a new member must be told on its first start:
-// exactly those of the cluster at that moment, itself included.
+// joinedWith lists the members that a new member needs for its first start: exactly
+// those of the cluster at that moment, itself included.
 func joinedWith(members []etcd.Member, wanted []component.Node) ([]component.Node, error) {
 	var out []component.Node
 	for _, m := range members {
@@ -56,7 +56,7 @@ func joinedWith(members []etcd.Member, wanted []component.Node) ([]component.Nod
 	return out, nil
 }
 
-// join makes m a member. It may have been interrupted before, at any point.
+// join makes m a member. An earlier attempt may have been interrupted at any point.
 func (o *etcdOperation) join(ctx context.Context, m *convergence) error {
 	others := slices.DeleteFunc(o.reached(), func(x *fleet.Machine) bool { return x == m.Machine })
 	facts := memberFacts{name: m.Name(), peerURL: component.EtcdPeerURL(m.Node)}
@@ -66,9 +66,8 @@ func (o *etcdOperation) join(ctx context.Context, m *convergence) error {
 	}
 	member, listed := findMember(members, facts)
 	if !listed || !m.hasData() {
-		// The cluster has just said that this machine is no member of it, or
-		// one that has never started: whatever data there is belongs to a
-		// membership that has ended.
+		// According to the cluster this machine is no member, or one that has never
+		// started. So data on it belong to a membership that has ended.
 		if err := wipe(ctx, m); err != nil {
 			return err
 		}
@@ -103,9 +102,8 @@ func (o *etcdOperation) join(ctx context.Context, m *convergence) error {
 	return o.promote(ctx, m.Machine, others, member.ID)
 }
 
-// wipe stops etcd and deletes its data and what it was told for its first
-// start. Only ever called for a machine the cluster does not count as a member
-// that has started.
+// wipe stops etcd and deletes its data and its bootstrap settings. It is called only
+// for a machine that is no member, or a member that has never started.
 func wipe(ctx context.Context, m *convergence) error {
 	paths := []string{etcdMemberDir}
 	for _, f := range m.state.Files {
@@ -119,7 +117,7 @@ func wipe(ctx context.Context, m *convergence) error {
 	return nil
 }
 
-// announce adds the learner through any member that is well.
+// announce adds the learner through the first healthy member that accepts it.
 func (o *etcdOperation) announce(ctx context.Context, others []*fleet.Machine, peerURL string) (etcd.Member, error) {
 	var errs []error
 	for _, x := range others {

@@ -9,8 +9,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
-// leave takes a member out of the cluster, when the rest has a quorum. One
-// that has left already is fine.
+// leave removes a member from the cluster if the others have a quorum. It does
+// nothing if the member has left already.
 func (o *etcdOperation) leave(ctx context.Context, s Step) error {
 	members, err := o.members(ctx, o.reached())
 	if err != nil {
@@ -42,7 +42,7 @@ func (o *etcdOperation) leave(ctx context.Context, s Step) error {
 	return fleet.RemoveMember(ctx, o.role.name, m, o.writers(members, healthy), fleet.MayStopFirst(members, healthy, members[i].ID), remove)
 }
 
-// everybody is every machine that is or was to be a member's.
+// everybody returns the machines of all wanted and all leaving members.
 func (o *etcdOperation) everybody() []*fleet.Machine { return slices.Concat(o.reached(), o.leavers) }
 
 func (o *etcdOperation) writers(members []etcd.Member, healthy map[etcd.ID]bool) fleet.Writers {
@@ -52,7 +52,7 @@ func (o *etcdOperation) writers(members []etcd.Member, healthy map[etcd.ID]bool)
 	}
 }
 
-// machineOf returns the machine of a member, nil when it is not one of ours.
+// machineOf returns the machine of a member, nil if it is not one of ours.
 func (o *etcdOperation) machineOf(member etcd.Member) *fleet.Machine {
 	machines := o.everybody()
 	if i := slices.IndexFunc(machines, func(m *fleet.Machine) bool { return m.Name() == member.Name }); i >= 0 {
@@ -73,9 +73,9 @@ func (o *etcdOperation) otherVoter(ctx context.Context, members []etcd.Member, h
 	return nil, fmt.Errorf("removing etcd member %s: no healthy member to ask", leaver)
 }
 
-// handOver has the member on a machine hand the leadership, if it has it, to
-// one that stays. Where that fails etcd does it while it stops, or holds an
-// election.
+// handOver transfers the leadership from the member on a machine, if it leads, to a
+// member that stays. If that fails, etcd transfers it while it stops, or elects a
+// leader.
 func (o *etcdOperation) handOver(ctx context.Context, m *fleet.Machine) {
 	c, err := o.access.Member(ctx, m)
 	if err != nil {

@@ -11,22 +11,22 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
-// etcdFacts is all that decides the order of an etcd roll-out.
+// etcdFacts is everything that decides the order of an etcd roll-out.
 type etcdFacts struct {
 	wanted []memberFacts
-	// release is the one wanted of every member.
+	// release is the wanted release of every member.
 	release version.Version
-	// members is the cluster's own member list; nil when no member answered,
-	// which means that there is no cluster yet or that it has no quorum.
+	// members is the cluster's member list. It is nil when no member answered:
+	// there is no cluster yet, or it has no quorum.
 	members []etcd.Member
 	healthy map[etcd.ID]bool
-	// leader is the member that leads, "" when it is not known.
+	// leader is the name of the member that leads, "" if unknown.
 	leader string
 	// formed says that the cluster is known to have existed.
 	formed bool
 }
 
-// memberFacts is one machine that is wanted as a member.
+// memberFacts is what is known of one machine that is wanted as a member.
 type memberFacts struct {
 	name      string
 	peerURL   string
@@ -35,13 +35,13 @@ type memberFacts struct {
 	data      bool // it has a data directory
 	changes   bool // something differs
 	restarts  bool // ... and repairing it restarts etcd
-	// release is what the member runs and storage the release whose form its
-	// data have; zero when it does not say.
+	// release is the release the member runs, storage the release whose form its data
+	// have; zero if unknown.
 	release, storage version.Version
 }
 
-// planEtcd computes the next stages. When there is no cluster that answers, it
-// plans only as far as getting one; the rest is planned anew afterwards.
+// planEtcd computes the next stages. If no member answers, the plan only gets a
+// cluster that answers; the rest is planned afterwards.
 func planEtcd(f etcdFacts) (Plan, error) {
 	if f.members == nil {
 		return planEtcdStart(f)
@@ -49,7 +49,7 @@ func planEtcd(f etcdFacts) (Plan, error) {
 	return planEtcdChange(f)
 }
 
-// planEtcdStart starts a cluster of which no member answers: all members at
+// planEtcdStart starts a cluster of which no member answers. All members start at
 // once, because a member's start completes only with a quorum.
 func planEtcdStart(f etcdFacts) (Plan, error) {
 	var withData, without, unreachable []string
@@ -67,8 +67,8 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 	starting := withData
 	why := "start the members that have data"
 	if !f.formed && len(withData) < etcd.Quorum(n) {
-		// No cluster has ever answered and those that have data cannot have
-		// formed one by themselves: the first start was interrupted.
+		// No cluster has ever answered, and the members with data are too few to
+		// have formed one: the first start was interrupted.
 		starting, why = append(starting, without...), "first start"
 	}
 	if len(starting) < etcd.Quorum(n) {
@@ -90,20 +90,23 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 	return Plan{}.parallel(steps...), nil
 }
 
-// planEtcdChange orders the work on a cluster that answers: first what
-// disturbs nobody; then dead members out, and repairs and members that are to
-// be members already, so that the cluster is whole again; then changes one by
-// one; then new members in, and living members that are not wanted out at the
-// end, so that the cluster is never smaller than it has to be.
+// planEtcdChange orders the work on a cluster that answers:
 //
-// An error beside a plan is about what the plan leaves out: the plan itself is
-// safe, and is carried out before the error is reported.
+//   - changes that restart nothing;
+//   - removing dead members, repairs, and joins that make the cluster whole again;
+//   - changes with a restart, one at a time;
+//   - joins of new members;
+//   - removing healthy members that are not wanted, last, so that the cluster is
+//     never smaller than it has to be.
+//
+// An error beside a plan is about what the plan leaves out. The plan itself is
+// safe and is carried out before the error is reported.
 func planEtcdChange(f etcdFacts) (Plan, error) {
 	if err := guardRelease(f); err != nil {
 		return nil, err
 	}
 	var (
-		quiet, repairs, rolls, joins []Step // repairs include joins that make the cluster whole
+		quiet, repairs, rolls, joins []Step // repairs include joins that make the cluster whole again
 		deadOut, livingOut           []removal
 		unreachable                  []string
 	)
@@ -163,9 +166,9 @@ func planEtcdChange(f etcdFacts) (Plan, error) {
 		serial(removals(livingOut)...), held
 }
 
-// leaderLast puts the leader's step at the end. A write that is on its way
-// while the leadership changes can be lost, and is answered only after seven
-// seconds ("etcdserver: request timed out"): in this order it changes once.
+// leaderLast moves the leader's step to the end, so that the leadership changes only
+// once. A write in progress during a change can be lost; its client gets
+// "etcdserver: request timed out" after seven seconds.
 func leaderLast(steps []Step, leader string) {
 	slices.SortStableFunc(steps, func(a, b Step) int {
 		return cmp.Compare(btoi(a.Machine == leader), btoi(b.Machine == leader))
@@ -179,7 +182,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// removal is a member that is to leave.
+// removal is a member to remove.
 type removal struct {
 	member  etcd.Member
 	machine string
@@ -194,8 +197,8 @@ func removals(list []removal) []Step {
 	return out
 }
 
-// guardRemovals refuses a sequence of removals and joins during which the
-// members that are healthy now would, at some moment, be fewer than a quorum.
+// guardRemovals refuses a sequence of removals and joins during which the members
+// that are healthy now would at some moment be fewer than a quorum.
 func guardRemovals(f etcdFacts, before []removal, joining int, after []removal) error {
 	voters, healthy := 0, 0
 	for _, m := range f.members {
@@ -230,16 +233,16 @@ func guardRemovals(f etcdFacts, before []removal, joining int, after []removal) 
 	return take(after)
 }
 
-// guardRelease refuses a release that a member cannot go to in one step, and
-// one that cannot read a member's data any more. As long as one member runs the
-// earlier minor the data keep its form, and all can go back
+// guardRelease refuses a release to which a member cannot go in one step, and one
+// that cannot read a member's data. While one member runs the earlier minor, the
+// data keep its form and all can go back
 // (https://etcd.io/docs/v3.7/upgrades/upgrade_3_7/).
 func guardRelease(f etcdFacts) error {
 	for _, w := range f.wanted {
 		var err error
 		switch {
 		case w.storage.Minor() == f.release.Minor() && w.release.Minor() > f.release.Minor():
-			err = version.CheckEtcdUpgrade(f.release, w.release) // back, half way: the release must get on with this member
+			err = version.CheckEtcdUpgrade(f.release, w.release) // a downgrade halfway: the wanted release must work with this member
 		case w.storage.Compare(f.release) > 0 && w.storage.Minor() != f.release.Minor():
 			err = version.CheckEtcdUpgrade(w.storage, f.release)
 		case !w.release.IsZero() && w.release.Compare(f.release) < 0:
@@ -252,7 +255,7 @@ func guardRelease(f etcdFacts) error {
 	return nil
 }
 
-// joining counts the members that will be new voters.
+// joining counts the members that will become voters.
 func joining(steps []Step) int {
 	n := 0
 	for _, s := range steps {
@@ -271,8 +274,8 @@ func names(steps []Step) []string {
 	return out
 }
 
-// findMember finds the member a machine is: by name, or by the address it was
-// announced with as long as it has not started and has no name.
+// findMember finds a machine's member by its name, or by its peer URL if the member
+// has not started and so has no name.
 func findMember(members []etcd.Member, w memberFacts) (etcd.Member, bool) {
 	for _, m := range members {
 		if m.Name == w.name || m.Name == "" && slices.Contains(m.PeerURLs, w.peerURL) {

@@ -35,7 +35,7 @@ func etcdOf(n int) rollout.Etcd {
 	return want
 }
 
-// Bringing up three etcd members, and later making them five: the same call.
+// Creates three etcd members and later makes them five, with the same call.
 func Example() {
 	engine := &rollout.Engine{Fleet: &fleet.Fleet{
 		Pool:     remote.NewPool(remote.Config{AgentSocket: "/run/user/1000/agent"}),
@@ -50,13 +50,13 @@ func Example() {
 	grow := func(ctx context.Context, record rollout.Record) (rollout.Record, error) {
 		return engine.Apply(ctx, five, three, record)
 	}
-	_, _ = create, grow // with machines to reach
+	_, _ = create, grow // needs machines to reach
 
 	fmt.Println(len(three.Targets), "then", len(five.Targets))
 	// Output: 3 then 5
 }
 
-// What will be on the machines, known before any of them is reached.
+// Prints what will be on the machines, before any of them is reached.
 func ExampleFiles() {
 	files, err := rollout.Files(etcdOf(1))
 	if err != nil {

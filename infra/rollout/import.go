@@ -15,16 +15,17 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
 
-// Inspect reads off the first of a role's machines that answers what tells the
-// role's settings. It returns that machine too, and changes nothing.
+// Inspect reads what holds a role's settings from the first of its machines that
+// answers. It returns that machine too, and changes nothing. The error names every
+// machine that did not answer.
 func (e *Engine) Inspect(ctx context.Context, have Role) (component.Node, component.Found, error) {
 	r := have.role()
 	return e.inspect(ctx, r.targets, r.traces)
 }
 
-// Recall returns a role with the settings that a machine has, as [Engine.Inspect]
-// found them. It is pure. An error is a [component.NothingFoundError] when the
-// machine has nothing of the role.
+// Recall returns have with the settings found by [Engine.Inspect] on a machine. It
+// is pure. The error is a [component.NothingFoundError] when nothing of the role is
+// on the machine.
 func Recall[R Role](have R, n component.Node, f component.Found) (R, error) {
 	found, err := have.role().recall(n, f)
 	if err != nil {
@@ -33,8 +34,8 @@ func Recall[R Role](have R, n component.Node, f component.Found) (R, error) {
 	return found.(R), nil
 }
 
-// InspectCluster completes a cluster with what the first of its workers that
-// answers knows of it and no controller does.
+// InspectCluster adds to a cluster the settings that only workers know, read from
+// the first worker that answers.
 func (e *Engine) InspectCluster(ctx context.Context, c component.Cluster, workers []fleet.Target) (component.Cluster, error) {
 	_, found, err := e.inspect(ctx, workers, component.ClusterTraces())
 	if err != nil {
@@ -43,7 +44,7 @@ func (e *Engine) InspectCluster(ctx context.Context, c component.Cluster, worker
 	return c.Read(found)
 }
 
-// inspect reads of the first machine that answers.
+// inspect reads from the first machine that answers.
 func (e *Engine) inspect(ctx context.Context, targets []fleet.Target, traces component.Traces) (component.Node, component.Found, error) {
 	var errs []error
 	for _, t := range targets {
@@ -59,7 +60,7 @@ func (e *Engine) inspect(ctx context.Context, targets []fleet.Target, traces com
 	return component.Node{}, component.Found{}, errors.Join(errs...)
 }
 
-// ErrNoMachines says that there are no machines to ask.
+// ErrNoMachines is the error of inspecting a role without machines.
 var ErrNoMachines = errors.New("there are no machines")
 
 func (e *Engine) read(ctx context.Context, t fleet.Target, traces component.Traces) (component.Found, error) {
@@ -72,7 +73,7 @@ func (e *Engine) read(ctx context.Context, t fleet.Target, traces component.Trac
 	return foundIn(files, traces.Programs), nil
 }
 
-// foundIn tells files from what programs say of themselves.
+// foundIn separates the content of files from the versions that programs print.
 func foundIn(files map[string][]byte, programs []string) component.Found {
 	found := component.Found{Files: files, Releases: map[string]string{}}
 	for _, p := range programs {
@@ -84,7 +85,7 @@ func foundIn(files map[string][]byte, programs []string) component.Found {
 	return found
 }
 
-// release finds the release in the first line of what a program says of itself:
+// release finds the release in the first line of a program's version output:
 // "Kubernetes v1.36.4", "etcd Version: 3.6.16", "CNI bridge plugin v1.9.1".
 func release(said []byte) string {
 	first, _, _ := bytes.Cut(said, []byte("\n"))
@@ -96,7 +97,7 @@ func release(said []byte) string {
 
 var releasePattern = regexp.MustCompile(`\bv?(\d+\.\d+\.\d+(?:[-+~][0-9A-Za-z.+~-]+)?)`)
 
-// NodeLabels returns the labels that a worker pool has put on a node.
+// NodeLabels returns the labels that a worker pool has set on a node.
 func (e *Engine) NodeLabels(ctx context.Context, api API, node string) (map[string]string, error) {
 	a := e.Fleet.Access(api.PKI)
 	defer a.Close()
@@ -112,8 +113,8 @@ func (e *Engine) NodeLabels(ctx context.Context, api API, node string) (map[stri
 	return kube.OwnedLabels(&nodes[0]), nil
 }
 
-// FindObjects returns which of the addon's objects are in the cluster: the
-// inventory of an addon whose own was lost.
+// FindObjects returns the addon's objects that are in the cluster, to rebuild a
+// lost inventory.
 func (e *Engine) FindObjects(ctx context.Context, want Addon) ([]kube.ObjectRef, error) {
 	a := e.Fleet.Access(want.API.PKI)
 	defer a.Close()

@@ -14,13 +14,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
 
-// operation is one role being observed or brought to what is wanted.
+// operation is the observation or the change of one role.
 type operation struct {
 	fleet    *fleet.Fleet
 	role     role
 	access   *fleet.Access
 	machines []*convergence
-	// probes are directories to look for besides what is wanted.
+	// probes are directories to look for besides those of the wanted state.
 	probes []desired.Directory
 
 	mu     sync.Mutex
@@ -34,7 +34,7 @@ func (e *Engine) begin(want Role, rec Record) (*operation, error) {
 	return begin(e.Fleet, want.role(), rec)
 }
 
-// begin computes what every machine of the role must look like. The record is copied.
+// begin computes the wanted state of every machine of the role. It copies the record.
 func begin(f *fleet.Fleet, r role, rec Record) (*operation, error) {
 	o := &operation{fleet: f, role: r, access: f.Access(r.ref),
 		record: Record{Formed: rec.Formed, Sealed: rec.Sealed, Machines: maps.Clone(rec.Machines)}}
@@ -55,8 +55,8 @@ func begin(f *fleet.Fleet, r role, rec Record) (*operation, error) {
 	return o, nil
 }
 
-// observe looks at one machine and computes what differs from what is wanted,
-// judging certificates and secrets by the record.
+// observe observes one machine and computes the changes. It judges certificates and
+// secrets by the record.
 func (o *operation) observe(ctx context.Context, m *convergence) error {
 	m.state = withKeyFiles(m.want, m.record)
 	look := m.state
@@ -73,7 +73,7 @@ func (o *operation) observe(ctx context.Context, m *convergence) error {
 }
 
 // look observes all machines in parallel. Machines that cannot be reached are
-// marked so; any other trouble is an error.
+// marked; any other failure is an error.
 func (o *operation) look(ctx context.Context) error {
 	return fleet.Each(ctx, o.machines, func(ctx context.Context, m *convergence) error {
 		err := o.observe(ctx, m)
@@ -85,9 +85,9 @@ func (o *operation) look(ctx context.Context) error {
 	})
 }
 
-// lookAndFill is look, followed by making the certificates and fetching the
-// secrets that must be written, so that changes are what will be applied. What
-// would let it fail in a roundabout way is found out here.
+// lookAndFill calls look, then makes the certificates and fetches the secrets that
+// must be written, so that changes are what will be applied. It also checks what
+// would otherwise fail later with an unclear error.
 func (o *operation) lookAndFill(ctx context.Context) error {
 	if err := o.look(ctx); err != nil {
 		return err
@@ -107,10 +107,10 @@ func (o *operation) reachable() []*convergence {
 	return slices.DeleteFunc(slices.Clone(o.machines), func(m *convergence) bool { return m.gone != nil })
 }
 
-// reached are the machines that could be reached.
+// reached returns the machines that could be reached.
 func (o *operation) reached() []*fleet.Machine { return machinesOf(o.reachable()) }
 
-// byName returns nil when there is no such machine in the role.
+// byName returns the role's machine of that name, nil if there is none.
 func (o *operation) byName(name string) *convergence {
 	for _, m := range o.machines {
 		if m.Name() == name {
@@ -120,7 +120,7 @@ func (o *operation) byName(name string) *convergence {
 	return nil
 }
 
-// left is the error about machines that were passed over, nil when there are none.
+// left returns the error about machines that were skipped, nil if there are none.
 func (o *operation) left() error {
 	gone := map[string]error{}
 	for _, m := range o.machines {
@@ -134,8 +134,7 @@ func (o *operation) left() error {
 	return &fleet.LeftError{Machines: gone}
 }
 
-// saveSettled records machines on which there was nothing to do: what was
-// found there is what is wanted.
+// saveSettled records the machines without changes: they are as wanted.
 func (o *operation) saveSettled() {
 	for _, m := range o.reachable() {
 		if len(m.changes) == 0 {
@@ -146,21 +145,21 @@ func (o *operation) saveSettled() {
 	}
 }
 
-// save puts the machine's record into the operation's.
+// save puts the machine's record into the operation's record.
 func (o *operation) save(m *convergence) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.record.Machines[m.Name()] = m.record.clone()
 }
 
-// result is the record as it stands.
+// result returns the record as it is now.
 func (o *operation) result() Record {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return Record{Formed: o.record.Formed, Sealed: o.record.Sealed, Machines: maps.Clone(o.record.Machines)}
 }
 
-// forget drops a machine that is no longer part of the role.
+// forget removes from the record a machine that has left the role.
 func (o *operation) forget(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -168,7 +167,7 @@ func (o *operation) forget(name string) {
 }
 
 // prepare does what can be done before anything is stopped: it downloads, and
-// has the new command lines checked.
+// rehearses units with their new settings.
 func (o *operation) prepare(ctx context.Context, plan Plan) error {
 	if err := o.prefetch(ctx); err != nil {
 		return err
@@ -176,8 +175,8 @@ func (o *operation) prepare(ctx context.Context, plan Plan) error {
 	return o.rehearse(ctx, plan)
 }
 
-// prefetch downloads what machines will need and installs packages, before
-// anything is stopped and before any time is counted.
+// prefetch downloads what machines will need and installs packages, before anything
+// is stopped and before any deadline starts.
 func (o *operation) prefetch(ctx context.Context) error {
 	return fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
 		if err := o.installPackages(ctx, m); err != nil {

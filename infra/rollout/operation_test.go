@@ -70,8 +70,7 @@ func TestWorkerChanges(t *testing.T) {
 	}
 }
 
-// TestWithout holds changes back: what they are about must not be verified yet,
-// and everything else must.
+// TestWithout checks that held changes are not verified yet, and everything else is.
 func TestWithout(t *testing.T) {
 	s := desired.State{
 		Directories: []desired.Directory{{Path: "/d"}, {Path: "/e"}},
@@ -193,14 +192,14 @@ func TestRenewals(t *testing.T) {
 			change(finding.File, "/missing.crt"), change(finding.File, "/other.key"), change(finding.File, "/foreign.crt"),
 		},
 	}
-	// What the change of the file says already is not said again.
+	// The finding about the certificate's file already says that it differs.
 	want := `certificate /due.crt: expires on May and is due for renewal since April; certificate /foreign.crt: common name is "x", wanted "y", expired on May`
 	if d := cmp.Diff(want, finding.Words(m.renewals())); d != "" {
 		t.Error(d)
 	}
 }
 
-// TestWithNext: what the engine says of a machine comes with the command to run next.
+// TestWithNext checks that an error of package host gets the command to run next.
 func TestWithNext(t *testing.T) {
 	m := fleet.Target{Host: remote.Host{Name: "worker-0", Address: "192.0.2.7", User: "admin"}}
 	for _, tt := range []struct {
@@ -224,7 +223,7 @@ func TestWithNext(t *testing.T) {
 	}
 }
 
-// TestRoleIsValue: what is no role, or not the same kind of role, is refused
+// TestRoleIsValue checks that nil, or a prior role of another kind, is an error
 // before any machine is reached.
 func TestRoleIsValue(t *testing.T) {
 	e := &Engine{Fleet: &fleet.Fleet{}}

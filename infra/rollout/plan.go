@@ -8,23 +8,23 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
-// Plan is the order of a roll-out: one stage after the other, the steps of a
-// stage in parallel. Plans are computed by pure functions from what was
-// observed, before anything is touched.
+// Plan is the order of a roll-out: one stage after the other, the steps of a stage
+// in parallel. Pure functions compute it from what was observed, before anything is
+// changed.
 type Plan []Stage
 
-// Stage is a set of steps taken at the same time, or, where they disturb what
-// runs on workers, as many at a time as [Workers] allows.
+// Stage is a set of steps taken at the same time. Steps that disturb pods on workers
+// are limited to [Workers].MaxUnavailable at a time.
 type Stage []Step
 
 // Step is what happens to one machine.
 type Step struct {
 	Machine string
 	Action  Action
-	// Why says in words what the step is for.
+	// Why is the reason for the step, in words.
 	Why string
-	// Gate is what must hold before the step, Then what must hold after it.
-	// A gate that does not open within its budget ends the roll-out.
+	// Gate must hold before the step, Then after it. A gate that does not open
+	// within its budget ends the roll-out.
 	Gate, Then fleet.Gate
 }
 
@@ -33,8 +33,8 @@ type Action string
 
 // The actions.
 const (
-	// ActionInstall applies everything on a machine that serves nothing yet,
-	// or nothing any more: nobody can be disturbed.
+	// ActionInstall applies all changes to a machine that serves nothing, so that
+	// nobody is disturbed.
 	ActionInstall Action = "install"
 	// ActionQuiet applies changes that restart nothing.
 	ActionQuiet Action = "apply without restart"
@@ -47,12 +47,12 @@ const (
 	ActionDrainRoll Action = "drain, apply, uncordon"
 	// ActionJoin makes a machine a new member: learner, start, promote.
 	ActionJoin Action = "join"
-	// ActionLeave takes a member that is not wanted any more, or lost its
-	// data, out of the etcd cluster.
+	// ActionLeave removes from the etcd cluster a member that is no longer
+	// wanted or has lost its data.
 	ActionLeave Action = "leave"
 )
 
-// String writes a plan for people, one line a step.
+// String returns the plan for people, one line per step.
 func (p Plan) String() string {
 	var b strings.Builder
 	for i, stage := range p {
@@ -77,7 +77,7 @@ func (s Step) String() string {
 	return out
 }
 
-// parallel puts steps into one stage; none makes no stage.
+// parallel adds the steps as one stage; no steps add no stage.
 func (p Plan) parallel(steps ...Step) Plan {
 	if len(steps) == 0 {
 		return p
@@ -85,7 +85,7 @@ func (p Plan) parallel(steps ...Step) Plan {
 	return append(p, steps)
 }
 
-// serial puts every step into a stage of its own.
+// serial adds every step as a stage of its own.
 func (p Plan) serial(steps ...Step) Plan {
 	for _, s := range steps {
 		p = append(p, Stage{s})
@@ -93,8 +93,8 @@ func (p Plan) serial(steps ...Step) Plan {
 	return p
 }
 
-// disturbs tells whether a step of the plan stops something that runs. If
-// none does, downloading ahead would only mean to check everything twice.
+// disturbs reports whether a step of the plan stops something that runs. If none
+// does, downloading ahead would only verify everything twice.
 func (p Plan) disturbs() bool {
 	return slices.ContainsFunc(p, func(stage Stage) bool {
 		return slices.ContainsFunc(stage, func(s Step) bool { return s.Action.disturbs() })
@@ -105,8 +105,8 @@ func (a Action) disturbs() bool {
 	return a == ActionRoll || a == ActionRollManagers || a == ActionDrainRoll
 }
 
-// stopped adds to the error that ended a roll-out which machines it has not
-// come to: those of the steps left that had no part in the steps taken.
+// stopped adds to the error that ended a roll-out the machines that no step has
+// reached.
 func stopped(err error, taken, left []Step) error {
 	if err == nil {
 		return nil

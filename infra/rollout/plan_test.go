@@ -12,11 +12,12 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
-// The tests of this file write a situation down in one line per machine and
-// compare the plan, or the refusal, as a person would read it.
+// Each test describes a situation with one line per machine and compares the text of
+// the plan or of the error.
 
-// wantedMembers reads "name: word, word": up (reachable, with data, running and
-// as wanted unless said otherwise), stopped, empty, unreachable, quiet, restart.
+// wantedMembers reads "name: word, word". The words are up (reachable, with data,
+// running and as wanted, unless another word says otherwise), stopped, empty,
+// unreachable, quiet, restart.
 func wantedMembers(t *testing.T, lines ...string) []memberFacts {
 	t.Helper()
 	var out []memberFacts
@@ -45,9 +46,9 @@ func wantedMembers(t *testing.T, lines ...string) []memberFacts {
 	return out
 }
 
-// clusterMembers reads "name: word, word": healthy, sick, learner, announced (added,
-// never started), unstarted (a first member that has never started), elsewhere
-// (at another address). IDs count from 1.
+// clusterMembers reads "name: word, word". The words are healthy, sick, learner,
+// announced (added, never started), unstarted (an initial member that has never
+// started), elsewhere (at another address). IDs count from 1.
 func clusterMembers(t *testing.T, lines ...string) ([]etcd.Member, map[etcd.ID]bool) {
 	t.Helper()
 	members, healthy := []etcd.Member{}, map[etcd.ID]bool{}
@@ -76,7 +77,7 @@ func clusterMembers(t *testing.T, lines ...string) ([]etcd.Member, map[etcd.ID]b
 	return members, healthy
 }
 
-// outcome is a plan, followed by the refusal if there is one.
+// outcome returns the plan's text, followed by the error if there is one.
 func outcome(p Plan, err error) string {
 	out := p.String()
 	if err != nil {
@@ -208,10 +209,7 @@ refusing to remove etcd member a: of the 0 voters that would remain 0 are health
 	}
 }
 
-// TestPlanEtcdKeepsQuorum tries every combination of three to five machines in
-// every state, and follows each plan step by step: members that were healthy
-// must never fall below a quorum of the voters, and a healthy voter is only
-// ever taken down when all the others are up.
+// TestGuardRelease checks which releases a cluster's members may go to.
 func TestGuardRelease(t *testing.T) {
 	parse := func(s string) version.Version {
 		v, _ := version.Parse(s) // "" is unknown
@@ -220,7 +218,7 @@ func TestGuardRelease(t *testing.T) {
 	for _, tt := range []struct{ release, storage, want, refusal string }{
 		{"3.6.16", "3.6.0", "3.7.3", ""},
 		{"3.6.10", "3.6.0", "3.7.3", "refusing to roll etcd to 3.7.3: the member on a: cannot go from 3.6.10 to 3.7.3 in one step: members of 3.7 need the others to be 3.6.11 or later"},
-		{"3.7.3", "3.6.0", "3.6.16", ""}, // half way
+		{"3.7.3", "3.6.0", "3.6.16", ""}, // halfway
 		{"3.7.3", "3.6.0", "3.6.10", "members of 3.7 need the others to be 3.6.11 or later"},
 		{"3.7.3", "3.7.0", "3.6.16", "cannot go from 3.7.0 back to 3.6.16"},
 		{"3.6.16", "3.6.0", "3.6.15", ""},
@@ -236,10 +234,10 @@ func TestGuardRelease(t *testing.T) {
 
 func TestGuardKubernetes(t *testing.T) {
 	for _, tt := range []struct{ serving, want, refusal string }{
-		{"1.37.1 1.37.1", "1.36.4", "go on to 1.37.1, or bring back c, where"}, // c is silent
+		{"1.37.1 1.37.1", "1.36.4", "go on to 1.37.1, or bring back c, where"}, // c does not answer
 		{"1.36.4 1.36.4 1.36.4", "1.37.1", ""},
 		{"1.36.4 1.37.1 1.37.1", "1.37.1", ""},
-		{"1.37.1 1.36.4 1.36.4", "1.36.4", ""}, // half way, and back
+		{"1.37.1 1.36.4 1.36.4", "1.36.4", ""}, // halfway, and back
 		{"1.37.1 1.37.1 1.37.1", "1.36.4", "refusing to roll the API servers to 1.36.4: cannot go from 1.37.1 back to 1.36.4"},
 		{"1.37.1 1.35.8", "1.37.1", "cannot go from 1.35.8 to 1.37.1 in one step"},
 		{"", "1.37.1", ""},
@@ -266,6 +264,9 @@ func TestGuardKubernetes(t *testing.T) {
 	}
 }
 
+// TestPlanEtcdKeepsQuorum tries every combination of three to five machines in every state and
+// follows each plan step by step. Members that were healthy must never be fewer than a quorum of
+// the voters, and a healthy voter is taken down only when all the others are up.
 func TestPlanEtcdKeepsQuorum(t *testing.T) {
 	states := []struct{ wanted, member string }{
 		{"up", "healthy"}, {"stopped", "sick"}, {"restart", "healthy"}, {"empty", "sick"}, {"empty", ""}, {"empty", "unstarted"}, {"empty", "announced"}, {"unreachable", "sick"}, {"", "healthy"}, {"", "sick"},
@@ -285,7 +286,7 @@ func TestPlanEtcdKeepsQuorum(t *testing.T) {
 			}
 			list, healthy := clusterMembers(t, members...)
 			if len(healthy) < etcd.Quorum(len(list)) {
-				continue // would not have answered
+				continue // the cluster would not have answered
 			}
 			f := etcdFacts{wanted: wantedMembers(t, wanted...), members: list, healthy: healthy, formed: true}
 			p, err := planEtcd(f)

@@ -16,17 +16,17 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
-// need is what a machine must be able to reach before its units can work.
+// need is something that a machine must reach before its units can work.
 type need struct {
 	to        string   // for people: "etcd"
 	addresses []string // host:port
-	enough    int      // of them
+	enough    int      // how many of the addresses must answer
 }
 
-// checkReach finds out, before anything is changed, whether the machines that
-// are about to be changed reach what their units will need. A program that cannot
-// reach it says so only minutes later, and never why. A refused connection is
-// good: the packets arrive, and nothing listens yet.
+// checkReach checks, before anything is changed, whether the machines to be changed
+// reach what their units will need. A program that cannot reach it says so only
+// minutes later and without the cause. A refused connection is fine: packets
+// arrive, and nothing listens yet.
 func (o *operation) checkReach(ctx context.Context) error {
 	if o.role.needs == nil {
 		return nil
@@ -76,7 +76,7 @@ func (n need) reach(ctx context.Context, m *fleet.Machine) error {
 			m.SSH(fmt.Sprintf("curl --verbose --max-time 5 telnet://%s:%s", host, port)))}
 }
 
-// dialled returns nil when the address answers the machine, if only with a refusal.
+// dialled returns nil if the address answers the machine, if only with a refusal.
 func dialled(ctx context.Context, m *fleet.Machine, address string) error {
 	conn, err := m.Remote.Dial(ctx, "tcp", address)
 	var denied *ssh.OpenChannelError
@@ -88,13 +88,13 @@ func dialled(ctx context.Context, m *fleet.Machine, address string) error {
 	case !errors.As(err, &denied):
 		return err
 	case denied.Reason != ssh.ConnectionFailed, strings.Contains(strings.ToLower(denied.Message), "refused"):
-		return nil // forwarding is off, so nobody can tell; or nothing listens yet
+		return nil // SSH forwarding is off, so this cannot be checked; or nothing listens yet
 	}
 	return fmt.Errorf("%s cannot be reached (%s)", address, denied.Message)
 }
 
-// needsPeers is what an etcd member needs of the others that run: without a
-// quorum it never starts. Machines that are down are for the guards.
+// needsPeers is what an etcd member needs of the other running members: without a
+// quorum it never starts. Stopped members are the guards' concern.
 func needsPeers(o *operation, m *convergence) []need {
 	n := need{to: "the other etcd members", enough: etcd.Quorum(len(o.machines)) - 1}
 	for _, x := range o.reachable() {
@@ -108,7 +108,7 @@ func needsPeers(o *operation, m *convergence) []need {
 	return []need{n}
 }
 
-// needsOneOf is what a machine needs that must reach one of several URLs.
+// needsOneOf is the need for at least one of several URLs.
 func needsOneOf(what string, urls ...string) func(*operation, *convergence) []need {
 	n := need{to: what, enough: 1}
 	for _, text := range urls {

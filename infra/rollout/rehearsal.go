@@ -28,18 +28,17 @@ import (
 const (
 	// prefetched is where host.Prefetch leaves downloads, by their digest.
 	prefetched = "/var/cache/k8s-from-scratch/"
-	// rehearsalDir is where a rehearsal keeps what it needs; it does not survive it.
+	// rehearsalDir holds what a rehearsal needs. The rehearsal deletes it at its end.
 	rehearsalDir = "/run/k8s-rehearsal/"
 )
 
-// rehearse finds out, before anything that runs is stopped, whether the
-// programs will accept what they will be told: the very units that are wanted
-// are started once more beside those that run, with the programs and the
-// configuration files they will have, where they can neither write nor reach
-// anything. component.RehearsalArgs has them end once they have checked it.
+// rehearse finds out, before anything is stopped, whether programs accept their new
+// settings. It starts the wanted units under other names, beside those that run,
+// with the new programs and configuration files, in a sandbox where they can neither
+// write nor connect. component.RehearsalArgs makes them exit after checking their settings.
 //
-// Each unit is rehearsed on the first machine it will restart on: the others
-// are told the same. An outcome that says nothing clearly is no refusal.
+// Each unit is rehearsed only on the first machine on which it will restart, since
+// the others get the same settings. An unclear result does not refuse the roll-out.
 func (o *operation) rehearse(ctx context.Context, plan Plan) error {
 	trials, err := o.trials(plan)
 	if err != nil {
@@ -54,16 +53,16 @@ func (o *operation) rehearse(ctx context.Context, plan Plan) error {
 		return o.try(ctx, m, trials[m.Name()])
 	})
 	for _, name := range slices.Sorted(maps.Keys(errs)) {
-		return errs[name] // one at a time is enough to correct
+		return errs[name] // one error at a time is enough to correct
 	}
 	return nil
 }
 
-// trial is one unit to be rehearsed.
+// trial is one unit to rehearse.
 type trial struct {
 	unit    string
-	program string // the file it will run
-	// archive is the download that program has to be taken out of first, as member; empty for none.
+	program string // the file it runs
+	// archive is the download that holds program as member; empty if program is a file already.
 	archive, member string
 	options         []*unit.UnitOption
 }
@@ -76,8 +75,8 @@ func unitsOf(trials []trial) []string {
 	return out
 }
 
-// trials says which units to rehearse on which machine: each on the first on
-// which the plan restarts it for another program, unit file or configuration.
+// trials returns the units to rehearse by machine: each on the first machine on which
+// the plan restarts it with another program, unit file or configuration.
 func (o *operation) trials(plan Plan) (map[string][]trial, error) {
 	out, taken := map[string][]trial{}, map[string]bool{}
 	for _, stage := range plan {
@@ -104,8 +103,8 @@ func (o *operation) trials(plan Plan) (map[string][]trial, error) {
 	return out, nil
 }
 
-// newTrial makes a trial of a unit that the changes restart. It is nil when
-// nothing a program reads is changed.
+// newTrial makes a trial of a unit that the changes restart. It is nil when nothing
+// that a program reads changes.
 func newTrial(state desired.State, changes []host.Change, name string) (*trial, error) {
 	changed := func(target string) bool {
 		return slices.ContainsFunc(changes, func(c host.Change) bool { return c.Target == target })
@@ -145,7 +144,7 @@ func newTrial(state desired.State, changes []host.Change, name string) (*trial, 
 	return t, nil
 }
 
-// try rehearses units on one machine and returns the first refusal.
+// try rehearses units on one machine and returns the first refusal as an error.
 func (o *operation) try(ctx context.Context, m *convergence, trials []trial) error {
 	dir := rehearsalDir + strings.ReplaceAll(o.role.name, " ", "-")
 	list, err := confined(dir, trials)
@@ -172,8 +171,7 @@ func (o *operation) try(ctx context.Context, m *convergence, trials []trial) err
 	return nil
 }
 
-// refusalIn reads what the script reports of each unit: its name, its exit
-// status and, below, what it printed.
+// refusalIn finds the first refusal in the report of [deed.Rehearse]; empty for none.
 func refusalIn(report string) string {
 	for entry := range strings.SplitSeq(report, "\x00") {
 		head, output, _ := strings.Cut(entry, "\n")
@@ -189,7 +187,7 @@ func refusalIn(report string) string {
 	return ""
 }
 
-// confined gives the trials the unit files with which they are rehearsed.
+// confined gives the trials the unit files for their rehearsal.
 func confined(dir string, trials []trial) ([]deed.Trial, error) {
 	var out []deed.Trial
 	for _, t := range trials {
@@ -202,9 +200,9 @@ func confined(dir string, trials []trial) ([]deed.Trial, error) {
 	return out, nil
 }
 
-// confinement is where a unit is rehearsed: it sees the new files in /etc and
-// reads what root may read; it has no network, no daemon to talk to and
-// nothing to write to that lasts. Should memory run out, it goes first.
+// confinement are the unit options of a rehearsal. The unit sees the new files in
+// /etc and reads what root may read. It has no network, no sockets of daemons and
+// nothing permanent to write to. If memory runs out, it is killed first.
 func confinement(dir, name string) []*unit.UnitOption {
 	var out []*unit.UnitOption
 	for _, o := range [][2]string{
@@ -220,10 +218,9 @@ func confinement(dir, name string) []*unit.UnitOption {
 	return out
 }
 
-// stage packs the files in /etc that the changes write, keys included: a
-// program that is rehearsed must see all of what it will see. They travel to
-// the machine as they do when they are applied, and lie there in memory, where
-// only root gets, until the rehearsal is over.
+// stage packs the files in /etc that the changes write, keys included, because the
+// rehearsed program needs them. They are uploaded as an apply uploads them and stay
+// in memory, readable only by root, until the rehearsal ends.
 func stage(state desired.State, changes []host.Change) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -239,13 +236,13 @@ func stage(state desired.State, changes []host.Change) ([]byte, error) {
 			return nil, err
 		}
 	}
-	err := w.Close() // before the bytes are taken: it pads and ends the archive
+	err := w.Close() // before the bytes are used: Close pads and ends the archive
 	return out.Bytes(), err
 }
 
-// newProgram returns where a program that is to be installed lies before, or,
-// when that is in an archive, where to unpack it: host.Apply removes what is so
-// named, should the rehearsal not come to it.
+// newProgram returns where a program lies before it is installed. If it is in an
+// archive, program is where to unpack it; host.Apply removes a file of that name if
+// the rehearsal does not.
 func newProgram(state desired.State, installed, unit string) (program, archive, member string) {
 	for _, b := range state.Binaries {
 		for _, i := range b.Installs {

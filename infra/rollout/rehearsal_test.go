@@ -35,7 +35,7 @@ func controllerState() desired.State {
 	}
 }
 
-// TestTrial makes of a real unit the one that checks its configuration and ends.
+// TestTrial checks how a real unit becomes one that checks its configuration and exits.
 func TestTrial(t *testing.T) {
 	unitChange := change(finding.File, "/etc/systemd/system/"+apiServerUnit, apiServerUnit)
 	programChange := change(finding.Binary, apiServer, apiServerUnit)
@@ -96,7 +96,7 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// TestTrials rehearses a unit where it restarts first, and nowhere else.
+// TestTrials checks that a unit is rehearsed only on the first machine on which it restarts.
 func TestTrials(t *testing.T) {
 	named := func(name string, changes ...host.Change) *convergence {
 		return &convergence{Machine: &fleet.Machine{Target: fleet.Target{Node: component.Node{Name: name}}}, state: controllerState(), changes: changes}
@@ -127,7 +127,7 @@ func TestTrials(t *testing.T) {
 	}
 }
 
-// TestStage packs what changes, and nothing else.
+// TestStage checks that exactly the changed files are packed.
 func TestStage(t *testing.T) {
 	state := desired.State{Files: []desired.File{
 		{Path: "/etc/kubernetes/admission.yaml", Mode: 0o644, Content: []byte("new")},
@@ -170,7 +170,7 @@ func TestStage(t *testing.T) {
 	}
 }
 
-// TestRefusalIn names the unit and what its program complains of.
+// TestRefusalIn checks that the refusal names the unit and its program's complaint.
 func TestRefusalIn(t *testing.T) {
 	accepted := "kube-scheduler.service 0\nI1 Wrote configuration\n\x00"
 	for report, want := range map[string]string{

@@ -12,9 +12,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
 
-// remove stops everything of the role on its machines and deletes its files,
-// in parallel. Machines that cannot be reached are passed over: they are gone,
-// or about to be.
+// remove stops everything of the role on its machines and deletes its files, in
+// parallel. It skips machines that cannot be reached: they no longer exist, or will
+// not for long.
 func (o *operation) remove(ctx context.Context) error {
 	errs := fleet.EachAll(ctx, o.machines, func(ctx context.Context, m *convergence) error {
 		var units []string
@@ -23,7 +23,7 @@ func (o *operation) remove(ctx context.Context) error {
 		}
 		farewell := o.role.farewell
 		if farewell == nil && len(units) > 0 {
-			// When all of a role goes, nobody is left to whom leaving in order would matter.
+			// When the whole role is removed, leaving gracefully serves nobody.
 			farewell = func(ctx context.Context, m *fleet.Machine) error { return deed.Kill(ctx, m.Remote, units...) }
 		}
 		return o.tidy(ctx, m, farewell)
@@ -35,7 +35,7 @@ func (o *operation) remove(ctx context.Context) error {
 	return errors.Join(out...)
 }
 
-// dismiss removes what prior had and the role has no more from its machines.
+// dismiss removes the role from machines that are in prior and no longer in the role.
 func (o *operation) dismiss(ctx context.Context, prior Role) error {
 	left := prior.role()
 	left.targets = leaving(o.role.targets, left.targets)
@@ -58,14 +58,14 @@ func (o *operation) dismiss(ctx context.Context, prior Role) error {
 	return errors.Join(out...)
 }
 
-// tidy removes the role from one machine, after a farewell, passing
-// over one that is gone.
+// tidy calls farewell and removes the role from one machine. A machine that cannot
+// be reached is no error.
 func (o *operation) tidy(ctx context.Context, m *convergence, farewell func(context.Context, *fleet.Machine) error) error {
 	ctx, cancel := context.WithTimeout(ctx, fleet.LeaveBudget)
 	defer cancel()
 	m.Say("%s: removing", o.role.name)
 	if farewell != nil {
-		// What it could not end, Remove complains about where it matters.
+		// If it left something running that matters, Remove returns the error.
 		if err := farewell(ctx, m.Machine); err != nil && !fleet.Unreachable(err) {
 			m.Say("%s: %v", o.role.name, err)
 		}

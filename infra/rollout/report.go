@@ -13,23 +13,22 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// Report is what observing a set of machines found.
+// Report is the result of observing a set of machines.
 type Report struct {
-	// Findings are what differs, of machines and of what else has a name. None is
-	// about a machine that could not be reached.
+	// Findings are the differences, of machines and of other named things. There is
+	// none about a machine that could not be reached.
 	Findings []finding.Finding
-	// Unreachable holds the machines that could not be asked, and why.
+	// Unreachable is why machines could not be reached, by name.
 	Unreachable map[string]error
-	// Clocks holds how far clocks are ahead of the Engine's, negative for
-	// behind, of those machines where it is enough to matter.
+	// Clocks is how far machines' clocks are ahead of the Engine's, negative for
+	// behind, where that is more than fleet.ClockTolerance.
 	Clocks map[string]time.Duration
-	// Unjudged are what else could not be compared, and why.
+	// Unjudged is what else could not be compared, and why.
 	Unjudged []finding.Finding
-	// Certificates are those the role owns, as found on the machines.
+	// Certificates are the role's certificates as found on the machines.
 	Certificates []CertificateStatus
-	// Record is the record brought up to date with what was found as wanted;
-	// keeping it spares the next look some hashing. It is never worse than the
-	// one given.
+	// Record is the given record, updated with what was found as wanted. Keeping it
+	// saves hashing at the next observation. It is always valid to keep it.
 	Record Record
 }
 
@@ -42,9 +41,9 @@ type CertificateStatus struct {
 	NotAfter time.Time `json:"not_after"`
 }
 
-// report observes every machine of the role and says what differs. Machines
-// that do not answer within observeBudget are reported, not failed on; more,
-// when given, runs meanwhile and adds what the machines themselves cannot tell.
+// report observes every machine of the role. Machines that do not answer within
+// fleet.ObserveBudget are reported and are no error. more, if given, runs at the
+// same time and adds what the machines themselves do not know.
 func (o *operation) report(ctx context.Context, more func(context.Context, *Report)) Report {
 	ctx = remote.Recalling(ctx, recallFor)
 	out, extra := newReport(), newReport()
@@ -77,7 +76,7 @@ func (o *operation) report(ctx context.Context, more func(context.Context, *Repo
 		out.Certificates = append(out.Certificates, m.certificates()...)
 	}
 	if len(out.Unreachable) == len(o.machines) && o.role.asksMachines {
-		extra.Unjudged = nil // none of those that were asked could be reached, as is said already
+		extra.Unjudged = nil // every question went to a machine that could not be reached, which is reported already
 	}
 	out.add(extra)
 	out.Record = o.result()
@@ -88,8 +87,8 @@ func newReport() Report {
 	return Report{Unreachable: map[string]error{}, Clocks: map[string]time.Duration{}}
 }
 
-// add merges another report into r. Machines that could not be reached stay
-// without findings.
+// add merges another report into r. Machines that could not be reached get no
+// findings.
 func (r *Report) add(o Report) {
 	for _, f := range o.Findings {
 		if r.Unreachable[f.Subject] == nil {

@@ -17,8 +17,8 @@ import (
 // Role is a set of components on machines: an [Etcd], a [ControlPlane],
 // [Workers] or a [LoadBalancer].
 type Role interface {
-	// Artifacts returns the downloads the role needs. It is the role's own list:
-	// checksums that were not known may be put into it.
+	// Artifacts returns the downloads the role needs. It is the role's own slice: the
+	// caller may set missing checksums in it.
 	Artifacts() []artifact.Artifact
 
 	role() role
@@ -30,8 +30,8 @@ type Role interface {
 
 var _ = []Role{Etcd{}, ControlPlane{}, Workers{}, LoadBalancer{}}
 
-// Etcd is an etcd cluster and the machines of its members.
-// Spec.Members is derived from Targets.
+// Etcd is an etcd cluster and the machines of its members. Spec.Members is derived
+// from Targets.
 type Etcd struct {
 	Spec    component.EtcdSpec
 	Targets []fleet.Target
@@ -48,12 +48,12 @@ type ControlPlane struct {
 type Workers struct {
 	Spec    component.WorkerSpec
 	Targets []fleet.Target
-	// Endpoint is where the operator reaches the API server: https://<host>:6443.
+	// Endpoint is the API server's public endpoint: https://<host>:6443.
 	Endpoint string
-	// MaxUnavailable is how many nodes a roll may take down at once; 0 means 1.
-	// As soon as one of them is Ready again the next is taken down.
+	// MaxUnavailable is how many nodes a roll-out may take down at a time; 0 means 1. The
+	// next node is taken down as soon as one is Ready again.
 	MaxUnavailable int
-	// DrainTimeout bounds the draining of one node; 0 means DefaultDrainTimeout.
+	// DrainTimeout bounds the draining of one node; 0 means fleet.DefaultDrainTimeout.
 	DrainTimeout time.Duration
 }
 
@@ -75,25 +75,25 @@ func (x Workers) Artifacts() []artifact.Artifact { return x.Spec.Artifacts }
 // Artifacts implements Role. HAProxy is a package of the distribution.
 func (x LoadBalancer) Artifacts() []artifact.Artifact { return nil }
 
-// role is one set of components on its machines, as the generic core sees it.
+// role is what this package needs to know of a [Role].
 type role struct {
 	name    string // for progress and errors: "etcd"
 	ref     pki.Ref
 	targets []fleet.Target
 	machine func(component.Node) (component.Machine, error)
-	// recall reads the role's settings off a machine, of which traces were looked at.
+	// traces is where the role's settings are found on a machine.
 	traces component.Traces
 	recall func(component.Node, component.Found) (Role, error)
-	// dirs are directories that hold nothing but this role's data and
-	// configuration; removing the role deletes them.
+	// dirs are directories that hold only this role's data and configuration.
+	// Removing the role deletes them.
 	dirs []string
-	// asksMachines says that what the cluster is asked, its machines are asked:
-	// when none of them can be reached, that alone is worth telling.
+	// asksMachines is set when the role's questions to the cluster go to its own machines.
+	// If none of those can be reached, only that is reported.
 	asksMachines bool
 	// needs are what a machine must be able to reach before its units can work.
 	needs func(*operation, *convergence) []need
-	// farewell is done, as far as it goes, before the role is removed from a
-	// machine: for what its units leave running when they stop.
+	// farewell ends what units leave running when they stop. It runs before the role
+	// is removed from a machine, and its failure is no error.
 	farewell func(context.Context, *fleet.Machine) error
 }
 
@@ -160,15 +160,15 @@ func nodesOf(targets []fleet.Target) []component.Node {
 	return out
 }
 
-// leaving returns the targets of prior that are not wanted any more.
+// leaving returns the targets of prior that are no longer wanted.
 func leaving(want, prior []fleet.Target) []fleet.Target {
 	return slices.DeleteFunc(slices.Clone(prior), func(p fleet.Target) bool {
 		return slices.ContainsFunc(want, func(t fleet.Target) bool { return t.Node.Name == p.Node.Name })
 	})
 }
 
-// files lists what a role puts on its machines: what is known of each file
-// beforehand, its content, or who issues it and where it comes from.
+// files lists what a role puts on its machines, with what is known of each file
+// beforehand: its digest, who issues it, or which keys it is made from.
 func files(r role) (map[string]string, error) {
 	out := map[string]string{}
 	for _, t := range r.targets {
@@ -189,7 +189,7 @@ func files(r role) (map[string]string, error) {
 	return out, nil
 }
 
-// issuerOf names the authority that issues certificates now.
+// issuerOf returns the common name of the authority that issues certificates now.
 func issuerOf(ref pki.Ref, ca pki.CAName) string {
 	name, err := pki.CommonName([]byte(ref.Bundle(ca)))
 	if err != nil {
@@ -198,8 +198,8 @@ func issuerOf(ref pki.Ref, ca pki.CAName) string {
 	return name
 }
 
-// fileDigests returns the digest of every public file whose content matters,
-// and for every installed program that of the download it comes from.
+// fileDigests returns the digest of every public file with wanted content. For an
+// installed program it is that of its download.
 func fileDigests(s desired.State) map[string]string {
 	out := map[string]string{}
 	for _, f := range s.Files {

@@ -1,18 +1,18 @@
-// Package rollout brings the machines of a role to what is wanted of them:
-// which machine, in which order, behind which health gate. A role is a value, an
-// [Etcd], a [ControlPlane], [Workers] or a [LoadBalancer], and four verbs do all:
-// [Engine.Observe], [Engine.Apply], [Engine.Remove] and [Files]. Addons, the
-// status of a cluster and what an import finds are here too.
+// Package rollout brings the machines of a role to the wanted state: which machine,
+// in which order, behind which health gate. A role is a value, an [Etcd], a
+// [ControlPlane], [Workers] or a [LoadBalancer], with four operations:
+// [Engine.Observe], [Engine.Apply], [Engine.Remove] and [Files]. Addons, the status
+// of a cluster and import are here too.
 //
-// There is one way of change: certificates and secrets are made, every machine is
-// observed, compared and applied to (package host), and what was applied is
-// recorded as hashes. First installation, repair, change, upgrade and scaling are
-// that one way in different orders; the order is computed as a [Plan] by pure
-// functions before anything is touched.
+// Every change works the same way: certificates and secrets are made, every
+// machine is observed, compared and applied to (package host), and what was applied
+// is recorded as hashes. First installation, repair, change, upgrade and scaling
+// differ only in their order. Pure functions compute the order as a [Plan] before
+// anything is changed.
 //
-// What a machine must look like is decided in package component, what can be done
-// to it is in packages fleet and deed. What may not enter: taking a machine down
-// for reasons of its own (package maintenance), Terraform and AWS.
+// Package component decides what a machine must look like; packages fleet and deed
+// have what can be done to it. What may not enter: taking a machine down for other
+// reasons (package maintenance), Terraform and AWS.
 package rollout
 
 import (
@@ -29,9 +29,9 @@ type Engine struct {
 	Fleet *fleet.Fleet
 }
 
-// Observe compares a role's machines, and what the cluster says of them, with
-// what is wanted. It changes nothing and does not fail because a machine cannot
-// be reached.
+// Observe compares a role's machines, and what the cluster knows of them, with what
+// is wanted. It changes nothing. A machine that cannot be reached is no error; the
+// report names it.
 func (e *Engine) Observe(ctx context.Context, want Role, rec Record) (Report, error) {
 	o, err := e.begin(want, rec)
 	if err != nil {
@@ -41,12 +41,11 @@ func (e *Engine) Observe(ctx context.Context, want Role, rec Record) (Report, er
 	return want.observe(ctx, o), nil
 }
 
-// Apply brings a role to what is wanted, behind health gates where it serves
-// already. prior is what was wanted before, a role of the same kind, nil on
-// creation: targets that were in it and are no longer wanted leave the role. The
-// record is valid also when there is an error: it says what was done until then.
-// Machines that cannot be reached are left as they are, and named by a
-// [fleet.LeftError].
+// Apply brings a role to the wanted state, behind health gates where it is in use.
+// prior is the role as it was wanted before, of the same kind, nil on creation;
+// targets that are only in prior leave the role. The record is valid also with an
+// error: it says what was done until then. Machines that cannot be reached are left
+// as they are and named by a [fleet.LeftError].
 func (e *Engine) Apply(ctx context.Context, want, prior Role, rec Record) (Record, error) {
 	o, err := e.begin(want, rec)
 	if err != nil {
@@ -60,8 +59,8 @@ func (e *Engine) Apply(ctx context.Context, want, prior Role, rec Record) (Recor
 	return o.result(), err
 }
 
-// Remove stops everything of a role on its machines and deletes its files and
-// data. Machines that are gone are passed over.
+// Remove stops everything of a role on its machines and deletes its files and data.
+// It skips machines that cannot be reached.
 func (e *Engine) Remove(ctx context.Context, have Role, rec Record) error {
 	o, err := e.begin(have, rec)
 	if err != nil {
@@ -71,8 +70,8 @@ func (e *Engine) Remove(ctx context.Context, have Role, rec Record) error {
 	return have.remove(ctx, o)
 }
 
-// Files tells what will be on a role's machines: "<machine>:<path>" to
-// "sha256:<hex>" for files that are not secret and for downloads, to "issued by
-// <common name>" for certificates, and to "from <names in the key store>" for
-// secrets. It is pure.
+// Files returns what will be on a role's machines, by "<machine>:<path>":
+// "sha256:<hex>" for files that are not secret and for downloads, "issued by
+// <common name>" for certificates, and "from <names in the key store>" for secrets.
+// It is pure.
 func Files(want Role) (map[string]string, error) { return files(want.role()) }

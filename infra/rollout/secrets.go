@@ -15,17 +15,16 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// Certificates and secrets are files that nobody can write down beforehand.
-// While observing they are wanted to be what the record says was written last
-// (withKeyFiles), and every pair is judged (judge). Only before an apply are
-// those that must be written made or fetched (fill); afterwards the record
-// says what they are now (settle).
+// The content of certificates and secrets cannot be computed beforehand. An
+// observation wants them as last written according to the record (withKeyFiles) and
+// judges every pair (judge). Only an apply makes or fetches those that must be
+// written (fill), and afterwards records what they are now (settle).
 
 // certMode is the mode of certificates: they are public.
 const certMode = 0o644
 
-// withKeyFiles adds certificates, keys and secrets to what is wanted, with the
-// digests of the record. Without a record any content will do.
+// withKeyFiles adds certificates, keys and secrets to the wanted state, with the
+// digests of the record. Without a record any content is accepted.
 func withKeyFiles(want component.Machine, rec MachineRecord) desired.State {
 	state := want.State
 	state.Files = slices.Clone(state.Files)
@@ -42,15 +41,15 @@ func withKeyFiles(want component.Machine, rec MachineRecord) desired.State {
 	return state
 }
 
-// pairVerdict is what is to be done about a certificate and its key.
+// pairVerdict is what to do about a certificate and its key.
 type pairVerdict struct {
 	// reissue is why a new pair must be made; empty keeps the pair.
 	reissue []finding.Finding
-	// foreign is what is wrong with a certificate that was put in the place
-	// of the one on record, beside that; it may be nothing at all.
+	// foreign is what else is wrong with a certificate that replaced the
+	// recorded one; it may be empty.
 	foreign []finding.Finding
-	// adopt is set when there is a good certificate that no record knows: it
-	// may be kept if the key beside it is its own.
+	// adopt is set for a valid certificate without a record. It is kept if its key
+	// lies beside it.
 	adopt bool
 }
 
@@ -76,14 +75,13 @@ func (o *operation) judgePair(m *convergence, s pki.Slot) pairVerdict {
 	return pairVerdict{reissue: reasons, adopt: !known && len(reasons) == 0}
 }
 
-// pairIs is a verdict with one reason.
+// pairIs is a finding with one problem.
 func pairIs(problem finding.Problem) []finding.Finding {
 	return []finding.Finding{{Kind: finding.Certificate, Problem: problem}}
 }
 
-// renewals says why certificates are to be made anew: those that are
-// what was written, and what foreign ones are. That a file is missing or
-// differs, Diff says.
+// renewals returns why certificates are made anew: those that were written by us,
+// and what is wrong with foreign ones. Diff reports missing and changed files.
 func (m *convergence) renewals() []finding.Finding {
 	var out []finding.Finding
 	for _, s := range m.want.Certificates {
@@ -103,8 +101,8 @@ func (m *convergence) renewals() []finding.Finding {
 	return out
 }
 
-// fill makes and fetches what must be written to the machine, and recomputes
-// its changes.
+// fill makes and fetches what must be written to the machine, and computes its
+// changes again.
 func (o *operation) fill(ctx context.Context, m *convergence) error {
 	if err := m.adopt(ctx); err != nil {
 		return err
@@ -143,9 +141,9 @@ func (m *convergence) setContent(path string, content []byte) {
 	}
 }
 
-// adopt keeps good certificates that no record knows (after an import, or a
-// create that was killed) if the keys beside them are theirs. The keys are
-// read into memory for that one comparison.
+// adopt keeps valid certificates without a record (after an import, or after a create that
+// was killed) if the keys beside them match. The keys are read into memory only for
+// that comparison.
 func (m *convergence) adopt(ctx context.Context) error {
 	var slots []pki.Slot
 	for _, s := range m.want.Certificates {
@@ -178,8 +176,8 @@ func (m *convergence) adopt(ctx context.Context) error {
 	return nil
 }
 
-// settle records the certificates and secrets that are now on the machine:
-// those just written, and those that turned out to be there already.
+// settle records the certificates and secrets that are now on the machine: those
+// just written and those found as wanted.
 func (m *convergence) settle(changes []host.Change) {
 	digest := func(path string) string {
 		for _, f := range m.state.Files {
@@ -206,7 +204,7 @@ func touches(changes []host.Change, path string) bool {
 	return slices.ContainsFunc(changes, func(c host.Change) bool { return c.Kind == finding.File && c.Target == path })
 }
 
-// certificates lists the machine's certificates as they were seen.
+// certificates lists the machine's certificates as they were observed.
 func (m *convergence) certificates() []CertificateStatus {
 	var out []CertificateStatus
 	for _, s := range m.want.Certificates {
@@ -217,8 +215,8 @@ func (m *convergence) certificates() []CertificateStatus {
 	return out
 }
 
-// certificateStatus describes the first certificate of a PEM file; what cannot
-// be parsed is left out.
+// certificateStatus describes the first certificate of a PEM file. It returns
+// nothing for content that cannot be parsed.
 func certificateStatus(machine, path string, content []byte) []CertificateStatus {
 	block, _ := pem.Decode(content)
 	if block == nil {

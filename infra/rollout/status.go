@@ -15,20 +15,19 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// StatusQuery names what to ask for a [Status]. Everything but API may be left
-// out: then the corresponding part of the answer is empty.
+// StatusQuery says what to ask for a [Status]. Only API is required; a part that is
+// left out stays empty in the answer.
 type StatusQuery struct {
 	API         API
 	Controllers []fleet.Target // machines of the API servers
 	Etcd        []fleet.Target // machines of the etcd members
-	Workers     []fleet.Target // machines of the workers; only for their certificates
+	Workers     []fleet.Target // machines of the workers, only for their certificates
 }
 
 // Status is the state of a cluster as seen at one moment.
 type Status struct {
-	// Healthy is true when everything that was asked for answered, every API
-	// server is ready, every etcd member healthy, every node Ready and no
-	// certificate expired.
+	// Healthy is true when everything answered, every API server is ready, every
+	// etcd member healthy, every node Ready and no certificate expired.
 	Healthy      bool                `json:"healthy"`
 	Version      string              `json:"version"` // of the API server behind the endpoint, "v1.36.4"
 	Nodes        []kube.Node         `json:"nodes"`
@@ -36,17 +35,16 @@ type Status struct {
 	Leases       []kube.Lease        `json:"leases"`
 	Etcd         []EtcdMemberStatus  `json:"etcd"`
 	Certificates []CertificateStatus `json:"certificates"`
-	// Problems tell, one sentence each, what could not be asked and why.
+	// Problems say what could not be asked and why, one sentence each.
 	Problems []string `json:"problems"`
 }
 
-// APIServerStatus is one API server, asked directly rather than through the
-// load balancer.
+// APIServerStatus is one API server, asked directly and not through the load balancer.
 type APIServerStatus struct {
 	Machine string `json:"machine"`
 	Ready   bool   `json:"ready"`
 	Version string `json:"version"`
-	// Failing names the checks of /readyz that do not pass.
+	// Failing names the failing checks of /readyz.
 	Failing []string `json:"failing"`
 }
 
@@ -61,8 +59,8 @@ type EtcdMemberStatus struct {
 	DBSize  int64  `json:"db_size"` // bytes
 }
 
-// Status asks a cluster how it is. It never fails because the cluster is
-// unhealthy: what cannot be asked is told in Problems.
+// Status returns the state of a cluster. An unhealthy cluster is no error: Problems
+// say what could not be asked.
 func (e *Engine) Status(ctx context.Context, q StatusQuery) Status {
 	ctx, cancel := context.WithTimeout(remote.Recalling(ctx, recallFor), fleet.ObserveBudget)
 	defer cancel()
@@ -83,7 +81,7 @@ func (e *Engine) Status(ctx context.Context, q StatusQuery) Status {
 	return b.result()
 }
 
-// distinct returns every machine once, also when it has several roles.
+// distinct returns every machine once, even if it has several roles.
 func distinct(lists ...[]fleet.Target) []fleet.Target {
 	var out []fleet.Target
 	for _, t := range slices.Concat(lists...) {
@@ -94,7 +92,7 @@ func distinct(lists ...[]fleet.Target) []fleet.Target {
 	return out
 }
 
-// statusBuilder collects the answers of everything that is asked at once.
+// statusBuilder collects the answers of parallel questions.
 type statusBuilder struct {
 	fleet  *fleet.Fleet
 	access *fleet.Access
@@ -113,7 +111,7 @@ func (b *statusBuilder) problem(what string, err error) {
 	b.add(func(s *Status) { s.Problems = append(s.Problems, what+": "+err.Error()) })
 }
 
-// cluster asks what every API server knows, of whichever answers.
+// cluster asks the API server for what does not depend on which server answers.
 func (b *statusBuilder) cluster(ctx context.Context, a API) {
 	version, err := fleet.AskAPI(ctx, b.access, a.Endpoint, func(ctx context.Context, c *kube.Client) (string, error) { return c.Version(ctx) })
 	b.answer("API server "+a.Endpoint, err, func(s *Status) { s.Version = version })
@@ -132,7 +130,7 @@ func (b *statusBuilder) cluster(ctx context.Context, a API) {
 	wait.Wait()
 }
 
-// answer takes in what was answered, or why nothing was.
+// answer takes an answer, or why there is none.
 func (b *statusBuilder) answer(what string, err error, change func(*Status)) {
 	if err != nil {
 		b.problem(what, err)
@@ -180,7 +178,7 @@ func (b *statusBuilder) member(ctx context.Context, t fleet.Target) {
 	b.add(func(s *Status) { s.Etcd = append(s.Etcd, answer) })
 }
 
-// certificateFiles are the certificates this project puts on machines.
+// certificateFiles are the certificates that this project puts on machines.
 var certificateFiles = []string{"/etc/kubernetes/pki/*.crt", "/etc/etcd/pki/*.crt"}
 
 func (b *statusBuilder) certificates(ctx context.Context, t fleet.Target) {
@@ -196,7 +194,7 @@ func (b *statusBuilder) certificates(ctx context.Context, t fleet.Target) {
 	b.add(func(s *Status) { s.Certificates = append(s.Certificates, found...) })
 }
 
-// result sorts the answers and draws the conclusion.
+// result sorts the answers and decides whether the cluster is healthy.
 func (b *statusBuilder) result() Status {
 	s := b.status
 	slices.SortFunc(s.APIServers, func(x, y APIServerStatus) int { return strings.Compare(x.Machine, y.Machine) })

@@ -23,8 +23,8 @@ type workerOperation struct {
 	api  *kube.Client
 }
 
-// operate makes an operation one on this pool. It needs a key from the store
-// to connect to the API server, but no answer of it yet.
+// operate makes the operation one on this worker pool. It fetches a key from the
+// store for the API server's client; it does not wait for an answer of the API server.
 func (x Workers) operate(ctx context.Context, o *operation) (*workerOperation, error) {
 	c, err := o.access.API(ctx, x.Endpoint)
 	if err != nil {
@@ -45,7 +45,7 @@ func (x Workers) nodeSpec(n component.Node) kube.NodeSpec {
 	return spec
 }
 
-// condition is what a worker's node must come to.
+// condition is what a worker's node must reach.
 func (x Workers) condition(n component.Node) kube.NodeCondition {
 	c := kube.NodeCondition{Name: n.Name, InternalIP: n.PrivateIP.String(), Registered: x.Spec.CNI.Network == component.CNINone}
 	if v, err := version.Parse(x.Spec.Version); err == nil {
@@ -54,8 +54,8 @@ func (x Workers) condition(n component.Node) kube.NodeCondition {
 	return c
 }
 
-// observe also compares the Node objects (labels, taints, pod CIDR) with what
-// is wanted.
+// observe also compares the Node objects (labels, taints, pod CIDR) with what is
+// wanted.
 func (x Workers) observe(ctx context.Context, o *operation) Report {
 	return o.report(ctx, func(ctx context.Context, r *Report) {
 		if err := nodeDrift(ctx, o.access, x, r); err != nil {
@@ -82,14 +82,13 @@ func nodeDrift(ctx context.Context, a *fleet.Access, want Workers, r *Report) er
 	return nil
 }
 
-// apply waits until the nodes are Ready and a pod has started on each that was
-// changed or started. Nodes are drained before what runs on them is disturbed.
+// apply waits until the nodes are Ready and a pod has started on each node that was
+// changed or started.
 //
-// The rule: a change that restarts containerd, or replaces the kubelet's
-// binary, drains the node first. A kubelet or kube-proxy restarted for any
-// other reason, a file repaired or a certificate renewed does not: running
-// pods do not notice. A node on which the kubelet is not running is repaired
-// without draining, since nothing could be evicted gracefully from it.
+// A change that restarts containerd or replaces the kubelet's binary drains the node
+// first. Any other restart of the kubelet or kube-proxy, a repaired file or a
+// renewed certificate does not: running pods are not affected. A node whose kubelet
+// does not run is repaired without draining, because it cannot end pods gracefully.
 func (x Workers) apply(ctx context.Context, base *operation, prior Role) error {
 	o, err := x.operate(ctx, base)
 	if err != nil {
@@ -145,8 +144,8 @@ func (o *workerOperation) converge(ctx context.Context) error {
 	return o.left()
 }
 
-// registerAgain restarts kubelets that run although their Node objects are
-// gone: a kubelet registers its node only when it starts.
+// registerAgain restarts running kubelets whose Node objects were deleted: a
+// kubelet registers its node only when it starts.
 func (o *workerOperation) registerAgain(ctx context.Context) error {
 	running := slices.DeleteFunc(o.reachable(), func(m *convergence) bool { return !m.running(component.KubeletUnit) })
 	if len(running) == 0 {
@@ -175,10 +174,9 @@ func (o *workerOperation) registerAgain(ctx context.Context) error {
 	})
 }
 
-// nodesReady waits until the machines' nodes are registered, gives their
-// objects what is wanted, waits until they are Ready and a pod has started
-// there, and lets pods onto them again when it was a roll-out that kept them
-// away.
+// nodesReady waits until the machines' nodes are registered, sets what is wanted on
+// their Node objects, and waits until they are Ready and a pod has started there. It
+// uncordons nodes that a roll-out has cordoned.
 func (o *workerOperation) nodesReady(ctx context.Context, machines []*convergence) error {
 	return fleet.Each(ctx, machines, func(ctx context.Context, m *convergence) error {
 		runs, err := readRuns(ctx, m.Machine)
@@ -198,7 +196,7 @@ func (o *workerOperation) nodesReady(ctx context.Context, machines []*convergenc
 	})
 }
 
-// nodeReady is nodesReady for what the Node object itself says.
+// nodeReady is the part of nodesReady that needs only the Node object.
 func (o *workerOperation) nodeReady(ctx context.Context, m *fleet.Machine, runs nodeRuns) error {
 	watch := m.Watch(component.KubeletUnit)
 	condition := o.want.condition(m.Node)
@@ -218,8 +216,8 @@ func (o *workerOperation) nodeReady(ctx context.Context, m *fleet.Machine, runs 
 	return nil
 }
 
-// dismissNodes lets nodes leave that are not wanted any more: drained when
-// they still live, their Node objects deleted, their machines tidied up.
+// dismissNodes removes nodes that are no longer wanted: it drains them if their
+// kubelet runs, deletes their Node objects and removes the role from their machines.
 func (o *workerOperation) dismissNodes(ctx context.Context, prior Workers) error {
 	leavers := leaving(o.want.Targets, prior.Targets)
 	if len(leavers) == 0 {
@@ -230,7 +228,7 @@ func (o *workerOperation) dismissNodes(ctx context.Context, prior Workers) error
 		return err
 	}
 	reasons := o.lifeless(ctx, leavers, nodes)
-	// All are closed before the first is emptied, lest its pods move on to the next.
+	// All are cordoned before the first is drained, so that pods do not move from one to the next.
 	for _, n := range nodes {
 		if slices.ContainsFunc(leavers, func(t fleet.Target) bool { return t.Node.Name == n.Name }) {
 			if err := o.api.Cordon(ctx, n.Name); err != nil {
@@ -241,7 +239,7 @@ func (o *workerOperation) dismissNodes(ctx context.Context, prior Workers) error
 	group, evicting := errgroup.WithContext(ctx)
 	for name, why := range reasons {
 		o.fleet.Say(name, "worker: evicting its pods without waiting for their end: %v", why)
-		// Nobody is left there to end them; what matters is that others start in their place.
+		// No kubelet ends these pods; what matters is that their replacements start elsewhere.
 		group.Go(func() error { _ = o.api.Drain(evicting, name, fleet.EvictBudget, nil); return nil })
 	}
 	_ = group.Wait()
@@ -254,16 +252,16 @@ func (o *workerOperation) dismissNodes(ctx context.Context, prior Workers) error
 			return &fleet.StepError{Machine: t.Node.Name, Step: "drain before it leaves", Err: err}
 		}
 	}
-	// The kubelet stops first: while it runs it would register its node anew.
+	// The kubelet stops first: while it runs it would register its node again.
 	if err := o.dismiss(ctx, prior); err != nil {
 		return err
 	}
 	return o.deleteNodes(ctx, leavers)
 }
 
-// lifeless tells which of the nodes have no kubelet that could end a pod, and
-// why: the node is not ready, or its machine does not answer, which the API
-// server may not have noticed yet.
+// lifeless returns the nodes without a kubelet that could end pods, and why: the
+// node is not ready, or its machine does not answer, which the API server may not
+// have noticed yet.
 func (o *workerOperation) lifeless(ctx context.Context, targets []fleet.Target, nodes []kube.Node) map[string]error {
 	return fleet.EachAll(ctx, o.fleet.Machines(targets), func(ctx context.Context, m *fleet.Machine) error {
 		i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == m.Name() })
@@ -289,8 +287,8 @@ func (o *workerOperation) deleteNodes(ctx context.Context, targets []fleet.Targe
 	return group.Wait()
 }
 
-// remove also deletes the Node objects. It does not drain: there may be nowhere
-// left to go. API servers that are gone are passed over.
+// remove also deletes the Node objects. It does not drain, because there may be no
+// node to move to. It skips API servers that cannot be reached.
 func (x Workers) remove(ctx context.Context, base *operation) error {
 	if err := base.remove(ctx); err != nil {
 		return err

@@ -8,10 +8,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// revive restarts kubelets and kube-proxies whose certificates had expired.
-// They read renewed ones only when they connect anew, and a connection on which
-// an API server has refused the expired one lasts until client-go's next check
-// of its files, minutes later. Pods do not notice.
+// revive restarts kubelets and kube-proxies whose certificates had expired. They read
+// renewed ones only for a new connection. A connection on which an API server has
+// refused the expired certificate lasts until client-go checks its files again,
+// minutes later. Pods are not affected.
 func (o *workerOperation) revive(ctx context.Context) error {
 	return fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
 		units := o.expired(m)
@@ -23,8 +23,8 @@ func (o *workerOperation) revive(ctx context.Context) error {
 	})
 }
 
-// expired returns the units of a worker's programs whose certificates had
-// expired when it was looked at. Each program has one, under its own name.
+// expired returns the units of a worker's programs whose certificates had expired
+// when the machine was observed. Each program has one certificate, of its own name.
 func (o *workerOperation) expired(m *convergence) []string {
 	var units []string
 	for _, s := range m.want.Certificates {

@@ -6,21 +6,21 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
-// workerFacts is all that decides a worker's place in a roll-out.
+// workerFacts is everything that decides a worker's place in a roll-out.
 type workerFacts struct {
 	name      string
 	reachable bool
 	running   bool // its kubelet is active
-	unproven  bool // ... and no pod is known to have started with it
+	unproven  bool // ... and no pod is known to have started since its units did
 	changes   bool
-	rolls     bool // ... and some concern all pods of the node
-	drain     bool // ... and pods would notice
+	rolls     bool // ... and some of the changes concern all pods of the node
+	drain     bool // ... and some interrupt pods
 }
 
-// planWorkers orders the work on the workers: machines whose kubelet does not
-// run, all at once; what concerns no pods, all at once; then the rest, of which
-// no more than Workers.MaxUnavailable are in hand at a time. Of these, nodes on
-// which pods may not start come first: nothing is lost there.
+// planWorkers orders the work on the workers: machines whose kubelet does not run,
+// all at once; changes that concern no pods, all at once; then the rest, at most
+// Workers.MaxUnavailable at a time. Of these, nodes on which pods may be unable to
+// start come first, because they have the least to lose.
 func planWorkers(workers []workerFacts) Plan {
 	var first, quiet, rolls []Step
 	rank := map[string]int{}

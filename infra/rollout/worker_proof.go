@@ -18,17 +18,16 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// A node may be Ready while no pod can start on it: the kubelet does not ask
-// containerd for a sandbox before it needs one. So a node counts as installed
-// or rolled only when a pod has started there. With which programs and files
-// that was is noted on the Node object, so that it is tried again whenever one
-// of them is another, and not otherwise: also when the operation that changed
-// it was interrupted before it could try.
+// A node may be Ready while no pod can start on it: the kubelet asks containerd for
+// a sandbox only when it needs one. So a node counts as installed or rolled only
+// when a pod has started there. The Node object notes the starts of the units and
+// the programs and files of that moment, so that the test is repeated exactly when
+// one of them has changed, also after an interrupted operation.
 
-// nodeRuns is what runs on a worker.
+// nodeRuns identifies the running kernel and units of a worker.
 type nodeRuns struct {
 	boot string // boot ID of the kernel
-	// units identifies this start of containerd and this start of the kubelet.
+	// units identifies the current start of containerd and of the kubelet.
 	units string
 }
 
@@ -37,20 +36,20 @@ func readRuns(ctx context.Context, m *fleet.Machine) (nodeRuns, error) {
 	return nodeRuns{boot: boot, units: strings.Join(starts, ".")}, err
 }
 
-// proof is what is noted on a node where a pod has started: which starts of
-// the units it was, and the digest of all public files and programs.
+// proof is the note on a node on which a pod has started: the starts of the units,
+// and the digest of all public files and programs.
 func (x nodeRuns) proof(m *convergence) string {
 	files, _ := json.Marshal(fileDigests(m.want.State)) // a map of strings, written in order
 	return fmt.Sprintf("%s:%x", x.units, sha256.Sum256(files))
 }
 
-// proves tells whether a node's note is of the units that run now, whatever
-// files were there.
+// proves reports whether a node's note is about the current start of the units,
+// whatever its files were.
 func (x nodeRuns) proves(note string) bool { return strings.HasPrefix(note, x.units+":") }
 
-// findUnproven finds the machines whose kubelet runs and on which no pod is
-// known to have started since: an earlier operation has failed there or was
-// interrupted, or the machine was rebooted.
+// findUnproven finds the machines whose kubelet runs and on which no pod is known to
+// have started since: an earlier operation failed or was interrupted there, or the
+// machine was rebooted.
 func (o *workerOperation) findUnproven(ctx context.Context) error {
 	running := slices.DeleteFunc(o.reachable(), func(m *convergence) bool { return !m.running(component.KubeletUnit) })
 	if len(running) == 0 {
@@ -71,9 +70,9 @@ func (o *workerOperation) findUnproven(ctx context.Context) error {
 	})
 }
 
-// proveOthers wants pods to start on the nodes that are not to be changed and
-// where that is not known, before other nodes are taken down: what was rolled
-// onto them may be what is about to be rolled onto the others.
+// proveOthers tests, before any node is taken down, whether pods start on the nodes
+// that do not change, where that is not known. What was rolled out to them may be
+// what is about to be rolled out to the others.
 func (o *workerOperation) proveOthers(ctx context.Context) error {
 	settled := slices.DeleteFunc(o.reachable(), func(m *convergence) bool { return !m.unproven || len(m.changes) > 0 })
 	if len(settled) == 0 {
@@ -88,7 +87,7 @@ func (o *workerOperation) proveOthers(ctx context.Context) error {
 	})
 }
 
-// nodeError is unitError for the kubelet, unless more is known already.
+// nodeError is UnitError for the kubelet, unless the error already says more.
 func nodeError(ctx context.Context, m *fleet.Machine, err error) error {
 	var told *fleet.StepError
 	if errors.As(err, &told) {
@@ -97,8 +96,8 @@ func nodeError(ctx context.Context, m *fleet.Machine, err error) error {
 	return m.UnitError(ctx, "wait for the node", component.KubeletUnit, err)
 }
 
-// prove starts a pod on the machine's node, unless one has started there with
-// all that runs and lies there now. A full node is left untried, and unproven.
+// prove starts a pod on the machine's node, unless one has started there with the
+// current units, programs and files. On a full node it tests and notes nothing.
 func (o *workerOperation) prove(ctx context.Context, m *convergence, runs nodeRuns) error {
 	note := runs.proof(m)
 	if nodes, err := o.api.Nodes(ctx, m.Name()); err == nil && len(nodes) == 1 && nodes[0].Proven == note {
@@ -109,11 +108,11 @@ func (o *workerOperation) prove(ctx context.Context, m *convergence, runs nodeRu
 		Abort: m.Watch(component.KubeletUnit),
 		Refused: func(ctx context.Context, err error) {
 			m.Say("node: opened to pods early, as one may have to start for another to be admitted: %v", err)
-			_ = o.api.Uncordon(ctx, m.Name()) // it is tried again when the node is Ready
+			_ = o.api.Uncordon(ctx, m.Name()) // tried again when the node is Ready
 		},
 	})
 	switch {
-	case errors.Is(err, kube.ErrNodeFull): // the next operation tries it
+	case errors.Is(err, kube.ErrNodeFull): // the next operation tests it
 		m.Say("node: not tried: %v", err)
 		return nil
 	case err != nil:
@@ -123,7 +122,7 @@ func (o *workerOperation) prove(ctx context.Context, m *convergence, runs nodeRu
 	return o.api.SetProven(ctx, m.Name(), note)
 }
 
-// unproved closes a node on which no pod starts, and says why it does not.
+// unproved cordons a node on which no pod starts, and returns the reason.
 func (o *workerOperation) unproved(ctx context.Context, m *fleet.Machine, err error) error {
 	var pod *kube.PodError
 	if !errors.As(err, &pod) {
@@ -140,7 +139,7 @@ func (o *workerOperation) unproved(ctx context.Context, m *fleet.Machine, err er
 		Next: "correct what it complains of and apply again; more of it is told by\n" + m.JournalCommand(component.ContainerdUnit)}
 }
 
-// redact takes out of a log what looks like a secret.
+// redact removes from a log what looks like a secret.
 func redact(e *kube.PodError) {
 	e.Message = remote.Redact(e.Message)
 	if len(e.Log) > 0 { // a key may be several lines
@@ -148,7 +147,7 @@ func redact(e *kube.PodError) {
 	}
 }
 
-// together runs functions at the same time; the first error ends the others.
+// together runs functions in parallel; the first error cancels the others.
 func together(ctx context.Context, all ...func(context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, f := range all {

@@ -31,8 +31,7 @@ func TestNodeProof(t *testing.T) {
 	}
 }
 
-// TestProveFullNode: where there is no room for a pod, none has started, and
-// nothing is noted.
+// TestProveFullNode checks that a node without room for the test pod gets no note.
 func TestProveFullNode(t *testing.T) {
 	var noted atomic.Bool
 	s := newServers(t, func(w http.ResponseWriter, r *http.Request) {

@@ -16,9 +16,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
 
-// rollsNode is the rule of ApplyWorkers for what is done to MaxUnavailable nodes
-// at a time: something restarts, or pods will be started by another program. The
-// latter disturbs nobody, but shows on the first node whether pods still start.
+// rollsNode reports whether changes are made to MaxUnavailable nodes at a time:
+// something restarts, or another program will start pods. The latter interrupts
+// nothing, but shows on the first node whether pods still start.
 func rollsNode(changes []host.Change) bool {
 	return restartsAny(changes) || slices.ContainsFunc(changes, func(c host.Change) bool { return c.Kind == finding.Binary })
 }
@@ -27,17 +27,17 @@ func restartsAny(changes []host.Change) bool {
 	return slices.ContainsFunc(changes, func(c host.Change) bool { return len(c.Restarts) > 0 })
 }
 
-// disturbsPods is the rule of Workers.apply: containerd restarts, or the
-// kubelet becomes another program.
+// disturbsPods reports whether changes need a drained node: containerd restarts, or
+// the kubelet's program is replaced.
 func disturbsPods(changes []host.Change) bool {
 	return restarts(changes, component.ContainerdUnit) || slices.ContainsFunc(changes, func(c host.Change) bool {
 		return c.Kind == finding.Binary && slices.Contains(c.Restarts, component.KubeletUnit)
 	})
 }
 
-// carryOut takes the steps of a stage: all at once when they disturb nobody,
-// otherwise MaxUnavailable at a time. As soon as one is done the next begins;
-// once one has failed none does, and those in hand are seen through.
+// carryOut takes the steps of a stage: all at once if they interrupt nothing,
+// otherwise MaxUnavailable at a time. The next step begins as soon as one is done.
+// After a failure no step begins, and those in progress are finished.
 func (o *workerOperation) carryOut(ctx context.Context, stage Stage) error {
 	if !stage[0].Action.disturbs() {
 		return o.stages(ctx, Plan{stage}, o.step)
@@ -71,11 +71,11 @@ func (o *workerOperation) carryOut(ctx context.Context, stage Stage) error {
 			return nil
 		})
 	}
-	_ = group.Wait() // the errors are those collected
+	_ = group.Wait() // the errors are collected above
 	return stopped(errors.Join(errs...), begun, stage)
 }
 
-// roll takes one node down and up again, when all that are not taken are well.
+// roll takes one node down and up again, once all other nodes not taken down are healthy.
 func (o *workerOperation) roll(ctx context.Context, s Step, taken map[string]bool) error {
 	if err := o.gate(ctx, s, taken); err != nil {
 		return err
@@ -104,14 +104,14 @@ func (o *workerOperation) step(ctx context.Context, m *convergence, s Step) erro
 	return nil
 }
 
-// gate waits until the nodes that are not taken are Ready, except those that
-// cannot be reached: they are down already.
+// gate waits until the nodes that are not taken down are Ready. It skips those that
+// cannot be reached, which are down already.
 func (o *workerOperation) gate(ctx context.Context, s Step, taken map[string]bool) error {
 	var conditions []kube.NodeCondition
 	for _, m := range o.reachable() {
 		if !taken[m.Name()] {
 			c := o.want.condition(m.Node)
-			c.Version = "" // its turn may be yet to come
+			c.Version = "" // it may not have been rolled yet
 			conditions = append(conditions, c)
 		}
 	}
@@ -136,8 +136,7 @@ func (o *workerOperation) drain(ctx context.Context, node string) error {
 	return o.api.Drain(ctx, node, timeout, func(line string) { o.fleet.Say(node, "%s", line) })
 }
 
-// reopen lets pods onto a node again that could not be drained: nothing on it
-// has been changed.
+// reopen uncordons a node that could not be drained; nothing on it was changed.
 func (o *workerOperation) reopen(ctx context.Context, node string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleet.LeaveBudget)
 	defer cancel()
