@@ -25,31 +25,31 @@ var (
 )
 
 const (
-	// defaultLimit bounds all waits on the machine together (downloads, units
-	// that start) when the context has no nearer deadline.
+	// defaultLimit bounds all waits on the machine together (downloads, starts of
+	// units) when the context has no earlier deadline.
 	defaultLimit = 30 * time.Minute
-	// reportTime is left of the context's time for the machine to say what it
-	// was waiting for.
+	// reportTime is how long before the context's deadline a script gives up, so that
+	// it can still report what it waited for.
 	reportTime = 2 * time.Second
-	// journalLines is how much of a failed unit's journal an error carries.
+	// journalLines is how many lines of a failed unit's journal an error quotes.
 	journalLines = 10
 )
 
-// Apply makes the changes, and nothing else, in one round trip, and verifies
-// the result by looking at the machine again within it. The changes must come
-// from Diff for the same want and rec.
+// Apply makes exactly the given changes in one round trip, and verifies the result
+// by observing the machine again within it. The changes must come from Diff for the
+// same want and rec.
 //
-// Programs are downloaded by the machine and verified before anything at all is
-// installed. Files get their names only when complete, owned and protected.
-// Units restart in the order of want, and only those a change names.
+// The machine downloads and verifies all programs before anything is installed. A file gets
+// its name only when it is complete and has its owner and mode. Units restart in the
+// order of want, and only those that a change names.
 //
-// To make some of the changes only, pass those with a want that leaves out what
-// the others are about; a unit left out that a change would restart is reported
-// as pending by the next Diff.
+// To make only some of the changes, pass those with a want that leaves out what the
+// others are about. If a change restarts a unit that is left out, the next Diff
+// reports the restart as pending.
 //
-// The returned record describes what is on the machine now; beside an error it
-// describes as much as is known. The error is an [*ApplyError], a
-// [*ChecksumError] or one of package remote's.
+// The returned record describes what is on the machine now; with an error, as much
+// as is known. The error is an [*ApplyError], a [*ChecksumError] or one of package
+// remote's.
 func Apply(ctx context.Context, r Runner, want desired.State, changes []Change, rec Record, opts Options) (Record, error) {
 	return standardLayout().apply(ctx, r, want, changes, rec, opts)
 }
@@ -84,7 +84,7 @@ func (l layout) apply(ctx context.Context, r Runner, want desired.State, changes
 	return l.verify(ctx, r, p, want, a.rec, out, opts)
 }
 
-// runApply runs an apply script and interprets what it reports on its way.
+// runApply runs an apply script and reads its reports as they arrive.
 func (l layout) runApply(ctx context.Context, r Runner, cmd remote.Command, want desired.State, rec Record, opts Options) (*answers, remote.Output, error) {
 	a := &answers{machine: r.Name(), want: want, progress: opts.Progress,
 		rec: Record{Files: maps.Clone(rec.Files)}}
@@ -93,7 +93,7 @@ func (l layout) runApply(ctx context.Context, r Runner, cmd remote.Command, want
 	var failed *ApplyError
 	switch {
 	case a.err != nil:
-		err = a.err // says more than the exit status
+		err = a.err // more specific than the exit status
 		if errors.As(err, &failed) {
 			failed.explain(ctx, r)
 		}
@@ -105,7 +105,7 @@ func (l layout) runApply(ctx context.Context, r Runner, cmd remote.Command, want
 	return a, out, err
 }
 
-// verify compares the machine as it was left with what is wanted.
+// verify compares the machine after the changes with what is wanted.
 func (l layout) verify(ctx context.Context, r Runner, p plan, want desired.State, rec Record, out remote.Output, opts Options) (Record, error) {
 	obs, err := parseObservation(out.Stdout, unitNames(want), rec)
 	if err != nil {
@@ -113,7 +113,7 @@ func (l layout) verify(ctx context.Context, r Runner, p plan, want desired.State
 	}
 	failure := &ApplyError{Machine: r.Name(), Step: Step{Kind: StepVerify}}
 	left := slices.DeleteFunc(l.diff(want, obs, rec), func(c Change) bool {
-		// With a part of a state, a unit file of the rest looks foreign.
+		// If want is only a part of a state, unit files of the rest look foreign.
 		return c.Kind == finding.DropIn && !slices.Contains(p.drops, c.Target) || c.Kind == finding.Unit && opts.SkipRestart
 	})
 	for _, u := range p.units {
@@ -138,7 +138,7 @@ func (l layout) verify(ctx context.Context, r Runner, p plan, want desired.State
 	return rec, failure
 }
 
-// explain adds what the machine can tell about the failure.
+// explain adds what the machine knows of the cause.
 func (e *ApplyError) explain(ctx context.Context, r Runner) {
 	if e.Unit != "" {
 		e.Journal = Journal(ctx, r, e.Unit, journalLines)
@@ -146,9 +146,9 @@ func (e *ApplyError) explain(ctx context.Context, r Runner) {
 	e.Causes = Causes(ctx, r, e.Err.Error()+"\n"+e.Journal)
 }
 
-// Prefetch downloads and verifies the programs the machine will need for want,
-// without installing anything, so that a later Apply only has to move them into
-// place. What rec says is installed already is left out.
+// Prefetch downloads and verifies the programs that the machine needs for want,
+// without installing anything, so that a later Apply only moves them into place. It
+// skips what is installed according to rec. The errors are Apply's.
 func Prefetch(ctx context.Context, r Runner, want desired.State, rec Record) error {
 	return standardLayout().prefetch(ctx, r, want, rec)
 }
@@ -177,7 +177,7 @@ func (l layout) prefetch(ctx context.Context, r Runner, want desired.State, rec 
 	return err
 }
 
-// limit is how many seconds a script may wait so that it ends before the context.
+// limit is how many seconds a script may wait so that it ends before the context does.
 func limit(ctx context.Context) int {
 	d := defaultLimit
 	if deadline, ok := ctx.Deadline(); ok {
@@ -186,8 +186,8 @@ func limit(ctx context.Context) int {
 	return max(int(d.Seconds()), 1)
 }
 
-// answers takes in, as they arrive, the frames an apply script writes before
-// its observation.
+// answers reads the frames that an apply script writes before its observation, as
+// they arrive.
 type answers struct {
 	machine  string
 	want     desired.State
@@ -202,7 +202,7 @@ type answers struct {
 
 var _ io.Writer = (*answers)(nil)
 
-// Write never fails: the script is not to end because of what it reports.
+// Write never fails, so that a report cannot end the script.
 func (a *answers) Write(p []byte) (int, error) {
 	if a.done {
 		return len(p), nil

@@ -22,8 +22,8 @@ const secretWord = "hunter2-hunter2"
 
 var digests = regexp.MustCompile(`[0-9a-f]{12}\.\.`)
 
-// appState wants a little of everything: two units, of which one runs with the
-// configuration and the program, and one with neither.
+// appState has one of everything and two units. One unit uses the configuration and
+// the program, the other uses neither.
 func appState(t *testing.T, m *localMachine, web *mirror, version string) desired.State {
 	url, sum := web.add("/app-"+version, []byte("#!/bin/sh\necho app "+version+"\n"))
 	tools := tarball(t, map[string]string{"./bin/one": "one " + version, "./bin/two": "two " + version, "README": "no"})
@@ -98,8 +98,8 @@ func TestFirstInstall(t *testing.T) {
 	}
 }
 
-// TestRepair damages one thing at a time: the difference names it and nothing
-// else, apply repairs it in one round trip, and only units concerned restart.
+// TestRepair damages one thing at a time. The difference must name only that, Apply
+// must repair it in one round trip, and only the units concerned may restart.
 func TestRepair(t *testing.T) {
 	m, web := newLocalMachine(t), newMirror(t)
 	want := appState(t, m, web, "1")
@@ -115,7 +115,7 @@ func TestRepair(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		damage func()
-		words  string // the root directory cut off, digests as "#"
+		words  string // without the root directory, digests as "#"
 		starts unitStarts
 	}{
 		{"nothing", func() {}, "", unitStarts{}},
@@ -215,8 +215,8 @@ func TestUpgradeRestartsOnlyWhatChanged(t *testing.T) {
 	}
 }
 
-// TestLostRecord: what an earlier Apply installed is recognised without a
-// record, by digest or by the receipt on the machine, and then adopted.
+// TestLostRecord checks that without a record, installed files are recognised by
+// their digest or by the receipt on the machine, and then adopted.
 func TestLostRecord(t *testing.T) {
 	m, web := newLocalMachine(t), newMirror(t)
 	want := appState(t, m, web, "1")
@@ -236,7 +236,7 @@ func TestUnchangedProgramsAreNotHashed(t *testing.T) {
 	rec := m.converge(want, Record{})
 	path := m.file("bin/app")
 	f := rec.Files[path]
-	f.SHA256 = strings.Repeat("0", 64) // shows up only when believed
+	f.SHA256 = strings.Repeat("0", 64) // would show if the receipt were trusted
 	rec.Files[path] = f
 	if got := m.observe(want, rec).Files[path].SHA256; got != f.SHA256 {
 		t.Errorf("the program was hashed although size, time and inode are as recorded: %s", got)
@@ -286,9 +286,8 @@ func TestFailedUnit(t *testing.T) {
 	m.converge(appState(t, m, web, "1"), Record{})
 }
 
-// TestInterrupted kills Apply, with everything it started, at random instants.
-// Whenever that was, the next observe, diff and apply converge, and the unit
-// runs with what is on disk.
+// TestInterrupted kills Apply, with all its processes, at random moments. The next
+// Observe, Diff and Apply must converge, and the unit must run with what is on disk.
 func TestInterrupted(t *testing.T) {
 	m, web := newLocalMachine(t), newMirror(t)
 	rec := m.converge(appState(t, m, web, "0"), Record{})
@@ -308,7 +307,7 @@ func TestInterrupted(t *testing.T) {
 		partial, err := m.layout().apply(ctx, m, want, changes, rec, Options{})
 		cancel()
 		if random.IntN(2) == 0 {
-			rec = partial // the caller may or may not have come to save it
+			rec = partial // the caller may or may not have saved it
 		}
 		t.Logf("round %d: %v", i, err)
 		rec = m.converge(want, rec)
@@ -326,8 +325,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestSecretsAreNeverReadable watches every rename of a secret, by a stand-in
-// for mv that first notes who could read the file.
+// TestSecretsAreNeverReadable watches every rename of a secret through a stand-in
+// for mv that first records who can read the file.
 func TestSecretsAreNeverReadable(t *testing.T) {
 	m, web := newLocalMachine(t), newMirror(t)
 	want := appState(t, m, web, "1")
@@ -346,7 +345,7 @@ func TestSecretsAreNeverReadable(t *testing.T) {
 	seen := 0
 	for line := range strings.Lines(string(b)) {
 		fields := strings.Fields(line)
-		if strings.HasSuffix(fields[2], "/2") || strings.Contains(line, "app.key") { // 2: its place in the upload
+		if strings.HasSuffix(fields[2], "/2") || strings.Contains(line, "app.key") { // 2: its index in the upload
 			seen++
 			if fields[0] != "640" || fields[1] != "daemon" {
 				t.Errorf("mode and group before a rename: %s", line)
@@ -370,7 +369,7 @@ func TestRemove(t *testing.T) {
 		t.Fatal(err)
 	}
 	trips := m.trips.Load()
-	for range 2 { // what is gone is no error
+	for range 2 { // removing again is no error
 		if err := m.layout().remove(t.Context(), m, want, []string{m.file("data"), m.file("etc")}); err != nil {
 			t.Fatal(err)
 		}
@@ -388,12 +387,12 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// TestUnitCheck: what a unit has set up beside its process is drift when it is
-// gone, and a restart of that unit alone repairs it. What restarts the unit
-// anyway, or that it does not run, is said once.
+// TestUnitCheck checks that the loss of what a unit sets up beside its process is
+// drift, that a restart of only that unit repairs it, and that it is not reported in
+// addition to another restart or a stopped unit.
 func TestUnitCheck(t *testing.T) {
 	m := newLocalMachine(t)
-	link := m.file("state/config.app.service") // written by every start
+	link := m.file("state/config.app.service") // every start writes it
 	want := desired.State{
 		Files: []desired.File{
 			{Path: m.file("etc/app.conf"), Mode: 0o644, Content: []byte("1")},
@@ -441,15 +440,15 @@ func TestUnitCheck(t *testing.T) {
 	}
 }
 
-// TestPartialApply: changes may be made one after the other, and a restart
-// that is owed in between is not forgotten.
+// TestPartialApply checks that changes can be made one after the other and that a
+// restart that is due in between is not forgotten.
 func TestPartialApply(t *testing.T) {
 	m, web := newLocalMachine(t), newMirror(t)
 	rec := m.converge(appState(t, m, web, "1"), Record{})
 	want := appState(t, m, web, "2")
 	changes := m.diff(want, rec)
 	first := slices.DeleteFunc(slices.Clone(changes), func(c Change) bool { return c.Target != m.file("etc/app.conf") })
-	// A unit whose own file is left out must not be mistaken for an overridden one.
+	// A unit whose own file is left out must not look overridden.
 	part := desired.State{Files: want.Files[:1], Units: want.Units[:1]}
 	if _, err := m.layout().apply(t.Context(), m, part, first, rec, Options{}); err != nil {
 		t.Fatal(err)

@@ -9,31 +9,31 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// A unit that systemd has just started says nothing about the next minute: a
-// program that ended once, because what it depends on was slow, looks at that
-// moment like one that ends at every start. So such units are looked at again.
+// The state of a unit that systemd has just started does not show whether the unit
+// will keep running: a program that exited once because a dependency was slow looks
+// like one that exits at every start. So such units are observed again.
 const (
-	// patience bounds how long units are looked at before they are judged.
+	// patience bounds how long units are observed before they are judged.
 	patience = 10 * time.Second
-	// lookAgain is the pause between two looks.
+	// lookAgain is the pause between two observations.
 	lookAgain = time.Second
-	// steadyAfter is how long a unit that systemd had to restart must have been
-	// up to count as running: bad arguments end a program within a second.
+	// steadyAfter is how long a unit that systemd restarted must be up to count as
+	// running: bad arguments end a program within a second.
 	steadyAfter = 3 * time.Second
-	// crashLoop is how many automatic restarts during one observation make a
-	// unit one that fails again and again. One restart is systemd's cure at work.
+	// crashLoop is how many automatic restarts during one observation count as a
+	// crash loop. One restart is normal recovery.
 	crashLoop = 2
 )
 
 func (u Unit) crashes() bool { return u.Again >= crashLoop }
 
-// waits tells whether the unit has ended and systemd is about to start it again.
+// waits reports whether the unit has exited and systemd is about to restart it.
 func (u Unit) waits() bool {
 	return u.SubState == "auto-restart" || u.SubState == "auto-restart-queued"
 }
 
-// unsettled names the units that are wanted running and of which it cannot be
-// told yet whether they will be.
+// unsettled returns the units that should run and of which it is not clear yet
+// whether they will.
 func (o Observation) unsettled(want desired.State) []string {
 	var out []string
 	for _, w := range want.Units {
@@ -47,15 +47,15 @@ func (o Observation) unsettled(want desired.State) []string {
 	return out
 }
 
-// with is the observation with what a later look found of its units.
+// with returns the observation with its units as observed later.
 func (o Observation) with(later Observation) Observation {
 	units := map[string]Unit{}
 	for name, u := range o.Units {
 		now := later.Units[name]
-		// systemd counts from nought again when somebody starts the unit by hand.
+		// systemd resets the counter when somebody starts the unit by hand.
 		now.Again = u.Again + max(now.Restarts-u.Restarts, 0)
 		if now.Again > 0 && now.Result == "success" {
-			now.Result = u.Result // what it ended with, which a start clears
+			now.Result = u.Result // why it exited last, which a start clears
 		}
 		units[name] = now
 	}
@@ -63,10 +63,10 @@ func (o Observation) with(later Observation) Observation {
 	return o
 }
 
-// await looks at the units again while some of them are unsettled, for as long
-// as patience lasts. A machine on which all is well is not asked again. When
-// ctx ends or a later look fails, the last good look counts, and those units
-// are marked as Unsettled.
+// await observes the units again while some of them are unsettled, for at most
+// patience. If none is, it does not ask the machine. If ctx ends or a later
+// observation fails, the last successful one counts, with those units marked as
+// Unsettled.
 func (l layout) await(ctx context.Context, r Runner, want desired.State, obs Observation) Observation {
 	units := desired.State{Units: want.Units}
 	names := unitNames(units)
@@ -90,7 +90,7 @@ func (l layout) await(ctx context.Context, r Runner, want desired.State, obs Obs
 	return obs
 }
 
-// leaveOpen is the observation with its unsettled units marked as such.
+// leaveOpen returns the observation with its unsettled units marked as such.
 func (o Observation) leaveOpen(want desired.State) Observation {
 	o.Units = maps.Clone(o.Units)
 	for _, name := range o.unsettled(want) {

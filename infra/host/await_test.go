@@ -13,19 +13,19 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// watched is a machine with one unit, which plays what happens to a program
-// under Restart=always with a second in between.
+// watched is a machine with one unit that runs under Restart=always with a pause of
+// one second.
 type watched struct {
 	start time.Time
 	looks int
-	// at returns the unit's state so long after the first look.
+	// at returns the unit's state at a time after the first observation.
 	at  func(time.Duration) Unit
-	err error // of the second look
+	err error // of the second observation
 }
 
 func (m *watched) Name() string { return "worker-0" }
 
-const bootedFor = 1000 * time.Second // at the first look
+const bootedFor = 1000 * time.Second // at the first observation
 
 func (m *watched) Run(context.Context, remote.Command) (remote.Output, error) {
 	m.looks++
@@ -42,7 +42,7 @@ func (m *watched) Run(context.Context, remote.Command) (remote.Output, error) {
 	return remote.Output{Stdout: []byte(strings.Join(answer, "\x00"))}, nil
 }
 
-// up is a unit that has been running since so long after the first look.
+// up is a unit that has been running since a time after the first observation.
 func up(since time.Duration, restarts int) Unit {
 	return Unit{ActiveState: "active", SubState: "running", Result: "success", Restarts: restarts,
 		ActiveEnter: uint64((bootedFor + since).Microseconds())}
@@ -52,7 +52,7 @@ func down(restarts int) Unit {
 	return Unit{ActiveState: "activating", SubState: "auto-restart", Result: "exit-code", Restarts: restarts}
 }
 
-// loop is a program that ends so long after each start.
+// loop is a program that exits a fixed time after each start.
 func loop(life time.Duration) func(time.Duration) Unit {
 	return func(now time.Duration) Unit {
 		round := life + time.Second
@@ -64,21 +64,21 @@ func loop(life time.Duration) func(time.Duration) Unit {
 	}
 }
 
-// TestAwait: a unit that ended once is no drift, one that ends at every start is,
-// at whatever moment it is looked at.
+// TestAwait checks that a unit that exited once is no drift and one that exits at
+// every start is, at whatever moment it is observed.
 func TestAwait(t *testing.T) {
 	want := desired.State{Units: []desired.Unit{{Name: "a.service", Enabled: true, Active: true}}}
 	for _, tt := range []struct {
 		name  string
 		at    func(time.Duration) Unit
 		words string
-		limit time.Duration // how long it may take at most
+		limit time.Duration // how long await may take
 	}{
 		{"runs", func(time.Duration) Unit { return up(-time.Hour, 0) }, "", 0},
 		{"was restarted a while ago", func(time.Duration) Unit { return up(-time.Minute, 3) }, "", 0},
 		{"stopped", func(time.Duration) Unit { return Unit{ActiveState: "inactive", SubState: "dead"} }, "stopped, wanted running", 0},
 		{"was started by hand a moment ago", func(time.Duration) Unit { return up(0, 0) }, "", 0},
-		// A manager that led and lost its lease ends; its successor waits for its turn.
+		// A leading manager that loses its lease exits; after the restart it waits for the lease.
 		{"lost its lease", func(now time.Duration) Unit {
 			if now < 800*time.Millisecond {
 				return down(2)
@@ -129,8 +129,8 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// TestAwaitIsBounded: a unit that cannot be seen to its end is not judged, and
-// what was seen of everything else counts.
+// TestAwaitIsBounded checks that a unit that does not settle is not judged, and that
+// the rest of the observation counts.
 func TestAwaitIsBounded(t *testing.T) {
 	want := desired.State{Units: []desired.Unit{{Name: "a.service", Enabled: true, Active: true}}}
 	judge := func(t *testing.T, ctx context.Context, m *watched) {
@@ -156,7 +156,7 @@ func TestAwaitIsBounded(t *testing.T) {
 	})
 }
 
-// TestAwaitLeavesOthersAlone: what is not wanted running is not waited for.
+// TestAwaitLeavesOthersAlone checks that units that should not run are not waited for.
 func TestAwaitLeavesOthersAlone(t *testing.T) {
 	m := &watched{start: time.Now(), at: func(time.Duration) Unit { return down(1) }}
 	if _, err := Observe(t.Context(), m, desired.State{Units: []desired.Unit{{Name: "a.service"}}}, Record{}); err != nil || m.looks != 1 {

@@ -2,14 +2,14 @@ package host
 
 import "github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 
-// Change is one difference between a machine and what is wanted of it. Its
-// subject is empty: the caller knows which machine it is about.
+// Change is one difference between a machine and its wanted state. The finding's
+// subject is empty: the caller knows the machine.
 type Change struct {
 	finding.Finding
 	Restarts []string // units Apply restarts or reloads because of this change
 }
 
-// Findings returns what the changes were found by.
+// Findings returns the findings of changes.
 func Findings(changes []Change) []finding.Finding {
 	out := make([]finding.Finding, len(changes))
 	for i, c := range changes {
@@ -18,10 +18,10 @@ func Findings(changes []Change) []finding.Finding {
 	return out
 }
 
-// Words joins the changes into the one line a person reads of a machine.
+// Words joins the changes into one line for people.
 func Words(changes []Change) string { return finding.Words(Findings(changes)) }
 
-// attributesOnly says whether the content at the path is as wanted.
+// attributesOnly reports whether the content of the file is as wanted.
 func (c Change) attributesOnly() bool {
 	switch c.Problem {
 	case finding.Mode, finding.NotExecutable, finding.Owner, finding.Group:

@@ -15,10 +15,10 @@ import (
 //go:embed diagnose.sh
 var causeFunctions string
 
-// Causes looks in what a unit or command said for causes that the machine can
-// tell more about, and asks it: who holds a port that is taken, how full the
-// file systems are. It is meant for errors, so it has nothing to say rather
-// than to fail; it looks even when ctx has just ended.
+// Causes searches the output of a unit or command for causes that the machine can
+// explain, and asks it: which process holds a port, how full the file systems are. It is
+// meant for errors, so it returns nothing instead of failing, and it asks even if
+// ctx has just ended.
 func Causes(ctx context.Context, r Runner, said string) []finding.Finding {
 	var ports []string
 	for _, match := range portTaken.FindAllStringSubmatch(said, -1) {

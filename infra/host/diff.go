@@ -12,15 +12,15 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// Diff lists what differs between the machine as observed and what is wanted,
-// in a stable order. It is pure. rec must be the one Observe was given.
+// Diff returns the differences between an observed machine and what is wanted, in
+// a stable order. It is pure. rec must be the one that Observe was given.
 func Diff(want desired.State, got Observation, rec Record) []Change {
 	return standardLayout().diff(want, got, rec)
 }
 
-// Adopt returns rec brought up to date with an observation: files found as
-// wanted are recorded as they are now, so that the next Observe need not hash
-// them, and what is no longer wanted is dropped. It is pure.
+// Adopt returns rec updated with an observation. Files found as wanted are recorded
+// as they are now, so that the next Observe need not hash them; files that are no
+// longer wanted are dropped. It is pure.
 func Adopt(want desired.State, got Observation, rec Record) Record {
 	return standardLayout().adopt(want, got, rec)
 }
@@ -67,7 +67,7 @@ type differ struct {
 	touched map[string]bool // units whose unit file or drop-ins differ
 }
 
-// add lists a difference and the units that are to restart because of it.
+// add adds a difference and the units to restart because of it.
 func (d *differ) add(f finding.Finding, restarts ...string) {
 	d.changes = append(d.changes, Change{Finding: f, Restarts: restarts})
 }
@@ -119,7 +119,7 @@ func (d *differ) file(want desired.File) {
 	}
 }
 
-// content is the problem of a file with another content than is wanted.
+// content returns the problem of a file whose content is not as wanted.
 func content(got File) finding.Problem {
 	if got.SHA256 == "" {
 		return finding.Unhashed
@@ -143,8 +143,8 @@ func (d *differ) program(b desired.Binary, i desired.Install) {
 	case size > 0 && got.Size < size:
 		f.Problem, f.Found, f.Wanted = finding.Truncated, strconv.FormatInt(got.Size, 10), fmt.Sprintf("%s (%d bytes)", name, size)
 	case digest == "":
-		// Nothing tells what the program in the archive looks like: it is
-		// another version, or was not installed by Apply.
+		// The wanted digest of the program in the archive is unknown: it is
+		// another version, or Apply did not install it.
 		f.Problem, f.Found, f.Wanted = finding.Version, got.SHA256, name
 	default:
 		f.Problem, f.Found, f.Wanted = content(got), got.SHA256, digest
@@ -155,9 +155,9 @@ func (d *differ) program(b desired.Binary, i desired.Install) {
 	}
 }
 
-// expected returns the digest wanted of an installed program and its size, as
-// far as they are known: from the download itself, from the record of the last
-// Apply, or, when that record was lost, from the receipt Apply left on the machine.
+// expected returns the wanted digest and size of an installed program, as far as
+// known: from the download itself, from the record of the last Apply, or, without a
+// record, from the receipt on the machine.
 func (d *differ) expected(b desired.Binary, i desired.Install) (digest string, size int64) {
 	if r, ok := d.rec.Files[i.Path]; ok && r.Source == b.SHA256 {
 		digest, size = r.SHA256, r.Size
@@ -187,7 +187,7 @@ func (d *differ) attributes(kind finding.Kind, path string, got File, mode uint3
 	}
 }
 
-// restarts lists the units that run with the file.
+// restarts returns the units that use the file.
 func (d *differ) restarts(file string) []string {
 	var out []string
 	for _, u := range d.want.Units {
@@ -198,7 +198,7 @@ func (d *differ) restarts(file string) []string {
 	return out
 }
 
-// configures says whether the file is the unit's unit file or one of its drop-ins.
+// configures reports whether the file is the unit's unit file or one of its drop-ins.
 func (d *differ) configures(file, unit string) bool {
 	dir := path.Dir(file)
 	return d.isUnitDir(dir) && path.Base(file) == unit ||
@@ -207,8 +207,8 @@ func (d *differ) configures(file, unit string) bool {
 
 func (l layout) isUnitDir(dir string) bool { return slices.Contains(l.foreign, dir) }
 
-// touch remembers the units the file configures: that systemd has not loaded
-// it yet is then not worth a line of its own.
+// touch notes the units that the file configures. That systemd has not loaded the
+// file yet then needs no finding of its own.
 func (d *differ) touch(file string) {
 	for _, u := range d.want.Units {
 		if d.configures(file, u.Name) {
@@ -226,7 +226,7 @@ func orRoot(name string) string {
 	return name
 }
 
-// nameOf is the name found, or the number where the machine knows no name.
+// nameOf returns the name found, or the number if the machine has no name for it.
 func nameOf(name string, id uint32) string {
 	if name == "UNKNOWN" || name == "" {
 		return strconv.FormatUint(uint64(id), 10)

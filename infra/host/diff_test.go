@@ -33,7 +33,7 @@ func golden(t *testing.T, name, got string) {
 
 const goodUnit = "/etc/systemd/system/a.service"
 
-// TestDiffUnit goes through the states systemd reports, one at a time.
+// TestDiffUnit checks the states that systemd reports, one at a time.
 func TestDiffUnit(t *testing.T) {
 	want := desired.State{
 		Files: []desired.File{{Path: goodUnit, Mode: 0o644, Content: []byte("x")}},
@@ -134,7 +134,7 @@ func everything() desired.State {
 	}
 }
 
-// damaged is a machine on which nothing is as wanted.
+// damaged is an observation in which nothing is as wanted.
 func damaged() Observation {
 	return Observation{
 		Sysctls:     map[string]string{"net/ipv4/ip_forward": "0"},

@@ -10,8 +10,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// unit compares one unit. Each thing that is wrong gives one line, and a
-// consequence of something listed already gives none.
+// unit compares one unit. Each fault gives one finding; a consequence of another
+// finding gives none.
 func (d *differ) unit(want desired.Unit) {
 	got := d.got.Units[want.Name]
 	self := []string(nil)
@@ -30,7 +30,7 @@ func (d *differ) unit(want desired.Unit) {
 		f.Kind, f.Target = finding.Unit, want.Name
 		d.add(f, restarts...)
 	}
-	var restarts []string // that something listed below calls for
+	var restarts []string // because of a finding below
 	switch got.LoadState {
 	case "loaded", "masked":
 	case "", "not-found":
@@ -74,7 +74,7 @@ func (d *differ) unit(want desired.Unit) {
 	}
 }
 
-// restarting says whether something listed already restarts the unit.
+// restarting reports whether an earlier finding restarts the unit.
 func (d *differ) restarting(unit string) bool {
 	return slices.ContainsFunc(d.changes, func(c Change) bool { return slices.Contains(c.Restarts, unit) })
 }
@@ -90,8 +90,8 @@ func wantedState(u desired.Unit) string {
 	}
 }
 
-// enablement returns what was found of the unit's state on disk, and whether
-// it is not what is wanted. The states are those of systemctl(1), is-enabled.
+// enablement returns the unit's state on disk and whether it is wrong. The states
+// are those of "systemctl is-enabled", systemctl(1).
 func enablement(want desired.Unit, got Unit) (found string, wrong bool) {
 	switch state := got.UnitFileState; {
 	case state == "masked" || state == "masked-runtime" || got.LoadState == "masked":
@@ -99,7 +99,7 @@ func enablement(want desired.Unit, got Unit) (found string, wrong bool) {
 	case want.Enabled:
 		switch state {
 		case "enabled", "static", "alias", "generated", "transient":
-			return state, false // those but the first cannot be enabled
+			return state, false // only the first can be enabled
 		case "enabled-runtime", "linked-runtime":
 			return finding.UntilReboot, true
 		default:
@@ -110,8 +110,8 @@ func enablement(want desired.Unit, got Unit) (found string, wrong bool) {
 	}
 }
 
-// activity returns what the unit was found doing, why, and whether it is not what is wanted.
-// Of one that could not be seen to settle, nothing is held to be wrong.
+// activity returns the unit's state, its cause, and whether it is wrong. The state of an
+// unsettled unit is never wrong.
 func activity(want desired.Unit, got Unit) (found, cause string, wrong bool) {
 	if want.Active && got.Unsettled {
 		return finding.Starting, "", false
@@ -136,7 +136,7 @@ func activity(want desired.Unit, got Unit) (found, cause string, wrong bool) {
 	}
 }
 
-// cause is why the unit last ended; empty when it has not, or as it should.
+// cause is why the unit last exited; empty if it has not, or exited as it should.
 func (u Unit) cause() string {
 	if u.Result == "success" {
 		return ""
@@ -144,8 +144,8 @@ func (u Unit) cause() string {
 	return u.Result
 }
 
-// overrides lists the files that change the unit and are not wanted: drop-ins,
-// and a whole unit file that takes the place of ours or of the distribution's.
+// overrides returns the files that change the unit and are not wanted: drop-ins,
+// and unit files that replace ours or the distribution's.
 func (d *differ) overrides(unit string, got Unit) []string {
 	owned := d.want.Paths()
 	ours := slices.ContainsFunc(owned, func(p string) bool { return path.Base(p) == unit && d.isUnitDir(path.Dir(p)) })
@@ -154,9 +154,9 @@ func (d *differ) overrides(unit string, got Unit) []string {
 		switch {
 		case slices.Contains(owned, p):
 		case !aimedAt(path.Base(path.Dir(p)), unit):
-			// For every unit of a type ("service.d"): not about this one.
+			// Applies to all units of a type ("service.d"), not to this one.
 		case !ours && distribution(p):
-			// Comes with the distribution's unit.
+			// Belongs to the distribution's unit.
 		default:
 			out = append(out, p)
 		}
@@ -170,21 +170,21 @@ func (d *differ) overrides(unit string, got Unit) []string {
 	return slices.Compact(out)
 }
 
-// aimedAt says whether a drop-in directory is meant for the unit: "a-b.service.d"
-// or "a-.service.d" for a-b.service.
+// aimedAt reports whether a drop-in directory applies to the unit: "a-b.service.d"
+// and "a-.service.d" do for a-b.service.
 func aimedAt(dir, unit string) bool {
 	name := strings.TrimSuffix(dir, ".d")
 	prefix, found := strings.CutSuffix(name, "-"+path.Ext(unit))
 	return name == unit || found && strings.HasPrefix(unit, prefix+"-")
 }
 
-// distribution says whether the path is one only packages should write to.
+// distribution reports whether the path belongs to packages of the distribution.
 func distribution(p string) bool {
 	return strings.HasPrefix(p, "/usr/") || strings.HasPrefix(p, "/lib/")
 }
 
-// precedes says whether the unit file at p hides the owned one for systemd: it
-// lies in a directory searched earlier.
+// precedes reports whether systemd prefers the unit file at p to the owned one: it
+// is in a directory that systemd searches earlier.
 func (d *differ) precedes(p string, owned []string, unit string) bool {
 	for _, o := range owned {
 		if path.Base(o) == unit {

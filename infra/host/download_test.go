@@ -75,7 +75,7 @@ func TestTruncatedUploadChangesNothing(t *testing.T) {
 	rec := m.converge(appState(t, m, web, "1"), Record{})
 	want := appState(t, m, web, "2")
 	changes := m.diff(want, rec)
-	for _, cut := range []int64{1, 511, 512, 1024, 1536, 2048} { // some between two files
+	for _, cut := range []int64{1, 511, 512, 1024, 1536, 2048} { // some fall between two files
 		m.cut = cut
 		_, err := m.layout().apply(t.Context(), m, want, changes, rec, Options{})
 		var apply *ApplyError
@@ -120,8 +120,9 @@ func TestSpoiltPrefetchIsFetchedAgain(t *testing.T) {
 	}
 }
 
-// TestLock: two applies on one machine do not meet, whoever waits in vain is
-// told what for, and nobody looks at a machine half-way through.
+// TestLock checks that two applies on one machine exclude each other, that the error
+// after waiting in vain says what was waited for, and that no observation sees a
+// half-done apply.
 func TestLock(t *testing.T) {
 	m, web := newLocalMachine(t), newMirror(t)
 	want := appState(t, m, web, "1")
@@ -142,7 +143,7 @@ func TestLock(t *testing.T) {
 		return func() { _ = other.Wait() }
 	}
 	end := hold("4")
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // of which 2 are for waiting
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // 2 of them for waiting
 	defer cancel()
 	_, err := m.layout().apply(ctx, m, want, changes, Record{}, Options{})
 	var apply *ApplyError

@@ -7,21 +7,21 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// ApplyError says at which step an Apply ended.
+// ApplyError says at which step an Apply or Remove failed.
 type ApplyError struct {
 	Machine string
 	Step    Step
-	Unit    string // the systemd unit concerned, if one is
+	Unit    string // the systemd unit concerned, if any
 	Err     error
-	Room    *Room             // what is left where the step writes, when that was not enough
-	Causes  []finding.Finding // what the machine told about the cause
+	Room    *Room             // free space where the step writes, if that was the problem
+	Causes  []finding.Finding // the cause as found on the machine
 	Journal string            // the end of the unit's journal, redacted
 }
 
-// Room is how much is left on a file system.
+// Room is the free space of a file system.
 type Room struct {
 	Free, Size    int64  // KiB
-	Inodes        string // free ones; "-" where the file system does not count them
+	Inodes        string // free inodes; "-" where the file system does not count them
 	Mount, Device string
 }
 
@@ -48,26 +48,26 @@ func (e *ApplyError) Error() string {
 	return b.String()
 }
 
-// Full tells whether it failed for want of room on the machine.
+// Full reports whether the step failed for lack of disk space.
 func (e *ApplyError) Full() bool { return e.Room != nil || diskFull.MatchString(e.Err.Error()) }
 
 // Unwrap returns the cause.
 func (e *ApplyError) Unwrap() error { return e.Err }
 
-// UnmetError says that the machine is still not as wanted although all was done.
+// UnmetError says that the machine is still not as wanted after all changes.
 type UnmetError struct {
-	Left []finding.Finding // what differs, of which there is something
+	Left []finding.Finding // the remaining differences, at least one
 }
 
 func (e *UnmetError) Error() string {
 	return "the machine is still not as wanted: " + finding.Words(e.Left)
 }
 
-// ChecksumError says that a download is not what was asked for. Nothing of it
-// was installed.
+// ChecksumError says that a download does not have the wanted checksum. Nothing of
+// it was installed.
 type ChecksumError struct {
 	Machine string
-	Name    string // of the download, for people
+	Name    string // the download's name, for people
 	URL     string
 	Wanted  string // hex SHA-256
 	Got     string

@@ -18,7 +18,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// TestStepWords holds the words of every step.
+// TestStepWords checks the words of every step.
 func TestStepWords(t *testing.T) {
 	words := map[StepKind]string{
 		StepPrepare: "prepare x", StepReceive: "receive the upload", StepLock: "wait for another apply on the machine",
@@ -43,13 +43,13 @@ func TestStepWords(t *testing.T) {
 		t.Errorf("the scripts end in %d ways only", len(calls))
 	}
 	for _, c := range calls {
-		if !slices.Contains([]string{"step", "for"}, c[1]) && !known(c[1]) { // of the comments on die and fail
+		if !slices.Contains([]string{"step", "for"}, c[1]) && !known(c[1]) { // "step" and "for" are from the comments on die and fail
 			t.Errorf("a script ends at a step %q that has no words", c[1])
 		}
 	}
 }
 
-// TestErrorWords reads errors as a person does.
+// TestErrorWords checks the text of errors.
 func TestErrorWords(t *testing.T) {
 	want := desired.State{Binaries: []desired.Binary{{Name: "kubelet", Version: "v1", URL: "https://x/kubelet", SHA256: digestA}}}
 	taken := finding.Finding{Kind: finding.Port, Target: "80", Problem: finding.Taken, Found: "nc (process 7 of a.service)"}
@@ -91,7 +91,7 @@ func TestErrorWords(t *testing.T) {
 	}
 }
 
-// TestCauses asks this machine who has a port, and reads what another says of its disks.
+// TestCauses asks this machine which process holds a port, and parses another's disk report.
 func TestCauses(t *testing.T) {
 	m := newLocalMachine(t)
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -117,8 +117,8 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// TestSpace: a step that lacks room on the disk tells how much there is, where
-// it writes, and a download before the part that was written is gone.
+// TestSpace checks that a step that lacks disk space reports how much is free, and
+// that a failed download leaves no partial file.
 func TestSpace(t *testing.T) {
 	for _, tt := range []struct{ name, ends, words string }{
 		{"a file", `die write /etc/x/y '' 'mv: No space left on device'`,

@@ -9,7 +9,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// The three steps that are all there is: look, compare, change.
+// Observes a machine, compares, and applies the difference.
 func Example() {
 	machine := remote.NewPool(remote.Config{AgentSocket: "/run/user/1000/ssh-agent"}).Machine(remote.Host{
 		Name: "worker-0", Address: "10.240.0.20", User: "admin", HostKeys: []string{"ssh-ed25519 AAAA..."},

@@ -10,16 +10,16 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 )
 
-// layout says where on the machine the engine keeps things of its own. There
-// is one in production; tests put another below a temporary directory.
+// layout is where package host keeps its own files on the machine. Production has
+// one layout; tests use others in temporary directories.
 type layout struct {
 	lib     string // receipts: which program came out of which download
 	cache   string // verified downloads, kept between Prefetch and Apply only
 	run     string // lock, staging, pending restarts; must not survive a reboot
 	sysctl  string
 	modules string
-	units   string   // where unit files of the administrator lie
-	foreign []string // where drop-ins that change a unit may lie
+	units   string   // directory of the administrator's unit files
+	foreign []string // directories of drop-ins that change a unit
 }
 
 func standardLayout() layout {
@@ -44,16 +44,16 @@ func (l layout) sysctlPath(key string) string {
 	return path.Join(l.sysctl, "90-k8s-"+strings.ReplaceAll(key, "/", "-")+".conf")
 }
 
-// ModulePath is the file that loads a kernel module at every boot; a state that
-// wants the module has it.
+// ModulePath returns the file that loads a kernel module at every boot. Apply writes
+// it for every module of a state.
 func ModulePath(module string) string { return standardLayout().modulePath(module) }
 
-// SysctlPath is the same of a sysctl.
+// SysctlPath returns the file that sets a sysctl at every boot.
 func SysctlPath(key string) string { return standardLayout().sysctlPath(key) }
 
-// expand adds the files that make sysctls and modules last beyond a reboot.
-// There is one file per setting, so that several owners of one machine who want
-// the same setting want the same file, and otherwise never meet.
+// expand adds the files that make sysctls and modules permanent. There is one file per
+// setting, so that several owners of one machine that want the same setting want the
+// same file and otherwise do not conflict.
 func (l layout) expand(s desired.State) desired.State {
 	files := slices.Clone(s.Files)
 	for _, m := range slices.Compact(slices.Sorted(slices.Values(s.Modules))) {
@@ -71,7 +71,7 @@ func (l layout) expand(s desired.State) desired.State {
 	return s
 }
 
-// validate refuses what the line-based lists sent to the machine cannot carry.
+// validate refuses values that the line-based input of the scripts cannot hold.
 func validate(s desired.State) error {
 	if err := s.Validate(); err != nil {
 		return err
@@ -121,9 +121,9 @@ func unitNames(s desired.State) []string {
 	return names
 }
 
-// procPath is the path of a sysctl below /proc/sys. As sysctl(8) has it, dots
-// separate the components, unless the first separator is a slash: then dots are
-// part of a component.
+// procPath returns the path of a sysctl below /proc/sys. As in sysctl(8), dots
+// separate the components unless the first separator is a slash; then dots are part
+// of a component.
 func procPath(key string) string {
 	if i := strings.IndexAny(key, "./"); i >= 0 && key[i] == '/' {
 		return key
@@ -139,5 +139,5 @@ func procPath(key string) string {
 	}, key)
 }
 
-// moduleName is how the kernel spells a module's name.
+// moduleName returns a module's name as the kernel spells it.
 func moduleName(name string) string { return strings.ReplaceAll(name, "-", "_") }

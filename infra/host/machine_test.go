@@ -22,14 +22,14 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// localMachine runs the engine's scripts with this machine's own sh, coreutils,
-// tar and curl, on paths below a temporary directory. Only systemctl is a
-// stand-in; internal/e2e/hostengine has the tests against real machines.
+// localMachine runs the scripts with this machine's sh, coreutils, tar and curl on
+// paths below a temporary directory. Only systemctl is a stand-in; the tests against
+// real machines are in internal/e2e/hostengine.
 type localMachine struct {
 	t     *testing.T
 	root  string
 	trips atomic.Int32
-	cut   int64 // when set, standard input after the script ends after so many bytes
+	cut   int64 // when set, standard input after the script ends after that many bytes
 	path  string
 }
 
@@ -131,8 +131,8 @@ func (m *localMachine) diff(want desired.State, rec Record) []Change {
 	return m.layout().diff(want, m.observe(want, rec), rec)
 }
 
-// converge observes, compares and applies, and fails the test unless the
-// machine is as wanted afterwards.
+// converge observes, compares and applies, and fails the test unless the machine is
+// then as wanted.
 func (m *localMachine) converge(want desired.State, rec Record) Record {
 	m.t.Helper()
 	rec, err := m.layout().apply(m.t.Context(), m, want, m.diff(want, rec), rec, Options{})
@@ -173,7 +173,7 @@ func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	if cut { // announces more than it sends
+	if cut { // promise more than is sent
 		w.Header().Set("Content-Length", "1000000")
 		_, _ = w.Write(content)
 		_ = http.NewResponseController(w).Flush()

@@ -17,14 +17,14 @@ import (
 var observeFunctions string
 
 const (
-	// maxHashed bounds the size of a configuration file that is hashed: what
-	// is larger differs from anything wanted without a look at it.
+	// maxHashed bounds the size of a configuration file that is hashed: a larger
+	// one differs from everything wanted.
 	maxHashed = 16 << 20
-	// maxContent bounds a file whose content is fetched, as certificates' is.
+	// maxContent bounds the size of a file whose content is fetched, such as a certificate.
 	maxContent = 64 << 10
 )
 
-// Observation is what one look at a machine found, about the things asked for.
+// Observation is what was found on a machine about the things asked for.
 type Observation struct {
 	Files       map[string]File   // files and programs that exist, by path
 	Directories map[string]File   // directories that exist, symbolic links followed
@@ -35,8 +35,8 @@ type Observation struct {
 	BootID      string    // changes with every boot
 	Time        time.Time // the machine's clock, to the second
 	uptime      uint64    // microseconds since boot, as the times of units
-	// receipts holds what Apply once took out of a download: digest of the
-	// download -> member -> digest of the member.
+	// receipts holds what Apply has taken out of downloads: digest of the download ->
+	// member -> digest of the member.
 	receipts map[string]map[string]string
 }
 
@@ -45,11 +45,11 @@ type File struct {
 	Type         FileType
 	Mode         uint32 // permission bits
 	UID, GID     uint32
-	Owner, Group string // names, "UNKNOWN" when the machine has none
+	Owner, Group string // names, "UNKNOWN" if the machine has none
 	Size         int64
 	MTime        int64 // nanoseconds since 1970
 	Inode        uint64
-	SHA256       string // hex; empty when it is not a regular file, or unreasonably large
+	SHA256       string // hex; empty for anything but a regular file of at most 16 MiB
 	content      []byte
 	fetched      bool
 }
@@ -72,39 +72,39 @@ type Unit struct {
 	SubState      string // "running", "dead", "auto-restart", ...
 	UnitFileState string // "enabled", "disabled", "static", "masked", ...; as it is on disk
 	FragmentPath  string // the unit file systemd loaded
-	// DropIns are the files that change the unit, whether loaded yet or not.
+	// DropIns are the files that change the unit, loaded or not.
 	DropIns          []string
 	NeedDaemonReload bool
-	Result           string // why it last ended: "success", "exit-code", ...
+	Result           string // why it last exited: "success", "exit-code", ...
 	Restarts         int    // automatic restarts since it was last started by hand
-	Again            int    // automatic restarts while Observe looked on
+	Again            int    // automatic restarts during Observe
 	MainPID          int
-	// Unsettled is set when Observe could not look on until it was clear whether
-	// the unit runs.
+	// Unsettled is set when Observe ended before it was clear whether the unit
+	// keeps running.
 	Unsettled bool
-	// ActiveEnter is when it last became active, in microseconds since boot.
+	// ActiveEnter is when the unit last became active, in microseconds since boot.
 	ActiveEnter uint64
-	// RestartPending and ReloadPending tell of an Apply that changed what the
-	// unit runs with and was interrupted before it came to the unit.
+	// RestartPending and ReloadPending are set by an Apply that changed what the unit
+	// uses and was interrupted before it restarted or reloaded the unit.
 	RestartPending, ReloadPending bool
-	// CheckFailed is what the unit's check found wrong; empty when it succeeded,
-	// when there is none, or when the unit is not active.
+	// CheckFailed is the failure that the unit's check reports; empty if it succeeded, if
+	// there is no check, or if the unit is not active.
 	CheckFailed string
 }
 
-// Content returns what was found in a file that was fetched: one that is
-// wanted, not secret, whose wanted content the caller left nil, of at most 64 KiB.
+// Content returns the content of a fetched file: one that is wanted, not secret, has
+// nil as its wanted content, and is at most 64 KiB large.
 func (o Observation) Content(path string) ([]byte, bool) {
 	f := o.Files[path]
 	return f.content, f.fetched
 }
 
-// Observe looks at everything want names, in one round trip, and changes
-// nothing. Programs that still have the size, time and inode of rec are not
-// hashed again. Units that are just starting, at first or again, are looked at
-// for up to ten seconds more, until it is clear what becomes of them. When that
-// fails or ctx ends meanwhile, what was seen last is returned, with such units
-// marked as Unsettled. Its errors are those of [remote.Machine.Run].
+// Observe observes everything that want names, in one round trip, and changes
+// nothing. It does not hash programs again whose size, time and inode are those of
+// rec. It observes units that are just starting or restarting for up to ten more
+// seconds, until it is clear whether they keep running. If that fails or ctx ends, it returns
+// the last observation, with such units marked as Unsettled. The errors are those of
+// [remote.Machine.Run].
 func Observe(ctx context.Context, r Runner, want desired.State, rec Record) (Observation, error) {
 	return standardLayout().observe(ctx, r, want, rec)
 }
@@ -125,7 +125,7 @@ func (l layout) observe(ctx context.Context, r Runner, want desired.State, rec R
 	return l.await(ctx, r, want, obs), nil
 }
 
-// preamble sets what the functions of every script rely on.
+// preamble sets the variables that the functions of every script use.
 func (l layout) preamble() string {
 	var b strings.Builder
 	b.WriteString("set -u\numask 077\nLC_ALL=C\nexport LC_ALL\n")
@@ -186,7 +186,7 @@ func (l layout) observeScript(want desired.State, rec Record) string {
 		{"observe_checks", checks},
 	} {
 		if len(call.items) > 0 {
-			// No item starts with a space, so none can be taken for the delimiter.
+			// No item starts with a space, so none can be the delimiter.
 			fmt.Fprintf(&b, "%s <<'%s'\n%s\n%s\n", call.function, " end", strings.Join(call.items, "\n"), " end")
 		}
 	}
@@ -194,7 +194,7 @@ func (l layout) observeScript(want desired.State, rec Record) string {
 	return b.String()
 }
 
-// recorded is a line of observe_programs.
+// recorded returns a line of observe_programs.
 func recorded(rec Record, path string) string {
 	f, ok := rec.Files[path]
 	if !ok || f.Inode == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 )
 
-// TestObserveOddThings looks at whatever may be in the place of a file.
+// TestObserveOddThings observes everything that can be in the place of a file.
 func TestObserveOddThings(t *testing.T) {
 	m := newLocalMachine(t)
 	must := func(err error) {
@@ -29,7 +29,7 @@ func TestObserveOddThings(t *testing.T) {
 	add := func(name string, content []byte) {
 		want.Files = append(want.Files, desired.File{Path: m.file(name), Mode: 0o644, Content: content})
 	}
-	must(syscall.Mkfifo(m.file("fifo"), 0o644)) // reading it would never end
+	must(syscall.Mkfifo(m.file("fifo"), 0o644)) // reading it would block
 	add("fifo", []byte("x"))
 	must(os.Symlink("odd/end", m.file("link")))
 	add("link", []byte("end"))
@@ -88,7 +88,7 @@ func TestObserveOddThings(t *testing.T) {
 	}
 }
 
-// TestObserveKernel: settings and modules of this machine's own kernel.
+// TestObserveKernel observes settings and modules of this machine's kernel.
 func TestObserveKernel(t *testing.T) {
 	m := newLocalMachine(t)
 	osrelease, err := os.ReadFile("/proc/sys/kernel/osrelease")

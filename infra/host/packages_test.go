@@ -15,7 +15,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 )
 
-// What apt 2.6 and dpkg 1.21 say.
+// Messages of apt 2.6 and dpkg 1.21.
 const (
 	listsTaken    = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process %d (apt-get)\nE: Unable to lock directory /var/lib/apt/lists/\n"
 	frontendTaken = "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process %d (unattended-upgr)\n" +
@@ -35,8 +35,8 @@ const (
 
 var wantWeb = desired.State{Packages: []string{"web"}}
 
-// state makes files of the stand-ins' state, from pairs of name and content; %d
-// is this process.
+// state writes state files for the stand-ins, from pairs of name and content; %d is
+// this process.
 func (m *localMachine) state(pairs ...string) {
 	m.t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -44,7 +44,7 @@ func (m *localMachine) state(pairs ...string) {
 	}
 }
 
-// calls lists what was asked of apt-get, dpkg and cloud-init, in short.
+// calls returns the calls of apt-get, dpkg and cloud-init, abbreviated.
 func (m *localMachine) calls() string {
 	var out []string
 	for line := range strings.Lines(m.read("state/calls")) {
@@ -65,10 +65,10 @@ func (m *localMachine) calls() string {
 	return strings.Join(out, " ")
 }
 
-// install applies wantWeb and returns what was said meanwhile. Whenever the word
-// until is said, lift is called.
+// install applies wantWeb and returns the progress messages. Whenever one contains
+// until, it calls lift.
 func (m *localMachine) install(ctx context.Context, until string, lift func()) (said []string, err error) {
-	changes := m.diff(wantWeb, Record{}) //nolint:contextcheck // ctx bounds the apply alone
+	changes := m.diff(wantWeb, Record{}) //nolint:contextcheck // ctx bounds only the apply
 	if got := Words(changes); got != "package web: not installed" {
 		m.t.Fatalf("difference: %s", got)
 	}
@@ -81,14 +81,14 @@ func (m *localMachine) install(ctx context.Context, until string, lift func()) (
 	return said, err
 }
 
-// TestPackages: whatever a machine is in the middle of, one apply installs.
+// TestPackages checks that one apply installs packages, whatever the machine is busy with.
 func TestPackages(t *testing.T) {
 	const viaLists = "install configure update install"
 	for _, tt := range []struct {
 		name  string
 		state []string // name, content, ...
-		until string   // what is said when the fault ends,
-		lifts string   // which is this file
+		until string   // the message at which the fault ends,
+		lifts string   // by removing this file
 		says  string
 		calls string
 	}{
@@ -143,14 +143,14 @@ func TestPackages(t *testing.T) {
 	}
 }
 
-// TestPackagesRefused: what cannot work ends with the step, the condition and
-// whose it is; what may still work is tried until the time is over.
+// TestPackagesRefused checks that a hopeless installation fails with the step, the
+// condition and who is responsible, and that anything else is retried until the deadline.
 func TestPackagesRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		state []string
 		says  string
-		once  bool // nothing is worth waiting for
+		once  bool // nothing to wait for
 	}{
 		{"lock never released", []string{"lists", "", "lock.install", frontendTaken}, ") holds /var/lib/dpkg/lock-frontend, still after", false},
 		{"archive unavailable", []string{"archive", unavailable},
@@ -186,10 +186,10 @@ func TestPackagesRefused(t *testing.T) {
 	}
 }
 
-// TestArchivePatience: only the time in which the archive fails is held
-// against it, and not that for which another process had a lock. The clock is
-// the test's; every line of the plan is a command that runs, the seconds it takes,
-// its exit status and what it says.
+// TestArchivePatience checks that only the time in which the archive fails counts
+// against it, and not the time another process holds a lock. The clock is simulated;
+// every line of the plan is a command, the seconds it takes, its exit status and its
+// output.
 func TestArchivePatience(t *testing.T) {
 	const lock, bad = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 1 (apt-get)", "E: Failed to fetch http://deb.example/x  503  Service Unavailable"
 	step := func(command string, seconds, code int, says string) string {
@@ -246,8 +246,8 @@ echo installed
 	}
 }
 
-// TestCloudInit: packages wait until cloud-init has ended, with or without
-// success; nothing else does.
+// TestCloudInit checks that only packages wait for cloud-init, and that they are
+// installed even if cloud-init has failed.
 func TestCloudInit(t *testing.T) {
 	configuring := []string{"lists", "", "active.cloud-init-local.service", "active", "active.cloud-init.service", "active",
 		"active.cloud-config.service", "activating", "job.cloud-config.service", "", "job.cloud-final.service", ""}
@@ -321,8 +321,8 @@ func TestCloudInit(t *testing.T) {
 	})
 }
 
-// TestPackageStartsItsService: a service that its package has started runs with
-// the package's configuration, so it has to start again with ours.
+// TestPackageStartsItsService checks that a service started by its package, and so with
+// the package's configuration, is restarted with ours.
 func TestPackageStartsItsService(t *testing.T) {
 	m := newLocalMachine(t)
 	config, unit := m.file("etc/app.conf"), []byte("[Service]\nExecStart=/bin/true\n")

@@ -16,7 +16,7 @@ const (
 	answerEnd   = "observation end"
 )
 
-// S_IFMT and its values, stat(2); their hexadecimal form is what stat -c %f prints.
+// S_IFMT and its values, stat(2); stat -c %f prints them in hexadecimal.
 const (
 	typeMask     = 0xf000
 	typeRegular  = 0x8000
@@ -26,9 +26,8 @@ const (
 	digestLength = 64
 )
 
-// parseObservation reads the answer of the observe script. It is pure, and
-// accepts nothing it does not understand between start and end; what a login
-// shell may have printed before is skipped.
+// parseObservation reads the output of the observe script. It is pure. It accepts
+// nothing unknown between start and end, and skips what a login shell prints before.
 func parseObservation(data []byte, units []string, rec Record) (Observation, error) {
 	_, data, ok := bytes.Cut(data, []byte(answerStart+"\x00"))
 	if !ok {
@@ -198,8 +197,8 @@ func parseStat(line string) (string, File, error) {
 	return v[8], f, nil
 }
 
-// parseNanoseconds reads seconds with nine decimals. Times beyond the range
-// end up at its limits: someone may have set them by hand.
+// parseNanoseconds reads seconds with nine decimals. Times outside the range become
+// its limits, since anyone can set a file's time.
 func parseNanoseconds(s string) (int64, error) {
 	sec, frac, ok := strings.Cut(s, ".")
 	if !ok || len(frac) != 9 {
@@ -212,7 +211,7 @@ func parseNanoseconds(s string) (int64, error) {
 	return ns, err
 }
 
-// parseUnits reads the blocks of systemctl show, which come in the order asked for.
+// parseUnits reads the blocks of systemctl show, which come in the order of the arguments.
 func (p *parser) parseUnits(text string) error {
 	var blocks []string
 	if text = strings.Trim(text, "\n"); text != "" {
@@ -258,7 +257,7 @@ func (u *Unit) set(key, value string) {
 	case "Result":
 		u.Result = value
 	case "NRestarts":
-		u.Restarts, _ = strconv.Atoi(value) // absent from units that are not services
+		u.Restarts, _ = strconv.Atoi(value) // missing for units that are not services
 	case "MainPID":
 		u.MainPID, _ = strconv.Atoi(value)
 	case "ActiveEnterTimestampMonotonic":
@@ -266,7 +265,7 @@ func (u *Unit) set(key, value string) {
 	}
 }
 
-// parseEnablement reads systemctl list-unit-files: name, state and more.
+// parseEnablement reads the lines of systemctl list-unit-files: name, state and more.
 func (p *parser) parseEnablement(text string) {
 	for line := range strings.SplitSeq(text, "\n") {
 		fields := strings.Fields(line)

@@ -15,7 +15,7 @@ var (
 	digestB = strings.Repeat("b", 64)
 )
 
-// answer is what a machine may print, noise of a login shell included.
+// answer is an example of a machine's output, with noise of a login shell.
 var answer = "Welcome!\n" + strings.Join([]string{
 	answerStart,
 	"package curl", "module br_netfilter", "sysctl net/ipv4/x 1\t2",
@@ -98,8 +98,8 @@ func TestParseRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	}
 }
 
-// FuzzParseObservation: whatever a machine says, the engine neither panics nor
-// takes a cut-off answer for a whole one.
+// FuzzParseObservation checks that no output makes the parser panic or accept a
+// truncated answer.
 func FuzzParseObservation(f *testing.F) {
 	f.Add([]byte(answer))
 	f.Add([]byte(answerStart + "\x00units \x00" + answerEnd + "\x00"))

@@ -15,18 +15,18 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// plan is what an Apply is going to do: exactly what the changes call for.
+// plan is what an Apply does: exactly what the changes need.
 type plan struct {
 	packages    []string
 	modules     []string
 	sysctls     []string
 	directories []desired.Directory
-	binaries    []desired.Binary // with the installs that are needed only
+	binaries    []desired.Binary // with only the installs that are needed
 	files       []desired.File
 	attributes  []attributes
 	drops       []string
 	units       []unitPlan
-	owed        []string // units a change calls to restart that want does not name: for a later Apply
+	owed        []string // units to restart that want does not name: for a later Apply
 	reload      bool     // daemon-reload
 }
 
@@ -38,10 +38,10 @@ type attributes struct {
 type unitPlan struct {
 	desired.Unit
 	ensure bool   // enablement and activity are not as wanted
-	action string // "restart", "reload" or "": what changed inputs call for
+	action string // what changed files and programs need: "restart", "reload" or ""
 }
 
-// newPlan works out what the changes call for. It is pure.
+// newPlan computes the plan of changes. It is pure.
 func (l layout) newPlan(want desired.State, changes []Change) (plan, error) {
 	var p plan
 	byTarget := map[finding.Kind]map[string][]Change{}
@@ -118,7 +118,7 @@ func (l layout) newPlan(want desired.State, changes []Change) (plan, error) {
 	return p, nil
 }
 
-// actionFor says what a change that concerns the unit calls for.
+// actionFor returns what a change needs of a unit.
 func actionFor(u desired.Unit, c Change) string {
 	switch {
 	case c.Kind == finding.Unit && c.Problem == finding.ReloadPending:
@@ -138,7 +138,7 @@ func stronger(a, b string) string {
 	return b
 }
 
-// script writes the plan down as a shell script that waits limit seconds at most.
+// script returns the plan as a shell script that waits at most limit seconds.
 func (p plan) script(want desired.State, opts Options, limit int) string {
 	var s script
 	fmt.Fprintf(&s, "limit=%d\n", limit)
@@ -157,7 +157,7 @@ func (p plan) script(want desired.State, opts Options, limit int) string {
 	for _, k := range p.sysctls {
 		s.call("set_sysctl", procPath(k), want.Sysctls[k])
 	}
-	// Nothing is installed before every download is there and verified.
+	// Nothing is installed before every download is complete and verified.
 	s.fetched(p.binaries)
 	for _, u := range p.units {
 		if u.action != "" {
@@ -186,7 +186,7 @@ func (p plan) script(want desired.State, opts Options, limit int) string {
 	return s.String()
 }
 
-// unitCalls brings the units into their state, in order, once all files are in place.
+// unitCalls brings the units into their states, in order, once all files are in place.
 func (p plan) unitCalls(s *script, opts Options) {
 	var enable, disable, unmask, started []string
 	for _, u := range p.units {
@@ -216,7 +216,7 @@ func (p plan) unitCalls(s *script, opts Options) {
 		case !u.Active:
 			s.call("unit", "stop", u.Name)
 		// Debian starts a service while it installs its package, with the
-		// package's configuration: a start would change nothing.
+		// package's configuration, so that a start would do nothing.
 		case u.action == "restart", u.ensure && len(p.packages) > 0:
 			s.call("unit", "restart", u.Name)
 			started = append(started, u.Name)
@@ -233,10 +233,10 @@ func (p plan) unitCalls(s *script, opts Options) {
 	s.callAll("settled", started)
 }
 
-// script is a shell script in the making.
+// script builds a shell script.
 type script struct{ strings.Builder }
 
-// call calls a function; the name is trusted, the arguments are quoted.
+// call adds a function call; the name is trusted, the arguments are quoted.
 func (s *script) call(function string, args ...string) {
 	s.WriteString(function)
 	for _, a := range args {
@@ -251,7 +251,7 @@ func (s *script) callAll(function string, args []string) {
 	}
 }
 
-// fetch starts the downloads, each once.
+// fetch starts each download once.
 func (s *script) fetch(binaries []desired.Binary) {
 	for _, b := range unique(binaries) {
 		s.call("fetch", b.SHA256, b.URL, title(b))
@@ -289,7 +289,7 @@ func (s *script) install(b desired.Binary) {
 	s.call("consumed", b.SHA256)
 }
 
-// member is the path within the archive, without a leading "./".
+// member returns the path within the archive, without a leading "./".
 func member(i desired.Install) string { return path.Clean(i.Member) }
 
 func title(b desired.Binary) string {
@@ -320,8 +320,8 @@ func filter(in []string, keep func(string) bool) []string {
 	return out
 }
 
-// archive packs the contents of the files, named by their place in the list so
-// that no path matters to tar, with their final modes; root owns them all until put.
+// archive packs the contents of files with their final modes. Each is named by its
+// index, so that tar sees no paths of the machine. root owns them until put.
 func archive(files []desired.File) ([]byte, error) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)

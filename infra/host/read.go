@@ -15,10 +15,10 @@ import (
 //go:embed read.sh
 var readFunctions string
 
-// Read returns the content of files, by path; files are absolute paths or
-// patterns of the shell without spaces. Of programs, by path, it returns what
-// they say of themselves with --version. What is not there is left out. It
-// changes nothing. Its errors are those of [remote.Machine.Run].
+// Read returns the content of files by path; files are absolute paths or shell
+// patterns without spaces. For programs it returns the output of --version by path.
+// It leaves out what does not exist, and changes nothing. Its errors are those of
+// [remote.Machine.Run].
 func Read(ctx context.Context, r Runner, files, programs []string) (map[string][]byte, error) {
 	var s script
 	s.call("read_files", files...)
@@ -26,7 +26,7 @@ func Read(ctx context.Context, r Runner, files, programs []string) (map[string][
 	return read(ctx, r, s.String())
 }
 
-// read runs calls of the functions in read.sh.
+// read calls functions of read.sh.
 func read(ctx context.Context, r Runner, calls string) (map[string][]byte, error) {
 	out, err := r.Run(ctx, remote.Command{Script: readFunctions + calls, Sudo: true})
 	if err != nil {
@@ -40,17 +40,17 @@ func read(ctx context.Context, r Runner, calls string) (map[string][]byte, error
 	return found, nil
 }
 
-// UnitFiles are what [ReadActive] reads when a unit is active.
+// UnitFiles are the files that [ReadActive] reads if a unit is active.
 type UnitFiles struct {
 	Unit        string   // "kubelet.service"
 	Files       []string // absolute paths
 	Kubeconfigs []string // absolute paths; the certificates and keys they name are read too
 }
 
-// ReadActive returns those of the units that are active, in their order, and
-// the content of their files, by path, in one round trip. What is not there is
-// left out. It is an error when systemd does not tell; its other errors are those
-// of [remote.Machine.Run].
+// ReadActive returns the units that are active, in their order, and the content of
+// their files by path, in one round trip. It leaves out files that do not exist. It
+// is an error if systemd does not answer; the other errors are those of
+// [remote.Machine.Run].
 func ReadActive(ctx context.Context, r Runner, units ...UnitFiles) (active []string, files map[string][]byte, err error) {
 	var s script
 	for _, u := range units {
@@ -73,14 +73,14 @@ func ReadActive(ctx context.Context, r Runner, units ...UnitFiles) (active []str
 	return active, found, nil
 }
 
-// Life is what becomes of a unit between two looks at it.
+// Life is the state of a unit for someone who waits for it.
 type Life struct {
 	ActiveState string // "active", "inactive", "failed", "activating", ...
-	Result      string // why it last ended: "success", "exit-code", ...
+	Result      string // why it last exited: "success", "exit-code", ...
 	Restarts    int    // automatic restarts since it was last started by hand
 }
 
-// UnitLife looks at one unit. Its errors are those of [remote.Machine.Run].
+// UnitLife returns the state of one unit. Its errors are those of [remote.Machine.Run].
 func UnitLife(ctx context.Context, r Runner, unit string) (Life, error) {
 	out, err := r.Run(ctx, remote.Command{Script: "systemctl show --property=ActiveState,Result,NRestarts " + quote(unit)})
 	if err != nil {
@@ -100,9 +100,9 @@ func UnitLife(ctx context.Context, r Runner, unit string) (Life, error) {
 	return l, nil
 }
 
-// Starts identifies the boot of a machine and the last start of each of the
-// units that has started since: every boot and every start has another. The IDs
-// of units are systemd's invocation IDs
+// Starts returns IDs of the machine's boot and of the last start of each unit that
+// has started since. Every boot and every start has a different ID. The units' are
+// systemd's invocation IDs
 // (https://www.freedesktop.org/software/systemd/man/systemd.exec.html#%24INVOCATION_ID).
 func Starts(ctx context.Context, r Runner, units ...string) (boot string, starts []string, err error) {
 	var s script

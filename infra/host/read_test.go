@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestRead reads files by path and by pattern, and what programs say; what is
-// not there is left out.
+// TestRead reads files by path and by pattern, and programs' versions. What does not
+// exist is left out.
 func TestRead(t *testing.T) {
 	m := newLocalMachine(t)
 	m.write("a.crt", "one\n")
@@ -29,7 +29,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestStarts: the boot, and nothing of units that are not asked for.
+// TestStarts checks that only the boot and the units asked for are returned.
 func TestStarts(t *testing.T) {
 	m := newLocalMachine(t)
 	want, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -42,8 +42,8 @@ func TestStarts(t *testing.T) {
 	}
 }
 
-// TestReadActive reads what belongs to active units and no other, and takes no
-// silence of systemd for an answer.
+// TestReadActive checks that only files of active units are read, and that no answer
+// of systemd is an error.
 func TestReadActive(t *testing.T) {
 	m := newLocalMachine(t)
 	m.write("ca.crt", "the authority")

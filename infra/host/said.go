@@ -5,27 +5,27 @@ import (
 	"strings"
 )
 
-// What programs on a machine say in words alone, and is read here because
-// nothing else tells it. packages.sh reads what apt-get and dpkg say of locks.
+// Messages of programs on a machine that carry information available nowhere else.
+// packages.sh parses what apt-get and dpkg print about locks.
 
-// portTaken finds the ports in what programs say when they cannot listen:
+// portTaken finds the ports in messages of programs that cannot listen:
 // "listen tcp 0.0.0.0:6443: bind: address already in use" (Go) and "cannot
 // bind socket (Address already in use) [0.0.0.0:6443]" (HAProxy).
 var portTaken = regexp.MustCompile(`(?i):(\d{1,5}): bind: address already in use|address already in use\) \[[^\]]*:(\d{1,5})\]`)
 
-// diskFull is ENOSPC and EDQUOT as strerror(3) and Go word them.
+// diskFull matches ENOSPC and EDQUOT as strerror(3) and Go print them.
 var diskFull = regexp.MustCompile(`(?i)no space left on device|disk quota exceeded`)
 
-// withoutHint is what systemctl says less the hint to the journal, which is
-// quoted beside it.
+// withoutHint removes from systemctl's message the hint to the journal, which the
+// error quotes anyway.
 func withoutHint(said string) string {
 	said, _, _ = strings.Cut(said, "\nSee \"systemctl status ")
 	return said
 }
 
-// unfetched finds in what apt-get says the first file that it could not fetch
-// over HTTP: not one of mirror+file:, as on Debian's EC2 images, which is no URL
-// that anything else can ask for.
+// unfetched finds in apt-get's output the first file that could not be fetched over
+// HTTP. It skips mirror+file:, which Debian's EC2 images use and which is no URL for
+// another client.
 func unfetched(said string) string {
 	_, after, _ := strings.Cut(said, "Failed to fetch ")
 	url, _, _ := strings.Cut(after, " ")

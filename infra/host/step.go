@@ -10,18 +10,18 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// Step is what an Apply or a Remove was doing.
+// Step is one action of an Apply or a Remove.
 type Step struct {
 	Kind StepKind
-	// Target is what it was done to: a path, a kernel module, a sysctl, the names
-	// of packages or units, or what was downloaded. It may be empty.
+	// Target is what it acts on: a path, a kernel module, a sysctl, the names of
+	// packages or units, or a download. It may be empty.
 	Target string
-	// URL is what could not be fetched over HTTP, of a download and of packages;
-	// empty when that is not what failed.
+	// URL is what could not be fetched over HTTP by a download or a package
+	// installation; empty if something else failed.
 	URL string
 }
 
-// StepKind is a kind of step. apply.sh and packages.sh know the names of theirs.
+// StepKind is a kind of step. apply.sh and packages.sh use the same names.
 type StepKind string
 
 // The kinds of steps.
@@ -52,7 +52,7 @@ const (
 	StepRemove          StepKind = "remove"
 )
 
-// stepWords are the words of steps whose name does not say all.
+// stepWords are the words of steps whose kind is not descriptive enough.
 var stepWords = map[StepKind]string{
 	StepReceive:         "receive the upload",
 	StepLock:            "wait for another apply on the machine",
@@ -68,7 +68,7 @@ var stepWords = map[StepKind]string{
 	StepReload:          "systemctl daemon-reload",
 }
 
-// String says the step in the words of an error.
+// String returns the step in the words of an error.
 func (s Step) String() string {
 	words, known := stepWords[s.Kind]
 	if !known {
@@ -77,13 +77,13 @@ func (s Step) String() string {
 	return strings.NewReplacer("{target}", s.Target, "{url}", s.URL).Replace(words)
 }
 
-// stepError reads the "failed" frame of die in apply.sh.
+// stepError reads the "failed" frame that die in apply.sh writes.
 func stepError(machine, fields string, want desired.State) *ApplyError {
 	f := append(strings.SplitN(fields, "\n", 5), "", "", "", "")
 	e := &ApplyError{Machine: machine, Step: Step{Kind: StepKind(f[0]), Target: f[1]}, Unit: f[2], Room: parseRoom(f[3]),
 		Err: errors.New(remote.Redact(cmp.Or(strings.TrimSpace(withoutHint(f[4])), "failed")))}
 	switch e.Step.Kind {
-	case StepDownload: // by digest
+	case StepDownload: // Target is the digest
 		for _, b := range want.Binaries {
 			if b.SHA256 == f[1] {
 				e.Step.Target, e.Step.URL = title(b), b.URL
@@ -95,7 +95,7 @@ func stepError(machine, fields string, want desired.State) *ApplyError {
 	return e
 }
 
-// parseRoom reads what space in apply.sh says; nil when that is nothing.
+// parseRoom reads the output of space in apply.sh; nil if it is empty.
 func parseRoom(s string) *Room {
 	f := strings.SplitN(s, " ", 5)
 	if len(f) != 5 {
