@@ -85,8 +85,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestTryFullNode: that a node has no room for a pod says nothing of how pods
-// start there.
+// TestTryFullNode checks that a node without room for the trial pod is not judged.
 func TestTryFullNode(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

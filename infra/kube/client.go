@@ -1,10 +1,9 @@
-// Package kube talks to the API server of a running cluster: is it ready, which
-// nodes are there, who holds the leases, and server-side apply of objects.
+// Package kube is a client of a running cluster's API server: readiness, nodes,
+// leases, drains, server-side apply and what keeps pods from running.
 //
-// It is thin on purpose: client-go does the work, and what a cluster ought to
-// be is decided elsewhere. How the API server is reached (directly, or from a
-// machine through SSH) is the caller's dialer. Nothing here reads kubeconfigs,
-// files or the environment.
+// It is a thin layer on client-go and does not decide what a cluster should be. The
+// caller's dialer decides how the API server is reached (directly, or from a
+// machine through SSH). Nothing here reads kubeconfigs, files or the environment.
 package kube
 
 import (
@@ -30,20 +29,20 @@ import (
 )
 
 const (
-	// requestTimeout bounds one request. API servers answer in milliseconds;
-	// what takes longer than this is a connection that leads nowhere.
+	// requestTimeout bounds one request. API servers answer in milliseconds, so a
+	// longer silence means a dead connection.
 	requestTimeout = 15 * time.Second
-	// probeTimeout bounds one readiness probe, so that a wait notices within
-	// a moment when a server that hung starts to answer.
+	// probeTimeout bounds one readiness probe, so that a wait soon notices when a
+	// server that hung answers again.
 	probeTimeout = 3 * time.Second
-	// pollInterval is how often conditions of objects are looked at while waiting.
+	// pollInterval is the interval at which conditions of objects are checked in a wait.
 	pollInterval = 150 * time.Millisecond
 )
 
 // DialFunc opens a network connection, as [net.Dialer.DialContext] does.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Access is how to reach an API server and who to be there.
+// Access is how to reach an API server, and the identity to use there.
 type Access struct {
 	Endpoint string // https://host:port
 	CA       []byte // PEM bundle that signed the server's certificate
@@ -64,7 +63,7 @@ type Client struct {
 	mapper    *restmapper.DeferredDiscoveryRESTMapper
 }
 
-// New prepares a client. It does no I/O.
+// New returns a client. It does no I/O. An error is about the certificates.
 func New(a Access) (*Client, error) {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(a.CA) {
@@ -83,7 +82,7 @@ func New(a Access) (*Client, error) {
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}},
 		TLSHandshakeTimeout: requestTimeout,
 		ForceAttemptHTTP2:   true,
-		// Without pings a connection whose machine lost power would be used
+		// Without pings, a connection to a machine that lost power would be used
 		// until the kernel gives up on it, minutes later.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: requestTimeout, PingTimeout: probeTimeout},
 	}
@@ -96,8 +95,8 @@ func New(a Access) (*Client, error) {
 	if c.dynamic, err = dynamic.NewForConfigAndClient(config, httpClient); err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", a.Endpoint, err)
 	}
-	// Discovery takes no context: without a timeout of its own it would wait for
-	// ever for a server that hangs.
+	// Discovery takes no context: without a timeout of its own it would wait
+	// forever for a server that hangs.
 	kinds, err := discovery.NewDiscoveryClientForConfigAndClient(config, &http.Client{Transport: transport, Timeout: requestTimeout})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", a.Endpoint, err)
@@ -113,10 +112,10 @@ func (c *Client) Endpoint() string { return c.endpoint }
 // Typed returns client-go's typed client, for what this package does not offer.
 func (c *Client) Typed() kubernetes.Interface { return c.typed }
 
-// Close drops the client's connections.
+// Close closes the client's idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// Version asks the server for its version: "v1.36.4".
+// Version returns the server's version: "v1.36.4".
 func (c *Client) Version(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -128,10 +127,10 @@ func (c *Client) Version(ctx context.Context) (string, error) {
 	return parseVersion(raw)
 }
 
-// NotReadyError says which checks of an API server's /readyz do not pass.
+// NotReadyError names the failing checks of an API server's /readyz.
 type NotReadyError struct {
 	Endpoint string
-	Failing  []string // names of the failing checks; empty when the server told none
+	Failing  []string // names of the failing checks; empty if the server named none
 }
 
 func (e *NotReadyError) Error() string {
@@ -141,8 +140,8 @@ func (e *NotReadyError) Error() string {
 	return fmt.Sprintf("API server %s is not ready: failing checks: %s", e.Endpoint, strings.Join(e.Failing, ", "))
 }
 
-// Ready asks /readyz once. The error is a *NotReadyError when the server
-// answers and says it is not ready.
+// Ready asks /readyz once. The error is a *NotReadyError if the server answers that
+// it is not ready.
 func (c *Client) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -160,8 +159,8 @@ func (c *Client) Ready(ctx context.Context) error {
 	}
 }
 
-// failingChecks picks the names out of the lines "[-]name failed: reason" that
-// the verbose health endpoints write.
+// failingChecks returns the names in the lines "[-]name failed: reason" of the verbose
+// health endpoints.
 func failingChecks(body string) []string {
 	var out []string
 	for line := range strings.Lines(body) {
@@ -173,10 +172,9 @@ func failingChecks(body string) []string {
 	return out
 }
 
-// WaitReady polls Ready until it succeeds. It ends early, with the error, when
-// waiting cannot help: the server's certificate is not the cluster's. abort,
-// when given, is asked between polls whether the server has died; its error
-// ends the wait.
+// WaitReady polls Ready until it succeeds. It returns the error at once if the
+// server's certificate is not the cluster's, since waiting does not help then. abort,
+// if not nil, is called between polls; its error ends the wait.
 func (c *Client) WaitReady(ctx context.Context, poll time.Duration, abort func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
@@ -198,9 +196,8 @@ func (c *Client) WaitReady(ctx context.Context, poll time.Duration, abort func(c
 	return err
 }
 
-// Hopeless tells whether an error will stay however long one retries: the
-// server presents a certificate that is not the cluster's, or does not accept
-// the client's.
+// Hopeless reports whether retrying cannot help: the server's certificate is not
+// the cluster's, or the server rejects the client's.
 func Hopeless(err error) bool {
 	var (
 		unknown  x509.UnknownAuthorityError
@@ -211,9 +208,9 @@ func Hopeless(err error) bool {
 		apierrors.IsUnauthorized(err)
 }
 
-// Unanswered tells whether an error leaves open what the answer would have
-// been: the server was not reached, did not answer in time, or could not
-// answer. Another server, or the same one later, may.
+// Unanswered reports whether an error says nothing about the answer: the server was
+// not reached, did not answer in time, or could not answer. Another server, or the
+// same one later, may answer.
 func Unanswered(err error) bool {
 	if err == nil {
 		return false
@@ -230,15 +227,15 @@ func Unanswered(err error) bool {
 	}
 }
 
-// silent tells whether an error without a status is one of the way to the
-// server, a timeout, or of a server that is not ready, as opposed to a
-// certificate that is wrong or an answer that cannot be read.
+// silent reports whether an error without a status comes from the connection, a
+// timeout or a server that is not ready, and not from a wrong certificate or an
+// answer that cannot be read.
 func silent(err error) bool {
 	var (
-		network  net.Error // also the *url.Error of every failed exchange
+		network  net.Error // also the *url.Error of every failed request
 		wrong    *tls.CertificateVerificationError
 		notReady *NotReadyError
-		groups   *discovery.ErrGroupDiscoveryFailed // of an aggregated API that is away
+		groups   *discovery.ErrGroupDiscoveryFailed // of an aggregated API that is not available
 	)
 	switch {
 	case errors.As(err, &wrong):
@@ -251,8 +248,8 @@ func silent(err error) bool {
 	}
 }
 
-// Busy tells whether a server was there and could not answer now: it starts,
-// its etcd has no leader, it is overloaded. One that refuses connections is not busy.
+// Busy reports whether a server was reached and could not answer: it is starting,
+// its etcd has no leader, or it is overloaded. One that refuses connections is not busy.
 func Busy(err error) bool {
 	var (
 		notReady *NotReadyError

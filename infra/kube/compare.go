@@ -13,7 +13,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// bookkeeping are the fields the API server writes by itself.
+// bookkeeping are the fields that the API server sets by itself.
 var bookkeeping = [][]string{
 	{"metadata", "managedFields"},
 	{"metadata", "resourceVersion"},
@@ -23,8 +23,8 @@ var bookkeeping = [][]string{
 	{"status"},
 }
 
-// differences finds where the live object differs from what applying would make
-// of it. The values of a Secret are not told.
+// differences compares the live object with what applying would make of it. It shows
+// no values of a Secret.
 func differences(live, applied *unstructured.Unstructured) []finding.Finding {
 	strip := func(o *unstructured.Unstructured) map[string]any {
 		o = o.DeepCopy()
@@ -44,7 +44,7 @@ func differences(live, applied *unstructured.Unstructured) []finding.Finding {
 
 type differ struct {
 	secret   bool
-	metadata bool // what is compared is in the object's metadata
+	metadata bool // the fields being compared are metadata
 	findings []finding.Finding
 }
 

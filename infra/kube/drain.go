@@ -18,21 +18,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// evictionRetry is how long to wait before asking again to evict a pod that a
-// PodDisruptionBudget protects at the moment. Budgets open when a replacement
-// becomes ready, which is a matter of seconds.
+// evictionRetry is the pause before a pod that a PodDisruptionBudget protects is
+// evicted again. Budgets usually allow it within seconds, when a replacement
+// becomes ready.
 const evictionRetry = time.Second
 
-// Drain evicts every pod from a node but those of DaemonSets and those that
-// the kubelet runs by itself, as "kubectl drain --ignore-daemonsets
-// --delete-emptydir-data --force" does, respecting PodDisruptionBudgets, and
-// waits until they are gone. The node should have been cordoned. When timeout
-// passes first the error names the pods that are left. progress, when given,
-// is told what is evicted.
+// Drain evicts the pods of a node, except DaemonSet and static pods, as "kubectl
+// drain --ignore-daemonsets --delete-emptydir-data --force" does. It respects
+// PodDisruptionBudgets and waits until the pods are gone. The node should be
+// cordoned. After timeout the error names the remaining pods. progress, if not nil,
+// is called with what is being evicted.
 //
-// It asks for nothing that a kubelet may not ask about its own node
-// (https://kubernetes.io/docs/reference/access-authn-authz/node/), so that a
-// machine can be drained with its own credentials.
+// It only makes requests that a kubelet may make about its own node
+// (https://kubernetes.io/docs/reference/access-authn-authz/node/), so that a machine
+// can be drained with its own credentials.
 func (c *Client) Drain(ctx context.Context, node string, timeout time.Duration, progress func(string)) error {
 	patience := fmt.Errorf("not within %s", timeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, patience)
@@ -81,7 +80,7 @@ func (c *Client) Drain(ctx context.Context, node string, timeout time.Duration, 
 		errors.Join(append(fatal, context.Cause(ctx))...), strings.Join(podNames(left), ", "), words)
 }
 
-// evictable lists the pods of a node that move elsewhere.
+// evictable lists the pods of a node that a drain evicts.
 func (c *Client) evictable(ctx context.Context, node string) ([]corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -97,8 +96,8 @@ func (c *Client) evictable(ctx context.Context, node string) ([]corev1.Pod, erro
 	}), nil
 }
 
-// evict asks until the API server accepts the eviction or the pod is gone.
-// waiting is told what it answers meanwhile; an error is one that stays.
+// evict retries until the API server accepts the eviction or the pod is gone. It calls
+// waiting with the refusals in between; it returns errors that retrying cannot help.
 func (c *Client) evict(ctx context.Context, p corev1.Pod, waiting func(error)) error {
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
@@ -117,7 +116,7 @@ func (c *Client) evict(ctx context.Context, p corev1.Pod, waiting func(error)) e
 		if ctx.Err() == nil {
 			waiting(fmt.Errorf("pod %s/%s: %w", p.Namespace, p.Name, err))
 		}
-		if apierrors.IsConflict(err) { // perhaps another pod has its name by now
+		if apierrors.IsConflict(err) { // perhaps another pod has its name now
 			left, err := c.evictable(ctx, p.Spec.NodeName)
 			return err == nil && !slices.ContainsFunc(left, func(x corev1.Pod) bool { return x.UID == p.UID }), nil
 		}
@@ -125,8 +124,8 @@ func (c *Client) evict(ctx context.Context, p corev1.Pod, waiting func(error)) e
 	})
 }
 
-// waitGone waits until none of the pods is on the node any more, and returns
-// those that are left when ctx ends.
+// waitGone waits until none of the pods is on the node, and returns the remaining
+// ones when ctx ends.
 func (c *Client) waitGone(ctx context.Context, node string, pods []corev1.Pod) ([]corev1.Pod, error) {
 	uids := map[types.UID]bool{}
 	for _, p := range pods {
@@ -139,7 +138,7 @@ func (c *Client) waitGone(ctx context.Context, node string, pods []corev1.Pod) (
 			if Hopeless(err) {
 				return false, err
 			}
-			return false, nil // an API server that restarts; the wait is bounded
+			return false, nil // an API server may be restarting; the wait is bounded
 		}
 		left = slices.DeleteFunc(now, func(p corev1.Pod) bool { return !uids[p.UID] })
 		return len(left) == 0, nil

@@ -12,13 +12,13 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// encryptionMetric tells the digest of the EncryptionConfiguration an API
-// server works with (k8s.io/apiserver/pkg/server/options/encryptionconfig/metrics).
+// encryptionMetric has the digest of the EncryptionConfiguration that an API server
+// uses (k8s.io/apiserver/pkg/server/options/encryptionconfig/metrics).
 const encryptionMetric = "apiserver_encryption_config_controller_last_config_info{"
 
-// EncryptionConfigDigest returns the hex SHA-256 of the EncryptionConfiguration
-// file as the API server last loaded it, when it started or since: it looks
-// for a changed one once a minute.
+// EncryptionConfigDigest returns the hex SHA-256 of the EncryptionConfiguration file
+// that the API server loaded last. The server checks for a changed file once a
+// minute.
 func (c *Client) EncryptionConfigDigest(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -41,13 +41,13 @@ func (c *Client) EncryptionConfigDigest(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("asking %s which encryption configuration it has loaded: %w", c.endpoint, err)
 }
 
-// encryptionDigest reads one line of metrics.
+// encryptionDigest parses one line of metrics.
 func encryptionDigest(line string) (string, bool) {
 	labels, ok := strings.CutPrefix(line, encryptionMetric)
 	if !ok {
 		return "", false
 	}
-	// The other label ends in _hash: it is told apart by what stands before it.
+	// The leading comma tells this label from the other one that ends in _hash.
 	_, rest, ok := strings.Cut(","+labels, `,hash="sha256:`)
 	if !ok {
 		return "", false
@@ -56,8 +56,8 @@ func encryptionDigest(line string) (string, bool) {
 	return digest, ok
 }
 
-// RewriteSecret stores a secret as it is once more, so that it is sealed with
-// the key that seals now; one that is gone is fine
+// RewriteSecret writes a secret back unchanged, so that it is encrypted with the
+// present key. A secret that no longer exists is no error
 // (https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data/#rotating-a-decryption-key).
 func (c *Client) RewriteSecret(ctx context.Context, namespace, name string) error {
 	secrets := c.typed.CoreV1().Secrets(namespace)

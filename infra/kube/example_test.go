@@ -11,7 +11,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
 
-// Waiting for an API server and asking for its nodes.
+// Waits for an API server and asks for its nodes.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -31,7 +31,7 @@ func Example() {
 	// Output: connecting to https://198.51.100.10:6443: the CA bundle holds no certificate
 }
 
-// What differs between a node and what is wanted of it.
+// Prints what differs between a node and what is wanted of it.
 func ExampleNodeDrift() {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-0", Labels: map[string]string{"pool": "red"}}}
 	for _, f := range kube.NodeDrift(node, kube.NodeSpec{
@@ -44,7 +44,7 @@ func ExampleNodeDrift() {
 	// node pod CIDR: found "", wanted 10.200.0.0/24
 }
 
-// References mean the same object whatever the version of its API.
+// References are to the same object whatever the version of its API.
 func ExampleObjectRef_Same() {
 	old := kube.ObjectRef{APIVersion: "policy/v1beta1", Kind: "PodDisruptionBudget", Namespace: "default", Name: "web"}
 	now := kube.ObjectRef{APIVersion: "policy/v1", Kind: "PodDisruptionBudget", Name: "web"}

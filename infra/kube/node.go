@@ -17,7 +17,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// Node is what a person wants to know of a node.
+// Node is the state of a node, for people.
 type Node struct {
 	Name          string `json:"name"`
 	Ready         bool   `json:"ready"`
@@ -30,12 +30,12 @@ type Node struct {
 	Runtime       string `json:"runtime"` // "containerd://2.2.0"
 	Kernel        string `json:"kernel"`
 	OS            string `json:"os"`
-	BootID        string `json:"boot_id"` // of the machine's kernel when the kubelet last reported
-	// Proven is what SetProven has last noted; empty for nothing.
+	BootID        string `json:"boot_id"` // of the machine's kernel, as the kubelet last reported it
+	// Proven is the note last written by SetProven; empty for none.
 	Proven string `json:"-"`
 }
 
-// Nodes lists the nodes by name; names are those of NodeObjects.
+// Nodes lists the nodes by name; names is as for NodeObjects.
 func (c *Client) Nodes(ctx context.Context, names ...string) ([]Node, error) {
 	objects, err := c.NodeObjects(ctx, names...)
 	if err != nil {
@@ -49,8 +49,8 @@ func (c *Client) Nodes(ctx context.Context, names ...string) ([]Node, error) {
 	return out, nil
 }
 
-// NodeObjects lists the Node objects themselves; with names, of which there is
-// one, that one alone, which a kubelet may ask for as well.
+// NodeObjects lists the Node objects. With names, only the first of them is
+// returned, which a kubelet may ask for, too.
 func (c *Client) NodeObjects(ctx context.Context, names ...string) ([]corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -107,17 +107,17 @@ type NodeCondition struct {
 	Name       string
 	InternalIP string // must be the node's internal address; empty accepts any
 	Version    string // must be the kubelet's version ("v1.36.4"); empty accepts any
-	// BootID must be that of the machine; empty accepts any. A Node object of
-	// the same name that an instance before it has left, or this one before it
-	// was stopped, may say Ready for as long as nobody has missed its reports.
+	// BootID must be the machine's; empty accepts any. A Node object left by an
+	// earlier instance of that name, or from before a stop, may say Ready until
+	// the API server misses its heartbeats.
 	BootID string
-	// Registered is enough when set: the node need not be Ready, as when its
-	// network plugin is installed by somebody else later.
+	// Registered is set if the node need not be Ready, for example because its
+	// network plugin is installed later.
 	Registered bool
 }
 
-// unmet is what keeps node (nil when there is none) from the condition; nil when
-// nothing does.
+// unmet returns how node (nil if it does not exist) fails the condition; nil if it
+// does not.
 func (w NodeCondition) unmet(node *Node) *finding.Finding {
 	f := finding.Finding{Subject: w.Name, Kind: finding.NodeState, Target: w.Name}
 	switch {
@@ -137,8 +137,8 @@ func (w NodeCondition) unmet(node *Node) *finding.Finding {
 	return &f
 }
 
-// WaitNodes waits until every condition holds. abort, when given, is asked
-// between polls whether to give up.
+// WaitNodes waits until every condition holds. abort, if not nil, is called between
+// polls; its error ends the wait.
 func (c *Client) WaitNodes(ctx context.Context, conditions []NodeCondition, abort func(context.Context) error) error {
 	if len(conditions) == 0 {
 		return nil
@@ -181,12 +181,12 @@ func (c *Client) WaitNodes(ctx context.Context, conditions []NodeCondition, abor
 	return err
 }
 
-// cordonedAnnotation marks a node that was made unschedulable here, as opposed
-// to by a person, who would not want it undone.
+// cordonedAnnotation marks a node that this project has cordoned. A node that a person
+// has cordoned must stay so.
 const cordonedAnnotation = "k8s-from-scratch/cordoned"
 
-// Cordon makes a node unschedulable and remembers on the node that it was; a
-// node that is unschedulable already stays as it is.
+// Cordon makes a node unschedulable and marks it as cordoned by this project. A node
+// that is already unschedulable stays as it is.
 func (c *Client) Cordon(ctx context.Context, name string) error {
 	return c.markNode(ctx, name, "true", true, func(n *corev1.Node) bool { return !n.Spec.Unschedulable })
 }
@@ -198,10 +198,10 @@ func (c *Client) Uncordon(ctx context.Context, name string) error {
 	})
 }
 
-// markNode sets the mark of a cordoned node and what it stands for, nil taking
-// them away, when the node is such as due says. It patches just these: written
-// back as a whole, the node would carry taints that may be others by then,
-// which a kubelet that does this for itself is forbidden to change.
+// markNode sets the mark of a cordoned node and its unschedulable field, nil removing
+// each, if due returns true for the node. It patches only these: an update of the whole
+// node could overwrite taints changed in the meantime, which a kubelet is
+// forbidden to do.
 func (c *Client) markNode(ctx context.Context, name string, mark, unschedulable any, due func(*corev1.Node) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -222,7 +222,7 @@ func (c *Client) markNode(ctx context.Context, name string, mark, unschedulable 
 	return nil
 }
 
-// DeleteNode deletes a Node object; one that is not there is fine.
+// DeleteNode deletes a Node object. One that does not exist is no error.
 func (c *Client) DeleteNode(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -14,19 +14,19 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// ownedAnnotation remembers on a node which labels and taints were put there,
-// so that those no longer wanted can be told from those of others. Server-side
-// apply cannot serve here: it would create a missing Node, and a node's taints
-// are one atomic list to it, shared with the node lifecycle controller.
+// ownedAnnotation lists the labels and taints that this project has set on a node, to
+// tell those no longer wanted from those of others. Server-side apply does not work
+// here: it would create a missing Node, and it treats a node's taints, which the node
+// lifecycle controller sets too, as one atomic list.
 const ownedAnnotation = "k8s-from-scratch/owned"
 
-// NodeSpec is what is wanted of a Node object. Labels and taints that others
-// put on it are left alone.
+// NodeSpec is what is wanted of a Node object. Labels and taints set by others are
+// left alone.
 type NodeSpec struct {
 	Name    string
 	Labels  map[string]string
 	Taints  []corev1.Taint
-	PodCIDR string // set when the node has none; it cannot be changed afterwards
+	PodCIDR string // set if the node has none; it cannot be changed afterwards
 }
 
 type owned struct {
@@ -34,7 +34,7 @@ type owned struct {
 	Taints []string `json:"taints,omitempty"` // "key:effect"
 }
 
-// NodeDrift finds what differs between a node and what is wanted of it. The
+// NodeDrift returns what differs between a node and what is wanted of it. The
 // subject of a finding is the node's name.
 func NodeDrift(n *corev1.Node, want NodeSpec) []finding.Finding {
 	var out []finding.Finding
@@ -79,9 +79,9 @@ func NodeDrift(n *corev1.Node, want NodeSpec) []finding.Finding {
 	return out
 }
 
-// ReconcileNode brings a Node object to what is wanted, in one update. It
-// fails when the node has another pod CIDR already: Kubernetes does not let
-// that change, so the Node object would have to be deleted first.
+// ReconcileNode changes a Node object to what is wanted, in one update. It fails if
+// the node has another pod CIDR: Kubernetes does not allow a change, so the Node
+// object must be deleted first.
 func (c *Client) ReconcileNode(ctx context.Context, want NodeSpec) error {
 	var conflict error
 	err := c.updateNode(ctx, want.Name, func(n *corev1.Node) bool {
@@ -98,7 +98,7 @@ func (c *Client) ReconcileNode(ctx context.Context, want NodeSpec) error {
 	return conflict
 }
 
-// reconcile changes n to what is wanted and tells whether anything changed.
+// reconcile changes n to what is wanted and reports whether anything changed.
 func reconcile(n *corev1.Node, want NodeSpec) bool {
 	marks := owned{Labels: slices.Sorted(maps.Keys(want.Labels))}
 	for _, t := range want.Taints {
@@ -125,14 +125,14 @@ func reconcile(n *corev1.Node, want NodeSpec) bool {
 		n.Spec.PodCIDR, n.Spec.PodCIDRs = want.PodCIDR, []string{want.PodCIDR}
 	}
 	raw, err := json.Marshal(marks)
-	if err != nil { // two slices of strings always marshal
+	if err != nil { // cannot fail for slices of strings
 		return false
 	}
 	metav1.SetMetaDataAnnotation(&n.ObjectMeta, ownedAnnotation, string(raw))
 	return true
 }
 
-// OwnedLabels returns the labels that were put on a node by [Client.ReconcileNode].
+// OwnedLabels returns the labels that [Client.ReconcileNode] has set on a node.
 func OwnedLabels(n *corev1.Node) map[string]string {
 	var out map[string]string
 	for _, k := range ownedBy(n).Labels {
@@ -164,8 +164,8 @@ func findTaint(taints []corev1.Taint, key string) (corev1.Taint, bool) {
 	return taints[i], true
 }
 
-// updateNode reads a node, lets change alter it, and writes it back when change
-// says so; lost races are run again.
+// updateNode reads a node, calls change, and writes the node back if change returns
+// true. It retries on conflicts.
 func (c *Client) updateNode(ctx context.Context, name string, change func(*corev1.Node) bool) error {
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)

@@ -22,20 +22,20 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// fieldManager is who this project is to server-side apply.
+// fieldManager is this project's name in server-side apply.
 const fieldManager = "k8s-from-scratch"
 
 const (
-	// parallelRequests is how many objects are sent at a time: enough to hide
-	// the round trip, few enough not to trip priority and fairness.
+	// parallelRequests is how many objects are sent at the same time: enough to hide
+	// the round trip, few enough for priority and fairness.
 	parallelRequests = 8
-	// kindBudget is how long a kind may be unknown after its definition was
-	// applied: the API server publishes a new kind within a second or two, and
-	// an aggregated one a few seconds after its pods answer.
+	// kindBudget is how long a kind may be unknown after its definition was applied.
+	// The API server publishes a new kind within a second or two, an aggregated one a few
+	// seconds after its pods answer.
 	kindBudget = 20 * time.Second
 )
 
-// ObjectRef names an object of a cluster. It is JSON, for inventories.
+// ObjectRef names an object of a cluster. It is stored as JSON in inventories.
 type ObjectRef struct {
 	APIVersion string `json:"api_version"`
 	Kind       string `json:"kind"`
@@ -43,7 +43,7 @@ type ObjectRef struct {
 	Name       string `json:"name"`
 }
 
-// String is what a person reads: "Deployment kube-system/coredns".
+// String returns the name for people: "Deployment kube-system/coredns".
 func (r ObjectRef) String() string {
 	if r.Namespace == "" {
 		return r.Kind + " " + r.Name
@@ -51,9 +51,9 @@ func (r ObjectRef) String() string {
 	return r.Kind + " " + r.Namespace + "/" + r.Name
 }
 
-// Same tells whether two references mean the same object. The version of its
-// API does not matter, and no namespace means the default one: it is left out
-// in manifests and filled in by the API server.
+// Same reports whether two references are to the same object. It ignores the version
+// of the API, and takes no namespace for the default one, because manifests may omit
+// it and the API server fills it in.
 func (r ObjectRef) Same(o ObjectRef) bool {
 	namespace := func(ref ObjectRef) string {
 		if ref.Namespace == metav1.NamespaceDefault {
@@ -72,12 +72,12 @@ func (r ObjectRef) group() string {
 	return group
 }
 
-// RefOf names an object.
+// RefOf returns the reference to an object.
 func RefOf(o *unstructured.Unstructured) ObjectRef {
 	return ObjectRef{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// RefsOf names objects.
+// RefsOf returns the references to objects.
 func RefsOf(objects []*unstructured.Unstructured) []ObjectRef {
 	out := make([]ObjectRef, len(objects))
 	for i, o := range objects {
@@ -87,9 +87,9 @@ func RefsOf(objects []*unstructured.Unstructured) []ObjectRef {
 }
 
 // Apply applies objects server-side, taking over fields from other managers.
-// Namespaces and custom resource definitions go first, webhook configurations
-// last, the rest in parallel in between. It returns the references of the
-// objects as the cluster knows them: also with an error, for those applied.
+// Namespaces and custom resource definitions go first, webhook configurations last,
+// the rest in parallel in between. It returns references to the applied objects,
+// also with an error.
 func (c *Client) Apply(ctx context.Context, objects []*unstructured.Unstructured) ([]ObjectRef, error) {
 	var refs []ObjectRef
 	for _, wave := range waves(objects) {
@@ -120,8 +120,8 @@ func (c *Client) Apply(ctx context.Context, objects []*unstructured.Unstructured
 	return refs, nil
 }
 
-// waves sorts objects into those that must exist before the others, the
-// others, and those that may get in the way of the others.
+// waves sorts objects into those that must exist first, the others, and those that
+// could block the others.
 func waves(objects []*unstructured.Unstructured) [][]*unstructured.Unstructured {
 	out := make([][]*unstructured.Unstructured, 3)
 	for _, o := range objects {
@@ -165,9 +165,8 @@ func (c *Client) patch(ctx context.Context, o *unstructured.Unstructured, dryRun
 	return live, nil
 }
 
-// resource finds the API resource of an object and the namespace it is in.
-// With patience a kind that is not known is waited for: its definition may
-// have been applied a moment ago.
+// resource finds the API resource of an object and its namespace. With patience it
+// waits for an unknown kind, whose definition may have just been applied.
 func (c *Client) resource(ctx context.Context, ref ObjectRef, patience bool) (dynamic.ResourceInterface, string, error) {
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 	mapping, err := c.mapping(ctx, gvk)
@@ -194,8 +193,8 @@ func (c *Client) resource(ctx context.Context, ref ObjectRef, patience bool) (dy
 	return resource.Namespace(namespace), namespace, nil
 }
 
-// mapping asks, once for all kinds, which resource a kind is. client-go's mapper
-// takes no context and gives up on a server that hangs only after requestTimeout.
+// mapping asks, once for all kinds, for the resource of a kind. client-go's mapper
+// takes no context and gives up on a hanging server only after requestTimeout.
 func (c *Client) mapping(ctx context.Context, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	type answer struct {
 		mapping *meta.RESTMapping
@@ -214,7 +213,7 @@ func (c *Client) mapping(ctx context.Context, gvk schema.GroupVersionKind) (*met
 	}
 }
 
-// Get reads one object; nil when there is none, or not even its kind.
+// Get reads one object; nil if the object, or its kind, does not exist.
 func (c *Client) Get(ctx context.Context, ref ObjectRef) (*unstructured.Unstructured, error) {
 	resource, _, err := c.resource(ctx, ref, false)
 	if meta.IsNoMatchError(err) {
@@ -235,10 +234,10 @@ func (c *Client) Get(ctx context.Context, ref ObjectRef) (*unstructured.Unstruct
 	return o, nil
 }
 
-// Drift compares objects with what is wanted: what a server-side apply would
-// change, found by a dry run, so that defaults, conversions and fields of other
-// managers are judged by the API server and not here. Nothing is changed.
-// The subject of a finding is its object, as [ObjectRef.String] writes it.
+// Drift compares objects with what is wanted. It asks the API server in a dry run
+// what a server-side apply would change, so that the server judges defaults,
+// conversions and other managers' fields. Nothing is changed. The subject of a finding
+// is its object, as [ObjectRef.String] writes it.
 func (c *Client) Drift(ctx context.Context, objects []*unstructured.Unstructured) ([]finding.Finding, error) {
 	found := make([][]finding.Finding, len(objects))
 	group, gctx := errgroup.WithContext(ctx)
@@ -267,8 +266,8 @@ func (c *Client) drift(ctx context.Context, want *unstructured.Unstructured) ([]
 	applied, err := c.patch(ctx, want, true)
 	switch {
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
-		// The dry run itself says that the live object cannot become the
-		// wanted one, or that admission refuses it: for a person to read.
+		// The live object cannot become the wanted one, or admission refuses it.
+		// A person has to read the reason.
 		return []finding.Finding{{Kind: finding.Object, Problem: finding.Refused, Cause: err.Error()}}, nil
 	case err != nil:
 		return nil, err
@@ -276,7 +275,7 @@ func (c *Client) drift(ctx context.Context, want *unstructured.Unstructured) ([]
 	return differences(live, applied), nil
 }
 
-// Prune deletes the objects of an inventory that are not kept, and waits until
+// Prune deletes the objects of an inventory that are not in keep, and waits until
 // they are gone. It returns those that are not gone yet, with the reason.
 func (c *Client) Prune(ctx context.Context, inventory, keep []ObjectRef) ([]ObjectRef, error) {
 	var doomed []ObjectRef
@@ -327,7 +326,7 @@ func (c *Client) delete(ctx context.Context, ref ObjectRef) error {
 			return apierrors.IsNotFound(err), nil
 		}
 		holding = o.GetFinalizers()
-		return o.GetDeletionTimestamp() == nil, nil // made anew by somebody else
+		return o.GetDeletionTimestamp() == nil, nil // it was created again by someone else
 	})
 	if err != nil {
 		return fmt.Errorf("waiting for %s to be gone: %w (finalizers: %s)", ref, err, strings.Join(holding, ", "))

@@ -7,47 +7,46 @@ import (
 )
 
 const (
-	// failGrace is how long a pod may fail before a wait for it is given up.
-	// The kubelet backs off for ten seconds after the second crash: within
-	// this time a container is started three times, and what it needs and is
-	// started along with it has time to come up.
+	// failGrace is how long a pod may fail before a wait for it ends. The kubelet
+	// backs off for ten seconds after the second crash, so a container starts three
+	// times within this time, and what it depends on has time to come up.
 	failGrace = 20 * time.Second
-	// failedAttempts is how many attempts of which only events tell must have
-	// failed, those before the wait counting as one: between two events nobody
-	// knows whether the attempt at work will succeed, such as one that pulls the
-	// sandbox image. The kubelet makes the next one 10 to 15 seconds after a
-	// failed one (backOffPeriod in pkg/kubelet/kubelet.go of Kubernetes).
+	// failedAttempts is how many attempts must have failed if only events report
+	// them, where all those before the wait count as one. Between two events it is
+	// unknown whether the current attempt will succeed, for example because it pulls the
+	// sandbox image. The kubelet tries again 10 to 15 seconds after a failed attempt
+	// (backOffPeriod in pkg/kubelet/kubelet.go of Kubernetes).
 	failedAttempts = 3
 	// firstSteady is how long a container without a readiness probe must have
-	// been up; most that crash do so at once.
+	// been up; most containers that crash do so at once.
 	firstSteady = 3 * time.Second
-	// lookInterval is how often pods are looked at during a wait.
+	// lookInterval is the interval at which pods are observed in a wait.
 	lookInterval = time.Second
-	// longestStep is how much time one look can make pass: while the API
-	// server does not answer, nothing is held against a pod.
+	// longestStep is the most time that counts between two observations: while the
+	// API server does not answer, no pod counts as failing.
 	longestStep = 3 * time.Second
 )
 
-// patience remembers how long pods have been failing.
+// patience measures how long pods have been failing.
 type patience struct {
 	last   time.Time
 	spells map[spellKey]*spell
 }
 
-// spellKey is what fails; a pod that is made anew under its name goes on failing.
+// spellKey is what fails. A pod created again under the same name continues to fail.
 type spellKey struct{ namespace, pod, container string }
 
-// spell is a time in which something fails again and again.
+// spell is a period in which something fails again and again.
 type spell struct {
-	lasts time.Duration // since it failed first
-	calm  time.Duration // since it failed last
-	// told is Trouble.Attempts at the last look, attempts how many of them the
-	// wait counts.
+	lasts time.Duration // since its first failure
+	calm  time.Duration // since its last failure
+	// told is Trouble.Attempts at the last observation, attempts how many of them
+	// the wait counts.
 	told, attempts int
 }
 
-// count takes what events tell by now. Events may also be forgotten, and a pod
-// that is made anew has none at first.
+// count adds the attempts that events report now. Events may expire, and a pod that
+// is created again has none at first.
 func (s *spell) count(told int) {
 	if told > s.told {
 		s.attempts++
@@ -55,9 +54,9 @@ func (s *spell) count(told int) {
 	s.told = told
 }
 
-// lost takes what a look at all pods has found, and returns those for which
-// waiting is over, the longest failing first. A container that is started
-// again meanwhile goes on failing unless it stays up for as long.
+// lost takes the troubles of all pods and returns those that have lasted too long, the
+// longest first. A container that has restarted counts as failing until it has
+// stayed up for as long.
 func (p *patience) lost(now time.Time, troubles []Trouble) []Trouble {
 	step := min(now.Sub(p.last), longestStep)
 	if p.last.IsZero() {

@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	logLines   = 10              // how much of a container's log an error quotes
-	logColumns = 200             // how much of a line of it, in runes
-	logBytes   = int64(64 << 10) // how much of a log is read at most
-	logBudget  = 5 * time.Second // how long reading it may take
+	logLines   = 10              // lines of a container's log that an error quotes
+	logColumns = 200             // runes of one such line
+	logBytes   = int64(64 << 10) // bytes of a log that are read at most
+	logBudget  = 5 * time.Second // time limit for reading it
 )
 
-// PodError says that a pod does not come up however long one waits.
+// PodError says that a pod does not come up, however long one waits.
 type PodError struct {
-	// For says what the pod belongs to and what that has come to:
+	// For is what the pod belongs to and the status of that:
 	// "Deployment default/web: 0 of 2 updated replicas are available".
 	For string
 	Trouble
-	// More is how many other pods are in trouble too.
+	// More is how many other pods are in trouble.
 	More int
-	// Log holds the last lines of the container's log, Unread why it could
-	// not be read. Both are empty when the container has not run.
+	// Log holds the last lines of the container's log, Unread why it could not be
+	// read. Both are empty if the container has not run.
 	Log    []string
 	Unread error
 }
@@ -52,8 +52,8 @@ func (e *PodError) Error() string {
 	return b.String()
 }
 
-// podError fetches the end of the log of what is in trouble. It does so on a
-// context of its own, because that of the wait may have ended.
+// podError makes a PodError with the end of the container's log. It reads the log on
+// a context of its own, because the wait's may have ended.
 func (c *Client) podError(ctx context.Context, of string, t Trouble, more int) *PodError {
 	e := &PodError{For: of, Trouble: t, More: more}
 	if !t.Ran {
@@ -65,9 +65,8 @@ func (c *Client) podError(ctx context.Context, of string, t Trouble, more int) *
 	return e
 }
 
-// logTail reads the last lines of what a container printed before it ended.
-// While it is not running that is its log; should it have been started again
-// meanwhile and have said nothing yet, it is that of the run before.
+// logTail reads the last lines that a container printed before it ended. If it has
+// been restarted since and printed nothing yet, they come from the log of the run before.
 func (c *Client) logTail(ctx context.Context, t Trouble) ([]string, error) {
 	tail, err := c.logOf(ctx, t, false)
 	if t.Reason == crashLoopBackOff && (err != nil || len(tail) == 0) {
@@ -91,7 +90,7 @@ func (c *Client) logOf(ctx context.Context, t Trouble, previous bool) ([]string,
 	return logEnd(string(raw)), nil
 }
 
-// logEnd returns the lines of a log that say something, cut to a length one reads.
+// logEnd returns the last lines of a log that are not blank, cut to logColumns.
 func logEnd(raw string) []string {
 	var out []string
 	scan := bufio.NewScanner(strings.NewReader(raw))

@@ -12,15 +12,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestPodErrorLog reads logs of containers in several states, when the wait
-// itself has ended.
+// TestPodErrorLog reads logs of containers in several states after the wait's
+// context has ended.
 func TestPodErrorLog(t *testing.T) {
 	crash := Trouble{Namespace: "default", Pod: "web-1", Container: "c", Reason: crashLoopBackOff, Ran: true}
 	for _, tt := range []struct {
 		name    string
 		trouble Trouble
 		earlier string   // the log of the earlier run
-		present string   // ... and of the present one; "down" when nobody answers
+		present string   // ... and of the present one; "down" for no answer
 		asked   []string // values of "previous"
 		log     []string
 		unread  string

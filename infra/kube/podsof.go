@@ -16,13 +16,12 @@ import (
 	deployments "k8s.io/kubectl/pkg/util/deployment"
 )
 
-// revisionLabel tells which revision of its DaemonSet or StatefulSet a pod is of.
+// revisionLabel has the revision of the DaemonSet or StatefulSet that made a pod.
 const revisionLabel = appsv1.ControllerRevisionHashLabelKey
 
-// podsOf lists the pods that a workload's controller has made of its present
-// template. Pods of an earlier revision are left out: when they fail, that is
-// what is being mended. There are none before the controller has seen the
-// template.
+// podsOf lists the pods that a workload's controller has made of the current
+// template. It leaves out pods of earlier revisions, which are being replaced. There
+// are none before the controller has seen the template.
 func (c *Client) podsOf(ctx context.Context, ref ObjectRef) ([]corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -119,8 +118,8 @@ func (c *Client) controlled(ctx context.Context, namespace, selector string, own
 	}), nil
 }
 
-// diagnose says what keeps a pod from running, with the help of its events
-// where its status alone does not tell.
+// diagnose returns what keeps a pod from running. It reads the pod's events if the
+// status is not enough.
 func (c *Client) diagnose(ctx context.Context, pod *corev1.Pod) *Trouble {
 	if t := troubleOf(pod, nil); t != nil || running(pod) {
 		return t
@@ -130,20 +129,20 @@ func (c *Client) diagnose(ctx context.Context, pod *corev1.Pod) *Trouble {
 	events, err := c.typed.CoreV1().Events(pod.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.Set{"involvedObject.uid": string(pod.UID), "type": corev1.EventTypeWarning}.String()})
 	if err != nil {
-		return nil // the next look may tell; the wait is bounded
+		return nil // the next observation may know; the wait is bounded
 	}
 	return troubleOf(pod, events.Items)
 }
 
-// running tells whether all the pod's containers run and are ready, or have done their work.
+// running reports whether all the pod's containers run and are ready, or have completed.
 func running(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-// unmade says why a Deployment's controller cannot make pods; empty when it can
-// or does not say: a quota, an admission rule, a service account that is missing.
+// unmade returns why a Deployment's controller cannot make pods (a quota, an admission
+// rule, a missing service account); empty if it can or does not say.
 func unmade(o *unstructured.Unstructured) string {
 	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, c := range conditions {

@@ -9,56 +9,55 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// What the programs of Kubernetes say in words alone, and is read here because
-// no field tells it.
+// Messages of Kubernetes' programs that carry information in no field.
 
-// failing are the reasons for which the kubelet has a container wait although
-// it has tried to start it (pkg/kubelet/container/sync_result.go and
-// pkg/kubelet/images/types.go of Kubernetes).
+// failing are the reasons for which a container waits after a failed start
+// (pkg/kubelet/container/sync_result.go and pkg/kubelet/images/types.go of
+// Kubernetes).
 var failing = []string{
 	crashLoopBackOff, "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError",
 	"RegistryUnavailable", "SignatureValidationFailed", configError, "CreateContainerError", "RunContainerError", "PreCreateHookError",
 	"PreStartHookError", "PostStartHookError",
 }
 
-// failsToStart tells whether a container waits for a reason that will not pass by itself.
+// failsToStart reports whether a container waits for a reason that does not pass by itself.
 func failsToStart(w *corev1.ContainerStateWaiting) bool {
 	return w != nil && slices.Contains(failing, w.Reason)
 }
 
-// toCome matches what the kubelet says of an object that a container refers
-// to and that somebody may yet make.
+// toCome matches the kubelet's message about an object that a container refers to
+// and that someone may still create.
 var toCome = regexp.MustCompile(`(?i)^(secret|configmap) "[^"]*" not found`)
 
-// turnedAway tells whether the kubelet has not let a pod in for want of room:
-// its reason is "OutOf" and what it lacks, "OutOfpods".
+// turnedAway reports whether the kubelet rejected a pod for lack of resources: the
+// reason is "OutOf" and the resource, as in "OutOfpods".
 func turnedAway(pod *corev1.Pod) bool { return strings.HasPrefix(pod.Status.Reason, "OutOf") }
 
-// logRemoved begins what the kubelet answers, with status 200, for the log of a
-// container that it has removed.
+// logRemoved begins the kubelet's answer, with status 200, to a request for the log
+// of a container that it has removed.
 const logRemoved = "unable to retrieve container logs for "
 
 func isRemoved(log []byte) bool { return strings.HasPrefix(string(log), logRemoved) }
 
-// lacksServiceAccount tells whether a pod is forbidden because the controller
-// manager has yet to make its service account.
+// lacksServiceAccount reports whether a pod is forbidden because the controller
+// manager has not made its service account yet.
 func lacksServiceAccount(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "service account")
 }
 
-// overQuota tells whether a ResourceQuota forbids something: "pods "x" is
+// overQuota reports whether a ResourceQuota forbids something: "pods "x" is
 // forbidden: exceeded quota: q, requested: ..., used: ..., limited: ...".
 func overQuota(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), " quota: ")
 }
 
-// lostMeanwhile tells whether client-go has lost the connection while it read an
+// lostMeanwhile reports whether client-go lost the connection while it read an
 // answer (rest.Request).
 func lostMeanwhile(err error) bool {
 	return strings.Contains(err.Error(), "when reading response body")
 }
 
-// rolloutStatus is what "kubectl rollout status" says of a workload, without its beginning.
+// rolloutStatus returns the message of "kubectl rollout status" without its beginning.
 func rolloutStatus(message string) string {
 	if _, rest, ok := strings.Cut(message, " rollout to finish: "); ok {
 		message = rest

@@ -17,43 +17,42 @@ import (
 )
 
 const (
-	// trialPrefix begins the names of the pods that try nodes.
+	// trialPrefix begins the names of trial pods.
 	trialPrefix = "node-trial-"
-	// trialLabel marks them, for admission rules that are to let them through.
+	// trialLabel marks trial pods, so that admission rules can exempt them.
 	trialLabel = "k8s-from-scratch/node-trial"
-	// provenAnnotation says on a node in which state a pod was last started there.
+	// provenAnnotation notes on a node the state in which a pod last started there.
 	provenAnnotation = "k8s-from-scratch/pod-started"
-	// trialDeleteBudget bounds the deletion of a pod that tried a node.
+	// trialDeleteBudget bounds the deletion of a trial pod.
 	trialDeleteBudget = 5 * time.Second
-	// refusalGrace is how long the API server may refuse the pod: admission
-	// rules are changed, too, and webhooks answer late.
+	// refusalGrace is how long the API server may refuse the pod, since admission
+	// rules may be changing and webhooks may answer late.
 	refusalGrace = 5 * time.Second
 )
 
-// Trial is a pod that is started on a node to see whether pods start there.
+// Trial is a pod that is started on a node to test whether pods start there.
 type Trial struct {
 	Node string
-	// Image is what the pod runs: the node's sandbox image, which holds out
-	// until it is told to go, and without which no other pod would start.
+	// Image is the pod's image: the node's sandbox image, whose program runs
+	// until it is stopped and which every other pod needs too.
 	Image string
-	// HostNetwork is for nodes that have no network for pods yet.
+	// HostNetwork is set for nodes that have no pod network yet.
 	HostNetwork bool
-	// Refused, when given, is called once when a webhook that is to admit the
-	// pod does not answer: it may be what waits for a node to run on.
+	// Refused, if not nil, is called once if an admission webhook does not answer.
+	// The webhook itself may be waiting for a node to run on.
 	Refused func(context.Context, error)
-	// Abort, when given, is asked between polls whether to give up.
+	// Abort, if not nil, is called between polls; its error ends the trial.
 	Abort func(context.Context) error
 
-	uid types.UID // of the pod, once made
+	uid types.UID // of the pod, once created
 }
 
-// ErrNodeFull says that a node has no room for the pod that is to try it.
+// ErrNodeFull says that a node has no room for the trial pod.
 var ErrNodeFull = errors.New("the node is full")
 
-// Try starts the pod and deletes it again, also when an earlier one is left.
-// It returns nil when the pod has run, and ErrNodeFull when the kubelet has
-// turned it away for want of room: then nothing can be tried. It returns a
-// *PodError when the pod has failed to start for failGrace.
+// Try starts the pod and deletes it again, and deletes a pod left by an earlier
+// trial. It returns nil if the pod has run, ErrNodeFull if the kubelet rejected it
+// for lack of resources, and a *PodError if it has failed to start for failGrace.
 func (c *Client) Try(ctx context.Context, t Trial) error {
 	defer c.endTrial(ctx, t)
 	var (
@@ -91,7 +90,7 @@ func (c *Client) Try(ctx context.Context, t Trial) error {
 		if over := patience.lost(looked, troubles); len(over) > 0 {
 			return false, c.podError(ctx, "", over[0], 0)
 		}
-		if pod.Status.Phase == corev1.PodFailed { // what failed once does not start again
+		if pod.Status.Phase == corev1.PodFailed { // a failed pod does not start again
 			return false, c.deleteTrial(ctx, t)
 		}
 		return false, abort(ctx, t.Abort)
@@ -109,15 +108,15 @@ func abort(ctx context.Context, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// refused tells whether an admission rule or a webhook does not let the pod
-// in, as opposed to a service account that the controller manager has yet to
-// make. A webhook that gives its denial no code of its own has it sent with 400.
+// refused reports whether an admission rule or a webhook rejects the pod, as opposed
+// to a service account that the controller manager has not made yet. A webhook's
+// denial without a code has status 400.
 func refused(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) && !lacksServiceAccount(err)
 }
 
-// refusalAdvice says what to do about a refusal. From that of a ResourceQuota no
-// label exempts.
+// refusalAdvice says what to do about a rejection. No label exempts from a
+// ResourceQuota.
 func refusalAdvice(err error) string {
 	if overQuota(err) {
 		return "make room in the quotas of namespace " + metav1.NamespaceSystem
@@ -125,14 +124,14 @@ func refusalAdvice(err error) string {
 	return fmt.Sprintf("let pods with the label %s in namespace %s through", trialLabel, metav1.NamespaceSystem)
 }
 
-// hasRun tells whether the pod's container has been started.
+// hasRun reports whether the pod's container has started.
 func hasRun(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
 		return s.State.Running != nil || s.State.Terminated != nil && !s.State.Terminated.StartedAt.IsZero() && s.State.Terminated.ExitCode == 0
 	})
 }
 
-// trialPod reads the trial's pod, or makes it.
+// trialPod returns the trial's pod, and creates it if necessary.
 func (c *Client) trialPod(ctx context.Context, t *Trial) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -144,10 +143,10 @@ func (c *Client) trialPod(ctx context.Context, t *Trial) (*corev1.Pod, error) {
 		case err != nil && !apierrors.IsNotFound(err):
 			return nil, fmt.Errorf("reading pod %s: %w", t.podName(), err)
 		}
-		t.uid = "" // somebody has deleted it
+		t.uid = "" // someone has deleted it
 	}
 	pod, err := c.typed.CoreV1().Pods(metav1.NamespaceSystem).Create(ctx, t.pod(), metav1.CreateOptions{FieldManager: fieldManager})
-	if apierrors.IsAlreadyExists(err) { // one that was interrupted has left it
+	if apierrors.IsAlreadyExists(err) { // left by an interrupted trial
 		err = c.deleteTrial(ctx, *t)
 		if err == nil {
 			pod, err = c.typed.CoreV1().Pods(metav1.NamespaceSystem).Create(ctx, t.pod(), metav1.CreateOptions{FieldManager: fieldManager})
@@ -166,9 +165,9 @@ func (c *Client) trialPod(ctx context.Context, t *Trial) (*corev1.Pod, error) {
 
 func (t Trial) podName() string { return trialPrefix + t.Node }
 
-// pod is bound to its node without the scheduler, stays whatever taints the
-// node has, and needs nothing that the "restricted" Pod Security Standard
-// forbids, but for HostNetwork.
+// pod returns the trial's pod. It is assigned to its node without the scheduler,
+// tolerates all taints, and complies with the "restricted" Pod Security Standard
+// except for HostNetwork.
 func (t Trial) pod() *corev1.Pod {
 	yes, no, user, grace := true, false, int64(65535), int64(0)
 	return &corev1.Pod{
@@ -186,7 +185,7 @@ func (t Trial) pod() *corev1.Pod {
 	}
 }
 
-// deleteTrial deletes the pod without waiting for its end; one that is not there is fine.
+// deleteTrial deletes the pod without waiting for its end. One that does not exist is no error.
 func (c *Client) deleteTrial(ctx context.Context, t Trial) error {
 	now := int64(0)
 	err := c.typed.CoreV1().Pods(metav1.NamespaceSystem).Delete(ctx, t.podName(), metav1.DeleteOptions{GracePeriodSeconds: &now})
@@ -196,16 +195,16 @@ func (c *Client) deleteTrial(ctx context.Context, t Trial) error {
 	return nil
 }
 
-// endTrial deletes the pod, on a context of its own. Should that fail, the
-// next trial does it.
+// endTrial deletes the pod on a context of its own. If that fails, the next trial
+// deletes it.
 func (c *Client) endTrial(ctx context.Context, t Trial) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), trialDeleteBudget)
 	defer cancel()
 	_ = c.deleteTrial(ctx, t)
 }
 
-// SetProven notes on a node in which state a pod was started there. A node that
-// is registered anew at this moment goes without, and is tried again another time.
+// SetProven notes on a node the state in which a pod has started there. A node that
+// registers again at this moment gets no note and is tested again later.
 func (c *Client) SetProven(ctx context.Context, name, state string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

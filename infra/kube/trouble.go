@@ -10,27 +10,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Trouble is what keeps a pod from running, as the kubelet or the scheduler
-// reports it.
+// Trouble is what keeps a pod from running, as the kubelet or the scheduler reports
+// it.
 type Trouble struct {
 	Namespace string
 	Pod       string
-	Node      string // empty while no node was found
+	Node      string // empty until the pod has a node
 	Container string // empty when it concerns the whole pod
 	Reason    string // "CrashLoopBackOff"
 	Message   string
-	// Passing is set when something else may end it: a node with room, a
-	// Secret that is yet to be made, a probe that succeeds later. It is worth
-	// telling and no reason to give up.
+	// Passing is set if the trouble may end without a change to the pod: a node
+	// gets room, a Secret is created, a probe succeeds later. It is reported, and
+	// the wait continues.
 	Passing bool
-	// Ran is set when the container has run, so that it has a log.
+	// Ran is set if the container has run and so has a log.
 	Ran bool
-	// Attempts is how many failed attempts events tell of. It is 0 when the
-	// pod's status tells of the trouble, and so tells when it is over.
+	// Attempts is how many failed attempts events report. It is 0 if the pod's
+	// status reports the trouble, because the status also shows when it is over.
 	Attempts int
 }
 
-// String is what a person reads: "pod default/web-1 on worker-0, container
+// String returns the text for people: "pod default/web-1 on worker-0, container
 // web: CrashLoopBackOff: exit code 1 (Error), restarted 3 times".
 func (t Trouble) String() string {
 	var b strings.Builder
@@ -56,9 +56,9 @@ const (
 	maxTroubleMessage = 600 // runes
 )
 
-// troubleOf says what keeps a pod from running; nil when nothing is known to.
-// events are those of the pod, in any order. Init containers are looked at
-// first: the others wait for them.
+// troubleOf returns what keeps a pod from running; nil if nothing is known to. events
+// are the pod's, in any order. Init containers come first, because the others wait
+// for them.
 func troubleOf(pod *corev1.Pod, events []corev1.Event) *Trouble {
 	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded {
 		return nil
@@ -83,7 +83,7 @@ func troubleOf(pod *corev1.Pod, events []corev1.Event) *Trouble {
 	return found
 }
 
-// wholePodTrouble is what the pod's phase and conditions tell.
+// wholePodTrouble returns the trouble that the pod's phase and conditions show.
 func wholePodTrouble(pod *corev1.Pod) *Trouble {
 	if pod.Status.Phase == corev1.PodFailed {
 		t := &Trouble{Reason: pod.Status.Reason, Message: pod.Status.Message}
@@ -107,7 +107,7 @@ func wholePodTrouble(pod *corev1.Pod) *Trouble {
 	return nil
 }
 
-// containerTrouble is what a container's status tells.
+// containerTrouble returns the trouble that a container's status shows.
 func containerTrouble(s corev1.ContainerStatus) *Trouble {
 	w := s.State.Waiting
 	if !failsToStart(w) {
@@ -115,16 +115,16 @@ func containerTrouble(s corev1.ContainerStatus) *Trouble {
 	}
 	t := &Trouble{Container: s.Name, Reason: w.Reason, Message: w.Message, Ran: s.LastTerminationState.Terminated != nil}
 	if t.Ran && w.Reason == crashLoopBackOff {
-		// The kubelet's own message tells only how long it backs off.
+		// The kubelet's own message only says how long it backs off.
 		t.Message = fmt.Sprintf("%s, restarted %d times", ended(s.LastTerminationState.Terminated), s.RestartCount)
 	}
 	t.Passing = w.Reason == configError && toCome.MatchString(w.Message)
 	return t
 }
 
-// crashed is the trouble of a container that has ended more than once and is
-// to be started again. The kubelet backs off then, and says so only when it
-// next looks at the pod, which may be when it starts the container once more.
+// crashed returns the trouble of a container that has ended more than once and will
+// be restarted. The kubelet backs off then, and reports that only when it next syncs
+// the pod, which may be at the next start.
 func crashed(pod *corev1.Pod, s corev1.ContainerStatus) *Trouble {
 	end := s.State.Terminated
 	if end == nil || end.ExitCode == 0 || s.RestartCount == 0 || pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
@@ -134,7 +134,7 @@ func crashed(pod *corev1.Pod, s corev1.ContainerStatus) *Trouble {
 		Message: fmt.Sprintf("%s, restarted %d times", ended(end), s.RestartCount)}
 }
 
-// ended says how a container ended: "exit code 1 (Error)".
+// ended returns how a container ended: "exit code 1 (Error)".
 func ended(end *corev1.ContainerStateTerminated) string {
 	words := fmt.Sprintf("exit code %d", end.ExitCode)
 	if end.Signal != 0 {
@@ -149,8 +149,8 @@ func ended(end *corev1.ContainerStateTerminated) string {
 	return words
 }
 
-// eventTrouble is what only events tell: why a pod that has a node has no
-// sandbox yet, and what a probe complains of.
+// eventTrouble returns what only events report: why a pod with a node has no
+// sandbox yet, and what a probe reports.
 func eventTrouble(pod *corev1.Pod, events []corev1.Event) *Trouble {
 	if pod.Spec.NodeName == "" {
 		return nil
@@ -188,11 +188,10 @@ func eventTrouble(pod *corev1.Pod, events []corev1.Event) *Trouble {
 	return nil
 }
 
-// steady tells whether a pod's containers that have no readiness probe have
-// been up for long enough to be believed: they count as ready from the instant
-// they start, also one that crashes a second later. A machine whose clock is
-// off is believed earlier or later. A pod that has ended does not count: its
-// controller keeps it, and has made another one in its place.
+// steady reports whether a pod's containers without a readiness probe have been up
+// long enough: they count as ready as soon as they start, even if they crash a
+// second later. If the machine's clock is off, the result is early or late. A pod that has
+// ended does not count: its controller keeps it and has made another.
 func steady(pod *corev1.Pod, now time.Time) bool {
 	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
 		return true
@@ -216,14 +215,14 @@ func steady(pod *corev1.Pod, now time.Time) bool {
 	return true
 }
 
-// sandboxed tells whether the pod's sandbox runs and has its network.
+// sandboxed reports whether the pod's sandbox runs and has its network.
 func sandboxed(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionTrue
 	})
 }
 
-// eventTime is when an event was seen last.
+// eventTime returns when an event was last seen.
 func eventTime(e corev1.Event) time.Time {
 	t := e.LastTimestamp.Time
 	if e.EventTime.After(t) {
@@ -235,7 +234,7 @@ func eventTime(e corev1.Event) time.Time {
 	return t
 }
 
-// occurrences is how often what an event tells has happened.
+// occurrences returns how often an event has happened.
 func occurrences(e corev1.Event) int {
 	n := max(int(e.Count), 1)
 	if e.Series != nil {
@@ -244,7 +243,7 @@ func occurrences(e corev1.Event) int {
 	return n
 }
 
-// shorten cuts a text to a number of runes.
+// shorten cuts a text to limit runes.
 func shorten(s string, limit int) string {
 	r := []rune(s)
 	if len(r) <= limit {

@@ -135,8 +135,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// TestSteadyEnded: what a controller keeps of pods that have ended does not
-// count against those it has made instead.
+// TestSteadyEnded checks that ended pods kept by a controller do not count.
 func TestSteadyEnded(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC)
 	for _, tt := range []struct {
@@ -154,15 +153,15 @@ func TestSteadyEnded(t *testing.T) {
 	}
 }
 
-// TestSandboxPatience: a sandbox that could not be made once or twice may be
-// made by the attempt at work; one that fails again and again is told soon.
+// TestSandboxPatience checks that one or two failures to make a sandbox are
+// tolerated, and that repeated failures end the wait soon.
 func TestSandboxPatience(t *testing.T) {
 	pod := podOf(t, "{spec: {nodeName: w}, status: {phase: Pending}}")
 	for _, tt := range []struct {
 		name     string
 		old      int   // events before the wait
-		failures []int // seconds at which another event comes
-		distinct bool  // each with a message of its own, so an event of its own
+		failures []int // seconds at which further events come
+		distinct bool  // each with its own message, and so an event of its own
 		until    int
 		lost     int // second, or 0 for never
 	}{

@@ -13,13 +13,13 @@ import (
 	"k8s.io/kubectl/pkg/polymorphichelpers"
 )
 
-// WaitWorkloads waits until every Deployment, DaemonSet and StatefulSet among
-// the objects has rolled out, judged as "kubectl rollout status" does, and its
-// pods have stayed up for a moment where no readiness probe says so. It ends
-// early when a Deployment has exceeded its own progress deadline, and with a
-// *PodError when one of their pods, or of a Job among the objects, has been
-// failing for failGrace. progress, when given, is told each workload once, as
-// it becomes available, and what keeps pods from running.
+// WaitWorkloads waits until every Deployment, DaemonSet and StatefulSet among the
+// objects has rolled out, as "kubectl rollout status" defines it, and until pods
+// without a readiness probe have stayed up for a moment. It ends early if a
+// Deployment has exceeded its progress deadline, and with a *PodError if a pod of a
+// workload, or of a Job among the objects, has been failing for failGrace. progress,
+// if not nil, is called once per workload when it becomes available, and with what
+// keeps pods from running.
 func (c *Client) WaitWorkloads(ctx context.Context, objects []*unstructured.Unstructured, progress func(string)) error {
 	w := workloadWait{client: c, progress: progress}
 	for _, o := range objects {
@@ -40,19 +40,19 @@ func (c *Client) WaitWorkloads(ctx context.Context, objects []*unstructured.Unst
 type workloadWait struct {
 	client   *Client
 	progress func(string)
-	// pending are those not yet available. jobs are never waited for, but what
-	// the others wait for may be what they do.
+	// pending are the workloads that are not available yet. jobs are never waited
+	// for, but the workloads may depend on them.
 	pending, jobs []*workload
 	patience      patience
-	looked        time.Time // when pods were looked at last
+	looked        time.Time // when pods were last observed
 }
 
-// workload is something that pods are made for.
+// workload is an object that pods are made for.
 type workload struct {
 	ref      ObjectRef
-	status   string    // what the workload itself says
-	troubles []Trouble // what its pods say
-	told     string    // what progress was told of them
+	status   string    // of the workload itself
+	troubles []Trouble // of its pods
+	told     string    // what progress was last called with
 }
 
 func (w *workload) String() string {
@@ -62,7 +62,7 @@ func (w *workload) String() string {
 	return w.ref.String() + ": " + w.status
 }
 
-// look takes one look. An error ends the wait.
+// look checks once. An error ends the wait.
 func (w *workloadWait) look(ctx context.Context) (bool, error) {
 	var failed error
 	w.pending = slices.DeleteFunc(w.pending, func(x *workload) bool {
@@ -93,8 +93,8 @@ func (w *workloadWait) look(ctx context.Context) (bool, error) {
 	return false, w.lookAtPods(ctx)
 }
 
-// lookAtPods finds out what keeps pods from running, and gives up on those
-// that have failed for too long.
+// lookAtPods finds out what keeps pods from running, and returns an error if a pod
+// has failed for too long.
 func (w *workloadWait) lookAtPods(ctx context.Context) error {
 	var all []Trouble
 	of := map[spellKey]*workload{}
@@ -120,8 +120,8 @@ func (w *workloadWait) lookAtPods(ctx context.Context) error {
 	return w.client.podError(ctx, of[over[0].key()].String(), over[0], len(over)-1)
 }
 
-// tellTroubles tells what a workload's first pod in trouble says, when that is
-// new. How often it was restarted is not.
+// tellTroubles reports a workload's first pod in trouble if the report is new.
+// A new number of restarts alone is not reported.
 func (w *workloadWait) tellTroubles(x *workload) {
 	if len(x.troubles) == 0 {
 		return
@@ -139,7 +139,7 @@ func (w *workloadWait) tell(what string) {
 	}
 }
 
-// words say what is still waited for and why.
+// words returns what is still waited for and why.
 func (w *workloadWait) words() []string {
 	var out []string
 	for _, x := range w.pending {
@@ -153,8 +153,8 @@ func (w *workloadWait) words() []string {
 	return out
 }
 
-// troubleWords are what to add to the status of a workload: the first of its
-// pods that does not run, and how many more do not.
+// troubleWords returns the addition to a workload's status: its first pod that does
+// not run, and how many others do not.
 func troubleWords(troubles []Trouble) string {
 	if len(troubles) == 0 {
 		return ""
@@ -166,13 +166,13 @@ func troubleWords(troubles []Trouble) string {
 	return words
 }
 
-// stayedUp tells whether the pods of an available workload have stayed up.
+// stayedUp reports whether the pods of an available workload have stayed up.
 func (c *Client) stayedUp(ctx context.Context, ref ObjectRef) bool {
 	pods, err := c.podsOf(ctx, ref)
 	return err == nil && !slices.ContainsFunc(pods, func(p corev1.Pod) bool { return !steady(&p, time.Now()) })
 }
 
-// rolledOut returns an error only for what waiting cannot mend.
+// rolledOut returns an error only if waiting cannot help.
 func (c *Client) rolledOut(ctx context.Context, ref ObjectRef) (message string, done bool, err error) {
 	o, err := c.Get(ctx, ref)
 	if err != nil {
