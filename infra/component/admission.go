@@ -11,10 +11,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
-// admissionPlugins are the plugins every supported kube-apiserver is built
-// with (kubernetes pkg/kubeapiserver/options/plugins.go, AllOrderedPlugins).
-// The program refuses others only once it starts, or ignores their
-// configuration; here they are refused before anything is stopped for them.
+// admissionPlugins are the plugins that every supported kube-apiserver has
+// (kubernetes pkg/kubeapiserver/options/plugins.go, AllOrderedPlugins). The program
+// rejects others only when it starts, or ignores their configuration, so they are
+// rejected here, before anything is stopped.
 var admissionPlugins = []string{
 	"AlwaysAdmit", "AlwaysDeny", "AlwaysPullImages", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction",
 	"ClusterTrustBundleAttest", "DefaultIngressClass", "DefaultStorageClass", "DefaultTolerationSeconds", "DenyServiceExternalIPs",
@@ -25,8 +25,8 @@ var admissionPlugins = []string{
 	"ServiceAccount", "StorageObjectInUseProtection", "TaintNodesByCondition", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
 }
 
-// admissionPluginsSince are those that a minor of Kubernetes 1 brought, and
-// admissionPluginsUntil those that it does not have any more.
+// admissionPluginsSince are plugins by the minor of Kubernetes 1 that added them,
+// admissionPluginsUntil by the minor that removed them.
 var (
 	admissionPluginsSince = map[int][]string{
 		36: {"JobValidation", "PodGroupProtection", "PodGroupWorkloadExists", "PodResizeValidator"},
@@ -36,7 +36,7 @@ var (
 	}
 )
 
-// AdmissionPlugins lists the admission plugins of a kube-apiserver, sorted.
+// AdmissionPlugins returns the admission plugins of a kube-apiserver, sorted.
 func AdmissionPlugins(v version.Version) []string {
 	out := slices.Clone(admissionPlugins)
 	for minor, names := range admissionPluginsSince {
@@ -53,7 +53,7 @@ func AdmissionPlugins(v version.Version) []string {
 	return out
 }
 
-// checkAdmissionPlugin reports a plugin that the release does not have.
+// checkAdmissionPlugin returns an error for a plugin that the release does not have.
 func checkAdmissionPlugin(v version.Version, name string) error {
 	known := AdmissionPlugins(v)
 	if slices.Contains(known, name) {
@@ -72,17 +72,17 @@ func checkAdmissionPlugin(v version.Version, name string) error {
 	return fmt.Errorf("kube-apiserver %s has no admission plugin %q; it has %s", v, name, strings.Join(known, ", "))
 }
 
-// admissionFlags name plugins.
+// admissionFlags are the flags whose values are names of plugins.
 var admissionFlags = []string{"disable-admission-plugins", "enable-admission-plugins"}
 
-// checkAdmissionFlag reports plugins that a flag of kube-apiserver names and the
-// release does not have.
+// checkAdmissionFlag returns an error for plugins in a flag of kube-apiserver that
+// the release does not have.
 func checkAdmissionFlag(v version.Version, flag string, lists []string) error {
 	var errs []error
 	for _, list := range lists {
 		for name := range strings.SplitSeq(list, ",") {
 			if list == "" {
-				continue // none
+				continue // no plugin
 			}
 			if err := checkAdmissionPlugin(v, name); err != nil {
 				errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
@@ -92,7 +92,7 @@ func checkAdmissionFlag(v version.Version, flag string, lists []string) error {
 	return errors.Join(errs...)
 }
 
-// checkAdmission reports every plugin that the specification names in vain.
+// checkAdmission reports every plugin of the specification that the release does not have.
 func (s APIServerSpec) checkAdmission(v version.Version) (errs FieldErrors) {
 	if v.IsZero() {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
-// APIServerSpec is what can be set of kube-apiserver.
+// APIServerSpec holds the settings of kube-apiserver.
 type APIServerSpec struct {
 	ExtraSANs   []string // further names and addresses in its serving certificate
 	AuditPolicy []byte   // YAML of an audit.k8s.io/v1 Policy; empty means the built-in one
@@ -24,16 +24,16 @@ type APIServerSpec struct {
 	Args             Args // further flags
 }
 
-// apiServerFiles are what readAPIServer looks at.
+// apiServerFiles are the files that readAPIServer reads.
 var apiServerFiles = []string{unitPath(APIServerUnit), AuditPolicyPath, AdmissionPath, certPath("apiserver")}
 
 // ShutdownDelay is how long a stopping API server still serves after /readyz
-// has turned bad, so that the load balancer notices first: a multiple of its
+// fails, so that the load balancer notices first. It is a multiple of the load balancer's
 // check interval.
 const ShutdownDelay = "3s"
 
-// APIServerRequest returns what the API servers' serving certificates hold.
-// All controllers hold the same names, so that a client may reach any of them by any.
+// APIServerRequest returns the request for the API servers' serving certificates.
+// All controllers have the same names, so that a client may reach any of them by any.
 func APIServerRequest(spec ControlPlaneSpec) (pki.Request, error) {
 	names := []string{
 		"kubernetes", "kubernetes.default", "kubernetes.default.svc",
@@ -81,7 +81,7 @@ func (c *controller) addAPIServer() error {
 
 	// Not listed, because the API server reloads them by itself: its serving
 	// certificate, the front proxy's certificate and CA, the encryption and the
-	// authentication configuration. For CAPath see there.
+	// authentication configuration. CAPath is explained in paths.go.
 	restartOn := []string{AuditPolicyPath, APIServerEtcdCAPath, ServiceAccountPubPath, ServiceAccountKeyPath, CAPath}
 	if spec.configuresAdmission() {
 		admission, err := admissionFile(spec.AdmissionPlugins)
@@ -141,7 +141,7 @@ func (c *controller) apiServerArgs() Args {
 		"requestheader-username-headers":     values("X-Remote-User"),
 		"proxy-client-cert-file":             values(certPath("front-proxy-client")),
 		"proxy-client-key-file":              values(keyPath("front-proxy-client")),
-		// No kube-proxy runs on controllers: aggregated APIs are reached by pod address.
+		// No kube-proxy runs on controllers, so aggregated APIs are reached by pod address.
 		"enable-aggregator-routing": values("true"),
 
 		"audit-policy-file":   values(AuditPolicyPath),
@@ -155,8 +155,8 @@ func (c *controller) apiServerArgs() Args {
 		"profiling":                 values("false"),
 	}
 	if len(c.spec.Nodes) > 1 {
-		// Now and then a client is asked to connect anew, so that load spreads
-		// again after an API server was away.
+		// Some clients are asked to reconnect, so that load spreads again after an API
+		// server was away.
 		args["goaway-chance"] = values("0.001")
 	}
 	if c.spec.APIServer.configuresAdmission() {
@@ -185,7 +185,7 @@ func (s APIServerSpec) check(v version.Version) FieldErrors {
 	return errs
 }
 
-// readAPIServer takes the settings from a machine.
+// readAPIServer sets the settings found on a machine.
 func (c *controller) readAPIServer(f Found) error {
 	c.spec.APIServer = APIServerSpec{}
 	s := &c.spec.APIServer
@@ -204,7 +204,7 @@ func (c *controller) readAPIServer(f Found) error {
 	return err
 }
 
-// readServerNetworks completes the cluster with what the API server is told of it.
+// readServerNetworks sets what the API server's flags say of the cluster.
 func (c *Cluster) readServerNetworks(f Found) {
 	args := f.args(APIServerUnit)
 	if !c.ServiceCIDR.IsValid() {
@@ -215,8 +215,8 @@ func (c *Cluster) readServerNetworks(f Found) {
 	}
 }
 
-// sansBeyond returns the names in an API server's certificate that it would
-// not have without being asked for.
+// sansBeyond returns the names in an API server's certificate that it would not have
+// without ExtraSANs.
 func (c *controller) sansBeyond(certificate []byte) ([]string, error) {
 	block, _ := pem.Decode(certificate)
 	if block == nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// healthPaths are the only paths the API server answers without knowing who asks.
+// healthPaths are the only paths that the API server serves without authentication.
 var healthPaths = []string{"/livez", "/readyz", "/healthz"}
 
 func authenticationFile() (desired.File, error) {
@@ -34,10 +34,10 @@ func authenticationFile() (desired.File, error) {
 	return yamlFile(AuthenticationPath, config)
 }
 
-// EncryptionConfig returns how to render the EncryptionConfiguration around
-// the stored keys (base64) of the generations given: secrets are sealed with
-// the first, whatever any of them sealed can be read, and so can what was
-// written before encryption was on. The result is secret.
+// EncryptionConfig returns a function that renders the EncryptionConfiguration from
+// the stored keys (base64) of the given generations. Secrets are encrypted with the
+// first; values encrypted with any of them can be read, and so can unencrypted
+// values. The result is secret.
 func EncryptionConfig(generations []int) func([][]byte) ([]byte, error) {
 	return func(keys [][]byte) ([]byte, error) {
 		if len(keys) != len(generations) {
@@ -85,7 +85,7 @@ func admissionFile(plugins map[string]map[string]any) (desired.File, error) {
 	return desired.File{Path: AdmissionPath, Mode: 0o644, Content: b}, nil
 }
 
-// readAdmission is the opposite of admissionFile.
+// readAdmission is the inverse of admissionFile.
 func readAdmission(f Found) (map[string]map[string]any, error) {
 	var config struct {
 		Plugins []struct {
@@ -118,8 +118,8 @@ func auditFile(custom []byte) (desired.File, error) {
 	return yamlFile(AuditPolicyPath, policy)
 }
 
-// parseAuditPolicy refuses what kube-apiserver would refuse, by the rules of its
-// own (k8s.io/apiserver/pkg/apis/audit/validation).
+// parseAuditPolicy returns an error for what kube-apiserver would reject, by its own
+// rules (k8s.io/apiserver/pkg/apis/audit/validation).
 func parseAuditPolicy(custom []byte) (map[string]any, error) {
 	var m map[string]any
 	if err := yaml.UnmarshalStrict(custom, &m); err != nil {
@@ -142,8 +142,8 @@ func parseAuditPolicy(custom []byte) (map[string]any, error) {
 	return m, auditvalidation.ValidatePolicy(&internal).ToAggregate()
 }
 
-// defaultAuditPolicy records who did what: bodies of writes, except where
-// they hold secrets; metadata of the rest; nothing of the cluster's own heartbeat.
+// defaultAuditPolicy logs the bodies of writes, except where they hold secrets,
+// metadata of the rest, and nothing of the cluster's own heartbeats.
 func defaultAuditPolicy() *audit.Policy {
 	leases := []audit.GroupResources{{Group: "coordination.k8s.io", Resources: []string{"leases"}}}
 	p := &audit.Policy{

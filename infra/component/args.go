@@ -12,11 +12,11 @@ import (
 )
 
 // Args are command-line flags of one program, without leading dashes: flag ->
-// values. As extra arguments, one value replaces the flag's default, several
+// values. As extra arguments, one value replaces the flag's default, several values
 // repeat the flag, and an empty list removes it.
 type Args map[string][]string
 
-// SingleArgs makes Args of flags with one value each.
+// SingleArgs returns Args with one value per flag.
 func SingleArgs(m map[string]string) Args {
 	if m == nil {
 		return nil
@@ -30,7 +30,7 @@ func SingleArgs(m map[string]string) Args {
 
 var flagName = regexp.MustCompile(`^[a-z0-9]+([-.][a-z0-9]+)*$`)
 
-// with returns a with the extra arguments merged over it.
+// with returns a with extra merged over it, or an error for an invalid flag or value.
 func (a Args) with(extra Args) (Args, error) {
 	out := maps.Clone(a)
 	for _, name := range slices.Sorted(maps.Keys(extra)) {
@@ -63,8 +63,8 @@ func (a Args) commandLine(program string) string {
 	return strings.Join(words, " \\\n  ")
 }
 
-// quoteWord makes one word of a systemd command line: specifiers and variables
-// lose their meaning (systemd.service(5), "Command lines").
+// quoteWord quotes one word of a systemd command line, including specifiers and
+// variables (systemd.service(5), "Command lines").
 func quoteWord(s string) string {
 	s = strings.NewReplacer(`%`, `%%`, `$`, `$$`).Replace(s)
 	if !strings.ContainsAny(s, " \t\"'\\;") {
@@ -73,7 +73,7 @@ func quoteWord(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }
 
-// last returns a flag's last value, the one that counts.
+// last returns a flag's last value, which is the one that counts.
 func (a Args) last(name string) string {
 	if v := a[name]; len(v) > 0 {
 		return v[len(v)-1]
@@ -81,8 +81,8 @@ func (a Args) last(name string) string {
 	return ""
 }
 
-// argsOf returns the flags in the ExecStart of a unit file that this package
-// wrote; none for any other text.
+// argsOf returns the flags in the ExecStart of a unit file written by this package;
+// none for any other text.
 func argsOf(unitFile []byte) Args {
 	options, err := unit.DeserializeOptions(bytes.NewReader(unitFile))
 	if err != nil {
@@ -103,7 +103,7 @@ func argsOf(unitFile []byte) Args {
 	return out
 }
 
-// wordsOf is the opposite of commandLine and quoteWord.
+// wordsOf is the inverse of commandLine and quoteWord.
 func wordsOf(line string) []string {
 	line = strings.ReplaceAll(line, "\\\n", " ")
 	unescape := strings.NewReplacer(`%%`, `%`, `$$`, `$`)

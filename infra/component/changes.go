@@ -12,8 +12,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
-// goneFlags are flags that a program does not start with any more, by the first
-// minor that has them no more. Names may hold * (path.Match).
+// goneFlags are flags that a program no longer accepts, by the first minor without
+// them. Names may contain * (path.Match).
 type goneFlags struct {
 	program      string
 	major, minor int
@@ -38,8 +38,8 @@ var allGoneFlags = []goneFlags{
 	{artifact.Etcd, 3, 7, []string{"discovery", "discovery-proxy"}, "the discovery service of etcd 2 is gone", "take it out"},
 }
 
-// goneValues are what a flag can no longer hold, by the first minor of
-// Kubernetes whose programs do not start with it.
+// goneValues are values that a flag no longer accepts, by the first minor of
+// Kubernetes whose programs reject them.
 type goneValues struct {
 	flag   string
 	minor  int
@@ -78,28 +78,28 @@ const (
 	goneAPI       = "delete its objects while the API servers still serve it, take it out with an apply of its own, and upgrade then"
 )
 
-// checkArgs reports, on each flag, what [CheckFlags] does.
+// checkArgs reports the errors of [CheckFlags] on their flags.
 func (f *FieldErrors) checkArgs(program string, v version.Version, args Args) {
 	for _, name := range slices.Sorted(maps.Keys(args)) {
 		f.add(ArgField(program, name), "Not in this release", CheckFlags(program, v, Args{name: args[name]}))
 	}
 }
 
-// checkConfig reports a configuration object that a program would not start with:
-// one that it cannot decode, or with fields that its release does not have.
+// checkConfig reports a configuration object that a program would reject: one that it
+// cannot decode, or with fields that its release does not have.
 func (f *FieldErrors) checkConfig(field, program string, v version.Version, config map[string]any, decode func() error) {
 	if len(config) > 0 {
 		f.add(field, "Unusable configuration", errors.Join(decode(), checkFields(program, v, config)))
 	}
 }
 
-// CheckFlags reports flags, and values of flags, that a release of a program,
-// "kubelet" or "etcd" say, does not have any more.
+// CheckFlags returns an error for flags, and values of flags, that a release of a
+// program, such as "kubelet" or "etcd", no longer has.
 func CheckFlags(program string, v version.Version, args Args) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(args)) {
 		if len(args[name]) == 0 {
-			continue // taken out
+			continue // the flag is removed
 		}
 		errs = append(errs, checkFlag(program, v, name), checkValues(program, v, name, args[name]))
 	}
@@ -116,7 +116,7 @@ func checkFlag(program string, v version.Version, name string) error {
 	return nil
 }
 
-// checkValues looks at lists: "a,b", "a=true,kube:b=false", "*,-a".
+// checkValues checks list values: "a,b", "a=true,kube:b=false", "*,-a".
 func checkValues(program string, v version.Version, flag string, lists []string) error {
 	var errs []error
 	for _, list := range lists {
@@ -141,18 +141,17 @@ func goneValue(program string, v version.Version, flag, name string) (goneValues
 	return allGoneValues[i], true
 }
 
-// CheckServedAPIs reports versions of API groups that the command line of the
-// API servers named until now and that release now does not serve. What is
-// stored in them could not be deleted any more, so that it does not help to take
-// them out together with the upgrade.
+// CheckServedAPIs returns an error for versions of API groups that the present
+// command line of the API servers enables and release now does not serve. Objects
+// stored in such a version could no longer be deleted, so removing the version
+// together with the upgrade does not help.
 func CheckServedAPIs(now version.Version, until Args) error {
 	return checkValues(artifact.KubeAPIServer, now, runtimeConfig, until[runtimeConfig])
 }
 
-// newFields are fields of a program's configuration file by the first minor
-// that knows them. The types that configurations are decoded with are the
-// newest. An older scheduler does not start with a field it does not
-// know, and an older kubelet ignores it.
+// newFields are fields of a program's configuration file by the first minor that has
+// them. Configurations are decoded with the newest types. An older scheduler rejects
+// a field it does not know, an older kubelet ignores it.
 type newFields struct {
 	program string
 	minor   int
@@ -168,9 +167,9 @@ var allNewFields = []newFields{
 	{artifact.KubeScheduler, 37, []string{"podGroupPostFilter"}},
 }
 
-// checkFields reports fields, at any depth of a configuration file of a program,
-// that its release does not have yet, and feature gates that it has no more. The
-// zero release has everything.
+// checkFields returns an error for fields, at any depth of a program's configuration
+// file, that its release does not have yet, and for feature gates that it no longer
+// has. The zero release has everything.
 func checkFields(program string, v version.Version, config map[string]any) error {
 	var errs []error
 	gates, _ := config["featureGates"].(map[string]any)
@@ -205,8 +204,8 @@ func holdsField(config any, name string) bool {
 	return false
 }
 
-// KubeletChanges says which of the user's settings and flags mean something else
-// to the kubelet of release now than to that of release old.
+// KubeletChanges returns the user's settings and flags that mean something else to
+// a kubelet of release now than to one of release old, one sentence each.
 func KubeletChanges(old, now version.Version, config map[string]any, args Args) []string {
 	if old.Minor() >= 37 || now.Minor() < 37 {
 		return nil
@@ -218,7 +217,7 @@ func KubeletChanges(old, now version.Version, config map[string]any, args Args) 
 	}
 	const limit = "Until 1.36 it meant five a second, the default of the Kubernetes client. Set the number you want; without the setting it is 50."
 	const unlimited = "%s lets kubelet %s report events without any limit, as its documentation says. %s"
-	switch flag := args["event-qps"]; { // a flag wins over the file
+	switch flag := args["event-qps"]; { // a flag overrides the file
 	case slices.Equal(flag, []string{"0"}):
 		out = append(out, fmt.Sprintf(unlimited, "--event-qps=0", now, limit))
 	case len(flag) == 0 && typed.EventRecordQPS != nil && *typed.EventRecordQPS == 0:

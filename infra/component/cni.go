@@ -9,10 +9,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 )
 
-// CNISpec is what can be set of the network of pods.
+// CNISpec holds the settings of the pod network.
 type CNISpec struct {
 	Network string // CNIBridge (default) or CNINone
-	Version string // of the plugins, for the record: what is installed is among the Artifacts
+	Version string // of the plugins, for information: the Artifacts decide what is installed
 }
 
 // Values of CNISpec.Network.
@@ -24,11 +24,11 @@ const (
 
 func (s CNISpec) network() string { return cmp.Or(s.Network, CNIBridge) }
 
-// cniFiles are what readCNI looks at, and cniProgram tells the plugins' release,
-// as each of them does.
+// cniFiles are the files that readCNI reads. cniProgram is the plugin that is asked
+// for the plugins' release.
 var cniFiles, cniProgram = []string{CNIConfigPath}, cniBinDir + "/bridge"
 
-// readCNI takes the settings from a machine.
+// readCNI sets the settings found on a machine.
 func (w *worker) readCNI(f Found) {
 	w.spec.CNI = CNISpec{Network: CNIBridge, Version: f.Releases[cniProgram]}
 	if f.Files[CNIConfigPath] == nil {
@@ -38,12 +38,12 @@ func (w *worker) readCNI(f Found) {
 
 const (
 	cniBridge = "cni0"
-	// cniStateDir holds the addresses in use. It is in memory, because after a
-	// reboot no pod has one.
+	// cniStateDir holds the addresses in use. It is in memory, because no pod keeps
+	// its address over a reboot.
 	cniStateDir = "/run/cni/ipam"
 )
 
-// cniPlugins are the reference plugins installed; loopback is needed whatever the network.
+// cniPlugins are the installed reference plugins; every network needs loopback.
 var cniPlugins = []string{"bridge", "host-local", "loopback", "portmap"}
 
 // A CNI network configuration list
@@ -78,8 +78,8 @@ type (
 	}
 )
 
-// addCNI adds the plugins and, for the bridge network, its configuration and
-// the rules by which pods reach the world outside the cluster.
+// addCNI adds the plugins and, for the bridge network, its configuration and the
+// rules with which pods reach addresses outside the cluster.
 func (w *worker) addCNI() error {
 	var installs []desired.Install
 	for _, p := range cniPlugins {
@@ -93,7 +93,7 @@ func (w *worker) addCNI() error {
 	if w.spec.CNI.network() == CNINone {
 		return nil
 	}
-	w.addPackages("nftables") // nft, called by portmap and the unit below
+	w.addPackages("nftables") // for nft, which portmap and the unit below call
 	config, err := w.cniFile()
 	if err != nil {
 		return err

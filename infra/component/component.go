@@ -1,11 +1,10 @@
-// Package component writes down what each machine of a cluster must look
-// like: etcd members, controllers, workers and the load balancer, as
-// desired.State plus the certificates and secrets that go with it, and the
-// Kubernetes objects a cluster cannot do without.
+// Package component computes what each machine of a cluster must look like (etcd
+// members, controllers, workers and the load balancer), as desired.State with its
+// certificates and secrets, and the Kubernetes objects that every cluster needs.
 //
-// Everything in here is a pure function: the same input gives the same bytes,
-// which is what makes plans truthful. No I/O, no clock, no random numbers;
-// private keys never pass through, only the names under which they are stored.
+// Everything here is a pure function, and the same input gives the same bytes, so
+// that plans are exact. What may not enter: I/O, the clock, random numbers and
+// private keys. A secret file is known here only by the names of its keys in the key store.
 package component
 
 import (
@@ -16,11 +15,11 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// Machine is everything wanted of one machine by one component set.
+// Machine is everything that is wanted of one machine for one role.
 type Machine struct {
-	// State holds what is known without any secret. Certificates and Secrets
-	// become further files when they are applied; State.Units may name their
-	// paths in RestartOn and ReloadOn.
+	// State is what is known without secrets. Certificates and Secrets become
+	// further files when they are applied; State.Units may name their paths in
+	// RestartOn and ReloadOn.
 	State        desired.State
 	Certificates []pki.Slot
 	Secrets      []Secret
@@ -32,16 +31,16 @@ type Secret struct {
 	Mode         uint32
 	Owner, Group string   // empty means root
 	Sources      []string // names in the key store
-	// Render turns the stored values, in the order of Sources, into the file's
-	// content; nil means the one value as it is.
+	// Render makes the file's content of the stored values, in the order of
+	// Sources; nil means the only value, unchanged.
 	Render func([][]byte) ([]byte, error)
-	// Rendering says in a word what Render makes of them; another word has the
-	// file rendered anew.
+	// Rendering names the format that Render makes. If it changes, the file is
+	// rendered again.
 	Rendering string
 }
 
-// Origin says where the content comes from: "encryption-2.key, encryption.key
-// as secretbox". A file of another origin is written anew.
+// Origin says what the content is made from: "encryption-2.key, encryption.key as
+// secretbox". If it changes, the file is written again.
 func (s Secret) Origin() string {
 	out := strings.Join(s.Sources, ", ")
 	if s.Rendering != "" {
@@ -50,26 +49,26 @@ func (s Secret) Origin() string {
 	return out
 }
 
-// Cluster is what all components of a cluster agree on.
+// Cluster holds the settings that all components of a cluster share.
 type Cluster struct {
 	Name        string
 	Domain      string // "cluster.local"
 	PodCIDR     netip.Prefix
 	ServiceCIDR netip.Prefix
 	DNSIP       netip.Addr
-	// NodeCIDRs are the subnets of the machines. Traffic from pods to them keeps
-	// the pod's address, but for what goes to the third address of each, where a
-	// VPC has its DNS server. Without any, such traffic is masqueraded like all
-	// other traffic that leaves the pod network.
+	// NodeCIDRs are the subnets of the machines. Traffic from pods to them keeps the
+	// pod's address, except to the third address of each, where a VPC has its DNS
+	// server. If empty, such traffic is masqueraded like all other traffic that
+	// leaves the pod network.
 	NodeCIDRs []netip.Prefix
 	PKI       pki.Ref
 }
 
-// ClusterTraces are what [Cluster.Read] looks at on a worker.
+// ClusterTraces returns what [Cluster.Read] needs from a worker.
 func ClusterTraces() Traces { return Traces{Files: []string{KubeletConfigPath, PodEgressPath}} }
 
-// Read completes a cluster with what a worker's files say of it and no
-// controller's do: the subnets of the machines and the address of cluster DNS.
+// Read returns the cluster with the settings that only workers have: the subnets of
+// the machines and the address of cluster DNS.
 func (c Cluster) Read(f Found) (Cluster, error) {
 	dns, err := clusterDNSOf(f)
 	if err != nil {

@@ -58,7 +58,7 @@ func testCluster() Cluster {
 	}
 }
 
-// artifacts are those of a set, with a made-up digest.
+// artifacts returns a set's artifacts with a made-up digest.
 func artifacts(t *testing.T, get func(*artifact.Catalog) ([]artifact.Artifact, error)) []artifact.Artifact {
 	t.Helper()
 	catalog, err := artifact.NewCatalog("", nil, nil)
@@ -152,7 +152,7 @@ func goldenMachine(t *testing.T, dir string, m Machine) {
 	}
 }
 
-// summary is a machine without the content of its files.
+// summary returns a machine without the content of its files.
 func summary(t *testing.T, m Machine) []byte {
 	t.Helper()
 	files := map[string]string{}
@@ -206,7 +206,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// One machine may be member, controller and worker at once.
+// One machine may be an etcd member, a controller and a worker at once.
 func TestRolesDoNotCollide(t *testing.T) {
 	n := controllers[0]
 	n.PodCIDR = worker0.PodCIDR
@@ -221,7 +221,7 @@ func TestRolesDoNotCollide(t *testing.T) {
 	}
 }
 
-// Everything a unit restarts or reloads on must be something the machine has.
+// Every path on which a unit restarts or reloads must be on the machine.
 func TestUnitsNameExistingPaths(t *testing.T) {
 	for name, m := range map[string]Machine{
 		"etcd":          must(t)(Etcd(etcdSpec(t), controllers[0])),

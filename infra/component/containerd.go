@@ -18,30 +18,30 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 )
 
-// ContainerdSpec is what can be set of containerd. The releases are for the
-// record: what is installed is among the Artifacts.
+// ContainerdSpec holds the settings of containerd. The releases are for information: the
+// Artifacts decide what is installed.
 type ContainerdSpec struct {
 	Version      string
 	RuncVersion  string
 	SandboxImage string // empty means DefaultSandboxImage
-	// RegistryMirrors maps a registry ("registry.k8s.io", or "*" for every
-	// other one) to the URL that serves its images. A URL with a path is used
-	// as it is; without one, containerd appends /v2.
+	// RegistryMirrors maps a registry ("registry.k8s.io", or "*" for all others)
+	// to the URL that serves its images. A URL with a path is used unchanged;
+	// without one, containerd appends /v2.
 	RegistryMirrors map[string]string
 	Config          map[string]any // merged over containerd's config.toml
 }
 
-// Sandbox is the image that every pod starts with.
+// Sandbox returns the image of pod sandboxes.
 func (s ContainerdSpec) Sandbox() string { return cmp.Or(s.SandboxImage, DefaultSandboxImage) }
 
-// containerdFiles are what readContainerd looks at; the last is a pattern.
+// containerdFiles are the files that readContainerd reads; the last is a pattern.
 var (
 	containerdProgram = binPath(artifact.Containerd)
 	containerdFiles   = []string{ContainerdConfig, ContainerdHostsDir + "/*/hosts.toml"}
 )
 
-// The parts of containerd's configuration, version 3, that this project states.
-// (https://github.com/containerd/containerd/blob/main/docs/cri/config.md)
+// The parts of containerd's configuration, version 3, that this project sets
+// (https://github.com/containerd/containerd/blob/main/docs/cri/config.md).
 type (
 	containerdConfig struct {
 		Version int               `toml:"version"`
@@ -116,7 +116,7 @@ func (w *worker) addContainerd() error {
 			option("Service", "OOMScoreAdjust", "-999"),
 		},
 	}.file(ContainerdUnit))
-	// Shims, runc, registry hosts and CNI configuration are read when they are used.
+	// Shims, runc, registry hosts and the CNI configuration are read on every use.
 	w.m.State.Units = append(w.m.State.Units, running(ContainerdUnit, binPath("containerd"), ContainerdConfig))
 	return nil
 }
@@ -162,8 +162,7 @@ func (w *worker) containerdFile() (desired.File, error) {
 	return desired.File{Path: ContainerdConfig, Mode: 0o644, Content: content}, nil
 }
 
-// readContainerd takes the settings from a machine. Those of the kubelet are
-// read before.
+// readContainerd sets the settings found on a machine. It must run after readKubelet.
 func (w *worker) readContainerd(f Found) error {
 	w.spec.Containerd = ContainerdSpec{Version: f.Releases[containerdProgram], RuncVersion: f.Releases[runcPath]}
 	s := &w.spec.Containerd
@@ -191,7 +190,7 @@ func (w *worker) readContainerd(f Found) error {
 	return nil
 }
 
-// registryHosts is a hosts.toml of containerd
+// registryHosts is the content of containerd's hosts.toml
 // (https://github.com/containerd/containerd/blob/main/docs/hosts.md).
 type registryHosts struct {
 	Server string                  `toml:"server,omitempty"`
@@ -205,8 +204,8 @@ type registryHost struct {
 
 var registryName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?$`)
 
-// registryMirrorFiles returns a hosts.toml per registry, which sends pulls to
-// the mirror first and to the registry itself when the mirror lacks the image.
+// registryMirrorFiles returns one hosts.toml per registry. It sends pulls to the
+// mirror first, and to the registry if the mirror lacks the image.
 func registryMirrorFiles(mirrors map[string]string) ([]desired.File, error) {
 	var out []desired.File
 	for _, registry := range slices.Sorted(maps.Keys(mirrors)) {
@@ -238,7 +237,7 @@ func registryMirrorFiles(mirrors map[string]string) ([]desired.File, error) {
 	return out, nil
 }
 
-// registryMirrorsOf is the opposite of registryMirrorFiles.
+// registryMirrorsOf is the inverse of registryMirrorFiles.
 func registryMirrorsOf(f Found) (map[string]string, error) {
 	var out map[string]string
 	for _, p := range slices.Sorted(maps.Keys(f.Files)) {

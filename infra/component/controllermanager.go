@@ -8,12 +8,12 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
-// ControllerManagerSpec is what can be set of kube-controller-manager.
+// ControllerManagerSpec holds the settings of kube-controller-manager.
 type ControllerManagerSpec struct {
 	Args Args // further flags
 }
 
-// controllerManagerFiles are what readControllerManager looks at.
+// controllerManagerFiles are the files that readControllerManager reads.
 var controllerManagerFiles = []string{unitPath(ControllerManagerUnit)}
 
 func (c *controller) addControllerManager() error {
@@ -24,7 +24,7 @@ func (c *controller) addControllerManager() error {
 	}
 	c.addFiles(config)
 	c.addCertificate(name, pki.KubernetesCA, componentRequest(managerUser, name))
-	// The certificate that signs is a file of its own: a bundle is refused there.
+	// The signing certificate needs a file of its own: a bundle is rejected there.
 	c.addFiles(caFile(CASigningPath, c.spec.Cluster.PKI.IssuingCertificate(pki.KubernetesCA)))
 	c.m.Secrets = append(c.m.Secrets, Secret{Path: CAKeyPath, Mode: 0o600, Sources: []string{c.spec.Cluster.PKI.IssuingKey(pki.KubernetesCA)}})
 
@@ -38,8 +38,8 @@ func (c *controller) controllerManagerArgs() Args {
 		"cluster-name":             values(c.spec.Cluster.Name),
 		"cluster-cidr":             values(c.spec.Cluster.PodCIDR.String()),
 		"service-cluster-ip-range": values(c.spec.Cluster.ServiceCIDR.String()),
-		// A worker's pod range is the one its machine's route leads to; were it
-		// handed out here as well, the two could differ.
+		// A worker's pod network is the one that the route to its machine has. If the
+		// controller manager assigned networks, the two could differ.
 		"allocate-node-cidrs": values("false"),
 
 		"cluster-signing-cert-file":        values(CASigningPath),
@@ -57,20 +57,20 @@ func (s ControllerManagerSpec) check(v version.Version) (errs FieldErrors) {
 	return errs
 }
 
-// readControllerManager takes the settings from a machine.
+// readControllerManager sets the settings found on a machine.
 func (c *controller) readControllerManager(f Found) error {
 	c.spec.ControllerManager = ControllerManagerSpec{Args: f.argsBeyond(ControllerManagerUnit, c.controllerManagerArgs())}
 	return nil
 }
 
-// readManagerNetworks completes the cluster with what the manager is told of it.
+// readManagerNetworks sets what the controller manager's flags say of the cluster.
 func (c *Cluster) readManagerNetworks(f Found) {
 	if !c.PodCIDR.IsValid() {
 		c.PodCIDR, _ = netip.ParsePrefix(f.args(ControllerManagerUnit).last("cluster-cidr"))
 	}
 }
 
-// leaderArgs is what manager and scheduler have in common: their kubeconfig and their secure port.
+// leaderArgs are the flags that the manager and the scheduler share: kubeconfig and secure port.
 func (c *controller) leaderArgs(name, kubeconfig string) Args {
 	return Args{
 		"kubeconfig":                   values(kubeconfig),

@@ -13,12 +13,12 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
-// ControlPlaneSpec describes the Kubernetes control plane.
+// ControlPlaneSpec describes a control plane.
 type ControlPlaneSpec struct {
 	Cluster         Cluster
 	Version         string
-	PublicEndpoint  string // host (name or address) people use, without port; may be empty
-	PrivateEndpoint string // host nodes use, without port; may be empty
+	PublicEndpoint  string // host (name or address) for people, without port; may be empty
+	PrivateEndpoint string // host for nodes, without port; may be empty
 	Nodes           []Node
 	EtcdEndpoints   []string // "https://10.240.0.10:2379"
 	Artifacts       []artifact.Artifact
@@ -29,14 +29,14 @@ type ControlPlaneSpec struct {
 	EarlyRenewal      time.Duration // of certificates; zero means pki.DefaultEarlyRenewal
 }
 
-// Check reports settings that the release would not start with, and networks that
-// no cluster can have.
+// Check reports settings that the release would reject, and networks that no cluster
+// can have.
 func (s ControlPlaneSpec) Check() FieldErrors {
 	v, _ := version.Parse(s.Version)
 	return slices.Concat(s.Cluster.CheckNetworks(), s.APIServer.check(v), s.ControllerManager.check(v), s.Scheduler.check(v))
 }
 
-// Users the control plane's own certificates stand for.
+// User names in the control plane's own certificates.
 const (
 	kubeletClientUser = "kube-apiserver-kubelet-client"
 	etcdClientUser    = "kube-apiserver-etcd-client"
@@ -45,10 +45,10 @@ const (
 	schedulerUser     = "system:kube-scheduler"
 )
 
-// localAPIServer is where managers and schedulers find the API server: on their own machine.
+// localAPIServer is the endpoint for managers and schedulers: the API server on their own machine.
 var localAPIServer = endpointURL(loopback, APIServerPort)
 
-// controller is one machine's share of a control plane while it is being written down.
+// controller builds the Machine of one controller.
 type controller struct {
 	spec ControlPlaneSpec
 	node Node
@@ -56,7 +56,7 @@ type controller struct {
 }
 
 // ControlPlane returns what one controller must look like: kube-apiserver,
-// kube-controller-manager and kube-scheduler.
+// kube-controller-manager and kube-scheduler. The error is about the specification.
 func ControlPlane(spec ControlPlaneSpec, n Node) (Machine, error) {
 	m, err := controlPlane(spec, n)
 	if err != nil {
@@ -91,7 +91,7 @@ func controlPlane(spec ControlPlaneSpec, n Node) (Machine, error) {
 	return c.m, nil
 }
 
-// newController begins with a controller of a specification that can be.
+// newController returns a controller without files, or the specification's errors.
 func newController(spec ControlPlaneSpec, n Node) (*controller, error) {
 	_, err := version.ParseSupported(spec.Version)
 	err = errors.Join(err, slices.Concat(spec.Cluster.checkForms(), spec.Check()).Err(), validateMembers("hosts", spec.Nodes, n),
@@ -102,14 +102,14 @@ func newController(spec ControlPlaneSpec, n Node) (*controller, error) {
 	return &controller{spec: spec, node: n}, err
 }
 
-// Traces are what [ControlPlaneSpec.Read] looks at.
+// Traces returns what [ControlPlaneSpec.Read] needs from a machine.
 func (ControlPlaneSpec) Traces() Traces {
 	return Traces{Files: slices.Concat(apiServerFiles, controllerManagerFiles, schedulerFiles), Programs: []string{binPath(artifact.KubeAPIServer)}}
 }
 
-// Read returns the specification with the settings of a controller. Its
-// endpoints and nodes must be given. An error is a [NothingFoundError] when the
-// machine is no controller.
+// Read returns the specification with the settings found on a controller. Its
+// endpoints and nodes must be set. The error is a [NothingFoundError] if the machine
+// is no controller.
 func (s ControlPlaneSpec) Read(n Node, f Found) (ControlPlaneSpec, error) {
 	if s.Version == "" {
 		var err error
@@ -131,7 +131,7 @@ func (s ControlPlaneSpec) Read(n Node, f Found) (ControlPlaneSpec, error) {
 	return c.spec, nil
 }
 
-// addProgram adds a binary, its unit and the command line made of its arguments.
+// addProgram adds a binary, its unit and its command line.
 func (c *controller) addProgram(name, description, kind string, after []string, args, extra Args, restartOn ...string) error {
 	args, err := args.with(extra)
 	if err != nil {
@@ -159,12 +159,12 @@ func (c *controller) addFiles(files ...desired.File) {
 	c.m.State.Files = append(c.m.State.Files, files...)
 }
 
-// addCertificate adds a certificate under its name in the PKI directory.
+// addCertificate adds a certificate and its key under a name in the PKI directory.
 func (c *controller) addCertificate(name string, ca pki.CAName, r pki.Request) {
 	c.m.Certificates = append(c.m.Certificates, slot(name, certPath(name), keyPath(name), ca, r))
 }
 
-// componentRequest is the one certificate of a manager or scheduler: for its
+// componentRequest is the request for a manager's or scheduler's only certificate: for its
 // requests to the API server and for its own secure port.
 func componentRequest(user, name string) pki.Request {
 	return pki.Request{

@@ -26,10 +26,10 @@ type CoreDNSSpec struct {
 	DNSIP    netip.Addr
 	Image    string  // empty means DefaultCoreDNSImage
 	Replicas int32   // zero means 2
-	PKI      pki.Ref // the pods are rolled for some of its rotations
+	PKI      pki.Ref // some of its rotations roll the pods
 }
 
-// Names other tools know cluster DNS by.
+// The names by which other tools know cluster DNS.
 const (
 	coreDNSName    = "coredns"
 	coreDNSService = "kube-dns"
@@ -85,7 +85,7 @@ func CoreDNS(spec CoreDNSSpec) ([]*unstructured.Unstructured, error) {
 	return unstructuredObjects(objects...)
 }
 
-// coreDNSCorefile is the configuration kubeadm clusters have
+// coreDNSCorefile returns the configuration that kubeadm clusters have
 // (https://kubernetes.io/docs/tasks/administer-cluster/dns-custom-nameservers/).
 func coreDNSCorefile(domain string) string {
 	return `.:53 {
@@ -134,7 +134,7 @@ func coreDNSDeployment(spec CoreDNSSpec, corefileDigest string) *appsv1.Deployme
 			{Key: "CriticalAddonsOnly", Operator: corev1.TolerationOpExists},
 			{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule},
 		},
-		// Spread if possible; with one worker, both run there.
+		// Prefer different nodes; with one worker, both pods run there.
 		TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{
 			MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway,
 			LabelSelector: &metav1.LabelSelector{MatchLabels: coreDNSLabels},

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestPodEgress: what leaves with a pod's own address is what the golden file
-// says, and without subnets of machines only pods and services keep it.
+// TestPodEgress checks the rules against the golden file, and that without the
+// machines' subnets only traffic to pods and services keeps the pod's address.
 func TestPodEgress(t *testing.T) {
 	spec := workerSpec(t)
 	spec.Cluster.NodeCIDRs = nil

@@ -19,12 +19,12 @@ import (
 
 // EtcdSpec describes an etcd cluster.
 type EtcdSpec struct {
-	Cluster Cluster // only Name and PKI matter
+	Cluster Cluster // only Name and PKI are used
 	Version string
 	Members []Node
-	// InitialCluster is what a member is told on its very first start; nil
-	// means Members. A member that joins a running cluster needs the members
-	// of that moment, itself included, and Existing.
+	// InitialCluster is the member list for a member's first start; nil means
+	// Members. A member that joins a running cluster needs the members at that
+	// moment, itself included, and Existing.
 	InitialCluster []Node
 	Existing       bool
 	Artifacts      []artifact.Artifact
@@ -32,7 +32,7 @@ type EtcdSpec struct {
 	EarlyRenewal   time.Duration // of certificates; zero means pki.DefaultEarlyRenewal
 }
 
-// etcdQuota is the backend size at which etcd stops taking writes: the most its maintainers recommend.
+// etcdQuota is the backend size at which etcd rejects writes: the recommended maximum.
 const etcdQuota = 8 << 30
 
 // EtcdEndpoints returns the client URLs of the members, in their order.
@@ -44,18 +44,18 @@ func EtcdEndpoints(members []Node) []string {
 	return out
 }
 
-// EtcdPeerURL returns the URL under which other members reach n.
+// EtcdPeerURL returns the URL at which other members reach n.
 func EtcdPeerURL(n Node) string { return endpointURL(n.PrivateIP, EtcdPeerPort) }
 
 func endpointURL(ip netip.Addr, port uint16) string {
 	return "https://" + netip.AddrPortFrom(ip, port).String()
 }
 
-// Etcd returns what one member must look like.
+// Etcd returns what one member must look like. The error is about the specification.
 //
-// The unit is the same however many members there are: who the first members
-// were stands in EtcdBootstrapEnv, which only has to exist, so that adding or
-// removing a member touches none of the others.
+// The unit does not depend on the number of members: the first members are listed in
+// EtcdBootstrapEnv, which need only exist, so that adding or removing a member
+// changes none of the others.
 func Etcd(spec EtcdSpec, n Node) (Machine, error) {
 	initial := spec.InitialCluster
 	if initial == nil {
@@ -82,7 +82,7 @@ func Etcd(spec EtcdSpec, n Node) (Machine, error) {
 		kind:          typeNotify,
 		environment:   EtcdBootstrapEnv,
 		exec:          args.commandLine(binPath("etcd")),
-		// A member is ready once it has a quorum, and replaying a long log takes its time.
+		// A member is ready once it has a quorum, and replaying a long log takes time.
 		startTimeout: "infinity",
 		options: []*unit.UnitOption{
 			unit.NewUnitOption("Service", "LimitNOFILE", "65536"),
@@ -115,7 +115,7 @@ func Etcd(spec EtcdSpec, n Node) (Machine, error) {
 	}, nil
 }
 
-// validate checks the specification for one member, and returns its release.
+// validate checks the specification for one member and returns its release.
 func (s EtcdSpec) validate(n Node) (version.Version, error) {
 	v, err := version.Parse(s.Version)
 	if err == nil {
@@ -131,8 +131,8 @@ func (s EtcdSpec) Check() (errs FieldErrors) {
 	return errs
 }
 
-// CheckMembers reports an even number of members, with which a cluster survives no
-// more failures than with one fewer.
+// CheckMembers reports an even number of members: such a cluster tolerates no more
+// failures than with one member fewer.
 func CheckMembers(n int) (errs FieldErrors) {
 	if n%2 == 0 {
 		errs.say("hosts", "Even number of etcd members",
@@ -141,13 +141,13 @@ func CheckMembers(n int) (errs FieldErrors) {
 	return errs
 }
 
-// Traces are what [EtcdSpec.Read] looks at.
+// Traces returns what [EtcdSpec.Read] needs from a machine.
 func (EtcdSpec) Traces() Traces {
 	return Traces{Files: []string{unitPath(EtcdUnit)}, Programs: []string{binPath(artifact.Etcd)}}
 }
 
-// Read returns the specification with the settings of a member. An error is a
-// [NothingFoundError] when the machine is none.
+// Read returns the specification with the settings found on a member. The error is a
+// [NothingFoundError] if the machine is no member.
 func (s EtcdSpec) Read(n Node, f Found) (EtcdSpec, error) {
 	if s.Version == "" {
 		var err error
@@ -204,7 +204,7 @@ func etcdBootstrapFile(spec EtcdSpec, initial []Node) desired.File {
 	return desired.File{Path: EtcdBootstrapEnv, Mode: 0o644, Content: []byte(content), Once: true}
 }
 
-// archOf reads the architecture off an artifact's upstream file name.
+// archOf returns the architecture in an artifact's upstream file name.
 func archOf(from []artifact.Artifact, name string) string {
 	if a, ok := artifact.Find(from, name); ok && strings.Contains(a.Path, "arm64") {
 		return "arm64"

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// FieldError says that a field of a specification cannot be as it is.
+// FieldError says that a field of a specification has an invalid value.
 type FieldError struct {
-	// Field is the path of the field, in the names that it has in a configuration:
+	// Field is the field's path, in the names of the configuration:
 	// "service_cidr", "hosts[0].pod_cidr", `admission_plugins["PodSecurity"]`,
 	// `extra_args.kubelet["v"]`.
 	Field string
-	// Problem says in a few words what kind of mistake it is: "Overlapping networks".
+	// Problem is the kind of mistake in a few words: "Overlapping networks".
 	Problem string
-	// Missing says that the field is empty, which may merely mean that its value is
+	// Missing is set if the field is empty, which may only mean that its value is
 	// not known yet.
 	Missing bool
 	// Err says what is wrong.
@@ -24,11 +24,11 @@ type FieldError struct {
 func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
 func (e *FieldError) Unwrap() error { return e.Err }
 
-// FieldErrors are all that is wrong with a specification, as far as it is known:
-// what is empty is passed over, unless it must not be.
+// FieldErrors are all errors found in a specification. Empty fields are errors only
+// if they are required.
 type FieldErrors []*FieldError
 
-// Err joins the errors; nil when there are none.
+// Err joins the errors; nil if there are none.
 func (f FieldErrors) Err() error {
 	errs := make([]error, len(f))
 	for i, e := range f {
@@ -48,13 +48,13 @@ func (f *FieldErrors) say(field, problem, format string, args ...any) {
 	f.add(field, problem, fmt.Errorf(format, args...))
 }
 
-// miss is say for a field that is empty.
+// miss is say for an empty field.
 func (f *FieldErrors) miss(field, problem, format string, args ...any) {
 	f.add(field, problem, fmt.Errorf(format, args...))
 	(*f)[len(*f)-1].Missing = true
 }
 
-// ArgField is the field of a flag of a program, by their names: kube-apiserver, v.
+// ArgField returns the field of a program's flag, for example of "kube-apiserver" and "v".
 func ArgField(program, flag string) string {
 	return fmt.Sprintf("extra_args.%s[%q]", strings.ReplaceAll(program, "-", "_"), flag)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// said writes errors down, one a line: field|problem|error.
+// said returns errors as text, one a line: field|problem|error.
 func said(errs FieldErrors) []string {
 	var out []string
 	for _, e := range errs {
@@ -21,7 +21,7 @@ func said(errs FieldErrors) []string {
 	return out
 }
 
-// TestCheckSettings: each mistake is on its field, whatever else is known.
+// TestCheckSettings checks that each mistake is reported on its field, whatever else is set.
 func TestCheckSettings(t *testing.T) {
 	cp := ControlPlaneSpec{Version: "1.37.1",
 		APIServer: APIServerSpec{AuditPolicy: []byte("{}"), AdmissionPlugins: map[string]map[string]any{"podSecurity": nil, "PodSecurity": {}},

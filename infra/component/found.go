@@ -10,31 +10,30 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The Read methods of the specifications are the opposite of Etcd, ControlPlane,
-// Worker and LoadBalancer: they tell, from what is on one machine, the settings it
-// was made with. A setting is what differs from what this package writes without
-// it, so a setting that says what is so anyway leaves no trace. What a
-// specification does not say of the cluster and of releases is read too. Each
-// program's settings are read beside where they are written.
+// The Read methods of the specifications are the inverse of Etcd, ControlPlane, Worker
+// and LoadBalancer: they read the settings of a role from what is on one machine. A
+// setting is what differs from what this package writes without it, so a setting
+// equal to the default is not found. Settings of the cluster and releases are read
+// too. Each program's settings are read in the file that renders them.
 
-// Traces are where on a machine the settings of a role can be read.
+// Traces are the files and programs on a machine from which a role's settings can be read.
 type Traces struct {
-	Files    []string // paths, and patterns of the shell
-	Programs []string // paths of programs that are asked for their release
+	Files    []string // paths, and shell patterns
+	Programs []string // paths of programs to ask for their release
 }
 
-// Found is what was read of one machine.
+// Found is what was read from one machine.
 type Found struct {
 	Files    map[string][]byte // contents by path
 	Releases map[string]string // releases by path of the program, such as "1.36.4"
 }
 
-// NothingFoundError says that a machine has nothing of the role that is read.
+// NothingFoundError says that nothing of the role is on the machine.
 type NothingFoundError struct{ Reason string }
 
 func (e *NothingFoundError) Error() string { return e.Reason }
 
-// release returns what a program tells of itself, or else a [NothingFoundError].
+// release returns the release that a program reported, or a [NothingFoundError].
 func (f Found) release(program string) (string, error) {
 	if r := f.Releases[program]; r != "" {
 		return r, nil
@@ -42,10 +41,10 @@ func (f Found) release(program string) (string, error) {
 	return "", &NothingFoundError{program + " is not on the machine, or does not tell its release: is this the right host?"}
 }
 
-// args returns the flags of a unit; none when it is not one of this package's.
+// args returns the flags of a unit; none if this package has not written it.
 func (f Found) args(unitName string) Args { return argsOf(f.Files[unitPath(unitName)]) }
 
-// argsBeyond returns the flags of a unit that it does not have by itself.
+// argsBeyond returns the flags of a unit that are not among the standard ones.
 func (f Found) argsBeyond(unitName string, standard Args) Args {
 	var out Args
 	for name, v := range f.args(unitName) {
@@ -60,7 +59,7 @@ func (f Found) argsBeyond(unitName string, standard Args) Args {
 	return out
 }
 
-// yaml reads a file into a value; one that is not there is empty.
+// yaml decodes a file; a missing one is empty.
 func (f Found) yaml(path string, into any) error {
 	if err := yaml.Unmarshal(f.Files[path], into); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -68,7 +67,7 @@ func (f Found) yaml(path string, into any) error {
 	return nil
 }
 
-// toml is yaml for the other format.
+// toml is yaml for TOML.
 func (f Found) toml(path string, into any) error {
 	if err := toml.Unmarshal(f.Files[path], into); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -76,7 +75,7 @@ func (f Found) toml(path string, into any) error {
 	return nil
 }
 
-// yamlBeyond returns the fields of a file that it does not have by itself.
+// yamlBeyond returns the fields of a file that differ from the standard ones.
 func (f Found) yamlBeyond(path string, standard map[string]any) (map[string]any, error) {
 	written, err := yamlFile(path, standard)
 	if err != nil {
@@ -87,8 +86,8 @@ func (f Found) yamlBeyond(path string, standard map[string]any) (map[string]any,
 	return beyond(found, wanted), err
 }
 
-// beyond returns what must be merged over standard to get found; nil when they
-// are the same.
+// beyond returns what must be merged over standard to get found; nil if they are
+// equal.
 func beyond(found, standard map[string]any) map[string]any {
 	var out map[string]any
 	for k, v := range found {

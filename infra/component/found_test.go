@@ -14,7 +14,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 )
 
-// foundOf is a machine exactly as it was written.
+// foundOf returns what is found on a machine exactly as it was rendered.
 func foundOf(m Machine) Found {
 	f := Found{Files: map[string][]byte{}, Releases: map[string]string{}}
 	for _, file := range m.State.Files {
@@ -28,7 +28,7 @@ func foundOf(m Machine) Found {
 	return f
 }
 
-// same compares settings as JSON, which does not tell numbers apart.
+// same compares settings as JSON, which has only one number type.
 func same(t *testing.T, what string, got, want any) {
 	t.Helper()
 	a, err := json.MarshalIndent(got, "", " ")
@@ -44,8 +44,8 @@ func same(t *testing.T, what string, got, want any) {
 	}
 }
 
-// TestReadBack writes machines with settings and without, and reads the
-// settings off them.
+// TestReadBack renders machines with and without settings, and reads the settings
+// back.
 func TestReadBack(t *testing.T) {
 	tricky := Args{"v": {"4"}, "feature-gates": {`A=true,B="x y"`}, "message": {`100% of $HOME; it's \ "here"`}}
 
@@ -116,7 +116,7 @@ func TestReadBack(t *testing.T) {
 	}
 }
 
-// TestReadNothing: a machine of another kind is none of the role's.
+// TestReadNothing checks the error for a machine of another role.
 func TestReadNothing(t *testing.T) {
 	etcd, cp, worker := etcdSpec(t), controlPlaneSpec(t), workerSpec(t)
 	etcd.Version, cp.Version, worker.Version = "", "", ""
@@ -138,7 +138,7 @@ func TestReadNothing(t *testing.T) {
 	}
 }
 
-// TestTraces: the files that tell a role's settings are those that are read.
+// TestTraces checks that exactly the files of the role's traces are read.
 func TestTraces(t *testing.T) {
 	worker := workerSpec(t)
 	worker.Containerd.RegistryMirrors = map[string]string{"*": "http://10.0.0.1:5000"}

@@ -10,14 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Host is a machine in a list of them, as far as it is known.
+// Host is a machine in a list, as far as it is known.
 type Host struct {
 	Node
-	Address string // IP address or name at which it is reached by SSH
+	Address string // IP address or name for SSH
 }
 
-// CheckHosts reports, on the later one, machines of a list that share a name or an
-// address. The list is in a field of its own, "hosts" say.
+// CheckHosts reports machines of a list that share a name or an address, on the
+// later one. field is the list's field, for example "hosts".
 func CheckHosts(field string, hosts []Host) FieldErrors {
 	var errs FieldErrors
 	seen := map[[2]string]int{}
@@ -40,8 +40,8 @@ func CheckHosts(field string, hosts []Host) FieldErrors {
 	return errs
 }
 
-// CheckHosts reports machines that are listed twice or that lie in none of the
-// cluster's NodeCIDRs; none of these means that they are not known.
+// CheckHosts reports machines that are listed twice or lie in none of the cluster's
+// NodeCIDRs, if there are any.
 func (s ControlPlaneSpec) CheckHosts(hosts []Host) FieldErrors {
 	errs := CheckHosts("hosts", hosts)
 	for i, h := range hosts {
@@ -50,8 +50,8 @@ func (s ControlPlaneSpec) CheckHosts(hosts []Host) FieldErrors {
 	return errs
 }
 
-// CheckHosts is that of [ControlPlaneSpec] for workers, which also need networks
-// for their pods.
+// CheckHosts is [ControlPlaneSpec.CheckHosts] for workers, which also need pod
+// networks.
 func (s WorkerSpec) CheckHosts(hosts []Host) FieldErrors {
 	errs := CheckHosts("hosts", hosts)
 	for i, h := range hosts {
@@ -86,7 +86,7 @@ func (f *FieldErrors) checkSubnet(field string, h Host, c Cluster) {
 		h.PrivateIP, strings.Join(subnets, ", "), h.Name)
 }
 
-// checkPodCIDR reports a worker's pod network that is missing or no part of the cluster's.
+// checkPodCIDR reports a worker's pod network that is missing or outside the cluster's.
 func (f *FieldErrors) checkPodCIDR(field string, n Node, c Cluster) {
 	switch own, all := n.PodCIDR, c.PodCIDR; {
 	case !own.IsValid():
@@ -96,7 +96,7 @@ func (f *FieldErrors) checkPodCIDR(field string, n Node, c Cluster) {
 	}
 }
 
-// validate checks what every machine has. The field it is in ends with a dot.
+// validate checks what every machine needs. field is a prefix that ends with a dot.
 func (n Node) validate(field string) FieldErrors {
 	var errs FieldErrors
 	if msgs := validation.IsDNS1123Subdomain(n.Name); len(msgs) > 0 {

@@ -22,19 +22,19 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
-// KubeletSpec is what can be set of the kubelet and of its Node object.
+// KubeletSpec holds the settings of the kubelet and of its Node object.
 type KubeletSpec struct {
-	Labels      map[string]string // those that a kubelet may not set on its own node are left to an administrator
+	Labels      map[string]string // an administrator sets those that a kubelet may not set on its own node
 	Taints      []Taint
 	ProviderIDs map[string]string // node name -> spec.providerID; optional
 	Config      map[string]any    // merged over the typed KubeletConfiguration; unknown fields are errors
 	Args        Args              // further flags
 }
 
-// Taint is a taint every node of the pool registers with.
+// Taint is a taint with which every node of the pool registers.
 type Taint struct{ Key, Value, Effect string }
 
-// kubeletFiles are what readKubelet looks at.
+// kubeletFiles are the files that readKubelet reads.
 var kubeletFiles = []string{unitPath(KubeletUnit), KubeletConfigPath}
 
 const kubeletWebhookCacheTTL = 2 * time.Minute
@@ -96,7 +96,7 @@ func (w *worker) kubeletArgs() (Args, error) {
 	return args, nil
 }
 
-// kubeletConfig returns the configuration with the user's overrides, as a map and typed.
+// kubeletConfig returns the configuration with the user's settings, as a map and typed.
 func (w *worker) kubeletConfig() (map[string]any, *kubeletconfig.KubeletConfiguration, error) {
 	base := &kubeletconfig.KubeletConfiguration{
 		ContainerRuntimeEndpoint: "unix://" + ContainerdSocket,
@@ -114,7 +114,7 @@ func (w *worker) kubeletConfig() (map[string]any, *kubeletconfig.KubeletConfigur
 		TLSPrivateKeyFile: keyPath(artifact.Kubelet),
 		TLSMinVersion:     "VersionTLS12",
 		ProviderID:        w.spec.Kubelet.ProviderIDs[w.node.Name],
-		// Pods that come up together pull together.
+		// Pods that start together pull in parallel.
 		SerializeImagePulls:   ptr.To(false),
 		MaxParallelImagePulls: ptr.To(int32(4)),
 	}
@@ -145,8 +145,8 @@ func (s KubeletSpec) check(v version.Version) (errs FieldErrors) {
 	return errs
 }
 
-// readKubelet takes the settings from a machine. Labels that only an
-// administrator may set are not there, but on its Node object.
+// readKubelet sets the settings found on a machine. Labels that only an administrator
+// may set are not there but on the Node object.
 func (w *worker) readKubelet(f Found) error {
 	w.spec.Kubelet = KubeletSpec{ProviderIDs: w.spec.Kubelet.ProviderIDs}
 	s := &w.spec.Kubelet
@@ -178,7 +178,7 @@ func (w *worker) readKubelet(f Found) error {
 	return err
 }
 
-// clusterDNSOf returns the address of cluster DNS that pods are told.
+// clusterDNSOf returns the address of cluster DNS in the kubelet's configuration.
 func clusterDNSOf(f Found) (dns netip.Addr, err error) {
 	var found kubeletconfig.KubeletConfiguration
 	if err := f.yaml(KubeletConfigPath, &found); err != nil || len(found.ClusterDNS) == 0 {
@@ -188,9 +188,9 @@ func clusterDNSOf(f Found) (dns netip.Addr, err error) {
 	return dns, nil
 }
 
-// overlayKubelet merges the user's fields over base. Errors are fields that
-// KubeletConfiguration does not have, values of the wrong type, and reservations
-// and eviction thresholds that a kubelet would not start with.
+// overlayKubelet merges the user's fields over base. Errors are unknown fields,
+// values of the wrong type, and reservations and eviction thresholds with which a
+// kubelet would not start.
 func overlayKubelet(base, user map[string]any) (map[string]any, *kubeletconfig.KubeletConfiguration, error) {
 	typed := &kubeletconfig.KubeletConfiguration{}
 	m, err := overlay(base, user, typed)
@@ -208,10 +208,10 @@ func overlayKubelet(base, user map[string]any) (map[string]any, *kubeletconfig.K
 	return m, typed, nil
 }
 
-// splitLabels checks node labels and sorts them into those the kubelet sets
-// when it registers and those that only an administrator may set, through the
-// API ("node-role.kubernetes.io/worker", say): a kubelet told to set one of
-// the latter does not start.
+// splitLabels checks node labels and splits them into those that the kubelet sets
+// when it registers and those that only an administrator may set through the API,
+// such as "node-role.kubernetes.io/worker". A kubelet told to set one of the latter
+// does not start.
 func splitLabels(labels map[string]string) (byKubelet, byAdmin map[string]string, err error) {
 	byKubelet, byAdmin = map[string]string{}, map[string]string{}
 	var errs []error
@@ -242,7 +242,7 @@ func kubeletMaySet(key string) bool {
 	return !reserved || kubeletapis.IsKubeletLabel(key)
 }
 
-// checkTaints reports taints that no node could have, and those given twice.
+// checkTaints returns an error for invalid and for duplicate taints.
 func checkTaints(taints []Taint) error {
 	var errs []error
 	for i, t := range taints {

@@ -11,7 +11,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
-// KubeProxySpec is what can be set of kube-proxy.
+// KubeProxySpec holds the settings of kube-proxy.
 type KubeProxySpec struct {
 	Config map[string]any // merged over the typed KubeProxyConfiguration; unknown fields are errors
 	Args   Args           // further flags
@@ -19,10 +19,10 @@ type KubeProxySpec struct {
 
 const kubeProxyUser = "system:kube-proxy"
 
-// kubeProxyFiles are what readKubeProxy looks at.
+// kubeProxyFiles are the files that readKubeProxy reads.
 var kubeProxyFiles = []string{unitPath(KubeProxyUnit), KubeProxyConfigPath}
 
-// kubeProxyArgs are the flags of kube-proxy; the rest is in its configuration.
+// kubeProxyArgs are the flags of kube-proxy; all else is in its configuration.
 var kubeProxyArgs = Args{"config": values(KubeProxyConfigPath)}
 
 func (w *worker) addKubeProxy() error {
@@ -46,7 +46,7 @@ func (w *worker) addKubeProxy() error {
 		limitNoFile("1048576"), KubeProxyConfigPath, KubeProxyKubeconfig, NodeCAPath)
 }
 
-// kubeProxyConfig returns the configuration with the user's overrides.
+// kubeProxyConfig returns the configuration with the user's settings.
 func (w *worker) kubeProxyConfig() (map[string]any, error) {
 	base := &proxyconfig.KubeProxyConfiguration{
 		ClientConnection: componentbase.ClientConnectionConfiguration{Kubeconfig: KubeProxyKubeconfig},
@@ -63,7 +63,7 @@ func (w *worker) kubeProxyConfig() (map[string]any, error) {
 		return nil, fmt.Errorf("kube-proxy configuration: %w", err)
 	}
 	if mode, _ := config["mode"].(string); mode == "" {
-		config["mode"] = "iptables" // what it means; without a word of it kube-proxy 1.37 warns
+		config["mode"] = "iptables" // the default; kube-proxy 1.37 warns if it is not set
 	}
 	return config, nil
 }
@@ -77,7 +77,7 @@ func (s KubeProxySpec) check(v version.Version) (errs FieldErrors) {
 	return errs
 }
 
-// readKubeProxy takes the settings from a machine.
+// readKubeProxy sets the settings found on a machine.
 func (w *worker) readKubeProxy(f Found) error {
 	w.spec.KubeProxy = KubeProxySpec{Args: f.argsBeyond(KubeProxyUnit, kubeProxyArgs)}
 	standard, err := w.kubeProxyConfig()
@@ -88,7 +88,7 @@ func (w *worker) readKubeProxy(f Found) error {
 	return err
 }
 
-// proxyPackages have the programs that kube-proxy calls in a mode
+// proxyPackages are the packages of the programs that kube-proxy calls in a mode
 // (https://kubernetes.io/docs/reference/networking/virtual-ips/#proxy-modes).
 func proxyPackages(mode any) []string {
 	switch mode {

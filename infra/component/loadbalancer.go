@@ -14,14 +14,15 @@ import (
 
 // LoadBalancerSpec describes the load balancer in front of the API servers.
 type LoadBalancerSpec struct {
-	Cluster     Cluster // only Name and PKI matter
+	Cluster     Cluster // only Name and PKI are used
 	Backends    []Node
 	Port        int    // zero means 6443
 	StatsSocket string // empty means HAProxyStatsSocket
 }
 
 // LoadBalancer returns what the load balancer's machine must look like: the
-// distribution's HAProxy with a configuration of our own.
+// distribution's HAProxy with this project's configuration. The error is about the
+// specification.
 func LoadBalancer(spec LoadBalancerSpec, n Node) (Machine, error) {
 	err := errors.Join(n.validate("").Err(), requireCAs(spec.Cluster.PKI, pki.KubernetesCA))
 	if len(spec.Backends) == 0 {
@@ -45,9 +46,9 @@ func LoadBalancer(spec LoadBalancerSpec, n Node) (Machine, error) {
 		spec.StatsSocket = HAProxyStatsSocket
 	}
 	return Machine{State: desired.State{
-		// Its package starts it with Debian's configuration, which listens on no
-		// port; host.Apply starts it again with this one. What opens ports to the
-		// world by itself would have to be kept from starting.
+		// The package starts HAProxy with Debian's configuration, which listens on no
+		// port; host.Apply restarts it with this one. A package whose service opened
+		// ports with its default configuration would have to be kept from starting it.
 		Packages: []string{"haproxy"},
 		Files: []desired.File{
 			caFile(HAProxyCAPath, spec.Cluster.PKI.KubernetesCA),
@@ -55,19 +56,19 @@ func LoadBalancer(spec LoadBalancerSpec, n Node) (Machine, error) {
 		},
 		Units: []desired.Unit{{
 			Name: HAProxyUnit, Enabled: true, Active: true,
-			// A reload hands the listening sockets to a new process; connections stay with the old one.
+			// A reload passes the listening sockets to a new process; connections stay with the old one.
 			ReloadOn: []string{HAProxyConfig, HAProxyCAPath},
 		}},
 	}}, nil
 }
 
-// Traces are what [LoadBalancerSpec.Read] looks at.
+// Traces returns what [LoadBalancerSpec.Read] needs from a machine.
 func (LoadBalancerSpec) Traces() Traces { return Traces{Files: []string{HAProxyConfig}} }
 
 var bindLine = regexp.MustCompile(`(?m)^\s*bind \*:(\d+)$`)
 
-// Read returns the specification with the port at which a load balancer
-// listens, unless it has one. An error is a [NothingFoundError].
+// Read returns the specification with the port found on a load balancer, unless it has
+// one. The error is a [NothingFoundError] if the machine is no load balancer.
 func (s LoadBalancerSpec) Read(f Found) (LoadBalancerSpec, error) {
 	if s.Port != 0 {
 		return s, nil
@@ -81,14 +82,14 @@ func (s LoadBalancerSpec) Read(f Found) (LoadBalancerSpec, error) {
 	return s, nil
 }
 
-// haproxyConfig writes the configuration
+// haproxyConfig returns the configuration
 // (https://docs.haproxy.org/2.6/configuration.html).
 //
-// Health is three-valued. 200 on /readyz: up. Any other answer: the API server
-// is alive but stopping or not ready, so it drains: no new connections, and
-// those it has go on (error-status L7OKC puts it in the state NOLB). No
-// answer, or not with a certificate of our CA: down, and its connections are
-// cut, so that clients of a vanished machine notice.
+// A server's health has three values. With 200 on /readyz it is up. With any other
+// answer the API server is stopping or not ready, so it is drained: it gets no new
+// connections and keeps those it has (error-status L7OKC puts it in the state NOLB).
+// With no answer, or one without a certificate of our CA, it is down and its
+// connections are cut, so that clients of a lost machine notice.
 func haproxyConfig(spec LoadBalancerSpec) string {
 	var b strings.Builder
 	section := func(head string, lines ...string) {
@@ -106,7 +107,7 @@ func haproxyConfig(spec LoadBalancerSpec) string {
 		"group haproxy",
 		"maxconn 8192",
 		"stats socket "+spec.StatsSocket+" mode 600 level admin",
-		// After a reload or a stop, connections of the old process end at the latest after this.
+		// The longest that connections of the old process last after a reload or a stop.
 		"hard-stop-after 30m",
 	)
 	section("defaults",
@@ -120,7 +121,7 @@ func haproxyConfig(spec LoadBalancerSpec) string {
 		"retries 3",
 		"timeout connect 3s",
 		"timeout check 2s",
-		// Watches, exec and port-forward are silent for long; kubelets and client-go ping far more often.
+		// Watches, exec and port-forward may be silent for long; kubelets and client-go ping far more often.
 		"timeout client 4h",
 		"timeout server 4h",
 		"timeout tunnel 4h",

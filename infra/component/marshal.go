@@ -12,9 +12,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 )
 
-// toMap turns a pointer to a typed object into a map without its status and
-// without fields that hold the zero value of their type, which say nothing in
-// a configuration. A zero behind a pointer is meant, and stays.
+// toMap converts a pointer to a typed object into a map without its status and
+// without fields that hold the zero value of their type, which mean nothing in a
+// configuration. A zero behind a pointer is kept.
 func toMap(object any) (map[string]any, error) {
 	m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -25,7 +25,7 @@ func toMap(object any) (map[string]any, error) {
 	return m, nil
 }
 
-// prune walks a struct and its map side by side.
+// prune removes the zero fields of a struct from its map.
 func prune(v reflect.Value, m map[string]any) {
 	for i := range v.NumField() {
 		field, value := v.Type().Field(i), v.Field(i)
@@ -57,9 +57,9 @@ func prune(v reflect.Value, m map[string]any) {
 	}
 }
 
-// overlay returns base with the user's values merged over it: objects field
-// by field, everything else replaced. It checks the result against the type
-// of into, field names included, and leaves the typed result there.
+// overlay returns base with the user's values merged over it: objects field by
+// field, everything else replaced. It decodes the result into into, and unknown
+// fields are errors.
 func overlay(base, user map[string]any, into any) (map[string]any, error) {
 	user, err := normalize(user)
 	if err != nil {
@@ -72,7 +72,7 @@ func overlay(base, user map[string]any, into any) (map[string]any, error) {
 	return merged, nil
 }
 
-// normalize brings a map written by hand to the types unstructured objects have (int64, float64).
+// normalize converts numbers to the types in unstructured objects (int64, float64).
 func normalize(m map[string]any) (map[string]any, error) {
 	if len(m) == 0 {
 		return nil, nil

@@ -18,15 +18,15 @@ import (
 type MetricsServerSpec struct {
 	Image    string  // empty means DefaultMetricsServerImage
 	Replicas int32   // zero means 1
-	PKI      pki.Ref // the pods are rolled for some of its rotations
+	PKI      pki.Ref // some of its rotations roll the pods
 }
 
 const metricsServerName = "metrics-server"
 
 var metricsServerLabels = map[string]string{"k8s-app": metricsServerName}
 
-// MetricsServer returns the objects of metrics-server. It verifies kubelets
-// by the cluster's CA, so it needs no --kubelet-insecure-tls.
+// MetricsServer returns the objects of metrics-server. It verifies kubelets with the
+// cluster's CA and needs no --kubelet-insecure-tls.
 func MetricsServer(spec MetricsServerSpec) ([]*unstructured.Unstructured, error) {
 	if spec.Image == "" {
 		spec.Image = DefaultMetricsServerImage
@@ -67,7 +67,7 @@ func MetricsServer(spec MetricsServerSpec) ([]*unstructured.Unstructured, error)
 			},
 		}),
 		typed(appsv1.SchemeGroupVersion.WithKind("Deployment"), metricsServerDeployment(spec)),
-		// A literal, because the type's module is of no other use here.
+		// A literal, because the type's module is not needed otherwise.
 		&unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "apiregistration.k8s.io/v1",
 			"kind":       "APIService",
@@ -80,7 +80,7 @@ func MetricsServer(spec MetricsServerSpec) ([]*unstructured.Unstructured, error)
 				"version":               "v1beta1",
 				"groupPriorityMinimum":  int64(100),
 				"versionPriority":       int64(100),
-				"insecureSkipTLSVerify": true, // its serving certificate is of its own making
+				"insecureSkipTLSVerify": true, // its serving certificate is self-signed
 				"service":               map[string]any{"name": metricsServerName, "namespace": systemSpace},
 			},
 		}},

@@ -8,26 +8,26 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Networks and domain of a cluster that does not choose its own.
+// The default networks of a cluster.
 var (
 	DefaultPodCIDR     = netip.MustParsePrefix("10.200.0.0/16")
 	DefaultServiceCIDR = netip.MustParsePrefix("10.32.0.0/24")
 )
 
-// DefaultDomain is the domain of cluster DNS of a cluster that does not choose its own.
+// DefaultDomain is the default domain of cluster DNS.
 const DefaultDomain = "cluster.local"
 
-// DefaultDNSIP is the address of cluster DNS in a service network, unless another
-// is chosen: the tenth.
+// DefaultDNSIP returns the default address of cluster DNS in a service network: the
+// tenth.
 func DefaultDNSIP(services netip.Prefix) netip.Addr { return addressOf(services, 10) }
 
-// firstServiceIP is the address of the service "kubernetes", the first of the range.
+// firstServiceIP returns the address of the service "kubernetes", the first of the network.
 func firstServiceIP(services netip.Prefix) netip.Addr { return addressOf(services, 1) }
 
-// subnetResolver returns the address of a subnet that EC2 keeps for DNS, the
-// third. In the VPC's first subnet its DNS server answers there; in the others
-// nobody has it, and a DNS server elsewhere in the VPC is in none of the
-// machines' subnets (https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html).
+// subnetResolver returns the third address of a subnet, which EC2 reserves for DNS. In
+// the VPC's first subnet its DNS server answers there, in others nobody does. A DNS
+// server elsewhere in the VPC is in none of the machines' subnets
+// (https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html).
 func subnetResolver(p netip.Prefix) netip.Addr { return addressOf(p, 2) }
 
 // addressOf returns the n-th address of a network, counted from its base.
@@ -39,7 +39,7 @@ func addressOf(p netip.Prefix, n int) netip.Addr {
 	return a
 }
 
-// network is one of a cluster's networks, and the field it is in.
+// network is one of a cluster's networks and its field.
 type network struct {
 	field  string
 	prefix netip.Prefix
@@ -69,19 +69,19 @@ func (c Cluster) CheckNetworks() FieldErrors {
 
 const overlapping = "Overlapping networks"
 
-// disjoint reports, on the first, networks that overlap. Those that are not known
-// do not.
+// disjoint reports on the first of two networks that they overlap. It ignores unset
+// networks.
 func (f *FieldErrors) disjoint(a, b network) {
 	if a.prefix.Overlaps(b.prefix) {
 		f.say(a.field, overlapping, "%s %s overlaps %s %s. Nodes, pods and services need networks of their own.", a.field, a.prefix, b.field, b.prefix)
 	}
 }
 
-// validate reports what is wrong with the cluster, and what is missing.
+// validate returns an error for what is invalid or missing in the cluster's settings.
 func (c Cluster) validate() error { return slices.Concat(c.checkForms(), c.CheckNetworks()).Err() }
 
-// checkForms reports a name, a domain or networks that are missing or that no
-// cluster can have.
+// checkForms reports a name, a domain or networks that are missing or that no cluster
+// can have.
 func (c Cluster) checkForms() FieldErrors {
 	errs := c.checkName()
 	if msgs := validation.IsDNS1123Subdomain(c.Domain); len(msgs) > 0 {

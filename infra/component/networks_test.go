@@ -48,7 +48,7 @@ func TestCheckNetworks(t *testing.T) {
 	}
 }
 
-// TestClusterValidate: what is built has everything.
+// TestClusterValidate checks that nothing may be missing when a machine is rendered.
 func TestClusterValidate(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

@@ -17,8 +17,8 @@ import (
 
 const kubeletAccessRole = "system:kube-apiserver-to-kubelet"
 
-// SystemObjects returns what every cluster needs from the start: the right of
-// the API servers to use the kubelets' API (logs, exec, port-forward, metrics).
+// SystemObjects returns the objects that every cluster needs from the start: the
+// permission of API servers to use the kubelets' API (logs, exec, port-forward, metrics).
 func SystemObjects() []*unstructured.Unstructured {
 	object := func(kind string, fields map[string]any) *unstructured.Unstructured {
 		fields["apiVersion"] = rbacv1.SchemeGroupVersion.String()
@@ -29,7 +29,7 @@ func SystemObjects() []*unstructured.Unstructured {
 	return []*unstructured.Unstructured{
 		object("ClusterRole", map[string]any{"rules": []any{map[string]any{
 			"apiGroups": []any{""},
-			// The coarse right "proxy" and the finer ones kubelets ask for first
+			// The coarse permission "proxy" and the finer ones that kubelets check first
 			// (https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/).
 			"resources": []any{
 				"nodes/checkpoint", "nodes/configz", "nodes/healthz", "nodes/log", "nodes/metrics",
@@ -44,12 +44,12 @@ func SystemObjects() []*unstructured.Unstructured {
 	}
 }
 
-// keyAnnotations rolls pods when keys rotate that they use only as they found
-// them when they started: the Kubernetes CA, which client-go read but once
-// before 1.36, so that another set of certificates makes another annotation
-// (their order does not matter to who trusts them); and the key that signs
-// their token, so that the one before may be dropped without waiting for the
-// token's hour to pass. First generations make no annotation.
+// keyAnnotations returns annotations that roll pods after rotations of keys that pods
+// read only when they start. One is the Kubernetes CA, which client-go before 1.36
+// read only once; another set of certificates gives another annotation, another
+// order does not. The other is the key that signs their token, so that the earlier
+// key can be dropped without waiting an hour for the token to expire. First
+// generations give no annotation.
 func keyAnnotations(ref pki.Ref) map[string]string {
 	out := map[string]string{}
 	if !slices.Equal(ref.Generations.Of(pki.KindKubernetesCA), []int{1}) {
@@ -63,13 +63,13 @@ func keyAnnotations(ref pki.Ref) map[string]string {
 	return out
 }
 
-// typed stamps an object with its kind.
+// typed sets the kind of an object.
 func typed(kind schema.GroupVersionKind, o runtime.Object) runtime.Object {
 	o.GetObjectKind().SetGroupVersionKind(kind)
 	return o
 }
 
-// unstructuredObjects converts objects, leaving out what server-side apply must not claim.
+// unstructuredObjects converts objects, without fields that server-side apply must not own.
 func unstructuredObjects(objects ...runtime.Object) ([]*unstructured.Unstructured, error) {
 	var out []*unstructured.Unstructured
 	for _, o := range objects {

@@ -41,7 +41,7 @@ func unitOf(t *testing.T, m Machine, name string) desired.Unit {
 	return desired.Unit{}
 }
 
-// What a user says of the kubelet wins field by field, and containerd follows its cgroup driver.
+// The user's kubelet settings win field by field, and containerd follows their cgroup driver.
 func TestKubeletOverrides(t *testing.T) {
 	spec := workerSpec(t)
 	spec.Kubelet.Taints = []Taint{{Key: "dedicated", Value: "gpu", Effect: "NoSchedule"}}
@@ -53,7 +53,7 @@ func TestKubeletOverrides(t *testing.T) {
 		"maxPods":        50,
 		"evictionHard":   map[string]any{"memory.available": "100Mi"},
 		"authentication": map[string]any{"webhook": map[string]any{"cacheTTL": "10s"}},
-		"syncFrequency":  "0s", // a zero the user wrote stays
+		"syncFrequency":  "0s", // a zero set by the user stays
 	}
 	spec.Kubelet.Args = Args{"v": {"4"}, "root-dir": {"/data/kubelet"}}
 	spec.Containerd.Config = map[string]any{"plugins": map[string]any{"io.containerd.cri.v1.runtime": map[string]any{"restrict_oom_score_adj": true}}}
@@ -107,7 +107,7 @@ func TestNoCNI(t *testing.T) {
 	}
 }
 
-// Once a changed CA is applied, everything that verifies by it uses it.
+// When a changed CA is applied, every program that verifies with it restarts.
 func TestChangedCARestartsItsUsers(t *testing.T) {
 	for _, release := range version.Releases() {
 		workers, control := workerSpec(t), controlPlaneSpec(t)
@@ -133,8 +133,8 @@ func TestChangedCARestartsItsUsers(t *testing.T) {
 	}
 }
 
-// The built-in addons are rolled when another CA is trusted or none any more,
-// and when another key signs their tokens; not when only the order changes.
+// The addons are rolled when a CA is added or removed, and when another key signs
+// their tokens, but not when only the order changes.
 func TestRotationRollsAddons(t *testing.T) {
 	ref, err := pki.Bootstrap(t.Context(), pki.NewMemoryStore(nil), "demo", time.Now(), rand.Reader, pki.Options{
 		Generations: pki.Generations{KubernetesCA: []int{1, 2}, ServiceAccount: []int{1, 2}}})
@@ -161,7 +161,7 @@ func TestRotationRollsAddons(t *testing.T) {
 	}
 }
 
-// While keys are rotated, everything is trusted and the first of each issues.
+// While keys rotate, all generations are trusted and the first of each issues.
 func TestRotatingKeys(t *testing.T) {
 	spec := controlPlaneSpec(t)
 	ref, err := pki.Bootstrap(t.Context(), pki.NewMemoryStore(nil), "demo", time.Now(), rand.Reader, pki.Options{
@@ -192,7 +192,7 @@ func TestRotatingKeys(t *testing.T) {
 	}
 }
 
-// Whoever joins or leaves, the unit of the others stays as it is.
+// A member that joins or leaves does not change the units of the others.
 func TestScalingEtcdChangesNoOther(t *testing.T) {
 	spec := etcdSpec(t)
 	spec.Members = controllers[:1]
@@ -273,7 +273,7 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// A worker asks for the packages whose programs are called, and for no other.
+// A worker has exactly the packages whose programs are called.
 func TestWorkerPackages(t *testing.T) {
 	for _, tt := range []struct {
 		mode, cni string

@@ -1,8 +1,8 @@
 package component
 
-// Where things lie on a machine. Everything is owned by root; private keys
-// are 0600. The paths of an etcd member, a controller and a worker never
-// coincide, so that one machine can be all three.
+// Paths on a machine. Everything is owned by root; private keys have mode 0600. The
+// paths of an etcd member, a controller and a worker differ, so that one machine can
+// be all three.
 const (
 	binDir       = "/usr/local/bin"
 	unitDir      = "/etc/systemd/system"
@@ -14,25 +14,24 @@ const (
 	pkiDir       = "/etc/kubernetes/pki"
 	etcdPKIDir   = "/etc/etcd/pki"
 	containerdCf = "/etc/containerd"
-	// podResolverPath is the program that makes PodResolvConf.
+	// podResolverPath is the script that makes PodResolvConf.
 	podResolverPath = "/usr/local/sbin/pod-resolver"
 )
 
-// Paths others may want to know.
+// Paths that other packages use.
 const (
 	EtcdDataDir      = "/var/lib/etcd"
-	EtcdBootstrapEnv = "/etc/etcd/bootstrap.env" // read by etcd on a member's first start only
+	EtcdBootstrapEnv = "/etc/etcd/bootstrap.env" // read by etcd only on a member's first start
 	EtcdCAPath       = etcdPKIDir + "/ca.crt"
 	EtcdServerCert   = etcdPKIDir + "/server.crt"
 	EtcdServerKey    = etcdPKIDir + "/server.key"
 	EtcdPeerCert     = etcdPKIDir + "/peer.crt"
 	EtcdPeerKey      = etcdPKIDir + "/peer.key"
 
-	// CAPath, as NodeCAPath, restarts everything that reads it, though client-go
-	// reads a changed CA anew since 1.36: only every five minutes
-	// (transport/ca_rotation.go), and a changed client certificate likewise
-	// (transport/cert_rotation.go). The next step of a rotation must be able to
-	// rely on all clients using what this one has written.
+	// CAPath and NodeCAPath restart everything that reads them. Since 1.36 client-go
+	// reloads a changed CA, but only every five minutes (transport/ca_rotation.go),
+	// and so it does a changed client certificate (transport/cert_rotation.go). The
+	// next step of a rotation relies on all clients using what this one has written.
 	CAPath                = pkiDir + "/ca.crt"
 	CASigningPath         = pkiDir + "/ca-signing.crt"
 	CAKeyPath             = pkiDir + "/ca.key"
@@ -80,14 +79,14 @@ const (
 	HAProxyUnit           = "haproxy.service"
 )
 
-// Images run unless a spec says otherwise.
+// The default images.
 const (
 	DefaultSandboxImage       = "registry.k8s.io/pause:3.10.2"
 	DefaultCoreDNSImage       = "registry.k8s.io/coredns/coredns:v1.15.0"
 	DefaultMetricsServerImage = "registry.k8s.io/metrics-server/metrics-server:v0.9.0"
 )
 
-// Ports that are not configurable.
+// Fixed ports.
 const (
 	EtcdClientPort = 2379
 	EtcdPeerPort   = 2380

@@ -206,7 +206,7 @@ func wantError(t *testing.T, err error, want string) {
 	}
 }
 
-// A setting that means something else in the new release is told of at the upgrade.
+// A setting whose meaning changes with the new release is reported at the upgrade.
 func TestKubeletChanges(t *testing.T) {
 	v := func(s string) version.Version {
 		out, err := version.Parse(s)

@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	// nowhere is a path that never exists. A program told to read it ends there.
+	// nowhere is a path that never exists. A program told to read it exits there.
 	nowhere = "/run/k8s-rehearsal-end"
-	// peerGate has kube-apiserver look for etcd before it loads its admission plugins.
+	// peerGate makes kube-apiserver connect to etcd before it loads its admission plugins.
 	peerGate = "UnknownVersionInteroperabilityProxy"
-	// maxComplaint bounds, in bytes, what is quoted of a program: some print their whole configuration.
+	// maxComplaint is how many bytes of a program's output are quoted: some print their whole configuration.
 	maxComplaint = 600
 )
 
-// rehearsals are the words that, after all others on its command line, have a
-// program check its arguments and its configuration files and end: those that
-// can print what they understood do that and nothing else, the others are told
-// to read a file that is not there, of all they read the one they come to last.
-// etcd needs none: where it is rehearsed it does not get the ports it wants.
+// rehearsals are the words that, at the end of a command line, make a program check
+// its arguments and configuration files and exit. Programs that can print their
+// configuration do only that. The others are told to read a file that does not
+// exist: of all files they read, the last. etcd needs no words, because it
+// cannot open its ports in the rehearsal.
 var rehearsals = map[string][]string{
 	artifact.KubeAPIServer:         {"--feature-gates=" + peerGate + "=false", "--etcd-cafile=" + nowhere},
 	artifact.KubeControllerManager: {"--authentication-kubeconfig=" + nowhere},
@@ -35,32 +35,32 @@ var rehearsals = map[string][]string{
 	artifact.Etcd:                  {},
 }
 
-// RehearsalArgs returns the words to add to a command line, which begins with
-// the path of a program, so that the program ends once it has checked what it is
-// told. They are to be used only where the program can neither write nor reach
-// anything. It is false for a program that is none of this project's.
+// RehearsalArgs returns the words to append to a command line, which begins with the
+// path of a program, so that the program exits once it has checked its settings. Use
+// them only where the program can neither write nor connect. The result is
+// false for a program that is not this project's.
 func RehearsalArgs(command []string) ([]string, bool) {
 	known, ok := rehearsals[path.Base(command[0])]
 	args := slices.Clone(known)
 	if slices.ContainsFunc(command, func(word string) bool {
 		return strings.Contains(word, "feature-gates=") && strings.Contains(word, "kube:")
 	}) {
-		for i, word := range args { // gates have this prefix all or none
+		for i, word := range args { // either all feature gates have the prefix or none
 			args[i] = strings.Replace(word, "feature-gates=", "feature-gates=kube:", 1)
 		}
 	}
 	return args, ok
 }
 
-// circumstances are complaints about the place a program is rehearsed in:
-// without a network and unable to write.
+// circumstances matches complaints that only the sandbox of a rehearsal causes: no
+// network, and nothing to write to.
 var circumstances = regexp.MustCompile(`(?i)read-only file system|permission denied|operation not permitted|protocol not supported|` +
 	`address family not supported|cannot assign requested address|address already in use|connection refused|network is unreachable|` +
 	`no route to host|no default routes|no such host|i/o timeout|deadline exceeded|no space left|cannot allocate memory|runtime error`)
 
-// Refusal returns, in one line, what a rehearsed program does not accept,
-// judging by its exit status and all it printed; empty when it accepts
-// everything, and when that cannot be told.
+// Refusal returns in one line what a rehearsed program does not accept, by its exit
+// status and all its output; empty if it accepts everything or the output is
+// unclear.
 func Refusal(status int, output string) string {
 	switch status {
 	case 1, 2, 255: // an error, a flag or a panic, klog.Fatal
@@ -85,7 +85,7 @@ var (
 	plainLine = regexp.MustCompile(`^(?:Error: |panic: |containerd: )(.*)$|^((?:flag provided but not defined|invalid value|invalid boolean value).*)$`)
 )
 
-// complaintIn finds the last line by which a program says why it ends.
+// complaintIn returns the last line in which a program says why it exits.
 func complaintIn(lines []string) string {
 	for i, line := range slices.Backward(lines) {
 		if m := plainLine.FindStringSubmatch(line); m != nil {
@@ -103,8 +103,8 @@ func complaintIn(lines []string) string {
 	return ""
 }
 
-// klogComplaint reads an error off klog's text format. One of several lines
-// stands between < and >.
+// klogComplaint returns the error in klog's text format. One of several lines is
+// between < and >.
 func klogComplaint(message string, below []string) string {
 	m := klogError.FindStringSubmatch(message)
 	if m == nil {
@@ -121,7 +121,7 @@ func klogComplaint(message string, below []string) string {
 	return text
 }
 
-// jsonComplaint reads an error off a line of klog's or zap's JSON format.
+// jsonComplaint returns the error in a line of klog's or zap's JSON format.
 func jsonComplaint(line string) string {
 	var entry struct{ Level, Msg, Err, Error string }
 	if json.Unmarshal([]byte(line), &entry) != nil {

@@ -13,9 +13,9 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 )
 
-// What a kubelet reserves and when it evicts are strings to its configuration.
-// It reads them only once containerd has answered it, too late for a rehearsal;
-// so they are read here, by its rules (pkg/kubelet/eviction/helpers.go,
+// A kubelet's reservations and eviction thresholds are strings in its configuration.
+// It parses them only after containerd has answered, too late for a rehearsal. So
+// they are parsed here, by its rules (pkg/kubelet/eviction/helpers.go,
 // cmd/kubelet/app/server.go).
 var (
 	evictionSignals = []string{
@@ -68,7 +68,7 @@ func checkReserved(v string) error {
 	return nil
 }
 
-// ignored are thresholds the kubelet passes over.
+// ignored are thresholds that the kubelet ignores.
 var ignored = []string{"0%", "100%"}
 
 func checkThreshold(v string) error {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestPodResolver runs the program that decides which resolv.conf pods get.
+// TestPodResolver runs the script that decides which resolv.conf pods get.
 func TestPodResolver(t *testing.T) {
 	const (
 		stub   = "# by systemd-resolved\nnameserver 127.0.0.53\noptions edns0 trust-ad\nsearch .\n"
@@ -100,7 +100,7 @@ func TestPodResolver(t *testing.T) {
 	}
 }
 
-// TestOwnResolvConf: who names a file of their own gets no link.
+// TestOwnResolvConf checks that a resolv.conf set by the user needs no link.
 func TestOwnResolvConf(t *testing.T) {
 	for _, own := range []any{"/etc/pods.conf", "", nil} {
 		spec := workerSpec(t)

@@ -12,13 +12,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
-// SchedulerSpec is what can be set of kube-scheduler.
+// SchedulerSpec holds the settings of kube-scheduler.
 type SchedulerSpec struct {
 	Config map[string]any // merged over the typed KubeSchedulerConfiguration; unknown fields are errors
 	Args   Args           // further flags
 }
 
-// schedulerFiles are what readScheduler looks at.
+// schedulerFiles are the files that readScheduler reads.
 var schedulerFiles = []string{unitPath(SchedulerUnit), SchedulerConfigPath}
 
 func (c *controller) addScheduler() error {
@@ -60,7 +60,7 @@ func (s SchedulerSpec) configuration() (map[string]any, error) {
 
 func (c *controller) schedulerArgs() Args {
 	args := c.leaderArgs(artifact.KubeScheduler, SchedulerKubeconfig).and(Args{"config": values(SchedulerConfigPath)})
-	delete(args, "kubeconfig") // it stands in the configuration
+	delete(args, "kubeconfig") // it is in the configuration
 	return args
 }
 
@@ -73,7 +73,7 @@ func (s SchedulerSpec) check(v version.Version) (errs FieldErrors) {
 	return errs
 }
 
-// readScheduler takes the settings from a machine.
+// readScheduler sets the settings found on a machine.
 func (c *controller) readScheduler(f Found) error {
 	s := SchedulerSpec{Args: f.argsBeyond(SchedulerUnit, c.schedulerArgs())}
 	standard, err := s.configuration()

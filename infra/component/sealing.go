@@ -6,24 +6,24 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// encryptedResource is the resource of which every object is sealed before it is stored.
+// encryptedResource is the resource whose objects are encrypted in etcd.
 const encryptedResource = "secrets"
 
-// SealPrefix begins every value that any generation of the encryption key
-// sealed (k8s.io/apiserver/pkg/server/options/encryptionconfig,
+// SealPrefix begins every value in etcd that is encrypted with any generation of the
+// key (k8s.io/apiserver/pkg/server/options/encryptionconfig,
 // secretboxTransformerPrefixV1).
 const SealPrefix = "k8s:enc:secretbox:v1:"
 
-// PlainPrefix begins values that nothing sealed: the mark of objects stored as
-// Protocol Buffers (k8s.io/apimachinery/pkg/runtime/serializer/protobuf).
+// PlainPrefix begins values in etcd that are not encrypted: the magic number of objects
+// in Protocol Buffers (k8s.io/apimachinery/pkg/runtime/serializer/protobuf).
 const PlainPrefix = "k8s\x00"
 
-// SealedBy begins the values that one generation of the encryption key sealed.
+// SealedBy returns the prefix of values that are encrypted with one generation of the key.
 func SealedBy(generation int) string { return SealPrefix + pki.EncryptionKeyName(generation) + ":" }
 
-// SealedUnder is where in etcd the sealed objects lie, as
-// "<namespace>/<name>"; empty when the API servers were given an encryption
-// configuration other than the provider's.
+// SealedUnder returns the prefix of the etcd keys of encrypted objects, which
+// continue with "<namespace>/<name>"; empty if the API servers have an encryption
+// configuration that is not this project's.
 func (s ControlPlaneSpec) SealedUnder() string {
 	if len(s.APIServer.Args["encryption-provider-config"]) > 0 {
 		return ""

@@ -9,20 +9,20 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 )
 
-// How systemd learns that a service has started (systemd.service(5), Type=).
+// How systemd detects that a service has started (systemd.service(5), Type=).
 const (
-	// typeNotify: the program says so itself. etcd, containerd, kubelet and
+	// typeNotify: the program notifies systemd. etcd, containerd, kubelet and
 	// kube-apiserver do.
 	typeNotify = "notify"
-	// typeExec: it has been executed; a missing program is noticed at once.
+	// typeExec: the program has been executed; a missing one is noticed at once.
 	typeExec = "exec"
 )
 
-// service is the part of a unit file this package varies.
+// service is what varies between the unit files of this package.
 type service struct {
 	description   string
 	documentation string
-	after         []string // units to start after, if they are started at all; nothing is required
+	after         []string // units to start after, if they are started at all; none is required
 	kind          string   // typeNotify or typeExec
 	environment   string   // EnvironmentFile, optional
 	exec          string
@@ -38,7 +38,7 @@ func (s service) file(name string) desired.File {
 		option("Unit", "Documentation", s.documentation),
 		option("Unit", "After", strings.Join(append([]string{"network-online.target"}, s.after...), " ")),
 		option("Unit", "Wants", "network-online.target"),
-		// A component waits for others by failing and starting again; it must never give up.
+		// A component waits for others by failing and restarting, so systemd must never give up.
 		option("Unit", "StartLimitIntervalSec", "0"),
 		option("Service", "Type", s.kind),
 	}
@@ -64,8 +64,8 @@ func unitFile(name string, opts []*unit.UnitOption) desired.File {
 	return desired.File{Path: unitPath(name), Mode: 0o644, Content: content}
 }
 
-// running is a unit that is enabled, runs, and restarts when its own file or
-// one of the paths changes.
+// running returns a unit that is enabled, runs, and restarts when its unit file or one
+// of the paths changes.
 func running(name string, restartOn ...string) desired.Unit {
 	return desired.Unit{Name: name, Enabled: true, Active: true, RestartOn: append([]string{unitPath(name)}, restartOn...)}
 }

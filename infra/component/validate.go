@@ -24,7 +24,7 @@ func requireCAs(ref pki.Ref, cas ...pki.CAName) error {
 	return errors.Join(errs...)
 }
 
-// binary turns an artifact into a desired download. Without members the download is the program itself.
+// binary returns the download of an artifact. Without members the download is the program itself.
 func binary(from []artifact.Artifact, name string, installs ...desired.Install) (desired.Binary, error) {
 	a, ok := artifact.Find(from, name)
 	if !ok {
@@ -41,7 +41,7 @@ func slot(name, certPath, keyPath string, ca pki.CAName, r pki.Request) pki.Slot
 	return pki.Slot{Name: name, CertPath: certPath, KeyPath: keyPath, CA: ca, Request: r, KeyMode: 0o600}
 }
 
-// sans sorts names and addresses into DNS names and IPs, each sorted and without doubles.
+// sans sorts names and addresses into DNS names and IPs, each sorted and without duplicates.
 func sans(values ...string) (dns []string, ips []netip.Addr, err error) {
 	for _, v := range values {
 		if v == "" {

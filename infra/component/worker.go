@@ -30,21 +30,21 @@ type WorkerSpec struct {
 	EarlyRenewal time.Duration // of certificates; zero means pki.DefaultEarlyRenewal
 }
 
-// Check reports settings that the release would not start with.
+// Check reports settings that the release would reject.
 func (s WorkerSpec) Check() FieldErrors {
 	v, _ := version.Parse(s.Version)
 	return slices.Concat(s.Kubelet.check(v), s.KubeProxy.check(v))
 }
 
-// worker is one machine's share of a pool while it is being written down.
+// worker builds the Machine of one worker.
 type worker struct {
 	spec WorkerSpec
 	node Node
 	m    Machine
 }
 
-// Worker returns what one worker must look like: containerd, runc, CNI
-// plugins, kubelet and kube-proxy.
+// Worker returns what one worker must look like: containerd, runc, CNI plugins,
+// kubelet and kube-proxy. The error is about the specification.
 func Worker(spec WorkerSpec, n Node) (Machine, error) {
 	w := &worker{spec: spec, node: n}
 	if err := w.build(); err != nil {
@@ -81,7 +81,7 @@ func (w *worker) build() error {
 	return nil
 }
 
-// Traces are what [WorkerSpec.Read] looks at.
+// Traces returns what [WorkerSpec.Read] needs from a machine.
 func (WorkerSpec) Traces() Traces {
 	return Traces{
 		Files:    slices.Concat(kubeletFiles, kubeProxyFiles, containerdFiles, cniFiles),
@@ -89,10 +89,10 @@ func (WorkerSpec) Traces() Traces {
 	}
 }
 
-// Read returns the specification with the settings of a worker. Its cluster and
-// endpoint must be given. Labels that only an administrator may set are not on the
-// machine, but on its Node object. An error is a [NothingFoundError] when the
-// machine is no worker.
+// Read returns the specification with the settings found on a worker. Its cluster and
+// endpoint must be set. Labels that only an administrator may set are not on the
+// machine but on its Node object. The error is a [NothingFoundError] if the machine
+// is no worker.
 func (s WorkerSpec) Read(n Node, f Found) (WorkerSpec, error) {
 	if s.Version == "" {
 		var err error
@@ -105,7 +105,7 @@ func (s WorkerSpec) Read(n Node, f Found) (WorkerSpec, error) {
 	if err := w.validate(); err != nil {
 		return s, fmt.Errorf("worker %s: %w", n.Name, err)
 	}
-	// What containerd is told of cgroups follows from the kubelet's settings.
+	// containerd's cgroup settings follow the kubelet's.
 	for _, read := range []func(Found) error{w.readKubelet, w.readKubeProxy, w.readContainerd} {
 		if err := read(f); err != nil {
 			return s, err
@@ -145,11 +145,11 @@ func (w *worker) validatePodCIDR() error {
 }
 
 // addPackages adds packages whose programs are called and which Debian's EC2 image
-// lacks or may lose: mount and modprobe, for one, are wherever a kubelet gets to
-// run. Other programs that installation guides name are not called: conntrack
-// (kube-proxy speaks netlink since Kubernetes 1.32, kubernetes#126847), socat
-// (containerd forwards ports itself), ethtool (kubeadm asks for it), libseccomp
-// (within runc, which is linked statically).
+// lacks or may lose. mount and modprobe, for example, are on every machine on which a
+// kubelet can run. Other programs in installation guides are not called: conntrack
+// (kube-proxy uses netlink since Kubernetes 1.32, kubernetes#126847), socat
+// (containerd forwards ports itself), ethtool (only kubeadm asks for it), libseccomp
+// (linked statically into runc).
 func (w *worker) addPackages(names ...string) {
 	w.m.State.Packages = slices.Compact(slices.Sorted(slices.Values(append(w.m.State.Packages, names...))))
 }
@@ -158,7 +158,7 @@ func (w *worker) addFiles(files ...desired.File) {
 	w.m.State.Files = append(w.m.State.Files, files...)
 }
 
-// addProgram adds a Kubernetes program, its unit and the command line made of its arguments.
+// addProgram adds a Kubernetes program, its unit and its command line.
 func (w *worker) addProgram(name, description, kind string, after []string, args, extra Args, options []*unit.UnitOption, restartOn ...string) error {
 	args, err := args.with(extra)
 	if err != nil {
@@ -186,7 +186,7 @@ func (w *worker) kubeconfig(path, user, name string) (desired.File, error) {
 	return kubeconfig(path, w.spec.Cluster.Name, w.spec.ControlPlaneEndpoint, NodeCAPath, user, certPath(name), keyPath(name))
 }
 
-// kubeletRequest is a node's one certificate: for its requests to the API server and for its own API.
+// kubeletRequest is the request for a node's only certificate: for its requests to the API server and for its own API.
 func kubeletRequest(n Node) pki.Request {
 	r := pki.Request{
 		CommonName: "system:node:" + n.Name, Organizations: []string{"system:nodes"},
