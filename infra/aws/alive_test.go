@@ -17,7 +17,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// healthyEC2 answers that the instance runs and has passed its checks.
+// healthyEC2 reports that the instance runs and has passed its checks.
 func healthyEC2(id string) *Client {
 	answer := middleware.InitializeMiddlewareFunc("answer", func(_ context.Context, in middleware.InitializeInput, _ middleware.InitializeHandler) (out middleware.InitializeOutput, md middleware.Metadata, err error) {
 		switch in.Parameters.(type) {
@@ -37,8 +37,8 @@ func healthyEC2(id string) *Client {
 	}})}
 }
 
-// A machine that refuses connections is given longer than one that is silent:
-// only the latter has something in the way.
+// A machine that refuses connections gets more time than one that does not answer:
+// only in the latter case something blocks the connection.
 func TestAliveWhile(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -77,7 +77,7 @@ func TestAliveWhile(t *testing.T) {
 	}
 }
 
-// bootingShell is a machine that answers after a while.
+// bootingShell is a machine that answers after some time.
 type bootingShell struct{ takes time.Duration }
 
 func (s bootingShell) WaitReady(context.Context, time.Duration) error {
@@ -89,8 +89,8 @@ func (bootingShell) Run(context.Context, remote.Command) (remote.Output, error) 
 	return remote.Output{}, errors.New("nothing is to be run")
 }
 
-// Only a machine that was started a moment ago, and was handed over once, may
-// still be booting.
+// Only a machine that was started recently and has a host key of its own may still be
+// booting.
 func TestAwaitBoot(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

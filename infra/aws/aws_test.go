@@ -150,8 +150,8 @@ func TestTagsDiffer(t *testing.T) {
 	}
 }
 
-// TestFindings reads what is found of the metadata service, of the way to the
-// internet and of rules, as a person does.
+// TestFindings checks the text of findings about the metadata service, the default
+// route and rules.
 func TestFindings(t *testing.T) {
 	good := types.InstanceMetadataOptionsResponse{HttpTokens: types.HttpTokensStateRequired, HttpPutResponseHopLimit: sdk.Int32(1), HttpEndpoint: types.InstanceMetadataEndpointStateEnabled}
 	bad := types.InstanceMetadataOptionsResponse{HttpTokens: types.HttpTokensStateOptional, HttpPutResponseHopLimit: sdk.Int32(2), HttpEndpoint: types.InstanceMetadataEndpointStateDisabled}

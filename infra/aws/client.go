@@ -17,17 +17,17 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 )
 
-// DefaultMaxRetries is how often a call is tried again after throttling or a
-// passing failure. It is the Terraform AWS provider's default.
+// DefaultMaxRetries is how often a call is retried after throttling or a temporary
+// failure. It is the Terraform AWS provider's default.
 const DefaultMaxRetries = 25
 
 // ErrNoRegion is returned by New when neither the configuration nor the
 // environment names a region.
 var ErrNoRegion = errors.New("no AWS region: set region, AWS_REGION or a profile that names one")
 
-// Config says how to reach AWS. Whatever is empty comes from the environment
-// and the shared configuration files, as with the AWS CLI: AWS_REGION,
-// AWS_PROFILE, AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_EC2 and so on.
+// Config says how to reach AWS. Empty fields come from the environment and the
+// shared configuration files, as with the AWS CLI: AWS_REGION, AWS_PROFILE,
+// AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_EC2 and so on.
 type Config struct {
 	Region, Profile string
 
@@ -36,7 +36,7 @@ type Config struct {
 	AssumeRole  *AssumeRole
 	Endpoints   Endpoints
 	DefaultTags map[string]string
-	// MaxRetries of one call; zero means DefaultMaxRetries.
+	// MaxRetries is the number of retries of one call; zero means DefaultMaxRetries.
 	MaxRetries int
 	// RetryMode is "standard" (default) or "adaptive".
 	RetryMode string
@@ -49,15 +49,15 @@ type Config struct {
 // AssumeRole is the role whose credentials are used instead of the caller's own.
 type AssumeRole struct {
 	RoleARN, SessionName, ExternalID, Policy string
-	// Duration of one set of credentials; zero means 15 minutes.
+	// Duration is the lifetime of one set of credentials; zero means 15 minutes.
 	Duration time.Duration
 }
 
 // Endpoints replace the URLs of single services.
 type Endpoints struct{ EC2, SSM, STS string }
 
-// Client holds the service clients and what they share. It is safe for
-// concurrent use.
+// Client holds the service clients and what they share. It is safe for concurrent
+// use.
 type Client struct {
 	EC2    *ec2.Client
 	SSM    *ssm.Client
@@ -69,8 +69,8 @@ type Client struct {
 	images      imageCache
 }
 
-// New returns a Client. It reads the environment and the shared configuration
-// files but sends nothing: wrong credentials show at the first call.
+// New returns a Client. It reads the environment and the shared configuration files
+// but sends nothing, so wrong credentials show at the first call.
 func New(ctx context.Context, c Config) (*Client, error) {
 	opts := []func(*config.LoadOptions) error{
 		config.WithRetryer(func() sdk.Retryer { return standardRetryer(c) }),
@@ -96,7 +96,7 @@ func New(ctx context.Context, c Config) (*Client, error) {
 		return nil, ErrNoRegion
 	}
 	if c.HTTPClient != nil {
-		loaded.HTTPClient = c.HTTPClient // not earlier: AWS_CA_BUNDLE is for the SDK's own
+		loaded.HTTPClient = c.HTTPClient // only now: AWS_CA_BUNDLE applies to the SDK's own client
 	}
 
 	stsClient := sts.NewFromConfig(loaded, func(o *sts.Options) { o.BaseEndpoint = endpoint(c.Endpoints.STS, o.BaseEndpoint) })
@@ -146,8 +146,8 @@ func standardRetryer(c Config) sdk.Retryer {
 	}
 	standard := func(o *retry.StandardOptions) {
 		o.MaxAttempts = attempts
-		// Out of capacity or quota is HTTP 500 on some calls, and no retry
-		// within a human's patience cures it.
+		// Lack of capacity or quota is HTTP 500 on some calls, and retries do not
+		// help.
 		o.Retryables = append([]retry.IsErrorRetryable{notRetryable{codes: map[string]bool{
 			"InsufficientInstanceCapacity":      true,
 			"InsufficientAddressCapacity":       true,
@@ -163,7 +163,7 @@ func standardRetryer(c Config) sdk.Retryer {
 	return retry.NewStandard(standard)
 }
 
-// notRetryable vetoes what the SDK would retry for its HTTP status alone.
+// notRetryable stops retries that the SDK would make for the HTTP status alone.
 type notRetryable struct{ codes map[string]bool }
 
 func (n notRetryable) IsErrorRetryable(err error) sdk.Ternary {

@@ -8,8 +8,8 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// ErrorCode returns the code of an AWS API error ("InvalidVpcID.NotFound"),
-// empty when err is not one.
+// ErrorCode returns the code of an AWS API error ("InvalidVpcID.NotFound"), empty if
+// err is none.
 func ErrorCode(err error) string {
 	var api smithy.APIError
 	if errors.As(err, &api) {
@@ -24,8 +24,8 @@ func IsCode(err error, codes ...string) bool {
 	return code != "" && slices.Contains(codes, code)
 }
 
-// Advice says in one sentence what a person can do about err, empty when there
-// is nothing to add to its text. Codes:
+// Advice returns one sentence on what a person can do about err, empty if there is
+// nothing to add to its text. Codes:
 // https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html
 func Advice(err error) string {
 	switch code := ErrorCode(err); code {

@@ -23,20 +23,20 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// Shell is a machine as the hand-over of its host key needs it;
-// *remote.Machine is one.
+// Shell runs commands on a machine whose host key is replaced. [*remote.Machine] is
+// one.
 type Shell interface {
 	deed.Runner
 	WaitReady(ctx context.Context, poll time.Duration) error
 }
 
-// Connect reaches a machine as its login user; it must accept no host key but
-// those given.
+// Connect returns a machine's Shell for its login user. It must accept no host keys
+// but those given.
 type Connect func(m Machine, hostKeys []string) Shell
 
-// hostKeyPair is the SSH host key a machine is launched with. It travels in
-// user data, which whoever may describe the instance can read; that is why the
-// machine replaces it at first contact.
+// hostKeyPair is the SSH host key with which a machine is launched. It is in user
+// data, which everyone who may describe the instance can read. That is why the machine
+// replaces it at the first connection.
 type hostKeyPair struct {
 	authorized string // "ssh-ed25519 AAAA..."
 	pem        string
@@ -61,7 +61,7 @@ func newHostKey(rand io.Reader) (hostKeyPair, error) {
 	}, nil
 }
 
-// cloudInit is what of cloud-init's configuration is used.
+// cloudInit is the part of cloud-init's configuration that is used.
 // https://docs.cloud-init.io/en/latest/reference/modules.html
 type cloudInit struct {
 	Hostname         string            `json:"hostname,omitempty"`
@@ -83,7 +83,7 @@ type cloudInitUser struct {
 	AuthorizedKeys []string `json:"ssh_authorized_keys"`
 }
 
-// cloudConfig returns the user data, in base64 as RunInstances wants it.
+// cloudConfig returns the user data, base64-encoded as RunInstances requires.
 func cloudConfig(spec MachineSpec, key hostKeyPair) (string, error) {
 	if len(spec.AuthorizedKeys) == 0 {
 		return "", errors.New("no SSH public key to authorise on the machine")
@@ -104,8 +104,8 @@ func cloudConfig(spec MachineSpec, key hostKeyPair) (string, error) {
 	return base64.StdEncoding.EncodeToString(append([]byte("#cloud-config\n"), body...)), nil
 }
 
-// launchKeyOf reads the first host key's public half back from an instance's
-// user data; empty when there is none.
+// launchKeyOf returns the public key of the first host key from an instance's user
+// data; empty if there is none.
 func (c *Client) launchKeyOf(ctx context.Context, id string) (string, error) {
 	out, err := c.EC2.DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{
 		InstanceId: &id, Attribute: types.InstanceAttributeNameUserData,
@@ -127,13 +127,13 @@ func (c *Client) launchKeyOf(ctx context.Context, id string) (string, error) {
 	return strings.TrimSpace(parsed.HostKeys["ed25519_public"]), nil
 }
 
-// sshPoll is the pause between attempts to reach a machine that boots.
+// sshPoll is the pause between attempts to reach a booting machine.
 const sshPoll = 100 * time.Millisecond
 
 // handOver makes sure that the machine uses a host key that only it knows, and
-// returns its public half. The key is on record in the machine's tags before
-// the machine begins to use it, so that an interruption at any point leaves a
-// machine that can be recognised: by the tag or by the first key.
+// returns its public key. The key is written to the machine's tags before the machine
+// uses it, so that after an interruption at any point the machine can be recognised by
+// the tag or by the first key.
 func (c *Client) handOver(ctx context.Context, spec MachineSpec, m Machine, launchKey string, connect Connect) (string, error) {
 	if launchKey == "" {
 		var err error
@@ -176,13 +176,13 @@ const (
 	switchPause    = 500 * time.Millisecond
 )
 
-// switchTo has the machine use its own key, and returns once it does. sshd rereads
-// its keys some time after it was told to, and cloud-init restarts it while a
-// machine boots: as long as it shows one of the keys from before, it is told again.
+// switchTo makes the machine use its own key, and returns once it does. sshd rereads
+// its keys some time after the request, and cloud-init restarts it during boot. While
+// the machine shows one of the keys in before, the request is repeated.
 func (c *Client) switchTo(ctx context.Context, m Machine, key string, before []string, connect Connect) error {
 	either, own := connect(m, append(slices.Clone(before), key)), connect(m, []string{key})
 	for attempt := 1; ; attempt++ {
-		// The first time this connects anew, and nothing may listen for a moment.
+		// This connects anew, and for a moment nothing may listen.
 		err := c.aliveWhile(ctx, m.ID, func(ctx context.Context) error { return either.WaitReady(ctx, sshPoll) })
 		if err == nil {
 			err = deed.SwitchHostKey(ctx, either)
@@ -205,7 +205,7 @@ func (c *Client) switchTo(ctx context.Context, m Machine, key string, before []s
 	}
 }
 
-// showed tells whether a connection was refused because the machine showed one of the keys.
+// showed reports whether a connection failed because the machine showed one of the keys.
 func showed(err error, keys []string) bool {
 	var mismatch *remote.HostKeyError
 	if !errors.As(err, &mismatch) {
@@ -218,22 +218,22 @@ func showed(err error, keys []string) bool {
 }
 
 const (
-	// aliveInterval is how often EC2 is asked about a machine that does not
+	// aliveInterval is the interval at which EC2 is asked about a machine that does not
 	// answer yet.
 	aliveInterval = 2 * time.Second
-	// bootGrace is how long SSH may still take once EC2's own checks say that
-	// the machine has booted: after that, something is in the way.
+	// bootGrace is how long SSH may take once EC2's checks say that the machine has
+	// booted. After that, something blocks the connection.
 	bootGrace = 45 * time.Second
-	// refusedGrace is the same for a machine that refuses connections: nothing
-	// is in the way, sshd has not started yet.
+	// refusedGrace is bootGrace for a machine that refuses connections: nothing
+	// blocks them, and sshd has not started yet.
 	refusedGrace = 3 * time.Minute
 )
 
-// errSilent is that SSH does not answer on a machine that has long been up.
+// errSilent says that SSH does not answer on a machine that booted long ago.
 var errSilent = errors.New("its SSH port cannot be reached")
 
-// aliveWhile runs wait and ends it when EC2 says that the instance will never
-// answer, or that it has long been up.
+// aliveWhile runs wait, and ends it if EC2 says that the instance will never answer
+// or booted long ago.
 func (c *Client) aliveWhile(ctx context.Context, id string, wait func(context.Context) error) error {
 	err := c.alive(ctx, id, bootGrace, wait)
 	if errors.Is(err, errSilent) && errors.Is(err, syscall.ECONNREFUSED) {
@@ -261,7 +261,7 @@ func (c *Client) alive(ctx context.Context, id string, grace time.Duration, wait
 		switch {
 		case errors.Is(err, ErrNotFound):
 			cancel(err)
-		case err != nil: // EC2 not answering says nothing about the machine
+		case err != nil: // a failure of EC2's API says nothing about the machine
 		case stateOf(i) == types.InstanceStateNameStopped || stateOf(i) == types.InstanceStateNameStopping:
 			cancel(fmt.Errorf("it is %s: %s", stateOf(i), reason(i)))
 		case !booted.IsZero() && time.Since(booted) > grace:
@@ -272,7 +272,7 @@ func (c *Client) alive(ctx context.Context, id string, grace time.Duration, wait
 	}
 }
 
-// healthy tells whether EC2's reachability checks have passed.
+// healthy reports whether EC2's reachability checks have passed.
 func (c *Client) healthy(ctx context.Context, id string) bool {
 	out, err := c.EC2.DescribeInstanceStatus(ctx, &ec2.DescribeInstanceStatusInput{InstanceIds: []string{id}})
 	if err != nil || len(out.InstanceStatuses) == 0 {
@@ -282,9 +282,9 @@ func (c *Client) healthy(ctx context.Context, id string) bool {
 	return s != nil && s.Status == types.SummaryStatusOk
 }
 
-// AwaitBoot waits for SSH on a machine that was started a moment ago, by
-// whomever: EC2 calls it running before it has booted. One that has been up for
-// three minutes, or was never handed over, is not waited for.
+// AwaitBoot waits for SSH on a recently started machine: EC2 reports it as running
+// before it has booted. It does not wait for a machine that has been up for three
+// minutes or has no host key of its own.
 func (c *Client) AwaitBoot(ctx context.Context, m Machine, connect Connect) error {
 	rest := min(refusedGrace-time.Since(m.Started), refusedGrace)
 	if m.HostKey == "" || rest <= 0 {
@@ -295,8 +295,8 @@ func (c *Client) AwaitBoot(ctx context.Context, m Machine, connect Connect) erro
 	return c.WaitMachine(ctx, m, connect)
 }
 
-// WaitMachine waits until a machine with a host key of its own answers on SSH,
-// as after a start.
+// WaitMachine waits until a machine with a host key of its own answers on SSH, for
+// example after a start.
 func (c *Client) WaitMachine(ctx context.Context, m Machine, connect Connect) error {
 	shell := connect(m, []string{m.HostKey})
 	if err := c.aliveWhile(ctx, m.ID, func(ctx context.Context) error { return shell.WaitReady(ctx, sshPoll) }); err != nil {

@@ -15,18 +15,18 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// lateKey is a machine whose sshd shows a key from before until it was told a
-// number of times to use its own.
+// lateKey is a machine whose sshd shows an earlier key until the request to use its
+// own has come a number of times.
 type lateKey struct {
 	shows string // fingerprint, until then
 	after int
 	told  int
 }
 
-// expecting is that machine for somebody who accepts a key from before, or does not.
+// expecting is a lateKey for a client that accepts the earlier key, or does not.
 type expecting struct {
 	*lateKey
-	before string // "" for nobody
+	before string // "" for no key
 }
 
 func (s expecting) WaitReady(context.Context, time.Duration) error {
@@ -44,8 +44,8 @@ func (s expecting) Run(_ context.Context, cmd remote.Command) (remote.Output, er
 	return remote.Output{}, nil
 }
 
-// sshd that is being restarted by others may still show the key from before; a
-// key that nobody knows is another matter.
+// sshd may still show the earlier key while something else restarts it. An unknown
+// key is an error.
 func TestSwitchTo(t *testing.T) {
 	launch, err := newHostKey(rand.Reader)
 	if err != nil {

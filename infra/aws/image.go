@@ -23,8 +23,8 @@ type image struct {
 	MinimumGiB int32  // size of its root snapshot
 }
 
-// imageCache keeps what was learned of an image for the life of the client, so
-// that machines launched together ask once.
+// imageCache keeps what is known of images for the client's lifetime, so that
+// machines launched together ask only once.
 type imageCache struct {
 	mu    sync.Mutex
 	known map[string]*imageEntry
@@ -35,8 +35,8 @@ type imageEntry struct {
 	image *image
 }
 
-// image resolves an AMI id, or the id in the SSM parameter named by wanted
-// when that begins with "/" or "resolve:ssm:"; empty means DefaultImageParameter.
+// image returns the image with an AMI id, or with the id in the SSM parameter named by
+// wanted if that begins with "/" or "resolve:ssm:"; empty means DefaultImageParameter.
 func (c *Client) image(ctx context.Context, wanted string) (image, error) {
 	if wanted == "" {
 		wanted = DefaultImageParameter

@@ -19,20 +19,20 @@ import (
 // KeyStoreConfig says where in SSM Parameter Store a cluster's keys are.
 type KeyStoreConfig struct {
 	Cluster string
-	// Prefix of the parameters' names; empty means DefaultKeyPrefix.
+	// Prefix begins the parameters' names; empty means DefaultKeyPrefix.
 	Prefix string
-	// KMSKeyID encrypts them; empty means the account's alias/aws/ssm.
+	// KMSKeyID is the key that encrypts them; empty means the account's alias/aws/ssm.
 	KMSKeyID string
-	// Region of the parameters; empty means the client's.
+	// Region is the parameters' region; empty means the client's.
 	Region string
 	Tags   map[string]string
 }
 
-// DefaultKeyPrefix is where a cluster's keys are unless it says otherwise.
+// DefaultKeyPrefix returns the default prefix of a cluster's parameters.
 func DefaultKeyPrefix(cluster string) string { return "/k8s/" + cluster + "/pki/" }
 
-// KeyStore keeps private keys as SecureString parameters and certificates as
-// plain ones. It replaces no key or certificate by another.
+// KeyStore keeps private keys as SecureString parameters and certificates as plain
+// ones. It never overwrites a key or certificate with another.
 type KeyStore struct {
 	client *Client
 	cfg    KeyStoreConfig
@@ -40,7 +40,7 @@ type KeyStore struct {
 
 var _ pki.Store = (*KeyStore)(nil)
 
-// KeyStore opens a key store. It sends nothing.
+// KeyStore returns a key store. It sends nothing.
 func (c *Client) KeyStore(cfg KeyStoreConfig) *KeyStore {
 	if cfg.Prefix == "" {
 		cfg.Prefix = DefaultKeyPrefix(cfg.Cluster)
@@ -103,7 +103,7 @@ func (s *KeyStore) Replace(ctx context.Context, name string, value []byte) error
 	if !errors.Is(err, pki.ErrExists) {
 		return err
 	}
-	// Tags may only be given to a parameter that is new; it keeps those it has.
+	// Tags are allowed only for a new parameter; an existing one keeps its tags.
 	if _, err := s.client.SSM.PutParameter(ctx, &ssm.PutParameterInput{
 		Name: sdk.String(s.cfg.Prefix + name), Value: sdk.String(string(value)),
 		Type: types.ParameterTypeString, Overwrite: sdk.Bool(true),
@@ -132,7 +132,7 @@ func (s *KeyStore) List(ctx context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(found)), err
 }
 
-// pages calls f with every entry, private values still encrypted.
+// pages calls f for every entry. Private values are still encrypted.
 func (s *KeyStore) pages(ctx context.Context, f func(types.Parameter)) error {
 	pages := ssm.NewGetParametersByPathPaginator(s.client.SSM, &ssm.GetParametersByPathInput{
 		Path: sdk.String(strings.TrimSuffix(s.cfg.Prefix, "/")), WithDecryption: sdk.Bool(false), MaxResults: sdk.Int32(10),
@@ -149,7 +149,7 @@ func (s *KeyStore) pages(ctx context.Context, f func(types.Parameter)) error {
 	return nil
 }
 
-// Region returns where the parameters are.
+// Region returns the parameters' region.
 func (s *KeyStore) Region() string {
 	if s.cfg.Region != "" {
 		return s.cfg.Region
@@ -157,8 +157,8 @@ func (s *KeyStore) Region() string {
 	return s.client.Region
 }
 
-// Look returns the names present, with the values of public entries and
-// without those of private ones. One call for up to ten entries.
+// Look returns the values of the public entries by name, and the names of private
+// entries with empty values. It makes one call per ten entries.
 func (s *KeyStore) Look(ctx context.Context) (map[string]string, error) {
 	found := map[string]string{}
 	err := s.pages(ctx, func(p types.Parameter) {
@@ -170,7 +170,7 @@ func (s *KeyStore) Look(ctx context.Context) (map[string]string, error) {
 	return found, err
 }
 
-// Rewrap encrypts every private entry anew with the configured KMS key.
+// Rewrap encrypts every private entry again, with the configured KMS key.
 func (s *KeyStore) Rewrap(ctx context.Context) error {
 	names, err := s.List(ctx)
 	if err != nil {
@@ -199,7 +199,7 @@ func (s *KeyStore) Rewrap(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Retag writes the tags on every entry and removes those keys.
+// Retag writes the tags on every entry and removes the tags with the given keys.
 func (s *KeyStore) Retag(ctx context.Context, removed []string) error {
 	names, err := s.List(ctx)
 	if err != nil {
@@ -226,9 +226,9 @@ func (s *KeyStore) Retag(ctx context.Context, removed []string) error {
 	return g.Wait()
 }
 
-// Purge deletes every key and certificate, of whatever generation: public ones
-// first, so that an interrupted Purge can be followed by a bootstrap. One call
-// for up to ten entries; what is gone already is no error.
+// Purge deletes every key and certificate of all generations, public ones first, so
+// that a bootstrap can follow an interrupted Purge. It makes one call per ten
+// entries. Entries that do not exist are no error.
 func (s *KeyStore) Purge(ctx context.Context) error {
 	present, err := s.List(ctx)
 	if err != nil {

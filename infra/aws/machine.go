@@ -33,16 +33,16 @@ type MachineSpec struct {
 	Role          Role
 
 	SubnetID, SecurityGroupID string
-	// VPCID and NetworkSubnets, the ids of all subnets of the network, say where
-	// the route to the machine's pods goes: into every route table that holds for
-	// one of the subnets, whether it is associated with it or the VPC's main one.
+	// VPCID and NetworkSubnets, the ids of all subnets of the network, say which route
+	// tables get the route to the machine's pods: all that apply to one of the
+	// subnets, either associated with it or as the VPC's main table.
 	VPCID          string
 	NetworkSubnets []string
-	// RoutedTables lists the tables that got the route earlier. There a route to
-	// elsewhere is turned back, and the route is removed when the table holds for
-	// no subnet any more. In others a route to elsewhere is somebody else's.
+	// RoutedTables lists the tables that got the route earlier. A route in them that
+	// leads elsewhere is corrected, and the route is removed from tables that no
+	// longer apply to a subnet. A route elsewhere in other tables belongs to others.
 	RoutedTables []string
-	// PrivateIP is fixed for the machine's life; zero leaves the choice to EC2.
+	// PrivateIP never changes during the machine's life; zero lets EC2 choose.
 	PrivateIP netip.Addr
 	// PodCIDR, when set, is routed to the machine, whose source/destination
 	// check is then off.
@@ -51,27 +51,27 @@ type MachineSpec struct {
 	PublicIP bool
 
 	InstanceType string
-	// Image is an AMI id, or the name of an SSM parameter that holds one; it is
-	// resolved at launch and never looked at again.
+	// Image is an AMI id, or the name of an SSM parameter that holds one. It is
+	// used only at launch.
 	Image         string
 	RootVolumeGiB int32
 
 	User           string   // login user that cloud-init makes
 	AuthorizedKeys []string // its SSH public keys
 
-	// Claim, when set, says who launches or adopts the instance: any text that
-	// nobody else has used. It is written to a tag, so that whoever had it
-	// before can see that it is another's now.
+	// Claim, if set, identifies who launches or adopts the instance, by a text that
+	// nobody else has used. It is written to a tag, so that an earlier owner can see
+	// that the instance is no longer its own.
 	Claim string
 
 	Tags map[string]string
-	// RemoveTags and RemovePodCIDR name what an earlier spec had and this one
-	// has no longer.
+	// RemoveTags and RemovePodCIDR are what an earlier spec had and this one no
+	// longer has.
 	RemoveTags    []string
 	RemovePodCIDR netip.Prefix
 }
 
-// Machine is one instance as it is.
+// Machine is one instance as found in EC2.
 type Machine struct {
 	ID                  string
 	Cluster, Name, User string // from its tags
@@ -85,17 +85,17 @@ type Machine struct {
 	SubnetID, VPCID     string
 	VolumeID            string
 	RootVolumeGiB       int32
-	// HostKey is the SSH host key recorded in its tags, "ssh-ed25519 AAAA...";
-	// empty before the hand-over.
+	// HostKey is the SSH host key in its tags, "ssh-ed25519 AAAA..."; empty before
+	// the machine has one of its own.
 	HostKey string
 	Claim   string // who launched or adopted it last
 	Tags    map[string]string
-	// RouteTables lists the route tables with a route to its pods that leads to
-	// it, as far as they were looked at.
+	// RouteTables lists the route tables with a route to its pods that leads to it, of
+	// those that were read.
 	RouteTables []string
 }
 
-// Address is where the machine is reached from outside its network.
+// Address returns the address at which the machine is reached from outside its network.
 func (m Machine) Address() netip.Addr {
 	if m.PublicIP.IsValid() {
 		return m.PublicIP
@@ -103,7 +103,7 @@ func (m Machine) Address() netip.Addr {
 	return m.PrivateIP
 }
 
-// gone lists the states from which an instance does not come back.
+// gone lists the states from which an instance does not return.
 var gone = []types.InstanceStateName{types.InstanceStateNameShuttingDown, types.InstanceStateNameTerminated}
 
 func stateOf(i types.Instance) types.InstanceStateName {
@@ -146,8 +146,8 @@ func primary(i types.Instance) *types.InstanceNetworkInterface {
 	return nil
 }
 
-// instance asks EC2 about one instance. The error is ErrNotFound when it is
-// gone for certain.
+// instance returns one instance. The error is ErrNotFound if it certainly does not
+// exist any more.
 func (c *Client) instance(ctx context.Context, id string, opts ...func(*ec2.Options)) (types.Instance, error) {
 	out, err := c.EC2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}}, opts...)
 	if IsCode(err, "InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed") {
@@ -169,7 +169,7 @@ func (c *Client) instance(ctx context.Context, id string, opts ...func(*ec2.Opti
 	return types.Instance{}, fmt.Errorf("instance %s %w", id, ErrNotFound)
 }
 
-// reason is why EC2 says that an instance changed its state.
+// reason returns why an instance changed its state, according to EC2.
 func reason(i types.Instance) string {
 	if i.StateReason != nil && sdk.ToString(i.StateReason.Message) != "" {
 		return sdk.ToString(i.StateReason.Message)
@@ -180,8 +180,8 @@ func reason(i types.Instance) string {
 	return "no reason given"
 }
 
-// instances returns every instance with the machine's tags, also those that
-// are gone already and still told of.
+// instances returns every instance with the machine's tags, including terminated ones
+// that EC2 still lists.
 func (c *Client) instances(ctx context.Context, cluster, name string) ([]types.Instance, error) {
 	pages := ec2.NewDescribeInstancesPaginator(c.EC2, &ec2.DescribeInstancesInput{Filters: []types.Filter{
 		tagFilter(TagCluster, cluster), tagFilter(TagKind, kindMachine), tagFilter(TagResource, name),
@@ -200,15 +200,15 @@ func (c *Client) instances(ctx context.Context, cluster, name string) ([]types.I
 	return out, nil
 }
 
-// observation is all of a machine that EC2 tells.
+// observation is everything that EC2 knows of a machine.
 type observation struct {
 	instance types.Instance
 	volume   *types.Volume
-	tables   []types.RouteTable // of the VPC; none when no route is asked about
+	tables   []types.RouteTable // of the VPC; none if no VPC was given
 }
 
-// observe asks everything at once. It asks about the route tables of a VPC when
-// one is given.
+// observe makes all calls at once. It reads the route tables of vpc unless that is
+// empty.
 func (c *Client) observe(ctx context.Context, id, vpc string) (observation, error) {
 	var o observation
 	g, gctx := errgroup.WithContext(ctx)
@@ -243,7 +243,7 @@ func (c *Client) observe(ctx context.Context, id, vpc string) (observation, erro
 	return o, err
 }
 
-// observeRoot finds the root volume of a machine that somebody gave others.
+// observeRoot finds the root volume of a machine to which someone has attached others.
 func (c *Client) observeRoot(ctx context.Context, o *observation) error {
 	id := machineOf(o.instance).VolumeID
 	out, err := c.EC2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{id}})
@@ -264,15 +264,15 @@ func (o observation) machine() Machine {
 	return m
 }
 
-// ObserveMachine finds how the machine differs from what is wanted. The
-// error is ErrNotFound when it is gone for certain.
+// ObserveMachine returns how the machine differs from what is wanted. The error is
+// ErrNotFound if it certainly does not exist any more.
 func (c *Client) ObserveMachine(ctx context.Context, id string, spec MachineSpec) (Machine, []finding.Finding, error) {
 	o, err := c.observe(ctx, id, routedVPC(spec))
 	if err != nil {
 		return Machine{}, nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 	}
 	m := o.machine()
-	// In other tables a route that leads to the machine is somebody else's.
+	// In other tables, a route that leads to the machine belongs to others.
 	held := podTables(o.tables, spec)
 	m.RouteTables = slices.DeleteFunc(o.leading(spec), func(table string) bool { return !slices.Contains(held, table) })
 	if spec, err = c.withoutGone(ctx, spec, o); err != nil {
@@ -281,15 +281,15 @@ func (c *Client) ObserveMachine(ctx context.Context, id string, spec MachineSpec
 	return m, findingsOf(c.machineRepairs(spec, o)), nil
 }
 
-// LookMachine returns the machine as EC2 tells of it at this moment, without
-// its volume. The error is ErrNotFound when it is gone for certain.
+// LookMachine returns the machine as EC2 now describes it, without its volume. The
+// error is ErrNotFound if it certainly does not exist any more.
 func (c *Client) LookMachine(ctx context.Context, id string) (Machine, error) {
 	i, err := c.instance(ctx, id, c.patiently(doubtAttempts, notYet...))
 	return machineOf(i), err
 }
 
-// routedVPC returns the VPC whose route tables are worth looking at: none for
-// a machine without pods.
+// routedVPC returns the VPC whose route tables must be read; empty for a machine
+// without pods.
 func routedVPC(s MachineSpec) string {
 	if !s.PodCIDR.IsValid() && !s.RemovePodCIDR.IsValid() {
 		return ""
@@ -297,8 +297,8 @@ func routedVPC(s MachineSpec) string {
 	return s.VPCID
 }
 
-// FindMachine returns a machine by its instance id, with the network its pods
-// are routed from: what an import needs.
+// FindMachine returns a machine by its instance id, with its pod network, for an
+// import.
 func (c *Client) FindMachine(ctx context.Context, id string) (Machine, netip.Prefix, error) {
 	o, err := c.observe(ctx, id, "")
 	if err != nil {
@@ -347,8 +347,8 @@ func (c *Client) FindMachines(ctx context.Context, cluster string) ([]Machine, e
 	return out, nil
 }
 
-// DeleteMachine terminates the instance, waits until it is gone, and removes
-// the routes to its pods. What is gone already is no error.
+// DeleteMachine terminates the instance, waits until it is gone, and removes the
+// routes to its pods. An instance that does not exist is no error.
 func (c *Client) DeleteMachine(ctx context.Context, id string, spec MachineSpec) error {
 	var tables []types.RouteTable
 	var err error

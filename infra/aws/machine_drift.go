@@ -15,8 +15,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// machineRepairs compares one machine with its spec. What needs the instance
-// stopped comes as repairs of their own.
+// machineRepairs compares one machine with its spec. Repairs that need a stopped
+// instance have power set.
 func (c *Client) machineRepairs(spec MachineSpec, o observation) []repair {
 	m := o.machine()
 	var out []repair
@@ -69,7 +69,7 @@ func (c *Client) machineRepairs(spec MachineSpec, o observation) []repair {
 	return out
 }
 
-// tagged lists what carries the machine's tags.
+// tagged returns the ids of the resources that carry the machine's tags.
 func (m Machine) tagged() []string {
 	return slices.DeleteFunc([]string{m.ID, m.VolumeID, m.InterfaceID}, func(s string) bool { return s == "" })
 }
@@ -84,11 +84,11 @@ func (c *Client) machineTags(s MachineSpec) map[string]string {
 	return out
 }
 
-// ConvergeMachine brings a running or stopped machine to what is wanted, in
-// place: it is stopped only for another instance type. beforeStop, when given,
-// readies it for that, and its error keeps the machine running. It returns the machine
-// as it is afterwards; whether it was started, its public address may be a new
-// one, and nothing is known of its SSH server yet.
+// ConvergeMachine brings a running or stopped machine to what is wanted, in place. It
+// stops the machine only to change the instance type. beforeStop, if not nil, is
+// called before that; its error keeps the machine running. The returned machine is as it is
+// afterwards. If it was started, its public address may have changed and its SSH
+// server may not answer yet.
 func (c *Client) ConvergeMachine(ctx context.Context, id string, spec MachineSpec, beforeStop func(context.Context, Machine) error) (Machine, error) {
 	o, err := c.observe(ctx, id, routedVPC(spec))
 	if err != nil {
@@ -123,7 +123,7 @@ func (c *Client) ConvergeMachine(ctx context.Context, id string, spec MachineSpe
 	return now.routed(spec), err
 }
 
-// routed returns the machine with every table that has its route by now.
+// routed returns the machine with every table that has its route now.
 func (o observation) routed(spec MachineSpec) Machine {
 	m := o.machine()
 	if spec.PodCIDR.IsValid() {
@@ -132,7 +132,7 @@ func (o observation) routed(spec MachineSpec) Machine {
 	return m
 }
 
-// cycle starts the instance, after stopping it when its type has to change.
+// cycle starts the instance, and stops it before if its type has to change.
 func (c *Client) cycle(ctx context.Context, i types.Instance, spec MachineSpec, beforeStop func(context.Context, Machine) error) error {
 	id := sdk.ToString(i.InstanceId)
 	change := spec.InstanceType != "" && string(i.InstanceType) != spec.InstanceType
@@ -165,7 +165,7 @@ func (c *Client) cycle(ctx context.Context, i types.Instance, spec MachineSpec, 
 	return err
 }
 
-// waitState waits for a state, and fails at once when the instance is gone.
+// waitState waits for a state, and fails at once if the instance does not exist any more.
 func (c *Client) waitState(ctx context.Context, id string, wanted types.InstanceStateName) (types.Instance, error) {
 	var found types.Instance
 	err := poll(ctx, fmt.Sprintf("wait until instance %s is %s", id, wanted), func(ctx context.Context) (bool, string, error) {
@@ -189,8 +189,8 @@ func (c *Client) setSourceDestCheck(ctx context.Context, networkInterface string
 	return nil
 }
 
-// diffMetadata returns how the options of the metadata service differ from what
-// is wanted of every machine.
+// diffMetadata returns how the options of the metadata service differ from what is
+// wanted of every machine.
 func diffMetadata(found types.InstanceMetadataOptionsResponse) []finding.Finding {
 	var out []finding.Finding
 	add := func(problem finding.Problem, found, wanted string) {

@@ -15,12 +15,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// LaunchMachine makes sure that there is an instance for the machine: the one
-// an interrupted run left behind, or a new one, for which a first host key is
-// made from rand. It returns as soon as EC2 has taken it on; see Bring.
+// LaunchMachine makes sure that the machine has an instance: the one that an
+// interrupted run left, or a new one with a first host key made from rand. It returns
+// as soon as EC2 has accepted the launch; see Bring.
 func (c *Client) LaunchMachine(ctx context.Context, spec MachineSpec, rand io.Reader) (*Launch, error) {
-	// Several rounds only when a client token turns out to be spent on an
-	// instance that is gone.
+	// Another round is needed only if the client token was used for an
+	// instance that does not exist any more.
 	for round := range 4 {
 		all, err := c.instances(ctx, spec.Cluster, spec.Name)
 		if err != nil {
@@ -41,10 +41,10 @@ func (c *Client) LaunchMachine(ctx context.Context, spec MachineSpec, rand io.Re
 	return nil, fmt.Errorf("machine %s: launch: %w", spec.Name, errSpentToken)
 }
 
-// errSpentToken: the client token belongs to an earlier launch.
+// errSpentToken says that the client token belongs to an earlier launch.
 var errSpentToken = errors.New("earlier launches of the same machine are still remembered by EC2; run apply again in a minute")
 
-// generation tells this launch from the earlier ones of the same machine.
+// generation distinguishes this launch from earlier ones of the same machine.
 func generation(all []types.Instance, round int) string {
 	var ids []string
 	for _, i := range all {
@@ -53,8 +53,8 @@ func generation(all []types.Instance, round int) string {
 	return fmt.Sprintf("%s/%d", strings.Join(ids, ","), round)
 }
 
-// adoptable returns the live instance among all, nil when there is none, after
-// any that is on its way out has released its private address.
+// adoptable returns the live instance in all, nil if there is none. It first waits
+// until instances that are shutting down have released the private address.
 func (c *Client) adoptable(ctx context.Context, spec MachineSpec, all []types.Instance) (*types.Instance, error) {
 	var live []types.Instance
 	for _, i := range all {
@@ -145,8 +145,8 @@ func (c *Client) run(ctx context.Context, spec MachineSpec, generation string, r
 	return &Launch{client: c, spec: spec, instance: out.Instances[0], launchKey: key.authorized}, nil
 }
 
-// byToken finds the instance that an interrupted run launched with the same
-// token and another first host key.
+// byToken finds the instance that an interrupted run launched with the same token and
+// another first host key.
 func (c *Client) byToken(ctx context.Context, spec MachineSpec, token string) (*Launch, error) {
 	var found *types.Instance
 	seen := 0
@@ -173,22 +173,21 @@ func (c *Client) byToken(ctx context.Context, spec MachineSpec, token string) (*
 	return &Launch{client: c, spec: spec, instance: *found}, nil
 }
 
-// Launch is a machine on its way up.
+// Launch is a machine being launched.
 type Launch struct {
 	client    *Client
 	spec      MachineSpec
 	instance  types.Instance
-	launchKey string // first host key, public; empty when an earlier run made it
+	launchKey string // first host key, public; empty if an earlier run made it
 	settled   bool
-	tables    []string // that got the route to its pods
+	tables    []string // the tables that got the route to its pods
 }
 
-// Machine returns the machine as far as it is known; not while Bring runs.
+// Machine returns the machine as far as it is known. Do not call it while Bring runs.
 func (l *Launch) Machine() Machine { return machineOf(l.instance) }
 
-// Bring waits until the machine runs and is reached, with everything set that
-// the spec wants, and its host key handed over. On an error it returns the
-// machine as last seen.
+// Bring waits until the machine runs and answers on SSH, applies the spec, and replaces
+// the first host key. With an error it returns the machine as last seen.
 func (l *Launch) Bring(ctx context.Context, connect Connect) (Machine, error) {
 	id := sdk.ToString(l.instance.InstanceId)
 	if l.launchKey == "" {
@@ -217,7 +216,7 @@ func (l *Launch) Bring(ctx context.Context, connect Connect) (Machine, error) {
 	return m, nil
 }
 
-// adopt brings an instance of an earlier run to what is wanted by now.
+// adopt brings an instance of an earlier run to what is wanted now.
 func (l *Launch) adopt(ctx context.Context, id string) error {
 	m, err := l.client.ConvergeMachine(ctx, id, l.spec, nil)
 	if err != nil {
@@ -233,7 +232,7 @@ func (l *Launch) adopt(ctx context.Context, id string) error {
 	return nil
 }
 
-// settle sets what RunInstances cannot: routing of pod traffic.
+// settle sets what RunInstances cannot set: the routing of pod traffic.
 func (l *Launch) settle(ctx context.Context, instance string, n *types.InstanceNetworkInterface) error {
 	if n == nil || l.settled || !l.spec.PodCIDR.IsValid() {
 		return nil
@@ -251,8 +250,8 @@ func (l *Launch) settle(ctx context.Context, instance string, n *types.InstanceN
 	return g.Wait()
 }
 
-// route makes the routes to the machine's pods, and records the tables that got
-// one, also when another did not.
+// route makes the routes to the machine's pods. It records the tables that got one,
+// also if another failed.
 func (l *Launch) route(ctx context.Context, tables []types.RouteTable, instance, networkInterface string) error {
 	var mu sync.Mutex
 	g, gctx := errgroup.WithContext(ctx)

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ErrNotFound says that a thing is gone for certain: EC2 knows nothing of it,
-// or says that it is terminated.
+// ErrNotFound says that something certainly does not exist: EC2 does not know it or
+// says that it is terminated.
 var ErrNotFound = errors.New("does not exist")
 
 const kindNetwork = "network"
@@ -22,32 +22,32 @@ const kindNetwork = "network"
 // NetworkSpec is what is wanted of a cluster's network.
 type NetworkSpec struct {
 	Cluster string
-	// VPCID and SubnetIDs adopt an existing VPC, of which only the security
-	// groups are then made; both or none.
+	// VPCID and SubnetIDs adopt an existing VPC, in which only the security groups
+	// are made; set both or none.
 	VPCID     string
 	SubnetIDs []string
-	// VPCCIDR, NodeCIDR and AvailabilityZone hold for a VPC of our own. An empty
-	// zone leaves the choice to EC2.
+	// VPCCIDR, NodeCIDR and AvailabilityZone are for a VPC of our own. An empty zone
+	// lets EC2 choose.
 	VPCCIDR, NodeCIDR netip.Prefix
 	AvailabilityZone  string
 	// AdminCIDRs may reach SSH on every machine and the API on the load balancer.
 	AdminCIDRs []netip.Prefix
 	// NodePortCIDRs may reach NodePorts on workers.
 	NodePortCIDRs []netip.Prefix
-	// IgnoreRules chooses rules of others in the security groups, which are left
+	// IgnoreRules selects rules of others in the security groups, which are left
 	// alone.
 	IgnoreRules RuleFilter
 	Tags        map[string]string
-	// RemoveTags lists tag keys to be deleted: those of an earlier spec that
-	// this one no longer has.
+	// RemoveTags lists tag keys to delete: those that an earlier spec had and this
+	// one no longer has.
 	RemoveTags []string
-	// Known is the network as last seen. Its ids find what has lost its tags.
+	// Known is the network as last seen. Its ids find parts that have lost their tags.
 	Known Network
 }
 
 func (s NetworkSpec) adopts() bool { return s.VPCID != "" }
 
-// Network is a cluster's network as it is. What is missing is empty.
+// Network is a cluster's network as found in EC2. Ids of missing parts are empty.
 type Network struct {
 	Cluster           string
 	VPCID             string
@@ -58,7 +58,7 @@ type Network struct {
 	SecurityGroups map[Role]string
 }
 
-// Subnet is a subnet for machines and the route table that holds for it.
+// Subnet is a subnet for machines and the route table that applies to it.
 type Subnet struct {
 	ID               string
 	CIDR             netip.Prefix
@@ -66,27 +66,27 @@ type Subnet struct {
 	RouteTableID     string
 }
 
-// snapshot is all of a network that EC2 tells.
+// snapshot is everything that EC2 knows of a network.
 type snapshot struct {
 	adopted bool
 	vpc     *types.Vpc
-	// extra counts further VPCs with the cluster's tags: leftovers of a
-	// creation whose answer was lost.
+	// extra counts further VPCs with the cluster's tags, left by a creation whose
+	// response was lost.
 	extra   int
 	subnets []types.Subnet
-	tables  []types.RouteTable // all that were told of, see tableOf and own
+	tables  []types.RouteTable // all that were listed; see tableOf and own
 	mine    func(id *string, tags []types.Tag) bool
 	gateway *types.InternetGateway
-	// spare are gateways of ours beside it, left by calls whose answer was lost.
+	// spare are further gateways of ours, left by calls whose response was lost.
 	spare  []types.InternetGateway
 	groups map[Role]types.SecurityGroup
 	// ignored are the groups' rules that belong to others.
 	ignored map[groupRule]bool
 }
 
-// look takes a snapshot in one round of parallel calls, after which it asks
-// about rules to ignore: of a VPC that is known by its id, or else by the
-// cluster's tags.
+// look takes a snapshot of the VPC with a known id, or else of the one with the
+// cluster's tags. It makes one round of parallel calls, and then reads the rules to
+// ignore.
 func (c *Client) look(ctx context.Context, spec NetworkSpec) (snapshot, error) {
 	tagged := []types.Filter{tagFilter(TagCluster, spec.Cluster), tagFilter(TagKind, kindNetwork)}
 	within := tagged
@@ -150,7 +150,7 @@ func (c *Client) look(ctx context.Context, spec NetworkSpec) (snapshot, error) {
 	if s.ignored, err = c.ignoredRules(ctx, spec.IgnoreRules, s.groups); err != nil {
 		return s, fmt.Errorf("look at the network of cluster %s: %w", spec.Cluster, err)
 	}
-	if s.adopted { // in the order asked for
+	if s.adopted { // in the order of the spec
 		slices.SortFunc(s.subnets, func(a, b types.Subnet) int {
 			return slices.Index(spec.SubnetIDs, sdk.ToString(a.SubnetId)) - slices.Index(spec.SubnetIDs, sdk.ToString(b.SubnetId))
 		})
@@ -158,12 +158,12 @@ func (c *Client) look(ctx context.Context, spec NetworkSpec) (snapshot, error) {
 	return s, nil
 }
 
-// lookSubnets returns those that are adopted as far as they exist, or else those
+// lookSubnets returns the adopted subnets that exist, or else the subnets matching
 // within.
 func (c *Client) lookSubnets(ctx context.Context, spec NetworkSpec, within []types.Filter) ([]types.Subnet, error) {
 	if spec.adopts() {
 		if len(spec.SubnetIDs) == 0 {
-			return nil, nil // without ids EC2 would tell of all subnets there are
+			return nil, nil // without ids EC2 would list all subnets
 		}
 		out, err := c.EC2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{SubnetIds: spec.SubnetIDs}, c.patiently(doubtAttempts, notYet...))
 		if err == nil {
@@ -172,7 +172,7 @@ func (c *Client) lookSubnets(ctx context.Context, spec NetworkSpec, within []typ
 		if !IsCode(err, "InvalidSubnetID.NotFound", "InvalidSubnetId.NotFound") {
 			return nil, err
 		}
-		within = []types.Filter{filter("subnet-id", spec.SubnetIDs...)} // asks about all without failing for one
+		within = []types.Filter{filter("subnet-id", spec.SubnetIDs...)} // a filter does not fail if one is missing
 	}
 	out, err := c.EC2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{Filters: within})
 	if err != nil {
@@ -181,7 +181,7 @@ func (c *Client) lookSubnets(ctx context.Context, spec NetworkSpec, within []typ
 	return out.Subnets, nil
 }
 
-// gateways returns the gateway attached to the VPC, else those with the tags.
+// gateways returns the gateway attached to the VPC, else those with the cluster's tags.
 func (c *Client) gateways(ctx context.Context, vpc string, tagged []types.Filter) ([]types.InternetGateway, error) {
 	if vpc != "" {
 		out, err := c.EC2.DescribeInternetGateways(ctx, &ec2.DescribeInternetGatewaysInput{Filters: []types.Filter{filter("attachment.vpc-id", vpc)}})
@@ -199,8 +199,8 @@ func (c *Client) gateways(ctx context.Context, vpc string, tagged []types.Filter
 	return out.InternetGateways, nil
 }
 
-// mine returns what tells our own resources from others in the same VPC: the
-// cluster's tags, or an id on record.
+// mine returns a function that recognises our own resources in a shared VPC by the
+// cluster's tags or by a known id.
 func (s NetworkSpec) mine() func(*string, []types.Tag) bool {
 	known := map[string]bool{s.Known.VPCID: true, s.Known.InternetGatewayID: true}
 	for _, n := range s.Known.Subnets {
@@ -216,8 +216,8 @@ func (s NetworkSpec) mine() func(*string, []types.Tag) bool {
 	}
 }
 
-// choose takes the VPC that was filled furthest; there is more than one only
-// after an interruption.
+// choose selects the VPC with the most parts. There are several only after an
+// interruption.
 func (s *snapshot) choose(vpcs []types.Vpc) {
 	if len(vpcs) == 0 {
 		return
@@ -245,8 +245,8 @@ func (s *snapshot) narrow(gateways []types.InternetGateway, groups []types.Secur
 	slices.SortFunc(s.subnets, func(a, b types.Subnet) int { return compareStrings(a.SubnetId, b.SubnetId) })
 	slices.SortFunc(s.tables, func(a, b types.RouteTable) int { return compareStrings(a.RouteTableId, b.RouteTableId) })
 	slices.SortFunc(gateways, func(a, b types.InternetGateway) int { return compareStrings(a.InternetGatewayId, b.InternetGatewayId) })
-	// The attached one comes first; one not attached anywhere is one whose
-	// attachment was interrupted or undone.
+	// The attached gateway comes first. One that is not attached had its attachment
+	// interrupted or undone.
 	slices.SortStableFunc(gateways, func(a, b types.InternetGateway) int { return len(b.Attachments) - len(a.Attachments) })
 	for _, w := range gateways {
 		switch {
@@ -278,7 +278,7 @@ func (s *snapshot) vpcID() string {
 	return sdk.ToString(s.vpc.VpcId)
 }
 
-// own returns our own route table, whether or not it is associated.
+// own returns our own route table, associated or not.
 func (s *snapshot) own() *types.RouteTable {
 	for i, t := range s.tables {
 		if !s.adopted && s.mine(t.RouteTableId, t.Tags) {

@@ -31,7 +31,7 @@ func (b *builder) createSubnet(ctx context.Context) error {
 	return nil
 }
 
-// adoptSubnet takes the subnet that an earlier attempt made, whose answer was
+// adoptSubnet adopts the subnet that an earlier attempt made, whose response was
 // lost.
 func (b *builder) adoptSubnet(ctx context.Context, conflict error) error {
 	out, err := b.EC2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{Filters: []types.Filter{filter("vpc-id", b.vpcID())}})
@@ -84,8 +84,8 @@ func (b *builder) createTable(ctx context.Context) error {
 	return nil
 }
 
-// associate makes our table the subnet's, also when another one is by now. It
-// waits until EC2 tells of it: machines find their route tables by it.
+// associate makes our table the subnet's, replacing another one if necessary. It
+// waits until EC2 reports the association, by which machines find their route tables.
 func (b *builder) associate(ctx context.Context, table, subnet string) error {
 	if err := b.putAssociation(ctx, table, subnet); err != nil {
 		return err
@@ -146,13 +146,13 @@ func (b *builder) createGroup(ctx context.Context, role Role) error {
 	b.change(func(s *snapshot) {
 		s.groups[role] = types.SecurityGroup{
 			GroupId: out.GroupId, VpcId: sdk.String(s.vpcID()), Tags: ec2Tags(tags),
-			IpPermissionsEgress: permissions(wantedEgress), // what EC2 gives every new group
+			IpPermissionsEgress: permissions(wantedEgress), // the rule that EC2 gives every new group
 		}
 	})
 	return nil
 }
 
-// adoptGroup takes the group that an earlier attempt made, whose answer was lost.
+// adoptGroup adopts the group that an earlier attempt made, whose response was lost.
 func (b *builder) adoptGroup(ctx context.Context, role Role, name string) error {
 	out, err := b.EC2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{
 		Filters: []types.Filter{filter("vpc-id", b.vpcID()), filter("group-name", name)},
@@ -195,7 +195,7 @@ func (b *builder) revoke(ctx context.Context, group string, p []types.IpPermissi
 	return nil
 }
 
-// putDefaultRoute makes the way out to the internet, or turns the one there is.
+// putDefaultRoute makes the default route to the internet gateway, or replaces the existing one.
 func (b *builder) putDefaultRoute(ctx context.Context, table, gateway string) error {
 	all := sdk.String("0.0.0.0/0")
 	_, err := b.EC2.CreateRoute(ctx, &ec2.CreateRouteInput{RouteTableId: &table, DestinationCidrBlock: all, GatewayId: &gateway}, b.settling())

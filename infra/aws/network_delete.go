@@ -13,12 +13,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// DeleteNetwork deletes everything that EnsureNetwork made for the cluster,
-// also what an interrupted run left twice. An adopted VPC stays. What is gone
-// already is no error; what the interfaces of terminated machines still hold is
-// waited for.
+// DeleteNetwork deletes everything that EnsureNetwork made for the cluster, including
+// duplicates left by an interrupted run. An adopted VPC stays. What does not exist is
+// no error. It waits until the interfaces of terminated machines are gone.
 func (c *Client) DeleteNetwork(ctx context.Context, spec NetworkSpec) error {
-	spec.IgnoreRules = RuleFilter{} // others' rules go with the groups
+	spec.IgnoreRules = RuleFilter{} // others' rules are deleted with the groups
 	s, err := c.look(ctx, spec)
 	if errors.Is(err, ErrNotFound) && !spec.adopts() {
 		s, err = c.look(ctx, NetworkSpec{Cluster: spec.Cluster})
@@ -34,7 +33,7 @@ func (c *Client) DeleteNetwork(ctx context.Context, spec NetworkSpec) error {
 		if err != nil {
 			break
 		}
-		s, err = c.look(ctx, NetworkSpec{Cluster: spec.Cluster}) // what there was twice
+		s, err = c.look(ctx, NetworkSpec{Cluster: spec.Cluster}) // duplicates
 	}
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return c.explainBlocked(ctx, s.vpcID(), fmt.Errorf("delete the network of cluster %s: %w", spec.Cluster, err))
@@ -42,8 +41,8 @@ func (c *Client) DeleteNetwork(ctx context.Context, spec NetworkSpec) error {
 	return nil
 }
 
-// deleteGroups deletes the groups, after the rules by which they hold each
-// other. All other rules go with their group.
+// deleteGroups deletes the groups, after the rules that refer to other groups. All
+// other rules are deleted with their group.
 func (c *Client) deleteGroups(ctx context.Context, s snapshot) error {
 	b := &builder{Client: c}
 	ours := map[string]bool{}
@@ -96,7 +95,7 @@ func (c *Client) deleteParts(ctx context.Context, s snapshot) error {
 		}
 		for _, t := range s.tables {
 			if !s.mine(t.RouteTableId, t.Tags) {
-				continue // the main table goes with the VPC
+				continue // the main table is deleted with the VPC
 			}
 			_, err := c.EC2.DeleteRouteTable(gctx, &ec2.DeleteRouteTableInput{RouteTableId: t.RouteTableId}, c.vanishing())
 			if err = ignore(err, "InvalidRouteTableID.NotFound"); err != nil {
@@ -130,8 +129,8 @@ func (c *Client) deleteGateway(ctx context.Context, w types.InternetGateway) err
 	return nil
 }
 
-// explainBlocked adds what still uses the VPC to an error that says no more
-// than that something does.
+// explainBlocked adds what still uses the VPC to an error that only says that
+// something does.
 func (c *Client) explainBlocked(ctx context.Context, vpc string, err error) error {
 	if vpc == "" || !IsCode(err, "DependencyViolation", "AuthFailure.AddressInUse") {
 		return err

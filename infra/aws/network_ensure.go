@@ -16,7 +16,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// builder brings a network to what is wanted. Its snapshot follows what it does.
+// builder brings a network to what is wanted. Its snapshot is updated with every change.
 type builder struct {
 	*Client
 	spec NetworkSpec
@@ -24,15 +24,15 @@ type builder struct {
 	snapshot
 }
 
-// stages returns the ways to find differences, in the order in which they must
-// be ended: each stage needs what the one before has made. Within a stage
-// everything is independent.
+// stages returns the functions that find differences, in the order in which they must be
+// repaired: each stage needs the results of the one before. The repairs within a
+// stage are independent.
 func (b *builder) stages() []func() []repair {
 	return []func() []repair{b.findVPC, b.findParts, b.findSettings}
 }
 
-// EnsureNetwork makes the network, or completes and repairs what there is of
-// it. On an error it returns what exists by then.
+// EnsureNetwork makes the network, or completes and repairs an existing one. With an
+// error it returns what exists by then.
 func (c *Client) EnsureNetwork(ctx context.Context, spec NetworkSpec) (Network, error) {
 	s, err := c.look(ctx, spec)
 	if err != nil {
@@ -59,9 +59,9 @@ func (c *Client) EnsureNetwork(ctx context.Context, spec NetworkSpec) (Network, 
 	return b.network(spec.Cluster), nil
 }
 
-// ObserveNetwork finds how the network differs from what is wanted. The subjects
-// are its parts: "vpc", "security group worker". The error is ErrNotFound when
-// the VPC is gone.
+// ObserveNetwork returns how the network differs from what is wanted. The subjects
+// are its parts: "vpc", "security group worker". The error is ErrNotFound if the VPC
+// does not exist.
 func (c *Client) ObserveNetwork(ctx context.Context, spec NetworkSpec) (Network, []finding.Finding, error) {
 	s, err := c.look(ctx, spec)
 	if err != nil {
@@ -79,7 +79,7 @@ func (c *Client) ObserveNetwork(ctx context.Context, spec NetworkSpec) (Network,
 }
 
 // FindNetwork returns the network of a cluster by its tags, with the admin and
-// NodePort networks its groups let in: what an import needs.
+// NodePort networks that its groups allow, for an import.
 func (c *Client) FindNetwork(ctx context.Context, cluster string) (Network, NetworkSpec, error) {
 	spec := NetworkSpec{Cluster: cluster}
 	s, err := c.look(ctx, spec)
@@ -87,7 +87,7 @@ func (c *Client) FindNetwork(ctx context.Context, cluster string) (Network, Netw
 		return Network{}, spec, err
 	}
 	if s.vpc == nil {
-		// The groups of an adopted VPC carry the cluster's tags, the VPC does not.
+		// In an adopted VPC only the groups carry the cluster's tags.
 		out, err := c.EC2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{
 			Filters: []types.Filter{tagFilter(TagCluster, cluster), tagFilter(TagKind, kindNetwork)},
 		})
@@ -141,8 +141,8 @@ func (b *builder) findVPC() []repair {
 	})}
 }
 
-// findAdopted finds adopted subnets that are not there. Only whoever made them
-// can make them again.
+// findAdopted finds adopted subnets that do not exist. Only their owner can make them
+// again.
 func (b *builder) findAdopted() []repair {
 	var out []repair
 	for _, id := range b.spec.SubnetIDs {
@@ -232,7 +232,7 @@ func (b *builder) findSettings() []repair {
 func (b *builder) findRules() []repair {
 	ids := b.network(b.spec.Cluster).SecurityGroups
 	if len(ids) < len(Roles()) {
-		return nil // the missing group is a finding of its own, and rules refer to it
+		return nil // the missing group is a finding of its own, and rules need its id
 	}
 	var out []repair
 	wanted := wantedRules(b.spec, ids)
@@ -249,8 +249,8 @@ func (b *builder) findRules() []repair {
 	return out
 }
 
-// ruleRepairs makes one repair, and one call, of all missing rules, and one
-// of all unexpected ones.
+// ruleRepairs makes one repair, with one call, for all missing rules, and one for all
+// unexpected ones.
 func (b *builder) ruleRepairs(role Role, ids map[Role]string, missing, unexpected []rule, egress bool) []repair {
 	var out []repair
 	add := func(rules []rule, problem finding.Problem, fix func(context.Context, string, []types.IpPermission, bool) error) {
@@ -270,7 +270,7 @@ func (b *builder) ruleRepairs(role Role, ids map[Role]string, missing, unexpecte
 	return out
 }
 
-// owned returns every resource that is ours with the tags it has, by thing.
+// owned returns our resources with the tags they have.
 func (b *builder) owned() []taggedThing {
 	var out []taggedThing
 	for _, role := range Roles() {
@@ -320,7 +320,7 @@ func (b *builder) removeTags(ctx context.Context) error {
 	return b.deleteTags(ctx, ids, b.spec.RemoveTags, b.want(""))
 }
 
-// want returns the tags of one part of the network; name is a role for groups.
+// want returns the tags of one part of the network; for groups, name is a role.
 func (b *builder) want(name string) map[string]string {
 	return b.clusterTags(b.spec.Cluster, kindNetwork, name, b.spec.Tags)
 }
@@ -331,7 +331,7 @@ func (b *builder) change(f func(*snapshot)) {
 	f(&b.snapshot)
 }
 
-// deleteTags removes tag keys that are no longer wanted.
+// deleteTags deletes tag keys that are no longer wanted.
 func (c *Client) deleteTags(ctx context.Context, ids, keys []string, wanted map[string]string) error {
 	var gone []types.Tag
 	for _, k := range keys {
@@ -348,7 +348,7 @@ func (c *Client) deleteTags(ctx context.Context, ids, keys []string, wanted map[
 	return nil
 }
 
-// OwnTags returns those of a resource's tags that the user gave it.
+// OwnTags returns the tags of a resource that the user has set.
 func (c *Client) OwnTags(all map[string]string) map[string]string {
 	out := maps.Clone(all)
 	maps.DeleteFunc(out, func(k, v string) bool { return ReservedTag(k) || c.defaultTags[k] == v })
@@ -362,7 +362,7 @@ func associated(t types.RouteTable, subnet string) bool {
 	return slices.ContainsFunc(t.Associations, func(a types.RouteTableAssociation) bool { return sdk.ToString(a.SubnetId) == subnet })
 }
 
-// diffDefaultRoute returns what is wrong with the way out; at most one finding.
+// diffDefaultRoute returns what is wrong with the default route: at most one finding.
 func diffDefaultRoute(t types.RouteTable, gateway string) []finding.Finding {
 	f := finding.Finding{Subject: subjectTable, Kind: finding.Route, Target: "0.0.0.0/0", Problem: finding.Missing, Wanted: gateway}
 	for _, r := range t.Routes {

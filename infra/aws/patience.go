@@ -8,7 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 )
 
-// What EC2 may not know yet in the seconds after it was made.
+// Errors that EC2 may return in the seconds after something was made.
 // https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html
 var notYet = []string{
 	"InvalidVpcID.NotFound", "InvalidVpcId.NotFound", "InvalidSubnetID.NotFound", "InvalidSubnetId.NotFound",
@@ -19,38 +19,38 @@ var notYet = []string{
 }
 
 const (
-	// settleAttempts lasts about half a minute: longer than EC2 takes to know
-	// its own answers, and short enough when something is really missing.
+	// settleAttempts lasts about half a minute: longer than EC2 takes to be
+	// consistent, and short enough if something is really missing.
 	settleAttempts = 20
-	// doubtAttempts lasts about three seconds: enough not to believe EC2 at once
-	// when it does not know what was there a moment ago.
+	// doubtAttempts lasts about three seconds: EC2 may briefly not know what existed
+	// a moment ago.
 	doubtAttempts = 7
 	// vanishAttempts lasts about four minutes, in which the interfaces of
 	// terminated machines disappear.
 	vanishAttempts = 120
 )
 
-// settling makes a call retry while EC2 does not yet know what was just made.
+// settling makes a call retry while EC2 does not know yet what was just made.
 func (c *Client) settling() func(*ec2.Options) { return c.patiently(settleAttempts, notYet...) }
 
-// vanishing makes a deletion retry while what still uses the thing disappears.
+// vanishing makes a deletion retry until what uses the resource has disappeared.
 func (c *Client) vanishing() func(*ec2.Options) {
 	return c.patiently(vanishAttempts, "DependencyViolation", "InvalidIPAddress.InUse", "InvalidGroup.InUse", "AuthFailure.AddressInUse")
 }
 
-// patiently hands further error codes to the SDK's retries, for one call.
+// patiently adds error codes to those the SDK retries, for one call.
 func (c *Client) patiently(attempts int, codes ...string) func(*ec2.Options) {
 	return func(o *ec2.Options) { o.Retryer = &patient{Retryer: c.retryer, codes: codes, limit: attempts} }
 }
 
-// patient retries its own codes a number of times, quickly at first and
-// without spending retry tokens. Everything else is the wrapped retryer's. It
-// serves one call.
+// patient retries its own codes up to limit times, with short pauses and without
+// spending retry tokens. It leaves everything else to the wrapped retryer. It is for
+// one call.
 type patient struct {
 	sdk.Retryer
 	codes []string
 	limit int
-	seen  int // how often one of the codes came
+	seen  int // how often one of the codes was returned
 }
 
 // MaxAttempts leaves the limit to IsErrorRetryable.
@@ -64,8 +64,8 @@ func (p *patient) IsErrorRetryable(err error) bool {
 	return p.seen < p.limit
 }
 
-// RetryDelay counts the two kinds of attempts apart: a call that is throttled
-// once while EC2 settles must not wait as if it had been throttled all along.
+// RetryDelay counts the two kinds of attempts separately: a call that is throttled
+// once while EC2 becomes consistent must not wait as if throttled every time.
 func (p *patient) RetryDelay(attempt int, err error) (time.Duration, error) {
 	if !IsCode(err, p.codes...) {
 		return p.Retryer.RetryDelay(attempt-p.seen, err)

@@ -8,15 +8,15 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// attempts is a retryer that tells which attempt it was asked about.
+// attempts is a retryer that returns the attempt as the delay.
 type attempts struct{ retry.Standard }
 
 func (*attempts) RetryDelay(attempt int, _ error) (time.Duration, error) {
 	return time.Duration(attempt) * time.Hour, nil
 }
 
-// A throttled call is delayed by how often it was throttled, whatever else it
-// was retried for.
+// The delay of a throttled call depends only on how often it was throttled, and not on
+// its other retries.
 func TestPatienceCountsApart(t *testing.T) {
 	missing := &smithy.GenericAPIError{Code: "InvalidInstanceID.NotFound"}
 	throttled := &smithy.GenericAPIError{Code: "RequestLimitExceeded"}

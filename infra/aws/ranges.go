@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// What a VPC demands of networks and addresses. Each check passes over what is not
+// Rules of VPCs for networks and addresses. Each check ignores values that are not
 // known.
 
-// CheckNodeCIDR reports a subnet that does not lie within its VPC.
+// CheckNodeCIDR returns an error for a subnet outside its VPC.
 func CheckNodeCIDR(subnet, vpc netip.Prefix) error {
 	if subnet.IsValid() && vpc.IsValid() && (subnet.Bits() < vpc.Bits() || !vpc.Contains(subnet.Addr())) {
 		return fmt.Errorf("%s does not lie within %s", subnet, vpc)
@@ -18,8 +18,8 @@ func CheckNodeCIDR(subnet, vpc netip.Prefix) error {
 	return nil
 }
 
-// CheckPodCIDR reports a network of pods to which no VPC can have a route: one
-// that overlaps the VPC's own.
+// CheckPodCIDR returns an error for a pod network to which a VPC can have no route:
+// one that overlaps the VPC's own.
 func CheckPodCIDR(pods, vpc netip.Prefix) error {
 	if pods.Overlaps(vpc) {
 		return fmt.Errorf("pod_cidr %s overlaps the VPC's %s: EC2 accepts no routes to machines within its own network", pods, vpc)
@@ -27,9 +27,9 @@ func CheckPodCIDR(pods, vpc netip.Prefix) error {
 	return nil
 }
 
-// CheckPrivateIP reports why a machine cannot have the address: it lies in none
-// of the subnets, or is one of those that AWS keeps of each (the first four and
-// the last). https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html
+// CheckPrivateIP returns an error if a machine cannot have the address: it is in none
+// of the subnets, or AWS reserves it (the first four of each subnet and the last).
+// https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html
 func CheckPrivateIP(ip netip.Addr, subnets []netip.Prefix) error {
 	var names []string
 	for _, s := range subnets {

@@ -6,22 +6,22 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// repair is what differs of one thing and the call or two that end it.
+// repair is the differences of one resource and the calls that remove them.
 type repair struct {
-	findings []finding.Finding // of one subject; there is at least one
+	findings []finding.Finding // of one subject; at least one
 	fix      func(context.Context) error
-	// power is set when a machine is to be stopped and started, which fixes it
-	// without a call of its own.
+	// power is set if the machine has to be stopped or started, which is done
+	// separately and needs no fix.
 	power bool
 	table string // the route table it is about
 }
 
-// repairOf is the repair of a single finding.
+// repairOf returns the repair of a single finding.
 func repairOf(f finding.Finding, fix func(context.Context) error) repair {
 	return repair{findings: []finding.Finding{f}, fix: fix}
 }
 
-// findingsOf lists what the repairs are for.
+// findingsOf returns the findings of repairs.
 func findingsOf(repairs []repair) []finding.Finding {
 	var out []finding.Finding
 	for _, r := range repairs {

@@ -31,8 +31,8 @@ func (c *Client) routeTables(ctx context.Context, vpc string) ([]types.RouteTabl
 	return out, nil
 }
 
-// tableOf returns the route table that holds for a subnet: the one associated
-// with it, else the VPC's main table; nil when tables has neither.
+// tableOf returns the route table that applies to a subnet: the one associated with
+// it, else the VPC's main table; nil if tables has neither.
 func tableOf(tables []types.RouteTable, subnet string) *types.RouteTable {
 	var main *types.RouteTable
 	for i, t := range tables {
@@ -46,14 +46,14 @@ func tableOf(tables []types.RouteTable, subnet string) *types.RouteTable {
 	return main
 }
 
-// looseSubnets returns the network's subnets that no table is associated with.
+// looseSubnets returns the network's subnets without an associated table.
 func looseSubnets(tables []types.RouteTable, spec MachineSpec) []string {
 	return slices.DeleteFunc(slices.Clone(spec.NetworkSubnets), func(subnet string) bool {
 		return slices.ContainsFunc(tables, func(t types.RouteTable) bool { return associated(t, subnet) })
 	})
 }
 
-// existing returns the subnets with these ids as far as they exist.
+// existing returns the subnets with these ids that exist.
 func (c *Client) existing(ctx context.Context, ids []string) (map[string]types.Subnet, error) {
 	pages := ec2.NewDescribeSubnetsPaginator(c.EC2, &ec2.DescribeSubnetsInput{Filters: []types.Filter{filter("subnet-id", ids...)}})
 	out := map[string]types.Subnet{}
@@ -69,9 +69,8 @@ func (c *Client) existing(ctx context.Context, ids []string) (map[string]types.S
 	return out, nil
 }
 
-// settledTables returns the VPC's route tables once EC2 tells of one for every
-// subnet of the network. It waits for that as long as EC2 may take to know what
-// was just made.
+// settledTables returns the VPC's route tables once every subnet of the network has
+// one. It waits as long as EC2 may take to be consistent after a change.
 func (c *Client) settledTables(ctx context.Context, spec MachineSpec) ([]types.RouteTable, error) {
 	var tables []types.RouteTable
 	attempts := 0
@@ -89,9 +88,9 @@ func (c *Client) settledTables(ctx context.Context, spec MachineSpec) ([]types.R
 	return tables, err
 }
 
-// missingTable says which subnet of the network lacks a route table, empty when
-// none does. The main table holds for a subnet of others only: one of the
-// cluster's own has an association, which EC2 may tell of later.
+// missingTable names a subnet of the network without a route table, empty if there
+// is none. The main table applies only to subnets of others: the cluster's own
+// have an association, which EC2 may report later.
 func (c *Client) missingTable(ctx context.Context, spec MachineSpec, tables []types.RouteTable) (string, error) {
 	loose := looseSubnets(tables, spec)
 	if len(loose) == 0 {
@@ -116,9 +115,8 @@ func (c *Client) missingTable(ctx context.Context, spec MachineSpec, tables []ty
 	return "", nil
 }
 
-// withoutGone returns the spec without the subnets that are gone, for which the
-// main table would seem to hold. It asks EC2 only when that table lacks the
-// route.
+// withoutGone returns the spec without the subnets that do not exist, to which the
+// main table would seem to apply. It asks EC2 only if that table lacks the route.
 func (c *Client) withoutGone(ctx context.Context, spec MachineSpec, o observation) (MachineSpec, error) {
 	loose := looseSubnets(o.tables, spec)
 	if len(loose) == 0 || !spec.PodCIDR.IsValid() {
@@ -139,8 +137,8 @@ func (c *Client) withoutGone(ctx context.Context, spec MachineSpec, o observatio
 	return spec, nil
 }
 
-// leading returns the ids of the tables with a route to the machine's pods that
-// leads to the machine.
+// leading returns the ids of the tables with a route to the machine's pods that leads
+// to the machine.
 func (o observation) leading(spec MachineSpec) []string {
 	var out []string
 	for _, t := range o.tables {
@@ -153,8 +151,8 @@ func (o observation) leading(spec MachineSpec) []string {
 	return slices.Compact(out)
 }
 
-// podTables returns the ids of the tables that hold for the network's subnets,
-// each once.
+// podTables returns the ids of the tables that apply to the network's subnets, each
+// once.
 func podTables(tables []types.RouteTable, spec MachineSpec) []string {
 	var out []string
 	for _, subnet := range spec.NetworkSubnets {
@@ -166,8 +164,8 @@ func podTables(tables []types.RouteTable, spec MachineSpec) []string {
 	return slices.Compact(out)
 }
 
-// routeRepairs compares the routes to a machine's pods with the spec: one
-// repair for each table where they differ.
+// routeRepairs compares the routes to a machine's pods with the spec and returns one
+// repair per table with differences.
 func (c *Client) routeRepairs(spec MachineSpec, tables []types.RouteTable, id, networkInterface string) []repair {
 	var out []repair
 	wanted := podTables(tables, spec)
@@ -212,18 +210,18 @@ type podRoute struct {
 	cluster, table   string
 	to               netip.Prefix
 	networkInterface string
-	// turn allows it to take the place of a route that leads elsewhere.
+	// turn allows replacing a route that leads elsewhere.
 	turn bool
 }
 
-// routePatience is how long a machine may take to give up the route to its
-// pods: it is drained before it goes.
+// routePatience is how long another machine may take to give up the route to its
+// pods: it is drained first.
 const routePatience = 10 * time.Minute
 
-// putPodRoute makes the route, or turns the one found. One that is not this
-// machine's is turned only when its target is gone for good. One of another
-// machine of the cluster is waited for: Terraform deletes or changes that one at
-// the same time.
+// putPodRoute makes the route, or replaces the one found. A route that is not this
+// machine's is replaced only if its target does not exist any more. If it is another
+// machine's of the cluster, putPodRoute waits: Terraform deletes or changes that
+// machine at the same time.
 func (c *Client) putPodRoute(ctx context.Context, r podRoute, found *types.Route) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, routePatience, fmt.Errorf("not within %s", routePatience))
 	defer cancel()
@@ -237,8 +235,8 @@ func (c *Client) putPodRoute(ctx context.Context, r podRoute, found *types.Route
 	})
 }
 
-// tryPodRoute is one attempt. When another machine of the cluster holds the
-// route, it says so.
+// tryPodRoute makes one attempt. If another machine of the cluster has the route, it
+// returns its name.
 func (c *Client) tryPodRoute(ctx context.Context, r podRoute, found *types.Route) (held string, err error) {
 	destination := sdk.String(r.to.String())
 	if found == nil {
@@ -248,7 +246,7 @@ func (c *Client) tryPodRoute(ctx context.Context, r podRoute, found *types.Route
 		if !IsCode(err, "RouteAlreadyExists") {
 			return "", err
 		}
-		// An earlier call made it and its answer was lost, or somebody else did.
+		// An earlier call, whose response was lost, or someone else made the route.
 		looked, failed := c.podRouteIn(ctx, r)
 		if failed != nil || looked == nil {
 			return "", errors.Join(failed, err)
@@ -269,7 +267,7 @@ func (c *Client) tryPodRoute(ctx context.Context, r podRoute, found *types.Route
 	return "", err
 }
 
-// podRouteIn looks for the route in its table.
+// podRouteIn returns the route in its table.
 func (c *Client) podRouteIn(ctx context.Context, r podRoute) (*types.Route, error) {
 	out, err := c.EC2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{RouteTableIds: []string{r.table}}, c.settling())
 	if err != nil {
@@ -281,9 +279,8 @@ func (c *Client) podRouteIn(ctx context.Context, r podRoute) (*types.Route, erro
 	return nil, nil
 }
 
-// holder says which other machine of the cluster the route found leads to; it
-// is empty when what it leads to is gone for good. A route to anything else is
-// an error.
+// holder returns the other machine of the cluster to which the route leads; empty if
+// its target does not exist any more. A route to anything else is an error.
 func (c *Client) holder(ctx context.Context, r podRoute, found types.Route) (string, error) {
 	if dead, err := c.dead(ctx, found); err != nil || dead {
 		return "", err
@@ -303,8 +300,8 @@ func (c *Client) holder(ctx context.Context, r podRoute, found types.Route) (str
 	return "", fmt.Errorf("it leads to %s and is not this machine's: remove it, or give the machine another network for its pods", targetOf(found))
 }
 
-// dead says whether a route leads to what will not come back, as opposed to an
-// instance that is stopped.
+// dead reports whether a route's target does not exist any more, as opposed to a
+// stopped instance.
 func (c *Client) dead(ctx context.Context, r types.Route) (bool, error) {
 	if r.State != types.RouteStateBlackhole {
 		return false, nil
@@ -319,10 +316,9 @@ func (c *Client) dead(ctx context.Context, r types.Route) (bool, error) {
 	return false, err
 }
 
-// deletePodRoutes removes the routes to a machine's pods from the tables of
-// the network and from those that got one earlier. It leaves routes that lead
-// to another machine by now. tables are as they were before the instance id
-// was terminated.
+// deletePodRoutes removes the routes to a machine's pods from the tables of the
+// network and from those that got one earlier. It leaves routes that now lead to
+// another machine. tables are as they were before the instance was terminated.
 func (c *Client) deletePodRoutes(ctx context.Context, spec MachineSpec, tables []types.RouteTable, id string) error {
 	ours := append(podTables(tables, spec), spec.RoutedTables...)
 	g, gctx := errgroup.WithContext(ctx)
@@ -360,7 +356,7 @@ func findRoute(t types.RouteTable, destination netip.Prefix) *types.Route {
 	return nil
 }
 
-// targetOf names what a route leads to.
+// targetOf names the target of a route.
 func targetOf(r types.Route) string {
 	for _, t := range []*string{
 		r.NetworkInterfaceId, r.GatewayId, r.NatGatewayId, r.TransitGatewayId,

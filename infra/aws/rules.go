@@ -11,10 +11,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// Role is what a machine is to the cluster; there is a security group for each.
+// Role is a machine's role in the cluster; each has a security group.
 type Role string
 
-// The roles there are.
+// The roles.
 const (
 	RoleLoadBalancer Role = "lb"
 	RoleController   Role = "controller"
@@ -35,17 +35,17 @@ const (
 	portNodePortMax = 32767
 )
 
-// rule is one line of a security group. It is comparable.
+// rule is one rule of a security group. It is comparable.
 type rule struct {
-	protocol string // "tcp", "udp", "-1" for everything
+	protocol string // "tcp", "udp", "-1" for all
 	from, to int32  // 0, 0 with "-1"
 	source   string // CIDR, group id or prefix list id
 }
 
-// String writes an incoming rule as a person would.
+// String returns an incoming rule for people.
 func (r rule) String() string { return r.traffic() + " from " + r.source }
 
-// traffic is what the rule lets through.
+// traffic describes what the rule allows.
 func (r rule) traffic() string {
 	switch {
 	case r.protocol == "-1":
@@ -57,7 +57,7 @@ func (r rule) traffic() string {
 	}
 }
 
-// in names the rule of a group with roles instead of group ids.
+// in describes the rule of a group, with roles instead of group ids.
 func (r rule) in(groups map[Role]string, egress bool) string {
 	for role, id := range groups {
 		if id == r.source {
@@ -70,8 +70,8 @@ func (r rule) in(groups map[Role]string, egress bool) string {
 	return r.String()
 }
 
-// wantedRules returns the ingress rules of each role: least privilege, groups
-// referring to each other. The ids of all groups must be known.
+// wantedRules returns the ingress rules of each role: only what is needed, with
+// groups referring to each other. The ids of all groups must be known.
 func wantedRules(spec NetworkSpec, groups map[Role]string) map[Role][]rule {
 	out := map[Role][]rule{}
 	allow := func(role Role, protocol string, from, to int32, sources ...string) {
@@ -89,8 +89,8 @@ func wantedRules(spec NetworkSpec, groups map[Role]string) map[Role][]rule {
 	allow(RoleController, "tcp", portAPI, portAPI, lb, controller, worker)
 	allow(RoleController, "tcp", portEtcdClient, portEtcdPeer, controller)
 	allow(RoleWorker, "tcp", portKubelet, portKubelet, controller, worker)
-	// Traffic of pods has any port, and its destination is no machine's own
-	// address, so that no narrower rule than this can be written.
+	// Pod traffic has any port, and its destination is no machine's own address, so
+	// that no narrower rule is possible.
 	allow(RoleWorker, "-1", 0, 0, controller, worker)
 	for _, protocol := range []string{"tcp", "udp"} {
 		allow(RoleWorker, protocol, portNodePortMin, portNodePortMax, cidrStrings(spec.NodePortCIDRs)...)
@@ -98,14 +98,14 @@ func wantedRules(spec NetworkSpec, groups map[Role]string) map[Role][]rule {
 	return out
 }
 
-// wantedEgress is the same for every role: machines download and pull images.
+// wantedEgress is the same for every role, because machines download and pull images.
 var wantedEgress = []rule{{protocol: "-1", source: "0.0.0.0/0"}}
 
-// egressIPv6 is a rule that EC2 gives new groups as well in a VPC with IPv6
-// addresses. The machines have none.
+// egressIPv6 is a rule that EC2 also gives new groups in a VPC with IPv6 addresses.
+// The machines have none.
 var egressIPv6 = rule{protocol: "-1", source: "::/0"}
 
-// rulesOf flattens permissions as EC2 tells them.
+// rulesOf returns the rules in EC2's permissions.
 func rulesOf(permissions []types.IpPermission) []rule {
 	var out []rule
 	for _, p := range permissions {
@@ -131,8 +131,8 @@ func rulesOf(permissions []types.IpPermission) []rule {
 	return out
 }
 
-// setPorts notes the ports of a protocol that has some. Of the others EC2 tells
-// none in one answer and -1 in another.
+// setPorts sets the ports for protocols that have some. For others EC2 returns none
+// in one response and -1 in another.
 func (r *rule) setPorts(from, to *int32) {
 	switch r.protocol {
 	case "tcp", "udp", "icmp", "icmpv6":
@@ -140,7 +140,7 @@ func (r *rule) setPorts(from, to *int32) {
 	}
 }
 
-// permissions is the opposite of rulesOf, with as few entries as possible.
+// permissions is the inverse of rulesOf, with as few entries as possible.
 func permissions(rules []rule) []types.IpPermission {
 	type port struct {
 		protocol string
@@ -178,7 +178,7 @@ func permissions(rules []rule) []types.IpPermission {
 	return out
 }
 
-// diffRules returns what must be added to found, and what removed from it.
+// diffRules returns the rules to add to found and those to remove from it.
 func diffRules(wanted, found []rule) (missing, unexpected []rule) {
 	want, have := set(wanted), set(found)
 	for _, r := range wanted {
@@ -212,7 +212,7 @@ func cidrStrings(prefixes []netip.Prefix) []string {
 	return slices.Sorted(maps.Keys(unique))
 }
 
-// prefix returns the rule's source when that is an IPv4 network.
+// prefix returns the rule's source if that is an IPv4 network.
 func (r rule) prefix() (netip.Prefix, bool) {
 	p, err := netip.ParsePrefix(r.source)
 	return p, err == nil && p.Addr().Is4()

@@ -11,8 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// RuleFilter chooses security-group rules. One that fits any of its fields is
-// chosen; the zero value chooses none.
+// RuleFilter selects security-group rules. A rule that matches one of its fields is
+// selected; the zero value selects none.
 type RuleFilter struct {
 	DescriptionPrefixes []string // beginnings of the rule's description
 	TagKeys             []string // keys of tags that the rule has
@@ -25,15 +25,15 @@ func (f RuleFilter) fits(r types.SecurityGroupRule) bool {
 		slices.ContainsFunc(r.Tags, func(t types.Tag) bool { return slices.Contains(f.TagKeys, sdk.ToString(t.Key)) })
 }
 
-// groupRule is a rule in its place. It is comparable.
+// groupRule is a rule of a group. It is comparable.
 type groupRule struct {
 	group  string
 	egress bool
 	rule   rule
 }
 
-// ignoredRules returns the groups' rules that the filter chooses. Their tags
-// are told of by this call alone.
+// ignoredRules returns the groups' rules that the filter selects. It is the only call
+// that returns the rules' tags.
 func (c *Client) ignoredRules(ctx context.Context, f RuleFilter, groups map[Role]types.SecurityGroup) (map[groupRule]bool, error) {
 	if f.empty() || len(groups) == 0 {
 		return nil, nil
@@ -59,7 +59,7 @@ func (c *Client) ignoredRules(ctx context.Context, f RuleFilter, groups map[Role
 	return out, nil
 }
 
-// ruleOf is rulesOf for a rule that EC2 tells of by itself.
+// ruleOf is rulesOf for a rule that EC2 lists by itself.
 func ruleOf(r types.SecurityGroupRule) rule {
 	out := rule{protocol: sdk.ToString(r.IpProtocol)}
 	out.setPorts(r.FromPort, r.ToPort)

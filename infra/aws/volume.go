@@ -12,12 +12,12 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 )
 
-// volumeBudget is how long EC2 may take until an enlarged volume has its new
-// size: seconds as a rule, while moving its blocks goes on for hours unnoticed.
+// volumeBudget is how long EC2 may take to give an enlarged volume its new size:
+// usually seconds, while the optimization of its blocks may continue for hours.
 // https://docs.aws.amazon.com/ebs/latest/userguide/monitoring-volume-modifications.html
 const volumeBudget = 5 * time.Minute
 
-// growVolume enlarges a volume, which may be in use, and waits until it has its
+// growVolume enlarges a volume, which may be in use, to gib GiB and waits until it has its
 // new size: when its modification is "optimizing" or "completed".
 func (c *Client) growVolume(ctx context.Context, id string, gib int32) error {
 	if _, err := c.EC2.ModifyVolume(ctx, &ec2.ModifyVolumeInput{VolumeId: &id, Size: &gib}); err != nil {
@@ -42,8 +42,8 @@ func (c *Client) growVolume(ctx context.Context, id string, gib int32) error {
 	})
 }
 
-// GrowRoot makes the machine use its enlarged root volume, file system
-// included, without a stop. A root that is not on a disk is left alone.
+// GrowRoot grows the machine's root partition and file system to its enlarged root
+// volume of gib GiB, without a stop. A root that is not on a disk is left alone.
 func (c *Client) GrowRoot(ctx context.Context, m Machine, gib int32, connect Connect) error {
 	if err := deed.GrowRoot(ctx, connect(m, []string{m.HostKey}), int64(gib)<<30); err != nil {
 		return fmt.Errorf("machine %s (%s): grow the root file system: %w", m.Name, m.ID, err)

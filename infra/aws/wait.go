@@ -6,15 +6,14 @@ import (
 	"time"
 )
 
-// Polling starts tight, because the local EC2 and most of EC2's own state
-// changes answer within a second, and grows to what EC2's API limits
-// recommend for long waits.
+// Polling starts fast, because the local EC2 and most state changes of EC2 take less
+// than a second, and slows down to what EC2's API limits recommend for long waits.
 const (
 	firstPoll = 100 * time.Millisecond
 	lastPoll  = 2 * time.Second
 )
 
-// backoff returns the pause before the given attempt (from 0).
+// backoff returns the pause before the given attempt, counted from 0.
 func backoff(attempt int) time.Duration {
 	d := firstPoll
 	for range attempt {
@@ -25,8 +24,8 @@ func backoff(attempt int) time.Duration {
 	return d
 }
 
-// poll calls ready until it says so, fails, or ctx ends. The last condition
-// seen (its string) goes into the error.
+// poll calls ready until it returns true or an error, or ctx ends. The last string it
+// returned goes into the error.
 func poll(ctx context.Context, what string, ready func(context.Context) (bool, string, error)) error {
 	last := "nothing seen yet"
 	for attempt := 0; ; attempt++ {
