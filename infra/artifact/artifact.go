@@ -1,9 +1,9 @@
-// Package artifact knows what a machine downloads: the URL of every upstream
-// release file, the same file on a mirror, and its SHA-256.
+// Package artifact knows what machines download: the URL of every upstream release
+// file, the same file on a mirror, and its SHA-256.
 //
-// Everything but Catalog.Resolve is pure. Resolve reads published checksum
-// files through the injected client; the artifacts themselves are downloaded
-// by the machines and never pass through here.
+// Everything but Catalog.Resolve is pure. Resolve reads published checksum files
+// through the given HTTP client. What may not enter: the download of artifacts, which
+// the machines do themselves.
 package artifact
 
 import (
@@ -29,7 +29,7 @@ const (
 	Kubectl               = "kubectl"
 )
 
-// Versions used when a configuration names none.
+// The default versions.
 const (
 	DefaultEtcd       = "3.6.16"
 	NextEtcd          = "3.7.3" // the newest of the next minor
@@ -38,8 +38,8 @@ const (
 	DefaultCNIPlugins = "1.9.1"
 )
 
-// ErrUnknownChecksum is returned together with an otherwise complete Artifact
-// when its SHA-256 was not given; Catalog.Resolve fills it in.
+// ErrUnknownChecksum is returned with an otherwise complete Artifact if its SHA-256 is
+// not known; Catalog.Resolve fills it in.
 var ErrUnknownChecksum = errors.New("checksum is not known")
 
 // Artifact is one file to download.

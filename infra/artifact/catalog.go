@@ -17,7 +17,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
-// Catalog turns names and versions into artifacts. It is immutable.
+// Catalog returns artifacts by names and versions. It is immutable.
 type Catalog struct {
 	mirror string // base URL without trailing slash, empty for upstream
 	arch   string
@@ -34,14 +34,13 @@ var (
 //go:embed checksums.txt
 var checksums string
 
-// kubernetesPrograms are what dl.k8s.io publishes per release and this project installs.
+// kubernetesPrograms are the programs of a release that this project installs.
 var kubernetesPrograms = []string{KubeAPIServer, KubeControllerManager, KubeScheduler, Kubelet, KubeProxy, Kubectl}
 
-// NewCatalog makes a catalog for linux/amd64. The mirror is the base URL that
-// replaces every upstream host, as <mirror>/<upstream host>/<path>; empty means
-// upstream itself. The given checksums, which may be nil, are in the format of
-// sha256sum(1) with paths in the mirror's layout, and win over those pinned in
-// checksums.txt. The client is used by Resolve only.
+// NewCatalog returns a catalog for linux/amd64. mirror is the base URL that replaces
+// every upstream host, as <mirror>/<upstream host>/<path>; empty means upstream. given,
+// which may be nil, holds checksums in the format of sha256sum(1) with paths in the
+// mirror's layout; they override those in checksums.txt. Only Resolve uses the client.
 func NewCatalog(mirror string, given io.Reader, client HTTPDoer) (*Catalog, error) {
 	c := &Catalog{mirror: strings.TrimRight(mirror, "/"), arch: "amd64", client: client}
 	err := CheckMirror(mirror)
@@ -62,7 +61,7 @@ func NewCatalog(mirror string, given io.Reader, client HTTPDoer) (*Catalog, erro
 	return c, nil
 }
 
-// CheckMirror reports what is not the base URL of a mirror. An empty one means upstream.
+// CheckMirror returns an error if mirror is not the base URL of a mirror. Empty means upstream.
 func CheckMirror(mirror string) error {
 	if mirror == "" {
 		return nil
@@ -74,14 +73,14 @@ func CheckMirror(mirror string) error {
 	return nil
 }
 
-// hosts are where upstream publishes what this package names.
+// hosts are upstream's hosts.
 var hosts = []string{"dl.k8s.io/", "github.com/"}
 
 func inLayout(name string) bool {
 	return slices.ContainsFunc(hosts, func(host string) bool { return strings.HasPrefix(name, host) })
 }
 
-// NewUnpinned makes a catalog of upstream that knows no checksum, for pinning them anew.
+// NewUnpinned returns a catalog of upstream without checksums, used to pin them.
 func NewUnpinned(client HTTPDoer) (*Catalog, error) {
 	c, err := NewCatalog("", nil, client)
 	if err == nil {
@@ -90,14 +89,14 @@ func NewUnpinned(client HTTPDoer) (*Catalog, error) {
 	return c, err
 }
 
-// ForArch returns the same catalog for another architecture, by its Go name ("arm64").
+// ForArch returns the catalog for another architecture, by its Go name ("arm64").
 func (c *Catalog) ForArch(arch string) *Catalog {
 	other := *c
 	other.arch = arch
 	return &other
 }
 
-// Kubernetes returns one program of a Kubernetes release, as dl.k8s.io publishes them.
+// Kubernetes returns one program of a Kubernetes release.
 func (c *Catalog) Kubernetes(v, program string) (Artifact, error) {
 	if !slices.Contains(kubernetesPrograms, program) {
 		return Artifact{}, fmt.Errorf("%q is not a program of a Kubernetes release", program)
@@ -163,8 +162,8 @@ func (c *Catalog) url(p string) string {
 	return c.mirror + "/" + p
 }
 
-// RuncVersion returns the newest runc release that the given checksums name, for
-// on a mirror there may be only the one its distribution ships, else DefaultRunc.
+// RuncVersion returns the newest runc release in the given checksums, since a mirror may
+// have only its distribution's release; DefaultRunc if they name none.
 func (c *Catalog) RuncVersion() string {
 	var newest version.Version
 	for p := range c.sums {
@@ -179,10 +178,9 @@ func (c *Catalog) RuncVersion() string {
 	return cmp.Or(newest.String(), DefaultRunc)
 }
 
-// Offered returns the release of containerd, runc or the CNI plugins that a
-// program tells of itself if there may be a download of it, else the empty
-// string. What a builder adds to a release ("+ds1") is not in the name of a
-// download; such a build is known only from checksums.
+// Offered returns the release of containerd, runc or the CNI plugins that an installed
+// program reports, if a download of it may exist, else "". The name of a download
+// never contains a builder's suffix ("+ds1"); such a build is known only from checksums.
 func (c *Catalog) Offered(name, release string) string {
 	download, ok := map[string]func(string) (Artifact, error){Containerd: c.Containerd, Runc: c.Runc, CNIPlugins: c.CNIPlugins}[name]
 	if !ok {
@@ -196,14 +194,14 @@ func (c *Catalog) Offered(name, release string) string {
 	return ""
 }
 
-// EtcdSet returns what an etcd member downloads. As with every set, the list
-// is complete even when the error is ErrUnknownChecksum.
+// EtcdSet returns the downloads of an etcd member. The list of every set is complete
+// even if the error is ErrUnknownChecksum.
 func (c *Catalog) EtcdSet(v string) ([]Artifact, error) {
 	a, err := c.Etcd(v)
 	return collect(call{a, err})
 }
 
-// ControlPlaneSet returns what a controller downloads.
+// ControlPlaneSet returns the downloads of a controller.
 func (c *Catalog) ControlPlaneSet(kubernetes string) ([]Artifact, error) {
 	var calls []call
 	for _, program := range []string{KubeAPIServer, KubeControllerManager, KubeScheduler} {
@@ -213,9 +211,8 @@ func (c *Catalog) ControlPlaneSet(kubernetes string) ([]Artifact, error) {
 	return collect(calls...)
 }
 
-// WorkerSet returns what a worker downloads. Empty containerd, runc and CNI
-// plugin versions mean the defaults; for runc that is the newest one the
-// checksums name, if they name any.
+// WorkerSet returns the downloads of a worker. Empty versions mean the defaults; for
+// runc that is the newest release in the given checksums, if there is one.
 func (c *Catalog) WorkerSet(kubernetes, containerd, runc, cniPlugins string) ([]Artifact, error) {
 	var calls []call
 	add := func(a Artifact, err error) { calls = append(calls, call{a, err}) }
@@ -232,7 +229,7 @@ type call struct {
 	err      error
 }
 
-// collect returns all artifacts; any error but ErrUnknownChecksum voids the list.
+// collect returns all artifacts, or none with any error but ErrUnknownChecksum.
 func collect(calls ...call) ([]Artifact, error) {
 	var out []Artifact
 	var errs []error

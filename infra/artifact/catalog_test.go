@@ -58,7 +58,7 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-// TestOffered: what runs on a machine may have no download.
+// TestOffered checks that a program on a machine may have no download.
 func TestOffered(t *testing.T) {
 	rebuilt := "github.com/opencontainers/runc/releases/download/v1.1.5/runc.amd64"
 	for _, tt := range []struct{ sums, name, release, want string }{
@@ -248,7 +248,7 @@ func TestResolveOverHTTP(t *testing.T) {
 	}
 }
 
-// A pinned checksum is used when none is given for the file.
+// A pinned checksum is used if none is given for the file.
 func TestPinned(t *testing.T) {
 	c := catalog(t, "", sumB+"  dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet", nil)
 	c.pinned = map[string]string{"dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet": sumA, "dl.k8s.io/release/v1.36.4/bin/linux/amd64/kube-proxy": sumA}
@@ -277,8 +277,8 @@ func TestResolveRedirectedToHTTP(t *testing.T) {
 	}
 }
 
-// TestPinnedReleases: when sums are pinned, those of every file of the newest
-// releases are.
+// TestPinnedReleases checks that if sums are pinned, they include every file of the
+// newest releases.
 func TestPinnedReleases(t *testing.T) {
 	c, err := NewCatalog("", nil, nil)
 	if err != nil {

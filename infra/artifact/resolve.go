@@ -23,11 +23,10 @@ const (
 	firstPause      = 200 * time.Millisecond // doubled after every failed attempt
 )
 
-// Resolve fills in, in place, the SHA-256 of every artifact still without one,
-// from the checksums published beside it, upstream or on the mirror. Each
-// checksum file is fetched once; passing failures are tried again a few times.
-// A mirror with http:// is not asked: who can change the file can change its
-// checksum as well.
+// Resolve sets the missing SHA-256 of artifacts, in place, from the checksums published
+// beside them, upstream or on the mirror. It fetches each checksum file once and
+// retries temporary failures a few times. It does not ask a mirror with http://:
+// whoever can change a file in transit can change its checksum, too.
 func (c *Catalog) Resolve(ctx context.Context, artifacts []Artifact) error {
 	if err := c.Resolvable(artifacts); err != nil {
 		return err
@@ -60,8 +59,8 @@ func (c *Catalog) Resolve(ctx context.Context, artifacts []Artifact) error {
 	return g.Wait()
 }
 
-// Resolvable reports artifacts without a SHA-256 for which Resolve would ask
-// nobody. It does no I/O.
+// Resolvable returns an error for artifacts without a SHA-256 that Resolve could not
+// find. It does no I/O.
 func (c *Catalog) Resolvable(artifacts []Artifact) error {
 	var errs []error
 	for _, a := range artifacts {
@@ -78,8 +77,8 @@ func (c *Catalog) Resolvable(artifacts []Artifact) error {
 	return errors.Join(errs...)
 }
 
-// publishedDigest finds a file's digest in upstream's checksums: either lines
-// of sha256sum(1), or nothing but the digest.
+// publishedDigest returns a file's digest from upstream's checksums: either lines of
+// sha256sum(1), or only the digest.
 func publishedDigest(body []byte, name string) string {
 	lines := bufio.NewScanner(bytes.NewReader(body))
 	for lines.Scan() {
@@ -110,7 +109,7 @@ func (c *Catalog) fetch(ctx context.Context, file string) ([]byte, error) {
 	}
 }
 
-// get reports, with an error, whether another attempt makes sense.
+// get fetches a file; again says whether another attempt may help.
 func (c *Catalog) get(ctx context.Context, file string) (body []byte, again bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, file, nil)
 	if err != nil {

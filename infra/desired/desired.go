@@ -1,9 +1,8 @@
-// Package desired holds the vocabulary in which the wanted state of one
-// machine is written: packages, kernel modules, sysctls, directories, files,
-// binaries and systemd units.
+// Package desired has the types of the wanted state of one machine: packages, kernel
+// modules, sysctls, directories, files, binaries and systemd units.
 //
-// It is data only. It does no I/O and knows neither Kubernetes nor Terraform:
-// package component writes it, package host compares a machine with it.
+// It is data only. What may not enter: I/O, Kubernetes and Terraform. Package component
+// writes it, package host compares a machine with it.
 package desired
 
 import (
@@ -16,9 +15,9 @@ import (
 	"strings"
 )
 
-// State is everything wanted of one machine by one owner. Several owners (an
-// etcd cluster and a control plane, say) may each hold a State for the same
-// machine as long as they do not name the same path or unit.
+// State is everything that one owner wants of one machine. Several owners (an etcd
+// cluster and a control plane, say) may each have a State for the same machine if
+// they do not name the same path or unit.
 type State struct {
 	Packages    []string // distribution package names that must be installed
 	Modules     []string // kernel modules that must be loaded or built in
@@ -29,7 +28,7 @@ type State struct {
 	Units       []Unit // in start order
 }
 
-// Directory is a directory that must exist. Its content is not owned.
+// Directory is a directory that must exist. Its content belongs to others.
 type Directory struct {
 	Path         string
 	Mode         uint32 // permission bits, e.g. 0o700
@@ -41,19 +40,19 @@ type File struct {
 	Path         string
 	Mode         uint32 // permission bits, e.g. 0o644
 	Owner, Group string // empty means root
-	// Content is what the file must hold. When it is nil and SHA256 is set,
-	// the file must have that digest already: host.Apply cannot write it, and
-	// whoever owns the file fills in Content before a repair.
+	// Content is the wanted content. If it is nil and SHA256 is set, the file must
+	// have that digest already: host.Apply cannot write it, and the file's owner
+	// must set Content before a repair.
 	Content []byte
 	SHA256  string // hex; derived from Content when that is set
 	// Secret keeps the content out of every diff, error and log.
 	Secret bool
-	// Once means that only the file's presence is wanted: it is written when
-	// missing, and later differences are neither drift nor repaired.
+	// Once means that the file only has to exist: it is written if missing, and
+	// later changes are neither drift nor repaired.
 	Once bool
 }
 
-// Digest returns the hex SHA-256 wanted of the file, empty when nothing is known yet.
+// Digest returns the hex SHA-256 of the wanted content, empty if unknown.
 func (f File) Digest() string {
 	if f.Content != nil {
 		return Sum(f.Content)
@@ -67,9 +66,8 @@ type Binary struct {
 	Version string
 	URL     string
 	SHA256  string // hex digest of the download, checked before anything is installed
-	// Installs lists what to take from the download. A Member of "" installs
-	// the download itself; otherwise the download is a .tar.gz and Member is
-	// the path within it.
+	// Installs lists what to install. An empty Member installs the download
+	// itself; otherwise the download is a .tar.gz and Member is a path in it.
 	Installs []Install
 }
 
@@ -88,10 +86,10 @@ type Unit struct {
 	// makes a restart necessary; ReloadOn those for which a reload is enough.
 	RestartOn []string
 	ReloadOn  []string
-	// Check is a shell command, on one line, that tells whether what the unit
-	// has set up beside its process (a link, a firewall table) is still there.
-	// It changes nothing and ends within seconds. When it fails, what it
-	// printed is drift, and a restart of the unit repairs it. Empty: no check.
+	// Check is a shell command, on one line, that fails if what the unit has set up
+	// beside its process (a link, a firewall table) is missing. It changes nothing
+	// and ends within seconds. If it fails, its output is drift, and a restart of
+	// the unit repairs it. Empty: no check.
 	Check string
 }
 
@@ -101,7 +99,7 @@ func Sum(b []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// Merge puts several states of one machine into one, in the order given.
+// Merge joins several states of one machine, in the order given.
 func Merge(states ...State) State {
 	var out State
 	for _, s := range states {
@@ -139,8 +137,8 @@ func (s State) Paths() []string {
 	return out
 }
 
-// Validate reports everything wrong with the state itself: relative or unclean
-// paths, a path or unit named twice, a binary without a digest.
+// Validate returns an error for everything wrong with the state itself: relative or
+// unclean paths, a path or unit named twice, a binary without a digest.
 func (s State) Validate() error {
 	var errs []error
 	seen := map[string]bool{}

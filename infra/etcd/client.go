@@ -1,10 +1,9 @@
-// Package etcd talks to the members of a running etcd cluster: who belongs to
-// it, is it healthy, and joining and leaving.
+// Package etcd is a client of a running etcd cluster: its members, their health, and
+// joining and leaving.
 //
-// A Client speaks to exactly one member, because that is the question the
-// callers have: is *this* member well. How it is reached (through SSH, say) is
-// the caller's dialer. Starting and stopping etcd processes, and deciding who
-// ought to be a member, happen elsewhere.
+// A Client talks to exactly one member, because callers need to know whether that
+// member is healthy. The caller's dialer decides how it is reached. What may not
+// enter: starting and stopping etcd, and who should be a member.
 package etcd
 
 import (
@@ -28,20 +27,19 @@ import (
 )
 
 const (
-	// requestTimeout bounds one request: several elections' time (etcd's
-	// default election timeout is one second), after which a request that got
-	// no answer would get none.
+	// requestTimeout bounds one request. It is the time of several elections
+	// (etcd's default election timeout is one second); a later answer does not come.
 	requestTimeout = 5 * time.Second
-	// healthTimeout bounds a health check, which is asked again and again.
+	// healthTimeout bounds a health check, which is repeated.
 	healthTimeout = 2 * time.Second
-	// pollInterval is how often a condition is looked at while waiting.
+	// pollInterval is the interval at which conditions are checked in a wait.
 	pollInterval = 150 * time.Millisecond
-	// reconnectDelay is the longest pause between two attempts of gRPC to
-	// connect, so that a member that starts is noticed at once.
+	// reconnectDelay is the longest pause between gRPC's attempts to connect, so
+	// that a starting member is noticed at once.
 	reconnectDelay = 250 * time.Millisecond
 )
 
-// Access is how to reach one member and who to be there.
+// Access is how to reach one member, and the identity to use there.
 type Access struct {
 	Endpoint string // https://host:port
 	CA       []byte // PEM bundle that signed the member's certificate
@@ -57,7 +55,7 @@ type Client struct {
 	cli      *clientv3.Client
 }
 
-// New prepares a client; the first request connects.
+// New returns a client, which connects at its first request. An error is about the certificates.
 func New(a Access) (*Client, error) {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(a.CA) {
@@ -81,7 +79,7 @@ func New(a Access) (*Client, error) {
 		TLS:         &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}},
 		DialOptions: options,
 		Logger:      zap.NewNop(),
-		// One attempt: whoever asks knows better how long to go on.
+		// One attempt: the caller decides about retries.
 		MaxUnaryRetries: 1,
 	})
 	if err != nil {
@@ -93,9 +91,9 @@ func New(a Access) (*Client, error) {
 // Endpoint returns the URL the client was made for.
 func (c *Client) Endpoint() string { return c.endpoint }
 
-// Close drops the connection.
+// Close closes the connection.
 func (c *Client) Close() {
-	_ = c.cli.Close() // it only ever reports that its context was cancelled
+	_ = c.cli.Close() // it only returns that its context was cancelled
 }
 
 // ID identifies a member; it prints in hexadecimal, as etcdctl does.
@@ -103,7 +101,7 @@ type ID uint64
 
 func (i ID) String() string { return strconv.FormatUint(uint64(i), 16) }
 
-// Member is one member of the cluster, as the cluster knows it.
+// Member is one member, as the cluster knows it.
 type Member struct {
 	ID         ID
 	Name       string // empty until the member has started for the first time
@@ -112,10 +110,10 @@ type Member struct {
 	Learner    bool
 }
 
-// Started tells whether the member has ever taken part.
+// Started reports whether the member has ever started.
 func (m Member) Started() bool { return len(m.ClientURLs) > 0 }
 
-// Label names a member that may not have a name yet: by its ID.
+// Label returns the member's name, or its ID if it has no name yet.
 func (m Member) Label() string {
 	if m.Name != "" {
 		return m.Name
@@ -123,11 +121,10 @@ func (m Member) Label() string {
 	return m.ID.String()
 }
 
-// Quorum is how many of n voters must agree.
+// Quorum returns how many of n voters must agree.
 func Quorum(n int) int { return n/2 + 1 }
 
-// Members lists the cluster's members. The list is agreed on by the cluster,
-// so there is none without a quorum.
+// Members returns the cluster's members. It needs a quorum.
 func (c *Client) Members(ctx context.Context) ([]Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -138,8 +135,8 @@ func (c *Client) Members(ctx context.Context) ([]Member, error) {
 	return membersOf(resp.Members), nil
 }
 
-// MembersKnown lists the members this one knows of, without asking the others:
-// it answers without a quorum, and may be behind.
+// MembersKnown returns the members that this member knows, without asking the others.
+// It needs no quorum, and may be outdated.
 func (c *Client) MembersKnown(ctx context.Context) ([]Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -159,12 +156,11 @@ func membersOf(list []*etcdserverpb.Member) []Member {
 	return out
 }
 
-// errNotForLearners is how a learner declines a linearizable read.
+// errNotForLearners is a learner's answer to a linearizable read.
 var errNotForLearners = rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner)
 
-// Health returns nil when the member serves a linearizable read: it is up, and
-// it is part of a quorum. A learner serves none by design; it is healthy when
-// it follows a leader.
+// Health returns nil if the member serves a linearizable read, so it runs and is part
+// of a quorum. A learner never serves one; it is healthy if it follows a leader.
 func (c *Client) Health(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
@@ -182,22 +178,22 @@ func (c *Client) Health(ctx context.Context) error {
 	return fmt.Errorf("etcd %s: %w", c.endpoint, err)
 }
 
-// Status is what a member says of itself.
+// Status is a member's own status.
 type Status struct {
 	ID      ID
-	Leader  ID // 0: it knows of none
+	Leader  ID // 0: none is known
 	Learner bool
 	Version string // of the program, "3.6.16"
 	// StorageVersion is the release whose form the data have, "3.6.0": the lowest
-	// of the members' releases since all of them were last up. A program of an
-	// earlier minor does not start with them. Empty before etcd 3.6.
+	// release of the members since all of them were last up. An etcd of an earlier
+	// minor does not start with them. Empty before etcd 3.6.
 	StorageVersion string
 	DBSize         int64 // bytes
 	AppliedIndex   uint64
 	Alarms         []string // such as "NOSPACE"
 }
 
-// Status asks the member about itself; it needs no quorum.
+// Status returns the member's own status; it needs no quorum.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

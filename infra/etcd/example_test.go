@@ -8,7 +8,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 )
 
-// Replacing a member: the lost one leaves, the new one joins as a learner.
+// Replaces a member: the lost one is removed, the new one joins as a learner.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -29,7 +29,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	// Start etcd on the new machine here, with the members of this moment.
+	// Start etcd on the new machine here, with the present members.
 	fmt.Println(client.Promote(ctx, learner.ID, nil))
 	// Output: connecting to etcd https://10.240.0.10:2379: the CA bundle holds no certificate
 }

@@ -11,14 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// WaitHealthy polls Health until it succeeds. abort, when given, is asked
-// between polls whether the member has died; its error ends the wait.
+// WaitHealthy polls Health until it succeeds. abort, if not nil, is called between
+// polls; its error ends the wait.
 func (c *Client) WaitHealthy(ctx context.Context, abort func(context.Context) error) error {
 	return c.until(ctx, "become healthy", abort, c.Health)
 }
 
-// AddLearner announces a new member that will listen for its peers on peerURL.
-// It must then be started, with the members of that moment, and promoted.
+// AddLearner adds a member that will listen for its peers on peerURL. It must then be
+// started, with the members at that moment, and promoted.
 func (c *Client) AddLearner(ctx context.Context, peerURL string) (Member, error) {
 	var added Member
 	err := c.until(ctx, "accept learner "+peerURL, nil, func(ctx context.Context) error {
@@ -33,8 +33,8 @@ func (c *Client) AddLearner(ctx context.Context, peerURL string) (Member, error)
 	return added, err
 }
 
-// Promote makes a learner a voter, as soon as it has caught up with the leader.
-// A member that is a voter already is fine.
+// Promote makes a learner a voter as soon as it has caught up with the leader. A
+// member that is a voter already is no error. abort is as for WaitHealthy.
 func (c *Client) Promote(ctx context.Context, id ID, abort func(context.Context) error) error {
 	return c.until(ctx, "promote learner "+id.String(), abort, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -47,8 +47,8 @@ func (c *Client) Promote(ctx context.Context, id ID, abort func(context.Context)
 	})
 }
 
-// Remove takes a member out of the cluster; one that is not in it is fine.
-// etcd itself refuses to remove a member when the rest would have no quorum.
+// Remove removes a member from the cluster; one that is not in it is no error. etcd
+// itself refuses if the remaining members would have no quorum.
 func (c *Client) Remove(ctx context.Context, id ID) error {
 	return c.until(ctx, "remove member "+id.String(), nil, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -61,9 +61,9 @@ func (c *Client) Remove(ctx context.Context, id ID) error {
 	})
 }
 
-// MoveLeader has this member hand the leadership, if it has it, to another
-// voter, which takes milliseconds where an election takes a second. What is
-// proposed meanwhile is lost.
+// MoveLeader transfers the leadership from this member, if it leads, to another voter.
+// That takes milliseconds, an election takes a second. Proposals made in the meantime
+// are lost.
 func (c *Client) MoveLeader(ctx context.Context, to ID) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -80,14 +80,14 @@ func (c *Client) MoveLeader(ctx context.Context, to ID) error {
 	return nil
 }
 
-// hopeless are refusals that stay however often one asks.
+// hopeless are refusals that retries do not change.
 var hopeless = []error{
 	rpctypes.ErrPeerURLExist, rpctypes.ErrMemberExist, rpctypes.ErrMemberBadURLs, rpctypes.ErrTooManyLearners,
 	rpctypes.ErrMemberNotFound, rpctypes.ErrPermissionDenied,
 }
 
-// Busy tells whether an error is that of a member that answers and has, just
-// now, no leader or quorum to ask: an election takes a second or two.
+// Busy reports whether the member answered that it has no leader or quorum at the
+// moment: an election takes a second or two.
 func Busy(err error) bool {
 	for _, b := range []error{
 		rpctypes.ErrNoLeader, rpctypes.ErrLeaderChanged, rpctypes.ErrTimeout, rpctypes.ErrTimeoutDueToLeaderFail,
@@ -100,7 +100,7 @@ func Busy(err error) bool {
 	return status.Code(err) == codes.DeadlineExceeded
 }
 
-// until tries again, at pollInterval, until try succeeds or fails for good.
+// until retries at pollInterval until try succeeds or its error is permanent.
 func (c *Client) until(ctx context.Context, what string, abort func(context.Context) error, try func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {

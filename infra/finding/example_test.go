@@ -6,7 +6,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// What was found of two machines, as data and as a person reads it.
+// Prints what was found on two machines.
 func Example() {
 	findings := []finding.Finding{
 		{Subject: "worker-0", Kind: finding.Sysctl, Target: "net.ipv4.ip_forward", Problem: finding.Value, Found: "0", Wanted: "1"},

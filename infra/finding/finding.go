@@ -1,11 +1,9 @@
-// Package finding holds what is found to differ from what is wanted: of
-// machines, of what is in AWS, of objects in a cluster, of etcd's members and of
-// keys. A [Finding] is data. Its words are made here, from one table, when a
-// person is to read them; no code reads them again.
+// Package finding holds what differs from what is wanted: on machines, in AWS, in
+// objects of a cluster, in etcd's members and in keys. A [Finding] is data. Its words
+// are made here, from one table, only to be shown; no code parses them.
 //
-// It is pure, and imports nothing of this repository. What may not enter: how
-// something is found, what is done about it, and words that depend on anything
-// but the Finding.
+// It is pure. What may not enter: other packages of this repository, how a difference
+// is found, what is done about it, and words that depend on anything but the Finding.
 package finding
 
 import (
@@ -13,29 +11,28 @@ import (
 	"slices"
 )
 
-// Finding is one difference between what is and what is wanted. It is
-// comparable, and plain JSON. It never holds a secret.
+// Finding is one difference from what is wanted. It is comparable and plain JSON, and
+// never holds a secret.
 type Finding struct {
-	// Subject is whose finding it is: a machine ("worker-0"), a thing in AWS
-	// ("security group worker") or an object ("ConfigMap kube-system/coredns").
+	// Subject is a machine ("worker-0"), a resource in AWS ("security group worker")
+	// or an object ("ConfigMap kube-system/coredns").
 	Subject string `json:"subject,omitempty"`
 	Kind    Kind   `json:"kind"`
-	// Target is which of its kind it is about: a path, a unit, the key of a tag.
-	// It is empty where a subject has only one.
+	// Target is the thing of that kind: a path, a unit, the key of a tag. It is empty
+	// if a subject has only one.
 	Target string `json:"target,omitempty"`
 	// Problem is how it differs.
 	Problem Problem `json:"problem"`
-	// Found and Wanted are the two values as text, digests in full. They are
-	// empty where there is none, where the kind or the problem says it already,
-	// and for secrets.
+	// Found and Wanted are the two values as text, digests in full. They are empty
+	// if there is none, if the kind or the problem implies it, and for secrets.
 	Found  string `json:"found,omitempty"`
 	Wanted string `json:"wanted,omitempty"`
-	// Cause is what a program says of it: systemd's result, the output of a
-	// check, the error of an API. It is quoted, not understood.
+	// Cause is what a program reported: systemd's result, the output of a check,
+	// the error of an API. It is only quoted.
 	Cause string `json:"cause,omitempty"`
 }
 
-// About returns the findings as findings about a subject.
+// About returns the findings with their subject set.
 func About(subject string, findings []Finding) []Finding {
 	out := slices.Clone(findings)
 	for i := range out {
@@ -44,7 +41,7 @@ func About(subject string, findings []Finding) []Finding {
 	return out
 }
 
-// BySubject returns what a person reads of each subject, as [Words] writes it.
+// BySubject returns the words of each subject's findings, as [Words] returns them.
 func BySubject(findings []Finding) map[string]string {
 	lists := map[string][]Finding{}
 	for _, f := range findings {

@@ -3,7 +3,7 @@ package finding
 // Kind is what a finding is about.
 type Kind string
 
-// What is on a machine.
+// Kinds on a machine.
 const (
 	Package   Kind = "package"
 	Module    Kind = "kernel module"
@@ -13,21 +13,21 @@ const (
 	Binary    Kind = "binary"  // an installed program
 	DropIn    Kind = "drop-in" // a file that changes one of our units and is not ours
 	Unit      Kind = "unit"
-	// Certificate is about what a certificate says, by its path. That its file
-	// differs is about the File.
+	// Certificate is about the content of a certificate, by its path. A changed
+	// file is about File.
 	Certificate Kind = "certificate"
-	// Port and FileSystem are what a machine tells about the cause of a failure.
+	// Port and FileSystem are causes of a failure, as found on a machine.
 	Port       Kind = "port"        // by number
 	FileSystem Kind = "file system" // by mount point and device
-	// Duty is what a machine does for its cluster and could not be made to.
+	// Duty is what a machine does for its cluster and could not be prepared or ended.
 	Duty Kind = "duty"
 )
 
-// What is in a cluster.
+// Kinds in a cluster.
 const (
 	Member     Kind = "etcd member"      // by ID, once it has one
 	MemberData Kind = "etcd member data" // by directory
-	Secrets    Kind = "secrets"          // how many, in etcd, as they are encrypted
+	Secrets    Kind = "secrets"          // by number, in etcd, as they are encrypted
 	Node       Kind = "node"
 	Label      Kind = "node label"
 	Taint      Kind = "node taint" // "key:effect"
@@ -35,15 +35,15 @@ const (
 	Schedule   Kind = "node schedule" // whether pods may come to the node
 	Object     Kind = "object"        // the subject itself
 	Field      Kind = "field"         // of the subject, by its path
-	NodeState  Kind = "node state"    // what is waited for of a node, by its name
-	// What is compared as a whole, where it could not be.
+	NodeState  Kind = "node state"    // a node's state in a wait, by its name
+	// What is compared as a whole and could not be compared.
 	SystemObjects Kind = "system objects"
 	Members       Kind = "etcd members"
 	Nodes         Kind = "nodes"
 	Addon         Kind = "addon" // by name
 )
 
-// What is in AWS. The first ones are the subject itself.
+// Kinds in AWS. The first ones are the subject itself.
 const (
 	VPC             Kind = "vpc"
 	Subnet          Kind = "subnet"
@@ -58,28 +58,28 @@ const (
 	MetadataService Kind = "metadata service"
 	RootVolume      Kind = "root volume"
 	RootFileSystem  Kind = "root file system"
-	Route           Kind = "route" // by destination, with the table where there are several
-	Rule            Kind = "rule"  // of a security group, as a person would write it
+	Route           Kind = "route" // by destination, with the table if there are several
+	Rule            Kind = "rule"  // of a security group, written for people
 	Tag             Kind = "tag"
 	Address         Kind = "Elastic IP"
-	ReleasedAddress Kind = "released Elastic IP" // found is its allocation
+	ReleasedAddress Kind = "released Elastic IP" // found is its allocation id
 	Key             Kind = "key"                 // in the key store, by name
 )
 
 // Problem is how something differs.
 type Problem string
 
-// Problems that things of many kinds have.
+// Problems of many kinds.
 const (
 	Missing   Problem = "missing"
 	NotWanted Problem = "not wanted"
-	// Value is that one value was found and another is wanted.
+	// Value: one value was found and another is wanted.
 	Value Problem = "value"
-	// Detached is that it exists and is not connected with what it is for.
+	// Detached: it exists and is not connected with what it is for.
 	Detached Problem = "detached"
-	// Refused is that it cannot be made what is wanted; the cause says why.
+	// Refused: it cannot be made as wanted; the cause says why.
 	Refused Problem = "refused"
-	// Unjudged is that it could not be compared; the cause says why.
+	// Unjudged: it could not be compared; the cause says why.
 	Unjudged Problem = "unjudged"
 )
 
@@ -92,7 +92,7 @@ const (
 	Group         Problem = "group"
 	Content       Problem = "content"        // hex SHA-256
 	Unhashed      Problem = "unhashed"       // far larger than what is wanted
-	SecretContent Problem = "secret content" // neither digest is told
+	SecretContent Problem = "secret content" // neither digest is shown
 	Truncated     Problem = "truncated"      // sizes in bytes
 	Version       Problem = "version"        // found by digest, wanted by name
 )
@@ -104,10 +104,10 @@ const (
 	Unloadable     Problem = "unloadable"
 	Enablement     Problem = "enablement"
 	Activity       Problem = "activity"
-	Stale          Problem = "stale" // its files were changed since systemd has read them
+	Stale          Problem = "stale" // its files changed after systemd read them
 	RestartPending Problem = "restart pending"
 	ReloadPending  Problem = "reload pending"
-	CheckFailed    Problem = "check failed" // its own check; the cause is what that said
+	CheckFailed    Problem = "check failed" // its own check; the cause is the check's output
 	Overridden     Problem = "overridden"   // by a drop-in
 	Replaced       Problem = "replaced"     // by another unit file
 )
@@ -120,14 +120,14 @@ const (
 	Addresses     Problem = "addresses"
 	Usage         Problem = "usage" // "server" or "client"
 	Issuer        Problem = "issuer"
-	Signature     Problem = "signature" // not of the issuer that it names
+	Signature     Problem = "signature" // not by the issuer that it names
 	Expired       Problem = "expired"
 	NotYetValid   Problem = "not yet valid"
-	Due           Problem = "due" // for renewal: found is when it ends, wanted since when
+	Due           Problem = "due" // found is when it expires, wanted since when it is due
 	Unreadable    Problem = "unreadable"
 	NoAuthority   Problem = "no authority" // whose certificate cannot be read
-	NotWritten    Problem = "not written"  // another than the one on record
-	WrongKey      Problem = "wrong key"    // the key beside it is another's
+	NotWritten    Problem = "not written"  // differs from the one on record
+	WrongKey      Problem = "wrong key"    // the key beside it does not match
 )
 
 // Other problems.
@@ -149,13 +149,13 @@ const (
 	Taken       Problem = "taken"
 	Full        Problem = "full"
 	NotRecord   Problem = "not on record"
-	Generation  Problem = "generation" // of one that is not wanted
+	Generation  Problem = "generation" // it belongs to a generation that is not wanted
 	NotDrained  Problem = "not drained"
 	NotStarted  Problem = "not started"
 	NotOpened   Problem = "not opened" // to pods
 )
 
-// What a unit is found doing and wanted to do; other values are systemd's own words.
+// Values of a unit's activity; other values are systemd's own words.
 const (
 	Running       = "running"
 	Stopped       = "stopped"
@@ -173,5 +173,5 @@ const (
 	EnabledAndRunning = "enabled and running"
 )
 
-// Hidden takes the place of a value of an object that is a secret.
+// Hidden replaces a secret value of an object.
 const Hidden = "a value (hidden)"

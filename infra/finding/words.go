@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// words is how findings of one kind are told: what they are about, a colon, and
-// how that differs.
+// words are the text of findings of one kind: a head, a colon, and how it
+// differs.
 type words struct {
-	// head is empty when the subject, or the problem's own words, say it.
+	// head is empty if the subject or the problem's own words are enough.
 	head string
 	how  map[Problem]string
-	// joined are several findings of one target: they are told after one head.
+	// joined is set if several findings of one target share one head.
 	joined bool
 }
 
-// vocabulary has the words of every kind and problem. In braces stand the
-// fields of the finding: {found:q} is quoted, {found:digest} is shortened, and
-// "{ (cause)}" is the cause in parentheses if there is one.
+// vocabulary has the words of every kind and problem. Fields of the finding are in
+// braces: {found:q} is quoted, {found:digest} is shortened, and "{ (cause)}" is the
+// cause in parentheses if there is one.
 var vocabulary = map[Kind]words{
 	Package: {head: "package {target}", how: map[Problem]string{
 		Missing: "not installed",
@@ -240,10 +240,10 @@ var vocabulary = map[Kind]words{
 // fieldLimit is how many characters of a field's value are shown.
 const fieldLimit = 60
 
-// String returns the finding in the words a person reads, without its subject.
+// String returns the finding's words, without its subject.
 func (f Finding) String() string { return Words([]Finding{f}) }
 
-// Words joins the findings of one subject into the one line that a person reads of it.
+// Words joins the findings of one subject into one line for people.
 func Words(findings []Finding) string {
 	var b strings.Builder
 	for i, f := range findings {
@@ -263,8 +263,8 @@ func Words(findings []Finding) string {
 	return b.String()
 }
 
-// parts returns what the finding is about and how that differs. What has no
-// words is told by its codes.
+// parts returns the head and how the finding differs. A kind or problem without words
+// is shown as its code.
 func (f Finding) parts() (head, rest string) {
 	w := vocabulary[f.Kind]
 	how, known := w.how[f.Problem]
@@ -294,7 +294,7 @@ func digest(s string) string {
 	return s[:12] + ".."
 }
 
-// field shortens the value of a field; one without a value is said to have none.
+// field shortens the value of a field; an empty one becomes "none".
 func field(s string) string {
 	if s == "" {
 		return "nothing"
@@ -305,7 +305,7 @@ func field(s string) string {
 	return s
 }
 
-// secrets says how many secrets are something.
+// secrets returns the number of secrets with the noun.
 func secrets(n string) string {
 	if n == "1" {
 		return "1 secret is"

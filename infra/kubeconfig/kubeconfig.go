@@ -1,8 +1,8 @@
-// Package kubeconfig makes short-lived client certificates for people and
-// programs, and the kubeconfig that goes with them.
+// Package kubeconfig makes short-lived client certificates for people and programs,
+// and the kubeconfig for them.
 //
-// The kubeconfigs of a cluster's own components are not made here but in
-// package component: they point to files and hold no key.
+// What may not enter: the kubeconfigs of a cluster's own components, which refer to
+// files and hold no key (package component).
 package kubeconfig
 
 import (
@@ -22,11 +22,11 @@ const (
 	DefaultUser  = "admin"
 	DefaultGroup = "system:masters"
 	DefaultTTL   = 8 * time.Hour
-	// MaxTTL bounds the life of a credential that cannot be revoked.
+	// MaxTTL bounds the validity of a credential, which cannot be revoked.
 	MaxTTL = 365 * 24 * time.Hour
 )
 
-// Request says whom to make a credential for.
+// Request says for whom to make a credential.
 type Request struct {
 	Endpoint string        // https://host:6443
 	User     string        // common name; empty means DefaultUser
@@ -44,8 +44,8 @@ type Credential struct {
 	user     string
 }
 
-// Issue makes a credential. The key of the cluster's Kubernetes CA is fetched
-// from the store and used once; the new key is nowhere but in the result.
+// Issue makes a credential valid from now. It fetches the key of the cluster's
+// Kubernetes CA from the store and uses it once; the new key is only in the result.
 func Issue(ctx context.Context, store pki.Store, ref pki.Ref, r Request, now time.Time, rand io.Reader) (Credential, error) {
 	if r.User == "" {
 		r.User = DefaultUser

@@ -28,13 +28,13 @@ const (
 	encryptionKeyBytes = 32
 )
 
-// Authority is a certificate authority that can issue certificates. It prints redacted.
+// Authority is a certificate authority that can issue certificates. Printing it shows no key.
 type Authority struct {
 	cert *x509.Certificate
 	key  crypto.Signer
 }
 
-// NewAuthority makes a self-signed authority with an ECDSA P-256 key. Zero
+// NewAuthority makes a self-signed authority with an ECDSA P-256 key, in PEM. Zero
 // validity means DefaultCAValidity.
 func NewAuthority(commonName string, validity time.Duration, now time.Time, rand io.Reader) (KeyPair, error) {
 	key, keyPEM, err := newKey(rand)
@@ -48,8 +48,8 @@ func NewAuthority(commonName string, validity time.Duration, now time.Time, rand
 	return KeyPair{CertPEM: certPEM, KeyPEM: keyPEM}, nil
 }
 
-// LoadAuthority parses an authority. The first certificate of CertPEM is the
-// one that issues: it must be a certificate authority and belong to the key.
+// LoadAuthority parses an authority. The first certificate in CertPEM is the one that
+// issues: it must be a certificate authority, and the key must be its own.
 func LoadAuthority(kp KeyPair) (*Authority, error) {
 	certs, err := parseCertificates(kp.CertPEM)
 	if err != nil {
@@ -70,7 +70,7 @@ func LoadAuthority(kp KeyPair) (*Authority, error) {
 	return &Authority{cert: cert, key: key}, nil
 }
 
-// String names the authority, never its key.
+// String returns the authority's name.
 func (a *Authority) String() string {
 	return fmt.Sprintf("Authority{%s, key: %s}", a.cert.Subject.CommonName, redacted)
 }
@@ -81,8 +81,8 @@ func (a *Authority) GoString() string { return "pki." + a.String() }
 // LogValue is String, for log/slog.
 func (a *Authority) LogValue() slog.Value { return slog.StringValue(a.String()) }
 
-// Issue makes an ECDSA P-256 key and a certificate for it, valid from Backdate
-// before now and never longer than the authority itself.
+// Issue makes an ECDSA P-256 key and a certificate for it, in PEM, valid from Backdate
+// before now and never longer than the authority.
 func (a *Authority) Issue(r Request, now time.Time, rand io.Reader) (KeyPair, error) {
 	fail := func(err error) (KeyPair, error) {
 		return KeyPair{}, fmt.Errorf("certificate %s: %w", r.CommonName, err)
@@ -137,7 +137,7 @@ func NewServiceAccountKey(rand io.Reader) (publicPEM, privatePEM []byte, err err
 }
 
 // NewEncryptionKey makes a 32-byte key for encryption at rest, in base64 as
-// EncryptionConfiguration wants it.
+// EncryptionConfiguration requires.
 func NewEncryptionKey(rand io.Reader) ([]byte, error) {
 	var raw [encryptionKeyBytes]byte
 	if _, err := io.ReadFull(rand, raw[:]); err != nil {
@@ -170,7 +170,7 @@ func selfSign(commonName string, key crypto.Signer, validity time.Duration, now 
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
-		MaxPathLenZero:        true, // it issues leaves only
+		MaxPathLenZero:        true, // it issues only leaf certificates
 	}
 	der, err := x509.CreateCertificate(rand, template, template, key.Public(), key)
 	if err != nil {
@@ -191,7 +191,7 @@ func newKey(rand io.Reader) (crypto.Signer, []byte, error) {
 	return key, encode(pemPrivateKey, der), nil
 }
 
-// newSerial draws 127 random bits: positive, and within the 20 bytes of RFC 5280.
+// newSerial returns 127 random bits: positive, and within the 20 bytes of RFC 5280.
 func newSerial(rand io.Reader) (*big.Int, error) {
 	var b [16]byte
 	if _, err := io.ReadFull(rand, b[:]); err != nil {
@@ -231,7 +231,7 @@ func parseCertificates(b []byte) ([]*x509.Certificate, error) {
 	return out, nil
 }
 
-// parseKey never puts any of its input into an error.
+// parseKey never puts any part of its input into an error.
 func parseKey(b []byte) (crypto.Signer, error) {
 	block, _ := pem.Decode(b)
 	if block == nil {

@@ -15,15 +15,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Options for Bootstrap, Rotate and LoadRef. The first group only describes the store in the Ref.
+// Options are for Bootstrap, Rotate and LoadRef. The first group only describes the store in the Ref.
 type Options struct {
 	Store, Prefix, KMSKeyID, Region string
 
-	Generations Generations   // for LoadRef, the key store says them
+	Generations Generations   // LoadRef reads them from the key store instead
 	CAValidity  time.Duration // zero means DefaultCAValidity
 }
 
-// commonName is what an authority of a generation is called.
+// commonName returns the common name of a generation of an authority.
 func commonName(k Kind, generation int) string {
 	name := map[Kind]string{
 		KindKubernetesCA: "kubernetes-ca", KindEtcdCA: "etcd-ca", KindFrontProxyCA: "kubernetes-front-proxy-ca",
@@ -34,23 +34,22 @@ func commonName(k Kind, generation int) string {
 	return name
 }
 
-// Bootstrap creates a cluster's authorities and keys, or adopts what the
-// store already has, and returns the reference to them.
+// Bootstrap makes a cluster's authorities and keys, or adopts those in the store, and
+// returns the reference to them.
 //
-// It may be interrupted at any instant and started again: all private keys
-// are created first, with the store's create-only semantics, and the public
-// parts are then derived from the keys as stored. A key is therefore never
-// made twice. For the same reason a store that holds a public part but lacks a
-// key has lost it, and Bootstrap refuses to make a new one in its place. A
-// store with keys of other generations than those wanted is refused.
+// After an interruption at any moment it can be run again. It first creates all
+// private keys, which the store never overwrites, and then derives the public parts
+// from the stored keys, so a key is never made twice. A store with a public part but
+// without its key has lost the key, and Bootstrap returns an error instead of making a
+// new one. Keys of generations that are not wanted are an error, too.
 func Bootstrap(ctx context.Context, s Store, cluster string, now time.Time, rand io.Reader, o Options) (Ref, error) {
 	return establish(ctx, s, cluster, now, rand, o, nil)
 }
 
-// Rotate brings a bootstrapped cluster from one set of generations to that of
-// the options: it makes those that are new, and deletes those that are not
-// wanted any more from the store, private keys included. See [CheckGenerations]
-// for what may follow what. Like Bootstrap it may be interrupted and started again.
+// Rotate brings a cluster from one set of generations to that of the options: it makes
+// new ones, and deletes those no longer wanted from the store, including their
+// private keys. See [CheckGenerations] for what may follow what. Like Bootstrap it can be
+// interrupted and run again.
 func Rotate(ctx context.Context, s Store, cluster string, from Generations, now time.Time, rand io.Reader, o Options) (Ref, error) {
 	return establish(ctx, s, cluster, now, rand, o, &from)
 }
@@ -72,9 +71,8 @@ func establish(ctx context.Context, s Store, cluster string, now time.Time, rand
 	return ref, nil
 }
 
-// LoadRef reads the public part of a bootstrapped cluster back from its
-// store, without fetching a single private key. It returns an error that wraps
-// ErrNotFound when a public part is missing.
+// LoadRef reads the public part of a cluster's keys from its store and fetches no
+// private key. The error wraps ErrNotFound if a public part is missing.
 func LoadRef(ctx context.Context, s Store, cluster string, o Options) (Ref, error) {
 	fail := func(err error) (Ref, error) { return Ref{}, fmt.Errorf("certificates of cluster %s: %w", cluster, err) }
 	stored, err := s.Get(ctx, NameGenerations)
@@ -108,7 +106,7 @@ func LoadRef(ctx context.Context, s Store, cluster string, o Options) (Ref, erro
 	return newRef(cluster, o, values), nil
 }
 
-// Missing returns which of Names the store does not have.
+// Missing returns the Names that the store does not have.
 func Missing(ctx context.Context, s Store, g Generations) ([]string, error) {
 	present, err := s.List(ctx)
 	if err != nil {
@@ -117,9 +115,8 @@ func Missing(ctx context.Context, s Store, g Generations) ([]string, error) {
 	return slices.DeleteFunc(Names(g), func(n string) bool { return slices.Contains(present, n) }), nil
 }
 
-// Purge deletes every key and certificate, of whatever generation; what is
-// already gone is no error. Public parts go first, so that an interrupted
-// Purge can be followed by a Bootstrap.
+// Purge deletes every key and certificate of all generations. Public parts go first,
+// so that a Bootstrap can follow an interrupted Purge. Missing entries are no error.
 func Purge(ctx context.Context, s Store) error {
 	present, err := s.List(ctx)
 	if err != nil {
@@ -172,17 +169,16 @@ type bootstrap struct {
 	now   time.Time
 	rand  io.Reader
 	opts  Options
-	from  *Generations // nil when there was nothing before
+	from  *Generations // nil if there were none before
 
 	mu      sync.Mutex
 	present []string
 	values  map[string][]byte
 }
 
-// run makes what is missing. What the generations are is written before the
-// very first key, and else between making new keys and deleting old ones: an
-// interruption leaves either those of before or those wanted now, and every
-// key of either.
+// run makes what is missing. It records the generations before the very first key,
+// and later between making new keys and deleting old ones. So after an interruption
+// the store records either the earlier or the wanted generations, and has every key of them.
 func (b *bootstrap) run(ctx context.Context) error {
 	var err error
 	if b.present, err = b.store.List(ctx); err != nil {
@@ -231,7 +227,7 @@ func (b *bootstrap) run(ctx context.Context) error {
 	return remove(ctx, b.store, Strays(b.present, want))
 }
 
-// recorded returns the generations the store has; false when it has none yet.
+// recorded returns the generations recorded in the store; false if there are none yet.
 func (b *bootstrap) recorded(ctx context.Context) (Generations, bool, error) {
 	if !slices.Contains(b.present, NameGenerations) {
 		first := slices.ContainsFunc(Names(Generations{}), func(n string) bool { return !Secret(n) && b.has(n) })
@@ -245,8 +241,8 @@ func (b *bootstrap) recorded(ctx context.Context) (Generations, bool, error) {
 	return g, true, err
 }
 
-// checkRecorded refuses to touch keys of which more is known elsewhere: with
-// an old state, the only key that can read a cluster's secrets might be deleted.
+// checkRecorded returns an error if the store knows more than the caller: with an old
+// Terraform state, the only key that can read a cluster's secrets might be deleted.
 func (b *bootstrap) checkRecorded(stored Generations) error {
 	for _, k := range Kinds() {
 		have, want := stored.Of(k), b.opts.Generations.Of(k)
@@ -259,7 +255,7 @@ func (b *bootstrap) checkRecorded(stored Generations) error {
 	return nil
 }
 
-// record writes which generations there are, unless the store says so already.
+// record writes the generations into the store, unless they are already there.
 func (b *bootstrap) record(ctx context.Context, stored Generations) error {
 	if stored.Equal(b.opts.Generations) {
 		return nil
@@ -272,8 +268,8 @@ func (b *bootstrap) record(ctx context.Context, stored Generations) error {
 
 func (b *bootstrap) has(name string) bool { return slices.Contains(b.present, name) }
 
-// checkLost refuses to go on when a public part is there and a key is not:
-// keys are always stored first, so the key has been there and is gone.
+// checkLost returns an error if there is a public part without its key: keys are
+// stored first, so the key has been lost.
 func (b *bootstrap) checkLost(stored Generations, recorded bool) error {
 	complete := recorded && slices.ContainsFunc(Names(stored), func(n string) bool {
 		return n != NameGenerations && !Secret(n) && b.has(n)
@@ -290,7 +286,7 @@ func (b *bootstrap) checkLost(stored Generations, recorded bool) error {
 	return nil
 }
 
-// ensure reads a value, or makes and stores it when there is none.
+// ensure reads a value, or makes and stores it if there is none.
 func (b *bootstrap) ensure(ctx context.Context, name string, create func() ([]byte, error)) error {
 	value, err := b.createOrAdopt(ctx, name, create)
 	if err != nil {
@@ -330,7 +326,7 @@ func (b *bootstrap) newSecret(k Kind) ([]byte, error) {
 	return keyPEM, err
 }
 
-// ensurePublic makes what is public of a key, and checks that both belong together.
+// ensurePublic makes the public part of a key, and checks that the two match.
 func (b *bootstrap) ensurePublic(ctx context.Context, k Kind, generation int) error {
 	switch k {
 	case KindEncryption:
@@ -385,7 +381,7 @@ func (b *bootstrap) value(name string) []byte {
 	return b.values[name]
 }
 
-// lockedReader lets several goroutines share a random source that is not made for it.
+// lockedReader makes a random source safe for concurrent use.
 type lockedReader struct {
 	mu sync.Mutex
 	r  io.Reader

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// faultyStore dies at its nth call: before the call takes effect, or after.
+// faultyStore fails at its nth call, before or after the call takes effect.
 type faultyStore struct {
 	*MemoryStore
 	mu    sync.Mutex
@@ -195,7 +195,7 @@ func TestStateStoreRoundTrip(t *testing.T) {
 	}
 }
 
-// noRandom proves that nothing new is made.
+// noRandom shows that nothing new is made.
 type noRandom struct{}
 
 func (noRandom) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }

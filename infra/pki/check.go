@@ -9,11 +9,11 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// Check returns why a certificate must be reissued; nothing when it is good.
-// The findings are of kind [finding.Certificate] and name neither subject nor target.
-// The first certificate of the bundle is the authority that must have issued it.
-// A certificate is due earlyRenewal before it ends, or after two thirds of
-// its life when it was issued for less than three times that long.
+// Check returns why a certificate must be reissued; nothing if it is good. The
+// findings are of kind [finding.Certificate], without subject and target. The first
+// certificate of the bundle is the authority that must have issued it. A certificate
+// is due earlyRenewal before it expires, or after two thirds of its validity if that is less
+// than three times earlyRenewal.
 func Check(certPEM, caBundlePEM []byte, r Request, now time.Time, earlyRenewal time.Duration) []finding.Finding {
 	certs, err := parseCertificates(certPEM)
 	if err != nil {
@@ -61,7 +61,7 @@ func CommonName(certPEM []byte) (string, error) {
 	return certs[0].Subject.CommonName, nil
 }
 
-// Expiry returns when the first certificate in certPEM ends.
+// Expiry returns when the first certificate in certPEM expires.
 func Expiry(certPEM []byte) (time.Time, error) {
 	certs, err := parseCertificates(certPEM)
 	if err != nil {
@@ -70,9 +70,9 @@ func Expiry(certPEM []byte) (time.Time, error) {
 	return certs[0].NotAfter, nil
 }
 
-// RotationDue returns when the authority that issues, the first of the bundle,
-// is due for rotation, and when it ends. It is due when a leaf certificate
-// would outlive it, or after two thirds of a life that is shorter than that.
+// RotationDue returns when the issuing authority, the first of the bundle, is due for
+// rotation, and when it expires. It is due when a new leaf certificate would outlive
+// it, or after two thirds of its validity if that is short.
 func RotationDue(bundlePEM []byte) (due, end time.Time, err error) {
 	certs, err := parseCertificates(bundlePEM)
 	if err != nil {
@@ -81,7 +81,7 @@ func RotationDue(bundlePEM []byte) (due, end time.Time, err error) {
 	return renewAt(certs[0], DefaultValidity), certs[0].NotAfter, nil
 }
 
-// IssuedBy tells whether a certificate is one that the authority issues now: the
+// IssuedBy reports whether a certificate is from the authority that issues now: the
 // first of the bundle.
 func IssuedBy(certPEM, caBundlePEM []byte) bool {
 	certs, err := parseCertificates(certPEM)

@@ -11,7 +11,7 @@ import (
 // Kind names one of a cluster's keys. Each is rotated by generations.
 type Kind string
 
-// The kinds, called as the fields of Generations are.
+// The kinds, with the names of the fields of Generations.
 const (
 	KindKubernetesCA   Kind = "kubernetes_ca"
 	KindEtcdCA         Kind = "etcd_ca"
@@ -25,12 +25,12 @@ func Kinds() []Kind {
 	return []Kind{KindKubernetesCA, KindEtcdCA, KindFrontProxyCA, KindServiceAccount, KindEncryption}
 }
 
-// MaxGenerations bounds how many generations of a key exist at once: one that
-// goes, one that issues and one that comes.
+// MaxGenerations bounds how many generations of a key exist at the same time: an old,
+// a current and a new one.
 const MaxGenerations = 3
 
-// Generations says which generations of each key there are. The first issues
-// (signs, writes); all are trusted (verify, read). Empty means the first alone: [1].
+// Generations lists the generations of each key. The first issues (signs, encrypts);
+// all are trusted (verify, decrypt). Empty means only the first: [1].
 type Generations struct {
 	KubernetesCA   []int `json:"kubernetes_ca"`
 	EtcdCA         []int `json:"etcd_ca"`
@@ -55,7 +55,7 @@ func (g *Generations) field(k Kind) *[]int {
 	return new([]int)
 }
 
-// Of returns the generations of one key, the issuing one first; never none.
+// Of returns the generations of one key, the issuing one first; at least one.
 func (g Generations) Of(k Kind) []int {
 	if list := *g.field(k); len(list) > 0 {
 		return slices.Clone(list)
@@ -72,12 +72,12 @@ func (g Generations) With(k Kind, list []int) Generations {
 	return g
 }
 
-// Equal reports whether both say the same of every key.
+// Equal reports whether both have the same generations of every key.
 func (g Generations) Equal(o Generations) bool {
 	return !slices.ContainsFunc(Kinds(), func(k Kind) bool { return !slices.Equal(g.Of(k), o.Of(k)) })
 }
 
-// full spells every kind out.
+// full sets every kind explicitly.
 func (g Generations) full() Generations {
 	for _, k := range Kinds() {
 		g = g.With(k, g.Of(k))
@@ -85,17 +85,17 @@ func (g Generations) full() Generations {
 	return g
 }
 
-// encode is the value of NameGenerations.
+// encode returns the value of NameGenerations.
 func (g Generations) encode() string {
 	b, err := json.Marshal(g.full())
 	if err != nil {
-		return "" // a struct of lists of numbers
+		return "" // a struct of lists of numbers always marshals
 	}
 	return string(b)
 }
 
-// ParseGenerations reads the value stored as NameGenerations; empty means that
-// every key is of its first generation.
+// ParseGenerations reads the value of NameGenerations; empty means that every key is
+// of its first generation.
 func ParseGenerations(value string) (Generations, error) {
 	var g Generations
 	if value == "" {
@@ -112,10 +112,10 @@ func ParseGenerations(value string) (Generations, error) {
 	return g, nil
 }
 
-// CheckGenerations reports why one list of generations must not follow
-// another. Rotation has three steps, since whoever trusts must do so before
-// anyone issues, and for as long as anything issued is in use: [1], [1, 2],
-// [2, 1], [2]. Without a prior list only next itself is checked.
+// CheckGenerations returns why one list of generations must not follow another.
+// A rotation has three steps: [1], [1, 2], [2, 1], [2]. A generation must be trusted
+// before it issues, and as long as anything it has issued is in use. Without a prior
+// list, only next itself is checked.
 func CheckGenerations(prior, next []int) error {
 	switch {
 	case len(next) == 0:
@@ -151,7 +151,7 @@ func CheckGenerations(prior, next []int) error {
 	return nil
 }
 
-// FormatGenerations writes a list as in a configuration: "[2, 1]".
+// FormatGenerations returns a list as in a configuration: "[2, 1]".
 func FormatGenerations(generations []int) string {
 	words := make([]string, len(generations))
 	for i, n := range generations {
@@ -160,6 +160,6 @@ func FormatGenerations(generations []int) string {
 	return "[" + strings.Join(words, ", ") + "]"
 }
 
-// EncryptionKeyName identifies a generation of the encryption key to the API
-// server, which writes it beside every value it seals.
+// EncryptionKeyName returns a generation's key name for the API server, which stores it
+// with every value that it encrypts.
 func EncryptionKeyName(generation int) string { return "key-" + strconv.Itoa(generation) }

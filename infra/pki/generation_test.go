@@ -25,11 +25,11 @@ func TestCheckGenerations(t *testing.T) {
 		{[]int{2, 1}, []int{2}, ""},
 		{[]int{2}, []int{2, 3}, ""},
 		{[]int{1}, []int{1, 7}, ""},
-		{[]int{1, 2}, []int{1}, ""},       // thought better of it
+		{[]int{1, 2}, []int{1}, ""},       // cancelled
 		{[]int{2, 1}, []int{1, 2}, ""},    // back again
-		{[]int{1, 2}, []int{2, 1, 3}, ""}, // the next one already
+		{[]int{1, 2}, []int{2, 1, 3}, ""}, // the next one already added
 		{[]int{3, 2, 1}, []int{3}, ""},    // both old ones at once
-		{[]int{1, 2, 3}, []int{3, 1}, ""}, // one that never issued goes
+		{[]int{1, 2, 3}, []int{3, 1}, ""}, // one that never issued is dropped
 		{[]int{1}, []int{2, 1}, "generation 2 is not trusted yet: write [1, 2] and apply, then [2, 1]"},
 		{[]int{1}, []int{2}, "generation 2 is not trusted yet: write [1, 2]"},
 		{[]int{2, 1}, []int{3, 2}, "generation 3 is not trusted yet: write [2, 1, 3] and apply, then [3, 2]"},
@@ -71,7 +71,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// steps are three rotations of every key at once, one after the other.
+// steps are the steps of three rotations of every key.
 func steps() []Generations {
 	var out []Generations
 	for _, list := range [][]int{{1}, {1, 2}, {2, 1}, {2}, {2, 3}, {3, 2}, {3}} {
@@ -84,8 +84,8 @@ func steps() []Generations {
 	return out
 }
 
-// TestRotateSurvivesAKillAtAnyInstant kills every step of a rotation at every
-// call to the store, and finishes it.
+// TestRotateSurvivesAKillAtAnyInstant interrupts every step of a rotation at every
+// call to the store, and completes it.
 func TestRotateSurvivesAKillAtAnyInstant(t *testing.T) {
 	ctx := context.Background()
 	store, from := NewMemoryStore(nil), steps()[0]
@@ -199,8 +199,8 @@ func TestRotateInState(t *testing.T) {
 	}
 }
 
-// TestOldStateIsRefused: a state that knows less than the key store must not
-// have keys deleted, nor a cluster started over.
+// TestOldStateIsRefused checks that with an outdated state no keys are deleted and no
+// cluster is bootstrapped again.
 func TestOldStateIsRefused(t *testing.T) {
 	ctx := context.Background()
 	all := steps()

@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// MemoryStore keeps keys in memory: the store behind StoreState, whose content
-// is a sensitive value in Terraform state. It prints redacted.
+// MemoryStore keeps keys in memory. It is the store for StoreState, whose content is a
+// sensitive value in Terraform state. Printing it shows no values.
 type MemoryStore struct {
 	mu     sync.Mutex
 	values map[string]string
@@ -23,7 +23,7 @@ func NewMemoryStore(values map[string]string) *MemoryStore {
 	return m
 }
 
-// MemoryStore returns the store of a cluster with StoreState: its keys and its public certificates.
+// MemoryStore returns the store of a cluster with StoreState: its keys and public certificates.
 func (r Ref) MemoryStore() *MemoryStore {
 	m := NewMemoryStore(r.Keys)
 	maps.Copy(m.values, r.Public())
@@ -78,7 +78,7 @@ func (m *MemoryStore) List(context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(m.values)), nil
 }
 
-// String gives the names held, never a value.
+// String returns the names in the store.
 func (m *MemoryStore) String() string {
 	names, _ := m.List(context.Background())
 	return fmt.Sprintf("MemoryStore%v", names)

@@ -1,11 +1,10 @@
-// Package pki makes and checks the keys and certificates of a cluster:
-// certificate authorities, leaf certificates, the service-account key pair
-// and the key that encrypts secrets in etcd.
+// Package pki makes and checks the keys and certificates of a cluster: certificate
+// authorities, leaf certificates, the service-account key pair and the key that
+// encrypts secrets in etcd.
 //
-// It is pure cryptography: the clock and the random source are arguments, and
-// nothing in here touches files, networks or machines. Where private keys are
-// kept is behind the Store interface; implementations that do I/O live
-// elsewhere. No type in here prints private material.
+// It is pure: the clock and the random source are arguments. What may not enter:
+// files, networks, machines, and stores that do I/O, which implement the Store interface
+// elsewhere. Printing a type of this package shows no private key.
 package pki
 
 import (
@@ -43,12 +42,12 @@ const (
 	DefaultCAValidity   = 10 * 365 * 24 * time.Hour
 	DefaultValidity     = 365 * 24 * time.Hour
 	DefaultEarlyRenewal = 60 * 24 * time.Hour
-	// Backdate is how far NotBefore lies in the past, so that a machine whose
-	// clock is a little behind accepts a fresh certificate.
+	// Backdate is how far NotBefore lies in the past, so that a machine whose clock
+	// is behind accepts a new certificate.
 	Backdate = 5 * time.Minute
 )
 
-// Request says what a leaf certificate must hold.
+// Request is the content of a leaf certificate.
 type Request struct {
 	CommonName     string
 	Organizations  []string
@@ -58,7 +57,7 @@ type Request struct {
 	Validity       time.Duration // zero means DefaultValidity
 }
 
-// KeyPair is a certificate and its private key, PEM. It prints redacted.
+// KeyPair is a certificate and its private key, in PEM. Printing it shows no key.
 type KeyPair struct {
 	CertPEM []byte
 	KeyPEM  []byte
@@ -66,7 +65,7 @@ type KeyPair struct {
 
 const redacted = "[redacted]"
 
-// String returns the certificate's size only; never the key.
+// String returns only the certificate's size.
 func (k KeyPair) String() string {
 	return fmt.Sprintf("KeyPair{CertPEM: %d bytes, KeyPEM: %s}", len(k.CertPEM), redacted)
 }
@@ -77,7 +76,7 @@ func (k KeyPair) GoString() string { return "pki." + k.String() }
 // LogValue is String, for log/slog.
 func (k KeyPair) LogValue() slog.Value { return slog.StringValue(k.String()) }
 
-// Slot is one certificate's place on a machine: where it lies and what it must hold.
+// Slot is a certificate's place on a machine and its wanted content.
 type Slot struct {
 	Name         string // for people: "apiserver"
 	CertPath     string
@@ -89,9 +88,9 @@ type Slot struct {
 	EarlyRenewal time.Duration
 }
 
-// Ref is a cluster's PKI as others refer to it: public certificates and where
-// the private keys are. With Store "state" it carries the keys themselves in
-// Keys, and is secret; with any other store it holds nothing secret.
+// Ref is a reference to a cluster's PKI: public certificates and where the private keys
+// are. With Store "state" it holds the keys themselves in Keys and is secret; with any
+// other store it holds no secrets.
 type Ref struct {
 	Cluster  string `json:"cluster"`
 	Store    string `json:"store"` // StoreSSM or StoreState
@@ -115,7 +114,7 @@ const (
 	StoreState = "state"
 )
 
-// String describes the reference without keys.
+// String returns the reference without keys.
 func (r Ref) String() string {
 	keys := ""
 	if len(r.Keys) > 0 {

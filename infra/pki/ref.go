@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// bundle points to the part of a reference that holds a kind's public parts,
-// nil for a kind that has none.
+// bundle returns the field with a kind's public parts, nil for a kind that has
+// none.
 func (r *Ref) bundle(k Kind) *string {
 	switch k {
 	case KindKubernetesCA:
@@ -23,8 +23,8 @@ func (r *Ref) bundle(k Kind) *string {
 	return nil
 }
 
-// Bundle returns the PEM bundle of one of the authorities, the issuing
-// certificate first; empty when the name is unknown.
+// Bundle returns the PEM bundle of an authority, the issuing certificate first; empty
+// if the name is unknown.
 func (r Ref) Bundle(ca CAName) string {
 	if b := r.bundle(ca.Kind()); b != nil {
 		return *b
@@ -32,7 +32,7 @@ func (r Ref) Bundle(ca CAName) string {
 	return ""
 }
 
-// IssuingCertificate returns the certificate that an authority issues with, alone.
+// IssuingCertificate returns only the certificate with which an authority issues.
 func (r Ref) IssuingCertificate(ca CAName) string {
 	if parts := splitPEM(r.Bundle(ca)); len(parts) > 0 {
 		return parts[0]
@@ -40,7 +40,7 @@ func (r Ref) IssuingCertificate(ca CAName) string {
 	return r.Bundle(ca)
 }
 
-// IssuingKey returns the name under which the key that an authority issues with is stored.
+// IssuingKey returns the name in the store of the key with which an authority issues.
 func (r Ref) IssuingKey(ca CAName) string {
 	return SecretName(ca.Kind(), r.Generations.Issuing(ca.Kind()))
 }
@@ -66,9 +66,9 @@ func (r Ref) Public() map[string]string {
 	return out
 }
 
-// Arrange returns the reference as it is with other generations: in another
-// order, or without some. Kinds of which a generation is not known yet are
-// returned besides; their bundles, and the keys, stay as they are.
+// Arrange returns the reference with other generations: in another order, or without
+// some. It also returns the kinds with a generation that is not in the reference;
+// their bundles, and the keys, stay unchanged.
 func (r Ref) Arrange(next Generations) (Ref, []Kind) {
 	var unknown []Kind
 	known := r.Public()
@@ -100,8 +100,8 @@ func (r Ref) Arrange(next Generations) (Ref, []Kind) {
 	return out, unknown
 }
 
-// Certificates returns the certificates of a bundle, each in PEM and written
-// alike, so that they can be compared.
+// Certificates returns the certificates of a bundle, each in PEM in the same form, so
+// that they can be compared.
 func Certificates(bundle string) []string {
 	var out []string
 	for rest := []byte(bundle); ; {
@@ -115,7 +115,7 @@ func Certificates(bundle string) []string {
 	}
 }
 
-// splitPEM cuts a bundle into its blocks, each with what stands before it.
+// splitPEM splits a bundle into its blocks, each with the text before it.
 func splitPEM(bundle string) []string {
 	var out []string
 	for rest := []byte(bundle); ; {

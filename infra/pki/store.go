@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Errors every Store implementation returns (wrapped or not).
+// The errors of every Store implementation, wrapped or not.
 var (
-	// ErrExists: Create found the name already taken; the stored value is unchanged.
+	// ErrExists: Create found the name in use; the stored value is unchanged.
 	ErrExists = errors.New("already exists in the key store")
 	// ErrNotFound: Get or Delete found nothing under the name.
 	ErrNotFound = errors.New("not found in the key store")
@@ -29,8 +29,8 @@ const (
 	CertFrontProxyCA     = "front-proxy-ca.crt"
 	PublicServiceAccount = "service-account.pub"
 
-	// NameGenerations holds the Generations as JSON; without it every key is
-	// of its first generation.
+	// NameGenerations holds the Generations as JSON; if it is missing, every key is of
+	// its first generation.
 	NameGenerations = "generations"
 )
 
@@ -41,7 +41,7 @@ const (
 	extPub  = ".pub"
 )
 
-// naming says how a kind's entries are called.
+// naming has the names of a kind's entries.
 var naming = map[Kind]struct{ stem, public string }{
 	KindKubernetesCA:   {"kubernetes-ca", extCert},
 	KindEtcdCA:         {"etcd-ca", extCert},
@@ -69,8 +69,8 @@ func (g Generations) SecretNames(k Kind) []string {
 	return out
 }
 
-// PublicName returns the name under which a generation's certificate or public
-// key is stored, empty for a kind that has none.
+// PublicName returns the name under which a generation's certificate or public key is
+// stored, empty for a kind that has none.
 func PublicName(k Kind, generation int) string {
 	ext := naming[k].public
 	if ext == "" {
@@ -79,7 +79,7 @@ func PublicName(k Kind, generation int) string {
 	return entryName(k, generation, ext)
 }
 
-// Names returns every name a cluster of these generations has in its store.
+// Names returns every name that a cluster of these generations has in its store.
 func Names(g Generations) []string {
 	var out []string
 	for _, k := range Kinds() {
@@ -96,7 +96,7 @@ func Names(g Generations) []string {
 	return out
 }
 
-// Owned picks the names that are those of a cluster's keys, of whatever generation.
+// Owned returns the names that belong to a cluster's keys, of any generation.
 func Owned(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
 		_, ok := parseName(n)
@@ -104,7 +104,7 @@ func Owned(names []string) []string {
 	})
 }
 
-// Strays picks, of the names present, those of keys that are of none of the generations.
+// Strays returns the names of keys that belong to none of the generations.
 func Strays(present []string, g Generations) []string {
 	wanted := Names(g)
 	return slices.DeleteFunc(Owned(present), func(n string) bool {
@@ -112,7 +112,7 @@ func Strays(present []string, g Generations) []string {
 	})
 }
 
-// parseName tells whether name is one of ours, and whether what it names is public.
+// parseName reports whether a name is one of ours, and whether its value is public.
 func parseName(name string) (public, ok bool) {
 	if name == NameGenerations {
 		return true, true
@@ -137,8 +137,8 @@ func parseName(name string) (public, ok bool) {
 	return false, false
 }
 
-// Secret reports whether the value stored under name is private.
-// Unknown names count as private.
+// Secret reports whether the value stored under name is private. Unknown names count
+// as private.
 func Secret(name string) bool {
 	public, _ := parseName(name)
 	return !public
@@ -147,13 +147,13 @@ func Secret(name string) bool {
 // Store keeps the private keys of one cluster. Implementations are safe for
 // concurrent use and never log values.
 type Store interface {
-	// Get returns ErrNotFound when there is nothing under name.
+	// Get returns ErrNotFound if there is nothing under name.
 	Get(ctx context.Context, name string) ([]byte, error)
-	// Create writes only when the name is free, atomically, and returns ErrExists otherwise.
+	// Create writes atomically and only if the name is not in use; otherwise it returns ErrExists.
 	Create(ctx context.Context, name string, value []byte) error
-	// Replace writes a public entry, whatever was there, atomically.
+	// Replace writes a public entry atomically, whether or not it exists.
 	Replace(ctx context.Context, name string, value []byte) error
-	// Delete returns ErrNotFound when there is nothing under name.
+	// Delete returns ErrNotFound if there is nothing under name.
 	Delete(ctx context.Context, name string) error
 	// List returns the names present, sorted.
 	List(ctx context.Context) ([]string, error)

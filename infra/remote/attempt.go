@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// attempt is one attempt to connect to a machine. Everybody who wants the
-// machine meanwhile waits for the same one, or many commands for a dead
-// machine would take their timeouts one after the other. It is bounded by the
-// pool's timeout and not by who asked first, whose time may be short.
+// attempt is one attempt to connect to a machine. Everyone who needs the machine
+// meanwhile waits for the same attempt; otherwise the timeouts of many commands for a
+// dead machine would add up. It is bounded by the pool's timeout, because the first caller
+// may have little time.
 type attempt struct {
-	dial  time.Duration // how long the machine has to accept
-	done  chan struct{} // closed at its end; then the rest is set
+	dial  time.Duration // how long the machine may take to accept
+	done  chan struct{} // closed at its end, when the other fields are set
 	conn  *connection
 	err   error
 	ended time.Time
@@ -22,17 +22,16 @@ type attempt struct {
 
 type recallKey struct{}
 
-// Recalling returns a context for looking at machines rather than waiting for
-// them: one that could not be reached within the last age is not tried again
-// but counts as what it was then. Looking at a machine for several reasons in
-// a row then costs one timeout, not several. Never use it to wait for a
-// machine to come up.
+// Recalling returns a context for observing machines, not for waiting for them. A
+// machine that could not be reached within the last age is not tried again; the
+// earlier error is returned. Observing a machine several times in a row then costs one
+// timeout. Never use it to wait for a machine to come up.
 func Recalling(ctx context.Context, age time.Duration) context.Context {
 	return context.WithValue(ctx, recallKey{}, age)
 }
 
-// Dialer returns Dial for clients that dial in contexts of their own, which
-// hold nothing of ctx: what Recalling did to ctx holds for them too.
+// Dialer returns Dial for clients that dial in contexts of their own. [Recalling] in
+// ctx holds for them, too.
 func (m *Machine) Dialer(ctx context.Context) DialFunc {
 	age, recalling := ctx.Value(recallKey{}).(time.Duration)
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -43,8 +42,8 @@ func (m *Machine) Dialer(ctx context.Context) DialFunc {
 	}
 }
 
-// connection returns the pooled connection, opening it when there is none;
-// reused says that it had been there before. The machine has dial to accept it.
+// connection returns the pooled connection and opens it if there is none; reused says
+// that it was open before. The machine may take dial to accept.
 func (m *Machine) connection(ctx context.Context, dial time.Duration) (c *connection, reused bool, err error) {
 	age, _ := ctx.Value(recallKey{}).(time.Duration)
 	for {
@@ -74,13 +73,13 @@ func (m *Machine) connection(ctx context.Context, dial time.Duration) (c *connec
 				Err: fmt.Errorf("%w while connecting", ctx.Err())}
 		}
 		if a.err != nil && joined && a.dial < dial {
-			continue // it was given up earlier than it would have been for us
+			continue // it was given up earlier than this caller would
 		}
 		return a.conn, false, a.err
 	}
 }
 
-// try starts an attempt; m.mu is held.
+// try starts an attempt. The caller holds m.mu.
 func (m *Machine) try(ctx context.Context, dial time.Duration) *attempt {
 	a := &attempt{dial: dial, done: make(chan struct{})}
 	m.conn, m.trying = nil, a

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// silent is a network in which nobody answers; it counts who tries.
+// silent is a network in which nothing answers; it counts attempts.
 type silent struct{ dials atomic.Int32 }
 
 func (s *silent) dial(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -56,7 +56,7 @@ func TestAttempts(t *testing.T) {
 	gone(Recalling(t.Context(), time.Nanosecond))
 	tries(1, "what was too long ago")
 
-	// Somebody with little time must not leave the others without an answer.
+	// A caller with little time must not leave the others without an answer.
 	impatient, cancel := context.WithTimeout(looking, time.Millisecond)
 	defer cancel()
 	if err := m.Ping(impatient); err == nil {

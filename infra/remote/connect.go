@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// keepaliveEvery is how often the peer is asked whether it is still there.
+	// keepaliveEvery is the interval of keepalive requests.
 	keepaliveEvery = 5 * time.Second
-	// keepaliveGrace is how long it may take to answer: longer than a machine
-	// at full load needs, shorter than a person likes to wait.
+	// keepaliveGrace is how long an answer may take: longer than a machine at full
+	// load needs.
 	keepaliveGrace = 20 * time.Second
 	// maxSessions stays below OpenSSH's MaxSessions, 10 by default
 	// (sshd_config(5)).
@@ -44,8 +44,8 @@ func (c *connection) isLost() bool {
 	}
 }
 
-// connect opens and authenticates a connection to h. The machine has dial to
-// answer at all, and the configured timeout for everything.
+// connect opens and authenticates a connection to h. The machine may take dial to
+// answer, and the configured timeout for everything.
 func (p *Pool) connect(ctx context.Context, h Host, dial time.Duration) (*connection, error) {
 	wanted, err := parseHostKeys(h)
 	if err != nil {
@@ -76,7 +76,7 @@ func (p *Pool) connect(ctx context.Context, h Host, dial time.Duration) (*connec
 		case opening.Err() != nil:
 			err = context.Cause(opening)
 		case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
-			err = noAnswer(dial) // the dialer keeps the same time, and was the first to notice
+			err = noAnswer(dial) // the dialer has the same deadline and noticed it first
 		}
 		return nil, &UnreachableError{Machine: h.Name, Address: h.addr(), Err: err}
 	}
@@ -94,7 +94,7 @@ func withTimeout(ctx context.Context, d time.Duration) (context.Context, context
 
 func noAnswer(within time.Duration) error { return fmt.Errorf("no answer within %s", within) }
 
-// open opens the byte stream below SSH, directly or through the bastion.
+// open opens the byte stream for SSH, directly or through the bastion.
 func (p *Pool) open(ctx context.Context, h Host) (net.Conn, error) {
 	if h.Bastion == nil {
 		return p.cfg.Dial(ctx, "tcp", h.addr())
@@ -142,7 +142,7 @@ func (p *Pool) handshake(ctx context.Context, h Host, conn net.Conn, wanted []ss
 		return nil, mismatch
 	case errors.As(err, &negotiation) && negotiation.What == "host key":
 		return nil, &HostKeyError{Machine: h.Name, Address: h.addr(), Wanted: fingerprints(wanted)}
-	case negotiation != nil: // nothing that waiting changes
+	case negotiation != nil: // waiting does not help
 		return nil, fmt.Errorf("machine %s (%s): %w", h.Name, h.addr(), err)
 	case verified && refused(err):
 		var offered []string
@@ -167,21 +167,21 @@ func (p *Pool) handshake(ctx context.Context, h Host, conn net.Conn, wanted []ss
 	}
 	go func() {
 		defer close(c.lost)
-		_ = c.client.Wait() // its error says no more than that the connection ended
+		_ = c.client.Wait() // its error only says that the connection ended
 	}()
 	go c.keepalive(p.keepaliveEvery, p.keepaliveGrace)
 	return c, nil
 }
 
-// refused tells an answer to authentication from a broken connection, which
-// the ssh package does by text alone.
+// refused tells a rejected authentication from a broken connection. The ssh package
+// has only texts for that.
 func refused(err error) bool {
 	return strings.Contains(err.Error(), "unable to authenticate") ||
 		strings.Contains(err.Error(), "Too many authentication failures")
 }
 
-// keepalive closes the connection once the peer stops answering; without it a
-// machine that vanished is noticed only when TCP gives up, minutes later.
+// keepalive closes the connection once the peer stops answering. Without it, a lost
+// machine is noticed only when TCP gives up, minutes later.
 func (c *connection) keepalive(every, grace time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -201,8 +201,8 @@ func (c *connection) keepalive(every, grace time.Duration) {
 	}
 }
 
-// signers returns the configured keys followed by the agent's; the returned
-// function ends the conversation with the agent.
+// signers returns the configured keys followed by the agent's. The returned function
+// closes the connection to the agent.
 func (p *Pool) signers(ctx context.Context) ([]ssh.Signer, func(), error) {
 	signers := slices.Clone(p.cfg.Signers)
 	if p.cfg.AgentSocket == "" {
@@ -222,7 +222,7 @@ func (p *Pool) signers(ctx context.Context) ([]ssh.Signer, func(), error) {
 	return append(signers, held...), done, nil
 }
 
-// parseHostKeys returns the pinned keys of h; it is an error when there is none.
+// parseHostKeys returns the pinned keys of h; none is an error.
 func parseHostKeys(h Host) ([]ssh.PublicKey, error) {
 	var keys []ssh.PublicKey
 	for _, line := range h.HostKeys {
@@ -242,8 +242,8 @@ func parseHostKeys(h Host) ([]ssh.PublicKey, error) {
 	return keys, nil
 }
 
-// algorithms lists the host key algorithms under which the keys may be shown,
-// strongest first. ssh-rsa with SHA-1, DSA and certificates are left out.
+// algorithms returns the host key algorithms for the keys, strongest first. ssh-rsa
+// with SHA-1, DSA and certificates are left out.
 func algorithms(keys []ssh.PublicKey) []string {
 	byType := []struct {
 		keyType string
@@ -272,7 +272,7 @@ func fingerprints(keys []ssh.PublicKey) []string {
 	return out
 }
 
-// depth counts the bastions in front of h, up to one more than is allowed.
+// depth returns the number of bastions in front of h, at most one more than allowed.
 func depth(h Host) int {
 	n := 0
 	for b := h.Bastion; b != nil && n <= maxBastions; b = b.Bastion {

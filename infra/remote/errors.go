@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// UnreachableError says that no conversation with the machine was possible, or
-// that it broke off before the command ended. Nothing follows from it about
-// whether the machine still exists.
+// UnreachableError says that the machine could not be reached, or that the connection
+// broke before the command ended. It says nothing about whether the machine still
+// exists.
 type UnreachableError struct {
 	Machine string
 	Address string // host:port
@@ -21,14 +21,13 @@ func (e *UnreachableError) Error() string {
 // Unwrap returns the last condition seen.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// HostKeyError says that the machine did not prove to be the one meant: it
-// showed another key than those pinned, or none was pinned at all. It is never
-// worth a retry.
+// HostKeyError says that the machine showed a host key that is not pinned, or that no
+// key is pinned. Retrying never helps.
 type HostKeyError struct {
 	Machine string
 	Address string
-	Wanted  []string // SHA256 fingerprints with key type; empty when none was pinned
-	Got     []string // what the machine showed; empty when it has no key of a pinned type
+	Wanted  []string // SHA256 fingerprints with key type; empty if none is pinned
+	Got     []string // the keys the machine showed; empty if it has no key of a pinned type
 }
 
 func (e *HostKeyError) Error() string {
@@ -46,8 +45,7 @@ func (e *HostKeyError) Error() string {
 	}
 }
 
-// AuthError says that the machine, after proving its identity, accepted none
-// of our keys.
+// AuthError says that the machine, with a pinned host key, accepted none of our keys.
 type AuthError struct {
 	Machine string
 	Address string
@@ -65,10 +63,10 @@ func (e *AuthError) Error() string {
 		e.Machine, e.Address, e.User, offered, e.Err)
 }
 
-// Unwrap returns what the SSH handshake ended with.
+// Unwrap returns the error of the SSH handshake.
 func (e *AuthError) Unwrap() error { return e.Err }
 
-// ExitError says that a command ran and ended with a status other than zero.
+// ExitError says that a command ended with a status other than zero.
 type ExitError struct {
 	Machine string
 	Code    int    // exit status; 128 plus the signal's number when killed

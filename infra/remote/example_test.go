@@ -12,7 +12,7 @@ func ExampleRedact() {
 	// Output: request failed: Authorization: Bearer [redacted]
 }
 
-// A machine is spoken to only when it shows a pinned host key.
+// A machine without a pinned host key is refused.
 func ExamplePool_Machine() {
 	pool := remote.NewPool(remote.Config{})
 	defer pool.Close()

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxStdout bounds what is kept of a command's answer.
+	// maxStdout bounds what is kept of a command's standard output.
 	maxStdout = 64 << 20
 	// maxStderr is how much of the end of standard error is kept.
 	maxStderr = 16 << 10
@@ -28,47 +28,47 @@ type Machine struct {
 
 	mu     sync.Mutex
 	conn   *connection
-	trying *attempt // to connect, under way
-	failed *attempt // the last one, when it failed
+	trying *attempt // an attempt to connect that is in progress
+	failed *attempt // the last attempt, if it failed
 }
 
 func newMachine(p *Pool, h Host) *Machine { return &Machine{pool: p, host: h} }
 
 // Command is a POSIX shell script to run.
 type Command struct {
-	// Script is the text. It travels over standard input, so it appears
-	// neither in the machine's process list nor in its sudo log, and it may be
-	// long. It must hold no NUL byte.
+	// Script is the script's text. It is sent over standard input, so it may be
+	// long and appears neither in the process list nor in sudo's log. It must not
+	// contain a NUL byte.
 	Script string
-	// Stdin is what the script itself reads from standard input; secrets travel here.
+	// Stdin is the script's own standard input; secrets are sent here.
 	Stdin io.Reader
-	// Sudo runs the script as root. It needs passwordless sudo, unless the
-	// login user is root already.
+	// Sudo runs the script as root. Unless the login user is root, it needs
+	// passwordless sudo.
 	Sudo bool
-	// Tee, when set, gets standard output as it arrives, from another goroutine,
-	// one piece at a time and none after Run has returned.
+	// Tee, if set, gets standard output as it arrives, in one goroutine at a time
+	// and not after Run has returned.
 	Tee io.Writer
 }
 
-// Output is what a command wrote. Of standard error only the end is kept, redacted.
+// Output is a command's output. Only the end of standard error is kept, redacted.
 type Output struct {
 	Stdout, Stderr []byte
 }
 
-// Name returns the name people call the machine by.
+// Name returns the machine's name for people.
 func (m *Machine) Name() string { return m.host.Name }
 
 // Host returns how the machine is reached.
 func (m *Machine) Host() Host { return m.host }
 
-// Run runs one command in one round trip. The error is an [*ExitError] when it
-// ended with a status other than zero; [*UnreachableError], [*HostKeyError] or
-// [*AuthError] when there was no talking to the machine; it wraps the context's
-// error when that ended first, and the command was told to end then. Output
-// holds what had arrived, also beside an error.
+// Run runs one command in one round trip. The error is an [*ExitError] if the command
+// ended with a status other than zero, and an [*UnreachableError], [*HostKeyError] or
+// [*AuthError] if the machine could not be talked to. If the context ended first, the
+// error wraps its error and the command is told to end. Output holds what has arrived,
+// also with an error.
 //
-// A connection that turned out dead before the command was sent is replaced
-// once; a command that may have been started is never repeated.
+// A connection that turns out dead before the command is sent is replaced once. A
+// command that may have started is never repeated.
 func (m *Machine) Run(ctx context.Context, cmd Command) (Output, error) {
 	conn, session, err := m.session(ctx)
 	if err != nil {
@@ -78,7 +78,7 @@ func (m *Machine) Run(ctx context.Context, cmd Command) (Output, error) {
 	return m.run(ctx, conn, session, cmd)
 }
 
-// session opens a session, on a new connection when the pooled one is dead.
+// session opens a session, on a new connection if the pooled one is dead.
 func (m *Machine) session(ctx context.Context) (*connection, *ssh.Session, error) {
 	again := true
 	for {
@@ -94,7 +94,7 @@ func (m *Machine) session(ctx context.Context) (*connection, *ssh.Session, error
 		case ctx.Err() != nil:
 			return nil, nil, fmt.Errorf("machine %s: open an SSH session: %w", m.host.Name, ctx.Err())
 		case errors.As(err, &denied) && len(c.sessions) > 0:
-			// The machine allows fewer sessions than is usual: wait for one of ours to end.
+			// The machine allows fewer sessions than usual: wait for one of ours to end.
 			sleep(ctx, 50*time.Millisecond)
 		case errors.As(err, &denied):
 			return nil, nil, fmt.Errorf("machine %s: open an SSH session: %w", m.host.Name, err)
@@ -121,10 +121,10 @@ func sleep(ctx context.Context, d time.Duration) {
 func (m *Machine) run(ctx context.Context, conn *connection, session *ssh.Session, cmd Command) (Output, error) {
 	defer session.Close()
 	stdout := &capture{max: maxStdout, tee: cmd.Tee}
-	defer stdout.detach() // what arrives after an interruption is for nobody
+	defer stdout.detach() // output after an interruption is dropped
 	stderr := &capture{max: maxStderr, keepEnd: true}
 	session.Stdout, session.Stderr = stdout, stderr
-	// Not session.Stdin: Wait would then also wait for a reader that never ends.
+	// Not session.Stdin: Wait would wait for a reader that never ends.
 	stdin, err := session.StdinPipe()
 	if err != nil {
 		return Output{}, fmt.Errorf("machine %s: %w", m.host.Name, err)
@@ -145,15 +145,15 @@ func (m *Machine) run(ctx context.Context, conn *connection, session *ssh.Sessio
 			if cmd.Stdin != nil {
 				in = io.MultiReader(in, cmd.Stdin)
 			}
-			_, _ = io.Copy(stdin, in) // a command that ends before it has read everything is its own affair
+			_, _ = io.Copy(stdin, in) // a command may end before it has read everything
 		}()
 		ended <- session.Wait()
 	}()
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
-		// The signal is not passed on through sudo; closing the session ends
-		// standard input, and a script dies when it next writes.
+		// sudo does not pass the signal on. Closing the session ends standard
+		// input, and a script ends when it next writes.
 		_ = session.Signal(ssh.SIGTERM)
 		session.Close()
 		return output(), fmt.Errorf("machine %s: command interrupted: %w", m.host.Name, ctx.Err())
@@ -175,8 +175,8 @@ func (m *Machine) run(ctx context.Context, conn *connection, session *ssh.Sessio
 	}
 }
 
-// shell is the command line the machine's login shell gets. The script comes
-// as the first bytes of standard input: head reads exactly those of a pipe.
+// shell returns the command line for the machine's login shell. The script is the
+// first part of standard input; head reads exactly its bytes from the pipe.
 func (m *Machine) shell(cmd Command) string {
 	line := fmt.Sprintf(`sh -c 'eval "$(head -c %d)"'`, len(cmd.Script))
 	if cmd.Sudo && m.host.User != "root" {
@@ -185,9 +185,9 @@ func (m *Machine) shell(cmd Command) string {
 	return "exec " + line
 }
 
-// Dial opens a connection from the machine to addr, as the machine resolves
-// it, through the SSH connection. The error is an [*ssh.OpenChannelError] when
-// the machine could not connect.
+// Dial opens a connection from the machine to addr, resolved on the machine, through
+// the SSH connection. The error is an [*ssh.OpenChannelError] if the machine could
+// not connect.
 func (m *Machine) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	for again := true; ; again = false {
 		c, reused, err := m.connection(ctx, m.pool.cfg.ConnectTimeout)
@@ -209,14 +209,14 @@ func (m *Machine) Dial(ctx context.Context, network, addr string) (net.Conn, err
 	}
 }
 
-// Ping makes sure that there is an authenticated connection and that the
-// machine answers on it. Its errors are those of Run.
+// Ping makes sure that there is an authenticated connection on which the machine
+// answers. Its errors are those of Run.
 func (m *Machine) Ping(ctx context.Context) error {
 	_, err := m.Run(ctx, Command{Script: ":"})
 	return err
 }
 
-// drop forgets a connection that turned out dead.
+// drop forgets a dead connection.
 func (m *Machine) drop(c *connection) {
 	c.client.Close()
 	m.mu.Lock()
@@ -236,8 +236,8 @@ func (m *Machine) disconnect() {
 	}
 }
 
-// session opens a session once fewer than maxSessions are in use; the caller
-// takes a token from c.sessions when done with it.
+// session opens a session once fewer than maxSessions are in use. The caller takes a
+// token from c.sessions when it is done.
 func (c *connection) session(ctx context.Context) (*ssh.Session, error) {
 	select {
 	case c.sessions <- struct{}{}:

@@ -1,11 +1,9 @@
-// Package remote is how the project talks to machines: SSH with pinned host
-// keys, one pooled connection per machine, optionally through bastions, and
-// sudo on the other side.
+// Package remote runs commands on machines over SSH, with pinned host keys, one
+// pooled connection per machine, optional bastions, and sudo on the machine.
 //
-// It runs shell scripts and opens TCP connections; it knows nothing about what
-// the scripts are for. It needs no ssh program, no known_hosts file and no home
-// directory. What may not enter: files, units, Kubernetes, Terraform, and any
-// way to accept a host key that was not pinned.
+// It runs shell scripts and opens TCP connections, whatever they are for. It needs no
+// ssh program, no known_hosts file and no home directory. What may not enter: files,
+// units, Kubernetes, Terraform, and any way to accept a host key that is not pinned.
 package remote
 
 import (
@@ -23,14 +21,14 @@ import (
 
 // Host is everything needed to reach a machine.
 type Host struct {
-	Name    string // how people call it, e.g. "controller-0"
+	Name    string // for people, e.g. "controller-0"
 	Address string // IP address or DNS name
 	Port    int    // 22 when zero
 	User    string // login user; anyone but root needs passwordless sudo
 	// HostKeys are the pinned public keys in authorized_keys form
 	// ("ssh-ed25519 AAAA..."). The machine must show one of them.
 	HostKeys []string
-	// Bastion, when set, is the machine through which this one is reached.
+	// Bastion, if set, is the machine through which this one is reached.
 	Bastion *Host
 }
 
@@ -59,11 +57,10 @@ type Config struct {
 // safe for concurrent use.
 type Pool struct {
 	cfg Config
-	// closed is closed by Close, and ends every attempt to connect.
+	// closed is closed by Close and ends every attempt to connect.
 	closed chan struct{}
 	once   sync.Once
-	// How often a peer is asked whether it is still there, and how long it may
-	// take to answer.
+	// The interval of keepalive requests, and how long an answer may take.
 	keepaliveEvery, keepaliveGrace time.Duration
 
 	mu       sync.Mutex
@@ -72,7 +69,7 @@ type Pool struct {
 
 const defaultConnectTimeout = 10 * time.Second
 
-// errClosed is what every use of a closed pool ends with.
+// errClosed is the error of every use of a closed pool.
 var errClosed = errors.New("the connection pool is closed")
 
 // NewPool returns an empty pool. It does no I/O.
@@ -88,10 +85,10 @@ func NewPool(cfg Config) *Pool {
 		keepaliveEvery: keepaliveEvery, keepaliveGrace: keepaliveGrace}
 }
 
-// Machine returns the machine behind h, the same one for equal hosts. It does
-// no I/O: connections are opened when first needed.
+// Machine returns the machine at h, the same one for equal hosts. It does no I/O:
+// connections are opened when needed.
 func (p *Pool) Machine(h Host) *Machine {
-	// Only a cycle of bastions cannot be marshalled; connecting reports it.
+	// Only a cycle of bastions cannot be marshalled; connecting reports that.
 	key, err := json.Marshal(h)
 	if err != nil {
 		return newMachine(p, h)
@@ -107,8 +104,8 @@ func (p *Pool) Machine(h Host) *Machine {
 	return m
 }
 
-// Close closes every connection. Commands still running end with an
-// [*UnreachableError]; later use of the pool's machines fails.
+// Close closes every connection. Commands that run end with an [*UnreachableError];
+// later use of the pool's machines fails.
 func (p *Pool) Close() error {
 	p.once.Do(func() { close(p.closed) })
 	p.mu.Lock()

@@ -9,21 +9,20 @@ import (
 )
 
 const (
-	// loginGrace is how long a freshly started machine may refuse the login:
-	// sshd answers before cloud-init has created the user. After that the key
-	// is taken to be wrong.
+	// loginGrace is how long a new machine may refuse the login: sshd answers
+	// before cloud-init has created the user. After that the key counts as wrong.
 	loginGrace = 30 * time.Second
-	// readyAttempt is how long a machine has to accept a connection while it is
-	// waited for: packets sent before it has its address are lost, and waiting
-	// for them would cost more than trying again. What comes after that takes the
-	// time it takes on a machine busy booting.
+	// readyAttempt is how long a machine may take to accept a connection in a wait.
+	// Packets sent before it has its address are lost, and waiting for them would
+	// take longer than trying again. The rest of an attempt may take longer, because
+	// a booting machine is busy.
 	readyAttempt = 2 * time.Second
 )
 
-// WaitReady waits until a command runs as root on the machine, trying every
-// poll (100 ms when zero). It returns at once on a [*HostKeyError] or any other
-// lasting error, after a grace of 30 s on an [*AuthError], and otherwise with
-// the last condition seen when ctx ends.
+// WaitReady waits until a command runs as root on the machine, and tries every poll
+// (100 ms if zero). It returns at once with a [*HostKeyError] or another permanent
+// error, after a grace of 30 s with an [*AuthError], and otherwise with the last
+// error when ctx ends.
 func (m *Machine) WaitReady(ctx context.Context, poll time.Duration) error {
 	if poll <= 0 {
 		poll = 100 * time.Millisecond
@@ -67,7 +66,7 @@ func (m *Machine) WaitReady(ctx context.Context, poll time.Duration) error {
 	}
 }
 
-// attempt makes one attempt to run a command as root.
+// attempt tries once to run a command as root.
 func (m *Machine) attempt(ctx context.Context) error {
 	dial := m.pool.cfg.ConnectTimeout
 	if m.host.Bastion == nil {
@@ -80,11 +79,11 @@ func (m *Machine) attempt(ctx context.Context) error {
 	return err
 }
 
-// endOf is why the context's time is over.
+// endOf returns why the context's time is over.
 func endOf(ctx context.Context) error { return cmp.Or(ctx.Err(), context.DeadlineExceeded) }
 
-// ended says whether the context's time is over. A dialer that goes by the
-// deadline may notice before the context itself does.
+// ended reports whether the context's time is over. A dialer with the context's deadline
+// may notice before the context does.
 func ended(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)

@@ -2,10 +2,9 @@ package remote
 
 import "regexp"
 
-// secrets are the shapes a secret may take in the output of a command: PEM
-// private keys (also cut off at either end of a log excerpt, or with the
-// newlines escaped), bearer tokens, JSON web tokens, and the credential fields
-// of kubeconfigs and EncryptionConfigurations.
+// secrets are the forms of secrets in the output of a command: PEM private keys (also
+// cut at either end of an excerpt, or with escaped newlines), bearer tokens, JSON web
+// tokens, and the credential fields of kubeconfigs and EncryptionConfigurations.
 var secrets = []struct {
 	shape *regexp.Regexp
 	to    string
@@ -16,12 +15,12 @@ var secrets = []struct {
 	{regexp.MustCompile(`(?i)\b(bearer|basic)(\s+)[A-Za-z0-9._~+/=-]{8,}`), "${1}${2}[redacted]"},
 	{regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`), "[token redacted]"},
 	{regexp.MustCompile(`(?i)("?\b(?:client-key-data|token|password|secretAccessKey|sessionToken)"?\s*[:=]\s*"?)[A-Za-z0-9._~+/=-]{8,}`), "${1}[redacted]"},
-	// Not the name of a Secret in a log line: a key is plain base64 of 16 bytes or more.
+	// Not the name of a Secret in a log line: a key is base64 of 16 bytes or more.
 	{regexp.MustCompile(`(?i)("?\bsecret"?\s*[:=]\s*"?)[A-Za-z0-9+/]{22,}={0,2}`), "${1}[redacted]"},
 }
 
-// Redact replaces what looks like a secret in the output of a command, so that
-// the output may appear in errors and logs.
+// Redact replaces what looks like a secret in the output of a command, so that the
+// output may be shown in errors and logs.
 func Redact(s string) string {
 	for _, r := range secrets {
 		s = r.shape.ReplaceAllString(s, r.to)

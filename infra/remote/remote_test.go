@@ -43,7 +43,7 @@ func TestRun(t *testing.T) {
 	if string(out.Stdout) != "got one" || string(out.Stderr) != "two\n" || tee.String() != "got one" {
 		t.Errorf("stdout %q, stderr %q, tee %q", out.Stdout, out.Stderr, tee.String())
 	}
-	// A script longer than any argument may be, followed by a large upload.
+	// A script longer than an argument may be, followed by a large upload.
 	upload := bytes.Repeat([]byte("0123456789abcdef"), 1<<18)
 	out, err = m.Run(t.Context(), Command{
 		Script: strings.Repeat("# "+strings.Repeat("x", 98)+"\n", 4000) + "wc -c", Stdin: bytes.NewReader(upload)})
@@ -202,7 +202,7 @@ func TestAgent(t *testing.T) {
 }
 
 func TestUnreachable(t *testing.T) {
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // accepts into its backlog, says nothing
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // accepts into its backlog and does not answer
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestUnreachable(t *testing.T) {
 	m := newPool(t, Config{ConnectTimeout: 200 * time.Millisecond}).Machine(h)
 	start := time.Now()
 	var wg sync.WaitGroup
-	for range 10 { // many at once take no longer than one
+	for range 10 { // many attempts at once take no longer than one
 		wg.Go(func() {
 			_, err := m.Run(t.Context(), Command{Script: ":"})
 			var unreachable *UnreachableError
@@ -237,7 +237,7 @@ func TestUnreachable(t *testing.T) {
 func TestWaitReady(t *testing.T) {
 	key := newSigner(t)
 	s := newServer(t, newSigner(t), key.PublicKey())
-	s.refuse.Store(3) // as while cloud-init has not created the user yet
+	s.refuse.Store(3) // as before cloud-init has created the user
 	m := newPool(t, Config{Signers: []ssh.Signer{key}}).Machine(s.host("m-0"))
 	if err := m.WaitReady(t.Context(), 10*time.Millisecond); err != nil {
 		t.Fatal(err)
@@ -262,7 +262,7 @@ func TestReconnect(t *testing.T) {
 	}
 }
 
-// TestLostWhileRunning: a command that may have had its effect is not repeated.
+// TestLostWhileRunning checks that a command that may have run is not repeated.
 func TestLostWhileRunning(t *testing.T) {
 	key := newSigner(t)
 	s := newServer(t, newSigner(t), key.PublicKey())
@@ -332,7 +332,7 @@ func TestSessionLimits(t *testing.T) {
 		if n := s.connections.Load(); n != 1 {
 			t.Errorf("%d connections for 25 commands", n)
 		}
-		if p := s.peak.Load(); p > maxSessions+1 { // one may be closing still
+		if p := s.peak.Load(); p > maxSessions+1 { // one may still be closing
 			t.Errorf("%d sessions at a time", p)
 		}
 	}
@@ -353,7 +353,7 @@ func TestBastion(t *testing.T) {
 	if len(bastion.ran()) != 0 || bastion.connections.Load() != 1 {
 		t.Error("the bastion is only for passing through")
 	}
-	// The bastion's own key is pinned as well.
+	// The bastion's own key is pinned, too.
 	other := newServer(t, newSigner(t), key.PublicKey()).host("bastion")
 	other.Port = b.Port
 	h.Bastion = &other
@@ -361,7 +361,7 @@ func TestBastion(t *testing.T) {
 	if err := p.Machine(h).WaitReady(t.Context(), 0); !errors.As(err, &mismatch) || mismatch.Machine != "bastion" {
 		t.Errorf("wrong bastion: %v", err)
 	}
-	// The machine behind a good bastion is away.
+	// The machine behind a working bastion does not answer.
 	h = Host{Name: "m-1", Address: "127.0.0.1", Port: 1, User: "root", HostKeys: h.HostKeys, Bastion: &b}
 	var unreachable *UnreachableError
 	if err := p.Machine(h).Ping(t.Context()); !errors.As(err, &unreachable) || unreachable.Machine != "m-1" {
@@ -419,7 +419,7 @@ func TestDial(t *testing.T) {
 	}
 }
 
-// TestDeadPeer: a machine that vanished without a word is noticed by keepalive.
+// TestDeadPeer checks that keepalive notices a lost machine.
 func TestDeadPeer(t *testing.T) {
 	key := newSigner(t)
 	s := newServer(t, newSigner(t), key.PublicKey())

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// capture keeps what a command writes, up to max bytes: the beginning, or with
-// keepEnd the end. It never blocks the command: what exceeds is dropped.
+// capture keeps up to max bytes of a command's output: the beginning or, with keepEnd,
+// the end. It drops the rest and never blocks the command.
 type capture struct {
 	max     int
 	keepEnd bool
@@ -50,7 +50,7 @@ func (c *capture) bytes() []byte {
 	return append([]byte(nil), c.buf...)
 }
 
-// detach makes sure that tee is not written to any more.
+// detach makes sure that tee is not written to afterwards.
 func (c *capture) detach() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,9 +63,9 @@ func (c *capture) overflow() bool {
 	return c.dropped
 }
 
-// deadlineConn gives a connection inside SSH the deadlines that HTTP and gRPC
-// clients rely on, which the ssh package lacks. A deadline that passes closes
-// the connection.
+// deadlineConn adds deadlines to a connection inside SSH, because HTTP and gRPC
+// clients rely on them and the ssh package has none. When a deadline passes, the
+// connection is closed.
 type deadlineConn struct {
 	net.Conn
 
@@ -95,13 +95,13 @@ func (c *deadlineConn) explain(err error) error {
 func (c *deadlineConn) Close() error {
 	c.setTimer(nil)
 	err := c.Conn.Close()
-	if errors.Is(err, io.EOF) { // the other side was first
+	if errors.Is(err, io.EOF) { // the other side closed first
 		return nil
 	}
 	return err
 }
 
-// SetDeadline closes the connection at t; the zero time takes that back.
+// SetDeadline closes the connection at t; the zero time cancels that.
 func (c *deadlineConn) SetDeadline(t time.Time) error {
 	if t.IsZero() {
 		c.setTimer(nil)

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// Release is a minor of Kubernetes that this project builds.
+// Release is a minor release of Kubernetes that this project supports.
 type Release struct {
 	Minor  string // "1.36"
-	Newest string // the newest patch the end-to-end tests ran with: "1.36.4"
-	// EndOfLife is the day after which upstream mends nothing more, at midnight
-	// UTC (https://kubernetes.io/releases/1.36/ and the like).
+	Newest string // the newest patch that the end-to-end tests have run with: "1.36.4"
+	// EndOfLife is the day after which upstream releases no more fixes, at midnight UTC
+	// (https://kubernetes.io/releases/1.36/ and the like).
 	EndOfLife time.Time
 }
 
-// endWarning is how long before a release's end of life it is warned of.
+// endWarning is how long before its end of life a release causes a warning.
 const endWarning = 3 // months
 
 var releases = []Release{
@@ -32,7 +32,7 @@ func day(year int, month time.Month, d int) time.Time {
 // Releases returns the supported minors of Kubernetes, oldest first.
 func Releases() []Release { return slices.Clone(releases) }
 
-// releaseIndex returns the index of the release that v belongs to, -1 when it is not supported.
+// releaseIndex returns the index of the release that v belongs to, -1 if v is not supported.
 func releaseIndex(v Version) int {
 	return slices.IndexFunc(releases, func(r Release) bool { return r.Minor == v.MinorString() })
 }
@@ -56,9 +56,9 @@ func CheckSupported(v Version) error {
 	return fmt.Errorf("version %s is not supported: the supported minors of Kubernetes are %s and %s", v, strings.Join(minors[:last], ", "), minors[last])
 }
 
-// EndsSoon says, in a sentence or two, that v's minor is at its end of life or
-// will be within three months, and what to upgrade to. It is empty otherwise,
-// and for a version that is not supported.
+// EndsSoon returns, in a sentence or two, that v's minor has reached its end of life or
+// will within three months, and what to upgrade to. It is empty otherwise, and for
+// unsupported versions.
 func EndsSoon(v Version, now time.Time) string {
 	i := releaseIndex(v)
 	if i < 0 || now.Before(releases[i].EndOfLife.AddDate(0, -endWarning, 0)) {

@@ -1,9 +1,8 @@
-// Package version knows Kubernetes release numbers: which minors this project
-// supports, which upgrades are possible in one step, and how far components
-// may be apart (https://kubernetes.io/releases/version-skew-policy/).
+// Package version knows Kubernetes releases: which minors this project supports,
+// which upgrades are possible in one step, and how far the versions of components may
+// differ (https://kubernetes.io/releases/version-skew-policy/).
 //
-// It is pure arithmetic on version strings. Nothing in here downloads,
-// looks at a machine or knows where a release is published.
+// It is pure. What may not enter: downloads, machines, and where releases are published.
 package version
 
 import (
@@ -20,10 +19,10 @@ type Version struct {
 	v *goversion.Version
 }
 
-// kubeletSkew is how many minors a kubelet (and a kube-proxy) may trail its API server.
+// kubeletSkew is how many minors older than its API server a kubelet or kube-proxy may be.
 const kubeletSkew = 3
 
-// managerSkew is how many minors kube-controller-manager and kube-scheduler may trail the API server.
+// managerSkew is how many minors older than the API server kube-controller-manager and kube-scheduler may be.
 const managerSkew = 1
 
 var release = regexp.MustCompile(`^v?(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)$`)
@@ -50,8 +49,8 @@ func ParseSupported(s string) (Version, error) {
 	return v, CheckSupported(v)
 }
 
-// CheckEtcd reports a release of etcd that this project does not build: 3.6 and
-// 3.7 it does.
+// CheckEtcd returns an error unless this project supports the release of etcd: 3.6 and
+// 3.7.
 func CheckEtcd(v Version) error {
 	if v.Major() == 3 && (v.Minor() == 6 || v.Minor() == 7) {
 		return nil
@@ -59,8 +58,8 @@ func CheckEtcd(v Version) error {
 	return fmt.Errorf("etcd %s is not supported: the supported minors of etcd are 3.6 and 3.7", v)
 }
 
-// CheckContainerd reports a release of containerd that cannot read the
-// configuration that this project writes: 2.0 and later can
+// CheckContainerd returns an error if a release of containerd cannot read this
+// project's configuration: 2.0 and later can
 // (https://github.com/containerd/containerd/blob/main/docs/cri/config.md).
 func CheckContainerd(v Version) error {
 	if v.Major() == 2 {
@@ -123,20 +122,19 @@ func (v Version) Compare(o Version) int {
 	return v.v.Compare(o.v)
 }
 
-// CheckUpgrade reports whether a control plane may go from one version to
-// another in one step: any patch of the same minor, or the next minor.
-// Going back a minor is never possible, because stored objects may already be
-// in a form the older API server cannot read.
+// CheckUpgrade returns an error unless a control plane may go from one version to
+// another in one step: any patch of the same minor, or the next minor. Going back a
+// minor is never possible, because stored objects may already be in a form that the
+// older API server cannot read.
 func CheckUpgrade(from, to Version) error { return checkStep("a control plane", from, to) }
 
-// etcdBefore37 is the first patch of 3.6 whose members may stand beside members
-// of 3.7 (https://etcd.io/docs/v3.7/upgrades/upgrade_3_7/).
+// etcdBefore37 is the first patch of 3.6 whose members may run together with members of
+// 3.7 (https://etcd.io/docs/v3.7/upgrades/upgrade_3_7/).
 const etcdBefore37 = "3.6.11"
 
-// CheckEtcdUpgrade is [CheckUpgrade] for etcd, whose rules are the same: a
-// member refuses data that a later minor wrote, and reads those of the minor
-// before (https://etcd.io/docs/latest/upgrades/). To 3.7 it goes from 3.6.11 or
-// later only.
+// CheckEtcdUpgrade is [CheckUpgrade] for etcd, with the same rules: a member rejects
+// data written by a later minor and reads those of the minor before
+// (https://etcd.io/docs/latest/upgrades/). The step to 3.7 needs 3.6.11 or later.
 func CheckEtcdUpgrade(from, to Version) error {
 	if err := checkStep("etcd", from, to); err != nil {
 		return err
@@ -164,14 +162,14 @@ func checkStep(who string, from, to Version) error {
 	return nil
 }
 
-// CheckKubeletSkew reports whether a kubelet (or kube-proxy) may serve under
-// an API server: it may trail by up to three minors and never lead.
+// CheckKubeletSkew returns an error unless a kubelet or kube-proxy may run with an API
+// server: it may be up to three minors older, and never newer.
 func CheckKubeletSkew(apiserver, kubelet Version) error {
 	return checkSkew("kubelet", kubelet, apiserver, kubeletSkew)
 }
 
-// CheckManagerSkew reports whether a kube-controller-manager or kube-scheduler
-// may work with an API server: it may trail by one minor and never lead.
+// CheckManagerSkew returns an error unless a kube-controller-manager or kube-scheduler
+// may run with an API server: it may be one minor older, and never newer.
 func CheckManagerSkew(apiserver, manager Version) error {
 	return checkSkew("kube-controller-manager and kube-scheduler", manager, apiserver, managerSkew)
 }

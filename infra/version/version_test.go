@@ -124,7 +124,7 @@ func TestEndsSoon(t *testing.T) {
 	}
 }
 
-// Every release is followed by the next minor, ends later and is named by a patch of its own.
+// Every release is followed by the next minor, ends later, and has a patch of its own as the newest.
 func TestReleases(t *testing.T) {
 	for i, r := range Releases() {
 		v := parse(t, r.Newest)
@@ -144,7 +144,7 @@ func TestReleases(t *testing.T) {
 	}
 }
 
-// TestGuide: the guide's table has the releases as they are in the code.
+// TestGuide checks that the guide's table agrees with the code.
 func TestGuide(t *testing.T) {
 	guide, err := os.ReadFile("../../templates/guides/upgrades.md")
 	if err != nil {
