@@ -10,7 +10,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -215,92 +214,4 @@ func showed(err error, keys []string) bool {
 		public, _, _, _, err := ssh.ParseAuthorizedKey([]byte(key))
 		return err == nil && slices.Contains(mismatch.Got, public.Type()+" "+ssh.FingerprintSHA256(public))
 	})
-}
-
-const (
-	// aliveInterval is the interval at which EC2 is asked about a machine that does not
-	// answer yet.
-	aliveInterval = 2 * time.Second
-	// bootGrace is how long SSH may take once EC2's checks say that the machine has
-	// booted. After that, something blocks the connection.
-	bootGrace = 45 * time.Second
-	// refusedGrace is bootGrace for a machine that refuses connections: nothing
-	// blocks them, and sshd has not started yet.
-	refusedGrace = 3 * time.Minute
-)
-
-// errSilent says that SSH does not answer on a machine that booted long ago.
-var errSilent = errors.New("its SSH port cannot be reached")
-
-// aliveWhile runs wait, and ends it if EC2 says that the instance will never answer
-// or booted long ago.
-func (c *Client) aliveWhile(ctx context.Context, id string, wait func(context.Context) error) error {
-	err := c.alive(ctx, id, bootGrace, wait)
-	if errors.Is(err, errSilent) && errors.Is(err, syscall.ECONNREFUSED) {
-		return c.alive(ctx, id, refusedGrace-bootGrace, wait)
-	}
-	return err
-}
-
-func (c *Client) alive(ctx context.Context, id string, grace time.Duration, wait func(context.Context) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	done := make(chan error, 1)
-	go func() { done <- wait(ctx) }()
-	defer cancel(nil)
-	var booted time.Time
-	for {
-		select {
-		case err := <-done:
-			if cause := context.Cause(ctx); err != nil && cause != nil {
-				return fmt.Errorf("%w (%w)", cause, err)
-			}
-			return err
-		case <-time.After(aliveInterval):
-		}
-		i, err := c.instance(ctx, id, c.settling())
-		switch {
-		case errors.Is(err, ErrNotFound):
-			cancel(err)
-		case err != nil: // a failure of EC2's API says nothing about the machine
-		case stateOf(i) == types.InstanceStateNameStopped || stateOf(i) == types.InstanceStateNameStopping:
-			cancel(fmt.Errorf("it is %s: %s", stateOf(i), reason(i)))
-		case !booted.IsZero() && time.Since(booted) > grace:
-			cancel(fmt.Errorf("EC2 reports it up and healthy for %s, but %w", grace, errSilent))
-		case booted.IsZero() && c.healthy(ctx, id):
-			booted = time.Now()
-		}
-	}
-}
-
-// healthy reports whether EC2's reachability checks have passed.
-func (c *Client) healthy(ctx context.Context, id string) bool {
-	out, err := c.EC2.DescribeInstanceStatus(ctx, &ec2.DescribeInstanceStatusInput{InstanceIds: []string{id}})
-	if err != nil || len(out.InstanceStatuses) == 0 {
-		return false
-	}
-	s := out.InstanceStatuses[0].InstanceStatus
-	return s != nil && s.Status == types.SummaryStatusOk
-}
-
-// AwaitBoot waits for SSH on a recently started machine: EC2 reports it as running
-// before it has booted. It does not wait for a machine that has been up for three
-// minutes or has no host key of its own.
-func (c *Client) AwaitBoot(ctx context.Context, m Machine, connect Connect) error {
-	rest := min(refusedGrace-time.Since(m.Started), refusedGrace)
-	if m.HostKey == "" || rest <= 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, rest, fmt.Errorf("it was started %s ago", refusedGrace))
-	defer cancel()
-	return c.WaitMachine(ctx, m, connect)
-}
-
-// WaitMachine waits until a machine with a host key of its own answers on SSH, for
-// example after a start.
-func (c *Client) WaitMachine(ctx context.Context, m Machine, connect Connect) error {
-	shell := connect(m, []string{m.HostKey})
-	if err := c.aliveWhile(ctx, m.ID, func(ctx context.Context) error { return shell.WaitReady(ctx, sshPoll) }); err != nil {
-		return fmt.Errorf("machine %s (%s): wait for SSH: %w", m.Name, m.ID, err)
-	}
-	return nil
 }

@@ -294,7 +294,7 @@ func digest(s string) string {
 	return s[:12] + ".."
 }
 
-// field shortens the value of a field; an empty one becomes "none".
+// field shortens the value of a field; an empty one becomes "nothing".
 func field(s string) string {
 	if s == "" {
 		return "nothing"

@@ -20,7 +20,7 @@ import (
 var (
 	//go:embed apply.sh
 	applyFunctions string
-	//go:embed packages.sh
+	//go:embed apply_packages.sh
 	packageFunctions string
 )
 

@@ -21,7 +21,7 @@ type Step struct {
 	URL string
 }
 
-// StepKind is a kind of step. apply.sh and packages.sh use the same names.
+// StepKind is a kind of step. apply.sh and apply_packages.sh use the same names.
 type StepKind string
 
 // The kinds of steps.

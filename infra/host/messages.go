@@ -6,7 +6,7 @@ import (
 )
 
 // Messages of programs on a machine that carry information available nowhere else.
-// packages.sh parses what apt-get and dpkg print about locks.
+// apply_packages.sh parses what apt-get and dpkg print about locks.
 
 // portTaken finds the ports in messages of programs that cannot listen:
 // "listen tcp 0.0.0.0:6443: bind: address already in use" (Go) and "cannot

@@ -7,7 +7,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 )
 
-//go:embed resolver.sh
+//go:embed pod_resolver.sh
 var podResolverScript []byte
 
 // resolvConfs are where a machine's DNS servers may be listed; the first file that is
