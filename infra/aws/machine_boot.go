@@ -9,9 +9,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
-
 )
-
 
 const (
 	// aliveInterval is the interval at which EC2 is asked about a machine that does not

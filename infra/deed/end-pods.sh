@@ -1,6 +1,5 @@
-# Ends the containers, which outlive kubelet and containerd by design, and takes
-# down the network that CNI and kube-proxy made for them: the units of the
-# kubelet, kube-proxy and containerd.
+# Stops the units of the kubelet, kube-proxy and containerd, ends the containers, which
+# outlive them, and removes the network of CNI and kube-proxy: kubelet, kube-proxy, containerd.
 PATH=$PATH:/usr/local/bin:/usr/sbin:/sbin
 systemctl stop "$1" "$2"
 tasks=$(ctr -n k8s.io tasks ls -q)

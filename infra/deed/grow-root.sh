@@ -1,7 +1,7 @@
-# Lets the partition and the file system at $root ("/" unless it is set) fill
-# their disk, once it has so many bytes: bytes. Both stay in use. Needs findmnt
-# and lsblk (util-linux) and, for a partition, growpart (cloud-guest-utils, in
-# every cloud image) or sfdisk.
+# Grows the partition and the file system at $root ("/" unless set) to the size of their
+# disk, once the disk has that many bytes: bytes. Both stay mounted. Needs findmnt and
+# lsblk (util-linux) and, for a partition, growpart (cloud-guest-utils, in every cloud
+# image) or sfdisk.
 set -eu
 size=$1
 PATH=$PATH:/usr/sbin:/sbin
@@ -26,10 +26,10 @@ until [ "$(lsblk -bdno SIZE "$disk")" -ge "$size" ]; do
 done
 if [ -e "$number" ]; then
 	if command -v growpart >/dev/null; then
-		# Status 1: it fills the disk already.
+		# Status 1: it already has the size of the disk.
 		growpart "$disk" "$(cat "$number")" || [ $? = 1 ]
 	else
-		# Everything up to the end of the disk, as growpart does it.
+		# Up to the end of the disk, as growpart does.
 		echo ',+' | sfdisk --quiet --no-reread --force -N "$(cat "$number")" "$disk"
 		partx --update --nr "$(cat "$number")" "$disk"
 	fi

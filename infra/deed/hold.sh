@@ -1,8 +1,7 @@
-# Stops the process of a unit (SIGSTOP), if it runs, and ends once it has
-# stopped: unit, transient unit, seconds. The process continues when the
-# transient unit ends: when that is stopped, or by itself after the seconds,
-# whatever has become of the caller. systemd-run returns when ExecStartPre has
-# ended, and systemd runs ExecStopPost however the unit ends.
+# Stops the process of a unit (SIGSTOP), if it runs, and ends once it has stopped: unit,
+# transient unit, seconds. The process continues when the transient unit ends: when
+# that is stopped, or after the seconds even if the caller has died. systemd-run
+# returns when ExecStartPre has ended, and systemd runs ExecStopPost however the unit ends.
 #
 # --kill-who is --kill-whom since systemd 252, which still knows the old name.
 systemctl is-active --quiet "$1" || exit 0

@@ -1,6 +1,5 @@
-# Makes a new SSH host key beside the one in use, unless the one in use is no
-# longer the one given, and prints the public half of that which is to be used:
-# public key.
+# Makes a new SSH host key beside the one in use, but only while the one in use is the
+# given one, and prints the public key that the machine is to use: public key.
 set -eu
 launch=$1
 key=/etc/ssh/ssh_host_ed25519_key

@@ -1,6 +1,5 @@
-# Rehearses units: a directory of its own, and the prefix of its units' names.
-# What is rehearsed is said by calls that follow: begin, unpack and rehearse for
-# each unit, finish.
+# Rehearses units: a directory of its own, and the prefix of its units' names. Calls of
+# the functions follow this file: begin, unpack and rehearse for each unit, finish.
 set -u
 dir=$1
 unit_prefix=$2
@@ -9,7 +8,7 @@ trap '' PIPE
 units=
 unpacked=
 
-# The overlay goes first: beneath it lies the machine's own /etc.
+# Remove the overlay first: the machine's own /etc is below it.
 forget() {
 	umount -l "$dir/etc" 2>/dev/null
 	rm -rf --one-file-system "$dir"
@@ -19,8 +18,8 @@ forget() {
 	for unit in $units; do systemctl reset-failed "$unit_prefix$unit" 2>/dev/null; done
 }
 
-# begin lays the new files, which arrive on standard input, over /etc. Where
-# that cannot be done there is no rehearsal.
+# begin lays the new files, which arrive on standard input, over /etc. If that fails
+# there is no rehearsal.
 begin() {
 	umount -l "$dir/etc" 2>/dev/null
 	rm -rf --one-file-system "$dir"
@@ -31,8 +30,8 @@ begin() {
 	mount -t overlay overlay -o "ro,lowerdir=$dir/new/etc:/etc" "$dir/etc" || exit 1
 }
 
-# unpack takes a program out of its archive: archive, member, program. Where that
-# fails there is no such program to rehearse.
+# unpack takes a program out of its archive: archive, member, program. If that fails
+# there is no such program to rehearse.
 unpack() {
 	unpacked="$unpacked $3"
 	tar -xzOf "$1" -- "$2" >"$3" 2>/dev/null || tar -xzOf "$1" -- "./$2" >"$3" 2>/dev/null || rm -f "$3"
@@ -46,8 +45,8 @@ rehearse() {
 	units="$units $1"
 }
 
-# finish runs all at once and reports of each: its name, its exit status and,
-# below, what it printed.
+# finish runs all units at once and reports for each its name, its exit status and,
+# on the lines below, its output.
 finish() {
 	systemctl daemon-reload
 	set --

@@ -1,4 +1,4 @@
-# Puts the new SSH host key in place, if there is one, and drops every other.
+# Puts the new SSH host key in place, if there is one, and deletes all others.
 set -eu
 key=/etc/ssh/ssh_host_ed25519_key
 [ ! -e "$key.next" ] || mv -f "$key.next" "$key"

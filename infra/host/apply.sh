@@ -1,7 +1,7 @@
 # Functions that change the machine, one kind of thing each. They answer in the
-# frames of observe.sh. Every file is complete, owned and protected before it
-# gets its name, and whatever instant this ends at, running it again converges.
-# The variable limit (seconds from now) bounds them all together.
+# frames of observe.sh. Every file is complete and has its owner and mode before it
+# gets its name. After an interruption at any moment, running this again converges.
+# The variable limit (seconds from now) bounds all waits together.
 # shellcheck disable=SC2154 # so are newline, lib, cache and run
 
 progress() { frame "progress $*"; }
@@ -15,8 +15,8 @@ fail() {
 	exit 1
 }
 
-# space target detail: how much is left where the step writes, when the detail
-# is that there was not enough: free and all KiB, free inodes, device, mount point.
+# space target detail: how much is left where the step writes, if the detail says that
+# there was not enough: free and all KiB, free inodes, device, mount point.
 space() {
 	case $2 in
 	*'No space left'* | *'Disk quota'* | *'curl: (23)'*) ;;
@@ -47,21 +47,21 @@ begin() {
 	downloads=
 	restorecon=$(command -v restorecon)
 	mkdir -p -- "$run" "$run/pending" "$lib/receipts" "$cache" || die prepare '' '' "cannot create directories"
-	# Uploads stay in memory, readable by root alone, until they get their names.
+	# Uploads stay in memory, readable only by root, until they get their names.
 	stage=$(mktemp -d "$run/staging.$$.XXXXXX") || die prepare '' '' "cannot create a staging directory"
 	trap 'rm -rf -- "$stage"; [ -z "$downloads" ] || kill $downloads 2>/dev/null' EXIT
 	trap 'exit 143' HUP INT TERM PIPE
 }
 
-# receive unpacks the upload. The file "end" is the last in the archive, for tar
-# does not mind an archive that stops between two files.
+# receive unpacks the upload. The file "end" is the last in the archive, because tar
+# accepts an archive that stops between two files.
 receive() {
 	out=$(tar -xpmof - -C "$stage" 2>&1) || die receive '' '' "$out"
 	[ -e "$stage/end" ] || die receive '' '' 'it is incomplete'
 }
 
-# lock waits for other runs on this machine to end; nothing before it depends on
-# the caller's connection staying up longer.
+# lock waits for other runs on this machine to end. It comes after receive, so the
+# wait does not need the caller's connection.
 lock() {
 	exec 9>"$run/lock"
 	remaining
@@ -89,8 +89,8 @@ set_sysctl() {
 
 # --- files --------------------------------------------------------------------
 
-# room makes sure that path can get a new file: its directory is there, and no
-# directory is in its place. What has content is moved aside, not deleted.
+# room makes sure that path can get a new file: its directory exists, and no
+# directory is in its place. A directory with content is moved aside, not deleted.
 room() {
 	dir=${1%/*}
 	[ -d "$dir/" ] || (umask 022 && mkdir -p -- "$dir/") || die create-directory "$dir" '' "cannot create it"
@@ -120,8 +120,8 @@ attributes() {
 	out=$(chmod -- "$1" "$3" 2>&1 && chown -- "$2" "$3" 2>&1) || die attributes "$3" '' "$out"
 }
 
-# settle_file file path moves a finished file, possibly from another file
-# system, beside path and then into its place.
+# settle_file file path moves a finished file, possibly from another file system, beside
+# path and then into its place.
 settle_file() {
 	beside=${2%/*}/.${2##*/}.k8s-new
 	room "$2"
@@ -132,7 +132,7 @@ settle_file() {
 	[ -z "$restorecon" ] || "$restorecon" -F -- "$2" 2>/dev/null
 }
 
-# put name owner:group path: the staged file name, which has its mode already.
+# put name owner:group path: installs the staged file name, which has its mode already.
 put() {
 	if [ "$2" != root:root ]; then
 		out=$(chown -- "$2" "$stage/$1" 2>&1) || die write "$3" '' "$out"
@@ -140,7 +140,7 @@ put() {
 	settle_file "$stage/$1" "$3"
 }
 
-# drop removes a file that changes a unit, and its directory if that is all there was.
+# drop removes a file that changes a unit, and its directory if that is then empty.
 drop() {
 	out=$(rm -f -- "$1" 2>&1) || die drop "$1" '' "$out"
 	case $1 in *.d/*) rmdir -- "${1%/*}" 2>/dev/null ;; esac
@@ -149,8 +149,8 @@ drop() {
 
 # --- downloads ----------------------------------------------------------------
 
-# download digest url: runs in the background and leaves its result in the
-# staging directory.
+# download digest url: runs in the background and leaves its result in the staging
+# directory.
 download() {
 	file=$cache/$1
 	if [ -f "$file" ]; then
@@ -254,8 +254,8 @@ install_member() {
 	receipt "$1" "$got" "$2"
 }
 
-# receipt source digest member: remembers what came out of a download, for a
-# caller who has lost the record of it.
+# receipt source digest member: records what came out of a download, for a caller
+# without a record.
 receipt() {
 	file=$lib/receipts/$1
 	{
@@ -272,8 +272,8 @@ consumed() { rm -rf -- "${cache:?}/$1" "$cache/$1.unpacked"; }
 
 # --- units --------------------------------------------------------------------
 
-# pending action unit: survives an interruption, but not a reboot, after which
-# every unit runs with what is on disk.
+# pending action unit: lasts until the action or a reboot, after which every unit runs
+# with what is on disk.
 pending() { : >"$run/pending/$1.$2"; }
 
 # enablement verb unit...
@@ -294,7 +294,7 @@ daemon_reload() {
 	out=$(timeout "$left" systemctl daemon-reload 2>&1) || die daemon-reload '' '' "$out"
 }
 
-# unit verb unit: and waits until systemd is done with it.
+# unit verb unit: waits until systemd is done with it.
 unit() {
 	progress "$1 $2"
 	case $1 in start | restart) systemctl reset-failed -- "$2" 2>/dev/null ;; esac
@@ -306,7 +306,7 @@ unit() {
 	rm -f -- "$run/pending/restart.$2" "$run/pending/reload.$2"
 }
 
-# settled gives services that count as started the moment they exist a chance to fail.
+# settled gives services that count as started at once a chance to fail.
 settled() {
 	case $(systemctl show --no-pager -p Type -- "$@" 2>/dev/null) in
 	*=simple* | *=exec* | *=idle*) sleep 0.5 ;;

@@ -1,6 +1,6 @@
-# Functions that install packages of the distribution. A machine that has just
-# booted is not idle: SSH answers before cloud-init has written apt's sources,
-# and apt-daily and unattended-upgrades take the locks of apt and dpkg.
+# Functions that install packages of the distribution. A machine that has just booted is
+# busy: SSH answers before cloud-init has written apt's sources, and apt-daily and
+# unattended-upgrades hold the locks of apt and dpkg.
 # shellcheck disable=SC2154 # apply.sh has its deadline
 
 cloud_init_patience=600 # seconds for cloud-init to end
@@ -20,7 +20,7 @@ install_packages() {
 	fi
 }
 
-# patience seconds: late is true after so many, or when the time of the whole is over.
+# patience seconds: late succeeds after that many seconds, or at the deadline.
 patience() {
 	late_at=$(($(date +%s) + $1))
 	[ "$late_at" -le "$deadline" ] || late_at=$deadline
@@ -30,10 +30,9 @@ late() { [ "$(date +%s)" -ge "$late_at" ]; }
 
 # --- cloud-init -----------------------------------------------------------------
 
-# await_cloud_init waits for cloud-init to end in this boot, where it is on the
-# machine: its stage config writes apt's sources, its stage final may install
-# packages. That a stage failed is said and does not matter further: whether
-# packages can be installed shows next.
+# await_cloud_init waits for cloud-init, if installed, to end in this boot: its stage
+# config writes apt's sources, its stage final may install packages. A failed stage
+# is reported and otherwise ignored: the installation shows whether it matters.
 await_cloud_init() {
 	look_at_cloud_init
 	[ -n "$cloud_stage" ] || return 0
@@ -51,10 +50,10 @@ await_cloud_init() {
 		timeout 10 cloud-init status --long 2>&1 </dev/null 9>&- | while IFS= read -r line; do printf '%s ' "$line"; done)"
 }
 
-# look_at_cloud_init sets cloud_stage to the stage of cloud-init that is at work
-# or next, empty when none will run any more or there is no cloud-init; cloud_unit
-# to its unit; and cloud_failed to the units of the stages that failed. Every stage
-# is a unit; cloud-init 24.3 gave that of the network stage a name of its own.
+# look_at_cloud_init sets cloud_stage to the present or next stage of cloud-init, empty if
+# no stage follows or there is no cloud-init; cloud_unit to its unit; and cloud_failed to
+# the units of failed stages. Every stage is a unit; cloud-init 24.3 renamed that of
+# the network stage.
 look_at_cloud_init() {
 	cloud_stage='' cloud_unit='' cloud_failed='' id=''
 	while IFS= read -r line; do
@@ -77,10 +76,9 @@ look_at_cloud_init() {
 
 # --- apt ------------------------------------------------------------------------
 
-# apt_install tries what costs nothing first. The lists are fetched only when
-# that fails: a new machine has none, and an older one's may name packages that
-# the archive has no more. An interrupted dpkg is ended first, since apt refuses
-# to work until then.
+# apt_install first tries without fetching the lists. A new machine has none, and an
+# older one's may name packages that the archive no longer has. An interrupted dpkg
+# is completed first, because apt refuses to work until then.
 apt_install() {
 	lists=
 	late_at=
@@ -107,23 +105,23 @@ apt_install() {
 	progress "packages $* are installed, although apt-get fails: $(complaint | head -n 1)" # of another package
 }
 
-# apt_gets name...: installs packages, of which none is whole. Without --reinstall
-# apt-get takes one that dpkg was unpacking when it was killed for installed, and
-# reports success.
+# apt_gets name...: installs packages, none of which is fully installed. Without
+# --reinstall, apt-get takes a package that dpkg was unpacking when it was killed for
+# installed, and reports success.
 apt_gets() { apt_get --reinstall install -- "$@" && packages_there "$@"; }
 
-# apt_get leaves what apt-get said in out. apt waits for dpkg's locks alone, and
-# in silence, so it is told not to wait. By default apt-get update succeeds when
-# an archive does not answer, after half a minute for each of its files.
+# apt_get leaves apt-get's output in out. apt waits only for dpkg's locks, and without
+# output, so it is told not to wait. By default apt-get update succeeds when an
+# archive does not answer, after half a minute for each of its files.
 apt_get() {
 	unlocked apt-get -q -y --no-install-recommends -o DPkg::Lock::Timeout=0 -o DPkg::Use-Pty=0 \
 		-o APT::Update::Error-Mode=any -o Acquire::Retries=0 -o Acquire::http::Timeout=10 -o Acquire::https::Timeout=10 \
 		-o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold "$@"
 }
 
-# unlocked command...: runs it, and again as long as another process has a lock
-# of apt or dpkg. What it said is in out. The time until then is not held against
-# the archive.
+# unlocked command...: runs it, again and again while another process holds a lock
+# of apt or dpkg. Its output is in out. The time spent waiting does not count against the
+# archive.
 unlocked() {
 	waiting=
 	while :; do
@@ -146,7 +144,7 @@ unlocked() {
 	done
 }
 
-# holder says which process has the lock that out complains of.
+# holder prints which process holds the lock that out names.
 holder() {
 	case $out in
 	*'held by process '*) pid=${out#*held by process } ;;
@@ -162,7 +160,7 @@ holder() {
 	printf '%s (process %s%s)' "$(cat "/proc/$pid/comm" 2>/dev/null || echo 'a program')" "$pid" "${owner:+ of $owner}"
 }
 
-# complaint picks the errors out of what was said, or the end of it when none is marked.
+# complaint prints the errors in the output, or its end if none is marked.
 complaint() {
 	marked=$(printf '%s\n%s\n' "$lists" "$out" | while IFS= read -r line; do
 		case $line in
@@ -177,8 +175,8 @@ complaint() {
 	fi
 }
 
-# passing picks the first complaint that may pass: an archive that does not answer,
-# is not well or just being renewed, and not one that refuses or lacks a file.
+# passing prints the first temporary error: an archive that does not answer, has a
+# fault or is just being updated, but not one that refuses or lacks a file.
 passing() {
 	while IFS= read -r line; do
 		case $line in

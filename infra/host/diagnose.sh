@@ -1,7 +1,7 @@
-# Functions that look for the cause of what a program complains of. They change
-# nothing, and need neither ss nor lsof: which socket listens is in
-# proc_net_tcp(5), whose it is among the file descriptors in proc(5). Each
-# answers in lines, with a tab between two fields.
+# Functions that look for the cause of a program's error message. They change nothing,
+# and need neither ss nor lsof: which socket listens is in proc_net_tcp(5), whose it
+# is among the file descriptors in proc(5). Each answers in lines, with a tab between
+# two fields.
 
 # holders port: who listens on it: program, process and unit.
 holders() {

@@ -1,4 +1,4 @@
-# Functions that look at the machine. Each reads what to look at from standard
+# Functions that observe the machine. Each reads what to observe from standard
 # input, one item a line, and answers in frames that end in a NUL byte. They
 # change nothing. The variables lib, run, unit_dirs and max_file, max_content
 # (bytes) are set before.
@@ -6,8 +6,8 @@
 
 frame() { printf '%s\000' "$*"; }
 
-# let_finish gives an apply that is still at work, perhaps one whose caller was
-# killed, a few seconds to end: half-way is not a state worth reporting.
+# let_finish gives a running apply, perhaps one whose caller was killed, a few seconds
+# to end, so that no half-applied state is reported.
 let_finish() {
 	if [ -e "$run/lock" ] && command -v flock >/dev/null; then
 		flock -s -w 5 "$run/lock" true
@@ -75,7 +75,7 @@ observe_programs() {
 	[ $# -eq 0 ] || sha256sum -z -- "$@" 2>/dev/null
 }
 
-# observe_receipts: digests of downloads. Answers with what Apply took from them.
+# observe_receipts: digests of downloads. Answers with what Apply took out of them.
 observe_receipts() {
 	while IFS= read -r source; do
 		[ -f "$lib/receipts/$source" ] || continue
@@ -108,8 +108,8 @@ observe_units() {
 	done
 }
 
-# observe_checks: lines "unit command". A check that fails says why on its
-# output; that of a unit which is not active is not asked.
+# observe_checks: lines "unit command". A check that fails prints the reason. The check
+# of a unit that is not active is not run.
 observe_checks() {
 	while IFS= read -r line; do
 		unit=${line%% *}
@@ -121,8 +121,8 @@ observe_checks() {
 	done
 }
 
-# observe_sysctls: paths below /proc/sys. The kernel gives a setting to one
-# read(2) alone, so it is not for the shell's read, which takes byte by byte.
+# observe_sysctls: paths below /proc/sys. The kernel returns a setting only to one
+# read(2), but the shell's read reads byte by byte.
 observe_sysctls() {
 	while IFS= read -r path; do
 		[ -r "/proc/sys/$path" ] || continue
@@ -130,8 +130,8 @@ observe_sysctls() {
 	done
 }
 
-# module_evidence prints a path that exists if and only if the kernel has the
-# module, for modules that leave no other trace when built in.
+# module_evidence prints a path that exists exactly if the kernel has the module, for
+# modules that leave no other trace when built in.
 module_evidence() {
 	case $1 in
 	br_netfilter) echo /proc/sys/net/bridge ;;
@@ -143,9 +143,9 @@ module_evidence() {
 	esac
 }
 
-# has_module: whether the kernel has it, loaded or built in, as far as can be
-# told. A kernel that cannot load modules has what it will ever have: there the
-# answer is yes unless something speaks against it.
+# has_module: whether the kernel has it, loaded or built in, as far as can be known. A
+# kernel that cannot load modules never gets another one, so there the answer is
+# yes unless there is evidence against it.
 has_module() {
 	[ -d "/sys/module/$1" ] && return
 	builtin=$(cat "/lib/modules/$(uname -r)/modules.builtin" 2>/dev/null)

@@ -1,5 +1,5 @@
-# Functions that print what is on the machine, as NUL-terminated pairs: a path
-# and what was found there. They change nothing; what is not there is left out.
+# Functions that print what is on the machine, as NUL-terminated pairs: a path and what
+# was found there. They change nothing, and leave out what does not exist.
 
 # read_files pattern...: the content of files.
 read_files() {
@@ -10,14 +10,14 @@ read_files() {
 	done
 }
 
-# read_versions path...: what programs say of themselves.
+# read_versions path...: the output of programs' --version.
 read_versions() {
 	for path; do
 		[ ! -x "$path" ] || { printf '%s\0' "$path"; "$path" --version 2>&1 </dev/null || :; printf '\0'; }
 	done
 }
 
-# read_named path...: the content of the files that a file names, as kubeconfigs do.
+# read_named path...: the content of the files that a file names, for kubeconfigs.
 read_named() {
 	for path; do
 		[ ! -f "$path" ] || while read -r key value; do
@@ -26,7 +26,7 @@ read_named() {
 	done
 }
 
-# active unit: whether it is. Not to be told is no answer; the script ends there.
+# active unit: whether it is active. If systemd does not answer, the script ends.
 active() {
 	systemctl is-active --quiet "$1" && return 0
 	case $? in 3 | 4) return 1 ;; esac

@@ -1,5 +1,5 @@
-# Functions that take things off the machine. They go on after a failure and
-# report what could not be removed; what is gone already is no failure.
+# Functions that remove things from the machine. They continue after a failure and
+# report what could not be removed. What does not exist is no failure.
 # shellcheck disable=SC2154 # apply.sh has its variables
 
 complain() { frame "left $*"; }
@@ -31,8 +31,8 @@ mounts_below() {
 	done </proc/self/mounts | sort -r
 }
 
-# remove_directory path: with everything in it, but nothing that is mounted
-# there from elsewhere: volumes of pods are not ours to delete.
+# remove_directory path: with everything in it, except what is mounted there: volumes of
+# pods are never deleted.
 remove_directory() {
 	if [ -L "$1" ] || [ ! -d "$1" ]; then
 		remove_files "$1"
@@ -47,13 +47,13 @@ remove_directory() {
 		return
 	fi
 	if ! rm -rf --one-file-system -- "$1" 2>/dev/null && [ -d "$1" ]; then
-		# A mount point itself cannot go, but it can be emptied.
+		# A mount point cannot be removed, but it can be emptied.
 		rm -rf --one-file-system -- "${1:?}"/* "${1:?}"/.[!.]* "${1:?}"/..?* 2>/dev/null
 		[ -z "$(ls -A -- "$1" 2>&1)" ] || complain "directory $1: cannot be removed"
 	fi
 }
 
-# forget digest...: what the engine itself keeps about downloads.
+# forget digest...: deletes Apply's own files about downloads.
 forget() {
 	for digest; do rm -rf -- "$lib/receipts/$digest" "${cache:?}/$digest"; done
 }
