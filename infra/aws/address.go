@@ -60,7 +60,7 @@ func (c *Client) EnsureAddress(ctx context.Context, allocated string, spec Addre
 	}
 	out, err := c.EC2.AssociateAddress(ctx, &ec2.AssociateAddressInput{
 		AllocationId: &a.AllocationID, InstanceId: &spec.InstanceID, AllowReassociation: sdk.Bool(true),
-	}, c.settling())
+	}, c.retryUntilKnown())
 	if err != nil {
 		return a, fmt.Errorf("elastic IP %s: associate with instance %s: %w", a.PublicIP, spec.InstanceID, err)
 	}
@@ -115,7 +115,7 @@ func (c *Client) DeleteAddress(ctx context.Context, allocated string) error {
 		}
 	}
 	for _, d := range doomed {
-		_, err = c.EC2.ReleaseAddress(ctx, &ec2.ReleaseAddressInput{AllocationId: &d.AllocationID}, c.vanishing())
+		_, err = c.EC2.ReleaseAddress(ctx, &ec2.ReleaseAddressInput{AllocationId: &d.AllocationID}, c.retryUntilUnused())
 		if err = ignore(err, "InvalidAllocationID.NotFound"); err != nil {
 			return fmt.Errorf("elastic IP %s: release: %w", d.PublicIP, err)
 		}
@@ -157,7 +157,7 @@ func (c *Client) addresses(ctx context.Context, allocated string, spec AddressSp
 			tagFilter(TagCluster, spec.Cluster), tagFilter(TagKind, kindAddress), tagFilter(TagResource, spec.Name),
 		}}
 	}
-	out, err := c.EC2.DescribeAddresses(ctx, in, c.patiently(doubtAttempts, notYet...))
+	out, err := c.EC2.DescribeAddresses(ctx, in, c.retryOn(doubtAttempts, notYet...))
 	if IsCode(err, "InvalidAllocationID.NotFound") {
 		return nil, nil
 	}

@@ -110,9 +110,9 @@ func TestClientToken(t *testing.T) {
 	}
 }
 
-func TestPatience(t *testing.T) {
+func TestRetry(t *testing.T) {
 	code := func(c string) error { return &smithy.GenericAPIError{Code: c, Message: c} }
-	p := &patient{Retryer: standardRetryer(Config{MaxRetries: 2}), codes: []string{"InvalidVpcID.NotFound"}, limit: 3}
+	p := &codeRetryer{Retryer: standardRetryer(Config{MaxRetries: 2}), codes: []string{"InvalidVpcID.NotFound"}, limit: 3}
 	for i, want := range []bool{true, true, false} {
 		if got := p.IsErrorRetryable(code("InvalidVpcID.NotFound")); got != want {
 			t.Errorf("attempt %d: retryable %v, wanted %v", i+1, got, want)
@@ -121,7 +121,7 @@ func TestPatience(t *testing.T) {
 	if !p.IsErrorRetryable(code("RequestLimitExceeded")) || p.IsErrorRetryable(code("InsufficientInstanceCapacity")) || p.IsErrorRetryable(errors.New("x")) {
 		t.Error("the SDK's own judgement is gone")
 	}
-	p = &patient{Retryer: p.Retryer, codes: p.codes, limit: settleAttempts}
+	p = &codeRetryer{Retryer: p.Retryer, codes: p.codes, limit: settleAttempts}
 	var first, total time.Duration
 	for i := 1; p.IsErrorRetryable(code("InvalidVpcID.NotFound")); i++ {
 		d, err := p.RetryDelay(i, code("InvalidVpcID.NotFound"))

@@ -108,7 +108,7 @@ func cloudConfig(spec MachineSpec, key hostKeyPair) (string, error) {
 func (c *Client) launchKeyOf(ctx context.Context, id string) (string, error) {
 	out, err := c.EC2.DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{
 		InstanceId: &id, Attribute: types.InstanceAttributeNameUserData,
-	}, c.settling())
+	}, c.retryUntilKnown())
 	if err != nil {
 		return "", fmt.Errorf("read its user data: %w", err)
 	}
@@ -129,11 +129,11 @@ func (c *Client) launchKeyOf(ctx context.Context, id string) (string, error) {
 // sshPoll is the pause between attempts to reach a booting machine.
 const sshPoll = 100 * time.Millisecond
 
-// handOver makes sure that the machine uses a host key that only it knows, and
+// replaceHostKey makes sure that the machine uses a host key that only it knows, and
 // returns its public key. The key is written to the machine's tags before the machine
 // uses it, so that after an interruption at any point the machine can be recognised by
 // the tag or by the first key.
-func (c *Client) handOver(ctx context.Context, spec MachineSpec, m Machine, launchKey string, connect Connect) (string, error) {
+func (c *Client) replaceHostKey(ctx context.Context, spec MachineSpec, m Machine, launchKey string, connect Connect) (string, error) {
 	if launchKey == "" {
 		var err error
 		if launchKey, err = c.launchKeyOf(ctx, m.ID); err != nil && m.HostKey == "" {
@@ -159,7 +159,7 @@ func (c *Client) handOver(ctx context.Context, spec MachineSpec, m Machine, laun
 	if key != m.HostKey {
 		if _, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{
 			Resources: []string{m.ID}, Tags: ec2Tags(map[string]string{TagHostKey: key}),
-		}, c.settling()); err != nil {
+		}, c.retryUntilKnown()); err != nil {
 			return "", fmt.Errorf("record its SSH host key: %w", err)
 		}
 	}
@@ -193,7 +193,7 @@ func (c *Client) switchTo(ctx context.Context, m Machine, key string, before []s
 		if err == nil {
 			return nil
 		}
-		if attempt == switchAttempts || !showed(err, before) {
+		if attempt == switchAttempts || !showedKey(err, before) {
 			return fmt.Errorf("reach it with its own SSH host key: %w", err)
 		}
 		select {
@@ -204,8 +204,8 @@ func (c *Client) switchTo(ctx context.Context, m Machine, key string, before []s
 	}
 }
 
-// showed reports whether a connection failed because the machine showed one of the keys.
-func showed(err error, keys []string) bool {
+// showedKey reports whether a connection failed because the machine showed one of the keys.
+func showedKey(err error, keys []string) bool {
 	var mismatch *remote.HostKeyError
 	if !errors.As(err, &mismatch) {
 		return false

@@ -213,7 +213,7 @@ func (c *Client) observe(ctx context.Context, id, vpc string) (observation, erro
 	var o observation
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		i, err := c.instance(gctx, id, c.patiently(doubtAttempts, notYet...))
+		i, err := c.instance(gctx, id, c.retryOn(doubtAttempts, notYet...))
 		o.instance = i
 		return err
 	})
@@ -281,10 +281,10 @@ func (c *Client) ObserveMachine(ctx context.Context, id string, spec MachineSpec
 	return m, findingsOf(c.machineRepairs(spec, o)), nil
 }
 
-// LookMachine returns the machine as EC2 now describes it, without its volume. The
+// DescribeMachine returns the machine as EC2 now describes it, without its volume. The
 // error is ErrNotFound if it certainly does not exist any more.
-func (c *Client) LookMachine(ctx context.Context, id string) (Machine, error) {
-	i, err := c.instance(ctx, id, c.patiently(doubtAttempts, notYet...))
+func (c *Client) DescribeMachine(ctx context.Context, id string) (Machine, error) {
+	i, err := c.instance(ctx, id, c.retryOn(doubtAttempts, notYet...))
 	return machineOf(i), err
 }
 
@@ -368,7 +368,7 @@ func (c *Client) DeleteMachine(ctx context.Context, id string, spec MachineSpec)
 }
 
 func (c *Client) terminate(ctx context.Context, id string) error {
-	_, err := c.EC2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}}, c.patiently(doubtAttempts, notYet...))
+	_, err := c.EC2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}}, c.retryOn(doubtAttempts, notYet...))
 	if IsCode(err, "InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed") {
 		return nil
 	}

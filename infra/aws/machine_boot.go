@@ -51,7 +51,7 @@ func (c *Client) alive(ctx context.Context, id string, grace time.Duration, wait
 			return err
 		case <-time.After(aliveInterval):
 		}
-		i, err := c.instance(ctx, id, c.settling())
+		i, err := c.instance(ctx, id, c.retryUntilKnown())
 		switch {
 		case errors.Is(err, ErrNotFound):
 			cancel(err)

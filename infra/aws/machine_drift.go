@@ -39,7 +39,7 @@ func (c *Client) machineRepairs(spec MachineSpec, o observation) []repair {
 			out = append(out, repairOf(value(finding.SecurityGroups, strings.Join(found, ", "), spec.SecurityGroupID), func(ctx context.Context) error {
 				_, err := c.EC2.ModifyNetworkInterfaceAttribute(ctx, &ec2.ModifyNetworkInterfaceAttributeInput{
 					NetworkInterfaceId: &m.InterfaceID, Groups: []string{spec.SecurityGroupID},
-				}, c.settling())
+				}, c.retryUntilKnown())
 				return err
 			}))
 		}
@@ -169,7 +169,7 @@ func (c *Client) cycle(ctx context.Context, i types.Instance, spec MachineSpec, 
 func (c *Client) waitState(ctx context.Context, id string, wanted types.InstanceStateName) (types.Instance, error) {
 	var found types.Instance
 	err := poll(ctx, fmt.Sprintf("wait until instance %s is %s", id, wanted), func(ctx context.Context) (bool, string, error) {
-		i, err := c.instance(ctx, id, c.settling())
+		i, err := c.instance(ctx, id, c.retryUntilKnown())
 		if err != nil {
 			return false, "", err
 		}
@@ -182,7 +182,7 @@ func (c *Client) waitState(ctx context.Context, id string, wanted types.Instance
 func (c *Client) setSourceDestCheck(ctx context.Context, networkInterface string, on bool) error {
 	_, err := c.EC2.ModifyNetworkInterfaceAttribute(ctx, &ec2.ModifyNetworkInterfaceAttributeInput{
 		NetworkInterfaceId: &networkInterface, SourceDestCheck: &types.AttributeBooleanValue{Value: &on},
-	}, c.settling())
+	}, c.retryUntilKnown())
 	if err != nil {
 		return fmt.Errorf("source/destination check of %s: %w", networkInterface, err)
 	}

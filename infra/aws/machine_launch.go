@@ -132,7 +132,7 @@ func (c *Client) run(ctx context.Context, spec MachineSpec, generation string, r
 			specification(types.ResourceTypeVolume, tags),
 			specification(types.ResourceTypeNetworkInterface, tags),
 		},
-	}, c.settling())
+	}, c.retryUntilKnown())
 	if IsCode(err, "IdempotentParameterMismatch") {
 		return c.byToken(ctx, spec, token)
 	}
@@ -204,7 +204,7 @@ func (l *Launch) Bring(ctx context.Context, connect Connect) (Machine, error) {
 			return err
 		}
 		var err error
-		key, err = l.client.handOver(gctx, l.spec, machineOf(l.instance), l.launchKey, connect)
+		key, err = l.client.replaceHostKey(gctx, l.spec, machineOf(l.instance), l.launchKey, connect)
 		return err
 	})
 	err := g.Wait()
@@ -223,7 +223,7 @@ func (l *Launch) adopt(ctx context.Context, id string) error {
 		return err
 	}
 	l.tables = m.RouteTables
-	i, err := l.client.instance(ctx, id, l.client.settling())
+	i, err := l.client.instance(ctx, id, l.client.retryUntilKnown())
 	if err != nil {
 		return fmt.Errorf("%s: %w", l.spec.describe(id), err)
 	}
@@ -276,7 +276,7 @@ func (l *Launch) route(ctx context.Context, tables []types.RouteTable, instance,
 // start waits until the instance runs and has its addresses.
 func (l *Launch) start(ctx context.Context, id string) error {
 	return poll(ctx, "wait until it runs", func(ctx context.Context) (bool, string, error) {
-		i, err := l.client.instance(ctx, id, l.client.settling())
+		i, err := l.client.instance(ctx, id, l.client.retryUntilKnown())
 		if err != nil {
 			return false, "", err
 		}

@@ -84,10 +84,10 @@ type snapshot struct {
 	ignored map[groupRule]bool
 }
 
-// look takes a snapshot of the VPC with a known id, or else of the one with the
+// takeSnapshot takes a snapshot of the VPC with a known id, or else of the one with the
 // cluster's tags. It makes one round of parallel calls, and then reads the rules to
 // ignore.
-func (c *Client) look(ctx context.Context, spec NetworkSpec) (snapshot, error) {
+func (c *Client) takeSnapshot(ctx context.Context, spec NetworkSpec) (snapshot, error) {
 	tagged := []types.Filter{tagFilter(TagCluster, spec.Cluster), tagFilter(TagKind, kindNetwork)}
 	within := tagged
 	vpcs := &ec2.DescribeVpcsInput{Filters: tagged}
@@ -108,7 +108,7 @@ func (c *Client) look(ctx context.Context, spec NetworkSpec) (snapshot, error) {
 	)
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		out, err := c.EC2.DescribeVpcs(gctx, vpcs, c.patiently(doubtAttempts, notYet...))
+		out, err := c.EC2.DescribeVpcs(gctx, vpcs, c.retryOn(doubtAttempts, notYet...))
 		if err == nil {
 			found = out.Vpcs
 		}
@@ -165,7 +165,7 @@ func (c *Client) lookSubnets(ctx context.Context, spec NetworkSpec, within []typ
 		if len(spec.SubnetIDs) == 0 {
 			return nil, nil // without ids EC2 would list all subnets
 		}
-		out, err := c.EC2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{SubnetIds: spec.SubnetIDs}, c.patiently(doubtAttempts, notYet...))
+		out, err := c.EC2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{SubnetIds: spec.SubnetIDs}, c.retryOn(doubtAttempts, notYet...))
 		if err == nil {
 			return out.Subnets, nil
 		}

@@ -19,7 +19,7 @@ func (b *builder) createSubnet(ctx context.Context) error {
 	if b.spec.AvailabilityZone != "" {
 		in.AvailabilityZone = sdk.String(b.spec.AvailabilityZone)
 	}
-	out, err := b.EC2.CreateSubnet(ctx, in, b.settling())
+	out, err := b.EC2.CreateSubnet(ctx, in, b.retryUntilKnown())
 	if IsCode(err, "InvalidSubnet.Conflict") {
 		return b.adoptSubnet(ctx, err)
 	}
@@ -63,7 +63,7 @@ func (b *builder) createGateway(ctx context.Context) error {
 func (b *builder) attachGateway(ctx context.Context) error {
 	_, err := b.EC2.AttachInternetGateway(ctx, &ec2.AttachInternetGatewayInput{
 		InternetGatewayId: b.gateway.InternetGatewayId, VpcId: sdk.String(b.vpcID()),
-	}, b.settling())
+	}, b.retryUntilKnown())
 	if err != nil && !IsCode(err, "Resource.AlreadyAssociated") {
 		return fmt.Errorf("attach: %w", err)
 	}
@@ -75,7 +75,7 @@ func (b *builder) createTable(ctx context.Context) error {
 	out, err := b.EC2.CreateRouteTable(ctx, &ec2.CreateRouteTableInput{
 		VpcId:             sdk.String(b.vpcID()),
 		TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeRouteTable, tags)},
-	}, b.settling())
+	}, b.retryUntilKnown())
 	if err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
@@ -101,7 +101,7 @@ func (b *builder) associate(ctx context.Context, table, subnet string) error {
 }
 
 func (b *builder) putAssociation(ctx context.Context, table, subnet string) error {
-	_, err := b.EC2.AssociateRouteTable(ctx, &ec2.AssociateRouteTableInput{RouteTableId: &table, SubnetId: &subnet}, b.settling())
+	_, err := b.EC2.AssociateRouteTable(ctx, &ec2.AssociateRouteTableInput{RouteTableId: &table, SubnetId: &subnet}, b.retryUntilKnown())
 	if !IsCode(err, "Resource.AlreadyAssociated") {
 		return err
 	}
@@ -136,7 +136,7 @@ func (b *builder) createGroup(ctx context.Context, role Role) error {
 		Description:       sdk.String(fmt.Sprintf(roleDescriptions[role], b.spec.Cluster)),
 		VpcId:             sdk.String(b.vpcID()),
 		TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeSecurityGroup, tags)},
-	}, b.settling())
+	}, b.retryUntilKnown())
 	if IsCode(err, "InvalidGroup.Duplicate") {
 		return b.adoptGroup(ctx, role, name)
 	}
@@ -172,9 +172,9 @@ func (b *builder) adoptGroup(ctx context.Context, role Role, name string) error 
 func (b *builder) authorize(ctx context.Context, group string, p []types.IpPermission, egress bool) error {
 	var err error
 	if egress {
-		_, err = b.EC2.AuthorizeSecurityGroupEgress(ctx, &ec2.AuthorizeSecurityGroupEgressInput{GroupId: &group, IpPermissions: p}, b.settling())
+		_, err = b.EC2.AuthorizeSecurityGroupEgress(ctx, &ec2.AuthorizeSecurityGroupEgressInput{GroupId: &group, IpPermissions: p}, b.retryUntilKnown())
 	} else {
-		_, err = b.EC2.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: &group, IpPermissions: p}, b.settling())
+		_, err = b.EC2.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: &group, IpPermissions: p}, b.retryUntilKnown())
 	}
 	if err != nil && !IsCode(err, "InvalidPermission.Duplicate") {
 		return fmt.Errorf("add rules: %w", err)
@@ -198,9 +198,9 @@ func (b *builder) revoke(ctx context.Context, group string, p []types.IpPermissi
 // putDefaultRoute makes the default route to the internet gateway, or replaces the existing one.
 func (b *builder) putDefaultRoute(ctx context.Context, table, gateway string) error {
 	all := sdk.String("0.0.0.0/0")
-	_, err := b.EC2.CreateRoute(ctx, &ec2.CreateRouteInput{RouteTableId: &table, DestinationCidrBlock: all, GatewayId: &gateway}, b.settling())
+	_, err := b.EC2.CreateRoute(ctx, &ec2.CreateRouteInput{RouteTableId: &table, DestinationCidrBlock: all, GatewayId: &gateway}, b.retryUntilKnown())
 	if IsCode(err, "RouteAlreadyExists") {
-		_, err = b.EC2.ReplaceRoute(ctx, &ec2.ReplaceRouteInput{RouteTableId: &table, DestinationCidrBlock: all, GatewayId: &gateway}, b.settling())
+		_, err = b.EC2.ReplaceRoute(ctx, &ec2.ReplaceRouteInput{RouteTableId: &table, DestinationCidrBlock: all, GatewayId: &gateway}, b.retryUntilKnown())
 	}
 	if err != nil {
 		return fmt.Errorf("route 0.0.0.0/0 in %s: %w", table, err)

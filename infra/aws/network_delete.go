@@ -18,9 +18,9 @@ import (
 // no error. It waits until the interfaces of terminated machines are gone.
 func (c *Client) DeleteNetwork(ctx context.Context, spec NetworkSpec) error {
 	spec.IgnoreRules = RuleFilter{} // others' rules are deleted with the groups
-	s, err := c.look(ctx, spec)
+	s, err := c.takeSnapshot(ctx, spec)
 	if errors.Is(err, ErrNotFound) && !spec.adopts() {
-		s, err = c.look(ctx, NetworkSpec{Cluster: spec.Cluster})
+		s, err = c.takeSnapshot(ctx, NetworkSpec{Cluster: spec.Cluster})
 	}
 	for err == nil && (s.vpc != nil || s.gateway != nil) {
 		err = c.deleteGroups(ctx, s)
@@ -33,7 +33,7 @@ func (c *Client) DeleteNetwork(ctx context.Context, spec NetworkSpec) error {
 		if err != nil {
 			break
 		}
-		s, err = c.look(ctx, NetworkSpec{Cluster: spec.Cluster}) // duplicates
+		s, err = c.takeSnapshot(ctx, NetworkSpec{Cluster: spec.Cluster}) // duplicates
 	}
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return c.explainBlocked(ctx, s.vpcID(), fmt.Errorf("delete the network of cluster %s: %w", spec.Cluster, err))
@@ -66,7 +66,7 @@ func (c *Client) deleteGroups(ctx context.Context, s snapshot) error {
 	g, gctx = errgroup.WithContext(ctx)
 	for role, group := range s.groups {
 		g.Go(func() error {
-			_, err := c.EC2.DeleteSecurityGroup(gctx, &ec2.DeleteSecurityGroupInput{GroupId: group.GroupId}, c.vanishing())
+			_, err := c.EC2.DeleteSecurityGroup(gctx, &ec2.DeleteSecurityGroupInput{GroupId: group.GroupId}, c.retryUntilUnused())
 			if err = ignore(err, "InvalidGroup.NotFound"); err != nil {
 				return fmt.Errorf("delete security group %s (%s): %w", role, sdk.ToString(group.GroupId), err)
 			}
@@ -88,7 +88,7 @@ func (c *Client) deleteParts(ctx context.Context, s snapshot) error {
 	}
 	g.Go(func() error {
 		for _, n := range s.subnets {
-			_, err := c.EC2.DeleteSubnet(gctx, &ec2.DeleteSubnetInput{SubnetId: n.SubnetId}, c.vanishing())
+			_, err := c.EC2.DeleteSubnet(gctx, &ec2.DeleteSubnetInput{SubnetId: n.SubnetId}, c.retryUntilUnused())
 			if err = ignore(err, "InvalidSubnetID.NotFound"); err != nil {
 				return fmt.Errorf("delete subnet %s: %w", sdk.ToString(n.SubnetId), err)
 			}
@@ -97,7 +97,7 @@ func (c *Client) deleteParts(ctx context.Context, s snapshot) error {
 			if !s.mine(t.RouteTableId, t.Tags) {
 				continue // the main table is deleted with the VPC
 			}
-			_, err := c.EC2.DeleteRouteTable(gctx, &ec2.DeleteRouteTableInput{RouteTableId: t.RouteTableId}, c.vanishing())
+			_, err := c.EC2.DeleteRouteTable(gctx, &ec2.DeleteRouteTableInput{RouteTableId: t.RouteTableId}, c.retryUntilUnused())
 			if err = ignore(err, "InvalidRouteTableID.NotFound"); err != nil {
 				return fmt.Errorf("delete route table %s: %w", sdk.ToString(t.RouteTableId), err)
 			}
@@ -107,7 +107,7 @@ func (c *Client) deleteParts(ctx context.Context, s snapshot) error {
 	if err := g.Wait(); err != nil || vpc == "" {
 		return err
 	}
-	_, err := c.EC2.DeleteVpc(ctx, &ec2.DeleteVpcInput{VpcId: &vpc}, c.vanishing())
+	_, err := c.EC2.DeleteVpc(ctx, &ec2.DeleteVpcInput{VpcId: &vpc}, c.retryUntilUnused())
 	if err = ignore(err, "InvalidVpcID.NotFound"); err != nil {
 		return fmt.Errorf("delete VPC %s: %w", vpc, err)
 	}
@@ -117,12 +117,12 @@ func (c *Client) deleteParts(ctx context.Context, s snapshot) error {
 func (c *Client) deleteGateway(ctx context.Context, w types.InternetGateway) error {
 	id := w.InternetGatewayId
 	for _, a := range w.Attachments {
-		_, err := c.EC2.DetachInternetGateway(ctx, &ec2.DetachInternetGatewayInput{InternetGatewayId: id, VpcId: a.VpcId}, c.vanishing())
+		_, err := c.EC2.DetachInternetGateway(ctx, &ec2.DetachInternetGatewayInput{InternetGatewayId: id, VpcId: a.VpcId}, c.retryUntilUnused())
 		if err = ignore(err, "Gateway.NotAttached", "InvalidInternetGatewayID.NotFound", "InvalidVpcID.NotFound"); err != nil {
 			return fmt.Errorf("detach internet gateway %s: %w", sdk.ToString(id), err)
 		}
 	}
-	_, err := c.EC2.DeleteInternetGateway(ctx, &ec2.DeleteInternetGatewayInput{InternetGatewayId: id}, c.vanishing())
+	_, err := c.EC2.DeleteInternetGateway(ctx, &ec2.DeleteInternetGatewayInput{InternetGatewayId: id}, c.retryUntilUnused())
 	if err = ignore(err, "InvalidInternetGatewayID.NotFound"); err != nil {
 		return fmt.Errorf("delete internet gateway %s: %w", sdk.ToString(id), err)
 	}

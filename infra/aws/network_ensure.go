@@ -34,7 +34,7 @@ func (b *builder) stages() []func() []repair {
 // EnsureNetwork makes the network, or completes and repairs an existing one. With an
 // error it returns what exists by then.
 func (c *Client) EnsureNetwork(ctx context.Context, spec NetworkSpec) (Network, error) {
-	s, err := c.look(ctx, spec)
+	s, err := c.takeSnapshot(ctx, spec)
 	if err != nil {
 		return Network{}, err
 	}
@@ -63,7 +63,7 @@ func (c *Client) EnsureNetwork(ctx context.Context, spec NetworkSpec) (Network, 
 // are its parts: "vpc", "security group worker". The error is ErrNotFound if the VPC
 // does not exist.
 func (c *Client) ObserveNetwork(ctx context.Context, spec NetworkSpec) (Network, []finding.Finding, error) {
-	s, err := c.look(ctx, spec)
+	s, err := c.takeSnapshot(ctx, spec)
 	if err != nil {
 		return Network{}, nil, err
 	}
@@ -82,7 +82,7 @@ func (c *Client) ObserveNetwork(ctx context.Context, spec NetworkSpec) (Network,
 // NodePort networks that its groups allow, for an import.
 func (c *Client) FindNetwork(ctx context.Context, cluster string) (Network, NetworkSpec, error) {
 	spec := NetworkSpec{Cluster: cluster}
-	s, err := c.look(ctx, spec)
+	s, err := c.takeSnapshot(ctx, spec)
 	if err != nil {
 		return Network{}, spec, err
 	}
@@ -208,7 +208,7 @@ func (b *builder) findSettings() []repair {
 			add(finding.Finding{Subject: subjectSubnet, Kind: finding.Subnet, Problem: finding.NoPublicIP}, func(ctx context.Context) error {
 				_, err := b.EC2.ModifySubnetAttribute(ctx, &ec2.ModifySubnetAttributeInput{
 					SubnetId: &id, MapPublicIpOnLaunch: &types.AttributeBooleanValue{Value: sdk.Bool(true)},
-				}, b.settling())
+				}, b.retryUntilKnown())
 				return err
 			})
 		}
@@ -304,7 +304,7 @@ func (b *builder) findTags() []repair {
 	for _, t := range b.owned() {
 		if differs := diffTags(b.want(t.name), t.tags); len(differs) > 0 {
 			out = append(out, repair{findings: finding.About(t.subject, differs), fix: func(ctx context.Context) error {
-				_, err := b.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{t.id}, Tags: ec2Tags(b.want(t.name))}, b.settling())
+				_, err := b.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{t.id}, Tags: ec2Tags(b.want(t.name))}, b.retryUntilKnown())
 				return err
 			}})
 		}

@@ -46,8 +46,8 @@ func tableOf(tables []types.RouteTable, subnet string) *types.RouteTable {
 	return main
 }
 
-// looseSubnets returns the network's subnets without an associated table.
-func looseSubnets(tables []types.RouteTable, spec MachineSpec) []string {
+// unassociatedSubnets returns the network's subnets without an associated table.
+func unassociatedSubnets(tables []types.RouteTable, spec MachineSpec) []string {
 	return slices.DeleteFunc(slices.Clone(spec.NetworkSubnets), func(subnet string) bool {
 		return slices.ContainsFunc(tables, func(t types.RouteTable) bool { return associated(t, subnet) })
 	})
@@ -92,7 +92,7 @@ func (c *Client) settledTables(ctx context.Context, spec MachineSpec) ([]types.R
 // is none. The main table applies only to subnets of others: the cluster's own
 // have an association, which EC2 may report later.
 func (c *Client) missingTable(ctx context.Context, spec MachineSpec, tables []types.RouteTable) (string, error) {
-	loose := looseSubnets(tables, spec)
+	loose := unassociatedSubnets(tables, spec)
 	if len(loose) == 0 {
 		return "", nil
 	}
@@ -118,7 +118,7 @@ func (c *Client) missingTable(ctx context.Context, spec MachineSpec, tables []ty
 // withoutGone returns the spec without the subnets that do not exist, to which the
 // main table would seem to apply. It asks EC2 only if that table lacks the route.
 func (c *Client) withoutGone(ctx context.Context, spec MachineSpec, o observation) (MachineSpec, error) {
-	loose := looseSubnets(o.tables, spec)
+	loose := unassociatedSubnets(o.tables, spec)
 	if len(loose) == 0 || !spec.PodCIDR.IsValid() {
 		return spec, nil
 	}
@@ -214,16 +214,16 @@ type podRoute struct {
 	turn bool
 }
 
-// routePatience is how long another machine may take to give up the route to its
+// routeBudget is how long another machine may take to give up the route to its
 // pods: it is drained first.
-const routePatience = 10 * time.Minute
+const routeBudget = 10 * time.Minute
 
 // putPodRoute makes the route, or replaces the one found. A route that is not this
 // machine's is replaced only if its target does not exist any more. If it is another
 // machine's of the cluster, putPodRoute waits: Terraform deletes or changes that
 // machine at the same time.
 func (c *Client) putPodRoute(ctx context.Context, r podRoute, found *types.Route) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, routePatience, fmt.Errorf("not within %s", routePatience))
+	ctx, cancel := context.WithTimeoutCause(ctx, routeBudget, fmt.Errorf("not within %s", routeBudget))
 	defer cancel()
 	return poll(ctx, fmt.Sprintf("route %s in %s", r.to, r.table), func(ctx context.Context) (bool, string, error) {
 		held, err := c.tryPodRoute(ctx, r, found)
@@ -242,7 +242,7 @@ func (c *Client) tryPodRoute(ctx context.Context, r podRoute, found *types.Route
 	if found == nil {
 		_, err := c.EC2.CreateRoute(ctx, &ec2.CreateRouteInput{
 			RouteTableId: &r.table, DestinationCidrBlock: destination, NetworkInterfaceId: &r.networkInterface,
-		}, c.settling())
+		}, c.retryUntilKnown())
 		if !IsCode(err, "RouteAlreadyExists") {
 			return "", err
 		}
@@ -263,13 +263,13 @@ func (c *Client) tryPodRoute(ctx context.Context, r podRoute, found *types.Route
 	}
 	_, err = c.EC2.ReplaceRoute(ctx, &ec2.ReplaceRouteInput{
 		RouteTableId: &r.table, DestinationCidrBlock: destination, NetworkInterfaceId: &r.networkInterface,
-	}, c.settling())
+	}, c.retryUntilKnown())
 	return "", err
 }
 
 // podRouteIn returns the route in its table.
 func (c *Client) podRouteIn(ctx context.Context, r podRoute) (*types.Route, error) {
-	out, err := c.EC2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{RouteTableIds: []string{r.table}}, c.settling())
+	out, err := c.EC2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{RouteTableIds: []string{r.table}}, c.retryUntilKnown())
 	if err != nil {
 		return nil, err
 	}

@@ -30,23 +30,23 @@ const (
 	vanishAttempts = 120
 )
 
-// settling makes a call retry while EC2 does not know yet what was just made.
-func (c *Client) settling() func(*ec2.Options) { return c.patiently(settleAttempts, notYet...) }
+// retryUntilKnown makes a call retry while EC2 does not know yet what was just made.
+func (c *Client) retryUntilKnown() func(*ec2.Options) { return c.retryOn(settleAttempts, notYet...) }
 
-// vanishing makes a deletion retry until what uses the resource has disappeared.
-func (c *Client) vanishing() func(*ec2.Options) {
-	return c.patiently(vanishAttempts, "DependencyViolation", "InvalidIPAddress.InUse", "InvalidGroup.InUse", "AuthFailure.AddressInUse")
+// retryUntilUnused makes a deletion retry until what uses the resource has disappeared.
+func (c *Client) retryUntilUnused() func(*ec2.Options) {
+	return c.retryOn(vanishAttempts, "DependencyViolation", "InvalidIPAddress.InUse", "InvalidGroup.InUse", "AuthFailure.AddressInUse")
 }
 
-// patiently adds error codes to those the SDK retries, for one call.
-func (c *Client) patiently(attempts int, codes ...string) func(*ec2.Options) {
-	return func(o *ec2.Options) { o.Retryer = &patient{Retryer: c.retryer, codes: codes, limit: attempts} }
+// retryOn adds error codes to those the SDK retries, for one call.
+func (c *Client) retryOn(attempts int, codes ...string) func(*ec2.Options) {
+	return func(o *ec2.Options) { o.Retryer = &codeRetryer{Retryer: c.retryer, codes: codes, limit: attempts} }
 }
 
-// patient retries its own codes up to limit times, with short pauses and without
+// codeRetryer retries its own codes up to limit times, with short pauses and without
 // spending retry tokens. It leaves everything else to the wrapped retryer. It is for
 // one call.
-type patient struct {
+type codeRetryer struct {
 	sdk.Retryer
 	codes []string
 	limit int
@@ -54,9 +54,9 @@ type patient struct {
 }
 
 // MaxAttempts leaves the limit to IsErrorRetryable.
-func (p *patient) MaxAttempts() int { return p.Retryer.MaxAttempts() + p.limit }
+func (p *codeRetryer) MaxAttempts() int { return p.Retryer.MaxAttempts() + p.limit }
 
-func (p *patient) IsErrorRetryable(err error) bool {
+func (p *codeRetryer) IsErrorRetryable(err error) bool {
 	if !IsCode(err, p.codes...) {
 		return p.Retryer.IsErrorRetryable(err)
 	}
@@ -66,14 +66,14 @@ func (p *patient) IsErrorRetryable(err error) bool {
 
 // RetryDelay counts the two kinds of attempts separately: a call that is throttled
 // once while EC2 becomes consistent must not wait as if throttled every time.
-func (p *patient) RetryDelay(attempt int, err error) (time.Duration, error) {
+func (p *codeRetryer) RetryDelay(attempt int, err error) (time.Duration, error) {
 	if !IsCode(err, p.codes...) {
 		return p.Retryer.RetryDelay(attempt-p.seen, err)
 	}
 	return backoff(p.seen - 1), nil
 }
 
-func (p *patient) GetRetryToken(ctx context.Context, err error) (func(error) error, error) {
+func (p *codeRetryer) GetRetryToken(ctx context.Context, err error) (func(error) error, error) {
 	if IsCode(err, p.codes...) {
 		return func(error) error { return nil }, nil
 	}

@@ -17,10 +17,10 @@ func (*attempts) RetryDelay(attempt int, _ error) (time.Duration, error) {
 
 // The delay of a throttled call depends only on how often it was throttled, and not on
 // its other retries.
-func TestPatienceCountsApart(t *testing.T) {
+func TestRetryCountsSeparately(t *testing.T) {
 	missing := &smithy.GenericAPIError{Code: "InvalidInstanceID.NotFound"}
 	throttled := &smithy.GenericAPIError{Code: "RequestLimitExceeded"}
-	p := &patient{Retryer: &attempts{*retry.NewStandard()}, codes: notYet, limit: 6}
+	p := &codeRetryer{Retryer: &attempts{*retry.NewStandard()}, codes: notYet, limit: 6}
 	attempt := 0
 	next := func(err error) time.Duration {
 		t.Helper()

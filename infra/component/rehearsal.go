@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// nowhere is a path that never exists. A program told to read it exits there.
-	nowhere = "/run/k8s-rehearsal-end"
+	// missingPath is a path that never exists. A program told to read it exits there.
+	missingPath = "/run/k8s-rehearsal-end"
 	// peerGate makes kube-apiserver connect to etcd before it loads its admission plugins.
 	peerGate = "UnknownVersionInteroperabilityProxy"
 	// maxComplaint is how many bytes of a program's output are quoted: some print their whole configuration.
@@ -26,10 +26,10 @@ const (
 // exist: of all files they read, the last. etcd needs no words, because it
 // cannot open its ports in the rehearsal.
 var rehearsals = map[string][]string{
-	artifact.KubeAPIServer:         {"--feature-gates=" + peerGate + "=false", "--etcd-cafile=" + nowhere},
-	artifact.KubeControllerManager: {"--authentication-kubeconfig=" + nowhere},
+	artifact.KubeAPIServer:         {"--feature-gates=" + peerGate + "=false", "--etcd-cafile=" + missingPath},
+	artifact.KubeControllerManager: {"--authentication-kubeconfig=" + missingPath},
 	artifact.KubeScheduler:         {"--write-config-to=/dev/null"},
-	artifact.Kubelet:               {"--kubeconfig=" + nowhere},
+	artifact.Kubelet:               {"--kubeconfig=" + missingPath},
 	artifact.KubeProxy:             {"--write-config-to=/dev/null"},
 	artifact.Containerd:            {"config", "dump"},
 	artifact.Etcd:                  {},
@@ -52,9 +52,9 @@ func RehearsalArgs(command []string) ([]string, bool) {
 	return args, ok
 }
 
-// circumstances matches complaints that only the sandbox of a rehearsal causes: no
+// sandboxComplaints matches complaints that only the sandbox of a rehearsal causes: no
 // network, and nothing to write to.
-var circumstances = regexp.MustCompile(`(?i)read-only file system|permission denied|operation not permitted|protocol not supported|` +
+var sandboxComplaints = regexp.MustCompile(`(?i)read-only file system|permission denied|operation not permitted|protocol not supported|` +
 	`address family not supported|cannot assign requested address|address already in use|connection refused|network is unreachable|` +
 	`no route to host|no default routes|no such host|i/o timeout|deadline exceeded|no space left|cannot allocate memory|runtime error`)
 
@@ -68,7 +68,7 @@ func Refusal(status int, output string) string {
 		return ""
 	}
 	complaint := complaintIn(strings.Split(output, "\n"))
-	if strings.Contains(complaint, nowhere) || strings.Contains(complaint, peerGate) || circumstances.MatchString(complaint) {
+	if strings.Contains(complaint, missingPath) || strings.Contains(complaint, peerGate) || sandboxComplaints.MatchString(complaint) {
 		return ""
 	}
 	complaint, _, _ = strings.Cut(complaint, ", path: &") // the kubelet's whole configuration

@@ -16,9 +16,9 @@ func TestRefusal(t *testing.T) {
 		want   string
 	}{
 		{"accepted", 0, `I1121 16:26:45.022178   31795 options.go:436] "Wrote configuration" file="/dev/null"`, ""},
-		{"came to the end", 1, failed + `"stat ` + nowhere + `: no such file or directory"`, ""},
-		{"came to the end, fatally", 255, "F1121 16:25:02.726768   26855 instance.go:233] Error creating leases: error creating storage factory: open " + nowhere + ": no such file or directory", ""},
-		{"came to the end, in JSON", 255, `{"ts":1795278393089.2122,"caller":"controlplane/instance.go:233","msg":"Error creating leases: open ` + nowhere + `: no such file or directory","v":0}`, ""},
+		{"came to the end", 1, failed + `"stat ` + missingPath + `: no such file or directory"`, ""},
+		{"came to the end, fatally", 255, "F1121 16:25:02.726768   26855 instance.go:233] Error creating leases: error creating storage factory: open " + missingPath + ": no such file or directory", ""},
+		{"came to the end, in JSON", 255, `{"ts":1795278393089.2122,"caller":"controlplane/instance.go:233","msg":"Error creating leases: open ` + missingPath + `: no such file or directory","v":0}`, ""},
 		{"a gate of ours is gone", 1, failed + `"unrecognized feature gate: ` + peerGate + `"`, ""},
 		{"killed", 9, "Error: x", ""},
 		{"not even confined", 226, "", ""},

@@ -12,9 +12,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
-// goneFlags are flags that a program no longer accepts, by the first minor without
+// removedFlags are flags that a program no longer accepts, by the first minor without
 // them. Names may contain * (path.Match).
-type goneFlags struct {
+type removedFlags struct {
 	program      string
 	major, minor int
 	names        []string
@@ -22,7 +22,7 @@ type goneFlags struct {
 	advice       string
 }
 
-var allGoneFlags = []goneFlags{
+var allGoneFlags = []removedFlags{
 	// kubernetes cmd/kubelet/app/options/globalflags_linux.go of 1.36
 	{artifact.Kubelet, 1, 37, []string{
 		"application-metrics-count-limit", "boot-id-file", "container-hints", "containerd", "containerd-namespace", "enable-load-reader",
@@ -38,9 +38,9 @@ var allGoneFlags = []goneFlags{
 	{artifact.Etcd, 3, 7, []string{"discovery", "discovery-proxy"}, "the discovery service of etcd 2 is gone", "take it out"},
 }
 
-// goneValues are values that a flag no longer accepts, by the first minor of
+// removedValues are values that a flag no longer accepts, by the first minor of
 // Kubernetes whose programs reject them.
-type goneValues struct {
+type removedValues struct {
 	flag   string
 	minor  int
 	names  []string
@@ -49,7 +49,7 @@ type goneValues struct {
 
 const featureGates = "feature-gates"
 
-var allGoneValues = []goneValues{
+var allGoneValues = []removedValues{
 	// kubernetes pkg/features/kube_features.go and k8s.io/apiserver pkg/features/kube_features.go
 	// of 1.35, 1.36 and 1.37
 	{featureGates, 36, []string{
@@ -123,7 +123,7 @@ func checkValues(program string, v version.Version, flag string, lists []string)
 		for item := range strings.SplitSeq(list, ",") {
 			name, _, _ := strings.Cut(strings.TrimSpace(item), "=")
 			name = strings.TrimPrefix(strings.TrimPrefix(name, "-"), "kube:")
-			if gone, ok := goneValue(program, v, flag, name); ok {
+			if gone, ok := removedValue(program, v, flag, name); ok {
 				errs = append(errs, fmt.Errorf("%s %s does not start with --%s=%s, which is gone since 1.%d: %s", program, v, flag, item, gone.minor, gone.advice))
 			}
 		}
@@ -131,12 +131,12 @@ func checkValues(program string, v version.Version, flag string, lists []string)
 	return errors.Join(errs...)
 }
 
-func goneValue(program string, v version.Version, flag, name string) (goneValues, bool) {
-	i := slices.IndexFunc(allGoneValues, func(g goneValues) bool {
+func removedValue(program string, v version.Version, flag, name string) (removedValues, bool) {
+	i := slices.IndexFunc(allGoneValues, func(g removedValues) bool {
 		return program != artifact.Etcd && g.flag == flag && v.Minor() >= g.minor && slices.Contains(g.names, name)
 	})
 	if i < 0 {
-		return goneValues{}, false
+		return removedValues{}, false
 	}
 	return allGoneValues[i], true
 }
@@ -174,7 +174,7 @@ func checkFields(program string, v version.Version, config map[string]any) error
 	var errs []error
 	gates, _ := config["featureGates"].(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(gates)) {
-		if gone, ok := goneValue(program, v, featureGates, name); ok {
+		if gone, ok := removedValue(program, v, featureGates, name); ok {
 			errs = append(errs, fmt.Errorf("%s %s does not start with the feature gate %s, which is gone since 1.%d: %s", program, v, name, gone.minor, gone.advice))
 		}
 	}

@@ -80,8 +80,8 @@ func (c *Client) MoveLeader(ctx context.Context, to ID) error {
 	return nil
 }
 
-// hopeless are refusals that retries do not change.
-var hopeless = []error{
+// permanent are refusals that retries do not change.
+var permanent = []error{
 	rpctypes.ErrPeerURLExist, rpctypes.ErrMemberExist, rpctypes.ErrMemberBadURLs, rpctypes.ErrTooManyLearners,
 	rpctypes.ErrMemberNotFound, rpctypes.ErrPermissionDenied,
 }
@@ -108,7 +108,7 @@ func (c *Client) until(ctx context.Context, what string, abort func(context.Cont
 		if err == nil {
 			return true, nil
 		}
-		for _, h := range hopeless {
+		for _, h := range permanent {
 			if errors.Is(err, h) {
 				return false, err
 			}

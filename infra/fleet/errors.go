@@ -57,13 +57,13 @@ func (e *GuardError) Error() string {
 	return s
 }
 
-// LeftError lists the machines that could not be reached and were left as they
+// SkippedError lists the machines that could not be reached and were left as they
 // are. The other machines have been brought to the wanted state.
-type LeftError struct {
+type SkippedError struct {
 	Machines map[string]error
 }
 
-func (e *LeftError) Error() string {
+func (e *SkippedError) Error() string {
 	names := slices.Sorted(maps.Keys(e.Machines))
 	words := make([]string, len(names))
 	for i, n := range names {
@@ -74,7 +74,7 @@ func (e *LeftError) Error() string {
 }
 
 // Unwrap returns the errors of the machines.
-func (e *LeftError) Unwrap() []error {
+func (e *SkippedError) Unwrap() []error {
 	var out []error
 	for _, n := range slices.Sorted(maps.Keys(e.Machines)) {
 		out = append(out, e.Machines[n])

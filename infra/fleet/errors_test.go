@@ -26,7 +26,7 @@ line 1
 line 2
 next: ssh admin@192.0.2.7 sudo journalctl --unit kube-apiserver.service --lines 50 --no-pager`},
 		{&GuardError{Refused: "remove etcd member a", Reason: "no quorum"}, "refusing to remove etcd member a: no quorum"},
-		{&LeftError{Machines: map[string]error{"b": errors.New("b: no answer"), "a": errors.New("a: no answer")}},
+		{&SkippedError{Machines: map[string]error{"b": errors.New("b: no answer"), "a": errors.New("a: no answer")}},
 			"left as they are, because they could not be reached: a, b; apply again when they answer:\na: no answer\nb: no answer"},
 	} {
 		if got := tt.err.Error(); got != tt.want {

@@ -16,8 +16,8 @@ type Question[T any] struct {
 	ask  func(context.Context) (T, error)
 }
 
-// ToEach makes one question for every machine.
-func ToEach[T any](machines []*Machine, ask func(context.Context, *Machine) (T, error)) []Question[T] {
+// QuestionsFor makes one question for every machine.
+func QuestionsFor[T any](machines []*Machine, ask func(context.Context, *Machine) (T, error)) []Question[T] {
 	out := make([]Question[T], len(machines))
 	for i, m := range machines {
 		out[i] = Question[T]{m.Name(), func(ctx context.Context) (T, error) { return ask(ctx, m) }}
@@ -28,7 +28,7 @@ func ToEach[T any](machines []*Machine, ask func(context.Context, *Machine) (T, 
 // FirstAnswer asks all machines at once and returns the first answer. If no
 // machine answers, it returns all errors, joined.
 func FirstAnswer[T any](ctx context.Context, machines []*Machine, ask func(context.Context, *Machine) (T, error)) (T, error) {
-	return InTurn(ctx, 0, nil, ToEach(machines, ask))
+	return AskInTurn(ctx, 0, nil, QuestionsFor(machines, ask))
 }
 
 // AskAPI asks the API servers behind an endpoint while planning. Each attempt
@@ -45,15 +45,15 @@ func AskAPI[T any](ctx context.Context, a *Access, endpoint string, ask func(con
 		defer c.Close()
 		return ask(ctx, c)
 	}}
-	return InTurn(ctx, AnswerShare, kube.Busy, []Question[T]{once, once, once})
+	return AskInTurn(ctx, AnswerShare, kube.Busy, []Question[T]{once, once, once})
 }
 
-// InTurn asks one server after the other and returns the first answer. If none
+// AskInTurn asks one server after the other and returns the first answer. If none
 // answers, it returns all errors, joined. The next server is asked as soon as one
 // fails or has not answered within share; the slow one may still answer. A server
-// whose error is busy is asked once more, after the others. InTurn returns when
+// whose error is busy is asked once more, after the others. AskInTurn returns when
 // ctx ends and does not wait for questions that still run.
-func InTurn[T any](ctx context.Context, share time.Duration, busy func(error) bool, questions []Question[T]) (T, error) {
+func AskInTurn[T any](ctx context.Context, share time.Duration, busy func(error) bool, questions []Question[T]) (T, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(errAnswered)
 	type answer struct {

@@ -68,7 +68,7 @@ func TestInTurn(t *testing.T) {
 				defer cancel()
 				defer time.Sleep(2 * time.Hour) // until the questions that hang have ended
 				start := time.Now()
-				got, err := InTurn(ctx, 2*time.Second, func(err error) bool { return errors.Is(err, errTransient) }, tt.questions)
+				got, err := AskInTurn(ctx, 2*time.Second, func(err error) bool { return errors.Is(err, errTransient) }, tt.questions)
 				if err != nil {
 					got = err.Error()
 				}

@@ -153,7 +153,7 @@ func (d *differ) overrides(unit string, got Unit) []string {
 	for _, p := range slices.Sorted(slices.Values(got.DropIns)) {
 		switch {
 		case slices.Contains(owned, p):
-		case !aimedAt(path.Base(path.Dir(p)), unit):
+		case !appliesTo(path.Base(path.Dir(p)), unit):
 			// Applies to all units of a type ("service.d"), not to this one.
 		case !ours && distribution(p):
 			// Belongs to the distribution's unit.
@@ -170,9 +170,9 @@ func (d *differ) overrides(unit string, got Unit) []string {
 	return slices.Compact(out)
 }
 
-// aimedAt reports whether a drop-in directory applies to the unit: "a-b.service.d"
+// appliesTo reports whether a drop-in directory applies to the unit: "a-b.service.d"
 // and "a-.service.d" do for a-b.service.
-func aimedAt(dir, unit string) bool {
+func appliesTo(dir, unit string) bool {
 	name := strings.TrimSuffix(dir, ".d")
 	prefix, found := strings.CutSuffix(name, "-"+path.Ext(unit))
 	return name == unit || found && strings.HasPrefix(unit, prefix+"-")

@@ -23,10 +23,10 @@ func withoutHint(said string) string {
 	return said
 }
 
-// unfetched finds in apt-get's output the first file that could not be fetched over
+// unfetchedURL finds in apt-get's output the first file that could not be fetched over
 // HTTP. It skips mirror+file:, which Debian's EC2 images use and which is no URL for
 // another client.
-func unfetched(said string) string {
+func unfetchedURL(said string) string {
 	_, after, _ := strings.Cut(said, "Failed to fetch ")
 	url, _, _ := strings.Cut(after, " ")
 	if !strings.HasPrefix(url, "http") {

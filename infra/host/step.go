@@ -90,7 +90,7 @@ func stepError(machine, fields string, want desired.State) *ApplyError {
 			}
 		}
 	case StepPackages:
-		e.Step.URL = unfetched(e.Err.Error())
+		e.Step.URL = unfetchedURL(e.Err.Error())
 	}
 	return e
 }

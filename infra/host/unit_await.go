@@ -13,10 +13,10 @@ import (
 // will keep running: a program that exited once because a dependency was slow looks
 // like one that exits at every start. So such units are observed again.
 const (
-	// patience bounds how long units are observed before they are judged.
-	patience = 10 * time.Second
-	// lookAgain is the pause between two observations.
-	lookAgain = time.Second
+	// settleBudget bounds how long units are observed before they are judged.
+	settleBudget = 10 * time.Second
+	// settlePoll is the pause between two observations.
+	settlePoll = time.Second
 	// steadyAfter is how long a unit that systemd restarted must be up to count as
 	// running: bad arguments end a program within a second.
 	steadyAfter = 3 * time.Second
@@ -64,34 +64,34 @@ func (o Observation) with(later Observation) Observation {
 }
 
 // await observes the units again while some of them are unsettled, for at most
-// patience. If none is, it does not ask the machine. If ctx ends or a later
+// settleBudget. If none is, it does not ask the machine. If ctx ends or a later
 // observation fails, the last successful one counts, with those units marked as
 // Unsettled.
 func (l layout) await(ctx context.Context, r Runner, want desired.State, obs Observation) Observation {
 	units := desired.State{Units: want.Units}
 	names := unitNames(units)
 	script := l.preamble() + l.observeScript(units, Record{})
-	for end := time.Now().Add(patience); len(obs.unsettled(want)) > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(settleBudget); len(obs.unsettled(want)) > 0 && time.Now().Before(end); {
 		select {
 		case <-ctx.Done():
-			return obs.leaveOpen(want)
-		case <-time.After(lookAgain):
+			return obs.markUnsettled(want)
+		case <-time.After(settlePoll):
 		}
 		out, err := r.Run(ctx, remote.Command{Script: script, Sudo: true})
 		if err != nil {
-			return obs.leaveOpen(want)
+			return obs.markUnsettled(want)
 		}
 		later, err := parseObservation(out.Stdout, names, Record{})
 		if err != nil {
-			return obs.leaveOpen(want)
+			return obs.markUnsettled(want)
 		}
 		obs = obs.with(later)
 	}
 	return obs
 }
 
-// leaveOpen returns the observation with its unsettled units marked as such.
-func (o Observation) leaveOpen(want desired.State) Observation {
+// markUnsettled returns the observation with its unsettled units marked as such.
+func (o Observation) markUnsettled(want desired.State) Observation {
 	o.Units = maps.Clone(o.Units)
 	for _, name := range o.unsettled(want) {
 		u := o.Units[name]

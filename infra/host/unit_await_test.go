@@ -96,7 +96,7 @@ func TestAwait(t *testing.T) {
 			return up(6*time.Second, 0)
 		}, "", 7 * time.Second},
 		{"does not come up", func(time.Duration) Unit { return Unit{ActiveState: "activating", SubState: "start"} },
-			"starting, wanted running", patience + lookAgain},
+			"starting, wanted running", settleBudget + settlePoll},
 		{"is restarted by somebody", func(now time.Duration) Unit {
 			if now < 1500*time.Millisecond {
 				return Unit{ActiveState: "deactivating", SubState: "stop-sigterm"}

@@ -179,7 +179,7 @@ func (c *Client) WaitReady(ctx context.Context, poll time.Duration, abort func(c
 	var last error
 	err := wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
 		err := c.Ready(ctx)
-		if err == nil || Hopeless(err) {
+		if err == nil || Permanent(err) {
 			return true, err
 		}
 		if ctx.Err() == nil || last == nil {
@@ -196,9 +196,9 @@ func (c *Client) WaitReady(ctx context.Context, poll time.Duration, abort func(c
 	return err
 }
 
-// Hopeless reports whether retrying cannot help: the server's certificate is not
+// Permanent reports whether retrying cannot help: the server's certificate is not
 // the cluster's, or the server rejects the client's.
-func Hopeless(err error) bool {
+func Permanent(err error) bool {
 	var (
 		unknown  x509.UnknownAuthorityError
 		hostname x509.HostnameError
@@ -217,7 +217,7 @@ func Unanswered(err error) bool {
 	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
-		return !Hopeless(err) && silent(err)
+		return !Permanent(err) && silent(err)
 	}
 	switch code := status.Status().Code; code {
 	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooManyRequests:
@@ -244,7 +244,7 @@ func silent(err error) bool {
 		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return true
 	default:
-		return lostMeanwhile(err)
+		return connectionLost(err)
 	}
 }
 

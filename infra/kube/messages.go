@@ -25,13 +25,13 @@ func failsToStart(w *corev1.ContainerStateWaiting) bool {
 	return w != nil && slices.Contains(failing, w.Reason)
 }
 
-// toCome matches the kubelet's message about an object that a container refers to
+// notYetCreated matches the kubelet's message about an object that a container refers to
 // and that someone may still create.
-var toCome = regexp.MustCompile(`(?i)^(secret|configmap) "[^"]*" not found`)
+var notYetCreated = regexp.MustCompile(`(?i)^(secret|configmap) "[^"]*" not found`)
 
-// turnedAway reports whether the kubelet rejected a pod for lack of resources: the
+// rejected reports whether the kubelet rejected a pod for lack of resources: the
 // reason is "OutOf" and the resource, as in "OutOfpods".
-func turnedAway(pod *corev1.Pod) bool { return strings.HasPrefix(pod.Status.Reason, "OutOf") }
+func rejected(pod *corev1.Pod) bool { return strings.HasPrefix(pod.Status.Reason, "OutOf") }
 
 // logRemoved begins the kubelet's answer, with status 200, to a request for the log
 // of a container that it has removed.
@@ -51,9 +51,9 @@ func overQuota(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), " quota: ")
 }
 
-// lostMeanwhile reports whether client-go lost the connection while it read an
+// connectionLost reports whether client-go lost the connection while it read an
 // answer (rest.Request).
-func lostMeanwhile(err error) bool {
+func connectionLost(err error) bool {
 	return strings.Contains(err.Error(), "when reading response body")
 }
 

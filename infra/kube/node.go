@@ -151,7 +151,7 @@ func (c *Client) WaitNodes(ctx context.Context, conditions []NodeCondition, abor
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		nodes, err := c.Nodes(ctx, names...)
 		if err != nil {
-			if Hopeless(err) {
+			if Permanent(err) {
 				return false, err
 			}
 			if ctx.Err() == nil {

@@ -110,7 +110,7 @@ func (c *Client) evict(ctx context.Context, p corev1.Pod, waiting func(error)) e
 			return true, nil
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			return true, nil // it is deleted with its namespace
-		case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), Hopeless(err):
+		case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), Permanent(err):
 			return false, fmt.Errorf("evicting pod %s/%s: %w", p.Namespace, p.Name, err)
 		}
 		if ctx.Err() == nil {
@@ -135,7 +135,7 @@ func (c *Client) waitGone(ctx context.Context, node string, pods []corev1.Pod) (
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		now, err := c.evictable(ctx, node)
 		if err != nil {
-			if Hopeless(err) {
+			if Permanent(err) {
 				return false, err
 			}
 			return false, nil // an API server may be restarting; the wait is bounded

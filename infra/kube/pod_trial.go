@@ -64,7 +64,7 @@ func (c *Client) Try(ctx context.Context, t Trial) error {
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		pod, err := c.trialPod(ctx, &t)
 		switch {
-		case Hopeless(err):
+		case Permanent(err):
 			return false, err
 		case refused(err) && time.Since(started) > refusalGrace:
 			return false, fmt.Errorf("%w; %s", err, refusalAdvice(err))
@@ -75,7 +75,7 @@ func (c *Client) Try(ctx context.Context, t Trial) error {
 			return false, abort(ctx, t.Abort)
 		case hasRun(pod):
 			return true, nil
-		case turnedAway(pod):
+		case rejected(pod):
 			return false, ErrNodeFull
 		}
 		if time.Since(looked) < lookInterval {

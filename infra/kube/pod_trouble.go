@@ -118,7 +118,7 @@ func containerTrouble(s corev1.ContainerStatus) *Trouble {
 		// The kubelet's own message only says how long it backs off.
 		t.Message = fmt.Sprintf("%s, restarted %d times", ended(s.LastTerminationState.Terminated), s.RestartCount)
 	}
-	t.Passing = w.Reason == configError && toCome.MatchString(w.Message)
+	t.Passing = w.Reason == configError && notYetCreated.MatchString(w.Message)
 	return t
 }
 

@@ -190,7 +190,7 @@ func (c *Client) rolledOut(ctx context.Context, ref ObjectRef) (message string, 
 		return "", false, fmt.Errorf("%s: %w", ref, err)
 	}
 	message = rolloutStatus(message)
-	if why := unmade(o); why != "" {
+	if why := cannotMakePods(o); why != "" {
 		message += ": " + why
 	}
 	return message, done, nil

@@ -141,9 +141,9 @@ func running(pod *corev1.Pod) bool {
 	})
 }
 
-// unmade returns why a Deployment's controller cannot make pods (a quota, an admission
+// cannotMakePods returns why a Deployment's controller cannot make pods (a quota, an admission
 // rule, a missing service account); empty if it can or does not say.
-func unmade(o *unstructured.Unstructured) string {
+func cannotMakePods(o *unstructured.Unstructured) string {
 	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, c := range conditions {
 		m, _ := c.(map[string]any)

@@ -36,7 +36,7 @@ import (
 // its own node).
 //
 //	d, err := maintenance.Find(ctx, fleet, target)
-//	d.Among(find)           // whose API servers are held while etcd's leadership is transferred
+//	d.SetControllers(find)           // whose API servers are held while etcd's leadership is transferred
 //	d.Suspend(ctx, leaving) // an error, or the cluster does without the machine
 //	// stop, change, start
 //	d.Resume(ctx, host)     // the machine does again what it did before
@@ -175,7 +175,7 @@ func (d *Duty) Suspend(ctx context.Context, leaving func(string) bool) error {
 	if err := d.stop(ctx, component.APIServerUnit); err != nil {
 		return err
 	}
-	d.mention(d.HandOver(ctx, leaving))
+	d.mention(d.MoveLeader(ctx, leaving))
 	return d.stop(ctx, component.EtcdUnit)
 }
 

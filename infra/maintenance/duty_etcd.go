@@ -11,13 +11,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
-// Among sets how to find the other machines of the cluster that may run an API
+// SetControllers sets how to find the other machines of the cluster that may run an API
 // server. They are held for a moment while this machine's etcd member transfers its
 // leadership, so that no write is lost. API servers that are not found are not held.
-func (d *Duty) Among(find func(context.Context) ([]fleet.Target, error)) { d.find = find }
+func (d *Duty) SetControllers(find func(context.Context) ([]fleet.Target, error)) { d.find = find }
 
-// everybody returns the machine and the other machines that Among finds.
-func (d *Duty) everybody(ctx context.Context) []*fleet.Machine {
+// allMachines returns the machine and the other machines that SetControllers gives.
+func (d *Duty) allMachines(ctx context.Context) []*fleet.Machine {
 	var targets []fleet.Target
 	err := errors.New("nobody has said which they are")
 	if d.find != nil {
@@ -105,16 +105,16 @@ func (d *Duty) etcdPlace(ctx context.Context, leaving func(string) bool) (*etcd.
 	return c, placeOf(members, d.m.Name(), leaving), nil
 }
 
-// HandOver transfers the leadership from the machine's etcd member, if it leads,
+// MoveLeader transfers the leadership from the machine's etcd member, if it leads,
 // to a member that is not leaving.
-func (d *Duty) HandOver(ctx context.Context, leaving func(string) bool) error {
+func (d *Duty) MoveLeader(ctx context.Context, leaving func(string) bool) error {
 	if !d.does(component.EtcdUnit) {
 		return nil
 	}
 	c, p, err := d.etcdPlace(ctx, leaving)
 	if err == nil {
 		defer c.Close()
-		err = d.handOver(ctx, c, p, d.health(ctx, p.members))
+		err = d.moveLeader(ctx, c, p, d.health(ctx, p.members))
 	}
 	if err != nil {
 		return d.fail("hand over etcd's leadership", err)
@@ -122,7 +122,7 @@ func (d *Duty) HandOver(ctx context.Context, leaving func(string) bool) error {
 	return nil
 }
 
-func (d *Duty) handOver(ctx context.Context, c *etcd.Client, p place, healthy map[etcd.ID]bool) error {
+func (d *Duty) moveLeader(ctx context.Context, c *etcd.Client, p place, healthy map[etcd.ID]bool) error {
 	to := slices.IndexFunc(p.others, func(m etcd.Member) bool { return healthy[m.ID] })
 	if to < 0 {
 		return nil
@@ -131,7 +131,7 @@ func (d *Duty) handOver(ctx context.Context, c *etcd.Client, p place, healthy ma
 }
 
 func (d *Duty) writers(members []etcd.Member, healthy map[etcd.ID]bool) fleet.Writers {
-	return fleet.Writers{Machines: d.everybody, Settled: fleet.Settled(members, healthy, d.health)}
+	return fleet.Writers{Machines: d.allMachines, Settled: fleet.Settled(members, healthy, d.health)}
 }
 
 // leaveEtcd removes the machine's member from the cluster through a member that is
@@ -149,7 +149,7 @@ func (d *Duty) leaveEtcd(ctx context.Context, leaving func(string) bool) error {
 		return nil
 	}
 	healthy := d.health(ctx, p.members)
-	d.mention(d.handOver(ctx, c, p, healthy))
+	d.mention(d.moveLeader(ctx, c, p, healthy))
 	d.m.Say("etcd: leaving, member %s", p.self.ID)
 	err = fleet.RemoveMember(ctx, "maintenance", d.m, d.writers(p.members, healthy), fleet.MayStopFirst(p.members, healthy, p.self.ID), func(ctx context.Context) error {
 		return fleet.Within(ctx, fleet.GateBudget, "removal of etcd member "+d.m.Name(), func(ctx context.Context) error {

@@ -22,7 +22,7 @@ func Example() {
 		if err != nil {
 			return err
 		}
-		duty.Among(func(context.Context) ([]fleet.Target, error) { return controllers, nil })
+		duty.SetControllers(func(context.Context) ([]fleet.Target, error) { return controllers, nil })
 		if err := duty.Suspend(ctx, turns.Leaving); err != nil {
 			return err
 		}

@@ -20,23 +20,23 @@ type attempt struct {
 	ended time.Time
 }
 
-type recallKey struct{}
+type rememberKey struct{}
 
-// Recalling returns a context for observing machines, not for waiting for them. A
+// RememberUnreachable returns a context for observing machines, not for waiting for them. A
 // machine that could not be reached within the last age is not tried again; the
 // earlier error is returned. Observing a machine several times in a row then costs one
 // timeout. Never use it to wait for a machine to come up.
-func Recalling(ctx context.Context, age time.Duration) context.Context {
-	return context.WithValue(ctx, recallKey{}, age)
+func RememberUnreachable(ctx context.Context, age time.Duration) context.Context {
+	return context.WithValue(ctx, rememberKey{}, age)
 }
 
-// Dialer returns Dial for clients that dial in contexts of their own. [Recalling] in
+// Dialer returns Dial for clients that dial in contexts of their own. [RememberUnreachable] in
 // ctx holds for them, too.
 func (m *Machine) Dialer(ctx context.Context) DialFunc {
-	age, recalling := ctx.Value(recallKey{}).(time.Duration)
+	age, recalling := ctx.Value(rememberKey{}).(time.Duration)
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if recalling {
-			ctx = Recalling(ctx, age)
+			ctx = RememberUnreachable(ctx, age)
 		}
 		return m.Dial(ctx, network, addr)
 	}
@@ -45,7 +45,7 @@ func (m *Machine) Dialer(ctx context.Context) DialFunc {
 // connection returns the pooled connection and opens it if there is none; reused says
 // that it was open before. The machine may take dial to accept.
 func (m *Machine) connection(ctx context.Context, dial time.Duration) (c *connection, reused bool, err error) {
-	age, _ := ctx.Value(recallKey{}).(time.Duration)
+	age, _ := ctx.Value(rememberKey{}).(time.Duration)
 	for {
 		m.mu.Lock()
 		a := m.trying

@@ -36,7 +36,7 @@ func TestAttempts(t *testing.T) {
 			t.Errorf("%s: %d attempts, wanted %d", what, n, want)
 		}
 	}
-	looking := Recalling(t.Context(), time.Minute)
+	looking := RememberUnreachable(t.Context(), time.Minute)
 
 	var wait sync.WaitGroup
 	for range 20 {
@@ -53,7 +53,7 @@ func TestAttempts(t *testing.T) {
 	gone(t.Context())
 	tries(2, "waiting for it, which must not go by what was")
 
-	gone(Recalling(t.Context(), time.Nanosecond))
+	gone(RememberUnreachable(t.Context(), time.Nanosecond))
 	tries(1, "what was too long ago")
 
 	// A caller with little time must not leave the others without an answer.

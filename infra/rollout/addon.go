@@ -45,7 +45,7 @@ func (e *Engine) ObserveObjects(ctx context.Context, want Addon, inventory []kub
 		return objectDrift(ctx, c, want, inventory)
 	})
 	switch {
-	case kube.Unanswered(err), kube.Hopeless(err): // an apply renews expired certificates, and a plan comes before it
+	case kube.Unanswered(err), kube.Permanent(err): // an apply renews expired certificates, and a plan comes before it
 		r.unjudged(finding.Addon, want.Name, err)
 	case err != nil:
 		return r, fmt.Errorf("addon %s: %w", want.Name, err)
@@ -110,14 +110,14 @@ func (e *Engine) ApplyObjects(ctx context.Context, want Addon, inventory []kube.
 	}
 	if want.Wait {
 		if err := c.WaitWorkloads(ctx, want.Objects, func(s string) { e.Fleet.Say(want.Name, "addon: %s", remote.Redact(s)) }); err != nil {
-			return have, fmt.Errorf("addon %s: %w", want.Name, withPodNext(err))
+			return have, fmt.Errorf("addon %s: %w", want.Name, withPodAdvice(err))
 		}
 	}
 	return have, nil
 }
 
-// withPodNext adds to an error about a pod what to do next.
-func withPodNext(err error) error {
+// withPodAdvice adds to an error about a pod what to do next.
+func withPodAdvice(err error) error {
 	var pod *kube.PodError
 	if !errors.As(err, &pod) {
 		return err

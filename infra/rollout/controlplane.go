@@ -37,7 +37,7 @@ func (x ControlPlane) observe(ctx context.Context, base *operation) Report {
 func (o *controlOperation) systemDrift(ctx context.Context, r *Report) {
 	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ProbeBudget, fmt.Errorf("not within %s", fleet.ProbeBudget))
 	defer cancel()
-	drift, err := fleet.InTurn(ctx, fleet.AnswerShare, kube.Busy, fleet.ToEach(machinesOf(o.machines), o.systemObjectDrift))
+	drift, err := fleet.AskInTurn(ctx, fleet.AnswerShare, kube.Busy, fleet.QuestionsFor(machinesOf(o.machines), o.systemObjectDrift))
 	if err != nil {
 		r.unjudged(finding.SystemObjects, "", err)
 	}
@@ -80,16 +80,16 @@ func (x ControlPlane) apply(ctx context.Context, base *operation, prior Role) er
 	if err := o.publishTrust(ctx, before.Spec.Cluster.PKI); err != nil {
 		return err
 	}
-	return o.dismiss(ctx, prior)
+	return o.removeLeaving(ctx, prior)
 }
 
 func (x ControlPlane) remove(ctx context.Context, o *operation) error { return o.remove(ctx) }
 
 var managerUnits = []string{component.ControllerManagerUnit, component.SchedulerUnit}
 
-// ofManagers splits changes into those that concern only the controller manager or
+// splitManagers splits changes into those that concern only the controller manager or
 // the scheduler, and the rest.
-func ofManagers(changes []host.Change) (managers, rest []host.Change) {
+func splitManagers(changes []host.Change) (managers, rest []host.Change) {
 	isManager := func(unit string) bool { return slices.Contains(managerUnits, unit) }
 	for _, c := range changes {
 		theirs := len(c.Restarts) > 0 && !slices.ContainsFunc(c.Restarts, func(u string) bool { return !isManager(u) })
@@ -103,12 +103,12 @@ func ofManagers(changes []host.Change) (managers, rest []host.Change) {
 }
 
 func (o *controlOperation) converge(ctx context.Context) error {
-	if err := o.lookAndFill(ctx); err != nil {
+	if err := o.observeAndFill(ctx); err != nil {
 		return err
 	}
 	var facts []controllerFacts
 	for _, m := range o.machines {
-		managers, rest := ofManagers(m.changes)
+		managers, rest := splitManagers(m.changes)
 		facts = append(facts, controllerFacts{
 			name: m.Name(), reachable: m.gone == nil, serving: m.running(component.APIServerUnit),
 			changes: len(rest) > 0, restarts: restarts(rest, component.APIServerUnit), managers: len(managers) > 0,
@@ -122,7 +122,7 @@ func (o *controlOperation) converge(ctx context.Context) error {
 	}
 	plan, held := planControlPlane(facts)
 	if err := o.etcdServes(ctx, plan, o.want.Spec.EtcdEndpoints); err != nil {
-		return errors.Join(err, held, o.left())
+		return errors.Join(err, held, o.skipped())
 	}
 	if plan.disturbs() {
 		if err := o.prepare(ctx, plan); err != nil {
@@ -137,7 +137,7 @@ func (o *controlOperation) converge(ctx context.Context) error {
 	if err == nil {
 		err = o.seal(ctx)
 	}
-	return errors.Join(err, held, o.left())
+	return errors.Join(err, held, o.skipped())
 }
 
 // guardRelease asks the running API servers for their version when one of them is
@@ -190,7 +190,7 @@ func (o *controlOperation) carryOut(ctx context.Context, plan Plan) error {
 		if err := o.gate(ctx, m.Machine, s.Gate); err != nil {
 			return err
 		}
-		managers, rest := ofManagers(m.changes)
+		managers, rest := splitManagers(m.changes)
 		var err error
 		switch s.Action {
 		case ActionInstall:
@@ -285,7 +285,7 @@ func (o *controlOperation) systemObjects(ctx context.Context) error {
 		return nil // no machine was reached; the operation's error says so
 	}
 	err := fleet.Within(ctx, fleet.APIBudget, "a ready API server", func(ctx context.Context) error {
-		_, err := fleet.InTurn(ctx, fleet.AnswerShare, kube.Unanswered, fleet.ToEach(o.reached(), func(ctx context.Context, m *fleet.Machine) ([]kube.ObjectRef, error) {
+		_, err := fleet.AskInTurn(ctx, fleet.AnswerShare, kube.Unanswered, fleet.QuestionsFor(o.reached(), func(ctx context.Context, m *fleet.Machine) ([]kube.ObjectRef, error) {
 			c, err := o.ready(ctx, m)
 			if err != nil {
 				return nil, err

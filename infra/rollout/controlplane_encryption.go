@@ -73,19 +73,19 @@ func (s sealing) findings(writing int) []finding.Finding {
 // transferred. If all are as wanted, it takes one comparison per few hundred values.
 func sealed(ctx context.Context, c *etcd.Client, under string, generations []int) (sealing, error) {
 	s := sealing{others: map[int][]string{}}
-	rest, total, err := c.Unlike(ctx, under, component.SealedBy(generations[0]))
+	rest, total, err := c.Unlike(ctx, under, component.EncryptedBy(generations[0]))
 	s.total = total
 	for _, g := range append(slices.Clone(generations[1:]), plain) {
 		if err != nil || len(rest) == 0 {
 			return s, err
 		}
-		prefix := component.SealedBy(g)
+		prefix := component.EncryptedBy(g)
 		if g == plain {
 			prefix = component.PlainPrefix
 		}
 		var not []string
 		not, err = c.NotBeginning(ctx, rest, prefix)
-		if like := minus(rest, not); len(like) > 0 && err == nil {
+		if like := difference(rest, not); len(like) > 0 && err == nil {
 			s.others[g] = like
 		}
 		rest = not
@@ -96,8 +96,8 @@ func sealed(ctx context.Context, c *etcd.Client, under string, generations []int
 	return s, err
 }
 
-// minus returns the words of list that are not in others. Both are in the same order.
-func minus(list, others []string) []string {
+// difference returns the words of list that are not in others. Both are in the same order.
+func difference(list, others []string) []string {
 	var out []string
 	for _, w := range list {
 		if len(others) > 0 && others[0] == w {
@@ -139,13 +139,13 @@ func (o *controlOperation) generations() []int { return o.role.ref.Generations.O
 // sealingDrift reports secrets that are not encrypted with the writing key. With
 // only one key it asks nothing.
 func (o *controlOperation) sealingDrift(ctx context.Context, r *Report) {
-	under, generations := o.want.Spec.SealedUnder(), o.generations()
+	under, generations := o.want.Spec.EncryptedUnder(), o.generations()
 	if under == "" || len(generations) < 2 {
 		return
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ProbeBudget, fmt.Errorf("not within %s", fleet.ProbeBudget))
 	defer cancel()
-	s, err := fleet.InTurn(ctx, fleet.AnswerShare, etcd.Busy, fleet.ToEach(machinesOf(o.machines), func(ctx context.Context, m *fleet.Machine) (sealing, error) {
+	s, err := fleet.AskInTurn(ctx, fleet.AnswerShare, etcd.Busy, fleet.QuestionsFor(machinesOf(o.machines), func(ctx context.Context, m *fleet.Machine) (sealing, error) {
 		c, err := o.storageFrom(ctx, m)
 		if err != nil {
 			return sealing{}, err
@@ -163,7 +163,7 @@ func (o *controlOperation) sealingDrift(ctx context.Context, r *Report) {
 // etcd still needs: nobody could read that value any more. It first rewrites the
 // values that the API servers can read with their present keys.
 func (o *controlOperation) mayDropKeys(ctx context.Context) error {
-	under := o.want.Spec.SealedUnder()
+	under := o.want.Spec.EncryptedUnder()
 	replaced := slices.ContainsFunc(o.reachable(), func(m *convergence) bool {
 		return m.record.Secrets[component.EncryptionConfigPath].SHA256 != "" && touches(m.changes, component.EncryptionConfigPath)
 	})
@@ -198,14 +198,14 @@ func (o *controlOperation) lostWithout(ctx context.Context, c *etcd.Client, unde
 	if err != nil {
 		return nil, err
 	}
-	not, err := c.NotBeginning(ctx, s.others[foreign], component.SealPrefix)
-	return minus(s.others[foreign], not), err
+	not, err := c.NotBeginning(ctx, s.others[foreign], component.EncryptedPrefix)
+	return difference(s.others[foreign], not), err
 }
 
 // seal waits until every API server uses the wanted keys, and has every value in
 // etcd encrypted with the first of them.
 func (o *controlOperation) seal(ctx context.Context) error {
-	under := o.want.Spec.SealedUnder()
+	under := o.want.Spec.EncryptedUnder()
 	digest := o.encryptionDigest()
 	if under == "" || digest == "" {
 		return nil // the operation's error names the machine that was left
@@ -261,7 +261,7 @@ func (o *controlOperation) waitLoaded(ctx context.Context, m *fleet.Machine, dig
 				return true, nil
 			case err == nil:
 				last = fmt.Errorf("it works with the encryption configuration of digest %.12s, wanted %.12s", loaded, digest)
-			case kube.Hopeless(err):
+			case kube.Permanent(err):
 				return false, err
 			case ctx.Err() == nil:
 				last = err

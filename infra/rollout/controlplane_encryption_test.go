@@ -33,7 +33,7 @@ func TestSealedUnder(t *testing.T) {
 		{component.SingleArgs(map[string]string{"etcd-prefix": "other"}), "/other/secrets/"},
 		{component.SingleArgs(map[string]string{"encryption-provider-config": "/etc/own.yaml"}), ""},
 	} {
-		if got := (component.ControlPlaneSpec{APIServer: component.APIServerSpec{Args: tt.args}}).SealedUnder(); got != tt.want {
+		if got := (component.ControlPlaneSpec{APIServer: component.APIServerSpec{Args: tt.args}}).EncryptedUnder(); got != tt.want {
 			t.Errorf("%v: %q, wanted %q", tt.args, got, tt.want)
 		}
 	}

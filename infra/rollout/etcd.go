@@ -137,7 +137,7 @@ func (o *etcdOperation) health(ctx context.Context, members []etcd.Member) map[e
 		mu  sync.Mutex
 		out = map[etcd.ID]bool{}
 	)
-	fleet.EachAll(ctx, o.everybody(), func(ctx context.Context, m *fleet.Machine) error {
+	fleet.EachAll(ctx, o.allMachines(), func(ctx context.Context, m *fleet.Machine) error {
 		i := slices.IndexFunc(members, func(e etcd.Member) bool { return e.Name == m.Name() })
 		if i < 0 {
 			return nil
@@ -169,7 +169,7 @@ func (x Etcd) observe(ctx context.Context, base *operation) Report {
 func (o *etcdOperation) membershipDrift(ctx context.Context, r *Report) {
 	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ProbeBudget, fmt.Errorf("not within %s", fleet.ProbeBudget))
 	defer cancel()
-	members, err := fleet.InTurn(ctx, fleet.AnswerShare, etcd.Busy, fleet.ToEach(machinesOf(o.machines), o.membersBy))
+	members, err := fleet.AskInTurn(ctx, fleet.AnswerShare, etcd.Busy, fleet.QuestionsFor(machinesOf(o.machines), o.membersBy))
 	if err != nil {
 		r.unjudged(finding.Members, "", err)
 		return

@@ -17,14 +17,14 @@ func (x Etcd) apply(ctx context.Context, base *operation, prior Role) error {
 	if err := o.converge(ctx); err != nil || prior == nil {
 		return err
 	}
-	return o.dismiss(ctx, prior)
+	return o.removeLeaving(ctx, prior)
 }
 
 // converge plans and carries out the plan. It does so a second time when the first
 // plan was only about getting a cluster that answers.
 func (o *etcdOperation) converge(ctx context.Context) error {
 	for {
-		if err := o.lookAndFill(ctx); err != nil {
+		if err := o.observeAndFill(ctx); err != nil {
 			return err
 		}
 		f, err := o.facts(ctx)
@@ -33,7 +33,7 @@ func (o *etcdOperation) converge(ctx context.Context) error {
 		}
 		plan, err := planEtcd(f)
 		if plan == nil && err != nil {
-			return errors.Join(err, o.left())
+			return errors.Join(err, o.skipped())
 		}
 		if err := o.prepare(ctx, plan); err != nil {
 			return err
@@ -45,7 +45,7 @@ func (o *etcdOperation) converge(ctx context.Context) error {
 		complete := f.members != nil || len(plan) == 1 && len(plan[0]) == len(o.machines)
 		if complete {
 			o.record.Formed = true
-			return errors.Join(err, o.left())
+			return errors.Join(err, o.skipped())
 		}
 	}
 }
@@ -65,7 +65,7 @@ func (o *etcdOperation) step(ctx context.Context, m *convergence, s Step) error 
 		return err
 	}
 	if s.Action == ActionRoll {
-		o.handOver(ctx, m.Machine)
+		o.moveLeader(ctx, m.Machine)
 	}
 	var err error
 	if s.Action == ActionJoin {

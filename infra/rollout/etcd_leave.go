@@ -38,23 +38,23 @@ func (o *etcdOperation) leave(ctx context.Context, s Step) error {
 	if m == nil || !healthy[members[i].ID] {
 		return remove(ctx)
 	}
-	o.handOver(ctx, m)
+	o.moveLeader(ctx, m)
 	return fleet.RemoveMember(ctx, o.role.name, m, o.writers(members, healthy), fleet.MayStopFirst(members, healthy, members[i].ID), remove)
 }
 
-// everybody returns the machines of all wanted and all leaving members.
-func (o *etcdOperation) everybody() []*fleet.Machine { return slices.Concat(o.reached(), o.leavers) }
+// allMachines returns the machines of all wanted and all leaving members.
+func (o *etcdOperation) allMachines() []*fleet.Machine { return slices.Concat(o.reached(), o.leavers) }
 
 func (o *etcdOperation) writers(members []etcd.Member, healthy map[etcd.ID]bool) fleet.Writers {
 	return fleet.Writers{
-		Machines: func(context.Context) []*fleet.Machine { return o.everybody() },
+		Machines: func(context.Context) []*fleet.Machine { return o.allMachines() },
 		Settled:  fleet.Settled(members, healthy, o.health),
 	}
 }
 
 // machineOf returns the machine of a member, nil if it is not one of ours.
 func (o *etcdOperation) machineOf(member etcd.Member) *fleet.Machine {
-	machines := o.everybody()
+	machines := o.allMachines()
 	if i := slices.IndexFunc(machines, func(m *fleet.Machine) bool { return m.Name() == member.Name }); i >= 0 {
 		return machines[i]
 	}
@@ -73,10 +73,10 @@ func (o *etcdOperation) otherVoter(ctx context.Context, members []etcd.Member, h
 	return nil, fmt.Errorf("removing etcd member %s: no healthy member to ask", leaver)
 }
 
-// handOver transfers the leadership from the member on a machine, if it leads, to a
+// moveLeader transfers the leadership from the member on a machine, if it leads, to a
 // member that stays. If that fails, etcd transfers it while it stops, or elects a
 // leader.
-func (o *etcdOperation) handOver(ctx context.Context, m *fleet.Machine) {
+func (o *etcdOperation) moveLeader(ctx context.Context, m *fleet.Machine) {
 	c, err := o.access.Member(ctx, m)
 	if err != nil {
 		return

@@ -23,11 +23,11 @@ func (e *Engine) Inspect(ctx context.Context, have Role) (component.Node, compon
 	return e.inspect(ctx, r.targets, r.traces)
 }
 
-// Recall returns have with the settings found by [Engine.Inspect] on a machine. It
+// ReadRole returns have with the settings found by [Engine.Inspect] on a machine. It
 // is pure. The error is a [component.NothingFoundError] when nothing of the role is
 // on the machine.
-func Recall[R Role](have R, n component.Node, f component.Found) (R, error) {
-	found, err := have.role().recall(n, f)
+func ReadRole[R Role](have R, n component.Node, f component.Found) (R, error) {
+	found, err := have.role().readSettings(n, f)
 	if err != nil {
 		return have, err
 	}

@@ -24,20 +24,20 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestRecall checks that a role gets the settings found on a machine, and that a
+// TestReadRole checks that a role gets the settings found on a machine, and that a
 // machine without the role is an error.
-func TestRecall(t *testing.T) {
+func TestReadRole(t *testing.T) {
 	found := foundIn(map[string][]byte{"/etc/haproxy/haproxy.cfg": []byte("frontend kubernetes\n    bind *:7443\n"), "/usr/sbin/haproxy": []byte("HAProxy version 2.6.12-1")},
 		[]string{"/usr/sbin/haproxy", "/usr/sbin/other"})
 	if len(found.Files) != 1 || len(found.Releases) != 1 || found.Releases["/usr/sbin/haproxy"] != "2.6.12-1" {
 		t.Errorf("found %v", found)
 	}
-	lb, err := Recall(LoadBalancer{Targets: []fleet.Target{{}}}, component.Node{}, found)
+	lb, err := ReadRole(LoadBalancer{Targets: []fleet.Target{{}}}, component.Node{}, found)
 	if err != nil || lb.Spec.Port != 7443 || len(lb.Targets) != 1 {
 		t.Errorf("recalled %v, %v", lb, err)
 	}
 	var nothing *component.NothingFoundError
-	if _, err := Recall(Etcd{}, component.Node{}, found); !errors.As(err, &nothing) {
+	if _, err := ReadRole(Etcd{}, component.Node{}, found); !errors.As(err, &nothing) {
 		t.Errorf("an etcd member on a load balancer: %v", err)
 	}
 	if _, _, err := (&Engine{}).Inspect(t.Context(), LoadBalancer{}); !errors.Is(err, ErrNoMachines) {

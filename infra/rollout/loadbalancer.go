@@ -18,7 +18,7 @@ func (x LoadBalancer) apply(ctx context.Context, o *operation, prior Role) error
 	if err := o.balance(ctx, x.port()); err != nil || prior == nil {
 		return err
 	}
-	return o.dismiss(ctx, prior)
+	return o.removeLeaving(ctx, prior)
 }
 
 func (x LoadBalancer) remove(ctx context.Context, o *operation) error { return o.remove(ctx) }
@@ -31,7 +31,7 @@ func (x LoadBalancer) port() int {
 }
 
 func (o *operation) balance(ctx context.Context, port int) error {
-	if err := o.lookAndFill(ctx); err != nil {
+	if err := o.observeAndFill(ctx); err != nil {
 		return err
 	}
 	if err := fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
@@ -43,7 +43,7 @@ func (o *operation) balance(ctx context.Context, port int) error {
 		return err
 	}
 	o.saveSettled()
-	return o.left()
+	return o.skipped()
 }
 
 // waitPort waits until something listens on the port.

@@ -27,15 +27,15 @@ type operation struct {
 	record Record
 }
 
-func (e *Engine) begin(want Role, rec Record) (*operation, error) {
+func (e *Engine) newOperation(want Role, rec Record) (*operation, error) {
 	if want == nil || reflect.TypeOf(want).Kind() == reflect.Pointer {
 		return nil, fmt.Errorf("a role is a value, not a %T", want)
 	}
-	return begin(e.Fleet, want.role(), rec)
+	return newOperation(e.Fleet, want.role(), rec)
 }
 
-// begin computes the wanted state of every machine of the role. It copies the record.
-func begin(f *fleet.Fleet, r role, rec Record) (*operation, error) {
+// newOperation computes the wanted state of every machine of the role. It copies the record.
+func newOperation(f *fleet.Fleet, r role, rec Record) (*operation, error) {
 	o := &operation{fleet: f, role: r, access: f.Access(r.ref),
 		record: Record{Formed: rec.Formed, Sealed: rec.Sealed, Machines: maps.Clone(rec.Machines)}}
 	if o.record.Machines == nil {
@@ -72,9 +72,9 @@ func (o *operation) observe(ctx context.Context, m *convergence) error {
 	return nil
 }
 
-// look observes all machines in parallel. Machines that cannot be reached are
+// observeAll observes all machines in parallel. Machines that cannot be reached are
 // marked; any other failure is an error.
-func (o *operation) look(ctx context.Context) error {
+func (o *operation) observeAll(ctx context.Context) error {
 	return fleet.Each(ctx, o.machines, func(ctx context.Context, m *convergence) error {
 		err := o.observe(ctx, m)
 		m.gone = nil
@@ -85,11 +85,11 @@ func (o *operation) look(ctx context.Context) error {
 	})
 }
 
-// lookAndFill calls look, then makes the certificates and fetches the secrets that
+// observeAndFill calls observeAll, then makes the certificates and fetches the secrets that
 // must be written, so that changes are what will be applied. It also checks what
 // would otherwise fail later with an unclear error.
-func (o *operation) lookAndFill(ctx context.Context) error {
-	if err := o.look(ctx); err != nil {
+func (o *operation) observeAndFill(ctx context.Context) error {
+	if err := o.observeAll(ctx); err != nil {
 		return err
 	}
 	for _, m := range o.reachable() {
@@ -120,8 +120,8 @@ func (o *operation) byName(name string) *convergence {
 	return nil
 }
 
-// left returns the error about machines that were skipped, nil if there are none.
-func (o *operation) left() error {
+// skipped returns the error about machines that were skipped, nil if there are none.
+func (o *operation) skipped() error {
 	gone := map[string]error{}
 	for _, m := range o.machines {
 		if m.gone != nil {
@@ -131,7 +131,7 @@ func (o *operation) left() error {
 	if len(gone) == 0 {
 		return nil
 	}
-	return &fleet.LeftError{Machines: gone}
+	return &fleet.SkippedError{Machines: gone}
 }
 
 // saveSettled records the machines without changes: they are as wanted.
@@ -186,6 +186,6 @@ func (o *operation) prefetch(ctx context.Context) error {
 			return nil
 		}
 		m.Say("%s: downloading ahead", o.role.name)
-		return withNext(m.Target, host.Prefetch(ctx, m.Remote, m.state, m.known()))
+		return withAdvice(m.Target, host.Prefetch(ctx, m.Remote, m.state, m.known()))
 	})
 }

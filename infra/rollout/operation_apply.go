@@ -35,11 +35,11 @@ func (o *operation) apply(ctx context.Context, m *convergence, changes []host.Ch
 		m.changes = held
 	}
 	o.save(m)
-	return withNext(m.Target, err)
+	return withAdvice(m.Target, err)
 }
 
-// withNext adds the command to run next to an error of package host.
-func withNext(t fleet.Target, err error) error {
+// withAdvice adds the command to run next to an error of package host.
+func withAdvice(t fleet.Target, err error) error {
 	var failed *host.ApplyError
 	if !errors.As(err, &failed) {
 		return err

@@ -33,7 +33,7 @@ func targetsOf(changes []host.Change) []string {
 }
 
 func TestOfManagers(t *testing.T) {
-	managers, rest := ofManagers([]host.Change{
+	managers, rest := splitManagers([]host.Change{
 		change(finding.File, "ca.crt", component.APIServerUnit, component.ControllerManagerUnit),
 		change(finding.File, "manager.kubeconfig", component.ControllerManagerUnit),
 		change(finding.Binary, "kube-apiserver", component.APIServerUnit),
@@ -199,8 +199,8 @@ func TestRenewals(t *testing.T) {
 	}
 }
 
-// TestWithNext checks that an error of package host gets the command to run next.
-func TestWithNext(t *testing.T) {
+// TestWithAdvice checks that an error of package host gets the command to run next.
+func TestWithAdvice(t *testing.T) {
 	m := fleet.Target{Host: remote.Host{Name: "worker-0", Address: "192.0.2.7", User: "admin"}}
 	for _, tt := range []struct {
 		failed host.ApplyError
@@ -216,7 +216,7 @@ func TestWithNext(t *testing.T) {
 		{host.ApplyError{Step: host.Step{Kind: host.StepCloudInit}, Unit: "cloud-config.service", Err: errors.New("cloud-init is still in its stage config")},
 			"sudo journalctl --unit cloud-config.service --lines 50 --no-pager"},
 	} {
-		got := withNext(m, &tt.failed).Error()
+		got := withAdvice(m, &tt.failed).Error()
 		if want := "\nnext: ssh admin@192.0.2.7 " + tt.next; !strings.HasSuffix(got, want) {
 			t.Errorf("%s\nwant it to end with%s", got, want)
 		}

@@ -49,7 +49,7 @@ func (n need) reach(ctx context.Context, m *fleet.Machine) error {
 	defer cancel()
 	failures := make(chan error, len(n.addresses))
 	for _, address := range n.addresses {
-		go func() { failures <- dialled(soon, m, address) }()
+		go func() { failures <- reaches(soon, m, address) }()
 	}
 	open := 0
 	var closed []string
@@ -76,8 +76,8 @@ func (n need) reach(ctx context.Context, m *fleet.Machine) error {
 			m.SSH(fmt.Sprintf("curl --verbose --max-time 5 telnet://%s:%s", host, port)))}
 }
 
-// dialled returns nil if the address answers the machine, if only with a refusal.
-func dialled(ctx context.Context, m *fleet.Machine, address string) error {
+// reaches returns nil if the address answers the machine, if only with a refusal.
+func reaches(ctx context.Context, m *fleet.Machine, address string) error {
 	conn, err := m.Remote.Dial(ctx, "tcp", address)
 	var denied *ssh.OpenChannelError
 	switch {

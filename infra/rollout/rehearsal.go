@@ -50,7 +50,7 @@ func (o *operation) rehearse(ctx context.Context, plan Plan) error {
 	}
 	errs := fleet.EachAll(ctx, machines, func(ctx context.Context, m *convergence) error {
 		m.Say("%s: rehearsing %s", o.role.name, fleet.List(unitsOf(trials[m.Name()])))
-		return o.try(ctx, m, trials[m.Name()])
+		return o.rehearseOn(ctx, m, trials[m.Name()])
 	})
 	for _, name := range slices.Sorted(maps.Keys(errs)) {
 		return errs[name] // one error at a time is enough to correct
@@ -144,14 +144,14 @@ func newTrial(state desired.State, changes []host.Change, name string) (*trial, 
 	return t, nil
 }
 
-// try rehearses units on one machine and returns the first refusal as an error.
-func (o *operation) try(ctx context.Context, m *convergence, trials []trial) error {
+// rehearseOn rehearses units on one machine and returns the first refusal as an error.
+func (o *operation) rehearseOn(ctx context.Context, m *convergence, trials []trial) error {
 	dir := rehearsalDir + strings.ReplaceAll(o.role.name, " ", "-")
-	list, err := confined(dir, trials)
+	list, err := sandboxed(dir, trials)
 	if err != nil {
 		return fmt.Errorf("machine %s: %w", m.Name(), err)
 	}
-	staged, err := stage(m.state, m.changes)
+	staged, err := packFiles(m.state, m.changes)
 	if err != nil {
 		return fmt.Errorf("machine %s: %w", m.Name(), err)
 	}
@@ -187,11 +187,11 @@ func refusalIn(report string) string {
 	return ""
 }
 
-// confined gives the trials the unit files for their rehearsal.
-func confined(dir string, trials []trial) ([]deed.Trial, error) {
+// sandboxed gives the trials the unit files for their rehearsal.
+func sandboxed(dir string, trials []trial) ([]deed.Trial, error) {
 	var out []deed.Trial
 	for _, t := range trials {
-		file, err := io.ReadAll(unit.Serialize(append(t.options, confinement(dir, t.unit)...)))
+		file, err := io.ReadAll(unit.Serialize(append(t.options, sandboxOptions(dir, t.unit)...)))
 		if err != nil {
 			return nil, fmt.Errorf("unit %s: %w", t.unit, err)
 		}
@@ -200,10 +200,10 @@ func confined(dir string, trials []trial) ([]deed.Trial, error) {
 	return out, nil
 }
 
-// confinement are the unit options of a rehearsal. The unit sees the new files in
+// sandboxOptions are the unit options of a rehearsal. The unit sees the new files in
 // /etc and reads what root may read. It has no network, no sockets of daemons and
 // nothing permanent to write to. If memory runs out, it is killed first.
-func confinement(dir, name string) []*unit.UnitOption {
+func sandboxOptions(dir, name string) []*unit.UnitOption {
 	var out []*unit.UnitOption
 	for _, o := range [][2]string{
 		{"Type", "oneshot"}, {"TimeoutStartSec", "15"}, {"TimeoutStopSec", "1"},
@@ -218,10 +218,10 @@ func confinement(dir, name string) []*unit.UnitOption {
 	return out
 }
 
-// stage packs the files in /etc that the changes write, keys included, because the
+// packFiles packs the files in /etc that the changes write, keys included, because the
 // rehearsed program needs them. They are uploaded as an apply uploads them and stay
 // in memory, readable only by root, until the rehearsal ends.
-func stage(state desired.State, changes []host.Change) ([]byte, error) {
+func packFiles(state desired.State, changes []host.Change) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for _, f := range state.Files {

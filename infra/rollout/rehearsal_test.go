@@ -66,7 +66,7 @@ func TestTrial(t *testing.T) {
 			t.Errorf("%s: %+v, wanted %s to be rehearsed", tt.name, got, tt.program)
 			continue
 		}
-		list, err := confined("/run/x", []trial{*got})
+		list, err := sandboxed("/run/x", []trial{*got})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func TestTrial(t *testing.T) {
 		}
 		for _, option := range []string{"PrivateNetwork=yes", "ProtectSystem=strict", "BindReadOnlyPaths=/run/x/etc:/etc", "StandardOutput=file:/run/x/" + apiServerUnit + ".log"} {
 			if !strings.Contains(file, "\n"+option+"\n") {
-				t.Errorf("%s: not confined by %s:\n%s", tt.name, option, file)
+				t.Errorf("%s: not sandboxed by %s:\n%s", tt.name, option, file)
 			}
 		}
 	}
@@ -87,7 +87,7 @@ func TestTrial(t *testing.T) {
 	archived.Binaries[0].Installs[0].Member = "in/archive"
 	if got, err := newTrial(archived, []host.Change{unitChange, programChange}, apiServerUnit); err != nil {
 		t.Error(err)
-	} else if list, err := confined("/run/x", []trial{*got}); err != nil ||
+	} else if list, err := sandboxed("/run/x", []trial{*got}); err != nil ||
 		list[0].Program != prefetched+apiServerUnit+".unpacked" || list[0].Archive != prefetched+"abc" || list[0].Member != "in/archive" {
 		t.Errorf("a program in an archive: %v\n%+v", err, list)
 	}
@@ -127,8 +127,8 @@ func TestTrials(t *testing.T) {
 	}
 }
 
-// TestStage checks that exactly the changed files are packed.
-func TestStage(t *testing.T) {
+// TestPackFiles checks that exactly the changed files are packed.
+func TestPackFiles(t *testing.T) {
 	state := desired.State{Files: []desired.File{
 		{Path: "/etc/kubernetes/admission.yaml", Mode: 0o644, Content: []byte("new")},
 		{Path: "/etc/kubernetes/pki/a.key", Mode: 0o600, Content: []byte("key"), Secret: true},
@@ -136,7 +136,7 @@ func TestStage(t *testing.T) {
 		{Path: "/etc/kubernetes/unchanged", Mode: 0o644, Content: []byte("old")},
 		{Path: "/opt/elsewhere", Mode: 0o644, Content: []byte("x")},
 	}}
-	b, err := stage(state, []host.Change{change(finding.File, "/etc/kubernetes/admission.yaml"), change(finding.File, "/etc/kubernetes/pki/a.key"),
+	b, err := packFiles(state, []host.Change{change(finding.File, "/etc/kubernetes/admission.yaml"), change(finding.File, "/etc/kubernetes/pki/a.key"),
 		change(finding.File, "/etc/kubernetes/pki/b.key"), change(finding.File, "/opt/elsewhere")})
 	if err != nil {
 		t.Fatal(err)

@@ -21,12 +21,12 @@ func (o *operation) remove(ctx context.Context) error {
 		for _, u := range m.want.State.Units {
 			units = append(units, u.Name)
 		}
-		farewell := o.role.farewell
-		if farewell == nil && len(units) > 0 {
+		beforeRemove := o.role.beforeRemove
+		if beforeRemove == nil && len(units) > 0 {
 			// When the whole role is removed, leaving gracefully serves nobody.
-			farewell = func(ctx context.Context, m *fleet.Machine) error { return deed.Kill(ctx, m.Remote, units...) }
+			beforeRemove = func(ctx context.Context, m *fleet.Machine) error { return deed.Kill(ctx, m.Remote, units...) }
 		}
-		return o.tidy(ctx, m, farewell)
+		return o.removeFrom(ctx, m, beforeRemove)
 	})
 	var out []error
 	for _, name := range slices.Sorted(maps.Keys(errs)) {
@@ -35,16 +35,16 @@ func (o *operation) remove(ctx context.Context) error {
 	return errors.Join(out...)
 }
 
-// dismiss removes the role from machines that are in prior and no longer in the role.
-func (o *operation) dismiss(ctx context.Context, prior Role) error {
+// removeLeaving removes the role from machines that are in prior and no longer in the role.
+func (o *operation) removeLeaving(ctx context.Context, prior Role) error {
 	left := prior.role()
 	left.targets = leaving(o.role.targets, left.targets)
-	gone, err := begin(o.fleet, left, o.result())
+	gone, err := newOperation(o.fleet, left, o.result())
 	if err != nil {
 		return err
 	}
 	errs := fleet.EachAll(ctx, gone.machines, func(ctx context.Context, m *convergence) error {
-		return gone.tidy(ctx, m, gone.role.farewell)
+		return gone.removeFrom(ctx, m, gone.role.beforeRemove)
 	})
 	for _, m := range gone.machines {
 		if errs[m.Name()] == nil {
@@ -58,15 +58,15 @@ func (o *operation) dismiss(ctx context.Context, prior Role) error {
 	return errors.Join(out...)
 }
 
-// tidy calls farewell and removes the role from one machine. A machine that cannot
+// removeFrom calls beforeRemove and removes the role from one machine. A machine that cannot
 // be reached is no error.
-func (o *operation) tidy(ctx context.Context, m *convergence, farewell func(context.Context, *fleet.Machine) error) error {
+func (o *operation) removeFrom(ctx context.Context, m *convergence, beforeRemove func(context.Context, *fleet.Machine) error) error {
 	ctx, cancel := context.WithTimeout(ctx, fleet.LeaveBudget)
 	defer cancel()
 	m.Say("%s: removing", o.role.name)
-	if farewell != nil {
+	if beforeRemove != nil {
 		// If it left something running that matters, Remove returns the error.
-		if err := farewell(ctx, m.Machine); err != nil && !fleet.Unreachable(err) {
+		if err := beforeRemove(ctx, m.Machine); err != nil && !fleet.Unreachable(err) {
 			m.Say("%s: %v", o.role.name, err)
 		}
 	}

@@ -45,7 +45,7 @@ type CertificateStatus struct {
 // fleet.ObserveBudget are reported and are no error. more, if given, runs at the
 // same time and adds what the machines themselves do not know.
 func (o *operation) report(ctx context.Context, more func(context.Context, *Report)) Report {
-	ctx = remote.Recalling(ctx, recallFor)
+	ctx = remote.RememberUnreachable(ctx, rememberFor)
 	out, extra := newReport(), newReport()
 	var wait sync.WaitGroup
 	if more != nil {

@@ -82,8 +82,8 @@ type role struct {
 	targets []fleet.Target
 	machine func(component.Node) (component.Machine, error)
 	// traces is where the role's settings are found on a machine.
-	traces component.Traces
-	recall func(component.Node, component.Found) (Role, error)
+	traces       component.Traces
+	readSettings func(component.Node, component.Found) (Role, error)
 	// dirs are directories that hold only this role's data and configuration.
 	// Removing the role deletes them.
 	dirs []string
@@ -92,9 +92,9 @@ type role struct {
 	asksMachines bool
 	// needs are what a machine must be able to reach before its units can work.
 	needs func(*operation, *convergence) []need
-	// farewell ends what units leave running when they stop. It runs before the role
+	// beforeRemove ends what units leave running when they stop. It runs before the role
 	// is removed from a machine, and its failure is no error.
-	farewell func(context.Context, *fleet.Machine) error
+	beforeRemove func(context.Context, *fleet.Machine) error
 }
 
 func (x Etcd) spec() component.EtcdSpec {
@@ -107,7 +107,7 @@ func (x Etcd) role() role {
 	return role{name: "etcd", ref: spec.Cluster.PKI, targets: x.Targets,
 		machine: func(n component.Node) (component.Machine, error) { return component.Etcd(spec, n) },
 		traces:  spec.Traces(),
-		recall: func(n component.Node, f component.Found) (_ Role, err error) {
+		readSettings: func(n component.Node, f component.Found) (_ Role, err error) {
 			x.Spec, err = spec.Read(n, f)
 			return x, err
 		},
@@ -120,7 +120,7 @@ func (x ControlPlane) role() role {
 	return role{name: "control plane", ref: spec.Cluster.PKI, targets: x.Targets,
 		machine: func(n component.Node) (component.Machine, error) { return component.ControlPlane(spec, n) },
 		traces:  spec.Traces(),
-		recall: func(n component.Node, f component.Found) (_ Role, err error) {
+		readSettings: func(n component.Node, f component.Found) (_ Role, err error) {
 			x.Spec, err = spec.Read(n, f)
 			return x, err
 		},
@@ -131,13 +131,13 @@ func (x Workers) role() role {
 	return role{name: "worker", ref: x.Spec.Cluster.PKI, targets: x.Targets,
 		machine: func(n component.Node) (component.Machine, error) { return component.Worker(x.Spec, n) },
 		traces:  x.Spec.Traces(),
-		recall: func(n component.Node, f component.Found) (_ Role, err error) {
+		readSettings: func(n component.Node, f component.Found) (_ Role, err error) {
 			x.Spec, err = x.Spec.Read(n, f)
 			return x, err
 		},
 		dirs:  []string{"/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni"},
 		needs: needsOneOf("the API server", x.Spec.ControlPlaneEndpoint),
-		farewell: func(ctx context.Context, m *fleet.Machine) error {
+		beforeRemove: func(ctx context.Context, m *fleet.Machine) error {
 			return deed.EndPods(ctx, m.Remote, component.KubeletUnit, component.KubeProxyUnit, component.ContainerdUnit)
 		}}
 }
@@ -146,7 +146,7 @@ func (x LoadBalancer) role() role {
 	return role{name: "load balancer", ref: x.Spec.Cluster.PKI, targets: x.Targets,
 		machine: func(n component.Node) (component.Machine, error) { return component.LoadBalancer(x.Spec, n) },
 		traces:  x.Spec.Traces(),
-		recall: func(_ component.Node, f component.Found) (_ Role, err error) {
+		readSettings: func(_ component.Node, f component.Found) (_ Role, err error) {
 			x.Spec, err = x.Spec.Read(f)
 			return x, err
 		}}

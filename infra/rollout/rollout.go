@@ -33,7 +33,7 @@ type Engine struct {
 // is wanted. It changes nothing. A machine that cannot be reached is no error; the
 // report names it.
 func (e *Engine) Observe(ctx context.Context, want Role, rec Record) (Report, error) {
-	o, err := e.begin(want, rec)
+	o, err := e.newOperation(want, rec)
 	if err != nil {
 		return Report{}, err
 	}
@@ -45,9 +45,9 @@ func (e *Engine) Observe(ctx context.Context, want Role, rec Record) (Report, er
 // prior is the role as it was wanted before, of the same kind, nil on creation;
 // targets that are only in prior leave the role. The record is valid also with an
 // error: it says what was done until then. Machines that cannot be reached are left
-// as they are and named by a [fleet.LeftError].
+// as they are and named by a [fleet.SkippedError].
 func (e *Engine) Apply(ctx context.Context, want, prior Role, rec Record) (Record, error) {
-	o, err := e.begin(want, rec)
+	o, err := e.newOperation(want, rec)
 	if err != nil {
 		return rec, err
 	}
@@ -62,7 +62,7 @@ func (e *Engine) Apply(ctx context.Context, want, prior Role, rec Record) (Recor
 // Remove stops everything of a role on its machines and deletes its files and data.
 // It skips machines that cannot be reached.
 func (e *Engine) Remove(ctx context.Context, have Role, rec Record) error {
-	o, err := e.begin(have, rec)
+	o, err := e.newOperation(have, rec)
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ type EtcdMemberStatus struct {
 // Status returns the state of a cluster. An unhealthy cluster is no error: Problems
 // say what could not be asked.
 func (e *Engine) Status(ctx context.Context, q StatusQuery) Status {
-	ctx, cancel := context.WithTimeout(remote.Recalling(ctx, recallFor), fleet.ObserveBudget)
+	ctx, cancel := context.WithTimeout(remote.RememberUnreachable(ctx, rememberFor), fleet.ObserveBudget)
 	defer cancel()
 	b := statusBuilder{fleet: e.Fleet, access: e.Fleet.Access(q.API.PKI)}
 	defer b.access.Close()

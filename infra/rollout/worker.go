@@ -98,13 +98,13 @@ func (x Workers) apply(ctx context.Context, base *operation, prior Role) error {
 		return err
 	}
 	if before, changed := prior.(Workers); changed {
-		return o.dismissNodes(ctx, before)
+		return o.removeNodes(ctx, before)
 	}
 	return nil
 }
 
 func (o *workerOperation) converge(ctx context.Context) error {
-	if err := o.lookAndFill(ctx); err != nil {
+	if err := o.observeAndFill(ctx); err != nil {
 		return err
 	}
 	if err := o.registerAgain(ctx); err != nil {
@@ -135,13 +135,13 @@ func (o *workerOperation) converge(ctx context.Context) error {
 		}
 	}
 	o.saveSettled()
-	if err := o.revive(ctx); err != nil {
+	if err := o.restartExpired(ctx); err != nil {
 		return err
 	}
 	if err := o.nodesReady(ctx, o.reachable()); err != nil {
 		return err
 	}
-	return o.left()
+	return o.skipped()
 }
 
 // registerAgain restarts running kubelets whose Node objects were deleted: a
@@ -184,7 +184,7 @@ func (o *workerOperation) nodesReady(ctx context.Context, machines []*convergenc
 			return err
 		}
 		err = fleet.Within(ctx, fleet.NodeBudget, "node", func(ctx context.Context) error {
-			err := together(ctx,
+			err := inParallel(ctx,
 				func(ctx context.Context) error { return o.nodeReady(ctx, m.Machine, runs) },
 				func(ctx context.Context) error { return o.prove(ctx, m, runs) })
 			if err != nil {
@@ -216,9 +216,9 @@ func (o *workerOperation) nodeReady(ctx context.Context, m *fleet.Machine, runs 
 	return nil
 }
 
-// dismissNodes removes nodes that are no longer wanted: it drains them if their
+// removeNodes removes nodes that are no longer wanted: it drains them if their
 // kubelet runs, deletes their Node objects and removes the role from their machines.
-func (o *workerOperation) dismissNodes(ctx context.Context, prior Workers) error {
+func (o *workerOperation) removeNodes(ctx context.Context, prior Workers) error {
 	leavers := leaving(o.want.Targets, prior.Targets)
 	if len(leavers) == 0 {
 		return nil
@@ -227,7 +227,7 @@ func (o *workerOperation) dismissNodes(ctx context.Context, prior Workers) error
 	if err != nil {
 		return err
 	}
-	reasons := o.lifeless(ctx, leavers, nodes)
+	reasons := o.withoutKubelet(ctx, leavers, nodes)
 	// All are cordoned before the first is drained, so that pods do not move from one to the next.
 	for _, n := range nodes {
 		if slices.ContainsFunc(leavers, func(t fleet.Target) bool { return t.Node.Name == n.Name }) {
@@ -253,16 +253,16 @@ func (o *workerOperation) dismissNodes(ctx context.Context, prior Workers) error
 		}
 	}
 	// The kubelet stops first: while it runs it would register its node again.
-	if err := o.dismiss(ctx, prior); err != nil {
+	if err := o.removeLeaving(ctx, prior); err != nil {
 		return err
 	}
 	return o.deleteNodes(ctx, leavers)
 }
 
-// lifeless returns the nodes without a kubelet that could end pods, and why: the
+// withoutKubelet returns the nodes without a kubelet that could end pods, and why: the
 // node is not ready, or its machine does not answer, which the API server may not
 // have noticed yet.
-func (o *workerOperation) lifeless(ctx context.Context, targets []fleet.Target, nodes []kube.Node) map[string]error {
+func (o *workerOperation) withoutKubelet(ctx context.Context, targets []fleet.Target, nodes []kube.Node) map[string]error {
 	return fleet.EachAll(ctx, o.fleet.Machines(targets), func(ctx context.Context, m *fleet.Machine) error {
 		i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == m.Name() })
 		if i < 0 {

@@ -8,11 +8,11 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// revive restarts kubelets and kube-proxies whose certificates had expired. They read
+// restartExpired restarts kubelets and kube-proxies whose certificates had expired. They read
 // renewed ones only for a new connection. A connection on which an API server has
 // refused the expired certificate lasts until client-go checks its files again,
 // minutes later. Pods are not affected.
-func (o *workerOperation) revive(ctx context.Context) error {
+func (o *workerOperation) restartExpired(ctx context.Context) error {
 	return fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
 		units := o.expired(m)
 		if len(units) == 0 {

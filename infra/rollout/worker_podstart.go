@@ -147,8 +147,8 @@ func redact(e *kube.PodError) {
 	}
 }
 
-// together runs functions in parallel; the first error cancels the others.
-func together(ctx context.Context, all ...func(context.Context) error) error {
+// inParallel runs functions in parallel; the first error cancels the others.
+func inParallel(ctx context.Context, all ...func(context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, f := range all {
 		group.Go(func() error { return f(ctx) })

@@ -87,7 +87,7 @@ func (o *workerOperation) roll(ctx context.Context, s Step, taken map[string]boo
 func (o *workerOperation) step(ctx context.Context, m *convergence, s Step) error {
 	if s.Action == ActionDrainRoll {
 		if err := o.drain(ctx, m.Name()); err != nil {
-			o.reopen(ctx, m.Name())
+			o.uncordonNode(ctx, m.Name())
 			return &fleet.StepError{Machine: m.Name(), Step: "drain", Err: err,
 				Next: "kubectl get pods --all-namespaces --field-selector spec.nodeName=" + m.Name()}
 		}
@@ -136,8 +136,8 @@ func (o *workerOperation) drain(ctx context.Context, node string) error {
 	return o.api.Drain(ctx, node, timeout, func(line string) { o.fleet.Say(node, "%s", line) })
 }
 
-// reopen uncordons a node that could not be drained; nothing on it was changed.
-func (o *workerOperation) reopen(ctx context.Context, node string) {
+// uncordonNode uncordons a node that could not be drained; nothing on it was changed.
+func (o *workerOperation) uncordonNode(ctx context.Context, node string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleet.LeaveBudget)
 	defer cancel()
 	if err := o.api.Uncordon(ctx, node); err != nil {

@@ -238,7 +238,7 @@ func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest
 	}
 	client, err := r.data.aws(ctx)
 	if err == nil {
-		now, looked := client.LookMachine(ctx, m.ID.ValueString())
+		now, looked := client.DescribeMachine(ctx, m.ID.ValueString())
 		if looked == nil && now.Claim != "" && now.Claim != claim {
 			resp.Diagnostics.AddWarning("Machine "+m.Name.ValueString()+" was kept", m.ID.ValueString()+" is not terminated: another object has adopted the instance, "+
 				"as the replacement of a machine does with create_before_destroy. A machine's name and address are taken as long as it exists, so there cannot be two of it.\n\n"+

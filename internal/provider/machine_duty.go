@@ -35,7 +35,7 @@ func (r *machineResource) duty(ctx context.Context, client *infraaws.Client, m m
 	if err != nil {
 		return nil, err
 	}
-	duty.Among(func(ctx context.Context) ([]fleet.Target, error) {
+	duty.SetControllers(func(ctx context.Context) ([]fleet.Target, error) {
 		return r.data.runningMachines(ctx, now.Cluster, infraaws.RoleController)
 	})
 	return duty, nil
@@ -71,7 +71,7 @@ func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Cli
 	if m.Role.ValueString() == string(infraaws.RoleLoadBalancer) {
 		return done, nil // nothing on it can leave, and its address may be released already
 	}
-	now, err := client.LookMachine(ctx, m.ID.ValueString())
+	now, err := client.DescribeMachine(ctx, m.ID.ValueString())
 	if err != nil || now.State != running {
 		return done, nil //nolint:nilerr // the termination reports it
 	}
@@ -153,7 +153,7 @@ func (s *machineRestart) abandon(ctx context.Context, client *infraaws.Client) {
 	if s.duty == nil {
 		return
 	}
-	if now, err := client.LookMachine(context.WithoutCancel(ctx), s.model.ID.ValueString()); err == nil && now.State == running {
+	if now, err := client.DescribeMachine(context.WithoutCancel(ctx), s.model.ID.ValueString()); err == nil && now.State == running {
 		s.duty.Restore(ctx)
 	}
 }

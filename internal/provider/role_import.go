@@ -86,7 +86,7 @@ func (r *roleResource[M, S]) readMachines(ctx context.Context, m *M, rec *roleRe
 		addError(diags, "Cannot import this "+r.role.title, err)
 		return
 	}
-	found, err := rollout.Recall(given, node, files)
+	found, err := rollout.ReadRole(given, node, files)
 	var nothing *component.NothingFoundError
 	switch {
 	case errors.As(err, &nothing):

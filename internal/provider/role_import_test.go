@@ -82,7 +82,7 @@ func importBack[M any, S rollout.Role](t *testing.T, c roles, made resource.Reso
 		id[name] = config[name]
 	}
 	m := model(id)
-	found, err := rollout.Recall(r.specWithoutDownloads(t.Context(), &m, &diags), firstNode(spec), foundOn(t, machine))
+	found, err := rollout.ReadRole(r.specWithoutDownloads(t.Context(), &m, &diags), firstNode(spec), foundOn(t, machine))
 	if err != nil {
 		t.Fatal(r.role.name, err)
 	}

@@ -305,7 +305,7 @@ func testAccess(t *testing.T, s *local.APIServer, p local.PKI) {
 	mixed.Ref.KubernetesCA = other.Ref.KubernetesCA
 	mixed.Store = other.Store
 	start := time.Now()
-	if err := s.Client(t, mixed).WaitReady(ctx, 100*time.Millisecond, nil); err == nil || !kube.Hopeless(err) {
+	if err := s.Client(t, mixed).WaitReady(ctx, 100*time.Millisecond, nil); err == nil || !kube.Permanent(err) {
 		t.Errorf("WaitReady on a foreign server = %v, wanted a certificate error", err)
 	}
 	if took := time.Since(start); took > 5*time.Second {

@@ -301,7 +301,7 @@ func (d *deployment) testUnreachable() {
 	}
 	d.shell(good[0], "echo x >> /etc/kubernetes/kube-scheduler.yaml")
 	err := d.apply(d.t.Context(), d)
-	var left *fleet.LeftError
+	var left *fleet.SkippedError
 	if !errors.As(err, &left) || left.Machines[cut.Node.Name] == nil {
 		d.t.Errorf("apply = %v, wanted to be told what was left", err)
 	}

@@ -89,14 +89,14 @@ func handOver(ctx context.Context, f *fleet.Fleet, targets map[string]fleet.Targ
 	if err != nil {
 		return err
 	}
-	d.Among(func(context.Context) ([]fleet.Target, error) {
+	d.SetControllers(func(context.Context) ([]fleet.Target, error) {
 		var all []fleet.Target
 		for _, c := range controllers {
 			all = append(all, targets[c])
 		}
 		return all, nil
 	})
-	return d.HandOver(ctx, func(string) bool { return false })
+	return d.MoveLeader(ctx, func(string) bool { return false })
 }
 
 // testHandOvers transfers etcd's leadership under traffic: K8S_HANDOVERS times, and for comparison
