@@ -41,7 +41,7 @@ import (
 //	// stop, change, start
 //	d.Resume(ctx, host)     // the machine does again what it did before
 //
-// Before a machine is terminated, call d.Close and d.Leave instead. The zero value
+// Before a machine is terminated, call d.Cordon and d.Leave instead. The zero value
 // is the duty of a machine that does nothing for a cluster.
 type Duty struct {
 	fleet *fleet.Fleet
@@ -135,13 +135,13 @@ func (d *Duty) kubelet() (*kube.Client, string, error) {
 	return c, strings.TrimPrefix(user, "system:node:"), err
 }
 
-// Close cordons the machine's node, if it has one. Of several machines that are
-// about to leave, all are closed before the first is drained, so that pods do not
+// Cordon cordons the machine's node, if it has one. Of several machines that are
+// about to leave, all are cordoned before the first is drained, so that pods do not
 // move from one to the next. An unreachable API server only becomes a note.
-func (d *Duty) Close(ctx context.Context) { _ = d.close(ctx) }
+func (d *Duty) Cordon(ctx context.Context) { _ = d.cordon(ctx) }
 
-// close is Close. It returns the note it made, nil if there was none.
-func (d *Duty) close(ctx context.Context) *finding.Finding {
+// cordon is Cordon. It returns the note it made, nil if there was none.
+func (d *Duty) cordon(ctx context.Context) *finding.Finding {
 	if !d.does(component.KubeletUnit) {
 		return nil
 	}
@@ -166,7 +166,7 @@ func (d *Duty) Suspend(ctx context.Context, leaving func(string) bool) error {
 	if err := d.guard(ctx, false, leaving); err != nil {
 		return err
 	}
-	if noted := d.close(ctx); noted != nil && !d.cordoned {
+	if noted := d.cordon(ctx); noted != nil && !d.cordoned {
 		return d.fail("drain", errors.New(noted.String()))
 	}
 	if err := d.drain(ctx); err != nil {
@@ -179,7 +179,7 @@ func (d *Duty) Suspend(ctx context.Context, leaving func(string) bool) error {
 	return d.stop(ctx, component.EtcdUnit)
 }
 
-// Leave prepares the machine for being terminated, after Close. It does what
+// Leave prepares the machine for being terminated, after Cordon. It does what
 // Suspend does, and removes the etcd member from the cluster. The Node object stays:
 // only the caller knows whether a machine with the same name follows.
 func (d *Duty) Leave(ctx context.Context, leaving func(string) bool) error {

@@ -93,7 +93,7 @@ func (d *Duty) resumeNode(ctx context.Context) error {
 	return d.m.UnitError(ctx, "wait for the node", component.KubeletUnit, err)
 }
 
-// Restore undoes Suspend, Close or a refused Leave on a machine that was not
+// Restore undoes Suspend, Cordon or a refused Leave on a machine that was not
 // stopped. It does as much as it can, on a context of its own.
 func (d *Duty) Restore(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleet.LeaveBudget)

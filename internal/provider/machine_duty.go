@@ -86,7 +86,7 @@ func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Cli
 	if duty.Idle() {
 		return done, nil
 	}
-	duty.Close(ctx)
+	duty.Cordon(ctx)
 	if done, err = turns.Take(ctx); err == nil {
 		err = r.leave(ctx, duty, turns, m, diags)
 	} else {
