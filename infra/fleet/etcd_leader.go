@@ -68,7 +68,7 @@ func RemoveMember(ctx context.Context, by string, m *Machine, w Writers, stopFir
 				return err
 			}
 			if err := deed.Kill(ctx, m.Remote, component.EtcdUnit); err != nil {
-				m.Say("etcd: its removed member ends by itself: %v", err)
+				m.Say("etcd: its removed member was not stopped at once: %v", err)
 			}
 			return nil
 		})

@@ -101,7 +101,7 @@ func (d *Duty) guardAPI(ctx context.Context, ends bool, leaving func(string) boo
 	}
 	defer c.Close()
 	if err := c.Ready(ctx); err != nil {
-		d.m.Say("maintenance: its API server serves nobody: %v", err)
+		d.m.Say("maintenance: its API server is not ready: %v", err)
 		return nil
 	}
 	others, err := d.otherAPIServers(ctx, c, leaving)

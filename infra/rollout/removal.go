@@ -23,7 +23,7 @@ func (o *operation) remove(ctx context.Context) error {
 		}
 		beforeRemove := o.role.beforeRemove
 		if beforeRemove == nil && len(units) > 0 {
-			// When the whole role is removed, leaving gracefully serves nobody.
+			// When the whole role is removed, its units need not end gracefully.
 			beforeRemove = func(ctx context.Context, m *fleet.Machine) error { return deed.Kill(ctx, m.Remote, units...) }
 		}
 		return o.removeFrom(ctx, m, beforeRemove)
@@ -72,7 +72,7 @@ func (o *operation) removeFrom(ctx context.Context, m *convergence, beforeRemove
 	}
 	err := host.Remove(ctx, m.Remote, withKeyFiles(m.want, m.record), o.role.dirs)
 	if fleet.Unreachable(err) {
-		m.Say("%s: cannot be reached, passed over: %v", o.role.name, err)
+		m.Say("%s: cannot be reached, skipped: %v", o.role.name, err)
 		return nil
 	}
 	return err

@@ -107,7 +107,7 @@ func (o *workerOperation) prove(ctx context.Context, m *convergence, runs nodeRu
 		Node: m.Name(), Image: o.want.Spec.Containerd.Sandbox(), HostNetwork: o.want.Spec.CNI.Network == component.CNINone,
 		Abort: m.Watch(component.KubeletUnit),
 		Refused: func(ctx context.Context, err error) {
-			m.Say("node: opened to pods early, as one may have to start for another to be admitted: %v", err)
+			m.Say("node: uncordoned early, because an admission webhook may need a pod there: %v", err)
 			_ = o.api.Uncordon(ctx, m.Name()) // tried again when the node is Ready
 		},
 	})

@@ -141,6 +141,6 @@ func (o *workerOperation) uncordonNode(ctx context.Context, node string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleet.LeaveBudget)
 	defer cancel()
 	if err := o.api.Uncordon(ctx, node); err != nil {
-		o.fleet.Say(node, "worker: still closed to new pods: %v", err)
+		o.fleet.Say(node, "worker: could not be uncordoned: %v", err)
 	}
 }
