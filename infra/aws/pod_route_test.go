@@ -79,7 +79,7 @@ func subnetOf(cluster, id string) types.Subnet {
 	return out
 }
 
-func retryUntilKnown(e *routingEC2, subnets ...string) (*Launch, error) {
+func settleRoutes(e *routingEC2, subnets ...string) (*Launch, error) {
 	l := &Launch{client: e.client(), spec: MachineSpec{
 		Cluster: "demo", VPCID: "vpc-1", NetworkSubnets: subnets, PodCIDR: netip.MustParsePrefix("10.200.0.0/24"),
 	}}
@@ -110,7 +110,7 @@ func TestSettleWaitsForTables(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := &routingEC2{told: tt.told, subnets: tt.subnets}
-				l, err := retryUntilKnown(e, "subnet-a")
+				l, err := settleRoutes(e, "subnet-a")
 				if tt.fails == "" && err != nil || tt.fails != "" && (err == nil || !strings.Contains(err.Error(), tt.fails)) {
 					t.Errorf("ended with %v, wanted %q", err, tt.fails)
 				}
@@ -130,7 +130,7 @@ func TestSettleWaitsForTables(t *testing.T) {
 func TestSettleRecordsItsOwn(t *testing.T) {
 	foreign := types.Route{DestinationCidrBlock: sdk.String("10.200.0.0/24"), NetworkInterfaceId: sdk.String("eni-9"), State: types.RouteStateActive}
 	e := &routingEC2{told: [][]types.RouteTable{{tableWith("rtb-a", "subnet-a"), tableWith("rtb-b", "subnet-b", foreign)}}}
-	l, err := retryUntilKnown(e, "subnet-a", "subnet-b")
+	l, err := settleRoutes(e, "subnet-a", "subnet-b")
 	if err == nil || !strings.Contains(err.Error(), "is not this machine's") {
 		t.Errorf("a route of others in the way: %v", err)
 	}
