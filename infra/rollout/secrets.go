@@ -80,7 +80,7 @@ func pairIs(problem finding.Problem) []finding.Finding {
 	return []finding.Finding{{Kind: finding.Certificate, Problem: problem}}
 }
 
-// renewals returns why certificates are made anew: those that were written by us,
+// renewals returns the reasons for which certificates are made again,
 // and what is wrong with foreign ones. Diff reports missing and changed files.
 func (m *convergence) renewals() []finding.Finding {
 	var out []finding.Finding
