@@ -13,7 +13,6 @@ package maintenance
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,6 +39,7 @@ import (
 //	d.Suspend(ctx, leaving) // an error, or the cluster does without the machine
 //	// stop, change, start
 //	d.Resume(ctx, host)     // the machine does again what it did before
+//	d.Restore(ctx)          // or, when it was not stopped after all
 //
 // Before a machine is terminated, call d.Cordon and d.Leave instead. The zero value
 // is the duty of a machine that does nothing for a cluster.
@@ -89,11 +89,10 @@ func (d *Duty) Notes() []finding.Finding { return slices.Clone(d.notes) }
 
 func (d *Duty) does(unit string) bool { return slices.Contains(d.units, unit) }
 
-func (d *Duty) note(problem finding.Problem, err error) *finding.Finding {
+func (d *Duty) note(problem finding.Problem, err error) {
 	f := finding.Finding{Subject: d.m.Name(), Kind: finding.Duty, Problem: problem, Cause: err.Error()}
 	d.notes = append(d.notes, f)
 	d.m.Say("%s", f)
-	return &f
 }
 
 // etcd returns a client of the member on the machine.
@@ -140,8 +139,8 @@ func (d *Duty) kubelet() (*kube.Client, string, error) {
 // move from one to the next. An unreachable API server only becomes a note.
 func (d *Duty) Cordon(ctx context.Context) { _ = d.cordon(ctx) }
 
-// cordon is Cordon. It returns the note it made, nil if there was none.
-func (d *Duty) cordon(ctx context.Context) *finding.Finding {
+// cordon is Cordon. It returns the error that it notes.
+func (d *Duty) cordon(ctx context.Context) error {
 	if !d.does(component.KubeletUnit) {
 		return nil
 	}
@@ -151,7 +150,8 @@ func (d *Duty) cordon(ctx context.Context) *finding.Finding {
 		err = fleet.Within(ctx, fleet.EvictBudget, "the API server", func(ctx context.Context) error { return c.Cordon(ctx, node) })
 	}
 	if err != nil {
-		return d.note(finding.NotDrained, err)
+		d.note(finding.NotDrained, err)
+		return err
 	}
 	d.cordoned = true
 	return nil
@@ -166,17 +166,21 @@ func (d *Duty) Suspend(ctx context.Context, leaving func(string) bool) error {
 	if err := d.guard(ctx, false, leaving); err != nil {
 		return err
 	}
-	if noted := d.cordon(ctx); noted != nil && !d.cordoned {
-		return d.fail("drain", errors.New(noted.String()))
+	if err := d.cordon(ctx); err != nil && !d.cordoned {
+		return d.fail("drain", fmt.Errorf("its pods were not drained: %w", err))
 	}
 	if err := d.drain(ctx); err != nil {
 		return err
 	}
-	if err := d.stop(ctx, component.APIServerUnit); err != nil {
-		return err
+	err := d.stop(ctx, component.APIServerUnit)
+	if err == nil {
+		d.mention(d.MoveLeader(ctx, leaving))
+		err = d.stop(ctx, component.EtcdUnit)
 	}
-	d.mention(d.MoveLeader(ctx, leaving))
-	return d.stop(ctx, component.EtcdUnit)
+	if err != nil {
+		d.Restore(ctx)
+	}
+	return err
 }
 
 // Leave prepares the machine for being terminated, after Cordon. It does what

@@ -11,7 +11,7 @@ import (
 // of a cluster at a time.
 func Example() {
 	var clusters maintenance.Clusters // one for the whole program
-	restart := func(ctx context.Context, f *fleet.Fleet, controllers []fleet.Target, t fleet.Target) error {
+	restart := func(ctx context.Context, f *fleet.Fleet, controllers []fleet.Target, t fleet.Target, stopAndStart func() (stopped bool, err error)) error {
 		turns := clusters.Turns("demo")
 		done, err := turns.Take(ctx)
 		defer done()
@@ -26,7 +26,12 @@ func Example() {
 		if err := duty.Suspend(ctx, turns.Leaving); err != nil {
 			return err
 		}
-		// Here the machine is stopped, changed and started.
+		if stopped, err := stopAndStart(); err != nil {
+			if !stopped {
+				duty.Restore(ctx) // its units run again, and its node takes pods
+			}
+			return err
+		}
 		return duty.Resume(ctx, t.Host)
 	}
 	_ = restart // with machines to reach
