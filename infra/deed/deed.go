@@ -4,9 +4,14 @@
 // it, also after an interruption, leaves the machine as doing it once does. A
 // new action on a machine is either a new deed here or a state.
 //
-// What may not enter: states (package host), when a deed is due (packages rollout,
-// maintenance and aws), waiting for its result (package fleet), and Kubernetes:
-// the caller gives units and paths.
+// Hold is the exception: it is an error while another unit of the machine is held. The first holder
+// relies on its unit standing still, and a second hold would let it continue in between. If a holder
+// is interrupted, its unit continues by itself.
+//
+// What may not enter: states (package host), when a deed is due (packages rollout, maintenance and
+// aws), waiting for its result (package fleet), and Kubernetes: the caller gives units and paths.
+// Only end-pods.sh knows what containerd, the bridge plugin and kube-proxy leave on a worker, by
+// name.
 package deed
 
 import (
@@ -37,6 +42,7 @@ const (
 	restartRunning deed = "restart-running"
 	kill           deed = "kill"
 	hold           deed = "hold"
+	release        deed = "release"
 	wipe           deed = "wipe"
 	endPods        deed = "end-pods"
 	rehearse       deed = "rehearse"

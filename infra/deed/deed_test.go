@@ -3,6 +3,7 @@ package deed
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -24,7 +25,7 @@ func (s *scribe) Run(_ context.Context, cmd remote.Command) (remote.Output, erro
 // TestScripts checks that every deed has a script, that every script belongs to a
 // deed, says what it does, and is valid for a POSIX shell.
 func TestScripts(t *testing.T) {
-	deeds := []deed{stop, start, restart, restartRunning, kill, hold, wipe, endPods, rehearse, prepareHostKey, switchHostKey, growRoot}
+	deeds := []deed{stop, start, restart, restartRunning, kill, hold, release, wipe, endPods, rehearse, prepareHostKey, switchHostKey, growRoot}
 	files, err := filepath.Glob("*.sh")
 	if err != nil {
 		t.Fatal(err)
@@ -118,3 +119,43 @@ func TestRehearsalScript(t *testing.T) {
 		t.Error("the functions do not end with a line")
 	}
 }
+
+// TestAgain: what was ended or released before may be so again, and a systemd
+// that does not do what it is asked is an error all the same.
+func TestAgain(t *testing.T) {
+	const running, stopped, unknown = 0, 3, 4 // what is-active answers
+	for _, tt := range []struct {
+		name       string
+		do         func(context.Context, Runner) error
+		stop, kill int // exit statuses of systemctl
+		active     int
+		failed     bool
+		called     string
+	}{
+		{"kill what runs", killTwo, 0, 0, running, false, "stop --no-block -- a b"},
+		{"kill what is stopped", killTwo, 0, 1, stopped, false, "stop --no-block -- a b"},
+		{"kill what is not there", killTwo, 5, 1, unknown, false, "kill -s KILL -- a b"},
+		{"kill what goes on", killTwo, 0, 1, running, true, "kill -s KILL -- a b"},
+		{"kill without an answer of systemd", killTwo, 1, 1, 1, true, "kill -s KILL -- a b"},
+		{"release what is held", Release, 0, 0, 0, false, "stop k8s-hold.service"},
+		{"release what is not held", Release, 5, 0, 0, false, "stop k8s-hold.service"},
+		{"release without an answer of systemd", Release, 1, 0, 0, true, "stop k8s-hold.service"},
+	} {
+		var calls string
+		local := runnerFunc(func(ctx context.Context, cmd remote.Command) (remote.Output, error) {
+			sh := exec.CommandContext(ctx, "sh", "-c", fmt.Sprintf(
+				"systemctl() { echo \"$*\"; case $1 in stop) return %d ;; kill) return %d ;; is-active) return %d ;; esac; }\n", tt.stop, tt.kill, tt.active)+cmd.Script)
+			out, err := sh.Output()
+			calls = string(out)
+			return remote.Output{}, err
+		})
+		if err := tt.do(t.Context(), local); (err != nil) != tt.failed {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		if !strings.Contains(calls, tt.called+"\n") {
+			t.Errorf("%s: systemctl was called with\n%swanted %s", tt.name, calls, tt.called)
+		}
+	}
+}
+
+func killTwo(ctx context.Context, r Runner) error { return Kill(ctx, r, "a", "b") }

@@ -24,21 +24,22 @@ func RestartRunning(ctx context.Context, r Runner, units ...string) error {
 	return restartRunning.do(ctx, r, units...)
 }
 
-// Kill stops units at once, not gracefully, and keeps them from restarting.
+// Kill stops units at once, not gracefully, and keeps them from restarting. Units that do not run
+// are left alone.
 func Kill(ctx context.Context, r Runner, units ...string) error { return kill.do(ctx, r, units...) }
 
 // holdUnit is the transient unit that exists while a unit is held.
 const holdUnit = "k8s-hold.service"
 
-// Hold stops the process of a unit (SIGSTOP), if it runs, and returns once it has
-// stopped. Its connections stay open. It continues after limit or when it is
-// released. While one unit of a machine is held, a second Hold is an error.
+// Hold stops the process of a unit (SIGSTOP), if it runs, and returns once it has stopped. Its
+// connections stay open. It continues after limit or when it is released. While one unit of a
+// machine is held, a second Hold is an error: the package comment says why.
 func Hold(ctx context.Context, r Runner, unit string, limit time.Duration) error {
 	return hold.do(ctx, r, unit, holdUnit, fmt.Sprintf("%.1f", limit.Seconds()))
 }
 
-// Release lets a held unit continue.
-func Release(ctx context.Context, r Runner) error { return stop.do(ctx, r, holdUnit) }
+// Release lets a held unit continue. It does nothing when none is held.
+func Release(ctx context.Context, r Runner) error { return release.do(ctx, r, holdUnit) }
 
 // Wipe stops a unit and deletes files and directories, given by their absolute paths.
 func Wipe(ctx context.Context, r Runner, unit string, paths ...string) error {

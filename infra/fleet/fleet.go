@@ -3,6 +3,11 @@
 // the cluster's API servers and etcd members, and holding its API servers while
 // etcd's leadership is transferred.
 //
+// [Access] keeps the clients of one operation of a role. It uses keys of the key store. [AskAPI]
+// makes its own clients, since a load balancer chooses an API server for each new connection.
+// Package maintenance makes a client for each call, since it has only a machine's credentials and
+// may run while that machine restarts.
+//
 // What may not enter: what is wanted of a machine and the order in which machines
 // are changed (package rollout), how a machine is taken down and brought back
 // (package maintenance), Terraform and AWS.
