@@ -114,10 +114,7 @@ func (o *controlOperation) converge(ctx context.Context) error {
 			changes: len(rest) > 0, restarts: restarts(rest, component.APIServerUnit), managers: len(managers) > 0,
 		})
 	}
-	if err := o.guardRelease(ctx); err != nil {
-		return err
-	}
-	if err := o.mayDropKeys(ctx); err != nil {
+	if err := o.guard(ctx); err != nil {
 		return err
 	}
 	plan, held := planControlPlane(facts)
@@ -138,6 +135,15 @@ func (o *controlOperation) converge(ctx context.Context) error {
 		err = o.seal(ctx)
 	}
 	return errors.Join(err, held, o.skipped())
+}
+
+// guard refuses changes that would break the control plane. A release is refused before secrets are
+// rewritten for keys that are to be dropped.
+func (o *controlOperation) guard(ctx context.Context) error {
+	if err := o.guardRelease(ctx); err != nil {
+		return err
+	}
+	return o.mayDropKeys(ctx)
 }
 
 // guardRelease asks the running API servers for their version when one of them is
