@@ -44,7 +44,7 @@ func (c *Client) growVolume(ctx context.Context, id string, gib int32) error {
 
 // GrowRoot grows the machine's root partition and file system to its enlarged root
 // volume of gib GiB, without a stop. A root that is not on a disk is left alone.
-func (c *Client) GrowRoot(ctx context.Context, m Machine, gib int32, connect Connect) error {
+func GrowRoot(ctx context.Context, m Machine, gib int32, connect Connect) error {
 	if err := deed.GrowRoot(ctx, connect(m, []string{m.HostKey}), int64(gib)<<30); err != nil {
 		return fmt.Errorf("machine %s (%s): grow the root file system: %w", m.Name, m.ID, err)
 	}

@@ -32,7 +32,7 @@ type Writers struct {
 // move must be repeatable. It is tried holdAttempts times with the API servers
 // held, and then once without, because a transfer usually succeeds without that.
 func (f *Fleet) withoutWrites(ctx context.Context, who string, w Writers, move func(context.Context) error) error {
-	servers := f.apiServers(ctx, w.Machines(ctx))
+	servers := apiServers(ctx, w.Machines(ctx))
 	var err error
 	for range holdAttempts {
 		if err = f.whileHeld(ctx, who, servers, w.Settled, move); err == nil || ctx.Err() != nil {
@@ -49,7 +49,7 @@ func (f *Fleet) withoutWrites(ctx context.Context, who string, w Writers, move f
 
 // apiServers returns those of the machines on which an API server runs. It also
 // opens the SSH connections that the hold needs.
-func (f *Fleet) apiServers(ctx context.Context, machines []*Machine) []*Machine {
+func apiServers(ctx context.Context, machines []*Machine) []*Machine {
 	ctx, cancel := context.WithTimeout(ctx, ProbeBudget)
 	defer cancel()
 	var mu sync.Mutex
@@ -79,7 +79,7 @@ func (f *Fleet) whileHeld(ctx context.Context, who string, servers []*Machine, s
 	began := time.Now()
 	held, cancel := context.WithTimeoutCause(ctx, holdLimit, fmt.Errorf("not within the %s API servers are held", holdLimit))
 	defer cancel()
-	defer f.release(ctx, servers)
+	defer release(ctx, servers)
 	errs := EachAll(held, servers, func(ctx context.Context, m *Machine) error {
 		return deed.Hold(ctx, m.Remote, component.APIServerUnit, holdLimit)
 	})
@@ -104,7 +104,7 @@ func (f *Fleet) whileHeld(ctx context.Context, who string, servers []*Machine, s
 }
 
 // release lets held API servers continue. If that fails, they continue after holdLimit.
-func (f *Fleet) release(ctx context.Context, servers []*Machine) {
+func release(ctx context.Context, servers []*Machine) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ProbeBudget)
 	defer cancel()
 	EachAll(ctx, servers, func(ctx context.Context, m *Machine) error { return deed.Release(ctx, m.Remote) })

@@ -67,7 +67,7 @@ func (l layout) apply(ctx context.Context, r Runner, want desired.State, changes
 		return rec, &ApplyError{Machine: r.Name(), Step: Step{Kind: StepPrepare}, Err: err}
 	}
 	cmd := remote.Command{
-		Script: l.preamble() + applyFunctions + packageFunctions + p.script(want, opts, limit(ctx)) + l.observeScript(want, rec),
+		Script: l.preamble() + applyFunctions + packageFunctions + p.script(want, opts, limit(ctx)) + observeScript(want, rec),
 		Sudo:   true,
 	}
 	if len(p.files) > 0 {
@@ -77,7 +77,7 @@ func (l layout) apply(ctx context.Context, r Runner, want desired.State, changes
 		}
 		cmd.Stdin = bytes.NewReader(upload)
 	}
-	a, out, err := l.runApply(ctx, r, cmd, want, rec, opts)
+	a, out, err := runApply(ctx, r, cmd, want, rec, opts)
 	if err != nil {
 		return a.rec, err
 	}
@@ -85,7 +85,7 @@ func (l layout) apply(ctx context.Context, r Runner, want desired.State, changes
 }
 
 // runApply runs an apply script and reads its reports as they arrive.
-func (l layout) runApply(ctx context.Context, r Runner, cmd remote.Command, want desired.State, rec Record, opts Options) (*answers, remote.Output, error) {
+func runApply(ctx context.Context, r Runner, cmd remote.Command, want desired.State, rec Record, opts Options) (*answers, remote.Output, error) {
 	a := &answers{machine: r.Name(), want: want, progress: opts.Progress,
 		rec: Record{Files: maps.Clone(rec.Files)}}
 	cmd.Tee = a
@@ -173,7 +173,7 @@ func (l layout) prefetch(ctx context.Context, r Runner, want desired.State, rec 
 	s.fetch(needed)
 	s.fetched(needed)
 	cmd := remote.Command{Script: l.preamble() + applyFunctions + s.String(), Sudo: true}
-	_, _, err := l.runApply(ctx, r, cmd, want, rec, Options{})
+	_, _, err := runApply(ctx, r, cmd, want, rec, Options{})
 	return err
 }
 

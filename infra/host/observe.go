@@ -114,7 +114,7 @@ func (l layout) observe(ctx context.Context, r Runner, want desired.State, rec R
 	if err := validate(want); err != nil {
 		return Observation{}, fmt.Errorf("machine %s: %w", r.Name(), err)
 	}
-	out, err := r.Run(ctx, remote.Command{Script: l.preamble() + "let_finish\n" + l.observeScript(want, rec), Sudo: true})
+	out, err := r.Run(ctx, remote.Command{Script: l.preamble() + "let_finish\n" + observeScript(want, rec), Sudo: true})
 	if err != nil {
 		return Observation{}, fmt.Errorf("observe: %w", err)
 	}
@@ -139,7 +139,7 @@ func (l layout) preamble() string {
 }
 
 // observeScript calls the functions of observe.sh for what is wanted.
-func (l layout) observeScript(want desired.State, rec Record) string {
+func observeScript(want desired.State, rec Record) string {
 	var digest, content, programs, receipts, directories, sysctls, modules, checks []string
 	for _, d := range want.Directories {
 		directories = append(directories, d.Path)

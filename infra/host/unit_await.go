@@ -70,7 +70,7 @@ func (o Observation) with(later Observation) Observation {
 func (l layout) await(ctx context.Context, r Runner, want desired.State, obs Observation) Observation {
 	units := desired.State{Units: want.Units}
 	names := unitNames(units)
-	script := l.preamble() + l.observeScript(units, Record{})
+	script := l.preamble() + observeScript(units, Record{})
 	for end := time.Now().Add(settleBudget); len(obs.unsettled(want)) > 0 && time.Now().Before(end); {
 		select {
 		case <-ctx.Done():

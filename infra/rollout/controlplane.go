@@ -220,14 +220,14 @@ func (o *controlOperation) carryOut(ctx context.Context, plan Plan) error {
 		if err := o.waitReady(ctx, m.Machine); err != nil {
 			return err
 		}
-		return o.waitManagers(ctx, m)
+		return waitManagers(ctx, m)
 	})
 }
 
 // waitManagers waits until systemd has restarted the managers that exited while
 // their API server was away, so that the next observation finds them running. It does not
 // wait for managers that did not run before or are still to be changed.
-func (o *controlOperation) waitManagers(ctx context.Context, m *convergence) error {
+func waitManagers(ctx context.Context, m *convergence) error {
 	for _, unit := range managerUnits {
 		changes := restarts(m.changes, unit) || slices.ContainsFunc(m.changes, func(c host.Change) bool { return c.Target == unit })
 		if changes || !m.running(unit) {

@@ -217,7 +217,7 @@ func (r *machineResource) converge(ctx context.Context, client *infraaws.Client,
 		}
 	}
 	if private.grow {
-		if err := client.GrowRoot(ctx, made, spec.RootVolumeGiB, r.data.connect); err != nil {
+		if err := infraaws.GrowRoot(ctx, made, spec.RootVolumeGiB, r.data.connect); err != nil {
 			return private, err
 		}
 	}

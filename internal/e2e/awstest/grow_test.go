@@ -122,7 +122,7 @@ func testGrowRoot(t *testing.T, label, fs string) {
 	run("", "losetup", "--set-capacity", disk)
 
 	grow := func() error {
-		return (&infraaws.Client{}).GrowRoot(t.Context(), infraaws.Machine{Name: "worker-0"}, 1,
+		return infraaws.GrowRoot(t.Context(), infraaws.Machine{Name: "worker-0"}, 1,
 			func(infraaws.Machine, []string) infraaws.Shell { return hostShell{root} })
 	}
 	err := grow()
