@@ -19,6 +19,9 @@ import (
 // answers. It returns that machine too, and changes nothing. The error names every
 // machine that did not answer.
 func (e *Engine) Inspect(ctx context.Context, have Role) (component.Node, component.Found, error) {
+	if err := checkRole(have); err != nil {
+		return component.Node{}, component.Found{}, err
+	}
 	r := have.role()
 	return e.inspect(ctx, r.targets, r.traces)
 }
@@ -27,6 +30,9 @@ func (e *Engine) Inspect(ctx context.Context, have Role) (component.Node, compon
 // is pure. The error is a [component.NothingFoundError] when nothing of the role is
 // on the machine.
 func ReadRole[R Role](have R, n component.Node, f component.Found) (R, error) {
+	if err := checkRole(have); err != nil {
+		return have, err
+	}
 	found, err := have.role().readSettings(n, f)
 	if err != nil {
 		return have, err

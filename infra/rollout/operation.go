@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"sync"
 
@@ -28,8 +27,8 @@ type operation struct {
 }
 
 func (e *Engine) newOperation(want Role, rec Record) (*operation, error) {
-	if want == nil || reflect.TypeOf(want).Kind() == reflect.Pointer {
-		return nil, fmt.Errorf("a role is a value, not a %T", want)
+	if err := checkRole(want); err != nil {
+		return nil, err
 	}
 	return newOperation(e.Fleet, want.role(), rec)
 }

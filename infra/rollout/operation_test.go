@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -240,5 +241,18 @@ func TestRoleIsValue(t *testing.T) {
 		if _, err := e.Apply(t.Context(), tt.want, tt.prior, Record{}); err == nil || err.Error() != tt.error {
 			t.Errorf("%T after %T: %v, wanted %q", tt.want, tt.prior, err, tt.error)
 		}
+	}
+	for _, role := range []Role{nil, none, &LoadBalancer{}} {
+		_, filed := Files(role)
+		_, _, inspected := e.Inspect(t.Context(), role)
+		_, recalled := Recall(role, component.Node{}, component.Found{})
+		for call, err := range map[string]error{"Files": filed, "Inspect": inspected, "Recall": recalled} {
+			if err == nil || err.Error() != fmt.Sprintf("a role is a value, not a %T", role) {
+				t.Errorf("%s of a %T: %v", call, role, err)
+			}
+		}
+	}
+	if _, err := Recall(&LoadBalancer{}, component.Node{}, component.Found{}); err == nil {
+		t.Error("a pointer was completed")
 	}
 }

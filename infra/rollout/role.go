@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -29,6 +30,14 @@ type Role interface {
 }
 
 var _ = []Role{Etcd{}, ControlPlane{}, Workers{}, LoadBalancer{}}
+
+// checkRole refuses values of type Role that are not roles: nil and pointers.
+func checkRole(r Role) error {
+	if r == nil || reflect.TypeOf(r).Kind() == reflect.Pointer {
+		return fmt.Errorf("a role is a value, not a %T", r)
+	}
+	return nil
+}
 
 // Etcd is an etcd cluster and the machines of its members. Spec.Members is derived
 // from Targets.

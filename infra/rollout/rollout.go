@@ -51,10 +51,10 @@ func (e *Engine) Apply(ctx context.Context, want, prior Role, rec Record) (Recor
 	if err != nil {
 		return rec, err
 	}
+	defer o.access.Close()
 	if prior != nil && reflect.TypeOf(prior) != reflect.TypeOf(want) {
 		return rec, fmt.Errorf("a %T does not follow a %T", want, prior)
 	}
-	defer o.access.Close()
 	err = want.apply(ctx, o, prior)
 	return o.result(), err
 }
@@ -74,4 +74,9 @@ func (e *Engine) Remove(ctx context.Context, have Role, rec Record) error {
 // "sha256:<hex>" for files that are not secret and for downloads, "issued by
 // <common name>" for certificates, and "from <names in the key store>" for secrets.
 // It is pure.
-func Files(want Role) (map[string]string, error) { return files(want.role()) }
+func Files(want Role) (map[string]string, error) {
+	if err := checkRole(want); err != nil {
+		return nil, err
+	}
+	return files(want.role())
+}
