@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -19,6 +20,7 @@ type Access struct {
 	dial kube.DialFunc // to the public endpoint
 
 	mu      sync.Mutex
+	closed  bool
 	servers map[string]*kube.Client // by endpoint or machine
 	members map[string]*etcd.Client // by machine and endpoint
 }
@@ -28,10 +30,15 @@ func (f *Fleet) Access(ref pki.Ref) *Access {
 	return &Access{Keys: f.Keys(ref), dial: f.Dial, servers: map[string]*kube.Client{}, members: map[string]*etcd.Client{}}
 }
 
-// Close closes every client.
+// errAccessClosed is what a client asked for after Close ends with.
+var errAccessClosed = errors.New("the access to the cluster is closed")
+
+// Close closes every client. There are no more clients afterwards: a question
+// that nobody waits for any more may still ask for one.
 func (a *Access) Close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.closed = true
 	for _, c := range a.servers {
 		c.Close()
 	}
@@ -55,6 +62,9 @@ func (a *Access) APIServer(ctx context.Context, m *Machine) (*kube.Client, error
 func (a *Access) server(ctx context.Context, key, endpoint string, dial kube.DialFunc) (*kube.Client, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.closed {
+		return nil, errAccessClosed
+	}
 	if c := a.servers[key]; c != nil {
 		return c, nil
 	}
@@ -85,6 +95,9 @@ func (a *Access) Member(ctx context.Context, m *Machine) (*etcd.Client, error) {
 func (a *Access) MemberFrom(ctx context.Context, m *Machine, endpoint string) (*etcd.Client, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.closed {
+		return nil, errAccessClosed
+	}
 	key := m.Name() + " " + endpoint
 	if c := a.members[key]; c != nil {
 		return c, nil

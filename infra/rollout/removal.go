@@ -43,6 +43,7 @@ func (o *operation) removeLeaving(ctx context.Context, prior Role) error {
 	if err != nil {
 		return err
 	}
+	defer gone.access.Close()
 	errs := fleet.EachAll(ctx, gone.machines, func(ctx context.Context, m *convergence) error {
 		return gone.removeFrom(ctx, m, gone.role.beforeRemove)
 	})
