@@ -91,8 +91,8 @@ const (
 	Owner         Problem = "owner"
 	Group         Problem = "group"
 	Content       Problem = "content"        // hex SHA-256
-	Unhashed      Problem = "unhashed"       // far larger than what is wanted
-	SecretContent Problem = "secret content" // neither digest is shown
+	Unhashed      Problem = "unhashed"       // a file far larger than what is wanted, or a program that could not be read
+	SecretContent Problem = "secret content" // neither digest is told
 	Truncated     Problem = "truncated"      // sizes in bytes
 	Version       Problem = "version"        // found by digest, wanted by name
 )

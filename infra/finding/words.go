@@ -50,7 +50,7 @@ var vocabulary = map[Kind]words{
 		Missing:       "missing, wanted {wanted}",
 		Type:          "is a {found}, wanted {wanted}",
 		Content:       "content differs (sha256 found {found:digest}, wanted {wanted:digest})",
-		Unhashed:      "content differs, wanted {wanted:digest}",
+		Unhashed:      "content could not be read, wanted {wanted:digest}",
 		Version:       "content {found:digest}, wanted {wanted}",
 		Truncated:     "truncated to {found} bytes, wanted {wanted}",
 		Mode:          "mode {found}, wanted {wanted}",

@@ -142,6 +142,8 @@ func (d *differ) program(b desired.Binary, i desired.Install) {
 		return
 	case size > 0 && got.Size < size:
 		f.Problem, f.Found, f.Wanted = finding.Truncated, strconv.FormatInt(got.Size, 10), fmt.Sprintf("%s (%d bytes)", name, size)
+	case digest == "" && got.SHA256 == "":
+		f.Problem, f.Wanted = finding.Unhashed, name
 	case digest == "":
 		// The wanted digest of the program in the archive is unknown: it is
 		// another version, or Apply did not install it.

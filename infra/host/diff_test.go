@@ -194,3 +194,14 @@ func TestPlanNeedsContent(t *testing.T) {
 		t.Errorf("its mode can be repaired without: %v", err)
 	}
 }
+
+// TestUnreadableProgram: a program of which neither is known what it is nor what
+// it should be is told without a digest.
+func TestUnreadableProgram(t *testing.T) {
+	kubelet := desired.Install{Path: "/usr/local/bin/kubelet", Member: "kubelet"}
+	want := desired.State{Binaries: []desired.Binary{{Name: "kubelet", Version: "v1.36.4", URL: "https://x/kubelet.tar.gz", SHA256: digestA, Installs: []desired.Install{kubelet}}}}
+	got := Observation{Files: map[string]File{kubelet.Path: {Type: Regular, Mode: 0o755, Size: 20}}}
+	if words := Words(Diff(want, got, Record{})); words != "binary /usr/local/bin/kubelet: content could not be read, wanted kubelet v1.36.4" {
+		t.Errorf("%q", words)
+	}
+}
