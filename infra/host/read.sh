@@ -1,11 +1,12 @@
-# Functions that print what is on the machine, as NUL-terminated pairs: a path and what
-# was found there. They change nothing, and leave out what does not exist.
+# Functions that print what is on the machine, as NUL-terminated pairs: a path
+# and what was found there. They change nothing; what is not there is left out.
+# The script ends with an error where something is there and cannot be read.
 
 # read_files pattern...: the content of files.
 read_files() {
 	for pattern; do
 		for path in $pattern; do
-			[ ! -f "$path" ] || { printf '%s\0' "$path"; cat -- "$path"; printf '\0'; }
+			[ ! -f "$path" ] || { printf '%s\0' "$path"; cat -- "$path" || exit 1; printf '\0'; }
 		done
 	done
 }

@@ -75,3 +75,22 @@ func TestReadActive(t *testing.T) {
 		t.Errorf("active are %q, error is %v", active, err)
 	}
 }
+
+// TestReadHalf: a file that cannot be read to its end is an error, not a file
+// with less in it.
+func TestReadHalf(t *testing.T) {
+	m := newLocalMachine(t)
+	m.write("whole.key", "one")
+	m.write("cat", "#!/bin/sh\ncase $* in *whole.key) printf half; exit 1 ;; esac\nexec /bin/cat \"$@\"\n")
+	if err := os.Chmod(m.file("cat"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m.path = m.root + ":" + m.path
+	if files, err := Read(t.Context(), m, []string{m.file("whole.key")}, nil); err == nil {
+		t.Errorf("read %q", files)
+	}
+	m.state("active.one.service", "active\n")
+	if _, files, err := ReadActive(t.Context(), m, UnitFiles{Unit: "one.service", Files: []string{m.file("whole.key")}}); err == nil {
+		t.Errorf("read %q", files)
+	}
+}
