@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
@@ -20,13 +21,25 @@ type ApplyError struct {
 
 // Room is the free space of a file system.
 type Room struct {
-	Free, Size    int64  // KiB
-	Inodes        string // free inodes; "-" where the file system does not count them
-	Mount, Device string
+	Free, Size    int64  // KiB, or UnknownSize
+	Inodes        string // free ones; "-" where the file system does not count them
+	Mount, Device string // empty when df told nothing at all
 }
 
+// UnknownSize is a size that the machine did not tell.
+const UnknownSize int64 = -1
+
 func (r Room) String() string {
-	return fmt.Sprintf("%d of %d KiB and %s inodes are free on %s (%s)", r.Free, r.Size, r.Inodes, r.Mount, r.Device)
+	if r.Mount == "" {
+		return "how much room there is was not told"
+	}
+	size := func(kib int64) string {
+		if kib == UnknownSize {
+			return "-"
+		}
+		return strconv.FormatInt(kib, 10)
+	}
+	return fmt.Sprintf("%s of %s KiB and %s inodes are free on %s (%s)", size(r.Free), size(r.Size), r.Inodes, r.Mount, r.Device)
 }
 
 func (e *ApplyError) Error() string {

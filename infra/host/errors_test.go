@@ -71,7 +71,11 @@ func TestErrorWords(t *testing.T) {
 		{"packages\na b\n\n\nFailed to fetch mirror+file:/etc/apt/mirrors/debian.list  none", "machine m: install packages a b: Failed to fetch mirror+file:/etc/apt/mirrors/debian.list  none",
 			"", false, nil, ""},
 		{"cloud-init\n\ncloud-final.service\n\nstill there", "machine m: wait for cloud-final.service: still there", "", false, nil, ""},
-		{"write\n/etc/x\n\n- - - tmpfs /\nNo space left on device", "machine m: write /etc/x: No space left on device", "", true, nil, ""},
+		{"write\n/etc/x\n\n- - - tmpfs /\nNo space left on device", "machine m: write /etc/x: No space left on device; - of - KiB and - inodes are free on / (tmpfs)", "", true, nil, ""},
+		{"download\n" + digestA + "\n\n- - - overlay /var\ncurl: (23) Failure writing output", "machine m: download kubelet v1 from https://x/kubelet: " +
+			"curl: (23) Failure writing output; - of - KiB and - inodes are free on /var (overlay)", "https://x/kubelet", true, nil, ""},
+		{"download\n" + digestA + "\n\n  -  \ncurl: (23) Failure writing output", "machine m: download kubelet v1 from https://x/kubelet: " +
+			"curl: (23) Failure writing output; how much room there is was not told", "https://x/kubelet", true, nil, ""},
 		{"daemon-reload\n\n\n\n", "machine m: systemctl daemon-reload: failed", "", false, nil, ""},
 	} {
 		e := stepError("m", tt.frame, want)

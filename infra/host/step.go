@@ -101,10 +101,14 @@ func parseRoom(s string) *Room {
 	if len(f) != 5 {
 		return nil
 	}
-	free, err1 := strconv.ParseInt(f[0], 10, 64)
-	size, err2 := strconv.ParseInt(f[1], 10, 64)
-	if err1 != nil || err2 != nil {
-		return nil
+	return &Room{Free: kib(f[0]), Size: kib(f[1]), Inodes: f[2], Device: f[3], Mount: f[4]}
+}
+
+// kib reads a size of df, UnknownSize when it is none.
+func kib(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return UnknownSize
 	}
-	return &Room{Free: free, Size: size, Inodes: f[2], Device: f[3], Mount: f[4]}
+	return n
 }
