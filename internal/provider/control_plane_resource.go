@@ -205,7 +205,7 @@ func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s ro
 // audit policy keeps neither comments nor order.
 func sameYAML(a, b string) bool {
 	var before, after any
-	return yaml.Unmarshal([]byte(a), &before) == nil && yaml.Unmarshal([]byte(b), &after) == nil && reflect.DeepEqual(before, after)
+	return yaml.UnmarshalStrict([]byte(a), &before) == nil && yaml.UnmarshalStrict([]byte(b), &after) == nil && reflect.DeepEqual(before, after)
 }
 
 func controlPlaneOutputs(ctx context.Context, m *controlPlaneModel, diags *diag.Diagnostics) {

@@ -3,6 +3,7 @@ package provider
 import (
 	"math/big"
 	"strconv"
+	"testing"
 
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 )
@@ -120,5 +121,23 @@ func plain(v tftypes.Value) any {
 			out = append(out, plain(e))
 		}
 		return out
+	}
+}
+
+// TestSameYAML: comments, order and spelling do not count; a field said twice,
+// of which one reader takes the first and another the last, does.
+func TestSameYAML(t *testing.T) {
+	const policy = "kind: Policy\nrules:\n- level: Metadata\n"
+	for text, want := range map[string]bool{
+		policy: true,
+		"# all of it\nrules: [{level: Metadata}]\nkind: Policy\n":  true,
+		"kind: Policy\nrules:\n- level: None\n":                    false,
+		"kind: Policy\nrules:\n- level: None\n  level: Metadata\n": false,
+		"rules: []\n" + policy:                                     false,
+		"kind: [":                                                  false,
+	} {
+		if sameYAML(policy, text) != want || sameYAML(text, policy) != want {
+			t.Errorf("%q is the same: %t, wanted %t", text, !want, want)
+		}
 	}
 }
