@@ -54,6 +54,7 @@ type cloud struct {
 	*core
 	account *account.Account
 	client  *infraaws.Client
+	duty    *findDuty // what machines are found to do; nothing at first
 }
 
 func newCloud(t *testing.T) cloud {
@@ -68,7 +69,8 @@ func newCloud(t *testing.T) cloud {
 	}
 	machines := account.NewMachines(t, client)
 	p := New("test")
-	p.duty = func(context.Context, fleet.Target) (*maintenance.Duty, error) { return &maintenance.Duty{}, nil }
+	var duty findDuty = func(context.Context, fleet.Target) (*maintenance.Duty, error) { return &maintenance.Duty{}, nil }
+	p.duty = func(ctx context.Context, t fleet.Target) (*maintenance.Duty, error) { return duty(ctx, t) }
 	p.shell = func(h remote.Host) infraaws.Shell {
 		found := infraaws.Machine{Name: h.Name}
 		for _, i := range a.Cloud.Overview().Instances {
@@ -83,7 +85,7 @@ func newCloud(t *testing.T) cloud {
 		"default_tags": values{"team": "lab"},
 		"endpoints":    values{"ec2": a.URL, "ssm": a.URL, "sts": a.URL},
 		"ssh":          values{"private_key": sshKey(t)},
-	}), a, client}
+	}), a, client, &duty}
 }
 
 func networkConfig() values {

@@ -2,8 +2,10 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 
@@ -64,7 +66,7 @@ func (d *providerData) runningMachines(ctx context.Context, cluster string, role
 // leaveCluster lets a machine that is about to be terminated leave its cluster gracefully, if
 // anything of the cluster runs on it. The returned function ends its turn. A machine that does not
 // answer is terminated all the same, since it may be broken.
-func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Client, m machineModel, diags *diag.Diagnostics) (done func(), err error) {
+func (r *machineResource) dismiss(ctx context.Context, client *infraaws.Client, m machineModel, diags *diag.Diagnostics) (done func(), err error) {
 	done = func() {}
 	turns := r.data.clusters.Turns(m.spec(ctx, diags).Cluster)
 	turns.Leave(m.Name.ValueString(), m.PrivateIP.ValueString())
@@ -76,6 +78,17 @@ func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Cli
 		return done, nil //nolint:nilerr // the termination reports it
 	}
 	duty, err := r.duty(ctx, client, m, now)
+	if answered(err) { // systemd may have been busy
+		select {
+		case <-ctx.Done():
+		case <-time.After(askAgain):
+		}
+		duty, err = r.duty(ctx, client, m, now)
+	}
+	if answered(err) && m.Role.ValueString() == string(infraaws.RoleController) {
+		return done, fmt.Errorf("not terminated, since it answers and does not tell what runs on it: an etcd member that goes without leaving may cost the cluster its quorum: %w\n"+
+			"next: repair or reboot %s and apply again; if it is beyond repair, stop the instance %s: one that is stopped is terminated unasked", err, m.Name.ValueString(), m.ID.ValueString())
+	}
 	if err != nil {
 		if r.data.firstWarning(m.Name.ValueString()) {
 			diags.AddWarning("Machine "+m.Name.ValueString()+" was terminated without being drained", remote.Redact(err.Error())+
@@ -96,6 +109,16 @@ func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Cli
 		diags.AddWarning("Machine "+m.Name.ValueString()+" did not leave its cluster completely", remote.Redact(note.String()))
 	}
 	return done, err
+}
+
+// askAgain is the pause before a machine that did not tell what runs on it is
+// asked once more.
+const askAgain = 2 * time.Second
+
+// answered tells that the machine was reached and what it was asked failed there.
+func answered(err error) bool {
+	var failed *remote.ExitError
+	return errors.As(err, &failed)
 }
 
 func (r *machineResource) leave(ctx context.Context, duty *maintenance.Duty, turns *maintenance.Turns, m machineModel, diags *diag.Diagnostics) error {
