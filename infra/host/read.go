@@ -17,7 +17,7 @@ var readFunctions string
 
 // Read returns the content of files by path; files are absolute paths or shell
 // patterns without spaces. For programs it returns the output of --version by path.
-// It leaves out what does not exist, and changes nothing. Its errors are those of
+// It leaves out what does not exist; a file that cannot be read to its end is an error. It changes nothing. Its errors are those of
 // [remote.Machine.Run].
 func Read(ctx context.Context, r Runner, files, programs []string) (map[string][]byte, error) {
 	var s script

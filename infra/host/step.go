@@ -95,7 +95,8 @@ func stepError(machine, fields string, want desired.State) *ApplyError {
 	return e
 }
 
-// parseRoom reads the output of space in apply.sh; nil if it is empty.
+// parseRoom reads the output of space in apply.sh; nil if it is empty. Any output means that there
+// was no room, whatever df could tell.
 func parseRoom(s string) *Room {
 	f := strings.SplitN(s, " ", 5)
 	if len(f) != 5 {

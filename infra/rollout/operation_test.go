@@ -245,14 +245,14 @@ func TestRoleIsValue(t *testing.T) {
 	for _, role := range []Role{nil, none, &LoadBalancer{}} {
 		_, filed := Files(role)
 		_, _, inspected := e.Inspect(t.Context(), role)
-		_, recalled := Recall(role, component.Node{}, component.Found{})
+		_, recalled := ReadRole(role, component.Node{}, component.Found{})
 		for call, err := range map[string]error{"Files": filed, "Inspect": inspected, "Recall": recalled} {
 			if err == nil || err.Error() != fmt.Sprintf("a role is a value, not a %T", role) {
 				t.Errorf("%s of a %T: %v", call, role, err)
 			}
 		}
 	}
-	if _, err := Recall(&LoadBalancer{}, component.Node{}, component.Found{}); err == nil {
+	if _, err := ReadRole(&LoadBalancer{}, component.Node{}, component.Found{}); err == nil {
 		t.Error("a pointer was completed")
 	}
 }

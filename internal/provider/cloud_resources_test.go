@@ -54,7 +54,7 @@ type cloud struct {
 	*core
 	account *account.Account
 	client  *infraaws.Client
-	duty    *findDuty // what machines are found to do; nothing at first
+	duty    *findDutyFunc // what machines are found to do; nothing at first
 }
 
 func newCloud(t *testing.T) cloud {
@@ -69,7 +69,7 @@ func newCloud(t *testing.T) cloud {
 	}
 	machines := account.NewMachines(t, client)
 	p := New("test")
-	var duty findDuty = func(context.Context, fleet.Target) (*maintenance.Duty, error) { return &maintenance.Duty{}, nil }
+	var duty findDutyFunc = func(context.Context, fleet.Target) (*maintenance.Duty, error) { return &maintenance.Duty{}, nil }
 	p.duty = func(ctx context.Context, t fleet.Target) (*maintenance.Duty, error) { return duty(ctx, t) }
 	p.shell = func(h remote.Host) infraaws.Shell {
 		found := infraaws.Machine{Name: h.Name}

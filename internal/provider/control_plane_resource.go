@@ -202,7 +202,7 @@ func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s ro
 }
 
 // sameYAML reports whether two YAML texts have the same value. The file that is written from an
-// audit policy keeps neither comments nor order.
+// audit policy keeps neither comments nor order. A text with a duplicate field equals nothing.
 func sameYAML(a, b string) bool {
 	var before, after any
 	return yaml.UnmarshalStrict([]byte(a), &before) == nil && yaml.UnmarshalStrict([]byte(b), &after) == nil && reflect.DeepEqual(before, after)

@@ -66,7 +66,7 @@ func (d *providerData) runningMachines(ctx context.Context, cluster string, role
 // leaveCluster lets a machine that is about to be terminated leave its cluster gracefully, if
 // anything of the cluster runs on it. The returned function ends its turn. A machine that does not
 // answer is terminated all the same, since it may be broken.
-func (r *machineResource) dismiss(ctx context.Context, client *infraaws.Client, m machineModel, diags *diag.Diagnostics) (done func(), err error) {
+func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Client, m machineModel, diags *diag.Diagnostics) (done func(), err error) {
 	done = func() {}
 	turns := r.data.clusters.Turns(m.spec(ctx, diags).Cluster)
 	turns.Leave(m.Name.ValueString(), m.PrivateIP.ValueString())
@@ -86,8 +86,8 @@ func (r *machineResource) dismiss(ctx context.Context, client *infraaws.Client, 
 		duty, err = r.duty(ctx, client, m, now)
 	}
 	if answered(err) && m.Role.ValueString() == string(infraaws.RoleController) {
-		return done, fmt.Errorf("not terminated, since it answers and does not tell what runs on it: an etcd member that goes without leaving may cost the cluster its quorum: %w\n"+
-			"next: repair or reboot %s and apply again; if it is beyond repair, stop the instance %s: one that is stopped is terminated unasked", err, m.Name.ValueString(), m.ID.ValueString())
+		return done, fmt.Errorf("not terminated: it answers, but does not say what runs on it, and an etcd member that is terminated before it leaves may cost the cluster its quorum: %w\n"+
+			"next: repair or reboot %s and apply again; if it is beyond repair, stop the instance %s, since a stopped one is terminated without being asked", err, m.Name.ValueString(), m.ID.ValueString())
 	}
 	if err != nil {
 		if r.data.firstWarning(m.Name.ValueString()) {
@@ -111,11 +111,10 @@ func (r *machineResource) dismiss(ctx context.Context, client *infraaws.Client, 
 	return done, err
 }
 
-// askAgain is the pause before a machine that did not tell what runs on it is
-// asked once more.
+// askAgain is the pause before a machine that did not say what runs on it is asked once more.
 const askAgain = 2 * time.Second
 
-// answered tells that the machine was reached and what it was asked failed there.
+// answered reports whether the machine was reached and the command failed on it.
 func answered(err error) bool {
 	var failed *remote.ExitError
 	return errors.As(err, &failed)

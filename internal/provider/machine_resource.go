@@ -67,16 +67,20 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 	keep := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "One EC2 instance with a stable name and private address, reached by SSH with a pinned host key, and the routes to its pods.\n\n" +
-			"It is launched with an encrypted gp3 root volume and IMDSv2 required with a hop limit of 1. At first contact it replaces the SSH host key it was launched with " +
-			"by one that only it knows; that key's public half is recorded here and in a tag. " +
-			"Machines are never replaced because of a newer image: use `-replace`. An instance found stopped is started again.\n\n" +
-			"What runs on a machine is found on the machine itself before it is stopped (for another `instance_type`) or terminated, and is told good-bye in order: pods are drained within " +
-			"PodDisruptionBudgets, the API server stops serving once the load balancer has noticed, an etcd member that will not come back leaves its cluster. " +
-			"Machines of one cluster go down one at a time, also when one apply changes all of them; the next follows only when the last does again what it did: etcd member healthy, API server ready, node Ready. " +
-			"What the cluster could not bear is refused: taking down an etcd member while another one is not healthy, or the only API server that is ready while there are others. " +
-			"A machine that does not answer is terminated unreachableSummary, with a warning, and is not stopped. A controller that answers and whose systemd does not tell what runs on it is not terminated: repair or reboot it, or stop its instance first. In a destroy of everything nothing of a cluster runs any more when the machines go, and nothing is waited for.\n\n" +
-			"`create_before_destroy` replaces nothing: a machine's name is taken as long as it lives. The new object adopts the running instance, or is refused where that is " +
-			"not what is wanted; the old one then lets go of it, with a warning. Terraform makes a machine `create_before_destroy` also when something that depends on it is.",
+			"It is launched with an encrypted gp3 root volume and with IMDSv2 required, at a hop limit of 1. At the first connection it replaces the SSH host key " +
+			"it was launched with by one that only the machine knows; the public half of that key is recorded here and in a tag. A newer image never replaces a " +
+			"machine: use `-replace`. An instance that is found stopped is started again.\n\n" +
+			"Before a machine is stopped (for another `instance_type`) or terminated, the provider finds out what runs on it and takes it down gracefully: pods " +
+			"are drained within PodDisruptionBudgets, the API server stops once the load balancer no longer sends it connections, and an etcd member that will not " +
+			"return leaves its cluster. The machines of a cluster go down one at a time, even if one apply changes all of them. The next one follows once the " +
+			"previous one is healthy again: its etcd member healthy, its API server ready, its node Ready. A change that would break the cluster is refused: " +
+			"taking down an etcd member while another one is unhealthy, or the only ready API server while there are others. A machine that does not answer is not " +
+			"stopped; it is terminated without being drained, with a warning. A controller that answers while its systemd does not say what runs on it is not terminated: repair or reboot it, or stop its instance first. " +
+			"When everything is destroyed, nothing of the cluster runs any more when the machines " +
+			"are terminated, so nothing is drained.\n\n" +
+			"`create_before_destroy` does not replace a machine, since its name is taken as long as it exists. The new object adopts the running instance, or " +
+			"fails if the configuration wants a different one. The old object then releases the instance, with a warning. Terraform also treats a machine as " +
+			"`create_before_destroy` if a resource that depends on it is.",
 		Attributes: map[string]schema.Attribute{
 			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: the id of the EC2 instance. Import takes it.", PlanModifiers: keep},
 			"name": schema.StringAttribute{
