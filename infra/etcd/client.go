@@ -37,10 +37,6 @@ const (
 	// reconnectDelay is the longest pause between gRPC's attempts to connect, so
 	// that a starting member is noticed at once.
 	reconnectDelay = 250 * time.Millisecond
-	// idleTimeout is how long after its last request a client keeps its
-	// connection, or goes on trying to connect to a member that does not answer.
-	// It is longer than the questions of one step lie apart.
-	idleTimeout = 20 * time.Second
 )
 
 // Access is how to reach one member, and the identity to use there.
@@ -60,9 +56,7 @@ type Client struct {
 }
 
 // New returns a client, which connects at its first request. An error is about the certificates.
-func New(a Access) (*Client, error) { return newClient(a, idleTimeout) }
-
-func newClient(a Access, idle time.Duration) (*Client, error) {
+func New(a Access) (*Client, error) {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(a.CA) {
 		return nil, fmt.Errorf("connecting to etcd %s: the CA bundle holds no certificate", a.Endpoint)
@@ -74,7 +68,7 @@ func newClient(a Access, idle time.Duration) (*Client, error) {
 	options := []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff:           backoff.Config{BaseDelay: reconnectDelay / 2, Multiplier: 1.5, MaxDelay: reconnectDelay},
 		MinConnectTimeout: requestTimeout,
-	}), grpc.WithIdleTimeout(idle)}
+	})}
 	if a.Dial != nil {
 		options = append(options, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			return a.Dial(ctx, "tcp", address)

@@ -1,40 +1,37 @@
 package maintenance
 
 import (
-	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
+	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
 // TestSuspendTellsCause: whoever is refused because a node cannot be drained
 // gets the error itself, and its words.
 func TestSuspendTellsCause(t *testing.T) {
-	root, err := pki.NewAuthority("kubernetes-ca", time.Hour, time.Now(), rand.Reader)
+	server := httptest.NewTLSServer(nil) // for its key pair
+	server.Close()
+	pair := server.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca, err := pki.LoadAuthority(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := ca.Issue(pki.Request{CommonName: "system:node:worker-0", Client: true}, time.Now(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})
 	pool := remote.NewPool(remote.Config{})
 	defer pool.Close()
 	f := &fleet.Fleet{Pool: pool}
 	target := fleet.Target{Host: remote.Host{Name: "worker-0", Address: "192.0.2.1"}, Node: component.Node{Name: "worker-0"}}
 	d := &Duty{fleet: f, m: f.Machine(target), units: []string{component.KubeletUnit}, files: map[string][]byte{
-		"/ca": root.CertPEM, "/cert": pair.CertPEM, "/key": pair.KeyPEM,
+		"/ca": certPEM, "/cert": certPEM, "/key": keyPEM,
 		component.KubeletKubeconfig: []byte(`apiVersion: v1
 kind: Config
 current-context: c

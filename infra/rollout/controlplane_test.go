@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/tls"
@@ -130,7 +131,7 @@ func newTunnel(t *testing.T, note func(string), api string) tunnel {
 						_ = c.Reject(ssh.ConnectionFailed, "refused")
 						continue
 					}
-					go forward(c, api)
+					go forward(t.Context(), c, api)
 				}
 			}()
 		}
@@ -156,13 +157,13 @@ func newSSHKey(t *testing.T) ssh.Signer {
 	return signer
 }
 
-func forward(c ssh.NewChannel, address string) {
+func forward(ctx context.Context, c ssh.NewChannel, address string) {
 	channel, requests, err := c.Accept()
 	if err != nil {
 		return
 	}
 	go ssh.DiscardRequests(requests)
-	conn, err := net.Dial("tcp", address)
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
 		_ = channel.Close()
 		return
