@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
@@ -175,13 +176,13 @@ func (s APIServerSpec) configuresAdmission() bool {
 	return false
 }
 
-func (s APIServerSpec) check(v version.Version) FieldErrors {
+func (s APIServerSpec) check(v version.Version) invalid.Fields {
 	errs := s.checkAdmission(v)
 	if len(s.AuditPolicy) > 0 {
 		_, err := parseAuditPolicy(s.AuditPolicy)
-		errs.add("audit_policy", "Unusable audit policy", err)
+		errs.Add("audit_policy", "Unusable audit policy", err)
 	}
-	errs.checkArgs(artifact.KubeAPIServer, v, s.Args)
+	checkArgs(&errs, artifact.KubeAPIServer, v, s.Args)
 	return errs
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
@@ -93,16 +94,16 @@ func checkAdmissionFlag(v version.Version, flag string, lists []string) error {
 }
 
 // checkAdmission reports every plugin of the specification that the release does not have.
-func (s APIServerSpec) checkAdmission(v version.Version) (errs FieldErrors) {
+func (s APIServerSpec) checkAdmission(v version.Version) (errs invalid.Fields) {
 	if v.IsZero() {
 		return nil
 	}
 	const problem = "Unknown admission plugin"
 	for _, name := range slices.Sorted(maps.Keys(s.AdmissionPlugins)) {
-		errs.add(fmt.Sprintf("admission_plugins[%q]", name), problem, checkAdmissionPlugin(v, name))
+		errs.Add(fmt.Sprintf("admission_plugins[%q]", name), problem, checkAdmissionPlugin(v, name))
 	}
 	for _, flag := range admissionFlags {
-		errs.add(ArgField(artifact.KubeAPIServer, flag), problem, checkAdmissionFlag(v, flag, s.Args[flag]))
+		errs.Add(ArgField(artifact.KubeAPIServer, flag), problem, checkAdmissionFlag(v, flag, s.Args[flag]))
 	}
 	return errs
 }

@@ -143,3 +143,8 @@ func (a Args) and(b Args) Args {
 	maps.Copy(out, b)
 	return out
 }
+
+// ArgField is the field of a flag of a program, by their names: kube-apiserver, v.
+func ArgField(program, flag string) string {
+	return fmt.Sprintf("extra_args.%s[%q]", strings.ReplaceAll(program, "-", "_"), flag)
+}

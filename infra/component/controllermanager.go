@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
@@ -52,8 +53,8 @@ func (c *controller) controllerManagerArgs() Args {
 	})
 }
 
-func (s ControllerManagerSpec) check(v version.Version) (errs FieldErrors) {
-	errs.checkArgs(artifact.KubeControllerManager, v, s.Args)
+func (s ControllerManagerSpec) check(v version.Version) (errs invalid.Fields) {
+	checkArgs(&errs, artifact.KubeControllerManager, v, s.Args)
 	return errs
 }
 

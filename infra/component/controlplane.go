@@ -9,6 +9,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
@@ -31,7 +32,7 @@ type ControlPlaneSpec struct {
 
 // Check reports settings that the release would reject, and networks that no cluster
 // can have.
-func (s ControlPlaneSpec) Check() FieldErrors {
+func (s ControlPlaneSpec) Check() invalid.Fields {
 	v, _ := version.Parse(s.Version)
 	return slices.Concat(s.Cluster.CheckNetworks(), s.APIServer.check(v), s.ControllerManager.check(v), s.Scheduler.check(v))
 }

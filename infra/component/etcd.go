@@ -13,6 +13,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
@@ -125,17 +126,17 @@ func (s EtcdSpec) validate(n Node) (version.Version, error) {
 }
 
 // Check reports flags that the release does not have.
-func (s EtcdSpec) Check() (errs FieldErrors) {
+func (s EtcdSpec) Check() (errs invalid.Fields) {
 	v, _ := version.Parse(s.Version)
-	errs.checkArgs(artifact.Etcd, v, s.Args)
+	checkArgs(&errs, artifact.Etcd, v, s.Args)
 	return errs
 }
 
 // CheckMembers reports an even number of members: such a cluster tolerates no more
 // failures than with one member fewer.
-func CheckMembers(n int) (errs FieldErrors) {
+func CheckMembers(n int) (errs invalid.Fields) {
 	if n%2 == 0 {
-		errs.say("hosts", "Even number of etcd members",
+		errs.Say("hosts", "Even number of etcd members",
 			"%d etcd members tolerate no more failures than %d, and a split leaves neither half a majority: use 1, 3, 5 or 7.", n, max(n-1, 0))
 	}
 	return errs

@@ -6,10 +6,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
 
 // said returns errors as text, one a line: field|problem|error.
-func said(errs FieldErrors) []string {
+func said(errs invalid.Fields) []string {
 	var out []string
 	for _, e := range errs {
 		missing := ""
@@ -34,7 +36,7 @@ func TestCheckSettings(t *testing.T) {
 			Config: map[string]any{"maxpods": 5, "defaultPodSysctls": map[string]any{}}},
 		KubeProxy: KubeProxySpec{Config: map[string]any{"mod": "ipvs"}},
 	}
-	fields := func(errs FieldErrors) []string {
+	fields := func(errs invalid.Fields) []string {
 		var out []string
 		for _, e := range errs {
 			out = append(out, e.Field)
@@ -48,7 +50,7 @@ func TestCheckSettings(t *testing.T) {
 	noRelease.Version, noRelease.Kubelet.Config = "", map[string]any{"defaultPodSysctls": map[string]any{}}
 	for _, tt := range []struct {
 		name string
-		errs FieldErrors
+		errs invalid.Fields
 		want []string
 	}{
 		{"control plane", cp.Check(), []string{`admission_plugins["podSecurity"]`, "audit_policy", `extra_args.kube_apiserver["enable-admission-plugins"]`,

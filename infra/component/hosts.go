@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
 
 // Host is a machine in a list, as far as it is known.
@@ -18,8 +20,8 @@ type Host struct {
 
 // CheckHosts reports machines of a list that share a name or an address, on the
 // later one. field is the list's field, for example "hosts".
-func CheckHosts(field string, hosts []Host) FieldErrors {
-	var errs FieldErrors
+func CheckHosts(field string, hosts []Host) invalid.Fields {
+	var errs invalid.Fields
 	seen := map[[2]string]int{}
 	for i, h := range hosts {
 		private := ""
@@ -31,7 +33,7 @@ func CheckHosts(field string, hosts []Host) FieldErrors {
 				continue
 			}
 			if first, twice := seen[a]; twice {
-				errs.say(hostField(field, i, a[0]), "Duplicate host", "Host %d has the same %s as host %d: %s.", i, a[0], first, a[1])
+				errs.Say(hostField(field, i, a[0]), "Duplicate host", "Host %d has the same %s as host %d: %s.", i, a[0], first, a[1])
 				break
 			}
 			seen[a] = i
@@ -42,28 +44,28 @@ func CheckHosts(field string, hosts []Host) FieldErrors {
 
 // CheckHosts reports machines that are listed twice or lie in none of the cluster's
 // NodeCIDRs, if there are any.
-func (s ControlPlaneSpec) CheckHosts(hosts []Host) FieldErrors {
+func (s ControlPlaneSpec) CheckHosts(hosts []Host) invalid.Fields {
 	errs := CheckHosts("hosts", hosts)
 	for i, h := range hosts {
-		errs.checkSubnet(hostField("hosts", i, "private_ip"), h, s.Cluster)
+		checkSubnet(&errs, hostField("hosts", i, "private_ip"), h, s.Cluster)
 	}
 	return errs
 }
 
 // CheckHosts is [ControlPlaneSpec.CheckHosts] for workers, which also need pod
 // networks.
-func (s WorkerSpec) CheckHosts(hosts []Host) FieldErrors {
+func (s WorkerSpec) CheckHosts(hosts []Host) invalid.Fields {
 	errs := CheckHosts("hosts", hosts)
 	for i, h := range hosts {
-		errs.checkSubnet(hostField("hosts", i, "private_ip"), h, s.Cluster)
+		checkSubnet(&errs, hostField("hosts", i, "private_ip"), h, s.Cluster)
 		if !h.PodCIDR.IsValid() && s.CNI.Network != CNIBridge {
 			continue
 		}
 		field := hostField("hosts", i, "pod_cidr")
-		errs.checkPodCIDR(field, h.Node, s.Cluster)
+		checkPodCIDR(&errs, field, h.Node, s.Cluster)
 		for _, other := range hosts[:i] {
 			if h.PodCIDR.Overlaps(other.PodCIDR) {
-				errs.say(field, "Overlapping pod networks", "pod_cidr %s of %s overlaps %s of %s.", h.PodCIDR, h.Name, other.PodCIDR, other.Name)
+				errs.Say(field, "Overlapping pod networks", "pod_cidr %s of %s overlaps %s of %s.", h.PodCIDR, h.Name, other.PodCIDR, other.Name)
 			}
 		}
 	}
@@ -74,7 +76,7 @@ func hostField(field string, i int, name string) string {
 	return fmt.Sprintf("%s[%d].%s", field, i, name)
 }
 
-func (f *FieldErrors) checkSubnet(field string, h Host, c Cluster) {
+func checkSubnet(f *invalid.Fields, field string, h Host, c Cluster) {
 	if !h.PrivateIP.IsValid() || len(c.NodeCIDRs) == 0 || slices.ContainsFunc(c.NodeCIDRs, func(p netip.Prefix) bool { return p.Contains(h.PrivateIP) }) {
 		return
 	}
@@ -82,28 +84,28 @@ func (f *FieldErrors) checkSubnet(field string, h Host, c Cluster) {
 	for _, p := range c.NodeCIDRs {
 		subnets = append(subnets, p.String())
 	}
-	f.say(field, "Machine outside the subnets of the machines", "%s is in none of the control plane's node_cidrs, %s: add the subnet that %s is in.",
+	f.Say(field, "Machine outside the subnets of the machines", "%s is in none of the control plane's node_cidrs, %s: add the subnet that %s is in.",
 		h.PrivateIP, strings.Join(subnets, ", "), h.Name)
 }
 
 // checkPodCIDR reports a worker's pod network that is missing or outside the cluster's.
-func (f *FieldErrors) checkPodCIDR(field string, n Node, c Cluster) {
+func checkPodCIDR(f *invalid.Fields, field string, n Node, c Cluster) {
 	switch own, all := n.PodCIDR, c.PodCIDR; {
 	case !own.IsValid():
-		f.miss(field, "Worker without a pod network", "%s needs pod_cidr, a part of the cluster's %s that no other worker has: set it on its k8s_machine.", n.Name, all)
+		f.Miss(field, "Worker without a pod network", "%s needs pod_cidr, a part of the cluster's %s that no other worker has: set it on its k8s_machine.", n.Name, all)
 	case all.IsValid() && (!all.Contains(own.Addr()) || own.Bits() <= all.Bits()):
-		f.say(field, "Pod network outside the cluster's", "pod_cidr %s of %s is outside the cluster's pod_cidr %s.", own, n.Name, all)
+		f.Say(field, "Pod network outside the cluster's", "pod_cidr %s of %s is outside the cluster's pod_cidr %s.", own, n.Name, all)
 	}
 }
 
 // validate checks what every machine needs. field is a prefix that ends with a dot.
-func (n Node) validate(field string) FieldErrors {
-	var errs FieldErrors
+func (n Node) validate(field string) invalid.Fields {
+	var errs invalid.Fields
 	if msgs := validation.IsDNS1123Subdomain(n.Name); len(msgs) > 0 {
-		errs.say(field+"name", "Unusable name", "machine name %q: %s", n.Name, strings.Join(msgs, "; "))
+		errs.Say(field+"name", "Unusable name", "machine name %q: %s", n.Name, strings.Join(msgs, "; "))
 	}
 	if !n.PrivateIP.IsValid() {
-		errs.miss(field+"private_ip", "Machine without an address", "machine %s has no private address", n.Name)
+		errs.Miss(field+"private_ip", "Machine without an address", "machine %s has no private address", n.Name)
 	}
 	return errs
 }
@@ -111,7 +113,7 @@ func (n Node) validate(field string) FieldErrors {
 // validateMembers checks every node of a field, and that n is one of them.
 func validateMembers(field string, nodes []Node, n Node) error {
 	var (
-		errs  FieldErrors
+		errs  invalid.Fields
 		hosts []Host
 	)
 	for i, m := range nodes {

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
 
 func TestCheckHosts(t *testing.T) {
@@ -15,13 +17,13 @@ func TestCheckHosts(t *testing.T) {
 		return h
 	}
 	a, b := host("a", "10.240.0.1", "203.0.113.1", "10.200.0.0/24"), host("b", "10.240.0.2", "203.0.113.2", "10.200.1.0/24")
-	worker := func(cni string, nodes ...string) func([]Host) FieldErrors {
+	worker := func(cni string, nodes ...string) func([]Host) invalid.Fields {
 		return WorkerSpec{Cluster: Cluster{PodCIDR: DefaultPodCIDR, NodeCIDRs: prefixes(nodes...)}, CNI: CNISpec{Network: cni}}.CheckHosts
 	}
-	plain := func(hosts []Host) FieldErrors { return CheckHosts("controllers", hosts) }
+	plain := func(hosts []Host) invalid.Fields { return CheckHosts("controllers", hosts) }
 	for _, tt := range []struct {
 		name  string
-		check func([]Host) FieldErrors
+		check func([]Host) invalid.Fields
 		hosts []Host
 		want  []string
 	}{

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
@@ -133,15 +134,15 @@ func (w *worker) kubeletConfig() (map[string]any, *kubeletconfig.KubeletConfigur
 	return m, typed, nil
 }
 
-func (s KubeletSpec) check(v version.Version) (errs FieldErrors) {
+func (s KubeletSpec) check(v version.Version) (errs invalid.Fields) {
 	_, _, err := splitLabels(s.Labels)
-	errs.add("labels", "Unusable labels", err)
-	errs.add("taints", "Unusable taints", checkTaints(s.Taints))
-	errs.checkConfig("kubelet_config", artifact.Kubelet, v, s.Config, func() error {
+	errs.Add("labels", "Unusable labels", err)
+	errs.Add("taints", "Unusable taints", checkTaints(s.Taints))
+	checkConfig(&errs, "kubelet_config", artifact.Kubelet, v, s.Config, func() error {
 		_, _, err := overlayKubelet(nil, s.Config)
 		return err
 	})
-	errs.checkArgs(artifact.Kubelet, v, s.Args)
+	checkArgs(&errs, artifact.Kubelet, v, s.Args)
 	return errs
 }
 

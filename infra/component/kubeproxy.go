@@ -7,6 +7,7 @@ import (
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
@@ -68,12 +69,12 @@ func (w *worker) kubeProxyConfig() (map[string]any, error) {
 	return config, nil
 }
 
-func (s KubeProxySpec) check(v version.Version) (errs FieldErrors) {
-	errs.checkConfig("kube_proxy_config", artifact.KubeProxy, v, s.Config, func() error {
+func (s KubeProxySpec) check(v version.Version) (errs invalid.Fields) {
+	checkConfig(&errs, "kube_proxy_config", artifact.KubeProxy, v, s.Config, func() error {
 		_, err := overlay(nil, s.Config, &proxyconfig.KubeProxyConfiguration{})
 		return err
 	})
-	errs.checkArgs(artifact.KubeProxy, v, s.Args)
+	checkArgs(&errs, artifact.KubeProxy, v, s.Args)
 	return errs
 }
 

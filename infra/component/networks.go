@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
 
 // The default networks of a cluster.
@@ -47,22 +49,22 @@ type network struct {
 
 // CheckNetworks reports networks of the cluster that overlap, and an address of
 // cluster DNS that no service can have.
-func (c Cluster) CheckNetworks() FieldErrors {
-	var errs FieldErrors
+func (c Cluster) CheckNetworks() invalid.Fields {
+	var errs invalid.Fields
 	pods, services := network{"pod_cidr", c.PodCIDR}, network{"service_cidr", c.ServiceCIDR}
-	errs.disjoint(services, pods)
+	disjoint(&errs, services, pods)
 	for i, p := range c.NodeCIDRs {
 		nodes := network{"node_cidrs", p}
-		errs.disjoint(nodes, pods)
-		errs.disjoint(nodes, services)
+		disjoint(&errs, nodes, pods)
+		disjoint(&errs, nodes, services)
 		for _, other := range c.NodeCIDRs[:i] {
 			if p.Overlaps(other) {
-				errs.say(nodes.field, overlapping, "node_cidrs has %s and %s, which overlap: subnets do not.", other, p)
+				errs.Say(nodes.field, overlapping, "node_cidrs has %s and %s, which overlap: subnets do not.", other, p)
 			}
 		}
 	}
 	if ip := c.DNSIP; ip.IsValid() && c.ServiceCIDR.IsValid() && (!c.ServiceCIDR.Contains(ip) || ip == firstServiceIP(c.ServiceCIDR)) {
-		errs.say("dns_ip", "Unusable address", "%s must lie in service_cidr %s and must not be its first address, which is the API server's.", ip, c.ServiceCIDR)
+		errs.Say("dns_ip", "Unusable address", "%s must lie in service_cidr %s and must not be its first address, which is the API server's.", ip, c.ServiceCIDR)
 	}
 	return errs
 }
@@ -71,9 +73,9 @@ const overlapping = "Overlapping networks"
 
 // disjoint reports on the first of two networks that they overlap. It ignores unset
 // networks.
-func (f *FieldErrors) disjoint(a, b network) {
+func disjoint(f *invalid.Fields, a, b network) {
 	if a.prefix.Overlaps(b.prefix) {
-		f.say(a.field, overlapping, "%s %s overlaps %s %s. Nodes, pods and services need networks of their own.", a.field, a.prefix, b.field, b.prefix)
+		f.Say(a.field, overlapping, "%s %s overlaps %s %s. Nodes, pods and services need networks of their own.", a.field, a.prefix, b.field, b.prefix)
 	}
 }
 
@@ -82,10 +84,10 @@ func (c Cluster) validate() error { return slices.Concat(c.checkForms(), c.Check
 
 // checkForms reports a name, a domain or networks that are missing or that no cluster
 // can have.
-func (c Cluster) checkForms() FieldErrors {
+func (c Cluster) checkForms() invalid.Fields {
 	errs := c.checkName()
 	if msgs := validation.IsDNS1123Subdomain(c.Domain); len(msgs) > 0 {
-		errs.say("domain", "Unusable domain", "cluster domain %q: %s", c.Domain, strings.Join(msgs, "; "))
+		errs.Say("domain", "Unusable domain", "cluster domain %q: %s", c.Domain, strings.Join(msgs, "; "))
 	}
 	all := []network{{"pod_cidr", c.PodCIDR}, {"service_cidr", c.ServiceCIDR}}
 	for _, p := range c.NodeCIDRs {
@@ -95,19 +97,19 @@ func (c Cluster) checkForms() FieldErrors {
 	for _, n := range all {
 		switch {
 		case !n.prefix.IsValid():
-			errs.miss(n.field, problem, "every cluster needs one")
+			errs.Miss(n.field, problem, "every cluster needs one")
 		case !n.prefix.Addr().Is4():
-			errs.say(n.field, problem, "%s is not IPv4", n.prefix)
+			errs.Say(n.field, problem, "%s is not IPv4", n.prefix)
 		case n.prefix != n.prefix.Masked():
-			errs.say(n.field, problem, "%s has host bits set: did you mean %s?", n.prefix, n.prefix.Masked())
+			errs.Say(n.field, problem, "%s has host bits set: did you mean %s?", n.prefix, n.prefix.Masked())
 		}
 	}
 	return errs
 }
 
-func (c Cluster) checkName() (errs FieldErrors) {
+func (c Cluster) checkName() (errs invalid.Fields) {
 	if msgs := validation.IsDNS1123Label(c.Name); len(msgs) > 0 {
-		errs.say("cluster", "Unusable name", "cluster name %q: %s", c.Name, strings.Join(msgs, "; "))
+		errs.Say("cluster", "Unusable name", "cluster name %q: %s", c.Name, strings.Join(msgs, "; "))
 	}
 	return errs
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
@@ -79,17 +80,17 @@ const (
 )
 
 // checkArgs reports the errors of [CheckFlags] on their flags.
-func (f *FieldErrors) checkArgs(program string, v version.Version, args Args) {
+func checkArgs(f *invalid.Fields, program string, v version.Version, args Args) {
 	for _, name := range slices.Sorted(maps.Keys(args)) {
-		f.add(ArgField(program, name), "Not in this release", CheckFlags(program, v, Args{name: args[name]}))
+		f.Add(ArgField(program, name), "Not in this release", CheckFlags(program, v, Args{name: args[name]}))
 	}
 }
 
 // checkConfig reports a configuration object that a program would reject: one that it
 // cannot decode, or with fields that its release does not have.
-func (f *FieldErrors) checkConfig(field, program string, v version.Version, config map[string]any, decode func() error) {
+func checkConfig(f *invalid.Fields, field, program string, v version.Version, config map[string]any, decode func() error) {
 	if len(config) > 0 {
-		f.add(field, "Unusable configuration", errors.Join(decode(), checkFields(program, v, config)))
+		f.Add(field, "Unusable configuration", errors.Join(decode(), checkFields(program, v, config)))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
@@ -64,12 +65,12 @@ func (c *controller) schedulerArgs() Args {
 	return args
 }
 
-func (s SchedulerSpec) check(v version.Version) (errs FieldErrors) {
-	errs.checkConfig("scheduler_config", artifact.KubeScheduler, v, s.Config, func() error {
+func (s SchedulerSpec) check(v version.Version) (errs invalid.Fields) {
+	checkConfig(&errs, "scheduler_config", artifact.KubeScheduler, v, s.Config, func() error {
 		_, err := overlay(nil, s.Config, &schedulerconfig.KubeSchedulerConfiguration{})
 		return err
 	})
-	errs.checkArgs(artifact.KubeScheduler, v, s.Args)
+	checkArgs(&errs, artifact.KubeScheduler, v, s.Args)
 	return errs
 }
 

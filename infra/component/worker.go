@@ -12,6 +12,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
@@ -31,7 +32,7 @@ type WorkerSpec struct {
 }
 
 // Check reports settings that the release would reject.
-func (s WorkerSpec) Check() FieldErrors {
+func (s WorkerSpec) Check() invalid.Fields {
 	v, _ := version.Parse(s.Version)
 	return slices.Concat(s.Kubelet.check(v), s.KubeProxy.check(v))
 }
@@ -136,10 +137,10 @@ func (w *worker) validate() error {
 }
 
 func (w *worker) validatePodCIDR() error {
-	var errs FieldErrors
-	errs.checkPodCIDR("pod_cidr", w.node, w.spec.Cluster)
+	var errs invalid.Fields
+	checkPodCIDR(&errs, "pod_cidr", w.node, w.spec.Cluster)
 	if pods := w.node.PodCIDR; pods.IsValid() && pods != pods.Masked() {
-		errs.say("pod_cidr", "Unusable network", "%s has host bits set: did you mean %s?", pods, pods.Masked())
+		errs.Say("pod_cidr", "Unusable network", "%s has host bits set: did you mean %s?", pods, pods.Masked())
 	}
 	return errs.Err()
 }

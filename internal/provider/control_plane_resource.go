@@ -24,6 +24,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/freeform"
@@ -183,7 +184,7 @@ func replaceIfInState(_ context.Context, req planmodifier.StringRequest, resp *s
 	resp.RequiresReplace = !req.StateValue.IsNull()
 }
 
-func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s rollout.ControlPlane, diags *diag.Diagnostics) component.FieldErrors {
+func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s rollout.ControlPlane, diags *diag.Diagnostics) invalid.Fields {
 	errs := s.Spec.Check()
 	if hosts, known := hostsFrom(ctx, plan.Hosts, diags); known {
 		s.Spec.Cluster.NodeCIDRs = allPrefixes(plan.NodeCIDRs)

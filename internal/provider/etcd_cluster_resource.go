@@ -20,6 +20,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
@@ -83,7 +84,7 @@ func etcdSettings() settings[etcdModel, rollout.Etcd] {
 	}
 }
 
-func checkEtcd(ctx context.Context, plan, prior *etcdModel, s rollout.Etcd, diags *diag.Diagnostics) component.FieldErrors {
+func checkEtcd(ctx context.Context, plan, prior *etcdModel, s rollout.Etcd, diags *diag.Diagnostics) invalid.Fields {
 	errs := s.Spec.Check()
 	if !plan.Hosts.IsUnknown() {
 		errs = append(errs, component.CheckMembers(len(plan.Hosts.Elements()))...)

@@ -10,13 +10,13 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
 // addFieldErrors adds the errors of a specification's fields to the attributes of the same names. A
 // field is not missing if the attribute is only unknown.
-func addFieldErrors(ctx context.Context, plan tfsdk.Plan, errs component.FieldErrors, diags *diag.Diagnostics) {
+func addFieldErrors(ctx context.Context, plan tfsdk.Plan, errs invalid.Fields, diags *diag.Diagnostics) {
 	for _, e := range errs {
 		at, detail := fieldPath(e.Field, e.Err.Error())
 		if e.Missing {

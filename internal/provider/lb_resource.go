@@ -23,6 +23,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
@@ -126,7 +127,7 @@ func (sameMachine) PlanModifyObject(ctx context.Context, req planmodifier.Object
 	}
 }
 
-func checkLB(ctx context.Context, plan, prior *lbModel, _ rollout.LoadBalancer, diags *diag.Diagnostics) (errs component.FieldErrors) {
+func checkLB(ctx context.Context, plan, prior *lbModel, _ rollout.LoadBalancer, diags *diag.Diagnostics) (errs invalid.Fields) {
 	if host, _ := hostRef.Read(ctx, plan.Host, diags); prior != nil && prior.AllocationID.ValueString() == "" && host.InstanceID.ValueString() != "" {
 		plan.AllocationID, plan.PublicIP = types.StringUnknown(), types.StringUnknown() // the Elastic IP was released
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/freeform"
@@ -220,7 +221,7 @@ func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
 	}
 }
 
-func checkWorkerPool(ctx context.Context, plan, prior *workerPoolModel, s rollout.Workers, diags *diag.Diagnostics) component.FieldErrors {
+func checkWorkerPool(ctx context.Context, plan, prior *workerPoolModel, s rollout.Workers, diags *diag.Diagnostics) invalid.Fields {
 	cp, _ := controlPlaneRef.Read(ctx, plan.ControlPlane, diags)
 	checkKubeletSkew(cp.Version, plan.Version, diags)
 	if prior != nil {

@@ -1,0 +1,61 @@
+// Package invalid holds what is wrong with the fields of a specification, so that
+// whoever shows it need not know the rule.
+//
+// It imports nothing of this repository. What may not enter: the rules themselves.
+package invalid
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Field says that a field of a specification cannot be as it is.
+type Field struct {
+	// Field is the path of the field, in the names that it has in a configuration:
+	// "service_cidr", "hosts[0].pod_cidr", `admission_plugins["PodSecurity"]`,
+	// `extra_args.kubelet["v"]`.
+	Field string
+	// Problem says in a few words what kind of mistake it is: "Overlapping networks".
+	Problem string
+	// Missing says that the field is empty, which may merely mean that its value is
+	// not known yet.
+	Missing bool
+	// Err says what is wrong.
+	Err error
+}
+
+func (e *Field) Error() string { return e.Field + ": " + e.Err.Error() }
+
+// Unwrap returns what is wrong.
+func (e *Field) Unwrap() error { return e.Err }
+
+// Fields are all that is wrong with a specification, as far as it is known:
+// what is empty is passed over, unless it must not be.
+type Fields []*Field
+
+// Err joins the errors; nil when there are none.
+func (f Fields) Err() error {
+	errs := make([]error, len(f))
+	for i, e := range f {
+		errs[i] = e
+	}
+	return errors.Join(errs...)
+}
+
+// Add adds an error unless it is nil.
+func (f *Fields) Add(field, problem string, err error) {
+	if err != nil {
+		*f = append(*f, &Field{Field: field, Problem: problem, Err: err})
+	}
+}
+
+// Say adds an error of the format and its arguments, as [fmt.Errorf] makes it.
+func (f *Fields) Say(field, problem, format string, args ...any) {
+	f.Add(field, problem, fmt.Errorf(format, args...))
+}
+
+// Miss is Say for a field that is empty.
+func (f *Fields) Miss(field, problem, format string, args ...any) {
+	f.Add(field, problem, fmt.Errorf(format, args...))
+	(*f)[len(*f)-1].Missing = true
+}
