@@ -59,9 +59,9 @@ func Example() {
 
 func ExampleCheckPrivateIP() {
 	subnet := []netip.Prefix{netip.MustParsePrefix("10.240.0.0/24")}
-	fmt.Println(aws.CheckPrivateIP(netip.MustParseAddr("10.240.0.10"), subnet))
-	fmt.Println(aws.CheckPrivateIP(netip.MustParseAddr("10.240.0.3"), subnet))
+	fmt.Println(aws.CheckPrivateIP(netip.MustParseAddr("10.240.0.10"), subnet).Err())
+	fmt.Println(aws.CheckPrivateIP(netip.MustParseAddr("10.240.0.3"), subnet).Err())
 	// Output:
 	// <nil>
-	// 10.240.0.3 is kept by AWS: the first four addresses of 10.240.0.0/24 and the last cannot be used
+	// private_ip: 10.240.0.3 is kept by AWS: the first four addresses of 10.240.0.0/24 and the last cannot be used
 }

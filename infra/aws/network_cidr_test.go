@@ -3,6 +3,8 @@ package aws
 import (
 	"net/netip"
 	"testing"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
 
 func TestRanges(t *testing.T) {
@@ -11,27 +13,29 @@ func TestRanges(t *testing.T) {
 	subnets := []netip.Prefix{prefix("10.240.0.0/24"), prefix("10.240.1.0/28")}
 	for _, tt := range []struct {
 		name string
-		err  error
-		want string
+		errs invalid.Fields
+		want string // field, problem and error
 	}{
 		{"subnet within", CheckNodeCIDR(prefix("10.240.0.0/24"), prefix("10.240.0.0/16")), ""},
 		{"subnet as large", CheckNodeCIDR(prefix("10.240.0.0/16"), prefix("10.240.0.0/16")), ""},
-		{"subnet larger", CheckNodeCIDR(prefix("10.240.0.0/16"), prefix("10.240.0.0/17")), "10.240.0.0/16 does not lie within 10.240.0.0/17"},
-		{"subnet elsewhere", CheckNodeCIDR(prefix("10.241.0.0/24"), prefix("10.240.0.0/16")), "10.241.0.0/24 does not lie within 10.240.0.0/16"},
+		{"subnet larger", CheckNodeCIDR(prefix("10.240.0.0/16"), prefix("10.240.0.0/17")), "node_cidr|Network outside its range|10.240.0.0/16 does not lie within 10.240.0.0/17."},
+		{"subnet elsewhere", CheckNodeCIDR(prefix("10.241.0.0/24"), prefix("10.240.0.0/16")), "node_cidr|Network outside its range|10.241.0.0/24 does not lie within 10.240.0.0/16."},
 		{"subnet not known", CheckNodeCIDR(netip.Prefix{}, prefix("10.240.0.0/16")), ""},
 		{"VPC not known", CheckNodeCIDR(prefix("10.240.0.0/16"), netip.Prefix{}), ""},
 		{"pods outside", CheckPodCIDR(prefix("10.200.0.0/24"), prefix("10.240.0.0/16")), ""},
 		{"pods inside", CheckPodCIDR(prefix("10.240.9.0/24"), prefix("10.240.0.0/16")),
-			"pod_cidr 10.240.9.0/24 overlaps the VPC's 10.240.0.0/16: EC2 accepts no routes to machines within its own network"},
+			"pod_cidr|Overlapping networks|pod_cidr 10.240.9.0/24 overlaps the VPC's 10.240.0.0/16: EC2 accepts no routes to machines within its own network."},
 		{"pods not known", CheckPodCIDR(netip.Prefix{}, prefix("10.240.0.0/16")), ""},
 		{"address", CheckPrivateIP(addr("10.240.1.4"), subnets), ""},
-		{"address in none", CheckPrivateIP(addr("10.240.2.4"), subnets), "10.240.2.4 does not lie within 10.240.0.0/24, 10.240.1.0/28"},
-		{"address kept", CheckPrivateIP(addr("10.240.1.3"), subnets), "10.240.1.3 is kept by AWS: the first four addresses of 10.240.1.0/28 and the last cannot be used"},
-		{"last address", CheckPrivateIP(addr("10.240.1.15"), subnets), "10.240.1.15 is kept by AWS: the first four addresses of 10.240.1.0/28 and the last cannot be used"},
+		{"address in none", CheckPrivateIP(addr("10.240.2.4"), subnets), "private_ip|Unusable private address|10.240.2.4 does not lie within 10.240.0.0/24, 10.240.1.0/28"},
+		{"address kept", CheckPrivateIP(addr("10.240.1.3"), subnets), "private_ip|Unusable private address|10.240.1.3 is kept by AWS: the first four addresses of 10.240.1.0/28 and the last cannot be used"},
+		{"address not known", CheckPrivateIP(netip.Addr{}, subnets), ""},
+		{"subnet of an address not known", CheckPrivateIP(addr("10.240.1.4"), []netip.Prefix{{}}), ""},
+		{"last address", CheckPrivateIP(addr("10.240.1.15"), subnets), "private_ip|Unusable private address|10.240.1.15 is kept by AWS: the first four addresses of 10.240.1.0/28 and the last cannot be used"},
 	} {
 		got := ""
-		if tt.err != nil {
-			got = tt.err.Error()
+		for _, e := range tt.errs {
+			got += e.Field + "|" + e.Problem + "|" + e.Err.Error()
 		}
 		if got != tt.want {
 			t.Errorf("%s: got %q, wanted %q", tt.name, got, tt.want)

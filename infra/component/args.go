@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/unit"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
 
 // Args are command-line flags of one program, without leading dashes: flag ->
@@ -30,18 +32,29 @@ func SingleArgs(m map[string]string) Args {
 
 var flagName = regexp.MustCompile(`^[a-z0-9]+([-.][a-z0-9]+)*$`)
 
-// with returns a with extra merged over it, or an error for an invalid flag or value.
-func (a Args) with(extra Args) (Args, error) {
+// CheckArgs returns an error for each extra argument that no program can have: an invalid flag name,
+// or a value with a line break.
+func CheckArgs(program string, extra Args) (errs invalid.Fields) {
+	for _, name := range slices.Sorted(maps.Keys(extra)) {
+		field := ArgField(program, name)
+		if !flagName.MatchString(name) {
+			errs.Say(field, "Not the name of a flag",
+				"a flag is in lower case, such as audit-log-path: write it without leading dashes and without its value.")
+		}
+		if slices.ContainsFunc(extra[name], func(v string) bool { return strings.ContainsAny(v, "\n\r\x00") }) {
+			errs.Say(field, "Unusable value of a flag", "the value has a line break.")
+		}
+	}
+	return errs
+}
+
+// with returns a with the extra arguments of a program merged over it.
+func (a Args) with(program string, extra Args) (Args, error) {
+	if err := CheckArgs(program, extra).Err(); err != nil {
+		return nil, err
+	}
 	out := maps.Clone(a)
 	for _, name := range slices.Sorted(maps.Keys(extra)) {
-		if !flagName.MatchString(name) {
-			return nil, fmt.Errorf("extra argument %q is not a flag name (write it without leading dashes)", name)
-		}
-		for _, v := range extra[name] {
-			if strings.ContainsAny(v, "\n\r\x00") {
-				return nil, fmt.Errorf("extra argument %s has a line break in its value", name)
-			}
-		}
 		if len(extra[name]) == 0 {
 			delete(out, name)
 			continue

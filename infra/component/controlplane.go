@@ -134,7 +134,7 @@ func (s ControlPlaneSpec) Read(n Node, f Found) (ControlPlaneSpec, error) {
 
 // addProgram adds a binary, its unit and its command line.
 func (c *controller) addProgram(name, description, kind string, after []string, args, extra Args, restartOn ...string) error {
-	args, err := args.with(extra)
+	args, err := args.with(name, extra)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}

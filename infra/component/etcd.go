@@ -73,7 +73,7 @@ func Etcd(spec EtcdSpec, n Node) (Machine, error) {
 	if err != nil {
 		return Machine{}, fmt.Errorf("etcd on %s: %w", n.Name, err)
 	}
-	args, err := etcdArgs(n).with(spec.Args)
+	args, err := etcdArgs(n).with(artifact.Etcd, spec.Args)
 	if err != nil {
 		return Machine{}, fmt.Errorf("etcd on %s: %w", n.Name, err)
 	}

@@ -95,14 +95,11 @@ func (c Cluster) checkForms() invalid.Fields {
 	}
 	const problem = "Unusable network"
 	for _, n := range all {
-		switch {
-		case !n.prefix.IsValid():
+		if !n.prefix.IsValid() {
 			errs.Miss(n.field, problem, "every cluster needs one")
-		case !n.prefix.Addr().Is4():
-			errs.Say(n.field, problem, "%s is not IPv4", n.prefix)
-		case n.prefix != n.prefix.Masked():
-			errs.Say(n.field, problem, "%s has host bits set: did you mean %s?", n.prefix, n.prefix.Masked())
+			continue
 		}
+		errs.Add(n.field, problem, ClusterCIDR.Check(n.prefix))
 	}
 	return errs
 }

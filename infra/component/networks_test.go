@@ -61,7 +61,7 @@ func TestClusterValidate(t *testing.T) {
 		{"bad name", func(c *Cluster) { c.Name = "Demo!" }, `cluster name "Demo!"`},
 		{"bad domain", func(c *Cluster) { c.Domain = "" }, "cluster domain"},
 		{"overlap", func(c *Cluster) { c.ServiceCIDR = c.PodCIDR }, "service_cidr: service_cidr 10.200.0.0/16 overlaps pod_cidr"},
-		{"host bits", func(c *Cluster) { c.PodCIDR = prefixes("10.200.0.1/16")[0] }, "pod_cidr: 10.200.0.1/16 has host bits set: did you mean 10.200.0.0/16?"},
+		{"host bits", func(c *Cluster) { c.PodCIDR = prefixes("10.200.0.1/16")[0] }, "pod_cidr: 10.200.0.1/16 has host bits set; the network is 10.200.0.0/16"},
 		{"no pods", func(c *Cluster) { c.PodCIDR = netip.Prefix{} }, "pod_cidr: every cluster needs one"},
 		{"IPv6", func(c *Cluster) { c.PodCIDR = prefixes("fd00::/64")[0] }, "is not IPv4"},
 	} {

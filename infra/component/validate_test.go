@@ -27,8 +27,8 @@ func TestEtcdRefuses(t *testing.T) {
 		}, `machine name "a=https://evil,b"`},
 		{"no CA", func(s *EtcdSpec) { s.Cluster.PKI.EtcdCA = "" }, "the PKI has no etcd CA certificate"},
 		{"no artifact", func(s *EtcdSpec) { s.Artifacts = nil }, "the artifacts do not include etcd"},
-		{"argument with dashes", func(s *EtcdSpec) { s.Args = Args{"--debug": {"true"}} }, `extra argument "--debug" is not a flag name`},
-		{"argument with a line break", func(s *EtcdSpec) { s.Args = Args{"name": {"a\nExecStartPre=/bin/evil"}} }, "extra argument name has a line break"},
+		{"argument with dashes", func(s *EtcdSpec) { s.Args = Args{"--debug": {"true"}} }, `extra_args.etcd["--debug"]: a flag is in lower case`},
+		{"argument with a line break", func(s *EtcdSpec) { s.Args = Args{"name": {"a\nExecStartPre=/bin/evil"}} }, `extra_args.etcd["name"]: the value has a line break`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			spec := etcdSpec(t)
@@ -80,7 +80,7 @@ func TestControlPlaneRefuses(t *testing.T) {
 			s.Version, s.APIServer.Args = "1.37.1", Args{"disable-admission-plugins": {"PodGroupProtection,JobValidation"}}
 		}, `kube-apiserver 1.37.1 has no admission plugin JobValidation, which is gone since 1.37: take it out`},
 		{"scheduler configuration", func(s *ControlPlaneSpec) { s.Scheduler.Config = map[string]any{"leaderElect": true} }, `unknown field "leaderElect"`},
-		{"manager argument", func(s *ControlPlaneSpec) { s.ControllerManager.Args = Args{"-v": {"2"}} }, "kube-controller-manager: extra argument"},
+		{"manager argument", func(s *ControlPlaneSpec) { s.ControllerManager.Args = Args{"-v": {"2"}} }, `extra_args.kube_controller_manager["-v"]: `},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			spec := controlPlaneSpec(t)
@@ -106,7 +106,7 @@ func TestWorkerRefuses(t *testing.T) {
 		{"unknown CNI", func(s *WorkerSpec, _ *Node) { s.CNI.Network = "calico" }, `unknown CNI "calico"`},
 		{"no pod CIDR", func(_ *WorkerSpec, n *Node) { n.PodCIDR = netip.Prefix{} }, "pod_cidr: worker-0 needs pod_cidr"},
 		{"pod CIDR elsewhere", func(_ *WorkerSpec, n *Node) { n.PodCIDR = netip.MustParsePrefix("10.201.0.0/24") }, "is outside the cluster's pod_cidr 10.200.0.0/16"},
-		{"pod CIDR with host bits", func(_ *WorkerSpec, n *Node) { n.PodCIDR = netip.MustParsePrefix("10.200.0.1/24") }, "pod_cidr: 10.200.0.1/24 has host bits set: did you mean 10.200.0.0/24?"},
+		{"pod CIDR with host bits", func(_ *WorkerSpec, n *Node) { n.PodCIDR = netip.MustParsePrefix("10.200.0.1/24") }, "pod_cidr: 10.200.0.1/24 has host bits set; the network is 10.200.0.0/24"},
 		{"pod CIDR too large", func(_ *WorkerSpec, n *Node) { n.PodCIDR = netip.MustParsePrefix("10.0.0.0/8") }, "is outside the cluster's pod_cidr"},
 		{"no private address", func(_ *WorkerSpec, n *Node) { n.PrivateIP = netip.Addr{} }, "has no private address"},
 		{"unknown kubelet field", func(s *WorkerSpec, _ *Node) { s.Kubelet.Config = map[string]any{"maxpods": 5} }, `kubelet_config: strict decoding error: unknown field "maxpods"`},

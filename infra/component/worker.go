@@ -139,8 +139,8 @@ func (w *worker) validate() error {
 func (w *worker) validatePodCIDR() error {
 	var errs invalid.Fields
 	checkPodCIDR(&errs, "pod_cidr", w.node, w.spec.Cluster)
-	if pods := w.node.PodCIDR; pods.IsValid() && pods != pods.Masked() {
-		errs.Say("pod_cidr", "Unusable network", "%s has host bits set: did you mean %s?", pods, pods.Masked())
+	if pods := w.node.PodCIDR; pods.IsValid() {
+		errs.Add("pod_cidr", "Unusable network", HostPodCIDR.Check(pods))
 	}
 	return errs.Err()
 }
@@ -161,7 +161,7 @@ func (w *worker) addFiles(files ...desired.File) {
 
 // addProgram adds a Kubernetes program, its unit and its command line.
 func (w *worker) addProgram(name, description, kind string, after []string, args, extra Args, options []*unit.UnitOption, restartOn ...string) error {
-	args, err := args.with(extra)
+	args, err := args.with(name, extra)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}

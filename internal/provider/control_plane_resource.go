@@ -90,7 +90,7 @@ func controlPlaneSettings() settings[controlPlaneModel, rollout.ControlPlane] {
 		return schema.StringAttribute{
 			Optional: true, Computed: true, CustomType: cidrtypes.IPv4PrefixType{}, Default: stringdefault.StaticString(fallback.String()),
 			MarkdownDescription: description + " A change replaces the control plane. Default: `" + fallback.String() + "`.",
-			Validators:          []validator.String{tf.CIDR(8, 28)},
+			Validators:          []validator.String{tf.CIDR(component.ClusterCIDR)},
 			PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplaceIf(replaceIfInState, replacesControlPlane, replacesControlPlane)},
 		}
 	}
@@ -117,7 +117,7 @@ func controlPlaneSettings() settings[controlPlaneModel, rollout.ControlPlane] {
 			MarkdownDescription: "Networks of the subnets for machines, including workers: `k8s_network.<name>.node_cidrs`. Pods reach these machines, other pods and services with " +
 				"their own addresses. All other traffic of pods is masqueraded, and so is traffic to the third address of a subnet, at which a VPC has its DNS server. " +
 				"The worker pools make a change in place, and nothing restarts. Default: none; pods then reach machines with the address of their own machine.",
-			Validators: []validator.Set{setvalidator.ValueStringsAre(tf.CIDR(8, 28))},
+			Validators: []validator.Set{setvalidator.ValueStringsAre(tf.CIDR(component.ClusterCIDR))},
 		}, prefixes, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.Set, *[]netip.Prefix) {
 			return &m.NodeCIDRs, &s.Spec.Cluster.NodeCIDRs
 		}),

@@ -3,9 +3,6 @@ package provider
 import (
 	"context"
 	"fmt"
-	"maps"
-	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
@@ -78,8 +75,6 @@ func extraArgs(o types.Object, program string) component.Args {
 // flagNames validates that flags are named without leading dashes.
 type flagNames programList
 
-var flagPattern = regexp.MustCompile(`^[a-z][a-zA-Z0-9-]*$`)
-
 func (flagNames) Description(context.Context) string {
 	return "names of flags without leading dashes"
 }
@@ -87,12 +82,9 @@ func (f flagNames) MarkdownDescription(ctx context.Context) string { return f.De
 
 func (f flagNames) ValidateObject(_ context.Context, req validator.ObjectRequest, resp *validator.ObjectResponse) {
 	for _, program := range f {
-		flags, _ := req.ConfigValue.Attributes()[argsName(program)].(types.Map)
-		for _, name := range slices.Sorted(maps.Keys(flags.Elements())) {
-			if !flagPattern.MatchString(name) {
-				at, detail := fieldPath(component.ArgField(program, name), "write it without leading dashes and without its value.")
-				resp.Diagnostics.AddAttributeError(at, "Not the name of a flag", detail)
-			}
+		for _, e := range component.CheckArgs(program, extraArgs(req.ConfigValue, program)) {
+			at, detail := fieldPath(e.Field, e.Err.Error())
+			resp.Diagnostics.AddAttributeError(at, e.Problem, detail)
 		}
 	}
 }

@@ -62,7 +62,7 @@ var hostRef = tf.NewReference[hostModel](map[string]schema.Attribute{
 	},
 	"pod_cidr": schema.StringAttribute{
 		Optional: true, CustomType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Network of the pods on the machine; workers only.",
-		Validators: []validator.String{tf.CIDR(8, 30)},
+		Validators: []validator.String{tf.CIDR(component.HostPodCIDR)},
 	},
 	"instance_id": schema.StringAttribute{
 		Optional: true, MarkdownDescription: "Id of the EC2 instance, if it is one.",

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
@@ -30,7 +31,7 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 		return
 	}
 	network, _ := networkRef.Read(ctx, plan.Network, &resp.Diagnostics)
-	plan.check(ctx, network, &resp.Diagnostics)
+	plan.check(ctx, req.Plan, network, &resp.Diagnostics)
 	plan.TagsAll = r.data.tagsAll(plan.Tags)
 	plan.InstanceState = types.StringValue(running)
 
@@ -97,7 +98,7 @@ func (m machineModel) host() hostModel {
 }
 
 // check adds errors for invalid values.
-func (m machineModel) check(ctx context.Context, network networkRefModel, diags *diag.Diagnostics) {
+func (m machineModel) check(ctx context.Context, p tfsdk.Plan, network networkRefModel, diags *diag.Diagnostics) {
 	nodes, vpc, pods := tf.Prefix(network.NodeCIDR), tf.Prefix(network.VPCCIDR), tf.Prefix(m.PodCIDR)
 	ranges := []netip.Prefix{nodes}
 	if subnets := network.subnets(ctx, diags); len(subnets) > 0 {
@@ -106,14 +107,8 @@ func (m machineModel) check(ctx context.Context, network networkRefModel, diags 
 			ranges = append(ranges, tf.Prefix(s.CIDR))
 		}
 	}
-	if ip := tf.Addr(m.PrivateIP); ip.IsValid() && nodes.IsValid() {
-		if problem := infraaws.CheckPrivateIP(ip, ranges); problem != nil {
-			diags.AddAttributeError(path.Root("private_ip"), "Unusable private address", problem.Error())
-		}
-	}
-	if problem := infraaws.CheckPodCIDR(pods, vpc); problem != nil {
-		diags.AddAttributeError(path.Root("pod_cidr"), "Overlapping networks", problem.Error()+".")
-	}
+	errs := infraaws.CheckPrivateIP(tf.Addr(m.PrivateIP), ranges)
+	placeErrors(ctx, p, append(errs, infraaws.CheckPodCIDR(pods, vpc)...), diags)
 	if !m.PodCIDR.IsNull() && !m.Role.IsUnknown() && m.Role.ValueString() != string(infraaws.RoleWorker) {
 		diags.AddAttributeError(path.Root("pod_cidr"), "Pods run on workers only",
 			fmt.Sprintf("%s has the role %s: remove pod_cidr.", m.Name.ValueString(), m.Role.ValueString()))

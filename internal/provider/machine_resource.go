@@ -21,6 +21,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -106,7 +107,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				MarkdownDescription: "Network of the pods on a worker, outside of the VPC's. Every route table of the network's subnets gets a route for it to the machine, and the " +
 					"machine's source/destination check is turned off. An existing route of others for the same destination is an error, unless it is a blackhole that " +
 					"does not belong to a stopped instance. Changed in place. Default: none, for CNIs that need no routes.",
-				Validators: []validator.String{tf.CIDR(8, 28)},
+				Validators: []validator.String{tf.CIDR(component.ClusterCIDR)},
 			},
 			"instance_type": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString(infraaws.DefaultInstanceType),

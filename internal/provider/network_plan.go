@@ -29,9 +29,7 @@ func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	if !adopts {
 		planDefault(config.VPCCIDR, &plan.VPCCIDR, defaultVPCCIDR)
 		planDefault(config.NodeCIDR, &plan.NodeCIDR, defaultSubnetCIDR)
-		if problem := infraaws.CheckNodeCIDR(tf.Prefix(plan.NodeCIDR), tf.Prefix(plan.VPCCIDR)); problem != nil {
-			resp.Diagnostics.AddAttributeError(path.Root("node_cidr"), "Unusable network of the machines", problem.Error()+".")
-		}
+		addFieldErrors(ctx, req.Plan, infraaws.CheckNodeCIDR(tf.Prefix(plan.NodeCIDR), tf.Prefix(plan.VPCCIDR)), &resp.Diagnostics)
 	}
 	for _, p := range tf.Prefixes(plan.AdminCIDRs) {
 		if p.Bits() == 0 {

@@ -21,6 +21,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -33,6 +34,8 @@ var (
 var (
 	defaultVPCCIDR    = netip.MustParsePrefix("10.240.0.0/16")
 	defaultSubnetCIDR = netip.MustParsePrefix("10.240.0.0/24")
+
+	networkCIDR = component.CIDR{Shortest: infraaws.ShortestPrefix, Longest: infraaws.LongestPrefix}
 
 	networkDeadlines = tf.Deadlines{Create: networkTimeout, Read: readTimeout, Update: networkTimeout, Delete: networkDeleteTimeout}
 )
@@ -101,14 +104,14 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"vpc_cidr": schema.StringAttribute{
 				Optional: true, Computed: true, CustomType: cidrtypes.IPv4PrefixType{},
 				MarkdownDescription: "Network of the VPC that is created. A change replaces the network and every machine. Default: `10.240.0.0/16`.",
-				Validators:          []validator.String{tf.CIDR(16, 28), stringvalidator.ConflictsWith(own)},
+				Validators:          []validator.String{tf.CIDR(networkCIDR), stringvalidator.ConflictsWith(own)},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
 			},
 			"node_cidr": schema.StringAttribute{
 				Optional: true, Computed: true, CustomType: cidrtypes.IPv4PrefixType{},
 				MarkdownDescription: "Network of the machines, within `vpc_cidr`. A change replaces the network and every machine. Default: `10.240.0.0/24`; with an adopted VPC, the " +
 					"network of the first subnet.",
-				Validators:    []validator.String{tf.CIDR(16, 28), stringvalidator.ConflictsWith(own)},
+				Validators:    []validator.String{tf.CIDR(networkCIDR), stringvalidator.ConflictsWith(own)},
 				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
 			},
 			"node_cidrs": schema.SetAttribute{
@@ -125,12 +128,12 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				Required: true, ElementType: cidrtypes.IPv4PrefixType{},
 				MarkdownDescription: "Networks from which people and Terraform reach the machines by SSH and the API server through the load balancer: usually your own public address as a " +
 					"/32. The whole internet (`0.0.0.0/0`) must be written explicitly. Changed in place.",
-				Validators: []validator.Set{setvalidator.SizeAtLeast(1), setvalidator.ValueStringsAre(tf.CIDR(0, 32))},
+				Validators: []validator.Set{setvalidator.SizeAtLeast(1), setvalidator.ValueStringsAre(tf.CIDR(component.AnyCIDR))},
 			},
 			"nodeport_cidrs": schema.SetAttribute{
 				Optional: true, ElementType: cidrtypes.IPv4PrefixType{},
 				MarkdownDescription: "Networks from which the NodePorts (30000-32767) of workers are reachable. Changed in place. Default: none.",
-				Validators:          []validator.Set{setvalidator.ValueStringsAre(tf.CIDR(0, 32))},
+				Validators:          []validator.Set{setvalidator.ValueStringsAre(tf.CIDR(component.AnyCIDR))},
 			},
 			"ignore_rules": ignoreRulesAttribute(),
 			"tags":         tagsAttribute(),

@@ -45,11 +45,11 @@ var networkRef = tf.NewReference[networkRefModel](map[string]schema.Attribute{
 	"vpc_id":  schema.StringAttribute{Required: true, MarkdownDescription: "Id of the VPC."},
 	"vpc_cidr": schema.StringAttribute{
 		Required: true, CustomType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Network of the VPC.",
-		Validators: []validator.String{tf.CIDR(8, 28)},
+		Validators: []validator.String{tf.CIDR(component.ClusterCIDR)},
 	},
 	"node_cidr": schema.StringAttribute{
 		Required: true, CustomType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Network of the machines.",
-		Validators: []validator.String{tf.CIDR(8, 28)},
+		Validators: []validator.String{tf.CIDR(component.ClusterCIDR)},
 	},
 	"subnets": subnetRef.Inputs("Subnets for machines."),
 	"security_group_ids": schema.MapAttribute{

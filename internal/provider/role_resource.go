@@ -17,7 +17,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
@@ -40,21 +39,12 @@ type role[M any, S rollout.Role] struct {
 
 	// common returns the attributes that every role resource has.
 	common func(*M) *roleModel
-<<<<<<< HEAD:internal/provider/role_resource.go
 	// check validates a planned model, as far as it is known. Errors of the specification are
 	// returned by field; all others are added to diags. s has the settings of the plan. prior is
 	// nil on creation.
-	check func(ctx context.Context, plan, prior *M, s S, diags *diag.Diagnostics) component.FieldErrors
+	check func(ctx context.Context, plan, prior *M, s S, diags *diag.Diagnostics) invalid.Fields
 	// kubernetes returns the attribute version of a role that runs a Kubernetes release; nil for
 	// the other roles.
-=======
-	// check reports what is wrong with a planned model, as far as it is known: by
-	// field what concerns the specification, and the rest itself. s has the settings
-	// of the plan, and prior is nil on creation.
-	check func(ctx context.Context, plan, prior *M, s S, diags *diag.Diagnostics) invalid.Fields
-	// kubernetes returns the release of Kubernetes that the role runs, from the
-	// attribute version; nil when it runs none.
->>>>>>> 1f48713 (Give errors of fields a package that AWS can use too):internal/provider/role.go
 	kubernetes func(*M) types.String
 	// outputs sets the computed attributes that are derived from others. They are unknown if one of
 	// those is.

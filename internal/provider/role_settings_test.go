@@ -186,6 +186,9 @@ func TestFlagErrors(t *testing.T) {
 		{"k8s_etcd_cluster", with(c.etcd, values{"version": "3.7.3"}), values{"etcd": values{"experimental-x": "1"}},
 			`"extra_args").ElementKeyString("etcd")`, `extra_args.etcd["experimental-x"]: `, "does not start with --experimental-x"},
 		{"k8s_etcd_cluster", c.etcd, values{"etcd": values{"--name": "1"}}, `"extra_args").ElementKeyString("etcd")`, `extra_args.etcd["--name"]: `, "without leading dashes"},
+		{"k8s_etcd_cluster", c.etcd, values{"etcd": values{"logLevel": "1"}}, `"extra_args").ElementKeyString("etcd")`, `extra_args.etcd["logLevel"]: `, "in lower case"},
+		{"k8s_etcd_cluster", c.etcd, values{"etcd": values{"name-": "1"}}, `"extra_args").ElementKeyString("etcd")`, `extra_args.etcd["name-"]: `, "in lower case"},
+		{"k8s_etcd_cluster", c.etcd, values{"etcd": values{"name": "a\nb"}}, `"extra_args").ElementKeyString("etcd")`, `extra_args.etcd["name"]: `, "line break"},
 	} {
 		got := c.instance(test.resource).plan(with(test.config, values{"extra_args": test.args})).failure()
 		if !strings.HasPrefix(got, test.at) || !strings.Contains(got, test.names) || !strings.Contains(got, test.want) || strings.Count(got, "\n") > 0 {

@@ -48,24 +48,18 @@ type cidr struct {
 	StringCheck
 }
 
-// CIDR accepts IPv4 networks without host bits, with a prefix length between
-// shortest and longest.
-func CIDR(shortest, longest int) validator.String {
-	description := "an IPv4 network in CIDR notation without host bits"
-	if shortest > 0 || longest < 32 {
-		description += fmt.Sprintf(", /%d to /%d", shortest, longest)
-	}
-	return cidr{Check(description, func(s string) error {
+// CIDR accepts IPv4 networks that have a form: one that describes itself, completing
+// "must be", and says what is wrong with a network.
+func CIDR(form interface {
+	fmt.Stringer
+	Check(netip.Prefix) error
+}) validator.String {
+	return cidr{Check(form.String(), func(s string) error {
 		p, err := netip.ParsePrefix(s)
-		switch {
-		case err != nil:
-			return err // not reached: the attribute's type has reported it
-		case p != p.Masked():
-			return fmt.Errorf("%s has host bits set; the network is %s", s, p.Masked())
-		case p.Bits() < shortest || p.Bits() > longest:
-			return fmt.Errorf("%s has a prefix length of /%d; it must lie between /%d and /%d", s, p.Bits(), shortest, longest)
+		if err != nil {
+			return err // not reached: the type has reported it
 		}
-		return nil
+		return form.Check(p)
 	})}
 }
 
