@@ -189,4 +189,14 @@ func TestAdvice(t *testing.T) {
 	if Advice(errors.New("x")) != "" || Advice(&smithy.GenericAPIError{Code: "UnauthorizedOperation"}) == "" {
 		t.Error("advice does not follow the code")
 	}
+	c, err := New(t.Context(), Config{Region: "eu-central-1", AccessKey: "AKIAHALF"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := c.Caller(t.Context()); !strings.HasPrefix(Advice(err), "No AWS credentials were found") {
+		t.Errorf("of %v: %q", err, Advice(err))
+	}
+	if err := errors.New("get credentials: of somebody else"); Advice(err) != "" {
+		t.Errorf("words are taken for an error of the SDK: %q", Advice(err))
+	}
 }

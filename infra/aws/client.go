@@ -99,6 +99,7 @@ func New(ctx context.Context, c Config) (*Client, error) {
 		loaded.HTTPClient = c.HTTPClient // only now: AWS_CA_BUNDLE applies to the SDK's own client
 	}
 
+	loaded.Credentials = marked{loaded.Credentials}
 	stsClient := sts.NewFromConfig(loaded, func(o *sts.Options) { o.BaseEndpoint = endpoint(c.Endpoints.STS, o.BaseEndpoint) })
 	if r := c.AssumeRole; r != nil && r.RoleARN != "" {
 		loaded.Credentials = sdk.NewCredentialsCache(stscreds.NewAssumeRoleProvider(stsClient, r.RoleARN, func(o *stscreds.AssumeRoleOptions) {
@@ -111,6 +112,7 @@ func New(ctx context.Context, c Config) (*Client, error) {
 				o.Policy = &r.Policy
 			}
 		}))
+		loaded.Credentials = marked{loaded.Credentials}
 		stsClient = sts.NewFromConfig(loaded, func(o *sts.Options) { o.BaseEndpoint = endpoint(c.Endpoints.STS, o.BaseEndpoint) })
 	}
 	return &Client{
@@ -122,6 +124,22 @@ func New(ctx context.Context, c Config) (*Client, error) {
 		retryer:     standardRetryer(c),
 	}, nil
 }
+
+// marked marks the errors of a provider of credentials, for which the SDK has no type.
+type marked struct{ sdk.CredentialsProvider }
+
+func (m marked) Retrieve(ctx context.Context) (sdk.Credentials, error) {
+	c, err := m.CredentialsProvider.Retrieve(ctx)
+	if err != nil {
+		err = &credentialsError{err}
+	}
+	return c, err
+}
+
+// credentialsError says that there are no credentials, and why.
+type credentialsError struct{ error }
+
+func (e *credentialsError) Unwrap() error { return e.error }
 
 // Caller returns the account and the ARN the credentials belong to.
 func (c *Client) Caller(ctx context.Context) (account, arn string, err error) {

@@ -3,7 +3,6 @@ package aws
 import (
 	"errors"
 	"slices"
-	"strings"
 
 	"github.com/aws/smithy-go"
 )
@@ -30,7 +29,7 @@ func IsCode(err error, codes ...string) bool {
 func Advice(err error) string {
 	switch code := ErrorCode(err); code {
 	case "":
-		if err != nil && strings.Contains(err.Error(), "get credentials: ") {
+		if unavailable := (*credentialsError)(nil); errors.As(err, &unavailable) {
 			return "No AWS credentials were found: set access_key and secret_key, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or profile."
 		}
 		return ""

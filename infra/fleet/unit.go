@@ -82,7 +82,7 @@ func (m *Machine) UnitError(ctx context.Context, step, unit string, err error) e
 	defer cancel()
 	journal := host.Journal(ctx, m.Remote, unit, journalLines)
 	return &StepError{Machine: m.Name(), Step: step, Err: err, Unit: unit, Journal: journal,
-		Causes: host.Causes(ctx, m.Remote, err.Error()+"\n"+journal),
+		Causes: host.Causes(ctx, m.Remote, host.Said(err)+"\n"+journal),
 		Next:   m.JournalCommand(unit)}
 }
 

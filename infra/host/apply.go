@@ -143,7 +143,7 @@ func (e *ApplyError) explain(ctx context.Context, r Runner) {
 	if e.Unit != "" {
 		e.Journal = Journal(ctx, r, e.Unit, journalLines)
 	}
-	e.Causes = Causes(ctx, r, e.Err.Error()+"\n"+e.Journal)
+	e.Causes = Causes(ctx, r, e.Said+"\n"+e.Journal)
 }
 
 // Prefetch downloads and verifies the programs that the machine needs for want,

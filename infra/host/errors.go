@@ -14,8 +14,9 @@ type ApplyError struct {
 	Step    Step
 	Unit    string // the systemd unit concerned, if any
 	Err     error
-	Room    *Room             // free space where the step writes, if that was the problem
-	Causes  []finding.Finding // the cause as found on the machine
+	Said    string            // by the program that failed, redacted; empty when it is not known
+	Room    *Room             // what is left where the step writes, when that was not enough
+	Causes  []finding.Finding // what the machine told about the cause
 	Journal string            // the end of the unit's journal, redacted
 }
 
@@ -62,7 +63,7 @@ func (e *ApplyError) Error() string {
 }
 
 // Full reports whether the step failed for lack of disk space.
-func (e *ApplyError) Full() bool { return e.Room != nil || diskFull.MatchString(e.Err.Error()) }
+func (e *ApplyError) Full() bool { return e.Room != nil || diskFull.MatchString(e.Said) }
 
 // Unwrap returns the cause.
 func (e *ApplyError) Unwrap() error { return e.Err }

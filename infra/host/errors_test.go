@@ -16,6 +16,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
 // TestStepWords checks the words of every step.
@@ -92,6 +93,22 @@ func TestErrorWords(t *testing.T) {
 	var left *UnmetError
 	if !errors.As(error(unmet), &left) || len(left.Left) != 1 {
 		t.Error("what is left is not told as data")
+	}
+}
+
+func TestSaid(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{nil, ""},
+		{errors.New("no space left on device"), ""},
+		{fmt.Errorf("apply: %w", &remote.ExitError{Machine: "m", Code: 1, Stderr: "mv: no"}), "mv: no"},
+		{fmt.Errorf("a: %w", &ApplyError{Err: &UnmetError{}, Said: "mv: no"}), "mv: no"},
+	} {
+		if got := Said(tt.err); got != tt.want {
+			t.Errorf("%v: %q, wanted %q", tt.err, got, tt.want)
+		}
 	}
 }
 

@@ -1,8 +1,11 @@
 package host
 
 import (
+	"errors"
 	"regexp"
 	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
 // Messages of programs on a machine that carry information available nowhere else.
@@ -15,6 +18,20 @@ var portTaken = regexp.MustCompile(`(?i):(\d{1,5}): bind: address already in use
 
 // diskFull matches ENOSPC and EDQUOT as strerror(3) and Go print them.
 var diskFull = regexp.MustCompile(`(?i)no space left on device|disk quota exceeded`)
+
+// Said returns the output of the program on a machine whose failure err reports. It is empty if err
+// is not a program's, or if its output is not known.
+func Said(err error) string {
+	var apply *ApplyError
+	if errors.As(err, &apply) {
+		return apply.Said
+	}
+	var exit *remote.ExitError
+	if errors.As(err, &exit) {
+		return exit.Stderr
+	}
+	return ""
+}
 
 // withoutHint removes from systemctl's message the hint to the journal, which the
 // error quotes anyway.

@@ -77,7 +77,8 @@ func (l layout) remove(ctx context.Context, r Runner, want desired.State, extraD
 	case err != nil:
 		return fmt.Errorf("remove: %w", err)
 	case len(left) > 0:
-		return &ApplyError{Machine: r.Name(), Step: Step{Kind: StepRemove}, Err: errors.New(strings.Join(left, "; "))}
+		said := strings.Join(left, "; ")
+		return &ApplyError{Machine: r.Name(), Step: Step{Kind: StepRemove}, Err: errors.New(said), Said: said}
 	}
 	return nil
 }

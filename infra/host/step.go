@@ -81,7 +81,8 @@ func (s Step) String() string {
 func stepError(machine, fields string, want desired.State) *ApplyError {
 	f := append(strings.SplitN(fields, "\n", 5), "", "", "", "")
 	e := &ApplyError{Machine: machine, Step: Step{Kind: StepKind(f[0]), Target: f[1]}, Unit: f[2], Room: parseRoom(f[3]),
-		Err: errors.New(remote.Redact(cmp.Or(strings.TrimSpace(withoutHint(f[4])), "failed")))}
+		Said: remote.Redact(strings.TrimSpace(withoutHint(f[4])))}
+	e.Err = errors.New(cmp.Or(e.Said, "failed"))
 	switch e.Step.Kind {
 	case StepDownload: // Target is the digest
 		for _, b := range want.Binaries {
@@ -90,7 +91,7 @@ func stepError(machine, fields string, want desired.State) *ApplyError {
 			}
 		}
 	case StepPackages:
-		e.Step.URL = unfetchedURL(e.Err.Error())
+		e.Step.URL = unfetchedURL(e.Said)
 	}
 	return e
 }

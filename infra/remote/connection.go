@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -171,13 +170,6 @@ func (p *Pool) handshake(ctx context.Context, h Host, conn net.Conn, wanted []ss
 	}()
 	go c.keepalive(p.keepaliveEvery, p.keepaliveGrace)
 	return c, nil
-}
-
-// refused tells a rejected authentication from a broken connection. The ssh package
-// has only texts for that.
-func refused(err error) bool {
-	return strings.Contains(err.Error(), "unable to authenticate") ||
-		strings.Contains(err.Error(), "Too many authentication failures")
 }
 
 // keepalive closes the connection once the peer stops answering. Without it, a lost

@@ -14,6 +14,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
 // need is something that a machine must reach before its units can work.
@@ -87,8 +88,8 @@ func reaches(ctx context.Context, m *fleet.Machine, address string) error {
 		return fmt.Errorf("%s does not answer within %s", address, reachBudget)
 	case !errors.As(err, &denied):
 		return err
-	case denied.Reason != ssh.ConnectionFailed, strings.Contains(strings.ToLower(denied.Message), "refused"):
-		return nil // SSH forwarding is off, so this cannot be checked; or nothing listens yet
+	case denied.Reason != ssh.ConnectionFailed, remote.NothingListens(denied):
+		return nil // forwarding is off, so nobody can tell; or nothing listens yet
 	}
 	return fmt.Errorf("%s cannot be reached (%s)", address, denied.Message)
 }

@@ -27,11 +27,12 @@ func TestAdviceFollowsTheStep(t *testing.T) {
 	}{
 		{failed(host.ApplyError{Step: host.Step{Kind: host.StepDownload}}), "worker-0 downloads files itself"},
 		{failed(host.ApplyError{Step: host.Step{Kind: host.StepDownload}, Room: &host.Room{}}), "Make room on worker-0"},
-		{failed(host.ApplyError{Step: host.Step{Kind: host.StepWrite}, Err: errors.New("mv: No space left on device")}), "Make room on worker-0"},
+		{failed(host.ApplyError{Step: host.Step{Kind: host.StepWrite}, Said: "mv: No space left on device"}), "Make room on worker-0"},
 		{failed(host.ApplyError{Step: host.Step{Kind: host.StepPackages}}), "worker-0 installs packages of its distribution"},
 		{failed(host.ApplyError{Step: host.Step{Kind: host.StepCloudInit}, Unit: "cloud-final.service"}), "cloud-init status --long"},
 		{failed(host.ApplyError{Step: host.Step{Kind: host.StepRestartUnit}, Unit: "cloud-x.service"}), ""},
 		{failed(host.ApplyError{Step: host.Step{Kind: host.StepWrite}, Err: errors.New("download install packages")}), ""},
+		{failed(host.ApplyError{Step: host.Step{Kind: host.StepWrite}, Err: errors.New("No space left on device, in words of ours")}), ""},
 		{&fleet.StepError{Machine: "worker-0", Step: "download", Err: errors.New("it ended")}, ""},
 	} {
 		if got := advice(tt.err); (tt.says == "") != (got == "") || !strings.Contains(got, tt.says) {
