@@ -25,8 +25,15 @@ type Finding struct {
 	Problem Problem `json:"problem"`
 	// Found and Wanted are the two values as text, digests in full. They are empty
 	// if there is none, if the kind or the problem implies it, and for secrets.
+	// Several names are joined with line breaks.
 	Found  string `json:"found,omitempty"`
 	Wanted string `json:"wanted,omitempty"`
+	// Process and Unit are what holds a resource that is taken. Size is a wanted or total size, and
+	// Device is what a file system is on. They are empty for other problems.
+	Process string `json:"process,omitempty"`
+	Unit    string `json:"unit,omitempty"`
+	Size    string `json:"size,omitempty"`
+	Device  string `json:"device,omitempty"`
 	// Cause is what a program reported: systemd's result, the output of a check,
 	// the error of an API. It is only quoted.
 	Cause string `json:"cause,omitempty"`

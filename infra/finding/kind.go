@@ -162,16 +162,16 @@ const (
 	Starting      = "starting"
 	Stopping      = "stopping"
 	Failed        = "failed"
-	FailedAtStart = "failed right after its start"
-	CrashLooping  = "failing again and again"
-	AwaitingStart = "waiting for its next start"
+	FailedAtStart = "failed-at-start"
+	CrashLooping  = "crash-looping"
+	AwaitingStart = "awaiting-start"
 
 	Enabled           = "enabled"
 	Disabled          = "disabled"
 	Masked            = "masked"
-	UntilReboot       = "enabled until the next boot only"
-	EnabledAndRunning = "enabled and running"
+	UntilReboot       = "until-reboot"
+	EnabledAndRunning = "enabled-and-running"
 )
 
 // Hidden replaces a secret value of an object.
-const Hidden = "a value (hidden)"
+const Hidden = "(hidden)"

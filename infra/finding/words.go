@@ -1,6 +1,8 @@
 package finding
 
 import (
+	"cmp"
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -52,7 +54,7 @@ var vocabulary = map[Kind]words{
 		Content:       "content differs (sha256 found {found:digest}, wanted {wanted:digest})",
 		Unhashed:      "content could not be read, wanted {wanted:digest}",
 		Version:       "content {found:digest}, wanted {wanted}",
-		Truncated:     "truncated to {found} bytes, wanted {wanted}",
+		Truncated:     "truncated to {found} bytes, wanted {wanted} ({size} bytes)",
 		Mode:          "mode {found}, wanted {wanted}",
 		NotExecutable: "not executable: mode {found}, wanted {wanted}",
 		Owner:         "owner {found}, wanted {wanted}",
@@ -63,11 +65,11 @@ var vocabulary = map[Kind]words{
 		Replaced:   "not wanted, takes the place of {found}",
 	}},
 	Unit: {head: "unit {target}", how: map[Problem]string{
-		Unknown:        "unknown to systemd, wanted {wanted}",
-		NotInstalled:   "not installed, wanted {wanted}",
-		Unloadable:     "cannot be loaded ({found}), wanted {wanted}",
-		Enablement:     "{found}, wanted {wanted}",
-		Activity:       "{found}{ (cause)}, wanted {wanted}",
+		Unknown:        "unknown to systemd, wanted {wanted:state}",
+		NotInstalled:   "not installed, wanted {wanted:state}",
+		Unloadable:     "cannot be loaded ({found}), wanted {wanted:state}",
+		Enablement:     "{found:state}, wanted {wanted:state}",
+		Activity:       "{found:state}{ (cause)}, wanted {wanted:state}",
 		Stale:          "systemd has not loaded its files as they are on disk (needs daemon-reload)",
 		RestartPending: "restart pending from an interrupted apply",
 		ReloadPending:  "reload pending from an interrupted apply",
@@ -78,9 +80,9 @@ var vocabulary = map[Kind]words{
 		NotWritten:    "not the pair that was written",
 		WrongKey:      "the key on the machine is not the certificate's",
 		CommonName:    "common name is {found:q}, wanted {wanted:q}",
-		Organizations: "organizations are {found}, wanted {wanted}",
-		DNSNames:      "DNS names are {found}, wanted {wanted}",
-		Addresses:     "addresses are {found}, wanted {wanted}",
+		Organizations: "organizations are {found:list}, wanted {wanted:list}",
+		DNSNames:      "DNS names are {found:list}, wanted {wanted:list}",
+		Addresses:     "addresses are {found:list}, wanted {wanted:list}",
 		Usage:         "not usable as a {wanted} certificate",
 		Issuer:        "issued by {found}, wanted {wanted}",
 		Signature:     "not issued by {wanted}",
@@ -91,10 +93,10 @@ var vocabulary = map[Kind]words{
 		NoAuthority:   "authority: {cause}",
 	}},
 	Port: {how: map[Problem]string{
-		Taken: "port {target} is taken by {found}: end it, then apply again",
+		Taken: "port {target} is taken by {found} (process {process} of {unit}): end it, then apply again",
 	}},
 	FileSystem: {how: map[Problem]string{
-		Full: "the file system on {target} is full: {found} KiB are free; make room, then apply again",
+		Full: "the file system on {target} ({device}) is full: {found} of {size} KiB are free; make room, then apply again",
 	}},
 	Duty: {how: map[Problem]string{
 		NotDrained: "its pods were not drained: {cause}",
@@ -274,7 +276,10 @@ func (f Finding) parts() (head, rest string) {
 	fill := strings.NewReplacer(
 		"{target}", f.Target, "{cause}", f.Cause, "{ (cause)}", parenthesized(f.Cause), "{secrets}", secrets(f.Target),
 		"{found}", f.Found, "{found:q}", strconv.Quote(f.Found), "{found:digest}", digest(f.Found), "{found:field}", field(f.Found),
+		"{found:list}", list(f.Found), "{found:state}", state(f.Found),
 		"{wanted}", f.Wanted, "{wanted:q}", strconv.Quote(f.Wanted), "{wanted:digest}", digest(f.Wanted), "{wanted:field}", field(f.Wanted),
+		"{wanted:list}", list(f.Wanted), "{wanted:state}", state(f.Wanted),
+		"{process}", f.Process, "{unit}", f.Unit, "{size}", f.Size, "{device}", f.Device,
 	)
 	return strings.TrimSpace(fill.Replace(w.head)), fill.Replace(how)
 }
@@ -296,13 +301,35 @@ func digest(s string) string {
 
 // field shortens the value of a field; an empty one becomes "nothing".
 func field(s string) string {
-	if s == "" {
+	switch s {
+	case "":
 		return "nothing"
+	case Hidden:
+		return "a value (hidden)"
 	}
 	if r := []rune(s); len(r) > fieldLimit {
 		return string(r[:fieldLimit]) + "..."
 	}
 	return s
+}
+
+// stateWords are the words of what a unit does where its code does not say it.
+var stateWords = map[string]string{
+	FailedAtStart:     "failed right after its start",
+	CrashLooping:      "failing again and again",
+	AwaitingStart:     "waiting for its next start",
+	UntilReboot:       "enabled until the next boot only",
+	EnabledAndRunning: "enabled and running",
+}
+
+func state(s string) string { return cmp.Or(stateWords[s], s) }
+
+// list quotes names that are joined with line breaks.
+func list(s string) string {
+	if s == "" {
+		return "[]"
+	}
+	return fmt.Sprintf("%q", strings.Split(s, "\n"))
 }
 
 // secrets returns the number of secrets with the noun.

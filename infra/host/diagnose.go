@@ -53,10 +53,10 @@ func parseCauses(machine, answer string) []finding.Finding {
 		switch fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t"); {
 		case len(fields) == 5 && fields[0] == "port":
 			f.Kind, f.Problem, f.Target = finding.Port, finding.Taken, fields[1]
-			f.Found = fmt.Sprintf("%s (process %s of %s)", fields[2], fields[3], fields[4])
+			f.Found, f.Process, f.Unit = fields[2], fields[3], fields[4]
 		case len(fields) == 5 && fields[0] == "full":
-			f.Kind, f.Problem, f.Target = finding.FileSystem, finding.Full, fmt.Sprintf("%s (%s)", fields[1], fields[2])
-			f.Found = fields[3] + " of " + fields[4]
+			f.Kind, f.Problem, f.Target = finding.FileSystem, finding.Full, fields[1]
+			f.Device, f.Found, f.Size = fields[2], fields[3], fields[4]
 		default:
 			continue
 		}

@@ -141,7 +141,7 @@ func (d *differ) program(b desired.Binary, i desired.Install) {
 		d.attributes(finding.Binary, i.Path, got, 0o755, "", "")
 		return
 	case size > 0 && got.Size < size:
-		f.Problem, f.Found, f.Wanted = finding.Truncated, strconv.FormatInt(got.Size, 10), fmt.Sprintf("%s (%d bytes)", name, size)
+		f.Problem, f.Found, f.Wanted, f.Size = finding.Truncated, strconv.FormatInt(got.Size, 10), name, strconv.FormatInt(size, 10)
 	case digest == "" && got.SHA256 == "":
 		f.Problem, f.Wanted = finding.Unhashed, name
 	case digest == "":

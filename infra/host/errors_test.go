@@ -53,7 +53,7 @@ func TestStepWords(t *testing.T) {
 // TestErrorWords checks the text of errors.
 func TestErrorWords(t *testing.T) {
 	want := desired.State{Binaries: []desired.Binary{{Name: "kubelet", Version: "v1", URL: "https://x/kubelet", SHA256: digestA}}}
-	taken := finding.Finding{Kind: finding.Port, Target: "80", Problem: finding.Taken, Found: "nc (process 7 of a.service)"}
+	taken := finding.Finding{Kind: finding.Port, Target: "80", Problem: finding.Taken, Found: "nc", Process: "7", Unit: "a.service"}
 	for _, tt := range []struct {
 		frame, words, url string
 		full              bool
@@ -122,7 +122,7 @@ func TestCauses(t *testing.T) {
 	defer func() { _ = listener.Close() }()
 	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 	found := Causes(t.Context(), m, "listen tcp 127.0.0.1:"+port+": bind: address already in use")
-	if len(found) != 1 || found[0].Kind != finding.Port || found[0].Target != port || !strings.Contains(found[0].Found, fmt.Sprintf("(process %d of ", os.Getpid())) {
+	if len(found) != 1 || found[0].Kind != finding.Port || found[0].Target != port || found[0].Process != strconv.Itoa(os.Getpid()) {
 		t.Errorf("found %+v", found)
 	}
 	if found := Causes(t.Context(), m, "all is well"); found != nil {
@@ -130,8 +130,8 @@ func TestCauses(t *testing.T) {
 	}
 	got := parseCauses("m", "nonsense\nfull\t/var\t/dev/xvdb\t12\t1024\nport\t80\tmy nc\t7\ta.service\n")
 	want := []finding.Finding{
-		{Subject: "m", Kind: finding.FileSystem, Target: "/var (/dev/xvdb)", Problem: finding.Full, Found: "12 of 1024"},
-		{Subject: "m", Kind: finding.Port, Target: "80", Problem: finding.Taken, Found: "my nc (process 7 of a.service)"},
+		{Subject: "m", Kind: finding.FileSystem, Target: "/var", Device: "/dev/xvdb", Problem: finding.Full, Found: "12", Size: "1024"},
+		{Subject: "m", Kind: finding.Port, Target: "80", Problem: finding.Taken, Found: "my nc", Process: "7", Unit: "a.service"},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

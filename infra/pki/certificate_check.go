@@ -2,8 +2,8 @@ package pki
 
 import (
 	"crypto/x509"
-	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
@@ -26,7 +26,7 @@ func Check(certPEM, caBundlePEM []byte, r Request, now time.Time, earlyRenewal t
 	}
 	lists := func(problem finding.Problem, found, wanted []string) {
 		if !sameSet(found, wanted) {
-			add(problem, fmt.Sprintf("%q", found), fmt.Sprintf("%q", wanted))
+			add(problem, strings.Join(found, "\n"), strings.Join(wanted, "\n"))
 		}
 	}
 	if cert.Subject.CommonName != r.CommonName {
