@@ -174,20 +174,9 @@ func (o *etcdOperation) membershipDrift(ctx context.Context, r *Report) {
 		r.unjudged(finding.Members, "", err)
 		return
 	}
-	known := map[etcd.ID]bool{}
+	var wanted []etcd.Wanted
 	for _, m := range o.machines {
-		member, ok := findMember(members, memberFacts{name: m.Name(), peerURL: component.EtcdPeerURL(m.Node)})
-		known[member.ID] = known[member.ID] || ok
-		switch {
-		case !ok:
-			r.find(finding.Finding{Subject: m.Name(), Kind: finding.Member, Problem: finding.Missing})
-		case member.Learner:
-			r.find(finding.Finding{Subject: m.Name(), Kind: finding.Member, Target: member.ID.String(), Problem: finding.Learner})
-		}
+		wanted = append(wanted, etcd.Wanted{Name: m.Name(), PeerURL: component.EtcdPeerURL(m.Node)})
 	}
-	for _, m := range members {
-		if !known[m.ID] {
-			r.find(finding.Finding{Subject: m.Label(), Kind: finding.Member, Target: m.ID.String(), Problem: finding.NotWanted})
-		}
-	}
+	r.find(etcd.Compare(members, wanted)...)
 }

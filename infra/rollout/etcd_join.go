@@ -64,7 +64,7 @@ func (o *etcdOperation) join(ctx context.Context, m *convergence) error {
 	if err != nil {
 		return err
 	}
-	member, listed := findMember(members, facts)
+	member, listed := facts.member().In(members)
 	if !listed || !m.hasData() {
 		// According to the cluster this machine is no member, or one that has never
 		// started. So data on it belong to a membership that has ended.

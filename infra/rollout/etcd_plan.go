@@ -112,7 +112,7 @@ func planEtcdChange(f etcdFacts) (Plan, error) {
 	)
 	wanted := map[etcd.ID]bool{}
 	for _, w := range f.wanted {
-		m, listed := findMember(f.members, w)
+		m, listed := w.member().In(f.members)
 		wanted[m.ID] = wanted[m.ID] || listed
 		join := func(why string) Step {
 			return Step{Machine: w.name, Action: ActionJoin, Why: why, Gate: fleet.GateQuorum, Then: fleet.GateSelf}
@@ -276,11 +276,4 @@ func names(steps []Step) []string {
 
 // findMember finds a machine's member by its name, or by its peer URL if the member
 // has not started and so has no name.
-func findMember(members []etcd.Member, w memberFacts) (etcd.Member, bool) {
-	for _, m := range members {
-		if m.Name == w.name || m.Name == "" && slices.Contains(m.PeerURLs, w.peerURL) {
-			return m, true
-		}
-	}
-	return etcd.Member{}, false
-}
+func (w memberFacts) member() etcd.Wanted { return etcd.Wanted{Name: w.name, PeerURL: w.peerURL} }
