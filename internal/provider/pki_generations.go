@@ -31,8 +31,25 @@ var generationDescriptions = map[pki.Kind]string{
 	pki.KindEncryption:     "Key that encrypts secrets in etcd.",
 }
 
+// generationsModel is `generations`: a list for every key.
+type generationsModel struct {
+	KubernetesCA   types.List `tfsdk:"kubernetes_ca"`
+	EtcdCA         types.List `tfsdk:"etcd_ca"`
+	FrontProxyCA   types.List `tfsdk:"front_proxy_ca"`
+	ServiceAccount types.List `tfsdk:"service_account"`
+	Encryption     types.List `tfsdk:"encryption"`
+}
+
+// newGenerations makes the model of a list for each key.
+func newGenerations(of func(pki.Kind) types.List) generationsModel {
+	return generationsModel{
+		KubernetesCA: of(pki.KindKubernetesCA), EtcdCA: of(pki.KindEtcdCA), FrontProxyCA: of(pki.KindFrontProxyCA),
+		ServiceAccount: of(pki.KindServiceAccount), Encryption: of(pki.KindEncryption),
+	}
+}
+
 // generationsRef is `generations` in a reference: a list for every key.
-var generationsRef = tf.NewReference[any](func() map[string]schema.Attribute {
+var generationsRef = tf.NewReference[generationsModel](func() map[string]schema.Attribute {
 	out := map[string]schema.Attribute{}
 	for _, k := range pki.Kinds() {
 		out[string(k)] = schema.ListAttribute{Required: true, ElementType: types.Int64Type, MarkdownDescription: generationDescriptions[k]}
@@ -117,30 +134,29 @@ func generationsFrom(o types.Object) pki.Generations {
 }
 
 // generationsValue is the inverse of generationsFrom. It sets every key.
-func generationsValue(g pki.Generations) types.Object {
-	values := map[string]attr.Value{}
-	for _, k := range pki.Kinds() {
-		var list []attr.Value
-		for _, n := range g.Of(k) {
-			list = append(list, types.Int64Value(int64(n)))
-		}
-		values[string(k)] = types.ListValueMust(types.Int64Type, list)
+func generationsValue(ctx context.Context, g pki.Generations) types.Object {
+	return generationsRef.Value(ctx, newGenerations(func(k pki.Kind) types.List { return numbersValue(g.Of(k)) }))
+}
+
+// numbersValue is the inverse of numbersFrom.
+func numbersValue(numbers []int) types.List {
+	var list []attr.Value
+	for _, n := range numbers {
+		list = append(list, types.Int64Value(int64(n)))
 	}
-	return types.ObjectValueMust(generationsRef.Type().AttrTypes, values)
+	return types.ListValueMust(types.Int64Type, list)
 }
 
 // plannedGenerations returns the configured generations with every key set. A list that is unknown
 // stays unknown.
-func plannedGenerations(configured types.Object) types.Object {
-	values := map[string]attr.Value{}
-	full := generationsValue(generationsFrom(configured)).Attributes()
-	for _, k := range pki.Kinds() {
-		values[string(k)] = full[string(k)]
-		if l := generationOf(configured, k); !tf.AllKnown(l) {
-			values[string(k)] = types.ListUnknown(types.Int64Type)
+func plannedGenerations(ctx context.Context, configured types.Object) types.Object {
+	full := generationsFrom(configured)
+	return generationsRef.Value(ctx, newGenerations(func(k pki.Kind) types.List {
+		if !tf.AllKnown(generationOf(configured, k)) {
+			return types.ListUnknown(types.Int64Type)
 		}
-	}
-	return types.ObjectValueMust(generationsRef.Type().AttrTypes, values)
+		return numbersValue(full.Of(k))
+	}))
 }
 
 // checkRotationStep adds an error if the configured generations must not follow the prior ones.
@@ -162,7 +178,7 @@ func checkRotationStep(prior pki.Generations, configured types.Object, diags *di
 
 // plannedRotation plans the reference with the configured generations. An attribute is known if its
 // generations are only reordered or dropped, and unknown if a new one is created.
-func plannedRotation(ref pkiRefModel, configured types.Object, diags *diag.Diagnostics) pkiRefModel {
+func plannedRotation(ctx context.Context, ref pkiRefModel, configured types.Object, diags *diag.Diagnostics) pkiRefModel {
 	before := ref.ref()
 	checkRotationStep(before.Generations, configured, diags)
 	if diags.HasError() {
@@ -196,7 +212,7 @@ func plannedRotation(ref pkiRefModel, configured types.Object, diags *diag.Diagn
 			ref.Keys = types.MapUnknown(types.StringType)
 		}
 	}
-	ref.Generations = plannedGenerations(configured)
+	ref.Generations = plannedGenerations(ctx, configured)
 	return ref
 }
 

@@ -125,13 +125,13 @@ func (r *pkiResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReq
 		plan.Prefix = plan.defaultPrefix()
 	}
 	if req.State.Raw.IsNull() || len(resp.RequiresReplace) > 0 {
-		plan.Ref = pkiRef.Value(ctx, plan.newRef(inState))
+		plan.Ref = pkiRef.Value(ctx, plan.newRef(ctx, inState))
 	} else {
 		var state pkiModel
 		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
 		ref, _ := pkiRef.Read(ctx, state.Ref, &resp.Diagnostics)
 		ref.KMSKeyID = plan.KMSKeyID
-		plan.Ref = pkiRef.Value(ctx, plannedRotation(ref, plan.Generations, &resp.Diagnostics))
+		plan.Ref = pkiRef.Value(ctx, plannedRotation(ctx, ref, plan.Generations, &resp.Diagnostics))
 	}
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
@@ -147,12 +147,12 @@ func (m pkiModel) defaultPrefix() types.String {
 }
 
 // newRef plans the reference before the keys exist.
-func (m pkiModel) newRef(inState bool) pkiRefModel {
+func (m pkiModel) newRef(ctx context.Context, inState bool) pkiRefModel {
 	unknown := types.StringUnknown()
 	ref := pkiRefModel{
 		Cluster: m.Cluster, Store: m.KeyStore, Prefix: m.Prefix, KMSKeyID: m.KMSKeyID, Region: unknown,
 		KubernetesCA: unknown, EtcdCA: unknown, FrontProxyCA: unknown, ServiceAccountPublicKey: unknown,
-		Generations: plannedGenerations(m.Generations), Keys: types.MapUnknown(types.StringType),
+		Generations: plannedGenerations(ctx, m.Generations), Keys: types.MapUnknown(types.StringType),
 	}
 	switch {
 	case m.KeyStore.IsUnknown():
@@ -312,7 +312,7 @@ func (r *pkiResource) ImportState(ctx context.Context, req resource.ImportStateR
 		return
 	}
 	if !ref.Generations.Equal(pki.Generations{}) {
-		m.Generations = generationsValue(ref.Generations)
+		m.Generations = generationsValue(ctx, ref.Generations)
 	}
 	m.Ref, m.Drift = pkiRefValue(ctx, ref), tf.NoDrift()
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)

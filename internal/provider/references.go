@@ -140,7 +140,7 @@ func pkiRefValue(ctx context.Context, r pki.Ref) types.Object {
 		EtcdCA:                  types.StringValue(r.EtcdCA),
 		FrontProxyCA:            types.StringValue(r.FrontProxyCA),
 		ServiceAccountPublicKey: types.StringValue(r.ServiceAccountPublicKey),
-		Generations:             generationsValue(r.Generations),
+		Generations:             generationsValue(ctx, r.Generations),
 		Keys:                    keys,
 	})
 }
