@@ -11,13 +11,13 @@ import (
 	"testing"
 )
 
-// TestNoMessageIsTakenApart finds code that steers by the message of an error: a
-// function of package strings, or a regular expression, applied to what Error
-// returns. Only the said.go of a package may do that.
+// TestNoMessageIsTakenApart finds code that depends on the message of an error: a function of package
+// strings, or a regular expression, applied to the result of Error. Only the messages.go of a package
+// may do that.
 func TestNoMessageIsTakenApart(t *testing.T) {
 	for _, root := range []string{".", "../internal/provider"} {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || d.Name() == "said.go" {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || d.Name() == "messages.go" {
 				return err
 			}
 			files := token.NewFileSet()
@@ -26,7 +26,7 @@ func TestNoMessageIsTakenApart(t *testing.T) {
 				return err
 			}
 			for _, call := range takenApart(f) {
-				t.Errorf("%s: an error's message is for people: give the error a field, or read what a program said in said.go", files.Position(call))
+				t.Errorf("%s: an error's message is for people: give the error a field, or read what a program said in messages.go", files.Position(call))
 			}
 			return nil
 		})
@@ -61,8 +61,8 @@ func TestTakenApart(t *testing.T) {
 	}
 }
 
-// takenApart returns where a message is looked into: by package strings but Join,
-// by a regular expression, or by comparing it with a constant.
+// takenApart returns where a message is looked into: by a function of package strings other than
+// Join, by a regular expression, or by comparison with a constant.
 func takenApart(f *ast.File) []token.Pos {
 	var out []token.Pos
 	ast.Inspect(f, func(n ast.Node) bool {

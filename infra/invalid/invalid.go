@@ -1,5 +1,5 @@
-// Package invalid holds what is wrong with the fields of a specification, so that
-// whoever shows it need not know the rule.
+// Package invalid holds errors about the fields of a specification as data, so that the code that
+// shows them need not know the rules.
 //
 // It imports nothing of this repository. What may not enter: the rules themselves.
 package invalid
@@ -9,7 +9,7 @@ import (
 	"fmt"
 )
 
-// Field says that a field of a specification cannot be as it is.
+// Field is an error about one field of a specification.
 type Field struct {
 	// Field is the path of the field, in the names that it has in a configuration:
 	// "service_cidr", "hosts[0].pod_cidr", `admission_plugins["PodSecurity"]`,
@@ -17,8 +17,7 @@ type Field struct {
 	Field string
 	// Problem says in a few words what kind of mistake it is: "Overlapping networks".
 	Problem string
-	// Missing says that the field is empty, which may merely mean that its value is
-	// not known yet.
+	// Missing says that the field is empty. Its value may only be unknown yet.
 	Missing bool
 	// Err says what is wrong.
 	Err error
@@ -29,8 +28,8 @@ func (e *Field) Error() string { return e.Field + ": " + e.Err.Error() }
 // Unwrap returns what is wrong.
 func (e *Field) Unwrap() error { return e.Err }
 
-// Fields are all that is wrong with a specification, as far as it is known:
-// what is empty is passed over, unless it must not be.
+// Fields are the errors of a specification, as far as it is known. A check skips empty fields
+// unless they are required.
 type Fields []*Field
 
 // Err joins the errors; nil when there are none.
@@ -42,19 +41,19 @@ func (f Fields) Err() error {
 	return errors.Join(errs...)
 }
 
-// Add adds an error unless it is nil.
+// Add adds an error, unless err is nil.
 func (f *Fields) Add(field, problem string, err error) {
 	if err != nil {
 		*f = append(*f, &Field{Field: field, Problem: problem, Err: err})
 	}
 }
 
-// Say adds an error of the format and its arguments, as [fmt.Errorf] makes it.
+// Say adds the error that [fmt.Errorf] makes of format and args.
 func (f *Fields) Say(field, problem, format string, args ...any) {
 	f.Add(field, problem, fmt.Errorf(format, args...))
 }
 
-// Miss is Say for a field that is empty.
+// Miss is Say for a field that is empty and must not be.
 func (f *Fields) Miss(field, problem, format string, args ...any) {
 	f.Add(field, problem, fmt.Errorf(format, args...))
 	(*f)[len(*f)-1].Missing = true

@@ -108,7 +108,7 @@ func (m machineModel) check(ctx context.Context, p tfsdk.Plan, network networkRe
 		}
 	}
 	errs := infraaws.CheckPrivateIP(tf.Addr(m.PrivateIP), ranges)
-	placeErrors(ctx, p, append(errs, infraaws.CheckPodCIDR(pods, vpc)...), diags)
+	addFieldErrors(ctx, p, append(errs, infraaws.CheckPodCIDR(pods, vpc)...), diags)
 	if !m.PodCIDR.IsNull() && !m.Role.IsUnknown() && m.Role.ValueString() != string(infraaws.RoleWorker) {
 		diags.AddAttributeError(path.Root("pod_cidr"), "Pods run on workers only",
 			fmt.Sprintf("%s has the role %s: remove pod_cidr.", m.Name.ValueString(), m.Role.ValueString()))
