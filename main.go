@@ -1,6 +1,5 @@
-// Command terraform-provider-k8s serves the provider to Terraform or OpenTofu.
-// With the argument "artifacts" it prints what the machines of a cluster
-// download.
+// Command terraform-provider-k8s serves the provider to Terraform or OpenTofu. With the argument
+// "artifacts" it prints what the machines of a cluster download.
 package main
 
 import (

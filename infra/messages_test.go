@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// TestNoMessageIsTakenApart finds code that depends on the message of an error: a function of package
-// strings, or a regular expression, applied to the result of Error. Only the messages.go of a package
-// may do that.
+// TestNoMessageIsTakenApart finds code that depends on the message of an error: a function of
+// package strings, or a regular expression, applied to the result of Error. Only the messages.go of
+// a package may do that.
 func TestNoMessageIsTakenApart(t *testing.T) {
 	for _, root := range []string{".", "../internal/provider"} {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

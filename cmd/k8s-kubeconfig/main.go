@@ -1,4 +1,5 @@
-// Command k8s-kubeconfig writes a short-lived kubeconfig for a cluster whose keys are in SSM Parameter Store. It finds AWS credentials as the AWS CLI does.
+// Command k8s-kubeconfig writes a short-lived kubeconfig for a cluster whose keys are in SSM
+// Parameter Store. It finds AWS credentials as the AWS CLI does.
 package main
 
 import (

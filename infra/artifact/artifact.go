@@ -1,9 +1,8 @@
-// Package artifact knows what machines download: the URL of every upstream release
-// file, the same file on a mirror, and its SHA-256.
+// Package artifact knows what machines download: the URL of every upstream release file, the same
+// file on a mirror, and its SHA-256.
 //
-// Everything but Catalog.Resolve is pure. Resolve reads published checksum files
-// through the given HTTP client. What may not enter: the download of artifacts, which
-// the machines do themselves.
+// Everything but Catalog.Resolve is pure. Resolve reads published checksum files through the given
+// HTTP client. What may not enter: the download of artifacts, which the machines do themselves.
 package artifact
 
 import (
@@ -38,8 +37,8 @@ const (
 	DefaultCNIPlugins = "1.9.1"
 )
 
-// ErrUnknownChecksum is returned with an otherwise complete Artifact if its SHA-256 is
-// not known; Catalog.Resolve fills it in.
+// ErrUnknownChecksum is returned with an otherwise complete Artifact if its SHA-256 is not known;
+// Catalog.Resolve fills it in.
 var ErrUnknownChecksum = errors.New("checksum is not known")
 
 // Artifact is one file to download.

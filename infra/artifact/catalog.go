@@ -37,10 +37,10 @@ var checksums string
 // kubernetesPrograms are the programs of a release that this project installs.
 var kubernetesPrograms = []string{KubeAPIServer, KubeControllerManager, KubeScheduler, Kubelet, KubeProxy, Kubectl}
 
-// NewCatalog returns a catalog for linux/amd64. mirror is the base URL that replaces
-// every upstream host, as <mirror>/<upstream host>/<path>; empty means upstream. given,
-// which may be nil, holds checksums in the format of sha256sum(1) with paths in the
-// mirror's layout; they override those in checksums.txt. Only Resolve uses the client.
+// NewCatalog returns a catalog for linux/amd64. mirror is the base URL that replaces every upstream
+// host, as <mirror>/<upstream host>/<path>; empty means upstream. given, which may be nil, holds
+// checksums in the format of sha256sum(1) with paths in the mirror's layout; they override those in
+// checksums.txt. Only Resolve uses the client.
 func NewCatalog(mirror string, given io.Reader, client HTTPDoer) (*Catalog, error) {
 	c := &Catalog{mirror: strings.TrimRight(mirror, "/"), arch: "amd64", client: client}
 	err := CheckMirror(mirror)
@@ -162,8 +162,8 @@ func (c *Catalog) url(p string) string {
 	return c.mirror + "/" + p
 }
 
-// RuncVersion returns the newest runc release in the given checksums, since a mirror may
-// have only its distribution's release; DefaultRunc if they name none.
+// RuncVersion returns the newest runc release in the given checksums, since a mirror may have only
+// its distribution's release; DefaultRunc if they name none.
 func (c *Catalog) RuncVersion() string {
 	var newest version.Version
 	for p := range c.sums {
@@ -178,9 +178,9 @@ func (c *Catalog) RuncVersion() string {
 	return cmp.Or(newest.String(), DefaultRunc)
 }
 
-// Offered returns the release of containerd, runc or the CNI plugins that an installed
-// program reports, if a download of it may exist, else "". The name of a download
-// never contains a builder's suffix ("+ds1"); such a build is known only from checksums.
+// Offered returns the release of containerd, runc or the CNI plugins that an installed program
+// reports, if a download of it may exist, else "". The name of a download never contains a
+// builder's suffix ("+ds1"); such a build is known only from checksums.
 func (c *Catalog) Offered(name, release string) string {
 	download, ok := map[string]func(string) (Artifact, error){Containerd: c.Containerd, Runc: c.Runc, CNIPlugins: c.CNIPlugins}[name]
 	if !ok {
@@ -194,8 +194,8 @@ func (c *Catalog) Offered(name, release string) string {
 	return ""
 }
 
-// EtcdSet returns the downloads of an etcd member. The list of every set is complete
-// even if the error is ErrUnknownChecksum.
+// EtcdSet returns the downloads of an etcd member. The list of every set is complete even if the
+// error is ErrUnknownChecksum.
 func (c *Catalog) EtcdSet(v string) ([]Artifact, error) {
 	a, err := c.Etcd(v)
 	return collect(call{a, err})
@@ -211,8 +211,8 @@ func (c *Catalog) ControlPlaneSet(kubernetes string) ([]Artifact, error) {
 	return collect(calls...)
 }
 
-// WorkerSet returns the downloads of a worker. Empty versions mean the defaults; for
-// runc that is the newest release in the given checksums, if there is one.
+// WorkerSet returns the downloads of a worker. Empty versions mean the defaults; for runc that is
+// the newest release in the given checksums, if there is one.
 func (c *Catalog) WorkerSet(kubernetes, containerd, runc, cniPlugins string) ([]Artifact, error) {
 	var calls []call
 	add := func(a Artifact, err error) { calls = append(calls, call{a, err}) }

@@ -23,10 +23,10 @@ const (
 	firstPause      = 200 * time.Millisecond // doubled after every failed attempt
 )
 
-// Resolve sets the missing SHA-256 of artifacts, in place, from the checksums published
-// beside them, upstream or on the mirror. It fetches each checksum file once and
-// retries temporary failures a few times. It does not ask a mirror with http://:
-// whoever can change a file in transit can change its checksum, too.
+// Resolve sets the missing SHA-256 of artifacts, in place, from the checksums published beside
+// them, upstream or on the mirror. It fetches each checksum file once and retries temporary
+// failures a few times. It does not ask a mirror with http://: whoever can change a file in transit
+// can change its checksum, too.
 func (c *Catalog) Resolve(ctx context.Context, artifacts []Artifact) error {
 	if err := c.Resolvable(artifacts); err != nil {
 		return err
@@ -59,8 +59,8 @@ func (c *Catalog) Resolve(ctx context.Context, artifacts []Artifact) error {
 	return g.Wait()
 }
 
-// Resolvable returns an error for artifacts without a SHA-256 that Resolve could not
-// find. It does no I/O.
+// Resolvable returns an error for artifacts without a SHA-256 that Resolve could not find. It does
+// no I/O.
 func (c *Catalog) Resolvable(artifacts []Artifact) error {
 	var errs []error
 	for _, a := range artifacts {
@@ -77,8 +77,8 @@ func (c *Catalog) Resolvable(artifacts []Artifact) error {
 	return errors.Join(errs...)
 }
 
-// publishedDigest returns a file's digest from upstream's checksums: either lines of
-// sha256sum(1), or only the digest.
+// publishedDigest returns a file's digest from upstream's checksums: either lines of sha256sum(1),
+// or only the digest.
 func publishedDigest(body []byte, name string) string {
 	lines := bufio.NewScanner(bytes.NewReader(body))
 	for lines.Scan() {

@@ -277,8 +277,8 @@ func TestResolveRedirectedToHTTP(t *testing.T) {
 	}
 }
 
-// TestPinnedReleases checks that if sums are pinned, they include every file of the
-// newest releases.
+// TestPinnedReleases checks that if sums are pinned, they include every file of the newest
+// releases.
 func TestPinnedReleases(t *testing.T) {
 	c, err := NewCatalog("", nil, nil)
 	if err != nil {

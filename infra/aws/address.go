@@ -35,9 +35,9 @@ type Address struct {
 	Tags          map[string]string
 }
 
-// EnsureAddress allocates the Elastic IP, or adopts the one that an interrupted run
-// left, and associates it, if necessary taking it from another machine. allocated is
-// the allocation id, empty on creation. With an error it returns what exists by then.
+// EnsureAddress allocates the Elastic IP, or adopts the one that an interrupted run left, and
+// associates it, if necessary taking it from another machine. allocated is the allocation id, empty
+// on creation. With an error it returns what exists by then.
 func (c *Client) EnsureAddress(ctx context.Context, allocated string, spec AddressSpec) (Address, error) {
 	a, err := c.findAddress(ctx, allocated, spec)
 	if errors.Is(err, ErrNotFound) && allocated == "" {
@@ -68,8 +68,8 @@ func (c *Client) EnsureAddress(ctx context.Context, allocated string, spec Addre
 	return a, nil
 }
 
-// ObserveAddress returns how the Elastic IP differs from what is wanted. The findings
-// have no subject. The error is ErrNotFound if it was released.
+// ObserveAddress returns how the Elastic IP differs from what is wanted. The findings have no
+// subject. The error is ErrNotFound if it was released.
 func (c *Client) ObserveAddress(ctx context.Context, allocated string, spec AddressSpec) (Address, []finding.Finding, error) {
 	a, err := c.findAddress(ctx, allocated, spec)
 	if err != nil {
@@ -86,8 +86,8 @@ func (c *Client) ObserveAddress(ctx context.Context, allocated string, spec Addr
 	return a, append(out, diffTags(c.clusterTags(spec.Cluster, kindAddress, spec.Name, spec.Tags), a.Tags)...), nil
 }
 
-// DeleteAddress releases the Elastic IP, associated or not, and any other left by an
-// allocation whose response was lost. An Elastic IP that does not exist is no error.
+// DeleteAddress releases the Elastic IP, associated or not, and any other left by an allocation
+// whose response was lost. An Elastic IP that does not exist is no error.
 func (c *Client) DeleteAddress(ctx context.Context, allocated string) error {
 	a, err := c.findAddress(ctx, allocated, AddressSpec{})
 	if errors.Is(err, ErrNotFound) {
@@ -137,8 +137,8 @@ func (c *Client) allocate(ctx context.Context, spec AddressSpec) (Address, error
 	return a, nil
 }
 
-// findAddress finds an Elastic IP by allocation id, or by tags if that is empty: then
-// the associated one, if there are several.
+// findAddress finds an Elastic IP by allocation id, or by tags if that is empty: then the
+// associated one, if there are several.
 func (c *Client) findAddress(ctx context.Context, allocated string, spec AddressSpec) (Address, error) {
 	all, err := c.addresses(ctx, allocated, spec)
 	if err != nil {

@@ -150,8 +150,7 @@ func TestTagsDiffer(t *testing.T) {
 	}
 }
 
-// TestFindings checks the text of findings about the metadata service, the default
-// route and rules.
+// TestFindings checks the text of findings about the metadata service, the default route and rules.
 func TestFindings(t *testing.T) {
 	good := types.InstanceMetadataOptionsResponse{HttpTokens: types.HttpTokensStateRequired, HttpPutResponseHopLimit: sdk.Int32(1), HttpEndpoint: types.InstanceMetadataEndpointStateEnabled}
 	bad := types.InstanceMetadataOptionsResponse{HttpTokens: types.HttpTokensStateOptional, HttpPutResponseHopLimit: sdk.Int32(2), HttpEndpoint: types.InstanceMetadataEndpointStateDisabled}

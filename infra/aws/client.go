@@ -17,17 +17,16 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 )
 
-// DefaultMaxRetries is how often a call is retried after throttling or a temporary
-// failure. It is the Terraform AWS provider's default.
+// DefaultMaxRetries is how often a call is retried after throttling or a temporary failure. It is
+// the Terraform AWS provider's default.
 const DefaultMaxRetries = 25
 
-// ErrNoRegion is returned by New when neither the configuration nor the
-// environment names a region.
+// ErrNoRegion is returned by New when neither the configuration nor the environment names a region.
 var ErrNoRegion = errors.New("no AWS region: set region, AWS_REGION or a profile that names one")
 
-// Config says how to reach AWS. Empty fields come from the environment and the
-// shared configuration files, as with the AWS CLI: AWS_REGION, AWS_PROFILE,
-// AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_EC2 and so on.
+// Config says how to reach AWS. Empty fields come from the environment and the shared configuration
+// files, as with the AWS CLI: AWS_REGION, AWS_PROFILE, AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL,
+// AWS_ENDPOINT_URL_EC2 and so on.
 type Config struct {
 	Region, Profile string
 
@@ -56,8 +55,7 @@ type AssumeRole struct {
 // Endpoints replace the URLs of single services.
 type Endpoints struct{ EC2, SSM, STS string }
 
-// Client holds the service clients and what they share. It is safe for concurrent
-// use.
+// Client holds the service clients and what they share. It is safe for concurrent use.
 type Client struct {
 	EC2    *ec2.Client
 	SSM    *ssm.Client
@@ -69,8 +67,8 @@ type Client struct {
 	images      imageCache
 }
 
-// New returns a Client. It reads the environment and the shared configuration files
-// but sends nothing, so wrong credentials show at the first call.
+// New returns a Client. It reads the environment and the shared configuration files but sends
+// nothing, so wrong credentials show at the first call.
 func New(ctx context.Context, c Config) (*Client, error) {
 	opts := []func(*config.LoadOptions) error{
 		config.WithRetryer(func() sdk.Retryer { return standardRetryer(c) }),
@@ -164,8 +162,7 @@ func standardRetryer(c Config) sdk.Retryer {
 	}
 	standard := func(o *retry.StandardOptions) {
 		o.MaxAttempts = attempts
-		// Lack of capacity or quota is HTTP 500 on some calls, and retries do not
-		// help.
+		// Lack of capacity or quota is HTTP 500 on some calls, and retries do not help.
 		o.Retryables = append([]retry.IsErrorRetryable{notRetryable{codes: map[string]bool{
 			"InsufficientInstanceCapacity":      true,
 			"InsufficientAddressCapacity":       true,

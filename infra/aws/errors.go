@@ -7,8 +7,7 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// ErrorCode returns the code of an AWS API error ("InvalidVpcID.NotFound"), empty if
-// err is none.
+// ErrorCode returns the code of an AWS API error ("InvalidVpcID.NotFound"), empty if err is none.
 func ErrorCode(err error) string {
 	var api smithy.APIError
 	if errors.As(err, &api) {
@@ -23,9 +22,8 @@ func IsCode(err error, codes ...string) bool {
 	return code != "" && slices.Contains(codes, code)
 }
 
-// Advice returns one sentence on what a person can do about err, empty if there is
-// nothing to add to its text. Codes:
-// https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html
+// Advice returns one sentence on what a person can do about err, empty if there is nothing to add
+// to its text. Codes: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html
 func Advice(err error) string {
 	switch code := ErrorCode(err); code {
 	case "":

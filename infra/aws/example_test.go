@@ -13,8 +13,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// Makes a network and a machine in it. The machine is reached with a host key that is
-// pinned from the first connection on.
+// Makes a network and a machine in it. The machine is reached with a host key that is pinned from
+// the first connection on.
 func Example() {
 	ctx := context.Background()
 	var signer ssh.Signer // your own key

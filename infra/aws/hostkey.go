@@ -22,20 +22,19 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// Shell runs commands on a machine whose host key is replaced. [*remote.Machine] is
-// one.
+// Shell runs commands on a machine whose host key is replaced. [*remote.Machine] is one.
 type Shell interface {
 	deed.Runner
 	WaitReady(ctx context.Context, poll time.Duration) error
 }
 
-// Connect returns a machine's Shell for its login user. It must accept no host keys
-// but those given.
+// Connect returns a machine's Shell for its login user. It must accept no host keys but those
+// given.
 type Connect func(m Machine, hostKeys []string) Shell
 
-// hostKeyPair is the SSH host key with which a machine is launched. It is in user
-// data, which everyone who may describe the instance can read. That is why the machine
-// replaces it at the first connection.
+// hostKeyPair is the SSH host key with which a machine is launched. It is in user data, which
+// everyone who may describe the instance can read. That is why the machine replaces it at the first
+// connection.
 type hostKeyPair struct {
 	authorized string // "ssh-ed25519 AAAA..."
 	pem        string
@@ -103,8 +102,8 @@ func cloudConfig(spec MachineSpec, key hostKeyPair) (string, error) {
 	return base64.StdEncoding.EncodeToString(append([]byte("#cloud-config\n"), body...)), nil
 }
 
-// launchKeyOf returns the public key of the first host key from an instance's user
-// data; empty if there is none.
+// launchKeyOf returns the public key of the first host key from an instance's user data; empty if
+// there is none.
 func (c *Client) launchKeyOf(ctx context.Context, id string) (string, error) {
 	out, err := c.EC2.DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{
 		InstanceId: &id, Attribute: types.InstanceAttributeNameUserData,
@@ -129,10 +128,9 @@ func (c *Client) launchKeyOf(ctx context.Context, id string) (string, error) {
 // sshPoll is the pause between attempts to reach a booting machine.
 const sshPoll = 100 * time.Millisecond
 
-// replaceHostKey makes sure that the machine uses a host key that only it knows, and
-// returns its public key. The key is written to the machine's tags before the machine
-// uses it, so that after an interruption at any point the machine can be recognised by
-// the tag or by the first key.
+// replaceHostKey makes sure that the machine uses a host key that only it knows, and returns its
+// public key. The key is written to the machine's tags before the machine uses it, so that after an
+// interruption at any point the machine can be recognised by the tag or by the first key.
 func (c *Client) replaceHostKey(ctx context.Context, spec MachineSpec, m Machine, launchKey string, connect Connect) (string, error) {
 	if launchKey == "" {
 		var err error
@@ -175,9 +173,9 @@ const (
 	switchPause    = 500 * time.Millisecond
 )
 
-// switchTo makes the machine use its own key, and returns once it does. sshd rereads
-// its keys some time after the request, and cloud-init restarts it during boot. While
-// the machine shows one of the keys in before, the request is repeated.
+// switchTo makes the machine use its own key, and returns once it does. sshd rereads its keys some
+// time after the request, and cloud-init restarts it during boot. While the machine shows one of
+// the keys in before, the request is repeated.
 func (c *Client) switchTo(ctx context.Context, m Machine, key string, before []string, connect Connect) error {
 	either, own := connect(m, append(slices.Clone(before), key)), connect(m, []string{key})
 	for attempt := 1; ; attempt++ {

@@ -15,8 +15,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// lateKey is a machine whose sshd shows an earlier key until the request to use its
-// own has come a number of times.
+// lateKey is a machine whose sshd shows an earlier key until the request to use its own has come a
+// number of times.
 type lateKey struct {
 	shows string // fingerprint, until then
 	after int
@@ -44,8 +44,7 @@ func (s expecting) Run(_ context.Context, cmd remote.Command) (remote.Output, er
 	return remote.Output{}, nil
 }
 
-// sshd may still show the earlier key while something else restarts it. An unknown
-// key is an error.
+// sshd may still show the earlier key while something else restarts it. An unknown key is an error.
 func TestSwitchTo(t *testing.T) {
 	launch, err := newHostKey(rand.Reader)
 	if err != nil {

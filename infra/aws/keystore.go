@@ -31,8 +31,8 @@ type KeyStoreConfig struct {
 // DefaultKeyPrefix returns the default prefix of a cluster's parameters.
 func DefaultKeyPrefix(cluster string) string { return "/k8s/" + cluster + "/pki/" }
 
-// KeyStore keeps private keys as SecureString parameters and certificates as plain
-// ones. It never overwrites a key or certificate with another.
+// KeyStore keeps private keys as SecureString parameters and certificates as plain ones. It never
+// overwrites a key or certificate with another.
 type KeyStore struct {
 	client *Client
 	cfg    KeyStoreConfig
@@ -157,8 +157,8 @@ func (s *KeyStore) Region() string {
 	return s.client.Region
 }
 
-// Look returns the values of the public entries by name, and the names of private
-// entries with empty values. It makes one call per ten entries.
+// Look returns the values of the public entries by name, and the names of private entries with
+// empty values. It makes one call per ten entries.
 func (s *KeyStore) Look(ctx context.Context) (map[string]string, error) {
 	found := map[string]string{}
 	err := s.pages(ctx, func(p types.Parameter) {
@@ -226,9 +226,9 @@ func (s *KeyStore) Retag(ctx context.Context, removed []string) error {
 	return g.Wait()
 }
 
-// Purge deletes every key and certificate of all generations, public ones first, so
-// that a bootstrap can follow an interrupted Purge. It makes one call per ten
-// entries. Entries that do not exist are no error.
+// Purge deletes every key and certificate of all generations, public ones first, so that a
+// bootstrap can follow an interrupted Purge. It makes one call per ten entries. Entries that do not
+// exist are no error.
 func (s *KeyStore) Purge(ctx context.Context) error {
 	present, err := s.List(ctx)
 	if err != nil {

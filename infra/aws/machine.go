@@ -33,40 +33,38 @@ type MachineSpec struct {
 	Role          Role
 
 	SubnetID, SecurityGroupID string
-	// VPCID and NetworkSubnets, the ids of all subnets of the network, say which route
-	// tables get the route to the machine's pods: all that apply to one of the
-	// subnets, either associated with it or as the VPC's main table.
+	// VPCID and NetworkSubnets, the ids of all subnets of the network, say which route tables get
+	// the route to the machine's pods: all that apply to one of the subnets, either associated with
+	// it or as the VPC's main table.
 	VPCID          string
 	NetworkSubnets []string
-	// RoutedTables lists the tables that got the route earlier. A route in them that
-	// leads elsewhere is corrected, and the route is removed from tables that no
-	// longer apply to a subnet. A route elsewhere in other tables belongs to others.
+	// RoutedTables lists the tables that got the route earlier. A route in them that leads
+	// elsewhere is corrected, and the route is removed from tables that no longer apply to a
+	// subnet. A route elsewhere in other tables belongs to others.
 	RoutedTables []string
 	// PrivateIP never changes during the machine's life; zero lets EC2 choose.
 	PrivateIP netip.Addr
-	// PodCIDR, when set, is routed to the machine, whose source/destination
-	// check is then off.
+	// PodCIDR, when set, is routed to the machine, whose source/destination check is then off.
 	PodCIDR netip.Prefix
 	// PublicIP asks for a public address at launch.
 	PublicIP bool
 
 	InstanceType string
-	// Image is an AMI id, or the name of an SSM parameter that holds one. It is
-	// used only at launch.
+	// Image is an AMI id, or the name of an SSM parameter that holds one. It is used only at
+	// launch.
 	Image         string
 	RootVolumeGiB int32
 
 	User           string   // login user that cloud-init makes
 	AuthorizedKeys []string // its SSH public keys
 
-	// Claim, if set, identifies who launches or adopts the instance, by a text that
-	// nobody else has used. It is written to a tag, so that an earlier owner can see
-	// that the instance is no longer its own.
+	// Claim, if set, identifies who launches or adopts the instance, by a text that nobody else has
+	// used. It is written to a tag, so that an earlier owner can see that the instance is no longer
+	// its own.
 	Claim string
 
 	Tags map[string]string
-	// RemoveTags and RemovePodCIDR are what an earlier spec had and this one no
-	// longer has.
+	// RemoveTags and RemovePodCIDR are what an earlier spec had and this one no longer has.
 	RemoveTags    []string
 	RemovePodCIDR netip.Prefix
 }
@@ -85,13 +83,13 @@ type Machine struct {
 	SubnetID, VPCID     string
 	VolumeID            string
 	RootVolumeGiB       int32
-	// HostKey is the SSH host key in its tags, "ssh-ed25519 AAAA..."; empty before
-	// the machine has one of its own.
+	// HostKey is the SSH host key in its tags, "ssh-ed25519 AAAA..."; empty before the machine has
+	// one of its own.
 	HostKey string
 	Claim   string // who launched or adopted it last
 	Tags    map[string]string
-	// RouteTables lists the route tables with a route to its pods that leads to it, of
-	// those that were read.
+	// RouteTables lists the route tables with a route to its pods that leads to it, of those that
+	// were read.
 	RouteTables []string
 }
 
@@ -146,8 +144,7 @@ func primary(i types.Instance) *types.InstanceNetworkInterface {
 	return nil
 }
 
-// instance returns one instance. The error is ErrNotFound if it certainly does not
-// exist any more.
+// instance returns one instance. The error is ErrNotFound if it certainly does not exist any more.
 func (c *Client) instance(ctx context.Context, id string, opts ...func(*ec2.Options)) (types.Instance, error) {
 	out, err := c.EC2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}}, opts...)
 	if IsCode(err, "InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed") {
@@ -180,8 +177,8 @@ func reason(i types.Instance) string {
 	return "no reason given"
 }
 
-// instances returns every instance with the machine's tags, including terminated ones
-// that EC2 still lists.
+// instances returns every instance with the machine's tags, including terminated ones that EC2
+// still lists.
 func (c *Client) instances(ctx context.Context, cluster, name string) ([]types.Instance, error) {
 	pages := ec2.NewDescribeInstancesPaginator(c.EC2, &ec2.DescribeInstancesInput{Filters: []types.Filter{
 		tagFilter(TagCluster, cluster), tagFilter(TagKind, kindMachine), tagFilter(TagResource, name),
@@ -207,8 +204,7 @@ type observation struct {
 	tables   []types.RouteTable // of the VPC; none if no VPC was given
 }
 
-// observe makes all calls at once. It reads the route tables of vpc unless that is
-// empty.
+// observe makes all calls at once. It reads the route tables of vpc unless that is empty.
 func (c *Client) observe(ctx context.Context, id, vpc string) (observation, error) {
 	var o observation
 	g, gctx := errgroup.WithContext(ctx)
@@ -264,8 +260,8 @@ func (o observation) machine() Machine {
 	return m
 }
 
-// ObserveMachine returns how the machine differs from what is wanted. The error is
-// ErrNotFound if it certainly does not exist any more.
+// ObserveMachine returns how the machine differs from what is wanted. The error is ErrNotFound if
+// it certainly does not exist any more.
 func (c *Client) ObserveMachine(ctx context.Context, id string, spec MachineSpec) (Machine, []finding.Finding, error) {
 	o, err := c.observe(ctx, id, routedVPC(spec))
 	if err != nil {
@@ -281,15 +277,14 @@ func (c *Client) ObserveMachine(ctx context.Context, id string, spec MachineSpec
 	return m, findingsOf(c.machineRepairs(spec, o)), nil
 }
 
-// DescribeMachine returns the machine as EC2 now describes it, without its volume. The
-// error is ErrNotFound if it certainly does not exist any more.
+// DescribeMachine returns the machine as EC2 now describes it, without its volume. The error is
+// ErrNotFound if it certainly does not exist any more.
 func (c *Client) DescribeMachine(ctx context.Context, id string) (Machine, error) {
 	i, err := c.instance(ctx, id, c.retryOn(doubtAttempts, notYet...))
 	return machineOf(i), err
 }
 
-// routedVPC returns the VPC whose route tables must be read; empty for a machine
-// without pods.
+// routedVPC returns the VPC whose route tables must be read; empty for a machine without pods.
 func routedVPC(s MachineSpec) string {
 	if !s.PodCIDR.IsValid() && !s.RemovePodCIDR.IsValid() {
 		return ""
@@ -297,8 +292,7 @@ func routedVPC(s MachineSpec) string {
 	return s.VPCID
 }
 
-// FindMachine returns a machine by its instance id, with its pod network, for an
-// import.
+// FindMachine returns a machine by its instance id, with its pod network, for an import.
 func (c *Client) FindMachine(ctx context.Context, id string) (Machine, netip.Prefix, error) {
 	o, err := c.observe(ctx, id, "")
 	if err != nil {
@@ -347,8 +341,8 @@ func (c *Client) FindMachines(ctx context.Context, cluster string) ([]Machine, e
 	return out, nil
 }
 
-// DeleteMachine terminates the instance, waits until it is gone, and removes the
-// routes to its pods. An instance that does not exist is no error.
+// DeleteMachine terminates the instance, waits until it is gone, and removes the routes to its
+// pods. An instance that does not exist is no error.
 func (c *Client) DeleteMachine(ctx context.Context, id string, spec MachineSpec) error {
 	var tables []types.RouteTable
 	var err error

@@ -12,22 +12,21 @@ import (
 )
 
 const (
-	// aliveInterval is the interval at which EC2 is asked about a machine that does not
-	// answer yet.
+	// aliveInterval is the interval at which EC2 is asked about a machine that does not answer yet.
 	aliveInterval = 2 * time.Second
-	// bootGrace is how long SSH may take once EC2's checks say that the machine has
-	// booted. After that, something blocks the connection.
+	// bootGrace is how long SSH may take once EC2's checks say that the machine has booted. After
+	// that, something blocks the connection.
 	bootGrace = 45 * time.Second
-	// refusedGrace is bootGrace for a machine that refuses connections: nothing
-	// blocks them, and sshd has not started yet.
+	// refusedGrace is bootGrace for a machine that refuses connections: nothing blocks them, and
+	// sshd has not started yet.
 	refusedGrace = 3 * time.Minute
 )
 
 // errSilent says that SSH does not answer on a machine that booted long ago.
 var errSilent = errors.New("its SSH port cannot be reached")
 
-// aliveWhile runs wait, and ends it if EC2 says that the instance will never answer
-// or booted long ago.
+// aliveWhile runs wait, and ends it if EC2 says that the instance will never answer or booted long
+// ago.
 func (c *Client) aliveWhile(ctx context.Context, id string, wait func(context.Context) error) error {
 	err := c.alive(ctx, id, bootGrace, wait)
 	if errors.Is(err, errSilent) && errors.Is(err, syscall.ECONNREFUSED) {
@@ -76,9 +75,9 @@ func (c *Client) healthy(ctx context.Context, id string) bool {
 	return s != nil && s.Status == types.SummaryStatusOk
 }
 
-// AwaitBoot waits for SSH on a recently started machine: EC2 reports it as running
-// before it has booted. It does not wait for a machine that has been up for three
-// minutes or has no host key of its own.
+// AwaitBoot waits for SSH on a recently started machine: EC2 reports it as running before it has
+// booted. It does not wait for a machine that has been up for three minutes or has no host key of
+// its own.
 func (c *Client) AwaitBoot(ctx context.Context, m Machine, connect Connect) error {
 	rest := min(refusedGrace-time.Since(m.Started), refusedGrace)
 	if m.HostKey == "" || rest <= 0 {
@@ -89,8 +88,8 @@ func (c *Client) AwaitBoot(ctx context.Context, m Machine, connect Connect) erro
 	return c.WaitMachine(ctx, m, connect)
 }
 
-// WaitMachine waits until a machine with a host key of its own answers on SSH, for
-// example after a start.
+// WaitMachine waits until a machine with a host key of its own answers on SSH, for example after a
+// start.
 func (c *Client) WaitMachine(ctx context.Context, m Machine, connect Connect) error {
 	shell := connect(m, []string{m.HostKey})
 	if err := c.aliveWhile(ctx, m.ID, func(ctx context.Context) error { return shell.WaitReady(ctx, sshPoll) }); err != nil {

@@ -37,8 +37,8 @@ func healthyEC2(id string) *Client {
 	}})}
 }
 
-// A machine that refuses connections gets more time than one that does not answer:
-// only in the latter case something blocks the connection.
+// A machine that refuses connections gets more time than one that does not answer: only in the
+// latter case something blocks the connection.
 func TestAliveWhile(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -89,8 +89,7 @@ func (bootingShell) Run(context.Context, remote.Command) (remote.Output, error) 
 	return remote.Output{}, errors.New("nothing is to be run")
 }
 
-// Only a machine that was started recently and has a host key of its own may still be
-// booting.
+// Only a machine that was started recently and has a host key of its own may still be booting.
 func TestAwaitBoot(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

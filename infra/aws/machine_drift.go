@@ -15,8 +15,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// machineRepairs compares one machine with its spec. Repairs that need a stopped
-// instance have power set.
+// machineRepairs compares one machine with its spec. Repairs that need a stopped instance have
+// power set.
 func (c *Client) machineRepairs(spec MachineSpec, o observation) []repair {
 	m := o.machine()
 	var out []repair
@@ -84,11 +84,10 @@ func (c *Client) machineTags(s MachineSpec) map[string]string {
 	return out
 }
 
-// ConvergeMachine brings a running or stopped machine to what is wanted, in place. It
-// stops the machine only to change the instance type. beforeStop, if not nil, is
-// called before that; its error keeps the machine running. The returned machine is as it is
-// afterwards. If it was started, its public address may have changed and its SSH
-// server may not answer yet.
+// ConvergeMachine brings a running or stopped machine to what is wanted, in place. It stops the
+// machine only to change the instance type. beforeStop, if not nil, is called before that; its
+// error keeps the machine running. The returned machine is as it is afterwards. If it was started,
+// its public address may have changed and its SSH server may not answer yet.
 func (c *Client) ConvergeMachine(ctx context.Context, id string, spec MachineSpec, beforeStop func(context.Context, Machine) error) (Machine, error) {
 	o, err := c.observe(ctx, id, routedVPC(spec))
 	if err != nil {
@@ -189,8 +188,8 @@ func (c *Client) setSourceDestCheck(ctx context.Context, networkInterface string
 	return nil
 }
 
-// diffMetadata returns how the options of the metadata service differ from what is
-// wanted of every machine.
+// diffMetadata returns how the options of the metadata service differ from what is wanted of every
+// machine.
 func diffMetadata(found types.InstanceMetadataOptionsResponse) []finding.Finding {
 	var out []finding.Finding
 	add := func(problem finding.Problem, found, wanted string) {

@@ -13,8 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 )
 
-// DefaultImageParameter is the public SSM parameter that names the newest
-// Debian 13 AMI of a region. https://wiki.debian.org/Cloud/AmazonEC2Image
+// DefaultImageParameter is the public SSM parameter that names the newest Debian 13 AMI of a
+// region. https://wiki.debian.org/Cloud/AmazonEC2Image
 const DefaultImageParameter = "/aws/service/debian/release/13/latest/amd64"
 
 type image struct {
@@ -23,8 +23,8 @@ type image struct {
 	MinimumGiB int32  // size of its root snapshot
 }
 
-// imageCache keeps what is known of images for the client's lifetime, so that
-// machines launched together ask only once.
+// imageCache keeps what is known of images for the client's lifetime, so that machines launched
+// together ask only once.
 type imageCache struct {
 	mu    sync.Mutex
 	known map[string]*imageEntry
@@ -35,8 +35,8 @@ type imageEntry struct {
 	image *image
 }
 
-// image returns the image with an AMI id, or with the id in the SSM parameter named by
-// wanted if that begins with "/" or "resolve:ssm:"; empty means DefaultImageParameter.
+// image returns the image with an AMI id, or with the id in the SSM parameter named by wanted if
+// that begins with "/" or "resolve:ssm:"; empty means DefaultImageParameter.
 func (c *Client) image(ctx context.Context, wanted string) (image, error) {
 	if wanted == "" {
 		wanted = DefaultImageParameter

@@ -15,12 +15,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// LaunchMachine makes sure that the machine has an instance: the one that an
-// interrupted run left, or a new one with a first host key made from rand. It returns
-// as soon as EC2 has accepted the launch; see Bring.
+// LaunchMachine makes sure that the machine has an instance: the one that an interrupted run left,
+// or a new one with a first host key made from rand. It returns as soon as EC2 has accepted the
+// launch; see Bring.
 func (c *Client) LaunchMachine(ctx context.Context, spec MachineSpec, rand io.Reader) (*Launch, error) {
-	// Another round is needed only if the client token was used for an
-	// instance that does not exist any more.
+	// Another round is needed only if the client token was used for an instance that does not exist
+	// any more.
 	for round := range 4 {
 		all, err := c.instances(ctx, spec.Cluster, spec.Name)
 		if err != nil {
@@ -53,8 +53,8 @@ func generation(all []types.Instance, round int) string {
 	return fmt.Sprintf("%s/%d", strings.Join(ids, ","), round)
 }
 
-// adoptable returns the live instance in all, nil if there is none. It first waits
-// until instances that are shutting down have released the private address.
+// adoptable returns the live instance in all, nil if there is none. It first waits until instances
+// that are shutting down have released the private address.
 func (c *Client) adoptable(ctx context.Context, spec MachineSpec, all []types.Instance) (*types.Instance, error) {
 	var live []types.Instance
 	for _, i := range all {
@@ -145,8 +145,8 @@ func (c *Client) run(ctx context.Context, spec MachineSpec, generation string, r
 	return &Launch{client: c, spec: spec, instance: out.Instances[0], launchKey: key.authorized}, nil
 }
 
-// byToken finds the instance that an interrupted run launched with the same token and
-// another first host key.
+// byToken finds the instance that an interrupted run launched with the same token and another first
+// host key.
 func (c *Client) byToken(ctx context.Context, spec MachineSpec, token string) (*Launch, error) {
 	var found *types.Instance
 	seen := 0
@@ -186,8 +186,8 @@ type Launch struct {
 // Machine returns the machine as far as it is known. Do not call it while Bring runs.
 func (l *Launch) Machine() Machine { return machineOf(l.instance) }
 
-// Bring waits until the machine runs and answers on SSH, applies the spec, and replaces
-// the first host key. With an error it returns the machine as last seen.
+// Bring waits until the machine runs and answers on SSH, applies the spec, and replaces the first
+// host key. With an error it returns the machine as last seen.
 func (l *Launch) Bring(ctx context.Context, connect Connect) (Machine, error) {
 	id := sdk.ToString(l.instance.InstanceId)
 	if l.launchKey == "" {
@@ -250,8 +250,8 @@ func (l *Launch) settle(ctx context.Context, instance string, n *types.InstanceN
 	return g.Wait()
 }
 
-// route makes the routes to the machine's pods. It records the tables that got one,
-// also if another failed.
+// route makes the routes to the machine's pods. It records the tables that got one, also if another
+// failed.
 func (l *Launch) route(ctx context.Context, tables []types.RouteTable, instance, networkInterface string) error {
 	var mu sync.Mutex
 	g, gctx := errgroup.WithContext(ctx)

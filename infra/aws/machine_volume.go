@@ -12,13 +12,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 )
 
-// volumeBudget is how long EC2 may take to give an enlarged volume its new size:
-// usually seconds, while the optimization of its blocks may continue for hours.
+// volumeBudget is how long EC2 may take to give an enlarged volume its new size: usually seconds,
+// while the optimization of its blocks may continue for hours.
 // https://docs.aws.amazon.com/ebs/latest/userguide/monitoring-volume-modifications.html
 const volumeBudget = 5 * time.Minute
 
-// growVolume enlarges a volume, which may be in use, to gib GiB and waits until it has its
-// new size: when its modification is "optimizing" or "completed".
+// growVolume enlarges a volume, which may be in use, to gib GiB and waits until it has its new
+// size: when its modification is "optimizing" or "completed".
 func (c *Client) growVolume(ctx context.Context, id string, gib int32) error {
 	if _, err := c.EC2.ModifyVolume(ctx, &ec2.ModifyVolumeInput{VolumeId: &id, Size: &gib}); err != nil {
 		return fmt.Errorf("enlarge volume %s to %d GiB: %w", id, gib, err)
@@ -42,8 +42,8 @@ func (c *Client) growVolume(ctx context.Context, id string, gib int32) error {
 	})
 }
 
-// GrowRoot grows the machine's root partition and file system to its enlarged root
-// volume of gib GiB, without a stop. A root that is not on a disk is left alone.
+// GrowRoot grows the machine's root partition and file system to its enlarged root volume of gib
+// GiB, without a stop. A root that is not on a disk is left alone.
 func GrowRoot(ctx context.Context, m Machine, gib int32, connect Connect) error {
 	if err := deed.GrowRoot(ctx, connect(m, []string{m.HostKey}), int64(gib)<<30); err != nil {
 		return fmt.Errorf("machine %s (%s): grow the root file system: %w", m.Name, m.ID, err)

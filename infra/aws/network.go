@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ErrNotFound says that something certainly does not exist: EC2 does not know it or
-// says that it is terminated.
+// ErrNotFound says that something certainly does not exist: EC2 does not know it or says that it is
+// terminated.
 var ErrNotFound = errors.New("does not exist")
 
 const kindNetwork = "network"
@@ -22,24 +22,23 @@ const kindNetwork = "network"
 // NetworkSpec is what is wanted of a cluster's network.
 type NetworkSpec struct {
 	Cluster string
-	// VPCID and SubnetIDs adopt an existing VPC, in which only the security groups
-	// are made; set both or none.
+	// VPCID and SubnetIDs adopt an existing VPC, in which only the security groups are made; set
+	// both or none.
 	VPCID     string
 	SubnetIDs []string
-	// VPCCIDR, NodeCIDR and AvailabilityZone are for a VPC of our own. An empty zone
-	// lets EC2 choose.
+	// VPCCIDR, NodeCIDR and AvailabilityZone are for a VPC of our own. An empty zone lets EC2
+	// choose.
 	VPCCIDR, NodeCIDR netip.Prefix
 	AvailabilityZone  string
 	// AdminCIDRs may reach SSH on every machine and the API on the load balancer.
 	AdminCIDRs []netip.Prefix
 	// NodePortCIDRs may reach NodePorts on workers.
 	NodePortCIDRs []netip.Prefix
-	// IgnoreRules selects rules of others in the security groups, which are left
-	// alone.
+	// IgnoreRules selects rules of others in the security groups, which are left alone.
 	IgnoreRules RuleFilter
 	Tags        map[string]string
-	// RemoveTags lists tag keys to delete: those that an earlier spec had and this
-	// one no longer has.
+	// RemoveTags lists tag keys to delete: those that an earlier spec had and this one no longer
+	// has.
 	RemoveTags []string
 	// Known is the network as last seen. Its ids find parts that have lost their tags.
 	Known Network
@@ -70,8 +69,8 @@ type Subnet struct {
 type snapshot struct {
 	adopted bool
 	vpc     *types.Vpc
-	// extra counts further VPCs with the cluster's tags, left by a creation whose
-	// response was lost.
+	// extra counts further VPCs with the cluster's tags, left by a creation whose response was
+	// lost.
 	extra   int
 	subnets []types.Subnet
 	tables  []types.RouteTable // all that were listed; see tableOf and own
@@ -84,9 +83,8 @@ type snapshot struct {
 	ignored map[groupRule]bool
 }
 
-// takeSnapshot takes a snapshot of the VPC with a known id, or else of the one with the
-// cluster's tags. It makes one round of parallel calls, and then reads the rules to
-// ignore.
+// takeSnapshot takes a snapshot of the VPC with a known id, or else of the one with the cluster's
+// tags. It makes one round of parallel calls, and then reads the rules to ignore.
 func (c *Client) takeSnapshot(ctx context.Context, spec NetworkSpec) (snapshot, error) {
 	tagged := []types.Filter{tagFilter(TagCluster, spec.Cluster), tagFilter(TagKind, kindNetwork)}
 	within := tagged
@@ -158,8 +156,7 @@ func (c *Client) takeSnapshot(ctx context.Context, spec NetworkSpec) (snapshot, 
 	return s, nil
 }
 
-// lookSubnets returns the adopted subnets that exist, or else the subnets matching
-// within.
+// lookSubnets returns the adopted subnets that exist, or else the subnets matching within.
 func (c *Client) lookSubnets(ctx context.Context, spec NetworkSpec, within []types.Filter) ([]types.Subnet, error) {
 	if spec.adopts() {
 		if len(spec.SubnetIDs) == 0 {
@@ -199,8 +196,8 @@ func (c *Client) gateways(ctx context.Context, vpc string, tagged []types.Filter
 	return out.InternetGateways, nil
 }
 
-// mine returns a function that recognises our own resources in a shared VPC by the
-// cluster's tags or by a known id.
+// mine returns a function that recognises our own resources in a shared VPC by the cluster's tags
+// or by a known id.
 func (s NetworkSpec) mine() func(*string, []types.Tag) bool {
 	known := map[string]bool{s.Known.VPCID: true, s.Known.InternetGatewayID: true}
 	for _, n := range s.Known.Subnets {
@@ -216,8 +213,7 @@ func (s NetworkSpec) mine() func(*string, []types.Tag) bool {
 	}
 }
 
-// choose selects the VPC with the most parts. There are several only after an
-// interruption.
+// choose selects the VPC with the most parts. There are several only after an interruption.
 func (s *snapshot) choose(vpcs []types.Vpc) {
 	if len(vpcs) == 0 {
 		return
@@ -245,8 +241,8 @@ func (s *snapshot) narrow(gateways []types.InternetGateway, groups []types.Secur
 	slices.SortFunc(s.subnets, func(a, b types.Subnet) int { return compareStrings(a.SubnetId, b.SubnetId) })
 	slices.SortFunc(s.tables, func(a, b types.RouteTable) int { return compareStrings(a.RouteTableId, b.RouteTableId) })
 	slices.SortFunc(gateways, func(a, b types.InternetGateway) int { return compareStrings(a.InternetGatewayId, b.InternetGatewayId) })
-	// The attached gateway comes first. One that is not attached had its attachment
-	// interrupted or undone.
+	// The attached gateway comes first. One that is not attached had its attachment interrupted or
+	// undone.
 	slices.SortStableFunc(gateways, func(a, b types.InternetGateway) int { return len(b.Attachments) - len(a.Attachments) })
 	for _, w := range gateways {
 		switch {

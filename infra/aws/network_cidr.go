@@ -8,8 +8,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
 
-// Rules of VPCs for networks and addresses. Each check ignores values that are not
-// known.
+// Rules of VPCs for networks and addresses. Each check ignores values that are not known.
 
 // Bounds of the prefix length of a VPC and of a subnet.
 const (
@@ -25,8 +24,8 @@ func CheckNodeCIDR(subnet, vpc netip.Prefix) (errs invalid.Fields) {
 	return errs
 }
 
-// CheckPodCIDR returns an error for a pod network to which a VPC can have no route:
-// one that overlaps the VPC's own.
+// CheckPodCIDR returns an error for a pod network to which a VPC can have no route: one that
+// overlaps the VPC's own.
 func CheckPodCIDR(pods, vpc netip.Prefix) (errs invalid.Fields) {
 	if pods.Overlaps(vpc) {
 		errs.Say("pod_cidr", "Overlapping networks",
@@ -35,8 +34,8 @@ func CheckPodCIDR(pods, vpc netip.Prefix) (errs invalid.Fields) {
 	return errs
 }
 
-// CheckPrivateIP returns an error if a machine cannot have the address: it is in none
-// of the subnets, or AWS reserves it (the first four of each subnet and the last).
+// CheckPrivateIP returns an error if a machine cannot have the address: it is in none of the
+// subnets, or AWS reserves it (the first four of each subnet and the last).
 // https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html
 func CheckPrivateIP(ip netip.Addr, subnets []netip.Prefix) (errs invalid.Fields) {
 	const field, problem = "private_ip", "Unusable private address"

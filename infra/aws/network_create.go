@@ -31,8 +31,7 @@ func (b *builder) createSubnet(ctx context.Context) error {
 	return nil
 }
 
-// adoptSubnet adopts the subnet that an earlier attempt made, whose response was
-// lost.
+// adoptSubnet adopts the subnet that an earlier attempt made, whose response was lost.
 func (b *builder) adoptSubnet(ctx context.Context, conflict error) error {
 	out, err := b.EC2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{Filters: []types.Filter{filter("vpc-id", b.vpcID())}})
 	if err != nil {
@@ -84,8 +83,8 @@ func (b *builder) createTable(ctx context.Context) error {
 	return nil
 }
 
-// associate makes our table the subnet's, replacing another one if necessary. It
-// waits until EC2 reports the association, by which machines find their route tables.
+// associate makes our table the subnet's, replacing another one if necessary. It waits until EC2
+// reports the association, by which machines find their route tables.
 func (b *builder) associate(ctx context.Context, table, subnet string) error {
 	if err := b.putAssociation(ctx, table, subnet); err != nil {
 		return err

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// DeleteNetwork deletes everything that EnsureNetwork made for the cluster, including
-// duplicates left by an interrupted run. An adopted VPC stays. What does not exist is
-// no error. It waits until the interfaces of terminated machines are gone.
+// DeleteNetwork deletes everything that EnsureNetwork made for the cluster, including duplicates
+// left by an interrupted run. An adopted VPC stays. What does not exist is no error. It waits until
+// the interfaces of terminated machines are gone.
 func (c *Client) DeleteNetwork(ctx context.Context, spec NetworkSpec) error {
 	spec.IgnoreRules = RuleFilter{} // others' rules are deleted with the groups
 	s, err := c.takeSnapshot(ctx, spec)
@@ -41,8 +41,8 @@ func (c *Client) DeleteNetwork(ctx context.Context, spec NetworkSpec) error {
 	return nil
 }
 
-// deleteGroups deletes the groups, after the rules that refer to other groups. All
-// other rules are deleted with their group.
+// deleteGroups deletes the groups, after the rules that refer to other groups. All other rules are
+// deleted with their group.
 func (c *Client) deleteGroups(ctx context.Context, s snapshot) error {
 	b := &builder{Client: c}
 	ours := map[string]bool{}
@@ -129,8 +129,7 @@ func (c *Client) deleteGateway(ctx context.Context, w types.InternetGateway) err
 	return nil
 }
 
-// explainBlocked adds what still uses the VPC to an error that only says that
-// something does.
+// explainBlocked adds what still uses the VPC to an error that only says that something does.
 func (c *Client) explainBlocked(ctx context.Context, vpc string, err error) error {
 	if vpc == "" || !IsCode(err, "DependencyViolation", "AuthFailure.AddressInUse") {
 		return err

@@ -24,15 +24,14 @@ type builder struct {
 	snapshot
 }
 
-// stages returns the functions that find differences, in the order in which they must be
-// repaired: each stage needs the results of the one before. The repairs within a
-// stage are independent.
+// stages returns the functions that find differences, in the order in which they must be repaired:
+// each stage needs the results of the one before. The repairs within a stage are independent.
 func (b *builder) stages() []func() []repair {
 	return []func() []repair{b.findVPC, b.findParts, b.findSettings}
 }
 
-// EnsureNetwork makes the network, or completes and repairs an existing one. With an
-// error it returns what exists by then.
+// EnsureNetwork makes the network, or completes and repairs an existing one. With an error it
+// returns what exists by then.
 func (c *Client) EnsureNetwork(ctx context.Context, spec NetworkSpec) (Network, error) {
 	s, err := c.takeSnapshot(ctx, spec)
 	if err != nil {
@@ -59,9 +58,8 @@ func (c *Client) EnsureNetwork(ctx context.Context, spec NetworkSpec) (Network, 
 	return b.network(spec.Cluster), nil
 }
 
-// ObserveNetwork returns how the network differs from what is wanted. The subjects
-// are its parts: "vpc", "security group worker". The error is ErrNotFound if the VPC
-// does not exist.
+// ObserveNetwork returns how the network differs from what is wanted. The subjects are its parts:
+// "vpc", "security group worker". The error is ErrNotFound if the VPC does not exist.
 func (c *Client) ObserveNetwork(ctx context.Context, spec NetworkSpec) (Network, []finding.Finding, error) {
 	s, err := c.takeSnapshot(ctx, spec)
 	if err != nil {
@@ -78,8 +76,8 @@ func (c *Client) ObserveNetwork(ctx context.Context, spec NetworkSpec) (Network,
 	return b.network(spec.Cluster), out, nil
 }
 
-// FindNetwork returns the network of a cluster by its tags, with the admin and
-// NodePort networks that its groups allow, for an import.
+// FindNetwork returns the network of a cluster by its tags, with the admin and NodePort networks
+// that its groups allow, for an import.
 func (c *Client) FindNetwork(ctx context.Context, cluster string) (Network, NetworkSpec, error) {
 	spec := NetworkSpec{Cluster: cluster}
 	s, err := c.takeSnapshot(ctx, spec)
@@ -141,8 +139,7 @@ func (b *builder) findVPC() []repair {
 	})}
 }
 
-// findAdopted finds adopted subnets that do not exist. Only their owner can make them
-// again.
+// findAdopted finds adopted subnets that do not exist. Only their owner can make them again.
 func (b *builder) findAdopted() []repair {
 	var out []repair
 	for _, id := range b.spec.SubnetIDs {
@@ -249,8 +246,8 @@ func (b *builder) findRules() []repair {
 	return out
 }
 
-// ruleRepairs makes one repair, with one call, for all missing rules, and one for all
-// unexpected ones.
+// ruleRepairs makes one repair, with one call, for all missing rules, and one for all unexpected
+// ones.
 func (b *builder) ruleRepairs(role Role, ids map[Role]string, missing, unexpected []rule, egress bool) []repair {
 	var out []repair
 	add := func(rules []rule, problem finding.Problem, fix func(context.Context, string, []types.IpPermission, bool) error) {

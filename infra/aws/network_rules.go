@@ -70,8 +70,8 @@ func (r rule) in(groups map[Role]string, egress bool) string {
 	return r.String()
 }
 
-// wantedRules returns the ingress rules of each role: only what is needed, with
-// groups referring to each other. The ids of all groups must be known.
+// wantedRules returns the ingress rules of each role: only what is needed, with groups referring to
+// each other. The ids of all groups must be known.
 func wantedRules(spec NetworkSpec, groups map[Role]string) map[Role][]rule {
 	out := map[Role][]rule{}
 	allow := func(role Role, protocol string, from, to int32, sources ...string) {
@@ -89,8 +89,8 @@ func wantedRules(spec NetworkSpec, groups map[Role]string) map[Role][]rule {
 	allow(RoleController, "tcp", portAPI, portAPI, lb, controller, worker)
 	allow(RoleController, "tcp", portEtcdClient, portEtcdPeer, controller)
 	allow(RoleWorker, "tcp", portKubelet, portKubelet, controller, worker)
-	// Pod traffic has any port, and its destination is no machine's own address, so
-	// that no narrower rule is possible.
+	// Pod traffic has any port, and its destination is no machine's own address, so that no
+	// narrower rule is possible.
 	allow(RoleWorker, "-1", 0, 0, controller, worker)
 	for _, protocol := range []string{"tcp", "udp"} {
 		allow(RoleWorker, protocol, portNodePortMin, portNodePortMax, cidrStrings(spec.NodePortCIDRs)...)
@@ -101,8 +101,8 @@ func wantedRules(spec NetworkSpec, groups map[Role]string) map[Role][]rule {
 // wantedEgress is the same for every role, because machines download and pull images.
 var wantedEgress = []rule{{protocol: "-1", source: "0.0.0.0/0"}}
 
-// egressIPv6 is a rule that EC2 also gives new groups in a VPC with IPv6 addresses.
-// The machines have none.
+// egressIPv6 is a rule that EC2 also gives new groups in a VPC with IPv6 addresses. The machines
+// have none.
 var egressIPv6 = rule{protocol: "-1", source: "::/0"}
 
 // rulesOf returns the rules in EC2's permissions.
@@ -131,8 +131,8 @@ func rulesOf(permissions []types.IpPermission) []rule {
 	return out
 }
 
-// setPorts sets the ports for protocols that have some. For others EC2 returns none
-// in one response and -1 in another.
+// setPorts sets the ports for protocols that have some. For others EC2 returns none in one response
+// and -1 in another.
 func (r *rule) setPorts(from, to *int32) {
 	switch r.protocol {
 	case "tcp", "udp", "icmp", "icmpv6":

@@ -11,8 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// RuleFilter selects security-group rules. A rule that matches one of its fields is
-// selected; the zero value selects none.
+// RuleFilter selects security-group rules. A rule that matches one of its fields is selected; the
+// zero value selects none.
 type RuleFilter struct {
 	DescriptionPrefixes []string // beginnings of the rule's description
 	TagKeys             []string // keys of tags that the rule has
@@ -32,8 +32,8 @@ type groupRule struct {
 	rule   rule
 }
 
-// ignoredRules returns the groups' rules that the filter selects. It is the only call
-// that returns the rules' tags.
+// ignoredRules returns the groups' rules that the filter selects. It is the only call that returns
+// the rules' tags.
 func (c *Client) ignoredRules(ctx context.Context, f RuleFilter, groups map[Role]types.SecurityGroup) (map[groupRule]bool, error) {
 	if f.empty() || len(groups) == 0 {
 		return nil, nil

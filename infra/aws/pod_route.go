@@ -31,8 +31,8 @@ func (c *Client) routeTables(ctx context.Context, vpc string) ([]types.RouteTabl
 	return out, nil
 }
 
-// tableOf returns the route table that applies to a subnet: the one associated with
-// it, else the VPC's main table; nil if tables has neither.
+// tableOf returns the route table that applies to a subnet: the one associated with it, else the
+// VPC's main table; nil if tables has neither.
 func tableOf(tables []types.RouteTable, subnet string) *types.RouteTable {
 	var main *types.RouteTable
 	for i, t := range tables {
@@ -69,8 +69,8 @@ func (c *Client) existing(ctx context.Context, ids []string) (map[string]types.S
 	return out, nil
 }
 
-// settledTables returns the VPC's route tables once every subnet of the network has
-// one. It waits as long as EC2 may take to be consistent after a change.
+// settledTables returns the VPC's route tables once every subnet of the network has one. It waits
+// as long as EC2 may take to be consistent after a change.
 func (c *Client) settledTables(ctx context.Context, spec MachineSpec) ([]types.RouteTable, error) {
 	var tables []types.RouteTable
 	attempts := 0
@@ -88,9 +88,9 @@ func (c *Client) settledTables(ctx context.Context, spec MachineSpec) ([]types.R
 	return tables, err
 }
 
-// missingTable names a subnet of the network without a route table, empty if there
-// is none. The main table applies only to subnets of others: the cluster's own
-// have an association, which EC2 may report later.
+// missingTable names a subnet of the network without a route table, empty if there is none. The
+// main table applies only to subnets of others: the cluster's own have an association, which EC2
+// may report later.
 func (c *Client) missingTable(ctx context.Context, spec MachineSpec, tables []types.RouteTable) (string, error) {
 	loose := unassociatedSubnets(tables, spec)
 	if len(loose) == 0 {
@@ -115,8 +115,8 @@ func (c *Client) missingTable(ctx context.Context, spec MachineSpec, tables []ty
 	return "", nil
 }
 
-// withoutGone returns the spec without the subnets that do not exist, to which the
-// main table would seem to apply. It asks EC2 only if that table lacks the route.
+// withoutGone returns the spec without the subnets that do not exist, to which the main table would
+// seem to apply. It asks EC2 only if that table lacks the route.
 func (c *Client) withoutGone(ctx context.Context, spec MachineSpec, o observation) (MachineSpec, error) {
 	loose := unassociatedSubnets(o.tables, spec)
 	if len(loose) == 0 || !spec.PodCIDR.IsValid() {
@@ -137,8 +137,8 @@ func (c *Client) withoutGone(ctx context.Context, spec MachineSpec, o observatio
 	return spec, nil
 }
 
-// leading returns the ids of the tables with a route to the machine's pods that leads
-// to the machine.
+// leading returns the ids of the tables with a route to the machine's pods that leads to the
+// machine.
 func (o observation) leading(spec MachineSpec) []string {
 	var out []string
 	for _, t := range o.tables {
@@ -151,8 +151,7 @@ func (o observation) leading(spec MachineSpec) []string {
 	return slices.Compact(out)
 }
 
-// podTables returns the ids of the tables that apply to the network's subnets, each
-// once.
+// podTables returns the ids of the tables that apply to the network's subnets, each once.
 func podTables(tables []types.RouteTable, spec MachineSpec) []string {
 	var out []string
 	for _, subnet := range spec.NetworkSubnets {
@@ -164,8 +163,8 @@ func podTables(tables []types.RouteTable, spec MachineSpec) []string {
 	return slices.Compact(out)
 }
 
-// routeRepairs compares the routes to a machine's pods with the spec and returns one
-// repair per table with differences.
+// routeRepairs compares the routes to a machine's pods with the spec and returns one repair per
+// table with differences.
 func (c *Client) routeRepairs(spec MachineSpec, tables []types.RouteTable, id, networkInterface string) []repair {
 	var out []repair
 	wanted := podTables(tables, spec)
@@ -214,14 +213,13 @@ type podRoute struct {
 	turn bool
 }
 
-// routeBudget is how long another machine may take to give up the route to its
-// pods: it is drained first.
+// routeBudget is how long another machine may take to give up the route to its pods: it is drained
+// first.
 const routeBudget = 10 * time.Minute
 
-// putPodRoute makes the route, or replaces the one found. A route that is not this
-// machine's is replaced only if its target does not exist any more. If it is another
-// machine's of the cluster, putPodRoute waits: Terraform deletes or changes that
-// machine at the same time.
+// putPodRoute makes the route, or replaces the one found. A route that is not this machine's is
+// replaced only if its target does not exist any more. If it is another machine's of the cluster,
+// putPodRoute waits: Terraform deletes or changes that machine at the same time.
 func (c *Client) putPodRoute(ctx context.Context, r podRoute, found *types.Route) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, routeBudget, fmt.Errorf("not within %s", routeBudget))
 	defer cancel()
@@ -235,8 +233,8 @@ func (c *Client) putPodRoute(ctx context.Context, r podRoute, found *types.Route
 	})
 }
 
-// tryPodRoute makes one attempt. If another machine of the cluster has the route, it
-// returns its name.
+// tryPodRoute makes one attempt. If another machine of the cluster has the route, it returns its
+// name.
 func (c *Client) tryPodRoute(ctx context.Context, r podRoute, found *types.Route) (held string, err error) {
 	destination := sdk.String(r.to.String())
 	if found == nil {
@@ -279,8 +277,8 @@ func (c *Client) podRouteIn(ctx context.Context, r podRoute) (*types.Route, erro
 	return nil, nil
 }
 
-// holder returns the other machine of the cluster to which the route leads; empty if
-// its target does not exist any more. A route to anything else is an error.
+// holder returns the other machine of the cluster to which the route leads; empty if its target
+// does not exist any more. A route to anything else is an error.
 func (c *Client) holder(ctx context.Context, r podRoute, found types.Route) (string, error) {
 	if dead, err := c.dead(ctx, found); err != nil || dead {
 		return "", err
@@ -300,8 +298,7 @@ func (c *Client) holder(ctx context.Context, r podRoute, found types.Route) (str
 	return "", fmt.Errorf("it leads to %s and is not this machine's: remove it, or give the machine another network for its pods", targetOf(found))
 }
 
-// dead reports whether a route's target does not exist any more, as opposed to a
-// stopped instance.
+// dead reports whether a route's target does not exist any more, as opposed to a stopped instance.
 func (c *Client) dead(ctx context.Context, r types.Route) (bool, error) {
 	if r.State != types.RouteStateBlackhole {
 		return false, nil
@@ -316,9 +313,9 @@ func (c *Client) dead(ctx context.Context, r types.Route) (bool, error) {
 	return false, err
 }
 
-// deletePodRoutes removes the routes to a machine's pods from the tables of the
-// network and from those that got one earlier. It leaves routes that now lead to
-// another machine. tables are as they were before the instance was terminated.
+// deletePodRoutes removes the routes to a machine's pods from the tables of the network and from
+// those that got one earlier. It leaves routes that now lead to another machine. tables are as they
+// were before the instance was terminated.
 func (c *Client) deletePodRoutes(ctx context.Context, spec MachineSpec, tables []types.RouteTable, id string) error {
 	ours := append(podTables(tables, spec), spec.RoutedTables...)
 	g, gctx := errgroup.WithContext(ctx)

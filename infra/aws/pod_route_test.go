@@ -17,8 +17,8 @@ import (
 	"github.com/aws/smithy-go/middleware"
 )
 
-// routingEC2 answers calls about route tables: the nth call with the nth entry of
-// told, later calls with the last one.
+// routingEC2 answers calls about route tables: the nth call with the nth entry of told, later calls
+// with the last one.
 type routingEC2 struct {
 	told      [][]types.RouteTable
 	subnets   []types.Subnet
@@ -60,8 +60,8 @@ func (e *routingEC2) client() *Client {
 	}})}
 }
 
-// mainTable and tableWith return route tables: the VPC's main one, and one that is
-// associated with a subnet.
+// mainTable and tableWith return route tables: the VPC's main one, and one that is associated with
+// a subnet.
 func mainTable(routes ...types.Route) types.RouteTable {
 	return types.RouteTable{RouteTableId: sdk.String("rtb-main"), Routes: routes, Associations: []types.RouteTableAssociation{{Main: sdk.Bool(true)}}}
 }
@@ -88,8 +88,8 @@ func settleRoutes(e *routingEC2, subnets ...string) (*Launch, error) {
 	return l, l.settle(ctx, "i-1", &types.InstanceNetworkInterface{NetworkInterfaceId: sdk.String("eni-1")})
 }
 
-// TestSettleWaitsForTables checks that no other table gets the route if EC2 does not
-// list a route table, or its association, yet.
+// TestSettleWaitsForTables checks that no other table gets the route if EC2 does not list a route
+// table, or its association, yet.
 func TestSettleWaitsForTables(t *testing.T) {
 	none := []types.RouteTable{}
 	main := []types.RouteTable{mainTable()}
@@ -125,8 +125,8 @@ func TestSettleWaitsForTables(t *testing.T) {
 	}
 }
 
-// TestSettleRecordsItsOwn checks that a table in which a route of others is in the way
-// is not recorded as having the machine's.
+// TestSettleRecordsItsOwn checks that a table in which a route of others is in the way is not
+// recorded as having the machine's.
 func TestSettleRecordsItsOwn(t *testing.T) {
 	foreign := types.Route{DestinationCidrBlock: sdk.String("10.200.0.0/24"), NetworkInterfaceId: sdk.String("eni-9"), State: types.RouteStateActive}
 	e := &routingEC2{told: [][]types.RouteTable{{tableWith("rtb-a", "subnet-a"), tableWith("rtb-b", "subnet-b", foreign)}}}
@@ -139,8 +139,8 @@ func TestSettleRecordsItsOwn(t *testing.T) {
 	}
 }
 
-// TestSettleWaitsForTheOther checks a machine that Terraform makes while it deletes
-// another with the same pod network.
+// TestSettleWaitsForTheOther checks a machine that Terraform makes while it deletes another with
+// the same pod network.
 func TestSettleWaitsForTheOther(t *testing.T) {
 	led := types.Route{DestinationCidrBlock: sdk.String("10.200.0.0/24"), NetworkInterfaceId: sdk.String("eni-2"), InstanceId: sdk.String("i-2"), State: types.RouteStateActive}
 	held, free := []types.RouteTable{tableWith("rtb-a", "subnet-a", led)}, []types.RouteTable{tableWith("rtb-a", "subnet-a")}
@@ -176,8 +176,8 @@ func TestSettleWaitsForTheOther(t *testing.T) {
 	}
 }
 
-// TestObserveRecordsItsOwn checks that a route of others to the machine, in a table
-// that applies to none of the network's subnets, does not count as the machine's.
+// TestObserveRecordsItsOwn checks that a route of others to the machine, in a table that applies to
+// none of the network's subnets, does not count as the machine's.
 func TestObserveRecordsItsOwn(t *testing.T) {
 	to := types.Route{DestinationCidrBlock: sdk.String("10.200.0.0/24"), NetworkInterfaceId: sdk.String("eni-1"), InstanceId: sdk.String("i-1"), State: types.RouteStateActive}
 	e := &routingEC2{told: [][]types.RouteTable{{tableWith("rtb-a", "subnet-a", to), tableWith("rtb-vpn", "subnet-vpn", to)}}, instances: []types.Instance{{

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Polling starts fast, because the local EC2 and most state changes of EC2 take less
-// than a second, and slows down to what EC2's API limits recommend for long waits.
+// Polling starts fast, because the local EC2 and most state changes of EC2 take less than a second,
+// and slows down to what EC2's API limits recommend for long waits.
 const (
 	firstPoll = 100 * time.Millisecond
 	lastPoll  = 2 * time.Second
@@ -24,8 +24,8 @@ func backoff(attempt int) time.Duration {
 	return d
 }
 
-// poll calls ready until it returns true or an error, or ctx ends. The last string it
-// returned goes into the error.
+// poll calls ready until it returns true or an error, or ctx ends. The last string it returned goes
+// into the error.
 func poll(ctx context.Context, what string, ready func(context.Context) (bool, string, error)) error {
 	last := "nothing seen yet"
 	for attempt := 0; ; attempt++ {

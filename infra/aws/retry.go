@@ -19,14 +19,13 @@ var notYet = []string{
 }
 
 const (
-	// settleAttempts lasts about half a minute: longer than EC2 takes to be
-	// consistent, and short enough if something is really missing.
+	// settleAttempts lasts about half a minute: longer than EC2 takes to be consistent, and short
+	// enough if something is really missing.
 	settleAttempts = 20
-	// doubtAttempts lasts about three seconds: EC2 may briefly not know what existed
-	// a moment ago.
+	// doubtAttempts lasts about three seconds: EC2 may briefly not know what existed a moment ago.
 	doubtAttempts = 7
-	// vanishAttempts lasts about four minutes, in which the interfaces of
-	// terminated machines disappear.
+	// vanishAttempts lasts about four minutes, in which the interfaces of terminated machines
+	// disappear.
 	vanishAttempts = 120
 )
 
@@ -43,9 +42,8 @@ func (c *Client) retryOn(attempts int, codes ...string) func(*ec2.Options) {
 	return func(o *ec2.Options) { o.Retryer = &codeRetryer{Retryer: c.retryer, codes: codes, limit: attempts} }
 }
 
-// codeRetryer retries its own codes up to limit times, with short pauses and without
-// spending retry tokens. It leaves everything else to the wrapped retryer. It is for
-// one call.
+// codeRetryer retries its own codes up to limit times, with short pauses and without spending retry
+// tokens. It leaves everything else to the wrapped retryer. It is for one call.
 type codeRetryer struct {
 	sdk.Retryer
 	codes []string
@@ -64,8 +62,8 @@ func (p *codeRetryer) IsErrorRetryable(err error) bool {
 	return p.seen < p.limit
 }
 
-// RetryDelay counts the two kinds of attempts separately: a call that is throttled
-// once while EC2 becomes consistent must not wait as if throttled every time.
+// RetryDelay counts the two kinds of attempts separately: a call that is throttled once while EC2
+// becomes consistent must not wait as if throttled every time.
 func (p *codeRetryer) RetryDelay(attempt int, err error) (time.Duration, error) {
 	if !IsCode(err, p.codes...) {
 		return p.Retryer.RetryDelay(attempt-p.seen, err)

@@ -15,8 +15,8 @@ func (*attempts) RetryDelay(attempt int, _ error) (time.Duration, error) {
 	return time.Duration(attempt) * time.Hour, nil
 }
 
-// The delay of a throttled call depends only on how often it was throttled, and not on
-// its other retries.
+// The delay of a throttled call depends only on how often it was throttled, and not on its other
+// retries.
 func TestRetryCountsSeparately(t *testing.T) {
 	missing := &smithy.GenericAPIError{Code: "InvalidInstanceID.NotFound"}
 	throttled := &smithy.GenericAPIError{Code: "RequestLimitExceeded"}

@@ -22,8 +22,8 @@ const (
 	// TagResource is the resource's name within cluster and kind: "controller-0".
 	TagResource = "k8s-from-scratch/name"
 	TagRole     = "k8s-from-scratch/role"
-	// TagHostKey is the machine's SSH host key in authorized_keys form, written before
-	// the machine uses it.
+	// TagHostKey is the machine's SSH host key in authorized_keys form, written before the machine
+	// uses it.
 	TagHostKey = "k8s-from-scratch/host-key"
 	// TagClaim says who owns an instance; see MachineSpec.Claim.
 	TagClaim = "k8s-from-scratch/claim"
@@ -31,20 +31,18 @@ const (
 	TagUser = "k8s-from-scratch/user"
 )
 
-// OwnedTag returns the tag key by which Kubernetes' cloud integrations find a
-// cluster's resources; its value is "owned".
-// https://kubernetes.io/docs/reference/labels-annotations-taints/
+// OwnedTag returns the tag key by which Kubernetes' cloud integrations find a cluster's resources;
+// its value is "owned". https://kubernetes.io/docs/reference/labels-annotations-taints/
 func OwnedTag(cluster string) string { return "kubernetes.io/cluster/" + cluster }
 
-// ReservedTag reports whether a tag key belongs to this package and may not be set by
-// a user.
+// ReservedTag reports whether a tag key belongs to this package and may not be set by a user.
 func ReservedTag(key string) bool {
 	return key == TagName || strings.HasPrefix(key, "k8s-from-scratch/") ||
 		strings.HasPrefix(key, "kubernetes.io/cluster/") || strings.HasPrefix(key, "aws:")
 }
 
-// clusterTags returns all tags of one resource. Own tags override default tags, and
-// this package's override both.
+// clusterTags returns all tags of one resource. Own tags override default tags, and this package's
+// override both.
 func (c *Client) clusterTags(cluster, kind, name string, own map[string]string) map[string]string {
 	out := maps.Clone(c.defaultTags)
 	if out == nil {
@@ -93,8 +91,8 @@ func filter(name string, values ...string) types.Filter {
 
 func tagFilter(key string, values ...string) types.Filter { return filter("tag:"+key, values...) }
 
-// diffTags returns how found differs from wanted. Other tags belong to others (cost
-// allocation, aws:*) and are no drift.
+// diffTags returns how found differs from wanted. Other tags belong to others (cost allocation,
+// aws:*) and are no drift.
 func diffTags(wanted, found map[string]string) []finding.Finding {
 	var out []finding.Finding
 	for _, k := range slices.Sorted(maps.Keys(wanted)) {
@@ -108,8 +106,8 @@ func diffTags(wanted, found map[string]string) []finding.Finding {
 	return out
 }
 
-// clientToken is deterministic, so that EC2 takes a call repeated after an
-// interruption for the same call. Another generation makes it a new one.
+// clientToken is deterministic, so that EC2 takes a call repeated after an interruption for the
+// same call. Another generation makes it a new one.
 func clientToken(cluster, kind, name, generation string) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{cluster, kind, name, generation}, "\x00")))
 	return hex.EncodeToString(sum[:])

@@ -19,8 +19,7 @@ import (
 type APIServerSpec struct {
 	ExtraSANs   []string // further names and addresses in its serving certificate
 	AuditPolicy []byte   // YAML of an audit.k8s.io/v1 Policy; empty means the built-in one
-	// AdmissionPlugins configures admission plugins: name -> configuration object,
-	// nil for none.
+	// AdmissionPlugins configures admission plugins: name -> configuration object, nil for none.
 	AdmissionPlugins map[string]map[string]any
 	Args             Args // further flags
 }
@@ -28,13 +27,12 @@ type APIServerSpec struct {
 // apiServerFiles are the files that readAPIServer reads.
 var apiServerFiles = []string{unitPath(APIServerUnit), AuditPolicyPath, AdmissionPath, certPath("apiserver")}
 
-// ShutdownDelay is how long a stopping API server still serves after /readyz
-// fails, so that the load balancer notices first. It is a multiple of the load balancer's
-// check interval.
+// ShutdownDelay is how long a stopping API server still serves after /readyz fails, so that the
+// load balancer notices first. It is a multiple of the load balancer's check interval.
 const ShutdownDelay = "3s"
 
-// APIServerRequest returns the request for the API servers' serving certificates.
-// All controllers have the same names, so that a client may reach any of them by any.
+// APIServerRequest returns the request for the API servers' serving certificates. All controllers
+// have the same names, so that a client may reach any of them by any.
 func APIServerRequest(spec ControlPlaneSpec) (pki.Request, error) {
 	names := []string{
 		"kubernetes", "kubernetes.default", "kubernetes.default.svc",
@@ -80,9 +78,9 @@ func (c *controller) addAPIServer() error {
 			Render: EncryptionConfig(generations.Of(pki.KindEncryption)), Rendering: "secretbox"},
 	)
 
-	// Not listed, because the API server reloads them by itself: its serving
-	// certificate, the front proxy's certificate and CA, the encryption and the
-	// authentication configuration. CAPath is explained in paths.go.
+	// Not listed, because the API server reloads them by itself: its serving certificate, the front
+	// proxy's certificate and CA, the encryption and the authentication configuration. CAPath is
+	// explained in paths.go.
 	restartOn := []string{AuditPolicyPath, APIServerEtcdCAPath, ServiceAccountPubPath, ServiceAccountKeyPath, CAPath}
 	if spec.configuresAdmission() {
 		admission, err := admissionFile(spec.AdmissionPlugins)
@@ -156,8 +154,8 @@ func (c *controller) apiServerArgs() Args {
 		"profiling":                 values("false"),
 	}
 	if len(c.spec.Nodes) > 1 {
-		// Some clients are asked to reconnect, so that load spreads again after an API
-		// server was away.
+		// Some clients are asked to reconnect, so that load spreads again after an API server was
+		// away.
 		args["goaway-chance"] = values("0.001")
 	}
 	if c.spec.APIServer.configuresAdmission() {
@@ -216,8 +214,8 @@ func (c *Cluster) readServerNetworks(f Found) {
 	}
 }
 
-// sansBeyond returns the names in an API server's certificate that it would not have
-// without ExtraSANs.
+// sansBeyond returns the names in an API server's certificate that it would not have without
+// ExtraSANs.
 func (c *controller) sansBeyond(certificate []byte) ([]string, error) {
 	block, _ := pem.Decode(certificate)
 	if block == nil {

@@ -12,10 +12,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
-// admissionPlugins are the plugins that every supported kube-apiserver has
-// (kubernetes pkg/kubeapiserver/options/plugins.go, AllOrderedPlugins). The program
-// rejects others only when it starts, or ignores their configuration, so they are
-// rejected here, before anything is stopped.
+// admissionPlugins are the plugins that every supported kube-apiserver has (kubernetes
+// pkg/kubeapiserver/options/plugins.go, AllOrderedPlugins). The program rejects others only when it
+// starts, or ignores their configuration, so they are rejected here, before anything is stopped.
 var admissionPlugins = []string{
 	"AlwaysAdmit", "AlwaysDeny", "AlwaysPullImages", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction",
 	"ClusterTrustBundleAttest", "DefaultIngressClass", "DefaultStorageClass", "DefaultTolerationSeconds", "DenyServiceExternalIPs",
@@ -76,8 +75,8 @@ func checkAdmissionPlugin(v version.Version, name string) error {
 // admissionFlags are the flags whose values are names of plugins.
 var admissionFlags = []string{"disable-admission-plugins", "enable-admission-plugins"}
 
-// checkAdmissionFlag returns an error for plugins in a flag of kube-apiserver that
-// the release does not have.
+// checkAdmissionFlag returns an error for plugins in a flag of kube-apiserver that the release does
+// not have.
 func checkAdmissionFlag(v version.Version, flag string, lists []string) error {
 	var errs []error
 	for _, list := range lists {

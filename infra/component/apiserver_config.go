@@ -34,10 +34,9 @@ func authenticationFile() (desired.File, error) {
 	return yamlFile(AuthenticationPath, config)
 }
 
-// EncryptionConfig returns a function that renders the EncryptionConfiguration from
-// the stored keys (base64) of the given generations. Secrets are encrypted with the
-// first; values encrypted with any of them can be read, and so can unencrypted
-// values. The result is secret.
+// EncryptionConfig returns a function that renders the EncryptionConfiguration from the stored keys
+// (base64) of the given generations. Secrets are encrypted with the first; values encrypted with
+// any of them can be read, and so can unencrypted values. The result is secret.
 func EncryptionConfig(generations []int) func([][]byte) ([]byte, error) {
 	return func(keys [][]byte) ([]byte, error) {
 		if len(keys) != len(generations) {
@@ -118,8 +117,8 @@ func auditFile(custom []byte) (desired.File, error) {
 	return yamlFile(AuditPolicyPath, policy)
 }
 
-// parseAuditPolicy returns an error for what kube-apiserver would reject, by its own
-// rules (k8s.io/apiserver/pkg/apis/audit/validation).
+// parseAuditPolicy returns an error for what kube-apiserver would reject, by its own rules
+// (k8s.io/apiserver/pkg/apis/audit/validation).
 func parseAuditPolicy(custom []byte) (map[string]any, error) {
 	var m map[string]any
 	if err := yaml.UnmarshalStrict(custom, &m); err != nil {
@@ -142,8 +141,8 @@ func parseAuditPolicy(custom []byte) (map[string]any, error) {
 	return m, auditvalidation.ValidatePolicy(&internal).ToAggregate()
 }
 
-// defaultAuditPolicy logs the bodies of writes, except where they hold secrets,
-// metadata of the rest, and nothing of the cluster's own heartbeats.
+// defaultAuditPolicy logs the bodies of writes, except where they hold secrets, metadata of the
+// rest, and nothing of the cluster's own heartbeats.
 func defaultAuditPolicy() *audit.Policy {
 	leases := []audit.GroupResources{{Group: "coordination.k8s.io", Resources: []string{"leases"}}}
 	p := &audit.Policy{

@@ -13,9 +13,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
 
-// Args are command-line flags of one program, without leading dashes: flag ->
-// values. As extra arguments, one value replaces the flag's default, several values
-// repeat the flag, and an empty list removes it.
+// Args are command-line flags of one program, without leading dashes: flag -> values. As extra
+// arguments, one value replaces the flag's default, several values repeat the flag, and an empty
+// list removes it.
 type Args map[string][]string
 
 // SingleArgs returns Args with one value per flag.
@@ -32,8 +32,8 @@ func SingleArgs(m map[string]string) Args {
 
 var flagName = regexp.MustCompile(`^[a-z0-9]+([-.][a-z0-9]+)*$`)
 
-// CheckArgs returns an error for each extra argument that no program can have: an invalid flag name,
-// or a value with a line break.
+// CheckArgs returns an error for each extra argument that no program can have: an invalid flag
+// name, or a value with a line break.
 func CheckArgs(program string, extra Args) (errs invalid.Fields) {
 	for _, name := range slices.Sorted(maps.Keys(extra)) {
 		field := ArgField(program, name)
@@ -64,8 +64,8 @@ func (a Args) with(program string, extra Args) (Args, error) {
 	return out, nil
 }
 
-// commandLine renders a program and its flags, sorted by name, as the value of
-// systemd's ExecStart, one flag per line.
+// commandLine renders a program and its flags, sorted by name, as the value of systemd's ExecStart,
+// one flag per line.
 func (a Args) commandLine(program string) string {
 	words := []string{program}
 	for _, name := range slices.Sorted(maps.Keys(a)) {
@@ -76,8 +76,8 @@ func (a Args) commandLine(program string) string {
 	return strings.Join(words, " \\\n  ")
 }
 
-// quoteWord quotes one word of a systemd command line, including specifiers and
-// variables (systemd.service(5), "Command lines").
+// quoteWord quotes one word of a systemd command line, including specifiers and variables
+// (systemd.service(5), "Command lines").
 func quoteWord(s string) string {
 	s = strings.NewReplacer(`%`, `%%`, `$`, `$$`).Replace(s)
 	if !strings.ContainsAny(s, " \t\"'\\;") {
@@ -94,8 +94,8 @@ func (a Args) last(name string) string {
 	return ""
 }
 
-// argsOf returns the flags in the ExecStart of a unit file written by this package;
-// none for any other text.
+// argsOf returns the flags in the ExecStart of a unit file written by this package; none for any
+// other text.
 func argsOf(unitFile []byte) Args {
 	options, err := unit.DeserializeOptions(bytes.NewReader(unitFile))
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"net/netip"
 )
 
-// CIDR is the form that a network must have: IPv4, without host bits, and with a
-// prefix whose length lies between two bounds, both included.
+// CIDR is the form that a network must have: IPv4, without host bits, and with a prefix whose
+// length lies between two bounds, both included.
 type CIDR struct{ Shortest, Longest int }
 
 // Forms of the networks of a cluster and of one machine's pods, and of any network.

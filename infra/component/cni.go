@@ -24,8 +24,8 @@ const (
 
 func (s CNISpec) network() string { return cmp.Or(s.Network, CNIBridge) }
 
-// cniFiles are the files that readCNI reads. cniProgram is the plugin that is asked
-// for the plugins' release.
+// cniFiles are the files that readCNI reads. cniProgram is the plugin that is asked for the
+// plugins' release.
 var cniFiles, cniProgram = []string{CNIConfigPath}, cniBinDir + "/bridge"
 
 // readCNI sets the settings found on a machine.
@@ -38,16 +38,16 @@ func (w *worker) readCNI(f Found) {
 
 const (
 	cniBridge = "cni0"
-	// cniStateDir holds the addresses in use. It is in memory, because no pod keeps
-	// its address over a reboot.
+	// cniStateDir holds the addresses in use. It is in memory, because no pod keeps its address
+	// over a reboot.
 	cniStateDir = "/run/cni/ipam"
 )
 
 // cniPlugins are the installed reference plugins; every network needs loopback.
 var cniPlugins = []string{"bridge", "host-local", "loopback", "portmap"}
 
-// A CNI network configuration list
-// (https://www.cni.dev/docs/spec/, https://www.cni.dev/plugins/current/).
+// A CNI network configuration list (https://www.cni.dev/docs/spec/,
+// https://www.cni.dev/plugins/current/).
 type (
 	cniList struct {
 		CNIVersion string `json:"cniVersion"`
@@ -78,8 +78,8 @@ type (
 	}
 )
 
-// addCNI adds the plugins and, for the bridge network, its configuration and the
-// rules with which pods reach addresses outside the cluster.
+// addCNI adds the plugins and, for the bridge network, its configuration and the rules with which
+// pods reach addresses outside the cluster.
 func (w *worker) addCNI() error {
 	var installs []desired.Install
 	for _, p := range cniPlugins {

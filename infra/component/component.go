@@ -1,10 +1,10 @@
-// Package component computes what each machine of a cluster must look like (etcd
-// members, controllers, workers and the load balancer), as desired.State with its
-// certificates and secrets, and the Kubernetes objects that every cluster needs.
+// Package component computes what each machine of a cluster must look like (etcd members,
+// controllers, workers and the load balancer), as desired.State with its certificates and secrets,
+// and the Kubernetes objects that every cluster needs.
 //
-// Everything here is a pure function, and the same input gives the same bytes, so
-// that plans are exact. What may not enter: I/O, the clock, random numbers and
-// private keys. A secret file is known here only by the names of its keys in the key store.
+// Everything here is a pure function, and the same input gives the same bytes, so that plans are
+// exact. What may not enter: I/O, the clock, random numbers and private keys. A secret file is
+// known here only by the names of its keys in the key store.
 package component
 
 import (
@@ -17,9 +17,8 @@ import (
 
 // Machine is everything that is wanted of one machine for one role.
 type Machine struct {
-	// State is what is known without secrets. Certificates and Secrets become
-	// further files when they are applied; State.Units may name their paths in
-	// RestartOn and ReloadOn.
+	// State is what is known without secrets. Certificates and Secrets become further files when
+	// they are applied; State.Units may name their paths in RestartOn and ReloadOn.
 	State        desired.State
 	Certificates []pki.Slot
 	Secrets      []Secret
@@ -31,16 +30,15 @@ type Secret struct {
 	Mode         uint32
 	Owner, Group string   // empty means root
 	Sources      []string // names in the key store
-	// Render makes the file's content of the stored values, in the order of
-	// Sources; nil means the only value, unchanged.
+	// Render makes the file's content of the stored values, in the order of Sources; nil means the
+	// only value, unchanged.
 	Render func([][]byte) ([]byte, error)
-	// Rendering names the format that Render makes. If it changes, the file is
-	// rendered again.
+	// Rendering names the format that Render makes. If it changes, the file is rendered again.
 	Rendering string
 }
 
-// Origin says what the content is made from: "encryption-2.key, encryption.key as
-// secretbox". If it changes, the file is written again.
+// Origin says what the content is made from: "encryption-2.key, encryption.key as secretbox". If it
+// changes, the file is written again.
 func (s Secret) Origin() string {
 	out := strings.Join(s.Sources, ", ")
 	if s.Rendering != "" {
@@ -56,10 +54,9 @@ type Cluster struct {
 	PodCIDR     netip.Prefix
 	ServiceCIDR netip.Prefix
 	DNSIP       netip.Addr
-	// NodeCIDRs are the subnets of the machines. Traffic from pods to them keeps the
-	// pod's address, except to the third address of each, where a VPC has its DNS
-	// server. If empty, such traffic is masqueraded like all other traffic that
-	// leaves the pod network.
+	// NodeCIDRs are the subnets of the machines. Traffic from pods to them keeps the pod's address,
+	// except to the third address of each, where a VPC has its DNS server. If empty, such traffic
+	// is masqueraded like all other traffic that leaves the pod network.
 	NodeCIDRs []netip.Prefix
 	PKI       pki.Ref
 }
@@ -67,8 +64,8 @@ type Cluster struct {
 // ClusterTraces returns what [Cluster.Read] needs from a worker.
 func ClusterTraces() Traces { return Traces{Files: []string{KubeletConfigPath, PodEgressPath}} }
 
-// Read returns the cluster with the settings that only workers have: the subnets of
-// the machines and the address of cluster DNS.
+// Read returns the cluster with the settings that only workers have: the subnets of the machines
+// and the address of cluster DNS.
 func (c Cluster) Read(f Found) (Cluster, error) {
 	dns, err := clusterDNSOf(f)
 	if err != nil {

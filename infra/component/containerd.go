@@ -18,15 +18,14 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 )
 
-// ContainerdSpec holds the settings of containerd. The releases are for information: the
-// Artifacts decide what is installed.
+// ContainerdSpec holds the settings of containerd. The releases are for information: the Artifacts
+// decide what is installed.
 type ContainerdSpec struct {
 	Version      string
 	RuncVersion  string
 	SandboxImage string // empty means DefaultSandboxImage
-	// RegistryMirrors maps a registry ("registry.k8s.io", or "*" for all others)
-	// to the URL that serves its images. A URL with a path is used unchanged;
-	// without one, containerd appends /v2.
+	// RegistryMirrors maps a registry ("registry.k8s.io", or "*" for all others) to the URL that
+	// serves its images. A URL with a path is used unchanged; without one, containerd appends /v2.
 	RegistryMirrors map[string]string
 	Config          map[string]any // merged over containerd's config.toml
 }
@@ -204,8 +203,8 @@ type registryHost struct {
 
 var registryName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?$`)
 
-// registryMirrorFiles returns one hosts.toml per registry. It sends pulls to the
-// mirror first, and to the registry if the mirror lacks the image.
+// registryMirrorFiles returns one hosts.toml per registry. It sends pulls to the mirror first, and
+// to the registry if the mirror lacks the image.
 func registryMirrorFiles(mirrors map[string]string) ([]desired.File, error) {
 	var out []desired.File
 	for _, registry := range slices.Sorted(maps.Keys(mirrors)) {

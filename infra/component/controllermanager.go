@@ -29,7 +29,8 @@ func (c *controller) addControllerManager() error {
 	c.addFiles(caFile(CASigningPath, c.spec.Cluster.PKI.IssuingCertificate(pki.KubernetesCA)))
 	c.m.Secrets = append(c.m.Secrets, Secret{Path: CAKeyPath, Mode: 0o600, Sources: []string{c.spec.Cluster.PKI.IssuingKey(pki.KubernetesCA)}})
 
-	// The root CA and the service-account key are read once; the signing pair and its own certificates are reloaded.
+	// The root CA and the service-account key are read once; the signing pair and its own
+	// certificates are reloaded.
 	return c.addProgram(name, "Kubernetes controller manager", typeExec, []string{APIServerUnit},
 		c.controllerManagerArgs(), c.spec.ControllerManager.Args, ManagerKubeconfig, CAPath, ServiceAccountKeyPath)
 }
@@ -39,8 +40,8 @@ func (c *controller) controllerManagerArgs() Args {
 		"cluster-name":             values(c.spec.Cluster.Name),
 		"cluster-cidr":             values(c.spec.Cluster.PodCIDR.String()),
 		"service-cluster-ip-range": values(c.spec.Cluster.ServiceCIDR.String()),
-		// A worker's pod network is the one that the route to its machine has. If the
-		// controller manager assigned networks, the two could differ.
+		// A worker's pod network is the one that the route to its machine has. If the controller
+		// manager assigned networks, the two could differ.
 		"allocate-node-cidrs": values("false"),
 
 		"cluster-signing-cert-file":        values(CASigningPath),

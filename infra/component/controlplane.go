@@ -30,8 +30,7 @@ type ControlPlaneSpec struct {
 	EarlyRenewal      time.Duration // of certificates; zero means pki.DefaultEarlyRenewal
 }
 
-// Check reports settings that the release would reject, and networks that no cluster
-// can have.
+// Check reports settings that the release would reject, and networks that no cluster can have.
 func (s ControlPlaneSpec) Check() invalid.Fields {
 	v, _ := version.Parse(s.Version)
 	return slices.Concat(s.Cluster.CheckNetworks(), s.APIServer.check(v), s.ControllerManager.check(v), s.Scheduler.check(v))
@@ -56,8 +55,8 @@ type controller struct {
 	m    Machine
 }
 
-// ControlPlane returns what one controller must look like: kube-apiserver,
-// kube-controller-manager and kube-scheduler. The error is about the specification.
+// ControlPlane returns what one controller must look like: kube-apiserver, kube-controller-manager
+// and kube-scheduler. The error is about the specification.
 func ControlPlane(spec ControlPlaneSpec, n Node) (Machine, error) {
 	m, err := controlPlane(spec, n)
 	if err != nil {
@@ -108,9 +107,8 @@ func (ControlPlaneSpec) Traces() Traces {
 	return Traces{Files: slices.Concat(apiServerFiles, controllerManagerFiles, schedulerFiles), Programs: []string{binPath(artifact.KubeAPIServer)}}
 }
 
-// Read returns the specification with the settings found on a controller. Its
-// endpoints and nodes must be set. The error is a [NothingFoundError] if the machine
-// is no controller.
+// Read returns the specification with the settings found on a controller. Its endpoints and nodes
+// must be set. The error is a [NothingFoundError] if the machine is no controller.
 func (s ControlPlaneSpec) Read(n Node, f Found) (ControlPlaneSpec, error) {
 	if s.Version == "" {
 		var err error
@@ -165,8 +163,8 @@ func (c *controller) addCertificate(name string, ca pki.CAName, r pki.Request) {
 	c.m.Certificates = append(c.m.Certificates, slot(name, certPath(name), keyPath(name), ca, r))
 }
 
-// componentRequest is the request for a manager's or scheduler's only certificate: for its
-// requests to the API server and for its own secure port.
+// componentRequest is the request for a manager's or scheduler's only certificate: for its requests
+// to the API server and for its own secure port.
 func componentRequest(user, name string) pki.Request {
 	return pki.Request{
 		CommonName: user, DNSNames: []string{name, "localhost"}, IPs: []netip.Addr{loopback},

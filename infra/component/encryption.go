@@ -9,13 +9,12 @@ import (
 // encryptedResource is the resource whose objects are encrypted in etcd.
 const encryptedResource = "secrets"
 
-// EncryptedPrefix begins every value in etcd that is encrypted with any generation of the
-// key (k8s.io/apiserver/pkg/server/options/encryptionconfig,
-// secretboxTransformerPrefixV1).
+// EncryptedPrefix begins every value in etcd that is encrypted with any generation of the key
+// (k8s.io/apiserver/pkg/server/options/encryptionconfig, secretboxTransformerPrefixV1).
 const EncryptedPrefix = "k8s:enc:secretbox:v1:"
 
-// PlainPrefix begins values in etcd that are not encrypted: the magic number of objects
-// in Protocol Buffers (k8s.io/apimachinery/pkg/runtime/serializer/protobuf).
+// PlainPrefix begins values in etcd that are not encrypted: the magic number of objects in Protocol
+// Buffers (k8s.io/apimachinery/pkg/runtime/serializer/protobuf).
 const PlainPrefix = "k8s\x00"
 
 // EncryptedBy returns the prefix of values that are encrypted with one generation of the key.
@@ -23,9 +22,9 @@ func EncryptedBy(generation int) string {
 	return EncryptedPrefix + pki.EncryptionKeyName(generation) + ":"
 }
 
-// EncryptedUnder returns the prefix of the etcd keys of encrypted objects, which
-// continue with "<namespace>/<name>"; empty if the API servers have an encryption
-// configuration that is not this project's.
+// EncryptedUnder returns the prefix of the etcd keys of encrypted objects, which continue with
+// "<namespace>/<name>"; empty if the API servers have an encryption configuration that is not this
+// project's.
 func (s ControlPlaneSpec) EncryptedUnder() string {
 	if len(s.APIServer.Args["encryption-provider-config"]) > 0 {
 		return ""

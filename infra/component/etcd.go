@@ -23,9 +23,8 @@ type EtcdSpec struct {
 	Cluster Cluster // only Name and PKI are used
 	Version string
 	Members []Node
-	// InitialCluster is the member list for a member's first start; nil means
-	// Members. A member that joins a running cluster needs the members at that
-	// moment, itself included, and Existing.
+	// InitialCluster is the member list for a member's first start; nil means Members. A member
+	// that joins a running cluster needs the members at that moment, itself included, and Existing.
 	InitialCluster []Node
 	Existing       bool
 	Artifacts      []artifact.Artifact
@@ -55,8 +54,8 @@ func endpointURL(ip netip.Addr, port uint16) string {
 // Etcd returns what one member must look like. The error is about the specification.
 //
 // The unit does not depend on the number of members: the first members are listed in
-// EtcdBootstrapEnv, which need only exist, so that adding or removing a member
-// changes none of the others.
+// EtcdBootstrapEnv, which need only exist, so that adding or removing a member changes none of the
+// others.
 func Etcd(spec EtcdSpec, n Node) (Machine, error) {
 	initial := spec.InitialCluster
 	if initial == nil {
@@ -106,7 +105,8 @@ func Etcd(spec EtcdSpec, n Node) (Machine, error) {
 				svc.file(EtcdUnit),
 			},
 			Binaries: []desired.Binary{bin},
-			// etcd reads a renewed certificate at the next handshake, but its CA only when it starts.
+			// etcd reads a renewed certificate at the next handshake, but its CA only when it
+			// starts.
 			Units: []desired.Unit{running(EtcdUnit, binPath("etcd"), EtcdCAPath)},
 		},
 		Certificates: withRenewal(spec.EarlyRenewal,
@@ -132,8 +132,8 @@ func (s EtcdSpec) Check() (errs invalid.Fields) {
 	return errs
 }
 
-// CheckMembers reports an even number of members: such a cluster tolerates no more
-// failures than with one member fewer.
+// CheckMembers reports an even number of members: such a cluster tolerates no more failures than
+// with one member fewer.
 func CheckMembers(n int) (errs invalid.Fields) {
 	if n%2 == 0 {
 		errs.Say("hosts", "Even number of etcd members",

@@ -18,8 +18,8 @@ type Host struct {
 	Address string // IP address or name for SSH
 }
 
-// CheckHosts reports machines of a list that share a name or an address, on the
-// later one. field is the list's field, for example "hosts".
+// CheckHosts reports machines of a list that share a name or an address, on the later one. field is
+// the list's field, for example "hosts".
 func CheckHosts(field string, hosts []Host) invalid.Fields {
 	var errs invalid.Fields
 	seen := map[[2]string]int{}
@@ -42,8 +42,8 @@ func CheckHosts(field string, hosts []Host) invalid.Fields {
 	return errs
 }
 
-// CheckHosts reports machines that are listed twice or lie in none of the cluster's
-// NodeCIDRs, if there are any.
+// CheckHosts reports machines that are listed twice or lie in none of the cluster's NodeCIDRs, if
+// there are any.
 func (s ControlPlaneSpec) CheckHosts(hosts []Host) invalid.Fields {
 	errs := CheckHosts("hosts", hosts)
 	for i, h := range hosts {
@@ -52,8 +52,7 @@ func (s ControlPlaneSpec) CheckHosts(hosts []Host) invalid.Fields {
 	return errs
 }
 
-// CheckHosts is [ControlPlaneSpec.CheckHosts] for workers, which also need pod
-// networks.
+// CheckHosts is [ControlPlaneSpec.CheckHosts] for workers, which also need pod networks.
 func (s WorkerSpec) CheckHosts(hosts []Host) invalid.Fields {
 	errs := CheckHosts("hosts", hosts)
 	for i, h := range hosts {

@@ -10,11 +10,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The Read methods of the specifications are the inverse of Etcd, ControlPlane, Worker
-// and LoadBalancer: they read the settings of a role from what is on one machine. A
-// setting is what differs from what this package writes without it, so a setting
-// equal to the default is not found. Settings of the cluster and releases are read
-// too. Each program's settings are read in the file that renders them.
+// The Read methods of the specifications are the inverse of Etcd, ControlPlane, Worker and
+// LoadBalancer: they read the settings of a role from what is on one machine. A setting is what
+// differs from what this package writes without it, so a setting equal to the default is not found.
+// Settings of the cluster and releases are read too. Each program's settings are read in the file
+// that renders them.
 
 // Traces are the files and programs on a machine from which a role's settings can be read.
 type Traces struct {
@@ -86,8 +86,7 @@ func (f Found) yamlBeyond(path string, standard map[string]any) (map[string]any,
 	return beyond(found, wanted), err
 }
 
-// beyond returns what must be merged over standard to get found; nil if they are
-// equal.
+// beyond returns what must be merged over standard to get found; nil if they are equal.
 func beyond(found, standard map[string]any) map[string]any {
 	var out map[string]any
 	for k, v := range found {

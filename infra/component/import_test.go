@@ -44,8 +44,7 @@ func same(t *testing.T, what string, got, want any) {
 	}
 }
 
-// TestReadBack renders machines with and without settings, and reads the settings
-// back.
+// TestReadBack renders machines with and without settings, and reads the settings back.
 func TestReadBack(t *testing.T) {
 	tricky := Args{"v": {"4"}, "feature-gates": {`A=true,B="x y"`}, "message": {`100% of $HOME; it's \ "here"`}}
 

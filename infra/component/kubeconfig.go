@@ -9,8 +9,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 )
 
-// kubeconfig renders a kubeconfig that points to certificate files instead of
-// embedding them, because a running component reads renewed files by itself.
+// kubeconfig renders a kubeconfig that points to certificate files instead of embedding them,
+// because a running component reads renewed files by itself.
 func kubeconfig(path, cluster, server, caPath, user, certPath, keyPath string) (desired.File, error) {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[cluster] = &clientcmdapi.Cluster{Server: server, CertificateAuthority: caPath}

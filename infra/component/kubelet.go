@@ -146,8 +146,8 @@ func (s KubeletSpec) check(v version.Version) (errs invalid.Fields) {
 	return errs
 }
 
-// readKubelet sets the settings found on a machine. Labels that only an administrator
-// may set are not there but on the Node object.
+// readKubelet sets the settings found on a machine. Labels that only an administrator may set are
+// not there but on the Node object.
 func (w *worker) readKubelet(f Found) error {
 	w.spec.Kubelet = KubeletSpec{ProviderIDs: w.spec.Kubelet.ProviderIDs}
 	s := &w.spec.Kubelet
@@ -189,9 +189,8 @@ func clusterDNSOf(f Found) (dns netip.Addr, err error) {
 	return dns, nil
 }
 
-// overlayKubelet merges the user's fields over base. Errors are unknown fields,
-// values of the wrong type, and reservations and eviction thresholds with which a
-// kubelet would not start.
+// overlayKubelet merges the user's fields over base. Errors are unknown fields, values of the wrong
+// type, and reservations and eviction thresholds with which a kubelet would not start.
 func overlayKubelet(base, user map[string]any) (map[string]any, *kubeletconfig.KubeletConfiguration, error) {
 	typed := &kubeletconfig.KubeletConfiguration{}
 	m, err := overlay(base, user, typed)
@@ -209,10 +208,9 @@ func overlayKubelet(base, user map[string]any) (map[string]any, *kubeletconfig.K
 	return m, typed, nil
 }
 
-// splitLabels checks node labels and splits them into those that the kubelet sets
-// when it registers and those that only an administrator may set through the API,
-// such as "node-role.kubernetes.io/worker". A kubelet told to set one of the latter
-// does not start.
+// splitLabels checks node labels and splits them into those that the kubelet sets when it registers
+// and those that only an administrator may set through the API, such as
+// "node-role.kubernetes.io/worker". A kubelet told to set one of the latter does not start.
 func splitLabels(labels map[string]string) (byKubelet, byAdmin map[string]string, err error) {
 	byKubelet, byAdmin = map[string]string{}, map[string]string{}
 	var errs []error

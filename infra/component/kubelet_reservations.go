@@ -13,10 +13,9 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 )
 
-// A kubelet's reservations and eviction thresholds are strings in its configuration.
-// It parses them only after containerd has answered, too late for a rehearsal. So
-// they are parsed here, by its rules (pkg/kubelet/eviction/helpers.go,
-// cmd/kubelet/app/server.go).
+// A kubelet's reservations and eviction thresholds are strings in its configuration. It parses them
+// only after containerd has answered, too late for a rehearsal. So they are parsed here, by its
+// rules (pkg/kubelet/eviction/helpers.go, cmd/kubelet/app/server.go).
 var (
 	evictionSignals = []string{
 		"allocatableMemory.available", "containerfs.available", "containerfs.inodesFree", "imagefs.available", "imagefs.inodesFree",

@@ -20,9 +20,8 @@ type LoadBalancerSpec struct {
 	StatsSocket string // empty means HAProxyStatsSocket
 }
 
-// LoadBalancer returns what the load balancer's machine must look like: the
-// distribution's HAProxy with this project's configuration. The error is about the
-// specification.
+// LoadBalancer returns what the load balancer's machine must look like: the distribution's HAProxy
+// with this project's configuration. The error is about the specification.
 func LoadBalancer(spec LoadBalancerSpec, n Node) (Machine, error) {
 	err := errors.Join(n.validate("").Err(), requireCAs(spec.Cluster.PKI, pki.KubernetesCA))
 	if len(spec.Backends) == 0 {
@@ -46,9 +45,9 @@ func LoadBalancer(spec LoadBalancerSpec, n Node) (Machine, error) {
 		spec.StatsSocket = HAProxyStatsSocket
 	}
 	return Machine{State: desired.State{
-		// The package starts HAProxy with Debian's configuration, which listens on no
-		// port; host.Apply restarts it with this one. A package whose service opened
-		// ports with its default configuration would have to be kept from starting it.
+		// The package starts HAProxy with Debian's configuration, which listens on no port;
+		// host.Apply restarts it with this one. A package whose service opened ports with its
+		// default configuration would have to be kept from starting it.
 		Packages: []string{"haproxy"},
 		Files: []desired.File{
 			caFile(HAProxyCAPath, spec.Cluster.PKI.KubernetesCA),
@@ -56,7 +55,8 @@ func LoadBalancer(spec LoadBalancerSpec, n Node) (Machine, error) {
 		},
 		Units: []desired.Unit{{
 			Name: HAProxyUnit, Enabled: true, Active: true,
-			// A reload passes the listening sockets to a new process; connections stay with the old one.
+			// A reload passes the listening sockets to a new process; connections stay with the old
+			// one.
 			ReloadOn: []string{HAProxyConfig, HAProxyCAPath},
 		}},
 	}}, nil
@@ -67,8 +67,8 @@ func (LoadBalancerSpec) Traces() Traces { return Traces{Files: []string{HAProxyC
 
 var bindLine = regexp.MustCompile(`(?m)^\s*bind \*:(\d+)$`)
 
-// Read returns the specification with the port found on a load balancer, unless it has
-// one. The error is a [NothingFoundError] if the machine is no load balancer.
+// Read returns the specification with the port found on a load balancer, unless it has one. The
+// error is a [NothingFoundError] if the machine is no load balancer.
 func (s LoadBalancerSpec) Read(f Found) (LoadBalancerSpec, error) {
 	if s.Port != 0 {
 		return s, nil
@@ -82,14 +82,12 @@ func (s LoadBalancerSpec) Read(f Found) (LoadBalancerSpec, error) {
 	return s, nil
 }
 
-// haproxyConfig returns the configuration
-// (https://docs.haproxy.org/2.6/configuration.html).
+// haproxyConfig returns the configuration (https://docs.haproxy.org/2.6/configuration.html).
 //
-// A server's health has three values. With 200 on /readyz it is up. With any other
-// answer the API server is stopping or not ready, so it is drained: it gets no new
-// connections and keeps those it has (error-status L7OKC puts it in the state NOLB).
-// With no answer, or one without a certificate of our CA, it is down and its
-// connections are cut, so that clients of a lost machine notice.
+// A server's health has three values. With 200 on /readyz it is up. With any other answer the API
+// server is stopping or not ready, so it is drained: it gets no new connections and keeps those it
+// has (error-status L7OKC puts it in the state NOLB). With no answer, or one without a certificate
+// of our CA, it is down and its connections are cut, so that clients of a lost machine notice.
 func haproxyConfig(spec LoadBalancerSpec) string {
 	var b strings.Builder
 	section := func(head string, lines ...string) {
@@ -121,7 +119,8 @@ func haproxyConfig(spec LoadBalancerSpec) string {
 		"retries 3",
 		"timeout connect 3s",
 		"timeout check 2s",
-		// Watches, exec and port-forward may be silent for long; kubelets and client-go ping far more often.
+		// Watches, exec and port-forward may be silent for long; kubelets and client-go ping far
+		// more often.
 		"timeout client 4h",
 		"timeout server 4h",
 		"timeout tunnel 4h",

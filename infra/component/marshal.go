@@ -12,9 +12,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 )
 
-// toMap converts a pointer to a typed object into a map without its status and
-// without fields that hold the zero value of their type, which mean nothing in a
-// configuration. A zero behind a pointer is kept.
+// toMap converts a pointer to a typed object into a map without its status and without fields that
+// hold the zero value of their type, which mean nothing in a configuration. A zero behind a pointer
+// is kept.
 func toMap(object any) (map[string]any, error) {
 	m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -57,9 +57,8 @@ func prune(v reflect.Value, m map[string]any) {
 	}
 }
 
-// overlay returns base with the user's values merged over it: objects field by
-// field, everything else replaced. It decodes the result into into, and unknown
-// fields are errors.
+// overlay returns base with the user's values merged over it: objects field by field, everything
+// else replaced. It decodes the result into into, and unknown fields are errors.
 func overlay(base, user map[string]any, into any) (map[string]any, error) {
 	user, err := normalize(user)
 	if err != nil {

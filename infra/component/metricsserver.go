@@ -25,8 +25,8 @@ const metricsServerName = "metrics-server"
 
 var metricsServerLabels = map[string]string{"k8s-app": metricsServerName}
 
-// MetricsServer returns the objects of metrics-server. It verifies kubelets with the
-// cluster's CA and needs no --kubelet-insecure-tls.
+// MetricsServer returns the objects of metrics-server. It verifies kubelets with the cluster's CA
+// and needs no --kubelet-insecure-tls.
 func MetricsServer(spec MetricsServerSpec) ([]*unstructured.Unstructured, error) {
 	if spec.Image == "" {
 		spec.Image = DefaultMetricsServerImage

@@ -19,16 +19,15 @@ var (
 // DefaultDomain is the default domain of cluster DNS.
 const DefaultDomain = "cluster.local"
 
-// DefaultDNSIP returns the default address of cluster DNS in a service network: the
-// tenth.
+// DefaultDNSIP returns the default address of cluster DNS in a service network: the tenth.
 func DefaultDNSIP(services netip.Prefix) netip.Addr { return addressOf(services, 10) }
 
 // firstServiceIP returns the address of the service "kubernetes", the first of the network.
 func firstServiceIP(services netip.Prefix) netip.Addr { return addressOf(services, 1) }
 
-// subnetResolver returns the third address of a subnet, which EC2 reserves for DNS. In
-// the VPC's first subnet its DNS server answers there, in others nobody does. A DNS
-// server elsewhere in the VPC is in none of the machines' subnets
+// subnetResolver returns the third address of a subnet, which EC2 reserves for DNS. In the VPC's
+// first subnet its DNS server answers there, in others nobody does. A DNS server elsewhere in the
+// VPC is in none of the machines' subnets
 // (https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html).
 func subnetResolver(p netip.Prefix) netip.Addr { return addressOf(p, 2) }
 
@@ -47,8 +46,8 @@ type network struct {
 	prefix netip.Prefix
 }
 
-// CheckNetworks reports networks of the cluster that overlap, and an address of
-// cluster DNS that no service can have.
+// CheckNetworks reports networks of the cluster that overlap, and an address of cluster DNS that no
+// service can have.
 func (c Cluster) CheckNetworks() invalid.Fields {
 	var errs invalid.Fields
 	pods, services := network{"pod_cidr", c.PodCIDR}, network{"service_cidr", c.ServiceCIDR}
@@ -71,8 +70,7 @@ func (c Cluster) CheckNetworks() invalid.Fields {
 
 const overlapping = "Overlapping networks"
 
-// disjoint reports on the first of two networks that they overlap. It ignores unset
-// networks.
+// disjoint reports on the first of two networks that they overlap. It ignores unset networks.
 func disjoint(f *invalid.Fields, a, b network) {
 	if a.prefix.Overlaps(b.prefix) {
 		f.Say(a.field, overlapping, "%s %s overlaps %s %s. Nodes, pods and services need networks of their own.", a.field, a.prefix, b.field, b.prefix)
@@ -82,8 +80,7 @@ func disjoint(f *invalid.Fields, a, b network) {
 // validate returns an error for what is invalid or missing in the cluster's settings.
 func (c Cluster) validate() error { return slices.Concat(c.checkForms(), c.CheckNetworks()).Err() }
 
-// checkForms reports a name, a domain or networks that are missing or that no cluster
-// can have.
+// checkForms reports a name, a domain or networks that are missing or that no cluster can have.
 func (c Cluster) checkForms() invalid.Fields {
 	errs := c.checkName()
 	if msgs := validation.IsDNS1123Subdomain(c.Domain); len(msgs) > 0 {

@@ -17,8 +17,8 @@ import (
 
 const kubeletAccessRole = "system:kube-apiserver-to-kubelet"
 
-// SystemObjects returns the objects that every cluster needs from the start: the
-// permission of API servers to use the kubelets' API (logs, exec, port-forward, metrics).
+// SystemObjects returns the objects that every cluster needs from the start: the permission of API
+// servers to use the kubelets' API (logs, exec, port-forward, metrics).
 func SystemObjects() []*unstructured.Unstructured {
 	object := func(kind string, fields map[string]any) *unstructured.Unstructured {
 		fields["apiVersion"] = rbacv1.SchemeGroupVersion.String()
@@ -44,12 +44,11 @@ func SystemObjects() []*unstructured.Unstructured {
 	}
 }
 
-// keyAnnotations returns annotations that roll pods after rotations of keys that pods
-// read only when they start. One is the Kubernetes CA, which client-go before 1.36
-// read only once; another set of certificates gives another annotation, another
-// order does not. The other is the key that signs their token, so that the earlier
-// key can be dropped without waiting an hour for the token to expire. First
-// generations give no annotation.
+// keyAnnotations returns annotations that roll pods after rotations of keys that pods read only
+// when they start. One is the Kubernetes CA, which client-go before 1.36 read only once; another
+// set of certificates gives another annotation, another order does not. The other is the key that
+// signs their token, so that the earlier key can be dropped without waiting an hour for the token
+// to expire. First generations give no annotation.
 func keyAnnotations(ref pki.Ref) map[string]string {
 	out := map[string]string{}
 	if !slices.Equal(ref.Generations.Of(pki.KindKubernetesCA), []int{1}) {

@@ -1,8 +1,7 @@
 package component
 
-// Paths on a machine. Everything is owned by root; private keys have mode 0600. The
-// paths of an etcd member, a controller and a worker differ, so that one machine can
-// be all three.
+// Paths on a machine. Everything is owned by root; private keys have mode 0600. The paths of an
+// etcd member, a controller and a worker differ, so that one machine can be all three.
 const (
 	binDir       = "/usr/local/bin"
 	unitDir      = "/etc/systemd/system"
@@ -28,10 +27,10 @@ const (
 	EtcdPeerCert     = etcdPKIDir + "/peer.crt"
 	EtcdPeerKey      = etcdPKIDir + "/peer.key"
 
-	// CAPath and NodeCAPath restart everything that reads them. Since 1.36 client-go
-	// reloads a changed CA, but only every five minutes (transport/ca_rotation.go),
-	// and so it does a changed client certificate (transport/cert_rotation.go). The
-	// next step of a rotation relies on all clients using what this one has written.
+	// CAPath and NodeCAPath restart everything that reads them. Since 1.36 client-go reloads a
+	// changed CA, but only every five minutes (transport/ca_rotation.go), and so it does a changed
+	// client certificate (transport/cert_rotation.go). The next step of a rotation relies on all
+	// clients using what this one has written.
 	CAPath                = pkiDir + "/ca.crt"
 	CASigningPath         = pkiDir + "/ca-signing.crt"
 	CAKeyPath             = pkiDir + "/ca.key"

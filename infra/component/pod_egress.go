@@ -22,8 +22,8 @@ const (
 	metadataIP = "169.254.169.254"
 )
 
-// addPodEgress adds the rules for traffic of pods that leaves the cluster, and the
-// unit that loads them.
+// addPodEgress adds the rules for traffic of pods that leaves the cluster, and the unit that loads
+// them.
 func (w *worker) addPodEgress() {
 	option, rules := unit.NewUnitOption, w.podEgressFile()
 	w.addFiles(rules, unitFile(PodEgressUnit, []*unit.UnitOption{
@@ -44,9 +44,8 @@ func (w *worker) addPodEgress() {
 	w.m.State.Units = append(w.m.State.Units, egress)
 }
 
-// podEgressCheck returns a command that fails unless the kernel has as many rules of
-// each kind as the file. The kernel lists rules in its own form, so only their
-// number can be compared.
+// podEgressCheck returns a command that fails unless the kernel has as many rules of each kind as
+// the file. The kernel lists rules in its own form, so only their number can be compared.
 func podEgressCheck(file []byte) string {
 	count := func(verdict string) int { return bytes.Count(file, []byte(verdict+"\n")) }
 	return fmt.Sprintf(`rules=$(%s list table ip %s 2>/dev/null); for want in 'masquerade fully-random=%d' 'drop=%d'; do `+
@@ -75,10 +74,9 @@ table ip {{.Table}} {
 }
 `))
 
-// podEgressFile masquerades what a pod of this machine sends to anywhere but pods,
-// services and the machines' subnets: only the VPC's routes between machines know
-// pods' addresses. It drops what pods send to the metadata service; pods in the
-// host's network may use it.
+// podEgressFile masquerades what a pod of this machine sends to anywhere but pods, services and the
+// machines' subnets: only the VPC's routes between machines know pods' addresses. It drops what
+// pods send to the metadata service; pods in the host's network may use it.
 func (w *worker) podEgressFile() desired.File {
 	c := w.spec.Cluster
 	nodes := slices.SortedFunc(slices.Values(c.NodeCIDRs), netip.Prefix.Compare)
@@ -96,8 +94,8 @@ func (w *worker) podEgressFile() desired.File {
 	return desired.File{Path: PodEgressPath, Mode: 0o644, Content: b.Bytes()}
 }
 
-// egressLine finds the networks that podEgressFile lets pods reach with their own
-// addresses: pods, services, then the machines' subnets.
+// egressLine finds the networks that podEgressFile lets pods reach with their own addresses: pods,
+// services, then the machines' subnets.
 var egressLine = regexp.MustCompile(`ip daddr != \{ ([^{}]+) \}`)
 
 // nodeCIDRsOf returns the machines' subnets in podEgressFile.

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestPodEgress checks the rules against the golden file, and that without the
-// machines' subnets only traffic to pods and services keeps the pod's address.
+// TestPodEgress checks the rules against the golden file, and that without the machines' subnets
+// only traffic to pods and services keeps the pod's address.
 func TestPodEgress(t *testing.T) {
 	spec := workerSpec(t)
 	spec.Cluster.NodeCIDRs = nil

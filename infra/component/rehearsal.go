@@ -16,15 +16,15 @@ const (
 	missingPath = "/run/k8s-rehearsal-end"
 	// peerGate makes kube-apiserver connect to etcd before it loads its admission plugins.
 	peerGate = "UnknownVersionInteroperabilityProxy"
-	// maxComplaint is how many bytes of a program's output are quoted: some print their whole configuration.
+	// maxComplaint is how many bytes of a program's output are quoted: some print their whole
+	// configuration.
 	maxComplaint = 600
 )
 
-// rehearsals are the words that, at the end of a command line, make a program check
-// its arguments and configuration files and exit. Programs that can print their
-// configuration do only that. The others are told to read a file that does not
-// exist: of all files they read, the last. etcd needs no words, because it
-// cannot open its ports in the rehearsal.
+// rehearsals are the words that, at the end of a command line, make a program check its arguments
+// and configuration files and exit. Programs that can print their configuration do only that. The
+// others are told to read a file that does not exist: of all files they read, the last. etcd needs
+// no words, because it cannot open its ports in the rehearsal.
 var rehearsals = map[string][]string{
 	artifact.KubeAPIServer:         {"--feature-gates=" + peerGate + "=false", "--etcd-cafile=" + missingPath},
 	artifact.KubeControllerManager: {"--authentication-kubeconfig=" + missingPath},
@@ -35,10 +35,10 @@ var rehearsals = map[string][]string{
 	artifact.Etcd:                  {},
 }
 
-// RehearsalArgs returns the words to append to a command line, which begins with the
-// path of a program, so that the program exits once it has checked its settings. Use
-// them only where the program can neither write nor connect. The result is
-// false for a program that is not this project's.
+// RehearsalArgs returns the words to append to a command line, which begins with the path of a
+// program, so that the program exits once it has checked its settings. Use them only where the
+// program can neither write nor connect. The result is false for a program that is not this
+// project's.
 func RehearsalArgs(command []string) ([]string, bool) {
 	known, ok := rehearsals[path.Base(command[0])]
 	args := slices.Clone(known)
@@ -52,15 +52,14 @@ func RehearsalArgs(command []string) ([]string, bool) {
 	return args, ok
 }
 
-// sandboxComplaints matches complaints that only the sandbox of a rehearsal causes: no
-// network, and nothing to write to.
+// sandboxComplaints matches complaints that only the sandbox of a rehearsal causes: no network, and
+// nothing to write to.
 var sandboxComplaints = regexp.MustCompile(`(?i)read-only file system|permission denied|operation not permitted|protocol not supported|` +
 	`address family not supported|cannot assign requested address|address already in use|connection refused|network is unreachable|` +
 	`no route to host|no default routes|no such host|i/o timeout|deadline exceeded|no space left|cannot allocate memory|runtime error`)
 
-// Refusal returns in one line what a rehearsed program does not accept, by its exit
-// status and all its output; empty if it accepts everything or the output is
-// unclear.
+// Refusal returns in one line what a rehearsed program does not accept, by its exit status and all
+// its output; empty if it accepts everything or the output is unclear.
 func Refusal(status int, output string) string {
 	switch status {
 	case 1, 2, 255: // an error, a flag or a panic, klog.Fatal
@@ -103,8 +102,7 @@ func complaintIn(lines []string) string {
 	return ""
 }
 
-// klogComplaint returns the error in klog's text format. One of several lines is
-// between < and >.
+// klogComplaint returns the error in klog's text format. One of several lines is between < and >.
 func klogComplaint(message string, below []string) string {
 	m := klogError.FindStringSubmatch(message)
 	if m == nil {

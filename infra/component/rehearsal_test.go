@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestRefusal uses what the programs really print. TestRehearsal of
-// internal/e2e/flags runs them.
+// TestRefusal uses what the programs really print. TestRehearsal of internal/e2e/flags runs them.
 func TestRefusal(t *testing.T) {
 	const failed = `E1121 16:26:18.388748   29208 run.go:72] "command failed" err=`
 	for _, tt := range []struct {

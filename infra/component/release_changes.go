@@ -13,8 +13,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
-// removedFlags are flags that a program no longer accepts, by the first minor without
-// them. Names may contain * (path.Match).
+// removedFlags are flags that a program no longer accepts, by the first minor without them. Names
+// may contain * (path.Match).
 type removedFlags struct {
 	program      string
 	major, minor int
@@ -39,8 +39,8 @@ var allGoneFlags = []removedFlags{
 	{artifact.Etcd, 3, 7, []string{"discovery", "discovery-proxy"}, "the discovery service of etcd 2 is gone", "take it out"},
 }
 
-// removedValues are values that a flag no longer accepts, by the first minor of
-// Kubernetes whose programs reject them.
+// removedValues are values that a flag no longer accepts, by the first minor of Kubernetes whose
+// programs reject them.
 type removedValues struct {
 	flag   string
 	minor  int
@@ -86,16 +86,16 @@ func checkArgs(f *invalid.Fields, program string, v version.Version, args Args) 
 	}
 }
 
-// checkConfig reports a configuration object that a program would reject: one that it
-// cannot decode, or with fields that its release does not have.
+// checkConfig reports a configuration object that a program would reject: one that it cannot
+// decode, or with fields that its release does not have.
 func checkConfig(f *invalid.Fields, field, program string, v version.Version, config map[string]any, decode func() error) {
 	if len(config) > 0 {
 		f.Add(field, "Unusable configuration", errors.Join(decode(), checkFields(program, v, config)))
 	}
 }
 
-// CheckFlags returns an error for flags, and values of flags, that a release of a
-// program, such as "kubelet" or "etcd", no longer has.
+// CheckFlags returns an error for flags, and values of flags, that a release of a program, such as
+// "kubelet" or "etcd", no longer has.
 func CheckFlags(program string, v version.Version, args Args) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(args)) {
@@ -142,17 +142,16 @@ func removedValue(program string, v version.Version, flag, name string) (removed
 	return allGoneValues[i], true
 }
 
-// CheckServedAPIs returns an error for versions of API groups that the present
-// command line of the API servers enables and release now does not serve. Objects
-// stored in such a version could no longer be deleted, so removing the version
-// together with the upgrade does not help.
+// CheckServedAPIs returns an error for versions of API groups that the present command line of the
+// API servers enables and release now does not serve. Objects stored in such a version could no
+// longer be deleted, so removing the version together with the upgrade does not help.
 func CheckServedAPIs(now version.Version, until Args) error {
 	return checkValues(artifact.KubeAPIServer, now, runtimeConfig, until[runtimeConfig])
 }
 
-// newFields are fields of a program's configuration file by the first minor that has
-// them. Configurations are decoded with the newest types. An older scheduler rejects
-// a field it does not know, an older kubelet ignores it.
+// newFields are fields of a program's configuration file by the first minor that has them.
+// Configurations are decoded with the newest types. An older scheduler rejects a field it does not
+// know, an older kubelet ignores it.
 type newFields struct {
 	program string
 	minor   int
@@ -168,9 +167,9 @@ var allNewFields = []newFields{
 	{artifact.KubeScheduler, 37, []string{"podGroupPostFilter"}},
 }
 
-// checkFields returns an error for fields, at any depth of a program's configuration
-// file, that its release does not have yet, and for feature gates that it no longer
-// has. The zero release has everything.
+// checkFields returns an error for fields, at any depth of a program's configuration file, that its
+// release does not have yet, and for feature gates that it no longer has. The zero release has
+// everything.
 func checkFields(program string, v version.Version, config map[string]any) error {
 	var errs []error
 	gates, _ := config["featureGates"].(map[string]any)
@@ -205,8 +204,8 @@ func holdsField(config any, name string) bool {
 	return false
 }
 
-// KubeletChanges returns the user's settings and flags that mean something else to
-// a kubelet of release now than to one of release old, one sentence each.
+// KubeletChanges returns the user's settings and flags that mean something else to a kubelet of
+// release now than to one of release old, one sentence each.
 func KubeletChanges(old, now version.Version, config map[string]any, args Args) []string {
 	if old.Minor() >= 37 || now.Minor() < 37 {
 		return nil

@@ -133,8 +133,8 @@ func TestChangedCARestartsItsUsers(t *testing.T) {
 	}
 }
 
-// The addons are rolled when a CA is added or removed, and when another key signs
-// their tokens, but not when only the order changes.
+// The addons are rolled when a CA is added or removed, and when another key signs their tokens, but
+// not when only the order changes.
 func TestRotationRollsAddons(t *testing.T) {
 	ref, err := pki.Bootstrap(t.Context(), pki.NewMemoryStore(nil), "demo", time.Now(), rand.Reader, pki.Options{
 		Generations: pki.Generations{KubernetesCA: []int{1, 2}, ServiceAccount: []int{1, 2}}})

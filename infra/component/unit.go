@@ -11,8 +11,7 @@ import (
 
 // How systemd detects that a service has started (systemd.service(5), Type=).
 const (
-	// typeNotify: the program notifies systemd. etcd, containerd, kubelet and
-	// kube-apiserver do.
+	// typeNotify: the program notifies systemd. etcd, containerd, kubelet and kube-apiserver do.
 	typeNotify = "notify"
 	// typeExec: the program has been executed; a missing one is noticed at once.
 	typeExec = "exec"
@@ -64,8 +63,8 @@ func unitFile(name string, opts []*unit.UnitOption) desired.File {
 	return desired.File{Path: unitPath(name), Mode: 0o644, Content: content}
 }
 
-// running returns a unit that is enabled, runs, and restarts when its unit file or one
-// of the paths changes.
+// running returns a unit that is enabled, runs, and restarts when its unit file or one of the paths
+// changes.
 func running(name string, restartOn ...string) desired.Unit {
 	return desired.Unit{Name: name, Enabled: true, Active: true, RestartOn: append([]string{unitPath(name)}, restartOn...)}
 }

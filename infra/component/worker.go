@@ -44,8 +44,8 @@ type worker struct {
 	m    Machine
 }
 
-// Worker returns what one worker must look like: containerd, runc, CNI plugins,
-// kubelet and kube-proxy. The error is about the specification.
+// Worker returns what one worker must look like: containerd, runc, CNI plugins, kubelet and
+// kube-proxy. The error is about the specification.
 func Worker(spec WorkerSpec, n Node) (Machine, error) {
 	w := &worker{spec: spec, node: n}
 	if err := w.build(); err != nil {
@@ -62,8 +62,8 @@ func (w *worker) build() error {
 		Modules: []string{"br_netfilter", "nf_conntrack", "overlay"},
 		Sysctls: map[string]string{
 			"net.ipv4.ip_forward": "1",
-			// A pod that answers a service's client on the same bridge must
-			// pass the host's connection tracking on its way back.
+			// A pod that answers a service's client on the same bridge must pass the host's
+			// connection tracking on its way back.
 			"net.bridge.bridge-nf-call-iptables": "1",
 		},
 		Directories: []desired.Directory{
@@ -90,10 +90,9 @@ func (WorkerSpec) Traces() Traces {
 	}
 }
 
-// Read returns the specification with the settings found on a worker. Its cluster and
-// endpoint must be set. Labels that only an administrator may set are not on the
-// machine but on its Node object. The error is a [NothingFoundError] if the machine
-// is no worker.
+// Read returns the specification with the settings found on a worker. Its cluster and endpoint must
+// be set. Labels that only an administrator may set are not on the machine but on its Node object.
+// The error is a [NothingFoundError] if the machine is no worker.
 func (s WorkerSpec) Read(n Node, f Found) (WorkerSpec, error) {
 	if s.Version == "" {
 		var err error
@@ -145,12 +144,11 @@ func (w *worker) validatePodCIDR() error {
 	return errs.Err()
 }
 
-// addPackages adds packages whose programs are called and which Debian's EC2 image
-// lacks or may lose. mount and modprobe, for example, are on every machine on which a
-// kubelet can run. Other programs in installation guides are not called: conntrack
-// (kube-proxy uses netlink since Kubernetes 1.32, kubernetes#126847), socat
-// (containerd forwards ports itself), ethtool (only kubeadm asks for it), libseccomp
-// (linked statically into runc).
+// addPackages adds packages whose programs are called and which Debian's EC2 image lacks or may
+// lose. mount and modprobe, for example, are on every machine on which a kubelet can run. Other
+// programs in installation guides are not called: conntrack (kube-proxy uses netlink since
+// Kubernetes 1.32, kubernetes#126847), socat (containerd forwards ports itself), ethtool (only
+// kubeadm asks for it), libseccomp (linked statically into runc).
 func (w *worker) addPackages(names ...string) {
 	w.m.State.Packages = slices.Compact(slices.Sorted(slices.Values(append(w.m.State.Packages, names...))))
 }
@@ -187,7 +185,8 @@ func (w *worker) kubeconfig(path, user, name string) (desired.File, error) {
 	return kubeconfig(path, w.spec.Cluster.Name, w.spec.ControlPlaneEndpoint, NodeCAPath, user, certPath(name), keyPath(name))
 }
 
-// kubeletRequest is the request for a node's only certificate: for its requests to the API server and for its own API.
+// kubeletRequest is the request for a node's only certificate: for its requests to the API server
+// and for its own API.
 func kubeletRequest(n Node) pki.Request {
 	r := pki.Request{
 		CommonName: "system:node:" + n.Name, Organizations: []string{"system:nodes"},

@@ -1,12 +1,11 @@
-// Package deed is the list of deeds: everything done on machines besides bringing
-// them to a wanted state, which package host does. A deed has a name, a script of
-// that name in this directory, and a function. Each deed is idempotent: repeating
-// it, also after an interruption, leaves the machine as doing it once does. A
-// new action on a machine is either a new deed here or a state.
+// Package deed is the list of deeds: everything done on machines besides bringing them to a wanted
+// state, which package host does. A deed has a name, a script of that name in this directory, and a
+// function. Each deed is idempotent: repeating it, also after an interruption, leaves the machine
+// as doing it once does. A new action on a machine is either a new deed here or a state.
 //
 // Hold is the exception: it is an error while another unit of the machine is held. The first holder
-// relies on its unit standing still, and a second hold would let it continue in between. If a holder
-// is interrupted, its unit continues by itself.
+// relies on its unit standing still, and a second hold would let it continue in between. If a
+// holder is interrupted, its unit continues by itself.
 //
 // What may not enter: states (package host), when a deed is due (packages rollout, maintenance and
 // aws), waiting for its result (package fleet), and Kubernetes: the caller gives units and paths.
@@ -30,8 +29,8 @@ type Runner interface {
 
 var _ Runner = (*remote.Machine)(nil)
 
-// deed is the name of a script, without ".sh". The script's first lines say what it
-// does and which arguments it takes.
+// deed is the name of a script, without ".sh". The script's first lines say what it does and which
+// arguments it takes.
 type deed string
 
 // The deeds.

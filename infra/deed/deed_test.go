@@ -22,8 +22,8 @@ func (s *scribe) Run(_ context.Context, cmd remote.Command) (remote.Output, erro
 	return remote.Output{}, nil
 }
 
-// TestScripts checks that every deed has a script, that every script belongs to a
-// deed, says what it does, and is valid for a POSIX shell.
+// TestScripts checks that every deed has a script, that every script belongs to a deed, says what
+// it does, and is valid for a POSIX shell.
 func TestScripts(t *testing.T) {
 	deeds := []deed{stop, start, restart, restartRunning, kill, hold, release, wipe, endPods, rehearse, prepareHostKey, switchHostKey, growRoot}
 	files, err := filepath.Glob("*.sh")
@@ -120,8 +120,8 @@ func TestRehearsalScript(t *testing.T) {
 	}
 }
 
-// TestAgain: what was ended or released before may be so again, and a systemd
-// that does not do what it is asked is an error all the same.
+// TestAgain: what was ended or released before may be so again, and a systemd that does not do what
+// it is asked is an error all the same.
 func TestAgain(t *testing.T) {
 	const running, stopped, unknown = 0, 3, 4 // what is-active answers
 	for _, tt := range []struct {

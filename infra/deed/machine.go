@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// PrepareHostKey makes a new SSH host key beside the one in use, but only while the
-// machine still uses the key launch. It returns the public key that the machine is
-// to use, in authorized_keys form. The machine does not use the new key yet.
+// PrepareHostKey makes a new SSH host key beside the one in use, but only while the machine still
+// uses the key launch. It returns the public key that the machine is to use, in authorized_keys
+// form. The machine does not use the new key yet.
 func PrepareHostKey(ctx context.Context, r Runner, launch string) (string, error) {
 	out, err := run(ctx, r, prepareHostKey.script(launch), nil)
 	return strings.TrimSpace(out), err
@@ -17,9 +17,9 @@ func PrepareHostKey(ctx context.Context, r Runner, launch string) (string, error
 // SwitchHostKey makes the SSH server use the prepared key and deletes all others.
 func SwitchHostKey(ctx context.Context, r Runner) error { return switchHostKey.do(ctx, r) }
 
-// GrowRoot grows the root partition, if there is one, and its file system to the
-// size of their disk, once the disk has that many bytes. Both stay mounted. A root
-// that is not on a disk is left alone.
+// GrowRoot grows the root partition, if there is one, and its file system to the size of their
+// disk, once the disk has that many bytes. Both stay mounted. A root that is not on a disk is left
+// alone.
 func GrowRoot(ctx context.Context, r Runner, bytes int64) error {
 	return growRoot.do(ctx, r, strconv.FormatInt(bytes, 10))
 }

@@ -15,18 +15,16 @@ const rehearsalPrefix = "k8s-rehearsal-"
 type Trial struct {
 	Unit    string // its name
 	Program string // the file it runs
-	// Archive is the download that holds Program as Member; empty if Program is
-	// a file already.
+	// Archive is the download that holds Program as Member; empty if Program is a file already.
 	Archive, Member string
 	// File is the content of the unit file to rehearse with.
 	File []byte
 }
 
-// Rehearse starts units under other names beside those that run, and leaves nothing
-// behind. staged is a tar archive of files that the units see in /etc. dir is the
-// rehearsal's own directory, two levels below /run: /run/x/y. The report holds for each unit
-// its name, its exit status and, on the lines below, its output; a NUL byte ends
-// each unit's part.
+// Rehearse starts units under other names beside those that run, and leaves nothing behind. staged
+// is a tar archive of files that the units see in /etc. dir is the rehearsal's own directory, two
+// levels below /run: /run/x/y. The report holds for each unit its name, its exit status and, on the
+// lines below, its output; a NUL byte ends each unit's part.
 func Rehearse(ctx context.Context, r Runner, dir string, trials []Trial, staged io.Reader) (report string, err error) {
 	return run(ctx, r, rehearsalScript(dir, trials), staged)
 }

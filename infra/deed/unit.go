@@ -46,8 +46,8 @@ func Wipe(ctx context.Context, r Runner, unit string, paths ...string) error {
 	return wipe.do(ctx, r, append([]string{unit}, paths...)...)
 }
 
-// EndPods stops the units of a kubelet, a kube-proxy and a containerd, ends the
-// containers that outlive them, and removes their network.
+// EndPods stops the units of a kubelet, a kube-proxy and a containerd, ends the containers that
+// outlive them, and removes their network.
 func EndPods(ctx context.Context, r Runner, kubelet, proxy, containerd string) error {
 	return endPods.do(ctx, r, kubelet, proxy, containerd)
 }

@@ -1,8 +1,8 @@
-// Package desired has the types of the wanted state of one machine: packages, kernel
-// modules, sysctls, directories, files, binaries and systemd units.
+// Package desired has the types of the wanted state of one machine: packages, kernel modules,
+// sysctls, directories, files, binaries and systemd units.
 //
-// It is data only. What may not enter: I/O, Kubernetes and Terraform. Package component
-// writes it, package host compares a machine with it.
+// It is data only. What may not enter: I/O, Kubernetes and Terraform. Package component writes it,
+// package host compares a machine with it.
 package desired
 
 import (
@@ -15,9 +15,9 @@ import (
 	"strings"
 )
 
-// State is everything that one owner wants of one machine. Several owners (an etcd
-// cluster and a control plane, say) may each have a State for the same machine if
-// they do not name the same path or unit.
+// State is everything that one owner wants of one machine. Several owners (an etcd cluster and a
+// control plane, say) may each have a State for the same machine if they do not name the same path
+// or unit.
 type State struct {
 	Packages    []string // distribution package names that must be installed
 	Modules     []string // kernel modules that must be loaded or built in
@@ -40,15 +40,14 @@ type File struct {
 	Path         string
 	Mode         uint32 // permission bits, e.g. 0o644
 	Owner, Group string // empty means root
-	// Content is the wanted content. If it is nil and SHA256 is set, the file must
-	// have that digest already: host.Apply cannot write it, and the file's owner
-	// must set Content before a repair.
+	// Content is the wanted content. If it is nil and SHA256 is set, the file must have that digest
+	// already: host.Apply cannot write it, and the file's owner must set Content before a repair.
 	Content []byte
 	SHA256  string // hex; derived from Content when that is set
 	// Secret keeps the content out of every diff, error and log.
 	Secret bool
-	// Once means that the file only has to exist: it is written if missing, and
-	// later changes are neither drift nor repaired.
+	// Once means that the file only has to exist: it is written if missing, and later changes are
+	// neither drift nor repaired.
 	Once bool
 }
 
@@ -66,8 +65,8 @@ type Binary struct {
 	Version string
 	URL     string
 	SHA256  string // hex digest of the download, checked before anything is installed
-	// Installs lists what to install. An empty Member installs the download
-	// itself; otherwise the download is a .tar.gz and Member is a path in it.
+	// Installs lists what to install. An empty Member installs the download itself; otherwise the
+	// download is a .tar.gz and Member is a path in it.
 	Installs []Install
 }
 
@@ -82,14 +81,13 @@ type Unit struct {
 	Name    string // "etcd.service"
 	Enabled bool
 	Active  bool
-	// RestartOn lists the paths (files and installed binaries) whose change
-	// makes a restart necessary; ReloadOn those for which a reload is enough.
+	// RestartOn lists the paths (files and installed binaries) whose change makes a restart
+	// necessary; ReloadOn those for which a reload is enough.
 	RestartOn []string
 	ReloadOn  []string
-	// Check is a shell command, on one line, that fails if what the unit has set up
-	// beside its process (a link, a firewall table) is missing. It changes nothing
-	// and ends within seconds. If it fails, its output is drift, and a restart of
-	// the unit repairs it. Empty: no check.
+	// Check is a shell command, on one line, that fails if what the unit has set up beside its
+	// process (a link, a firewall table) is missing. It changes nothing and ends within seconds. If
+	// it fails, its output is drift, and a restart of the unit repairs it. Empty: no check.
 	Check string
 }
 
@@ -137,8 +135,8 @@ func (s State) Paths() []string {
 	return out
 }
 
-// Validate returns an error for everything wrong with the state itself: relative or
-// unclean paths, a path or unit named twice, a binary without a digest.
+// Validate returns an error for everything wrong with the state itself: relative or unclean paths,
+// a path or unit named twice, a binary without a digest.
 func (s State) Validate() error {
 	var errs []error
 	seen := map[string]bool{}

@@ -1,9 +1,9 @@
-// Package etcd is a client of a running etcd cluster: its members, their health, and
-// joining and leaving.
+// Package etcd is a client of a running etcd cluster: its members, their health, and joining and
+// leaving.
 //
-// A Client talks to exactly one member, because callers need to know whether that
-// member is healthy. The caller's dialer decides how it is reached. What may not
-// enter: starting and stopping etcd, and who should be a member.
+// A Client talks to exactly one member, because callers need to know whether that member is
+// healthy. The caller's dialer decides how it is reached. What may not enter: starting and stopping
+// etcd, and who should be a member.
 package etcd
 
 import (
@@ -27,15 +27,15 @@ import (
 )
 
 const (
-	// requestTimeout bounds one request. It is the time of several elections
-	// (etcd's default election timeout is one second); a later answer does not come.
+	// requestTimeout bounds one request. It is the time of several elections (etcd's default
+	// election timeout is one second); a later answer does not come.
 	requestTimeout = 5 * time.Second
 	// healthTimeout bounds a health check, which is repeated.
 	healthTimeout = 2 * time.Second
 	// pollInterval is the interval at which conditions are checked in a wait.
 	pollInterval = 150 * time.Millisecond
-	// reconnectDelay is the longest pause between gRPC's attempts to connect, so
-	// that a starting member is noticed at once.
+	// reconnectDelay is the longest pause between gRPC's attempts to connect, so that a starting
+	// member is noticed at once.
 	reconnectDelay = 250 * time.Millisecond
 )
 
@@ -135,8 +135,8 @@ func (c *Client) Members(ctx context.Context) ([]Member, error) {
 	return membersOf(resp.Members), nil
 }
 
-// MembersKnown returns the members that this member knows, without asking the others.
-// It needs no quorum, and may be outdated.
+// MembersKnown returns the members that this member knows, without asking the others. It needs no
+// quorum, and may be outdated.
 func (c *Client) MembersKnown(ctx context.Context) ([]Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -159,8 +159,8 @@ func membersOf(list []*etcdserverpb.Member) []Member {
 // errNotForLearners is a learner's answer to a linearizable read.
 var errNotForLearners = rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner)
 
-// Health returns nil if the member serves a linearizable read, so it runs and is part
-// of a quorum. A learner never serves one; it is healthy if it follows a leader.
+// Health returns nil if the member serves a linearizable read, so it runs and is part of a quorum.
+// A learner never serves one; it is healthy if it follows a leader.
 func (c *Client) Health(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
@@ -184,9 +184,9 @@ type Status struct {
 	Leader  ID // 0: none is known
 	Learner bool
 	Version string // of the program, "3.6.16"
-	// StorageVersion is the release whose form the data have, "3.6.0": the lowest
-	// release of the members since all of them were last up. An etcd of an earlier
-	// minor does not start with them. Empty before etcd 3.6.
+	// StorageVersion is the release whose form the data have, "3.6.0": the lowest release of the
+	// members since all of them were last up. An etcd of an earlier minor does not start with them.
+	// Empty before etcd 3.6.
 	StorageVersion string
 	DBSize         int64 // bytes
 	AppliedIndex   uint64

@@ -9,8 +9,8 @@ import (
 // Wanted is a member that a cluster is to have.
 type Wanted struct{ Name, PeerURL string }
 
-// In finds the member in a list: by name, or by the address it was announced
-// with as long as it has not started and has no name.
+// In finds the member in a list: by name, or by the address it was announced with as long as it has
+// not started and has no name.
 func (w Wanted) In(members []Member) (Member, bool) {
 	for _, m := range members {
 		if m.Name == w.Name || m.Name == "" && slices.Contains(m.PeerURLs, w.PeerURL) {
@@ -20,9 +20,9 @@ func (w Wanted) In(members []Member) (Member, bool) {
 	return Member{}, false
 }
 
-// Compare returns how the members of a cluster differ from those wanted: those
-// missing, those that are learners, and those not wanted. The subject is the
-// member's name, or its ID where it has none. It is pure.
+// Compare returns how the members of a cluster differ from those wanted: those missing, those that
+// are learners, and those not wanted. The subject is the member's name, or its ID where it has
+// none. It is pure.
 func Compare(members []Member, wanted []Wanted) []finding.Finding {
 	var out []finding.Finding
 	known := map[ID]bool{}

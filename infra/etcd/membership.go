@@ -11,14 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// WaitHealthy polls Health until it succeeds. abort, if not nil, is called between
-// polls; its error ends the wait.
+// WaitHealthy polls Health until it succeeds. abort, if not nil, is called between polls; its error
+// ends the wait.
 func (c *Client) WaitHealthy(ctx context.Context, abort func(context.Context) error) error {
 	return c.until(ctx, "become healthy", abort, c.Health)
 }
 
-// AddLearner adds a member that will listen for its peers on peerURL. It must then be
-// started, with the members at that moment, and promoted.
+// AddLearner adds a member that will listen for its peers on peerURL. It must then be started, with
+// the members at that moment, and promoted.
 func (c *Client) AddLearner(ctx context.Context, peerURL string) (Member, error) {
 	var added Member
 	err := c.until(ctx, "accept learner "+peerURL, nil, func(ctx context.Context) error {
@@ -33,8 +33,8 @@ func (c *Client) AddLearner(ctx context.Context, peerURL string) (Member, error)
 	return added, err
 }
 
-// Promote makes a learner a voter as soon as it has caught up with the leader. A
-// member that is a voter already is no error. abort is as for WaitHealthy.
+// Promote makes a learner a voter as soon as it has caught up with the leader. A member that is a
+// voter already is no error. abort is as for WaitHealthy.
 func (c *Client) Promote(ctx context.Context, id ID, abort func(context.Context) error) error {
 	return c.until(ctx, "promote learner "+id.String(), abort, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -47,8 +47,8 @@ func (c *Client) Promote(ctx context.Context, id ID, abort func(context.Context)
 	})
 }
 
-// Remove removes a member from the cluster; one that is not in it is no error. etcd
-// itself refuses if the remaining members would have no quorum.
+// Remove removes a member from the cluster; one that is not in it is no error. etcd itself refuses
+// if the remaining members would have no quorum.
 func (c *Client) Remove(ctx context.Context, id ID) error {
 	return c.until(ctx, "remove member "+id.String(), nil, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -61,9 +61,8 @@ func (c *Client) Remove(ctx context.Context, id ID) error {
 	})
 }
 
-// MoveLeader transfers the leadership from this member, if it leads, to another voter.
-// That takes milliseconds, an election takes a second. Proposals made in the meantime
-// are lost.
+// MoveLeader transfers the leadership from this member, if it leads, to another voter. That takes
+// milliseconds, an election takes a second. Proposals made in the meantime are lost.
 func (c *Client) MoveLeader(ctx context.Context, to ID) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -86,8 +85,8 @@ var permanent = []error{
 	rpctypes.ErrMemberNotFound, rpctypes.ErrPermissionDenied,
 }
 
-// Busy reports whether the member answered that it has no leader or quorum at the
-// moment: an election takes a second or two.
+// Busy reports whether the member answered that it has no leader or quorum at the moment: an
+// election takes a second or two.
 func Busy(err error) bool {
 	for _, b := range []error{
 		rpctypes.ErrNoLeader, rpctypes.ErrLeaderChanged, rpctypes.ErrTimeout, rpctypes.ErrTimeoutDueToLeaderFail,

@@ -10,13 +10,13 @@ import (
 const (
 	// keysPage is how many keys one request reads.
 	keysPage = 500
-	// comparisons is how many keys are compared in one transaction: well below
-	// etcd's default of 128 operations (--max-txn-ops), inner ones included.
+	// comparisons is how many keys are compared in one transaction: well below etcd's default of
+	// 128 operations (--max-txn-ops), inner ones included.
 	comparisons = 64
 )
 
-// Unlike returns the keys under keyPrefix whose values do not begin with valuePrefix,
-// and the number of all keys. etcd compares the values itself and does not send them.
+// Unlike returns the keys under keyPrefix whose values do not begin with valuePrefix, and the
+// number of all keys. etcd compares the values itself and does not send them.
 func (c *Client) Unlike(ctx context.Context, keyPrefix, valuePrefix string) (unlike []string, total int, err error) {
 	from, end := keyPrefix, clientv3.GetPrefixRangeEnd(keyPrefix)
 	for {
@@ -59,8 +59,8 @@ func (c *Client) keys(ctx context.Context, from, end string) (keys []string, mor
 	return keys, resp.More, nil
 }
 
-// allBegin reports whether every value in a range of keys begins with a prefix. It
-// only reads, and its cost does not depend on the size of the values.
+// allBegin reports whether every value in a range of keys begins with a prefix. It only reads, and
+// its cost does not depend on the size of the values.
 func (c *Client) allBegin(ctx context.Context, from, end, valuePrefix string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -72,8 +72,8 @@ func (c *Client) allBegin(ctx context.Context, from, end, valuePrefix string) (b
 	return resp.Succeeded, nil
 }
 
-// NotBeginning returns the keys whose values do not begin with a prefix. It leaves out
-// keys that do not exist any more.
+// NotBeginning returns the keys whose values do not begin with a prefix. It leaves out keys that do
+// not exist any more.
 func (c *Client) NotBeginning(ctx context.Context, keys []string, valuePrefix string) ([]string, error) {
 	var out []string
 	for len(keys) > 0 {
@@ -110,8 +110,8 @@ func (c *Client) notBeginning(ctx context.Context, keys []string, valuePrefix st
 	return out, nil
 }
 
-// begins returns the comparisons that hold for values that begin with a prefix and
-// are longer than it.
+// begins returns the comparisons that hold for values that begin with a prefix and are longer than
+// it.
 func begins(key, valuePrefix string) (low, high clientv3.Cmp) {
 	return clientv3.Compare(clientv3.Value(key), ">", valuePrefix),
 		clientv3.Compare(clientv3.Value(key), "<", clientv3.GetPrefixRangeEnd(valuePrefix))

@@ -1,9 +1,9 @@
-// Package finding holds what differs from what is wanted: on machines, in AWS, in
-// objects of a cluster, in etcd's members and in keys. A [Finding] is data. Its words
-// are made here, from one table, only to be shown; no code parses them.
+// Package finding holds what differs from what is wanted: on machines, in AWS, in objects of a
+// cluster, in etcd's members and in keys. A [Finding] is data. Its words are made here, from one
+// table, only to be shown; no code parses them.
 //
-// It is pure. What may not enter: other packages of this repository, how a difference
-// is found, what is done about it, and words that depend on anything but the Finding.
+// It is pure. What may not enter: other packages of this repository, how a difference is found,
+// what is done about it, and words that depend on anything but the Finding.
 package finding
 
 import (
@@ -11,21 +11,21 @@ import (
 	"slices"
 )
 
-// Finding is one difference from what is wanted. It is comparable and plain JSON, and
-// never holds a secret.
+// Finding is one difference from what is wanted. It is comparable and plain JSON, and never holds a
+// secret.
 type Finding struct {
-	// Subject is a machine ("worker-0"), a resource in AWS ("security group worker")
-	// or an object ("ConfigMap kube-system/coredns").
+	// Subject is a machine ("worker-0"), a resource in AWS ("security group worker") or an object
+	// ("ConfigMap kube-system/coredns").
 	Subject string `json:"subject,omitempty"`
 	Kind    Kind   `json:"kind"`
-	// Target is the thing of that kind: a path, a unit, the key of a tag. It is empty
-	// if a subject has only one.
+	// Target is the thing of that kind: a path, a unit, the key of a tag. It is empty if a subject
+	// has only one.
 	Target string `json:"target,omitempty"`
 	// Problem is how it differs.
 	Problem Problem `json:"problem"`
-	// Found and Wanted are the two values as text, digests in full. They are empty
-	// if there is none, if the kind or the problem implies it, and for secrets.
-	// Several names are joined with line breaks.
+	// Found and Wanted are the two values as text, digests in full. They are empty if there is
+	// none, if the kind or the problem implies it, and for secrets. Several names are joined with
+	// line breaks.
 	Found  string `json:"found,omitempty"`
 	Wanted string `json:"wanted,omitempty"`
 	// Process and Unit are what holds a resource that is taken. Size is a wanted or total size, and
@@ -34,8 +34,8 @@ type Finding struct {
 	Unit    string `json:"unit,omitempty"`
 	Size    string `json:"size,omitempty"`
 	Device  string `json:"device,omitempty"`
-	// Cause is what a program reported: systemd's result, the output of a check,
-	// the error of an API. It is only quoted.
+	// Cause is what a program reported: systemd's result, the output of a check, the error of an
+	// API. It is only quoted.
 	Cause string `json:"cause,omitempty"`
 }
 

@@ -13,8 +13,7 @@ const (
 	Binary    Kind = "binary"  // an installed program
 	DropIn    Kind = "drop-in" // a file that changes one of our units and is not ours
 	Unit      Kind = "unit"
-	// Certificate is about the content of a certificate, by its path. A changed
-	// file is about File.
+	// Certificate is about the content of a certificate, by its path. A changed file is about File.
 	Certificate Kind = "certificate"
 	// Port and FileSystem are causes of a failure, as found on a machine.
 	Port       Kind = "port"        // by number

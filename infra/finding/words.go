@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// words are the text of findings of one kind: a head, a colon, and how it
-// differs.
+// words are the text of findings of one kind: a head, a colon, and how it differs.
 type words struct {
 	// head is empty if the subject or the problem's own words are enough.
 	head string
@@ -17,9 +16,9 @@ type words struct {
 	joined bool
 }
 
-// vocabulary has the words of every kind and problem. Fields of the finding are in
-// braces: {found:q} is quoted, {found:digest} is shortened, and "{ (cause)}" is the
-// cause in parentheses if there is one.
+// vocabulary has the words of every kind and problem. Fields of the finding are in braces:
+// {found:q} is quoted, {found:digest} is shortened, and "{ (cause)}" is the cause in parentheses if
+// there is one.
 var vocabulary = map[Kind]words{
 	Package: {head: "package {target}", how: map[Problem]string{
 		Missing: "not installed",
@@ -265,8 +264,8 @@ func Words(findings []Finding) string {
 	return b.String()
 }
 
-// parts returns the head and how the finding differs. A kind or problem without words
-// is shown as its code.
+// parts returns the head and how the finding differs. A kind or problem without words is shown as
+// its code.
 func (f Finding) parts() (head, rest string) {
 	w := vocabulary[f.Kind]
 	how, known := w.how[f.Problem]

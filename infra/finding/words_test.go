@@ -16,8 +16,8 @@ const (
 	digestB = "1c73427791ae06f6c0e5b2d4f8a3c1e7d9b5a3f1c7e9d2b4a6f8c0e1d3b5a7f9"
 )
 
-// TestWords checks the words of every kind and problem. Tests and guides quote them:
-// a change here needs a change there.
+// TestWords checks the words of every kind and problem. Tests and guides quote them: a change here
+// needs a change there.
 func TestWords(t *testing.T) {
 	told := map[Kind][]Problem{}
 	for _, tt := range []struct {
@@ -243,8 +243,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestList checks that findings keep their order, and that several of one certificate,
-// or of the metadata service, share one head.
+// TestList checks that findings keep their order, and that several of one certificate, or of the
+// metadata service, share one head.
 func TestList(t *testing.T) {
 	tokens := Finding{Subject: "b", Kind: MetadataService, Problem: Tokens, Found: "optional", Wanted: "required"}
 	hops := Finding{Subject: "b", Kind: MetadataService, Problem: HopLimit, Found: "2", Wanted: "1"}
@@ -269,8 +269,8 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestValuesAreData checks that braces in values mean nothing, and that findings
-// without words are shown.
+// TestValuesAreData checks that braces in values mean nothing, and that findings without words are
+// shown.
 func TestValuesAreData(t *testing.T) {
 	for f, want := range map[Finding]string{
 		{Kind: Sysctl, Target: "{found}", Problem: Value, Found: "{wanted}", Wanted: "{cause}", Cause: "x"}: "sysctl {found}: {wanted}, wanted {cause}",

@@ -12,9 +12,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// Access is how one operation reaches a cluster as its administrator. It fetches
-// keys when they are first needed and keeps one client for each API server and
-// each etcd member. It is safe for concurrent use and must be closed.
+// Access is how one operation reaches a cluster as its administrator. It fetches keys when they are
+// first needed and keeps one client for each API server and each etcd member. It is safe for
+// concurrent use and must be closed.
 type Access struct {
 	Keys *Keys
 	dial kube.DialFunc // to the public endpoint
@@ -33,8 +33,8 @@ func (f *Fleet) Access(ref pki.Ref) *Access {
 // errAccessClosed is what a client asked for after Close ends with.
 var errAccessClosed = errors.New("the access to the cluster is closed")
 
-// Close closes every client. There are no more clients afterwards: a question
-// that nobody waits for any more may still ask for one.
+// Close closes every client. There are no more clients afterwards: a question that nobody waits for
+// any more may still ask for one.
 func (a *Access) Close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -47,8 +47,8 @@ func (a *Access) Close() {
 	}
 }
 
-// API returns the client of the API server's public endpoint. It may fetch a key
-// from the store; it does not wait for an answer of the API server.
+// API returns the client of the API server's public endpoint. It may fetch a key from the store; it
+// does not wait for an answer of the API server.
 func (a *Access) API(ctx context.Context, endpoint string) (*kube.Client, error) {
 	return a.server(ctx, endpoint, endpoint, a.dial)
 }
@@ -90,8 +90,7 @@ func (a *Access) Member(ctx context.Context, m *Machine) (*etcd.Client, error) {
 	return a.MemberFrom(ctx, m, component.EtcdEndpoints([]component.Node{m.Node})[0])
 }
 
-// MemberFrom returns the client of the etcd member at an endpoint, reached
-// through the machine m.
+// MemberFrom returns the client of the etcd member at an endpoint, reached through the machine m.
 func (a *Access) MemberFrom(ctx context.Context, m *Machine, endpoint string) (*etcd.Client, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// TestAccessClosed: a client that is asked for after Close is not made, since
-// nobody would close it.
+// TestAccessClosed: a client that is asked for after Close is not made, since nobody would close
+// it.
 func TestAccessClosed(t *testing.T) {
 	store := pki.NewMemoryStore(nil)
 	ref, err := pki.Bootstrap(t.Context(), store, "demo", time.Now(), rand.Reader, pki.Options{Store: pki.StoreSSM})

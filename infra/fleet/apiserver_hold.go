@@ -23,14 +23,13 @@ type Writers struct {
 
 // withoutWrites runs move while no API server has a request to etcd under way.
 //
-// A leader drops proposals while it transfers its leadership. Its own clients get
-// "raft proposal dropped"; requests that came through other members get no answer
-// and time out after seven seconds. API servers retry neither. So their processes
-// are stopped for that instant: connections stay open, and clients get their
-// answers a moment later.
+// A leader drops proposals while it transfers its leadership. Its own clients get "raft proposal
+// dropped"; requests that came through other members get no answer and time out after seven
+// seconds. API servers retry neither. So their processes are stopped for that instant: connections
+// stay open, and clients get their answers a moment later.
 //
-// move must be repeatable. It is tried holdAttempts times with the API servers
-// held, and then once without, because a transfer usually succeeds without that.
+// move must be repeatable. It is tried holdAttempts times with the API servers held, and then once
+// without, because a transfer usually succeeds without that.
 func (f *Fleet) withoutWrites(ctx context.Context, who string, w Writers, move func(context.Context) error) error {
 	servers := apiServers(ctx, w.Machines(ctx))
 	var err error
@@ -47,8 +46,8 @@ func (f *Fleet) withoutWrites(ctx context.Context, who string, w Writers, move f
 	return move(ctx)
 }
 
-// apiServers returns those of the machines on which an API server runs. It also
-// opens the SSH connections that the hold needs.
+// apiServers returns those of the machines on which an API server runs. It also opens the SSH
+// connections that the hold needs.
 func apiServers(ctx context.Context, machines []*Machine) []*Machine {
 	ctx, cancel := context.WithTimeout(ctx, ProbeBudget)
 	defer cancel()
@@ -73,8 +72,8 @@ func apiServers(ctx context.Context, machines []*Machine) []*Machine {
 	return out
 }
 
-// whileHeld holds the API servers, waits for settled, and calls move, all within
-// holdLimit: after that the API servers continue by themselves.
+// whileHeld holds the API servers, waits for settled, and calls move, all within holdLimit: after
+// that the API servers continue by themselves.
 func (f *Fleet) whileHeld(ctx context.Context, who string, servers []*Machine, settled, move func(context.Context) error) error {
 	began := time.Now()
 	held, cancel := context.WithTimeoutCause(ctx, holdLimit, fmt.Errorf("not within the %s API servers are held", holdLimit))

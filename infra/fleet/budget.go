@@ -6,63 +6,58 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// DefaultDrainTimeout bounds the draining of one node unless the role sets
-// another. It is several times the usual termination grace period of 30 s, and
-// short enough that a person notices a PodDisruptionBudget that can never be met.
+// DefaultDrainTimeout bounds the draining of one node unless the role sets another. It is several
+// times the usual termination grace period of 30 s, and short enough that a person notices a
+// PodDisruptionBudget that can never be met.
 const DefaultDrainTimeout = 5 * time.Minute
 
-// Time limits of waits. Every wait ends earlier when its condition holds, when the
-// condition can no longer come to hold, or when the caller's context ends.
+// Time limits of waits. Every wait ends earlier when its condition holds, when the condition can no
+// longer come to hold, or when the caller's context ends.
 const (
-	// ObserveBudget bounds what a plan may spend on one machine: connecting
-	// (10 s by default), one round trip, and the time package host gives to
-	// units that are just starting (10 s).
+	// ObserveBudget bounds what a plan may spend on one machine: connecting (10 s by default), one
+	// round trip, and the time package host gives to units that are just starting (10 s).
 	ObserveBudget = 30 * time.Second
-	// ProbeBudget bounds a plan's questions to an etcd cluster or to API servers.
-	// They answer in milliseconds, refuse, or have no quorum for the few seconds of
-	// an election.
+	// ProbeBudget bounds a plan's questions to an etcd cluster or to API servers. They answer in
+	// milliseconds, refuse, or have no quorum for the few seconds of an election.
 	ProbeBudget = 15 * time.Second
-	// AnswerShare is how long a plan waits for one server before it asks another
-	// as well.
+	// AnswerShare is how long a plan waits for one server before it asks another as well.
 	AnswerShare = 2 * time.Second
-	// GateBudget is how long the other members may take to be healthy before one
-	// is taken down. A member that was healthy recovers from a lost election within
-	// seconds; a longer outage needs a person.
+	// GateBudget is how long the other members may take to be healthy before one is taken down. A
+	// member that was healthy recovers from a lost election within seconds; a longer outage needs a
+	// person.
 	GateBudget = 30 * time.Second
-	// EtcdBudget is how long a member may take from its start to healthy,
-	// including a large snapshot from the leader.
+	// EtcdBudget is how long a member may take from its start to healthy, including a large
+	// snapshot from the leader.
 	EtcdBudget = 2 * time.Minute
-	// startBudget is how long systemd may take to start a unit, at boot or after
-	// the unit has exited.
+	// startBudget is how long systemd may take to start a unit, at boot or after the unit has
+	// exited.
 	startBudget = 2 * time.Minute
-	// APIBudget is how long an API server may take from its start to ready;
-	// about five seconds on a small machine.
+	// APIBudget is how long an API server may take from its start to ready; about five seconds on a
+	// small machine.
 	APIBudget = 2 * time.Minute
-	// NodeBudget is how long a kubelet may take from its start to a Ready node;
-	// about ten seconds when the images come from nearby.
+	// NodeBudget is how long a kubelet may take from its start to a Ready node; about ten seconds
+	// when the images come from nearby.
 	NodeBudget = 3 * time.Minute
-	// EvictBudget is how long PodDisruptionBudgets may protect the pods of a dead
-	// node. No other eviction is limited by it.
+	// EvictBudget is how long PodDisruptionBudgets may protect the pods of a dead node. No other
+	// eviction is limited by it.
 	EvictBudget = 10 * time.Second
-	// LeaveBudget bounds each step of a machine's departure that the cluster can
-	// do without.
+	// LeaveBudget bounds each step of a machine's departure that the cluster can do without.
 	LeaveBudget = 30 * time.Second
 )
 
 // How API servers are held while etcd's leadership is transferred.
 const (
-	// holdLimit is when a held API server continues by itself. HAProxy gives a
-	// check's TLS handshake 1 s (inter), checks again 250 ms after a failure
-	// (fastinter), and marks a server down after two failures in a row: at 2.25 s.
+	// holdLimit is when a held API server continues by itself. HAProxy gives a check's TLS
+	// handshake 1 s (inter), checks again 250 ms after a failure (fastinter), and marks a server
+	// down after two failures in a row: at 2.25 s.
 	holdLimit = 1800 * time.Millisecond
-	// holdGrace is how long a request of an API server takes to become a
-	// proposal in etcd.
+	// holdGrace is how long a request of an API server takes to become a proposal in etcd.
 	holdGrace = 50 * time.Millisecond
-	// moveBudget is what must be left of holdLimit when the transfer starts: a
-	// majority has to write one vote to disk.
+	// moveBudget is what must be left of holdLimit when the transfer starts: a majority has to
+	// write one vote to disk.
 	moveBudget = 600 * time.Millisecond
-	// holdAttempts is how often the transfer is tried. holdPause is the time
-	// in between, in which API servers answer queued requests and one HAProxy check.
+	// holdAttempts is how often the transfer is tried. holdPause is the time in between, in which
+	// API servers answer queued requests and one HAProxy check.
 	holdAttempts = 8
 	holdPause    = 1500 * time.Millisecond
 )
@@ -72,15 +67,14 @@ const (
 	Poll = 150 * time.Millisecond
 	// UnitPoll is the interval at which a unit is checked during a wait for its service.
 	UnitPoll = time.Second
-	// crashLoop is how many restarts of a unit during one wait mean that it will
-	// not come up.
+	// crashLoop is how many restarts of a unit during one wait mean that it will not come up.
 	crashLoop = 3
-	// adminValidity is how long an operation's client certificates are valid. They
-	// never leave this process, which holds the authority's key, so a short life
-	// would gain nothing. The validity of a leaf tolerates a local clock that is behind.
+	// adminValidity is how long an operation's client certificates are valid. They never leave this
+	// process, which holds the authority's key, so a short life would gain nothing. The validity of
+	// a leaf tolerates a local clock that is behind.
 	adminValidity = pki.DefaultValidity
-	// ClockTolerance is how far a machine's clock may be off before a warning.
-	// Certificates tolerate more.
+	// ClockTolerance is how far a machine's clock may be off before a warning. Certificates
+	// tolerate more.
 	ClockTolerance = time.Minute
 	// journalLines is how many lines of a journal an error quotes.
 	journalLines = 10

@@ -7,9 +7,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// ClockLead returns how far the machine's clock is ahead of ours, negative for
-// behind. clock is its answer to a question sent after before and answered before
-// now. It is 0 if the answer allows that.
+// ClockLead returns how far the machine's clock is ahead of ours, negative for behind. clock is its
+// answer to a question sent after before and answered before now. It is 0 if the answer allows
+// that.
 func ClockLead(clock, before, now time.Time) time.Duration {
 	switch {
 	case clock.IsZero():
@@ -22,8 +22,8 @@ func ClockLead(clock, before, now time.Time) time.Duration {
 	return 0
 }
 
-// ClockWords says how far a machine's clock is ahead of ours, negative for
-// behind, and what the consequence is.
+// ClockWords says how far a machine's clock is ahead of ours, negative for behind, and what the
+// consequence is.
 func ClockWords(ahead time.Duration) string {
 	side := "ahead of"
 	if ahead < 0 {

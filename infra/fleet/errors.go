@@ -11,8 +11,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// StepError says which step failed on which machine, the last condition seen, and
-// what to look at next.
+// StepError says which step failed on which machine, the last condition seen, and what to look at
+// next.
 type StepError struct {
 	Machine string
 	Step    string            // "wait for the API server", "drain"
@@ -41,8 +41,7 @@ func (e *StepError) Error() string {
 // Unwrap returns the last condition seen.
 func (e *StepError) Unwrap() error { return e.Err }
 
-// GuardError refuses a step that would break what works. The refused step has
-// changed nothing.
+// GuardError refuses a step that would break what works. The refused step has changed nothing.
 type GuardError struct {
 	Refused string // the request: "remove etcd member controller-2"
 	Reason  string // "2 of 3 voters are healthy, and ..."
@@ -57,8 +56,8 @@ func (e *GuardError) Error() string {
 	return s
 }
 
-// SkippedError lists the machines that could not be reached and were left as they
-// are. The other machines have been brought to the wanted state.
+// SkippedError lists the machines that could not be reached and were left as they are. The other
+// machines have been brought to the wanted state.
 type SkippedError struct {
 	Machines map[string]error
 }
@@ -82,8 +81,8 @@ func (e *SkippedError) Unwrap() []error {
 	return out
 }
 
-// Unreachable reports whether err means that a machine cannot be connected to, as
-// opposed to one that answers and has a problem.
+// Unreachable reports whether err means that a machine cannot be connected to, as opposed to one
+// that answers and has a problem.
 func Unreachable(err error) bool {
 	var gone *remote.UnreachableError
 	return errors.As(err, &gone)

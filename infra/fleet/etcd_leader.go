@@ -9,8 +9,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 )
 
-// MoveLeader transfers the leadership from the member on m to another member
-// while no API server writes. It does nothing if the member on m does not lead.
+// MoveLeader transfers the leadership from the member on m to another member while no API server
+// writes. It does nothing if the member on m does not lead.
 func MoveLeader(ctx context.Context, m *Machine, c *etcd.Client, to etcd.Member, w Writers) error {
 	if s, err := c.Status(ctx); err != nil || s.Leader != s.ID {
 		return err
@@ -22,8 +22,8 @@ func MoveLeader(ctx context.Context, m *Machine, c *etcd.Client, to etcd.Member,
 	return err
 }
 
-// Settled returns a function that has all healthy members read from the leader. A
-// member forwards requests in order, so the earlier ones have reached the leader too.
+// Settled returns a function that has all healthy members read from the leader. A member forwards
+// requests in order, so the earlier ones have reached the leader too.
 func Settled(members []etcd.Member, healthy map[etcd.ID]bool,
 	health func(context.Context, []etcd.Member) map[etcd.ID]bool,
 ) func(context.Context) error {
@@ -38,9 +38,8 @@ func Settled(members []etcd.Member, healthy map[etcd.ID]bool,
 	}
 }
 
-// MayStopFirst reports whether a leaving member may be stopped before it is
-// removed. Until its removal it counts as a voter, so the others must be a quorum
-// of all voters.
+// MayStopFirst reports whether a leaving member may be stopped before it is removed. Until its
+// removal it counts as a voter, so the others must be a quorum of all voters.
 func MayStopFirst(members []etcd.Member, healthy map[etcd.ID]bool, leaver etcd.ID) bool {
 	voters, others := 0, 0
 	for _, m := range members {
@@ -55,12 +54,11 @@ func MayStopFirst(members []etcd.Member, healthy map[etcd.ID]bool, leaver etcd.I
 	return others >= etcd.Quorum(voters)
 }
 
-// RemoveMember removes a serving member that is not the leader from its cluster.
-// With stopFirst the member is stopped first, so that it finishes its requests: a
-// removed member that runs still accepts requests, answers none, and exits a
-// second later. Without stopFirst, when its vote is needed for its own removal, the
-// API servers are held until it has been removed and killed. by names the
-// operation in progress messages.
+// RemoveMember removes a serving member that is not the leader from its cluster. With stopFirst the
+// member is stopped first, so that it finishes its requests: a removed member that runs still
+// accepts requests, answers none, and exits a second later. Without stopFirst, when its vote is
+// needed for its own removal, the API servers are held until it has been removed and killed. by
+// names the operation in progress messages.
 func RemoveMember(ctx context.Context, by string, m *Machine, w Writers, stopFirst bool, remove func(context.Context) error) error {
 	if !stopFirst {
 		return m.fleet.withoutWrites(ctx, m.Name(), w, func(ctx context.Context) error {

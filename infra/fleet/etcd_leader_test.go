@@ -8,8 +8,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 )
 
-// clusterOf makes the members of a cluster: "a" is healthy, "b-" is unhealthy,
-// "c*" is a healthy learner.
+// clusterOf makes the members of a cluster: "a" is healthy, "b-" is unhealthy, "c*" is a healthy
+// learner.
 func clusterOf(words ...string) ([]etcd.Member, map[etcd.ID]bool) {
 	var members []etcd.Member
 	healthy := map[etcd.ID]bool{}
@@ -21,8 +21,8 @@ func clusterOf(words ...string) ([]etcd.Member, map[etcd.ID]bool) {
 	return members, healthy
 }
 
-// TestMayStopFirst checks that a member may be stopped before its removal only
-// when the remaining members have a quorum for the removal.
+// TestMayStopFirst checks that a member may be stopped before its removal only when the remaining
+// members have a quorum for the removal.
 func TestMayStopFirst(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -46,8 +46,7 @@ func TestMayStopFirst(t *testing.T) {
 	}
 }
 
-// TestSettled checks that Settled waits for every member that was healthy before,
-// and for no other.
+// TestSettled checks that Settled waits for every member that was healthy before, and for no other.
 func TestSettled(t *testing.T) {
 	members, before := clusterOf("a", "b", "c-")
 	for _, tt := range []struct {

@@ -1,16 +1,15 @@
-// Package fleet is about the machines of a cluster, whatever is wanted of them:
-// how they are reached, waiting for their units, errors with advice, clients of
-// the cluster's API servers and etcd members, and holding its API servers while
-// etcd's leadership is transferred.
+// Package fleet is about the machines of a cluster, whatever is wanted of them: how they are
+// reached, waiting for their units, errors with advice, clients of the cluster's API servers and
+// etcd members, and holding its API servers while etcd's leadership is transferred.
 //
 // [Access] keeps the clients of one operation of a role. It uses keys of the key store. [AskAPI]
 // makes its own clients, since a load balancer chooses an API server for each new connection.
 // Package maintenance makes a client for each call, since it has only a machine's credentials and
 // may run while that machine restarts.
 //
-// What may not enter: what is wanted of a machine and the order in which machines
-// are changed (package rollout), how a machine is taken down and brought back
-// (package maintenance), Terraform and AWS.
+// What may not enter: what is wanted of a machine and the order in which machines are changed
+// (package rollout), how a machine is taken down and brought back (package maintenance), Terraform
+// and AWS.
 package fleet
 
 import (
@@ -24,22 +23,20 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// Fleet has the dependencies that work on machines needs. It holds no state of
-// its own and is safe for concurrent use.
+// Fleet has the dependencies that work on machines needs. It holds no state of its own and is safe
+// for concurrent use.
 type Fleet struct {
 	// Pool holds the SSH connections.
 	Pool *remote.Pool
-	// Store opens the key store a reference points to. It is called only when a
-	// key is needed.
+	// Store opens the key store a reference points to. It is called only when a key is needed.
 	Store func(pki.Ref) (pki.Store, error)
-	// Clock and Rand are the clock and the random source; nil means time.Now
-	// and crypto/rand.
+	// Clock and Rand are the clock and the random source; nil means time.Now and crypto/rand.
 	Clock func() time.Time
 	Rand  io.Reader
 	// Dial reaches the public endpoint of the API server; nil dials directly.
 	Dial kube.DialFunc
-	// Progress is called with what is being done to which machine; nil is silent.
-	// It is called from several goroutines at once and never with a secret.
+	// Progress is called with what is being done to which machine; nil is silent. It is called from
+	// several goroutines at once and never with a secret.
 	Progress func(machine, message string)
 }
 

@@ -20,9 +20,9 @@ const (
 	GateNodeReady   Gate = "node Ready, a pod started"
 )
 
-// UntilNone calls round until it returns no more obstacles or the budget is spent.
-// With the error it returns what the last complete round found. A round cut short
-// by the deadline counts only if there was no other.
+// UntilNone calls round until it returns no more obstacles or the budget is spent. With the error
+// it returns what the last complete round found. A round cut short by the deadline counts only if
+// there was no other.
 func UntilNone(ctx context.Context, budget time.Duration, what string, round func(context.Context) []string) (last []string, err error) {
 	err = Within(ctx, budget, what, func(ctx context.Context) error {
 		return wait.PollUntilContextCancel(ctx, Poll, true, func(ctx context.Context) (bool, error) {

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// TestUntilNone checks that a gate that stays closed reports what the last complete
-// round found.
+// TestUntilNone checks that a gate that stays closed reports what the last complete round found.
 func TestUntilNone(t *testing.T) {
 	cut := []string{"cut short"}
 	for _, tt := range []struct {

@@ -11,8 +11,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// Keys fetches keys from a cluster's key store when they are first needed and
-// keeps them for one operation.
+// Keys fetches keys from a cluster's key store when they are first needed and keeps them for one
+// operation.
 type Keys struct {
 	// Ref is the reference to the keys.
 	Ref  pki.Ref
@@ -86,8 +86,8 @@ func (k *Keys) Issue(ctx context.Context, ca pki.CAName, r pki.Request) (pki.Key
 	return authority.Issue(r, k.now(), k.rand)
 }
 
-// Admin returns the client certificate of this operation. To Kubernetes it is a
-// cluster administrator, to etcd any client.
+// Admin returns the client certificate of this operation. To Kubernetes it is a cluster
+// administrator, to etcd any client.
 func (k *Keys) Admin(ctx context.Context, ca pki.CAName) (pki.KeyPair, error) {
 	k.mu.Lock()
 	pair, ok := k.admins[ca]

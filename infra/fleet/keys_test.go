@@ -10,8 +10,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// TestKeys checks that the store is asked once per key, and that there is one
-// client certificate per operation and authority.
+// TestKeys checks that the store is asked once per key, and that there is one client certificate
+// per operation and authority.
 func TestKeys(t *testing.T) {
 	inner := pki.NewMemoryStore(nil)
 	ref, err := pki.Bootstrap(t.Context(), inner, "demo", time.Now(), rand.Reader, pki.Options{Store: pki.StoreSSM})

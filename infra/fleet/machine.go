@@ -16,8 +16,8 @@ type Target struct {
 	Node component.Node
 }
 
-// Machine is one machine of a cluster and the operations on it. It does not know
-// what is wanted there. It is safe for concurrent use.
+// Machine is one machine of a cluster and the operations on it. It does not know what is wanted
+// there. It is safe for concurrent use.
 type Machine struct {
 	Target
 	// Remote is the connection to it.
@@ -55,8 +55,8 @@ func Each[M any](ctx context.Context, machines []M, f func(context.Context, M) e
 	return group.Wait()
 }
 
-// EachAll runs f for the given machines in parallel and returns the errors by
-// machine name. An error on one machine does not cancel the others.
+// EachAll runs f for the given machines in parallel and returns the errors by machine name. An
+// error on one machine does not cancel the others.
 func EachAll[M interface{ Name() string }](ctx context.Context, machines []M, f func(context.Context, M) error) map[string]error {
 	var (
 		mu   sync.Mutex

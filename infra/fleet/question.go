@@ -25,15 +25,15 @@ func QuestionsFor[T any](machines []*Machine, ask func(context.Context, *Machine
 	return out
 }
 
-// FirstAnswer asks all machines at once and returns the first answer. If no
-// machine answers, it returns all errors, joined.
+// FirstAnswer asks all machines at once and returns the first answer. If no machine answers, it
+// returns all errors, joined.
 func FirstAnswer[T any](ctx context.Context, machines []*Machine, ask func(context.Context, *Machine) (T, error)) (T, error) {
 	return AskInTurn(ctx, 0, nil, QuestionsFor(machines, ask))
 }
 
-// AskAPI asks the API servers behind an endpoint while planning. Each attempt
-// uses a new connection, which a load balancer may give to another server. It ends
-// with ctx or after ProbeBudget.
+// AskAPI asks the API servers behind an endpoint while planning. Each attempt uses a new
+// connection, which a load balancer may give to another server. It ends with ctx or after
+// ProbeBudget.
 func AskAPI[T any](ctx context.Context, a *Access, endpoint string, ask func(context.Context, *kube.Client) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, ProbeBudget, fmt.Errorf("not within %s", ProbeBudget))
 	defer cancel()
@@ -48,11 +48,10 @@ func AskAPI[T any](ctx context.Context, a *Access, endpoint string, ask func(con
 	return AskInTurn(ctx, AnswerShare, kube.Busy, []Question[T]{once, once, once})
 }
 
-// AskInTurn asks one server after the other and returns the first answer. If none
-// answers, it returns all errors, joined. The next server is asked as soon as one
-// fails or has not answered within share; the slow one may still answer. A server
-// whose error is busy is asked once more, after the others. AskInTurn returns when
-// ctx ends and does not wait for questions that still run.
+// AskInTurn asks one server after the other and returns the first answer. If none answers, it
+// returns all errors, joined. The next server is asked as soon as one fails or has not answered
+// within share; the slow one may still answer. A server whose error is busy is asked once more,
+// after the others. AskInTurn returns when ctx ends and does not wait for questions that still run.
 func AskInTurn[T any](ctx context.Context, share time.Duration, busy func(error) bool, questions []Question[T]) (T, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(errAnswered)
@@ -122,8 +121,8 @@ func AskInTurn[T any](ctx context.Context, share time.Duration, busy func(error)
 
 var errAnswered = fmt.Errorf("another has answered: %w", context.Canceled)
 
-// silence is why a server's answer is no longer waited for. It counts as a timeout
-// for [kube.Unanswered].
+// silence is why a server's answer is no longer waited for. It counts as a timeout for
+// [kube.Unanswered].
 type silence struct{ error }
 
 func (s silence) Timeout() bool   { return true }

@@ -11,9 +11,8 @@ import (
 
 var errTransient, errRefused = errors.New("no leader"), errors.New("refused")
 
-// scripted is a server that gives its answers one after the other, and the last
-// one forever: "ok", "busy" (at once), "refused" (at once), "hangs", or how long an
-// answer takes.
+// scripted is a server that gives its answers one after the other, and the last one forever: "ok",
+// "busy" (at once), "refused" (at once), "hangs", or how long an answer takes.
 func scripted(name string, answers ...string) Question[string] {
 	var asked int
 	return Question[string]{name, func(ctx context.Context) (string, error) {

@@ -17,9 +17,9 @@ import (
 // errCrashed marks the end of a wait for a unit that has failed.
 var errCrashed = errors.New("unit is not coming up")
 
-// Watch returns a function to call between the polls of a wait for a unit's
-// service. It returns an error when the unit has failed or keeps crashing. It asks
-// the machine at most once per UnitPoll and ignores that it cannot be reached.
+// Watch returns a function to call between the polls of a wait for a unit's service. It returns an
+// error when the unit has failed or keeps crashing. It asks the machine at most once per UnitPoll
+// and ignores that it cannot be reached.
 func (m *Machine) Watch(unit string) func(context.Context) error {
 	var (
 		next  time.Time
@@ -48,8 +48,8 @@ func (m *Machine) Watch(unit string) func(context.Context) error {
 	}
 }
 
-// WaitActive waits until systemd has started a unit, at boot or after the unit
-// has exited. It waits at most startBudget.
+// WaitActive waits until systemd has started a unit, at boot or after the unit has exited. It waits
+// at most startBudget.
 func (m *Machine) WaitActive(ctx context.Context, unit string) error {
 	watch := m.Watch(unit)
 	err := Within(ctx, startBudget, "start of "+unit, func(ctx context.Context) error {
@@ -71,9 +71,9 @@ func (m *Machine) Stop(ctx context.Context, by, unit string) error {
 	return m.UnitError(ctx, "stop", unit, err)
 }
 
-// UnitError makes a StepError of a failed wait for a unit's service, with the end
-// of the unit's journal. It fetches the journal on a context of its own, because
-// the operation's has often ended by then.
+// UnitError makes a StepError of a failed wait for a unit's service, with the end of the unit's
+// journal. It fetches the journal on a context of its own, because the operation's has often ended
+// by then.
 func (m *Machine) UnitError(ctx context.Context, step, unit string, err error) error {
 	if err == nil {
 		return nil
@@ -104,8 +104,8 @@ func (t Target) SSH(command string) string {
 	return strings.Join(append(parts, h.User+"@"+h.Address, command), " ")
 }
 
-// Within runs f with a deadline of its own. If the deadline ended it, the error
-// says what was waited for and how long.
+// Within runs f with a deadline of its own. If the deadline ended it, the error says what was
+// waited for and how long.
 func Within(ctx context.Context, budget time.Duration, what string, f func(context.Context) error) error {
 	patience := fmt.Errorf("%s: not within %s", what, budget)
 	ctx, cancel := context.WithTimeoutCause(ctx, budget, patience)

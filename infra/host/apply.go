@@ -25,31 +25,29 @@ var (
 )
 
 const (
-	// defaultLimit bounds all waits on the machine together (downloads, starts of
-	// units) when the context has no earlier deadline.
+	// defaultLimit bounds all waits on the machine together (downloads, starts of units) when the
+	// context has no earlier deadline.
 	defaultLimit = 30 * time.Minute
-	// reportTime is how long before the context's deadline a script gives up, so that
-	// it can still report what it waited for.
+	// reportTime is how long before the context's deadline a script gives up, so that it can still
+	// report what it waited for.
 	reportTime = 2 * time.Second
 	// journalLines is how many lines of a failed unit's journal an error quotes.
 	journalLines = 10
 )
 
-// Apply makes exactly the given changes in one round trip, and verifies the result
-// by observing the machine again within it. The changes must come from Diff for the
-// same want and rec.
+// Apply makes exactly the given changes in one round trip, and verifies the result by observing the
+// machine again within it. The changes must come from Diff for the same want and rec.
 //
-// The machine downloads and verifies all programs before anything is installed. A file gets
-// its name only when it is complete and has its owner and mode. Units restart in the
-// order of want, and only those that a change names.
+// The machine downloads and verifies all programs before anything is installed. A file gets its
+// name only when it is complete and has its owner and mode. Units restart in the order of want, and
+// only those that a change names.
 //
-// To make only some of the changes, pass those with a want that leaves out what the
-// others are about. If a change restarts a unit that is left out, the next Diff
-// reports the restart as pending.
+// To make only some of the changes, pass those with a want that leaves out what the others are
+// about. If a change restarts a unit that is left out, the next Diff reports the restart as
+// pending.
 //
-// The returned record describes what is on the machine now; with an error, as much
-// as is known. The error is an [*ApplyError], a [*ChecksumError] or one of package
-// remote's.
+// The returned record describes what is on the machine now; with an error, as much as is known. The
+// error is an [*ApplyError], a [*ChecksumError] or one of package remote's.
 func Apply(ctx context.Context, r Runner, want desired.State, changes []Change, rec Record, opts Options) (Record, error) {
 	return standardLayout().apply(ctx, r, want, changes, rec, opts)
 }
@@ -146,9 +144,9 @@ func (e *ApplyError) explain(ctx context.Context, r Runner) {
 	e.Causes = Causes(ctx, r, e.Said+"\n"+e.Journal)
 }
 
-// Prefetch downloads and verifies the programs that the machine needs for want,
-// without installing anything, so that a later Apply only moves them into place. It
-// skips what is installed according to rec. The errors are Apply's.
+// Prefetch downloads and verifies the programs that the machine needs for want, without installing
+// anything, so that a later Apply only moves them into place. It skips what is installed according
+// to rec. The errors are Apply's.
 func Prefetch(ctx context.Context, r Runner, want desired.State, rec Record) error {
 	return standardLayout().prefetch(ctx, r, want, rec)
 }
@@ -186,8 +184,7 @@ func limit(ctx context.Context) int {
 	return max(int(d.Seconds()), 1)
 }
 
-// answers reads the frames that an apply script writes before its observation, as
-// they arrive.
+// answers reads the frames that an apply script writes before its observation, as they arrive.
 type answers struct {
 	machine  string
 	want     desired.State

@@ -120,9 +120,8 @@ func TestSpoiltPrefetchIsFetchedAgain(t *testing.T) {
 	}
 }
 
-// TestLock checks that two applies on one machine exclude each other, that the error
-// after waiting in vain says what was waited for, and that no observation sees a
-// half-done apply.
+// TestLock checks that two applies on one machine exclude each other, that the error after waiting
+// in vain says what was waited for, and that no observation sees a half-done apply.
 func TestLock(t *testing.T) {
 	m, web := newLocalMachine(t), newMirror(t)
 	want := appState(t, m, web, "1")

@@ -35,8 +35,7 @@ const (
 
 var wantWeb = desired.State{Packages: []string{"web"}}
 
-// state writes state files for the stand-ins, from pairs of name and content; %d is
-// this process.
+// state writes state files for the stand-ins, from pairs of name and content; %d is this process.
 func (m *localMachine) state(pairs ...string) {
 	m.t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -65,8 +64,8 @@ func (m *localMachine) calls() string {
 	return strings.Join(out, " ")
 }
 
-// install applies wantWeb and returns the progress messages. Whenever one contains
-// until, it calls lift.
+// install applies wantWeb and returns the progress messages. Whenever one contains until, it calls
+// lift.
 func (m *localMachine) install(ctx context.Context, until string, lift func()) (said []string, err error) {
 	changes := m.diff(wantWeb, Record{}) //nolint:contextcheck // ctx bounds only the apply
 	if got := Words(changes); got != "package web: not installed" {
@@ -143,8 +142,8 @@ func TestPackages(t *testing.T) {
 	}
 }
 
-// TestPackagesRefused checks that a hopeless installation fails with the step, the
-// condition and who is responsible, and that anything else is retried until the deadline.
+// TestPackagesRefused checks that a hopeless installation fails with the step, the condition and
+// who is responsible, and that anything else is retried until the deadline.
 func TestPackagesRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -186,10 +185,9 @@ func TestPackagesRefused(t *testing.T) {
 	}
 }
 
-// TestArchivePatience checks that only the time in which the archive fails counts
-// against it, and not the time another process holds a lock. The clock is simulated;
-// every line of the plan is a command, the seconds it takes, its exit status and its
-// output.
+// TestArchivePatience checks that only the time in which the archive fails counts against it, and
+// not the time another process holds a lock. The clock is simulated; every line of the plan is a
+// command, the seconds it takes, its exit status and its output.
 func TestArchivePatience(t *testing.T) {
 	const lock, bad = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 1 (apt-get)", "E: Failed to fetch http://deb.example/x  503  Service Unavailable"
 	step := func(command string, seconds, code int, says string) string {
@@ -246,8 +244,8 @@ echo installed
 	}
 }
 
-// TestCloudInit checks that only packages wait for cloud-init, and that they are
-// installed even if cloud-init has failed.
+// TestCloudInit checks that only packages wait for cloud-init, and that they are installed even if
+// cloud-init has failed.
 func TestCloudInit(t *testing.T) {
 	configuring := []string{"lists", "", "active.cloud-init-local.service", "active", "active.cloud-init.service", "active",
 		"active.cloud-config.service", "activating", "job.cloud-config.service", "", "job.cloud-final.service", ""}
@@ -321,8 +319,8 @@ func TestCloudInit(t *testing.T) {
 	})
 }
 
-// TestPackageStartsItsService checks that a service started by its package, and so with
-// the package's configuration, is restarted with ours.
+// TestPackageStartsItsService checks that a service started by its package, and so with the
+// package's configuration, is restarted with ours.
 func TestPackageStartsItsService(t *testing.T) {
 	m := newLocalMachine(t)
 	config, unit := m.file("etc/app.conf"), []byte("[Service]\nExecStart=/bin/true\n")

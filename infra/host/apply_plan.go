@@ -215,8 +215,8 @@ func (p plan) unitCalls(s *script, opts Options) {
 		switch {
 		case !u.Active:
 			s.call("unit", "stop", u.Name)
-		// Debian starts a service while it installs its package, with the
-		// package's configuration, so that a start would do nothing.
+		// Debian starts a service while it installs its package, with the package's configuration,
+		// so that a start would do nothing.
 		case u.action == "restart", u.ensure && len(p.packages) > 0:
 			s.call("unit", "restart", u.Name)
 			started = append(started, u.Name)
@@ -320,8 +320,8 @@ func filter(in []string, keep func(string) bool) []string {
 	return out
 }
 
-// archive packs the contents of files with their final modes. Each is named by its
-// index, so that tar sees no paths of the machine. root owns them until put.
+// archive packs the contents of files with their final modes. Each is named by its index, so that
+// tar sees no paths of the machine. root owns them until put.
 func archive(files []desired.File) ([]byte, error) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)

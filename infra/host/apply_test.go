@@ -22,8 +22,8 @@ const secretWord = "hunter2-hunter2"
 
 var digests = regexp.MustCompile(`[0-9a-f]{12}\.\.`)
 
-// appState has one of everything and two units. One unit uses the configuration and
-// the program, the other uses neither.
+// appState has one of everything and two units. One unit uses the configuration and the program,
+// the other uses neither.
 func appState(t *testing.T, m *localMachine, web *mirror, version string) desired.State {
 	url, sum := web.add("/app-"+version, []byte("#!/bin/sh\necho app "+version+"\n"))
 	tools := tarball(t, map[string]string{"./bin/one": "one " + version, "./bin/two": "two " + version, "README": "no"})
@@ -98,8 +98,8 @@ func TestFirstInstall(t *testing.T) {
 	}
 }
 
-// TestRepair damages one thing at a time. The difference must name only that, Apply
-// must repair it in one round trip, and only the units concerned may restart.
+// TestRepair damages one thing at a time. The difference must name only that, Apply must repair it
+// in one round trip, and only the units concerned may restart.
 func TestRepair(t *testing.T) {
 	m, web := newLocalMachine(t), newMirror(t)
 	want := appState(t, m, web, "1")
@@ -215,8 +215,8 @@ func TestUpgradeRestartsOnlyWhatChanged(t *testing.T) {
 	}
 }
 
-// TestLostRecord checks that without a record, installed files are recognised by
-// their digest or by the receipt on the machine, and then adopted.
+// TestLostRecord checks that without a record, installed files are recognised by their digest or by
+// the receipt on the machine, and then adopted.
 func TestLostRecord(t *testing.T) {
 	m, web := newLocalMachine(t), newMirror(t)
 	want := appState(t, m, web, "1")
@@ -286,8 +286,8 @@ func TestFailedUnit(t *testing.T) {
 	m.converge(appState(t, m, web, "1"), Record{})
 }
 
-// TestInterrupted kills Apply, with all its processes, at random moments. The next
-// Observe, Diff and Apply must converge, and the unit must run with what is on disk.
+// TestInterrupted kills Apply, with all its processes, at random moments. The next Observe, Diff
+// and Apply must converge, and the unit must run with what is on disk.
 func TestInterrupted(t *testing.T) {
 	m, web := newLocalMachine(t), newMirror(t)
 	rec := m.converge(appState(t, m, web, "0"), Record{})
@@ -325,8 +325,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestSecretsAreNeverReadable watches every rename of a secret through a stand-in
-// for mv that first records who can read the file.
+// TestSecretsAreNeverReadable watches every rename of a secret through a stand-in for mv that first
+// records who can read the file.
 func TestSecretsAreNeverReadable(t *testing.T) {
 	m, web := newLocalMachine(t), newMirror(t)
 	want := appState(t, m, web, "1")
@@ -387,9 +387,9 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// TestUnitCheck checks that the loss of what a unit sets up beside its process is
-// drift, that a restart of only that unit repairs it, and that it is not reported in
-// addition to another restart or a stopped unit.
+// TestUnitCheck checks that the loss of what a unit sets up beside its process is drift, that a
+// restart of only that unit repairs it, and that it is not reported in addition to another restart
+// or a stopped unit.
 func TestUnitCheck(t *testing.T) {
 	m := newLocalMachine(t)
 	link := m.file("state/config.app.service") // every start writes it
@@ -440,8 +440,8 @@ func TestUnitCheck(t *testing.T) {
 	}
 }
 
-// TestPartialApply checks that changes can be made one after the other and that a
-// restart that is due in between is not forgotten.
+// TestPartialApply checks that changes can be made one after the other and that a restart that is
+// due in between is not forgotten.
 func TestPartialApply(t *testing.T) {
 	m, web := newLocalMachine(t), newMirror(t)
 	rec := m.converge(appState(t, m, web, "1"), Record{})

@@ -2,8 +2,8 @@ package host
 
 import "github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 
-// Change is one difference between a machine and its wanted state. The finding's
-// subject is empty: the caller knows the machine.
+// Change is one difference between a machine and its wanted state. The finding's subject is empty:
+// the caller knows the machine.
 type Change struct {
 	finding.Finding
 	Restarts []string // units Apply restarts or reloads because of this change

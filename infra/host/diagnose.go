@@ -15,10 +15,9 @@ import (
 //go:embed diagnose.sh
 var causeFunctions string
 
-// Causes searches the output of a unit or command for causes that the machine can
-// explain, and asks it: which process holds a port, how full the file systems are. It is
-// meant for errors, so it returns nothing instead of failing, and it asks even if
-// ctx has just ended.
+// Causes searches the output of a unit or command for causes that the machine can explain, and asks
+// it: which process holds a port, how full the file systems are. It is meant for errors, so it
+// returns nothing instead of failing, and it asks even if ctx has just ended.
 func Causes(ctx context.Context, r Runner, said string) []finding.Finding {
 	var ports []string
 	for _, match := range portTaken.FindAllStringSubmatch(said, -1) {

@@ -12,15 +12,15 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// Diff returns the differences between an observed machine and what is wanted, in
-// a stable order. It is pure. rec must be the one that Observe was given.
+// Diff returns the differences between an observed machine and what is wanted, in a stable order.
+// It is pure. rec must be the one that Observe was given.
 func Diff(want desired.State, got Observation, rec Record) []Change {
 	return standardLayout().diff(want, got, rec)
 }
 
-// Adopt returns rec updated with an observation. Files found as wanted are recorded
-// as they are now, so that the next Observe need not hash them; files that are no
-// longer wanted are dropped. It is pure.
+// Adopt returns rec updated with an observation. Files found as wanted are recorded as they are
+// now, so that the next Observe need not hash them; files that are no longer wanted are dropped. It
+// is pure.
 func Adopt(want desired.State, got Observation, rec Record) Record {
 	return standardLayout().adopt(want, got, rec)
 }
@@ -145,8 +145,8 @@ func (d *differ) program(b desired.Binary, i desired.Install) {
 	case digest == "" && got.SHA256 == "":
 		f.Problem, f.Wanted = finding.Unhashed, name
 	case digest == "":
-		// The wanted digest of the program in the archive is unknown: it is
-		// another version, or Apply did not install it.
+		// The wanted digest of the program in the archive is unknown: it is another version, or
+		// Apply did not install it.
 		f.Problem, f.Found, f.Wanted = finding.Version, got.SHA256, name
 	default:
 		f.Problem, f.Found, f.Wanted = content(got), got.SHA256, digest
@@ -157,9 +157,9 @@ func (d *differ) program(b desired.Binary, i desired.Install) {
 	}
 }
 
-// expected returns the wanted digest and size of an installed program, as far as
-// known: from the download itself, from the record of the last Apply, or, without a
-// record, from the receipt on the machine.
+// expected returns the wanted digest and size of an installed program, as far as known: from the
+// download itself, from the record of the last Apply, or, without a record, from the receipt on the
+// machine.
 func (d *differ) expected(b desired.Binary, i desired.Install) (digest string, size int64) {
 	if r, ok := d.rec.Files[i.Path]; ok && r.Source == b.SHA256 {
 		digest, size = r.SHA256, r.Size
@@ -209,8 +209,8 @@ func (d *differ) configures(file, unit string) bool {
 
 func (l layout) isUnitDir(dir string) bool { return slices.Contains(l.foreign, dir) }
 
-// touch notes the units that the file configures. That systemd has not loaded the
-// file yet then needs no finding of its own.
+// touch notes the units that the file configures. That systemd has not loaded the file yet then
+// needs no finding of its own.
 func (d *differ) touch(file string) {
 	for _, u := range d.want.Units {
 		if d.configures(file, u.Name) {

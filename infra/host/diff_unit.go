@@ -10,8 +10,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// unit compares one unit. Each fault gives one finding; a consequence of another
-// finding gives none.
+// unit compares one unit. Each fault gives one finding; a consequence of another finding gives
+// none.
 func (d *differ) unit(want desired.Unit) {
 	got := d.got.Units[want.Name]
 	self := []string(nil)
@@ -90,8 +90,8 @@ func wantedState(u desired.Unit) string {
 	}
 }
 
-// enablement returns the unit's state on disk and whether it is wrong. The states
-// are those of "systemctl is-enabled", systemctl(1).
+// enablement returns the unit's state on disk and whether it is wrong. The states are those of
+// "systemctl is-enabled", systemctl(1).
 func enablement(want desired.Unit, got Unit) (found string, wrong bool) {
 	switch state := got.UnitFileState; {
 	case state == "masked" || state == "masked-runtime" || got.LoadState == "masked":
@@ -110,8 +110,8 @@ func enablement(want desired.Unit, got Unit) (found string, wrong bool) {
 	}
 }
 
-// activity returns the unit's state, its cause, and whether it is wrong. The state of an
-// unsettled unit is never wrong.
+// activity returns the unit's state, its cause, and whether it is wrong. The state of an unsettled
+// unit is never wrong.
 func activity(want desired.Unit, got Unit) (found, cause string, wrong bool) {
 	if want.Active && got.Unsettled {
 		return finding.Starting, "", false
@@ -144,8 +144,8 @@ func (u Unit) cause() string {
 	return u.Result
 }
 
-// overrides returns the files that change the unit and are not wanted: drop-ins,
-// and unit files that replace ours or the distribution's.
+// overrides returns the files that change the unit and are not wanted: drop-ins, and unit files
+// that replace ours or the distribution's.
 func (d *differ) overrides(unit string, got Unit) []string {
 	owned := d.want.Paths()
 	ours := slices.ContainsFunc(owned, func(p string) bool { return path.Base(p) == unit && d.isUnitDir(path.Dir(p)) })
@@ -170,8 +170,8 @@ func (d *differ) overrides(unit string, got Unit) []string {
 	return slices.Compact(out)
 }
 
-// appliesTo reports whether a drop-in directory applies to the unit: "a-b.service.d"
-// and "a-.service.d" do for a-b.service.
+// appliesTo reports whether a drop-in directory applies to the unit: "a-b.service.d" and
+// "a-.service.d" do for a-b.service.
 func appliesTo(dir, unit string) bool {
 	name := strings.TrimSuffix(dir, ".d")
 	prefix, found := strings.CutSuffix(name, "-"+path.Ext(unit))
@@ -183,8 +183,8 @@ func distribution(p string) bool {
 	return strings.HasPrefix(p, "/usr/") || strings.HasPrefix(p, "/lib/")
 }
 
-// precedes reports whether systemd prefers the unit file at p to the owned one: it
-// is in a directory that systemd searches earlier.
+// precedes reports whether systemd prefers the unit file at p to the owned one: it is in a
+// directory that systemd searches earlier.
 func (d *differ) precedes(p string, owned []string, unit string) bool {
 	for _, o := range owned {
 		if path.Base(o) == unit {

@@ -77,8 +77,8 @@ func (e *UnmetError) Error() string {
 	return "the machine is still not as wanted: " + finding.Words(e.Left)
 }
 
-// ChecksumError says that a download does not have the wanted checksum. Nothing of
-// it was installed.
+// ChecksumError says that a download does not have the wanted checksum. Nothing of it was
+// installed.
 type ChecksumError struct {
 	Machine string
 	Name    string // the download's name, for people

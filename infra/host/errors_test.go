@@ -138,8 +138,8 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// TestSpace checks that a step that lacks disk space reports how much is free, and
-// that a failed download leaves no partial file.
+// TestSpace checks that a step that lacks disk space reports how much is free, and that a failed
+// download leaves no partial file.
 func TestSpace(t *testing.T) {
 	for _, tt := range []struct{ name, ends, words string }{
 		{"a file", `die write /etc/x/y '' 'mv: No space left on device'`,

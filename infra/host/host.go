@@ -1,18 +1,15 @@
-// Package host brings one machine to a desired state: it observes the machine in
-// one round trip, compares what it found with what is wanted, and applies the
-// difference in one upload.
+// Package host brings one machine to a desired state: it observes the machine in one round trip,
+// compares what it found with what is wanted, and applies the difference in one upload.
 //
-// Every state of a machine changes only through Observe, Diff and Apply: first
-// installation, the drift in a plan, repair and upgrade are the same three steps.
-// Diff is pure. After an Apply that was interrupted at any moment, the next Observe,
-// Diff and Apply converge.
+// Every state of a machine changes only through Observe, Diff and Apply: first installation, the
+// drift in a plan, repair and upgrade are the same three steps. Diff is pure. After an Apply that
+// was interrupted at any moment, the next Observe, Diff and Apply converge.
 //
-// The machine needs POSIX sh, coreutils, tar, curl, systemd and root, and apt or dnf
-// if packages are wanted. Packages are installed once cloud-init, if present, has
-// finished and no other process holds the package locks.
-// What may not enter: Kubernetes (package component knows what is wanted and why),
-// actions that are no state (package deed), the order of machines (package rollout)
-// and Terraform.
+// The machine needs POSIX sh, coreutils, tar, curl, systemd and root, and apt or dnf if packages
+// are wanted. Packages are installed once cloud-init, if present, has finished and no other process
+// holds the package locks. What may not enter: Kubernetes (package component knows what is wanted
+// and why), actions that are no state (package deed), the order of machines (package rollout) and
+// Terraform.
 package host
 
 import (
@@ -29,9 +26,9 @@ type Runner interface {
 
 var _ Runner = (*remote.Machine)(nil)
 
-// Record is what the last verified Apply left on the machine. It saves Observe
-// hashing large programs and tells Diff from which download a program came. It is
-// JSON and holds no secrets. The zero Record is valid.
+// Record is what the last verified Apply left on the machine. It saves Observe hashing large
+// programs and tells Diff from which download a program came. It is JSON and holds no secrets. The
+// zero Record is valid.
 type Record struct {
 	Files map[string]FileRecord `json:"files,omitempty"` // by path
 }
@@ -47,10 +44,10 @@ type FileRecord struct {
 
 // Options modify an Apply.
 type Options struct {
-	// SkipRestart installs everything but does not start, restart, reload or stop a
-	// unit. The restarts stay pending on the machine and the next Diff reports them.
+	// SkipRestart installs everything but does not start, restart, reload or stop a unit. The
+	// restarts stay pending on the machine and the next Diff reports them.
 	SkipRestart bool
-	// Progress is called with what is being done, in a few words. It is called from
-	// another goroutine, but never after Apply has returned.
+	// Progress is called with what is being done, in a few words. It is called from another
+	// goroutine, but never after Apply has returned.
 	Progress func(string)
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// Journal returns the last lines of a unit's journal that are not merely
-// informational, or the last lines of all if there are none, shortened to time, program and
-// message, and redacted. It is meant for errors: instead of failing it returns why there
-// is nothing to show, and it asks even if ctx has just ended.
+// Journal returns the last lines of a unit's journal that are not merely informational, or the last
+// lines of all if there are none, shortened to time, program and message, and redacted. It is meant
+// for errors: instead of failing it returns why there is nothing to show, and it asks even if ctx
+// has just ended.
 func Journal(ctx context.Context, r Runner, unit string, lines int) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -27,11 +27,11 @@ func Journal(ctx context.Context, r Runner, unit string, lines int) string {
 }
 
 var (
-	// journalHead is the start of a line of journalctl -o short-iso: the date,
-	// the time, the zone, the program and its process.
+	// journalHead is the start of a line of journalctl -o short-iso: the date, the time, the zone,
+	// the program and its process.
 	journalHead = regexp.MustCompile(`^\d{4}-\d\d-\d\dT(\d\d:\d\d:\d\d)[+-][\d:]+ ([^ \[]+)\[\d+\]: `)
-	// klogHead is the start of a line that a Kubernetes program logs: severity and
-	// date, time, thread, source.
+	// klogHead is the start of a line that a Kubernetes program logs: severity and date, time,
+	// thread, source.
 	klogHead = regexp.MustCompile(`: [IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ [\w.-]+:\d+\] `)
 	// informational matches informational lines of klog, zap (etcd) and logfmt (containerd).
 	informational = regexp.MustCompile(`: I\d{4} \d\d:\d\d:\d\d\.|"level":"info"| level=info `)

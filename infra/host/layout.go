@@ -10,8 +10,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 )
 
-// layout is where package host keeps its own files on the machine. Production has
-// one layout; tests use others in temporary directories.
+// layout is where package host keeps its own files on the machine. Production has one layout; tests
+// use others in temporary directories.
 type layout struct {
 	lib     string // receipts: which program came out of which download
 	cache   string // verified downloads, kept between Prefetch and Apply only
@@ -44,16 +44,16 @@ func (l layout) sysctlPath(key string) string {
 	return path.Join(l.sysctl, "90-k8s-"+strings.ReplaceAll(key, "/", "-")+".conf")
 }
 
-// ModulePath returns the file that loads a kernel module at every boot. Apply writes
-// it for every module of a state.
+// ModulePath returns the file that loads a kernel module at every boot. Apply writes it for every
+// module of a state.
 func ModulePath(module string) string { return standardLayout().modulePath(module) }
 
 // SysctlPath returns the file that sets a sysctl at every boot.
 func SysctlPath(key string) string { return standardLayout().sysctlPath(key) }
 
-// expand adds the files that make sysctls and modules permanent. There is one file per
-// setting, so that several owners of one machine that want the same setting want the
-// same file and otherwise do not conflict.
+// expand adds the files that make sysctls and modules permanent. There is one file per setting, so
+// that several owners of one machine that want the same setting want the same file and otherwise do
+// not conflict.
 func (l layout) expand(s desired.State) desired.State {
 	files := slices.Clone(s.Files)
 	for _, m := range slices.Compact(slices.Sorted(slices.Values(s.Modules))) {
@@ -121,9 +121,8 @@ func unitNames(s desired.State) []string {
 	return names
 }
 
-// procPath returns the path of a sysctl below /proc/sys. As in sysctl(8), dots
-// separate the components unless the first separator is a slash; then dots are part
-// of a component.
+// procPath returns the path of a sysctl below /proc/sys. As in sysctl(8), dots separate the
+// components unless the first separator is a slash; then dots are part of a component.
 func procPath(key string) string {
 	if i := strings.IndexAny(key, "./"); i >= 0 && key[i] == '/' {
 		return key

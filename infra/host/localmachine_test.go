@@ -22,9 +22,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// localMachine runs the scripts with this machine's sh, coreutils, tar and curl on
-// paths below a temporary directory. Only systemctl is a stand-in; the tests against
-// real machines are in internal/e2e/hostengine.
+// localMachine runs the scripts with this machine's sh, coreutils, tar and curl on paths below a
+// temporary directory. Only systemctl is a stand-in; the tests against real machines are in
+// internal/e2e/hostengine.
 type localMachine struct {
 	t     *testing.T
 	root  string
@@ -131,8 +131,7 @@ func (m *localMachine) diff(want desired.State, rec Record) []Change {
 	return m.layout().diff(want, m.observe(want, rec), rec)
 }
 
-// converge observes, compares and applies, and fails the test unless the machine is
-// then as wanted.
+// converge observes, compares and applies, and fails the test unless the machine is then as wanted.
 func (m *localMachine) converge(want desired.State, rec Record) Record {
 	m.t.Helper()
 	rec, err := m.layout().apply(m.t.Context(), m, want, m.diff(want, rec), rec, Options{})

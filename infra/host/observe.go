@@ -17,8 +17,8 @@ import (
 var observeFunctions string
 
 const (
-	// maxHashed bounds the size of a configuration file that is hashed: a larger
-	// one differs from everything wanted.
+	// maxHashed bounds the size of a configuration file that is hashed: a larger one differs from
+	// everything wanted.
 	maxHashed = 16 << 20
 	// maxContent bounds the size of a file whose content is fetched, such as a certificate.
 	maxContent = 64 << 10
@@ -35,8 +35,8 @@ type Observation struct {
 	BootID      string    // changes with every boot
 	Time        time.Time // the machine's clock, to the second
 	uptime      uint64    // microseconds since boot, as the times of units
-	// receipts holds what Apply has taken out of downloads: digest of the download ->
-	// member -> digest of the member.
+	// receipts holds what Apply has taken out of downloads: digest of the download -> member ->
+	// digest of the member.
 	receipts map[string]map[string]string
 }
 
@@ -79,32 +79,30 @@ type Unit struct {
 	Restarts         int    // automatic restarts since it was last started by hand
 	Again            int    // automatic restarts during Observe
 	MainPID          int
-	// Unsettled is set when Observe ended before it was clear whether the unit
-	// keeps running.
+	// Unsettled is set when Observe ended before it was clear whether the unit keeps running.
 	Unsettled bool
 	// ActiveEnter is when the unit last became active, in microseconds since boot.
 	ActiveEnter uint64
-	// RestartPending and ReloadPending are set by an Apply that changed what the unit
-	// uses and was interrupted before it restarted or reloaded the unit.
+	// RestartPending and ReloadPending are set by an Apply that changed what the unit uses and was
+	// interrupted before it restarted or reloaded the unit.
 	RestartPending, ReloadPending bool
-	// CheckFailed is the failure that the unit's check reports; empty if it succeeded, if
-	// there is no check, or if the unit is not active.
+	// CheckFailed is the failure that the unit's check reports; empty if it succeeded, if there is
+	// no check, or if the unit is not active.
 	CheckFailed string
 }
 
-// Content returns the content of a fetched file: one that is wanted, not secret, has
-// nil as its wanted content, and is at most 64 KiB large.
+// Content returns the content of a fetched file: one that is wanted, not secret, has nil as its
+// wanted content, and is at most 64 KiB large.
 func (o Observation) Content(path string) ([]byte, bool) {
 	f := o.Files[path]
 	return f.content, f.fetched
 }
 
-// Observe observes everything that want names, in one round trip, and changes
-// nothing. It does not hash programs again whose size, time and inode are those of
-// rec. It observes units that are just starting or restarting for up to ten more
-// seconds, until it is clear whether they keep running. If that fails or ctx ends, it returns
-// the last observation, with such units marked as Unsettled. The errors are those of
-// [remote.Machine.Run].
+// Observe observes everything that want names, in one round trip, and changes nothing. It does not
+// hash programs again whose size, time and inode are those of rec. It observes units that are just
+// starting or restarting for up to ten more seconds, until it is clear whether they keep running.
+// If that fails or ctx ends, it returns the last observation, with such units marked as Unsettled.
+// The errors are those of [remote.Machine.Run].
 func Observe(ctx context.Context, r Runner, want desired.State, rec Record) (Observation, error) {
 	return standardLayout().observe(ctx, r, want, rec)
 }

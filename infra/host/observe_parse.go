@@ -26,8 +26,8 @@ const (
 	digestLength = 64
 )
 
-// parseObservation reads the output of the observe script. It is pure. It accepts
-// nothing unknown between start and end, and skips what a login shell prints before.
+// parseObservation reads the output of the observe script. It is pure. It accepts nothing unknown
+// between start and end, and skips what a login shell prints before.
 func parseObservation(data []byte, units []string, rec Record) (Observation, error) {
 	_, data, ok := bytes.Cut(data, []byte(answerStart+"\x00"))
 	if !ok {
@@ -197,8 +197,8 @@ func parseStat(line string) (string, File, error) {
 	return v[8], f, nil
 }
 
-// parseNanoseconds reads seconds with nine decimals. Times outside the range become
-// its limits, since anyone can set a file's time.
+// parseNanoseconds reads seconds with nine decimals. Times outside the range become its limits,
+// since anyone can set a file's time.
 func parseNanoseconds(s string) (int64, error) {
 	sec, frac, ok := strings.Cut(s, ".")
 	if !ok || len(frac) != 9 {

@@ -98,8 +98,7 @@ func TestParseRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	}
 }
 
-// FuzzParseObservation checks that no output makes the parser panic or accept a
-// truncated answer.
+// FuzzParseObservation checks that no output makes the parser panic or accept a truncated answer.
 func FuzzParseObservation(f *testing.F) {
 	f.Add([]byte(answer))
 	f.Add([]byte(answerStart + "\x00units \x00" + answerEnd + "\x00"))

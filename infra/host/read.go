@@ -15,10 +15,10 @@ import (
 //go:embed read.sh
 var readFunctions string
 
-// Read returns the content of files by path; files are absolute paths or shell
-// patterns without spaces. For programs it returns the output of --version by path.
-// It leaves out what does not exist; a file that cannot be read to its end is an error. It changes nothing. Its errors are those of
-// [remote.Machine.Run].
+// Read returns the content of files by path; files are absolute paths or shell patterns without
+// spaces. For programs it returns the output of --version by path. It leaves out what does not
+// exist; a file that cannot be read to its end is an error. It changes nothing. Its errors are
+// those of [remote.Machine.Run].
 func Read(ctx context.Context, r Runner, files, programs []string) (map[string][]byte, error) {
 	var s script
 	s.call("read_files", files...)
@@ -47,10 +47,9 @@ type UnitFiles struct {
 	Kubeconfigs []string // absolute paths; the certificates and keys they name are read too
 }
 
-// ReadActive returns the units that are active, in their order, and the content of
-// their files by path, in one round trip. It leaves out files that do not exist. It
-// is an error if systemd does not answer; the other errors are those of
-// [remote.Machine.Run].
+// ReadActive returns the units that are active, in their order, and the content of their files by
+// path, in one round trip. It leaves out files that do not exist. It is an error if systemd does
+// not answer; the other errors are those of [remote.Machine.Run].
 func ReadActive(ctx context.Context, r Runner, units ...UnitFiles) (active []string, files map[string][]byte, err error) {
 	var s script
 	for _, u := range units {
@@ -100,9 +99,8 @@ func UnitLife(ctx context.Context, r Runner, unit string) (Life, error) {
 	return l, nil
 }
 
-// Starts returns IDs of the machine's boot and of the last start of each unit that
-// has started since. Every boot and every start has a different ID. The units' are
-// systemd's invocation IDs
+// Starts returns IDs of the machine's boot and of the last start of each unit that has started
+// since. Every boot and every start has a different ID. The units' are systemd's invocation IDs
 // (https://www.freedesktop.org/software/systemd/man/systemd.exec.html#%24INVOCATION_ID).
 func Starts(ctx context.Context, r Runner, units ...string) (boot string, starts []string, err error) {
 	var s script

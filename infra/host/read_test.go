@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestRead reads files by path and by pattern, and programs' versions. What does not
-// exist is left out.
+// TestRead reads files by path and by pattern, and programs' versions. What does not exist is left
+// out.
 func TestRead(t *testing.T) {
 	m := newLocalMachine(t)
 	m.write("a.crt", "one\n")
@@ -42,8 +42,8 @@ func TestStarts(t *testing.T) {
 	}
 }
 
-// TestReadActive checks that only files of active units are read, and that no answer
-// of systemd is an error.
+// TestReadActive checks that only files of active units are read, and that no answer of systemd is
+// an error.
 func TestReadActive(t *testing.T) {
 	m := newLocalMachine(t)
 	m.write("ca.crt", "the authority")
@@ -76,8 +76,7 @@ func TestReadActive(t *testing.T) {
 	}
 }
 
-// TestReadHalf: a file that cannot be read to its end is an error, not a file
-// with less in it.
+// TestReadHalf: a file that cannot be read to its end is an error, not a file with less in it.
 func TestReadHalf(t *testing.T) {
 	m := newLocalMachine(t)
 	m.write("whole.key", "one")

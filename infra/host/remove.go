@@ -16,11 +16,11 @@ import (
 //go:embed remove.sh
 var removeFunctions string
 
-// Remove removes from the machine what want put there, in one round trip: it stops
-// and disables the units, last one first, and deletes files, programs and extraDirs
-// with everything in them. Packages, modules and live sysctls stay, because others
-// may need them. Pod volumes mounted below an extra directory are unmounted and
-// never emptied. What does not exist is no error. The error lists what could not be removed.
+// Remove removes from the machine what want put there, in one round trip: it stops and disables the
+// units, last one first, and deletes files, programs and extraDirs with everything in them.
+// Packages, modules and live sysctls stay, because others may need them. Pod volumes mounted below
+// an extra directory are unmounted and never emptied. What does not exist is no error. The error
+// lists what could not be removed.
 func Remove(ctx context.Context, r Runner, want desired.State, extraDirs []string) error {
 	return standardLayout().remove(ctx, r, want, extraDirs)
 }

@@ -13,11 +13,11 @@ import (
 // Step is one action of an Apply or a Remove.
 type Step struct {
 	Kind StepKind
-	// Target is what it acts on: a path, a kernel module, a sysctl, the names of
-	// packages or units, or a download. It may be empty.
+	// Target is what it acts on: a path, a kernel module, a sysctl, the names of packages or units,
+	// or a download. It may be empty.
 	Target string
-	// URL is what could not be fetched over HTTP by a download or a package
-	// installation; empty if something else failed.
+	// URL is what could not be fetched over HTTP by a download or a package installation; empty if
+	// something else failed.
 	URL string
 }
 

@@ -9,19 +9,19 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// The state of a unit that systemd has just started does not show whether the unit
-// will keep running: a program that exited once because a dependency was slow looks
-// like one that exits at every start. So such units are observed again.
+// The state of a unit that systemd has just started does not show whether the unit will keep
+// running: a program that exited once because a dependency was slow looks like one that exits at
+// every start. So such units are observed again.
 const (
 	// settleBudget bounds how long units are observed before they are judged.
 	settleBudget = 10 * time.Second
 	// settlePoll is the pause between two observations.
 	settlePoll = time.Second
-	// steadyAfter is how long a unit that systemd restarted must be up to count as
-	// running: bad arguments end a program within a second.
+	// steadyAfter is how long a unit that systemd restarted must be up to count as running: bad
+	// arguments end a program within a second.
 	steadyAfter = 3 * time.Second
-	// crashLoop is how many automatic restarts during one observation count as a
-	// crash loop. One restart is normal recovery.
+	// crashLoop is how many automatic restarts during one observation count as a crash loop. One
+	// restart is normal recovery.
 	crashLoop = 2
 )
 
@@ -32,8 +32,7 @@ func (u Unit) waits() bool {
 	return u.SubState == "auto-restart" || u.SubState == "auto-restart-queued"
 }
 
-// unsettled returns the units that should run and of which it is not clear yet
-// whether they will.
+// unsettled returns the units that should run and of which it is not clear yet whether they will.
 func (o Observation) unsettled(want desired.State) []string {
 	var out []string
 	for _, w := range want.Units {
@@ -63,10 +62,9 @@ func (o Observation) with(later Observation) Observation {
 	return o
 }
 
-// await observes the units again while some of them are unsettled, for at most
-// settleBudget. If none is, it does not ask the machine. If ctx ends or a later
-// observation fails, the last successful one counts, with those units marked as
-// Unsettled.
+// await observes the units again while some of them are unsettled, for at most settleBudget. If
+// none is, it does not ask the machine. If ctx ends or a later observation fails, the last
+// successful one counts, with those units marked as Unsettled.
 func (l layout) await(ctx context.Context, r Runner, want desired.State, obs Observation) Observation {
 	units := desired.State{Units: want.Units}
 	names := unitNames(units)

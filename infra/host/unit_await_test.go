@@ -13,8 +13,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// watched is a machine with one unit that runs under Restart=always with a pause of
-// one second.
+// watched is a machine with one unit that runs under Restart=always with a pause of one second.
 type watched struct {
 	start time.Time
 	looks int
@@ -64,8 +63,8 @@ func loop(life time.Duration) func(time.Duration) Unit {
 	}
 }
 
-// TestAwait checks that a unit that exited once is no drift and one that exits at
-// every start is, at whatever moment it is observed.
+// TestAwait checks that a unit that exited once is no drift and one that exits at every start is,
+// at whatever moment it is observed.
 func TestAwait(t *testing.T) {
 	want := desired.State{Units: []desired.Unit{{Name: "a.service", Enabled: true, Active: true}}}
 	for _, tt := range []struct {
@@ -129,8 +128,8 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// TestAwaitIsBounded checks that a unit that does not settle is not judged, and that
-// the rest of the observation counts.
+// TestAwaitIsBounded checks that a unit that does not settle is not judged, and that the rest of
+// the observation counts.
 func TestAwaitIsBounded(t *testing.T) {
 	want := desired.State{Units: []desired.Unit{{Name: "a.service", Enabled: true, Active: true}}}
 	judge := func(t *testing.T, ctx context.Context, m *watched) {

@@ -11,9 +11,8 @@ import (
 
 // Field is an error about one field of a specification.
 type Field struct {
-	// Field is the path of the field, in the names that it has in a configuration:
-	// "service_cidr", "hosts[0].pod_cidr", `admission_plugins["PodSecurity"]`,
-	// `extra_args.kubelet["v"]`.
+	// Field is the path of the field, in the names that it has in a configuration: "service_cidr",
+	// "hosts[0].pod_cidr", `admission_plugins["PodSecurity"]`, `extra_args.kubelet["v"]`.
 	Field string
 	// Problem says in a few words what kind of mistake it is: "Overlapping networks".
 	Problem string

@@ -1,9 +1,9 @@
-// Package kube is a client of a running cluster's API server: readiness, nodes,
-// leases, drains, server-side apply and what keeps pods from running.
+// Package kube is a client of a running cluster's API server: readiness, nodes, leases, drains,
+// server-side apply and what keeps pods from running.
 //
-// It is a thin layer on client-go and does not decide what a cluster should be. The
-// caller's dialer decides how the API server is reached (directly, or from a
-// machine through SSH). Nothing here reads kubeconfigs, files or the environment.
+// It is a thin layer on client-go and does not decide what a cluster should be. The caller's dialer
+// decides how the API server is reached (directly, or from a machine through SSH). Nothing here
+// reads kubeconfigs, files or the environment.
 package kube
 
 import (
@@ -29,11 +29,11 @@ import (
 )
 
 const (
-	// requestTimeout bounds one request. API servers answer in milliseconds, so a
-	// longer silence means a dead connection.
+	// requestTimeout bounds one request. API servers answer in milliseconds, so a longer silence
+	// means a dead connection.
 	requestTimeout = 15 * time.Second
-	// probeTimeout bounds one readiness probe, so that a wait soon notices when a
-	// server that hung answers again.
+	// probeTimeout bounds one readiness probe, so that a wait soon notices when a server that hung
+	// answers again.
 	probeTimeout = 3 * time.Second
 	// pollInterval is the interval at which conditions of objects are checked in a wait.
 	pollInterval = 150 * time.Millisecond
@@ -52,8 +52,8 @@ type Access struct {
 	Dial DialFunc
 }
 
-// Client is a connection to one API server or load balancer. It is safe for
-// concurrent use and must be closed.
+// Client is a connection to one API server or load balancer. It is safe for concurrent use and must
+// be closed.
 type Client struct {
 	endpoint  string
 	transport *http.Transport
@@ -82,8 +82,8 @@ func New(a Access) (*Client, error) {
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}},
 		TLSHandshakeTimeout: requestTimeout,
 		ForceAttemptHTTP2:   true,
-		// Without pings, a connection to a machine that lost power would be used
-		// until the kernel gives up on it, minutes later.
+		// Without pings, a connection to a machine that lost power would be used until the kernel
+		// gives up on it, minutes later.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: requestTimeout, PingTimeout: probeTimeout},
 	}
 	httpClient := &http.Client{Transport: transport}
@@ -95,8 +95,8 @@ func New(a Access) (*Client, error) {
 	if c.dynamic, err = dynamic.NewForConfigAndClient(config, httpClient); err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", a.Endpoint, err)
 	}
-	// Discovery takes no context: without a timeout of its own it would wait
-	// forever for a server that hangs.
+	// Discovery takes no context: without a timeout of its own it would wait forever for a server
+	// that hangs.
 	kinds, err := discovery.NewDiscoveryClientForConfigAndClient(config, &http.Client{Transport: transport, Timeout: requestTimeout})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", a.Endpoint, err)
@@ -140,8 +140,8 @@ func (e *NotReadyError) Error() string {
 	return fmt.Sprintf("API server %s is not ready: failing checks: %s", e.Endpoint, strings.Join(e.Failing, ", "))
 }
 
-// Ready asks /readyz once. The error is a *NotReadyError if the server answers that
-// it is not ready.
+// Ready asks /readyz once. The error is a *NotReadyError if the server answers that it is not
+// ready.
 func (c *Client) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -159,8 +159,8 @@ func (c *Client) Ready(ctx context.Context) error {
 	}
 }
 
-// failingChecks returns the names in the lines "[-]name failed: reason" of the verbose
-// health endpoints.
+// failingChecks returns the names in the lines "[-]name failed: reason" of the verbose health
+// endpoints.
 func failingChecks(body string) []string {
 	var out []string
 	for line := range strings.Lines(body) {
@@ -172,9 +172,9 @@ func failingChecks(body string) []string {
 	return out
 }
 
-// WaitReady polls Ready until it succeeds. It returns the error at once if the
-// server's certificate is not the cluster's, since waiting does not help then. abort,
-// if not nil, is called between polls; its error ends the wait.
+// WaitReady polls Ready until it succeeds. It returns the error at once if the server's certificate
+// is not the cluster's, since waiting does not help then. abort, if not nil, is called between
+// polls; its error ends the wait.
 func (c *Client) WaitReady(ctx context.Context, poll time.Duration, abort func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
@@ -196,8 +196,8 @@ func (c *Client) WaitReady(ctx context.Context, poll time.Duration, abort func(c
 	return err
 }
 
-// Permanent reports whether retrying cannot help: the server's certificate is not
-// the cluster's, or the server rejects the client's.
+// Permanent reports whether retrying cannot help: the server's certificate is not the cluster's, or
+// the server rejects the client's.
 func Permanent(err error) bool {
 	var (
 		unknown  x509.UnknownAuthorityError
@@ -208,9 +208,8 @@ func Permanent(err error) bool {
 		apierrors.IsUnauthorized(err)
 }
 
-// Unanswered reports whether an error says nothing about the answer: the server was
-// not reached, did not answer in time, or could not answer. Another server, or the
-// same one later, may answer.
+// Unanswered reports whether an error says nothing about the answer: the server was not reached,
+// did not answer in time, or could not answer. Another server, or the same one later, may answer.
 func Unanswered(err error) bool {
 	if err == nil {
 		return false
@@ -227,9 +226,8 @@ func Unanswered(err error) bool {
 	}
 }
 
-// silent reports whether an error without a status comes from the connection, a
-// timeout or a server that is not ready, and not from a wrong certificate or an
-// answer that cannot be read.
+// silent reports whether an error without a status comes from the connection, a timeout or a server
+// that is not ready, and not from a wrong certificate or an answer that cannot be read.
 func silent(err error) bool {
 	var (
 		network  net.Error // also the *url.Error of every failed request
@@ -248,8 +246,8 @@ func silent(err error) bool {
 	}
 }
 
-// Busy reports whether a server was reached and could not answer: it is starting,
-// its etcd has no leader, or it is overloaded. One that refuses connections is not busy.
+// Busy reports whether a server was reached and could not answer: it is starting, its etcd has no
+// leader, or it is overloaded. One that refuses connections is not busy.
 func Busy(err error) bool {
 	var (
 		notReady *NotReadyError

@@ -12,13 +12,12 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// encryptionMetric has the digest of the EncryptionConfiguration that an API server
-// uses (k8s.io/apiserver/pkg/server/options/encryptionconfig/metrics).
+// encryptionMetric has the digest of the EncryptionConfiguration that an API server uses
+// (k8s.io/apiserver/pkg/server/options/encryptionconfig/metrics).
 const encryptionMetric = "apiserver_encryption_config_controller_last_config_info{"
 
-// EncryptionConfigDigest returns the hex SHA-256 of the EncryptionConfiguration file
-// that the API server loaded last. The server checks for a changed file once a
-// minute.
+// EncryptionConfigDigest returns the hex SHA-256 of the EncryptionConfiguration file that the API
+// server loaded last. The server checks for a changed file once a minute.
 func (c *Client) EncryptionConfigDigest(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -56,8 +55,8 @@ func encryptionDigest(line string) (string, bool) {
 	return digest, ok
 }
 
-// RewriteSecret writes a secret back unchanged, so that it is encrypted with the
-// present key. A secret that no longer exists is no error
+// RewriteSecret writes a secret back unchanged, so that it is encrypted with the present key. A
+// secret that no longer exists is no error
 // (https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data/#rotating-a-decryption-key).
 func (c *Client) RewriteSecret(ctx context.Context, namespace, name string) error {
 	secrets := c.typed.CoreV1().Secrets(namespace)

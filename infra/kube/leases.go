@@ -21,12 +21,12 @@ type Lease struct {
 	Transitions int           `json:"transitions"`
 }
 
-// leaderLeases are the leases in kube-system with which the control plane's
-// components elect their leaders.
+// leaderLeases are the leases in kube-system with which the control plane's components elect their
+// leaders.
 var leaderLeases = []string{"kube-controller-manager", "kube-scheduler"}
 
-// Leases returns the leader election leases of the controller manager and the
-// scheduler, in that order. A lease that does not exist yet is left out.
+// Leases returns the leader election leases of the controller manager and the scheduler, in that
+// order. A lease that does not exist yet is left out.
 func (c *Client) Leases(ctx context.Context) ([]Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -54,8 +54,8 @@ func (c *Client) Leases(ctx context.Context) ([]Lease, error) {
 	return out, nil
 }
 
-// holder returns the host name that a component puts before the underscore of its
-// identity "controller-0_6b9f...".
+// holder returns the host name that a component puts before the underscore of its identity
+// "controller-0_6b9f...".
 func holder(identity string) string {
 	for i := range identity {
 		if identity[i] == '_' {

@@ -49,8 +49,8 @@ func (c *Client) Nodes(ctx context.Context, names ...string) ([]Node, error) {
 	return out, nil
 }
 
-// NodeObjects lists the Node objects. With names, only the first of them is
-// returned, which a kubelet may ask for, too.
+// NodeObjects lists the Node objects. With names, only the first of them is returned, which a
+// kubelet may ask for, too.
 func (c *Client) NodeObjects(ctx context.Context, names ...string) ([]corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -107,17 +107,15 @@ type NodeCondition struct {
 	Name       string
 	InternalIP string // must be the node's internal address; empty accepts any
 	Version    string // must be the kubelet's version ("v1.36.4"); empty accepts any
-	// BootID must be the machine's; empty accepts any. A Node object left by an
-	// earlier instance of that name, or from before a stop, may say Ready until
-	// the API server misses its heartbeats.
+	// BootID must be the machine's; empty accepts any. A Node object left by an earlier instance of
+	// that name, or from before a stop, may say Ready until the API server misses its heartbeats.
 	BootID string
-	// Registered is set if the node need not be Ready, for example because its
-	// network plugin is installed later.
+	// Registered is set if the node need not be Ready, for example because its network plugin is
+	// installed later.
 	Registered bool
 }
 
-// unmet returns how node (nil if it does not exist) fails the condition; nil if it
-// does not.
+// unmet returns how node (nil if it does not exist) fails the condition; nil if it does not.
 func (w NodeCondition) unmet(node *Node) *finding.Finding {
 	f := finding.Finding{Subject: w.Name, Kind: finding.NodeState, Target: w.Name}
 	switch {
@@ -137,8 +135,8 @@ func (w NodeCondition) unmet(node *Node) *finding.Finding {
 	return &f
 }
 
-// WaitNodes waits until every condition holds. abort, if not nil, is called between
-// polls; its error ends the wait.
+// WaitNodes waits until every condition holds. abort, if not nil, is called between polls; its
+// error ends the wait.
 func (c *Client) WaitNodes(ctx context.Context, conditions []NodeCondition, abort func(context.Context) error) error {
 	if len(conditions) == 0 {
 		return nil
@@ -181,12 +179,12 @@ func (c *Client) WaitNodes(ctx context.Context, conditions []NodeCondition, abor
 	return err
 }
 
-// cordonedAnnotation marks a node that this project has cordoned. A node that a person
-// has cordoned must stay so.
+// cordonedAnnotation marks a node that this project has cordoned. A node that a person has cordoned
+// must stay so.
 const cordonedAnnotation = "k8s-from-scratch/cordoned"
 
-// Cordon makes a node unschedulable and marks it as cordoned by this project. A node
-// that is already unschedulable stays as it is.
+// Cordon makes a node unschedulable and marks it as cordoned by this project. A node that is
+// already unschedulable stays as it is.
 func (c *Client) Cordon(ctx context.Context, name string) error {
 	return c.markNode(ctx, name, "true", true, func(n *corev1.Node) bool { return !n.Spec.Unschedulable })
 }
@@ -198,10 +196,9 @@ func (c *Client) Uncordon(ctx context.Context, name string) error {
 	})
 }
 
-// markNode sets the mark of a cordoned node and its unschedulable field, nil removing
-// each, if due returns true for the node. It patches only these: an update of the whole
-// node could overwrite taints changed in the meantime, which a kubelet is
-// forbidden to do.
+// markNode sets the mark of a cordoned node and its unschedulable field, nil removing each, if due
+// returns true for the node. It patches only these: an update of the whole node could overwrite
+// taints changed in the meantime, which a kubelet is forbidden to do.
 func (c *Client) markNode(ctx context.Context, name string, mark, unschedulable any, due func(*corev1.Node) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

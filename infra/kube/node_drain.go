@@ -18,20 +18,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// evictionRetry is the pause before a pod that a PodDisruptionBudget protects is
-// evicted again. Budgets usually allow it within seconds, when a replacement
-// becomes ready.
+// evictionRetry is the pause before a pod that a PodDisruptionBudget protects is evicted again.
+// Budgets usually allow it within seconds, when a replacement becomes ready.
 const evictionRetry = time.Second
 
-// Drain evicts the pods of a node, except DaemonSet and static pods, as "kubectl
-// drain --ignore-daemonsets --delete-emptydir-data --force" does. It respects
-// PodDisruptionBudgets and waits until the pods are gone. The node should be
-// cordoned. After timeout the error names the remaining pods. progress, if not nil,
-// is called with what is being evicted.
+// Drain evicts the pods of a node, except DaemonSet and static pods, as "kubectl drain
+// --ignore-daemonsets --delete-emptydir-data --force" does. It respects PodDisruptionBudgets and
+// waits until the pods are gone. The node should be cordoned. After timeout the error names the
+// remaining pods. progress, if not nil, is called with what is being evicted.
 //
 // It only makes requests that a kubelet may make about its own node
-// (https://kubernetes.io/docs/reference/access-authn-authz/node/), so that a machine
-// can be drained with its own credentials.
+// (https://kubernetes.io/docs/reference/access-authn-authz/node/), so that a machine can be drained
+// with its own credentials.
 func (c *Client) Drain(ctx context.Context, node string, timeout time.Duration, progress func(string)) error {
 	patience := fmt.Errorf("not within %s", timeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, patience)
@@ -96,8 +94,8 @@ func (c *Client) evictable(ctx context.Context, node string) ([]corev1.Pod, erro
 	}), nil
 }
 
-// evict retries until the API server accepts the eviction or the pod is gone. It calls
-// waiting with the refusals in between; it returns errors that retrying cannot help.
+// evict retries until the API server accepts the eviction or the pod is gone. It calls waiting with
+// the refusals in between; it returns errors that retrying cannot help.
 func (c *Client) evict(ctx context.Context, p corev1.Pod, waiting func(error)) error {
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
@@ -124,8 +122,8 @@ func (c *Client) evict(ctx context.Context, p corev1.Pod, waiting func(error)) e
 	})
 }
 
-// waitGone waits until none of the pods is on the node, and returns the remaining
-// ones when ctx ends.
+// waitGone waits until none of the pods is on the node, and returns the remaining ones when ctx
+// ends.
 func (c *Client) waitGone(ctx context.Context, node string, pods []corev1.Pod) ([]corev1.Pod, error) {
 	uids := map[types.UID]bool{}
 	for _, p := range pods {

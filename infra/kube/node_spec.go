@@ -14,14 +14,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// ownedAnnotation lists the labels and taints that this project has set on a node, to
-// tell those no longer wanted from those of others. Server-side apply does not work
-// here: it would create a missing Node, and it treats a node's taints, which the node
-// lifecycle controller sets too, as one atomic list.
+// ownedAnnotation lists the labels and taints that this project has set on a node, to tell those no
+// longer wanted from those of others. Server-side apply does not work here: it would create a
+// missing Node, and it treats a node's taints, which the node lifecycle controller sets too, as one
+// atomic list.
 const ownedAnnotation = "k8s-from-scratch/owned"
 
-// NodeSpec is what is wanted of a Node object. Labels and taints set by others are
-// left alone.
+// NodeSpec is what is wanted of a Node object. Labels and taints set by others are left alone.
 type NodeSpec struct {
 	Name    string
 	Labels  map[string]string
@@ -34,8 +33,8 @@ type owned struct {
 	Taints []string `json:"taints,omitempty"` // "key:effect"
 }
 
-// NodeDrift returns what differs between a node and what is wanted of it. The
-// subject of a finding is the node's name.
+// NodeDrift returns what differs between a node and what is wanted of it. The subject of a finding
+// is the node's name.
 func NodeDrift(n *corev1.Node, want NodeSpec) []finding.Finding {
 	var out []finding.Finding
 	add := func(kind finding.Kind, target string, problem finding.Problem, found, wanted string) {
@@ -79,9 +78,8 @@ func NodeDrift(n *corev1.Node, want NodeSpec) []finding.Finding {
 	return out
 }
 
-// ReconcileNode changes a Node object to what is wanted, in one update. It fails if
-// the node has another pod CIDR: Kubernetes does not allow a change, so the Node
-// object must be deleted first.
+// ReconcileNode changes a Node object to what is wanted, in one update. It fails if the node has
+// another pod CIDR: Kubernetes does not allow a change, so the Node object must be deleted first.
 func (c *Client) ReconcileNode(ctx context.Context, want NodeSpec) error {
 	var conflict error
 	err := c.updateNode(ctx, want.Name, func(n *corev1.Node) bool {
@@ -164,8 +162,8 @@ func findTaint(taints []corev1.Taint, key string) (corev1.Taint, bool) {
 	return taints[i], true
 }
 
-// updateNode reads a node, calls change, and writes the node back if change returns
-// true. It retries on conflicts.
+// updateNode reads a node, calls change, and writes the node back if change returns true. It
+// retries on conflicts.
 func (c *Client) updateNode(ctx context.Context, name string, change func(*corev1.Node) bool) error {
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)

@@ -23,8 +23,8 @@ var bookkeeping = [][]string{
 	{"status"},
 }
 
-// differences compares the live object with what applying would make of it. It shows
-// no values of a Secret.
+// differences compares the live object with what applying would make of it. It shows no values of a
+// Secret.
 func differences(live, applied *unstructured.Unstructured) []finding.Finding {
 	strip := func(o *unstructured.Unstructured) map[string]any {
 		o = o.DeepCopy()

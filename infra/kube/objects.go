@@ -26,12 +26,12 @@ import (
 const fieldManager = "k8s-from-scratch"
 
 const (
-	// parallelRequests is how many objects are sent at the same time: enough to hide
-	// the round trip, few enough for priority and fairness.
+	// parallelRequests is how many objects are sent at the same time: enough to hide the round
+	// trip, few enough for priority and fairness.
 	parallelRequests = 8
-	// kindBudget is how long a kind may be unknown after its definition was applied.
-	// The API server publishes a new kind within a second or two, an aggregated one a few
-	// seconds after its pods answer.
+	// kindBudget is how long a kind may be unknown after its definition was applied. The API server
+	// publishes a new kind within a second or two, an aggregated one a few seconds after its pods
+	// answer.
 	kindBudget = 20 * time.Second
 )
 
@@ -51,9 +51,9 @@ func (r ObjectRef) String() string {
 	return r.Kind + " " + r.Namespace + "/" + r.Name
 }
 
-// Same reports whether two references are to the same object. It ignores the version
-// of the API, and takes no namespace for the default one, because manifests may omit
-// it and the API server fills it in.
+// Same reports whether two references are to the same object. It ignores the version of the API,
+// and takes no namespace for the default one, because manifests may omit it and the API server
+// fills it in.
 func (r ObjectRef) Same(o ObjectRef) bool {
 	namespace := func(ref ObjectRef) string {
 		if ref.Namespace == metav1.NamespaceDefault {
@@ -86,10 +86,9 @@ func RefsOf(objects []*unstructured.Unstructured) []ObjectRef {
 	return out
 }
 
-// Apply applies objects server-side, taking over fields from other managers.
-// Namespaces and custom resource definitions go first, webhook configurations last,
-// the rest in parallel in between. It returns references to the applied objects,
-// also with an error.
+// Apply applies objects server-side, taking over fields from other managers. Namespaces and custom
+// resource definitions go first, webhook configurations last, the rest in parallel in between. It
+// returns references to the applied objects, also with an error.
 func (c *Client) Apply(ctx context.Context, objects []*unstructured.Unstructured) ([]ObjectRef, error) {
 	var refs []ObjectRef
 	for _, wave := range waves(objects) {
@@ -120,8 +119,8 @@ func (c *Client) Apply(ctx context.Context, objects []*unstructured.Unstructured
 	return refs, nil
 }
 
-// waves sorts objects into those that must exist first, the others, and those that
-// could block the others.
+// waves sorts objects into those that must exist first, the others, and those that could block the
+// others.
 func waves(objects []*unstructured.Unstructured) [][]*unstructured.Unstructured {
 	out := make([][]*unstructured.Unstructured, 3)
 	for _, o := range objects {
@@ -165,8 +164,8 @@ func (c *Client) patch(ctx context.Context, o *unstructured.Unstructured, dryRun
 	return live, nil
 }
 
-// resource finds the API resource of an object and its namespace. With patience it
-// waits for an unknown kind, whose definition may have just been applied.
+// resource finds the API resource of an object and its namespace. With patience it waits for an
+// unknown kind, whose definition may have just been applied.
 func (c *Client) resource(ctx context.Context, ref ObjectRef, patience bool) (dynamic.ResourceInterface, string, error) {
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 	mapping, err := c.mapping(ctx, gvk)
@@ -193,8 +192,8 @@ func (c *Client) resource(ctx context.Context, ref ObjectRef, patience bool) (dy
 	return resource.Namespace(namespace), namespace, nil
 }
 
-// mapping asks, once for all kinds, for the resource of a kind. client-go's mapper
-// takes no context and gives up on a hanging server only after requestTimeout.
+// mapping asks, once for all kinds, for the resource of a kind. client-go's mapper takes no context
+// and gives up on a hanging server only after requestTimeout.
 func (c *Client) mapping(ctx context.Context, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	type answer struct {
 		mapping *meta.RESTMapping
@@ -234,10 +233,10 @@ func (c *Client) Get(ctx context.Context, ref ObjectRef) (*unstructured.Unstruct
 	return o, nil
 }
 
-// Drift compares objects with what is wanted. It asks the API server in a dry run
-// what a server-side apply would change, so that the server judges defaults,
-// conversions and other managers' fields. Nothing is changed. The subject of a finding
-// is its object, as [ObjectRef.String] writes it.
+// Drift compares objects with what is wanted. It asks the API server in a dry run what a
+// server-side apply would change, so that the server judges defaults, conversions and other
+// managers' fields. Nothing is changed. The subject of a finding is its object, as
+// [ObjectRef.String] writes it.
 func (c *Client) Drift(ctx context.Context, objects []*unstructured.Unstructured) ([]finding.Finding, error) {
 	found := make([][]finding.Finding, len(objects))
 	group, gctx := errgroup.WithContext(ctx)
@@ -266,8 +265,8 @@ func (c *Client) drift(ctx context.Context, want *unstructured.Unstructured) ([]
 	applied, err := c.patch(ctx, want, true)
 	switch {
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
-		// The live object cannot become the wanted one, or admission refuses it.
-		// A person has to read the reason.
+		// The live object cannot become the wanted one, or admission refuses it. A person has to
+		// read the reason.
 		return []finding.Finding{{Kind: finding.Object, Problem: finding.Refused, Cause: err.Error()}}, nil
 	case err != nil:
 		return nil, err
@@ -275,8 +274,8 @@ func (c *Client) drift(ctx context.Context, want *unstructured.Unstructured) ([]
 	return differences(live, applied), nil
 }
 
-// Prune deletes the objects of an inventory that are not in keep, and waits until
-// they are gone. It returns those that are not gone yet, with the reason.
+// Prune deletes the objects of an inventory that are not in keep, and waits until they are gone. It
+// returns those that are not gone yet, with the reason.
 func (c *Client) Prune(ctx context.Context, inventory, keep []ObjectRef) ([]ObjectRef, error) {
 	var doomed []ObjectRef
 	for _, ref := range inventory {

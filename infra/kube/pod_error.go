@@ -20,14 +20,14 @@ const (
 
 // PodError says that a pod does not come up, however long one waits.
 type PodError struct {
-	// For is what the pod belongs to and the status of that:
-	// "Deployment default/web: 0 of 2 updated replicas are available".
+	// For is what the pod belongs to and the status of that: "Deployment default/web: 0 of 2
+	// updated replicas are available".
 	For string
 	Trouble
 	// More is how many other pods are in trouble.
 	More int
-	// Log holds the last lines of the container's log, Unread why it could not be
-	// read. Both are empty if the container has not run.
+	// Log holds the last lines of the container's log, Unread why it could not be read. Both are
+	// empty if the container has not run.
 	Log    []string
 	Unread error
 }
@@ -52,8 +52,8 @@ func (e *PodError) Error() string {
 	return b.String()
 }
 
-// podError makes a PodError with the end of the container's log. It reads the log on
-// a context of its own, because the wait's may have ended.
+// podError makes a PodError with the end of the container's log. It reads the log on a context of
+// its own, because the wait's may have ended.
 func (c *Client) podError(ctx context.Context, of string, t Trouble, more int) *PodError {
 	e := &PodError{For: of, Trouble: t, More: more}
 	if !t.Ran {
@@ -65,8 +65,8 @@ func (c *Client) podError(ctx context.Context, of string, t Trouble, more int) *
 	return e
 }
 
-// logTail reads the last lines that a container printed before it ended. If it has
-// been restarted since and printed nothing yet, they come from the log of the run before.
+// logTail reads the last lines that a container printed before it ended. If it has been restarted
+// since and printed nothing yet, they come from the log of the run before.
 func (c *Client) logTail(ctx context.Context, t Trouble) ([]string, error) {
 	tail, err := c.logOf(ctx, t, false)
 	if t.Reason == crashLoopBackOff && (err != nil || len(tail) == 0) {

@@ -12,8 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestPodErrorLog reads logs of containers in several states after the wait's
-// context has ended.
+// TestPodErrorLog reads logs of containers in several states after the wait's context has ended.
 func TestPodErrorLog(t *testing.T) {
 	crash := Trouble{Namespace: "default", Pod: "web-1", Container: "c", Reason: crashLoopBackOff, Ran: true}
 	for _, tt := range []struct {

@@ -7,23 +7,23 @@ import (
 )
 
 const (
-	// failGrace is how long a pod may fail before a wait for it ends. The kubelet
-	// backs off for ten seconds after the second crash, so a container starts three
-	// times within this time, and what it depends on has time to come up.
+	// failGrace is how long a pod may fail before a wait for it ends. The kubelet backs off for ten
+	// seconds after the second crash, so a container starts three times within this time, and what
+	// it depends on has time to come up.
 	failGrace = 20 * time.Second
-	// failedAttempts is how many attempts must have failed if only events report
-	// them, where all those before the wait count as one. Between two events it is
-	// unknown whether the current attempt will succeed, for example because it pulls the
-	// sandbox image. The kubelet tries again 10 to 15 seconds after a failed attempt
-	// (backOffPeriod in pkg/kubelet/kubelet.go of Kubernetes).
+	// failedAttempts is how many attempts must have failed if only events report them, where all
+	// those before the wait count as one. Between two events it is unknown whether the current
+	// attempt will succeed, for example because it pulls the sandbox image. The kubelet tries again
+	// 10 to 15 seconds after a failed attempt (backOffPeriod in pkg/kubelet/kubelet.go of
+	// Kubernetes).
 	failedAttempts = 3
-	// firstSteady is how long a container without a readiness probe must have
-	// been up; most containers that crash do so at once.
+	// firstSteady is how long a container without a readiness probe must have been up; most
+	// containers that crash do so at once.
 	firstSteady = 3 * time.Second
 	// lookInterval is the interval at which pods are observed in a wait.
 	lookInterval = time.Second
-	// longestStep is the most time that counts between two observations: while the
-	// API server does not answer, no pod counts as failing.
+	// longestStep is the most time that counts between two observations: while the API server does
+	// not answer, no pod counts as failing.
 	longestStep = 3 * time.Second
 )
 
@@ -40,13 +40,12 @@ type spellKey struct{ namespace, pod, container string }
 type spell struct {
 	lasts time.Duration // since its first failure
 	calm  time.Duration // since its last failure
-	// told is Trouble.Attempts at the last observation, attempts how many of them
-	// the wait counts.
+	// told is Trouble.Attempts at the last observation, attempts how many of them the wait counts.
 	told, attempts int
 }
 
-// count adds the attempts that events report now. Events may expire, and a pod that
-// is created again has none at first.
+// count adds the attempts that events report now. Events may expire, and a pod that is created
+// again has none at first.
 func (s *spell) count(told int) {
 	if told > s.told {
 		s.attempts++
@@ -54,9 +53,8 @@ func (s *spell) count(told int) {
 	s.told = told
 }
 
-// lost takes the troubles of all pods and returns those that have lasted too long, the
-// longest first. A container that has restarted counts as failing until it has
-// stayed up for as long.
+// lost takes the troubles of all pods and returns those that have lasted too long, the longest
+// first. A container that has restarted counts as failing until it has stayed up for as long.
 func (p *patience) lost(now time.Time, troubles []Trouble) []Trouble {
 	step := min(now.Sub(p.last), longestStep)
 	if p.last.IsZero() {

@@ -25,21 +25,21 @@ const (
 	provenAnnotation = "k8s-from-scratch/pod-started"
 	// trialDeleteBudget bounds the deletion of a trial pod.
 	trialDeleteBudget = 5 * time.Second
-	// refusalGrace is how long the API server may refuse the pod, since admission
-	// rules may be changing and webhooks may answer late.
+	// refusalGrace is how long the API server may refuse the pod, since admission rules may be
+	// changing and webhooks may answer late.
 	refusalGrace = 5 * time.Second
 )
 
 // Trial is a pod that is started on a node to test whether pods start there.
 type Trial struct {
 	Node string
-	// Image is the pod's image: the node's sandbox image, whose program runs
-	// until it is stopped and which every other pod needs too.
+	// Image is the pod's image: the node's sandbox image, whose program runs until it is stopped
+	// and which every other pod needs too.
 	Image string
 	// HostNetwork is set for nodes that have no pod network yet.
 	HostNetwork bool
-	// Refused, if not nil, is called once if an admission webhook does not answer.
-	// The webhook itself may be waiting for a node to run on.
+	// Refused, if not nil, is called once if an admission webhook does not answer. The webhook
+	// itself may be waiting for a node to run on.
 	Refused func(context.Context, error)
 	// Abort, if not nil, is called between polls; its error ends the trial.
 	Abort func(context.Context) error
@@ -50,9 +50,9 @@ type Trial struct {
 // ErrNodeFull says that a node has no room for the trial pod.
 var ErrNodeFull = errors.New("the node is full")
 
-// Try starts the pod and deletes it again, and deletes a pod left by an earlier
-// trial. It returns nil if the pod has run, ErrNodeFull if the kubelet rejected it
-// for lack of resources, and a *PodError if it has failed to start for failGrace.
+// Try starts the pod and deletes it again, and deletes a pod left by an earlier trial. It returns
+// nil if the pod has run, ErrNodeFull if the kubelet rejected it for lack of resources, and a
+// *PodError if it has failed to start for failGrace.
 func (c *Client) Try(ctx context.Context, t Trial) error {
 	defer c.endTrial(ctx, t)
 	var (
@@ -108,15 +108,14 @@ func abort(ctx context.Context, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// refused reports whether an admission rule or a webhook rejects the pod, as opposed
-// to a service account that the controller manager has not made yet. A webhook's
-// denial without a code has status 400.
+// refused reports whether an admission rule or a webhook rejects the pod, as opposed to a service
+// account that the controller manager has not made yet. A webhook's denial without a code has
+// status 400.
 func refused(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) && !lacksServiceAccount(err)
 }
 
-// refusalAdvice says what to do about a rejection. No label exempts from a
-// ResourceQuota.
+// refusalAdvice says what to do about a rejection. No label exempts from a ResourceQuota.
 func refusalAdvice(err error) string {
 	if overQuota(err) {
 		return "make room in the quotas of namespace " + metav1.NamespaceSystem
@@ -165,9 +164,8 @@ func (c *Client) trialPod(ctx context.Context, t *Trial) (*corev1.Pod, error) {
 
 func (t Trial) podName() string { return trialPrefix + t.Node }
 
-// pod returns the trial's pod. It is assigned to its node without the scheduler,
-// tolerates all taints, and complies with the "restricted" Pod Security Standard
-// except for HostNetwork.
+// pod returns the trial's pod. It is assigned to its node without the scheduler, tolerates all
+// taints, and complies with the "restricted" Pod Security Standard except for HostNetwork.
 func (t Trial) pod() *corev1.Pod {
 	yes, no, user, grace := true, false, int64(65535), int64(0)
 	return &corev1.Pod{
@@ -195,16 +193,15 @@ func (c *Client) deleteTrial(ctx context.Context, t Trial) error {
 	return nil
 }
 
-// endTrial deletes the pod on a context of its own. If that fails, the next trial
-// deletes it.
+// endTrial deletes the pod on a context of its own. If that fails, the next trial deletes it.
 func (c *Client) endTrial(ctx context.Context, t Trial) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), trialDeleteBudget)
 	defer cancel()
 	_ = c.deleteTrial(ctx, t)
 }
 
-// SetProven notes on a node the state in which a pod has started there. A node that
-// registers again at this moment gets no note and is tested again later.
+// SetProven notes on a node the state in which a pod has started there. A node that registers again
+// at this moment gets no note and is tested again later.
 func (c *Client) SetProven(ctx context.Context, name, state string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

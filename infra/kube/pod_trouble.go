@@ -10,8 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Trouble is what keeps a pod from running, as the kubelet or the scheduler reports
-// it.
+// Trouble is what keeps a pod from running, as the kubelet or the scheduler reports it.
 type Trouble struct {
 	Namespace string
 	Pod       string
@@ -19,19 +18,18 @@ type Trouble struct {
 	Container string // empty when it concerns the whole pod
 	Reason    string // "CrashLoopBackOff"
 	Message   string
-	// Passing is set if the trouble may end without a change to the pod: a node
-	// gets room, a Secret is created, a probe succeeds later. It is reported, and
-	// the wait continues.
+	// Passing is set if the trouble may end without a change to the pod: a node gets room, a Secret
+	// is created, a probe succeeds later. It is reported, and the wait continues.
 	Passing bool
 	// Ran is set if the container has run and so has a log.
 	Ran bool
-	// Attempts is how many failed attempts events report. It is 0 if the pod's
-	// status reports the trouble, because the status also shows when it is over.
+	// Attempts is how many failed attempts events report. It is 0 if the pod's status reports the
+	// trouble, because the status also shows when it is over.
 	Attempts int
 }
 
-// String returns the text for people: "pod default/web-1 on worker-0, container
-// web: CrashLoopBackOff: exit code 1 (Error), restarted 3 times".
+// String returns the text for people: "pod default/web-1 on worker-0, container web:
+// CrashLoopBackOff: exit code 1 (Error), restarted 3 times".
 func (t Trouble) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "pod %s/%s", t.Namespace, t.Pod)
@@ -56,9 +54,8 @@ const (
 	maxTroubleMessage = 600 // runes
 )
 
-// troubleOf returns what keeps a pod from running; nil if nothing is known to. events
-// are the pod's, in any order. Init containers come first, because the others wait
-// for them.
+// troubleOf returns what keeps a pod from running; nil if nothing is known to. events are the
+// pod's, in any order. Init containers come first, because the others wait for them.
 func troubleOf(pod *corev1.Pod, events []corev1.Event) *Trouble {
 	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded {
 		return nil
@@ -122,9 +119,9 @@ func containerTrouble(s corev1.ContainerStatus) *Trouble {
 	return t
 }
 
-// crashed returns the trouble of a container that has ended more than once and will
-// be restarted. The kubelet backs off then, and reports that only when it next syncs
-// the pod, which may be at the next start.
+// crashed returns the trouble of a container that has ended more than once and will be restarted.
+// The kubelet backs off then, and reports that only when it next syncs the pod, which may be at the
+// next start.
 func crashed(pod *corev1.Pod, s corev1.ContainerStatus) *Trouble {
 	end := s.State.Terminated
 	if end == nil || end.ExitCode == 0 || s.RestartCount == 0 || pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
@@ -149,8 +146,8 @@ func ended(end *corev1.ContainerStateTerminated) string {
 	return words
 }
 
-// eventTrouble returns what only events report: why a pod with a node has no
-// sandbox yet, and what a probe reports.
+// eventTrouble returns what only events report: why a pod with a node has no sandbox yet, and what
+// a probe reports.
 func eventTrouble(pod *corev1.Pod, events []corev1.Event) *Trouble {
 	if pod.Spec.NodeName == "" {
 		return nil
@@ -188,10 +185,10 @@ func eventTrouble(pod *corev1.Pod, events []corev1.Event) *Trouble {
 	return nil
 }
 
-// steady reports whether a pod's containers without a readiness probe have been up
-// long enough: they count as ready as soon as they start, even if they crash a
-// second later. If the machine's clock is off, the result is early or late. A pod that has
-// ended does not count: its controller keeps it and has made another.
+// steady reports whether a pod's containers without a readiness probe have been up long enough:
+// they count as ready as soon as they start, even if they crash a second later. If the machine's
+// clock is off, the result is early or late. A pod that has ended does not count: its controller
+// keeps it and has made another.
 func steady(pod *corev1.Pod, now time.Time) bool {
 	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
 		return true

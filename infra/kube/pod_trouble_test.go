@@ -153,8 +153,8 @@ func TestSteadyEnded(t *testing.T) {
 	}
 }
 
-// TestSandboxPatience checks that one or two failures to make a sandbox are
-// tolerated, and that repeated failures end the wait soon.
+// TestSandboxPatience checks that one or two failures to make a sandbox are tolerated, and that
+// repeated failures end the wait soon.
 func TestSandboxPatience(t *testing.T) {
 	pod := podOf(t, "{spec: {nodeName: w}, status: {phase: Pending}}")
 	for _, tt := range []struct {

@@ -13,13 +13,12 @@ import (
 	"k8s.io/kubectl/pkg/polymorphichelpers"
 )
 
-// WaitWorkloads waits until every Deployment, DaemonSet and StatefulSet among the
-// objects has rolled out, as "kubectl rollout status" defines it, and until pods
-// without a readiness probe have stayed up for a moment. It ends early if a
-// Deployment has exceeded its progress deadline, and with a *PodError if a pod of a
-// workload, or of a Job among the objects, has been failing for failGrace. progress,
-// if not nil, is called once per workload when it becomes available, and with what
-// keeps pods from running.
+// WaitWorkloads waits until every Deployment, DaemonSet and StatefulSet among the objects has
+// rolled out, as "kubectl rollout status" defines it, and until pods without a readiness probe have
+// stayed up for a moment. It ends early if a Deployment has exceeded its progress deadline, and
+// with a *PodError if a pod of a workload, or of a Job among the objects, has been failing for
+// failGrace. progress, if not nil, is called once per workload when it becomes available, and with
+// what keeps pods from running.
 func (c *Client) WaitWorkloads(ctx context.Context, objects []*unstructured.Unstructured, progress func(string)) error {
 	w := workloadWait{client: c, progress: progress}
 	for _, o := range objects {
@@ -40,8 +39,8 @@ func (c *Client) WaitWorkloads(ctx context.Context, objects []*unstructured.Unst
 type workloadWait struct {
 	client   *Client
 	progress func(string)
-	// pending are the workloads that are not available yet. jobs are never waited
-	// for, but the workloads may depend on them.
+	// pending are the workloads that are not available yet. jobs are never waited for, but the
+	// workloads may depend on them.
 	pending, jobs []*workload
 	patience      patience
 	looked        time.Time // when pods were last observed
@@ -93,8 +92,8 @@ func (w *workloadWait) look(ctx context.Context) (bool, error) {
 	return false, w.lookAtPods(ctx)
 }
 
-// lookAtPods finds out what keeps pods from running, and returns an error if a pod
-// has failed for too long.
+// lookAtPods finds out what keeps pods from running, and returns an error if a pod has failed for
+// too long.
 func (w *workloadWait) lookAtPods(ctx context.Context) error {
 	var all []Trouble
 	of := map[spellKey]*workload{}
@@ -120,8 +119,8 @@ func (w *workloadWait) lookAtPods(ctx context.Context) error {
 	return w.client.podError(ctx, of[over[0].key()].String(), over[0], len(over)-1)
 }
 
-// tellTroubles reports a workload's first pod in trouble if the report is new.
-// A new number of restarts alone is not reported.
+// tellTroubles reports a workload's first pod in trouble if the report is new. A new number of
+// restarts alone is not reported.
 func (w *workloadWait) tellTroubles(x *workload) {
 	if len(x.troubles) == 0 {
 		return
@@ -153,8 +152,8 @@ func (w *workloadWait) words() []string {
 	return out
 }
 
-// troubleWords returns the addition to a workload's status: its first pod that does
-// not run, and how many others do not.
+// troubleWords returns the addition to a workload's status: its first pod that does not run, and
+// how many others do not.
 func troubleWords(troubles []Trouble) string {
 	if len(troubles) == 0 {
 		return ""

@@ -19,9 +19,9 @@ import (
 // revisionLabel has the revision of the DaemonSet or StatefulSet that made a pod.
 const revisionLabel = appsv1.ControllerRevisionHashLabelKey
 
-// podsOf lists the pods that a workload's controller has made of the current
-// template. It leaves out pods of earlier revisions, which are being replaced. There
-// are none before the controller has seen the template.
+// podsOf lists the pods that a workload's controller has made of the current template. It leaves
+// out pods of earlier revisions, which are being replaced. There are none before the controller has
+// seen the template.
 func (c *Client) podsOf(ctx context.Context, ref ObjectRef) ([]corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -118,8 +118,8 @@ func (c *Client) controlled(ctx context.Context, namespace, selector string, own
 	}), nil
 }
 
-// diagnose returns what keeps a pod from running. It reads the pod's events if the
-// status is not enough.
+// diagnose returns what keeps a pod from running. It reads the pod's events if the status is not
+// enough.
 func (c *Client) diagnose(ctx context.Context, pod *corev1.Pod) *Trouble {
 	if t := troubleOf(pod, nil); t != nil || running(pod) {
 		return t

@@ -1,8 +1,8 @@
-// Package kubeconfig makes short-lived client certificates for people and programs,
-// and the kubeconfig for them.
+// Package kubeconfig makes short-lived client certificates for people and programs, and the
+// kubeconfig for them.
 //
-// What may not enter: the kubeconfigs of a cluster's own components, which refer to
-// files and hold no key (package component).
+// What may not enter: the kubeconfigs of a cluster's own components, which refer to files and hold
+// no key (package component).
 package kubeconfig
 
 import (
@@ -44,8 +44,8 @@ type Credential struct {
 	user     string
 }
 
-// Issue makes a credential valid from now. It fetches the key of the cluster's
-// Kubernetes CA from the store and uses it once; the new key is only in the result.
+// Issue makes a credential valid from now. It fetches the key of the cluster's Kubernetes CA from
+// the store and uses it once; the new key is only in the result.
 func Issue(ctx context.Context, store pki.Store, ref pki.Ref, r Request, now time.Time, rand io.Reader) (Credential, error) {
 	if r.User == "" {
 		r.User = DefaultUser

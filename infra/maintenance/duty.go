@@ -1,14 +1,12 @@
-// Package maintenance takes one machine of a cluster down and brings it back. It
-// finds out what the machine does and whether the cluster can do without it, makes
-// it leave gracefully, and later waits until it does again what it did. The machines of one
-// cluster take turns.
+// Package maintenance takes one machine of a cluster down and brings it back. It finds out what the
+// machine does and whether the cluster can do without it, makes it leave gracefully, and later
+// waits until it does again what it did. The machines of one cluster take turns.
 //
-// It asks the machine itself and uses the machine's own credentials, so its caller
-// needs to know nothing of roles.
+// It asks the machine itself and uses the machine's own credentials, so its caller needs to know
+// nothing of roles.
 //
-// What may not enter: what is wanted of a machine (package rollout), keys of the
-// cluster's key store, how a machine is stopped or terminated (package aws), and
-// Terraform.
+// What may not enter: what is wanted of a machine (package rollout), keys of the cluster's key
+// store, how a machine is stopped or terminated (package aws), and Terraform.
 package maintenance
 
 import (
@@ -27,12 +25,11 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
 
-// Duty is what one machine does for its cluster, as found on the machine itself. A
-// machine on which nothing of a cluster runs has no duty.
+// Duty is what one machine does for its cluster, as found on the machine itself. A machine on which
+// nothing of a cluster runs has no duty.
 //
-// It uses the machine's own credentials, read into memory: an etcd member's, the
-// controller manager's (which may list everything), the kubelet's (which may drain
-// its own node).
+// It uses the machine's own credentials, read into memory: an etcd member's, the controller
+// manager's (which may list everything), the kubelet's (which may drain its own node).
 //
 //	d, err := maintenance.Find(ctx, fleet, target)
 //	d.SetControllers(find)           // whose API servers are held while etcd's leadership is transferred
@@ -41,8 +38,8 @@ import (
 //	d.Resume(ctx, host)     // the machine does again what it did before
 //	d.Restore(ctx)          // or, when it was not stopped after all
 //
-// Before a machine is terminated, call d.Cordon and d.Leave instead. The zero value
-// is the duty of a machine that does nothing for a cluster.
+// Before a machine is terminated, call d.Cordon and d.Leave instead. The zero value is the duty of
+// a machine that does nothing for a cluster.
 type Duty struct {
 	fleet *fleet.Fleet
 	m     *fleet.Machine
@@ -54,8 +51,8 @@ type Duty struct {
 	notes    []finding.Finding
 }
 
-// dutyUnits are the units a cluster depends on, in the order in which they start,
-// with the credentials of those that have any.
+// dutyUnits are the units a cluster depends on, in the order in which they start, with the
+// credentials of those that have any.
 var dutyUnits = []host.UnitFiles{
 	{Unit: component.EtcdUnit, Files: []string{component.EtcdCAPath, component.EtcdServerCert, component.EtcdServerKey}},
 	{Unit: component.APIServerUnit, Kubeconfigs: []string{component.ManagerKubeconfig}},
@@ -65,8 +62,8 @@ var dutyUnits = []host.UnitFiles{
 	{Unit: component.KubeProxyUnit}, {Unit: component.HAProxyUnit},
 }
 
-// Find finds out what a machine does. Of t it needs the host, the node's name and
-// its private address.
+// Find finds out what a machine does. Of t it needs the host, the node's name and its private
+// address.
 func Find(ctx context.Context, f *fleet.Fleet, t fleet.Target) (*Duty, error) {
 	d := &Duty{fleet: f, m: f.Machine(t)}
 	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ObserveBudget, fmt.Errorf("no answer within %s", fleet.ObserveBudget))
@@ -106,9 +103,8 @@ func (d *Duty) etcdAt(endpoint string) (*etcd.Client, error) {
 		Cert: d.files[component.EtcdServerCert], Key: d.files[component.EtcdServerKey], Dial: d.m.Remote.Dial})
 }
 
-// api returns a client of an API server, connected from the machine with one of
-// its kubeconfigs, and the name of that user. endpoint replaces the kubeconfig's
-// unless it is empty.
+// api returns a client of an API server, connected from the machine with one of its kubeconfigs,
+// and the name of that user. endpoint replaces the kubeconfig's unless it is empty.
 func (d *Duty) api(kubeconfig, endpoint string) (c *kube.Client, user string, err error) {
 	config, err := clientcmd.Load(d.files[kubeconfig])
 	if err != nil {
@@ -127,16 +123,16 @@ func (d *Duty) api(kubeconfig, endpoint string) (c *kube.Client, user string, er
 	return c, at.AuthInfo, err
 }
 
-// kubelet returns a client of the API server with the kubelet's credentials, and the
-// name of its node.
+// kubelet returns a client of the API server with the kubelet's credentials, and the name of its
+// node.
 func (d *Duty) kubelet() (*kube.Client, string, error) {
 	c, user, err := d.api(component.KubeletKubeconfig, "")
 	return c, strings.TrimPrefix(user, "system:node:"), err
 }
 
-// Cordon cordons the machine's node, if it has one. Of several machines that are
-// about to leave, all are cordoned before the first is drained, so that pods do not
-// move from one to the next. An unreachable API server only becomes a note.
+// Cordon cordons the machine's node, if it has one. Of several machines that are about to leave,
+// all are cordoned before the first is drained, so that pods do not move from one to the next. An
+// unreachable API server only becomes a note.
 func (d *Duty) Cordon(ctx context.Context) { _ = d.cordon(ctx) }
 
 // cordon is Cordon. It returns the error that it notes.
@@ -157,11 +153,11 @@ func (d *Duty) cordon(ctx context.Context) error {
 	return nil
 }
 
-// Suspend prepares the machine for being stopped: it checks that the other etcd
-// members and API servers are healthy, drains the node, and stops the API server
-// and the etcd member gracefully. It returns a [*fleet.GuardError], and changes
-// nothing, when the cluster cannot do without the machine. leaving reports, by name
-// or private address, whether a machine is about to leave; such machines do not count.
+// Suspend prepares the machine for being stopped: it checks that the other etcd members and API
+// servers are healthy, drains the node, and stops the API server and the etcd member gracefully. It
+// returns a [*fleet.GuardError], and changes nothing, when the cluster cannot do without the
+// machine. leaving reports, by name or private address, whether a machine is about to leave; such
+// machines do not count.
 func (d *Duty) Suspend(ctx context.Context, leaving func(string) bool) error {
 	if err := d.guard(ctx, false, leaving); err != nil {
 		return err
@@ -183,9 +179,9 @@ func (d *Duty) Suspend(ctx context.Context, leaving func(string) bool) error {
 	return err
 }
 
-// Leave prepares the machine for being terminated, after Cordon. It does what
-// Suspend does, and removes the etcd member from the cluster. The Node object stays:
-// only the caller knows whether a machine with the same name follows.
+// Leave prepares the machine for being terminated, after Cordon. It does what Suspend does, and
+// removes the etcd member from the cluster. The Node object stays: only the caller knows whether a
+// machine with the same name follows.
 func (d *Duty) Leave(ctx context.Context, leaving func(string) bool) error {
 	err := d.guard(ctx, true, leaving)
 	if err == nil {

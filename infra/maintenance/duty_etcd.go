@@ -11,9 +11,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
-// SetControllers sets how to find the other machines of the cluster that may run an API
-// server. They are held for a moment while this machine's etcd member transfers its
-// leadership, so that no write is lost. API servers that are not found are not held.
+// SetControllers sets how to find the other machines of the cluster that may run an API server.
+// They are held for a moment while this machine's etcd member transfers its leadership, so that no
+// write is lost. API servers that are not found are not held.
 func (d *Duty) SetControllers(find func(context.Context) ([]fleet.Target, error)) { d.find = find }
 
 // allMachines returns the machine and the other machines that SetControllers gives.
@@ -105,8 +105,8 @@ func (d *Duty) etcdPlace(ctx context.Context, leaving func(string) bool) (*etcd.
 	return c, placeOf(members, d.m.Name(), leaving), nil
 }
 
-// MoveLeader transfers the leadership from the machine's etcd member, if it leads,
-// to a member that is not leaving.
+// MoveLeader transfers the leadership from the machine's etcd member, if it leads, to a member that
+// is not leaving.
 func (d *Duty) MoveLeader(ctx context.Context, leaving func(string) bool) error {
 	if !d.does(component.EtcdUnit) {
 		return nil
@@ -134,8 +134,8 @@ func (d *Duty) writers(members []etcd.Member, healthy map[etcd.ID]bool) fleet.Wr
 	return fleet.Writers{Machines: d.allMachines, Settled: fleet.Settled(members, healthy, d.health)}
 }
 
-// leaveEtcd removes the machine's member from the cluster through a member that is
-// not leaving. If there is none, it does nothing.
+// leaveEtcd removes the machine's member from the cluster through a member that is not leaving. If
+// there is none, it does nothing.
 func (d *Duty) leaveEtcd(ctx context.Context, leaving func(string) bool) error {
 	if !d.does(component.EtcdUnit) {
 		return nil
@@ -162,8 +162,7 @@ func (d *Duty) leaveEtcd(ctx context.Context, leaving func(string) bool) error {
 	return nil
 }
 
-// mention reports a failed transfer of the leadership. etcd tries it again while
-// it stops.
+// mention reports a failed transfer of the leadership. etcd tries it again while it stops.
 func (d *Duty) mention(err error) {
 	if err != nil {
 		d.m.Say("etcd: the leadership was not handed over: %v", err)

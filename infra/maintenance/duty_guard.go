@@ -67,9 +67,8 @@ func (d *Duty) guardEtcd(ctx context.Context, ends bool, leaving func(string) bo
 	return checkVoters(d.what(ends), ends, p.voters, len(p.others), sick)
 }
 
-// checkVoters refuses to take a voter down when one of the others that stay is
-// unhealthy or when they are no quorum: of all voters if the member only stops, of
-// the remaining ones if it leaves.
+// checkVoters refuses to take a voter down when one of the others that stay is unhealthy or when
+// they are no quorum: of all voters if the member only stops, of the remaining ones if it leaves.
 func checkVoters(deed string, ends bool, voters, others int, sick []string) error {
 	cluster := voters
 	if ends {
@@ -92,8 +91,8 @@ func checkVoters(deed string, ends bool, voters, others int, sick []string) erro
 		Advice: "repair or bring back the other members first, and take machines down one at a time"}
 }
 
-// guardAPI checks that another API server is ready, if there are others. It
-// checks nothing when the machine's own API server is not ready.
+// guardAPI checks that another API server is ready, if there are others. It checks nothing when the
+// machine's own API server is not ready.
 func (d *Duty) guardAPI(ctx context.Context, ends bool, leaving func(string) bool) error {
 	c, _, err := d.api(component.ManagerKubeconfig, "")
 	if err != nil {
@@ -129,8 +128,8 @@ func (d *Duty) guardAPI(ctx context.Context, ends bool, leaving func(string) boo
 		Advice: "bring back another one first, and take machines down one at a time"}
 }
 
-// otherAPIServers returns the addresses that API servers publish in the cluster,
-// without this machine's and those of leaving machines.
+// otherAPIServers returns the addresses that API servers publish in the cluster, without this
+// machine's and those of leaving machines.
 func (d *Duty) otherAPIServers(ctx context.Context, c *kube.Client, leaving func(string) bool) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, fleet.ProbeBudget)
 	defer cancel()

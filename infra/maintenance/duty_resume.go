@@ -12,9 +12,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// Resume waits until the restarted machine, reached at h, does again all it did
-// before: its units are active, its etcd member is healthy and has caught up, its
-// API server is ready, its node is Ready and uncordoned.
+// Resume waits until the restarted machine, reached at h, does again all it did before: its units
+// are active, its etcd member is healthy and has caught up, its API server is ready, its node is
+// Ready and uncordoned.
 func (d *Duty) Resume(ctx context.Context, h remote.Host) error {
 	if d.Idle() {
 		return nil
@@ -93,8 +93,8 @@ func (d *Duty) resumeNode(ctx context.Context) error {
 	return d.m.UnitError(ctx, "wait for the node", component.KubeletUnit, err)
 }
 
-// Restore undoes Suspend, Cordon or a refused Leave on a machine that was not
-// stopped. It does as much as it can, on a context of its own.
+// Restore undoes Suspend, Cordon or a refused Leave on a machine that was not stopped. It does as
+// much as it can, on a context of its own.
 func (d *Duty) Restore(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleet.LeaveBudget)
 	defer cancel()

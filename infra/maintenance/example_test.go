@@ -7,8 +7,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 )
 
-// Stops and starts machines without an interruption of their cluster, one machine
-// of a cluster at a time.
+// Stops and starts machines without an interruption of their cluster, one machine of a cluster at a
+// time.
 func Example() {
 	var clusters maintenance.Clusters // one for the whole program
 	restart := func(ctx context.Context, f *fleet.Fleet, controllers []fleet.Target, t fleet.Target, stopAndStart func() (stopped bool, err error)) error {

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Clusters holds the turns of every cluster that this process maintains. The zero
-// value is ready for use. It is safe for concurrent use.
+// Clusters holds the turns of every cluster that this process maintains. The zero value is ready
+// for use. It is safe for concurrent use.
 type Clusters struct {
 	turns sync.Map // *Turns by name
 }
@@ -19,8 +19,8 @@ func (c *Clusters) Turns(cluster string) *Turns {
 	return t.(*Turns) //nolint:forcetypeassert // nothing else is stored
 }
 
-// Turns lets the machines of one cluster go down one at a time when callers work in
-// parallel. It is safe for concurrent use.
+// Turns lets the machines of one cluster go down one at a time when callers work in parallel. It is
+// safe for concurrent use.
 type Turns struct {
 	turn chan struct{} // holds a token while a machine is down or about to be
 
@@ -29,8 +29,8 @@ type Turns struct {
 	starting map[string]chan struct{} // closed when the machine answers again
 }
 
-// Take waits for the turn and until no machine is being started. done gives the
-// turn back; it is never nil and may be called again. The error is the context's.
+// Take waits for the turn and until no machine is being started. done gives the turn back; it is
+// never nil and may be called again. The error is the context's.
 func (t *Turns) Take(ctx context.Context) (done func(), err error) {
 	select {
 	case t.turn <- struct{}{}:
@@ -75,8 +75,7 @@ func (t *Turns) Start(name string) (done func()) {
 	}
 }
 
-// Leave notes that a machine, given by its name and its private address, will not
-// come back.
+// Leave notes that a machine, given by its name and its private address, will not come back.
 func (t *Turns) Leave(names ...string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,8 +84,8 @@ func (t *Turns) Leave(names ...string) {
 	}
 }
 
-// Leaving reports whether the machine with that name or private address will not
-// come back. It is the argument of [Duty.Suspend] and [Duty.Leave].
+// Leaving reports whether the machine with that name or private address will not come back. It is
+// the argument of [Duty.Suspend] and [Duty.Leave].
 func (t *Turns) Leaving(name string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

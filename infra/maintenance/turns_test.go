@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestTurns checks that one machine of a cluster goes down at a time, none while
-// another is being started, and that other clusters do not wait.
+// TestTurns checks that one machine of a cluster goes down at a time, none while another is being
+// started, and that other clusters do not wait.
 func TestTurns(t *testing.T) {
 	var c Clusters
 	turns := c.Turns("demo")

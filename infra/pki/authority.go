@@ -34,8 +34,8 @@ type Authority struct {
 	key  crypto.Signer
 }
 
-// NewAuthority makes a self-signed authority with an ECDSA P-256 key, in PEM. Zero
-// validity means DefaultCAValidity.
+// NewAuthority makes a self-signed authority with an ECDSA P-256 key, in PEM. Zero validity means
+// DefaultCAValidity.
 func NewAuthority(commonName string, validity time.Duration, now time.Time, rand io.Reader) (KeyPair, error) {
 	key, keyPEM, err := newKey(rand)
 	if err != nil {
@@ -48,8 +48,8 @@ func NewAuthority(commonName string, validity time.Duration, now time.Time, rand
 	return KeyPair{CertPEM: certPEM, KeyPEM: keyPEM}, nil
 }
 
-// LoadAuthority parses an authority. The first certificate in CertPEM is the one that
-// issues: it must be a certificate authority, and the key must be its own.
+// LoadAuthority parses an authority. The first certificate in CertPEM is the one that issues: it
+// must be a certificate authority, and the key must be its own.
 func LoadAuthority(kp KeyPair) (*Authority, error) {
 	certs, err := parseCertificates(kp.CertPEM)
 	if err != nil {
@@ -81,8 +81,8 @@ func (a *Authority) GoString() string { return "pki." + a.String() }
 // LogValue is String, for log/slog.
 func (a *Authority) LogValue() slog.Value { return slog.StringValue(a.String()) }
 
-// Issue makes an ECDSA P-256 key and a certificate for it, in PEM, valid from Backdate
-// before now and never longer than the authority.
+// Issue makes an ECDSA P-256 key and a certificate for it, in PEM, valid from Backdate before now
+// and never longer than the authority.
 func (a *Authority) Issue(r Request, now time.Time, rand io.Reader) (KeyPair, error) {
 	fail := func(err error) (KeyPair, error) {
 		return KeyPair{}, fmt.Errorf("certificate %s: %w", r.CommonName, err)
@@ -136,8 +136,8 @@ func NewServiceAccountKey(rand io.Reader) (publicPEM, privatePEM []byte, err err
 	return publicPEM, privatePEM, err
 }
 
-// NewEncryptionKey makes a 32-byte key for encryption at rest, in base64 as
-// EncryptionConfiguration requires.
+// NewEncryptionKey makes a 32-byte key for encryption at rest, in base64 as EncryptionConfiguration
+// requires.
 func NewEncryptionKey(rand io.Reader) ([]byte, error) {
 	var raw [encryptionKeyBytes]byte
 	if _, err := io.ReadFull(rand, raw[:]); err != nil {

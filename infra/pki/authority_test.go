@@ -223,8 +223,8 @@ func TestCheckUsage(t *testing.T) {
 	}
 }
 
-// A certificate that is valid for hours must not be due for renewal when it is
-// issued, whatever the renewal window of long-lived ones.
+// A certificate that is valid for hours must not be due for renewal when it is issued, whatever the
+// renewal window of long-lived ones.
 func TestCheckShortLived(t *testing.T) {
 	caPair, ca := newAuthority(t, "kubernetes-ca")
 	r := kubeletRequest()

@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Options are for Bootstrap, Rotate and LoadRef. The first group only describes the store in the Ref.
+// Options are for Bootstrap, Rotate and LoadRef. The first group only describes the store in the
+// Ref.
 type Options struct {
 	Store, Prefix, KMSKeyID, Region string
 
@@ -34,22 +35,21 @@ func commonName(k Kind, generation int) string {
 	return name
 }
 
-// Bootstrap makes a cluster's authorities and keys, or adopts those in the store, and
-// returns the reference to them.
+// Bootstrap makes a cluster's authorities and keys, or adopts those in the store, and returns the
+// reference to them.
 //
-// After an interruption at any moment it can be run again. It first creates all
-// private keys, which the store never overwrites, and then derives the public parts
-// from the stored keys, so a key is never made twice. A store with a public part but
-// without its key has lost the key, and Bootstrap returns an error instead of making a
-// new one. Keys of generations that are not wanted are an error, too.
+// After an interruption at any moment it can be run again. It first creates all private keys, which
+// the store never overwrites, and then derives the public parts from the stored keys, so a key is
+// never made twice. A store with a public part but without its key has lost the key, and Bootstrap
+// returns an error instead of making a new one. Keys of generations that are not wanted are an
+// error, too.
 func Bootstrap(ctx context.Context, s Store, cluster string, now time.Time, rand io.Reader, o Options) (Ref, error) {
 	return establish(ctx, s, cluster, now, rand, o, nil)
 }
 
-// Rotate brings a cluster from one set of generations to that of the options: it makes
-// new ones, and deletes those no longer wanted from the store, including their
-// private keys. See [CheckGenerations] for what may follow what. Like Bootstrap it can be
-// interrupted and run again.
+// Rotate brings a cluster from one set of generations to that of the options: it makes new ones,
+// and deletes those no longer wanted from the store, including their private keys. See
+// [CheckGenerations] for what may follow what. Like Bootstrap it can be interrupted and run again.
 func Rotate(ctx context.Context, s Store, cluster string, from Generations, now time.Time, rand io.Reader, o Options) (Ref, error) {
 	return establish(ctx, s, cluster, now, rand, o, &from)
 }
@@ -71,8 +71,8 @@ func establish(ctx context.Context, s Store, cluster string, now time.Time, rand
 	return ref, nil
 }
 
-// LoadRef reads the public part of a cluster's keys from its store and fetches no
-// private key. The error wraps ErrNotFound if a public part is missing.
+// LoadRef reads the public part of a cluster's keys from its store and fetches no private key. The
+// error wraps ErrNotFound if a public part is missing.
 func LoadRef(ctx context.Context, s Store, cluster string, o Options) (Ref, error) {
 	fail := func(err error) (Ref, error) { return Ref{}, fmt.Errorf("certificates of cluster %s: %w", cluster, err) }
 	stored, err := s.Get(ctx, NameGenerations)
@@ -115,8 +115,8 @@ func Missing(ctx context.Context, s Store, g Generations) ([]string, error) {
 	return slices.DeleteFunc(Names(g), func(n string) bool { return slices.Contains(present, n) }), nil
 }
 
-// Purge deletes every key and certificate of all generations. Public parts go first,
-// so that a Bootstrap can follow an interrupted Purge. Missing entries are no error.
+// Purge deletes every key and certificate of all generations. Public parts go first, so that a
+// Bootstrap can follow an interrupted Purge. Missing entries are no error.
 func Purge(ctx context.Context, s Store) error {
 	present, err := s.List(ctx)
 	if err != nil {
@@ -176,9 +176,9 @@ type bootstrap struct {
 	values  map[string][]byte
 }
 
-// run makes what is missing. It records the generations before the very first key,
-// and later between making new keys and deleting old ones. So after an interruption
-// the store records either the earlier or the wanted generations, and has every key of them.
+// run makes what is missing. It records the generations before the very first key, and later
+// between making new keys and deleting old ones. So after an interruption the store records either
+// the earlier or the wanted generations, and has every key of them.
 func (b *bootstrap) run(ctx context.Context) error {
 	var err error
 	if b.present, err = b.store.List(ctx); err != nil {
@@ -241,8 +241,8 @@ func (b *bootstrap) recorded(ctx context.Context) (Generations, bool, error) {
 	return g, true, err
 }
 
-// checkRecorded returns an error if the store knows more than the caller: with an old
-// Terraform state, the only key that can read a cluster's secrets might be deleted.
+// checkRecorded returns an error if the store knows more than the caller: with an old Terraform
+// state, the only key that can read a cluster's secrets might be deleted.
 func (b *bootstrap) checkRecorded(stored Generations) error {
 	for _, k := range Kinds() {
 		have, want := stored.Of(k), b.opts.Generations.Of(k)
@@ -268,8 +268,8 @@ func (b *bootstrap) record(ctx context.Context, stored Generations) error {
 
 func (b *bootstrap) has(name string) bool { return slices.Contains(b.present, name) }
 
-// checkLost returns an error if there is a public part without its key: keys are
-// stored first, so the key has been lost.
+// checkLost returns an error if there is a public part without its key: keys are stored first, so
+// the key has been lost.
 func (b *bootstrap) checkLost(stored Generations, recorded bool) error {
 	complete := recorded && slices.ContainsFunc(Names(stored), func(n string) bool {
 		return n != NameGenerations && !Secret(n) && b.has(n)

@@ -9,11 +9,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// Check returns why a certificate must be reissued; nothing if it is good. The
-// findings are of kind [finding.Certificate], without subject and target. The first
-// certificate of the bundle is the authority that must have issued it. A certificate
-// is due earlyRenewal before it expires, or after two thirds of its validity if that is less
-// than three times earlyRenewal.
+// Check returns why a certificate must be reissued; nothing if it is good. The findings are of kind
+// [finding.Certificate], without subject and target. The first certificate of the bundle is the
+// authority that must have issued it. A certificate is due earlyRenewal before it expires, or after
+// two thirds of its validity if that is less than three times earlyRenewal.
 func Check(certPEM, caBundlePEM []byte, r Request, now time.Time, earlyRenewal time.Duration) []finding.Finding {
 	certs, err := parseCertificates(certPEM)
 	if err != nil {
@@ -70,9 +69,9 @@ func Expiry(certPEM []byte) (time.Time, error) {
 	return certs[0].NotAfter, nil
 }
 
-// RotationDue returns when the issuing authority, the first of the bundle, is due for
-// rotation, and when it expires. It is due when a new leaf certificate would outlive
-// it, or after two thirds of its validity if that is short.
+// RotationDue returns when the issuing authority, the first of the bundle, is due for rotation, and
+// when it expires. It is due when a new leaf certificate would outlive it, or after two thirds of
+// its validity if that is short.
 func RotationDue(bundlePEM []byte) (due, end time.Time, err error) {
 	certs, err := parseCertificates(bundlePEM)
 	if err != nil {
@@ -81,8 +80,8 @@ func RotationDue(bundlePEM []byte) (due, end time.Time, err error) {
 	return renewAt(certs[0], DefaultValidity), certs[0].NotAfter, nil
 }
 
-// IssuedBy reports whether a certificate is from the authority that issues now: the
-// first of the bundle.
+// IssuedBy reports whether a certificate is from the authority that issues now: the first of the
+// bundle.
 func IssuedBy(certPEM, caBundlePEM []byte) bool {
 	certs, err := parseCertificates(certPEM)
 	return err == nil && len(checkIssuer(certs[0], caBundlePEM)) == 0

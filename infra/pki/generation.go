@@ -25,12 +25,12 @@ func Kinds() []Kind {
 	return []Kind{KindKubernetesCA, KindEtcdCA, KindFrontProxyCA, KindServiceAccount, KindEncryption}
 }
 
-// MaxGenerations bounds how many generations of a key exist at the same time: an old,
-// a current and a new one.
+// MaxGenerations bounds how many generations of a key exist at the same time: an old, a current and
+// a new one.
 const MaxGenerations = 3
 
-// Generations lists the generations of each key. The first issues (signs, encrypts);
-// all are trusted (verify, decrypt). Empty means only the first: [1].
+// Generations lists the generations of each key. The first issues (signs, encrypts); all are
+// trusted (verify, decrypt). Empty means only the first: [1].
 type Generations struct {
 	KubernetesCA   []int `json:"kubernetes_ca"`
 	EtcdCA         []int `json:"etcd_ca"`
@@ -94,8 +94,8 @@ func (g Generations) encode() string {
 	return string(b)
 }
 
-// ParseGenerations reads the value of NameGenerations; empty means that every key is
-// of its first generation.
+// ParseGenerations reads the value of NameGenerations; empty means that every key is of its first
+// generation.
 func ParseGenerations(value string) (Generations, error) {
 	var g Generations
 	if value == "" {
@@ -112,10 +112,9 @@ func ParseGenerations(value string) (Generations, error) {
 	return g, nil
 }
 
-// CheckGenerations returns why one list of generations must not follow another.
-// A rotation has three steps: [1], [1, 2], [2, 1], [2]. A generation must be trusted
-// before it issues, and as long as anything it has issued is in use. Without a prior
-// list, only next itself is checked.
+// CheckGenerations returns why one list of generations must not follow another. A rotation has
+// three steps: [1], [1, 2], [2, 1], [2]. A generation must be trusted before it issues, and as long
+// as anything it has issued is in use. Without a prior list, only next itself is checked.
 func CheckGenerations(prior, next []int) error {
 	switch {
 	case len(next) == 0:
@@ -160,6 +159,6 @@ func FormatGenerations(generations []int) string {
 	return "[" + strings.Join(words, ", ") + "]"
 }
 
-// EncryptionKeyName returns a generation's key name for the API server, which stores it
-// with every value that it encrypts.
+// EncryptionKeyName returns a generation's key name for the API server, which stores it with every
+// value that it encrypts.
 func EncryptionKeyName(generation int) string { return "key-" + strconv.Itoa(generation) }

@@ -84,8 +84,8 @@ func steps() []Generations {
 	return out
 }
 
-// TestRotateSurvivesAKillAtAnyInstant interrupts every step of a rotation at every
-// call to the store, and completes it.
+// TestRotateSurvivesAKillAtAnyInstant interrupts every step of a rotation at every call to the
+// store, and completes it.
 func TestRotateSurvivesAKillAtAnyInstant(t *testing.T) {
 	ctx := context.Background()
 	store, from := NewMemoryStore(nil), steps()[0]
@@ -199,8 +199,8 @@ func TestRotateInState(t *testing.T) {
 	}
 }
 
-// TestOldStateIsRefused checks that with an outdated state no keys are deleted and no
-// cluster is bootstrapped again.
+// TestOldStateIsRefused checks that with an outdated state no keys are deleted and no cluster is
+// bootstrapped again.
 func TestOldStateIsRefused(t *testing.T) {
 	ctx := context.Background()
 	all := steps()

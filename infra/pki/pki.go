@@ -1,10 +1,9 @@
-// Package pki makes and checks the keys and certificates of a cluster: certificate
-// authorities, leaf certificates, the service-account key pair and the key that
-// encrypts secrets in etcd.
+// Package pki makes and checks the keys and certificates of a cluster: certificate authorities,
+// leaf certificates, the service-account key pair and the key that encrypts secrets in etcd.
 //
-// It is pure: the clock and the random source are arguments. What may not enter:
-// files, networks, machines, and stores that do I/O, which implement the Store interface
-// elsewhere. Printing a type of this package shows no private key.
+// It is pure: the clock and the random source are arguments. What may not enter: files, networks,
+// machines, and stores that do I/O, which implement the Store interface elsewhere. Printing a type
+// of this package shows no private key.
 package pki
 
 import (
@@ -42,8 +41,8 @@ const (
 	DefaultCAValidity   = 10 * 365 * 24 * time.Hour
 	DefaultValidity     = 365 * 24 * time.Hour
 	DefaultEarlyRenewal = 60 * 24 * time.Hour
-	// Backdate is how far NotBefore lies in the past, so that a machine whose clock
-	// is behind accepts a new certificate.
+	// Backdate is how far NotBefore lies in the past, so that a machine whose clock is behind
+	// accepts a new certificate.
 	Backdate = 5 * time.Minute
 )
 
@@ -88,9 +87,9 @@ type Slot struct {
 	EarlyRenewal time.Duration
 }
 
-// Ref is a reference to a cluster's PKI: public certificates and where the private keys
-// are. With Store "state" it holds the keys themselves in Keys and is secret; with any
-// other store it holds no secrets.
+// Ref is a reference to a cluster's PKI: public certificates and where the private keys are. With
+// Store "state" it holds the keys themselves in Keys and is secret; with any other store it holds
+// no secrets.
 type Ref struct {
 	Cluster  string `json:"cluster"`
 	Store    string `json:"store"` // StoreSSM or StoreState

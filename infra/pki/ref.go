@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// bundle returns the field with a kind's public parts, nil for a kind that has
-// none.
+// bundle returns the field with a kind's public parts, nil for a kind that has none.
 func (r *Ref) bundle(k Kind) *string {
 	switch k {
 	case KindKubernetesCA:
@@ -23,8 +22,8 @@ func (r *Ref) bundle(k Kind) *string {
 	return nil
 }
 
-// Bundle returns the PEM bundle of an authority, the issuing certificate first; empty
-// if the name is unknown.
+// Bundle returns the PEM bundle of an authority, the issuing certificate first; empty if the name
+// is unknown.
 func (r Ref) Bundle(ca CAName) string {
 	if b := r.bundle(ca.Kind()); b != nil {
 		return *b
@@ -66,9 +65,9 @@ func (r Ref) Public() map[string]string {
 	return out
 }
 
-// Arrange returns the reference with other generations: in another order, or without
-// some. It also returns the kinds with a generation that is not in the reference;
-// their bundles, and the keys, stay unchanged.
+// Arrange returns the reference with other generations: in another order, or without some. It also
+// returns the kinds with a generation that is not in the reference; their bundles, and the keys,
+// stay unchanged.
 func (r Ref) Arrange(next Generations) (Ref, []Kind) {
 	var unknown []Kind
 	known := r.Public()
@@ -100,8 +99,8 @@ func (r Ref) Arrange(next Generations) (Ref, []Kind) {
 	return out, unknown
 }
 
-// Certificates returns the certificates of a bundle, each in PEM in the same form, so
-// that they can be compared.
+// Certificates returns the certificates of a bundle, each in PEM in the same form, so that they can
+// be compared.
 func Certificates(bundle string) []string {
 	var out []string
 	for rest := []byte(bundle); ; {

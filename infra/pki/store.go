@@ -16,8 +16,8 @@ var (
 	ErrNotFound = errors.New("not found in the key store")
 )
 
-// Names under which a cluster's first keys and public certificates are stored.
-// Those of a later generation have its number: "kubernetes-ca-2.key".
+// Names under which a cluster's first keys and public certificates are stored. Those of a later
+// generation have its number: "kubernetes-ca-2.key".
 const (
 	KeyKubernetesCA      = "kubernetes-ca.key"
 	KeyEtcdCA            = "etcd-ca.key"
@@ -29,8 +29,8 @@ const (
 	CertFrontProxyCA     = "front-proxy-ca.crt"
 	PublicServiceAccount = "service-account.pub"
 
-	// NameGenerations holds the Generations as JSON; if it is missing, every key is of
-	// its first generation.
+	// NameGenerations holds the Generations as JSON; if it is missing, every key is of its first
+	// generation.
 	NameGenerations = "generations"
 )
 
@@ -69,8 +69,8 @@ func (g Generations) SecretNames(k Kind) []string {
 	return out
 }
 
-// PublicName returns the name under which a generation's certificate or public key is
-// stored, empty for a kind that has none.
+// PublicName returns the name under which a generation's certificate or public key is stored, empty
+// for a kind that has none.
 func PublicName(k Kind, generation int) string {
 	ext := naming[k].public
 	if ext == "" {
@@ -137,15 +137,14 @@ func parseName(name string) (public, ok bool) {
 	return false, false
 }
 
-// Secret reports whether the value stored under name is private. Unknown names count
-// as private.
+// Secret reports whether the value stored under name is private. Unknown names count as private.
 func Secret(name string) bool {
 	public, _ := parseName(name)
 	return !public
 }
 
-// Store keeps the private keys of one cluster. Implementations are safe for
-// concurrent use and never log values.
+// Store keeps the private keys of one cluster. Implementations are safe for concurrent use and
+// never log values.
 type Store interface {
 	// Get returns ErrNotFound if there is nothing under name.
 	Get(ctx context.Context, name string) ([]byte, error)

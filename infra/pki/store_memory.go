@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// MemoryStore keeps keys in memory. It is the store for StoreState, whose content is a
-// sensitive value in Terraform state. Printing it shows no values.
+// MemoryStore keeps keys in memory. It is the store for StoreState, whose content is a sensitive
+// value in Terraform state. Printing it shows no values.
 type MemoryStore struct {
 	mu     sync.Mutex
 	values map[string]string

@@ -17,11 +17,9 @@ import (
 const (
 	// keepaliveEvery is the interval of keepalive requests.
 	keepaliveEvery = 5 * time.Second
-	// keepaliveGrace is how long an answer may take: longer than a machine at full
-	// load needs.
+	// keepaliveGrace is how long an answer may take: longer than a machine at full load needs.
 	keepaliveGrace = 20 * time.Second
-	// maxSessions stays below OpenSSH's MaxSessions, 10 by default
-	// (sshd_config(5)).
+	// maxSessions stays below OpenSSH's MaxSessions, 10 by default (sshd_config(5)).
 	maxSessions = 8
 	// maxBastions bounds a chain of bastions, and so ends a circular one.
 	maxBastions = 4
@@ -43,8 +41,8 @@ func (c *connection) isLost() bool {
 	}
 }
 
-// connect opens and authenticates a connection to h. The machine may take dial to
-// answer, and the configured timeout for everything.
+// connect opens and authenticates a connection to h. The machine may take dial to answer, and the
+// configured timeout for everything.
 func (p *Pool) connect(ctx context.Context, h Host, dial time.Duration) (*connection, error) {
 	wanted, err := parseHostKeys(h)
 	if err != nil {
@@ -172,8 +170,8 @@ func (p *Pool) handshake(ctx context.Context, h Host, conn net.Conn, wanted []ss
 	return c, nil
 }
 
-// keepalive closes the connection once the peer stops answering. Without it, a lost
-// machine is noticed only when TCP gives up, minutes later.
+// keepalive closes the connection once the peer stops answering. Without it, a lost machine is
+// noticed only when TCP gives up, minutes later.
 func (c *connection) keepalive(every, grace time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -193,8 +191,8 @@ func (c *connection) keepalive(every, grace time.Duration) {
 	}
 }
 
-// signers returns the configured keys followed by the agent's. The returned function
-// closes the connection to the agent.
+// signers returns the configured keys followed by the agent's. The returned function closes the
+// connection to the agent.
 func (p *Pool) signers(ctx context.Context) ([]ssh.Signer, func(), error) {
 	signers := slices.Clone(p.cfg.Signers)
 	if p.cfg.AgentSocket == "" {
@@ -234,8 +232,8 @@ func parseHostKeys(h Host) ([]ssh.PublicKey, error) {
 	return keys, nil
 }
 
-// algorithms returns the host key algorithms for the keys, strongest first. ssh-rsa
-// with SHA-1, DSA and certificates are left out.
+// algorithms returns the host key algorithms for the keys, strongest first. ssh-rsa with SHA-1, DSA
+// and certificates are left out.
 func algorithms(keys []ssh.PublicKey) []string {
 	byType := []struct {
 		keyType string

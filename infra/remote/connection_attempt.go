@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// attempt is one attempt to connect to a machine. Everyone who needs the machine
-// meanwhile waits for the same attempt; otherwise the timeouts of many commands for a
-// dead machine would add up. It is bounded by the pool's timeout, because the first caller
-// may have little time.
+// attempt is one attempt to connect to a machine. Everyone who needs the machine meanwhile waits
+// for the same attempt; otherwise the timeouts of many commands for a dead machine would add up. It
+// is bounded by the pool's timeout, because the first caller may have little time.
 type attempt struct {
 	dial  time.Duration // how long the machine may take to accept
 	done  chan struct{} // closed at its end, when the other fields are set
@@ -22,16 +21,16 @@ type attempt struct {
 
 type rememberKey struct{}
 
-// RememberUnreachable returns a context for observing machines, not for waiting for them. A
-// machine that could not be reached within the last age is not tried again; the
-// earlier error is returned. Observing a machine several times in a row then costs one
-// timeout. Never use it to wait for a machine to come up.
+// RememberUnreachable returns a context for observing machines, not for waiting for them. A machine
+// that could not be reached within the last age is not tried again; the earlier error is returned.
+// Observing a machine several times in a row then costs one timeout. Never use it to wait for a
+// machine to come up.
 func RememberUnreachable(ctx context.Context, age time.Duration) context.Context {
 	return context.WithValue(ctx, rememberKey{}, age)
 }
 
-// Dialer returns Dial for clients that dial in contexts of their own. [RememberUnreachable] in
-// ctx holds for them, too.
+// Dialer returns Dial for clients that dial in contexts of their own. [RememberUnreachable] in ctx
+// holds for them, too.
 func (m *Machine) Dialer(ctx context.Context) DialFunc {
 	age, recalling := ctx.Value(rememberKey{}).(time.Duration)
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -42,8 +41,8 @@ func (m *Machine) Dialer(ctx context.Context) DialFunc {
 	}
 }
 
-// connection returns the pooled connection and opens it if there is none; reused says
-// that it was open before. The machine may take dial to accept.
+// connection returns the pooled connection and opens it if there is none; reused says that it was
+// open before. The machine may take dial to accept.
 func (m *Machine) connection(ctx context.Context, dial time.Duration) (c *connection, reused bool, err error) {
 	age, _ := ctx.Value(rememberKey{}).(time.Duration)
 	for {

@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// UnreachableError says that the machine could not be reached, or that the connection
-// broke before the command ended. It says nothing about whether the machine still
-// exists.
+// UnreachableError says that the machine could not be reached, or that the connection broke before
+// the command ended. It says nothing about whether the machine still exists.
 type UnreachableError struct {
 	Machine string
 	Address string // host:port
@@ -21,8 +20,8 @@ func (e *UnreachableError) Error() string {
 // Unwrap returns the last condition seen.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// HostKeyError says that the machine showed a host key that is not pinned, or that no
-// key is pinned. Retrying never helps.
+// HostKeyError says that the machine showed a host key that is not pinned, or that no key is
+// pinned. Retrying never helps.
 type HostKeyError struct {
 	Machine string
 	Address string

@@ -20,8 +20,8 @@ const (
 	maxStderr = 16 << 10
 )
 
-// Machine runs commands on one machine and opens connections from it. It is
-// safe for concurrent use.
+// Machine runs commands on one machine and opens connections from it. It is safe for concurrent
+// use.
 type Machine struct {
 	pool *Pool
 	host Host
@@ -36,17 +36,15 @@ func newMachine(p *Pool, h Host) *Machine { return &Machine{pool: p, host: h} }
 
 // Command is a POSIX shell script to run.
 type Command struct {
-	// Script is the script's text. It is sent over standard input, so it may be
-	// long and appears neither in the process list nor in sudo's log. It must not
-	// contain a NUL byte.
+	// Script is the script's text. It is sent over standard input, so it may be long and appears
+	// neither in the process list nor in sudo's log. It must not contain a NUL byte.
 	Script string
 	// Stdin is the script's own standard input; secrets are sent here.
 	Stdin io.Reader
-	// Sudo runs the script as root. Unless the login user is root, it needs
-	// passwordless sudo.
+	// Sudo runs the script as root. Unless the login user is root, it needs passwordless sudo.
 	Sudo bool
-	// Tee, if set, gets standard output as it arrives, in one goroutine at a time
-	// and not after Run has returned.
+	// Tee, if set, gets standard output as it arrives, in one goroutine at a time and not after Run
+	// has returned.
 	Tee io.Writer
 }
 
@@ -61,14 +59,13 @@ func (m *Machine) Name() string { return m.host.Name }
 // Host returns how the machine is reached.
 func (m *Machine) Host() Host { return m.host }
 
-// Run runs one command in one round trip. The error is an [*ExitError] if the command
-// ended with a status other than zero, and an [*UnreachableError], [*HostKeyError] or
-// [*AuthError] if the machine could not be talked to. If the context ended first, the
-// error wraps its error and the command is told to end. Output holds what has arrived,
-// also with an error.
+// Run runs one command in one round trip. The error is an [*ExitError] if the command ended with a
+// status other than zero, and an [*UnreachableError], [*HostKeyError] or [*AuthError] if the
+// machine could not be talked to. If the context ended first, the error wraps its error and the
+// command is told to end. Output holds what has arrived, also with an error.
 //
-// A connection that turns out dead before the command is sent is replaced once. A
-// command that may have started is never repeated.
+// A connection that turns out dead before the command is sent is replaced once. A command that may
+// have started is never repeated.
 func (m *Machine) Run(ctx context.Context, cmd Command) (Output, error) {
 	conn, session, err := m.session(ctx)
 	if err != nil {
@@ -152,8 +149,8 @@ func (m *Machine) run(ctx context.Context, conn *connection, session *ssh.Sessio
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
-		// sudo does not pass the signal on. Closing the session ends standard
-		// input, and a script ends when it next writes.
+		// sudo does not pass the signal on. Closing the session ends standard input, and a script
+		// ends when it next writes.
 		_ = session.Signal(ssh.SIGTERM)
 		session.Close()
 		return output(), fmt.Errorf("machine %s: command interrupted: %w", m.host.Name, ctx.Err())
@@ -175,8 +172,8 @@ func (m *Machine) run(ctx context.Context, conn *connection, session *ssh.Sessio
 	}
 }
 
-// shell returns the command line for the machine's login shell. The script is the
-// first part of standard input; head reads exactly its bytes from the pipe.
+// shell returns the command line for the machine's login shell. The script is the first part of
+// standard input; head reads exactly its bytes from the pipe.
 func (m *Machine) shell(cmd Command) string {
 	line := fmt.Sprintf(`sh -c 'eval "$(head -c %d)"'`, len(cmd.Script))
 	if cmd.Sudo && m.host.User != "root" {
@@ -185,9 +182,8 @@ func (m *Machine) shell(cmd Command) string {
 	return "exec " + line
 }
 
-// Dial opens a connection from the machine to addr, resolved on the machine, through
-// the SSH connection. The error is an [*ssh.OpenChannelError] if the machine could
-// not connect.
+// Dial opens a connection from the machine to addr, resolved on the machine, through the SSH
+// connection. The error is an [*ssh.OpenChannelError] if the machine could not connect.
 func (m *Machine) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	for again := true; ; again = false {
 		c, reused, err := m.connection(ctx, m.pool.cfg.ConnectTimeout)
@@ -209,8 +205,8 @@ func (m *Machine) Dial(ctx context.Context, network, addr string) (net.Conn, err
 	}
 }
 
-// Ping makes sure that there is an authenticated connection on which the machine
-// answers. Its errors are those of Run.
+// Ping makes sure that there is an authenticated connection on which the machine answers. Its
+// errors are those of Run.
 func (m *Machine) Ping(ctx context.Context) error {
 	_, err := m.Run(ctx, Command{Script: ":"})
 	return err
@@ -236,8 +232,8 @@ func (m *Machine) disconnect() {
 	}
 }
 
-// session opens a session once fewer than maxSessions are in use. The caller takes a
-// token from c.sessions when it is done.
+// session opens a session once fewer than maxSessions are in use. The caller takes a token from
+// c.sessions when it is done.
 func (c *connection) session(ctx context.Context) (*ssh.Session, error) {
 	select {
 	case c.sessions <- struct{}{}:

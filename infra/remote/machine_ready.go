@@ -9,20 +9,18 @@ import (
 )
 
 const (
-	// loginGrace is how long a new machine may refuse the login: sshd answers
-	// before cloud-init has created the user. After that the key counts as wrong.
+	// loginGrace is how long a new machine may refuse the login: sshd answers before cloud-init has
+	// created the user. After that the key counts as wrong.
 	loginGrace = 30 * time.Second
-	// readyAttempt is how long a machine may take to accept a connection in a wait.
-	// Packets sent before it has its address are lost, and waiting for them would
-	// take longer than trying again. The rest of an attempt may take longer, because
-	// a booting machine is busy.
+	// readyAttempt is how long a machine may take to accept a connection in a wait. Packets sent
+	// before it has its address are lost, and waiting for them would take longer than trying again.
+	// The rest of an attempt may take longer, because a booting machine is busy.
 	readyAttempt = 2 * time.Second
 )
 
-// WaitReady waits until a command runs as root on the machine, and tries every poll
-// (100 ms if zero). It returns at once with a [*HostKeyError] or another permanent
-// error, after a grace of 30 s with an [*AuthError], and otherwise with the last
-// error when ctx ends.
+// WaitReady waits until a command runs as root on the machine, and tries every poll (100 ms if
+// zero). It returns at once with a [*HostKeyError] or another permanent error, after a grace of 30
+// s with an [*AuthError], and otherwise with the last error when ctx ends.
 func (m *Machine) WaitReady(ctx context.Context, poll time.Duration) error {
 	if poll <= 0 {
 		poll = 100 * time.Millisecond
@@ -82,8 +80,8 @@ func (m *Machine) attempt(ctx context.Context) error {
 // endOf returns why the context's time is over.
 func endOf(ctx context.Context) error { return cmp.Or(ctx.Err(), context.DeadlineExceeded) }
 
-// ended reports whether the context's time is over. A dialer with the context's deadline
-// may notice before the context does.
+// ended reports whether the context's time is over. A dialer with the context's deadline may notice
+// before the context does.
 func ended(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)

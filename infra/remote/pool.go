@@ -1,9 +1,9 @@
-// Package remote runs commands on machines over SSH, with pinned host keys, one
-// pooled connection per machine, optional bastions, and sudo on the machine.
+// Package remote runs commands on machines over SSH, with pinned host keys, one pooled connection
+// per machine, optional bastions, and sudo on the machine.
 //
-// It runs shell scripts and opens TCP connections, whatever they are for. It needs no
-// ssh program, no known_hosts file and no home directory. What may not enter: files,
-// units, Kubernetes, Terraform, and any way to accept a host key that is not pinned.
+// It runs shell scripts and opens TCP connections, whatever they are for. It needs no ssh program,
+// no known_hosts file and no home directory. What may not enter: files, units, Kubernetes,
+// Terraform, and any way to accept a host key that is not pinned.
 package remote
 
 import (
@@ -25,8 +25,8 @@ type Host struct {
 	Address string // IP address or DNS name
 	Port    int    // 22 when zero
 	User    string // login user; anyone but root needs passwordless sudo
-	// HostKeys are the pinned public keys in authorized_keys form
-	// ("ssh-ed25519 AAAA..."). The machine must show one of them.
+	// HostKeys are the pinned public keys in authorized_keys form ("ssh-ed25519 AAAA..."). The
+	// machine must show one of them.
 	HostKeys []string
 	// Bastion, if set, is the machine through which this one is reached.
 	Bastion *Host
@@ -53,8 +53,7 @@ type Config struct {
 	Dial DialFunc
 }
 
-// Pool keeps one connection per machine and reopens it after a loss. It is
-// safe for concurrent use.
+// Pool keeps one connection per machine and reopens it after a loss. It is safe for concurrent use.
 type Pool struct {
 	cfg Config
 	// closed is closed by Close and ends every attempt to connect.
@@ -85,8 +84,8 @@ func NewPool(cfg Config) *Pool {
 		keepaliveEvery: keepaliveEvery, keepaliveGrace: keepaliveGrace}
 }
 
-// Machine returns the machine at h, the same one for equal hosts. It does no I/O:
-// connections are opened when needed.
+// Machine returns the machine at h, the same one for equal hosts. It does no I/O: connections are
+// opened when needed.
 func (p *Pool) Machine(h Host) *Machine {
 	// Only a cycle of bastions cannot be marshalled; connecting reports that.
 	key, err := json.Marshal(h)
@@ -104,8 +103,8 @@ func (p *Pool) Machine(h Host) *Machine {
 	return m
 }
 
-// Close closes every connection. Commands that run end with an [*UnreachableError];
-// later use of the pool's machines fails.
+// Close closes every connection. Commands that run end with an [*UnreachableError]; later use of
+// the pool's machines fails.
 func (p *Pool) Close() error {
 	p.once.Do(func() { close(p.closed) })
 	p.mu.Lock()

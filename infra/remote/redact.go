@@ -2,9 +2,9 @@ package remote
 
 import "regexp"
 
-// secrets are the forms of secrets in the output of a command: PEM private keys (also
-// cut at either end of an excerpt, or with escaped newlines), bearer tokens, JSON web
-// tokens, and the credential fields of kubeconfigs and EncryptionConfigurations.
+// secrets are the forms of secrets in the output of a command: PEM private keys (also cut at either
+// end of an excerpt, or with escaped newlines), bearer tokens, JSON web tokens, and the credential
+// fields of kubeconfigs and EncryptionConfigurations.
 var secrets = []struct {
 	shape *regexp.Regexp
 	to    string
@@ -19,8 +19,8 @@ var secrets = []struct {
 	{regexp.MustCompile(`(?i)("?\bsecret"?\s*[:=]\s*"?)[A-Za-z0-9+/]{22,}={0,2}`), "${1}[redacted]"},
 }
 
-// Redact replaces what looks like a secret in the output of a command, so that the
-// output may be shown in errors and logs.
+// Redact replaces what looks like a secret in the output of a command, so that the output may be
+// shown in errors and logs.
 func Redact(s string) string {
 	for _, r := range secrets {
 		s = r.shape.ReplaceAllString(s, r.to)

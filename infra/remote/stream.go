@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// capture keeps up to max bytes of a command's output: the beginning or, with keepEnd,
-// the end. It drops the rest and never blocks the command.
+// capture keeps up to max bytes of a command's output: the beginning or, with keepEnd, the end. It
+// drops the rest and never blocks the command.
 type capture struct {
 	max     int
 	keepEnd bool
@@ -63,9 +63,8 @@ func (c *capture) overflow() bool {
 	return c.dropped
 }
 
-// deadlineConn adds deadlines to a connection inside SSH, because HTTP and gRPC
-// clients rely on them and the ssh package has none. When a deadline passes, the
-// connection is closed.
+// deadlineConn adds deadlines to a connection inside SSH, because HTTP and gRPC clients rely on
+// them and the ssh package has none. When a deadline passes, the connection is closed.
 type deadlineConn struct {
 	net.Conn
 

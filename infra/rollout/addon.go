@@ -31,9 +31,9 @@ type Addon struct {
 	Wait bool
 }
 
-// ObserveObjects finds what differs between the addon's objects and the cluster's.
-// Findings name the object ("ConfigMap kube-system/coredns"). Objects of the
-// inventory that are no longer wanted and still exist count as differing.
+// ObserveObjects finds what differs between the addon's objects and the cluster's. Findings name
+// the object ("ConfigMap kube-system/coredns"). Objects of the inventory that are no longer wanted
+// and still exist count as differing.
 func (e *Engine) ObserveObjects(ctx context.Context, want Addon, inventory []kube.ObjectRef) (Report, error) {
 	r := newReport()
 	a := e.Fleet.Access(want.API.PKI)
@@ -81,12 +81,12 @@ func stale(inventory []kube.ObjectRef, want Addon) []kube.ObjectRef {
 	})
 }
 
-// ApplyObjects applies the objects server-side, deletes those of the inventory
-// that are no longer wanted, and returns the new inventory. With an error the
-// inventory is valid too: it holds everything that may have been applied.
+// ApplyObjects applies the objects server-side, deletes those of the inventory that are no longer
+// wanted, and returns the new inventory. With an error the inventory is valid too: it holds
+// everything that may have been applied.
 func (e *Engine) ApplyObjects(ctx context.Context, want Addon, inventory []kube.ObjectRef) ([]kube.ObjectRef, error) {
-	// The objects belong to the inventory before they are applied, so that an
-	// interruption leaves nothing behind that is not listed.
+	// The objects belong to the inventory before they are applied, so that an interruption leaves
+	// nothing behind that is not listed.
 	merged := slices.Concat(kube.RefsOf(want.Objects), stale(inventory, want))
 	a := e.Fleet.Access(want.API.PKI)
 	defer a.Close()
@@ -126,8 +126,8 @@ func withPodAdvice(err error) error {
 	return fmt.Errorf("%w\nnext: kubectl --namespace %s describe pod %s\nmend what keeps it from running, and apply again", err, pod.Namespace, pod.Pod)
 }
 
-// RemoveObjects deletes every object of the inventory. A cluster that does not
-// exist is an error: only the caller knows whether it was deleted on purpose.
+// RemoveObjects deletes every object of the inventory. A cluster that does not exist is an error:
+// only the caller knows whether it was deleted on purpose.
 func (e *Engine) RemoveObjects(ctx context.Context, have Addon, inventory []kube.ObjectRef) error {
 	a := e.Fleet.Access(have.API.PKI)
 	defer a.Close()

@@ -92,8 +92,8 @@ func serves(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(body))
 }
 
-// hangsAfterReady reports ready and answers nothing else, as a server does whose
-// etcd has just lost its quorum.
+// hangsAfterReady reports ready and answers nothing else, as a server does whose etcd has just lost
+// its quorum.
 func hangsAfterReady(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/readyz" {
 		hangs(w, r)
@@ -118,8 +118,8 @@ func configMaps(names ...string) []*unstructured.Unstructured {
 	return out
 }
 
-// TestPlanAsksAnother checks that another API server is asked when one does not
-// answer, and that an unanswered question gives a warning and plans nothing.
+// TestPlanAsksAnother checks that another API server is asked when one does not answer, and that an
+// unanswered question gives a warning and plans nothing.
 func TestPlanAsksAnother(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -177,8 +177,8 @@ func TestPlanAsksAnother(t *testing.T) {
 	}
 }
 
-// TestAddonRefused checks that an answer that would be the same from every server
-// is an error, not a warning.
+// TestAddonRefused checks that an answer that would be the same from every server is an error, not
+// a warning.
 func TestAddonRefused(t *testing.T) {
 	s := newServers(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/a") {

@@ -22,8 +22,8 @@ type controlOperation struct {
 	want ControlPlane
 }
 
-// observe also compares the RBAC objects that the API servers need, and the keys
-// that encrypt secrets in etcd, with what is wanted.
+// observe also compares the RBAC objects that the API servers need, and the keys that encrypt
+// secrets in etcd, with what is wanted.
 func (x ControlPlane) observe(ctx context.Context, base *operation) Report {
 	o := &controlOperation{operation: base, want: x}
 	return o.report(ctx, func(ctx context.Context, r *Report) {
@@ -32,8 +32,8 @@ func (x ControlPlane) observe(ctx context.Context, base *operation) Report {
 	})
 }
 
-// systemDrift compares the objects that every cluster needs through the first API
-// server that answers. The report names the object.
+// systemDrift compares the objects that every cluster needs through the first API server that
+// answers. The report names the object.
 func (o *controlOperation) systemDrift(ctx context.Context, r *Report) {
 	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ProbeBudget, fmt.Errorf("not within %s", fleet.ProbeBudget))
 	defer cancel()
@@ -66,8 +66,8 @@ func (o *controlOperation) anyReady(ctx context.Context, machines []*fleet.Machi
 	return fleet.FirstAnswer(ctx, machines, o.ready)
 }
 
-// apply installs all controllers in parallel when no API server runs yet. Otherwise
-// it changes one controller at a time.
+// apply installs all controllers in parallel when no API server runs yet. Otherwise it changes one
+// controller at a time.
 func (x ControlPlane) apply(ctx context.Context, base *operation, prior Role) error {
 	o := &controlOperation{operation: base, want: x}
 	if err := o.converge(ctx); err != nil {
@@ -87,8 +87,8 @@ func (x ControlPlane) remove(ctx context.Context, o *operation) error { return o
 
 var managerUnits = []string{component.ControllerManagerUnit, component.SchedulerUnit}
 
-// splitManagers splits changes into those that concern only the controller manager or
-// the scheduler, and the rest.
+// splitManagers splits changes into those that concern only the controller manager or the
+// scheduler, and the rest.
 func splitManagers(changes []host.Change) (managers, rest []host.Change) {
 	isManager := func(unit string) bool { return slices.Contains(managerUnits, unit) }
 	for _, c := range changes {
@@ -146,10 +146,10 @@ func (o *controlOperation) guard(ctx context.Context) error {
 	return o.mayDropKeys(ctx)
 }
 
-// guardRelease asks the running API servers for their version when one of them is
-// to be upgraded. Terraform's state may be outdated, because a roll-out that stopped
-// halfway has changed some of them. Servers that do not answer are ignored, so that
-// a control plane on which nothing answers can still be repaired.
+// guardRelease asks the running API servers for their version when one of them is to be upgraded.
+// Terraform's state may be outdated, because a roll-out that stopped halfway has changed some of
+// them. Servers that do not answer are ignored, so that a control plane on which nothing answers
+// can still be repaired.
 func (o *controlOperation) guardRelease(ctx context.Context) error {
 	upgrades := slices.DeleteFunc(o.reachable(), func(m *convergence) bool {
 		return !m.running(component.APIServerUnit) || !slices.ContainsFunc(m.changes, func(c host.Change) bool {
@@ -204,8 +204,8 @@ func (o *controlOperation) carryOut(ctx context.Context, plan Plan) error {
 		case ActionRollManagers:
 			err = o.applyWithin(ctx, m, managers, fleet.APIBudget, component.ControllerManagerUnit)
 		default:
-			// A leading manager exits when its API server is away for longer than the lease
-			// lasts, and systemd starts it again.
+			// A leading manager exits when its API server is away for longer than the lease lasts,
+			// and systemd starts it again.
 			m.bystanders = slices.DeleteFunc(slices.Clone(managerUnits),
 				func(unit string) bool { return restarts(rest, unit) })
 			err = o.applyWithin(ctx, m, rest, fleet.APIBudget, component.APIServerUnit)
@@ -224,9 +224,9 @@ func (o *controlOperation) carryOut(ctx context.Context, plan Plan) error {
 	})
 }
 
-// waitManagers waits until systemd has restarted the managers that exited while
-// their API server was away, so that the next observation finds them running. It does not
-// wait for managers that did not run before or are still to be changed.
+// waitManagers waits until systemd has restarted the managers that exited while their API server
+// was away, so that the next observation finds them running. It does not wait for managers that did
+// not run before or are still to be changed.
 func waitManagers(ctx context.Context, m *convergence) error {
 	for _, unit := range managerUnits {
 		changes := restarts(m.changes, unit) || slices.ContainsFunc(m.changes, func(c host.Change) bool { return c.Target == unit })
@@ -254,8 +254,8 @@ func (o *controlOperation) waitReady(ctx context.Context, m *fleet.Machine) erro
 	return m.UnitError(ctx, "wait for the API server", component.APIServerUnit, err)
 }
 
-// gate waits until every other reachable API server is ready. At least one has to
-// be, unless this is the only controller.
+// gate waits until every other reachable API server is ready. At least one has to be, unless this
+// is the only controller.
 func (o *controlOperation) gate(ctx context.Context, m *fleet.Machine, g fleet.Gate) error {
 	if g == fleet.GateNone || len(o.machines) == 1 {
 		return nil

@@ -20,17 +20,16 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// The keys that encrypt secrets in etcd rotate without a restart: each API server
-// loads a changed EncryptionConfiguration at its own time. A roll-out is done when
-// all have loaded it and every value in etcd is sealed, that is encrypted, with the
-// key that now encrypts. etcd itself is asked for that, so an interrupted rewrite
-// continues where it ended.
+// The keys that encrypt secrets in etcd rotate without a restart: each API server loads a changed
+// EncryptionConfiguration at its own time. A roll-out is done when all have loaded it and every
+// value in etcd is sealed, that is encrypted, with the key that now encrypts. etcd itself is asked
+// for that, so an interrupted rewrite continues where it ended.
 
 // sealing says with which keys the values in etcd are encrypted.
 type sealing struct {
 	total int
-	// others are the etcd keys of values that are not encrypted with the writing
-	// generation, by the generation they are encrypted with, or plain or foreign.
+	// others are the etcd keys of values that are not encrypted with the writing generation, by the
+	// generation they are encrypted with, or plain or foreign.
 	others map[int][]string
 }
 
@@ -48,8 +47,7 @@ func (s sealing) keys() []string {
 	return out
 }
 
-// findings returns the values that are not encrypted with the writing generation,
-// none if all are.
+// findings returns the values that are not encrypted with the writing generation, none if all are.
 func (s sealing) findings(writing int) []finding.Finding {
 	var out []finding.Finding
 	for _, g := range slices.Sorted(maps.Keys(s.others)) {
@@ -69,8 +67,8 @@ func (s sealing) findings(writing int) []finding.Finding {
 	return out
 }
 
-// sealed finds out with which keys the values in etcd are encrypted. No value is
-// transferred. If all are as wanted, it takes one comparison per few hundred values.
+// sealed finds out with which keys the values in etcd are encrypted. No value is transferred. If
+// all are as wanted, it takes one comparison per few hundred values.
 func sealed(ctx context.Context, c *etcd.Client, under string, generations []int) (sealing, error) {
 	s := sealing{others: map[int][]string{}}
 	rest, total, err := c.Unlike(ctx, under, component.EncryptedBy(generations[0]))
@@ -136,8 +134,8 @@ func (o *controlOperation) storageFrom(ctx context.Context, m *fleet.Machine) (*
 
 func (o *controlOperation) generations() []int { return o.role.ref.Generations.Of(pki.KindEncryption) }
 
-// sealingDrift reports secrets that are not encrypted with the writing key. With
-// only one key it asks nothing.
+// sealingDrift reports secrets that are not encrypted with the writing key. With only one key it
+// asks nothing.
 func (o *controlOperation) sealingDrift(ctx context.Context, r *Report) {
 	under, generations := o.want.Spec.EncryptedUnder(), o.generations()
 	if under == "" || len(generations) < 2 {
@@ -159,9 +157,9 @@ func (o *controlOperation) sealingDrift(ctx context.Context, r *Report) {
 	r.find(s.findings(generations[0])...)
 }
 
-// mayDropKeys refuses an encryption configuration without a key that a value in
-// etcd still needs: nobody could read that value any more. It first rewrites the
-// values that the API servers can read with their present keys.
+// mayDropKeys refuses an encryption configuration without a key that a value in etcd still needs:
+// nobody could read that value any more. It first rewrites the values that the API servers can read
+// with their present keys.
 func (o *controlOperation) mayDropKeys(ctx context.Context) error {
 	under := o.want.Spec.EncryptedUnder()
 	replaced := slices.ContainsFunc(o.reachable(), func(m *convergence) bool {
@@ -191,8 +189,7 @@ func (o *controlOperation) mayDropKeys(ctx context.Context) error {
 		Advice: "the API servers still have it: have the generation that is to stay write first (put it first in the list and apply)"}
 }
 
-// lostWithout returns the etcd keys of values that none of the wanted generations
-// can decrypt.
+// lostWithout returns the etcd keys of values that none of the wanted generations can decrypt.
 func (o *controlOperation) lostWithout(ctx context.Context, c *etcd.Client, under string) ([]string, error) {
 	s, err := sealed(ctx, c, under, o.generations())
 	if err != nil {
@@ -202,8 +199,8 @@ func (o *controlOperation) lostWithout(ctx context.Context, c *etcd.Client, unde
 	return difference(s.others[foreign], not), err
 }
 
-// seal waits until every API server uses the wanted keys, and has every value in
-// etcd encrypted with the first of them.
+// seal waits until every API server uses the wanted keys, and has every value in etcd encrypted
+// with the first of them.
 func (o *controlOperation) seal(ctx context.Context) error {
 	under := o.want.Spec.EncryptedUnder()
 	digest := o.encryptionDigest()
@@ -229,8 +226,8 @@ func (o *controlOperation) seal(ctx context.Context) error {
 	return nil
 }
 
-// encryptionDigest returns the digest of the EncryptionConfiguration of all
-// controllers, empty if they are not known to have the same.
+// encryptionDigest returns the digest of the EncryptionConfiguration of all controllers, empty if
+// they are not known to have the same.
 func (o *controlOperation) encryptionDigest() string {
 	var out string
 	for i, m := range o.machines {
@@ -243,8 +240,8 @@ func (o *controlOperation) encryptionDigest() string {
 	return out
 }
 
-// waitLoaded waits until a machine's API server uses the EncryptionConfiguration
-// with that digest. API servers check the file once a minute.
+// waitLoaded waits until a machine's API server uses the EncryptionConfiguration with that digest.
+// API servers check the file once a minute.
 func (o *controlOperation) waitLoaded(ctx context.Context, m *fleet.Machine, digest string) error {
 	c, err := o.access.APIServer(ctx, m)
 	if err != nil {
@@ -279,8 +276,8 @@ func (o *controlOperation) waitLoaded(ctx context.Context, m *fleet.Machine, dig
 	return m.UnitError(ctx, "wait until the API server has loaded the encryption keys", component.APIServerUnit, err)
 }
 
-// reseal rewrites every value that is not encrypted with the writing generation, and
-// checks again, because others may have written in the meantime.
+// reseal rewrites every value that is not encrypted with the writing generation, and checks again,
+// because others may have written in the meantime.
 func (o *controlOperation) reseal(ctx context.Context, under string) error {
 	c, err := o.storage(ctx)
 	if err != nil {

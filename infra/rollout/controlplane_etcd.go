@@ -11,8 +11,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
-// etcdServes makes sure that etcd answers before API servers start or restart:
-// without it they do not come up and say so only minutes later.
+// etcdServes makes sure that etcd answers before API servers start or restart: without it they do
+// not come up and say so only minutes later.
 func (o *controlOperation) etcdServes(ctx context.Context, plan Plan, endpoints []string) error {
 	for _, stage := range plan {
 		for _, s := range stage {

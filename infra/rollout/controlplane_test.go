@@ -30,9 +30,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// TestRefusedReleaseRewritesNothing: a control plane that is to go back to an
-// earlier release and to lose an encryption key at once is refused before etcd is
-// asked for the secrets, and before any of them is written.
+// TestRefusedReleaseRewritesNothing: a control plane that is to go back to an earlier release and
+// to lose an encryption key at once is refused before etcd is asked for the secrets, and before any
+// of them is written.
 func TestRefusedReleaseRewritesNothing(t *testing.T) {
 	t.Parallel()
 	store := pki.NewMemoryStore(nil)
@@ -94,8 +94,8 @@ func TestRefusedReleaseRewritesNothing(t *testing.T) {
 	}
 }
 
-// tunnel is a machine whose SSH server does nothing but pass connections to its
-// port of the API server on.
+// tunnel is a machine whose SSH server does nothing but pass connections to its port of the API
+// server on.
 type tunnel struct {
 	host remote.Host
 	pool *remote.Pool

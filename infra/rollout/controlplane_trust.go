@@ -16,26 +16,26 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// The cluster itself publishes changed CA bundles. The controller manager writes the
-// Kubernetes CA into a ConfigMap in every namespace, for pods. The API servers write
-// the client CA and the front proxy's CA into one ConfigMap, for extension API
-// servers. A rotation may continue only when both hold what was applied.
+// The cluster itself publishes changed CA bundles. The controller manager writes the Kubernetes CA
+// into a ConfigMap in every namespace, for pods. The API servers write the client CA and the front
+// proxy's CA into one ConfigMap, for extension API servers. A rotation may continue only when both
+// hold what was applied.
 
 const (
 	// rootCAConfigMap is mounted into pods beside their token
 	// (https://kubernetes.io/docs/concepts/configuration/configmap/).
 	rootCAConfigMap = "kube-root-ca.crt"
 	rootCAKey       = "ca.crt"
-	// authenticationConfigMap tells extension API servers which CAs to trust
-	// (kubernetes pkg/controlplane/controller/clusterauthenticationtrust). API servers
-	// add their CAs to it and never remove one that has not expired.
+	// authenticationConfigMap tells extension API servers which CAs to trust (kubernetes
+	// pkg/controlplane/controller/clusterauthenticationtrust). API servers add their CAs to it and
+	// never remove one that has not expired.
 	authenticationConfigMap = "extension-apiserver-authentication"
 	clientCAKey             = "client-ca-file"
 	requestHeaderCAKey      = "requestheader-client-ca-file"
 )
 
-// publishTrust waits after a change of the CA bundles until the cluster publishes
-// the new ones, and removes the CAs that were dropped.
+// publishTrust waits after a change of the CA bundles until the cluster publishes the new ones, and
+// removes the CAs that were dropped.
 func (o *controlOperation) publishTrust(ctx context.Context, prior pki.Ref) error {
 	now := o.role.ref
 	if prior.KubernetesCA == now.KubernetesCA && prior.FrontProxyCA == now.FrontProxyCA {
@@ -87,8 +87,8 @@ func publishedRootCA(ctx context.Context, c *kube.Client, bundle string) error {
 	return nil
 }
 
-// publishedAuthentication returns an error naming a CA that extension API servers do not
-// trust yet, and removes the CAs that were dropped.
+// publishedAuthentication returns an error naming a CA that extension API servers do not trust yet,
+// and removes the CAs that were dropped.
 func publishedAuthentication(ctx context.Context, c *kube.Client, prior, now pki.Ref) error {
 	maps := c.Typed().CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	m, err := maps.Get(ctx, authenticationConfigMap, metav1.GetOptions{})
@@ -108,9 +108,8 @@ func publishedAuthentication(ctx context.Context, c *kube.Client, prior, now pki
 	return nil
 }
 
-// keepTrust returns the ConfigMap without the dropped certificates, nil if it has
-// none of them, and the key in which a certificate is missing. Other CAs stay: they
-// may come from a flag.
+// keepTrust returns the ConfigMap without the dropped certificates, nil if it has none of them, and
+// the key in which a certificate is missing. Other CAs stay: they may come from a flag.
 func keepTrust(m *corev1.ConfigMap, prior, now pki.Ref) (kept *corev1.ConfigMap, missing string) {
 	for key, ca := range map[string]pki.CAName{clientCAKey: pki.KubernetesCA, requestHeaderCAKey: pki.FrontProxyCA} {
 		old, wanted, have := pki.Certificates(prior.Bundle(ca)), pki.Certificates(now.Bundle(ca)), pki.Certificates(m.Data[key])

@@ -11,8 +11,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
 
-// convergence is one machine that is brought to the wanted state: what is wanted,
-// what was recorded and what was observed. One goroutine at a time works on it.
+// convergence is one machine that is brought to the wanted state: what is wanted, what was recorded
+// and what was observed. One goroutine at a time works on it.
 type convergence struct {
 	*fleet.Machine
 	want   component.Machine
@@ -22,8 +22,8 @@ type convergence struct {
 	seen    host.Observation
 	pairs   map[string]pairVerdict // by slot name
 	changes []host.Change
-	// bystanders are units that the current step does not change but may make fail
-	// for a while. They are not judged after the step.
+	// bystanders are units that the current step does not change but may make fail for a while.
+	// They are not judged after the step.
 	bystanders []string
 	unproven   bool          // a worker on which no pod is known to have started since its units started
 	gone       error         // why the machine could not be reached; nil when it was

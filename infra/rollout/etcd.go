@@ -24,8 +24,8 @@ const etcdMemberDir = component.EtcdDataDir + "/member"
 type etcdOperation struct {
 	*operation
 	want Etcd
-	// leavers are the machines of members that are no longer wanted. They are asked
-	// for their health while they are members, and never changed.
+	// leavers are the machines of members that are no longer wanted. They are asked for their
+	// health while they are members, and never changed.
 	leavers []*fleet.Machine
 }
 
@@ -57,8 +57,7 @@ func (o *etcdOperation) membersBy(ctx context.Context, m *fleet.Machine) ([]etcd
 	return c.Members(ctx)
 }
 
-// facts observes the cluster. If units run but no member answers, it waits
-// etcdAnswerBudget.
+// facts observes the cluster. If units run but no member answers, it waits etcdAnswerBudget.
 func (o *etcdOperation) facts(ctx context.Context) (etcdFacts, error) {
 	f := etcdFacts{formed: o.record.Formed}
 	f.release, _ = version.Parse(o.want.Spec.Version) // cannot fail: the version has been rendered

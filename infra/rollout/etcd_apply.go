@@ -10,8 +10,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
-// apply starts members in parallel when there is no cluster yet. Otherwise it
-// changes one member at a time behind health gates.
+// apply starts members in parallel when there is no cluster yet. Otherwise it changes one member at
+// a time behind health gates.
 func (x Etcd) apply(ctx context.Context, base *operation, prior Role) error {
 	o := x.operate(base, prior)
 	if err := o.converge(ctx); err != nil || prior == nil {
@@ -20,8 +20,8 @@ func (x Etcd) apply(ctx context.Context, base *operation, prior Role) error {
 	return o.removeLeaving(ctx, prior)
 }
 
-// converge plans and carries out the plan. It does so a second time when the first
-// plan was only about getting a cluster that answers.
+// converge plans and carries out the plan. It does so a second time when the first plan was only
+// about getting a cluster that answers.
 func (o *etcdOperation) converge(ctx context.Context) error {
 	for {
 		if err := o.observeAndFill(ctx); err != nil {

@@ -30,8 +30,8 @@ func nodeAt(name, peerURL string) (component.Node, error) {
 	return component.Node{Name: name, PrivateIP: addr}, nil
 }
 
-// joinedWith lists the members that a new member needs for its first start: exactly
-// those of the cluster at that moment, itself included.
+// joinedWith lists the members that a new member needs for its first start: exactly those of the
+// cluster at that moment, itself included.
 func joinedWith(members []etcd.Member, wanted []component.Node) ([]component.Node, error) {
 	var out []component.Node
 	for _, m := range members {
@@ -66,8 +66,8 @@ func (o *etcdOperation) join(ctx context.Context, m *convergence) error {
 	}
 	member, listed := facts.member().In(members)
 	if !listed || !m.hasData() {
-		// According to the cluster this machine is no member, or one that has never
-		// started. So data on it belong to a membership that has ended.
+		// According to the cluster this machine is no member, or one that has never started. So
+		// data on it belong to a membership that has ended.
 		if err := wipe(ctx, m); err != nil {
 			return err
 		}
@@ -102,8 +102,8 @@ func (o *etcdOperation) join(ctx context.Context, m *convergence) error {
 	return o.promote(ctx, m.Machine, others, member.ID)
 }
 
-// wipe stops etcd and deletes its data and its bootstrap settings. It is called only
-// for a machine that is no member, or a member that has never started.
+// wipe stops etcd and deletes its data and its bootstrap settings. It is called only for a machine
+// that is no member, or a member that has never started.
 func wipe(ctx context.Context, m *convergence) error {
 	paths := []string{etcdMemberDir}
 	for _, f := range m.state.Files {

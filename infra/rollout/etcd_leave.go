@@ -9,8 +9,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
-// leave removes a member from the cluster if the others have a quorum. It does
-// nothing if the member has left already.
+// leave removes a member from the cluster if the others have a quorum. It does nothing if the
+// member has left already.
 func (o *etcdOperation) leave(ctx context.Context, s Step) error {
 	members, err := o.members(ctx, o.reached())
 	if err != nil {
@@ -73,9 +73,8 @@ func (o *etcdOperation) otherVoter(ctx context.Context, members []etcd.Member, h
 	return nil, fmt.Errorf("removing etcd member %s: no healthy member to ask", leaver)
 }
 
-// moveLeader transfers the leadership from the member on a machine, if it leads, to a
-// member that stays. If that fails, etcd transfers it while it stops, or elects a
-// leader.
+// moveLeader transfers the leadership from the member on a machine, if it leads, to a member that
+// stays. If that fails, etcd transfers it while it stops, or elects a leader.
 func (o *etcdOperation) moveLeader(ctx context.Context, m *fleet.Machine) {
 	c, err := o.access.Member(ctx, m)
 	if err != nil {

@@ -16,8 +16,8 @@ type etcdFacts struct {
 	wanted []memberFacts
 	// release is the wanted release of every member.
 	release version.Version
-	// members is the cluster's member list. It is nil when no member answered:
-	// there is no cluster yet, or it has no quorum.
+	// members is the cluster's member list. It is nil when no member answered: there is no cluster
+	// yet, or it has no quorum.
 	members []etcd.Member
 	healthy map[etcd.ID]bool
 	// leader is the name of the member that leads, "" if unknown.
@@ -35,13 +35,13 @@ type memberFacts struct {
 	data      bool // it has a data directory
 	changes   bool // something differs
 	restarts  bool // ... and repairing it restarts etcd
-	// release is the release the member runs, storage the release whose form its data
-	// have; zero if unknown.
+	// release is the release the member runs, storage the release whose form its data have; zero if
+	// unknown.
 	release, storage version.Version
 }
 
-// planEtcd computes the next stages. If no member answers, the plan only gets a
-// cluster that answers; the rest is planned afterwards.
+// planEtcd computes the next stages. If no member answers, the plan only gets a cluster that
+// answers; the rest is planned afterwards.
 func planEtcd(f etcdFacts) (Plan, error) {
 	if f.members == nil {
 		return planEtcdStart(f)
@@ -49,8 +49,8 @@ func planEtcd(f etcdFacts) (Plan, error) {
 	return planEtcdChange(f)
 }
 
-// planEtcdStart starts a cluster of which no member answers. All members start at
-// once, because a member's start completes only with a quorum.
+// planEtcdStart starts a cluster of which no member answers. All members start at once, because a
+// member's start completes only with a quorum.
 func planEtcdStart(f etcdFacts) (Plan, error) {
 	var withData, without, unreachable []string
 	for _, w := range f.wanted {
@@ -67,8 +67,8 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 	starting := withData
 	why := "start the members that have data"
 	if !f.formed && len(withData) < etcd.Quorum(n) {
-		// No cluster has ever answered, and the members with data are too few to
-		// have formed one: the first start was interrupted.
+		// No cluster has ever answered, and the members with data are too few to have formed one:
+		// the first start was interrupted.
 		starting, why = append(starting, without...), "first start"
 	}
 	if len(starting) < etcd.Quorum(n) {
@@ -99,8 +99,8 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 //   - removing healthy members that are not wanted, last, so that the cluster is
 //     never smaller than it has to be.
 //
-// An error beside a plan is about what the plan leaves out. The plan itself is
-// safe and is carried out before the error is reported.
+// An error beside a plan is about what the plan leaves out. The plan itself is safe and is carried
+// out before the error is reported.
 func planEtcdChange(f etcdFacts) (Plan, error) {
 	if err := guardRelease(f); err != nil {
 		return nil, err
@@ -166,9 +166,9 @@ func planEtcdChange(f etcdFacts) (Plan, error) {
 		serial(removals(livingOut)...), held
 }
 
-// leaderLast moves the leader's step to the end, so that the leadership changes only
-// once. A write in progress during a change can be lost; its client gets
-// "etcdserver: request timed out" after seven seconds.
+// leaderLast moves the leader's step to the end, so that the leadership changes only once. A write
+// in progress during a change can be lost; its client gets "etcdserver: request timed out" after
+// seven seconds.
 func leaderLast(steps []Step, leader string) {
 	slices.SortStableFunc(steps, func(a, b Step) int {
 		return cmp.Compare(btoi(a.Machine == leader), btoi(b.Machine == leader))
@@ -197,8 +197,8 @@ func removals(list []removal) []Step {
 	return out
 }
 
-// guardRemovals refuses a sequence of removals and joins during which the members
-// that are healthy now would at some moment be fewer than a quorum.
+// guardRemovals refuses a sequence of removals and joins during which the members that are healthy
+// now would at some moment be fewer than a quorum.
 func guardRemovals(f etcdFacts, before []removal, joining int, after []removal) error {
 	voters, healthy := 0, 0
 	for _, m := range f.members {
@@ -233,10 +233,9 @@ func guardRemovals(f etcdFacts, before []removal, joining int, after []removal) 
 	return take(after)
 }
 
-// guardRelease refuses a release to which a member cannot go in one step, and one
-// that cannot read a member's data. While one member runs the earlier minor, the
-// data keep its form and all can go back
-// (https://etcd.io/docs/v3.7/upgrades/upgrade_3_7/).
+// guardRelease refuses a release to which a member cannot go in one step, and one that cannot read
+// a member's data. While one member runs the earlier minor, the data keep its form and all can go
+// back (https://etcd.io/docs/v3.7/upgrades/upgrade_3_7/).
 func guardRelease(f etcdFacts) error {
 	for _, w := range f.wanted {
 		var err error
@@ -274,6 +273,6 @@ func names(steps []Step) []string {
 	return out
 }
 
-// findMember finds a machine's member by its name, or by its peer URL if the member
-// has not started and so has no name.
+// findMember finds a machine's member by its name, or by its peer URL if the member has not started
+// and so has no name.
 func (w memberFacts) member() etcd.Wanted { return etcd.Wanted{Name: w.name, PeerURL: w.peerURL} }

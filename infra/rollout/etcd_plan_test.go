@@ -2,8 +2,7 @@ package rollout
 
 import "testing"
 
-// TestLeaderRestartsLast checks that the leadership changes once, whatever the
-// members' names.
+// TestLeaderRestartsLast checks that the leadership changes once, whatever the members' names.
 func TestLeaderRestartsLast(t *testing.T) {
 	for leader, want := range map[string]string{"a": "bca", "b": "acb", "c": "abc", "": "abc"} {
 		members, healthy := clusterMembers(t, "a: healthy", "b: healthy", "c: healthy")

@@ -15,9 +15,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
 
-// Inspect reads what holds a role's settings from the first of its machines that
-// answers. It returns that machine too, and changes nothing. The error names every
-// machine that did not answer.
+// Inspect reads what holds a role's settings from the first of its machines that answers. It
+// returns that machine too, and changes nothing. The error names every machine that did not answer.
 func (e *Engine) Inspect(ctx context.Context, have Role) (component.Node, component.Found, error) {
 	if err := checkRole(have); err != nil {
 		return component.Node{}, component.Found{}, err
@@ -26,9 +25,8 @@ func (e *Engine) Inspect(ctx context.Context, have Role) (component.Node, compon
 	return e.inspect(ctx, r.targets, r.traces)
 }
 
-// ReadRole returns have with the settings found by [Engine.Inspect] on a machine. It
-// is pure. The error is a [component.NothingFoundError] when nothing of the role is
-// on the machine.
+// ReadRole returns have with the settings found by [Engine.Inspect] on a machine. It is pure. The
+// error is a [component.NothingFoundError] when nothing of the role is on the machine.
 func ReadRole[R Role](have R, n component.Node, f component.Found) (R, error) {
 	if err := checkRole(have); err != nil {
 		return have, err
@@ -40,8 +38,8 @@ func ReadRole[R Role](have R, n component.Node, f component.Found) (R, error) {
 	return found.(R), nil
 }
 
-// InspectCluster adds to a cluster the settings that only workers know, read from
-// the first worker that answers.
+// InspectCluster adds to a cluster the settings that only workers know, read from the first worker
+// that answers.
 func (e *Engine) InspectCluster(ctx context.Context, c component.Cluster, workers []fleet.Target) (component.Cluster, error) {
 	_, found, err := e.inspect(ctx, workers, component.ClusterTraces())
 	if err != nil {
@@ -91,8 +89,8 @@ func foundIn(files map[string][]byte, programs []string) component.Found {
 	return found
 }
 
-// release finds the release in the first line of a program's version output:
-// "Kubernetes v1.36.4", "etcd Version: 3.6.16", "CNI bridge plugin v1.9.1".
+// release finds the release in the first line of a program's version output: "Kubernetes v1.36.4",
+// "etcd Version: 3.6.16", "CNI bridge plugin v1.9.1".
 func release(said []byte) string {
 	first, _, _ := bytes.Cut(said, []byte("\n"))
 	if m := releasePattern.FindSubmatch(first); m != nil {
@@ -119,8 +117,7 @@ func (e *Engine) NodeLabels(ctx context.Context, api API, node string) (map[stri
 	return kube.OwnedLabels(&nodes[0]), nil
 }
 
-// FindObjects returns the addon's objects that are in the cluster, to rebuild a
-// lost inventory.
+// FindObjects returns the addon's objects that are in the cluster, to rebuild a lost inventory.
 func (e *Engine) FindObjects(ctx context.Context, want Addon) ([]kube.ObjectRef, error) {
 	a := e.Fleet.Access(want.API.PKI)
 	defer a.Close()

@@ -24,8 +24,8 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestReadRole checks that a role gets the settings found on a machine, and that a
-// machine without the role is an error.
+// TestReadRole checks that a role gets the settings found on a machine, and that a machine without
+// the role is an error.
 func TestReadRole(t *testing.T) {
 	found := foundIn(map[string][]byte{"/etc/haproxy/haproxy.cfg": []byte("frontend kubernetes\n    bind *:7443\n"), "/usr/sbin/haproxy": []byte("HAProxy version 2.6.12-1")},
 		[]string{"/usr/sbin/haproxy", "/usr/sbin/other"})

@@ -12,8 +12,8 @@ import (
 
 func (x LoadBalancer) observe(ctx context.Context, o *operation) Report { return o.report(ctx, nil) }
 
-// apply waits until HAProxy's port answers. It does not wait for a healthy API
-// server behind it, because the load balancer is installed first.
+// apply waits until HAProxy's port answers. It does not wait for a healthy API server behind it,
+// because the load balancer is installed first.
 func (x LoadBalancer) apply(ctx context.Context, o *operation, prior Role) error {
 	if err := o.balance(ctx, x.port()); err != nil || prior == nil {
 		return err

@@ -54,8 +54,8 @@ func newOperation(f *fleet.Fleet, r role, rec Record) (*operation, error) {
 	return o, nil
 }
 
-// observe observes one machine and computes the changes. It judges certificates and
-// secrets by the record.
+// observe observes one machine and computes the changes. It judges certificates and secrets by the
+// record.
 func (o *operation) observe(ctx context.Context, m *convergence) error {
 	m.state = withKeyFiles(m.want, m.record)
 	look := m.state
@@ -71,8 +71,8 @@ func (o *operation) observe(ctx context.Context, m *convergence) error {
 	return nil
 }
 
-// observeAll observes all machines in parallel. Machines that cannot be reached are
-// marked; any other failure is an error.
+// observeAll observes all machines in parallel. Machines that cannot be reached are marked; any
+// other failure is an error.
 func (o *operation) observeAll(ctx context.Context) error {
 	return fleet.Each(ctx, o.machines, func(ctx context.Context, m *convergence) error {
 		err := o.observe(ctx, m)
@@ -84,9 +84,9 @@ func (o *operation) observeAll(ctx context.Context) error {
 	})
 }
 
-// observeAndFill calls observeAll, then makes the certificates and fetches the secrets that
-// must be written, so that changes are what will be applied. It also checks what
-// would otherwise fail later with an unclear error.
+// observeAndFill calls observeAll, then makes the certificates and fetches the secrets that must be
+// written, so that changes are what will be applied. It also checks what would otherwise fail later
+// with an unclear error.
 func (o *operation) observeAndFill(ctx context.Context) error {
 	if err := o.observeAll(ctx); err != nil {
 		return err
@@ -165,8 +165,8 @@ func (o *operation) forget(name string) {
 	delete(o.record.Machines, name)
 }
 
-// prepare does what can be done before anything is stopped: it downloads, and
-// rehearses units with their new settings.
+// prepare does what can be done before anything is stopped: it downloads, and rehearses units with
+// their new settings.
 func (o *operation) prepare(ctx context.Context, plan Plan) error {
 	if err := o.prefetch(ctx); err != nil {
 		return err
@@ -174,8 +174,8 @@ func (o *operation) prepare(ctx context.Context, plan Plan) error {
 	return o.rehearse(ctx, plan)
 }
 
-// prefetch downloads what machines will need and installs packages, before anything
-// is stopped and before any deadline starts.
+// prefetch downloads what machines will need and installs packages, before anything is stopped and
+// before any deadline starts.
 func (o *operation) prefetch(ctx context.Context) error {
 	return fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
 		if err := o.installPackages(ctx, m); err != nil {

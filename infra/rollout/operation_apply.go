@@ -16,8 +16,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
 
-// apply makes changes to a machine, all of which must be in m.changes, and records
-// what was done, also when it fails halfway.
+// apply makes changes to a machine, all of which must be in m.changes, and records what was done,
+// also when it fails halfway.
 func (o *operation) apply(ctx context.Context, m *convergence, changes []host.Change) error {
 	if len(changes) > 0 {
 		m.Say("%s: applying %d changes", o.role.name, len(changes))
@@ -62,8 +62,8 @@ func withAdvice(t fleet.Target, err error) error {
 
 func isPackage(c host.Change) bool { return c.Kind == finding.Package }
 
-// installPackages installs missing packages before anything is stopped and before
-// any deadline starts, because other processes may hold the package locks.
+// installPackages installs missing packages before anything is stopped and before any deadline
+// starts, because other processes may hold the package locks.
 func (o *operation) installPackages(ctx context.Context, m *convergence) error {
 	packages := slices.DeleteFunc(slices.Clone(m.changes), func(c host.Change) bool { return !isPackage(c) })
 	if len(packages) == 0 {
@@ -72,8 +72,8 @@ func (o *operation) installPackages(ctx context.Context, m *convergence) error {
 	return o.apply(ctx, m, packages)
 }
 
-// without returns the state without everything that held changes are about: what
-// is not applied yet must not be verified yet.
+// without returns the state without everything that held changes are about: what is not applied yet
+// must not be verified yet.
 func without(s desired.State, held []host.Change) desired.State {
 	targets, units := map[string]bool{}, map[string]bool{}
 	for _, c := range held {
@@ -108,9 +108,9 @@ func keepRecords(rec, old host.Record, held []host.Change) host.Record {
 	return rec
 }
 
-// applyWithin is apply with a deadline, so that a unit that neither starts nor
-// fails (because it waits for others that never come) does not use up the
-// operation's time. Downloads must be done before.
+// applyWithin is apply with a deadline, so that a unit that neither starts nor fails (because it
+// waits for others that never come) does not use up the operation's time. Downloads must be done
+// before.
 func (o *operation) applyWithin(ctx context.Context, m *convergence, changes []host.Change, budget time.Duration, unit string) error {
 	if err := o.installPackages(ctx, m); err != nil {
 		return err
@@ -124,8 +124,8 @@ func (o *operation) applyWithin(ctx context.Context, m *convergence, changes []h
 	return m.UnitError(ctx, "apply", unit, err)
 }
 
-// stages takes the steps of a plan stage by stage, the steps of a stage in parallel.
-// step gets nil for a machine that is not in the role.
+// stages takes the steps of a plan stage by stage, the steps of a stage in parallel. step gets nil
+// for a machine that is not in the role.
 func (o *operation) stages(ctx context.Context, plan Plan, step func(context.Context, *convergence, Step) error) error {
 	for i, stage := range plan {
 		group, ctx := errgroup.WithContext(ctx)

@@ -224,8 +224,8 @@ func TestWithAdvice(t *testing.T) {
 	}
 }
 
-// TestRoleIsValue checks that nil, or a prior role of another kind, is an error
-// before any machine is reached.
+// TestRoleIsValue checks that nil, or a prior role of another kind, is an error before any machine
+// is reached.
 func TestRoleIsValue(t *testing.T) {
 	e := &Engine{Fleet: &fleet.Fleet{}}
 	var none *Etcd

@@ -8,13 +8,12 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
-// Plan is the order of a roll-out: one stage after the other, the steps of a stage
-// in parallel. Pure functions compute it from what was observed, before anything is
-// changed.
+// Plan is the order of a roll-out: one stage after the other, the steps of a stage in parallel.
+// Pure functions compute it from what was observed, before anything is changed.
 type Plan []Stage
 
-// Stage is a set of steps taken at the same time. Steps that disturb pods on workers
-// are limited to [Workers].MaxUnavailable at a time.
+// Stage is a set of steps taken at the same time. Steps that disturb pods on workers are limited to
+// [Workers].MaxUnavailable at a time.
 type Stage []Step
 
 // Step is what happens to one machine.
@@ -23,8 +22,8 @@ type Step struct {
 	Action  Action
 	// Why is the reason for the step, in words.
 	Why string
-	// Gate must hold before the step, Then after it. A gate that does not open
-	// within its budget ends the roll-out.
+	// Gate must hold before the step, Then after it. A gate that does not open within its budget
+	// ends the roll-out.
 	Gate, Then fleet.Gate
 }
 
@@ -33,22 +32,22 @@ type Action string
 
 // The actions.
 const (
-	// ActionInstall applies all changes to a machine that serves nothing, so that
-	// nobody is disturbed.
+	// ActionInstall applies all changes to a machine that serves nothing, so that nobody is
+	// disturbed.
 	ActionInstall Action = "install"
 	// ActionQuiet applies changes that restart nothing.
 	ActionQuiet Action = "apply without restart"
 	// ActionRoll applies changes that restart something.
 	ActionRoll Action = "apply with restart"
-	// ActionRollManagers is ActionRoll for the changes that concern only a
-	// controller manager or scheduler.
+	// ActionRollManagers is ActionRoll for the changes that concern only a controller manager or
+	// scheduler.
 	ActionRollManagers Action = "apply to managers"
 	// ActionDrainRoll is ActionRoll between draining and uncordoning a node.
 	ActionDrainRoll Action = "drain, apply, uncordon"
 	// ActionJoin makes a machine a new member: learner, start, promote.
 	ActionJoin Action = "join"
-	// ActionLeave removes from the etcd cluster a member that is no longer
-	// wanted or has lost its data.
+	// ActionLeave removes from the etcd cluster a member that is no longer wanted or has lost its
+	// data.
 	ActionLeave Action = "leave"
 )
 
@@ -93,8 +92,8 @@ func (p Plan) serial(steps ...Step) Plan {
 	return p
 }
 
-// disturbs reports whether a step of the plan stops something that runs. If none
-// does, downloading ahead would only verify everything twice.
+// disturbs reports whether a step of the plan stops something that runs. If none does, downloading
+// ahead would only verify everything twice.
 func (p Plan) disturbs() bool {
 	return slices.ContainsFunc(p, func(stage Stage) bool {
 		return slices.ContainsFunc(stage, func(s Step) bool { return s.Action.disturbs() })
@@ -105,8 +104,7 @@ func (a Action) disturbs() bool {
 	return a == ActionRoll || a == ActionRollManagers || a == ActionDrainRoll
 }
 
-// stopped adds to the error that ended a roll-out the machines that no step has
-// reached.
+// stopped adds to the error that ended a roll-out the machines that no step has reached.
 func stopped(err error, taken, left []Step) error {
 	if err == nil {
 		return nil

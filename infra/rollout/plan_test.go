@@ -12,12 +12,11 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
 
-// Each test describes a situation with one line per machine and compares the text of
-// the plan or of the error.
+// Each test describes a situation with one line per machine and compares the text of the plan or of
+// the error.
 
-// wantedMembers reads "name: word, word". The words are up (reachable, with data,
-// running and as wanted, unless another word says otherwise), stopped, empty,
-// unreachable, quiet, restart.
+// wantedMembers reads "name: word, word". The words are up (reachable, with data, running and as
+// wanted, unless another word says otherwise), stopped, empty, unreachable, quiet, restart.
 func wantedMembers(t *testing.T, lines ...string) []memberFacts {
 	t.Helper()
 	var out []memberFacts
@@ -46,9 +45,9 @@ func wantedMembers(t *testing.T, lines ...string) []memberFacts {
 	return out
 }
 
-// clusterMembers reads "name: word, word". The words are healthy, sick, learner,
-// announced (added, never started), unstarted (an initial member that has never
-// started), elsewhere (at another address). IDs count from 1.
+// clusterMembers reads "name: word, word". The words are healthy, sick, learner, announced (added,
+// never started), unstarted (an initial member that has never started), elsewhere (at another
+// address). IDs count from 1.
 func clusterMembers(t *testing.T, lines ...string) ([]etcd.Member, map[etcd.ID]bool) {
 	t.Helper()
 	members, healthy := []etcd.Member{}, map[etcd.ID]bool{}

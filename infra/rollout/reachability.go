@@ -24,10 +24,9 @@ type need struct {
 	enough    int      // how many of the addresses must answer
 }
 
-// checkReach checks, before anything is changed, whether the machines to be changed
-// reach what their units will need. A program that cannot reach it says so only
-// minutes later and without the cause. A refused connection is fine: packets
-// arrive, and nothing listens yet.
+// checkReach checks, before anything is changed, whether the machines to be changed reach what
+// their units will need. A program that cannot reach it says so only minutes later and without the
+// cause. A refused connection is fine: packets arrive, and nothing listens yet.
 func (o *operation) checkReach(ctx context.Context) error {
 	if o.role.needs == nil {
 		return nil
@@ -94,8 +93,8 @@ func reaches(ctx context.Context, m *fleet.Machine, address string) error {
 	return fmt.Errorf("%s cannot be reached (%s)", address, denied.Message)
 }
 
-// needsPeers is what an etcd member needs of the other running members: without a
-// quorum it never starts. Stopped members are the guards' concern.
+// needsPeers is what an etcd member needs of the other running members: without a quorum it never
+// starts. Stopped members are the guards' concern.
 func needsPeers(o *operation, m *convergence) []need {
 	n := need{to: "the other etcd members", enough: etcd.Quorum(len(o.machines)) - 1}
 	for _, x := range o.reachable() {

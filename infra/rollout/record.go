@@ -6,16 +6,15 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
 
-// Record is what was last applied to a set of machines, as hashes. It is JSON and
-// holds no secrets. Without it the machines are judged by what is on them, which
-// takes longer.
+// Record is what was last applied to a set of machines, as hashes. It is JSON and holds no secrets.
+// Without it the machines are judged by what is on them, which takes longer.
 type Record struct {
 	Machines map[string]MachineRecord `json:"machines,omitempty"`
-	// Formed is set once an etcd cluster has answered. From then on a member
-	// without data has lost them, rather than not having started yet.
+	// Formed is set once an etcd cluster has answered. From then on a member without data has lost
+	// them, rather than not having started yet.
 	Formed bool `json:"formed,omitempty"`
-	// Sealed is the digest of the EncryptionConfiguration that every API server is
-	// known to use and with whose first key every secret is encrypted.
+	// Sealed is the digest of the EncryptionConfiguration that every API server is known to use and
+	// with whose first key every secret is encrypted.
 	Sealed string `json:"sealed,omitempty"`
 }
 
@@ -34,8 +33,8 @@ type PairRecord struct {
 	Key         string `json:"key"`
 }
 
-// SecretRecord identifies the content of a secret file and the keys it was made
-// from, as component.Secret.Origin returns them.
+// SecretRecord identifies the content of a secret file and the keys it was made from, as
+// component.Secret.Origin returns them.
 type SecretRecord struct {
 	Source string `json:"source"`
 	SHA256 string `json:"sha256"`

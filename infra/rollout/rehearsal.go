@@ -32,13 +32,13 @@ const (
 	rehearsalDir = "/run/k8s-rehearsal/"
 )
 
-// rehearse finds out, before anything is stopped, whether programs accept their new
-// settings. It starts the wanted units under other names, beside those that run,
-// with the new programs and configuration files, in a sandbox where they can neither
-// write nor connect. component.RehearsalArgs makes them exit after checking their settings.
+// rehearse finds out, before anything is stopped, whether programs accept their new settings. It
+// starts the wanted units under other names, beside those that run, with the new programs and
+// configuration files, in a sandbox where they can neither write nor connect.
+// component.RehearsalArgs makes them exit after checking their settings.
 //
-// Each unit is rehearsed only on the first machine on which it will restart, since
-// the others get the same settings. An unclear result does not refuse the roll-out.
+// Each unit is rehearsed only on the first machine on which it will restart, since the others get
+// the same settings. An unclear result does not refuse the roll-out.
 func (o *operation) rehearse(ctx context.Context, plan Plan) error {
 	trials, err := o.trials(plan)
 	if err != nil {
@@ -75,8 +75,8 @@ func unitsOf(trials []trial) []string {
 	return out
 }
 
-// trials returns the units to rehearse by machine: each on the first machine on which
-// the plan restarts it with another program, unit file or configuration.
+// trials returns the units to rehearse by machine: each on the first machine on which the plan
+// restarts it with another program, unit file or configuration.
 func (o *operation) trials(plan Plan) (map[string][]trial, error) {
 	out, taken := map[string][]trial{}, map[string]bool{}
 	for _, stage := range plan {
@@ -103,8 +103,8 @@ func (o *operation) trials(plan Plan) (map[string][]trial, error) {
 	return out, nil
 }
 
-// newTrial makes a trial of a unit that the changes restart. It is nil when nothing
-// that a program reads changes.
+// newTrial makes a trial of a unit that the changes restart. It is nil when nothing that a program
+// reads changes.
 func newTrial(state desired.State, changes []host.Change, name string) (*trial, error) {
 	changed := func(target string) bool {
 		return slices.ContainsFunc(changes, func(c host.Change) bool { return c.Target == target })
@@ -200,9 +200,9 @@ func sandboxed(dir string, trials []trial) ([]deed.Trial, error) {
 	return out, nil
 }
 
-// sandboxOptions are the unit options of a rehearsal. The unit sees the new files in
-// /etc and reads what root may read. It has no network, no sockets of daemons and
-// nothing permanent to write to. If memory runs out, it is killed first.
+// sandboxOptions are the unit options of a rehearsal. The unit sees the new files in /etc and reads
+// what root may read. It has no network, no sockets of daemons and nothing permanent to write to.
+// If memory runs out, it is killed first.
 func sandboxOptions(dir, name string) []*unit.UnitOption {
 	var out []*unit.UnitOption
 	for _, o := range [][2]string{
@@ -218,9 +218,9 @@ func sandboxOptions(dir, name string) []*unit.UnitOption {
 	return out
 }
 
-// packFiles packs the files in /etc that the changes write, keys included, because the
-// rehearsed program needs them. They are uploaded as an apply uploads them and stay
-// in memory, readable only by root, until the rehearsal ends.
+// packFiles packs the files in /etc that the changes write, keys included, because the rehearsed
+// program needs them. They are uploaded as an apply uploads them and stay in memory, readable only
+// by root, until the rehearsal ends.
 func packFiles(state desired.State, changes []host.Change) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -240,9 +240,8 @@ func packFiles(state desired.State, changes []host.Change) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// newProgram returns where a program lies before it is installed. If it is in an
-// archive, program is where to unpack it; host.Apply removes a file of that name if
-// the rehearsal does not.
+// newProgram returns where a program lies before it is installed. If it is in an archive, program
+// is where to unpack it; host.Apply removes a file of that name if the rehearsal does not.
 func newProgram(state desired.State, installed, unit string) (program, archive, member string) {
 	for _, b := range state.Binaries {
 		for _, i := range b.Installs {

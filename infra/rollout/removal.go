@@ -12,9 +12,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
 
-// remove stops everything of the role on its machines and deletes its files, in
-// parallel. It skips machines that cannot be reached: they no longer exist, or will
-// not for long.
+// remove stops everything of the role on its machines and deletes its files, in parallel. It skips
+// machines that cannot be reached: they no longer exist, or will not for long.
 func (o *operation) remove(ctx context.Context) error {
 	errs := fleet.EachAll(ctx, o.machines, func(ctx context.Context, m *convergence) error {
 		var units []string
@@ -59,8 +58,8 @@ func (o *operation) removeLeaving(ctx context.Context, prior Role) error {
 	return errors.Join(out...)
 }
 
-// removeFrom calls beforeRemove and removes the role from one machine. A machine that cannot
-// be reached is no error.
+// removeFrom calls beforeRemove and removes the role from one machine. A machine that cannot be
+// reached is no error.
 func (o *operation) removeFrom(ctx context.Context, m *convergence, beforeRemove func(context.Context, *fleet.Machine) error) error {
 	ctx, cancel := context.WithTimeout(ctx, fleet.LeaveBudget)
 	defer cancel()

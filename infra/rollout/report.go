@@ -15,20 +15,20 @@ import (
 
 // Report is the result of observing a set of machines.
 type Report struct {
-	// Findings are the differences, of machines and of other named things. There is
-	// none about a machine that could not be reached.
+	// Findings are the differences, of machines and of other named things. There is none about a
+	// machine that could not be reached.
 	Findings []finding.Finding
 	// Unreachable is why machines could not be reached, by name.
 	Unreachable map[string]error
-	// Clocks is how far machines' clocks are ahead of the Engine's, negative for
-	// behind, where that is more than fleet.ClockTolerance.
+	// Clocks is how far machines' clocks are ahead of the Engine's, negative for behind, where that
+	// is more than fleet.ClockTolerance.
 	Clocks map[string]time.Duration
 	// Unjudged is what else could not be compared, and why.
 	Unjudged []finding.Finding
 	// Certificates are the role's certificates as found on the machines.
 	Certificates []CertificateStatus
-	// Record is the given record, updated with what was found as wanted. Keeping it
-	// saves hashing at the next observation. It is always valid to keep it.
+	// Record is the given record, updated with what was found as wanted. Keeping it saves hashing
+	// at the next observation. It is always valid to keep it.
 	Record Record
 }
 
@@ -41,9 +41,9 @@ type CertificateStatus struct {
 	NotAfter time.Time `json:"not_after"`
 }
 
-// report observes every machine of the role. Machines that do not answer within
-// fleet.ObserveBudget are reported and are no error. more, if given, runs at the
-// same time and adds what the machines themselves do not know.
+// report observes every machine of the role. Machines that do not answer within fleet.ObserveBudget
+// are reported and are no error. more, if given, runs at the same time and adds what the machines
+// themselves do not know.
 func (o *operation) report(ctx context.Context, more func(context.Context, *Report)) Report {
 	ctx = remote.RememberUnreachable(ctx, rememberFor)
 	out, extra := newReport(), newReport()
@@ -87,8 +87,7 @@ func newReport() Report {
 	return Report{Unreachable: map[string]error{}, Clocks: map[string]time.Duration{}}
 }
 
-// add merges another report into r. Machines that could not be reached get no
-// findings.
+// add merges another report into r. Machines that could not be reached get no findings.
 func (r *Report) add(o Report) {
 	for _, f := range o.Findings {
 		if r.Unreachable[f.Subject] == nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
-// TestRefreshTriesOnce checks that a refresh tries each unreachable machine only
-// once, for all resources and questions, and that an apply tries again.
+// TestRefreshTriesOnce checks that a refresh tries each unreachable machine only once, for all
+// resources and questions, and that an apply tries again.
 func TestRefreshTriesOnce(t *testing.T) {
 	t.Parallel()
 	var (

@@ -15,11 +15,11 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// Role is a set of components on machines: an [Etcd], a [ControlPlane],
-// [Workers] or a [LoadBalancer].
+// Role is a set of components on machines: an [Etcd], a [ControlPlane], [Workers] or a
+// [LoadBalancer].
 type Role interface {
-	// Artifacts returns the downloads the role needs. It is the role's own slice: the
-	// caller may set missing checksums in it.
+	// Artifacts returns the downloads the role needs. It is the role's own slice: the caller may
+	// set missing checksums in it.
 	Artifacts() []artifact.Artifact
 
 	role() role
@@ -39,15 +39,14 @@ func checkRole(r Role) error {
 	return nil
 }
 
-// Etcd is an etcd cluster and the machines of its members. Spec.Members is derived
-// from Targets.
+// Etcd is an etcd cluster and the machines of its members. Spec.Members is derived from Targets.
 type Etcd struct {
 	Spec    component.EtcdSpec
 	Targets []fleet.Target
 }
 
-// ControlPlane is the API servers, controller managers and schedulers of a
-// cluster. Spec.Nodes is derived from Targets.
+// ControlPlane is the API servers, controller managers and schedulers of a cluster. Spec.Nodes is
+// derived from Targets.
 type ControlPlane struct {
 	Spec    component.ControlPlaneSpec
 	Targets []fleet.Target
@@ -59,8 +58,8 @@ type Workers struct {
 	Targets []fleet.Target
 	// Endpoint is the API server's public endpoint: https://<host>:6443.
 	Endpoint string
-	// MaxUnavailable is how many nodes a roll-out may take down at a time; 0 means 1. The
-	// next node is taken down as soon as one is Ready again.
+	// MaxUnavailable is how many nodes a roll-out may take down at a time; 0 means 1. The next node
+	// is taken down as soon as one is Ready again.
 	MaxUnavailable int
 	// DrainTimeout bounds the draining of one node; 0 means fleet.DefaultDrainTimeout.
 	DrainTimeout time.Duration
@@ -93,16 +92,16 @@ type role struct {
 	// traces is where the role's settings are found on a machine.
 	traces       component.Traces
 	readSettings func(component.Node, component.Found) (Role, error)
-	// dirs are directories that hold only this role's data and configuration.
-	// Removing the role deletes them.
+	// dirs are directories that hold only this role's data and configuration. Removing the role
+	// deletes them.
 	dirs []string
-	// asksMachines is set when the role's questions to the cluster go to its own machines.
-	// If none of those can be reached, only that is reported.
+	// asksMachines is set when the role's questions to the cluster go to its own machines. If none
+	// of those can be reached, only that is reported.
 	asksMachines bool
 	// needs are what a machine must be able to reach before its units can work.
 	needs func(*operation, *convergence) []need
-	// beforeRemove ends what units leave running when they stop. It runs before the role
-	// is removed from a machine, and its failure is no error.
+	// beforeRemove ends what units leave running when they stop. It runs before the role is removed
+	// from a machine, and its failure is no error.
 	beforeRemove func(context.Context, *fleet.Machine) error
 }
 
@@ -176,8 +175,8 @@ func leaving(want, prior []fleet.Target) []fleet.Target {
 	})
 }
 
-// files lists what a role puts on its machines, with what is known of each file
-// beforehand: its digest, who issues it, or which keys it is made from.
+// files lists what a role puts on its machines, with what is known of each file beforehand: its
+// digest, who issues it, or which keys it is made from.
 func files(r role) (map[string]string, error) {
 	out := map[string]string{}
 	for _, t := range r.targets {
@@ -207,8 +206,8 @@ func issuerOf(ref pki.Ref, ca pki.CAName) string {
 	return name
 }
 
-// fileDigests returns the digest of every public file with wanted content. For an
-// installed program it is that of its download.
+// fileDigests returns the digest of every public file with wanted content. For an installed program
+// it is that of its download.
 func fileDigests(s desired.State) map[string]string {
 	out := map[string]string{}
 	for _, f := range s.Files {

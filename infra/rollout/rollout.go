@@ -1,18 +1,16 @@
-// Package rollout brings the machines of a role to the wanted state: which machine,
-// in which order, behind which health gate. A role is a value, an [Etcd], a
-// [ControlPlane], [Workers] or a [LoadBalancer], with four operations:
-// [Engine.Observe], [Engine.Apply], [Engine.Remove] and [Files]. Addons, the status
-// of a cluster and import are here too.
+// Package rollout brings the machines of a role to the wanted state: which machine, in which order,
+// behind which health gate. A role is a value, an [Etcd], a [ControlPlane], [Workers] or a
+// [LoadBalancer], with four operations: [Engine.Observe], [Engine.Apply], [Engine.Remove] and
+// [Files]. Addons, the status of a cluster and import are here too.
 //
-// Every change works the same way: certificates and secrets are made, every
-// machine is observed, compared and applied to (package host), and what was applied
-// is recorded as hashes. First installation, repair, change, upgrade and scaling
-// differ only in their order. Pure functions compute the order as a [Plan] before
-// anything is changed.
+// Every change works the same way: certificates and secrets are made, every machine is observed,
+// compared and applied to (package host), and what was applied is recorded as hashes. First
+// installation, repair, change, upgrade and scaling differ only in their order. Pure functions
+// compute the order as a [Plan] before anything is changed.
 //
-// Package component decides what a machine must look like; packages fleet and deed
-// have what can be done to it. What may not enter: taking a machine down for other
-// reasons (package maintenance), Terraform and AWS.
+// Package component decides what a machine must look like; packages fleet and deed have what can be
+// done to it. What may not enter: taking a machine down for other reasons (package maintenance),
+// Terraform and AWS.
 package rollout
 
 import (
@@ -23,15 +21,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
-// Engine rolls out roles. It holds no state of its own and is safe for
-// concurrent use.
+// Engine rolls out roles. It holds no state of its own and is safe for concurrent use.
 type Engine struct {
 	Fleet *fleet.Fleet
 }
 
-// Observe compares a role's machines, and what the cluster knows of them, with what
-// is wanted. It changes nothing. A machine that cannot be reached is no error; the
-// report names it.
+// Observe compares a role's machines, and what the cluster knows of them, with what is wanted. It
+// changes nothing. A machine that cannot be reached is no error; the report names it.
 func (e *Engine) Observe(ctx context.Context, want Role, rec Record) (Report, error) {
 	o, err := e.newOperation(want, rec)
 	if err != nil {
@@ -41,11 +37,10 @@ func (e *Engine) Observe(ctx context.Context, want Role, rec Record) (Report, er
 	return want.observe(ctx, o), nil
 }
 
-// Apply brings a role to the wanted state, behind health gates where it is in use.
-// prior is the role as it was wanted before, of the same kind, nil on creation;
-// targets that are only in prior leave the role. The record is valid also with an
-// error: it says what was done until then. Machines that cannot be reached are left
-// as they are and named by a [fleet.SkippedError].
+// Apply brings a role to the wanted state, behind health gates where it is in use. prior is the
+// role as it was wanted before, of the same kind, nil on creation; targets that are only in prior
+// leave the role. The record is valid also with an error: it says what was done until then.
+// Machines that cannot be reached are left as they are and named by a [fleet.SkippedError].
 func (e *Engine) Apply(ctx context.Context, want, prior Role, rec Record) (Record, error) {
 	o, err := e.newOperation(want, rec)
 	if err != nil {
@@ -59,8 +54,8 @@ func (e *Engine) Apply(ctx context.Context, want, prior Role, rec Record) (Recor
 	return o.result(), err
 }
 
-// Remove stops everything of a role on its machines and deletes its files and data.
-// It skips machines that cannot be reached.
+// Remove stops everything of a role on its machines and deletes its files and data. It skips
+// machines that cannot be reached.
 func (e *Engine) Remove(ctx context.Context, have Role, rec Record) error {
 	o, err := e.newOperation(have, rec)
 	if err != nil {
@@ -70,10 +65,9 @@ func (e *Engine) Remove(ctx context.Context, have Role, rec Record) error {
 	return have.remove(ctx, o)
 }
 
-// Files returns what will be on a role's machines, by "<machine>:<path>":
-// "sha256:<hex>" for files that are not secret and for downloads, "issued by
-// <common name>" for certificates, and "from <names in the key store>" for secrets.
-// It is pure.
+// Files returns what will be on a role's machines, by "<machine>:<path>": "sha256:<hex>" for files
+// that are not secret and for downloads, "issued by <common name>" for certificates, and "from
+// <names in the key store>" for secrets. It is pure.
 func Files(want Role) (map[string]string, error) {
 	if err := checkRole(want); err != nil {
 		return nil, err

@@ -15,16 +15,16 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// The content of certificates and secrets cannot be computed beforehand. An
-// observation wants them as last written according to the record (withKeyFiles) and
-// judges every pair (judge). Only an apply makes or fetches those that must be
-// written (fill), and afterwards records what they are now (settle).
+// The content of certificates and secrets cannot be computed beforehand. An observation wants them
+// as last written according to the record (withKeyFiles) and judges every pair (judge). Only an
+// apply makes or fetches those that must be written (fill), and afterwards records what they are
+// now (settle).
 
 // certMode is the mode of certificates: they are public.
 const certMode = 0o644
 
-// withKeyFiles adds certificates, keys and secrets to the wanted state, with the
-// digests of the record. Without a record any content is accepted.
+// withKeyFiles adds certificates, keys and secrets to the wanted state, with the digests of the
+// record. Without a record any content is accepted.
 func withKeyFiles(want component.Machine, rec MachineRecord) desired.State {
 	state := want.State
 	state.Files = slices.Clone(state.Files)
@@ -45,11 +45,10 @@ func withKeyFiles(want component.Machine, rec MachineRecord) desired.State {
 type pairVerdict struct {
 	// reissue is why a new pair must be made; empty keeps the pair.
 	reissue []finding.Finding
-	// foreign is what else is wrong with a certificate that replaced the
-	// recorded one; it may be empty.
+	// foreign is what else is wrong with a certificate that replaced the recorded one; it may be
+	// empty.
 	foreign []finding.Finding
-	// adopt is set for a valid certificate without a record. It is kept if its key
-	// lies beside it.
+	// adopt is set for a valid certificate without a record. It is kept if its key lies beside it.
 	adopt bool
 }
 
@@ -80,8 +79,8 @@ func pairIs(problem finding.Problem) []finding.Finding {
 	return []finding.Finding{{Kind: finding.Certificate, Problem: problem}}
 }
 
-// renewals returns the reasons for which certificates are made again,
-// and what is wrong with foreign ones. Diff reports missing and changed files.
+// renewals returns the reasons for which certificates are made again, and what is wrong with
+// foreign ones. Diff reports missing and changed files.
 func (m *convergence) renewals() []finding.Finding {
 	var out []finding.Finding
 	for _, s := range m.want.Certificates {
@@ -101,8 +100,7 @@ func (m *convergence) renewals() []finding.Finding {
 	return out
 }
 
-// fill makes and fetches what must be written to the machine, and computes its
-// changes again.
+// fill makes and fetches what must be written to the machine, and computes its changes again.
 func (o *operation) fill(ctx context.Context, m *convergence) error {
 	if err := m.adopt(ctx); err != nil {
 		return err
@@ -141,9 +139,8 @@ func (m *convergence) setContent(path string, content []byte) {
 	}
 }
 
-// adopt keeps valid certificates without a record (after an import, or after a create that
-// was killed) if the keys beside them match. The keys are read into memory only for
-// that comparison.
+// adopt keeps valid certificates without a record (after an import, or after a create that was
+// killed) if the keys beside them match. The keys are read into memory only for that comparison.
 func (m *convergence) adopt(ctx context.Context) error {
 	var slots []pki.Slot
 	for _, s := range m.want.Certificates {
@@ -176,8 +173,8 @@ func (m *convergence) adopt(ctx context.Context) error {
 	return nil
 }
 
-// settle records the certificates and secrets that are now on the machine: those
-// just written and those found as wanted.
+// settle records the certificates and secrets that are now on the machine: those just written and
+// those found as wanted.
 func (m *convergence) settle(changes []host.Change) {
 	digest := func(path string) string {
 		for _, f := range m.state.Files {
@@ -215,8 +212,8 @@ func (m *convergence) certificates() []CertificateStatus {
 	return out
 }
 
-// certificateStatus describes the first certificate of a PEM file. It returns
-// nothing for content that cannot be parsed.
+// certificateStatus describes the first certificate of a PEM file. It returns nothing for content
+// that cannot be parsed.
 func certificateStatus(machine, path string, content []byte) []CertificateStatus {
 	block, _ := pem.Decode(content)
 	if block == nil {

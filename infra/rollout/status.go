@@ -15,8 +15,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// StatusQuery says what to ask for a [Status]. Only API is required; a part that is
-// left out stays empty in the answer.
+// StatusQuery says what to ask for a [Status]. Only API is required; a part that is left out stays
+// empty in the answer.
 type StatusQuery struct {
 	API         API
 	Controllers []fleet.Target // machines of the API servers
@@ -26,8 +26,8 @@ type StatusQuery struct {
 
 // Status is the state of a cluster as seen at one moment.
 type Status struct {
-	// Healthy is true when everything answered, every API server is ready, every
-	// etcd member healthy, every node Ready and no certificate expired.
+	// Healthy is true when everything answered, every API server is ready, every etcd member
+	// healthy, every node Ready and no certificate expired.
 	Healthy      bool                `json:"healthy"`
 	Version      string              `json:"version"` // of the API server behind the endpoint, "v1.36.4"
 	Nodes        []kube.Node         `json:"nodes"`
@@ -59,8 +59,8 @@ type EtcdMemberStatus struct {
 	DBSize  int64  `json:"db_size"` // bytes
 }
 
-// Status returns the state of a cluster. An unhealthy cluster is no error: Problems
-// say what could not be asked.
+// Status returns the state of a cluster. An unhealthy cluster is no error: Problems say what could
+// not be asked.
 func (e *Engine) Status(ctx context.Context, q StatusQuery) Status {
 	ctx, cancel := context.WithTimeout(remote.RememberUnreachable(ctx, rememberFor), fleet.ObserveBudget)
 	defer cancel()

@@ -23,8 +23,8 @@ type workerOperation struct {
 	api  *kube.Client
 }
 
-// operate makes the operation one on this worker pool. It fetches a key from the
-// store for the API server's client; it does not wait for an answer of the API server.
+// operate makes the operation one on this worker pool. It fetches a key from the store for the API
+// server's client; it does not wait for an answer of the API server.
 func (x Workers) operate(ctx context.Context, o *operation) (*workerOperation, error) {
 	c, err := o.access.API(ctx, x.Endpoint)
 	if err != nil {
@@ -54,8 +54,7 @@ func (x Workers) condition(n component.Node) kube.NodeCondition {
 	return c
 }
 
-// observe also compares the Node objects (labels, taints, pod CIDR) with what is
-// wanted.
+// observe also compares the Node objects (labels, taints, pod CIDR) with what is wanted.
 func (x Workers) observe(ctx context.Context, o *operation) Report {
 	return o.report(ctx, func(ctx context.Context, r *Report) {
 		if err := nodeDrift(ctx, o.access, x, r); err != nil {
@@ -82,13 +81,13 @@ func nodeDrift(ctx context.Context, a *fleet.Access, want Workers, r *Report) er
 	return nil
 }
 
-// apply waits until the nodes are Ready and a pod has started on each node that was
-// changed or started.
+// apply waits until the nodes are Ready and a pod has started on each node that was changed or
+// started.
 //
-// A change that restarts containerd or replaces the kubelet's binary drains the node
-// first. Any other restart of the kubelet or kube-proxy, a repaired file or a
-// renewed certificate does not: running pods are not affected. A node whose kubelet
-// does not run is repaired without draining, because it cannot end pods gracefully.
+// A change that restarts containerd or replaces the kubelet's binary drains the node first. Any
+// other restart of the kubelet or kube-proxy, a repaired file or a renewed certificate does not:
+// running pods are not affected. A node whose kubelet does not run is repaired without draining,
+// because it cannot end pods gracefully.
 func (x Workers) apply(ctx context.Context, base *operation, prior Role) error {
 	o, err := x.operate(ctx, base)
 	if err != nil {
@@ -144,8 +143,8 @@ func (o *workerOperation) converge(ctx context.Context) error {
 	return o.skipped()
 }
 
-// registerAgain restarts running kubelets whose Node objects were deleted: a
-// kubelet registers its node only when it starts.
+// registerAgain restarts running kubelets whose Node objects were deleted: a kubelet registers its
+// node only when it starts.
 func (o *workerOperation) registerAgain(ctx context.Context) error {
 	running := slices.DeleteFunc(o.reachable(), func(m *convergence) bool { return !m.running(component.KubeletUnit) })
 	if len(running) == 0 {
@@ -174,9 +173,9 @@ func (o *workerOperation) registerAgain(ctx context.Context) error {
 	})
 }
 
-// nodesReady waits until the machines' nodes are registered, sets what is wanted on
-// their Node objects, and waits until they are Ready and a pod has started there. It
-// uncordons nodes that a roll-out has cordoned.
+// nodesReady waits until the machines' nodes are registered, sets what is wanted on their Node
+// objects, and waits until they are Ready and a pod has started there. It uncordons nodes that a
+// roll-out has cordoned.
 func (o *workerOperation) nodesReady(ctx context.Context, machines []*convergence) error {
 	return fleet.Each(ctx, machines, func(ctx context.Context, m *convergence) error {
 		runs, err := readRuns(ctx, m.Machine)
@@ -216,8 +215,8 @@ func (o *workerOperation) nodeReady(ctx context.Context, m *fleet.Machine, runs 
 	return nil
 }
 
-// removeNodes removes nodes that are no longer wanted: it drains them if their
-// kubelet runs, deletes their Node objects and removes the role from their machines.
+// removeNodes removes nodes that are no longer wanted: it drains them if their kubelet runs,
+// deletes their Node objects and removes the role from their machines.
 func (o *workerOperation) removeNodes(ctx context.Context, prior Workers) error {
 	leavers := leaving(o.want.Targets, prior.Targets)
 	if len(leavers) == 0 {
@@ -259,9 +258,8 @@ func (o *workerOperation) removeNodes(ctx context.Context, prior Workers) error 
 	return o.deleteNodes(ctx, leavers)
 }
 
-// withoutKubelet returns the nodes without a kubelet that could end pods, and why: the
-// node is not ready, or its machine does not answer, which the API server may not
-// have noticed yet.
+// withoutKubelet returns the nodes without a kubelet that could end pods, and why: the node is not
+// ready, or its machine does not answer, which the API server may not have noticed yet.
 func (o *workerOperation) withoutKubelet(ctx context.Context, targets []fleet.Target, nodes []kube.Node) map[string]error {
 	return fleet.EachAll(ctx, o.fleet.Machines(targets), func(ctx context.Context, m *fleet.Machine) error {
 		i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == m.Name() })
@@ -287,8 +285,8 @@ func (o *workerOperation) deleteNodes(ctx context.Context, targets []fleet.Targe
 	return group.Wait()
 }
 
-// remove also deletes the Node objects. It does not drain, because there may be no
-// node to move to. It skips API servers that cannot be reached.
+// remove also deletes the Node objects. It does not drain, because there may be no node to move to.
+// It skips API servers that cannot be reached.
 func (x Workers) remove(ctx context.Context, base *operation) error {
 	if err := base.remove(ctx); err != nil {
 		return err

@@ -9,9 +9,9 @@ import (
 )
 
 // restartExpired restarts kubelets and kube-proxies whose certificates had expired. They read
-// renewed ones only for a new connection. A connection on which an API server has
-// refused the expired certificate lasts until client-go checks its files again,
-// minutes later. Pods are not affected.
+// renewed ones only for a new connection. A connection on which an API server has refused the
+// expired certificate lasts until client-go checks its files again, minutes later. Pods are not
+// affected.
 func (o *workerOperation) restartExpired(ctx context.Context) error {
 	return fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
 		units := o.expired(m)
@@ -23,8 +23,8 @@ func (o *workerOperation) restartExpired(ctx context.Context) error {
 	})
 }
 
-// expired returns the units of a worker's programs whose certificates had expired
-// when the machine was observed. Each program has one certificate, of its own name.
+// expired returns the units of a worker's programs whose certificates had expired when the machine
+// was observed. Each program has one certificate, of its own name.
 func (o *workerOperation) expired(m *convergence) []string {
 	var units []string
 	for _, s := range m.want.Certificates {

@@ -17,10 +17,10 @@ type workerFacts struct {
 	drain     bool // ... and some interrupt pods
 }
 
-// planWorkers orders the work on the workers: machines whose kubelet does not run,
-// all at once; changes that concern no pods, all at once; then the rest, at most
-// Workers.MaxUnavailable at a time. Of these, nodes on which pods may be unable to
-// start come first, because they have the least to lose.
+// planWorkers orders the work on the workers: machines whose kubelet does not run, all at once;
+// changes that concern no pods, all at once; then the rest, at most Workers.MaxUnavailable at a
+// time. Of these, nodes on which pods may be unable to start come first, because they have the
+// least to lose.
 func planWorkers(workers []workerFacts) Plan {
 	var first, quiet, rolls []Step
 	rank := map[string]int{}

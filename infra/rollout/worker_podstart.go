@@ -18,11 +18,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// A node may be Ready while no pod can start on it: the kubelet asks containerd for
-// a sandbox only when it needs one. So a node counts as installed or rolled only
-// when a pod has started there. The Node object notes the starts of the units and
-// the programs and files of that moment, so that the test is repeated exactly when
-// one of them has changed, also after an interrupted operation.
+// A node may be Ready while no pod can start on it: the kubelet asks containerd for a sandbox only
+// when it needs one. So a node counts as installed or rolled only when a pod has started there. The
+// Node object notes the starts of the units and the programs and files of that moment, so that the
+// test is repeated exactly when one of them has changed, also after an interrupted operation.
 
 // nodeRuns identifies the running kernel and units of a worker.
 type nodeRuns struct {
@@ -36,20 +35,19 @@ func readRuns(ctx context.Context, m *fleet.Machine) (nodeRuns, error) {
 	return nodeRuns{boot: boot, units: strings.Join(starts, ".")}, err
 }
 
-// proof is the note on a node on which a pod has started: the starts of the units,
-// and the digest of all public files and programs.
+// proof is the note on a node on which a pod has started: the starts of the units, and the digest
+// of all public files and programs.
 func (x nodeRuns) proof(m *convergence) string {
 	files, _ := json.Marshal(fileDigests(m.want.State)) // a map of strings, written in order
 	return fmt.Sprintf("%s:%x", x.units, sha256.Sum256(files))
 }
 
-// proves reports whether a node's note is about the current start of the units,
-// whatever its files were.
+// proves reports whether a node's note is about the current start of the units, whatever its files
+// were.
 func (x nodeRuns) proves(note string) bool { return strings.HasPrefix(note, x.units+":") }
 
-// findUnproven finds the machines whose kubelet runs and on which no pod is known to
-// have started since: an earlier operation failed or was interrupted there, or the
-// machine was rebooted.
+// findUnproven finds the machines whose kubelet runs and on which no pod is known to have started
+// since: an earlier operation failed or was interrupted there, or the machine was rebooted.
 func (o *workerOperation) findUnproven(ctx context.Context) error {
 	running := slices.DeleteFunc(o.reachable(), func(m *convergence) bool { return !m.running(component.KubeletUnit) })
 	if len(running) == 0 {
@@ -70,9 +68,9 @@ func (o *workerOperation) findUnproven(ctx context.Context) error {
 	})
 }
 
-// proveOthers tests, before any node is taken down, whether pods start on the nodes
-// that do not change, where that is not known. What was rolled out to them may be
-// what is about to be rolled out to the others.
+// proveOthers tests, before any node is taken down, whether pods start on the nodes that do not
+// change, where that is not known. What was rolled out to them may be what is about to be rolled
+// out to the others.
 func (o *workerOperation) proveOthers(ctx context.Context) error {
 	settled := slices.DeleteFunc(o.reachable(), func(m *convergence) bool { return !m.unproven || len(m.changes) > 0 })
 	if len(settled) == 0 {
@@ -96,8 +94,8 @@ func nodeError(ctx context.Context, m *fleet.Machine, err error) error {
 	return m.UnitError(ctx, "wait for the node", component.KubeletUnit, err)
 }
 
-// prove starts a pod on the machine's node, unless one has started there with the
-// current units, programs and files. On a full node it tests and notes nothing.
+// prove starts a pod on the machine's node, unless one has started there with the current units,
+// programs and files. On a full node it tests and notes nothing.
 func (o *workerOperation) prove(ctx context.Context, m *convergence, runs nodeRuns) error {
 	note := runs.proof(m)
 	if nodes, err := o.api.Nodes(ctx, m.Name()); err == nil && len(nodes) == 1 && nodes[0].Proven == note {

@@ -16,9 +16,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
 
-// rollsNode reports whether changes are made to MaxUnavailable nodes at a time:
-// something restarts, or another program will start pods. The latter interrupts
-// nothing, but shows on the first node whether pods still start.
+// rollsNode reports whether changes are made to MaxUnavailable nodes at a time: something restarts,
+// or another program will start pods. The latter interrupts nothing, but shows on the first node
+// whether pods still start.
 func rollsNode(changes []host.Change) bool {
 	return restartsAny(changes) || slices.ContainsFunc(changes, func(c host.Change) bool { return c.Kind == finding.Binary })
 }
@@ -27,17 +27,17 @@ func restartsAny(changes []host.Change) bool {
 	return slices.ContainsFunc(changes, func(c host.Change) bool { return len(c.Restarts) > 0 })
 }
 
-// disturbsPods reports whether changes need a drained node: containerd restarts, or
-// the kubelet's program is replaced.
+// disturbsPods reports whether changes need a drained node: containerd restarts, or the kubelet's
+// program is replaced.
 func disturbsPods(changes []host.Change) bool {
 	return restarts(changes, component.ContainerdUnit) || slices.ContainsFunc(changes, func(c host.Change) bool {
 		return c.Kind == finding.Binary && slices.Contains(c.Restarts, component.KubeletUnit)
 	})
 }
 
-// carryOut takes the steps of a stage: all at once if they interrupt nothing,
-// otherwise MaxUnavailable at a time. The next step begins as soon as one is done.
-// After a failure no step begins, and those in progress are finished.
+// carryOut takes the steps of a stage: all at once if they interrupt nothing, otherwise
+// MaxUnavailable at a time. The next step begins as soon as one is done. After a failure no step
+// begins, and those in progress are finished.
 func (o *workerOperation) carryOut(ctx context.Context, stage Stage) error {
 	if !stage[0].Action.disturbs() {
 		return o.stages(ctx, Plan{stage}, o.step)
@@ -104,8 +104,8 @@ func (o *workerOperation) step(ctx context.Context, m *convergence, s Step) erro
 	return nil
 }
 
-// gate waits until the nodes that are not taken down are Ready. It skips those that
-// cannot be reached, which are down already.
+// gate waits until the nodes that are not taken down are Ready. It skips those that cannot be
+// reached, which are down already.
 func (o *workerOperation) gate(ctx context.Context, s Step, taken map[string]bool) error {
 	var conditions []kube.NodeCondition
 	for _, m := range o.reachable() {

@@ -56,9 +56,8 @@ func CheckSupported(v Version) error {
 	return fmt.Errorf("version %s is not supported: the supported minors of Kubernetes are %s and %s", v, strings.Join(minors[:last], ", "), minors[last])
 }
 
-// EndsSoon returns, in a sentence or two, that v's minor has reached its end of life or
-// will within three months, and what to upgrade to. It is empty otherwise, and for
-// unsupported versions.
+// EndsSoon returns, in a sentence or two, that v's minor has reached its end of life or will within
+// three months, and what to upgrade to. It is empty otherwise, and for unsupported versions.
 func EndsSoon(v Version, now time.Time) string {
 	i := releaseIndex(v)
 	if i < 0 || now.Before(releases[i].EndOfLife.AddDate(0, -endWarning, 0)) {

@@ -1,6 +1,6 @@
-// Package version knows Kubernetes releases: which minors this project supports,
-// which upgrades are possible in one step, and how far the versions of components may
-// differ (https://kubernetes.io/releases/version-skew-policy/).
+// Package version knows Kubernetes releases: which minors this project supports, which upgrades are
+// possible in one step, and how far the versions of components may differ
+// (https://kubernetes.io/releases/version-skew-policy/).
 //
 // It is pure. What may not enter: downloads, machines, and where releases are published.
 package version
@@ -13,8 +13,8 @@ import (
 	goversion "github.com/hashicorp/go-version"
 )
 
-// Version is one release: major, minor and patch, without pre-release or build parts.
-// The zero Version is not a release; see IsZero.
+// Version is one release: major, minor and patch, without pre-release or build parts. The zero
+// Version is not a release; see IsZero.
 type Version struct {
 	v *goversion.Version
 }
@@ -22,13 +22,14 @@ type Version struct {
 // kubeletSkew is how many minors older than its API server a kubelet or kube-proxy may be.
 const kubeletSkew = 3
 
-// managerSkew is how many minors older than the API server kube-controller-manager and kube-scheduler may be.
+// managerSkew is how many minors older than the API server kube-controller-manager and
+// kube-scheduler may be.
 const managerSkew = 1
 
 var release = regexp.MustCompile(`^v?(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)$`)
 
-// Parse reads "1.36.4" or "v1.36.4". Pre-releases, build metadata, missing
-// parts and leading zeros are errors.
+// Parse reads "1.36.4" or "v1.36.4". Pre-releases, build metadata, missing parts and leading zeros
+// are errors.
 func Parse(s string) (Version, error) {
 	if !release.MatchString(s) {
 		return Version{}, fmt.Errorf("%q is not a release version: want major.minor.patch", s)
@@ -49,8 +50,7 @@ func ParseSupported(s string) (Version, error) {
 	return v, CheckSupported(v)
 }
 
-// CheckEtcd returns an error unless this project supports the release of etcd: 3.6 and
-// 3.7.
+// CheckEtcd returns an error unless this project supports the release of etcd: 3.6 and 3.7.
 func CheckEtcd(v Version) error {
 	if v.Major() == 3 && (v.Minor() == 6 || v.Minor() == 7) {
 		return nil
@@ -58,8 +58,8 @@ func CheckEtcd(v Version) error {
 	return fmt.Errorf("etcd %s is not supported: the supported minors of etcd are 3.6 and 3.7", v)
 }
 
-// CheckContainerd returns an error if a release of containerd cannot read this
-// project's configuration: 2.0 and later can
+// CheckContainerd returns an error if a release of containerd cannot read this project's
+// configuration: 2.0 and later can
 // (https://github.com/containerd/containerd/blob/main/docs/cri/config.md).
 func CheckContainerd(v Version) error {
 	if v.Major() == 2 {
@@ -108,8 +108,8 @@ func (v Version) segment(i int) int {
 	return v.v.Segments()[i]
 }
 
-// Compare returns -1, 0 or 1 as v is older than, the same as, or newer than o.
-// The zero Version is older than every release.
+// Compare returns -1, 0 or 1 as v is older than, the same as, or newer than o. The zero Version is
+// older than every release.
 func (v Version) Compare(o Version) int {
 	switch {
 	case v.v == nil && o.v == nil:
@@ -122,19 +122,18 @@ func (v Version) Compare(o Version) int {
 	return v.v.Compare(o.v)
 }
 
-// CheckUpgrade returns an error unless a control plane may go from one version to
-// another in one step: any patch of the same minor, or the next minor. Going back a
-// minor is never possible, because stored objects may already be in a form that the
-// older API server cannot read.
+// CheckUpgrade returns an error unless a control plane may go from one version to another in one
+// step: any patch of the same minor, or the next minor. Going back a minor is never possible,
+// because stored objects may already be in a form that the older API server cannot read.
 func CheckUpgrade(from, to Version) error { return checkStep("a control plane", from, to) }
 
-// etcdBefore37 is the first patch of 3.6 whose members may run together with members of
-// 3.7 (https://etcd.io/docs/v3.7/upgrades/upgrade_3_7/).
+// etcdBefore37 is the first patch of 3.6 whose members may run together with members of 3.7
+// (https://etcd.io/docs/v3.7/upgrades/upgrade_3_7/).
 const etcdBefore37 = "3.6.11"
 
-// CheckEtcdUpgrade is [CheckUpgrade] for etcd, with the same rules: a member rejects
-// data written by a later minor and reads those of the minor before
-// (https://etcd.io/docs/latest/upgrades/). The step to 3.7 needs 3.6.11 or later.
+// CheckEtcdUpgrade is [CheckUpgrade] for etcd, with the same rules: a member rejects data written
+// by a later minor and reads those of the minor before (https://etcd.io/docs/latest/upgrades/). The
+// step to 3.7 needs 3.6.11 or later.
 func CheckEtcdUpgrade(from, to Version) error {
 	if err := checkStep("etcd", from, to); err != nil {
 		return err
@@ -162,14 +161,14 @@ func checkStep(who string, from, to Version) error {
 	return nil
 }
 
-// CheckKubeletSkew returns an error unless a kubelet or kube-proxy may run with an API
-// server: it may be up to three minors older, and never newer.
+// CheckKubeletSkew returns an error unless a kubelet or kube-proxy may run with an API server: it
+// may be up to three minors older, and never newer.
 func CheckKubeletSkew(apiserver, kubelet Version) error {
 	return checkSkew("kubelet", kubelet, apiserver, kubeletSkew)
 }
 
-// CheckManagerSkew returns an error unless a kube-controller-manager or kube-scheduler
-// may run with an API server: it may be one minor older, and never newer.
+// CheckManagerSkew returns an error unless a kube-controller-manager or kube-scheduler may run with
+// an API server: it may be one minor older, and never newer.
 func CheckManagerSkew(apiserver, manager Version) error {
 	return checkSkew("kube-controller-manager and kube-scheduler", manager, apiserver, managerSkew)
 }

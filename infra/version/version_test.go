@@ -124,7 +124,8 @@ func TestEndsSoon(t *testing.T) {
 	}
 }
 
-// Every release is followed by the next minor, ends later, and has a patch of its own as the newest.
+// Every release is followed by the next minor, ends later, and has a patch of its own as the
+// newest.
 func TestReleases(t *testing.T) {
 	for i, r := range Releases() {
 		v := parse(t, r.Newest)

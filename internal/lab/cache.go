@@ -13,8 +13,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
 )
 
-// cacheDirs returns the directories of the cache that this version uses: the
-// machine images and the container images, whether or not they exist yet.
+// cacheDirs returns the directories of the cache that this version uses: the machine images and the
+// container images, whether or not they exist yet.
 func (l *Lab) cacheDirs() ([]string, error) {
 	dirs := []string{release.LocateImages(l.cache)}
 	for _, r := range machine.Releases {
@@ -39,8 +39,8 @@ func (l *Lab) useCache() error {
 	return nil
 }
 
-// prune removes the machine images and container images of other versions that
-// no lab uses. A failure is reported and is no error.
+// prune removes the machine images and container images of other versions that no lab uses. A
+// failure is reported and is no error.
 func (l *Lab) prune(ctx context.Context) {
 	keep, err := l.cacheDirs()
 	if err == nil {
@@ -69,7 +69,8 @@ func (l *Lab) prune(ctx context.Context) {
 	}
 }
 
-// labDirs returns the state directories of this lab and of those that hold a slice of the public addresses, which are the running ones.
+// labDirs returns the state directories of this lab and of those that hold a slice of the public
+// addresses, which are the running ones.
 func (l *Lab) labDirs() []string {
 	claims, _ := filepath.Glob(filepath.Join(claimsDir, "slice-*")) // fails on a malformed pattern only
 	dirs := []string{l.dir}
@@ -81,7 +82,9 @@ func (l *Lab) labDirs() []string {
 	return dirs
 }
 
-// cacheDirsOf returns the directories of the cache that the daemon and the machines of the lab in a state directory were started with. They may differ from those that lab has noted: a later version may have brought it up since, or an earlier one that notes nothing may run it.
+// cacheDirsOf returns the directories of the cache that the daemon and the machines of the lab in a
+// state directory were started with. They may differ from those that lab has noted: a later version
+// may have brought it up since, or an earlier one that notes nothing may run it.
 func cacheDirsOf(stateDir string) ([]string, error) {
 	s, err := (&Lab{dir: stateDir}).readSettings()
 	if err != nil {

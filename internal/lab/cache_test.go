@@ -10,7 +10,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
-// TestPrune prunes a cache that has images of this version and of earlier ones. Some of the earlier ones are in use, each in another way.
+// TestPrune prunes a cache that has images of this version and of earlier ones. Some of the earlier
+// ones are in use, each in another way.
 func TestPrune(t *testing.T) {
 	cacheDir := t.TempDir()
 	put := func(elem ...string) string {

@@ -44,7 +44,9 @@ type Outside struct {
 	Archive []outside.Request `json:"archive"`
 }
 
-// newControl adds the rest of the lab to the account's control endpoint: faults of the mirror and of the package archive, the requests that the mirror, the archive and the web server received, and the daemon.
+// newControl adds the rest of the lab to the account's control endpoint: faults of the mirror and
+// of the package archive, the requests that the mirror, the archive and the web server received,
+// and the daemon.
 func newControl(account *cloud.Account, files *mirror.Handler, world *internet, self Daemon) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", account)

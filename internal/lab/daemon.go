@@ -51,7 +51,8 @@ func (n *vpcNetwork) Apply(ctx context.Context, cfg network.Config) error {
 	return n.services.Sync(ctx, vpcs)
 }
 
-// Serve runs the daemon until ctx ends. It continues from the state that the last daemon left. Machines and network keep running when it ends.
+// Serve runs the daemon until ctx ends. It continues from the state that the last daemon left.
+// Machines and network keep running when it ends.
 func (l *Lab) Serve(ctx context.Context, log *slog.Logger) error {
 	unlock, held, err := l.lock()
 	if err != nil {
@@ -168,7 +169,8 @@ func (l *Lab) listen(ctx context.Context, s settings, account *cloud.Account, wo
 	return nil
 }
 
-// listenPort listens on *port if it is set, else on the preferred port, else on any free one, and sets *port.
+// listenPort listens on *port if it is set, else on the preferred port, else on any free one, and
+// sets *port.
 func listenPort(ctx context.Context, host string, port *int, preferred int) (net.Listener, error) {
 	var tcp net.ListenConfig
 	if *port != 0 {

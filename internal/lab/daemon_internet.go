@@ -20,7 +20,8 @@ type internet struct {
 	archiveLog, webLog           outside.Log
 }
 
-// openInternet listens on the addresses of the archive and of the web server. It does not serve yet.
+// openInternet listens on the addresses of the archive and of the web server. It does not serve
+// yet.
 func openInternet(ctx context.Context, in *network.Manager, archive, web netip.Addr, cacheDir string, log *slog.Logger) (*internet, error) {
 	var world internet
 	var err error

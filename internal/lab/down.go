@@ -20,7 +20,8 @@ import (
 // stopTimeout bounds the wait for the daemon to end. The daemon does not wait for machines.
 const stopTimeout = 20 * time.Second
 
-// Down stops the daemon and removes the machines, the network and the state, also those that a crashed lab left. The error lists what could not be removed.
+// Down stops the daemon and removes the machines, the network and the state, also those that a
+// crashed lab left. The error lists what could not be removed.
 func (l *Lab) Down(ctx context.Context) error {
 	if _, err := os.Stat(l.dir); errors.Is(err, fs.ErrNotExist) {
 		l.progress.Line("there is no lab in " + l.dir)

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Env returns the environment variables that point AWS clients and the provider to the lab, as pairs of name and value.
+// Env returns the environment variables that point AWS clients and the provider to the lab, as
+// pairs of name and value.
 func (l *Lab) Env() ([][2]string, error) {
 	s, err := l.existingSettings()
 	if err != nil {
@@ -35,7 +36,9 @@ func (l *Lab) existingSettings() (settings, error) {
 	return s, err
 }
 
-// Vars are Terraform variables for clusters in the lab: the operator's address, where images come from, and the settings that kubelet, kube-proxy and containerd need because machines are containers on this host.
+// Vars are Terraform variables for clusters in the lab: the operator's address, where images come
+// from, and the settings that kubelet, kube-proxy and containerd need because machines are
+// containers on this host.
 type Vars struct {
 	AdminCIDRs       []string          `json:"admin_cidrs"`
 	RegistryMirrors  map[string]string `json:"registry_mirrors"`
@@ -60,7 +63,8 @@ func (l *Lab) Vars() (Vars, error) {
 	return v, err
 }
 
-// kubeProxyConfig keeps kube-proxy from setting the limits of connection tracking: the kernel allows that only in the host's network namespace, in which no machine is.
+// kubeProxyConfig keeps kube-proxy from setting the limits of connection tracking: the kernel
+// allows that only in the host's network namespace, in which no machine is.
 func kubeProxyConfig() map[string]any {
 	return map[string]any{"conntrack": map[string]any{"maxPerCore": 0, "min": 0}}
 }
@@ -92,7 +96,8 @@ func hostSettings() (kubelet, containerd map[string]any, err error) {
 	return kubelet, containerd, nil
 }
 
-// mayLowerOOMScores reports whether root has CAP_SYS_RESOURCE here, which lowering an OOM score needs.
+// mayLowerOOMScores reports whether root has CAP_SYS_RESOURCE here, which lowering an OOM score
+// needs.
 func mayLowerOOMScores() (bool, error) {
 	raw, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -9,7 +9,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 )
 
-// Exec returns a command that runs as root on a running instance, without SSH. The instance is given by its id, its Name tag, or the end of that tag ("worker-0" for "demo-worker-0") if no other running instance's has the same end.
+// Exec returns a command that runs as root on a running instance, without SSH. The instance is
+// given by its id, its Name tag, or the end of that tag ("worker-0" for "demo-worker-0") if no
+// other running instance's has the same end.
 func (l *Lab) Exec(ctx context.Context, instance string, args ...string) (*exec.Cmd, error) {
 	o, err := l.Overview(ctx)
 	if err != nil {

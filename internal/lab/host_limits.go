@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// The kernel counts inotify instances per user, not per machine: root on every
-// machine of every lab shares one limit, 128 by default. A worker's containerd,
-// kubelet and pods take a dozen, and without one containerd starts without its
-// CRI service. It is the only setting of the host that a lab raises, and the last lab to end restores it.
+// The kernel counts inotify instances per user, not per machine: root on every machine of every lab
+// shares one limit, 128 by default. A worker's containerd, kubelet and pods take a dozen, and
+// without one containerd starts without its CRI service. It is the only setting of the host that a
+// lab raises, and the last lab to end restores it.
 const (
 	inotifyLimit  = "/proc/sys/fs/inotify/max_user_instances"
 	inotifyWanted = 8192

@@ -33,7 +33,8 @@ type Lab struct {
 	progress *progress.Reporter
 }
 
-// New returns the lab of a state directory. cacheDir is shared between labs; empty means cache.DefaultDir. report shows progress and may be nil.
+// New returns the lab of a state directory. cacheDir is shared between labs; empty means
+// cache.DefaultDir. report shows progress and may be nil.
 func New(stateDir, cacheDir string, report *progress.Reporter) (*Lab, error) {
 	dir, err := filepath.Abs(stateDir)
 	if err != nil {
@@ -98,7 +99,8 @@ func (l *Lab) writeSettings(s settings) error {
 	return nil
 }
 
-// lock takes the lab's lock, which the daemon holds as long as it runs. held is true when another process has it.
+// lock takes the lab's lock, which the daemon holds as long as it runs. held is true when another
+// process has it.
 func (l *Lab) lock() (unlock func(), held bool, err error) {
 	f := flock.New(l.file(lockFile))
 	got, err := f.TryLock()

@@ -189,7 +189,8 @@ func open(t *testing.T, address string) bool {
 	return conn.Close() == nil
 }
 
-// TestLab runs a real lab: it launches and reaches instances, moves an address, kills the daemon, stops and terminates instances, and takes the lab down.
+// TestLab runs a real lab: it launches and reaches instances, moves an address, kills the daemon,
+// stops and terminates instances, and takes the lab down.
 func TestLab(t *testing.T) {
 	lab := build(t)
 	began := time.Now()

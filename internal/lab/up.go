@@ -20,10 +20,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
 )
 
-// readyTimeout bounds the daemon's start: building the network, adopting machines, opening listeners.
+// readyTimeout bounds the daemon's start: building the network, adopting machines, opening
+// listeners.
 const readyTimeout = 60 * time.Second
 
-// Up checks the host, completes the machine images, artifacts and container images, and starts the daemon unless it runs. It returns when the daemon answers. daemon is the command line that runs Serve for this lab.
+// Up checks the host, completes the machine images, artifacts and container images, and starts the
+// daemon unless it runs. It returns when the daemon answers. daemon is the command line that runs
+// Serve for this lab.
 func (l *Lab) Up(ctx context.Context, versions release.Versions, daemon []string) error {
 	if err := machine.Preflight(ctx, l.cache); err != nil {
 		return err
@@ -57,7 +60,8 @@ func (l *Lab) Up(ctx context.Context, versions release.Versions, daemon []string
 	return l.start(ctx, daemon)
 }
 
-// provide completes the machine images, the mirror and the container images, and removes superseded ones.
+// provide completes the machine images, the mirror and the container images, and removes superseded
+// ones.
 func (l *Lab) provide(ctx context.Context, versions release.Versions, s *settings) error {
 	opts := release.Options{CacheDir: l.cache, Versions: versions, Progress: l.progress}
 	s.CacheDir = l.cache
@@ -99,7 +103,8 @@ func random(n int) []byte {
 	return b
 }
 
-// start runs the daemon in its own session, so that it outlives the terminal, and waits until it answers.
+// start runs the daemon in its own session, so that it outlives the terminal, and waits until it
+// answers.
 func (l *Lab) start(ctx context.Context, daemon []string) error {
 	log, err := os.OpenFile(l.file(logFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -136,7 +141,8 @@ func lastLines(s string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// waitReady waits until the daemon with the process id answers. ended is closed if the process ends; it may be nil.
+// waitReady waits until the daemon with the process id answers. ended is closed if the process
+// ends; it may be nil.
 func (l *Lab) waitReady(ctx context.Context, pid int, ended <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()

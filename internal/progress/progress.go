@@ -22,8 +22,8 @@ const (
 	refresh = 250 * time.Millisecond
 )
 
-// Reporter reports the jobs of one program, which may run in parallel. A nil
-// Reporter reports nothing.
+// Reporter reports the jobs of one program, which may run in parallel. A nil Reporter reports
+// nothing.
 type Reporter struct {
 	terminal *os.File // nil if there is none
 

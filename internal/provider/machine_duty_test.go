@@ -12,9 +12,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// TestTerminatedUnasked: a machine that is beyond answering can be destroyed; a
-// controller that answers and does not tell whether etcd runs on it is asked once
-// more and kept, until it tells or is stopped.
+// TestTerminatedUnasked: a machine that is beyond answering can be destroyed; a controller that
+// answers and does not tell whether etcd runs on it is asked once more and kept, until it tells or
+// is stopped.
 func TestTerminatedUnasked(t *testing.T) {
 	t.Parallel()
 	mute := &remote.ExitError{Code: 1, Stderr: "systemctl cannot tell whether etcd.service is active"}

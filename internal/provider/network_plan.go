@@ -52,8 +52,8 @@ func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
 
-// planFromState plans the values of the state, unless a part of the network is missing. The subnets of an
-// adopted VPC are those of the configuration.
+// planFromState plans the values of the state, unless a part of the network is missing. The subnets
+// of an adopted VPC are those of the configuration.
 func (m *networkModel) planFromState(ctx context.Context, state networkModel, adopts bool) {
 	complete := len(state.SecurityGroupIDs.Elements()) == len(infraaws.Roles())
 	m.SecurityGroupIDs = state.SecurityGroupIDs

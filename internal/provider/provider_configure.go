@@ -62,8 +62,7 @@ func (e environment) first(v types.String, names ...string) string {
 	return ""
 }
 
-// providerData is what every resource gets from the provider. It is safe for
-// concurrent use.
+// providerData is what every resource gets from the provider. It is safe for concurrent use.
 type providerData struct {
 	// pool holds the SSH connections of this provider. It is closed at exit.
 	pool *remote.Pool

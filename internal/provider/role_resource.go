@@ -49,8 +49,8 @@ type role[M any, S rollout.Role] struct {
 	// outputs sets the computed attributes that are derived from others. They are unknown if one of
 	// those is.
 	outputs func(ctx context.Context, m *M, diags *diag.Diagnostics)
-	// spec turns a model into the library's role, without the settings. All configured values
-	// are known.
+	// spec turns a model into the library's role, without the settings. All configured values are
+	// known.
 	spec func(ctx context.Context, d *providerData, m *M, diags *diag.Diagnostics) S
 	// downloads sets the artifacts of a role, and in the model the releases that the catalog
 	// chooses. It is nil if there are none.

@@ -124,8 +124,8 @@ func plain(v tftypes.Value) any {
 	}
 }
 
-// TestSameYAML: comments, order and spelling do not count; a field said twice,
-// of which one reader takes the first and another the last, does.
+// TestSameYAML: comments, order and spelling do not count; a field said twice, of which one reader
+// takes the first and another the last, does.
 func TestSameYAML(t *testing.T) {
 	const policy = "kind: Policy\nrules:\n- level: Metadata\n"
 	for text, want := range map[string]bool{

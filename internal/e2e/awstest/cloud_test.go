@@ -169,8 +169,7 @@ func networkSpec() infraaws.NetworkSpec {
 	}
 }
 
-// machineSpecs describes the demo cluster: three controllers, two workers, a
-// load balancer.
+// machineSpecs describes the demo cluster: three controllers, two workers, a load balancer.
 func machineSpecs(n infraaws.Network) []infraaws.MachineSpec {
 	var out []infraaws.MachineSpec
 	add := func(role infraaws.Role, name string, ip string, pods string) {

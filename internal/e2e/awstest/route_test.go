@@ -264,7 +264,8 @@ func TestIgnoredRules(t *testing.T) {
 	add(80, "elbv2.k8s.aws/targetGroupBinding=shared", "")
 	add(443, "", "owner-team")
 	add(23, "by hand", "other")
-	// A protocol without ports, and the outgoing rule that EC2 gives every new group of a VPC with IPv6 addresses.
+	// A protocol without ports, and the outgoing rule that EC2 gives every new group of a VPC with
+	// IPv6 addresses.
 	if _, err := c.EC2.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: &worker, IpPermissions: []types.IpPermission{{
 		IpProtocol: sdk.String("4"), IpRanges: []types.IpRange{{CidrIp: sdk.String("10.240.0.0/24"), Description: sdk.String("elbv2.k8s.aws/ipip")}}}}}); err != nil {
 		t.Fatal(err)

@@ -47,9 +47,8 @@ func mirror(t *testing.T) string {
 	return filepath.Join(cache, "mirror")
 }
 
-// program returns an executable copy of a program in the cache, from an
-// archive when member is given. It skips the test when the cache lacks it,
-// unless K8S_FLAGS_OF is "all".
+// program returns an executable copy of a program in the cache, from an archive when member is
+// given. It skips the test when the cache lacks it, unless K8S_FLAGS_OF is "all".
 func program(t *testing.T, a artifact.Artifact, member string) string {
 	t.Helper()
 	f, err := os.Open(filepath.Join(mirror(t), filepath.FromSlash(a.Path)))

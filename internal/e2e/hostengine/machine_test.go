@@ -1,5 +1,5 @@
-// Package hostengine tests packages remote and host against a real machine:
-// Debian with systemd, sshd and cloud-init, as the local EC2 runs them.
+// Package hostengine tests packages remote and host against a real machine: Debian with systemd,
+// sshd and cloud-init, as the local EC2 runs them.
 package hostengine
 
 import (

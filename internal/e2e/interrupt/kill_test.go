@@ -33,8 +33,8 @@ const (
 	destroy operation = "destroy"
 )
 
-// TestKilled kills the provider or the CLI K8S_INTERRUPT_COUNT times at random
-// moments of create, update and destroy.
+// TestKilled kills the provider or the CLI K8S_INTERRUPT_COUNT times at random moments of create,
+// update and destroy.
 func TestKilled(t *testing.T) {
 	count := int(fromEnvironment(t, "K8S_INTERRUPT_COUNT", 0))
 	if count == 0 {

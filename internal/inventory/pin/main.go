@@ -1,6 +1,5 @@
-// Command pin prints the table of checksums that the provider carries: those of
-// every file of the newest supported releases, as upstream publishes them. It
-// fails when one is missing.
+// Command pin prints the table of checksums that the provider carries: those of every file of the
+// newest supported releases, as upstream publishes them. It fails when one is missing.
 package main
 
 import (

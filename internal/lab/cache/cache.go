@@ -1,6 +1,9 @@
-// Package cache manages the directory that all labs of a computer share. It locks its parts, records which lab uses which directories, and removes directories that a later version has superseded and no lab uses.
+// Package cache manages the directory that all labs of a computer share. It locks its parts,
+// records which lab uses which directories, and removes directories that a later version has
+// superseded and no lab uses.
 //
-// It does not know what the directories hold or how they are made, and imports no other package of the lab.
+// It does not know what the directories hold or how they are made, and imports no other package of
+// the lab.
 package cache
 
 import (
@@ -18,7 +21,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 )
 
-// DefaultDir returns the default cache: $K8S_LAB_CACHE, or k8s-lab in the user's cache directory, or /var/cache/k8s-lab for a process without a home directory.
+// DefaultDir returns the default cache: $K8S_LAB_CACHE, or k8s-lab in the user's cache directory,
+// or /var/cache/k8s-lab for a process without a home directory.
 func DefaultDir() string {
 	if dir := os.Getenv("K8S_LAB_CACHE"); dir != "" {
 		return dir
@@ -38,7 +42,8 @@ type user struct {
 	Dirs     []string `json:"dirs"`
 }
 
-// Use records that the lab in stateDir uses directories of the cache, in addition to those recorded before. They need not exist yet. It waits for a running Prune.
+// Use records that the lab in stateDir uses directories of the cache, in addition to those recorded
+// before. They need not exist yet. It waits for a running Prune.
 func Use(cacheDir, stateDir string, dirs ...string) error {
 	return locked(cacheDir, func() error {
 		name := userFile(cacheDir, stateDir)
@@ -67,7 +72,8 @@ func Release(cacheDir, stateDir string) error {
 	return err
 }
 
-// Prune calls remove with every directory that a lab uses. Until remove returns, Use waits. A lab whose state directory is gone uses nothing.
+// Prune calls remove with every directory that a lab uses. Until remove returns, Use waits. A lab
+// whose state directory is gone uses nothing.
 func Prune(cacheDir string, remove func(used []string) error) error {
 	return locked(cacheDir, func() error {
 		files, err := filepath.Glob(filepath.Join(cacheDir, usersDir, "*.json"))
@@ -92,7 +98,10 @@ func Prune(cacheDir string, remove func(used []string) error) error {
 	})
 }
 
-// Sweep removes every directory in dir except those of keep, which may name them by any path, and returns the removed ones. It renames a directory before it removes it, so that an interrupted Sweep leaves no directory that looks complete; the next Sweep removes the rest. Hidden directories count as unfinished and are removed too. The caller keeps others from adding to dir.
+// Sweep removes every directory in dir except those of keep, which may name them by any path, and
+// returns the removed ones. It renames a directory before it removes it, so that an interrupted
+// Sweep leaves no directory that looks complete; the next Sweep removes the rest. Hidden
+// directories count as unfinished and are removed too. The caller keeps others from adding to dir.
 func Sweep(dir string, keep []string) (removed []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -148,7 +157,8 @@ func readUser(name string) (user, error) {
 	return u, nil
 }
 
-// locked runs f while it holds the lock of the users' directory. This is not the lock that is held for minutes while the cache is filled.
+// locked runs f while it holds the lock of the users' directory. This is not the lock that is held
+// for minutes while the cache is filled.
 func locked(cacheDir string, f func() error) error {
 	dir := filepath.Join(cacheDir, usersDir)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

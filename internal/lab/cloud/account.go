@@ -1,6 +1,11 @@
-// Package cloud is the local AWS account: one endpoint for unchanged SDK clients, and behind it the account's services in one region. It checks signatures, injects faults, and passes each call to its service. A control endpoint beside the AWS APIs manages the faults and shows what the account holds.
+// Package cloud is the local AWS account: one endpoint for unchanged SDK clients, and behind it the
+// account's services in one region. It checks signatures, injects faults, and passes each call to
+// its service. A control endpoint beside the AWS APIs manages the faults and shows what the account
+// holds.
 //
-// Packages ec2, ssm and sts implement the actions, wire the protocols, and fault decides when the cloud misbehaves. This package must not know state directories, listeners, command lines or Kubernetes.
+// Packages ec2, ssm and sts implement the actions, wire the protocols, and fault decides when the
+// cloud misbehaves. This package must not know state directories, listeners, command lines or
+// Kubernetes.
 package cloud
 
 import (
@@ -101,10 +106,12 @@ func Open(cfg Config) (*Account, error) {
 	return a, nil
 }
 
-// Start builds the network of the saved state and continues with the machines as the last run left them, see ec2.Compute.
+// Start builds the network of the saved state and continues with the machines as the last run left
+// them, see ec2.Compute.
 func (a *Account) Start(ctx context.Context) error { return a.compute.Start(ctx) }
 
-// Close waits for running transitions and starts no more. Machines and network keep running, for the next Open.
+// Close waits for running transitions and starts no more. Machines and network keep running, for
+// the next Open.
 func (a *Account) Close() { a.compute.Close() }
 
 // Instances returns the instances, for the metadata service.

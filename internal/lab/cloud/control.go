@@ -33,7 +33,8 @@ func (a *Account) Overview() Overview {
 // Faults returns the faults in force.
 func (a *Account) Faults() []fault.Fault { return a.faults.List() }
 
-// faultRequest is the body of POST /_lab/faults: a fault, or one of the two kinds that take effect once.
+// faultRequest is the body of POST /_lab/faults: a fault, or one of the two kinds that take effect
+// once.
 type faultRequest struct {
 	fault.Fault
 	Instance string `json:"instance"` // kind "kill"
@@ -41,7 +42,8 @@ type faultRequest struct {
 	Seed     uint64 `json:"seed"`     // kind "seed"
 }
 
-// newControl returns the control endpoint. Its requests are not signed: whoever reaches the port owns the lab.
+// newControl returns the control endpoint. Its requests are not signed: whoever reaches the port
+// owns the lab.
 func (a *Account) newControl() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /_lab/state", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, a.Overview()) })

@@ -86,7 +86,8 @@ func TestAddressNeedsAGateway(t *testing.T) {
 	refused(t, err, "Gateway.NotAttached")
 }
 
-// TestAddressReplacesAnAutomaticOne checks that an Elastic IP releases the automatic address, and that the pool of addresses is finite.
+// TestAddressReplacesAnAutomaticOne checks that an Elastic IP releases the automatic address, and
+// that the pool of addresses is finite.
 func TestAddressReplacesAnAutomaticOne(t *testing.T) {
 	l := newLab(t)
 	s := l.site(t)

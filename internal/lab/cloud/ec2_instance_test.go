@@ -197,7 +197,8 @@ func TestRunInstancesIsIdempotent(t *testing.T) {
 		t.Error("another token found the same instance")
 	}
 
-	// As on EC2, the token is kept as long as the terminated instance is shown, and is then free again.
+	// As on EC2, the token is kept as long as the terminated instance is shown, and is then free
+	// again.
 	in.ClientToken = aws.String("worker-0")
 	must[*awsec2.TerminateInstancesOutput](t)(l.TerminateInstances(ctx, &awsec2.TerminateInstancesInput{InstanceIds: []string{first}}))
 	l.await(t, first, types.InstanceStateNameTerminated)

@@ -13,7 +13,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 )
 
-// TestNetworkRefusals checks EC2's refusals for VPCs, subnets, gateways and routes, in a site with one instance.
+// TestNetworkRefusals checks EC2's refusals for VPCs, subnets, gateways and routes, in a site with
+// one instance.
 func TestNetworkRefusals(t *testing.T) {
 	l := newLab(t)
 	s := l.site(t)
@@ -205,7 +206,8 @@ func TestVPCComesWithMainTableAndDefaultGroup(t *testing.T) {
 	}
 }
 
-// TestRoutesFollowTheirTargets checks the routes in the network's configuration, and their state in EC2.
+// TestRoutesFollowTheirTargets checks the routes in the network's configuration, and their state in
+// EC2.
 func TestRoutesFollowTheirTargets(t *testing.T) {
 	l := newLab(t)
 	s := l.site(t)

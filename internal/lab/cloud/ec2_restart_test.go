@@ -11,7 +11,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 )
 
-// TestRestart opens the cloud from its files, as after a crash of the daemon, with one instance in each state.
+// TestRestart opens the cloud from its files, as after a crash of the daemon, with one instance in
+// each state.
 func TestRestart(t *testing.T) {
 	l := newLab(t)
 	s := l.site(t)
@@ -55,7 +56,8 @@ func TestRestart(t *testing.T) {
 	l.await(t, *stops.InstanceId, types.InstanceStateNameStopped)
 }
 
-// TestNetworkTrouble checks that a failed change of the network is tried again and reported, while the API works.
+// TestNetworkTrouble checks that a failed change of the network is tried again and reported, while
+// the API works.
 func TestNetworkTrouble(t *testing.T) {
 	l := newLab(t)
 	l.network.setFail(errors.New("nft: out of memory"))

@@ -36,7 +36,8 @@ const (
 	testSecret = "secret"
 )
 
-// wholeResponses reads each response to its end before the SDK gets it. Otherwise tests, which make a single attempt per call, would sometimes hit the race that wire/response.go describes.
+// wholeResponses reads each response to its end before the SDK gets it. Otherwise tests, which make
+// a single attempt per call, would sometimes hit the race that wire/response.go describes.
 type wholeResponses struct{}
 
 func (wholeResponses) Do(r *http.Request) (*http.Response, error) {

@@ -1,6 +1,9 @@
-// Package dhcp is the DHCP server of the local EC2. It gives an instance its address, route and resolver, as Amazon's does (RFC 2131; VPC user guide, "DHCP option sets in Amazon VPC").
+// Package dhcp is the DHCP server of the local EC2. It gives an instance its address, route and
+// resolver, as Amazon's does (RFC 2131; VPC user guide, "DHCP option sets in Amazon VPC").
 //
-// It answers on a socket that the caller opens in a VPC's router, and asks a [Source] for each interface's lease. It keeps no state: an interface's address never changes, so its lease is always the same.
+// It answers on a socket that the caller opens in a VPC's router, and asks a [Source] for each
+// interface's lease. It keeps no state: an interface's address never changes, so its lease is
+// always the same.
 package dhcp
 
 import (
@@ -33,10 +36,13 @@ type Lease struct {
 	MTU      uint16 // in bytes
 }
 
-// Source returns the lease of the interface that has a MAC address and is behind a link of the router; link is the link's index there. It returns false when another interface is behind the link, so that no interface learns another's address.
+// Source returns the lease of the interface that has a MAC address and is behind a link of the
+// router; link is the link's index there. It returns false when another interface is behind the
+// link, so that no interface learns another's address.
 type Source func(link int, mac net.HardwareAddr) (Lease, bool)
 
-// Serve answers on conn, a UDP socket on [Listen], until conn is closed. It calls leased with an interface's MAC address each time the interface is given its address, also on a renewal.
+// Serve answers on conn, a UDP socket on [Listen], until conn is closed. It calls leased with an
+// interface's MAC address each time the interface is given its address, also on a renewal.
 func Serve(conn net.PacketConn, source Source, leased func(mac net.HardwareAddr), log *slog.Logger) error {
 	packets := ipv4.NewPacketConn(conn)
 	if err := packets.SetControlMessage(ipv4.FlagInterface, true); err != nil {

@@ -18,7 +18,8 @@ import (
 // cgroupParent is the control group, in every hierarchy, above those of all labs.
 const cgroupParent = "k8s-lab"
 
-// A hierarchy is one mounted tree of control groups. A cgroup v2 host has one, a v1 host one for each controller, and a hybrid host both kinds.
+// A hierarchy is one mounted tree of control groups. A cgroup v2 host has one, a v1 host one for
+// each controller, and a hybrid host both kinds.
 type hierarchy struct {
 	mount string
 	v2    bool
@@ -52,7 +53,8 @@ func hierarchies() ([]hierarchy, error) {
 	return found, nil
 }
 
-// create makes the group at the relative path, ready to hold processes. On v2 every controller of the root is available in it.
+// create makes the group at the relative path, ready to hold processes. On v2 every controller of
+// the root is available in it.
 func (h hierarchy) create(path string) error {
 	dir := h.mount
 	for _, name := range strings.Split(path, "/") {
@@ -93,7 +95,8 @@ func delegate(dir string) error {
 		return err
 	}
 	for _, c := range strings.Fields(string(controllers)) {
-		// A controller may be unavailable (cpu, if there are real-time processes). The others are enabled one by one.
+		// A controller may be unavailable (cpu, if there are real-time processes). The others are
+		// enabled one by one.
 		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+c), 0)
 	}
 	return nil
@@ -122,7 +125,8 @@ func (g cgroups) create() error {
 	return nil
 }
 
-// destroy kills every process in the groups and removes them with all groups below. It returns when none is left, or when ctx ends.
+// destroy kills every process in the groups and removes them with all groups below. It returns when
+// none is left, or when ctx ends.
 func (g cgroups) destroy(ctx context.Context) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		var last error

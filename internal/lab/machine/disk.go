@@ -10,7 +10,8 @@ import (
 	"path/filepath"
 )
 
-// dataDirs are the directories of a machine that lie on the host's file system: an overlay cannot be the upper layer of containerd's overlays, and etcd's syncs should be real.
+// dataDirs are the directories of a machine that lie on the host's file system: an overlay cannot
+// be the upper layer of containerd's overlays, and etcd's syncs should be real.
 var dataDirs = []string{"containerd", "kubelet", "etcd"}
 
 // A disk is the directory of one machine on the host:
@@ -32,16 +33,18 @@ func (d disk) prepared() bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// prepare makes the disk ready for a boot. The first time it makes all of it, on top of img; each time it updates the list of the kernel's modules.
+// prepare makes the disk ready for a boot. The first time it makes all of it, on top of img; each
+// time it updates the list of the kernel's modules.
 func (d disk) prepare(s Spec, img Image) error {
 	first := !d.prepared()
-	// The work directory of a volatile overlay whose machine was not shut down
-	// cleanly refuses to be mounted again (Documentation/filesystems/overlayfs.rst).
-	// Here the host has kept all that was written, so nothing is lost.
+	// The work directory of a volatile overlay whose machine was not shut down cleanly refuses to
+	// be mounted again (Documentation/filesystems/overlayfs.rst). Here the host has kept all that
+	// was written, so nothing is lost.
 	if err := os.RemoveAll(d.path("work")); err != nil {
 		return err
 	}
-	// It is made beside its destination and renamed, so that an interrupted preparation does not count.
+	// It is made beside its destination and renamed, so that an interrupted preparation does not
+	// count.
 	upper := d.path("upper")
 	if first {
 		upper = d.path("upper.new")
@@ -104,7 +107,9 @@ func (d disk) image() (string, error) {
 	return string(dir), nil
 }
 
-// keepUsrTime gives the machine's /usr the modification time that it has in the image. With a newer one systemd would take the system for updated and rebuild caches at boot (ConditionNeedsUpdate, systemd.unit(5)).
+// keepUsrTime gives the machine's /usr the modification time that it has in the image. With a newer
+// one systemd would take the system for updated and rebuild caches at boot (ConditionNeedsUpdate,
+// systemd.unit(5)).
 func keepUsrTime(upper string, img Image) error {
 	info, err := os.Stat(filepath.Join(img.Dir, "usr"))
 	if err != nil {

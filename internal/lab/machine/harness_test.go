@@ -16,7 +16,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
-// testLab is a Manager and a network for its machines. The test fails if anything of it is left at its end.
+// testLab is a Manager and a network for its machines. The test fails if anything of it is left at
+// its end.
 type testLab struct {
 	*Manager
 	t        *testing.T

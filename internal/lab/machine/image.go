@@ -23,7 +23,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
-// recipe is what makes the images in addition to the packages: build.sh, and below root the files that it copies over those of the packages.
+// recipe is what makes the images in addition to the packages: build.sh, and below root the files
+// that it copies over those of the packages.
 //
 //go:embed image
 var recipe embed.FS
@@ -36,7 +37,8 @@ type Image struct {
 	Dir     string // root file system
 }
 
-// LocateImage returns the image of a release that this version of the package boots, with its directory under cacheDir, and whether it is there.
+// LocateImage returns the image of a release that this version of the package boots, with its
+// directory under cacheDir, and whether it is there.
 func LocateImage(cacheDir string, r Release) (img Image, present bool, err error) {
 	sum, err := recipeHash(r)
 	if err != nil {
@@ -57,7 +59,8 @@ func LocateImage(cacheDir string, r Release) (img Image, present bool, err error
 
 func imagesDir(cacheDir string) string { return filepath.Join(cacheDir, "images") }
 
-// PruneImages removes the images in cacheDir except the directories in keep, and returns the removed ones. It removes nothing while an image is built.
+// PruneImages removes the images in cacheDir except the directories in keep, and returns the
+// removed ones. It removes nothing while an image is built.
 func PruneImages(ctx context.Context, cacheDir string, keep []string) ([]string, error) {
 	dir := imagesDir(cacheDir)
 	if !exists(dir) {
@@ -78,7 +81,8 @@ func PruneImages(ctx context.Context, cacheDir string, keep []string) ([]string,
 	return removed, nil
 }
 
-// ImagesInUse returns the directories of the images that the machines of the lab in stateDir were made from. Stopped machines count.
+// ImagesInUse returns the directories of the images that the machines of the lab in stateDir were
+// made from. Stopped machines count.
 func ImagesInUse(stateDir string) ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(stateDir, "machines", "*", "image"))
 	if err != nil {
@@ -98,7 +102,8 @@ func ImagesInUse(stateDir string) ([]string, error) {
 	return dirs, nil
 }
 
-// EnsureImage returns the image of a release, and builds it with debootstrap unless cacheDir has it. Only one build runs at a time.
+// EnsureImage returns the image of a release, and builds it with debootstrap unless cacheDir has
+// it. Only one build runs at a time.
 func EnsureImage(ctx context.Context, cacheDir string, r Release, report *progress.Reporter) (Image, error) {
 	img, present, err := LocateImage(cacheDir, r)
 	if err != nil || present {
@@ -146,7 +151,8 @@ func EnsureImage(ctx context.Context, cacheDir string, r Release, report *progre
 	return img, nil
 }
 
-// build runs the recipe in its own PID and mount namespaces, so that its end also ends everything it started and undoes every mount.
+// build runs the recipe in its own PID and mount namespaces, so that its end also ends everything
+// it started and undoes every mount.
 func (r Release) build(ctx context.Context, files, root, mirror string, said func(string)) error {
 	cmd := exec.CommandContext(ctx, "sh", filepath.Join(files, "build.sh"), r.Codename, root, filepath.Join(files, "root"), mirror)
 	cmd.Env = append(os.Environ(), "packages="+strings.Join(r.packages(), " "), "masked="+strings.Join(maskedUnits(), " "))

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A module is a kernel module that machines, or programs on them, load by name. option is the kernel option that says whether it is built in, path a file that exists when it is loaded.
+// A module is a kernel module that machines, or programs on them, load by name. option is the
+// kernel option that says whether it is built in, path a file that exists when it is loaded.
 type module struct{ name, option, path string }
 
 var modules = []module{
@@ -67,7 +68,8 @@ func missingModules(release string) []string {
 	return slices.DeleteFunc(slices.Clone(needed), func(name string) bool { return slices.Contains(present, name) })
 }
 
-// kernelOptions reads the configuration of the running kernel from /proc or /boot. It is empty if there is none.
+// kernelOptions reads the configuration of the running kernel from /proc or /boot. It is empty if
+// there is none.
 func kernelOptions(release string) map[string]string {
 	content, err := os.ReadFile("/proc/config.gz")
 	if err == nil {
@@ -91,7 +93,8 @@ func kernelOptions(release string) map[string]string {
 	return options
 }
 
-// builtinList returns the content of modules.builtin with which modprobe(8) succeeds for modules that are present.
+// builtinList returns the content of modules.builtin with which modprobe(8) succeeds for modules
+// that are present.
 func builtinList(present []string) []byte {
 	var b bytes.Buffer
 	for _, name := range present {

@@ -9,7 +9,8 @@ import (
 	"strconv"
 )
 
-// Enter returns a command that runs as root inside a running machine. It needs no network, sshd or key. stateDir is that of the machine's manager, which need not be open.
+// Enter returns a command that runs as root inside a running machine. It needs no network, sshd or
+// key. stateDir is that of the machine's manager, which need not be open.
 func Enter(ctx context.Context, stateDir, id string, args ...string) (*exec.Cmd, error) {
 	content, err := os.ReadFile(filepath.Join(stateDir, "machines", id, "leader"))
 	if err != nil {

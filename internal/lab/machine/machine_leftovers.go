@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Leftovers lists what exists of the machines of the lab in stateDir: processes, control groups, mounts, disks. It is empty after [Manager.Down].
+// Leftovers lists what exists of the machines of the lab in stateDir: processes, control groups,
+// mounts, disks. It is empty after [Manager.Down].
 func Leftovers(stateDir string) ([]string, error) {
 	stateDir, err := filepath.Abs(stateDir)
 	if err != nil {

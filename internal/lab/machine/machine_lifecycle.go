@@ -15,9 +15,12 @@ import (
 )
 
 const (
-	// startTimeout bounds the time from nspawn's start to the start of the machine's init, about 50 ms on an idle host.
+	// startTimeout bounds the time from nspawn's start to the start of the machine's init, about 50
+	// ms on an idle host.
 	startTimeout = 20 * time.Second
-	// stopTimeout is how long a machine may take to shut down or reboot gracefully before its power is cut. It is longer than systemd waits for a service to stop (DefaultTimeoutStopSec). EC2 allows minutes.
+	// stopTimeout is how long a machine may take to shut down or reboot gracefully before its power
+	// is cut. It is longer than systemd waits for a service to stop (DefaultTimeoutStopSec). EC2
+	// allows minutes.
 	stopTimeout = 2 * time.Minute
 
 	sigrtmin = 34 // of glibc, which systemd counts from
@@ -27,7 +30,8 @@ const (
 
 var validID = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
-// Start boots the machine, from its disk if it was started before. It returns once the machine's init runs.
+// Start boots the machine, from its disk if it was started before. It returns once the machine's
+// init runs.
 func (m *Manager) Start(ctx context.Context, s Spec) error {
 	if !validID.MatchString(s.ID) {
 		return fmt.Errorf("start machine: invalid id %q", s.ID)
@@ -135,7 +139,8 @@ func (in *instance) cutPower(ctx context.Context, b *boot) error {
 	}
 }
 
-// Stop shuts the machine down gracefully, or cuts its power after two minutes. The disk is kept. It is no error if the machine is down.
+// Stop shuts the machine down gracefully, or cuts its power after two minutes. The disk is kept. It
+// is no error if the machine is down.
 func (m *Manager) Stop(ctx context.Context, id string) error {
 	in, done, err := m.acquire(ctx, id)
 	if err != nil {
@@ -160,8 +165,7 @@ func (m *Manager) Stop(ctx context.Context, id string) error {
 	return stopped("stop", id, in.cutPower(ctx, b))
 }
 
-// Kill cuts the machine's power. The disk is kept. It is no error if the machine
-// is down.
+// Kill cuts the machine's power. The disk is kept. It is no error if the machine is down.
 func (m *Manager) Kill(ctx context.Context, id string) error {
 	in, done, err := m.acquire(ctx, id)
 	if err != nil {
@@ -174,7 +178,8 @@ func (m *Manager) Kill(ctx context.Context, id string) error {
 	return nil
 }
 
-// Reboot reboots a running machine gracefully, or cuts its power after two minutes and starts it. It returns once the new init runs.
+// Reboot reboots a running machine gracefully, or cuts its power after two minutes and starts it.
+// It returns once the new init runs.
 func (m *Manager) Reboot(ctx context.Context, id string) error {
 	in, done, err := m.acquire(ctx, id)
 	if err != nil {
@@ -217,7 +222,8 @@ func (m *Manager) reboot(ctx context.Context, in *instance) error {
 	return m.start(ctx, in, s)
 }
 
-// Terminate cuts the machine's power and removes everything of it. Its disk is removed in the background; Down waits for that. It is no error if there is no such machine.
+// Terminate cuts the machine's power and removes everything of it. Its disk is removed in the
+// background; Down waits for that. It is no error if there is no such machine.
 func (m *Manager) Terminate(ctx context.Context, id string) error {
 	in, done, err := m.acquire(ctx, id)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -255,7 +261,8 @@ func stopped(what, id string, err error) error {
 	return fmt.Errorf("%s machine %s: %w", what, id, err)
 }
 
-// Down terminates every machine of the lab, waits until nothing of them is left, and closes the Manager.
+// Down terminates every machine of the lab, waits until nothing of them is left, and closes the
+// Manager.
 func (m *Manager) Down(ctx context.Context) error {
 	m.mu.Lock()
 	var all errgroup.Group

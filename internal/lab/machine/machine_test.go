@@ -288,7 +288,8 @@ json.dump(c, open("config.json", "w"))'
 	})
 }
 
-// TestSixMachines boots six machines together and logs how long each takes from Start to an SSH session with the pinned host key.
+// TestSixMachines boots six machines together and logs how long each takes from Start to an SSH
+// session with the pinned host key.
 func TestSixMachines(t *testing.T) {
 	l := newTestLab(t, Releases[0])
 	hosts := make([]*testHost, 6)
@@ -351,7 +352,8 @@ func TestStartFails(t *testing.T) {
 	l.await(h)
 }
 
-// findRunc returns the path of runc from the lab's mirror, if that is filled, else from the host's Debian.
+// findRunc returns the path of runc from the lab's mirror, if that is filled, else from the host's
+// Debian.
 func findRunc(t *testing.T) string {
 	t.Helper()
 	const inMirror = "mirror/github.com/opencontainers/runc/releases/download/*/runc.amd64"
@@ -366,7 +368,10 @@ func findRunc(t *testing.T) string {
 	return filepath.Join(cmd.Dir, "usr/sbin/runc")
 }
 
-// TestBoot checks that every release boots as on EC2: cloud-init's network configuration through netplan, the resolver's stub, every stage of cloud-init, apt's sources and timers. The lab's first unit is made slow, as on a busy computer: units that need the network's interfaces must wait for it.
+// TestBoot checks that every release boots as on EC2: cloud-init's network configuration through
+// netplan, the resolver's stub, every stage of cloud-init, apt's sources and timers. The lab's
+// first unit is made slow, as on a busy computer: units that need the network's interfaces must
+// wait for it.
 func TestBoot(t *testing.T) {
 	for _, r := range Releases {
 		t.Run(r.Codename, func(t *testing.T) {

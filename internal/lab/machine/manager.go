@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// killTimeout bounds the wait for killed processes to end. That takes milliseconds; the bound is for an overloaded host.
+// killTimeout bounds the wait for killed processes to end. That takes milliseconds; the bound is
+// for an overloaded host.
 const killTimeout = 15 * time.Second
 
 // Spec describes a machine to start.
@@ -23,14 +24,17 @@ type Spec struct {
 	Image    string // id of the image that the disk is made from at the first start
 	Hostname string // used by the first boot; user data may change it afterwards
 	Netns    string // path of a network namespace with the machine's interface
-	// VCPUs and MemoryMiB are those of the instance type. They are recorded, not enforced: a machine can use all of the host.
+	// VCPUs and MemoryMiB are those of the instance type. They are recorded, not enforced: a
+	// machine can use all of the host.
 	VCPUs, MemoryMiB int
-	// Files are written to the disk before the first boot, by path relative to its root, owned by root, with mode 0644.
+	// Files are written to the disk before the first boot, by path relative to its root, owned by
+	// root, with mode 0644.
 	Files map[string]string
 }
 
-// Manager starts, stops and watches the machines of one lab. It is safe for
-// concurrent use; calls for the same machine wait for one another. A state directory must have only one Manager at a time.
+// Manager starts, stops and watches the machines of one lab. It is safe for concurrent use; calls
+// for the same machine wait for one another. A state directory must have only one Manager at a
+// time.
 type Manager struct {
 	stateDir string
 	images   []Image
@@ -67,7 +71,9 @@ type boot struct {
 	endExpected bool // the end was requested, so Exits does not report it
 }
 
-// NewManager opens the lab in stateDir. It adopts the machines that run, and cleans up after those that ended while no Manager was open; [Manager.Exits] does not report these. Images are for machines without a disk; one that has a disk keeps the image that the disk was made from.
+// NewManager opens the lab in stateDir. It adopts the machines that run, and cleans up after those
+// that ended while no Manager was open; [Manager.Exits] does not report these. Images are for
+// machines without a disk; one that has a disk keeps the image that the disk was made from.
 func NewManager(stateDir string, images []Image) (*Manager, error) {
 	stateDir, err := filepath.Abs(stateDir)
 	if err != nil {
@@ -164,7 +170,8 @@ func (in *instance) clear(ctx context.Context) error {
 	return errors.Join(in.destroy(ctx), removePropagateDir(in.id))
 }
 
-// watch waits in the background for the end of the boot with the given leader, and cleans up after it.
+// watch waits in the background for the end of the boot with the given leader, and cleans up after
+// it.
 func (m *Manager) watch(in *instance, leader process) *boot {
 	b := &boot{leader: leader, ended: make(chan struct{})}
 	in.mu.Lock()
@@ -244,7 +251,9 @@ func (m *Manager) Running(id string) bool {
 	return in != nil && in.running() != nil
 }
 
-// Exits delivers the ids of machines that went down without a call of this Manager: powered off from inside, or killed. A machine that reboots itself stays up. The caller must receive from it all the time.
+// Exits delivers the ids of machines that went down without a call of this Manager: powered off
+// from inside, or killed. A machine that reboots itself stays up. The caller must receive from it
+// all the time.
 func (m *Manager) Exits() <-chan string { return m.exits }
 
 // Console returns the path of the log of the machine's console, which has all its boots.

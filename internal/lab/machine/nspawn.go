@@ -9,10 +9,13 @@ import (
 	"syscall"
 )
 
-// propagateDir is where nspawn keeps a directory for each machine. When killed, it leaves that behind.
+// propagateDir is where nspawn keeps a directory for each machine. When killed, it leaves that
+// behind.
 const propagateDir = "/run/systemd/nspawn/propagate"
 
-// launch enters the control groups given before the "--", mounts the overlay and executes nspawn. It runs in a new mount namespace, which ends with the machine's last process, so that no mount is left on the host.
+// launch enters the control groups given before the "--", mounts the overlay and executes nspawn.
+// It runs in a new mount namespace, which ends with the machine's last process, so that no mount is
+// left on the host.
 const launch = `
 while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs"; shift; done
 options=$2 root=$3
@@ -21,7 +24,8 @@ mount -t overlay -o "$options" overlay "$root"
 exec "$@"
 `
 
-// spawn starts nspawn for the machine, detached from this process. The returned process is nspawn, not the machine's init.
+// spawn starts nspawn for the machine, detached from this process. The returned process is nspawn,
+// not the machine's init.
 func spawn(ctx context.Context, d disk, g cgroups, s Spec) (*exec.Cmd, error) {
 	image, err := d.image()
 	if err != nil {

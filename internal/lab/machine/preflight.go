@@ -28,7 +28,9 @@ var buildTools = []struct{ name, pkg string }{
 // debianKeyring is what debootstrap checks the mirror's signature with.
 const debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-// Preflight checks that the host can run machines, and can build their images if cacheDir lacks one. It loads missing kernel modules. The error names everything that is missing, and what to do about it.
+// Preflight checks that the host can run machines, and can build their images if cacheDir lacks
+// one. It loads missing kernel modules. The error names everything that is missing, and what to do
+// about it.
 func Preflight(ctx context.Context, cacheDir string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("machines need root: run this as root, or with sudo")

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process is identified by its pid and its start time, in clock ticks since boot (proc_pid_stat(5)), since pids are reused.
+// A process is identified by its pid and its start time, in clock ticks since boot
+// (proc_pid_stat(5)), since pids are reused.
 type process struct {
 	pid   int
 	start uint64
@@ -86,7 +87,8 @@ func (p process) init() (process, error) {
 	return process{}, errors.New("no init process")
 }
 
-// wait returns when the process has ended, or ctx's error. The process need not be a child; a child is not reaped.
+// wait returns when the process has ended, or ctx's error. The process need not be a child; a child
+// is not reaped.
 func (p process) wait(ctx context.Context) error {
 	if ended, err := p.waitFD(ctx); err == nil {
 		return ended

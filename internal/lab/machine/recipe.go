@@ -2,8 +2,9 @@ package machine
 
 import "slices"
 
-// packageClasses are the packages of Debian's EC2 images on top of the base system, by the classes of the cloud team's recipe
-// (https://salsa.debian.org/cloud-team/debian-cloud-images, config_space).
+// packageClasses are the packages of Debian's EC2 images on top of the base system, by the classes
+// of the cloud team's recipe (https://salsa.debian.org/cloud-team/debian-cloud-images,
+// config_space).
 var packageClasses = []struct {
 	name     string
 	packages []string
@@ -26,7 +27,8 @@ var packageClasses = []struct {
 	}},
 }
 
-// A difference is one between a machine and an instance of Debian's image on EC2, with its reason. The files in image/root give their own reasons.
+// A difference is one between a machine and an instance of Debian's image on EC2, with its reason.
+// The files in image/root give their own reasons.
 type difference struct{ what, reason string }
 
 // omitted are the packages of the recipe that are not installed.

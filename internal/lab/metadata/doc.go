@@ -1,6 +1,9 @@
-// Package metadata runs the services of a VPC at well-known addresses: the instance metadata service (169.254.169.254, version 2), the Amazon-provided DNS server (VPC base + 2, and 169.254.169.253) and the DHCP server.
+// Package metadata runs the services of a VPC at well-known addresses: the instance metadata
+// service (169.254.169.254, version 2), the Amazon-provided DNS server (VPC base + 2, and
+// 169.254.169.253) and the DHCP server.
 //
-// It asks a Source which instance a request comes from. It knows nothing of the EC2 API, of state, or of how the listeners get into a VPC.
+// It asks a Source which instance a request comes from. It knows nothing of the EC2 API, of state,
+// or of how the listeners get into a VPC.
 package metadata
 
 import (

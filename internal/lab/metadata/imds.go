@@ -42,7 +42,8 @@ func remote(addr string) netip.Addr {
 	return ap.Addr().Unmap()
 }
 
-// ServeHTTP implements the metadata service. The source address, which the router keeps from being forged, says which instance asks.
+// ServeHTTP implements the metadata service. The source address, which the router keeps from being
+// forged, says which instance asks.
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Server", "EC2ws")
 	w.Header().Set("Content-Type", "text/plain")
@@ -116,7 +117,8 @@ func (s *service) valid(token, instanceID string) bool {
 	return hmac.Equal([]byte(token), []byte(s.token(instanceID, expires))) && s.now().Before(expires)
 }
 
-// hopListener sets the TTL of answers to the instance's hop limit: with 1 they do not reach containers on the instance.
+// hopListener sets the TTL of answers to the instance's hop limit: with 1 they do not reach
+// containers on the instance.
 type hopListener struct {
 	net.Listener
 	vpcID  string

@@ -16,7 +16,8 @@ var versions = []string{
 	"2024-04-11", "latest",
 }
 
-// leaves returns everything below a version, by path (EC2 user guide, "Instance metadata categories").
+// leaves returns everything below a version, by path (EC2 user guide, "Instance metadata
+// categories").
 func (i Instance) leaves() map[string]string {
 	out := map[string]string{
 		"meta-data/ami-id":                         i.ImageID,
@@ -89,8 +90,8 @@ func (i Instance) document() string {
 	return string(out)
 }
 
-// lookup answers a path below a version: a leaf's value, or the list of what
-// is in a directory, directories ending in "/".
+// lookup answers a path below a version: a leaf's value, or the list of what is in a directory,
+// directories ending in "/".
 func (i Instance) lookup(path string) (string, bool) {
 	leaves := i.leaves()
 	path = strings.TrimSuffix(path, "/")

@@ -55,14 +55,16 @@ type servers struct {
 	dhcp net.PacketConn
 }
 
-// New returns Servers that serve no VPC yet. public has the public names that the resolvers know, in lower case.
+// New returns Servers that serve no VPC yet. public has the public names that the resolvers know,
+// in lower case.
 func New(source Source, listen Listener, public map[string]netip.Addr, log *slog.Logger) *Servers {
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails
 	return &Servers{source: source, listen: listen, public: public, log: log, secret: secret, vpcs: map[string]*servers{}}
 }
 
-// Sync starts and stops servers so that exactly the given VPCs are served. vpcs has their CIDRs by id.
+// Sync starts and stops servers so that exactly the given VPCs are served. vpcs has their CIDRs by
+// id.
 func (s *Servers) Sync(ctx context.Context, vpcs map[string]netip.Prefix) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,8 @@ import (
 	"sync"
 )
 
-// Fault is damage that a Handler does to an answer, to test that clients check what they download. The file on disk stays intact.
+// Fault is damage that a Handler does to an answer, to test that clients check what they download.
+// The file on disk stays intact.
 type Fault string
 
 // The faults a Handler knows.
@@ -31,7 +32,8 @@ const (
 	FaultMissing Fault = "missing"
 )
 
-// Handler serves the files of a directory, supports range requests, and counts requests. It is safe for concurrent use.
+// Handler serves the files of a directory, supports range requests, and counts requests. It is safe
+// for concurrent use.
 type Handler struct {
 	dir string
 
@@ -40,14 +42,14 @@ type Handler struct {
 	faults map[string]Fault
 }
 
-// New returns a Handler that serves the files of dir. It lists no directories
-// and follows no links out of dir.
+// New returns a Handler that serves the files of dir. It lists no directories and follows no links
+// out of dir.
 func New(dir string) *Handler {
 	return &Handler{dir: dir, counts: make(map[string]int), faults: make(map[string]Fault)}
 }
 
-// SetFault damages the file of a URL path in every answer from now on, until
-// FaultNone is set. It fails on an unknown fault.
+// SetFault damages the file of a URL path in every answer from now on, until FaultNone is set. It
+// fails on an unknown fault.
 func (m *Handler) SetFault(urlPath string, f Fault) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,8 +71,8 @@ func (m *Handler) Faults() map[string]Fault {
 	return maps.Clone(m.faults)
 }
 
-// Counts returns how many GET requests there were, by URL path, for files that
-// exist and for files that do not.
+// Counts returns how many GET requests there were, by URL path, for files that exist and for files
+// that do not.
 func (m *Handler) Counts() map[string]int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Config is the wanted state of a lab's network. [Manager.Apply] removes everything that is not in it.
+// Config is the wanted state of a lab's network. [Manager.Apply] removes everything that is not in
+// it.
 type Config struct {
 	VPCs []VPC
 }
@@ -18,7 +19,8 @@ type Config struct {
 type VPC struct {
 	ID   string
 	CIDR netip.Prefix
-	// InternetGateway says whether an internet gateway is attached. Without one, routes to it are black holes and public addresses do not work.
+	// InternetGateway says whether an internet gateway is attached. Without one, routes to it are
+	// black holes and public addresses do not work.
 	InternetGateway bool
 	Subnets         []Subnet
 	RouteTables     []RouteTable
@@ -30,12 +32,13 @@ type VPC struct {
 type Subnet struct {
 	ID   string
 	CIDR netip.Prefix
-	// RouteTableID names the table for packets from the subnet's interfaces. Empty means only the local route.
+	// RouteTableID names the table for packets from the subnet's interfaces. Empty means only the
+	// local route.
 	RouteTableID string
 }
 
-// RouteTable holds routes for packets leaving the interfaces of the subnets associated with it. The longest prefix
-// wins. The route for the VPC's own CIDR always exists, listed or not.
+// RouteTable holds routes for packets leaving the interfaces of the subnets associated with it. The
+// longest prefix wins. The route for the VPC's own CIDR always exists, listed or not.
 type RouteTable struct {
 	ID     string
 	Routes []Route
@@ -56,7 +59,8 @@ const (
 	Local TargetKind = iota
 	// InternetGateway is the VPC's internet gateway.
 	InternetGateway
-	// ToInterface is another interface of the VPC. To receive packets for other addresses than its own, it must have its source/destination check off.
+	// ToInterface is another interface of the VPC. To receive packets for other addresses than its
+	// own, it must have its source/destination check off.
 	ToInterface
 	// Blackhole drops packets silently, as EC2 does when a route's target is gone.
 	Blackhole
@@ -65,7 +69,8 @@ const (
 // Target is a route's target.
 type Target struct {
 	Kind TargetKind
-	// InterfaceID is set for ToInterface. An interface that does not exist, or is stopped, makes a black hole.
+	// InterfaceID is set for ToInterface. An interface that does not exist, or is stopped, makes a
+	// black hole.
 	InterfaceID string
 }
 
@@ -74,20 +79,25 @@ type Interface struct {
 	ID        string
 	SubnetID  string
 	PrivateIP netip.Addr
-	// PublicIP is translated one to one to and from PrivateIP by the router. The zero value means none.
+	// PublicIP is translated one to one to and from PrivateIP by the router. The zero value means
+	// none.
 	PublicIP netip.Addr
 	// MAC is the address of the machine's end, ens5. Empty lets the kernel choose one.
 	MAC string
-	// SourceDestCheck drops packets from the interface with another source than PrivateIP, and packets to it with
-	// another destination. With the check off, addresses inside the VPC's CIDR still cannot be forged.
+	// SourceDestCheck drops packets from the interface with another source than PrivateIP, and
+	// packets to it with another destination. With the check off, addresses inside the VPC's CIDR
+	// still cannot be forged.
 	SourceDestCheck bool
-	// Groups are the interface's security groups. With none, it reaches only the VPC's own services.
+	// Groups are the interface's security groups. With none, it reaches only the VPC's own
+	// services.
 	Groups []string
-	// Stopped drops packets to the interface, as on EC2 when its instance does not run. Otherwise the kernel would answer them in place of the machine.
+	// Stopped drops packets to the interface, as on EC2 when its instance does not run. Otherwise
+	// the kernel would answer them in place of the machine.
 	Stopped bool
 }
 
-// SecurityGroup is a set of rules that allow packets; others are dropped. It is stateful: an allowed flow keeps passing in both directions, also after its rule is removed.
+// SecurityGroup is a set of rules that allow packets; others are dropped. It is stateful: an
+// allowed flow keeps passing in both directions, also after its rule is removed.
 type SecurityGroup struct {
 	ID              string
 	Ingress, Egress []Rule
@@ -97,16 +107,18 @@ type SecurityGroup struct {
 type Rule struct {
 	// Protocol is "tcp", "udp", "icmp", "-1" for all, or an IP protocol number.
 	Protocol string
-	// FromPort and ToPort bound the destination port for tcp and udp (-1 to -1, or 0 to 65535: any). For icmp they
-	// are type and code, -1 meaning any. Other protocols have none.
+	// FromPort and ToPort bound the destination port for tcp and udp (-1 to -1, or 0 to 65535:
+	// any). For icmp they are type and code, -1 meaning any. Other protocols have none.
 	FromPort, ToPort int
 	// CIDR contains the peer's address. IPv6 CIDRs match nothing.
 	CIDR netip.Prefix
-	// GroupID, instead of CIDR, matches by the peer's interface. Packets through a public address do not match; packets that a member forwards for others, such as pods, do.
+	// GroupID, instead of CIDR, matches by the peer's interface. Packets through a public address
+	// do not match; packets that a member forwards for others, such as pods, do.
 	GroupID string
 }
 
-// Link-local addresses of every VPC's services: the instance metadata service, and the resolver's second address.
+// Link-local addresses of every VPC's services: the instance metadata service, and the resolver's
+// second address.
 var (
 	metadataIP      = netip.AddrFrom4([4]byte{169, 254, 169, 254})
 	localResolverIP = netip.AddrFrom4([4]byte{169, 254, 169, 253})
@@ -150,7 +162,8 @@ func offset(base netip.Addr, n int) netip.Addr {
 	return base
 }
 
-// validID matches identifiers that may be part of file names, interface aliases and rulesets. The hyphen keeps them different from this package's own names.
+// validID matches identifiers that may be part of file names, interface aliases and rulesets. The
+// hyphen keeps them different from this package's own names.
 var validID = regexp.MustCompile(`^[a-z]+-[0-9a-z-]{1,40}$`)
 
 // validate returns all errors of the configuration.
@@ -259,7 +272,8 @@ func canonical4(p netip.Prefix) bool {
 	return p.IsValid() && p.Addr().Is4() && p == p.Masked()
 }
 
-// shortName makes an interface name, at most 15 characters as the kernel wants it, out of an identifier.
+// shortName makes an interface name, at most 15 characters as the kernel wants it, out of an
+// identifier.
 func shortName(id string) string {
 	if len(id) <= 15 {
 		return id

@@ -10,7 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cutStaleFlows deletes a router's connection tracking entries that are no longer valid: those of removed interfaces, whose addresses may belong to others by now, and those translated by a changed mapping. Flows whose security group rule was removed stay, as on EC2.
+// cutStaleFlows deletes a router's connection tracking entries that are no longer valid: those of
+// removed interfaces, whose addresses may belong to others by now, and those translated by a
+// changed mapping. Flows whose security group rule was removed stay, as on EC2.
 func cutStaleFlows(handle *netlink.Handle, vpc VPC, removed []netip.Addr) error {
 	filter := staleFlows{cidr: vpc.CIDR, public: vpc.translations(), present: map[netip.Addr]bool{}}
 	for _, i := range vpc.Interfaces {
@@ -41,7 +43,8 @@ func (f staleFlows) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
 		dialled != receiver && f.public[receiver] != dialled
 }
 
-// gone says whether addr is in the VPC's CIDR and no interface has it any more. Pods have addresses outside the CIDR.
+// gone says whether addr is in the VPC's CIDR and no interface has it any more. Pods have addresses
+// outside the CIDR.
 func (f staleFlows) gone(addr netip.Addr) bool { return f.cidr.Contains(addr) && !f.present[addr] }
 
 func address(ip net.IP) netip.Addr {

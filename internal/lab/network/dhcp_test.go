@@ -16,7 +16,8 @@ import (
 
 const macA, macB = "02:00:0a:f0:00:0a", "02:00:0a:f0:00:0b"
 
-// dhcpLab is a network whose router answers DHCP, and whose interfaces A and B have no address yet. B has no source/destination check, as a worker.
+// dhcpLab is a network whose router answers DHCP, and whose interfaces A and B have no address yet.
+// B has no source/destination check, as a worker.
 func dhcpLab(t *testing.T) (l *lab, taken chan string) {
 	vpc := threeInterfaces()
 	vpc.Interfaces[0].MAC, vpc.Interfaces[1].MAC = macA, macB

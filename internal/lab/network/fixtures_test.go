@@ -14,7 +14,8 @@ func testSlice(t *testing.T) Slice {
 	return s
 }
 
-// clusterVPC is a small cluster's VPC. It has a controller and a worker in one subnet, a second worker in another, pod routes to the workers, and a public address on the controller.
+// clusterVPC is a small cluster's VPC. It has a controller and a worker in one subnet, a second
+// worker in another, pod routes to the workers, and a public address on the controller.
 func clusterVPC() VPC {
 	return VPC{
 		ID:              "vpc-0a1b2c3d4e5f60718",

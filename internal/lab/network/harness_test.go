@@ -19,7 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is how long a test waits for a packet that must not arrive. Other packets must arrive within answerWithin.
+// patience is how long a test waits for a packet that must not arrive. Other packets must arrive
+// within answerWithin.
 const (
 	patience     = 300 * time.Millisecond
 	answerWithin = 5 * time.Second
@@ -63,7 +64,8 @@ func newLab(t *testing.T, vpcs ...VPC) *lab {
 	return l
 }
 
-// apply applies the lab's configuration as the test has changed it, and gives new interfaces their addresses.
+// apply applies the lab's configuration as the test has changed it, and gives new interfaces their
+// addresses.
 func (l *lab) apply() {
 	l.t.Helper()
 	if err := l.Apply(l.t.Context(), l.cfg); err != nil {
@@ -280,7 +282,8 @@ func (l *lab) listenUDP(place, addr string) net.PacketConn {
 	return socket
 }
 
-// receive opens a UDP socket and returns a function that waits for the next datagram, answers it, and returns its sender.
+// receive opens a UDP socket and returns a function that waits for the next datagram, answers it,
+// and returns its sender.
 func (l *lab) receive(place, addr string) func(timeout time.Duration) (string, error) {
 	l.t.Helper()
 	socket := l.listenUDP(place, addr)
@@ -334,7 +337,8 @@ func rules(protocol string, from, to int, cidr string) []Rule {
 	return []Rule{{Protocol: protocol, FromPort: from, ToPort: to, CIDR: netip.MustParsePrefix(cidr)}}
 }
 
-// threeInterfaces is a VPC with interfaces A and B in one subnet and C in another. Each has its own group, which allows everything out and TCP port 80 in.
+// threeInterfaces is a VPC with interfaces A and B in one subnet and C in another. Each has its own
+// group, which allows everything out and TCP port 80 in.
 func threeInterfaces() VPC {
 	vpc := VPC{
 		ID: "vpc-1", CIDR: netip.MustParsePrefix("10.240.0.0/16"), InternetGateway: true,

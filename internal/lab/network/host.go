@@ -19,7 +19,8 @@ const (
 	operatorName = "operator"
 )
 
-// fallback returns the slice's route of lowest priority. It keeps packets for the slice on the host, whatever happens to the link.
+// fallback returns the slice's route of lowest priority. It keeps packets for the slice on the
+// host, whatever happens to the link.
 func (s Slice) fallback() *netlink.Route {
 	return &netlink.Route{
 		Family: unix.AF_INET, Table: unix.RT_TABLE_MAIN, Type: unix.RTN_UNREACHABLE,
@@ -27,7 +28,8 @@ func (s Slice) fallback() *netlink.Route {
 	}
 }
 
-// internetRuleset drops packets from private addresses (RFC 1918, RFC 6598), as every carrier does. So a sender without address translation gets no answer.
+// internetRuleset drops packets from private addresses (RFC 1918, RFC 6598), as every carrier does.
+// So a sender without address translation gets no answer.
 const internetRuleset = `table ip lab
 delete table ip lab
 table ip lab {
@@ -38,7 +40,8 @@ table ip lab {
 }
 `
 
-// connectHost makes the fallback route, the internet namespace, and the link between it and the host, as far as they are missing.
+// connectHost makes the fallback route, the internet namespace, and the link between it and the
+// host, as far as they are missing.
 func (s Slice) connectHost(ctx context.Context) error {
 	host, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -72,7 +75,8 @@ func (s Slice) connectHost(ctx context.Context) error {
 	return s.configureHost(ctx, host, inside)
 }
 
-// configureHost configures the link between host and internet. Every Open repeats that, since other programs may change the host's routes.
+// configureHost configures the link between host and internet. Every Open repeats that, since other
+// programs may change the host's routes.
 func (s Slice) configureHost(ctx context.Context, host, inside *netlink.Handle) error {
 	outside, err := host.LinkByName(s.hostLink())
 	if err != nil {
@@ -111,8 +115,9 @@ func (s Slice) configureHost(ctx context.Context, host, inside *netlink.Handle) 
 	return label(host, outside, s.Prefix.String())
 }
 
-// Down removes everything of a slice from the host, whether or not a process has it open: namespaces, links, routes.
-// The fallback route is removed last. Machines in the namespaces must have ended, or they keep their namespaces alive.
+// Down removes everything of a slice from the host, whether or not a process has it open:
+// namespaces, links, routes. The fallback route is removed last. Machines in the namespaces must
+// have ended, or they keep their namespaces alive.
 func Down(ctx context.Context, slice Slice) error {
 	if err := slice.down(ctx); err != nil {
 		return fmt.Errorf("take down network %s: %w", slice.Prefix, err)
@@ -178,7 +183,8 @@ func removeNamespace(name string) error {
 	return deleteNamespace(name)
 }
 
-// Leftovers describes what is left of a slice in the host's namespace. It is empty before the first Open and after Down.
+// Leftovers describes what is left of a slice in the host's namespace. It is empty before the first
+// Open and after Down.
 func Leftovers(slice Slice) ([]string, error) {
 	var left []string
 	names, err := slice.namespaces()

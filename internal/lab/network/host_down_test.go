@@ -13,7 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestDownLeavesNothing compares the host before and after, although the daemon did not close its sockets.
+// TestDownLeavesNothing compares the host before and after, although the daemon did not close its
+// sockets.
 func TestDownLeavesNothing(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")

@@ -78,7 +78,8 @@ func TestApplyAgainChangesNothing(t *testing.T) {
 	}
 }
 
-// watch collects the kernel's events of changed links and routes in the first VPC's router. The function it returns waits for count events, at most for timeout, and returns them.
+// watch collects the kernel's events of changed links and routes in the first VPC's router. The
+// function it returns waits for count events, at most for timeout, and returns them.
 func (l *lab) watch() func(count int, timeout time.Duration) []string {
 	l.t.Helper()
 	ns, err := netns.GetFromPath(netnsPath(l.slice.namespace(l.cfg.VPCs[0].ID)))
@@ -114,7 +115,8 @@ func (l *lab) watch() func(count int, timeout time.Duration) []string {
 	}
 }
 
-// dump returns the output of ip(8) and nft(8) for the lab's namespaces, without states that the kernel still changes for a moment after a link has come up.
+// dump returns the output of ip(8) and nft(8) for the lab's namespaces, without states that the
+// kernel still changes for a moment after a link has come up.
 func (l *lab) dump() string {
 	l.t.Helper()
 	names, err := l.slice.namespaces()
@@ -180,7 +182,8 @@ func TestAddressIsGivenToANewInterface(t *testing.T) {
 	l.reaches("eni-a", ipC+":80")
 }
 
-// TestInterfaceIsHandedOverUnconfigured checks that a new interface has carrier and its MAC address; the rest comes from DHCP.
+// TestInterfaceIsHandedOverUnconfigured checks that a new interface has carrier and its MAC
+// address; the rest comes from DHCP.
 func TestInterfaceIsHandedOverUnconfigured(t *testing.T) {
 	vpc := threeInterfaces()
 	vpc.Interfaces[0].MAC = "02:00:0a:f0:00:0a"
@@ -269,7 +272,8 @@ func TestAdoptionAfterACrash(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A crash may leave a file without a namespace, an unknown namespace, and a link without a label.
+	// A crash may leave a file without a namespace, an unknown namespace, and a link without a
+	// label.
 	for _, err := range []error{
 		os.WriteFile(netnsPath(l.slice.namespace("eni-d")), nil, 0o444),
 		second(ensureNamespace(l.slice.namespace("eni-nobody"))),

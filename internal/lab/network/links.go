@@ -13,7 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The MTUs, in bytes, of links inside a VPC and of those towards the internet (EC2 user guide, "Network maximum transmission unit (MTU) for your EC2 instance"). The router tells senders when a packet is too large.
+// The MTUs, in bytes, of links inside a VPC and of those towards the internet (EC2 user guide,
+// "Network maximum transmission unit (MTU) for your EC2 instance"). The router tells senders when a
+// packet is too large.
 const (
 	vpcMTU      = 9001
 	internetMTU = 1500
@@ -25,7 +27,8 @@ const guestLink = "ens5"
 // upPatience bounds the wait for a link to come up, which takes milliseconds.
 const upPatience = 10 * time.Second
 
-// forwardingSysctls make a namespace a router that reports too large packets at once and sends no redirects.
+// forwardingSysctls make a namespace a router that reports too large packets at once and sends no
+// redirects.
 var forwardingSysctls = []sysctl{
 	{"ipv4/conf/all/rp_filter", "0"},
 	{"ipv4/conf/default/rp_filter", "0"},
@@ -94,7 +97,8 @@ func syncUplink(ctx context.Context, router, internet string, vpc VPC) error {
 	return label(inside, uplink, vpc.ID)
 }
 
-// connected says whether a link exists, is finished, and has its other end in the right place. Otherwise it removes what exists of it.
+// connected says whether a link exists, is finished, and has its other end in the right place.
+// Otherwise it removes what exists of it.
 func connected(handle *netlink.Handle, name, alias string, peerHandle *netlink.Handle, peer string) (bool, error) {
 	found, err := handle.LinkByName(name)
 	if err == nil {
@@ -121,7 +125,9 @@ func label(handle *netlink.Handle, l netlink.Link, alias string) error {
 	return nil
 }
 
-// awaitUp waits until a link carries packets. That is a moment after the second end of a pair has come up. The kernel drops packets sent before, which would delay a machine's first connection by a second.
+// awaitUp waits until a link carries packets. That is a moment after the second end of a pair has
+// come up. The kernel drops packets sent before, which would delay a machine's first connection by
+// a second.
 func awaitUp(ctx context.Context, handle *netlink.Handle, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, upPatience)
 	defer cancel()
@@ -202,7 +208,8 @@ func syncLoopback(handle *netlink.Handle, wanted []netip.Addr) error {
 	return nil
 }
 
-// syncLinks sets a router's links to its interfaces to those wanted, and returns the private addresses of the removed ones. It does not touch correct links or the namespaces behind them.
+// syncLinks sets a router's links to its interfaces to those wanted, and returns the private
+// addresses of the removed ones. It does not touch correct links or the namespaces behind them.
 func (m *Manager) syncLinks(ctx context.Context, router string, wanted []link) (removed []netip.Addr, err error) {
 	handle, _, closeRouter, err := open(router)
 	if err != nil {
@@ -255,7 +262,8 @@ func (m *Manager) syncLinks(ctx context.Context, router string, wanted []link) (
 	return removed, errors.Join(errs...)
 }
 
-// addLink connects an interface's namespace, which it makes if need be, to its router. The interface is up and has no address: a machine gets one by DHCP, as on EC2.
+// addLink connects an interface's namespace, which it makes if need be, to its router. The
+// interface is up and has no address: a machine gets one by DHCP, as on EC2.
 func (m *Manager) addLink(handle *netlink.Handle, router string, l link) error {
 	name := m.slice.namespace(l.Interface.ID)
 	if _, err := ensureNamespace(name, instanceSysctls...); err != nil {
@@ -279,7 +287,8 @@ func (m *Manager) addLink(handle *netlink.Handle, router string, l link) error {
 	if err != nil {
 		return err
 	}
-	// The router answers ARP for every address that it routes elsewhere, such as those of the subnet's other interfaces.
+	// The router answers ARP for every address that it routes elsewhere, such as those of the
+	// subnet's other interfaces.
 	err = within(router, func() error {
 		return setSysctls([]sysctl{
 			{"ipv4/conf/" + l.Name + "/proxy_arp", "1"},

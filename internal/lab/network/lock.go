@@ -18,7 +18,8 @@ const (
 	lockRetry    = 2 * time.Millisecond
 )
 
-// withLock runs fn while it holds the directory's lock, and removes the directory if fn leaves it empty.
+// withLock runs fn while it holds the directory's lock, and removes the directory if fn leaves it
+// empty.
 func withLock(dir string, fn func() error) error {
 	lock, err := acquire(dir)
 	if err != nil {
@@ -61,7 +62,8 @@ func acquire(dir string) (*flock.Flock, error) {
 	return nil, fmt.Errorf("another process has held it for %s", lockPatience)
 }
 
-// isNamed says whether the file of a held lock still has its name. The previous holder may have removed it.
+// isNamed says whether the file of a held lock still has its name. The previous holder may have
+// removed it.
 func isNamed(lock *flock.Flock) (bool, error) {
 	held, err := lock.Stat()
 	if err != nil {

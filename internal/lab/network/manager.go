@@ -23,7 +23,9 @@ type Manager struct {
 	listeners map[string][]io.Closer // by VPC
 }
 
-// Open connects the host with a slice's internet namespace, which it makes if need be. It adopts the namespaces of an earlier process unchanged; the next [Manager.Apply] compares them with its configuration. It needs root and nft(8).
+// Open connects the host with a slice's internet namespace, which it makes if need be. It adopts
+// the namespaces of an earlier process unchanged; the next [Manager.Apply] compares them with its
+// configuration. It needs root and nft(8).
 func Open(ctx context.Context, slice Slice) (*Manager, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("open network %s: %w", slice.Prefix, err)
@@ -40,10 +42,14 @@ func Open(ctx context.Context, slice Slice) (*Manager, error) {
 // Slice returns the slice that the manager was opened with.
 func (m *Manager) Slice() Slice { return m.slice }
 
-// InterfaceNetns returns the path of the network namespace behind an interface, for nspawn and the like. It exists once a configuration with the interface has been applied.
+// InterfaceNetns returns the path of the network namespace behind an interface, for nspawn and the
+// like. It exists once a configuration with the interface has been applied.
 func (m *Manager) InterfaceNetns(id string) string { return netnsPath(m.slice.namespace(id)) }
 
-// Apply brings the network to the state of the configuration. It changes only what differs, and does not disturb flows that a change does not concern. An invalid configuration is refused before anything is changed. After any other error the network is between the old and the new state, and the next Apply continues.
+// Apply brings the network to the state of the configuration. It changes only what differs, and
+// does not disturb flows that a change does not concern. An invalid configuration is refused before
+// anything is changed. After any other error the network is between the old and the new state, and
+// the next Apply continues.
 func (m *Manager) Apply(ctx context.Context, cfg Config) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -76,7 +82,8 @@ func (m *Manager) apply(ctx context.Context, cfg Config) error {
 	return errors.Join(errs...)
 }
 
-// syncRouter brings one VPC's router up to date. It loads the ruleset first, so that nothing new is reachable without it. The links that the ruleset names need not exist yet.
+// syncRouter brings one VPC's router up to date. It loads the ruleset first, so that nothing new is
+// reachable without it. The links that the ruleset names need not exist yet.
 func (m *Manager) syncRouter(ctx context.Context, vpc VPC) error {
 	plan := planRouter(vpc)
 	router := m.slice.namespace(vpc.ID)
@@ -159,7 +166,9 @@ func (m *Manager) removeOthers(cfg Config) error {
 	return errors.Join(errs...)
 }
 
-// ResetInterface replaces the namespace behind an interface by a new one, as a reboot clears the addresses, routes and rules that a machine has set. Processes in the old namespace must have ended. The interface keeps its addresses, and the router its connection tracking entries.
+// ResetInterface replaces the namespace behind an interface by a new one, as a reboot clears the
+// addresses, routes and rules that a machine has set. Processes in the old namespace must have
+// ended. The interface keeps its addresses, and the router its connection tracking entries.
 func (m *Manager) ResetInterface(ctx context.Context, id string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -192,7 +201,10 @@ func (m *Manager) resetInterface(ctx context.Context, vpc VPC, id string) error 
 	return m.syncRouter(ctx, vpc)
 }
 
-// ListenTCP opens a TCP listener inside a VPC's router, such as "169.254.169.254:80". It is closed when the VPC is removed, unless the caller closes it before. Security groups do not restrict packets for the VPC's services. The remote address of a connection is the interface's private address.
+// ListenTCP opens a TCP listener inside a VPC's router, such as "169.254.169.254:80". It is closed
+// when the VPC is removed, unless the caller closes it before. Security groups do not restrict
+// packets for the VPC's services. The remote address of a connection is the interface's private
+// address.
 func (m *Manager) ListenTCP(ctx context.Context, vpcID, addr string) (net.Listener, error) {
 	var listener net.Listener
 	err := m.listen(vpcID, func() (io.Closer, error) {
@@ -222,12 +234,15 @@ func (m *Manager) ListenUDP(ctx context.Context, vpcID, addr string) (net.Packet
 	return conn, nil
 }
 
-// ListenInternet opens a TCP listener in the internet, such as on port 80 of one of [Slice.Servers]. The remote address of a connection from an instance is the instance's public address. It is closed with the manager, unless the caller closes it before.
+// ListenInternet opens a TCP listener in the internet, such as on port 80 of one of
+// [Slice.Servers]. The remote address of a connection from an instance is the instance's public
+// address. It is closed with the manager, unless the caller closes it before.
 func (m *Manager) ListenInternet(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
 	return m.ListenTCP(ctx, internetID, addr.String())
 }
 
-// InterfaceAt returns the identifier of the interface behind the link of a VPC's router that has an index. So the sender of a packet is known even if the packet forges its source.
+// InterfaceAt returns the identifier of the interface behind the link of a VPC's router that has an
+// index. So the sender of a packet is known even if the packet forges its source.
 func (m *Manager) InterfaceAt(vpcID string, index int) (string, error) {
 	handle, _, closeRouter, err := open(m.slice.namespace(vpcID))
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLargePackets checks that 9001 bytes fit within a VPC and 1500 to the internet, and that the router reports larger packets.
+// TestLargePackets checks that 9001 bytes fit within a VPC and 1500 to the internet, and that the
+// router reports larger packets.
 func TestLargePackets(t *testing.T) {
 	l := withPublicAddresses(t)
 	for n := range l.cfg.VPCs[0].SecurityGroups {
@@ -56,7 +57,8 @@ func (l *lab) datagrams(place, addr string) func(time.Duration) int {
 	}
 }
 
-// sendWhole sends a datagram that must not be fragmented. If a router refuses it for its size, the kernel reports that on a later call.
+// sendWhole sends a datagram that must not be fragmented. If a router refuses it for its size, the
+// kernel reports that on a later call.
 func (l *lab) sendWhole(place, addr string, size int) error {
 	dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
 		failed := raw.Control(func(fd uintptr) {

@@ -17,7 +17,8 @@ import (
 // netnsDir is where ip-netns(8) and nspawn look for named network namespaces.
 const netnsDir = "/run/netns"
 
-// ownMountMark is a file in claimsDir that says that shareNetnsDir made the mount at netnsDir, which is to be undone.
+// ownMountMark is a file in claimsDir that says that shareNetnsDir made the mount at netnsDir,
+// which is to be undone.
 const ownMountMark = "netns-mount"
 
 func netnsPath(name string) string { return filepath.Join(netnsDir, name) }
@@ -25,7 +26,8 @@ func netnsPath(name string) string { return filepath.Join(netnsDir, name) }
 // sysctl is one setting below /proc/sys/net and its value.
 type sysctl struct{ key, value string }
 
-// within runs fn on a thread in a pinned namespace. Sockets that fn opens and processes that it starts stay there; goroutines that it starts do not.
+// within runs fn on a thread in a pinned namespace. Sockets that fn opens and processes that it
+// starts stay there; goroutines that it starts do not.
 func within(name string, fn func() error) error {
 	target, err := netns.GetFromPath(netnsPath(name))
 	if err != nil {
@@ -40,7 +42,9 @@ func within(name string, fn func() error) error {
 	})
 }
 
-// onThread runs fn on a locked thread, and then moves the thread back to the namespace it came from. If that fails, the thread ends with its goroutine, so that no other goroutine runs in the wrong namespace.
+// onThread runs fn on a locked thread, and then moves the thread back to the namespace it came
+// from. If that fails, the thread ends with its goroutine, so that no other goroutine runs in the
+// wrong namespace.
 func onThread(fn func() error) error {
 	result := make(chan error, 1)
 	go func() {
@@ -61,7 +65,9 @@ func onThread(fn func() error) error {
 	return <-result
 }
 
-// ensureNamespace creates a pinned namespace unless it exists, with its loopback up and IPv6 off, and says whether it did. The settings are applied only to a new one, since a machine may have changed those of an existing one.
+// ensureNamespace creates a pinned namespace unless it exists, with its loopback up and IPv6 off,
+// and says whether it did. The settings are applied only to a new one, since a machine may have
+// changed those of an existing one.
 func ensureNamespace(name string, settings ...sysctl) (created bool, err error) {
 	if pinned(name) {
 		return false, nil
@@ -114,7 +120,8 @@ func createNamespace(name string, settings []sysctl) error {
 	})
 }
 
-// shareNetnsDir makes the directory a shared mount, as ip-netns(8) does on its first use. Otherwise ip-netns(8) would mount over our namespaces, and unpinning one would leave a second pin below.
+// shareNetnsDir makes the directory a shared mount, as ip-netns(8) does on its first use. Otherwise
+// ip-netns(8) would mount over our namespaces, and unpinning one would leave a second pin below.
 func shareNetnsDir() error {
 	if err := os.MkdirAll(netnsDir, 0o755); err != nil {
 		return err
@@ -152,7 +159,8 @@ func restoreNetnsDir() error {
 	})
 }
 
-// deleteNamespace unpins a namespace. The kernel removes it and its links when its last process and socket are gone.
+// deleteNamespace unpins a namespace. The kernel removes it and its links when its last process and
+// socket are gone.
 func deleteNamespace(name string) error {
 	path := netnsPath(name)
 	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
@@ -204,7 +212,8 @@ func bringUp(name string) error {
 	return setUp(handle, name)
 }
 
-// open returns a netlink handle in a pinned namespace, and the namespace. The caller closes both with the returned function.
+// open returns a netlink handle in a pinned namespace, and the namespace. The caller closes both
+// with the returned function.
 func open(name string) (*netlink.Handle, netns.NsHandle, func(), error) {
 	ns, err := netns.GetFromPath(netnsPath(name))
 	if err != nil {

@@ -29,7 +29,8 @@ func TestOpenPortIsOpenAndBlockedPortIsBlocked(t *testing.T) {
 	l.dropped("eni-b", ipC+":81")
 }
 
-// TestNobodyIsSilent checks that the network reports neither that an address is unused nor that its machine does not answer ARP, which a router knows after 3 s.
+// TestNobodyIsSilent checks that the network reports neither that an address is unused nor that its
+// machine does not answer ARP, which a router knows after 3 s.
 func TestNobodyIsSilent(t *testing.T) {
 	l := newLab(t, threeInterfaces())
 	for _, addr := range []string{"10.240.0.99:80", "10.240.1.99:80", "10.240.77.1:80"} {

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Next hops between a router and the internet namespace. Link-local addresses cannot collide with a VPC's. All uplinks have the same two, since each is a separate link.
+// Next hops between a router and the internet namespace. Link-local addresses cannot collide with a
+// VPC's. All uplinks have the same two, since each is a separate link.
 var (
 	uplinkInside  = netip.AddrFrom4([4]byte{169, 254, 255, 2}) // the router's end
 	uplinkOutside = netip.AddrFrom4([4]byte{169, 254, 255, 1}) // the internet's end
@@ -20,10 +21,12 @@ var (
 
 var everywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 
-// subnetRulePriority is the priority of the rules that send an interface's packets to its subnet's route table: after the router's own addresses (0) and before the main table (32766).
+// subnetRulePriority is the priority of the rules that send an interface's packets to its subnet's
+// route table: after the router's own addresses (0) and before the main table (32766).
 const subnetRulePriority = 1000
 
-// route is one kernel route in comparable form. Table is a kernel table number, Kind an RTN_ constant. Links have names, not indexes, so that a plan can be made before they exist.
+// route is one kernel route in comparable form. Table is a kernel table number, Kind an RTN_
+// constant. Links have names, not indexes, so that a plan can be made before they exist.
 type route struct {
 	Table       int
 	Kind        int
@@ -84,7 +87,8 @@ type link struct {
 	Gateway   netip.Addr
 }
 
-// alias returns the label of a finished link. A link with another label, or none, is outdated or unfinished.
+// alias returns the label of a finished link. A link with another label, or none, is outdated or
+// unfinished.
 func (l link) alias() string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s", l.Interface.ID, l.Address, l.Interface.MAC))
 }
@@ -140,7 +144,8 @@ func planRouter(vpc VPC) routerPlan {
 	return plan
 }
 
-// planTable renders a route table. Local packets continue to the main table, which knows every interface. Packets that no route matches are dropped.
+// planTable renders a route table. Local packets continue to the main table, which knows every
+// interface. Packets that no route matches are dropped.
 func (v VPC) planTable(number int, table RouteTable) []route {
 	routes := map[netip.Prefix]route{
 		everywhere: {Kind: unix.RTN_BLACKHOLE},
@@ -175,7 +180,8 @@ func (v VPC) resolve(target Target) route {
 	return route{Kind: unix.RTN_BLACKHOLE}
 }
 
-// tableNumbers returns the kernel numbers of the route tables in use. They are hashes of the identifiers, so that a table keeps its number when others change.
+// tableNumbers returns the kernel numbers of the route tables in use. They are hashes of the
+// identifiers, so that a table keeps its number when others change.
 func (v VPC) tableNumbers() map[string]int {
 	numbers := map[string]int{}
 	taken := map[int]bool{}
@@ -196,7 +202,8 @@ func (v VPC) tableNumbers() map[string]int {
 	return numbers
 }
 
-// planInternet works out the internet namespace's routes: the operator, and each public address to its VPC.
+// planInternet works out the internet namespace's routes: the operator, and each public address to
+// its VPC.
 func planInternet(slice Slice, cfg Config) []route {
 	routes := slice.internetRoutes()
 	for _, vpc := range cfg.VPCs {

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncRoutes sets a namespace's routes to those wanted, and does not touch correct ones. Without prune, it keeps additional routes.
+// syncRoutes sets a namespace's routes to those wanted, and does not touch correct ones. Without
+// prune, it keeps additional routes.
 func syncRoutes(handle *netlink.Handle, wanted []route, prune bool) error {
 	indexes, names, err := linkIndexes(handle)
 	if err != nil {
@@ -102,7 +103,8 @@ func syncRules(handle *netlink.Handle, wanted []rule) error {
 // allRoutes lists the IPv4 routes of every table.
 func allRoutes(handle *netlink.Handle) ([]netlink.Route, error) {
 	every := &netlink.Route{Table: unix.RT_TABLE_UNSPEC}
-	// A dump that was interrupted by a change is repeated: others may change the host's routes meanwhile.
+	// A dump that was interrupted by a change is repeated: others may change the host's routes
+	// meanwhile.
 	for attempt := 0; ; attempt++ {
 		routes, err := handle.RouteListFiltered(unix.AF_INET, every, netlink.RT_FILTER_TABLE)
 		if err == nil {

@@ -63,7 +63,9 @@ func (r Rule) matchPorts(protocol string) (string, error) {
 	return fmt.Sprintf("%s dport %d-%d", protocol, r.FromPort, r.ToPort), nil
 }
 
-// renderRuleset renders the nftables ruleset of a VPC's router, to be loaded in one transaction. It expects a validated VPC. Everything is ordered by identifier, so that the same VPC yields the same bytes.
+// renderRuleset renders the nftables ruleset of a VPC's router, to be loaded in one transaction. It
+// expects a validated VPC. Everything is ordered by identifier, so that the same VPC yields the
+// same bytes.
 func renderRuleset(vpc VPC) string {
 	r := ruleset{vpc: vpc, interfaces: sortedBy(vpc.Interfaces, func(i Interface) string { return i.ID })}
 	r.line("table ip lab")
@@ -174,7 +176,8 @@ func (r *ruleset) sources() {
 // askAddress matches DHCP requests of a machine without an address.
 const askAddress = "ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67"
 
-// services allows interfaces to reach the resolver and the metadata service, from their own address only, and to get and renew that address by DHCP. Other packets to the router are dropped.
+// services allows interfaces to reach the resolver and the metadata service, from their own address
+// only, and to get and renew that address by DHCP. Other packets to the router are dropped.
 func (r *ruleset) services() {
 	var addrs []string
 	for _, addr := range r.vpc.services() {
@@ -197,7 +200,8 @@ func (r *ruleset) silence() {
 	r.close()
 }
 
-// forwarding sends the first packet of a flow through the egress rules of its sender, if that is an interface of the VPC, and then through the ingress rules of its receiver, if that is one.
+// forwarding sends the first packet of a flow through the egress rules of its sender, if that is an
+// interface of the VPC, and then through the ingress rules of its receiver, if that is one.
 func (r *ruleset) forwarding() {
 	verdicts := func(chain, uplink string) string {
 		list := []string{fmt.Sprintf("%q : %s", uplinkName, uplink)}
@@ -219,7 +223,8 @@ func (r *ruleset) forwarding() {
 	r.close()
 }
 
-// groups writes one chain per interface and direction, which jumps to the chains of the interface's groups. Within one transaction the order of chains does not matter.
+// groups writes one chain per interface and direction, which jumps to the chains of the interface's
+// groups. Within one transaction the order of chains does not matter.
 func (r *ruleset) groups() {
 	for _, g := range sortedBy(r.vpc.SecurityGroups, groupID) {
 		r.group("ingress-"+g.ID, g.Ingress, "saddr", "iifname", "accept")

@@ -15,7 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Slice is a lab's share of the addresses that RFC 5737 reserves for documentation and that nobody routes. The first usable address is the operator's, the second the internet's, and the last ones belong to servers in the internet. The lab can assign the others.
+// Slice is a lab's share of the addresses that RFC 5737 reserves for documentation and that nobody
+// routes. The first usable address is the operator's, the second the internet's, and the last ones
+// belong to servers in the internet. The lab can assign the others.
 type Slice struct {
 	// Index is the slice's number, 0 to 7.
 	Index int
@@ -56,13 +58,15 @@ func (s Slice) PublicIPs() []netip.Addr {
 	return usable[:len(usable)-serverCount]
 }
 
-// Servers returns the addresses kept for servers in the internet, on which [Manager.ListenInternet] listens.
+// Servers returns the addresses kept for servers in the internet, on which [Manager.ListenInternet]
+// listens.
 func (s Slice) Servers() []netip.Addr {
 	usable := s.usable()
 	return usable[len(usable)-serverCount:]
 }
 
-// usable returns the addresses after the operator's and the internet's, up to the broadcast address.
+// usable returns the addresses after the operator's and the internet's, up to the broadcast
+// address.
 func (s Slice) usable() (addrs []netip.Addr) {
 	for addr := s.internet().Next(); s.Prefix.Contains(addr.Next()); addr = addr.Next() {
 		addrs = append(addrs, addr)
@@ -76,7 +80,8 @@ func (s Slice) internet() netip.Addr { return s.Operator.Next() }
 // hostLink returns the name of the link in the host's namespace.
 func (s Slice) hostLink() string { return "kl" + strconv.Itoa(s.Index) }
 
-// internetRoutes returns the routes of the internet namespace that do not depend on the configuration.
+// internetRoutes returns the routes of the internet namespace that do not depend on the
+// configuration.
 func (s Slice) internetRoutes() []route {
 	return []route{
 		{Table: unix.RT_TABLE_MAIN, Kind: unix.RTN_BLACKHOLE, Destination: everywhere},
@@ -87,7 +92,10 @@ func (s Slice) internetRoutes() []route {
 // namespace returns the name of the slice's namespace with an identifier.
 func (s Slice) namespace(id string) string { return s.hostLink() + "-" + id }
 
-// Claim returns the slice of the lab in a state directory: the one it had before, else a free one, which the lab keeps until [Release]. It fails if all slices are taken, or if another lab has got the earlier one by now (after a reboot of the host). A slice that contains one of the addresses to avoid is not free: some hosts reach real services at addresses of these ranges.
+// Claim returns the slice of the lab in a state directory: the one it had before, else a free one,
+// which the lab keeps until [Release]. It fails if all slices are taken, or if another lab has got
+// the earlier one by now (after a reboot of the host). A slice that contains one of the addresses
+// to avoid is not free: some hosts reach real services at addresses of these ranges.
 func Claim(stateDir string, avoid ...netip.Addr) (Slice, error) {
 	return claims{claimsDir, avoiding(avoid, Slice.free)}.claim(stateDir)
 }
@@ -101,12 +109,15 @@ func avoiding(avoid []netip.Addr, free func(Slice) (bool, error)) func(Slice) (b
 	}
 }
 
-// Release frees the slice of a state directory, if it has one. It fails while something of the slice is left.
+// Release frees the slice of a state directory, if it has one. It fails while something of the
+// slice is left.
 func Release(stateDir string) error {
 	return claims{claimsDir, Slice.free}.release(stateDir)
 }
 
-// claims is the host's register of slices: one file per taken slice, with the path of the state directory that has it. A claim holds only if the state directory's file agrees, so a deleted state directory frees its slice.
+// claims is the host's register of slices: one file per taken slice, with the path of the state
+// directory that has it. A claim holds only if the state directory's file agrees, so a deleted
+// state directory frees its slice.
 type claims struct {
 	dir  string
 	free func(Slice) (bool, error) // whether the host does not use the slice's addresses
@@ -239,7 +250,8 @@ func rememberedSlice(stateDir string) (Slice, bool, error) {
 	return s, err == nil, err
 }
 
-// free says whether the host does not use the slice's addresses: nothing of a lab is left, and no route of the host overlaps them.
+// free says whether the host does not use the slice's addresses: nothing of a lab is left, and no
+// route of the host overlaps them.
 func (s Slice) free() (bool, error) {
 	left, err := Leftovers(s)
 	if err != nil || len(left) > 0 {

@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	// freshness is how long a file that may change upstream is served from the cache without asking upstream.
+	// freshness is how long a file that may change upstream is served from the cache without asking
+	// upstream.
 	freshness = 6 * time.Hour
 	// downloadTimeout bounds the download of one file.
 	downloadTimeout = 10 * time.Minute
@@ -30,13 +31,15 @@ const (
 	capacity = 2 << 30
 )
 
-// roots are the URL paths below which an Archive serves Debian's archives, as on Debian's own servers.
+// roots are the URL paths below which an Archive serves Debian's archives, as on Debian's own
+// servers.
 var roots = []string{"/debian/", "/debian-security/"}
 
 // errNotThere says that the upstream does not have a file.
 var errNotThere = errors.New("not found upstream")
 
-// Archive is an HTTP handler that serves Debian's package archives from a cache, which it fills from an upstream on request. Several archives, also in several processes, may share a cache.
+// Archive is an HTTP handler that serves Debian's package archives from a cache, which it fills
+// from an upstream on request. Several archives, also in several processes, may share a cache.
 type Archive struct {
 	dir      string // of the cache
 	upstream string // base URL of Debian's archive, "http://deb.debian.org/debian"
@@ -52,9 +55,9 @@ type Archive struct {
 	faults []Fault
 }
 
-// NewArchive returns an archive with its cache in dir. upstream is the base URL
-// of a Debian mirror; the security archive is expected beside it, at the same
-// URL with "-security" appended. Requests are logged in requests.
+// NewArchive returns an archive with its cache in dir. upstream is the base URL of a Debian mirror;
+// the security archive is expected beside it, at the same URL with "-security" appended. Requests
+// are logged in requests.
 func NewArchive(dir, upstream string, requests *Log, log *slog.Logger) *Archive {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.ResponseHeaderTimeout = answerTimeout
@@ -119,12 +122,15 @@ func servable(urlPath string) (string, bool) {
 	return "", false
 }
 
-// immutable says whether a file never changes: packages have their version in their name, and by-hash indices their checksum.
+// immutable says whether a file never changes: packages have their version in their name, and
+// by-hash indices their checksum.
 func immutable(name string) bool {
 	return strings.Contains(name, "/pool/") || strings.Contains(name, "/by-hash/")
 }
 
-// open returns a file of the cache. If need be, it first downloads the file or asks the upstream whether it has changed. All requests for a file share one download, which goes on when the first of them gives up.
+// open returns a file of the cache. If need be, it first downloads the file or asks the upstream
+// whether it has changed. All requests for a file share one download, which goes on when the first
+// of them gives up.
 func (a *Archive) open(ctx context.Context, name string) (*os.File, error) {
 	if !a.fresh(name) {
 		done := a.downloads.DoChan(name, func() (any, error) {
@@ -166,7 +172,8 @@ func (a *Archive) file(name string) string { return filepath.Join(a.dir, filepat
 // checkedSuffix ends the names of the files that checkedFile names.
 const checkedSuffix = ".checked"
 
-// checkedFile returns the name of a file whose time says when the named file was last compared with upstream's.
+// checkedFile returns the name of a file whose time says when the named file was last compared with
+// upstream's.
 func (a *Archive) checkedFile(name string) string {
 	dir, base := filepath.Split(a.file(name))
 	return filepath.Join(dir, "."+base+checkedSuffix)

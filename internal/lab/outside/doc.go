@@ -1,6 +1,8 @@
-// Package outside has the servers in the internet of the local EC2: an archive of Debian packages, and a web server that answers with the client's address.
+// Package outside has the servers in the internet of the local EC2: an archive of Debian packages,
+// and a web server that answers with the client's address.
 //
-// Both are HTTP handlers. They know nothing of networks, of the EC2 API, or of the address they are served on.
+// Both are HTTP handlers. They know nothing of networks, of the EC2 API, or of the address they are
+// served on.
 package outside
 
 import "net/netip"
@@ -8,7 +10,8 @@ import "net/netip"
 // WebName is the DNS name of the server that [Web] makes.
 const WebName = "outside.k8s-lab.test"
 
-// archiveNames are the DNS names of the archive: those that Debian's EC2 images and cloud-init's templates use.
+// archiveNames are the DNS names of the archive: those that Debian's EC2 images and cloud-init's
+// templates use.
 var archiveNames = []string{"deb.debian.org", "cdn-aws.deb.debian.org", "security.debian.org"}
 
 // Names returns the DNS names of both servers with their addresses.

@@ -20,7 +20,8 @@ type Request struct {
 	Path   string     `json:"path"`
 }
 
-// Log keeps the last requests that a server received. The zero Log is ready for use and safe for concurrent use.
+// Log keeps the last requests that a server received. The zero Log is ready for use and safe for
+// concurrent use.
 type Log struct {
 	mu       sync.Mutex
 	requests []Request
@@ -55,7 +56,8 @@ func (l *Log) note(r *http.Request) netip.Addr {
 	return source
 }
 
-// Web returns a server that answers every request with the address it came from, and logs it in log.
+// Web returns a server that answers every request with the address it came from, and logs it in
+// log.
 func Web(log *Log) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		source := log.note(r)

@@ -23,7 +23,10 @@ import (
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// New returns a handler for the root of a server that serves the images of the layout in dir. The reference annotation of the OCI image specification names each image, such as registry.k8s.io/pause:3.10.1. The registry host in the name is ignored, so that containerd can use the server as a mirror of any host. Nothing can be pushed.
+// New returns a handler for the root of a server that serves the images of the layout in dir. The
+// reference annotation of the OCI image specification names each image, such as
+// registry.k8s.io/pause:3.10.1. The registry host in the name is ignored, so that containerd can
+// use the server as a mirror of any host. Nothing can be pushed.
 func New(dir string) (http.Handler, error) {
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
@@ -89,7 +92,8 @@ func (w *statusWriter) Header() http.Header         { return w.header }
 func (w *statusWriter) WriteHeader(status int)      { w.status = status }
 func (w *statusWriter) Write(b []byte) (int, error) { return w.body.Write(b) }
 
-// layoutBlobs serves the blobs of a layout without checking digests, which clients do. The registry's own disk handler reads a blob twice more on every request to check it.
+// layoutBlobs serves the blobs of a layout without checking digests, which clients do. The
+// registry's own disk handler reads a blob twice more on every request to check it.
 type layoutBlobs string
 
 func (dir layoutBlobs) path(h v1.Hash) string { return filepath.Join(string(dir), h.Algorithm, h.Hex) }

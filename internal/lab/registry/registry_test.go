@@ -25,8 +25,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// newLayout writes a layout with one image of one layer and returns its
-// directory and the layer.
+// newLayout writes a layout with one image of one layer and returns its directory and the layer.
 func newLayout(t *testing.T, ref string) (dir string, layer v1.Layer) {
 	t.Helper()
 	dir = t.TempDir()
@@ -68,8 +67,8 @@ func sha(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// The registry answers what containerd asks of a mirror (its hosts.toml
-// resolver puts the image's registry into ns).
+// The registry answers what containerd asks of a mirror (its hosts.toml resolver puts the image's
+// registry into ns).
 func TestAnswersAsMirror(t *testing.T) {
 	dir, layer := newLayout(t, "registry.test/some/where/pause:1")
 	handler, err := New(dir)

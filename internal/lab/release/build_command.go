@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// command prepares a program that runs in dir, in its own process group, which is ended when ctx ends.
+// command prepares a program that runs in dir, in its own process group, which is ended when ctx
+// ends.
 func (b *builder) command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
@@ -34,7 +35,8 @@ func (b *builder) command(ctx context.Context, dir, name string, args ...string)
 	return cmd
 }
 
-// run runs cmd and calls line, which may be nil, with each line of its standard error. The error holds the last 20 lines.
+// run runs cmd and calls line, which may be nil, with each line of its standard error. The error
+// holds the last 20 lines.
 func run(cmd *exec.Cmd, line func(string)) error {
 	const keep = 20
 	var tail []string

@@ -41,8 +41,8 @@ func (b *builder) staticLibrary(ctx context.Context, lib staticLibrary, root str
 	return findOne(root, "usr/lib/*/lib"+lib.name+".a")
 }
 
-// extractPackage downloads a Debian package with the host's apt, which checks
-// its signature, and unpacks it to root; nothing is installed.
+// extractPackage downloads a Debian package with the host's apt, which checks its signature, and
+// unpacks it to root; nothing is installed.
 func (b *builder) extractPackage(ctx context.Context, pkg, root string) error {
 	dir, err := os.MkdirTemp(b.work, "download-")
 	if err != nil {

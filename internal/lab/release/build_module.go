@@ -31,7 +31,8 @@ type builder struct {
 	progress *progress.Reporter
 }
 
-// build writes every program of p to a file of its name in dir. It returns the time of the release, zero if unknown.
+// build writes every program of p to a file of its name in dir. It returns the time of the release,
+// zero if unknown.
 func (b *builder) build(ctx context.Context, p product, dir string) (time.Time, error) {
 	var released time.Time
 	for _, m := range p.modules {
@@ -81,7 +82,8 @@ func (b *builder) download(ctx context.Context, m module, dir string) (moduleInf
 	return info, json.Unmarshal(data, &info)
 }
 
-// buildModule builds m's programs in a new module that requires m and repeats m's requirements, replacements and checksums. So every dependency has the version that upstream released with.
+// buildModule builds m's programs in a new module that requires m and repeats m's requirements,
+// replacements and checksums. So every dependency has the version that upstream released with.
 func (b *builder) buildModule(ctx context.Context, product string, m module, out string) (time.Time, error) {
 	dir, err := os.MkdirTemp(b.work, "module-")
 	if err != nil {
@@ -182,7 +184,10 @@ func (b *builder) buildSource(ctx context.Context, p product, out string) error 
 	return b.runBuild(cmd, p.title())
 }
 
-// wrapperModule returns the go.mod of a module that requires m, derived from upstream, the go.mod of m. Replacements by directories of m's repository are dropped: a module that m requires as v0.0.0 gets the version m.staging, any other the required version. The go version is repeated, the toolchain is not.
+// wrapperModule returns the go.mod of a module that requires m, derived from upstream, the go.mod
+// of m. Replacements by directories of m's repository are dropped: a module that m requires as
+// v0.0.0 gets the version m.staging, any other the required version. The go version is repeated,
+// the toolchain is not.
 func wrapperModule(upstream []byte, m module) ([]byte, error) {
 	f, err := modfile.Parse(m.path+"/go.mod", upstream, nil)
 	if err != nil {

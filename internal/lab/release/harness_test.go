@@ -15,7 +15,8 @@ import (
 	"testing"
 )
 
-// moduleProxy is a directory with the layout of a Go module proxy. Tests build from it with the go command, without network.
+// moduleProxy is a directory with the layout of a Go module proxy. Tests build from it with the go
+// command, without network.
 type moduleProxy struct {
 	t   *testing.T
 	dir string
@@ -55,7 +56,8 @@ func (p moduleProxy) add(path, version string, files map[string]string) {
 	}
 }
 
-// addHello publishes a module with a command in a directory named like a major version. The command prints values that the linker sets.
+// addHello publishes a module with a command in a directory named like a major version. The command
+// prints values that the linker sets.
 func (p moduleProxy) addHello(version string) {
 	p.t.Helper()
 	p.add("example.test/staging", "v0.5.0", map[string]string{

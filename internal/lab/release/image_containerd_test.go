@@ -13,7 +13,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 )
 
-// TestContainerdPullsImages pulls and unpacks every image under its own name with the mirror's containerd, as a worker does.
+// TestContainerdPullsImages pulls and unpacks every image under its own name with the mirror's
+// containerd, as a worker does.
 func TestContainerdPullsImages(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")

@@ -26,7 +26,8 @@ const (
 	group  = "root:x:0:\nnobody:x:65534:\nnonroot:x:65532:\n"
 )
 
-// newLayer makes the only layer of an image. The same programs give the same bytes. It is not compressed, for the reason that writeArchive gives.
+// newLayer makes the only layer of an image. The same programs give the same bytes. It is not
+// compressed, for the reason that writeArchive gives.
 func newLayer(programs string, image image, applets []string) (v1.Layer, error) {
 	var layer bytes.Buffer
 	tw := tar.NewWriter(&layer)
@@ -94,8 +95,8 @@ func writeProgram(tw *tar.Writer, program, at string, bindsLowPorts bool) error 
 	return writeTarFile(tw, header, program)
 }
 
-// netBindService is the file capability cap_net_bind_service=ep as the kernel
-// stores it: struct vfs_cap_data, revision 2 (capabilities(7)).
+// netBindService is the file capability cap_net_bind_service=ep as the kernel stores it: struct
+// vfs_cap_data, revision 2 (capabilities(7)).
 func netBindService() []byte {
 	const (
 		revision2         = 0x02000000

@@ -73,7 +73,10 @@ func catalogueImages() []image {
 	}
 }
 
-// EnsureImages returns the directory of an OCI image layout with PauseImage, CoreDNSImage, MetricsServerImage and ToolboxImage for linux/amd64, and makes it if need be. Each image is pulled if its registry can be reached, and built otherwise. Like EnsureMirror it returns at once if everything is there, and lets one process at a time work.
+// EnsureImages returns the directory of an OCI image layout with PauseImage, CoreDNSImage,
+// MetricsServerImage and ToolboxImage for linux/amd64, and makes it if need be. Each image is
+// pulled if its registry can be reached, and built otherwise. Like EnsureMirror it returns at once
+// if everything is there, and lets one process at a time work.
 func EnsureImages(ctx context.Context, opts Options) (string, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -89,7 +92,8 @@ func layoutDir(cacheDir string, images []image) string {
 	return filepath.Join(cacheDir, layouts, imagesRecipe(images))
 }
 
-// PruneImages removes the layouts in cacheDir except the directories in keep, and returns the removed ones. It removes nothing while another process adds to the cache.
+// PruneImages removes the layouts in cacheDir except the directories in keep, and returns the
+// removed ones. It removes nothing while another process adds to the cache.
 func PruneImages(cacheDir string, keep []string) ([]string, error) {
 	unlock, err := cache.TryLock(lockFile(cacheDir))
 	if err != nil || unlock == nil {

@@ -6,17 +6,22 @@ import (
 	"strings"
 )
 
-// product is one upstream release: where its files lie in the mirror, and how they are built when upstream cannot be reached. Its printed form, field names included, identifies the recipe (see recipe).
+// product is one upstream release: where its files lie in the mirror, and how they are built when
+// upstream cannot be reached. Its printed form, field names included, identifies the recipe (see
+// recipe).
 type product struct {
 	name    string
 	version string
 
 	// base is the directory of the files. With "https://" before it, it is their URL upstream.
 	base string
-	// archive is the name of the archive that holds all programs, in its directory inside. If empty, each program is a file.
+	// archive is the name of the archive that holds all programs, in its directory inside. If
+	// empty, each program is a file.
 	archive string
 	inside  string
-	// published says whether upstream serves these files. sums says where their checksums are: a suffix to the file's name if it starts with a dot, else a file in the same directory. bareSums is the style of dl.k8s.io, a checksum without the file's name.
+	// published says whether upstream serves these files. sums says where their checksums are: a
+	// suffix to the file's name if it starts with a dot, else a file in the same directory.
+	// bareSums is the style of dl.k8s.io, a checksum without the file's name.
 	published bool
 	sums      string
 	bareSums  bool
@@ -30,7 +35,8 @@ type product struct {
 type module struct {
 	path    string
 	version string
-	// staging is the version of the required modules that the module replaces with directories of its repository.
+	// staging is the version of the required modules that the module replaces with directories of
+	// its repository.
 	staging  string
 	programs []program
 	// vars are linker variables. {time} and {commit} are replaced by the tag's.
@@ -75,7 +81,8 @@ func (p product) programs() []string {
 	return names
 }
 
-// sumsFile returns the file in which upstream publishes the checksum of file, relative to the mirror.
+// sumsFile returns the file in which upstream publishes the checksum of file, relative to the
+// mirror.
 func (p product) sumsFile(file string) string {
 	if strings.HasPrefix(p.sums, ".") {
 		return file + p.sums
@@ -193,7 +200,8 @@ func cniProduct() product {
 	}
 }
 
-// runcProduct needs a C compiler, since runc enters namespaces before the Go runtime starts. It is linked statically with libseccomp, as upstream's is, so that it runs on any distribution.
+// runcProduct needs a C compiler, since runc enters namespaces before the Go runtime starts. It is
+// linked statically with libseccomp, as upstream's is, so that it runs on any distribution.
 func runcProduct() product {
 	const path = "github.com/opencontainers/runc"
 	return product{

@@ -20,11 +20,13 @@ type Options struct {
 	Versions
 	// Progress shows the work to a person. Default: nothing is shown.
 	Progress *progress.Reporter
-	// Client fetches releases from upstream. The default gives up on an unreachable host within seconds.
+	// Client fetches releases from upstream. The default gives up on an unreachable host within
+	// seconds.
 	Client *http.Client
 }
 
-// Versions are the releases that the mirror must hold, as upstream spells its tags. An empty list means the default version.
+// Versions are the releases that the mirror must hold, as upstream spells its tags. An empty list
+// means the default version.
 type Versions struct {
 	Kubernetes []string // "v1.36.4"
 	Etcd       []string // "v3.6.16"
@@ -68,9 +70,13 @@ func (o Options) withDefaults() (Options, error) {
 	return o, err
 }
 
-// EnsureMirror completes the mirror of releases and returns its directory. A release lies under upstream's host and path, such as dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet. Its checksum lies beside it, as upstream publishes it and as <file>.sha256. SHA256SUMS at the top lists all files in the format of sha256sum(1).
+// EnsureMirror completes the mirror of releases and returns its directory. A release lies under
+// upstream's host and path, such as dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet. Its checksum
+// lies beside it, as upstream publishes it and as <file>.sha256. SHA256SUMS at the top lists all
+// files in the format of sha256sum(1).
 //
-// It returns at once if everything is there. Otherwise one process per cache works while others wait. Finished files are kept when ctx ends or a build fails.
+// It returns at once if everything is there. Otherwise one process per cache works while others
+// wait. Finished files are kept when ctx ends or a build fails.
 func EnsureMirror(ctx context.Context, opts Options) (string, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -79,7 +85,8 @@ func EnsureMirror(ctx context.Context, opts Options) (string, error) {
 	return ensureStore(ctx, opts, "mirror", mirrorProducts(opts.Versions))
 }
 
-// EnsureTools builds OpenTofu from its module if need be, for hosts that have neither terraform nor tofu, and returns the directory of `tofu`.
+// EnsureTools builds OpenTofu from its module if need be, for hosts that have neither terraform nor
+// tofu, and returns the directory of `tofu`.
 func EnsureTools(ctx context.Context, opts Options) (string, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {

@@ -28,7 +28,8 @@ import (
 // parallelBuilds is 2 so that one build can fetch modules or link while another compiles.
 const parallelBuilds = 2
 
-// store is a directory with the files of products. An index beside it records the verified files, so that they need not be read again.
+// store is a directory with the files of products. An index beside it records the verified files,
+// so that they need not be read again.
 type store struct {
 	cacheDir string
 	name     string
@@ -47,7 +48,8 @@ type entry struct {
 	SHA256  string    `json:"sha256"`
 	Size    int64     `json:"size"`
 	ModTime time.Time `json:"modTime"`
-	// Recipe identifies the product definition that the file was built from. It is empty for files from upstream.
+	// Recipe identifies the product definition that the file was built from. It is empty for files
+	// from upstream.
 	Recipe string `json:"recipe,omitempty"`
 }
 
@@ -92,7 +94,8 @@ func (s *store) complete(ctx context.Context, products []product) error {
 	return s.save()
 }
 
-// make fetches the products that upstream serves and builds the others. Finished products stay in the store when another fails.
+// make fetches the products that upstream serves and builds the others. Finished products stay in
+// the store when another fails.
 func (s *store) make(ctx context.Context, products []product) error {
 	if len(products) == 0 {
 		return nil
@@ -172,7 +175,8 @@ func (s *store) fill(work string, p product, recipe string, put func(dir string)
 	return s.publish(p, recipe, dir)
 }
 
-// publish moves the files of p from dir into the store, each atomically, and writes their checksums beside them as upstream does.
+// publish moves the files of p from dir into the store, each atomically, and writes their checksums
+// beside them as upstream does.
 func (s *store) publish(p product, recipe, dir string) error {
 	var lines strings.Builder
 	for _, file := range p.files() {
@@ -220,7 +224,8 @@ func (s *store) publish(p product, recipe, dir string) error {
 	return s.save()
 }
 
-// missing returns the products that have a file which is absent, changed since it was verified, or built from another recipe.
+// missing returns the products that have a file which is absent, changed since it was verified, or
+// built from another recipe.
 func (s *store) missing(products []product) []product {
 	return slices.DeleteFunc(slices.Clone(products), func(p product) bool {
 		for _, file := range p.files() {
@@ -238,7 +243,8 @@ func (s *store) unchanged(file string, e entry) bool {
 	return err == nil && info.Mode().IsRegular() && info.Size() == e.Size && info.ModTime().Equal(e.ModTime)
 }
 
-// verify reads the files that were touched since they were verified, and drops those with other content from the index.
+// verify reads the files that were touched since they were verified, and drops those with other
+// content from the index.
 func (s *store) verify() error {
 	changed := false
 	for file, e := range s.entries {
@@ -295,7 +301,8 @@ func (s *store) load() error {
 	return nil
 }
 
-// save writes the index and the list of checksums together, so that a process that needs only existing files need not wait for the others.
+// save writes the index and the list of checksums together, so that a process that needs only
+// existing files need not wait for the others.
 func (s *store) save() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -323,7 +330,9 @@ func (s *store) sumsCurrent() bool {
 // typeNames matches the types in a product's printed form.
 var typeNames = regexp.MustCompile(`\brelease\.(product|module|program|staticLibrary|debianFile)\b`)
 
-// recipe identifies how the product is built: a hash of its printed form. In that form the types have the package name artifact, under which existing caches were filled; another name would repeat hours of building.
+// recipe identifies how the product is built: a hash of its printed form. In that form the types
+// have the package name artifact, under which existing caches were filled; another name would
+// repeat hours of building.
 func (p product) recipe() string {
 	form := typeNames.ReplaceAllString(fmt.Sprintf("%#v", p), "artifact.$1")
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", buildFormat, form))

@@ -9,7 +9,9 @@ import (
 	"time"
 )
 
-// writeArchive packs the named programs of dir into a gzipped tar at to, each as inside/name. The same programs give the same bytes. The programs are stored, not compressed: the mirror is local, and decompression would take CPU time from machines that boot at the same time.
+// writeArchive packs the named programs of dir into a gzipped tar at to, each as inside/name. The
+// same programs give the same bytes. The programs are stored, not compressed: the mirror is local,
+// and decompression would take CPU time from machines that boot at the same time.
 func writeArchive(to, dir, inside string, names []string, released time.Time) (err error) {
 	out, err := os.Create(to)
 	if err != nil {

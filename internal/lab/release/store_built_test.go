@@ -24,7 +24,8 @@ func defaultVersions(t *testing.T) Versions {
 	return v
 }
 
-// builtMirror returns the mirror in the user's cache. It skips the test if the mirror is not built, since that takes minutes.
+// builtMirror returns the mirror in the user's cache. It skips the test if the mirror is not built,
+// since that takes minutes.
 func builtMirror(t *testing.T) string {
 	t.Helper()
 	s := newStore(Options{CacheDir: cache.DefaultDir()}, "mirror")

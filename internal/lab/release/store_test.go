@@ -148,7 +148,8 @@ func TestStoreRebuildsWhenRecipeChanges(t *testing.T) {
 	}
 }
 
-// TestRecipeStays fails if an unchanged product gets another recipe, because then every cache is built again.
+// TestRecipeStays fails if an unchanged product gets another recipe, because then every cache is
+// built again.
 func TestRecipeStays(t *testing.T) {
 	if got, want := helloProduct("v1.0.0").recipe(), "c19b7cff3d6431ea"; got != want {
 		t.Errorf("recipe %s, want %s", got, want)

@@ -25,7 +25,8 @@ import (
 // connectTimeout bounds how long an unreachable upstream can delay a build.
 const connectTimeout = 3 * time.Second
 
-// errUnavailable says that a file cannot be had from upstream now. A file with a wrong checksum is another error.
+// errUnavailable says that a file cannot be had from upstream now. A file with a wrong checksum is
+// another error.
 var errUnavailable = errors.New("not available from upstream")
 
 // upstream downloads releases. It does not try a host again that has failed once.
@@ -147,7 +148,8 @@ func (u *upstream) markDown(host string, cause error) error {
 	return u.down[host]
 }
 
-// findChecksum reads the SHA-256 of name from a checksum file, which holds one bare checksum or lines of sha256sum(1).
+// findChecksum reads the SHA-256 of name from a checksum file, which holds one bare checksum or
+// lines of sha256sum(1).
 func findChecksum(r io.Reader, name string) (string, error) {
 	lines := bufio.NewScanner(io.LimitReader(r, 1<<20))
 	for lines.Scan() {

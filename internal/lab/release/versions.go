@@ -22,8 +22,8 @@ const (
 	PauseImage         = "registry.k8s.io/pause:" + PauseVersion
 	CoreDNSImage       = "registry.k8s.io/coredns/coredns:" + CoreDNSVersion
 	MetricsServerImage = "registry.k8s.io/metrics-server/metrics-server:" + MetricsServerVersion
-	// ToolboxImage is the lab's own test image: a busybox with a shell,
-	// nslookup, wget, nc and httpd. It is served for any registry host.
+	// ToolboxImage is the lab's own test image: a busybox with a shell, nslookup, wget, nc and
+	// httpd. It is served for any registry host.
 	ToolboxImage = "k8s-lab/toolbox:" + ToolboxVersion
 )
 

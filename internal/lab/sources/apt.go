@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// aptMirror returns the URL of the Debian archive that the host's apt uses, from the sources in dir (/etc/apt); empty if there is none.
+// aptMirror returns the URL of the Debian archive that the host's apt uses, from the sources in dir
+// (/etc/apt); empty if there is none.
 func aptMirror(dir string) string {
 	files := []string{filepath.Join(dir, "sources.list")}
 	for _, pattern := range []string{"*.list", "*.sources"} {
@@ -25,7 +26,8 @@ func aptMirror(dir string) string {
 	return ""
 }
 
-// debianURI returns the first URI that ends in /debian, as those of all mirrors of Debian's archive do, in a file of either of sources.list(5)'s formats.
+// debianURI returns the first URI that ends in /debian, as those of all mirrors of Debian's archive
+// do, in a file of either of sources.list(5)'s formats.
 func debianURI(file string) string {
 	f, err := os.Open(file)
 	if err != nil {

@@ -15,7 +15,10 @@ import (
 	"time"
 )
 
-// DebianMirrorEnv names the environment variable with the base URL of the Debian mirror that images are built from and that the machines' package archive fetches from. The default is Debian's own mirror network. The security archive is expected at the same URL with "-security" appended. The host's own sources are not used: they may be another distribution's, or lack a release.
+// DebianMirrorEnv names the environment variable with the base URL of the Debian mirror that images
+// are built from and that the machines' package archive fetches from. The default is Debian's own
+// mirror network. The security archive is expected at the same URL with "-security" appended. The
+// host's own sources are not used: they may be another distribution's, or lack a release.
 const DebianMirrorEnv = "K8S_LAB_DEBIAN_MIRROR"
 
 const defaultDebianMirror = "http://deb.debian.org/debian"
@@ -23,10 +26,12 @@ const defaultDebianMirror = "http://deb.debian.org/debian"
 // DebianMirror returns the base URL of the Debian mirror in use.
 func DebianMirror() string { return cmp.Or(os.Getenv(DebianMirrorEnv), defaultDebianMirror) }
 
-// resolveTimeout bounds Addresses. A host that cannot resolve these names cannot reach the sources anyway.
+// resolveTimeout bounds Addresses. A host that cannot resolve these names cannot reach the sources
+// anyway.
 const resolveTimeout = 3 * time.Second
 
-// Addresses returns the addresses from which the host gets packages and modules. A lab's network must not contain them.
+// Addresses returns the addresses from which the host gets packages and modules. A lab's network
+// must not contain them.
 func Addresses(ctx context.Context) []netip.Addr {
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()

@@ -1,4 +1,6 @@
-// Package testbed gives tests the surroundings of a machine in the local EC2: a network with one VPC and an internet gateway, its metadata service, resolver and DHCP server. The test is the operator. Everything is removed when the test ends.
+// Package testbed gives tests the surroundings of a machine in the local EC2: a network with one
+// VPC and an internet gateway, its metadata service, resolver and DHCP server. The test is the
+// operator. Everything is removed when the test ends.
 //
 // It starts no machines, and knows nothing of how they are made or of the EC2 API.
 package testbed
@@ -59,7 +61,8 @@ type Host struct {
 	HostKey  ssh.PublicKey // as in its user data
 }
 
-// New makes the network. The test needs root, and one of this computer's network slices must be free.
+// New makes the network. The test needs root, and one of this computer's network slices must be
+// free.
 func New(t *testing.T) *Network {
 	t.Helper()
 	n := &Network{t: t, vpc: network.VPC{
@@ -118,7 +121,8 @@ func (n *Network) apply() {
 // Operator returns the test's own address, at which machines can reach it.
 func (n *Network) Operator() netip.Addr { return n.slice.Operator }
 
-// Add adds a machine's interface and its metadata. cloudConfig is appended to its user data, which contain its host key.
+// Add adds a machine's interface and its metadata. cloudConfig is appended to its user data, which
+// contain its host key.
 func (n *Network) Add(cloudConfig string) Host {
 	n.t.Helper()
 	count := len(n.vpc.Interfaces)

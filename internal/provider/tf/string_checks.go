@@ -48,8 +48,8 @@ type cidr struct {
 	StringCheck
 }
 
-// CIDR accepts IPv4 networks that have a form: one that describes itself, completing
-// "must be", and says what is wrong with a network.
+// CIDR accepts IPv4 networks that have a form: one that describes itself, completing "must be", and
+// says what is wrong with a network.
 func CIDR(form interface {
 	fmt.Stringer
 	Check(netip.Prefix) error

@@ -54,7 +54,8 @@ func (t *tx) publicIP(e *iface) netip.Addr {
 	return e.PublicIP
 }
 
-// takePublicIP assigns public addresses in turn, so that a released one is not reused at once: a stopped instance starts with another one, as on EC2.
+// takePublicIP assigns public addresses in turn, so that a released one is not reused at once: a
+// stopped instance starts with another one, as on EC2.
 func (t *tx) takePublicIP() (netip.Addr, bool) {
 	used := map[netip.Addr]bool{}
 	for _, a := range t.st.Addresses {

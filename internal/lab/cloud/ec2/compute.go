@@ -118,7 +118,8 @@ func Open(cfg Config) (*Compute, error) {
 	return c, nil
 }
 
-// Start builds the network of the saved state. It adopts running machines, continues unfinished transitions and, after a reboot of the host, starts the running instances again.
+// Start builds the network of the saved state. It adopts running machines, continues unfinished
+// transitions and, after a reboot of the host, starts the running instances again.
 func (c *Compute) Start(ctx context.Context) error {
 	if err := c.tryNetwork(ctx); err != nil {
 		return err
@@ -127,7 +128,8 @@ func (c *Compute) Start(ctx context.Context) error {
 	return c.resume()
 }
 
-// Close waits for running transitions and starts no more. Machines and network keep running, for the next Open.
+// Close waits for running transitions and starts no more. Machines and network keep running, for
+// the next Open.
 func (c *Compute) Close() {
 	c.cancel()
 	c.wg.Wait()

@@ -86,7 +86,8 @@ func (s selection[T]) run(t *tx) (page []*T, next string, err error) {
 	return page, next, nil
 }
 
-// describe returns one page of the selected resources in their form for answers, and the token of the next.
+// describe returns one page of the selected resources in their form for answers, and the token of
+// the next.
 func describe[T, I any](t *tx, s selection[T], item func(*T) I) (items []I, next string, err error) {
 	page, next, err := s.run(t)
 	for _, resource := range page {
@@ -107,7 +108,8 @@ func checkFilters[T any](filters []filter, known fields[T]) error {
 	return nil
 }
 
-// matches reports whether the resource matches every filter. A filter matches if any of its values does. Values may contain the wildcards * and ?.
+// matches reports whether the resource matches every filter. A filter matches if any of its values
+// does. Values may contain the wildcards * and ?.
 func (t *tx) matches(id string, filters []filter, value func(name string) []string) bool {
 	for _, f := range filters {
 		var have []string
@@ -155,7 +157,8 @@ func wildcard(pattern, value string) bool {
 	return regexp.MustCompile(re.String()).MatchString(value)
 }
 
-// cut returns the page of ordered ids after token. A token has the last id of its page, so that pages stay correct while resources change.
+// cut returns the page of ordered ids after token. A token has the last id of its page, so that
+// pages stay correct while resources change.
 func cut(ids []string, size *int, token string, minPage int, byID bool) (page []string, next string, err error) {
 	limit := len(ids)
 	if size != nil {

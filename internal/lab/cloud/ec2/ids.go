@@ -8,7 +8,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// kind is a kind of resource: its id prefix, EC2's message for it, and the error codes for bad ids. The codes' spelling follows no rule; each is as in EC2's list of error codes. Without a malformed code, a malformed id is not found.
+// kind is a kind of resource: its id prefix, EC2's message for it, and the error codes for bad ids.
+// The codes' spelling follows no rule; each is as in EC2's list of error codes. Without a malformed
+// code, a malformed id is not found.
 type kind struct {
 	prefix    string
 	notFound  string

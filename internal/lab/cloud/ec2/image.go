@@ -22,7 +22,8 @@ const (
 	imageCreated = "2025-01-01T00:00:00.000Z"
 )
 
-// PublicImageParameter returns the name of the SSM parameter in which Debian publishes the id of its current image of a release ("13").
+// PublicImageParameter returns the name of the SSM parameter in which Debian publishes the id of
+// its current image of a release ("13").
 func PublicImageParameter(release string) string {
 	return "/aws/service/debian/release/" + release + "/latest/amd64"
 }

@@ -25,7 +25,8 @@ var stateNames = map[instanceState]string{
 // String is the state's name, as EC2 spells it.
 func (s instanceState) String() string { return stateNames[s] }
 
-// TerminatedVisible is how long Describe calls still show a terminated instance. EC2 says "a short while, usually less than one hour".
+// TerminatedVisible is how long Describe calls still show a terminated instance. EC2 says "a short
+// while, usually less than one hour".
 const TerminatedVisible = time.Hour
 
 type instance struct {

@@ -34,7 +34,8 @@ func (c *Compute) InstanceByMAC(vpcID string, mac net.HardwareAddr) (metadata.In
 	return metadata.Instance{}, false
 }
 
-// AddressLeased implements metadata.Source: from then on the machine answers ARP, so EC2's reachability check passes.
+// AddressLeased implements metadata.Source: from then on the machine answers ARP, so EC2's
+// reachability check passes.
 func (c *Compute) AddressLeased(vpcID string, mac net.HardwareAddr) {
 	m, ok := c.InstanceByMAC(vpcID, mac)
 	if !ok || c.answering(m.ID) {

@@ -180,7 +180,8 @@ func (t *tx) planRun(in *runInstancesRequest) (*plan, error) {
 	return p, t.planNetwork(p)
 }
 
-// planNetwork determines subnet, address and groups, from the network interface of the request, or else from the instance-level parameters.
+// planNetwork determines subnet, address and groups, from the network interface of the request, or
+// else from the instance-level parameters.
 func (t *tx) planNetwork(p *plan) error {
 	in := p.in
 	if len(in.SecurityGroups) > 0 {

@@ -13,7 +13,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 )
 
-// transition runs f in the background, one at a time for each instance, with a context that ends with the Compute.
+// transition runs f in the background, one at a time for each instance, with a context that ends
+// with the Compute.
 func (c *Compute) transition(id string, f func(ctx context.Context)) {
 	c.wg.Go(func() {
 		defer c.locks.lock(id)()
@@ -226,7 +227,8 @@ func (c *Compute) watchExits() {
 	}
 }
 
-// exited handles a shutdown from inside: the instance stops or terminates, according to its shutdown behavior.
+// exited handles a shutdown from inside: the instance stops or terminates, according to its
+// shutdown behavior.
 func (c *Compute) exited(id string) {
 	c.transition(id, func(ctx context.Context) {
 		i, ok := c.instance(id, stateRunning)
@@ -250,7 +252,8 @@ func (c *Compute) exited(id string) {
 	})
 }
 
-// PowerCut kills the machine of a running instance. outcome is the instance's state afterwards: "stopped", "terminated", or "impaired" (running, with failing status checks).
+// PowerCut kills the machine of a running instance. outcome is the instance's state afterwards:
+// "stopped", "terminated", or "impaired" (running, with failing status checks).
 func (c *Compute) PowerCut(ctx context.Context, id, outcome string) error {
 	ctx = context.WithoutCancel(ctx) // a power cut must not stop halfway
 	defer c.locks.lock(id)()

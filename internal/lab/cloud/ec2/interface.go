@@ -10,7 +10,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// iface is a network interface. Each is made with an instance. Instance is empty if the interface has outlived it (delete on termination off).
+// iface is a network interface. Each is made with an instance. Instance is empty if the interface
+// has outlived it (delete on termination off).
 type iface struct {
 	ID                  string
 	VPC                 string
@@ -98,7 +99,8 @@ func (t *tx) defaultGroup(vpcID string) string {
 	return ""
 }
 
-// mac returns a locally administered MAC address made from the private address, which is unique within the VPC.
+// mac returns a locally administered MAC address made from the private address, which is unique
+// within the VPC.
 func mac(a netip.Addr) string {
 	b := a.As4()
 	return fmt.Sprintf("02:0e:%02x:%02x:%02x:%02x", b[0], b[1], b[2], b[3])

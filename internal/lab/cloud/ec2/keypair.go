@@ -89,7 +89,8 @@ func importKeyPair(t *tx, in *importKeyPairRequest) (any, error) {
 		k.Type, k.Fingerprint = "ed25519", sha256Fingerprint(key)
 	case ssh.KeyAlgoRSA:
 		k.Type = "rsa"
-		// The fingerprint of an imported RSA key is the MD5 of its DER form (EC2 user guide, "Verify the fingerprint").
+		// The fingerprint of an imported RSA key is the MD5 of its DER form (EC2 user guide,
+		// "Verify the fingerprint").
 		der, err := x509.MarshalPKIXPublicKey(key.(ssh.CryptoPublicKey).CryptoPublicKey())
 		if err != nil {
 			return nil, wire.Refuse("InvalidKey.Format", "Key is not in valid OpenSSH public key format")

@@ -85,7 +85,9 @@ func (t *tx) renderGroup(g *group) network.SecurityGroup {
 // networkTimeout bounds one attempt to change the network.
 const networkTimeout = 60 * time.Second
 
-// syncNetwork applies the state to the network. If that fails, it tries again in the background: the call has been accepted by then, as on EC2. ctx should end with the Compute, not with the call that changed the state.
+// syncNetwork applies the state to the network. If that fails, it tries again in the background:
+// the call has been accepted by then, as on EC2. ctx should end with the Compute, not with the call
+// that changed the state.
 func (c *Compute) syncNetwork(ctx context.Context) {
 	if err := c.tryNetwork(ctx); err != nil && c.ctx.Err() == nil {
 		c.log.Error("the network could not be changed; trying again", "error", err)

@@ -160,7 +160,8 @@ type routeItem struct {
 	Origin          string `xml:"origin"`
 }
 
-// routeItem returns a route with its state, which is blackhole if the target cannot receive packets (gateway detached, interface deleted, instance not running).
+// routeItem returns a route with its state, which is blackhole if the target cannot receive packets
+// (gateway detached, interface deleted, instance not running).
 func (t *tx) routeItem(vpcID string, x route) routeItem {
 	item := routeItem{Destination: x.Destination.String(), GatewayID: x.Gateway, InterfaceID: x.Interface, State: "active", Origin: x.Origin}
 	switch {

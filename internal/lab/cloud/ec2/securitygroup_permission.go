@@ -9,7 +9,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// permissionRequest has the parameters with which Authorize, Revoke and UpdateDescriptions name rules: a list, or flat parameters for a single rule.
+// permissionRequest has the parameters with which Authorize, Revoke and UpdateDescriptions name
+// rules: a list, or flat parameters for a single rule.
 type permissionRequest struct {
 	request
 	GroupId       string

@@ -7,9 +7,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// rule is one security group rule. Exactly one of CIDR, CIDR6 and RefGroup is
-// set. Protocol is "-1", "tcp", "udp", "icmp", "icmpv6" or a number; From and
-// To are ports, or ICMP type and code; -1 means all.
+// rule is one security group rule. Exactly one of CIDR, CIDR6 and RefGroup is set. Protocol is
+// "-1", "tcp", "udp", "icmp", "icmpv6" or a number; From and To are ports, or ICMP type and code;
+// -1 means all.
 type rule struct {
 	ID          string
 	GroupID     string
@@ -116,7 +116,8 @@ type revokeResponse struct {
 	Revoked []revokedItem `xml:"revokedSecurityGroupRuleSet>item"`
 }
 
-// revoke removes rules by id or by permission. As in all but default VPCs, a permission without a rule is refused, and nothing is revoked.
+// revoke removes rules by id or by permission. As in all but default VPCs, a permission without a
+// rule is refused, and nothing is revoked.
 func revoke(t *tx, in *revokeRequest, egress bool) (any, error) {
 	g, rules, err := t.permissions(in.permissionRequest, egress)
 	if err != nil {

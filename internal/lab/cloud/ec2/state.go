@@ -12,7 +12,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 )
 
-// state is everything that the account owns. It is saved as JSON. A change is made on a copy, which then replaces the state, so that a refused or dry-run action changes nothing.
+// state is everything that the account owns. It is saved as JSON. A change is made on a copy, which
+// then replaces the state, so that a refused or dry-run action changes nothing.
 type state struct {
 	BootID      string // the host's boot in which the machines last ran
 	PublicTurn  int    // where the search for a free public address continues
@@ -72,7 +73,8 @@ func readStateFile(name string) ([]byte, error) {
 	return raw, nil
 }
 
-// writeStateFile replaces the file atomically. It is private (0600), since user data may contain keys.
+// writeStateFile replaces the file atomically. It is private (0600), since user data may contain
+// keys.
 func writeStateFile(name string, raw []byte) error {
 	if name == "" {
 		return nil

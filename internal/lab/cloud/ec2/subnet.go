@@ -23,7 +23,8 @@ var subnetActions = map[string]action{
 	"ModifySubnetAttribute": writes(modifySubnetAttribute),
 }
 
-// reservedHead and reservedTail are the numbers of addresses that AWS reserves at the start (network, router, DNS, future use) and end (broadcast) of every subnet.
+// reservedHead and reservedTail are the numbers of addresses that AWS reserves at the start
+// (network, router, DNS, future use) and end (broadcast) of every subnet.
 const (
 	reservedHead = 4
 	reservedTail = 1

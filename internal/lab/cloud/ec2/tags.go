@@ -177,7 +177,8 @@ func createTags(t *tx, in *tagsRequest) (any, error) {
 	return done{true}, nil
 }
 
-// deleteTags deletes the named tags, if a value is given only with that value. Without names it deletes all tags.
+// deleteTags deletes the named tags, if a value is given only with that value. Without names it
+// deletes all tags.
 func deleteTags(t *tx, in *tagsRequest) (any, error) {
 	if err := t.taggable(in.ResourceIds); err != nil {
 		return nil, err

@@ -43,7 +43,8 @@ func writes[I any](f func(*tx, *I) (any, error)) action {
 	return action{writes: true, run: decoded(f)}
 }
 
-// decoded converts a typed handler to one that takes form parameters. A dry run does all the work and is then refused, so that it finds every error of a real run, and its transaction is dropped.
+// decoded converts a typed handler to one that takes form parameters. A dry run does all the work
+// and is then refused, so that it finds every error of a real run, and its transaction is dropped.
 func decoded[I any](f func(*tx, *I) (any, error)) func(*tx, url.Values) (any, error) {
 	return func(t *tx, form url.Values) (any, error) {
 		in := new(I)
@@ -79,7 +80,8 @@ var actions = func() map[string]action {
 	return all
 }()
 
-// Serve runs one action with its form parameters and returns the answer. Reads use the live state, writes a transaction. Refusals are *wire.Error.
+// Serve runs one action with its form parameters and returns the answer. Reads use the live state,
+// writes a transaction. Refusals are *wire.Error.
 func (c *Compute) Serve(name string, form url.Values) (any, error) {
 	a, ok := actions[name]
 	if !ok {
@@ -102,7 +104,8 @@ func (c *Compute) Serve(name string, form url.Values) (any, error) {
 	return out, nil
 }
 
-// update runs f on a copy of the state. If f succeeds, the copy is saved and replaces the state, and what f has scheduled is run.
+// update runs f on a copy of the state. If f succeeds, the copy is saved and replaces the state,
+// and what f has scheduled is run.
 func (c *Compute) update(name string, form url.Values, f func(*tx) error) error {
 	t := &tx{c: c, now: c.cfg.Clock.Now(), action: name, form: form}
 	if err := c.commit(t, f); err != nil {
@@ -137,7 +140,8 @@ func (c *Compute) commit(t *tx, f func(*tx) error) error {
 	return nil
 }
 
-// dropExpired drops instances an hour after their termination, when EC2 no longer shows them, and the tokens that made them.
+// dropExpired drops instances an hour after their termination, when EC2 no longer shows them, and
+// the tokens that made them.
 func (t *tx) dropExpired() {
 	for id, i := range t.st.Instances {
 		if i.State == stateTerminated && t.now.Sub(i.TerminatedAt) > TerminatedVisible {
@@ -160,7 +164,8 @@ func find[T any](t *tx, k kind, m map[string]*T, parameter, id string) (*T, erro
 	return v, nil
 }
 
-// resultOf returns the ids that an earlier request with the same token made, or none if the request is new, and the key for saveResult.
+// resultOf returns the ids that an earlier request with the same token made, or none if the request
+// is new, and the key for saveResult.
 func (t *tx) resultOf(token string) (ids []string, key string, err error) {
 	if token == "" {
 		return nil, "", nil

@@ -9,7 +9,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// volume is the root volume of an instance. Size and type are only recorded: machines use the host's disk.
+// volume is the root volume of an instance. Size and type are only recorded: machines use the
+// host's disk.
 type volume struct {
 	ID                  string
 	Instance            string // empty when detached
@@ -35,7 +36,8 @@ type modification struct {
 	TargetType                           string
 }
 
-// The times of a modification here. On AWS the first lasts seconds, the second up to a day, and the volume cannot be modified again for six hours.
+// The times of a modification here. On AWS the first lasts seconds, the second up to a day, and the
+// volume cannot be modified again for six hours.
 // https://docs.aws.amazon.com/ebs/latest/userguide/modify-volume-requirements.html
 const (
 	modifyingFor      = 500 * time.Millisecond
@@ -98,7 +100,8 @@ type blockDeviceMapping struct {
 	}
 }
 
-// rootVolume returns the volume of a request's mapping of the root device. The lab's machines have one disk, so other devices are refused.
+// rootVolume returns the volume of a request's mapping of the root device. The lab's machines have
+// one disk, so other devices are refused.
 func (t *tx) rootVolume(mappings []blockDeviceMapping, image, zone string) (*volume, error) {
 	v := &volume{Device: rootDevice, Snapshot: snapshotID(image), Zone: zone, Created: t.now, SizeGiB: imageSizeGiB, Type: defaultVolType, DeleteOnTermination: true}
 	for _, m := range mappings {

@@ -75,7 +75,8 @@ type vpcIDRequest struct {
 	VpcId string
 }
 
-// deleteVPC also deletes the default security group and the main route table. Everything else must have been deleted.
+// deleteVPC also deletes the default security group and the main route table. Everything else must
+// have been deleted.
 func deleteVPC(t *tx, in *vpcIDRequest) (any, error) {
 	v, err := find(t, kindVPC, t.st.VPCs, "vpcId", in.VpcId)
 	if err != nil {

@@ -21,7 +21,8 @@ const (
 	scriptDir = "usr/lib/k8s-lab"
 )
 
-// FirstBoot returns the files, by path, that the faults in force add to the disk of an instance with a Name tag before its first boot. It counts as an effect of these faults.
+// FirstBoot returns the files, by path, that the faults in force add to the disk of an instance
+// with a Name tag before its first boot. It counts as an effect of these faults.
 func (in *Injector) FirstBoot(name string) map[string]string {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -61,7 +62,8 @@ func (f *Fault) addFiles(files map[string]string) {
 	}
 }
 
-// addEarlyUnit adds a unit that runs a script before cloud-init and before anybody can log in. The script gets the path of the drop-in that starts the unit, and removes it.
+// addEarlyUnit adds a unit that runs a script before cloud-init and before anybody can log in. The
+// script gets the path of the drop-in that starts the unit, and removes it.
 func addEarlyUnit(files map[string]string, name, kind, script, args string) {
 	unit := "k8s-lab-" + name + ".service"
 	dropIn := path.Join(unitDir, "sysinit.target.d", "k8s-lab-"+name+".conf")

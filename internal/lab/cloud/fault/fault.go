@@ -1,6 +1,8 @@
-// Package fault makes the local cloud misbehave on demand, as EC2 does: throttled calls, ids that are not visible yet, missing capacity, slow starts, disturbed first boots, and any error code.
+// Package fault makes the local cloud misbehave on demand, as EC2 does: throttled calls, ids that
+// are not visible yet, missing capacity, slow starts, disturbed first boots, and any error code.
 //
-// It decides when the cloud misbehaves, and has the files that disturb a first boot. It knows no service and no state: the services ask it.
+// It decides when the cloud misbehaves, and has the files that disturb a first boot. It knows no
+// service and no state: the services ask it.
 package fault
 
 import (
@@ -23,7 +25,8 @@ type Kind string
 
 // The kinds of faults.
 const (
-	// Throttle refuses calls with the service's throttling error: every Every-th, or a Fraction of them.
+	// Throttle refuses calls with the service's throttling error: every Every-th, or a Fraction of
+	// them.
 	Throttle Kind = "throttle"
 	// Eventual hides each new id from lookups for Milliseconds or for Calls lookups.
 	Eventual Kind = "eventual"
@@ -46,7 +49,8 @@ const (
 	ListsLocked BootFault = "apt-lists-locked"
 	// DpkgLocked holds the locks of dpkg for Seconds, as unattended-upgrades does.
 	DpkgLocked BootFault = "dpkg-locked"
-	// HalfInstalled leaves Package half configured, or half unpacked if the image lacks it, as an interrupted dpkg does.
+	// HalfInstalled leaves Package half configured, or half unpacked if the image lacks it, as an
+	// interrupted dpkg does.
 	HalfInstalled BootFault = "package-half-installed"
 	// CloudInitHangs keeps cloud-init's final stage from starting, for Seconds or for ever.
 	CloudInitHangs BootFault = "cloud-init-hangs"
@@ -231,7 +235,8 @@ func (in *Injector) strike(f *Fault) {
 	}
 }
 
-// Refuse returns the error to refuse a call with, or nil. throttled is the service's throttling error.
+// Refuse returns the error to refuse a call with, or nil. throttled is the service's throttling
+// error.
 func (in *Injector) Refuse(action string, throttled *wire.Error) *wire.Error {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -84,7 +84,8 @@ func (s *Store) describeParameters(in describeInput) (any, error) {
 	return out, nil
 }
 
-// matching returns the parameters whose name is wanted and that match every filter, ordered by name.
+// matching returns the parameters whose name is wanted and that match every filter, ordered by
+// name.
 func (s *Store) matching(wanted func(name string) bool, filters []filter, known ...string) ([]*parameter, error) {
 	var found []*parameter
 	for _, name := range sortedKeys(s.params) {
@@ -102,7 +103,8 @@ func (s *Store) matching(wanted func(name string) bool, filters []filter, known 
 	return found, nil
 }
 
-// matchAll reports whether p matches every filter. "tag:KEY" is allowed only if known contains Name.
+// matchAll reports whether p matches every filter. "tag:KEY" is allowed only if known contains
+// Name.
 func matchAll(p *parameter, filters []filter, known ...string) (bool, error) {
 	for _, f := range filters {
 		key, isTag := strings.CutPrefix(f.Key, "tag:")

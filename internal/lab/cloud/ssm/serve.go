@@ -9,8 +9,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// Serve runs one action with its JSON input and returns the answer.
-// Refusals are *wire.Error.
+// Serve runs one action with its JSON input and returns the answer. Refusals are *wire.Error.
 func (s *Store) Serve(action string, body []byte) (any, error) {
 	h, ok := actions[action]
 	if !ok {

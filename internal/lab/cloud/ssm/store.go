@@ -1,5 +1,5 @@
-// Package ssm is the local cloud's Parameter Store: the SSM actions on
-// parameters, kept in one private file.
+// Package ssm is the local cloud's Parameter Store: the SSM actions on parameters, kept in one
+// private file.
 //
 // It knows nothing of signatures, faults, HTTP and other services.
 package ssm

@@ -1,4 +1,6 @@
-// Package sts is the local cloud's Security Token Service: it returns a caller's identity and issues temporary credentials, which are kept in one private file. There are no policies: every caller may assume every role of the account.
+// Package sts is the local cloud's Security Token Service: it returns a caller's identity and
+// issues temporary credentials, which are kept in one private file. There are no policies: every
+// caller may assume every role of the account.
 //
 // It knows nothing of signatures, faults, HTTP and other services.
 package sts
@@ -30,8 +32,7 @@ type Config struct {
 	Rand      io.Reader // for keys
 }
 
-// Service knows every credential of the account. Its methods are safe for
-// concurrent use.
+// Service knows every credential of the account. Its methods are safe for concurrent use.
 type Service struct {
 	cfg      Config
 	mu       sync.Mutex
@@ -44,7 +45,8 @@ type session struct {
 	Expires                    time.Time
 }
 
-// remembered is how long an expired session is kept, so that its key is refused as expired and not as unknown.
+// remembered is how long an expired session is kept, so that its key is refused as expired and not
+// as unknown.
 const remembered = time.Hour
 
 // Open reads the sessions kept in cfg.File, if it exists.
@@ -59,7 +61,8 @@ func Open(cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// Credentials returns the credentials of an access key id, also if they have expired. ok is false if it is unknown.
+// Credentials returns the credentials of an access key id, also if they have expired. ok is false
+// if it is unknown.
 func (s *Service) Credentials(accessKeyID string) (creds aws.Credentials, ok bool) {
 	if accessKeyID == s.cfg.Owner.AccessKeyID {
 		return s.cfg.Owner, true
@@ -128,7 +131,8 @@ type sessionTokenResult struct {
 	Credentials credentials `xml:"Credentials"`
 }
 
-// Serve runs one action with its form parameters for the owner of an access key, and returns the answer. Refusals are *wire.Error.
+// Serve runs one action with its form parameters for the owner of an access key, and returns the
+// answer. Refusals are *wire.Error.
 func (s *Service) Serve(action string, form url.Values, accessKeyID string) (any, error) {
 	switch action {
 	case "GetCallerIdentity":

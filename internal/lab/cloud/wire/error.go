@@ -1,6 +1,8 @@
-// Package wire implements how clients speak to the services: AWS's query and JSON protocols, signatures, and errors.
+// Package wire implements how clients speak to the services: AWS's query and JSON protocols,
+// signatures, and errors.
 //
-// It knows which service a request is for, and how each service words refusals. It knows nothing of the actions, and imports no other package of the lab.
+// It knows which service a request is for, and how each service words refusals. It knows nothing of
+// the actions, and imports no other package of the lab.
 package wire
 
 import (

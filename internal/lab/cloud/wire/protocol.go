@@ -14,8 +14,8 @@ type Protocol struct {
 	BadSignature *Error
 	Expired      *Error // the credentials are no longer valid
 
-	// Write answers an action. The fields of the answer are those of body, which
-	// must be a struct or a pointer to one.
+	// Write answers an action. The fields of the answer are those of body, which must be a struct
+	// or a pointer to one.
 	Write func(w http.ResponseWriter, action, requestID string, body any) error
 	// WriteError answers with a refusal.
 	WriteError func(w http.ResponseWriter, requestID string, refusal *Error) error
@@ -61,7 +61,9 @@ type Request struct {
 	Body     []byte     // the input of SSM's actions, JSON
 }
 
-// ParseRequest parses a request, whose body the caller has read. SSM's requests name their target in a header; STS's and EC2's name an action in a form and differ in the version. Errors are in EC2's protocol.
+// ParseRequest parses a request, whose body the caller has read. SSM's requests name their target
+// in a header; STS's and EC2's name an action in a form and differ in the version. Errors are in
+// EC2's protocol.
 func ParseRequest(r *http.Request, body []byte) (Request, error) {
 	if target := r.Header.Get("X-Amz-Target"); target != "" {
 		action, ok := strings.CutPrefix(target, "AmazonSSM.")

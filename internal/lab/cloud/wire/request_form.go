@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// Decode fills the struct dst points to from the form parameters of the query
-// protocol, in which structures are dotted ("Filter.1.Value.2") and EC2's lists
-// flat ("InstanceId.1"; EC2 API Reference, "Query requests"). A field's
-// parameter is its Go name or its `query` tag; embedded structs are flattened.
-// Supported: string, bool, int, []byte (base64), structs, slices, and pointers
-// to them (nil when the parameter is absent).
+// Decode fills the struct dst points to from the form parameters of the query protocol, in which
+// structures are dotted ("Filter.1.Value.2") and EC2's lists flat ("InstanceId.1"; EC2 API
+// Reference, "Query requests"). A field's parameter is its Go name or its `query` tag; embedded
+// structs are flattened. Supported: string, bool, int, []byte (base64), structs, slices, and
+// pointers to them (nil when the parameter is absent).
 //
-// Unknown parameters are refused with UnknownParameter, as EC2 does: ignoring one would accept a request that means something else on AWS.
+// Unknown parameters are refused with UnknownParameter, as EC2 does: ignoring one would accept a
+// request that means something else on AWS.
 func Decode(form url.Values, dst any) error {
 	d := decoder{form: form, used: map[string]bool{"Action": true, "Version": true}}
 	if err := d.structure("", reflect.ValueOf(dst).Elem()); err != nil {

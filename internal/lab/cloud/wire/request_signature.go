@@ -42,7 +42,8 @@ type Credential struct {
 // Keys returns the credentials of an access key id. ok is false if it is unknown.
 type Keys func(accessKeyID string) (creds aws.Credentials, ok bool)
 
-// Verify checks that r, whose body the caller has read, was signed with one of the keys. It signs the request again with the SDK's signer and compares.
+// Verify checks that r, whose body the caller has read, was signed with one of the keys. It signs
+// the request again with the SDK's signer and compares.
 func Verify(r *http.Request, body []byte, keys Keys, now time.Time) (Credential, error) {
 	cred, signedHeaders, signature, err := parseAuthorization(r)
 	if err != nil {

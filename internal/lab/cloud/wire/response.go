@@ -22,7 +22,8 @@ const (
 	namespaceSTS = "https://sts.amazonaws.com/doc/2011-06-15/"
 )
 
-// writeEC2 answers in EC2's variant of the query protocol: <ActionResponse><requestId/>...</ActionResponse>, with list elements in <item>.
+// writeEC2 answers in EC2's variant of the query protocol:
+// <ActionResponse><requestId/>...</ActionResponse>, with list elements in <item>.
 func writeEC2(w http.ResponseWriter, action, requestID string, body any) error {
 	start := xml.StartElement{
 		Name: xml.Name{Local: action + "Response"},
@@ -111,7 +112,12 @@ func sendJSON(w http.ResponseWriter, status int, requestID string, body any) err
 
 // Responses of more than firstRead bytes wait for pause before they are sent.
 //
-// An answer within microseconds, which AWS never gives over a network, triggers a race in the SDK. The SDK closes the request's body as soon as it has the response's headers. If the HTTP transport has not yet looked for the body's end, it takes that for a write error and closes the connection (smithy-go, safeWriteToReadCloser.WriteTo). The client then loses what it has not read, and repeats a call that was carried out. The transport reads 4096 bytes at once, including the headers; less than that is never lost.
+// An answer within microseconds, which AWS never gives over a network, triggers a race in the SDK.
+// The SDK closes the request's body as soon as it has the response's headers. If the HTTP transport
+// has not yet looked for the body's end, it takes that for a write error and closes the connection
+// (smithy-go, safeWriteToReadCloser.WriteTo). The client then loses what it has not read, and
+// repeats a call that was carried out. The transport reads 4096 bytes at once, including the
+// headers; less than that is never lost.
 const (
 	firstRead = 3072
 	pause     = 10 * time.Millisecond

@@ -1,6 +1,6 @@
-// Command pause holds a pod's namespaces: it sleeps until it is told to go and
-// reaps what the pod's processes leave behind. It must stay a single file of
-// standard library code, since it is built from its embedded source.
+// Command pause holds a pod's namespaces: it sleeps until it is told to go and reaps what the pod's
+// processes leave behind. It must stay a single file of standard library code, since it is built
+// from its embedded source.
 package main
 
 import (
