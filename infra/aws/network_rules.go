@@ -111,21 +111,21 @@ func rulesOf(permissions []types.IpPermission) []rule {
 	for _, p := range permissions {
 		r := rule{protocol: sdk.ToString(p.IpProtocol)}
 		r.setPorts(p.FromPort, p.ToPort)
-		for _, x := range p.IpRanges {
-			r.source = sdk.ToString(x.CidrIp)
+		add := func(source *string) {
+			r.source = sdk.ToString(source)
 			out = append(out, r)
+		}
+		for _, x := range p.IpRanges {
+			add(x.CidrIp)
 		}
 		for _, x := range p.Ipv6Ranges {
-			r.source = sdk.ToString(x.CidrIpv6)
-			out = append(out, r)
+			add(x.CidrIpv6)
 		}
 		for _, x := range p.UserIdGroupPairs {
-			r.source = sdk.ToString(x.GroupId)
-			out = append(out, r)
+			add(x.GroupId)
 		}
 		for _, x := range p.PrefixListIds {
-			r.source = sdk.ToString(x.PrefixListId)
-			out = append(out, r)
+			add(x.PrefixListId)
 		}
 	}
 	return out

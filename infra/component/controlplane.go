@@ -130,28 +130,9 @@ func (s ControlPlaneSpec) Read(n Node, f Found) (ControlPlaneSpec, error) {
 	return c.spec, nil
 }
 
-// addProgram adds a binary, its unit and its command line.
+// addProgram adds a Kubernetes program of a controller, its unit and its command line.
 func (c *controller) addProgram(name, description, kind string, after []string, args, extra Args, restartOn ...string) error {
-	args, err := args.with(name, extra)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	bin, err := binary(c.spec.Artifacts, name, desired.Install{Path: binPath(name)})
-	if err != nil {
-		return err
-	}
-	unit := name + ".service"
-	c.m.State.Binaries = append(c.m.State.Binaries, bin)
-	c.addFiles(service{
-		description:   description,
-		documentation: "https://kubernetes.io/docs/reference/command-line-tools-reference/" + name + "/",
-		after:         after,
-		kind:          kind,
-		exec:          args.commandLine(binPath(name)),
-		options:       limitNoFile("1048576"),
-	}.file(unit))
-	c.m.State.Units = append(c.m.State.Units, running(unit, append([]string{binPath(name)}, restartOn...)...))
-	return nil
+	return c.m.addProgram(c.spec.Artifacts, name, description, kind, after, args, extra, limitNoFile("1048576"), restartOn...)
 }
 
 func (c *controller) addFiles(files ...desired.File) {

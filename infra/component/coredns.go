@@ -173,17 +173,5 @@ func coreDNSDeployment(spec CoreDNSSpec, corefileDigest string) *appsv1.Deployme
 	}
 	annotations := map[string]string{"k8s-from-scratch/corefile-sha256": corefileDigest} // a changed Corefile rolls the pods
 	maps.Copy(annotations, keyAnnotations(spec.PKI))
-	return &appsv1.Deployment{
-		ObjectMeta: systemMeta(coreDNSName, coreDNSLabels),
-		Spec: appsv1.DeploymentSpec{
-			Replicas: ptr.To(spec.Replicas),
-			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType,
-				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: ptr.To(intstr.FromInt32(1))}},
-			Selector: &metav1.LabelSelector{MatchLabels: coreDNSLabels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: coreDNSLabels, Annotations: annotations},
-				Spec:       pod,
-			},
-		},
-	}
+	return systemDeployment(coreDNSName, spec.Replicas, 1, coreDNSLabels, annotations, pod)
 }

@@ -96,49 +96,37 @@ func metricsServerDeployment(spec MetricsServerSpec) *appsv1.Deployment {
 			InitialDelaySeconds: delay, PeriodSeconds: 10, TimeoutSeconds: 1, SuccessThreshold: 1, FailureThreshold: 3,
 		}
 	}
-	return &appsv1.Deployment{
-		ObjectMeta: systemMeta(metricsServerName, metricsServerLabels),
-		Spec: appsv1.DeploymentSpec{
-			Replicas: ptr.To(spec.Replicas),
-			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType,
-				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: ptr.To(intstr.FromInt32(0))}},
-			Selector: &metav1.LabelSelector{MatchLabels: metricsServerLabels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: metricsServerLabels, Annotations: keyAnnotations(spec.PKI)},
-				Spec: corev1.PodSpec{
-					ServiceAccountName: metricsServerName,
-					PriorityClassName:  "system-cluster-critical",
-					NodeSelector:       map[string]string{corev1.LabelOSStable: "linux"},
-					Volumes:            []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
-					Containers: []corev1.Container{{
-						Name: metricsServerName, Image: spec.Image, ImagePullPolicy: corev1.PullIfNotPresent,
-						Args: []string{
-							"--cert-dir=/tmp",
-							"--secure-port=10250",
-							"--kubelet-preferred-address-types=InternalIP,Hostname",
-							"--kubelet-use-node-status-port",
-							"--kubelet-certificate-authority=/var/run/secrets/kubernetes.io/serviceaccount/ca.crt",
-							"--metric-resolution=15s",
-						},
-						Ports:          []corev1.ContainerPort{{Name: "https", ContainerPort: 10250, Protocol: corev1.ProtocolTCP}},
-						LivenessProbe:  probe("/livez", 0),
-						ReadinessProbe: probe("/readyz", 20),
-						Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-							corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("200Mi")}},
-						SecurityContext: &corev1.SecurityContext{
-							AllowPrivilegeEscalation: ptr.To(false),
-							ReadOnlyRootFilesystem:   ptr.To(true),
-							RunAsNonRoot:             ptr.To(true),
-							RunAsUser:                ptr.To(int64(1000)),
-							Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-							SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-						},
-						VolumeMounts: []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"}},
-					}},
-				},
+	return systemDeployment(metricsServerName, spec.Replicas, 0, metricsServerLabels, keyAnnotations(spec.PKI), corev1.PodSpec{
+		ServiceAccountName: metricsServerName,
+		PriorityClassName:  "system-cluster-critical",
+		NodeSelector:       map[string]string{corev1.LabelOSStable: "linux"},
+		Volumes:            []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+		Containers: []corev1.Container{{
+			Name: metricsServerName, Image: spec.Image, ImagePullPolicy: corev1.PullIfNotPresent,
+			Args: []string{
+				"--cert-dir=/tmp",
+				"--secure-port=10250",
+				"--kubelet-preferred-address-types=InternalIP,Hostname",
+				"--kubelet-use-node-status-port",
+				"--kubelet-certificate-authority=/var/run/secrets/kubernetes.io/serviceaccount/ca.crt",
+				"--metric-resolution=15s",
 			},
-		},
-	}
+			Ports:          []corev1.ContainerPort{{Name: "https", ContainerPort: 10250, Protocol: corev1.ProtocolTCP}},
+			LivenessProbe:  probe("/livez", 0),
+			ReadinessProbe: probe("/readyz", 20),
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("200Mi")}},
+			SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: ptr.To(false),
+				ReadOnlyRootFilesystem:   ptr.To(true),
+				RunAsNonRoot:             ptr.To(true),
+				RunAsUser:                ptr.To(int64(1000)),
+				Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			VolumeMounts: []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"}},
+		}},
+	})
 }
 
 // serviceAccount returns an account in kube-system with a cluster role of its own.
@@ -151,6 +139,24 @@ func serviceAccount(name, role string, rules []rbacv1.PolicyRule) []runtime.Obje
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: systemSpace}},
 		}),
+	}
+}
+
+// systemDeployment returns a Deployment in kube-system that is updated by rolling. At most unavailable pods are
+// missing meanwhile.
+func systemDeployment(name string, replicas, unavailable int32, labels, annotations map[string]string, pod corev1.PodSpec) *appsv1.Deployment {
+	return &appsv1.Deployment{
+		ObjectMeta: systemMeta(name, labels),
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To(replicas),
+			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: ptr.To(intstr.FromInt32(unavailable))}},
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations},
+				Spec:       pod,
+			},
+		},
 	}
 }
 

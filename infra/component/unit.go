@@ -1,11 +1,13 @@
 package component
 
 import (
+	"fmt"
 	"io"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/unit"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 )
 
@@ -71,4 +73,29 @@ func running(name string, restartOn ...string) desired.Unit {
 
 func limitNoFile(n string) []*unit.UnitOption {
 	return []*unit.UnitOption{unit.NewUnitOption("Service", "LimitNOFILE", n)}
+}
+
+// addProgram adds a Kubernetes program with its unit and its command line: args with the user's
+// extra ones over them.
+func (m *Machine) addProgram(from []artifact.Artifact, name, description, kind string, after []string, args, extra Args, options []*unit.UnitOption, restartOn ...string) error {
+	args, err := args.with(name, extra)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	bin, err := binary(from, name, desired.Install{Path: binPath(name)})
+	if err != nil {
+		return err
+	}
+	unitName := name + ".service"
+	m.State.Binaries = append(m.State.Binaries, bin)
+	m.State.Files = append(m.State.Files, service{
+		description:   description,
+		documentation: "https://kubernetes.io/docs/reference/command-line-tools-reference/" + name + "/",
+		after:         after,
+		kind:          kind,
+		exec:          args.commandLine(binPath(name)),
+		options:       options,
+	}.file(unitName))
+	m.State.Units = append(m.State.Units, running(unitName, append([]string{binPath(name)}, restartOn...)...))
+	return nil
 }

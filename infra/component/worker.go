@@ -157,28 +157,9 @@ func (w *worker) addFiles(files ...desired.File) {
 	w.m.State.Files = append(w.m.State.Files, files...)
 }
 
-// addProgram adds a Kubernetes program, its unit and its command line.
+// addProgram adds a Kubernetes program of a worker, its unit and its command line.
 func (w *worker) addProgram(name, description, kind string, after []string, args, extra Args, options []*unit.UnitOption, restartOn ...string) error {
-	args, err := args.with(name, extra)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	bin, err := binary(w.spec.Artifacts, name, desired.Install{Path: binPath(name)})
-	if err != nil {
-		return err
-	}
-	unitName := name + ".service"
-	w.m.State.Binaries = append(w.m.State.Binaries, bin)
-	w.addFiles(service{
-		description:   description,
-		documentation: "https://kubernetes.io/docs/reference/command-line-tools-reference/" + name + "/",
-		after:         after,
-		kind:          kind,
-		exec:          args.commandLine(binPath(name)),
-		options:       options,
-	}.file(unitName))
-	w.m.State.Units = append(w.m.State.Units, running(unitName, append([]string{binPath(name)}, restartOn...)...))
-	return nil
+	return w.m.addProgram(w.spec.Artifacts, name, description, kind, after, args, extra, options, restartOn...)
 }
 
 func (w *worker) kubeconfig(path, user, name string) (desired.File, error) {

@@ -28,7 +28,7 @@ type Keys struct {
 
 // Keys returns the keys behind a reference. It does no I/O.
 func (f *Fleet) Keys(ref pki.Ref) *Keys {
-	return &Keys{Ref: ref, open: f.Store, now: f.Now, rand: &lockedReader{r: f.Random()},
+	return &Keys{Ref: ref, open: f.Store, now: f.Now, rand: pki.ConcurrentRand(f.Random()),
 		values: map[string][]byte{}, admins: map[pki.CAName]pki.KeyPair{}}
 }
 
@@ -107,16 +107,4 @@ func (k *Keys) Admin(ctx context.Context, ca pki.CAName) (pki.KeyPair, error) {
 	k.admins[ca] = pair
 	k.mu.Unlock()
 	return pair, nil
-}
-
-// lockedReader makes a random source safe for concurrent use.
-type lockedReader struct {
-	mu sync.Mutex
-	r  io.Reader
-}
-
-func (l *lockedReader) Read(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.r.Read(p)
 }

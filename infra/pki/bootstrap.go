@@ -55,7 +55,7 @@ func Rotate(ctx context.Context, s Store, cluster string, from Generations, now 
 }
 
 func establish(ctx context.Context, s Store, cluster string, now time.Time, rand io.Reader, o Options, from *Generations) (Ref, error) {
-	b := &bootstrap{store: s, now: now, rand: &lockedReader{r: rand}, opts: o, from: from, values: map[string][]byte{}}
+	b := &bootstrap{store: s, now: now, rand: ConcurrentRand(rand), opts: o, from: from, values: map[string][]byte{}}
 	if err := b.run(ctx); err != nil {
 		return Ref{}, fmt.Errorf("keys of cluster %s: %w", cluster, err)
 	}
@@ -381,7 +381,9 @@ func (b *bootstrap) value(name string) []byte {
 	return b.values[name]
 }
 
-// lockedReader makes a random source safe for concurrent use.
+// ConcurrentRand makes a random source safe for concurrent use.
+func ConcurrentRand(r io.Reader) io.Reader { return &lockedReader{r: r} }
+
 type lockedReader struct {
 	mu sync.Mutex
 	r  io.Reader

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
@@ -287,21 +288,29 @@ func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *
 	return acquired
 }
 
+// fromState returns the model in the state, its role, and its record with the checksums of the
+// role's downloads.
+func (r *roleResource[M, S]) fromState(ctx context.Context, from tfsdk.State, private tf.PrivateState, diags *diag.Diagnostics) (state M, spec S, rec roleRecord) {
+	diags.Append(from.Get(ctx, &state)...)
+	rec = tf.ReadPrivate[roleRecord](ctx, private, recordKey, diags)
+	if diags.HasError() {
+		return state, spec, rec
+	}
+	spec = r.spec(ctx, &state, diags)
+	if !diags.HasError() {
+		rec.addChecksums(spec.Artifacts())
+	}
+	return state, spec, rec
+}
+
 // Read implements resource.Resource.
 func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	var state M
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	rec := tf.ReadPrivate[roleRecord](ctx, req.Private, recordKey, &resp.Diagnostics)
+	state, spec, rec := r.fromState(ctx, req.State, req.Private, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
 	ctx, cancel := tf.WithTimeout(ctx, r.role.common(&state).Timeouts.Read, roleDeadlines.Read, &resp.Diagnostics)
 	defer cancel()
-	spec := r.spec(ctx, &state, &resp.Diagnostics)
-	if resp.Diagnostics.HasError() {
-		return
-	}
-	rec.addChecksums(spec.Artifacts())
 	report, err := r.data.engine(ctx).Observe(ctx, spec, rec.Record)
 	if err != nil {
 		r.addError("refresh", err, &resp.Diagnostics)
@@ -326,19 +335,12 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 
 // Delete implements resource.Resource.
 func (r *roleResource[M, S]) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	var state M
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	rec := tf.ReadPrivate[roleRecord](ctx, req.Private, recordKey, &resp.Diagnostics)
+	state, spec, rec := r.fromState(ctx, req.State, req.Private, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
 	ctx, cancel := tf.WithTimeout(ctx, r.role.common(&state).Timeouts.Delete, roleDeadlines.Delete, &resp.Diagnostics)
 	defer cancel()
-	spec := r.spec(ctx, &state, &resp.Diagnostics)
-	if resp.Diagnostics.HasError() {
-		return
-	}
-	rec.addChecksums(spec.Artifacts())
 	if err := r.data.engine(ctx).Remove(ctx, spec, rec.Record); err != nil {
 		r.addError("delete", err, &resp.Diagnostics)
 		return

@@ -238,12 +238,8 @@ func checkWorkerPool(ctx context.Context, plan, prior *workerPoolModel, s rollou
 // warnOfChangedSettings warns of settings whose meaning changes with the upgrade to the new
 // release.
 func warnOfChangedSettings(from, to types.String, kubelet component.KubeletSpec, diags *diag.Diagnostics) {
-	old, err := version.Parse(from.ValueString())
-	if err != nil {
-		return
-	}
-	now, err := version.Parse(to.ValueString())
-	if err != nil {
+	old, now, known := parseVersions(from, to)
+	if !known {
 		return
 	}
 	for _, words := range component.KubeletChanges(old, now, kubelet.Config, kubelet.Args) {
@@ -254,17 +250,22 @@ func warnOfChangedSettings(from, to types.String, kubelet component.KubeletSpec,
 // checkKubeletSkew adds an error to the attribute version if the API server does not support the
 // kubelet's release.
 func checkKubeletSkew(server, kubelet types.String, diags *diag.Diagnostics) {
-	s, err := version.Parse(server.ValueString())
-	if err != nil {
-		return
-	}
-	k, err := version.Parse(kubelet.ValueString())
-	if err != nil {
+	s, k, known := parseVersions(server, kubelet)
+	if !known {
 		return
 	}
 	if err := version.CheckKubeletSkew(s, k); err != nil {
 		diags.AddAttributeError(path.Root("version"), "Unsupported version skew", err.Error())
 	}
+}
+
+// parseVersions parses two releases; known is false unless both are known and valid.
+func parseVersions(a, b types.String) (x, y version.Version, known bool) {
+	x, err := version.Parse(a.ValueString())
+	if err == nil {
+		y, err = version.Parse(b.ValueString())
+	}
+	return x, y, err == nil
 }
 
 func workerPoolOutputs(ctx context.Context, m *workerPoolModel, diags *diag.Diagnostics) {

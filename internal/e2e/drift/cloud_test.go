@@ -22,18 +22,6 @@ const (
 	keys    = "k8s_pki.this"
 )
 
-// must returns the result of a call that has to succeed.
-func must[T any](t *testing.T) func(T, error) T {
-	t.Helper()
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
 func named(kind, name string) []types.Filter {
 	return []types.Filter{
 		{Name: aws.String("tag:k8s-from-scratch/kind"), Values: []string{kind}},
@@ -43,7 +31,7 @@ func named(kind, name string) []types.Filter {
 
 func (w *world) instance(t *testing.T, name string) types.Instance {
 	t.Helper()
-	out := must[*ec2.DescribeInstancesOutput](t)(w.ec2.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{Filters: append(named("machine", name),
+	out := harness.Must[*ec2.DescribeInstancesOutput](t)(w.ec2.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{Filters: append(named("machine", name),
 		types.Filter{Name: aws.String("instance-state-name"), Values: []string{"running", "stopped"}})}))
 	if len(out.Reservations) != 1 {
 		t.Fatalf("instances of %s: %d", name, len(out.Reservations))
@@ -53,7 +41,7 @@ func (w *world) instance(t *testing.T, name string) types.Instance {
 
 func (w *world) group(t *testing.T, role string) types.SecurityGroup {
 	t.Helper()
-	out := must[*ec2.DescribeSecurityGroupsOutput](t)(w.ec2.DescribeSecurityGroups(t.Context(), &ec2.DescribeSecurityGroupsInput{Filters: named("network", role)}))
+	out := harness.Must[*ec2.DescribeSecurityGroupsOutput](t)(w.ec2.DescribeSecurityGroups(t.Context(), &ec2.DescribeSecurityGroupsInput{Filters: named("network", role)}))
 	if len(out.SecurityGroups) != 1 {
 		t.Fatalf("security groups of %s: %d", role, len(out.SecurityGroups))
 	}
@@ -62,7 +50,7 @@ func (w *world) group(t *testing.T, role string) types.SecurityGroup {
 
 func (w *world) table(t *testing.T) types.RouteTable {
 	t.Helper()
-	out := must[*ec2.DescribeRouteTablesOutput](t)(w.ec2.DescribeRouteTables(t.Context(), &ec2.DescribeRouteTablesInput{Filters: []types.Filter{
+	out := harness.Must[*ec2.DescribeRouteTablesOutput](t)(w.ec2.DescribeRouteTables(t.Context(), &ec2.DescribeRouteTablesInput{Filters: []types.Filter{
 		{Name: aws.String("tag:k8s-from-scratch/kind"), Values: []string{"network"}}}}))
 	if len(out.RouteTables) != 1 {
 		t.Fatalf("route tables: %d", len(out.RouteTables))
@@ -73,7 +61,7 @@ func (w *world) table(t *testing.T) types.RouteTable {
 // text formats a value from EC2 for comparison.
 func text(t *testing.T, v any) string {
 	t.Helper()
-	return string(must[[]byte](t)(json.Marshal(v)))
+	return string(harness.Must[[]byte](t)(json.Marshal(v)))
 }
 
 func seeGroup(role string) func(*testing.T, *world) string {
@@ -103,7 +91,7 @@ func seeRoutes(t *testing.T, w *world) string {
 
 func (w *world) deleteRoute(t *testing.T, destination string) {
 	t.Helper()
-	must[*ec2.DeleteRouteOutput](t)(w.ec2.DeleteRoute(t.Context(), &ec2.DeleteRouteInput{RouteTableId: w.table(t).RouteTableId, DestinationCidrBlock: &destination}))
+	harness.Must[*ec2.DeleteRouteOutput](t)(w.ec2.DeleteRoute(t.Context(), &ec2.DeleteRouteInput{RouteTableId: w.table(t).RouteTableId, DestinationCidrBlock: &destination}))
 }
 
 func account() []damage {
@@ -114,7 +102,7 @@ func account() []damage {
 		{
 			name: "security-group rule added", resource: network, thing: "security group worker",
 			hurt: func(t *testing.T, w *world) {
-				must[*ec2.AuthorizeSecurityGroupIngressOutput](t)(w.ec2.AuthorizeSecurityGroupIngress(t.Context(), &ec2.AuthorizeSecurityGroupIngressInput{
+				harness.Must[*ec2.AuthorizeSecurityGroupIngressOutput](t)(w.ec2.AuthorizeSecurityGroupIngress(t.Context(), &ec2.AuthorizeSecurityGroupIngressInput{
 					GroupId: w.group(t, "worker").GroupId, IpPermissions: tcp(30080, "0.0.0.0/0")}))
 			},
 			look: seeGroup("worker"), says: []string{"rule tcp 30080 from 0.0.0.0/0: not wanted"},
@@ -123,7 +111,7 @@ func account() []damage {
 			name: "security-group rule removed", resource: network, thing: "security group controller",
 			hurt: func(t *testing.T, w *world) {
 				port, worker := int32(6443), w.group(t, "worker").GroupId
-				must[*ec2.RevokeSecurityGroupIngressOutput](t)(w.ec2.RevokeSecurityGroupIngress(t.Context(), &ec2.RevokeSecurityGroupIngressInput{
+				harness.Must[*ec2.RevokeSecurityGroupIngressOutput](t)(w.ec2.RevokeSecurityGroupIngress(t.Context(), &ec2.RevokeSecurityGroupIngressInput{
 					GroupId: w.group(t, "controller").GroupId, IpPermissions: []types.IpPermission{{IpProtocol: aws.String("tcp"), FromPort: &port, ToPort: &port,
 						UserIdGroupPairs: []types.UserIdGroupPair{{GroupId: worker}}}}}))
 			},
@@ -132,11 +120,11 @@ func account() []damage {
 		{
 			name: "tag of the network deleted", resource: network, thing: "vpc",
 			hurt: func(t *testing.T, w *world) {
-				must[*ec2.DeleteTagsOutput](t)(w.ec2.DeleteTags(t.Context(), &ec2.DeleteTagsInput{
+				harness.Must[*ec2.DeleteTagsOutput](t)(w.ec2.DeleteTags(t.Context(), &ec2.DeleteTagsInput{
 					Resources: []string{*w.table(t).VpcId}, Tags: []types.Tag{{Key: aws.String("Name")}}}))
 			},
 			look: func(t *testing.T, w *world) string {
-				out := must[*ec2.DescribeVpcsOutput](t)(w.ec2.DescribeVpcs(t.Context(), &ec2.DescribeVpcsInput{VpcIds: []string{*w.table(t).VpcId}}))
+				out := harness.Must[*ec2.DescribeVpcsOutput](t)(w.ec2.DescribeVpcs(t.Context(), &ec2.DescribeVpcsInput{VpcIds: []string{*w.table(t).VpcId}}))
 				return tags(out.Vpcs[0].Tags)
 			},
 			says: []string{`tag Name: missing, wanted "demo"`},
@@ -144,7 +132,7 @@ func account() []damage {
 		{
 			name: "tag of a machine changed", resource: "k8s_machine.controller[0]", thing: "controller-0",
 			hurt: func(t *testing.T, w *world) {
-				must[*ec2.CreateTagsOutput](t)(w.ec2.CreateTags(t.Context(), &ec2.CreateTagsInput{
+				harness.Must[*ec2.CreateTagsOutput](t)(w.ec2.CreateTags(t.Context(), &ec2.CreateTagsInput{
 					Resources: []string{*w.instance(t, "controller-0").InstanceId}, Tags: []types.Tag{{Key: aws.String("Name"), Value: aws.String("by-hand")}}}))
 			},
 			look: func(t *testing.T, w *world) string { return tags(w.instance(t, "controller-0").Tags) },
@@ -153,7 +141,7 @@ func account() []damage {
 		{
 			name: "metadata without tokens", resource: "k8s_machine.controller[1]", thing: "controller-1",
 			hurt: func(t *testing.T, w *world) {
-				must[*ec2.ModifyInstanceMetadataOptionsOutput](t)(w.ec2.ModifyInstanceMetadataOptions(t.Context(), &ec2.ModifyInstanceMetadataOptionsInput{
+				harness.Must[*ec2.ModifyInstanceMetadataOptionsOutput](t)(w.ec2.ModifyInstanceMetadataOptions(t.Context(), &ec2.ModifyInstanceMetadataOptionsInput{
 					InstanceId: w.instance(t, "controller-1").InstanceId, HttpTokens: types.HttpTokensStateOptional}))
 			},
 			look: func(t *testing.T, w *world) string {
@@ -169,7 +157,7 @@ func account() []damage {
 		{
 			name: "source/destination check on", resource: "k8s_machine.worker[1]", thing: "worker-1",
 			hurt: func(t *testing.T, w *world) {
-				must[*ec2.ModifyInstanceAttributeOutput](t)(w.ec2.ModifyInstanceAttribute(t.Context(), &ec2.ModifyInstanceAttributeInput{
+				harness.Must[*ec2.ModifyInstanceAttributeOutput](t)(w.ec2.ModifyInstanceAttribute(t.Context(), &ec2.ModifyInstanceAttributeInput{
 					InstanceId: w.instance(t, "worker-1").InstanceId, SourceDestCheck: &types.AttributeBooleanValue{Value: aws.Bool(true)}}))
 			},
 			look: func(t *testing.T, w *world) string {
@@ -181,7 +169,7 @@ func account() []damage {
 			name: "another security group beside", resource: "k8s_machine.controller[2]", thing: "controller-2",
 			hurt: func(t *testing.T, w *world) {
 				i := w.instance(t, "controller-2")
-				must[*ec2.ModifyInstanceAttributeOutput](t)(w.ec2.ModifyInstanceAttribute(t.Context(), &ec2.ModifyInstanceAttributeInput{
+				harness.Must[*ec2.ModifyInstanceAttributeOutput](t)(w.ec2.ModifyInstanceAttribute(t.Context(), &ec2.ModifyInstanceAttributeInput{
 					InstanceId: i.InstanceId, Groups: []string{*i.SecurityGroups[0].GroupId, *w.group(t, "worker").GroupId}}))
 			},
 			look: func(t *testing.T, w *world) string {
@@ -210,14 +198,14 @@ func tags(all []types.Tag) string {
 // waysIn are damages after which the machines can no longer be reached.
 func waysIn() []damage {
 	address := func(t *testing.T, w *world) types.Address {
-		out := must[*ec2.DescribeAddressesOutput](t)(w.ec2.DescribeAddresses(t.Context(), &ec2.DescribeAddressesInput{Filters: named("address", "lb")}))
+		out := harness.Must[*ec2.DescribeAddressesOutput](t)(w.ec2.DescribeAddresses(t.Context(), &ec2.DescribeAddressesInput{Filters: named("address", "lb")}))
 		return out.Addresses[0]
 	}
 	return []damage{
 		{
 			name: "Elastic IP disassociated", resource: loadBalancer, thing: "elastic-ip",
 			hurt: func(t *testing.T, w *world) {
-				must[*ec2.DisassociateAddressOutput](t)(w.ec2.DisassociateAddress(t.Context(), &ec2.DisassociateAddressInput{AssociationId: address(t, w).AssociationId}))
+				harness.Must[*ec2.DisassociateAddressOutput](t)(w.ec2.DisassociateAddress(t.Context(), &ec2.DisassociateAddressInput{AssociationId: address(t, w).AssociationId}))
 			},
 			look: func(t *testing.T, w *world) string { return aws.ToString(address(t, w).InstanceId) },
 			says: []string{`Elastic IP [\d.]+: not associated, wanted i-\w+`},
@@ -232,7 +220,7 @@ func waysIn() []damage {
 
 func (w *world) stop(t *testing.T, id *string) {
 	t.Helper()
-	must[*ec2.StopInstancesOutput](t)(w.ec2.StopInstances(t.Context(), &ec2.StopInstancesInput{InstanceIds: []string{*id}}))
+	harness.Must[*ec2.StopInstancesOutput](t)(w.ec2.StopInstances(t.Context(), &ec2.StopInstancesInput{InstanceIds: []string{*id}}))
 	w.until(t, id, types.InstanceStateNameStopped)
 }
 
@@ -264,9 +252,9 @@ func instances() []damage {
 			hurt: func(t *testing.T, w *world) {
 				i := w.instance(t, "worker-0")
 				w.stop(t, i.InstanceId)
-				must[*ec2.ModifyInstanceAttributeOutput](t)(w.ec2.ModifyInstanceAttribute(t.Context(), &ec2.ModifyInstanceAttributeInput{
+				harness.Must[*ec2.ModifyInstanceAttributeOutput](t)(w.ec2.ModifyInstanceAttribute(t.Context(), &ec2.ModifyInstanceAttributeInput{
 					InstanceId: i.InstanceId, InstanceType: &types.AttributeValue{Value: aws.String("t3.large")}}))
-				must[*ec2.StartInstancesOutput](t)(w.ec2.StartInstances(t.Context(), &ec2.StartInstancesInput{InstanceIds: []string{*i.InstanceId}}))
+				harness.Must[*ec2.StartInstancesOutput](t)(w.ec2.StartInstances(t.Context(), &ec2.StartInstancesInput{InstanceIds: []string{*i.InstanceId}}))
 				w.until(t, i.InstanceId, types.InstanceStateNameRunning)
 			},
 			look:     func(t *testing.T, w *world) string { return string(w.instance(t, "worker-0").InstanceType) },
@@ -282,7 +270,7 @@ func (w *world) testTerminated(t *testing.T) {
 	const machine = "k8s_machine.worker[1]"
 	id := w.instance(t, "worker-1").InstanceId
 	started := w.Units(t)
-	must[*ec2.TerminateInstancesOutput](t)(w.ec2.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{*id}}))
+	harness.Must[*ec2.TerminateInstancesOutput](t)(w.ec2.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{*id}}))
 	w.until(t, id, types.InstanceStateNameTerminated)
 	_, words, err := w.WS.Plan(t.Context(), "-out=drift.tfplan")
 	if err != nil {
@@ -323,7 +311,7 @@ func (w *world) parameter(t *testing.T, name string) (string, bool) {
 
 func (w *world) deleteParameter(t *testing.T, name string) {
 	t.Helper()
-	must[*ssm.DeleteParameterOutput](t)(w.ssm.DeleteParameter(t.Context(), &ssm.DeleteParameterInput{Name: parameterName(name)}))
+	harness.Must[*ssm.DeleteParameterOutput](t)(w.ssm.DeleteParameter(t.Context(), &ssm.DeleteParameterInput{Name: parameterName(name)}))
 }
 
 // testKeyGone deletes a private key from the key store. No apply can create the same key again:
@@ -343,7 +331,7 @@ func (w *world) testKeyGone(t *testing.T) {
 	if _, made := w.parameter(t, name); made {
 		t.Error("another key was made")
 	}
-	must[*ssm.PutParameterOutput](t)(w.ssm.PutParameter(t.Context(), &ssm.PutParameterInput{
+	harness.Must[*ssm.PutParameterOutput](t)(w.ssm.PutParameter(t.Context(), &ssm.PutParameterInput{
 		Name: parameterName(name), Value: &value, Type: ssmtypes.ParameterTypeSecureString}))
 	compareStarts(t, started, w.Units(t), nil)
 	w.NoChanges(t)

@@ -24,36 +24,24 @@ type site struct {
 	main    string
 }
 
-// done returns the result of a call that must succeed.
-func done[T any](t *testing.T) func(T, error) T {
-	t.Helper()
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
 func newSite(t *testing.T) *site {
 	t.Helper()
 	ctx := t.Context()
 	s := &site{api: ec2.NewFromConfig(suite.AWS())}
-	s.vpc = *done[*ec2.CreateVpcOutput](t)(s.api.CreateVpc(ctx, &ec2.CreateVpcInput{CidrBlock: aws.String("10.240.0.0/16")})).Vpc.VpcId
-	s.gateway = *done[*ec2.CreateInternetGatewayOutput](t)(s.api.CreateInternetGateway(ctx, &ec2.CreateInternetGatewayInput{})).InternetGateway.InternetGatewayId
-	done[*ec2.AttachInternetGatewayOutput](t)(s.api.AttachInternetGateway(ctx, &ec2.AttachInternetGatewayInput{InternetGatewayId: &s.gateway, VpcId: &s.vpc}))
+	s.vpc = *harness.Must[*ec2.CreateVpcOutput](t)(s.api.CreateVpc(ctx, &ec2.CreateVpcInput{CidrBlock: aws.String("10.240.0.0/16")})).Vpc.VpcId
+	s.gateway = *harness.Must[*ec2.CreateInternetGatewayOutput](t)(s.api.CreateInternetGateway(ctx, &ec2.CreateInternetGatewayInput{})).InternetGateway.InternetGatewayId
+	harness.Must[*ec2.AttachInternetGatewayOutput](t)(s.api.AttachInternetGateway(ctx, &ec2.AttachInternetGatewayInput{InternetGatewayId: &s.gateway, VpcId: &s.vpc}))
 	for _, cidr := range []string{"10.240.0.0/24", "10.240.1.0/24"} {
-		out := done[*ec2.CreateSubnetOutput](t)(s.api.CreateSubnet(ctx, &ec2.CreateSubnetInput{VpcId: &s.vpc, CidrBlock: &cidr}))
+		out := harness.Must[*ec2.CreateSubnetOutput](t)(s.api.CreateSubnet(ctx, &ec2.CreateSubnetInput{VpcId: &s.vpc, CidrBlock: &cidr}))
 		s.subnets = append(s.subnets, *out.Subnet.SubnetId)
 	}
-	s.table = *done[*ec2.CreateRouteTableOutput](t)(s.api.CreateRouteTable(ctx, &ec2.CreateRouteTableInput{VpcId: &s.vpc})).RouteTable.RouteTableId
-	done[*ec2.AssociateRouteTableOutput](t)(s.api.AssociateRouteTable(ctx, &ec2.AssociateRouteTableInput{RouteTableId: &s.table, SubnetId: &s.subnets[0]}))
-	tables := done[*ec2.DescribeRouteTablesOutput](t)(s.api.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{Filters: []types.Filter{
+	s.table = *harness.Must[*ec2.CreateRouteTableOutput](t)(s.api.CreateRouteTable(ctx, &ec2.CreateRouteTableInput{VpcId: &s.vpc})).RouteTable.RouteTableId
+	harness.Must[*ec2.AssociateRouteTableOutput](t)(s.api.AssociateRouteTable(ctx, &ec2.AssociateRouteTableInput{RouteTableId: &s.table, SubnetId: &s.subnets[0]}))
+	tables := harness.Must[*ec2.DescribeRouteTablesOutput](t)(s.api.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{Filters: []types.Filter{
 		{Name: aws.String("vpc-id"), Values: []string{s.vpc}}, {Name: aws.String("association.main"), Values: []string{"true"}}}}))
 	s.main = *tables.RouteTables[0].RouteTableId
 	for _, table := range []string{s.table, s.main} {
-		done[*ec2.CreateRouteOutput](t)(s.api.CreateRoute(ctx, &ec2.CreateRouteInput{
+		harness.Must[*ec2.CreateRouteOutput](t)(s.api.CreateRoute(ctx, &ec2.CreateRouteInput{
 			RouteTableId: &table, DestinationCidrBlock: aws.String("0.0.0.0/0"), GatewayId: &s.gateway}))
 	}
 	return s
@@ -64,12 +52,12 @@ func (s *site) delete(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
 	for _, id := range s.subnets {
-		done[*ec2.DeleteSubnetOutput](t)(s.api.DeleteSubnet(ctx, &ec2.DeleteSubnetInput{SubnetId: &id}))
+		harness.Must[*ec2.DeleteSubnetOutput](t)(s.api.DeleteSubnet(ctx, &ec2.DeleteSubnetInput{SubnetId: &id}))
 	}
-	done[*ec2.DeleteRouteTableOutput](t)(s.api.DeleteRouteTable(ctx, &ec2.DeleteRouteTableInput{RouteTableId: &s.table}))
-	done[*ec2.DetachInternetGatewayOutput](t)(s.api.DetachInternetGateway(ctx, &ec2.DetachInternetGatewayInput{InternetGatewayId: &s.gateway, VpcId: &s.vpc}))
-	done[*ec2.DeleteInternetGatewayOutput](t)(s.api.DeleteInternetGateway(ctx, &ec2.DeleteInternetGatewayInput{InternetGatewayId: &s.gateway}))
-	done[*ec2.DeleteVpcOutput](t)(s.api.DeleteVpc(ctx, &ec2.DeleteVpcInput{VpcId: &s.vpc}))
+	harness.Must[*ec2.DeleteRouteTableOutput](t)(s.api.DeleteRouteTable(ctx, &ec2.DeleteRouteTableInput{RouteTableId: &s.table}))
+	harness.Must[*ec2.DetachInternetGatewayOutput](t)(s.api.DetachInternetGateway(ctx, &ec2.DetachInternetGatewayInput{InternetGatewayId: &s.gateway, VpcId: &s.vpc}))
+	harness.Must[*ec2.DeleteInternetGatewayOutput](t)(s.api.DeleteInternetGateway(ctx, &ec2.DeleteInternetGatewayInput{InternetGatewayId: &s.gateway}))
+	harness.Must[*ec2.DeleteVpcOutput](t)(s.api.DeleteVpc(ctx, &ec2.DeleteVpcInput{VpcId: &s.vpc}))
 }
 
 // adopt creates the VPC and configures the example's cluster for it, with every other worker in the
@@ -127,7 +115,7 @@ func (c *cluster) testTwoSubnets(t *testing.T) {
 	across()
 	c.PodEgress(t, "worker-0", "worker-1")
 	c.NoChanges(t)
-	done[*ec2.DeleteRouteOutput](t)(c.site.api.DeleteRoute(t.Context(), &ec2.DeleteRouteInput{RouteTableId: &c.site.main, DestinationCidrBlock: aws.String("10.200.0.0/24")}))
+	harness.Must[*ec2.DeleteRouteOutput](t)(c.site.api.DeleteRoute(t.Context(), &ec2.DeleteRouteInput{RouteTableId: &c.site.main, DestinationCidrBlock: aws.String("10.200.0.0/24")}))
 	pods := c.webPods(t)
 	if out := c.Kubectl(t, "exec", pods[1].name, "--", "sh", "-c", "timeout 3 wget -q -O - http://"+pods[0].ip+":8080/ || echo lost"); !strings.Contains(out, "lost") {
 		t.Errorf("without a route %s still reached %s: %q", pods[1].name, pods[0].name, out)
@@ -148,7 +136,7 @@ func (c *cluster) testDestroy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, table := range []string{c.site.table, c.site.main} {
-		out := done[*ec2.DescribeRouteTablesOutput](t)(c.site.api.DescribeRouteTables(t.Context(), &ec2.DescribeRouteTablesInput{RouteTableIds: []string{table}}))
+		out := harness.Must[*ec2.DescribeRouteTablesOutput](t)(c.site.api.DescribeRouteTables(t.Context(), &ec2.DescribeRouteTablesInput{RouteTableIds: []string{table}}))
 		if n := len(out.RouteTables[0].Routes); n != 2 {
 			t.Errorf("%d routes in %s, wanted the VPC's own and the one to the internet", n, table)
 		}
