@@ -92,12 +92,8 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	}
 	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
 	defer cancel()
-	client, err := r.data.aws(ctx)
-	if errors.Is(err, errNotYetKnown) {
-		return
-	}
-	if err != nil {
-		addError(&resp.Diagnostics, "Cannot refresh machine "+m.Name.ValueString(), err)
+	client, ok := r.data.awsForRead(ctx, "Cannot refresh machine "+m.Name.ValueString(), &resp.Diagnostics)
+	if !ok {
 		return
 	}
 	spec := m.spec(ctx, &resp.Diagnostics)

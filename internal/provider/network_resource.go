@@ -202,12 +202,8 @@ func (r *networkResource) Read(ctx context.Context, req resource.ReadRequest, re
 	}
 	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
 	defer cancel()
-	client, err := r.data.aws(ctx)
-	if errors.Is(err, errNotYetKnown) {
-		return
-	}
-	if err != nil {
-		addError(&resp.Diagnostics, "Cannot refresh network "+m.Cluster.ValueString(), err)
+	client, ok := r.data.awsForRead(ctx, "Cannot refresh network "+m.Cluster.ValueString(), &resp.Diagnostics)
+	if !ok {
 		return
 	}
 	n, drift, err := client.ObserveNetwork(ctx, m.spec(private))

@@ -103,6 +103,16 @@ func (d *providerData) aws(context.Context) (*infraaws.Client, error) {
 	return d.loadAWS()
 }
 
+// awsForRead is aws for a refresh. ok is false if there is no client. That is an error with the
+// given title, unless the configuration is not known yet; then the state stays as it is.
+func (d *providerData) awsForRead(ctx context.Context, title string, diags *diag.Diagnostics) (client *infraaws.Client, ok bool) {
+	client, err := d.aws(ctx)
+	if err != nil && !errors.Is(err, errNotYetKnown) {
+		addError(diags, title, err)
+	}
+	return client, err == nil
+}
+
 // store opens the key store that a reference points to.
 func (d *providerData) store(ref pki.Ref) (pki.Store, error) {
 	switch ref.Store {
