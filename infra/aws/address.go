@@ -17,7 +17,7 @@ import (
 
 const kindAddress = "address"
 
-// AddressSpec is what is wanted of an Elastic IP.
+// AddressSpec is the wanted state of an Elastic IP.
 type AddressSpec struct {
 	Cluster, Name string
 	InstanceID    string // the instance it is associated with; empty means none
@@ -137,8 +137,8 @@ func (c *Client) allocate(ctx context.Context, spec AddressSpec) (Address, error
 	return a, nil
 }
 
-// findAddress finds an Elastic IP by allocation id, or by tags if that is empty: then the
-// associated one, if there are several.
+// findAddress finds an Elastic IP by allocation id, or by tags if that is empty. If several have
+// the tags, it prefers one that is associated.
 func (c *Client) findAddress(ctx context.Context, allocated string, spec AddressSpec) (Address, error) {
 	all, err := c.addresses(ctx, allocated, spec)
 	if err != nil {

@@ -134,7 +134,7 @@ func (m marked) Retrieve(ctx context.Context) (sdk.Credentials, error) {
 	return c, err
 }
 
-// credentialsError says that there are no credentials, and why.
+// credentialsError reports that there are no credentials, and why.
 type credentialsError struct{ error }
 
 func (e *credentialsError) Unwrap() error { return e.error }

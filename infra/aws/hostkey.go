@@ -28,8 +28,7 @@ type Shell interface {
 	WaitReady(ctx context.Context, poll time.Duration) error
 }
 
-// Connect returns a machine's Shell for its login user. It must accept no host keys but those
-// given.
+// Connect returns a machine's Shell for its login user. It must accept only the given host keys.
 type Connect func(m Machine, hostKeys []string) Shell
 
 // hostKeyPair is the SSH host key with which a machine is launched. It is in user data, which
@@ -179,7 +178,7 @@ const (
 func (c *Client) switchTo(ctx context.Context, m Machine, key string, before []string, connect Connect) error {
 	either, own := connect(m, append(slices.Clone(before), key)), connect(m, []string{key})
 	for attempt := 1; ; attempt++ {
-		// This connects anew, and for a moment nothing may listen.
+		// This opens a new connection, and for a moment nothing may listen.
 		err := c.aliveWhile(ctx, m.ID, func(ctx context.Context) error { return either.WaitReady(ctx, sshPoll) })
 		if err == nil {
 			err = deed.SwitchHostKey(ctx, either)

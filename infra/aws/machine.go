@@ -27,7 +27,7 @@ const (
 	DefaultUser          = "admin" // in Debian's images
 )
 
-// MachineSpec is what is wanted of one machine.
+// MachineSpec is the wanted state of one machine.
 type MachineSpec struct {
 	Cluster, Name string
 	Role          Role
@@ -58,9 +58,8 @@ type MachineSpec struct {
 	User           string   // login user that cloud-init makes
 	AuthorizedKeys []string // its SSH public keys
 
-	// Claim, if set, identifies who launches or adopts the instance, by a text that nobody else has
-	// used. It is written to a tag, so that an earlier owner can see that the instance is no longer
-	// its own.
+	// Claim, if set, is a unique text that identifies who launches or adopts the instance. It is
+	// written to a tag, so that an earlier owner can see that it no longer owns the instance.
 	Claim string
 
 	Tags map[string]string

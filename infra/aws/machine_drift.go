@@ -188,7 +188,7 @@ func (c *Client) setSourceDestCheck(ctx context.Context, networkInterface string
 	return nil
 }
 
-// diffMetadata returns how the options of the metadata service differ from what is wanted of every
+// diffMetadata returns how the options of the metadata service differ from those wanted for every
 // machine.
 func diffMetadata(found types.InstanceMetadataOptionsResponse) []finding.Finding {
 	var out []finding.Finding

@@ -23,7 +23,7 @@ type image struct {
 	MinimumGiB int32  // size of its root snapshot
 }
 
-// imageCache keeps what is known of images for the client's lifetime, so that machines launched
+// imageCache keeps descriptions of images for the client's lifetime, so that machines launched
 // together ask only once.
 type imageCache struct {
 	mu    sync.Mutex

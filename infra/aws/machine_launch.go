@@ -250,8 +250,8 @@ func (l *Launch) settle(ctx context.Context, instance string, n *types.InstanceN
 	return g.Wait()
 }
 
-// route makes the routes to the machine's pods. It records the tables that got one, also if another
-// failed.
+// route makes the routes to the machine's pods. It records the tables that got one, even if it
+// failed for another table.
 func (l *Launch) route(ctx context.Context, tables []types.RouteTable, instance, networkInterface string) error {
 	var mu sync.Mutex
 	g, gctx := errgroup.WithContext(ctx)

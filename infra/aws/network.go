@@ -19,7 +19,7 @@ var ErrNotFound = errors.New("does not exist")
 
 const kindNetwork = "network"
 
-// NetworkSpec is what is wanted of a cluster's network.
+// NetworkSpec is the wanted state of a cluster's network.
 type NetworkSpec struct {
 	Cluster string
 	// VPCID and SubnetIDs adopt an existing VPC, in which only the security groups are made; set

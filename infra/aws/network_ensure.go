@@ -139,7 +139,7 @@ func (b *builder) findVPC() []repair {
 	})}
 }
 
-// findAdopted finds adopted subnets that do not exist. Only their owner can make them again.
+// findAdopted finds adopted subnets that do not exist. Only their owner can create them again.
 func (b *builder) findAdopted() []repair {
 	var out []repair
 	for _, id := range b.spec.SubnetIDs {

@@ -89,8 +89,8 @@ func wantedRules(spec NetworkSpec, groups map[Role]string) map[Role][]rule {
 	allow(RoleController, "tcp", portAPI, portAPI, lb, controller, worker)
 	allow(RoleController, "tcp", portEtcdClient, portEtcdPeer, controller)
 	allow(RoleWorker, "tcp", portKubelet, portKubelet, controller, worker)
-	// Pod traffic has any port, and its destination is no machine's own address, so that no
-	// narrower rule is possible.
+	// Pod traffic may use any port, and its destination is not the address of a machine, so a
+	// narrower rule is impossible.
 	allow(RoleWorker, "-1", 0, 0, controller, worker)
 	for _, protocol := range []string{"tcp", "udp"} {
 		allow(RoleWorker, protocol, portNodePortMin, portNodePortMax, cidrStrings(spec.NodePortCIDRs)...)

@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// RuleFilter selects security-group rules. A rule that matches one of its fields is selected; the
+// RuleFilter selects security-group rules. It selects a rule that matches one of its fields. The
 // zero value selects none.
 type RuleFilter struct {
 	DescriptionPrefixes []string // beginnings of the rule's description

@@ -209,7 +209,7 @@ type podRoute struct {
 	cluster, table   string
 	to               netip.Prefix
 	networkInterface string
-	// turn allows replacing a route that leads elsewhere.
+	// turn allows the replacement of a route that leads elsewhere.
 	turn bool
 }
 

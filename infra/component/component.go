@@ -15,7 +15,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// Machine is everything that is wanted of one machine for one role.
+// Machine is the wanted state of one machine for one role.
 type Machine struct {
 	// State is what is known without secrets. Certificates and Secrets become further files when
 	// they are applied; State.Units may name their paths in RestartOn and ReloadOn.
@@ -30,8 +30,8 @@ type Secret struct {
 	Mode         uint32
 	Owner, Group string   // empty means root
 	Sources      []string // names in the key store
-	// Render makes the file's content of the stored values, in the order of Sources; nil means the
-	// only value, unchanged.
+	// Render makes the file's content from the stored values, in the order of Sources. If it is
+	// nil, the content is the only value, unchanged.
 	Render func([][]byte) ([]byte, error)
 	// Rendering names the format that Render makes. If it changes, the file is rendered again.
 	Rendering string

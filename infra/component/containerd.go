@@ -115,7 +115,7 @@ func (w *worker) addContainerd() error {
 			option("Service", "OOMScoreAdjust", "-999"),
 		},
 	}.file(ContainerdUnit))
-	// Shims, runc, registry hosts and the CNI configuration are read on every use.
+	// containerd reads shims, runc, registry hosts and the CNI configuration on every use.
 	w.m.State.Units = append(w.m.State.Units, running(ContainerdUnit, binPath("containerd"), ContainerdConfig))
 	return nil
 }

@@ -40,8 +40,8 @@ func (c *controller) controllerManagerArgs() Args {
 		"cluster-name":             values(c.spec.Cluster.Name),
 		"cluster-cidr":             values(c.spec.Cluster.PodCIDR.String()),
 		"service-cluster-ip-range": values(c.spec.Cluster.ServiceCIDR.String()),
-		// A worker's pod network is the one that the route to its machine has. If the controller
-		// manager assigned networks, the two could differ.
+		// A worker's pod network must be the destination of the route to its machine. A network
+		// that the controller manager assigns could be another one.
 		"allocate-node-cidrs": values("false"),
 
 		"cluster-signing-cert-file":        values(CASigningPath),

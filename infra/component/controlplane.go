@@ -108,7 +108,7 @@ func (ControlPlaneSpec) Traces() Traces {
 }
 
 // Read returns the specification with the settings found on a controller. Its endpoints and nodes
-// must be set. The error is a [NothingFoundError] if the machine is no controller.
+// must be set. The error is a [NothingFoundError] if the machine is not a controller.
 func (s ControlPlaneSpec) Read(n Node, f Found) (ControlPlaneSpec, error) {
 	if s.Version == "" {
 		var err error

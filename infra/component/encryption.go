@@ -9,12 +9,12 @@ import (
 // encryptedResource is the resource whose objects are encrypted in etcd.
 const encryptedResource = "secrets"
 
-// EncryptedPrefix begins every value in etcd that is encrypted with any generation of the key
-// (k8s.io/apiserver/pkg/server/options/encryptionconfig, secretboxTransformerPrefixV1).
+// EncryptedPrefix is the beginning of every value in etcd that is encrypted with any generation of
+// the key (k8s.io/apiserver/pkg/server/options/encryptionconfig, secretboxTransformerPrefixV1).
 const EncryptedPrefix = "k8s:enc:secretbox:v1:"
 
-// PlainPrefix begins values in etcd that are not encrypted: the magic number of objects in Protocol
-// Buffers (k8s.io/apimachinery/pkg/runtime/serializer/protobuf).
+// PlainPrefix is the beginning of values in etcd that are not encrypted: the magic number of
+// objects in Protocol Buffers (k8s.io/apimachinery/pkg/runtime/serializer/protobuf).
 const PlainPrefix = "k8s\x00"
 
 // EncryptedBy returns the prefix of values that are encrypted with one generation of the key.

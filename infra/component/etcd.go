@@ -148,7 +148,7 @@ func (EtcdSpec) Traces() Traces {
 }
 
 // Read returns the specification with the settings found on a member. The error is a
-// [NothingFoundError] if the machine is no member.
+// [NothingFoundError] if the machine is not a member.
 func (s EtcdSpec) Read(n Node, f Found) (EtcdSpec, error) {
 	if s.Version == "" {
 		var err error

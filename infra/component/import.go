@@ -11,10 +11,10 @@ import (
 )
 
 // The Read methods of the specifications are the inverse of Etcd, ControlPlane, Worker and
-// LoadBalancer: they read the settings of a role from what is on one machine. A setting is what
-// differs from what this package writes without it, so a setting equal to the default is not found.
-// Settings of the cluster and releases are read too. Each program's settings are read in the file
-// that renders them.
+// LoadBalancer: they read the settings of a role from what is on one machine. A setting is a
+// difference from what this package writes without it, so a setting equal to the default is not
+// found. Settings of the cluster and releases are read too. Each program's settings are read in the
+// file that renders them.
 
 // Traces are the files and programs on a machine from which a role's settings can be read.
 type Traces struct {
@@ -38,7 +38,7 @@ func (f Found) release(program string) (string, error) {
 	if r := f.Releases[program]; r != "" {
 		return r, nil
 	}
-	return "", &NothingFoundError{program + " is not on the machine, or does not tell its release: is this the right host?"}
+	return "", &NothingFoundError{program + " is not on the machine, or does not report its release: is this the right host?"}
 }
 
 // args returns the flags of a unit; none if this package has not written it.

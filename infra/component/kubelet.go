@@ -210,7 +210,8 @@ func overlayKubelet(base, user map[string]any) (map[string]any, *kubeletconfig.K
 
 // splitLabels checks node labels and splits them into those that the kubelet sets when it registers
 // and those that only an administrator may set through the API, such as
-// "node-role.kubernetes.io/worker". A kubelet told to set one of the latter does not start.
+// "node-role.kubernetes.io/worker". A kubelet that is configured to set one of the latter does not
+// start.
 func splitLabels(labels map[string]string) (byKubelet, byAdmin map[string]string, err error) {
 	byKubelet, byAdmin = map[string]string{}, map[string]string{}
 	var errs []error

@@ -23,7 +23,7 @@ const kubeProxyUser = "system:kube-proxy"
 // kubeProxyFiles are the files that readKubeProxy reads.
 var kubeProxyFiles = []string{unitPath(KubeProxyUnit), KubeProxyConfigPath}
 
-// kubeProxyArgs are the flags of kube-proxy; all else is in its configuration.
+// kubeProxyArgs are the flags of kube-proxy. All other settings are in its configuration file.
 var kubeProxyArgs = Args{"config": values(KubeProxyConfigPath)}
 
 func (w *worker) addKubeProxy() error {

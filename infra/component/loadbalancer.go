@@ -68,7 +68,7 @@ func (LoadBalancerSpec) Traces() Traces { return Traces{Files: []string{HAProxyC
 var bindLine = regexp.MustCompile(`(?m)^\s*bind \*:(\d+)$`)
 
 // Read returns the specification with the port found on a load balancer, unless it has one. The
-// error is a [NothingFoundError] if the machine is no load balancer.
+// error is a [NothingFoundError] if the machine is not a load balancer.
 func (s LoadBalancerSpec) Read(f Found) (LoadBalancerSpec, error) {
 	if s.Port != 0 {
 		return s, nil

@@ -142,8 +142,8 @@ func serviceAccount(name, role string, rules []rbacv1.PolicyRule) []runtime.Obje
 	}
 }
 
-// systemDeployment returns a Deployment in kube-system that is updated by rolling. At most unavailable pods are
-// missing meanwhile.
+// systemDeployment returns a Deployment in kube-system with a rolling update, during which at most
+// the given number of pods is unavailable.
 func systemDeployment(name string, replicas, unavailable int32, labels, annotations map[string]string, pod corev1.PodSpec) *appsv1.Deployment {
 	return &appsv1.Deployment{
 		ObjectMeta: systemMeta(name, labels),

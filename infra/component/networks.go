@@ -26,8 +26,8 @@ func DefaultDNSIP(services netip.Prefix) netip.Addr { return addressOf(services,
 func firstServiceIP(services netip.Prefix) netip.Addr { return addressOf(services, 1) }
 
 // subnetResolver returns the third address of a subnet, which EC2 reserves for DNS. In the VPC's
-// first subnet its DNS server answers there, in others nobody does. A DNS server elsewhere in the
-// VPC is in none of the machines' subnets
+// first subnet this is the address of its DNS server; in other subnets it is unused. A DNS server
+// outside the machines' subnets needs no exception
 // (https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html).
 func subnetResolver(p netip.Prefix) netip.Addr { return addressOf(p, 2) }
 

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// missingPath is a path that never exists. A program told to read it exits there.
+	// missingPath is a path that never exists. A program that has to read it exits.
 	missingPath = "/run/k8s-rehearsal-end"
 	// peerGate makes kube-apiserver connect to etcd before it loads its admission plugins.
 	peerGate = "UnknownVersionInteroperabilityProxy"
@@ -21,10 +21,10 @@ const (
 	maxComplaint = 600
 )
 
-// rehearsals are the words that, at the end of a command line, make a program check its arguments
-// and configuration files and exit. Programs that can print their configuration do only that. The
-// others are told to read a file that does not exist: of all files they read, the last. etcd needs
-// no words, because it cannot open its ports in the rehearsal.
+// rehearsals are the words that, appended to a command line, make a program check its arguments and
+// configuration files and exit. Some programs can print their configuration and exit. The others
+// get a missing path for the last file that they read, and exit there. etcd needs no words, because
+// it exits when it cannot open its ports in the rehearsal.
 var rehearsals = map[string][]string{
 	artifact.KubeAPIServer:         {"--feature-gates=" + peerGate + "=false", "--etcd-cafile=" + missingPath},
 	artifact.KubeControllerManager: {"--authentication-kubeconfig=" + missingPath},

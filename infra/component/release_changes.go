@@ -76,7 +76,7 @@ var allGoneValues = []removedValues{
 const (
 	runtimeConfig = "runtime-config"
 	goneGate      = "take it out: what it was for is always on, or is gone"
-	goneAPI       = "delete its objects while the API servers still serve it, take it out with an apply of its own, and upgrade then"
+	goneAPI       = "delete its objects while the API servers still serve it, take it out in a separate apply, and then upgrade"
 )
 
 // checkArgs reports the errors of [CheckFlags] on their flags.

@@ -92,7 +92,7 @@ func (WorkerSpec) Traces() Traces {
 
 // Read returns the specification with the settings found on a worker. Its cluster and endpoint must
 // be set. Labels that only an administrator may set are not on the machine but on its Node object.
-// The error is a [NothingFoundError] if the machine is no worker.
+// The error is a [NothingFoundError] if the machine is not a worker.
 func (s WorkerSpec) Read(n Node, f Found) (WorkerSpec, error) {
 	if s.Version == "" {
 		var err error

@@ -1,7 +1,7 @@
 // Package deed is the list of deeds: everything done on machines besides bringing them to a wanted
 // state, which package host does. A deed has a name, a script of that name in this directory, and a
-// function. Each deed is idempotent: repeating it, also after an interruption, leaves the machine
-// as doing it once does. A new action on a machine is either a new deed here or a state.
+// function. Each deed is idempotent: repeating it, also after an interruption, has the same result
+// as doing it once. A new action on a machine is either a new deed here or a state.
 //
 // Hold is the exception: it is an error while another unit of the machine is held. The first holder
 // relies on its unit standing still, and a second hold would let it continue in between. If a

@@ -11,7 +11,7 @@ import (
 // Stop stops units and waits until they have ended.
 func Stop(ctx context.Context, r Runner, units ...string) error { return stop.do(ctx, r, units...) }
 
-// Start has units started, without waiting until they are.
+// Start starts units and does not wait until they have started.
 func Start(ctx context.Context, r Runner, units ...string) error { return start.do(ctx, r, units...) }
 
 // Restart restarts units and waits until they have started.

@@ -27,8 +27,8 @@ import (
 )
 
 const (
-	// requestTimeout bounds one request. It is the time of several elections (etcd's default
-	// election timeout is one second); a later answer does not come.
+	// requestTimeout bounds one request. It is long enough for several elections (etcd's default
+	// election timeout is one second); an answer that takes longer never comes.
 	requestTimeout = 5 * time.Second
 	// healthTimeout bounds a health check, which is repeated.
 	healthTimeout = 2 * time.Second
@@ -184,8 +184,8 @@ type Status struct {
 	Leader  ID // 0: none is known
 	Learner bool
 	Version string // of the program, "3.6.16"
-	// StorageVersion is the release whose form the data have, "3.6.0": the lowest release of the
-	// members since all of them were last up. An etcd of an earlier minor does not start with them.
+	// StorageVersion is the release whose format the data have, "3.6.0": the lowest release of the
+	// members when all of them were last up. An etcd of an earlier minor does not start with them.
 	// Empty before etcd 3.6.
 	StorageVersion string
 	DBSize         int64 // bytes

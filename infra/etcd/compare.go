@@ -6,7 +6,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// Wanted is a member that a cluster is to have.
+// Wanted is a member that a cluster should have.
 type Wanted struct{ Name, PeerURL string }
 
 // In finds the member in a list: by name, or by the address it was announced with as long as it has

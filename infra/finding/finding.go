@@ -28,8 +28,8 @@ type Finding struct {
 	// line breaks.
 	Found  string `json:"found,omitempty"`
 	Wanted string `json:"wanted,omitempty"`
-	// Process and Unit are what holds a resource that is taken. Size is a wanted or total size, and
-	// Device is what a file system is on. They are empty for other problems.
+	// Process and Unit are those that use a resource, such as a port. Size is a wanted or total
+	// size, and Device is the device of a file system. They are empty for other problems.
 	Process string `json:"process,omitempty"`
 	Unit    string `json:"unit,omitempty"`
 	Size    string `json:"size,omitempty"`

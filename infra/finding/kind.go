@@ -35,7 +35,7 @@ const (
 	Object     Kind = "object"        // the subject itself
 	Field      Kind = "field"         // of the subject, by its path
 	NodeState  Kind = "node state"    // a node's state in a wait, by its name
-	// What is compared as a whole and could not be compared.
+	// Things that are compared as a whole and could not be compared.
 	SystemObjects Kind = "system objects"
 	Members       Kind = "etcd members"
 	Nodes         Kind = "nodes"
@@ -91,7 +91,7 @@ const (
 	Group         Problem = "group"
 	Content       Problem = "content"        // hex SHA-256
 	Unhashed      Problem = "unhashed"       // a file far larger than what is wanted, or a program that could not be read
-	SecretContent Problem = "secret content" // neither digest is told
+	SecretContent Problem = "secret content" // neither digest is shown
 	Truncated     Problem = "truncated"      // sizes in bytes
 	Version       Problem = "version"        // found by digest, wanted by name
 )
@@ -122,7 +122,7 @@ const (
 	Signature     Problem = "signature" // not by the issuer that it names
 	Expired       Problem = "expired"
 	NotYetValid   Problem = "not yet valid"
-	Due           Problem = "due" // found is when it expires, wanted since when it is due
+	Due           Problem = "due" // found is its expiry, wanted the time from which it is due
 	Unreadable    Problem = "unreadable"
 	NoAuthority   Problem = "no authority" // whose certificate cannot be read
 	NotWritten    Problem = "not written"  // differs from the one on record

@@ -30,11 +30,11 @@ func (f *Fleet) Access(ref pki.Ref) *Access {
 	return &Access{Keys: f.Keys(ref), dial: f.Dial, servers: map[string]*kube.Client{}, members: map[string]*etcd.Client{}}
 }
 
-// errAccessClosed is what a client asked for after Close ends with.
+// errAccessClosed is the error of a request for a client after Close.
 var errAccessClosed = errors.New("the access to the cluster is closed")
 
-// Close closes every client. There are no more clients afterwards: a question that nobody waits for
-// any more may still ask for one.
+// Close closes every client. Afterwards a request for a client fails: a question that nobody
+// waits for any more may still make one.
 func (a *Access) Close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

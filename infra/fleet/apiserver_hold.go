@@ -21,11 +21,11 @@ type Writers struct {
 	Settled func(context.Context) error
 }
 
-// withoutWrites runs move while no API server has a request to etcd under way.
+// withoutWrites runs move while no API server has a request to etcd in progress.
 //
 // A leader drops proposals while it transfers its leadership. Its own clients get "raft proposal
 // dropped"; requests that came through other members get no answer and time out after seven
-// seconds. API servers retry neither. So their processes are stopped for that instant: connections
+// seconds. API servers retry neither. So their processes are stopped for that time: connections
 // stay open, and clients get their answers a moment later.
 //
 // move must be repeatable. It is tried holdAttempts times with the API servers held, and then once

@@ -8,8 +8,8 @@ import (
 )
 
 // ClockLead returns how far the machine's clock is ahead of ours, negative for behind. clock is its
-// answer to a question sent after before and answered before now. It is 0 if the answer allows
-// that.
+// answer to a question sent after before and answered before now. It is 0 if the answer is
+// consistent with equal clocks.
 func ClockLead(clock, before, now time.Time) time.Duration {
 	switch {
 	case clock.IsZero():

@@ -56,9 +56,9 @@ func MayStopFirst(members []etcd.Member, healthy map[etcd.ID]bool, leaver etcd.I
 
 // RemoveMember removes a serving member that is not the leader from its cluster. With stopFirst the
 // member is stopped first, so that it finishes its requests: a removed member that runs still
-// accepts requests, answers none, and exits a second later. Without stopFirst, when its vote is
-// needed for its own removal, the API servers are held until it has been removed and killed. by
-// names the operation in progress messages.
+// accepts requests, does not answer them, and exits a second later. Without stopFirst, when its
+// vote is needed for its own removal, the API servers are held until it has been removed and
+// killed. by names the operation in progress messages.
 func RemoveMember(ctx context.Context, by string, m *Machine, w Writers, stopFirst bool, remove func(context.Context) error) error {
 	if !stopFirst {
 		return m.fleet.withoutWrites(ctx, m.Name(), w, func(ctx context.Context) error {

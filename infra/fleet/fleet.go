@@ -1,4 +1,4 @@
-// Package fleet is about the machines of a cluster, whatever is wanted of them: how they are
+// Package fleet is about the machines of a cluster, independent of their wanted state: how they are
 // reached, waiting for their units, errors with advice, clients of the cluster's API servers and
 // etcd members, and holding its API servers while etcd's leadership is transferred.
 //
@@ -7,7 +7,7 @@
 // Package maintenance makes a client for each call, since it has only a machine's credentials and
 // may run while that machine restarts.
 //
-// What may not enter: what is wanted of a machine and the order in which machines are changed
+// What may not enter: the wanted state of a machine and the order in which machines are changed
 // (package rollout), how a machine is taken down and brought back (package maintenance), Terraform
 // and AWS.
 package fleet

@@ -62,7 +62,7 @@ func AskInTurn[T any](ctx context.Context, share time.Duration, busy func(error)
 	}
 	var (
 		none    T
-		answers = make(chan answer, len(questions)) // no server is asked twice at once
+		answers = make(chan answer, len(questions)) // no server gets two questions at the same time
 		errs    = make([]error, len(questions))
 		open    int
 		queue   []int
@@ -121,7 +121,7 @@ func AskInTurn[T any](ctx context.Context, share time.Duration, busy func(error)
 
 var errAnswered = fmt.Errorf("another has answered: %w", context.Canceled)
 
-// silence is why a server's answer is no longer waited for. It counts as a timeout for
+// silence is the reason for no longer waiting for a server's answer. It counts as a timeout for
 // [kube.Unanswered].
 type silence struct{ error }
 

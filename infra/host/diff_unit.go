@@ -10,7 +10,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// unit compares one unit. Each fault gives one finding; a consequence of another finding gives
+// unit compares one unit. Each fault gives one finding. A fault that another finding causes gives
 // none.
 func (d *differ) unit(want desired.Unit) {
 	got := d.got.Units[want.Name]

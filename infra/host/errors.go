@@ -15,8 +15,8 @@ type ApplyError struct {
 	Unit    string // the systemd unit concerned, if any
 	Err     error
 	Said    string            // by the program that failed, redacted; empty when it is not known
-	Room    *Room             // what is left where the step writes, when that was not enough
-	Causes  []finding.Finding // what the machine told about the cause
+	Room    *Room             // free space where the step writes, if there was too little
+	Causes  []finding.Finding // causes found on the machine
 	Journal string            // the end of the unit's journal, redacted
 }
 
@@ -24,10 +24,10 @@ type ApplyError struct {
 type Room struct {
 	Free, Size    int64  // KiB, or UnknownSize
 	Inodes        string // free ones; "-" where the file system does not count them
-	Mount, Device string // empty when df told nothing at all
+	Mount, Device string // empty when df printed nothing
 }
 
-// UnknownSize is a size that the machine did not tell.
+// UnknownSize is a size that the machine did not report.
 const UnknownSize int64 = -1
 
 func (r Room) String() string {

@@ -8,8 +8,8 @@
 // The machine needs POSIX sh, coreutils, tar, curl, systemd and root, and apt or dnf if packages
 // are wanted. Packages are installed once cloud-init, if present, has finished and no other process
 // holds the package locks. What may not enter: Kubernetes (package component knows what is wanted
-// and why), actions that are no state (package deed), the order of machines (package rollout) and
-// Terraform.
+// and why), actions other than bringing a machine to a state (package deed), the order of machines
+// (package rollout) and Terraform.
 package host
 
 import (

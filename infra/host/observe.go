@@ -76,7 +76,7 @@ type Unit struct {
 	DropIns          []string
 	NeedDaemonReload bool
 	Result           string // why it last exited: "success", "exit-code", ...
-	Restarts         int    // automatic restarts since it was last started by hand
+	Restarts         int    // automatic restarts since the last start that was not automatic
 	Again            int    // automatic restarts during Observe
 	MainPID          int
 	// Unsettled is set when Observe ended before it was clear whether the unit keeps running.

@@ -76,7 +76,7 @@ func ReadActive(ctx context.Context, r Runner, units ...UnitFiles) (active []str
 type Life struct {
 	ActiveState string // "active", "inactive", "failed", "activating", ...
 	Result      string // why it last exited: "success", "exit-code", ...
-	Restarts    int    // automatic restarts since it was last started by hand
+	Restarts    int    // automatic restarts since the last start that was not automatic
 }
 
 // UnitLife returns the state of one unit. Its errors are those of [remote.Machine.Run].

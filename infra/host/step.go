@@ -97,7 +97,7 @@ func stepError(machine, fields string, want desired.State) *ApplyError {
 }
 
 // parseRoom reads the output of space in apply.sh; nil if it is empty. Any output means that there
-// was no room, whatever df could tell.
+// was too little space, even if df reported nothing.
 func parseRoom(s string) *Room {
 	f := strings.SplitN(s, " ", 5)
 	if len(f) != 5 {

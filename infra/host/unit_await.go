@@ -13,7 +13,7 @@ import (
 // running: a program that exited once because a dependency was slow looks like one that exits at
 // every start. So such units are observed again.
 const (
-	// settleBudget bounds how long units are observed before they are judged.
+	// settleBudget bounds how long units are observed before their state counts.
 	settleBudget = 10 * time.Second
 	// settlePoll is the pause between two observations.
 	settlePoll = time.Second
@@ -32,7 +32,7 @@ func (u Unit) waits() bool {
 	return u.SubState == "auto-restart" || u.SubState == "auto-restart-queued"
 }
 
-// unsettled returns the units that should run and of which it is not clear yet whether they will.
+// unsettled returns the units that should run, if it is not clear yet whether they keep running.
 func (o Observation) unsettled(want desired.State) []string {
 	var out []string
 	for _, w := range want.Units {
@@ -54,7 +54,7 @@ func (o Observation) with(later Observation) Observation {
 		// systemd resets the counter when somebody starts the unit by hand.
 		now.Again = u.Again + max(now.Restarts-u.Restarts, 0)
 		if now.Again > 0 && now.Result == "success" {
-			now.Result = u.Result // why it exited last, which a start clears
+			now.Result = u.Result // why it last exited; a start clears this
 		}
 		units[name] = now
 	}

@@ -16,7 +16,7 @@ type Field struct {
 	Field string
 	// Problem says in a few words what kind of mistake it is: "Overlapping networks".
 	Problem string
-	// Missing says that the field is empty. Its value may only be unknown yet.
+	// Missing is set if the field is empty, perhaps only because its value is not known yet.
 	Missing bool
 	// Err says what is wrong.
 	Err error

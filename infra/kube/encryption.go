@@ -35,7 +35,7 @@ func (c *Client) EncryptionConfigDigest(ctx context.Context) (string, error) {
 	}
 	err = lines.Err()
 	if err == nil {
-		err = errors.New("its metrics do not tell")
+		err = errors.New("its metrics do not have the digest")
 	}
 	return "", fmt.Errorf("asking %s which encryption configuration it has loaded: %w", c.endpoint, err)
 }
@@ -46,7 +46,7 @@ func encryptionDigest(line string) (string, bool) {
 	if !ok {
 		return "", false
 	}
-	// The leading comma tells this label from the other one that ends in _hash.
+	// The leading comma distinguishes this label from another one that also ends in _hash.
 	_, rest, ok := strings.Cut(","+labels, `,hash="sha256:`)
 	if !ok {
 		return "", false

@@ -14,13 +14,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
 
-// ownedAnnotation lists the labels and taints that this project has set on a node, to tell those no
-// longer wanted from those of others. Server-side apply does not work here: it would create a
-// missing Node, and it treats a node's taints, which the node lifecycle controller sets too, as one
-// atomic list.
+// ownedAnnotation lists the labels and taints that this project has set on a node, to distinguish
+// its own labels and taints, which it may remove, from those of others. Server-side apply does not
+// work here: it would create a missing Node, and it treats a node's taints, which the node
+// lifecycle controller sets too, as one atomic list.
 const ownedAnnotation = "k8s-from-scratch/owned"
 
-// NodeSpec is what is wanted of a Node object. Labels and taints set by others are left alone.
+// NodeSpec is the wanted state of a Node object. Labels and taints set by others are not changed.
 type NodeSpec struct {
 	Name    string
 	Labels  map[string]string
@@ -33,7 +33,7 @@ type owned struct {
 	Taints []string `json:"taints,omitempty"` // "key:effect"
 }
 
-// NodeDrift returns what differs between a node and what is wanted of it. The subject of a finding
+// NodeDrift returns the differences between a node and its wanted state. The subject of a finding
 // is the node's name.
 func NodeDrift(n *corev1.Node, want NodeSpec) []finding.Finding {
 	var out []finding.Finding

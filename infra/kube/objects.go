@@ -234,7 +234,7 @@ func (c *Client) Get(ctx context.Context, ref ObjectRef) (*unstructured.Unstruct
 }
 
 // Drift compares objects with what is wanted. It asks the API server in a dry run what a
-// server-side apply would change, so that the server judges defaults, conversions and other
+// server-side apply would change, so that the server decides about defaults, conversions and other
 // managers' fields. Nothing is changed. The subject of a finding is its object, as
 // [ObjectRef.String] writes it.
 func (c *Client) Drift(ctx context.Context, objects []*unstructured.Unstructured) ([]finding.Finding, error) {

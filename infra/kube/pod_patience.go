@@ -40,17 +40,18 @@ type spellKey struct{ namespace, pod, container string }
 type spell struct {
 	lasts time.Duration // since its first failure
 	calm  time.Duration // since its last failure
-	// told is Trouble.Attempts at the last observation, attempts how many of them the wait counts.
-	told, attempts int
+	// reported is Trouble.Attempts at the last observation. attempts is how many of them the wait
+	// counts.
+	reported, attempts int
 }
 
 // count adds the attempts that events report now. Events may expire, and a pod that is created
 // again has none at first.
-func (s *spell) count(told int) {
-	if told > s.told {
+func (s *spell) count(reported int) {
+	if reported > s.reported {
 		s.attempts++
 	}
-	s.told = told
+	s.reported = reported
 }
 
 // lost takes the troubles of all pods and returns those that have lasted too long, the longest

@@ -21,7 +21,7 @@ const (
 	trialPrefix = "node-trial-"
 	// trialLabel marks trial pods, so that admission rules can exempt them.
 	trialLabel = "k8s-from-scratch/node-trial"
-	// provenAnnotation notes on a node the state in which a pod last started there.
+	// provenAnnotation records on a node the state in which a pod last started there.
 	provenAnnotation = "k8s-from-scratch/pod-started"
 	// trialDeleteBudget bounds the deletion of a trial pod.
 	trialDeleteBudget = 5 * time.Second
@@ -52,7 +52,7 @@ var ErrNodeFull = errors.New("the node is full")
 
 // Try starts the pod and deletes it again, and deletes a pod left by an earlier trial. It returns
 // nil if the pod has run, ErrNodeFull if the kubelet rejected it for lack of resources, and a
-// *PodError if it has failed to start for failGrace.
+// *PodError if it has been failing to start for failGrace.
 func (c *Client) Try(ctx context.Context, t Trial) error {
 	defer c.endTrial(ctx, t)
 	var (

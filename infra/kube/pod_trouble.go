@@ -54,8 +54,8 @@ const (
 	maxTroubleMessage = 600 // runes
 )
 
-// troubleOf returns what keeps a pod from running; nil if nothing is known to. events are the
-// pod's, in any order. Init containers come first, because the others wait for them.
+// troubleOf returns what keeps a pod from running; nil if no cause is known. events are the pod's,
+// in any order. Init containers come first, because the others wait for them.
 func troubleOf(pod *corev1.Pod, events []corev1.Event) *Trouble {
 	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded {
 		return nil

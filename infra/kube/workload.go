@@ -23,7 +23,7 @@ func (c *Client) WaitWorkloads(ctx context.Context, objects []*unstructured.Unst
 	w := workloadWait{client: c, progress: progress}
 	for _, o := range objects {
 		if _, err := polymorphichelpers.StatusViewerFor(o.GroupVersionKind().GroupKind()); err == nil {
-			w.pending = append(w.pending, &workload{ref: RefOf(o), status: "not looked at yet"})
+			w.pending = append(w.pending, &workload{ref: RefOf(o), status: "not checked yet"})
 		} else if o.GetKind() == "Job" {
 			w.jobs = append(w.jobs, &workload{ref: RefOf(o)})
 		}
@@ -51,7 +51,7 @@ type workload struct {
 	ref      ObjectRef
 	status   string    // of the workload itself
 	troubles []Trouble // of its pods
-	told     string    // what progress was last called with
+	reported string    // what progress was last called with
 }
 
 func (w *workload) String() string {
@@ -68,7 +68,7 @@ func (w *workloadWait) look(ctx context.Context) (bool, error) {
 		status, done, err := w.client.rolledOut(ctx, x.ref)
 		if done && err == nil {
 			if done = w.client.stayedUp(ctx, x.ref); !done {
-				status = "its pods have yet to stay up"
+				status = "its pods have not been up long enough yet"
 			}
 		}
 		if ctx.Err() == nil {
@@ -110,7 +110,7 @@ func (w *workloadWait) lookAtPods(ctx context.Context) error {
 			}
 		}
 		all = append(all, x.troubles...)
-		w.tellTroubles(x)
+		w.reportTroubles(x)
 	}
 	over := w.patience.lost(time.Now(), all)
 	if len(over) == 0 {
@@ -119,15 +119,15 @@ func (w *workloadWait) lookAtPods(ctx context.Context) error {
 	return w.client.podError(ctx, of[over[0].key()].String(), over[0], len(over)-1)
 }
 
-// tellTroubles reports a workload's first pod in trouble if the report is new. A new number of
+// reportTroubles reports a workload's first pod in trouble if the report is new. A new number of
 // restarts alone is not reported.
-func (w *workloadWait) tellTroubles(x *workload) {
+func (w *workloadWait) reportTroubles(x *workload) {
 	if len(x.troubles) == 0 {
 		return
 	}
 	t := x.troubles[0]
-	if news := t.Pod + t.Reason; news != x.told {
-		x.told = news
+	if news := t.Pod + t.Reason; news != x.reported {
+		x.reported = news
 		w.tell(x.ref.String() + ": " + t.String())
 	}
 }

@@ -57,7 +57,7 @@ func Issue(ctx context.Context, store pki.Store, ref pki.Ref, r Request, now tim
 		r.TTL = DefaultTTL
 	}
 	if r.TTL < 0 || r.TTL > MaxTTL {
-		return Credential{}, fmt.Errorf("a client certificate for %s: its life of %s is not between nothing and %s", r.User, r.TTL, MaxTTL)
+		return Credential{}, fmt.Errorf("a client certificate for %s: its validity of %s must be more than zero and at most %s", r.User, r.TTL, MaxTTL)
 	}
 	key, err := store.Get(ctx, ref.IssuingKey(pki.KubernetesCA))
 	if err != nil {

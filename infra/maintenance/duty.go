@@ -1,11 +1,11 @@
 // Package maintenance takes one machine of a cluster down and brings it back. It finds out what the
-// machine does and whether the cluster can do without it, makes it leave gracefully, and later
-// waits until it does again what it did. The machines of one cluster take turns.
+// machine does and whether the cluster can do without it. It makes the machine leave gracefully,
+// and later waits until the machine does the same again. The machines of one cluster take turns.
 //
 // It asks the machine itself and uses the machine's own credentials, so its caller needs to know
 // nothing of roles.
 //
-// What may not enter: what is wanted of a machine (package rollout), keys of the cluster's key
+// What may not enter: the wanted state of a machine (package rollout), keys of the cluster's key
 // store, how a machine is stopped or terminated (package aws), and Terraform.
 package maintenance
 
@@ -32,7 +32,7 @@ import (
 // manager's (which may list everything), the kubelet's (which may drain its own node).
 //
 //	d, err := maintenance.Find(ctx, fleet, target)
-//	d.SetControllers(find)           // whose API servers are held while etcd's leadership is transferred
+//	d.SetControllers(find)  // their API servers are held while etcd's leadership moves
 //	d.Suspend(ctx, leaving) // an error, or the cluster does without the machine
 //	// stop, change, start
 //	d.Resume(ctx, host)     // the machine does again what it did before
@@ -132,10 +132,10 @@ func (d *Duty) kubelet() (*kube.Client, string, error) {
 
 // Cordon cordons the machine's node, if it has one. Of several machines that are about to leave,
 // all are cordoned before the first is drained, so that pods do not move from one to the next. An
-// unreachable API server only becomes a note.
+// unreachable API server is no error; it becomes a note, see Notes.
 func (d *Duty) Cordon(ctx context.Context) { _ = d.cordon(ctx) }
 
-// cordon is Cordon. It returns the error that it notes.
+// cordon is Cordon, and also returns the error that it notes.
 func (d *Duty) cordon(ctx context.Context) error {
 	if !d.does(component.KubeletUnit) {
 		return nil

@@ -19,7 +19,7 @@ func (d *Duty) SetControllers(find func(context.Context) ([]fleet.Target, error)
 // allMachines returns the machine and the other machines that SetControllers gives.
 func (d *Duty) allMachines(ctx context.Context) []*fleet.Machine {
 	var targets []fleet.Target
-	err := errors.New("nobody has said which they are")
+	err := errors.New("it is not known which they are")
 	if d.find != nil {
 		targets, err = d.find(ctx)
 	}

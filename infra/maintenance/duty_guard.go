@@ -44,8 +44,8 @@ func (d *Duty) guardEtcd(ctx context.Context, ends bool, leaving func(string) bo
 	}
 	c, p, err := d.etcdPlace(ctx, leaving)
 	if err != nil {
-		return refuse(fmt.Sprintf("etcd runs on it and does not tell whether the other members can do without it: %v", err),
-			"repair it first; if it is beyond repair, stop its unit "+component.EtcdUnit+" by hand and apply again")
+		return refuse(fmt.Sprintf("etcd runs on it, and it is not known whether the other members have a quorum without it: %v", err),
+			"repair it first; if it is beyond repair, stop its unit "+component.EtcdUnit+" yourself and apply again")
 	}
 	c.Close()
 	if len(p.others) == 0 || p.self.Learner || p.self.ID == 0 {
@@ -67,8 +67,9 @@ func (d *Duty) guardEtcd(ctx context.Context, ends bool, leaving func(string) bo
 	return checkVoters(d.what(ends), ends, p.voters, len(p.others), sick)
 }
 
-// checkVoters refuses to take a voter down when one of the others that stay is unhealthy or when
-// they are no quorum: of all voters if the member only stops, of the remaining ones if it leaves.
+// checkVoters refuses to take a voter down if one of the voters that stay is unhealthy, or if they
+// are not a quorum. The quorum is that of all voters if the member only stops, and of the remaining
+// ones if it leaves.
 func checkVoters(deed string, ends bool, voters, others int, sick []string) error {
 	cluster := voters
 	if ends {

@@ -12,9 +12,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// Resume waits until the restarted machine, reached at h, does again all it did before: its units
-// are active, its etcd member is healthy and has caught up, its API server is ready, its node is
-// Ready and uncordoned.
+// Resume waits until the restarted machine, reached at h, does everything again that it did before:
+// its units are active, its etcd member is healthy and has caught up, its API server is ready, its
+// node is Ready and uncordoned.
 func (d *Duty) Resume(ctx context.Context, h remote.Host) error {
 	if d.Idle() {
 		return nil

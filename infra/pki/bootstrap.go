@@ -249,7 +249,7 @@ func (b *bootstrap) checkRecorded(stored Generations) error {
 		if slices.Equal(have, want) || b.from != nil && slices.Equal(have, b.from.Of(k)) {
 			continue
 		}
-		return fmt.Errorf("the key store has generations %s of %s, wanted are %s: write generations.%s = %s and apply",
+		return fmt.Errorf("the key store has generations %s of %s, but %s are wanted: write generations.%s = %s and apply",
 			FormatGenerations(have), k, FormatGenerations(want), k, FormatGenerations(have))
 	}
 	return nil

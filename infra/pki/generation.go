@@ -29,8 +29,8 @@ func Kinds() []Kind {
 // a new one.
 const MaxGenerations = 3
 
-// Generations lists the generations of each key. The first issues (signs, encrypts); all are
-// trusted (verify, decrypt). Empty means only the first: [1].
+// Generations lists the generations of each key. The first generation issues (it signs or
+// encrypts); all are trusted (they verify or decrypt). Empty means only the first: [1].
 type Generations struct {
 	KubernetesCA   []int `json:"kubernetes_ca"`
 	EtcdCA         []int `json:"etcd_ca"`

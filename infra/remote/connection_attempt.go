@@ -23,8 +23,8 @@ type rememberKey struct{}
 
 // RememberUnreachable returns a context for observing machines, not for waiting for them. A machine
 // that could not be reached within the last age is not tried again; the earlier error is returned.
-// Observing a machine several times in a row then costs one timeout. Never use it to wait for a
-// machine to come up.
+// Observing a machine several times in a row then costs one timeout. Do not use it to wait for a
+// machine to start.
 func RememberUnreachable(ctx context.Context, age time.Duration) context.Context {
 	return context.WithValue(ctx, rememberKey{}, age)
 }

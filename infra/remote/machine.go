@@ -61,8 +61,8 @@ func (m *Machine) Host() Host { return m.host }
 
 // Run runs one command in one round trip. The error is an [*ExitError] if the command ended with a
 // status other than zero, and an [*UnreachableError], [*HostKeyError] or [*AuthError] if the
-// machine could not be talked to. If the context ended first, the error wraps its error and the
-// command is told to end. Output holds what has arrived, also with an error.
+// machine could not be talked to. If the context ended first, the error wraps the context's error,
+// and the command gets a signal to end. Output holds what has arrived, also with an error.
 //
 // A connection that turns out dead before the command is sent is replaced once. A command that may
 // have started is never repeated.

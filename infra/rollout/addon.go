@@ -45,7 +45,8 @@ func (e *Engine) ObserveObjects(ctx context.Context, want Addon, inventory []kub
 		return objectDrift(ctx, c, want, inventory)
 	})
 	switch {
-	case kube.Unanswered(err), kube.Permanent(err): // an apply renews expired certificates, and a plan comes before it
+	case kube.Unanswered(err), kube.Permanent(err):
+		// Certificates may have expired. An apply renews them, so the plan before it must not fail.
 		r.unjudged(finding.Addon, want.Name, err)
 	case err != nil:
 		return r, fmt.Errorf("addon %s: %w", want.Name, err)
@@ -116,7 +117,7 @@ func (e *Engine) ApplyObjects(ctx context.Context, want Addon, inventory []kube.
 	return have, nil
 }
 
-// withPodAdvice adds to an error about a pod what to do next.
+// withPodAdvice adds the next step to an error about a pod.
 func withPodAdvice(err error) error {
 	var pod *kube.PodError
 	if !errors.As(err, &pod) {

@@ -137,8 +137,8 @@ func (o *controlOperation) converge(ctx context.Context) error {
 	return errors.Join(err, held, o.skipped())
 }
 
-// guard refuses changes that would break the control plane. A release is refused before secrets are
-// rewritten for keys that are to be dropped.
+// guard refuses changes that would break the control plane. It checks the release first, because
+// the check of dropped keys may rewrite secrets.
 func (o *controlOperation) guard(ctx context.Context) error {
 	if err := o.guardRelease(ctx); err != nil {
 		return err
@@ -146,7 +146,7 @@ func (o *controlOperation) guard(ctx context.Context) error {
 	return o.mayDropKeys(ctx)
 }
 
-// guardRelease asks the running API servers for their version when one of them is to be upgraded.
+// guardRelease asks the running API servers for their version if one of them will be upgraded.
 // Terraform's state may be outdated, because a roll-out that stopped halfway has changed some of
 // them. Servers that do not answer are ignored, so that a control plane on which nothing answers
 // can still be repaired.
@@ -288,7 +288,7 @@ func (o *controlOperation) gate(ctx context.Context, m *fleet.Machine, g fleet.G
 // systemObjects applies the objects that every cluster needs, if they differ.
 func (o *controlOperation) systemObjects(ctx context.Context) error {
 	if len(o.reachable()) == 0 {
-		return nil // no machine was reached; the operation's error says so
+		return nil // no machine was reached; the operation's error reports it
 	}
 	err := fleet.Within(ctx, fleet.APIBudget, "a ready API server", func(ctx context.Context) error {
 		_, err := fleet.AskInTurn(ctx, fleet.AnswerShare, kube.Unanswered, fleet.QuestionsFor(o.reached(), func(ctx context.Context, m *fleet.Machine) ([]kube.ObjectRef, error) {

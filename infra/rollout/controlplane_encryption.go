@@ -22,14 +22,14 @@ import (
 
 // The keys that encrypt secrets in etcd rotate without a restart: each API server loads a changed
 // EncryptionConfiguration at its own time. A roll-out is done when all have loaded it and every
-// value in etcd is sealed, that is encrypted, with the key that now encrypts. etcd itself is asked
-// for that, so an interrupted rewrite continues where it ended.
+// value in etcd is sealed, that is, encrypted with the current key. The provider asks etcd which
+// values are, so an interrupted rewrite continues where it stopped.
 
 // sealing says with which keys the values in etcd are encrypted.
 type sealing struct {
 	total int
-	// others are the etcd keys of values that are not encrypted with the writing generation, by the
-	// generation they are encrypted with, or plain or foreign.
+	// others are the etcd keys of values that are not encrypted with the writing generation. The
+	// index is the generation they are encrypted with, or plain, or foreign.
 	others map[int][]string
 }
 

@@ -10,7 +10,7 @@ import (
 
 // guardKubernetes refuses a release to which the running API servers cannot go in one step. While
 // one of them runs the earlier minor, all can go back, because the objects are stored in a form
-// that it reads. silent are machines whose API server does not answer.
+// that this server can read. silent are the machines whose API server does not answer.
 func guardKubernetes(wanted version.Version, serving []version.Version, silent []string) error {
 	if len(serving) == 0 {
 		return nil
@@ -41,12 +41,12 @@ type controllerFacts struct {
 }
 
 // planControlPlane orders the work on the controllers. If no API server runs, all are installed at
-// once. Otherwise the controllers whose API server does not run come first: they disturb nobody and
-// show whether the change works. Then come the other API servers, one at a time. The controller
-// managers and schedulers come last, one at a time, because they may be older than the API servers
-// but never newer.
+// once. Otherwise the controllers whose API server does not run come first: changing them
+// interrupts nothing and shows whether the change works. Then come the other API servers, one at a
+// time. The controller managers and schedulers come last, one at a time, because they may be older
+// than the API servers but never newer.
 //
-// An error beside a plan is about what the plan leaves out.
+// If it returns both a plan and an error, the error is about changes that the plan leaves out.
 func planControlPlane(controllers []controllerFacts) (Plan, error) {
 	serving := 0
 	for _, c := range controllers {

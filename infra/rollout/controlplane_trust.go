@@ -58,10 +58,10 @@ func (o *controlOperation) publishTrust(ctx context.Context, prior pki.Ref) erro
 		})
 	})
 	if err != nil {
-		return fmt.Errorf("waiting until the cluster hands out the changed CA certificates: %w (last: %w)\n"+
+		return fmt.Errorf("waiting until the cluster publishes the changed CA certificates: %w (last: %w)\n"+
 			"next: kubectl get configmap -A --field-selector metadata.name=%s", err, last, rootCAConfigMap)
 	}
-	o.fleet.Say("cluster", "control plane: the changed CA certificates are handed out")
+	o.fleet.Say("cluster", "control plane: the changed CA certificates are published")
 	return nil
 }
 

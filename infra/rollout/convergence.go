@@ -22,8 +22,8 @@ type convergence struct {
 	seen    host.Observation
 	pairs   map[string]pairVerdict // by slot name
 	changes []host.Change
-	// bystanders are units that the current step does not change but may make fail for a while.
-	// They are not judged after the step.
+	// bystanders are units that the current step does not change but may cause to fail for a while.
+	// Their state is not checked after the step.
 	bystanders []string
 	unproven   bool          // a worker on which no pod is known to have started since its units started
 	gone       error         // why the machine could not be reached; nil when it was

@@ -24,12 +24,12 @@ const etcdMemberDir = component.EtcdDataDir + "/member"
 type etcdOperation struct {
 	*operation
 	want Etcd
-	// leavers are the machines of members that are no longer wanted. They are asked for their
-	// health while they are members, and never changed.
+	// leavers are the machines of members that are no longer wanted. Their health is checked while
+	// they are members. They are never changed.
 	leavers []*fleet.Machine
 }
 
-// operate makes the operation one on this etcd cluster.
+// operate makes o an operation on this etcd cluster.
 func (x Etcd) operate(o *operation, prior Role) *etcdOperation {
 	o.probes = []desired.Directory{{Path: etcdMemberDir}}
 	out := &etcdOperation{operation: o, want: x}

@@ -66,8 +66,8 @@ func (o *etcdOperation) join(ctx context.Context, m *convergence) error {
 	}
 	member, listed := facts.member().In(members)
 	if !listed || !m.hasData() {
-		// According to the cluster this machine is no member, or one that has never started. So
-		// data on it belong to a membership that has ended.
+		// According to the cluster, this machine is not a member or has never started as one. So
+		// any data on it belong to an ended membership.
 		if err := wipe(ctx, m); err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func (o *etcdOperation) join(ctx context.Context, m *convergence) error {
 }
 
 // wipe stops etcd and deletes its data and its bootstrap settings. It is called only for a machine
-// that is no member, or a member that has never started.
+// that is not a member, or whose member has never started.
 func wipe(ctx context.Context, m *convergence) error {
 	paths := []string{etcdMemberDir}
 	for _, f := range m.state.Files {

@@ -22,11 +22,11 @@ type etcdFacts struct {
 	healthy map[etcd.ID]bool
 	// leader is the name of the member that leads, "" if unknown.
 	leader string
-	// formed says that the cluster is known to have existed.
+	// formed is set if the cluster is known to have existed.
 	formed bool
 }
 
-// memberFacts is what is known of one machine that is wanted as a member.
+// memberFacts is what is known about one machine that should be a member.
 type memberFacts struct {
 	name      string
 	peerURL   string
@@ -49,8 +49,8 @@ func planEtcd(f etcdFacts) (Plan, error) {
 	return planEtcdChange(f)
 }
 
-// planEtcdStart starts a cluster of which no member answers. All members start at once, because a
-// member's start completes only with a quorum.
+// planEtcdStart plans the start of a cluster of which no member answers. All members start at once,
+// because a member's start completes only with a quorum.
 func planEtcdStart(f etcdFacts) (Plan, error) {
 	var withData, without, unreachable []string
 	for _, w := range f.wanted {
@@ -99,8 +99,8 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 //   - removing healthy members that are not wanted, last, so that the cluster is
 //     never smaller than it has to be.
 //
-// An error beside a plan is about what the plan leaves out. The plan itself is safe and is carried
-// out before the error is reported.
+// If it returns both a plan and an error, the error is about changes that the plan leaves out. The
+// plan itself is safe and is carried out before the error is reported.
 func planEtcdChange(f etcdFacts) (Plan, error) {
 	if err := guardRelease(f); err != nil {
 		return nil, err
@@ -273,6 +273,6 @@ func names(steps []Step) []string {
 	return out
 }
 
-// findMember finds a machine's member by its name, or by its peer URL if the member has not started
-// and so has no name.
+// member returns how to find a machine's member: by its name, or by its peer URL while the member
+// has not started and has no name.
 func (w memberFacts) member() etcd.Wanted { return etcd.Wanted{Name: w.name, PeerURL: w.peerURL} }

@@ -54,8 +54,8 @@ func newOperation(f *fleet.Fleet, r role, rec Record) (*operation, error) {
 	return o, nil
 }
 
-// observe observes one machine and computes the changes. It judges certificates and secrets by the
-// record.
+// observe observes one machine and computes the changes. It compares certificates and secrets with
+// the record.
 func (o *operation) observe(ctx context.Context, m *convergence) error {
 	m.state = withKeyFiles(m.want, m.record)
 	look := m.state

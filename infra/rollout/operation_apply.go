@@ -16,7 +16,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
 
-// apply makes changes to a machine, all of which must be in m.changes, and records what was done,
+// apply makes changes to a machine, all of which must be in m.changes. It records what was done,
 // also when it fails halfway.
 func (o *operation) apply(ctx context.Context, m *convergence, changes []host.Change) error {
 	if len(changes) > 0 {
@@ -72,8 +72,8 @@ func (o *operation) installPackages(ctx context.Context, m *convergence) error {
 	return o.apply(ctx, m, packages)
 }
 
-// without returns the state without everything that held changes are about: what is not applied yet
-// must not be verified yet.
+// without returns the state without everything that held changes concern, because a change that is
+// not applied yet must not be verified.
 func without(s desired.State, held []host.Change) desired.State {
 	targets, units := map[string]bool{}, map[string]bool{}
 	for _, c := range held {

@@ -32,8 +32,7 @@ type Action string
 
 // The actions.
 const (
-	// ActionInstall applies all changes to a machine that serves nothing, so that nobody is
-	// disturbed.
+	// ActionInstall applies all changes to a machine that serves nothing yet.
 	ActionInstall Action = "install"
 	// ActionQuiet applies changes that restart nothing.
 	ActionQuiet Action = "apply without restart"

@@ -25,8 +25,8 @@ type need struct {
 }
 
 // checkReach checks, before anything is changed, whether the machines to be changed reach what
-// their units will need. A program that cannot reach it says so only minutes later and without the
-// cause. A refused connection is fine: packets arrive, and nothing listens yet.
+// their units will need. A program that cannot reach it reports that only minutes later, and
+// without the cause. A refused connection is fine: packets arrive, and nothing listens yet.
 func (o *operation) checkReach(ctx context.Context) error {
 	if o.role.needs == nil {
 		return nil
@@ -88,13 +88,13 @@ func reaches(ctx context.Context, m *fleet.Machine, address string) error {
 	case !errors.As(err, &denied):
 		return err
 	case denied.Reason != ssh.ConnectionFailed, remote.NothingListens(denied):
-		return nil // forwarding is off, so nobody can tell; or nothing listens yet
+		return nil // forwarding is off, so the result is unknown; or nothing listens yet
 	}
 	return fmt.Errorf("%s cannot be reached (%s)", address, denied.Message)
 }
 
 // needsPeers is what an etcd member needs of the other running members: without a quorum it never
-// starts. Stopped members are the guards' concern.
+// starts. The guards check stopped members.
 func needsPeers(o *operation, m *convergence) []need {
 	n := need{to: "the other etcd members", enough: etcd.Quorum(len(o.machines)) - 1}
 	for _, x := range o.reachable() {

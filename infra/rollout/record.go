@@ -7,7 +7,7 @@ import (
 )
 
 // Record is what was last applied to a set of machines, as hashes. It is JSON and holds no secrets.
-// Without it the machines are judged by what is on them, which takes longer.
+// Without it a comparison uses only what is on the machines, which takes longer.
 type Record struct {
 	Machines map[string]MachineRecord `json:"machines,omitempty"`
 	// Formed is set once an etcd cluster has answered. From then on a member without data has lost

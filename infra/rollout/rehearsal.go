@@ -53,7 +53,7 @@ func (o *operation) rehearse(ctx context.Context, plan Plan) error {
 		return o.rehearseOn(ctx, m, trials[m.Name()])
 	})
 	for _, name := range slices.Sorted(maps.Keys(errs)) {
-		return errs[name] // one error at a time is enough to correct
+		return errs[name] // one error is enough; the user corrects one at a time
 	}
 	return nil
 }
@@ -159,7 +159,7 @@ func (o *operation) rehearseOn(ctx context.Context, m *convergence, trials []tri
 	var exit *remote.ExitError
 	switch {
 	case errors.As(err, &exit):
-		m.Say("%s: nothing could be rehearsed: %v", o.role.name, err)
+		m.Say("%s: the rehearsal was not possible: %v", o.role.name, err)
 		return nil
 	case err != nil:
 		return fmt.Errorf("machine %s: rehearsal: %w", m.Name(), err)

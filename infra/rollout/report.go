@@ -23,7 +23,7 @@ type Report struct {
 	// Clocks is how far machines' clocks are ahead of the Engine's, negative for behind, where that
 	// is more than fleet.ClockTolerance.
 	Clocks map[string]time.Duration
-	// Unjudged is what else could not be compared, and why.
+	// Unjudged lists what else could not be compared, and why.
 	Unjudged []finding.Finding
 	// Certificates are the role's certificates as found on the machines.
 	Certificates []CertificateStatus

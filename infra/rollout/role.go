@@ -100,8 +100,8 @@ type role struct {
 	asksMachines bool
 	// needs are what a machine must be able to reach before its units can work.
 	needs func(*operation, *convergence) []need
-	// beforeRemove ends what units leave running when they stop. It runs before the role is removed
-	// from a machine, and its failure is no error.
+	// beforeRemove ends processes that keep running when units stop. It runs before the role is
+	// removed from a machine, and its failure is no error.
 	beforeRemove func(context.Context, *fleet.Machine) error
 }
 

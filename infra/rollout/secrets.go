@@ -16,7 +16,7 @@ import (
 )
 
 // The content of certificates and secrets cannot be computed beforehand. An observation wants them
-// as last written according to the record (withKeyFiles) and judges every pair (judge). Only an
+// as last written according to the record (withKeyFiles) and checks every pair (judge). Only an
 // apply makes or fetches those that must be written (fill), and afterwards records what they are
 // now (settle).
 
@@ -45,7 +45,7 @@ func withKeyFiles(want component.Machine, rec MachineRecord) desired.State {
 type pairVerdict struct {
 	// reissue is why a new pair must be made; empty keeps the pair.
 	reissue []finding.Finding
-	// foreign is what else is wrong with a certificate that replaced the recorded one; it may be
+	// foreign holds further problems of a certificate that replaced the recorded one; it may be
 	// empty.
 	foreign []finding.Finding
 	// adopt is set for a valid certificate without a record. It is kept if its key lies beside it.

@@ -23,7 +23,7 @@ type workerOperation struct {
 	api  *kube.Client
 }
 
-// operate makes the operation one on this worker pool. It fetches a key from the store for the API
+// operate makes o an operation on this worker pool. It fetches a key from the store for the API
 // server's client; it does not wait for an answer of the API server.
 func (x Workers) operate(ctx context.Context, o *operation) (*workerOperation, error) {
 	c, err := o.access.API(ctx, x.Endpoint)
@@ -33,7 +33,7 @@ func (x Workers) operate(ctx context.Context, o *operation) (*workerOperation, e
 	return &workerOperation{operation: o, want: x, api: c}, nil
 }
 
-// nodeSpec is what is wanted of a worker's Node object.
+// nodeSpec returns the wanted state of a worker's Node object.
 func (x Workers) nodeSpec(n component.Node) kube.NodeSpec {
 	spec := kube.NodeSpec{Name: n.Name, Labels: x.Spec.Kubelet.Labels}
 	for _, t := range x.Spec.Kubelet.Taints {

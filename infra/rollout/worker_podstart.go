@@ -42,8 +42,8 @@ func (x nodeRuns) proof(m *convergence) string {
 	return fmt.Sprintf("%s:%x", x.units, sha256.Sum256(files))
 }
 
-// proves reports whether a node's note is about the current start of the units, whatever its files
-// were.
+// proves reports whether a node's note is about the current start of the units. It ignores the
+// files.
 func (x nodeRuns) proves(note string) bool { return strings.HasPrefix(note, x.units+":") }
 
 // findUnproven finds the machines whose kubelet runs and on which no pod is known to have started
@@ -69,8 +69,8 @@ func (o *workerOperation) findUnproven(ctx context.Context) error {
 }
 
 // proveOthers tests, before any node is taken down, whether pods start on the nodes that do not
-// change, where that is not known. What was rolled out to them may be what is about to be rolled
-// out to the others.
+// change, where that is not known. Those nodes may already have the change that the
+// others are about to get.
 func (o *workerOperation) proveOthers(ctx context.Context) error {
 	settled := slices.DeleteFunc(o.reachable(), func(m *convergence) bool { return !m.unproven || len(m.changes) > 0 })
 	if len(settled) == 0 {
@@ -111,7 +111,7 @@ func (o *workerOperation) prove(ctx context.Context, m *convergence, runs nodeRu
 	})
 	switch {
 	case errors.Is(err, kube.ErrNodeFull): // the next operation tests it
-		m.Say("node: not tried: %v", err)
+		m.Say("node: no pod was started there for a test: %v", err)
 		return nil
 	case err != nil:
 		return o.unproved(ctx, m.Machine, err)
