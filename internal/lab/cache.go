@@ -14,7 +14,7 @@ import (
 )
 
 // cacheDirs returns the directories of the cache that this version uses: the machine images and the
-// container images, whether or not they exist yet.
+// container images, even if they do not exist yet.
 func (l *Lab) cacheDirs() ([]string, error) {
 	dirs := []string{release.LocateImages(l.cache)}
 	for _, r := range machine.Releases {

@@ -124,7 +124,7 @@ func (l *Lab) start(ctx context.Context, daemon []string) error {
 	}
 	ended := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // what it said is in the log
+		_ = cmd.Wait() // its output is in the log
 		close(ended)
 	}()
 	l.progress.Line("starting the daemon")

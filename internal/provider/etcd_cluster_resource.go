@@ -126,7 +126,7 @@ func checkQuorum(at path.Path, before, now []hostModel, diags *diag.Diagnostics)
 	if len(replaced) > 0 {
 		diags.AddAttributeError(at, "etcd would lose its quorum",
 			fmt.Sprintf("The machines of %s would be deleted before any new member can join. Of %d members %d would be left, and a quorum is %d: "+
-				"the cluster's data would be lost.\n\nReplace one machine at a time, each with an apply of its own. If the machines are gone already, "+
+				"the cluster's data would be lost.\n\nReplace one machine at a time, each in a separate apply. If the machines are gone already, "+
 				"restore the cluster from a snapshot, or start an empty one with terraform taint of this resource.",
 				strings.Join(lost, ", "), len(before), len(before)-len(lost), quorum))
 		return

@@ -193,7 +193,7 @@ func (r *machineResource) converge(ctx context.Context, client *infraaws.Client,
 	})
 	if err != nil {
 		restart.abandon(ctx, client)
-		// Also if the update was interrupted or its time limit was reached.
+		// Do this also if the update was interrupted or its time limit was reached.
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalReadTimeout)
 		defer cancel()
 		now, _, looked := client.ObserveMachine(last, m.ID.ValueString(), spec)

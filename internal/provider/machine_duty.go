@@ -65,13 +65,13 @@ func (d *providerData) runningMachines(ctx context.Context, cluster string, role
 
 // leaveCluster lets a machine that is about to be terminated leave its cluster gracefully, if
 // anything of the cluster runs on it. The returned function ends its turn. A machine that does not
-// answer is terminated all the same, since it may be broken.
+// answer is terminated anyway, since it may be broken.
 func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Client, m machineModel, diags *diag.Diagnostics) (done func(), err error) {
 	done = func() {}
 	turns := r.data.clusters.Turns(m.spec(ctx, diags).Cluster)
 	turns.Leave(m.Name.ValueString(), m.PrivateIP.ValueString())
 	if m.Role.ValueString() == string(infraaws.RoleLoadBalancer) {
-		return done, nil // nothing on it can leave, and its address may be released already
+		return done, nil // it has nothing to leave, and its address may be released already
 	}
 	now, err := client.DescribeMachine(ctx, m.ID.ValueString())
 	if err != nil || now.State != running {

@@ -76,9 +76,9 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"return leaves its cluster. The machines of a cluster go down one at a time, even if one apply changes all of them. The next one follows once the " +
 			"previous one is healthy again: its etcd member healthy, its API server ready, its node Ready. A change that would break the cluster is refused: " +
 			"taking down an etcd member while another one is unhealthy, or the only ready API server while there are others. A machine that does not answer is not " +
-			"stopped; it is terminated without being drained, with a warning. A controller that answers while its systemd does not say what runs on it is not terminated: repair or reboot it, or stop its instance first. " +
-			"When everything is destroyed, nothing of the cluster runs any more when the machines " +
-			"are terminated, so nothing is drained.\n\n" +
+			"stopped; it is terminated without being drained, with a warning. A controller that answers, but whose systemd does not report what runs on it, is not " +
+			"terminated: repair or reboot it, or stop its instance first. When a whole cluster is destroyed, its programs are removed before the machines are " +
+			"terminated, so nothing is drained.\n\n" +
 			"`create_before_destroy` does not replace a machine, since its name is taken as long as it exists. The new object adopts the running instance, or " +
 			"fails if the configuration wants a different one. The old object then releases the instance, with a warning. Terraform also treats a machine as " +
 			"`create_before_destroy` if a resource that depends on it is.",
@@ -105,8 +105,8 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"pod_cidr": schema.StringAttribute{
 				Optional: true, CustomType: cidrtypes.IPv4PrefixType{},
 				MarkdownDescription: "Network of the pods on a worker, outside of the VPC's. Every route table of the network's subnets gets a route for it to the machine, and the " +
-					"machine's source/destination check is turned off. An existing route of others for the same destination is an error, unless it is a blackhole that " +
-					"does not belong to a stopped instance. Changed in place. Default: none, for CNIs that need no routes.",
+					"machine's source/destination check is turned off. A route of others for the same destination is an error. A blackhole route is replaced if its " +
+					"target no longer exists. Changed in place. Default: none, for CNIs that need no routes.",
 				Validators: []validator.String{tf.CIDR(component.ClusterCIDR)},
 			},
 			"instance_type": schema.StringAttribute{

@@ -44,7 +44,7 @@ func noIgnoreRules() types.Object {
 	return types.ObjectNull(typ.AttrTypes)
 }
 
-// ignoreRulesFrom reads `ignore_rules`. The filter of null matches nothing.
+// ignoreRulesFrom reads `ignore_rules`. If it is null, the filter matches nothing.
 func ignoreRulesFrom(o types.Object) infraaws.RuleFilter {
 	elements := func(name string) []string {
 		s, _ := o.Attributes()[name].(types.Set)

@@ -119,9 +119,9 @@ type bastionModel struct {
 // Schema implements provider.Provider.
 func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *provider.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "Builds Kubernetes clusters from their parts on AWS EC2, or on any machines reachable by SSH, and repairs whatever differs from the configuration: " +
+		MarkdownDescription: "Builds Kubernetes clusters from their parts on AWS EC2, or on any machines reachable by SSH, and repairs every difference from the configuration: " +
 			"certificates, systemd units, etcd, control plane, load balancer and workers.\n\n" +
-			"Credentials and region for AWS are found as the AWS CLI and the AWS provider find them: every argument may come from the usual environment variables " +
+			"Credentials and region for AWS come from the same places as for the AWS CLI and the AWS provider: every argument may come from the usual environment variables " +
 			"and shared configuration files instead. The computer that runs Terraform needs no program besides the provider.",
 		Attributes: map[string]schema.Attribute{
 			"region": schema.StringAttribute{
@@ -134,7 +134,7 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 			},
 			"access_key": schema.StringAttribute{
 				Optional:            true,
-				MarkdownDescription: "AWS access key. Default: `AWS_ACCESS_KEY_ID`, or what else the AWS SDK finds.",
+				MarkdownDescription: "AWS access key. Default: `AWS_ACCESS_KEY_ID`, else what the AWS SDK finds.",
 				Validators:          []validator.String{stringvalidator.AlsoRequires(path.MatchRoot("secret_key"))},
 			},
 			"secret_key": schema.StringAttribute{

@@ -40,7 +40,7 @@ const defaultUser = "admin"
 // other resources were applied. It can happen only during a plan.
 var errNotYetKnown = errors.New("the provider's configuration is not known yet")
 
-// errNoKey is returned when a machine is to be created and there is no SSH key to log in with.
+// errNoKey is returned when a machine must be created and there is no SSH key to log in with.
 var errNoKey = errors.New("no SSH key: set ssh.private_key, K8S_SSH_PRIVATE_KEY or K8S_SSH_PRIVATE_KEY_FILE, or run an SSH agent")
 
 // environment is what the provider reads from its surroundings.
@@ -131,8 +131,8 @@ func (d *providerData) store(ref pki.Ref) (pki.Store, error) {
 
 // firstWarning reports whether no warning was printed for this machine yet.
 func (d *providerData) firstWarning(machine string) bool {
-	_, told := d.warned.LoadOrStore(machine, true)
-	return !told
+	_, warned := d.warned.LoadOrStore(machine, true)
+	return !warned
 }
 
 // connect connects to a machine of k8s_machine as its login user, through the bastion if there is

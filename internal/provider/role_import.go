@@ -174,7 +174,7 @@ func (d *providerData) readImportID(ctx context.Context, id string, needs []stri
 }
 
 // freeformArguments removes the arguments of dynamic type from arguments and returns their values.
-// JSON does not tell Terraform their types.
+// Terraform cannot determine their types from JSON.
 func freeformArguments(ctx context.Context, typ tftypes.Object, arguments map[string]any) (map[string]tftypes.Value, error) {
 	out := map[string]tftypes.Value{}
 	for name, t := range typ.AttributeTypes {

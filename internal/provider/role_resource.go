@@ -199,9 +199,9 @@ func (r *roleResource[M, S]) setFiles(m *M, spec S, diags *diag.Diagnostics) {
 	r.role.common(m).Files = tf.StringMapValue(files)
 }
 
-// Create implements resource.Resource. The state is written only on success. What a failed create
-// has done is on the machines, and the next create continues from there, whereas Terraform would
-// destroy a tainted resource first. An object that costs money is an exception: it goes into the
+// Create implements resource.Resource. The state is written only on success. After a failed create
+// the next one observes the machines and continues. With a state, Terraform would mark the resource
+// as tainted and destroy it first. An object that costs money is an exception: it goes into the
 // state.
 func (r *roleResource[M, S]) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	var plan M
@@ -326,7 +326,7 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	}
 	r.role.common(&state).Drift = driftValue(drift)
 	if len(report.Record.Machines) > 0 {
-		// What was learnt about machines without a record, as after an import.
+		// Keep what the report adds for machines without a record, as after an import.
 		rec.Record = report.Record
 		tf.WritePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
 	}

@@ -1,6 +1,6 @@
 // Package account gives tests an AWS account: the local EC2's API, served in this process, over
-// fake networks and machines that only record what they are told. Tests call it with the unchanged
-// SDK. There are no packets and no kernels.
+// fake networks and machines that only record calls. Tests call it with the unchanged SDK. There
+// are no packets and no kernels.
 package account
 
 import (

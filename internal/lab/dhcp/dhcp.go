@@ -26,7 +26,7 @@ const (
 	LeaseTime = time.Hour
 )
 
-// Lease is what the server tells an interface.
+// Lease is what the server sends to an interface.
 type Lease struct {
 	Address  netip.Prefix // the private address, with the length of the subnet's CIDR
 	Router   netip.Addr   // default gateway, and the server's own address

@@ -24,7 +24,7 @@ type Source interface {
 	PrivateAddressOf(vpcID string, public netip.Addr) (netip.Addr, bool)
 }
 
-// Instance is what the metadata service tells an instance about itself.
+// Instance is what the metadata service returns to an instance about itself.
 type Instance struct {
 	ID, ImageID, Type, ReservationID  string
 	LaunchIndex                       int

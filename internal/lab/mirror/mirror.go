@@ -134,7 +134,7 @@ func (r flipped) ReadAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
-// cut fails to read beyond an offset, whereupon net/http closes the connection.
+// cut fails to read beyond an offset, and net/http then closes the connection.
 type cut struct {
 	io.ReaderAt
 	at int64

@@ -262,7 +262,7 @@ func (m *Manager) syncLinks(ctx context.Context, router string, wanted []link) (
 	return removed, errors.Join(errs...)
 }
 
-// addLink connects an interface's namespace, which it makes if need be, to its router. The
+// addLink connects an interface's namespace, which it creates if necessary, to its router. The
 // interface is up and has no address: a machine gets one by DHCP, as on EC2.
 func (m *Manager) addLink(handle *netlink.Handle, router string, l link) error {
 	name := m.slice.namespace(l.Interface.ID)
@@ -298,7 +298,7 @@ func (m *Manager) addLink(handle *netlink.Handle, router string, l link) error {
 	if err != nil {
 		return err
 	}
-	// Nobody answers for other addresses. A machine should find that out in less than a second.
+	// No host answers for other addresses. A machine should notice that in less than a second.
 	err = within(name, func() error {
 		return setSysctls([]sysctl{{"ipv4/neigh/" + guestLink + "/retrans_time_ms", "250"}})
 	})

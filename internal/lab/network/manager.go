@@ -23,9 +23,9 @@ type Manager struct {
 	listeners map[string][]io.Closer // by VPC
 }
 
-// Open connects the host with a slice's internet namespace, which it makes if need be. It adopts
-// the namespaces of an earlier process unchanged; the next [Manager.Apply] compares them with its
-// configuration. It needs root and nft(8).
+// Open connects the host with a slice's internet namespace, which it creates if necessary. It
+// adopts the namespaces of an earlier process unchanged; the next [Manager.Apply] compares them
+// with its configuration. It needs root and nft(8).
 func Open(ctx context.Context, slice Slice) (*Manager, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("open network %s: %w", slice.Prefix, err)

@@ -18,7 +18,7 @@ import (
 const netnsDir = "/run/netns"
 
 // ownMountMark is a file in claimsDir that says that shareNetnsDir made the mount at netnsDir,
-// which is to be undone.
+// which must be undone.
 const ownMountMark = "netns-mount"
 
 func netnsPath(name string) string { return filepath.Join(netnsDir, name) }

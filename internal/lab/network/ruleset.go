@@ -192,7 +192,8 @@ func (r *ruleset) services() {
 	r.close()
 }
 
-// silence drops the ICMP error for a machine that does not answer ARP, since a VPC sends none.
+// silence drops the ICMP error about a machine that does not answer ARP, because a VPC sends no
+// such error.
 func (r *ruleset) silence() {
 	r.open("chain silence")
 	r.line("type filter hook output priority filter; policy accept;")

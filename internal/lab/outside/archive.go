@@ -129,8 +129,8 @@ func immutable(name string) bool {
 }
 
 // open returns a file of the cache. If need be, it first downloads the file or asks the upstream
-// whether it has changed. All requests for a file share one download, which goes on when the first
-// of them gives up.
+// whether it has changed. All requests for a file share one download, which continues when the
+// first of them gives up.
 func (a *Archive) open(ctx context.Context, name string) (*os.File, error) {
 	if !a.fresh(name) {
 		done := a.downloads.DoChan(name, func() (any, error) {
@@ -230,7 +230,7 @@ func (a *Archive) url(name string) string {
 	return a.upstream + strings.TrimPrefix(archive, "debian") + (&url.URL{Path: "/" + rest}).EscapedPath()
 }
 
-// save replaces a file of the cache atomically, so that nobody reads half of it.
+// save replaces a file of the cache atomically, so that no reader gets half of it.
 func (a *Archive) save(name string, resp *http.Response) error {
 	file := a.file(name)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {

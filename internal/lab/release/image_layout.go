@@ -74,7 +74,7 @@ func catalogueImages() []image {
 }
 
 // EnsureImages returns the directory of an OCI image layout with PauseImage, CoreDNSImage,
-// MetricsServerImage and ToolboxImage for linux/amd64, and makes it if need be. Each image is
+// MetricsServerImage and ToolboxImage for linux/amd64, and makes it if necessary. Each image is
 // pulled if its registry can be reached, and built otherwise. Like EnsureMirror it returns at once
 // if everything is there, and lets one process at a time work.
 func EnsureImages(ctx context.Context, opts Options) (string, error) {

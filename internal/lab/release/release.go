@@ -85,8 +85,8 @@ func EnsureMirror(ctx context.Context, opts Options) (string, error) {
 	return ensureStore(ctx, opts, "mirror", mirrorProducts(opts.Versions))
 }
 
-// EnsureTools builds OpenTofu from its module if need be, for hosts that have neither terraform nor
-// tofu, and returns the directory of `tofu`.
+// EnsureTools builds OpenTofu from its module if necessary, for hosts that have neither terraform
+// nor tofu, and returns the directory of `tofu`.
 func EnsureTools(ctx context.Context, opts Options) (string, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {

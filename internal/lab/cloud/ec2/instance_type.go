@@ -111,7 +111,7 @@ func newTypeItem(name string, it instanceType) typeItem {
 	item.VCPU.Cores, item.VCPU.Threads = it.cores()
 	item.Memory.MiB = it.memoryMiB
 	item.EBS.Optimized, item.EBS.Encryption = "default", "supported"
-	item.Network.MaxInterfaces, item.Network.IPv4PerENI, item.Network.ENA = 1, 1, "required" // those of the lab, not of the real type
+	item.Network.MaxInterfaces, item.Network.IPv4PerENI, item.Network.ENA = 1, 1, "required" // the lab's, not the real type's
 	return item
 }
 
