@@ -111,7 +111,7 @@ func (o *workerOperation) prove(ctx context.Context, m *convergence, runs nodeRu
 	})
 	switch {
 	case errors.Is(err, kube.ErrNodeFull): // the next operation tests it
-		m.Say("node: no pod was started there for a test: %v", err)
+		m.Say("node: not tried: %v", err)
 		return nil
 	case err != nil:
 		return o.unproved(ctx, m.Machine, err)
