@@ -33,8 +33,8 @@ func (f *Fleet) Access(ref pki.Ref) *Access {
 // errAccessClosed is the error of a request for a client after Close.
 var errAccessClosed = errors.New("the access to the cluster is closed")
 
-// Close closes every client. Afterwards a request for a client fails: a question that nobody
-// waits for any more may still make one.
+// Close closes every client. Afterwards a request for a client fails: a question that nobody waits
+// for any more may still make one.
 func (a *Access) Close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -69,8 +69,8 @@ func (o *workerOperation) findUnproven(ctx context.Context) error {
 }
 
 // proveOthers tests, before any node is taken down, whether pods start on the nodes that do not
-// change, where that is not known. Those nodes may already have the change that the
-// others are about to get.
+// change, where that is not known. Those nodes may already have the change that the others are
+// about to get.
 func (o *workerOperation) proveOthers(ctx context.Context) error {
 	settled := slices.DeleteFunc(o.reachable(), func(m *convergence) bool { return !m.unproven || len(m.changes) > 0 })
 	if len(settled) == 0 {
