@@ -40,6 +40,8 @@ const (
 	restart        deed = "restart"
 	restartRunning deed = "restart-running"
 	kill           deed = "kill"
+	noteStop       deed = "note-stop"
+	forgetStop     deed = "forget-stop"
 	hold           deed = "hold"
 	release        deed = "release"
 	wipe           deed = "wipe"
@@ -64,13 +66,13 @@ func (d deed) script(args ...string) string {
 
 // do runs the deed's script as root.
 func (d deed) do(ctx context.Context, r Runner, args ...string) error {
-	_, err := run(ctx, r, d.script(args...), nil)
+	_, err := d.run(ctx, r, d.script(args...), nil)
 	return err
 }
 
-// run runs a script as root and returns its standard output.
-func run(ctx context.Context, r Runner, script string, stdin io.Reader) (string, error) {
-	out, err := r.Run(ctx, remote.Command{Script: script, Stdin: stdin, Sudo: true})
+// run runs a script of the deed as root and returns its standard output.
+func (d deed) run(ctx context.Context, r Runner, script string, stdin io.Reader) (string, error) {
+	out, err := r.Run(ctx, remote.Command{Name: string(d), Script: script, Stdin: stdin, Sudo: true})
 	return string(out.Stdout), err
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -25,7 +26,7 @@ func (s *scribe) Run(_ context.Context, cmd remote.Command) (remote.Output, erro
 // TestScripts checks that every deed has a script, that every script belongs to a deed, says what
 // it does, and is valid for a POSIX shell.
 func TestScripts(t *testing.T) {
-	deeds := []deed{stop, start, restart, restartRunning, kill, hold, release, wipe, endPods, rehearse, prepareHostKey, switchHostKey, growRoot}
+	deeds := []deed{stop, start, restart, restartRunning, kill, noteStop, forgetStop, hold, release, wipe, endPods, rehearse, prepareHostKey, switchHostKey, growRoot}
 	files, err := filepath.Glob("*.sh")
 	if err != nil {
 		t.Fatal(err)
@@ -159,3 +160,28 @@ func TestAgain(t *testing.T) {
 }
 
 func killTwo(ctx context.Context, r Runner) error { return Kill(ctx, r, "a", "b") }
+
+// TestStopNote checks that the note is replaced as a whole and forgotten, also a second time.
+func TestStopNote(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lib", "stopped")
+	local := runnerFunc(func(ctx context.Context, cmd remote.Command) (remote.Output, error) {
+		out, err := exec.CommandContext(ctx, "sh", "-c", cmd.Script).Output()
+		return remote.Output{Stdout: out}, err
+	})
+	for _, units := range [][]string{{"a.service", "b.service"}, {"c.service"}} {
+		if err := noteStop.do(t.Context(), local, append([]string{file}, units...)...); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(file); err != nil || string(got) != strings.Join(units, "\n")+"\n" {
+			t.Errorf("noted %q, %v", got, err)
+		}
+	}
+	for range 2 {
+		if err := forgetStop.do(t.Context(), local, file); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(file); !os.IsNotExist(err) {
+			t.Errorf("the note is still there: %v", err)
+		}
+	}
+}

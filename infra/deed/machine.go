@@ -10,7 +10,7 @@ import (
 // uses the key launch. It returns the public key that the machine is to use, in authorized_keys
 // form. The machine does not use the new key yet.
 func PrepareHostKey(ctx context.Context, r Runner, launch string) (string, error) {
-	out, err := run(ctx, r, prepareHostKey.script(launch), nil)
+	out, err := prepareHostKey.run(ctx, r, prepareHostKey.script(launch), nil)
 	return strings.TrimSpace(out), err
 }
 

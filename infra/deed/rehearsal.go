@@ -26,7 +26,7 @@ type Trial struct {
 // levels below /run: /run/x/y. The report holds for each unit its name, its exit status and, on the
 // lines below, its output; a NUL byte ends each unit's part.
 func Rehearse(ctx context.Context, r Runner, dir string, trials []Trial, staged io.Reader) (report string, err error) {
-	return run(ctx, r, rehearsalScript(dir, trials), staged)
+	return rehearse.run(ctx, r, rehearsalScript(dir, trials), staged)
 }
 
 func rehearsalScript(dir string, trials []Trial) string {

@@ -28,6 +28,18 @@ func RestartRunning(ctx context.Context, r Runner, units ...string) error {
 // are left alone.
 func Kill(ctx context.Context, r Runner, units ...string) error { return kill.do(ctx, r, units...) }
 
+// StopNote is the file of NoteStop. It survives a restart of the machine.
+const StopNote = "/var/lib/k8s-from-scratch/stopped"
+
+// NoteStop notes units that are about to be stopped for a while. The note says which units are to
+// run again if whoever stops them is interrupted.
+func NoteStop(ctx context.Context, r Runner, units ...string) error {
+	return noteStop.do(ctx, r, append([]string{StopNote}, units...)...)
+}
+
+// ForgetStop removes the note: the units run again.
+func ForgetStop(ctx context.Context, r Runner) error { return forgetStop.do(ctx, r, StopNote) }
+
 // holdUnit is the transient unit that exists while a unit is held.
 const holdUnit = "k8s-hold.service"
 

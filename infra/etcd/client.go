@@ -206,3 +206,25 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 		DBSize: s.DbSize, AppliedIndex: s.RaftAppliedIndex, Alarms: s.Errors,
 	}, nil
 }
+
+// Contents is how much a cluster holds.
+type Contents struct {
+	Keys  int64 `json:"keys"`  // Kubernetes has one for each object
+	Bytes int64 `json:"bytes"` // of one member's database
+}
+
+// Contents returns how much the member holds. The member counts in memory and sends none of the
+// keys; it needs no quorum.
+func (c *Client) Contents(ctx context.Context) (Contents, error) {
+	s, err := c.Status(ctx)
+	if err != nil {
+		return Contents{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	counted, err := c.cli.Get(ctx, "", clientv3.WithPrefix(), clientv3.WithCountOnly(), clientv3.WithSerializable())
+	if err != nil {
+		return Contents{}, fmt.Errorf("asking etcd %s how many keys it has: %w", c.endpoint, err)
+	}
+	return Contents{Keys: counted.Count, Bytes: s.DBSize}, nil
+}

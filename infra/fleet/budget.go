@@ -41,8 +41,17 @@ const (
 	// EvictBudget is how long PodDisruptionBudgets may protect the pods of a dead node. No other
 	// eviction is limited by it.
 	EvictBudget = 10 * time.Second
-	// LeaveBudget bounds each step of a machine's departure that the cluster can do without.
+	// LeaveBudget bounds each question of a machine's departure that the cluster can do without.
 	LeaveBudget = 30 * time.Second
+	// EndBudget bounds the end of what runs on a machine that leaves its role: systemd gives each
+	// unit 90 seconds before it kills it, and a worker has three units and its containers.
+	EndBudget = 6 * time.Minute
+	// RemoveBudget bounds the removal of a role from a machine: units that did not end before, and
+	// the deletion of an image store, which on a slow disk are millions of files.
+	RemoveBudget = 15 * time.Minute
+	// RestoreBudget is how long a machine that was not stopped after all is tried to be restored:
+	// the time in which a connection comes back, or an API server is up again.
+	RestoreBudget = 3 * time.Minute
 )
 
 // How API servers are held while etcd's leadership is transferred.

@@ -14,6 +14,9 @@ import (
 type Target struct {
 	Host remote.Host
 	Node component.Node
+	// ID tells this very machine from another one with the same name and address, such as the id of
+	// its instance. It is empty if nobody has given it one.
+	ID string
 }
 
 // Machine is one machine of a cluster and the operations on it. It does not know what is wanted
@@ -35,6 +38,15 @@ func (f *Fleet) Machines(targets []Target) []*Machine {
 	out := make([]*Machine, len(targets))
 	for i, t := range targets {
 		out[i] = f.Machine(t)
+	}
+	return out
+}
+
+// Nodes returns the nodes of several targets, in their order.
+func Nodes(targets []Target) []component.Node {
+	out := make([]component.Node, len(targets))
+	for i, t := range targets {
+		out[i] = t.Node
 	}
 	return out
 }

@@ -10,8 +10,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
 
 // errCrashed marks the end of a wait for a unit that has failed.
@@ -62,6 +65,29 @@ func (m *Machine) WaitActive(ctx context.Context, unit string) error {
 		})
 	})
 	return m.UnitError(ctx, "wait for "+unit, unit, err)
+}
+
+// WaitAPIServer waits, at most APIBudget, until the machine's API server is ready. c is its client.
+func (m *Machine) WaitAPIServer(ctx context.Context, c *kube.Client) error {
+	err := Within(ctx, APIBudget, "API server", func(ctx context.Context) error {
+		return c.WaitReady(ctx, Poll, m.Watch(component.APIServerUnit))
+	})
+	if err == nil {
+		m.Say("API server: ready")
+	}
+	return m.UnitError(ctx, "wait for the API server", component.APIServerUnit, err)
+}
+
+// WaitMember waits, at most EtcdBudget, until the machine's etcd member is healthy. Only a member
+// that has caught up is: it answers a linearizable read. c is its client.
+func (m *Machine) WaitMember(ctx context.Context, c *etcd.Client) error {
+	err := Within(ctx, EtcdBudget, "etcd member", func(ctx context.Context) error {
+		return c.WaitHealthy(ctx, m.Watch(component.EtcdUnit))
+	})
+	if err == nil {
+		m.Say("etcd: healthy")
+	}
+	return m.UnitError(ctx, "wait for the etcd member", component.EtcdUnit, err)
 }
 
 // Stop stops a unit and waits until it has ended. by names the operation in progress messages.

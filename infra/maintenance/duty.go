@@ -14,10 +14,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
@@ -36,7 +38,7 @@ import (
 //	d.Suspend(ctx, leaving) // an error, or the cluster does without the machine
 //	// stop, change, start
 //	d.Resume(ctx, host)     // the machine does again what it did before
-//	d.Restore(ctx)          // or, when it was not stopped after all
+//	d.Restore(ctx, host)    // or, when it was not stopped after all
 //
 // Before a machine is terminated, call d.Cordon and d.Leave instead. The zero value is the duty of
 // a machine that does nothing for a cluster.
@@ -45,10 +47,13 @@ type Duty struct {
 	m     *fleet.Machine
 
 	units    []string                                      // units of ours that are active
+	before   []string                                      // units that ran before an earlier Suspend or Leave that was interrupted
 	files    map[string][]byte                             // credentials, by path
 	find     func(context.Context) ([]fleet.Target, error) // other controllers, nil when unknown
-	cordoned bool
+	cordoned bool                                          // it was tried to cordon the node
+	noted    bool                                          // it was tried to note that units are stopped
 	notes    []finding.Finding
+	patience time.Duration // of Restore
 }
 
 // dutyUnits are the units a cluster depends on, in the order in which they start, with the
@@ -65,26 +70,43 @@ var dutyUnits = []host.UnitFiles{
 // Find finds out what a machine does. Of t it needs the host, the node's name and its private
 // address.
 func Find(ctx context.Context, f *fleet.Fleet, t fleet.Target) (*Duty, error) {
-	d := &Duty{fleet: f, m: f.Machine(t)}
+	d := &Duty{fleet: f, m: f.Machine(t), patience: fleet.RestoreBudget}
 	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ObserveBudget, fmt.Errorf("no answer within %s", fleet.ObserveBudget))
 	defer cancel()
 	var err error
-	if d.units, d.files, err = host.ReadActive(ctx, d.m.Remote, dutyUnits...); err != nil {
+	if d.units, d.before, d.files, err = host.ReadNoted(ctx, d.m.Remote, deed.StopNote, dutyUnits...); err != nil {
 		return nil, fmt.Errorf("finding out what runs on %s: %w", t.Node.Name, err)
 	}
 	return d, nil
 }
 
+// Interrupted reports that an earlier Suspend or Leave was neither resumed nor restored: units may
+// be stopped, and the node cordoned.
+func (d *Duty) Interrupted() bool { return len(d.before) > 0 }
+
 // Units returns the active units of this project.
 func (d *Duty) Units() []string { return slices.Clone(d.units) }
 
 // Idle reports that the machine does nothing for a cluster.
-func (d *Duty) Idle() bool { return len(d.units) == 0 }
+func (d *Duty) Idle() bool { return len(d.units)+len(d.before) == 0 }
 
 // Notes returns what failed without stopping the operation.
 func (d *Duty) Notes() []finding.Finding { return slices.Clone(d.notes) }
 
+// does reports whether the unit is active.
 func (d *Duty) does(unit string) bool { return slices.Contains(d.units, unit) }
+
+// all returns the units that are active or were before an interrupted stop, in the order in which
+// they start.
+func (d *Duty) all() []string {
+	var out []string
+	for _, u := range dutyUnits {
+		if d.does(u.Unit) || slices.Contains(d.before, u.Unit) {
+			out = append(out, u.Unit)
+		}
+	}
+	return out
+}
 
 func (d *Duty) note(problem finding.Problem, err error) {
 	f := finding.Finding{Subject: d.m.Name(), Kind: finding.Duty, Problem: problem, Cause: err.Error()}
@@ -143,59 +165,69 @@ func (d *Duty) cordon(ctx context.Context) error {
 	c, node, err := d.kubelet()
 	if err == nil {
 		defer c.Close()
+		d.cordoned = true // the node may be cordoned although the answer is an error
 		err = fleet.Within(ctx, fleet.EvictBudget, "the API server", func(ctx context.Context) error { return c.Cordon(ctx, node) })
 	}
 	if err != nil {
 		d.note(finding.NotDrained, err)
-		return err
 	}
-	d.cordoned = true
-	return nil
+	return err
 }
 
 // Suspend prepares the machine for being stopped: it checks that the other etcd members and API
 // servers are healthy, drains the node, and stops the API server and the etcd member gracefully. It
 // returns a [*fleet.GuardError], and changes nothing, when the cluster cannot do without the
-// machine. leaving reports, by name or private address, whether a machine is about to leave; such
-// machines do not count.
+// machine. After any other error it has restored the machine; what it could not restore is in the
+// notes, and on the machine for the next Find. leaving reports, by name or private address, whether
+// a machine is about to leave; such machines do not count.
 func (d *Duty) Suspend(ctx context.Context, leaving func(string) bool) error {
-	if err := d.guard(ctx, false, leaving); err != nil {
-		return err
-	}
-	if err := d.cordon(ctx); err != nil && !d.cordoned {
-		return d.fail("drain", fmt.Errorf("its pods were not drained: %w", err))
-	}
-	if err := d.drain(ctx); err != nil {
-		return err
-	}
-	err := d.stop(ctx, component.APIServerUnit)
-	if err == nil {
-		d.mention(d.MoveLeader(ctx, leaving))
-		err = d.stop(ctx, component.EtcdUnit)
-	}
-	if err != nil {
-		d.Restore(ctx)
-	}
-	return err
+	return d.orRestore(ctx, d.guard(ctx, false, leaving),
+		func() error {
+			if err := d.cordon(ctx); err != nil {
+				return d.fail("drain", fmt.Errorf("its pods were not drained: %w", err))
+			}
+			return d.drain(ctx)
+		},
+		func() error { return d.noteStop(ctx) },
+		func() error { return d.stop(ctx, component.APIServerUnit) },
+		func() error { d.mention(d.MoveLeader(ctx, leaving)); return d.stop(ctx, component.EtcdUnit) })
 }
 
 // Leave prepares the machine for being terminated, after Cordon. It does what Suspend does, and
 // removes the etcd member from the cluster. The Node object stays: only the caller knows whether a
 // machine with the same name follows.
 func (d *Duty) Leave(ctx context.Context, leaving func(string) bool) error {
-	err := d.guard(ctx, true, leaving)
-	if err == nil {
-		err = d.drain(ctx)
-	}
-	if err == nil {
-		err = d.stop(ctx, component.APIServerUnit)
-	}
-	if err == nil {
-		err = d.leaveEtcd(ctx, leaving)
+	return d.orRestore(ctx, d.guard(ctx, true, leaving),
+		func() error { return d.drain(ctx) },
+		func() error { return d.noteStop(ctx) },
+		func() error { return d.stop(ctx, component.APIServerUnit) },
+		func() error { return d.leaveEtcd(ctx, leaving) })
+}
+
+// orRestore takes steps until one fails, and then restores the machine. err is the error of what
+// was done before.
+func (d *Duty) orRestore(ctx context.Context, err error, steps ...func() error) error {
+	for _, step := range steps {
+		if err == nil {
+			err = step()
+		}
 	}
 	if err != nil {
-		d.Restore(ctx)
-		return err
+		d.Restore(ctx, d.m.Host)
+	}
+	return err
+}
+
+// noteStop notes on the machine which units are about to be stopped, so that whoever finds the
+// machine half way, after this process was killed or the connection was lost, knows that they are
+// to run.
+func (d *Duty) noteStop(ctx context.Context) error {
+	if d.Idle() {
+		return nil
+	}
+	d.noted = true
+	if err := deed.NoteStop(ctx, d.m.Remote, d.all()...); err != nil {
+		return d.fail("note what is to run again", err)
 	}
 	return nil
 }
@@ -212,7 +244,6 @@ func (d *Duty) drain(ctx context.Context) error {
 	defer c.Close()
 	d.fleet.Say(node, "maintenance: draining")
 	if err := c.Drain(ctx, node, fleet.DefaultDrainTimeout, func(line string) { d.fleet.Say(node, "%s", line) }); err != nil {
-		d.uncordon(ctx)
 		return &fleet.StepError{Machine: d.m.Name(), Step: "drain", Err: err,
 			Next: "kubectl get pods,poddisruptionbudgets --all-namespaces --output wide, and make room for the pods or relax the budget"}
 	}

@@ -2,6 +2,9 @@ package maintenance
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
@@ -20,23 +23,29 @@ func (d *Duty) Resume(ctx context.Context, h remote.Host) error {
 		return nil
 	}
 	d.m = d.fleet.Machine(fleet.Target{Host: h, Node: d.m.Node})
-	for _, u := range d.units {
+	had := func(unit string) bool { return slices.Contains(d.all(), unit) }
+	for _, u := range d.all() {
 		if err := d.m.WaitActive(ctx, u); err != nil {
 			return err
 		}
 	}
-	if d.does(component.EtcdUnit) {
+	if had(component.EtcdUnit) {
 		if err := d.resumeEtcd(ctx); err != nil {
 			return err
 		}
 	}
-	if d.does(component.APIServerUnit) {
+	if had(component.APIServerUnit) {
 		if err := d.resumeAPI(ctx); err != nil {
 			return err
 		}
 	}
-	if d.does(component.KubeletUnit) {
-		return d.resumeNode(ctx)
+	if had(component.KubeletUnit) {
+		if err := d.resumeNode(ctx); err != nil {
+			return err
+		}
+	}
+	if err := deed.ForgetStop(ctx, d.m.Remote); err != nil {
+		return d.fail("forget that it was stopped", err)
 	}
 	return nil
 }
@@ -47,14 +56,7 @@ func (d *Duty) resumeEtcd(ctx context.Context) error {
 		return err
 	}
 	defer c.Close()
-	// Only a member that has caught up answers a linearizable read.
-	err = fleet.Within(ctx, fleet.EtcdBudget, "etcd member", func(ctx context.Context) error {
-		return c.WaitHealthy(ctx, d.m.Watch(component.EtcdUnit))
-	})
-	if err == nil {
-		d.m.Say("etcd: healthy")
-	}
-	return d.m.UnitError(ctx, "wait for the etcd member", component.EtcdUnit, err)
+	return d.m.WaitMember(ctx, c)
 }
 
 func (d *Duty) resumeAPI(ctx context.Context) error {
@@ -63,13 +65,7 @@ func (d *Duty) resumeAPI(ctx context.Context) error {
 		return err
 	}
 	defer c.Close()
-	err = fleet.Within(ctx, fleet.APIBudget, "API server", func(ctx context.Context) error {
-		return c.WaitReady(ctx, fleet.Poll, d.m.Watch(component.APIServerUnit))
-	})
-	if err == nil {
-		d.m.Say("API server: ready")
-	}
-	return d.m.UnitError(ctx, "wait for the API server", component.APIServerUnit, err)
+	return d.m.WaitAPIServer(ctx, c)
 }
 
 func (d *Duty) resumeNode(ctx context.Context) error {
@@ -93,33 +89,75 @@ func (d *Duty) resumeNode(ctx context.Context) error {
 	return d.m.UnitError(ctx, "wait for the node", component.KubeletUnit, err)
 }
 
-// Restore undoes Suspend, Cordon or a refused Leave on a machine that was not stopped. It does as
-// much as it can, on a context of its own.
-func (d *Duty) Restore(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleet.LeaveBudget)
+// Restore undoes Suspend, Cordon or a refused Leave on a machine that runs, reached at h. It does
+// as much as it can, on a context of its own: the caller's has often ended. A lost connection and
+// an API server that is not up again yet get fleet.RestoreBudget. What could not be undone is in
+// the notes; that units were stopped also stays noted on the machine.
+func (d *Duty) Restore(ctx context.Context, h remote.Host) {
+	if d.Idle() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.patience)
 	defer cancel()
-	if len(d.units) > 0 {
-		if err := deed.Start(ctx, d.m.Remote, d.units...); err != nil {
+	d.m = d.fleet.Machine(fleet.Target{Host: h, Node: d.m.Node})
+	if units := d.all(); len(units) > 0 && (d.noted || d.Interrupted()) {
+		err := again(ctx, fleet.Unreachable, func(ctx context.Context) error { return deed.Start(ctx, d.m.Remote, units...) })
+		if err != nil {
 			d.note(finding.NotStarted, err)
+			return // the node cannot be opened through the machine either
 		}
 	}
-	d.uncordon(ctx)
+	if !d.uncordon(ctx) || !d.noted && !d.Interrupted() {
+		return
+	}
+	if err := deed.ForgetStop(ctx, d.m.Remote); err != nil {
+		d.m.Say("maintenance: the note that it was stopped stays: %v", err)
+	}
 }
 
-func (d *Duty) uncordon(ctx context.Context) {
-	if !d.cordoned {
-		return
+// uncordon opens the node to pods again, if it was cordoned, and reports whether it is open.
+func (d *Duty) uncordon(ctx context.Context) bool {
+	if !d.cordoned && (!d.Interrupted() || !slices.Contains(d.all(), component.KubeletUnit)) {
+		return true
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleet.LeaveBudget)
-	defer cancel()
-	c, node, err := d.kubelet()
-	if err == nil {
+	err := again(ctx, func(err error) bool { return !kube.Permanent(err) && !pinned(err) }, func(ctx context.Context) error {
+		c, node, err := d.kubelet()
+		if err != nil {
+			return err
+		}
 		defer c.Close()
-		err = c.Uncordon(ctx, node)
-	}
+		return c.Uncordon(ctx, node)
+	})
 	if err != nil {
 		d.note(finding.NotOpened, err)
-		return
+		return false
 	}
 	d.cordoned = false
+	return true
+}
+
+// pinned reports whether the machine shows another host key than the pinned one, or refuses the
+// login: waiting does not help.
+func pinned(err error) bool {
+	var foreign *remote.HostKeyError
+	var refused *remote.AuthError
+	return errors.As(err, &foreign) || errors.As(err, &refused)
+}
+
+// restorePause is the pause between attempts to restore something.
+const restorePause = 2 * time.Second
+
+// again does something until it succeeds, fails for good, or ctx ends. The error is the last one.
+func again(ctx context.Context, mayPass func(error) bool, do func(context.Context) error) error {
+	for {
+		err := do(ctx)
+		if err == nil || !mayPass(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(restorePause):
+		}
+	}
 }

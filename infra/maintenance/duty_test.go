@@ -48,7 +48,8 @@ users: [{name: "system:node:worker-0", user: {client-certificate: /cert, client-
 	if !errors.As(err, &unpinned) {
 		t.Errorf("the cause is lost: %v", err)
 	}
-	if notes := d.Notes(); len(notes) != 1 || notes[0].Problem != finding.NotDrained {
+	// It may have been cordoned nevertheless, and could not be opened again.
+	if notes := d.Notes(); len(notes) != 2 || notes[0].Problem != finding.NotDrained || notes[1].Problem != finding.NotOpened {
 		t.Errorf("notes: %v", notes)
 	}
 }

@@ -28,7 +28,7 @@ func Example() {
 		}
 		if stopped, err := stopAndStart(); err != nil {
 			if !stopped {
-				duty.Restore(ctx) // its units run again, and its node takes pods
+				duty.Restore(ctx, t.Host) // its units run again, and its node takes pods
 			}
 			return err
 		}
