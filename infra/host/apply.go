@@ -65,6 +65,7 @@ func (l layout) apply(ctx context.Context, r Runner, want desired.State, changes
 		return rec, &ApplyError{Machine: r.Name(), Step: Step{Kind: StepPrepare}, Err: err}
 	}
 	cmd := remote.Command{
+		Name:   "apply",
 		Script: l.preamble() + applyFunctions + packageFunctions + p.script(want, opts, limit(ctx)) + observeScript(want, rec),
 		Sudo:   true,
 	}
@@ -170,7 +171,7 @@ func (l layout) prefetch(ctx context.Context, r Runner, want desired.State, rec 
 	s.call("lock")
 	s.fetch(needed)
 	s.fetched(needed)
-	cmd := remote.Command{Script: l.preamble() + applyFunctions + s.String(), Sudo: true}
+	cmd := remote.Command{Name: "prefetch", Script: l.preamble() + applyFunctions + s.String(), Sudo: true}
 	_, _, err := runApply(ctx, r, cmd, want, rec, Options{})
 	return err
 }

@@ -41,6 +41,10 @@ remaining() {
 	[ "$left" -gt 0 ] || left=1
 }
 
+# started pid: when the process started, in ticks since the boot (proc(5)). With it a
+# pid that another process has by now is told apart.
+started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20; }
+
 begin() {
 	frame begin # ends whatever a login shell may have printed
 	deadline=$(($(date +%s) + limit))
@@ -48,7 +52,7 @@ begin() {
 	restorecon=$(command -v restorecon)
 	mkdir -p -- "$run" "$run/pending" "$lib/receipts" "$cache" || die prepare '' '' "cannot create directories"
 	# Uploads stay in memory, readable only by root, until they get their names.
-	stage=$(mktemp -d "$run/staging.$$.XXXXXX") || die prepare '' '' "cannot create a staging directory"
+	stage=$(mktemp -d "$run/staging.$$.$(started $$).XXXXXX") || die prepare '' '' "cannot create a staging directory"
 	trap 'rm -rf -- "$stage"; [ -z "$downloads" ] || kill $downloads 2>/dev/null' EXIT
 	trap 'exit 143' HUP INT TERM PIPE
 }
@@ -69,7 +73,8 @@ lock() {
 		die lock '' '' "it is still at work after $left s"
 	for dir in "$run"/staging.*; do
 		owner=${dir#"$run/staging."}
-		[ -d "/proc/${owner%%.*}" ] || rm -rf -- "$dir"
+		since=${owner#*.}
+		[ "$(started "${owner%%.*}")" = "${since%%.*}" ] || rm -rf -- "$dir"
 	done
 	rm -rf -- "$cache"/*.part "$cache"/*.unpacked
 }

@@ -3,6 +3,8 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -462,5 +464,19 @@ func TestPartialApply(t *testing.T) {
 	m.converge(want, rec)
 	if got := m.read("state/config.app.service"); got != "version=2\n" {
 		t.Errorf("app runs with %q", got)
+	}
+}
+
+// TestStagingOfReusedPid: a killed run's upload is deleted although another process has its pid.
+func TestStagingOfReusedPid(t *testing.T) {
+	m, web := newLocalMachine(t), newMirror(t)
+	m.converge(appState(t, m, web, "0"), Record{})
+	stale := m.file(fmt.Sprintf("run/staging.%d.1.abcdef", os.Getpid()))
+	if err := os.MkdirAll(stale, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	m.converge(appState(t, m, web, "1"), Record{})
+	if _, err := os.Stat(stale); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("left behind: %v", err)
 	}
 }

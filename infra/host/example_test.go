@@ -11,7 +11,7 @@ import (
 
 // Observes a machine, compares, and applies the difference.
 func Example() {
-	machine := remote.NewPool(remote.Config{AgentSocket: "/run/user/1000/ssh-agent"}).Machine(remote.Host{
+	machine := remote.NewPool(remote.Config{Agent: remote.Agent{Socket: "/run/user/1000/ssh-agent"}}).Machine(remote.Host{
 		Name: "worker-0", Address: "10.240.0.20", User: "admin", HostKeys: []string{"ssh-ed25519 AAAA..."},
 	})
 	want := desired.State{Sysctls: map[string]string{"net.ipv4.ip_forward": "1"}}

@@ -51,25 +51,38 @@ type UnitFiles struct {
 // path, in one round trip. It leaves out files that do not exist. It is an error if systemd does
 // not answer; the other errors are those of [remote.Machine.Run].
 func ReadActive(ctx context.Context, r Runner, units ...UnitFiles) (active []string, files map[string][]byte, err error) {
+	active, _, files, err = ReadNoted(ctx, r, "/dev/null", units...)
+	return active, files, err
+}
+
+// ReadNoted is ReadActive for units that may be stopped for a while. It also returns the enabled
+// units that the file note lists, one a line, whether they are active or not, and the content of
+// their files.
+func ReadNoted(ctx context.Context, r Runner, note string, units ...UnitFiles) (active, noted []string, files map[string][]byte, err error) {
+	const activeMark, notedMark = "active ", "noted "
 	var s script
 	for _, u := range units {
-		fmt.Fprintf(&s, "if active %s; then\n", quote(u.Unit))
-		s.call(`printf '%s\0\0'`, u.Unit)
+		fmt.Fprintf(&s, "found=\nif active %[1]s; then found=1; printf '%%s\\0\\0' %[2]s; fi\n", quote(u.Unit), quote(activeMark+u.Unit))
+		fmt.Fprintf(&s, "if noted %[1]s %[3]s; then found=1; printf '%%s\\0\\0' %[2]s; fi\nif [ -n \"$found\" ]; then :\n", quote(u.Unit), quote(notedMark+u.Unit), quote(note))
 		s.callAll("read_files", slices.Concat(u.Files, u.Kubeconfigs))
 		s.callAll("read_named", u.Kubeconfigs)
 		s.WriteString("fi\n")
 	}
 	found, err := read(ctx, r, s.String())
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	for _, u := range units {
-		if _, ok := found[u.Unit]; ok {
+		if _, ok := found[activeMark+u.Unit]; ok {
 			active = append(active, u.Unit)
-			delete(found, u.Unit)
 		}
+		if _, ok := found[notedMark+u.Unit]; ok {
+			noted = append(noted, u.Unit)
+		}
+		delete(found, activeMark+u.Unit)
+		delete(found, notedMark+u.Unit)
 	}
-	return active, found, nil
+	return active, noted, found, nil
 }
 
 // Life is the state of a unit for someone who waits for it.

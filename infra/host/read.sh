@@ -34,3 +34,8 @@ active() {
 	echo "systemctl cannot tell whether $1 is active" >&2
 	exit 1
 }
+
+# noted unit file: whether the file lists the unit and it is enabled.
+noted() {
+	grep -qxF -- "$1" "$2" 2>/dev/null && systemctl is-enabled --quiet "$1" 2>/dev/null
+}

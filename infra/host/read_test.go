@@ -93,3 +93,27 @@ func TestReadHalf(t *testing.T) {
 		t.Errorf("read %q", files)
 	}
 }
+
+// TestReadNoted: enabled units that a note lists are returned with their files, whether they are
+// active or not.
+func TestReadNoted(t *testing.T) {
+	m := newLocalMachine(t)
+	m.write("key", "the key")
+	m.write("note", "one.service\nthree.service\nfour.service\nfive.service.x\n")
+	m.state("active.one.service", "active\n", "active.two.service", "active\n", "active.three.service", "inactive\n", "active.four.service", "inactive\n", "active.five.service", "inactive\n",
+		"enabled.one.service", "enabled\n", "enabled.three.service", "enabled\n", "enabled.five.service", "enabled\n")
+	ask := []UnitFiles{{Unit: "one.service"}, {Unit: "two.service"}, {Unit: "three.service", Files: []string{m.file("key")}}, {Unit: "four.service"}, {Unit: "five.service"}}
+	active, noted, files, err := ReadNoted(t.Context(), m, m.file("note"), ask...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{"one.service", "two.service"}, active) + cmp.Diff([]string{"one.service", "three.service"}, noted); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff(map[string][]byte{m.file("key"): []byte("the key")}, files); d != "" {
+		t.Error(d)
+	}
+	if _, noted, _, err := ReadNoted(t.Context(), m, m.file("none"), ask...); err != nil || noted != nil {
+		t.Errorf("without a note: %v, %v", noted, err)
+	}
+}

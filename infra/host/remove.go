@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -25,8 +26,16 @@ func Remove(ctx context.Context, r Runner, want desired.State, extraDirs []strin
 	return standardLayout().remove(ctx, r, want, extraDirs)
 }
 
+// unknownSum stands for the checksum of a download that is not known.
+var unknownSum = strings.Repeat("0", 64)
+
 func (l layout) remove(ctx context.Context, r Runner, want desired.State, extraDirs []string) error {
 	want = l.expand(want)
+	want.Binaries = slices.Clone(want.Binaries)
+	for i := range want.Binaries {
+		// What is not known was not looked up. It has no receipt that could be deleted.
+		want.Binaries[i].SHA256 = cmp.Or(want.Binaries[i].SHA256, unknownSum)
+	}
 	if err := validate(want); err != nil {
 		return &ApplyError{Machine: r.Name(), Step: Step{Kind: StepRemove}, Err: err}
 	}
@@ -61,7 +70,7 @@ func (l layout) remove(ctx context.Context, r Runner, want desired.State, extraD
 
 	var left []string
 	var failed *ApplyError
-	out, err := r.Run(ctx, remote.Command{
+	out, err := r.Run(ctx, remote.Command{Name: "remove",
 		Script: l.preamble() + applyFunctions + removeFunctions + s.String() + ":\n", Sudo: true})
 	for frame := range strings.SplitSeq(string(out.Stdout), "\x00") {
 		switch kind, rest, _ := strings.Cut(frame, " "); kind {
