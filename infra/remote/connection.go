@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
-	"golang.org/x/crypto/ssh/agent"
 )
 
 const (
@@ -66,7 +65,8 @@ func (p *Pool) connect(ctx context.Context, h Host, dial time.Duration) (*connec
 	if err != nil {
 		var key *HostKeyError
 		var auth *AuthError
-		if errors.As(err, &key) || errors.As(err, &auth) { // the bastion's
+		var agent *AgentKeyError
+		if errors.As(err, &key) || errors.As(err, &auth) || errors.As(err, &agent) { // the bastion's
 			return nil, fmt.Errorf("machine %s: %w", h.Name, err)
 		}
 		switch {
@@ -75,7 +75,7 @@ func (p *Pool) connect(ctx context.Context, h Host, dial time.Duration) (*connec
 		case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
 			err = noAnswer(dial) // the dialer has the same deadline and noticed it first
 		}
-		return nil, &UnreachableError{Machine: h.Name, Address: h.addr(), Err: err}
+		return nil, unreachable(h, err)
 	}
 	c, err := p.handshake(ctx, h, conn, wanted)
 	if err != nil {
@@ -151,11 +151,11 @@ func (p *Pool) handshake(ctx context.Context, h Host, conn net.Conn, wanted []ss
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return nil, &UnreachableError{Machine: h.Name, Address: h.addr(), Err: err}
+		return nil, unreachable(h, err)
 	}
 	if !stop() {
 		sc.Close()
-		return nil, &UnreachableError{Machine: h.Name, Address: h.addr(), Err: context.Cause(ctx)}
+		return nil, unreachable(h, context.Cause(ctx))
 	}
 	c := &connection{
 		client:   ssh.NewClient(sc, chans, reqs),
@@ -191,25 +191,18 @@ func (c *connection) keepalive(every, grace time.Duration) {
 	}
 }
 
-// signers returns the configured keys followed by the agent's. The returned function closes the
+// signers returns the configured keys followed by the agent's one. The returned function closes the
 // connection to the agent.
 func (p *Pool) signers(ctx context.Context) ([]ssh.Signer, func(), error) {
 	signers := slices.Clone(p.cfg.Signers)
-	if p.cfg.AgentSocket == "" {
+	if p.cfg.Agent.Socket == "" {
 		return signers, func() {}, nil
 	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", p.cfg.AgentSocket)
+	key, done, err := p.cfg.Agent.signer(ctx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("ask the SSH agent: %w", err)
+		return nil, nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	done := func() { stop(); conn.Close() }
-	held, err := agent.NewClient(conn).Signers()
-	if err != nil {
-		done()
-		return nil, nil, fmt.Errorf("ask the SSH agent for its keys: %w", err)
-	}
-	return append(signers, held...), done, nil
+	return append(signers, key), done, nil
 }
 
 // parseHostKeys returns the pinned keys of h; none is an error.

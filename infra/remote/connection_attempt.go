@@ -68,8 +68,7 @@ func (m *Machine) connection(ctx context.Context, dial time.Duration) (c *connec
 		select {
 		case <-a.done:
 		case <-ctx.Done():
-			return nil, false, &UnreachableError{Machine: m.host.Name, Address: m.host.addr(),
-				Err: fmt.Errorf("%w while connecting", ctx.Err())}
+			return nil, false, unreachable(m.host, fmt.Errorf("%w while connecting", ctx.Err()))
 		}
 		if a.err != nil && joined && a.dial < dial {
 			continue // it was given up earlier than this caller would

@@ -36,6 +36,9 @@ func newMachine(p *Pool, h Host) *Machine { return &Machine{pool: p, host: h} }
 
 // Command is a POSIX shell script to run.
 type Command struct {
+	// Name says what the command changes on the machine, for [Config.Watch]; empty if it changes
+	// nothing.
+	Name string
 	// Script is the script's text. It is sent over standard input, so it may be long and appears
 	// neither in the process list nor in sudo's log. It must not contain a NUL byte.
 	Script string
@@ -72,6 +75,10 @@ func (m *Machine) Run(ctx context.Context, cmd Command) (Output, error) {
 		return Output{}, err
 	}
 	defer func() { <-conn.sessions }()
+	if cmd.Name != "" && m.pool.cfg.Watch != nil {
+		m.pool.cfg.Watch(m.host.Name, cmd.Name, false)
+		defer m.pool.cfg.Watch(m.host.Name, cmd.Name, true)
+	}
 	return m.run(ctx, conn, session, cmd)
 }
 
@@ -98,7 +105,7 @@ func (m *Machine) session(ctx context.Context) (*connection, *ssh.Session, error
 		default:
 			m.drop(c)
 			if !reused || !again {
-				return nil, nil, &UnreachableError{Machine: m.host.Name, Address: m.host.addr(), Err: err}
+				return nil, nil, unreachable(m.host, err)
 			}
 			again = false
 		}
@@ -167,8 +174,7 @@ func (m *Machine) run(ctx context.Context, conn *connection, session *ssh.Sessio
 		return out, &ExitError{Machine: m.host.Name, Code: exit.ExitStatus(), Signal: exit.Signal(), Stderr: string(out.Stderr)}
 	default:
 		m.drop(conn)
-		return out, &UnreachableError{Machine: m.host.Name, Address: m.host.addr(),
-			Err: fmt.Errorf("connection lost while a command ran: %w", err)}
+		return out, unreachable(m.host, fmt.Errorf("connection lost while a command ran: %w", err))
 	}
 }
 
@@ -200,7 +206,7 @@ func (m *Machine) Dial(ctx context.Context, network, addr string) (net.Conn, err
 		}
 		m.drop(c)
 		if !reused || !again {
-			return nil, &UnreachableError{Machine: m.host.Name, Address: m.host.addr(), Err: err}
+			return nil, unreachable(m.host, err)
 		}
 	}
 }

@@ -7,6 +7,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,25 +33,24 @@ type Host struct {
 	Bastion *Host
 }
 
-func (h Host) addr() string {
-	port := h.Port
-	if port == 0 {
-		port = 22
-	}
-	return net.JoinHostPort(h.Address, strconv.Itoa(port))
-}
+func (h Host) addr() string { return net.JoinHostPort(h.Address, strconv.Itoa(h.port())) }
+
+func (h Host) port() int { return cmp.Or(h.Port, 22) }
 
 // DialFunc opens a network connection, as [net.Dialer.DialContext] does.
 type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // Config is shared by all machines of a pool.
 type Config struct {
-	Signers     []ssh.Signer // offered in this order
-	AgentSocket string       // path of an SSH agent's socket; its keys are offered after Signers
+	Signers []ssh.Signer // offered in this order
+	Agent   Agent        // its key is offered after Signers
 	// ConnectTimeout bounds one attempt to connect, handshake included. Default 10 s.
 	ConnectTimeout time.Duration
 	// Dial opens the TCP connection. Default: [net.Dialer.DialContext].
 	Dial DialFunc
+	// Watch, if set, is told of every command with a name, before it starts and after it has ended.
+	// It is for tests of interruptions.
+	Watch func(machine, command string, ended bool)
 }
 
 // Pool keeps one connection per machine and reopens it after a loss. It is safe for concurrent use.

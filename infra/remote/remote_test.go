@@ -3,22 +3,18 @@ package remote
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"crypto/rsa"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/crypto/ssh"
-	"golang.org/x/crypto/ssh/agent"
 )
 
 func newPool(t *testing.T, cfg Config) *Pool {
@@ -159,45 +155,6 @@ func TestAuthError(t *testing.T) {
 		if name == "wrong key" && !strings.Contains(err.Error(), ssh.FingerprintSHA256(ours.PublicKey())) {
 			t.Errorf("error does not name the key offered: %v", err)
 		}
-	}
-}
-
-func TestAgent(t *testing.T) {
-	keyring := agent.NewKeyring()
-	raw, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := keyring.Add(agent.AddedKey{PrivateKey: raw}); err != nil {
-		t.Fatal(err)
-	}
-	held, err := keyring.Signers()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newServer(t, newSigner(t), held[0].PublicKey())
-	socket := filepath.Join(t.TempDir(), "agent")
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() { defer c.Close(); _ = agent.ServeAgent(keyring, c) }()
-		}
-	}()
-	m := newPool(t, Config{Signers: []ssh.Signer{newSigner(t)}, AgentSocket: socket}).Machine(s.host("m-0"))
-	if err := m.Ping(t.Context()); err != nil {
-		t.Error(err)
-	}
-	m = newPool(t, Config{AgentSocket: socket + "-gone"}).Machine(s.host("m-0"))
-	if err := m.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "SSH agent") {
-		t.Errorf("without an agent: %v", err)
 	}
 }
 

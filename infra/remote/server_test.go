@@ -70,7 +70,7 @@ func signer(t *testing.T, key any, err error) ssh.Signer {
 }
 
 // newServer serves on a loopback port until the test ends.
-func newServer(t *testing.T, hostKey ssh.Signer, user ssh.PublicKey) *server {
+func newServer(t *testing.T, hostKey ssh.Signer, user ssh.PublicKey, options ...func(*ssh.ServerConfig)) *server {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -86,6 +86,9 @@ func newServer(t *testing.T, hostKey ssh.Signer, user ssh.PublicKey) *server {
 		},
 	}
 	s.cfg.AddHostKey(hostKey)
+	for _, o := range options {
+		o(s.cfg)
+	}
 	go func() {
 		for {
 			conn, err := l.Accept()
