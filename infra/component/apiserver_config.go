@@ -141,8 +141,8 @@ func parseAuditPolicy(custom []byte) (map[string]any, error) {
 	return m, auditvalidation.ValidatePolicy(&internal).ToAggregate()
 }
 
-// defaultAuditPolicy logs the bodies of writes, except where they hold secrets, metadata of the
-// rest, and nothing of the cluster's own heartbeats.
+// defaultAuditPolicy logs who did what to which object, and no body of a request: bodies can hold
+// secrets. It logs nothing of the cluster's own heartbeats.
 func defaultAuditPolicy() *audit.Policy {
 	leases := []audit.GroupResources{{Group: "coordination.k8s.io", Resources: []string{"leases"}}}
 	p := &audit.Policy{
@@ -156,13 +156,6 @@ func defaultAuditPolicy() *audit.Policy {
 			}},
 			{Level: audit.LevelNone, UserGroups: []string{"system:nodes"}, Verbs: []string{"get", "update"}, Resources: leases},
 			{Level: audit.LevelNone, Users: []string{managerUser, schedulerUser, "system:apiserver"}, Verbs: []string{"get", "update"}, Resources: leases},
-			// Their bodies hold secrets and tokens.
-			{Level: audit.LevelMetadata, Resources: []audit.GroupResources{
-				{Group: "", Resources: []string{"secrets", "configmaps", "serviceaccounts/token"}},
-				{Group: "authentication.k8s.io", Resources: []string{"tokenreviews"}},
-			}},
-			{Level: audit.LevelMetadata, Verbs: []string{"get", "list", "watch"}},
-			{Level: audit.LevelRequest, Verbs: []string{"create", "update", "patch", "delete", "deletecollection"}},
 			{Level: audit.LevelMetadata},
 		},
 	}

@@ -33,7 +33,7 @@ func SingleArgs(m map[string]string) Args {
 var flagName = regexp.MustCompile(`^[a-z0-9]+([-.][a-z0-9]+)*$`)
 
 // CheckArgs returns an error for each extra argument that no program can have: an invalid flag
-// name, or a value with a line break.
+// name, a value with a line break, or a flag that only the provider may set.
 func CheckArgs(program string, extra Args) (errs invalid.Fields) {
 	for _, name := range slices.Sorted(maps.Keys(extra)) {
 		field := ArgField(program, name)
@@ -44,6 +44,7 @@ func CheckArgs(program string, extra Args) (errs invalid.Fields) {
 		if slices.ContainsFunc(extra[name], func(v string) bool { return strings.ContainsAny(v, "\n\r\x00") }) {
 			errs.Say(field, "Unusable value of a flag", "the value has a line break.")
 		}
+		checkOwned(&errs, program, name, extra)
 	}
 	return errs
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 )
 
 // ContainerdSpec holds the settings of containerd. The releases are for information: the Artifacts
@@ -32,6 +33,21 @@ type ContainerdSpec struct {
 
 // Sandbox returns the image of pod sandboxes.
 func (s ContainerdSpec) Sandbox() string { return cmp.Or(s.SandboxImage, DefaultSandboxImage) }
+
+// imageName is roughly what containerd accepts as the name of an image
+// (https://github.com/distribution/reference).
+var imageName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:@-]*$`)
+
+func (s ContainerdSpec) check() (errs invalid.Fields) {
+	if s.SandboxImage != "" && !imageName.MatchString(s.SandboxImage) {
+		errs.Say("sandbox_image", "Unusable image", "%q is not the name of an image, such as %s.", s.SandboxImage, DefaultSandboxImage)
+	}
+	for _, registry := range slices.Sorted(maps.Keys(s.RegistryMirrors)) {
+		_, err := registryMirrorFile(registry, s.RegistryMirrors[registry])
+		errs.Add(fmt.Sprintf("registry_mirrors[%q]", registry), "Unusable registry mirror", err)
+	}
+	return errs
+}
 
 // containerdFiles are the files that readContainerd reads; the last is a pattern.
 var (
@@ -203,37 +219,46 @@ type registryHost struct {
 
 var registryName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?$`)
 
-// registryMirrorFiles returns one hosts.toml per registry. It sends pulls to the mirror first, and
-// to the registry if the mirror lacks the image.
+// registryMirrorFiles returns one hosts.toml per registry.
 func registryMirrorFiles(mirrors map[string]string) ([]desired.File, error) {
 	var out []desired.File
 	for _, registry := range slices.Sorted(maps.Keys(mirrors)) {
-		mirror, err := url.Parse(mirrors[registry])
-		if err != nil || (mirror.Scheme != "http" && mirror.Scheme != "https") || mirror.Host == "" {
-			return nil, fmt.Errorf("mirror %q of registry %s is not an http or https URL", mirrors[registry], registry)
-		}
-		dir, server := registry, "https://"+registry
-		switch {
-		case registry == "*":
-			dir, server = "_default", ""
-		case !registryName.MatchString(registry):
-			return nil, fmt.Errorf("%q is not a registry: want a host name, with a port if need be, or *", registry)
-		case registry == "docker.io":
-			server = "https://registry-1.docker.io"
-		}
-		content, err := marshalTOML(registryHosts{
-			Server: server,
-			Host: map[string]registryHost{strings.TrimRight(mirror.String(), "/"): {
-				Capabilities: []string{"pull", "resolve"},
-				OverridePath: strings.Trim(mirror.Path, "/") != "",
-			}},
-		})
+		file, err := registryMirrorFile(registry, mirrors[registry])
 		if err != nil {
-			return nil, fmt.Errorf("mirror of registry %s: %w", registry, err)
+			return nil, err
 		}
-		out = append(out, desired.File{Path: ContainerdHostsDir + "/" + dir + "/hosts.toml", Mode: 0o644, Content: content})
+		out = append(out, file)
 	}
 	return out, nil
+}
+
+// registryMirrorFile returns the hosts.toml of a registry. It sends pulls to the mirror first, and
+// to the registry if the mirror lacks the image.
+func registryMirrorFile(registry, at string) (desired.File, error) {
+	mirror, err := url.Parse(at)
+	if err != nil || (mirror.Scheme != "http" && mirror.Scheme != "https") || mirror.Host == "" {
+		return desired.File{}, fmt.Errorf("mirror %q of registry %s is not an http or https URL", at, registry)
+	}
+	dir, server := registry, "https://"+registry
+	switch {
+	case registry == "*":
+		dir, server = "_default", ""
+	case !registryName.MatchString(registry):
+		return desired.File{}, fmt.Errorf("%q is not a registry: want a host name, with a port if need be, or *", registry)
+	case registry == "docker.io":
+		server = "https://registry-1.docker.io"
+	}
+	content, err := marshalTOML(registryHosts{
+		Server: server,
+		Host: map[string]registryHost{strings.TrimRight(mirror.String(), "/"): {
+			Capabilities: []string{"pull", "resolve"},
+			OverridePath: strings.Trim(mirror.Path, "/") != "",
+		}},
+	})
+	if err != nil {
+		return desired.File{}, fmt.Errorf("mirror of registry %s: %w", registry, err)
+	}
+	return desired.File{Path: ContainerdHostsDir + "/" + dir + "/hosts.toml", Mode: 0o644, Content: content}, nil
 }
 
 // registryMirrorsOf is the inverse of registryMirrorFiles.

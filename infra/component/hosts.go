@@ -16,6 +16,45 @@ import (
 type Host struct {
 	Node
 	Address string // IP address or name for SSH
+	Role    string // for which the machine was made, one of the Role constants; empty if nobody knows
+}
+
+// The roles for which a machine can be made. Its role decides what its security group lets in.
+const (
+	RoleController   = "controller"
+	RoleWorker       = "worker"
+	RoleLoadBalancer = "lb"
+)
+
+// checkRoles reports machines of a list that were made for another role.
+func checkRoles(field string, hosts []Host, want string) (errs invalid.Fields) {
+	for i, h := range hosts {
+		if h.Role != "" && h.Role != want {
+			errs.Say(hostField(field, i, "role"), "Machine of another role",
+				"%s has the role %s, so its security group does not let in what it would need here: use a machine with the role %s.", h.Name, h.Role, want)
+		}
+	}
+	return errs
+}
+
+// CheckControllers is [CheckHosts] for machines that must be controllers, such as members of etcd.
+func CheckControllers(field string, hosts []Host) invalid.Fields {
+	return append(CheckHosts(field, hosts), checkRoles(field, hosts, RoleController)...)
+}
+
+// localNames are names that every machine has for itself or its network in /etc/hosts.
+var localNames = []string{"localhost", "ip6-localhost", "ip6-loopback", "ip6-allnodes", "ip6-allrouters"}
+
+// CheckMachineName reports a name that no machine of a cluster can have. A node's name is a DNS
+// label here, so that it is the hostname as well.
+func CheckMachineName(name string) error {
+	switch {
+	case slices.Contains(localNames, name):
+		return fmt.Errorf("%s is the name of every machine for itself: choose another one", name)
+	case len(validation.IsDNS1123Label(name)) > 0:
+		return fmt.Errorf("%q must be 1 to 63 lower-case letters, digits and hyphens, and begin and end with a letter or digit", name)
+	}
+	return nil
 }
 
 // CheckHosts reports machines of a list that share a name or an address, on the later one. field is
@@ -42,10 +81,10 @@ func CheckHosts(field string, hosts []Host) invalid.Fields {
 	return errs
 }
 
-// CheckHosts reports machines that are listed twice or lie in none of the cluster's NodeCIDRs, if
-// there are any.
+// CheckHosts reports machines that are listed twice, were made for another role, or lie in none of
+// the cluster's NodeCIDRs, if there are any.
 func (s ControlPlaneSpec) CheckHosts(hosts []Host) invalid.Fields {
-	errs := CheckHosts("hosts", hosts)
+	errs := CheckControllers("hosts", hosts)
 	for i, h := range hosts {
 		checkSubnet(&errs, hostField("hosts", i, "private_ip"), h, s.Cluster)
 	}
@@ -54,7 +93,7 @@ func (s ControlPlaneSpec) CheckHosts(hosts []Host) invalid.Fields {
 
 // CheckHosts is [ControlPlaneSpec.CheckHosts] for workers, which also need pod networks.
 func (s WorkerSpec) CheckHosts(hosts []Host) invalid.Fields {
-	errs := CheckHosts("hosts", hosts)
+	errs := append(CheckHosts("hosts", hosts), checkRoles("hosts", hosts, RoleWorker)...)
 	for i, h := range hosts {
 		checkSubnet(&errs, hostField("hosts", i, "private_ip"), h, s.Cluster)
 		if !h.PodCIDR.IsValid() && s.CNI.Network != CNIBridge {
@@ -100,8 +139,8 @@ func checkPodCIDR(f *invalid.Fields, field string, n Node, c Cluster) {
 // validate checks what every machine needs. field is a prefix that ends with a dot.
 func (n Node) validate(field string) invalid.Fields {
 	var errs invalid.Fields
-	if msgs := validation.IsDNS1123Subdomain(n.Name); len(msgs) > 0 {
-		errs.Say(field+"name", "Unusable name", "machine name %q: %s", n.Name, strings.Join(msgs, "; "))
+	if err := CheckMachineName(n.Name); err != nil {
+		errs.Say(field+"name", "Unusable name", "machine name %q: %w", n.Name, err)
 	}
 	if !n.PrivateIP.IsValid() {
 		errs.Miss(field+"private_ip", "Machine without an address", "machine %s has no private address", n.Name)

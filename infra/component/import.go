@@ -44,17 +44,22 @@ func (f Found) release(program string) (string, error) {
 // args returns the flags of a unit; none if this package has not written it.
 func (f Found) args(unitName string) Args { return argsOf(f.Files[unitPath(unitName)]) }
 
-// argsBeyond returns the flags of a unit that are not among the standard ones.
+// argsBeyond returns the flags of a unit that are not among the standard ones, and without values
+// the standard ones that the unit lacks.
 func (f Found) argsBeyond(unitName string, standard Args) Args {
-	var out Args
-	for name, v := range f.args(unitName) {
-		if slices.Equal(v, standard[name]) {
-			continue
+	out, found := Args{}, f.args(unitName)
+	for name, v := range found {
+		if !slices.Equal(v, standard[name]) {
+			out[name] = v
 		}
-		if out == nil {
-			out = Args{}
+	}
+	for name := range standard {
+		if _, ok := found[name]; !ok && len(found) > 0 {
+			out[name] = nil
 		}
-		out[name] = v
+	}
+	if len(out) == 0 {
+		return nil
 	}
 	return out
 }

@@ -57,7 +57,7 @@ func TestReadBack(t *testing.T) {
 	for _, plain := range []bool{true, false} {
 		if !plain {
 			etcd.Args = tricky
-			cp.APIServer.Args, cp.ControllerManager.Args, cp.Scheduler.Args = tricky, Args{"concurrent-deployment-syncs": {"6"}}, tricky
+			cp.APIServer.Args, cp.ControllerManager.Args, cp.Scheduler.Args = tricky, Args{"concurrent-deployment-syncs": {"6"}, "profiling": nil}, tricky
 			cp.Scheduler.Config = map[string]any{"percentageOfNodesToScore": 50, "leaderElection": map[string]any{"leaseDuration": "20s"}}
 			cp.APIServer.AdmissionPlugins = map[string]map[string]any{"EventRateLimit": {"limits": []any{map[string]any{"type": "Server", "qps": 5}}}}
 			worker.Kubelet.Args, worker.KubeProxy.Args = tricky, Args{"v": {"2"}}

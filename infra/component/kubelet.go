@@ -40,6 +40,22 @@ var kubeletFiles = []string{unitPath(KubeletUnit), KubeletConfigPath}
 
 const kubeletWebhookCacheTTL = 2 * time.Minute
 
+// When a machine shuts down, its pods have shutdownGrace to end, of which the last part is for
+// system-critical pods. systemd-logind delays the shutdown meanwhile. EC2 stops a machine by force
+// only after minutes (https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/).
+const (
+	shutdownGrace         = 30 * time.Second
+	shutdownGraceCritical = 10 * time.Second
+)
+
+// What pods cannot have, so that they do not take the machine from the kubelet, containerd, sshd
+// and the provider's own work. It leaves three quarters of a machine with 2 GiB to pods. The
+// kubelet's own threshold of eviction, 100 MiB, comes on top.
+var (
+	kubeReserved   = map[string]string{"cpu": "60m", "memory": "250Mi"}
+	systemReserved = map[string]string{"cpu": "40m", "memory": "150Mi"}
+)
+
 func (w *worker) addKubelet() error {
 	config, typed, err := w.kubeletConfig()
 	if err != nil {
@@ -118,6 +134,11 @@ func (w *worker) kubeletConfig() (map[string]any, *kubeletconfig.KubeletConfigur
 		// Pods that start together pull in parallel.
 		SerializeImagePulls:   ptr.To(false),
 		MaxParallelImagePulls: ptr.To(int32(4)),
+
+		ShutdownGracePeriod:             metav1.Duration{Duration: shutdownGrace},
+		ShutdownGracePeriodCriticalPods: metav1.Duration{Duration: shutdownGraceCritical},
+		KubeReserved:                    kubeReserved,
+		SystemReserved:                  systemReserved,
 	}
 	base.APIVersion, base.Kind = kubeletconfig.SchemeGroupVersion.String(), "KubeletConfiguration"
 	for _, t := range w.spec.Kubelet.Taints {
@@ -223,6 +244,9 @@ func splitLabels(labels map[string]string) (byKubelet, byAdmin map[string]string
 		if msgs := validation.IsValidLabelValue(v); len(msgs) > 0 {
 			errs = append(errs, fmt.Errorf("value %q of label %s: %s", v, k, strings.Join(msgs, "; ")))
 		}
+		if slices.Contains(kubeletLabels, k) {
+			errs = append(errs, fmt.Errorf("label %s: the kubelet sets it to what it finds on its machine, and pods rely on that: choose another name", k))
+		}
 		if kubeletMaySet(k) {
 			byKubelet[k] = v
 		} else {
@@ -230,6 +254,18 @@ func splitLabels(labels map[string]string) (byKubelet, byAdmin map[string]string
 		}
 	}
 	return byKubelet, byAdmin, errors.Join(errs...)
+}
+
+// kubeletLabels are the labels that every kubelet sets itself
+// (https://kubernetes.io/docs/reference/labels-annotations-taints/).
+var kubeletLabels = []string{
+	corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, kubeletapis.LabelOS, kubeletapis.LabelArch,
+}
+
+// nodeTaints are the taints that Kubernetes sets and removes by the condition of a node.
+var nodeTaints = []string{
+	corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeUnschedulable, corev1.TaintNodeMemoryPressure,
+	corev1.TaintNodeDiskPressure, corev1.TaintNodeNetworkUnavailable, corev1.TaintNodePIDPressure, corev1.TaintNodeOutOfService,
 }
 
 // kubeletMaySet follows the NodeRestriction admission plugin
@@ -255,6 +291,9 @@ func checkTaints(taints []Taint) error {
 }
 
 func (t Taint) validate() error {
+	if slices.Contains(nodeTaints, t.Key) {
+		return fmt.Errorf("taint %s: Kubernetes sets it by the condition of the node and removes it again: choose another key", t.Key)
+	}
 	if msgs := validation.IsQualifiedName(t.Key); len(msgs) > 0 {
 		return fmt.Errorf("taint %q: %s", t.Key, strings.Join(msgs, "; "))
 	}

@@ -58,11 +58,15 @@ func prune(v reflect.Value, m map[string]any) {
 }
 
 // overlay returns base with the user's values merged over it: objects field by field, everything
-// else replaced. It decodes the result into into, and unknown fields are errors.
+// else replaced. It decodes the result into into, and unknown fields are errors. Values of another
+// type than the program's are wrongTypes.
 func overlay(base, user map[string]any, into any) (map[string]any, error) {
 	user, err := normalize(user)
 	if err != nil {
 		return nil, err
+	}
+	if wrong := checkTypes("", user, reflect.TypeOf(into)); len(wrong) > 0 {
+		return nil, wrong
 	}
 	merged := mergeMaps(base, user)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(merged, into, true); err != nil {

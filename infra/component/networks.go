@@ -13,7 +13,7 @@ import (
 // The default networks of a cluster.
 var (
 	DefaultPodCIDR     = netip.MustParsePrefix("10.200.0.0/16")
-	DefaultServiceCIDR = netip.MustParsePrefix("10.32.0.0/24")
+	DefaultServiceCIDR = netip.MustParsePrefix("10.32.0.0/20")
 )
 
 // DefaultDomain is the default domain of cluster DNS.

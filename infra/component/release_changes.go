@@ -89,9 +89,18 @@ func checkArgs(f *invalid.Fields, program string, v version.Version, args Args) 
 // checkConfig reports a configuration object that a program would reject: one that it cannot
 // decode, or with fields that its release does not have.
 func checkConfig(f *invalid.Fields, field, program string, v version.Version, config map[string]any, decode func() error) {
-	if len(config) > 0 {
-		f.Add(field, "Unusable configuration", errors.Join(decode(), checkFields(program, v, config)))
+	if len(config) == 0 {
+		return
 	}
+	const problem = "Unusable configuration"
+	err := decode()
+	if wrong := (wrongTypes)(nil); errors.As(err, &wrong) {
+		for _, e := range wrong {
+			f.Say(field, problem, "%s.%w", field, e)
+		}
+		err = nil
+	}
+	f.Add(field, problem, errors.Join(err, checkFields(program, v, config)))
 }
 
 // CheckFlags returns an error for flags, and values of flags, that a release of a program, such as

@@ -78,7 +78,7 @@ func TestControlPlaneOverrides(t *testing.T) {
 	}, "EventRateLimit": nil}
 	spec.Scheduler.Config = map[string]any{"leaderElection": map[string]any{"leaseDuration": "30s"}, "parallelism": 8}
 	spec.APIServer.Args = Args{
-		"client-ca-file":           {"/etc/other.crt"},
+		"tls-min-version":          {"VersionTLS13"},
 		"goaway-chance":            {},
 		"service-account-key-file": {ServiceAccountPubPath, "/etc/old.pub"},
 	}

@@ -28,7 +28,7 @@ func TestEtcdRefuses(t *testing.T) {
 		{"no CA", func(s *EtcdSpec) { s.Cluster.PKI.EtcdCA = "" }, "the PKI has no etcd CA certificate"},
 		{"no artifact", func(s *EtcdSpec) { s.Artifacts = nil }, "the artifacts do not include etcd"},
 		{"argument with dashes", func(s *EtcdSpec) { s.Args = Args{"--debug": {"true"}} }, `extra_args.etcd["--debug"]: a flag is in lower case`},
-		{"argument with a line break", func(s *EtcdSpec) { s.Args = Args{"name": {"a\nExecStartPre=/bin/evil"}} }, `extra_args.etcd["name"]: the value has a line break`},
+		{"argument with a line break", func(s *EtcdSpec) { s.Args = Args{"log-level": {"a\nExecStartPre=/bin/evil"}} }, `extra_args.etcd["log-level"]: the value has a line break`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			spec := etcdSpec(t)

@@ -34,7 +34,7 @@ type WorkerSpec struct {
 // Check reports settings that the release would reject.
 func (s WorkerSpec) Check() invalid.Fields {
 	v, _ := version.Parse(s.Version)
-	return slices.Concat(s.Kubelet.check(v), s.KubeProxy.check(v))
+	return slices.Concat(s.Kubelet.check(v), s.KubeProxy.check(v), s.Containerd.check())
 }
 
 // worker builds the Machine of one worker.

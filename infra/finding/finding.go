@@ -6,10 +6,7 @@
 // what is done about it, and words that depend on anything but the Finding.
 package finding
 
-import (
-	"maps"
-	"slices"
-)
+import "slices"
 
 // Finding is one difference from what is wanted. It is comparable and plain JSON, and never holds a
 // secret.
@@ -55,8 +52,8 @@ func BySubject(findings []Finding) map[string]string {
 		lists[f.Subject] = append(lists[f.Subject], f)
 	}
 	out := make(map[string]string, len(lists))
-	for subject := range maps.Keys(lists) {
-		out[subject] = Words(lists[subject])
+	for subject, list := range lists {
+		out[subject] = Words(list)
 	}
 	return out
 }

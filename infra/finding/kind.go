@@ -18,6 +18,8 @@ const (
 	// Port and FileSystem are causes of a failure, as found on a machine.
 	Port       Kind = "port"        // by number
 	FileSystem Kind = "file system" // by mount point and device
+	// Leftover is what is left of a role, by its name, on a machine that has left it.
+	Leftover Kind = "leftover"
 	// Duty is what a machine does for its cluster and could not be prepared or ended.
 	Duty Kind = "duty"
 )

@@ -97,6 +97,9 @@ var vocabulary = map[Kind]words{
 	FileSystem: {how: map[Problem]string{
 		Full: "the file system on {target} ({device}) is full: {found} of {size} KiB are free; make room, then apply again",
 	}},
+	Leftover: {head: "units and files of the {target}", how: map[Problem]string{
+		NotWanted: "still there, because the machine could not be reached when it left; wanted none",
+	}},
 	Duty: {how: map[Problem]string{
 		NotDrained: "its pods were not drained: {cause}",
 		NotStarted: "its units could not be started again: {cause}",

@@ -109,6 +109,7 @@ func TestWords(t *testing.T) {
 			"port 6443 is taken by socat (process 7 of other.service): end it, then apply again"},
 		{Finding{Kind: FileSystem, Target: "/var", Device: "/dev/xvdb", Problem: Full, Found: "0", Size: "1024"},
 			"the file system on /var (/dev/xvdb) is full: 0 of 1024 KiB are free; make room, then apply again"},
+		{Finding{Kind: Leftover, Target: "worker", Problem: NotWanted}, "units and files of the worker: still there, because the machine could not be reached when it left; wanted none"},
 		{Finding{Kind: Duty, Problem: NotDrained, Cause: "no answer"}, "its pods were not drained: no answer"},
 		{Finding{Kind: Duty, Problem: NotStarted, Cause: "no answer"}, "its units could not be started again: no answer"},
 		{Finding{Kind: Duty, Problem: NotOpened, Cause: "no answer"}, "its node could not be opened to pods again: no answer"},

@@ -125,14 +125,11 @@ func Purge(ctx context.Context, s Store) error {
 	return remove(ctx, s, Owned(present))
 }
 
-// remove deletes entries, public ones first.
+// remove deletes entries in the order of their removal.
 func remove(ctx context.Context, s Store, names []string) error {
-	for _, secret := range []bool{false, true} {
+	for _, batch := range InOrderOfRemoval(names) {
 		g, ctx := errgroup.WithContext(ctx)
-		for _, name := range names {
-			if Secret(name) != secret {
-				continue
-			}
+		for _, name := range batch {
 			g.Go(func() error {
 				if err := s.Delete(ctx, name); err != nil && !errors.Is(err, ErrNotFound) {
 					return fmt.Errorf("delete %s: %w", name, err)

@@ -3,6 +3,7 @@ package pki
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,9 @@ var (
 	ErrExists = errors.New("already exists in the key store")
 	// ErrNotFound: Get or Delete found nothing under the name.
 	ErrNotFound = errors.New("not found in the key store")
+	// ErrUnknownName: nothing that a cluster keeps has the name, or Replace was asked for a private
+	// key.
+	ErrUnknownName = errors.New("no name in a key store")
 )
 
 // Names under which a cluster's first keys and public certificates are stored. Those of a later
@@ -32,6 +36,9 @@ const (
 	// NameGenerations holds the Generations as JSON; if it is missing, every key is of its first
 	// generation.
 	NameGenerations = "generations"
+
+	// NameOwner says whose the keys are, where others could have made them. It is public.
+	NameOwner = "owner"
 )
 
 // Extensions of the names.
@@ -108,13 +115,30 @@ func Owned(names []string) []string {
 func Strays(present []string, g Generations) []string {
 	wanted := Names(g)
 	return slices.DeleteFunc(Owned(present), func(n string) bool {
-		return n == NameGenerations || slices.Contains(wanted, n)
+		return n == NameGenerations || n == NameOwner || slices.Contains(wanted, n)
 	})
+}
+
+// InOrderOfRemoval groups names in the order in which they are deleted: public parts before their
+// keys, and last whose they are.
+func InOrderOfRemoval(names []string) [][]string {
+	out := make([][]string, 3)
+	for _, n := range names {
+		switch {
+		case n == NameOwner:
+			out[2] = append(out[2], n)
+		case Secret(n):
+			out[1] = append(out[1], n)
+		default:
+			out[0] = append(out[0], n)
+		}
+	}
+	return out
 }
 
 // parseName reports whether a name is one of ours, and whether its value is public.
 func parseName(name string) (public, ok bool) {
-	if name == NameGenerations {
+	if name == NameGenerations || name == NameOwner {
 		return true, true
 	}
 	for k, n := range naming {
@@ -143,8 +167,27 @@ func Secret(name string) bool {
 	return !public
 }
 
+// CheckName returns ErrUnknownName unless a key, a certificate, the list of generations or the
+// owner has the name. Every Store checks with it, so that a mistake in a name can neither write
+// beside the keys nor read and delete what is not theirs.
+func CheckName(name string) error {
+	if _, ok := parseName(name); !ok {
+		return fmt.Errorf("%q: %w", name, ErrUnknownName)
+	}
+	return nil
+}
+
+// CheckPublicName is CheckName, and returns the error for private keys as well.
+func CheckPublicName(name string) error {
+	if public, ok := parseName(name); !ok || !public {
+		return fmt.Errorf("%q as a public entry: %w", name, ErrUnknownName)
+	}
+	return nil
+}
+
 // Store keeps the private keys of one cluster. Implementations are safe for concurrent use and
-// never log values.
+// never log values. Every method with a name returns ErrUnknownName for names that CheckName does
+// not accept, and Replace for those that CheckPublicName does not accept.
 type Store interface {
 	// Get returns ErrNotFound if there is nothing under name.
 	Get(ctx context.Context, name string) ([]byte, error)

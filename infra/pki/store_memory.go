@@ -32,6 +32,9 @@ func (r Ref) MemoryStore() *MemoryStore {
 
 // Get implements Store.
 func (m *MemoryStore) Get(_ context.Context, name string) ([]byte, error) {
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	v, ok := m.values[name]
@@ -43,6 +46,9 @@ func (m *MemoryStore) Get(_ context.Context, name string) ([]byte, error) {
 
 // Create implements Store.
 func (m *MemoryStore) Create(_ context.Context, name string, value []byte) error {
+	if err := CheckName(name); err != nil {
+		return err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, ok := m.values[name]; ok {
@@ -54,6 +60,9 @@ func (m *MemoryStore) Create(_ context.Context, name string, value []byte) error
 
 // Replace implements Store.
 func (m *MemoryStore) Replace(_ context.Context, name string, value []byte) error {
+	if err := CheckPublicName(name); err != nil {
+		return err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.values[name] = string(value)
@@ -62,6 +71,9 @@ func (m *MemoryStore) Replace(_ context.Context, name string, value []byte) erro
 
 // Delete implements Store.
 func (m *MemoryStore) Delete(_ context.Context, name string) error {
+	if err := CheckName(name); err != nil {
+		return err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, ok := m.values[name]; !ok {

@@ -25,6 +25,38 @@ var releases = []Release{
 	{"1.37", "1.37.1", day(2027, time.October, 28)},
 }
 
+// etcdReleases are the newest patches of etcd that the end-to-end tests have run with, by minor,
+// the oldest first.
+var etcdReleases = []struct{ minor, newest string }{{"3.6", "3.6.16"}, {"3.7", "3.7.3"}}
+
+// NotKnown returns, in a sentence or two, that a release of Kubernetes is later than any that this
+// project knows of its minor: it may not exist. It is empty otherwise, and for unsupported minors.
+func NotKnown(v Version) string {
+	i := releaseIndex(v)
+	if i < 0 {
+		return ""
+	}
+	return notKnown("Kubernetes", v, releases[i].Newest)
+}
+
+// EtcdNotKnown is [NotKnown] for etcd.
+func EtcdNotKnown(v Version) string {
+	for _, r := range etcdReleases {
+		if r.minor == v.MinorString() {
+			return notKnown("etcd", v, r.newest)
+		}
+	}
+	return ""
+}
+
+func notKnown(program string, v Version, newest string) string {
+	if known, err := Parse(newest); err != nil || v.Compare(known) <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s %s is later than %s, the latest %s that this release of the provider knows. It has not been tested with it, and cannot say whether it exists: "+
+		"if it does not, the apply ends when nothing can be downloaded, before anything is stopped.", program, v, newest, v.MinorString())
+}
+
 func day(year int, month time.Month, d int) time.Time {
 	return time.Date(year, month, d, 0, 0, 0, 0, time.UTC)
 }

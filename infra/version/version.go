@@ -52,10 +52,13 @@ func ParseSupported(s string) (Version, error) {
 
 // CheckEtcd returns an error unless this project supports the release of etcd: 3.6 and 3.7.
 func CheckEtcd(v Version) error {
-	if v.Major() == 3 && (v.Minor() == 6 || v.Minor() == 7) {
-		return nil
+	var minors []string
+	for _, r := range etcdReleases {
+		if minors = append(minors, r.minor); r.minor == v.MinorString() {
+			return nil
+		}
 	}
-	return fmt.Errorf("etcd %s is not supported: the supported minors of etcd are 3.6 and 3.7", v)
+	return fmt.Errorf("etcd %s is not supported: the supported minors of etcd are %s", v, strings.Join(minors, " and "))
 }
 
 // CheckContainerd returns an error if a release of containerd cannot read this project's

@@ -158,3 +158,26 @@ func TestGuide(t *testing.T) {
 		}
 	}
 }
+
+func TestNotKnown(t *testing.T) {
+	for _, tt := range []struct {
+		check         func(Version) string
+		version, want string
+	}{
+		{NotKnown, "1.36.99", "Kubernetes 1.36.99 is later than 1.36.4, the latest 1.36 that this release of the provider knows."},
+		{NotKnown, "1.36.4", ""},
+		{NotKnown, "1.36.0", ""},
+		{NotKnown, "1.40.0", ""}, // refused elsewhere
+		{EtcdNotKnown, "3.6.999", "etcd 3.6.999 is later than 3.6.16"},
+		{EtcdNotKnown, "3.7.3", ""},
+		{EtcdNotKnown, "2.0.0", ""},
+	} {
+		got := tt.check(parse(t, tt.version))
+		if (got == "") != (tt.want == "") || !strings.HasPrefix(got, tt.want) {
+			t.Errorf("%s: %q, wanted %q", tt.version, got, tt.want)
+		}
+	}
+	for _, v := range []string{"2.0.0", "3.5.9", "3.8.0"} {
+		checkError(t, v, CheckEtcd(parse(t, v)), "the supported minors of etcd are 3.6 and 3.7")
+	}
+}

@@ -1,0 +1,48 @@
+package component
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+)
+
+func TestCheckSameCluster(t *testing.T) {
+	for _, tt := range []struct {
+		parts []Part
+		want  []string
+	}{
+		{nil, nil},
+		{[]Part{{"pki", ""}, {"etcd", ""}}, nil},
+		{[]Part{{"pki", "a"}, {"etcd", ""}, {"lb", "a"}}, nil},
+		{[]Part{{"pki", "a"}, {"etcd", "b"}}, []string{"etcd|Part of another cluster|etcd belongs to cluster b, but pki to cluster a: use those of one cluster."}},
+		{[]Part{{"pki", "b"}, {"etcd", "a"}, {"lb", "a"}}, []string{"pki|Part of another cluster|pki belongs to cluster b, but etcd to cluster a: use those of one cluster."}},
+	} {
+		if got := said(CheckSameCluster(tt.parts...)); !slices.Equal(got, tt.want) {
+			t.Errorf("%v: %q, wanted %q", tt.parts, got, tt.want)
+		}
+	}
+}
+
+func TestCheckBalanced(t *testing.T) {
+	ip := netip.MustParseAddr
+	hosts := []Host{{Node: Node{Name: "a", PrivateIP: ip("10.0.0.1")}}, {Node: Node{Name: "b"}}}
+	const differ = "lb|Load balancer of other machines|The load balancer's controllers are not this control plane's hosts: "
+	const advice = ". Give both the same machines."
+	for _, tt := range []struct {
+		backends map[string]netip.Addr
+		want     []string
+	}{
+		{nil, nil},
+		{map[string]netip.Addr{"a": ip("10.0.0.1"), "b": ip("10.0.0.2")}, nil},
+		{map[string]netip.Addr{"a": {}, "b": {}}, nil},
+		{map[string]netip.Addr{"a": ip("10.0.0.9"), "b": {}}, []string{differ + "a has the address 10.0.0.1 here and 10.0.0.9 there" + advice}},
+		{map[string]netip.Addr{"a": {}, "c": {}}, []string{differ + "b is a host of the control plane only; c is a controller of the load balancer only" + advice}},
+	} {
+		if got := said(CheckBalanced(tt.backends, hosts)); !slices.Equal(got, tt.want) {
+			t.Errorf("%v: %q, wanted %q", tt.backends, got, tt.want)
+		}
+	}
+	if len(CheckBalancer(1, false)) > 0 || len(CheckBalancer(3, true)) > 0 || len(CheckBalancer(2, false)) != 1 {
+		t.Error("two controllers, and only without a load balancer, are an error")
+	}
+}
