@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -23,6 +24,8 @@ type AddressSpec struct {
 	InstanceID    string // the instance it is associated with; empty means none
 	Tags          map[string]string
 	RemoveTags    []string
+	// Claim says whose the address is. What it does not own is neither moved nor released.
+	Claim Claim
 }
 
 // Address is an Elastic IP as found in EC2.
@@ -33,20 +36,35 @@ type Address struct {
 	InstanceID    string
 	AssociationID string
 	Tags          map[string]string
+	Claim         Claim    // whose it is
+	Unsettled     []string // its id, if it carries a claim that is not settled
 }
 
-// EnsureAddress allocates the Elastic IP, or adopts the one that an interrupted run left, and
-// associates it, if necessary taking it from another machine. allocated is the allocation id, empty
-// on creation. With an error it returns what exists by then.
+// EnsureAddress allocates the Elastic IP, or continues with the one that an interrupted run left,
+// and associates it, if necessary taking it from another machine of the same load balancer.
+// allocated is the allocation id, empty on creation. With an error it returns what exists by then;
+// nothing of it if the error is a ClaimedError.
 func (c *Client) EnsureAddress(ctx context.Context, allocated string, spec AddressSpec) (Address, error) {
-	a, err := c.findAddress(ctx, allocated, spec)
+	a, err := c.claimAddress(ctx, allocated, spec)
 	if errors.Is(err, ErrNotFound) && allocated == "" {
 		a, err = c.allocate(ctx, spec)
 	}
 	if err != nil {
 		return Address{}, err
 	}
-	tags := c.clusterTags(spec.Cluster, kindAddress, spec.Name, spec.Tags)
+	a, err = c.putAddress(ctx, a, spec)
+	if err != nil || allocated != "" {
+		return a, err
+	}
+	if err := c.confirmAddress(ctx, a, spec); err != nil {
+		return Address{}, err
+	}
+	return a, nil
+}
+
+// putAddress sets tags and association.
+func (c *Client) putAddress(ctx context.Context, a Address, spec AddressSpec) (Address, error) {
+	tags := c.addressTags(spec)
 	if len(diffTags(tags, a.Tags)) > 0 {
 		if _, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{a.AllocationID}, Tags: ec2Tags(tags)}); err != nil {
 			return a, fmt.Errorf("elastic IP %s: tag: %w", a.PublicIP, err)
@@ -68,10 +86,19 @@ func (c *Client) EnsureAddress(ctx context.Context, allocated string, spec Addre
 	return a, nil
 }
 
+// FindAddress returns an Elastic IP by its allocation id, or by the specification's cluster and
+// name if that is empty, whoever's it is. The error is ErrNotFound if there is none.
+func (c *Client) FindAddress(ctx context.Context, allocated string, spec AddressSpec) (Address, error) {
+	return c.findAddress(ctx, allocated, spec)
+}
+
 // ObserveAddress returns how the Elastic IP differs from what is wanted. The findings have no
-// subject. The error is ErrNotFound if it was released.
+// subject. The error is ErrNotFound if it was released, and a ClaimedError if it is another's.
 func (c *Client) ObserveAddress(ctx context.Context, allocated string, spec AddressSpec) (Address, []finding.Finding, error) {
 	a, err := c.findAddress(ctx, allocated, spec)
+	if err == nil {
+		_, err = spec.judge(a, true)
+	}
 	if err != nil {
 		return Address{}, nil, err
 	}
@@ -83,15 +110,20 @@ func (c *Client) ObserveAddress(ctx context.Context, allocated string, spec Addr
 		}
 		out = append(out, f)
 	}
-	return a, append(out, diffTags(c.clusterTags(spec.Cluster, kindAddress, spec.Name, spec.Tags), a.Tags)...), nil
+	return a, append(out, diffTags(c.addressTags(spec), a.Tags)...), nil
 }
 
-// DeleteAddress releases the Elastic IP, associated or not, and any other left by an allocation
-// whose response was lost. An Elastic IP that does not exist is no error.
-func (c *Client) DeleteAddress(ctx context.Context, allocated string) error {
+// DeleteAddress releases the Elastic IP, associated or not, and any other of the same claim, left
+// by an allocation whose response was lost. An Elastic IP that does not exist is no error. The
+// error is a ClaimedError if it is another's.
+func (c *Client) DeleteAddress(ctx context.Context, allocated string, claim Claim) error {
 	a, err := c.findAddress(ctx, allocated, AddressSpec{})
 	if errors.Is(err, ErrNotFound) {
 		return nil
+	}
+	if err == nil {
+		claim.Adopt = false
+		_, err = AddressSpec{Claim: claim}.judge(a, true)
 	}
 	if err != nil {
 		return err
@@ -109,7 +141,7 @@ func (c *Client) DeleteAddress(ctx context.Context, allocated string) error {
 			return err
 		}
 		for _, other := range same {
-			if other.AllocationID != allocated && other.AssociationID == "" {
+			if other.AllocationID != allocated && other.AssociationID == "" && other.Claim.ID == claim.ID {
 				doomed = append(doomed, other)
 			}
 		}
@@ -124,7 +156,7 @@ func (c *Client) DeleteAddress(ctx context.Context, allocated string) error {
 }
 
 func (c *Client) allocate(ctx context.Context, spec AddressSpec) (Address, error) {
-	tags := c.clusterTags(spec.Cluster, kindAddress, spec.Name, spec.Tags)
+	tags := c.addressTags(spec)
 	out, err := c.EC2.AllocateAddress(ctx, &ec2.AllocateAddressInput{
 		Domain:            types.DomainTypeVpc,
 		TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeElasticIp, tags)},
@@ -132,7 +164,8 @@ func (c *Client) allocate(ctx context.Context, spec AddressSpec) (Address, error
 	if err != nil {
 		return Address{}, fmt.Errorf("allocate an Elastic IP for %s of cluster %s: %w", spec.Name, spec.Cluster, err)
 	}
-	a := Address{AllocationID: sdk.ToString(out.AllocationId), Tags: tags}
+	a := Address{AllocationID: sdk.ToString(out.AllocationId), Tags: tags, Claim: spec.Claim}
+	a.unsettle()
 	a.PublicIP, _ = netip.ParseAddr(sdk.ToString(out.PublicIp))
 	return a, nil
 }
@@ -168,8 +201,9 @@ func (c *Client) addresses(ctx context.Context, allocated string, spec AddressSp
 	for _, found := range out.Addresses {
 		a := Address{
 			AllocationID: sdk.ToString(found.AllocationId), AssociationID: sdk.ToString(found.AssociationId),
-			InstanceID: sdk.ToString(found.InstanceId), Tags: tagMap(found.Tags),
+			InstanceID: sdk.ToString(found.InstanceId), Tags: tagMap(found.Tags), Claim: Held(tagMap(found.Tags)),
 		}
+		a.unsettle()
 		a.PublicIP, _ = netip.ParseAddr(sdk.ToString(found.PublicIp))
 		a.PrivateIP, _ = netip.ParseAddr(sdk.ToString(found.PrivateIpAddress))
 		all = append(all, a)
@@ -181,4 +215,94 @@ func (c *Client) addresses(ctx context.Context, allocated string, spec AddressSp
 		return strings.Compare(a.AllocationID, b.AllocationID)
 	})
 	return all, nil
+}
+
+// unsettle sets Unsettled.
+func (a *Address) unsettle() {
+	if h := holderOf(a.Tags); h.ID != "" && !h.settled {
+		a.Unsettled = []string{a.AllocationID}
+	}
+}
+
+func (c *Client) addressTags(spec AddressSpec) map[string]string {
+	out := c.clusterTags(spec.Cluster, kindAddress, spec.Name, spec.Tags)
+	maps.Copy(out, spec.Claim.tags())
+	return out
+}
+
+// judge decides about an Elastic IP. known says that the caller knows its id.
+func (s AddressSpec) judge(a Address, known bool) (take bool, err error) {
+	return s.Claim.judge("elastic IP "+a.PublicIP.String()+" ("+a.AllocationID+")", holderOf(a.Tags), known)
+}
+
+// claimAddress returns the Elastic IP of an allocation id, or the one that an interrupted create
+// has left. It, and all others that were left, are claimed before anything is changed.
+func (c *Client) claimAddress(ctx context.Context, allocated string, spec AddressSpec) (Address, error) {
+	found, err := c.addresses(ctx, allocated, spec)
+	if err != nil {
+		return Address{}, err
+	}
+	if len(found) == 0 {
+		return Address{}, fmt.Errorf("elastic IP %s %w", allocated, ErrNotFound)
+	}
+	var take []string
+	for _, a := range found {
+		left, err := spec.judge(a, allocated != "")
+		if err != nil {
+			return Address{}, err
+		}
+		if left {
+			take = append(take, a.AllocationID)
+		}
+	}
+	if len(take) == 0 {
+		return found[0], nil
+	}
+	if err := c.takeOver(ctx, spec.Claim, take); err != nil {
+		return Address{}, err
+	}
+	err = readBack(ctx, func(ctx context.Context) error {
+		if found, err = c.addresses(ctx, allocated, spec); err != nil {
+			return err
+		}
+		return spec.allOurs(found)
+	})
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("elastic IP %s %w any more", spec.Name, ErrNotFound)
+	}
+	if err != nil {
+		return Address{}, err
+	}
+	return found[0], nil
+}
+
+// allOurs returns a ClaimedError for an Elastic IP that has not our claim.
+func (s AddressSpec) allOurs(found []Address) error {
+	s.Claim.Adopt = false // it has been written by now
+	for _, a := range found {
+		if _, err := s.judge(a, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// confirmAddress looks at a new Elastic IP again, by its tags. Whoever finds another's beside it,
+// or that it is another's by now, has lost, and releases what is still its own.
+func (c *Client) confirmAddress(ctx context.Context, made Address, spec AddressSpec) error {
+	if spec.Claim.ID == "" {
+		return nil
+	}
+	found, err := c.addresses(ctx, "", spec)
+	if err != nil {
+		return err
+	}
+	lost := spec.allOurs(found)
+	if lost == nil {
+		return nil
+	}
+	if err := c.DeleteAddress(ctx, made.AllocationID, spec.Claim); err != nil && !isClaimed(err) {
+		return errors.Join(lost, err)
+	}
+	return lost
 }

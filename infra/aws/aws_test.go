@@ -40,6 +40,25 @@ func TestPermissionsRoundTrip(t *testing.T) {
 	}
 }
 
+// TestSSHFromBastions checks that machines reach each other's SSH only from the role of bastions.
+func TestSSHFromBastions(t *testing.T) {
+	groups := map[Role]string{RoleLoadBalancer: "sg-l", RoleController: "sg-c", RoleWorker: "sg-w"}
+	for _, bastions := range append(Roles(), "") {
+		rules := wantedRules(NetworkSpec{BastionRole: bastions}, groups)
+		for _, role := range Roles() {
+			var from []string
+			for _, r := range rules[role] {
+				if r.protocol == "tcp" && r.from <= portSSH && portSSH <= r.to {
+					from = append(from, r.source)
+				}
+			}
+			if want := groups[bastions]; strings.Join(from, " ") != want {
+				t.Errorf("with bastions %q, SSH to %s is open from %q, wanted %q", bastions, role, from, want)
+			}
+		}
+	}
+}
+
 func TestCloudConfig(t *testing.T) {
 	spec := MachineSpec{Name: "worker-0", User: "admin", AuthorizedKeys: []string{"ssh-ed25519 AAAA op"}}
 	encoded, err := cloudConfig(spec, hostKeyPair{authorized: "ssh-ed25519 BBBB", pem: "-----BEGIN\nxyz\n-----END\n"})

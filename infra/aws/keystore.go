@@ -26,6 +26,8 @@ type KeyStoreConfig struct {
 	// Region is the parameters' region; empty means the client's.
 	Region string
 	Tags   map[string]string
+	// Claim says whose the keys are; see [KeyStore.Claim].
+	Claim Claim
 }
 
 // DefaultKeyPrefix returns the default prefix of a cluster's parameters.
@@ -59,6 +61,9 @@ func (s *KeyStore) region(o *ssm.Options) {
 
 // Get implements pki.Store.
 func (s *KeyStore) Get(ctx context.Context, name string) ([]byte, error) {
+	if err := pki.CheckName(name); err != nil {
+		return nil, err
+	}
 	out, err := s.client.SSM.GetParameter(ctx, &ssm.GetParameterInput{
 		Name: sdk.String(s.cfg.Prefix + name), WithDecryption: sdk.Bool(true),
 	}, s.region)
@@ -74,6 +79,9 @@ func (s *KeyStore) Get(ctx context.Context, name string) ([]byte, error) {
 
 // Create implements pki.Store.
 func (s *KeyStore) Create(ctx context.Context, name string, value []byte) error {
+	if err := pki.CheckName(name); err != nil {
+		return err
+	}
 	in := &ssm.PutParameterInput{
 		Name: sdk.String(s.cfg.Prefix + name), Value: sdk.String(string(value)),
 		Type: types.ParameterTypeString, Overwrite: sdk.Bool(false),
@@ -99,6 +107,9 @@ func (s *KeyStore) Create(ctx context.Context, name string, value []byte) error 
 
 // Replace implements pki.Store.
 func (s *KeyStore) Replace(ctx context.Context, name string, value []byte) error {
+	if err := pki.CheckPublicName(name); err != nil {
+		return err
+	}
 	err := s.Create(ctx, name, value)
 	if !errors.Is(err, pki.ErrExists) {
 		return err
@@ -115,6 +126,9 @@ func (s *KeyStore) Replace(ctx context.Context, name string, value []byte) error
 
 // Delete implements pki.Store.
 func (s *KeyStore) Delete(ctx context.Context, name string) error {
+	if err := pki.CheckName(name); err != nil {
+		return err
+	}
 	_, err := s.client.SSM.DeleteParameter(ctx, &ssm.DeleteParameterInput{Name: sdk.String(s.cfg.Prefix + name)}, s.region)
 	var missing *types.ParameterNotFound
 	if errors.As(err, &missing) {
@@ -177,7 +191,7 @@ func (s *KeyStore) Rewrap(ctx context.Context) error {
 		return err
 	}
 	g, gctx := errgroup.WithContext(ctx)
-	for _, name := range names {
+	for _, name := range pki.Owned(names) {
 		if !pki.Secret(name) {
 			continue
 		}
@@ -206,7 +220,7 @@ func (s *KeyStore) Retag(ctx context.Context, removed []string) error {
 		return err
 	}
 	g, gctx := errgroup.WithContext(ctx)
-	for _, name := range names {
+	for _, name := range pki.Owned(names) {
 		id := sdk.String(s.cfg.Prefix + name)
 		g.Go(func() error {
 			_, err := s.client.SSM.AddTagsToResource(gctx, &ssm.AddTagsToResourceInput{
@@ -226,21 +240,22 @@ func (s *KeyStore) Retag(ctx context.Context, removed []string) error {
 	return g.Wait()
 }
 
-// Purge deletes every key and certificate of all generations, public ones first, so that a
-// bootstrap can follow an interrupted Purge. It makes one call per ten entries. Entries that do not
-// exist are no error.
+// Purge deletes every key and certificate of all generations: public ones first, so that a
+// bootstrap can follow an interrupted Purge, and last whose they are. It makes one call per ten
+// entries. Entries that do not exist are no error. The error is a ClaimedError if the keys are
+// another's.
 func (s *KeyStore) Purge(ctx context.Context) error {
+	if err := s.Check(ctx); err != nil {
+		return err
+	}
 	present, err := s.List(ctx)
 	if err != nil {
 		return err
 	}
-	names := pki.Owned(present)
-	for _, secret := range []bool{false, true} {
+	for _, names := range pki.InOrderOfRemoval(pki.Owned(present)) {
 		var batch []string
 		for _, n := range names {
-			if pki.Secret(n) == secret {
-				batch = append(batch, s.cfg.Prefix+n)
-			}
+			batch = append(batch, s.cfg.Prefix+n)
 		}
 		for chunk := range slices.Chunk(batch, 10) {
 			if _, err := s.client.SSM.DeleteParameters(ctx, &ssm.DeleteParametersInput{Names: chunk}, s.region); err != nil {
@@ -260,7 +275,9 @@ func (s *KeyStore) keyID() string {
 
 func (s *KeyStore) tags(name string) []types.Tag {
 	var out []types.Tag
-	for _, t := range ec2Tags(s.client.clusterTags(s.cfg.Cluster, "key", name, s.cfg.Tags)) {
+	all := s.client.clusterTags(s.cfg.Cluster, "key", name, s.cfg.Tags)
+	maps.Copy(all, s.cfg.Claim.tags())
+	for _, t := range ec2Tags(all) {
 		out = append(out, types.Tag{Key: t.Key, Value: t.Value})
 	}
 	return out

@@ -58,9 +58,8 @@ type MachineSpec struct {
 	User           string   // login user that cloud-init makes
 	AuthorizedKeys []string // its SSH public keys
 
-	// Claim, if set, is a unique text that identifies who launches or adopts the instance. It is
-	// written to a tag, so that an earlier owner can see that it no longer owns the instance.
-	Claim string
+	// Claim says whose the machine is. What it does not own is neither changed nor terminated.
+	Claim Claim
 
 	Tags map[string]string
 	// RemoveTags and RemovePodCIDR are what an earlier spec had and this one no longer has.
@@ -85,8 +84,10 @@ type Machine struct {
 	// HostKey is the SSH host key in its tags, "ssh-ed25519 AAAA..."; empty before the machine has
 	// one of its own.
 	HostKey string
-	Claim   string // who launched or adopted it last
+	Claim   Claim // whose it is
 	Tags    map[string]string
+	// Unsettled lists the ids of what carries the claim and is not settled.
+	Unsettled []string
 	// RouteTables lists the route tables with a route to its pods that leads to it, of those that
 	// were read.
 	RouteTables []string
@@ -118,7 +119,7 @@ func machineOf(i types.Instance) Machine {
 		State: string(stateOf(i)), Started: sdk.ToTime(i.LaunchTime),
 		ImageID: sdk.ToString(i.ImageId), InstanceType: string(i.InstanceType),
 		SubnetID: sdk.ToString(i.SubnetId), VPCID: sdk.ToString(i.VpcId),
-		HostKey: tags[TagHostKey], Claim: tags[TagClaim], Tags: tags,
+		HostKey: tags[TagHostKey], Claim: Held(tags), Tags: tags,
 	}
 	m.PrivateIP, _ = netip.ParseAddr(sdk.ToString(i.PrivateIpAddress))
 	m.PublicIP, _ = netip.ParseAddr(sdk.ToString(i.PublicIpAddress))
@@ -129,6 +130,9 @@ func machineOf(i types.Instance) Machine {
 		if d.Ebs != nil && sdk.ToString(d.DeviceName) == sdk.ToString(i.RootDeviceName) {
 			m.VolumeID = sdk.ToString(d.Ebs.VolumeId)
 		}
+	}
+	if h := holderOf(tags); h.ID != "" && !h.settled {
+		m.Unsettled = m.tagged()
 	}
 	return m
 }
@@ -260,11 +264,14 @@ func (o observation) machine() Machine {
 }
 
 // ObserveMachine returns how the machine differs from what is wanted. The error is ErrNotFound if
-// it certainly does not exist any more.
+// it certainly does not exist any more, and a ClaimedError if it is another's.
 func (c *Client) ObserveMachine(ctx context.Context, id string, spec MachineSpec) (Machine, []finding.Finding, error) {
 	o, err := c.observe(ctx, id, routedVPC(spec))
 	if err != nil {
 		return Machine{}, nil, fmt.Errorf("machine %s: %w", spec.Name, err)
+	}
+	if _, err := spec.judge(o.instance, true); err != nil {
+		return Machine{}, nil, err
 	}
 	m := o.machine()
 	// In other tables, a route that leads to the machine belongs to others.
@@ -341,11 +348,12 @@ func (c *Client) FindMachines(ctx context.Context, cluster string) ([]Machine, e
 }
 
 // DeleteMachine terminates the instance, waits until it is gone, and removes the routes to its
-// pods. An instance that does not exist is no error.
+// pods. An instance that does not exist is no error. The error is a ClaimedError if it is
+// another's.
 func (c *Client) DeleteMachine(ctx context.Context, id string, spec MachineSpec) error {
 	var tables []types.RouteTable
-	var err error
-	if spec.PodCIDR.IsValid() && spec.VPCID != "" {
+	err := c.CheckMachine(ctx, id, spec)
+	if err == nil && spec.PodCIDR.IsValid() && spec.VPCID != "" {
 		tables, err = c.routeTables(ctx, spec.VPCID)
 	}
 	if err == nil {
@@ -360,6 +368,27 @@ func (c *Client) DeleteMachine(ctx context.Context, id string, spec MachineSpec)
 	return nil
 }
 
+// CheckMachine returns a ClaimedError if the instance is another's, and an error if whose it is
+// cannot be read. An instance that does not exist is no error.
+func (c *Client) CheckMachine(ctx context.Context, id string, spec MachineSpec) error {
+	i, err := c.instance(ctx, id, c.retryOn(doubtAttempts, notYet...))
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if err == nil {
+		_, err = spec.judge(i, true)
+	}
+	return err
+}
+
+// judge decides about an instance. known says that the caller knows its id.
+func (s MachineSpec) judge(i types.Instance, known bool) (take bool, err error) {
+	if take, err = s.Claim.judge("instance "+sdk.ToString(i.InstanceId), holderOf(tagMap(i.Tags)), known); err != nil {
+		err = fmt.Errorf("machine %s of cluster %s: %w", s.Name, s.Cluster, err)
+	}
+	return take, err
+}
+
 func (c *Client) terminate(ctx context.Context, id string) error {
 	_, err := c.EC2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}}, c.retryOn(doubtAttempts, notYet...))
 	if IsCode(err, "InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed") {
@@ -368,6 +397,10 @@ func (c *Client) terminate(ctx context.Context, id string) error {
 	if err != nil {
 		return fmt.Errorf("terminate: %w", err)
 	}
+	return c.awaitTerminated(ctx, id)
+}
+
+func (c *Client) awaitTerminated(ctx context.Context, id string) error {
 	return poll(ctx, "wait until it is terminated", func(ctx context.Context) (bool, string, error) {
 		i, err := c.instance(ctx, id)
 		switch {

@@ -2,10 +2,13 @@ package aws
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -78,9 +81,7 @@ func (c *Client) machineTags(s MachineSpec) map[string]string {
 	out := c.clusterTags(s.Cluster, kindMachine, s.Name, s.Tags)
 	out[TagRole] = string(s.Role)
 	out[TagUser] = s.User
-	if s.Claim != "" {
-		out[TagClaim] = s.Claim
-	}
+	maps.Copy(out, s.Claim.tags())
 	return out
 }
 
@@ -92,6 +93,13 @@ func (c *Client) ConvergeMachine(ctx context.Context, id string, spec MachineSpe
 	o, err := c.observe(ctx, id, routedVPC(spec))
 	if err != nil {
 		return Machine{}, fmt.Errorf("%s: %w", spec.describe(id), err)
+	}
+	take, err := spec.judge(o.instance, true)
+	if err == nil && take {
+		err = c.takeOver(ctx, spec.Claim, o.machine().tagged())
+	}
+	if err != nil {
+		return Machine{}, err
 	}
 	repairs := c.machineRepairs(spec, o)
 	g, gctx := errgroup.WithContext(ctx)
@@ -154,7 +162,7 @@ func (c *Client) cycle(ctx context.Context, i types.Instance, spec MachineSpec, 
 		if _, err := c.EC2.ModifyInstanceAttribute(ctx, &ec2.ModifyInstanceAttributeInput{
 			InstanceId: &id, InstanceType: &types.AttributeValue{Value: &spec.InstanceType},
 		}); err != nil {
-			return fmt.Errorf("change the instance type to %s: %w", spec.InstanceType, err)
+			return errors.Join(fmt.Errorf("change the instance type to %s: %w", spec.InstanceType, err), c.startAgain(ctx, id))
 		}
 	}
 	if _, err := c.EC2.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: []string{id}}); err != nil {
@@ -222,3 +230,16 @@ func onOff(on bool) string {
 	}
 	return "off"
 }
+
+// startAgain starts an instance as it was, on a context of its own, after a change was refused.
+func (c *Client) startAgain(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startAgainBudget)
+	defer cancel()
+	if _, err := c.EC2.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: []string{id}}); err != nil {
+		return fmt.Errorf("start it again as it was: %w", err)
+	}
+	return nil
+}
+
+// startAgainBudget is several times what EC2 takes to accept a start.
+const startAgainBudget = 30 * time.Second

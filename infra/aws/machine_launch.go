@@ -17,7 +17,7 @@ import (
 
 // LaunchMachine makes sure that the machine has an instance: the one that an interrupted run left,
 // or a new one with a first host key made from rand. It returns as soon as EC2 has accepted the
-// launch; see Bring.
+// launch; see Bring. The error is a ClaimedError if there is one that is another's.
 func (c *Client) LaunchMachine(ctx context.Context, spec MachineSpec, rand io.Reader) (*Launch, error) {
 	// Another round is needed only if the client token was used for an instance that does not exist
 	// any more.
@@ -31,7 +31,7 @@ func (c *Client) LaunchMachine(ctx context.Context, spec MachineSpec, rand io.Re
 			return nil, err
 		}
 		if live != nil {
-			return &Launch{client: c, spec: spec, instance: *live}, nil
+			return c.resume(ctx, spec, *live)
 		}
 		l, err := c.run(ctx, spec, generation(all, round), rand)
 		if !errors.Is(err, errSpentToken) {
@@ -61,10 +61,13 @@ func (c *Client) adoptable(ctx context.Context, spec MachineSpec, all []types.In
 		switch stateOf(i) {
 		case types.InstanceStateNameTerminated:
 		case types.InstanceStateNameShuttingDown:
-			if err := c.terminate(ctx, sdk.ToString(i.InstanceId)); err != nil {
+			if err := c.awaitTerminated(ctx, sdk.ToString(i.InstanceId)); err != nil {
 				return nil, fmt.Errorf("machine %s: its predecessor %s: %w", spec.Name, sdk.ToString(i.InstanceId), err)
 			}
 		default:
+			if _, err := spec.judge(i, false); err != nil {
+				return nil, err
+			}
 			live = append(live, i)
 		}
 	}
@@ -76,7 +79,7 @@ func (c *Client) adoptable(ctx context.Context, spec MachineSpec, all []types.In
 		if m.SubnetID != spec.SubnetID || spec.PrivateIP.IsValid() && m.PrivateIP != spec.PrivateIP ||
 			m.Role != "" && m.Role != spec.Role || m.User != "" && m.User != spec.User {
 			return nil, fmt.Errorf("machine %s exists already as %s (%s, %s in %s, user %s), made by another configuration or an earlier run of this one: "+
-				"import it, terminate it, or give this cluster another name; if it is to be replaced, it must be destroyed first, without create_before_destroy",
+				"import it, terminate it, or give this cluster another name",
 				spec.Name, m.ID, m.Role, m.PrivateIP, m.SubnetID, m.User)
 		}
 		return &live[0], nil
@@ -87,6 +90,33 @@ func (c *Client) adoptable(ctx context.Context, spec MachineSpec, all []types.In
 	}
 	return nil, fmt.Errorf("machine %s exists %d times (%s): terminate all but one, or give this cluster another name",
 		spec.Name, len(live), strings.Join(ids, ", "))
+}
+
+// resume continues with an instance that an interrupted create has left, or that is to be adopted.
+// It is claimed before anything else is done to it.
+func (c *Client) resume(ctx context.Context, spec MachineSpec, i types.Instance) (*Launch, error) {
+	take, err := spec.judge(i, false)
+	if err != nil {
+		return nil, err
+	}
+	if take {
+		if err := c.takeOver(ctx, spec.Claim, machineOf(i).tagged()); err != nil {
+			return nil, fmt.Errorf("machine %s: %w", spec.Name, err)
+		}
+		if err := c.confirmMachine(ctx, spec, sdk.ToString(i.InstanceId)); err != nil {
+			return nil, err
+		}
+	}
+	return &Launch{client: c, spec: spec, instance: i}, nil
+}
+
+// confirmMachine reads back whose the instance is.
+func (c *Client) confirmMachine(ctx context.Context, spec MachineSpec, id string) error {
+	if spec.Claim.ID == "" {
+		return nil
+	}
+	spec.Claim.Adopt = false // it has been written by now
+	return readBack(ctx, func(ctx context.Context) error { return c.CheckMachine(ctx, id, spec) })
 }
 
 // run launches one instance.
@@ -170,7 +200,7 @@ func (c *Client) byToken(ctx context.Context, spec MachineSpec, token string) (*
 	if found == nil || slices.Contains(gone, stateOf(*found)) {
 		return nil, errSpentToken
 	}
-	return &Launch{client: c, spec: spec, instance: *found}, nil
+	return c.resume(ctx, spec, *found)
 }
 
 // Launch is a machine being launched.
@@ -187,11 +217,15 @@ type Launch struct {
 func (l *Launch) Machine() Machine { return machineOf(l.instance) }
 
 // Bring waits until the machine runs and answers on SSH, applies the spec, and replaces the first
-// host key. With an error it returns the machine as last seen.
+// host key. With an error it returns the machine as last seen; nothing of it if the error is a
+// ClaimedError, since somebody else has taken over the instance meanwhile.
 func (l *Launch) Bring(ctx context.Context, connect Connect) (Machine, error) {
 	id := sdk.ToString(l.instance.InstanceId)
 	if l.launchKey == "" {
 		if err := l.adopt(ctx, id); err != nil {
+			if isClaimed(err) {
+				return Machine{}, err
+			}
 			return machineOf(l.instance), err
 		}
 	}
@@ -210,6 +244,12 @@ func (l *Launch) Bring(ctx context.Context, connect Connect) (Machine, error) {
 	err := g.Wait()
 	m := machineOf(l.instance)
 	m.HostKey, m.RouteTables = key, l.tables
+	if err == nil {
+		err = l.client.confirmMachine(ctx, l.spec, id)
+	}
+	if isClaimed(err) {
+		return Machine{}, err
+	}
 	if err != nil {
 		return m, fmt.Errorf("%s: %w", l.spec.describe(id), err)
 	}

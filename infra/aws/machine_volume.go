@@ -18,9 +18,11 @@ import (
 const volumeBudget = 5 * time.Minute
 
 // growVolume enlarges a volume, which may be in use, to gib GiB and waits until it has its new
-// size: when its modification is "optimizing" or "completed".
+// size: when its modification is "optimizing" or "completed". A modification to the same size that
+// an interrupted call left under way is waited for; EC2 refuses a second one beside it.
 func (c *Client) growVolume(ctx context.Context, id string, gib int32) error {
-	if _, err := c.EC2.ModifyVolume(ctx, &ec2.ModifyVolumeInput{VolumeId: &id, Size: &gib}); err != nil {
+	_, underWay := c.EC2.ModifyVolume(ctx, &ec2.ModifyVolumeInput{VolumeId: &id, Size: &gib})
+	if err := ignore(underWay, "IncorrectModificationState"); err != nil {
 		return fmt.Errorf("enlarge volume %s to %d GiB: %w", id, gib, err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, volumeBudget, fmt.Errorf("not within %s", volumeBudget))
@@ -31,6 +33,12 @@ func (c *Client) growVolume(ctx context.Context, id string, gib int32) error {
 			return false, "no modification yet", err
 		}
 		for _, m := range out.VolumesModifications {
+			if sdk.ToInt32(m.TargetSize) != gib {
+				if underWay != nil {
+					return false, "", fmt.Errorf("enlarge volume %s to %d GiB: %w", id, gib, underWay)
+				}
+				continue // an earlier one
+			}
 			switch m.ModificationState {
 			case types.VolumeModificationStateOptimizing, types.VolumeModificationStateCompleted:
 				return true, "", nil

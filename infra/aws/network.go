@@ -34,6 +34,8 @@ type NetworkSpec struct {
 	AdminCIDRs []netip.Prefix
 	// NodePortCIDRs may reach NodePorts on workers.
 	NodePortCIDRs []netip.Prefix
+	// BastionRole is the role whose machines may reach SSH on every machine; none if it is empty.
+	BastionRole Role
 	// IgnoreRules selects rules of others in the security groups, which are left alone.
 	IgnoreRules RuleFilter
 	Tags        map[string]string
@@ -42,6 +44,12 @@ type NetworkSpec struct {
 	RemoveTags []string
 	// Known is the network as last seen. Its ids find parts that have lost their tags.
 	Known Network
+	// Claim says whose the network is. What it does not own is neither changed nor deleted.
+	Claim Claim
+
+	// ownOnly finds only a VPC that carries the claim. What is in it is the network's, whoever has
+	// made it.
+	ownOnly bool
 }
 
 func (s NetworkSpec) adopts() bool { return s.VPCID != "" }
@@ -55,6 +63,10 @@ type Network struct {
 	InternetGatewayID string
 	// SecurityGroups holds the group of each role.
 	SecurityGroups map[Role]string
+	// Claim is whose the VPC is; in an adopted VPC, whose its groups are.
+	Claim Claim
+	// Unsettled lists the ids of what carries the claim of the specification and is not settled.
+	Unsettled []string
 }
 
 // Subnet is a subnet for machines and the route table that applies to it.
@@ -68,10 +80,10 @@ type Subnet struct {
 // snapshot is everything that EC2 knows of a network.
 type snapshot struct {
 	adopted bool
+	claim   Claim
 	vpc     *types.Vpc
-	// extra counts further VPCs with the cluster's tags, left by a creation whose response was
-	// lost.
-	extra   int
+	// extra are further VPCs with the cluster's tags, left by a creation whose response was lost.
+	extra   []types.Vpc
 	subnets []types.Subnet
 	tables  []types.RouteTable // all that were listed; see tableOf and own
 	mine    func(id *string, tags []types.Tag) bool
@@ -99,7 +111,7 @@ func (c *Client) takeSnapshot(ctx context.Context, spec NetworkSpec) (snapshot, 
 	}
 
 	var (
-		s        = snapshot{adopted: spec.adopts(), mine: spec.mine(), groups: map[Role]types.SecurityGroup{}}
+		s        = snapshot{adopted: spec.adopts(), claim: spec.Claim, mine: spec.mine(), groups: map[Role]types.SecurityGroup{}}
 		found    []types.Vpc
 		gateways []types.InternetGateway
 		groups   []types.SecurityGroup
@@ -142,6 +154,12 @@ func (c *Client) takeSnapshot(ctx context.Context, spec NetworkSpec) (snapshot, 
 			return s, fmt.Errorf("VPC %s of cluster %s %w", id, spec.Cluster, ErrNotFound)
 		}
 		return s, fmt.Errorf("look at the network of cluster %s: %w", spec.Cluster, err)
+	}
+	if spec.ownOnly {
+		found = slices.DeleteFunc(found, func(v types.Vpc) bool { return tagMap(v.Tags)[TagClaim] != spec.Claim.ID })
+	}
+	if id != "" || spec.ownOnly { // what another is making under the same name
+		gateways = slices.DeleteFunc(gateways, func(g types.InternetGateway) bool { return len(g.Attachments) == 0 && s.others(g.Tags) })
 	}
 	s.choose(found)
 	s.narrow(gateways, groups, spec.Known)
@@ -228,7 +246,7 @@ func (s *snapshot) choose(vpcs []types.Vpc) {
 		}
 		return compareStrings(a.VpcId, b.VpcId)
 	})
-	s.vpc, s.extra = &vpcs[0], len(vpcs)-1
+	s.vpc, s.extra = &vpcs[0], vpcs[1:]
 }
 
 // narrow keeps what belongs to the chosen VPC and to us.
@@ -265,6 +283,12 @@ func (s *snapshot) narrow(gateways []types.InternetGateway, groups []types.Secur
 		}
 		s.groups[role] = g
 	}
+}
+
+// others reports whether the tags have another's claim.
+func (s *snapshot) others(tags []types.Tag) bool {
+	id := tagMap(tags)[TagClaim]
+	return id != "" && id != s.claim.ID
 }
 
 func (s *snapshot) vpcID() string {

@@ -39,6 +39,9 @@ func (b *builder) adoptSubnet(ctx context.Context, conflict error) error {
 	}
 	for _, n := range out.Subnets {
 		if sdk.ToString(n.CidrBlock) == b.spec.NodeCIDR.String() && b.mine(n.SubnetId, n.Tags) {
+			if err := b.claimLate(ctx, taggedThing{subjectSubnet, sdk.ToString(n.SubnetId), "", tagMap(n.Tags)}); err != nil {
+				return err
+			}
 			b.change(func(s *snapshot) { s.subnets = append(s.subnets, n) })
 			return nil
 		}
@@ -63,10 +66,33 @@ func (b *builder) attachGateway(ctx context.Context) error {
 	_, err := b.EC2.AttachInternetGateway(ctx, &ec2.AttachInternetGatewayInput{
 		InternetGatewayId: b.gateway.InternetGatewayId, VpcId: sdk.String(b.vpcID()),
 	}, b.retryUntilKnown())
-	if err != nil && !IsCode(err, "Resource.AlreadyAssociated") {
-		return fmt.Errorf("attach: %w", err)
+	switch {
+	case err == nil || IsCode(err, "Resource.AlreadyAssociated"):
+		return nil
+	case IsCode(err, "InvalidParameterValue"):
+		return b.adoptGateway(ctx, fmt.Errorf("attach: %w", err))
 	}
-	return nil
+	return fmt.Errorf("attach: %w", err)
+}
+
+// adoptGateway adopts the gateway that another create has attached to the VPC, instead of our own.
+func (b *builder) adoptGateway(ctx context.Context, conflict error) error {
+	out, err := b.EC2.DescribeInternetGateways(ctx, &ec2.DescribeInternetGatewaysInput{Filters: []types.Filter{filter("attachment.vpc-id", b.vpcID())}})
+	if err != nil {
+		return fmt.Errorf("look for the internet gateway of %s: %w", b.vpcID(), err)
+	}
+	for _, w := range out.InternetGateways {
+		if !b.mine(w.InternetGatewayId, w.Tags) {
+			continue
+		}
+		if err := b.claimLate(ctx, taggedThing{subjectGateway, sdk.ToString(w.InternetGatewayId), "", tagMap(w.Tags)}); err != nil {
+			return err
+		}
+		spare := *b.gateway
+		b.change(func(s *snapshot) { s.gateway = &w })
+		return b.deleteGateway(ctx, spare)
+	}
+	return conflict
 }
 
 func (b *builder) createTable(ctx context.Context) error {
@@ -95,7 +121,13 @@ func (b *builder) associate(ctx context.Context, table, subnet string) error {
 			return false, "", err
 		}
 		found := tableOf(out.RouteTables, subnet)
-		return found != nil && sdk.ToString(found.RouteTableId) == table, "the subnet has another route table", nil
+		if found == nil || sdk.ToString(found.RouteTableId) == table {
+			return found != nil, "the subnet has no route table of its own yet", nil
+		}
+		if err := b.keepsVPC(ctx); err != nil { // another create has replaced it
+			return false, "", err
+		}
+		return false, "the subnet has another route table", b.putAssociation(ctx, table, subnet)
 	})
 }
 
@@ -161,6 +193,9 @@ func (b *builder) adoptGroup(ctx context.Context, role Role, name string) error 
 	}
 	for _, g := range out.SecurityGroups {
 		if b.mine(g.GroupId, g.Tags) {
+			if err := b.claimLate(ctx, taggedThing{subjectGroup(role), sdk.ToString(g.GroupId), string(role), tagMap(g.Tags)}); err != nil {
+				return err
+			}
 			b.change(func(s *snapshot) { s.groups[role] = g })
 			return nil
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -15,12 +16,17 @@ import (
 
 // DeleteNetwork deletes everything that EnsureNetwork made for the cluster, including duplicates
 // left by an interrupted run. An adopted VPC stays. What does not exist is no error. It waits until
-// the interfaces of terminated machines are gone.
+// the interfaces of terminated machines are gone. Nothing is deleted if a part of it is another's,
+// and the error is a ClaimedError if that is the VPC, or a group in an adopted VPC.
 func (c *Client) DeleteNetwork(ctx context.Context, spec NetworkSpec) error {
 	spec.IgnoreRules = RuleFilter{} // others' rules are deleted with the groups
+	own := NetworkSpec{Cluster: spec.Cluster, Claim: spec.Claim, ownOnly: true}
 	s, err := c.takeSnapshot(ctx, spec)
 	if errors.Is(err, ErrNotFound) && !spec.adopts() {
-		s, err = c.takeSnapshot(ctx, NetworkSpec{Cluster: spec.Cluster})
+		s, err = c.takeSnapshot(ctx, own)
+	}
+	if err == nil {
+		err = c.deletable(spec, s)
 	}
 	for err == nil && (s.vpc != nil || s.gateway != nil) {
 		err = c.deleteGroups(ctx, s)
@@ -33,10 +39,27 @@ func (c *Client) DeleteNetwork(ctx context.Context, spec NetworkSpec) error {
 		if err != nil {
 			break
 		}
-		s, err = c.takeSnapshot(ctx, NetworkSpec{Cluster: spec.Cluster}) // duplicates
+		s, err = c.takeSnapshot(ctx, own) // duplicates
 	}
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return c.explainBlocked(ctx, s.vpcID(), fmt.Errorf("delete the network of cluster %s: %w", spec.Cluster, err))
+	}
+	return nil
+}
+
+// deletable returns an error if a part of the network is another's.
+func (c *Client) deletable(spec NetworkSpec, s snapshot) error {
+	b := &builder{Client: c, spec: spec, snapshot: s}
+	b.extra, b.spare = nil, nil // looked at when it is their turn
+	if spec.adopts() || s.vpc == nil || holderOf(tagMap(s.vpc.Tags)).ID != spec.Claim.ID {
+		_, err := b.allOurs()
+		return err
+	}
+	// The VPC is ours, and stays in the state. What a create that has lost it has left in it, and what
+	// has lost its tags, goes with it.
+	b.spec.Claim.Adopt = false
+	if _, err := b.judge(b.unclaimed()); err != nil {
+		return errors.New(err.Error())
 	}
 	return nil
 }
@@ -81,7 +104,7 @@ func (c *Client) deleteParts(ctx context.Context, s snapshot) error {
 	g, gctx := errgroup.WithContext(ctx)
 	if s.gateway != nil {
 		for _, w := range append(s.spare, *s.gateway) {
-			if s.mine(w.InternetGatewayId, w.Tags) {
+			if s.mine(w.InternetGatewayId, w.Tags) && (len(w.Attachments) > 0 || !s.others(w.Tags)) {
 				g.Go(func() error { return c.deleteGateway(gctx, w) })
 			}
 		}
@@ -129,11 +152,36 @@ func (c *Client) deleteGateway(ctx context.Context, w types.InternetGateway) err
 	return nil
 }
 
+// deleteSpareGateways deletes the gateways with our claim that are attached to nothing. All other
+// parts of a network are in its VPC.
+func (c *Client) deleteSpareGateways(ctx context.Context, spec NetworkSpec) error {
+	out, err := c.EC2.DescribeInternetGateways(ctx, &ec2.DescribeInternetGatewaysInput{
+		Filters: []types.Filter{tagFilter(TagCluster, spec.Cluster), tagFilter(TagKind, kindNetwork)},
+	})
+	if err != nil {
+		return fmt.Errorf("look for internet gateways: %w", err)
+	}
+	for _, w := range out.InternetGateways {
+		if len(w.Attachments) == 0 && holderOf(tagMap(w.Tags)).ID == spec.Claim.ID {
+			if err := c.deleteGateway(ctx, w); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// explainBudget is several times what EC2 takes to list network interfaces.
+const explainBudget = 15 * time.Second
+
 // explainBlocked adds what still uses the VPC to an error that only says that something does.
 func (c *Client) explainBlocked(ctx context.Context, vpc string, err error) error {
 	if vpc == "" || !IsCode(err, "DependencyViolation", "AuthFailure.AddressInUse") {
 		return err
 	}
+	// The deletion may have used up its time.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), explainBudget)
+	defer cancel()
 	out, failed := c.EC2.DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{Filters: []types.Filter{filter("vpc-id", vpc)}})
 	if failed != nil {
 		return errors.Join(err, failed)
@@ -160,4 +208,20 @@ func ignore(err error, codes ...string) error {
 		return nil
 	}
 	return err
+}
+
+// MadeVPC reports whether a VPC was made for the cluster's network, and not adopted. The error is
+// ErrNotFound if there is no such VPC.
+func (c *Client) MadeVPC(ctx context.Context, cluster, id string) (bool, error) {
+	out, err := c.EC2.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{VpcIds: []string{id}})
+	switch {
+	case IsCode(err, "InvalidVpcID.NotFound"):
+		return false, fmt.Errorf("VPC %s of cluster %s %w", id, cluster, ErrNotFound)
+	case err != nil:
+		return false, fmt.Errorf("look at VPC %s: %w", id, err)
+	}
+	return slices.ContainsFunc(out.Vpcs, func(v types.Vpc) bool {
+		tags := tagMap(v.Tags)
+		return tags[TagCluster] == cluster && tags[TagKind] == kindNetwork
+	}), nil
 }

@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,13 +32,36 @@ func (b *builder) stages() []func() []repair {
 }
 
 // EnsureNetwork makes the network, or completes and repairs an existing one. With an error it
-// returns what exists by then.
+// returns what exists by then; nothing of it if the error is a ClaimedError.
 func (c *Client) EnsureNetwork(ctx context.Context, spec NetworkSpec) (Network, error) {
 	s, err := c.takeSnapshot(ctx, spec)
 	if err != nil {
 		return Network{}, err
 	}
 	b := &builder{Client: c, spec: spec, snapshot: s}
+	if err := b.claim(ctx); err != nil {
+		return Network{}, fmt.Errorf("network of cluster %s: %w", spec.Cluster, err)
+	}
+	n, err := b.ensure(ctx)
+	if !spec.creates() {
+		return n, err
+	}
+	lost := err
+	switch {
+	case err == nil:
+		lost = c.confirmNetwork(ctx, spec)
+	case !isClaimed(err): // what went wrong may be another one's doing
+		lost = b.keepsVPC(ctx)
+	}
+	if isClaimed(lost) {
+		return Network{}, fmt.Errorf("network of cluster %s: %w", spec.Cluster, errors.Join(lost, c.concede(ctx, spec, n)))
+	}
+	return n, errors.Join(err, lost)
+}
+
+// ensure carries out the repairs, stage by stage.
+func (b *builder) ensure(ctx context.Context) (Network, error) {
+	spec := b.spec
 	for _, find := range b.stages() {
 		g, gctx := errgroup.WithContext(ctx)
 		for _, r := range find() {
@@ -49,13 +73,13 @@ func (c *Client) EnsureNetwork(ctx context.Context, spec NetworkSpec) (Network, 
 			})
 		}
 		if err := g.Wait(); err != nil {
-			return b.network(spec.Cluster), err
+			return b.network(), err
 		}
 	}
 	if err := b.removeTags(ctx); err != nil {
-		return b.network(spec.Cluster), err
+		return b.network(), err
 	}
-	return b.network(spec.Cluster), nil
+	return b.network(), nil
 }
 
 // ObserveNetwork returns how the network differs from what is wanted. The subjects are its parts:
@@ -69,15 +93,18 @@ func (c *Client) ObserveNetwork(ctx context.Context, spec NetworkSpec) (Network,
 		return Network{}, nil, fmt.Errorf("network of cluster %s: %w", spec.Cluster, ErrNotFound)
 	}
 	b := &builder{Client: c, spec: spec, snapshot: s}
+	if _, err := b.judge(func(string) bool { return true }); err != nil {
+		return Network{}, nil, fmt.Errorf("network of cluster %s: %w", spec.Cluster, err)
+	}
 	var out []finding.Finding
 	for _, find := range b.stages() {
 		out = append(out, findingsOf(find())...)
 	}
-	return b.network(spec.Cluster), out, nil
+	return b.network(), out, nil
 }
 
 // FindNetwork returns the network of a cluster by its tags, with the admin and NodePort networks
-// that its groups allow, for an import.
+// and the role of bastions that its groups allow, for an import.
 func (c *Client) FindNetwork(ctx context.Context, cluster string) (Network, NetworkSpec, error) {
 	spec := NetworkSpec{Cluster: cluster}
 	s, err := c.takeSnapshot(ctx, spec)
@@ -99,13 +126,22 @@ func (c *Client) FindNetwork(ctx context.Context, cluster string) (Network, Netw
 			cluster, sdk.ToString(out.SecurityGroups[0].VpcId))
 	}
 	n := s.network(cluster)
+	n.Claim = Held(tagMap(s.vpc.Tags))
 	spec.VPCCIDR = n.VPCCIDR
 	if len(n.Subnets) > 0 {
 		spec.NodeCIDR, spec.AvailabilityZone = n.Subnets[0].CIDR, n.Subnets[0].AvailabilityZone
 	}
 	for _, r := range rulesOf(s.groups[RoleLoadBalancer].IpPermissions) {
-		if p, ok := r.prefix(); ok && r.from == portSSH {
+		if r.from != portSSH || r.protocol != "tcp" {
+			continue
+		}
+		if p, ok := r.prefix(); ok {
 			spec.AdminCIDRs = append(spec.AdminCIDRs, p)
+		}
+		for role, id := range n.SecurityGroups {
+			if id == r.source {
+				spec.BastionRole = role
+			}
 		}
 	}
 	for _, r := range rulesOf(s.groups[RoleWorker].IpPermissions) {
@@ -227,7 +263,7 @@ func (b *builder) findSettings() []repair {
 }
 
 func (b *builder) findRules() []repair {
-	ids := b.network(b.spec.Cluster).SecurityGroups
+	ids := b.network().SecurityGroups
 	if len(ids) < len(Roles()) {
 		return nil // the missing group is a finding of its own, and rules need its id
 	}
@@ -319,7 +355,9 @@ func (b *builder) removeTags(ctx context.Context) error {
 
 // want returns the tags of one part of the network; for groups, name is a role.
 func (b *builder) want(name string) map[string]string {
-	return b.clusterTags(b.spec.Cluster, kindNetwork, name, b.spec.Tags)
+	out := b.clusterTags(b.spec.Cluster, kindNetwork, name, b.spec.Tags)
+	maps.Copy(out, b.spec.Claim.tags())
+	return out
 }
 
 func (b *builder) change(f func(*snapshot)) {

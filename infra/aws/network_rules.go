@@ -84,9 +84,14 @@ func wantedRules(spec NetworkSpec, groups map[Role]string) map[Role][]rule {
 
 	for _, role := range Roles() {
 		allow(role, "tcp", portSSH, portSSH, admins...)
+		if bastions := groups[spec.BastionRole]; bastions != "" {
+			allow(role, "tcp", portSSH, portSSH, bastions)
+		}
 	}
 	allow(RoleLoadBalancer, "tcp", portAPI, portAPI, append(admins, controller, worker)...)
-	allow(RoleController, "tcp", portAPI, portAPI, lb, controller, worker)
+	// A single controller may be the address of the cluster, without a load balancer. Who may log
+	// in to it may reach its API server.
+	allow(RoleController, "tcp", portAPI, portAPI, append(admins, lb, controller, worker)...)
 	allow(RoleController, "tcp", portEtcdClient, portEtcdPeer, controller)
 	allow(RoleWorker, "tcp", portKubelet, portKubelet, controller, worker)
 	// Pod traffic may use any port, and its destination is not the address of a machine, so a

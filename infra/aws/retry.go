@@ -2,10 +2,13 @@ package aws
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/smithy-go/middleware"
 )
 
 // Errors that EC2 may return in the seconds after something was made.
@@ -32,9 +35,31 @@ const (
 // retryUntilKnown makes a call retry while EC2 does not know yet what was just made.
 func (c *Client) retryUntilKnown() func(*ec2.Options) { return c.retryOn(settleAttempts, notYet...) }
 
-// retryUntilUnused makes a deletion retry until what uses the resource has disappeared.
+// retryUntilUnused makes a deletion retry until what uses the resource has disappeared. When ctx
+// ends meanwhile, the error is what EC2 said last, which tells what is in the way.
 func (c *Client) retryUntilUnused() func(*ec2.Options) {
-	return c.retryOn(vanishAttempts, "DependencyViolation", "InvalidIPAddress.InUse", "InvalidGroup.InUse", "AuthFailure.AddressInUse")
+	retry := c.retryer
+	return func(o *ec2.Options) {
+		p := &codeRetryer{Retryer: retry, codes: inUse, limit: vanishAttempts}
+		o.Retryer = p
+		o.APIOptions = append(slices.Clone(o.APIOptions), func(stack *middleware.Stack) error {
+			return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("LastRefusal", p.lastRefusal), middleware.Before)
+		})
+	}
+}
+
+// inUse are the errors of a deletion while something still uses the resource.
+var inUse = []string{"DependencyViolation", "InvalidIPAddress.InUse", "InvalidGroup.InUse", "AuthFailure.AddressInUse"}
+
+// lastRefusal returns the last of the retryer's own errors in place of the end of the context. It
+// is not for errors that say that something is not there: the end of a context must not look like
+// the end of a resource.
+func (p *codeRetryer) lastRefusal(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (out middleware.InitializeOutput, meta middleware.Metadata, err error) {
+	out, meta, err = next.HandleInitialize(ctx, in)
+	if err != nil && ctx.Err() != nil && p.last != nil && !IsCode(err, p.codes...) {
+		err = fmt.Errorf("%w (%w: it was so until then)", p.last, context.Cause(ctx))
+	}
+	return out, meta, err
 }
 
 // retryOn adds error codes to those the SDK retries, for one call.
@@ -49,6 +74,7 @@ type codeRetryer struct {
 	codes []string
 	limit int
 	seen  int // how often one of the codes was returned
+	last  error
 }
 
 // MaxAttempts leaves the limit to IsErrorRetryable.
@@ -59,6 +85,7 @@ func (p *codeRetryer) IsErrorRetryable(err error) bool {
 		return p.Retryer.IsErrorRetryable(err)
 	}
 	p.seen++
+	p.last = err
 	return p.seen < p.limit
 }
 

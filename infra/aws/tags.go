@@ -25,8 +25,12 @@ const (
 	// TagHostKey is the machine's SSH host key in authorized_keys form, written before the machine
 	// uses it.
 	TagHostKey = "k8s-from-scratch/host-key"
-	// TagClaim says who owns an instance; see MachineSpec.Claim.
-	TagClaim = "k8s-from-scratch/claim"
+	// TagClaim says whose something is, and TagClaimedBy and TagClaimedAt who said so and when; see
+	// Claim. TagSettled is set once a state is known to hold the claim.
+	TagClaim     = "k8s-from-scratch/claim"
+	TagClaimedBy = "k8s-from-scratch/claimed-by"
+	TagClaimedAt = "k8s-from-scratch/claimed-at"
+	TagSettled   = "k8s-from-scratch/settled"
 	// TagUser is the login user made by cloud-init.
 	TagUser = "k8s-from-scratch/user"
 )

@@ -1,0 +1,128 @@
+package aws
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Claim is whose something in AWS is: a text that one owner keeps (for Terraform, in private state)
+// and that everything it owns carries as a tag from the moment it exists.
+//
+// The zero Claim belongs to whoever makes no claims. It matches only what carries no claim.
+type Claim struct {
+	// ID is "<run>-<object>", see NewClaim. Nobody else has used it.
+	ID string `json:"claim"`
+	// By is who made the claim, as the ARN of a caller of AWS; At is when, in UTC and full seconds.
+	By string    `json:"by,omitempty"`
+	At time.Time `json:"at,omitzero"`
+
+	// Adopt takes over what another has claimed, or what nobody has.
+	Adopt bool `json:"-"`
+}
+
+// NewClaim returns a claim. In its id, run is random and the same for every claim of one process,
+// without "-"; object is different for each of them.
+func NewClaim(id, by string, at time.Time) Claim {
+	return Claim{ID: id, By: tagText(by), At: at.UTC().Truncate(time.Second)}
+}
+
+// Held returns the claim that tags carry, the zero Claim if there is none.
+func Held(tags map[string]string) Claim { return holderOf(tags).Claim }
+
+func (c Claim) run() string {
+	run, _, _ := strings.Cut(c.ID, "-")
+	return run
+}
+
+// tags returns the tags of what carries the claim.
+func (c Claim) tags() map[string]string {
+	if c.ID == "" {
+		return nil
+	}
+	out := map[string]string{TagClaim: c.ID}
+	if c.By != "" {
+		out[TagClaimedBy] = c.By
+	}
+	if !c.At.IsZero() {
+		out[TagClaimedAt] = c.At.Format(time.RFC3339)
+	}
+	return out
+}
+
+// settledTag returns the tag that settles every claim of the process that made this one. The tag
+// names that process: written late, it does not settle the claim of somebody who has taken over
+// meanwhile.
+func (c Claim) settledTag(at time.Time) map[string]string {
+	return map[string]string{TagSettled: c.run() + " " + at.UTC().Format(time.RFC3339)}
+}
+
+// holder is whose something is, as its tags say.
+type holder struct {
+	Claim
+	// settled says that a state is known to hold the claim. A create that was interrupted never
+	// settles.
+	settled bool
+}
+
+func holderOf(tags map[string]string) holder {
+	h := holder{Claim: Claim{ID: tags[TagClaim], By: tags[TagClaimedBy]}}
+	h.At, _ = time.Parse(time.RFC3339, tags[TagClaimedAt])
+	run, _, _ := strings.Cut(tags[TagSettled], " ")
+	h.settled = run != "" && run == h.run()
+	return h
+}
+
+// ClaimedError says that something is another's, or that nothing says whose it is.
+type ClaimedError struct {
+	What string // "VPC vpc-0abc"
+	// Holder is whose it is. Its ID is empty if nothing says so.
+	Holder Claim
+	// Known says that it was the caller's once: it was looked for by its id, not by its name.
+	Known bool
+}
+
+func (e *ClaimedError) Error() string {
+	if e.Holder.ID == "" {
+		return fmt.Sprintf("%s is another's, or nobody's: it exists already and carries no claim", e.What)
+	}
+	since := ""
+	if !e.Holder.At.IsZero() {
+		since = " since " + e.Holder.At.Format(time.RFC3339)
+	}
+	return fmt.Sprintf("%s is another's: claimed by %s%s (claim %s)", e.What, cmp.Or(e.Holder.By, "an unknown caller"), since, e.Holder.ID)
+}
+
+// judge decides about something that is held by h. known says that the caller knows it by its id,
+// and not only by the name of its cluster. take is set if the claim has to be written first: what
+// an interrupted create has left, or what is to be adopted. The error is a ClaimedError.
+func (c Claim) judge(what string, h holder, known bool) (take bool, err error) {
+	switch {
+	case h.ID == c.ID:
+		return false, nil
+	case c.ID != "" && h.run() == c.run(): // another object of this very process
+	case c.ID != "" && c.Adopt:
+		return true, nil
+	case h.ID == "" && known:
+		return false, nil // it has lost its tag, which is drift
+	case c.ID != "" && h.ID != "" && !h.settled && !known:
+		return true, nil
+	}
+	return false, &ClaimedError{What: what, Holder: h.Claim, Known: known}
+}
+
+// tagText returns s with only the characters that every AWS service takes in a tag's value, and not
+// longer than one may be.
+// https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html
+func tagText(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if strings.ContainsRune(tagRunes, r) {
+			return r
+		}
+		return '_'
+	}, s)
+	return s[:min(len(s), 256)]
+}
+
+const tagRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 +-=._:/@"

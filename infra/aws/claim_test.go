@@ -1,0 +1,63 @@
+package aws
+
+import (
+	"maps"
+	"testing"
+	"time"
+)
+
+// TestJudge goes through everything that a claim can find.
+func TestJudge(t *testing.T) {
+	at := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
+	mine, sibling, other := NewClaim("a-1", "me", at), NewClaim("a-2", "me", at), NewClaim("b-1", "you", at)
+	adopting := mine
+	adopting.Adopt = true
+	settled := func(c Claim) map[string]string {
+		out := c.tags()
+		maps.Copy(out, c.settledTag(at))
+		return out
+	}
+	// Settled late by its first owner, after another has taken it over.
+	late := other.tags()
+	maps.Copy(late, sibling.settledTag(at))
+	for _, tt := range []struct {
+		name  string
+		claim Claim
+		tags  map[string]string
+		known bool
+		want  string // "own", "take" or "refuse"
+	}{
+		{"its own", mine, settled(mine), false, "own"},
+		{"left by an interrupted create", mine, other.tags(), false, "take"},
+		{"the same, settled late by a third one", mine, late, false, "take"},
+		{"taken over meanwhile", mine, other.tags(), true, "refuse"},
+		{"another's", mine, settled(other), false, "refuse"},
+		{"of another object of this process", mine, sibling.tags(), false, "refuse"},
+		{"the same, to be adopted", adopting, sibling.tags(), false, "refuse"},
+		{"nobody's", mine, nil, false, "refuse"},
+		{"a tag lost", mine, nil, true, "own"},
+		{"another's, to be adopted", adopting, settled(other), false, "take"},
+		{"nobody's, to be adopted", adopting, nil, false, "take"},
+		{"without claims on both sides", Claim{}, nil, false, "own"},
+		{"claimed, for somebody without claims", Claim{}, other.tags(), false, "refuse"},
+	} {
+		take, err := tt.claim.judge("VPC vpc-1", holderOf(tt.tags), tt.known)
+		got := map[bool]string{true: "take", false: "own"}[take]
+		if err != nil {
+			got = "refuse"
+		}
+		if got != tt.want || err != nil && !isClaimed(err) {
+			t.Errorf("%s: %s (%v), wanted %s", tt.name, got, err, tt.want)
+		}
+	}
+	_, err := mine.judge("VPC vpc-1", holderOf(settled(other)), false)
+	if want := "VPC vpc-1 is another's: claimed by you since 2026-11-22T10:00:00Z (claim b-1)"; err.Error() != want {
+		t.Errorf("%q, wanted %q", err, want)
+	}
+}
+
+func TestTagText(t *testing.T) {
+	if got, want := tagText("arn:aws:sts::1:assumed-role/Admin/a,b"), "arn:aws:sts::1:assumed-role/Admin/a_b"; got != want {
+		t.Errorf("%q, wanted %q", got, want)
+	}
+}

@@ -1,0 +1,164 @@
+package aws
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	"github.com/aws/aws-sdk-go-v2/service/ssm/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+)
+
+// storedOwner is the value of pki.NameOwner. The entry decides whose all keys are: it is the first
+// one written, create-only, and the last one deleted.
+type storedOwner struct {
+	Claim
+	Settled time.Time `json:"settled,omitzero"`
+}
+
+func (s *KeyStore) what() string { return "key store " + s.cfg.Prefix }
+
+// owner returns whose the store is. present is false if it has no owner.
+func (s *KeyStore) owner(ctx context.Context) (h holder, present bool, err error) {
+	raw, err := s.Get(ctx, pki.NameOwner)
+	if errors.Is(err, pki.ErrNotFound) {
+		return holder{}, false, nil
+	}
+	if err != nil {
+		return holder{}, false, err
+	}
+	var o storedOwner
+	if err := json.Unmarshal(raw, &o); err != nil {
+		return holder{}, false, fmt.Errorf("parameter %s%s does not say whose the keys are: %w", s.cfg.Prefix, pki.NameOwner, err)
+	}
+	return holder{o.Claim, !o.Settled.IsZero()}, true, nil
+}
+
+// Claim makes the store the claim's own before anything is written into it. A store without owner
+// is free if it has no keys. The error is a ClaimedError if it is another's. It does nothing
+// without a claim.
+func (s *KeyStore) Claim(ctx context.Context) error {
+	if s.cfg.Claim.ID == "" {
+		return nil
+	}
+	h, present, err := s.owner(ctx)
+	if err != nil {
+		return err
+	}
+	if !present {
+		names, err := s.List(ctx)
+		if err != nil {
+			return err
+		}
+		if len(pki.Owned(names)) == 0 {
+			return s.begin(ctx)
+		}
+		if slices.Contains(names, pki.NameOwner) { // written meanwhile
+			return s.Check(ctx)
+		}
+	}
+	take, err := s.cfg.Claim.judge(s.what(), h, false)
+	if err != nil || !take {
+		return err
+	}
+	return s.takeOver(ctx)
+}
+
+// begin writes the owner into an empty store. Of two that do so at once, one fails.
+func (s *KeyStore) begin(ctx context.Context) error {
+	o := storedOwner{Claim: s.cfg.Claim}
+	if s.cfg.Claim.Adopt {
+		o.Settled = o.At
+	}
+	err := s.Create(ctx, pki.NameOwner, o.encode())
+	if errors.Is(err, pki.ErrExists) {
+		return s.Check(ctx) // also our own, when the first answer was lost
+	}
+	return err
+}
+
+// takeOver makes the store the claim's own, and writes it on every entry.
+func (s *KeyStore) takeOver(ctx context.Context) error {
+	o := storedOwner{Claim: s.cfg.Claim}
+	if s.cfg.Claim.Adopt {
+		o.Settled = o.At
+	}
+	if err := s.putOwner(ctx, o); err != nil {
+		return err
+	}
+	if err := s.Check(ctx); err != nil {
+		return err
+	}
+	return s.Retag(ctx, nil)
+}
+
+// Check returns a ClaimedError if the store is another's, and an error if whose it is cannot be
+// read. A store that has lost its owner is no error.
+func (s *KeyStore) Check(ctx context.Context) error {
+	h, _, err := s.owner(ctx)
+	if err != nil {
+		return err
+	}
+	claim := s.cfg.Claim
+	claim.Adopt = false
+	_, err = claim.judge(s.what(), h, true)
+	return err
+}
+
+// Restore is Check for a store that is about to be changed: it takes over what is to be adopted,
+// and writes an owner that was lost.
+func (s *KeyStore) Restore(ctx context.Context) error {
+	h, present, err := s.owner(ctx)
+	if err != nil || s.cfg.Claim.ID == "" {
+		return err
+	}
+	take, err := s.cfg.Claim.judge(s.what(), h, true)
+	switch {
+	case err != nil:
+		return err
+	case take:
+		return s.takeOver(ctx)
+	case !present:
+		return s.begin(ctx)
+	}
+	return nil
+}
+
+// Owner returns the claim to the store, for an import. It is the zero Claim if there is none.
+func (s *KeyStore) Owner(ctx context.Context) (Claim, error) {
+	h, _, err := s.owner(ctx)
+	return h.Claim, err
+}
+
+// Settle records that a state holds the claim. What is another's, or settled, stays as it is.
+func (s *KeyStore) Settle(ctx context.Context, now time.Time) error {
+	h, present, err := s.owner(ctx)
+	if err != nil || !present || h.settled || h.ID != s.cfg.Claim.ID {
+		return err
+	}
+	return s.putOwner(ctx, storedOwner{Claim: h.Claim, Settled: now.UTC().Truncate(time.Second)})
+}
+
+func (s *KeyStore) putOwner(ctx context.Context, o storedOwner) error {
+	if _, err := s.client.SSM.PutParameter(ctx, &ssm.PutParameterInput{
+		Name: sdk.String(s.cfg.Prefix + pki.NameOwner), Value: sdk.String(string(o.encode())),
+		Type: types.ParameterTypeString, Overwrite: sdk.Bool(true),
+	}, s.region); err != nil {
+		return fmt.Errorf("write parameter %s%s: %w", s.cfg.Prefix, pki.NameOwner, err)
+	}
+	return nil
+}
+
+func (o storedOwner) encode() []byte {
+	raw, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // texts and times only
+	}
+	return raw
+}

@@ -1,0 +1,33 @@
+package aws
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
+)
+
+// instanceType splits a type into family, generation, attributes and size
+// (https://docs.aws.amazon.com/ec2/latest/instancetypes/instance-type-names.html).
+var instanceType = regexp.MustCompile(`^([a-z]+)([0-9]*)([a-z0-9-]*)\.([a-z0-9-]+)$`)
+
+// CheckInstanceType reports a text that is no instance type, and a type whose processors are not
+// x86-64, as the images and programs are: Graviton has a g among the attributes after the
+// generation, and some families are of ARM as a whole. Whether a region has the type, EC2 says at
+// the launch.
+func CheckInstanceType(name string) (errs invalid.Fields) {
+	if name == "" {
+		return nil
+	}
+	parts := instanceType.FindStringSubmatch(name)
+	if parts == nil {
+		errs.Say("instance_type", "Unusable instance type", "%q is not the name of an instance type, such as %s.", name, DefaultInstanceType)
+		return errs
+	}
+	family, generation, attributes := parts[1], parts[2], parts[3]
+	if strings.Contains(attributes, "g") || family == "a" || family == "mac" && generation != "1" {
+		errs.Say("instance_type", "Processor of another architecture", "%s has an arm64 processor, and the machines' images and programs are for x86-64: choose a type such as %s.",
+			name, DefaultInstanceType)
+	}
+	return errs
+}

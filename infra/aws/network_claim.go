@@ -1,0 +1,211 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+)
+
+// creates reports whether the caller knows nothing of the network yet.
+func (s NetworkSpec) creates() bool {
+	return len(s.Known.SecurityGroups) == 0 && (s.adopts() || s.Known.VPCID == "")
+}
+
+// judge decides about everything in the snapshot that is, or may be, the network's own. It returns
+// the ids of what has to be claimed first. known says which ids the caller knows.
+func (b *builder) judge(known func(id string) bool) (take []string, err error) {
+	things := b.owned()
+	if !b.spec.adopts() {
+		for _, v := range b.extra {
+			things = append(things, taggedThing{subjectVPC, sdk.ToString(v.VpcId), "", tagMap(v.Tags)})
+		}
+		for _, g := range b.spare {
+			things = append(things, taggedThing{subjectGateway, sdk.ToString(g.InternetGatewayId), "", tagMap(g.Tags)})
+		}
+	}
+	ours := b.hasOurVPC()
+	for _, t := range things {
+		h := holderOf(t.tags)
+		lost := ours && h.ID != "" && !h.settled // by whoever has not got the VPC
+		mine, err := b.spec.Claim.judge(t.subject+" "+t.id, h, known(t.id) && !lost)
+		if err != nil {
+			return nil, err
+		}
+		if mine {
+			take = append(take, t.id)
+		}
+	}
+	return take, nil
+}
+
+// hasOurVPC reports whether the VPC is of our own and carries our claim. Then it decides about what
+// is in it: of two creates at the same time, each may have claimed some of the other one's parts.
+func (b *builder) hasOurVPC() bool {
+	return !b.spec.adopts() && b.vpc != nil && b.spec.Claim.ID != "" && holderOf(tagMap(b.vpc.Tags)).ID == b.spec.Claim.ID
+}
+
+// claim makes sure that everything found is ours before anything is changed.
+func (b *builder) claim(ctx context.Context) error {
+	known := b.spec.knows()
+	take, err := b.judge(known)
+	if err != nil || len(take) == 0 {
+		return err
+	}
+	before := b.owned()
+	if err := b.takeOver(ctx, b.spec.Claim, take); err != nil {
+		return err
+	}
+	err = readBack(ctx, func(ctx context.Context) error {
+		s, err := b.takeSnapshot(ctx, b.spec)
+		if err != nil {
+			return err
+		}
+		b.snapshot = s
+		late, err := b.allOurs()
+		if err != nil || len(late) == 0 {
+			return err
+		}
+		return b.takeParts(ctx, late)
+	})
+	if isClaimed(err) && !b.spec.Claim.Adopt {
+		return errors.Join(err, b.giveBack(ctx, before))
+	}
+	return err
+}
+
+// takeParts takes over what somebody else has claimed in our network. It looks at the VPC
+// afterwards: whoever takes over the VPC looks at the parts afterwards, so one of the two sees the
+// other one.
+func (b *builder) takeParts(ctx context.Context, ids []string) error {
+	if err := b.takeOver(ctx, b.spec.Claim, ids); err != nil {
+		return err
+	}
+	return readBack(ctx, b.keepsVPC)
+}
+
+// keepsVPC returns a ClaimedError if the VPC is of our own and another has taken it over. A VPC that
+// does not exist is no error.
+func (b *builder) keepsVPC(ctx context.Context) error {
+	id := b.vpcID()
+	if b.spec.adopts() || id == "" || b.spec.Claim.ID == "" {
+		return nil
+	}
+	out, err := b.EC2.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{VpcIds: []string{id}}, b.retryOn(doubtAttempts, notYet...))
+	if err != nil {
+		return ignore(err, "InvalidVpcID.NotFound")
+	}
+	for _, v := range out.Vpcs {
+		if h := holderOf(tagMap(v.Tags)); h.ID != "" && h.ID != b.spec.Claim.ID {
+			return &ClaimedError{What: subjectVPC + " " + id, Holder: h.Claim}
+		}
+	}
+	return nil
+}
+
+// giveBack writes the claims from before on what now has ours. It is for a create that is refused
+// after it has taken over a part: nobody would have the whole network.
+func (b *builder) giveBack(ctx context.Context, before []taggedThing) error {
+	former := map[Claim][]string{}
+	for _, now := range b.owned() {
+		if holderOf(now.tags).ID != b.spec.Claim.ID {
+			continue
+		}
+		for _, t := range before {
+			if h := holderOf(t.tags); t.id == now.id && h.ID != "" {
+				former[h.Claim] = append(former[h.Claim], t.id)
+			}
+		}
+	}
+	for claim, ids := range former {
+		if err := b.takeOver(ctx, claim, ids); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allOurs returns a ClaimedError for anything in the snapshot that is another's, and the ids of what
+// somebody else has claimed in our VPC in vain. Adopting does not help: by now our claim has been
+// written.
+func (b *builder) allOurs() (late []string, err error) {
+	adopt := b.spec.Claim.Adopt
+	b.spec.Claim.Adopt = false
+	defer func() { b.spec.Claim.Adopt = adopt }()
+	return b.judge(func(string) bool { return true })
+}
+
+// unclaimed returns a function that recognises the ids of what has no claim.
+func (b *builder) unclaimed() func(id string) bool {
+	claimed := map[string]bool{}
+	for _, t := range b.owned() {
+		claimed[t.id] = holderOf(t.tags).ID != ""
+	}
+	return func(id string) bool { return !claimed[id] }
+}
+
+// claimLate claims what was found only when it could not be made.
+func (b *builder) claimLate(ctx context.Context, t taggedThing) error {
+	take, err := b.spec.Claim.judge(t.subject+" "+t.id, holderOf(t.tags), b.spec.knows()(t.id))
+	if err != nil || !take {
+		return err
+	}
+	return b.takeParts(ctx, []string{t.id})
+}
+
+// knows returns a function that recognises the ids that the caller knows.
+func (s NetworkSpec) knows() func(id string) bool {
+	s.Cluster = "" // of mine, only the ids
+	mine := s.mine()
+	return func(id string) bool { return mine(&id, nil) }
+}
+
+// confirmNetwork looks at a new network again, by its tags: somebody else may have made one at the
+// same time, or have taken over this one. Whoever finds that has lost.
+func (c *Client) confirmNetwork(ctx context.Context, spec NetworkSpec) error {
+	if spec.Claim.ID == "" {
+		return nil
+	}
+	s, err := c.takeSnapshot(ctx, spec)
+	if err != nil {
+		return err
+	}
+	b := &builder{Client: c, spec: spec, snapshot: s}
+	b.spec.Claim.Adopt = false
+	left, lost := b.judge(func(string) bool { return false })
+	if lost == nil && (spec.adopts() && len(left) > 0 || slices.Contains(left, s.vpcID())) {
+		_, lost = b.allOurs()
+	}
+	switch {
+	case lost == nil && len(left) == 0:
+		return nil
+	case lost == nil:
+		return b.takeParts(ctx, left)
+	}
+	return lost
+}
+
+// concede takes back what only this create has made, after another one has won.
+func (c *Client) concede(ctx context.Context, spec NetworkSpec, made Network) error {
+	if spec.adopts() {
+		return nil
+	}
+	spec.Known = made
+	if err := c.DeleteNetwork(ctx, spec); !isClaimed(err) {
+		return err
+	}
+	return c.deleteSpareGateways(ctx, spec)
+}
+
+// network returns the network as the snapshot has it.
+func (b *builder) network() Network {
+	n := b.snapshot.network(b.spec.Cluster)
+	for _, t := range b.owned() {
+		if h := holderOf(t.tags); h.ID != "" && h.ID == b.spec.Claim.ID && !h.settled {
+			n.Unsettled = append(n.Unsettled, t.id)
+		}
+	}
+	return n
+}
