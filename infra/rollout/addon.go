@@ -27,6 +27,11 @@ type Addon struct {
 	API     API
 	Name    string
 	Objects []*unstructured.Unstructured
+	// Claim is a text that no other addon has. It becomes an annotation of every object, and what
+	// has another one is not deleted.
+	Claim string
+	// Hidden are those of Objects whose values no finding and no error shows.
+	Hidden []*unstructured.Unstructured
 	// Wait makes ApplyObjects wait until the workloads among the objects are available.
 	Wait bool
 }
@@ -44,6 +49,7 @@ func (e *Engine) ObserveObjects(ctx context.Context, want Addon, inventory []kub
 	drift, err := fleet.AskAPI(ctx, a, want.API.Endpoint, func(ctx context.Context, c *kube.Client) ([]finding.Finding, error) {
 		return objectDrift(ctx, c, want, inventory)
 	})
+	err = want.hideIn(err)
 	switch {
 	case kube.Unanswered(err), kube.Permanent(err):
 		// Certificates may have expired. An apply renews them, so the plan before it must not fail.
@@ -51,7 +57,7 @@ func (e *Engine) ObserveObjects(ctx context.Context, want Addon, inventory []kub
 	case err != nil:
 		return r, fmt.Errorf("addon %s: %w", want.Name, err)
 	}
-	r.find(drift...)
+	r.find(want.hide(drift)...)
 	return r, nil
 }
 
@@ -60,7 +66,7 @@ func objectDrift(ctx context.Context, c *kube.Client, want Addon, inventory []ku
 	if err := c.Ready(ctx); err != nil {
 		return nil, err
 	}
-	drift, err := c.Drift(ctx, want.Objects)
+	drift, err := c.Drift(ctx, want.claimed())
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +74,7 @@ func objectDrift(ctx context.Context, c *kube.Client, want Addon, inventory []ku
 		switch o, err := c.Get(ctx, ref); {
 		case err != nil:
 			return nil, err
-		case o != nil:
+		case o != nil && !want.others(o):
 			drift = append(drift, finding.Finding{Subject: ref.String(), Kind: finding.Object, Problem: finding.NotWanted})
 		}
 	}
@@ -83,8 +89,8 @@ func stale(inventory []kube.ObjectRef, want Addon) []kube.ObjectRef {
 }
 
 // ApplyObjects applies the objects server-side, deletes those of the inventory that are no longer
-// wanted, and returns the new inventory. With an error the inventory is valid too: it holds
-// everything that may have been applied.
+// wanted and have no other claim, and returns the new inventory. With an error the inventory is
+// valid too: it holds everything that may have been applied.
 func (e *Engine) ApplyObjects(ctx context.Context, want Addon, inventory []kube.ObjectRef) ([]kube.ObjectRef, error) {
 	// The objects belong to the inventory before they are applied, so that an interruption leaves
 	// nothing behind that is not listed.
@@ -99,12 +105,16 @@ func (e *Engine) ApplyObjects(ctx context.Context, want Addon, inventory []kube.
 	if err != nil {
 		return inventory, fmt.Errorf("addon %s: %w", want.Name, err)
 	}
-	applied, err := c.Apply(ctx, want.Objects)
+	applied, err := c.Apply(ctx, want.claimed())
+	if err != nil {
+		return merged, fmt.Errorf("addon %s: %w", want.Name, want.hideIn(err))
+	}
+	e.Fleet.Say(want.Name, "addon: applied %d objects", len(applied))
+	doomed, _, err := want.split(ctx, c, stale(inventory, want))
 	if err != nil {
 		return merged, fmt.Errorf("addon %s: %w", want.Name, err)
 	}
-	e.Fleet.Say(want.Name, "addon: applied %d objects", len(applied))
-	left, err := c.Prune(ctx, inventory, applied)
+	left, err := c.Prune(ctx, doomed, applied)
 	have := slices.Concat(applied, left)
 	if err != nil {
 		return have, fmt.Errorf("addon %s: %w", want.Name, err)
@@ -127,17 +137,22 @@ func withPodAdvice(err error) error {
 	return fmt.Errorf("%w\nnext: kubectl --namespace %s describe pod %s\nmend what keeps it from running, and apply again", err, pod.Namespace, pod.Pod)
 }
 
-// RemoveObjects deletes every object of the inventory. A cluster that does not exist is an error:
-// only the caller knows whether it was deleted on purpose.
-func (e *Engine) RemoveObjects(ctx context.Context, have Addon, inventory []kube.ObjectRef) error {
+// RemoveObjects deletes every object of the inventory, and returns those that it has left because
+// they have another claim. A cluster that does not exist is an error: only the caller knows whether
+// it was deleted on purpose.
+func (e *Engine) RemoveObjects(ctx context.Context, have Addon, inventory []kube.ObjectRef) (kept []kube.ObjectRef, err error) {
 	a := e.Fleet.Access(have.API.PKI)
 	defer a.Close()
 	c, err := a.API(ctx, have.API.Endpoint)
 	if err != nil {
-		return fmt.Errorf("addon %s: %w", have.Name, err)
+		return nil, fmt.Errorf("addon %s: %w", have.Name, err)
 	}
-	if _, err := c.Prune(ctx, inventory, nil); err != nil {
-		return fmt.Errorf("addon %s: %w", have.Name, err)
+	own, kept, err := have.split(ctx, c, inventory)
+	if err != nil {
+		return nil, fmt.Errorf("addon %s: %w", have.Name, err)
 	}
-	return nil
+	if _, err := c.Prune(ctx, own, nil); err != nil {
+		return kept, fmt.Errorf("addon %s: %w", have.Name, err)
+	}
+	return kept, nil
 }

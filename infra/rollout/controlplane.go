@@ -245,13 +245,7 @@ func (o *controlOperation) waitReady(ctx context.Context, m *fleet.Machine) erro
 	if err != nil {
 		return err
 	}
-	err = fleet.Within(ctx, fleet.APIBudget, "API server", func(ctx context.Context) error {
-		return c.WaitReady(ctx, fleet.Poll, m.Watch(component.APIServerUnit))
-	})
-	if err == nil {
-		m.Say("API server: ready")
-	}
-	return m.UnitError(ctx, "wait for the API server", component.APIServerUnit, err)
+	return m.WaitAPIServer(ctx, c)
 }
 
 // gate waits until every other reachable API server is ready. At least one has to be, unless this
@@ -266,11 +260,8 @@ func (o *controlOperation) gate(ctx context.Context, m *fleet.Machine, g fleet.G
 			return []string{"no other machine can be reached"}
 		}
 		errs := fleet.EachAll(ctx, others, func(ctx context.Context, x *fleet.Machine) error {
-			c, err := o.access.APIServer(ctx, x)
-			if err != nil {
-				return err
-			}
-			return c.Ready(ctx)
+			_, err := o.ready(ctx, x)
+			return err
 		})
 		var sick []string
 		for _, name := range slices.Sorted(maps.Keys(errs)) {

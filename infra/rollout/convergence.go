@@ -22,6 +22,7 @@ type convergence struct {
 	seen    host.Observation
 	pairs   map[string]pairVerdict // by slot name
 	changes []host.Change
+	claim   []host.Change // what has to be done to the claim, last of all
 	// bystanders are units that the current step does not change but may cause to fail for a while.
 	// Their state is not checked after the step.
 	bystanders []string

@@ -35,6 +35,9 @@ func (x Etcd) operate(o *operation, prior Role) *etcdOperation {
 	out := &etcdOperation{operation: o, want: x}
 	if before, ok := prior.(Etcd); ok {
 		out.leavers = o.fleet.Machines(leaving(x.Targets, before.Targets))
+		// Terraform keeps a role only once it was applied, so there is a cluster, also if no record
+		// says so (after an import). Empty members beside it would be another one.
+		o.record.Formed = true
 	}
 	return out
 }
@@ -55,6 +58,15 @@ func (o *etcdOperation) membersBy(ctx context.Context, m *fleet.Machine) ([]etcd
 		return nil, err
 	}
 	return c.Members(ctx)
+}
+
+// status returns the status of the member on a machine.
+func (o *etcdOperation) status(ctx context.Context, m *fleet.Machine) (etcd.Status, error) {
+	c, err := o.access.Member(ctx, m)
+	if err != nil {
+		return etcd.Status{}, err
+	}
+	return c.Status(ctx)
 }
 
 // facts observes the cluster. If units run but no member answers, it waits etcdAnswerBudget.
@@ -96,11 +108,7 @@ func (o *etcdOperation) facts(ctx context.Context) (etcdFacts, error) {
 // releases sets which release each member runs and which release's form its data have.
 func (o *etcdOperation) releases(ctx context.Context, wanted []memberFacts) {
 	fleet.EachAll(ctx, o.reached(), func(ctx context.Context, m *fleet.Machine) error {
-		c, err := o.access.Member(ctx, m)
-		if err != nil {
-			return err
-		}
-		s, err := c.Status(ctx)
+		s, err := o.status(ctx, m)
 		if err != nil {
 			return err
 		}
@@ -114,11 +122,7 @@ func (o *etcdOperation) releases(ctx context.Context, wanted []memberFacts) {
 // leader returns the name of the machine whose member leads, empty if none does.
 func (o *etcdOperation) leader(ctx context.Context, machines []*fleet.Machine) string {
 	name, err := fleet.FirstAnswer(ctx, machines, func(ctx context.Context, m *fleet.Machine) (string, error) {
-		c, err := o.access.Member(ctx, m)
-		if err != nil {
-			return "", err
-		}
-		s, err := c.Status(ctx)
+		s, err := o.status(ctx, m)
 		if err == nil && s.Leader != s.ID {
 			err = fmt.Errorf("machine %s does not lead", m.Name())
 		}
@@ -155,13 +159,37 @@ func (o *etcdOperation) health(ctx context.Context, members []etcd.Member) map[e
 // observe also compares the cluster's members with the wanted ones.
 func (x Etcd) observe(ctx context.Context, base *operation) Report {
 	o := x.operate(base, nil)
-	r := o.report(ctx, o.membershipDrift)
+	r := o.report(ctx, func(ctx context.Context, r *Report) {
+		o.membershipDrift(ctx, r)
+		o.contents(ctx, r)
+	})
 	for _, m := range o.machines {
 		if o.record.Formed && r.Unreachable[m.Name()] == nil && !m.hasData() {
 			r.find(finding.Finding{Subject: m.Name(), Kind: finding.MemberData, Target: etcdMemberDir, Problem: finding.Missing})
 		}
 	}
 	return r
+}
+
+// contents asks how much the cluster holds. That nobody answers is no finding: membershipDrift
+// reports it.
+func (o *etcdOperation) contents(ctx context.Context, r *Report) {
+	if len(r.Unjudged) > 0 {
+		return // nobody answered the question before
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ProbeBudget, fmt.Errorf("not within %s", fleet.ProbeBudget))
+	defer cancel()
+	held, err := fleet.AskInTurn(ctx, fleet.AnswerShare, etcd.Busy, fleet.QuestionsFor(machinesOf(o.machines),
+		func(ctx context.Context, m *fleet.Machine) (etcd.Contents, error) {
+			c, err := o.access.Member(ctx, m)
+			if err != nil {
+				return etcd.Contents{}, err
+			}
+			return c.Contents(ctx)
+		}))
+	if err == nil {
+		r.Contents = &held
+	}
 }
 
 // membershipDrift compares the cluster's member list with the wanted members.

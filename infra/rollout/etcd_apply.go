@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
@@ -17,7 +19,76 @@ func (x Etcd) apply(ctx context.Context, base *operation, prior Role) error {
 	if err := o.converge(ctx); err != nil || prior == nil {
 		return err
 	}
+	if err := o.guardCopies(ctx); err != nil {
+		return err
+	}
 	return o.removeLeaving(ctx, prior)
+}
+
+// guardCopies refuses to delete the data of machines that leave unless the members that stay are a
+// cluster with a quorum, and no machine that leaves serves another one. A member that has left
+// serves nothing any more, once it has noticed.
+func (o *etcdOperation) guardCopies(ctx context.Context) error {
+	if len(o.leavers) == 0 {
+		return nil
+	}
+	members, err := o.members(ctx, o.reached())
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return &fleet.GuardError{Refused: "delete the data of etcd on " + fleet.List(namesOf(o.leavers)),
+			Reason: "no member that stays tells whether it has a copy: " + err.Error(), Advice: keepCopies}
+	}
+	serving, err := fleet.UntilNone(ctx, fleet.GateBudget, "the members that leave to end", func(ctx context.Context) []string {
+		return slices.Sorted(maps.Keys(fleet.EachAll(ctx, o.leavers, func(ctx context.Context, m *fleet.Machine) error {
+			c, err := o.access.Member(ctx, m)
+			if err != nil || c.Health(ctx) != nil {
+				return nil //nolint:nilerr // it does not serve
+			}
+			return errServes
+		})))
+	})
+	if ctx.Err() != nil {
+		return err
+	}
+	return checkCopies(namesOf(o.leavers), members, o.health(ctx, members), serving)
+}
+
+var errServes = errors.New("it serves reads")
+
+const keepCopies = "it may be the last copy: look at every machine with etcdctl endpoint status --cluster, bring the members that stay back, and apply again"
+
+// checkCopies refuses to delete the data on the machines that leave if they may be the last copy.
+func checkCopies(leavers []string, members []etcd.Member, healthy map[etcd.ID]bool, serving []string) error {
+	voters, well := 0, 0
+	for _, m := range members {
+		if m.Learner {
+			continue
+		}
+		voters++
+		if healthy[m.ID] {
+			well++
+		}
+	}
+	var reason string
+	switch {
+	case well < etcd.Quorum(voters):
+		reason = fmt.Sprintf("of the %d voters that stay %d are healthy, and a quorum is %d", voters, well, etcd.Quorum(voters))
+	case len(serving) > 0:
+		reason = fmt.Sprintf("etcd on %s is no member of the cluster of those that stay, and still serves one", fleet.List(serving))
+	default:
+		return nil
+	}
+	return &fleet.GuardError{Refused: "delete the data of etcd on " + fleet.List(leavers), Reason: reason, Advice: keepCopies}
+}
+
+func namesOf(machines []*fleet.Machine) []string {
+	var out []string
+	for _, m := range machines {
+		out = append(out, m.Name())
+	}
+	return out
 }
 
 // converge plans and carries out the plan. It does so a second time when the first plan was only
@@ -84,13 +155,7 @@ func (o *etcdOperation) waitHealthy(ctx context.Context, m *fleet.Machine) error
 	if err != nil {
 		return err
 	}
-	err = fleet.Within(ctx, fleet.EtcdBudget, "etcd member", func(ctx context.Context) error {
-		return c.WaitHealthy(ctx, m.Watch(component.EtcdUnit))
-	})
-	if err == nil {
-		m.Say("etcd: healthy")
-	}
-	return m.UnitError(ctx, "wait for the etcd member", component.EtcdUnit, err)
+	return m.WaitMember(ctx, c)
 }
 
 // gate waits until the gate's condition holds.

@@ -38,7 +38,7 @@ func etcdOf(n int) rollout.Etcd {
 // Creates three etcd members and later makes them five, with the same call.
 func Example() {
 	engine := &rollout.Engine{Fleet: &fleet.Fleet{
-		Pool:     remote.NewPool(remote.Config{AgentSocket: "/run/user/1000/agent"}),
+		Pool:     remote.NewPool(remote.Config{Agent: remote.Agent{Socket: "/run/user/1000/agent"}}),
 		Store:    func(pki.Ref) (pki.Store, error) { return pki.NewMemoryStore(nil), nil },
 		Progress: func(machine, message string) { fmt.Println(machine, message) },
 	}}

@@ -8,6 +8,7 @@ import (
 	"regexp"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
@@ -117,24 +118,25 @@ func (e *Engine) NodeLabels(ctx context.Context, api API, node string) (map[stri
 	return kube.OwnedLabels(&nodes[0]), nil
 }
 
-// FindObjects returns the addon's objects that are in the cluster, to rebuild a lost inventory.
-func (e *Engine) FindObjects(ctx context.Context, want Addon) ([]kube.ObjectRef, error) {
+// FindObjects returns the addon's objects that are in the cluster, to rebuild a lost inventory, and
+// their claim, which is empty if they have none in common.
+func (e *Engine) FindObjects(ctx context.Context, want Addon) (inventory []kube.ObjectRef, claim string, err error) {
 	a := e.Fleet.Access(want.API.PKI)
 	defer a.Close()
-	found, err := fleet.AskAPI(ctx, a, want.API.Endpoint, func(ctx context.Context, c *kube.Client) ([]kube.ObjectRef, error) {
-		var found []kube.ObjectRef
+	objects, err := fleet.AskAPI(ctx, a, want.API.Endpoint, func(ctx context.Context, c *kube.Client) ([]*unstructured.Unstructured, error) {
+		var found []*unstructured.Unstructured
 		for _, ref := range kube.RefsOf(want.Objects) {
 			switch o, err := c.Get(ctx, ref); {
 			case err != nil:
 				return nil, err
 			case o != nil:
-				found = append(found, kube.RefOf(o))
+				found = append(found, o)
 			}
 		}
 		return found, nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("addon %s: %w", want.Name, err)
+		return nil, "", fmt.Errorf("addon %s: %w", want.Name, err)
 	}
-	return found, nil
+	return kube.RefsOf(objects), claimOf(objects), nil
 }

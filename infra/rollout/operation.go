@@ -3,7 +3,6 @@ package rollout
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 
@@ -24,6 +23,7 @@ type operation struct {
 
 	mu     sync.Mutex
 	record Record
+	kept   []string // machines from which the role was not removed, since they have another claim
 }
 
 func (e *Engine) newOperation(want Role, rec Record) (*operation, error) {
@@ -35,11 +35,7 @@ func (e *Engine) newOperation(want Role, rec Record) (*operation, error) {
 
 // newOperation computes the wanted state of every machine of the role. It copies the record.
 func newOperation(f *fleet.Fleet, r role, rec Record) (*operation, error) {
-	o := &operation{fleet: f, role: r, access: f.Access(r.ref),
-		record: Record{Formed: rec.Formed, Sealed: rec.Sealed, Machines: maps.Clone(rec.Machines)}}
-	if o.record.Machines == nil {
-		o.record.Machines = map[string]MachineRecord{}
-	}
+	o := &operation{fleet: f, role: r, access: f.Access(r.ref), record: rec.clone()}
 	for _, t := range r.targets {
 		if slices.ContainsFunc(o.machines, func(m *convergence) bool { return m.Name() == t.Node.Name }) {
 			return nil, fmt.Errorf("%s: machine %s is given twice", r.name, t.Node.Name)
@@ -60,6 +56,8 @@ func (o *operation) observe(ctx context.Context, m *convergence) error {
 	m.state = withKeyFiles(m.want, m.record)
 	look := m.state
 	look.Directories = slices.Concat(look.Directories, o.probes)
+	claimed := o.claimed()
+	look.Files = slices.Concat(look.Files, claimed.Files)
 	asked := o.fleet.Now()
 	seen, err := host.Observe(ctx, m.Remote, look, m.record.Host)
 	if err != nil {
@@ -68,6 +66,7 @@ func (o *operation) observe(ctx context.Context, m *convergence) error {
 	m.seen, m.ahead = seen, fleet.ClockLead(seen.Time, asked, o.fleet.Now())
 	m.pairs = o.judge(m)
 	m.changes = host.Diff(m.state, seen, m.record.Host)
+	m.claim = host.Diff(claimed, seen, host.Record{})
 	return nil
 }
 
@@ -155,7 +154,7 @@ func (o *operation) save(m *convergence) {
 func (o *operation) result() Record {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return Record{Formed: o.record.Formed, Sealed: o.record.Sealed, Machines: maps.Clone(o.record.Machines)}
+	return o.record.clone()
 }
 
 // forget removes from the record a machine that has left the role.

@@ -3,12 +3,19 @@ package rollout
 import (
 	"maps"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 )
 
 // Record is what was last applied to a set of machines, as hashes. It is JSON and holds no secrets.
 // Without it a comparison uses only what is on the machines, which takes longer.
 type Record struct {
+	// Claim tells this record from others of the same role. Apply makes one at random if there is
+	// none, and writes it to /var/lib/k8s-from-scratch/claims/<role> on every machine. Remove
+	// leaves a machine with another claim, and so does an Apply for a machine that has left the
+	// role.
+	Claim    string                   `json:"claim,omitempty"`
 	Machines map[string]MachineRecord `json:"machines,omitempty"`
 	// Formed is set once an etcd cluster has answered. From then on a member without data has lost
 	// them, rather than not having started yet.
@@ -16,6 +23,23 @@ type Record struct {
 	// Sealed is the digest of the EncryptionConfiguration that every API server is known to use and
 	// with whose first key every secret is encrypted.
 	Sealed string `json:"sealed,omitempty"`
+	// Left are machines that could not be reached when they left the role, by name: something of it
+	// is still on them. The role is removed from them as soon as they answer an Apply.
+	Left map[string]Leftover `json:"left,omitempty"`
+}
+
+// Leftover is what is left of a role on a machine that has left it.
+type Leftover struct {
+	Target fleet.Target  `json:"target"`
+	State  desired.State `json:"state"` // names only, no contents
+}
+
+func (r Record) clone() Record {
+	r.Machines, r.Left = maps.Clone(r.Machines), maps.Clone(r.Left)
+	if r.Machines == nil {
+		r.Machines = map[string]MachineRecord{}
+	}
+	return r
 }
 
 // MachineRecord is one machine's part of a Record.

@@ -8,12 +8,15 @@ import (
 	"slices"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// remove stops everything of the role on its machines and deletes its files, in parallel. It skips
-// machines that cannot be reached: they no longer exist, or will not for long.
+// remove stops everything of the role on its machines and deletes its files, in parallel. The
+// record keeps the machines that cannot be reached.
 func (o *operation) remove(ctx context.Context) error {
 	errs := fleet.EachAll(ctx, o.machines, func(ctx context.Context, m *convergence) error {
 		var units []string
@@ -25,13 +28,9 @@ func (o *operation) remove(ctx context.Context) error {
 			// When the whole role is removed, its units need not end gracefully.
 			beforeRemove = func(ctx context.Context, m *fleet.Machine) error { return deed.Kill(ctx, m.Remote, units...) }
 		}
-		return o.removeFrom(ctx, m, beforeRemove)
+		return o.removeFrom(ctx, m.Machine, withKeyFiles(m.want, m.record), beforeRemove)
 	})
-	var out []error
-	for _, name := range slices.Sorted(maps.Keys(errs)) {
-		out = append(out, errs[name])
-	}
-	return errors.Join(out...)
+	return o.joined(errs)
 }
 
 // removeLeaving removes the role from machines that are in prior and no longer in the role.
@@ -44,36 +43,153 @@ func (o *operation) removeLeaving(ctx context.Context, prior Role) error {
 	}
 	defer gone.access.Close()
 	errs := fleet.EachAll(ctx, gone.machines, func(ctx context.Context, m *convergence) error {
-		return gone.removeFrom(ctx, m, gone.role.beforeRemove)
+		return gone.removeFrom(ctx, m.Machine, withKeyFiles(m.want, m.record), gone.role.beforeRemove)
 	})
 	for _, m := range gone.machines {
 		if errs[m.Name()] == nil {
 			o.forget(m.Name())
 		}
 	}
+	o.mu.Lock()
+	o.record.Left = gone.result().Left
+	o.kept = append(o.kept, gone.kept...)
+	o.mu.Unlock()
+	return o.joined(errs)
+}
+
+// removeLeft removes the role from machines that could not be reached when they left it, as far as
+// they can be reached now. Another machine that answers in place of one of them means that it is
+// gone for good.
+func (o *operation) removeLeft(ctx context.Context) error {
+	return o.joined(o.eachLeft(ctx, func(ctx context.Context, m *fleet.Machine, l Leftover) error {
+		o.leave(m.Name(), nil)
+		err := o.removeFrom(ctx, m, l.State, o.role.beforeRemove)
+		switch {
+		case replaced(err):
+			m.Say("%s: another machine answers in its place, nothing is left to remove", o.role.name)
+			return nil
+		case err != nil:
+			o.leave(m.Name(), &l)
+		}
+		return err
+	}))
+}
+
+// observeLeft reports the machines that could not be reached when they left the role: as findings
+// if they answer, since the role must still be removed from them.
+func (o *operation) observeLeft(ctx context.Context, r *Report) {
+	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ObserveBudget, fmt.Errorf("no answer within %s", fleet.ObserveBudget))
+	defer cancel()
+	silent := o.eachLeft(ctx, func(ctx context.Context, m *fleet.Machine, _ Leftover) error { return m.Remote.Ping(ctx) })
+	r.Left = map[string]error{}
+	for name := range o.result().Left {
+		switch err := silent[name]; {
+		case err == nil:
+			r.find(finding.Finding{Subject: name, Kind: finding.Leftover, Target: o.role.name, Problem: finding.NotWanted})
+		case replaced(err):
+			o.leave(name, nil)
+		default:
+			r.Left[name] = err
+		}
+	}
+	r.Record = o.result()
+}
+
+// eachLeft does something with every machine that is left over. One that is wanted again is none.
+func (o *operation) eachLeft(ctx context.Context, do func(context.Context, *fleet.Machine, Leftover) error) map[string]error {
+	var machines []*fleet.Machine
+	left := o.result().Left
+	for _, name := range slices.Sorted(maps.Keys(left)) {
+		if o.byName(name) != nil {
+			o.leave(name, nil)
+			continue
+		}
+		machines = append(machines, o.fleet.Machine(left[name].Target))
+	}
+	return fleet.EachAll(ctx, machines, func(ctx context.Context, m *fleet.Machine) error { return do(ctx, m, left[m.Name()]) })
+}
+
+// leave records that a machine is left over, or is no longer if l is nil.
+func (o *operation) leave(name string, l *Leftover) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if l == nil {
+		delete(o.record.Left, name)
+		return
+	}
+	if o.record.Left == nil {
+		o.record.Left = map[string]Leftover{}
+	}
+	o.record.Left[name] = *l
+}
+
+// removeFrom calls beforeRemove and removes from one machine what state names. A machine that
+// cannot be reached is no error: it is recorded as left over. One with another claim is kept.
+func (o *operation) removeFrom(ctx context.Context, m *fleet.Machine, state desired.State, beforeRemove func(context.Context, *fleet.Machine) error) error {
+	switch theirs, err := o.anothers(ctx, m); {
+	case fleet.Unreachable(err): // recorded below
+	case err != nil:
+		return err
+	case theirs:
+		m.Say("%s: it has another claim, left as it is", o.role.name)
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.kept = append(o.kept, m.Name())
+		return nil
+	}
+	m.Say("%s: removing", o.role.name)
+	if beforeRemove != nil {
+		// If it left something running that matters, Remove returns the error.
+		err := fleet.Within(ctx, fleet.EndBudget, "end of "+o.role.name, func(ctx context.Context) error { return beforeRemove(ctx, m) })
+		if err != nil && !fleet.Unreachable(err) {
+			m.Say("%s: %v", o.role.name, err)
+		}
+	}
+	err := fleet.Within(ctx, fleet.RemoveBudget, "removal of "+o.role.name, func(ctx context.Context) error {
+		all := state
+		all.Files = append(slices.Clone(state.Files), desired.File{Path: o.role.claimPath()})
+		return host.Remove(ctx, m.Remote, all, o.role.dirs)
+	})
+	if fleet.Unreachable(err) {
+		m.Say("%s: cannot be reached, left as it is: %v", o.role.name, err)
+		o.leave(m.Name(), &Leftover{Target: m.Target, State: namesOnly(state)})
+		return nil
+	}
+	return err
+}
+
+// joined returns the errors of several machines in the order of their names.
+func (o *operation) joined(errs map[string]error) error {
 	var out []error
 	for _, name := range slices.Sorted(maps.Keys(errs)) {
-		out = append(out, fmt.Errorf("removing %s from %s: %w", left.name, name, errs[name]))
+		out = append(out, fmt.Errorf("removing %s from %s: %w", o.role.name, name, errs[name]))
 	}
 	return errors.Join(out...)
 }
 
-// removeFrom calls beforeRemove and removes the role from one machine. A machine that cannot be
-// reached is no error.
-func (o *operation) removeFrom(ctx context.Context, m *convergence, beforeRemove func(context.Context, *fleet.Machine) error) error {
-	ctx, cancel := context.WithTimeout(ctx, fleet.LeaveBudget)
-	defer cancel()
-	m.Say("%s: removing", o.role.name)
-	if beforeRemove != nil {
-		// If it left something running that matters, Remove returns the error.
-		if err := beforeRemove(ctx, m.Machine); err != nil && !fleet.Unreachable(err) {
-			m.Say("%s: %v", o.role.name, err)
+// replaced reports whether another machine answers in place of the one that was asked.
+func replaced(err error) bool {
+	var foreign *remote.HostKeyError
+	return errors.As(err, &foreign)
+}
+
+// namesOnly returns what host.Remove needs of a state: names without contents.
+func namesOnly(s desired.State) desired.State {
+	out := desired.State{Modules: s.Modules}
+	for _, f := range s.Files {
+		out.Files = append(out.Files, desired.File{Path: f.Path})
+	}
+	for _, b := range s.Binaries {
+		out.Binaries = append(out.Binaries, desired.Binary{Name: b.Name, URL: b.URL, SHA256: b.SHA256, Installs: b.Installs})
+	}
+	for _, u := range s.Units {
+		out.Units = append(out.Units, desired.Unit{Name: u.Name})
+	}
+	for key := range s.Sysctls {
+		if out.Sysctls == nil {
+			out.Sysctls = map[string]string{}
 		}
+		out.Sysctls[key] = ""
 	}
-	err := host.Remove(ctx, m.Remote, withKeyFiles(m.want, m.record), o.role.dirs)
-	if fleet.Unreachable(err) {
-		m.Say("%s: cannot be reached, skipped: %v", o.role.name, err)
-		return nil
-	}
-	return err
+	return out
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
@@ -20,6 +22,9 @@ type Report struct {
 	Findings []finding.Finding
 	// Unreachable is why machines could not be reached, by name.
 	Unreachable map[string]error
+	// Left is why machines that left the role while they could not be reached still cannot be, by
+	// name. Those that answer are among the findings.
+	Left map[string]error
 	// Clocks is how far machines' clocks are ahead of the Engine's, negative for behind, where that
 	// is more than fleet.ClockTolerance.
 	Clocks map[string]time.Duration
@@ -27,6 +32,8 @@ type Report struct {
 	Unjudged []finding.Finding
 	// Certificates are the role's certificates as found on the machines.
 	Certificates []CertificateStatus
+	// Contents is how much an etcd cluster holds; nil if no member said so.
+	Contents *etcd.Contents
 	// Record is the given record, updated with what was found as wanted. Keeping it saves hashing
 	// at the next observation. It is always valid to keep it.
 	Record Record
@@ -72,7 +79,7 @@ func (o *operation) report(ctx context.Context, more func(context.Context, *Repo
 		}
 		m.record.Host = host.Adopt(m.state, m.seen, m.record.Host)
 		o.save(m)
-		out.Findings = append(out.Findings, finding.About(m.Name(), append(host.Findings(m.changes), m.renewals()...))...)
+		out.Findings = append(out.Findings, finding.About(m.Name(), slices.Concat(host.Findings(m.changes), host.Findings(m.claim), m.renewals()))...)
 		out.Certificates = append(out.Certificates, m.certificates()...)
 	}
 	if len(out.Unreachable) == len(o.machines) && o.role.asksMachines {
@@ -99,6 +106,9 @@ func (r *Report) add(o Report) {
 	}
 	r.Unjudged = append(r.Unjudged, o.Unjudged...)
 	r.Certificates = append(r.Certificates, o.Certificates...)
+	if o.Contents != nil {
+		r.Contents = o.Contents
+	}
 }
 
 func (r *Report) find(found ...finding.Finding) { r.Findings = append(r.Findings, found...) }

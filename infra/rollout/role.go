@@ -27,6 +27,8 @@ type Role interface {
 	// apply gets nil as prior, or a role of the same type.
 	apply(ctx context.Context, o *operation, prior Role) error
 	remove(ctx context.Context, o *operation) error
+	// with returns the role on other machines.
+	with(targets []fleet.Target) Role
 }
 
 var _ = []Role{Etcd{}, ControlPlane{}, Workers{}, LoadBalancer{}}
@@ -105,8 +107,13 @@ type role struct {
 	beforeRemove func(context.Context, *fleet.Machine) error
 }
 
+func (x Etcd) with(targets []fleet.Target) Role         { x.Targets = targets; return x }
+func (x ControlPlane) with(targets []fleet.Target) Role { x.Targets = targets; return x }
+func (x Workers) with(targets []fleet.Target) Role      { x.Targets = targets; return x }
+func (x LoadBalancer) with(targets []fleet.Target) Role { x.Targets = targets; return x }
+
 func (x Etcd) spec() component.EtcdSpec {
-	x.Spec.Members = nodesOf(x.Targets)
+	x.Spec.Members = fleet.Nodes(x.Targets)
 	return x.Spec
 }
 
@@ -124,7 +131,7 @@ func (x Etcd) role() role {
 
 func (x ControlPlane) role() role {
 	spec := x.Spec
-	spec.Nodes = nodesOf(x.Targets)
+	spec.Nodes = fleet.Nodes(x.Targets)
 	return role{name: "control plane", ref: spec.Cluster.PKI, targets: x.Targets,
 		machine: func(n component.Node) (component.Machine, error) { return component.ControlPlane(spec, n) },
 		traces:  spec.Traces(),
@@ -158,14 +165,6 @@ func (x LoadBalancer) role() role {
 			x.Spec, err = x.Spec.Read(f)
 			return x, err
 		}}
-}
-
-func nodesOf(targets []fleet.Target) []component.Node {
-	out := make([]component.Node, len(targets))
-	for i, t := range targets {
-		out[i] = t.Node
-	}
-	return out
 }
 
 // leaving returns the targets of prior that are no longer wanted.

@@ -15,8 +15,10 @@ package rollout
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
@@ -34,14 +36,31 @@ func (e *Engine) Observe(ctx context.Context, want Role, rec Record) (Report, er
 		return Report{}, err
 	}
 	defer o.access.Close()
-	return want.observe(ctx, o), nil
+	r := want.observe(ctx, o)
+	if len(rec.Left) > 0 {
+		o.observeLeft(ctx, &r)
+	}
+	return r, nil
+}
+
+// Removal is what a removal did not remove.
+type Removal struct {
+	// Left are the machines that could not be reached, by name.
+	Left map[string]Leftover
+	// Kept are the machines with another claim, see [Record].
+	Kept []string
 }
 
 // Apply brings a role to the wanted state, behind health gates where it is in use. prior is the
 // role as it was wanted before, of the same kind, nil on creation; targets that are only in prior
-// leave the role. The record is valid also with an error: it says what was done until then.
-// Machines that cannot be reached are left as they are and named by a [fleet.SkippedError].
+// leave the role, unless they have another claim. The record is valid also with an error: it says
+// what was done until then. Machines that cannot be reached are left as they are and named by a
+// [fleet.SkippedError]. Those among them that leave the role are no error; they are in the record
+// (Left).
 func (e *Engine) Apply(ctx context.Context, want, prior Role, rec Record) (Record, error) {
+	if rec.Claim == "" {
+		rec.Claim = newClaim()
+	}
 	o, err := e.newOperation(want, rec)
 	if err != nil {
 		return rec, err
@@ -50,19 +69,32 @@ func (e *Engine) Apply(ctx context.Context, want, prior Role, rec Record) (Recor
 	if prior != nil && reflect.TypeOf(prior) != reflect.TypeOf(want) {
 		return rec, fmt.Errorf("a %T does not follow a %T", want, prior)
 	}
+	if prior != nil {
+		targets := prior.role().targets
+		prior = prior.with(withoutTargets(targets, o.others(ctx, leaving(o.role.targets, targets))))
+	}
+	left := len(rec.Left) > 0
 	err = want.apply(ctx, o, prior)
+	var skipped *fleet.SkippedError
+	if err == nil || prior != nil && errors.As(err, &skipped) { // without prior, a failed create: nobody keeps the record
+		err = errors.Join(err, o.writeClaims(ctx))
+	}
+	if left && ctx.Err() == nil {
+		err = errors.Join(err, o.removeLeft(ctx))
+	}
 	return o.result(), err
 }
 
-// Remove stops everything of a role on its machines and deletes its files and data. It skips
-// machines that cannot be reached.
-func (e *Engine) Remove(ctx context.Context, have Role, rec Record) error {
+// Remove stops everything of a role on its machines and deletes its files and data. Machines that
+// cannot be reached, and those with another claim, are no error.
+func (e *Engine) Remove(ctx context.Context, have Role, rec Record) (Removal, error) {
 	o, err := e.newOperation(have, rec)
 	if err != nil {
-		return err
+		return Removal{Left: rec.Left}, err
 	}
 	defer o.access.Close()
-	return have.remove(ctx, o)
+	err = errors.Join(o.removeLeft(ctx), have.remove(ctx, o))
+	return Removal{Left: o.result().Left, Kept: slices.Sorted(slices.Values(o.kept))}, err
 }
 
 // Files returns what will be on a role's machines, by "<machine>:<path>": "sha256:<hex>" for files

@@ -255,7 +255,12 @@ func (o *workerOperation) removeNodes(ctx context.Context, prior Workers) error 
 	if err := o.removeLeaving(ctx, prior); err != nil {
 		return err
 	}
-	return o.deleteNodes(ctx, leavers)
+	for _, name := range o.kept {
+		if err := o.api.Uncordon(ctx, name); err != nil {
+			return err
+		}
+	}
+	return o.deleteNodes(ctx, withoutTargets(leavers, o.kept))
 }
 
 // withoutKubelet returns the nodes without a kubelet that could end pods, and why: the node is not
@@ -294,7 +299,7 @@ func (x Workers) remove(ctx context.Context, base *operation) error {
 	o, err := x.operate(ctx, base)
 	if err == nil {
 		err = fleet.Within(ctx, fleet.LeaveBudget, "deletion of the Node objects", func(ctx context.Context) error {
-			return o.deleteNodes(ctx, x.Targets)
+			return o.deleteNodes(ctx, withoutTargets(x.Targets, base.kept))
 		})
 	}
 	if err != nil {

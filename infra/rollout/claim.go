@@ -1,0 +1,116 @@
+package rollout
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+)
+
+// Two records of a role may have the same machine: one that replaces the other before that one is
+// removed, or those of two worker pools between which a host moves. The machine belongs to the one
+// that was applied last. A file on it has that record's claim, and whoever removes the role leaves
+// a machine with another claim.
+
+// newClaim returns a claim that no record has.
+func newClaim() string { return strings.ToLower(rand.Text()) }
+
+// claimPath is the file on a machine that says whose the role is there.
+func (r role) claimPath() string {
+	return "/var/lib/k8s-from-scratch/claims/" + strings.ReplaceAll(r.name, " ", "-")
+}
+
+// claimed is the wanted state of the claim on every machine; empty without a claim.
+func (o *operation) claimed() desired.State {
+	if o.record.Claim == "" {
+		return desired.State{}
+	}
+	return desired.State{Files: []desired.File{{Path: o.role.claimPath(), Mode: 0o644, Content: []byte(o.record.Claim + "\n")}}}
+}
+
+// writeClaims claims every machine that could be reached. It comes last: until the role is what
+// this record says, the former one may still remove it. If the former one did so meanwhile, that is
+// an error.
+func (o *operation) writeClaims(ctx context.Context) error {
+	return fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
+		if len(m.claim) == 0 {
+			return nil
+		}
+		taken := m.claim[0].Problem != finding.Missing
+		if _, err := host.Apply(ctx, m.Remote, o.claimed(), m.claim, host.Record{}, host.Options{}); err != nil {
+			return withAdvice(m.Target, err)
+		}
+		if !taken {
+			return nil
+		}
+		if err := o.observe(ctx, m); err != nil {
+			return err
+		}
+		if len(m.changes) > 0 {
+			return fmt.Errorf("machine %s: another removed the %s from it meanwhile (%s): apply again", m.Name(), o.role.name, m.changes[0].Finding)
+		}
+		return nil
+	})
+}
+
+// claimOn returns the claim on a machine; empty if there is none.
+func (r role) claimOn(ctx context.Context, m *fleet.Machine) (string, error) {
+	found, err := host.Read(ctx, m.Remote, []string{r.claimPath()}, nil)
+	if err != nil {
+		return "", fmt.Errorf("reading whose the %s on %s is: %w", r.name, m.Name(), err)
+	}
+	return strings.TrimSpace(string(found[r.claimPath()])), nil
+}
+
+// anothers reports whether a machine has another claim than the record. A record without a claim
+// owns what has none.
+func (o *operation) anothers(ctx context.Context, m *fleet.Machine) (bool, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, fleet.ObserveBudget, fmt.Errorf("no answer within %s", fleet.ObserveBudget))
+	defer cancel()
+	claim, err := o.role.claimOn(ctx, m)
+	return claim != "" && claim != o.record.Claim, err
+}
+
+// others returns the names of the machines with another claim. One that does not tell is not among
+// them; removeFrom asks again.
+func (o *operation) others(ctx context.Context, targets []fleet.Target) []string {
+	another := errors.New("another claim")
+	errs := fleet.EachAll(ctx, o.fleet.Machines(targets), func(ctx context.Context, m *fleet.Machine) error {
+		if theirs, err := o.anothers(ctx, m); err != nil || !theirs {
+			return nil //nolint:nilerr // see above
+		}
+		return another
+	})
+	return slices.Collect(maps.Keys(errs))
+}
+
+// withoutTargets returns targets without those of the given names.
+func withoutTargets(targets []fleet.Target, names []string) []fleet.Target {
+	return slices.DeleteFunc(slices.Clone(targets), func(t fleet.Target) bool { return slices.Contains(names, t.Node.Name) })
+}
+
+// Claim returns the claim on the first of a role's machines that answers, for a record that is made
+// anew. It is empty if there is none.
+func (e *Engine) Claim(ctx context.Context, have Role) (string, error) {
+	if err := checkRole(have); err != nil {
+		return "", err
+	}
+	r := have.role()
+	var errs []error
+	for _, t := range r.targets {
+		claim, err := r.claimOn(ctx, e.Fleet.Machine(t))
+		if err == nil {
+			return claim, nil
+		}
+		errs = append(errs, err)
+	}
+	return "", errors.Join(errs...)
+}

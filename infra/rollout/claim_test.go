@@ -1,0 +1,139 @@
+package rollout
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote/remotetest"
+)
+
+// claimedRole is a role that finds everything as wanted. during runs while it is applied.
+type claimedRole struct {
+	targets []fleet.Target
+	during  func()
+	skipped error
+}
+
+func (x claimedRole) Artifacts() []artifact.Artifact { return nil }
+func (x claimedRole) role() role {
+	return role{name: "worker", targets: x.targets, machine: func(component.Node) (component.Machine, error) {
+		return component.Machine{State: desired.State{Files: []desired.File{{Path: "/etc/kubernetes/kubelet.yaml", Content: []byte("x")}}}}, nil
+	}}
+}
+func (x claimedRole) observe(context.Context, *operation) Report { return Report{} }
+func (x claimedRole) apply(ctx context.Context, o *operation, prior Role) error {
+	if x.during != nil {
+		x.during()
+	}
+	for _, m := range o.machines {
+		m.claim = host.Diff(o.claimed(), host.Observation{}, host.Record{})
+	}
+	if x.skipped != nil || prior == nil {
+		return x.skipped
+	}
+	return o.removeLeaving(ctx, prior)
+}
+func (x claimedRole) remove(ctx context.Context, o *operation) error { return o.remove(ctx) }
+func (x claimedRole) with(t []fleet.Target) Role                     { x.targets = t; return x }
+
+// claimedMachine is a machine with a claim, which counts what is done to it.
+type claimedMachine struct {
+	fleet.Target
+	mu               sync.Mutex
+	claim            string
+	removed, written int
+}
+
+func newClaimedMachine(t *testing.T, name, claim string) *claimedMachine {
+	t.Helper()
+	m := &claimedMachine{claim: claim}
+	const path = "/var/lib/k8s-from-scratch/claims/worker"
+	server := remotetest.New(t, name, func(script string) (string, int) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		switch {
+		case strings.Contains(script, "remove_units"):
+			m.removed++
+		case strings.Contains(script, "settle_file") && strings.Contains(script, path):
+			m.written++
+		case strings.Contains(script, path) && m.claim != "":
+			return path + "\x00" + m.claim + "\n\x00", 0
+		}
+		return "", 0
+	})
+	m.Target = fleet.Target{Host: server.Host, Node: component.Node{Name: name}}
+	return m
+}
+
+func (m *claimedMachine) set(claim string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.claim = claim
+}
+
+func (m *claimedMachine) gone() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.removed > 0
+}
+
+// TestClaims removes a role from machines with its claim, with another one and without one.
+func TestClaims(t *testing.T) {
+	t.Parallel()
+	pool := remote.NewPool(remote.Config{})
+	t.Cleanup(func() { pool.Close() })
+	engine := &Engine{Fleet: &fleet.Fleet{Pool: pool}}
+	for _, tt := range []struct {
+		record, machine string
+		removed         bool
+	}{
+		{"a", "a", true}, {"a", "b", false}, {"a", "", true},
+		{"", "", true}, {"", "b", false}, // a record that was lost
+	} {
+		m := newClaimedMachine(t, "w", tt.machine)
+		r, err := engine.Remove(t.Context(), claimedRole{targets: []fleet.Target{m.Target}}, Record{Claim: tt.record})
+		if err != nil || m.gone() != tt.removed || slices.Equal(r.Kept, []string{"w"}) == tt.removed {
+			t.Errorf("record %q, machine %q: removed %t, kept %v, %v", tt.record, tt.machine, m.gone(), r.Kept, err)
+		}
+	}
+
+	// Another pool takes a machine over while this one, which it leaves, is still at work
+	// elsewhere.
+	stays, leaves := newClaimedMachine(t, "v", "a"), newClaimedMachine(t, "w", "a")
+	prior := claimedRole{targets: []fleet.Target{stays.Target, leaves.Target}}
+	want := claimedRole{targets: []fleet.Target{stays.Target}, during: func() { leaves.set("b") }}
+	if _, err := engine.Apply(t.Context(), want, prior, Record{Claim: "a"}); leaves.gone() {
+		t.Errorf("removed what another has taken over: %v", err)
+	}
+
+	// A machine that is another one by now keeps nobody from the rest.
+	leaves.Host.HostKeys, leaves.removed = []string{otherKey(t)}, 0
+	began := false
+	want.during = func() { began = true }
+	prior.targets[1] = leaves.Target
+	if _, err := engine.Apply(t.Context(), want, prior, Record{Claim: "a"}); err == nil || !began {
+		t.Errorf("applied %t: %v", began, err)
+	}
+	if _, err := engine.Remove(t.Context(), prior, Record{Claim: "a"}); err == nil || !stays.gone() || leaves.gone() {
+		t.Errorf("removed %t and %t: %v", stays.gone(), leaves.gone(), err)
+	}
+
+	// Nobody keeps the record of a create that has skipped a machine, so it claims nothing.
+	m := newClaimedMachine(t, "w", "a")
+	want = claimedRole{targets: []fleet.Target{m.Target}, skipped: &fleet.SkippedError{Machines: map[string]error{"down": context.DeadlineExceeded}}}
+	for _, prior := range []Role{nil, claimedRole{targets: want.targets}} {
+		rec, err := engine.Apply(t.Context(), want, prior, Record{})
+		if err == nil || rec.Claim == "" || (m.written > 0) != (prior != nil) {
+			t.Errorf("after a prior role %t: written %d, %v", prior != nil, m.written, err)
+		}
+	}
+}
