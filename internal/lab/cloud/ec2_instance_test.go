@@ -192,6 +192,11 @@ func TestRunInstancesIsIdempotent(t *testing.T) {
 	_, err := l.RunInstances(ctx, in)
 	refused(t, err, "IdempotentParameterMismatch")
 	in = s.runInput()
+	in.ClientToken = aws.String("worker-0")
+	in.TagSpecifications = []types.TagSpecification{{ResourceType: types.ResourceTypeInstance, Tags: []types.Tag{{Key: aws.String("claim"), Value: aws.String("b")}}}}
+	_, err = l.RunInstances(ctx, in)
+	refused(t, err, "IdempotentParameterMismatch") // tags are arguments, too
+	in = s.runInput()
 	in.ClientToken = aws.String("worker-1")
 	if second := *l.run(t, in).InstanceId; second == first {
 		t.Error("another token found the same instance")

@@ -127,6 +127,9 @@ func checkPut(in putInput) error {
 	return checkTags(in.Tags)
 }
 
+// validTag is the pattern of keys and values in Systems Manager's API reference. EC2 has none.
+var validTag = regexp.MustCompile(`^([\p{L}\p{Z}\p{N}_.:/=+\-@]*)$`)
+
 func checkTags(tags []tag) error {
 	if len(tags) > maxTags {
 		return wire.Refuse("TooManyTagsError", "The number of tags exceeds %d.", maxTags)
@@ -134,6 +137,9 @@ func checkTags(tags []tag) error {
 	for _, t := range tags {
 		if t.Key == "" || len(t.Key) > 128 || len(t.Value) > 256 {
 			return wire.Refuse("ValidationException", "The tag key %q or its value has an invalid length.", t.Key)
+		}
+		if !validTag.MatchString(t.Key) || !validTag.MatchString(t.Value) {
+			return wire.Refuse("ValidationException", "1 validation error detected: Value '[Tag(key=%s, value=%s)]' at 'tags' failed to satisfy constraint: Member must satisfy regular expression pattern: ^([\\p{L}\\p{Z}\\p{N}_.:/=+\\-@]*)$", t.Key, t.Value)
 		}
 		if strings.HasPrefix(strings.ToLower(t.Key), "aws:") {
 			return wire.Refuse("ValidationException", "Tag keys starting with 'aws:' are reserved for internal use.")
