@@ -4,14 +4,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
 
 	"github.com/go-logr/logr"
-	fwprovider "github.com/hashicorp/terraform-plugin-framework/provider"
-	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 	"k8s.io/klog/v2"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/inventory"
@@ -38,10 +35,5 @@ func run(ctx context.Context) error {
 	// client-go logs to standard error, which Terraform would show as output of the provider.
 	klog.SetLogger(logr.Discard())
 
-	p := provider.New(version)
-	err := providerserver.Serve(ctx, func() fwprovider.Provider { return p }, providerserver.ServeOpts{
-		Address: "registry.terraform.io/k8s-from-scratch/k8s",
-		Debug:   *debug,
-	})
-	return errors.Join(err, p.Close())
+	return provider.Serve(ctx, version, *debug)
 }

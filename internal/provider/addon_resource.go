@@ -1,14 +1,13 @@
 package provider
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"reflect"
-	"strings"
+	"slices"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
@@ -23,10 +22,10 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
@@ -44,15 +43,19 @@ var (
 func newAddonResource() resource.Resource { return &addonResource{} }
 
 type addonModel struct {
-	ID           types.String   `tfsdk:"id"`
-	Name         types.String   `tfsdk:"name"`
-	PKI          types.Object   `tfsdk:"pki"`
-	ControlPlane types.Object   `tfsdk:"control_plane"`
-	Manifests    types.List     `tfsdk:"manifests"`
-	Wait         types.Bool     `tfsdk:"wait"`
-	Drift        types.Map      `tfsdk:"drift"`
-	Objects      types.Map      `tfsdk:"objects"`
-	Timeouts     timeouts.Value `tfsdk:"timeouts"`
+	ID           types.String `tfsdk:"id"`
+	Name         types.String `tfsdk:"name"`
+	PKI          types.Object `tfsdk:"pki"`
+	ControlPlane types.Object `tfsdk:"control_plane"`
+	Manifests    types.List   `tfsdk:"manifests"`
+
+	SensitiveManifests types.List `tfsdk:"sensitive_manifests"`
+
+	Wait     types.Bool     `tfsdk:"wait"`
+	Claim    types.String   `tfsdk:"claim"`
+	Drift    types.Map      `tfsdk:"drift"`
+	Objects  types.Map      `tfsdk:"objects"`
+	Timeouts timeouts.Value `tfsdk:"timeouts"`
 }
 
 // builtinAddons are the addons that need no manifests from the user.
@@ -70,7 +73,14 @@ var addonDeadlines = tf.Deadlines{Create: roleTimeout, Read: readTimeout, Update
 // addonImportNeeds are the arguments that an import id must contain.
 var addonImportNeeds = []string{"name", "control_plane", "pki"}
 
-// inventoryKey is the private-state entry with the objects that the addon has applied.
+// addonRecord is what an addon keeps in private state: its claim, and the objects that it has
+// applied.
+type addonRecord struct {
+	Claim   string           `json:"claim"`
+	Objects []kube.ObjectRef `json:"objects"`
+}
+
+// inventoryKey is the private-state entry of addonRecord.
 const inventoryKey = "inventory"
 
 // Metadata implements resource.Resource.
@@ -93,7 +103,7 @@ func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 			"name": schema.StringAttribute{
 				Required:            true,
 				MarkdownDescription: "Name of the addon. Without `manifests` it must be a built-in addon: `coredns` or `metrics-server`. A change replaces the addon.",
-				Validators:          []validator.String{machineName()},
+				Validators:          []validator.String{partName()},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
 			"pki":           pkiRef.Input(pkiRefDescription),
@@ -105,15 +115,23 @@ func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 				Validators:    []validator.List{listvalidator.SizeAtLeast(1)},
 				PlanModifiers: []planmodifier.List{tf.KeepSameList(sameManifests)},
 			},
+			"sensitive_manifests": schema.ListAttribute{
+				Optional: true, Sensitive: true, ElementType: types.StringType,
+				MarkdownDescription: "More objects, in the same form. Terraform does not show them, neither do errors and `drift` show their values, and `objects` has no digest of them. " +
+					"They are in the state like every argument. The values of any `Secret` are never shown in `drift`. Default: none.",
+				Validators:    []validator.List{listvalidator.SizeAtLeast(1)},
+				PlanModifiers: []planmodifier.List{tf.KeepSameList(sameManifests)},
+			},
 			"wait": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
 				MarkdownDescription: "Whether apply waits until the Deployments, DaemonSets and StatefulSets among the objects are available. The wait ends early if a pod of theirs, or of " +
 					"a Job among the objects, has failed for 20 seconds: it crash-loops, or its image cannot be pulled. Default: `true`.",
 			},
+			"claim": claimAttribute("the annotation `k8s-from-scratch/claim` of every object"),
 			"drift": tf.DriftAttribute(),
 			"objects": schema.MapAttribute{
 				Computed: true, ElementType: types.StringType,
-				MarkdownDescription: "Every object of the addon: `Kind namespace/name` to `sha256:<digest>` of its wanted content. A plan shows here which objects a change affects.",
+				MarkdownDescription: "Every object of the addon: `Kind namespace/name` to `sha256:<digest>` of its wanted content, or to `sensitive`. A plan shows here which objects a change affects.",
 			},
 		},
 		Blocks: map[string]schema.Block{"timeouts": addonDeadlines.Block(ctx)},
@@ -129,7 +147,7 @@ func (m *addonModel) addon(ctx context.Context, diags *diag.Diagnostics) rollout
 		Name: m.Name.ValueString(),
 		Wait: m.Wait.ValueBool(),
 	}
-	if m.Manifests.IsNull() {
+	if m.builtIn() {
 		build, ok := builtinAddons[out.Name]
 		if !ok {
 			diags.AddAttributeError(path.Root("name"), "Unknown addon",
@@ -143,62 +161,41 @@ func (m *addonModel) addon(ctx context.Context, diags *diag.Diagnostics) rollout
 		out.Objects = objects
 		return out
 	}
-	for i, text := range tf.Strings(m.Manifests.Elements()) {
-		objects, err := parseManifests(text)
-		if err != nil {
-			diags.AddAttributeError(path.Root("manifests").AtListIndex(i), "Unusable manifest", err.Error())
-			continue
-		}
-		out.Objects = append(out.Objects, objects...)
+	var errs invalid.Fields
+	out.Objects, out.Hidden, errs = m.readManifests()
+	for _, e := range errs {
+		diags.AddAttributeError(tf.Path(e.Field), e.Problem, e.Err.Error())
 	}
 	return out
 }
 
-// parseManifests reads the objects of one YAML or JSON text; lists are flattened.
-func parseManifests(text string) ([]*unstructured.Unstructured, error) {
-	var out []*unstructured.Unstructured
-	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
-	for n := 1; ; n++ {
-		var o unstructured.Unstructured
-		err := decoder.Decode(&o.Object)
-		if errors.Is(err, io.EOF) {
-			return out, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("document %d: %w", n, err)
-		}
-		if len(o.Object) == 0 {
-			continue
-		}
-		if o.IsList() {
-			list, err := o.ToList()
-			if err != nil {
-				return nil, fmt.Errorf("document %d: %w", n, err)
-			}
-			for i := range list.Items {
-				out = append(out, &list.Items[i])
-			}
-			continue
-		}
-		if o.GetKind() == "" || o.GetAPIVersion() == "" || o.GetName() == "" {
-			return nil, fmt.Errorf("document %d: apiVersion, kind and metadata.name are required", n)
-		}
-		out = append(out, &o)
-	}
+// readManifests reads the objects of both arguments, as far as the texts are known. hidden are
+// those whose content must not be shown.
+func (m *addonModel) readManifests() (all, hidden []*unstructured.Unstructured, errs invalid.Fields) {
+	lists, errs := component.ReadManifests(component.Manifests{Field: "manifests", Texts: textsAt(m.Manifests)},
+		component.Manifests{Field: "sensitive_manifests", Texts: textsAt(m.SensitiveManifests), Secret: true})
+	return slices.Concat(lists...), lists[1], errs
 }
+
+// textsAt returns the elements of a list, empty where they are unknown.
+func textsAt(l types.List) []string {
+	out := make([]string, len(l.Elements()))
+	for i, e := range l.Elements() {
+		if s, ok := e.(types.String); ok {
+			out[i] = s.ValueString()
+		}
+	}
+	return out
+}
+
+// builtIn reports whether the addon's objects are the provider's.
+func (m *addonModel) builtIn() bool { return m.Manifests.IsNull() && m.SensitiveManifests.IsNull() }
 
 // sameManifests reports whether two lists of texts contain the same objects in the same order.
 func sameManifests(a, b []string) bool {
-	objects := func(texts []string) (out []*unstructured.Unstructured, err error) {
-		for _, text := range texts {
-			more, unusable := parseManifests(text)
-			out, err = append(out, more...), errors.Join(err, unusable)
-		}
-		return out, err
-	}
-	before, err := objects(a)
-	after, alsoErr := objects(b)
-	return err == nil && alsoErr == nil && reflect.DeepEqual(before, after)
+	before, wrong := component.ReadManifests(component.Manifests{Texts: a})
+	after, alsoWrong := component.ReadManifests(component.Manifests{Texts: b})
+	return len(wrong) == 0 && len(alsoWrong) == 0 && reflect.DeepEqual(before, after)
 }
 
 // complete sets the attributes that are computed from the objects.
@@ -211,13 +208,10 @@ func (m *addonModel) complete(ctx context.Context, a rollout.Addon, diags *diag.
 			diags.AddError("The addon cannot be built", err.Error())
 			return
 		}
-		var key bytes.Buffer
-		key.WriteString(o.GetKind() + " ")
-		if o.GetNamespace() != "" {
-			key.WriteString(o.GetNamespace() + "/")
-		}
-		key.WriteString(o.GetName())
-		digests[key.String()] = "sha256:" + desired.Sum(b)
+		digests[component.ObjectName(o)] = "sha256:" + desired.Sum(b)
+	}
+	for _, o := range a.Hidden {
+		digests[component.ObjectName(o)] = "sensitive"
 	}
 	m.Objects = tf.StringMapValue(digests)
 }
@@ -233,19 +227,29 @@ func (r *addonResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanR
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if req.Config.Raw.IsFullyKnown() {
-		a := plan.addon(ctx, &resp.Diagnostics)
-		plan.complete(ctx, a, &resp.Diagnostics)
-	} else {
-		plan.Objects = types.MapUnknown(types.StringType)
-		if plan.Manifests.IsNull() && builtinAddons[plan.Name.ValueString()] == nil && !plan.Name.IsUnknown() {
-			plan.addon(ctx, &resp.Diagnostics)
+	addFieldErrors(ctx, req.Plan, plan.check(ctx, &resp.Diagnostics), &resp.Diagnostics)
+	// Broken manifests are errors also while other arguments are not known yet.
+	a := rollout.Addon{Name: plan.Name.ValueString()}
+	if known := req.Config.Raw.IsFullyKnown(); known || !plan.builtIn() || builtinAddons[a.Name] == nil && !plan.Name.IsUnknown() {
+		a = plan.addon(ctx, &resp.Diagnostics)
+		if known {
+			plan.complete(ctx, a, &resp.Diagnostics)
 		}
+	}
+	if !req.Config.Raw.IsFullyKnown() {
+		plan.Objects = types.MapUnknown(types.StringType)
 	}
 	if resp.Diagnostics.HasError() {
 		return
 	}
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+}
+
+// check checks that the addon's references belong together.
+func (m *addonModel) check(ctx context.Context, diags *diag.Diagnostics) invalid.Fields {
+	cp, _ := controlPlaneRef.Read(ctx, m.ControlPlane, diags)
+	return component.CheckSameCluster(component.Part{Field: "control_plane", Cluster: cp.Cluster.ValueString()},
+		component.Part{Field: "pki", Cluster: clusterOf(ctx, m.PKI, diags).ValueString()})
 }
 
 // Create implements resource.Resource. Applying is idempotent: after a failure the next create
@@ -258,11 +262,12 @@ func (r *addonResource) Create(ctx context.Context, req resource.CreateRequest, 
 	}
 	ctx, cancel := tf.WithTimeout(ctx, plan.Timeouts.Create, addonDeadlines.Create, &resp.Diagnostics)
 	defer cancel()
-	inventory := r.apply(ctx, &plan, nil, &resp.Diagnostics)
+	rec := r.apply(ctx, &plan, addonRecord{}, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	tf.WritePrivate(ctx, resp.Private, inventoryKey, inventory, &resp.Diagnostics)
+	plan.Claim = types.StringValue(rec.Claim)
+	tf.WritePrivate(ctx, resp.Private, inventoryKey, rec, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
 }
 
@@ -270,55 +275,67 @@ func (r *addonResource) Create(ctx context.Context, req resource.CreateRequest, 
 func (r *addonResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	var plan addonModel
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	inventory := tf.ReadPrivate[[]kube.ObjectRef](ctx, req.Private, inventoryKey, &resp.Diagnostics)
+	_, _, rec := r.open(ctx, req.State, req.Private, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
 	ctx, cancel := tf.WithTimeout(ctx, plan.Timeouts.Update, addonDeadlines.Update, &resp.Diagnostics)
 	defer cancel()
-	inventory = r.apply(ctx, &plan, inventory, &resp.Diagnostics)
-	tf.WritePrivate(ctx, resp.Private, inventoryKey, inventory, &resp.Diagnostics)
+	rec = r.apply(ctx, &plan, rec, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, inventoryKey, rec, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
 }
 
-func (r *addonResource) apply(ctx context.Context, m *addonModel, inventory []kube.ObjectRef, diags *diag.Diagnostics) []kube.ObjectRef {
+func (r *addonResource) apply(ctx context.Context, m *addonModel, rec addonRecord, diags *diag.Diagnostics) addonRecord {
 	a := m.addon(ctx, diags)
 	if diags.HasError() {
-		return inventory
+		return rec
 	}
-	inventory, err := r.data.engine(ctx).ApplyObjects(ctx, a, inventory)
+	var err error
+	if rec.Claim = cmp.Or(rec.Claim, m.Claim.ValueString()); rec.Claim == "" {
+		rec.Claim, err = r.data.claims.next(r.data.rand)
+	}
+	if err == nil {
+		a.Claim = rec.Claim
+		rec.Objects, err = r.data.engine(ctx).ApplyObjects(ctx, a, rec.Objects)
+	}
 	if err != nil {
 		addError(diags, "Cannot apply the addon "+a.Name, err)
-		return inventory
+		return rec
 	}
 	m.Drift = tf.NoDrift()
 	m.complete(ctx, a, diags)
-	return inventory
+	return rec
 }
 
-// open reads the state, the objects that it describes and the objects on record.
-func (r *addonResource) open(ctx context.Context, from tfsdk.State, private tf.PrivateState, diags *diag.Diagnostics) (addonModel, rollout.Addon, []kube.ObjectRef) {
+// open reads the state, the objects that it describes and the record.
+func (r *addonResource) open(ctx context.Context, from tfsdk.State, private tf.PrivateState, diags *diag.Diagnostics) (addonModel, rollout.Addon, addonRecord) {
 	var state addonModel
 	diags.Append(from.Get(ctx, &state)...)
-	inventory := tf.ReadPrivate[[]kube.ObjectRef](ctx, private, inventoryKey, diags)
+	rec := tf.ReadPrivate[addonRecord](ctx, private, inventoryKey, diags)
 	if diags.HasError() {
-		return state, rollout.Addon{}, nil
+		return state, rollout.Addon{}, rec
 	}
-	return state, state.addon(ctx, diags), inventory
+	a := state.addon(ctx, diags)
+	a.Claim = cmp.Or(rec.Claim, state.Claim.ValueString())
+	if rec.Objects == nil { // the private state was lost, see readHolding
+		rec.Objects = kube.RefsOf(a.Objects)
+	}
+	return state, a, rec
 }
 
 // Read implements resource.Resource.
 func (r *addonResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	state, a, inventory := r.open(ctx, req.State, req.Private, &resp.Diagnostics)
+	state, a, rec := r.open(ctx, req.State, req.Private, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
 	ctx, cancel := tf.WithTimeout(ctx, state.Timeouts.Read, addonDeadlines.Read, &resp.Diagnostics)
 	defer cancel()
-	report, err := r.data.engine(ctx).ObserveObjects(ctx, a, inventory)
+	report, err := r.data.engine(ctx).ObserveObjects(ctx, a, rec.Objects)
 	if err != nil {
 		addError(&resp.Diagnostics, "Cannot compare the addon "+a.Name+" with the cluster", err)
 		return
@@ -326,20 +343,25 @@ func (r *addonResource) Read(ctx context.Context, req resource.ReadRequest, resp
 	for _, f := range report.Unjudged {
 		resp.Diagnostics.AddWarning("The addon "+a.Name+" could not be compared completely", remote.Redact(f.String()))
 	}
-	state.Drift = driftValue(report.Findings)
+	state.Claim, state.Drift = tf.OptionalString(a.Claim), driftValue(report.Findings)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &state)...)
 }
 
 // Delete implements resource.Resource. If the API server cannot be reached any more, the objects
 // are left with a warning.
 func (r *addonResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	state, a, inventory := r.open(ctx, req.State, req.Private, &resp.Diagnostics)
+	state, a, rec := r.open(ctx, req.State, req.Private, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
 	ctx, cancel := tf.WithTimeout(ctx, state.Timeouts.Delete, addonDeadlines.Delete, &resp.Diagnostics)
 	defer cancel()
-	err := r.data.engine(ctx).RemoveObjects(ctx, a, inventory)
+	kept, err := r.data.engine(ctx).RemoveObjects(ctx, a, rec.Objects)
+	if len(kept) > 0 {
+		resp.Diagnostics.AddWarning(fmt.Sprintf("%d objects of addon %s were kept", len(kept), a.Name),
+			fmt.Sprintf("Another k8s_addon has applied them since: the one that replaces this one, if its lifecycle block says create_before_destroy, or one to which their manifests "+
+				"were moved. The first of them is %s.", kept[0]))
+	}
 	var network net.Error
 	switch {
 	case err == nil:
@@ -367,12 +389,19 @@ func (r *addonResource) ImportState(ctx context.Context, req resource.ImportStat
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	inventory, err := r.data.engine(ctx).FindObjects(ctx, a)
-	if err != nil {
+	var rec addonRecord
+	var err error
+	if rec.Objects, rec.Claim, err = r.data.engine(ctx).FindObjects(ctx, a); err != nil {
 		fail(err)
 		return
 	}
-	if len(inventory) == 0 {
+	if rec.Claim == "" {
+		if rec.Claim, err = r.data.claims.next(r.data.rand); err != nil {
+			fail(err)
+			return
+		}
+	}
+	if len(rec.Objects) == 0 {
 		fail(fmt.Errorf("none of the %d objects of addon %s exists in the cluster: remove the import, and apply creates them", len(a.Objects), a.Name))
 		return
 	}
@@ -380,7 +409,8 @@ func (r *addonResource) ImportState(ctx context.Context, req resource.ImportStat
 		m.Wait = types.BoolValue(true)
 	}
 	m.Drift = tf.NoDrift()
+	m.Claim = tf.OptionalString(rec.Claim)
 	m.complete(ctx, a, &resp.Diagnostics)
-	tf.WritePrivate(ctx, resp.Private, inventoryKey, inventory, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, inventoryKey, rec, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }

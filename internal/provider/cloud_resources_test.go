@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"encoding/json"
 	"encoding/pem"
 	"os"
 	"reflect"
@@ -27,6 +28,7 @@ import (
 
 // TestMain removes everything from the environment that the provider would read.
 func TestMain(m *testing.M) {
+	serveIfPlugin()
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
 		if strings.HasPrefix(name, "AWS_") || strings.HasPrefix(name, "K8S_") || name == "SSH_AUTH_SOCK" {
@@ -55,6 +57,14 @@ type cloud struct {
 	account *account.Account
 	client  *infraaws.Client
 	duty    *findDutyFunc // what machines are found to do; nothing at first
+
+	provider *Provider
+	machines *account.Machines
+	key      string // for SSH
+	ssh      values // the provider's ssh; key when nil
+	agent    string // SSH_AUTH_SOCK
+	reached  func(remote.Host)
+	wire     *wire // carries what the provider asks of AWS and of machines
 }
 
 func newCloud(t *testing.T) cloud {
@@ -67,26 +77,61 @@ func newCloud(t *testing.T) cloud {
 	if err != nil {
 		t.Fatal(err)
 	}
-	machines := account.NewMachines(t, client)
-	p := New("test")
+	c := cloud{account: a, client: client, machines: account.NewMachines(t, client), key: sshKey(t)}
 	var duty findDutyFunc = func(context.Context, fleet.Target) (*maintenance.Duty, error) { return &maintenance.Duty{}, nil }
-	p.duty = func(ctx context.Context, t fleet.Target) (*maintenance.Duty, error) { return duty(ctx, t) }
+	c.duty = &duty
+	return c.process(t)
+}
+
+// process starts another process of the provider for the same account. It knows nothing but the
+// state that it is given.
+func (c cloud) process(t *testing.T) cloud { t.Helper(); return c.processOver(t, &wire{}) }
+
+// processOver is process with a wire of its own.
+func (c cloud) processOver(t *testing.T, w *wire) cloud {
+	t.Helper()
+	c.wire = w
+	return c.processAt(t, w.serve(t, c.account.Cloud))
+}
+
+// processAt is process with another way to the account.
+func (c cloud) processAt(t *testing.T, url string) cloud {
+	t.Helper()
+	p := New("test")
+	p.duty = func(ctx context.Context, t fleet.Target) (*maintenance.Duty, error) { return (*c.duty)(ctx, t) }
 	p.shell = func(h remote.Host) infraaws.Shell {
+		if c.reached != nil {
+			c.reached(h)
+		}
 		found := infraaws.Machine{Name: h.Name}
-		for _, i := range a.Cloud.Overview().Instances {
-			if i.PublicIP == h.Address {
+		for _, i := range c.account.Cloud.Overview().Instances {
+			if i.PublicIP == h.Address || h.Bastion != nil && i.PrivateIP == h.Address {
 				found.ID = i.ID
 			}
 		}
-		return machines.Connect(found, h.HostKeys)
+		return mortalShell{c.machines.Connect(found, h.HostKeys), c.wire}
 	}
-	return cloud{newCore(t, p, values{
+	p.environment.getenv = func(name string) string {
+		if name == "SSH_AUTH_SOCK" {
+			return c.agent
+		}
+		return os.Getenv(name)
+	}
+	if c.ssh == nil {
+		c.ssh = values{"private_key": c.key}
+	}
+	c.provider = p
+	c.core = newCore(t, p, values{
 		"region": "us-east-1", "access_key": account.AccessKey, "secret_key": account.SecretKey,
 		"default_tags": values{"team": "lab"},
-		"endpoints":    values{"ec2": a.URL, "ssm": a.URL, "sts": a.URL},
-		"ssh":          values{"private_key": sshKey(t)},
-	}), a, client, &duty}
+		"endpoints":    values{"ec2": url, "ssm": url, "sts": url},
+		"ssh":          c.ssh,
+	})
+	return c
 }
+
+// calls returns what the provider has asked of AWS and of machines, in order.
+func (c cloud) calls() []string { return c.wire.made() }
 
 func networkConfig() values {
 	return values{"cluster": "demo", "admin_cidrs": []any{"198.51.100.7/32"}}
@@ -262,7 +307,7 @@ AttributeName("drift"): map[key store:etcd-ca.crt: missing] -> map[]`,
 	})
 
 	t.Run("a terminated machine", func(t *testing.T) {
-		if err := c.client.DeleteMachine(t.Context(), id, infraaws.MachineSpec{}); err != nil {
+		if err := c.client.DeleteMachine(t.Context(), id, infraaws.MachineSpec{Claim: claimOf(t, worker)}); err != nil {
 			t.Fatal(err)
 		}
 		if worker.refresh(); !worker.state.IsNull() {
@@ -366,46 +411,51 @@ func TestFailedCreation(t *testing.T) {
 	a.Empty()
 }
 
-// TestCreateBeforeDestroy acts as Terraform with create_before_destroy: the replacement is created
-// while the machine still exists, then the old object is deleted. The instance must survive.
+// TestCreateBeforeDestroy acts as Terraform with create_before_destroy, or for a machine that was
+// renamed without moved: the new object is created while the old one still has the machine. It is
+// refused, also in the process that has made the machine.
 func TestCreateBeforeDestroy(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	network, old, replacement := c.instance("k8s_network"), c.instance("k8s_machine"), c.instance("k8s_machine")
 	network.must(networkConfig())
 	old.must(workerConfig(network))
-	replacement.must(workerConfig(network))
-	if replacement.get("id") != old.get("id") {
-		t.Fatalf("the replacement is %v, the machine %v", replacement.get("id"), old.get("id"))
-	}
+	id := old.get("id")
+	mention(t, replacement.attempt(workerConfig(network)), "is another's", "create_before_destroy", "moved")
 
-	// An import adopts the instance.
-	imported := c.instance("k8s_machine")
-	imported.imports(replacement.get("id").(string))
-
-	done := old.dismiss()
-	if len(done.errors) > 0 || len(done.warnings) != 1 || !strings.Contains(done.warnings[0].Detail, "create_before_destroy") {
-		t.Errorf("deleting the old object: %v %v", done.errors, done.warnings)
+	c = c.ends(t)
+	network, old, replacement = c.taken(network), c.taken(old), c.instance("k8s_machine")
+	mention(t, replacement.attempt(workerConfig(network)), "is another's", "create_before_destroy", "moved")
+	if !replacement.state.IsNull() {
+		t.Errorf("the new object has a state: %v", replacement.state)
 	}
-	replacement.settled(workerConfig(network))
-	if replacement.state.IsNull() || replacement.get("instance_state") != "running" {
-		t.Error("the instance was terminated")
-	}
-
-	// A replacement with a different specification is refused.
 	other := workerConfig(network)
 	other["private_ip"] = "10.240.0.30"
-	second := c.instance("k8s_machine")
-	failed := change{errors: second.apply(second.plan(other))}
-	if got := failed.failure(); !strings.Contains(got, "exists already as "+replacement.get("id").(string)) || !strings.Contains(got, "create_before_destroy") {
-		t.Errorf("got %s", got)
+	mention(t, replacement.attempt(other), "is another's")
+	if old.settled(workerConfig(network)); old.get("id") != id {
+		t.Errorf("the machine is %v, and was %v", old.get("id"), id)
 	}
-	if done := imported.dismiss(); len(done.errors)+len(done.warnings) > 0 {
-		t.Errorf("deleting the imported object: %v %v", done.errors, done.warnings)
+
+	// Destroyed first, it is made again.
+	if done := old.dismiss(); len(done.errors)+len(done.warnings) > 0 {
+		t.Errorf("deleting the old object: %v %v", done.errors, done.warnings)
 	}
-	if replacement.refresh(); !replacement.state.IsNull() {
-		t.Error("the machine is still there")
-	}
-	c.fatal(network.apply(network.plan(nil)))
+	replacement.must(workerConfig(network))
+	c.fatal(replacement.dismiss().errors)
+	c.fatal(network.dismiss().errors)
 	c.account.Empty()
+}
+
+// claimOf returns the claim in the private state of a resource.
+func claimOf(t *testing.T, i *instance) infraaws.Claim {
+	t.Helper()
+	var entries map[string][]byte
+	if err := json.Unmarshal(i.private, &entries); err != nil {
+		t.Fatal(err)
+	}
+	var h holding
+	if err := json.Unmarshal(entries[holdingKey], &h); err != nil {
+		t.Fatal(err)
+	}
+	return h.Claim
 }

@@ -59,6 +59,7 @@ func newControlPlaneResource() resource.Resource {
 	return &roleResource[controlPlaneModel, rollout.ControlPlane]{role: role[controlPlaneModel, rollout.ControlPlane]{
 		name:  "control_plane",
 		title: "control plane",
+		keys:  true,
 		description: "kube-apiserver, kube-controller-manager and kube-scheduler on a set of hosts. All API servers are active; the controller managers and the schedulers " +
 			"elect a leader.\n\n" +
 			"The first installation runs on all hosts in parallel. Every later change rolls through the hosts one at a time, behind health checks. An upgrade " +
@@ -68,7 +69,7 @@ func newControlPlaneResource() resource.Resource {
 			"hosts": hostsAttribute("Machines of the control plane, at most seven. Adding or removing hosts leaves the others running.", listvalidator.SizeBetween(1, 7)),
 			"pki":   pkiAttribute(),
 			"etcd":  etcdRef.Input("etcd of the cluster: `k8s_etcd_cluster.<name>.ref`. A change of members restarts the API servers one at a time."),
-			"lb":    lbRef.Input("Load balancer of the cluster: `k8s_lb.<name>.ref`. Its addresses are in the API servers' certificates."),
+			"lb":    balancerAttribute(),
 			"ref":   controlPlaneRef.Output("Reference: the value for `control_plane` of other resources."),
 		},
 		common:     func(m *controlPlaneModel) *roleModel { return &m.roleModel },
@@ -88,10 +89,12 @@ func newControlPlaneResource() resource.Resource {
 func controlPlaneSettings() settings[controlPlaneModel, rollout.ControlPlane] {
 	network := func(description string, fallback netip.Prefix) schema.StringAttribute {
 		return schema.StringAttribute{
-			Optional: true, Computed: true, CustomType: cidrtypes.IPv4PrefixType{}, Default: stringdefault.StaticString(fallback.String()),
-			MarkdownDescription: description + " A change replaces the control plane. Default: `" + fallback.String() + "`.",
+			Optional: true, Computed: true, CustomType: cidrtypes.IPv4PrefixType{},
+			MarkdownDescription: description + " A change replaces the control plane. Default: `" + fallback.String() + "`; what exists keeps its network.",
 			Validators:          []validator.String{tf.CIDR(component.ClusterCIDR)},
-			PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplaceIf(replaceIfInState, replacesControlPlane, replacesControlPlane)},
+			PlanModifiers: []planmodifier.String{
+				tf.KeepDefault(fallback.String()), stringplanmodifier.RequiresReplaceIf(replaceIfInState, replacesControlPlane, replacesControlPlane),
+			},
 		}
 	}
 	return settings[controlPlaneModel, rollout.ControlPlane]{
@@ -145,7 +148,9 @@ func controlPlaneSettings() settings[controlPlaneModel, rollout.ControlPlane] {
 		"audit_policy": newSetting(schema.StringAttribute{
 			Optional: true,
 			MarkdownDescription: "Audit policy (`audit.k8s.io/v1`) in YAML. A policy that kube-apiserver would refuse is an error of the plan. A change restarts the API servers one at " +
-				"a time. Default: the metadata of all requests except health checks and leases, and never the content of secrets.",
+				"a time. Default: the metadata of all requests (who, when, which verb on which object, the answer's code), and never a body; " +
+				"nothing of health checks, of leases of nodes and components, and of the events and status that nodes report. To log more, give a whole policy: level `Request` adds the bodies of " +
+				"requests, `RequestResponse` also those of answers. Leave `secrets`, `configmaps`, `serviceaccounts/token` and `tokenreviews` at `Metadata`, since their bodies hold secrets.",
 			PlanModifiers: []planmodifier.String{tf.KeepSame(sameYAML)},
 		}, document, func(m *controlPlaneModel, s *rollout.ControlPlane) (*types.String, *[]byte) {
 			return &m.AuditPolicy, &s.Spec.APIServer.AuditPolicy
@@ -190,9 +195,12 @@ func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s ro
 		s.Spec.Cluster.NodeCIDRs = allPrefixes(plan.NodeCIDRs)
 		errs = append(errs, s.Spec.CheckHosts(componentHosts(hosts))...)
 	}
+	errs = append(errs, checkControlPlaneParts(ctx, plan, diags)...)
 	if prior == nil {
+		warnOfUnknownRelease(types.StringNull(), plan.Version, version.NotKnown, diags)
 		return errs
 	}
+	warnOfUnknownRelease(prior.Version, plan.Version, version.NotKnown, diags)
 	checkUpgrade(prior.Version, plan.Version, version.CheckUpgrade, diags)
 	if v, err := version.Parse(plan.Version.ValueString()); err == nil {
 		if err := component.CheckServedAPIs(v, extraArgs(prior.ExtraArgs, artifact.KubeAPIServer)); err != nil {
@@ -200,6 +208,44 @@ func checkControlPlane(ctx context.Context, plan, prior *controlPlaneModel, s ro
 		}
 	}
 	return errs
+}
+
+// checkControlPlaneParts checks that the parts of a control plane belong together.
+func checkControlPlaneParts(ctx context.Context, plan *controlPlaneModel, diags *diag.Diagnostics) invalid.Fields {
+	lb, _ := lbRef.Read(ctx, plan.LB, diags)
+	etcd, _ := etcdRef.Read(ctx, plan.Etcd, diags)
+	errs := component.CheckSameCluster(component.Part{Field: "pki", Cluster: clusterOf(ctx, plan.PKI, diags).ValueString()},
+		component.Part{Field: "etcd", Cluster: etcd.Cluster.ValueString()}, component.Part{Field: "lb", Cluster: lb.Cluster.ValueString()})
+	hosts, known := hostsFrom(ctx, plan.Hosts, diags)
+	if known {
+		errs = append(errs, component.CheckBalanced(lb.backends(), componentHosts(hosts))...)
+	}
+	if !plan.Hosts.IsUnknown() {
+		errs = append(errs, component.CheckBalancer(len(plan.Hosts.Elements()), !plan.LB.IsNull())...)
+	}
+	return errs
+}
+
+// balancerAttribute is the argument lb.
+func balancerAttribute() schema.SingleNestedAttribute {
+	a := lbRef.Input("Load balancer of the cluster: `k8s_lb.<name>.ref`, with the same machines as `hosts`. Its addresses are in the API servers' certificates. Several hosts need one. " +
+		"Default: none; the address of the only host is then the cluster's, and changes when the host gets another one. A change of it changes the workers' kubeconfigs, one machine at a time.")
+	a.Required, a.Optional = false, true
+	return a
+}
+
+// balancer returns the argument lb. Without one, the only controller is the address of the cluster.
+func (m *controlPlaneModel) balancer(ctx context.Context, diags *diag.Diagnostics) lbRefModel {
+	hosts, known := hostsFrom(ctx, m.Hosts, diags)
+	if !m.LB.IsNull() || !known || len(hosts) != 1 {
+		return lbRefFrom(ctx, m.LB, diags)
+	}
+	public, port := hosts[0].PublicIP.StringValue, types.Int64Value(component.APIServerPort)
+	if public.IsNull() {
+		public = hosts[0].Address
+	}
+	private := hosts[0].PrivateIP.StringValue
+	return lbRefModel{PublicHost: public, PrivateHost: private, Endpoint: urlOf(public, port), PrivateEndpoint: urlOf(private, port)}
 }
 
 // sameYAML reports whether two YAML texts have the same value. The file that is written from an
@@ -214,7 +260,7 @@ func controlPlaneOutputs(ctx context.Context, m *controlPlaneModel, diags *diag.
 	if (m.DNSIP.IsNull() || m.DNSIP.IsUnknown()) && !m.ServiceCIDR.IsUnknown() {
 		m.DNSIP = tf.OptionalAddr(component.DefaultDNSIP(tf.Prefix(m.ServiceCIDR)))
 	}
-	lb := lbRefFrom(ctx, m.LB, diags)
+	lb := m.balancer(ctx, diags)
 	m.Ref = controlPlaneRef.Value(ctx, controlPlaneRefModel{
 		Cluster: m.ID, Version: m.Version, Endpoint: lb.Endpoint, PrivateEndpoint: lb.PrivateEndpoint,
 		PodCIDR: m.PodCIDR, ServiceCIDR: m.ServiceCIDR, NodeCIDRs: m.NodeCIDRs, DNSIP: m.DNSIP, Domain: m.Domain,
@@ -223,17 +269,15 @@ func controlPlaneOutputs(ctx context.Context, m *controlPlaneModel, diags *diag.
 
 func controlPlaneSpec(ctx context.Context, d *providerData, m *controlPlaneModel, diags *diag.Diagnostics) rollout.ControlPlane {
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
-	lb := lbRefFrom(ctx, m.LB, diags)
+	lb := m.balancer(ctx, diags)
 	etcd, _ := etcdRef.Read(ctx, m.Etcd, diags)
-	targets := targetsFrom(ctx, d, m.Hosts, diags)
 	return rollout.ControlPlane{
 		Spec: component.ControlPlaneSpec{
 			Cluster:         component.Cluster{Name: ref.Cluster, PKI: ref},
 			PublicEndpoint:  lb.PublicHost.ValueString(),
 			PrivateEndpoint: lb.PrivateHost.ValueString(),
-			Nodes:           nodesOf(targets),
 			EtcdEndpoints:   tf.Strings(etcd.Endpoints.Elements()),
 		},
-		Targets: targets,
+		Targets: targetsFrom(ctx, d, m.Hosts, diags),
 	}
 }

@@ -14,11 +14,16 @@ import (
 
 // addError adds err with a summary, and says what to do about it.
 func addError(diags *diag.Diagnostics, summary string, err error) {
-	detail := remote.Redact(err.Error())
+	diags.AddError(summary, errorText(err))
+}
+
+// errorText returns an error's text, and what to do about it.
+func errorText(err error) string {
+	text := remote.Redact(err.Error())
 	if next := advice(err); next != "" {
-		detail += "\n\n" + next
+		text += "\n\n" + next
 	}
-	diags.AddError(summary, detail)
+	return text
 }
 
 // advice says what to do about an error. It is empty if the error's text says enough.
@@ -26,8 +31,15 @@ func advice(err error) string {
 	if errors.Is(err, errNotYetKnown) {
 		return "Apply what the provider block depends on first, with -target."
 	}
+	if mustChoose(err) {
+		return "Set ssh.agent_key of the provider, or K8S_SSH_AGENT_KEY, to the fingerprint (SHA256:...) of the key to use; `ssh-add -l` prints them. " +
+			"New machines authorise this key only, and no other key is offered to machines."
+	}
 	if errors.Is(err, infraaws.ErrNoRegion) || errors.Is(err, errNoKey) {
 		return "Nothing was changed."
+	}
+	if next := ownershipAdvice(err); next != "" {
+		return next
 	}
 	if next := infraaws.Advice(err); next != "" {
 		return next
@@ -44,11 +56,13 @@ func advice(err error) string {
 		return fmt.Sprintf("Find out why before you continue. If the machine was replaced on purpose, run apply with -replace for %s; "+
 			"for a host of your own, correct its host_key.", hostKey.Machine)
 	case errors.As(err, &auth):
-		return fmt.Sprintf("Give the provider the private key with which %s was made (ssh.private_key, K8S_SSH_PRIVATE_KEY or an agent), "+
+		return fmt.Sprintf("Give the provider the private key with which %s was made (ssh.private_key, K8S_SSH_PRIVATE_KEY or ssh.agent_key), "+
 			"and the login user of its image (user).", auth.Machine)
 	case errors.As(err, &checksum):
 		return "What was installed before stays in place and running. Either the source serves a damaged or different file, or artifact_checksums is out of date: " +
 			"correct the one that is wrong, then run apply again."
+	case errors.As(err, &unreachable) && unreachable.Through != "":
+		return adviceBehind(unreachable)
 	case errors.As(err, &unreachable):
 		return fmt.Sprintf("Check that %s runs, that admin_cidrs contains the address from which this computer reaches it, "+
 			"and that nothing on the way blocks SSH; then run apply again: it continues where it stopped.", unreachable.Machine)
@@ -70,4 +84,17 @@ func advice(err error) string {
 		return "It was interrupted. Run apply again: it continues where it stopped."
 	}
 	return ""
+}
+
+// adviceBehind says what to do about a machine that could not be reached through its bastion. From
+// where the bastion is reached says nothing about the machine behind it.
+func adviceBehind(e *remote.UnreachableError) string {
+	var bastion *remote.UnreachableError
+	if errors.As(e.Err, &bastion) {
+		return fmt.Sprintf("The bastion %s cannot be reached itself: check that it runs and that nothing on the way to it blocks SSH; "+
+			"then run apply again: it continues where it stopped.", e.Through)
+	}
+	return fmt.Sprintf("Check that %s runs, and that it lets SSH in from the bastion %s: its security group and firewall must allow the address that the bastion has there. "+
+		"If the bastion is a machine of this cluster, set bastion_role of k8s_network to the bastion's role; "+
+		"then run apply again: it continues where it stopped.", e.Machine, e.Through)
 }

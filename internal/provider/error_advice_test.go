@@ -8,6 +8,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
 // TestAdviceFollowsTheStep checks that the advice on a failed apply depends only on the step at
@@ -33,10 +34,19 @@ func TestAdviceFollowsTheStep(t *testing.T) {
 		{failed(host.ApplyError{Step: host.Step{Kind: host.StepRestartUnit}, Unit: "cloud-x.service"}), ""},
 		{failed(host.ApplyError{Step: host.Step{Kind: host.StepWrite}, Err: errors.New("download install packages")}), ""},
 		{failed(host.ApplyError{Step: host.Step{Kind: host.StepWrite}, Err: errors.New("No space left on device, in words of ours")}), ""},
+		{&remote.UnreachableError{Machine: "worker-0", Err: errors.New("no answer")}, "the address from which this computer reaches it"},
+		{&remote.UnreachableError{Machine: "worker-0", Through: "bastion-0", Err: errors.New("no answer")}, "that it lets SSH in from the bastion bastion-0"},
+		{&remote.UnreachableError{Machine: "worker-0", Through: "bastion-0", Err: errors.New("no answer")}, "set bastion_role of k8s_network"},
+		{&remote.UnreachableError{Machine: "worker-0", Through: "bastion-0", Err: &remote.UnreachableError{Machine: "bastion-0", Err: errors.New("no answer")}}, "The bastion bastion-0 cannot be reached itself"},
 		{&fleet.StepError{Machine: "worker-0", Step: "download", Err: errors.New("it ended")}, ""},
 	} {
 		if got := advice(tt.err); (tt.says == "") != (got == "") || !strings.Contains(got, tt.says) {
 			t.Errorf("%v\nadvises %q, wanted %q", tt.err, got, tt.says)
+		}
+	}
+	for _, e := range []*remote.UnreachableError{{Through: "b", Err: errors.New("no answer")}, {Through: "b", Err: &remote.UnreachableError{Err: errors.New("no answer")}}} {
+		if got := advice(e); strings.Contains(got, "this computer") || strings.Contains(got, "admin_cidrs") {
+			t.Errorf("behind a bastion: %q", got)
 		}
 	}
 }

@@ -32,6 +32,7 @@ type etcdModel struct {
 	PKI          types.Object         `tfsdk:"pki"`
 	ExtraArgs    types.Object         `tfsdk:"extra_args"`
 	EarlyRenewal timetypes.GoDuration `tfsdk:"early_renewal"`
+	Protection   types.Bool           `tfsdk:"deletion_protection"`
 	Ref          types.Object         `tfsdk:"ref"`
 }
 
@@ -41,6 +42,7 @@ func newEtcdClusterResource() resource.Resource {
 	return &roleResource[etcdModel, rollout.Etcd]{role: role[etcdModel, rollout.Etcd]{
 		name:  "etcd_cluster",
 		title: "etcd cluster",
+		keys:  true,
 		description: "etcd on a set of hosts, with TLS for clients and peers. Clients need a certificate.\n\n" +
 			"Membership follows `hosts`. A new member joins as a learner and is promoted once it has caught up. A member that is no longer listed leaves first. " +
 			"Changes go through the members one at a time, each behind a health check, so that at most one member is down.\n\n" +
@@ -51,8 +53,9 @@ func newEtcdClusterResource() resource.Resource {
 		attributes: map[string]schema.Attribute{
 			"hosts": hostsAttribute("Machines of the members: an odd number, at most seven. Adding or removing hosts leaves the others running.",
 				listvalidator.SizeBetween(1, 7)),
-			"pki": pkiAttribute(),
-			"ref": etcdRef.Output("Reference: the value for `etcd` of `k8s_control_plane`."),
+			"pki":      pkiAttribute(),
+			protection: protectionAttribute(),
+			"ref":      etcdRef.Output("Reference: the value for `etcd` of `k8s_control_plane`."),
 		},
 		common:  func(m *etcdModel) *roleModel { return &m.roleModel },
 		check:   checkEtcd,
@@ -62,6 +65,7 @@ func newEtcdClusterResource() resource.Resource {
 			s.Spec.Artifacts, err = c.EtcdSet(s.Spec.Version)
 			return err
 		},
+		lost:     lostEtcdData,
 		importer: etcdImporter(),
 	}}
 }
@@ -91,11 +95,13 @@ func checkEtcd(ctx context.Context, plan, prior *etcdModel, s rollout.Etcd, diag
 	}
 	hosts, known := hostsFrom(ctx, plan.Hosts, diags)
 	if known {
-		errs = append(errs, component.CheckHosts("hosts", componentHosts(hosts))...)
+		errs = append(errs, component.CheckControllers("hosts", componentHosts(hosts))...)
 	}
 	if prior == nil {
+		warnOfUnknownRelease(types.StringNull(), plan.Version, version.EtcdNotKnown, diags)
 		return errs
 	}
+	warnOfUnknownRelease(prior.Version, plan.Version, version.EtcdNotKnown, diags)
 	checkUpgrade(prior.Version, plan.Version, version.CheckEtcdUpgrade, diags)
 	if before, _ := hostsFrom(ctx, prior.Hosts, diags); known {
 		checkQuorum(path.Root("hosts"), before, hosts, diags)
@@ -131,7 +137,13 @@ func checkQuorum(at path.Path, before, now []hostModel, diags *diag.Diagnostics)
 				strings.Join(lost, ", "), len(before), len(before)-len(lost), quorum))
 		return
 	}
-	if len(dropped) > 0 && len(dropped) < len(before) {
+	if len(dropped) == len(before) && len(before) > 0 {
+		diags.AddAttributeError(at, "No member with the cluster's data would stay",
+			fmt.Sprintf("None of the present members (%s) is in hosts any more. A new member gets its data from one that stays: without one the new hosts would be another, empty cluster.\n\n"+
+				"Go in two applies: first list the present and the new hosts together, then only the new ones.", strings.Join(dropped, ", ")))
+		return
+	}
+	if len(dropped) > 0 {
 		diags.AddAttributeWarning(at, "Keep the machines until the members have left",
 			fmt.Sprintf("%s leave the cluster one by one while their machines run. If the same apply deletes the machines, "+
 				"the machines are gone first and the cluster loses its quorum. Remove them from hosts in one apply, and delete the machines in the next.",
@@ -153,14 +165,13 @@ func etcdOutputs(ctx context.Context, m *etcdModel, diags *diag.Diagnostics) {
 		}
 		endpoints = types.ListValueMust(types.StringType, urls)
 	}
-	m.Ref = etcdRef.Value(ctx, etcdRefModel{Version: m.Version, Endpoints: endpoints})
+	m.Ref = etcdRef.Value(ctx, etcdRefModel{Cluster: m.ID, Version: m.Version, Endpoints: endpoints})
 }
 
 func etcdSpec(ctx context.Context, d *providerData, m *etcdModel, diags *diag.Diagnostics) rollout.Etcd {
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
-	targets := targetsFrom(ctx, d, m.Hosts, diags)
 	return rollout.Etcd{
-		Spec:    component.EtcdSpec{Cluster: component.Cluster{Name: ref.Cluster, PKI: ref}, Members: nodesOf(targets)},
-		Targets: targets,
+		Spec:    component.EtcdSpec{Cluster: component.Cluster{Name: ref.Cluster, PKI: ref}},
+		Targets: targetsFrom(ctx, d, m.Hosts, diags),
 	}
 }

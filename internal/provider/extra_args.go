@@ -3,15 +3,18 @@ package provider
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/freeform"
 )
 
 // programList is a list of programs whose flags `extra_args` takes.
@@ -24,32 +27,35 @@ func argsName(program string) string { return strings.ReplaceAll(program, "-", "
 func (p programList) attribute() schema.SingleNestedAttribute {
 	out := schema.SingleNestedAttribute{
 		Optional: true, Attributes: map[string]schema.Attribute{}, Validators: []validator.Object{flagNames(p)},
-		MarkdownDescription: "Additional flags by program: name without leading dashes to value. They override the provider's flags. A flag or value that a program refuses is " +
-			"found before anything is stopped. Default: none.",
+		MarkdownDescription: "Additional flags by program, as an object: name without leading dashes to value. A value overrides the provider's, a list of values gives the flag " +
+			"once for each, and `null` takes the provider's flag away. Flags that connect the parts of the cluster, such as `etcd-servers`, are errors of the plan. A flag or " +
+			"value that a program refuses is found before anything is stopped. Default: none.",
 	}
 	for _, program := range p {
-		out.Attributes[argsName(program)] = schema.MapAttribute{
-			Optional: true, ElementType: types.StringType,
-			MarkdownDescription: fmt.Sprintf("Flags of %s. A change restarts it, one machine at a time. Default: none.", program),
-		}
+		out.Attributes[argsName(program)] = freeform.Object(fmt.Sprintf("Flags of %s. A change restarts it, one machine at a time. Default: none.", program))
 	}
 	return out
 }
 
-// value is the inverse of extraArgs. It is null if no program has flags. If a flag is repeated, the
-// last value counts.
+// value is the inverse of extraArgs. It is null if no program has flags.
 func (p programList) value(found map[string]component.Args) types.Object {
 	typs, values, given := map[string]attr.Type{}, map[string]attr.Value{}, false
 	for _, program := range p {
-		flags := map[string]string{}
+		var flags map[string]any
 		for name, v := range found[program] {
-			flags[name] = v[len(v)-1]
+			if flags == nil {
+				flags, given = map[string]any{}, true
+			}
+			switch len(v) {
+			case 0:
+				flags[name] = nil
+			case 1:
+				flags[name] = v[0]
+			default:
+				flags[name] = v
+			}
 		}
-		value := types.MapNull(types.StringType)
-		if len(flags) > 0 {
-			value, given = tf.StringMapValue(flags), true
-		}
-		typs[argsName(program)], values[argsName(program)] = types.MapType{ElemType: types.StringType}, value
+		typs[argsName(program)], values[argsName(program)] = types.DynamicType, objectValue(flags)
 	}
 	if !given {
 		return types.ObjectNull(typs)
@@ -57,22 +63,32 @@ func (p programList) value(found map[string]component.Args) types.Object {
 	return types.ObjectValueMust(typs, values)
 }
 
-// extraArgs returns the flags of one program in `extra_args`. An unknown value is empty.
+// extraArgs returns the flags of one program in `extra_args`: null is a flag that is taken away,
+// and an unknown value is empty.
 func extraArgs(o types.Object, program string) component.Args {
-	flags, _ := o.Attributes()[argsName(program)].(types.Map)
+	flags, _ := o.Attributes()[argsName(program)].(types.Dynamic)
 	var out component.Args
-	for name, v := range flags.Elements() {
-		if v, ok := v.(types.String); ok && !v.IsNull() {
-			if out == nil {
-				out = component.Args{}
-			}
-			out[name] = []string{v.ValueString()}
+	for name, v := range freeform.Members(flags) {
+		if out == nil {
+			out = component.Args{}
+		}
+		if v.IsNull() {
+			out[name] = nil
+			continue
+		}
+		list, isList := freeform.Elements(v)
+		if !isList {
+			list = []attr.Value{v}
+		}
+		for _, e := range list {
+			text, _ := freeform.Text(e)
+			out[name] = append(out[name], text)
 		}
 	}
 	return out
 }
 
-// flagNames validates that flags are named without leading dashes.
+// flagNames validates the flags of programs, as far as it is known.
 type flagNames programList
 
 func (flagNames) Description(context.Context) string {
@@ -82,9 +98,35 @@ func (f flagNames) MarkdownDescription(ctx context.Context) string { return f.De
 
 func (f flagNames) ValidateObject(_ context.Context, req validator.ObjectRequest, resp *validator.ObjectResponse) {
 	for _, program := range f {
+		flags, _ := req.ConfigValue.Attributes()[argsName(program)].(types.Dynamic)
+		members := freeform.Members(flags)
+		for _, name := range slices.Sorted(maps.Keys(members)) {
+			if !isFlagValue(members[name]) {
+				resp.Diagnostics.AddAttributeError(path.Root("extra_args").AtMapKey(argsName(program)), "Unusable value of a flag",
+					component.ArgField(program, name)+": a flag takes a value, a list of values, or null.")
+			}
+		}
 		for _, e := range component.CheckArgs(program, extraArgs(req.ConfigValue, program)) {
 			at, detail := fieldPath(e.Field, e.Err.Error())
 			resp.Diagnostics.AddAttributeError(at, e.Problem, detail)
 		}
 	}
+}
+
+// isFlagValue reports whether a value is null, unknown, a text or a list of texts that is not
+// empty.
+func isFlagValue(v attr.Value) bool {
+	if v.IsNull() || v.IsUnknown() {
+		return true
+	}
+	if _, ok := freeform.Text(v); ok {
+		return true
+	}
+	list, ok := freeform.Elements(v)
+	for _, e := range list {
+		if _, isText := freeform.Text(e); e.IsNull() || !isText && !e.IsUnknown() {
+			return false
+		}
+	}
+	return ok && len(list) > 0
 }

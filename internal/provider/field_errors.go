@@ -2,7 +2,6 @@ package provider
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
@@ -21,7 +20,7 @@ func addFieldErrors(ctx context.Context, plan tfsdk.Plan, errs invalid.Fields, d
 		at, detail := fieldPath(e.Field, e.Err.Error())
 		if e.Missing {
 			var v attr.Value
-			if d := plan.GetAttribute(ctx, at, &v); !d.HasError() && v != nil && v.IsUnknown() {
+			if d := plan.GetAttribute(ctx, tf.Path(e.Field), &v); !d.HasError() && v != nil && v.IsUnknown() {
 				continue
 			}
 		}
@@ -30,13 +29,33 @@ func addFieldErrors(ctx context.Context, plan tfsdk.Plan, errs invalid.Fields, d
 }
 
 // fieldPath returns the path of a field and the detail of an error there. Terraform shows the
-// source line of an item of an argument, but of nothing below it. So the path of a flag is that of
-// its program, and the detail names the flag.
+// source line of an argument, and of an item of one, but of nothing below it. So the path is not
+// longer. What is below an item of an object, the detail names.
 func fieldPath(field, detail string) (path.Path, string) {
-	below, isFlag := strings.CutPrefix(field, "extra_args.")
-	if !isFlag {
-		return tf.Path(field), detail
+	whole := tf.Path(field)
+	steps := whole.Steps()
+	if len(steps) < 2 {
+		return whole, detail
 	}
-	program, _, _ := strings.Cut(below, "[")
-	return path.Root("extra_args").AtMapKey(program), fmt.Sprintf("%s: %s", field, detail)
+	at := path.Root(argumentOf(field))
+	switch item := steps[1].(type) {
+	case path.PathStepElementKeyInt:
+		return at.AtListIndex(int(item)), detail
+	case path.PathStepElementKeyString:
+		return at.AtMapKey(string(item)), detail
+	case path.PathStepAttributeName:
+		at = at.AtMapKey(string(item))
+	}
+	if len(steps) > 2 {
+		detail = field + ": " + detail
+	}
+	return at, detail
+}
+
+// argumentOf returns the argument of a field.
+func argumentOf(field string) string {
+	if i := strings.IndexAny(field, ".["); i >= 0 {
+		return field[:i]
+	}
+	return field
 }

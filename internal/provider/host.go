@@ -5,6 +5,7 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -28,6 +29,7 @@ type hostModel struct {
 	HostKey    types.String         `tfsdk:"host_key"`
 	PodCIDR    cidrtypes.IPv4Prefix `tfsdk:"pod_cidr"`
 	InstanceID types.String         `tfsdk:"instance_id"`
+	Role       types.String         `tfsdk:"role"`
 }
 
 // hostRef is k8s_machine.x.host. As an input it has no Required attributes: the framework would
@@ -35,15 +37,15 @@ type hostModel struct {
 // k8s_machine.x.host is before the first apply. completeHost checks them instead.
 var hostRef = tf.NewReference[hostModel](map[string]schema.Attribute{
 	"name": schema.StringAttribute{
-		Optional: true, MarkdownDescription: "Name of the machine: its hostname and, on workers, its node name.",
+		Optional: true, MarkdownDescription: "Name of the machine: its hostname and, on workers, its node name. An object of your own needs it.",
 		Validators: []validator.String{machineName()},
 	},
 	"address": schema.StringAttribute{
-		Optional: true, MarkdownDescription: "IP address or DNS name at which the provider reaches the machine by SSH. For a `k8s_machine` it is the public address if there is one.",
+		Optional: true, MarkdownDescription: "IP address or DNS name at which the provider reaches the machine by SSH. For a `k8s_machine` it is the public address if there is one. An object of your own needs it.",
 		Validators: []validator.String{tf.HostAddress()},
 	},
 	"private_ip": schema.StringAttribute{
-		Optional: true, CustomType: iptypes.IPv4AddressType{}, MarkdownDescription: "Private IP address, at which the cluster's machines reach each other.",
+		Optional: true, CustomType: iptypes.IPv4AddressType{}, MarkdownDescription: "Private IP address, at which the cluster's machines reach each other. An object of your own needs it.",
 	},
 	"public_ip": schema.StringAttribute{
 		Optional: true, CustomType: iptypes.IPv4AddressType{}, MarkdownDescription: "Public IP address, if it has one.",
@@ -57,7 +59,7 @@ var hostRef = tf.NewReference[hostModel](map[string]schema.Attribute{
 		Validators: []validator.String{tf.LoginUser()},
 	},
 	"host_key": schema.StringAttribute{
-		Optional: true, MarkdownDescription: "SSH host key (public), as `ssh-ed25519 AAAA...`.",
+		Optional: true, MarkdownDescription: "SSH host key (public), as `ssh-ed25519 AAAA...`. An object of your own needs it.",
 		Validators: []validator.String{hostKey()},
 	},
 	"pod_cidr": schema.StringAttribute{
@@ -66,6 +68,10 @@ var hostRef = tf.NewReference[hostModel](map[string]schema.Attribute{
 	},
 	"instance_id": schema.StringAttribute{
 		Optional: true, MarkdownDescription: "Id of the EC2 instance, if it is one.",
+	},
+	"role": schema.StringAttribute{
+		Optional: true, MarkdownDescription: "Role of the `k8s_machine`, for which its security group was made. Other roles are refused. Default: any.",
+		Validators: []validator.String{stringvalidator.OneOf(component.RoleController, component.RoleWorker, component.RoleLoadBalancer)},
 	},
 })
 
@@ -110,10 +116,13 @@ func hostsAttribute(description string, validators ...validator.List) schema.Lis
 }
 
 // remote returns how to connect to the host. Through a bastion, that is its private address.
-func (h hostModel) remote(d *providerData) remote.Host {
+func (h hostModel) remote(d *providerData) remote.Host { return h.remoteAt(h.Address.ValueString(), d) }
+
+// remoteAt is remote with another address than the host's, by which it is reached directly.
+func (h hostModel) remoteAt(address string, d *providerData) remote.Host {
 	out := remote.Host{
 		Name:     h.Name.ValueString(),
-		Address:  h.Address.ValueString(),
+		Address:  address,
 		Port:     int(h.Port.ValueInt64()),
 		User:     h.User.ValueString(),
 		HostKeys: []string{h.HostKey.ValueString()},
@@ -121,11 +130,7 @@ func (h hostModel) remote(d *providerData) remote.Host {
 	if out.User == "" {
 		out.User = d.ssh.user
 	}
-	if d.ssh.bastion != nil {
-		out.Bastion = d.ssh.bastion
-		out.Address = h.PrivateIP.ValueString()
-	}
-	return out
+	return out.Behind(d.ssh.bastion, h.PrivateIP.ValueString(), h.Address.ValueString(), h.PublicIP.ValueString())
 }
 
 // node returns the host as the cluster sees it. Null or unknown attributes are zero.
@@ -148,7 +153,7 @@ func hostsFrom(ctx context.Context, l types.List, diags *diag.Diagnostics) ([]ho
 func componentHosts(hosts []hostModel) []component.Host {
 	var out []component.Host
 	for _, h := range hosts {
-		out = append(out, component.Host{Node: h.node(), Address: h.Address.ValueString()})
+		out = append(out, component.Host{Node: h.node(), Address: h.Address.ValueString(), Role: h.Role.ValueString()})
 	}
 	return out
 }

@@ -46,7 +46,7 @@ func TestHostErrors(t *testing.T) {
 	c := newRoles(t)
 	host := func(more values) values { return with(c.pool["hosts"].([]any)[0].(values), more) }
 	pool := func(hosts ...any) values { return with(c.pool, values{"hosts": hosts}) }
-	const first, second = `"hosts").ElementKeyInt(0).AttributeName(`, `"hosts").ElementKeyInt(1).AttributeName(`
+	const first, second = `"hosts").ElementKeyInt(0): `, `"hosts").ElementKeyInt(1): `
 	other := values{"name": "worker-1", "private_ip": "10.240.0.21", "address": "203.0.113.8", "pod_cidr": "10.200.1.0/24"}
 	for _, test := range []struct {
 		name, resource string
@@ -55,18 +55,18 @@ func TestHostErrors(t *testing.T) {
 	}{
 		{"all is well", "k8s_worker_pool", pool(host(nil), host(other)), ""},
 		{"no pods", "k8s_worker_pool", pool(host(values{"pod_cidr": nil})),
-			first + `"pod_cidr"): Worker without a pod network: worker-0 needs pod_cidr, a part of the cluster's 10.200.0.0/16 that no other worker has: set it on its k8s_machine.`},
+			first + `Worker without a pod network: worker-0 needs pod_cidr, a part of the cluster's 10.200.0.0/16 that no other worker has: set it on its k8s_machine.`},
 		{"pods not known yet", "k8s_worker_pool", pool(host(values{"pod_cidr": unknown})), ""},
 		{"no pods of ours", "k8s_worker_pool", with(pool(host(values{"pod_cidr": nil})), values{"cni": "none"}), ""},
 		{"pods outside", "k8s_worker_pool", pool(host(values{"pod_cidr": "10.201.0.0/24"})),
-			first + `"pod_cidr"): Pod network outside the cluster's: pod_cidr 10.201.0.0/24 of worker-0 is outside the cluster's pod_cidr 10.200.0.0/16.`},
+			first + `Pod network outside the cluster's: pod_cidr 10.201.0.0/24 of worker-0 is outside the cluster's pod_cidr 10.200.0.0/16.`},
 		{"pods overlap", "k8s_worker_pool", pool(host(nil), host(with(other, values{"pod_cidr": "10.200.0.0/25"}))),
-			second + `"pod_cidr"): Overlapping pod networks: pod_cidr 10.200.0.0/25 of worker-1 overlaps 10.200.0.0/24 of worker-0.`},
+			second + `Overlapping pod networks: pod_cidr 10.200.0.0/25 of worker-1 overlaps 10.200.0.0/24 of worker-0.`},
 		{"same name", "k8s_worker_pool", pool(host(nil), host(with(other, values{"name": "worker-0"}))),
-			second + `"name"): Duplicate host: Host 1 has the same name as host 0: worker-0.`},
+			second + `Duplicate host: Host 1 has the same name as host 0: worker-0.`},
 		{"a host not known yet", "k8s_worker_pool", pool(host(nil), unknown, host(nil)), ""},
 		{"same address", "k8s_lb", values{"cluster": "demo", "host": host(nil), "controllers": []any{host(nil), host(with(other, values{"address": "203.0.113.9"}))}, "pki": c.pool["pki"]},
-			`"controllers").ElementKeyInt(1).AttributeName("address"): Duplicate host: Host 1 has the same address as host 0: 203.0.113.9.`},
+			`"controllers").ElementKeyInt(1): Duplicate host: Host 1 has the same address as host 0: 203.0.113.9.`},
 		{"two members", "k8s_etcd_cluster", with(c.etcd, values{"hosts": []any{host(nil), unknown}}),
 			`"hosts"): Even number of etcd members: 2 etcd members tolerate no more failures than 1, and a split leaves neither half a majority: use 1, 3, 5 or 7.`},
 	} {
@@ -109,6 +109,7 @@ func TestCheckQuorum(t *testing.T) {
 		{"five become three", members("a", "b", "c", "d", "e"), members("a", "b", "c"), "", 0},
 		{"three become one", members("a", "b", "c"), members("a"), "controller-1, controller-2 leave", diag.SeverityWarning},
 		{"machines of one's own", members("", "", ""), members("", "", ""), "", 0},
+		{"the only one becomes another", members("a"), []hostModel{{Name: types.StringValue("other"), InstanceID: types.StringValue("b")}}, "None of the present members (controller-0)", diag.SeverityError},
 		{"the only one is replaced", members("a"), members("?"), "data would be lost", diag.SeverityError},
 	} {
 		var diags diag.Diagnostics

@@ -30,7 +30,7 @@ type kubeconfigModel struct {
 
 // Descriptions of the attributes of both kubeconfigs.
 const (
-	kubeconfigEndpoint = "URL of the API server: the public endpoint, `k8s_lb.<name>.endpoint`, or the private endpoint, `k8s_lb.<name>.private_endpoint`."
+	kubeconfigEndpoint = "URL of the API server: the public endpoint, `k8s_lb.<name>.endpoint`, or the private endpoint, `k8s_lb.<name>.private_endpoint`. Without a load balancer, those of `k8s_control_plane.<name>.ref`."
 	kubeconfigUser     = "User in the certificate. Default: `admin`."
 	kubeconfigGroups   = "Groups in the certificate. Default: `[\"system:masters\"]`, which may do everything. To grant less, name a group of your own and bind roles to it."
 	kubeconfigTTL      = "How long the certificate is valid, as a duration such as `8h`. It cannot be revoked, so keep it short. Default: `8h`."

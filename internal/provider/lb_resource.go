@@ -1,16 +1,16 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"strconv"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64default"
@@ -35,6 +35,7 @@ type lbModel struct {
 	Controllers     types.List   `tfsdk:"controllers"`
 	PKI             types.Object `tfsdk:"pki"`
 	Port            types.Int64  `tfsdk:"port"`
+	Adopt           types.Bool   `tfsdk:"adopt"`
 	Tags            types.Map    `tfsdk:"tags"`
 	AllocationID    types.String `tfsdk:"allocation_id"`
 	PublicIP        types.String `tfsdk:"public_ip"`
@@ -61,7 +62,8 @@ func newLBResource() resource.Resource {
 			"host": lbHostAttribute(),
 			"controllers": hostsAttribute("Machines of the API servers. A change reloads HAProxy; open connections are kept.",
 				listvalidator.SizeAtLeast(1)),
-			"pki": pkiAttribute(),
+			"pki":   pkiAttribute(),
+			"adopt": adoptAttribute(),
 			"tags": schema.MapAttribute{
 				Optional: true, ElementType: types.StringType, MarkdownDescription: "Tags of the Elastic IP, added to the provider's `default_tags`, which they override. Changed in place. Default: none.",
 				Validators: tagValidators(),
@@ -132,13 +134,10 @@ func checkLB(ctx context.Context, plan, prior *lbModel, _ rollout.LoadBalancer, 
 		plan.AllocationID, plan.PublicIP = types.StringUnknown(), types.StringUnknown() // the Elastic IP was released
 	}
 	if hosts, known := hostsFrom(ctx, plan.Controllers, diags); known {
-		errs = component.CheckHosts("controllers", componentHosts(hosts))
+		errs = component.CheckControllers("controllers", componentHosts(hosts))
 	}
-	name := clusterOf(ctx, plan.PKI, diags)
-	if !name.IsUnknown() && !plan.Cluster.IsUnknown() && !name.Equal(plan.Cluster) {
-		diags.AddAttributeError(path.Root("cluster"), "PKI of another cluster",
-			fmt.Sprintf("The load balancer belongs to cluster %s, but pki belongs to cluster %s. Use the pki of the same cluster.", plan.Cluster.ValueString(), name.ValueString()))
-	}
+	errs = append(errs, component.CheckSameCluster(component.Part{Field: "cluster", Cluster: plan.Cluster.ValueString()},
+		component.Part{Field: "pki", Cluster: clusterOf(ctx, plan.PKI, diags).ValueString()})...)
 	return errs
 }
 
@@ -149,7 +148,22 @@ func lbOutputs(ctx context.Context, m *lbModel, diags *diag.Diagnostics) {
 		private = host.PrivateIP.StringValue
 	}
 	m.Endpoint, m.PrivateEndpoint = urlOf(m.PublicIP, m.Port), urlOf(private, m.Port)
-	m.Ref = lbRef.Value(ctx, lbRefModel{Endpoint: m.Endpoint, PrivateEndpoint: m.PrivateEndpoint, PublicHost: m.PublicIP, PrivateHost: private})
+	m.Ref = lbRef.Value(ctx, lbRefModel{Cluster: m.Cluster, Controllers: controllersValue(ctx, m.Controllers, diags),
+		Endpoint: m.Endpoint, PrivateEndpoint: m.PrivateEndpoint, PublicHost: m.PublicIP, PrivateHost: private})
+}
+
+// controllersValue returns the private addresses of hosts by name, unknown if a name is.
+func controllersValue(ctx context.Context, l types.List, diags *diag.Diagnostics) types.Map {
+	hosts, known := hostsFrom(ctx, l, diags)
+	out := map[string]attr.Value{}
+	for _, h := range hosts {
+		known = known && !h.Name.IsUnknown()
+		out[h.Name.ValueString()] = h.PrivateIP.StringValue
+	}
+	if !known {
+		return types.MapUnknown(types.StringType)
+	}
+	return types.MapValueMust(types.StringType, out)
 }
 
 func urlOf(host types.String, port types.Int64) types.String {
@@ -162,18 +176,16 @@ func urlOf(host types.String, port types.Int64) types.String {
 func lbSpec(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) rollout.LoadBalancer {
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
 	host, _ := hostRef.Read(ctx, m.Host, diags)
-	target := fleet.Target{Host: host.remote(d), Node: host.node()}
+	target := fleet.Target{Host: host.remote(d), Node: host.node(), ID: host.InstanceID.ValueString()}
 	if m.AllocationID.ValueString() != "" {
 		// The Elastic IP has replaced the address that the machine was launched with.
 		target.Node.PublicIP = tf.Addr(iptypes.IPv4Address{StringValue: m.PublicIP})
-		if d.ssh.bastion == nil {
-			target.Host.Address = m.PublicIP.ValueString()
-		}
+		target.Host = host.remoteAt(m.PublicIP.ValueString(), d)
 	}
 	return rollout.LoadBalancer{
 		Spec: component.LoadBalancerSpec{
 			Cluster:  component.Cluster{Name: ref.Cluster, PKI: ref},
-			Backends: nodesOf(targetsFrom(ctx, d, m.Controllers, diags)),
+			Backends: fleet.Nodes(targetsFrom(ctx, d, m.Controllers, diags)),
 		},
 		Targets: []fleet.Target{target},
 	}
@@ -191,7 +203,7 @@ func (m *lbModel) address(ctx context.Context, d *providerData, diags *diag.Diag
 
 // acquireAddress allocates the Elastic IP and associates it. A host that is not an EC2 instance is
 // reached at its own address.
-func acquireAddress(ctx context.Context, d *providerData, plan, prior *lbModel, diags *diag.Diagnostics) bool {
+func acquireAddress(ctx context.Context, d *providerData, plan, prior *lbModel, h *holding, diags *diag.Diagnostics) bool {
 	host, _ := hostRef.Read(ctx, plan.Host, diags)
 	if host.InstanceID.ValueString() == "" {
 		plan.AllocationID, plan.PublicIP = types.StringValue(""), host.Address
@@ -202,7 +214,21 @@ func acquireAddress(ctx context.Context, d *providerData, plan, prior *lbModel, 
 		addError(diags, "Cannot reach AWS", err)
 		return false
 	}
+	if prior == nil || h.Account == "" && prior.AllocationID.ValueString() == "" {
+		*h, err = d.newHolding(ctx, client)
+		if prior != nil {
+			h.ID = cmp.Or(prior.Claim.ValueString(), h.ID)
+		}
+		h.Adopt = plan.Adopt.ValueBool()
+	} else {
+		*h, err = d.forUpdate(ctx, client, *h, plan.Adopt)
+	}
+	if err != nil {
+		addError(diags, "Cannot apply the Elastic IP", err)
+		return false
+	}
 	spec := plan.address(ctx, d, diags)
+	spec.Claim = h.Claim
 	allocated := ""
 	if prior != nil {
 		allocated = prior.AllocationID.ValueString()
@@ -218,12 +244,14 @@ func acquireAddress(ctx context.Context, d *providerData, plan, prior *lbModel, 
 	}
 	if err != nil {
 		addError(diags, "Cannot apply the Elastic IP", err)
+	} else if allocated == "" {
+		d.claims.made(h.Claim, a.Unsettled, nil)
 	}
 	return a.AllocationID != ""
 }
 
-// inspectAddress returns what differs on the Elastic IP.
-func inspectAddress(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) []finding.Finding {
+// inspectAddress returns what differs on the Elastic IP, and recovers a lost holding.
+func inspectAddress(ctx context.Context, d *providerData, m *lbModel, h *holding, diags *diag.Diagnostics) []finding.Finding {
 	if m.AllocationID.ValueString() == "" {
 		return nil
 	}
@@ -232,7 +260,19 @@ func inspectAddress(ctx context.Context, d *providerData, m *lbModel, diags *dia
 		addError(diags, "Cannot reach AWS", err)
 		return nil
 	}
-	_, drift, err := client.ObserveAddress(ctx, m.AllocationID.ValueString(), m.address(ctx, d, diags))
+	spec := m.address(ctx, d, diags)
+	spec.Claim = h.Claim
+	var found infraaws.Address
+	var drift []finding.Finding
+	if err = d.checked(ctx, client, *h); err == nil {
+		found, drift, err = client.ObserveAddress(ctx, m.AllocationID.ValueString(), spec)
+	}
+	if err == nil {
+		*h, err = d.recovered(ctx, client, *h, found.Claim)
+	}
+	if err == nil {
+		d.settle(ctx, client, *h, found.Unsettled)
+	}
 	switch {
 	case errors.Is(err, infraaws.ErrNotFound):
 		drift = []finding.Finding{{Kind: finding.ReleasedAddress, Target: m.PublicIP.ValueString(), Problem: finding.Missing, Found: m.AllocationID.ValueString()}}
@@ -244,15 +284,16 @@ func inspectAddress(ctx context.Context, d *providerData, m *lbModel, diags *dia
 }
 
 // releaseAddress releases the Elastic IP.
-func releaseAddress(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) {
+func releaseAddress(ctx context.Context, d *providerData, m *lbModel, h holding, diags *diag.Diagnostics) {
 	if m.AllocationID.ValueString() == "" {
 		return
 	}
 	client, err := d.aws(ctx)
 	if err == nil {
-		err = client.DeleteAddress(ctx, m.AllocationID.ValueString())
+		err = client.DeleteAddress(ctx, m.AllocationID.ValueString(), h.Claim)
 	}
-	if err != nil {
+	d.claims.gone(h.Claim)
+	if err != nil && !addKept(diags, "Elastic IP "+m.PublicIP.ValueString(), err) {
 		addError(diags, "Cannot release the Elastic IP", err)
 	}
 }

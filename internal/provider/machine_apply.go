@@ -2,10 +2,7 @@ package provider
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
-	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -36,8 +33,10 @@ func (r *machineResource) Create(ctx context.Context, req resource.CreateRequest
 		return
 	}
 	spec := m.spec(ctx, &resp.Diagnostics)
-	if spec.Claim, err = r.data.newClaim(); err == nil {
-		spec.AuthorizedKeys, err = r.data.authorizedKeys(ctx)
+	h, err := r.data.newHolding(ctx, client)
+	if err == nil {
+		spec.Claim, spec.Claim.Adopt = h.Claim, m.Adopt.ValueBool()
+		spec.AuthorizedKeys, err = r.data.authorizedKeys()
 	}
 	if err != nil {
 		fail(err)
@@ -58,30 +57,23 @@ func (r *machineResource) Create(ctx context.Context, req resource.CreateRequest
 		// The instance costs money from now on, so it goes into the state. The next apply replaces
 		// it.
 		fail(err)
+		if made.ID == "" {
+			return
+		}
 	} else {
 		say("machine: ready")
+		r.data.claims.made(h.Claim, made.Unsettled, nil)
 	}
 	m.fill(ctx, made)
-	tf.WritePrivate(ctx, resp.Private, claimKey, spec.Claim, &resp.Diagnostics)
+	m.Claim = types.StringValue(h.ID)
+	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
 	tf.WritePrivate(ctx, resp.Private, routesKey, made.RouteTables, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
-// claimKey is the private-state entry with the claim to the instance.
-const claimKey = "claim"
-
 // routesKey is the private-state entry with the route tables that got the route to the machine's
 // pods.
 const routesKey = "route_tables"
-
-// newClaim returns a random claim.
-func (d *providerData) newClaim() (string, error) {
-	b := make([]byte, 8)
-	if _, err := io.ReadFull(d.rand, b); err != nil {
-		return "", fmt.Errorf("make a claim: %w", err)
-	}
-	return hex.EncodeToString(b), nil
-}
 
 // Read implements resource.Resource.
 func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
@@ -98,7 +90,14 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	}
 	spec := m.spec(ctx, &resp.Diagnostics)
 	spec.RoutedTables = tf.ReadPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics)
-	found, drift, err := client.ObserveMachine(ctx, m.ID.ValueString(), spec)
+	h := readHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
+	spec.Claim = h.Claim
+	var found infraaws.Machine
+	var drift []finding.Finding
+	err := r.data.checked(ctx, client, h)
+	if err == nil {
+		found, drift, err = client.ObserveMachine(ctx, m.ID.ValueString(), spec)
+	}
 	switch {
 	case errors.Is(err, infraaws.ErrNotFound):
 		// Terraform itself does not say why it creates something again.
@@ -109,20 +108,32 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 		addError(&resp.Diagnostics, "Cannot refresh machine "+m.Name.ValueString(), err)
 		return
 	}
+	lost := h.lost()
+	if h, err = r.data.recovered(ctx, client, h, found.Claim); err != nil {
+		addError(&resp.Diagnostics, "Cannot refresh machine "+m.Name.ValueString(), err)
+		return
+	}
+	r.data.settle(ctx, client, h, found.Unsettled)
+	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
 	// A failed update may have added routes without recording them.
 	tf.WritePrivate(ctx, resp.Private, routesKey, union(spec.RoutedTables, found.RouteTables), &resp.Diagnostics)
 	if found.HostKey == "" {
 		// If someone deletes the tag, the state still has the key.
 		found.HostKey = m.HostKey.ValueString()
 	}
+	grow := tf.ReadPrivate[bool](ctx, req.Private, growKey, &resp.Diagnostics)
+	if lost && int64(found.RootVolumeGiB) > m.RootVolumeSize.ValueInt64() {
+		grow = true // the volume was enlarged by the update that died, and perhaps not its file system
+		tf.WritePrivate(ctx, resp.Private, growKey, grow, &resp.Diagnostics)
+	}
 	m.fill(ctx, found)
 	// With this value the plan knows that the instance is stopped and started, and that its public
 	// address changes.
 	m.InstanceType = types.StringValue(found.InstanceType)
-	if tf.ReadPrivate[bool](ctx, req.Private, growKey, &resp.Diagnostics) {
+	if grow {
 		drift = append(drift, finding.Finding{Subject: m.Name.ValueString(), Kind: finding.RootFileSystem, Problem: finding.TooSmall})
 	}
-	m.Drift = driftValue(drift)
+	m.Claim, m.Drift = tf.OptionalString(h.ID), driftValue(drift)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -136,11 +147,23 @@ func (r *machineResource) Update(ctx context.Context, req resource.UpdateRequest
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	if onlyProtection(req) {
+		resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+		return
+	}
 	private := machinePrivate{
 		grow:   tf.ReadPrivate[bool](ctx, req.Private, growKey, &resp.Diagnostics),
 		routes: tf.ReadPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics),
 	}
 	fail := func(err error) { addError(&resp.Diagnostics, "Cannot change machine "+m.Name.ValueString(), err) }
+	client, err := r.data.aws(ctx)
+	if err == nil {
+		private.holding, err = r.data.forUpdate(ctx, client, readHolding(ctx, req.Private, state.Claim, &resp.Diagnostics), m.Adopt)
+	}
+	if err != nil {
+		fail(err)
+		return
+	}
 	restart, err := r.begin(ctx, m, state, &resp.Diagnostics)
 	defer func() { restart.done() }()
 	if err != nil {
@@ -149,10 +172,8 @@ func (r *machineResource) Update(ctx context.Context, req resource.UpdateRequest
 	}
 	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Update, machineChangeTimeout, &resp.Diagnostics)
 	defer cancel()
-	client, err := r.data.aws(ctx)
-	if err == nil {
-		private, err = r.converge(ctx, client, &m, state, restart, private, &resp.Diagnostics)
-	}
+	private, err = r.converge(ctx, client, &m, state, restart, private, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, holdingKey, private.holding, &resp.Diagnostics)
 	tf.WritePrivate(ctx, resp.Private, growKey, private.grow, &resp.Diagnostics)
 	tf.WritePrivate(ctx, resp.Private, routesKey, private.routes, &resp.Diagnostics)
 	restart.warn(&resp.Diagnostics)
@@ -181,11 +202,14 @@ func union(a, b []string) []string {
 type machinePrivate struct {
 	grow   bool     // the root file system must still grow to its volume's size
 	routes []string // route tables that have the route to the machine's pods
+
+	holding holding
 }
 
 // converge changes the machine to what is planned and returns the new private state.
 func (r *machineResource) converge(ctx context.Context, client *infraaws.Client, m *machineModel, state machineModel, restart *machineRestart, private machinePrivate, diags *diag.Diagnostics) (machinePrivate, error) {
 	spec := m.spec(ctx, diags)
+	spec.Claim = private.holding.Claim
 	spec.RemoveTags = removedKeys(state.TagsAll, m.TagsAll)
 	spec.RemovePodCIDR, spec.RoutedTables = tf.Prefix(state.PodCIDR), private.routes
 	made, err := client.ConvergeMachine(ctx, m.ID.ValueString(), spec, func(ctx context.Context, now infraaws.Machine) error {
@@ -208,7 +232,7 @@ func (r *machineResource) converge(ctx context.Context, client *infraaws.Client,
 		if err := client.WaitMachine(ctx, made, r.data.connect); err != nil {
 			return private, err
 		}
-		if err := restart.resume(ctx, made); err != nil {
+		if err := restart.resume(ctx, client, made); err != nil {
 			return private, err
 		}
 	}
@@ -222,25 +246,28 @@ func (r *machineResource) converge(ctx context.Context, client *infraaws.Client,
 	return private, nil
 }
 
-// Delete implements resource.Resource. An instance that another create has adopted since belongs to
-// that object: with create_before_destroy there is only one instance, and it must not be
-// terminated.
+// Delete implements resource.Resource. An instance that is another's by now is left alone.
 func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	var m machineModel
 	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
-	claim := tf.ReadPrivate[string](ctx, req.Private, claimKey, &resp.Diagnostics)
+	h := readHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
+	spec := m.spec(ctx, &resp.Diagnostics)
+	spec.RoutedTables = tf.ReadPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics)
+	spec.Claim = h.Claim
 	if resp.Diagnostics.HasError() {
+		return
+	}
+	if !mayDelete(ctx, "machine "+m.Name.ValueString(), req.State, &resp.Diagnostics) {
 		return
 	}
 	client, err := r.data.aws(ctx)
 	if err == nil {
-		now, looked := client.DescribeMachine(ctx, m.ID.ValueString())
-		if looked == nil && now.Claim != "" && now.Claim != claim {
-			resp.Diagnostics.AddWarning("Machine "+m.Name.ValueString()+" was kept", m.ID.ValueString()+" is not terminated: another object has adopted the instance, "+
-				"as the replacement of a machine does with create_before_destroy. A machine's name and address are taken as long as it exists, so there cannot be two of it.\n\n"+
-				"To replace the machine, remove create_before_destroy from its lifecycle block and from the resources that depend on it, and apply with -replace.")
-			return
-		}
+		err = r.data.checked(ctx, client, h)
+	}
+	if err == nil {
+		err = client.CheckMachine(ctx, m.ID.ValueString(), spec)
+	}
+	if err == nil {
 		var done func()
 		done, err = r.leaveCluster(ctx, client, m, &resp.Diagnostics)
 		defer done()
@@ -249,11 +276,10 @@ func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest
 		var cancel context.CancelFunc
 		ctx, cancel = tf.WithTimeout(ctx, m.Timeouts.Delete, machineTimeout, &resp.Diagnostics)
 		defer cancel()
-		spec := m.spec(ctx, &resp.Diagnostics)
-		spec.RoutedTables = tf.ReadPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics)
 		err = client.DeleteMachine(ctx, m.ID.ValueString(), spec)
 	}
-	if err != nil {
+	r.data.claims.gone(h.Claim)
+	if err != nil && !addKept(&resp.Diagnostics, "Machine "+m.Name.ValueString(), err) {
 		addError(&resp.Diagnostics, "Cannot delete machine "+m.Name.ValueString(), err)
 	}
 }

@@ -103,7 +103,7 @@ func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Cli
 	if done, err = turns.Take(ctx); err == nil {
 		err = r.leave(ctx, duty, turns, m, diags)
 	} else {
-		duty.Restore(ctx)
+		duty.Restore(ctx, m.targetAt(r.data, now).Host)
 	}
 	for _, note := range duty.Notes() {
 		diags.AddWarning("Machine "+m.Name.ValueString()+" did not leave its cluster completely", remote.Redact(note.String()))
@@ -132,7 +132,9 @@ type machineRestart struct {
 	model machineModel
 	turns *maintenance.Turns
 	done  func()            // ends the machine's turn
-	duty  *maintenance.Duty // nil until the machine was stopped
+	duty  *maintenance.Duty // nil until what the machine does is known
+
+	suspended bool // the machine has been prepared to be stopped
 }
 
 // begin waits for the machine's turn if the change stops it. Time limits do not run yet. A machine
@@ -155,28 +157,45 @@ func (s *machineRestart) stop(ctx context.Context, client *infraaws.Client, now 
 	if err != nil {
 		return fmt.Errorf("not stopped, since what runs on it is not known: %w", err)
 	}
+	s.duty = duty
 	if err := duty.Suspend(ctx, s.turns.Leaving); err != nil {
 		return err
 	}
-	s.duty = duty
+	s.suspended = true
 	return nil
 }
 
-// resume waits until the started machine is healthy again.
-func (s *machineRestart) resume(ctx context.Context, now infraaws.Machine) error {
+// resume waits until the started machine is healthy again. A machine that was found stopped does
+// again what an interrupted change has noted on it; there is nothing to wait for on one that
+// somebody has stopped.
+func (s *machineRestart) resume(ctx context.Context, client *infraaws.Client, now infraaws.Machine) error {
 	if s.duty == nil {
-		return nil
+		duty, err := s.r.duty(ctx, client, s.model, now)
+		if err != nil {
+			return fmt.Errorf("started, but what it was stopped from is not known: %w", err)
+		}
+		if !duty.Interrupted() {
+			return nil
+		}
+		s.duty = duty
 	}
 	return s.duty.Resume(ctx, s.model.targetAt(s.r.data, now).Host)
 }
 
-// abandon undoes stop if the machine was not stopped after all.
+// abandon undoes stop if the machine runs: it was not stopped after all, or it was started again.
 func (s *machineRestart) abandon(ctx context.Context, client *infraaws.Client) {
-	if s.duty == nil {
-		return
+	if !s.suspended {
+		return // Suspend itself has undone what it did
 	}
-	if now, err := client.DescribeMachine(context.WithoutCancel(ctx), s.model.ID.ValueString()); err == nil && now.State == running {
-		s.duty.Restore(ctx)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalReadTimeout)
+	defer cancel()
+	now, err := client.DescribeMachine(ctx, s.model.ID.ValueString())
+	for err == nil && now.State == "pending" && ctx.Err() == nil {
+		time.Sleep(askAgain)
+		now, err = client.DescribeMachine(ctx, s.model.ID.ValueString())
+	}
+	if err == nil && now.State == running {
+		s.duty.Restore(ctx, s.model.targetAt(s.r.data, now).Host)
 	}
 }
 

@@ -21,6 +21,7 @@ const running = "running"
 
 // ModifyPlan implements resource.ResourceWithModifyPlan.
 func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	defer func() { plannedEnd(ctx, objectName(ctx, "machine", "name", req.State, resp.Plan), req, resp) }()
 	if req.Plan.Raw.IsNull() || r.data == nil {
 		return
 	}
@@ -36,10 +37,11 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	plan.InstanceState = types.StringValue(running)
 
 	if req.State.Raw.IsNull() {
-		r.planNew(ctx, config, &plan)
+		r.planNew(ctx, config, &plan, &resp.Diagnostics)
 	} else {
 		var state machineModel
 		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+		checkImported(ctx, req, state, network, &resp.Diagnostics)
 		if movedNetwork(ctx, state.Network, network, state.subnet(ctx, &resp.Diagnostics), &resp.Diagnostics) {
 			resp.RequiresReplace.Append(path.Root("network"))
 			plan.ID, plan.ImageID, plan.HostKey = types.StringUnknown(), types.StringUnknown(), types.StringUnknown()
@@ -47,7 +49,7 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 			if config.PrivateIP.IsNull() {
 				plan.PrivateIP = iptypes.NewIPv4AddressUnknown()
 			}
-			r.planNew(ctx, config, &plan)
+			r.planNew(ctx, config, &plan, &resp.Diagnostics)
 		} else {
 			plan.planUpdate(ctx, state, &resp.Diagnostics)
 		}
@@ -55,8 +57,22 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
 
+// checkImported refuses an imported machine of another cluster, which would be terminated. A
+// machine that was made here is replaced when its cluster gets another name.
+func checkImported(ctx context.Context, req resource.ModifyPlanRequest, state machineModel, network networkRefModel, diags *diag.Diagnostics) {
+	old, ok := networkRef.Read(ctx, state.Network, diags)
+	if req.Private == nil || !ok || network.Cluster.IsUnknown() || network.Cluster.Equal(old.Cluster) || !readHolding(ctx, req.Private, state.Claim, diags).Imported {
+		return
+	}
+	diags.AddAttributeError(path.Root("network"), "Imported machine of another cluster",
+		fmt.Sprintf("Instance %s is machine %s of cluster %s, and network is that of cluster %s. To replace it would terminate the other cluster's machine.\n\n"+
+			"Import an instance of this cluster instead. If this one is in the state already, remove it with `terraform state rm`.",
+			state.ID.ValueString(), state.Name.ValueString(), old.Cluster.ValueString(), network.Cluster.ValueString()))
+}
+
 // planNew plans a machine that does not exist yet.
-func (r *machineResource) planNew(ctx context.Context, config machineModel, plan *machineModel) {
+func (r *machineResource) planNew(ctx context.Context, config machineModel, plan *machineModel, diags *diag.Diagnostics) {
+	r.data.checkAgentKey(diags)
 	if config.User.IsNull() {
 		plan.User = types.StringValue(r.data.ssh.user)
 		if r.data.sshUnknown {
@@ -88,7 +104,7 @@ func (m *machineModel) planUpdate(ctx context.Context, state machineModel, diags
 func (m machineModel) host() hostModel {
 	h := hostModel{
 		Name: m.Name, PrivateIP: m.PrivateIP, PublicIP: m.PublicIP, Port: types.Int64Value(22),
-		User: m.User, HostKey: m.HostKey, PodCIDR: m.PodCIDR, InstanceID: m.ID,
+		User: m.User, HostKey: m.HostKey, PodCIDR: m.PodCIDR, InstanceID: m.ID, Role: m.Role,
 		Address: m.PublicIP.StringValue,
 	}
 	if m.PublicIP.IsNull() {
@@ -108,6 +124,7 @@ func (m machineModel) check(ctx context.Context, p tfsdk.Plan, network networkRe
 		}
 	}
 	errs := infraaws.CheckPrivateIP(tf.Addr(m.PrivateIP), ranges)
+	errs = append(errs, infraaws.CheckInstanceType(m.InstanceType.ValueString())...)
 	addFieldErrors(ctx, p, append(errs, infraaws.CheckPodCIDR(pods, vpc)...), diags)
 	if !m.PodCIDR.IsNull() && !m.Role.IsUnknown() && m.Role.ValueString() != string(infraaws.RoleWorker) {
 		diags.AddAttributeError(path.Root("pod_cidr"), "Pods run on workers only",

@@ -2,6 +2,8 @@ package provider
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
@@ -49,6 +51,7 @@ type machineModel struct {
 	RootVolumeSize    types.Int64          `tfsdk:"root_volume_size"`
 	AssociatePublicIP types.Bool           `tfsdk:"associate_public_ip_address"`
 	User              types.String         `tfsdk:"user"`
+	Adopt             types.Bool           `tfsdk:"adopt"`
 	Tags              types.Map            `tfsdk:"tags"`
 	TagsAll           types.Map            `tfsdk:"tags_all"`
 	ImageID           types.String         `tfsdk:"image_id"`
@@ -56,6 +59,8 @@ type machineModel struct {
 	PublicIP          iptypes.IPv4Address  `tfsdk:"public_ip"`
 	HostKey           types.String         `tfsdk:"host_key"`
 	Host              types.Object         `tfsdk:"host"`
+	Protection        types.Bool           `tfsdk:"deletion_protection"`
+	Claim             types.String         `tfsdk:"claim"`
 	Drift             types.Map            `tfsdk:"drift"`
 	Timeouts          timeouts.Value       `tfsdk:"timeouts"`
 }
@@ -79,11 +84,11 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"stopped; it is terminated without being drained, with a warning. A controller that answers, but whose systemd does not report what runs on it, is not " +
 			"terminated: repair or reboot it, or stop its instance first. When a whole cluster is destroyed, its programs are removed before the machines are " +
 			"terminated, so nothing is drained.\n\n" +
-			"`create_before_destroy` does not replace a machine, since its name is taken as long as it exists. The new object adopts the running instance, or " +
-			"fails if the configuration wants a different one. The old object then releases the instance, with a warning. Terraform also treats a machine as " +
-			"`create_before_destroy` if a resource that depends on it is.",
+			"A machine cannot be replaced with `create_before_destroy`, since its name is taken as long as it exists: the new object is refused, and the machine stays as " +
+			"it is. Terraform also treats a machine as `create_before_destroy` if a resource that depends on it is. A resource that is renamed in the configuration " +
+			"needs a `moved` block for the same reason.",
 		Attributes: map[string]schema.Attribute{
-			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: the id of the EC2 instance. Import takes it.", PlanModifiers: keep},
+			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: the id of the EC2 instance. Import takes it, or `<cluster>/<id>`, which is refused if the instance is another cluster's.", PlanModifiers: keep},
 			"name": schema.StringAttribute{
 				Required: true, MarkdownDescription: "Name of the machine: its hostname and, on workers, its node name. A change replaces the machine.",
 				Validators:    []validator.String{machineName()},
@@ -98,7 +103,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"network": networkRef.Input("Network of the cluster: `k8s_network.<name>.ref`. Another VPC or subnet replaces the machine; another security group is set in place."),
 			"private_ip": schema.StringAttribute{
 				Optional: true, Computed: true, CustomType: iptypes.IPv4AddressType{},
-				MarkdownDescription: "Private IP address, within the network's `node_cidr` and not one of the five addresses that AWS reserves in each subnet. A change replaces the " +
+				MarkdownDescription: "Private IP address, within one of the network's `subnets` (for a VPC of the provider's own, that is `node_cidr`) and not one of the five addresses that AWS reserves in each subnet. A change replaces the " +
 					"machine. Default: AWS chooses an address at launch; set one to keep it when the machine is replaced.",
 				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
 			},
@@ -111,7 +116,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			},
 			"instance_type": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString(infraaws.DefaultInstanceType),
-				MarkdownDescription: "Instance type (x86-64). Changed in place: the machine is drained, stopped and started, one machine of the cluster at a time, and gets another public " +
+				MarkdownDescription: "Instance type with an x86-64 processor; others are an error of the plan. Changed in place: the machine is drained, stopped and started, one machine of the cluster at a time, and gets another public " +
 					"address. Default: `" + infraaws.DefaultInstanceType + "`.",
 				Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
 			},
@@ -140,6 +145,8 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				Validators:          []validator.String{tf.LoginUser()},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
 			},
+			"adopt":    adoptAttribute(),
+			protection: protectionAttribute(),
 			"tags":     tagsAttribute(),
 			"tags_all": tagsAllAttribute(),
 			"image_id": schema.StringAttribute{Computed: true, MarkdownDescription: "AMI in use.", PlanModifiers: keep},
@@ -153,6 +160,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			},
 			"host_key": schema.StringAttribute{Computed: true, MarkdownDescription: "SSH host key (public), as `ssh-ed25519 AAAA...`.", PlanModifiers: keep},
 			"host":     hostRef.Output("Reference: the value for `host`, `hosts` and `controllers` of other resources."),
+			"claim":    claimAttribute(inTags),
 			"drift":    tf.DriftAttribute(),
 		},
 		Blocks: map[string]schema.Block{"timeouts": machineDeadlines.Block(ctx)},
@@ -167,7 +175,18 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 		fail(err)
 		return
 	}
-	found, podCIDR, err := client.FindMachine(ctx, req.ID)
+	cluster, id, named := strings.Cut(req.ID, "/")
+	if !named {
+		cluster, id = "", req.ID
+	}
+	found, podCIDR, err := client.FindMachine(ctx, id)
+	if err == nil && named && found.Cluster != cluster {
+		err = fmt.Errorf("instance %s is machine %s of cluster %s, not of cluster %s: nothing was imported", id, found.Name, found.Cluster, cluster)
+	}
+	var h holding
+	if err == nil {
+		h, err = r.data.imported(ctx, client, found.Claim)
+	}
 	if err != nil {
 		fail(err)
 		return
@@ -193,6 +212,7 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 	}
 	m.TagsAll = r.data.tagsAll(m.Tags)
 	m.fill(ctx, found)
-	tf.WritePrivate(ctx, resp.Private, claimKey, found.Claim, &resp.Diagnostics)
+	m.Claim = types.StringValue(h.ID)
+	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }

@@ -404,7 +404,7 @@ func TestNetworkGone(t *testing.T) {
 	adopted.must(other)
 
 	vpc := own.get("vpc_id").(string)
-	if err := c.client.DeleteNetwork(t.Context(), infraaws.NetworkSpec{Cluster: "demo"}); err != nil {
+	if err := c.client.DeleteNetwork(t.Context(), infraaws.NetworkSpec{Cluster: "demo", Claim: claimOf(t, own)}); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range adopted.get("security_group_ids").(values) {

@@ -15,6 +15,7 @@ import (
 
 // ModifyPlan implements resource.ResourceWithModifyPlan.
 func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	defer func() { plannedEnd(ctx, objectName(ctx, "network", "cluster", req.State, resp.Plan), req, resp) }()
 	if req.Plan.Raw.IsNull() || r.data == nil {
 		return
 	}
@@ -36,6 +37,10 @@ func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 			resp.Diagnostics.AddAttributeWarning(path.Root("admin_cidrs"), "Open to the whole internet",
 				"0.0.0.0/0 lets everyone connect to SSH on every machine and to the API server. Prefer your own address as a /32.")
 		}
+	}
+	if plan.BastionRole.ValueString() == string(infraaws.RoleWorker) {
+		resp.Diagnostics.AddAttributeWarning(path.Root("bastion_role"), "Pods reach SSH on every machine",
+			"A security group cannot tell a worker from the pods on it. Prefer a bastion of the role lb, on which no pods run.")
 	}
 	if req.State.Raw.IsNull() {
 		plan.NodeCIDRs = types.SetUnknown(cidrtypes.IPv4PrefixType{})

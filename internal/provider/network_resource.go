@@ -22,6 +22,7 @@ import (
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -56,11 +57,15 @@ type networkModel struct {
 	AvailabilityZone types.String         `tfsdk:"availability_zone"`
 	AdminCIDRs       types.Set            `tfsdk:"admin_cidrs"`
 	NodePortCIDRs    types.Set            `tfsdk:"nodeport_cidrs"`
+	BastionRole      types.String         `tfsdk:"bastion_role"`
 	IgnoreRules      types.Object         `tfsdk:"ignore_rules"`
+	Adopt            types.Bool           `tfsdk:"adopt"`
 	Tags             types.Map            `tfsdk:"tags"`
 	TagsAll          types.Map            `tfsdk:"tags_all"`
 	SecurityGroupIDs types.Map            `tfsdk:"security_group_ids"`
 	Ref              types.Object         `tfsdk:"ref"`
+	Protection       types.Bool           `tfsdk:"deletion_protection"`
+	Claim            types.String         `tfsdk:"claim"`
 	Drift            types.Map            `tfsdk:"drift"`
 	Timeouts         timeouts.Value       `tfsdk:"timeouts"`
 }
@@ -74,8 +79,8 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "The network of one cluster: a VPC with a public subnet, an internet gateway and a route table, and one security group per role with only the rules " +
 			"that the role needs. With `vpc_id` and `subnet_ids` an existing VPC is adopted, and only the security groups are created.\n\n" +
-			"Everything is tagged with the cluster's name. An interrupted apply finds what it has created by these tags, so the name must be unique within an " +
-			"account and region.",
+			"Everything is tagged with the cluster's name and with whose it is. The next apply finds by these tags what an interrupted one has created. What another " +
+			"state has created under the same name is refused before anything is written; see `adopt`.",
 		Attributes: map[string]schema.Attribute{
 			"id": schema.StringAttribute{
 				Computed: true, MarkdownDescription: "Identifier: the cluster's name. Import takes it.",
@@ -135,7 +140,16 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				MarkdownDescription: "Networks from which the NodePorts (30000-32767) of workers are reachable. Changed in place. Default: none.",
 				Validators:          []validator.Set{setvalidator.ValueStringsAre(tf.CIDR(component.AnyCIDR))},
 			},
+			"bastion_role": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "Role of the machines through which the others are reached: `lb`, `controller` or `worker`. The security groups let SSH in from them to every machine, as the " +
+					"provider's `ssh.bastion` needs it when the bastion is a machine of the cluster. Prefer `lb`: pods run on workers, and with `worker` they reach SSH, too. Changed in " +
+					"place. Default: none.",
+				Validators: []validator.String{stringvalidator.OneOf(string(infraaws.RoleLoadBalancer), string(infraaws.RoleController), string(infraaws.RoleWorker))},
+			},
 			"ignore_rules": ignoreRulesAttribute(),
+			"adopt":        adoptAttribute(),
+			protection:     protectionAttribute(),
 			"tags":         tagsAttribute(),
 			"tags_all":     tagsAllAttribute(),
 			"security_group_ids": schema.MapAttribute{
@@ -143,6 +157,7 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				MarkdownDescription: "Id of the security group by role: `lb`, `controller`, `worker`.",
 			},
 			"ref":   networkRef.Output("Reference: the value for `network` of `k8s_machine`."),
+			"claim": claimAttribute(inTags),
 			"drift": tf.DriftAttribute(),
 		},
 		Blocks: map[string]schema.Block{"timeouts": networkDeadlines.Block(ctx)},
@@ -180,15 +195,28 @@ func (r *networkResource) Create(ctx context.Context, req resource.CreateRequest
 		addError(&resp.Diagnostics, "Cannot make network "+m.Cluster.ValueString(), err)
 		return
 	}
+	h, err := r.data.newHolding(ctx, client)
+	if err != nil {
+		addError(&resp.Diagnostics, "Cannot make network "+m.Cluster.ValueString(), err)
+		return
+	}
+	h.Adopt = m.Adopt.ValueBool()
 	adopts := !config.VPCID.IsNull()
-	n, err := client.EnsureNetwork(ctx, m.spec(networkPrivate{Adopts: adopts}))
+	spec := m.spec(networkPrivate{Adopts: adopts})
+	spec.Claim = h.Claim
+	n, err := client.EnsureNetwork(ctx, spec)
 	if err != nil {
 		addError(&resp.Diagnostics, "Cannot make network "+m.Cluster.ValueString(), err)
 	}
 	if n.VPCID == "" {
 		return
 	}
+	if err == nil {
+		r.data.claims.made(h.Claim, n.Unsettled, nil)
+	}
 	m.fill(ctx, n)
+	m.Claim = types.StringValue(h.ID)
+	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
 	tf.WritePrivate(ctx, resp.Private, networkKey, networkPrivate{adopts, routeTableOf(n)}, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
@@ -206,7 +234,21 @@ func (r *networkResource) Read(ctx context.Context, req resource.ReadRequest, re
 	if !ok {
 		return
 	}
-	n, drift, err := client.ObserveNetwork(ctx, m.spec(private))
+	h := readHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
+	var n infraaws.Network
+	var drift []finding.Finding
+	err := r.data.checked(ctx, client, h)
+	if err == nil {
+		private, err = private.recovered(ctx, client, h, m)
+	}
+	if err == nil {
+		spec := m.spec(private)
+		spec.Claim = h.Claim
+		n, drift, err = client.ObserveNetwork(ctx, spec)
+	}
+	if err == nil {
+		h, err = r.data.recovered(ctx, client, h, n.Claim)
+	}
 	switch {
 	case errors.Is(err, infraaws.ErrNotFound):
 		resp.Diagnostics.AddWarning("Network "+m.Cluster.ValueString()+" is gone", err.Error()+"\n\nThe next apply creates it again, or adopts the VPC in vpc_id.")
@@ -216,12 +258,14 @@ func (r *networkResource) Read(ctx context.Context, req resource.ReadRequest, re
 		addError(&resp.Diagnostics, "Cannot refresh network "+m.Cluster.ValueString(), err)
 		return
 	}
+	r.data.settle(ctx, client, h, n.Unsettled)
 	m.fill(ctx, n)
-	m.Drift = driftValue(drift)
+	m.Claim, m.Drift = tf.OptionalString(h.ID), driftValue(drift)
+	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
 	if table := routeTableOf(n); table != "" {
 		private.RouteTableID = table
-		tf.WritePrivate(ctx, resp.Private, networkKey, private, &resp.Diagnostics)
 	}
+	tf.WritePrivate(ctx, resp.Private, networkKey, private, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -233,6 +277,10 @@ func (r *networkResource) Update(ctx context.Context, req resource.UpdateRequest
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	if onlyProtection(req) {
+		resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+		return
+	}
 	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Update, networkTimeout, &resp.Diagnostics)
 	defer cancel()
 	client, err := r.data.aws(ctx)
@@ -240,7 +288,17 @@ func (r *networkResource) Update(ctx context.Context, req resource.UpdateRequest
 		addError(&resp.Diagnostics, "Cannot change network "+m.Cluster.ValueString(), err)
 		return
 	}
+	h, err := r.data.forUpdate(ctx, client, readHolding(ctx, req.Private, state.Claim, &resp.Diagnostics), m.Adopt)
+	if err == nil {
+		private, err = private.recovered(ctx, client, h, state)
+	}
+	if err != nil {
+		addError(&resp.Diagnostics, "Cannot change network "+m.Cluster.ValueString(), err)
+		return
+	}
+	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
 	spec := m.spec(private)
+	spec.Claim = h.Claim
 	spec.Known = state.known(private)
 	spec.RemoveTags = removedKeys(state.TagsAll, m.TagsAll)
 	n, err := client.EnsureNetwork(ctx, spec)
@@ -261,13 +319,29 @@ func (r *networkResource) Delete(ctx context.Context, req resource.DeleteRequest
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	if !mayDelete(ctx, "network "+m.Cluster.ValueString(), req.State, &resp.Diagnostics) {
+		return
+	}
 	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Delete, networkDeleteTimeout, &resp.Diagnostics)
 	defer cancel()
+	h := readHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
 	client, err := r.data.aws(ctx)
 	if err == nil {
-		err = client.DeleteNetwork(ctx, m.spec(private))
+		err = r.data.checked(ctx, client, h)
 	}
-	if err != nil {
+	if err == nil {
+		private, err = private.recovered(ctx, client, h, m)
+	}
+	if err == nil {
+		spec := m.spec(private)
+		spec.Claim = h.Claim
+		err = client.DeleteNetwork(ctx, spec)
+	}
+	if errors.Is(err, infraaws.ErrNotFound) {
+		err = nil
+	}
+	r.data.claims.gone(h.Claim)
+	if err != nil && !addKept(&resp.Diagnostics, "Network "+m.Cluster.ValueString(), err) {
 		addError(&resp.Diagnostics, "Cannot delete network "+m.Cluster.ValueString(), err)
 	}
 }
@@ -279,15 +353,20 @@ func (r *networkResource) ImportState(ctx context.Context, req resource.ImportSt
 		return
 	}
 	n, spec, err := client.FindNetwork(ctx, req.ID)
+	var h holding
+	if err == nil {
+		h, err = r.data.imported(ctx, client, n.Claim)
+	}
 	if err != nil {
 		addError(&resp.Diagnostics, "Cannot import network "+req.ID, err)
 		return
 	}
 	m := networkModel{
-		Cluster:    types.StringValue(req.ID),
-		AdminCIDRs: tf.PrefixesValue(spec.AdminCIDRs),
-		Tags:       types.MapNull(types.StringType),
-		TagsAll:    r.data.tagsAll(types.MapNull(types.StringType)),
+		Cluster:     types.StringValue(req.ID),
+		AdminCIDRs:  tf.PrefixesValue(spec.AdminCIDRs),
+		BastionRole: tf.OptionalString(string(spec.BastionRole)),
+		Tags:        types.MapNull(types.StringType),
+		TagsAll:     r.data.tagsAll(types.MapNull(types.StringType)),
 		// Null and empty mean the same; an import chooses null.
 		NodePortCIDRs: types.SetNull(cidrtypes.IPv4PrefixType{}),
 		IgnoreRules:   noIgnoreRules(),
@@ -303,7 +382,8 @@ func (r *networkResource) ImportState(ctx context.Context, req resource.ImportSt
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("cluster"), m.Cluster)...)
 	var state networkModel
 	resp.Diagnostics.Append(resp.State.Get(ctx, &state)...)
-	m.Timeouts = state.Timeouts
+	m.Timeouts, m.Claim = state.Timeouts, types.StringValue(h.ID)
+	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -315,6 +395,16 @@ type networkPrivate struct {
 	Adopts bool `json:"adopts"`
 	// RouteTableID identifies the network's own route table if it has lost its tags.
 	RouteTableID string `json:"route_table_id,omitempty"`
+}
+
+// recovered returns the entry, also if the private state was lost: the VPC's tags say whether it
+// was made or adopted.
+func (p networkPrivate) recovered(ctx context.Context, client *infraaws.Client, h holding, m networkModel) (networkPrivate, error) {
+	if !h.lost() {
+		return p, nil
+	}
+	made, err := client.MadeVPC(ctx, m.Cluster.ValueString(), m.VPCID.ValueString())
+	return networkPrivate{Adopts: !made}, err
 }
 
 // routeTableOf returns the route table of the first subnet.
@@ -333,6 +423,7 @@ func (m networkModel) spec(private networkPrivate) infraaws.NetworkSpec {
 		AvailabilityZone: m.AvailabilityZone.ValueString(),
 		AdminCIDRs:       tf.Prefixes(m.AdminCIDRs),
 		NodePortCIDRs:    tf.Prefixes(m.NodePortCIDRs),
+		BastionRole:      infraaws.Role(m.BastionRole.ValueString()),
 		IgnoreRules:      ignoreRulesFrom(m.IgnoreRules),
 		Tags:             tf.StringMap(m.Tags),
 		Known:            m.known(private),

@@ -78,7 +78,7 @@ func TestRotateKeys(t *testing.T) {
 		keys.settled(config)
 		keys.leaks()
 		present, err := store.List(t.Context())
-		if want := slices.Sorted(slices.Values(pki.Names(step.names))); err != nil || !slices.Equal(present, want) {
+		if want := slices.Sorted(slices.Values(append(pki.Names(step.names), pki.NameOwner))); err != nil || !slices.Equal(present, want) {
 			t.Errorf("%v: the key store has %q, %v", step.generations, present, err)
 		}
 	}

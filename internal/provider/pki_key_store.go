@@ -17,7 +17,7 @@ import (
 // observe returns what differs in the key store. It reads no private key. An empty store is drift
 // as well, and no reason to remove the resource from the state: with other keys it would be another
 // cluster.
-func (r *pkiResource) observe(ctx context.Context, store *infraaws.KeyStore, m pkiModel) ([]finding.Finding, error) {
+func (r *pkiResource) observe(ctx context.Context, store *infraaws.KeyStore, m pkiModel, h holding) ([]finding.Finding, error) {
 	found, err := store.Look(ctx)
 	if err != nil {
 		return nil, err
@@ -37,6 +37,9 @@ func (r *pkiResource) observe(ctx context.Context, store *infraaws.KeyStore, m p
 			add(name, finding.NotRecord)
 		}
 	}
+	if _, present := found[pki.NameOwner]; !present && h.ID != "" {
+		add(pki.NameOwner, finding.Missing)
+	}
 	for _, name := range pki.Strays(slices.Sorted(maps.Keys(found)), ref.Generations) {
 		add(name, finding.Generation)
 	}
@@ -50,11 +53,11 @@ func (m pkiModel) ref(ctx context.Context) pki.Ref {
 }
 
 // rotate creates the generations that are new and deletes those that are no longer wanted.
-func (r *pkiResource) rotate(ctx context.Context, m, state pkiModel) (pki.Ref, error) {
+func (r *pkiResource) rotate(ctx context.Context, m, state pkiModel, h holding) (pki.Ref, error) {
 	before := state.ref(ctx)
 	kept := m
 	kept.Ref = state.Ref // the planned reference may be unknown
-	store, opts, err := r.open(ctx, kept)
+	store, opts, err := r.open(ctx, kept, h.Claim)
 	if err != nil {
 		return pki.Ref{}, err
 	}
@@ -77,9 +80,12 @@ func (r *pkiResource) rotate(ctx context.Context, m, state pkiModel) (pki.Ref, e
 
 // repair restores public parts from the state, and changes tags and the KMS key. A lost private key
 // cannot be restored from the state; one whose generation is dropped need not be.
-func (r *pkiResource) repair(ctx context.Context, m, state pkiModel) error {
-	store, err := r.keyStore(ctx, m)
+func (r *pkiResource) repair(ctx context.Context, m, state pkiModel, h holding) error {
+	store, err := r.keyStore(ctx, m, h.Claim)
 	if err != nil {
+		return err
+	}
+	if err := store.Restore(ctx); err != nil {
 		return err
 	}
 	found, err := store.Look(ctx)
@@ -116,4 +122,50 @@ func (r *pkiResource) repair(ctx context.Context, m, state pkiModel) error {
 		return store.Retag(ctx, removedKeys(state.TagsAll, m.TagsAll))
 	}
 	return nil
+}
+
+// held opens the key store of a holding, in the account and region that it is of.
+func (r *pkiResource) held(ctx context.Context, m pkiModel, h holding) (*infraaws.KeyStore, error) {
+	client, err := r.data.aws(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.data.checked(ctx, client, h); err != nil {
+		return nil, err
+	}
+	return r.keyStore(ctx, m, h.Claim)
+}
+
+// recovered returns a lost holding as the key store has it.
+func (r *pkiResource) recovered(ctx context.Context, store *infraaws.KeyStore, h holding) (holding, error) {
+	if !h.lost() {
+		return h, nil
+	}
+	found, err := r.importHolding(ctx, store)
+	found.Imported = false
+	return found, err
+}
+
+// settle is providerData.settle for a key store.
+func (r *pkiResource) settle(ctx context.Context, store *infraaws.KeyStore) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	_ = store.Settle(ctx, r.data.now())
+}
+
+// importHolding returns the holding of a key store that exists.
+func (r *pkiResource) importHolding(ctx context.Context, store pki.Store) (holding, error) {
+	ssm, ok := store.(*infraaws.KeyStore)
+	if !ok {
+		return holding{}, nil
+	}
+	client, err := r.data.aws(ctx)
+	if err != nil {
+		return holding{}, err
+	}
+	owner, err := ssm.Owner(ctx)
+	if err != nil {
+		return holding{}, err
+	}
+	return r.data.imported(ctx, client, owner)
 }

@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
@@ -35,18 +36,21 @@ type pkiResource struct{ base }
 func newPKIResource() resource.Resource { return &pkiResource{} }
 
 type pkiModel struct {
-	ID          types.String         `tfsdk:"id"`
-	Cluster     types.String         `tfsdk:"cluster"`
-	KeyStore    types.String         `tfsdk:"key_store"`
-	Prefix      types.String         `tfsdk:"prefix"`
-	KMSKeyID    types.String         `tfsdk:"kms_key_id"`
-	CAValidity  timetypes.GoDuration `tfsdk:"ca_validity"`
-	Generations types.Object         `tfsdk:"generations"`
-	Tags        types.Map            `tfsdk:"tags"`
-	TagsAll     types.Map            `tfsdk:"tags_all"`
-	Ref         types.Object         `tfsdk:"ref"`
-	Drift       types.Map            `tfsdk:"drift"`
-	Timeouts    timeouts.Value       `tfsdk:"timeouts"`
+	ID          types.String   `tfsdk:"id"`
+	Cluster     types.String   `tfsdk:"cluster"`
+	KeyStore    types.String   `tfsdk:"key_store"`
+	Prefix      types.String   `tfsdk:"prefix"`
+	KMSKeyID    types.String   `tfsdk:"kms_key_id"`
+	CAValidity  types.String   `tfsdk:"ca_validity"`
+	Generations types.Object   `tfsdk:"generations"`
+	Adopt       types.Bool     `tfsdk:"adopt"`
+	Tags        types.Map      `tfsdk:"tags"`
+	TagsAll     types.Map      `tfsdk:"tags_all"`
+	Ref         types.Object   `tfsdk:"ref"`
+	Protection  types.Bool     `tfsdk:"deletion_protection"`
+	Claim       types.String   `tfsdk:"claim"`
+	Drift       types.Map      `tfsdk:"drift"`
+	Timeouts    timeouts.Value `tfsdk:"timeouts"`
 }
 
 func (r *pkiResource) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
@@ -59,8 +63,8 @@ func (r *pkiResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 		MarkdownDescription: "The keys of one cluster: certificate authorities for Kubernetes, etcd and the front proxy, the service-account key pair, and the key that encrypts " +
 			"secrets in etcd. Private keys are created once, stored in the key store, and read from there only during an apply. They are never in the state " +
 			"(except with `key_store = \"state\"`), in plans or in logs.\n\n" +
-			"Keys that exist in the key store are adopted, never overwritten: after an interrupted apply or a lost state, the next apply continues with the same " +
-			"keys. Destroying this resource destroys the keys, and with them every way to repair the cluster.",
+			"Keys that exist in the key store are never overwritten: after an interrupted apply the next one continues with the same keys. Keys that another state has " +
+			"created, or one that was lost, are refused before anything is written; see `adopt`. Destroying this resource destroys the keys, and with them every way to repair the cluster.",
 		Attributes: map[string]schema.Attribute{
 			"id": schema.StringAttribute{
 				Computed: true, MarkdownDescription: "Identifier: the cluster's name. Import takes it, for the key store `ssm` with the default prefix.",
@@ -89,9 +93,12 @@ func (r *pkiResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 			},
 			"ca_validity": caValidityAttribute(),
 			"generations": generationsAttribute(),
+			"adopt":       adoptAttribute(),
+			protection:    protectionAttribute(),
 			"tags":        tagsAttribute(),
 			"tags_all":    tagsAllAttribute(),
 			"ref":         pkiRef.Output("Reference: the value for `pki` of other resources."),
+			"claim":       claimAttribute("in the parameter `owner` of the key store `ssm`; null for the key store `state`"),
 			"drift":       tf.DriftAttribute(),
 		},
 		Blocks: map[string]schema.Block{"timeouts": pkiDeadlines.Block(ctx)},
@@ -99,13 +106,22 @@ func (r *pkiResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 }
 
 func caValidityAttribute() schema.StringAttribute {
-	a := tf.DurationAttribute("How long the certificates of the authorities are valid, as a duration such as `87600h`. A change applies to certificates that are created later; " +
-		"existing ones stay. Default: `87600h` (10 years).")
-	a.Computed, a.Default = true, stringdefault.StaticString("87600h")
-	return a
+	fallback := tf.ShortDuration(pki.DefaultCAValidity)
+	return schema.StringAttribute{
+		Optional: true, Computed: true, Default: stringdefault.StaticString(fallback),
+		MarkdownDescription: fmt.Sprintf("How long the certificates of the authorities are valid, as a duration such as `87600h`: at least `%s`, at most `%s`. A change applies to "+
+			"certificates that are created later; existing ones stay. Default: `%s` (10 years).", tf.ShortDuration(pki.MinCAValidity), tf.ShortDuration(pki.MaxCAValidity), fallback),
+		// The type timetypes.GoDuration would report a long duration as no duration at all.
+		Validators: []validator.String{tf.Check("a duration", func(s string) error {
+			_, err := pki.ParseCAValidity(s)
+			return err
+		})},
+		PlanModifiers: []planmodifier.String{tf.KeepEquivalent(timetypes.GoDurationType{})},
+	}
 }
 
 func (r *pkiResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	defer r.warnOfLostKeys(ctx, req, resp)
 	if req.Plan.Raw.IsNull() || r.data == nil {
 		return
 	}
@@ -124,7 +140,7 @@ func (r *pkiResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReq
 	if plan.Prefix.IsUnknown() || plan.Prefix.IsNull() {
 		plan.Prefix = plan.defaultPrefix()
 	}
-	if req.State.Raw.IsNull() || len(resp.RequiresReplace) > 0 {
+	if req.State.Raw.IsNull() {
 		plan.Ref = pkiRef.Value(ctx, plan.newRef(ctx, inState))
 	} else {
 		var state pkiModel
@@ -172,34 +188,66 @@ func (r *pkiResource) Create(ctx context.Context, req resource.CreateRequest, re
 	}
 	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Create, pkiTimeout, &resp.Diagnostics)
 	defer cancel()
-	ref, err := r.bootstrap(ctx, m)
+	ref, h, err := r.bootstrap(ctx, m)
 	if err != nil {
-		// Nothing goes into the state. The next apply adopts what is in the key store, whereas
-		// Terraform would delete the keys of a tainted resource.
+		// Nothing goes into the state. The next apply continues with what is in the key store,
+		// whereas Terraform would delete the keys of a tainted resource.
 		addError(&resp.Diagnostics, "Cannot make the keys of cluster "+m.Cluster.ValueString(), err)
 		return
 	}
-	m.Ref, m.Drift = pkiRefValue(ctx, ref), tf.NoDrift()
+	m.Ref, m.Drift, m.Claim = pkiRefValue(ctx, ref), tf.NoDrift(), tf.OptionalString(h.ID)
+	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
-func (r *pkiResource) bootstrap(ctx context.Context, m pkiModel) (pki.Ref, error) {
-	store, opts, err := r.open(ctx, m)
-	if err != nil {
-		return pki.Ref{}, err
+// bootstrap makes the keys. In SSM it claims the key store first, and looks last whether the store
+// is still its own.
+func (r *pkiResource) bootstrap(ctx context.Context, m pkiModel) (ref pki.Ref, h holding, err error) {
+	if m.KeyStore.ValueString() == pki.StoreSSM {
+		client, err := r.data.aws(ctx)
+		if err == nil {
+			h, err = r.data.newHolding(ctx, client)
+		}
+		if err != nil {
+			return ref, h, err
+		}
+		h.Adopt = m.Adopt.ValueBool()
 	}
-	return pki.Bootstrap(ctx, store, m.Cluster.ValueString(), r.data.now(), r.data.rand, opts)
+	store, opts, err := r.open(ctx, m, h.Claim)
+	if err != nil {
+		return ref, h, err
+	}
+	ssm, inSSM := store.(*infraaws.KeyStore)
+	if inSSM {
+		if err := ssm.Claim(ctx); err != nil {
+			return ref, h, err
+		}
+	}
+	ref, err = pki.Bootstrap(ctx, store, m.Cluster.ValueString(), r.data.now(), r.data.rand, opts)
+	if err == nil && inSSM {
+		if err = ssm.Check(ctx); err == nil {
+			r.data.claims.made(h.Claim, nil, ssm)
+		}
+	}
+	return ref, h, err
 }
 
 // open opens the key store of a model.
-func (r *pkiResource) open(ctx context.Context, m pkiModel) (pki.Store, pki.Options, error) {
-	opts := pki.Options{Store: m.KeyStore.ValueString(), CAValidity: tf.Duration(m.CAValidity, pki.DefaultCAValidity),
+func (r *pkiResource) open(ctx context.Context, m pkiModel, claim infraaws.Claim) (pki.Store, pki.Options, error) {
+	validity := pki.DefaultCAValidity
+	if s := m.CAValidity.ValueString(); s != "" {
+		var err error
+		if validity, err = pki.ParseCAValidity(s); err != nil {
+			return nil, pki.Options{}, err
+		}
+	}
+	opts := pki.Options{Store: m.KeyStore.ValueString(), CAValidity: validity,
 		Generations: generationsFrom(m.Generations)}
 	if opts.Store == pki.StoreState {
 		ref, _ := pkiRef.Read(ctx, m.Ref, &diag.Diagnostics{})
 		return ref.ref().MemoryStore(), opts, nil
 	}
-	store, err := r.keyStore(ctx, m)
+	store, err := r.keyStore(ctx, m, claim)
 	if err != nil {
 		return nil, opts, err
 	}
@@ -207,7 +255,7 @@ func (r *pkiResource) open(ctx context.Context, m pkiModel) (pki.Store, pki.Opti
 	return store, opts, nil
 }
 
-func (r *pkiResource) keyStore(ctx context.Context, m pkiModel) (*infraaws.KeyStore, error) {
+func (r *pkiResource) keyStore(ctx context.Context, m pkiModel, claim infraaws.Claim) (*infraaws.KeyStore, error) {
 	client, err := r.data.aws(ctx)
 	if err != nil {
 		return nil, err
@@ -215,7 +263,7 @@ func (r *pkiResource) keyStore(ctx context.Context, m pkiModel) (*infraaws.KeySt
 	region, _ := m.Ref.Attributes()["region"].(types.String)
 	return client.KeyStore(infraaws.KeyStoreConfig{
 		Cluster: m.Cluster.ValueString(), Prefix: m.Prefix.ValueString(), KMSKeyID: m.KMSKeyID.ValueString(),
-		Region: region.ValueString(), Tags: tf.StringMap(m.Tags),
+		Region: region.ValueString(), Tags: tf.StringMap(m.Tags), Claim: claim,
 	}), nil
 }
 
@@ -231,19 +279,28 @@ func (r *pkiResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 	}
 	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
 	defer cancel()
-	store, err := r.keyStore(ctx, m)
+	h := readHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
+	store, err := r.held(ctx, m, h)
 	if errors.Is(err, errNotYetKnown) {
 		return
 	}
 	var drift []finding.Finding
 	if err == nil {
-		drift, err = r.observe(ctx, store, m)
+		err = store.Check(ctx)
+	}
+	if err == nil {
+		h, err = r.recovered(ctx, store, h)
+	}
+	if err == nil {
+		r.settle(ctx, store)
+		drift, err = r.observe(ctx, store, m, h)
 	}
 	if err != nil {
 		addError(&resp.Diagnostics, "Cannot refresh the keys of cluster "+m.Cluster.ValueString(), err)
 		return
 	}
-	m.Drift = driftValue(drift)
+	m.Claim, m.Drift = tf.OptionalString(h.ID), driftValue(drift)
+	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -256,40 +313,55 @@ func (r *pkiResource) Update(ctx context.Context, req resource.UpdateRequest, re
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	if onlyProtection(req) {
+		resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+		return
+	}
 	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Update, pkiTimeout, &resp.Diagnostics)
 	defer cancel()
 	checkRotationStep(state.ref(ctx).Generations, m.Generations, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	h := readHolding(ctx, req.Private, state.Claim, &resp.Diagnostics)
 	if m.KeyStore.ValueString() == pki.StoreSSM {
-		if err := r.repair(ctx, m, state); err != nil {
+		client, err := r.data.aws(ctx)
+		if err == nil {
+			h, err = r.data.forUpdate(ctx, client, h, m.Adopt)
+		}
+		if err == nil {
+			err = r.repair(ctx, m, state, h)
+		}
+		if err != nil {
 			addError(&resp.Diagnostics, "Cannot repair the key store of cluster "+m.Cluster.ValueString(), err)
 			return
 		}
 	}
-	ref, err := r.rotate(ctx, m, state)
+	ref, err := r.rotate(ctx, m, state, h)
 	if err != nil {
 		addError(&resp.Diagnostics, "Cannot rotate the keys of cluster "+m.Cluster.ValueString(), err)
 		return
 	}
 	m.Ref = pkiRefValue(ctx, ref)
+	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
 func (r *pkiResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	var m pkiModel
 	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
-	if resp.Diagnostics.HasError() || m.KeyStore.ValueString() != pki.StoreSSM {
+	if resp.Diagnostics.HasError() || !mayDelete(ctx, "pki "+m.Cluster.ValueString(), req.State, &resp.Diagnostics) || m.KeyStore.ValueString() != pki.StoreSSM {
 		return
 	}
 	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Delete, pkiTimeout, &resp.Diagnostics)
 	defer cancel()
-	store, err := r.keyStore(ctx, m)
+	h := readHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
+	store, err := r.held(ctx, m, h)
 	if err == nil {
 		err = store.Purge(ctx)
 	}
-	if err != nil {
+	r.data.claims.gone(h.Claim)
+	if err != nil && !addKept(&resp.Diagnostics, "The key store of cluster "+m.Cluster.ValueString(), err) {
 		addError(&resp.Diagnostics, "Cannot delete the keys of cluster "+m.Cluster.ValueString(), err)
 	}
 }
@@ -300,12 +372,16 @@ func (r *pkiResource) ImportState(ctx context.Context, req resource.ImportStateR
 	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
 	m.ID, m.Cluster = types.StringValue(req.ID), types.StringValue(req.ID)
 	m.KeyStore, m.Prefix = types.StringValue(pki.StoreSSM), types.StringValue(infraaws.DefaultKeyPrefix(req.ID))
-	m.CAValidity = timetypes.NewGoDurationValueFromStringMust(tf.ShortDuration(pki.DefaultCAValidity))
+	m.CAValidity = types.StringValue(tf.ShortDuration(pki.DefaultCAValidity))
 	m.TagsAll = r.data.tagsAll(m.Tags)
-	store, opts, err := r.open(ctx, m)
+	store, opts, err := r.open(ctx, m, infraaws.Claim{})
 	var ref pki.Ref
 	if err == nil {
 		ref, err = pki.LoadRef(ctx, store, req.ID, opts)
+	}
+	var h holding
+	if err == nil {
+		h, err = r.importHolding(ctx, store)
 	}
 	if err != nil {
 		addError(&resp.Diagnostics, "Cannot import the keys of cluster "+req.ID, err)
@@ -314,6 +390,7 @@ func (r *pkiResource) ImportState(ctx context.Context, req resource.ImportStateR
 	if !ref.Generations.Equal(pki.Generations{}) {
 		m.Generations = generationsValue(ctx, ref.Generations)
 	}
-	m.Ref, m.Drift = pkiRefValue(ctx, ref), tf.NoDrift()
+	m.Ref, m.Drift, m.Claim = pkiRefValue(ctx, ref), tf.NoDrift(), tf.OptionalString(h.ID)
+	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }

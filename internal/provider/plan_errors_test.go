@@ -61,8 +61,8 @@ func TestBadInput(t *testing.T) {
 		{"k8s_machine", machine, "user", "root", "root logins are off"},
 		{"k8s_pki", keys, "cluster", "sg-demo", "begins with sg-"},
 		{"k8s_pki", keys, "key_store", "vault", "vault"},
-		{"k8s_pki", keys, "ca_validity", "10 years", "not a valid Go Time Duration"},
-		{"k8s_pki", keys, "ca_validity", "-1h", "not longer than zero"},
+		{"k8s_pki", keys, "ca_validity", "10 years", "not a duration such as 87600h"},
+		{"k8s_pki", keys, "ca_validity", "-1h", "too short"},
 		{"k8s_pki", keys, "prefix", "k8s", "begin and end with a slash"},
 		{"k8s_pki", keys, "generations", values{"encryption": []any{2, 2}}, "twice"},
 		{"k8s_kubeconfig", kubeconfig, "ttl", "a day", "not a valid Go Time Duration"},
@@ -86,7 +86,7 @@ func TestBadInput(t *testing.T) {
 		{"k8s_control_plane", controllers, "dns_ip", "10.33.0.10", "must lie in service_cidr"},
 		{"k8s_control_plane", controllers, "service_cidr", "10.200.7.0/24", "overlap"},
 		{"k8s_control_plane", controllers, "node_cidrs", []any{"10.240.0.0/24", "10.200.3.0/24"}, "node_cidrs 10.200.3.0/24 overlaps pod_cidr 10.200.0.0/16"},
-		{"k8s_control_plane", controllers, "node_cidrs", []any{"10.32.0.0/28"}, "node_cidrs 10.32.0.0/28 overlaps service_cidr 10.32.0.0/24"},
+		{"k8s_control_plane", controllers, "node_cidrs", []any{"10.32.0.0/28"}, "node_cidrs 10.32.0.0/28 overlaps service_cidr 10.32.0.0/20"},
 		{"k8s_control_plane", controllers, "node_cidrs", []any{"10.240.0.0/16", "10.240.1.0/24"}, "node_cidrs has 10.240.0.0/16 and 10.240.1.0/24, which overlap"},
 		{"k8s_control_plane", controllers, "node_cidrs", []any{"10.240.0.1/24"}, "the network is 10.240.0.0/24"},
 		{"k8s_control_plane", controllers, "domain", "Cluster", "not a DNS domain"},
@@ -198,7 +198,7 @@ func TestProviderConfiguration(t *testing.T) {
 		{"everything", values{
 			"region": "eu-central-1", "profile": "p", "token": "t", "max_retries": 3, "retry_mode": "adaptive",
 			"assume_role": values{"role_arn": "arn:aws:iam::123456789012:role/x", "duration": "1h"},
-			"ssh":         values{"private_key": sshKey(t), "connect_timeout": "3s", "bastion": values{"address": "192.0.2.1", "host_keys": []any{"ssh-ed25519 AAAA"}}},
+			"ssh":         values{"private_key": sshKey(t), "connect_timeout": "3s", "bastion": values{"address": "192.0.2.1", "host_keys": []any{publicKey(t)}}},
 		}, nil, ""},
 	} {
 		p := New("test")

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -17,6 +18,7 @@ import (
 // core is Terraform's side of the plugin protocol, as far as one resource at a time needs it.
 type core struct {
 	t       *testing.T
+	ctx     context.Context // of an apply; it ends when the process is killed
 	server  tfprotov6.ProviderServer
 	schemas *tfprotov6.GetProviderSchemaResponse
 }
@@ -37,7 +39,7 @@ func newCore(t *testing.T, p *Provider, config values) *core {
 // open serves a provider that is not configured yet.
 func open(t *testing.T, p *Provider) *core {
 	t.Helper()
-	c := &core{t: t, server: providerserver.NewProtocol6(p)()}
+	c := &core{t: t, ctx: t.Context(), server: providerserver.NewProtocol6(p)()}
 	var err error
 	if c.schemas, err = c.server.GetProviderSchema(t.Context(), &tfprotov6.GetProviderSchemaRequest{}); err != nil {
 		t.Fatal(err)
@@ -49,6 +51,15 @@ func open(t *testing.T, p *Provider) *core {
 
 func (c *core) configure(config values) []*tfprotov6.Diagnostic {
 	c.t.Helper()
+	valid, err := c.server.ValidateProviderConfig(c.t.Context(), &tfprotov6.ValidateProviderConfigRequest{
+		Config: c.dynamic(c.schemas.Provider, c.value(c.schemas.Provider, config)),
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if len(valid.Diagnostics) > 0 {
+		return valid.Diagnostics
+	}
 	resp, err := c.server.ConfigureProvider(c.t.Context(), &tfprotov6.ConfigureProviderRequest{
 		Config: c.dynamic(c.schemas.Provider, c.value(c.schemas.Provider, config)),
 	})
@@ -215,7 +226,7 @@ func (i *instance) dismiss() change {
 func (i *instance) carryOut(c change) (said change) {
 	i.core.t.Helper()
 	i.core.fatal(c.errors)
-	resp, err := i.core.server.ApplyResourceChange(i.core.t.Context(), &tfprotov6.ApplyResourceChangeRequest{
+	resp, err := i.core.server.ApplyResourceChange(i.core.ctx, &tfprotov6.ApplyResourceChangeRequest{
 		TypeName: i.typeName, PriorState: i.core.dynamic(i.schema, i.state), Config: i.core.dynamic(i.schema, c.config),
 		PlannedState: i.core.dynamic(i.schema, c.planned), PlannedPrivate: c.private,
 	})
@@ -256,7 +267,15 @@ func (i *instance) must(config values) {
 func (i *instance) refresh() { i.core.t.Helper(); i.look() }
 
 // look is refresh that returns the warnings.
-func (i *instance) look() (seen change) {
+func (i *instance) look() change {
+	i.core.t.Helper()
+	seen := i.tryLook()
+	i.core.fatal(seen.errors)
+	return seen
+}
+
+// tryLook is refresh that returns warnings and errors. With an error the state stays.
+func (i *instance) tryLook() (seen change) {
 	i.core.t.Helper()
 	resp, err := i.core.server.ReadResource(i.core.t.Context(), &tfprotov6.ReadResourceRequest{
 		TypeName: i.typeName, CurrentState: i.core.dynamic(i.schema, i.state), Private: i.private,
@@ -264,9 +283,9 @@ func (i *instance) look() (seen change) {
 	if err != nil {
 		i.core.t.Fatal(err)
 	}
-	i.core.fatal(resp.Diagnostics)
-	i.state, i.private = i.unmarshal(resp.NewState), resp.Private
-	seen.note(resp.Diagnostics)
+	if seen.note(resp.Diagnostics); len(seen.errors) == 0 {
+		i.state, i.private = i.unmarshal(resp.NewState), resp.Private
+	}
 	return seen
 }
 
@@ -306,6 +325,18 @@ func (i *instance) imports(id string) {
 	}
 	i.core.fatal(resp.Diagnostics)
 	i.state, i.private = i.unmarshal(resp.ImportedResources[0].State), resp.ImportedResources[0].Private
+}
+
+// tryImport imports the resource and returns the errors.
+func (i *instance) tryImport(id string) string {
+	i.core.t.Helper()
+	resp, err := i.core.server.ImportResourceState(i.core.t.Context(), &tfprotov6.ImportResourceStateRequest{TypeName: i.typeName, ID: id})
+	if err != nil {
+		i.core.t.Fatal(err)
+	}
+	var said change
+	said.note(resp.Diagnostics)
+	return said.failure()
 }
 
 // get returns an attribute of the state.

@@ -38,7 +38,8 @@ type Provider struct {
 	environment environment
 	now         func() time.Time
 	shell       func(remote.Host) infraaws.Shell // nil: that of the connection pool
-	duty        findDutyFunc                     // nil: that of package maintenance
+	watch       func(machine, command string, ended bool)
+	duty        findDutyFunc // nil: that of package maintenance
 	data        []*providerData
 }
 
@@ -48,6 +49,14 @@ func New(version string) *Provider { return NewAt(version, time.Now) }
 // NewAt is New with the caller's clock, by which certificates are issued and checked.
 func NewAt(version string, now func() time.Time) *Provider {
 	return &Provider{version: version, now: now, environment: environment{getenv: os.Getenv, readFile: os.ReadFile}}
+}
+
+// NewWatched is New for tests of interruptions: watch is told of every command that changes
+// something on a machine, before it starts and after it has ended.
+func NewWatched(version string, watch func(machine, command string, ended bool)) *Provider {
+	p := New(version)
+	p.watch = watch
+	return p
 }
 
 // Close ends the provider's SSH connections.
@@ -104,6 +113,7 @@ type sshModel struct {
 	PrivateKey     types.String         `tfsdk:"private_key"`
 	PrivateKeyFile types.String         `tfsdk:"private_key_file"`
 	Agent          types.Bool           `tfsdk:"agent"`
+	AgentKey       types.String         `tfsdk:"agent_key"`
 	User           types.String         `tfsdk:"user"`
 	ConnectTimeout timetypes.GoDuration `tfsdk:"connect_timeout"`
 	Bastion        types.Object         `tfsdk:"bastion"`
@@ -172,12 +182,11 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 				MarkdownDescription: "SHA-256 checksums of release files in the format of `sha256sum`, with names relative to the mirror's root. The value is the text itself or the path " +
 					"of a file. They override the checksums that are built into the provider. Default: `K8S_ARTIFACT_CHECKSUMS`.",
 			},
-		},
-		Blocks: map[string]schema.Block{
-			"assume_role": schema.SingleNestedBlock{
+			"assume_role": schema.SingleNestedAttribute{
+				Optional:            true,
 				MarkdownDescription: "IAM role to assume with the credentials found. Default: none.",
 				Attributes: map[string]schema.Attribute{
-					"role_arn":     schema.StringAttribute{Optional: true, MarkdownDescription: "ARN of the role. Required in this block."},
+					"role_arn":     schema.StringAttribute{Required: true, MarkdownDescription: "ARN of the role."},
 					"session_name": schema.StringAttribute{Optional: true, MarkdownDescription: "Session name. Default: one chosen by the AWS SDK."},
 					"external_id":  schema.StringAttribute{Optional: true, MarkdownDescription: "External id that the role's trust policy requires. Default: none."},
 					"policy":       schema.StringAttribute{Optional: true, CustomType: jsontypes.NormalizedType{}, MarkdownDescription: "IAM policy (JSON) that restricts the session further. Default: none."},
@@ -188,6 +197,8 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 					},
 				},
 			},
+		},
+		Blocks: map[string]schema.Block{
 			"endpoints": schema.SingleNestedBlock{
 				MarkdownDescription: "URLs of AWS services, for VPC endpoints or a local EC2. Default: the environment variables of the AWS SDK, such as `AWS_ENDPOINT_URL_EC2` and " +
 					"`AWS_ENDPOINT_URL`.",
@@ -218,8 +229,17 @@ func sshBlock() schema.SingleNestedBlock {
 				Validators:          []validator.String{stringvalidator.ConflictsWith(path.MatchRoot("ssh").AtName("private_key"))},
 			},
 			"agent": schema.BoolAttribute{
-				Optional:            true,
-				MarkdownDescription: "Whether to use the keys of the SSH agent at `SSH_AUTH_SOCK`. Default: `true` if there is an agent and no private key, else `false`.",
+				Optional: true,
+				MarkdownDescription: "Whether to use a key of the SSH agent at `SSH_AUTH_SOCK`, beside the private key if there is one. Default: `true` if `agent_key` is set, or if there " +
+					"is an agent and no private key, else `false`.",
+			},
+			"agent_key": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "The key of the SSH agent to use: its comment, its fingerprint as `ssh-add -l` prints it (`SHA256:...`), or its public key, such as " +
+					"`file(\"~/.ssh/id_ed25519.pub\")`. New machines authorise this key only, and no other key of the agent is offered to a machine or the bastion. Machines that " +
+					"exist keep the keys that they have. An RSA key works, and so does a security key (`sk-`): it is touched once for each connection, within `connect_timeout`. " +
+					"Certificates and DSA keys are refused. Default: `K8S_SSH_AGENT_KEY`, else the only key of the agent; if it holds several, the plan lists them.",
+				Validators: []validator.String{agentKey()},
 			},
 			"user": schema.StringAttribute{
 				Optional:            true,
@@ -231,17 +251,17 @@ func sshBlock() schema.SingleNestedBlock {
 				MarkdownDescription: "How long to wait for a machine to accept a connection before it counts as unreachable, as a duration such as `30s`. Default: `10s`.",
 				Validators:          []validator.String{tf.PositiveDuration()},
 			},
-		},
-		Blocks: map[string]schema.Block{
-			"bastion": schema.SingleNestedBlock{
-				MarkdownDescription: "Bastion through which all machines are reached, with the same key and at their private addresses. Default: none.",
+			"bastion": schema.SingleNestedAttribute{
+				Optional: true,
+				MarkdownDescription: "Bastion through which all machines are reached, with the same key and at their private addresses. It may be a machine of the cluster: set " +
+					"`bastion_role` of `k8s_network`. The bastion itself is reached directly. Default: none.",
 				Attributes: map[string]schema.Attribute{
-					"address": schema.StringAttribute{Optional: true, MarkdownDescription: "IP address or DNS name. Required in this block."},
+					"address": schema.StringAttribute{Required: true, MarkdownDescription: "IP address or DNS name."},
 					"port":    schema.Int64Attribute{Optional: true, MarkdownDescription: "SSH port. Default: 22.", Validators: []validator.Int64{tf.Port()}},
 					"user":    schema.StringAttribute{Optional: true, MarkdownDescription: "Login user. Default: the provider's `ssh.user`.", Validators: []validator.String{tf.LoginUser()}},
 					"host_keys": schema.ListAttribute{
-						Optional: true, ElementType: types.StringType,
-						MarkdownDescription: "SSH host keys, as `ssh-ed25519 AAAA...`, any of which is accepted. Required in this block.",
+						Required: true, ElementType: types.StringType,
+						MarkdownDescription: "SSH host keys, as `ssh-ed25519 AAAA...`, any of which is accepted.",
 						Validators:          []validator.List{listvalidator.SizeAtLeast(1), listvalidator.ValueStringsAre(hostKey())},
 					},
 				},

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -21,8 +20,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/provider"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
-	"golang.org/x/crypto/ssh"
-	"golang.org/x/crypto/ssh/agent"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
@@ -33,15 +30,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// defaultUser is the login user of Debian's images.
-const defaultUser = "admin"
-
 // errNotYetKnown is returned when a provider argument is needed whose value is known only after
 // other resources were applied. It can happen only during a plan.
 var errNotYetKnown = errors.New("the provider's configuration is not known yet")
-
-// errNoKey is returned when a machine must be created and there is no SSH key to log in with.
-var errNoKey = errors.New("no SSH key: set ssh.private_key, K8S_SSH_PRIVATE_KEY or K8S_SSH_PRIVATE_KEY_FILE, or run an SSH agent")
 
 // environment is what the provider reads from its surroundings.
 type environment struct {
@@ -81,17 +72,17 @@ type providerData struct {
 	sshUnknown  bool
 	defaultTags types.Map // as configured; may be unknown while planning
 
+	// claims are what this process has claimed, and caller is who does so.
+	claims claims
+	caller struct {
+		sync.Mutex
+		account, arn string
+	}
+
 	// warned holds the machines for which this run has printed a warning.
 	warned sync.Map
 	// clusters holds, by cluster, which machine may go down next.
 	clusters maintenance.Clusters
-}
-
-type sshConfig struct {
-	user        string
-	signers     []ssh.Signer
-	agentSocket string
-	bastion     *remote.Host
 }
 
 // aws returns the AWS client. It is created at its first use, so that a configuration without AWS
@@ -135,45 +126,6 @@ func (d *providerData) firstWarning(machine string) bool {
 	return !warned
 }
 
-// connect connects to a machine of k8s_machine as its login user, through the bastion if there is
-// one.
-func (d *providerData) connect(m infraaws.Machine, hostKeys []string) infraaws.Shell {
-	h := remote.Host{Name: m.Name, Address: m.Address().String(), User: m.User, HostKeys: hostKeys}
-	if d.ssh.bastion != nil {
-		h.Bastion, h.Address = d.ssh.bastion, m.PrivateIP.String()
-	}
-	return d.shell(h)
-}
-
-// authorizedKeys returns the public keys that may log in to new machines.
-func (d *providerData) authorizedKeys(ctx context.Context) ([]string, error) {
-	if d.sshUnknown {
-		return nil, errNotYetKnown
-	}
-	var out []string
-	for _, s := range d.ssh.signers {
-		out = append(out, strings.TrimSpace(string(ssh.MarshalAuthorizedKey(s.PublicKey()))))
-	}
-	if d.ssh.agentSocket != "" {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", d.ssh.agentSocket)
-		if err != nil {
-			return nil, fmt.Errorf("reach the SSH agent: %w", err)
-		}
-		defer conn.Close()
-		keys, err := agent.NewClient(conn).List()
-		if err != nil {
-			return nil, fmt.Errorf("ask the SSH agent for its keys: %w", err)
-		}
-		for _, k := range keys {
-			out = append(out, strings.TrimSpace(k.String()))
-		}
-	}
-	if len(out) == 0 {
-		return nil, errNoKey
-	}
-	return out, nil
-}
-
 // tagsAll returns the default tags overridden by a resource's own, or unknown if one of them is
 // unknown.
 func (d *providerData) tagsAll(own types.Map) types.Map {
@@ -208,8 +160,8 @@ func (b *base) configure(v any) {
 	}
 }
 
-// Configure implements provider.Provider. It reads the environment, but opens no connection and
-// calls no AWS API.
+// Configure implements provider.Provider. It reads the environment and asks the SSH agent for its
+// keys, but connects to no machine and calls no AWS API.
 func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest, resp *provider.ConfigureResponse) {
 	var m providerModel
 	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
@@ -218,7 +170,7 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 	}
 	d := &providerData{now: p.now, rand: rand.Reader, defaultTags: m.DefaultTags}
 	d.configureAWS(ctx, p.version, m, &resp.Diagnostics)
-	d.configureSSH(ctx, p.environment, m, &resp.Diagnostics)
+	d.configureSSH(ctx, p.environment, p.watch, m, &resp.Diagnostics)
 	d.configureArtifacts(p.environment, m, &resp.Diagnostics)
 	d.shell, d.duty = p.shell, p.duty
 	if d.duty == nil {
@@ -245,9 +197,6 @@ func (d *providerData) configureAWS(ctx context.Context, version string, m provi
 	} {
 		d.awsUnknown = d.awsUnknown || v.IsUnknown()
 	}
-	if !m.AssumeRole.IsNull() && role.RoleARN.IsNull() {
-		diags.AddAttributeError(path.Root("assume_role").AtName("role_arn"), "Missing role_arn", "Set role_arn in the block assume_role.")
-	}
 	cfg := infraaws.Config{
 		Region:       m.Region.ValueString(),
 		Profile:      m.Profile.ValueString(),
@@ -271,82 +220,6 @@ func (d *providerData) configureAWS(ctx context.Context, version string, m provi
 	}
 	ctx = context.WithoutCancel(ctx) // the client outlives the request that configures it
 	d.loadAWS = sync.OnceValues(func() (*infraaws.Client, error) { return infraaws.New(ctx, cfg) })
-}
-
-func (d *providerData) configureSSH(ctx context.Context, env environment, m providerModel, diags *diag.Diagnostics) {
-	s, _ := tf.Object[sshModel](ctx, m.SSH, diags)
-	bastion, _ := tf.Object[bastionModel](ctx, s.Bastion, diags)
-	for _, v := range []attr.Value{
-		m.SSH, s.PrivateKey, s.PrivateKeyFile, s.Agent, s.User, s.ConnectTimeout, s.Bastion,
-		bastion.Address, bastion.Port, bastion.User, bastion.HostKeys,
-	} {
-		d.sshUnknown = d.sshUnknown || v.IsUnknown()
-	}
-	d.ssh.user = s.User.ValueString()
-	if d.ssh.user == "" {
-		d.ssh.user = defaultUser
-	}
-
-	at := path.Root("ssh")
-	if key, from := d.readPrivateKey(env, s, diags); len(key) > 0 {
-		signer, err := ssh.ParsePrivateKey(key)
-		if err != nil {
-			diags.AddAttributeError(from, "Unusable SSH private key", keyProblem(err))
-		} else {
-			d.ssh.signers = append(d.ssh.signers, signer)
-		}
-	}
-	socket := env.getenv("SSH_AUTH_SOCK")
-	switch {
-	case s.Agent.ValueBool() && socket == "":
-		diags.AddAttributeError(at.AtName("agent"), "No SSH agent", "ssh.agent is true, but SSH_AUTH_SOCK is not set in the environment of Terraform. Start an agent, or set ssh.private_key.")
-	case s.Agent.ValueBool(), s.Agent.IsNull() && len(d.ssh.signers) == 0 && !d.sshUnknown:
-		d.ssh.agentSocket = socket
-	}
-	if !s.Bastion.IsNull() && !s.Bastion.IsUnknown() {
-		b := &remote.Host{
-			Name:    "bastion",
-			Address: bastion.Address.ValueString(),
-			Port:    int(bastion.Port.ValueInt64()),
-			User:    bastion.User.ValueString(),
-		}
-		diags.Append(bastion.HostKeys.ElementsAs(ctx, &b.HostKeys, false)...)
-		if b.User == "" {
-			b.User = d.ssh.user
-		}
-		if bastion.Address.IsNull() || bastion.HostKeys.IsNull() {
-			diags.AddAttributeError(at.AtName("bastion"), "Incomplete bastion", "Set address and host_keys in the block ssh.bastion.")
-		}
-		d.ssh.bastion = b
-	}
-	d.pool = remote.NewPool(remote.Config{
-		Signers:        d.ssh.signers,
-		AgentSocket:    d.ssh.agentSocket,
-		ConnectTimeout: tf.Duration(s.ConnectTimeout, 0),
-	})
-}
-
-// readPrivateKey returns the key and the argument that it comes from.
-func (d *providerData) readPrivateKey(env environment, s sshModel, diags *diag.Diagnostics) ([]byte, path.Path) {
-	at := path.Root("ssh")
-	if s.PrivateKey.IsUnknown() || s.PrivateKeyFile.IsUnknown() {
-		return nil, at
-	}
-	file := s.PrivateKeyFile.ValueString()
-	if file == "" {
-		if key := env.first(s.PrivateKey, "K8S_SSH_PRIVATE_KEY"); key != "" {
-			return []byte(strings.TrimSpace(key) + "\n"), at.AtName("private_key")
-		}
-		file = env.getenv("K8S_SSH_PRIVATE_KEY_FILE")
-	}
-	if file == "" {
-		return nil, at
-	}
-	key, err := env.readFile(file)
-	if err != nil {
-		diags.AddAttributeError(at.AtName("private_key_file"), "Cannot read the SSH private key", err.Error())
-	}
-	return key, at.AtName("private_key_file")
 }
 
 func (d *providerData) configureArtifacts(env environment, m providerModel, diags *diag.Diagnostics) {

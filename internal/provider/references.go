@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"net/netip"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
@@ -153,6 +154,8 @@ func pkiRefFrom(ctx context.Context, o types.Object, diags *diag.Diagnostics) (p
 
 // lbRefModel is k8s_lb.x.ref.
 type lbRefModel struct {
+	Cluster         types.String `tfsdk:"cluster"`
+	Controllers     types.Map    `tfsdk:"controllers"`
 	Endpoint        types.String `tfsdk:"endpoint"`
 	PrivateEndpoint types.String `tfsdk:"private_endpoint"`
 	PublicHost      types.String `tfsdk:"public_host"`
@@ -160,6 +163,11 @@ type lbRefModel struct {
 }
 
 var lbRef = tf.NewReference[lbRefModel](map[string]schema.Attribute{
+	"cluster": schema.StringAttribute{Optional: true, MarkdownDescription: "Name of the cluster. Default: not checked."},
+	"controllers": schema.MapAttribute{
+		Optional: true, ElementType: types.StringType,
+		MarkdownDescription: "Private addresses of the machines behind it, by name. They must be the hosts of the control plane. Default: not checked.",
+	},
 	"endpoint":         required(publicEndpoint),
 	"private_endpoint": required(privateEndpoint),
 	"public_host":      required("Address of the public endpoint."),
@@ -171,18 +179,34 @@ func lbRefFrom(ctx context.Context, o types.Object, diags *diag.Diagnostics) lbR
 	m, ok := lbRef.Read(ctx, o, diags)
 	if !ok {
 		unknown := types.StringUnknown()
-		return lbRefModel{unknown, unknown, unknown, unknown}
+		return lbRefModel{unknown, types.MapUnknown(types.StringType), unknown, unknown, unknown, unknown}
 	}
 	return m
 }
 
+// backends returns the addresses of the controllers by name, zero where they are unknown; nil if
+// nothing is known of them.
+func (m lbRefModel) backends() map[string]netip.Addr {
+	if m.Controllers.IsNull() || m.Controllers.IsUnknown() {
+		return nil
+	}
+	out := map[string]netip.Addr{}
+	for name, v := range m.Controllers.Elements() {
+		ip, _ := v.(types.String)
+		out[name], _ = netip.ParseAddr(ip.ValueString())
+	}
+	return out
+}
+
 // etcdRefModel is k8s_etcd_cluster.x.ref.
 type etcdRefModel struct {
+	Cluster   types.String `tfsdk:"cluster"`
 	Version   types.String `tfsdk:"version"`
 	Endpoints types.List   `tfsdk:"endpoints"`
 }
 
 var etcdRef = tf.NewReference[etcdRefModel](map[string]schema.Attribute{
+	"cluster":   schema.StringAttribute{Optional: true, MarkdownDescription: "Name of the cluster. Default: not checked."},
 	"version":   required("etcd release."),
 	"endpoints": schema.ListAttribute{Required: true, ElementType: types.StringType, MarkdownDescription: "URLs at which clients reach the members."},
 })

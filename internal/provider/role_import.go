@@ -46,6 +46,8 @@ type importer[M any, S rollout.Role] struct {
 	// nil if there is nothing to add.
 	complete func(ctx context.Context, d *providerData, m *M, found *S, diags *diag.Diagnostics)
 	lookUp   idLookup // nil: the id must be a JSON object
+	// hold returns whose the object in AWS is; nil for a role that owns none.
+	hold func(ctx context.Context, d *providerData, m *M) (holding, error)
 }
 
 var _ resource.ResourceWithImportState = (*roleResource[any, rollout.Role])(nil)
@@ -66,7 +68,16 @@ func (r *roleResource[M, S]) ImportState(ctx context.Context, req resource.Impor
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	if r.role.importer.hold != nil {
+		h, err := r.role.importer.hold(ctx, r.data, &m)
+		if err != nil {
+			addError(&resp.Diagnostics, "Cannot import this "+r.role.title, err)
+			return
+		}
+		r.keepHolding(ctx, resp.Private, h, &resp.Diagnostics)
+	}
 	r.role.common(&m).Drift = tf.NoDrift()
+	r.role.common(&m).Claim = tf.OptionalString(rec.Record.Claim)
 	tf.WritePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
@@ -105,14 +116,15 @@ func (r *roleResource[M, S]) readMachines(ctx context.Context, m *M, rec *roleRe
 	if diags.HasError() {
 		return
 	}
-	downloads := spec.Artifacts()
-	if !rec.addChecksums(downloads) {
-		if err := r.data.catalog.Resolve(ctx, downloads); err != nil {
-			addError(diags, "Cannot determine the checksum of a download", err)
-			return
-		}
+	if r.data.pinChecksums(ctx, rec, spec.Artifacts(), diags); diags.HasError() {
+		return
 	}
-	rec.keepChecksums(downloads)
+	if rec.Record.Claim, err = r.data.engine(ctx).Claim(ctx, spec); err == nil && rec.Record.Claim == "" {
+		rec.Record.Claim, err = r.data.claims.next(r.data.rand)
+	}
+	if err != nil {
+		addError(diags, "Cannot import this "+r.role.title, err)
+	}
 	r.setFiles(m, spec, diags)
 	r.role.outputs(ctx, m, diags)
 }
@@ -178,23 +190,61 @@ func (d *providerData) readImportID(ctx context.Context, id string, needs []stri
 func freeformArguments(ctx context.Context, typ tftypes.Object, arguments map[string]any) (map[string]tftypes.Value, error) {
 	out := map[string]tftypes.Value{}
 	for name, t := range typ.AttributeTypes {
-		if arguments[name] == nil || !t.Is(tftypes.DynamicPseudoType) {
+		if arguments[name] == nil || !isFreeform(t) {
 			continue
 		}
-		object, ok := arguments[name].(map[string]any)
-		if !ok {
-			return nil, fmt.Errorf("%s in the import id is not an object", name)
-		}
-		v, err := freeform.Value(object)
+		v, err := freeformValue(ctx, name, t, arguments[name])
 		if err != nil {
-			return nil, fmt.Errorf("%s in the import id: %w", name, err)
-		}
-		if out[name], err = v.ToTerraformValue(ctx); err != nil {
 			return nil, err
 		}
+		out[name] = v
 		delete(arguments, name)
 	}
 	return out, nil
+}
+
+// isFreeform reports whether a type is dynamic, or an object of which all attributes are, such as
+// extra_args.
+func isFreeform(t tftypes.Type) bool {
+	o, ok := t.(tftypes.Object)
+	if !ok {
+		return t.Is(tftypes.DynamicPseudoType)
+	}
+	for _, below := range o.AttributeTypes {
+		if !isFreeform(below) {
+			return false
+		}
+	}
+	return len(o.AttributeTypes) > 0
+}
+
+// freeformValue converts one argument, or one attribute of it.
+func freeformValue(ctx context.Context, name string, t tftypes.Type, v any) (tftypes.Value, error) {
+	object, ok := v.(map[string]any)
+	if !ok && v != nil {
+		return tftypes.Value{}, fmt.Errorf("%s in the import id is not an object", name)
+	}
+	o, nested := t.(tftypes.Object)
+	if !nested || v == nil {
+		value, err := freeform.Value(object)
+		if err != nil {
+			return tftypes.Value{}, fmt.Errorf("%s in the import id: %w", name, err)
+		}
+		return value.ToTerraformValue(ctx)
+	}
+	members := map[string]tftypes.Value{}
+	for below, bt := range o.AttributeTypes {
+		var err error
+		if members[below], err = freeformValue(ctx, name+"."+below, bt, object[below]); err != nil {
+			return tftypes.Value{}, err
+		}
+	}
+	for below := range object {
+		if _, known := o.AttributeTypes[below]; !known {
+			return tftypes.Value{}, fmt.Errorf("%s.%s in the import id is not an argument", name, below)
+		}
+	}
+	return tftypes.NewValue(o, members), nil
 }
 
 // importArguments parses the JSON object of an import id, or looks up the arguments of another id.
@@ -215,7 +265,7 @@ func (d *providerData) findKeys(ctx context.Context, cluster string) (pki.Ref, e
 	store, opts, err := r.open(ctx, pkiModel{
 		Cluster: types.StringValue(cluster), KeyStore: types.StringValue(pki.StoreSSM),
 		Prefix: types.StringValue(infraaws.DefaultKeyPrefix(cluster)),
-	})
+	}, infraaws.Claim{})
 	if err != nil {
 		return pki.Ref{}, err
 	}

@@ -37,7 +37,7 @@ func TestImportIsComplete(t *testing.T) {
 	}), func(s rollout.ControlPlane) (component.Machine, error) {
 		s.Spec.Nodes = []component.Node{s.Targets[0].Node}
 		return component.ControlPlane(s.Spec, s.Targets[0].Node)
-	}, "node_cidrs", "dns_ip") // read from workers
+	}, "lb", "node_cidrs", "dns_ip") // lb may be missing, the others are read from workers
 	pool := with(c.pool, configured.pool)
 	delete(pool, "drain_timeout")
 	pool["kubelet_config"] = values{"maxPods": 80, "cgroupDriver": "cgroupfs", "evictionHard": values{"memory.available": "5%"}}

@@ -31,8 +31,9 @@ func etcdImporter() importer[etcdModel, rollout.Etcd] {
 
 func controlPlaneImporter() importer[controlPlaneModel, rollout.ControlPlane] {
 	return importer[controlPlaneModel, rollout.ControlPlane]{
-		needs: []string{"hosts", "etcd", "lb", "pki"}, machine: "controller",
-		hint:     " `node_cidrs` and `dns_ip` are read from a worker of the cluster, which is found by its tags. Give both if there is no worker.",
+		needs: []string{"hosts", "etcd", "pki"}, machine: "controller",
+		hint: " `lb` must be given if the cluster has one." +
+			" `node_cidrs` and `dns_ip` are read from a worker of the cluster, which is found by its tags. Give both if there is no worker.",
 		complete: readFromWorkers,
 	}
 }
@@ -111,6 +112,7 @@ func lbImporter() importer[lbModel, rollout.LoadBalancer] {
 			importAddress(ctx, d, m, diags)
 		},
 		lookUp: lookUpLB,
+		hold:   holdAddress,
 	}
 }
 
@@ -124,7 +126,7 @@ func importAddress(ctx context.Context, d *providerData, m *lbModel, diags *diag
 	client, err := d.aws(ctx)
 	if err == nil {
 		var a infraaws.Address
-		if a, _, err = client.ObserveAddress(ctx, "", m.address(ctx, d, diags)); err == nil {
+		if a, err = client.FindAddress(ctx, "", m.address(ctx, d, diags)); err == nil {
 			m.AllocationID, m.PublicIP = types.StringValue(a.AllocationID), tf.OptionalAddr(a.PublicIP).StringValue
 			if m.Tags.IsNull() {
 				m.Tags = textByName.fromSpec(ctx, client.OwnTags(a.Tags))
@@ -133,6 +135,22 @@ func importAddress(ctx context.Context, d *providerData, m *lbModel, diags *diag
 		}
 	}
 	addError(diags, "Cannot find the Elastic IP", err)
+}
+
+// holdAddress returns whose the Elastic IP is.
+func holdAddress(ctx context.Context, d *providerData, m *lbModel) (holding, error) {
+	if m.AllocationID.ValueString() == "" {
+		return holding{}, nil
+	}
+	client, err := d.aws(ctx)
+	if err != nil {
+		return holding{}, err
+	}
+	a, err := client.FindAddress(ctx, m.AllocationID.ValueString(), infraaws.AddressSpec{})
+	if err != nil {
+		return holding{}, err
+	}
+	return d.imported(ctx, client, a.Claim)
 }
 
 // lookUpLB finds a load balancer by the name of its cluster or by its Elastic IP. Machines and
@@ -144,7 +162,7 @@ func lookUpLB(ctx context.Context, d *providerData, id string) (map[string]any, 
 	}
 	cluster := id
 	if strings.HasPrefix(id, "eipalloc-") {
-		a, _, err := client.ObserveAddress(ctx, id, infraaws.AddressSpec{})
+		a, err := client.FindAddress(ctx, id, infraaws.AddressSpec{})
 		if err != nil {
 			return nil, err
 		}
@@ -173,7 +191,7 @@ func lookUpLB(ctx context.Context, d *providerData, id string) (map[string]any, 
 
 // hostOfMachine returns an EC2 machine as k8s_machine.x.host.
 func hostOfMachine(ctx context.Context, found infraaws.Machine) hostModel {
-	m := machineModel{Name: types.StringValue(found.Name), User: types.StringValue(found.User)}
+	m := machineModel{Name: types.StringValue(found.Name), User: types.StringValue(found.User), Role: types.StringValue(string(found.Role))}
 	m.PrivateIP, m.PublicIP = iptypes.NewIPv4AddressUnknown(), iptypes.NewIPv4AddressUnknown()
 	m.fill(ctx, found)
 	return m.host()

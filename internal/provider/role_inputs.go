@@ -13,7 +13,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
@@ -38,17 +37,22 @@ func clusterOf(ctx context.Context, o types.Object, diags *diag.Diagnostics) typ
 
 // checkUpgrade adds an error to the attribute version if check refuses the change of release.
 func checkUpgrade(prior, plan types.String, check func(from, to version.Version) error, diags *diag.Diagnostics) {
-	from, err := version.Parse(prior.ValueString())
-	if err != nil || plan.IsUnknown() {
-		return
-	}
-	to, err := version.Parse(plan.ValueString())
-	if err != nil {
+	from, to, known := parseVersions(prior, plan)
+	if !known {
 		return
 	}
 	if err := check(from, to); err != nil {
 		diags.AddAttributeError(path.Root("version"), "Unsupported change of version", err.Error())
 	}
+}
+
+// parseVersions parses two releases; known is false unless both are known and valid.
+func parseVersions(a, b types.String) (x, y version.Version, known bool) {
+	x, err := version.Parse(a.ValueString())
+	if err == nil {
+		y, err = version.Parse(b.ValueString())
+	}
+	return x, y, err == nil
 }
 
 // warnOfEndOfLife adds a warning to the attribute version if upstream soon stops maintaining the
@@ -60,6 +64,18 @@ func warnOfEndOfLife(release types.String, now time.Time, diags *diag.Diagnostic
 	}
 	if words := version.EndsSoon(v, now); words != "" {
 		diags.AddAttributeWarning(path.Root("version"), "Kubernetes "+v.MinorString()+" is near its end of life", words)
+	}
+}
+
+// warnOfUnknownRelease adds a warning to the attribute version in the plan that brings in a release
+// that check does not know.
+func warnOfUnknownRelease(prior, plan types.String, check func(version.Version) string, diags *diag.Diagnostics) {
+	v, err := version.Parse(plan.ValueString())
+	if err != nil || prior.Equal(plan) {
+		return
+	}
+	if words := check(v); words != "" {
+		diags.AddAttributeWarning(path.Root("version"), "Unknown release", words)
 	}
 }
 
@@ -76,15 +92,7 @@ func targetsFrom(ctx context.Context, d *providerData, l types.List, diags *diag
 	hosts, _ := hostsFrom(ctx, l, diags)
 	var out []fleet.Target
 	for _, h := range hosts {
-		out = append(out, fleet.Target{Host: h.remote(d), Node: h.node()})
-	}
-	return out
-}
-
-func nodesOf(targets []fleet.Target) []component.Node {
-	var out []component.Node
-	for _, t := range targets {
-		out = append(out, t.Node)
+		out = append(out, fleet.Target{Host: h.remote(d), Node: h.node(), ID: h.InstanceID.ValueString()})
 	}
 	return out
 }

@@ -1,6 +1,10 @@
 package provider
 
 import (
+	"context"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
@@ -29,9 +33,17 @@ func (r roleRecord) addChecksums(as []artifact.Artifact) bool {
 	return known
 }
 
-func (r *roleRecord) keepChecksums(as []artifact.Artifact) {
-	r.Checksums = map[string]string{}
-	for _, a := range as {
-		r.Checksums[a.Path] = a.SHA256
+// pinChecksums sets the checksums of downloads, from the record or else by looking them up, and
+// keeps them in the record.
+func (d *providerData) pinChecksums(ctx context.Context, rec *roleRecord, downloads []artifact.Artifact, diags *diag.Diagnostics) {
+	if !rec.addChecksums(downloads) {
+		if err := d.catalog.Resolve(ctx, downloads); err != nil {
+			addError(diags, "Cannot determine the checksum of a download", err)
+			return
+		}
+	}
+	rec.Checksums = map[string]string{}
+	for _, a := range downloads {
+		rec.Checksums[a.Path] = a.SHA256
 	}
 }

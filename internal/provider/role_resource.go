@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,20 +58,27 @@ type role[M any, S rollout.Role] struct {
 	// chooses. It is nil if there are none.
 	downloads func(*artifact.Catalog, *M, *S) error
 
+	// keys is set for a role whose machines have certificates of the cluster.
+	keys bool
+	// lost says what ends with the role's data, in a warning of the plan; nil for a role without
+	// data of its own. seen is what refresh last knew.
+	lost func(seen knownContents) string
+
 	// importer says how a role is imported.
 	importer importer[M, S]
 
 	// For a role that also owns an object in AWS; each may be nil. acquire creates the object
 	// before anything is installed and reports whether it exists. inspect returns what differs on
-	// it. release deletes it last.
-	acquire func(ctx context.Context, d *providerData, plan, prior *M, diags *diag.Diagnostics) bool
-	inspect func(ctx context.Context, d *providerData, m *M, diags *diag.Diagnostics) []finding.Finding
-	release func(ctx context.Context, d *providerData, m *M, diags *diag.Diagnostics)
+	// it. release deletes it last. The holding says whose it is; acquire makes it on creation.
+	acquire func(ctx context.Context, d *providerData, plan, prior *M, h *holding, diags *diag.Diagnostics) bool
+	inspect func(ctx context.Context, d *providerData, m *M, h *holding, diags *diag.Diagnostics) []finding.Finding
+	release func(ctx context.Context, d *providerData, m *M, h holding, diags *diag.Diagnostics)
 }
 
 // roleModel is embedded in the model of every role resource.
 type roleModel struct {
 	ID       types.String   `tfsdk:"id"`
+	Claim    types.String   `tfsdk:"claim"`
 	Drift    types.Map      `tfsdk:"drift"`
 	Files    types.Map      `tfsdk:"files"`
 	Timeouts timeouts.Value `tfsdk:"timeouts"`
@@ -83,6 +91,7 @@ func roleAttributes() map[string]schema.Attribute {
 			Computed: true, MarkdownDescription: "Identifier: the cluster's name; for a worker pool `<cluster>/<name>`.",
 			PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 		},
+		"claim": claimAttribute("on every machine, in `/var/lib/k8s-from-scratch/claims/`"),
 		"drift": tf.DriftAttribute(),
 		"files": schema.MapAttribute{
 			Computed: true, ElementType: types.StringType,
@@ -124,6 +133,7 @@ func (r *roleResource[M, S]) Schema(ctx context.Context, _ resource.SchemaReques
 // ModifyPlan checks the configuration and computes what follows from it, including the digests of
 // the files on the machines. It does no network I/O.
 func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	defer r.planEnd(ctx, req, resp)
 	if req.Plan.Raw.IsNull() {
 		return
 	}
@@ -141,6 +151,12 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 	r.role.settings.toSpec(ctx, &plan, &s)
 	addFieldErrors(ctx, req.Plan, r.role.check(ctx, &plan, prior, s, &resp.Diagnostics), &resp.Diagnostics)
 	checkRotationFinished(ctx, req, &resp.Diagnostics)
+	if prior != nil && r.role.keys {
+		checkKeysStay(ctx, r.role.title, req, &resp.Diagnostics)
+	}
+	if r.data != nil {
+		r.data.checkAgentKey(&resp.Diagnostics)
+	}
 	if r.role.kubernetes != nil && r.data != nil {
 		warnOfEndOfLife(r.role.kubernetes(&plan), r.data.now(), &resp.Diagnostics)
 	}
@@ -212,18 +228,28 @@ func (r *roleResource[M, S]) Create(ctx context.Context, req resource.CreateRequ
 	ctx, cancel := tf.WithTimeout(ctx, r.role.common(&plan).Timeouts.Create, roleDeadlines.Create, &resp.Diagnostics)
 	defer cancel()
 	var rec roleRecord
-	acquired := r.converge(ctx, &plan, nil, &rec, &resp.Diagnostics)
+	var h holding
+	acquired := r.converge(ctx, &plan, nil, &rec, &h, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() && !acquired {
 		return
 	}
 	r.fillUnknown(&plan)
+	r.keepHolding(ctx, resp.Private, h, &resp.Diagnostics)
 	tf.WritePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
 }
 
+// keepHolding writes the holding of a role that has one.
+func (r *roleResource[M, S]) keepHolding(ctx context.Context, p tf.PrivateStateWriter, h holding, diags *diag.Diagnostics) {
+	if r.role.acquire != nil {
+		tf.WritePrivate(ctx, p, holdingKey, h, diags)
+	}
+}
+
 // fillUnknown sets what a failed create has left unknown.
 func (r *roleResource[M, S]) fillUnknown(m *M) {
-	if common := r.role.common(m); common.Files.IsUnknown() {
+	common := r.role.common(m)
+	if common.Files.IsUnknown() {
 		common.Files = tf.StringMapValue(nil)
 	}
 }
@@ -237,9 +263,15 @@ func (r *roleResource[M, S]) Update(ctx context.Context, req resource.UpdateRequ
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	if onlyProtection(req) {
+		resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
+		return
+	}
 	ctx, cancel := tf.WithTimeout(ctx, r.role.common(&plan).Timeouts.Update, roleDeadlines.Update, &resp.Diagnostics)
 	defer cancel()
-	r.converge(ctx, &plan, &prior, &rec, &resp.Diagnostics)
+	h := readHolding(ctx, req.Private, r.role.common(&prior).Claim, &resp.Diagnostics)
+	r.converge(ctx, &plan, &prior, &rec, &h, &resp.Diagnostics)
+	r.keepHolding(ctx, resp.Private, h, &resp.Diagnostics)
 	// The record contains what was done before a failure.
 	tf.WritePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
@@ -250,13 +282,25 @@ func (r *roleResource[M, S]) Update(ctx context.Context, req resource.UpdateRequ
 
 // converge applies the planned model and completes it. It reports whether an object exists now that
 // costs money.
-func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *roleRecord, diags *diag.Diagnostics) (acquired bool) {
+func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *roleRecord, h *holding, diags *diag.Diagnostics) (acquired bool) {
+	common := r.role.common(plan)
+	rec.Record.Claim = cmp.Or(rec.Record.Claim, common.Claim.ValueString())
 	if r.role.acquire != nil {
-		acquired = r.role.acquire(ctx, r.data, plan, prior, diags)
+		acquired = r.role.acquire(ctx, r.data, plan, prior, h, diags)
 		r.role.outputs(ctx, plan, diags)
-		if diags.HasError() {
-			return acquired
+	}
+	if rec.Record.Claim = cmp.Or(rec.Record.Claim, h.ID); rec.Record.Claim == "" {
+		claim, err := r.data.claims.next(r.data.rand)
+		if err != nil {
+			addError(diags, "Cannot apply the "+r.role.title, err)
 		}
+		rec.Record.Claim = claim
+	}
+	if common.Claim.IsUnknown() {
+		common.Claim = types.StringValue(rec.Record.Claim)
+	}
+	if diags.HasError() {
+		return acquired
 	}
 	want := r.spec(ctx, plan, diags)
 	var before rollout.Role
@@ -268,21 +312,19 @@ func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *
 	if diags.HasError() {
 		return acquired
 	}
-	downloads := want.Artifacts()
-	if !rec.addChecksums(downloads) {
-		if err := r.data.catalog.Resolve(ctx, downloads); err != nil {
-			addError(diags, "Cannot determine the checksum of a download", err)
-			return acquired
-		}
+	if r.data.pinChecksums(ctx, rec, want.Artifacts(), diags); diags.HasError() {
+		return acquired
 	}
-	rec.keepChecksums(downloads)
 	var err error
+	r.data.forgetTerminated(ctx, rec.Record.Left)
 	rec.Record, err = r.data.engine(ctx).Apply(ctx, want, before, rec.Record)
+	r.data.forgetTerminated(ctx, rec.Record.Left)
+	r.warnOfLeft(rec.Record.Left, diags)
 	if err != nil {
 		r.addError("apply", err, diags)
 		return acquired
 	}
-	r.role.common(plan).Drift = tf.NoDrift()
+	common.Drift = tf.NoDrift()
 	r.setFiles(plan, want, diags)
 	r.role.outputs(ctx, plan, diags)
 	return acquired
@@ -296,6 +338,7 @@ func (r *roleResource[M, S]) fromState(ctx context.Context, from tfsdk.State, pr
 	if diags.HasError() {
 		return state, spec, rec
 	}
+	rec.Record.Claim = cmp.Or(rec.Record.Claim, r.role.common(&state).Claim.ValueString())
 	spec = r.spec(ctx, &state, diags)
 	if !diags.HasError() {
 		rec.addChecksums(spec.Artifacts())
@@ -311,6 +354,14 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	}
 	ctx, cancel := tf.WithTimeout(ctx, r.role.common(&state).Timeouts.Read, roleDeadlines.Read, &resp.Diagnostics)
 	defer cancel()
+	if r.data.sshUnknown {
+		if r.data.firstWarning("ssh of the provider") {
+			resp.Diagnostics.AddWarning("The machines are not compared", "The provider's ssh depends on what is known only after the apply. The last known state is kept.")
+		}
+		return
+	}
+	hadLeft := len(rec.Record.Left) > 0
+	r.data.forgetTerminated(ctx, rec.Record.Left)
 	report, err := r.data.engine(ctx).Observe(ctx, spec, rec.Record)
 	if err != nil {
 		r.addError("refresh", err, &resp.Diagnostics)
@@ -322,10 +373,19 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	}
 	drift := report.Findings
 	if r.role.inspect != nil {
-		drift = append(drift, r.role.inspect(ctx, r.data, &state, &resp.Diagnostics)...)
+		h := readHolding(ctx, req.Private, r.role.common(&state).Claim, &resp.Diagnostics)
+		drift = append(drift, r.role.inspect(ctx, r.data, &state, &h, &resp.Diagnostics)...)
+		if resp.Diagnostics.HasError() {
+			return
+		}
+		r.keepHolding(ctx, resp.Private, h, &resp.Diagnostics)
 	}
+	r.role.common(&state).Claim = tf.OptionalString(rec.Record.Claim)
 	r.role.common(&state).Drift = driftValue(drift)
-	if len(report.Record.Machines) > 0 {
+	if report.Contents != nil {
+		tf.WritePrivate(ctx, resp.Private, contentsKey, knownContents{*report.Contents, r.data.now().UTC()}, &resp.Diagnostics)
+	}
+	if len(report.Record.Machines) > 0 || hadLeft {
 		// Keep what the report adds for machines without a record, as after an import.
 		rec.Record = report.Record
 		tf.WritePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
@@ -339,14 +399,25 @@ func (r *roleResource[M, S]) Delete(ctx context.Context, req resource.DeleteRequ
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	if !mayDelete(ctx, objectName(ctx, r.role.title, "id", req.State, tfsdk.Plan{}), req.State, &resp.Diagnostics) {
+		return
+	}
 	ctx, cancel := tf.WithTimeout(ctx, r.role.common(&state).Timeouts.Delete, roleDeadlines.Delete, &resp.Diagnostics)
 	defer cancel()
-	if err := r.data.engine(ctx).Remove(ctx, spec, rec.Record); err != nil {
+	h := readHolding(ctx, req.Private, r.role.common(&state).Claim, &resp.Diagnostics)
+	if r.data.elsewhere(ctx, h, &resp.Diagnostics); resp.Diagnostics.HasError() {
+		return
+	}
+	removal, err := r.data.engine(ctx).Remove(ctx, spec, rec.Record)
+	r.data.forgetTerminated(ctx, removal.Left)
+	r.warnOfAbandoned(removal.Left, &resp.Diagnostics)
+	r.warnOfKept(removal.Kept, &resp.Diagnostics)
+	if err != nil {
 		r.addError("delete", err, &resp.Diagnostics)
 		return
 	}
 	if r.role.release != nil {
-		r.role.release(ctx, r.data, &state, &resp.Diagnostics)
+		r.role.release(ctx, r.data, &state, h, &resp.Diagnostics)
 	}
 }
 
@@ -359,6 +430,8 @@ func (r *roleResource[M, S]) warn(report rollout.Report, diags *diag.Diagnostics
 		switch {
 		case errors.As(err, &foreign):
 			r.addError("refresh", err, diags)
+		case mustChoose(err):
+			r.data.checkAgentKey(diags)
 		case r.data.firstWarning(machine):
 			diags.AddWarning(unreachableSummary(machine, err),
 				fmt.Sprintf("%s\n\nIts last known state is kept; whether anything differs on it is not known.\n\n%s", remote.Redact(err.Error()), advice(err)))
@@ -370,6 +443,9 @@ func (r *roleResource[M, S]) warn(report rollout.Report, diags *diag.Diagnostics
 				fmt.Sprintf("machine %s: %s.\n\nCorrect the clock that is wrong: certificates and leases depend on it.", machine, fleet.ClockWords(report.Clocks[machine])))
 		}
 	}
+	silent := maps.Clone(report.Record.Left)
+	maps.DeleteFunc(silent, func(name string, _ rollout.Leftover) bool { return report.Left[name] == nil })
+	r.warnOfLeft(silent, diags)
 	for _, f := range report.Unjudged {
 		diags.AddWarning("The "+r.role.title+" could not be compared completely", remote.Redact(f.String()))
 	}

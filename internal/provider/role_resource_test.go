@@ -49,8 +49,8 @@ func newRoles(t *testing.T) roles {
 		values{"version": "3.6.16", "hosts": []any{host("controller-0", "10.240.0.10")}, "pki": keys.get("ref")},
 		values{
 			"version": "1.36.4", "hosts": []any{host("controller-0", "10.240.0.10")}, "pki": keys.get("ref"),
-			"etcd": values{"version": "3.6.16", "endpoints": []any{"https://10.240.0.10:2379"}},
-			"lb": values{"endpoint": "https://203.0.113.1:6443", "private_endpoint": "https://10.240.0.30:6443", "public_host": "203.0.113.1",
+			"etcd": values{"cluster": "demo", "version": "3.6.16", "endpoints": []any{"https://10.240.0.10:2379"}},
+			"lb": values{"cluster": "demo", "endpoint": "https://203.0.113.1:6443", "private_endpoint": "https://10.240.0.30:6443", "public_host": "203.0.113.1",
 				"private_host": "10.240.0.30"},
 		},
 		values{
@@ -69,12 +69,17 @@ func with(config values, more values) values {
 	return out
 }
 
-// applied plans a configuration and uses the plan as the applied state, as if nothing else were
-// computed.
+// applied plans a configuration and uses the plan as the applied state, as if nothing but the claim
+// were computed.
 func (c *core) applied(resource string, config values) *instance {
 	c.t.Helper()
 	i := c.instance(resource)
 	ch := i.plan(config)
+	var attributes map[string]tftypes.Value
+	if err := ch.planned.As(&attributes); err == nil && !attributes["claim"].IsKnown() {
+		attributes["claim"] = tftypes.NewValue(tftypes.String, "run-1")
+		ch.planned = tftypes.NewValue(i.schema.ValueType(), attributes)
+	}
 	if failure := ch.failure(); failure != "" || !ch.planned.IsFullyKnown() {
 		c.t.Fatalf("%s: %s: %v", resource, failure, plain(ch.planned))
 	}

@@ -188,7 +188,10 @@ func TestFlagErrors(t *testing.T) {
 		{"k8s_etcd_cluster", c.etcd, values{"etcd": values{"--name": "1"}}, `"extra_args").ElementKeyString("etcd")`, `extra_args.etcd["--name"]: `, "without leading dashes"},
 		{"k8s_etcd_cluster", c.etcd, values{"etcd": values{"logLevel": "1"}}, `"extra_args").ElementKeyString("etcd")`, `extra_args.etcd["logLevel"]: `, "in lower case"},
 		{"k8s_etcd_cluster", c.etcd, values{"etcd": values{"name-": "1"}}, `"extra_args").ElementKeyString("etcd")`, `extra_args.etcd["name-"]: `, "in lower case"},
-		{"k8s_etcd_cluster", c.etcd, values{"etcd": values{"name": "a\nb"}}, `"extra_args").ElementKeyString("etcd")`, `extra_args.etcd["name"]: `, "line break"},
+		{"k8s_etcd_cluster", c.etcd, values{"etcd": values{"log-level": "a\nb"}}, `"extra_args").ElementKeyString("etcd")`, `extra_args.etcd["log-level"]: `, "line break"},
+		{"k8s_etcd_cluster", c.etcd, values{"etcd": values{"log-level": []any{"a", "b\nc"}}}, `"extra_args").ElementKeyString("etcd")`, `extra_args.etcd["log-level"]: `, "line break"},
+		{"k8s_etcd_cluster", c.etcd, values{"etcd": values{"log-level": []any{}}}, `"extra_args").ElementKeyString("etcd")`, `extra_args.etcd["log-level"]: `, "a value, a list of values, or null"},
+		{"k8s_etcd_cluster", c.etcd, values{"etcd": values{"log-level": values{"a": "b"}}}, `"extra_args").ElementKeyString("etcd")`, `extra_args.etcd["log-level"]: `, "a value, a list of values, or null"},
 	} {
 		got := c.instance(test.resource).plan(with(test.config, values{"extra_args": test.args})).failure()
 		if !strings.HasPrefix(got, test.at) || !strings.Contains(got, test.names) || !strings.Contains(got, test.want) || strings.Count(got, "\n") > 0 {
@@ -244,7 +247,7 @@ func TestImportedSettings(t *testing.T) {
 	if m.CNI.ValueString() != "given" || !m.KubeletConfig.IsNull() {
 		t.Errorf("what is given is not kept, or nothing is something: %v", m)
 	}
-	if got := extraArgs(m.ExtraArgs, artifact.Kubelet)["v"]; !slices.Equal(got, []string{"2"}) || !m.ExtraArgs.Attributes()["kube_proxy"].IsNull() {
+	if got := extraArgs(m.ExtraArgs, artifact.Kubelet)["v"]; !slices.Equal(got, []string{"1", "2"}) || !m.ExtraArgs.Attributes()["kube_proxy"].IsNull() {
 		t.Errorf("flags found are %v", m.ExtraArgs)
 	}
 	if none := workerPrograms.value(nil); !none.IsNull() {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
@@ -30,7 +31,12 @@ func clusterName() validator.String {
 }
 
 // machineName accepts the name of a machine, which is its hostname and node name.
-func machineName() validator.String { return tf.DNSLabel(63) }
+func machineName() validator.String {
+	return tf.Check("a DNS label of at most 63 characters", component.CheckMachineName)
+}
+
+// partName accepts the name of a worker pool or an addon.
+func partName() validator.String { return tf.DNSLabel(63) }
 
 // keyStore accepts the name of a key store.
 func keyStore() validator.String { return stringvalidator.OneOf(pki.StoreSSM, pki.StoreState) }
@@ -82,6 +88,31 @@ func privateKey() validator.String {
 	return tf.Check("an SSH private key without a passphrase", func(s string) error {
 		if _, err := ssh.ParsePrivateKey([]byte(strings.TrimSpace(s) + "\n")); err != nil {
 			return errors.New(keyProblem(err))
+		}
+		return nil
+	})
+}
+
+var sha256Fingerprint = regexp.MustCompile(`^SHA256:[A-Za-z0-9+/]{43}$`)
+
+// agentKey accepts what can name a key of an SSH agent. It never quotes a private key.
+func agentKey() validator.String {
+	return tf.Check("the comment, the SHA256 fingerprint or the public key of a key of the SSH agent", func(s string) error {
+		s = strings.TrimSpace(s)
+		_, _, _, _, public := ssh.ParseAuthorizedKey([]byte(s))
+		switch {
+		case s == "":
+			return errors.New("it names no key: remove it, or write what ssh-add -l prints for the key")
+		case strings.Contains(s, "PRIVATE KEY"):
+			return errors.New("this is a private key; write the public key, the fingerprint or the comment, or use ssh.private_key")
+		case strings.Contains(s, "\n"):
+			return errors.New("it has several lines, and one key is used")
+		case strings.HasPrefix(s, "SHA256:") && !sha256Fingerprint.MatchString(s):
+			return fmt.Errorf("%q is not a SHA256 fingerprint: copy it from ssh-add -l", s)
+		case strings.HasPrefix(s, "MD5:"):
+			return errors.New("MD5 fingerprints are not unique: write the SHA256 fingerprint, as ssh-add -l prints it")
+		case public != nil && strings.Contains(s, " AAAA"):
+			return fmt.Errorf("not an SSH public key: %w", public)
 		}
 		return nil
 	})

@@ -83,6 +83,7 @@ func newWorkerPoolResource() resource.Resource {
 	return &roleResource[workerPoolModel, rollout.Workers]{role: role[workerPoolModel, rollout.Workers]{
 		name:  "worker_pool",
 		title: "worker pool",
+		keys:  true,
 		description: "containerd, runc, CNI plugins, kubelet and kube-proxy on a set of hosts, which become nodes.\n\n" +
 			"The first installation runs on all hosts in parallel. A change that disturbs running pods (in containerd, or another kubelet release) goes through " +
 			"the nodes, `max_unavailable` at a time: cordon, drain within PodDisruptionBudgets, change, uncordon. Other changes restart only what they affect. A " +
@@ -94,10 +95,10 @@ func newWorkerPoolResource() resource.Resource {
 			"name": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString("workers"),
 				MarkdownDescription: "Name of the pool. A change replaces the pool. Default: `workers`.",
-				Validators:          []validator.String{machineName()},
+				Validators:          []validator.String{partName()},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
-			"hosts":         hostsAttribute("Machines of the pool. Each needs its own `pod_cidr`, within the cluster's. Adding or removing hosts leaves the others running.", listvalidator.SizeAtLeast(1)),
+			"hosts":         hostsAttribute("Machines of the pool. With `cni = \"bridge\"` each needs its own `pod_cidr`, within the cluster's. Adding or removing hosts leaves the others running.", listvalidator.SizeAtLeast(1)),
 			"pki":           pkiAttribute(),
 			"control_plane": controlPlaneRef.Input(controlPlaneRefDescription),
 		},
@@ -164,7 +165,7 @@ func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
 		}),
 		"labels": newSetting(schema.MapAttribute{
 			Optional: true, ElementType: types.StringType,
-			MarkdownDescription: "Labels of the nodes. A change is made through the API and restarts nothing. Default: none.",
+			MarkdownDescription: "Labels of the nodes, without those that every kubelet sets itself, such as `kubernetes.io/hostname`. A change is made through the API and restarts nothing. Default: none.",
 			Validators:          []validator.Map{mapvalidator.KeysAre(stringvalidator.LengthBetween(1, 317))},
 		}, textByName, func(m *workerPoolModel, s *rollout.Workers) (*types.Map, *map[string]string) {
 			return &m.Labels, &s.Spec.Kubelet.Labels
@@ -175,14 +176,15 @@ func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
 			}),
 		"registry_mirrors": newSetting(schema.MapAttribute{
 			Optional: true, ElementType: types.StringType,
-			MarkdownDescription: "Registry mirrors: name of an image registry to the URL of its mirror, with `*` for all registries that are not listed. containerd uses a change " +
+			MarkdownDescription: "Registry mirrors: name of an image registry to the URL of its mirror, with `*` for all registries that are not listed. A name is a host, with a port if need be. containerd uses a change " +
 				"without a restart. Default: none.",
 			Validators: []validator.Map{mapvalidator.ValueStringsAre(tf.HTTPURL())},
 		}, textByName, func(m *workerPoolModel, s *rollout.Workers) (*types.Map, *map[string]string) {
 			return &m.RegistryMirrors, &s.Spec.Containerd.RegistryMirrors
 		}),
 		"kubelet_config": newSetting(
-			freeform.Object("Fields of KubeletConfiguration, as an object, merged over the provider's. Unknown fields are errors. Without `resolvConf`, pods use the DNS servers "+
+			freeform.Object("Fields of KubeletConfiguration, as an object, merged over the provider's. Unknown fields are errors. The provider's reserve 100m CPU and 400 MiB of memory for the "+
+				"machine itself (`kubeReserved`, `systemReserved`), which fits a machine with 2 GiB, and give pods 30 seconds when the machine shuts down (`shutdownGracePeriod`). Without `resolvConf`, pods use the DNS servers "+
 				"of `/etc/resolv.conf`, or, if those are on loopback, the servers that systemd-resolved asks. A change restarts the kubelets one at a time; pods keep "+
 				"running. Default: none."),
 			object, func(m *workerPoolModel, s *rollout.Workers) (*types.Dynamic, *map[string]any) {
@@ -224,10 +226,14 @@ func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
 func checkWorkerPool(ctx context.Context, plan, prior *workerPoolModel, s rollout.Workers, diags *diag.Diagnostics) invalid.Fields {
 	cp, _ := controlPlaneRef.Read(ctx, plan.ControlPlane, diags)
 	checkKubeletSkew(cp.Version, plan.Version, diags)
+	before := types.StringNull()
 	if prior != nil {
+		before = prior.Version
 		warnOfChangedSettings(prior.Version, plan.Version, s.Spec.Kubelet, diags)
 	}
-	errs := s.Spec.Check()
+	warnOfUnknownRelease(before, plan.Version, version.NotKnown, diags)
+	errs := append(s.Spec.Check(), component.CheckSameCluster(component.Part{Field: "control_plane", Cluster: cp.Cluster.ValueString()},
+		component.Part{Field: "pki", Cluster: clusterOf(ctx, plan.PKI, diags).ValueString()})...)
 	if hosts, known := hostsFrom(ctx, plan.Hosts, diags); known {
 		s.Spec.Cluster = component.Cluster{PodCIDR: tf.Prefix(cp.PodCIDR), NodeCIDRs: allPrefixes(cp.NodeCIDRs)}
 		errs = append(errs, s.Spec.CheckHosts(componentHosts(hosts))...)
@@ -257,15 +263,6 @@ func checkKubeletSkew(server, kubelet types.String, diags *diag.Diagnostics) {
 	if err := version.CheckKubeletSkew(s, k); err != nil {
 		diags.AddAttributeError(path.Root("version"), "Unsupported version skew", err.Error())
 	}
-}
-
-// parseVersions parses two releases; known is false unless both are known and valid.
-func parseVersions(a, b types.String) (x, y version.Version, known bool) {
-	x, err := version.Parse(a.ValueString())
-	if err == nil {
-		y, err = version.Parse(b.ValueString())
-	}
-	return x, y, err == nil
 }
 
 func workerPoolOutputs(ctx context.Context, m *workerPoolModel, diags *diag.Diagnostics) {

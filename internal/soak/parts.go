@@ -25,6 +25,11 @@ type step struct {
 var parts = []part{
 	{name: "kills-1", shows: "fifty kills of provider and CLI: nothing is lost, the next apply converges", steps: kills("50")},
 	{name: "kills-2", shows: "fifty more, at other moments", steps: kills("50")},
+	{name: "kills", shows: "kills at every deed on machines and at every call to AWS, two creates in every order: the next apply converges", steps: []step{
+		{packages: []string{"interrupt"}, only: "^TestKilledAtDeeds$", env: []string{"K8S_INTERRUPT_DEEDS=1"}},
+		{packages: []string{"../provider"}, only: "^(TestKilledAtEveryCall|TestInTurns)$", env: []string{"K8S_KILLS=all"}},
+		{packages: []string{"awstest"}, only: "^TestKilled"},
+	}},
 	{name: "handovers", shows: "fifty hand-overs of etcd's leadership under traffic, and fifty by etcdctl for comparison",
 		steps: []step{{packages: []string{"rolls"}, only: "TestRolls/^(install|etcd:_hand-overs)$", env: []string{"K8S_HANDOVERS=50"}}}},
 	{name: "rotation", shows: "the Kubernetes CA rotated by itself, and then all other keys; make test rotates them together",

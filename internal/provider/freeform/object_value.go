@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
+	"strconv"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -22,6 +23,48 @@ func Map(v types.Dynamic) (m map[string]any, known bool) {
 	plain, known := toGo(v)
 	m, _ = plain.(map[string]any)
 	return m, known
+}
+
+// Members returns the members of an object or map, which may be unknown themselves; nil if there is
+// none, or if it is unknown as a whole.
+func Members(v types.Dynamic) map[string]attr.Value {
+	switch v := v.UnderlyingValue().(type) {
+	case types.Object:
+		return v.Attributes()
+	case types.Map:
+		return v.Elements()
+	}
+	return nil
+}
+
+// Text is a value that is written as text: a string, number or boolean, "4", "true".
+func Text(v attr.Value) (text string, ok bool) {
+	switch v := v.(type) {
+	case types.Dynamic:
+		return Text(v.UnderlyingValue())
+	case types.String:
+		return v.ValueString(), true
+	case types.Bool:
+		return strconv.FormatBool(v.ValueBool()), true
+	case types.Number:
+		return v.ValueBigFloat().Text('f', -1), true
+	}
+	return "", false
+}
+
+// Elements returns the elements of a list, tuple or set, and whether v is one.
+func Elements(v attr.Value) ([]attr.Value, bool) {
+	switch v := v.(type) {
+	case types.Dynamic:
+		return Elements(v.UnderlyingValue())
+	case types.List:
+		return v.Elements(), true
+	case types.Tuple:
+		return v.Elements(), true
+	case types.Set:
+		return v.Elements(), true
+	}
+	return nil, false
 }
 
 // Value is the inverse of Map: it returns the value that Terraform has for the same object written

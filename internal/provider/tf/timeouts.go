@@ -19,12 +19,18 @@ func (d Deadlines) Block(ctx context.Context) schema.Block {
 	describe := func(operation string, limit time.Duration) string {
 		return fmt.Sprintf("Time limit for %s, as a duration such as `30m`. Default: `%s`.", operation, ShortDuration(limit))
 	}
-	return timeouts.Block(ctx, timeouts.Opts{
+	block := timeouts.Block(ctx, timeouts.Opts{
 		Create: d.Create > 0, CreateDescription: describe("creation", d.Create),
 		Read: d.Read > 0, ReadDescription: describe("a refresh", d.Read),
 		Update: d.Update > 0, UpdateDescription: describe("an update", d.Update),
 		Delete: d.Delete > 0, DeleteDescription: describe("deletion", d.Delete),
-	})
+	}).(schema.SingleNestedBlock)
+	for name, a := range block.Attributes {
+		limit := a.(schema.StringAttribute)
+		limit.Validators = append(limit.Validators, PositiveDuration())
+		block.Attributes[name] = limit
+	}
+	return block
 }
 
 // WithTimeout limits ctx by the time limit in the timeouts block, or by the fallback. get is a

@@ -1,0 +1,132 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
+)
+
+// Plans that end data say so: what ends, and how much of it there was at the last refresh.
+
+// contentsKey is the private-state entry with what an etcd cluster held at the last refresh.
+const contentsKey = "contents"
+
+// knownContents is what an etcd cluster held, and when. It is zero if that is not known.
+type knownContents struct {
+	Contents etcd.Contents `json:"contents"`
+	Seen     time.Time     `json:"seen"`
+}
+
+// planEnd says in the plan what ends with a role's data, and refuses to plan the end of a role that
+// is protected.
+func (r *roleResource[M, S]) planEnd(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	if _, protectable := r.role.attributes[protection]; !protectable {
+		return
+	}
+	what := objectName(ctx, r.role.title, "id", req.State, resp.Plan)
+	end := plannedEnd(ctx, what, req, resp)
+	if end == stays || r.role.lost == nil || req.Private == nil {
+		return
+	}
+	resp.Diagnostics.AddWarning(fmt.Sprintf("This plan ends the data of %s", what),
+		r.role.lost(tf.ReadPrivate[knownContents](ctx, req.Private, contentsKey, &resp.Diagnostics)))
+}
+
+// lostEtcdData says what ends with an etcd cluster.
+func lostEtcdData(seen knownContents) string {
+	held := "How much it holds is not known: no refresh has had an answer from it."
+	if !seen.Seen.IsZero() {
+		held = fmt.Sprintf("At the last refresh, %s, it held %s in %s.", seen.Seen.Format(time.RFC3339), counted(seen.Contents.Keys, "object"), size(seen.Contents.Bytes))
+	}
+	return held + " The data directories of all its members are deleted, and with them every object of the cluster that lives in it.\n\n" +
+		"To keep a copy, run etcdctl snapshot save first. To have such plans refused, set deletion_protection = true."
+}
+
+// warnOfLostKeys says in the plan what ends with the keys of a cluster, and refuses to plan the end
+// of keys that are protected.
+func (r *pkiResource) warnOfLostKeys(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	what := objectName(ctx, "pki", "cluster", req.State, resp.Plan)
+	if plannedEnd(ctx, what, req, resp) == stays {
+		return
+	}
+	var state pkiModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	private := 0
+	for _, name := range pki.Names(state.ref(ctx).Generations) {
+		if pki.Secret(name) {
+			private++
+		}
+	}
+	where := "in the Terraform state"
+	if state.KeyStore.ValueString() == pki.StoreSSM {
+		where = "in SSM below " + state.Prefix.ValueString()
+	}
+	resp.Diagnostics.AddWarning(fmt.Sprintf("This plan ends the keys of cluster %s", state.Cluster.ValueString()),
+		fmt.Sprintf("They are %s %s. Without them no certificate of the cluster can be renewed, and nobody can read the secrets in its etcd or in snapshots of it.\n\n"+
+			"To get other keys for a running cluster, rotate them with generations. To have such plans refused, set deletion_protection = true.", counted(int64(private), "private key"), where))
+}
+
+// checkKeysStay refuses a plan that makes other keys under a role that lives: nothing of the
+// cluster would trust what the new authorities issue, and the API servers could not read the
+// secrets in etcd. A rotation changes the generations; new keys in place of the same generations
+// mean that k8s_pki is replaced.
+func checkKeysStay(ctx context.Context, title string, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
+	var was, planned types.Object
+	diags.Append(req.State.GetAttribute(ctx, path.Root("pki"), &was)...)
+	diags.Append(req.Plan.GetAttribute(ctx, path.Root("pki"), &planned)...)
+	if diags.HasError() {
+		return
+	}
+	before, known := pkiRef.Read(ctx, was, diags)
+	after, alsoKnown := pkiRef.Read(ctx, planned, diags)
+	if !known || !alsoKnown {
+		return
+	}
+	for kind, bundle := range map[pki.Kind][2]types.String{
+		pki.KindKubernetesCA:   {before.KubernetesCA, after.KubernetesCA},
+		pki.KindEtcdCA:         {before.EtcdCA, after.EtcdCA},
+		pki.KindFrontProxyCA:   {before.FrontProxyCA, after.FrontProxyCA},
+		pki.KindServiceAccount: {before.ServiceAccountPublicKey, after.ServiceAccountPublicKey},
+	} {
+		if bundle[0].ValueString() == "" || !bundle[1].IsUnknown() || !generationOf(generationsIn(was), kind).Equal(generationOf(generationsIn(planned), kind)) {
+			continue
+		}
+		diags.AddAttributeError(path.Root("pki"), "The keys of a living cluster would be replaced",
+			fmt.Sprintf("This plan replaces k8s_pki of cluster %s, which this %s uses: -replace, a taint, or a changed argument of k8s_pki does so. All keys would be deleted before anything "+
+				"of the cluster has others, and the secrets in its etcd could not be read any more.\n\n"+
+				"To get other keys, rotate them in place with generations of k8s_pki: the guide \"Rotate keys\" describes the steps. After a taint, run terraform untaint. "+
+				"To start over with an empty cluster, destroy the cluster's other resources first.\n\n"+
+				"If the keys exist, and k8s_pki was only removed from the state, bring it back before the rest: import it, or apply it alone, with adopt = true and -target.", before.Cluster.ValueString(), title))
+		return
+	}
+}
+
+// counted returns a number and its noun: "1 object", "12345 objects".
+func counted(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// size returns a size for people: "512 B", "1.5 MiB".
+func size(bytes int64) string {
+	units, v := []string{"B", "KiB", "MiB", "GiB"}, float64(bytes)
+	for len(units) > 1 && v >= 1024 {
+		units, v = units[1:], v/1024
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") + " " + units[0]
+}

@@ -1,0 +1,199 @@
+package provider
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+)
+
+// TestKilledAtEveryCall kills the provider at every call to AWS and every command on a machine, of
+// every operation of every resource that has anything in AWS: once before the call arrives, once
+// after it took effect. The next process, which knows the state from before the operation, must
+// bring the same operation to its end, with one of everything, a second plan that is empty, and
+// nothing left after the deletion. Without K8S_KILLS=all, as make soak PART=kills sets it, it kills
+// at every eighth call only.
+func TestKilledAtEveryCall(t *testing.T) {
+	t.Parallel()
+	network := func(more values) func(*killed) values {
+		return func(*killed) values { return with(networkConfig(), more) }
+	}
+	worker := func(more values) func(*killed) values {
+		return func(k *killed) values { return with(workerConfig(k.network), more) }
+	}
+	keys := func(more values) func(*killed) values {
+		return func(*killed) values { return with(values{"cluster": "demo"}, more) }
+	}
+	step := 8
+	if everyKill {
+		step = 1
+	}
+	var total, operations int
+	for _, op := range []killedOperation{
+		{name: "create a network", resource: "k8s_network", to: network(nil)},
+		{name: "change a network", resource: "k8s_network", from: network(nil),
+			to: network(values{"admin_cidrs": []any{"198.51.100.8/32"}, "nodeport_cidrs": []any{"0.0.0.0/0"}, "tags": values{"room": "12"}})},
+		{name: "delete a network", resource: "k8s_network", from: network(nil)},
+		{name: "create a machine", resource: "k8s_machine", to: worker(nil)},
+		{name: "change a machine in place", resource: "k8s_machine", from: worker(nil),
+			to: worker(values{"pod_cidr": "10.200.7.0/24", "root_volume_size": 30, "tags": values{"room": "12"}})},
+		{name: "change the type of a machine", resource: "k8s_machine", from: worker(nil), to: worker(values{"instance_type": "t3.large"})},
+		{name: "delete a machine", resource: "k8s_machine", from: worker(nil)},
+		{name: "create keys", resource: "k8s_pki", to: keys(nil)},
+		{name: "rotate keys", resource: "k8s_pki", from: keys(nil), to: keys(values{"generations": values{"kubernetes_ca": []any{1, 2}, "encryption": []any{1, 2}}})},
+		{name: "tag keys", resource: "k8s_pki", from: keys(nil), to: keys(values{"tags": values{"room": "12"}})},
+		{name: "delete keys", resource: "k8s_pki", from: keys(nil)},
+	} {
+		kills := 0
+		t.Run(op.name, func(t *testing.T) {
+			calls := len(newKilled(t, op).undisturbed())
+			for at := 1 + operations%step; at <= calls; at += step {
+				for _, arrives := range []bool{false, true} {
+					kills++
+					t.Run(fmt.Sprintf("call %d arrives %t", at, arrives), func(t *testing.T) {
+						t.Parallel()
+						newKilled(t, op).at(at, arrives, false)
+					})
+				}
+				if op.from != nil && op.to != nil {
+					kills++
+					t.Run(fmt.Sprintf("call %d arrives, the CLI lives", at), func(t *testing.T) {
+						t.Parallel()
+						newKilled(t, op).at(at, true, true)
+					})
+				}
+			}
+		})
+		total, operations = total+kills, operations+1
+	}
+	t.Logf("figures: %d kills at the calls of %d operations", total, operations)
+}
+
+// everyKill is set by K8S_KILLS=all, before TestMain empties the environment.
+var everyKill = os.Getenv("K8S_KILLS") == "all"
+
+// killedOperation is one operation of one resource. A nil from is a creation, a nil to a deletion.
+type killedOperation struct {
+	name, resource string
+	from, to       func(*killed) values
+}
+
+// killed is the world in which an operation is killed.
+type killed struct {
+	t       *testing.T
+	op      killedOperation
+	cloud   cloud
+	network *instance // of which the resource may be a part
+	object  *instance
+}
+
+func newKilled(t *testing.T, op killedOperation) *killed {
+	t.Helper()
+	k := &killed{t: t, op: op, cloud: newCloud(t)}
+	k.object = k.cloud.instance(op.resource)
+	if k.network = k.object; op.resource != "k8s_network" {
+		k.network = k.cloud.instance("k8s_network")
+		k.network.must(networkConfig())
+	}
+	if op.from != nil {
+		k.object.must(op.from(k))
+	}
+	return k
+}
+
+// plan plans the operation.
+func (k *killed) plan() change {
+	k.t.Helper()
+	if k.op.to == nil {
+		return k.object.plan(nil)
+	}
+	return k.object.plan(k.op.to(k))
+}
+
+// undisturbed carries the operation out and returns its calls.
+func (k *killed) undisturbed() []string {
+	k.t.Helper()
+	planned := k.plan()
+	before := len(k.cloud.calls())
+	k.cloud.fatal(k.object.apply(planned))
+	calls := k.cloud.calls()[before:]
+	k.ends()
+	return calls
+}
+
+// at kills the provider at one call and lets the next process go on. If the CLI outlives the
+// provider, it stores the object of an update without its private state.
+func (k *killed) at(call int, arrives, survived bool) {
+	k.t.Helper()
+	planned := k.plan()
+	k.cloud.fatal(planned.errors)
+	ctx := k.cloud.wire.arm(k.t.Context(), call, arrives)
+	i, process, ended := k.object, k.cloud, make(chan struct{})
+	request := &tfprotov6.ApplyResourceChangeRequest{
+		TypeName: i.typeName, PriorState: k.cloud.dynamic(i.schema, i.state), Config: k.cloud.dynamic(i.schema, planned.config),
+		PlannedState: k.cloud.dynamic(i.schema, planned.planned), PlannedPrivate: planned.private,
+	}
+	// Terraform hears no answer, so the state stays as it was. Nobody waits for what a dead process
+	// would still try: none of it arrives.
+	go func() {
+		defer close(ended)
+		_, _ = process.server.ApplyResourceChange(ctx, request)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+	if !k.cloud.wire.dead() {
+		k.t.Skipf("it ended after %d calls", len(k.cloud.calls()))
+	}
+	died := k.cloud.calls()
+
+	if survived {
+		k.object.private = nil
+	}
+	k.cloud = k.cloud.processOver(k.t, &wire{})
+	k.network.core, k.object.core = k.cloud.core, k.cloud.core
+	if !k.object.state.IsNull() {
+		k.object.refresh()
+	}
+	if k.op.to != nil || !k.object.state.IsNull() {
+		next := k.plan()
+		if failure := next.failure(); failure != "" {
+			k.t.Fatalf("after %s: %s", died[len(died)-1], failure)
+		}
+		if said := k.object.carryOut(next); len(said.errors) > 0 {
+			k.t.Fatalf("after %s: %s", died[len(died)-1], said.failure())
+		}
+	}
+	k.ends()
+}
+
+// ends checks that the operation has its result and nothing else, and deletes everything.
+func (k *killed) ends() {
+	k.t.Helper()
+	if k.op.to != nil {
+		k.object.settled(k.op.to(k))
+	} else if !k.object.state.IsNull() {
+		k.t.Error("it still exists")
+	}
+	o := k.cloud.account.Cloud.Overview()
+	instances := 0
+	if k.op.resource == "k8s_machine" && k.op.to != nil {
+		instances = 1
+	}
+	networks := 1
+	if k.op.resource == "k8s_network" && k.op.to == nil {
+		networks = 0
+	}
+	if len(o.Instances) != instances || len(o.VPCs) != networks || len(o.Gateways) != networks || len(o.Subnets) != networks {
+		k.t.Errorf("there are %d instances, %d VPCs, %d gateways, %d subnets", len(o.Instances), len(o.VPCs), len(o.Gateways), len(o.Subnets))
+	}
+	for _, i := range slices.Compact([]*instance{k.object, k.network}) {
+		if !i.state.IsNull() {
+			k.cloud.fatal(i.apply(i.plan(nil)))
+		}
+	}
+	k.cloud.account.Empty()
+}

@@ -1,0 +1,82 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
+)
+
+// Machines that could not be reached when a role was removed from them.
+
+// forgetTerminated removes from left the machines that EC2 says are gone for good: nothing has to
+// be removed from them. If EC2 cannot be asked, all stay.
+func (d *providerData) forgetTerminated(ctx context.Context, left map[string]rollout.Leftover) {
+	for name, l := range left {
+		if l.Target.ID == "" {
+			continue
+		}
+		client, err := d.aws(ctx)
+		if err != nil {
+			return
+		}
+		if _, err := client.DescribeMachine(ctx, l.Target.ID); errors.Is(err, infraaws.ErrNotFound) {
+			delete(left, name)
+		}
+	}
+}
+
+// warnOfLeft warns of machines that have left a role and could not be reached. A later apply
+// removes the role from them.
+func (r *roleResource[M, S]) warnOfLeft(left map[string]rollout.Leftover, diags *diag.Diagnostics) {
+	for _, name := range slices.Sorted(maps.Keys(left)) {
+		diags.AddWarning(fmt.Sprintf("Machine %s still has what belongs to the %s", name, r.role.title),
+			fmt.Sprintf("It has left the %s, but it cannot be reached, so %s may still run there.\n\n"+
+				"A plan looks for it each time, and once it answers, the next apply removes everything from it. If it is an EC2 instance that is terminated meanwhile, this warning ends by itself.",
+				r.role.title, units(left[name])))
+	}
+}
+
+// warnOfAbandoned warns of machines that could not be reached when their role was destroyed. Nobody
+// remembers them.
+func (r *roleResource[M, S]) warnOfAbandoned(left map[string]rollout.Leftover, diags *diag.Diagnostics) {
+	for _, name := range slices.Sorted(maps.Keys(left)) {
+		l := left[name]
+		diags.AddWarning(fmt.Sprintf("Machine %s still has what belongs to the destroyed %s", name, r.role.title),
+			fmt.Sprintf("It could not be reached, so %s may still run there, and its files and data are on its disk. If the machine is destroyed too, nothing is left to do.\n\n"+
+				"If it comes back and is to be kept, stop the units there:\n%s", units(l), l.Target.SSH("sudo systemctl disable --now "+strings.Join(unitList(l), " "))))
+	}
+}
+
+// warnOfKept warns of machines from which a destroyed role was not removed, because they belong to
+// another resource now.
+func (r *roleResource[M, S]) warnOfKept(kept []string, diags *diag.Diagnostics) {
+	if len(kept) == 0 {
+		return
+	}
+	diags.AddWarning(fmt.Sprintf("The destroyed %s was not removed from %s", r.role.title, strings.Join(kept, ", ")),
+		fmt.Sprintf("Another k8s_%s has been applied there since: the one that replaces this one, if its lifecycle block says create_before_destroy, or one to which the hosts were moved. "+
+			"Destroying that one removes everything.", r.role.name))
+}
+
+func unitList(l rollout.Leftover) []string {
+	var out []string
+	for _, u := range l.State.Units {
+		out = append(out, u.Name)
+	}
+	return out
+}
+
+func units(l rollout.Leftover) string {
+	if len(l.State.Units) == 0 {
+		return "its programs"
+	}
+	return strings.Join(unitList(l), ", ")
+}

@@ -1,0 +1,25 @@
+package provider
+
+import (
+	"context"
+	"errors"
+
+	fwprovider "github.com/hashicorp/terraform-plugin-framework/provider"
+	"github.com/hashicorp/terraform-plugin-framework/providerserver"
+)
+
+// Serve serves the provider to Terraform until Terraform says that it may end. debug waits for a
+// debugger instead and prints how to reattach Terraform.
+//
+// Terraform says so by go-plugin's Shutdown, after it has taken every answer. Then the server stops
+// and Serve goes on with what may be said only now: that a state has what was created. A process
+// that is killed does not get there.
+func Serve(ctx context.Context, version string, debug bool) error {
+	p := New(version)
+	err := providerserver.Serve(ctx, func() fwprovider.Provider { return p }, providerserver.ServeOpts{
+		Address: "registry.terraform.io/k8s-from-scratch/k8s",
+		Debug:   debug,
+	})
+	p.Settle(ctx)
+	return errors.Join(err, p.Close())
+}

@@ -1,0 +1,130 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+)
+
+// wire carries what one process of the provider asks of AWS and of machines. It simulates the death
+// of the process at one question: before it (it never arrives) or after it (nobody hears the
+// answer). From then on nothing arrives.
+type wire struct {
+	mu      sync.Mutex
+	asked   []string // actions, in order; "ssh" for a command on a machine
+	dieAt   int      // counts from 1 what is asked after arm; 0 never
+	arrives bool     // whether the question at which the process dies still takes effect
+	died    bool
+	end     context.CancelFunc // ends what the process is doing
+}
+
+// arm makes the process die at a question from now on. The returned context is that of what it
+// does.
+func (w *wire) arm(ctx context.Context, at int, arrives bool) context.Context {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ctx, w.end = context.WithCancel(ctx)
+	w.asked, w.dieAt, w.arrives = nil, at, arrives
+	return ctx
+}
+
+func (w *wire) made() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.asked)
+}
+
+// dead reports whether the process has died.
+func (w *wire) dead() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.died
+}
+
+// note records a question. The process hears the answer unless deaf; the question is put unless
+// lost.
+func (w *wire) note(action string) (lost, deaf bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.died {
+		return true, true
+	}
+	w.asked = append(w.asked, action)
+	if w.dieAt == 0 || len(w.asked) != w.dieAt {
+		return false, false
+	}
+	w.died = true
+	return !w.arrives, true
+}
+
+// serve serves the account to the process and returns its URL.
+func (w *wire) serve(t *testing.T, account http.Handler) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		lost, deaf := w.note(actionOf(r, body))
+		if !deaf {
+			account.ServeHTTP(rw, r)
+			return
+		}
+		if !lost {
+			account.ServeHTTP(httptest.NewRecorder(), r.WithContext(context.WithoutCancel(r.Context())))
+		}
+		w.end()
+		panic(http.ErrAbortHandler) // closes the connection
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func actionOf(r *http.Request, body []byte) string {
+	if target := r.Header.Get("X-Amz-Target"); target != "" {
+		_, name, _ := strings.Cut(target, ".")
+		return name
+	}
+	form, _ := url.ParseQuery(string(body))
+	return form.Get("Action")
+}
+
+// mortalShell is a connection of a process that may die.
+type mortalShell struct {
+	infraaws.Shell
+	wire *wire
+}
+
+var errDied = errors.New("the process has died")
+
+func (s mortalShell) WaitReady(ctx context.Context, patience time.Duration) error {
+	if s.wire.dead() {
+		return errDied
+	}
+	return s.Shell.WaitReady(ctx, patience)
+}
+
+func (s mortalShell) Run(ctx context.Context, cmd remote.Command) (out remote.Output, err error) {
+	lost, deaf := s.wire.note("ssh")
+	if !lost {
+		out, err = s.Shell.Run(ctx, cmd)
+	}
+	if deaf {
+		s.wire.end()
+		return remote.Output{}, errDied
+	}
+	return out, err
+}
