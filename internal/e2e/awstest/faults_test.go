@@ -37,7 +37,7 @@ func whole(ctx context.Context, c *infraaws.Client, w *wire, connect func(*wire)
 	known := networkSpec()
 	known.Known = n
 	for _, err := range []error{
-		c.DeleteAddress(ctx, address.AllocationID),
+		c.DeleteAddress(ctx, address.AllocationID, infraaws.Claim{}),
 		c.DeleteMachine(ctx, m.ID, machineSpecs(n)[3]),
 		c.DeleteNetwork(ctx, known),
 	} {
@@ -104,7 +104,7 @@ func TestKilledAnywhere(t *testing.T) {
 				known := networkSpec()
 				known.Known = n
 				if err := errors.Join(
-					c.DeleteAddress(ctx, address.AllocationID),
+					c.DeleteAddress(ctx, address.AllocationID, infraaws.Claim{}),
 					c.DeleteMachine(ctx, m.ID, machineSpecs(n)[3]),
 					c.DeleteNetwork(ctx, known),
 				); err != nil {

@@ -112,6 +112,7 @@ func TestSecurityGroups(t *testing.T) {
 	want := []string{
 		"controller: tcp 22-22 from 198.51.100.7/32",
 		"controller: tcp 2379-2380 from controller",
+		"controller: tcp 6443-6443 from 198.51.100.7/32",
 		"controller: tcp 6443-6443 from controller",
 		"controller: tcp 6443-6443 from lb",
 		"controller: tcp 6443-6443 from worker",

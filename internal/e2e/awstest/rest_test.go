@@ -52,7 +52,7 @@ func TestAddress(t *testing.T) {
 		t.Errorf("moved to %+v, %v", moved, err)
 	}
 	for range 2 {
-		if err := c.DeleteAddress(ctx, first.AllocationID); err != nil {
+		if err := c.DeleteAddress(ctx, first.AllocationID, infraaws.Claim{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -81,8 +81,11 @@ func TestKeyStore(t *testing.T) {
 	if err := store.Create(ctx, pki.KeyEtcdCA, []byte("other")); !errors.Is(err, pki.ErrExists) {
 		t.Errorf("overwriting: %v", err)
 	}
-	if _, err := store.Get(ctx, "nothing"); !errors.Is(err, pki.ErrNotFound) {
+	if _, err := store.Get(ctx, "etcd-ca-9.key"); !errors.Is(err, pki.ErrNotFound) {
 		t.Errorf("reading what is not there: %v", err)
+	}
+	if err := store.Create(ctx, "../other", []byte("x")); !errors.Is(err, pki.ErrUnknownName) {
+		t.Errorf("a name that no key has: %v", err)
 	}
 	found, err := store.Look(ctx)
 	if err != nil {

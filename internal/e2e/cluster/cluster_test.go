@@ -82,8 +82,23 @@ func TestCluster(t *testing.T) {
 	})
 }
 
-// TestAgain applies again after a destroy, with OpenTofu and fewer machines: the main job must not
-// depend on the CLI, or on what an earlier cluster left behind.
+// alone is the example whose only controller is the address of the cluster. The load balancer is
+// there and nobody uses it. Two flags are given in other ways than by one value.
+const alone = `
+resource "k8s_control_plane" "this" {
+  lb = null
+  extra_args = {
+    kube_apiserver = { profiling = null, service-account-issuer = ["https://kubernetes.default.svc.cluster.local", "https://other.example.com"] }
+  }
+}
+
+output "endpoint" {
+  value = k8s_control_plane.this.ref.endpoint
+}
+`
+
+// TestAgain applies again after a destroy, with OpenTofu, fewer machines and no load balancer: the
+// main job must not depend on the CLI, or on what an earlier cluster left behind.
 func TestAgain(t *testing.T) {
 	tofu, err := suite.OpenTofu(t.Context())
 	if err != nil {
@@ -93,11 +108,18 @@ func TestAgain(t *testing.T) {
 	if err := c.WS.WriteFile("small.auto.tfvars", "controllers = 1\nworkers = 1\n"); err != nil {
 		t.Fatal(err)
 	}
+	if err := c.WS.WriteFile("alone_override.tf", alone); err != nil {
+		t.Fatal(err)
+	}
 	c.Apply(t)
 	c.Learn(t)
 	c.NoChanges(t)
+	if unit := c.Sh(t, "controller-0", "cat /etc/systemd/system/kube-apiserver.service"); strings.Contains(unit, "--profiling") || strings.Count(unit, "--service-account-issuer=") != 2 {
+		t.Errorf("the flags are not those of the configuration:\n%s", unit)
+	}
 	c.testNodes(t, 1, 1)
 	c.testExtras(t)
+	c.testReplaced(t)
 	c.Destroy(t)
 }
 
@@ -135,6 +157,9 @@ func (c *cluster) testBadInput(t *testing.T) {
 		{"even member count", `hosts = k8s_machine.controller[*].host` + "\n  pki = k8s_pki.this.ref\n}", `hosts = slice(k8s_machine.controller[*].host, 0, 2)` + "\n  pki = k8s_pki.this.ref\n}", "hosts", "use 1, 3, 5 or 7"},
 		{"duplicate host", `hosts = k8s_machine.worker[*].host`, `hosts = [k8s_machine.worker[0].host, k8s_machine.worker[0].host]`, "hosts", "Duplicate host"},
 		{"pod CIDR outside the range", `cidrsubnet(var.pod_cidr, 8, count.index)`, `cidrsubnet("10.201.0.0/16", 8, count.index)`, "hosts", "outside"},
+		{"workers as controllers", `hosts = k8s_machine.controller[*].host` + "\n  pki = k8s_pki.this.ref\n}", `hosts = [k8s_machine.worker[0].host]` + "\n  pki = k8s_pki.this.ref\n}", "hosts", "has the role worker"},
+		{"balancer of other machines", `controllers = k8s_machine.controller[*].host`, `controllers = [k8s_machine.controller[0].host]`, "lb", "are not this control plane's hosts"},
+		{"flag of the provider", `pod_cidr = var.pod_cidr`, "pod_cidr = var.pod_cidr\n  extra_args = { kube_apiserver = { etcd-servers = \"https://10.0.0.1:2379\" } }", "extra_args", "the provider sets it"},
 		{"unsupported version", `version = var.kubernetes_version`, `version = "1.20.0"`, "version", "1.20"},
 		{"malformed version", `version = var.kubernetes_version`, `version = "latest"`, "version", "latest"},
 		{"kubelet newer than API server", `version = var.kubernetes_version`, `version = "1.35.8"`, "version", "newer"},

@@ -155,7 +155,7 @@ var failures = []failure{
 		with:    func(_ *testing.T, w *world) { w.setenv("AWS_SECRET_ACCESS_KEY", "not-the-secret") },
 		command: "plan",
 		summary: "Cannot refresh network demo",
-		says:    []string{"AuthFailure", "aws sts get-caller-identity"},
+		says:    []string{"SignatureDoesNotMatch", "aws sts get-caller-identity"},
 	},
 	{
 		title: "The quota for instances is used up",

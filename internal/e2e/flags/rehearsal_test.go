@@ -70,7 +70,6 @@ func TestRehearsal(t *testing.T) {
 			{"flag", apiServer("no-such-flag", "1"), "unknown flag: --no-such-flag"},
 			{"duration", apiServer("event-ttl", "long"), `invalid argument "long" for "--event-ttl" flag`},
 			{"value", apiServer("goaway-chance", "5"), "--goaway-chance can not be"},
-			{"service range", apiServer("service-cluster-ip-range", "here"), "not a valid cidr"},
 			{"gate", apiServer("feature-gates", "Foo=true"), "unrecognized feature gate: Foo"},
 			{"missing file", apiServer("token-auth-file", "/etc/kubernetes/none"), "open /etc/kubernetes/none: no such file"},
 			{"plugin's configuration", podSecurity("basline"),
@@ -92,9 +91,6 @@ func TestRehearsal(t *testing.T) {
 			{"accepted", accepted, ""},
 			{"value", kubelet("maxPods", -1), "maxPods (--max-pods) -1 must not be a negative number"},
 			{"gate", kubelet("featureGates", map[string]any{"Foo": true}), "unrecognized feature gate: Foo"},
-			{"label", func(f *fixture) {
-				f.worker.Kubelet.Args = component.SingleArgs(map[string]string{"node-labels": "kubernetes.io/x=y"})
-			}, "unknown 'kubernetes.io' or 'k8s.io' labels"},
 		}},
 		{artifact.KubeProxy, []judgement{
 			{"accepted", accepted, ""},

@@ -52,13 +52,25 @@ func (c *Cluster) LearnMachines(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Addresses, c.HostKeys = map[string]string{}, map[string]string{}
-	for _, m := range c.Machines(t) {
+	resources := c.Resources(t)
+	for _, m := range machinesIn(t, resources) {
 		c.Addresses[m.Host.Name], c.HostKeys[m.Host.Name] = m.Host.Address, m.Host.HostKey
 	}
 	if c.HostKeys["lb-0"] == "" || c.HostKeys["controller-0"] == "" || c.HostKeys["worker-0"] == "" {
 		t.Fatalf("machines in state: %v", c.Addresses)
 	}
-	c.Addresses["lb-0"] = strings.TrimSuffix(strings.TrimPrefix(c.Endpoint, "https://"), ":6443")
+	for _, r := range resources {
+		if r.Type != "k8s_lb" {
+			continue
+		}
+		var lb struct {
+			PublicIP string `json:"public_ip"`
+		}
+		if err := json.Unmarshal(r.Values, &lb); err != nil {
+			t.Fatal(err)
+		}
+		c.Addresses["lb-0"] = lb.PublicIP
+	}
 }
 
 // Resource is one resource in the state.
@@ -102,8 +114,13 @@ type Machine struct {
 // Machines returns the machines in the state.
 func (c *Cluster) Machines(t *testing.T) []Machine {
 	t.Helper()
+	return machinesIn(t, c.Resources(t))
+}
+
+func machinesIn(t *testing.T, resources []Resource) []Machine {
+	t.Helper()
 	var out []Machine
-	for _, r := range c.Resources(t) {
+	for _, r := range resources {
 		if r.Type != "k8s_machine" {
 			continue
 		}

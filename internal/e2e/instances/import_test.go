@@ -162,7 +162,8 @@ resource "k8s_machine" "spare" {
 output "spare" { value = k8s_machine.spare.id }
 `
 
-// testCreateBeforeDestroy checks that a machine survives create_before_destroy.
+// testCreateBeforeDestroy checks that a machine survives create_before_destroy: the replacement is
+// refused, and says why.
 func (w *world) testCreateBeforeDestroy(t *testing.T) {
 	if err := w.WS.WriteFile("spare.tf", spare); err != nil {
 		t.Fatal(err)
@@ -172,8 +173,8 @@ func (w *world) testCreateBeforeDestroy(t *testing.T) {
 	if err := w.WS.Output(t.Context(), "spare", &before); err != nil {
 		t.Fatal(err)
 	}
-	if out := w.apply(t, "-replace=k8s_machine.spare"); !strings.Contains(out, "Machine spare was kept") {
-		t.Errorf("no word of it:\n%s", out)
+	if out, err := w.WS.Run(t.Context(), "apply", "-auto-approve", "-no-color", "-replace=k8s_machine.spare"); err == nil || !strings.Contains(out+err.Error(), "create_before_destroy") {
+		t.Errorf("it was replaced, or without a word why not: %v\n%s", err, out)
 	}
 	if err := w.WS.Output(t.Context(), "spare", &after); err != nil {
 		t.Fatal(err)

@@ -38,6 +38,7 @@ func TestInstances(t *testing.T) {
 		{"instance types", w.testInstanceTypes},
 		{"another image", w.testImage},
 		{"a larger volume", w.testVolume},
+		{"a colleague", w.testColleague},
 		{"import", w.testImport},
 		{"create before destroy", w.testCreateBeforeDestroy},
 		{"a second member down", w.testSecondMember},
@@ -309,8 +310,8 @@ func (w *world) testDestroy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(out, "Warning") {
-		t.Errorf("warnings:\n%s", out)
+	if all, expected := strings.Count(out, "Warning: "), strings.Count(out, "Warning: This plan ends "); all != expected || expected != 2 {
+		t.Errorf("%d warnings, of which %d say what ends:\n%s", all, expected, out)
 	}
 	t.Logf("destroyed in %s", time.Since(began).Round(time.Second))
 }

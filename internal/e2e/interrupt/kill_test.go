@@ -106,10 +106,10 @@ func (k *killer) round(t *testing.T, op operation, v victim) {
 		c.change(t)
 	}
 	killed := k.interrupt(t, op, v)
+	k.restoreState(t)
 	// After a destroy comes another destroy or, in longer runs, an apply that creates the cluster
 	// again.
 	if op == destroy && (k.kills%2 == 0 || !killed) {
-		k.restoreState(t)
 		c.Destroy(t)
 		k.exists = false
 		k.made(killed)
@@ -210,8 +210,8 @@ func (k *killer) interrupt(t *testing.T, op operation, v victim) bool {
 }
 
 // restoreState restores the backup of the state. A person has to do so if Terraform was killed
-// between emptying its local state file and writing it again, since a destroy would find nothing to
-// do. An apply does not need it, since it adopts what exists.
+// between emptying its local state file and writing it again: a destroy would find nothing to do,
+// and an apply would be refused.
 func (k *killer) restoreState(t *testing.T) {
 	t.Helper()
 	state := filepath.Join(k.cluster.WS.Dir, "terraform.tfstate")
@@ -219,6 +219,9 @@ func (k *killer) restoreState(t *testing.T) {
 		return
 	}
 	backup, err := os.ReadFile(state + ".backup")
+	if errors.Is(err, os.ErrNotExist) {
+		return // of the very first apply: nothing is settled
+	}
 	if err != nil {
 		t.Fatalf("the state file is empty and has no backup: %v", err)
 	}

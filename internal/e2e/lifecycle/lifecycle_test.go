@@ -24,6 +24,7 @@ func TestLifecycle(t *testing.T) {
 	step := harness.Steps(t)
 	step("install", c.testInstall)
 	step("two subnets", c.testTwoSubnets)
+	step("a bastion of the cluster", c.testBastion)
 	step("versions", c.testVersions)
 	for _, next := range way[1:] {
 		step("upgrade to "+next, func(t *testing.T) { c.testUpgrade(t, next) })

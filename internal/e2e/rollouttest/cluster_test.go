@@ -338,8 +338,8 @@ func (d *deployment) testScaleToOne() {
 func (d *deployment) testRemoval() {
 	ctx := d.t.Context()
 	d.stage("remove", func() error {
-		return errors.Join(d.engine.Remove(ctx, d.control, d.controlRecord), d.engine.Remove(ctx, d.etcd, d.etcdRecord),
-			d.engine.Remove(ctx, d.lb, d.lbRecord))
+		return errors.Join(d.remove(ctx, d.control, d.controlRecord), d.remove(ctx, d.etcd, d.etcdRecord),
+			d.remove(ctx, d.lb, d.lbRecord))
 	})
 	out := d.shell(d.control.Targets[0], "ls /etc/kubernetes/pki /var/lib/etcd /etc/systemd/system/kube-* 2>/dev/null || :")
 	if strings.Contains(out, "key") || strings.Contains(out, "member") || strings.Contains(out, "service") {

@@ -18,6 +18,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
@@ -51,6 +52,7 @@ func TestWorkers(t *testing.T) {
 		t.Run("runtime setting", func(t *testing.T) { d.on(t).testRuntimeSetting() })
 	}
 	t.Run("scale", func(t *testing.T) { d.on(t).testScaleWorkers() })
+	t.Run("claims", func(t *testing.T) { d.on(t).testClaims() })
 	t.Run("removal", func(t *testing.T) { d.on(t).testWorkerRemoval() })
 }
 
@@ -255,10 +257,82 @@ func (d *deployment) testScaleWorkers() {
 	}
 }
 
+// testClaims replaces the records of the workers and of the addon by new ones, and removes by the
+// old ones. Nothing of what the new ones have may go. Then it moves a worker to another pool.
+func (d *deployment) testClaims() {
+	ctx := d.t.Context()
+	before := d.starts()
+	workers, dns := d.workerRecord, d.dns
+	var err error
+	dns.Claim, d.dns.Claim = "old", "new"
+	d.dnsInventory, err = d.engine.ApplyObjects(ctx, dns, d.dnsInventory)
+	d.must(err)
+	if drift := d.observeAddon(); len(drift) != len(d.dnsInventory) || !strings.Contains(drift["ConfigMap kube-system/coredns"], "k8s-from-scratch/claim") {
+		d.t.Errorf("drift = %q", drift)
+	}
+	d.stage("apply by new records", func() error {
+		if d.workerRecord, err = d.engine.Apply(ctx, d.workers, nil, rollout.Record{}); err != nil {
+			return err
+		}
+		d.dnsInventory, err = d.engine.ApplyObjects(ctx, d.dns, nil)
+		return err
+	})
+	d.noDrift("after the new records")
+	r, err := d.engine.Observe(ctx, d.workers, workers)
+	d.must(err)
+	if words := finding.BySubject(r.Findings); len(words) != 2 || !strings.HasPrefix(words["worker-1"], "file /var/lib/k8s-from-scratch/claims/worker: content differs") {
+		d.t.Errorf("by the old record: %q", words)
+	}
+	d.stage("remove by the old records", func() error {
+		removal, err := d.engine.Remove(ctx, d.workers, workers)
+		if err == nil && !slices.Equal(removal.Kept, []string{"worker-1", "worker-2"}) {
+			err = fmt.Errorf("kept %v", removal.Kept)
+		}
+		kept, unkept := d.engine.RemoveObjects(ctx, dns, d.dnsInventory)
+		if len(kept) != len(d.dnsInventory) {
+			d.t.Errorf("kept %v", kept)
+		}
+		return errors.Join(err, unkept)
+	})
+	d.noDrift("after the removal by the old records")
+	if drift := d.observeAddon(); len(drift) > 0 {
+		d.t.Errorf("drift = %q", drift)
+	}
+
+	// The other pool is applied first, which is the wrong order.
+	fewer, other := d.workers, d.workers
+	fewer.Targets, other.Targets = d.workers.Targets[:1], d.workers.Targets[1:]
+	d.stage("move a worker to another pool", func() error {
+		second, err := d.engine.Apply(ctx, other, nil, rollout.Record{})
+		if err != nil {
+			return err
+		}
+		first, err := d.engine.Apply(ctx, fewer, d.workers, d.workerRecord)
+		if err != nil {
+			return err
+		}
+		for _, p := range []struct {
+			role rollout.Role
+			rec  rollout.Record
+		}{{fewer, first}, {other, second}} {
+			if r, err := d.engine.Observe(ctx, p.role, p.rec); err != nil || len(r.Findings) > 0 {
+				return fmt.Errorf("findings %v, %w", r.Findings, err)
+			}
+		}
+		d.workerRecord, err = d.engine.Apply(ctx, d.workers, nil, rollout.Record{})
+		return err
+	})
+	d.noDrift("with one pool again")
+	if restarted := harness.Restarted(before, d.starts()); len(restarted) > 0 {
+		d.t.Errorf("restarted %v", restarted)
+	}
+}
+
 func (d *deployment) testWorkerRemoval() {
 	ctx := d.t.Context()
 	d.stage("remove", func() error {
-		return errors.Join(d.engine.RemoveObjects(ctx, d.dns, d.dnsInventory), d.engine.Remove(ctx, d.workers, d.workerRecord))
+		_, err := d.engine.RemoveObjects(ctx, d.dns, d.dnsInventory)
+		return errors.Join(err, d.remove(ctx, d.workers, d.workerRecord))
 	})
 	nodes, err := d.api().Nodes(ctx)
 	if err != nil || len(nodes) != 0 {

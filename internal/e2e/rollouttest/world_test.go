@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -341,7 +342,16 @@ func (d *deployment) noDrift(when string) {
 	}
 }
 
-// apply applies all roles in order. prior may be nil.
+// apply applies all roles in order. prior may be nil. remove removes a role from machines all of
+// which can be reached.
+func (d *deployment) remove(ctx context.Context, role rollout.Role, rec rollout.Record) error {
+	after, err := d.engine.Remove(ctx, role, rec)
+	if err == nil && len(after.Left) > 0 {
+		err = fmt.Errorf("not removed from %v", slices.Sorted(maps.Keys(after.Left)))
+	}
+	return err
+}
+
 func (d *deployment) apply(ctx context.Context, prior *deployment) error {
 	var (
 		etcd, control, workers, lb rollout.Role

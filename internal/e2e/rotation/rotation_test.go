@@ -104,7 +104,7 @@ func (c *cluster) finish(t *testing.T, name, kubeconfig string) {
 	for k, list := range c.generations {
 		want = want.With(pki.Kind(k), list)
 	}
-	names := pki.Names(want)
+	names := append(pki.Names(want), pki.NameOwner)
 	slices.Sort(names)
 	if diff := cmp.Diff(names, stored(t)); diff != "" {
 		t.Errorf("%s: the key store: %s", name, diff)

@@ -22,7 +22,7 @@ resource "k8s_addon" "viewers" {
 
 resource "k8s_kubeconfig" "viewer" {
   pki      = k8s_pki.this.ref
-  endpoint = k8s_lb.this.endpoint
+  endpoint = k8s_control_plane.this.ref.endpoint
   user     = "viewer"
   groups   = ["viewers"]
   ttl      = "2h"
@@ -30,12 +30,12 @@ resource "k8s_kubeconfig" "viewer" {
 
 ephemeral "k8s_kubeconfig" "admin" {
   pki      = k8s_pki.this.ref
-  endpoint = k8s_lb.this.endpoint
+  endpoint = k8s_control_plane.this.ref.endpoint
   ttl      = "1h"
 
   lifecycle {
     postcondition {
-      condition     = self.host == k8s_lb.this.endpoint && strcontains(self.kubeconfig_raw, "client-key-data") && startswith(self.client_certificate, "-----BEGIN CERTIFICATE-----")
+      condition     = self.host == k8s_control_plane.this.ref.endpoint && strcontains(self.kubeconfig_raw, "client-key-data") && startswith(self.client_certificate, "-----BEGIN CERTIFICATE-----")
       error_message = "The ephemeral kubeconfig is not complete."
     }
   }
