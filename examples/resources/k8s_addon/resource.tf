@@ -3,6 +3,9 @@ resource "k8s_addon" "metrics_server" {
   name          = "metrics-server"
   pki           = k8s_pki.this.ref
   control_plane = k8s_control_plane.this.ref
+
+  # Its pods need nodes: without this, the addon could be applied before there are any.
+  depends_on = [k8s_worker_pool.this]
 }
 
 # Your own.
@@ -12,6 +15,16 @@ resource "k8s_addon" "quota" {
   control_plane = k8s_control_plane.this.ref
 
   manifests = [local.quota]
+
+  # Not shown in plans. The objects belong to the addon as well.
+  sensitive_manifests = [yamlencode({
+    apiVersion = "v1"
+    kind       = "Secret"
+    metadata   = { name = "registry", namespace = "default" }
+    stringData = { password = var.registry_password }
+  })]
+
+  depends_on = [k8s_worker_pool.this]
 }
 
 locals {
@@ -21,4 +34,9 @@ locals {
     metadata   = { name = "pods", namespace = "default" }
     spec       = { hard = { pods = "20" } }
   })
+}
+
+variable "registry_password" {
+  type      = string
+  sensitive = true
 }

@@ -10,6 +10,12 @@ resource "k8s_control_plane" "example" {
 
   extra_args = {
     kube_controller_manager = { terminated-pod-gc-threshold = "100" }
+
+    # A list gives a flag more than once; null takes one of the provider's away.
+    kube_apiserver = {
+      service-account-issuer = ["https://kubernetes.default.svc.cluster.local", "https://oidc.example.com"]
+      goaway-chance          = null
+    }
   }
 
   admission_plugins = {
