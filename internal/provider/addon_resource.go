@@ -172,8 +172,8 @@ func (m *addonModel) addon(ctx context.Context, diags *diag.Diagnostics) rollout
 // readManifests reads the objects of both arguments, as far as the texts are known. hidden are
 // those whose content must not be shown.
 func (m *addonModel) readManifests() (all, hidden []*unstructured.Unstructured, errs invalid.Fields) {
-	lists, errs := component.ReadManifests(component.Manifests{Field: "manifests", Texts: textsAt(m.Manifests)},
-		component.Manifests{Field: "sensitive_manifests", Texts: textsAt(m.SensitiveManifests), Secret: true})
+	lists, errs := kube.ReadManifests(kube.Manifests{Field: "manifests", Texts: textsAt(m.Manifests)},
+		kube.Manifests{Field: "sensitive_manifests", Texts: textsAt(m.SensitiveManifests), Secret: true})
 	return slices.Concat(lists...), lists[1], errs
 }
 
@@ -193,8 +193,8 @@ func (m *addonModel) builtIn() bool { return m.Manifests.IsNull() && m.Sensitive
 
 // sameManifests reports whether two lists of texts contain the same objects in the same order.
 func sameManifests(a, b []string) bool {
-	before, wrong := component.ReadManifests(component.Manifests{Texts: a})
-	after, alsoWrong := component.ReadManifests(component.Manifests{Texts: b})
+	before, wrong := kube.ReadManifests(kube.Manifests{Texts: a})
+	after, alsoWrong := kube.ReadManifests(kube.Manifests{Texts: b})
 	return len(wrong) == 0 && len(alsoWrong) == 0 && reflect.DeepEqual(before, after)
 }
 
@@ -208,10 +208,10 @@ func (m *addonModel) complete(ctx context.Context, a rollout.Addon, diags *diag.
 			diags.AddError("The addon cannot be built", err.Error())
 			return
 		}
-		digests[component.ObjectName(o)] = "sha256:" + desired.Sum(b)
+		digests[kube.RefOf(o).String()] = "sha256:" + desired.Sum(b)
 	}
 	for _, o := range a.Hidden {
-		digests[component.ObjectName(o)] = "sensitive"
+		digests[kube.RefOf(o).String()] = "sensitive"
 	}
 	m.Objects = tf.StringMapValue(digests)
 }
@@ -295,10 +295,7 @@ func (r *addonResource) apply(ctx context.Context, m *addonModel, rec addonRecor
 		return rec
 	}
 	var err error
-	if rec.Claim = cmp.Or(rec.Claim, m.Claim.ValueString()); rec.Claim == "" {
-		rec.Claim, err = r.data.claims.next(r.data.rand)
-	}
-	if err == nil {
+	if rec.Claim, err = r.data.claimID(rec.Claim, m.Claim.ValueString()); err == nil {
 		a.Claim = rec.Claim
 		rec.Objects, err = r.data.engine(ctx).ApplyObjects(ctx, a, rec.Objects)
 	}
@@ -395,11 +392,9 @@ func (r *addonResource) ImportState(ctx context.Context, req resource.ImportStat
 		fail(err)
 		return
 	}
-	if rec.Claim == "" {
-		if rec.Claim, err = r.data.claims.next(r.data.rand); err != nil {
-			fail(err)
-			return
-		}
+	if rec.Claim, err = r.data.claimID(rec.Claim); err != nil {
+		fail(err)
+		return
 	}
 	if len(rec.Objects) == 0 {
 		fail(fmt.Errorf("none of the %d objects of addon %s exists in the cluster: remove the import, and apply creates them", len(a.Objects), a.Name))

@@ -1,9 +1,10 @@
-package component
+package kube
 
 import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,18 +26,24 @@ type Manifests struct {
 // flattened.
 func ReadManifests(all ...Manifests) ([][]*unstructured.Unstructured, invalid.Fields) {
 	var errs invalid.Fields
-	out, seen := make([][]*unstructured.Unstructured, len(all)), map[string]string{}
+	type given struct {
+		ref   ObjectRef
+		field string
+	}
+	var seen []given
+	out := make([][]*unstructured.Unstructured, len(all))
 	for n, m := range all {
 		for i, text := range m.Texts {
 			field := fmt.Sprintf("%s[%d]", m.Field, i)
 			objects, err := parseManifests(text, m.Secret)
 			errs.Add(field, "Unusable manifest", err)
 			for _, o := range objects {
-				if first, twice := seen[identity(o)]; twice {
-					errs.Say(field, "Object given twice", "%s is given twice, in %s and in %s: leave one.", ObjectName(o), first, field)
+				ref := RefOf(o)
+				if first := slices.IndexFunc(seen, func(g given) bool { return g.ref.Same(ref) }); first >= 0 {
+					errs.Say(field, "Object given twice", "%s is given twice, in %s and in %s: leave one.", ref, seen[first].field, field)
 					continue
 				}
-				seen[identity(o)] = field
+				seen = append(seen, given{ref, field})
 				out[n] = append(out[n], o)
 			}
 		}
@@ -79,22 +86,4 @@ func parseManifests(text string, secret bool) ([]*unstructured.Unstructured, err
 		}
 		out = append(out, items...)
 	}
-}
-
-// ObjectName returns "Kind namespace/name", or "Kind name" without a namespace.
-func ObjectName(o *unstructured.Unstructured) string {
-	if o.GetNamespace() == "" {
-		return o.GetKind() + " " + o.GetName()
-	}
-	return o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
-}
-
-// identity is the same for two objects that are one in a cluster, whatever their API version. The
-// namespace default is the one of an object that names none.
-func identity(o *unstructured.Unstructured) string {
-	namespace := o.GetNamespace()
-	if namespace == "" {
-		namespace = "default"
-	}
-	return strings.Join([]string{o.GroupVersionKind().Group, o.GetKind(), namespace, o.GetName()}, "|")
 }

@@ -1,6 +1,7 @@
-package component
+package kube
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -32,7 +33,10 @@ func TestReadManifests(t *testing.T) {
 		if got := len(slices.Concat(lists...)); got != tt.count {
 			t.Errorf("%s: %d objects, wanted %d", tt.name, got, tt.count)
 		}
-		words := said(errs)
+		var words []string
+		for _, e := range errs {
+			words = append(words, fmt.Sprintf("%s|%s|%s", e.Field, e.Problem, e.Err))
+		}
 		if len(words) != len(tt.want) {
 			t.Errorf("%s: %q", tt.name, words)
 			continue
