@@ -86,16 +86,10 @@ func (c *Client) putAddress(ctx context.Context, a Address, spec AddressSpec) (A
 	return a, nil
 }
 
-// FindAddress returns an Elastic IP by its allocation id, or by the specification's cluster and
-// name if that is empty, whoever's it is. The error is ErrNotFound if there is none.
-func (c *Client) FindAddress(ctx context.Context, allocated string, spec AddressSpec) (Address, error) {
-	return c.findAddress(ctx, allocated, spec)
-}
-
 // ObserveAddress returns how the Elastic IP differs from what is wanted. The findings have no
 // subject. The error is ErrNotFound if it was released, and a ClaimedError if it is another's.
 func (c *Client) ObserveAddress(ctx context.Context, allocated string, spec AddressSpec) (Address, []finding.Finding, error) {
-	a, err := c.findAddress(ctx, allocated, spec)
+	a, err := c.FindAddress(ctx, allocated, spec)
 	if err == nil {
 		_, err = spec.judge(a, true)
 	}
@@ -117,7 +111,7 @@ func (c *Client) ObserveAddress(ctx context.Context, allocated string, spec Addr
 // by an allocation whose response was lost. An Elastic IP that does not exist is no error. The
 // error is a ClaimedError if it is another's.
 func (c *Client) DeleteAddress(ctx context.Context, allocated string, claim Claim) error {
-	a, err := c.findAddress(ctx, allocated, AddressSpec{})
+	a, err := c.FindAddress(ctx, allocated, AddressSpec{})
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
@@ -170,9 +164,10 @@ func (c *Client) allocate(ctx context.Context, spec AddressSpec) (Address, error
 	return a, nil
 }
 
-// findAddress finds an Elastic IP by allocation id, or by tags if that is empty. If several have
-// the tags, it prefers one that is associated.
-func (c *Client) findAddress(ctx context.Context, allocated string, spec AddressSpec) (Address, error) {
+// FindAddress returns an Elastic IP by its allocation id, or by the specification's cluster and name
+// if that is empty, whoever's it is. Of several with these tags it prefers one that is associated.
+// The error is ErrNotFound if there is none.
+func (c *Client) FindAddress(ctx context.Context, allocated string, spec AddressSpec) (Address, error) {
 	all, err := c.addresses(ctx, allocated, spec)
 	if err != nil {
 		return Address{}, err
@@ -219,7 +214,7 @@ func (c *Client) addresses(ctx context.Context, allocated string, spec AddressSp
 
 // unsettle sets Unsettled.
 func (a *Address) unsettle() {
-	if h := holderOf(a.Tags); h.ID != "" && !h.settled {
+	if holderOf(a.Tags).unsettled() {
 		a.Unsettled = []string{a.AllocationID}
 	}
 }

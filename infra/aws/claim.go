@@ -12,7 +12,7 @@ import (
 //
 // The zero Claim belongs to whoever makes no claims. It matches only what carries no claim.
 type Claim struct {
-	// ID is "<run>-<object>", see NewClaim. Nobody else has used it.
+	// ID is what NewClaim describes. Nobody else has used it.
 	ID string `json:"claim"`
 	// By is who made the claim, as the ARN of a caller of AWS; At is when, in UTC and full seconds.
 	By string    `json:"by,omitempty"`
@@ -22,8 +22,8 @@ type Claim struct {
 	Adopt bool `json:"-"`
 }
 
-// NewClaim returns a claim. In its id, run is random and the same for every claim of one process,
-// without "-"; object is different for each of them.
+// NewClaim returns a claim. Its id is "<run>-<object>": run is random, the same for every claim of one
+// process, and without "-"; object is different for each of them.
 func NewClaim(id, by string, at time.Time) Claim {
 	return Claim{ID: id, By: tagText(by), At: at.UTC().Truncate(time.Second)}
 }
@@ -74,6 +74,9 @@ func holderOf(tags map[string]string) holder {
 	return h
 }
 
+// unsettled reports whether there is a claim that no state is known to hold.
+func (h holder) unsettled() bool { return h.ID != "" && !h.settled }
+
 // ClaimedError says that something is another's, or that nothing says whose it is.
 type ClaimedError struct {
 	What string // "VPC vpc-0abc"
@@ -106,7 +109,7 @@ func (c Claim) judge(what string, h holder, known bool) (take bool, err error) {
 		return true, nil
 	case h.ID == "" && known:
 		return false, nil // it has lost its tag, which is drift
-	case c.ID != "" && h.ID != "" && !h.settled && !known:
+	case c.ID != "" && h.unsettled() && !known:
 		return true, nil
 	}
 	return false, &ClaimedError{What: what, Holder: h.Claim, Known: known}

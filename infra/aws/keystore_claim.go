@@ -70,13 +70,18 @@ func (s *KeyStore) Claim(ctx context.Context) error {
 	return s.takeOver(ctx)
 }
 
-// begin writes the owner into an empty store. Of two that do so at once, one fails.
-func (s *KeyStore) begin(ctx context.Context) error {
+// ownOwner returns the owner that the store's own claim makes. What is adopted is settled at once.
+func (s *KeyStore) ownOwner() storedOwner {
 	o := storedOwner{Claim: s.cfg.Claim}
 	if s.cfg.Claim.Adopt {
 		o.Settled = o.At
 	}
-	err := s.Create(ctx, pki.NameOwner, o.encode())
+	return o
+}
+
+// begin writes the owner into an empty store. Of two that do so at once, one fails.
+func (s *KeyStore) begin(ctx context.Context) error {
+	err := s.Create(ctx, pki.NameOwner, s.ownOwner().encode())
 	if errors.Is(err, pki.ErrExists) {
 		return s.Check(ctx) // also our own, when the first answer was lost
 	}
@@ -85,11 +90,7 @@ func (s *KeyStore) begin(ctx context.Context) error {
 
 // takeOver makes the store the claim's own, and writes it on every entry.
 func (s *KeyStore) takeOver(ctx context.Context) error {
-	o := storedOwner{Claim: s.cfg.Claim}
-	if s.cfg.Claim.Adopt {
-		o.Settled = o.At
-	}
-	if err := s.putOwner(ctx, o); err != nil {
+	if err := s.putOwner(ctx, s.ownOwner()); err != nil {
 		return err
 	}
 	if err := s.Check(ctx); err != nil {

@@ -131,7 +131,7 @@ func machineOf(i types.Instance) Machine {
 			m.VolumeID = sdk.ToString(d.Ebs.VolumeId)
 		}
 	}
-	if h := holderOf(tags); h.ID != "" && !h.settled {
+	if holderOf(tags).unsettled() {
 		m.Unsettled = m.tagged()
 	}
 	return m

@@ -29,7 +29,7 @@ func (b *builder) judge(known func(id string) bool) (take []string, err error) {
 	ours := b.hasOurVPC()
 	for _, t := range things {
 		h := holderOf(t.tags)
-		lost := ours && h.ID != "" && !h.settled // by whoever has not got the VPC
+		lost := ours && h.unsettled() // by whoever has not got the VPC
 		mine, err := b.spec.Claim.judge(t.subject+" "+t.id, h, known(t.id) && !lost)
 		if err != nil {
 			return nil, err
@@ -203,7 +203,7 @@ func (c *Client) concede(ctx context.Context, spec NetworkSpec, made Network) er
 func (b *builder) network() Network {
 	n := b.snapshot.network(b.spec.Cluster)
 	for _, t := range b.owned() {
-		if h := holderOf(t.tags); h.ID != "" && h.ID == b.spec.Claim.ID && !h.settled {
+		if h := holderOf(t.tags); h.unsettled() && h.ID == b.spec.Claim.ID {
 			n.Unsettled = append(n.Unsettled, t.id)
 		}
 	}

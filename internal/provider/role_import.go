@@ -119,8 +119,8 @@ func (r *roleResource[M, S]) readMachines(ctx context.Context, m *M, rec *roleRe
 	if r.data.pinChecksums(ctx, rec, spec.Artifacts(), diags); diags.HasError() {
 		return
 	}
-	if rec.Record.Claim, err = r.data.engine(ctx).Claim(ctx, spec); err == nil && rec.Record.Claim == "" {
-		rec.Record.Claim, err = r.data.claims.next(r.data.rand)
+	if rec.Record.Claim, err = r.data.engine(ctx).Claim(ctx, spec); err == nil {
+		rec.Record.Claim, err = r.data.claimID(rec.Record.Claim)
 	}
 	if err != nil {
 		addError(diags, "Cannot import this "+r.role.title, err)

@@ -248,8 +248,7 @@ func (r *roleResource[M, S]) keepHolding(ctx context.Context, p tf.PrivateStateW
 
 // fillUnknown sets what a failed create has left unknown.
 func (r *roleResource[M, S]) fillUnknown(m *M) {
-	common := r.role.common(m)
-	if common.Files.IsUnknown() {
+	if common := r.role.common(m); common.Files.IsUnknown() {
 		common.Files = tf.StringMapValue(nil)
 	}
 }
@@ -289,12 +288,9 @@ func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *
 		acquired = r.role.acquire(ctx, r.data, plan, prior, h, diags)
 		r.role.outputs(ctx, plan, diags)
 	}
-	if rec.Record.Claim = cmp.Or(rec.Record.Claim, h.ID); rec.Record.Claim == "" {
-		claim, err := r.data.claims.next(r.data.rand)
-		if err != nil {
-			addError(diags, "Cannot apply the "+r.role.title, err)
-		}
-		rec.Record.Claim = claim
+	var err error
+	if rec.Record.Claim, err = r.data.claimID(rec.Record.Claim, h.ID); err != nil {
+		addError(diags, "Cannot apply the "+r.role.title, err)
 	}
 	if common.Claim.IsUnknown() {
 		common.Claim = types.StringValue(rec.Record.Claim)
@@ -315,7 +311,6 @@ func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *
 	if r.data.pinChecksums(ctx, rec, want.Artifacts(), diags); diags.HasError() {
 		return acquired
 	}
-	var err error
 	r.data.forgetTerminated(ctx, rec.Record.Left)
 	rec.Record, err = r.data.engine(ctx).Apply(ctx, want, before, rec.Record)
 	r.data.forgetTerminated(ctx, rec.Record.Left)

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -42,6 +43,14 @@ func (c *claims) next(rand io.Reader) (string, error) {
 	}
 	c.number++
 	return fmt.Sprintf("%s-%d", c.run, c.number), nil
+}
+
+// claimID returns the first known id of a claim, else that of a new one.
+func (d *providerData) claimID(known ...string) (string, error) {
+	if id := cmp.Or(known...); id != "" {
+		return id, nil
+	}
+	return d.claims.next(d.rand)
 }
 
 // made notes that a create has ended well: Terraform has the claim once it has the answer.

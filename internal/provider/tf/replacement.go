@@ -25,38 +25,30 @@ func Replacing(ctx context.Context, req resource.ModifyPlanRequest, diags *diag.
 	for name, a := range s.Attributes {
 		at := path.Root(name)
 		var config, plan, state attr.Value
-		read := func() {
-			diags.Append(req.Config.GetAttribute(ctx, at, &config)...)
-			diags.Append(req.Plan.GetAttribute(ctx, at, &plan)...)
-			diags.Append(req.State.GetAttribute(ctx, at, &state)...)
-		}
+		diags.Append(req.Config.GetAttribute(ctx, at, &config)...)
+		diags.Append(req.Plan.GetAttribute(ctx, at, &plan)...)
+		diags.Append(req.State.GetAttribute(ctx, at, &state)...)
 		replaces := false
 		switch a := a.(type) {
 		case schema.StringAttribute:
-			if len(a.PlanModifiers) > 0 {
-				read()
+			for _, m := range a.PlanModifiers {
 				r := planmodifier.StringRequest{
 					Path: at, PathExpression: at.Expression(), Config: req.Config, Plan: req.Plan, State: req.State,
 					ConfigValue: text(ctx, config, diags), PlanValue: text(ctx, plan, diags), StateValue: text(ctx, state, diags), Private: req.Private,
 				}
-				for _, m := range a.PlanModifiers {
-					resp := planmodifier.StringResponse{PlanValue: r.PlanValue, Private: req.Private}
-					m.PlanModifyString(ctx, r, &resp)
-					replaces = replaces || resp.RequiresReplace
-				}
+				resp := planmodifier.StringResponse{PlanValue: r.PlanValue, Private: req.Private}
+				m.PlanModifyString(ctx, r, &resp)
+				replaces = replaces || resp.RequiresReplace
 			}
 		case schema.BoolAttribute:
-			if len(a.PlanModifiers) > 0 {
-				read()
+			for _, m := range a.PlanModifiers {
 				r := planmodifier.BoolRequest{
 					Path: at, PathExpression: at.Expression(), Config: req.Config, Plan: req.Plan, State: req.State,
 					ConfigValue: truth(ctx, config, diags), PlanValue: truth(ctx, plan, diags), StateValue: truth(ctx, state, diags), Private: req.Private,
 				}
-				for _, m := range a.PlanModifiers {
-					resp := planmodifier.BoolResponse{PlanValue: r.PlanValue, Private: req.Private}
-					m.PlanModifyBool(ctx, r, &resp)
-					replaces = replaces || resp.RequiresReplace
-				}
+				resp := planmodifier.BoolResponse{PlanValue: r.PlanValue, Private: req.Private}
+				m.PlanModifyBool(ctx, r, &resp)
+				replaces = replaces || resp.RequiresReplace
 			}
 		}
 		if replaces {
