@@ -63,5 +63,5 @@ func ExampleCheckPrivateIP() {
 	fmt.Println(aws.CheckPrivateIP(netip.MustParseAddr("10.240.0.3"), subnet).Err())
 	// Output:
 	// <nil>
-	// private_ip: 10.240.0.3 is kept by AWS: the first four addresses of 10.240.0.0/24 and the last cannot be used
+	// private_ip: 10.240.0.3 is reserved by AWS: the first four addresses of 10.240.0.0/24 and the last one cannot be used
 }

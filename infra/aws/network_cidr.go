@@ -51,7 +51,7 @@ func CheckPrivateIP(ip netip.Addr, subnets []netip.Prefix) (errs invalid.Fields)
 		address, first := ip.As4(), s.Masked().Addr().As4()
 		offset := binary.BigEndian.Uint32(address[:]) - binary.BigEndian.Uint32(first[:])
 		if last := uint32(1)<<(32-s.Bits()) - 1; offset < 4 || offset == last {
-			errs.Say(field, problem, "%s is kept by AWS: the first four addresses of %s and the last cannot be used", ip, s)
+			errs.Say(field, problem, "%s is reserved by AWS: the first four addresses of %s and the last one cannot be used", ip, s)
 		}
 		return errs
 	}

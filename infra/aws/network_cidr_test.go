@@ -28,10 +28,10 @@ func TestRanges(t *testing.T) {
 		{"pods not known", CheckPodCIDR(netip.Prefix{}, prefix("10.240.0.0/16")), ""},
 		{"address", CheckPrivateIP(addr("10.240.1.4"), subnets), ""},
 		{"address in none", CheckPrivateIP(addr("10.240.2.4"), subnets), "private_ip|Unusable private address|10.240.2.4 does not lie within 10.240.0.0/24, 10.240.1.0/28"},
-		{"address kept", CheckPrivateIP(addr("10.240.1.3"), subnets), "private_ip|Unusable private address|10.240.1.3 is kept by AWS: the first four addresses of 10.240.1.0/28 and the last cannot be used"},
+		{"address kept", CheckPrivateIP(addr("10.240.1.3"), subnets), "private_ip|Unusable private address|10.240.1.3 is reserved by AWS: the first four addresses of 10.240.1.0/28 and the last one cannot be used"},
 		{"address not known", CheckPrivateIP(netip.Addr{}, subnets), ""},
 		{"subnet of an address not known", CheckPrivateIP(addr("10.240.1.4"), []netip.Prefix{{}}), ""},
-		{"last address", CheckPrivateIP(addr("10.240.1.15"), subnets), "private_ip|Unusable private address|10.240.1.15 is kept by AWS: the first four addresses of 10.240.1.0/28 and the last cannot be used"},
+		{"last address", CheckPrivateIP(addr("10.240.1.15"), subnets), "private_ip|Unusable private address|10.240.1.15 is reserved by AWS: the first four addresses of 10.240.1.0/28 and the last one cannot be used"},
 	} {
 		got := ""
 		for _, e := range tt.errs {

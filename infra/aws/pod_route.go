@@ -97,7 +97,7 @@ func (c *Client) missingTable(ctx context.Context, spec MachineSpec, tables []ty
 		return "", nil
 	}
 	if tableOf(tables, loose[0]) == nil {
-		return "subnet " + loose[0] + ": no route table holds for it", nil
+		return "subnet " + loose[0] + " has no route table", nil
 	}
 	found, err := c.existing(ctx, loose)
 	if err != nil {

@@ -105,7 +105,7 @@ func TestSettleWaitsForTables(t *testing.T) {
 		{"own network, subnet not told of", [][]types.RouteTable{none, main, main, all}, nil, "rtb-a", ""},
 		{"own network without association", [][]types.RouteTable{main}, []types.Subnet{subnetOf("demo", "subnet-a")}, "", "subnet-a: no route table is associated with it"},
 		{"adopted, main table", [][]types.RouteTable{none, none, main}, []types.Subnet{subnetOf("", "subnet-a")}, "rtb-main", ""},
-		{"no table at all", [][]types.RouteTable{none}, []types.Subnet{subnetOf("", "subnet-a")}, "", "subnet-a: no route table holds for it"},
+		{"no table at all", [][]types.RouteTable{none}, []types.Subnet{subnetOf("", "subnet-a")}, "", "subnet-a has no route table"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

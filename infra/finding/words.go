@@ -115,7 +115,7 @@ var vocabulary = map[Kind]words{
 		Missing: "data in {target} missing, wanted a copy of the cluster's",
 	}},
 	Members: {how: map[Problem]string{
-		Unjudged: "etcd did not tell its members: {cause}",
+		Unjudged: "cannot list the members of etcd: {cause}",
 	}},
 	Secrets: {how: map[Problem]string{
 		Plain:      "{secrets} not encrypted, wanted {wanted}",

@@ -119,7 +119,7 @@ func TestWords(t *testing.T) {
 		{Finding{Kind: Member, Target: "8e9e", Problem: NotWanted}, "etcd member 8e9e: in the cluster, wanted none"},
 		{Finding{Kind: MemberData, Target: "/var/lib/etcd/member", Problem: Missing},
 			"etcd member: data in /var/lib/etcd/member missing, wanted a copy of the cluster's"},
-		{Finding{Kind: Members, Problem: Unjudged, Cause: "no answer"}, "etcd did not tell its members: no answer"},
+		{Finding{Kind: Members, Problem: Unjudged, Cause: "no answer"}, "cannot list the members of etcd: no answer"},
 		{Finding{Kind: Secrets, Target: "1", Problem: Plain, Wanted: "b"}, "1 secret is not encrypted, wanted b"},
 		{Finding{Kind: Secrets, Target: "3", Problem: UnknownKey, Wanted: "b"}, "3 secrets are encrypted with an unknown key, wanted b"},
 		{Finding{Kind: Secrets, Target: "3", Problem: OldKey, Found: "a", Wanted: "b"}, "3 secrets are still encrypted with a, wanted b"},

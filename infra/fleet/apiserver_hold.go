@@ -42,7 +42,7 @@ func (f *Fleet) withoutWrites(ctx context.Context, who string, w Writers, move f
 		case <-time.After(holdPause):
 		}
 	}
-	f.Say(who, "etcd: going on without holding the API servers, a write under way may be lost: %v", err)
+	f.Say(who, "etcd: going on without holding the API servers, a write in progress may be lost: %v", err)
 	return move(ctx)
 }
 
@@ -97,7 +97,7 @@ func (f *Fleet) whileHeld(ctx context.Context, who string, servers []*Machine, s
 	}
 	err := move(held)
 	if held.Err() != nil && ctx.Err() == nil {
-		f.Say(who, "etcd: the API servers went on while the leadership was moving, a write under way may be lost")
+		f.Say(who, "etcd: the API servers went on while the leadership was moving, a write in progress may be lost")
 	}
 	return err
 }

@@ -32,7 +32,7 @@ const UnknownSize int64 = -1
 
 func (r Room) String() string {
 	if r.Mount == "" {
-		return "how much room there is was not told"
+		return "the free space is unknown"
 	}
 	size := func(kib int64) string {
 		if kib == UnknownSize {

@@ -76,7 +76,7 @@ func TestErrorWords(t *testing.T) {
 		{"download\n" + digestA + "\n\n- - - overlay /var\ncurl: (23) Failure writing output", "machine m: download kubelet v1 from https://x/kubelet: " +
 			"curl: (23) Failure writing output; - of - KiB and - inodes are free on /var (overlay)", "https://x/kubelet", true, nil, ""},
 		{"download\n" + digestA + "\n\n  -  \ncurl: (23) Failure writing output", "machine m: download kubelet v1 from https://x/kubelet: " +
-			"curl: (23) Failure writing output; how much room there is was not told", "https://x/kubelet", true, nil, ""},
+			"curl: (23) Failure writing output; the free space is unknown", "https://x/kubelet", true, nil, ""},
 		{"daemon-reload\n\n\n\n", "machine m: systemctl daemon-reload: failed", "", false, nil, ""},
 	} {
 		e := stepError("m", tt.frame, want)

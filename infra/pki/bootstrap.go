@@ -276,7 +276,7 @@ func (b *bootstrap) checkLost(stored Generations, recorded bool) error {
 			key, public := SecretName(k, n), PublicName(k, n)
 			expected := complete && slices.Contains(stored.Of(k), n) || public != "" && b.has(public)
 			if expected && !b.has(key) {
-				return fmt.Errorf("%s was stored once and is gone: put it back, or delete the other %d entries to start anew", key, len(b.present))
+				return fmt.Errorf("%s was stored before and is missing: put it back, or delete the other %d entries to start again", key, len(b.present))
 			}
 		}
 	}

@@ -125,8 +125,8 @@ func TestBootstrapRefuses(t *testing.T) {
 		change func(map[string]string)
 		want   string
 	}{
-		{"lost key", func(v map[string]string) { delete(v, KeyEtcdCA) }, "etcd-ca.key was stored once and is gone"},
-		{"lost encryption key", func(v map[string]string) { delete(v, KeyEncryption) }, "encryption.key was stored once and is gone"},
+		{"lost key", func(v map[string]string) { delete(v, KeyEtcdCA) }, "etcd-ca.key was stored before and is missing"},
+		{"lost encryption key", func(v map[string]string) { delete(v, KeyEncryption) }, "encryption.key was stored before and is missing"},
 		{"foreign key", func(v map[string]string) { v[KeyEtcdCA] = other.values[KeyEtcdCA] }, "does not belong to the certificate"},
 		{"foreign service-account key", func(v map[string]string) { v[KeyServiceAccount] = other.values[KeyServiceAccount] }, "does not belong to service-account.key"},
 		{"short encryption key", func(v map[string]string) { v[KeyEncryption] = "c2hvcnQ=" }, "encryption.key is not 32 bytes"},

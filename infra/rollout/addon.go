@@ -134,7 +134,7 @@ func withPodAdvice(err error) error {
 		return err
 	}
 	redact(pod)
-	return fmt.Errorf("%w\nnext: kubectl --namespace %s describe pod %s\nmend what keeps it from running, and apply again", err, pod.Namespace, pod.Pod)
+	return fmt.Errorf("%w\nnext: kubectl --namespace %s describe pod %s\nfix what keeps the pod from running, and apply again", err, pod.Namespace, pod.Pod)
 }
 
 // RemoveObjects deletes every object of the inventory, and returns those that it has left because

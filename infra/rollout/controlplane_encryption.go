@@ -303,7 +303,7 @@ func (o *controlOperation) reseal(ctx context.Context, under string) error {
 				finding.Words(s.findings(writing)), strings.TrimPrefix(stale[0], under))
 		}
 		if err := o.rewrite(ctx, under, stale); err != nil {
-			return fmt.Errorf("%w\n%s; apply again: it goes on where it ended", err, finding.Words(s.findings(writing)))
+			return fmt.Errorf("%w\n%s; apply again: it continues from there", err, finding.Words(s.findings(writing)))
 		}
 		rewritten += len(stale)
 	}

@@ -129,7 +129,7 @@ func planEtcdChange(f etcdFacts) (Plan, error) {
 		case !listed:
 			joins = append(joins, join("new member"))
 		case m.Learner || !m.Started():
-			repairs = append(repairs, join("added before, has not got all the way"))
+			repairs = append(repairs, join("added before, not a full member yet"))
 		case w.changes && !w.running:
 			repairs = append(repairs, Step{Machine: w.name, Action: ActionInstall, Why: "not running", Then: fleet.GateSelf})
 		case w.restarts:

@@ -117,6 +117,6 @@ func stopped(err error, taken, left []Step) error {
 	if len(spared) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w\nthe roll ended there; not touched: %s. Apply again when the cause is removed: it goes on where it ended",
+	return fmt.Errorf("%w\nthe roll stopped there; not touched: %s. Remove the cause and apply again: the roll continues from there",
 		err, strings.Join(spared, ", "))
 }

@@ -152,13 +152,13 @@ refusing to restart etcd on a: c cannot be reached, and no second member may be 
 refusing to remove etcd member b: of the 2 voters that would remain 1 are healthy, and a quorum is 2; repair or bring back the other members first, and replace one machine at a time
 `},
 		{"a join interrupted before its start", []string{"a: up", "b: empty", "c: up"}, []string{"a: healthy", "b: announced", "c: healthy"}, true, `
-1. b: join (added before, has not got all the way), when a quorum is healthy, then wait: healthy
+1. b: join (added before, not a full member yet), when a quorum is healthy, then wait: healthy
 `},
 		{"a join interrupted before its promotion", []string{"a: up", "b: up", "c: up"}, []string{"a: healthy", "b: learner, healthy", "c: healthy"}, true, `
-1. b: join (added before, has not got all the way), when a quorum is healthy, then wait: healthy
+1. b: join (added before, not a full member yet), when a quorum is healthy, then wait: healthy
 `},
 		{"first start, interrupted before one of three had started", []string{"a: restart", "b: empty", "c: up"}, []string{"a: healthy", "b: unstarted", "c: healthy"}, false, `
-1. b: join (added before, has not got all the way), when a quorum is healthy, then wait: healthy
+1. b: join (added before, not a full member yet), when a quorum is healthy, then wait: healthy
 2. a: apply with restart, when all others healthy, then wait: healthy
 `},
 		{"removed by hand", []string{"a: up", "b: stopped", "c: up"}, []string{"a: healthy", "c: healthy"}, true, `
@@ -478,7 +478,7 @@ func TestStopped(t *testing.T) {
 	}{
 		{"at the end", roll(ActionRoll, "a", "b"), nil, "machine b: it failed"},
 		{"half way", roll(ActionRoll, "a", "b"), append(roll(ActionRoll, "c", "d"), roll(ActionRollManagers, "a", "b", "c", "d")...),
-			"machine b: it failed\nthe roll ended there; not touched: c, d. Apply again when the cause is removed: it goes on where it ended"},
+			"machine b: it failed\nthe roll stopped there; not touched: c, d. Remove the cause and apply again: the roll continues from there"},
 		{"what is left disturbs nobody", roll(ActionInstall, "b"), roll(ActionQuiet, "c"), "machine b: it failed"},
 	} {
 		if got := stopped(cause, tt.taken, tt.left); got.Error() != tt.want || !errors.Is(got, cause) {

@@ -134,7 +134,7 @@ func (o *workerOperation) unproved(ctx context.Context, m *fleet.Machine, err er
 	}
 	redact(pod)
 	return &fleet.StepError{Machine: m.Name(), Step: "start a pod", Err: fmt.Errorf("the node is up, and no pod starts there: %w; %s", err, closed),
-		Next: "correct what it complains of and apply again; more of it is told by\n" + m.JournalCommand(component.ContainerdUnit)}
+		Next: "correct what the error names and apply again; for more, see\n" + m.JournalCommand(component.ContainerdUnit)}
 }
 
 // redact removes from a log what looks like a secret.

@@ -100,7 +100,7 @@ func EndsSoon(v Version, now time.Time) string {
 	if now.After(r.EndOfLife.AddDate(0, 0, 1)) {
 		words = fmt.Sprintf("Kubernetes %s has been at its end of life since %s", r.Minor, r.EndOfLife.Format(time.DateOnly))
 	}
-	words += fmt.Sprintf(": nothing in it is mended afterwards, security holes included (https://kubernetes.io/releases/%s/).", r.Minor)
+	words += fmt.Sprintf(": it gets no fixes afterwards, not even for security holes (https://kubernetes.io/releases/%s/).", r.Minor)
 	if i+1 < len(releases) {
 		return words + fmt.Sprintf(" Upgrade to %s next.", releases[i+1].Newest)
 	}

@@ -109,7 +109,7 @@ func TestEndsSoon(t *testing.T) {
 	}
 	for _, tt := range []struct{ version, now, want string }{
 		{"1.35.8", "2026-11-27", ""},
-		{"1.35.8", "2026-11-28", "Kubernetes 1.35 reaches its end of life on 2027-02-28: nothing in it is mended afterwards, security holes included (https://kubernetes.io/releases/1.35/). Upgrade to 1.36.4 next."},
+		{"1.35.8", "2026-11-28", "Kubernetes 1.35 reaches its end of life on 2027-02-28: it gets no fixes afterwards, not even for security holes (https://kubernetes.io/releases/1.35/). Upgrade to 1.36.4 next."},
 		{"1.35.8", "2027-02-28", "reaches its end of life on 2027-02-28"},
 		{"1.35.8", "2027-03-02", "has been at its end of life since 2027-02-28"},
 		{"1.36.4", "2026-11-28", ""},

@@ -38,7 +38,7 @@ func (s *Suite) Logged(t *testing.T, machine, message string) bool {
 // announced returns the times at which the provider logged that a write may be lost.
 func (s *Suite) announced(t *testing.T) (times []time.Time) {
 	t.Helper()
-	for _, line := range s.said(t, "a write under way may be lost") {
+	for _, line := range s.said(t, "a write in progress may be lost") {
 		stamp, _, _ := strings.Cut(line, " ")
 		at, err := time.Parse("2006-01-02T15:04:05.000Z0700", stamp)
 		if err != nil {

@@ -114,7 +114,7 @@ func (w *world) testHandOvers(t *testing.T) {
 	say := f.Progress
 	f.Progress = func(machine, message string) {
 		say(machine, message)
-		if strings.Contains(message, "a write under way may be lost") {
+		if strings.Contains(message, "a write in progress may be lost") {
 			unheld = append(unheld, time.Now())
 		}
 	}
