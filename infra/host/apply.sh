@@ -52,7 +52,9 @@ begin() {
 	restorecon=$(command -v restorecon)
 	mkdir -p -- "$run" "$run/pending" "$lib/receipts" "$cache" || die prepare '' '' "cannot create directories"
 	# Uploads stay in memory, readable only by root, until they get their names.
-	stage=$(mktemp -d "$run/staging.$$.$(started $$).XXXXXX") || die prepare '' '' "cannot create a staging directory"
+	since=$(started $$)
+	[ "$since" ] || die prepare '' '' "interrupted"
+	stage=$(mktemp -d "$run/staging.$$.$since.XXXXXX") || die prepare '' '' "cannot create a staging directory"
 	trap 'rm -rf -- "$stage"; [ -z "$downloads" ] || kill $downloads 2>/dev/null' EXIT
 	trap 'exit 143' HUP INT TERM PIPE
 }
@@ -74,7 +76,8 @@ lock() {
 	for dir in "$run"/staging.*; do
 		owner=${dir#"$run/staging."}
 		since=${owner#*.}
-		[ "$(started "${owner%%.*}")" = "${since%%.*}" ] || rm -rf -- "$dir"
+		since=${since%%.*}
+		if [ ! "$since" ] || [ "$(started "${owner%%.*}")" != "$since" ]; then rm -rf -- "$dir"; fi
 	done
 	rm -rf -- "$cache"/*.part "$cache"/*.unpacked
 }

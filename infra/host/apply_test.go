@@ -467,16 +467,23 @@ func TestPartialApply(t *testing.T) {
 	}
 }
 
-// TestStagingOfReusedPid: a killed run's upload is deleted although another process has its pid.
-func TestStagingOfReusedPid(t *testing.T) {
+// TestStaleStaging: a killed run's upload is deleted, also if another process has its pid, and if it
+// was killed before it knew when it had started.
+func TestStaleStaging(t *testing.T) {
 	m, web := newLocalMachine(t), newMirror(t)
 	m.converge(appState(t, m, web, "0"), Record{})
-	stale := m.file(fmt.Sprintf("run/staging.%d.1.abcdef", os.Getpid()))
-	if err := os.MkdirAll(stale, 0o700); err != nil {
-		t.Fatal(err)
+	var stale []string
+	for _, name := range []string{fmt.Sprintf("staging.%d.1.abcdef", os.Getpid()), "staging.999999999.1.abcdef", "staging.999999999..abcdef"} {
+		dir := m.file("run/" + name)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		stale = append(stale, dir)
 	}
 	m.converge(appState(t, m, web, "1"), Record{})
-	if _, err := os.Stat(stale); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("left behind: %v", err)
+	for _, dir := range stale {
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("left behind: %s: %v", dir, err)
+		}
 	}
 }
