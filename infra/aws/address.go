@@ -46,6 +46,9 @@ type Address struct {
 // nothing of it if the error is a ClaimedError.
 func (c *Client) EnsureAddress(ctx context.Context, allocated string, spec AddressSpec) (Address, error) {
 	a, err := c.claimAddress(ctx, allocated, spec)
+	if allocated == "" {
+		err = raced(err)
+	}
 	if errors.Is(err, ErrNotFound) && allocated == "" {
 		a, err = c.allocate(ctx, spec)
 	}
@@ -56,8 +59,10 @@ func (c *Client) EnsureAddress(ctx context.Context, allocated string, spec Addre
 	if err != nil || allocated != "" {
 		return a, err
 	}
-	if err := c.confirmAddress(ctx, a, spec); err != nil {
-		return Address{}, err
+	if err := c.confirmAddress(ctx, a, spec); isClaimed(err) {
+		return Address{}, raced(err)
+	} else if err != nil {
+		return a, err
 	}
 	return a, nil
 }

@@ -84,6 +84,8 @@ type ClaimedError struct {
 	Holder Claim
 	// Known says that it was the caller's once: it was looked for by its id, not by its name.
 	Known bool
+	// Raced says that the caller has lost it to another create at the same time.
+	Raced bool
 }
 
 func (e *ClaimedError) Error() string {

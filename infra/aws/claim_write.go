@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
 // Settle records that a state holds the claims: one claim of a process settles all of it. ids are
@@ -22,6 +25,46 @@ func (c *Client) Settle(ctx context.Context, claim Claim, ids []string, now time
 	}
 	return nil
 }
+
+// SettleHeld settles claims once whatever they are for was made, perhaps long ago. held are the ids by
+// claim. Where somebody else has taken over meanwhile, it writes nothing: a settled tag has one
+// value, and it is the other one's.
+func (c *Client) SettleHeld(ctx context.Context, held map[string][]string, now time.Time) error {
+	claimOf := map[string]string{}
+	for id, things := range held {
+		for _, t := range things {
+			claimOf[t] = id
+		}
+	}
+	still := map[string][]string{} // by run
+	for ids := range slices.Chunk(slices.Sorted(maps.Keys(claimOf)), filterValues) {
+		pages := ec2.NewDescribeTagsPaginator(c.EC2, &ec2.DescribeTagsInput{Filters: []types.Filter{filter("resource-id", ids...), filter("key", TagClaim)}})
+		for pages.HasMorePages() {
+			page, err := pages.NextPage(ctx)
+			if err != nil {
+				return fmt.Errorf("look whose it is: %w", err)
+			}
+			for _, t := range page.Tags {
+				thing, claim := sdk.ToString(t.ResourceId), Claim{ID: sdk.ToString(t.Value)}
+				if claimOf[thing] == claim.ID {
+					still[claim.run()] = append(still[claim.run()], thing)
+				}
+			}
+		}
+	}
+	for run, ids := range still {
+		for some := range slices.Chunk(ids, 1000) {
+			if err := c.Settle(ctx, Claim{ID: run}, some, now); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// filterValues is how many values EC2 takes in one filter.
+// https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html
+const filterValues = 200
 
 // takeOver writes the claim on what another create has left. What is adopted is settled with it,
 // since its old claim may have been.
@@ -58,4 +101,14 @@ func readBack(ctx context.Context, read func(context.Context) error) error {
 func isClaimed(err error) bool {
 	var claimed *ClaimedError
 	return errors.As(err, &claimed)
+}
+
+// raced marks a ClaimedError that a create has met after it had begun: another create of the same
+// name was faster.
+func raced(err error) error {
+	var claimed *ClaimedError
+	if errors.As(err, &claimed) && claimed.Known {
+		claimed.Known, claimed.Raced = false, true
+	}
+	return err
 }

@@ -57,17 +57,17 @@ func (s *KeyStore) Claim(ctx context.Context) error {
 			return err
 		}
 		if len(pki.Owned(names)) == 0 {
-			return s.begin(ctx)
+			return raced(s.begin(ctx))
 		}
 		if slices.Contains(names, pki.NameOwner) { // written meanwhile
-			return s.Check(ctx)
+			return raced(s.Check(ctx))
 		}
 	}
 	take, err := s.cfg.Claim.judge(s.what(), h, false)
 	if err != nil || !take {
 		return err
 	}
-	return s.takeOver(ctx)
+	return raced(s.takeOver(ctx))
 }
 
 // ownOwner returns the owner that the store's own claim makes. What is adopted is settled at once.

@@ -116,7 +116,7 @@ func (c *Client) confirmMachine(ctx context.Context, spec MachineSpec, id string
 		return nil
 	}
 	spec.Claim.Adopt = false // it has been written by now
-	return readBack(ctx, func(ctx context.Context) error { return c.CheckMachine(ctx, id, spec) })
+	return raced(readBack(ctx, func(ctx context.Context) error { return c.CheckMachine(ctx, id, spec) }))
 }
 
 // run launches one instance.
@@ -244,8 +244,9 @@ func (l *Launch) Bring(ctx context.Context, connect Connect) (Machine, error) {
 	err := g.Wait()
 	m := machineOf(l.instance)
 	m.HostKey, m.RouteTables = key, l.tables
-	if err == nil {
-		err = l.client.confirmMachine(ctx, l.spec, id)
+	// What went wrong may be another one's doing.
+	if lost := l.client.confirmMachine(ctx, l.spec, id); err == nil || isClaimed(lost) {
+		err = lost
 	}
 	if isClaimed(err) {
 		return Machine{}, err

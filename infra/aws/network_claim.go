@@ -99,7 +99,7 @@ func (b *builder) keepsVPC(ctx context.Context) error {
 	}
 	for _, v := range out.Vpcs {
 		if h := holderOf(tagMap(v.Tags)); h.ID != "" && h.ID != b.spec.Claim.ID {
-			return &ClaimedError{What: subjectVPC + " " + id, Holder: h.Claim}
+			return &ClaimedError{What: subjectVPC + " " + id, Holder: h.Claim, Known: true}
 		}
 	}
 	return nil
@@ -182,7 +182,10 @@ func (c *Client) confirmNetwork(ctx context.Context, spec NetworkSpec) error {
 	case lost == nil && len(left) == 0:
 		return nil
 	case lost == nil:
-		return b.takeParts(ctx, left)
+		lost = b.takeParts(ctx, left)
+		if IsCode(lost, notYet...) { // whoever has lost it has deleted it meanwhile
+			lost = b.keepsVPC(ctx)
+		}
 	}
 	return lost
 }

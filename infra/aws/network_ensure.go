@@ -40,6 +40,9 @@ func (c *Client) EnsureNetwork(ctx context.Context, spec NetworkSpec) (Network, 
 	}
 	b := &builder{Client: c, spec: spec, snapshot: s}
 	if err := b.claim(ctx); err != nil {
+		if spec.creates() {
+			err = raced(err)
+		}
 		return Network{}, fmt.Errorf("network of cluster %s: %w", spec.Cluster, err)
 	}
 	n, err := b.ensure(ctx)
@@ -54,7 +57,7 @@ func (c *Client) EnsureNetwork(ctx context.Context, spec NetworkSpec) (Network, 
 		lost = b.keepsVPC(ctx)
 	}
 	if isClaimed(lost) {
-		return Network{}, fmt.Errorf("network of cluster %s: %w", spec.Cluster, errors.Join(lost, c.concede(ctx, spec, n)))
+		return Network{}, fmt.Errorf("network of cluster %s: %w", spec.Cluster, errors.Join(raced(lost), c.concede(ctx, spec, n)))
 	}
 	return n, errors.Join(err, lost)
 }

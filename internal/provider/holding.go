@@ -146,6 +146,8 @@ func ownershipAdvice(err error) string {
 	case errors.As(err, &claimed) && claimed.Known:
 		return "Nothing was changed. Another state has taken it over, or somebody has imported it there. To give it up, remove the resource from this state with " +
 			"`terraform state rm`. To take it back, set `adopt = true` on this resource and run `terraform apply -refresh=false` once."
+	case errors.As(err, &claimed) && claimed.Raced:
+		return "Another apply under this cluster's name went on at the same time and has it now. Give one of the two clusters another name, or apply both from one state."
 	case errors.As(err, &claimed):
 		return "Nothing was changed. If it belongs to another state, such as a colleague's, give this cluster another name. If it is yours, because its state was lost or " +
 			"it was removed with `terraform state rm`, import it, or set `adopt = true` on this resource for one apply. If this resource was only renamed in the " +

@@ -309,3 +309,36 @@ func compete(t *testing.T, kind int, run func(begin [2]func(), ways [2]*mortal))
 	}
 	c.account.Empty()
 }
+
+// TestLateSettle: a process that made everything first and ends last settles nothing that somebody
+// else has taken over meanwhile. A third state would take it from them otherwise.
+func TestLateSettle(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	network := c.instance("k8s_network")
+	network.must(networkConfig())
+	c = c.ends(t)
+	slow, quick := c.process(t), c.process(t)
+	first, second := slow.newCluster(), quick.newCluster()
+	for n := range first.all()[1:] {
+		for _, o := range []ownedCluster{first, second} {
+			i := o.all()[n+1]
+			i.must(o.config(i, network))
+		}
+	}
+	quick.provider.Settle(t.Context())
+	slow.provider.Settle(t.Context())
+	third := c.process(t).newCluster()
+	for _, i := range third.all()[1:] {
+		mention(t, i.attempt(third.config(i, network)), "is another's")
+	}
+	after := c.process(t)
+	for _, i := range second.all()[1:] {
+		config := second.config(i, network)
+		i = after.taken(i)
+		i.settled(config)
+		c.fatal(i.dismiss().errors)
+	}
+	c.fatal(after.taken(network).dismiss().errors)
+	c.account.Empty()
+}

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 	"time"
 
@@ -27,7 +26,6 @@ type claims struct {
 	// ids and stores are what creates have made that ended well, by claim.
 	ids    map[string][]string
 	stores map[string]*infraaws.KeyStore
-	any    infraaws.Claim
 }
 
 // next returns the id of a new claim.
@@ -60,7 +58,6 @@ func (c *claims) made(claim infraaws.Claim, ids []string, store *infraaws.KeySto
 	if c.ids == nil {
 		c.ids, c.stores = map[string][]string{}, map[string]*infraaws.KeyStore{}
 	}
-	c.any = claim
 	if len(ids) > 0 {
 		c.ids[claim.ID] = ids
 	}
@@ -90,7 +87,7 @@ func (p *Provider) Settle(ctx context.Context) {
 	_ = g.Wait() // nobody listens any more
 }
 
-// settleAll makes one call for up to 1,000 things of EC2, and two for each key store.
+// settleAll makes two calls for what is in EC2, and two for each key store.
 func (d *providerData) settleAll(ctx context.Context) error {
 	d.claims.mu.Lock()
 	defer d.claims.mu.Unlock()
@@ -101,14 +98,8 @@ func (d *providerData) settleAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var all []string
-	for _, ids := range d.claims.ids {
-		all = append(all, ids...)
-	}
 	var g errgroup.Group
-	for chunk := range slices.Chunk(all, 1000) {
-		g.Go(func() error { return client.Settle(ctx, d.claims.any, chunk, d.now()) })
-	}
+	g.Go(func() error { return client.SettleHeld(ctx, d.claims.ids, d.now()) })
 	for _, s := range d.claims.stores {
 		g.Go(func() error { return s.Settle(ctx, d.now()) })
 	}
