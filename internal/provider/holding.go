@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
@@ -199,6 +200,18 @@ func readHolding(ctx context.Context, p tf.PrivateState, claim types.String, dia
 	h := tf.ReadPrivate[holding](ctx, p, holdingKey, diags)
 	h.ID = cmp.Or(h.ID, claim.ValueString())
 	return h
+}
+
+// checkImported refuses to replace what was imported and is another cluster's. What was made here
+// is replaced when its cluster gets another name. ends says what a replacement would do.
+func (h holding) checkImported(what string, had, wanted types.String, ends string, diags *diag.Diagnostics) {
+	if !h.Imported || wanted.IsUnknown() || wanted.Equal(had) {
+		return
+	}
+	diags.AddAttributeError(path.Root("cluster"), "Imported "+what+" of another cluster",
+		fmt.Sprintf("This state has imported the %[1]s of cluster %[2]s, and cluster is %[3]q in the configuration. To replace the %[1]s would %[4]s.\n\n"+
+			"Remove it from this state with `terraform state rm`, and import the %[1]s of cluster %[3]s instead. If the %[1]s of cluster %[2]s is the right one, set cluster = %[2]q.",
+			what, had.ValueString(), wanted.ValueString(), ends))
 }
 
 // lost reports whether the private state was lost, see readHolding.

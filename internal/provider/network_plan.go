@@ -52,6 +52,9 @@ func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	} else {
 		var state networkModel
 		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+		if req.Private != nil {
+			readHolding(ctx, req.Private, state.Claim, &resp.Diagnostics).checkImported("network", state.Cluster, plan.Cluster, "delete the network of that cluster", &resp.Diagnostics)
+		}
 		plan.planFromState(ctx, state, adopts)
 	}
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)

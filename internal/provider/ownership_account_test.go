@@ -146,6 +146,25 @@ func TestImportOfAnotherCluster(t *testing.T) {
 	mention(t, imported.plan(workerConfig(other)).failure(), "Imported machine of another cluster", "\"network\")", "terraform state rm")
 }
 
+// TestImportOfAnotherClustersKeys refuses the plan that would replace the keys or the network of
+// another cluster after an import. What was made here is replaced.
+func TestImportOfAnotherClustersKeys(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	for typeName, config := range map[string]values{"k8s_pki": {"cluster": "prod"}, "k8s_network": with(networkConfig(), values{"cluster": "prod"})} {
+		made, imported := c.instance(typeName), c.instance(typeName)
+		made.must(config)
+		imported.imports("prod")
+		imported.refresh()
+		other := with(config, values{"cluster": "demo"})
+		mention(t, imported.plan(other).failure(), "cluster", "of another cluster", "cluster prod", "terraform state rm", `set cluster = "prod"`)
+		c.fatal(made.plan(other).errors)
+		imported.settled(config)
+		imported.must(with(config, values{"tags": values{"a": "b"}}))
+		c.fatal(imported.plan(other).errors)
+	}
+}
+
 // TestAddresses is two load balancers of one cluster, in one state or in two.
 func TestAddresses(t *testing.T) {
 	t.Parallel()

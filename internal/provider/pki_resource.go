@@ -145,6 +145,9 @@ func (r *pkiResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReq
 	} else {
 		var state pkiModel
 		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+		if req.Private != nil {
+			readHolding(ctx, req.Private, state.Claim, &resp.Diagnostics).checkImported("keys", state.Cluster, plan.Cluster, "delete the keys of that cluster", &resp.Diagnostics)
+		}
 		ref, _ := pkiRef.Read(ctx, state.Ref, &resp.Diagnostics)
 		ref.KMSKeyID = plan.KMSKeyID
 		plan.Ref = pkiRef.Value(ctx, plannedRotation(ctx, ref, plan.Generations, &resp.Diagnostics))
