@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"os"
 	"reflect"
 	"strings"
@@ -458,4 +459,35 @@ func claimOf(t *testing.T, i *instance) infraaws.Claim {
 		t.Fatal(err)
 	}
 	return h.Claim
+}
+
+// TestMostTags launches a machine with as many tags as a plan allows. EC2 takes 50 with those that
+// the provider sets itself, at the launch and later.
+func TestMostTags(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	network, worker := c.instance("k8s_network"), c.instance("k8s_machine")
+	network.must(networkConfig())
+	tags := values{}
+	for n := range maxTags - 1 { // default_tags has one
+		tags[fmt.Sprint("tag", n)] = "x"
+	}
+	worker.must(with(workerConfig(network), values{"tags": tags}))
+	c = c.ends(t)
+	m, err := c.client.DescribeMachine(t.Context(), worker.get("id").(string))
+	if err != nil || m.Tags[infraaws.TagHostKey] == "" || m.Tags[infraaws.TagSettled] == "" {
+		t.Errorf("tags %v: %v", m.Tags, err)
+	}
+	if own := len(m.Tags) - maxTags; own+maxTags != 50 {
+		t.Errorf("the provider sets %d tags itself, and allows %d others: EC2 takes 50 together", own, maxTags)
+	}
+	worker = c.taken(worker)
+	worker.settled(with(workerConfig(network), values{"tags": tags}))
+
+	tags["one-more"] = "x"
+	for name, config := range map[string]values{"k8s_machine": workerConfig(network), "k8s_network": networkConfig(), "k8s_pki": {"cluster": "demo"}} {
+		mention(t, c.instance(name).plan(with(config, values{"tags": tags})).failure(), "Too many tags", "default_tags are 39 tags", "At most 38")
+	}
+	tags["another"] = "x"
+	mention(t, c.instance("k8s_network").plan(with(networkConfig(), values{"tags": tags})).failure(), "at most 38")
 }

@@ -33,7 +33,7 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	}
 	network, _ := networkRef.Read(ctx, plan.Network, &resp.Diagnostics)
 	plan.check(ctx, req.Plan, network, &resp.Diagnostics)
-	plan.TagsAll = r.data.tagsAll(plan.Tags)
+	plan.TagsAll = r.data.planTags(plan.Tags, &resp.Diagnostics)
 	plan.InstanceState = types.StringValue(running)
 
 	if req.State.Raw.IsNull() {

@@ -25,7 +25,7 @@ func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	plan.ID, plan.TagsAll = plan.Cluster, r.data.tagsAll(plan.Tags)
+	plan.ID, plan.TagsAll = plan.Cluster, r.data.planTags(plan.Tags, &resp.Diagnostics)
 	adopts := !config.VPCID.IsNull()
 	if !adopts {
 		planDefault(config.VPCCIDR, &plan.VPCCIDR, defaultVPCCIDR)

@@ -136,7 +136,7 @@ func (r *pkiResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReq
 			resp.Diagnostics.AddAttributeError(path.Root(name), "Argument of another key store", name+` applies only to key_store = "ssm": remove it.`)
 		}
 	}
-	plan.ID, plan.TagsAll = plan.Cluster, r.data.tagsAll(plan.Tags)
+	plan.ID, plan.TagsAll = plan.Cluster, r.data.planTags(plan.Tags, &resp.Diagnostics)
 	if plan.Prefix.IsUnknown() || plan.Prefix.IsNull() {
 		plan.Prefix = plan.defaultPrefix()
 	}

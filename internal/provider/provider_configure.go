@@ -138,6 +138,16 @@ func (d *providerData) tagsAll(own types.Map) types.Map {
 	return tf.StringMapValue(all)
 }
 
+// planTags is tagsAll for a plan, which refuses more tags than AWS takes.
+func (d *providerData) planTags(own types.Map, diags *diag.Diagnostics) types.Map {
+	all := d.tagsAll(own)
+	if n := len(all.Elements()); n > maxTags {
+		diags.AddAttributeError(path.Root("tags"), "Too many tags",
+			fmt.Sprintf("tags and the provider's default_tags are %d tags together. At most %d are possible: AWS allows 50, and the provider sets up to %d itself.", n, maxTags, 50-maxTags))
+	}
+	return all
+}
+
 func closeAll(all []*providerData) error {
 	var errs []error
 	for _, d := range all {

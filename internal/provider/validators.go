@@ -127,11 +127,15 @@ func keyProblem(err error) string {
 	return "The value is not a private key in PEM or OpenSSH format. A common reason is a line break that was lost or indented, for example in an environment variable."
 }
 
+// maxTags is how many tags an object may have besides the provider's own: EC2 allows 50, and a
+// machine has 12 of the provider.
+const maxTags = 38
+
 // tagValidators check EC2's limits on tags, and refuse the keys that the library sets itself.
 // https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Tags.html
 func tagValidators() []validator.Map {
 	return []validator.Map{
-		mapvalidator.SizeAtMost(40),
+		mapvalidator.SizeAtMost(maxTags),
 		mapvalidator.KeysAre(stringvalidator.LengthBetween(1, 128), tf.Check("a tag key that the provider does not use itself", func(s string) error {
 			if infraaws.ReservedTag(s) {
 				return fmt.Errorf("the provider sets %q itself", s)
