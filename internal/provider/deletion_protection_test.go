@@ -180,7 +180,7 @@ func TestKeysStay(t *testing.T) {
 	keys := r.instance("k8s_pki")
 	config := values{"cluster": "demo", "key_store": "state"}
 	keys.must(config)
-	replaced, _ := plain(keys.byRequest(config).planned).(values)
+	replaced, _ := plain(r.instance("k8s_pki").plan(config).planned).(values) // as after a taint
 	for name, role := range map[string]values{"k8s_etcd_cluster": r.etcd, "k8s_control_plane": r.controlPlane, "k8s_worker_pool": r.pool} {
 		alive := r.applied(name, role)
 		got := alive.plan(with(role, values{"pki": replaced["ref"]})).failure()
@@ -195,6 +195,30 @@ func TestKeysStay(t *testing.T) {
 		if got := alive.plan(with(role, values{"pki": rotated["ref"]})).failure(); strings.Contains(got, "living cluster") {
 			t.Errorf("%s: a rotation: %s", name, got)
 		}
+	}
+}
+
+// TestKeysAreNotReplacedByRequest: -replace of k8s_pki is refused in its own plan, since with -target
+// no role is planned. A change of the configuration replaces the keys, and a refused plan leaves
+// nothing behind.
+func TestKeysAreNotReplacedByRequest(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	for _, store := range []string{"ssm", "state"} {
+		keys := c.instance("k8s_pki")
+		config := values{"cluster": "of-" + store, "key_store": store}
+		keys.must(config)
+		for range 2 {
+			mention(t, keys.byRequest(config).failure(), `"cluster")`, "replaces the keys of a cluster", "-replace", "generations", "destroy")
+			keys.settled(config)
+			keys.must(with(config, values{"ca_validity": "20000h"})) // keeps what the plan has written in private state
+			keys.must(config)
+		}
+		other := with(config, values{"cluster": "other"})
+		c.fatal(keys.byRequest(other).errors)
+		c.fatal(keys.apply(keys.plan(nil)))
+		keys = c.instance("k8s_pki")
+		keys.must(config) // a new object
 	}
 }
 
