@@ -127,7 +127,7 @@ func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 				MarkdownDescription: "Whether apply waits until the Deployments, DaemonSets and StatefulSets among the objects are available. The wait ends early if a pod of theirs, or of " +
 					"a Job among the objects, has failed for 20 seconds: it crash-loops, or its image cannot be pulled. Default: `true`.",
 			},
-			"claim": claimAttribute("the annotation `k8s-from-scratch/claim` of every object"),
+			"claim": claimAttribute("the annotation `k8s-from-scratch/claim` of every object", guardsRemoval),
 			"drift": tf.DriftAttribute(),
 			"objects": schema.MapAttribute{
 				Computed: true, ElementType: types.StringType,

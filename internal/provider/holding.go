@@ -91,8 +91,9 @@ func (d *providerData) forUpdate(ctx context.Context, client *infraaws.Client, h
 	return h, nil
 }
 
-// elsewhere adds an error if the holding is of another account or region than the provider's.
-func (d *providerData) elsewhere(ctx context.Context, h holding, diags *diag.Diagnostics) {
+// elsewhere adds an error if the holding is of another account or region than the provider's. what
+// names the object that is to be deleted.
+func (d *providerData) elsewhere(ctx context.Context, what string, h holding, diags *diag.Diagnostics) {
 	if h.Account == "" {
 		return
 	}
@@ -101,7 +102,7 @@ func (d *providerData) elsewhere(ctx context.Context, h holding, diags *diag.Dia
 		err = d.checked(ctx, client, h)
 	}
 	if err != nil {
-		addError(diags, "Cannot delete it here", err)
+		addError(diags, "Cannot delete "+what, err)
 	}
 }
 
@@ -172,8 +173,8 @@ func addKept(diags *diag.Diagnostics, what string, err error) bool {
 func adoptAttribute() schema.BoolAttribute {
 	return schema.BoolAttribute{
 		Optional: true,
-		MarkdownDescription: "Whether to take over what exists under this cluster's name and is another's: another state's, or of a state that was lost. Its owner's next refresh " +
-			"fails and says who has it. Set it for one apply, and remove it then. Default: `false`: what another has claimed is refused before anything is written.",
+		MarkdownDescription: "Takes over what exists under this cluster's name although another state, or a lost one, has claimed it. The other state's next refresh fails and " +
+			"says who has it. If this state had it before, a refresh fails here as well: run `terraform apply -refresh=false`. Set it for one apply, and remove it then. Default: `false`: what another has claimed is refused before anything is written.",
 		PlanModifiers: []planmodifier.Bool{adoptOnce{}},
 	}
 }
@@ -188,8 +189,8 @@ func (a adoptOnce) MarkdownDescription(ctx context.Context) string { return a.De
 
 func (adoptOnce) PlanModifyBool(_ context.Context, req planmodifier.BoolRequest, resp *planmodifier.BoolResponse) {
 	if req.StateValue.ValueBool() && req.PlanValue.ValueBool() {
-		resp.Diagnostics.AddAttributeWarning(req.Path, "Adopted already",
-			"It was taken over by an earlier apply. Remove adopt: as long as it is set, whatever another state claims is taken over again.")
+		resp.Diagnostics.AddAttributeWarning(req.Path, "adopt is still set",
+			"It is meant for one apply, and an earlier apply had it. Remove it: while it is set, an apply that replaces this, or one with -refresh=false, takes over what another state has claimed.")
 	}
 }
 
@@ -230,13 +231,20 @@ func (d *providerData) recovered(ctx context.Context, client *infraaws.Client, h
 	return h, err
 }
 
-// claimAttribute is the attribute claim. on says where the claim is, besides in the state.
-func claimAttribute(on string) schema.StringAttribute {
+// claimAttribute is the attribute claim. on says where the claim is, besides in the state, and
+// guards what it protects.
+func claimAttribute(on, guards string) schema.StringAttribute {
 	return schema.StringAttribute{
-		Computed: true, MarkdownDescription: "Claim: a text that no other resource has, of this state or of another one. It is " + on + ". What has another's claim is neither changed nor removed.",
+		Computed: true, MarkdownDescription: "Claim: a random text that says whose this is. After an import it is the one that was found. It is " + on + ". " + guards,
 		PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 	}
 }
+
+// What a claim protects: something in AWS with its keys, or roles and addons.
+const (
+	guardsAll     = "What has another's claim is not removed, and it is changed only with `adopt`."
+	guardsRemoval = "An apply replaces another's claim by this one. A destroy leaves what has another's claim."
+)
 
 // inTags is where the claim of something in AWS is.
 const inTags = "the tag `k8s-from-scratch/claim` of everything that belongs to this resource"

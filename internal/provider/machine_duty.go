@@ -205,6 +205,6 @@ func (s *machineRestart) warn(diags *diag.Diagnostics) {
 		return
 	}
 	for _, note := range slices.Compact(s.duty.Notes()) {
-		diags.AddWarning("Machine "+s.model.Name.ValueString()+" was changed, but not everything succeeded", remote.Redact(note.String()))
+		diags.AddWarning("Not everything succeeded on machine "+s.model.Name.ValueString(), remote.Redact(note.String()))
 	}
 }

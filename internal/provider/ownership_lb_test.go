@@ -35,9 +35,25 @@ func TestFailedAddress(t *testing.T) {
 		lb = c.taken(lb)
 		lb.refresh()
 		mention(t, c.instance("k8s_lb").attempt(config), "is another's")
+		mention(t, c.elsewhere(c.taken(lb)), "Cannot delete load balancer demo", "region eu-central-1", "Nothing was")
 		lb.taint()
 		if after := c.account.Cloud.Overview().Total; after != before {
 			t.Errorf("%d things were %d", after, before)
 		}
 	}
+}
+
+// elsewhere deletes a resource in another region than the state's, and returns the errors.
+func (c cloud) elsewhere(i *instance) string {
+	i.core.t.Helper()
+	for _, d := range c.provider.data {
+		client, err := d.loadAWS()
+		if err != nil {
+			i.core.t.Fatal(err)
+		}
+		region := client.Region
+		client.Region = "eu-central-1"
+		defer func() { client.Region = region }()
+	}
+	return i.dismiss().failure()
 }

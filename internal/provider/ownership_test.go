@@ -145,7 +145,7 @@ func TestAdopt(t *testing.T) {
 	theirs = c.takenCluster(theirs)
 	for _, i := range theirs.all() {
 		i.refresh()
-		if ch := i.plan(with(i, true)); len(ch.warnings) != 1 || ch.warnings[0].Summary != "Adopted already" {
+		if ch := i.plan(with(i, true)); len(ch.warnings) != 1 || ch.warnings[0].Summary != "adopt is still set" {
 			t.Errorf("%s: adopt was left in: %v", i.typeName, ch.warnings)
 		}
 		i.must(with(i, nil))

@@ -98,7 +98,7 @@ func (r *pkiResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 			"tags":        tagsAttribute(),
 			"tags_all":    tagsAllAttribute(),
 			"ref":         pkiRef.Output("Reference: the value for `pki` of other resources."),
-			"claim":       claimAttribute("in the parameter `owner` of the key store `ssm`; null for the key store `state`"),
+			"claim":       claimAttribute("in the parameter `owner` of the key store `ssm`; null for the key store `state`", guardsAll),
 			"drift":       tf.DriftAttribute(),
 		},
 		Blocks: map[string]schema.Block{"timeouts": pkiDeadlines.Block(ctx)},

@@ -91,7 +91,7 @@ func roleAttributes() map[string]schema.Attribute {
 			Computed: true, MarkdownDescription: "Identifier: the cluster's name; for a worker pool `<cluster>/<name>`.",
 			PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 		},
-		"claim": claimAttribute("on every machine, in `/var/lib/k8s-from-scratch/claims/`"),
+		"claim": claimAttribute("on every machine, in `/var/lib/k8s-from-scratch/claims/`", guardsRemoval),
 		"drift": tf.DriftAttribute(),
 		"files": schema.MapAttribute{
 			Computed: true, ElementType: types.StringType,
@@ -394,13 +394,14 @@ func (r *roleResource[M, S]) Delete(ctx context.Context, req resource.DeleteRequ
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if !mayDelete(ctx, objectName(ctx, r.role.title, "id", req.State, tfsdk.Plan{}), req.State, &resp.Diagnostics) {
+	what := objectName(ctx, r.role.title, "id", req.State, tfsdk.Plan{})
+	if !mayDelete(ctx, what, req.State, &resp.Diagnostics) {
 		return
 	}
 	ctx, cancel := tf.WithTimeout(ctx, r.role.common(&state).Timeouts.Delete, roleDeadlines.Delete, &resp.Diagnostics)
 	defer cancel()
 	h := readHolding(ctx, req.Private, r.role.common(&state).Claim, &resp.Diagnostics)
-	if r.data.elsewhere(ctx, h, &resp.Diagnostics); resp.Diagnostics.HasError() {
+	if r.data.elsewhere(ctx, what, h, &resp.Diagnostics); resp.Diagnostics.HasError() {
 		return
 	}
 	removal, err := r.data.engine(ctx).Remove(ctx, spec, rec.Record)
