@@ -198,8 +198,8 @@ func TestKeysStay(t *testing.T) {
 	}
 }
 
-// TestKeysAreNotReplacedByRequest: -replace of k8s_pki is refused in its own plan, since with -target
-// no role is planned. A change of the configuration replaces the keys, and a refused plan leaves
+// TestKeysAreNotReplacedByRequest: -replace of k8s_pki is refused in its own plan, since no role is
+// planned with -target. A change of the configuration replaces the keys, and a refused plan leaves
 // nothing behind.
 func TestKeysAreNotReplacedByRequest(t *testing.T) {
 	t.Parallel()
