@@ -2,9 +2,12 @@ package rollout
 
 import (
 	"context"
+	"errors"
+	"net"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
@@ -84,6 +87,36 @@ func (m *claimedMachine) gone() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.removed > 0
+}
+
+// TestUnreadClaim: a machine whose claim cannot be read may be another record's. When it answers a
+// moment later, nothing is done to it. A later removal reads the claim first.
+func TestUnreadClaim(t *testing.T) {
+	t.Parallel()
+	var away atomic.Bool
+	pool := remote.NewPool(remote.Config{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if away.Load() {
+			return nil, errors.New("it is down")
+		}
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}})
+	t.Cleanup(func() { pool.Close() })
+	engine := &Engine{Fleet: &fleet.Fleet{Pool: pool, Progress: func(_, what string) {
+		if what == "worker: removing" {
+			away.Store(false)
+		}
+	}}}
+	moved, mine := newClaimedMachine(t, "moved", "b"), newClaimedMachine(t, "mine", "a")
+	away.Store(true)
+	r, err := engine.Remove(t.Context(), claimedRole{targets: []fleet.Target{moved.Target, mine.Target}}, Record{Claim: "a"})
+	if err != nil || moved.gone() || mine.gone() || len(r.Left) != 2 {
+		t.Errorf("removed %t and %t, left %v: %v", moved.gone(), mine.gone(), r.Left, err)
+	}
+	away.Store(false)
+	rec, err := engine.Apply(t.Context(), claimedRole{}, claimedRole{}, Record{Claim: "a", Left: r.Left})
+	if err != nil || moved.gone() || !mine.gone() || len(rec.Left) > 0 {
+		t.Errorf("removed %t and %t, left %v: %v", moved.gone(), mine.gone(), rec.Left, err)
+	}
 }
 
 // TestClaims removes a role from machines with its claim, with another one and without one.

@@ -124,10 +124,14 @@ func (o *operation) leave(name string, l *Leftover) {
 }
 
 // removeFrom calls beforeRemove and removes from one machine what state names. A machine that
-// cannot be reached is no error: it is recorded as left over. One with another claim is kept.
+// cannot be reached is no error: it is recorded as left over. If its claim could not be read,
+// nothing else is tried there: it may have another claim and be back a moment later. One with
+// another claim is kept.
 func (o *operation) removeFrom(ctx context.Context, m *fleet.Machine, state desired.State, beforeRemove func(context.Context, *fleet.Machine) error) error {
 	switch theirs, err := o.anothers(ctx, m); {
-	case fleet.Unreachable(err): // recorded below
+	case fleet.Unreachable(err):
+		o.leaveOver(m, state, err)
+		return nil
 	case err != nil:
 		return err
 	case theirs:
@@ -151,11 +155,16 @@ func (o *operation) removeFrom(ctx context.Context, m *fleet.Machine, state desi
 		return host.Remove(ctx, m.Remote, all, o.role.dirs)
 	})
 	if fleet.Unreachable(err) {
-		m.Say("%s: cannot be reached, left as it is: %v", o.role.name, err)
-		o.leave(m.Name(), &Leftover{Target: m.Target, State: namesOnly(state)})
+		o.leaveOver(m, state, err)
 		return nil
 	}
 	return err
+}
+
+// leaveOver records that a machine is left over because it cannot be reached.
+func (o *operation) leaveOver(m *fleet.Machine, state desired.State, why error) {
+	m.Say("%s: cannot be reached, left as it is: %v", o.role.name, why)
+	o.leave(m.Name(), &Leftover{Target: m.Target, State: namesOnly(state)})
 }
 
 // joined returns the errors of several machines in the order of their names.
