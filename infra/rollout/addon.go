@@ -38,7 +38,8 @@ type Addon struct {
 
 // ObserveObjects finds what differs between the addon's objects and the cluster's. Findings name
 // the object ("ConfigMap kube-system/coredns"). Objects of the inventory that are no longer wanted
-// and still exist count as differing.
+// and still exist count as differing. An object that differs only by another addon's claim does
+// not.
 func (e *Engine) ObserveObjects(ctx context.Context, want Addon, inventory []kube.ObjectRef) (Report, error) {
 	r := newReport()
 	a := e.Fleet.Access(want.API.PKI)
@@ -70,6 +71,7 @@ func objectDrift(ctx context.Context, c *kube.Client, want Addon, inventory []ku
 	if err != nil {
 		return nil, err
 	}
+	drift = want.withoutForeign(drift)
 	for _, ref := range stale(inventory, want) {
 		switch o, err := c.Get(ctx, ref); {
 		case err != nil:

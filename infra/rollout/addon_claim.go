@@ -7,13 +7,15 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
 
-// Two addons may have the same object: one that replaces the other before that one is removed, or
-// those between which a manifest moves. The object belongs to the one that was applied last, and
-// the other one leaves it.
+// Two addons may have the same object: one that replaces the other before that one is removed,
+// those between which a manifest moves, or two that need the same Namespace. The object belongs to
+// the one that was applied last, and the other one leaves it. The claim alone is no drift: each of
+// the two would take the object from the other one in turn.
 
 // claimAnnotation is the annotation with an addon's claim.
 const claimAnnotation = "k8s-from-scratch/claim"
@@ -41,6 +43,20 @@ func (a Addon) claimed() []*unstructured.Unstructured {
 func (a Addon) others(o *unstructured.Unstructured) bool {
 	claim := o.GetAnnotations()[claimAnnotation]
 	return claim != "" && claim != a.Claim
+}
+
+// claimField is the path of the claim in an object, as package kube writes it.
+const claimField = `metadata.annotations["` + claimAnnotation + `"]`
+
+// withoutForeign returns the findings without those about objects of which only the claim differs,
+// because it is another addon's.
+func (a Addon) withoutForeign(drift []finding.Finding) []finding.Finding {
+	foreign := map[string]bool{}
+	for _, f := range drift {
+		only, seen := foreign[f.Subject]
+		foreign[f.Subject] = (only || !seen) && f.Kind == finding.Field && f.Target == claimField && f.Found != "" && f.Found != `""`
+	}
+	return slices.DeleteFunc(drift, func(f finding.Finding) bool { return foreign[f.Subject] })
 }
 
 // split separates the objects with another addon's claim from the rest.

@@ -4,12 +4,15 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -174,6 +177,97 @@ func TestPlanAsksAnother(t *testing.T) {
 			}
 			judge("nodes", start, r, nil)
 		})
+	}
+}
+
+// TestSharedObject: two addons with one common object both converge, and the one that was applied
+// last has it. Only the claim's holder removes it, and the other one misses it then.
+func TestSharedObject(t *testing.T) {
+	const path = "/api/v1/namespaces/default/configmaps/a"
+	var mu sync.Mutex
+	var live map[string]any
+	s := newServers(t, func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == path && r.Method == http.MethodPatch {
+			body, _ := io.ReadAll(r.Body)
+			var now map[string]any
+			if err := json.Unmarshal(body, &now); err != nil {
+				t.Error(err)
+			}
+			if r.URL.Query().Get("dryRun") == "" {
+				live = now
+			}
+			_ = json.NewEncoder(w).Encode(now)
+			return
+		}
+		if r.URL.Path != path || live == nil {
+			if r.URL.Path == path {
+				r.URL.Path = "/missing"
+			}
+			serves(w, r)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(live)
+		if r.Method == http.MethodDelete {
+			live = nil
+		}
+	})
+	addon := func(claim string) Addon {
+		return Addon{API: s.api(), Name: claim, Claim: claim, Objects: configMaps("a")}
+	}
+	inventory := kube.RefsOf(configMaps("a"))
+	drift := func(a Addon) string {
+		t.Helper()
+		r, err := s.engine.ObserveObjects(t.Context(), a, inventory)
+		if err != nil || len(r.Unjudged) > 0 {
+			t.Fatal(err, r.Unjudged)
+		}
+		return finding.Words(r.Findings)
+	}
+	first, second := addon("first"), addon("second")
+	for _, a := range []Addon{first, second} {
+		if got := drift(a); a.Claim == "first" && !strings.Contains(got, "missing") {
+			t.Errorf("before it is applied: %q", got)
+		}
+		if _, err := s.engine.ApplyObjects(t.Context(), a, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := drift(first) + drift(second); got != "" {
+		t.Errorf("the drift of both is %q", got)
+	}
+	changed := addon("first")
+	changed.Objects[0].Object["data"] = map[string]any{"x": "y"}
+	if got := drift(changed); !strings.Contains(got, "data") || !strings.Contains(got, "claim") {
+		t.Errorf("the drift of what differs otherwise is %q", got)
+	}
+	for _, claim := range []any{nil, ""} {
+		mu.Lock()
+		metadata := live["metadata"].(map[string]any) //nolint:forcetypeassert // it was applied so
+		had := metadata["annotations"]
+		metadata["annotations"] = map[string]any{claimAnnotation: claim, "other": "x"}
+		if claim == nil {
+			delete(metadata, "annotations")
+		}
+		mu.Unlock()
+		if got := drift(first); got == "" {
+			t.Errorf("no drift without a claim (%v)", claim)
+		}
+		mu.Lock()
+		metadata["annotations"] = had
+		mu.Unlock()
+	}
+	// The one that was replaced is removed after the new one was applied.
+	if kept, err := s.engine.RemoveObjects(t.Context(), first, inventory); err != nil || len(kept) != 1 || live == nil {
+		t.Errorf("kept %v, %v", kept, err)
+	}
+	if kept, err := s.engine.RemoveObjects(t.Context(), second, inventory); err != nil || len(kept) != 0 || live != nil {
+		t.Errorf("kept %v, %v", kept, err)
+	}
+	if got := drift(first); !strings.Contains(got, "missing") {
+		t.Errorf("after the removal by the other one: %q", got)
 	}
 }
 

@@ -94,7 +94,8 @@ func (r *addonResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 		MarkdownDescription: "Objects in the cluster that belong together: applied by server-side apply, compared with the cluster on every plan, " +
 			"and deleted when they are no longer part of the addon. `coredns` and `metrics-server` are built in." +
 			importDescription(addonImportNeeds) + " `manifests` must be given unless the addon is built in, since the cluster does not record which objects belong together. " +
-			"The objects in `manifests` that exist in the cluster belong to the addon from then on; an object that left `manifests` earlier is not found.",
+			"The objects in `manifests` that exist in the cluster belong to the addon from then on; an object that left `manifests` earlier is not found.\n\n" +
+			"Two addons may have the same object, such as a `Namespace`. The one that was applied last owns it. That is no drift of the other one. If the owner deletes it, the next plan of the other one shows that it is missing.",
 		Attributes: map[string]schema.Attribute{
 			"id": schema.StringAttribute{
 				Computed: true, MarkdownDescription: "Identifier: `<cluster>/<name>`.",

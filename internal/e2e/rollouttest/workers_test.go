@@ -267,8 +267,8 @@ func (d *deployment) testClaims() {
 	dns.Claim, d.dns.Claim = "old", "new"
 	d.dnsInventory, err = d.engine.ApplyObjects(ctx, dns, d.dnsInventory)
 	d.must(err)
-	if drift := d.observeAddon(); len(drift) != len(d.dnsInventory) || !strings.Contains(drift["ConfigMap kube-system/coredns"], "k8s-from-scratch/claim") {
-		d.t.Errorf("drift = %q", drift)
+	if drift := d.observeAddon(); len(drift) > 0 {
+		d.t.Errorf("another claim is drift: %q", drift)
 	}
 	d.stage("apply by new records", func() error {
 		if d.workerRecord, err = d.engine.Apply(ctx, d.workers, nil, rollout.Record{}); err != nil {
