@@ -1,11 +1,15 @@
 package provider
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 )
 
@@ -39,6 +43,43 @@ func TestAnotherRegion(t *testing.T) {
 	if after := c.account.Cloud.Overview().Total; after != before {
 		t.Errorf("%d things were %d", after, before)
 	}
+}
+
+// TestLeftInAnotherRegion: a machine that has left a role is forgotten once EC2 says that it is
+// gone, but not in another region than its own, where EC2 has never known it.
+func TestLeftInAnotherRegion(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	mine := c.newCluster()
+	mine.make()
+	client, d := c.client, c.provider.data[0]
+	used, err := d.loadAWS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const gone = "i-0123456789abcdef0"
+	var running string
+	for _, i := range mine.all() {
+		if i.typeName == "k8s_machine" {
+			running = i.get("id").(string) //nolint:forcetypeassert // an id is a string
+		}
+	}
+	home := place{"123456789012", client.Region}
+	rec := roleRecord{Places: map[string]place{gone: home, "i-other": home}, Record: rollout.Record{Left: map[string]rollout.Leftover{
+		"gone": {Target: fleet.Target{ID: gone}}, "running": {Target: fleet.Target{ID: running}}, "elsewhere": {}}}}
+	forget := func(region string, places map[string]place, left ...string) {
+		t.Helper()
+		used.Region = region
+		d.forgetTerminated(t.Context(), &rec)
+		if got := slices.Sorted(maps.Keys(rec.Record.Left)); !slices.Equal(got, left) || !maps.Equal(rec.Places, places) {
+			t.Errorf("in %s: left %q at %v, want %q at %v", region, got, rec.Places, left, places)
+		}
+	}
+	away := place{home.Account, "eu-central-1"}
+	forget(away.Region, map[string]place{gone: home, running: away}, "elsewhere", "gone", "running")
+	forget(home.Region, map[string]place{running: away}, "elsewhere", "running")
+	rec.Places = nil
+	forget(home.Region, map[string]place{running: home}, "elsewhere", "running")
 }
 
 // TestUnreadable checks that what cannot be read does not count as ownerless.

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,21 +17,40 @@ import (
 
 // Machines that could not be reached when a role was removed from them.
 
-// forgetTerminated removes from left the machines that EC2 says are gone for good: nothing has to
-// be removed from them. If EC2 cannot be asked, all stay.
-func (d *providerData) forgetTerminated(ctx context.Context, left map[string]rollout.Leftover) {
-	for name, l := range left {
+// forgetTerminated removes from what is left over the machines that EC2 says are gone for good:
+// nothing has to be removed from them. If EC2 cannot be asked, all stay. Those of another account or
+// region than the provider's stay too: EC2 does not find them here. Where a machine is, is recorded
+// when it is seen here for the first time.
+func (d *providerData) forgetTerminated(ctx context.Context, rec *roleRecord) {
+	places := map[string]place{}
+	for name, l := range rec.Record.Left {
 		if l.Target.ID == "" {
 			continue
+		}
+		if at, known := rec.Places[l.Target.ID]; known {
+			places[l.Target.ID] = at
 		}
 		client, err := d.aws(ctx)
 		if err != nil {
 			return
 		}
-		if _, err := client.DescribeMachine(ctx, l.Target.ID); errors.Is(err, infraaws.ErrNotFound) {
-			delete(left, name)
+		account, _, err := d.identity(ctx, client)
+		if err != nil {
+			return
+		}
+		here := place{account, client.Region}
+		if cmp.Or(places[l.Target.ID], here) != here {
+			continue
+		}
+		switch _, err := client.DescribeMachine(ctx, l.Target.ID); {
+		case errors.Is(err, infraaws.ErrNotFound):
+			delete(rec.Record.Left, name)
+			delete(places, l.Target.ID)
+		case err == nil:
+			places[l.Target.ID] = here
 		}
 	}
+	rec.Places = places
 }
 
 // warnOfLeft warns of machines that have left a role and could not be reached. A later apply

@@ -15,6 +15,14 @@ type roleRecord struct {
 	// Checksums are the checksums that were looked up by an apply, by path in the mirror's layout.
 	// They are pinned from then on.
 	Checksums map[string]string `json:"checksums,omitempty"`
+	// Places are where the instances of Record.Left are, by instance id.
+	Places map[string]place `json:"places,omitempty"`
+}
+
+// place is where something is in AWS.
+type place struct {
+	Account string `json:"account"`
+	Region  string `json:"region"`
 }
 
 // recordKey is the private-state entry of roleRecord.

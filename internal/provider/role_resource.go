@@ -311,9 +311,8 @@ func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *
 	if r.data.pinChecksums(ctx, rec, want.Artifacts(), diags); diags.HasError() {
 		return acquired
 	}
-	r.data.forgetTerminated(ctx, rec.Record.Left)
 	rec.Record, err = r.data.engine(ctx).Apply(ctx, want, before, rec.Record)
-	r.data.forgetTerminated(ctx, rec.Record.Left)
+	r.data.forgetTerminated(ctx, rec)
 	r.warnOfLeft(rec.Record.Left, diags)
 	if err != nil {
 		r.addError("apply", err, diags)
@@ -356,7 +355,7 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 		return
 	}
 	hadLeft := len(rec.Record.Left) > 0
-	r.data.forgetTerminated(ctx, rec.Record.Left)
+	r.data.forgetTerminated(ctx, &rec)
 	report, err := r.data.engine(ctx).Observe(ctx, spec, rec.Record)
 	if err != nil {
 		r.addError("refresh", err, &resp.Diagnostics)
@@ -405,8 +404,9 @@ func (r *roleResource[M, S]) Delete(ctx context.Context, req resource.DeleteRequ
 		return
 	}
 	removal, err := r.data.engine(ctx).Remove(ctx, spec, rec.Record)
-	r.data.forgetTerminated(ctx, removal.Left)
-	r.warnOfAbandoned(removal.Left, &resp.Diagnostics)
+	rec.Record.Left = removal.Left
+	r.data.forgetTerminated(ctx, &rec)
+	r.warnOfAbandoned(rec.Record.Left, &resp.Diagnostics)
 	r.warnOfKept(removal.Kept, &resp.Diagnostics)
 	if err != nil {
 		r.addError("delete", err, &resp.Diagnostics)
