@@ -228,7 +228,7 @@ func (r *machineResource) converge(ctx context.Context, client *infraaws.Client,
 	private.routes = made.RouteTables
 	private.grow = private.grow || m.RootVolumeSize.ValueInt64() > state.RootVolumeSize.ValueInt64()
 	made.Name, made.User, made.HostKey = m.Name.ValueString(), m.User.ValueString(), state.HostKey.ValueString()
-	if m.PublicIP.IsUnknown() { // the machine was started
+	if restart.suspended || state.restarts(*m) {
 		if err := client.WaitMachine(ctx, made, r.data.connect); err != nil {
 			return private, err
 		}

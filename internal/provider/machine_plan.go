@@ -93,11 +93,16 @@ func (m *machineModel) planUpdate(ctx context.Context, state machineModel, diags
 			fmt.Sprintf("The root volume of %s has %d GiB: set root_volume_size to %d, or replace the machine with -replace.", m.Name.ValueString(), size, size))
 	}
 	m.PublicIP = state.PublicIP
-	restart := state.InstanceState.ValueString() != running || !m.InstanceType.Equal(state.InstanceType)
-	if restart && m.AssociatePublicIP.ValueBool() {
+	if state.restarts(*m) && m.AssociatePublicIP.ValueBool() {
 		m.PublicIP = iptypes.NewIPv4AddressUnknown()
 	}
 	m.Host = hostRef.Value(ctx, m.host())
+}
+
+// restarts reports whether an update from this state to the plan starts the instance. public_ip does
+// not tell: a machine without a public address has none before and after.
+func (m machineModel) restarts(plan machineModel) bool {
+	return m.InstanceState.ValueString() != running || !plan.InstanceType.Equal(m.InstanceType)
 }
 
 // host returns the machine as other resources see it. Attributes may be unknown.
