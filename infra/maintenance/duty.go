@@ -108,6 +108,9 @@ func (d *Duty) all() []string {
 	return out
 }
 
+// had reports whether the unit is active or was before an interrupted stop.
+func (d *Duty) had(unit string) bool { return slices.Contains(d.all(), unit) }
+
 func (d *Duty) note(problem finding.Problem, err error) {
 	f := finding.Finding{Subject: d.m.Name(), Kind: finding.Duty, Problem: problem, Cause: err.Error()}
 	d.notes = append(d.notes, f)
@@ -194,8 +197,9 @@ func (d *Duty) Suspend(ctx context.Context, leaving func(string) bool) error {
 }
 
 // Leave prepares the machine for being terminated, after Cordon. It does what Suspend does, and
-// removes the etcd member from the cluster. The Node object stays: only the caller knows whether a
-// machine with the same name follows.
+// removes the etcd member from the cluster, also one that an interrupted Leave or Suspend has
+// stopped. The Node object stays: only the caller knows whether a machine with the same name
+// follows.
 func (d *Duty) Leave(ctx context.Context, leaving func(string) bool) error {
 	return d.orRestore(ctx, d.guard(ctx, true, leaving),
 		func() error { return d.drain(ctx) },

@@ -3,6 +3,7 @@ package maintenance
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
 	"sync"
 
@@ -18,21 +19,26 @@ func (d *Duty) SetControllers(find func(context.Context) ([]fleet.Target, error)
 
 // allMachines returns the machine and the other machines that SetControllers gives.
 func (d *Duty) allMachines(ctx context.Context) []*fleet.Machine {
-	var targets []fleet.Target
-	err := errors.New("it is not known which they are")
-	if d.find != nil {
-		targets, err = d.find(ctx)
-	}
+	others, err := d.otherMachines(ctx)
 	if err != nil {
 		d.m.Say("etcd: the API servers on the cluster's other machines are not held: %v", err)
 	}
-	out := []*fleet.Machine{d.m}
+	return append([]*fleet.Machine{d.m}, others...)
+}
+
+// otherMachines returns the other machines that SetControllers gives.
+func (d *Duty) otherMachines(ctx context.Context) ([]*fleet.Machine, error) {
+	if d.find == nil {
+		return nil, errors.New("it is not known which they are")
+	}
+	targets, err := d.find(ctx)
+	var out []*fleet.Machine
 	for _, t := range targets {
 		if t.Node.Name != d.m.Name() {
 			out = append(out, d.fleet.Machine(t))
 		}
 	}
-	return out
+	return out, err
 }
 
 // health asks the members, from this machine, whether they are healthy.
@@ -105,6 +111,31 @@ func (d *Duty) etcdPlace(ctx context.Context, leaving func(string) bool) (*etcd.
 	return c, placeOf(members, d.m.Name(), leaving), nil
 }
 
+// knownPlace is etcdPlace without the client. If an interrupted stop has stopped the machine's
+// member, it asks those on the other controllers that are not leaving. Without any, the place is
+// empty.
+func (d *Duty) knownPlace(ctx context.Context, leaving func(string) bool) (place, error) {
+	if d.does(component.EtcdUnit) {
+		c, p, err := d.etcdPlace(ctx, leaving)
+		if err == nil {
+			c.Close()
+		}
+		return p, err
+	}
+	others, err := d.otherMachines(ctx)
+	for _, m := range others {
+		if leaving(m.Name()) || leaving(m.Node.PrivateIP.String()) {
+			continue
+		}
+		at := etcd.Member{ClientURLs: []string{"https://" + netip.AddrPortFrom(m.Node.PrivateIP, component.EtcdClientPort).String()}}
+		var members []etcd.Member
+		if err = d.askMember(at, func(c *etcd.Client) (err error) { members, err = c.MembersKnown(ctx); return err }); err == nil {
+			return placeOf(members, d.m.Name(), leaving), nil
+		}
+	}
+	return place{}, err
+}
+
 // MoveLeader transfers the leadership from the machine's etcd member, if it leads, to a member that
 // is not leaving.
 func (d *Duty) MoveLeader(ctx context.Context, leaving func(string) bool) error {
@@ -137,19 +168,18 @@ func (d *Duty) writers(members []etcd.Member, healthy map[etcd.ID]bool) fleet.Wr
 // leaveEtcd removes the machine's member from the cluster through a member that is not leaving. If
 // there is none, it does nothing.
 func (d *Duty) leaveEtcd(ctx context.Context, leaving func(string) bool) error {
-	if !d.does(component.EtcdUnit) {
+	if !d.had(component.EtcdUnit) {
 		return nil
 	}
-	c, p, err := d.etcdPlace(ctx, leaving)
+	p, err := d.knownPlace(ctx, leaving)
 	if err != nil {
 		return d.fail("leave the etcd cluster", err)
 	}
-	defer c.Close()
 	if len(p.others) == 0 || p.self.ID == 0 {
 		return nil
 	}
+	d.mention(d.MoveLeader(ctx, leaving))
 	healthy := d.health(ctx, p.members)
-	d.mention(d.moveLeader(ctx, c, p, healthy))
 	d.m.Say("etcd: leaving, member %s", p.self.ID)
 	err = fleet.RemoveMember(ctx, "maintenance", d.m, d.writers(p.members, healthy), fleet.MayStopFirst(p.members, healthy, p.self.ID), func(ctx context.Context) error {
 		return fleet.Within(ctx, fleet.GateBudget, "removal of etcd member "+d.m.Name(), func(ctx context.Context) error {

@@ -16,9 +16,10 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
 
-// guard returns an error if the cluster cannot do without the machine.
+// guard returns an error if the cluster cannot do without the machine. An etcd member that an
+// interrupted stop has stopped still counts if the machine ends: nothing brings it back.
 func (d *Duty) guard(ctx context.Context, ends bool, leaving func(string) bool) error {
-	if d.does(component.EtcdUnit) {
+	if d.does(component.EtcdUnit) || ends && d.had(component.EtcdUnit) {
 		if err := d.guardEtcd(ctx, ends, leaving); err != nil {
 			return err
 		}
@@ -42,12 +43,15 @@ func (d *Duty) guardEtcd(ctx context.Context, ends bool, leaving func(string) bo
 	refuse := func(reason, advice string) error {
 		return &fleet.GuardError{Refused: d.what(ends), Reason: reason, Advice: advice}
 	}
-	c, p, err := d.etcdPlace(ctx, leaving)
+	p, err := d.knownPlace(ctx, leaving)
+	if err != nil && !d.does(component.EtcdUnit) {
+		return refuse(fmt.Sprintf("its etcd member was stopped by an interrupted change, and no other member says whether they have a quorum without it: %v", err),
+			"its units are being started: apply again; if the machine is beyond repair, stop the instance first")
+	}
 	if err != nil {
 		return refuse(fmt.Sprintf("etcd runs on it, and it is not known whether the other members have a quorum without it: %v", err),
 			"repair it first; if it is beyond repair, stop its unit "+component.EtcdUnit+" yourself and apply again")
 	}
-	c.Close()
 	if len(p.others) == 0 || p.self.Learner || p.self.ID == 0 {
 		return nil // no other voters are left, or this member is no voter
 	}

@@ -3,7 +3,6 @@ package maintenance
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
@@ -23,23 +22,22 @@ func (d *Duty) Resume(ctx context.Context, h remote.Host) error {
 		return nil
 	}
 	d.m = d.fleet.Machine(fleet.Target{Host: h, Node: d.m.Node})
-	had := func(unit string) bool { return slices.Contains(d.all(), unit) }
 	for _, u := range d.all() {
 		if err := d.m.WaitActive(ctx, u); err != nil {
 			return err
 		}
 	}
-	if had(component.EtcdUnit) {
+	if d.had(component.EtcdUnit) {
 		if err := d.resumeEtcd(ctx); err != nil {
 			return err
 		}
 	}
-	if had(component.APIServerUnit) {
+	if d.had(component.APIServerUnit) {
 		if err := d.resumeAPI(ctx); err != nil {
 			return err
 		}
 	}
-	if had(component.KubeletUnit) {
+	if d.had(component.KubeletUnit) {
 		if err := d.resumeNode(ctx); err != nil {
 			return err
 		}
@@ -117,7 +115,7 @@ func (d *Duty) Restore(ctx context.Context, h remote.Host) {
 
 // uncordon opens the node to pods again, if it was cordoned, and reports whether it is open.
 func (d *Duty) uncordon(ctx context.Context) bool {
-	if !d.cordoned && (!d.Interrupted() || !slices.Contains(d.all(), component.KubeletUnit)) {
+	if !d.cordoned && (!d.Interrupted() || !d.had(component.KubeletUnit)) {
 		return true
 	}
 	err := again(ctx, func(err error) bool { return !kube.Permanent(err) && !pinned(err) }, func(ctx context.Context) error {

@@ -20,6 +20,8 @@ import (
 // Machine is the machine. It lets everybody in. Nothing listens on its own ports.
 type Machine struct {
 	Host remote.Host
+	// Dial connects the machine to an address. Nil refuses.
+	Dial func(address string) (net.Conn, error)
 
 	run      func(script string) (stdout string, status int)
 	config   *ssh.ServerConfig
@@ -96,12 +98,41 @@ func (m *Machine) serve(conn net.Conn) {
 	}
 	go ssh.DiscardRequests(requests)
 	for c := range channels {
+		if m.Dial != nil && c.ChannelType() == "direct-tcpip" {
+			go m.forward(c)
+			continue
+		}
 		if c.ChannelType() != "session" {
 			_ = c.Reject(ssh.ConnectionFailed, "Connection refused")
 			continue
 		}
 		go m.session(c)
 	}
+}
+
+// forward carries a connection that the client opens from the machine.
+func (m *Machine) forward(c ssh.NewChannel) {
+	var to struct {
+		Host   string
+		Port   uint32
+		Origin string
+		From   uint32
+	}
+	_ = ssh.Unmarshal(c.ExtraData(), &to)
+	conn, err := m.Dial(fmt.Sprintf("%s:%d", to.Host, to.Port))
+	if err != nil {
+		_ = c.Reject(ssh.ConnectionFailed, err.Error())
+		return
+	}
+	defer conn.Close()
+	channel, requests, err := c.Accept()
+	if err != nil {
+		return
+	}
+	defer channel.Close()
+	go ssh.DiscardRequests(requests)
+	go func() { _, _ = io.Copy(conn, channel); conn.Close() }()
+	_, _ = io.Copy(channel, conn)
 }
 
 func (m *Machine) session(c ssh.NewChannel) {
