@@ -26,40 +26,53 @@ func (c *Client) Settle(ctx context.Context, claim Claim, ids []string, now time
 	return nil
 }
 
-// SettleHeld settles claims once whatever they are for was made, perhaps long ago. held are the ids by
-// claim. Where somebody else has taken over meanwhile, it writes nothing: a settled tag has one
-// value, and it is the other one's.
-func (c *Client) SettleHeld(ctx context.Context, held map[string][]string, now time.Time) error {
-	claimOf := map[string]string{}
+// SettleHeld settles claims once whatever they are for was made, perhaps long ago. claims are the ids
+// of what was made, by claim. Where somebody else has taken over meanwhile, it writes nothing: a
+// settled tag has one value, and it is the other one's.
+func (c *Client) SettleHeld(ctx context.Context, claims map[string][]string, now time.Time) error {
+	held, err := c.held(ctx, claims)
+	if err != nil {
+		return err
+	}
+	runs := map[string][]string{}
 	for id, things := range held {
-		for _, t := range things {
-			claimOf[t] = id
-		}
+		run := Claim{ID: id}.run()
+		runs[run] = append(runs[run], things...)
 	}
-	still := map[string][]string{} // by run
-	for ids := range slices.Chunk(slices.Sorted(maps.Keys(claimOf)), filterValues) {
-		pages := ec2.NewDescribeTagsPaginator(c.EC2, &ec2.DescribeTagsInput{Filters: []types.Filter{filter("resource-id", ids...), filter("key", TagClaim)}})
-		for pages.HasMorePages() {
-			page, err := pages.NextPage(ctx)
-			if err != nil {
-				return fmt.Errorf("look whose it is: %w", err)
-			}
-			for _, t := range page.Tags {
-				thing, claim := sdk.ToString(t.ResourceId), Claim{ID: sdk.ToString(t.Value)}
-				if claimOf[thing] == claim.ID {
-					still[claim.run()] = append(still[claim.run()], thing)
-				}
-			}
-		}
-	}
-	for run, ids := range still {
-		for some := range slices.Chunk(ids, 1000) {
+	for run, things := range runs {
+		for some := range slices.Chunk(things, 1000) {
 			if err := c.Settle(ctx, Claim{ID: run}, some, now); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// held returns what still carries its claim of the given ids by claim.
+func (c *Client) held(ctx context.Context, claims map[string][]string) (map[string][]string, error) {
+	claimOf := map[string]string{}
+	for id, things := range claims {
+		for _, t := range things {
+			claimOf[t] = id
+		}
+	}
+	out := map[string][]string{}
+	for ids := range slices.Chunk(slices.Sorted(maps.Keys(claimOf)), filterValues) {
+		pages := ec2.NewDescribeTagsPaginator(c.EC2, &ec2.DescribeTagsInput{Filters: []types.Filter{filter("resource-id", ids...), filter("key", TagClaim)}})
+		for pages.HasMorePages() {
+			page, err := pages.NextPage(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("look whose it is: %w", err)
+			}
+			for _, t := range page.Tags {
+				if thing, claim := sdk.ToString(t.ResourceId), sdk.ToString(t.Value); claimOf[thing] == claim {
+					out[claim] = append(out[claim], thing)
+				}
+			}
+		}
+	}
+	return out, nil
 }
 
 // filterValues is how many values EC2 takes in one filter.

@@ -15,8 +15,8 @@ func (s NetworkSpec) creates() bool {
 }
 
 // judge decides about everything in the snapshot that is, or may be, the network's own. It returns
-// the ids of what has to be claimed first. known says which ids the caller knows.
-func (b *builder) judge(known func(id string) bool) (take []string, err error) {
+// what has to be claimed first. known says which ids the caller knows.
+func (b *builder) judge(known func(id string) bool) (take []taggedThing, err error) {
 	things := b.owned()
 	if !b.spec.adopts() {
 		for _, v := range b.extra {
@@ -35,7 +35,7 @@ func (b *builder) judge(known func(id string) bool) (take []string, err error) {
 			return nil, err
 		}
 		if mine {
-			take = append(take, t.id)
+			take = append(take, t)
 		}
 	}
 	return take, nil
@@ -54,8 +54,7 @@ func (b *builder) claim(ctx context.Context) error {
 	if err != nil || len(take) == 0 {
 		return err
 	}
-	before := b.owned()
-	if err := b.takeOver(ctx, b.spec.Claim, take); err != nil {
+	if err := b.takeOver(ctx, b.spec.Claim, idsOf(take)); err != nil {
 		return err
 	}
 	err = readBack(ctx, func(ctx context.Context) error {
@@ -70,20 +69,39 @@ func (b *builder) claim(ctx context.Context) error {
 		}
 		return b.takeParts(ctx, late)
 	})
-	if isClaimed(err) && !b.spec.Claim.Adopt {
-		return errors.Join(err, b.giveBack(ctx, before))
-	}
-	return err
+	return b.giveBack(ctx, take, err)
 }
 
 // takeParts takes over what somebody else has claimed in our network. It looks at the VPC
 // afterwards: whoever takes over the VPC looks at the parts afterwards, so one of the two sees the
 // other one.
-func (b *builder) takeParts(ctx context.Context, ids []string) error {
-	if err := b.takeOver(ctx, b.spec.Claim, ids); err != nil {
+func (b *builder) takeParts(ctx context.Context, parts []taggedThing) error {
+	if err := b.takeOver(ctx, b.spec.Claim, idsOf(parts)); err != nil {
 		return err
 	}
-	return readBack(ctx, b.keepsVPC)
+	return b.giveBack(ctx, parts, readBack(ctx, b.keepsVPC))
+}
+
+// giveBack returns err. If that is a ClaimedError, it writes the claims from before on what has been
+// taken and still has ours: nobody would have the whole network otherwise. What is adopted stays.
+func (b *builder) giveBack(ctx context.Context, taken []taggedThing, err error) error {
+	if !isClaimed(err) || b.spec.Claim.Adopt {
+		return err
+	}
+	held, failed := b.held(ctx, map[string][]string{b.spec.Claim.ID: idsOf(taken)})
+	if failed != nil {
+		return errors.Join(err, failed)
+	}
+	former := map[Claim][]string{}
+	for _, t := range taken {
+		if h := holderOf(t.tags); h.ID != "" && slices.Contains(held[b.spec.Claim.ID], t.id) {
+			former[h.Claim] = append(former[h.Claim], t.id)
+		}
+	}
+	for claim, ids := range former {
+		err = errors.Join(err, b.takeOver(ctx, claim, ids))
+	}
+	return err
 }
 
 // keepsVPC returns a ClaimedError if the VPC is of our own and another has taken it over. A VPC that
@@ -105,32 +123,9 @@ func (b *builder) keepsVPC(ctx context.Context) error {
 	return nil
 }
 
-// giveBack writes the claims from before on what now has ours. It is for a create that is refused
-// after it has taken over a part: nobody would have the whole network.
-func (b *builder) giveBack(ctx context.Context, before []taggedThing) error {
-	former := map[Claim][]string{}
-	for _, now := range b.owned() {
-		if holderOf(now.tags).ID != b.spec.Claim.ID {
-			continue
-		}
-		for _, t := range before {
-			if h := holderOf(t.tags); t.id == now.id && h.ID != "" {
-				former[h.Claim] = append(former[h.Claim], t.id)
-			}
-		}
-	}
-	for claim, ids := range former {
-		if err := b.takeOver(ctx, claim, ids); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// allOurs returns a ClaimedError for anything in the snapshot that is another's, and the ids of what
-// somebody else has claimed in our VPC in vain. Adopting does not help: by now our claim has been
-// written.
-func (b *builder) allOurs() (late []string, err error) {
+// allOurs returns a ClaimedError for anything in the snapshot that is another's, and what somebody
+// else has claimed in our VPC in vain. Adopting does not help: by now our claim has been written.
+func (b *builder) allOurs() (late []taggedThing, err error) {
 	adopt := b.spec.Claim.Adopt
 	b.spec.Claim.Adopt = false
 	defer func() { b.spec.Claim.Adopt = adopt }()
@@ -152,7 +147,7 @@ func (b *builder) claimLate(ctx context.Context, t taggedThing) error {
 	if err != nil || !take {
 		return err
 	}
-	return b.takeParts(ctx, []string{t.id})
+	return b.takeParts(ctx, []taggedThing{t})
 }
 
 // knows returns a function that recognises the ids that the caller knows.
@@ -175,7 +170,7 @@ func (c *Client) confirmNetwork(ctx context.Context, spec NetworkSpec) error {
 	b := &builder{Client: c, spec: spec, snapshot: s}
 	b.spec.Claim.Adopt = false
 	left, lost := b.judge(func(string) bool { return false })
-	if lost == nil && (spec.adopts() && len(left) > 0 || slices.Contains(left, s.vpcID())) {
+	if lost == nil && (spec.adopts() && len(left) > 0 || slices.Contains(idsOf(left), s.vpcID())) {
 		_, lost = b.allOurs()
 	}
 	switch {

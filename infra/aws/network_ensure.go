@@ -335,6 +335,14 @@ type taggedThing struct {
 	tags              map[string]string
 }
 
+func idsOf(things []taggedThing) []string {
+	out := make([]string, len(things))
+	for i, t := range things {
+		out[i] = t.id
+	}
+	return out
+}
+
 func (b *builder) findTags() []repair {
 	var out []repair
 	for _, t := range b.owned() {
