@@ -87,10 +87,11 @@ func (d *Duty) resumeNode(ctx context.Context) error {
 	return d.m.UnitError(ctx, "wait for the node", component.KubeletUnit, err)
 }
 
-// Restore undoes Suspend, Cordon or a refused Leave on a machine that runs, reached at h. It does
-// as much as it can, on a context of its own: the caller's has often ended. A lost connection and
-// an API server that is not up again yet get fleet.RestoreBudget. What could not be undone is in
-// the notes; that units were stopped also stays noted on the machine.
+// Restore undoes Suspend, Cordon or Leave on a machine that runs, reached at h. An etcd member that
+// has left does not join again. Restore does as much as it can, on a context of its own: the
+// caller's has often ended. A lost connection and an API server that is not up again yet get
+// fleet.RestoreBudget. What could not be undone is in the notes; that units were stopped also stays
+// noted on the machine.
 func (d *Duty) Restore(ctx context.Context, h remote.Host) {
 	if d.Idle() {
 		return

@@ -267,16 +267,18 @@ func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest
 	if err == nil {
 		err = client.CheckMachine(ctx, m.ID.ValueString(), spec)
 	}
+	var left *departure
 	if err == nil {
-		var done func()
-		done, err = r.leaveCluster(ctx, client, m, &resp.Diagnostics)
-		defer done()
+		left, err = r.leaveCluster(ctx, client, m, &resp.Diagnostics)
+		defer left.done()
 	}
 	if err == nil {
 		var cancel context.CancelFunc
 		ctx, cancel = tf.WithTimeout(ctx, m.Timeouts.Delete, machineTimeout, &resp.Diagnostics)
 		defer cancel()
-		err = client.DeleteMachine(ctx, m.ID.ValueString(), spec)
+		if err = client.DeleteMachine(ctx, m.ID.ValueString(), spec); err != nil {
+			left.undo(ctx, client, &resp.Diagnostics)
+		}
 	}
 	r.data.claims.gone(h.Claim)
 	if err != nil && !addKept(&resp.Diagnostics, "Machine "+m.Name.ValueString(), err) {

@@ -64,18 +64,18 @@ func (d *providerData) runningMachines(ctx context.Context, cluster string, role
 }
 
 // leaveCluster lets a machine that is about to be terminated leave its cluster gracefully, if
-// anything of the cluster runs on it. The returned function ends its turn. A machine that does not
-// answer is terminated anyway, since it may be broken.
-func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Client, m machineModel, diags *diag.Diagnostics) (done func(), err error) {
-	done = func() {}
+// anything of the cluster runs on it. A machine that does not answer is terminated anyway, since it
+// may be broken. The departure is never nil.
+func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Client, m machineModel, diags *diag.Diagnostics) (*departure, error) {
+	left := &departure{r: r, model: m, done: func() {}}
 	turns := r.data.clusters.Turns(m.spec(ctx, diags).Cluster)
 	turns.Leave(m.Name.ValueString(), m.PrivateIP.ValueString())
 	if m.Role.ValueString() == string(infraaws.RoleLoadBalancer) {
-		return done, nil // it has nothing to leave, and its address may be released already
+		return left, nil // it has nothing to leave, and its address may be released already
 	}
 	now, err := client.DescribeMachine(ctx, m.ID.ValueString())
 	if err != nil || now.State != running {
-		return done, nil //nolint:nilerr // the termination reports it
+		return left, nil //nolint:nilerr // the termination reports it
 	}
 	duty, err := r.duty(ctx, client, m, now)
 	if answered(err) { // systemd may have been busy
@@ -86,7 +86,7 @@ func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Cli
 		duty, err = r.duty(ctx, client, m, now)
 	}
 	if answered(err) && m.Role.ValueString() == string(infraaws.RoleController) {
-		return done, fmt.Errorf("not terminated: it answers, but does not say what runs on it, and an etcd member that is terminated before it leaves may cost the cluster its quorum: %w\n"+
+		return left, fmt.Errorf("not terminated: it answers, but does not say what runs on it, and an etcd member that is terminated before it leaves may cost the cluster its quorum: %w\n"+
 			"next: repair or reboot %s and apply again; if it is beyond repair, stop the instance %s, since a stopped one is terminated without being asked", err, m.Name.ValueString(), m.ID.ValueString())
 	}
 	if err != nil {
@@ -94,13 +94,13 @@ func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Cli
 			diags.AddWarning("Machine "+m.Name.ValueString()+" was terminated without being drained", remote.Redact(err.Error())+
 				"\n\nWhat ran on it is not known: its pods were not evicted, and its etcd member, if it had one, has not left. The cluster's other resources remove what is left of it when they are applied.")
 		}
-		return done, nil
+		return left, nil
 	}
 	if duty.Idle() {
-		return done, nil
+		return left, nil
 	}
 	duty.Cordon(ctx)
-	if done, err = turns.Take(ctx); err == nil {
+	if left.done, err = turns.Take(ctx); err == nil {
 		err = r.leave(ctx, duty, turns, m, diags)
 	} else {
 		duty.Restore(ctx, m.targetAt(r.data, now).Host)
@@ -108,7 +108,47 @@ func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Cli
 	for _, note := range duty.Notes() {
 		diags.AddWarning("Machine "+m.Name.ValueString()+" did not leave its cluster completely", remote.Redact(note.String()))
 	}
-	return done, err
+	if err == nil {
+		left.duty, left.now = duty, now
+	}
+	return left, err
+}
+
+// departure is what a machine has done to leave its cluster.
+type departure struct {
+	r     *machineResource
+	model machineModel
+	done  func()            // ends the machine's turn
+	duty  *maintenance.Duty // nil unless it has left
+	now   infraaws.Machine  // as it was then
+}
+
+// undo brings the machine back after its termination has failed, unless EC2 says that it does not
+// run any more.
+func (l *departure) undo(ctx context.Context, client *infraaws.Client, diags *diag.Diagnostics) {
+	if l.duty == nil {
+		return
+	}
+	looking, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalReadTimeout)
+	defer cancel()
+	now, err := client.DescribeMachine(looking, l.now.ID)
+	if errors.Is(err, infraaws.ErrNotFound) || err == nil && now.State != running {
+		return
+	}
+	if err != nil {
+		now = l.now
+	}
+	known := len(l.duty.Notes())
+	l.duty.Restore(ctx, l.model.targetAt(l.r.data, now).Host)
+	said := "What ran on it was started again, and its node takes pods again."
+	if notes := l.duty.Notes()[known:]; len(notes) > 0 {
+		said = "It could not be brought back completely."
+		for _, note := range notes {
+			said += "\n" + remote.Redact(note.String())
+		}
+	}
+	diags.AddWarning("Machine "+l.model.Name.ValueString()+" was not terminated after it had left its cluster",
+		said+"\n\nIts etcd member, if it had one, has left the etcd cluster: it joins again when k8s_etcd_cluster is applied.")
 }
 
 // askAgain is the pause before a machine that did not say what runs on it is asked once more.
