@@ -70,20 +70,9 @@ func (o *operation) removeLeft(ctx context.Context) error {
 			return nil
 		case err != nil:
 			o.leave(m.Name(), &l)
-		case o.role.afterLeft != nil && o.removedFrom(m.Name()):
-			o.role.afterLeft(ctx, o, m)
 		}
 		return err
 	}))
-}
-
-// removedFrom reports whether removeFrom has removed the role from a machine: it was reached, and
-// has no other claim.
-func (o *operation) removedFrom(name string) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	_, left := o.record.Left[name]
-	return !left && !slices.Contains(o.kept, name)
 }
 
 // observeLeft reports the machines that could not be reached when they left the role: as findings

@@ -1,18 +1,10 @@
 package rollout
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"maps"
-	"net"
-	"net/http"
-	"net/netip"
-	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
@@ -114,90 +106,6 @@ func TestLeftover(t *testing.T) {
 			t.Errorf("%v, %v, %d scripts", err, o.result().Left, len(removed))
 		}
 	})
-}
-
-// TestNodeOfUnreadClaim: a node whose machine's claim cannot be read may be another pool's. It is
-// left alone while it is ready. It is deleted once the role was removed from its machine.
-func TestNodeOfUnreadClaim(t *testing.T) {
-	t.Parallel()
-	var mu sync.Mutex
-	var asked []string
-	ready := map[string]string{"w": "True", "dead": "False"}
-	s := newServers(t, func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		var items []string
-		for _, name := range slices.Sorted(maps.Keys(ready)) {
-			items = append(items, fmt.Sprintf(`{"metadata":{"name":%q},"status":{"addresses":[{"type":"InternalIP","address":"10.0.0.1"}],"conditions":[{"type":"Ready","status":%q}]}}`, name, ready[name]))
-		}
-		name, one := strings.CutPrefix(r.URL.Path, "/api/v1/nodes/")
-		w.Header().Set("Content-Type", "application/json")
-		switch {
-		case r.URL.Path == "/api/v1/nodes":
-			_, _ = fmt.Fprintf(w, `{"kind":"NodeList","apiVersion":"v1","items":[%s]}`, strings.Join(items, ","))
-		case r.URL.Path == "/api/v1/pods":
-			_, _ = w.Write([]byte(`{"kind":"PodList","apiVersion":"v1","items":[]}`))
-		case one:
-			if r.Method != http.MethodGet {
-				asked = append(asked, r.Method+" "+name)
-			}
-			_, _ = fmt.Fprintf(w, `{"kind":"Node","apiVersion":"v1","metadata":{"name":%q}}`, name)
-		default:
-			serves(w, r)
-		}
-	})
-	var away atomic.Bool
-	pool := remote.NewPool(remote.Config{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-		if away.Load() {
-			return nil, errors.New("it is down")
-		}
-		return new(net.Dialer).DialContext(ctx, network, address)
-	}})
-	defer pool.Close()
-	s.engine.Fleet.Pool = pool
-	s.engine.Fleet.Progress = func(_, what string) {
-		if what == "worker: removing" { // the machine is back
-			away.Store(false)
-		}
-	}
-	at := component.Node{PrivateIP: netip.MustParseAddr("10.0.0.1")}
-	moved, dead := newClaimedMachine(t, "w", "b"), newClaimedMachine(t, "dead", "a")
-	for _, m := range []*claimedMachine{moved, dead} {
-		m.Node.PrivateIP = at.PrivateIP
-	}
-	want := Workers{Endpoint: s.api().Endpoint, Spec: component.WorkerSpec{Cluster: component.Cluster{PKI: s.ref}}}
-	start := func(rec Record) *workerOperation {
-		o, err := want.operate(t.Context(), &operation{fleet: s.engine.Fleet, role: want.role(), access: s.engine.Fleet.Access(s.ref), record: rec.clone()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(o.access.Close)
-		return o
-	}
-
-	away.Store(true)
-	o := start(Record{Claim: "a"})
-	if err := o.removeNodes(t.Context(), claimedRole{targets: []fleet.Target{moved.Target, dead.Target}}); err != nil {
-		t.Fatal(err)
-	}
-	rec := o.result()
-	if moved.gone() || dead.gone() || len(rec.Left) != 2 {
-		t.Errorf("removed %t and %t, left %v", moved.gone(), dead.gone(), rec.Left)
-	}
-	if want := []string{"PATCH dead", "DELETE dead"}; !slices.Equal(asked, want) {
-		t.Errorf("asked for %q, want %q", asked, want)
-	}
-
-	away.Store(false)
-	asked = nil
-	ready["dead"] = "True" // it has registered its node again
-	o = start(rec)
-	if err := o.removeLeft(t.Context()); err != nil || len(o.result().Left) > 0 {
-		t.Errorf("%v, left %v", err, o.result().Left)
-	}
-	if moved.gone() || !dead.gone() || !slices.Equal(asked, []string{"DELETE dead"}) {
-		t.Errorf("removed %t and %t, asked for %q", moved.gone(), dead.gone(), asked)
-	}
 }
 
 // TestLastCopyStays: hosts that leave an etcd cluster keep their data unless those that stay have

@@ -105,9 +105,6 @@ type role struct {
 	// beforeRemove ends processes that keep running when units stop. It runs before the role is
 	// removed from a machine, and its failure is no error.
 	beforeRemove func(context.Context, *fleet.Machine) error
-	// afterLeft does the rest, outside the machine, after the role was removed from a machine that
-	// was left over.
-	afterLeft func(context.Context, *operation, *fleet.Machine)
 }
 
 func (x Etcd) with(targets []fleet.Target) Role         { x.Targets = targets; return x }
@@ -157,8 +154,7 @@ func (x Workers) role() role {
 		needs: needsOneOf("the API server", x.Spec.ControlPlaneEndpoint),
 		beforeRemove: func(ctx context.Context, m *fleet.Machine) error {
 			return deed.EndPods(ctx, m.Remote, component.KubeletUnit, component.KubeProxyUnit, component.ContainerdUnit)
-		},
-		afterLeft: x.afterLeft}
+		}}
 }
 
 func (x LoadBalancer) role() role {

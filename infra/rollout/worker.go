@@ -96,8 +96,8 @@ func (x Workers) apply(ctx context.Context, base *operation, prior Role) error {
 	if err := o.converge(ctx); err != nil {
 		return err
 	}
-	if prior != nil {
-		return o.removeNodes(ctx, prior)
+	if before, changed := prior.(Workers); changed {
+		return o.removeNodes(ctx, before)
 	}
 	return nil
 }
@@ -216,10 +216,9 @@ func (o *workerOperation) nodeReady(ctx context.Context, m *fleet.Machine, runs 
 }
 
 // removeNodes removes nodes that are no longer wanted: it drains them if their kubelet runs,
-// deletes their Node objects and removes the role from their machines. A node that is ready and
-// whose machine does not answer is left alone: it may be another pool's by now.
-func (o *workerOperation) removeNodes(ctx context.Context, prior Role) error {
-	leavers := leaving(o.want.Targets, prior.role().targets)
+// deletes their Node objects and removes the role from their machines.
+func (o *workerOperation) removeNodes(ctx context.Context, prior Workers) error {
+	leavers := leaving(o.want.Targets, prior.Targets)
 	if len(leavers) == 0 {
 		return nil
 	}
@@ -230,7 +229,7 @@ func (o *workerOperation) removeNodes(ctx context.Context, prior Role) error {
 	reasons := o.withoutKubelet(ctx, leavers, nodes)
 	// All are cordoned before the first is drained, so that pods do not move from one to the next.
 	for _, n := range nodes {
-		if slices.ContainsFunc(leavers, func(t fleet.Target) bool { return t.Node.Name == n.Name }) && !fleet.Unreachable(reasons[n.Name]) {
+		if slices.ContainsFunc(leavers, func(t fleet.Target) bool { return t.Node.Name == n.Name }) {
 			if err := o.api.Cordon(ctx, n.Name); err != nil {
 				return err
 			}
@@ -238,9 +237,6 @@ func (o *workerOperation) removeNodes(ctx context.Context, prior Role) error {
 	}
 	group, evicting := errgroup.WithContext(ctx)
 	for name, why := range reasons {
-		if fleet.Unreachable(why) {
-			continue
-		}
 		o.fleet.Say(name, "worker: evicting its pods without waiting for their end: %v", why)
 		// No kubelet ends these pods; what matters is that their replacements start elsewhere.
 		group.Go(func() error { _ = o.api.Drain(evicting, name, fleet.EvictBudget, nil); return nil })
@@ -268,8 +264,7 @@ func (o *workerOperation) removeNodes(ctx context.Context, prior Role) error {
 }
 
 // withoutKubelet returns the nodes without a kubelet that could end pods, and why: the node is not
-// ready, or its machine does not answer, which the API server may not have noticed yet. Only the
-// latter is an error of fleet.Unreachable.
+// ready, or its machine does not answer, which the API server may not have noticed yet.
 func (o *workerOperation) withoutKubelet(ctx context.Context, targets []fleet.Target, nodes []kube.Node) map[string]error {
 	return fleet.EachAll(ctx, o.fleet.Machines(targets), func(ctx context.Context, m *fleet.Machine) error {
 		i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == m.Name() })
@@ -286,51 +281,13 @@ func (o *workerOperation) withoutKubelet(ctx context.Context, targets []fleet.Ta
 	})
 }
 
-// deleteNodes deletes Node objects. One of a machine that is left over stays as long as it is ready:
-// its kubelet runs, and would not register it again. It is deleted when the role is removed from
-// the machine. Once it is not ready it is deleted, so that its pods can start elsewhere; a kubelet
-// that starts registers it again.
 func (o *workerOperation) deleteNodes(ctx context.Context, targets []fleet.Target) error {
-	left := o.result().Left
-	var nodes []kube.Node
-	if len(left) > 0 {
-		var err error
-		if nodes, err = o.api.Nodes(ctx); err != nil {
-			return err
-		}
-	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(fleet.ParallelMachines)
 	for _, t := range targets {
-		_, away := left[t.Node.Name]
-		ready := slices.ContainsFunc(nodes, func(n kube.Node) bool { return n.Name == t.Node.Name && n.Ready })
-		group.Go(func() error {
-			if away && ready {
-				o.fleet.Say(t.Node.Name, "worker: its Node object stays until the machine can be reached")
-				return o.api.Uncordon(ctx, t.Node.Name)
-			}
-			return o.api.DeleteNode(ctx, t.Node.Name)
-		})
+		group.Go(func() error { return o.api.DeleteNode(ctx, t.Node.Name) })
 	}
 	return group.Wait()
-}
-
-// afterLeft deletes the Node object of a machine that was left over, unless another machine of that
-// name has registered it since. It skips API servers that cannot be reached.
-func (x Workers) afterLeft(ctx context.Context, base *operation, m *fleet.Machine) {
-	o, err := x.operate(ctx, base)
-	if err == nil {
-		err = fleet.Within(ctx, fleet.LeaveBudget, "deletion of the Node object", func(ctx context.Context) error {
-			nodes, err := o.api.Nodes(ctx, m.Name())
-			if err != nil || !slices.ContainsFunc(nodes, func(n kube.Node) bool { return n.Name == m.Name() && n.InternalIP == m.Node.PrivateIP.String() }) {
-				return err
-			}
-			return o.api.DeleteNode(ctx, m.Name())
-		})
-	}
-	if err != nil {
-		m.Say("worker: its Node object was not deleted: %v", err)
-	}
 }
 
 // remove also deletes the Node objects. It does not drain, because there may be no node to move to.
