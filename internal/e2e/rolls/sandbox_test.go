@@ -23,7 +23,7 @@ func (w *world) testNoSandbox(t *testing.T) {
 		harness.Refused(t, err, "machine worker-0: start a pod", "FailedCreatePodSandBox", "registry.k8s.io/no-such-pause:1", "it is closed to new pods until one starts there")
 		t.Logf("attempt %d refused after %s", attempt, time.Since(began).Round(time.Second))
 		if attempt == 0 {
-			harness.Refused(t, err, "not touched: worker-1, worker-2. Apply again")
+			harness.Refused(t, err, "not touched: worker-1, worker-2. Remove the cause")
 		}
 		wantRestarted(t, was, "worker-0/containerd")
 		if closed := w.Kubectl(t, "get", "nodes", "-o", `jsonpath={.items[?(@.spec.unschedulable==true)].metadata.name}`); closed != "worker-0" {

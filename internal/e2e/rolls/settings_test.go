@@ -45,7 +45,7 @@ func (w *world) testFailsOnSecond(t *testing.T) {
 	traffic := w.Traffic(t, w.Kubeconfig)
 	_, err := w.WS.Apply(t.Context())
 	harness.Refused(t, err, controllers[1], "kube-apiserver", "6443: bind: address already in use", "journalctl --unit kube-apiserver",
-		"not touched: "+controllers[2]+". Apply again")
+		"not touched: "+controllers[2]+". Remove the cause")
 	traffic.Unbroken(t)
 	now := suite.Units(t, machines...)
 	for _, unit := range harness.Restarted(was, now) {
