@@ -98,17 +98,23 @@ func TestInterruptedAnywhere(t *testing.T) {
 	}
 }
 
-// interrupted creates one resource in a process that dies at a call, and again in the next one. It
-// returns the number of calls of the first process.
-func interrupted(t *testing.T, kind, at int) int {
+// cloudFor returns a cloud for one of ownedCluster.all, with the network that a machine needs.
+func cloudFor(t *testing.T, kind int) (c cloud, network *instance) {
 	t.Helper()
-	c := newCloud(t)
-	var network *instance
+	c = newCloud(t)
 	if kind == 2 {
 		network = c.instance("k8s_network")
 		network.must(networkConfig())
 		c = c.ends(t)
 	}
+	return c, network
+}
+
+// interrupted creates one resource in a process that dies at a call, and again in the next one. It
+// returns the number of calls of the first process.
+func interrupted(t *testing.T, kind, at int) int {
+	t.Helper()
+	c, network := cloudFor(t, kind)
 	dying, wire := c.doomed(t, at)
 	first := dying.newCluster()
 	victim := first.all()[kind]
@@ -227,13 +233,7 @@ func atOnce(t *testing.T, kind int) {
 // begins both creates and returns when both have ended.
 func compete(t *testing.T, kind int, run func(begin [2]func(), ways [2]*mortal)) {
 	t.Helper()
-	c := newCloud(t)
-	var network *instance
-	if kind == 2 {
-		network = c.instance("k8s_network")
-		network.must(networkConfig())
-		c = c.ends(t)
-	}
+	c, network := cloudFor(t, kind)
 	var processes [2]cloud
 	var ways [2]*mortal
 	var both [2]*instance
