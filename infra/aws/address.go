@@ -48,9 +48,9 @@ func (c *Client) EnsureAddress(ctx context.Context, allocated string, spec Addre
 	a, err := c.claimAddress(ctx, allocated, spec)
 	if allocated == "" {
 		err = raced(err)
-	}
-	if errors.Is(err, ErrNotFound) && allocated == "" {
-		a, err = c.allocate(ctx, spec)
+		if errors.Is(err, ErrNotFound) {
+			a, err = c.allocate(ctx, spec)
+		}
 	}
 	if err != nil {
 		return Address{}, err
