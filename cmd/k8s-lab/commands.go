@@ -39,8 +39,12 @@ func (c *cli) open(command string, args []string) (*lab.Lab, error) {
 func up(ctx context.Context, c *cli, args []string) error {
 	f := c.flags("up")
 	releases := releaseFlags(f)
+	vcpus := f.Int("vcpus", 0, "quota for the vCPUs of running instances")
 	if err := parse(f, args); err != nil {
 		return err
+	}
+	if *vcpus < 0 {
+		return fmt.Errorf("--vcpus %d: a quota is a positive number", *vcpus)
 	}
 	l, err := c.lab()
 	if err != nil {
@@ -55,7 +59,7 @@ func up(ctx context.Context, c *cli, args []string) error {
 		return fmt.Errorf("state directory: %w", err)
 	}
 	began := time.Now()
-	if err := l.Up(ctx, releases(), []string{self, "--state-dir", dir, "daemon"}); err != nil {
+	if err := l.Up(ctx, lab.UpOptions{Versions: releases(), VCPUs: *vcpus, Daemon: []string{self, "--state-dir", dir, "daemon"}}); err != nil {
 		return err
 	}
 	_, _ = fmt.Fprintf(c.stdout, "The local EC2 in %s is up (%s).\n", dir, time.Since(began).Round(10*time.Millisecond))

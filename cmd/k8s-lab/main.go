@@ -20,6 +20,7 @@ Usage: k8s-lab [--state-dir DIR] COMMAND [flags]
   up         start the lab, or leave it as it is if it runs
              --kubernetes v1.36.4,v1.37.1   releases the mirror must hold; the same
              --etcd, --containerd           of etcd and of containerd
+             --vcpus 32                     quota for the vCPUs of running instances
   down       stop the lab and remove everything in it
   status     show what is in the lab
   env        print shell exports that point AWS clients and the provider to the lab

@@ -81,9 +81,18 @@ func (c *Client) putAddress(ctx context.Context, a Address, spec AddressSpec) (A
 	if spec.InstanceID == "" || a.InstanceID == spec.InstanceID {
 		return a, nil
 	}
-	out, err := c.EC2.AssociateAddress(ctx, &ec2.AssociateAddressInput{
-		AllocationId: &a.AllocationID, InstanceId: &spec.InstanceID, AllowReassociation: sdk.Bool(true),
-	}, c.retryUntilKnown())
+	in := &ec2.AssociateAddressInput{AllocationId: &a.AllocationID, InstanceId: &spec.InstanceID, AllowReassociation: sdk.Bool(true)}
+	out, err := c.EC2.AssociateAddress(ctx, in, c.retryUntilKnown())
+	if IsCode(err, "InvalidInstanceID") { // it is starting, or it is gone
+		i, seen := c.instance(ctx, spec.InstanceID)
+		if seen == nil && stateOf(i) == types.InstanceStateNamePending {
+			_, seen = c.waitState(ctx, spec.InstanceID, types.InstanceStateNameRunning)
+		}
+		if seen != nil {
+			return a, fmt.Errorf("elastic IP %s: associate with instance %s: %w", a.PublicIP, spec.InstanceID, errors.Join(err, seen))
+		}
+		out, err = c.EC2.AssociateAddress(ctx, in, c.retryUntilKnown())
+	}
 	if err != nil {
 		return a, fmt.Errorf("elastic IP %s: associate with instance %s: %w", a.PublicIP, spec.InstanceID, err)
 	}

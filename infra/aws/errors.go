@@ -59,7 +59,7 @@ func Advice(err error) string {
 		return "A route table holds 500 routes by default, and every machine with pods needs one in each route table of the network: remove some, " +
 			"or ask for more in the AWS console: Service Quotas, Amazon VPC, Routes per route table (L-93826ACB)."
 	case "VolumeModificationRateExceeded", "IncorrectModificationState":
-		return "EC2 changes a volume again only after the last change has ended and six hours have passed: nothing has been changed; run apply again then."
+		return "EC2 changes a volume again only after the last change has ended, and four times in 24 hours: nothing has been changed; run apply again then."
 	case "InvalidIPAddress.InUse", "InvalidNetworkInterface.InUse":
 		return "Something else holds this private_ip: choose another, or remove the machine that has it."
 	case "DependencyViolation":

@@ -59,6 +59,14 @@ func (s *KeyStore) region(o *ssm.Options) {
 	}
 }
 
+// put writes a parameter. It retries while the name cannot be used again yet, or another write of
+// it is under way.
+func (s *KeyStore) put(ctx context.Context, in *ssm.PutParameterInput) (*ssm.PutParameterOutput, error) {
+	return s.client.SSM.PutParameter(ctx, in, s.region, func(o *ssm.Options) {
+		o.Retryer = &codeRetryer{Retryer: s.client.retryer, codes: []string{"TooManyUpdates"}, limit: reuseAttempts}
+	})
+}
+
 // Get implements pki.Store.
 func (s *KeyStore) Get(ctx context.Context, name string) ([]byte, error) {
 	if err := pki.CheckName(name); err != nil {
@@ -94,7 +102,7 @@ func (s *KeyStore) Create(ctx context.Context, name string, value []byte) error 
 			in.KeyId = &s.cfg.KMSKeyID
 		}
 	}
-	_, err := s.client.SSM.PutParameter(ctx, in, s.region)
+	_, err := s.put(ctx, in)
 	var exists *types.ParameterAlreadyExists
 	if errors.As(err, &exists) {
 		return fmt.Errorf("parameter %s%s: %w", s.cfg.Prefix, name, pki.ErrExists)
@@ -115,10 +123,10 @@ func (s *KeyStore) Replace(ctx context.Context, name string, value []byte) error
 		return err
 	}
 	// Tags are allowed only for a new parameter; an existing one keeps its tags.
-	if _, err := s.client.SSM.PutParameter(ctx, &ssm.PutParameterInput{
+	if _, err := s.put(ctx, &ssm.PutParameterInput{
 		Name: sdk.String(s.cfg.Prefix + name), Value: sdk.String(string(value)),
 		Type: types.ParameterTypeString, Overwrite: sdk.Bool(true),
-	}, s.region); err != nil {
+	}); err != nil {
 		return fmt.Errorf("write parameter %s%s: %w", s.cfg.Prefix, name, err)
 	}
 	return nil
@@ -204,7 +212,7 @@ func (s *KeyStore) Rewrap(ctx context.Context) error {
 				Name: sdk.String(s.cfg.Prefix + name), Value: sdk.String(string(value)),
 				Type: types.ParameterTypeSecureString, Overwrite: sdk.Bool(true), KeyId: sdk.String(s.keyID()),
 			}
-			if _, err := s.client.SSM.PutParameter(gctx, in, s.region); err != nil {
+			if _, err := s.put(gctx, in); err != nil {
 				return fmt.Errorf("encrypt parameter %s%s with %s: %w", s.cfg.Prefix, name, s.keyID(), err)
 			}
 			return nil

@@ -147,10 +147,10 @@ func (s *KeyStore) Settle(ctx context.Context, now time.Time) error {
 }
 
 func (s *KeyStore) putOwner(ctx context.Context, o storedOwner) error {
-	if _, err := s.client.SSM.PutParameter(ctx, &ssm.PutParameterInput{
+	if _, err := s.put(ctx, &ssm.PutParameterInput{
 		Name: sdk.String(s.cfg.Prefix + pki.NameOwner), Value: sdk.String(string(o.encode())),
 		Type: types.ParameterTypeString, Overwrite: sdk.Bool(true),
-	}, s.region); err != nil {
+	}); err != nil {
 		return fmt.Errorf("write parameter %s%s: %w", s.cfg.Prefix, pki.NameOwner, err)
 	}
 	return nil

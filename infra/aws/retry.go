@@ -27,6 +27,9 @@ const (
 	settleAttempts = 20
 	// doubtAttempts lasts about three seconds: EC2 may briefly not know what existed a moment ago.
 	doubtAttempts = 7
+	// reuseAttempts lasts about 45 seconds: Parameter Store does not let a name be used again until
+	// 30 seconds after its deletion.
+	reuseAttempts = 30
 	// vanishAttempts lasts about four minutes, in which the interfaces of terminated machines
 	// disappear.
 	vanishAttempts = 120

@@ -20,6 +20,7 @@ func (l *Lab) Env() ([][2]string, error) {
 	return [][2]string{
 		{"AWS_ENDPOINT_URL", s.endpoint()},
 		{"AWS_REGION", Region},
+		{"AWS_DEFAULT_REGION", Region}, // what the AWS CLI and boto3 read
 		{"AWS_ACCESS_KEY_ID", s.AccessKeyID},
 		{"AWS_SECRET_ACCESS_KEY", s.SecretAccessKey},
 		{"AWS_EC2_METADATA_DISABLED", "true"},

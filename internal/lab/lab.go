@@ -71,6 +71,7 @@ type settings struct {
 	MachineImages   []machine.Image `json:"machine_images"`
 	AccessKeyID     string          `json:"access_key_id"`
 	SecretAccessKey string          `json:"secret_access_key"`
+	VCPUs           int             `json:"vcpus,omitempty"` // quota; zero is EC2's default
 	APIPort         int             `json:"api_port,omitempty"`
 	MirrorPort      int             `json:"mirror_port,omitempty"`
 	RegistryPort    int             `json:"registry_port,omitempty"`

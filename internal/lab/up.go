@@ -24,10 +24,16 @@ import (
 // listeners.
 const readyTimeout = 60 * time.Second
 
+// UpOptions say how a lab starts.
+type UpOptions struct {
+	Versions release.Versions // that the mirror must hold
+	VCPUs    int              // quota for running instances; zero leaves it as it is, 32 in a new lab
+	Daemon   []string         // the command line that runs Serve for this lab
+}
+
 // Up checks the host, completes the machine images, artifacts and container images, and starts the
-// daemon unless it runs. It returns when the daemon answers. daemon is the command line that runs
-// Serve for this lab.
-func (l *Lab) Up(ctx context.Context, versions release.Versions, daemon []string) error {
+// daemon unless it runs. It returns when the daemon answers. A running daemon keeps its quota.
+func (l *Lab) Up(ctx context.Context, opts UpOptions) error {
 	if err := machine.Preflight(ctx, l.cache); err != nil {
 		return err
 	}
@@ -44,7 +50,7 @@ func (l *Lab) Up(ctx context.Context, versions release.Versions, daemon []string
 	if err := l.useCache(); err != nil {
 		return err
 	}
-	if err := l.provide(ctx, versions, &s); err != nil {
+	if err := l.provide(ctx, opts.Versions, &s); err != nil {
 		return err
 	}
 	if pid, err := l.running(); err != nil {
@@ -54,10 +60,11 @@ func (l *Lab) Up(ctx context.Context, versions release.Versions, daemon []string
 	}
 	s.AccessKeyID = cmp.Or(s.AccessKeyID, "AKIA"+base32.StdEncoding.EncodeToString(random(10)))
 	s.SecretAccessKey = cmp.Or(s.SecretAccessKey, base64.RawURLEncoding.EncodeToString(random(30)))
+	s.VCPUs = cmp.Or(opts.VCPUs, s.VCPUs)
 	if err := l.writeSettings(s); err != nil {
 		return err
 	}
-	return l.start(ctx, daemon)
+	return l.start(ctx, opts.Daemon)
 }
 
 // provide completes the machine images, the mirror and the container images, and removes superseded

@@ -130,7 +130,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"root_volume_size": schema.Int64Attribute{
 				Optional: true, Computed: true, Default: int64default.StaticInt64(infraaws.DefaultRootVolumeGiB),
 				MarkdownDescription: "Size of the root volume in GiB. It is increased in place while the machine runs, including partition and file system (ext4, xfs, btrfs); it cannot be " +
-					"decreased. EC2 accepts the next change of a volume six hours after the last. Default: 20.",
+					"decreased. EC2 accepts four changes of a volume within 24 hours. Default: 20.",
 				Validators: []validator.Int64{int64validator.Between(8, 16384)},
 			},
 			"associate_public_ip_address": schema.BoolAttribute{

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
@@ -51,6 +52,8 @@ func New(t *testing.T) *Account {
 		Network:     quietNetwork{},
 		Machines:    &quietMachines{running: map[string]bool{}, exits: make(chan string)},
 		Seed:        1,
+		// Long enough that a client that does not wait fails, and short enough for tests.
+		ParameterReuse: 300 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -84,7 +84,7 @@ func startLab(ctx context.Context, dir string) error {
 		return err
 	}
 	theLab = l
-	return l.Up(ctx, release.Versions{}, []string{program, "--state-dir", filepath.Join(dir, "lab"), "daemon"})
+	return l.Up(ctx, lab.UpOptions{Daemon: []string{program, "--state-dir", filepath.Join(dir, "lab"), "daemon"}})
 }
 
 // world is a network in the lab, the machines in it, and the library.

@@ -36,6 +36,9 @@ type Config struct {
 	PublicIPs   []netip.Addr    // public addresses that EC2 may assign
 	Quotas      ec2.Quotas
 
+	// ParameterReuse is how long after its deletion a parameter's name is refused; default 30 seconds.
+	ParameterReuse time.Duration
+
 	StateFile      string // where EC2's state is kept; empty keeps it in memory
 	ParametersFile string // likewise for SSM parameters
 	SessionsFile   string // likewise for STS sessions
@@ -91,7 +94,7 @@ func Open(cfg Config) (*Account, error) {
 		return nil, err
 	}
 	a.params, err = ssm.Open(ssm.Config{
-		File: cfg.ParametersFile, Region: cfg.Region, AccountID: cfg.AccountID, Now: cfg.Clock.Now, Public: a.publicParameter,
+		File: cfg.ParametersFile, Region: cfg.Region, AccountID: cfg.AccountID, Now: cfg.Clock.Now, Reuse: cfg.ParameterReuse, Public: a.publicParameter,
 	})
 	if err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ import (
 )
 
 func TestRunInstancesRefusals(t *testing.T) {
-	l := newLab(t, func(l *lab) { l.quotas = ec2.Quotas{Instances: 3} })
+	l := newLab(t, func(l *lab) { l.quotas = ec2.Quotas{VCPUs: 6} })
 	s := l.site(t)
 	in := s.runInput()
 	in.PrivateIpAddress = aws.String("10.240.0.10")
@@ -51,7 +51,7 @@ func TestRunInstancesRefusals(t *testing.T) {
 			in.MaxCount, in.PrivateIpAddress = aws.Int32(2), aws.String("10.240.0.11")
 		}},
 		{"minimum above maximum", "InvalidParameterValue", func(in *awsec2.RunInstancesInput) { in.MinCount = aws.Int32(2) }},
-		{"more than the account may have", "InstanceLimitExceeded", func(in *awsec2.RunInstancesInput) { in.MinCount, in.MaxCount = aws.Int32(3), aws.Int32(3) }},
+		{"more than the account may have", "VcpuLimitExceeded", func(in *awsec2.RunInstancesInput) { in.MinCount, in.MaxCount = aws.Int32(3), aws.Int32(3) }},
 		{"key pair unknown", "InvalidKeyPair.NotFound", func(in *awsec2.RunInstancesInput) { in.KeyName = aws.String("nobody") }},
 		{"user data not base64", "InvalidParameterValue", func(in *awsec2.RunInstancesInput) { in.UserData = aws.String("#!/bin/sh") }},
 		{"user data too long", "InvalidParameterValue", func(in *awsec2.RunInstancesInput) {
@@ -266,6 +266,8 @@ func TestLifeCycle(t *testing.T) {
 	mac := must[net.HardwareAddr](t)(net.ParseMAC(*running.NetworkInterfaces[0].MacAddress))
 	checks(types.SummaryStatusInitializing)
 	l.cloud.Instances().AddressLeased(s.vpc, mac)
+	checks(types.SummaryStatusInitializing) // the first checks come a minute after the start
+	l.clock.advance(time.Minute)
 	checks(types.SummaryStatusOk)
 
 	refused(t, stop(), "")
@@ -294,6 +296,7 @@ func TestLifeCycle(t *testing.T) {
 	}
 	checks(types.SummaryStatusInitializing)
 	l.cloud.Instances().AddressLeased(s.vpc, mac)
+	l.clock.advance(time.Minute)
 	checks(types.SummaryStatusOk)
 	refused(t, reboot(), "")
 	checks(types.SummaryStatusInitializing)
@@ -423,16 +426,32 @@ func TestModifyInstance(t *testing.T) {
 	}{
 		{types.VolumeModificationStateModifying, was, 500 * time.Millisecond, "IncorrectModificationState"},
 		{types.VolumeModificationStateOptimizing, 30, time.Second, "IncorrectModificationState"},
-		{types.VolumeModificationStateCompleted, 30, 6 * time.Hour, "VolumeModificationRateExceeded"},
+		{types.VolumeModificationStateCompleted, 30, 0, ""},
 	} {
 		m := must[*awsec2.DescribeVolumesModificationsOutput](t)(l.DescribeVolumesModifications(ctx, &awsec2.DescribeVolumesModificationsInput{VolumeIds: []string{*v}})).VolumesModifications[0]
 		if m.ModificationState != stage.state || *m.TargetSize != 30 || size() != stage.size {
 			t.Errorf("size %d, modification %+v; wanted it %s", size(), m, stage.state)
 		}
-		refused(t, grow(40), stage.again)
+		if stage.again != "" {
+			refused(t, grow(40), stage.again)
+		}
 		l.clock.advance(stage.next)
 	}
 	refused(t, grow(10), "InvalidParameterValue")
+	// Four modifications fit in 24 hours. The first was 1.5 s ago.
+	for gib := int32(31); gib < 34; gib++ {
+		refused(t, grow(gib), "")
+		l.clock.advance(2 * time.Second)
+	}
+	refused(t, grow(34), "VolumeModificationRateExceeded")
+	l.clock.advance(24*time.Hour - 10*time.Second)
+	refused(t, grow(34), "VolumeModificationRateExceeded")
+	l.clock.advance(5 * time.Second)
+	refused(t, grow(34), "") // the first two are out of the period
+	l.clock.advance(time.Second)
+	refused(t, grow(35), "IncorrectModificationState")
+	l.clock.advance(500 * time.Millisecond)
+	refused(t, grow(35), "")
 	_, err := l.DeleteVolume(ctx, &awsec2.DeleteVolumeInput{VolumeId: v})
 	refused(t, err, "VolumeInUse")
 }

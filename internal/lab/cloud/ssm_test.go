@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsssm "github.com/aws/aws-sdk-go-v2/service/ssm"
@@ -66,7 +67,10 @@ func TestParameters(t *testing.T) {
 	if v := must[string](t)(get(key+":2", true)); v != "changed" {
 		t.Errorf("version 2 is %q", v)
 	}
-	_, err := get(key+":1", true)
+	if v := must[string](t)(get(key+":1", true)); v != "very secret" {
+		t.Errorf("version 1 is %q", v)
+	}
+	_, err := get(key+":3", true)
 	refused(t, err, "ParameterVersionNotFound")
 	_, err = get("/k8s/none", true)
 	refused(t, err, "ParameterNotFound")
@@ -126,4 +130,61 @@ func TestParameters(t *testing.T) {
 	}
 	_, err = l.ssm.DeleteParameter(ctx, &awsssm.DeleteParameterInput{Name: aws.String(key)})
 	refused(t, err, "ParameterNotFound")
+}
+
+// TestParameterHistory keeps the last hundred versions.
+func TestParameterHistory(t *testing.T) {
+	l := newLab(t)
+	ctx := t.Context()
+	for n := range 102 {
+		_, err := l.ssm.PutParameter(ctx, &awsssm.PutParameterInput{
+			Name: aws.String("/k8s/demo"), Value: aws.String(fmt.Sprint("value ", n+1)), Type: ssmtypes.ParameterTypeSecureString, Overwrite: aws.Bool(n > 0),
+		})
+		refused(t, err, "")
+	}
+	history := func(decrypt bool) (all []ssmtypes.ParameterHistory) {
+		pages := awsssm.NewGetParameterHistoryPaginator(l.ssm, &awsssm.GetParameterHistoryInput{Name: aws.String("/k8s/demo"), WithDecryption: &decrypt})
+		for pages.HasMorePages() {
+			all = append(all, must[*awsssm.GetParameterHistoryOutput](t)(pages.NextPage(ctx)).Parameters...)
+		}
+		return all
+	}
+	all := history(true)
+	if len(all) != 100 || all[0].Version != 3 || *all[0].Value != "value 3" || all[99].Version != 102 || *all[99].Value != "value 102" {
+		t.Errorf("%d versions, from %+v to %+v", len(all), all[0], all[len(all)-1])
+	}
+	if v := *history(false)[0].Value; strings.Contains(v, "value") {
+		t.Errorf("without decryption the history says %q", v)
+	}
+	_, err := l.ssm.GetParameterHistory(ctx, &awsssm.GetParameterHistoryInput{Name: aws.String("/none")})
+	refused(t, err, "ParameterNotFound")
+}
+
+// TestDeletedName: a name cannot be used again within 30 seconds, also not after a restart.
+func TestDeletedName(t *testing.T) {
+	l := newLab(t)
+	ctx := t.Context()
+	put := func() error {
+		_, err := l.ssm.PutParameter(ctx, &awsssm.PutParameterInput{Name: aws.String("/k8s/demo"), Value: aws.String("x"), Type: ssmtypes.ParameterTypeString})
+		return err
+	}
+	for _, remove := range []func() error{
+		func() error {
+			_, err := l.ssm.DeleteParameter(ctx, &awsssm.DeleteParameterInput{Name: aws.String("/k8s/demo")})
+			return err
+		},
+		func() error {
+			_, err := l.ssm.DeleteParameters(ctx, &awsssm.DeleteParametersInput{Names: []string{"/k8s/demo"}})
+			return err
+		},
+	} {
+		refused(t, put(), "")
+		refused(t, remove(), "")
+		refused(t, put(), "TooManyUpdates")
+		l.clock.advance(29 * time.Second)
+		l.open(t)
+		refused(t, put(), "TooManyUpdates")
+		l.clock.advance(time.Second)
+	}
+	refused(t, put(), "")
 }

@@ -163,7 +163,7 @@ func associateAddress(t *tx, in *associateAddressRequest) (any, error) {
 	if a.Interface == e.ID {
 		return associateAddressResponse{true, a.AssociationID}, nil
 	}
-	reassociate := in.AllowReassociation == nil && in.PublicIp != "" || in.AllowReassociation != nil && *in.AllowReassociation
+	reassociate := in.AllowReassociation == nil || *in.AllowReassociation
 	other := t.addressOf(e.ID)
 	switch {
 	case a.Interface != "" && !reassociate:
@@ -199,7 +199,7 @@ func (t *tx) associationTarget(in *associateAddressRequest) (*iface, error) {
 	}
 	switch i.State {
 	case statePending:
-		return nil, wire.Refuse("IncorrectInstanceState", "The pending instance '%s' is not in a valid state for this operation.", i.ID)
+		return nil, invalidInstance("The pending instance '%s' is not in a valid state for this operation.", i.ID)
 	case stateShuttingDown, stateTerminated:
 		return nil, invalidInstance("The instance '%s' is not in a valid state for this operation.", i.ID)
 	}

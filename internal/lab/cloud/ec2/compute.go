@@ -1,7 +1,6 @@
 package ec2
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -43,23 +42,6 @@ type Machines interface {
 type Clock interface {
 	Now() time.Time
 	After(time.Duration) <-chan time.Time
-}
-
-// Quotas are the account's limits. A zero field takes the default.
-type Quotas struct {
-	Instances          int // default 256
-	Addresses          int // Elastic IPs, default 32
-	VPCs               int // default 64
-	RulesPerGroup      int // per direction, default 60 as on AWS
-	GroupsPerInterface int // default 5 as on AWS
-	RoutesPerTable     int // without the local one, default 500 as on AWS
-}
-
-func (q Quotas) withDefaults() Quotas {
-	return Quotas{
-		cmp.Or(q.Instances, 256), cmp.Or(q.Addresses, 32), cmp.Or(q.VPCs, 64),
-		cmp.Or(q.RulesPerGroup, 60), cmp.Or(q.GroupsPerInterface, 5), cmp.Or(q.RoutesPerTable, 500),
-	}
 }
 
 // Config is a Compute's configuration. All fields are required unless they say otherwise.

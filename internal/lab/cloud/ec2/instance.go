@@ -218,8 +218,8 @@ func (t *tx) instanceItem(i *instance) instanceItem {
 	if i.Reason.Code != "" {
 		item.StateReason = &i.Reason
 	}
-	if v := t.st.Volumes[i.RootVolume]; v != nil && v.Instance == i.ID {
-		item.BlockDevices = []deviceItem{{v.Device, ebsDevice{v.ID, "attached", v.Created, v.DeleteOnTermination}}}
+	for _, v := range t.attachedTo(i) {
+		item.BlockDevices = append(item.BlockDevices, deviceItem{v.Device, ebsDevice{v.ID, v.attachment(t.now), v.Attached, v.DeleteOnTermination}})
 	}
 	e := t.st.Interfaces[i.Interface]
 	if e == nil || e.Instance != i.ID {

@@ -149,6 +149,10 @@ type describeStatusResponse struct {
 	NextToken string       `xml:"nextToken,omitempty"`
 }
 
+// statusCheckPeriod is how long an instance runs before its first status checks have a result.
+// https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/monitoring-system-instance-status-check.html
+const statusCheckPeriod = time.Minute
+
 func describeInstanceStatus(t *tx, in *describeStatusRequest) (any, error) {
 	if !in.IncludeAllInstances {
 		in.Filters = append(in.Filters, filter{"instance-state-name", []string{"running"}})
@@ -163,7 +167,7 @@ func describeInstanceStatus(t *tx, in *describeStatusRequest) (any, error) {
 		switch {
 		case i.State == stateRunning && i.Impaired:
 			s = statusSummary{"impaired", []statusDetail{{"reachability", "failed"}}}
-		case i.State == stateRunning && !i.Answering:
+		case i.State == stateRunning && (!i.Answering || t.now.Sub(i.LaunchTime) < statusCheckPeriod):
 			s = statusSummary{"initializing", []statusDetail{{"reachability", "initializing"}}}
 		case i.State == stateRunning:
 			s = statusSummary{"ok", []statusDetail{{"reachability", "passed"}}}

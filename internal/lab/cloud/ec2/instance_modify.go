@@ -148,13 +148,14 @@ func (t *tx) modifyInstance(i *instance, in *modifyInstanceRequest, attribute st
 		}
 		e.Groups = in.GroupIds
 	case "blockDeviceMapping":
-		v := t.st.Volumes[i.RootVolume]
+		volumes := t.attachedTo(i)
 		for _, m := range in.BlockDeviceMappings {
-			if m.DeviceName != v.Device {
+			at := slices.IndexFunc(volumes, func(v *volume) bool { return v.Device == m.DeviceName })
+			if at < 0 {
 				return wire.Refuse("InvalidInstanceAttributeValue", "No device is currently mapped at %s", m.DeviceName)
 			}
 			if b := m.Ebs.DeleteOnTermination; b != nil {
-				v.DeleteOnTermination = *b
+				volumes[at].DeleteOnTermination = *b
 			}
 		}
 	}

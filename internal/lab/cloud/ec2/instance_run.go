@@ -97,16 +97,8 @@ func runInstances(t *tx, in *runInstancesRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	living := 0
-	for _, i := range t.st.Instances {
-		if !i.gone() {
-			living++
-		}
-	}
-	if limit := t.c.cfg.Quotas.Instances; living+in.MinCount > limit {
-		return nil, wire.Refuse("InstanceLimitExceeded", "You have requested more instances (%d) than your current instance limit of %d allows for the specified instance type. Please visit http://aws.amazon.com/contact-us/ec2-request to request an adjustment to this limit.", living+in.MinCount, limit)
-	} else if living+in.MaxCount > limit {
-		in.MaxCount = limit - living
+	if in.MaxCount, err = t.launchable(in.InstanceType, in.MinCount, in.MaxCount); err != nil {
+		return nil, err
 	}
 	reservation := t.newID("r")
 	for n := range in.MaxCount {
@@ -270,7 +262,7 @@ func (t *tx) newInstance(p *plan, reservation string, index int, token string) (
 	if err := t.giveAutoPublicIP(e); err != nil {
 		return nil, err
 	}
-	v.ID, v.Instance = t.newID(kindVolume.prefix), i.ID
+	v.ID, v.Instance, v.Attached = t.newID(kindVolume.prefix), i.ID, t.now
 	i.Interface, i.RootVolume = e.ID, v.ID
 	t.st.Instances[i.ID], t.st.Interfaces[e.ID], t.st.Volumes[v.ID] = i, e, v
 	for k, id := range map[kind]string{kindInstance: i.ID, kindInterface: e.ID, kindVolume: v.ID} {

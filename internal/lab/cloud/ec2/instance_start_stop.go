@@ -67,6 +67,9 @@ func startInstances(t *tx, in *instanceIDsRequest) (any, error) {
 		case statePending, stateRunning:
 			return nil
 		case stateStopped:
+			if _, err := t.launchable(i.Type, 1, 1); err != nil {
+				return err
+			}
 			if err := t.giveAutoPublicIP(t.st.Interfaces[i.Interface]); err != nil {
 				return err
 			}
@@ -149,7 +152,7 @@ func (t *tx) terminated(i *instance) {
 			delete(t.st.Interfaces, e.ID)
 		}
 	}
-	if v := t.st.Volumes[i.RootVolume]; v != nil {
+	for _, v := range t.attachedTo(i) {
 		v.Instance = ""
 		if v.DeleteOnTermination {
 			t.drop(v.ID)

@@ -43,6 +43,9 @@ var instanceTypeActions = map[string]action{
 	"DescribeInstanceTypeOfferings": reads(describeOfferings),
 }
 
+// burstable reports whether a type earns CPU credits.
+func burstable(name string) bool { return name[0] == 't' }
+
 func (it instanceType) cores() (cores, threads int) {
 	if it.arm || it.vcpus < 2 {
 		return it.vcpus, 1
@@ -103,7 +106,7 @@ type typeItem struct {
 
 func newTypeItem(name string, it instanceType) typeItem {
 	item := typeItem{
-		Name: name, CurrentGeneration: !strings.HasPrefix(name, "m1."), Burstable: name[0] == 't', Hypervisor: "nitro",
+		Name: name, CurrentGeneration: !strings.HasPrefix(name, "m1."), Burstable: burstable(name), Hypervisor: "nitro",
 		UsageClasses: []string{"on-demand", "spot"}, RootDevices: []string{"ebs"}, Virtualization: []string{"hvm"},
 	}
 	item.Processor.Architectures = []string{it.architecture()}

@@ -112,11 +112,7 @@ func (t *tx) privateDNS(a netip.Addr) string {
 
 // privateDNSName returns EC2's name of a private address.
 func privateDNSName(region string, a netip.Addr) string {
-	domain := region + ".compute.internal"
-	if region == "us-east-1" {
-		domain = "ec2.internal"
-	}
-	return "ip-" + strings.ReplaceAll(a.String(), ".", "-") + "." + domain
+	return "ip-" + strings.ReplaceAll(a.String(), ".", "-") + "." + domainName(region)
 }
 
 // publicDNSName returns EC2's name of a public address.

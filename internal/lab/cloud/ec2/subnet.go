@@ -123,6 +123,7 @@ type subnetItem struct {
 	ZoneID       string `xml:"availabilityZoneId"`
 	DefaultForAZ bool   `xml:"defaultForAz"`
 	MapPublicIP  bool   `xml:"mapPublicIpOnLaunch"`
+	AssignIPv6   bool   `xml:"assignIpv6AddressOnCreation"` // always false
 	Tags         []tag  `xml:"tagSet>item"`
 }
 
@@ -177,8 +178,9 @@ func describeSubnets(t *tx, in *describeSubnetsRequest) (any, error) {
 }
 
 type modifySubnetAttributeRequest struct {
-	SubnetId            string
-	MapPublicIpOnLaunch *boolAttribute
+	SubnetId                    string
+	MapPublicIpOnLaunch         *boolAttribute
+	AssignIpv6AddressOnCreation *boolAttribute
 }
 
 func modifySubnetAttribute(t *tx, in *modifySubnetAttributeRequest) (any, error) {
@@ -186,9 +188,15 @@ func modifySubnetAttribute(t *tx, in *modifySubnetAttributeRequest) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	if in.MapPublicIpOnLaunch == nil {
+	switch ipv6 := in.AssignIpv6AddressOnCreation; {
+	case in.MapPublicIpOnLaunch != nil && ipv6 != nil:
+		return nil, wire.Refuse("InvalidParameterCombination", "Only one attribute can be modified at a time")
+	case in.MapPublicIpOnLaunch != nil:
+		s.MapPublicIP = in.MapPublicIpOnLaunch.Value
+	case ipv6 == nil:
 		return nil, missing("mapPublicIpOnLaunch")
+	case ipv6.Value:
+		return nil, invalidValue("Invalid value 'true' for assignIpv6AddressOnCreation. The subnet '%s' does not have an IPv6 CIDR block", s.ID)
 	}
-	s.MapPublicIP = in.MapPublicIpOnLaunch.Value
 	return done{true}, nil
 }

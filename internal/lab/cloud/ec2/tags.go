@@ -150,6 +150,10 @@ func (t *tx) exists(id string) bool {
 		_, ok = t.st.Addresses[id]
 	case kindKeyPair.prefix:
 		_, ok = t.st.KeyPairs[id]
+	case kindDHCPOptions.prefix:
+		ok = id == t.c.defaultDHCPOptions().ID
+	case kindNetworkACL.prefix:
+		_, ok = t.networkACLs()[id]
 	}
 	return ok
 }

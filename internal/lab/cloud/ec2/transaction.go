@@ -72,8 +72,9 @@ var actions = func() map[string]action {
 	all := map[string]action{}
 	for _, some := range []map[string]action{
 		vpcActions, subnetActions, gatewayActions, routeTableActions, routeActions, groupActions, ruleActions,
-		instanceActions, instanceTypeActions, imageActions, interfaceActions, volumeActions, addressActions,
-		keyPairActions, tagActions, regionActions,
+		instanceActions, instanceExtraActions, instanceTypeActions, imageActions, interfaceActions, volumeActions,
+		addressActions, addressAttributeActions, keyPairActions, tagActions, regionActions, dhcpOptionsActions,
+		networkACLActions, absentActions,
 	} {
 		maps.Copy(all, some)
 	}

@@ -35,9 +35,10 @@ func parseCIDR(parameter, s string) (netip.Prefix, error) {
 
 type createVPCRequest struct {
 	request
-	CidrBlock         string
-	InstanceTenancy   string
-	TagSpecifications []tagSpecification `query:"TagSpecification"`
+	CidrBlock                   string
+	InstanceTenancy             string
+	AmazonProvidedIpv6CidrBlock bool
+	TagSpecifications           []tagSpecification `query:"TagSpecification"`
 }
 
 func createVPC(t *tx, in *createVPCRequest) (any, error) {
@@ -47,6 +48,9 @@ func createVPC(t *tx, in *createVPCRequest) (any, error) {
 	}
 	if cidr.Bits() < 16 || cidr.Bits() > 28 {
 		return nil, wire.Refuse("InvalidVpc.Range", "The CIDR '%s' is invalid.", in.CidrBlock)
+	}
+	if in.AmazonProvidedIpv6CidrBlock {
+		return nil, invalidValue("Value (true) for parameter amazonProvidedIpv6CidrBlock is invalid. The local EC2 has IPv4 only.")
 	}
 	if in.InstanceTenancy != "" && in.InstanceTenancy != "default" {
 		return nil, invalidValue("Value (%s) for parameter instanceTenancy is invalid.", in.InstanceTenancy)
@@ -103,6 +107,11 @@ func deleteVPC(t *tx, in *vpcIDRequest) (any, error) {
 			return nil, inUse
 		}
 	}
+	for id, a := range t.networkACLs() {
+		if a.VPC == v.ID {
+			t.drop(id)
+		}
+	}
 	for id, r := range t.st.RouteTables {
 		if r.VPC == v.ID {
 			t.drop(id)
@@ -144,7 +153,7 @@ func (t *tx) vpcItem(v *vpc) vpcItem {
 	return vpcItem{
 		ID: v.ID, OwnerID: t.c.cfg.AccountID, State: "available", CIDR: v.CIDR.String(),
 		CIDRs:         []cidrAssoc{{v.CIDR.String(), "vpc-cidr-assoc" + v.ID[len(kindVPC.prefix):], "associated"}},
-		DHCPOptionsID: "default", InstanceTenancy: "default", Tags: t.tags(v.ID),
+		DHCPOptionsID: t.c.defaultDHCPOptions().ID, InstanceTenancy: "default", Tags: t.tags(v.ID),
 	}
 }
 
@@ -157,7 +166,7 @@ var vpcFields = fields[vpc]{
 	"state":                             func(*tx, *vpc) []string { return one("available") },
 	"is-default":                        func(*tx, *vpc) []string { return yesNo(false) },
 	"isDefault":                         func(*tx, *vpc) []string { return yesNo(false) },
-	"dhcp-options-id":                   func(*tx, *vpc) []string { return one("default") },
+	"dhcp-options-id":                   func(t *tx, _ *vpc) []string { return one(t.c.defaultDHCPOptions().ID) },
 	"owner-id":                          func(t *tx, _ *vpc) []string { return one(t.c.cfg.AccountID) },
 }
 

@@ -13,7 +13,7 @@ func (s *Store) deleteParameter(in deleteInput) (any, error) {
 	if s.params[in.Name] == nil {
 		return nil, wire.Refuse("ParameterNotFound", "Parameter %s not found.", in.Name)
 	}
-	delete(s.params, in.Name)
+	s.remove(in.Name)
 	return struct{}{}, nil
 }
 
@@ -29,7 +29,7 @@ func (s *Store) deleteParameters(in deleteManyInput) (any, error) {
 			out.InvalidParameters = append(out.InvalidParameters, name)
 			continue
 		}
-		delete(s.params, name)
+		s.remove(name)
 		out.DeletedParameters = append(out.DeletedParameters, name)
 	}
 	return out, nil
@@ -78,7 +78,7 @@ func (s *Store) describeParameters(in describeInput) (any, error) {
 		out.Parameters = append(out.Parameters, metadata{
 			ARN: s.arn(p.Name), Name: p.Name, Type: p.Type, KeyId: p.KeyID, Description: p.Description,
 			AllowedPattern: p.AllowedPattern, DataType: p.DataType, Tier: p.Tier, Version: p.Version,
-			LastModifiedDate: epoch(p), LastModifiedUser: "arn:aws:iam::" + s.cfg.AccountID + ":user/lab",
+			LastModifiedDate: epoch(p.revision), LastModifiedUser: s.user(),
 		})
 	}
 	return out, nil

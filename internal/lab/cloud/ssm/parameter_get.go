@@ -25,16 +25,21 @@ type view struct {
 func (s *Store) view(p *parameter, decrypt bool) view {
 	v := view{
 		ARN: s.arn(p.Name), Name: p.Name, Type: p.Type, Value: p.Value,
-		Version: p.Version, DataType: p.DataType, LastModifiedDate: epoch(p),
+		Version: p.Version, DataType: p.DataType, LastModifiedDate: epoch(p.revision),
 	}
 	if p.Type == "SecureString" && !decrypt {
-		sum := sha256.Sum256([]byte(p.KeyID + "\x00" + p.Name + "\x00" + p.Value))
-		v.Value = base64.StdEncoding.EncodeToString(sum[:]) // instead of a ciphertext: opaque, and the same for the same value
+		v.Value = encrypted(p.Name, p.revision)
 	}
 	return v
 }
 
-func epoch(p *parameter) float64 { return float64(p.Modified.UnixMilli()) / 1000 }
+// encrypted returns what stands for a ciphertext: opaque, and the same for the same value.
+func encrypted(name string, r revision) string {
+	sum := sha256.Sum256([]byte(r.KeyID + "\x00" + name + "\x00" + r.Value))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+func epoch(p revision) float64 { return float64(p.Modified.UnixMilli()) / 1000 }
 
 // find returns the parameter with a name, "name:version" or ARN.
 func (s *Store) find(ref string) (p *parameter, selector string, err error) {
@@ -53,13 +58,15 @@ func (s *Store) find(ref string) (p *parameter, selector string, err error) {
 		if !ok {
 			return nil, "", wire.Refuse("ParameterNotFound", "Parameter %s not found.", name)
 		}
-		p = &parameter{Name: name, Type: "String", Value: value, Version: 1, DataType: "text", Tier: "Standard", Modified: s.cfg.Now()}
+		p = &parameter{Name: name, Type: "String", revision: revision{Version: 1, Value: value, DataType: "text", Tier: "Standard", Modified: s.cfg.Now()}}
 	}
 	if hasVersion {
-		if n, err := strconv.ParseInt(version, 10, 64); err != nil || n != p.Version {
+		n, err := strconv.ParseInt(version, 10, 64)
+		old, kept := p.at(n)
+		if err != nil || !kept {
 			return nil, "", wire.Refuse("ParameterVersionNotFound", "Systems Manager could not find version %s of %s.", version, name)
 		}
-		selector = ":" + version
+		p, selector = old, ":"+version
 	}
 	return p, selector, nil
 }

@@ -35,7 +35,7 @@ func (s *Store) putParameter(in putInput) (any, error) {
 		return nil, err
 	}
 	old := s.params[in.Name]
-	p := &parameter{Name: in.Name, Version: 1, Tags: map[string]string{}}
+	p := &parameter{Name: in.Name, revision: revision{Version: 1}, Tags: map[string]string{}}
 	if old != nil {
 		switch {
 		case !in.Overwrite:
@@ -44,7 +44,11 @@ func (s *Store) putParameter(in putInput) (any, error) {
 			return nil, wire.Refuse("HierarchyTypeMismatchException", "Parameter Store doesn't support changing a parameter type in a hierarchy. For example, you can't change a parameter from a String type to a SecureString type. You must create a new, unique parameter.")
 		}
 		*p = *old
+		p.Earlier = slices.Concat(old.Earlier, []revision{old.revision})
+		p.Earlier = p.Earlier[max(0, len(p.Earlier)-maxVersions+1):]
 		p.Version++
+	} else if at, ok := s.deleted[in.Name]; ok && s.cfg.Now().Sub(at) < s.cfg.Reuse {
+		return nil, wire.Refuse("TooManyUpdates", "Failed to create the parameter since stale tags associated to the name detected. Please retry in a while or change a parameter name.")
 	}
 	p.Type = cmp.Or(in.Type, p.Type)
 	if p.Type == "" {

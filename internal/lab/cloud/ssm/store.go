@@ -5,6 +5,7 @@
 package ssm
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"time"
@@ -18,6 +19,10 @@ type Config struct {
 	Region    string           // of the ARNs
 	AccountID string           // of the ARNs
 	Now       func() time.Time // the clock
+	// Reuse is how long after a deletion a new parameter of that name is refused; zero means 30
+	// seconds, as Parameter Store asks its users to wait.
+	// https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_DeleteParameter.html
+	Reuse time.Duration
 	// Public returns the value of a public parameter of AWS, such as the id of an image.
 	Public func(name string) (value string, ok bool)
 }
@@ -27,32 +32,74 @@ type Store struct {
 	cfg    Config
 	mu     sync.Mutex
 	params map[string]*parameter
+	// deleted says when a name was deleted, if that was less than Config.Reuse ago.
+	deleted map[string]time.Time
 }
 
+// saved is the form of the file.
+type saved struct {
+	Parameters map[string]*parameter
+	Deleted    map[string]time.Time `json:",omitempty"`
+}
+
+// parameter is a parameter with its current and its earlier versions.
 type parameter struct {
-	Name           string
-	Type           string
+	Name string
+	Type string
+	revision
+	Earlier []revision        `json:",omitempty"` // oldest first
+	Tags    map[string]string `json:",omitempty"`
+}
+
+// revision is what a version of a parameter has for itself.
+type revision struct {
+	Version        int64
 	Value          string
 	KeyID          string `json:",omitempty"`
 	Description    string `json:",omitempty"`
 	AllowedPattern string `json:",omitempty"`
 	DataType       string
 	Tier           string
-	Version        int64
 	Modified       time.Time
-	Tags           map[string]string `json:",omitempty"`
+}
+
+// maxVersions is how many versions Parameter Store keeps of a parameter, the current one included.
+const maxVersions = 100
+
+// at returns the parameter as it was at a version, and whether that is still kept.
+func (p *parameter) at(version int64) (*parameter, bool) {
+	for _, r := range append([]revision{p.revision}, p.Earlier...) {
+		if r.Version == version {
+			return &parameter{Name: p.Name, Type: p.Type, revision: r, Tags: p.Tags}, true
+		}
+	}
+	return nil, false
+}
+
+const defaultReuse = 30 * time.Second
+
+// remove deletes a parameter and remembers when.
+func (s *Store) remove(name string) {
+	now := s.cfg.Now()
+	for other, at := range s.deleted {
+		if now.Sub(at) >= s.cfg.Reuse {
+			delete(s.deleted, other)
+		}
+	}
+	delete(s.params, name)
+	s.deleted[name] = now
 }
 
 // Open reads the parameters kept in cfg.File, if it exists.
 func Open(cfg Config) (*Store, error) {
-	s := &Store{cfg: cfg, params: map[string]*parameter{}}
-	if cfg.File == "" {
-		return s, nil
+	cfg.Reuse = cmp.Or(cfg.Reuse, defaultReuse)
+	kept := saved{Parameters: map[string]*parameter{}, Deleted: map[string]time.Time{}}
+	if cfg.File != "" {
+		if err := file.ReadJSON(cfg.File, &kept); err != nil {
+			return nil, fmt.Errorf("reading the parameter store: %w", err)
+		}
 	}
-	if err := file.ReadJSON(cfg.File, &s.params); err != nil {
-		return nil, fmt.Errorf("reading the parameter store: %w", err)
-	}
-	return s, nil
+	return &Store{cfg: cfg, params: kept.Parameters, deleted: kept.Deleted}, nil
 }
 
 // Names returns the names of all parameters.
@@ -67,7 +114,7 @@ func (s *Store) save() error {
 	if s.cfg.File == "" {
 		return nil
 	}
-	if err := file.WriteJSON(s.cfg.File, s.params, 0o600); err != nil {
+	if err := file.WriteJSON(s.cfg.File, saved{s.params, s.deleted}, 0o600); err != nil {
 		return fmt.Errorf("saving the parameter store: %w", err)
 	}
 	return nil

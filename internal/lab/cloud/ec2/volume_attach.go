@@ -1,0 +1,192 @@
+package ec2
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
+)
+
+// attachingFor is how long a volume is being attached or detached. On AWS it is seconds.
+const attachingFor = 500 * time.Millisecond
+
+// attachment returns the state of a volume's attachment, empty if it is detached.
+func (v *volume) attachment(now time.Time) string {
+	switch {
+	case v.Instance == "" || !v.Detaching.IsZero() && now.Sub(v.Detaching) >= attachingFor:
+		return ""
+	case !v.Detaching.IsZero():
+		return "detaching"
+	case now.Sub(v.Attached) < attachingFor && v.Device != rootDevice: // a root volume is made with its instance
+		return "attaching"
+	}
+	return "attached"
+}
+
+func (t *tx) volumeAttachment(v *volume) volumeAttachment {
+	return volumeAttachment{v.ID, v.Instance, v.Device, v.attachment(t.now), v.Attached, v.DeleteOnTermination}
+}
+
+// attachedTo returns the volumes of an instance, the root volume first.
+func (t *tx) attachedTo(i *instance) []*volume {
+	var out []*volume
+	for _, v := range sorted(t.st.Volumes) {
+		if v.Instance == i.ID && v.attachment(t.now) != "" {
+			out = append(out, v)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *volume) int {
+		return cmp.Compare(rank(a.ID == i.RootVolume), rank(b.ID == i.RootVolume))
+	})
+	return out
+}
+
+func rank(first bool) int {
+	if first {
+		return 0
+	}
+	return 1
+}
+
+type createVolumeRequest struct {
+	request
+	AvailabilityZone   string
+	AvailabilityZoneId string
+	ClientToken        string
+	Encrypted          bool
+	Iops               int
+	KmsKeyId           string
+	MultiAttachEnabled bool
+	Size               int
+	SnapshotId         string
+	Throughput         int
+	VolumeType         string
+	TagSpecifications  []tagSpecification `query:"TagSpecification"`
+}
+
+// createVolume makes an empty volume: there are no snapshots here but those of the images.
+func createVolume(t *tx, in *createVolumeRequest) (any, error) {
+	ids, token, err := t.resultOf(in.ClientToken)
+	if err != nil {
+		return nil, err
+	}
+	if len(ids) > 0 {
+		v, err := find(t, kindVolume, t.st.Volumes, "volumeId", ids[0])
+		if err != nil {
+			return nil, err
+		}
+		return t.volumeItem(v), nil
+	}
+	switch {
+	case in.AvailabilityZone == "" && in.AvailabilityZoneId == "":
+		return nil, missing("AvailabilityZone")
+	case in.SnapshotId != "":
+		return nil, wire.Refuse("InvalidSnapshot.NotFound", "The snapshot '%s' does not exist.", in.SnapshotId)
+	case in.Size == 0:
+		return nil, missing("size/snapshot")
+	case in.MultiAttachEnabled:
+		return nil, wire.Refuse("UnsupportedOperation", "The local EC2 attaches a volume to one instance only.")
+	case in.KmsKeyId != "" && !in.Encrypted:
+		return nil, wire.Refuse("InvalidParameterDependency", "The parameter KmsKeyId requires the parameter Encrypted to be set.")
+	}
+	zone, err := t.c.zone(in.AvailabilityZone, in.AvailabilityZoneId)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkSpecs(in.TagSpecifications, kindVolume); err != nil {
+		return nil, err
+	}
+	v := &volume{Zone: zone, Created: t.now, SizeGiB: in.Size, Type: cmp.Or(in.VolumeType, "gp2"), Encrypted: in.Encrypted, KMSKeyID: in.KmsKeyId}
+	if err := v.checkSize(); err != nil {
+		return nil, err
+	}
+	if err := v.setPerformance(in.Iops, in.Throughput); err != nil {
+		return nil, err
+	}
+	v.ID = t.newID(kindVolume.prefix)
+	t.st.Volumes[v.ID] = v
+	t.saveResult(token, v.ID)
+	if err := t.applySpecs(in.TagSpecifications, kindVolume, v.ID); err != nil {
+		return nil, err
+	}
+	return t.volumeItem(v), nil
+}
+
+type attachVolumeRequest struct {
+	request
+	VolumeId   string
+	InstanceId string
+	Device     string
+	Force      bool
+}
+
+func attachVolume(t *tx, in *attachVolumeRequest) (any, error) {
+	v, err := find(t, kindVolume, t.st.Volumes, "volumeId", in.VolumeId)
+	if err != nil {
+		return nil, err
+	}
+	i, err := find(t, kindInstance, t.st.Instances, "instanceId", in.InstanceId)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case in.Device == "":
+		return nil, missing("device")
+	case v.attachment(t.now) != "":
+		return nil, wire.Refuse("VolumeInUse", "%s is already attached to an instance", v.ID)
+	case i.State != stateRunning && i.State != stateStopped:
+		return nil, wire.Refuse("IncorrectState", "Instance '%s' is not 'running'.", i.ID)
+	case v.Zone != i.Zone:
+		return nil, wire.Refuse("InvalidVolume.ZoneMismatch", "The volume '%s' is not in the same availability zone as instance '%s'", v.ID, i.ID)
+	}
+	for _, other := range t.attachedTo(i) {
+		if other.Device == in.Device {
+			return nil, invalidValue("Invalid value '%s' for unixDevice. Attachment point %s is already in use", in.Device, in.Device)
+		}
+	}
+	v.Instance, v.Device, v.Attached, v.Detaching, v.DeleteOnTermination = i.ID, in.Device, t.now, time.Time{}, false
+	return t.volumeAttachment(v), nil
+}
+
+// detachVolume detaches a volume that is not an instance's root. On AWS the root volume of a
+// stopped instance can be detached too.
+func detachVolume(t *tx, in *attachVolumeRequest) (any, error) {
+	v, err := find(t, kindVolume, t.st.Volumes, "volumeId", in.VolumeId)
+	if err != nil {
+		return nil, err
+	}
+	i := t.st.Instances[v.Instance]
+	switch {
+	case v.attachment(t.now) == "":
+		return nil, wire.Refuse("IncorrectState", "Volume '%s' is in the 'available' state.", v.ID)
+	case in.InstanceId != "" && in.InstanceId != v.Instance || in.Device != "" && in.Device != v.Device:
+		return nil, wire.Refuse("InvalidAttachment.NotFound", "The volume '%s' is not attached to instance '%s' as device '%s'", v.ID, cmp.Or(in.InstanceId, v.Instance), cmp.Or(in.Device, v.Device))
+	case i != nil && i.RootVolume == v.ID && i.State != stateStopped:
+		return nil, wire.Refuse("OperationNotPermitted", "Unable to detach root volume '%s' from instance '%s'", v.ID, i.ID)
+	case i != nil && i.RootVolume == v.ID:
+		return nil, wire.Refuse("UnsupportedOperation", "The local EC2 does not detach root volumes.")
+	}
+	if v.Detaching.IsZero() {
+		v.Detaching = t.now
+	}
+	return t.volumeAttachment(v), nil
+}
+
+type volumeIDRequest struct {
+	request
+	VolumeId string
+}
+
+func deleteVolume(t *tx, in *volumeIDRequest) (any, error) {
+	v, err := find(t, kindVolume, t.st.Volumes, "volumeId", in.VolumeId)
+	if err != nil {
+		return nil, err
+	}
+	if v.attachment(t.now) != "" {
+		return nil, wire.Refuse("VolumeInUse", "Volume %s is currently attached to %s", v.ID, v.Instance)
+	}
+	t.drop(v.ID)
+	delete(t.st.Volumes, v.ID)
+	return done{true}, nil
+}
