@@ -32,8 +32,10 @@ Usage: k8s-lab [--state-dir DIR] COMMAND [flags]
   fault      inject faults: k8s-lab fault (list | clear | KIND key=value...)
              throttle    action=DescribeInstances every=3 | fraction=0.2
              eventual    milliseconds=500 | calls=3
-             capacity    count=2
+             capacity    count=2 [action=StartInstances]
              slow-start  seconds=20
+             short-sessions seconds=30
+             forget      seconds=5
              fail        action=CreateVpc code=VpcLimitExceeded count=1
              kill        instance=i-... outcome=stopped|terminated|impaired
              mirror      path=/dl.k8s.io/... fault=flip|truncate|cut|missing

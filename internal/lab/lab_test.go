@@ -108,7 +108,7 @@ func newWorld(t *testing.T, api *ec2.Client) *world {
 	w := &world{Client: api, signer: must[ssh.Signer](t)(ssh.NewSignerFromKey(key))}
 	must[*ec2.ImportKeyPairOutput](t)(api.ImportKeyPair(ctx, &ec2.ImportKeyPairInput{KeyName: aws.String("test"), PublicKeyMaterial: ssh.MarshalAuthorizedKey(w.signer.PublicKey())}))
 	w.vpc = *must[*ec2.CreateVpcOutput](t)(api.CreateVpc(ctx, &ec2.CreateVpcInput{CidrBlock: aws.String("10.240.0.0/16")})).Vpc.VpcId
-	w.subnet = *must[*ec2.CreateSubnetOutput](t)(api.CreateSubnet(ctx, &ec2.CreateSubnetInput{VpcId: &w.vpc, CidrBlock: aws.String("10.240.0.0/24")})).Subnet.SubnetId
+	w.subnet = *must[*ec2.CreateSubnetOutput](t)(api.CreateSubnet(ctx, &ec2.CreateSubnetInput{VpcId: &w.vpc, CidrBlock: aws.String("10.240.0.0/24"), AvailabilityZone: aws.String("us-east-1a")})).Subnet.SubnetId
 	w.gateway = *must[*ec2.CreateInternetGatewayOutput](t)(api.CreateInternetGateway(ctx, &ec2.CreateInternetGatewayInput{})).InternetGateway.InternetGatewayId
 	must[*ec2.AttachInternetGatewayOutput](t)(api.AttachInternetGateway(ctx, &ec2.AttachInternetGatewayInput{VpcId: &w.vpc, InternetGatewayId: &w.gateway}))
 	tables := must[*ec2.DescribeRouteTablesOutput](t)(api.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{}))

@@ -51,7 +51,7 @@ func newSite(t *testing.T, c cloud) *site {
 
 func (s *site) subnet(t *testing.T, cidr string) string {
 	t.Helper()
-	return *answer[*ec2.CreateSubnetOutput](t)(s.api.CreateSubnet(t.Context(), &ec2.CreateSubnetInput{VpcId: &s.vpc, CidrBlock: &cidr})).Subnet.SubnetId
+	return *answer[*ec2.CreateSubnetOutput](t)(s.api.CreateSubnet(t.Context(), &ec2.CreateSubnetInput{VpcId: &s.vpc, CidrBlock: &cidr, AvailabilityZone: sdk.String("us-east-1a")})).Subnet.SubnetId
 }
 
 func (s *site) table(t *testing.T) string {

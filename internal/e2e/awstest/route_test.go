@@ -43,7 +43,7 @@ func newOffice(t *testing.T) *office {
 	}
 	var subnets []string
 	for _, cidr := range []string{"10.240.0.0/24", "10.240.1.0/24"} {
-		s, err := o.EC2.CreateSubnet(ctx, &ec2.CreateSubnetInput{VpcId: vpc.Vpc.VpcId, CidrBlock: &cidr})
+		s, err := o.EC2.CreateSubnet(ctx, &ec2.CreateSubnetInput{VpcId: vpc.Vpc.VpcId, CidrBlock: &cidr, AvailabilityZone: sdk.String("us-east-1a")})
 		if err != nil {
 			t.Fatal(err)
 		}

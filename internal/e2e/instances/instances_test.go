@@ -2,6 +2,7 @@ package instances_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -237,10 +238,14 @@ func (w *world) testVolume(t *testing.T) {
 	w.apply(t)
 	w.same(t, was)
 	w.NoChanges(t)
-	w.edit(t, "root_volume_size = 30", "root_volume_size = 40", 1)
+	for gib := 31; gib <= 33; gib++ {
+		w.edit(t, fmt.Sprintf("root_volume_size = %d", gib-1), fmt.Sprintf("root_volume_size = %d", gib), 1)
+		w.apply(t)
+	}
+	w.edit(t, "root_volume_size = 33", "root_volume_size = 40", 1)
 	_, err := w.WS.Apply(t.Context())
-	harness.Refused(t, err, "VolumeModificationRateExceeded", "six hours")
-	w.edit(t, "root_volume_size = 40", "root_volume_size = 30", 1)
+	harness.Refused(t, err, "VolumeModificationRateExceeded", "four times in 24 hours")
+	w.edit(t, "root_volume_size = 40", "root_volume_size = 33", 1)
 	w.NoChanges(t)
 }
 

@@ -32,7 +32,7 @@ func newSite(t *testing.T) *site {
 	s.gateway = *harness.Must[*ec2.CreateInternetGatewayOutput](t)(s.api.CreateInternetGateway(ctx, &ec2.CreateInternetGatewayInput{})).InternetGateway.InternetGatewayId
 	harness.Must[*ec2.AttachInternetGatewayOutput](t)(s.api.AttachInternetGateway(ctx, &ec2.AttachInternetGatewayInput{InternetGatewayId: &s.gateway, VpcId: &s.vpc}))
 	for _, cidr := range []string{"10.240.0.0/24", "10.240.1.0/24"} {
-		out := harness.Must[*ec2.CreateSubnetOutput](t)(s.api.CreateSubnet(ctx, &ec2.CreateSubnetInput{VpcId: &s.vpc, CidrBlock: &cidr}))
+		out := harness.Must[*ec2.CreateSubnetOutput](t)(s.api.CreateSubnet(ctx, &ec2.CreateSubnetInput{VpcId: &s.vpc, CidrBlock: &cidr, AvailabilityZone: aws.String("us-east-1a")}))
 		s.subnets = append(s.subnets, *out.Subnet.SubnetId)
 	}
 	s.table = *harness.Must[*ec2.CreateRouteTableOutput](t)(s.api.CreateRouteTable(ctx, &ec2.CreateRouteTableInput{VpcId: &s.vpc})).RouteTable.RouteTableId

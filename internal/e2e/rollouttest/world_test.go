@@ -35,7 +35,6 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
 )
 
 const (

@@ -100,7 +100,7 @@ func Open(cfg Config) (*Account, error) {
 		return nil, err
 	}
 	a.tokens, err = sts.Open(sts.Config{
-		File: cfg.SessionsFile, AccountID: cfg.AccountID, Owner: cfg.Credentials, Now: cfg.Clock.Now, Rand: cfg.Rand,
+		File: cfg.SessionsFile, AccountID: cfg.AccountID, Owner: cfg.Credentials, Now: cfg.Clock.Now, Rand: cfg.Rand, Lifetime: a.faults.SessionLifetime,
 	})
 	if err != nil {
 		return nil, err

@@ -23,7 +23,7 @@ func TestRunInstancesRefusals(t *testing.T) {
 	in := s.runInput()
 	in.PrivateIpAddress = aws.String("10.240.0.10")
 	l.run(t, in)
-	tiny := must[*awsec2.CreateSubnetOutput](t)(l.CreateSubnet(t.Context(), &awsec2.CreateSubnetInput{VpcId: &s.vpc, CidrBlock: aws.String("10.240.8.0/28")})).Subnet
+	tiny := must[*awsec2.CreateSubnetOutput](t)(l.CreateSubnet(t.Context(), &awsec2.CreateSubnetInput{VpcId: &s.vpc, CidrBlock: aws.String("10.240.8.0/28"), AvailabilityZone: aws.String("us-east-1a")})).Subnet
 
 	for _, tc := range []struct {
 		name, code string
@@ -106,7 +106,7 @@ func TestRunInstancesRefusals(t *testing.T) {
 	t.Run("subnet exhausted", func(t *testing.T) {
 		big := newLab(t)
 		s := big.site(t)
-		tiny = must[*awsec2.CreateSubnetOutput](t)(big.CreateSubnet(t.Context(), &awsec2.CreateSubnetInput{VpcId: &s.vpc, CidrBlock: aws.String("10.240.8.0/28")})).Subnet
+		tiny = must[*awsec2.CreateSubnetOutput](t)(big.CreateSubnet(t.Context(), &awsec2.CreateSubnetInput{VpcId: &s.vpc, CidrBlock: aws.String("10.240.8.0/28"), AvailabilityZone: aws.String("us-east-1a")})).Subnet
 		in := s.runInput()
 		in.SubnetId, in.MinCount, in.MaxCount = tiny.SubnetId, aws.Int32(12), aws.Int32(12)
 		_, err := big.RunInstances(t.Context(), in)
@@ -202,21 +202,67 @@ func TestRunInstancesIsIdempotent(t *testing.T) {
 		t.Error("another token found the same instance")
 	}
 
-	// As on EC2, the token is kept as long as the terminated instance is shown, and is then free
-	// again.
+	// The token of a terminated instance is spent, also when the instance is no longer shown.
 	in.ClientToken = aws.String("worker-0")
 	must[*awsec2.TerminateInstancesOutput](t)(l.TerminateInstances(ctx, &awsec2.TerminateInstancesInput{InstanceIds: []string{first}}))
 	l.await(t, first, types.InstanceStateNameTerminated)
-	dead := must[*awsec2.RunInstancesOutput](t)(l.RunInstances(ctx, in)).Instances[0]
-	if *dead.InstanceId != first || dead.State.Name != types.InstanceStateNameTerminated {
-		t.Errorf("the token of a terminated instance gave %s %s", *dead.InstanceId, dead.State.Name)
-	}
+	_, err = l.RunInstances(ctx, in)
+	refused(t, err, "IdempotentInstanceTerminated")
 	l.clock.advance(ec2.TerminatedVisible + time.Minute)
 	_, err = l.DescribeInstances(ctx, &awsec2.DescribeInstancesInput{InstanceIds: []string{first}})
 	refused(t, err, "InvalidInstanceID.NotFound")
+	_, err = l.RunInstances(ctx, in)
+	refused(t, err, "IdempotentInstanceTerminated")
+	l.clock.advance(24 * time.Hour)
 	if fresh := *l.run(t, in).InstanceId; fresh == first {
 		t.Error("the token still gives the instance that is gone")
 	}
+}
+
+// TestHeldAddress: a private address cannot be used at once after the termination.
+func TestHeldAddress(t *testing.T) {
+	l := newLab(t)
+	s := l.site(t)
+	in := s.runInput()
+	in.PrivateIpAddress = aws.String("10.240.0.10")
+	id := *l.run(t, in).InstanceId
+	must[*awsec2.TerminateInstancesOutput](t)(l.TerminateInstances(t.Context(), &awsec2.TerminateInstancesInput{InstanceIds: []string{id}}))
+	l.await(t, id, types.InstanceStateNameTerminated)
+	in.ClientToken = nil // the SDK had set one
+	_, err := l.RunInstances(t.Context(), in)
+	refused(t, err, "InvalidIPAddress.InUse")
+	l.clock.advance(time.Second)
+	l.run(t, in)
+}
+
+// TestZonesDiffer: a type is refused in a zone that lacks it, at a launch and at a start.
+func TestZonesDiffer(t *testing.T) {
+	l := newLab(t)
+	s := l.site(t)
+	ctx := t.Context()
+	any := must[*awsec2.CreateSubnetOutput](t)(l.CreateSubnet(ctx, &awsec2.CreateSubnetInput{VpcId: &s.vpc, CidrBlock: aws.String("10.240.5.0/24")})).Subnet
+	offerings := must[*awsec2.DescribeInstanceTypeOfferingsOutput](t)(l.DescribeInstanceTypeOfferings(ctx, &awsec2.DescribeInstanceTypeOfferingsInput{
+		LocationType: types.LocationTypeAvailabilityZone, Filters: []types.Filter{filter("instance-type", "t3.small", "m5.large")},
+	})).InstanceTypeOfferings
+	in := s.runInput()
+	in.SubnetId = any.SubnetId
+	for _, o := range offerings {
+		if *o.Location == *any.AvailabilityZone && o.InstanceType == types.InstanceTypeT3Small {
+			t.Errorf("EC2 chose %s, which has t3.small", *any.AvailabilityZone)
+		}
+	}
+	if len(offerings) != 5 {
+		t.Errorf("offered: %+v", offerings)
+	}
+	_, err := l.RunInstances(ctx, in)
+	refused(t, err, "Unsupported")
+	in.InstanceType = types.InstanceTypeM5Large
+	id := l.run(t, in).InstanceId
+	must[*awsec2.StopInstancesOutput](t)(l.StopInstances(ctx, &awsec2.StopInstancesInput{InstanceIds: []string{*id}}))
+	l.await(t, *id, types.InstanceStateNameStopped)
+	must[*awsec2.ModifyInstanceAttributeOutput](t)(l.ModifyInstanceAttribute(ctx, &awsec2.ModifyInstanceAttributeInput{InstanceId: id, InstanceType: &types.AttributeValue{Value: aws.String("t3.small")}}))
+	_, err = l.StartInstances(ctx, &awsec2.StartInstancesInput{InstanceIds: []string{*id}})
+	refused(t, err, "Unsupported")
 }
 
 func TestLifeCycle(t *testing.T) {

@@ -314,7 +314,7 @@ func TestLateAssociation(t *testing.T) {
 	ctx := t.Context()
 	l.fault(t, fields{"kind": "eventual", "action": "AssociateRouteTable", "calls": 1})
 	second := must[*awsec2.CreateRouteTableOutput](t)(l.CreateRouteTable(ctx, &awsec2.CreateRouteTableInput{VpcId: &s.vpc})).RouteTable.RouteTableId
-	subnet := must[*awsec2.CreateSubnetOutput](t)(l.CreateSubnet(ctx, &awsec2.CreateSubnetInput{VpcId: &s.vpc, CidrBlock: aws.String("10.240.9.0/24")})).Subnet.SubnetId
+	subnet := must[*awsec2.CreateSubnetOutput](t)(l.CreateSubnet(ctx, &awsec2.CreateSubnetInput{VpcId: &s.vpc, CidrBlock: aws.String("10.240.9.0/24"), AvailabilityZone: aws.String("us-east-1a")})).Subnet.SubnetId
 	must[*awsec2.AssociateRouteTableOutput](t)(l.AssociateRouteTable(ctx, &awsec2.AssociateRouteTableInput{RouteTableId: second, SubnetId: subnet}))
 	for _, want := range []int{0, 1} {
 		out := must[*awsec2.DescribeRouteTablesOutput](t)(l.DescribeRouteTables(ctx, &awsec2.DescribeRouteTablesInput{Filters: []types.Filter{filter("association.subnet-id", *subnet)}}))

@@ -188,7 +188,7 @@ func (l *lab) site(t *testing.T) site {
 	ctx := t.Context()
 	v := must[*awsec2.CreateVpcOutput](t)(l.CreateVpc(ctx, &awsec2.CreateVpcInput{CidrBlock: aws.String("10.240.0.0/16")}))
 	s := site{vpc: *v.Vpc.VpcId}
-	sub := must[*awsec2.CreateSubnetOutput](t)(l.CreateSubnet(ctx, &awsec2.CreateSubnetInput{VpcId: &s.vpc, CidrBlock: aws.String("10.240.0.0/24")}))
+	sub := must[*awsec2.CreateSubnetOutput](t)(l.CreateSubnet(ctx, &awsec2.CreateSubnetInput{VpcId: &s.vpc, CidrBlock: aws.String("10.240.0.0/24"), AvailabilityZone: aws.String("us-east-1a")}))
 	s.subnet = *sub.Subnet.SubnetId
 	g := must[*awsec2.CreateInternetGatewayOutput](t)(l.CreateInternetGateway(ctx, &awsec2.CreateInternetGatewayInput{}))
 	s.gateway = *g.InternetGateway.InternetGatewayId

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/sts"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
@@ -49,6 +50,12 @@ func (a *Account) serveAWS(w http.ResponseWriter, r *http.Request) error {
 
 // answer runs the action of a request, unless its signature is wrong or a fault refuses it.
 func (a *Account) answer(r *http.Request, body []byte, req wire.Request) (any, error) {
+	if req.Protocol == wire.STS && req.Action == sts.WithWebIdentity { // not signed
+		if refusal := a.faults.Refuse(req.Action, req.Protocol.Throttled); refusal != nil {
+			return nil, refusal
+		}
+		return a.tokens.Serve(req.Action, req.Form, "")
+	}
 	cred, err := wire.Verify(r, body, a.tokens.Credentials, a.cfg.Clock.Now())
 	switch bad := req.Protocol.BadSignature; {
 	case errors.Is(err, wire.ErrUnknownKey) || errors.Is(err, wire.ErrUnsigned):

@@ -33,7 +33,6 @@ type instance struct {
 	ID                 string
 	Reservation        string
 	LaunchIndex        int
-	TokenKey           string // the key in state.Tokens of the request that made it
 	ClientToken        string
 	Image              string
 	Type               string

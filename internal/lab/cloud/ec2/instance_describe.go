@@ -95,9 +95,10 @@ func (t *tx) selectInstances(in *describeInstancesRequest) ([]*instance, string,
 
 // visible returns the instances, without those terminated longer ago than TerminatedVisible.
 func (t *tx) visible() map[string]*instance {
+	shown := t.c.faults.TerminatedVisible(TerminatedVisible)
 	out := make(map[string]*instance, len(t.st.Instances))
 	for id, i := range t.st.Instances {
-		if i.State != stateTerminated || t.now.Sub(i.TerminatedAt) <= TerminatedVisible {
+		if i.State != stateTerminated || t.now.Sub(i.TerminatedAt) <= shown {
 			out[id] = i
 		}
 	}

@@ -91,6 +91,9 @@ func runInstances(t *tx, in *runInstancesRequest) (any, error) {
 		return nil, err
 	}
 	if len(ids) > 0 {
+		if i := t.st.Instances[ids[0]]; i == nil || i.gone() {
+			return nil, wire.Refuse("IdempotentInstanceTerminated", "The request to launch an instance uses the same client token as a previous request for which the instance has been terminated.")
+		}
 		return t.reservation(ids), nil
 	}
 	p, err := t.planRun(in)
@@ -102,7 +105,7 @@ func runInstances(t *tx, in *runInstancesRequest) (any, error) {
 	}
 	reservation := t.newID("r")
 	for n := range in.MaxCount {
-		i, err := t.newInstance(p, reservation, n, token)
+		i, err := t.newInstance(p, reservation, n)
 		if err != nil {
 			if n >= in.MinCount && wire.AsError(err).Code == "InsufficientFreeAddressesInSubnet" {
 				break
@@ -218,6 +221,9 @@ func (t *tx) planNetwork(p *plan) error {
 	if z := in.Placement.AvailabilityZone; z != "" && z != p.subnet.Zone {
 		return invalidValue("The availability zone of subnet '%s' is '%s', not '%s'.", p.subnet.ID, p.subnet.Zone, z)
 	}
+	if err := t.checkOffered(in.InstanceType, p.subnet.Zone); err != nil {
+		return err
+	}
 	if in.MaxCount > 1 && p.nic.PrivateIpAddress != "" {
 		return wire.Refuse("InvalidParameterCombination", "A private IP address may be specified for one instance only")
 	}
@@ -228,7 +234,7 @@ func (t *tx) planNetwork(p *plan) error {
 	return t.checkGroups(p.subnet.VPC, p.groups)
 }
 
-func (t *tx) newInstance(p *plan, reservation string, index int, token string) (*instance, error) {
+func (t *tx) newInstance(p *plan, reservation string, index int) (*instance, error) {
 	in := p.in
 	ip, err := t.takeAddress(p.subnet, p.nic.PrivateIpAddress)
 	if err != nil {
@@ -239,7 +245,7 @@ func (t *tx) newInstance(p *plan, reservation string, index int, token string) (
 		return nil, err
 	}
 	i := &instance{
-		ID: t.newID(kindInstance.prefix), Reservation: reservation, LaunchIndex: index, TokenKey: token, ClientToken: in.ClientToken,
+		ID: t.newID(kindInstance.prefix), Reservation: reservation, LaunchIndex: index, ClientToken: in.ClientToken,
 		Image: in.ImageId, Type: in.InstanceType, KeyName: in.KeyName, UserData: in.UserData, State: statePending, Powered: true, LaunchTime: t.now,
 		VPC: p.subnet.VPC, Subnet: p.subnet.ID, Zone: p.subnet.Zone, PrivateIP: ip, Shutdown: in.InstanceInitiatedShutdownBehavior,
 		DisableTermination: in.DisableApiTermination, DisableStop: in.DisableApiStop, EBSOptimized: in.EbsOptimized,

@@ -67,6 +67,9 @@ func startInstances(t *tx, in *instanceIDsRequest) (any, error) {
 		case statePending, stateRunning:
 			return nil
 		case stateStopped:
+			if err := t.checkOffered(i.Type, i.Zone); err != nil {
+				return err
+			}
 			if _, err := t.launchable(i.Type, 1, 1); err != nil {
 				return err
 			}
@@ -148,6 +151,7 @@ func (t *tx) terminated(i *instance) {
 		}
 		e.Instance, e.AttachmentID, e.PublicIP = "", "", netip.Addr{}
 		if e.DeleteOnTermination {
+			t.st.Held[e.Subnet+"/"+e.PrivateIP.String()] = t.now
 			t.drop(e.ID)
 			delete(t.st.Interfaces, e.ID)
 		}

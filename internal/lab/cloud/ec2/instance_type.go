@@ -46,6 +46,32 @@ var instanceTypeActions = map[string]action{
 // burstable reports whether a type earns CPU credits.
 func burstable(name string) bool { return name[0] == 't' }
 
+// notOffered are the families that zones lack, by the zone's letter. AWS' zones differ likewise: the
+// zone of us-east-1 with the id use1-az3 has no t3.
+var notOffered = map[string][]string{"c": {"t3", "t3a", "m7i"}}
+
+// offered reports whether a zone has a type.
+func offered(name, zone string) bool {
+	family, _, _ := strings.Cut(name, ".")
+	return !slices.Contains(notOffered[zone[len(zone)-1:]], family)
+}
+
+// checkOffered refuses to run a type in a zone that lacks it. EC2 finds that at a launch or start,
+// not when a type is changed.
+func (t *tx) checkOffered(name, zone string) error {
+	if offered(name, zone) {
+		return nil
+	}
+	var others []string
+	for _, z := range t.c.zones() {
+		if offered(name, z) {
+			others = append(others, z)
+		}
+	}
+	return wire.Refuse("Unsupported", "Your requested instance type (%s) is not supported in your requested Availability Zone (%s). Please retry your request by not specifying an Availability Zone or choosing %s.",
+		name, zone, strings.Join(others, ", "))
+}
+
 func (it instanceType) cores() (cores, threads int) {
 	if it.arm || it.vcpus < 2 {
 		return it.vcpus, 1
@@ -192,15 +218,17 @@ type describeOfferingsResponse struct {
 }
 
 func describeOfferings(t *tx, in *describeOfferingsRequest) (any, error) {
-	var locations []string
+	locations := map[string]string{} // the place's name, and a zone that stands for it
 	switch in.LocationType {
 	case "", "region":
-		in.LocationType, locations = "region", []string{t.c.cfg.Region}
+		in.LocationType, locations[t.c.cfg.Region] = "region", t.c.zones()[0] // which has every type
 	case "availability-zone":
-		locations = t.c.zones()
+		for _, z := range t.c.zones() {
+			locations[z] = z
+		}
 	case "availability-zone-id":
 		for _, z := range t.c.zones() {
-			locations = append(locations, t.c.zoneID(z))
+			locations[t.c.zoneID(z)] = z
 		}
 	default:
 		return nil, invalidValue("Value (%s) for parameter locationType is invalid.", in.LocationType)
@@ -210,9 +238,9 @@ func describeOfferings(t *tx, in *describeOfferingsRequest) (any, error) {
 	}
 	offerings := map[string]offeringItem{}
 	for name := range instanceTypes {
-		for _, l := range locations {
+		for l, zone := range locations {
 			o := offeringItem{name, in.LocationType, l}
-			if t.matches("", in.Filters, func(f string) []string { return offeringFields[f](t, &o) }) {
+			if offered(name, zone) && t.matches("", in.Filters, func(f string) []string { return offeringFields[f](t, &o) }) {
 				offerings[name+" "+l] = o
 			}
 		}

@@ -36,12 +36,21 @@ var interfaceActions = map[string]action{
 	"DeleteNetworkInterface":            writes(deleteInterface),
 }
 
+// heldFor is how long a subnet's address cannot be used again after its interface was deleted with
+// an instance. On AWS it is up to a minute.
+const heldFor = 300 * time.Millisecond
+
 // takeAddress returns the requested address, or the subnet's lowest free one.
 func (t *tx) takeAddress(s *subnet, want string) (netip.Addr, error) {
 	used := map[netip.Addr]bool{}
 	for _, e := range t.st.Interfaces {
 		if e.Subnet == s.ID {
 			used[e.PrivateIP] = true
+		}
+	}
+	for held, since := range t.st.Held {
+		if of, a, _ := strings.Cut(held, "/"); of == s.ID && t.now.Sub(since) < heldFor {
+			used[netip.MustParseAddr(a)] = true
 		}
 	}
 	first, last := reservedHead, size(s.CIDR)-1-reservedTail

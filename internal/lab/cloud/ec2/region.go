@@ -29,9 +29,10 @@ func (c *Compute) zoneID(zone string) string {
 	return id + "-az" + strconv.Itoa(int(zone[len(zone)-1]-'a')+1)
 }
 
-// zone returns the zone with a name and id. If both are empty, it is the first zone.
+// zone returns the zone with a name and id. If both are empty, EC2 chooses any of its zones: here
+// the one that lacks the most instance types.
 func (c *Compute) zone(name, id string) (string, error) {
-	for _, z := range c.zones() {
+	for _, z := range slices.Backward(c.zones()) {
 		if (name == "" || name == z) && (id == "" || id == c.zoneID(z)) {
 			return z, nil
 		}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 )
@@ -30,12 +31,14 @@ type state struct {
 	KeyPairs    map[string]*keyPair
 	Tags        map[string]map[string]string // resource id -> key -> value
 	Tokens      map[string]clientToken       // action/token -> what it made
+	Held        map[string]time.Time         // subnet/private address -> when its interface was deleted
 }
 
 // clientToken is an idempotent request and its result.
 type clientToken struct {
 	Fingerprint string
 	IDs         []string
+	Used        time.Time
 }
 
 func newState() *state {
@@ -44,7 +47,7 @@ func newState() *state {
 		RouteTables: map[string]*routeTable{}, Groups: map[string]*group{}, Rules: map[string]*rule{},
 		Instances: map[string]*instance{}, Interfaces: map[string]*iface{}, Volumes: map[string]*volume{},
 		Addresses: map[string]*address{}, KeyPairs: map[string]*keyPair{},
-		Tags: map[string]map[string]string{}, Tokens: map[string]clientToken{},
+		Tags: map[string]map[string]string{}, Tokens: map[string]clientToken{}, Held: map[string]time.Time{},
 	}
 }
 

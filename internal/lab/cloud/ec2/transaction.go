@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
@@ -141,16 +142,21 @@ func (c *Compute) commit(t *tx, f func(*tx) error) error {
 	return nil
 }
 
+// tokenRemembered is how long a client token is remembered. EC2 does not say how long it does: it
+// is longer than a terminated instance is shown.
+const tokenRemembered = 24 * time.Hour
+
 // dropExpired drops instances an hour after their termination, when EC2 no longer shows them, and
-// the tokens that made them.
+// what was remembered for long enough.
 func (t *tx) dropExpired() {
 	for id, i := range t.st.Instances {
 		if i.State == stateTerminated && t.now.Sub(i.TerminatedAt) > TerminatedVisible {
 			delete(t.st.Instances, id)
 			delete(t.st.Tags, id)
-			delete(t.st.Tokens, i.TokenKey)
 		}
 	}
+	maps.DeleteFunc(t.st.Tokens, func(_ string, c clientToken) bool { return t.now.Sub(c.Used) > tokenRemembered })
+	maps.DeleteFunc(t.st.Held, func(_ string, since time.Time) bool { return t.now.Sub(since) >= heldFor })
 }
 
 // find returns the resource with the id that a request gives.
@@ -187,6 +193,9 @@ func (t *tx) resultOf(token string) (ids []string, key string, err error) {
 
 func (t *tx) saveResult(key string, ids ...string) {
 	if key != "" {
-		t.st.Tokens[key] = clientToken{Fingerprint: fingerprint(t.form), IDs: ids}
+		t.st.Tokens[key] = clientToken{Fingerprint: fingerprint(t.form), IDs: ids, Used: t.now}
 	}
 }
+
+// Actions returns the names of EC2's actions that are served here, sorted.
+func Actions() []string { return slices.Sorted(maps.Keys(actions)) }

@@ -30,12 +30,16 @@ const (
 	Throttle Kind = "throttle"
 	// Eventual hides each new id from lookups for Milliseconds or for Calls lookups.
 	Eventual Kind = "eventual"
-	// Capacity refuses RunInstances with InsufficientInstanceCapacity.
+	// Capacity refuses RunInstances, or Action, with InsufficientInstanceCapacity.
 	Capacity Kind = "capacity"
 	// SlowStart keeps launched instances pending for Seconds.
 	SlowStart Kind = "slow-start"
 	// Fail refuses calls with Code.
 	Fail Kind = "fail"
+	// ShortSessions lets the sessions that STS issues end after Seconds.
+	ShortSessions Kind = "short-sessions"
+	// Forget no longer shows instances that were terminated longer than Seconds ago.
+	Forget Kind = "forget"
 	// Boot disturbs the first boot of instances whose Name tag matches Name, with BootFault.
 	Boot Kind = "boot"
 )
@@ -70,7 +74,7 @@ type Fault struct {
 	Milliseconds int `json:"milliseconds,omitempty"` // eventual: how long a new id stays hidden
 	Calls        int `json:"calls,omitempty"`        // eventual: for how many lookups a new id stays hidden
 
-	Seconds float64 `json:"seconds,omitempty"` // slow-start: added to the launch; boot: how long the fault lasts
+	Seconds float64 `json:"seconds,omitempty"` // slow-start: added to the launch; short-sessions: their lifetime; forget: how long terminated instances are shown; boot: how long the fault lasts
 
 	BootFault BootFault `json:"fault,omitempty"`   // boot
 	Name      string    `json:"name,omitempty"`    // boot: Name tag, may hold * (path.Match); empty means every instance
@@ -106,9 +110,9 @@ func (f *Fault) validate() error {
 		}
 	case Capacity:
 		f.Action = cmp.Or(f.Action, "RunInstances")
-	case SlowStart:
+	case SlowStart, ShortSessions, Forget:
 		if f.Seconds <= 0 {
-			return errors.New("a slow-start fault needs seconds")
+			return fmt.Errorf("a %s fault needs seconds", f.Kind)
 		}
 	case Fail:
 		if f.Code == "" {
@@ -122,7 +126,7 @@ func (f *Fault) validate() error {
 			return err
 		}
 	default:
-		return fmt.Errorf("unknown kind of fault %q (throttle, eventual, capacity, slow-start, fail, boot)", f.Kind)
+		return fmt.Errorf("unknown kind of fault %q (throttle, eventual, capacity, slow-start, short-sessions, forget, fail, boot)", f.Kind)
 	}
 	if f.Count < 0 {
 		return errors.New("count must not be negative")
@@ -311,6 +315,31 @@ func (in *Injector) StartDelay() time.Duration {
 		if f.Kind == SlowStart {
 			d += time.Duration(f.Seconds * float64(time.Second))
 			in.strike(f)
+		}
+	}
+	return d
+}
+
+// SessionLifetime returns how long a session of STS lasts that was asked for a lifetime.
+func (in *Injector) SessionLifetime(asked time.Duration) time.Duration {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, f := range slices.Clone(in.faults) {
+		if f.Kind == ShortSessions {
+			asked = min(asked, time.Duration(f.Seconds*float64(time.Second)))
+			in.strike(f)
+		}
+	}
+	return asked
+}
+
+// TerminatedVisible returns how long a terminated instance is shown that would be shown for d.
+func (in *Injector) TerminatedVisible(d time.Duration) time.Duration {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, f := range in.faults {
+		if f.Kind == Forget {
+			d = min(d, time.Duration(f.Seconds*float64(time.Second)))
 		}
 	}
 	return d

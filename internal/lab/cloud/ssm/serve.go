@@ -62,3 +62,6 @@ func write[I any](f func(*Store, I) (any, error)) handler {
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// Actions returns the names of the actions that are served here, sorted.
+func Actions() []string { return sortedKeys(actions) }

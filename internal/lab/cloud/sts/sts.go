@@ -13,6 +13,7 @@ import (
 	"maps"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,6 +31,8 @@ type Config struct {
 	Owner     aws.Credentials // the account's only user
 	Now       func() time.Time
 	Rand      io.Reader // for keys
+	// Lifetime returns how long a session lasts that was asked for a lifetime.
+	Lifetime func(asked time.Duration) time.Duration
 }
 
 // Service knows every credential of the account. Its methods are safe for concurrent use.
@@ -131,24 +134,35 @@ type sessionTokenResult struct {
 	Credentials credentials `xml:"Credentials"`
 }
 
+// actions are those served here.
+var actions = map[string]func(s *Service, form url.Values, accessKeyID string) (any, error){
+	"GetCallerIdentity": func(s *Service, _ url.Values, key string) (any, error) { return s.callerIdentity(key), nil },
+	"AssumeRole":        func(s *Service, form url.Values, _ string) (any, error) { return s.assumeRole(form) },
+	"GetSessionToken":   (*Service).sessionToken,
+	WithWebIdentity:     func(s *Service, form url.Values, _ string) (any, error) { return s.assumeRoleWithWebIdentity(form) },
+}
+
+// Actions returns the names of the actions that are served here, sorted.
+func Actions() []string { return slices.Sorted(maps.Keys(actions)) }
+
 // Serve runs one action with its form parameters for the owner of an access key, and returns the
 // answer. Refusals are *wire.Error.
 func (s *Service) Serve(action string, form url.Values, accessKeyID string) (any, error) {
-	switch action {
-	case "GetCallerIdentity":
-		return s.callerIdentity(accessKeyID), nil
-	case "AssumeRole":
-		return s.assumeRole(form)
-	case "GetSessionToken":
-		in := sessionTokenRequest{}
-		if err := wire.Decode(form, &in); err != nil {
-			return nil, err
-		}
-		me := s.callerIdentity(accessKeyID)
-		creds, err := s.newSession(me.ARN, me.UserID, in.DurationSeconds, 12*time.Hour)
-		return sessionTokenResult{creds}, err
+	run, ok := actions[action]
+	if !ok {
+		return nil, wire.Refuse("InvalidAction", "Could not find operation %s for version 2011-06-15", action)
 	}
-	return nil, wire.Refuse("InvalidAction", "Could not find operation %s for version 2011-06-15", action)
+	return run(s, form, accessKeyID)
+}
+
+func (s *Service) sessionToken(form url.Values, accessKeyID string) (any, error) {
+	in := sessionTokenRequest{}
+	if err := wire.Decode(form, &in); err != nil {
+		return nil, err
+	}
+	me := s.callerIdentity(accessKeyID)
+	creds, err := s.newSession(me.ARN, me.UserID, in.DurationSeconds, 12*time.Hour)
+	return sessionTokenResult{creds}, err
 }
 
 func (s *Service) callerIdentity(accessKeyID string) callerIdentity {
@@ -168,20 +182,23 @@ func (s *Service) assumeRole(form url.Values) (any, error) {
 	if err := wire.Decode(form, &in); err != nil {
 		return nil, err
 	}
-	role := roleARN.FindStringSubmatch(in.RoleArn)
+	return s.roleSession(in.RoleArn, in.RoleSessionName, in.DurationSeconds)
+}
+
+// roleSession makes a session of a role of the account.
+func (s *Service) roleSession(arn, name string, seconds *int) (out assumeRoleResult, err error) {
+	role := roleARN.FindStringSubmatch(arn)
 	switch {
 	case role == nil:
-		return nil, wire.Refuse("ValidationError", "%s is invalid", in.RoleArn)
-	case !sessionName.MatchString(in.RoleSessionName):
-		return nil, wire.Refuse("ValidationError", "1 validation error detected: Value '%s' at 'roleSessionName' failed to satisfy constraint: Member must satisfy regular expression pattern: [\\w+=,.@-]*", in.RoleSessionName)
+		return out, wire.Refuse("ValidationError", "%s is invalid", arn)
+	case !sessionName.MatchString(name):
+		return out, wire.Refuse("ValidationError", "1 validation error detected: Value '%s' at 'roleSessionName' failed to satisfy constraint: Member must satisfy regular expression pattern: [\\w+=,.@-]*", name)
 	case role[1] != s.cfg.AccountID:
-		return nil, wire.RefuseWith(403, "AccessDenied", "User: %s is not authorized to perform: sts:AssumeRole on resource: %s", s.callerIdentity("").ARN, in.RoleArn)
+		return out, wire.RefuseWith(403, "AccessDenied", "User: %s is not authorized to perform: sts:AssumeRole on resource: %s", s.callerIdentity("").ARN, arn)
 	}
-	var out assumeRoleResult
-	out.User.ID = "AROALABLABLABLABLABLA:" + in.RoleSessionName
-	out.User.ARN = fmt.Sprintf("arn:aws:sts::%s:assumed-role/%s/%s", s.cfg.AccountID, role[2], in.RoleSessionName)
-	var err error
-	out.Credentials, err = s.newSession(out.User.ARN, out.User.ID, in.DurationSeconds, time.Hour)
+	out.User.ID = "AROALABLABLABLABLABLA:" + name
+	out.User.ARN = fmt.Sprintf("arn:aws:sts::%s:assumed-role/%s/%s", s.cfg.AccountID, role[2], name)
+	out.Credentials, err = s.newSession(out.User.ARN, out.User.ID, seconds, time.Hour)
 	return out, err
 }
 
@@ -196,7 +213,7 @@ func (s *Service) newSession(arn, userID string, seconds *int, lifetime time.Dur
 	key := "ASIA" + strings.TrimRight(base32.StdEncoding.EncodeToString(s.random(10)), "=")
 	is := session{
 		Secret: base64.RawStdEncoding.EncodeToString(s.random(30)), Token: base64.StdEncoding.EncodeToString(s.random(96)),
-		ARN: arn, UserID: userID, Expires: now.Add(lifetime).Truncate(time.Second),
+		ARN: arn, UserID: userID, Expires: now.Add(s.cfg.Lifetime(lifetime)).Truncate(time.Millisecond),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
