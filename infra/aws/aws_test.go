@@ -131,7 +131,7 @@ func TestClientToken(t *testing.T) {
 
 func TestRetry(t *testing.T) {
 	code := func(c string) error { return &smithy.GenericAPIError{Code: c, Message: c} }
-	p := &codeRetryer{Retryer: standardRetryer(Config{MaxRetries: 2}), codes: []string{"InvalidVpcID.NotFound"}, limit: 3}
+	p := &codeRetryer{Retryer: newRetryer(Config{MaxRetries: 2}), codes: []string{"InvalidVpcID.NotFound"}, limit: 3}
 	for i, want := range []bool{true, true, false} {
 		if got := p.IsErrorRetryable(code("InvalidVpcID.NotFound")); got != want {
 			t.Errorf("attempt %d: retryable %v, wanted %v", i+1, got, want)

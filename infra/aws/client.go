@@ -8,6 +8,7 @@ import (
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
@@ -15,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
+	ststypes "github.com/aws/aws-sdk-go-v2/service/sts/types"
 )
 
 // DefaultMaxRetries is how often a call is retried after throttling or a temporary failure. It is
@@ -32,7 +34,11 @@ type Config struct {
 
 	AccessKey, SecretKey, SessionToken string
 
-	AssumeRole  *AssumeRole
+	// SharedConfigFiles and SharedCredentialsFiles replace ~/.aws/config and ~/.aws/credentials.
+	SharedConfigFiles, SharedCredentialsFiles []string
+
+	WebIdentity *WebIdentity
+	AssumeRole  *AssumeRole // with the credentials found, or with those of WebIdentity
 	Endpoints   Endpoints
 	DefaultTags map[string]string
 	// MaxRetries is the number of retries of one call; zero means DefaultMaxRetries.
@@ -52,6 +58,28 @@ type AssumeRole struct {
 	Duration time.Duration
 }
 
+// WebIdentity is the role whose credentials the bearer of an OpenID Connect token gets.
+type WebIdentity struct {
+	RoleARN, SessionName, Policy string
+	PolicyARNs                   []string
+	// Token is the token itself. If it is empty, TokenFile is read whenever credentials are due.
+	Token, TokenFile string
+	// Duration is the lifetime of one set of credentials; zero means an hour.
+	Duration time.Duration
+}
+
+// GetIdentityToken implements stscreds.IdentityTokenRetriever.
+func (w *WebIdentity) GetIdentityToken() ([]byte, error) {
+	if w.Token != "" {
+		return []byte(w.Token), nil
+	}
+	token, err := stscreds.IdentityTokenFile(w.TokenFile).GetIdentityToken()
+	if err != nil {
+		return nil, fmt.Errorf("web identity token: %w", err)
+	}
+	return token, nil
+}
+
 // Endpoints replace the URLs of single services.
 type Endpoints struct{ EC2, SSM, STS string }
 
@@ -63,21 +91,31 @@ type Client struct {
 	Region string
 
 	defaultTags map[string]string
-	retryer     sdk.Retryer
+	retryers    retryers
 	images      imageCache
 }
+
+// retryers are the services' retryers, for calls that wrap them.
+type retryers struct{ ec2, ssm sdk.Retryer }
 
 // New returns a Client. It reads the environment and the shared configuration files but sends
 // nothing, so wrong credentials show at the first call.
 func New(ctx context.Context, c Config) (*Client, error) {
 	opts := []func(*config.LoadOptions) error{
-		config.WithRetryer(func() sdk.Retryer { return standardRetryer(c) }),
+		config.WithRetryer(func() sdk.Retryer { return newRetryer(c) }),
+		config.WithCredentialsCacheOptions(renewEarly),
 	}
 	if c.Region != "" {
 		opts = append(opts, config.WithRegion(c.Region))
 	}
 	if c.Profile != "" {
 		opts = append(opts, config.WithSharedConfigProfile(c.Profile))
+	}
+	if len(c.SharedConfigFiles) > 0 {
+		opts = append(opts, config.WithSharedConfigFiles(c.SharedConfigFiles))
+	}
+	if len(c.SharedCredentialsFiles) > 0 {
+		opts = append(opts, config.WithSharedCredentialsFiles(c.SharedCredentialsFiles))
 	}
 	if c.AccessKey != "" || c.SecretKey != "" {
 		opts = append(opts, config.WithCredentialsProvider(
@@ -98,9 +136,24 @@ func New(ctx context.Context, c Config) (*Client, error) {
 	}
 
 	loaded.Credentials = marked{loaded.Credentials}
-	stsClient := sts.NewFromConfig(loaded, func(o *sts.Options) { o.BaseEndpoint = endpoint(c.Endpoints.STS, o.BaseEndpoint) })
+	newSTS := func(more ...func(*sts.Options)) *sts.Client {
+		return sts.NewFromConfig(loaded, append(more, func(o *sts.Options) { o.BaseEndpoint = endpoint(c.Endpoints.STS, o.BaseEndpoint) })...)
+	}
+	stsClient := newSTS()
+	if w := c.WebIdentity; w != nil && w.RoleARN != "" {
+		loaded.Credentials = cached(stscreds.NewWebIdentityRoleProvider(newSTS(fewAttempts), w.RoleARN, w, func(o *stscreds.WebIdentityRoleOptions) {
+			o.RoleSessionName, o.Duration = w.SessionName, w.Duration
+			if w.Policy != "" {
+				o.Policy = &w.Policy
+			}
+			for _, arn := range w.PolicyARNs {
+				o.PolicyARNs = append(o.PolicyARNs, ststypes.PolicyDescriptorType{Arn: &arn})
+			}
+		}))
+		stsClient = newSTS()
+	}
 	if r := c.AssumeRole; r != nil && r.RoleARN != "" {
-		loaded.Credentials = sdk.NewCredentialsCache(stscreds.NewAssumeRoleProvider(stsClient, r.RoleARN, func(o *stscreds.AssumeRoleOptions) {
+		loaded.Credentials = cached(stscreds.NewAssumeRoleProvider(stsClient, r.RoleARN, func(o *stscreds.AssumeRoleOptions) {
 			o.RoleSessionName = r.SessionName
 			o.Duration = r.Duration
 			if r.ExternalID != "" {
@@ -110,17 +163,34 @@ func New(ctx context.Context, c Config) (*Client, error) {
 				o.Policy = &r.Policy
 			}
 		}))
-		loaded.Credentials = marked{loaded.Credentials}
-		stsClient = sts.NewFromConfig(loaded, func(o *sts.Options) { o.BaseEndpoint = endpoint(c.Endpoints.STS, o.BaseEndpoint) })
+		stsClient = newSTS()
 	}
+	retryers := retryers{newRetryer(c), newRetryer(c)}
 	return &Client{
-		EC2:         ec2.NewFromConfig(loaded, func(o *ec2.Options) { o.BaseEndpoint = endpoint(c.Endpoints.EC2, o.BaseEndpoint) }),
-		SSM:         ssm.NewFromConfig(loaded, func(o *ssm.Options) { o.BaseEndpoint = endpoint(c.Endpoints.SSM, o.BaseEndpoint) }),
+		EC2: ec2.NewFromConfig(loaded, func(o *ec2.Options) {
+			o.BaseEndpoint, o.Retryer = endpoint(c.Endpoints.EC2, o.BaseEndpoint), retryers.ec2
+		}),
+		SSM: ssm.NewFromConfig(loaded, func(o *ssm.Options) {
+			o.BaseEndpoint, o.Retryer = endpoint(c.Endpoints.SSM, o.BaseEndpoint), retryers.ssm
+		}),
 		STS:         stsClient,
 		Region:      loaded.Region,
 		defaultTags: maps.Clone(c.DefaultTags),
-		retryer:     standardRetryer(c),
+		retryers:    retryers,
 	}, nil
+}
+
+// fewAttempts is for the call with a web identity token: the SDK retries it also when STS does not
+// accept the token.
+func fewAttempts(o *sts.Options) { o.Retryer = retry.AddWithMaxAttempts(o.Retryer, 4) }
+
+// renewEarly renews temporary credentials a minute before they expire. So a call that was signed
+// before does not arrive too late.
+func renewEarly(o *sdk.CredentialsCacheOptions) { o.ExpiryWindow = time.Minute }
+
+// cached keeps a role's credentials until they are about to expire.
+func cached(p sdk.CredentialsProvider) sdk.CredentialsProvider {
+	return marked{sdk.NewCredentialsCache(p, renewEarly)}
 }
 
 // marked marks the errors of a provider of credentials, for which the SDK has no type.
@@ -155,13 +225,17 @@ func endpoint(own string, fallback *string) *string {
 	return fallback
 }
 
-func standardRetryer(c Config) sdk.Retryer {
+// newRetryer returns what decides about retries. All calls of a service share one: in adaptive mode
+// it paces them.
+func newRetryer(c Config) sdk.Retryer {
 	attempts := c.MaxRetries + 1
 	if c.MaxRetries <= 0 {
 		attempts = DefaultMaxRetries + 1
 	}
 	standard := func(o *retry.StandardOptions) {
 		o.MaxAttempts = attempts
+		// The SDK's token bucket would end the retries of a whole apply after about a hundred.
+		o.RateLimiter = ratelimit.None
 		// Lack of capacity or quota is HTTP 500 on some calls, and retries do not help.
 		o.Retryables = append([]retry.IsErrorRetryable{notRetryable{codes: map[string]bool{
 			"InsufficientInstanceCapacity":      true,

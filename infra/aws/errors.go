@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"context"
 	"errors"
 	"slices"
 
@@ -27,6 +28,9 @@ func IsCode(err error, codes ...string) bool {
 func Advice(err error) string {
 	switch code := ErrorCode(err); code {
 	case "":
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+			return ""
+		}
 		if unavailable := (*credentialsError)(nil); errors.As(err, &unavailable) {
 			return "No AWS credentials were found: set access_key and secret_key, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or profile."
 		}
@@ -36,14 +40,16 @@ func Advice(err error) string {
 			"`aws sts decode-authorization-message` explains an encoded message."
 	case "AuthFailure", "InvalidClientTokenId", "UnrecognizedClientException", "SignatureDoesNotMatch", "IncompleteSignature", "InvalidSignatureException":
 		return "AWS does not accept the credentials: check them with `aws sts get-caller-identity`, and that the clock of this computer is right."
+	case "InvalidIdentityToken":
+		return "AWS does not accept the web identity token: its issuer must be an OpenID Connect provider of the account, and its audience one that the provider there allows."
 	case "ExpiredToken", "ExpiredTokenException", "RequestExpired":
 		return "The credentials have expired, or the clock of this computer is wrong: renew them and run apply again; it continues where it stopped."
 	case "InsufficientInstanceCapacity":
-		return "AWS has no capacity for this instance type in the availability zone right now: run apply again later, " +
+		return offered(err) + "AWS has no capacity for this instance type in the availability zone right now: run apply again later, " +
 			"or choose another instance_type or availability_zone."
 	case "Unsupported":
-		return "Not every availability zone has every instance type: set availability_zone of the network to one that has it " +
-			"(`aws ec2 describe-instance-type-offerings --location-type availability-zone`), which replaces the subnet, or choose another instance_type."
+		return offered(err) + "Not every availability zone has every instance type: choose another instance_type, or set availability_zone of the network " +
+			"to a zone that has it, which replaces the network and every machine."
 	case "VcpuLimitExceeded", "InstanceLimitExceeded", "MaxSpotInstanceCountExceeded":
 		return "The account's quota for running instances in this region is used up: terminate some, or ask for more in the AWS console: " +
 			"Service Quotas, Amazon EC2, Running On-Demand Standard instances (L-1216C47A; other instance families have their own)."

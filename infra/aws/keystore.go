@@ -63,7 +63,7 @@ func (s *KeyStore) region(o *ssm.Options) {
 // it is under way.
 func (s *KeyStore) put(ctx context.Context, in *ssm.PutParameterInput) (*ssm.PutParameterOutput, error) {
 	return s.client.SSM.PutParameter(ctx, in, s.region, func(o *ssm.Options) {
-		o.Retryer = &codeRetryer{Retryer: s.client.retryer, codes: []string{"TooManyUpdates"}, limit: reuseAttempts}
+		o.Retryer = &codeRetryer{Retryer: s.client.retryers.ssm, codes: []string{"TooManyUpdates"}, limit: reuseAttempts}
 	})
 }
 

@@ -165,11 +165,28 @@ func (c *Client) cycle(ctx context.Context, i types.Instance, spec MachineSpec, 
 			return errors.Join(fmt.Errorf("change the instance type to %s: %w", spec.InstanceType, err), c.startAgain(ctx, id))
 		}
 	}
-	if _, err := c.EC2.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: []string{id}}); err != nil {
-		return fmt.Errorf("start: %w", err)
+	_, err := c.EC2.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: []string{id}})
+	switch {
+	case err == nil:
+		_, err = c.waitState(ctx, id, types.InstanceStateNameRunning)
+		return err
+	case change: // only now EC2 says that the zone lacks the type, or has no room for it
+		err = fmt.Errorf("start it as %s: %w", spec.InstanceType, c.withZones(ctx, err, spec.InstanceType))
+		return errors.Join(err, c.changeBack(ctx, id, i.InstanceType))
 	}
-	_, err := c.waitState(ctx, id, types.InstanceStateNameRunning)
-	return err
+	return fmt.Errorf("start: %w", c.withZones(ctx, err, string(i.InstanceType)))
+}
+
+// changeBack gives an instance its old type again and starts it, on a context of its own.
+func (c *Client) changeBack(ctx context.Context, id string, was types.InstanceType) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startAgainBudget)
+	defer cancel()
+	if _, err := c.EC2.ModifyInstanceAttribute(ctx, &ec2.ModifyInstanceAttributeInput{
+		InstanceId: &id, InstanceType: &types.AttributeValue{Value: sdk.String(string(was))},
+	}); err != nil {
+		return fmt.Errorf("change the instance type back to %s: %w", was, err)
+	}
+	return c.startAgain(ctx, id)
 }
 
 // waitState waits for a state, and fails at once if the instance does not exist any more.
@@ -238,8 +255,9 @@ func (c *Client) startAgain(ctx context.Context, id string) error {
 	if _, err := c.EC2.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: []string{id}}); err != nil {
 		return fmt.Errorf("start it again as it was: %w", err)
 	}
-	return nil
+	_, err := c.waitState(ctx, id, types.InstanceStateNameRunning)
+	return err
 }
 
-// startAgainBudget is several times what EC2 takes to accept a start.
-const startAgainBudget = 30 * time.Second
+// startAgainBudget is several times what EC2 takes to start an instance.
+const startAgainBudget = 2 * time.Minute

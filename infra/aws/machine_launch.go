@@ -20,8 +20,8 @@ import (
 // launch; see Bring. The error is a ClaimedError if there is one that is another's.
 func (c *Client) LaunchMachine(ctx context.Context, spec MachineSpec, rand io.Reader) (*Launch, error) {
 	// Another round is needed only if the client token was used for an instance that does not exist
-	// any more.
-	for round := range 4 {
+	// any more, and that EC2 no longer shows.
+	for round := range launchRounds {
 		all, err := c.instances(ctx, spec.Cluster, spec.Name)
 		if err != nil {
 			return nil, err
@@ -40,6 +40,10 @@ func (c *Client) LaunchMachine(ctx context.Context, spec MachineSpec, rand io.Re
 	}
 	return nil, fmt.Errorf("machine %s: launch: %w", spec.Name, errSpentToken)
 }
+
+// launchRounds is how many client tokens are tried. Each of them may be spent on a predecessor in
+// the same subnet that EC2 no longer shows, but still remembers.
+const launchRounds = 20
 
 // errSpentToken says that the client token belongs to an earlier launch.
 var errSpentToken = errors.New("earlier launches of the same machine are still remembered by EC2; run apply again in a minute")
@@ -133,7 +137,7 @@ func (c *Client) run(ctx context.Context, spec MachineSpec, generation string, r
 	if err != nil {
 		return nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 	}
-	token := clientToken(spec.Cluster, kindMachine, spec.Name, generation)
+	token := clientToken(spec.Cluster, kindMachine, spec.Name, spec.SubnetID, generation)
 	tags := c.machineTags(spec)
 	nic := types.InstanceNetworkInterfaceSpecification{
 		DeviceIndex: sdk.Int32(0), SubnetId: &spec.SubnetID, Groups: []string{spec.SecurityGroupID},
@@ -142,7 +146,7 @@ func (c *Client) run(ctx context.Context, spec MachineSpec, generation string, r
 	if spec.PrivateIP.IsValid() {
 		nic.PrivateIpAddress = sdk.String(spec.PrivateIP.String())
 	}
-	out, err := c.EC2.RunInstances(ctx, &ec2.RunInstancesInput{
+	in := &ec2.RunInstancesInput{
 		ClientToken:  &token,
 		ImageId:      &img.ID,
 		InstanceType: types.InstanceType(spec.InstanceType),
@@ -162,17 +166,32 @@ func (c *Client) run(ctx context.Context, spec MachineSpec, generation string, r
 			specification(types.ResourceTypeVolume, tags),
 			specification(types.ResourceTypeNetworkInterface, tags),
 		},
-	}, c.retryUntilKnown())
-	if IsCode(err, "IdempotentParameterMismatch") {
-		return c.byToken(ctx, spec, token)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("machine %s: launch %s with %s: %w", spec.Name, spec.InstanceType, img.ID, err)
+	out, err := c.EC2.RunInstances(ctx, in, c.retryUntilKnown())
+	if IsCode(err, "InvalidIPAddress.InUse") && c.addressFree(ctx, spec) {
+		out, err = c.EC2.RunInstances(ctx, in, c.retryOn(heldAttempts, append([]string{"InvalidIPAddress.InUse"}, notYet...)...))
+	}
+	switch {
+	case IsCode(err, "IdempotentInstanceTerminated"):
+		return nil, errSpentToken
+	case IsCode(err, "IdempotentParameterMismatch"):
+		return c.byToken(ctx, spec, token)
+	case err != nil:
+		return nil, fmt.Errorf("machine %s: launch %s with %s: %w", spec.Name, spec.InstanceType, img.ID, c.withZones(ctx, err, spec.InstanceType))
 	}
 	if len(out.Instances) == 0 || slices.Contains(gone, stateOf(out.Instances[0])) {
 		return nil, errSpentToken
 	}
 	return &Launch{client: c, spec: spec, instance: out.Instances[0], launchKey: key.authorized}, nil
+}
+
+// addressFree reports whether no network interface has the machine's private address: then EC2 only
+// holds the address of a predecessor for a while.
+func (c *Client) addressFree(ctx context.Context, spec MachineSpec) bool {
+	out, err := c.EC2.DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{Filters: []types.Filter{
+		filter("subnet-id", spec.SubnetID), filter("addresses.private-ip-address", spec.PrivateIP.String()),
+	}})
+	return err == nil && len(out.NetworkInterfaces) == 0
 }
 
 // byToken finds the instance that an interrupted run launched with the same token and another first

@@ -26,10 +26,13 @@ type NetworkSpec struct {
 	// both or none.
 	VPCID     string
 	SubnetIDs []string
-	// VPCCIDR, NodeCIDR and AvailabilityZone are for a VPC of our own. An empty zone lets EC2
-	// choose.
+	// VPCCIDR, NodeCIDR and AvailabilityZone are for a VPC of our own. An empty zone means one that
+	// offers the instance types.
 	VPCCIDR, NodeCIDR netip.Prefix
 	AvailabilityZone  string
+	// InstanceTypes are those that the zone of a new subnet has to offer; empty means
+	// DefaultInstanceType, unless the zone is chosen.
+	InstanceTypes []string
 	// AdminCIDRs may reach SSH on every machine and the API on the load balancer.
 	AdminCIDRs []netip.Prefix
 	// NodePortCIDRs may reach NodePorts on workers.

@@ -10,14 +10,16 @@ import (
 )
 
 func (b *builder) createSubnet(ctx context.Context) error {
+	zone, err := b.subnetZone(ctx, b.spec)
+	if err != nil {
+		return err
+	}
 	tags := b.want("")
 	in := &ec2.CreateSubnetInput{
 		VpcId:             sdk.String(b.vpcID()),
 		CidrBlock:         sdk.String(b.spec.NodeCIDR.String()),
+		AvailabilityZone:  &zone,
 		TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeSubnet, tags)},
-	}
-	if b.spec.AvailabilityZone != "" {
-		in.AvailabilityZone = sdk.String(b.spec.AvailabilityZone)
 	}
 	out, err := b.EC2.CreateSubnet(ctx, in, b.retryUntilKnown())
 	if IsCode(err, "InvalidSubnet.Conflict") {

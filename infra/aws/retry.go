@@ -30,6 +30,9 @@ const (
 	// reuseAttempts lasts about 45 seconds: Parameter Store does not let a name be used again until
 	// 30 seconds after its deletion.
 	reuseAttempts = 30
+	// heldAttempts lasts about a minute and a half: EC2 holds the private address of a terminated
+	// machine for a while.
+	heldAttempts = 50
 	// vanishAttempts lasts about four minutes, in which the interfaces of terminated machines
 	// disappear.
 	vanishAttempts = 120
@@ -41,7 +44,7 @@ func (c *Client) retryUntilKnown() func(*ec2.Options) { return c.retryOn(settleA
 // retryUntilUnused makes a deletion retry until what uses the resource has disappeared. When ctx
 // ends meanwhile, the error is what EC2 said last, which tells what is in the way.
 func (c *Client) retryUntilUnused() func(*ec2.Options) {
-	retry := c.retryer
+	retry := c.retryers.ec2
 	return func(o *ec2.Options) {
 		p := &codeRetryer{Retryer: retry, codes: inUse, limit: vanishAttempts}
 		o.Retryer = p
@@ -67,7 +70,7 @@ func (p *codeRetryer) lastRefusal(ctx context.Context, in middleware.InitializeI
 
 // retryOn adds error codes to those the SDK retries, for one call.
 func (c *Client) retryOn(attempts int, codes ...string) func(*ec2.Options) {
-	return func(o *ec2.Options) { o.Retryer = &codeRetryer{Retryer: c.retryer, codes: codes, limit: attempts} }
+	return func(o *ec2.Options) { o.Retryer = &codeRetryer{Retryer: c.retryers.ec2, codes: codes, limit: attempts} }
 }
 
 // codeRetryer retries its own codes up to limit times, with short pauses and without spending retry
@@ -99,6 +102,14 @@ func (p *codeRetryer) RetryDelay(attempt int, err error) (time.Duration, error) 
 		return p.Retryer.RetryDelay(attempt-p.seen, err)
 	}
 	return backoff(p.seen - 1), nil
+}
+
+// GetAttemptToken lets the wrapped retryer pace every attempt, in adaptive mode.
+func (p *codeRetryer) GetAttemptToken(ctx context.Context) (func(error) error, error) {
+	if paced, ok := p.Retryer.(sdk.RetryerV2); ok {
+		return paced.GetAttemptToken(ctx)
+	}
+	return p.GetInitialToken(), nil
 }
 
 func (p *codeRetryer) GetRetryToken(ctx context.Context, err error) (func(error) error, error) {

@@ -1,10 +1,13 @@
 package aws
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/smithy-go"
 )
 
@@ -47,5 +50,52 @@ func TestRetryCountsSeparately(t *testing.T) {
 	}
 	if p.IsErrorRetryable(missing) {
 		t.Error("an unknown id is retried beyond the limit")
+	}
+}
+
+// TestMaxRetries: the limit is a call's own, however many calls were retried before.
+func TestMaxRetries(t *testing.T) {
+	for _, mode := range []string{"", "adaptive"} {
+		r := newRetryer(Config{MaxRetries: 300, RetryMode: mode})
+		if n := r.MaxAttempts(); n != 301 {
+			t.Errorf("%q: %d attempts", mode, n)
+		}
+		throttled := &smithy.GenericAPIError{Code: "RequestLimitExceeded"}
+		for n := range 1000 {
+			if _, err := r.GetRetryToken(t.Context(), throttled); err != nil {
+				t.Fatalf("%q: retry %d: %v", mode, n, err)
+			}
+		}
+	}
+}
+
+// paced counts attempts, as a retryer in adaptive mode does to pace them.
+type paced struct {
+	sdk.Retryer
+	attempts int
+}
+
+func (p *paced) GetAttemptToken(context.Context) (func(error) error, error) {
+	p.attempts++
+	return func(error) error { return nil }, nil
+}
+
+// TestSettlingIsPaced: every attempt of a call that waits for EC2 passes the client's retryer.
+func TestSettlingIsPaced(t *testing.T) {
+	p := &paced{Retryer: sdk.NopRetryer{}}
+	c := &Client{retryers: retryers{ec2: p}}
+	var o ec2.Options
+	c.retryUntilKnown()(&o)
+	v2, ok := o.Retryer.(sdk.RetryerV2)
+	if !ok {
+		t.Fatal("attempts are not paced")
+	}
+	for range 3 {
+		if _, err := v2.GetAttemptToken(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p.attempts != 3 {
+		t.Errorf("%d of 3 attempts were paced", p.attempts)
 	}
 }

@@ -112,7 +112,7 @@ func diffTags(wanted, found map[string]string) []finding.Finding {
 
 // clientToken is deterministic, so that EC2 takes a call repeated after an interruption for the
 // same call. Another generation makes it a new one.
-func clientToken(cluster, kind, name, generation string) string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{cluster, kind, name, generation}, "\x00")))
+func clientToken(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:])
 }

@@ -65,7 +65,8 @@ type cloud struct {
 	ssh      values // the provider's ssh; key when nil
 	agent    string // SSH_AUTH_SOCK
 	reached  func(remote.Host)
-	wire     *wire // carries what the provider asks of AWS and of machines
+	more     values // arguments of the provider, beside those that processAt sets
+	wire     *wire  // carries what the provider asks of AWS and of machines
 }
 
 func newCloud(t *testing.T) cloud {
@@ -122,12 +123,12 @@ func (c cloud) processAt(t *testing.T, url string) cloud {
 		c.ssh = values{"private_key": c.key}
 	}
 	c.provider = p
-	c.core = newCore(t, p, values{
+	c.core = newCore(t, p, with(values{
 		"region": "us-east-1", "access_key": account.AccessKey, "secret_key": account.SecretKey,
 		"default_tags": values{"team": "lab"},
 		"endpoints":    values{"ec2": url, "ssm": url, "sts": url},
 		"ssh":          c.ssh,
-	})
+	}, c.more))
 	return c
 }
 

@@ -9,11 +9,18 @@ import (
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
-// addError adds err with a summary, and says what to do about it.
+// addError adds err with a summary, and says what to do about it. An error about a field goes to the
+// argument of that name.
 func addError(diags *diag.Diagnostics, summary string, err error) {
+	if field := (*invalid.Field)(nil); errors.As(err, &field) {
+		at, _ := fieldPath(field.Field, "")
+		diags.AddAttributeError(at, summary, errorText(err))
+		return
+	}
 	diags.AddError(summary, errorText(err))
 }
 

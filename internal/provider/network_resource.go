@@ -55,6 +55,7 @@ type networkModel struct {
 	NodeCIDR         cidrtypes.IPv4Prefix `tfsdk:"node_cidr"`
 	NodeCIDRs        types.Set            `tfsdk:"node_cidrs"`
 	AvailabilityZone types.String         `tfsdk:"availability_zone"`
+	InstanceTypes    types.Set            `tfsdk:"instance_types"`
 	AdminCIDRs       types.Set            `tfsdk:"admin_cidrs"`
 	NodePortCIDRs    types.Set            `tfsdk:"nodeport_cidrs"`
 	BastionRole      types.String         `tfsdk:"bastion_role"`
@@ -125,9 +126,15 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			},
 			"availability_zone": schema.StringAttribute{
 				Optional: true, Computed: true,
-				MarkdownDescription: "Availability zone of the subnet that is created, such as `eu-central-1a`. A change replaces the network and every machine. Default: AWS chooses.",
+				MarkdownDescription: "Availability zone of the subnet that is created, such as `eu-central-1a`. A change replaces the network and every machine. Default: one that offers `instance_types`.",
 				Validators:          []validator.String{stringvalidator.ConflictsWith(own)},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
+			},
+			"instance_types": schema.SetAttribute{
+				Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Instance types that the machines are to have. Not every availability zone offers every type: the subnet is made in one that offers all of these, and an " +
+					"`availability_zone` that does not is refused. They matter only when the subnet is created. Default: `" + infraaws.DefaultInstanceType + "`, unless `availability_zone` is set.",
+				Validators: []validator.Set{setvalidator.SizeAtLeast(1), setvalidator.ValueStringsAre(instanceTypeName()), setvalidator.ConflictsWith(own)},
 			},
 			"admin_cidrs": schema.SetAttribute{
 				Required: true, ElementType: cidrtypes.IPv4PrefixType{},
@@ -420,6 +427,7 @@ func (m networkModel) spec(private networkPrivate) infraaws.NetworkSpec {
 		Cluster:          m.Cluster.ValueString(),
 		VPCCIDR:          tf.Prefix(m.VPCCIDR),
 		NodeCIDR:         tf.Prefix(m.NodeCIDR),
+		InstanceTypes:    tf.Strings(m.InstanceTypes.Elements()),
 		AvailabilityZone: m.AvailabilityZone.ValueString(),
 		AdminCIDRs:       tf.Prefixes(m.AdminCIDRs),
 		NodePortCIDRs:    tf.Prefixes(m.NodePortCIDRs),

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/ephemeral"
@@ -91,6 +92,11 @@ type providerModel struct {
 	ArtifactMirror    types.String `tfsdk:"artifact_mirror"`
 	ArtifactChecksums types.String `tfsdk:"artifact_checksums"`
 	AssumeRole        types.Object `tfsdk:"assume_role"`
+	WebIdentity       types.Object `tfsdk:"assume_role_with_web_identity"`
+	ConfigFiles       types.List   `tfsdk:"shared_config_files"`
+	CredentialsFiles  types.List   `tfsdk:"shared_credentials_files"`
+	AllowedAccounts   types.Set    `tfsdk:"allowed_account_ids"`
+	ForbiddenAccounts types.Set    `tfsdk:"forbidden_account_ids"`
 	Endpoints         types.Object `tfsdk:"endpoints"`
 	SSH               types.Object `tfsdk:"ssh"`
 }
@@ -100,6 +106,16 @@ type assumeRoleModel struct {
 	SessionName types.String         `tfsdk:"session_name"`
 	ExternalID  types.String         `tfsdk:"external_id"`
 	Policy      jsontypes.Normalized `tfsdk:"policy"`
+	Duration    timetypes.GoDuration `tfsdk:"duration"`
+}
+
+type webIdentityModel struct {
+	RoleARN     types.String         `tfsdk:"role_arn"`
+	SessionName types.String         `tfsdk:"session_name"`
+	Token       types.String         `tfsdk:"web_identity_token"`
+	TokenFile   types.String         `tfsdk:"web_identity_token_file"`
+	Policy      jsontypes.Normalized `tfsdk:"policy"`
+	PolicyARNs  types.Set            `tfsdk:"policy_arns"`
 	Duration    timetypes.GoDuration `tfsdk:"duration"`
 }
 
@@ -134,6 +150,57 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 			"Credentials and region for AWS come from the same places as for the AWS CLI and the AWS provider: every argument may come from the usual environment variables " +
 			"and shared configuration files instead. The computer that runs Terraform needs no program besides the provider.",
 		Attributes: map[string]schema.Attribute{
+			"shared_config_files": schema.ListAttribute{
+				Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Paths of AWS configuration files, read instead of `~/.aws/config`. With several dynamic credentials in Terraform Cloud, the path that " +
+					"`tfc_aws_dynamic_credentials` names. Default: `AWS_CONFIG_FILE`.",
+				Validators: []validator.List{listvalidator.SizeAtLeast(1), listvalidator.ValueStringsAre(stringvalidator.LengthAtLeast(1))},
+			},
+			"shared_credentials_files": schema.ListAttribute{
+				Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Paths of AWS credentials files, read instead of `~/.aws/credentials`. Default: `AWS_SHARED_CREDENTIALS_FILE`.",
+				Validators:          []validator.List{listvalidator.SizeAtLeast(1), listvalidator.ValueStringsAre(stringvalidator.LengthAtLeast(1))},
+			},
+			"allowed_account_ids": schema.SetAttribute{
+				Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Ids of the AWS accounts in which the provider may work. Under credentials of another account it stops before it reads or writes anything. Default: every account.",
+				Validators: []validator.Set{
+					setvalidator.SizeAtLeast(1), setvalidator.ValueStringsAre(accountID()), setvalidator.ConflictsWith(path.MatchRoot("forbidden_account_ids")),
+				},
+			},
+			"forbidden_account_ids": schema.SetAttribute{
+				Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Ids of the AWS accounts in which the provider must not work. Default: none.",
+				Validators:          []validator.Set{setvalidator.SizeAtLeast(1), setvalidator.ValueStringsAre(accountID())},
+			},
+			"assume_role_with_web_identity": schema.SingleNestedAttribute{
+				Optional: true,
+				MarkdownDescription: "IAM role to assume with an OpenID Connect token, as CI systems and Terraform Cloud give it to a run. Without it, the role and token of `AWS_ROLE_ARN` and " +
+					"`AWS_WEB_IDENTITY_TOKEN_FILE` are used if they are set. With `assume_role` as well, that role is assumed with this one. Default: none.",
+				Attributes: map[string]schema.Attribute{
+					"role_arn":     schema.StringAttribute{Required: true, MarkdownDescription: "ARN of the role."},
+					"session_name": schema.StringAttribute{Optional: true, MarkdownDescription: "Session name. Default: one chosen by the AWS SDK."},
+					"web_identity_token": schema.StringAttribute{
+						Optional: true, Sensitive: true,
+						MarkdownDescription: "The token, a JSON Web Token. May be ephemeral. Exactly one of this and `web_identity_token_file` is set.",
+						Validators:          []validator.String{stringvalidator.ExactlyOneOf(webIdentity.AtName("web_identity_token"), webIdentity.AtName("web_identity_token_file"))},
+					},
+					"web_identity_token_file": schema.StringAttribute{
+						Optional:            true,
+						MarkdownDescription: "Path of a file with the token. It is read again whenever new credentials are due, so that a long apply outlives a token.",
+					},
+					"policy": schema.StringAttribute{Optional: true, CustomType: jsontypes.NormalizedType{}, MarkdownDescription: "IAM policy (JSON) that restricts the session further. Default: none."},
+					"policy_arns": schema.SetAttribute{
+						Optional: true, ElementType: types.StringType,
+						MarkdownDescription: "ARNs of IAM policies that restrict the session further. Default: none.",
+					},
+					"duration": schema.StringAttribute{
+						Optional: true, CustomType: timetypes.GoDurationType{},
+						MarkdownDescription: "Lifetime of the temporary credentials, as a duration such as `1h`. They are renewed before they expire. Default: `1h`.",
+						Validators:          []validator.String{tf.PositiveDuration()},
+					},
+				},
+			},
 			"region": schema.StringAttribute{
 				Optional:            true,
 				MarkdownDescription: "AWS region. Default: `AWS_REGION`, `AWS_DEFAULT_REGION`, or the region of the profile.",
@@ -158,7 +225,7 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 			},
 			"max_retries": schema.Int64Attribute{
 				Optional:            true,
-				MarkdownDescription: "How often an AWS call is retried after throttling or a temporary failure. Default: 25.",
+				MarkdownDescription: "How often each AWS call is retried after throttling or a temporary failure. Default: 25.",
 				Validators:          []validator.Int64{int64validator.AtLeast(1)},
 			},
 			"retry_mode": schema.StringAttribute{
@@ -192,7 +259,7 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 					"policy":       schema.StringAttribute{Optional: true, CustomType: jsontypes.NormalizedType{}, MarkdownDescription: "IAM policy (JSON) that restricts the session further. Default: none."},
 					"duration": schema.StringAttribute{
 						Optional: true, CustomType: timetypes.GoDurationType{},
-						MarkdownDescription: "Lifetime of the temporary credentials, as a duration such as `1h`. Default: `15m`.",
+						MarkdownDescription: "Lifetime of the temporary credentials, as a duration such as `1h`. They are renewed before they expire. Default: `15m`.",
 						Validators:          []validator.String{tf.PositiveDuration()},
 					},
 				},
@@ -212,6 +279,9 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 		},
 	}
 }
+
+// webIdentity is the path of assume_role_with_web_identity.
+var webIdentity = path.MatchRoot("assume_role_with_web_identity")
 
 func sshBlock() schema.SingleNestedBlock {
 	return schema.SingleNestedBlock{

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -171,7 +172,8 @@ func (b *base) configure(v any) {
 }
 
 // Configure implements provider.Provider. It reads the environment and asks the SSH agent for its
-// keys, but connects to no machine and calls no AWS API.
+// keys, but connects to no machine. It calls AWS only to compare the account with allowed_account_ids
+// and forbidden_account_ids.
 func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest, resp *provider.ConfigureResponse) {
 	var m providerModel
 	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
@@ -191,6 +193,9 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 	if d.shell == nil {
 		d.shell = func(h remote.Host) infraaws.Shell { return d.pool.Machine(h) }
 	}
+	if !resp.Diagnostics.HasError() {
+		d.checkAccount(ctx, m, &resp.Diagnostics)
+	}
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -200,10 +205,13 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 
 func (d *providerData) configureAWS(ctx context.Context, version string, m providerModel, diags *diag.Diagnostics) {
 	role, _ := tf.Object[assumeRoleModel](ctx, m.AssumeRole, diags)
+	web, _ := tf.Object[webIdentityModel](ctx, m.WebIdentity, diags)
 	endpoints, _ := tf.Object[endpointsModel](ctx, m.Endpoints, diags)
 	for _, v := range []attr.Value{
 		m.Region, m.Profile, m.AccessKey, m.SecretKey, m.Token, m.MaxRetries, m.RetryMode, m.DefaultTags, m.AssumeRole, m.Endpoints,
-		role.RoleARN, role.SessionName, role.ExternalID, role.Policy, role.Duration, endpoints.EC2, endpoints.SSM, endpoints.STS,
+		m.WebIdentity, m.ConfigFiles, m.CredentialsFiles, m.AllowedAccounts, m.ForbiddenAccounts,
+		role.RoleARN, role.SessionName, role.ExternalID, role.Policy, role.Duration,
+		web.RoleARN, web.SessionName, web.Token, web.TokenFile, web.Policy, web.PolicyARNs, web.Duration, endpoints.EC2, endpoints.SSM, endpoints.STS,
 	} {
 		d.awsUnknown = d.awsUnknown || v.IsUnknown()
 	}
@@ -218,6 +226,20 @@ func (d *providerData) configureAWS(ctx context.Context, version string, m provi
 		DefaultTags:  tf.StringMap(m.DefaultTags),
 		Endpoints:    infraaws.Endpoints{EC2: endpoints.EC2.ValueString(), SSM: endpoints.SSM.ValueString(), STS: endpoints.STS.ValueString()},
 		UserAgent:    "terraform-provider-k8s-" + version,
+
+		SharedConfigFiles:      tf.Strings(m.ConfigFiles.Elements()),
+		SharedCredentialsFiles: tf.Strings(m.CredentialsFiles.Elements()),
+	}
+	if web.RoleARN.ValueString() != "" {
+		cfg.WebIdentity = &infraaws.WebIdentity{
+			RoleARN:     web.RoleARN.ValueString(),
+			SessionName: web.SessionName.ValueString(),
+			Token:       web.Token.ValueString(),
+			TokenFile:   web.TokenFile.ValueString(),
+			Policy:      web.Policy.ValueString(),
+			PolicyARNs:  tf.Strings(web.PolicyARNs.Elements()),
+			Duration:    tf.Duration(web.Duration, 0),
+		}
 	}
 	if role.RoleARN.ValueString() != "" {
 		cfg.AssumeRole = &infraaws.AssumeRole{
@@ -230,6 +252,31 @@ func (d *providerData) configureAWS(ctx context.Context, version string, m provi
 	}
 	ctx = context.WithoutCancel(ctx) // the client outlives the request that configures it
 	d.loadAWS = sync.OnceValues(func() (*infraaws.Client, error) { return infraaws.New(ctx, cfg) })
+}
+
+// checkAccount compares the account of the credentials with those that are allowed.
+func (d *providerData) checkAccount(ctx context.Context, m providerModel, diags *diag.Diagnostics) {
+	allowed, forbidden := tf.Strings(m.AllowedAccounts.Elements()), tf.Strings(m.ForbiddenAccounts.Elements())
+	if d.awsUnknown || len(allowed)+len(forbidden) == 0 {
+		return
+	}
+	at := path.Root("allowed_account_ids")
+	if len(forbidden) > 0 {
+		at = path.Root("forbidden_account_ids")
+	}
+	client, err := d.loadAWS()
+	var account, arn string
+	if err == nil {
+		account, arn, err = d.identity(ctx, client)
+	}
+	switch {
+	case err != nil:
+		diags.AddAttributeError(at, "Cannot find out the AWS account", errorText(err))
+	case len(allowed) > 0 && !slices.Contains(allowed, account):
+		diags.AddAttributeError(at, "AWS account not allowed", fmt.Sprintf("The credentials (%s) are for account %s, which is not one of %s. Nothing was read or changed.", arn, account, strings.Join(allowed, ", ")))
+	case slices.Contains(forbidden, account):
+		diags.AddAttributeError(at, "AWS account forbidden", fmt.Sprintf("The credentials (%s) are for account %s. Nothing was read or changed.", arn, account))
+	}
 }
 
 func (d *providerData) configureArtifacts(env environment, m providerModel, diags *diag.Diagnostics) {

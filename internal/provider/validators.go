@@ -38,6 +38,16 @@ func machineName() validator.String {
 // partName accepts the name of a worker pool or an addon.
 func partName() validator.String { return tf.DNSLabel(63) }
 
+// instanceTypeName accepts the name of an instance type that machines can have.
+func instanceTypeName() validator.String {
+	return tf.Check("an EC2 instance type with x86-64 processors", func(s string) error { return infraaws.CheckInstanceType(s).Err() })
+}
+
+// accountID accepts the id of an AWS account.
+func accountID() validator.String {
+	return stringvalidator.RegexMatches(regexp.MustCompile(`^[0-9]{12}$`), "the id of an AWS account has 12 digits")
+}
+
 // keyStore accepts the name of a key store.
 func keyStore() validator.String { return stringvalidator.OneOf(pki.StoreSSM, pki.StoreState) }
 

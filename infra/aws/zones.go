@@ -1,0 +1,113 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
+)
+
+// offeringZones returns the availability zones of the region that offer each of the instance types,
+// sorted. A type that the region does not know has none.
+// https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceTypeOfferings.html
+func (c *Client) offeringZones(ctx context.Context, instanceTypes ...string) (map[string][]string, error) {
+	zones := map[string][]string{}
+	for _, t := range instanceTypes {
+		zones[t] = nil
+	}
+	pages := ec2.NewDescribeInstanceTypeOfferingsPaginator(c.EC2, &ec2.DescribeInstanceTypeOfferingsInput{
+		LocationType: types.LocationTypeAvailabilityZone, Filters: []types.Filter{filter("instance-type", instanceTypes...)},
+	})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("ask which availability zones offer %s: %w", strings.Join(instanceTypes, ", "), err)
+		}
+		for _, o := range page.InstanceTypeOfferings {
+			zones[string(o.InstanceType)] = append(zones[string(o.InstanceType)], sdk.ToString(o.Location))
+		}
+	}
+	for _, z := range zones {
+		slices.Sort(z)
+	}
+	return zones, nil
+}
+
+// subnetZone returns the availability zone of the subnet to be made: the wanted one, or else the
+// first that offers all instance types. An empty zone lets EC2 choose.
+func (c *Client) subnetZone(ctx context.Context, spec NetworkSpec) (string, error) {
+	wanted := spec.InstanceTypes
+	if len(wanted) == 0 {
+		if spec.AvailabilityZone != "" {
+			return spec.AvailabilityZone, nil // the types are not known
+		}
+		wanted = []string{DefaultInstanceType}
+	}
+	zones, err := c.offeringZones(ctx, wanted...)
+	if err != nil {
+		return "", err
+	}
+	common := zones[wanted[0]]
+	var offers []string
+	for _, t := range slices.Sorted(maps.Keys(zones)) {
+		common = slices.DeleteFunc(slices.Clone(common), func(zone string) bool { return !slices.Contains(zones[t], zone) })
+		offers = append(offers, t+" "+inZones(zones[t]))
+	}
+	var errs invalid.Fields
+	switch zone := spec.AvailabilityZone; {
+	case zone == "" && len(common) > 0:
+		return common[0], nil
+	case zone != "" && slices.Contains(common, zone):
+		return zone, nil
+	case zone != "":
+		errs.Say("availability_zone", "Zone without the instance types", "%s does not offer all of instance_types: %s.", zone, strings.Join(offers, "; "))
+	default:
+		errs.Say("instance_types", "No zone has all instance types", "No availability zone of %s offers all of them: %s.", c.Region, strings.Join(offers, "; "))
+	}
+	return "", errs.Err()
+}
+
+// inZones says where an instance type is offered.
+func inZones(zones []string) string {
+	if len(zones) == 0 {
+		return "is not offered in this region"
+	}
+	return "is offered in " + strings.Join(zones, ", ")
+}
+
+// offeredError is a refusal of an instance type, with where it is offered.
+type offeredError struct {
+	error
+	instanceType string
+	zones        []string
+}
+
+func (e *offeredError) Unwrap() error { return e.error }
+
+// withZones adds to a refusal of an instance type where EC2 offers it, if EC2 says so.
+func (c *Client) withZones(ctx context.Context, err error, instanceType string) error {
+	if !IsCode(err, "Unsupported", "InsufficientInstanceCapacity") {
+		return err
+	}
+	zones, failed := c.offeringZones(ctx, instanceType)
+	if failed != nil {
+		return err
+	}
+	return &offeredError{err, instanceType, zones[instanceType]}
+}
+
+// offered says where a refused instance type is offered; it is empty if that is not known.
+func offered(err error) string {
+	if e := (*offeredError)(nil); errors.As(err, &e) {
+		return e.instanceType + " " + inZones(e.zones) + ". "
+	}
+	return ""
+}
