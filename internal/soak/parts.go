@@ -25,7 +25,7 @@ type step struct {
 var parts = []part{
 	{name: "kills-1", shows: "fifty kills of provider and CLI: nothing is lost, the next apply converges", steps: kills("50")},
 	{name: "kills-2", shows: "fifty more, at other moments", steps: kills("50")},
-	{name: "kills", shows: "kills at every deed on machines and at every call to AWS, two creates in every order: the next apply converges", steps: []step{
+	{name: "kills", shows: "kills at every kind of deed on machines and at every call to AWS, two creates in every order: the next apply converges", steps: []step{
 		{packages: []string{"interrupt"}, only: "^TestKilledAtDeeds$", env: []string{"K8S_INTERRUPT_DEEDS=1"}},
 		{packages: []string{"../provider"}, only: "^(TestKilledAtEveryCall|TestInTurns)$", env: []string{"K8S_KILLS=all"}},
 		{packages: []string{"awstest"}, only: "^TestKilled"},
