@@ -130,6 +130,12 @@ func TestZoneChosen(t *testing.T) {
 			if zone := network.get("availability_zone"); zone != tc.zone {
 				t.Errorf("the subnet is in %v", zone)
 			}
+			c = c.ends(t)
+			imported := c.instance("k8s_network")
+			imported.imports("demo")
+			if tc.more["instance_types"] == nil {
+				imported.settled(with(networkConfig(), tc.more))
+			}
 		})
 	}
 }

@@ -376,6 +376,7 @@ func (r *networkResource) ImportState(ctx context.Context, req resource.ImportSt
 		TagsAll:     r.data.tagsAll(types.MapNull(types.StringType)),
 		// Null and empty mean the same; an import chooses null.
 		NodePortCIDRs: types.SetNull(cidrtypes.IPv4PrefixType{}),
+		InstanceTypes: types.SetNull(types.StringType), // they mattered for the choice of the zone only
 		IgnoreRules:   noIgnoreRules(),
 	}
 	if len(spec.NodePortCIDRs) > 0 {
