@@ -8,16 +8,26 @@ cli() {
   command -v terraform || command -v tofu || (cd "$root" && go run ./cmd/k8s-lab artifacts --tool tofu)
 }
 
-# provider DIR builds the provider into a file-system mirror below DIR and points the CLI to it.
-provider() {
+# version is that of a provider built from this tree.
+version=0.1.0
+
+# place DIR builds the provider into the directory of plugins DIR, for terraform and tofu.
+place() {
   local platform registry to
   platform=$(go env GOOS)_$(go env GOARCH)
   make --silent -C "$root" build
   for registry in registry.terraform.io registry.opentofu.org; do
-    to=$1/mirror/$registry/k8s-from-scratch/k8s/0.1.0/$platform
+    to=$1/$registry/k8s-from-scratch/k8s/$version/$platform
     mkdir -p "$to"
-    cp "$root/bin/terraform-provider-k8s" "$to/terraform-provider-k8s_v0.1.0"
+    # A new file, since a running terraform may have the old one open.
+    cp "$root/bin/terraform-provider-k8s" "$to/.new"
+    mv "$to/.new" "$to/terraform-provider-k8s_v$version"
   done
+}
+
+# provider DIR builds the provider into a file-system mirror below DIR and points the CLI to it.
+provider() {
+  place "$1/mirror"
   cat >"$1/cli.tfrc" <<EOF
 disable_checkpoint = true
 provider_installation {
