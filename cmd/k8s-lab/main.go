@@ -29,6 +29,11 @@ Usage: k8s-lab [--state-dir DIR] COMMAND [flags]
              --kubernetes ... as above      --tool tofu (prints the program's path)
   exec       run a command, or a shell, as root on an instance, without SSH:
              k8s-lab exec worker-0 [-- command args...]
+  iam        users and roles with identity policies; a user's keys are printed as
+             shell exports:
+             k8s-lab iam user terraform --policy everyday.json [--policy ...]
+             k8s-lab iam role deploy --policy everyday.json
+             k8s-lab iam list
   fault      inject faults: k8s-lab fault (list | clear | KIND key=value...)
              throttle    action=DescribeInstances every=3 | fraction=0.2
              eventual    milliseconds=500 | calls=3
@@ -67,7 +72,7 @@ func main() {
 type command func(ctx context.Context, c *cli, args []string) error
 
 var commands = map[string]command{
-	"up": up, "down": down, "status": status, "env": env, "artifacts": artifacts, "fault": injectFault, "exec": execute, "daemon": daemon,
+	"up": up, "down": down, "status": status, "env": env, "artifacts": artifacts, "fault": injectFault, "exec": execute, "daemon": daemon, "iam": identities,
 }
 
 // cli holds what the subcommands share.

@@ -24,6 +24,10 @@ func TestCommandLine(t *testing.T) {
 		{"fault", "", "fault needs list, clear or a kind of fault"},
 		{"fault throttle every", "", `"every" is not of the form key=value`},
 		{"fault clear", "", "there is no lab in"},
+		{"iam", "", "iam needs list, user NAME or role NAME"},
+		{"iam group x", "", "iam needs list, user NAME or role NAME"},
+		{"iam user x --policy /nonexistent.json", "", "no such file"},
+		{"iam list", "", "there is no lab in"},
 		{"artifacts --tool hammer", "", `there is no tool "hammer"`},
 		{"down", "nothing is left", ""},
 	} {

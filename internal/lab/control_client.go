@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 )
 
 // ErrNotRunning says that the lab's daemon does not run.
@@ -100,4 +102,29 @@ func (l *Lab) Faults(ctx context.Context) ([]map[string]any, error) {
 // ClearFaults removes all faults.
 func (l *Lab) ClearFaults(ctx context.Context) error {
 	return l.call(ctx, http.MethodDelete, "/_lab/faults", nil, nil)
+}
+
+// Identities are IAM's users, without secret keys, and roles.
+type Identities struct {
+	Users []iam.User `json:"users"`
+	Roles []iam.Role `json:"roles"`
+}
+
+// Identities returns the users and roles that were given to the lab.
+func (l *Lab) Identities(ctx context.Context) (Identities, error) {
+	var out Identities
+	return out, l.call(ctx, http.MethodGet, "/_lab/iam", nil, &out)
+}
+
+// PutUser makes a user with identity policies, or gives them to the one that exists. It returns the
+// user with the access key.
+func (l *Lab) PutUser(ctx context.Context, name string, policies []string) (iam.User, error) {
+	var u iam.User
+	return u, l.call(ctx, http.MethodPut, "/_lab/iam/users/"+url.PathEscape(name), map[string]any{"policies": policies}, &u)
+}
+
+// PutRole makes a role with identity policies, or gives them to the one that exists.
+func (l *Lab) PutRole(ctx context.Context, name string, policies []string) (iam.Role, error) {
+	var r iam.Role
+	return r, l.call(ctx, http.MethodPut, "/_lab/iam/roles/"+url.PathEscape(name), map[string]any{"policies": policies}, &r)
 }

@@ -91,7 +91,7 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger) error {
 		Region: Region, Images: amis(s.MachineImages), PublicIPs: slice.PublicIPs(),
 		Credentials: aws.Credentials{AccessKeyID: s.AccessKeyID, SecretAccessKey: s.SecretAccessKey},
 		Quotas:      ec2.Quotas{VCPUs: s.VCPUs},
-		StateFile:   l.file(stateFile), ParametersFile: l.file(parametersFile), SessionsFile: l.file(sessionsFile), BootID: bootID(),
+		StateFile:   l.file(stateFile), ParametersFile: l.file(parametersFile), SessionsFile: l.file(sessionsFile), IdentitiesFile: l.file(identitiesFile), BootID: bootID(),
 		Network: vpcs, Machines: machines, Log: log,
 	})
 	if err != nil {

@@ -113,7 +113,7 @@ func (l *Lab) removeFiles() error {
 	if err != nil {
 		return fmt.Errorf("files of the lab: %w", err)
 	}
-	for _, name := range []string{settingsFile, stateFile, parametersFile, sessionsFile, logFile, pidFile, lockFile} {
+	for _, name := range []string{settingsFile, stateFile, parametersFile, sessionsFile, identitiesFile, logFile, pidFile, lockFile} {
 		temporary = append(temporary, l.file(name))
 	}
 	for _, name := range temporary {

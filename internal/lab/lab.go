@@ -58,6 +58,7 @@ const (
 	stateFile      = "state.json"
 	parametersFile = "ssm.json"
 	sessionsFile   = "sts.json"
+	identitiesFile = "iam.json"
 	logFile        = "daemon.log"
 	pidFile        = "daemon.pid"
 	lockFile       = "daemon.lock"

@@ -1,9 +1,9 @@
 // Package cloud is the local AWS account: one endpoint for unchanged SDK clients, and behind it the
-// account's services in one region. It checks signatures, injects faults, and passes each call to
-// its service. A control endpoint beside the AWS APIs manages the faults and shows what the account
+// account's services in one region. It checks signatures, injects faults, asks for permission, and
+// passes each call to its service. A control endpoint beside the AWS APIs manages the faults and shows what the account
 // holds.
 //
-// Packages ec2, ssm and sts implement the actions, wire the protocols, and fault decides when the
+// Packages ec2, ssm, sts and iam implement the actions, wire the protocols, and fault decides when the
 // cloud misbehaves. This package must not know state directories, listeners, command lines or
 // Kubernetes.
 package cloud
@@ -22,6 +22,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ssm"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/sts"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/metadata"
@@ -42,6 +43,7 @@ type Config struct {
 	StateFile      string // where EC2's state is kept; empty keeps it in memory
 	ParametersFile string // likewise for SSM parameters
 	SessionsFile   string // likewise for STS sessions
+	IdentitiesFile string // likewise for IAM's users and roles
 	BootID         string // identifies the host's boot: machines recorded under another are started again
 
 	Network  ec2.Network
@@ -68,6 +70,8 @@ type Account struct {
 	tokens   *sts.Service
 	calls    counter
 	controls http.Handler
+
+	identities *iam.Directory
 }
 
 // Open makes an Account from the saved files. It starts nothing before Start.
@@ -99,8 +103,13 @@ func Open(cfg Config) (*Account, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.identities, err = iam.Open(iam.Config{File: cfg.IdentitiesFile, AccountID: cfg.AccountID, Rand: cfg.Rand})
+	if err != nil {
+		return nil, err
+	}
 	a.tokens, err = sts.Open(sts.Config{
-		File: cfg.SessionsFile, AccountID: cfg.AccountID, Owner: cfg.Credentials, Now: cfg.Clock.Now, Rand: cfg.Rand, Lifetime: a.faults.SessionLifetime,
+		File: cfg.SessionsFile, AccountID: cfg.AccountID, Owner: cfg.Credentials,
+		User: a.user, Role: a.hasRole, CheckPolicy: checkPolicy, Now: cfg.Clock.Now, Rand: cfg.Rand, Lifetime: a.faults.SessionLifetime,
 	})
 	if err != nil {
 		return nil, err

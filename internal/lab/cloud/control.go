@@ -52,6 +52,12 @@ func (a *Account) newControl() http.Handler {
 		a.calls.reset()
 		w.WriteHeader(http.StatusNoContent)
 	})
+	mux.HandleFunc("GET /_lab/iam", func(w http.ResponseWriter, _ *http.Request) {
+		users, roles := a.identities.List()
+		reply(w, http.StatusOK, map[string]any{"users": users, "roles": roles})
+	})
+	mux.HandleFunc("PUT /_lab/iam/users/{name}", putIdentity(a.identities.PutUser))
+	mux.HandleFunc("PUT /_lab/iam/roles/{name}", putIdentity(a.identities.PutRole))
 	mux.HandleFunc("GET /_lab/faults", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, a.faults.List()) })
 	mux.HandleFunc("POST /_lab/faults", a.addFault)
 	mux.HandleFunc("DELETE /_lab/faults", func(w http.ResponseWriter, _ *http.Request) {
@@ -66,6 +72,25 @@ func (a *Account) newControl() http.Handler {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	return mux
+}
+
+// putIdentity makes a user or role with the policies of the request's body.
+func putIdentity[T any](put func(name string, policies []string) (T, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var in struct {
+			Policies []string `json:"policies"`
+		}
+		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&in); err != nil {
+			refuse(w, http.StatusBadRequest, fmt.Errorf("reading the policies: %w", err))
+			return
+		}
+		made, err := put(r.PathValue("name"), in.Policies)
+		if err != nil {
+			refuse(w, http.StatusBadRequest, err)
+			return
+		}
+		reply(w, http.StatusOK, made)
+	}
 }
 
 func (a *Account) addFault(w http.ResponseWriter, r *http.Request) {

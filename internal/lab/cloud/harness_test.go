@@ -93,8 +93,8 @@ func (l *lab) open(t *testing.T) {
 			{ID: testImage, Name: "debian-13-amd64-lab", Release: "13"}, {ID: olderImage, Name: "debian-12-amd64-lab", Release: "12"},
 		},
 		PublicIPs: ips, Quotas: l.quotas, StateFile: filepath.Join(l.dir, "state.json"), ParametersFile: filepath.Join(l.dir, "ssm.json"),
-		SessionsFile: filepath.Join(l.dir, "sts.json"),
-		BootID:       l.bootID, Network: l.network, Machines: l.machines, Clock: l.clock, Seed: 1,
+		SessionsFile: filepath.Join(l.dir, "sts.json"), IdentitiesFile: filepath.Join(l.dir, "iam.json"),
+		BootID: l.bootID, Network: l.network, Machines: l.machines, Clock: l.clock, Seed: 1,
 	})
 	if err != nil {
 		t.Fatal(err)

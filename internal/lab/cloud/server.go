@@ -70,6 +70,9 @@ func (a *Account) answer(r *http.Request, body []byte, req wire.Request) (any, e
 	if refusal := a.faults.Refuse(req.Action, req.Protocol.Throttled); refusal != nil {
 		return nil, refusal
 	}
+	if err := a.authorize(req, cred.AccessKeyID); err != nil {
+		return nil, err
+	}
 	switch req.Protocol {
 	case wire.SSM:
 		return a.params.Serve(req.Action, req.Body)

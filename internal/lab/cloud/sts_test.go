@@ -51,6 +51,11 @@ func TestCredentials(t *testing.T) {
 	assume := func(arn string) (*awssts.AssumeRoleOutput, error) {
 		return l.sts.AssumeRole(ctx, &awssts.AssumeRoleInput{RoleArn: &arn, RoleSessionName: aws.String("test"), DurationSeconds: aws.Int32(900)})
 	}
+	_, err := assume("arn:aws:iam::123456789012:role/deploy")
+	refused(t, err, "AccessDenied") // the role does not exist
+	if _, err := l.cloud.Identities().PutRole("deploy", []string{everything}); err != nil {
+		t.Fatal(err)
+	}
 	c := must[*awssts.AssumeRoleOutput](t)(assume("arn:aws:iam::123456789012:role/deploy")).Credentials
 	assumed := l.with(*c.AccessKeyId, *c.SecretAccessKey, *c.SessionToken)
 	refused(t, describe(assumed), "")
@@ -69,7 +74,7 @@ func TestCredentials(t *testing.T) {
 	l.clock.advance(16 * time.Minute)
 	refused(t, describe(assumed), "RequestExpired")
 	refused(t, identity(assumed), "ExpiredToken")
-	_, err := assume("arn:aws:iam::999999999999:role/deploy")
+	_, err = assume("arn:aws:iam::999999999999:role/deploy")
 	refused(t, err, "AccessDenied")
 	_, err = assume("deploy")
 	refused(t, err, "ValidationError")

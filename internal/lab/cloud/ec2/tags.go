@@ -246,3 +246,23 @@ func describeTags(t *tx, in *describeRequest) (any, error) {
 	}
 	return out, nil
 }
+
+// Resource returns the tags of a resource, and the id that an association's id stands for. ok is
+// false if it does not exist.
+func (c *Compute) Resource(id string) (of string, tags map[string]string, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := &tx{c: c, st: c.st, now: c.cfg.Clock.Now()}
+	if _, err := c.findImage(id); err == nil {
+		return id, nil, true
+	}
+	for _, a := range c.st.Addresses {
+		if a.AssociationID == id && id != "" {
+			id = a.ID
+		}
+	}
+	if r, _, err := t.association(id); err == nil {
+		id = r.ID
+	}
+	return id, maps.Clone(c.st.Tags[id]), t.exists(id)
+}

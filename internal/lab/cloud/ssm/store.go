@@ -7,6 +7,8 @@ package ssm
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -125,4 +127,17 @@ func (s *Store) arn(name string) string {
 		name = "/" + name
 	}
 	return fmt.Sprintf("arn:aws:ssm:%s:%s:parameter%s", s.cfg.Region, s.cfg.AccountID, name)
+}
+
+// Tags returns the tags of a parameter, named as in a request, and whether it is one of AWS' public
+// ones.
+func (s *Store) Tags(ref string) (tags map[string]string, public bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name, _, _ := strings.Cut(ref, ":")
+	if p := s.params[name]; p != nil {
+		return maps.Clone(p.Tags), false
+	}
+	_, public = s.cfg.Public(name)
+	return nil, public
 }

@@ -1,6 +1,6 @@
 // Package sts is the local cloud's Security Token Service: it returns a caller's identity and
-// issues temporary credentials, which are kept in one private file. There are no policies: every
-// caller may assume every role of the account.
+// issues temporary credentials, which are kept in one private file. Every caller whose policies allow
+// it may assume every role of the account: trust policies are not evaluated.
 //
 // It knows nothing of signatures, faults, HTTP and other services.
 package sts
@@ -28,9 +28,14 @@ import (
 type Config struct {
 	File      string // where sessions are kept, mode 0600; empty keeps them in memory
 	AccountID string
-	Owner     aws.Credentials // the account's only user
-	Now       func() time.Time
-	Rand      io.Reader // for keys
+	Owner     aws.Credentials // who may do everything
+	// User returns the secret key and the ARN of the user with an access key id.
+	User func(accessKeyID string) (secret, arn string, ok bool)
+	Role func(name string) bool // reports whether the account has the role
+	// CheckPolicy reports what is wrong with the policy of a session.
+	CheckPolicy func(document string) error
+	Now         func() time.Time
+	Rand        io.Reader // for keys
 	// Lifetime returns how long a session lasts that was asked for a lifetime.
 	Lifetime func(asked time.Duration) time.Duration
 }
@@ -45,6 +50,8 @@ type Service struct {
 // session is a session of AssumeRole or GetSessionToken.
 type session struct {
 	Secret, Token, ARN, UserID string
+	Policy                     string `json:",omitempty"` // of the session
+	Owner                      bool   `json:",omitempty"` // the session is the owner's
 	Expires                    time.Time
 }
 
@@ -70,8 +77,18 @@ func (s *Service) Credentials(accessKeyID string) (creds aws.Credentials, ok boo
 	if accessKeyID == s.cfg.Owner.AccessKeyID {
 		return s.cfg.Owner, true
 	}
+	if secret, _, ok := s.cfg.User(accessKeyID); ok {
+		return aws.Credentials{AccessKeyID: accessKeyID, SecretAccessKey: secret}, true
+	}
 	is, ok := s.session(accessKeyID)
 	return aws.Credentials{AccessKeyID: accessKeyID, SecretAccessKey: is.Secret, SessionToken: is.Token}, ok
+}
+
+// Caller returns who an access key belongs to: the ARN, whether it is the owner, and the policy of
+// the session, if it has one.
+func (s *Service) Caller(accessKeyID string) (arn string, owner bool, policy string) {
+	is, _ := s.session(accessKeyID)
+	return s.callerIdentity(accessKeyID).ARN, is.Owner || accessKeyID == s.cfg.Owner.AccessKeyID, is.Policy
 }
 
 // Expired reports whether the credentials of an access key id have expired.
@@ -139,7 +156,9 @@ var actions = map[string]func(s *Service, form url.Values, accessKeyID string) (
 	"GetCallerIdentity": func(s *Service, _ url.Values, key string) (any, error) { return s.callerIdentity(key), nil },
 	"AssumeRole":        func(s *Service, form url.Values, _ string) (any, error) { return s.assumeRole(form) },
 	"GetSessionToken":   (*Service).sessionToken,
-	WithWebIdentity:     func(s *Service, form url.Values, _ string) (any, error) { return s.assumeRoleWithWebIdentity(form) },
+	// DecodeAuthorizationMessage returns what the message of a refusal by EC2 holds.
+	"DecodeAuthorizationMessage": func(_ *Service, form url.Values, _ string) (any, error) { return decodeMessage(form) },
+	WithWebIdentity:              func(s *Service, form url.Values, _ string) (any, error) { return s.assumeRoleWithWebIdentity(form) },
 }
 
 // Actions returns the names of the actions that are served here, sorted.
@@ -161,13 +180,17 @@ func (s *Service) sessionToken(form url.Values, accessKeyID string) (any, error)
 		return nil, err
 	}
 	me := s.callerIdentity(accessKeyID)
-	creds, err := s.newSession(me.ARN, me.UserID, in.DurationSeconds, 12*time.Hour)
+	is, _ := s.session(accessKeyID)
+	creds, err := s.newSession(session{ARN: me.ARN, UserID: me.UserID, Policy: is.Policy, Owner: accessKeyID == s.cfg.Owner.AccessKeyID || is.Owner}, in.DurationSeconds, 12*time.Hour)
 	return sessionTokenResult{creds}, err
 }
 
 func (s *Service) callerIdentity(accessKeyID string) callerIdentity {
 	if is, ok := s.session(accessKeyID); ok {
 		return callerIdentity{is.ARN, is.UserID, s.cfg.AccountID}
+	}
+	if _, arn, ok := s.cfg.User(accessKeyID); ok {
+		return callerIdentity{arn, "AIDA" + strings.TrimPrefix(accessKeyID, "AKIA"), s.cfg.AccountID}
 	}
 	return callerIdentity{"arn:aws:iam::" + s.cfg.AccountID + ":user/lab", "AIDALABLABLABLABLABLA", s.cfg.AccountID}
 }
@@ -182,11 +205,16 @@ func (s *Service) assumeRole(form url.Values) (any, error) {
 	if err := wire.Decode(form, &in); err != nil {
 		return nil, err
 	}
-	return s.roleSession(in.RoleArn, in.RoleSessionName, in.DurationSeconds)
+	if len(in.PolicyArns.Members) > 0 {
+		return nil, errManagedPolicies
+	}
+	return s.roleSession(in.RoleArn, in.RoleSessionName, in.Policy, in.DurationSeconds)
 }
 
+var errManagedPolicies = wire.Refuse("ValidationError", "The local STS knows no managed policies: give the session a policy document.")
+
 // roleSession makes a session of a role of the account.
-func (s *Service) roleSession(arn, name string, seconds *int) (out assumeRoleResult, err error) {
+func (s *Service) roleSession(arn, name, policy string, seconds *int) (out assumeRoleResult, err error) {
 	role := roleARN.FindStringSubmatch(arn)
 	switch {
 	case role == nil:
@@ -196,13 +224,22 @@ func (s *Service) roleSession(arn, name string, seconds *int) (out assumeRoleRes
 	case role[1] != s.cfg.AccountID:
 		return out, wire.RefuseWith(403, "AccessDenied", "User: %s is not authorized to perform: sts:AssumeRole on resource: %s", s.callerIdentity("").ARN, arn)
 	}
+	if !s.cfg.Role(role[2]) { // as STS says it, so that nobody learns which roles exist
+		return out, wire.RefuseWith(403, "AccessDenied", "User: %s is not authorized to perform: sts:AssumeRole on resource: %s", s.callerIdentity("").ARN, arn)
+	}
+	if policy != "" {
+		if err := s.cfg.CheckPolicy(policy); err != nil {
+			return out, wire.Refuse("MalformedPolicyDocument", "%v", err)
+		}
+	}
 	out.User.ID = "AROALABLABLABLABLABLA:" + name
 	out.User.ARN = fmt.Sprintf("arn:aws:sts::%s:assumed-role/%s/%s", s.cfg.AccountID, role[2], name)
-	out.Credentials, err = s.newSession(out.User.ARN, out.User.ID, seconds, time.Hour)
+	out.Credentials, err = s.newSession(session{ARN: out.User.ARN, UserID: out.User.ID, Policy: policy}, seconds, time.Hour)
 	return out, err
 }
 
-func (s *Service) newSession(arn, userID string, seconds *int, lifetime time.Duration) (credentials, error) {
+// newSession completes a session and keeps it.
+func (s *Service) newSession(is session, seconds *int, lifetime time.Duration) (credentials, error) {
 	if seconds != nil {
 		lifetime = time.Duration(*seconds) * time.Second
 		if lifetime < 15*time.Minute || lifetime > 36*time.Hour {
@@ -211,10 +248,8 @@ func (s *Service) newSession(arn, userID string, seconds *int, lifetime time.Dur
 	}
 	now := s.cfg.Now()
 	key := "ASIA" + strings.TrimRight(base32.StdEncoding.EncodeToString(s.random(10)), "=")
-	is := session{
-		Secret: base64.RawStdEncoding.EncodeToString(s.random(30)), Token: base64.StdEncoding.EncodeToString(s.random(96)),
-		ARN: arn, UserID: userID, Expires: now.Add(s.cfg.Lifetime(lifetime)).Truncate(time.Millisecond),
-	}
+	is.Secret, is.Token = base64.RawStdEncoding.EncodeToString(s.random(30)), base64.StdEncoding.EncodeToString(s.random(96))
+	is.Expires = now.Add(s.cfg.Lifetime(lifetime)).Truncate(time.Millisecond)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.sessions, func(_ string, old session) bool { return now.Sub(old.Expires) > remembered })
@@ -242,4 +277,22 @@ func (s *Service) random(n int) []byte {
 	b := make([]byte, n)
 	_, _ = io.ReadFull(s.cfg.Rand, b)
 	return b
+}
+
+type decodeRequest struct{ EncodedMessage string }
+
+type decodeResult struct {
+	Message string `xml:"DecodedMessage"`
+}
+
+func decodeMessage(form url.Values) (any, error) {
+	var in decodeRequest
+	if err := wire.Decode(form, &in); err != nil {
+		return nil, err
+	}
+	message, err := base64.RawURLEncoding.DecodeString(in.EncodedMessage)
+	if err != nil || len(message) == 0 {
+		return nil, wire.Refuse("InvalidAuthorizationMessageException", "The message is invalid")
+	}
+	return decodeResult{string(message)}, nil
 }

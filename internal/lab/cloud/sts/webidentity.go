@@ -48,7 +48,10 @@ func (s *Service) assumeRoleWithWebIdentity(form url.Values) (any, error) {
 	if expires := time.Unix(c.Expires, 0); s.cfg.Now().After(expires) {
 		return nil, wire.Refuse("ExpiredTokenException", "Token expired: current date/time %d must be before the expiration date/time %d", s.cfg.Now().Unix(), c.Expires)
 	}
-	session, err := s.roleSession(in.RoleArn, in.RoleSessionName, in.DurationSeconds)
+	if len(in.PolicyArns.Members) > 0 {
+		return nil, errManagedPolicies
+	}
+	session, err := s.roleSession(in.RoleArn, in.RoleSessionName, in.Policy, in.DurationSeconds)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,75 @@
+package cloud
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
+)
+
+// authorize refuses a request that the policies of its caller do not allow, in the words of its
+// service.
+func (a *Account) authorize(req wire.Request, accessKeyID string) error {
+	p := a.principal(accessKeyID)
+	service := map[*wire.Protocol]string{wire.EC2: "ec2", wire.SSM: "ssm", wire.STS: "sts"}[req.Protocol]
+	account := iam.Account{ID: a.cfg.AccountID, Region: a.cfg.Region, Resource: a.compute.Resource, ParameterTags: a.params.Tags}
+	demands, _ := account.Demands(iam.Call{Service: service, Action: req.Action, Form: req.Form, Body: req.Body})
+	var denied *iam.DeniedError
+	if err := p.Authorize(demands); !errors.As(err, &denied) {
+		return nil
+	}
+	switch req.Protocol {
+	case wire.SSM:
+		return wire.Refuse("AccessDeniedException", "%v", denied)
+	case wire.STS:
+		return wire.RefuseWith(http.StatusForbidden, "AccessDenied", "%v", denied)
+	}
+	return wire.RefuseWith(http.StatusForbidden, "UnauthorizedOperation",
+		"You are not authorized to perform this operation. %v. Encoded authorization failure message: %s", denied, encodeDenied(denied))
+}
+
+// principal returns who an access key belongs to, with all policies that apply.
+func (a *Account) principal(accessKeyID string) iam.Principal {
+	arn, owner, session := a.tokens.Caller(accessKeyID)
+	p := iam.Principal{ARN: arn, Everything: owner, Policies: a.identities.Policies(arn)}
+	if session != "" {
+		policy, err := iam.Parse([]byte(session))
+		if err != nil { // it was checked when it was given
+			policy = iam.Policy{}
+		}
+		p.Session = &policy
+	}
+	return p
+}
+
+// user, hasRole and checkPolicy are what STS asks of IAM.
+func (a *Account) user(accessKeyID string) (secret, arn string, ok bool) {
+	u, ok := a.identities.UserOf(accessKeyID)
+	return u.SecretAccessKey, u.ARN, ok
+}
+
+func (a *Account) hasRole(name string) bool {
+	_, ok := a.identities.Role(name)
+	return ok
+}
+
+func checkPolicy(document string) error {
+	_, err := iam.Parse([]byte(document))
+	return err
+}
+
+// encodeDenied returns the message that sts:DecodeAuthorizationMessage decodes. On AWS it is
+// encrypted.
+func encodeDenied(d *iam.DeniedError) string {
+	raw, _ := json.Marshal(map[string]any{ // texts only
+		"allowed": false, "explicitDeny": d.Explicit,
+		"context": map[string]any{"principal": map[string]string{"arn": d.Principal}, "action": d.Action, "resource": d.Resource},
+	})
+	return base64.RawURLEncoding.EncodeToString(raw)
+}
+
+// Identities returns the account's users and roles.
+func (a *Account) Identities() *iam.Directory { return a.identities }

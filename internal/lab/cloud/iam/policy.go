@@ -1,0 +1,142 @@
+// Package iam is the local cloud's Identity and Access Management, as far as other services need it:
+// identity policies, the users and roles that have them, what each action demands, and the decision.
+//
+// It knows no HTTP, signatures and faults, and of the services only which parameters name resources.
+// Resource policies, trust policies, permission boundaries and organizations are not evaluated.
+//
+// Facts are from the IAM User Guide ("IAM JSON policy elements", "Policy evaluation logic") and from
+// the Service Authorization Reference, unless a comment says otherwise.
+package iam
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Policy is an identity policy.
+type Policy struct {
+	Version    string
+	Statements []Statement
+}
+
+// Statement allows or denies actions on resources.
+type Statement struct {
+	ID                     string
+	Deny                   bool
+	Actions, NotActions    []string
+	Resources, NotResource []string
+	Conditions             []condition
+}
+
+// document is a policy as it is written.
+type document struct {
+	Version   string
+	ID        string `json:"Id"`
+	Statement json.RawMessage
+}
+
+type statement struct {
+	ID          string `json:"Sid"`
+	Effect      string
+	Action      words
+	NotAction   words
+	Resource    words
+	NotResource words
+	Condition   map[string]map[string]words
+}
+
+// words is a text or a list of them.
+type words []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (w *words) UnmarshalJSON(raw []byte) error {
+	var values []any
+	if err := json.Unmarshal(raw, &values); err != nil {
+		var one any
+		if err := json.Unmarshal(raw, &one); err != nil {
+			return err
+		}
+		values = []any{one}
+	}
+	*w = nil
+	for _, v := range values {
+		switch v := v.(type) {
+		case string:
+			*w = append(*w, v)
+		case bool, float64:
+			*w = append(*w, fmt.Sprint(v))
+		default:
+			return fmt.Errorf("%v is neither a text nor a list of texts", v)
+		}
+	}
+	return nil
+}
+
+// Parse reads a policy. What IAM would refuse is an error, and so is what is not evaluated here.
+func Parse(raw []byte) (Policy, error) {
+	var doc document
+	if err := strict(raw, &doc); err != nil {
+		return Policy{}, fmt.Errorf("the policy is not valid: %w", err)
+	}
+	if doc.Version != "2012-10-17" && doc.Version != "2008-10-17" {
+		return Policy{}, fmt.Errorf("the policy's version is %q: want 2012-10-17", doc.Version)
+	}
+	var all []json.RawMessage
+	if json.Unmarshal(doc.Statement, &all) != nil {
+		all = []json.RawMessage{doc.Statement}
+	}
+	if len(doc.Statement) == 0 || len(all) == 0 {
+		return Policy{}, errors.New("the policy has no statement")
+	}
+	p := Policy{Version: doc.Version}
+	for n, raw := range all {
+		s, err := parseStatement(raw)
+		if err != nil {
+			return Policy{}, fmt.Errorf("statement %d of the policy: %w", n+1, err)
+		}
+		p.Statements = append(p.Statements, s)
+	}
+	return p, nil
+}
+
+func strict(raw []byte, to any) error {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	return dec.Decode(to)
+}
+
+func parseStatement(raw []byte) (Statement, error) {
+	var in statement
+	if err := strict(raw, &in); err != nil {
+		return Statement{}, err
+	}
+	s := Statement{ID: in.ID, Deny: in.Effect == "Deny", Actions: in.Action, NotActions: in.NotAction, Resources: in.Resource, NotResource: in.NotResource}
+	switch {
+	case in.Effect != "Allow" && in.Effect != "Deny":
+		return s, fmt.Errorf("the effect is %q: want Allow or Deny", in.Effect)
+	case (len(in.Action) == 0) == (len(in.NotAction) == 0):
+		return s, errors.New("it needs either Action or NotAction")
+	case (len(in.Resource) == 0) == (len(in.NotResource) == 0):
+		return s, errors.New("it needs either Resource or NotResource")
+	}
+	for _, a := range slices.Concat(in.Action, in.NotAction) {
+		if service, name, ok := strings.Cut(a, ":"); a != "*" && (!ok || service == "" || name == "") {
+			return s, fmt.Errorf("%q is not an action: want service:action", a)
+		}
+	}
+	for _, r := range slices.Concat(in.Resource, in.NotResource) {
+		if r != "*" && len(strings.SplitN(r, ":", 6)) < 6 {
+			return s, fmt.Errorf("%q is not the ARN of a resource", r)
+		}
+		if strings.Contains(r, "${") {
+			return s, fmt.Errorf("%q has a policy variable, which is not evaluated here", r)
+		}
+	}
+	var err error
+	s.Conditions, err = parseConditions(in.Condition)
+	return s, err
+}

@@ -1,0 +1,175 @@
+package cloud_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	awsssm "github.com/aws/aws-sdk-go-v2/service/ssm"
+	ssmtypes "github.com/aws/aws-sdk-go-v2/service/ssm/types"
+	awssts "github.com/aws/aws-sdk-go-v2/service/sts"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ssm"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/sts"
+)
+
+const everything = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`
+
+// user returns the lab as a user with the statements of one policy sees it.
+func (l *lab) user(t *testing.T, statements ...string) *lab {
+	t.Helper()
+	u, err := l.cloud.Identities().PutUser("dev", []string{`{"Version":"2012-10-17","Statement":[` + strings.Join(statements, ",") + `]}`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.with(u.AccessKeyID, u.SecretAccessKey, "")
+}
+
+// TestDemands: every action served is described.
+func TestDemands(t *testing.T) {
+	a := iam.Account{
+		ID: "123456789012", Region: "us-east-1", Resource: func(id string) (string, map[string]string, bool) { return id, nil, true },
+		ParameterTags: func(string) (map[string]string, bool) { return nil, false },
+	}
+	for service, actions := range map[string][]string{"ec2": ec2.Actions(), "ssm": ssm.Actions(), "sts": sts.Actions()} {
+		for _, action := range actions {
+			if _, ok := a.Demands(iam.Call{Service: service, Action: action}); !ok {
+				t.Errorf("internal/lab/cloud/iam/demands.go does not say what %s:%s demands: add a line to its table", service, action)
+			}
+		}
+	}
+}
+
+// TestUserOnEC2: what a policy does not allow is refused, in EC2's words, before anything happens.
+func TestUserOnEC2(t *testing.T) {
+	l := newLab(t)
+	ctx := t.Context()
+	s := l.site(t)
+	const ofDemo = `"Condition":{"StringEquals":{"aws:ResourceTag/cluster":"demo"}}`
+	dev := l.user(t,
+		`{"Effect":"Allow","Action":["ec2:DescribeVpcs","ec2:CreateVpc"],"Resource":"*"}`,
+		`{"Effect":"Allow","Action":"ec2:CreateTags","Resource":"*","Condition":{"StringEquals":{"ec2:CreateAction":"CreateVpc","aws:RequestTag/cluster":"demo"}}}`,
+		`{"Effect":"Allow","Action":"ec2:DeleteVpc","Resource":"arn:aws:ec2:*:*:vpc/*",`+ofDemo+`}`,
+		`{"Effect":"Allow","Action":"ec2:RunInstances","Resource":["arn:aws:ec2:*::image/*","arn:aws:ec2:*:*:subnet/*","arn:aws:ec2:*:*:security-group/*","arn:aws:ec2:*:*:instance/*","arn:aws:ec2:*:*:network-interface/*"]}`,
+	)
+	must[*awsec2.DescribeVpcsOutput](t)(dev.DescribeVpcs(ctx, &awsec2.DescribeVpcsInput{}))
+	_, err := dev.DescribeSubnets(ctx, &awsec2.DescribeSubnetsInput{})
+	refused(t, err, "UnauthorizedOperation")
+	for _, want := range []string{"User: arn:aws:iam::123456789012:user/dev is not authorized to perform: ec2:DescribeSubnets on resource: * because no identity-based policy allows", "Encoded authorization failure message: "} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+	_, blob, _ := strings.Cut(err.Error(), "failure message: ")
+	decoded := must[*awssts.DecodeAuthorizationMessageOutput](t)(l.sts.DecodeAuthorizationMessage(ctx, &awssts.DecodeAuthorizationMessageInput{EncodedMessage: &blob})).DecodedMessage
+	if !strings.Contains(*decoded, `"action":"ec2:DescribeSubnets"`) {
+		t.Errorf("decoded: %s", *decoded)
+	}
+
+	create := func(cluster string) (*awsec2.CreateVpcOutput, error) {
+		return dev.CreateVpc(ctx, &awsec2.CreateVpcInput{CidrBlock: aws.String("10.9.0.0/16"), TagSpecifications: tags(types.ResourceTypeVpc, "cluster", cluster)})
+	}
+	before := l.cloud.Overview().Total
+	_, err = create("prod")
+	refused(t, err, "UnauthorizedOperation")
+	if !strings.Contains(err.Error(), "perform: ec2:CreateTags on resource: arn:aws:ec2:us-east-1:123456789012:vpc/*") {
+		t.Error(err)
+	}
+	if after := l.cloud.Overview().Total; after != before {
+		t.Error("a refused request made something")
+	}
+	mine := must[*awsec2.CreateVpcOutput](t)(create("demo")).Vpc.VpcId
+	remove := func(id *string) error {
+		_, err := dev.DeleteVpc(ctx, &awsec2.DeleteVpcInput{VpcId: id})
+		return err
+	}
+	refused(t, remove(&s.vpc), "UnauthorizedOperation")
+	refused(t, remove(mine), "")
+	refused(t, remove(mine), "InvalidVpcID.NotFound")
+	_, err = dev.RunInstances(ctx, s.runInput())
+	refused(t, err, "UnauthorizedOperation")
+	if !strings.Contains(err.Error(), "ec2:RunInstances on resource: arn:aws:ec2:us-east-1:123456789012:volume/*") {
+		t.Error(err)
+	}
+	_, err = dev.CreateTags(ctx, &awsec2.CreateTagsInput{Resources: []string{s.vpc}, Tags: []types.Tag{{Key: aws.String("cluster"), Value: aws.String("demo")}}})
+	refused(t, err, "UnauthorizedOperation") // not at a creation
+}
+
+func TestUserOnParameters(t *testing.T) {
+	l := newLab(t)
+	ctx := t.Context()
+	dev := l.user(t, `{"Effect":"Allow","Action":["ssm:PutParameter","ssm:GetParameter*"],"Resource":["arn:aws:ssm:*:*:parameter/k8s/*","arn:aws:ssm:*::parameter/aws/service/debian/*"]}`)
+	put := func(name string, given ...ssmtypes.Tag) error {
+		_, err := dev.ssm.PutParameter(ctx, &awsssm.PutParameterInput{Name: &name, Value: aws.String("x"), Type: ssmtypes.ParameterTypeString, Tags: given})
+		return err
+	}
+	refused(t, put("/k8s/demo/ca"), "")
+	err := put("/other/ca")
+	refused(t, err, "AccessDeniedException")
+	if !strings.Contains(err.Error(), "ssm:PutParameter on resource: arn:aws:ssm:us-east-1:123456789012:parameter/other/ca") {
+		t.Error(err)
+	}
+	refused(t, put("/k8s/demo/key", ssmtypes.Tag{Key: aws.String("a"), Value: aws.String("b")}), "AccessDeniedException") // ssm:AddTagsToResource
+	for name, code := range map[string]string{"/k8s/demo/ca": "", "/k8s/demo/ca:1": "", "/other/ca": "AccessDeniedException", ec2.PublicImageParameter("13"): ""} {
+		_, err := dev.ssm.GetParameter(ctx, &awsssm.GetParameterInput{Name: &name})
+		refused(t, err, code)
+	}
+	_, err = dev.ssm.DeleteParameters(ctx, &awsssm.DeleteParametersInput{Names: []string{"/k8s/demo/ca"}})
+	refused(t, err, "AccessDeniedException")
+}
+
+// TestUserAndRole: a user needs permission to assume a role, a session has the role's policies less
+// what its own policy takes away, and all of it outlives a restart.
+func TestUserAndRole(t *testing.T) {
+	l := newLab(t)
+	ctx := t.Context()
+	const arn = "arn:aws:iam::123456789012:role/deploy"
+	if _, err := l.cloud.Identities().PutRole("deploy", []string{`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"ec2:Describe*","Resource":"*"}]}`}); err != nil {
+		t.Fatal(err)
+	}
+	assume := func(as *lab, policy string) (*awssts.AssumeRoleOutput, error) {
+		in := &awssts.AssumeRoleInput{RoleArn: aws.String(arn), RoleSessionName: aws.String("test")}
+		if policy != "" {
+			in.Policy = &policy
+		}
+		return as.sts.AssumeRole(ctx, in)
+	}
+	_, err := assume(l.user(t, `{"Effect":"Allow","Action":"ec2:*","Resource":"*"}`), "")
+	refused(t, err, "AccessDenied")
+	dev := l.user(t, `{"Effect":"Allow","Action":"sts:AssumeRole","Resource":"`+arn+`"}`)
+	must[*awssts.GetCallerIdentityOutput](t)(dev.sts.GetCallerIdentity(ctx, &awssts.GetCallerIdentityInput{})) // needs no permission
+	_, err = assume(dev, "{}")
+	refused(t, err, "MalformedPolicyDocument")
+	for policy, subnets := range map[string]string{"": "", `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"ec2:DescribeVpcs","Resource":"*"}]}`: "UnauthorizedOperation"} {
+		c := must[*awssts.AssumeRoleOutput](t)(assume(dev, policy)).Credentials
+		l.cloud.Close()
+		l.open(t)
+		as := l.with(*c.AccessKeyId, *c.SecretAccessKey, *c.SessionToken)
+		_, err := as.DescribeVpcs(ctx, &awsec2.DescribeVpcsInput{})
+		refused(t, err, "")
+		_, err = as.DescribeSubnets(ctx, &awsec2.DescribeSubnetsInput{})
+		refused(t, err, subnets)
+		_, err = as.CreateVpc(ctx, &awsec2.CreateVpcInput{CidrBlock: aws.String("10.9.0.0/16")})
+		refused(t, err, "UnauthorizedOperation")
+		u, _ := l.cloud.Identities().List()
+		if len(u) != 1 || u[0].SecretAccessKey != "" {
+			t.Errorf("users: %+v", u)
+		}
+		dev = l.user(t, `{"Effect":"Allow","Action":"sts:AssumeRole","Resource":"`+arn+`"}`)
+	}
+	if info, err := os.Stat(filepath.Join(l.dir, "iam.json")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file of users and roles: %v, %v", info, err)
+	}
+	if _, err := l.cloud.Identities().PutUser("a b", nil); err == nil {
+		t.Error("a name with a space")
+	}
+	if _, err := l.cloud.Identities().PutUser("ab", []string{"{}"}); err == nil {
+		t.Error("a malformed policy")
+	}
+}
