@@ -137,7 +137,10 @@ func New(ctx context.Context, c Config) (*Client, error) {
 
 	loaded.Credentials = marked{loaded.Credentials}
 	newSTS := func(more ...func(*sts.Options)) *sts.Client {
-		return sts.NewFromConfig(loaded, append(more, func(o *sts.Options) { o.BaseEndpoint = endpoint(c.Endpoints.STS, o.BaseEndpoint) })...)
+		return sts.NewFromConfig(loaded, append(more, func(o *sts.Options) {
+			o.BaseEndpoint = endpoint(c.Endpoints.STS, o.BaseEndpoint)
+			o.APIOptions = append(o.APIOptions, nameDenied("sts"))
+		})...)
 	}
 	stsClient := newSTS()
 	if w := c.WebIdentity; w != nil && w.RoleARN != "" {
@@ -169,9 +172,11 @@ func New(ctx context.Context, c Config) (*Client, error) {
 	return &Client{
 		EC2: ec2.NewFromConfig(loaded, func(o *ec2.Options) {
 			o.BaseEndpoint, o.Retryer = endpoint(c.Endpoints.EC2, o.BaseEndpoint), retryers.ec2
+			o.APIOptions = append(o.APIOptions, nameDenied("ec2"))
 		}),
 		SSM: ssm.NewFromConfig(loaded, func(o *ssm.Options) {
 			o.BaseEndpoint, o.Retryer = endpoint(c.Endpoints.SSM, o.BaseEndpoint), retryers.ssm
+			o.APIOptions = append(o.APIOptions, nameDenied("ssm"))
 		}),
 		STS:         stsClient,
 		Region:      loaded.Region,

@@ -36,8 +36,7 @@ func Advice(err error) string {
 		}
 		return ""
 	case "UnauthorizedOperation", "AccessDenied", "AccessDeniedException":
-		return "The credentials lack a permission: compare them with the IAM actions in the provider's documentation. " +
-			"`aws sts decode-authorization-message` explains an encoded message."
+		return "The credentials lack this permission. The guide on IAM (docs/guides/iam) has the policies that the provider needs, and says which tags they ask for."
 	case "AuthFailure", "InvalidClientTokenId", "UnrecognizedClientException", "SignatureDoesNotMatch", "IncompleteSignature", "InvalidSignatureException":
 		return "AWS does not accept the credentials: check them with `aws sts get-caller-identity`, and that the clock of this computer is right."
 	case "InvalidIdentityToken":

@@ -168,8 +168,8 @@ func (c *Client) run(ctx context.Context, spec MachineSpec, generation string, r
 		},
 	}
 	out, err := c.EC2.RunInstances(ctx, in, c.retryUntilKnown())
-	if IsCode(err, "InvalidIPAddress.InUse") && c.addressFree(ctx, spec) {
-		out, err = c.EC2.RunInstances(ctx, in, c.retryOn(heldAttempts, append([]string{"InvalidIPAddress.InUse"}, notYet...)...))
+	if IsCode(err, "InvalidIPAddress.InUse") {
+		out, err = c.runWhenFree(ctx, spec, in, err)
 	}
 	switch {
 	case IsCode(err, "IdempotentInstanceTerminated"):
@@ -185,13 +185,19 @@ func (c *Client) run(ctx context.Context, spec MachineSpec, generation string, r
 	return &Launch{client: c, spec: spec, instance: out.Instances[0], launchKey: key.authorized}, nil
 }
 
-// addressFree reports whether no network interface has the machine's private address: then EC2 only
-// holds the address of a predecessor for a while.
-func (c *Client) addressFree(ctx context.Context, spec MachineSpec) bool {
-	out, err := c.EC2.DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{Filters: []types.Filter{
+// runWhenFree launches an instance whose private address EC2 says is in use. If no network interface
+// has the address, EC2 only holds that of a predecessor for a while.
+func (c *Client) runWhenFree(ctx context.Context, spec MachineSpec, in *ec2.RunInstancesInput, inUse error) (*ec2.RunInstancesOutput, error) {
+	found, err := c.EC2.DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{Filters: []types.Filter{
 		filter("subnet-id", spec.SubnetID), filter("addresses.private-ip-address", spec.PrivateIP.String()),
 	}})
-	return err == nil && len(out.NetworkInterfaces) == 0
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("find out who has %s: %w", spec.PrivateIP, err), inUse)
+	}
+	if len(found.NetworkInterfaces) > 0 {
+		return nil, inUse
+	}
+	return c.EC2.RunInstances(ctx, in, c.retryOn(heldAttempts, append([]string{"InvalidIPAddress.InUse"}, notYet...)...))
 }
 
 // byToken finds the instance that an interrupted run launched with the same token and another first

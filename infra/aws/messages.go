@@ -1,0 +1,29 @@
+package aws
+
+import (
+	"errors"
+	"regexp"
+
+	"github.com/aws/smithy-go"
+)
+
+// deniedWords are those of AWS' messages. Services differ in what they leave out.
+// https://docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot_access-denied.html
+var deniedWords = regexp.MustCompile(`User: (\S+) is not authorized to perform: ([a-zA-Z0-9-]+:[a-zA-Z]+)(?: on resource: (\S+))?`)
+
+// encodedMessage is what EC2 adds for those who may decode it: a thousand characters and more.
+var encodedMessage = regexp.MustCompile(`\s*Encoded authorization failure message: \S+`)
+
+// readDenied reads what AWS says only in words about a missing permission. What it does not
+// recognise is in said, without an encoded message.
+func readDenied(err error) *DeniedError {
+	if found := deniedWords.FindStringSubmatch(err.Error()); found != nil {
+		return &DeniedError{Principal: found[1], Action: found[2], Resource: found[3], err: err}
+	}
+	denied := &DeniedError{err: err}
+	var api smithy.APIError
+	if errors.As(err, &api) {
+		denied.said = encodedMessage.ReplaceAllString(api.ErrorMessage(), "")
+	}
+	return denied
+}

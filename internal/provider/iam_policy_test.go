@@ -1,0 +1,283 @@
+package provider
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+)
+
+// policyFile is a policy of examples/iam.
+type policyFile struct {
+	Version   string
+	Statement []map[string]any
+}
+
+func readPolicy(t *testing.T, name string) policyFile {
+	t.Helper()
+	raw, err := os.ReadFile("../../examples/iam/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p policyFile
+	if err := json.Unmarshal(raw, &p); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return p
+}
+
+// actions returns the actions of a statement.
+func statementActions(s map[string]any) []string {
+	var out []string
+	switch a := s["Action"].(type) {
+	case string:
+		out = []string{a}
+	case []any:
+		for _, v := range a {
+			out = append(out, v.(string))
+		}
+	}
+	return out
+}
+
+// without returns the policy without an action, wherever it is allowed.
+func (p policyFile) without(action string) string {
+	out := policyFile{Version: p.Version}
+	for _, s := range p.Statement {
+		left := slices.DeleteFunc(statementActions(s), func(a string) bool { return a == action })
+		if len(left) == 0 {
+			continue
+		}
+		copied := map[string]any{}
+		for k, v := range s {
+			copied[k] = v
+		}
+		copied["Action"] = left
+		out.Statement = append(out.Statement, copied)
+	}
+	raw, _ := json.Marshal(out) // of what was read from JSON
+	return string(raw)
+}
+
+// neededElsewhere are actions that this test's job does not need, and who does. The end-to-end tests
+// run under the same policies, and package cluster compares its calls with them.
+var neededElsewhere = map[string]string{
+	"ec2:DescribeInstanceStatus":    "asked while a machine does not answer on SSH yet",
+	"ec2:DescribeInstanceAttribute": "asked after an interruption before a machine had its own host key",
+	"ec2:DescribeTags":              "asked at the end of an apply, which settles its claims; without it the next refresh does",
+}
+
+// TestPolicies runs the main job, changes, repairs, a replacement and the destruction under exactly
+// the policies of examples/iam, and then again without each of their actions: every time the error
+// names the action.
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	everyday, destroy := readPolicy(t, "everyday.json"), readPolicy(t, "destroy.json")
+	if failure := newRestricted(t, everyday.without(""), destroy.without("")).job(); failure != "" {
+		t.Fatal(failure)
+	}
+	var actions []string
+	for _, s := range slices.Concat(everyday.Statement, destroy.Statement) {
+		actions = append(actions, statementActions(s)...)
+	}
+	slices.Sort(actions)
+	for _, action := range slices.Compact(actions) {
+		if neededElsewhere[action] != "" {
+			continue
+		}
+		t.Run(action, func(t *testing.T) {
+			t.Parallel()
+			failure := newRestricted(t, everyday.without(action), destroy.without(action)).job()
+			switch words := strings.Join(strings.Fields(failure), " "); {
+			case failure == "":
+				t.Error("nobody misses it: remove it from the policy, or say in neededElsewhere who needs it")
+			case !strings.Contains(words, "not authorized to perform "+action+" on "):
+				t.Errorf("the error does not name the action: %s", words)
+			case !strings.Contains(words, "docs/guides/iam"):
+				t.Errorf("the error does not name the page: %s", words)
+			case strings.Contains(words, "Encoded authorization failure"):
+				t.Errorf("the error has the encoded message: %s", words)
+			}
+		})
+	}
+}
+
+// restricted is the provider run by a user with policies.
+type restricted struct {
+	cloud
+	t      *testing.T
+	client *infraaws.Client // of the same user
+	other  *string          // a route table that damage has made
+}
+
+func newRestricted(t *testing.T, policies ...string) *restricted {
+	t.Helper()
+	c := newCloud(t)
+	user, err := c.account.Cloud.Identities().PutUser("terraform", policies)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.more = values{"access_key": user.AccessKeyID, "secret_key": user.SecretAccessKey}
+	client, err := infraaws.New(t.Context(), infraaws.Config{
+		Region: "us-east-1", AccessKey: user.AccessKeyID, SecretKey: user.SecretAccessKey,
+		Endpoints: infraaws.Endpoints{EC2: c.account.URL, SSM: c.account.URL, STS: c.account.URL},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &restricted{cloud: c.process(t), t: t, client: client}
+}
+
+// job makes a cluster's parts, changes and damages them, and destroys them. It returns the first
+// failure.
+func (r *restricted) job() string {
+	network, keys, worker := r.instance("k8s_network"), r.instance("k8s_pki"), r.instance("k8s_machine")
+	machine := func(more values) values { return with(workerConfig(network), more) }
+	address := func(instance string) infraaws.AddressSpec {
+		return infraaws.AddressSpec{Cluster: "demo", Name: "lb", InstanceID: instance, Tags: map[string]string{"room": "12"}, Claim: infraaws.Claim{ID: "a", By: "me", At: time.Now()}}
+	}
+	var eip infraaws.Address
+	resized := values{"instance_type": "t3.large", "root_volume_size": 30}
+	for _, step := range []struct {
+		name string
+		do   func() string
+	}{
+		{"create the network", func() string { return network.attempt(policyNetwork()) }},
+		{"create keys", func() string { return keys.attempt(values{"cluster": "demo", "tags": values{"room": "12"}}) }},
+		{"create a machine", func() string { return worker.attempt(machine(values{"tags": values{"room": "12"}})) }},
+		{"continue with a machine whose state was lost", func() string {
+			r.cloud = r.process(r.t) // the first one was killed
+			network, keys, worker = r.taken(network), r.taken(keys), r.instance("k8s_machine")
+			return worker.attempt(machine(values{"tags": values{"room": "12"}}))
+		}},
+		{"settle", func() string {
+			r.provider.Settle(r.t.Context())
+			return either(network.refreshed, keys.refreshed, worker.refreshed)
+		}},
+		{"change the network", func() string {
+			return network.attempt(with(policyNetwork(), values{"admin_cidrs": []any{"198.51.100.8/32"}, "tags": values{"room": "12"}}))
+		}},
+		{"change the network back", func() string { return network.attempt(policyNetwork()) }},
+		{"change the keys' tags", func() string { return keys.attempt(values{"cluster": "demo"}) }},
+		{"rotate", func() string {
+			return keys.attempt(values{"cluster": "demo", "generations": values{"kubernetes_ca": []any{1, 2}}})
+		}},
+		{"issue by the new authority", func() string {
+			return keys.attempt(values{"cluster": "demo", "generations": values{"kubernetes_ca": []any{2, 1}}})
+		}},
+		{"end the rotation", func() string {
+			return keys.attempt(values{"cluster": "demo", "generations": values{"kubernetes_ca": []any{2}}})
+		}},
+		{"change a machine", func() string { return worker.attempt(machine(resized)) }},
+		{"damage", func() string { return r.damage(network, worker) }},
+		{"repair the network", func() string {
+			return either(network.refreshed, func() string { return network.attempt(policyNetwork()) })
+		}},
+		{"repair the machine", func() string {
+			return either(worker.refreshed, func() string { return worker.attempt(machine(resized)) })
+		}},
+		{"remove the strange table", func() string {
+			_, err := r.cloud.client.EC2.DeleteRouteTable(r.t.Context(), &ec2.DeleteRouteTableInput{RouteTableId: r.other})
+			return said(err)
+		}},
+		{"an address", func() string {
+			var err error
+			eip, err = r.client.EnsureAddress(r.t.Context(), "", address(worker.get("id").(string)))
+			return said(err)
+		}},
+		{"replace a machine", func() string {
+			return either(func() string { return worker.dismiss().failure() }, func() string { return worker.attempt(machine(nil)) })
+		}},
+		{"move the address", func() string {
+			_, err := r.client.EnsureAddress(r.t.Context(), eip.AllocationID, address(worker.get("id").(string)))
+			return said(err)
+		}},
+		{"release the address", func() string {
+			return said(r.client.DeleteAddress(r.t.Context(), eip.AllocationID, address("").Claim))
+		}},
+		{"destroy the machine", func() string { return worker.dismiss().failure() }},
+		{"destroy the keys", func() string { return keys.dismiss().failure() }},
+		{"destroy the network", func() string { return network.dismiss().failure() }},
+	} {
+		if failure := step.do(); failure != "" {
+			return step.name + ": " + failure
+		}
+	}
+	r.account.Empty()
+	return ""
+}
+
+// either returns the first failure.
+func either(steps ...func() string) string {
+	for _, do := range steps {
+		if failure := do(); failure != "" {
+			return failure
+		}
+	}
+	return ""
+}
+
+// policyNetwork is a network whose deletion does not wait for long.
+func policyNetwork() values {
+	return with(networkConfig(), values{"timeouts": values{"delete": "10s"}})
+}
+
+func said(err error) string {
+	if err == nil {
+		return ""
+	}
+	return errorText(err)
+}
+
+// damage is done by somebody with all rights.
+func (r *restricted) damage(network, worker *instance) string {
+	api, ctx := r.cloud.client.EC2, r.t.Context()
+	groups := network.get("security_group_ids").(values)
+	found, err := api.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{worker.get("id").(string)}})
+	if err != nil {
+		return err.Error()
+	}
+	i := found.Reservations[0].Instances[0]
+	tables, err := api.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{Filters: []types.Filter{
+		{Name: sdk.String("association.subnet-id"), Values: []string{*i.SubnetId}}}})
+	if err != nil {
+		return err.Error()
+	}
+	table := tables.RouteTables[0]
+	other, err := api.CreateRouteTable(ctx, &ec2.CreateRouteTableInput{VpcId: i.VpcId, TagSpecifications: []types.TagSpecification{
+		{ResourceType: types.ResourceTypeRouteTable, Tags: []types.Tag{{Key: sdk.String(infraaws.TagCluster), Value: sdk.String("other")}}}}})
+	if err != nil {
+		return err.Error()
+	}
+	r.other = other.RouteTable.RouteTableId
+	var failures []string
+	note := func(what string, err error) {
+		if err != nil {
+			failures = append(failures, fmt.Sprintf("%s: %v", what, err))
+		}
+	}
+	_, err = api.ReplaceRouteTableAssociation(ctx, &ec2.ReplaceRouteTableAssociationInput{AssociationId: table.Associations[0].RouteTableAssociationId, RouteTableId: other.RouteTable.RouteTableId})
+	note("association", err)
+	_, err = api.ReplaceRoute(ctx, &ec2.ReplaceRouteInput{RouteTableId: table.RouteTableId, DestinationCidrBlock: sdk.String("0.0.0.0/0"), NetworkInterfaceId: i.NetworkInterfaces[0].NetworkInterfaceId})
+	note("route", err)
+	_, err = api.RevokeSecurityGroupEgress(ctx, &ec2.RevokeSecurityGroupEgressInput{GroupId: sdk.String(groups["worker"].(string)), IpPermissions: []types.IpPermission{{
+		IpProtocol: sdk.String("-1"), IpRanges: []types.IpRange{{CidrIp: sdk.String("0.0.0.0/0")}}}}})
+	note("egress", err)
+	_, err = api.AuthorizeSecurityGroupEgress(ctx, &ec2.AuthorizeSecurityGroupEgressInput{GroupId: sdk.String(groups["worker"].(string)), IpPermissions: []types.IpPermission{{
+		IpProtocol: sdk.String("tcp"), FromPort: sdk.Int32(443), ToPort: sdk.Int32(443), IpRanges: []types.IpRange{{CidrIp: sdk.String("0.0.0.0/0")}}}}})
+	note("egress", err)
+	_, err = api.ModifySubnetAttribute(ctx, &ec2.ModifySubnetAttributeInput{SubnetId: i.SubnetId, MapPublicIpOnLaunch: &types.AttributeBooleanValue{Value: sdk.Bool(false)}})
+	note("subnet", err)
+	_, err = api.ModifyInstanceMetadataOptions(ctx, &ec2.ModifyInstanceMetadataOptionsInput{InstanceId: i.InstanceId, HttpTokens: types.HttpTokensStateOptional})
+	note("metadata", err)
+	return strings.Join(failures, "\n")
+}
