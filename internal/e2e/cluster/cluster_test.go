@@ -53,7 +53,7 @@ func TestCluster(t *testing.T) {
 	var secrets []string
 	step("private keys", func(t *testing.T) { secrets = c.privateMaterial(t) })
 	step("destroy leaves nothing", c.Destroy)
-	step("README lists the IAM actions", c.testIAM)
+	step("the policies have the IAM actions", c.testIAM)
 	step("no private key in state, plan or log", func(t *testing.T) {
 		plan, err := c.WS.Run(t.Context(), "show", "-json", "first.tfplan")
 		if err != nil {

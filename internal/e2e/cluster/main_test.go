@@ -21,7 +21,9 @@ type cluster struct{ *harness.Cluster }
 
 func newCluster(t *testing.T, name, cli string) *cluster {
 	t.Helper()
-	return &cluster{suite.Cluster(suite.Workspace(t, name, cli, filepath.Join(suite.Root, "examples", "ha-cluster")))}
+	ws := suite.Workspace(t, name, cli, filepath.Join(suite.Root, "examples", "ha-cluster"))
+	suite.Restrict(t, ws)
+	return &cluster{suite.Cluster(ws)}
 }
 
 // privateMaterial returns lines of every private key and secret of a running cluster that must

@@ -165,6 +165,20 @@ func (s *Suite) Env() []string {
 	return env
 }
 
+// Restrict lets a workspace run as a user that has exactly the policies of examples/iam.
+func (s *Suite) Restrict(t *testing.T, ws *workspace.Workspace) {
+	t.Helper()
+	args := []string{"iam", "user", "terraform"}
+	for _, name := range []string{"everyday.json", "destroy.json"} {
+		args = append(args, "--policy", filepath.Join(s.Root, "examples", "iam", name))
+	}
+	out, err := s.Lab(t.Context(), args...)
+	if err != nil {
+		t.Fatalf("k8s-lab iam: %v\n%s", err, out)
+	}
+	ws.Env = append(ws.Env, workspace.Exports(out)...)
+}
+
 // Workspace creates a working directory with the provider installed, the given configuration, and
 // the lab's variables. The log of a failed test says where the log of its commands is.
 func (s *Suite) Workspace(t *testing.T, name, cli, config string) *workspace.Workspace {

@@ -20,7 +20,9 @@ func TestLifecycle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{Cluster: suite.Cluster(suite.Workspace(t, "lifecycle", suite.CLI, example)), main: string(source), vars: map[string]any{}, version: way[0]}
+	ws := suite.Workspace(t, "lifecycle", suite.CLI, example)
+	suite.Restrict(t, ws)
+	c := &cluster{Cluster: suite.Cluster(ws), main: string(source), vars: map[string]any{}, version: way[0]}
 	step := harness.Steps(t)
 	step("install", c.testInstall)
 	step("two subnets", c.testTwoSubnets)
