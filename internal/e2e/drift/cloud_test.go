@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -331,8 +332,10 @@ func (w *world) testKeyGone(t *testing.T) {
 	if _, made := w.parameter(t, name); made {
 		t.Error("another key was made")
 	}
-	harness.Must[*ssm.PutParameterOutput](t)(w.ssm.PutParameter(t.Context(), &ssm.PutParameterInput{
-		Name: parameterName(name), Value: &value, Type: ssmtypes.ParameterTypeSecureString}))
+	harness.Eventually(t, time.Minute, "the name can be used again", func() error {
+		_, err := w.ssm.PutParameter(t.Context(), &ssm.PutParameterInput{Name: parameterName(name), Value: &value, Type: ssmtypes.ParameterTypeSecureString})
+		return err
+	})
 	compareStarts(t, started, w.Units(t), nil)
 	w.NoChanges(t)
 }
