@@ -14,6 +14,7 @@ want mkfs.xfs xfsprogs
 want mkfs.ext4 e2fsprogs
 want gcc gcc
 want shellcheck shellcheck
+want gpg gnupg
 [ -e /etc/ssl/certs/ca-certificates.crt ] || need+=(ca-certificates)
 [ -e /usr/include/stdio.h ] || need+=(libc6-dev)
 [ ${#need[@]} -eq 0 ] && exit 0

@@ -42,6 +42,8 @@ var parts = []part{
 		{packages: []string{"flags"}, env: []string{"K8S_FLAGS_OF=all"}}, // the programs of all these releases are in the cache now
 	}},
 	{name: "images", shows: "the main job on Debian 12 and on Debian 13", steps: []step{onDebian("12"), onDebian("13")}},
+	{name: "release", shows: "the archives of a release, built, checked, and installed with Terraform and OpenTofu",
+		steps: []step{{packages: []string{"install"}, only: "^TestRelease$", env: []string{"K8S_RELEASE=1"}}}},
 	{name: "load-1", shows: "half of the end-to-end tests with every processor busy", load: true,
 		steps: []step{{packages: []string{"rolls", "interrupt", "drift", "failures", "expired", "hostengine", "etcdtest"}}}},
 	{name: "load-2", shows: "the other half", load: true,

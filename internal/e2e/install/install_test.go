@@ -20,6 +20,9 @@ import (
 
 const root = "../../.."
 
+// limit is for one command. A release takes longest: with nothing cached, eight builds.
+const limit = time.Hour
+
 // TestREADME installs once, as the README says. The installed provider must work with both programs
 // and again after another installation.
 func TestREADME(t *testing.T) {
@@ -27,12 +30,9 @@ func TestREADME(t *testing.T) {
 	home := newHome(t)
 	steps := readme(t)
 	clone := cloned(t)
-	tofu := openTofu(t)
-	terraform, err := exec.LookPath("terraform")
-	if err != nil {
-		terraform = tofu // a machine without Terraform
-	}
-	for _, cli := range []string{terraform, tofu} {
+	clis := both(t)
+	tofu := clis[1]
+	for _, cli := range clis {
 		t.Run(filepath.Base(cli), func(t *testing.T) {
 			out := run(t, a, home, clone, cli, steps)
 			for _, want := range []string{
@@ -128,6 +128,17 @@ func cloned(t *testing.T) string {
 	return dir
 }
 
+// both returns Terraform, or OpenTofu on a machine without Terraform, and OpenTofu.
+func both(t *testing.T) []string {
+	t.Helper()
+	tofu := openTofu(t)
+	terraform, err := exec.LookPath("terraform")
+	if err != nil {
+		terraform = tofu
+	}
+	return []string{terraform, tofu}
+}
+
 func openTofu(t *testing.T) string {
 	t.Helper()
 	if p, err := exec.LookPath("tofu"); err == nil {
@@ -167,7 +178,7 @@ func try(t *testing.T, a *account.Account, home, dir, cli, script string) (strin
 // process's.
 func command(t *testing.T, dir string, env []string, program string, args ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.Env = dir, env
