@@ -14,6 +14,9 @@ import (
 // service.
 func (a *Account) authorize(req wire.Request, accessKeyID string) error {
 	p := a.principal(accessKeyID)
+	if p.Everything && p.Session == nil {
+		return nil // and nothing is looked up
+	}
 	service := map[*wire.Protocol]string{wire.EC2: "ec2", wire.SSM: "ssm", wire.STS: "sts"}[req.Protocol]
 	account := iam.Account{ID: a.cfg.AccountID, Region: a.cfg.Region, Resource: a.compute.Resource, ParameterTags: a.params.Tags}
 	demands, _ := account.Demands(iam.Call{Service: service, Action: req.Action, Form: req.Form, Body: req.Body})
@@ -26,6 +29,9 @@ func (a *Account) authorize(req wire.Request, accessKeyID string) error {
 		return wire.Refuse("AccessDeniedException", "%v", denied)
 	case wire.STS:
 		return wire.RefuseWith(http.StatusForbidden, "AccessDenied", "%v", denied)
+	}
+	if denied.Resource == "*" { // EC2 encodes no message where an action knows no resources
+		return wire.RefuseWith(http.StatusForbidden, "UnauthorizedOperation", "You are not authorized to perform this operation. %v", denied)
 	}
 	return wire.RefuseWith(http.StatusForbidden, "UnauthorizedOperation",
 		"You are not authorized to perform this operation. %v. Encoded authorization failure message: %s", denied, encodeDenied(denied))

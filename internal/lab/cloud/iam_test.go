@@ -34,7 +34,7 @@ func (l *lab) user(t *testing.T, statements ...string) *lab {
 // TestDemands: every action served is described.
 func TestDemands(t *testing.T) {
 	a := iam.Account{
-		ID: "123456789012", Region: "us-east-1", Resource: func(id string) (string, map[string]string, bool) { return id, nil, true },
+		ID: "123456789012", Region: "us-east-1", Resource: func(_, id string) (string, string, map[string]string) { return "vpc", id, nil },
 		ParameterTags: func(string) (map[string]string, bool) { return nil, false },
 	}
 	for service, actions := range map[string][]string{"ec2": ec2.Actions(), "ssm": ssm.Actions(), "sts": sts.Actions()} {
@@ -61,14 +61,17 @@ func TestUserOnEC2(t *testing.T) {
 	must[*awsec2.DescribeVpcsOutput](t)(dev.DescribeVpcs(ctx, &awsec2.DescribeVpcsInput{}))
 	_, err := dev.DescribeSubnets(ctx, &awsec2.DescribeSubnetsInput{})
 	refused(t, err, "UnauthorizedOperation")
-	for _, want := range []string{"User: arn:aws:iam::123456789012:user/dev is not authorized to perform: ec2:DescribeSubnets on resource: * because no identity-based policy allows", "Encoded authorization failure message: "} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q is not in %v", want, err)
-		}
+	if want := "You are not authorized to perform this operation. User: arn:aws:iam::123456789012:user/dev is not authorized to perform: ec2:DescribeSubnets because no identity-based policy allows the ec2:DescribeSubnets action"; !strings.HasSuffix(err.Error(), want) {
+		t.Error(err) // no resource, and no encoded message
+	}
+	_, err = dev.StopInstances(ctx, &awsec2.StopInstancesInput{InstanceIds: []string{"i-00000000000000001"}})
+	refused(t, err, "UnauthorizedOperation")
+	if want := "User: arn:aws:iam::123456789012:user/dev is not authorized to perform: ec2:StopInstances on resource: arn:aws:ec2:us-east-1:123456789012:instance/i-00000000000000001 because no identity-based policy allows the ec2:StopInstances action. Encoded authorization failure message: "; !strings.Contains(err.Error(), want) {
+		t.Error(err)
 	}
 	_, blob, _ := strings.Cut(err.Error(), "failure message: ")
 	decoded := must[*awssts.DecodeAuthorizationMessageOutput](t)(l.sts.DecodeAuthorizationMessage(ctx, &awssts.DecodeAuthorizationMessageInput{EncodedMessage: &blob})).DecodedMessage
-	if !strings.Contains(*decoded, `"action":"ec2:DescribeSubnets"`) {
+	if !strings.Contains(*decoded, `"action":"ec2:StopInstances"`) {
 		t.Errorf("decoded: %s", *decoded)
 	}
 
@@ -91,7 +94,7 @@ func TestUserOnEC2(t *testing.T) {
 	}
 	refused(t, remove(&s.vpc), "UnauthorizedOperation")
 	refused(t, remove(mine), "")
-	refused(t, remove(mine), "InvalidVpcID.NotFound")
+	refused(t, remove(mine), "UnauthorizedOperation") // its tags are gone with it
 	_, err = dev.RunInstances(ctx, s.runInput())
 	refused(t, err, "UnauthorizedOperation")
 	if !strings.Contains(err.Error(), "ec2:RunInstances on resource: arn:aws:ec2:us-east-1:123456789012:volume/*") {
@@ -99,6 +102,68 @@ func TestUserOnEC2(t *testing.T) {
 	}
 	_, err = dev.CreateTags(ctx, &awsec2.CreateTagsInput{Resources: []string{s.vpc}, Tags: []types.Tag{{Key: aws.String("cluster"), Value: aws.String("demo")}}})
 	refused(t, err, "UnauthorizedOperation") // not at a creation
+}
+
+// TestUserNamesResources: whichever way a request names a resource, its permission is asked for, also
+// if the resource does not exist or is not visible yet.
+func TestUserNamesResources(t *testing.T) {
+	l := newLab(t)
+	ctx := t.Context()
+	s := l.site(t)
+	const ofDemo = `"Condition":{"StringEquals":{"aws:ResourceTag/cluster":"demo"}}`
+	nobody := l.user(t, `{"Effect":"Allow","Action":"ec2:Describe*","Resource":"*"}`)
+	for name, call := range map[string]func() error{
+		"key-pair/main": func() error {
+			_, err := nobody.DeleteKeyPair(ctx, &awsec2.DeleteKeyPairInput{KeyName: aws.String("main")})
+			return err
+		},
+		"key-pair/new": func() error {
+			_, err := nobody.CreateKeyPair(ctx, &awsec2.CreateKeyPairInput{KeyName: aws.String("new")})
+			return err
+		},
+		"vpc/vpc-00000000000000001": func() error {
+			_, err := nobody.DeleteVpc(ctx, &awsec2.DeleteVpcInput{VpcId: aws.String("vpc-00000000000000001")})
+			return err
+		},
+		"*/*": func() error { // nothing says what an association belongs to
+			_, err := nobody.DisassociateAddress(ctx, &awsec2.DisassociateAddressInput{AssociationId: aws.String("eipassoc-00000000000000001")})
+			return err
+		},
+		"elastic-ip/*": func() error {
+			_, err := nobody.AllocateAddress(ctx, &awsec2.AllocateAddressInput{})
+			return err
+		},
+	} {
+		err := call()
+		refused(t, err, "UnauthorizedOperation")
+		if !strings.Contains(err.Error(), " on resource: arn:aws:ec2:us-east-1:123456789012:"+name+" because") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+
+	dev := l.user(t,
+		`{"Effect":"Allow","Action":["ec2:AllocateAddress","ec2:CreateTags","ec2:CreateSubnet","ec2:CreateVpc","ec2:DisassociateAddress"],"Resource":"*"}`,
+		`{"Effect":"Allow","Action":["ec2:AssociateAddress","ec2:ModifyVpcAttribute","ec2:ReleaseAddress"],"Resource":"*",`+ofDemo+`}`,
+		`{"Effect":"Allow","Action":"ec2:DeleteVpc","Resource":"*"}`)
+	a := must[*awsec2.AllocateAddressOutput](t)(dev.AllocateAddress(ctx, &awsec2.AllocateAddressInput{TagSpecifications: tags(types.ResourceTypeElasticIp, "cluster", "demo")}))
+	i := *l.run(t, s.runInput()).InstanceId
+	associate := func(in *awsec2.AssociateAddressInput) error { _, err := dev.AssociateAddress(ctx, in); return err }
+	refused(t, associate(&awsec2.AssociateAddressInput{PublicIp: a.PublicIp, InstanceId: &i}), "UnauthorizedOperation") // the instance has no tag
+	must[*awsec2.CreateTagsOutput](t)(l.CreateTags(ctx, &awsec2.CreateTagsInput{Resources: []string{i}, Tags: []types.Tag{{Key: aws.String("cluster"), Value: aws.String("demo")}}}))
+	refused(t, associate(&awsec2.AssociateAddressInput{PublicIp: a.PublicIp, InstanceId: &i}), "")
+	refused(t, associate(&awsec2.AssociateAddressInput{PublicIp: aws.String("192.0.2.1"), InstanceId: &i}), "UnauthorizedOperation")
+
+	l.control(t, "POST", "/_lab/faults", map[string]any{"kind": "eventual", "calls": 1}, nil)
+	v := must[*awsec2.CreateVpcOutput](t)(dev.CreateVpc(ctx, &awsec2.CreateVpcInput{CidrBlock: aws.String("10.9.0.0/16"), TagSpecifications: tags(types.ResourceTypeVpc, "cluster", "demo")})).Vpc.VpcId
+	modify := func() error {
+		_, err := dev.ModifyVpcAttribute(ctx, &awsec2.ModifyVpcAttributeInput{VpcId: v, EnableDnsHostnames: &types.AttributeBooleanValue{Value: aws.Bool(true)}})
+		return err
+	}
+	refused(t, modify(), "UnauthorizedOperation") // EC2 does not know the tags yet
+	refused(t, modify(), "")
+	// Without a condition it is missing, and not forbidden.
+	_, err := dev.DeleteVpc(ctx, &awsec2.DeleteVpcInput{VpcId: aws.String("vpc-00000000000000001")})
+	refused(t, err, "InvalidVpcID.NotFound")
 }
 
 func TestUserOnParameters(t *testing.T) {

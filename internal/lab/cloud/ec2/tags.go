@@ -247,22 +247,40 @@ func describeTags(t *tx, in *describeRequest) (any, error) {
 	return out, nil
 }
 
-// Resource returns the tags of a resource, and the id that an association's id stands for. ok is
-// false if it does not exist.
-func (c *Compute) Resource(id string) (of string, tags map[string]string, ok bool) {
+// Resource returns type, name and tags of the resource that a request's parameter names, as its ARN
+// has them: "vpc" and "vpc-0123". It has no tags if it does not exist or is not visible yet. Of an
+// association EC2's authorization does not know what it belongs to: type and name are "*".
+func (c *Compute) Resource(parameter, value string) (typ, name string, tags map[string]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := &tx{c: c, st: c.st, now: c.cfg.Clock.Now()}
-	if _, err := c.findImage(id); err == nil {
-		return id, nil, true
-	}
-	for _, a := range c.st.Addresses {
-		if a.AssociationID == id && id != "" {
-			id = a.ID
+	id := value
+	switch parameter {
+	case "KeyName":
+		for known, k := range c.st.KeyPairs {
+			if k.Name == value {
+				tags = maps.Clone(c.st.Tags[known])
+			}
+		}
+		return kindKeyPair.typ, value, tags
+	case "PublicIp":
+		for known, a := range c.st.Addresses {
+			if a.PublicIP.String() == value {
+				id = known
+			}
 		}
 	}
-	if r, _, err := t.association(id); err == nil {
-		id = r.ID
+	if imageID.MatchString(id) {
+		return "image", id, nil
 	}
-	return id, maps.Clone(c.st.Tags[id]), t.exists(id)
+	k, ok := kindOf(id)
+	if !ok {
+		return "*", "*", nil
+	}
+	if !c.faults.Hidden(id, c.cfg.Clock.Now()) {
+		tags = maps.Clone(c.st.Tags[id])
+	}
+	if pair := c.st.KeyPairs[id]; pair != nil {
+		id = pair.Name
+	}
+	return k.typ, id, tags
 }

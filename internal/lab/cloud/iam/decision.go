@@ -1,7 +1,6 @@
 package iam
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -9,7 +8,7 @@ import (
 // Demand is one permission that a request needs.
 type Demand struct {
 	Action   string              // "ec2:RunInstances"
-	Resource string              // an ARN, or * where the action has no resources
+	Resource string              // an ARN, or * where the action knows no resources
 	Context  map[string][]string // condition keys
 }
 
@@ -26,14 +25,22 @@ type Principal struct {
 type DeniedError struct {
 	Principal, Action, Resource string
 	Explicit                    bool // a statement denies it; otherwise none allows it
+	Session                     bool // the policy of the session is the reason
 }
 
 func (e *DeniedError) Error() string {
-	why := "because no identity-based policy allows the " + e.Action + " action"
-	if e.Explicit {
-		why = "with an explicit deny in an identity-based policy"
+	on, kind, article := "", "identity-based policy", "an "
+	if e.Resource != "*" {
+		on = " on resource: " + e.Resource
 	}
-	return fmt.Sprintf("User: %s is not authorized to perform: %s on resource: %s %s", e.Principal, e.Action, e.Resource, why)
+	if e.Session {
+		kind, article = "session policy", "a "
+	}
+	why := "because no " + kind + " allows the " + e.Action + " action"
+	if e.Explicit {
+		why = "with an explicit deny in " + article + kind
+	}
+	return "User: " + e.Principal + " is not authorized to perform: " + e.Action + on + " " + why
 }
 
 // Authorize returns a DeniedError for the first demand that is not allowed.
@@ -43,13 +50,14 @@ func (p Principal) Authorize(demands []Demand) error {
 	}
 	for _, d := range demands {
 		allowed, denied := decide(p.Policies, d)
-		allowed = allowed || p.Everything
-		if p.Session != nil {
-			inSession, deniedInSession := decide([]Policy{*p.Session}, d)
-			allowed, denied = allowed && inSession, denied || deniedInSession
+		if denied || !allowed && !p.Everything {
+			return &DeniedError{Principal: p.ARN, Action: d.Action, Resource: d.Resource, Explicit: denied}
 		}
-		if denied || !allowed {
-			return &DeniedError{p.ARN, d.Action, d.Resource, denied}
+		if p.Session == nil {
+			continue
+		}
+		if allowed, denied = decide([]Policy{*p.Session}, d); denied || !allowed {
+			return &DeniedError{Principal: p.ARN, Action: d.Action, Resource: d.Resource, Explicit: denied, Session: true}
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -19,9 +20,8 @@ type Call struct {
 // Account is what authorization asks about the account.
 type Account struct {
 	ID, Region string
-	// Resource returns the tags of an EC2 resource, and the id that an association's id stands for.
-	// ok is false if it does not exist.
-	Resource func(id string) (of string, tags map[string]string, ok bool)
+	// Resource returns the type, name and tags of the EC2 resource that the value of a parameter names.
+	Resource func(parameter, value string) (typ, name string, tags map[string]string)
 	// ParameterTags returns the tags of a parameter, and whether it is one of AWS' public ones.
 	ParameterTags func(name string) (tags map[string]string, public bool)
 }
@@ -50,17 +50,17 @@ func (a Account) Demands(c Call) (demands []Demand, ok bool) {
 }
 
 // described is what an EC2 action demands: its own permission on the resources that its parameters
-// name, and on those that it makes.
+// name, whether they exist or not, and on those that it makes.
 type described struct {
 	on    []string // parameters, also of lists and of network interfaces
 	makes []string // resource types
 }
 
-// ec2Actions are EC2's actions but the Describe ones, which know no resources.
+// ec2Actions are EC2's actions. Describe actions that are not in it know no resources.
 // https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonec2.html
 var ec2Actions = map[string]described{
 	"AllocateAddress":                            {makes: []string{"elastic-ip"}},
-	"AssociateAddress":                           {on: []string{"AllocationId", "InstanceId", "NetworkInterfaceId"}},
+	"AssociateAddress":                           {on: []string{"AllocationId", "PublicIp", "InstanceId", "NetworkInterfaceId"}},
 	"AssociateRouteTable":                        {on: []string{"RouteTableId", "SubnetId"}},
 	"AttachInternetGateway":                      {on: []string{"InternetGatewayId", "VpcId"}},
 	"AttachVolume":                               {on: []string{"VolumeId", "InstanceId"}},
@@ -76,7 +76,7 @@ var ec2Actions = map[string]described{
 	"CreateVolume":                               {makes: []string{"volume"}},
 	"CreateVpc":                                  {makes: []string{"vpc"}},
 	"DeleteInternetGateway":                      {on: []string{"InternetGatewayId"}},
-	"DeleteKeyPair":                              {on: []string{"KeyPairId"}},
+	"DeleteKeyPair":                              {on: []string{"KeyPairId", "KeyName"}},
 	"DeleteNetworkInterface":                     {on: []string{"NetworkInterfaceId"}},
 	"DeleteRoute":                                {on: []string{"RouteTableId"}},
 	"DeleteRouteTable":                           {on: []string{"RouteTableId"}},
@@ -85,9 +85,11 @@ var ec2Actions = map[string]described{
 	"DeleteTags":                                 {on: []string{"ResourceId"}},
 	"DeleteVolume":                               {on: []string{"VolumeId"}},
 	"DeleteVpc":                                  {on: []string{"VpcId"}},
+	"DescribeInstanceAttribute":                  {on: []string{"InstanceId"}},
+	"DescribeVpcAttribute":                       {on: []string{"VpcId"}},
 	"DetachInternetGateway":                      {on: []string{"InternetGatewayId", "VpcId"}},
 	"DetachVolume":                               {on: []string{"VolumeId", "InstanceId"}},
-	"DisassociateAddress":                        {on: []string{"AssociationId"}},
+	"DisassociateAddress":                        {on: []string{"AssociationId", "PublicIp"}},
 	"DisassociateRouteTable":                     {on: []string{"AssociationId"}},
 	"GetConsoleOutput":                           {on: []string{"InstanceId"}},
 	"ImportKeyPair":                              {makes: []string{"key-pair"}},
@@ -105,7 +107,7 @@ var ec2Actions = map[string]described{
 	"ReplaceRouteTableAssociation":               {on: []string{"RouteTableId", "AssociationId"}},
 	"RevokeSecurityGroupEgress":                  {on: []string{"GroupId"}},
 	"RevokeSecurityGroupIngress":                 {on: []string{"GroupId"}},
-	"RunInstances":                               {on: []string{"ImageId", "SubnetId", "SecurityGroupId"}, makes: []string{"instance", "network-interface", "volume"}},
+	"RunInstances":                               {on: []string{"ImageId", "SubnetId", "SecurityGroupId", "KeyName"}, makes: []string{"instance", "network-interface", "volume"}},
 	"StartInstances":                             {on: []string{"InstanceId"}},
 	"StopInstances":                              {on: []string{"InstanceId"}},
 	"TerminateInstances":                         {on: []string{"InstanceId"}},
@@ -114,30 +116,17 @@ var ec2Actions = map[string]described{
 	"UpdateSecurityGroupRuleDescriptionsIngress": {on: []string{"GroupId"}},
 }
 
-// ec2Types has the type of an EC2 resource in its ARN, by the prefix of its id.
-var ec2Types = map[string]string{
-	"acl": "network-acl", "ami": "image", "dopt": "dhcp-options", "eipalloc": "elastic-ip", "eni": "network-interface", "i": "instance",
-	"igw": "internet-gateway", "key": "key-pair", "rtb": "route-table", "sg": "security-group", "sgr": "security-group-rule",
-	"subnet": "subnet", "vol": "volume", "vpc": "vpc",
-}
-
 func (a Account) ec2(c Call) ([]Demand, bool) {
 	action := "ec2:" + c.Action
-	if strings.HasPrefix(c.Action, "Describe") {
-		return []Demand{{Action: action, Resource: "*"}}, true
-	}
 	d, ok := ec2Actions[c.Action]
 	if !ok {
-		return nil, false
+		return []Demand{{Action: action, Resource: "*"}}, strings.HasPrefix(c.Action, "Describe")
 	}
 	var out []Demand
 	given := requestTags(c.Form)
-	for _, id := range ids(c.Form, d.on) {
-		of, tags, exists := a.Resource(id)
-		if !exists {
-			continue // the action itself says so
-		}
-		demand := Demand{Action: action, Resource: a.ec2ARN(of), Context: resourceTags(tags)}
+	for _, p := range named(c.Form, d.on) {
+		typ, name, tags := a.Resource(p.parameter, p.value)
+		demand := Demand{Action: action, Resource: a.ec2ARN(typ, name), Context: resourceTags(tags)}
 		if c.Action == "CreateTags" || c.Action == "DeleteTags" {
 			maps.Copy(demand.Context, tagContext(given[""]))
 		}
@@ -147,7 +136,11 @@ func (a Account) ec2(c Call) ([]Demand, bool) {
 		if made == "security-group-rule" && len(given[made]) == 0 {
 			continue // asked for only if the rules get tags
 		}
-		arn := "arn:aws:ec2:" + a.Region + ":" + a.ID + ":" + made + "/*"
+		name := "*"
+		if made == "key-pair" {
+			name = c.Form.Get("KeyName")
+		}
+		arn := a.ec2ARN(made, name)
 		out = append(out, Demand{Action: action, Resource: arn, Context: tagContext(given[made])})
 		if len(given[made]) > 0 {
 			context := tagContext(given[made])
@@ -155,27 +148,33 @@ func (a Account) ec2(c Call) ([]Demand, bool) {
 			out = append(out, Demand{Action: "ec2:CreateTags", Resource: arn, Context: context})
 		}
 	}
+	if len(out) == 0 { // the request names nothing: its permission is asked for nevertheless
+		out = []Demand{{Action: action, Resource: a.ec2ARN("*", "*")}}
+	}
 	return out, true
 }
 
-func (a Account) ec2ARN(id string) string {
-	prefix, _, _ := strings.Cut(id, "-")
+func (a Account) ec2ARN(typ, name string) string {
 	owner := a.ID
-	if prefix == "ami" {
+	if typ == "image" {
 		owner = "" // images may be anybody's
 	}
-	return "arn:aws:ec2:" + a.Region + ":" + owner + ":" + ec2Types[prefix] + "/" + id
+	return "arn:aws:ec2:" + a.Region + ":" + owner + ":" + typ + "/" + name
 }
 
-// ids returns the ids that the parameters hold, in the order of the parameters.
-func ids(form url.Values, parameters []string) []string {
-	var out []string
-	for _, p := range parameters {
+// parameter is a parameter that names a resource.
+type parameter struct{ parameter, value string }
+
+// named returns the parameters that name resources, in the order of names, each value once.
+func named(form url.Values, names []string) []parameter {
+	var out []parameter
+	for _, n := range names {
 		for _, key := range slices.Sorted(maps.Keys(form)) {
 			parts := strings.Split(key, ".")
-			inInterface := len(parts) > 2 && parts[0] == "NetworkInterface" && parts[2] == p
-			if id := form.Get(key); (parts[0] == p && len(parts) < 3 || inInterface) && id != "" && !slices.Contains(out, id) {
-				out = append(out, id)
+			inInterface := len(parts) > 2 && parts[0] == "NetworkInterface" && parts[2] == n
+			p := parameter{n, form.Get(key)}
+			if (parts[0] == n && len(parts) < 3 || inInterface) && p.value != "" && !slices.Contains(out, p) {
+				out = append(out, p)
 			}
 		}
 	}
@@ -240,7 +239,7 @@ func (a Account) ssm(c Call) ([]Demand, bool) {
 	}
 	action := "ssm:" + c.Action
 	if field == "" {
-		return []Demand{{Action: action, Resource: "*"}}, true
+		return []Demand{{Action: action, Resource: "arn:aws:ssm:" + a.Region + ":" + a.ID + ":*"}}, true
 	}
 	var in map[string]any
 	_ = json.Unmarshal(c.Body, &in) // the action itself refuses what cannot be read
@@ -253,6 +252,15 @@ func (a Account) ssm(c Call) ([]Demand, bool) {
 			given[key], _ = t["Value"].(string)
 		}
 	}
+	context := tagContext(given)
+	if keys := texts(in["TagKeys"]); len(keys) > 0 {
+		context["aws:TagKeys"] = keys
+	}
+	for parameter, key := range map[string]string{"Overwrite": "ssm:Overwrite", "Recursive": "ssm:Recursive"} {
+		if value, ok := in[parameter].(bool); ok {
+			context[key] = []string{strconv.FormatBool(value)}
+		}
+	}
 	for _, name := range texts(in[field]) {
 		tags, public := a.ParameterTags(name)
 		owner := a.ID
@@ -261,12 +269,15 @@ func (a Account) ssm(c Call) ([]Demand, bool) {
 		}
 		name, _, _ = strings.Cut(name, ":") // a version
 		arn := "arn:aws:ssm:" + a.Region + ":" + owner + ":parameter/" + strings.TrimPrefix(name, "/")
-		context := resourceTags(tags)
-		maps.Copy(context, tagContext(given))
-		out = append(out, Demand{Action: action, Resource: arn, Context: context})
+		demand := Demand{Action: action, Resource: arn, Context: resourceTags(tags)}
+		maps.Copy(demand.Context, context)
+		out = append(out, demand)
 		if c.Action == "PutParameter" && len(given) > 0 {
 			out = append(out, Demand{Action: "ssm:AddTagsToResource", Resource: arn, Context: tagContext(given)})
 		}
+	}
+	if len(out) == 0 { // the request names nothing
+		out = []Demand{{Action: action, Resource: "arn:aws:ssm:" + a.Region + ":" + a.ID + ":parameter/"}}
 	}
 	return out, true
 }

@@ -92,7 +92,7 @@ func TestSession(t *testing.T) {
 		t.Error(err)
 	}
 	err := (Principal{ARN: "me", Policies: []Policy{all}, Session: &vpcs}).Authorize(put)
-	if want := "User: me is not authorized to perform: ssm:PutParameter on resource: * because no identity-based policy allows the ssm:PutParameter action"; err == nil || err.Error() != want {
+	if want := "User: me is not authorized to perform: ssm:PutParameter because no session policy allows the ssm:PutParameter action"; err == nil || err.Error() != want {
 		t.Error(err)
 	}
 	if err := (Principal{Policies: []Policy{vpcs}, Session: &all}).Authorize(put); err == nil {
