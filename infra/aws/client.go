@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	ststypes "github.com/aws/aws-sdk-go-v2/service/sts/types"
+	"github.com/aws/smithy-go/middleware"
 )
 
 // DefaultMaxRetries is how often a call is retried after throttling or a temporary failure. It is
@@ -169,11 +170,15 @@ func New(ctx context.Context, c Config) (*Client, error) {
 		stsClient = newSTS()
 	}
 	retryers := retryers{newRetryer(c), newRetryer(c)}
-	return &Client{
-		EC2: ec2.NewFromConfig(loaded, func(o *ec2.Options) {
+	newEC2 := func(more ...func(*middleware.Stack) error) *ec2.Client {
+		return ec2.NewFromConfig(loaded, func(o *ec2.Options) {
 			o.BaseEndpoint, o.Retryer = endpoint(c.Endpoints.EC2, o.BaseEndpoint), retryers.ec2
-			o.APIOptions = append(o.APIOptions, nameDenied("ec2"))
-		}),
+			o.APIOptions = append(append(o.APIOptions, nameDenied("ec2")), more...)
+		})
+	}
+	plain := newEC2()
+	return &Client{
+		EC2: newEC2(nameMissing(func(ctx context.Context, id string) error { return look(ctx, plain, id) })),
 		SSM: ssm.NewFromConfig(loaded, func(o *ssm.Options) {
 			o.BaseEndpoint, o.Retryer = endpoint(c.Endpoints.SSM, o.BaseEndpoint), retryers.ssm
 			o.APIOptions = append(o.APIOptions, nameDenied("ssm"))

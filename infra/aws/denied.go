@@ -10,7 +10,9 @@ import (
 type DeniedError struct {
 	Principal string // ARN of the caller; empty if AWS does not say it
 	Action    string // "ec2:RunInstances"
-	Resource  string // ARN, or * where an action has no resources; empty if AWS does not say it
+	Resource  string // ARN; empty where an action has no resources, or if AWS does not say it
+	Reason    string // which kind of policy denies it or does not allow it, in AWS' words; empty if AWS does not say it
+	explicit  bool   // a policy denies it
 	said      string // what AWS says instead
 	err       error
 }
@@ -22,6 +24,9 @@ func (e *DeniedError) Error() string {
 	}
 	if e.Principal != "" {
 		text = e.Principal + " is " + text
+	}
+	if e.Reason != "" {
+		text += " " + e.Reason
 	}
 	text += " (" + ErrorCode(e.err) + ")"
 	if e.said != "" {

@@ -9,7 +9,7 @@ import (
 
 // deniedWords are those of AWS' messages. Services differ in what they leave out.
 // https://docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot_access-denied.html
-var deniedWords = regexp.MustCompile(`User: (\S+) is not authorized to perform: ([a-zA-Z0-9-]+:[a-zA-Z]+)(?: on resource: (\S+))?`)
+var deniedWords = regexp.MustCompile(`User: (\S+) is not authorized to perform: ([a-zA-Z0-9-]+:[a-zA-Z]+)(?: on resource: (\S+))?(?: (because|with an explicit deny) ([^.\n]+))?`)
 
 // encodedMessage is what EC2 adds for those who may decode it: a thousand characters and more.
 var encodedMessage = regexp.MustCompile(`\s*Encoded authorization failure message: \S+`)
@@ -18,7 +18,11 @@ var encodedMessage = regexp.MustCompile(`\s*Encoded authorization failure messag
 // recognise is in said, without an encoded message.
 func readDenied(err error) *DeniedError {
 	if found := deniedWords.FindStringSubmatch(err.Error()); found != nil {
-		return &DeniedError{Principal: found[1], Action: found[2], Resource: found[3], err: err}
+		denied := &DeniedError{Principal: found[1], Action: found[2], Resource: found[3], err: err}
+		if denied.explicit = found[4] == "with an explicit deny"; found[4] != "" {
+			denied.Reason = found[4] + " " + found[5]
+		}
+		return denied
 	}
 	denied := &DeniedError{err: err}
 	var api smithy.APIError

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -17,7 +18,7 @@ var notYet = []string{
 	"InvalidVpcID.NotFound", "InvalidVpcId.NotFound", "InvalidSubnetID.NotFound", "InvalidSubnetId.NotFound",
 	"InvalidRouteTableID.NotFound", "InvalidRouteTableId.NotFound",
 	"InvalidInternetGatewayID.NotFound", "InvalidInternetGatewayId.NotFound", "Gateway.NotAttached",
-	"InvalidGroup.NotFound", "InvalidGroupId.NotFound", "InvalidInstanceID.NotFound", "InvalidNetworkInterfaceID.NotFound",
+	"InvalidGroup.NotFound", "InvalidGroupId.NotFound", "InvalidInstanceID.NotFound", "InvalidNetworkInterfaceID.NotFound", "InvalidVolume.NotFound",
 	"InvalidAllocationID.NotFound", "InvalidAddressID.NotFound", "InvalidID",
 }
 
@@ -38,8 +39,13 @@ const (
 	vanishAttempts = 120
 )
 
-// retryUntilKnown makes a call retry while EC2 does not know yet what was just made.
-func (c *Client) retryUntilKnown() func(*ec2.Options) { return c.retryOn(settleAttempts, notYet...) }
+// retryUntilKnown makes a call retry while EC2 does not know yet what was just made. That may also be
+// its tags, if a policy asks for them: a refusal of one resource is retried doubtAttempts times.
+func (c *Client) retryUntilKnown() func(*ec2.Options) {
+	return func(o *ec2.Options) {
+		o.Retryer = &codeRetryer{Retryer: c.retryers.ec2, codes: notYet, limit: settleAttempts, tags: true}
+	}
+}
 
 // retryUntilUnused makes a deletion retry until what uses the resource has disappeared. When ctx
 // ends meanwhile, the error is what EC2 said last, which tells what is in the way.
@@ -79,26 +85,44 @@ type codeRetryer struct {
 	sdk.Retryer
 	codes []string
 	limit int
-	seen  int // how often one of the codes was returned
+	tags  bool // whether a refusal may mean that EC2 does not know tags yet
+	seen  int  // how often one of the codes was returned
+	doubt int  // how often one resource was refused
 	last  error
+}
+
+// own reports whether the error is one of those that the retryer retries itself.
+func (p *codeRetryer) own(err error) bool { return IsCode(err, p.codes...) || p.unknownTags(err) }
+
+// unknownTags reports whether err may mean that EC2 does not know the tags of a resource yet.
+func (p *codeRetryer) unknownTags(err error) bool {
+	if !p.tags || !IsCode(err, "UnauthorizedOperation") {
+		return false
+	}
+	denied := readDenied(err)
+	return !denied.explicit && denied.Resource != "" && !strings.HasSuffix(denied.Resource, "*")
 }
 
 // MaxAttempts leaves the limit to IsErrorRetryable.
 func (p *codeRetryer) MaxAttempts() int { return p.Retryer.MaxAttempts() + p.limit }
 
 func (p *codeRetryer) IsErrorRetryable(err error) bool {
-	if !IsCode(err, p.codes...) {
+	if !p.own(err) {
 		return p.Retryer.IsErrorRetryable(err)
 	}
 	p.seen++
 	p.last = err
+	if p.unknownTags(err) {
+		p.doubt++
+		return p.doubt < doubtAttempts
+	}
 	return p.seen < p.limit
 }
 
 // RetryDelay counts the two kinds of attempts separately: a call that is throttled once while EC2
 // becomes consistent must not wait as if throttled every time.
 func (p *codeRetryer) RetryDelay(attempt int, err error) (time.Duration, error) {
-	if !IsCode(err, p.codes...) {
+	if !p.own(err) {
 		return p.Retryer.RetryDelay(attempt-p.seen, err)
 	}
 	return backoff(p.seen - 1), nil
@@ -113,7 +137,7 @@ func (p *codeRetryer) GetAttemptToken(ctx context.Context) (func(error) error, e
 }
 
 func (p *codeRetryer) GetRetryToken(ctx context.Context, err error) (func(error) error, error) {
-	if IsCode(err, p.codes...) {
+	if p.own(err) {
 		return func(error) error { return nil }, nil
 	}
 	return p.Retryer.GetRetryToken(ctx, err)

@@ -99,3 +99,27 @@ func TestSettlingIsPaced(t *testing.T) {
 		t.Errorf("%d of 3 attempts were paced", p.attempts)
 	}
 }
+
+// TestUnknownTags: a refusal of one resource is retried for a while where something new is waited for,
+// since EC2 may not know the tags yet that a policy asks for. Other refusals are final.
+func TestUnknownTags(t *testing.T) {
+	const denied = "You are not authorized to perform this operation. User: arn:aws:iam::123456789012:user/u is not authorized to perform: ec2:CreateRoute"
+	for message, want := range map[string]int{
+		denied + " on resource: arn:aws:ec2:us-east-1:123456789012:route-table/rtb-1 because no identity-based policy allows the ec2:CreateRoute action": doubtAttempts,
+		denied + " on resource: arn:aws:ec2:us-east-1:123456789012:route-table/rtb-1 with an explicit deny in a service control policy":                  1,
+		denied + " on resource: arn:aws:ec2:us-east-1:123456789012:route-table/* because no identity-based policy allows the ec2:CreateRoute action":     1,
+		denied + " because no identity-based policy allows the ec2:CreateRoute action":                                                                   1,
+		"Not you.": 1,
+	} {
+		c := &Client{retryers: retryers{ec2: sdk.NopRetryer{}}}
+		var o ec2.Options
+		c.retryUntilKnown()(&o)
+		attempts := 1
+		for o.Retryer.IsErrorRetryable(&smithy.GenericAPIError{Code: "UnauthorizedOperation", Message: message}) {
+			attempts++
+		}
+		if attempts != want {
+			t.Errorf("%s: %d attempts, want %d", message, attempts, want)
+		}
+	}
+}

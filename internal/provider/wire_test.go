@@ -27,7 +27,8 @@ type wire struct {
 	dieAt   int      // counts from 1 what is asked after arm; 0 never
 	arrives bool     // whether the question at which the process dies still takes effect
 	died    bool
-	end     context.CancelFunc // ends what the process is doing
+	loses   func(action string) bool // whether the first answer to an action is lost on its way; nil: none
+	end     context.CancelFunc       // ends what the process is doing
 }
 
 // arm makes the process die at a question from now on. The returned context is that of what it
@@ -61,7 +62,11 @@ func (w *wire) note(action string) (lost, deaf bool) {
 	if w.died {
 		return true, true
 	}
+	first := !slices.Contains(w.asked, action)
 	w.asked = append(w.asked, action)
+	if first && w.loses != nil && w.loses(action) {
+		return false, true
+	}
 	if w.dieAt == 0 || len(w.asked) != w.dieAt {
 		return false, false
 	}
@@ -86,7 +91,9 @@ func (w *wire) serve(t *testing.T, account http.Handler) string {
 		if !lost {
 			account.ServeHTTP(httptest.NewRecorder(), r.WithContext(context.WithoutCancel(r.Context())))
 		}
-		w.end()
+		if w.dead() {
+			w.end()
+		}
 		panic(http.ErrAbortHandler) // closes the connection
 	}))
 	t.Cleanup(server.Close)
