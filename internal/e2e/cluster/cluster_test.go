@@ -52,6 +52,7 @@ func TestCluster(t *testing.T) {
 	})
 	var secrets []string
 	step("private keys", func(t *testing.T) { secrets = c.privateMaterial(t) })
+	suite.PermitDestroy(t)
 	step("destroy leaves nothing", c.Destroy)
 	step("the policies have the IAM actions", c.testIAM)
 	step("no private key in state, plan or log", func(t *testing.T) {
@@ -120,6 +121,7 @@ func TestAgain(t *testing.T) {
 	c.testNodes(t, 1, 1)
 	c.testExtras(t)
 	c.testReplaced(t)
+	suite.PermitDestroy(t)
 	c.Destroy(t)
 }
 

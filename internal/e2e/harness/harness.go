@@ -165,18 +165,27 @@ func (s *Suite) Env() []string {
 	return env
 }
 
-// Restrict lets a workspace run as a user that has exactly the policies of examples/iam.
+// Restrict lets a workspace run as a user that has exactly the policy everyday.json of examples/iam.
 func (s *Suite) Restrict(t *testing.T, ws *workspace.Workspace) {
 	t.Helper()
+	ws.Env = append(ws.Env, workspace.Exports(s.permit(t, "everyday.json"))...)
+}
+
+// PermitDestroy gives the user of Restrict the policy destroy.json, too.
+func (s *Suite) PermitDestroy(t *testing.T) { t.Helper(); s.permit(t, "everyday.json", "destroy.json") }
+
+// permit gives the restricted user policies of examples/iam, and returns the exports of its keys.
+func (s *Suite) permit(t *testing.T, policies ...string) string {
+	t.Helper()
 	args := []string{"iam", "user", "terraform"}
-	for _, name := range []string{"everyday.json", "destroy.json"} {
+	for _, name := range policies {
 		args = append(args, "--policy", filepath.Join(s.Root, "examples", "iam", name))
 	}
 	out, err := s.Lab(t.Context(), args...)
 	if err != nil {
 		t.Fatalf("k8s-lab iam: %v\n%s", err, out)
 	}
-	ws.Env = append(ws.Env, workspace.Exports(out)...)
+	return out
 }
 
 // Workspace creates a working directory with the provider installed, the given configuration, and

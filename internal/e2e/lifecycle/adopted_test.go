@@ -132,6 +132,7 @@ func (c *cluster) testTwoSubnets(t *testing.T) {
 
 // testDestroy checks that a destroy leaves the adopted VPC as it was.
 func (c *cluster) testDestroy(t *testing.T) {
+	suite.PermitDestroy(t)
 	if _, err := c.WS.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
