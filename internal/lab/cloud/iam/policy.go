@@ -2,7 +2,8 @@
 // identity policies, the users and roles that have them, what each action demands, and the decision.
 //
 // It knows no HTTP, signatures and faults, and of the services only which parameters name resources.
-// Resource policies, trust policies, permission boundaries and organizations are not evaluated.
+// Trust policies of roles are evaluated. Other resource policies, permission boundaries and
+// organizations are not.
 //
 // Facts are from the IAM User Guide ("IAM JSON policy elements", "Policy evaluation logic") and from
 // the Service Authorization Reference, unless a comment says otherwise.
@@ -13,15 +14,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
 
 // Policy is an identity policy.
-type Policy struct {
-	Version    string
-	Statements []Statement
-}
+type Policy struct{ Statements []Statement }
 
 // Statement allows or denies actions on resources.
 type Statement struct {
@@ -76,38 +75,69 @@ func (w *words) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
+// maxPolicy is how many characters a managed policy may have, white space not counted.
+// https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
+const maxPolicy = 6144
+
 // Parse reads a policy. What IAM would refuse is an error, and so is what is not evaluated here.
 func Parse(raw []byte) (Policy, error) {
+	all, err := statements(raw)
+	if err != nil {
+		return Policy{}, err
+	}
+	var p Policy
+	ids := map[string]bool{}
+	for n, raw := range all {
+		s, err := parseStatement(raw)
+		if err == nil && s.ID != "" && ids[s.ID] {
+			err = fmt.Errorf("the Sid %s is not unique", s.ID)
+		}
+		if err != nil {
+			return Policy{}, fmt.Errorf("statement %d of the policy: %w", n+1, err)
+		}
+		ids[s.ID] = true
+		p.Statements = append(p.Statements, s)
+	}
+	return p, nil
+}
+
+// statements returns the statements of a policy of any kind.
+func statements(raw []byte) ([]json.RawMessage, error) {
 	var doc document
 	if err := strict(raw, &doc); err != nil {
-		return Policy{}, fmt.Errorf("the policy is not valid: %w", err)
+		return nil, fmt.Errorf("the policy is not valid: %w", err)
+	}
+	if n := len(bytes.Join(bytes.Fields(raw), nil)); n > maxPolicy {
+		return nil, fmt.Errorf("the policy has %d characters: IAM takes %d, white space not counted", n, maxPolicy)
 	}
 	if doc.Version != "2012-10-17" && doc.Version != "2008-10-17" {
-		return Policy{}, fmt.Errorf("the policy's version is %q: want 2012-10-17", doc.Version)
+		return nil, fmt.Errorf("the policy's version is %q: want 2012-10-17", doc.Version)
 	}
 	var all []json.RawMessage
 	if json.Unmarshal(doc.Statement, &all) != nil {
 		all = []json.RawMessage{doc.Statement}
 	}
 	if len(doc.Statement) == 0 || len(all) == 0 {
-		return Policy{}, errors.New("the policy has no statement")
+		return nil, errors.New("the policy has no statement")
 	}
-	p := Policy{Version: doc.Version}
-	for n, raw := range all {
-		s, err := parseStatement(raw)
-		if err != nil {
-			return Policy{}, fmt.Errorf("statement %d of the policy: %w", n+1, err)
-		}
-		p.Statements = append(p.Statements, s)
-	}
-	return p, nil
+	return all, nil
 }
 
+// strict reads one JSON value with no other fields than those of to.
 func strict(raw []byte, to any) error {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
-	return dec.Decode(to)
+	if err := dec.Decode(to); err != nil {
+		return err
+	}
+	if dec.More() {
+		return errors.New("something follows the JSON value")
+	}
+	return nil
 }
+
+// statementID is what a Sid may be in an identity policy.
+var statementID = regexp.MustCompile(`^[0-9A-Za-z]*$`)
 
 func parseStatement(raw []byte) (Statement, error) {
 	var in statement
@@ -116,6 +146,8 @@ func parseStatement(raw []byte) (Statement, error) {
 	}
 	s := Statement{ID: in.ID, Deny: in.Effect == "Deny", Actions: in.Action, NotActions: in.NotAction, Resources: in.Resource, NotResource: in.NotResource}
 	switch {
+	case !statementID.MatchString(in.ID):
+		return s, fmt.Errorf("the Sid is %q: want letters and digits", in.ID)
 	case in.Effect != "Allow" && in.Effect != "Deny":
 		return s, fmt.Errorf("the effect is %q: want Allow or Deny", in.Effect)
 	case (len(in.Action) == 0) == (len(in.NotAction) == 0):

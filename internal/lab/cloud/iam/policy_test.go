@@ -20,6 +20,10 @@ func TestParse(t *testing.T) {
 		{`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"ec2:*","Resource":"*","Condition":{"StringLike":{"a":"${aws:username}"}}}]}`, "policy variable"},
 		{`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"ec2:*","Resource":"*","Principal":"*"}]}`, "Principal"},
 		{`[]`, "not valid"},
+		{`{"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"ec2:*","Resource":"*"}} {}`, "something follows"},
+		{`{"Version":"2012-10-17","Statement":{"Sid":"My statement","Effect":"Allow","Action":"ec2:*","Resource":"*"}}`, "Sid"},
+		{`{"Version":"2012-10-17","Statement":[{"Sid":"A","Effect":"Allow","Action":"ec2:*","Resource":"*"},{"Sid":"A","Effect":"Deny","Action":"ec2:*","Resource":"*"}]}`, "not unique"},
+		{`{"Version":"2012-10-17","Statement":[{"Sid":"` + strings.Repeat("a", 6100) + `","Effect":"Allow","Action":"ec2:*","Resource":"*"}]}`, "6144"},
 	} {
 		_, err := Parse([]byte(tc.policy))
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
