@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 )
 
 // identities manages IAM's users and roles.
@@ -14,21 +15,33 @@ func identities(ctx context.Context, c *cli, args []string) error {
 	if len(rest) > 0 {
 		kind, rest = rest[0], rest[1:]
 	}
+	of := kind // what is to be deleted
+	if kind == "delete" && len(rest) > 0 {
+		of, rest = rest[0], rest[1:]
+	}
 	if kind != "list" && len(rest) > 0 {
 		name, rest = rest[0], rest[1:]
 	}
 	f := c.flags("iam")
-	var policies files
-	f.Var(&policies, "policy", "file with an identity policy; may be given several times")
+	var policies, trust files
+	if kind == "user" || kind == "role" {
+		f.Var(&policies, "policy", "file with an identity policy; may be given several times")
+	}
+	if kind == "role" {
+		f.Var(&trust, "trust", "file with the trust policy; without one the role trusts the account")
+	}
 	if err := parse(f, rest); err != nil {
 		return err
+	}
+	if len(trust) > 1 {
+		return errors.New("a role has one trust policy")
 	}
 	l, err := c.lab()
 	if err != nil {
 		return err
 	}
 	switch {
-	case kind == "list" && len(policies) == 0:
+	case kind == "list":
 		all, err := l.Identities(ctx)
 		if err != nil {
 			return err
@@ -47,15 +60,19 @@ func identities(ctx context.Context, c *cli, args []string) error {
 		}
 		_, err = fmt.Fprintf(c.stdout, "export AWS_ACCESS_KEY_ID=%s\nexport AWS_SECRET_ACCESS_KEY=%s\n", shellQuote(u.AccessKeyID), shellQuote(u.SecretAccessKey))
 		return err
+	case kind == "delete" && of == "user" && name != "":
+		return l.DeleteUser(ctx, name)
+	case kind == "delete" && of == "role" && name != "":
+		return l.DeleteRole(ctx, name)
 	case kind == "role" && name != "":
-		r, err := l.PutRole(ctx, name, policies)
+		r, err := l.PutRole(ctx, name, policies, strings.Join(trust, ""))
 		if err != nil {
 			return err
 		}
 		_, err = fmt.Fprintln(c.stdout, r.ARN)
 		return err
 	}
-	return errors.New("iam needs list, user NAME or role NAME; k8s-lab help shows how")
+	return errors.New("iam needs list, user NAME, role NAME or delete (user|role) NAME; k8s-lab help shows how")
 }
 
 // files are the contents of files named by a flag.

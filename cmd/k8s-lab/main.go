@@ -32,8 +32,9 @@ Usage: k8s-lab [--state-dir DIR] COMMAND [flags]
   iam        users and roles with identity policies; a user's keys are printed as
              shell exports:
              k8s-lab iam user terraform --policy everyday.json [--policy ...]
-             k8s-lab iam role deploy --policy everyday.json
+             k8s-lab iam role deploy --policy everyday.json [--trust trust.json]
              k8s-lab iam list
+             k8s-lab iam delete (user|role) NAME
   fault      inject faults: k8s-lab fault (list | clear | KIND key=value...)
              throttle    action=DescribeInstances every=3 | fraction=0.2
              eventual    milliseconds=500 | calls=3

@@ -120,11 +120,22 @@ func (l *Lab) Identities(ctx context.Context) (Identities, error) {
 // user with the access key.
 func (l *Lab) PutUser(ctx context.Context, name string, policies []string) (iam.User, error) {
 	var u iam.User
-	return u, l.call(ctx, http.MethodPut, "/_lab/iam/users/"+url.PathEscape(name), map[string]any{"policies": policies}, &u)
+	return u, l.call(ctx, http.MethodPut, "/_lab/iam/users/"+url.PathEscape(name), cloud.Identity{Policies: policies}, &u)
 }
 
-// PutRole makes a role with identity policies, or gives them to the one that exists.
-func (l *Lab) PutRole(ctx context.Context, name string, policies []string) (iam.Role, error) {
+// PutRole makes a role with identity policies and a trust policy, or gives them to the one that
+// exists. An empty trust policy stands for one that trusts the account.
+func (l *Lab) PutRole(ctx context.Context, name string, policies []string, trust string) (iam.Role, error) {
 	var r iam.Role
-	return r, l.call(ctx, http.MethodPut, "/_lab/iam/roles/"+url.PathEscape(name), map[string]any{"policies": policies}, &r)
+	return r, l.call(ctx, http.MethodPut, "/_lab/iam/roles/"+url.PathEscape(name), cloud.Identity{Policies: policies, Trust: trust}, &r)
+}
+
+// DeleteUser deletes a user. It is an error if there is none.
+func (l *Lab) DeleteUser(ctx context.Context, name string) error {
+	return l.call(ctx, http.MethodDelete, "/_lab/iam/users/"+url.PathEscape(name), nil, nil)
+}
+
+// DeleteRole deletes a role. It is an error if there is none.
+func (l *Lab) DeleteRole(ctx context.Context, name string) error {
+	return l.call(ctx, http.MethodDelete, "/_lab/iam/roles/"+url.PathEscape(name), nil, nil)
 }

@@ -145,7 +145,7 @@ func TestSessionsExpire(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	c.account.Fault(fault.Fault{Kind: fault.ShortSessions, Seconds: 1})
-	c.role("terraform")
+	c.role("terraform", "")
 	c.more = values{"assume_role": values{"role_arn": "arn:aws:iam::123456789012:role/terraform", "session_name": "apply"}}
 	c = c.process(t)
 	network := c.instance("k8s_network")
@@ -160,10 +160,10 @@ func TestSessionsExpire(t *testing.T) {
 	}
 }
 
-// role makes a role that may do everything.
-func (c cloud) role(name string) {
+// role makes a role that may do everything. Without a trust policy it trusts the account.
+func (c cloud) role(name, trust string) {
 	c.t.Helper()
-	if _, err := c.account.Cloud.Identities().PutRole(name, []string{`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`}); err != nil {
+	if _, err := c.account.Cloud.Identities().PutRole(name, []string{`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`}, trust); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -196,8 +196,10 @@ func TestWebIdentity(t *testing.T) {
 	}
 	write(time.Now().Add(time.Hour))
 	c.account.Fault(fault.Fault{Kind: fault.ShortSessions, Seconds: 1})
-	c.role("tfc")
-	c.role("admin")
+	c.role("tfc", `{"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"sts:AssumeRoleWithWebIdentity",
+		"Principal":{"Federated":"arn:aws:iam::123456789012:oidc-provider/app.terraform.io"},
+		"Condition":{"StringEquals":{"app.terraform.io:aud":"aws.workload.identity"},"StringLike":{"app.terraform.io:sub":"organization:acme:*"}}}}`)
+	c.role("admin", "")
 	identity := values{"role_arn": "arn:aws:iam::123456789012:role/tfc", "session_name": "run", "web_identity_token_file": file}
 	c.more = values{"access_key": nil, "secret_key": nil, "assume_role_with_web_identity": identity}
 	c = c.process(t)

@@ -2,12 +2,14 @@ package cloud
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 )
 
 // controlPrefix is the path of the control endpoint.
@@ -56,8 +58,17 @@ func (a *Account) newControl() http.Handler {
 		users, roles := a.identities.List()
 		reply(w, http.StatusOK, map[string]any{"users": users, "roles": roles})
 	})
-	mux.HandleFunc("PUT /_lab/iam/users/{name}", putIdentity(a.identities.PutUser))
-	mux.HandleFunc("PUT /_lab/iam/roles/{name}", putIdentity(a.identities.PutRole))
+	mux.HandleFunc("PUT /_lab/iam/users/{name}", putIdentity(func(name string, in Identity) (iam.User, error) {
+		if in.Trust != "" {
+			return iam.User{}, errors.New("a user has no trust policy")
+		}
+		return a.identities.PutUser(name, in.Policies)
+	}))
+	mux.HandleFunc("PUT /_lab/iam/roles/{name}", putIdentity(func(name string, in Identity) (iam.Role, error) {
+		return a.identities.PutRole(name, in.Policies, in.Trust)
+	}))
+	mux.HandleFunc("DELETE /_lab/iam/users/{name}", deleteIdentity(a.identities.DeleteUser))
+	mux.HandleFunc("DELETE /_lab/iam/roles/{name}", deleteIdentity(a.identities.DeleteRole))
 	mux.HandleFunc("GET /_lab/faults", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, a.faults.List()) })
 	mux.HandleFunc("POST /_lab/faults", a.addFault)
 	mux.HandleFunc("DELETE /_lab/faults", func(w http.ResponseWriter, _ *http.Request) {
@@ -74,17 +85,35 @@ func (a *Account) newControl() http.Handler {
 	return mux
 }
 
-// putIdentity makes a user or role with the policies of the request's body.
-func putIdentity[T any](put func(name string, policies []string) (T, error)) http.HandlerFunc {
+// Identity is what the control endpoint is told about a user or a role.
+type Identity struct {
+	Policies []string `json:"policies"`
+	Trust    string   `json:"trust,omitempty"` // of a role; empty trusts the account
+}
+
+// deleteIdentity deletes a user or role.
+func deleteIdentity(remove func(name string) (bool, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		var in struct {
-			Policies []string `json:"policies"`
+		switch ok, err := remove(r.PathValue("name")); {
+		case err != nil:
+			refuse(w, http.StatusInternalServerError, err)
+		case !ok:
+			refuse(w, http.StatusNotFound, fmt.Errorf("there is no %q", r.PathValue("name")))
+		default:
+			w.WriteHeader(http.StatusNoContent)
 		}
+	}
+}
+
+// putIdentity makes a user or role with the policies of the request's body.
+func putIdentity[T any](put func(name string, in Identity) (T, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var in Identity
 		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&in); err != nil {
 			refuse(w, http.StatusBadRequest, fmt.Errorf("reading the policies: %w", err))
 			return
 		}
-		made, err := put(r.PathValue("name"), in.Policies)
+		made, err := put(r.PathValue("name"), in)
 		if err != nil {
 			refuse(w, http.StatusBadRequest, err)
 			return

@@ -1,6 +1,7 @@
 package cloud_test
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -195,7 +196,7 @@ func TestUserAndRole(t *testing.T) {
 	l := newLab(t)
 	ctx := t.Context()
 	const arn = "arn:aws:iam::123456789012:role/deploy"
-	if _, err := l.cloud.Identities().PutRole("deploy", []string{`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"ec2:Describe*","Resource":"*"}]}`}); err != nil {
+	if _, err := l.cloud.Identities().PutRole("deploy", []string{`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"ec2:Describe*","Resource":"*"}]}`}, ""); err != nil {
 		t.Fatal(err)
 	}
 	assume := func(as *lab, policy string) (*awssts.AssumeRoleOutput, error) {
@@ -236,5 +237,59 @@ func TestUserAndRole(t *testing.T) {
 	}
 	if _, err := l.cloud.Identities().PutUser("ab", []string{"{}"}); err == nil {
 		t.Error("a malformed policy")
+	}
+	// Without the role its sessions may do nothing; without the user the key is unknown.
+	c := must[*awssts.AssumeRoleOutput](t)(assume(dev, "")).Credentials
+	as := l.with(*c.AccessKeyId, *c.SecretAccessKey, *c.SessionToken)
+	for _, path := range []string{"/_lab/iam/roles/deploy", "/_lab/iam/users/dev"} {
+		for _, want := range []int{http.StatusNoContent, http.StatusNotFound} {
+			if got := l.control(t, http.MethodDelete, path, nil, nil); got != want {
+				t.Errorf("DELETE %s: %d, want %d", path, got, want)
+			}
+		}
+	}
+	_, err = as.DescribeVpcs(ctx, &awsec2.DescribeVpcsInput{})
+	refused(t, err, "UnauthorizedOperation")
+	_, err = dev.DescribeVpcs(ctx, &awsec2.DescribeVpcsInput{})
+	refused(t, err, "AuthFailure")
+}
+
+// TestTrustedRoles: a role is assumed only by whom it trusts. Whom its trust policy names needs no
+// permission; whose account it names does. The owner of the account is no exception.
+func TestTrustedRoles(t *testing.T) {
+	l := newLab(t)
+	ctx := t.Context()
+	put := func(trust string) {
+		t.Helper()
+		body := map[string]any{"policies": []string{everything}, "trust": `{"Version":"2012-10-17","Statement":[` + trust + `]}`}
+		if got := l.control(t, http.MethodPut, "/_lab/iam/roles/deploy", body, nil); got != http.StatusOK {
+			t.Fatalf("the role was refused: %d", got)
+		}
+	}
+	assume := func(as *lab, external *string, policy ...string) error {
+		in := &awssts.AssumeRoleInput{RoleArn: aws.String("arn:aws:iam::123456789012:role/deploy"), RoleSessionName: aws.String("test"), ExternalId: external}
+		for _, p := range policy {
+			in.Policy = &p
+		}
+		_, err := as.sts.AssumeRole(ctx, in)
+		return err
+	}
+	nobody := l.user(t, `{"Effect":"Allow","Action":"ec2:*","Resource":"*"}`)
+	put(`{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::123456789012:root"},"Action":"sts:AssumeRole"}`)
+	refused(t, assume(l, nil), "")
+	refused(t, assume(nobody, nil), "AccessDenied")
+	refused(t, assume(l, nil, strings.Repeat(" ", 2048)+"{}"), "ValidationError")
+	put(`{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::123456789012:user/dev"},"Action":"sts:AssumeRole","Condition":{"StringEquals":{"sts:ExternalId":"x-1"}}}`)
+	refused(t, assume(nobody, aws.String("x-1")), "")
+	refused(t, assume(nobody, aws.String("x-2")), "AccessDenied")
+	err := assume(l, aws.String("x-1"))
+	refused(t, err, "AccessDenied")
+	if want := "User: arn:aws:iam::123456789012:user/lab is not authorized to perform: sts:AssumeRole on resource: arn:aws:iam::123456789012:role/deploy"; !strings.HasSuffix(err.Error(), want) {
+		t.Error(err)
+	}
+	forbidden := l.user(t, `{"Effect":"Deny","Action":"sts:*","Resource":"*"}`)
+	refused(t, assume(forbidden, aws.String("x-1")), "AccessDenied")
+	if got := l.control(t, http.MethodPut, "/_lab/iam/roles/deploy", map[string]any{"trust": "{}"}, nil); got != http.StatusBadRequest {
+		t.Errorf("a malformed trust policy: %d", got)
 	}
 }

@@ -53,12 +53,14 @@ func TestCredentials(t *testing.T) {
 	}
 	_, err := assume("arn:aws:iam::123456789012:role/deploy")
 	refused(t, err, "AccessDenied") // the role does not exist
-	if _, err := l.cloud.Identities().PutRole("deploy", []string{everything}); err != nil {
+	if _, err := l.cloud.Identities().PutRole("deploy", []string{everything}, ""); err != nil {
 		t.Fatal(err)
 	}
 	c := must[*awssts.AssumeRoleOutput](t)(assume("arn:aws:iam::123456789012:role/deploy")).Credentials
 	assumed := l.with(*c.AccessKeyId, *c.SecretAccessKey, *c.SessionToken)
 	refused(t, describe(assumed), "")
+	_, err = assumed.sts.GetSessionToken(ctx, &awssts.GetSessionTokenInput{})
+	refused(t, err, "AccessDenied") // only with long-term credentials
 	if arn := must[string](t)(whoami(assumed)); arn != "arn:aws:sts::123456789012:assumed-role/deploy/test" {
 		t.Errorf("the role is %s", arn)
 	}

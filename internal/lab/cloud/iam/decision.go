@@ -43,6 +43,10 @@ func (e *DeniedError) Error() string {
 	return "User: " + e.Principal + " is not authorized to perform: " + e.Action + on + " " + why
 }
 
+// ByDefault reports whether only no policy of the user or role allows the demand. What a resource
+// policy allows is allowed then.
+func (e *DeniedError) ByDefault() bool { return !e.Explicit && !e.Session }
+
 // Authorize returns a DeniedError for the first demand that is not allowed.
 func (p Principal) Authorize(demands []Demand) error {
 	if p.Everything && p.Session == nil {

@@ -42,11 +42,12 @@ type User struct {
 	Policies        []string `json:"policies"` // documents
 }
 
-// Role can be assumed by everybody in the account whose own policies allow it.
+// Role can be assumed by whom its trust policy allows.
 type Role struct {
 	Name     string   `json:"name"`
 	ARN      string   `json:"arn"`
 	Policies []string `json:"policies"` // documents
+	Trust    string   `json:"trust"`    // document
 }
 
 // Open reads the users and roles kept in cfg.File, if it exists.
@@ -92,20 +93,64 @@ func (d *Directory) PutUser(name string, policies []string) (User, error) {
 		}
 	}
 	u.Policies = policies
-	d.saved.Users[name] = u
-	return u, d.save()
+	return u, put(d, d.saved.Users, name, u)
 }
 
-// PutRole makes a role with the policies, or gives them to the one that exists.
-func (d *Directory) PutRole(name string, policies []string) (Role, error) {
+// PutRole makes a role with the policies, or gives them to the one that exists. An empty trust policy
+// stands for one that trusts the account.
+func (d *Directory) PutRole(name string, policies []string, trust string) (Role, error) {
+	if trust == "" {
+		trust = DefaultTrust(d.cfg.AccountID)
+	}
 	if err := check(name, policies); err != nil {
+		return Role{}, err
+	}
+	if _, err := ParseTrust([]byte(trust)); err != nil {
 		return Role{}, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	r := Role{Name: name, ARN: "arn:aws:iam::" + d.cfg.AccountID + ":role/" + name, Policies: policies}
-	d.saved.Roles[name] = r
-	return r, d.save()
+	r := Role{Name: name, ARN: "arn:aws:iam::" + d.cfg.AccountID + ":role/" + name, Policies: policies, Trust: trust}
+	return r, put(d, d.saved.Roles, name, r)
+}
+
+// put keeps one user or role. It changes nothing if it cannot save it. The caller holds mu.
+func put[T any](d *Directory, all map[string]T, name string, value T) error {
+	before, existed := all[name]
+	all[name] = value
+	err := d.save()
+	if err != nil {
+		if delete(all, name); existed {
+			all[name] = before
+		}
+	}
+	return err
+}
+
+// DeleteUser deletes a user: the access key is unknown from now on. ok is false if there is none.
+func (d *Directory) DeleteUser(name string) (ok bool, err error) {
+	return remove(d, d.saved.Users, name)
+}
+
+// DeleteRole deletes a role. What has its credentials may do nothing any more. ok is false if there
+// is none.
+func (d *Directory) DeleteRole(name string) (ok bool, err error) {
+	return remove(d, d.saved.Roles, name)
+}
+
+func remove[T any](d *Directory, all map[string]T, name string) (bool, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before, ok := all[name]
+	if !ok {
+		return false, nil
+	}
+	delete(all, name)
+	if err := d.save(); err != nil {
+		all[name] = before
+		return true, err
+	}
+	return true, nil
 }
 
 // List returns users and roles by name, without secret keys.
@@ -135,12 +180,20 @@ func (d *Directory) UserOf(accessKeyID string) (User, bool) {
 	return User{}, false
 }
 
-// Role returns a role by name.
-func (d *Directory) Role(name string) (Role, bool) {
+// Trusts reports whether a role exists and may be assumed, and whether its trust policy names the
+// caller (see Trust.Allows).
+func (d *Directory) Trusts(role string, a Assumption) (allowed, named bool) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	r, ok := d.saved.Roles[name]
-	return r, ok
+	r, ok := d.saved.Roles[role]
+	d.mu.Unlock()
+	if !ok {
+		return false, false
+	}
+	t, err := ParseTrust([]byte(r.Trust))
+	if err != nil { // it was checked when it was given
+		return false, false
+	}
+	return t.Allows(a)
 }
 
 // Policies returns the policies of the user or role that an ARN names: that of a user, or of a

@@ -1,6 +1,5 @@
 // Package sts is the local cloud's Security Token Service: it returns a caller's identity and
-// issues temporary credentials, which are kept in one private file. Every caller whose policies allow
-// it may assume every role of the account: trust policies are not evaluated.
+// issues temporary credentials, which are kept in one private file. IAM says who may assume a role.
 //
 // It knows nothing of signatures, faults, HTTP and other services.
 package sts
@@ -31,13 +30,21 @@ type Config struct {
 	Owner     aws.Credentials // who may do everything
 	// User returns the secret key and the ARN of the user with an access key id.
 	User func(accessKeyID string) (secret, arn string, ok bool)
-	Role func(name string) bool // reports whether the account has the role
+	// Trusts reports whether a role of the account exists and trusts who wants to assume it.
+	Trusts func(role string, who Assumption) bool
 	// CheckPolicy reports what is wrong with the policy of a session.
 	CheckPolicy func(document string) error
 	Now         func() time.Time
 	Rand        io.Reader // for keys
 	// Lifetime returns how long a session lasts that was asked for a lifetime.
 	Lifetime func(asked time.Duration) time.Duration
+}
+
+// Assumption is a request for a session of a role.
+type Assumption struct {
+	Action  string              // AssumeRole or AssumeRoleWithWebIdentity
+	Caller  string              // ARN of the caller, or of the identity provider
+	Context map[string][]string // condition keys
 }
 
 // Service knows every credential of the account. Its methods are safe for concurrent use.
@@ -154,7 +161,7 @@ type sessionTokenResult struct {
 // actions are those served here.
 var actions = map[string]func(s *Service, form url.Values, accessKeyID string) (any, error){
 	"GetCallerIdentity": func(s *Service, _ url.Values, key string) (any, error) { return s.callerIdentity(key), nil },
-	"AssumeRole":        func(s *Service, form url.Values, _ string) (any, error) { return s.assumeRole(form) },
+	"AssumeRole":        (*Service).assumeRole,
 	"GetSessionToken":   (*Service).sessionToken,
 	// DecodeAuthorizationMessage returns what the message of a refusal by EC2 holds.
 	"DecodeAuthorizationMessage": func(_ *Service, form url.Values, _ string) (any, error) { return decodeMessage(form) },
@@ -179,9 +186,11 @@ func (s *Service) sessionToken(form url.Values, accessKeyID string) (any, error)
 	if err := wire.Decode(form, &in); err != nil {
 		return nil, err
 	}
+	if _, ok := s.session(accessKeyID); ok {
+		return nil, wire.RefuseWith(403, "AccessDenied", "Cannot call GetSessionToken with session credentials")
+	}
 	me := s.callerIdentity(accessKeyID)
-	is, _ := s.session(accessKeyID)
-	creds, err := s.newSession(session{ARN: me.ARN, UserID: me.UserID, Policy: is.Policy, Owner: accessKeyID == s.cfg.Owner.AccessKeyID || is.Owner}, in.DurationSeconds, 12*time.Hour)
+	creds, err := s.newSession(session{ARN: me.ARN, UserID: me.UserID, Owner: accessKeyID == s.cfg.Owner.AccessKeyID}, in.DurationSeconds, 12*time.Hour)
 	return sessionTokenResult{creds}, err
 }
 
@@ -195,12 +204,24 @@ func (s *Service) callerIdentity(accessKeyID string) callerIdentity {
 	return callerIdentity{"arn:aws:iam::" + s.cfg.AccountID + ":user/lab", "AIDALABLABLABLABLABLA", s.cfg.AccountID}
 }
 
+// maxSessionPolicy is how many characters the policy of a session may have.
+// https://docs.aws.amazon.com/STS/latest/APIReference/API_AssumeRole.html
+const maxSessionPolicy = 2048
+
 var (
 	roleARN     = regexp.MustCompile(`^arn:aws:iam::(\d{12}):role/(?:.+/)?([\w+=,.@-]{1,64})$`)
 	sessionName = regexp.MustCompile(`^[\w+=,.@-]{2,64}$`)
 )
 
-func (s *Service) assumeRole(form url.Values) (any, error) {
+// ExternalID returns the condition keys of an AssumeRole request.
+func ExternalID(form url.Values) map[string][]string {
+	if id := form.Get("ExternalId"); id != "" {
+		return map[string][]string{"sts:ExternalId": {id}}
+	}
+	return nil
+}
+
+func (s *Service) assumeRole(form url.Values, accessKeyID string) (any, error) {
 	var in assumeRoleRequest
 	if err := wire.Decode(form, &in); err != nil {
 		return nil, err
@@ -208,24 +229,34 @@ func (s *Service) assumeRole(form url.Values) (any, error) {
 	if len(in.PolicyArns.Members) > 0 {
 		return nil, errManagedPolicies
 	}
-	return s.roleSession(in.RoleArn, in.RoleSessionName, in.Policy, in.DurationSeconds)
+	who := Assumption{"AssumeRole", s.callerIdentity(accessKeyID).ARN, ExternalID(form)}
+	denied := wire.RefuseWith(403, "AccessDenied", "User: %s is not authorized to perform: sts:AssumeRole on resource: %s", who.Caller, in.RoleArn)
+	return s.roleSession(who, denied, in.RoleArn, in.RoleSessionName, in.Policy, in.DurationSeconds)
 }
 
 var errManagedPolicies = wire.Refuse("ValidationError", "The local STS knows no managed policies: give the session a policy document.")
 
-// roleSession makes a session of a role of the account.
-func (s *Service) roleSession(arn, name, policy string, seconds *int) (out assumeRoleResult, err error) {
+// RoleName returns the name of the role that an ARN names, empty if it names none.
+func RoleName(arn string) string {
+	if role := roleARN.FindStringSubmatch(arn); role != nil {
+		return role[2]
+	}
+	return ""
+}
+
+// roleSession makes a session of a role of the account. denied is the error if there is no such role,
+// or if it does not trust the caller: STS does not say which.
+func (s *Service) roleSession(who Assumption, denied error, arn, name, policy string, seconds *int) (out assumeRoleResult, err error) {
 	role := roleARN.FindStringSubmatch(arn)
 	switch {
 	case role == nil:
 		return out, wire.Refuse("ValidationError", "%s is invalid", arn)
 	case !sessionName.MatchString(name):
 		return out, wire.Refuse("ValidationError", "1 validation error detected: Value '%s' at 'roleSessionName' failed to satisfy constraint: Member must satisfy regular expression pattern: [\\w+=,.@-]*", name)
-	case role[1] != s.cfg.AccountID:
-		return out, wire.RefuseWith(403, "AccessDenied", "User: %s is not authorized to perform: sts:AssumeRole on resource: %s", s.callerIdentity("").ARN, arn)
-	}
-	if !s.cfg.Role(role[2]) { // as STS says it, so that nobody learns which roles exist
-		return out, wire.RefuseWith(403, "AccessDenied", "User: %s is not authorized to perform: sts:AssumeRole on resource: %s", s.callerIdentity("").ARN, arn)
+	case role[1] != s.cfg.AccountID || !s.cfg.Trusts(role[2], who):
+		return out, denied
+	case len(policy) > maxSessionPolicy:
+		return out, wire.Refuse("ValidationError", "1 validation error detected: Value at 'policy' failed to satisfy constraint: Member must have length less than or equal to %d", maxSessionPolicy)
 	}
 	if policy != "" {
 		if err := s.cfg.CheckPolicy(policy); err != nil {

@@ -34,8 +34,9 @@ type webIdentityResult struct {
 	Provider string `xml:"Provider"`
 }
 
-// assumeRoleWithWebIdentity makes a session for the bearer of an OpenID Connect token. The lab has
-// no identity providers: it checks the token's form and time, not its signature.
+// assumeRoleWithWebIdentity makes a session for the bearer of an OpenID Connect token, if the role
+// trusts the token's issuer as an identity provider of the account. It checks the token's form and
+// time, not its signature.
 func (s *Service) assumeRoleWithWebIdentity(form url.Values) (any, error) {
 	var in webIdentityRequest
 	if err := wire.Decode(form, &in); err != nil {
@@ -51,7 +52,12 @@ func (s *Service) assumeRoleWithWebIdentity(form url.Values) (any, error) {
 	if len(in.PolicyArns.Members) > 0 {
 		return nil, errManagedPolicies
 	}
-	session, err := s.roleSession(in.RoleArn, in.RoleSessionName, in.Policy, in.DurationSeconds)
+	issuer := strings.TrimPrefix(c.Issuer, "https://")
+	who := Assumption{WithWebIdentity, "arn:aws:iam::" + s.cfg.AccountID + ":oidc-provider/" + issuer, map[string][]string{
+		issuer + ":aud": {c.audience()}, issuer + ":sub": {c.Subject},
+	}}
+	denied := wire.RefuseWith(403, "AccessDenied", "Not authorized to perform sts:AssumeRoleWithWebIdentity")
+	session, err := s.roleSession(who, denied, in.RoleArn, in.RoleSessionName, in.Policy, in.DurationSeconds)
 	if err != nil {
 		return nil, err
 	}

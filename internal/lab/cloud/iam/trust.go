@@ -1,0 +1,141 @@
+package iam
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Trust is the trust policy of a role: who may assume it.
+type Trust struct{ statements []trustStatement }
+
+type trustStatement struct {
+	deny           bool
+	actions        []string
+	anybody        bool // the principal is *
+	aws, federated []string
+	conditions     []condition
+}
+
+// Assumption is a request for a session of a role.
+type Assumption struct {
+	Action string // "sts:AssumeRole" or "sts:AssumeRoleWithWebIdentity"
+	// Caller is the ARN of the user or session that asks. With a web identity it is that of the
+	// identity provider.
+	Caller  string
+	Context map[string][]string // condition keys
+}
+
+// DefaultTrust trusts the account: whoever in it has the permission may assume the role.
+func DefaultTrust(account string) string {
+	return `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::` + account + `:root"},"Action":"sts:AssumeRole"}]}`
+}
+
+// ParseTrust reads a trust policy. What IAM would refuse is an error, and so is what is not
+// evaluated here.
+func ParseTrust(raw []byte) (Trust, error) {
+	all, err := statements(raw)
+	if err != nil {
+		return Trust{}, err
+	}
+	var t Trust
+	for n, raw := range all {
+		s, err := parseTrustStatement(raw)
+		if err != nil {
+			return Trust{}, fmt.Errorf("statement %d of the trust policy: %w", n+1, err)
+		}
+		t.statements = append(t.statements, s)
+	}
+	return t, nil
+}
+
+func parseTrustStatement(raw []byte) (trustStatement, error) {
+	var in struct {
+		ID        string `json:"Sid"`
+		Effect    string
+		Principal json.RawMessage
+		Action    words
+		Condition map[string]map[string]words
+	}
+	if err := strict(raw, &in); err != nil {
+		return trustStatement{}, err
+	}
+	s := trustStatement{deny: in.Effect == "Deny", actions: in.Action}
+	switch {
+	case in.Effect != "Allow" && in.Effect != "Deny":
+		return s, fmt.Errorf("the effect is %q: want Allow or Deny", in.Effect)
+	case len(in.Action) == 0:
+		return s, errors.New("it needs Action")
+	case len(in.Principal) == 0:
+		return s, errors.New("it needs Principal")
+	}
+	for _, a := range in.Action {
+		if service, name, ok := strings.Cut(a, ":"); !ok || !strings.EqualFold(service, "sts") || name == "" {
+			return s, fmt.Errorf("%q is not an action of STS", a)
+		}
+	}
+	if s.anybody = string(in.Principal) == `"*"`; !s.anybody {
+		var kinds struct{ AWS, Federated, Service words }
+		if err := strict(in.Principal, &kinds); err != nil {
+			return s, fmt.Errorf("its principal: %w", err)
+		}
+		s.aws, s.federated = kinds.AWS, kinds.Federated
+		for _, p := range slices.Concat(kinds.AWS, kinds.Federated) {
+			if p != "*" && strings.ContainsAny(p, "*?") {
+				return s, fmt.Errorf("its principal %q has a wildcard", p)
+			}
+		}
+	}
+	var err error
+	s.conditions, err = parseConditions(in.Condition)
+	return s, err
+}
+
+// Allows reports whether the role may be assumed. named says that the policy names the caller, and
+// not only the caller's account: then the caller needs no permission of its own.
+func (t Trust) Allows(a Assumption) (allowed, named bool) {
+	for _, s := range t.statements {
+		matches := func(pattern string) bool { return wildcard(strings.ToLower(pattern), strings.ToLower(a.Action)) }
+		if !slices.ContainsFunc(s.actions, matches) || slices.ContainsFunc(s.conditions, func(c condition) bool { return !c.holds(a.Context) }) {
+			continue
+		}
+		is, itself := s.principal(a)
+		if is && s.deny {
+			return false, false
+		}
+		allowed, named = allowed || is, named || itself
+	}
+	return allowed, named
+}
+
+// principal reports whether the caller is one of the statement's principals, and whether by a name
+// of its own.
+func (s trustStatement) principal(a Assumption) (is, itself bool) {
+	if a.Action != "sts:AssumeRole" {
+		is = slices.Contains(s.federated, a.Caller)
+		return is, is
+	}
+	account := strings.Split(a.Caller+"::::", ":")[4]
+	is = s.anybody
+	for _, p := range s.aws {
+		switch p {
+		case "*", account, "arn:aws:iam::" + account + ":root":
+			is = true
+		case a.Caller, roleOf(a.Caller):
+			is, itself = true, true
+		}
+	}
+	return is, itself
+}
+
+// roleOf returns the ARN of the role of a session, empty if the ARN is not that of one.
+func roleOf(arn string) string {
+	before, session, ok := strings.Cut(arn, ":assumed-role/")
+	if !ok {
+		return ""
+	}
+	role, _, _ := strings.Cut(session, "/")
+	return strings.Replace(before, "arn:aws:sts:", "arn:aws:iam:", 1) + ":role/" + role
+}
