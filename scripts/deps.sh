@@ -7,6 +7,7 @@ want systemd-nspawn systemd-container
 want debootstrap debootstrap
 want nft nftables
 want ip iproute2
+want lxcfs lxcfs
 want curl curl
 want git git
 want sfdisk fdisk

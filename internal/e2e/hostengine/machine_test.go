@@ -86,7 +86,7 @@ func boot(t *testing.T) *realMachine {
 		}
 	})
 	h := m.network.Add("")
-	m.spec = machine.Spec{ID: h.ID, Image: img.ID, Hostname: h.Hostname, Netns: h.Netns}
+	m.spec = machine.Spec{ID: h.ID, Image: img.ID, Hostname: h.Hostname, Netns: h.Netns, VCPUs: 2, Cores: 1, MemoryMiB: 2048}
 	if err := m.manager.Start(t.Context(), m.spec); err != nil {
 		t.Fatal(err)
 	}

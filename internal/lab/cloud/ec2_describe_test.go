@@ -176,7 +176,7 @@ func TestCatalogue(t *testing.T) {
 		t.Errorf("regions: %+v", regions)
 	}
 	it := must[*awsec2.DescribeInstanceTypesOutput](t)(l.DescribeInstanceTypes(ctx, &awsec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{"t3.medium"}})).InstanceTypes
-	if len(it) != 1 || *it[0].VCpuInfo.DefaultVCpus != 2 || *it[0].MemoryInfo.SizeInMiB != 4096 {
+	if len(it) != 1 || *it[0].VCpuInfo.DefaultVCpus != 2 || *it[0].VCpuInfo.DefaultCores != 1 || *it[0].MemoryInfo.SizeInMiB != 4096 {
 		t.Errorf("t3.medium: %+v", it)
 	}
 	_, err := l.DescribeInstanceTypes(ctx, &awsec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{"t9.medium"}})

@@ -152,7 +152,7 @@ func TestRunInstances(t *testing.T) {
 		t.Errorf("the interface is %+v", eni)
 	}
 	spec := l.machines.spec(*i.InstanceId)
-	if spec.Netns != "/run/netns/"+*eni.NetworkInterfaceId || spec.Image != testImage || spec.Hostname != "ip-10-240-0-20" || spec.VCPUs != 2 || spec.MemoryMiB != 4096 {
+	if spec.Netns != "/run/netns/"+*eni.NetworkInterfaceId || spec.Image != testImage || spec.Hostname != "ip-10-240-0-20" || spec.VCPUs != 2 || spec.Cores != 1 || spec.MemoryMiB != 3888 {
 		t.Errorf("the machine was started as %+v", spec)
 	}
 	n := l.network.vpc(t, s.vpc).Interfaces[0]
@@ -339,6 +339,9 @@ func TestLifeCycle(t *testing.T) {
 	again := l.await(t, id, types.InstanceStateNameRunning)
 	if *again.PublicIpAddress == *running.PublicIpAddress || *again.PrivateIpAddress != *running.PrivateIpAddress || again.InstanceType != types.InstanceTypeT3Large {
 		t.Errorf("started again: %+v, before %+v", again, running)
+	}
+	if spec := l.machines.spec(id); spec.VCPUs != 2 || spec.MemoryMiB != 7813 {
+		t.Errorf("the machine of a t3.large was started as %+v", spec)
 	}
 	checks(types.SummaryStatusInitializing)
 	l.cloud.Instances().AddressLeased(s.vpc, mac)

@@ -116,6 +116,9 @@ func (g cgroups) dirs() []string {
 	return dirs
 }
 
+// below returns the groups of that name below g.
+func (g cgroups) below(name string) cgroups { return cgroups{in: g.in, path: g.path + "/" + name} }
+
 func (g cgroups) create() error {
 	for _, h := range g.in {
 		if err := h.create(g.path); err != nil {

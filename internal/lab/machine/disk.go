@@ -19,6 +19,8 @@ var dataDirs = []string{"containerd", "kubelet", "etcd"}
 //	upper, work   the machine's layer of the overlay over the image
 //	root          mount point of the overlay, in the machine's mount namespace only
 //	data          bind-mounted over /var/lib/{containerd,kubelet,etcd}
+//	kernel        files that stand for some of /proc and /sys, see sight
+//	lxcfs         mount point of lxcfs, in the machine's mount namespace only
 //	console.log   output of the machine's console
 //	leader        the systemd-nspawn process, see process
 //	spec.json     the Spec of the last start

@@ -71,7 +71,7 @@ func newTestLab(t *testing.T, r Release) *testLab {
 func (l *testLab) add(cloudConfig string) *testHost {
 	l.t.Helper()
 	h := l.network.Add(cloudConfig)
-	return &testHost{Spec: Spec{ID: h.ID, Image: l.img.ID, Hostname: h.Hostname, Netns: h.Netns}, address: h.Address.String() + ":22", hostKey: h.HostKey}
+	return &testHost{Spec: Spec{ID: h.ID, Image: l.img.ID, Hostname: h.Hostname, Netns: h.Netns, VCPUs: 2, Cores: 1, MemoryMiB: 2048}, address: h.Address.String() + ":22", hostKey: h.HostKey}
 }
 
 func (l *testLab) start(h *testHost) {

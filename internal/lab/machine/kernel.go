@@ -37,8 +37,8 @@ var modules = []module{
 	{"tun", "CONFIG_TUN", "/sys/module/tun"},
 }
 
-// needed are the modules without which a machine cannot be a Kubernetes node.
-var needed = []string{"overlay", "br_netfilter", "nf_conntrack", "nf_tables", "veth"}
+// needed are the modules without which a machine cannot run, or not as a Kubernetes node.
+var needed = []string{"overlay", "br_netfilter", "nf_conntrack", "nf_tables", "veth", "fuse"}
 
 // kernelRelease returns the kernel's release, which is also its directory's name in /lib/modules.
 func kernelRelease() (string, error) {

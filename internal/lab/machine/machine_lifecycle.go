@@ -59,6 +59,9 @@ func (m *Manager) start(ctx context.Context, in *instance, s Spec) (err error) {
 	if m.watching.Err() != nil {
 		return errors.New("the manager is closed")
 	}
+	if err := s.checkSize(); err != nil {
+		return err
+	}
 	if _, err := os.Stat(s.Netns); err != nil {
 		return fmt.Errorf("network namespace: %w", err)
 	}
@@ -79,10 +82,13 @@ func (m *Manager) start(ctx context.Context, in *instance, s Spec) (err error) {
 	if err := in.clear(ctx); err != nil {
 		return err
 	}
-	if err := in.create(); err != nil {
+	if err := errors.Join(in.limited().create(), in.helper().create()); err != nil {
 		return errors.Join(err, in.clear(ctx))
 	}
-	cmd, err := spawn(ctx, in.disk, in.cgroups, s)
+	if err := m.resize(in, s); err != nil {
+		return errors.Join(err, in.clear(ctx))
+	}
+	cmd, err := spawn(ctx, in, s)
 	if err != nil {
 		return errors.Join(err, in.clear(ctx))
 	}

@@ -24,9 +24,10 @@ type Spec struct {
 	Image    string // id of the image that the disk is made from at the first start
 	Hostname string // used by the first boot; user data may change it afterwards
 	Netns    string // path of a network namespace with the machine's interface
-	// VCPUs and MemoryMiB are those of the instance type. They are recorded, not enforced: a
-	// machine can use all of the host.
-	VCPUs, MemoryMiB int
+	// VCPUs is how many processors the machine has, Cores on how many cores they are, and MemoryMiB
+	// how much memory the machine's kernel has to give. The machine sees that and cannot use more.
+	// It sees no more memory than the host has, and cannot run on more processors than the host has.
+	VCPUs, Cores, MemoryMiB int
 	// Files are written to the disk before the first boot, by path relative to its root, owned by
 	// root, with mode 0644.
 	Files map[string]string
@@ -48,7 +49,17 @@ type Manager struct {
 
 	mu       sync.Mutex
 	machines map[string]*instance
+
+	sizing sync.Mutex // held while a machine chooses its CPUs
 }
+
+// The control groups of a machine are two, below one with its id: its own processes are in
+// limitedGroup, whose limits are the machine's size. In helperGroup is what shows it that size, and
+// is not of the machine.
+const (
+	limitedGroup = "machine"
+	helperGroup  = "lxcfs"
+)
 
 // An instance is a machine that has a disk. Whoever changes its state holds op.
 type instance struct {
@@ -117,6 +128,9 @@ func (m *Manager) newInstance(id string) *instance {
 		op:      make(chan struct{}, 1),
 	}
 }
+
+func (in *instance) limited() cgroups { return in.below(limitedGroup) }
+func (in *instance) helper() cgroups  { return in.below(helperGroup) }
 
 func (m *Manager) adopt() error {
 	entries, err := os.ReadDir(m.machinesDir())

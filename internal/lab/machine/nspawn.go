@@ -13,20 +13,42 @@ import (
 // behind.
 const propagateDir = "/run/systemd/nspawn/propagate"
 
-// launch enters the control groups given before the "--", mounts the overlay and executes nspawn.
-// It runs in a new mount namespace, which ends with the machine's last process, so that no mount is
-// left on the host.
+// launch enters the control groups given before the second "--", mounts the overlay and executes
+// nspawn. It runs in a new mount namespace, which ends with the machine's last process, so that no
+// mount is left on the host.
+//
+// Before that it starts lxcfs in the groups given before the first "--", which are not the
+// machine's: it must answer when the machine has no memory left. When lxcfs ends, what it shows can
+// no longer be read, so the machine ends with it. The OOM killer spares lxcfs and nspawn where the
+// host allows this.
 const launch = `
+lxcfs=$1 shown=$2 leader=$$
+shift 2
+echo -1000 2> /dev/null > /proc/self/oom_score_adj || :
+{
+    while [ "$1" != -- ]; do echo 0 > "$1/cgroup.procs"; shift; done
+    "$lxcfs" -f -p "$shown.pid" "$shown" > "$shown.log" 2>&1 || :
+    echo "lxcfs ended, and this machine with it:" "$(tail -n 3 "$shown.log")" >&2
+    kill -KILL "$leader"
+} &
+while [ "$1" != -- ]; do shift; done
+shift
 while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs"; shift; done
 options=$2 root=$3
 shift 3
 mount -t overlay -o "$options" overlay "$root"
+until [ -e "$shown/proc/meminfo" ]; do sleep 0.01; done
 exec "$@"
 `
 
 // spawn starts nspawn for the machine, detached from this process. The returned process is nspawn,
 // not the machine's init.
-func spawn(ctx context.Context, d disk, g cgroups, s Spec) (*exec.Cmd, error) {
+func spawn(ctx context.Context, in *instance, s Spec) (*exec.Cmd, error) {
+	d := in.disk
+	lxcfs, err := exec.LookPath("lxcfs")
+	if err != nil {
+		return nil, err
+	}
 	image, err := d.image()
 	if err != nil {
 		return nil, err
@@ -41,9 +63,9 @@ func spawn(ctx context.Context, d disk, g cgroups, s Spec) (*exec.Cmd, error) {
 		return nil, err
 	}
 
-	args := []string{"--mount", "--propagation", "slave", "--", "sh", "-euc", launch, "launch"}
-	args = append(args, g.dirs()...)
-	args = append(args, "--",
+	args := []string{"--mount", "--propagation", "slave", "--", "sh", "-euc", launch, "launch", lxcfs, d.path("lxcfs")}
+	args = append(append(args, in.helper().dirs()...), "--")
+	args = append(append(args, in.limited().dirs()...), "--",
 		// A machine's disk need not survive a crash of the host, so the overlay skips syncs.
 		fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,volatile,index=off,redirect_dir=on",
 			image, d.path("upper"), d.path("work")),
@@ -54,8 +76,11 @@ func spawn(ctx context.Context, d disk, g cgroups, s Spec) (*exec.Cmd, error) {
 		"--network-namespace-path="+s.Netns,
 		"--capability=all", "--system-call-filter=@known",
 		"--kill-signal=SIGRTMIN+4",
+		"--oom-score-adjust=0",
 		"--console=read-only", "--link-journal=no", "--resolv-conf=off", "--timezone=off",
-		"--bind=/dev/kmsg")
+		"--bind=/dev/kmsg",
+		// nspawn cannot bind over files of /proc; the machine's first unit does.
+		"--bind-ro="+d.path("kernel")+":/run/k8s-lab/kernel", "--bind-ro="+d.path("lxcfs")+":/run/k8s-lab/lxcfs")
 	for _, name := range dataDirs {
 		args = append(args, "--bind="+d.path("data/"+name)+":/var/lib/"+name)
 	}

@@ -17,6 +17,7 @@ var tools = []struct{ name, pkg string }{
 	{"mount", "mount"},
 	{"ip", "iproute2"},
 	{"nft", "nftables"},
+	{"lxcfs", "lxcfs"},
 }
 
 // buildTools are needed only if cacheDir lacks an image.
@@ -100,8 +101,14 @@ func Preflight(ctx context.Context, cacheDir string) error {
 				probe.what, err, bytes.TrimSpace(out))
 		}
 	}
-	if _, err := hierarchies(); err != nil {
+	if in, err := hierarchies(); err != nil {
 		problem("%w: mount -t cgroup2 cgroup2 /sys/fs/cgroup", err)
+	} else if missing := missingControllers(in); len(missing) > 0 {
+		problem("control groups cannot limit a machine's size, the controllers %s are missing: enable them (cgroup_enable= on the kernel's command line), or use another kernel",
+			strings.Join(missing, ", "))
+	}
+	if !exists("/dev/fuse") {
+		problem("/dev/fuse is missing, through which lxcfs shows machines their size (CONFIG_FUSE_FS): modprobe fuse, or use another kernel")
 	}
 	if !exists("/dev/kmsg") {
 		problem("/dev/kmsg is missing, which kubelets read: mknod /dev/kmsg c 1 11")

@@ -23,7 +23,7 @@ func TestPreflight(t *testing.T) {
 	if err == nil {
 		t.Fatal("Preflight without any program succeeds")
 	}
-	for _, advice := range []string{"apt-get install systemd-container", "apt-get install debootstrap", "apt-get install nftables"} {
+	for _, advice := range []string{"apt-get install systemd-container", "apt-get install debootstrap", "apt-get install nftables", "apt-get install lxcfs"} {
 		if !strings.Contains(err.Error(), advice) {
 			t.Errorf("Preflight without any program: %v; want %q in it", err, advice)
 		}

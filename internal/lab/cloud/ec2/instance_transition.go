@@ -116,10 +116,11 @@ func (c *Compute) boot(ctx context.Context, i instance) error {
 
 func (c *Compute) power(ctx context.Context, i instance) error {
 	it := instanceTypes[i.Type]
+	cores, _ := it.cores()
 	hostname, _, _ := strings.Cut(privateDNSName(c.cfg.Region, i.PrivateIP), ".")
 	err := c.cfg.Machines.Start(ctx, machine.Spec{
 		ID: i.ID, Image: i.Image, Hostname: hostname, Netns: c.cfg.Network.InterfaceNetns(i.Interface),
-		VCPUs: it.vcpus, MemoryMiB: it.memoryMiB,
+		VCPUs: it.vcpus, Cores: cores, MemoryMiB: it.usableMiB(),
 		Files: c.firstBootFiles(i),
 	})
 	if err != nil {
