@@ -35,6 +35,7 @@ func TestCluster(t *testing.T) {
 	})
 	step("second plan is empty", c.NoChanges)
 	step("nodes and API servers", func(t *testing.T) { c.testNodes(t, 3, 2) })
+	step("sizes of nodes", c.testSizes)
 	step("status agrees", c.testStatus)
 	step("workload", c.testWorkload)
 	step("pod egress", func(t *testing.T) { c.PodEgress(t, "worker-0", "worker-1") })
@@ -50,6 +51,7 @@ func TestCluster(t *testing.T) {
 			}
 		}
 	})
+	step("more memory than a node has", c.testOutOfMemory) // it may evict pods
 	var secrets []string
 	step("private keys", func(t *testing.T) { secrets = c.privateMaterial(t) })
 	suite.PermitDestroy(t)
