@@ -50,6 +50,9 @@ type Config struct {
 	UserAgent string
 	// HTTPClient replaces the SDK's own for EC2, SSM and STS; nil means the SDK's.
 	HTTPClient sdk.HTTPClient
+	// Refused, if set, is called for every attempt of a call that AWS refuses, with the call's
+	// context. Calls run in parallel.
+	Refused func(context.Context, Refusal)
 }
 
 // AssumeRole is the role whose credentials are used instead of the caller's own.
@@ -134,6 +137,9 @@ func New(ctx context.Context, c Config) (*Client, error) {
 	}
 	if c.HTTPClient != nil {
 		loaded.HTTPClient = c.HTTPClient // only now: AWS_CA_BUNDLE applies to the SDK's own client
+	}
+	if c.Refused != nil {
+		loaded.APIOptions = append(loaded.APIOptions, reportRefusals(c.Refused))
 	}
 
 	loaded.Credentials = marked{loaded.Credentials}

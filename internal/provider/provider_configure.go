@@ -21,6 +21,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/provider"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-log/tflog"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
@@ -227,6 +228,8 @@ func (d *providerData) configureAWS(ctx context.Context, version string, m provi
 		Endpoints:    infraaws.Endpoints{EC2: endpoints.EC2.ValueString(), SSM: endpoints.SSM.ValueString(), STS: endpoints.STS.ValueString()},
 		UserAgent:    "terraform-provider-k8s-" + version,
 
+		Refused: logRefusal,
+
 		SharedConfigFiles:      tf.Strings(m.ConfigFiles.Elements()),
 		SharedCredentialsFiles: tf.Strings(m.CredentialsFiles.Elements()),
 	}
@@ -252,6 +255,11 @@ func (d *providerData) configureAWS(ctx context.Context, version string, m provi
 	}
 	ctx = context.WithoutCancel(ctx) // the client outlives the request that configures it
 	d.loadAWS = sync.OnceValues(func() (*infraaws.Client, error) { return infraaws.New(ctx, cfg) })
+}
+
+// logRefusal logs a call that AWS refused, also when a retry makes it good.
+func logRefusal(ctx context.Context, r infraaws.Refusal) {
+	tflog.Debug(ctx, infraaws.RefusalMessage, map[string]any{"service": r.Service, "action": r.Action, "code": r.Code})
 }
 
 // checkAccount compares the account of the credentials with those that are allowed.
