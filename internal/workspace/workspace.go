@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -31,6 +32,9 @@ type Workspace struct {
 	Env []string // the whole environment of every command; nothing is inherited
 	// Log, if set, receives everything that commands print, in addition to the result.
 	Log io.Writer
+	// Apart runs commands in process groups of their own. Otherwise Ctrl-C in a terminal reaches
+	// them as well as this process, and after a second interrupt Terraform does not end in order.
+	Apart bool
 }
 
 // Options are the inputs of New.
@@ -139,6 +143,7 @@ func (w *Workspace) Command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd.Env = w.Env
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: w.Apart}
 	return cmd
 }
 
