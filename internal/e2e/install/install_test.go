@@ -73,16 +73,7 @@ func TestREADME(t *testing.T) {
 // place of the apply.
 func readme(t *testing.T) string {
 	t.Helper()
-	raw, err := os.ReadFile(root + "/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(raw), "\n## On AWS\n")
-	_, rest, _ = strings.Cut(rest, "```sh\n")
-	steps, _, found := strings.Cut(rest, "```")
-	if !found {
-		t.Fatal("the README has no steps for AWS")
-	}
+	steps := block(t, "make install")
 	for from, to := range map[string]string{"eu-central-1": "us-east-1", "terraform apply": "terraform plan -no-color"} {
 		if !strings.Contains(steps, from) {
 			t.Fatalf("%q is not in\n%s", from, steps)
@@ -90,6 +81,26 @@ func readme(t *testing.T) string {
 		steps = strings.ReplaceAll(steps, from, to)
 	}
 	return steps
+}
+
+// block returns the first block of commands under the heading "On AWS" that has these words.
+func block(t *testing.T, words string) string {
+	t.Helper()
+	raw, err := os.ReadFile(root + "/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(raw), "\n## On AWS\n")
+	rest, _, _ = strings.Cut(rest, "\n## ")
+	for found := true; found; {
+		var commands string
+		_, rest, _ = strings.Cut(rest, "```sh\n")
+		if commands, rest, found = strings.Cut(rest, "```"); strings.Contains(commands, words) {
+			return commands
+		}
+	}
+	t.Fatalf("the README has no steps for AWS with %q", words)
+	return ""
 }
 
 // newHome makes a home directory with the profile and the SSH key that the README names.

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+var errDeclined = errors.New("nothing was made")
+
+// ask says what is made, where and at what price, and whether that is wanted.
+func (t *trial) ask() error {
+	_, _ = fmt.Fprintf(t.out, `
+This makes a cluster in a real account, checks it, and destroys it.
+
+  account  %s, as %s
+  region   %s
+  cluster  %s; everything is tagged %s=%s
+  cost     %s
+  files    %s
+
+`, t.account.id, t.account.arn, t.report.Region, t.name, tagTrial, t.name, t.report.Cost, t.dir)
+	if t.yes {
+		return nil
+	}
+	_, _ = fmt.Fprint(t.out, `Make it? Only "yes" is taken for an answer: `)
+	answer, err := bufio.NewReader(t.in).ReadString('\n')
+	if strings.TrimSpace(answer) == "yes" {
+		return nil
+	}
+	if err != nil && answer == "" {
+		return fmt.Errorf("%w: there was no answer; -yes does not ask", errDeclined)
+	}
+	return errDeclined
+}

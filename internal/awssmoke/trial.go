@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
+)
+
+// trial is one run of the command.
+type trial struct {
+	options
+	name    string // of the cluster: in every name and tag
+	dir     string // everything that the run writes
+	in      io.Reader
+	out     io.Writer
+	log     *os.File // every command and its output
+	account *account
+	ws      *workspace.Workspace
+	report  report
+	redact  *redactor
+	pods    map[string]string // node -> pod, see startPods
+
+	// compile builds packages of a repository into a directory; workspace.Build except in tests.
+	compile func(ctx context.Context, root, dir string, packages ...string) error
+}
+
+// step is one part of a trial. It is run if the steps that it needs have passed.
+type step struct {
+	name  string
+	run   func(context.Context) error
+	needs string // another step; empty means none
+}
+
+const stepLeftovers = "leftovers"
+
+// preparation makes nothing in the account.
+func (t *trial) preparation() []step {
+	return []step{
+		{"account", t.identify, ""},
+		{"build", t.build, "account"},
+		{"terraform init", t.init, "build"},
+		{"terraform plan", t.plan, "terraform init"},
+	}
+}
+
+// cluster makes the cluster and checks it. A failed check does not keep the others from being made:
+// a second cluster costs as much as the first.
+func (t *trial) cluster() []step {
+	return []step{
+		{"terraform apply", t.apply, ""},
+		{"kubeconfig", t.kubeconfig, "terraform apply"},
+		{"nodes", t.checkNodes, "kubeconfig"},
+		{"pods", t.startPods, "kubeconfig"},
+		{"DNS", t.checkDNS, "pods"},
+		{"egress", t.checkEgress, "pods"},
+		{"logs", t.checkLogs, "pods"},
+		{"Service", t.checkService, "pods"},
+		{"empty plan", t.checkPlan, "terraform apply"},
+	}
+}
+
+// end is run whenever the apply was begun.
+func (t *trial) end() []step {
+	return []step{
+		{"terraform destroy", t.destroy, ""},
+		{stepLeftovers, t.checkLeftovers, ""},
+	}
+}
+
+func newTrial(ctx context.Context, o options, in io.Reader, out io.Writer) (*trial, error) {
+	random := make([]byte, 4)
+	_, _ = rand.Read(random) // never fails
+	t := &trial{options: o, name: "smoke-" + hex.EncodeToString(random), in: in, out: out, redact: newRedactor(), compile: workspace.Build}
+	t.dir = filepath.Join(o.into, t.name)
+	if err := os.MkdirAll(t.work(), 0o700); err != nil {
+		return nil, err
+	}
+	var err error
+	if t.log, err = os.OpenFile(filepath.Join(t.dir, "commands.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
+		return nil, err
+	}
+	t.report = report{Name: t.name, Began: time.Now().UTC().Truncate(time.Second)}
+	t.account, err = openAccount(ctx, t.name)
+	return t, err
+}
+
+func (t *trial) close() {
+	if t.log != nil {
+		_ = t.log.Close()
+	}
+}
+
+func (t *trial) work() string        { return filepath.Join(t.dir, "work") }
+func (t *trial) bin() string         { return filepath.Join(t.dir, "bin") }
+func (t *trial) sshKey() string      { return filepath.Join(t.dir, "ssh_key") }
+func (t *trial) providerLog() string { return filepath.Join(t.dir, "provider.log") }
+
+// run makes the trial and writes its report. destroying is not ended by what ends trying.
+func (t *trial) run(trying, destroying context.Context) error {
+	if err := t.steps(trying, t.preparation()); err != nil {
+		return errors.Join(err, t.writeReport())
+	}
+	if err := t.ask(); err != nil {
+		return errors.Join(err, os.RemoveAll(t.dir))
+	}
+	if err := t.noteByHand(); err != nil {
+		return err
+	}
+	err := t.steps(trying, t.cluster())
+	destroying, cancel := context.WithTimeoutCause(destroying, timeLimit, fmt.Errorf("not done within %s", timeLimit))
+	defer cancel()
+	ended := t.steps(destroying, t.end())
+	if ended != nil {
+		_, _ = fmt.Fprint(t.out, t.byHand())
+	} else {
+		ended = errors.Join(os.Remove(t.byHandFile()), os.RemoveAll(t.work()), os.RemoveAll(t.bin()), os.RemoveAll(t.sshKey()))
+	}
+	return errors.Join(err, ended, t.writeReport())
+}
+
+// steps runs steps one after the other and returns the errors of all. After the end of ctx no
+// further step is run.
+func (t *trial) steps(ctx context.Context, all []step) error {
+	var errs []error
+	passed := map[string]bool{"": true}
+	for _, s := range all {
+		result := stepResult{Name: s.name, Result: notRun}
+		if passed[s.needs] && ctx.Err() == nil {
+			_, _ = fmt.Fprintf(t.out, "==> %s\n", s.name)
+			began := time.Now()
+			err := s.run(ctx)
+			result.Seconds = time.Since(began).Seconds()
+			if result.Result = passedStep; err != nil {
+				if ctx.Err() != nil {
+					err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+				}
+				result.Result, result.Error = failed, err.Error()
+				errs = append(errs, fmt.Errorf("%s: %w", s.name, err))
+			}
+			passed[s.name] = err == nil
+			_, _ = fmt.Fprintf(t.out, "    %s after %.1f s\n", result.Result, result.Seconds)
+		}
+		t.report.Steps = append(t.report.Steps, result)
+	}
+	if len(errs) == 0 && ctx.Err() != nil {
+		errs = append(errs, context.Cause(ctx)) // between two steps
+	}
+	return errors.Join(errs...)
+}
+
+// say prints a line about the step that is running.
+func (t *trial) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(t.out, "    "+format+"\n", args...)
+}
