@@ -72,11 +72,11 @@ func (p policyFile) without(action string) string {
 }
 
 // neededElsewhere are actions that this test's job does not need, and who does. The end-to-end tests
-// run under the same policies, and package cluster compares its calls with them.
+// run under the same policies, and package cluster wants to see calls of the first two.
 var neededElsewhere = map[string]string{
 	"ec2:DescribeInstanceStatus":    "asked while a machine does not answer on SSH yet",
-	"ec2:DescribeInstanceAttribute": "asked after an interruption before a machine had its own host key",
 	"ec2:DescribeTags":              "asked at the end of an apply, which settles its claims; without it the next refresh does",
+	"ec2:DescribeInstanceAttribute": "TestPolicyAfterAnInterruption",
 }
 
 // TestPolicies runs the main job, changes, repairs, a replacement and the destruction under exactly
@@ -99,16 +99,56 @@ func TestPolicies(t *testing.T) {
 		}
 		t.Run(action, func(t *testing.T) {
 			t.Parallel()
-			failure := newRestricted(t, everyday.without(action), destroy.without(action)).job(true)
-			switch words := strings.Join(strings.Fields(failure), " "); {
-			case failure == "":
-				t.Error("nobody misses it: remove it from the policy, or say in neededElsewhere who needs it")
-			case !strings.Contains(words, "not authorized to perform "+action+" "):
-				t.Errorf("the error does not name the action: %s", words)
-			case !strings.Contains(words, "docs/guides/iam"):
-				t.Errorf("the error does not name the page: %s", words)
-			case strings.Contains(words, "Encoded authorization failure"):
-				t.Errorf("the error has the encoded message: %s", words)
+			missed(t, action, newRestricted(t, everyday.without(action), destroy.without(action)).job(true))
+		})
+	}
+}
+
+// missed checks the error of a run without the permission for an action.
+func missed(t *testing.T, action, failure string) {
+	t.Helper()
+	switch words := strings.Join(strings.Fields(failure), " "); {
+	case failure == "":
+		t.Error("nobody misses it: remove it from the policy, or say in neededElsewhere who needs it")
+	case !strings.Contains(words, "not authorized to perform "+action+" "):
+		t.Errorf("the error does not name the action: %s", words)
+	case !strings.Contains(words, "docs/guides/iam"):
+		t.Errorf("the error does not name the page: %s", words)
+	case strings.Contains(words, "Encoded authorization failure"):
+		t.Errorf("the error has the encoded message: %s", words)
+	}
+}
+
+// TestPolicyAfterAnInterruption continues a create that ended before the machine had a host key of
+// its own, under the policy and without the action that only this needs.
+func TestPolicyAfterAnInterruption(t *testing.T) {
+	t.Parallel()
+	everyday, destroy := readPolicy(t, "everyday.json"), readPolicy(t, "destroy.json")
+	for _, without := range []string{"", "ec2:DescribeInstanceAttribute"} {
+		t.Run("without "+without, func(t *testing.T) {
+			t.Parallel()
+			r := newRestricted(t, everyday.without(without), destroy.without(""))
+			network := r.instance("k8s_network")
+			network.must(networkConfig())
+			ctx := r.cloud.wire.arm(t.Context(), 0, false)
+			r.cloud.wire.dieOn = "ssh"
+			k := &killed{t: t, cloud: r.cloud, object: r.instance("k8s_machine")}
+			k.die(ctx, k.object.plan(workerConfig(network)))
+			if !r.cloud.wire.dead() {
+				t.Fatal("it did not use SSH")
+			}
+			r.cloud = r.processOver(t, r.lossy())
+			worker := r.instance("k8s_machine")
+			failure := worker.attempt(workerConfig(r.taken(network)))
+			if without != "" {
+				missed(t, without, failure)
+				return
+			}
+			if failure != "" {
+				t.Error(failure)
+			}
+			if n := len(r.account.Cloud.Overview().Instances); n != 1 {
+				t.Errorf("%d instances", n)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -123,13 +124,10 @@ func (k *killed) undisturbed() []string {
 	return calls
 }
 
-// at kills the provider at one call and lets the next process go on. If the CLI outlives the
-// provider, it stores the object of an update without its private state.
-func (k *killed) at(call int, arrives, survived bool) {
+// die carries out a plan until the wire, which is armed, ends the process.
+func (k *killed) die(ctx context.Context, planned change) {
 	k.t.Helper()
-	planned := k.plan()
 	k.cloud.fatal(planned.errors)
-	ctx := k.cloud.wire.arm(k.t.Context(), call, arrives)
 	i, process, ended := k.object, k.cloud, make(chan struct{})
 	request := &tfprotov6.ApplyResourceChangeRequest{
 		TypeName: i.typeName, PriorState: k.cloud.dynamic(i.schema, i.state), Config: k.cloud.dynamic(i.schema, planned.config),
@@ -145,6 +143,14 @@ func (k *killed) at(call int, arrives, survived bool) {
 	case <-ended:
 	case <-ctx.Done():
 	}
+}
+
+// at kills the provider at one call and lets the next process go on. If the CLI outlives the
+// provider, it stores the object of an update without its private state.
+func (k *killed) at(call int, arrives, survived bool) {
+	k.t.Helper()
+	planned := k.plan()
+	k.die(k.cloud.wire.arm(k.t.Context(), call, arrives), planned)
 	if !k.cloud.wire.dead() {
 		k.t.Skipf("it ended after %d calls", len(k.cloud.calls()))
 	}

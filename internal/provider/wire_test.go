@@ -25,6 +25,7 @@ type wire struct {
 	mu      sync.Mutex
 	asked   []string // actions, in order; "ssh" for a command on a machine
 	dieAt   int      // counts from 1 what is asked after arm; 0 never
+	dieOn   string   // the process dies at the first question of this name
 	arrives bool     // whether the question at which the process dies still takes effect
 	died    bool
 	loses   func(action string) bool // whether the first answer to an action is lost on its way; nil: none
@@ -67,7 +68,7 @@ func (w *wire) note(action string) (lost, deaf bool) {
 	if first && w.loses != nil && w.loses(action) {
 		return false, true
 	}
-	if w.dieAt == 0 || len(w.asked) != w.dieAt {
+	if action != w.dieOn && (w.dieAt == 0 || len(w.asked) != w.dieAt) {
 		return false, false
 	}
 	w.died = true

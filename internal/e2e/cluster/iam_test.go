@@ -41,7 +41,7 @@ func (c *cluster) testIAM(t *testing.T) {
 		}
 	}
 	// TestPolicies leaves these to this run.
-	for _, action := range []string{"DescribeInstanceStatus"} {
+	for _, action := range []string{"DescribeInstanceStatus", "DescribeTags"} {
 		if calls[action] == 0 {
 			t.Errorf("nothing called %s", action)
 		}
