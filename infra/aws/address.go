@@ -137,7 +137,8 @@ func (c *Client) DeleteAddress(ctx context.Context, allocated string, claim Clai
 		return err
 	}
 	if a.AssociationID != "" {
-		_, err := c.EC2.DisassociateAddress(ctx, &ec2.DisassociateAddressInput{AssociationId: &a.AssociationID})
+		// An association that was made a moment ago may not be known yet.
+		_, err := c.EC2.DisassociateAddress(ctx, &ec2.DisassociateAddressInput{AssociationId: &a.AssociationID}, c.retryOn(doubtAttempts, "InvalidAssociationID.NotFound"))
 		if err = ignore(err, "InvalidAssociationID.NotFound"); err != nil {
 			return fmt.Errorf("elastic IP %s: disassociate: %w", a.PublicIP, err)
 		}
