@@ -52,6 +52,7 @@ type Config struct {
 	Rand     io.Reader // for ids and keys; default crypto/rand
 	Seed     uint64    // for random faults
 	Log      *slog.Logger
+	Calls    *slog.Logger // gets one record for each call of an action; nil discards them
 }
 
 // hostClock is the host's clock.
@@ -86,6 +87,9 @@ func Open(cfg Config) (*Account, error) {
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Calls == nil {
+		cfg.Calls = slog.New(slog.DiscardHandler)
 	}
 	a := &Account{cfg: cfg, log: cfg.Log, faults: fault.New(cfg.Seed)}
 	var err error

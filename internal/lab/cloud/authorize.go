@@ -18,7 +18,7 @@ func (a *Account) authorize(req wire.Request, accessKeyID string) error {
 	if p.Everything && p.Session == nil {
 		return nil // and nothing is looked up
 	}
-	service := map[*wire.Protocol]string{wire.EC2: "ec2", wire.SSM: "ssm", wire.STS: "sts"}[req.Protocol]
+	service := req.Protocol.Name
 	account := iam.Account{ID: a.cfg.AccountID, Region: a.cfg.Region, Resource: a.compute.Resource, ParameterTags: a.params.Tags}
 	demands, _ := account.Demands(iam.Call{Service: service, Action: req.Action, Form: req.Form, Body: req.Body})
 	var denied *iam.DeniedError

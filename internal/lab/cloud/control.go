@@ -12,8 +12,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
 )
 
-// controlPrefix is the path of the control endpoint.
-const controlPrefix = "/_lab/"
+// ControlPrefix begins the paths of the control endpoint.
+const ControlPrefix = "/_lab/"
 
 // Overview lists every resource, for people and for tests that nothing is left.
 type Overview struct {
@@ -44,8 +44,8 @@ type faultRequest struct {
 	Seed     uint64 `json:"seed"`     // kind "seed"
 }
 
-// newControl returns the control endpoint. Its requests are not signed: whoever reaches the port
-// owns the lab.
+// newControl returns the control endpoint. Its requests are not signed, and whoever reaches it owns
+// the lab.
 func (a *Account) newControl() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /_lab/state", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, a.Overview()) })

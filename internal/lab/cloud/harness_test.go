@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -64,6 +65,7 @@ type lab struct {
 	machines *fakeMachines
 	dir      string
 	quotas   ec2.Quotas
+	calls    *slog.Logger
 	bootID   string
 }
 
@@ -94,7 +96,7 @@ func (l *lab) open(t *testing.T) {
 		},
 		PublicIPs: ips, Quotas: l.quotas, StateFile: filepath.Join(l.dir, "state.json"), ParametersFile: filepath.Join(l.dir, "ssm.json"),
 		SessionsFile: filepath.Join(l.dir, "sts.json"), IdentitiesFile: filepath.Join(l.dir, "iam.json"),
-		BootID: l.bootID, Network: l.network, Machines: l.machines, Clock: l.clock, Seed: 1,
+		BootID: l.bootID, Network: l.network, Machines: l.machines, Clock: l.clock, Seed: 1, Calls: l.calls,
 	})
 	if err != nil {
 		t.Fatal(err)

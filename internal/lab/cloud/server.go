@@ -18,7 +18,7 @@ const maxBody = 1 << 20
 
 // ServeHTTP answers the AWS APIs at / and the control endpoint under /_lab/.
 func (a *Account) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if strings.HasPrefix(r.URL.Path, controlPrefix) {
+	if strings.HasPrefix(r.URL.Path, ControlPrefix) {
 		a.controls.ServeHTTP(w, r)
 		return
 	}
@@ -38,7 +38,9 @@ func (a *Account) serveAWS(w http.ResponseWriter, r *http.Request) error {
 		return wire.EC2.WriteError(w, id, wire.AsError(err))
 	}
 	a.calls.add(req.Action)
-	out, err := a.answer(r, body, req)
+	began := a.cfg.Clock.Now()
+	out, key, err := a.answer(r, body, req)
+	a.record(r, req, id, key, a.cfg.Clock.Now().Sub(began), err)
 	if err != nil {
 		refusal := wire.AsError(err)
 		a.log.Info("refused", "action", req.Action, "code", refusal.Code, "message", refusal.Message)
@@ -48,38 +50,42 @@ func (a *Account) serveAWS(w http.ResponseWriter, r *http.Request) error {
 	return req.Protocol.Write(w, req.Action, id, out)
 }
 
-// answer runs the action of a request, unless its signature is wrong or a fault refuses it.
-func (a *Account) answer(r *http.Request, body []byte, req wire.Request) (any, error) {
+// answer runs the action of a request, unless its signature is wrong or a fault refuses it. key is
+// the access key that signed it.
+func (a *Account) answer(r *http.Request, body []byte, req wire.Request) (out any, key string, err error) {
 	if req.Protocol == wire.STS && req.Action == sts.WithWebIdentity { // not signed
 		if refusal := a.faults.Refuse(req.Action, req.Protocol.Throttled); refusal != nil {
-			return nil, refusal
+			return nil, "", refusal
 		}
-		return a.tokens.Serve(req.Action, req.Form, "")
+		out, err = a.tokens.Serve(req.Action, req.Form, "")
+		return out, "", err
 	}
 	cred, err := wire.Verify(r, body, a.tokens.Credentials, a.cfg.Clock.Now())
 	switch bad := req.Protocol.BadSignature; {
 	case errors.Is(err, wire.ErrUnknownKey) || errors.Is(err, wire.ErrUnsigned):
-		return nil, req.Protocol.BadKey
+		return nil, "", req.Protocol.BadKey
 	case err != nil:
-		return nil, bad
+		return nil, "", bad
 	case a.tokens.Expired(cred.AccessKeyID):
-		return nil, req.Protocol.Expired
+		return nil, "", req.Protocol.Expired
 	case cred.Region != a.cfg.Region:
-		return nil, wire.RefuseWith(bad.HTTPStatus(), bad.Code, "Credential should be scoped to a valid region: %s, not %s.", a.cfg.Region, cred.Region)
+		return nil, "", wire.RefuseWith(bad.HTTPStatus(), bad.Code, "Credential should be scoped to a valid region: %s, not %s.", a.cfg.Region, cred.Region)
 	}
 	if refusal := a.faults.Refuse(req.Action, req.Protocol.Throttled); refusal != nil {
-		return nil, refusal
+		return nil, cred.AccessKeyID, refusal
 	}
 	if err := a.authorize(req, cred.AccessKeyID); err != nil {
-		return nil, err
+		return nil, cred.AccessKeyID, err
 	}
 	switch req.Protocol {
 	case wire.SSM:
-		return a.params.Serve(req.Action, req.Body)
+		out, err = a.params.Serve(req.Action, req.Body)
 	case wire.STS:
-		return a.tokens.Serve(req.Action, req.Form, cred.AccessKeyID)
+		out, err = a.tokens.Serve(req.Action, req.Form, cred.AccessKeyID)
+	default:
+		out, err = a.compute.Serve(req.Action, req.Form)
 	}
-	return a.compute.Serve(req.Action, req.Form)
+	return out, cred.AccessKeyID, err
 }
 
 func (a *Account) requestID() string {

@@ -9,6 +9,7 @@ import (
 
 // Protocol is the protocol of one AWS service: its common errors and its wire format.
 type Protocol struct {
+	Name         string // of the service in ARNs and policies, such as "ec2"
 	Throttled    *Error
 	BadKey       *Error // the access key is not known, or the request not signed
 	BadSignature *Error
@@ -31,6 +32,7 @@ const (
 // The services of the local cloud.
 var (
 	EC2 = &Protocol{
+		Name:         "ec2",
 		Throttled:    RefuseWith(http.StatusServiceUnavailable, "RequestLimitExceeded", "Request limit exceeded."),
 		BadKey:       RefuseWith(http.StatusUnauthorized, "AuthFailure", notValidated),
 		BadSignature: RefuseWith(http.StatusUnauthorized, "AuthFailure", notValidated),
@@ -38,6 +40,7 @@ var (
 		Write:        writeEC2, WriteError: writeEC2Error,
 	}
 	STS = &Protocol{
+		Name:         "sts",
 		Throttled:    Refuse("Throttling", "Rate exceeded"),
 		BadKey:       RefuseWith(http.StatusForbidden, "InvalidClientTokenId", invalidToken),
 		BadSignature: RefuseWith(http.StatusForbidden, "SignatureDoesNotMatch", badSignature),
@@ -45,6 +48,7 @@ var (
 		Write:        writeSTS, WriteError: writeSTSError,
 	}
 	SSM = &Protocol{
+		Name:         "ssm",
 		Throttled:    Refuse("ThrottlingException", "Rate exceeded"),
 		BadKey:       Refuse("UnrecognizedClientException", invalidToken),
 		BadSignature: Refuse("InvalidSignatureException", badSignature),
