@@ -63,7 +63,11 @@ func up(ctx context.Context, c *cli, args []string) error {
 		return err
 	}
 	_, _ = fmt.Fprintf(c.stdout, "The local EC2 in %s is up (%s).\n", dir, time.Since(began).Round(10*time.Millisecond))
-	return l.Summary(c.stdout)
+	e, err := l.Endpoints()
+	if err != nil {
+		return err
+	}
+	return e.Write(c.stdout)
 }
 
 // releaseFlags adds the flags that name releases. The function it returns reads them.
@@ -93,7 +97,11 @@ func status(ctx context.Context, c *cli, args []string) error {
 	if err != nil {
 		return err
 	}
-	return l.Status(ctx, c.stdout)
+	s, err := l.Status(ctx)
+	if err != nil {
+		return err
+	}
+	return s.Write(c.stdout, time.Now())
 }
 
 func env(_ context.Context, c *cli, args []string) error {
@@ -210,11 +218,25 @@ func number(s string) any {
 	return s
 }
 
-// daemon runs the lab's daemon. It is started by up and not documented for people.
+// daemon keeps the lab's daemon running. It is started by up and not documented for people.
 func daemon(ctx context.Context, c *cli, args []string) error {
 	l, err := c.open("daemon", args)
 	if err != nil {
 		return err
 	}
-	return l.Serve(ctx, slog.New(slog.NewTextHandler(c.stderr, nil)))
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding this program: %w", err)
+	}
+	return l.Keep(ctx, []string{self, "--state-dir", c.stateDir, "serve"})
+}
+
+// serve is the lab's daemon. It is started by daemon.
+func serve(ctx context.Context, c *cli, args []string) error {
+	l, err := c.open("serve", args)
+	if err != nil {
+		return err
+	}
+	ctx, announce := lab.Attend(ctx)
+	return l.Serve(ctx, slog.New(slog.NewTextHandler(c.stderr, nil)), announce)
 }

@@ -73,7 +73,7 @@ func main() {
 type command func(ctx context.Context, c *cli, args []string) error
 
 var commands = map[string]command{
-	"up": up, "down": down, "status": status, "env": env, "artifacts": artifacts, "fault": injectFault, "exec": execute, "daemon": daemon, "iam": identities,
+	"up": up, "down": down, "status": status, "env": env, "artifacts": artifacts, "fault": injectFault, "exec": execute, "daemon": daemon, "serve": serve, "iam": identities,
 }
 
 // cli holds what the subcommands share.

@@ -3,12 +3,10 @@ package lab
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
 )
@@ -46,7 +44,11 @@ func (l *Lab) prune(ctx context.Context) {
 	if err == nil {
 		err = cache.Prune(l.cache, func(used []string) error {
 			keep = append(keep, used...)
-			for _, dir := range l.labDirs() {
+			on, err := host.This().Changes()
+			if err != nil {
+				return err
+			}
+			for _, dir := range append(on.Labs, l.dir) {
 				more, err := cacheDirsOf(dir)
 				if err != nil {
 					return err
@@ -67,19 +69,6 @@ func (l *Lab) prune(ctx context.Context) {
 	if err != nil {
 		l.progress.Line("not all superseded images were removed from the cache: " + err.Error())
 	}
-}
-
-// labDirs returns the state directories of this lab and of those that hold a slice of the public
-// addresses, which are the running ones.
-func (l *Lab) labDirs() []string {
-	claims, _ := filepath.Glob(filepath.Join(claimsDir, "slice-*")) // fails on a malformed pattern only
-	dirs := []string{l.dir}
-	for _, name := range claims {
-		if raw, err := os.ReadFile(name); err == nil {
-			dirs = append(dirs, strings.TrimSpace(string(raw)))
-		}
-	}
-	return dirs
 }
 
 // cacheDirsOf returns the directories of the cache that the daemon and the machines of the lab in a

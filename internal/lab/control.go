@@ -2,10 +2,12 @@ package lab
 
 import (
 	"bytes"
+	"crypto/subtle"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
@@ -17,6 +19,7 @@ import (
 // Daemon describes a lab's process.
 type Daemon struct {
 	PID     int       `json:"pid"`
+	Keeper  int       `json:"keeper"` // the process that started it, see Keep
 	Started time.Time `json:"started"`
 }
 
@@ -105,6 +108,23 @@ func newControl(account *cloud.Account, files *mirror.Handler, world *internet, 
 	})
 	return mux
 }
+
+// withToken asks for a token in requests to the control endpoint. Who has not got it can reach the
+// port all the same: another user of the host, or a web page in somebody's browser.
+func withToken(token string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		given := r.Header.Get("Authorization")
+		if strings.HasPrefix(r.URL.Path, cloud.ControlPrefix) && (token == "" || subtle.ConstantTimeCompare([]byte(given), []byte(bearer+token)) != 1) {
+			w.Header().Set("WWW-Authenticate", strings.TrimSpace(bearer))
+			reply(w, http.StatusUnauthorized, map[string]string{"error": "this endpoint wants the lab's token, which is in its " + settingsFile})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// bearer comes before the token in a request (RFC 6750).
+const bearer = "Bearer "
 
 // addFault reads a fault of type T from a request's body and adds it.
 func addFault[T any](w http.ResponseWriter, body []byte, f T, add func(T) error) {

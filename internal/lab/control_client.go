@@ -18,8 +18,9 @@ import (
 // ErrNotRunning says that the lab's daemon does not run.
 var ErrNotRunning = errors.New("the lab is not running")
 
-// call sends one request to the control endpoint. in and out may be nil.
-func (l *Lab) call(ctx context.Context, method, path string, in, out any) error {
+// Control sends one request to the control endpoint, whose path begins with /_lab/, and reads its
+// answer. in and out are JSON, and may be nil.
+func (l *Lab) Control(ctx context.Context, method, path string, in, out any) error {
 	s, err := l.readSettings()
 	if err != nil {
 		return err
@@ -39,6 +40,7 @@ func (l *Lab) call(ctx context.Context, method, path string, in, out any) error 
 	if err != nil {
 		return fmt.Errorf("asking the lab: %w", err)
 	}
+	req.Header.Set("Authorization", bearer+s.Token)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return fmt.Errorf("%w: nothing answers at %s; k8s-lab up starts it", ErrNotRunning, s.endpoint())
@@ -68,40 +70,40 @@ func (l *Lab) daemon(ctx context.Context) (Daemon, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	var d Daemon
-	return d, l.call(ctx, http.MethodGet, "/_lab/daemon", nil, &d)
+	return d, l.Control(ctx, http.MethodGet, "/_lab/daemon", nil, &d)
 }
 
 // Overview returns everything the lab holds.
 func (l *Lab) Overview(ctx context.Context) (cloud.Overview, error) {
 	var o cloud.Overview
-	return o, l.call(ctx, http.MethodGet, "/_lab/state", nil, &o)
+	return o, l.Control(ctx, http.MethodGet, "/_lab/state", nil, &o)
 }
 
 // Outside returns the requests that the servers in the lab's internet received since ForgetOutside.
 func (l *Lab) Outside(ctx context.Context) (Outside, error) {
 	var o Outside
-	return o, l.call(ctx, http.MethodGet, "/_lab/outside", nil, &o)
+	return o, l.Control(ctx, http.MethodGet, "/_lab/outside", nil, &o)
 }
 
 // ForgetOutside clears the request logs of the servers in the lab's internet.
 func (l *Lab) ForgetOutside(ctx context.Context) error {
-	return l.call(ctx, http.MethodDelete, "/_lab/outside", nil, nil)
+	return l.Control(ctx, http.MethodDelete, "/_lab/outside", nil, nil)
 }
 
 // Fault adds a fault; its fields are those of the control endpoint.
 func (l *Lab) Fault(ctx context.Context, fields map[string]any) error {
-	return l.call(ctx, http.MethodPost, "/_lab/faults", fields, nil)
+	return l.Control(ctx, http.MethodPost, "/_lab/faults", fields, nil)
 }
 
 // Faults returns the faults in force, in the form of the control endpoint.
 func (l *Lab) Faults(ctx context.Context) ([]map[string]any, error) {
 	var out []map[string]any
-	return out, l.call(ctx, http.MethodGet, "/_lab/faults", nil, &out)
+	return out, l.Control(ctx, http.MethodGet, "/_lab/faults", nil, &out)
 }
 
 // ClearFaults removes all faults.
 func (l *Lab) ClearFaults(ctx context.Context) error {
-	return l.call(ctx, http.MethodDelete, "/_lab/faults", nil, nil)
+	return l.Control(ctx, http.MethodDelete, "/_lab/faults", nil, nil)
 }
 
 // Identities are IAM's users, without secret keys, and roles.
@@ -113,29 +115,29 @@ type Identities struct {
 // Identities returns the users and roles that were given to the lab.
 func (l *Lab) Identities(ctx context.Context) (Identities, error) {
 	var out Identities
-	return out, l.call(ctx, http.MethodGet, "/_lab/iam", nil, &out)
+	return out, l.Control(ctx, http.MethodGet, "/_lab/iam", nil, &out)
 }
 
 // PutUser makes a user with identity policies, or gives them to the one that exists. It returns the
 // user with the access key.
 func (l *Lab) PutUser(ctx context.Context, name string, policies []string) (iam.User, error) {
 	var u iam.User
-	return u, l.call(ctx, http.MethodPut, "/_lab/iam/users/"+url.PathEscape(name), cloud.Identity{Policies: policies}, &u)
+	return u, l.Control(ctx, http.MethodPut, "/_lab/iam/users/"+url.PathEscape(name), cloud.Identity{Policies: policies}, &u)
 }
 
 // PutRole makes a role with identity policies and a trust policy, or gives them to the one that
 // exists. An empty trust policy stands for one that trusts the account.
 func (l *Lab) PutRole(ctx context.Context, name string, policies []string, trust string) (iam.Role, error) {
 	var r iam.Role
-	return r, l.call(ctx, http.MethodPut, "/_lab/iam/roles/"+url.PathEscape(name), cloud.Identity{Policies: policies, Trust: trust}, &r)
+	return r, l.Control(ctx, http.MethodPut, "/_lab/iam/roles/"+url.PathEscape(name), cloud.Identity{Policies: policies, Trust: trust}, &r)
 }
 
 // DeleteUser deletes a user. It is an error if there is none.
 func (l *Lab) DeleteUser(ctx context.Context, name string) error {
-	return l.call(ctx, http.MethodDelete, "/_lab/iam/users/"+url.PathEscape(name), nil, nil)
+	return l.Control(ctx, http.MethodDelete, "/_lab/iam/users/"+url.PathEscape(name), nil, nil)
 }
 
 // DeleteRole deletes a role. It is an error if there is none.
 func (l *Lab) DeleteRole(ctx context.Context, name string) error {
-	return l.call(ctx, http.MethodDelete, "/_lab/iam/roles/"+url.PathEscape(name), nil, nil)
+	return l.Control(ctx, http.MethodDelete, "/_lab/iam/roles/"+url.PathEscape(name), nil, nil)
 }

@@ -69,3 +69,37 @@ func TestControlOfTheOutside(t *testing.T) {
 		t.Errorf("asked, after that was forgotten: %s", out)
 	}
 }
+
+func TestToken(t *testing.T) {
+	account, err := cloud.Open(cloud.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer account.Close()
+	var world internet
+	handler := func(token string) http.Handler {
+		return withToken(token, newControl(account, mirror.New(t.TempDir()), &world, Daemon{}))
+	}
+	for _, tc := range []struct {
+		token, path, authorization string
+		status                     int
+	}{
+		{"secret", "/_lab/state", "Bearer secret", 200},
+		{"secret", "/_lab/state", "", 401},
+		{"secret", "/_lab/state", "Bearer secre", 401},
+		{"secret", "/_lab/state", "secret", 401},
+		{"secret", "/_lab/daemon", "", 401},
+		{"", "/_lab/state", "Bearer ", 401}, // a lab without a token is closed, not open
+		{"secret", "/", "", 400},            // the AWS APIs have signatures
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), "GET", tc.path, nil)
+		if tc.authorization != "" {
+			r.Header.Set("Authorization", tc.authorization)
+		}
+		w := httptest.NewRecorder()
+		handler(tc.token).ServeHTTP(w, r)
+		if w.Code != tc.status {
+			t.Errorf("%s with %q: %d %s, want %d", tc.path, tc.authorization, w.Code, w.Body, tc.status)
+		}
+	}
+}

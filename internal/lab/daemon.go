@@ -51,20 +51,10 @@ func (n *vpcNetwork) Apply(ctx context.Context, cfg network.Config) error {
 	return n.services.Sync(ctx, vpcs)
 }
 
-// Serve runs the daemon until ctx ends. It continues from the state that the last daemon left.
-// Machines and network keep running when it ends.
-func (l *Lab) Serve(ctx context.Context, log *slog.Logger) error {
-	unlock, held, err := l.lock()
-	if err != nil {
-		return err
-	}
-	if held {
-		return fmt.Errorf("the lab in %s is running already", l.dir)
-	}
-	defer unlock()
-	if err := os.WriteFile(l.file(pidFile), []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
-		return fmt.Errorf("process id file: %w", err)
-	}
+// Serve runs the daemon until ctx ends, and calls announce once it serves. It continues from the
+// state that the last daemon left. Machines and network keep running when it ends. Keep has to run
+// it, which excludes another one.
+func (l *Lab) Serve(ctx context.Context, log *slog.Logger, announce func()) error {
 	s, err := l.readSettings()
 	if err != nil {
 		return err
@@ -86,13 +76,15 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger) error {
 	}
 	defer machines.Close()
 
+	calls := l.rotated(callsFile)
+	defer calls.Close() //nolint:errcheck // what was written is in the file
 	vpcs := &vpcNetwork{Manager: net}
 	account, err := cloud.Open(cloud.Config{
 		Region: Region, Images: amis(s.MachineImages), PublicIPs: slice.PublicIPs(),
 		Credentials: aws.Credentials{AccessKeyID: s.AccessKeyID, SecretAccessKey: s.SecretAccessKey},
 		Quotas:      ec2.Quotas{VCPUs: s.VCPUs},
 		StateFile:   l.file(stateFile), ParametersFile: l.file(parametersFile), SessionsFile: l.file(sessionsFile), IdentitiesFile: l.file(identitiesFile), BootID: bootID(),
-		Network: vpcs, Machines: machines, Log: log,
+		Network: vpcs, Machines: machines, Log: log, Calls: slog.New(slog.NewJSONHandler(calls, nil)),
 	})
 	if err != nil {
 		return err
@@ -108,7 +100,7 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	return l.listen(ctx, s, account, world, log)
+	return l.listen(ctx, s, account, world, log, announce)
 }
 
 // amis are the machine images as EC2 lists them.
@@ -121,7 +113,7 @@ func amis(images []machine.Image) []ec2.Image {
 }
 
 // listen serves the mirror, the registry, the API and the internet's servers until ctx ends.
-func (l *Lab) listen(ctx context.Context, s settings, account *cloud.Account, world *internet, log *slog.Logger) error {
+func (l *Lab) listen(ctx context.Context, s settings, account *cloud.Account, world *internet, log *slog.Logger, announce func()) error {
 	files := mirror.New(s.MirrorDir)
 	images, err := registry.New(s.ImagesDir) //nolint:contextcheck // reads local files only
 	if err != nil {
@@ -144,7 +136,7 @@ func (l *Lab) listen(ctx context.Context, s settings, account *cloud.Account, wo
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	api := newControl(account, files, world, Daemon{PID: os.Getpid(), Started: time.Now().UTC()})
+	api := withToken(s.Token, newControl(account, files, world, Daemon{PID: os.Getpid(), Keeper: os.Getppid(), Started: time.Now().UTC()}))
 	for _, srv := range []struct {
 		handler http.Handler
 		at      net.Listener
@@ -164,6 +156,7 @@ func (l *Lab) listen(ctx context.Context, s settings, account *cloud.Account, wo
 		})
 	}
 	log.Info("the lab is up", "api", s.endpoint(), "mirror", s.mirror(), "registry", s.registry())
+	announce()
 	if err := g.Wait(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 )
@@ -34,7 +35,7 @@ func (l *Lab) Down(ctx context.Context) error {
 		return err
 	}
 	s, err := l.readSettings()
-	if err != nil {
+	if other := new(FormatError); err != nil && !errors.As(err, &other) {
 		return err
 	}
 	l.progress.Line("ending machines")
@@ -64,7 +65,7 @@ func (l *Lab) Down(ctx context.Context) error {
 	if err := network.Release(l.dir); err != nil {
 		return err
 	}
-	if err := restoreLimits(); err != nil {
+	if err := host.This().Release(ctx, l.dir); err != nil {
 		return err
 	}
 	if err := cache.Release(cmp.Or(s.CacheDir, l.cache), l.dir); err != nil {
@@ -113,7 +114,14 @@ func (l *Lab) removeFiles() error {
 	if err != nil {
 		return fmt.Errorf("files of the lab: %w", err)
 	}
-	for _, name := range []string{settingsFile, stateFile, parametersFile, sessionsFile, identitiesFile, logFile, pidFile, lockFile} {
+	for _, log := range []string{logFile, callsFile} {
+		names, err := l.logParts(log)
+		if err != nil {
+			return err
+		}
+		temporary = append(temporary, names...)
+	}
+	for _, name := range []string{settingsFile, stateFile, parametersFile, sessionsFile, identitiesFile, pidFile, lockFile} {
 		temporary = append(temporary, l.file(name))
 	}
 	for _, name := range temporary {

@@ -1,15 +1,9 @@
 package lab
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
-	"os"
 	"path/filepath"
-	"strconv"
-
-	"github.com/gofrs/flock"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
@@ -60,18 +54,34 @@ const (
 	sessionsFile   = "sts.json"
 	identitiesFile = "iam.json"
 	logFile        = "daemon.log"
+	callsFile      = "calls.log"
 	pidFile        = "daemon.pid"
 	lockFile       = "daemon.lock"
 )
 
+// format is the version of the files of a lab. It changes with the meaning of any of them.
+const format = 1
+
+// FormatError says that another version of this program has made a lab.
+type FormatError struct {
+	Dir   string
+	Found int
+}
+
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("the lab in %s was made by another version of k8s-lab (its files have format %d, this version's %d): end it with k8s-lab down, then start it again", e.Dir, e.Found, format)
+}
+
 // settings are chosen once and kept as long as the lab exists.
 type settings struct {
+	Format          int             `json:"format"`
 	CacheDir        string          `json:"cache_dir"`
 	MirrorDir       string          `json:"mirror_dir"`
 	ImagesDir       string          `json:"images_dir"`
 	MachineImages   []machine.Image `json:"machine_images"`
 	AccessKeyID     string          `json:"access_key_id"`
 	SecretAccessKey string          `json:"secret_access_key"`
+	Token           string          `json:"token"`           // of the control endpoint
 	VCPUs           int             `json:"vcpus,omitempty"` // quota; zero is EC2's default
 	APIPort         int             `json:"api_port,omitempty"`
 	MirrorPort      int             `json:"mirror_port,omitempty"`
@@ -84,54 +94,26 @@ func (s settings) endpoint() string { return fmt.Sprintf("http://127.0.0.1:%d", 
 func (s settings) mirror() string   { return fmt.Sprintf("http://%s:%d", s.Operator, s.MirrorPort) }
 func (s settings) registry() string { return fmt.Sprintf("http://%s:%d", s.Operator, s.RegistryPort) }
 
-// readSettings returns zero settings if there is no lab.
+// readSettings returns settings without content if there is no lab. The error is a FormatError,
+// besides settings as far as they could be read, if another version has made the lab.
 func (l *Lab) readSettings() (settings, error) {
 	var s settings
 	if err := file.ReadJSON(l.file(settingsFile), &s); err != nil {
 		return s, fmt.Errorf("reading the settings of the lab in %s: %w", l.dir, err)
 	}
+	if s.Format == 0 && s.AccessKeyID == "" { // there is no lab
+		s.Format = format
+	}
+	if s.Format != format {
+		return s, &FormatError{l.dir, s.Format}
+	}
 	return s, nil
 }
 
-// writeSettings replaces the settings atomically; they hold the access key (0600).
+// writeSettings replaces the settings atomically; they hold the access key and the token (0600).
 func (l *Lab) writeSettings(s settings) error {
 	if err := file.WriteJSON(l.file(settingsFile), s, 0o600); err != nil {
 		return fmt.Errorf("saving the settings: %w", err)
 	}
 	return nil
-}
-
-// lock takes the lab's lock, which the daemon holds as long as it runs. held is true when another
-// process has it.
-func (l *Lab) lock() (unlock func(), held bool, err error) {
-	f := flock.New(l.file(lockFile))
-	got, err := f.TryLock()
-	if err != nil {
-		return nil, false, fmt.Errorf("lock of the lab in %s: %w", l.dir, err)
-	}
-	return func() { _ = f.Unlock() }, !got, nil
-}
-
-// running returns the process id of the lab's daemon, 0 when there is none.
-func (l *Lab) running() (pid int, err error) {
-	if _, err := os.Stat(l.file(lockFile)); errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
-	}
-	unlock, held, err := l.lock()
-	if err != nil {
-		return 0, err
-	}
-	if !held {
-		unlock()
-		return 0, nil
-	}
-	raw, err := os.ReadFile(l.file(pidFile))
-	if err != nil {
-		return 0, fmt.Errorf("the lab in %s is running, but its process id is not known: %w", l.dir, err)
-	}
-	pid, err = strconv.Atoi(string(raw))
-	if err != nil {
-		return 0, fmt.Errorf("process id of the lab in %s: %w", l.dir, err)
-	}
-	return pid, nil
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,6 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"golang.org/x/crypto/ssh"
 
+	process "github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 )
 
@@ -64,6 +64,15 @@ func (c command) must(t *testing.T, args ...string) string {
 		t.Fatalf("k8s-lab %v: %v\n%s\n%s", args, err, out, log)
 	}
 	return out
+}
+
+// daemon asks the lab about its process.
+func (c command) daemon(ctx context.Context) (d process.Daemon, err error) {
+	l, err := process.New(c.dir, "", nil)
+	if err == nil {
+		err = l.Control(ctx, "GET", "/_lab/daemon", nil, &d)
+	}
+	return d, err
 }
 
 // client returns an SDK client that is configured only by what `k8s-lab env` exports.
@@ -294,12 +303,32 @@ func TestLab(t *testing.T) {
 		}
 	})
 	t.Run("a crash of the daemon", func(t *testing.T) {
-		pid := must[int](t)(strconv.Atoi(string(must[[]byte](t)(os.ReadFile(filepath.Join(lab.dir, "daemon.pid"))))))
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		before := must[process.Daemon](t)(lab.daemon(t.Context()))
+		if err := syscall.Kill(before.PID, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := lab.run(t.Context(), "status"); err == nil {
-			t.Error("status of a crashed lab is fine")
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+			now, err := lab.daemon(t.Context())
+			if err == nil && now.PID != before.PID && now.Keeper == before.Keeper {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("the daemon does not come back: %+v, %v", now, err)
+			}
+		}
+		must[*ec2.DescribeVpcsOutput](t)(w.DescribeVpcs(t.Context(), &ec2.DescribeVpcsInput{}))
+	})
+	t.Run("the end of the keeper", func(t *testing.T) {
+		if err := syscall.Kill(must[process.Daemon](t)(lab.daemon(t.Context())).Keeper, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) { // the daemon ends after it
+			if _, err := lab.run(t.Context(), "status"); err != nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("the daemon outlives its keeper")
+			}
 		}
 		lab.must(t, "up")
 		w.Client = lab.client(t)

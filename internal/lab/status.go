@@ -13,37 +13,64 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/host"
 )
 
-// Status writes a summary of a running lab for people. It shows no secrets.
-func (l *Lab) Status(ctx context.Context, w io.Writer) error {
-	o, err := l.Overview(ctx)
-	if err != nil {
-		return err
-	}
-	d, err := l.daemon(ctx)
-	if err != nil {
-		return err
-	}
-	faults, err := l.Faults(ctx)
-	if err != nil {
-		return err
-	}
-	s, err := l.readSettings()
-	if err != nil {
-		return err
-	}
-	return writeStatus(w, l.dir, s, d, o, faults, time.Now())
+// Status is what a running lab holds. It has no secrets. Its JSON form is what programs read.
+type Status struct {
+	Dir       string           `json:"state_dir"`
+	PID       int              `json:"pid"` // of the keeper, whose end is the lab's
+	Started   time.Time        `json:"started"`
+	Endpoints Endpoints        `json:"endpoints"`
+	Account   cloud.Overview   `json:"account"`
+	Faults    []map[string]any `json:"faults"` // in the form of the control endpoint
+	Host      host.Changes     `json:"host"`   // what labs changed on this host
 }
 
-// Summary writes the lab's addresses. It is shown after Up.
-func (l *Lab) Summary(w io.Writer) error {
-	s, err := l.readSettings()
-	if err != nil {
-		return err
+// Endpoints are the addresses of a lab.
+type Endpoints struct {
+	API       string `json:"api"`       // URL of the AWS APIs
+	Artifacts string `json:"artifacts"` // URL of the artifact mirror
+	Images    string `json:"images"`    // URL of the image registry
+	Network   string `json:"network"`   // CIDR of the public addresses
+	Operator  string `json:"operator"`  // the host's address among them
+}
+
+// Status returns what a running lab holds.
+func (l *Lab) Status(ctx context.Context) (Status, error) {
+	out := Status{Dir: l.dir}
+	var d Daemon
+	var err error
+	if out.Account, err = l.Overview(ctx); err != nil {
+		return out, err
 	}
+	if d, err = l.daemon(ctx); err != nil {
+		return out, err
+	}
+	out.PID, out.Started = d.Keeper, d.Started
+	if out.Faults, err = l.Faults(ctx); err != nil {
+		return out, err
+	}
+	if out.Host, err = host.This().Changes(); err != nil {
+		return out, err
+	}
+	out.Endpoints, err = l.Endpoints()
+	return out, err
+}
+
+// Endpoints returns the lab's addresses.
+func (l *Lab) Endpoints() (Endpoints, error) {
+	s, err := l.existingSettings()
+	if err != nil {
+		return Endpoints{}, err
+	}
+	return Endpoints{s.endpoint(), s.mirror(), s.registry(), s.Slice.String(), s.Operator.String()}, nil
+}
+
+// Write writes the addresses for people.
+func (e Endpoints) Write(w io.Writer) error {
 	t := table{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
-	t.endpoints(s)
+	t.endpoints(e)
 	return t.Flush()
 }
 
@@ -60,17 +87,19 @@ func (t table) head(title string, columns ...string) {
 	}
 }
 
-func (t table) endpoints(s settings) {
-	t.row("API", s.endpoint(), Region)
-	t.row("artifacts", s.mirror())
-	t.row("images", s.registry())
-	t.row("network", s.Slice.String(), "operator "+s.Operator.String())
+func (t table) endpoints(e Endpoints) {
+	t.row("API", e.API, Region)
+	t.row("artifacts", e.Artifacts)
+	t.row("images", e.Images)
+	t.row("network", e.Network, "operator "+e.Operator)
 }
 
-func writeStatus(w io.Writer, dir string, s settings, d Daemon, o cloud.Overview, faults []map[string]any, now time.Time) error {
+// Write writes the status for people.
+func (s Status) Write(w io.Writer, now time.Time) error {
+	o := s.Account
 	t := table{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
-	_, _ = fmt.Fprintf(t, "Local EC2 in %s, up %s (pid %d)\n", dir, age(now, d.Started), d.PID)
-	t.endpoints(s)
+	_, _ = fmt.Fprintf(t, "Local EC2 in %s, up %s (pid %d)\n", s.Dir, age(now, s.Started), s.PID)
+	t.endpoints(s.Endpoints)
 
 	if len(o.Instances) == 0 {
 		t.head("Instances: none")
@@ -117,13 +146,22 @@ func writeStatus(w io.Writer, dir string, s settings, d Daemon, o cloud.Overview
 	if o.NetworkError != "" {
 		t.head("The network is not as it should be: " + o.NetworkError)
 	}
-	if len(faults) == 0 {
+	if len(s.Faults) == 0 {
 		t.head("Faults: none")
 	} else {
 		t.head("Faults")
-		for _, f := range faults {
+		for _, f := range s.Faults {
 			t.row(describeFault(f))
 		}
+	}
+	if len(s.Host.Settings)+len(s.Host.Modules) > 0 {
+		t.head("Changed on this host")
+	}
+	for _, c := range s.Host.Settings {
+		t.row(c.Path, fmt.Sprintf("%d, was %d", c.Now, c.Before), "put back when the last lab goes down")
+	}
+	for _, m := range s.Host.Modules {
+		t.row("module "+m, "loaded", "stays until the host reboots")
 	}
 	return t.Flush()
 }

@@ -9,11 +9,20 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/host"
 )
 
 func TestWriteStatus(t *testing.T) {
 	now := time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC)
-	s := settings{APIPort: 4566, MirrorPort: 8080, RegistryPort: 5000, Operator: netip.MustParseAddr("203.0.113.1"), Slice: netip.MustParsePrefix("203.0.113.0/26"), SecretAccessKey: "hush"}
+	s := settings{APIPort: 4566, MirrorPort: 8080, RegistryPort: 5000, Operator: netip.MustParseAddr("203.0.113.1"), Slice: netip.MustParsePrefix("203.0.113.0/26"), SecretAccessKey: "hush", Format: format}
+	l := Lab{dir: t.TempDir()}
+	if err := l.writeSettings(s); err != nil {
+		t.Fatal(err)
+	}
+	endpoints, err := l.Endpoints()
+	if err != nil {
+		t.Fatal(err)
+	}
 	o := cloud.Overview{Parameters: []string{"/k8s/demo/pki/ca"}, Overview: ec2.Overview{
 		Instances: []ec2.InstanceOverview{
 			{ID: "i-2", Name: "worker-0", State: "stopped", Type: "t3.medium", VPC: "vpc-1", PrivateIP: "10.240.0.20"},
@@ -24,8 +33,12 @@ func TestWriteStatus(t *testing.T) {
 		Addresses: []ec2.NamedOverview{{ID: "eipalloc-1", Detail: "203.0.113.4", User: "i-1"}},
 	}}
 	var got strings.Builder
-	err := writeStatus(&got, "/var/lib/k8s-lab/default", s, Daemon{PID: 7, Started: now.Add(-time.Hour)}, o, []map[string]any{{"kind": "capacity", "count": 2}}, now)
-	if err != nil {
+	status := Status{
+		Dir: "/var/lib/k8s-lab/default", PID: 7, Started: now.Add(-time.Hour), Endpoints: endpoints, Account: o,
+		Faults: []map[string]any{{"kind": "capacity", "count": 2}},
+		Host:   host.Changes{Settings: []host.Setting{{Path: "/proc/sys/fs/limit", Before: 128, Now: 8192}}, Modules: []string{"overlay"}},
+	}
+	if err := status.Write(&got, now); err != nil {
 		t.Fatal(err)
 	}
 	want := `Local EC2 in /var/lib/k8s-lab/default, up 1h0m0s (pid 7)
@@ -51,6 +64,10 @@ Parameters: 1
 
 Faults
   capacity count=2
+
+Changed on this host
+  /proc/sys/fs/limit  8192, was 128  put back when the last lab goes down
+  module overlay      loaded         stays until the host reboots
 `
 	if got.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", got.String(), want)

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
 )
@@ -28,16 +29,14 @@ const readyTimeout = 60 * time.Second
 type UpOptions struct {
 	Versions release.Versions // that the mirror must hold
 	VCPUs    int              // quota for running instances; zero leaves it as it is, 32 in a new lab
-	Daemon   []string         // the command line that runs Serve for this lab
+	Daemon   []string         // the command line that runs Keep for this lab
 }
 
 // Up checks the host, completes the machine images, artifacts and container images, and starts the
 // daemon unless it runs. It returns when the daemon answers. A running daemon keeps its quota.
 func (l *Lab) Up(ctx context.Context, opts UpOptions) error {
-	if err := machine.Preflight(ctx, l.cache); err != nil {
-		return err
-	}
-	if err := raiseLimits(); err != nil {
+	modules, err := machine.Preflight(ctx, l.cache)
+	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(l.dir, 0o755); err != nil {
@@ -45,6 +44,9 @@ func (l *Lab) Up(ctx context.Context, opts UpOptions) error {
 	}
 	s, err := l.readSettings()
 	if err != nil {
+		return err
+	}
+	if err := host.This().Use(ctx, l.dir, modules); err != nil {
 		return err
 	}
 	if err := l.useCache(); err != nil {
@@ -60,6 +62,7 @@ func (l *Lab) Up(ctx context.Context, opts UpOptions) error {
 	}
 	s.AccessKeyID = cmp.Or(s.AccessKeyID, "AKIA"+base32.StdEncoding.EncodeToString(random(10)))
 	s.SecretAccessKey = cmp.Or(s.SecretAccessKey, base64.RawURLEncoding.EncodeToString(random(30)))
+	s.Token = cmp.Or(s.Token, base64.RawURLEncoding.EncodeToString(random(30)))
 	s.VCPUs = cmp.Or(opts.VCPUs, s.VCPUs)
 	if err := l.writeSettings(s); err != nil {
 		return err
@@ -110,28 +113,22 @@ func random(n int) []byte {
 	return b
 }
 
-// start runs the daemon in its own session, so that it outlives the terminal, and waits until it
-// answers.
+// start runs the keeper in its own session, so that it outlives the terminal, and waits until the
+// daemon answers.
 func (l *Lab) start(ctx context.Context, daemon []string) error {
-	log, err := os.OpenFile(l.file(logFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return fmt.Errorf("log of the daemon: %w", err)
-	}
-	defer log.Close() //nolint:errcheck // the daemon has its own descriptor
-	began, err := log.Seek(0, 2)
-	if err != nil {
-		return fmt.Errorf("log of the daemon: %w", err)
+	var began int64
+	if log, err := os.Stat(l.file(logFile)); err == nil {
+		began = log.Size()
 	}
 	cmd := exec.Command(daemon[0], daemon[1:]...) //nolint:noctx // it is to outlive this process
 	cmd.Dir = "/"
-	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting the daemon: %w", err)
 	}
 	ended := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // its output is in the log
+		_ = cmd.Wait() // the log says why
 		close(ended)
 	}()
 	l.progress.Line("starting the daemon")
@@ -148,8 +145,8 @@ func lastLines(s string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// waitReady waits until the daemon with the process id answers. ended is closed if the process
-// ends; it may be nil.
+// waitReady waits until the daemon of the keeper with the process id answers. ended is closed if the
+// keeper ends; it may be nil.
 func (l *Lab) waitReady(ctx context.Context, pid int, ended <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -162,7 +159,7 @@ func (l *Lab) waitReady(ctx context.Context, pid int, ended <-chan struct{}) err
 		case <-ended:
 			return errors.New("the daemon ended while it was starting")
 		case <-tick.C:
-			if d, err := l.daemon(ctx); err == nil && d.PID == pid {
+			if d, err := l.daemon(ctx); err == nil && d.Keeper == pid {
 				return nil
 			}
 		}

@@ -6,10 +6,8 @@ package harness
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
 )
@@ -128,7 +127,7 @@ func (s *Suite) OpenTofu(ctx context.Context) (string, error) {
 
 // Lab runs k8s-lab with the suite's state directory.
 func (s *Suite) Lab(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(s.Bin, "k8s-lab"), append([]string{"--state-dir", filepath.Join(s.Dir, "lab")}, args...)...)
+	cmd := exec.CommandContext(ctx, filepath.Join(s.Bin, "k8s-lab"), append([]string{"--state-dir", s.stateDir()}, args...)...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
@@ -241,35 +240,14 @@ func (s *Suite) Kubectl(ctx context.Context, kubeconfig string, stdin io.Reader,
 
 // Control calls the lab's control endpoint, and decodes the answer into v unless v is nil.
 func (s *Suite) Control(ctx context.Context, method, path string, body, v any) error {
-	var in io.Reader
-	if body != nil {
-		b, err := json.Marshal(body)
-		if err != nil {
-			return err
-		}
-		in = bytes.NewReader(b)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, s.env["AWS_ENDPOINT_URL"]+path, in)
+	l, err := lab.New(s.stateDir(), "", nil)
 	if err != nil {
 		return err
 	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = res.Body.Close() }()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		return err
-	}
-	if res.StatusCode >= 300 {
-		return fmt.Errorf("%s %s: %s: %s", method, path, res.Status, b)
-	}
-	if v == nil {
-		return nil
-	}
-	return json.Unmarshal(b, v)
+	return l.Control(ctx, method, path, body, v)
 }
+
+func (s *Suite) stateDir() string { return filepath.Join(s.Dir, "lab") }
 
 // Eventually waits until a condition holds. After the time limit it fails the test with the last
 // error.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -30,11 +31,11 @@ var buildTools = []struct{ name, pkg string }{
 const debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 // Preflight checks that the host can run machines, and can build their images if cacheDir lacks
-// one. It loads missing kernel modules. The error names everything that is missing, and what to do
-// about it.
-func Preflight(ctx context.Context, cacheDir string) error {
+// one. It loads missing kernel modules and returns their names. The error names everything that is
+// missing, and what to do about it.
+func Preflight(ctx context.Context, cacheDir string) (loaded []string, err error) {
 	if os.Geteuid() != 0 {
-		return errors.New("machines need root: run this as root, or with sudo")
+		return nil, errors.New("machines need root: run this as root, or with sudo")
 	}
 	var problems []error
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
@@ -65,10 +66,12 @@ func Preflight(ctx context.Context, cacheDir string) error {
 
 	release, err := kernelRelease()
 	if err != nil {
-		return fmt.Errorf("kernel release: %w", err)
+		return nil, fmt.Errorf("kernel release: %w", err)
 	}
 	if missing := missingModules(release); len(missing) > 0 {
 		_ = exec.CommandContext(ctx, "modprobe", append([]string{"-a", "-q"}, missing...)...).Run()
+		still := missingModules(release)
+		loaded = slices.DeleteFunc(missing, func(name string) bool { return slices.Contains(still, name) })
 	}
 	if !exists("/sys/module/overlay") {
 		if types, _ := os.ReadFile("/proc/filesystems"); !strings.Contains(string(types), "\toverlay\n") {
@@ -114,7 +117,7 @@ func Preflight(ctx context.Context, cacheDir string) error {
 		problem("/dev/kmsg is missing, which kubelets read: mknod /dev/kmsg c 1 11")
 	}
 	if err := errors.Join(problems...); err != nil {
-		return fmt.Errorf("this host cannot run machines:\n%w", err)
+		return loaded, fmt.Errorf("this host cannot run machines:\n%w", err)
 	}
-	return nil
+	return loaded, nil
 }
