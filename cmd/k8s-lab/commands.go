@@ -1,138 +1,148 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
 
-func defaultStateDir() string {
-	return cmp.Or(os.Getenv(lab.StateDirEnv), lab.DefaultStateDir)
-}
-
-// lab opens the lab that the flags name. Progress goes to standard error.
-func (c *cli) lab() (*lab.Lab, error) {
-	return lab.New(c.stateDir, "", progress.New(c.stderr))
-}
-
-// open opens the lab for a command that has no flags of its own.
-func (c *cli) open(command string, args []string) (*lab.Lab, error) {
-	if err := parse(c.flags(command), args); err != nil {
-		return nil, err
+func (c *cli) up() *cobra.Command {
+	var opts lab.UpOptions
+	cmd := &cobra.Command{
+		Use: "up", Short: "Start the lab, or leave it as it is if it runs", Args: noArguments,
+		Long: `up starts the lab, or leaves it as it is if it runs. It first builds or downloads
+what is missing: machine images, and unless the lab is bare also Kubernetes,
+etcd, containerd and container images, which takes about 20 minutes the first
+time on a machine with two cores.`,
+		Example: example("sudo k8s-lab up", "sudo k8s-lab up --kubernetes v1.36.4,v1.37.1", "sudo k8s-lab up --bare --vcpus 5"),
 	}
-	return c.lab()
-}
-
-func up(ctx context.Context, c *cli, args []string) error {
-	f := c.flags("up")
-	releases := releaseFlags(f)
-	vcpus := f.Int("vcpus", 0, "quota for the vCPUs of running instances")
-	if err := parse(f, args); err != nil {
-		return err
-	}
-	if *vcpus < 0 {
-		return fmt.Errorf("--vcpus %d: a quota is a positive number", *vcpus)
-	}
-	l, err := c.lab()
-	if err != nil {
-		return err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("finding this program: %w", err)
-	}
-	dir, err := filepath.Abs(c.stateDir)
-	if err != nil {
-		return fmt.Errorf("state directory: %w", err)
-	}
-	began := time.Now()
-	if err := l.Up(ctx, lab.UpOptions{Versions: releases(), VCPUs: *vcpus, Daemon: []string{self, "--state-dir", dir, "daemon"}}); err != nil {
-		return err
-	}
-	_, _ = fmt.Fprintf(c.stdout, "The local EC2 in %s is up (%s).\n", dir, time.Since(began).Round(10*time.Millisecond))
-	e, err := l.Endpoints()
-	if err != nil {
-		return err
-	}
-	return e.Write(c.stdout)
-}
-
-// releaseFlags adds the flags that name releases. The function it returns reads them.
-func releaseFlags(f *flag.FlagSet) func() release.Versions {
-	kubernetes := f.String("kubernetes", "", "releases the mirror must hold")
-	etcd := f.String("etcd", "", "releases of etcd the mirror must hold")
-	containerd := f.String("containerd", "", "releases of containerd the mirror must hold")
-	return func() release.Versions {
-		return release.Versions{Kubernetes: list(*kubernetes), Etcd: list(*etcd), Containerd: list(*containerd)}
-	}
-}
-
-func down(ctx context.Context, c *cli, args []string) error {
-	l, err := c.open("down", args)
-	if err != nil {
-		return err
-	}
-	if err := l.Down(ctx); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(c.stdout, "The local EC2 is down; nothing is left of it.")
-	return err
-}
-
-func status(ctx context.Context, c *cli, args []string) error {
-	l, err := c.open("status", args)
-	if err != nil {
-		return err
-	}
-	s, err := l.Status(ctx)
-	if err != nil {
-		return err
-	}
-	return s.Write(c.stdout, time.Now())
-}
-
-func env(_ context.Context, c *cli, args []string) error {
-	f := c.flags("env")
-	tfvars := f.Bool("tfvars", false, "print Terraform variables as JSON")
-	if err := parse(f, args); err != nil {
-		return err
-	}
-	l, err := c.lab()
-	if err != nil {
-		return err
-	}
-	if *tfvars {
-		vars, err := l.Vars()
+	releaseFlags(cmd, &opts.Versions)
+	cmd.Flags().IntVar(&opts.VCPUs, "vcpus", 0, "quota for the vCPUs of running instances (32 in a new lab)")
+	cmd.Flags().BoolVar(&opts.Bare, "bare", false, "EC2 only: no artifacts and images for Kubernetes are built or served")
+	cmd.RunE = c.with(func(ctx context.Context, l *lab.Lab, _ []string) error {
+		if opts.VCPUs < 0 {
+			return fmt.Errorf("--vcpus %d: a quota is a positive number", opts.VCPUs)
+		}
+		var err error
+		if opts.Daemon, err = c.again("daemon"); err != nil {
+			return err
+		}
+		began := time.Now()
+		if err := l.Up(ctx, opts); err != nil {
+			return err
+		}
+		e, err := l.Endpoints()
 		if err != nil {
 			return err
 		}
-		enc := json.NewEncoder(c.stdout)
-		enc.SetIndent("", "  ")
-		return enc.Encode(vars)
-	}
-	vars, err := l.Env()
+		_, _ = fmt.Fprintf(c.stdout, "The local EC2 in %s is up (%s).\n", l.Dir(), time.Since(began).Round(10*time.Millisecond))
+		return e.Write(c.stdout)
+	})
+	return cmd
+}
+
+// again returns the command line of this program with another command for the same lab.
+func (c *cli) again(command string) ([]string, error) {
+	self, err := os.Executable()
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("finding this program: %w", err)
 	}
-	for _, v := range vars {
-		if _, err := fmt.Fprintf(c.stdout, "export %s=%s\n", v[0], shellQuote(v[1])); err != nil {
+	dir, err := filepath.Abs(c.stateDir)
+	if err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	return []string{self, "--state-dir", dir, command}, nil
+}
+
+// releaseFlags adds the flags that name releases.
+func releaseFlags(cmd *cobra.Command, v *release.Versions) {
+	cmd.Flags().StringSliceVar(&v.Kubernetes, "kubernetes", nil, "releases of Kubernetes that the mirror must hold, such as v1.36.4,v1.37.1")
+	cmd.Flags().StringSliceVar(&v.Etcd, "etcd", nil, "likewise of etcd")
+	cmd.Flags().StringSliceVar(&v.Containerd, "containerd", nil, "likewise of containerd")
+}
+
+func (c *cli) down() *cobra.Command {
+	return &cobra.Command{
+		Use: "down", Short: "Stop the lab and remove everything in it", Args: noArguments,
+		Long: `down ends the daemon and all machines, removes the network and the lab's files, and
+puts back the host's settings if no other lab needs them. It also removes what a
+crashed lab left. The cache stays.`,
+		RunE: c.with(func(ctx context.Context, l *lab.Lab, _ []string) error {
+			if err := l.Down(ctx); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(c.stdout, "The local EC2 is down; nothing is left of it.")
 			return err
-		}
+		}),
 	}
-	return nil
+}
+
+func (c *cli) status() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "status", Short: "Show what is in the lab", Args: noArguments,
+		Long:    "status shows the lab's addresses and resources, the faults in force, and what labs changed on this host.",
+		Example: example("k8s-lab status", "k8s-lab status --json | jq -r '.account.instances[].private_ip'"),
+		RunE: c.with(func(ctx context.Context, l *lab.Lab, _ []string) error {
+			s, err := l.Status(ctx)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(c.stdout, s)
+			}
+			return s.Write(c.stdout, time.Now())
+		}),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON, for programs")
+	return cmd
+}
+
+func (c *cli) env() *cobra.Command {
+	var tfvars bool
+	cmd := &cobra.Command{
+		Use: "env", Short: "Print shell exports that point AWS clients and the provider to the lab", Args: noArguments,
+		Example: example(`eval "$(sudo k8s-lab env)"`, "sudo k8s-lab env --tfvars > lab.auto.tfvars.json"),
+		RunE: c.with(func(_ context.Context, l *lab.Lab, _ []string) error {
+			if tfvars {
+				vars, err := l.Vars()
+				if err != nil {
+					return err
+				}
+				return printJSON(c.stdout, vars)
+			}
+			vars, err := l.Env()
+			if err != nil {
+				return err
+			}
+			for _, v := range vars {
+				if _, err := fmt.Fprintf(c.stdout, "export %s=%s\n", v[0], shellQuote(v[1])); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().BoolVar(&tfvars, "tfvars", false, "print Terraform variables instead, as JSON")
+	return cmd
+}
+
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
 }
 
 // shellQuote quotes a word for a shell, if it needs quotes.
@@ -146,97 +156,54 @@ func shellQuote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-func artifacts(ctx context.Context, c *cli, args []string) error {
-	f := c.flags("artifacts")
-	releases := releaseFlags(f)
-	tool := f.String("tool", "", "build only this tool and print its path")
-	if err := parse(f, args); err != nil {
-		return err
+func (c *cli) artifacts() *cobra.Command {
+	var versions release.Versions
+	var tool string
+	cmd := &cobra.Command{
+		Use: "artifacts", Short: "Only build or download what labs need, and start nothing", Args: noArguments,
+		Long:    "artifacts builds or downloads machine images, artifacts and container images into the cache.",
+		Example: example("sudo k8s-lab artifacts --kubernetes v1.37.1", "k8s-lab artifacts --tool tofu"),
 	}
-	switch *tool {
-	case "":
-		l, err := c.lab()
-		if err != nil {
-			return err
-		}
-		return l.Provide(ctx, releases())
-	case "tofu":
-		dir, err := release.EnsureTools(ctx, release.Options{Progress: progress.New(c.stderr)})
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintln(c.stdout, filepath.Join(dir, "tofu"))
-		return err
-	}
-	return fmt.Errorf("there is no tool %q; tofu is the one there is", *tool)
-}
-
-func injectFault(ctx context.Context, c *cli, args []string) error {
-	f := c.flags("fault")
-	if err := f.Parse(args); err != nil {
-		return err
-	}
-	l, err := c.lab()
-	if err != nil {
-		return err
-	}
-	switch kind := f.Arg(0); kind {
-	case "":
-		return errors.New("fault needs list, clear or a kind of fault; k8s-lab help shows them")
-	case "clear":
-		return l.ClearFaults(ctx)
-	case "list":
-		faults, err := l.Faults(ctx)
-		if err != nil {
-			return err
-		}
-		enc := json.NewEncoder(c.stdout)
-		for _, f := range faults {
-			if err := enc.Encode(f); err != nil {
+	releaseFlags(cmd, &versions)
+	cmd.Flags().StringVar(&tool, "tool", "", "build only this tool (tofu) and print its path")
+	cmd.RunE = c.with(func(ctx context.Context, l *lab.Lab, _ []string) error {
+		switch tool {
+		case "":
+			return l.Provide(ctx, versions)
+		case "tofu":
+			dir, err := release.EnsureTools(ctx, release.Options{Progress: progress.New(c.stderr)})
+			if err != nil {
 				return err
 			}
+			_, err = fmt.Fprintln(c.stdout, filepath.Join(dir, "tofu"))
+			return err
 		}
-		return nil
-	default:
-		fields := map[string]any{"kind": kind}
-		for _, a := range f.Args()[1:] {
-			key, value, ok := strings.Cut(a, "=")
-			if !ok {
-				return fmt.Errorf("%q is not of the form key=value", a)
+		return fmt.Errorf("there is no tool %q; tofu is the one there is", tool)
+	})
+	return cmd
+}
+
+// daemon keeps the lab's daemon running. It is started by up.
+func (c *cli) daemon() *cobra.Command {
+	return &cobra.Command{
+		Use: "daemon", Hidden: true, Args: noArguments,
+		RunE: c.with(func(ctx context.Context, l *lab.Lab, _ []string) error {
+			serve, err := c.again("serve")
+			if err != nil {
+				return err
 			}
-			fields[key] = number(value)
-		}
-		return l.Fault(ctx, fields)
+			return l.Keep(ctx, serve)
+		}),
 	}
-}
-
-// number returns a number if the value is one, else the string.
-func number(s string) any {
-	if n, err := strconv.ParseFloat(s, 64); err == nil {
-		return n
-	}
-	return s
-}
-
-// daemon keeps the lab's daemon running. It is started by up and not documented for people.
-func daemon(ctx context.Context, c *cli, args []string) error {
-	l, err := c.open("daemon", args)
-	if err != nil {
-		return err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("finding this program: %w", err)
-	}
-	return l.Keep(ctx, []string{self, "--state-dir", c.stateDir, "serve"})
 }
 
 // serve is the lab's daemon. It is started by daemon.
-func serve(ctx context.Context, c *cli, args []string) error {
-	l, err := c.open("serve", args)
-	if err != nil {
-		return err
+func (c *cli) serve() *cobra.Command {
+	return &cobra.Command{
+		Use: "serve", Hidden: true, Args: noArguments,
+		RunE: c.with(func(ctx context.Context, l *lab.Lab, _ []string) error {
+			ctx, announce := lab.Attend(ctx)
+			return l.Serve(ctx, slog.New(slog.NewTextHandler(c.stderr, nil)), announce)
+		}),
 	}
-	ctx, announce := lab.Attend(ctx)
-	return l.Serve(ctx, slog.New(slog.NewTextHandler(c.stderr, nil)), announce)
 }

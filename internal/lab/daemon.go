@@ -112,21 +112,40 @@ func amis(images []machine.Image) []ec2.Image {
 	return out
 }
 
-// listen serves the mirror, the registry, the API and the internet's servers until ctx ends.
-func (l *Lab) listen(ctx context.Context, s settings, account *cloud.Account, world *internet, log *slog.Logger, announce func()) error {
-	files := mirror.New(s.MirrorDir)
+// served is a handler and where it listens.
+type served struct {
+	handler http.Handler
+	at      net.Listener
+}
+
+// listenArtifacts opens the mirror and the registry, and sets their ports.
+func listenArtifacts(ctx context.Context, s *settings, files *mirror.Handler) ([]served, error) {
 	images, err := registry.New(s.ImagesDir) //nolint:contextcheck // reads local files only
 	if err != nil {
-		return fmt.Errorf("image registry: %w", err)
+		return nil, fmt.Errorf("image registry: %w", err)
 	}
 	operator := s.Operator.String()
 	mirrorAt, err := listenPort(ctx, operator, &s.MirrorPort, preferredMirrorPort)
 	if err != nil {
-		return fmt.Errorf("artifact mirror: %w", err)
+		return nil, fmt.Errorf("artifact mirror: %w", err)
 	}
 	registryAt, err := listenPort(ctx, operator, &s.RegistryPort, preferredRegistryPort)
 	if err != nil {
-		return fmt.Errorf("image registry: %w", err)
+		return nil, fmt.Errorf("image registry: %w", err)
+	}
+	return []served{{files, mirrorAt}, {images, registryAt}}, nil
+}
+
+// listen serves the API, the internet's servers and, unless the lab is bare, the mirror and the
+// registry, until ctx ends.
+func (l *Lab) listen(ctx context.Context, s settings, account *cloud.Account, world *internet, log *slog.Logger, announce func()) error {
+	files := mirror.New(s.MirrorDir)
+	var servers []served
+	if !s.Bare {
+		var err error
+		if servers, err = listenArtifacts(ctx, &s, files); err != nil {
+			return err
+		}
 	}
 	apiAt, err := listenPort(ctx, "127.0.0.1", &s.APIPort, 0)
 	if err != nil {
@@ -137,10 +156,8 @@ func (l *Lab) listen(ctx context.Context, s settings, account *cloud.Account, wo
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	api := withToken(s.Token, newControl(account, files, world, Daemon{PID: os.Getpid(), Keeper: os.Getppid(), Started: time.Now().UTC()}))
-	for _, srv := range []struct {
-		handler http.Handler
-		at      net.Listener
-	}{{files, mirrorAt}, {images, registryAt}, {api, apiAt}, {world.archive, world.archiveListener}, {outside.Web(&world.webLog), world.webListener}} {
+	servers = append(servers, served{api, apiAt}, served{world.archive, world.archiveListener}, served{outside.Web(&world.webLog), world.webListener})
+	for _, srv := range servers {
 		server := &http.Server{Handler: srv.handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 		g.Go(func() error {
 			if err := server.Serve(srv.at); !errors.Is(err, http.ErrServerClosed) {

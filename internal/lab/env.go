@@ -17,16 +17,18 @@ func (l *Lab) Env() ([][2]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return [][2]string{
+	out := [][2]string{
 		{"AWS_ENDPOINT_URL", s.endpoint()},
 		{"AWS_REGION", Region},
 		{"AWS_DEFAULT_REGION", Region}, // what the AWS CLI and boto3 read
 		{"AWS_ACCESS_KEY_ID", s.AccessKeyID},
 		{"AWS_SECRET_ACCESS_KEY", s.SecretAccessKey},
 		{"AWS_EC2_METADATA_DISABLED", "true"},
-		{"K8S_ARTIFACT_MIRROR", s.mirror()},
-		{"K8S_ARTIFACT_CHECKSUMS", filepath.Join(s.MirrorDir, "SHA256SUMS")},
-	}, nil
+	}
+	if !s.Bare {
+		out = append(out, [2]string{"K8S_ARTIFACT_MIRROR", s.mirror()}, [2]string{"K8S_ARTIFACT_CHECKSUMS", filepath.Join(s.MirrorDir, "SHA256SUMS")})
+	}
+	return out, nil
 }
 
 func (l *Lab) existingSettings() (settings, error) {
@@ -48,11 +50,14 @@ type Vars struct {
 	ContainerdConfig map[string]any    `json:"containerd_config,omitempty"` // of config.toml, version 3
 }
 
-// Vars returns the Terraform variables of this lab.
+// Vars returns the Terraform variables of this lab. It is an error if the lab is bare.
 func (l *Lab) Vars() (Vars, error) {
 	s, err := l.existingSettings()
 	if err != nil {
 		return Vars{}, err
+	}
+	if s.Bare {
+		return Vars{}, fmt.Errorf("the lab in %s is bare: it has no images and artifacts for clusters; k8s-lab up adds them", l.dir)
 	}
 	v := Vars{
 		AdminCIDRs: []string{s.Operator.String() + "/32"},

@@ -2,10 +2,15 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net/netip"
 	"os/exec"
+	"slices"
 	"strings"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 )
 
@@ -13,29 +18,76 @@ import (
 // given by its id, its Name tag, or the end of that tag ("worker-0" for "demo-worker-0") if no
 // other running instance's has the same end.
 func (l *Lab) Exec(ctx context.Context, instance string, args ...string) (*exec.Cmd, error) {
-	o, err := l.Overview(ctx)
+	i, err := l.runningInstance(ctx, instance)
 	if err != nil {
 		return nil, err
 	}
-	var found []string
-	for _, i := range o.Instances {
-		if i.State != "running" {
-			continue
+	return machine.Enter(ctx, l.dir, i.ID, args...)
+}
+
+// KnownHost writes the SSH host keys of a running instance, which is given as in Exec, in the form of
+// a known_hosts file. It returns the instance's public address.
+func (l *Lab) KnownHost(ctx context.Context, instance string, w io.Writer) (netip.Addr, error) {
+	i, err := l.runningInstance(ctx, instance)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	address, err := netip.ParseAddr(i.PublicIP)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("instance %s has no public address; k8s-lab exec needs none", instance)
+	}
+	read, err := machine.Enter(ctx, l.dir, i.ID, "sh", "-c", "cat /etc/ssh/ssh_host_*_key.pub")
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	keys, err := read.Output()
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("reading the host keys of %s: %w", instance, err)
+	}
+	for key := range strings.Lines(string(keys)) {
+		if _, err := fmt.Fprintf(w, "%s %s", address, key); err != nil {
+			return netip.Addr{}, fmt.Errorf("writing the host keys of %s: %w", instance, err)
 		}
-		if i.ID == instance || i.Name == instance {
-			found = []string{i.ID}
-			break
+	}
+	return address, nil
+}
+
+// runningInstance returns the running instance that is called so, see Exec.
+func (l *Lab) runningInstance(ctx context.Context, called string) (ec2.InstanceOverview, error) {
+	o, err := l.Overview(ctx)
+	if err != nil {
+		return ec2.InstanceOverview{}, err
+	}
+	running := slices.DeleteFunc(o.Instances, func(i ec2.InstanceOverview) bool { return i.State != "running" })
+	i, err := choose(running, called)
+	if errors.Is(err, errNoInstance) {
+		err = fmt.Errorf("no running instance is called %s; k8s-lab status lists them", called)
+	}
+	return i, err
+}
+
+var errNoInstance = errors.New("there is no such instance; k8s-lab status lists them")
+
+// choose returns the instance with an id, a Name tag, or the end of one.
+func choose(instances []ec2.InstanceOverview, called string) (ec2.InstanceOverview, error) {
+	var found []ec2.InstanceOverview
+	for _, i := range instances {
+		if i.ID == called || i.Name == called {
+			return i, nil
 		}
-		if strings.HasSuffix(i.Name, "-"+instance) {
-			found = append(found, i.ID)
+		if strings.HasSuffix(i.Name, "-"+called) {
+			found = append(found, i)
 		}
 	}
 	switch len(found) {
 	case 0:
-		return nil, fmt.Errorf("no running instance is called %s; k8s-lab status lists them", instance)
+		return ec2.InstanceOverview{}, fmt.Errorf("%s: %w", called, errNoInstance)
 	case 1:
-		return machine.Enter(ctx, l.dir, found[0], args...)
-	default:
-		return nil, fmt.Errorf("%d running instances are called %s: use an id (%s)", len(found), instance, strings.Join(found, ", "))
+		return found[0], nil
 	}
+	var ids []string
+	for _, i := range found {
+		ids = append(ids, i.ID)
+	}
+	return ec2.InstanceOverview{}, fmt.Errorf("%d instances are called %s: use an id (%s)", len(found), called, strings.Join(ids, ", "))
 }

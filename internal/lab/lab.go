@@ -44,6 +44,9 @@ func New(stateDir, cacheDir string, report *progress.Reporter) (*Lab, error) {
 	return &Lab{dir: dir, cache: cache, progress: report}, nil
 }
 
+// Dir returns the state directory.
+func (l *Lab) Dir() string { return l.dir }
+
 func (l *Lab) file(name string) string { return filepath.Join(l.dir, name) }
 
 // The files of a lab, in addition to those of packages network and machine.
@@ -83,6 +86,7 @@ type settings struct {
 	SecretAccessKey string          `json:"secret_access_key"`
 	Token           string          `json:"token"`           // of the control endpoint
 	VCPUs           int             `json:"vcpus,omitempty"` // quota; zero is EC2's default
+	Bare            bool            `json:"bare"`            // EC2 only, without mirror and registry
 	APIPort         int             `json:"api_port,omitempty"`
 	MirrorPort      int             `json:"mirror_port,omitempty"`
 	RegistryPort    int             `json:"registry_port,omitempty"`
@@ -91,8 +95,17 @@ type settings struct {
 }
 
 func (s settings) endpoint() string { return fmt.Sprintf("http://127.0.0.1:%d", s.APIPort) }
-func (s settings) mirror() string   { return fmt.Sprintf("http://%s:%d", s.Operator, s.MirrorPort) }
-func (s settings) registry() string { return fmt.Sprintf("http://%s:%d", s.Operator, s.RegistryPort) }
+
+// mirror and registry are empty if the lab is bare.
+func (s settings) mirror() string   { return s.served(s.MirrorPort) }
+func (s settings) registry() string { return s.served(s.RegistryPort) }
+
+func (s settings) served(port int) string {
+	if s.Bare {
+		return ""
+	}
+	return fmt.Sprintf("http://%s:%d", s.Operator, port)
+}
 
 // readSettings returns settings without content if there is no lab. The error is a FormatError,
 // besides settings as far as they could be read, if another version has made the lab.

@@ -5,6 +5,8 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"net"
 	"os"
@@ -93,6 +95,7 @@ func (c command) client(t *testing.T) *ec2.Client {
 type world struct {
 	*ec2.Client
 	vpc, subnet, gateway, group, table string
+	key                                ed25519.PrivateKey
 	signer                             ssh.Signer
 }
 
@@ -114,7 +117,7 @@ func newWorld(t *testing.T, api *ec2.Client) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{Client: api, signer: must[ssh.Signer](t)(ssh.NewSignerFromKey(key))}
+	w := &world{Client: api, key: key, signer: must[ssh.Signer](t)(ssh.NewSignerFromKey(key))}
 	must[*ec2.ImportKeyPairOutput](t)(api.ImportKeyPair(ctx, &ec2.ImportKeyPairInput{KeyName: aws.String("test"), PublicKeyMaterial: ssh.MarshalAuthorizedKey(w.signer.PublicKey())}))
 	w.vpc = *must[*ec2.CreateVpcOutput](t)(api.CreateVpc(ctx, &ec2.CreateVpcInput{CidrBlock: aws.String("10.240.0.0/16")})).Vpc.VpcId
 	w.subnet = *must[*ec2.CreateSubnetOutput](t)(api.CreateSubnet(ctx, &ec2.CreateSubnetInput{VpcId: &w.vpc, CidrBlock: aws.String("10.240.0.0/24"), AvailabilityZone: aws.String("us-east-1a")})).Subnet.SubnetId
@@ -273,12 +276,48 @@ func TestLab(t *testing.T) {
 	t.Run("another lab beside it", func(t *testing.T) {
 		neighbour := command{lab.program, filepath.Join(t.TempDir(), "neighbour")}
 		defer neighbour.must(t, "down")
-		neighbour.must(t, "up")
+		neighbour.must(t, "up", "--bare")
+		if out := neighbour.must(t, "env"); !strings.Contains(out, "AWS_ENDPOINT_URL") || strings.Contains(out, "K8S_ARTIFACT") {
+			t.Errorf("the environment of a bare lab: %s", out)
+		}
+		if out, err := neighbour.run(t.Context(), "env", "--tfvars"); err == nil || !strings.Contains(out, "is bare") {
+			t.Errorf("variables of a bare lab: %s", out)
+		}
 		if a, b := operatorCIDR(t, lab), operatorCIDR(t, neighbour); a == b {
 			t.Errorf("both labs have the operator %s", a)
 		}
 		if out := neighbour.must(t, "status"); !strings.Contains(out, "Instances: none") {
 			t.Errorf("the neighbour shows\n%s", out)
+		}
+		neighbour.must(t, "up") // completes it
+		if out := neighbour.must(t, "env", "--tfvars"); !strings.Contains(out, "registry.k8s.io") {
+			t.Errorf("variables of the completed lab: %s", out)
+		}
+	})
+	t.Run("what k8s-lab shows of a machine", func(t *testing.T) {
+		key := filepath.Join(t.TempDir(), "key")
+		block := must[*pem.Block](t)(ssh.MarshalPrivateKey(w.key, ""))
+		if err := os.WriteFile(key, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out := lab.must(t, "ssh", "-i", key, "first", "--", "hostname; id -un"); out != "ip-10-240-0-10\nadmin\n" {
+			t.Errorf("ssh says %q", out)
+		}
+		if out := lab.must(t, "exec", "first", "--", "id", "-u"); out != "0\n" {
+			t.Errorf("exec says %q", out)
+		}
+		if out := lab.must(t, "console", "first"); !strings.Contains(out, "cloud-init") && !strings.Contains(out, "Cloud-init") {
+			t.Errorf("the console says %q", out)
+		}
+		if out := lab.must(t, "logs"); !strings.Contains(out, "the lab is up") {
+			t.Errorf("the log says %q", out)
+		}
+		if out := lab.must(t, "logs", "--calls"); !strings.Contains(out, `"action":"RunInstances"`) {
+			t.Errorf("the calls are %q", out)
+		}
+		var status process.Status
+		if err := json.Unmarshal([]byte(lab.must(t, "status", "--json")), &status); err != nil || len(status.Account.Instances) != 2 || status.Endpoints.API == "" {
+			t.Errorf("status --json: %+v, %v", status, err)
 		}
 	})
 	t.Run("groups reach", func(t *testing.T) {

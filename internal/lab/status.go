@@ -30,8 +30,8 @@ type Status struct {
 // Endpoints are the addresses of a lab.
 type Endpoints struct {
 	API       string `json:"api"`       // URL of the AWS APIs
-	Artifacts string `json:"artifacts"` // URL of the artifact mirror
-	Images    string `json:"images"`    // URL of the image registry
+	Artifacts string `json:"artifacts"` // URL of the artifact mirror; empty if the lab is bare
+	Images    string `json:"images"`    // URL of the image registry; likewise
 	Network   string `json:"network"`   // CIDR of the public addresses
 	Operator  string `json:"operator"`  // the host's address among them
 }
@@ -89,8 +89,12 @@ func (t table) head(title string, columns ...string) {
 
 func (t table) endpoints(e Endpoints) {
 	t.row("API", e.API, Region)
-	t.row("artifacts", e.Artifacts)
-	t.row("images", e.Images)
+	if e.Artifacts == "" {
+		t.row("artifacts", "none: the lab is bare")
+	} else {
+		t.row("artifacts", e.Artifacts)
+		t.row("images", e.Images)
+	}
 	t.row("network", e.Network, "operator "+e.Operator)
 }
 

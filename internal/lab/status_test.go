@@ -74,6 +74,27 @@ Changed on this host
 	}
 }
 
+// TestStatusJSON pins the keys that programs read.
+func TestStatusJSON(t *testing.T) {
+	status := Status{
+		Account: cloud.Overview{Overview: ec2.Overview{Instances: []ec2.InstanceOverview{{ID: "i-1"}}, VPCs: []ec2.NamedOverview{{ID: "vpc-1"}}}},
+		Host:    host.Changes{Settings: []host.Setting{{}}},
+	}
+	raw, err := json.Marshal(status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{
+		"state_dir", "pid", "started", "endpoints", "api", "artifacts", "images", "network", "operator", "account", "region", "instances", "id", "name",
+		"state", "type", "vpc", "private_ip", "launched", "vpcs", "subnets", "internet_gateways", "route_tables", "security_groups", "network_interfaces",
+		"volumes", "addresses", "key_pairs", "parameters", "total", "faults", "host", "labs", "settings", "path", "before", "now", "modules",
+	} {
+		if !strings.Contains(string(raw), `"`+key+`":`) {
+			t.Errorf("no key %q in %s", key, raw)
+		}
+	}
+}
+
 func TestHostSettings(t *testing.T) {
 	kubelet, _, err := hostSettings()
 	if err != nil {

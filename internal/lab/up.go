@@ -29,11 +29,13 @@ const readyTimeout = 60 * time.Second
 type UpOptions struct {
 	Versions release.Versions // that the mirror must hold
 	VCPUs    int              // quota for running instances; zero leaves it as it is, 32 in a new lab
+	Bare     bool             // a new lab has no artifacts and container images
 	Daemon   []string         // the command line that runs Keep for this lab
 }
 
 // Up checks the host, completes the machine images, artifacts and container images, and starts the
-// daemon unless it runs. It returns when the daemon answers. A running daemon keeps its quota.
+// daemon unless it runs. It returns when the daemon answers. A running daemon keeps its quota. A bare
+// lab that is brought up without Bare gets artifacts and images; its machines go on meanwhile.
 func (l *Lab) Up(ctx context.Context, opts UpOptions) error {
 	modules, err := machine.Preflight(ctx, l.cache)
 	if err != nil {
@@ -52,8 +54,15 @@ func (l *Lab) Up(ctx context.Context, opts UpOptions) error {
 	if err := l.useCache(); err != nil {
 		return err
 	}
+	completed := s.Bare && !opts.Bare
+	s.Bare = opts.Bare && (s.Bare || s.AccessKeyID == "")
 	if err := l.provide(ctx, opts.Versions, &s); err != nil {
 		return err
+	}
+	if completed {
+		if err := l.stopDaemon(ctx); err != nil {
+			return err
+		}
 	}
 	if pid, err := l.running(); err != nil {
 		return err
@@ -70,8 +79,8 @@ func (l *Lab) Up(ctx context.Context, opts UpOptions) error {
 	return l.start(ctx, opts.Daemon)
 }
 
-// provide completes the machine images, the mirror and the container images, and removes superseded
-// ones.
+// provide completes the machine images and, unless the lab is bare, the mirror and the container
+// images. It removes superseded ones.
 func (l *Lab) provide(ctx context.Context, versions release.Versions, s *settings) error {
 	opts := release.Options{CacheDir: l.cache, Versions: versions, Progress: l.progress}
 	s.CacheDir = l.cache
@@ -86,6 +95,9 @@ func (l *Lab) provide(ctx context.Context, versions release.Versions, s *setting
 		return nil
 	})
 	g.Go(func() (err error) {
+		if s.Bare {
+			return nil
+		}
 		if s.MirrorDir, err = release.EnsureMirror(building, opts); err != nil {
 			return fmt.Errorf("artifact mirror: %w", err)
 		}

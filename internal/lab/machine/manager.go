@@ -275,6 +275,12 @@ func (m *Manager) Console(id string) string {
 	return m.newInstance(id).disk.path("console.log")
 }
 
+// ConsoleLog is like Console, for the machines of a manager with this state directory, which need not
+// be open.
+func ConsoleLog(stateDir, id string) string {
+	return filepath.Join(stateDir, "machines", id, "console.log")
+}
+
 // Close stops watching. Machines keep running until a later Manager adopts them.
 func (m *Manager) Close() {
 	m.release()
