@@ -188,3 +188,35 @@ func TestLogParts(t *testing.T) {
 		t.Errorf("%v, %v", parts, err)
 	}
 }
+
+// TestLogsRotate checks that a log of the lab keeps its size within bounds, and its mode.
+func TestLogsRotate(t *testing.T) {
+	l := &Lab{dir: t.TempDir()}
+	log := l.rotated(callsFile)
+	line := []byte(strings.Repeat("x", 1<<20-1) + "\n")
+	for range 5 * logMiB {
+		if _, err := log.Write(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) { // older parts are removed beside
+		parts, err := l.logParts(callsFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(parts) == 1+logBackups {
+			for _, part := range parts {
+				if info, err := os.Stat(part); err != nil || info.Size() > logMiB<<20 || info.Mode().Perm() != 0o600 {
+					t.Errorf("%v, %v", info, err)
+				}
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("there are the parts %v", parts)
+		}
+	}
+}
