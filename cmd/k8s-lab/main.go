@@ -45,7 +45,7 @@ type cli struct {
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c := &cli{stdout: stdout, stderr: stderr}
-	root := c.root()
+	root := c.root() //nolint:contextcheck // its commands get ctx from ExecuteContext
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

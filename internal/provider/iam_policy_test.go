@@ -130,11 +130,11 @@ func TestPolicyAfterAnInterruption(t *testing.T) {
 			r := newRestricted(t, everyday.without(without), destroy.without(""))
 			network := r.instance("k8s_network")
 			network.must(networkConfig())
-			ctx := r.cloud.wire.arm(t.Context(), 0, false)
-			r.cloud.wire.dieOn = "ssh"
+			ctx := r.wire.arm(t.Context(), 0, false)
+			r.wire.dieOn = "ssh"
 			k := &killed{t: t, cloud: r.cloud, object: r.instance("k8s_machine")}
 			k.die(ctx, k.object.plan(workerConfig(network)))
-			if !r.cloud.wire.dead() {
+			if !r.wire.dead() {
 				t.Fatal("it did not use SSH")
 			}
 			r.cloud = r.processOver(t, r.lossy())
