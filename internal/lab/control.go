@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/subtle"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -49,8 +50,12 @@ type Outside struct {
 
 // newControl adds the rest of the lab to the account's control endpoint: faults of the mirror and
 // of the package archive, the requests that the mirror, the archive and the web server received,
-// and the daemon.
+// and the daemon. Without a mirror, in a bare lab, files is nil.
 func newControl(account *cloud.Account, files *mirror.Handler, world *internet, self Daemon) http.Handler {
+	bare := files == nil
+	if bare {
+		files = mirror.New("") // serves nothing
+	}
 	mux := http.NewServeMux()
 	mux.Handle("/", account)
 	mux.HandleFunc("GET /_lab/daemon", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, self) })
@@ -74,6 +79,9 @@ func newControl(account *cloud.Account, files *mirror.Handler, world *internet, 
 		switch f.Kind {
 		case kindMirror:
 			addFault(w, body, mirrorFault{}, func(f mirrorFault) error {
+				if bare {
+					return errors.New("the lab is bare: it has no artifact mirror")
+				}
 				if f.Path == "" {
 					return fmt.Errorf("a mirror fault needs the path of a file, such as /dl.k8s.io/release/%s/bin/linux/amd64/kubelet", release.KubernetesVersion)
 				}

@@ -70,6 +70,31 @@ func TestControlOfTheOutside(t *testing.T) {
 	}
 }
 
+func TestBareLabHasNoMirror(t *testing.T) {
+	account, err := cloud.Open(cloud.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer account.Close()
+	var world internet
+	world.archive = outside.NewArchive(t.TempDir(), "http://127.0.0.1:1/debian", &world.archiveLog, slog.New(slog.DiscardHandler))
+	control := newControl(account, nil, &world, Daemon{})
+	for _, tc := range []struct {
+		method, path, body, says string
+	}{
+		{"POST", "/_lab/faults", `{"kind":"mirror","path":"/x","fault":"flip"}`, "is bare"},
+		{"GET", "/_lab/faults", "", "[]"},
+		{"GET", "/_lab/mirror", "", "{}"},
+		{"DELETE", "/_lab/faults", "", ""},
+	} {
+		w := httptest.NewRecorder()
+		control.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), tc.method, tc.path, strings.NewReader(tc.body)))
+		if !strings.Contains(w.Body.String(), tc.says) {
+			t.Errorf("%s %s: %d %s", tc.method, tc.path, w.Code, w.Body)
+		}
+	}
+}
+
 func TestToken(t *testing.T) {
 	account, err := cloud.Open(cloud.Config{})
 	if err != nil {

@@ -139,9 +139,10 @@ func listenArtifacts(ctx context.Context, s *settings, files *mirror.Handler) ([
 // listen serves the API, the internet's servers and, unless the lab is bare, the mirror and the
 // registry, until ctx ends.
 func (l *Lab) listen(ctx context.Context, s settings, account *cloud.Account, world *internet, log *slog.Logger, announce func()) error {
-	files := mirror.New(s.MirrorDir)
+	var files *mirror.Handler
 	var servers []served
 	if !s.Bare {
+		files = mirror.New(s.MirrorDir)
 		var err error
 		if servers, err = listenArtifacts(ctx, &s, files); err != nil {
 			return err
