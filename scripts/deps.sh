@@ -8,6 +8,7 @@ want debootstrap debootstrap
 want nft nftables
 want ip iproute2
 want lxcfs lxcfs
+want ssh openssh-client
 want curl curl
 want git git
 want sfdisk fdisk
