@@ -10,16 +10,17 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab"
 )
 
-// iam manages IAM's users and roles.
+// iam manages IAM's users, roles and instance profiles.
 func (c *cli) iam() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "iam", Short: "Manage users and roles with identity policies", Args: noArguments,
-		Long: `iam manages the users and roles of the lab's account. The key that k8s-lab env
+		Use: "iam", Short: "Manage users and roles with identity policies, and instance profiles", Args: noArguments,
+		Long: `iam manages the users, roles and instance profiles of the lab's account. The key that k8s-lab env
 prints is the account's owner, who may do everything. A user or a role may do what
-its identity policies allow.`,
+its identity policies allow. An instance with an instance profile gets the
+credentials of the profile's role from its metadata service.`,
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	cmd.AddCommand(c.iamUser(), c.iamRole(), c.iamList(), c.iamDelete())
+	cmd.AddCommand(c.iamUser(), c.iamRole(), c.iamProfile(), c.iamList(), c.iamDelete())
 	return cmd
 }
 
@@ -81,13 +82,32 @@ func (c *cli) iamRole() *cobra.Command {
 		}),
 	}
 	policyFlag(cmd, &policies)
-	cmd.Flags().StringVar(&trust, "trust", "", "file with the trust policy; without one the role trusts the account")
+	cmd.Flags().StringVar(&trust, "trust", "", "file with the trust policy; without one the role trusts the account and EC2")
+	return cmd
+}
+
+func (c *cli) iamProfile() *cobra.Command {
+	var role string
+	cmd := &cobra.Command{
+		Use: "instance-profile NAME", Short: "Make an instance profile, or give it another role; print its ARN", Args: named,
+		Example: example("sudo k8s-lab iam instance-profile node --role deploy"),
+		RunE: c.with(func(ctx context.Context, l *lab.Lab, args []string) error {
+			p, err := l.PutInstanceProfile(ctx, args[0], role)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(c.stdout, p.ARN)
+			return err
+		}),
+	}
+	cmd.Flags().StringVar(&role, "role", "", "name of the role in the profile")
+	_ = cmd.MarkFlagRequired("role") // fails only if there is no such flag
 	return cmd
 }
 
 func (c *cli) iamList() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List users and roles", Args: noArguments,
+		Use: "list", Short: "List users, roles and instance profiles", Args: noArguments,
 		RunE: c.with(func(ctx context.Context, l *lab.Lab, _ []string) error {
 			all, err := l.Identities(ctx)
 			if err != nil {
@@ -99,17 +119,22 @@ func (c *cli) iamList() *cobra.Command {
 			for _, r := range all.Roles {
 				_, _ = fmt.Fprintf(c.stdout, "role %s, policies: %d\n", r.ARN, len(r.Policies))
 			}
+			for _, p := range all.Profiles {
+				_, _ = fmt.Fprintf(c.stdout, "instance profile %s, role: %s\n", p.ARN, p.Role)
+			}
 			return nil
 		}),
 	}
 }
 
 func (c *cli) iamDelete() *cobra.Command {
-	cmd := &cobra.Command{Use: "delete", Short: "Delete a user or a role", Args: noArguments}
+	cmd := &cobra.Command{Use: "delete", Short: "Delete a user, a role or an instance profile", Args: noArguments}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	for kind, remove := range map[string]func(*lab.Lab, context.Context, string) error{"user": (*lab.Lab).DeleteUser, "role": (*lab.Lab).DeleteRole} {
+	for kind, remove := range map[string]func(*lab.Lab, context.Context, string) error{
+		"user": (*lab.Lab).DeleteUser, "role": (*lab.Lab).DeleteRole, "instance-profile": (*lab.Lab).DeleteInstanceProfile,
+	} {
 		cmd.AddCommand(&cobra.Command{
-			Use: kind + " NAME", Short: "Delete a " + kind, Args: named,
+			Use: kind + " NAME", Short: "Delete one", Args: named,
 			RunE: c.with(func(ctx context.Context, l *lab.Lab, args []string) error { return remove(l, ctx, args[0]) }),
 		})
 	}

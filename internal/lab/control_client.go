@@ -106,13 +106,14 @@ func (l *Lab) ClearFaults(ctx context.Context) error {
 	return l.Control(ctx, http.MethodDelete, "/_lab/faults", nil, nil)
 }
 
-// Identities are IAM's users, without secret keys, and roles.
+// Identities are IAM's users, without secret keys, roles and instance profiles.
 type Identities struct {
-	Users []iam.User `json:"users"`
-	Roles []iam.Role `json:"roles"`
+	Users    []iam.User    `json:"users"`
+	Roles    []iam.Role    `json:"roles"`
+	Profiles []iam.Profile `json:"instance_profiles"`
 }
 
-// Identities returns the users and roles that were given to the lab.
+// Identities returns the users, roles and instance profiles that were given to the lab.
 func (l *Lab) Identities(ctx context.Context) (Identities, error) {
 	var out Identities
 	return out, l.Control(ctx, http.MethodGet, "/_lab/iam", nil, &out)
@@ -126,7 +127,7 @@ func (l *Lab) PutUser(ctx context.Context, name string, policies []string) (iam.
 }
 
 // PutRole makes a role with identity policies and a trust policy, or gives them to the one that
-// exists. An empty trust policy stands for one that trusts the account.
+// exists. An empty trust policy stands for one that trusts the account and EC2.
 func (l *Lab) PutRole(ctx context.Context, name string, policies []string, trust string) (iam.Role, error) {
 	var r iam.Role
 	return r, l.Control(ctx, http.MethodPut, "/_lab/iam/roles/"+url.PathEscape(name), cloud.Identity{Policies: policies, Trust: trust}, &r)
@@ -137,7 +138,18 @@ func (l *Lab) DeleteUser(ctx context.Context, name string) error {
 	return l.Control(ctx, http.MethodDelete, "/_lab/iam/users/"+url.PathEscape(name), nil, nil)
 }
 
-// DeleteRole deletes a role. It is an error if there is none.
+// PutInstanceProfile makes an instance profile with a role, or gives the role to the one that exists.
+func (l *Lab) PutInstanceProfile(ctx context.Context, name, role string) (iam.Profile, error) {
+	var p iam.Profile
+	return p, l.Control(ctx, http.MethodPut, "/_lab/iam/instance-profiles/"+url.PathEscape(name), cloud.InstanceProfile{Role: role}, &p)
+}
+
+// DeleteInstanceProfile deletes an instance profile. It is an error if there is none.
+func (l *Lab) DeleteInstanceProfile(ctx context.Context, name string) error {
+	return l.Control(ctx, http.MethodDelete, "/_lab/iam/instance-profiles/"+url.PathEscape(name), nil, nil)
+}
+
+// DeleteRole deletes a role. It is an error if there is none, or if it is in an instance profile.
 func (l *Lab) DeleteRole(ctx context.Context, name string) error {
 	return l.Control(ctx, http.MethodDelete, "/_lab/iam/roles/"+url.PathEscape(name), nil, nil)
 }

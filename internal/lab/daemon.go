@@ -90,13 +90,13 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger, announce func()) erro
 		return err
 	}
 	defer account.Close()
-	archiveAt, webAt := slice.Servers()[0], slice.Servers()[1]
-	vpcs.services = metadata.New(account.Instances(), net, outside.Names(archiveAt, webAt), log)
+	archiveAt, webAt, insideAt := slice.Servers()[0], slice.Servers()[1], slice.Servers()[2]
+	vpcs.services = metadata.New(account.Instances(), net, outside.Names(archiveAt, webAt, insideAt), log)
 	defer vpcs.services.Close()
 	if err := account.Start(ctx); err != nil {
 		return err
 	}
-	world, err := openInternet(ctx, net, archiveAt, webAt, s.CacheDir, log)
+	world, err := openInternet(ctx, net, archiveAt, webAt, insideAt, s.CacheDir, log)
 	if err != nil {
 		return err
 	}
@@ -158,6 +158,7 @@ func (l *Lab) listen(ctx context.Context, s settings, account *cloud.Account, wo
 	g, ctx := errgroup.WithContext(ctx)
 	api := withToken(s.Token, newControl(account, files, world, Daemon{PID: os.Getpid(), Keeper: os.Getppid(), Started: time.Now().UTC()}))
 	servers = append(servers, served{api, apiAt}, served{world.archive, world.archiveListener}, served{outside.Web(&world.webLog), world.webListener})
+	servers = append(servers, served{account.API(), world.apiListener}) // without the control endpoint: instances are not trusted
 	for _, srv := range servers {
 		server := &http.Server{Handler: srv.handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 		g.Go(func() error {

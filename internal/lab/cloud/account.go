@@ -94,7 +94,7 @@ func Open(cfg Config) (*Account, error) {
 	a := &Account{cfg: cfg, log: cfg.Log, faults: fault.New(cfg.Seed)}
 	var err error
 	a.compute, err = ec2.Open(ec2.Config{
-		Region: cfg.Region, AccountID: cfg.AccountID, Images: cfg.Images, PublicIPs: cfg.PublicIPs, Quotas: cfg.Quotas,
+		Region: cfg.Region, AccountID: cfg.AccountID, Images: cfg.Images, PublicIPs: cfg.PublicIPs, Quotas: cfg.Quotas, Profile: a.profile,
 		StateFile: cfg.StateFile, BootID: cfg.BootID, Network: cfg.Network, Machines: cfg.Machines,
 		Clock: cfg.Clock, Rand: cfg.Rand, Faults: a.faults, Log: cfg.Log,
 	})
@@ -131,7 +131,7 @@ func (a *Account) Start(ctx context.Context) error { return a.compute.Start(ctx)
 func (a *Account) Close() { a.compute.Close() }
 
 // Instances returns the instances, for the metadata service.
-func (a *Account) Instances() metadata.Source { return a.compute }
+func (a *Account) Instances() metadata.Source { return instances{a.compute, a} }
 
 // publicParameter returns a public parameter of AWS: the id of an image.
 func (a *Account) publicParameter(name string) (string, bool) {

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/iam"
@@ -19,8 +20,11 @@ func (a *Account) authorize(req wire.Request, accessKeyID string) error {
 		return nil // and nothing is looked up
 	}
 	service := req.Protocol.Name
-	account := iam.Account{ID: a.cfg.AccountID, Region: a.cfg.Region, Resource: a.compute.Resource, ParameterTags: a.params.Tags}
+	account := iam.Account{ID: a.cfg.AccountID, Region: a.cfg.Region, Resource: a.compute.Resource, Role: a.identities.RoleIn, ParameterTags: a.params.Tags}
 	demands, _ := account.Demands(iam.Call{Service: service, Action: req.Action, Form: req.Form, Body: req.Body})
+	for _, d := range demands {
+		maps.Copy(d.Context, a.delivered(accessKeyID))
+	}
 	var denied *iam.DeniedError
 	if err := p.Authorize(demands); !errors.As(err, &denied) || denied.ByDefault() && a.named(req, p.ARN) {
 		return nil

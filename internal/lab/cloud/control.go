@@ -56,7 +56,7 @@ func (a *Account) newControl() http.Handler {
 	})
 	mux.HandleFunc("GET /_lab/iam", func(w http.ResponseWriter, _ *http.Request) {
 		users, roles := a.identities.List()
-		reply(w, http.StatusOK, map[string]any{"users": users, "roles": roles})
+		reply(w, http.StatusOK, map[string]any{"users": users, "roles": roles, "instance_profiles": a.identities.Profiles()})
 	})
 	mux.HandleFunc("PUT /_lab/iam/users/{name}", putIdentity(func(name string, in Identity) (iam.User, error) {
 		if in.Trust != "" {
@@ -67,6 +67,10 @@ func (a *Account) newControl() http.Handler {
 	mux.HandleFunc("PUT /_lab/iam/roles/{name}", putIdentity(func(name string, in Identity) (iam.Role, error) {
 		return a.identities.PutRole(name, in.Policies, in.Trust)
 	}))
+	mux.HandleFunc("PUT /_lab/iam/instance-profiles/{name}", putIdentity(func(name string, in InstanceProfile) (iam.Profile, error) {
+		return a.PutInstanceProfile(name, in.Role)
+	}))
+	mux.HandleFunc("DELETE /_lab/iam/instance-profiles/{name}", deleteIdentity(a.identities.DeleteProfile))
 	mux.HandleFunc("DELETE /_lab/iam/users/{name}", deleteIdentity(a.identities.DeleteUser))
 	mux.HandleFunc("DELETE /_lab/iam/roles/{name}", deleteIdentity(a.identities.DeleteRole))
 	mux.HandleFunc("GET /_lab/faults", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, a.faults.List()) })
@@ -91,7 +95,12 @@ type Identity struct {
 	Trust    string   `json:"trust,omitempty"` // of a role; empty trusts the account
 }
 
-// deleteIdentity deletes a user or role.
+// InstanceProfile is what the control endpoint is told about an instance profile.
+type InstanceProfile struct {
+	Role string `json:"role"` // name
+}
+
+// deleteIdentity deletes a user, a role or an instance profile.
 func deleteIdentity(remove func(name string) (bool, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch ok, err := remove(r.PathValue("name")); {
@@ -105,12 +114,12 @@ func deleteIdentity(remove func(name string) (bool, error)) http.HandlerFunc {
 	}
 }
 
-// putIdentity makes a user or role with the policies of the request's body.
-func putIdentity[T any](put func(name string, in Identity) (T, error)) http.HandlerFunc {
+// putIdentity makes what the request's body describes.
+func putIdentity[I, T any](put func(name string, in I) (T, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		var in Identity
+		var in I
 		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&in); err != nil {
-			refuse(w, http.StatusBadRequest, fmt.Errorf("reading the policies: %w", err))
+			refuse(w, http.StatusBadRequest, fmt.Errorf("reading the request: %w", err))
 			return
 		}
 		made, err := put(r.PathValue("name"), in)

@@ -22,9 +22,16 @@ func (a *Account) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.controls.ServeHTTP(w, r)
 		return
 	}
-	if err := a.serveAWS(w, r); err != nil {
-		a.log.Error("a response could not be written", "error", err)
-	}
+	a.API().ServeHTTP(w, r)
+}
+
+// API returns a handler of the AWS APIs alone, for callers who must not reach the control endpoint.
+func (a *Account) API() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := a.serveAWS(w, r); err != nil {
+			a.log.Error("a response could not be written", "error", err)
+		}
+	})
 }
 
 func (a *Account) serveAWS(w http.ResponseWriter, r *http.Request) error {

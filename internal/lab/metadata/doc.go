@@ -22,6 +22,8 @@ type Source interface {
 	AddressLeased(vpcID string, mac net.HardwareAddr)
 	// PrivateAddressOf returns the private address behind a public one in the same VPC.
 	PrivateAddressOf(vpcID string, public netip.Addr) (netip.Addr, bool)
+	// Role returns what the profile of an instance that has one gives it now.
+	Role(Instance) (Role, error)
 }
 
 // Instance is what the metadata service returns to an instance about itself.
@@ -38,6 +40,7 @@ type Instance struct {
 	KeyName, PublicKey                string // of the key pair, if any
 	UserData                          []byte // decoded
 	Tags                              map[string]string
+	Profile                           *Profile // nil when there is none
 
 	Enabled       bool // the service answers at all
 	TokenRequired bool // version 2 only

@@ -73,7 +73,12 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	version, rest, _ := strings.Cut(path, "/")
-	body, found := i.lookup(rest)
+	identity, err := s.identity(i, rest)
+	if err != nil {
+		http.Error(w, "Internal Server Error", http.StatusInternalServerError)
+		return
+	}
+	body, found := i.lookup(rest, identity)
 	if !found || !slices.Contains(versions, version) {
 		http.Error(w, "Not Found", http.StatusNotFound)
 		return
@@ -83,6 +88,22 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	_, _ = io.WriteString(w, body)
+}
+
+// identity returns what a request for a path sees below iamPath. It issues credentials only where
+// they are looked at.
+func (s *service) identity(i Instance, path string) (map[string]string, error) {
+	if i.Profile == nil {
+		return nil, nil
+	}
+	if !strings.HasPrefix(path+"/", iamPath+"/") {
+		return map[string]string{iamPath + "/info": ""}, nil // for the list of categories
+	}
+	r, err := s.source.Role(i)
+	if err != nil {
+		return nil, err
+	}
+	return i.identityLeaves(r), nil
 }
 
 func (s *service) giveToken(w http.ResponseWriter, r *http.Request, i Instance) {

@@ -1,7 +1,7 @@
 package metadata
 
 import (
-	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,8 +17,8 @@ var versions = []string{
 }
 
 // leaves returns everything below a version, by path (EC2 user guide, "Instance metadata
-// categories").
-func (i Instance) leaves() map[string]string {
+// categories"). identity is what is below iamPath.
+func (i Instance) leaves(identity map[string]string) map[string]string {
 	out := map[string]string{
 		"meta-data/ami-id":                         i.ImageID,
 		"meta-data/ami-launch-index":               strconv.Itoa(i.LaunchIndex),
@@ -43,6 +43,7 @@ func (i Instance) leaves() map[string]string {
 		"meta-data/services/partition":             "aws",
 		"dynamic/instance-identity/document":       i.document(),
 	}
+	maps.Copy(out, identity)
 	nic := "meta-data/network/interfaces/macs/" + i.MAC + "/"
 	for name, value := range map[string]string{
 		"device-number": "0", "interface-id": i.InterfaceID, "local-hostname": i.PrivateName, "local-ipv4s": i.PrivateIP.String(),
@@ -83,17 +84,13 @@ func (i Instance) document() string {
 		"instanceType": i.Type, "kernelId": nil, "pendingTime": i.Launched.UTC().Format(time.RFC3339), "privateIp": i.PrivateIP.String(),
 		"ramdiskId": nil, "region": i.Region, "version": "2017-09-30", "billingProducts": nil, "marketplaceProductCodes": nil,
 	}
-	out, err := json.MarshalIndent(doc, "", "  ")
-	if err != nil {
-		return "" // strings and nils always marshal
-	}
-	return string(out)
+	return document(doc)
 }
 
 // lookup answers a path below a version: a leaf's value, or the list of what is in a directory,
-// directories ending in "/".
-func (i Instance) lookup(path string) (string, bool) {
-	leaves := i.leaves()
+// directories ending in "/". identity is what is below iamPath.
+func (i Instance) lookup(path string, identity map[string]string) (string, bool) {
+	leaves := i.leaves(identity)
 	path = strings.TrimSuffix(path, "/")
 	if v, ok := leaves[path]; ok {
 		return v, true

@@ -20,7 +20,11 @@ import (
 const vpc = "vpc-1"
 
 // source is a Source with one instance.
-type source struct{ i Instance }
+type source struct {
+	i    Instance
+	role Role
+	err  error
+}
 
 func (s source) InstanceByAddress(vpcID string, addr netip.Addr) (Instance, bool) {
 	return s.i, vpcID == vpc && addr == s.i.PrivateIP
@@ -36,6 +40,8 @@ func (s source) PrivateAddressOf(vpcID string, public netip.Addr) (netip.Addr, b
 	return s.i.PrivateIP, vpcID == vpc && public == s.i.PublicIP
 }
 
+func (s source) Role(Instance) (Role, error) { return s.role, s.err }
+
 func example() Instance {
 	return Instance{
 		ID: "i-1", ImageID: "ami-1", Type: "t3.small", Region: "us-east-1", Zone: "us-east-1a", MAC: "02:0e:0a:f0:00:0a",
@@ -48,7 +54,7 @@ func example() Instance {
 func TestLease(t *testing.T) {
 	now := example()
 	now.InterfaceID, now.SubnetCIDR, now.VPCCIDR = "eni-1", netip.MustParsePrefix("10.240.1.0/24"), netip.MustParsePrefix("10.240.0.0/16")
-	leases := New(source{now}, loopback{}, nil, slog.New(slog.DiscardHandler)).leases(vpc)
+	leases := New(source{i: now}, loopback{}, nil, slog.New(slog.DiscardHandler)).leases(vpc)
 	mac, err := net.ParseMAC(now.MAC)
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +72,7 @@ func TestLease(t *testing.T) {
 	}
 	mac[5]--
 	now.InterfaceID = "eni-2"
-	leases = New(source{now}, loopback{}, nil, slog.New(slog.DiscardHandler)).leases(vpc)
+	leases = New(source{i: now}, loopback{}, nil, slog.New(slog.DiscardHandler)).leases(vpc)
 	if got, ok := leases(1, mac); ok {
 		t.Errorf("another interface gets %+v", got)
 	}
@@ -90,7 +96,7 @@ func (c client) do(method, path string, headers ...string) (int, string) {
 }
 
 func newClient(i Instance, now *time.Time) client {
-	return client{&service{vpcID: vpc, source: source{i}, secret: []byte("secret"), now: func() time.Time { return *now }}, "10.240.0.10:4711"}
+	return client{&service{vpcID: vpc, source: source{i: i}, secret: []byte("secret"), now: func() time.Time { return *now }}, "10.240.0.10:4711"}
 }
 
 func TestMetadataPaths(t *testing.T) {
@@ -114,7 +120,7 @@ func TestMetadataPaths(t *testing.T) {
 		"/latest/user-data":                                    "#cloud-config",
 		"/latest/dynamic/instance-identity/":                   "document",
 		"/latest/meta-data/network/interfaces/macs/nobody/mac": "Not Found",
-		"/latest/meta-data/iam/info":                           "Not Found",
+		"/latest/meta-data/iam/info":                           "Not Found", // without a profile
 		"/latest/meta-data/tags/instance/Name":                 "Not Found", // only if enabled
 		"/1999-01-01/meta-data/instance-id":                    "Not Found",
 	} {
@@ -202,7 +208,7 @@ func (l loopback) ListenUDP(ctx context.Context, _, addr string) (net.PacketConn
 
 func TestResolver(t *testing.T) {
 	at := loopback{make(chan string, 1)}
-	servers := New(source{example()}, at, map[string]netip.Addr{"www.example.net": netip.MustParseAddr("203.0.113.62")}, slog.New(slog.DiscardHandler))
+	servers := New(source{i: example()}, at, map[string]netip.Addr{"www.example.net": netip.MustParseAddr("203.0.113.62")}, slog.New(slog.DiscardHandler))
 	if err := servers.Sync(t.Context(), map[string]netip.Prefix{vpc: netip.MustParsePrefix("10.240.0.0/16")}); err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ const (
 	sliceCount = 8
 	sliceBits  = 26
 	// serverCount is how many of a slice's addresses are kept for servers in the internet.
-	serverCount = 2
+	serverCount = 3
 	// claimsDir records which lab has which slice. A reboot removes it, as it does a lab's network.
 	claimsDir = "/run/k8s-lab"
 	// sliceFile is the file in a state directory that has the index of its slice.

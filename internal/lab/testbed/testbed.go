@@ -187,6 +187,9 @@ func (n *Network) PrivateAddressOf(_ string, public netip.Addr) (netip.Addr, boo
 	return i.PrivateIP, ok
 }
 
+// Role implements metadata.Source.
+func (n *Network) Role(metadata.Instance) (metadata.Role, error) { return metadata.Role{}, nil }
+
 // newKey makes an SSH key. private is the private key in PEM.
 func newKey(t *testing.T) (key ssh.Signer, private string) {
 	t.Helper()

@@ -5,11 +5,10 @@ import "github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wi
 // Kinds of resources that the local EC2 does not have. Clients list them before they delete a VPC
 // or show an instance. Here the list is empty, and an id is not found.
 var absentActions = map[string]action{
-	"DescribeNatGateways":                    reads(describeNATGateways),
-	"DescribeVpcEndpoints":                   reads(describeVPCEndpoints),
-	"DescribeIamInstanceProfileAssociations": reads(describeProfileAssociations),
-	"DescribeVpcClassicLink":                 reads(refuseClassicLink),
-	"DescribeVpcClassicLinkDnsSupport":       reads(refuseClassicLinkDNS),
+	"DescribeNatGateways":              reads(describeNATGateways),
+	"DescribeVpcEndpoints":             reads(describeVPCEndpoints),
+	"DescribeVpcClassicLink":           reads(refuseClassicLink),
+	"DescribeVpcClassicLinkDnsSupport": reads(refuseClassicLinkDNS),
 }
 
 // absent answers a Describe action. code and message, with one %s, are those for an unknown id.
@@ -55,20 +54,6 @@ func describeVPCEndpoints(_ *tx, in *describeVPCEndpointsRequest) (any, error) {
 	return describeVPCEndpointsResponse{}, absent(in.describeRequest, in.VpcEndpointIds,
 		[]string{"ip-address-type", "service-name", "service-region", "vpc-id", "vpc-endpoint-id", "vpc-endpoint-state", "vpc-endpoint-type"},
 		"InvalidVpcEndpointId.NotFound", "The Vpc Endpoint Id '%s' does not exist")
-}
-
-type describeProfileAssociationsRequest struct {
-	describeRequest
-	AssociationIds []string `query:"AssociationId"`
-}
-
-type describeProfileAssociationsResponse struct {
-	Associations []struct{} `xml:"iamInstanceProfileAssociationSet>item"`
-}
-
-func describeProfileAssociations(_ *tx, in *describeProfileAssociationsRequest) (any, error) {
-	return describeProfileAssociationsResponse{}, absent(in.describeRequest, in.AssociationIds,
-		[]string{"instance-id", "state"}, "InvalidAssociationID.NotFound", "The association ID '%s' does not exist")
 }
 
 // errClassicLink is EC2's answer since EC2-Classic was retired.

@@ -51,6 +51,8 @@ type Config struct {
 	Images    []Image      // what instances are made from
 	PublicIPs []netip.Addr // public addresses that may be assigned
 	Quotas    Quotas
+	// Profile returns the instance profile with a name or an ARN, if EC2 knows it.
+	Profile func(nameOrARN string) (Profile, bool)
 
 	StateFile string // where the state is kept; empty keeps it in memory
 	BootID    string // identifies the host's boot: machines recorded under another are started again

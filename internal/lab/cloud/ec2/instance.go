@@ -144,6 +144,7 @@ type instanceItem struct {
 	MetadataOptions    metadataItem   `xml:"metadataOptions"`
 	PlatformDetails    string         `xml:"platformDetails"`
 	BootMode           string         `xml:"currentInstanceBootMode"`
+	Profile            *Profile       `xml:"iamInstanceProfile,omitempty"`
 }
 
 type placementItem struct {
@@ -213,6 +214,9 @@ func (t *tx) instanceItem(i *instance) instanceItem {
 	}
 	if i.Monitoring {
 		item.Monitoring = "enabled"
+	}
+	if a := t.profileOf(i.ID); a != nil {
+		item.Profile = &a.Profile
 	}
 	if i.Reason.Code != "" {
 		item.StateReason = &i.Reason

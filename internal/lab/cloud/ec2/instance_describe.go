@@ -30,6 +30,9 @@ var instanceFields = fields[instance]{
 	"owner-id":                            func(t *tx, _ *instance) []string { return one(t.c.cfg.AccountID) },
 	"vpc-id":                              ofItem(func(i instanceItem) string { return i.VPCID }),
 	"subnet-id":                           ofItem(func(i instanceItem) string { return i.SubnetID }),
+	"iam-instance-profile.arn":            ofProfile(func(p Profile) string { return p.ARN }),
+	"iam-instance-profile.id":             ofProfile(func(p Profile) string { return p.ID }),
+	"iam-instance-profile.name":           ofProfile(Profile.name),
 	"private-ip-address":                  ofItem(func(i instanceItem) string { return i.PrivateIP }),
 	"private-dns-name":                    ofItem(func(i instanceItem) string { return i.PrivateDNS }),
 	"ip-address":                          ofItem(func(i instanceItem) string { return i.PublicIP }),
@@ -67,6 +70,15 @@ func sourceDestCheck(i instanceItem) string {
 
 func ofItem(f func(instanceItem) string) func(*tx, *instance) []string {
 	return func(t *tx, i *instance) []string { return one(f(t.instanceItem(i))) }
+}
+
+func ofProfile(f func(Profile) string) func(*tx, *instance) []string {
+	return func(t *tx, i *instance) []string {
+		if a := t.profileOf(i.ID); a != nil {
+			return one(f(a.Profile))
+		}
+		return nil
+	}
 }
 
 func ofGroups(f func(groupRef) string) func(*tx, *instance) []string {

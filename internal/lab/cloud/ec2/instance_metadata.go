@@ -12,7 +12,7 @@ import (
 func (c *Compute) InstanceByAddress(vpcID string, addr netip.Addr) (metadata.Instance, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := &tx{c: c, st: c.st}
+	t := &tx{c: c, st: c.st, now: c.cfg.Clock.Now()}
 	for _, e := range c.st.Interfaces {
 		if e.VPC == vpcID && e.PrivateIP == addr && e.Instance != "" {
 			return t.metadata(c.st.Instances[e.Instance], e), true
@@ -25,7 +25,7 @@ func (c *Compute) InstanceByAddress(vpcID string, addr netip.Addr) (metadata.Ins
 func (c *Compute) InstanceByMAC(vpcID string, mac net.HardwareAddr) (metadata.Instance, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := &tx{c: c, st: c.st}
+	t := &tx{c: c, st: c.st, now: c.cfg.Clock.Now()}
 	for _, e := range c.st.Interfaces {
 		if e.VPC == vpcID && e.MAC == mac.String() && e.Instance != "" {
 			return t.metadata(c.st.Instances[e.Instance], e), true
@@ -74,6 +74,9 @@ func (t *tx) metadata(i *instance, e *iface) metadata.Instance {
 		Groups: groupNames(t, e.Groups), GroupIDs: e.Groups, KeyName: i.KeyName, PublicKey: i.PublicKey, UserData: userData, Tags: t.st.Tags[i.ID],
 		Enabled: i.Metadata.Endpoint == "enabled", TokenRequired: i.Metadata.Tokens == "required", HopLimit: i.Metadata.HopLimit,
 		ShowTags: i.Metadata.Tags == "enabled",
+	}
+	if a := t.profileOf(i.ID); a != nil && a.Ended.IsZero() {
+		m.Profile = &metadata.Profile{ARN: a.Profile.ARN, ID: a.Profile.ID, Since: a.Since}
 	}
 	if m.PublicIP.IsValid() {
 		m.PublicName = t.publicDNS(e.VPC, m.PublicIP)

@@ -39,7 +39,7 @@ type runInstancesRequest struct {
 		EnableResourceNameDnsARecord    bool
 		EnableResourceNameDnsAAAARecord bool
 	}
-	IamInstanceProfile  *struct{ Arn, Name string }
+	IamInstanceProfile  *profileSpec
 	BlockDeviceMappings []blockDeviceMapping `query:"BlockDeviceMapping"`
 	NetworkInterfaces   []interfaceSpec      `query:"NetworkInterface"`
 	TagSpecifications   []tagSpecification   `query:"TagSpecification"`
@@ -83,6 +83,7 @@ type plan struct {
 	nic      interfaceSpec
 	groups   []string
 	metadata metadataOptions
+	profile  Profile // none if its ARN is empty
 }
 
 func runInstances(t *tx, in *runInstancesRequest) (any, error) {
@@ -141,8 +142,6 @@ func (t *tx) planRun(in *runInstancesRequest) (*plan, error) {
 		return nil, missing("MaxCount")
 	case in.MinCount < 1 || in.MaxCount < in.MinCount:
 		return nil, invalidValue("Value (%d) for parameter minCount is invalid. It must be a positive number not greater than maxCount.", in.MinCount)
-	case in.IamInstanceProfile != nil:
-		return nil, invalidValue("Value (%s) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name", in.IamInstanceProfile.Name+in.IamInstanceProfile.Arn)
 	case in.Placement.Tenancy != "" && in.Placement.Tenancy != "default":
 		return nil, invalidValue("Value (%s) for parameter tenancy is invalid.", in.Placement.Tenancy)
 	}
@@ -171,6 +170,12 @@ func (t *tx) planRun(in *runInstancesRequest) (*plan, error) {
 	p.metadata = metadataOptions{Tokens: "required", HopLimit: 2, Endpoint: "enabled", Tags: "disabled"}
 	if err := p.metadata.change(in.MetadataOptions); err != nil {
 		return nil, err
+	}
+	if in.IamInstanceProfile != nil {
+		var err error
+		if p.profile, err = t.profile(in.IamInstanceProfile); err != nil {
+			return nil, err
+		}
 	}
 	return p, t.planNetwork(p)
 }
@@ -271,6 +276,9 @@ func (t *tx) newInstance(p *plan, reservation string, index int) (*instance, err
 	v.ID, v.Instance, v.Attached = t.newID(kindVolume.prefix), i.ID, t.now
 	i.Interface, i.RootVolume = e.ID, v.ID
 	t.st.Instances[i.ID], t.st.Interfaces[e.ID], t.st.Volumes[v.ID] = i, e, v
+	if p.profile.ARN != "" {
+		t.associate(i.ID, p.profile)
+	}
 	for k, id := range map[kind]string{kindInstance: i.ID, kindInterface: e.ID, kindVolume: v.ID} {
 		if err := t.applySpecs(in.TagSpecifications, k, id); err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package ec2
 
 import (
+	"maps"
 	"net/netip"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
@@ -156,6 +157,7 @@ func (t *tx) terminated(i *instance) {
 			delete(t.st.Interfaces, e.ID)
 		}
 	}
+	maps.DeleteFunc(t.st.Profiles, func(_ string, a *profileAssociation) bool { return a.Instance == i.ID })
 	for _, v := range t.attachedTo(i) {
 		v.Instance = ""
 		if v.DeleteOnTermination {

@@ -269,6 +269,9 @@ func (c *Compute) Resource(parameter, value string) (typ, name string, tags map[
 			}
 		}
 	}
+	if a := c.st.Profiles[id]; a != nil { // its permission is asked for on the instance
+		id = a.Instance
+	}
 	if imageID.MatchString(id) {
 		return "image", id, nil
 	}

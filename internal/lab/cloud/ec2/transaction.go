@@ -75,7 +75,7 @@ var actions = func() map[string]action {
 		vpcActions, subnetActions, gatewayActions, routeTableActions, routeActions, groupActions, ruleActions,
 		instanceActions, instanceExtraActions, instanceTypeActions, imageActions, interfaceActions, volumeActions,
 		addressActions, addressAttributeActions, keyPairActions, tagActions, regionActions, dhcpOptionsActions,
-		networkACLActions, absentActions,
+		networkACLActions, profileActions, absentActions,
 	} {
 		maps.Copy(all, some)
 	}
@@ -156,6 +156,7 @@ func (t *tx) dropExpired() {
 		}
 	}
 	maps.DeleteFunc(t.st.Tokens, func(_ string, c clientToken) bool { return t.now.Sub(c.Used) > tokenRemembered })
+	maps.DeleteFunc(t.st.Profiles, func(_ string, a *profileAssociation) bool { return a.state(t.now) == "" })
 	maps.DeleteFunc(t.st.Held, func(_ string, since time.Time) bool { return t.now.Sub(since) >= heldFor })
 }
 

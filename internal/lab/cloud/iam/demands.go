@@ -22,6 +22,9 @@ type Account struct {
 	ID, Region string
 	// Resource returns the type, name and tags of the EC2 resource that the value of a parameter names.
 	Resource func(parameter, value string) (typ, name string, tags map[string]string)
+	// Role returns the ARN of the role in the instance profile with a name or an ARN; empty if there is
+	// no such profile. A nil Role stands for no profiles.
+	Role func(profile string) string
 	// ParameterTags returns the tags of a parameter, and whether it is one of AWS' public ones.
 	ParameterTags func(name string) (tags map[string]string, public bool)
 }
@@ -61,6 +64,7 @@ type described struct {
 var ec2Actions = map[string]described{
 	"AllocateAddress":                            {makes: []string{"elastic-ip"}},
 	"AssociateAddress":                           {on: []string{"AllocationId", "PublicIp", "InstanceId", "NetworkInterfaceId"}},
+	"AssociateIamInstanceProfile":                {on: []string{"InstanceId"}},
 	"AssociateRouteTable":                        {on: []string{"RouteTableId", "SubnetId"}},
 	"AttachInternetGateway":                      {on: []string{"InternetGatewayId", "VpcId"}},
 	"AttachVolume":                               {on: []string{"VolumeId", "InstanceId"}},
@@ -90,6 +94,7 @@ var ec2Actions = map[string]described{
 	"DetachInternetGateway":                      {on: []string{"InternetGatewayId", "VpcId"}},
 	"DetachVolume":                               {on: []string{"VolumeId", "InstanceId"}},
 	"DisassociateAddress":                        {on: []string{"AssociationId", "PublicIp"}},
+	"DisassociateIamInstanceProfile":             {on: []string{"AssociationId"}},
 	"DisassociateRouteTable":                     {on: []string{"AssociationId"}},
 	"GetConsoleOutput":                           {on: []string{"InstanceId"}},
 	"ImportKeyPair":                              {makes: []string{"key-pair"}},
@@ -103,6 +108,7 @@ var ec2Actions = map[string]described{
 	"MonitorInstances":                           {on: []string{"InstanceId"}},
 	"RebootInstances":                            {on: []string{"InstanceId"}},
 	"ReleaseAddress":                             {on: []string{"AllocationId"}},
+	"ReplaceIamInstanceProfileAssociation":       {on: []string{"AssociationId"}},
 	"ReplaceRoute":                               {on: []string{"RouteTableId"}},
 	"ReplaceRouteTableAssociation":               {on: []string{"RouteTableId", "AssociationId"}},
 	"RevokeSecurityGroupEgress":                  {on: []string{"GroupId"}},
@@ -151,7 +157,20 @@ func (a Account) ec2(c Call) ([]Demand, bool) {
 	if len(out) == 0 { // the request names nothing: its permission is asked for nevertheless
 		out = []Demand{{Action: action, Resource: a.ec2ARN("*", "*")}}
 	}
-	return out, true
+	return append(out, a.passed(c.Form)...), true
+}
+
+// passed demands that the caller may give EC2 the role in the instance profile of a request.
+// https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_use_passrole.html
+func (a Account) passed(form url.Values) []Demand {
+	for _, parameter := range []string{"IamInstanceProfile.Name", "IamInstanceProfile.Arn"} {
+		if profile := form.Get(parameter); profile != "" && a.Role != nil {
+			if role := a.Role(profile); role != "" {
+				return []Demand{{Action: "iam:PassRole", Resource: role, Context: map[string][]string{"iam:PassedToService": {EC2}}}}
+			}
+		}
+	}
+	return nil
 }
 
 func (a Account) ec2ARN(typ, name string) string {

@@ -21,7 +21,7 @@ type Config struct {
 	Rand      io.Reader // for keys
 }
 
-// Directory holds the account's users and roles. Its methods are safe for concurrent use.
+// Directory holds the account's users, roles and instance profiles. Its methods are safe for concurrent use.
 type Directory struct {
 	cfg   Config
 	mu    sync.Mutex
@@ -29,8 +29,9 @@ type Directory struct {
 }
 
 type saved struct {
-	Users map[string]User
-	Roles map[string]Role
+	Users    map[string]User
+	Roles    map[string]Role
+	Profiles map[string]Profile
 }
 
 // User has one access key.
@@ -52,7 +53,7 @@ type Role struct {
 
 // Open reads the users and roles kept in cfg.File, if it exists.
 func Open(cfg Config) (*Directory, error) {
-	d := &Directory{cfg: cfg, saved: saved{map[string]User{}, map[string]Role{}}}
+	d := &Directory{cfg: cfg, saved: saved{map[string]User{}, map[string]Role{}, map[string]Profile{}}}
 	if cfg.File == "" {
 		return d, nil
 	}
@@ -97,7 +98,7 @@ func (d *Directory) PutUser(name string, policies []string) (User, error) {
 }
 
 // PutRole makes a role with the policies, or gives them to the one that exists. An empty trust policy
-// stands for one that trusts the account.
+// stands for DefaultTrust.
 func (d *Directory) PutRole(name string, policies []string, trust string) (Role, error) {
 	if trust == "" {
 		trust = DefaultTrust(d.cfg.AccountID)
@@ -110,7 +111,7 @@ func (d *Directory) PutRole(name string, policies []string, trust string) (Role,
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	r := Role{Name: name, ARN: "arn:aws:iam::" + d.cfg.AccountID + ":role/" + name, Policies: policies, Trust: trust}
+	r := Role{Name: name, ARN: d.roleARN(name), Policies: policies, Trust: trust}
 	return r, put(d, d.saved.Roles, name, r)
 }
 
@@ -133,8 +134,13 @@ func (d *Directory) DeleteUser(name string) (ok bool, err error) {
 }
 
 // DeleteRole deletes a role. What has its credentials may do nothing any more. ok is false if there
-// is none.
+// is none. A role in an instance profile is not deleted.
 func (d *Directory) DeleteRole(name string) (ok bool, err error) {
+	for _, p := range d.Profiles() {
+		if p.Role == name {
+			return true, fmt.Errorf("role %s is in instance profile %s: delete that first", name, p.Name)
+		}
+	}
 	return remove(d, d.saved.Roles, name)
 }
 

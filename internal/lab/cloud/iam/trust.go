@@ -16,6 +16,7 @@ type trustStatement struct {
 	actions        []string
 	anybody        bool // the principal is *
 	aws, federated []string
+	services       []string
 	conditions     []condition
 }
 
@@ -23,14 +24,15 @@ type trustStatement struct {
 type Assumption struct {
 	Action string // "sts:AssumeRole" or "sts:AssumeRoleWithWebIdentity"
 	// Caller is the ARN of the user or session that asks. With a web identity it is that of the
-	// identity provider.
+	// identity provider. A service of AWS has its name, such as EC2.
 	Caller  string
 	Context map[string][]string // condition keys
 }
 
-// DefaultTrust trusts the account: whoever in it has the permission may assume the role.
+// DefaultTrust trusts the account, in which whoever has the permission may assume the role, and EC2,
+// for instances with a profile.
 func DefaultTrust(account string) string {
-	return `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::` + account + `:root"},"Action":"sts:AssumeRole"}]}`
+	return `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::` + account + `:root","Service":"` + EC2 + `"},"Action":"sts:AssumeRole"}]}`
 }
 
 // ParseTrust reads a trust policy. What IAM would refuse is an error, and so is what is not
@@ -81,7 +83,7 @@ func parseTrustStatement(raw []byte) (trustStatement, error) {
 		if err := strict(in.Principal, &kinds); err != nil {
 			return s, fmt.Errorf("its principal: %w", err)
 		}
-		s.aws, s.federated = kinds.AWS, kinds.Federated
+		s.aws, s.federated, s.services = kinds.AWS, kinds.Federated, kinds.Service
 		for _, p := range slices.Concat(kinds.AWS, kinds.Federated) {
 			if p != "*" && strings.ContainsAny(p, "*?") {
 				return s, fmt.Errorf("its principal %q has a wildcard", p)
@@ -115,6 +117,10 @@ func (t Trust) Allows(a Assumption) (allowed, named bool) {
 func (s trustStatement) principal(a Assumption) (is, itself bool) {
 	if a.Action != "sts:AssumeRole" {
 		is = slices.Contains(s.federated, a.Caller)
+		return is, is
+	}
+	if !strings.HasPrefix(a.Caller, "arn:") {
+		is = slices.Contains(s.services, a.Caller)
 		return is, is
 	}
 	account := strings.Split(a.Caller+"::::", ":")[4]

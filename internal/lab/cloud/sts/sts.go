@@ -54,11 +54,13 @@ type Service struct {
 	sessions map[string]session // by access key id
 }
 
-// session is a session of AssumeRole or GetSessionToken.
+// session is a session of AssumeRole or GetSessionToken, or that of an instance.
 type session struct {
 	Secret, Token, ARN, UserID string
-	Policy                     string `json:",omitempty"` // of the session
-	Owner                      bool   `json:",omitempty"` // the session is the owner's
+	Policy                     string    `json:",omitempty"` // of the session
+	Owner                      bool      `json:",omitempty"` // the session is the owner's
+	Instance                   string    `json:",omitempty"` // the EC2 instance it was issued to
+	Issued                     time.Time `json:",omitzero"`
 	Expires                    time.Time
 }
 
@@ -280,6 +282,7 @@ func (s *Service) newSession(is session, seconds *int, lifetime time.Duration) (
 	now := s.cfg.Now()
 	key := "ASIA" + strings.TrimRight(base32.StdEncoding.EncodeToString(s.random(10)), "=")
 	is.Secret, is.Token = base64.RawStdEncoding.EncodeToString(s.random(30)), base64.StdEncoding.EncodeToString(s.random(96))
+	is.Issued = now
 	is.Expires = now.Add(s.cfg.Lifetime(lifetime)).Truncate(time.Millisecond)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,0 +1,89 @@
+package iam
+
+import (
+	"encoding/base32"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Profile is an instance profile: what carries a role to an instance. Its name may differ from the
+// role's.
+type Profile struct {
+	Name string `json:"name"`
+	ID   string `json:"id"` // AIPA...; another one when a profile of the same name is made again
+	ARN  string `json:"arn"`
+	Role string `json:"role"` // name
+}
+
+// EC2 is the service that assumes the roles of instances, as trust policies and conditions name it.
+const EC2 = "ec2.amazonaws.com"
+
+var profileName = regexp.MustCompile(`^[\w+=,.@-]{1,128}$`)
+
+// PutProfile makes an instance profile with a role, or gives the role to the one that exists. made
+// says which. The role must exist.
+func (d *Directory) PutProfile(name, role string) (p Profile, made bool, err error) {
+	if !profileName.MatchString(name) {
+		return p, false, fmt.Errorf("%q is not a name for an instance profile", name)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, ok := d.saved.Roles[role]; !ok {
+		return p, false, fmt.Errorf("there is no role %q", role)
+	}
+	p, ok := d.saved.Profiles[name]
+	if !ok {
+		p = Profile{
+			Name: name, ID: "AIPA" + base32.StdEncoding.EncodeToString(d.random(10)),
+			ARN: "arn:aws:iam::" + d.cfg.AccountID + ":instance-profile/" + name,
+		}
+	}
+	p.Role = role
+	return p, !ok, put(d, d.saved.Profiles, name, p)
+}
+
+// DeleteProfile deletes an instance profile. Instances that have it get no credentials any more. ok
+// is false if there is none.
+func (d *Directory) DeleteProfile(name string) (ok bool, err error) {
+	return remove(d, d.saved.Profiles, name)
+}
+
+// Profiles returns the instance profiles by name.
+func (d *Directory) Profiles() []Profile {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []Profile
+	for _, name := range slices.Sorted(maps.Keys(d.saved.Profiles)) {
+		out = append(out, d.saved.Profiles[name])
+	}
+	return out
+}
+
+// ProfileOf returns the instance profile with a name or an ARN.
+func (d *Directory) ProfileOf(nameOrARN string) (Profile, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	name, ok := strings.CutPrefix(nameOrARN, "arn:aws:iam::"+d.cfg.AccountID+":instance-profile/")
+	if !ok {
+		name = nameOrARN
+	}
+	p, ok := d.saved.Profiles[name]
+	return p, ok
+}
+
+// RoleIn returns the ARN of the role in the instance profile with a name or an ARN; empty if there
+// is no such profile.
+func (d *Directory) RoleIn(nameOrARN string) string {
+	p, ok := d.ProfileOf(nameOrARN)
+	if !ok {
+		return ""
+	}
+	return d.roleARN(p.Role)
+}
+
+func (d *Directory) roleARN(name string) string {
+	return "arn:aws:iam::" + d.cfg.AccountID + ":role/" + name
+}
