@@ -24,7 +24,10 @@ func nameMissing(look func(ctx context.Context, id string) error) func(*middlewa
 				if !IsCode(err, "UnauthorizedOperation") {
 					return out, meta, err
 				}
-				_, resource, _ := strings.Cut(readDenied(err).Resource, "/")
+				service, resource, _ := strings.Cut(readDenied(err).Resource, "/")
+				if !strings.Contains(service, ":ec2:") { // a role that is passed
+					return out, meta, err
+				}
 				if missing := look(ctx, resource); IsCode(missing, notYet...) {
 					return out, meta, missing
 				}

@@ -26,6 +26,9 @@ func IsCode(err error, codes ...string) bool {
 // Advice returns one sentence on what a person can do about err, empty if there is nothing to add
 // to its text. Codes: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html
 func Advice(err error) string {
+	if unknownProfile(err) {
+		return "The account has no instance profile of this name, or the profile has no role: `aws iam list-instance-profiles` shows them. A profile may have another name than its role."
+	}
 	switch code := ErrorCode(err); code {
 	case "":
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {

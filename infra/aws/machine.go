@@ -58,6 +58,10 @@ type MachineSpec struct {
 	User           string   // login user that cloud-init makes
 	AuthorizedKeys []string // its SSH public keys
 
+	// InstanceProfile is the name of the machine's instance profile. If it is empty, the machine has
+	// none: one that somebody else has given it is taken away.
+	InstanceProfile string
+
 	// Claim says whose the machine is. What it does not own is neither changed nor terminated.
 	Claim Claim
 
@@ -77,6 +81,7 @@ type Machine struct {
 	PrivateIP, PublicIP netip.Addr
 	ImageID             string
 	InstanceType        string
+	InstanceProfile     string // name; empty if it has none
 	InterfaceID         string
 	SubnetID, VPCID     string
 	VolumeID            string
@@ -117,7 +122,7 @@ func machineOf(i types.Instance) Machine {
 		ID:      sdk.ToString(i.InstanceId),
 		Cluster: tags[TagCluster], Name: tags[TagResource], Role: Role(tags[TagRole]), User: tags[TagUser],
 		State: string(stateOf(i)), Started: sdk.ToTime(i.LaunchTime),
-		ImageID: sdk.ToString(i.ImageId), InstanceType: string(i.InstanceType),
+		ImageID: sdk.ToString(i.ImageId), InstanceType: string(i.InstanceType), InstanceProfile: profileIn(i),
 		SubnetID: sdk.ToString(i.SubnetId), VPCID: sdk.ToString(i.VpcId),
 		HostKey: tags[TagHostKey], Claim: Held(tags), Tags: tags,
 	}

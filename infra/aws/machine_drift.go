@@ -58,6 +58,10 @@ func (c *Client) machineRepairs(spec MachineSpec, o observation) []repair {
 			}})
 		}
 	}
+	if m.InstanceProfile != spec.InstanceProfile {
+		out = append(out, repairOf(profileFinding(spec.Name, m.InstanceProfile, spec.InstanceProfile),
+			func(ctx context.Context) error { return c.setProfile(ctx, m.ID, spec.InstanceProfile) }))
+	}
 	out = append(out, c.routeRepairs(spec, o.tables, m.ID, m.InterfaceID)...)
 	if o.volume != nil && m.RootVolumeGiB < spec.RootVolumeGiB {
 		out = append(out, repairOf(value(finding.RootVolume, strconv.Itoa(int(m.RootVolumeGiB)), strconv.Itoa(int(spec.RootVolumeGiB))),
@@ -230,6 +234,17 @@ func diffMetadata(found types.InstanceMetadataOptionsResponse) []finding.Finding
 		add(finding.Endpoint, string(types.InstanceMetadataEndpointStateDisabled), string(types.InstanceMetadataEndpointStateEnabled))
 	}
 	return out
+}
+
+func profileFinding(machine, found, wanted string) finding.Finding {
+	f := finding.Finding{Subject: machine, Kind: finding.InstanceProfile, Problem: finding.Value, Found: found, Wanted: wanted}
+	switch {
+	case found == "":
+		f.Problem = finding.Missing
+	case wanted == "":
+		f.Problem = finding.NotWanted
+	}
+	return f
 }
 
 func groupIDs(groups []types.GroupIdentifier) []string {

@@ -151,8 +151,9 @@ func (c *Client) run(ctx context.Context, spec MachineSpec, generation string, r
 		ImageId:      &img.ID,
 		InstanceType: types.InstanceType(spec.InstanceType),
 		MinCount:     sdk.Int32(1), MaxCount: sdk.Int32(1),
-		UserData:          &userData,
-		NetworkInterfaces: []types.InstanceNetworkInterfaceSpecification{nic},
+		UserData:           &userData,
+		IamInstanceProfile: profileSpec(spec.InstanceProfile),
+		NetworkInterfaces:  []types.InstanceNetworkInterfaceSpecification{nic},
 		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: &img.RootDevice, Ebs: &types.EbsBlockDevice{
 			VolumeType: types.VolumeTypeGp3, VolumeSize: sdk.Int32(max(spec.RootVolumeGiB, img.MinimumGiB)),
 			Encrypted: sdk.Bool(true), DeleteOnTermination: sdk.Bool(true),
@@ -177,7 +178,7 @@ func (c *Client) run(ctx context.Context, spec MachineSpec, generation string, r
 	case IsCode(err, "IdempotentParameterMismatch"):
 		return c.byToken(ctx, spec, token)
 	case err != nil:
-		return nil, fmt.Errorf("machine %s: launch %s with %s: %w", spec.Name, spec.InstanceType, img.ID, c.withZones(ctx, err, spec.InstanceType))
+		return nil, fmt.Errorf("machine %s: launch %s with %s: %w", spec.Name, spec.InstanceType, img.ID, aboutProfile(c.withZones(ctx, err, spec.InstanceType)))
 	}
 	if len(out.Instances) == 0 || slices.Contains(gone, stateOf(out.Instances[0])) {
 		return nil, errSpentToken

@@ -14,6 +14,17 @@ var deniedWords = regexp.MustCompile(`User: (\S+) is not authorized to perform: 
 // encodedMessage is what EC2 adds for those who may decode it: a thousand characters and more.
 var encodedMessage = regexp.MustCompile(`\s*Encoded authorization failure message: \S+`)
 
+// unknownProfileWords are those about an instance profile that EC2 does not know, or whose role it
+// does not know. It has no code for that.
+// https://github.com/hashicorp/terraform-provider-aws/issues/838
+var unknownProfileWords = regexp.MustCompile(`Invalid IAM Instance Profile|has no associated IAM Roles`)
+
+// unknownProfile reports whether EC2 does not know an instance profile, perhaps only not yet.
+func unknownProfile(err error) bool {
+	var api smithy.APIError
+	return IsCode(err, "InvalidParameterValue") && errors.As(err, &api) && unknownProfileWords.MatchString(api.ErrorMessage())
+}
+
 // readDenied reads what AWS says only in words about a missing permission. What it does not
 // recognise is in said, without an encoded message.
 func readDenied(err error) *DeniedError {

@@ -40,10 +40,11 @@ const (
 )
 
 // retryUntilKnown makes a call retry while EC2 does not know yet what was just made. That may also be
-// its tags, if a policy asks for them: a refusal of one resource is retried doubtAttempts times.
+// an instance profile, or its tags, if a policy asks for them: a refusal of one resource is retried
+// doubtAttempts times.
 func (c *Client) retryUntilKnown() func(*ec2.Options) {
 	return func(o *ec2.Options) {
-		o.Retryer = &codeRetryer{Retryer: c.retryers.ec2, codes: notYet, limit: settleAttempts, tags: true}
+		o.Retryer = &codeRetryer{Retryer: c.retryers.ec2, codes: notYet, limit: settleAttempts, fresh: true}
 	}
 }
 
@@ -85,18 +86,20 @@ type codeRetryer struct {
 	sdk.Retryer
 	codes []string
 	limit int
-	tags  bool // whether a refusal may mean that EC2 does not know tags yet
+	fresh bool // whether EC2 may not know tags and instance profiles yet
 	seen  int  // how often one of the codes was returned
 	doubt int  // how often one resource was refused
 	last  error
 }
 
 // own reports whether the error is one of those that the retryer retries itself.
-func (p *codeRetryer) own(err error) bool { return IsCode(err, p.codes...) || p.unknownTags(err) }
+func (p *codeRetryer) own(err error) bool {
+	return IsCode(err, p.codes...) || p.unknownTags(err) || p.fresh && unknownProfile(err)
+}
 
 // unknownTags reports whether err may mean that EC2 does not know the tags of a resource yet.
 func (p *codeRetryer) unknownTags(err error) bool {
-	if !p.tags || !IsCode(err, "UnauthorizedOperation") {
+	if !p.fresh || !IsCode(err, "UnauthorizedOperation") {
 		return false
 	}
 	denied := readDenied(err)

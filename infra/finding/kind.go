@@ -56,6 +56,7 @@ const (
 	InstanceType    Kind = "instance type"
 	SourceDestCheck Kind = "source/destination check"
 	SecurityGroups  Kind = "security groups" // of a machine
+	InstanceProfile Kind = "instance profile"
 	MetadataService Kind = "metadata service"
 	RootVolume      Kind = "root volume"
 	RootFileSystem  Kind = "root file system"

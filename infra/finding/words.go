@@ -203,6 +203,11 @@ var vocabulary = map[Kind]words{
 	SecurityGroups: {head: "security groups", how: map[Problem]string{
 		Value: "found {found}, wanted {wanted}",
 	}},
+	InstanceProfile: {head: "instance profile", how: map[Problem]string{
+		Missing:   "missing, wanted {wanted}",
+		NotWanted: "found {found}, wanted none",
+		Value:     "found {found}, wanted {wanted}",
+	}},
 	MetadataService: {head: "metadata service", joined: true, how: map[Problem]string{
 		Tokens:   "tokens are {found}, wanted {wanted}",
 		HopLimit: "hop limit is {found}, wanted {wanted}",

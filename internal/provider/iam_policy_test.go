@@ -238,17 +238,21 @@ func (r *restricted) job(damaged bool) string {
 	}
 	var eip infraaws.Address
 	resized := values{"instance_type": "t3.large", "root_volume_size": 30}
+	r.profile(r.t, "k8s-node")
+	r.profile(r.t, "k8s-other")
 	for _, step := range []struct {
 		name string
 		do   func() string
 	}{
 		{"create the network", func() string { return network.attempt(policyNetwork()) }},
 		{"create keys", func() string { return keys.attempt(values{"cluster": "demo", "tags": values{"room": "12"}}) }},
-		{"create a machine", func() string { return worker.attempt(machine(values{"tags": values{"room": "12"}})) }},
+		{"create a machine", func() string {
+			return worker.attempt(machine(values{"tags": values{"room": "12"}, "instance_profile": "k8s-node"}))
+		}},
 		{"continue with a machine whose state was lost", func() string {
 			r.cloud = r.processOver(r.t, r.lossy()) // the first one was killed
 			network, keys, worker = r.taken(network), r.taken(keys), r.instance("k8s_machine")
-			return worker.attempt(machine(values{"tags": values{"room": "12"}}))
+			return worker.attempt(machine(values{"tags": values{"room": "12"}, "instance_profile": "k8s-node"}))
 		}},
 		{"settle", func() string {
 			r.provider.Settle(r.t.Context())
@@ -268,7 +272,12 @@ func (r *restricted) job(damaged bool) string {
 		{"end the rotation", func() string {
 			return keys.attempt(values{"cluster": "demo", "generations": values{"kubernetes_ca": []any{2}}})
 		}},
-		{"change a machine", func() string { return worker.attempt(machine(resized)) }},
+		{"change a machine", func() string { return worker.attempt(machine(with(resized, values{"instance_profile": "k8s-other"}))) }},
+		{"take its profile away", func() string { return worker.attempt(machine(resized)) }},
+		{"give it one again", func() string {
+			resized["instance_profile"] = "k8s-node"
+			return worker.attempt(machine(resized))
+		}},
 		{"damage", func() string {
 			if !damaged {
 				return ""

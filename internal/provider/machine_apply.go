@@ -130,6 +130,7 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	// With this value the plan knows that the instance is stopped and started, and that its public
 	// address changes.
 	m.InstanceType = types.StringValue(found.InstanceType)
+	m.InstanceProfile = tf.OptionalString(found.InstanceProfile)
 	if grow {
 		drift = append(drift, finding.Finding{Subject: m.Name.ValueString(), Kind: finding.RootFileSystem, Problem: finding.TooSmall})
 	}
@@ -304,6 +305,7 @@ func (m machineModel) spec(ctx context.Context, diags *diag.Diagnostics) infraaw
 		PodCIDR:         tf.Prefix(m.PodCIDR),
 		PublicIP:        m.AssociatePublicIP.ValueBool(),
 		InstanceType:    m.InstanceType.ValueString(),
+		InstanceProfile: m.InstanceProfile.ValueString(),
 		Image:           m.AMI.ValueString(),
 		RootVolumeGiB:   int32(m.RootVolumeSize.ValueInt64()),
 		User:            m.User.ValueString(),

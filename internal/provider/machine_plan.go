@@ -130,6 +130,7 @@ func (m machineModel) check(ctx context.Context, p tfsdk.Plan, network networkRe
 	}
 	errs := infraaws.CheckPrivateIP(tf.Addr(m.PrivateIP), ranges)
 	errs = append(errs, infraaws.CheckInstanceType(m.InstanceType.ValueString())...)
+	errs = append(errs, infraaws.CheckInstanceProfile(m.InstanceProfile.ValueString())...)
 	addFieldErrors(ctx, p, append(errs, infraaws.CheckPodCIDR(pods, vpc)...), diags)
 	if !m.PodCIDR.IsNull() && !m.Role.IsUnknown() && m.Role.ValueString() != string(infraaws.RoleWorker) {
 		diags.AddAttributeError(path.Root("pod_cidr"), "Pods run on workers only",

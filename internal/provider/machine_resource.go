@@ -50,6 +50,7 @@ type machineModel struct {
 	AMI               types.String         `tfsdk:"ami"`
 	RootVolumeSize    types.Int64          `tfsdk:"root_volume_size"`
 	AssociatePublicIP types.Bool           `tfsdk:"associate_public_ip_address"`
+	InstanceProfile   types.String         `tfsdk:"instance_profile"`
 	User              types.String         `tfsdk:"user"`
 	Adopt             types.Bool           `tfsdk:"adopt"`
 	Tags              types.Map            `tfsdk:"tags"`
@@ -139,6 +140,14 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 					"and another way to the internet. A change replaces the machine. Default: `true`.",
 				PlanModifiers: []planmodifier.Bool{boolplanmodifier.RequiresReplace()},
 			},
+			"instance_profile": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "Name of the IAM instance profile, whose role's credentials the metadata service gives to the programs on the machine, though not to pods with a network of " +
+					"their own. It must exist; one that was made a moment ago is waited for. Changed in place, also on a running machine. The provider needs `iam:PassRole` for the role: see the guide on IAM. " +
+					"Default: none. A profile that somebody else gave the machine is shown as drift, and the apply takes it away, since every program there could use its rights: if the " +
+					"account attaches one to all instances, as Systems Manager's Quick Setup does, name it here, or leave it to the account with `ignore_changes` in the `lifecycle` block.",
+				Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
+			},
 			"user": schema.StringAttribute{
 				Optional: true, Computed: true,
 				MarkdownDescription: "Login user, created at launch with passwordless sudo and the provider's SSH key. A change replaces the machine. Default: the provider's `ssh.user`.",
@@ -206,6 +215,7 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 	m.Network, m.PodCIDR = network.Ref, tf.OptionalPrefix(podCIDR)
 	m.InstanceType, m.RootVolumeSize = types.StringValue(found.InstanceType), types.Int64Value(int64(found.RootVolumeGiB))
 	m.AssociatePublicIP = types.BoolValue(found.PublicIP.IsValid())
+	m.InstanceProfile = tf.OptionalString(found.InstanceProfile)
 	m.Tags = types.MapNull(types.StringType)
 	if own := client.OwnTags(found.Tags); own != nil {
 		m.Tags = tf.StringMapValue(own)

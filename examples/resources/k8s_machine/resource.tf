@@ -7,4 +7,5 @@ resource "k8s_machine" "example" {
   pod_cidr         = cidrsubnet(var.pod_cidr, 8, 20 + count.index)
   instance_type    = "m7i.large"
   root_volume_size = 100
+  instance_profile = "k8s-worker"
 }

@@ -39,6 +39,7 @@ func TestInstances(t *testing.T) {
 		{"instance types", w.testInstanceTypes},
 		{"another image", w.testImage},
 		{"a larger volume", w.testVolume},
+		{"an instance profile", w.testProfile},
 		{"a colleague", w.testColleague},
 		{"import", w.testImport},
 		{"create before destroy", w.testCreateBeforeDestroy},

@@ -1,7 +1,7 @@
 // Package instances_test tests the machines of one cluster of examples/ha-cluster: changes of
-// instance type, image and volume, replaced and lost machines, and an import of everything into an
-// empty state, while clients read and write through the Elastic IP. Package lifecycle_test covers
-// the life of the cluster's other resources.
+// instance type, image, volume and instance profile, replaced and lost machines, and an import of
+// everything into an empty state, while clients read and write through the Elastic IP. Package
+// lifecycle_test covers the life of the cluster's other resources.
 package instances_test
 
 import (
