@@ -26,7 +26,7 @@ var kinds = []struct {
 		{"every", "refuse every so many-th call"}, {"fraction", "or this part of the calls, 0 to 1"}, {"action", "only calls of this action; may hold *"}, {"count", "so many times"},
 	}, "throttle action=DescribeInstances every=3"},
 	{"eventual", "Do not know new ids for a while", []field{
-		{"milliseconds", "for so long"}, {"calls", "or for so many lookups"},
+		{"milliseconds", "for so long"}, {"calls", "or for so many lookups"}, {"action", "only ids that this action makes, such as CreateInstanceProfile; may hold *"},
 	}, "eventual milliseconds=500"},
 	{"capacity", "Have no capacity (InsufficientInstanceCapacity)", []field{
 		{"count", "so many times"}, {"action", "RunInstances (default) or StartInstances"},
