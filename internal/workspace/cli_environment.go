@@ -3,14 +3,15 @@ package workspace
 import (
 	"crypto/ed25519"
 	"crypto/rand"
-	"crypto/x509"
 	"encoding/pem"
 	"os"
 	"strings"
+
+	"golang.org/x/crypto/ssh"
 )
 
-// SSHKey creates a private key in a file, with mode 0600, for the provider's connections to
-// machines. It keeps a key that exists.
+// SSHKey creates a private key in a file, with mode 0600 and in the form of ssh-keygen(1), for the
+// provider's connections to machines. It keeps a key that exists.
 func SSHKey(name string) error {
 	if _, err := os.Stat(name); err == nil {
 		return nil
@@ -19,11 +20,11 @@ func SSHKey(name string) error {
 	if err != nil {
 		return err
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
+	block, err := ssh.MarshalPrivateKey(key, "")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600)
+	return os.WriteFile(name, pem.EncodeToMemory(block), 0o600)
 }
 
 // Exports returns the variables that a shell script exports, such as the output of "k8s-lab env",
