@@ -24,12 +24,19 @@ const stopTimeout = 20 * time.Second
 // Down stops the daemon and removes the machines, the network and the state, also those that a
 // crashed lab left. The error lists what could not be removed.
 func (l *Lab) Down(ctx context.Context) error {
-	if _, err := os.Stat(l.dir); errors.Is(err, fs.ErrNotExist) {
-		l.progress.Line("there is no lab in " + l.dir)
+	if l.gone() {
 		return nil
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("a lab's machines and network belong to root: run this as root, or with sudo")
+	}
+	turn, err := l.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer turn()
+	if l.gone() { // another down was faster
+		return nil
 	}
 	if err := l.stopDaemon(ctx); err != nil {
 		return err
@@ -72,6 +79,16 @@ func (l *Lab) Down(ctx context.Context) error {
 		return fmt.Errorf("releasing the cache: %w", err)
 	}
 	return l.removeFiles()
+}
+
+// gone reports whether there is no state directory.
+func (l *Lab) gone() bool {
+	_, err := os.Stat(l.dir)
+	missing := errors.Is(err, fs.ErrNotExist)
+	if missing {
+		l.progress.Line("there is no lab in " + l.dir)
+	}
+	return missing
 }
 
 func (l *Lab) leftovers(slice network.Slice) ([]string, error) {

@@ -1,12 +1,14 @@
 package lab
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"path/filepath"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 )
@@ -129,4 +131,16 @@ func (l *Lab) writeSettings(s settings) error {
 		return fmt.Errorf("saving the settings: %w", err)
 	}
 	return nil
+}
+
+// turn waits until no other process starts or stops this lab. The function that it returns lets the
+// next one begin.
+func (l *Lab) turn(ctx context.Context) (end func(), err error) {
+	end, err = host.This().Turn(ctx, l.dir, func(pid string) {
+		l.progress.Line("waiting for process " + pid + ", which starts or stops this lab")
+	})
+	if err != nil {
+		return nil, fmt.Errorf("waiting for another process that starts or stops the lab in %s: %w", l.dir, err)
+	}
+	return end, nil
 }

@@ -41,6 +41,11 @@ func (l *Lab) Up(ctx context.Context, opts UpOptions) error {
 	if err != nil {
 		return err
 	}
+	turn, err := l.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer turn()
 	if err := os.MkdirAll(l.dir, 0o755); err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}

@@ -8,6 +8,8 @@ package host
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,6 +23,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/file"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cache"
 )
 
 // Changes are what labs changed on the host.
@@ -116,6 +119,17 @@ func (h Host) Release(ctx context.Context, lab string) error {
 		c.Settings = nil
 		return nil
 	})
+}
+
+// Turn waits until no other process has the turn of the lab in a state directory, which need not
+// exist. waiting is called with the id of that process. The next one begins when end is called, or
+// when this process ends.
+func (h Host) Turn(ctx context.Context, lab string, waiting func(pid string)) (end func(), err error) {
+	if err := os.MkdirAll(h.dir, 0o755); err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256([]byte(lab))
+	return cache.Lock(ctx, filepath.Join(h.dir, hex.EncodeToString(sum[:8])+".lock"), waiting)
 }
 
 // Changes returns what labs changed on the host and did not put back yet.

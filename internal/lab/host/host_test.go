@@ -146,3 +146,38 @@ func TestComingAndGoing(t *testing.T) {
 	all.Wait()
 	w.is("128")
 }
+
+func TestTurn(t *testing.T) {
+	w := newWorld(t, "128")
+	none := func(string) { t.Error("it waits for another lab") }
+	end, err := w.Turn(t.Context(), "/labs/a", none)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := w.Turn(t.Context(), "/labs/b", none)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other()
+	waits := make(chan string, 1)
+	second := make(chan error, 1)
+	go func() {
+		end, err := w.Turn(t.Context(), "/labs/a", func(pid string) { waits <- pid })
+		if err == nil {
+			end()
+		}
+		second <- err
+	}()
+	if pid := <-waits; pid != strconv.Itoa(os.Getpid()) {
+		t.Errorf("it waits for process %q", pid)
+	}
+	select {
+	case err := <-second:
+		t.Errorf("two have the turn of one lab: %v", err)
+	default:
+	}
+	end()
+	if err := <-second; err != nil {
+		t.Error(err)
+	}
+}
