@@ -13,15 +13,22 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/outside"
 )
 
-func TestControlOfTheOutside(t *testing.T) {
+// newOutside returns an account without machines, and an internet without listeners.
+func newOutside(t *testing.T) (*cloud.Account, *internet) {
+	t.Helper()
 	account, err := cloud.Open(cloud.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer account.Close()
+	t.Cleanup(account.Close)
 	var world internet
 	world.archive = outside.NewArchive(t.TempDir(), "http://127.0.0.1:1/debian", &world.archiveLog, slog.New(slog.DiscardHandler))
-	control := newControl(account, mirror.New(t.TempDir()), &world, Daemon{})
+	return account, &world
+}
+
+func TestControlOfTheOutside(t *testing.T) {
+	account, world := newOutside(t)
+	control := newControl(account, mirror.New(t.TempDir()), world, Daemon{})
 	do := func(handler http.Handler, method, path, body string) (int, string) {
 		r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 		r.RemoteAddr = "203.0.113.9:4711"
@@ -71,14 +78,8 @@ func TestControlOfTheOutside(t *testing.T) {
 }
 
 func TestBareLabHasNoMirror(t *testing.T) {
-	account, err := cloud.Open(cloud.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer account.Close()
-	var world internet
-	world.archive = outside.NewArchive(t.TempDir(), "http://127.0.0.1:1/debian", &world.archiveLog, slog.New(slog.DiscardHandler))
-	control := newControl(account, nil, &world, Daemon{})
+	account, world := newOutside(t)
+	control := newControl(account, nil, world, Daemon{})
 	for _, tc := range []struct {
 		method, path, body, says string
 	}{
@@ -96,14 +97,9 @@ func TestBareLabHasNoMirror(t *testing.T) {
 }
 
 func TestToken(t *testing.T) {
-	account, err := cloud.Open(cloud.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer account.Close()
-	var world internet
+	account, world := newOutside(t)
 	handler := func(token string) http.Handler {
-		return withToken(token, newControl(account, mirror.New(t.TempDir()), &world, Daemon{}))
+		return withToken(token, newControl(account, mirror.New(t.TempDir()), world, Daemon{}))
 	}
 	for _, tc := range []struct {
 		token, path, authorization string
