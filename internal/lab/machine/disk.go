@@ -27,6 +27,9 @@ var dataDirs = []string{"containerd", "kubelet", "etcd"}
 //	image         root directory of the image below upper
 type disk string
 
+// diskOf returns the disk of a machine, by the state directory of its manager.
+func diskOf(stateDir, id string) disk { return disk(filepath.Join(stateDir, "machines", id)) }
+
 func (d disk) path(name string) string { return filepath.Join(string(d), name) }
 
 // prepared says whether the disk has been prepared for a first boot.

@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 )
 
 // Enter returns a command that runs as root inside a running machine. It needs no network, sshd or
 // key. stateDir is that of the machine's manager, which need not be open.
 func Enter(ctx context.Context, stateDir, id string, args ...string) (*exec.Cmd, error) {
-	content, err := os.ReadFile(filepath.Join(stateDir, "machines", id, "leader"))
+	content, err := os.ReadFile(diskOf(stateDir, id).path("leader"))
 	if err != nil {
 		return nil, fmt.Errorf("machine %s does not run: %w", id, err)
 	}

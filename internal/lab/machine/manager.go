@@ -123,7 +123,7 @@ func labGroups(stateDir string) (cgroups, error) {
 func (m *Manager) newInstance(id string) *instance {
 	return &instance{
 		id:      id,
-		disk:    disk(filepath.Join(m.machinesDir(), id)),
+		disk:    diskOf(m.stateDir, id),
 		cgroups: cgroups{in: m.lab.in, path: m.lab.path + "/" + id},
 		op:      make(chan struct{}, 1),
 	}
@@ -272,13 +272,13 @@ func (m *Manager) Exits() <-chan string { return m.exits }
 
 // Console returns the path of the log of the machine's console, which has all its boots.
 func (m *Manager) Console(id string) string {
-	return m.newInstance(id).disk.path("console.log")
+	return ConsoleLog(m.stateDir, id)
 }
 
 // ConsoleLog is like Console, for the machines of a manager with this state directory, which need not
 // be open.
 func ConsoleLog(stateDir, id string) string {
-	return filepath.Join(stateDir, "machines", id, "console.log")
+	return diskOf(stateDir, id).path("console.log")
 }
 
 // Close stops watching. Machines keep running until a later Manager adopts them.
