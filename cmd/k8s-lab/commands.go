@@ -110,6 +110,23 @@ func (c *cli) status() *cobra.Command {
 	return cmd
 }
 
+func (c *cli) bucket() *cobra.Command {
+	return &cobra.Command{
+		Use: "bucket NAME", Short: "Create an S3 bucket, or leave it as it is if it exists", Args: cobra.ExactArgs(1),
+		Long: `bucket creates an S3 bucket in the lab's account. The first time on a host it builds
+the program that serves S3, which takes some minutes. Any S3 client creates and
+deletes buckets and objects, too: k8s-lab env has the endpoint.`,
+		Example: example("sudo k8s-lab bucket backups"),
+		RunE: c.with(func(ctx context.Context, l *lab.Lab, args []string) error {
+			if err := l.CreateBucket(ctx, args[0]); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(c.stdout, "There is a bucket %s.\n", args[0])
+			return err
+		}),
+	}
+}
+
 func (c *cli) env() *cobra.Command {
 	var tfvars bool
 	cmd := &cobra.Command{

@@ -22,6 +22,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/metadata"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/mirror"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/objects"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/outside"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/registry"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/sources"
@@ -78,18 +79,25 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger, announce func()) erro
 
 	calls := l.rotated(callsFile)
 	defer calls.Close() //nolint:errcheck // what was written is in the file
+	s3Log := l.rotated(s3LogFile)
+	defer s3Log.Close() //nolint:errcheck // likewise
+	store := objects.New(objects.Config{Program: l.gateway, Dir: l.file(objectsDir), Region: Region, Output: s3Log, Log: log})
+	defer store.Close()
 	vpcs := &vpcNetwork{Manager: net}
 	account, err := cloud.Open(cloud.Config{
 		Region: Region, Images: amis(s.MachineImages), PublicIPs: slice.PublicIPs(),
 		Credentials: aws.Credentials{AccessKeyID: s.AccessKeyID, SecretAccessKey: s.SecretAccessKey},
 		Quotas:      ec2.Quotas{VCPUs: s.VCPUs},
 		StateFile:   l.file(stateFile), ParametersFile: l.file(parametersFile), SessionsFile: l.file(sessionsFile), IdentitiesFile: l.file(identitiesFile), BootID: bootID(),
-		Network: vpcs, Machines: machines, Log: log, Calls: slog.New(slog.NewJSONHandler(calls, nil)),
+		Network: vpcs, Machines: machines, Objects: store, Log: log, Calls: slog.New(slog.NewJSONHandler(calls, nil)),
 	})
 	if err != nil {
 		return err
 	}
 	defer account.Close()
+	if err := store.Ask(ctx, account.Authority(store.Key())); err != nil {
+		return err
+	}
 	archiveAt, webAt, insideAt := slice.Servers()[0], slice.Servers()[1], slice.Servers()[2]
 	vpcs.services = metadata.New(account.Instances(), net, outside.Names(archiveAt, webAt, insideAt), log)
 	defer vpcs.services.Close()

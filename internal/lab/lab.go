@@ -60,6 +60,8 @@ const (
 	identitiesFile = "iam.json"
 	logFile        = "daemon.log"
 	callsFile      = "calls.log"
+	s3LogFile      = "s3.log"
+	objectsDir     = "s3"
 	pidFile        = "daemon.pid"
 	lockFile       = "daemon.lock"
 )

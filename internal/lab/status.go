@@ -147,6 +147,12 @@ func (s Status) Write(w io.Writer, now time.Time) error {
 	if n := len(o.Parameters); n > 0 {
 		t.head(fmt.Sprintf("Parameters: %d", n))
 	}
+	if len(o.Buckets) > 0 {
+		t.head("Buckets")
+		for _, b := range o.Buckets {
+			t.row(b)
+		}
+	}
 	if o.NetworkError != "" {
 		t.head("The network is not as it should be: " + o.NetworkError)
 	}

@@ -23,7 +23,7 @@ func TestWriteStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := cloud.Overview{Parameters: []string{"/k8s/demo/pki/ca"}, Overview: ec2.Overview{
+	o := cloud.Overview{Parameters: []string{"/k8s/demo/pki/ca"}, Buckets: []string{"backups"}, Overview: ec2.Overview{
 		Instances: []ec2.InstanceOverview{
 			{ID: "i-2", Name: "worker-0", State: "stopped", Type: "t3.medium", VPC: "vpc-1", PrivateIP: "10.240.0.20"},
 			{ID: "i-1", Name: "controller-0", State: "running", Type: "t3.medium", VPC: "vpc-1", PrivateIP: "10.240.0.10", PublicIP: "203.0.113.4", Launched: now.Add(-90 * time.Second)},
@@ -61,6 +61,9 @@ Elastic IPs
   -     203.0.113.4  eipalloc-1  i-1
 
 Parameters: 1
+
+Buckets
+  backups
 
 Faults
   capacity count=2

@@ -118,10 +118,13 @@ func (l *Lab) provide(ctx context.Context, versions release.Versions, s *setting
 	return nil
 }
 
-// Provide builds or downloads everything that Up needs, and starts nothing.
+// Provide builds or downloads everything that Up and CreateBucket need, and starts nothing.
 func (l *Lab) Provide(ctx context.Context, versions release.Versions) error {
 	var s settings
-	return l.provide(ctx, versions, &s)
+	if err := l.provide(ctx, versions, &s); err != nil {
+		return err
+	}
+	return l.provideGateway(ctx)
 }
 
 func random(n int) []byte {

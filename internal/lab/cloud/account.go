@@ -1,6 +1,7 @@
 // Package cloud is the local AWS account: one endpoint for unchanged SDK clients, and behind it the
 // account's services in one region. It checks signatures, injects faults, asks for permission, and
-// passes each call to its service. A control endpoint beside the AWS APIs manages the faults and shows what the account
+// passes each call to its service. S3 is a program of its own, which asks this account for keys and
+// permissions. A control endpoint beside the AWS APIs manages the faults and shows what the account
 // holds.
 //
 // Packages ec2, ssm, sts and iam implement the actions, wire the protocols, and fault decides when the
@@ -48,6 +49,7 @@ type Config struct {
 
 	Network  ec2.Network
 	Machines ec2.Machines
+	Objects  Objects   // S3; nil if this account has none
 	Clock    ec2.Clock // default the host's
 	Rand     io.Reader // for ids and keys; default crypto/rand
 	Seed     uint64    // for random faults

@@ -20,11 +20,16 @@ type Overview struct {
 	ec2.Overview
 	Parameters []string `json:"parameters"`
 	Total      int      `json:"total"` // of all of the above
+	// Buckets are S3's. They are not counted: what is in them is to outlive what it was made of.
+	Buckets []string `json:"buckets"`
 }
 
 // Overview returns every resource.
 func (a *Account) Overview() Overview {
-	o := Overview{Overview: a.compute.Overview(), Parameters: a.params.Names()}
+	o := Overview{Overview: a.compute.Overview(), Parameters: a.params.Names(), Buckets: []string{}}
+	if a.cfg.Objects != nil {
+		o.Buckets = append(o.Buckets, a.cfg.Objects.Buckets()...)
+	}
 	if o.Parameters == nil {
 		o.Parameters = []string{}
 	}

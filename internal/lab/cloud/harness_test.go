@@ -21,6 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 	awsssm "github.com/aws/aws-sdk-go-v2/service/ssm"
 	awssts "github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
@@ -28,6 +29,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/objects"
 )
 
 const (
@@ -57,6 +59,8 @@ type lab struct {
 	*awsec2.Client
 	ssm      *awsssm.Client
 	sts      *awssts.Client
+	s3       *awss3.Client
+	objects  *objects.Store // nil without S3, see withS3
 	url      string
 	aws      aws.Config
 	cloud    *cloud.Account
@@ -90,7 +94,12 @@ func (l *lab) open(t *testing.T) {
 	for a := netip.MustParseAddr("203.0.113.3"); len(ips) < 8; a = a.Next() {
 		ips = append(ips, a)
 	}
+	var store cloud.Objects
+	if l.objects != nil {
+		store = l.objects
+	}
 	account, err := cloud.Open(cloud.Config{
+		Objects:     store,
 		Credentials: aws.Credentials{AccessKeyID: testKey, SecretAccessKey: testSecret}, Images: []ec2.Image{
 			{ID: testImage, Name: "debian-13-amd64-lab", Release: "13"}, {ID: olderImage, Name: "debian-12-amd64-lab", Release: "12"},
 		},
@@ -103,6 +112,11 @@ func (l *lab) open(t *testing.T) {
 	}
 	if err := account.Start(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if l.objects != nil {
+		if err := l.objects.Ask(t.Context(), account.Authority(l.objects.Key())); err != nil {
+			t.Fatal(err)
+		}
 	}
 	srv := httptest.NewServer(account)
 	t.Cleanup(func() {
@@ -129,6 +143,7 @@ func (l *lab) use(cfg aws.Config) {
 	l.Client = awsec2.NewFromConfig(cfg, func(o *awsec2.Options) { o.HTTPSignerV4 = l.clock })
 	l.ssm = awsssm.NewFromConfig(cfg, func(o *awsssm.Options) { o.HTTPSignerV4 = l.clock })
 	l.sts = awssts.NewFromConfig(cfg, func(o *awssts.Options) { o.HTTPSignerV4 = l.clock })
+	l.s3 = awss3.NewFromConfig(cfg)
 }
 
 func (l *lab) with(key, secret, token string) *lab {

@@ -28,7 +28,11 @@ func (a *Account) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // API returns a handler of the AWS APIs alone, for callers who must not reach the control endpoint.
 func (a *Account) API() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := a.serveAWS(w, r); err != nil {
+		serve := a.serveAWS
+		if a.cfg.Objects != nil && wire.ForS3(r) {
+			serve = a.serveS3
+		}
+		if err := serve(w, r); err != nil {
 			a.log.Error("a response could not be written", "error", err)
 		}
 	})

@@ -230,6 +230,15 @@ func toolProducts() []product {
 	}}
 }
 
+func gatewayProduct() product {
+	const path = "github.com/versity/versitygw"
+	return product{name: "versitygw", version: GatewayVersion, modules: []module{{
+		path: path, version: GatewayVersion,
+		programs: []program{{gatewayProgram, path + "/cmd/versitygw"}},
+		vars:     []string{"main.Version=" + GatewayVersion},
+	}}}
+}
+
 func coreDNSProduct() product {
 	const path = "github.com/coredns/coredns"
 	return product{name: "CoreDNS", version: CoreDNSVersion, modules: []module{{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -93,6 +94,27 @@ func EnsureTools(ctx context.Context, opts Options) (string, error) {
 		return "", err
 	}
 	return ensureStore(ctx, opts, "tools", toolProducts())
+}
+
+// gatewayProgram is the file name of versitygw.
+const gatewayProgram = "versitygw"
+
+// EnsureGateway builds versitygw, the program that serves S3, from its module if necessary. It
+// returns its file.
+func EnsureGateway(ctx context.Context, opts Options) (string, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return "", err
+	}
+	dir, err := ensureStore(ctx, opts, "gateway", []product{gatewayProduct()})
+	return filepath.Join(dir, gatewayProgram), err
+}
+
+// Gateway returns versitygw's file in the cache, and whether it is there.
+func Gateway(cacheDir string) (string, bool) {
+	name := filepath.Join(cacheDir, "gateway", gatewayProgram)
+	info, err := os.Stat(name)
+	return name, err == nil && info.Mode().IsRegular()
 }
 
 func ensureStore(ctx context.Context, opts Options, name string, products []product) (string, error) {

@@ -10,6 +10,7 @@ const (
 	RuncVersion     = "v1.5.2"
 	CNIVersion      = "v1.9.1"
 	OpenTofuVersion = "v1.12.6"
+	GatewayVersion  = "v1.8.0" // of versitygw
 
 	PauseVersion         = "3.10.2"
 	CoreDNSVersion       = "v1.15.0"

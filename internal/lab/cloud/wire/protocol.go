@@ -55,14 +55,29 @@ var (
 		Expired:      Refuse("ExpiredTokenException", expiredToken),
 		Write:        writeJSON, WriteError: writeJSONError,
 	}
+	// S3 answers by itself: this account only refuses.
+	S3 = &Protocol{
+		Name:         "s3",
+		Throttled:    RefuseWith(http.StatusServiceUnavailable, "SlowDown", "Please reduce your request rate."),
+		BadKey:       RefuseWith(http.StatusForbidden, "InvalidAccessKeyId", "The AWS Access Key Id you provided does not exist in our records."),
+		BadSignature: RefuseWith(http.StatusForbidden, "SignatureDoesNotMatch", badSignature),
+		Expired:      Refuse("ExpiredToken", "The provided token has expired."),
+		WriteError:   writeS3Error,
+	}
 )
 
 // Request is one call of an action.
 type Request struct {
-	Protocol *Protocol // EC2, STS or SSM
+	Protocol *Protocol // EC2, STS, SSM or S3
 	Action   string
 	Form     url.Values // the input of EC2's and STS's actions, see Decode
 	Body     []byte     // the input of SSM's actions, JSON
+}
+
+// ForS3 reports whether a request is for S3: it is signed for it, or its path names a bucket. The
+// other services are asked at the root alone.
+func ForS3(r *http.Request) bool {
+	return Signer(r).Service == "s3" || r.URL.Path != "/"
 }
 
 // ParseRequest parses a request, whose body the caller has read. SSM's requests name their target

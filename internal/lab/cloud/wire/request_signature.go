@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
@@ -98,6 +99,32 @@ func Verify(r *http.Request, body []byte, keys Keys, now time.Time) (Credential,
 		return cred, ErrBadSignature
 	}
 	return cred, nil
+}
+
+// Signer returns who a request says has signed it, in its header or, if it is presigned, in its query.
+// It checks nothing. The result is empty if nobody has.
+func Signer(r *http.Request) Credential {
+	cred, _, _, err := parseAuthorization(r)
+	if err == nil {
+		return cred
+	}
+	if scope := strings.Split(r.URL.Query().Get("X-Amz-Credential"), "/"); len(scope) == 5 {
+		return Credential{AccessKeyID: scope[0], Region: scope[2], Service: scope[3]}
+	}
+	return Credential{}
+}
+
+// SigningKey derives the key that signs the requests of one day to one service in one region. date is
+// like 20260102.
+// https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
+func SigningKey(secret, date, region, service string) []byte {
+	key := []byte("AWS4" + secret)
+	for _, part := range []string{date, region, service, "aws4_request"} {
+		mac := hmac.New(sha256.New, key)
+		_, _ = mac.Write([]byte(part)) // never fails
+		key = mac.Sum(nil)
+	}
+	return key
 }
 
 // parseAuthorization splits the header "AWS4-HMAC-SHA256

@@ -77,6 +77,16 @@ func writeSTSError(w http.ResponseWriter, requestID string, refusal *Error) erro
 	}{Xmlns: namespaceSTS, Type: "Sender", Code: refusal.Code, Message: refusal.Message, RequestID: requestID})
 }
 
+func writeS3Error(w http.ResponseWriter, requestID string, refusal *Error) error {
+	w.Header().Set("x-amz-request-id", requestID)
+	return sendXML(w, refusal.HTTPStatus(), requestID, struct {
+		XMLName   xml.Name `xml:"Error"`
+		Code      string
+		Message   string
+		RequestID string `xml:"RequestId"`
+	}{Code: refusal.Code, Message: refusal.Message, RequestID: requestID})
+}
+
 // writeJSON answers in the JSON 1.1 protocol.
 func writeJSON(w http.ResponseWriter, _, requestID string, body any) error {
 	return sendJSON(w, http.StatusOK, requestID, body)
