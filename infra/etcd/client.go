@@ -188,12 +188,26 @@ type Status struct {
 	// members when all of them were last up. An etcd of an earlier minor does not start with them.
 	// Empty before etcd 3.6.
 	StorageVersion string
-	DBSize         int64 // bytes
-	AppliedIndex   uint64
-	Alarms         []string // such as "NOSPACE"
+	// DBSize is the size of the file of the database, in bytes (dbSize of etcd's StatusResponse). It
+	// is what the quota limits, and only a defragmentation makes it smaller.
+	DBSize int64
+	// DBSizeInUse is how much of the file holds data, in bytes (dbSizeInUse). A compaction makes it
+	// smaller.
+	DBSizeInUse int64
+	// Quota is the size of the file at which the member raises NoSpace, in bytes (dbSizeQuota, the
+	// flag --quota-backend-bytes). It is 0 before etcd 3.6, which does not report it, and negative
+	// where the flag has switched it off.
+	Quota        int64
+	AppliedIndex uint64
+	// Alarms are the alarms of all members that this member knows, by the id of their member (errors
+	// of etcd's StatusResponse). A member without a quorum may know an old state of them.
+	Alarms []Alarm
 }
 
 // Status returns the member's own status; it needs no quorum.
+//
+// The alarms are in it, too, and not in a request of their own: etcd's AlarmList is a proposal to
+// all members. It fails without a quorum and on a learner, and writes to the log of each member.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -203,7 +217,7 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	}
 	return Status{
 		ID: ID(s.Header.MemberId), Leader: ID(s.Leader), Learner: s.IsLearner, Version: s.Version, StorageVersion: s.StorageVersion,
-		DBSize: s.DbSize, AppliedIndex: s.RaftAppliedIndex, Alarms: s.Errors,
+		DBSize: s.DbSize, DBSizeInUse: s.DbSizeInUse, Quota: s.DbSizeQuota, AppliedIndex: s.RaftAppliedIndex, Alarms: alarmsOf(s.Errors),
 	}, nil
 }
 
