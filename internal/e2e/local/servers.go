@@ -15,6 +15,7 @@ type Member struct {
 	Name      string
 	ClientURL string
 	PeerURL   string
+	Flags     []string // further flags of etcd
 
 	program, dir, ca, cert, key string
 }
@@ -43,13 +44,14 @@ func (m Member) Start(t *testing.T, existing bool, members ...Member) *Process {
 	if existing {
 		state = "existing"
 	}
-	return start(t, m.Name, m.program, "--name="+m.Name, "--data-dir="+m.dir,
-		"--listen-client-urls="+m.ClientURL, "--advertise-client-urls="+m.ClientURL,
-		"--listen-peer-urls="+m.PeerURL, "--initial-advertise-peer-urls="+m.PeerURL,
-		"--initial-cluster="+strings.Join(initial, ","), "--initial-cluster-state="+state,
-		"--trusted-ca-file="+m.ca, "--cert-file="+m.cert, "--key-file="+m.key, "--client-cert-auth=true",
-		"--peer-trusted-ca-file="+m.ca, "--peer-cert-file="+m.cert, "--peer-key-file="+m.key, "--peer-client-cert-auth=true",
-		"--unsafe-no-fsync=true")
+	args := []string{"--name=" + m.Name, "--data-dir=" + m.dir,
+		"--listen-client-urls=" + m.ClientURL, "--advertise-client-urls=" + m.ClientURL,
+		"--listen-peer-urls=" + m.PeerURL, "--initial-advertise-peer-urls=" + m.PeerURL,
+		"--initial-cluster=" + strings.Join(initial, ","), "--initial-cluster-state=" + state,
+		"--trusted-ca-file=" + m.ca, "--cert-file=" + m.cert, "--key-file=" + m.key, "--client-cert-auth=true",
+		"--peer-trusted-ca-file=" + m.ca, "--peer-cert-file=" + m.cert, "--peer-key-file=" + m.key, "--peer-client-cert-auth=true",
+		"--unsafe-no-fsync=true"}
+	return start(t, m.Name, m.program, append(args, m.Flags...)...)
 }
 
 // Client connects to the member.
