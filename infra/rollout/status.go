@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -27,13 +28,14 @@ type StatusQuery struct {
 // Status is the state of a cluster as seen at one moment.
 type Status struct {
 	// Healthy is true when everything answered, every API server is ready, every etcd member
-	// healthy, every node Ready and no certificate expired.
+	// healthy, no alarm of etcd active, every node Ready and no certificate expired.
 	Healthy      bool                `json:"healthy"`
 	Version      string              `json:"version"` // of the API server behind the endpoint, "v1.36.4"
 	Nodes        []kube.Node         `json:"nodes"`
 	APIServers   []APIServerStatus   `json:"api_servers"`
 	Leases       []kube.Lease        `json:"leases"`
 	Etcd         []EtcdMemberStatus  `json:"etcd"`
+	Alarms       []EtcdAlarm         `json:"alarms"`
 	Certificates []CertificateStatus `json:"certificates"`
 	// Problems say what could not be asked and why, one sentence each.
 	Problems []string `json:"problems"`
@@ -51,12 +53,53 @@ type APIServerStatus struct {
 // EtcdMemberStatus is one etcd member, asked directly.
 type EtcdMemberStatus struct {
 	Machine string `json:"machine"`
-	ID      string `json:"id"` // hexadecimal, as etcdctl writes it
-	Healthy bool   `json:"healthy"`
+	ID      string `json:"id"`      // hexadecimal, as etcdctl writes it; empty: it did not answer
+	Healthy bool   `json:"healthy"` // it serves a linearizable read and has no alarm
 	Leader  bool   `json:"leader"`
 	Learner bool   `json:"learner"`
 	Version string `json:"version"`
-	DBSize  int64  `json:"db_size"` // bytes
+	// The sizes are those of [etcd.Status], in bytes.
+	DBSize      int64 `json:"db_size"`
+	DBSizeInUse int64 `json:"db_size_in_use"`
+	DBQuota     int64 `json:"db_quota"` // 0: it does not report one
+
+	alarms []etcd.Alarm // of all members, as it knows them
+}
+
+// EtcdAlarm is an active alarm of etcd. Every member obeys it, whichever has caused it.
+type EtcdAlarm struct {
+	// Machine is the machine of the member that caused the alarm. It is empty if no machine that
+	// was asked has this member, or its member does not answer.
+	Machine string `json:"machine"`
+	// Member is the id of the member, in hexadecimal. It is empty if etcd cannot tell which it is.
+	Member string         `json:"member"`
+	Type   etcd.AlarmType `json:"type"`
+	// Quota is the quota of the member's database in bytes, 0 if it is not known.
+	Quota int64 `json:"quota"`
+}
+
+// String returns the alarm in words: whose it is, its name, what it means and what ends it.
+func (a EtcdAlarm) String() string {
+	whose := a.Machine
+	switch {
+	case whose == "" && a.Member == "":
+		whose = "etcd"
+	case whose == "":
+		whose = "etcd member " + a.Member
+	}
+	switch a.Type {
+	case etcd.NoSpace:
+		quota := ""
+		if a.Quota > 0 {
+			quota = fmt.Sprintf(" of %d bytes", a.Quota)
+		}
+		return fmt.Sprintf("%s: %s: the database has reached its quota%s, and etcd stores nothing more; "+
+			"delete objects or raise the quota, run etcdctl defrag on every member, then etcdctl alarm disarm", whose, a.Type, quota)
+	case etcd.Corrupt:
+		return fmt.Sprintf("%s: %s: the data of the members differ, and etcd refuses every change; "+
+			"compare the members with etcdctl endpoint hashkv --cluster, replace the one that differs, then run etcdctl alarm disarm", whose, a.Type)
+	}
+	return fmt.Sprintf("%s: %s: etcd has raised an alarm that this version does not know", whose, a.Type)
 }
 
 // Status returns the state of a cluster. An unhealthy cluster is no error: Problems say what could
@@ -166,7 +209,8 @@ func (b *statusBuilder) member(ctx context.Context, t fleet.Target) {
 	if err == nil {
 		var status etcd.Status
 		if status, err = c.Status(ctx); err == nil {
-			answer.ID, answer.Version, answer.DBSize = status.ID.String(), status.Version, status.DBSize
+			answer.ID, answer.Version, answer.alarms = status.ID.String(), status.Version, status.Alarms
+			answer.DBSize, answer.DBSizeInUse, answer.DBQuota = status.DBSize, status.DBSizeInUse, status.Quota
 			answer.Leader, answer.Learner = status.Leader == status.ID, status.Learner
 			err = c.Health(ctx)
 			answer.Healthy = err == nil
@@ -194,6 +238,30 @@ func (b *statusBuilder) certificates(ctx context.Context, t fleet.Target) {
 	b.add(func(s *Status) { s.Certificates = append(s.Certificates, found...) })
 }
 
+// alarms returns the alarms that any of the members knows, by machine. A member with an alarm is not
+// healthy.
+func alarms(members []EtcdMemberStatus) []EtcdAlarm {
+	var known [][]etcd.Alarm
+	for _, m := range members {
+		known = append(known, m.alarms)
+	}
+	var out []EtcdAlarm
+	for _, a := range etcd.Alarms(known...) {
+		alarm := EtcdAlarm{Type: a.Type}
+		if a.Member != 0 {
+			alarm.Member = a.Member.String()
+		}
+		for i := range members {
+			if m := &members[i]; m.ID != "" && m.ID == alarm.Member {
+				alarm.Machine, alarm.Quota, m.Healthy = m.Machine, m.DBQuota, false
+			}
+		}
+		out = append(out, alarm)
+	}
+	slices.SortStableFunc(out, func(x, y EtcdAlarm) int { return strings.Compare(x.Machine, y.Machine) })
+	return out
+}
+
 // result sorts the answers and decides whether the cluster is healthy.
 func (b *statusBuilder) result() Status {
 	s := b.status
@@ -203,8 +271,9 @@ func (b *statusBuilder) result() Status {
 		return cmp.Or(strings.Compare(x.Machine, y.Machine), strings.Compare(x.Path, y.Path))
 	})
 	slices.Sort(s.Problems)
+	s.Alarms = alarms(s.Etcd)
 	now := b.fleet.Now()
-	s.Healthy = len(s.Problems) == 0 &&
+	s.Healthy = len(s.Problems) == 0 && len(s.Alarms) == 0 &&
 		!slices.ContainsFunc(s.APIServers, func(a APIServerStatus) bool { return !a.Ready }) &&
 		!slices.ContainsFunc(s.Etcd, func(m EtcdMemberStatus) bool { return !m.Healthy }) &&
 		!slices.ContainsFunc(s.Nodes, func(n kube.Node) bool { return !n.Ready }) &&
