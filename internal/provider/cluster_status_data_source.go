@@ -21,19 +21,21 @@ func newClusterStatusDataSource() datasource.DataSource { return &clusterStatusD
 const statusTimeout = time.Minute
 
 type clusterStatusModel struct {
-	PKI          types.Object        `tfsdk:"pki"`
-	ControlPlane types.Object        `tfsdk:"control_plane"`
-	Controllers  types.List          `tfsdk:"controllers"`
-	EtcdHosts    types.List          `tfsdk:"etcd_hosts"`
-	Workers      types.List          `tfsdk:"workers"`
-	Healthy      types.Bool          `tfsdk:"healthy"`
-	Version      types.String        `tfsdk:"version"`
-	Nodes        []nodeStatus        `tfsdk:"nodes"`
-	APIServers   []apiServerStatus   `tfsdk:"api_servers"`
-	Leases       map[string]string   `tfsdk:"lease_holders"`
-	Etcd         []etcdStatus        `tfsdk:"etcd_members"`
-	Certificates []certificateStatus `tfsdk:"certificates"`
-	Problems     []string            `tfsdk:"problems"`
+	PKI          types.Object            `tfsdk:"pki"`
+	ControlPlane types.Object            `tfsdk:"control_plane"`
+	Controllers  types.List              `tfsdk:"controllers"`
+	EtcdHosts    types.List              `tfsdk:"etcd_hosts"`
+	Workers      types.List              `tfsdk:"workers"`
+	Healthy      types.Bool              `tfsdk:"healthy"`
+	Version      types.String            `tfsdk:"version"`
+	Nodes        []nodeStatus            `tfsdk:"nodes"`
+	APIServers   []apiServerStatus       `tfsdk:"api_servers"`
+	Leases       map[string]string       `tfsdk:"lease_holders"`
+	Etcd         []etcdStatus            `tfsdk:"etcd_members"`
+	Databases    map[string]etcdDatabase `tfsdk:"etcd_databases"`
+	Alarms       []string                `tfsdk:"alarms"`
+	Certificates []certificateStatus     `tfsdk:"certificates"`
+	Problems     []string                `tfsdk:"problems"`
 }
 
 type nodeStatus struct {
@@ -62,6 +64,12 @@ type etcdStatus struct {
 	Leader  bool   `tfsdk:"leader"`
 	Learner bool   `tfsdk:"learner"`
 	Version string `tfsdk:"version"`
+}
+
+type etcdDatabase struct {
+	Size      int64 `tfsdk:"size"`
+	SizeInUse int64 `tfsdk:"size_in_use"`
+	Quota     int64 `tfsdk:"quota"`
 }
 
 type certificateStatus struct {
@@ -93,18 +101,21 @@ func (s *clusterStatusDataSource) Schema(_ context.Context, _ datasource.SchemaR
 	boolean := func(description string) schema.BoolAttribute {
 		return schema.BoolAttribute{Computed: true, MarkdownDescription: description}
 	}
+	number := func(description string) schema.Int64Attribute {
+		return schema.Int64Attribute{Computed: true, MarkdownDescription: description}
+	}
 	list := func(description string, attributes map[string]schema.Attribute) schema.ListNestedAttribute {
 		return schema.ListNestedAttribute{Computed: true, MarkdownDescription: description, NestedObject: schema.NestedAttributeObject{Attributes: attributes}}
 	}
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "The present status of a cluster. A cluster that is unhealthy or cannot be reached never fails a plan: `healthy` is false, and `problems` says why.",
+		MarkdownDescription: "The present status of a cluster. A cluster that is unhealthy or cannot be reached never fails a plan: `healthy` is false, and `problems` and `alarms` say why.",
 		Attributes: map[string]schema.Attribute{
 			"pki":           schema.ObjectAttribute{Required: true, AttributeTypes: pkiRef.Type().AttrTypes, MarkdownDescription: pkiRefDescription},
 			"control_plane": schema.ObjectAttribute{Required: true, AttributeTypes: controlPlaneRef.Type().AttrTypes, MarkdownDescription: controlPlaneRefDescription},
 			"controllers":   hosts("Machines of the API servers, which are asked directly. Default: none."),
 			"etcd_hosts":    hosts("Machines of the etcd members, which are asked directly. Default: `controllers`."),
 			"workers":       hosts("Machines of the workers, whose certificates are read. Default: none."),
-			"healthy":       boolean("Whether everything that was asked (API servers, etcd members and nodes) answered and is healthy."),
+			"healthy":       boolean("Whether everything that was asked (API servers, etcd members and nodes) answered and is healthy, and etcd has no alarm."),
 			"version":       text("Kubernetes release of the API server behind the public endpoint."),
 			"nodes": list("Nodes, by name.", map[string]schema.Attribute{
 				"name":          text("Name of the node."),
@@ -127,11 +138,23 @@ func (s *clusterStatusDataSource) Schema(_ context.Context, _ datasource.SchemaR
 			"etcd_members": list("etcd members, each asked directly.", map[string]schema.Attribute{
 				"machine": text("Name of the machine."),
 				"id":      text("Id of the member, in hexadecimal."),
-				"healthy": boolean("Whether the member answers a linearizable read."),
+				"healthy": boolean("Whether the member answers a linearizable read and has no alarm."),
 				"leader":  boolean("Whether the member is the leader."),
 				"learner": boolean("Whether the member is a learner, which does not vote yet."),
 				"version": text("etcd release of the member."),
 			}),
+			"etcd_databases": schema.MapNestedAttribute{
+				Computed: true,
+				MarkdownDescription: "Machine of an etcd member to the size of its database, without the members that do not answer. " +
+					"The sizes change all the time, so an output that has them shows up in most plans.",
+				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+					"size":        number("Size of the database's file in bytes. The quota limits it, and only a defragmentation makes it smaller."),
+					"size_in_use": number("How many bytes of the file hold data."),
+					"quota":       number("Size in bytes at which etcd stores nothing more and raises the alarm `NOSPACE`. 0 if the release of etcd does not report it (before 3.6), negative if there is no quota."),
+				}},
+			},
+			"alarms": schema.ListAttribute{Computed: true, ElementType: types.StringType,
+				MarkdownDescription: "Active alarms of etcd (`NOSPACE`, `CORRUPT`), one sentence each: the machine, what the alarm means and what to do. An alarm stays until somebody disarms it."},
 			"certificates": list("Certificates on the given machines.", map[string]schema.Attribute{
 				"machine":   text("Name of the machine."),
 				"path":      text("Path of the file."),
@@ -172,11 +195,13 @@ func (s *clusterStatusDataSource) Read(ctx context.Context, req datasource.ReadR
 }
 
 // fill sets the attributes from what was observed. The values are stable as long as the cluster
-// does not change, so that an output that uses them does not show up in every plan.
+// does not change, so that an output that uses them does not show up in every plan. Only the sizes
+// of etcd's databases are not, so they are in an attribute of their own.
 func (m *clusterStatusModel) fill(st rollout.Status) {
 	m.Healthy, m.Version = types.BoolValue(st.Healthy), types.StringValue(st.Version)
 	m.Problems = append([]string{}, st.Problems...)
 	m.Nodes, m.APIServers, m.Etcd, m.Certificates = []nodeStatus{}, []apiServerStatus{}, []etcdStatus{}, []certificateStatus{}
+	m.Databases, m.Alarms = map[string]etcdDatabase{}, []string{}
 	for _, n := range st.Nodes {
 		m.Nodes = append(m.Nodes, nodeStatus{n.Name, n.Ready, n.Reason, n.Unschedulable, n.InternalIP, n.ExternalIP, n.PodCIDR, n.Version, n.Runtime})
 	}
@@ -189,6 +214,12 @@ func (m *clusterStatusModel) fill(st rollout.Status) {
 	}
 	for _, e := range st.Etcd {
 		m.Etcd = append(m.Etcd, etcdStatus{e.Machine, e.ID, e.Healthy, e.Leader, e.Learner, e.Version})
+		if e.ID != "" {
+			m.Databases[e.Machine] = etcdDatabase{e.DBSize, e.DBSizeInUse, e.DBQuota}
+		}
+	}
+	for _, a := range st.Alarms {
+		m.Alarms = append(m.Alarms, a.String())
 	}
 	for _, c := range st.Certificates {
 		m.Certificates = append(m.Certificates, certificateStatus{c.Machine, c.Path, c.Subject, c.Issuer, c.NotAfter.UTC().Format(time.RFC3339)})

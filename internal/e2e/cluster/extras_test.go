@@ -45,6 +45,8 @@ func (c *cluster) testStatus(t *testing.T) {
 				Healthy bool `json:"healthy"`
 				Leader  bool `json:"leader"`
 			} `json:"etcd_members"`
+			Quotas       map[string]int64  `json:"etcd_quotas"`
+			Alarms       []string          `json:"alarms"`
 			Holders      map[string]string `json:"lease_holders"`
 			Certificates []struct {
 				Subject  string    `json:"subject"`
@@ -83,6 +85,9 @@ func (c *cluster) testStatus(t *testing.T) {
 		}
 		if len(s.Members) != 3 || leaders != 1 {
 			t.Errorf("etcd members: %v", s.Members)
+		}
+		if fmt.Sprint(s.Quotas) != "map[controller-0:8589934592 controller-1:8589934592 controller-2:8589934592]" || len(s.Alarms) > 0 {
+			t.Errorf("quotas of etcd: %v, alarms: %q", s.Quotas, s.Alarms)
 		}
 		for _, lease := range []string{"kube-controller-manager", "kube-scheduler"} {
 			if !strings.HasPrefix(s.Holders[lease], "controller-") {

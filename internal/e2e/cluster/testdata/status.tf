@@ -12,6 +12,8 @@ output "status" {
     api_servers   = data.k8s_cluster_status.this.api_servers
     nodes         = data.k8s_cluster_status.this.nodes
     etcd_members  = data.k8s_cluster_status.this.etcd_members
+    etcd_quotas   = { for machine, d in data.k8s_cluster_status.this.etcd_databases : machine => d.quota }
+    alarms        = data.k8s_cluster_status.this.alarms
     lease_holders = data.k8s_cluster_status.this.lease_holders
     certificates  = data.k8s_cluster_status.this.certificates
     problems      = data.k8s_cluster_status.this.problems
