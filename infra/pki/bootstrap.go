@@ -3,7 +3,6 @@ package pki
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -327,7 +326,8 @@ func (b *bootstrap) newSecret(k Kind) ([]byte, error) {
 func (b *bootstrap) ensurePublic(ctx context.Context, k Kind, generation int) error {
 	switch k {
 	case KindEncryption:
-		return b.checkEncryptionKey(SecretName(k, generation))
+		name := SecretName(k, generation)
+		return checkEncryptionKey(name, b.value(name))
 	case KindServiceAccount:
 		return b.ensureServiceAccount(ctx, SecretName(k, generation), PublicName(k, generation))
 	}
@@ -347,29 +347,14 @@ func (b *bootstrap) ensurePublic(ctx context.Context, k Kind, generation int) er
 }
 
 func (b *bootstrap) ensureServiceAccount(ctx context.Context, keyName, publicName string) error {
-	key, err := parseKey(b.value(keyName))
-	if err != nil {
-		return fmt.Errorf("%s: %w", keyName, err)
-	}
-	want, err := publicKeyPEM(key)
+	want, err := publicPart(keyName, b.value(keyName))
 	if err != nil {
 		return err
 	}
 	if err := b.ensure(ctx, publicName, func() ([]byte, error) { return want, nil }); err != nil {
 		return err
 	}
-	if !bytes.Equal(bytes.TrimSpace(want), bytes.TrimSpace(b.value(publicName))) {
-		return fmt.Errorf("%s does not belong to %s", publicName, keyName)
-	}
-	return nil
-}
-
-func (b *bootstrap) checkEncryptionKey(name string) error {
-	raw, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(b.value(name))))
-	if err != nil || len(raw) != encryptionKeyBytes {
-		return fmt.Errorf("%s is not %d bytes in base64", name, encryptionKeyBytes)
-	}
-	return nil
+	return checkPublicPart(keyName, want, publicName, b.value(publicName))
 }
 
 func (b *bootstrap) value(name string) []byte {
