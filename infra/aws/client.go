@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	ststypes "github.com/aws/aws-sdk-go-v2/service/sts/types"
@@ -48,7 +49,7 @@ type Config struct {
 	RetryMode string
 	// UserAgent is added to every request's User-Agent, as "name/version".
 	UserAgent string
-	// HTTPClient replaces the SDK's own for EC2, SSM and STS; nil means the SDK's.
+	// HTTPClient replaces the SDK's own for EC2, S3, SSM and STS; nil means the SDK's.
 	HTTPClient sdk.HTTPClient
 	// Refused, if set, is called for every attempt of a call that AWS refuses, with the call's
 	// context. Calls run in parallel.
@@ -85,11 +86,12 @@ func (w *WebIdentity) GetIdentityToken() ([]byte, error) {
 }
 
 // Endpoints replace the URLs of single services.
-type Endpoints struct{ EC2, SSM, STS string }
+type Endpoints struct{ EC2, S3, SSM, STS string }
 
 // Client holds the service clients and what they share. It is safe for concurrent use.
 type Client struct {
 	EC2    *ec2.Client
+	S3     *s3.Client
 	SSM    *ssm.Client
 	STS    *sts.Client
 	Region string
@@ -185,6 +187,12 @@ func New(ctx context.Context, c Config) (*Client, error) {
 	plain := newEC2()
 	return &Client{
 		EC2: newEC2(nameMissing(func(ctx context.Context, id string) error { return look(ctx, plain, id) })),
+		S3: s3.NewFromConfig(loaded, func(o *s3.Options) {
+			o.BaseEndpoint, o.Retryer = endpoint(c.Endpoints.S3, o.BaseEndpoint), newRetryer(c)
+			// An endpoint of one's own need not have a name for each bucket.
+			o.UsePathStyle = o.BaseEndpoint != nil
+			o.APIOptions = append(o.APIOptions, nameDenied("s3"))
+		}),
 		SSM: ssm.NewFromConfig(loaded, func(o *ssm.Options) {
 			o.BaseEndpoint, o.Retryer = endpoint(c.Endpoints.SSM, o.BaseEndpoint), retryers.ssm
 			o.APIOptions = append(o.APIOptions, nameDenied("ssm"))

@@ -29,7 +29,7 @@ func (e *DeniedError) Error() string {
 		text += " " + e.Reason
 	}
 	text += " (" + ErrorCode(e.err) + ")"
-	if e.said != "" {
+	if e.said != "" && e.said != ErrorCode(e.err) {
 		text += ": " + e.said
 	}
 	return text
@@ -38,6 +38,20 @@ func (e *DeniedError) Error() string {
 // Unwrap returns AWS' answer.
 func (e *DeniedError) Unwrap() error { return e.err }
 
+// deniedCodes are the codes of AWS' refusals for want of a permission. S3 says Forbidden where its
+// answer has no body.
+var deniedCodes = []string{"UnauthorizedOperation", "AccessDenied", "AccessDeniedException", forbidden}
+
+const forbidden = "Forbidden"
+
+// permission returns the action of a policy that an operation needs.
+func permission(service, operation string) string {
+	if service == "s3" && operation == "HeadObject" { // S3 has no action of this name
+		operation = "GetObject"
+	}
+	return service + ":" + operation
+}
+
 // nameDenied is a middleware that turns AWS' refusal for want of a permission into a DeniedError.
 // Its text says what is missing and leaves out the encoded message.
 func nameDenied(service string) func(*middleware.Stack) error {
@@ -45,10 +59,10 @@ func nameDenied(service string) func(*middleware.Stack) error {
 		return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("NameDenied",
 			func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
 				out, meta, err := next.HandleInitialize(ctx, in)
-				if IsCode(err, "UnauthorizedOperation", "AccessDenied", "AccessDeniedException") {
+				if IsCode(err, deniedCodes...) {
 					denied := readDenied(err)
 					if denied.Action == "" {
-						denied.Action = service + ":" + middleware.GetOperationName(ctx)
+						denied.Action = permission(service, middleware.GetOperationName(ctx))
 					}
 					err = denied
 				}

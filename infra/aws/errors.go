@@ -38,7 +38,7 @@ func Advice(err error) string {
 			return "No AWS credentials were found: set access_key and secret_key, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or profile."
 		}
 		return ""
-	case "UnauthorizedOperation", "AccessDenied", "AccessDeniedException":
+	case "UnauthorizedOperation", "AccessDenied", "AccessDeniedException", forbidden:
 		return "The credentials lack this permission. The guide on IAM (docs/guides/iam) has the policies that the provider needs, and says which tags they ask for."
 	case "AuthFailure", "InvalidClientTokenId", "UnrecognizedClientException", "SignatureDoesNotMatch", "IncompleteSignature", "InvalidSignatureException":
 		return "AWS does not accept the credentials: check them with `aws sts get-caller-identity`, and that the clock of this computer is right."
@@ -74,7 +74,13 @@ func Advice(err error) string {
 		return "Something that this configuration does not manage still uses it: find it by the VPC's id in the EC2 console, remove it, and run destroy again."
 	case "InvalidAMIID.NotFound", "InvalidAMIID.Malformed", "InvalidAMIID.Unavailable":
 		return "AMI ids differ between regions: choose one of this region, or leave ami out for Debian 13."
-	case "RequestLimitExceeded", "Throttling", "ThrottlingException":
+	case "NoSuchBucket":
+		return "The provider makes no buckets: make it first, or correct bucket."
+	case "PermanentRedirect", "MovedPermanently", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException":
+		return "The bucket is in another region: set region to it."
+	case "KMS.NotFoundException", "KMS.DisabledException", "KMS.KMSInvalidStateException":
+		return "S3 cannot use the KMS key: it must exist in the region of the bucket, and be enabled."
+	case "RequestLimitExceeded", "SlowDown", "Throttling", "ThrottlingException":
 		return "AWS throttles this account beyond the provider's retries: raise max_retries, lower -parallelism, or run apply again; it continues where it stopped."
 	default:
 		return ""

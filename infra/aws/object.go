@@ -1,0 +1,111 @@
+package aws
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+)
+
+// ErrNoObject: the bucket has no object of this key. HeadObject returns it also without the bucket,
+// since S3 says no more there.
+var ErrNoObject = errors.New("no such object")
+
+// ObjectRef says where an object is in S3.
+type ObjectRef struct {
+	Bucket, Key string
+	// Region is the bucket's region; empty means the client's.
+	Region string
+}
+
+// String returns the object's URL, as the AWS CLI takes it.
+func (o ObjectRef) String() string { return "s3://" + o.Bucket + "/" + o.Key }
+
+func (o ObjectRef) region(opts *s3.Options) {
+	if o.Region != "" {
+		opts.Region = o.Region
+	}
+}
+
+// PutObject writes an object, and returns the SHA-256 of its content in hex, as HeadObject does. S3
+// encrypts it with the KMS key, or as the bucket says if kmsKeyID is empty. S3 compares the content
+// with the digest before it keeps it.
+func (c *Client) PutObject(ctx context.Context, at ObjectRef, content []byte, kmsKeyID string) (sum string, err error) {
+	digest := sha256.Sum256(content)
+	in := &s3.PutObjectInput{
+		Bucket: &at.Bucket, Key: &at.Key, Body: bytes.NewReader(content), ContentType: sdk.String("application/octet-stream"),
+		ChecksumSHA256: sdk.String(base64.StdEncoding.EncodeToString(digest[:])),
+	}
+	if kmsKeyID != "" {
+		in.ServerSideEncryption, in.SSEKMSKeyId = types.ServerSideEncryptionAwsKms, &kmsKeyID
+	}
+	if _, err := c.S3.PutObject(ctx, in, at.region); err != nil {
+		return "", fmt.Errorf("write %s: %w", at, err)
+	}
+	return hex.EncodeToString(digest[:]), nil
+}
+
+// GetObject returns the content of an object. An object of more than limit bytes is an error. The
+// error wraps ErrNoObject if there is none.
+func (c *Client) GetObject(ctx context.Context, at ObjectRef, limit int64) ([]byte, error) {
+	out, err := c.S3.GetObject(ctx, &s3.GetObjectInput{Bucket: &at.Bucket, Key: &at.Key}, at.region)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", at, noObject(err))
+	}
+	defer out.Body.Close()
+	content, err := io.ReadAll(io.LimitReader(out.Body, limit+1))
+	if err == nil && int64(len(content)) > limit {
+		err = fmt.Errorf("it has more than %d bytes", limit)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", at, err)
+	}
+	return content, nil
+}
+
+// HeadObject returns the SHA-256 of an object's content in hex, as S3 knows it. It is empty if S3
+// does not, because the object was not written by PutObject. The error wraps ErrNoObject if there is
+// none.
+func (c *Client) HeadObject(ctx context.Context, at ObjectRef) (sum string, err error) {
+	out, err := c.S3.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &at.Bucket, Key: &at.Key, ChecksumMode: types.ChecksumModeEnabled}, at.region)
+	if err != nil {
+		return "", fmt.Errorf("look at %s: %w", at, noObject(err))
+	}
+	digest, err := base64.StdEncoding.DecodeString(sdk.ToString(out.ChecksumSHA256))
+	if err != nil || len(digest) != sha256.Size { // that of a multipart upload ends with the number of parts
+		return "", nil
+	}
+	return hex.EncodeToString(digest), nil
+}
+
+// ObjectSum is HeadObject that reads an object of at most limit bytes if S3 does not know its
+// digest.
+func (c *Client) ObjectSum(ctx context.Context, at ObjectRef, limit int64) (string, error) {
+	sum, err := c.HeadObject(ctx, at)
+	if err != nil || sum != "" {
+		return sum, err
+	}
+	content, err := c.GetObject(ctx, at, limit)
+	if err != nil {
+		return "", err
+	}
+	digest := sha256.Sum256(content)
+	return hex.EncodeToString(digest[:]), nil
+}
+
+// noObject adds ErrNoObject to S3's answer that there is no object. An answer without a body says
+// NotFound.
+func noObject(err error) error {
+	if IsCode(err, "NoSuchKey", "NotFound") {
+		return fmt.Errorf("%w: %w", ErrNoObject, err)
+	}
+	return err
+}
