@@ -189,6 +189,8 @@ func New(ctx context.Context, c Config) (*Client, error) {
 		EC2: newEC2(nameMissing(func(ctx context.Context, id string) error { return look(ctx, plain, id) })),
 		S3: s3.NewFromConfig(loaded, func(o *s3.Options) {
 			o.BaseEndpoint, o.Retryer = endpoint(c.Endpoints.S3, o.BaseEndpoint), newRetryer(c)
+			// That S3 knows no digest of an object is no news: somebody else may have written it.
+			o.DisableLogOutputChecksumValidationSkipped = true
 			// An endpoint of one's own need not have a name for each bucket.
 			o.UsePathStyle = o.BaseEndpoint != nil
 			o.APIOptions = append(o.APIOptions, nameDenied("s3"))

@@ -66,6 +66,7 @@ const (
 	Address         Kind = "Elastic IP"
 	ReleasedAddress Kind = "released Elastic IP" // found is its allocation id
 	Key             Kind = "key"                 // in the key store, by name
+	KeyCopy         Kind = "key copy"            // an object with a copy of keys, by its key in the bucket
 )
 
 // Problem is how something differs.

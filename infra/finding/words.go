@@ -244,6 +244,10 @@ var vocabulary = map[Kind]words{
 		NotRecord:  "not the one on record",
 		Generation: "of a generation that is not wanted",
 	}},
+	KeyCopy: {head: "copy {target}", how: map[Problem]string{
+		Missing: "missing",
+		Content: "content differs (sha256 found {found:digest}, wanted {wanted:digest})",
+	}},
 }
 
 // fieldLimit is how many characters of a field's value are shown.

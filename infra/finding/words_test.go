@@ -192,6 +192,8 @@ func TestWords(t *testing.T) {
 		{Finding{Kind: Key, Target: "etcd-ca.crt", Problem: Missing}, "etcd-ca.crt: missing"},
 		{Finding{Kind: Key, Target: "etcd-ca.crt", Problem: NotRecord}, "etcd-ca.crt: not the one on record"},
 		{Finding{Kind: Key, Target: "etcd-ca-2.crt", Problem: Generation}, "etcd-ca-2.crt: of a generation that is not wanted"},
+		{Finding{Kind: KeyCopy, Target: "k8s/a.age", Problem: Missing}, "copy k8s/a.age: missing"},
+		{Finding{Kind: KeyCopy, Target: "k8s/a.age", Problem: Content, Found: digestA, Wanted: digestB}, "copy k8s/a.age: content differs (sha256 found 20126f2aae84.., wanted 1c73427791ae..)"},
 	} {
 		if got := tt.f.String(); got != tt.want {
 			t.Errorf("%q, wanted %q", got, tt.want)

@@ -74,7 +74,7 @@ func newCloud(t *testing.T) cloud {
 	a := account.New(t)
 	client, err := infraaws.New(t.Context(), infraaws.Config{
 		Region: "us-east-1", AccessKey: account.AccessKey, SecretKey: account.SecretKey,
-		Endpoints: infraaws.Endpoints{EC2: a.URL, SSM: a.URL, STS: a.URL},
+		Endpoints: infraaws.Endpoints{EC2: a.URL, S3: a.URL, SSM: a.URL, STS: a.URL},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func (c cloud) process(t *testing.T) cloud { t.Helper(); return c.processOver(t,
 func (c cloud) processOver(t *testing.T, w *wire) cloud {
 	t.Helper()
 	c.wire = w
-	return c.processAt(t, w.serve(t, c.account.Cloud))
+	return c.processAt(t, w.serve(t, c.account))
 }
 
 // processAt is process with another way to the account.
@@ -126,7 +126,7 @@ func (c cloud) processAt(t *testing.T, url string) cloud {
 	c.core = newCore(t, p, with(values{
 		"region": "us-east-1", "access_key": account.AccessKey, "secret_key": account.SecretKey,
 		"default_tags": values{"team": "lab"},
-		"endpoints":    values{"ec2": url, "ssm": url, "sts": url},
+		"endpoints":    values{"ec2": url, "s3": url, "ssm": url, "sts": url},
 		"ssh":          c.ssh,
 	}, c.more))
 	return c

@@ -43,6 +43,7 @@ func TestKilledAtEveryCall(t *testing.T) {
 		{name: "change the type of a machine", resource: "k8s_machine", from: worker(nil), to: worker(values{"instance_type": "t3.large"})},
 		{name: "delete a machine", resource: "k8s_machine", from: worker(nil)},
 		{name: "create keys", resource: "k8s_pki", to: keys(nil)},
+		{name: "restore keys", resource: "k8s_pki", to: keysFromCopy(t)},
 		{name: "rotate keys", resource: "k8s_pki", from: keys(nil), to: keys(values{"generations": values{"kubernetes_ca": []any{1, 2}, "encryption": []any{1, 2}}})},
 		{name: "tag keys", resource: "k8s_pki", from: keys(nil), to: keys(values{"tags": values{"room": "12"}})},
 		{name: "delete keys", resource: "k8s_pki", from: keys(nil)},

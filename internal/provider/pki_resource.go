@@ -19,6 +19,7 @@ import (
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/keycopy"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
@@ -44,6 +45,8 @@ type pkiModel struct {
 	CAValidity  types.String   `tfsdk:"ca_validity"`
 	Generations types.Object   `tfsdk:"generations"`
 	Adopt       types.Bool     `tfsdk:"adopt"`
+	RestoreFrom types.Object   `tfsdk:"restore_from"`
+	Identity    types.String   `tfsdk:"restore_identity"` // write-only: null except in the configuration
 	Tags        types.Map      `tfsdk:"tags"`
 	TagsAll     types.Map      `tfsdk:"tags_all"`
 	Ref         types.Object   `tfsdk:"ref"`
@@ -64,7 +67,8 @@ func (r *pkiResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 			"secrets in etcd. Private keys are created once, stored in the key store, and read from there only during an apply. They are never in the state " +
 			"(except with `key_store = \"state\"`), in plans or in logs.\n\n" +
 			"Keys that exist in the key store are never overwritten: after an interrupted apply the next one continues with the same keys. Keys that another state has " +
-			"created, or one that was lost, are refused before anything is written; see `adopt`. Destroying this resource destroys the keys, and with them every way to repair the cluster.",
+			"created, or one that was lost, are refused before anything is written; see `adopt`. Destroying this resource destroys the keys, and with them every way to repair the cluster. " +
+			"`k8s_pki_copy` keeps an encrypted copy of them, from which `restore_from` makes the same keys again.",
 		Attributes: map[string]schema.Attribute{
 			"id": schema.StringAttribute{
 				Computed: true, MarkdownDescription: "Identifier: the cluster's name. Import takes it, for the key store `ssm` with the default prefix.",
@@ -94,12 +98,13 @@ func (r *pkiResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 			"ca_validity": caValidityAttribute(),
 			"generations": generationsAttribute(),
 			"adopt":       adoptAttribute(),
-			protection:    protectionAttribute(),
-			"tags":        tagsAttribute(),
-			"tags_all":    tagsAllAttribute(),
-			"ref":         pkiRef.Output("Reference: the value for `pki` of other resources."),
-			"claim":       claimAttribute("in the parameter `owner` of the key store `ssm`; null for the key store `state`", guardsAll),
-			"drift":       tf.DriftAttribute(),
+			restoreFrom:   restoreFromAttribute(), restoreIdentity: restoreIdentityAttribute(),
+			protection: protectionAttribute(),
+			"tags":     tagsAttribute(),
+			"tags_all": tagsAllAttribute(),
+			"ref":      pkiRef.Output("Reference: the value for `pki` of other resources."),
+			"claim":    claimAttribute("in the parameter `owner` of the key store `ssm`; null for the key store `state`", guardsAll),
+			"drift":    tf.DriftAttribute(),
 		},
 		Blocks: map[string]schema.Block{"timeouts": pkiDeadlines.Block(ctx)},
 	}
@@ -130,6 +135,7 @@ func (r *pkiResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReq
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	checkRestore(ctx, req, plan, &resp.Diagnostics)
 	inState := plan.KeyStore.ValueString() == pki.StoreState
 	for name, v := range map[string]types.String{"prefix": plan.Prefix, "kms_key_id": plan.KMSKeyID} {
 		if inState && v.ValueString() != "" {
@@ -185,27 +191,35 @@ func (m pkiModel) newRef(ctx context.Context, inState bool) pkiRefModel {
 
 func (r *pkiResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	var m pkiModel
+	var identity types.String
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root(restoreIdentity), &identity)...)
 	if resp.Diagnostics.HasError() {
 		return
 	}
 	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Create, pkiTimeout, &resp.Diagnostics)
 	defer cancel()
-	ref, h, err := r.bootstrap(ctx, m)
+	var ref pki.Ref
+	var h holding
+	from, err := r.readCopy(ctx, m, identity)
+	if err == nil {
+		ref, h, err = r.bootstrap(ctx, m, from)
+	}
 	if err != nil {
 		// Nothing goes into the state. The next apply continues with what is in the key store,
 		// whereas Terraform would delete the keys of a tainted resource.
 		addError(&resp.Diagnostics, "Cannot make the keys of cluster "+m.Cluster.ValueString(), err)
 		return
 	}
+	warnOfOtherName(from, m.Cluster.ValueString(), &resp.Diagnostics)
 	m.Ref, m.Drift, m.Claim = pkiRefValue(ctx, ref), tf.NoDrift(), tf.OptionalString(h.ID)
 	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
-// bootstrap makes the keys. In SSM it claims the key store first, and looks last whether the store
-// is still its own.
-func (r *pkiResource) bootstrap(ctx context.Context, m pkiModel) (ref pki.Ref, h holding, err error) {
+// bootstrap makes the keys, or takes them from a copy if there is one. In SSM it claims the key
+// store first, and looks last whether the store is still its own.
+func (r *pkiResource) bootstrap(ctx context.Context, m pkiModel, from *keycopy.Copy) (ref pki.Ref, h holding, err error) {
 	if m.KeyStore.ValueString() == pki.StoreSSM {
 		client, err := r.data.aws(ctx)
 		if err == nil {
@@ -224,6 +238,11 @@ func (r *pkiResource) bootstrap(ctx context.Context, m pkiModel) (ref pki.Ref, h
 	if inSSM {
 		if err := ssm.Claim(ctx); err != nil {
 			return ref, h, err
+		}
+	}
+	if from != nil {
+		if err := from.Restore(ctx, store); err != nil {
+			return ref, h, otherKeys(err, m)
 		}
 	}
 	ref, err = pki.Bootstrap(ctx, store, m.Cluster.ValueString(), r.data.now(), r.data.rand, opts)

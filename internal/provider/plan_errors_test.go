@@ -23,6 +23,7 @@ func TestBadInput(t *testing.T) {
 	machine := values{"name": "worker-0", "role": "worker", "network": ref, "private_ip": "10.240.0.20"}
 	keys := values{"cluster": "demo"}
 	kubeconfig := values{"pki": unknown, "endpoint": unknown}
+	copied := values{"pki": unknown, "recipients": unknown, "bucket": unknown}
 	pool, controllers := newPool, newControllers
 	for _, test := range []struct {
 		resource string
@@ -65,6 +66,12 @@ func TestBadInput(t *testing.T) {
 		{"k8s_pki", keys, "ca_validity", "-1h", "too short"},
 		{"k8s_pki", keys, "prefix", "k8s", "begin and end with a slash"},
 		{"k8s_pki", keys, "generations", values{"encryption": []any{2, 2}}, "twice"},
+		{"k8s_pki", keys, "restore_from", values{"bucket": "s3://copies", "key": "k"}, "without s3://"},
+		{"k8s_pki_copy", copied, "recipients", []any{}, "at least 1"},
+		{"k8s_pki_copy", copied, "recipients", []any{"age1abc"}, "not an age recipient"},
+		{"k8s_pki_copy", copied, "recipients", []any{"AGE-SECRET-KEY-1ABC"}, "this is an identity, which is secret"},
+		{"k8s_pki_copy", copied, "bucket", "Copies", "lower-case letters"},
+		{"k8s_pki_copy", copied, "prefix", "/k8s", "must end with a slash, not begin with one"},
 		{"k8s_kubeconfig", kubeconfig, "ttl", "a day", "not a valid Go Time Duration"},
 		{"k8s_kubeconfig", kubeconfig, "early_renewal", "9h", "valid for 8h and renewed 9h before"},
 		{"k8s_worker_pool", pool, "version", "latest", "latest"},
@@ -150,9 +157,10 @@ func TestUnknownInput(t *testing.T) {
 	t.Parallel()
 	c := newCore(t, New("test"), values{"region": unknown, "default_tags": unknown, "ssh": values{"private_key": unknown, "user": unknown}})
 	for resource, config := range map[string]values{
-		"k8s_network": {"cluster": unknown, "admin_cidrs": []any{unknown}, "node_cidr": unknown, "tags": unknown},
-		"k8s_machine": {"name": unknown, "role": unknown, "private_ip": unknown, "pod_cidr": unknown, "network": unknown, "user": nil},
-		"k8s_pki":     {"cluster": unknown, "key_store": unknown},
+		"k8s_network":  {"cluster": unknown, "admin_cidrs": []any{unknown}, "node_cidr": unknown, "tags": unknown},
+		"k8s_machine":  {"name": unknown, "role": unknown, "private_ip": unknown, "pod_cidr": unknown, "network": unknown, "user": nil},
+		"k8s_pki":      {"cluster": unknown, "key_store": unknown, "restore_from": unknown, "restore_identity": unknown},
+		"k8s_pki_copy": {"pki": unknown, "recipients": []any{unknown, "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"}, "bucket": unknown, "region": unknown, "kms_key_id": unknown},
 		"k8s_worker_pool": {
 			"version": unknown, "hosts": unknown, "pki": unknown, "control_plane": unknown, "labels": unknown,
 			"taints": []any{values{"key": "gpu", "value": unknown, "effect": "NoSchedule"}, values{"key": "gpu", "effect": "NoSchedule"}},

@@ -155,6 +155,7 @@ func (i *instance) plan(config values) change {
 		ch.config = i.core.value(i.schema, config)
 		v, err := i.core.server.ValidateResourceConfig(i.core.t.Context(), &tfprotov6.ValidateResourceConfigRequest{
 			TypeName: i.typeName, Config: i.core.dynamic(i.schema, ch.config),
+			ClientCapabilities: &tfprotov6.ValidateResourceConfigClientCapabilities{WriteOnlyAttributesAllowed: true},
 		})
 		if err != nil {
 			i.core.t.Fatal(err)

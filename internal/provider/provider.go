@@ -121,6 +121,7 @@ type webIdentityModel struct {
 
 type endpointsModel struct {
 	EC2 types.String `tfsdk:"ec2"`
+	S3  types.String `tfsdk:"s3"`
 	SSM types.String `tfsdk:"ssm"`
 	STS types.String `tfsdk:"sts"`
 }
@@ -271,6 +272,10 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 					"`AWS_ENDPOINT_URL`.",
 				Attributes: map[string]schema.Attribute{
 					"ec2": schema.StringAttribute{Optional: true, MarkdownDescription: "URL of EC2.", Validators: []validator.String{tf.HTTPURL()}},
+					"s3": schema.StringAttribute{
+						Optional: true, MarkdownDescription: "URL of S3, where the copies of keys are. Buckets are part of the path there, not of the host's name.",
+						Validators: []validator.String{tf.HTTPURL()},
+					},
 					"ssm": schema.StringAttribute{Optional: true, MarkdownDescription: "URL of Systems Manager.", Validators: []validator.String{tf.HTTPURL()}},
 					"sts": schema.StringAttribute{Optional: true, MarkdownDescription: "URL of the Security Token Service.", Validators: []validator.String{tf.HTTPURL()}},
 				},

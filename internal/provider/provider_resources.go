@@ -13,6 +13,7 @@ func resources() []func() resource.Resource {
 		newNetworkResource,
 		newMachineResource,
 		newPKIResource,
+		newPKICopyResource,
 		newLBResource,
 		newEtcdClusterResource,
 		newControlPlaneResource,

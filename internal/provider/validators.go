@@ -181,3 +181,28 @@ func parameterPrefix() validator.String {
 		return nil
 	})
 }
+
+// https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
+var bucketNames = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
+
+// bucketName accepts the name of an S3 bucket.
+func bucketName() validator.String {
+	return tf.Check("the name of an S3 bucket", func(s string) error {
+		if !bucketNames.MatchString(s) {
+			return fmt.Errorf("%q must be 3 to 63 lower-case letters, digits, hyphens and dots, and begin and end with a letter or digit; write the name alone, without s3://", s)
+		}
+		return nil
+	})
+}
+
+var objectPrefixes = regexp.MustCompile(`^([a-zA-Z0-9_.=-]+/)+$`)
+
+// objectPrefix accepts what the keys of objects in S3 begin with.
+func objectPrefix() validator.String {
+	return tf.Check("a prefix such as k8s/demo/keys/", func(s string) error {
+		if !objectPrefixes.MatchString(s) || len(s) > 512 {
+			return fmt.Errorf("%q must end with a slash, not begin with one, and hold letters, digits and _.=- between slashes", s)
+		}
+		return nil
+	})
+}

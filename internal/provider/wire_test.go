@@ -16,6 +16,7 @@ import (
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
 )
 
 // wire carries what one process of the provider asks of AWS and of machines. It simulates the death
@@ -102,6 +103,9 @@ func (w *wire) serve(t *testing.T, account http.Handler) string {
 }
 
 func actionOf(r *http.Request, body []byte) string {
+	if account.IsS3(r) {
+		return account.S3Action(r)
+	}
 	if target := r.Header.Get("X-Amz-Target"); target != "" {
 		_, name, _ := strings.Cut(target, ".")
 		return name

@@ -1,5 +1,6 @@
 // Package account gives tests an AWS account: the local EC2's API, served in this process, over
-// fake networks and machines that only record calls. Tests call it with the unchanged SDK. There
+// fake networks and machines that only record calls, and an S3 in memory, which the local EC2 has
+// not. Tests call it with the unchanged SDK. There
 // are no packets and no kernels.
 package account
 
@@ -35,7 +36,17 @@ const (
 type Account struct {
 	t     *testing.T
 	Cloud *cloud.Account
+	S3    *Buckets
 	URL   string // of every service
+}
+
+// ServeHTTP serves every service at one URL.
+func (a *Account) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if IsS3(r) {
+		a.S3.ServeHTTP(w, r)
+		return
+	}
+	a.Cloud.ServeHTTP(w, r)
 }
 
 // New opens an account for the duration of the test.
@@ -61,12 +72,14 @@ func New(t *testing.T) *Account {
 	if err := account.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(account)
+	a := &Account{t: t, Cloud: account, S3: &Buckets{cloud: account, buckets: map[string]*bucket{}}}
+	server := httptest.NewServer(a)
 	t.Cleanup(func() {
 		server.Close()
 		account.Close()
 	})
-	return &Account{t: t, Cloud: account, URL: server.URL}
+	a.URL = server.URL
+	return a
 }
 
 // Fault adds a fault until the test ends.
