@@ -79,11 +79,10 @@ func (c *Client) HeadObject(ctx context.Context, at ObjectRef) (sum string, err 
 	if err != nil {
 		return "", fmt.Errorf("look at %s: %w", at, noObject(err))
 	}
-	digest, err := base64.StdEncoding.DecodeString(sdk.ToString(out.ChecksumSHA256))
-	if err != nil || len(digest) != sha256.Size { // that of a multipart upload ends with the number of parts
-		return "", nil
-	}
-	return hex.EncodeToString(digest), nil
+	if digest, wrong := base64.StdEncoding.DecodeString(sdk.ToString(out.ChecksumSHA256)); wrong == nil && len(digest) == sha256.Size {
+		sum = hex.EncodeToString(digest)
+	} // that of a multipart upload ends with the number of parts, and is not one of the content
+	return sum, nil
 }
 
 // ObjectSum is HeadObject that reads an object of at most limit bytes if S3 does not know its
