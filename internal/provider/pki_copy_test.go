@@ -7,6 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -511,5 +514,111 @@ func keysFromCopy(t *testing.T) func(*killed) values {
 			}
 		}
 		return with(restoring("k", identity), values{"generations": values{"kubernetes_ca": []any{2, 1}}})
+	}
+}
+
+// TestCopyWithTerraform copies keys, loses and repairs the copy, destroys the keys and makes them
+// again from another directory, with Terraform itself. No secret is in what it prints, in a state, in
+// a plan file or in a log of everything.
+func TestCopyWithTerraform(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("terraform"); err != nil {
+		t.Skip("there is no terraform in PATH")
+	}
+	c := newCloud(t)
+	a := c.account
+	a.S3.Make(copies, "us-east-1")
+	identity, recipient := ageIdentity(t)
+	first := newDirectory(t, a, `resource "k8s_pki" "this" { cluster = "demo" }
+resource "k8s_pki_copy" "this" {
+  pki        = k8s_pki.this.ref
+  recipients = ["`+recipient+`"]
+  bucket     = "`+copies+`"
+}
+`)
+	second := func(more string) string {
+		return `variable "identity" {
+  type      = string
+  ephemeral = true
+  default   = null
+}
+resource "k8s_pki" "this" {
+  cluster = "demo"
+` + more + "}\n"
+	}
+	restoring := func(key string) string {
+		return second(`  restore_from     = { bucket = "` + copies + `", key = "` + key + `" }
+  restore_identity = var.identity
+`)
+	}
+	var secrets []string
+	run := func(d directory, wanted string, args ...string) string {
+		t.Helper()
+		d.env = append(d.env, "TF_LOG=TRACE", "TF_LOG_PATH="+filepath.Join(d.path, "trace.log"))
+		out, err := d.run(args...)
+		if words := strings.Join(strings.Fields(strings.ReplaceAll(out, "│", "")), " "); !strings.Contains(words, wanted) {
+			t.Fatalf("%v: %v, wanted %q\n%s", args, err, wanted, out)
+		}
+		return out
+	}
+	run(first, "2 added, 0 changed", "apply", "-auto-approve")
+	run(first, "No changes.", "plan")
+	before := c.parameters("demo")
+	for name, v := range before {
+		if pki.Secret(name) {
+			lines := strings.Split(strings.TrimSpace(v), "\n")
+			secrets = append(secrets, lines[len(lines)/2])
+		}
+	}
+	key := a.S3.Keys(copies)[0]
+	a.S3.Delete(copies, key)
+	run(first, `"bucket `+copies+`" = "copy `+key+`: missing" -> null`, "plan")
+	run(first, "0 added, 1 changed, 0 destroyed", "apply", "-auto-approve")
+	run(first, "No changes.", "plan")
+	run(first, "2 destroyed", "destroy", "-auto-approve")
+	if n := len(c.parameters("demo")); n != 0 || len(a.S3.Keys(copies)) != 1 {
+		t.Fatalf("%d parameters and the copies %v are left", n, a.S3.Keys(copies))
+	}
+
+	d := newDirectory(t, a, restoring(key))
+	run(d, "Missing identity", "plan")
+	with := d
+	with.env = append(with.env, "TF_VAR_identity="+identity)
+	run(with, "1 to add", "plan", "-out=plan.bin")
+	hidden(t, "the plan", run(with, `"restore_from":{"bucket":"`+copies+`"`, "show", "-json", "plan.bin"), append(secrets, identity[20:40])...)
+	run(with, "1 added", "apply", "plan.bin")
+	if after := c.parameters("demo"); !maps.Equal(before, after) {
+		t.Error("other keys came back")
+	}
+	run(d, "No changes.", "plan")
+	main := filepath.Join(d.path, "main.tf")
+	text, err := os.ReadFile(main)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rewrite := func(resources string) {
+		t.Helper()
+		head, _, _ := strings.Cut(string(text), `variable "identity"`)
+		if err := os.WriteFile(main, []byte(head+resources), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, resources := range []string{second(""), restoring("another")} {
+		rewrite(resources)
+		run(d, "No changes.", "plan")
+	}
+
+	for _, dir := range []directory{first, d} {
+		for _, name := range []string{"terraform.tfstate", "terraform.tfstate.backup", "trace.log"} {
+			content, err := os.ReadFile(filepath.Join(dir.path, name))
+			if err != nil && (name == "terraform.tfstate" || name == "trace.log") {
+				t.Fatal(err)
+			}
+			for _, s := range append(secrets, "PRIVATE KEY", identity[20:40]) {
+				if bytes.Contains(content, []byte(s)) {
+					t.Errorf("%s has a secret", name)
+				}
+			}
+		}
 	}
 }

@@ -29,7 +29,8 @@ type directory struct {
 	env  []string
 }
 
-func newDirectory(t *testing.T, a *account.Account) directory {
+// newDirectory returns a directory with the provider and the given resources.
+func newDirectory(t *testing.T, a *account.Account, resources string) directory {
 	t.Helper()
 	dir := t.TempDir()
 	self, err := os.Executable()
@@ -50,16 +51,12 @@ provider "k8s" {
   secret_key = "` + account.SecretKey + `"
   endpoints {
     ec2 = "` + a.URL + `"
+    s3  = "` + a.URL + `"
     ssm = "` + a.URL + `"
     sts = "` + a.URL + `"
   }
 }
-resource "k8s_network" "this" {
-  cluster     = "demo"
-  admin_cidrs = ["198.51.100.7/32"]
-}
-resource "k8s_pki" "this" { cluster = "demo" }
-`,
+` + resources,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -87,7 +84,13 @@ func TestSettledAtTheEnd(t *testing.T) {
 		t.Skip("there is no terraform in PATH")
 	}
 	a := account.New(t)
-	mine, theirs := newDirectory(t, a), newDirectory(t, a)
+	const resources = `resource "k8s_network" "this" {
+  cluster     = "demo"
+  admin_cidrs = ["198.51.100.7/32"]
+}
+resource "k8s_pki" "this" { cluster = "demo" }
+`
+	mine, theirs := newDirectory(t, a, resources), newDirectory(t, a, resources)
 	if out, err := mine.run("apply", "-auto-approve"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
