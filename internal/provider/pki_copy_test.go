@@ -312,6 +312,7 @@ func TestUnusableCopies(t *testing.T) {
 		"not encrypted":     {from(values{"key": put("text", []byte("hello"))}), []string{`"restore_from"`, "not a copy of keys", "not encrypted with age"}},
 		"something else":    {from(values{"key": put("foreign", foreign)}), []string{`"restore_from"`, "not a copy of keys", "something else"}},
 		"too large":         {from(values{"key": put("large", make([]byte, keycopy.MaxSize+1))}), []string{`"restore_from"`, "more than"}},
+		"renamed":           {from(values{"key": put("k8s/demo/keys/"+strings.Repeat("0", 64)+".age", good.Content)}), []string{`"restore_from"`, "the name of these keys is " + filepath.Base(key), "Nothing was changed"}},
 		"other generations": {other(values{"generations": values{"etcd_ca": []any{2}}}), []string{`"generations"`, "has generations [1] of etcd_ca: write generations.etcd_ca = [1]"}},
 		"adopt":             {other(values{"adopt": true}), []string{`"adopt"`, "exclude each other"}},
 		"keys of a cluster": {restoring(key, identity), []string{"is another's"}},
@@ -499,13 +500,14 @@ func keysFromCopy(t *testing.T) func(*killed) values {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := keycopy.Encrypt(answer[*keycopy.Copy](t)(keycopy.Of(t.Context(), store, ref)), []string{recipient})
+	c := answer[*keycopy.Copy](t)(keycopy.Of(t.Context(), store, ref))
+	data, err := keycopy.Encrypt(c, []string{recipient})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return func(k *killed) values {
 		k.cloud.account.S3.Make(copies, "us-east-1")
-		k.cloud.account.S3.Put(copies, "k", account.Object{Content: data})
+		k.cloud.account.S3.Put(copies, c.Name(), account.Object{Content: data})
 		if !k.object.state.IsNull() {
 			for name, found := range k.cloud.parameters("demo") {
 				if v, err := store.Get(context.Background(), name); err != nil || string(v) != found {
@@ -513,7 +515,7 @@ func keysFromCopy(t *testing.T) func(*killed) values {
 				}
 			}
 		}
-		return with(restoring("k", identity), values{"generations": values{"kubernetes_ca": []any{2, 1}}})
+		return with(restoring(c.Name(), identity), values{"generations": values{"kubernetes_ca": []any{2, 1}}})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	stdpath "path"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -47,7 +48,7 @@ func restoreFromAttribute() schema.SingleNestedAttribute {
 			"keeps the value of the creation. Default: none, new keys are made. The guide [Backups](../guides/backups.md) describes the steps.",
 		Attributes: map[string]schema.Attribute{
 			"bucket": schema.StringAttribute{Required: true, MarkdownDescription: "Bucket of the copy.", Validators: []validator.String{bucketName()}},
-			"key":    schema.StringAttribute{Required: true, MarkdownDescription: "Key of the object: `key` of `k8s_pki_copy`.", Validators: []validator.String{stringvalidator.LengthBetween(1, 1024)}},
+			"key":    schema.StringAttribute{Required: true, MarkdownDescription: "Key of the object: `key` of `k8s_pki_copy`. Its last part is compared with the keys in the copy, so the object cannot be renamed, and nobody can put other keys under a name that you have noted.", Validators: []validator.String{stringvalidator.LengthBetween(1, 1024)}},
 			"region": schema.StringAttribute{Optional: true, MarkdownDescription: "AWS region of the bucket. Default: the provider's region."},
 		},
 		PlanModifiers: []planmodifier.Object{onlyAtCreation{}},
@@ -133,6 +134,11 @@ func (r *pkiResource) readCopy(ctx context.Context, m pkiModel, identity types.S
 		return fail(restoreIdentity, fmt.Errorf("%s: %w", from.ref(), err))
 	case err != nil:
 		return fail(restoreFrom, fmt.Errorf("%s: %w", from.ref(), err))
+	}
+	// Anybody who may write to the bucket can encrypt keys of their own for the recipients. The name
+	// follows from the keys.
+	if stdpath.Base(from.Key.ValueString()) != c.Name() {
+		return fail(restoreFrom, fmt.Errorf("%s: the name of these keys is %s, so this is not the copy that was written under this name", from.ref(), c.Name()))
 	}
 	configured := generationsFrom(m.Generations)
 	for _, k := range pki.Kinds() {
