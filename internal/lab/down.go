@@ -131,7 +131,7 @@ func (l *Lab) removeFiles() error {
 	if err != nil {
 		return fmt.Errorf("files of the lab: %w", err)
 	}
-	for _, log := range []string{logFile, callsFile} {
+	for _, log := range []string{logFile, callsFile, s3LogFile} {
 		names, err := l.logParts(log)
 		if err != nil {
 			return err
@@ -145,6 +145,9 @@ func (l *Lab) removeFiles() error {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("removing a file of the lab: %w", err)
 		}
+	}
+	if err := os.RemoveAll(l.file(objectsDir)); err != nil {
+		return fmt.Errorf("removing the objects of the lab: %w", err)
 	}
 	for _, dir := range []string{"machines", "trash", "."} {
 		_ = os.Remove(l.file(dir)) // stays if something is in it

@@ -258,6 +258,23 @@ func TestLab(t *testing.T) {
 			}
 		}
 	})
+	t.Run("S3", func(t *testing.T) {
+		if out := lab.must(t, "bucket", "backups") + lab.must(t, "bucket", "backups"); strings.Count(out, "There is a bucket backups") != 2 {
+			t.Errorf("bucket says %q", out)
+		}
+		if out := lab.must(t, "status"); !strings.Contains(out, "Buckets\n  backups\n") {
+			t.Errorf("the status shows\n%s", out)
+		}
+		// The curl of Debian 12 does not send the header that S3 wants.
+		curl := fmt.Sprintf("curl -s -w '%%{http_code}' -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' --aws-sigv4 aws:amz:us-east-1:s3 --user '%s:%s' ", os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY"))
+		const at = "http://aws.k8s-lab.test/backups/of/first"
+		for release, i := range map[string]types.Instance{"13": one, "12": two} {
+			script := "echo saved >object; " + curl + "-T object " + at + "; " + curl + at + "; curl -s -o /dev/null -w '%{http_code}' " + at
+			if got, want := w.sh(t, *i.PublicIpAddress, script), "200saved\n200403"; got != want {
+				t.Errorf("on Debian %s: %q, want %q", release, got, want)
+			}
+		}
+	})
 	t.Run("the hop limit keeps pods out", func(t *testing.T) {
 		w.sh(t, *one.PublicIpAddress, `sudo sh -ec '
 			ip netns add pod; ip link add p0 type veth peer name p1 netns pod; ip addr add 172.30.0.1/24 dev p0; ip link set p0 up
