@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
+	"strconv"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
@@ -27,7 +29,7 @@ func (a *Account) Authority(key aws.Credentials) http.Handler {
 	mux.HandleFunc("POST /private/resolve-principals", question(a.resolvePrincipals))
 	own := func(id string) (aws.Credentials, bool) { return key, id == key.AccessKeyID }
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Vgw-Private-Protocol", "1")
+		w.Header().Set("X-Vgw-Private-Protocol", strconv.Itoa(authorityProtocol))
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 		if err == nil {
 			_, err = wire.Verify(r, body, own, a.cfg.Clock.Now())
@@ -112,16 +114,12 @@ func (a *Account) evaluatePolicy(q policyQuestion) (any, *questionError) {
 		return nil, bad
 	}
 	p := a.principal(q.AccessKeyID)
+	context := map[string][]string{"aws:RequestedRegion": {a.cfg.Region}}
+	maps.Copy(context, q.Condition)
+	maps.Copy(context, a.delivered(q.AccessKeyID))
 	decisions := make([][]string, len(q.Resources))
 	for n, resource := range q.Resources {
 		for _, action := range q.Actions {
-			context := map[string][]string{"aws:RequestedRegion": {a.cfg.Region}}
-			for k, v := range q.Condition {
-				context[k] = v
-			}
-			for k, v := range a.delivered(q.AccessKeyID) {
-				context[k] = v
-			}
 			decisions[n] = append(decisions[n], decision(p, iam.Demand{Action: action, Resource: resource, Context: context}))
 		}
 	}

@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/xml"
 	"errors"
@@ -156,73 +157,73 @@ func (o *observed) refusal() *wire.Error {
 }
 
 // s3Subresources are the query parameters that make an action another one, with the name of what
-// they stand for.
+// they stand for. A * is Bucket or Object.
 // https://docs.aws.amazon.com/AmazonS3/latest/API/API_Operations_Amazon_Simple_Storage_Service.html
 var s3Subresources = []struct{ parameter, name string }{
-	{"accelerate", "BucketAccelerateConfiguration"}, {"acl", "Acl"}, {"cors", "BucketCors"}, {"delete", "Objects"},
+	{"accelerate", "BucketAccelerateConfiguration"}, {"acl", "*Acl"}, {"cors", "BucketCors"},
 	{"encryption", "BucketEncryption"}, {"legal-hold", "ObjectLegalHold"}, {"lifecycle", "BucketLifecycleConfiguration"},
 	{"location", "BucketLocation"}, {"logging", "BucketLogging"}, {"notification", "BucketNotificationConfiguration"},
 	{"object-lock", "ObjectLockConfiguration"}, {"ownershipControls", "BucketOwnershipControls"}, {"policy", "BucketPolicy"},
 	{"policyStatus", "BucketPolicyStatus"}, {"publicAccessBlock", "PublicAccessBlock"}, {"replication", "BucketReplication"},
-	{"retention", "ObjectRetention"}, {"tagging", "Tagging"}, {"versioning", "BucketVersioning"}, {"website", "BucketWebsite"},
+	{"retention", "ObjectRetention"}, {"tagging", "*Tagging"}, {"versioning", "BucketVersioning"}, {"website", "BucketWebsite"},
+}
+
+// s3Verbs begin the names of most actions.
+var s3Verbs = map[string]string{
+	http.MethodGet: "Get", http.MethodHead: "Head", http.MethodPut: "Put", http.MethodPost: "Post", http.MethodDelete: "Delete",
 }
 
 // s3Action names the action of a request in S3's REST protocol, for faults, counts and logs.
 func s3Action(r *http.Request) string {
 	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	q := r.URL.Query()
-	verb := map[string]string{http.MethodGet: "Get", http.MethodHead: "Head", http.MethodPut: "Put", http.MethodPost: "Post", http.MethodDelete: "Delete"}[r.Method]
+	q, verb, on, plain := r.URL.Query(), s3Verbs[r.Method], "Object", s3ObjectAction
 	switch {
 	case verb == "":
 		return r.Method
 	case bucket == "":
 		return "ListBuckets"
 	case key == "":
-		return s3BucketAction(r.Method, verb, q)
+		on, plain = "Bucket", s3BucketAction
 	}
+	for _, s := range s3Subresources {
+		if q.Has(s.parameter) {
+			return verb + strings.Replace(s.name, "*", on, 1)
+		}
+	}
+	return cmp.Or(plain(r, q), verb+on)
+}
+
+// s3ObjectAction returns the action on an object, if its name is not made of the verb.
+func s3ObjectAction(r *http.Request, q url.Values) string {
 	switch {
 	case q.Has("uploads"):
 		return "CreateMultipartUpload"
 	case q.Has("uploadId"):
-		return map[string]string{"Put": "UploadPart", "Post": "CompleteMultipartUpload", "Delete": "AbortMultipartUpload"}[verb] + map[bool]string{true: "ListParts"}[verb == "Get"]
-	case q.Has("acl"), q.Has("tagging"):
-		return verb + "Object" + map[bool]string{true: "Acl", false: "Tagging"}[q.Has("acl")]
-	case verb == "Put" && r.Header.Get("X-Amz-Copy-Source") != "":
+		return map[string]string{
+			http.MethodGet: "ListParts", http.MethodPut: "UploadPart",
+			http.MethodPost: "CompleteMultipartUpload", http.MethodDelete: "AbortMultipartUpload",
+		}[r.Method]
+	case r.Method == http.MethodPut && r.Header.Get("X-Amz-Copy-Source") != "":
 		return "CopyObject"
 	}
-	for _, s := range s3Subresources {
-		if q.Has(s.parameter) {
-			return verb + s.name
-		}
-	}
-	return verb + "Object"
+	return ""
 }
 
-func s3BucketAction(method, verb string, q map[string][]string) string {
-	has := func(p string) bool { _, ok := q[p]; return ok }
-	for _, s := range s3Subresources {
-		if !has(s.parameter) {
-			continue
-		}
-		switch s.parameter {
-		case "delete":
-			return "DeleteObjects"
-		case "acl", "tagging":
-			return verb + "Bucket" + s.name
-		}
-		return verb + s.name
-	}
+// s3BucketAction returns the action on a bucket, if its name is not made of the verb.
+func s3BucketAction(r *http.Request, q url.Values) string {
 	switch {
-	case method == http.MethodGet && has("versions"):
-		return "ListObjectVersions"
-	case method == http.MethodGet && has("uploads"):
-		return "ListMultipartUploads"
-	case method == http.MethodGet && has("list-type"):
-		return "ListObjectsV2"
-	case method == http.MethodGet:
-		return "ListObjects"
-	case method == http.MethodPut:
+	case q.Has("delete"):
+		return "DeleteObjects"
+	case r.Method == http.MethodPut:
 		return "CreateBucket"
+	case r.Method != http.MethodGet:
+		return ""
+	case q.Has("versions"):
+		return "ListObjectVersions"
+	case q.Has("uploads"):
+		return "ListMultipartUploads"
+	case q.Has("list-type"):
+		return "ListObjectsV2"
 	}
-	return verb + "Bucket"
+	return "ListObjects"
 }

@@ -96,8 +96,11 @@ func EnsureTools(ctx context.Context, opts Options) (string, error) {
 	return ensureStore(ctx, opts, "tools", toolProducts())
 }
 
-// gatewayProgram is the file name of versitygw.
-const gatewayProgram = "versitygw"
+// gatewayProgram is the file name of versitygw, in gatewayDir of the cache.
+const (
+	gatewayProgram = "versitygw"
+	gatewayDir     = "gateway"
+)
 
 // EnsureGateway builds versitygw, the program that serves S3, from its module if necessary. It
 // returns its file.
@@ -106,13 +109,13 @@ func EnsureGateway(ctx context.Context, opts Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir, err := ensureStore(ctx, opts, "gateway", []product{gatewayProduct()})
+	dir, err := ensureStore(ctx, opts, gatewayDir, []product{gatewayProduct()})
 	return filepath.Join(dir, gatewayProgram), err
 }
 
 // Gateway returns versitygw's file in the cache, and whether it is there.
 func Gateway(cacheDir string) (string, bool) {
-	name := filepath.Join(cacheDir, "gateway", gatewayProgram)
+	name := filepath.Join(cacheDir, gatewayDir, gatewayProgram)
 	info, err := os.Stat(name)
 	return name, err == nil && info.Mode().IsRegular()
 }
