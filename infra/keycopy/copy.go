@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -64,28 +63,17 @@ func Of(ctx context.Context, s pki.Store, ref pki.Ref) (*Copy, error) {
 	if !g.Equal(ref.Generations) {
 		return fail(fmt.Errorf("%w: its generations are not those of the reference", ErrOther))
 	}
-	c := &Copy{Cluster: ref.Cluster, Generations: g, values: map[string][]byte{}}
-	public := ref.Public()
-	var mu sync.Mutex
-	all, gctx := errgroup.WithContext(ctx)
-	for _, name := range pki.Names(g) {
-		all.Go(func() error {
-			v, err := s.Get(gctx, name)
-			if err != nil {
-				return err
-			}
-			if !pki.Secret(name) && name != pki.NameGenerations && !same(v, []byte(public[name])) {
-				return fmt.Errorf("%w: %s is not that of the reference", ErrOther, name)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			c.values[name] = v
-			return nil
-		})
-	}
-	if err := all.Wait(); err != nil {
+	values, err := pki.GetAll(ctx, s, pki.Names(g))
+	if err != nil {
 		return fail(err)
 	}
+	public := ref.Public()
+	for _, name := range pki.Names(g) {
+		if !pki.Secret(name) && name != pki.NameGenerations && !same(values[name], []byte(public[name])) {
+			return fail(fmt.Errorf("%w: %s is not that of the reference", ErrOther, name))
+		}
+	}
+	c := &Copy{Cluster: ref.Cluster, Generations: g, values: values}
 	if err := pki.CheckValues(c.Generations, c.values); err != nil {
 		return fail(err)
 	}

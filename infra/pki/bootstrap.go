@@ -81,13 +81,21 @@ func LoadRef(ctx context.Context, s Store, cluster string, o Options) (Ref, erro
 	if o.Generations, err = ParseGenerations(string(stored)); err != nil {
 		return fail(err)
 	}
-	values := map[string][]byte{}
+	public := slices.DeleteFunc(Names(o.Generations), func(name string) bool { return Secret(name) || name == NameGenerations })
+	values, err := GetAll(ctx, s, public)
+	if err != nil {
+		return fail(err)
+	}
+	return newRef(cluster, o, values), nil
+}
+
+// GetAll reads values from a store, many at a time, and returns them by name. The error wraps
+// ErrNotFound if one is missing.
+func GetAll(ctx context.Context, s Store, names []string) (map[string][]byte, error) {
+	values := make(map[string][]byte, len(names))
 	var mu sync.Mutex
 	g, gctx := errgroup.WithContext(ctx)
-	for _, name := range Names(o.Generations) {
-		if Secret(name) || name == NameGenerations {
-			continue
-		}
+	for _, name := range names {
 		g.Go(func() error {
 			v, err := s.Get(gctx, name)
 			if err != nil {
@@ -99,10 +107,7 @@ func LoadRef(ctx context.Context, s Store, cluster string, o Options) (Ref, erro
 			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return fail(err)
-	}
-	return newRef(cluster, o, values), nil
+	return values, g.Wait()
 }
 
 // Missing returns the Names that the store does not have.
