@@ -1,6 +1,8 @@
 package pki
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -157,6 +159,13 @@ func FormatGenerations(generations []int) string {
 		words[i] = strconv.Itoa(n)
 	}
 	return "[" + strings.Join(words, ", ") + "]"
+}
+
+// Fingerprint identifies a stored value without revealing it: its SHA-256 in hex. It is meant for
+// random keys only, since a value that can be guessed can be found by it.
+func Fingerprint(value []byte) string {
+	sum := sha256.Sum256(value)
+	return hex.EncodeToString(sum[:])
 }
 
 // EncryptionKeyName returns a generation's key name for the API server, which stores it with every

@@ -1,0 +1,69 @@
+package snapshot_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/snapshot"
+)
+
+func description() snapshot.Description {
+	return snapshot.Description{Format: snapshot.Format, Name: "20260102T030405Z-77", Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Cluster: "demo",
+		EtcdClusterID: "cdf818194e3a8c32", EtcdVersion: "3.6.16", Member: "controller-0", Revision: 77, Keys: 80, Hash: "d1a3", Size: 20512,
+		SHA256: strings.Repeat("0a", 32), EncryptionKeys: []snapshot.EncryptionKey{{Name: "encryption.key", SHA256: strings.Repeat("0b", 32)}}}
+}
+
+func TestParse(t *testing.T) {
+	text := func(change func(*snapshot.Description)) []byte {
+		d := description()
+		change(&d)
+		out, err := json.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	got, err := snapshot.Parse(text(func(*snapshot.Description) {}))
+	if err != nil || got.Revision != 77 || !got.Time.Equal(description().Time) || len(got.EncryptionKeys) != 1 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for want, bad := range map[string][]byte{
+		"unexpected end":               nil,
+		"of form 1, but of form 2":     text(func(d *snapshot.Description) { d.Format = 2 }),
+		`"newest" is not the name`:     text(func(d *snapshot.Description) { d.Name = "newest" }),
+		`"20261302T030405Z-77" is not`: text(func(d *snapshot.Description) { d.Name = "20261302T030405Z-77" }),
+		"does not belong to the time":  text(func(d *snapshot.Description) { d.Revision = 78 }),
+		"lacks the size":               text(func(d *snapshot.Description) { d.SHA256 = "0a" }),
+		"cannot unmarshal":             []byte(`{"format": "1"}`),
+	} {
+		if _, err := snapshot.Parse(bad); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", bad, err, want)
+		}
+	}
+}
+
+func TestDescribed(t *testing.T) {
+	got := snapshot.Described("a/", []string{
+		"a/20260103T000000Z-9.db", "a/20260103T000000Z-9.json",
+		"a/20260102T000000Z-7.db", "a/20260102T000000Z-7.json",
+		"a/20260104T000000Z-11.db",                                   // not described: it was interrupted
+		"a/20260105T000000Z-12.json",                                 // its data are gone
+		"a/b/20260106T000000Z-13.db", "a/b/20260106T000000Z-13.json", // of another prefix
+		"a/notes.json", "b/20260107T000000Z-14.db", "b/20260107T000000Z-14.json",
+	})
+	if want := []string{"20260102T000000Z-7", "20260103T000000Z-9"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func TestTime(t *testing.T) {
+	if at, err := snapshot.Time("20260102T030405Z-77"); err != nil || !at.Equal(description().Time) {
+		t.Errorf("%v, %v", at, err)
+	}
+	if _, err := snapshot.Time("20260102T030405Z"); err == nil {
+		t.Error("a name without a revision is accepted")
+	}
+}
