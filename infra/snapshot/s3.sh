@@ -49,8 +49,11 @@ s3_request() {
 	return 1
 }
 
-# s3_element prints the first XML element of that name in the answer.
-s3_element() { tr '\n' ' ' <"$S3_WORK/answer" 2>/dev/null | sed -n "s/.*<$1>\([^<]*\)<\/$1>.*/\1/p" | head -c 300; }
+# s3_element prints the first XML element of that name in the answer, as text.
+s3_element() {
+	tr '\n' ' ' <"$S3_WORK/answer" 2>/dev/null | sed -n "s/.*<$1>\([^<]*\)<\/$1>.*/\1/p" |
+		sed "s/&#34;/\"/g; s/&#39;/'/g; s/&quot;/\"/g; s/&apos;/'/g; s/&lt;/</g; s/&gt;/>/g; s/&amp;/\&/g" | head -c 300
+}
 
 # s3_get KEY FILE writes an object to a file.
 s3_get() {
