@@ -77,6 +77,10 @@ func etcdSpec(t *testing.T) EtcdSpec {
 		Artifacts: artifacts(t, func(c *artifact.Catalog) ([]artifact.Artifact, error) { return c.EtcdSet("3.6.16") })}
 }
 
+func etcdBackupSpec() EtcdBackupSpec {
+	return EtcdBackupSpec{Cluster: testCluster(), Members: controllers, Bucket: "example-snapshots", Region: "eu-central-1"}
+}
+
 func controlPlaneSpec(t *testing.T) ControlPlaneSpec { return controlPlaneAt(t, "1.36.4") }
 
 func controlPlaneAt(t *testing.T, v string) ControlPlaneSpec {
@@ -199,6 +203,7 @@ func summary(t *testing.T, m Machine) []byte {
 
 func TestGolden(t *testing.T) {
 	goldenMachine(t, "etcd", must(t)(Etcd(etcdSpec(t), controllers[0])))
+	goldenMachine(t, "etcd-backup", must(t)(EtcdBackup(etcdBackupSpec(), controllers[1])))
 	goldenMachine(t, "loadbalancer", must(t)(LoadBalancer(loadBalancerSpec(), lb0)))
 	for _, r := range version.Releases() {
 		goldenMachine(t, filepath.Join("controlplane", r.Minor), must(t)(ControlPlane(controlPlaneAt(t, r.Newest), controllers[0])))

@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -108,6 +109,16 @@ func TestReadBack(t *testing.T) {
 	if c, err := (Cluster{}).Read(written); len(c.NodeCIDRs) > 0 || c.DNSIP.IsValid() || err != nil {
 		t.Errorf("a worker of another network says %v (%v)", c, err)
 	}
+	tuned := etcdBackupSpec()
+	tuned.Prefix, tuned.Endpoint, tuned.KMSKeyID = "it's/", "http://10.0.0.1:9000", "alias/snapshots"
+	tuned.Interval, tuned.Keep, tuned.KeepFor, tuned.NotBeforeChanges = 15*time.Minute, 7, 48*time.Hour, true
+	for _, backup := range []EtcdBackupSpec{etcdBackupSpec(), tuned} {
+		s, err := EtcdBackupSpec{Cluster: backup.Cluster, Members: controllers}.Read(foundOf(must(t)(EtcdBackup(backup, controllers[0]))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, "etcd backup", s, backup)
+	}
 	lb := loadBalancerSpec()
 	lb.Port = 7443
 	if s, err := loadBalancerSpec().Read(foundOf(must(t)(LoadBalancer(lb, lb0)))); s.Port != 7443 || err != nil {
@@ -123,11 +134,13 @@ func TestReadNothing(t *testing.T) {
 	_, c := cp.Read(controllers[0], Found{})
 	_, w := worker.Read(worker0, Found{})
 	_, l := loadBalancerSpec().Read(Found{})
+	_, b := etcdBackupSpec().Read(Found{})
 	for want, err := range map[string]error{
 		"/usr/local/bin/etcd is not on the machine":           e,
 		"/usr/local/bin/kube-apiserver is not on the machine": c,
 		"/usr/local/bin/kubelet is not on the machine":        w,
 		"HAProxy's configuration on the machine":              l,
+		"/etc/etcd-backup/config is not on the machine":       b,
 	} {
 		var nothing *NothingFoundError
 		if !errors.As(err, &nothing) {
@@ -149,6 +162,7 @@ func TestTraces(t *testing.T) {
 		"control plane": {must(t)(ControlPlane(controlPlaneSpec(t), controllers[0])), ControlPlaneSpec{}.Traces()},
 		"worker":        {must(t)(Worker(worker, worker0)), WorkerSpec{}.Traces()},
 		"load balancer": {must(t)(LoadBalancer(loadBalancerSpec(), lb0)), LoadBalancerSpec{}.Traces()},
+		"etcd backup":   {must(t)(EtcdBackup(etcdBackupSpec(), controllers[0])), EtcdBackupSpec{}.Traces()},
 		"cluster":       {must(t)(Worker(worker, worker0)), ClusterTraces()},
 	} {
 		written := foundOf(test.m)

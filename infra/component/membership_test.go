@@ -23,6 +23,26 @@ func TestCheckSameCluster(t *testing.T) {
 	}
 }
 
+func TestCheckMembersOf(t *testing.T) {
+	ip := netip.MustParseAddr
+	a, b, later := Host{Node: Node{Name: "a", PrivateIP: ip("10.0.0.1")}}, Host{Node: Node{Name: "b", PrivateIP: ip("10.0.0.2")}}, Host{Node: Node{Name: "c"}}
+	for _, tt := range []struct {
+		endpoints []string
+		hosts     []Host
+		want      []string
+	}{
+		{nil, []Host{a, b}, nil},
+		{[]string{"https://10.0.0.1:2379"}, []Host{a, later}, nil},
+		{[]string{"https://10.0.0.1:2379"}, []Host{a, b}, []string{"hosts[1].private_ip|No member of the etcd cluster|" +
+			"b with the address 10.0.0.2 is none of the members https://10.0.0.1:2379: only a member can take snapshots."}},
+		{nil, []Host{a, a}, []string{"hosts[1].name|Duplicate host|Host 1 has the same name as host 0: a."}},
+	} {
+		if got := said(CheckMembersOf(tt.endpoints, tt.hosts)); !slices.Equal(got, tt.want) {
+			t.Errorf("%v: %q, wanted %q", tt.hosts, got, tt.want)
+		}
+	}
+}
+
 func TestCheckBalanced(t *testing.T) {
 	ip := netip.MustParseAddr
 	hosts := []Host{{Node: Node{Name: "a", PrivateIP: ip("10.0.0.1")}}, {Node: Node{Name: "b"}}}

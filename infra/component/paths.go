@@ -27,6 +27,10 @@ const (
 	EtcdPeerCert     = etcdPKIDir + "/peer.crt"
 	EtcdPeerKey      = etcdPKIDir + "/peer.key"
 
+	EtcdBackupProgram = "/usr/local/sbin/etcd-backup"
+	EtcdBackupDir     = "/var/lib/etcd-backup" // snapshots that wait for S3
+	EtcdBackupConfDir = "/etc/etcd-backup"
+
 	// CAPath and NodeCAPath restart everything that reads them. Since 1.36 client-go reloads a
 	// changed CA, but only every five minutes (transport/ca_rotation.go), and so it does a changed
 	// client certificate (transport/cert_rotation.go). The next step of a rotation relies on all
@@ -68,6 +72,8 @@ const (
 // Names of the systemd units.
 const (
 	EtcdUnit              = "etcd.service"
+	EtcdBackupUnit        = "etcd-backup.service"
+	EtcdBackupTimer       = "etcd-backup.timer"
 	APIServerUnit         = "kube-apiserver.service"
 	ControllerManagerUnit = "kube-controller-manager.service"
 	SchedulerUnit         = "kube-scheduler.service"

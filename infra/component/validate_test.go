@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -37,6 +38,36 @@ func TestEtcdRefuses(t *testing.T) {
 			wantError(t, err, tt.want)
 			wantError(t, err, "etcd on controller-0")
 		})
+	}
+}
+
+func TestEtcdBackupRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*EtcdBackupSpec)
+		want   string
+	}{
+		{"too often", func(s *EtcdBackupSpec) { s.Interval = 59 * time.Second }, "interval: 59s: snapshots are at least 1m0s apart."},
+		{"none are kept", func(s *EtcdBackupSpec) { s.Keep = -1 }, "keep: -1 snapshots cannot be kept."},
+		{"not for long enough", func(s *EtcdBackupSpec) { s.Interval, s.KeepFor = 2*time.Hour, time.Hour }, "keep_for: Snapshots would be deleted after 1h0m0s"},
+		{"no region", func(s *EtcdBackupSpec) { s.Region = "" }, "region: The key store of the cluster is not in AWS"},
+		{"no cluster", func(s *EtcdBackupSpec) { s.Cluster.Name = "" }, "snapshots on controller-0"},
+		{"not a member", func(s *EtcdBackupSpec) { s.Members = controllers[1:] }, "it is none of the members"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			spec := etcdBackupSpec()
+			tt.change(&spec)
+			_, err := EtcdBackup(spec, controllers[0])
+			wantError(t, err, tt.want)
+		})
+	}
+	spec := etcdBackupSpec()
+	spec.Interval = 10 * time.Minute
+	if got, want := spec.Overdue(), 23*time.Minute; got != want { // two intervals, and a tenth for each of three members
+		t.Errorf("overdue after %s, wanted %s", got, want)
+	}
+	if got := spec.Location(); got != "s3://example-snapshots/k8s/demo/etcd/" {
+		t.Errorf("location %s", got)
 	}
 }
 

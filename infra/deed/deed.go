@@ -7,6 +7,8 @@
 // relies on its unit standing still, and a second hold would let it continue in between. If a
 // holder is interrupted, its unit continues by itself.
 //
+// A snapshot that is taken again is a newer one. The earlier one stays as it is.
+//
 // What may not enter: states (package host), when a deed is due (packages rollout, maintenance and
 // aws), waiting for its result (package fleet), and Kubernetes: the caller gives units and paths.
 // Only end-pods.sh knows what containerd, the bridge plugin and kube-proxy leave on a worker, by
@@ -50,6 +52,7 @@ const (
 	prepareHostKey deed = "prepare-host-key"
 	switchHostKey  deed = "switch-host-key"
 	growRoot       deed = "grow-root"
+	snapshot       deed = "snapshot"
 )
 
 //go:embed *.sh

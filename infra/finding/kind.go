@@ -28,6 +28,7 @@ const (
 const (
 	Member     Kind = "etcd member"      // by ID, once it has one
 	MemberData Kind = "etcd member data" // by directory
+	Snapshot   Kind = "snapshot"         // by name, or by the place where there is none
 	Secrets    Kind = "secrets"          // by number, in etcd, as they are encrypted
 	Node       Kind = "node"
 	Label      Kind = "node label"
@@ -156,6 +157,8 @@ const (
 	NotDrained  Problem = "not drained"
 	NotStarted  Problem = "not started"
 	NotOpened   Problem = "not opened" // to pods
+	NotTaken    Problem = "not taken"
+	TooOld      Problem = "too old"
 )
 
 // Values of a unit's activity; other values are systemd's own words.

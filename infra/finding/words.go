@@ -117,6 +117,12 @@ var vocabulary = map[Kind]words{
 	Members: {how: map[Problem]string{
 		Unjudged: "cannot list the members of etcd: {cause}",
 	}},
+	Snapshot: {how: map[Problem]string{
+		Missing:  "no snapshot of etcd",
+		NotTaken: "the last run of etcd-backup failed: {cause}",
+		TooOld:   "snapshot {target} is the newest, {found} old, wanted at most {wanted}",
+		Unjudged: "which snapshots of etcd are in {target} could not be found out: {cause}",
+	}},
 	Secrets: {how: map[Problem]string{
 		Plain:      "{secrets} not encrypted, wanted {wanted}",
 		UnknownKey: "{secrets} encrypted with an unknown key, wanted {wanted}",

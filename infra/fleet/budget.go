@@ -49,6 +49,9 @@ const (
 	// RemoveBudget bounds the removal of a role from a machine: units that did not end before, and
 	// the deletion of an image store, which on a slow disk are millions of files.
 	RemoveBudget = 15 * time.Minute
+	// SnapshotBudget bounds one snapshot of etcd: a database of the largest size is saved, read,
+	// restored for a trial and sent.
+	SnapshotBudget = 30 * time.Minute
 	// RestoreBudget is how long a machine that was not stopped after all is tried to be restored:
 	// the time in which a connection comes back, or an API server is up again.
 	RestoreBudget = 3 * time.Minute

@@ -178,8 +178,15 @@ func (d *Duty) leaveEtcd(ctx context.Context, leaving func(string) bool) error {
 	if len(p.others) == 0 || p.self.ID == 0 {
 		return nil
 	}
-	d.mention(d.MoveLeader(ctx, leaving))
 	healthy := d.health(ctx, p.members)
+	machines := d.allMachines(ctx)
+	if err := fleet.SnapshotBefore(ctx, append(machines[1:], d.m), "the removal of etcd member "+d.m.Name()); err != nil {
+		if healthy[p.self.ID] {
+			return err
+		}
+		d.m.Say("etcd: %v; it is not healthy, so it is removed without", err)
+	}
+	d.mention(d.MoveLeader(ctx, leaving))
 	d.m.Say("etcd: leaving, member %s", p.self.ID)
 	err = fleet.RemoveMember(ctx, "maintenance", d.m, d.writers(p.members, healthy), fleet.MayStopFirst(p.members, healthy, p.self.ID), func(ctx context.Context) error {
 		return fleet.Within(ctx, fleet.GateBudget, "removal of etcd member "+d.m.Name(), func(ctx context.Context) error {

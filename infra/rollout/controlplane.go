@@ -126,6 +126,9 @@ func (o *controlOperation) converge(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := o.snapshotBefore(ctx); err != nil {
+		return err
+	}
 	if err := o.carryOut(ctx, plan); err != nil {
 		return err
 	}

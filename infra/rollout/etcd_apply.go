@@ -109,6 +109,9 @@ func (o *etcdOperation) converge(ctx context.Context) error {
 		if err := o.prepare(ctx, plan); err != nil {
 			return err
 		}
+		if err := o.snapshotBefore(ctx, f, plan); err != nil {
+			return err
+		}
 		if err := o.carryOut(ctx, plan); err != nil {
 			return err
 		}

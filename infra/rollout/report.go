@@ -34,6 +34,8 @@ type Report struct {
 	Certificates []CertificateStatus
 	// Contents is how much an etcd cluster holds; nil if no member said so.
 	Contents *etcd.Contents
+	// Snapshots is what the bucket of an [EtcdBackup] has; nil if no machine said so.
+	Snapshots *Snapshots
 	// Record is the given record, updated with what was found as wanted. Keeping it saves hashing
 	// at the next observation. It is always valid to keep it.
 	Record Record
@@ -108,6 +110,9 @@ func (r *Report) add(o Report) {
 	r.Certificates = append(r.Certificates, o.Certificates...)
 	if o.Contents != nil {
 		r.Contents = o.Contents
+	}
+	if o.Snapshots != nil {
+		r.Snapshots = o.Snapshots
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 )
 
-// Role is a set of components on machines: an [Etcd], a [ControlPlane], [Workers] or a
-// [LoadBalancer].
+// Role is a set of components on machines: an [Etcd], a [ControlPlane], [Workers], a
+// [LoadBalancer] or an [EtcdBackup].
 type Role interface {
 	// Artifacts returns the downloads the role needs. It is the role's own slice: the caller may
 	// set missing checksums in it.
@@ -31,7 +31,7 @@ type Role interface {
 	with(targets []fleet.Target) Role
 }
 
-var _ = []Role{Etcd{}, ControlPlane{}, Workers{}, LoadBalancer{}}
+var _ = []Role{Etcd{}, ControlPlane{}, Workers{}, LoadBalancer{}, EtcdBackup{}}
 
 // checkRole refuses values of type Role that are not roles: nil and pointers.
 func checkRole(r Role) error {
@@ -85,6 +85,9 @@ func (x Workers) Artifacts() []artifact.Artifact { return x.Spec.Artifacts }
 // Artifacts implements Role. HAProxy is a package of the distribution.
 func (x LoadBalancer) Artifacts() []artifact.Artifact { return nil }
 
+// Artifacts implements Role. Snapshots are taken with the programs of the member.
+func (x EtcdBackup) Artifacts() []artifact.Artifact { return nil }
+
 // role is what this package needs to know of a [Role].
 type role struct {
 	name    string // for progress and errors: "etcd"
@@ -111,6 +114,8 @@ func (x Etcd) with(targets []fleet.Target) Role         { x.Targets = targets; r
 func (x ControlPlane) with(targets []fleet.Target) Role { x.Targets = targets; return x }
 func (x Workers) with(targets []fleet.Target) Role      { x.Targets = targets; return x }
 func (x LoadBalancer) with(targets []fleet.Target) Role { x.Targets = targets; return x }
+
+func (x EtcdBackup) with(targets []fleet.Target) Role { x.Targets = targets; return x }
 
 func (x Etcd) spec() component.EtcdSpec {
 	x.Spec.Members = fleet.Nodes(x.Targets)

@@ -14,6 +14,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/snapshot"
 )
 
 // StatusQuery says what to ask for a [Status]. Only API is required; a part that is left out stays
@@ -28,7 +29,8 @@ type StatusQuery struct {
 // Status is the state of a cluster as seen at one moment.
 type Status struct {
 	// Healthy is true when everything answered, every API server is ready, every etcd member
-	// healthy, no alarm of etcd active, every node Ready and no certificate expired.
+	// healthy, no alarm of etcd active, every node Ready, no certificate expired, and no member has
+	// failed to take a snapshot.
 	Healthy      bool                `json:"healthy"`
 	Version      string              `json:"version"` // of the API server behind the endpoint, "v1.36.4"
 	Nodes        []kube.Node         `json:"nodes"`
@@ -37,6 +39,9 @@ type Status struct {
 	Etcd         []EtcdMemberStatus  `json:"etcd"`
 	Alarms       []EtcdAlarm         `json:"alarms"`
 	Certificates []CertificateStatus `json:"certificates"`
+	// Snapshot is the newest snapshot of etcd that the machines of the members know of, nil if none
+	// of them keeps any or none knows.
+	Snapshot *snapshot.Description `json:"snapshot"`
 	// Problems say what could not be asked and why, one sentence each.
 	Problems []string `json:"problems"`
 }
@@ -116,6 +121,7 @@ func (e *Engine) Status(ctx context.Context, q StatusQuery) Status {
 	}
 	for _, t := range q.Etcd {
 		wait.Go(func() { b.member(ctx, t) })
+		wait.Go(func() { b.snapshots(ctx, t) })
 	}
 	for _, t := range distinct(q.Controllers, q.Etcd, q.Workers) {
 		wait.Go(func() { b.certificates(ctx, t) })
@@ -220,6 +226,18 @@ func (b *statusBuilder) member(ctx context.Context, t fleet.Target) {
 		b.problem("etcd on "+t.Node.Name, err)
 	}
 	b.add(func(s *Status) { s.Etcd = append(s.Etcd, answer) })
+}
+
+// snapshots asks a machine what it knows of snapshots.
+func (b *statusBuilder) snapshots(ctx context.Context, t fleet.Target) {
+	a := askSnapshots(ctx, b.fleet.Machine(t))
+	if a.err != nil && !fleet.Unreachable(a.err) {
+		b.problem("snapshots on "+t.Node.Name, a.err)
+	}
+	if a.failed != "" {
+		b.problem("snapshots on "+t.Node.Name, errors.New("the last run of etcd-backup failed: "+a.failed))
+	}
+	b.add(func(s *Status) { s.Snapshot = newer(s.Snapshot, a.newest) })
 }
 
 // certificateFiles are the certificates that this project puts on machines.
