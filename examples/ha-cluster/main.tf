@@ -6,13 +6,14 @@ resource "k8s_network" "this" {
 }
 
 resource "k8s_machine" "controller" {
-  count         = var.controllers
-  name          = "controller-${count.index}"
-  role          = "controller"
-  network       = k8s_network.this.ref
-  private_ip    = cidrhost(k8s_network.this.node_cidr, 10 + count.index)
-  instance_type = var.instance_type
-  ami           = var.ami
+  count            = var.controllers
+  name             = "controller-${count.index}"
+  role             = "controller"
+  network          = k8s_network.this.ref
+  private_ip       = cidrhost(k8s_network.this.node_cidr, 10 + count.index)
+  instance_type    = var.instance_type
+  ami              = var.ami
+  instance_profile = var.controller_profile
 }
 
 resource "k8s_machine" "worker" {
@@ -51,6 +52,15 @@ resource "k8s_etcd_cluster" "this" {
   version = var.etcd_version
   hosts   = k8s_machine.controller[*].host
   pki     = k8s_pki.this.ref
+}
+
+resource "k8s_etcd_backup" "this" {
+  count    = var.snapshot_bucket == null ? 0 : 1
+  etcd     = k8s_etcd_cluster.this.ref
+  hosts    = k8s_machine.controller[*].host
+  pki      = k8s_pki.this.ref
+  bucket   = var.snapshot_bucket
+  endpoint = var.s3_endpoint
 }
 
 resource "k8s_control_plane" "this" {

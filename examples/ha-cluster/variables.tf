@@ -47,6 +47,18 @@ variable "pod_cidr" {
   description = "Network of the pods. Each worker gets a /24 of it."
 }
 
+variable "snapshot_bucket" {
+  type        = string
+  default     = null
+  description = "S3 bucket for hourly snapshots of etcd. Null means none."
+}
+
+variable "controller_profile" {
+  type        = string
+  default     = null
+  description = "Instance profile of the controllers. Its role may write to snapshot_bucket, as in examples/iam/etcd-snapshots.json."
+}
+
 # The following variables are for places other than plain AWS: a registry mirror, a kubelet on
 # cgroup v1, a kube-proxy in a container. The local EC2 sets them in a variable file.
 
@@ -72,4 +84,10 @@ variable "containerd_config" {
   type        = any
   default     = null
   description = "containerd settings, merged over the provider's: an object."
+}
+
+variable "s3_endpoint" {
+  type        = string
+  default     = null
+  description = "URL at which the controllers reach S3. Null means S3 of the region."
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/outside"
 )
 
 // Env returns the environment variables that point AWS clients and the provider to the lab, as
@@ -40,7 +42,7 @@ func (l *Lab) existingSettings() (settings, error) {
 }
 
 // Vars are Terraform variables for clusters in the lab: the operator's address, where images come
-// from, and the settings that kubelet, kube-proxy and containerd need because machines are
+// from, where machines reach S3, and the settings that kubelet, kube-proxy and containerd need because machines are
 // containers on this host.
 type Vars struct {
 	AdminCIDRs       []string          `json:"admin_cidrs"`
@@ -48,6 +50,7 @@ type Vars struct {
 	KubeletConfig    map[string]any    `json:"kubelet_config"`              // fields of KubeletConfiguration
 	KubeProxyConfig  map[string]any    `json:"kube_proxy_config"`           // fields of KubeProxyConfiguration
 	ContainerdConfig map[string]any    `json:"containerd_config,omitempty"` // of config.toml, version 3
+	S3Endpoint       string            `json:"s3_endpoint"`                 // for programs on machines
 }
 
 // Vars returns the Terraform variables of this lab. It is an error if the lab is bare.
@@ -63,6 +66,7 @@ func (l *Lab) Vars() (Vars, error) {
 		AdminCIDRs: []string{s.Operator.String() + "/32"},
 		// An image name without a host, such as the toolbox's, means docker.io.
 		RegistryMirrors: map[string]string{"registry.k8s.io": s.registry(), "docker.io": s.registry()},
+		S3Endpoint:      "http://" + outside.APIName,
 	}
 	v.KubeProxyConfig = kubeProxyConfig()
 	v.KubeletConfig, v.ContainerdConfig, err = hostSettings()

@@ -35,6 +35,7 @@ type clusterStatusModel struct {
 	Databases    map[string]etcdDatabase `tfsdk:"etcd_databases"`
 	Alarms       []string                `tfsdk:"alarms"`
 	Certificates []certificateStatus     `tfsdk:"certificates"`
+	Snapshot     types.Object            `tfsdk:"newest_snapshot"`
 	Problems     []string                `tfsdk:"problems"`
 }
 
@@ -162,6 +163,8 @@ func (s *clusterStatusDataSource) Schema(_ context.Context, _ datasource.SchemaR
 				"issuer":    text("Common name of the certificate authority that issued it."),
 				"not_after": text("Expiry of the certificate, in RFC 3339."),
 			}),
+			"newest_snapshot": schema.ObjectAttribute{Computed: true, AttributeTypes: snapshotRef.Type().AttrTypes,
+				MarkdownDescription: "The newest good snapshot of etcd, with the attributes of `newest` of `k8s_etcd_backup`. Null if the members keep none, or none of them knows."},
 			"problems": schema.ListAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "What is unhealthy or could not be asked, and why, one sentence each."},
 		},
 	}
@@ -190,14 +193,16 @@ func (s *clusterStatusDataSource) Read(ctx context.Context, req datasource.ReadR
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	m.fill(s.data.engine(ctx).Status(ctx, query))
+	m.fill(ctx, s.data.engine(ctx).Status(ctx, query), s.data.now())
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
 // fill sets the attributes from what was observed. The values are stable as long as the cluster
 // does not change, so that an output that uses them does not show up in every plan. Only the sizes
-// of etcd's databases are not, so they are in an attribute of their own.
-func (m *clusterStatusModel) fill(st rollout.Status) {
+// of etcd's databases and the age of the newest snapshot are not, so they are in attributes of their
+// own.
+func (m *clusterStatusModel) fill(ctx context.Context, st rollout.Status, now time.Time) {
+	m.Snapshot = snapshotValue(ctx, st.Snapshot, now)
 	m.Healthy, m.Version = types.BoolValue(st.Healthy), types.StringValue(st.Version)
 	m.Problems = append([]string{}, st.Problems...)
 	m.Nodes, m.APIServers, m.Etcd, m.Certificates = []nodeStatus{}, []apiServerStatus{}, []etcdStatus{}, []certificateStatus{}

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -26,7 +27,7 @@ func TestStatusAttributes(t *testing.T) {
 		hosts := types.ListNull(hostRef.Type())
 		m := clusterStatusModel{PKI: types.ObjectNull(pkiRef.Type().AttrTypes), ControlPlane: types.ObjectNull(controlPlaneRef.Type().AttrTypes),
 			Controllers: hosts, EtcdHosts: hosts, Workers: hosts}
-		m.fill(st)
+		m.fill(t.Context(), st, time.Now())
 		state := tfsdk.State{Schema: described.Schema, Raw: tftypes.NewValue(described.Schema.Type().TerraformType(t.Context()), nil)}
 		if diags := state.Set(t.Context(), &m); diags.HasError() {
 			t.Fatal(diags)

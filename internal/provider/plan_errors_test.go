@@ -24,6 +24,7 @@ func TestBadInput(t *testing.T) {
 	keys := values{"cluster": "demo"}
 	kubeconfig := values{"pki": unknown, "endpoint": unknown}
 	copied := values{"pki": unknown, "recipients": unknown, "bucket": unknown}
+	backup := with(newRoles(t).backup(), nil)
 	pool, controllers := newPool, newControllers
 	for _, test := range []struct {
 		resource string
@@ -72,6 +73,16 @@ func TestBadInput(t *testing.T) {
 		{"k8s_pki_copy", copied, "recipients", []any{"AGE-SECRET-KEY-1ABC"}, "this is an identity, which is secret"},
 		{"k8s_pki_copy", copied, "bucket", "Copies", "lower-case letters"},
 		{"k8s_pki_copy", copied, "prefix", "/k8s", "must end with a slash, not begin with one"},
+		{"k8s_etcd_backup", backup, "interval", "30s", "at least 1m0s"},
+		{"k8s_etcd_backup", backup, "max_age", "1h", "max_age must be longer than the interval"},
+		{"k8s_etcd_backup", backup, "keep", 0, "between 1 and 10000"},
+		{"k8s_etcd_backup", backup, "keep_for", "50m", "Snapshots would be deleted after 50m0s"},
+		{"k8s_etcd_backup", backup, "bucket", "s3://snapshots", "without s3://"},
+		{"k8s_etcd_backup", backup, "prefix", "/k8s", "must end with a slash, not begin with one"},
+		{"k8s_etcd_backup", backup, "endpoint", "aws.example", "not an http or https URL"},
+		{"k8s_etcd_backup", backup, "kms_key_id", "my key", "neither the id, nor the ARN"},
+		{"k8s_etcd_backup", backup, "region", nil, "set the region of the bucket"},
+		{"k8s_etcd_backup", backup, "hosts", []any{}, "at least 1"},
 		{"k8s_kubeconfig", kubeconfig, "ttl", "a day", "not a valid Go Time Duration"},
 		{"k8s_kubeconfig", kubeconfig, "early_renewal", "9h", "valid for 8h and renewed 9h before"},
 		{"k8s_worker_pool", pool, "version", "latest", "latest"},

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/action"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/ephemeral"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -31,6 +32,7 @@ import (
 var (
 	_ provider.Provider                       = (*Provider)(nil)
 	_ provider.ProviderWithEphemeralResources = (*Provider)(nil)
+	_ provider.ProviderWithActions            = (*Provider)(nil)
 )
 
 // Provider is the provider k8s-from-scratch/k8s.
@@ -79,6 +81,9 @@ func (p *Provider) DataSources(context.Context) []func() datasource.DataSource {
 func (p *Provider) EphemeralResources(context.Context) []func() ephemeral.EphemeralResource {
 	return ephemeralResources()
 }
+
+// Actions implements provider.ProviderWithActions.
+func (p *Provider) Actions(context.Context) []func() action.Action { return actions() }
 
 type providerModel struct {
 	Region            types.String `tfsdk:"region"`

@@ -201,7 +201,7 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 		return
 	}
 	p.data = append(p.data, d)
-	resp.ResourceData, resp.DataSourceData, resp.EphemeralResourceData = d, d, d
+	resp.ResourceData, resp.DataSourceData, resp.EphemeralResourceData, resp.ActionData = d, d, d, d
 }
 
 func (d *providerData) configureAWS(ctx context.Context, version string, m providerModel, diags *diag.Diagnostics) {

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"github.com/hashicorp/terraform-plugin-framework/action"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/ephemeral"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -16,6 +17,7 @@ func resources() []func() resource.Resource {
 		newPKICopyResource,
 		newLBResource,
 		newEtcdClusterResource,
+		newEtcdBackupResource,
 		newControlPlaneResource,
 		newWorkerPoolResource,
 		newAddonResource,
@@ -29,4 +31,8 @@ func dataSources() []func() datasource.DataSource {
 
 func ephemeralResources() []func() ephemeral.EphemeralResource {
 	return []func() ephemeral.EphemeralResource{newKubeconfigEphemeral}
+}
+
+func actions() []func() action.Action {
+	return []func() action.Action{newEtcdSnapshotAction}
 }

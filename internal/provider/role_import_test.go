@@ -45,6 +45,11 @@ func TestImportIsComplete(t *testing.T) {
 		"name": "workers", "cni": "bridge", "sandbox_image": "example.com/pause:1", "labels": values{"tier": "blue"}, "registry_mirrors": values{"*": "http://m:5000"},
 		"taints": []any{values{"key": "a", "value": "b", "effect": "NoSchedule"}}, "containerd_version": "2.3.7", "runc_version": "1.5.2", "cni_plugins_version": "1.9.1",
 	}), func(s rollout.Workers) (component.Machine, error) { return component.Worker(s.Spec, s.Targets[0].Node) }, "name")
+	importBack[etcdBackupModel](t, c, newEtcdBackupResource(), with(c.backup(), values{"prefix": "a/", "interval": "15m0s", "keep": 7, "before_changes": false}),
+		func(s rollout.EtcdBackup) (component.Machine, error) {
+			s.Spec.Members = []component.Node{s.Targets[0].Node}
+			return component.EtcdBackup(s.Spec, s.Targets[0].Node)
+		})
 	lb := values{"cluster": "demo", "host": c.pool["hosts"].([]any)[0], "controllers": c.etcd["hosts"], "pki": c.etcd["pki"], "port": 7443}
 	importBack[lbModel](t, c, newLBResource(), lb, func(s rollout.LoadBalancer) (component.Machine, error) {
 		return component.LoadBalancer(s.Spec, s.Targets[0].Node)
@@ -123,6 +128,8 @@ func firstNode(r rollout.Role) component.Node {
 	case rollout.Workers:
 		return r.Targets[0].Node
 	case rollout.LoadBalancer:
+		return r.Targets[0].Node
+	case rollout.EtcdBackup:
 		return r.Targets[0].Node
 	}
 	return component.Node{}

@@ -64,6 +64,10 @@ type role[M any, S rollout.Role] struct {
 	// data of its own. seen is what refresh last knew.
 	lost func(seen knownContents) string
 
+	// observed sets computed attributes from what was observed, for a role that has such; else nil.
+	// They are observed after an apply too. Without a report it plans them as unknown.
+	observed func(ctx context.Context, d *providerData, m *M, report *rollout.Report)
+
 	// importer says how a role is imported.
 	importer importer[M, S]
 
@@ -188,6 +192,10 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 		return
 	}
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+	if r.role.observed != nil && !resp.Plan.Raw.Equal(req.State.Raw) {
+		r.role.observed(ctx, r.data, &plan, nil)
+		resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+	}
 }
 
 // spec turns a model into the library's role. All configured values are known.
@@ -321,6 +329,13 @@ func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *
 	common.Drift = tf.NoDrift()
 	r.setFiles(plan, want, diags)
 	r.role.outputs(ctx, plan, diags)
+	if r.role.observed != nil {
+		report, err := r.data.engine(ctx).Observe(ctx, want, rec.Record)
+		if err != nil {
+			r.addError("look at", err, diags)
+		}
+		r.role.observed(ctx, r.data, plan, &report)
+	}
 	return acquired
 }
 
@@ -376,6 +391,9 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	}
 	r.role.common(&state).Claim = tf.OptionalString(rec.Record.Claim)
 	r.role.common(&state).Drift = driftValue(drift)
+	if r.role.observed != nil {
+		r.role.observed(ctx, r.data, &state, &report)
+	}
 	if report.Contents != nil {
 		tf.WritePrivate(ctx, resp.Private, contentsKey, knownContents{*report.Contents, r.data.now().UTC()}, &resp.Diagnostics)
 	}

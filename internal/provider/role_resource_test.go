@@ -63,6 +63,11 @@ func newRoles(t *testing.T) roles {
 	}
 }
 
+// backup is a configuration of k8s_etcd_backup.
+func (c roles) backup() values {
+	return values{"hosts": c.etcd["hosts"], "pki": c.etcd["pki"], "etcd": c.controlPlane["etcd"], "bucket": "example-snapshots", "region": "us-east-1"}
+}
+
 func with(config values, more values) values {
 	out := maps.Clone(config)
 	maps.Copy(out, more)
@@ -70,7 +75,7 @@ func with(config values, more values) values {
 }
 
 // applied plans a configuration and uses the plan as the applied state, as if nothing but the claim
-// were computed.
+// and the newest snapshot were computed, and there were none.
 func (c *core) applied(resource string, config values) *instance {
 	c.t.Helper()
 	i := c.instance(resource)
@@ -78,6 +83,9 @@ func (c *core) applied(resource string, config values) *instance {
 	var attributes map[string]tftypes.Value
 	if err := ch.planned.As(&attributes); err == nil && !attributes["claim"].IsKnown() {
 		attributes["claim"] = tftypes.NewValue(tftypes.String, "run-1")
+		if newest, ok := attributes["newest"]; ok {
+			attributes["newest"] = tftypes.NewValue(newest.Type(), nil)
+		}
 		ch.planned = tftypes.NewValue(i.schema.ValueType(), attributes)
 	}
 	if failure := ch.failure(); failure != "" || !ch.planned.IsFullyKnown() {

@@ -46,6 +46,7 @@ func TestSettingsSettle(t *testing.T) {
 	c := newRoles(t)
 	for name, config := range map[string]values{
 		"k8s_etcd_cluster":  with(c.etcd, values{"extra_args": values{"etcd": values{"election-timeout": "2000"}}}),
+		"k8s_etcd_backup":   with(c.backup(), values{"interval": "15m", "keep_for": "48h", "before_changes": true}),
 		"k8s_control_plane": with(c.controlPlane, configured.controlPlane),
 		"k8s_worker_pool":   with(c.pool, configured.pool),
 	} {
@@ -260,6 +261,10 @@ func TestImportedSettings(t *testing.T) {
 func TestSettingsThereAndBack(t *testing.T) {
 	thereAndBack(t, newEtcdClusterResource(), etcdSettings(), values{
 		"version": "3.6.16", "extra_args": values{"etcd": values{"v": "1"}}, "early_renewal": "60h0m0s",
+	})
+	thereAndBack(t, newEtcdBackupResource(), etcdBackupSettings(), values{
+		"bucket": "example-snapshots", "region": "eu-west-1", "prefix": "a/", "endpoint": "http://10.0.0.1:9000", "kms_key_id": "alias/a", "interval": "15m0s", "keep": 7, "keep_for": "48h0m0s",
+		"before_changes": false,
 	})
 	controlPlane := with(configured.controlPlane, values{
 		"version": "1.36.4", "pod_cidr": "10.1.0.0/16", "service_cidr": "10.2.0.0/24", "dns_ip": "10.2.0.7", "domain": "x.y", "extra_sans": []any{"a", "b"},

@@ -206,3 +206,15 @@ func objectPrefix() validator.String {
 		return nil
 	})
 }
+
+var kmsKeys = regexp.MustCompile(`^[a-zA-Z0-9:/_-]+$`)
+
+// kmsKey accepts the id, the ARN or the alias of a KMS key.
+func kmsKey() validator.String {
+	return tf.Check("a KMS key", func(s string) error {
+		if !kmsKeys.MatchString(s) {
+			return fmt.Errorf("%q is neither the id, nor the ARN, nor the alias of a KMS key", s)
+		}
+		return nil
+	})
+}
