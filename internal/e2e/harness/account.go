@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -19,6 +20,27 @@ func (s *Suite) AWS() aws.Config {
 		Region:       s.env["AWS_REGION"],
 		BaseEndpoint: aws.String(s.env["AWS_ENDPOINT_URL"]),
 		Credentials:  credentials.NewStaticCredentialsProvider(s.env["AWS_ACCESS_KEY_ID"], s.env["AWS_SECRET_ACCESS_KEY"], ""),
+	}
+}
+
+// SnapshotProfile is the instance profile of machines that keep snapshots of etcd in SnapshotBucket.
+const (
+	SnapshotProfile = "k8s-controller"
+	SnapshotBucket  = "example-snapshots"
+)
+
+// KeepSnapshots makes SnapshotBucket and SnapshotProfile. Its role, of the same name, has exactly the
+// policy etcd-snapshots.json of examples/iam.
+func (s *Suite) KeepSnapshots(t *testing.T) {
+	t.Helper()
+	for _, args := range [][]string{
+		{"bucket", SnapshotBucket},
+		{"iam", "role", SnapshotProfile, "--policy", filepath.Join(s.Root, "examples", "iam", "etcd-snapshots.json")},
+		{"iam", "instance-profile", SnapshotProfile, "--role", SnapshotProfile},
+	} {
+		if out, err := s.Lab(t.Context(), args...); err != nil {
+			t.Fatalf("k8s-lab %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
 	}
 }
 

@@ -31,6 +31,7 @@ func TestLifecycle(t *testing.T) {
 	for _, next := range way[1:] {
 		step("upgrade to "+next, func(t *testing.T) { c.testUpgrade(t, next) })
 	}
+	step("status", c.testStatus)
 	step("a controller is gone", c.testLostController)
 	step("two controllers at once", c.testTwoControllers)
 	step("scale workers", c.testScaleWorkers)
@@ -41,7 +42,8 @@ func TestLifecycle(t *testing.T) {
 
 func (c *cluster) testInstall(t *testing.T) {
 	c.adopt(t)
-	c.set(t, map[string]any{"kubernetes_version": c.version})
+	suite.KeepSnapshots(t)
+	c.set(t, map[string]any{"kubernetes_version": c.version, "snapshot_bucket": harness.SnapshotBucket, "controller_profile": harness.SnapshotProfile})
 	c.Apply(t)
 	c.Learn(t)
 	c.wantVersions(t, 2)
@@ -103,6 +105,9 @@ func (c *cluster) testUpgrade(t *testing.T, next string) {
 	before := c.version
 	c.version = next
 	traffic.Unbroken(t)
+	if !suite.Logged(t, "controller-0", "took a snapshot before the upgrade of kube-apiserver") {
+		t.Error("no snapshot was taken before the upgrade")
+	}
 	if !t.Failed() {
 		t.Logf("figures: Kubernetes %s to %s: %s", before, next, traffic.Figures())
 	}
@@ -133,6 +138,32 @@ func (c *cluster) testUpgrade(t *testing.T, next string) {
 	_, _, err := c.WS.Plan(t.Context())
 	harness.Refused(t, err, "cannot go from "+next+" back to "+before, "version = var.kubernetes_version")
 	c.set(t, map[string]any{"kubernetes_version": next})
+}
+
+// testStatus asks the status for the newest snapshot. An output of it would change with every hour, so
+// it is planned and not applied.
+func (c *cluster) testStatus(t *testing.T) {
+	const name = "status.tf"
+	if err := c.WS.WriteFile(name, `
+data "k8s_cluster_status" "this" {
+  pki           = k8s_pki.this.ref
+  control_plane = k8s_control_plane.this.ref
+  controllers   = k8s_machine.controller[*].host
+}
+
+output "seen" {
+  value = "healthy ${data.k8s_cluster_status.this.healthy}, ${data.k8s_cluster_status.this.newest_snapshot.revision > 100 ? "some" : "few"} changes"
+}
+`); err != nil {
+		t.Fatal(err)
+	}
+	_, text, err := c.WS.Plan(t.Context())
+	if err != nil || !strings.Contains(text, `= "healthy true, some changes"`) {
+		t.Errorf("%v\n%s", err, text)
+	}
+	if err := os.Remove(filepath.Join(c.WS.Dir, name)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // testLostController terminates a controller outside Terraform. Terraform notices, a new controller
