@@ -41,6 +41,7 @@ var ownedFlags = map[string]map[string]string{
 		"initial-cluster": "", "initial-cluster-state": "", "initial-cluster-token": "",
 		"cert-file": "", "key-file": "", "trusted-ca-file": "", "client-cert-auth": "",
 		"peer-cert-file": "", "peer-key-file": "", "peer-trusted-ca-file": "", "peer-client-cert-auth": "",
+		"quota-backend-bytes": "quota_mib",
 	},
 }
 

@@ -28,12 +28,33 @@ type EtcdSpec struct {
 	InitialCluster []Node
 	Existing       bool
 	Artifacts      []artifact.Artifact
-	Args           Args          // further flags
-	EarlyRenewal   time.Duration // of certificates; zero means pki.DefaultEarlyRenewal
+	// Quota is the size of a member's database in bytes at which etcd stores nothing more. Zero means
+	// DefaultEtcdQuota.
+	Quota        int64
+	Args         Args          // further flags
+	EarlyRenewal time.Duration // of certificates; zero means pki.DefaultEarlyRenewal
 }
 
-// etcdQuota is the backend size at which etcd rejects writes: the recommended maximum.
-const etcdQuota = 8 << 30
+const (
+	// DefaultEtcdQuota is the largest quota that etcd recommends.
+	DefaultEtcdQuota = 8 << 30
+	// MinEtcdQuota is enough for the objects of a small cluster, twice.
+	MinEtcdQuota = 64 << 20
+)
+
+// EtcdUnitPath is the unit file, which has the quota. EtcdDatabase is the file that it limits.
+const (
+	EtcdUnitPath = unitDir + "/" + EtcdUnit
+	EtcdDatabase = EtcdDataDir + "/member/snap/db"
+)
+
+// EffectiveQuota returns the quota, or its default.
+func (s EtcdSpec) EffectiveQuota() int64 {
+	if s.Quota == 0 {
+		return DefaultEtcdQuota
+	}
+	return s.Quota
+}
 
 // EtcdEndpoints returns the client URLs of the members, in their order.
 func EtcdEndpoints(members []Node) []string {
@@ -72,7 +93,7 @@ func Etcd(spec EtcdSpec, n Node) (Machine, error) {
 	if err != nil {
 		return Machine{}, fmt.Errorf("etcd on %s: %w", n.Name, err)
 	}
-	args, err := etcdArgs(n).with(artifact.Etcd, spec.Args)
+	args, err := etcdArgs(n, spec.EffectiveQuota()).with(artifact.Etcd, spec.Args)
 	if err != nil {
 		return Machine{}, fmt.Errorf("etcd on %s: %w", n.Name, err)
 	}
@@ -125,9 +146,12 @@ func (s EtcdSpec) validate(n Node) (version.Version, error) {
 	return v, errors.Join(err, slices.Concat(s.Cluster.checkName(), s.Check()).Err(), validateMembers("hosts", s.Members, n), requireCAs(s.Cluster.PKI, pki.EtcdCA))
 }
 
-// Check reports flags that the release does not have.
+// Check reports a quota that is too small, and flags that the release does not have.
 func (s EtcdSpec) Check() (errs invalid.Fields) {
 	v, _ := version.Parse(s.Version)
+	if s.Quota < 0 || s.Quota > 0 && s.Quota < MinEtcdQuota {
+		errs.Say("quota_mib", "Quota too small", "etcd would soon store nothing more: the quota is at least %d MiB.", MinEtcdQuota>>20)
+	}
 	checkArgs(&errs, artifact.Etcd, v, s.Args)
 	return errs
 }
@@ -159,11 +183,14 @@ func (s EtcdSpec) Read(n Node, f Found) (EtcdSpec, error) {
 	if _, err := s.validate(n); err != nil {
 		return s, fmt.Errorf("etcd on %s: %w", n.Name, err)
 	}
-	s.Args = f.argsBeyond(EtcdUnit, etcdArgs(n))
+	if quota, err := strconv.ParseInt(f.args(EtcdUnit).last("quota-backend-bytes"), 10, 64); err == nil && quota != DefaultEtcdQuota {
+		s.Quota = quota
+	}
+	s.Args = f.argsBeyond(EtcdUnit, etcdArgs(n, s.EffectiveQuota()))
 	return s, nil
 }
 
-func etcdArgs(n Node) Args {
+func etcdArgs(n Node, quota int64) Args {
 	local := endpointURL(loopback, EtcdClientPort)
 	return Args{
 		"name":     values(n.Name),
@@ -187,7 +214,7 @@ func etcdArgs(n Node) Args {
 
 		"auto-compaction-mode":      values("periodic"),
 		"auto-compaction-retention": values("8h"),
-		"quota-backend-bytes":       values(strconv.Itoa(etcdQuota)),
+		"quota-backend-bytes":       values(strconv.FormatInt(quota, 10)),
 	}
 }
 

@@ -57,7 +57,7 @@ func TestReadBack(t *testing.T) {
 	worker.Containerd = ContainerdSpec{Version: artifact.DefaultContainerd, RuncVersion: artifact.DefaultRunc, SandboxImage: DefaultSandboxImage}
 	for _, plain := range []bool{true, false} {
 		if !plain {
-			etcd.Args = tricky
+			etcd.Args, etcd.Quota = tricky, 2<<30
 			cp.APIServer.Args, cp.ControllerManager.Args, cp.Scheduler.Args = tricky, Args{"concurrent-deployment-syncs": {"6"}, "profiling": nil}, tricky
 			cp.Scheduler.Config = map[string]any{"percentageOfNodesToScore": 50, "leaderElection": map[string]any{"leaseDuration": "20s"}}
 			cp.APIServer.AdmissionPlugins = map[string]map[string]any{"EventRateLimit": {"limits": []any{map[string]any{"type": "Server", "qps": 5}}}}

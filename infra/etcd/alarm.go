@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 )
 
@@ -35,4 +36,17 @@ func Alarms(known ...[]Alarm) []Alarm {
 	all := slices.Concat(known...)
 	slices.SortFunc(all, compareAlarms)
 	return slices.Compact(all)
+}
+
+// Of reports whether the alarm makes a member unhealthy: it is the member's, or it may be.
+func (a Alarm) Of(member ID) bool { return a.Member == member || a.Member == 0 }
+
+// AlarmError says that a member serves reads and has raised an alarm.
+type AlarmError struct {
+	Endpoint string
+	Alarm    Alarm
+}
+
+func (e *AlarmError) Error() string {
+	return fmt.Sprintf("etcd %s has raised the alarm %s", e.Endpoint, e.Alarm.Type)
 }

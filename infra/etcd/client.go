@@ -10,16 +10,15 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -53,6 +52,7 @@ type Access struct {
 type Client struct {
 	endpoint string
 	cli      *clientv3.Client
+	web      *http.Client // for its metrics
 }
 
 // New returns a client, which connects at its first request. An error is about the certificates.
@@ -74,9 +74,10 @@ func New(a Access) (*Client, error) {
 			return a.Dial(ctx, "tcp", address)
 		}))
 	}
+	secure := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}}
 	cli, err := clientv3.New(clientv3.Config{
 		Endpoints:   []string{a.Endpoint},
-		TLS:         &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}},
+		TLS:         secure.Clone(),
 		DialOptions: options,
 		Logger:      zap.NewNop(),
 		// One attempt: the caller decides about retries.
@@ -85,7 +86,8 @@ func New(a Access) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to etcd %s: %w", a.Endpoint, err)
 	}
-	return &Client{endpoint: a.Endpoint, cli: cli}, nil
+	web := &http.Client{Transport: &http.Transport{TLSClientConfig: secure, DialContext: a.Dial, DisableKeepAlives: true}}
+	return &Client{endpoint: a.Endpoint, cli: cli, web: web}, nil
 }
 
 // Endpoint returns the URL the client was made for.
@@ -154,71 +156,6 @@ func membersOf(list []*etcdserverpb.Member) []Member {
 	}
 	slices.SortFunc(out, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
 	return out
-}
-
-// errNotForLearners is a learner's answer to a linearizable read.
-var errNotForLearners = rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner)
-
-// Health returns nil if the member serves a linearizable read, so it runs and is part of a quorum.
-// A learner never serves one; it is healthy if it follows a leader.
-func (c *Client) Health(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
-	defer cancel()
-	_, err := c.cli.Get(ctx, "health")
-	switch {
-	case err == nil, errors.Is(err, rpctypes.ErrPermissionDenied):
-		return nil
-	case errors.Is(err, errNotForLearners):
-		s, err := c.Status(ctx)
-		if err == nil && s.Leader == 0 {
-			err = errors.New("the learner follows no leader")
-		}
-		return err
-	}
-	return fmt.Errorf("etcd %s: %w", c.endpoint, err)
-}
-
-// Status is a member's own status.
-type Status struct {
-	ID      ID
-	Leader  ID // 0: none is known
-	Learner bool
-	Version string // of the program, "3.6.16"
-	// StorageVersion is the release whose format the data have, "3.6.0": the lowest release of the
-	// members when all of them were last up. An etcd of an earlier minor does not start with them.
-	// Empty before etcd 3.6.
-	StorageVersion string
-	// DBSize is the size of the file of the database, in bytes (dbSize of etcd's StatusResponse). It
-	// is what the quota limits, and only a defragmentation makes it smaller.
-	DBSize int64
-	// DBSizeInUse is how much of the file holds data, in bytes (dbSizeInUse). A compaction makes it
-	// smaller.
-	DBSizeInUse int64
-	// Quota is the size of the file at which the member raises NoSpace, in bytes (dbSizeQuota, the
-	// flag --quota-backend-bytes). It is 0 before etcd 3.6, which does not report it, and negative
-	// where the flag has switched it off.
-	Quota        int64
-	AppliedIndex uint64
-	// Alarms are the alarms of all members that this member knows, by the id of their member (errors
-	// of etcd's StatusResponse). A member without a quorum may know an old state of them.
-	Alarms []Alarm
-}
-
-// Status returns the member's own status; it needs no quorum.
-//
-// The alarms are in it, too, and not in a request of their own: etcd's AlarmList is a proposal to
-// all members. It fails without a quorum and on a learner, and writes to the log of each member.
-func (c *Client) Status(ctx context.Context) (Status, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	s, err := c.cli.Status(ctx, c.endpoint)
-	if err != nil {
-		return Status{}, fmt.Errorf("asking etcd %s for its status: %w", c.endpoint, err)
-	}
-	return Status{
-		ID: ID(s.Header.MemberId), Leader: ID(s.Leader), Learner: s.IsLearner, Version: s.Version, StorageVersion: s.StorageVersion,
-		DBSize: s.DbSize, DBSizeInUse: s.DbSizeInUse, Quota: s.DbSizeQuota, AppliedIndex: s.RaftAppliedIndex, Alarms: alarmsOf(s.Errors),
-	}, nil
 }
 
 // Contents is how much a cluster holds.

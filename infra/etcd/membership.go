@@ -12,9 +12,14 @@ import (
 )
 
 // WaitHealthy polls Health until it succeeds. abort, if not nil, is called between polls; its error
-// ends the wait.
+// ends the wait, and so does an alarm, since waiting ends none.
 func (c *Client) WaitHealthy(ctx context.Context, abort func(context.Context) error) error {
 	return c.until(ctx, "become healthy", abort, c.Health)
+}
+
+// WaitServes polls Serves until it succeeds. abort is as for WaitHealthy.
+func (c *Client) WaitServes(ctx context.Context, abort func(context.Context) error) error {
+	return c.until(ctx, "serve reads", abort, c.Serves)
 }
 
 // AddLearner adds a member that will listen for its peers on peerURL. It must then be started, with
@@ -114,6 +119,9 @@ func (c *Client) until(ctx context.Context, what string, abort func(context.Cont
 			if errors.Is(err, h) {
 				return false, err
 			}
+		}
+		if alarm := (*AlarmError)(nil); errors.As(err, &alarm) {
+			return false, err
 		}
 		if ctx.Err() == nil || last == nil {
 			last = err

@@ -28,8 +28,11 @@ const (
 const (
 	Member     Kind = "etcd member"      // by ID, once it has one
 	MemberData Kind = "etcd member data" // by directory
-	Snapshot   Kind = "snapshot"         // by name, or by the place where there is none
-	Secrets    Kind = "secrets"          // by number, in etcd, as they are encrypted
+	Alarm      Kind = "etcd alarm"       // by type
+	Database   Kind = "etcd database"
+	EtcdDisk   Kind = "disk of etcd"
+	Snapshot   Kind = "snapshot" // by name, or by the place where there is none
+	Secrets    Kind = "secrets"  // by number, in etcd, as they are encrypted
 	Node       Kind = "node"
 	Label      Kind = "node label"
 	Taint      Kind = "node taint" // "key:effect"
@@ -159,6 +162,11 @@ const (
 	NotOpened   Problem = "not opened" // to pods
 	NotTaken    Problem = "not taken"
 	TooOld      Problem = "too old"
+	Diverged    Problem = "diverged"   // the members' data differ
+	Fragmented  Problem = "fragmented" // size is how much is free inside
+	NearlyFull  Problem = "nearly full"
+	TooLarge    Problem = "too large" // a quota for its file system
+	Slow        Problem = "slow"
 )
 
 // Values of a unit's activity; other values are systemd's own words.

@@ -117,6 +117,19 @@ var vocabulary = map[Kind]words{
 	Members: {how: map[Problem]string{
 		Unjudged: "cannot list the members of etcd: {cause}",
 	}},
+	Alarm: {head: "etcd alarm {target}", how: map[Problem]string{
+		Full:     "{found} of quota {wanted}, {size} hold data, and nothing more is stored",
+		Diverged: "the data of the members differ, every change is refused, and only a person can tell which are right",
+		Unknown:  "raised, and not known here",
+	}},
+	Database: {head: "etcd database", how: map[Problem]string{
+		Fragmented: "{found} of quota {wanted}, {size} free inside, wants defragmentation",
+		NearlyFull: "{found} of quota {wanted} hold data: delete objects that nobody needs, or raise quota_mib",
+		TooLarge:   "its quota of {wanted} does not fit, the file system of {device} has {found} for it: enlarge the volume, or lower quota_mib",
+	}},
+	EtcdDisk: {head: "disk of etcd", how: map[Problem]string{
+		Slow: "of 100 writes more than one took longer than {wanted} since the member started ({found}): requests wait, and the leadership may change under load",
+	}},
 	Snapshot: {how: map[Problem]string{
 		Missing:  "no snapshot of etcd",
 		NotTaken: "the last run of etcd-backup failed: {cause}",

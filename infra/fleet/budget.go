@@ -52,6 +52,10 @@ const (
 	// SnapshotBudget bounds one snapshot of etcd: a database of the largest size is saved, read,
 	// restored for a trial and sent.
 	SnapshotBudget = 30 * time.Minute
+	// CompactBudget bounds a compaction, which goes through the history of all objects.
+	CompactBudget = 10 * time.Minute
+	// DefragmentBudget bounds a defragmentation of the largest database on a slow disk.
+	DefragmentBudget = 15 * time.Minute
 	// RestoreBudget is how long a machine that was not stopped after all is tried to be restored:
 	// the time in which a connection comes back, or an API server is up again.
 	RestoreBudget = 3 * time.Minute

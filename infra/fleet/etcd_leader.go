@@ -22,15 +22,15 @@ func MoveLeader(ctx context.Context, m *Machine, c *etcd.Client, to etcd.Member,
 	return err
 }
 
-// Settled returns a function that has all healthy members read from the leader. A member forwards
+// Settled returns a function that has all serving members read from the leader. A member forwards
 // requests in order, so the earlier ones have reached the leader too.
-func Settled(members []etcd.Member, healthy map[etcd.ID]bool,
-	health func(context.Context, []etcd.Member) map[etcd.ID]bool,
+func Settled(members []etcd.Member, serving map[etcd.ID]bool,
+	serve func(context.Context, []etcd.Member) map[etcd.ID]bool,
 ) func(context.Context) error {
 	return func(ctx context.Context) error {
-		now := health(ctx, members)
+		now := serve(ctx, members)
 		for _, m := range members {
-			if healthy[m.ID] && !now[m.ID] {
+			if serving[m.ID] && !now[m.ID] {
 				return fmt.Errorf("etcd member %s does not answer", m.Label())
 			}
 		}

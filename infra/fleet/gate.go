@@ -18,6 +18,11 @@ const (
 	GateQuorum      Gate = "a quorum is healthy"
 	GateQuorumAfter Gate = "the rest has a quorum"
 	GateNodeReady   Gate = "node Ready, a pod started"
+
+	// These count a member with an alarm, for the repair of the alarm itself.
+	GateServes       Gate = "serves reads"
+	GateQuorumServes Gate = "a quorum serves reads"
+	GateOthersServe  Gate = "all others serve reads"
 )
 
 // UntilNone calls round until it returns no more obstacles or the budget is spent. With the error

@@ -79,13 +79,23 @@ func (m *Machine) WaitAPIServer(ctx context.Context, c *kube.Client) error {
 }
 
 // WaitMember waits, at most EtcdBudget, until the machine's etcd member is healthy. Only a member
-// that has caught up is: it answers a linearizable read. c is its client.
+// that has caught up is: it answers a linearizable read. One with an alarm is not, and nothing is
+// waited for then. c is its client.
 func (m *Machine) WaitMember(ctx context.Context, c *etcd.Client) error {
+	return m.waitMember(ctx, "healthy", c.WaitHealthy)
+}
+
+// WaitServes is WaitMember for a member that may have an alarm.
+func (m *Machine) WaitServes(ctx context.Context, c *etcd.Client) error {
+	return m.waitMember(ctx, "serves reads", c.WaitServes)
+}
+
+func (m *Machine) waitMember(ctx context.Context, state string, wait func(context.Context, func(context.Context) error) error) error {
 	err := Within(ctx, EtcdBudget, "etcd member", func(ctx context.Context) error {
-		return c.WaitHealthy(ctx, m.Watch(component.EtcdUnit))
+		return wait(ctx, m.Watch(component.EtcdUnit))
 	})
 	if err == nil {
-		m.Say("etcd: healthy")
+		m.Say("etcd: %s", state)
 	}
 	return m.UnitError(ctx, "wait for the etcd member", component.EtcdUnit, err)
 }

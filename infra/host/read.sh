@@ -27,6 +27,14 @@ read_named() {
 	done
 }
 
+# read_room path: KiB that are free for it on its file system, and its own bytes.
+read_room() {
+	at=$1
+	while [ ! -e "$at" ] && [ "$at" ]; do at=${at%/*}; done
+	free=$(df -P -k -- "${at:-/}" 2>/dev/null | { read -r _ && read -r _ _ _ free _ && echo "$free"; })
+	printf '%s\0%s %s\0' "$1" "$free" "$(stat -c %s -- "$1" 2>/dev/null || echo 0)"
+}
+
 # active unit: whether it is active. If systemd does not answer, the script ends.
 active() {
 	systemctl is-active --quiet "$1" && return 0

@@ -43,22 +43,37 @@ func (d *Duty) otherMachines(ctx context.Context) ([]*fleet.Machine, error) {
 
 // health asks the members, from this machine, whether they are healthy.
 func (d *Duty) health(ctx context.Context, members []etcd.Member) map[etcd.ID]bool {
+	healthy, _ := d.ask(ctx, members, (*etcd.Client).Health)
+	return healthy
+}
+
+// serving asks the members whether they serve reads. They may have an alarm.
+func (d *Duty) serving(ctx context.Context, members []etcd.Member) map[etcd.ID]bool {
+	serving, _ := d.ask(ctx, members, (*etcd.Client).Serves)
+	return serving
+}
+
+// ask returns the members whose answer is no error, and the alarms of the others that have one.
+func (d *Duty) ask(ctx context.Context, members []etcd.Member, question func(*etcd.Client, context.Context) error) (well map[etcd.ID]bool, alarms map[etcd.ID]etcd.AlarmType) {
 	var (
-		wg  sync.WaitGroup
-		mu  sync.Mutex
-		out = map[etcd.ID]bool{}
+		wg sync.WaitGroup
+		mu sync.Mutex
 	)
+	well, alarms = map[etcd.ID]bool{}, map[etcd.ID]etcd.AlarmType{}
 	for _, m := range members {
 		wg.Go(func() {
-			if err := d.askMember(m, func(c *etcd.Client) error { return c.Health(ctx) }); err == nil {
-				mu.Lock()
-				defer mu.Unlock()
-				out[m.ID] = true
+			err := d.askMember(m, func(c *etcd.Client) error { return question(c, ctx) })
+			mu.Lock()
+			defer mu.Unlock()
+			var alarm *etcd.AlarmError
+			if errors.As(err, &alarm) {
+				alarms[m.ID] = alarm.Alarm.Type
 			}
+			well[m.ID] = err == nil
 		})
 	}
 	wg.Wait()
-	return out
+	return well, alarms
 }
 
 func (d *Duty) askMember(m etcd.Member, ask func(*etcd.Client) error) error {
@@ -145,7 +160,7 @@ func (d *Duty) MoveLeader(ctx context.Context, leaving func(string) bool) error 
 	c, p, err := d.etcdPlace(ctx, leaving)
 	if err == nil {
 		defer c.Close()
-		err = d.moveLeader(ctx, c, p, d.health(ctx, p.members))
+		err = d.moveLeader(ctx, c, p, d.serving(ctx, p.members))
 	}
 	if err != nil {
 		return d.fail("hand over etcd's leadership", err)
@@ -153,16 +168,16 @@ func (d *Duty) MoveLeader(ctx context.Context, leaving func(string) bool) error 
 	return nil
 }
 
-func (d *Duty) moveLeader(ctx context.Context, c *etcd.Client, p place, healthy map[etcd.ID]bool) error {
-	to := slices.IndexFunc(p.others, func(m etcd.Member) bool { return healthy[m.ID] })
+func (d *Duty) moveLeader(ctx context.Context, c *etcd.Client, p place, serving map[etcd.ID]bool) error {
+	to := slices.IndexFunc(p.others, func(m etcd.Member) bool { return serving[m.ID] })
 	if to < 0 {
 		return nil
 	}
-	return fleet.MoveLeader(ctx, d.m, c, p.others[to], d.writers(p.members, healthy))
+	return fleet.MoveLeader(ctx, d.m, c, p.others[to], d.writers(p.members, serving))
 }
 
-func (d *Duty) writers(members []etcd.Member, healthy map[etcd.ID]bool) fleet.Writers {
-	return fleet.Writers{Machines: d.allMachines, Settled: fleet.Settled(members, healthy, d.health)}
+func (d *Duty) writers(members []etcd.Member, serving map[etcd.ID]bool) fleet.Writers {
+	return fleet.Writers{Machines: d.allMachines, Settled: fleet.Settled(members, serving, d.serving)}
 }
 
 // leaveEtcd removes the machine's member from the cluster through a member that is not leaving. If

@@ -52,14 +52,20 @@ func (d *Duty) guardEtcd(ctx context.Context, ends bool, leaving func(string) bo
 		return refuse(fmt.Sprintf("etcd runs on it, and it is not known whether the other members have a quorum without it: %v", err),
 			"repair it first; if it is beyond repair, stop its unit "+component.EtcdUnit+" yourself and apply again")
 	}
+	if err := d.guardAlarm(ctx, ends, p.self); err != nil {
+		return err
+	}
 	if len(p.others) == 0 || p.self.Learner || p.self.ID == 0 {
 		return nil // no other voters are left, or this member is no voter
 	}
 	sick, err := fleet.UntilNone(ctx, fleet.GateBudget, string(fleet.GateOthers), func(ctx context.Context) []string {
 		var sick []string
-		healthy := d.health(ctx, p.others)
+		healthy, alarms := d.ask(ctx, p.others, (*etcd.Client).Health)
 		for _, m := range p.others {
-			if !healthy[m.ID] {
+			switch {
+			case alarms[m.ID] != "":
+				sick = append(sick, fmt.Sprintf("%s has the alarm %s", m.Label(), alarms[m.ID]))
+			case !healthy[m.ID]:
 				sick = append(sick, m.Label())
 			}
 		}
@@ -69,6 +75,20 @@ func (d *Duty) guardEtcd(ctx context.Context, ends bool, leaving func(string) bo
 		return err
 	}
 	return checkVoters(d.what(ends), ends, p.voters, len(p.others), sick)
+}
+
+// guardAlarm refuses to stop a member that has an alarm: it would not be healthy again after its
+// start. Its machine may end, which is a way to be rid of the alarm.
+func (d *Duty) guardAlarm(ctx context.Context, ends bool, self etcd.Member) error {
+	if ends || self.ID == 0 || !d.does(component.EtcdUnit) {
+		return nil
+	}
+	_, alarms := d.ask(ctx, []etcd.Member{self}, (*etcd.Client).Health)
+	if alarms[self.ID] == "" {
+		return nil
+	}
+	return &fleet.GuardError{Refused: d.what(ends), Reason: fmt.Sprintf("its etcd member has the alarm %s", alarms[self.ID]),
+		Advice: "end the alarm first: take back the change of the machine and apply, so that k8s_etcd_cluster is repaired, then change the machine again"}
 }
 
 // checkVoters refuses to take a voter down if one of the voters that stay is unhealthy, or if they

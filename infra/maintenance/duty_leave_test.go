@@ -26,6 +26,8 @@ import (
 type voters struct {
 	etcdserverpb.UnimplementedClusterServer
 	etcdserverpb.UnimplementedKVServer
+	etcdserverpb.UnimplementedMaintenanceServer
+	alarms  []string // as etcd reports them in a status
 	mu      sync.Mutex
 	members []*etcdserverpb.Member
 	down    map[string]bool // by address
@@ -52,6 +54,10 @@ func (v *voters) Range(context.Context, *etcdserverpb.RangeRequest) (*etcdserver
 	return &etcdserverpb.RangeResponse{}, nil
 }
 
+func (v *voters) Status(context.Context, *etcdserverpb.StatusRequest) (*etcdserverpb.StatusResponse, error) {
+	return &etcdserverpb.StatusResponse{Header: &etcdserverpb.ResponseHeader{MemberId: 2}, Leader: 2, Errors: v.alarms}, nil
+}
+
 func (v *voters) names() (out []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -73,7 +79,7 @@ func (c *controller) join(t *testing.T, d *Duty) *voters {
 		t.Fatal(err)
 	}
 	addresses := []netip.Addr{netip.MustParseAddr("10.240.0.10"), netip.MustParseAddr("10.240.0.11"), netip.MustParseAddr("10.240.0.12")}
-	pair, err := ca.Issue(pki.Request{CommonName: "etcd", IPs: addresses, Server: true, Client: true}, time.Now(), rand.Reader)
+	pair, err := ca.Issue(pki.Request{CommonName: "etcd", IPs: append(slices.Clone(addresses), netip.MustParseAddr("127.0.0.1")), Server: true, Client: true}, time.Now(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,6 +101,7 @@ func (c *controller) join(t *testing.T, d *Duty) *voters {
 	server := grpc.NewServer(grpc.Creds(credentials.NewServerTLSFromCert(&cert)))
 	etcdserverpb.RegisterClusterServer(server, v)
 	etcdserverpb.RegisterKVServer(server, v)
+	etcdserverpb.RegisterMaintenanceServer(server, v)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
 	c.Dial = func(address string) (net.Conn, error) {

@@ -24,7 +24,8 @@ func (o *controlOperation) etcdServes(ctx context.Context, plan Plan, endpoints 
 	return nil
 }
 
-// askEtcd asks all members on the machine's own connections until one is healthy.
+// askEtcd asks all members on the machine's own connections until one is healthy and none has an
+// alarm.
 func (o *controlOperation) askEtcd(ctx context.Context, m *fleet.Machine, endpoints []string) error {
 	clients := make([]*etcd.Client, len(endpoints))
 	for i, endpoint := range endpoints {
@@ -55,16 +56,21 @@ func (o *controlOperation) askEtcd(ctx context.Context, m *fleet.Machine, endpoi
 	}
 	return &fleet.StepError{Machine: m.Name(), Step: "ask etcd before the API server is started",
 		Err:  fmt.Errorf("%w: no member serves, and nothing has been changed: %s", err, strings.Join(sick, "; ")),
-		Next: "bring back the members that do not answer (terraform plan shows what differs on their machines), then apply again"}
+		Next: "bring back the members that do not answer, and end alarms (terraform plan shows what differs on their machines), then apply again"}
 }
 
-// condition returns why a member is not healthy: no answer, or no quorum.
+// condition returns why an API server cannot use a member: no answer, no quorum, or an alarm of any
+// member, with which all of them refuse to store anything.
 func condition(ctx context.Context, c *etcd.Client) error {
 	err := c.Health(ctx)
+	s, statusErr := c.Status(ctx)
+	if statusErr == nil && s.Leader != 0 && len(s.Alarms) > 0 {
+		return fmt.Errorf("%s stores nothing: etcd has the alarm %s", c.Endpoint(), s.Alarms[0].Type)
+	}
 	if err == nil {
 		return nil
 	}
-	if s, statusErr := c.Status(ctx); statusErr == nil && s.Leader == 0 {
+	if statusErr == nil && s.Leader == 0 {
 		return fmt.Errorf("%s runs without a quorum", c.Endpoint())
 	} else if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%s does not answer", c.Endpoint())

@@ -99,43 +99,62 @@ func (o *etcdOperation) facts(ctx context.Context) (etcdFacts, error) {
 	})
 	if f.members != nil {
 		f.healthy = o.health(ctx, f.members)
-		o.releases(ctx, f.wanted)
-		f.leader = o.leader(ctx, running)
+		f.learn(o.statuses(ctx, o.allMachines()), o.want.Spec.EffectiveQuota())
 	}
 	return f, ctx.Err()
 }
 
-// releases sets which release each member runs and which release's form its data have.
-func (o *etcdOperation) releases(ctx context.Context, wanted []memberFacts) {
-	fleet.EachAll(ctx, o.reached(), func(ctx context.Context, m *fleet.Machine) error {
+// learn takes what the members say of themselves, by machine.
+func (f *etcdFacts) learn(statuses map[string]etcd.Status, quota int64) {
+	f.quota, f.spaces = quota, map[string]etcd.Space{}
+	var known [][]etcd.Alarm
+	for name, s := range statuses {
+		f.spaces[name] = s.Space(quota)
+		if s.Leader == s.ID {
+			f.leader = name
+		}
+		if s.Leader != 0 { // without a quorum a member may know an old state of the alarms
+			known = append(known, s.Alarms)
+		}
+		if i := slices.IndexFunc(f.wanted, func(w memberFacts) bool { return w.name == name }); i >= 0 {
+			f.wanted[i].release, _ = version.Parse(s.Version)
+			f.wanted[i].storage, _ = version.Parse(s.StorageVersion)
+		}
+	}
+	f.alarms = etcd.Alarms(known...)
+}
+
+// statuses returns the status of the member on each machine that answers.
+func (o *etcdOperation) statuses(ctx context.Context, machines []*fleet.Machine) map[string]etcd.Status {
+	var (
+		mu  sync.Mutex
+		out = map[string]etcd.Status{}
+	)
+	fleet.EachAll(ctx, machines, func(ctx context.Context, m *fleet.Machine) error {
 		s, err := o.status(ctx, m)
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(wanted, func(w memberFacts) bool { return w.name == m.Name() })
-		wanted[i].release, _ = version.Parse(s.Version)
-		wanted[i].storage, _ = version.Parse(s.StorageVersion)
+		mu.Lock()
+		defer mu.Unlock()
+		out[m.Name()] = s
 		return nil
 	})
-}
-
-// leader returns the name of the machine whose member leads, empty if none does.
-func (o *etcdOperation) leader(ctx context.Context, machines []*fleet.Machine) string {
-	name, err := fleet.FirstAnswer(ctx, machines, func(ctx context.Context, m *fleet.Machine) (string, error) {
-		s, err := o.status(ctx, m)
-		if err == nil && s.Leader != s.ID {
-			err = fmt.Errorf("machine %s does not lead", m.Name())
-		}
-		return m.Name(), err
-	})
-	if err != nil {
-		return ""
-	}
-	return name
+	return out
 }
 
 // health asks every member on one of our machines whether it is healthy.
 func (o *etcdOperation) health(ctx context.Context, members []etcd.Member) map[etcd.ID]bool {
+	return o.ask(ctx, members, (*etcd.Client).Health)
+}
+
+// serving asks every member on one of our machines whether it serves reads. It may have an alarm.
+func (o *etcdOperation) serving(ctx context.Context, members []etcd.Member) map[etcd.ID]bool {
+	return o.ask(ctx, members, (*etcd.Client).Serves)
+}
+
+// ask returns the members whose answer is no error.
+func (o *etcdOperation) ask(ctx context.Context, members []etcd.Member, question func(*etcd.Client, context.Context) error) map[etcd.ID]bool {
 	var (
 		mu  sync.Mutex
 		out = map[etcd.ID]bool{}
@@ -146,7 +165,7 @@ func (o *etcdOperation) health(ctx context.Context, members []etcd.Member) map[e
 			return nil
 		}
 		c, err := o.access.Member(ctx, m)
-		if err == nil && c.Health(ctx) == nil {
+		if err == nil && question(c, ctx) == nil {
 			mu.Lock()
 			defer mu.Unlock()
 			out[members[i].ID] = true
@@ -162,6 +181,7 @@ func (x Etcd) observe(ctx context.Context, base *operation) Report {
 	r := o.report(ctx, func(ctx context.Context, r *Report) {
 		o.membershipDrift(ctx, r)
 		o.contents(ctx, r)
+		o.databases(ctx, r)
 	})
 	for _, m := range o.machines {
 		if o.record.Formed && r.Unreachable[m.Name()] == nil && !m.hasData() {

@@ -43,7 +43,7 @@ func (o *etcdOperation) guardCopies(ctx context.Context) error {
 	serving, err := fleet.UntilNone(ctx, fleet.GateBudget, "the members that leave to end", func(ctx context.Context) []string {
 		return slices.Sorted(maps.Keys(fleet.EachAll(ctx, o.leavers, func(ctx context.Context, m *fleet.Machine) error {
 			c, err := o.access.Member(ctx, m)
-			if err != nil || c.Health(ctx) != nil {
+			if err != nil || c.Serves(ctx) != nil {
 				return nil //nolint:nilerr // it does not serve
 			}
 			return errServes
@@ -91,10 +91,10 @@ func namesOf(machines []*fleet.Machine) []string {
 	return out
 }
 
-// converge plans and carries out the plan. It does so a second time when the first plan was only
-// about getting a cluster that answers.
+// converge plans and carries out the plan. It does so once more when the first plan was only about
+// getting a cluster that answers, or about an alarm.
 func (o *etcdOperation) converge(ctx context.Context) error {
-	for {
+	for repaired := false; ; {
 		if err := o.observeAndFill(ctx); err != nil {
 			return err
 		}
@@ -102,9 +102,13 @@ func (o *etcdOperation) converge(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		f.repaired = repaired
 		plan, err := planEtcd(f)
 		if plan == nil && err != nil {
 			return errors.Join(err, o.skipped())
+		}
+		if err := o.checkRoom(ctx); err != nil {
+			return err
 		}
 		if err := o.prepare(ctx, plan); err != nil {
 			return err
@@ -116,8 +120,11 @@ func (o *etcdOperation) converge(ctx context.Context) error {
 			return err
 		}
 		o.saveSettled()
-		complete := f.members != nil || len(plan) == 1 && len(plan[0]) == len(o.machines)
-		if complete {
+		if repaired = f.members != nil && len(f.alarms) > 0; repaired {
+			continue
+		}
+		formed := len(plan) == 1 && len(plan[0]) == len(o.machines) && plan[0][0].Then == fleet.GateSelf
+		if f.members != nil || formed {
 			o.record.Formed = true
 			return errors.Join(err, o.skipped())
 		}
@@ -127,8 +134,11 @@ func (o *etcdOperation) converge(ctx context.Context) error {
 // carryOut takes the steps of a plan.
 func (o *etcdOperation) carryOut(ctx context.Context, plan Plan) error {
 	return o.stages(ctx, plan, func(ctx context.Context, m *convergence, s Step) error {
-		if s.Action == ActionLeave {
+		switch s.Action {
+		case ActionLeave:
 			return o.leave(ctx, s)
+		case ActionCompact, ActionDefragment, ActionDisarm:
+			return o.tidy(ctx, s)
 		}
 		return o.step(ctx, m, s)
 	})
@@ -147,16 +157,23 @@ func (o *etcdOperation) step(ctx context.Context, m *convergence, s Step) error 
 	} else {
 		err = o.applyWithin(ctx, m, m.changes, fleet.EtcdBudget, component.EtcdUnit)
 	}
-	if err != nil || s.Then != fleet.GateSelf {
-		return err
-	}
-	return o.waitHealthy(ctx, m.Machine)
-}
-
-func (o *etcdOperation) waitHealthy(ctx context.Context, m *fleet.Machine) error {
-	c, err := o.access.Member(ctx, m)
 	if err != nil {
 		return err
+	}
+	return o.then(ctx, m.Machine, s.Then)
+}
+
+// then waits for what must hold after a step.
+func (o *etcdOperation) then(ctx context.Context, m *fleet.Machine, g fleet.Gate) error {
+	if g != fleet.GateSelf && g != fleet.GateServes {
+		return nil
+	}
+	c, err := o.access.Member(ctx, m)
+	switch {
+	case err != nil:
+		return err
+	case g == fleet.GateServes:
+		return m.WaitServes(ctx, c)
 	}
 	return m.WaitMember(ctx, c)
 }
@@ -166,23 +183,28 @@ func (o *etcdOperation) gate(ctx context.Context, m *fleet.Machine, g fleet.Gate
 	if g == fleet.GateNone {
 		return nil
 	}
+	quorum := g == fleet.GateQuorum || g == fleet.GateQuorumServes
 	sick, err := fleet.UntilNone(ctx, fleet.GateBudget, string(g), func(ctx context.Context) []string {
 		members, err := o.members(ctx, o.reached())
 		if err != nil {
 			return []string{err.Error()}
 		}
 		var sick []string
-		healthy, voters := o.health(ctx, members), 0
+		ask, voters := o.health, 0
+		if g == fleet.GateQuorumServes || g == fleet.GateOthersServe {
+			ask = o.serving
+		}
+		healthy := ask(ctx, members)
 		for _, member := range members {
 			if member.Learner {
 				continue
 			}
 			voters++
-			if !healthy[member.ID] && (g == fleet.GateQuorum || member.Name != m.Name()) {
+			if !healthy[member.ID] && (quorum || member.Name != m.Name()) {
 				sick = append(sick, member.Label())
 			}
 		}
-		if g == fleet.GateQuorum && voters-len(sick) >= etcd.Quorum(voters) {
+		if quorum && voters-len(sick) >= etcd.Quorum(voters) {
 			return nil
 		}
 		return sick

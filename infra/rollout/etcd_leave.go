@@ -45,10 +45,10 @@ func (o *etcdOperation) leave(ctx context.Context, s Step) error {
 // allMachines returns the machines of all wanted and all leaving members.
 func (o *etcdOperation) allMachines() []*fleet.Machine { return slices.Concat(o.reached(), o.leavers) }
 
-func (o *etcdOperation) writers(members []etcd.Member, healthy map[etcd.ID]bool) fleet.Writers {
+func (o *etcdOperation) writers(members []etcd.Member, serving map[etcd.ID]bool) fleet.Writers {
 	return fleet.Writers{
 		Machines: func(context.Context) []*fleet.Machine { return o.allMachines() },
-		Settled:  fleet.Settled(members, healthy, o.health),
+		Settled:  fleet.Settled(members, serving, o.serving),
 	}
 }
 
@@ -84,14 +84,14 @@ func (o *etcdOperation) moveLeader(ctx context.Context, m *fleet.Machine) {
 	if err != nil {
 		return
 	}
-	healthy := o.health(ctx, members)
+	serving := o.serving(ctx, members)
 	to := slices.IndexFunc(members, func(e etcd.Member) bool {
-		return !e.Learner && healthy[e.ID] && e.Name != m.Name() && o.byName(e.Name) != nil
+		return !e.Learner && serving[e.ID] && e.Name != m.Name() && o.byName(e.Name) != nil
 	})
 	if to < 0 {
 		return
 	}
-	if err := fleet.MoveLeader(ctx, m, c, members[to], o.writers(members, healthy)); err != nil {
+	if err := fleet.MoveLeader(ctx, m, c, members[to], o.writers(members, serving)); err != nil {
 		m.Say("etcd: %v", err)
 	}
 }

@@ -22,6 +22,14 @@ type etcdFacts struct {
 	healthy map[etcd.ID]bool
 	// leader is the name of the member that leads, "" if unknown.
 	leader string
+	// alarms are those that a member knows which follows a leader. repaired is set if a plan of this
+	// apply has disarmed some.
+	alarms   []etcd.Alarm
+	repaired bool
+	// quota is the wanted one. spaces has the databases of the members that answer, by machine, also
+	// of those that leave.
+	quota  int64
+	spaces map[string]etcd.Space
 	// formed is set if the cluster is known to have existed.
 	formed bool
 }
@@ -41,10 +49,13 @@ type memberFacts struct {
 }
 
 // planEtcd computes the next stages. If no member answers, the plan only gets a cluster that
-// answers; the rest is planned afterwards.
+// answers. If there is an alarm, the plan only ends it. The rest is planned afterwards.
 func planEtcd(f etcdFacts) (Plan, error) {
-	if f.members == nil {
+	switch {
+	case f.members == nil:
 		return planEtcdStart(f)
+	case len(f.alarms) > 0:
+		return planEtcdAlarm(f)
 	}
 	return planEtcdChange(f)
 }
@@ -64,12 +75,13 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 		}
 	}
 	n := len(f.wanted)
-	starting := withData
+	// An alarm outlasts a restart, and can only be ended when the members run.
+	starting, then := withData, fleet.GateServes
 	why := "start the members that have data"
 	if !f.formed && len(withData) < etcd.Quorum(n) {
 		// No cluster has ever answered, and the members with data are too few to have formed one:
 		// the first start was interrupted.
-		starting, why = append(starting, without...), "first start"
+		starting, why, then = append(starting, without...), "first start", fleet.GateSelf
 	}
 	if len(starting) < etcd.Quorum(n) {
 		if f.formed {
@@ -85,7 +97,7 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 	slices.Sort(starting)
 	var steps []Step
 	for _, name := range starting {
-		steps = append(steps, Step{Machine: name, Action: ActionInstall, Why: why, Then: fleet.GateSelf})
+		steps = append(steps, Step{Machine: name, Action: ActionInstall, Why: why, Then: then})
 	}
 	return Plan{}.parallel(steps...), nil
 }
@@ -96,6 +108,7 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 //   - removing dead members, repairs, and joins that make the cluster whole again;
 //   - changes with a restart, one at a time;
 //   - joins of new members;
+//   - defragmentation, one member at a time;
 //   - removing healthy members that are not wanted, last, so that the cluster is
 //     never smaller than it has to be.
 //
@@ -157,12 +170,14 @@ func planEtcdChange(f etcdFacts) (Plan, error) {
 			Advice: "apply again when it answers"}
 		rolls = nil
 	}
+	tidies := planDefragment(f, unreachable)
 	leaderLast(rolls, f.leader)
 	return Plan{}.parallel(quiet...).
 		serial(removals(deadOut)...).
 		serial(repairs...).
 		serial(rolls...).
 		serial(joins...).
+		serial(tidies...).
 		serial(removals(livingOut)...), held
 }
 

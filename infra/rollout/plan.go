@@ -48,6 +48,11 @@ const (
 	// ActionLeave removes from the etcd cluster a member that is no longer wanted or has lost its
 	// data.
 	ActionLeave Action = "leave"
+	// ActionCompact makes etcd forget old values. ActionDefragment gives the space of free pages of
+	// one member's database back. ActionDisarm ends the alarm NOSPACE.
+	ActionCompact    Action = "compact"
+	ActionDefragment Action = "defragment"
+	ActionDisarm     Action = "disarm"
 )
 
 // String returns the plan for people, one line per step.

@@ -108,8 +108,8 @@ func TestPlanEtcd(t *testing.T) {
 1. c: install (first start), then wait: healthy
 `},
 		{"first start, interrupted after two had started and stopped", []string{"a: stopped", "b: stopped", "c: empty"}, nil, false, `
-1. a: install (start the members that have data), then wait: healthy
-1. b: install (start the members that have data), then wait: healthy
+1. a: install (start the members that have data), then wait: serves reads
+1. b: install (start the members that have data), then wait: serves reads
 `},
 		{"first start without one machine", []string{"a: empty", "b: empty", "c: unreachable"}, nil, false, `
 1. a: install (first start), then wait: healthy
@@ -119,9 +119,9 @@ func TestPlanEtcd(t *testing.T) {
 refusing to start etcd: 1 of 3 machines can be reached, a quorum is 2 (unreachable: b, c); apply again when they answer
 `},
 		{"all stopped", []string{"a: stopped", "b: stopped", "c: stopped"}, nil, true, `
-1. a: install (start the members that have data), then wait: healthy
-1. b: install (start the members that have data), then wait: healthy
-1. c: install (start the members that have data), then wait: healthy
+1. a: install (start the members that have data), then wait: serves reads
+1. b: install (start the members that have data), then wait: serves reads
+1. c: install (start the members that have data), then wait: serves reads
 `},
 		{"two replaced at once", []string{"a: up", "b: empty", "c: empty"}, nil, true, `
 refusing to start etcd: the cluster has lost its quorum: of 3 members only a still have their data (without: b, c; unreachable: none); bring the unreachable machines back, or restore the cluster from a snapshot; starting empty members in their place would lose data

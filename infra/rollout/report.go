@@ -30,6 +30,8 @@ type Report struct {
 	Clocks map[string]time.Duration
 	// Unjudged lists what else could not be compared, and why.
 	Unjudged []finding.Finding
+	// Concerns are what a person should know of and no apply changes.
+	Concerns []finding.Finding
 	// Certificates are the role's certificates as found on the machines.
 	Certificates []CertificateStatus
 	// Contents is how much an etcd cluster holds; nil if no member said so.
@@ -107,6 +109,7 @@ func (r *Report) add(o Report) {
 		r.Unreachable[name] = errors.Join(r.Unreachable[name], err)
 	}
 	r.Unjudged = append(r.Unjudged, o.Unjudged...)
+	r.Concerns = append(r.Concerns, o.Concerns...)
 	r.Certificates = append(r.Certificates, o.Certificates...)
 	if o.Contents != nil {
 		r.Contents = o.Contents

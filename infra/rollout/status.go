@@ -67,6 +67,8 @@ type EtcdMemberStatus struct {
 	DBSize      int64 `json:"db_size"`
 	DBSizeInUse int64 `json:"db_size_in_use"`
 	DBQuota     int64 `json:"db_quota"` // 0: it does not report one
+	// Disk is how fast the disk of the member is; zero if its metrics could not be read.
+	Disk etcd.Disk `json:"disk"`
 
 	alarms []etcd.Alarm // of all members, as it knows them
 }
@@ -99,10 +101,10 @@ func (a EtcdAlarm) String() string {
 			quota = fmt.Sprintf(" of %d bytes", a.Quota)
 		}
 		return fmt.Sprintf("%s: %s: the database has reached its quota%s, and etcd stores nothing more; "+
-			"delete objects or raise the quota, run etcdctl defrag on every member, then etcdctl alarm disarm", whose, a.Type, quota)
+			"the next apply of the etcd cluster compacts, defragments and disarms, and if the data themselves take the quota, delete objects or raise it", whose, a.Type, quota)
 	case etcd.Corrupt:
 		return fmt.Sprintf("%s: %s: the data of the members differ, and etcd refuses every change; "+
-			"compare the members with etcdctl endpoint hashkv --cluster, replace the one that differs, then run etcdctl alarm disarm", whose, a.Type)
+			"no apply repairs that: %s", whose, a.Type, corruptAdvice)
 	}
 	return fmt.Sprintf("%s: %s: etcd has raised an alarm that this version does not know", whose, a.Type)
 }
@@ -218,8 +220,12 @@ func (b *statusBuilder) member(ctx context.Context, t fleet.Target) {
 			answer.ID, answer.Version, answer.alarms = status.ID.String(), status.Version, status.Alarms
 			answer.DBSize, answer.DBSizeInUse, answer.DBQuota = status.DBSize, status.DBSizeInUse, status.Quota
 			answer.Leader, answer.Learner = status.Leader == status.ID, status.Learner
+			answer.Disk, _ = c.Disk(ctx)
 			err = c.Health(ctx)
 			answer.Healthy = err == nil
+			if alarm := (*etcd.AlarmError)(nil); errors.As(err, &alarm) {
+				err = nil // it is among the alarms
+			}
 		}
 	}
 	if err != nil {

@@ -18,8 +18,8 @@ func TestStatusAlarms(t *testing.T) {
 		return EtcdMemberStatus{Machine: machine, ID: id.String(), Healthy: true, DBQuota: 1 << 30, alarms: alarms}
 	}
 	silent := EtcdMemberStatus{Machine: "controller-2"}
-	const defrag = "; delete objects or raise the quota, run etcdctl defrag on every member, then etcdctl alarm disarm"
-	const replace = "; compare the members with etcdctl endpoint hashkv --cluster, replace the one that differs, then run etcdctl alarm disarm"
+	const defrag = "; the next apply of the etcd cluster compacts, defragments and disarms, and if the data themselves take the quota, delete objects or raise it"
+	const replace = "; no apply repairs that: " + corruptAdvice
 	for _, tt := range []struct {
 		name      string
 		members   []EtcdMemberStatus

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
@@ -33,6 +34,7 @@ type clusterStatusModel struct {
 	Leases       map[string]string       `tfsdk:"lease_holders"`
 	Etcd         []etcdStatus            `tfsdk:"etcd_members"`
 	Databases    map[string]etcdDatabase `tfsdk:"etcd_databases"`
+	Disks        map[string]etcdDisk     `tfsdk:"etcd_disks"`
 	Alarms       []string                `tfsdk:"alarms"`
 	Certificates []certificateStatus     `tfsdk:"certificates"`
 	Snapshot     types.Object            `tfsdk:"newest_snapshot"`
@@ -71,6 +73,14 @@ type etcdDatabase struct {
 	Size      int64 `tfsdk:"size"`
 	SizeInUse int64 `tfsdk:"size_in_use"`
 	Quota     int64 `tfsdk:"quota"`
+	// Fragmented is what makes k8s_etcd_cluster plan a defragmentation.
+	Fragmented bool `tfsdk:"fragmented"`
+}
+
+type etcdDisk struct {
+	Sync   int64 `tfsdk:"sync_ms"`
+	Commit int64 `tfsdk:"commit_ms"`
+	Slow   bool  `tfsdk:"slow"`
 }
 
 type certificateStatus struct {
@@ -152,10 +162,21 @@ func (s *clusterStatusDataSource) Schema(_ context.Context, _ datasource.SchemaR
 					"size":        number("Size of the database's file in bytes. The quota limits it, and only a defragmentation makes it smaller."),
 					"size_in_use": number("How many bytes of the file hold data."),
 					"quota":       number("Size in bytes at which etcd stores nothing more and raises the alarm `NOSPACE`. 0 if the release of etcd does not report it (before 3.6), negative if there is no quota."),
+					"fragmented":  boolean("Whether a defragmentation is worth the moment in which the member does not answer: at least 32 MiB are free inside, and either the file is a quarter of the quota or more and half of it is free, or the file is nine tenths of the quota and its data three quarters or less."),
+				}},
+			},
+			"etcd_disks": schema.MapNestedAttribute{
+				Computed: true,
+				MarkdownDescription: "Machine of an etcd member to the speed of its disk since the member started, in powers of two of a millisecond, without the members that do not answer. " +
+					"etcd advises at most 10 ms for `sync_ms` and 25 ms for `commit_ms`. An output that has them shows up in some plans.",
+				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+					"sync_ms":   number("Of the writes to the log, 99 of 100 were synced within this time."),
+					"commit_ms": number("Of the commits to the database, 99 of 100 took at most this time."),
+					"slow":      boolean("Whether, of at least 2000 writes, more than one in a hundred took longer than 512 ms. Members then lose their leader under load. It does not make the cluster unhealthy."),
 				}},
 			},
 			"alarms": schema.ListAttribute{Computed: true, ElementType: types.StringType,
-				MarkdownDescription: "Active alarms of etcd (`NOSPACE`, `CORRUPT`), one sentence each: the machine, what the alarm means and what to do. An alarm stays until somebody disarms it."},
+				MarkdownDescription: "Active alarms of etcd (`NOSPACE`, `CORRUPT`), one sentence each: the machine, what the alarm means and what to do. The next apply of `k8s_etcd_cluster` ends `NOSPACE`."},
 			"certificates": list("Certificates on the given machines.", map[string]schema.Attribute{
 				"machine":   text("Name of the machine."),
 				"path":      text("Path of the file."),
@@ -199,14 +220,14 @@ func (s *clusterStatusDataSource) Read(ctx context.Context, req datasource.ReadR
 
 // fill sets the attributes from what was observed. The values are stable as long as the cluster
 // does not change, so that an output that uses them does not show up in every plan. Only the sizes
-// of etcd's databases and the age of the newest snapshot are not, so they are in attributes of their
-// own.
+// of etcd's databases, the speed of disks and the age of the newest snapshot are not, so they are in
+// attributes of their own.
 func (m *clusterStatusModel) fill(ctx context.Context, st rollout.Status, now time.Time) {
 	m.Snapshot = snapshotValue(ctx, st.Snapshot, now)
 	m.Healthy, m.Version = types.BoolValue(st.Healthy), types.StringValue(st.Version)
 	m.Problems = append([]string{}, st.Problems...)
 	m.Nodes, m.APIServers, m.Etcd, m.Certificates = []nodeStatus{}, []apiServerStatus{}, []etcdStatus{}, []certificateStatus{}
-	m.Databases, m.Alarms = map[string]etcdDatabase{}, []string{}
+	m.Databases, m.Disks, m.Alarms = map[string]etcdDatabase{}, map[string]etcdDisk{}, []string{}
 	for _, n := range st.Nodes {
 		m.Nodes = append(m.Nodes, nodeStatus{n.Name, n.Ready, n.Reason, n.Unschedulable, n.InternalIP, n.ExternalIP, n.PodCIDR, n.Version, n.Runtime})
 	}
@@ -220,7 +241,9 @@ func (m *clusterStatusModel) fill(ctx context.Context, st rollout.Status, now ti
 	for _, e := range st.Etcd {
 		m.Etcd = append(m.Etcd, etcdStatus{e.Machine, e.ID, e.Healthy, e.Leader, e.Learner, e.Version})
 		if e.ID != "" {
-			m.Databases[e.Machine] = etcdDatabase{e.DBSize, e.DBSizeInUse, e.DBQuota}
+			space := etcd.Space{Size: e.DBSize, InUse: e.DBSizeInUse, Quota: e.DBQuota}
+			m.Databases[e.Machine] = etcdDatabase{space.Size, space.InUse, space.Quota, space.Fragmented()}
+			m.Disks[e.Machine] = etcdDisk{e.Disk.Sync.Milliseconds(), e.Disk.Commit.Milliseconds(), e.Disk.Slow()}
 		}
 	}
 	for _, a := range st.Alarms {

@@ -50,18 +50,24 @@ func TestStatusAttributes(t *testing.T) {
 		{"nothing was asked", rollout.Status{Healthy: true}, map[string]etcdDatabase{}, []string{}},
 		{"an alarm, and a silent member",
 			rollout.Status{Alarms: []rollout.EtcdAlarm{alarm}, Etcd: []rollout.EtcdMemberStatus{
-				{Machine: "controller-0", ID: "a", DBSize: 2000, DBSizeInUse: 1000, DBQuota: 3000},
+				{Machine: "controller-0", ID: "a", DBSize: 2 << 30, DBSizeInUse: 1 << 30, DBQuota: 3 << 30,
+					Disk: etcd.Disk{Syncs: 5000, Sync: 1024 * time.Millisecond, Commit: 8 * time.Millisecond}},
 				{Machine: "controller-1", ID: "b", DBSize: 200, DBSizeInUse: 100},
 				{Machine: "controller-2"},
 			}},
-			map[string]etcdDatabase{"controller-0": {Size: 2000, SizeInUse: 1000, Quota: 3000}, "controller-1": {Size: 200, SizeInUse: 100}},
+			map[string]etcdDatabase{"controller-0": {Size: 2 << 30, SizeInUse: 1 << 30, Quota: 3 << 30, Fragmented: true}, "controller-1": {Size: 200, SizeInUse: 100}},
 			[]string{alarm.String()}},
 	} {
 		state := set(tt.status)
 		var databases map[string]etcdDatabase
 		var alarms []string
+		var disks map[string]etcdDisk
 		get(state, "etcd_databases", &databases)
 		get(state, "alarms", &alarms)
+		get(state, "etcd_disks", &disks)
+		if slow := (etcdDisk{Sync: 1024, Commit: 8, Slow: true}); disks == nil || len(disks) != len(tt.databases) || len(disks) > 0 && disks["controller-0"] != slow {
+			t.Errorf("%s: disks %v, wanted %v of controller-0", tt.name, disks, slow)
+		}
 		if databases == nil || !maps.Equal(databases, tt.databases) {
 			t.Errorf("%s: databases %v, wanted %v", tt.name, databases, tt.databases)
 		}

@@ -3,7 +3,6 @@ package provider
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -46,7 +45,7 @@ func (r *roleResource[M, S]) planEnd(ctx context.Context, req resource.ModifyPla
 func lostEtcdData(seen knownContents) string {
 	held := "How much it holds is not known: no refresh has had an answer from it."
 	if !seen.Seen.IsZero() {
-		held = fmt.Sprintf("At the last refresh, %s, it held %s in %s.", seen.Seen.Format(time.RFC3339), counted(seen.Contents.Keys, "object"), size(seen.Contents.Bytes))
+		held = fmt.Sprintf("At the last refresh, %s, it held %s in %s.", seen.Seen.Format(time.RFC3339), counted(seen.Contents.Keys, "object"), etcd.SizeWords(seen.Contents.Bytes))
 	}
 	return held + " The data directories of all its members are deleted, and with them every object of the cluster that lives in it.\n\n" +
 		"To keep a copy, run etcdctl snapshot save first. To have such plans refused, set deletion_protection = true."
@@ -130,13 +129,4 @@ func counted(n int64, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// size returns a size for people: "512 B", "1.5 MiB".
-func size(bytes int64) string {
-	units, v := []string{"B", "KiB", "MiB", "GiB"}, float64(bytes)
-	for len(units) > 1 && v >= 1024 {
-		units, v = units[1:], v/1024
-	}
-	return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") + " " + units[0]
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
+	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -30,6 +31,7 @@ type etcdModel struct {
 	Version      types.String         `tfsdk:"version"`
 	Hosts        types.List           `tfsdk:"hosts"`
 	PKI          types.Object         `tfsdk:"pki"`
+	Quota        types.Int64          `tfsdk:"quota_mib"`
 	ExtraArgs    types.Object         `tfsdk:"extra_args"`
 	EarlyRenewal timetypes.GoDuration `tfsdk:"early_renewal"`
 	Protection   types.Bool           `tfsdk:"deletion_protection"`
@@ -48,7 +50,9 @@ func newEtcdClusterResource() resource.Resource {
 			"Changes go through the members one at a time, each behind a health check, so that at most one member is down.\n\n" +
 			"Replace machines one at a time. A plan that replaces so many machines that the remaining members are no quorum is refused, since Terraform would " +
 			"delete all of them before the first new member could join. To go below a quorum of the present members (from three to one), apply twice: first " +
-			"shorten `hosts`, then delete the machines.",
+			"shorten `hosts`, then delete the machines.\n\n" +
+			"Alarms of etcd and fragmented databases are drift. An apply compacts, defragments one member at a time with the leader last, and disarms the alarm `NOSPACE`. " +
+			"The alarm `CORRUPT` is left to you: the apply is refused and says what to do. Databases whose data near the quota, slow disks and too small disks are warnings.",
 		settings: etcdSettings(),
 		attributes: map[string]schema.Attribute{
 			"hosts": hostsAttribute("Machines of the members: an odd number, at most seven. Adding or removing hosts leaves the others running.",
@@ -70,6 +74,9 @@ func newEtcdClusterResource() resource.Resource {
 	}}
 }
 
+// maxQuotaMiB is 16 TiB: more than etcd can use, and in bytes no overflow.
+const maxQuotaMiB = 16 << 20
+
 // etcdSettings are the arguments that are fields of the specification.
 func etcdSettings() settings[etcdModel, rollout.Etcd] {
 	return settings[etcdModel, rollout.Etcd]{
@@ -79,6 +86,13 @@ func etcdSettings() settings[etcdModel, rollout.Etcd] {
 				"time, and never back to an earlier one.",
 			Validators: []validator.String{etcdVersion()},
 		}, text, func(m *etcdModel, s *rollout.Etcd) (*types.String, *string) { return &m.Version, &s.Spec.Version }),
+		"quota_mib": newSetting(schema.Int64Attribute{
+			Optional: true,
+			MarkdownDescription: fmt.Sprintf("Size of a member's database, in MiB, at which etcd stores nothing more and raises the alarm `NOSPACE`. It must fit on the file system of `%s`: "+
+				"an apply that would start etcd with a larger quota is refused, and a plan warns when the space has become too small. A change restarts the members one at a time, "+
+				"also while there is the alarm. At least %d. Default: %d, the largest that etcd recommends.", component.EtcdDataDir, component.MinEtcdQuota>>20, component.DefaultEtcdQuota>>20),
+			Validators: []validator.Int64{int64validator.Between(component.MinEtcdQuota>>20, maxQuotaMiB)},
+		}, mebibytes, func(m *etcdModel, s *rollout.Etcd) (*types.Int64, *int64) { return &m.Quota, &s.Spec.Quota }),
 		"extra_args": extraArgsSetting(etcdPrograms, func(m *etcdModel, s *rollout.Etcd) (*types.Object, map[string]*component.Args) {
 			return &m.ExtraArgs, map[string]*component.Args{artifact.Etcd: &s.Spec.Args}
 		}),

@@ -460,6 +460,9 @@ func (r *roleResource[M, S]) warn(report rollout.Report, diags *diag.Diagnostics
 	silent := maps.Clone(report.Record.Left)
 	maps.DeleteFunc(silent, func(name string, _ rollout.Leftover) bool { return report.Left[name] == nil })
 	r.warnOfLeft(silent, diags)
+	for _, f := range report.Concerns {
+		diags.AddWarning("The "+r.role.title+" needs attention", f.Subject+": "+f.String()+".")
+	}
 	for _, f := range report.Unjudged {
 		diags.AddWarning("The "+r.role.title+" could not be compared completely", remote.Redact(f.String()))
 	}

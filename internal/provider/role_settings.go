@@ -96,6 +96,13 @@ var (
 		}
 		return types.Int64Value(int64(n))
 	})
+	// mebibytes is a size in MiB, in bytes in the specification.
+	mebibytes = plainConversion(func(v types.Int64) int64 { return v.ValueInt64() << 20 }, func(n int64) types.Int64 {
+		if n == 0 {
+			return types.Int64Null()
+		}
+		return types.Int64Value(n >> 20)
+	})
 	duration = plainConversion(func(v timetypes.GoDuration) time.Duration { return tf.Duration(v, 0) }, func(d time.Duration) timetypes.GoDuration {
 		if d == 0 {
 			return timetypes.NewGoDurationNull()

@@ -184,6 +184,8 @@ func TestFlagErrors(t *testing.T) {
 			`"extra_args").ElementKeyString("kube_controller_manager")`, `extra_args.kube_controller_manager["concurrent-service-syncs"]: `, "does not start with --concurrent-service-syncs"},
 		{"k8s_control_plane", c.controlPlane, values{"kube_apiserver": values{"enable-admission-plugins": "NodeRestriction,podsecurity"}},
 			`"extra_args").ElementKeyString("kube_apiserver")`, `extra_args.kube_apiserver["enable-admission-plugins"]: `, "did you mean PodSecurity?"},
+		{"k8s_etcd_cluster", c.etcd, values{"etcd": values{"quota-backend-bytes": "1"}}, `"extra_args").ElementKeyString("etcd")`,
+			`extra_args.etcd["quota-backend-bytes"]: `, "use the argument quota_mib instead"},
 		{"k8s_etcd_cluster", with(c.etcd, values{"version": "3.7.3"}), values{"etcd": values{"experimental-x": "1"}},
 			`"extra_args").ElementKeyString("etcd")`, `extra_args.etcd["experimental-x"]: `, "does not start with --experimental-x"},
 		{"k8s_etcd_cluster", c.etcd, values{"etcd": values{"--name": "1"}}, `"extra_args").ElementKeyString("etcd")`, `extra_args.etcd["--name"]: `, "without leading dashes"},
@@ -260,7 +262,7 @@ func TestImportedSettings(t *testing.T) {
 // the same argument.
 func TestSettingsThereAndBack(t *testing.T) {
 	thereAndBack(t, newEtcdClusterResource(), etcdSettings(), values{
-		"version": "3.6.16", "extra_args": values{"etcd": values{"v": "1"}}, "early_renewal": "60h0m0s",
+		"version": "3.6.16", "quota_mib": 2048, "extra_args": values{"etcd": values{"v": "1"}}, "early_renewal": "60h0m0s",
 	})
 	thereAndBack(t, newEtcdBackupResource(), etcdBackupSettings(), values{
 		"bucket": "example-snapshots", "region": "eu-west-1", "prefix": "a/", "endpoint": "http://10.0.0.1:9000", "kms_key_id": "alias/a", "interval": "15m0s", "keep": 7, "keep_for": "48h0m0s",

@@ -1,0 +1,109 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// Disk is how fast a member's disk has been since the member started, from etcd's own histograms.
+// The durations are bounds of their buckets, powers of two of a millisecond.
+type Disk struct {
+	Syncs  uint64        // writes of the log that were synced
+	Sync   time.Duration // 99 of 100 took at most this long
+	Commit time.Duration // of commits to the database, 99 of 100 took at most this long
+}
+
+const (
+	// slowSync is etcd's default election timeout, halved: where every hundredth write takes longer,
+	// members lose their leader under load. (etcd advises 10 ms, which only dedicated disks keep.)
+	slowSync = 512 * time.Millisecond
+	// minSyncs is from how many writes on a disk is judged: some minutes of an idle cluster. The
+	// writes of a first start, while the machine still installs programs, are a small part of it.
+	minSyncs = 2000
+)
+
+// SlowSync is the duration from which a disk is slow, for words.
+const SlowSync = slowSync
+
+// Slow reports whether the disk is too slow for etcd. It judges all writes since the start of the
+// member, so it does not change with a moment's load.
+func (d Disk) Slow() bool { return d.Syncs >= minSyncs && d.Sync > slowSync }
+
+// The histograms, and how much of an answer is read.
+const (
+	syncHistogram   = "etcd_disk_wal_fsync_duration_seconds"
+	commitHistogram = "etcd_disk_backend_commit_duration_seconds"
+	maxMetrics      = 8 << 20
+)
+
+// Disk reads the member's metrics. It needs no quorum.
+func (c *Client) Disk(ctx context.Context) (Disk, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	d, err := c.disk(ctx)
+	if err != nil {
+		return Disk{}, fmt.Errorf("asking etcd %s for its metrics: %w", c.endpoint, err)
+	}
+	return d, nil
+}
+
+func (c *Client) disk(ctx context.Context) (Disk, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.endpoint+"/metrics", nil)
+	if err != nil {
+		return Disk{}, err
+	}
+	answer, err := c.web.Do(request)
+	if err != nil {
+		return Disk{}, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return Disk{}, fmt.Errorf("answer %s", answer.Status)
+	}
+	return diskOf(io.LimitReader(answer.Body, maxMetrics))
+}
+
+// diskOf reads metrics in the text format of Prometheus.
+func diskOf(metrics io.Reader) (Disk, error) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(metrics)
+	if err != nil {
+		return Disk{}, err
+	}
+	var d Disk
+	d.Syncs, d.Sync = percentile99(families[syncHistogram])
+	_, d.Commit = percentile99(families[commitHistogram])
+	return d, nil
+}
+
+// percentile99 returns how many values a histogram has, and the bound of the first bucket below
+// which 99 of 100 are. Above the last bound it is twice that.
+func percentile99(f *dto.MetricFamily) (uint64, time.Duration) {
+	if len(f.GetMetric()) == 0 {
+		return 0, 0
+	}
+	h := f.GetMetric()[0].GetHistogram()
+	count, last := h.GetSampleCount(), 0.0
+	for _, b := range h.GetBucket() {
+		bound := b.GetUpperBound()
+		if bound > 1e6 { // +Inf
+			break
+		}
+		last = bound
+		if b.GetCumulativeCount()*100 >= count*99 {
+			return count, seconds(bound)
+		}
+	}
+	return count, seconds(2 * last)
+}
+
+func seconds(s float64) time.Duration {
+	return (time.Duration(s * float64(time.Second))).Round(time.Millisecond)
+}

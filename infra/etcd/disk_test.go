@@ -1,0 +1,56 @@
+package etcd
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// histogram writes one as etcd does, with the counts of its buckets, not added up.
+func histogram(name string, counts ...int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# HELP %s x\n# TYPE %s histogram\n", name, name)
+	sum, bound := 0, 0.001
+	for i := range 14 {
+		if i < len(counts) {
+			sum += counts[i]
+		}
+		fmt.Fprintf(&b, "%s_bucket{le=\"%g\"} %d\n", name, bound, sum)
+		bound *= 2
+	}
+	if len(counts) > 14 {
+		sum += counts[14]
+	}
+	fmt.Fprintf(&b, "%s_bucket{le=\"+Inf\"} %d\n%s_sum 1.5\n%s_count %d\n", name, sum, name, name, sum)
+	return b.String()
+}
+
+// TestDisk reads histograms. One write in a hundred decides, and only when there were enough.
+func TestDisk(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	for _, tt := range []struct {
+		name string
+		text string
+		want Disk
+		slow bool
+	}{
+		{"none", "# TYPE other counter\nother 1\n", Disk{}, false},
+		{"empty", histogram(syncHistogram), Disk{0, ms, 0}, false},
+		{"fast", histogram(syncHistogram, 9900, 0, 0, 100) + histogram(commitHistogram, 0, 0, 10), Disk{10000, ms, 4 * ms}, false},
+		{"one in a hundred", histogram(syncHistogram, 9899, 0, 0, 101), Disk{10000, 8 * ms, 0}, false},
+		{"at the limit", histogram(syncHistogram, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5000), Disk{5000, 512 * ms, 0}, false},
+		{"slow", histogram(syncHistogram, 4900, 0, 0, 0, 0, 0, 0, 0, 0, 0, 100), Disk{5000, 1024 * ms, 0}, true},
+		{"slow, and few writes", histogram(syncHistogram, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1999), Disk{1999, 1024 * ms, 0}, false},
+		{"off the scale", histogram(syncHistogram, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5000), Disk{5000, 16384 * ms, 0}, true},
+	} {
+		got, err := diskOf(strings.NewReader(tt.text))
+		if err != nil || got != tt.want || got.Slow() != tt.slow {
+			t.Errorf("%s: %+v, slow %v, %v; wanted %+v", tt.name, got, got.Slow(), err, tt.want)
+		}
+	}
+	if _, err := diskOf(strings.NewReader("<html>")); err == nil {
+		t.Error("a page was read as metrics")
+	}
+}

@@ -1,0 +1,116 @@
+package rollout
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+)
+
+// planDefragment plans the defragmentation of the databases that want it, the leader's last. The
+// member does not answer in the meantime, so it waits while a machine cannot be reached: the drift
+// stays for the next apply.
+func planDefragment(f etcdFacts, unreachable []string) []Step {
+	if len(unreachable) > 0 {
+		return nil
+	}
+	var steps []Step
+	for _, w := range f.wanted {
+		m, listed := w.member().In(f.members)
+		space, answers := f.spaces[w.name]
+		if listed && !m.Learner && w.running && w.data && answers && space.Fragmented() {
+			steps = append(steps, Step{Machine: w.name, Action: ActionDefragment, Why: space.String(), Gate: fleet.GateOthers, Then: fleet.GateSelf})
+		}
+	}
+	leaderLast(steps, f.leader)
+	return steps
+}
+
+// planEtcdAlarm plans the end of the alarm NOSPACE:
+//
+//   - changes that restart nothing, and starting stopped members, whose databases count as well;
+//   - if the wanted quota is larger, the restarts that bring it, one at a time;
+//   - otherwise a compaction, and then defragmentation, one member at a time;
+//   - disarming, which is refused if a database is still full.
+//
+// Its gates count a member with an alarm as long as it serves reads: otherwise none would open. An
+// alarm that only a person can end is an error.
+func planEtcdAlarm(f etcdFacts) (Plan, error) {
+	if err := guardAlarms(f); err != nil {
+		return nil, err
+	}
+	if err := guardRelease(f); err != nil {
+		return nil, err
+	}
+	var quiet, starts, rolls []Step
+	all := true // machines can be reached
+	for _, w := range f.wanted {
+		m, listed := w.member().In(f.members)
+		switch {
+		case !w.reachable:
+			all = false
+		case !listed || m.Learner || !m.Started() || !w.data || !slices.Contains(m.PeerURLs, w.peerURL):
+			// It joins when the alarm has ended.
+		case w.changes && !w.running:
+			starts = append(starts, Step{Machine: w.name, Action: ActionInstall, Why: "not running", Then: fleet.GateServes})
+		case w.restarts:
+			rolls = append(rolls, Step{Machine: w.name, Action: ActionRoll, Why: "larger quota", Gate: fleet.GateOthersServe, Then: fleet.GateServes})
+		case w.changes:
+			quiet = append(quiet, Step{Machine: w.name, Action: ActionQuiet})
+		}
+	}
+	plan := Plan{}.parallel(quiet...).serial(starts...)
+	asked := slices.Sorted(maps.Keys(f.spaces))
+	for _, s := range starts {
+		if !slices.Contains(asked, s.Machine) {
+			asked = append(asked, s.Machine)
+		}
+	}
+	if len(asked) == 0 {
+		return nil, &fleet.GuardError{Refused: "end the alarm of etcd", Reason: "no member tells how full its database is", Advice: "apply again when they answer"}
+	}
+	grows := slices.ContainsFunc(rolls, func(s Step) bool { return f.quota > f.spaces[s.Machine].Quota && f.spaces[s.Machine].Quota > 0 })
+	if grows && all {
+		leaderLast(rolls, f.leader)
+		plan = plan.serial(rolls...)
+	} else {
+		plan = plan.serial(Step{Machine: asked[0], Action: ActionCompact, Why: "forget old values", Gate: fleet.GateQuorumServes})
+		var defragments []Step
+		for _, name := range asked {
+			defragments = append(defragments, Step{Machine: name, Action: ActionDefragment, Why: f.spaces[name].String(), Gate: fleet.GateQuorumServes, Then: fleet.GateServes})
+		}
+		leaderLast(defragments, f.leader)
+		plan = plan.serial(defragments...)
+	}
+	return plan.serial(Step{Machine: asked[0], Action: ActionDisarm, Why: string(etcd.NoSpace), Gate: fleet.GateQuorumServes}), nil
+}
+
+// guardAlarms refuses to go on with an alarm that no plan can end.
+func guardAlarms(f etcdFacts) error {
+	var types []string
+	for _, a := range f.alarms {
+		if a.Type != etcd.NoSpace && !slices.Contains(types, string(a.Type)) {
+			types = append(types, string(a.Type))
+		}
+	}
+	switch {
+	case slices.Contains(types, string(etcd.Corrupt)):
+		return &fleet.GuardError{Refused: "change etcd", Reason: "it has the alarm CORRUPT: the data of the members differ, and nobody but you can tell which are right",
+			Advice: corruptAdvice}
+	case len(types) > 0:
+		return &fleet.GuardError{Refused: "change etcd", Reason: "it has an alarm that is not known here: " + strings.Join(types, ", "),
+			Advice: "end it (etcdctl alarm list, etcdctl alarm disarm), then apply again"}
+	case f.repaired:
+		return &fleet.GuardError{Refused: "go on", Reason: "etcd raised the alarm NOSPACE again as soon as it was disarmed: something writes much to it",
+			Advice: fmt.Sprintf("find out what (kubectl get --raw /metrics has apiserver_storage_objects), or raise quota_mib above %d, and apply again", f.quota>>20)}
+	}
+	return nil
+}
+
+// corruptAdvice is what ends the alarm CORRUPT. The data of the wrong member go first, so that it
+// serves no reads when the alarm has ended.
+const corruptAdvice = "find the member that differs (etcdctl endpoint hashkv --cluster), stop etcd on its machine and delete /var/lib/etcd/member there, " +
+	"run etcdctl alarm disarm on another one, then apply again: it joins anew with the data of the others. If no two members agree, restore a snapshot"
