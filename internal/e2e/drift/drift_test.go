@@ -81,10 +81,16 @@ func TestDrift(t *testing.T) {
 		Cluster: suite.Cluster(suite.Workspace(t, "drift", suite.CLI, filepath.Join(suite.Root, "examples", "ha-cluster"))),
 		ec2:     ec2.NewFromConfig(cfg), ssm: ssm.NewFromConfig(cfg),
 	}
+	if err := w.WS.WriteFile("quota_override.tf", fmt.Sprintf(smallQuota, quotaMiB)); err != nil {
+		t.Fatal(err)
+	}
 	w.Apply(t)
 	w.Learn(t)
 	// The first refresh reads the addresses that the Elastic IP has replaced.
 	w.NoChanges(t)
+	w.step(t, "fragmented etcd", w.testFragmented)
+	w.step(t, "full etcd", w.testFull)
+	w.step(t, "quota larger than the disk", w.testQuotaTooLarge)
 	for _, r := range rounds() {
 		w.step(t, r.name, func(t *testing.T) { w.run(t, r) })
 	}

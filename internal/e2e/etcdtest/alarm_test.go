@@ -16,8 +16,9 @@ import (
 )
 
 // TestAlarm fills the database of one of two members until etcd refuses to store more. The status
-// of both members has the alarm, also without a quorum, until it is disarmed. Health does not see
-// it.
+// of both members has the alarm, also without a quorum, until it is disarmed. The member serves reads
+// and is not healthy, and no wait waits for that. Then its values are deleted, and it is compacted,
+// defragmented and disarmed.
 func TestAlarm(t *testing.T) {
 	p, program := local.NewPKI(t), local.EtcdProgram(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -84,8 +85,17 @@ func TestAlarm(t *testing.T) {
 	if full := status(clients[0]); full.DBSizeInUse <= before.DBSizeInUse || full.DBSize <= before.DBSize {
 		t.Errorf("the sizes did not grow: %+v, then %+v", before, full)
 	}
-	if err := clients[0].Health(ctx); err != nil {
-		t.Errorf("a full member serves reads: %v", err)
+	var raised *etcd.AlarmError
+	if err := clients[0].Health(ctx); !errors.As(err, &raised) || raised.Alarm != want {
+		t.Errorf("a full member is healthy: %v", err)
+	}
+	if err := clients[0].WaitHealthy(ctx, nil); !errors.As(err, &raised) {
+		t.Errorf("waiting for a full member ended with %v", err)
+	}
+	for _, err := range []error{clients[0].Serves(ctx), clients[1].Health(ctx)} {
+		if err != nil {
+			t.Errorf("a full member serves reads, and the other one is healthy: %v", err)
+		}
 	}
 
 	other.Stop()
@@ -99,14 +109,54 @@ func TestAlarm(t *testing.T) {
 	}
 	b.Start(t, false, a, b)
 	for _, c := range clients {
-		if err := c.WaitHealthy(ctx, nil); err != nil {
+		if err := c.WaitServes(ctx, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	eventually(want) // an alarm is kept over a restart
 
-	if _, err := kv.AlarmDisarm(ctx, &clientv3.AlarmMember{}); err != nil {
-		t.Fatal(err)
+	if _, err := kv.Delete(ctx, "/fill/", clientv3.WithPrefix()); err != nil {
+		t.Fatalf("a full member deletes: %v", err)
+	}
+	full := status(clients[0]).Space(0)
+	if !full.Full() {
+		t.Errorf("not full: %s", full)
+	}
+	for range 2 { // the second compaction finds nothing
+		if err := clients[0].Compact(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range clients {
+		if err := c.WaitCompacted(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if loose := status(c); loose.DBSize < full.Size/2 || c == clients[0] && loose.DBSizeInUse > full.Size/8 { // an idle follower counts its free pages later
+			t.Errorf("%s after a compaction: %s, %d in use", c.Endpoint(), loose.Space(0), loose.DBSizeInUse)
+		}
+		if err := c.Defragment(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if tidy := status(c); tidy.DBSize > full.Size/4 {
+			t.Errorf("%s after a defragmentation: %s, before: %s", c.Endpoint(), tidy.Space(0), full)
+		}
+	}
+	eventually(want) // a defragmentation disarms nothing
+	for range 2 {
+		if err := clients[1].DisarmNoSpace(ctx); err != nil {
+			t.Fatal(err)
+		}
 	}
 	eventually()
+	for _, c := range clients {
+		if err := c.Health(ctx); err != nil {
+			t.Error(err)
+		}
+		if d, err := c.Disk(ctx); err != nil || d.Commit <= 0 {
+			t.Errorf("disk: %+v, %v", d, err)
+		}
+	}
+	if _, err := kv.Put(ctx, "/fill/again", value); err != nil {
+		t.Errorf("after the repair: %v", err)
+	}
 }
