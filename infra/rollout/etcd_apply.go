@@ -212,8 +212,14 @@ func (o *etcdOperation) gate(ctx context.Context, m *fleet.Machine, g fleet.Gate
 	if err == nil {
 		return nil
 	}
+	var alarms string
+	for _, s := range o.statuses(ctx, o.reached()) {
+		for _, a := range s.Alarms {
+			alarms = fmt.Sprintf("; etcd has the alarm %s", a.Type)
+		}
+	}
 	return &fleet.StepError{Machine: m.Name(), Step: "wait until " + string(g),
-		Err:  fmt.Errorf("%w (not healthy: %s)", err, fleet.List(sick)),
+		Err:  fmt.Errorf("%w (not healthy: %s%s)", err, fleet.List(sick), alarms),
 		Next: m.SSH("sudo systemctl status " + component.EtcdUnit)}
 }
 
