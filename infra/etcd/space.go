@@ -51,8 +51,8 @@ func (s Space) Fragmented() bool {
 // helps.
 func (s Space) NearlyFull() bool { return s.Quota > 0 && s.InUse > s.Quota/5*4 }
 
-// Full reports whether the member would raise NoSpace again as soon as it was disarmed.
-func (s Space) Full() bool { return s.Quota > 0 && s.Size > s.Quota/100*97 }
+// Full reports whether the member would soon raise NoSpace again after it was disarmed.
+func (s Space) Full() bool { return s.Quota > 0 && s.Size > s.Quota/10*9 }
 
 // String returns the size and the quota for people: "1.9 GiB of quota 2 GiB".
 func (s Space) String() string {

@@ -88,9 +88,9 @@ func TestDrift(t *testing.T) {
 	w.Learn(t)
 	// The first refresh reads the addresses that the Elastic IP has replaced.
 	w.NoChanges(t)
-	w.step(t, "fragmented etcd", w.testFragmented)
-	w.step(t, "full etcd", w.testFull)
 	w.step(t, "quota larger than the disk", w.testQuotaTooLarge)
+	w.step(t, "full etcd", w.testFull)
+	w.step(t, "fragmented etcd", w.testQuotaGrows)
 	for _, r := range rounds() {
 		w.step(t, r.name, func(t *testing.T) { w.run(t, r) })
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // quotaMiB is the quota of this cluster: it holds its objects several times, and is soon full.
-const quotaMiB = 100
+const quotaMiB = 128
 
 // smallQuota gives etcd a quota that a test can fill.
 const smallQuota = `resource "k8s_etcd_cluster" "this" {
@@ -52,10 +52,41 @@ i=0; while [ $i -lt %d ]; do i=$((i+1)); %sput /fill/$i < /tmp/value 2>&1 || bre
 // controllers are the machines of etcd's members.
 var controllers = []string{"controller-0", "controller-1", "controller-2"}
 
-// testFragmented: the database of each member is mostly free. The plan names them, and the apply
-// defragments one after the other; the leader hands over before its turn.
-func (w *world) testFragmented(t *testing.T) {
-	w.fill(t, 70)
+// testFull: etcd refuses to store anything. The plan names the alarms. An apply fails as long as the
+// data take the quota, and says what to do. When they are deleted, it repairs etcd, and the cluster
+// stores again.
+func (w *world) testFull(t *testing.T) {
+	w.fillUp(t)
+	if _, err := w.WS.Apply(t.Context()); err == nil {
+		t.Fatal("a database full of data was repaired")
+	} else {
+		harness.Says(t, err.Error(), "refusing to disarm the alarm NOSPACE of etcd: the data themselves take the quota", "raise quota_mib, or delete objects that nobody needs")
+	}
+	w.Sh(t, "controller-0", etcdctl+"del --prefix /fill/") // it deletes; the space stays used until a compaction
+	w.repairSpace(t, `etcd alarm NOSPACE: [0-9.]+ MiB of quota 128 MiB, [0-9.]+ MiB hold data, and nothing more is stored`)
+	w.storesAgain(t)
+}
+
+// testQuotaGrows: the database is full of data, and a larger quota rolls through members that all
+// have the alarm. When the data are deleted, the databases are mostly free. The plan names them, and
+// the apply defragments one after the other.
+func (w *world) testQuotaGrows(t *testing.T) {
+	w.fillUp(t)
+	started := w.Units(t)
+	w.quota(t, 2*quotaMiB)
+	w.Apply(t)
+	var rolled []string
+	now := w.Units(t)
+	for _, m := range controllers {
+		rolled = append(rolled, m+"/etcd")
+	}
+	for unit, before := range started {
+		if restarted := now[unit] != before; (strings.HasSuffix(unit, "/etcd") || strings.HasSuffix(unit, "/kube-apiserver")) && restarted != strings.HasSuffix(unit, "/etcd") {
+			t.Errorf("%s restarted: %v", unit, restarted)
+		}
+	}
+	harness.OneByOne(t, now, rolled)
+	w.storesAgain(t)
 	w.Sh(t, "controller-0", etcdctl+`del --prefix /fill/ && `+etcdctl+`compact $(`+etcdctl+`endpoint status -w json | grep -o '"revision":[0-9]*' | cut -d: -f2)`)
 	eventually(t, "the values are gone", func() error {
 		for _, m := range controllers {
@@ -65,25 +96,34 @@ func (w *world) testFragmented(t *testing.T) {
 		}
 		return nil
 	})
-	w.repairSpace(t, `etcd database: [0-9.]+ MiB of quota 100 MiB, [0-9.]+ MiB free inside, wants defragmentation`)
+	w.repairSpace(t, `etcd database: [0-9.]+ MiB of quota 256 MiB, [0-9.]+ MiB free inside, wants defragmentation`)
 }
 
-// testFull: etcd refuses to store anything. The plan names the alarm of each member that has raised
-// it, the API servers are not rolled meanwhile, and an apply repairs etcd. Then the cluster stores
-// again.
-func (w *world) testFull(t *testing.T) {
+// fillUp writes to etcd until every member has raised the alarm NOSPACE.
+func (w *world) fillUp(t *testing.T) {
+	t.Helper()
 	if said := w.fill(t, 200); !strings.Contains(said, "database space exceeded") {
 		t.Fatalf("filling ended with %q", said)
 	}
-	w.Sh(t, "controller-0", etcdctl+"del --prefix /fill/") // it deletes; the space stays used until a compaction
-	w.repairSpace(t, `etcd alarm NOSPACE: [0-9.]+ MiB of quota 100 MiB, [0-9.]+ MiB hold data, and nothing more is stored|`+
-		`etcd database: [0-9.]+ MiB of quota 100 MiB, [0-9.]+ MiB free inside, wants defragmentation`)
+}
+
+// storesAgain checks that etcd has no alarm and the cluster stores and comes back.
+func (w *world) storesAgain(t *testing.T) {
+	t.Helper()
 	if alarms := w.Sh(t, "controller-0", etcdctl+"alarm list"); strings.TrimSpace(alarms) != "" {
 		t.Errorf("alarms: %s", alarms)
 	}
-	w.Kubectl(t, "create", "namespace", "stored-again")
-	w.Kubectl(t, "delete", "namespace", "stored-again")
+	w.Kubectl(t, "create", "configmap", "stored-again")
+	w.Kubectl(t, "delete", "configmap", "stored-again")
 	w.Kubectl(t, "wait", "--for=condition=Ready", "--timeout=60s", "nodes", "--all")
+}
+
+// quota sets the quota in the configuration.
+func (w *world) quota(t *testing.T, mib int) {
+	t.Helper()
+	if err := w.WS.WriteFile("quota_override.tf", fmt.Sprintf(smallQuota, mib)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // repairSpace plans, compares the findings with a pattern, applies, and checks that every database
@@ -97,15 +137,15 @@ func (w *world) repairSpace(t *testing.T, pattern string) {
 	}
 	planned := w.planned(t)
 	drift, _ := planned[etcdCluster].Change.Before["drift"].(map[string]any)
-	for _, m := range controllers {
-		words := fmt.Sprint(drift[m])
-		if !regexp.MustCompile("^(?:"+pattern+")$").MatchString(words) || !strings.Contains(text, words) {
-			t.Errorf("%s: %q, wanted %q; a person reads\n%s", m, words, pattern, text)
+	for thing, words := range drift {
+		words := fmt.Sprint(words)
+		if !regexp.MustCompile("^(?:"+pattern+"|etcd database: .* wants defragmentation)$").MatchString(words) || !strings.Contains(text, words) {
+			t.Errorf("%s: %q, wanted %q; a person reads\n%s", thing, words, pattern, text)
 		}
-		t.Logf("drift of %s: %s", m, words)
+		t.Logf("drift of %s: %s", thing, words)
 	}
-	if len(planned) != 1 {
-		t.Errorf("the plan changes more than etcd:\n%s", text)
+	if len(drift) == 0 || !regexp.MustCompile(pattern).MatchString(fmt.Sprint(drift)) || len(planned) != 1 {
+		t.Errorf("the plan changes something else than etcd, or says nothing of it:\n%s", text)
 	}
 	at := time.Now()
 	w.Apply(t, "drift.tfplan")
@@ -137,18 +177,14 @@ func (w *world) repairSpace(t *testing.T, pattern string) {
 
 // testQuotaTooLarge: a quota that no file system here can hold is refused before anything changes.
 func (w *world) testQuotaTooLarge(t *testing.T) {
-	quota := func(mib int) {
-		harness.Must[struct{}](t)(struct{}{}, w.WS.WriteFile("quota_override.tf", fmt.Sprintf(smallQuota, mib)))
-	}
 	started := w.Units(t)
-	quota(8 << 20)
-	_, err := w.WS.Apply(t.Context())
-	if err == nil {
+	w.quota(t, 8<<20)
+	if _, err := w.WS.Apply(t.Context()); err == nil {
 		t.Error("it was applied")
 	} else {
 		harness.Says(t, err.Error(), "with a quota of 8192 GiB", "for the database; set quota_mib to at most", "or enlarge the volume")
 	}
 	compareStarts(t, started, w.Units(t), nil)
-	quota(quotaMiB)
+	w.quota(t, quotaMiB)
 	w.NoChanges(t)
 }
