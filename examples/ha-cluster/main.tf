@@ -3,6 +3,7 @@ provider "k8s" {}
 resource "k8s_network" "this" {
   cluster     = var.cluster
   admin_cidrs = var.admin_cidrs
+  paused      = var.paused
 }
 
 resource "k8s_machine" "controller" {

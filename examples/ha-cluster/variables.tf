@@ -30,6 +30,12 @@ variable "etcd_version" {
   default = "3.6.16"
 }
 
+variable "paused" {
+  type        = bool
+  default     = false
+  description = "Whether the cluster is paused: all machines are stopped and keep their disks and addresses."
+}
+
 variable "instance_type" {
   type    = string
   default = "t3.medium"

@@ -49,6 +49,9 @@ type MachineSpec struct {
 	// PublicIP asks for a public address at launch.
 	PublicIP bool
 
+	// Stopped says that the instance is to be stopped, and not to run.
+	Stopped bool
+
 	InstanceType string
 	// Image is an AMI id, or the name of an SSM parameter that holds one. It is used only at
 	// launch.

@@ -30,8 +30,8 @@ func (c *Client) machineRepairs(spec MachineSpec, o observation) []repair {
 	if spec.InstanceType != "" && m.InstanceType != spec.InstanceType {
 		power(value(finding.InstanceType, m.InstanceType, spec.InstanceType))
 	}
-	if s := stateOf(o.instance); s == types.InstanceStateNameStopped || s == types.InstanceStateNameStopping {
-		power(value(finding.Instance, string(s), string(types.InstanceStateNameRunning)))
+	if s, want := stateOf(o.instance), spec.power(); isDown(s) != spec.Stopped || s == types.InstanceStateNameStopping {
+		power(value(finding.Instance, string(s), string(want)))
 	}
 	if n := primary(o.instance); n != nil {
 		if want := !spec.PodCIDR.IsValid(); sdk.ToBool(n.SourceDestCheck) != want {
@@ -89,9 +89,22 @@ func (c *Client) machineTags(s MachineSpec) map[string]string {
 	return out
 }
 
+// power returns the wanted state of the instance.
+func (s MachineSpec) power() types.InstanceStateName {
+	if s.Stopped {
+		return types.InstanceStateNameStopped
+	}
+	return types.InstanceStateNameRunning
+}
+
+// isDown reports whether the instance is stopped or about to be.
+func isDown(s types.InstanceStateName) bool {
+	return s == types.InstanceStateNameStopped || s == types.InstanceStateNameStopping
+}
+
 // ConvergeMachine brings a running or stopped machine to what is wanted, in place. It stops the
-// machine only to change the instance type. beforeStop, if not nil, is called before that; its
-// error keeps the machine running. The returned machine is as it is afterwards. If it was started,
+// machine to change the instance type, or if it is to be stopped. beforeStop, if not nil, is called
+// before that; its error keeps the machine running. The returned machine is as it is afterwards. If it was started,
 // its public address may have changed and its SSH server may not answer yet.
 func (c *Client) ConvergeMachine(ctx context.Context, id string, spec MachineSpec, beforeStop func(context.Context, Machine) error) (Machine, error) {
 	o, err := c.observe(ctx, id, routedVPC(spec))
@@ -143,12 +156,13 @@ func (o observation) routed(spec MachineSpec) Machine {
 	return m
 }
 
-// cycle starts the instance, and stops it before if its type has to change.
+// cycle stops the instance if it is to be stopped or its type has to change, and starts it if it is
+// to run.
 func (c *Client) cycle(ctx context.Context, i types.Instance, spec MachineSpec, beforeStop func(context.Context, Machine) error) error {
 	id := sdk.ToString(i.InstanceId)
 	change := spec.InstanceType != "" && string(i.InstanceType) != spec.InstanceType
-	if change || stateOf(i) == types.InstanceStateNameStopping {
-		if stateOf(i) == types.InstanceStateNameRunning || stateOf(i) == types.InstanceStateNamePending {
+	if change || spec.Stopped || stateOf(i) == types.InstanceStateNameStopping {
+		if !isDown(stateOf(i)) {
 			if beforeStop != nil {
 				if err := beforeStop(ctx, machineOf(i)); err != nil {
 					return err
@@ -166,8 +180,15 @@ func (c *Client) cycle(ctx context.Context, i types.Instance, spec MachineSpec, 
 		if _, err := c.EC2.ModifyInstanceAttribute(ctx, &ec2.ModifyInstanceAttributeInput{
 			InstanceId: &id, InstanceType: &types.AttributeValue{Value: &spec.InstanceType},
 		}); err != nil {
-			return errors.Join(fmt.Errorf("change the instance type to %s: %w", spec.InstanceType, err), c.startAgain(ctx, id))
+			err = fmt.Errorf("change the instance type to %s: %w", spec.InstanceType, err)
+			if spec.Stopped {
+				return err
+			}
+			return errors.Join(err, c.startAgain(ctx, id))
 		}
+	}
+	if spec.Stopped {
+		return nil
 	}
 	_, err := c.EC2.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: []string{id}})
 	switch {

@@ -11,8 +11,8 @@
 //
 // What may not enter: states (package host), when a deed is due (packages rollout, maintenance and
 // aws), waiting for its result (package fleet), and Kubernetes: the caller gives units and paths.
-// Only end-pods.sh knows what containerd, the bridge plugin and kube-proxy leave on a worker, by
-// name.
+// Only end-pods.sh and ask-pods-to-end.sh know what containerd, the bridge plugin and kube-proxy
+// leave on a worker, by name.
 package deed
 
 import (
@@ -48,6 +48,7 @@ const (
 	release        deed = "release"
 	wipe           deed = "wipe"
 	endPods        deed = "end-pods"
+	askPodsToEnd   deed = "ask-pods-to-end"
 	rehearse       deed = "rehearse"
 	prepareHostKey deed = "prepare-host-key"
 	switchHostKey  deed = "switch-host-key"

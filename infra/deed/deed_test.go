@@ -26,7 +26,7 @@ func (s *scribe) Run(_ context.Context, cmd remote.Command) (remote.Output, erro
 // TestScripts checks that every deed has a script, that every script belongs to a deed, says what
 // it does, and is valid for a POSIX shell.
 func TestScripts(t *testing.T) {
-	deeds := []deed{stop, start, restart, restartRunning, kill, noteStop, forgetStop, hold, release, wipe, endPods, rehearse, prepareHostKey, switchHostKey, growRoot, snapshot}
+	deeds := []deed{stop, start, restart, restartRunning, kill, noteStop, forgetStop, hold, release, wipe, endPods, askPodsToEnd, rehearse, prepareHostKey, switchHostKey, growRoot, snapshot}
 	files, err := filepath.Glob("*.sh")
 	if err != nil {
 		t.Fatal(err)
@@ -54,6 +54,9 @@ func TestArguments(t *testing.T) {
 	for want, do := range map[string]func(Runner) error{
 		`set -- 'etcd.service' '/var/lib/etcd/member' '/it'\''s'`: func(r Runner) error {
 			return Wipe(t.Context(), r, "etcd.service", "/var/lib/etcd/member", "/it's")
+		},
+		`set -- 'kubelet.service' '30'`: func(r Runner) error {
+			return AskPodsToEnd(t.Context(), r, "kubelet.service", 30*time.Second)
 		},
 		`set -- 'kube-apiserver.service' 'k8s-hold.service' '1.8'`: func(r Runner) error {
 			return Hold(t.Context(), r, "kube-apiserver.service", 1800*time.Millisecond)

@@ -58,6 +58,12 @@ func Wipe(ctx context.Context, r Runner, unit string, paths ...string) error {
 	return wipe.do(ctx, r, append([]string{unit}, paths...)...)
 }
 
+// AskPodsToEnd stops the unit of a kubelet, asks all containers to end, and waits for them at most
+// grace. Those that do not end keep running until the machine stops.
+func AskPodsToEnd(ctx context.Context, r Runner, kubelet string, grace time.Duration) error {
+	return askPodsToEnd.do(ctx, r, kubelet, fmt.Sprintf("%.0f", grace.Seconds()))
+}
+
 // EndPods stops the units of a kubelet, a kube-proxy and a containerd, ends the containers that
 // outlive them, and removes their network.
 func EndPods(ctx context.Context, r Runner, kubelet, proxy, containerd string) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 )
 
 // Clusters holds the turns of every cluster that this process maintains. The zero value is ready
@@ -27,6 +28,37 @@ type Turns struct {
 	mu       sync.Mutex
 	leaving  map[string]bool          // by name and by private address
 	starting map[string]chan struct{} // closed when the machine answers again
+	paused   *paused                  // the last pause; nil if there was none, or a machine has started since
+}
+
+// paused is the result of pausing a cluster.
+type paused struct {
+	ended time.Time
+	err   error
+}
+
+// Pause makes a whole cluster ready for being stopped, once for all machines that call it: do is
+// called by the first, and the others wait for it. It waits for the turn, so no other machine is
+// down or being started meanwhile. If do fails, those that wait get its error, and the next call
+// tries again.
+func (t *Turns) Pause(ctx context.Context, do func(context.Context) error) error {
+	began := time.Now()
+	done, err := t.Take(ctx)
+	defer done()
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	last := t.paused
+	t.mu.Unlock()
+	if last != nil && (last.err == nil || last.ended.After(began)) {
+		return last.err
+	}
+	err = do(ctx)
+	t.mu.Lock()
+	t.paused = &paused{time.Now(), err}
+	t.mu.Unlock()
+	return err
 }
 
 // Take waits for the turn and until no machine is being started. done gives the turn back; it is
@@ -66,7 +98,7 @@ func (t *Turns) Start(name string) (done func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := make(chan struct{})
-	t.starting[name] = c
+	t.starting[name], t.paused = c, nil
 	return func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()

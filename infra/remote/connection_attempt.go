@@ -44,6 +44,9 @@ func (m *Machine) Dialer(ctx context.Context) DialFunc {
 // connection returns the pooled connection and opens it if there is none; reused says that it was
 // open before. The machine may take dial to accept.
 func (m *Machine) connection(ctx context.Context, dial time.Duration) (c *connection, reused bool, err error) {
+	if m.host.Off {
+		return nil, false, unreachable(m.host, errOff)
+	}
 	age, _ := ctx.Value(rememberKey{}).(time.Duration)
 	for {
 		m.mu.Lock()

@@ -31,6 +31,9 @@ type Host struct {
 	HostKeys []string
 	// Bastion, if set, is the machine through which this one is reached.
 	Bastion *Host
+	// Off says that the machine is switched off on purpose. No connection is tried: it is
+	// unreachable at once.
+	Off bool
 }
 
 func (h Host) addr() string { return net.JoinHostPort(h.Address, strconv.Itoa(h.port())) }
@@ -67,6 +70,9 @@ type Pool struct {
 }
 
 const defaultConnectTimeout = 10 * time.Second
+
+// errOff is why a machine that is [Host.Off] is unreachable.
+var errOff = errors.New("it is stopped on purpose")
 
 // errClosed is the error of every use of a closed pool.
 var errClosed = errors.New("the connection pool is closed")

@@ -118,11 +118,12 @@ func (o *operation) byName(name string) *convergence {
 	return nil
 }
 
-// skipped returns the error about machines that were skipped, nil if there are none.
+// skipped returns the error about machines that were skipped, nil if there are none. Machines that
+// are off on purpose are not meant.
 func (o *operation) skipped() error {
 	gone := map[string]error{}
 	for _, m := range o.machines {
-		if m.gone != nil {
+		if m.gone != nil && !m.Host.Off {
 			gone[m.Name()] = m.gone
 		}
 	}

@@ -90,6 +90,11 @@ func (o *operation) report(ctx context.Context, more func(context.Context, *Repo
 		extra.Unjudged = nil // every question went to a machine that could not be reached, which is reported already
 	}
 	out.add(extra)
+	for _, m := range o.machines {
+		if m.Host.Off { // on purpose, so there is nothing to report
+			delete(out.Unreachable, m.Name())
+		}
+	}
 	out.Record = o.result()
 	return out
 }

@@ -228,6 +228,7 @@ func (r *addonResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanR
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	plan.checkPower(ctx, req, &resp.Diagnostics)
 	addFieldErrors(ctx, req.Plan, plan.check(ctx, &resp.Diagnostics), &resp.Diagnostics)
 	// Broken manifests are errors also while other arguments are not known yet.
 	a := rollout.Addon{Name: plan.Name.ValueString()}
@@ -296,7 +297,7 @@ func (r *addonResource) apply(ctx context.Context, m *addonModel, rec addonRecor
 		return rec
 	}
 	var err error
-	if rec.Claim, err = r.data.claimID(rec.Claim, m.Claim.ValueString()); err == nil {
+	if rec.Claim, err = r.data.claimID(rec.Claim, m.Claim.ValueString()); err == nil && !m.off(ctx, diags) {
 		a.Claim = rec.Claim
 		rec.Objects, err = r.data.engine(ctx).ApplyObjects(ctx, a, rec.Objects)
 	}
@@ -333,6 +334,9 @@ func (r *addonResource) Read(ctx context.Context, req resource.ReadRequest, resp
 	}
 	ctx, cancel := tf.WithTimeout(ctx, state.Timeouts.Read, addonDeadlines.Read, &resp.Diagnostics)
 	defer cancel()
+	if state.off(ctx, &resp.Diagnostics) {
+		return
+	}
 	report, err := r.data.engine(ctx).ObserveObjects(ctx, a, rec.Objects)
 	if err != nil {
 		addError(&resp.Diagnostics, "Cannot compare the addon "+a.Name+" with the cluster", err)
@@ -354,6 +358,11 @@ func (r *addonResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 	}
 	ctx, cancel := tf.WithTimeout(ctx, state.Timeouts.Delete, addonDeadlines.Delete, &resp.Diagnostics)
 	defer cancel()
+	if state.off(ctx, &resp.Diagnostics) {
+		resp.Diagnostics.AddWarning("The objects of addon "+a.Name+" were not deleted",
+			"The machines of the API servers are stopped. If the cluster is destroyed as well, the objects are gone with it. Otherwise delete them with kubectl, when it runs again.")
+		return
+	}
 	kept, err := r.data.engine(ctx).RemoveObjects(ctx, a, rec.Objects)
 	if len(kept) > 0 {
 		resp.Diagnostics.AddWarning(fmt.Sprintf("%d objects of addon %s were kept", len(kept), a.Name),

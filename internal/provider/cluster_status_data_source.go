@@ -119,7 +119,8 @@ func (s *clusterStatusDataSource) Schema(_ context.Context, _ datasource.SchemaR
 		return schema.ListNestedAttribute{Computed: true, MarkdownDescription: description, NestedObject: schema.NestedAttributeObject{Attributes: attributes}}
 	}
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "The present status of a cluster. A cluster that is unhealthy or cannot be reached never fails a plan: `healthy` is false, and `problems` and `alarms` say why.",
+		MarkdownDescription: "The present status of a cluster. A cluster that is unhealthy or cannot be reached never fails a plan: `healthy` is false, and `problems` and `alarms` say why. " +
+			"Nothing is asked of a cluster that is paused: it is not healthy, and `problems` says that.",
 		Attributes: map[string]schema.Attribute{
 			"pki":           schema.ObjectAttribute{Required: true, AttributeTypes: pkiRef.Type().AttrTypes, MarkdownDescription: pkiRefDescription},
 			"control_plane": schema.ObjectAttribute{Required: true, AttributeTypes: controlPlaneRef.Type().AttrTypes, MarkdownDescription: controlPlaneRefDescription},
@@ -214,7 +215,11 @@ func (s *clusterStatusDataSource) Read(ctx context.Context, req datasource.ReadR
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	m.fill(ctx, s.data.engine(ctx).Status(ctx, query), s.data.now())
+	status := rollout.Status{Problems: []string{"The machines of the API servers are stopped on purpose, so nothing was asked."}}
+	if cp.PowerState.ValueString() != stopped {
+		status = s.data.engine(ctx).Status(ctx, query)
+	}
+	m.fill(ctx, status, s.data.now())
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 

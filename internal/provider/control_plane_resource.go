@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
@@ -76,6 +77,7 @@ func newControlPlaneResource() resource.Resource {
 		check:      checkControlPlane,
 		kubernetes: func(m *controlPlaneModel) types.String { return m.Version },
 		outputs:    controlPlaneOutputs,
+		needed:     oneHost,
 		spec:       controlPlaneSpec,
 		downloads: func(c *artifact.Catalog, _ *controlPlaneModel, s *rollout.ControlPlane) (err error) {
 			s.Spec.Artifacts, err = c.ControlPlaneSet(s.Spec.Version)
@@ -264,8 +266,24 @@ func controlPlaneOutputs(ctx context.Context, m *controlPlaneModel, diags *diag.
 	m.Ref = controlPlaneRef.Value(ctx, controlPlaneRefModel{
 		Cluster: m.ID, Version: m.Version, Endpoint: lb.Endpoint, PrivateEndpoint: lb.PrivateEndpoint,
 		PodCIDR: m.PodCIDR, ServiceCIDR: m.ServiceCIDR, NodeCIDRs: m.NodeCIDRs, DNSIP: m.DNSIP, Domain: m.Domain,
+		PowerState: apiPower(ctx, m.Hosts, diags),
 	})
 }
+
+// apiPower returns the power state of an API: stopped if all of its machines are.
+func apiPower(ctx context.Context, l types.List, diags *diag.Diagnostics) types.String {
+	hosts, known := hostsFrom(ctx, l, diags)
+	if !known || slices.ContainsFunc(hosts, func(h hostModel) bool { return h.PowerState.IsUnknown() }) {
+		return types.StringUnknown()
+	}
+	if powerOf("hosts", hosts).allOff() {
+		return types.StringValue(stopped)
+	}
+	return types.StringValue(running)
+}
+
+// oneHost is the needed hosts of a role that works with a single one.
+func oneHost(int) int { return 1 }
 
 func controlPlaneSpec(ctx context.Context, d *providerData, m *controlPlaneModel, diags *diag.Diagnostics) rollout.ControlPlane {
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
@@ -70,6 +71,7 @@ func newEtcdClusterResource() resource.Resource {
 			return err
 		},
 		lost:     lostEtcdData,
+		needed:   etcd.Quorum,
 		importer: etcdImporter(),
 	}}
 }

@@ -30,6 +30,7 @@ type hostModel struct {
 	PodCIDR    cidrtypes.IPv4Prefix `tfsdk:"pod_cidr"`
 	InstanceID types.String         `tfsdk:"instance_id"`
 	Role       types.String         `tfsdk:"role"`
+	PowerState types.String         `tfsdk:"power_state"`
 }
 
 // hostRef is k8s_machine.x.host. As an input it has no Required attributes: the framework would
@@ -72,6 +73,10 @@ var hostRef = tf.NewReference[hostModel](map[string]schema.Attribute{
 	"role": schema.StringAttribute{
 		Optional: true, MarkdownDescription: "Role of the `k8s_machine`, for which its security group was made. Other roles are refused. Default: any.",
 		Validators: []validator.String{stringvalidator.OneOf(component.RoleController, component.RoleWorker, component.RoleLoadBalancer)},
+	},
+	"power_state": schema.StringAttribute{
+		Optional: true, MarkdownDescription: "`running`, `stopped`, or `paused` if it is stopped together with its whole cluster. The provider does not connect to a machine that is not to run. Default: `running`.",
+		Validators: []validator.String{stringvalidator.OneOf(running, stopped, paused)},
 	},
 })
 
@@ -126,6 +131,7 @@ func (h hostModel) remoteAt(address string, d *providerData) remote.Host {
 		Port:     int(h.Port.ValueInt64()),
 		User:     h.User.ValueString(),
 		HostKeys: []string{h.HostKey.ValueString()},
+		Off:      h.off(),
 	}
 	if out.User == "" {
 		out.User = d.ssh.user

@@ -82,6 +82,7 @@ func newLBResource() resource.Resource {
 		acquire:  acquireAddress,
 		inspect:  inspectAddress,
 		release:  releaseAddress,
+		needed:   oneHost,
 	}}
 }
 

@@ -131,7 +131,7 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	// address changes.
 	m.InstanceType = types.StringValue(found.InstanceType)
 	m.InstanceProfile = tf.OptionalString(found.InstanceProfile)
-	if grow {
+	if grow && !m.stops() {
 		drift = append(drift, finding.Finding{Subject: m.Name.ValueString(), Kind: finding.RootFileSystem, Problem: finding.TooSmall})
 	}
 	m.Claim, m.Drift = tf.OptionalString(h.ID), driftValue(drift)
@@ -229,6 +229,10 @@ func (r *machineResource) converge(ctx context.Context, client *infraaws.Client,
 	private.routes = made.RouteTables
 	private.grow = private.grow || m.RootVolumeSize.ValueInt64() > state.RootVolumeSize.ValueInt64()
 	made.Name, made.User, made.HostKey = m.Name.ValueString(), m.User.ValueString(), state.HostKey.ValueString()
+	if m.stops() {
+		m.fill(ctx, made)
+		return private, nil
+	}
 	if restart.suspended || state.restarts(*m) {
 		if err := client.WaitMachine(ctx, made, r.data.connect); err != nil {
 			return private, err
@@ -304,6 +308,7 @@ func (m machineModel) spec(ctx context.Context, diags *diag.Diagnostics) infraaw
 		PrivateIP:       tf.Addr(m.PrivateIP),
 		PodCIDR:         tf.Prefix(m.PodCIDR),
 		PublicIP:        m.AssociatePublicIP.ValueBool(),
+		Stopped:         m.stops(),
 		InstanceType:    m.InstanceType.ValueString(),
 		InstanceProfile: m.InstanceProfile.ValueString(),
 		Image:           m.AMI.ValueString(),

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
@@ -19,9 +20,11 @@ import (
 // findDutyFunc finds out what a machine does for its cluster.
 type findDutyFunc func(context.Context, fleet.Target) (*maintenance.Duty, error)
 
-// targetAt returns the machine as a target, at the addresses that EC2 reports now.
+// targetAt returns the machine as a target, at the addresses that EC2 reports now, for as long as
+// it runs.
 func (m machineModel) targetAt(d *providerData, now infraaws.Machine) fleet.Target {
 	h := m.host()
+	h.PowerState = types.StringValue(running)
 	h.PublicIP, h.PrivateIP = tf.OptionalAddr(now.PublicIP), tf.OptionalAddr(now.PrivateIP)
 	h.Address = tf.OptionalAddr(now.Address()).StringValue
 	return fleet.Target{Host: h.remote(d), Node: h.node()}
@@ -174,18 +177,21 @@ type machineRestart struct {
 	done  func()            // ends the machine's turn
 	duty  *maintenance.Duty // nil until what the machine does is known
 
-	suspended bool // the machine has been prepared to be stopped
+	suspended bool // the machine has been prepared to be stopped, and the others run on
+	paused    bool // the machine was stopped together with its cluster
 }
 
 // begin waits for the machine's turn if the change stops it. Time limits do not run yet. A machine
-// that is stopped already does not wait for its turn; the others wait for it.
+// that is stopped already does not wait for its turn; if it is to run, the others wait for it. A
+// whole cluster that is paused takes one turn, see pauseCluster.
 func (r *machineResource) begin(ctx context.Context, m, state machineModel, diags *diag.Diagnostics) (*machineRestart, error) {
-	s := &machineRestart{r: r, model: m, done: func() {}, turns: r.data.clusters.Turns(m.spec(ctx, diags).Cluster)}
+	s := &machineRestart{r: r, model: m, done: func() {}, turns: r.data.clusters.Turns(m.spec(ctx, diags).Cluster), paused: state.pausedNetwork().ValueBool()}
 	var err error
 	switch {
+	case m.stops() && (state.InstanceState.ValueString() != running || m.pausedNetwork().ValueBool()):
 	case state.InstanceState.ValueString() != running:
 		s.done = s.turns.Start(m.Name.ValueString())
-	case !m.InstanceType.Equal(state.InstanceType):
+	case m.stops(), !m.InstanceType.Equal(state.InstanceType):
 		s.done, err = s.turns.Take(ctx)
 	}
 	return s, err
@@ -193,6 +199,9 @@ func (r *machineResource) begin(ctx context.Context, m, state machineModel, diag
 
 // stop prepares the machine to be stopped.
 func (s *machineRestart) stop(ctx context.Context, client *infraaws.Client, now infraaws.Machine) error {
+	if s.model.pausedNetwork().ValueBool() {
+		return s.pauseCluster(ctx, client, now)
+	}
 	duty, err := s.r.duty(ctx, client, s.model, now)
 	if err != nil {
 		return fmt.Errorf("not stopped, since what runs on it is not known: %w", err)
@@ -207,8 +216,12 @@ func (s *machineRestart) stop(ctx context.Context, client *infraaws.Client, now 
 
 // resume waits until the started machine is healthy again. A machine that was found stopped does
 // again what an interrupted change has noted on it; there is nothing to wait for on one that
-// somebody has stopped.
+// somebody has stopped. Machines of a cluster that was paused do not wait: what they need of one
+// another, and new certificates, come with the roles.
 func (s *machineRestart) resume(ctx context.Context, client *infraaws.Client, now infraaws.Machine) error {
+	if s.paused {
+		return nil
+	}
 	if s.duty == nil {
 		duty, err := s.r.duty(ctx, client, s.model, now)
 		if err != nil {

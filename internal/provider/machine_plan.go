@@ -16,8 +16,13 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
-// running is the only planned state of an instance.
-const running = "running"
+// running and stopped are the states of an instance that are planned. paused is the power state, in
+// a host, of a machine that is stopped together with its cluster.
+const (
+	running = "running"
+	stopped = "stopped"
+	paused  = "paused"
+)
 
 // ModifyPlan implements resource.ResourceWithModifyPlan.
 func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
@@ -34,7 +39,7 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	network, _ := networkRef.Read(ctx, plan.Network, &resp.Diagnostics)
 	plan.check(ctx, req.Plan, network, &resp.Diagnostics)
 	plan.TagsAll = r.data.planTags(plan.Tags, &resp.Diagnostics)
-	plan.InstanceState = types.StringValue(running)
+	plan.planPower(config, network, &resp.Diagnostics)
 
 	if req.State.Raw.IsNull() {
 		r.planNew(ctx, config, &plan, &resp.Diagnostics)
@@ -72,6 +77,7 @@ func checkImported(ctx context.Context, req resource.ModifyPlanRequest, state ma
 
 // planNew plans a machine that does not exist yet.
 func (r *machineResource) planNew(ctx context.Context, config machineModel, plan *machineModel, diags *diag.Diagnostics) {
+	plan.refuseNew(ctx, diags)
 	r.data.checkAgentKey(diags)
 	if config.User.IsNull() {
 		plan.User = types.StringValue(r.data.ssh.user)
@@ -92,6 +98,10 @@ func (m *machineModel) planUpdate(ctx context.Context, state machineModel, diags
 		diags.AddAttributeError(path.Root("root_volume_size"), "A volume cannot shrink",
 			fmt.Sprintf("The root volume of %s has %d GiB: set root_volume_size to %d, or replace the machine with -replace.", m.Name.ValueString(), size, size))
 	}
+	if m.stops() && !m.RootVolumeSize.Equal(state.RootVolumeSize) {
+		diags.AddAttributeError(path.Root("root_volume_size"), "A stopped machine's file system cannot grow",
+			fmt.Sprintf("%s is to be stopped, and the file system grows while it runs. Change the size before, or after it runs again.", m.Name.ValueString()))
+	}
 	m.PublicIP = state.PublicIP
 	if state.restarts(*m) && m.AssociatePublicIP.ValueBool() {
 		m.PublicIP = iptypes.NewIPv4AddressUnknown()
@@ -102,13 +112,18 @@ func (m *machineModel) planUpdate(ctx context.Context, state machineModel, diags
 // restarts reports whether an update from this state to the plan starts the instance. public_ip does
 // not tell: a machine without a public address has none before and after.
 func (m machineModel) restarts(plan machineModel) bool {
-	return m.InstanceState.ValueString() != running || !plan.InstanceType.Equal(m.InstanceType)
+	return !plan.stops() && (m.InstanceState.ValueString() != running || !plan.InstanceType.Equal(m.InstanceType))
 }
 
 // host returns the machine as other resources see it. Attributes may be unknown.
 func (m machineModel) host() hostModel {
+	power := m.PowerState
+	if m.pausedNetwork().ValueBool() {
+		power = types.StringValue(paused)
+	}
 	h := hostModel{
-		Name: m.Name, PrivateIP: m.PrivateIP, PublicIP: m.PublicIP, Port: types.Int64Value(22),
+		PowerState: power,
+		Name:       m.Name, PrivateIP: m.PrivateIP, PublicIP: m.PublicIP, Port: types.Int64Value(22),
 		User: m.User, HostKey: m.HostKey, PodCIDR: m.PodCIDR, InstanceID: m.ID, Role: m.Role,
 		Address: m.PublicIP.StringValue,
 	}

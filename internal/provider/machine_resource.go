@@ -51,6 +51,7 @@ type machineModel struct {
 	RootVolumeSize    types.Int64          `tfsdk:"root_volume_size"`
 	AssociatePublicIP types.Bool           `tfsdk:"associate_public_ip_address"`
 	InstanceProfile   types.String         `tfsdk:"instance_profile"`
+	PowerState        types.String         `tfsdk:"power_state"`
 	User              types.String         `tfsdk:"user"`
 	Adopt             types.Bool           `tfsdk:"adopt"`
 	Tags              types.Map            `tfsdk:"tags"`
@@ -76,8 +77,8 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 		MarkdownDescription: "One EC2 instance with a stable name and private address, reached by SSH with a pinned host key, and the routes to its pods.\n\n" +
 			"It is launched with an encrypted gp3 root volume and with IMDSv2 required, at a hop limit of 1. At the first connection it replaces the SSH host key " +
 			"it was launched with by one that only the machine knows; the public half of that key is recorded here and in a tag. A newer image never replaces a " +
-			"machine: use `-replace`. An instance that is found stopped is started again.\n\n" +
-			"Before a machine is stopped (for another `instance_type`) or terminated, the provider finds out what runs on it and takes it down gracefully: pods " +
+			"machine: use `-replace`. An instance that somebody else has stopped is started again.\n\n" +
+			"Before a machine is stopped (for another `instance_type`, or by `power_state`) or terminated, the provider finds out what runs on it and takes it down gracefully: pods " +
 			"are drained within PodDisruptionBudgets, the API server stops once the load balancer no longer sends it connections, and an etcd member that will not " +
 			"return leaves its cluster. The machines of a cluster go down one at a time, even if one apply changes all of them. The next one follows once the " +
 			"previous one is healthy again: its etcd member healthy, its API server ready, its node Ready. A change that would break the cluster is refused: " +
@@ -148,6 +149,14 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 					"account attaches one to all instances, as Systems Manager's Quick Setup does, name it here, or leave it to the account with `ignore_changes` in the `lifecycle` block.",
 				Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
 			},
+			"power_state": schema.StringAttribute{
+				Optional: true, Computed: true,
+				MarkdownDescription: "`running` or `stopped`. A machine that is to be stopped is drained first, and its API server and etcd member stop; disk, private address, Elastic IP and host key " +
+					"stay. It is refused if the cluster cannot do without the machine. `k8s_etcd_cluster`, `k8s_control_plane` and `k8s_lb` refuse it in the plan: a quorum of the members, one API server " +
+					"and the load balancer must run. To stop the whole cluster, set `paused` of `k8s_network` instead. While it is stopped, the provider does not connect to it, the root volume cannot " +
+					"grow, and a machine cannot be created stopped. An instance that somebody else starts is drift. Default: `running`; `stopped` if the network is paused.",
+				Validators: []validator.String{stringvalidator.OneOf(running, stopped)},
+			},
 			"user": schema.StringAttribute{
 				Optional: true, Computed: true,
 				MarkdownDescription: "Login user, created at launch with passwordless sudo and the provider's SSH key. A change replaces the machine. Default: the provider's `ssh.user`.",
@@ -161,7 +170,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"image_id": schema.StringAttribute{Computed: true, MarkdownDescription: "AMI in use.", PlanModifiers: keep},
 			"instance_state": schema.StringAttribute{
 				Computed:            true,
-				MarkdownDescription: "State of the instance in EC2. A plan always sets it to `running`.",
+				MarkdownDescription: "State of the instance in EC2. A plan always sets it to `power_state`.",
 			},
 			"public_ip": schema.StringAttribute{
 				Computed: true, CustomType: iptypes.IPv4AddressType{},
@@ -206,13 +215,17 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 		return
 	}
 	var network networkModel
-	network.Cluster = types.StringValue(found.Cluster)
+	network.Cluster, network.Paused = types.StringValue(found.Cluster), types.BoolValue(false)
 	network.fill(ctx, n)
 	var m machineModel
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), found.ID)...)
 	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
 	m.Name, m.Role, m.User = types.StringValue(found.Name), types.StringValue(string(found.Role)), types.StringValue(found.User)
 	m.Network, m.PodCIDR = network.Ref, tf.OptionalPrefix(podCIDR)
+	m.PowerState = types.StringValue(running)
+	if found.State == stopped {
+		m.PowerState = types.StringValue(stopped)
+	}
 	m.InstanceType, m.RootVolumeSize = types.StringValue(found.InstanceType), types.Int64Value(int64(found.RootVolumeGiB))
 	m.AssociatePublicIP = types.BoolValue(found.PublicIP.IsValid())
 	m.InstanceProfile = tf.OptionalString(found.InstanceProfile)

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -85,7 +86,11 @@ func (m *networkModel) planFromState(ctx context.Context, state networkModel, ad
 	if !sameSubnets {
 		m.NodeCIDRs = types.SetUnknown(cidrtypes.IPv4PrefixType{})
 	}
-	m.Ref = state.Ref
+	ref, known := networkRef.Read(ctx, state.Ref, &diag.Diagnostics{})
+	if m.Ref = state.Ref; known && !ref.Paused.Equal(m.Paused) {
+		ref.Paused = m.Paused
+		m.Ref = networkRef.Value(ctx, ref)
+	}
 	if complete && sameSubnets {
 		return
 	}
@@ -100,7 +105,7 @@ func (m *networkModel) planFromState(ctx context.Context, state networkModel, ad
 func (m *networkModel) ref(ctx context.Context, subnets types.List) types.Object {
 	return networkRef.Value(ctx, networkRefModel{
 		Cluster: m.Cluster, VPCID: m.VPCID, VPCCIDR: m.VPCCIDR, NodeCIDR: m.NodeCIDR,
-		Subnets: subnets, SecurityGroupIDs: m.SecurityGroupIDs,
+		Subnets: subnets, SecurityGroupIDs: m.SecurityGroupIDs, Paused: m.Paused,
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
@@ -60,6 +61,7 @@ type networkModel struct {
 	NodePortCIDRs    types.Set            `tfsdk:"nodeport_cidrs"`
 	BastionRole      types.String         `tfsdk:"bastion_role"`
 	IgnoreRules      types.Object         `tfsdk:"ignore_rules"`
+	Paused           types.Bool           `tfsdk:"paused"`
 	Adopt            types.Bool           `tfsdk:"adopt"`
 	Tags             types.Map            `tfsdk:"tags"`
 	TagsAll          types.Map            `tfsdk:"tags_all"`
@@ -155,10 +157,16 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				Validators: []validator.String{stringvalidator.OneOf(string(infraaws.RoleLoadBalancer), string(infraaws.RoleController), string(infraaws.RoleWorker))},
 			},
 			"ignore_rules": ignoreRulesAttribute(),
-			"adopt":        adoptAttribute(),
-			protection:     protectionAttribute(),
-			"tags":         tagsAttribute(),
-			"tags_all":     tagsAllAttribute(),
+			"paused": schema.BoolAttribute{
+				Optional: true, Computed: true, Default: booldefault.StaticBool(false),
+				MarkdownDescription: "Whether the whole cluster is paused: every `k8s_machine` with this network is stopped, and starts again with `false`. Before the first instance stops, pods are " +
+					"ended, then the API servers and the etcd members stop, the leader last. Disks, private addresses, the Elastic IP and host keys stay. While a cluster is paused, the provider " +
+					"connects to none of its machines, and other arguments of its resources cannot be changed: see the guide on pausing. To stop one machine, set its `power_state`. Default: `false`.",
+			},
+			"adopt":    adoptAttribute(),
+			protection: protectionAttribute(),
+			"tags":     tagsAttribute(),
+			"tags_all": tagsAllAttribute(),
 			"security_group_ids": schema.MapAttribute{
 				Computed: true, ElementType: types.StringType,
 				MarkdownDescription: "Id of the security group by role: `lb`, `controller`, `worker`.",
@@ -378,6 +386,7 @@ func (r *networkResource) ImportState(ctx context.Context, req resource.ImportSt
 		NodePortCIDRs: types.SetNull(cidrtypes.IPv4PrefixType{}),
 		InstanceTypes: types.SetNull(types.StringType), // they mattered for the choice of the zone only
 		IgnoreRules:   noIgnoreRules(),
+		Paused:        types.BoolValue(false),
 	}
 	if len(spec.NodePortCIDRs) > 0 {
 		m.NodePortCIDRs = tf.PrefixesValue(spec.NodePortCIDRs)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
@@ -39,6 +40,7 @@ type networkRefModel struct {
 	VPCCIDR          cidrtypes.IPv4Prefix `tfsdk:"vpc_cidr"`
 	Subnets          types.List           `tfsdk:"subnets"`
 	SecurityGroupIDs types.Map            `tfsdk:"security_group_ids"`
+	Paused           types.Bool           `tfsdk:"paused"`
 }
 
 var networkRef = tf.NewReference[networkRefModel](map[string]schema.Attribute{
@@ -57,6 +59,7 @@ var networkRef = tf.NewReference[networkRefModel](map[string]schema.Attribute{
 		Required: true, ElementType: types.StringType,
 		MarkdownDescription: "Id of the security group by role: `lb`, `controller`, `worker`.",
 	},
+	"paused": schema.BoolAttribute{Optional: true, MarkdownDescription: "Whether the cluster is paused, and all of its machines are stopped. Default: `false`."},
 })
 
 // subnets returns the subnets all of whose attributes are known.
@@ -222,6 +225,7 @@ type controlPlaneRefModel struct {
 	NodeCIDRs       types.Set            `tfsdk:"node_cidrs"`
 	DNSIP           iptypes.IPv4Address  `tfsdk:"dns_ip"`
 	Domain          types.String         `tfsdk:"domain"`
+	PowerState      types.String         `tfsdk:"power_state"`
 }
 
 var controlPlaneRef = tf.NewReference[controlPlaneRefModel](map[string]schema.Attribute{
@@ -234,6 +238,8 @@ var controlPlaneRef = tf.NewReference[controlPlaneRefModel](map[string]schema.At
 	"node_cidrs":       schema.SetAttribute{Optional: true, ElementType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Networks of the subnets for machines."},
 	"dns_ip":           schema.StringAttribute{Required: true, CustomType: iptypes.IPv4AddressType{}, MarkdownDescription: "Service address of cluster DNS."},
 	"domain":           required("Domain of cluster DNS."),
+	"power_state": schema.StringAttribute{Optional: true, MarkdownDescription: "`stopped` if all machines of the API servers are stopped: then the API is not asked. Default: `running`.",
+		Validators: []validator.String{stringvalidator.OneOf(running, stopped)}},
 })
 
 const controlPlaneRefDescription = "Control plane of the cluster: `k8s_control_plane.<name>.ref`."

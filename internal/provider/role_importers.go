@@ -191,7 +191,8 @@ func lookUpLB(ctx context.Context, d *providerData, id string) (map[string]any, 
 
 // hostOfMachine returns an EC2 machine as k8s_machine.x.host.
 func hostOfMachine(ctx context.Context, found infraaws.Machine) hostModel {
-	m := machineModel{Name: types.StringValue(found.Name), User: types.StringValue(found.User), Role: types.StringValue(string(found.Role))}
+	m := machineModel{Name: types.StringValue(found.Name), User: types.StringValue(found.User), Role: types.StringValue(string(found.Role)),
+		PowerState: types.StringValue(running)}
 	m.PrivateIP, m.PublicIP = iptypes.NewIPv4AddressUnknown(), iptypes.NewIPv4AddressUnknown()
 	m.fill(ctx, found)
 	return m.host()

@@ -58,6 +58,10 @@ type role[M any, S rollout.Role] struct {
 	// chooses. It is nil if there are none.
 	downloads func(*artifact.Catalog, *M, *S) error
 
+	// needed returns how many of so many hosts must run unless the whole cluster is paused; nil
+	// means none.
+	needed func(hosts int) int
+
 	// keys is set for a role whose machines have certificates of the cluster.
 	keys bool
 	// lost says what ends with the role's data, in a warning of the plan; nil for a role without
@@ -153,6 +157,8 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 	}
 	var s S
 	r.role.settings.toSpec(ctx, &plan, &s)
+	power := r.power(ctx, req.Plan, &resp.Diagnostics)
+	r.checkPower(ctx, req, power, &resp.Diagnostics)
 	addFieldErrors(ctx, req.Plan, r.role.check(ctx, &plan, prior, s, &resp.Diagnostics), &resp.Diagnostics)
 	checkRotationFinished(ctx, req, &resp.Diagnostics)
 	if prior != nil && r.role.keys {
@@ -192,6 +198,10 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 		return
 	}
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+	if power.allOff() {
+		r.keepComputed(ctx, req, resp)
+		return
+	}
 	if r.role.observed != nil && !resp.Plan.Raw.Equal(req.State.Raw) {
 		r.role.observed(ctx, r.data, &plan, nil)
 		resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
@@ -237,7 +247,7 @@ func (r *roleResource[M, S]) Create(ctx context.Context, req resource.CreateRequ
 	defer cancel()
 	var rec roleRecord
 	var h holding
-	acquired := r.converge(ctx, &plan, nil, &rec, &h, &resp.Diagnostics)
+	acquired := r.converge(ctx, &plan, nil, &rec, &h, false, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() && !acquired {
 		return
 	}
@@ -277,7 +287,8 @@ func (r *roleResource[M, S]) Update(ctx context.Context, req resource.UpdateRequ
 	ctx, cancel := tf.WithTimeout(ctx, r.role.common(&plan).Timeouts.Update, roleDeadlines.Update, &resp.Diagnostics)
 	defer cancel()
 	h := readHolding(ctx, req.Private, r.role.common(&prior).Claim, &resp.Diagnostics)
-	r.converge(ctx, &plan, &prior, &rec, &h, &resp.Diagnostics)
+	off := r.power(ctx, req.Plan, &resp.Diagnostics).allOff()
+	r.converge(ctx, &plan, &prior, &rec, &h, off, &resp.Diagnostics)
 	r.keepHolding(ctx, resp.Private, h, &resp.Diagnostics)
 	// The record contains what was done before a failure.
 	tf.WritePrivate(ctx, resp.Private, recordKey, rec, &resp.Diagnostics)
@@ -288,8 +299,8 @@ func (r *roleResource[M, S]) Update(ctx context.Context, req resource.UpdateRequ
 }
 
 // converge applies the planned model and completes it. It reports whether an object exists now that
-// costs money.
-func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *roleRecord, h *holding, diags *diag.Diagnostics) (acquired bool) {
+// costs money. While all machines are off on purpose, only that object is applied.
+func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *roleRecord, h *holding, off bool, diags *diag.Diagnostics) (acquired bool) {
 	common := r.role.common(plan)
 	rec.Record.Claim = cmp.Or(rec.Record.Claim, common.Claim.ValueString())
 	if r.role.acquire != nil {
@@ -307,6 +318,13 @@ func (r *roleResource[M, S]) converge(ctx context.Context, plan, prior *M, rec *
 		return acquired
 	}
 	want := r.spec(ctx, plan, diags)
+	if off {
+		rec.addChecksums(want.Artifacts())
+		common.Drift = tf.NoDrift()
+		r.setFiles(plan, want, diags)
+		r.role.outputs(ctx, plan, diags)
+		return acquired
+	}
 	var before rollout.Role
 	if prior != nil {
 		s := r.spec(ctx, prior, diags)
@@ -363,15 +381,19 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	}
 	ctx, cancel := tf.WithTimeout(ctx, r.role.common(&state).Timeouts.Read, roleDeadlines.Read, &resp.Diagnostics)
 	defer cancel()
-	if r.data.sshUnknown {
+	off := r.power(ctx, req.State, &resp.Diagnostics).allOff()
+	if r.data.sshUnknown && !off {
 		if r.data.firstWarning("ssh of the provider") {
 			resp.Diagnostics.AddWarning("The machines are not compared", "The provider's ssh depends on what is known only after the apply. The last known state is kept.")
 		}
 		return
 	}
 	hadLeft := len(rec.Record.Left) > 0
-	r.data.forgetTerminated(ctx, &rec)
-	report, err := r.data.engine(ctx).Observe(ctx, spec, rec.Record)
+	report, err := rollout.Report{Record: rec.Record}, error(nil)
+	if !off {
+		r.data.forgetTerminated(ctx, &rec)
+		report, err = r.data.engine(ctx).Observe(ctx, spec, rec.Record)
+	}
 	if err != nil {
 		r.addError("refresh", err, &resp.Diagnostics)
 		return
@@ -421,18 +443,27 @@ func (r *roleResource[M, S]) Delete(ctx context.Context, req resource.DeleteRequ
 	if r.data.elsewhere(ctx, what, h, &resp.Diagnostics); resp.Diagnostics.HasError() {
 		return
 	}
-	removal, err := r.data.engine(ctx).Remove(ctx, spec, rec.Record)
-	rec.Record.Left = removal.Left
-	r.data.forgetTerminated(ctx, &rec)
-	r.warnOfAbandoned(rec.Record.Left, &resp.Diagnostics)
-	r.warnOfKept(removal.Kept, &resp.Diagnostics)
-	if err != nil {
-		r.addError("delete", err, &resp.Diagnostics)
+	if power := r.power(ctx, req.State, &resp.Diagnostics); power.allOff() {
+		r.warnOfStopped(power, &resp.Diagnostics)
+	} else if !r.remove(ctx, spec, rec, &resp.Diagnostics) {
 		return
 	}
 	if r.role.release != nil {
 		r.role.release(ctx, r.data, &state, h, &resp.Diagnostics)
 	}
+}
+
+// remove removes the role from its machines and reports whether that succeeded.
+func (r *roleResource[M, S]) remove(ctx context.Context, spec S, rec roleRecord, diags *diag.Diagnostics) bool {
+	removal, err := r.data.engine(ctx).Remove(ctx, spec, rec.Record)
+	rec.Record.Left = removal.Left
+	r.data.forgetTerminated(ctx, &rec)
+	r.warnOfAbandoned(rec.Record.Left, diags)
+	r.warnOfKept(removal.Kept, diags)
+	if err != nil {
+		r.addError("delete", err, diags)
+	}
+	return err == nil
 }
 
 // warn adds one warning for each machine that does not answer, and an error for a machine whose

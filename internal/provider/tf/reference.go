@@ -78,6 +78,9 @@ func output(a schema.Attribute) schema.Attribute {
 	case schema.StringAttribute:
 		a.Required, a.Optional, a.Computed, a.Validators = false, false, true, nil
 		return a
+	case schema.BoolAttribute:
+		a.Required, a.Optional, a.Computed, a.Validators = false, false, true, nil
+		return a
 	case schema.Int64Attribute:
 		a.Required, a.Optional, a.Computed, a.Validators = false, false, true, nil
 		return a

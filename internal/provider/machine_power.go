@@ -1,0 +1,88 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
+)
+
+// The power state of machines: k8s_machine.power_state, and paused of k8s_network.
+
+// pausedNetwork returns whether the machine's cluster is paused; null means no.
+func (m machineModel) pausedNetwork() types.Bool {
+	p, _ := m.Network.Attributes()["paused"].(types.Bool)
+	return p
+}
+
+// stops reports whether the machine is to be stopped.
+func (m machineModel) stops() bool { return m.PowerState.ValueString() == stopped }
+
+// planPower plans the power state and the state of the instance that follows from it.
+func (m *machineModel) planPower(config machineModel, network networkRefModel, diags *diag.Diagnostics) {
+	switch {
+	case !config.PowerState.IsNull():
+		m.PowerState = config.PowerState
+	case m.Network.IsUnknown() || network.Paused.IsUnknown():
+		m.PowerState = types.StringUnknown()
+	case network.Paused.ValueBool():
+		m.PowerState = types.StringValue(stopped)
+	default:
+		m.PowerState = types.StringValue(running)
+	}
+	m.InstanceState = m.PowerState
+	if network.Paused.ValueBool() && m.PowerState.ValueString() == running {
+		diags.AddAttributeError(path.Root("power_state"), "The cluster is paused",
+			fmt.Sprintf("k8s_network has paused = true, which stops every machine of the cluster, so %s cannot run: remove power_state, or set paused to false.", m.Name.ValueString()))
+	}
+}
+
+// refuseNew refuses a machine that would be created stopped: at its first boot it gets its host key.
+func (m machineModel) refuseNew(_ context.Context, diags *diag.Diagnostics) {
+	switch {
+	case !m.stops():
+	case m.pausedNetwork().ValueBool():
+		diags.AddAttributeError(path.Root("network"), "The cluster is paused",
+			fmt.Sprintf("%s would be created, and k8s_network has paused = true: resume the cluster first, with paused = false.", m.Name.ValueString()))
+	default:
+		diags.AddAttributeError(path.Root("power_state"), "A machine is created running",
+			fmt.Sprintf("%s would be created, and a machine gets its host key when it runs for the first time. Create it with power_state = \"running\", and stop it then.", m.Name.ValueString()))
+	}
+}
+
+// pauseCluster makes all machines of the network ready for being stopped, once for all of them.
+func (s *machineRestart) pauseCluster(ctx context.Context, client *infraaws.Client, now infraaws.Machine) error {
+	return s.turns.Pause(ctx, func(ctx context.Context) error {
+		found, err := client.FindMachines(ctx, now.Cluster)
+		if err != nil {
+			return err
+		}
+		machines := map[string]infraaws.Machine{}
+		var targets []fleet.Target
+		for _, m := range found {
+			if m.VPCID == now.VPCID && m.Role != infraaws.RoleLoadBalancer { // it has nothing to end
+				host := hostOfMachine(ctx, m)
+				targets = append(targets, fleet.Target{Host: host.remote(s.r.data), Node: host.node()})
+				machines[m.Name] = m
+			}
+		}
+		return maintenance.Pause(ctx, targets, func(ctx context.Context, t fleet.Target) (*maintenance.Duty, error) {
+			if err := client.AwaitBoot(ctx, machines[t.Name()], s.r.data.connect); err != nil {
+				return nil, err
+			}
+			return s.r.data.duty(ctx, t)
+		})
+	})
+}
+
+// off reports whether the machine is not to run.
+func (h hostModel) off() bool {
+	p := h.PowerState.ValueString()
+	return p == stopped || p == paused
+}
