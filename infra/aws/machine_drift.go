@@ -163,6 +163,9 @@ func (c *Client) cycle(ctx context.Context, i types.Instance, spec MachineSpec, 
 	change := spec.InstanceType != "" && string(i.InstanceType) != spec.InstanceType
 	if change || spec.Stopped || stateOf(i) == types.InstanceStateNameStopping {
 		if !isDown(stateOf(i)) {
+			if _, err := c.waitState(ctx, id, types.InstanceStateNameRunning); err != nil { // EC2 stops no pending one
+				return err
+			}
 			if beforeStop != nil {
 				if err := beforeStop(ctx, machineOf(i)); err != nil {
 					return err

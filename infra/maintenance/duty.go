@@ -1,6 +1,7 @@
 // Package maintenance takes one machine of a cluster down and brings it back. It finds out what the
 // machine does and whether the cluster can do without it. It makes the machine leave gracefully,
 // and later waits until the machine does the same again. The machines of one cluster take turns.
+// Pause makes all of them ready for being stopped together.
 //
 // It asks the machine itself and uses the machine's own credentials, so its caller needs to know
 // nothing of roles.

@@ -24,6 +24,12 @@ func TestKilledAtEveryCall(t *testing.T) {
 	worker := func(more values) func(*killed) values {
 		return func(k *killed) values { return with(workerConfig(k.network), more) }
 	}
+	pausedWorker := func(paused bool) func(*killed) values {
+		return func(k *killed) values {
+			ref, _ := k.network.get("ref").(values)
+			return with(workerConfig(k.network), values{"network": with(ref, values{"paused": paused})})
+		}
+	}
 	keys := func(more values) func(*killed) values {
 		return func(*killed) values { return with(values{"cluster": "demo"}, more) }
 	}
@@ -41,6 +47,10 @@ func TestKilledAtEveryCall(t *testing.T) {
 		{name: "change a machine in place", resource: "k8s_machine", from: worker(nil),
 			to: worker(values{"pod_cidr": "10.200.7.0/24", "root_volume_size": 30, "tags": values{"room": "12"}})},
 		{name: "change the type of a machine", resource: "k8s_machine", from: worker(nil), to: worker(values{"instance_type": "t3.large"})},
+		{name: "stop a machine", resource: "k8s_machine", from: worker(nil), to: worker(values{"power_state": "stopped"})},
+		{name: "start a machine", resource: "k8s_machine", from: worker(nil), then: worker(values{"power_state": "stopped"}), to: worker(nil)},
+		{name: "pause a cluster", resource: "k8s_machine", from: worker(nil), to: pausedWorker(true)},
+		{name: "resume a cluster", resource: "k8s_machine", from: worker(nil), then: pausedWorker(true), to: pausedWorker(false)},
 		{name: "delete a machine", resource: "k8s_machine", from: worker(nil)},
 		{name: "create keys", resource: "k8s_pki", to: keys(nil)},
 		{name: "restore keys", resource: "k8s_pki", to: keysFromCopy(t)},
@@ -77,9 +87,10 @@ func TestKilledAtEveryCall(t *testing.T) {
 var everyKill = os.Getenv("K8S_KILLS") == "all"
 
 // killedOperation is one operation of one resource. A nil from is a creation, a nil to a deletion.
+// then, if there is one, is applied between the two.
 type killedOperation struct {
 	name, resource string
-	from, to       func(*killed) values
+	from, then, to func(*killed) values
 }
 
 // killed is the world in which an operation is killed.
@@ -101,6 +112,9 @@ func newKilled(t *testing.T, op killedOperation) *killed {
 	}
 	if op.from != nil {
 		k.object.must(op.from(k))
+	}
+	if op.then != nil {
+		k.object.must(op.then(k))
 	}
 	return k
 }

@@ -1,5 +1,6 @@
 // Package expired_test lets every certificate of a cluster expire, breaks the connections that
-// still work, and checks that one apply repairs the cluster.
+// still work, and checks that one apply repairs the cluster. Then it pauses the cluster, and lets
+// them expire again before it is resumed.
 //
 // The kernel's clock cannot be changed for the machines, so the provider's clock is: with a clock
 // that is almost a year behind, it issues certificates that expire in a few minutes.
@@ -47,8 +48,10 @@ var (
 
 type world struct {
 	*harness.Cluster
-	uid  string            // of the cluster's kube-system namespace
-	keys map[string]string // digests of all entries in the key store
+	uid    string            // of the cluster's kube-system namespace
+	keys   map[string]string // digests of all entries in the key store
+	ends   time.Time         // when the certificates that testHealed issues end
+	before paused            // the cluster before it was paused
 }
 
 // TestExpired runs steps that depend on one another.
@@ -65,6 +68,8 @@ func TestExpired(t *testing.T) {
 	step("expired", w.testExpire)
 	step("broken", w.testBroken)
 	step("healed", w.testHealed)
+	step("paused", w.testPaused)
+	step("resumed", w.testResumed)
 	step("destroy", w.Destroy)
 }
 
@@ -186,6 +191,8 @@ func (w *world) testHealed(t *testing.T) {
 		}
 	}
 	start := time.Now()
+	w.endingIn(healedLife)
+	w.ends = start.Add(healedLife)
 	w.Apply(t)
 	t.Logf("one apply healed it in %s", time.Since(start).Round(100*time.Millisecond))
 	if out := w.Kubectl(t, "get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}`); out != "worker-0 True\n" {

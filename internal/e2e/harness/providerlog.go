@@ -35,6 +35,16 @@ func (s *Suite) Logged(t *testing.T, machine, message string) bool {
 	return len(s.said(t, message, "machine="+machine+" ")) > 0
 }
 
+// Order returns which machines the provider has logged this about, in the order in which it did.
+func (s *Suite) Order(t *testing.T, message string) (machines []string) {
+	t.Helper()
+	for _, line := range s.said(t, message, "machine=") {
+		_, rest, _ := strings.Cut(line, "machine=")
+		machines = append(machines, strings.Fields(rest)[0])
+	}
+	return machines
+}
+
 // announced returns the times at which the provider logged that a write may be lost.
 func (s *Suite) announced(t *testing.T) (times []time.Time) {
 	t.Helper()

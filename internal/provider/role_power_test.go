@@ -1,0 +1,161 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+)
+
+// unconnected replaces the connections to machines by ones that fail, and counts the attempts.
+func (r roles) unconnected() *atomic.Int32 {
+	var attempts atomic.Int32
+	r.data.pool = remote.NewPool(remote.Config{Dial: func(context.Context, string, string) (net.Conn, error) {
+		attempts.Add(1)
+		return nil, errors.New("this machine is off")
+	}})
+	r.t.Cleanup(func() { _ = r.data.pool.Close() })
+	return &attempts
+}
+
+// powered returns a configuration whose hosts have these power states; "" leaves it out.
+func powered(config values, states ...string) values {
+	host := config["hosts"].([]any)[0].(values) //nolint:forcetypeassert // the tests made it
+	out, hosts := maps.Clone(config), []any{}
+	for n, state := range states {
+		h := with(host, values{"name": strings.TrimRight(host["name"].(string), "0") + string(rune('0'+n)), //nolint:forcetypeassert // the tests made it
+			"address": "203.0.113.4" + string(rune('0'+n)), "private_ip": "10.240.0.4" + string(rune('0'+n))})
+		if state != "" {
+			h["power_state"] = state
+		}
+		if _, worker := host["pod_cidr"]; worker && strings.HasPrefix(host["name"].(string), "worker") { //nolint:forcetypeassert // the tests made it
+			h["pod_cidr"] = "10.200." + string(rune('0'+n)) + ".0/24"
+		}
+		hosts = append(hosts, h)
+	}
+	out["hosts"] = hosts
+	return out
+}
+
+// TestPausedRoles: roles whose machines are all stopped are planned, refreshed, changed and
+// destroyed without a connection, and a plan with the same configuration is empty.
+func TestPausedRoles(t *testing.T) {
+	t.Parallel()
+	r := newRoles(t)
+	attempts := r.unconnected()
+	addon := values{"name": "coredns", "pki": r.pool["pki"], "control_plane": r.pool["control_plane"]}
+	api := func(state string) values {
+		cp, _ := r.pool["control_plane"].(values)
+		return with(cp, values{"power_state": state})
+	}
+	for _, tt := range []struct {
+		resource       string
+		config, paused values
+		change         values // of another argument
+		at             string // that argument
+	}{
+		{"k8s_etcd_cluster", powered(r.etcd, "", "", ""), powered(r.etcd, paused, paused, paused), values{"version": "3.6.17"}, "version"},
+		{"k8s_control_plane", r.controlPlane, powered(r.controlPlane, paused), values{"audit_policy": "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: None}]\n"}, "audit_policy"},
+		{"k8s_worker_pool", with(powered(r.pool, "running", "running"), values{"control_plane": api(running)}),
+			with(powered(r.pool, paused, paused), values{"control_plane": api(stopped)}), values{"max_unavailable": 2}, "max_unavailable"},
+		{"k8s_worker_pool", powered(r.pool, "", ""), powered(r.pool, stopped, stopped), values{"kubelet_config": values{"maxPods": 20}}, "kubelet_config"},
+		{"k8s_addon", addon, with(addon, values{"control_plane": api(stopped)}), values{"wait": false}, "wait"},
+	} {
+		t.Run(tt.resource, func(t *testing.T) {
+			if tt.resource == "k8s_control_plane" {
+				tt.config = powered(tt.config, running)
+			}
+			i := r.applied(tt.resource, tt.config)
+			paused := i.plan(tt.paused)
+			if failure := paused.failure(); failure != "" || i.empty(paused) {
+				t.Fatalf("the pause is planned as %q, empty %t", failure, i.empty(paused))
+			}
+			r.fatal(i.apply(paused))
+			if seen := i.look(); len(seen.warnings) > 0 {
+				t.Errorf("the refresh warns: %s", seen.warnings[0].Detail)
+			}
+			i.settled(tt.paused)
+			if said := i.plan(with(tt.paused, tt.change)).failure(); !strings.Contains(said, tt.at+`"): The machines are stopped: `+tt.at+" of the ") {
+				t.Errorf("a change of %s: %q", tt.at, said)
+			}
+			if said := i.plan(with(tt.config, tt.change)).failure(); said != "" {
+				t.Errorf("the same change, and a resume: %s", said)
+			}
+			if fresh := r.instance(tt.resource).plan(tt.paused).failure(); !strings.Contains(fresh, "The machines are stopped") || !strings.Contains(fresh, "resume first") {
+				t.Errorf("a new one: %q", fresh)
+			}
+			gone := i.dismiss()
+			if len(gone.errors) > 0 || !i.state.IsNull() {
+				t.Errorf("destroyed: %s", gone.failure())
+			}
+			if n := attempts.Load(); n > 0 {
+				t.Errorf("%d connections were tried", n)
+			}
+		})
+	}
+}
+
+// TestStoppedMembers: a plan in which the machines that run are too few is refused, unless the
+// whole cluster is paused.
+func TestStoppedMembers(t *testing.T) {
+	t.Parallel()
+	r := newRoles(t)
+	for _, tt := range []struct {
+		resource string
+		config   values
+		states   []string
+		want     string // part of the error
+	}{
+		{"k8s_etcd_cluster", r.etcd, []string{running, running, stopped}, ""},
+		{"k8s_etcd_cluster", r.etcd, []string{running, stopped, stopped}, `hosts"): The cluster cannot do without these machines: With power_state = "stopped" on controller-1, controller-2, 1 of 3 machines of the etcd cluster run, and at least 2 must.`},
+		{"k8s_etcd_cluster", r.etcd, []string{stopped, stopped, stopped}, "0 of 3 machines of the etcd cluster run"},
+		{"k8s_etcd_cluster", r.etcd, []string{paused, paused, running}, "Only some of the machines are paused: controller-0, controller-1: stopped together with the cluster, and controller-2: not."},
+		{"k8s_etcd_cluster", r.etcd, []string{paused, paused, paused}, ""},
+		{"k8s_control_plane", r.controlPlane, []string{running, stopped, stopped}, ""},
+		{"k8s_control_plane", r.controlPlane, []string{stopped}, "0 of 1 machines of the control plane run, and at least 1 must"},
+		{"k8s_worker_pool", r.pool, []string{stopped, stopped}, ""},
+		{"k8s_worker_pool", r.pool, []string{"off"}, "power_state"},
+	} {
+		i := r.applied(tt.resource, powered(tt.config, make([]string, len(tt.states))...))
+		said := i.plan(powered(tt.config, tt.states...)).failure()
+		if (said == "") != (tt.want == "") || !strings.Contains(said, tt.want) {
+			t.Errorf("%s with %q: %q", tt.resource, tt.states, said)
+		}
+	}
+}
+
+// TestStoppedWorkerLeaves: a stopped worker may leave its pool, and nothing else of the pool may
+// change.
+func TestStoppedWorkerLeaves(t *testing.T) {
+	t.Parallel()
+	r := newRoles(t)
+	i := r.applied("k8s_worker_pool", powered(r.pool, "", "", ""))
+	if said := i.plan(powered(r.pool, "", stopped)).failure(); said != "" {
+		t.Errorf("another leaves: %s", said)
+	}
+	if said := i.plan(with(powered(r.pool, "", stopped), values{"max_unavailable": 2})).failure(); !strings.Contains(said, "max_unavailable of the worker pool cannot be changed while worker-1 is stopped") {
+		t.Errorf("another change: %q", said)
+	}
+}
+
+// TestOnlyStoppedAreLeftAlone: of a pool with one stopped worker, the other one is asked.
+func TestOnlyStoppedAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	r := newRoles(t)
+	i := r.applied("k8s_worker_pool", powered(r.pool, "", ""))
+	paused := i.plan(powered(r.pool, "", stopped))
+	i.state = paused.planned // as if it had been applied
+	attempts := r.unconnected()
+	var said string
+	for _, w := range i.look().warnings {
+		said += w.Summary + "\n"
+	}
+	if !strings.Contains(said, "Machine worker-0 cannot be reached") || strings.Contains(said, "worker-1") || attempts.Load() == 0 {
+		t.Errorf("%d connections; it warns %q", attempts.Load(), said)
+	}
+}
