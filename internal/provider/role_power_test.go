@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
+
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 )
 
@@ -157,5 +159,34 @@ func TestOnlyStoppedAreLeftAlone(t *testing.T) {
 	}
 	if !strings.Contains(said, "Machine worker-0 cannot be reached") || strings.Contains(said, "worker-1") || attempts.Load() == 0 {
 		t.Errorf("%d connections; it warns %q", attempts.Load(), said)
+	}
+}
+
+// TestPausedBackup: while the members are paused, nothing asks for the newest snapshot, and what was
+// known of it stays.
+func TestPausedBackup(t *testing.T) {
+	t.Parallel()
+	r := newRoles(t)
+	attempts := r.unconnected()
+	config := with(powered(r.etcd, "", ""), values{"etcd": values{"cluster": "demo", "version": "3.6.16", "endpoints": []any{"https://10.240.0.40:2379"}},
+		"bucket": "snapshots", "region": "eu-west-1"})
+	delete(config, "version")
+	i := r.instance("k8s_etcd_backup")
+	ch := i.plan(config)
+	var attributes map[string]tftypes.Value
+	if err := ch.planned.As(&attributes); err != nil {
+		t.Fatal(err, ch.failure())
+	}
+	newest := values{"name": "2026-11-24T08:00:00Z-7", "time": "2026-11-24T08:00:00Z", "age": "3m0s", "revision": 7, "hash": "1", "keys": 2, "size": 3, "sha256": "4",
+		"etcd_version": "3.6.16", "member": "controller-0", "encryption_keys": []any{}}
+	attributes["claim"] = tftypes.NewValue(tftypes.String, "run-1")
+	attributes["newest"] = build(attributes["newest"].Type(), newest)
+	i.state, i.private = tftypes.NewValue(i.schema.ValueType(), attributes), ch.private
+
+	off := with(config, values{"hosts": powered(r.etcd, paused, paused)["hosts"]})
+	r.fatal(i.apply(i.plan(off)))
+	i.settled(off)
+	if now, _ := i.get("newest").(values); now["name"] != newest["name"] || attempts.Load() > 0 {
+		t.Errorf("the newest snapshot is %v; %d connections", now, attempts.Load())
 	}
 }

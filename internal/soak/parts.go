@@ -32,6 +32,8 @@ var parts = []part{
 	}},
 	{name: "handovers", shows: "fifty hand-overs of etcd's leadership under traffic, and fifty by etcdctl for comparison",
 		steps: []step{{packages: []string{"rolls"}, only: "TestRolls/^(install|etcd:_hand-overs)$", env: []string{"K8S_HANDOVERS=50"}}}},
+	{name: "power", shows: "one machine stopped, a cluster paused and resumed, kills in between: the next apply converges",
+		steps: []step{{packages: []string{"expired"}, env: []string{"K8S_POWER=1"}}}},
 	{name: "rotation", shows: "the Kubernetes CA rotated by itself, and then all other keys; make test rotates them together",
 		steps: []step{{packages: []string{"rotation"}, env: []string{"K8S_ROTATION_APART=1"}}}},
 	{name: "rollouts", shows: "all of the library's roll-outs without Terraform; make test has those that no other test makes",

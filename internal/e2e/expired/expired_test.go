@@ -70,6 +70,8 @@ func TestExpired(t *testing.T) {
 	step("healed", w.testHealed)
 	step("paused", w.testPaused)
 	step("resumed", w.testResumed)
+	step("stopped", w.testStopped)
+	step("killed", w.testPowerKilled)
 	step("destroy", w.Destroy)
 }
 

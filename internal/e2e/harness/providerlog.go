@@ -14,6 +14,9 @@ import (
 // providerLog is the provider's log of all workspaces.
 func (s *Suite) providerLog() string { return filepath.Join(s.Dir, "provider.log") }
 
+// ProviderLog returns the path of the provider's log.
+func (s *Suite) ProviderLog() string { return s.providerLog() }
+
 // said returns the lines of the provider's log that contain all these words.
 func (s *Suite) said(t *testing.T, words ...string) (lines []string) {
 	t.Helper()
