@@ -256,3 +256,20 @@ func TestRoleIsValue(t *testing.T) {
 		t.Error("a pointer was completed")
 	}
 }
+
+// TestSkipped: a machine that is off on purpose is not among those that were skipped.
+func TestSkipped(t *testing.T) {
+	gone := &remote.UnreachableError{Err: errors.New("no route to host")}
+	machine := func(name string, off bool) *convergence {
+		return &convergence{gone: gone, Machine: &fleet.Machine{Target: fleet.Target{Host: remote.Host{Off: off}, Node: component.Node{Name: name}}}}
+	}
+	o := operation{machines: []*convergence{machine("worker-0", true)}}
+	if err := o.skipped(); err != nil {
+		t.Errorf("skipped %v", err)
+	}
+	o.machines = append(o.machines, machine("worker-1", false))
+	var skipped *fleet.SkippedError
+	if err := o.skipped(); !errors.As(err, &skipped) || len(skipped.Machines) != 1 || skipped.Machines["worker-1"] == nil {
+		t.Errorf("skipped %v", err)
+	}
+}
