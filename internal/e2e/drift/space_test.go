@@ -43,10 +43,10 @@ func (w *world) database(t *testing.T, machine string) database {
 
 // fill writes values of a MiB to etcd until it refuses or n are there, and returns etcd's answer to
 // the last one.
-func (w *world) fill(t *testing.T, n int) string {
+func (w *world) fill(t *testing.T, prefix string, n int) string {
 	t.Helper()
 	return w.Sh(t, "controller-0", fmt.Sprintf(`head -c 750000 /dev/urandom | base64 -w 0 > /tmp/value
-i=0; while [ $i -lt %d ]; do i=$((i+1)); %sput /fill/$i < /tmp/value 2>&1 || break; done | tail -n 1`, n, etcdctl))
+i=0; while [ $i -lt %d ]; do i=$((i+1)); %sput %s/$i < /tmp/value 2>&1 || break; done | tail -n 1`, n, etcdctl, prefix))
 }
 
 // controllers are the machines of etcd's members.
@@ -58,6 +58,9 @@ var controllers = []string{"controller-0", "controller-1", "controller-2"}
 func (w *world) testFull(t *testing.T) {
 	w.fillUp(t)
 	if _, err := w.WS.Apply(t.Context()); err == nil {
+		for _, m := range controllers {
+			t.Logf("%s: %+v", m, w.database(t, m))
+		}
 		t.Fatal("a database full of data was repaired")
 	} else {
 		harness.Says(t, err.Error(), "refusing to disarm the alarm NOSPACE of etcd: the data themselves take the quota", "raise quota_mib, or delete objects that nobody needs")
@@ -99,11 +102,21 @@ func (w *world) testQuotaGrows(t *testing.T) {
 	w.repairSpace(t, `etcd database: [0-9.]+ MiB of quota 256 MiB, [0-9.]+ MiB free inside, wants defragmentation`)
 }
 
-// fillUp writes to etcd until every member has raised the alarm NOSPACE.
+// fillUp writes to etcd until it raises the alarm NOSPACE. While it is written to, a part of the file
+// is free: it is filled a second time without that part.
 func (w *world) fillUp(t *testing.T) {
 	t.Helper()
-	if said := w.fill(t, 200); !strings.Contains(said, "database space exceeded") {
-		t.Fatalf("filling ended with %q", said)
+	for round := range 2 {
+		if said := w.fill(t, fmt.Sprintf("/fill/%d", round), 300); !strings.Contains(said, "database space exceeded") {
+			t.Fatalf("filling ended with %q", said)
+		}
+		if round > 0 {
+			continue
+		}
+		for _, m := range controllers {
+			w.Sh(t, m, etcdctl+"defrag")
+		}
+		w.Sh(t, "controller-0", etcdctl+"alarm disarm")
 	}
 }
 
