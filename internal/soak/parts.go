@@ -43,6 +43,8 @@ var parts = []part{
 		{packages: []string{"rolls"}, only: "TestRolls/^(install|etcd:_upgrade|destroy)$", env: []string{"K8S_ETCD_UPGRADE=3.6.16,3.7.3", "K8S_E2E_KUBERNETES=1.37.1"}},
 		{packages: []string{"flags"}, env: []string{"K8S_FLAGS_OF=all"}}, // the programs of all these releases are in the cache now
 	}},
+	{name: "space", shows: "etcd full of data: the apply is refused, a larger quota rolls through members with an alarm; make test has the alarm that deleting repairs",
+		steps: []step{{packages: []string{"drift"}, only: "TestDrift/^(quota_.*|fragmented_etcd|full_etcd|etcd_full_.*)$", env: []string{"K8S_ETCD_FULL=1"}}}},
 	{name: "images", shows: "the main job on Debian 12 and on Debian 13", steps: []step{onDebian("12"), onDebian("13")}},
 	{name: "release", shows: "the archives of a release, built, checked, and installed with Terraform and OpenTofu",
 		steps: []step{{packages: []string{"install"}, only: "^TestRelease$", env: []string{"K8S_RELEASE=1"}}}},
