@@ -14,10 +14,6 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
-// healedLife is how long the certificates live that testHealed issues. The cluster must be paused
-// before they end.
-const healedLife = 4 * time.Minute
-
 // paused is what must be the same after a pause.
 type paused struct {
 	endpoint string
@@ -64,7 +60,7 @@ func instances(t *testing.T) map[string]string {
 	return found
 }
 
-// testPaused pauses the cluster while its certificates are still valid. Half a quorum is refused in
+// testPaused gives the cluster certificates that end soon, and pauses it before. Half a quorum is refused in
 // the plan. The plan of the paused cluster is empty and quick; a change of a role is refused.
 func (w *world) testPaused(t *testing.T) {
 	w.LearnMachines(t)
@@ -84,10 +80,17 @@ func (w *world) testPaused(t *testing.T) {
 	}
 
 	start := time.Now()
-	w.Apply(t, "-var=paused=true")
+	w.drift0(t)
+	life := 4*time.Since(start) + 90*time.Second
+	w.ends = time.Now().Add(life)
+	w.endingIn(life)
+	w.Apply(t)
 	if left := time.Until(w.ends); left < 0 {
-		t.Fatalf("the certificates ended %s before the cluster was paused", -left)
+		t.Fatalf("the certificates ended %s before the pause", -left)
 	}
+
+	start = time.Now()
+	w.Apply(t, "-var=paused=true")
 	t.Logf("the pause took %s", time.Since(start).Round(100*time.Millisecond))
 	for name, state := range instances(t) {
 		if state != "stopped" {
