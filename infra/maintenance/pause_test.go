@@ -94,7 +94,7 @@ func TestPauseOnce(t *testing.T) {
 	time.Sleep(100 * time.Millisecond) // they wait by now
 	close(proceed)
 	wg.Wait()
-	if calls != 1 || errs[0] != result || errs[1] != result || errs[2] != result {
+	if calls != 1 || slices.ContainsFunc(errs, func(err error) bool { return !errors.Is(err, result) }) {
 		t.Fatalf("%d calls, %v", calls, errs)
 	}
 	for range 2 {
