@@ -218,17 +218,22 @@ func etcdArgs(n Node, quota int64) Args {
 	}
 }
 
-func etcdBootstrapFile(spec EtcdSpec, initial []Node) desired.File {
+// InitialCluster returns members as etcd's flag --initial-cluster takes them.
+func InitialCluster(members []Node) string {
 	var peers []string
-	for _, m := range initial {
+	for _, m := range members {
 		peers = append(peers, m.Name+"="+EtcdPeerURL(m))
 	}
+	return strings.Join(peers, ",")
+}
+
+func etcdBootstrapFile(spec EtcdSpec, initial []Node) desired.File {
 	state := "new"
 	if spec.Existing {
 		state = "existing"
 	}
 	content := fmt.Sprintf("ETCD_INITIAL_CLUSTER=%s\nETCD_INITIAL_CLUSTER_STATE=%s\nETCD_INITIAL_CLUSTER_TOKEN=%s\n",
-		strings.Join(peers, ","), state, spec.Cluster.Name)
+		InitialCluster(initial), state, spec.Cluster.Name)
 	return desired.File{Path: EtcdBootstrapEnv, Mode: 0o644, Content: []byte(content), Once: true}
 }
 

@@ -54,6 +54,10 @@ const (
 	switchHostKey  deed = "switch-host-key"
 	growRoot       deed = "grow-root"
 	snapshot       deed = "snapshot"
+	findSnapshot   deed = "find-snapshot"
+	stageSnapshot  deed = "stage-snapshot"
+	stageMember    deed = "stage-member"
+	useRestored    deed = "use-restored"
 )
 
 //go:embed *.sh
@@ -66,6 +70,13 @@ func (d deed) script(args ...string) string {
 		panic(err) // TestScripts opens every script
 	}
 	return "set -- " + quoted(args...) + "\n" + string(text)
+}
+
+// scriptWith is script with functions of a shell that the script calls.
+func (d deed) scriptWith(functions string, args ...string) string {
+	own := d.script(args...)
+	first, rest, _ := strings.Cut(own, "\n")
+	return first + "\n" + functions + "\n" + rest
 }
 
 // do runs the deed's script as root.

@@ -26,7 +26,8 @@ func (s *scribe) Run(_ context.Context, cmd remote.Command) (remote.Output, erro
 // TestScripts checks that every deed has a script, that every script belongs to a deed, says what
 // it does, and is valid for a POSIX shell.
 func TestScripts(t *testing.T) {
-	deeds := []deed{stop, start, restart, restartRunning, kill, noteStop, forgetStop, hold, release, wipe, endPods, askPodsToEnd, rehearse, prepareHostKey, switchHostKey, growRoot, snapshot}
+	deeds := []deed{stop, start, restart, restartRunning, kill, noteStop, forgetStop, hold, release, wipe, endPods, askPodsToEnd, rehearse, prepareHostKey, switchHostKey, growRoot,
+		snapshot, findSnapshot, stageSnapshot, stageMember, useRestored}
 	files, err := filepath.Glob("*.sh")
 	if err != nil {
 		t.Fatal(err)

@@ -54,6 +54,15 @@ func (k *Keys) get(ctx context.Context, name string) ([]byte, error) {
 	return v, nil
 }
 
+// Fingerprint identifies the value stored under name without revealing it.
+func (k *Keys) Fingerprint(ctx context.Context, name string) (string, error) {
+	v, err := k.get(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	return pki.Fingerprint(v), nil
+}
+
 // Render makes the content of a secret file.
 func (k *Keys) Render(ctx context.Context, s component.Secret) ([]byte, error) {
 	var values [][]byte

@@ -16,6 +16,9 @@ import (
 // a time behind health gates.
 func (x Etcd) apply(ctx context.Context, base *operation, prior Role) error {
 	o := x.operate(base, prior)
+	if err := o.restoreOnce(ctx); err != nil {
+		return err
+	}
 	if err := o.converge(ctx); err != nil || prior == nil {
 		return err
 	}

@@ -88,7 +88,7 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 			return nil, &fleet.GuardError{Refused: "start etcd",
 				Reason: fmt.Sprintf("the cluster has lost its quorum: of %d members only %s still have their data (without: %s; unreachable: %s)",
 					n, fleet.List(withData), fleet.List(without), fleet.List(unreachable)),
-				Advice: "bring the unreachable machines back, or restore the cluster from a snapshot; starting empty members in their place would lose data"}
+				Advice: "bring the unreachable machines back, or restore the cluster with restore_from of k8s_etcd_cluster; starting empty members in their place would lose data"}
 		}
 		return nil, &fleet.GuardError{Refused: "start etcd",
 			Reason: fmt.Sprintf("%d of %d machines can be reached, a quorum is %d (unreachable: %s)", len(starting), n, etcd.Quorum(n), fleet.List(unreachable)),

@@ -20,6 +20,8 @@ type operation struct {
 	machines []*convergence
 	// probes are directories to look for besides those of the wanted state.
 	probes []desired.Directory
+	// probed are files to look for besides those of the wanted state.
+	probed []desired.File
 
 	mu     sync.Mutex
 	record Record
@@ -57,7 +59,7 @@ func (o *operation) observe(ctx context.Context, m *convergence) error {
 	look := m.state
 	look.Directories = slices.Concat(look.Directories, o.probes)
 	claimed := o.claimed()
-	look.Files = slices.Concat(look.Files, claimed.Files)
+	look.Files = slices.Concat(look.Files, claimed.Files, o.probed)
 	asked := o.fleet.Now()
 	seen, err := host.Observe(ctx, m.Remote, look, m.record.Host)
 	if err != nil {

@@ -53,6 +53,10 @@ const (
 	ActionCompact    Action = "compact"
 	ActionDefragment Action = "defragment"
 	ActionDisarm     Action = "disarm"
+	// ActionStageRestore makes the data of a restored member beside those in use.
+	ActionStageRestore Action = "make restored data"
+	// ActionUseRestored stops a member and puts the restored data in place of its own.
+	ActionUseRestored Action = "use restored data"
 )
 
 // String returns the plan for people, one line per step.

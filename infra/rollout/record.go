@@ -20,12 +20,20 @@ type Record struct {
 	// Formed is set once an etcd cluster has answered. From then on a member without data has lost
 	// them, rather than not having started yet.
 	Formed bool `json:"formed,omitempty"`
+	// Restored is the restore of an etcd cluster that has been done, if one is wanted.
+	Restored *Restored `json:"restored,omitempty"`
 	// Sealed is the digest of the EncryptionConfiguration that every API server is known to use and
 	// with whose first key every secret is encrypted.
 	Sealed string `json:"sealed,omitempty"`
 	// Left are machines that could not be reached when they left the role, by name: something of it
 	// is still on them. The role is removed from them as soon as they answer an Apply.
 	Left map[string]Leftover `json:"left,omitempty"`
+}
+
+// Restored is a restore that has been done.
+type Restored struct {
+	Mark string `json:"mark"` // that of the EtcdRestore
+	From string `json:"from"` // the name of the snapshot, or of the member
 }
 
 // Leftover is what is left of a role on a machine that has left it.

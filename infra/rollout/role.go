@@ -45,6 +45,8 @@ func checkRole(r Role) error {
 type Etcd struct {
 	Spec    component.EtcdSpec
 	Targets []fleet.Target
+	// Restore says from what the cluster is made, if not empty.
+	Restore EtcdRestore
 }
 
 // ControlPlane is the API servers, controller managers and schedulers of a cluster. Spec.Nodes is

@@ -24,6 +24,23 @@ const contentsKey = "contents"
 type knownContents struct {
 	Contents etcd.Contents `json:"contents"`
 	Seen     time.Time     `json:"seen"`
+	// Silent is set if the cluster did not answer the last refresh, which was later.
+	Silent bool `json:"silent,omitempty"`
+}
+
+// keepContents keeps what a refresh has seen of the contents; nil if the cluster did not answer.
+func (r *roleResource[M, S]) keepContents(ctx context.Context, from tf.PrivateState, to tf.PrivateStateWriter, seen *etcd.Contents, diags *diag.Diagnostics) {
+	if seen != nil {
+		tf.WritePrivate(ctx, to, contentsKey, knownContents{Contents: *seen, Seen: r.data.now().UTC()}, diags)
+		return
+	}
+	if r.role.lost == nil {
+		return
+	}
+	if known := tf.ReadPrivate[knownContents](ctx, from, contentsKey, diags); !known.Seen.IsZero() && !known.Silent {
+		known.Silent = true
+		tf.WritePrivate(ctx, to, contentsKey, known, diags)
+	}
 }
 
 // planEnd says in the plan what ends with a role's data, and refuses to plan the end of a role that

@@ -36,6 +36,7 @@ type etcdModel struct {
 	ExtraArgs    types.Object         `tfsdk:"extra_args"`
 	EarlyRenewal timetypes.GoDuration `tfsdk:"early_renewal"`
 	Protection   types.Bool           `tfsdk:"deletion_protection"`
+	RestoreFrom  types.Object         `tfsdk:"restore_from"`
 	Ref          types.Object         `tfsdk:"ref"`
 }
 
@@ -58,9 +59,10 @@ func newEtcdClusterResource() resource.Resource {
 		attributes: map[string]schema.Attribute{
 			"hosts": hostsAttribute("Machines of the members: an odd number, at most seven. Adding or removing hosts leaves the others running.",
 				listvalidator.SizeBetween(1, 7)),
-			"pki":      pkiAttribute(),
-			protection: protectionAttribute(),
-			"ref":      etcdRef.Output("Reference: the value for `etcd` of `k8s_control_plane`."),
+			"pki":          pkiAttribute(),
+			protection:     protectionAttribute(),
+			"restore_from": etcdRestoreAttribute(),
+			"ref":          etcdRef.Output("Reference: the value for `etcd` of `k8s_control_plane`."),
 		},
 		common:  func(m *etcdModel) *roleModel { return &m.roleModel },
 		check:   checkEtcd,
@@ -72,6 +74,7 @@ func newEtcdClusterResource() resource.Resource {
 		},
 		lost:     lostEtcdData,
 		needed:   etcd.Quorum,
+		guard:    guardEtcdRestore,
 		importer: etcdImporter(),
 	}}
 }
@@ -113,13 +116,16 @@ func checkEtcd(ctx context.Context, plan, prior *etcdModel, s rollout.Etcd, diag
 	if known {
 		errs = append(errs, component.CheckControllers("hosts", componentHosts(hosts))...)
 	}
+	errs = append(errs, checkEtcdRestore(ctx, plan, hosts, diags)...)
 	if prior == nil {
 		warnOfUnknownRelease(types.StringNull(), plan.Version, version.EtcdNotKnown, diags)
 		return errs
 	}
 	warnOfUnknownRelease(prior.Version, plan.Version, version.EtcdNotKnown, diags)
 	checkUpgrade(prior.Version, plan.Version, version.CheckEtcdUpgrade, diags)
-	if before, _ := hostsFrom(ctx, prior.Hosts, diags); known {
+	// A restore makes the data anew, so no member has to stay.
+	_, restored := restores(ctx, plan, prior, diags)
+	if before, _ := hostsFrom(ctx, prior.Hosts, diags); known && !restored {
 		checkQuorum(path.Root("hosts"), before, hosts, diags)
 	}
 	return errs
@@ -149,7 +155,7 @@ func checkQuorum(at path.Path, before, now []hostModel, diags *diag.Diagnostics)
 		diags.AddAttributeError(at, "etcd would lose its quorum",
 			fmt.Sprintf("The machines of %s would be deleted before any new member can join. Of %d members %d would be left, and a quorum is %d: "+
 				"the cluster's data would be lost.\n\nReplace one machine at a time, each in a separate apply. If the machines are gone already, "+
-				"restore the cluster from a snapshot, or start an empty one with terraform taint of this resource.",
+				"restore the cluster with restore_from, or start an empty one with terraform taint of this resource.",
 				strings.Join(lost, ", "), len(before), len(before)-len(lost), quorum))
 		return
 	}
@@ -189,5 +195,6 @@ func etcdSpec(ctx context.Context, d *providerData, m *etcdModel, diags *diag.Di
 	return rollout.Etcd{
 		Spec:    component.EtcdSpec{Cluster: component.Cluster{Name: ref.Cluster, PKI: ref}},
 		Targets: targetsFrom(ctx, d, m.Hosts, diags),
+		Restore: etcdRestore(ctx, m.RestoreFrom, ref.Region, diags),
 	}
 }

@@ -67,6 +67,9 @@ type role[M any, S rollout.Role] struct {
 	// lost says what ends with the role's data, in a warning of the plan; nil for a role without
 	// data of its own. seen is what refresh last knew.
 	lost func(seen knownContents) string
+	// guard refuses a planned change, or warns of it, by what refresh last knew; nil for a role of
+	// which it knows nothing.
+	guard func(ctx context.Context, plan, prior *M, seen knownContents, diags *diag.Diagnostics)
 
 	// observed sets computed attributes from what was observed, for a role that has such; else nil.
 	// They are observed after an apply too. Without a report it plans them as unknown.
@@ -160,6 +163,9 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 	power := r.power(ctx, req.Plan, &resp.Diagnostics)
 	r.checkPower(ctx, req, power, &resp.Diagnostics)
 	addFieldErrors(ctx, req.Plan, r.role.check(ctx, &plan, prior, s, &resp.Diagnostics), &resp.Diagnostics)
+	if r.role.guard != nil && req.Private != nil {
+		r.role.guard(ctx, &plan, prior, tf.ReadPrivate[knownContents](ctx, req.Private, contentsKey, &resp.Diagnostics), &resp.Diagnostics)
+	}
 	checkRotationFinished(ctx, req, &resp.Diagnostics)
 	if prior != nil && r.role.keys {
 		checkKeysStay(ctx, r.role.title, req, &resp.Diagnostics)
@@ -416,9 +422,7 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	if r.role.observed != nil {
 		r.role.observed(ctx, r.data, &state, &report)
 	}
-	if report.Contents != nil {
-		tf.WritePrivate(ctx, resp.Private, contentsKey, knownContents{*report.Contents, r.data.now().UTC()}, &resp.Diagnostics)
-	}
+	r.keepContents(ctx, req.Private, resp.Private, report.Contents, &resp.Diagnostics)
 	if len(report.Record.Machines) > 0 || hadLeft {
 		// Keep what the report adds for machines without a record, as after an import.
 		rec.Record = report.Record

@@ -1,0 +1,21 @@
+# Prints the description of a snapshot of etcd in S3: endpoint, region, bucket, prefix, name. Without
+# a name it is the newest that has both its objects. It changes nothing. The functions for S3 come
+# first.
+S3_ENDPOINT=$1 S3_REGION=$2 S3_BUCKET=$3 prefix=$4 name=$5
+# shellcheck disable=SC2034
+S3_KMS_KEY=''
+S3_WORK=$(mktemp -d) || exit 1
+trap 'rm -rf "$S3_WORK"' EXIT
+trap 'exit 1' HUP INT TERM
+if [ -z "$name" ]; then
+	s3_list "$prefix" >"$S3_WORK/all" || exit 1
+	name=$(sed -n "s|^$prefix\([0-9TZ-]*\)\.json\$|\1|p" "$S3_WORK/all" | sort | while read -r one; do
+		if grep -Fqx "$prefix$one.db" "$S3_WORK/all"; then echo "$one"; fi
+	done | tail -n 1)
+	[ -n "$name" ] || {
+		echo "s3://$S3_BUCKET/$prefix has no snapshot" >&2
+		exit 1
+	}
+fi
+s3_get "$prefix$name.json" "$S3_WORK/description" || exit 1
+cat "$S3_WORK/description"

@@ -1,0 +1,61 @@
+package deed
+
+import (
+	"context"
+	"strconv"
+)
+
+// Location is where snapshots of etcd are in S3, and how a machine reaches them.
+type Location struct {
+	Functions string // of a shell, for S3; see package snapshot
+	Endpoint  string // URL without a bucket
+	Region    string
+	Bucket    string
+	Prefix    string // of the keys
+}
+
+// NewMember is the member of etcd for which data are made.
+type NewMember struct {
+	DataDir string
+	// Mark identifies the restore. It is kept with the data, in [RestoredFrom].
+	Mark    string
+	Name    string
+	PeerURL string
+	// InitialCluster are the members of the cluster in etcd's own form; Token identifies it.
+	InitialCluster, Token string
+	// AddRevisions is how much the revision grows.
+	AddRevisions int64
+}
+
+// The files in a member's data that a restore has made: its mark, and the name of the snapshot.
+const (
+	RestoredFrom     = "restored-from"
+	RestoredSnapshot = "restored-snapshot"
+)
+
+// FindSnapshot returns the description of the snapshot with that name, or of the newest one if name
+// is empty. It changes nothing.
+func FindSnapshot(ctx context.Context, r Runner, from Location, name string) (description string, err error) {
+	return findSnapshot.run(ctx, r, findSnapshot.scriptWith(from.Functions, from.Endpoint, from.Region, from.Bucket, from.Prefix, name), nil)
+}
+
+// StageSnapshot makes the data of a member from a snapshot, beside the data in use. The object must
+// have this size and SHA-256.
+func StageSnapshot(ctx context.Context, r Runner, from Location, name string, size int64, sha256 string, m NewMember) error {
+	_, err := stageSnapshot.run(ctx, r, stageSnapshot.scriptWith(from.Functions,
+		from.Endpoint, from.Region, from.Bucket, from.Prefix, name, strconv.FormatInt(size, 10), sha256,
+		m.DataDir, m.Mark, m.Name, m.PeerURL, m.InitialCluster, m.Token, strconv.FormatInt(m.AddRevisions, 10)), nil)
+	return err
+}
+
+// StageMember makes the data of the only member of a new cluster from the data of that member,
+// beside them. It stops the unit. m.InitialCluster is not used.
+func StageMember(ctx context.Context, r Runner, unit, ca, cert, key string, m NewMember) error {
+	return stageMember.do(ctx, r, m.DataDir, m.Mark, m.Name, m.PeerURL, m.Token, strconv.FormatInt(m.AddRevisions, 10), unit, ca, cert, key)
+}
+
+// UseRestored stops a unit and puts the data that were made in place of those in use. snapshot is
+// the name of the snapshot, or of the member, from which they were made.
+func UseRestored(ctx context.Context, r Runner, unit, dataDir, mark, snapshot string) error {
+	return useRestored.do(ctx, r, unit, dataDir, mark, snapshot)
+}

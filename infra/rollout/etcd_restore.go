@@ -1,0 +1,249 @@
+package rollout
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/snapshot"
+)
+
+// addedRevisions is how much a restore increases the revision, so that it is higher than every one
+// before, also those after the snapshot: at a thousand writes a second it takes eleven days.
+const addedRevisions = 1_000_000_000
+
+// restorePath is a file in the data that a restore has made.
+func restorePath(name string) string { return path.Join(etcdMemberDir, name) }
+
+func (x Etcd) restore() EtcdRestore { return x.Restore.complete(x.Spec.Cluster.Name) }
+
+// restoreOnce restores the cluster unless the record says that it was done.
+func (o *etcdOperation) restoreOnce(ctx context.Context) error {
+	r := o.want.restore()
+	if !r.Wanted() {
+		o.record.Restored = nil
+		return nil
+	}
+	if o.record.Restored != nil && o.record.Restored.Mark == r.mark() {
+		return nil
+	}
+	o.probed = []desired.File{{Path: restorePath(deed.RestoredFrom), Content: []byte(r.mark() + "\n")}}
+	if err := o.observeAndFill(ctx); err != nil {
+		return err
+	}
+	facts, err := o.restoreFacts(ctx, r)
+	if err != nil {
+		return err
+	}
+	plan, err := planRestore(facts)
+	if err != nil {
+		return err
+	}
+	name, err := o.carryOutRestore(ctx, r, plan)
+	if err != nil {
+		return err
+	}
+	if err := o.clean(ctx, r.keptNodes(facts.formed)); err != nil {
+		return err
+	}
+	o.record.Formed = true
+	o.record.Restored = &Restored{Mark: r.mark(), From: name}
+	o.fleet.Say(o.role.ref.Cluster, "etcd: restored from %s", name)
+	return nil
+}
+
+func (o *etcdOperation) restoreFacts(ctx context.Context, r EtcdRestore) (restoreFacts, error) {
+	known, err := o.facts(ctx)
+	if err != nil {
+		return restoreFacts{}, err
+	}
+	f := restoreFacts{restore: r, formed: known.formed, answers: known.members != nil}
+	for _, m := range o.machines {
+		f.members = append(f.members, restoreMember{name: m.Name(), reachable: m.gone == nil, data: m.hasData(), restored: m.made(r)})
+	}
+	return f, nil
+}
+
+// made reports whether the restore has made the machine's data.
+func (m *convergence) made(r EtcdRestore) bool {
+	want := desired.File{Content: []byte(r.mark() + "\n")}
+	return m.seen.Files[restorePath(deed.RestoredFrom)].SHA256 == want.Digest()
+}
+
+// carryOutRestore takes the steps of a plan. It returns the name of the snapshot or of the member.
+func (o *etcdOperation) carryOutRestore(ctx context.Context, r EtcdRestore, plan Plan) (string, error) {
+	if r.Member != "" {
+		return r.Member, o.makeFromMember(ctx, r, plan)
+	}
+	name, err := o.begunWith(ctx, r)
+	if err != nil {
+		return "", err
+	}
+	if len(plan) == 0 || plan[0][0].Action == ActionInstall {
+		return name, o.takeRestored(ctx, plan, name, nil) // all data are made
+	}
+	from := deed.Location{Functions: snapshot.S3Functions, Endpoint: r.Endpoint, Region: r.Region, Bucket: r.Bucket, Prefix: r.Prefix}
+	d, err := o.findSnapshot(ctx, r, from, cmp.Or(name, r.Snapshot))
+	if err != nil {
+		return "", err
+	}
+	members := fleet.Nodes(o.want.Targets)
+	return d.Name, o.takeRestored(ctx, plan, d.Name, func(ctx context.Context, m *convergence) error {
+		m.Say("etcd: making its data from snapshot %s of %s", d.Name, d.Time.Format("2006-01-02 15:04:05"))
+		return deed.StageSnapshot(ctx, m.Remote, from, d.Name, d.Size, d.SHA256, o.newMember(m, r, component.InitialCluster(members)))
+	})
+}
+
+// makeFromMember takes the steps of a plan from the data of a member. The cluster has that member
+// alone then; the others join it.
+func (o *etcdOperation) makeFromMember(ctx context.Context, r EtcdRestore, plan Plan) error {
+	return o.takeRestored(ctx, plan, r.Member, func(ctx context.Context, m *convergence) error {
+		m.Say("etcd: making the data of a new cluster from its data")
+		return deed.StageMember(ctx, m.Remote, component.EtcdUnit, component.EtcdCAPath, component.EtcdServerCert, component.EtcdServerKey, o.newMember(m, r, ""))
+	})
+}
+
+func (o *etcdOperation) newMember(m *convergence, r EtcdRestore, cluster string) deed.NewMember {
+	return deed.NewMember{DataDir: component.EtcdDataDir, Mark: r.mark(), Name: m.Name(), PeerURL: component.EtcdPeerURL(m.Node),
+		InitialCluster: cluster, Token: o.want.Spec.Cluster.Name + "-" + r.mark()[:12], AddRevisions: addedRevisions}
+}
+
+// begunWith returns the name of the snapshot with which an interrupted attempt of this restore has
+// made data, empty if none has. All members need the same one.
+func (o *etcdOperation) begunWith(ctx context.Context, r EtcdRestore) (string, error) {
+	for _, m := range o.reachable() {
+		if !m.made(r) {
+			continue
+		}
+		file := restorePath(deed.RestoredSnapshot)
+		found, err := host.Read(ctx, m.Remote, []string{file}, nil)
+		if err != nil {
+			return "", fmt.Errorf("reading which snapshot %s has: %w", m.Name(), err)
+		}
+		return strings.TrimSpace(string(found[file])), nil
+	}
+	return "", nil
+}
+
+// findSnapshot returns the description of the snapshot, which the cluster can use. Nothing has been
+// changed on any machine then.
+func (o *etcdOperation) findSnapshot(ctx context.Context, r EtcdRestore, from deed.Location, name string) (snapshot.Description, error) {
+	text, err := fleet.FirstAnswer(ctx, o.reached(), func(ctx context.Context, m *fleet.Machine) (string, error) {
+		return deed.FindSnapshot(ctx, m.Remote, from, name)
+	})
+	if err != nil {
+		return snapshot.Description{}, fmt.Errorf("looking for the snapshot to restore: %w\nnothing has been changed. The machines of etcd read the bucket with the role of their instance profile", err)
+	}
+	d, err := snapshot.Parse([]byte(text))
+	if err == nil && name != "" && d.Name != name {
+		err = fmt.Errorf("it is the description of snapshot %s", d.Name)
+	}
+	keys := map[string]string{}
+	for _, name := range encryptionKeys(o.role.ref) {
+		if err != nil {
+			break
+		}
+		keys[name], err = o.access.Keys.Fingerprint(ctx, name)
+	}
+	if err == nil {
+		err = checkSnapshot(d, r.Cluster, o.want.Spec.Version, keys)
+	}
+	if err != nil {
+		return d, fmt.Errorf("s3://%s/%s%s cannot be restored: %w. Nothing has been changed", r.Bucket, r.Prefix, cmp.Or(d.Name, name), err)
+	}
+	return d, nil
+}
+
+// takeRestored takes the steps of a plan of a restore. make makes data beside those in use.
+func (o *etcdOperation) takeRestored(ctx context.Context, plan Plan, name string, make func(context.Context, *convergence) error) error {
+	mark := o.want.restore().mark()
+	for _, stage := range plan {
+		if stage[0].Action == ActionInstall {
+			if err := o.observeAndFill(ctx); err != nil { // the data are there now, and nothing runs
+				return err
+			}
+		}
+		err := o.stages(ctx, Plan{stage}, func(ctx context.Context, m *convergence, s Step) error {
+			switch s.Action {
+			case ActionStageRestore:
+				if err := o.installIdle(ctx, m); err != nil {
+					return err
+				}
+				err := fleet.Within(ctx, fleet.SnapshotBudget, "the data of etcd", func(ctx context.Context) error { return make(ctx, m) })
+				if err != nil {
+					err = fmt.Errorf("%w. The cluster's data are as they were", err)
+				}
+				return restoreFailed(m, "make the data to restore", err)
+			case ActionUseRestored:
+				return restoreFailed(m, "put the restored data in place", deed.UseRestored(ctx, m.Remote, component.EtcdUnit, component.EtcdDataDir, mark, name))
+			}
+			return o.step(ctx, m, s)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func restoreFailed(m *convergence, step string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fleet.StepError{Machine: m.Name(), Step: step, Err: err, Unit: component.EtcdUnit,
+		Next: m.SSH("sudo df -h " + component.EtcdDataDir)}
+}
+
+// installIdle brings a machine on which etcd does not run to the wanted state, and starts nothing.
+func (o *etcdOperation) installIdle(ctx context.Context, m *convergence) error {
+	if m.running(component.EtcdUnit) {
+		return nil
+	}
+	if err := o.installPackages(ctx, m); err != nil {
+		return err
+	}
+	return o.apply(ctx, m, slices.DeleteFunc(slices.Clone(m.changes), func(c host.Change) bool { return c.Kind == finding.Unit || c.Kind == finding.DropIn }))
+}
+
+// clean deletes from the restored cluster what belongs to processes and machines of before.
+func (o *etcdOperation) clean(ctx context.Context, nodes []string) error {
+	var c *etcd.Client
+	sick, err := fleet.UntilNone(ctx, fleet.EtcdBudget, "the restored cluster", func(ctx context.Context) []string {
+		var err error
+		c, err = fleet.FirstAnswer(ctx, o.reached(), func(ctx context.Context, m *fleet.Machine) (*etcd.Client, error) {
+			c, err := o.access.Member(ctx, m)
+			if err == nil {
+				err = c.Health(ctx)
+			}
+			return c, err
+		})
+		if err != nil {
+			return []string{err.Error()}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, errors.New(fleet.List(sick)))
+	}
+	for _, stale := range staleKeys(nodes) {
+		deleted, err := c.DeleteUnder(ctx, stale.prefix, stale.keep...)
+		if err != nil {
+			return err
+		}
+		for _, key := range deleted {
+			o.fleet.Say(o.role.ref.Cluster, "etcd: deleted %s of before", key)
+		}
+	}
+	return nil
+}

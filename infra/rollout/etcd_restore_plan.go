@@ -1,0 +1,241 @@
+package rollout
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/snapshot"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
+)
+
+// EtcdRestore says from what an etcd cluster is made anew: from a snapshot in S3, or from the data of
+// one member. The zero value means that nothing is restored. A restore is done once.
+type EtcdRestore struct {
+	Bucket   string
+	Prefix   string // default snapshot.Prefix of Cluster
+	Snapshot string // its name; empty means the newest one
+	Region   string // the bucket's
+	Endpoint string // URL to which bucket and key are appended; default: that of S3 in the region
+	// Cluster is the name of the cluster whose snapshot it is; empty means this one.
+	Cluster string
+	// Member is the machine whose data are used, instead of a snapshot.
+	Member string
+	// ReplaceData allows data that members still have to be replaced.
+	ReplaceData bool
+	// Nodes are the nodes that still exist. The others are deleted from what is restored. Nil means
+	// all of them if the etcd cluster existed before, and none if it is new.
+	Nodes []string
+	// Trigger is any text. Another one is another restore.
+	Trigger string
+}
+
+// Wanted reports whether something is to be restored.
+func (r EtcdRestore) Wanted() bool { return r.Bucket != "" || r.Member != "" }
+
+// complete returns what is to be restored, with its defaults.
+func (r EtcdRestore) complete(cluster string) EtcdRestore {
+	if r.Bucket != "" {
+		r.Cluster = cmp.Or(r.Cluster, cluster)
+		r.Prefix = cmp.Or(r.Prefix, snapshot.Prefix(r.Cluster))
+		r.Endpoint = strings.TrimSuffix(cmp.Or(r.Endpoint, "https://s3."+r.Region+".amazonaws.com"), "/")
+	}
+	return r
+}
+
+// Source says for people from what a cluster is restored.
+func (r EtcdRestore) Source(cluster string) string { return r.complete(cluster).source() }
+
+// Another reports whether r is another restore of the cluster than before, so that it has still to
+// be done.
+func (r EtcdRestore) Another(before EtcdRestore, cluster string) bool {
+	return r.Wanted() && (!before.Wanted() || r.complete(cluster).mark() != before.complete(cluster).mark())
+}
+
+// source says for people from what is restored.
+func (r EtcdRestore) source() string {
+	switch {
+	case r.Member != "":
+		return "the data of " + r.Member
+	case r.Snapshot == "":
+		return "the newest snapshot in s3://" + r.Bucket + "/" + r.Prefix
+	}
+	return "s3://" + r.Bucket + "/" + r.Prefix + r.Snapshot + snapshot.DataSuffix
+}
+
+// mark identifies a restore. How the bucket is reached, which data may be replaced and which nodes
+// are kept does not make another one.
+func (r EtcdRestore) mark() string {
+	text, err := json.Marshal([]string{r.Bucket, r.Prefix, r.Snapshot, r.Member, r.Trigger})
+	if err != nil {
+		panic(err) // strings can be encoded
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])[:32]
+}
+
+// restoreFacts is everything that decides whether and how a restore goes on.
+type restoreFacts struct {
+	restore EtcdRestore
+	// formed is set if the cluster is known to have existed.
+	formed bool
+	// answers is set if the cluster answers.
+	answers bool
+	members []restoreMember
+}
+
+// restoreMember is what is known of one machine of the new cluster.
+type restoreMember struct {
+	name      string
+	reachable bool
+	data      bool // it has a data directory
+	restored  bool // ... which this restore has made
+}
+
+// planRestore computes what a restore that is not recorded yet has still to do. Data are made beside
+// those in use on every machine before one is stopped, and nothing starts before all of them have
+// their data. An empty plan means that the restored cluster answers.
+func planRestore(f restoreFacts) (Plan, error) {
+	var unreachable, theirs, restored, ours []string
+	for _, m := range f.members {
+		if f.restore.Member == "" || f.restore.Member == m.name {
+			ours = append(ours, m.name)
+		}
+		switch {
+		case !m.reachable:
+			unreachable = append(unreachable, m.name)
+		case m.restored:
+			restored = append(restored, m.name)
+		case m.data:
+			theirs = append(theirs, m.name)
+		}
+	}
+	refuse := func(reason, advice string) error {
+		return &fleet.GuardError{Refused: "restore etcd from " + f.restore.source(), Reason: reason, Advice: advice}
+	}
+	if f.answers && len(restored) > 0 {
+		return nil, nil // what remains to be done is done through the cluster
+	}
+	if len(unreachable) > 0 {
+		return nil, refuse(fleet.List(unreachable)+" cannot be reached, so it is not known whether members of the present cluster run there",
+			"bring the machines back, replace them, or remove them from hosts")
+	}
+	if err := guardReplaced(f, theirs, refuse); err != nil {
+		return nil, err
+	}
+	var stage, use, start []Step
+	for _, name := range ours {
+		if !slices.Contains(restored, name) {
+			stage = append(stage, Step{Machine: name, Action: ActionStageRestore, Why: "from " + f.restore.source()})
+			use = append(use, Step{Machine: name, Action: ActionUseRestored})
+		}
+		start = append(start, Step{Machine: name, Action: ActionInstall, Why: "restored", Then: fleet.GateSelf})
+	}
+	return Plan{}.parallel(stage...).parallel(use...).parallel(start...), nil
+}
+
+// guardReplaced refuses to replace data of members unless that is allowed. theirs are the machines
+// with such data.
+func guardReplaced(f restoreFacts, theirs []string, refuse func(reason, advice string) error) error {
+	r := f.restore
+	if r.Member != "" {
+		i := slices.IndexFunc(f.members, func(m restoreMember) bool { return m.name == r.Member })
+		switch {
+		case i < 0:
+			return refuse("it is none of the members", "name one of hosts")
+		case !f.members[i].data:
+			return refuse("it has no data of a member", "name a machine that has, or restore a snapshot")
+		case f.answers:
+			return refuse("the cluster answers and has all its data", "remove restore_from: members without data join it")
+		}
+		theirs = slices.DeleteFunc(slices.Clone(theirs), func(name string) bool { return name == r.Member })
+	}
+	switch {
+	case r.ReplaceData || len(theirs) == 0:
+		return nil
+	case f.answers:
+		return refuse("the cluster answers, and everything written since the snapshot would be lost",
+			"remove restore_from, or set restore_from.replace_data = true to go back to the snapshot")
+	case f.formed && len(theirs) >= etcd.Quorum(len(f.members)):
+		return refuse(fleet.List(theirs)+" have data, enough for a quorum, although the cluster does not answer",
+			"remove restore_from and apply: that starts the members. If it does not help, set restore_from.replace_data = true")
+	case r.Member == "":
+		return refuse(fleet.List(theirs)+" has data, which may be newer than the snapshot",
+			fmt.Sprintf("restore from them with restore_from = { member = %q }, or set restore_from.replace_data = true", theirs[0]))
+	}
+	return refuse(fleet.List(theirs)+" has data too, which may be newer",
+		"compare the machines, then set restore_from.replace_data = true")
+}
+
+// checkSnapshot refuses a snapshot that the cluster could not use: another cluster's, one of a later
+// etcd, and one with secrets that nobody could read. keys are the fingerprints of the cluster's
+// encryption keys, by their names in the key store.
+func checkSnapshot(d snapshot.Description, cluster, etcdVersion string, keys map[string]string) error {
+	if d.Cluster != cluster {
+		return fmt.Errorf("it is a snapshot of cluster %s, not of %s: if that is meant, set restore_from.cluster = %q", d.Cluster, cluster, d.Cluster)
+	}
+	have, err := version.Parse(d.EtcdVersion)
+	if err != nil {
+		return fmt.Errorf("the release of its etcd: %w", err)
+	}
+	want, err := version.Parse(etcdVersion)
+	if err != nil {
+		return err
+	}
+	if err := version.CheckEtcdUpgrade(have, want); err != nil && have.Minor() != want.Minor() {
+		return fmt.Errorf("it is of etcd %s: %w", d.EtcdVersion, err)
+	}
+	for _, k := range d.EncryptionKeys {
+		switch has, ok := keys[k.Name]; {
+		case !ok:
+			return fmt.Errorf("its secrets may need the encryption key %s, which the cluster does not have: add its generation to generations.encryption of k8s_pki, "+
+				"or restore the key store from the copy of that time", k.Name)
+		case has != k.SHA256:
+			return fmt.Errorf("its secrets need another encryption key %s: the snapshot names the fingerprint %.12s.., and the key store has %.12s... "+
+				"Restore the key store from the copy of that time", k.Name, k.SHA256, has)
+		}
+	}
+	return nil
+}
+
+// staleKeys says what of a restored cluster belongs to processes and machines that may not exist any
+// more: prefixes of keys in etcd, and under which of them the keys of the nodes that are kept stay.
+// keep is nil if all nodes are kept.
+func staleKeys(keep []string) []staleRange {
+	const registry = "/registry/"
+	// Who leads, and which API servers there are, is found out anew.
+	out := []staleRange{{prefix: registry + "leases/kube-system/"}, {prefix: registry + "masterleases/"}}
+	if keep == nil {
+		return out
+	}
+	for _, of := range []string{"minions/", "leases/kube-node-lease/", "csinodes/"} {
+		out = append(out, staleRange{registry + of, keep})
+	}
+	return out
+}
+
+type staleRange struct {
+	prefix string
+	keep   []string // what follows the prefix in keys that stay
+}
+
+// keptNodes returns the nodes that are kept, nil for all of them.
+func (r EtcdRestore) keptNodes(formed bool) []string {
+	switch {
+	case r.Nodes != nil:
+		return r.Nodes
+	case formed:
+		return nil
+	}
+	return []string{}
+}
+
+// encryptionKeys are the names in the key store of every encryption key that is trusted.
+func encryptionKeys(ref pki.Ref) []string { return ref.Generations.SecretNames(pki.KindEncryption) }
