@@ -49,7 +49,7 @@ var parts = []part{
 	{name: "release", shows: "the archives of a release, built, checked, and installed with Terraform and OpenTofu",
 		steps: []step{{packages: []string{"install"}, only: "^TestRelease$", env: []string{"K8S_RELEASE=1"}}}},
 	{name: "load-1", shows: "half of the end-to-end tests with every processor busy", load: true,
-		steps: []step{{packages: []string{"rolls", "interrupt", "drift", "failures", "expired", "hostengine", "etcdtest"}}}},
+		steps: []step{{packages: []string{"rolls", "interrupt", "drift", "failures", "expired", "backup", "hostengine", "etcdtest"}}}},
 	{name: "load-2", shows: "the other half", load: true,
 		steps: []step{{packages: []string{"rotation", "lifecycle", "instances", "rollouttest", "cluster", "flags", "kubetest", "awstest", "install", "awssmoke", "clients"}}}},
 }

@@ -1,7 +1,6 @@
 package backup_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -79,20 +78,11 @@ func (w *world) testAction(t *testing.T) {
 // hosts returns the argument of the resource, from the state.
 func (w *world) hosts(t *testing.T) []any {
 	t.Helper()
-	for _, r := range w.Resources(t) {
-		if r.Type != "k8s_etcd_backup" {
-			continue
-		}
-		var backup struct {
-			Hosts []any `json:"hosts"`
-		}
-		if err := json.Unmarshal(r.Values, &backup); err != nil {
-			t.Fatal(err)
-		}
-		return backup.Hosts
+	var backup struct {
+		Hosts []any `json:"hosts"`
 	}
-	t.Fatal("no k8s_etcd_backup in the state")
-	return nil
+	w.backup(t, &backup)
+	return backup.Hosts
 }
 
 // dynamic makes a value of a type from JSON's types. What is missing is null.

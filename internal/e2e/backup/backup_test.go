@@ -30,6 +30,8 @@ func TestBackup(t *testing.T) {
 	step("the action", w.testAction)
 	step("before a rotation", w.testRotation)
 	step("before a member is removed", w.testReplace)
+	step("all data are lost", w.testAllLost)
+	step("one member has data", w.testOneLeft)
 	step("another bucket", w.testBucket)
 	step("destroy", w.testDestroy)
 }
@@ -158,7 +160,7 @@ func (w *world) testKept(t *testing.T) {
 	if keys := w.keys(t, bucket); len(keys) < 4 || len(keys) > 6 { // the timer may just have written one more
 		t.Errorf("the bucket has %q", keys)
 	}
-	w.set(t, map[string]any{})
+	w.set(t, map[string]any{"keep": nil})
 }
 
 // testRotation rotates etcd's authority. A snapshot is taken first, on a member that still has the
@@ -188,7 +190,7 @@ func (w *world) testReplace(t *testing.T) {
 // the right it takes a snapshot there at once, and leaves the others.
 func (w *world) testBucket(t *testing.T) {
 	old := w.described(t, bucket)
-	w.set(t, map[string]any{"etcd_ca": []int{1, 2}, "bucket": "example-elsewhere"})
+	w.set(t, map[string]any{"bucket": "example-elsewhere"})
 	_, err := w.WS.Apply(t.Context())
 	harness.Refused(t, err, "S3 answers 403 AccessDenied")
 	if text := w.drift(t); strings.Contains(text, "no snapshot of etcd") {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,14 +35,15 @@ const (
 // world is one etcd cluster that keeps snapshots.
 type world struct {
 	*harness.Cluster
-	s3 *s3.Client
+	s3   *s3.Client
+	vars map[string]any
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	ws := suite.Workspace(t, "backup", suite.CLI, "testdata")
 	client := s3.NewFromConfig(suite.AWS(), func(o *s3.Options) { o.UsePathStyle = true })
-	w := &world{suite.Cluster(ws), client}
+	w := &world{suite.Cluster(ws), client, map[string]any{}}
 	suite.KeepSnapshots(t)
 	w.lab(t, "bucket", "example-elsewhere")
 	return w
@@ -63,10 +65,11 @@ func (w *world) allow(t *testing.T, policy string) {
 	w.lab(t, "iam", "role", harness.SnapshotProfile, "--policy", policy)
 }
 
-// set sets Terraform variables, beside those of the lab.
+// set sets Terraform variables, beside those that are set already; nil unsets one.
 func (w *world) set(t *testing.T, vars map[string]any) {
 	t.Helper()
-	text, err := json.Marshal(vars)
+	maps.Copy(w.vars, vars)
+	text, err := json.Marshal(w.vars)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,13 +89,27 @@ type newest struct {
 	EncryptionKeys []string `json:"encryption_keys"`
 }
 
-func (w *world) newest(t *testing.T) newest {
+// newest returns the attribute, from the state: an output of it would change with every snapshot.
+func (w *world) newest(t *testing.T) (out newest) {
 	t.Helper()
-	var out newest
-	if err := w.WS.Output(t.Context(), "newest", &out); err != nil {
-		t.Fatal(err)
-	}
+	w.backup(t, &struct {
+		Newest *newest `json:"newest"`
+	}{&out})
 	return out
+}
+
+// backup decodes the attributes of the resource.
+func (w *world) backup(t *testing.T, v any) {
+	t.Helper()
+	for _, r := range w.Resources(t) {
+		if r.Type == "k8s_etcd_backup" {
+			if err := json.Unmarshal(r.Values, v); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+	}
+	t.Fatal("no k8s_etcd_backup in the state")
 }
 
 // keys returns the keys of all objects of the bucket.
@@ -175,4 +192,16 @@ func (w *world) drift(t *testing.T) string {
 func (w *world) console(t *testing.T, machine, script string) (string, error) {
 	t.Helper()
 	return suite.TryConsole(t.Context(), machine, script)
+}
+
+// variables reads the lab's Terraform variables.
+func (w *world) variables(t *testing.T, v any) {
+	t.Helper()
+	out, err := suite.Lab(t.Context(), "env", "--tfvars")
+	if err != nil {
+		t.Fatalf("k8s-lab env --tfvars: %v\n%s", err, out)
+	}
+	if err := json.Unmarshal([]byte(out), v); err != nil {
+		t.Fatal(err)
+	}
 }

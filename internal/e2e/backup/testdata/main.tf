@@ -28,6 +28,11 @@ variable "bucket" {
   default = "example-snapshots"
 }
 
+variable "restore" {
+  type    = any
+  default = null
+}
+
 variable "etcd_ca" {
   type    = list(number)
   default = [1]
@@ -57,6 +62,8 @@ resource "k8s_etcd_cluster" "this" {
   version = "3.6.16"
   hosts   = k8s_machine.controller[*].host
   pki     = k8s_pki.this.ref
+
+  restore_from = var.restore
 }
 
 resource "k8s_etcd_backup" "this" {
@@ -68,8 +75,4 @@ resource "k8s_etcd_backup" "this" {
   interval = "1m"
   max_age  = "1h"
   keep     = var.keep
-}
-
-output "newest" {
-  value = k8s_etcd_backup.this.newest
 }

@@ -1,0 +1,151 @@
+package backup_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/snapshot"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
+)
+
+// bump is how much a restore raises the revision.
+const bump = 1_000_000_000
+
+// revision returns etcd's revision, and the value of a key.
+func (w *world) revision(t *testing.T, machine, key string) (revision int64, value string) {
+	t.Helper()
+	out, err := w.console(t, machine, harness.Etcdctl+"get "+key+" -w fields")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out) {
+		_, _ = fmt.Sscanf(line, `"Revision" : %d`, &revision)
+		_, _ = fmt.Sscanf(line, `"Value" : %q`, &value)
+	}
+	return revision, value
+}
+
+func (w *world) everywhere(t *testing.T, script string, machines ...string) {
+	t.Helper()
+	for _, m := range machines {
+		if _, err := w.console(t, m, script); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// testAllLost deletes the data of all members. Without restore_from an apply is refused. A snapshot
+// that is damaged, and another cluster's, are refused before anything is touched. With the newest one
+// the cluster has its keys again, under revisions above all that there were, and a further apply
+// restores nothing.
+func (w *world) testAllLost(t *testing.T) {
+	controllers := harness.Numbered("controller", 3)
+	w.everywhere(t, harness.Etcdctl+"put /kept first", "controller-0")
+	w.everywhere(t, program+" take", "controller-0")
+	names := w.described(t, bucket)
+	newest := names[len(names)-1]
+	w.everywhere(t, harness.Etcdctl+"put /kept second", "controller-0")
+	before, _ := w.revision(t, "controller-0", "/kept")
+	source := map[string]any{"bucket": bucket, "snapshot": newest, "endpoint": w.endpoint(t)}
+
+	w.set(t, map[string]any{"restore": source})
+	_, err := w.WS.Apply(t.Context())
+	harness.Refused(t, err, "The etcd cluster has its data", "replace_data = true")
+
+	w.everywhere(t, "systemctl stop etcd etcd-backup.timer; rm -rf /var/lib/etcd/*", controllers...)
+	w.set(t, map[string]any{"restore": nil})
+	_, err = w.WS.Apply(t.Context())
+	harness.Refused(t, err, "the cluster has lost its quorum", "restore_from of k8s_etcd_cluster")
+
+	const damaged = "20260102T030405Z-7"
+	w.copy(t, newest+snapshot.DataSuffix, damaged+snapshot.DataSuffix, func(b []byte) []byte { return b[:len(b)/2] })
+	w.copy(t, newest+snapshot.DescriptionSuffix, damaged+snapshot.DescriptionSuffix, func(b []byte) []byte {
+		d := w.description(t, newest)
+		text := strings.NewReplacer(newest, damaged, d.Time.Format("2006-01-02T15:04:05Z"), "2026-01-02T03:04:05Z", fmt.Sprintf(`"revision":%d`, d.Revision), `"revision":7`).Replace(string(b))
+		return []byte(text)
+	})
+	for name, tt := range map[string]struct {
+		change map[string]any
+		words  []string
+	}{
+		"damaged":             {map[string]any{"snapshot": damaged}, []string{"is damaged: it has", "The cluster's data are as they were"}},
+		"another cluster's":   {map[string]any{"cluster": "other", "prefix": prefix}, []string{"it is a snapshot of cluster demo, not of other", "Nothing has been changed"}},
+		"one that is missing": {map[string]any{"snapshot": "20260102T030405Z-9"}, []string{"S3 answers 404", "nothing has been changed"}},
+	} {
+		from := map[string]any{}
+		for k, v := range source {
+			from[k] = v
+		}
+		for k, v := range tt.change {
+			from[k] = v
+		}
+		w.set(t, map[string]any{"restore": from})
+		_, err := w.WS.Apply(t.Context())
+		harness.Refused(t, err, tt.words...)
+		if t.Failed() {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	w.everywhere(t, "! systemctl is-active etcd && ! test -e /var/lib/etcd/member", controllers...)
+
+	w.set(t, map[string]any{"restore": source})
+	w.Apply(t)
+	for _, m := range controllers {
+		if now, value := w.revision(t, m, "/kept"); value != "first" || now < before+bump/2 {
+			t.Errorf("%s has %q at revision %d, before it was %d", m, value, now, before)
+		}
+	}
+	if members := w.Members(t); len(members) != 3 {
+		t.Errorf("members: %v", members)
+	}
+	w.NoChanges(t)
+	w.everywhere(t, harness.Etcdctl+"put /kept third", "controller-0")
+	w.set(t, map[string]any{"keep": 100, "restore": source})
+	w.Apply(t)
+	if _, value := w.revision(t, "controller-1", "/kept"); value != "third" {
+		t.Errorf("a further apply made /kept %q", value)
+	}
+}
+
+// testOneLeft loses the data of two members for good. The cluster is made from those of the third.
+func (w *world) testOneLeft(t *testing.T) {
+	w.everywhere(t, harness.Etcdctl+"put /kept fourth", "controller-0")
+	before, _ := w.revision(t, "controller-1", "/kept")
+	w.everywhere(t, "systemctl stop etcd; rm -rf /var/lib/etcd/*", "controller-0", "controller-2")
+	w.set(t, map[string]any{"restore": map[string]any{"member": "controller-1"}})
+	changes, text, err := w.WS.Plan(t.Context())
+	if err != nil || !changes || !strings.Contains(text, "This plan restores etcd cluster demo") || !strings.Contains(text, "the data of controller-1") {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	w.Apply(t)
+	for _, m := range harness.Numbered("controller", 3) {
+		if now, value := w.revision(t, m, "/kept"); value != "fourth" || now < before+bump/2 {
+			t.Errorf("%s has %q at revision %d, before it was %d", m, value, now, before)
+		}
+	}
+	w.NoChanges(t)
+}
+
+// endpoint returns where machines reach S3.
+func (w *world) endpoint(t *testing.T) string {
+	t.Helper()
+	var vars struct {
+		S3Endpoint string `json:"s3_endpoint"`
+	}
+	w.variables(t, &vars)
+	return vars.S3Endpoint
+}
+
+// copy copies an object of the bucket under another name, changed.
+func (w *world) copy(t *testing.T, from, to string, change func([]byte) []byte) {
+	t.Helper()
+	content := change(slices.Clone(w.get(t, prefix+from)))
+	if _, err := w.s3.PutObject(t.Context(), &s3.PutObjectInput{Bucket: aws.String(bucket), Key: aws.String(prefix + to), Body: strings.NewReader(string(content))}); err != nil {
+		t.Fatal(err)
+	}
+}
