@@ -122,13 +122,21 @@ func refuseChanges(req resource.ModifyPlanRequest, what, who string, except []st
 	}
 }
 
-// withoutPower returns a value without the power states in it.
+// withoutPower returns a value without the power states in it, and without the public addresses of
+// instances: these change with the power, and when an Elastic IP is associated.
 func withoutPower(v tftypes.Value) tftypes.Value {
 	out, err := tftypes.Transform(v, func(p *tftypes.AttributePath, v tftypes.Value) (tftypes.Value, error) {
-		if p.LastStep() == tftypes.AttributeName("power_state") {
+		var members map[string]tftypes.Value
+		switch {
+		case p.LastStep() == tftypes.AttributeName("power_state"):
 			return tftypes.NewValue(v.Type(), nil), nil
+		case !v.Type().Is(tftypes.Object{}) || !v.IsKnown() || v.IsNull() || v.As(&members) != nil || members["instance_id"].Type() == nil || members["instance_id"].IsNull():
+			return v, nil
 		}
-		return v, nil
+		for _, name := range []string{"address", "public_ip"} {
+			members[name] = tftypes.NewValue(tftypes.String, nil)
+		}
+		return tftypes.NewValue(v.Type(), members), nil
 	})
 	if err != nil {
 		return v

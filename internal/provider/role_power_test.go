@@ -190,3 +190,23 @@ func TestPausedBackup(t *testing.T) {
 		t.Errorf("the newest snapshot is %v; %d connections", now, attempts.Load())
 	}
 }
+
+// TestPausedAddress: the public address of an instance, which an Elastic IP replaces, may be another
+// one when it is paused; that of a machine that is no instance may not.
+func TestPausedAddress(t *testing.T) {
+	t.Parallel()
+	r := newRoles(t)
+	host := func(id any, address, power string) []any {
+		h, _ := powered(r.pool, power)["hosts"].([]any)[0].(values) //nolint:forcetypeassert // the tests made it
+		return []any{with(h, values{"instance_id": id, "address": address, "public_ip": address})}
+	}
+	for _, tt := range []struct {
+		id      any
+		refused bool
+	}{{"i-0123456789abcdef0", false}, {nil, true}} {
+		i := r.applied("k8s_worker_pool", with(r.pool, values{"hosts": host(tt.id, "203.0.113.5", running)}))
+		if said := i.plan(with(r.pool, values{"hosts": host(tt.id, "203.0.113.6", paused)})).failure(); (said != "") != tt.refused {
+			t.Errorf("instance %v: %q", tt.id, said)
+		}
+	}
+}
