@@ -48,6 +48,8 @@ var parts = []part{
 	{name: "images", shows: "the main job on Debian 12 and on Debian 13", steps: []step{onDebian("12"), onDebian("13")}},
 	{name: "release", shows: "the archives of a release, built, checked, and installed with Terraform and OpenTofu",
 		steps: []step{{packages: []string{"install"}, only: "^TestRelease$", env: []string{"K8S_RELEASE=1"}}}},
+	{name: "drills", shows: "kill -9, a pause, a partition, a full disk, lost machines, rotation and upgrade, each under a recorder: acknowledged writes lost, and whether the history is linearizable",
+		steps: []step{{packages: []string{"drills"}, env: []string{"K8S_DRILLS=1"}}}},
 	{name: "load-1", shows: "half of the end-to-end tests with every processor busy", load: true,
 		steps: []step{{packages: []string{"rolls", "interrupt", "drift", "failures", "expired", "backup", "hostengine", "etcdtest"}}}},
 	{name: "load-2", shows: "the other half", load: true,
