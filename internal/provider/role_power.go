@@ -130,7 +130,13 @@ func withoutPower(v tftypes.Value) tftypes.Value {
 		switch {
 		case p.LastStep() == tftypes.AttributeName("power_state"):
 			return tftypes.NewValue(v.Type(), nil), nil
-		case !v.Type().Is(tftypes.Object{}) || !v.IsKnown() || v.IsNull() || v.As(&members) != nil || members["instance_id"].Type() == nil || members["instance_id"].IsNull():
+		case !v.Type().Is(tftypes.Object{}) || !v.IsKnown() || v.IsNull():
+			return v, nil
+		}
+		if err := v.As(&members); err != nil {
+			return v, err
+		}
+		if id, ok := members["instance_id"]; !ok || id.IsNull() {
 			return v, nil
 		}
 		for _, name := range []string{"address", "public_ip"} {

@@ -168,7 +168,7 @@ func TestPausedBackup(t *testing.T) {
 	t.Parallel()
 	r := newRoles(t)
 	attempts := r.unconnected()
-	config := with(powered(r.etcd, "", ""), values{"etcd": values{"cluster": "demo", "version": "3.6.16", "endpoints": []any{"https://10.240.0.40:2379"}},
+	config := with(powered(r.etcd, "", ""), values{"etcd": values{"cluster": "demo", "version": "3.6.16", "endpoints": []any{"https://10.240.0.40:2379", "https://10.240.0.41:2379"}},
 		"bucket": "snapshots", "region": "eu-west-1"})
 	delete(config, "version")
 	i := r.instance("k8s_etcd_backup")
