@@ -1,9 +1,9 @@
 # Prints the description of a snapshot of etcd in S3: endpoint, region, bucket, prefix, name. Without
 # a name it is the newest that has both its objects. It changes nothing. The functions for S3 come
 # first.
-S3_ENDPOINT=$1 S3_REGION=$2 S3_BUCKET=$3 prefix=$4 name=$5
-# shellcheck disable=SC2034
-S3_KMS_KEY=''
+# shellcheck disable=SC2034 # the functions read these
+S3_ENDPOINT=$1 S3_REGION=$2 S3_BUCKET=$3 S3_KMS_KEY=''
+prefix=$4 name=$5
 S3_WORK=$(mktemp -d) || exit 1
 trap 'rm -rf "$S3_WORK"' EXIT
 trap 'exit 1' HUP INT TERM

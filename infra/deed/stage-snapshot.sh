@@ -3,9 +3,9 @@
 # initial cluster, its token, revisions to add. Nothing is left of one that fails. The functions for
 # S3 come first.
 umask 077
-S3_ENDPOINT=$1 S3_REGION=$2 S3_BUCKET=$3 prefix=$4 name=$5 size=$6 sum=$7
-# shellcheck disable=SC2034
-S3_KMS_KEY=''
+# shellcheck disable=SC2034 # the functions read these
+S3_ENDPOINT=$1 S3_REGION=$2 S3_BUCKET=$3 S3_KMS_KEY=''
+prefix=$4 name=$5 size=$6 sum=$7
 shift 7
 dir=$1 mark=$2 member=$3 peer=$4 cluster=$5 token=$6 bump=$7
 stage=$dir/restore
