@@ -4,9 +4,8 @@
 #   run     what the timer calls: sends what waits in the spool, takes a snapshot if one is due, and
 #           deletes what is too many or too old. The members are ranked: one takes a snapshot only
 #           if those before it have let it become overdue.
-#   take    takes a snapshot now, prints its description, and deletes what is too many or too old. It
-#           is no success before S3 has it.
-#   before  takes one before a change of the cluster, unless BEFORE_CHANGES is "no". It deletes none.
+#   take    takes a snapshot now, and prints its description. It is no success before S3 has it.
+#   before  the same before a change of the cluster, unless BEFORE_CHANGES is "no".
 #   newest  prints what is known, a line each: "failed <why>" if the last run did, "at <where>",
 #           "newest <description>" of the newest good snapshot there, "count <how many>"; "unknown
 #           <why>" if the bucket cannot be read. It changes nothing.
@@ -42,22 +41,29 @@ seconds() {
 is_name() { printf '%s\n' "$1" | grep -Eqx '[0-9]{8}T[0-9]{6}Z-[0-9]+'; }
 
 # names prints the snapshots among the keys in a file that count, oldest first: those with data and a
-# description.
+# description. One from the future does not: it comes from a clock that was wrong.
 names() {
-	sed -n "s|^$PREFIX\([0-9TZ-]*\)\.json\$|\1|p" "$1" | sort | while read -r name; do
-		if is_name "$name" && grep -Fqx "$PREFIX$name.db" "$1"; then echo "$name"; fi
-	done
+	awk -v prefix="$PREFIX" -v limit="$(date -u -d '+15 minutes' +%Y%m%dT%H%M%SZ)" '
+		index($0, prefix) != 1 { next }
+		{ name = substr($0, length(prefix) + 1) }
+		name ~ /^[0-9]+T[0-9]+Z-[0-9]+[.]db$/ { sub(/[.]db$/, "", name); data[name] = 1 }
+		name ~ /^[0-9]+T[0-9]+Z-[0-9]+[.]json$/ { sub(/[.]json$/, "", name); described[name] = 1 }
+		END { for (name in described) if (name in data && substr(name, 1, 16) <= limit) print name }' "$1" | sort
 }
 
-# take makes a verified snapshot in the spool and sets name.
+# take makes a verified snapshot in the spool and sets name. While it has not, there is a file "taking".
 take() {
 	: >"$work/said"
+	: >"$dir/taking"
+	tidy
 	status=$(ask_etcd endpoint status -w json 2>"$work/said") || failed "asking etcd for its status: $(reason)"
+	case $status in *CORRUPT*) failed "etcd has the alarm CORRUPT: a snapshot would push out a sound one" ;; esac
 	# Beside the snapshot there is room for its restored copy, and for etcd to go on.
 	need=$(($(field dbSize "$status") * 2 / 1024 + 262144))
 	free=$(df -Pk "$dir" | awk 'NR == 2 { print $4 }')
 	[ "$free" -ge "$need" ] || failed "no room for a snapshot: $dir has $free KiB free, and $need KiB are needed"
 	id=$(ask_etcd member list -w json --hex 2>"$work/said") || failed "asking etcd for its members: $(reason)"
+	sleep "$RANK" # members that begin at the same time give their snapshots different names
 	at=$(date -u +%Y%m%dT%H%M%SZ)
 	ask_etcd --command-timeout 15m snapshot save "$work/db" >/dev/null 2>"$work/said" || failed "taking a snapshot: $(reason)"
 	seen=$(etcdutl snapshot status "$work/db" -w json 2>"$work/said") || failed "reading the snapshot: $(reason)"
@@ -75,12 +81,20 @@ take() {
 	sync "$work/db" "$work/json"
 	mv "$work/db" "$dir/spool/$name.db" || failed "keeping the snapshot in $dir/spool"
 	mv "$work/json" "$dir/spool/$name.json" || failed "keeping the snapshot in $dir/spool"
+	rm -f "$dir/taking"
 }
 
-# spooled prints the snapshots that wait for S3, oldest first.
+# spooled prints the snapshots that wait for S3, oldest first. One from the future is deleted.
 spooled() {
+	soon=$(date -u -d '+15 minutes' +%Y%m%dT%H%M%SZ)
 	for spool_file in "$dir"/spool/*.json; do
-		[ ! -e "$spool_file" ] || basename "$spool_file" .json
+		[ -e "$spool_file" ] || continue
+		spool_name=$(basename "$spool_file" .json)
+		if [ "$(printf '%s\n%s\n' "${spool_name%-*}" "$soon" | sort | head -n 1)" = "${spool_name%-*}" ]; then
+			echo "$spool_name"
+		else
+			rm -f "$spool_file" "${spool_file%.json}.db"
+		fi
 	done | sort
 }
 
@@ -97,14 +111,25 @@ tidy() {
 	done
 }
 
-# prune deletes snapshots that are too many or too old, never the newest. The description goes first,
-# so that nothing without data counts. Data without a description are deleted after a day.
+# prune deletes snapshots that are too many or too old, never the newest, and at most 100 at a time. It
+# does not touch or count those of another etcd cluster: it may be the one that is to be restored. The
+# description goes first, so that nothing without data counts. Data without a description are deleted
+# after a day.
 prune() {
 	names "$work/keys" >"$work/names"
-	count=$(wc -l <"$work/names") now=$(date +%s)
-	head -n -1 "$work/names" | while read -r name; do
+	touch "$dir/others"
+	count=$(grep -Fvxc -f "$dir/others" "$work/names") now=$(date +%s) pruned=0
+	own=$(field cluster_id "$(ask_etcd member list -w json --hex 2>/dev/null)")
+	[ -n "$own" ] || return 0
+	head -n -1 "$work/names" | grep -Fvx -f "$dir/others" | while read -r name; do
 		[ "$count" -gt "$KEEP" ] || [ $((now - $(seconds "$name"))) -gt "$KEEP_FOR" ] || break
-		count=$((count - 1))
+		[ "$pruned" -lt 100 ] || break
+		count=$((count - 1)) pruned=$((pruned + 1))
+		s3_get "$PREFIX$name.json" "$work/old" || exit 1
+		if [ "$(field etcd_cluster_id "$(cat "$work/old")")" != "$own" ]; then
+			echo "$name" >>"$dir/others"
+			continue
+		fi
 		s3_delete "$PREFIX$name.json" || exit 1
 		s3_delete "$PREFIX$name.db" || exit 1
 	done || return 1
@@ -138,11 +163,9 @@ run() {
 		if [ -z "$trouble" ]; then
 			send "$name" 2>"$work/trouble" || trouble=$(cat "$work/trouble")
 		fi
-		if [ -z "$trouble" ]; then
-			echo "$name" >"$dir/newest"
-			clear_old 2>"$work/trouble" || trouble=$(cat "$work/trouble")
-		fi
+		if [ -z "$trouble" ]; then echo "$name" >"$dir/newest"; fi
 	fi
+	if [ -z "$trouble" ]; then { s3_list "$PREFIX" >"$work/keys" && prune; } 2>"$work/trouble" || trouble=$(cat "$work/trouble"); fi
 	tidy
 	[ -z "$trouble" ] || failed "$trouble"
 }
@@ -155,10 +178,8 @@ take_now() {
 	cat "$work/description"
 }
 
-# clear_old deletes what is too many or too old in the bucket.
-clear_old() { s3_list "$PREFIX" >"$work/keys" && prune; }
-
 newest() {
+	export S3_QUICK=yes # somebody waits
 	if [ -s "$dir/failed" ]; then echo "failed $(tr '\n' ' ' <"$dir/failed")"; fi
 	echo "at s3://$S3_BUCKET/$PREFIX"
 	if ! s3_list "$PREFIX" >"$work/keys"; then return 1; fi
@@ -184,19 +205,19 @@ fi
 exec 9>"$dir/lock"
 flock -w 600 9 || failed "another run of etcd-backup has not ended within 10 minutes"
 find "$dir" -maxdepth 1 -name 'work.*' ! -path "$work" -mmin +60 -exec rm -rf {} +
-# What failed stays to be seen until a run succeeds.
+# What failed stays to be seen until it succeeds: a snapshot that this member could not take, until it
+# takes one, also when another member's is new enough.
 (
 	trap - EXIT
 	case $1 in
 	run) run ;;
-	take) take_now && clear_old ;;
 	*) take_now ;;
 	esac
 ) 2>"$work/why"
 result=$?
 cat "$work/why" >&2
 if [ $result = 0 ]; then
-	rm -f "$dir/failed"
+	[ -e "$dir/taking" ] || rm -f "$dir/failed"
 else
 	{ date -u +%Y-%m-%dT%H:%M:%SZ && cat "$work/why"; } >"$dir/failed"
 fi

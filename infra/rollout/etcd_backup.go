@@ -95,10 +95,11 @@ func (o *operation) snapshots(ctx context.Context) []snapshotAnswer {
 
 func askSnapshots(ctx context.Context, m *fleet.Machine) snapshotAnswer {
 	lines, err := deed.AskSnapshots(ctx, m.Remote, component.EtcdBackupProgram)
+	a := readSnapshots(m.Name(), lines) // what it said before it was interrupted counts too
 	if err != nil {
-		return snapshotAnswer{machine: m.Name(), err: err}
+		a.err = err
 	}
-	return readSnapshots(m.Name(), lines)
+	return a
 }
 
 // readSnapshots reads the lines of the program on a machine.
@@ -183,7 +184,7 @@ func (x EtcdBackup) apply(ctx context.Context, o *operation, prior Role) error {
 	o.saveSettled()
 	_, err := takeSnapshot(ctx, o.reached())
 	if err == nil {
-		err = runFailed(ctx, o.reached())
+		err = runAll(ctx, o.reached())
 	}
 	if err != nil {
 		return errors.Join(err, o.skipped())
@@ -226,15 +227,21 @@ func takeSnapshot(ctx context.Context, machines []*fleet.Machine) (snapshot.Desc
 	return snapshot.Description{}, errors.Join(failures...)
 }
 
-// runFailed lets the machines whose last run failed run again: it makes good what can be.
-func runFailed(ctx context.Context, machines []*fleet.Machine) error {
+// runAll lets every machine do what its timer does: send what waits, and delete what is too much. Those
+// whose last snapshot failed take one, so that it is known that they can.
+func runAll(ctx context.Context, machines []*fleet.Machine) error {
 	return fleet.Each(ctx, machines, func(ctx context.Context, m *fleet.Machine) error {
+		err := fleet.Within(ctx, fleet.SnapshotBudget, "a run of "+component.EtcdBackupUnit, func(ctx context.Context) error {
+			return deed.RunSnapshots(ctx, m.Remote, component.EtcdBackupProgram)
+		})
+		if err != nil {
+			return m.SnapshotFailed(err)
+		}
 		if askSnapshots(ctx, m).failed == "" {
 			return nil
 		}
-		return m.SnapshotFailed(fleet.Within(ctx, fleet.SnapshotBudget, "a run of "+component.EtcdBackupUnit, func(ctx context.Context) error {
-			return deed.RunSnapshots(ctx, m.Remote, component.EtcdBackupProgram)
-		}))
+		_, err = takeSnapshot(ctx, []*fleet.Machine{m})
+		return err
 	})
 }
 

@@ -92,6 +92,7 @@ func TestUpheaval(t *testing.T) {
 		{"", []host.Change{change(finding.Binary, finding.Missing, "/usr/local/bin/etcd", "etcd.service")}},
 		{"", []host.Change{change(finding.Binary, finding.Version, "/usr/local/bin/etcdctl")}},
 		{"", []host.Change{change(finding.File, finding.Missing, component.EtcdCAPath, "etcd.service")}},
+		{"", []host.Change{change(finding.File, finding.Mode, component.EtcdCAPath), change(finding.Binary, finding.Truncated, "/usr/local/bin/etcd", "etcd.service")}},
 		{"the upgrade of etcd", []host.Change{change(finding.Unit, finding.Activity, "x"), change(finding.Binary, finding.Version, "/usr/local/bin/etcd", "etcd.service")}},
 		{"the rotation of keys", []host.Change{change(finding.File, finding.Content, component.EtcdCAPath, "etcd.service")}},
 	} {

@@ -22,11 +22,12 @@ var (
 )
 
 // upheaval says what of a program's changes on one machine needs a snapshot before: its upgrade or a
-// rotation of keys. It is empty if nothing does. A program or file that is missing is a repair.
+// rotation of keys. It is empty if nothing does. A program or file that is missing, or has another mode
+// or owner, is a repair.
 func upheaval(changes []host.Change, unit, program string, keyFiles []string) string {
 	for _, c := range changes {
 		switch {
-		case c.Problem == finding.Missing:
+		case !slices.Contains([]finding.Problem{finding.Version, finding.Content, finding.SecretContent}, c.Problem):
 		case c.Kind == finding.Binary && slices.Contains(c.Restarts, unit):
 			return "the upgrade of " + program
 		case c.Kind == finding.File && slices.Contains(keyFiles, c.Target):

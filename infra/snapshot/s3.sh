@@ -3,6 +3,7 @@
 #   S3_REGION    the bucket's region
 #   S3_BUCKET    the bucket
 #   S3_KMS_KEY   the KMS key with which S3 encrypts what is put; empty: as the bucket says
+#   S3_QUICK     if not empty, an answer is waited for some seconds only, and nothing is tried again
 #   S3_WORK      a directory for what is being received, of this process alone
 # A function that fails says why in one line on standard error, and returns 1. A failure of the
 # network, or one that S3 asks to repeat, is tried again twice.
@@ -34,9 +35,13 @@ s3_request() {
 	s3_what=$1 s3_path=$2
 	shift 2
 	s3_credentials || return 1
+	if [ -n "${S3_QUICK:-}" ]; then
+		set -- --connect-timeout 3 -m 8 "$@"
+	else
+		set -- --connect-timeout 10 --speed-limit 1000 --speed-time 30 --retry 2 --retry-max-time 120 "$@"
+	fi
 	s3_status=$(printf 'user = "%s:%s"\nheader = "x-amz-security-token: %s"\n' "$s3_id" "$s3_secret" "$s3_token" |
 		curl -sS --config - --aws-sigv4 "aws:amz:$S3_REGION:s3" -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' \
-			--connect-timeout 10 --speed-limit 1000 --speed-time 30 --retry 2 --retry-max-time 120 \
 			-o "$S3_WORK/answer" -w '%{http_code}' "$@" "$S3_ENDPOINT/$S3_BUCKET$s3_path" 2>"$S3_WORK/error") || {
 		echo "$s3_what: $(tr '\n' ' ' <"$S3_WORK/error")" >&2
 		return 1
@@ -55,23 +60,36 @@ s3_element() {
 		sed "s/&#34;/\"/g; s/&#39;/'/g; s/&quot;/\"/g; s/&apos;/'/g; s/&lt;/</g; s/&gt;/>/g; s/&amp;/\&/g" | head -c 300
 }
 
+# s3_path_of encodes what a key may hold as the path that is signed wants it.
+s3_path_of() { printf '%s' "$1" | sed 's|=|%3D|g'; }
+
 # s3_get KEY FILE writes an object to a file.
 s3_get() {
-	s3_request "reading s3://$S3_BUCKET/$1" "/$1" && mv "$S3_WORK/answer" "$2"
+	s3_request "reading s3://$S3_BUCKET/$1" "/$(s3_path_of "$1")" && mv "$S3_WORK/answer" "$2"
+}
+
+# s3_signs_kms fails if curl cannot sign the two headers that a KMS key needs: before 8.10 it sorts them
+# wrong, since the name of one is the beginning of the other's (curl's pull request 14370).
+s3_signs_kms() {
+	s3_curl=$(curl --version | sed -n '1s/^curl \([0-9.]*\).*/\1/p')
+	if [ "$(printf '%s\n8.10.0\n' "$s3_curl" | sort -V | head -n 1)" = 8.10.0 ]; then return 0; fi
+	echo "curl $s3_curl of this machine cannot sign a request that names a KMS key (8.10 or later can): leave kms_key_id out, and make the key the bucket's default" >&2
+	return 1
 }
 
 # s3_put KEY FILE keeps a file as an object. S3 compares the content with its digest.
 s3_put() {
+	[ -z "$S3_KMS_KEY" ] || s3_signs_kms || return 1
 	s3_sum=$(openssl dgst -sha256 -binary "$2" | base64) || return 1
 	set -- "$1" "$2" -H "x-amz-checksum-sha256: $s3_sum"
 	[ -z "$S3_KMS_KEY" ] || set -- "$@" -H 'x-amz-server-side-encryption: aws:kms' -H "x-amz-server-side-encryption-aws-kms-key-id: $S3_KMS_KEY"
 	s3_key=$1 s3_file=$2
 	shift 2
-	s3_request "writing s3://$S3_BUCKET/$s3_key" "/$s3_key" -T "$s3_file" "$@"
+	s3_request "writing s3://$S3_BUCKET/$s3_key" "/$(s3_path_of "$s3_key")" -T "$s3_file" "$@"
 }
 
 # s3_delete KEY deletes an object; that there is none is no failure.
-s3_delete() { s3_request "deleting s3://$S3_BUCKET/$1" "/$1" -X DELETE; }
+s3_delete() { s3_request "deleting s3://$S3_BUCKET/$1" "/$(s3_path_of "$1")" -X DELETE; }
 
 # s3_list PREFIX prints the keys that begin so, in order, at most 100000.
 s3_list() {

@@ -127,7 +127,7 @@ func (s *clusterStatusDataSource) Schema(_ context.Context, _ datasource.SchemaR
 			"controllers":   hosts("Machines of the API servers, which are asked directly. Default: none."),
 			"etcd_hosts":    hosts("Machines of the etcd members, which are asked directly. Default: `controllers`."),
 			"workers":       hosts("Machines of the workers, whose certificates are read. Default: none."),
-			"healthy":       boolean("Whether everything that was asked (API servers, etcd members and nodes) answered and is healthy, and etcd has no alarm."),
+			"healthy":       boolean("Whether everything that was asked (API servers, etcd members and nodes) answered and is healthy, etcd has no alarm, and no member has failed to take a snapshot."),
 			"version":       text("Kubernetes release of the API server behind the public endpoint."),
 			"nodes": list("Nodes, by name.", map[string]schema.Attribute{
 				"name":          text("Name of the node."),

@@ -129,7 +129,7 @@ func etcdBackupSettings() settings[etcdBackupModel, rollout.EtcdBackup] {
 			return &m.Endpoint, &s.Spec.Endpoint
 		}),
 		"kms_key_id": newSetting(schema.StringAttribute{
-			Optional: true, MarkdownDescription: "KMS key (id, ARN or alias) with which S3 encrypts the snapshots (SSE-KMS). Without it they cannot be read. Default: as the bucket says.",
+			Optional: true, MarkdownDescription: "KMS key (id, ARN or alias) with which S3 encrypts the snapshots (SSE-KMS). Without it they cannot be read. It needs curl 8.10 or later on the members, as in Debian 13; with an earlier one make the key the bucket's default. Default: as the bucket says.",
 			Validators: []validator.String{kmsKey()},
 		}, text, func(m *etcdBackupModel, s *rollout.EtcdBackup) (*types.String, *string) {
 			return &m.KMSKeyID, &s.Spec.KMSKeyID
@@ -140,7 +140,7 @@ func etcdBackupSettings() settings[etcdBackupModel, rollout.EtcdBackup] {
 				return &m.Interval, &s.Spec.Interval
 			}),
 		"keep": newSetting(schema.Int64Attribute{
-			Optional: true, MarkdownDescription: fmt.Sprintf("How many snapshots are kept. Older ones are deleted after a snapshot was taken. Default: %d.", component.DefaultSnapshotsKept),
+			Optional: true, MarkdownDescription: fmt.Sprintf("How many snapshots are kept. The oldest ones are deleted, except those of another etcd cluster in the same place, such as the one before a restore. Default: %d.", component.DefaultSnapshotsKept),
 			Validators: []validator.Int64{int64validator.Between(1, 10000)},
 		}, number, func(m *etcdBackupModel, s *rollout.EtcdBackup) (*types.Int64, *int) { return &m.Keep, &s.Spec.Keep }),
 		"keep_for": newSetting(tf.DurationAttribute(fmt.Sprintf("How long a snapshot is kept, such as `2160h`. The newest one is never deleted. Default: `%s`.",
