@@ -34,6 +34,11 @@ type Result struct {
 	Gap        time.Duration // the longest time in which no operation succeeded
 	// Lost are acknowledged writes that are newer than what their register has at the end.
 	Lost int
+	// Undone are acknowledged writes that a later read did not see: the cluster went back, and may have
+	// been written to since. OldestUndone is when the oldest of them was acknowledged, since the start
+	// of the record.
+	Undone       int
+	OldestUndone time.Duration
 	// Unread are registers that could not be read at the end, so nobody knows what they lost.
 	Unread []int
 	// Wrong are registers whose history is not linearizable, Undecided those for which the time did
@@ -51,6 +56,9 @@ func (r Result) String() string {
 		verdict = fmt.Sprintf("not decided whether linearizable: registers %v", r.Undecided)
 	}
 	lost := fmt.Sprintf("%d acknowledged writes lost", r.Lost)
+	if r.Undone > 0 {
+		lost += fmt.Sprintf(", %d not seen by a later read", r.Undone)
+	}
 	if len(r.Unread) > 0 {
 		lost += fmt.Sprintf(", %d registers cannot be read", len(r.Unread))
 	}
@@ -85,6 +93,11 @@ func Check(ops []Op, registers int, final map[int]int, end, limit time.Duration)
 		} else {
 			r.Unread = append(r.Unread, key)
 		}
+		for _, op := range undone(history) {
+			if r.Undone++; r.Undone == 1 || op.Return < r.OldestUndone {
+				r.OldestUndone = op.Return
+			}
+		}
 		switch linearizable(closed(history), limit) {
 		case porcupine.Illegal:
 			r.Wrong = append(r.Wrong, key)
@@ -93,6 +106,17 @@ func Check(ops []Op, registers int, final map[int]int, end, limit time.Duration)
 		}
 	}
 	return r
+}
+
+// undone returns the acknowledged writes of one register that a later read did not see. The values of
+// a register ascend.
+func undone(ops []Op) (out []Op) {
+	for _, w := range ops {
+		if w.Write && w.Err == nil && slices.ContainsFunc(ops, func(r Op) bool { return !r.Write && r.Err == nil && r.Call > w.Return && r.Value < w.Value }) {
+			out = append(out, w)
+		}
+	}
+	return out
 }
 
 // gap returns the longest time without a successful operation.

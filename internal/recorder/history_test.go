@@ -71,7 +71,7 @@ func TestRegistersApart(t *testing.T) {
 	if !slices.Equal(r.Wrong, []int{2}) || !slices.Equal(r.Unread, []int{1}) {
 		t.Errorf("%+v", r)
 	}
-	if want := "3 operations, 0 errors, longest gap 0.0s, 0 acknowledged writes lost, 1 registers cannot be read, not linearizable: registers [2]"; r.String() != want {
+	if want := "3 operations, 0 errors, longest gap 0.0s, 0 acknowledged writes lost, 1 not seen by a later read, 1 registers cannot be read, not linearizable: registers [2]"; r.String() != want {
 		t.Errorf("%q, want %q", r, want)
 	}
 }
@@ -144,5 +144,21 @@ func TestDecides(t *testing.T) {
 	}
 	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("it took %s", took)
+	}
+}
+
+// TestUndone goes back to an earlier value, and writes on: the writes in between are undone.
+func TestUndone(t *testing.T) {
+	at := func(seconds int) time.Duration { return time.Duration(seconds) * time.Second }
+	op := func(write bool, value, call int) Op {
+		return Op{Write: write, Value: value, Call: at(call), Return: at(call + 1)}
+	}
+	ops := []Op{op(true, 1, 0), op(true, 2, 2), op(true, 3, 4), failed(op(true, 4, 6)), op(false, 1, 8), op(true, 5, 10), op(false, 5, 12)}
+	r := Check(ops, 1, map[int]int{0: 5}, at(20), time.Second)
+	if r.Undone != 2 || r.OldestUndone != at(3) || r.Lost != 0 || len(r.Wrong) != 1 {
+		t.Errorf("%+v", r)
+	}
+	if r := Check(ops[:3], 1, map[int]int{0: 3}, at(20), time.Second); r.Undone != 0 || !r.Whole() {
+		t.Errorf("nothing was undone: %+v", r)
 	}
 }

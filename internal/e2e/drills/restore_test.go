@@ -1,0 +1,226 @@
+package drills_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
+)
+
+// restoreFrom sets the argument of k8s_etcd_cluster.
+func (w *world) restoreFrom(t *testing.T, text string) {
+	t.Helper()
+	if err := w.WS.WriteFile("restore_override.tf", "resource \"k8s_etcd_cluster\" \"this\" {\n  restore_from = "+text+"\n}\n"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// silent checks that the endpoint does not answer, and that the plan says what to do.
+func (w *world) silent(t *testing.T) {
+	t.Helper()
+	_, err := w.WS.Apply(t.Context())
+	harness.Refused(t, err, "etcd would lose its quorum", "restore the cluster with restore_from")
+	if out, err := suite.Kubectl(t.Context(), w.Kubeconfig, nil, "get", "namespaces", "--request-timeout=10s"); err == nil {
+		t.Errorf("the endpoint answers without a quorum: %s", out)
+	}
+}
+
+// testTwoLost terminates two controllers, so the quorum is gone and the endpoint stops. The cluster is
+// made from the data of the member that is left. What the others had acknowledged, and this one had
+// not yet got, is lost: a figure, and not asserted.
+func (w *world) testTwoLost(t *testing.T) {
+	w.healthy(t)
+	result := w.record(t, "two controllers lost", func(t *testing.T) {
+		w.terminate(t, controllers[1], controllers[2])
+		time.Sleep(10 * time.Second)
+		w.silent(t)
+		w.restoreFrom(t, `{ member = "controller-0" }`)
+	})
+	if result.Gap < 10*time.Second {
+		t.Errorf("the endpoint answered without a quorum: longest gap %s", result.Gap)
+	}
+}
+
+// treasure is what a restored cluster must have.
+type treasure struct {
+	token    string // of a service account
+	nodes    string
+	revision int64 // above all others
+}
+
+// bury makes objects and takes a snapshot, and then another object.
+func (w *world) bury(t *testing.T, name string) treasure {
+	t.Helper()
+	w.Kubectl(t, "create", "secret", "generic", name, "--from-literal=password=before")
+	w.Kubectl(t, "create", "configmap", name, "--from-literal=a=b")
+	b := treasure{token: strings.TrimSpace(w.Kubectl(t, "create", "token", "default", "--duration=2h")), nodes: w.Kubectl(t, "get", "nodes", "-o", "name")}
+	suite.Console(t, controllers[0], "/usr/local/sbin/etcd-backup take")
+	w.Kubectl(t, "create", "configmap", name+"-later", "--from-literal=a=b")
+	b.revision = w.version(t, name+"-later")
+	return b
+}
+
+// find checks that the restored cluster has what was buried, and that it goes on.
+func (w *world) find(t *testing.T, name string, b treasure) {
+	t.Helper()
+	w.held(t)
+	if code := w.ask(t, b.token); code != http.StatusOK {
+		t.Errorf("a token of before gets %d", code)
+	}
+	if out := w.Kubectl(t, "get", "secret", name, "-o", "jsonpath={.data.password}"); out != "YmVmb3Jl" {
+		t.Errorf("the secret is %q", out)
+	}
+	if w.version(t, name) <= 0 {
+		t.Error("the object has no version")
+	}
+	if now := w.newVersion(t); now <= b.revision {
+		t.Errorf("a new object has the revision %d, one of before %d", now, b.revision)
+	}
+	if out, err := suite.Kubectl(t.Context(), w.Kubeconfig, nil, "get", "configmap", name+"-later"); err == nil {
+		t.Errorf("what is younger than the snapshot is there: %s", out)
+	}
+	if now := w.Kubectl(t, "get", "nodes", "-o", "name"); now != b.nodes {
+		t.Errorf("nodes: %s, before %s", now, b.nodes)
+	}
+}
+
+// tolerance is how far the member that takes a snapshot may be behind the others.
+const tolerance = time.Second
+
+// testAllLost terminates all controllers and the load balancer while clients write, some seconds after
+// a snapshot. The cluster is restored from it on new machines. What is lost is younger than it.
+func (w *world) testAllLost(t *testing.T) {
+	w.healthy(t)
+	const name = "all-lost"
+	var (
+		b     treasure
+		taken time.Duration // when the snapshot began
+	)
+	endpoint := w.Endpoint
+	result := w.record(t, "all controllers and the load balancer lost", func(t *testing.T) {
+		taken = time.Since(w.began)
+		b = w.bury(t, name)
+		time.Sleep(5 * time.Second)
+		w.terminate(t, append([]string{"lb-0"}, controllers...)...)
+		time.Sleep(10 * time.Second)
+		w.silent(t)
+		w.restoreFrom(t, fmt.Sprintf(`{ bucket = %q, endpoint = var.s3_endpoint }`, harness.SnapshotBucket))
+	})
+	if len(result.Unread) > 0 || result.Undone == 0 || result.OldestUndone < taken-tolerance {
+		t.Errorf("the snapshot began at %s, and %d writes are lost, the oldest of %s; unread: %v", taken, result.Undone, result.OldestUndone, result.Unread)
+	}
+	if w.Endpoint != endpoint {
+		t.Errorf("the endpoint was %s and is %s", endpoint, w.Endpoint)
+	}
+	w.find(t, name, b)
+}
+
+// testEverythingGone destroys the cluster with its network and keys. Only the buckets are left, with a
+// snapshot and a copy of the keys. Another configuration makes the cluster from them, with other
+// addresses: tokens, secrets and workloads are those of before, and the old nodes are not.
+func (w *world) testEverythingGone(t *testing.T) {
+	const name = "all-gone"
+	w.Learn(t)
+	w.healthy(t)
+	w.Create(t, harness.Web)
+	w.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=90s")
+	b := w.bury(t, name)
+	var key string
+	if err := w.WS.Output(t.Context(), "key_copy", &key); err != nil {
+		t.Fatal(err)
+	}
+	uids := w.Kubectl(t, "get", "nodes", "-o", "jsonpath={.items[*].metadata.uid}")
+	w.Destroy(t)
+
+	again := newWorld(t, "again")
+	again.set(t, w.vars)
+	for file, text := range map[string]string{
+		"elsewhere_override.tf": "resource \"k8s_network\" \"this\" {\n  vpc_cidr  = \"10.77.0.0/16\"\n  node_cidr = \"10.77.0.0/24\"\n}\n",
+		"identity.tf":           "variable \"identity\" {\n  type      = string\n  ephemeral = true\n  default   = null\n}\n",
+		"keys_override.tf": fmt.Sprintf("resource \"k8s_pki\" \"this\" {\n  restore_from = {\n    bucket = %q\n    key    = %q\n  }\n  restore_identity = var.identity\n}\n",
+			copies, key),
+	} {
+		if err := again.WS.WriteFile(file, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again.restoreFrom(t, fmt.Sprintf(`{ bucket = %q, endpoint = var.s3_endpoint }`, harness.SnapshotBucket))
+	again.WS.Env = append(again.WS.Env, "TF_VAR_identity="+identity.String())
+	start := time.Now()
+	again.Apply(t)
+	t.Logf("figures: everything gone but the buckets: restored in %s", time.Since(start).Round(time.Second))
+	again.Learn(t)
+	again.healthy(t)
+	again.NoChanges(t)
+	again.find(t, name, b)
+	for _, uid := range strings.Fields(again.Kubectl(t, "get", "nodes", "-o", "jsonpath={.items[*].metadata.uid}")) {
+		if strings.Contains(uids, uid) {
+			t.Errorf("node %s is one of before", uid)
+		}
+	}
+	if out := again.Kubectl(t, "get", "endpoints", "kubernetes", "-o", "jsonpath={.subsets[*].addresses[*].ip}"); strings.Contains(out, "10.240.") || len(strings.Fields(out)) != len(controllers) {
+		t.Errorf("API servers: %s", out)
+	}
+	again.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=120s")
+	again.Destroy(t)
+}
+
+// version returns the resourceVersion of a ConfigMap.
+func (w *world) version(t *testing.T, name string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(w.Kubectl(t, "get", "configmap", name, "-o", "jsonpath={.metadata.resourceVersion}"), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// newVersion returns the resourceVersion of a new object.
+func (w *world) newVersion(t *testing.T) int64 {
+	t.Helper()
+	name := fmt.Sprintf("new-%d", time.Now().UnixNano())
+	w.Kubectl(t, "create", "configmap", name)
+	return w.version(t, name)
+}
+
+// ask asks the API server with a token for what every service account may read, and returns the status.
+func (w *world) ask(t *testing.T, token string) int {
+	t.Helper()
+	out := suite.Console(t, controllers[0], "curl -s -o /dev/null -w '%{http_code}' --cacert /etc/kubernetes/pki/ca.crt -H 'Authorization: Bearer "+token+"' https://127.0.0.1:6443/api")
+	code, err := strconv.Atoi(strings.TrimSpace(out))
+	if err != nil {
+		t.Fatalf("curl printed %q", out)
+	}
+	return code
+}
+
+// held waits until both leader elections have a holder that has just renewed.
+func (w *world) held(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {
+		harness.Eventually(t, 30*time.Second, "the lease "+name, func() error {
+			out, err := suite.Kubectl(t.Context(), w.Kubeconfig, nil, "get", "lease", "-n", "kube-system", name, "-o", "json")
+			if err != nil {
+				return err
+			}
+			var lease struct {
+				Spec struct {
+					Holder string    `json:"holderIdentity"`
+					Renew  time.Time `json:"renewTime"`
+				} `json:"spec"`
+			}
+			if err := json.Unmarshal([]byte(out), &lease); err != nil {
+				return err
+			}
+			if lease.Spec.Holder == "" || time.Since(lease.Spec.Renew) > 15*time.Second {
+				return fmt.Errorf("held by %q, renewed at %s", lease.Spec.Holder, lease.Spec.Renew)
+			}
+			return nil
+		})
+	}
+}
