@@ -124,8 +124,12 @@ prune() {
 	head -n -1 "$work/names" | grep -Fvx -f "$dir/others" | while read -r name; do
 		[ "$count" -gt "$KEEP" ] || [ $((now - $(seconds "$name"))) -gt "$KEEP_FOR" ] || break
 		[ "$pruned" -lt 100 ] || break
-		count=$((count - 1)) pruned=$((pruned + 1))
-		s3_get "$PREFIX$name.json" "$work/old" || exit 1
+		count=$((count - 1)) pruned=$((pruned + 1)) s3_status=''
+		if ! s3_get "$PREFIX$name.json" "$work/old" 2>"$work/gone"; then
+			[ "$s3_status" = 404 ] && continue # another member has just deleted it
+			cat "$work/gone" >&2
+			exit 1
+		fi
 		if [ "$(field etcd_cluster_id "$(cat "$work/old")")" != "$own" ]; then
 			echo "$name" >>"$dir/others"
 			continue
