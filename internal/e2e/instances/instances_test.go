@@ -149,7 +149,8 @@ func (d *down) oneByOne(t *testing.T, machines ...string) {
 // testInstanceTypes changes the instance type of all controllers and workers in one apply. Machines
 // restart one at a time, and clients notice nothing.
 func (w *world) testInstanceTypes(t *testing.T) {
-	w.edit(t, "instance_type = var.instance_type", `instance_type = "t3.large"`, 2)
+	w.edit(t, "instance_type    = var.instance_type", `instance_type = "t3.large"`, 1) // the controllers
+	w.edit(t, "instance_type = var.instance_type", `instance_type = "t3.large"`, 1)    // the workers
 	traffic, watch := w.Traffic(t, w.Kubeconfig), w.watch(t)
 	w.apply(t)
 	traffic.Unbroken(t)
