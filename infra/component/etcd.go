@@ -106,6 +106,8 @@ func Etcd(spec EtcdSpec, n Node) (Machine, error) {
 		// A member is ready once it has a quorum, and replaying a long log takes time.
 		startTimeout: "infinity",
 		options: []*unit.UnitOption{
+			unit.NewUnitOption("Service", "ExecStartPre", "/bin/sh -c '"+etcdKeepsData+"'"),
+			unit.NewUnitOption("Service", "ExecStartPost", "/bin/sh -c '"+etcdHasStarted+"'"),
 			unit.NewUnitOption("Service", "LimitNOFILE", "65536"),
 			unit.NewUnitOption("Service", "OOMScoreAdjust", "-900"),
 		},
@@ -226,6 +228,16 @@ func InitialCluster(members []Node) string {
 	}
 	return strings.Join(peers, ",")
 }
+
+// etcdHasStarted notes in EtcdBootstrapEnv that the member has started, and etcdKeepsData fails if it
+// has, and its data are gone. With the settings of the first start, members that have all lost their
+// data would form an empty cluster, on which API servers would then work.
+const (
+	etcdStartedMark = "# The member has started: without its data, etcd is not started again."
+	etcdHasStarted  = `grep -qx "` + etcdStartedMark + `" ` + EtcdBootstrapEnv + ` || echo "` + etcdStartedMark + `" >>` + EtcdBootstrapEnv + ` || :`
+	etcdKeepsData   = `test -d ` + EtcdDataDir + `/member || ! grep -qx "` + etcdStartedMark + `" ` + EtcdBootstrapEnv + ` || ` +
+		`{ echo "the data of etcd are gone (` + EtcdDataDir + `/member), and without them it could form an empty cluster: apply again, which replaces the member or says how to restore" >&2; exit 1; }`
+)
 
 func etcdBootstrapFile(spec EtcdSpec, initial []Node) desired.File {
 	state := "new"

@@ -39,7 +39,8 @@ func (w *world) everywhere(t *testing.T, script string, machines ...string) {
 	}
 }
 
-// testAllLost deletes the data of all members. Without restore_from an apply is refused. A snapshot
+// testAllLost deletes the data of all members, and starts them again: they form no empty cluster.
+// Without restore_from an apply is refused. A snapshot
 // that is damaged, and another cluster's, are refused before anything is touched. With the newest one
 // the cluster has its keys again, under revisions above all that there were, and a further apply
 // restores nothing.
@@ -57,7 +58,10 @@ func (w *world) testAllLost(t *testing.T) {
 	_, err := w.WS.Apply(t.Context())
 	harness.Refused(t, err, "The etcd cluster has its data", "replace_data = true")
 
-	w.everywhere(t, "systemctl stop etcd etcd-backup.timer; rm -rf /var/lib/etcd/*", controllers...)
+	w.everywhere(t, "systemctl stop etcd etcd-backup.timer; rm -rf /var/lib/etcd/*; systemctl start --no-block etcd", controllers...)
+	for _, m := range controllers {
+		w.everywhere(t, `for i in $(seq 50); do journalctl -u etcd | grep -q "the data of etcd are gone" && exit; sleep 0.2; done; exit 1`, m)
+	}
 	w.set(t, map[string]any{"restore": nil})
 	_, err = w.WS.Apply(t.Context())
 	harness.Refused(t, err, "the cluster has lost its quorum", "restore_from of k8s_etcd_cluster")
