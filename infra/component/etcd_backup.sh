@@ -33,12 +33,16 @@ ask_etcd() {
 	etcdctl --endpoints "$ETCD" --cacert "$ETCD_CA" --cert "$ETCD_CERT" --key "$ETCD_KEY" --dial-timeout 5s --command-timeout 10s "$@"
 }
 
-# etcd_status prints the member's status. A member that has just started may need a moment to answer.
+# etcd_status prints the member's status. One that has just been started may need a moment to answer.
 etcd_status() {
 	for pause in 5 5 5 0; do
-		ask_etcd endpoint status -w json 2>"$work/said" && return
-		sleep $pause
+		ask_etcd endpoint status -w json 2>"$work/said" >"$work/status" && cat "$work/status" && return
+		case $(systemctl is-active etcd.service) in
+		activ*) sleep $pause ;;
+		*) break ;;
+		esac
 	done
+	return 1
 }
 
 # seconds prints the time in the name of a snapshot, in seconds since 1970.
@@ -64,8 +68,7 @@ take() {
 	: >"$work/said"
 	: >"$dir/taking"
 	tidy
-	status=$(etcd_status)
-	[ -n "$status" ] || failed "asking etcd for its status: $(reason)"
+	status=$(etcd_status) || failed "asking etcd for its status: $(reason)"
 	case $status in *CORRUPT*) failed "etcd has the alarm CORRUPT: a snapshot would push out a sound one" ;; esac
 	# Beside the snapshot there is room for its restored copy, and for etcd to go on.
 	need=$(($(field dbSize "$status") * 2 / 1024 + 262144))
