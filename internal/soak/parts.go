@@ -53,7 +53,7 @@ var parts = []part{
 	{name: "load-1", shows: "half of the end-to-end tests with every processor busy", load: true,
 		steps: []step{{packages: []string{"rolls", "interrupt", "drift", "failures", "expired", "backup", "hostengine", "etcdtest"}}}},
 	{name: "load-2", shows: "the other half", load: true,
-		steps: []step{{packages: []string{"rotation", "lifecycle", "instances", "rollouttest", "cluster", "flags", "kubetest", "awstest", "install", "awssmoke", "clients"}}}},
+		steps: []step{{packages: []string{"rotation", "lifecycle", "instances", "rollouttest", "cluster", "flags", "kubetest", "awstest", "install", "awssmoke", "clients"}, env: []string{"K8S_CLIENT_ROUNDS=2"}}}},
 }
 
 func kills(n string) []step {

@@ -1,9 +1,10 @@
 // Package clients_test lets clients that this project did not write use the local EC2: the AWS CLI,
 // boto3 and Ansible's amazon.aws, as Debian 12 has them. Each creates a VPC with a machine and
-// destroys it, twice; what is done again changes nothing.
+// destroys it; what is done again changes nothing. K8S_CLIENT_ROUNDS=2 does all of it twice.
 package clients_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/netip"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +44,10 @@ const limit = 8 * time.Minute
 func TestClients(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
+	rounds, err := strconv.Atoi(cmp.Or(os.Getenv("K8S_CLIENT_ROUNDS"), "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	tree, err := ensureRoot(ctx, suite.Cache)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +86,7 @@ func TestClients(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				for range 2 {
+				for range rounds {
 					r.round()
 				}
 			})
