@@ -28,6 +28,12 @@ type knownContents struct {
 	Silent bool `json:"silent,omitempty"`
 }
 
+// knowledge is what a plan knows without asking.
+type knowledge struct {
+	contents knownContents
+	gone     func(instance string) bool // says that the refresh of this run has found the instance gone
+}
+
 // keepContents keeps what a refresh has seen of the contents; nil if the cluster did not answer.
 func (r *roleResource[M, S]) keepContents(ctx context.Context, from tf.PrivateState, to tf.PrivateStateWriter, seen *etcd.Contents, diags *diag.Diagnostics) {
 	if seen != nil {

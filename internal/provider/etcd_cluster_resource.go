@@ -74,7 +74,7 @@ func newEtcdClusterResource() resource.Resource {
 		},
 		lost:     lostEtcdData,
 		needed:   etcd.Quorum,
-		guard:    guardEtcdRestore,
+		guard:    guardEtcd,
 		importer: etcdImporter(),
 	}}
 }
@@ -123,20 +123,31 @@ func checkEtcd(ctx context.Context, plan, prior *etcdModel, s rollout.Etcd, diag
 	}
 	warnOfUnknownRelease(prior.Version, plan.Version, version.EtcdNotKnown, diags)
 	checkUpgrade(prior.Version, plan.Version, version.CheckEtcdUpgrade, diags)
-	// A restore makes the data anew, so no member has to stay.
-	_, restored := restores(ctx, plan, prior, diags)
-	if before, _ := hostsFrom(ctx, prior.Hosts, diags); known && !restored {
-		checkQuorum(path.Root("hosts"), before, hosts, diags)
-	}
 	return errs
+}
+
+// guardEtcd refuses plans that lose an etcd cluster's data, and warns of those that replace them.
+func guardEtcd(ctx context.Context, plan, prior *etcdModel, known knowledge, diags *diag.Diagnostics) {
+	if prior == nil {
+		return
+	}
+	if r, planned := restores(ctx, plan, prior, diags); planned { // it makes the data anew, so no member has to stay
+		guardEtcdRestore(r, clusterOf(ctx, prior.PKI, diags).ValueString(), known.contents, diags)
+		return
+	}
+	before, _ := hostsFrom(ctx, prior.Hosts, diags)
+	if hosts, all := hostsFrom(ctx, plan.Hosts, diags); all {
+		checkQuorum(path.Root("hosts"), before, hosts, known.gone, diags)
+	}
 }
 
 // checkQuorum refuses a plan that replaces so many members' machines that the rest is no quorum:
 // Terraform deletes all of them before the first new member can join. Hosts that are only no longer
 // listed leave one by one while their machines exist. Whether the plan also deletes these machines
 // is not known here, so it adds a warning.
-func checkQuorum(at path.Path, before, now []hostModel, diags *diag.Diagnostics) {
+func checkQuorum(at path.Path, before, now []hostModel, gone func(instance string) bool, diags *diag.Diagnostics) {
 	var replaced, dropped []string
+	ended := 0 // machines that nobody has to delete any more
 	for _, was := range before {
 		name := was.Name.ValueString()
 		i := slices.IndexFunc(now, func(h hostModel) bool { return h.Name.Equal(was.Name) })
@@ -145,17 +156,27 @@ func checkQuorum(at path.Path, before, now []hostModel, diags *diag.Diagnostics)
 			dropped = append(dropped, name)
 		case !was.InstanceID.IsNull() && !now[i].InstanceID.Equal(was.InstanceID):
 			replaced = append(replaced, name)
+			if !now[i].InstanceID.IsUnknown() || gone(was.InstanceID.ValueString()) {
+				ended++
+			}
 		}
 	}
 	lost, quorum := slices.Concat(replaced, dropped), len(before)/2+1
 	if len(before)-len(lost) >= quorum {
 		return
 	}
+	if ended == len(lost) {
+		// A destroy begins with this plan too, so it must not fail.
+		diags.AddAttributeWarning(at, "etcd has lost its quorum",
+			fmt.Sprintf("The machines of %s are gone. Of %d members %d would be left, and a quorum is %d. An apply makes the machines again, "+
+				"but starts no empty members on them.\n\nTo restore the cluster, set restore_from. To start an empty one, run terraform taint on this resource.",
+				strings.Join(lost, ", "), len(before), len(before)-len(lost), quorum))
+		return
+	}
 	if len(replaced) > 0 {
 		diags.AddAttributeError(at, "etcd would lose its quorum",
 			fmt.Sprintf("The machines of %s would be deleted before any new member can join. Of %d members %d would be left, and a quorum is %d: "+
-				"the cluster's data would be lost.\n\nReplace one machine at a time, each in a separate apply. If the machines are gone already, "+
-				"restore the cluster with restore_from, or start an empty one with terraform taint of this resource.",
+				"the cluster's data would be lost.\n\nReplace one machine at a time, each in a separate apply.",
 				strings.Join(lost, ", "), len(before), len(before)-len(lost), quorum))
 		return
 	}

@@ -128,15 +128,8 @@ func checkEtcdRestore(ctx context.Context, plan *etcdModel, hosts []hostModel, d
 
 // guardEtcdRestore says what a plan restores in place, and refuses that for a cluster that has
 // answered the refresh.
-func guardEtcdRestore(ctx context.Context, plan, prior *etcdModel, seen knownContents, diags *diag.Diagnostics) {
-	if prior == nil {
-		return
-	}
-	r, planned := restores(ctx, plan, prior, diags)
-	if !planned {
-		return
-	}
-	at, cluster := path.Root("restore_from"), clusterOf(ctx, prior.PKI, diags).ValueString()
+func guardEtcdRestore(r rollout.EtcdRestore, cluster string, seen knownContents, diags *diag.Diagnostics) {
+	at := path.Root("restore_from")
 	if answered := !seen.Seen.IsZero() && !seen.Silent; answered && !r.ReplaceData {
 		diags.AddAttributeError(at, "The etcd cluster has its data",
 			fmt.Sprintf("At the refresh, %s, the cluster answered, with %s. A restore from %s would replace them.\n\n"+

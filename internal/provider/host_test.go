@@ -96,24 +96,29 @@ func TestCheckQuorum(t *testing.T) {
 	for _, test := range []struct {
 		name        string
 		before, now []hostModel
+		gone        string // ids of instances that are gone
 		want        string // part of the error or warning
 		severity    diag.Severity
 	}{
-		{"nothing happens", members("a", "b", "c"), members("a", "b", "c"), "", 0},
-		{"one is replaced", members("a", "b", "c"), members("a", "?", "c"), "", 0},
-		{"one has been replaced", members("a", "b", "c"), members("a", "d", "c"), "", 0},
-		{"two are replaced", members("a", "b", "c"), members("?", "b", "?"), "controller-0, controller-2 would", diag.SeverityError},
-		{"two of five are replaced", members("a", "b", "c", "d", "e"), members("?", "b", "?", "d", "e"), "", 0},
-		{"five become three, one of them new", members("a", "b", "c", "d", "e"), members("?", "b", "c"), "controller-0, controller-3, controller-4", diag.SeverityError},
-		{"three become five", members("a", "b", "c"), members("a", "b", "c", "?", "?"), "", 0},
-		{"five become three", members("a", "b", "c", "d", "e"), members("a", "b", "c"), "", 0},
-		{"three become one", members("a", "b", "c"), members("a"), "controller-1, controller-2 leave", diag.SeverityWarning},
-		{"machines of one's own", members("", "", ""), members("", "", ""), "", 0},
-		{"the only one becomes another", members("a"), []hostModel{{Name: types.StringValue("other"), InstanceID: types.StringValue("b")}}, "None of the present members (controller-0)", diag.SeverityError},
-		{"the only one is replaced", members("a"), members("?"), "data would be lost", diag.SeverityError},
+		{"nothing happens", members("a", "b", "c"), members("a", "b", "c"), "", "", 0},
+		{"one is replaced", members("a", "b", "c"), members("a", "?", "c"), "", "", 0},
+		{"one has been replaced", members("a", "b", "c"), members("a", "d", "c"), "", "", 0},
+		{"two are replaced", members("a", "b", "c"), members("?", "b", "?"), "", "controller-0, controller-2 would", diag.SeverityError},
+		{"two of five are replaced", members("a", "b", "c", "d", "e"), members("?", "b", "?", "d", "e"), "", "", 0},
+		{"five become three, one of them new", members("a", "b", "c", "d", "e"), members("?", "b", "c"), "", "controller-0, controller-3, controller-4", diag.SeverityError},
+		{"three become five", members("a", "b", "c"), members("a", "b", "c", "?", "?"), "", "", 0},
+		{"five become three", members("a", "b", "c", "d", "e"), members("a", "b", "c"), "", "", 0},
+		{"three become one", members("a", "b", "c"), members("a"), "", "controller-1, controller-2 leave", diag.SeverityWarning},
+		{"machines of one's own", members("", "", ""), members("", "", ""), "", "", 0},
+		{"the only one becomes another", members("a"), []hostModel{{Name: types.StringValue("other"), InstanceID: types.StringValue("b")}}, "", "None of the present members (controller-0)", diag.SeverityError},
+		{"the only one is replaced", members("a"), members("?"), "", "data would be lost", diag.SeverityError},
+		{"two are gone", members("a", "b", "c"), members("?", "?", "c"), "ab", "machines of controller-0, controller-1 are gone", diag.SeverityWarning},
+		{"one is gone, another replaced", members("a", "b", "c"), members("?", "?", "c"), "a", "controller-0, controller-1 would", diag.SeverityError},
+		{"two have been replaced", members("a", "b", "c"), members("d", "e", "c"), "", "machines of controller-0, controller-1 are gone", diag.SeverityWarning},
+		{"all are gone", members("a", "b", "c"), members("?", "?", "?"), "abc", "restore_from", diag.SeverityWarning},
 	} {
 		var diags diag.Diagnostics
-		checkQuorum(path.Root("hosts"), test.before, test.now, &diags)
+		checkQuorum(path.Root("hosts"), test.before, test.now, func(id string) bool { return strings.Contains(test.gone, id) }, &diags)
 		if test.want == "" && len(diags) == 0 {
 			continue
 		}

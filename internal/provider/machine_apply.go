@@ -100,6 +100,7 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	}
 	switch {
 	case errors.Is(err, infraaws.ErrNotFound):
+		r.data.gone.Store(m.ID.ValueString(), true)
 		// Terraform itself does not say why it creates something again.
 		resp.Diagnostics.AddWarning("Machine "+m.Name.ValueString()+" is gone", err.Error()+"\n\nThe next apply creates it again.")
 		resp.State.RemoveResource(ctx)

@@ -83,6 +83,8 @@ type providerData struct {
 
 	// warned holds the machines for which this run has printed a warning.
 	warned sync.Map
+	// gone holds the ids of instances that this run has found gone.
+	gone sync.Map
 	// clusters holds, by cluster, which machine may go down next.
 	clusters maintenance.Clusters
 }
@@ -126,6 +128,13 @@ func (d *providerData) store(ref pki.Ref) (pki.Store, error) {
 func (d *providerData) firstWarning(machine string) bool {
 	_, warned := d.warned.LoadOrStore(machine, true)
 	return !warned
+}
+
+// isGone says that this run has found the instance gone. Terraform plans in the process that has
+// refreshed.
+func (d *providerData) isGone(instance string) bool {
+	_, gone := d.gone.Load(instance)
+	return gone
 }
 
 // tagsAll returns the default tags overridden by a resource's own, or unknown if one of them is

@@ -69,7 +69,7 @@ type role[M any, S rollout.Role] struct {
 	lost func(seen knownContents) string
 	// guard refuses a planned change, or warns of it, by what refresh last knew; nil for a role of
 	// which it knows nothing.
-	guard func(ctx context.Context, plan, prior *M, seen knownContents, diags *diag.Diagnostics)
+	guard func(ctx context.Context, plan, prior *M, known knowledge, diags *diag.Diagnostics)
 
 	// observed sets computed attributes from what was observed, for a role that has such; else nil.
 	// They are observed after an apply too. Without a report it plans them as unknown.
@@ -164,7 +164,8 @@ func (r *roleResource[M, S]) ModifyPlan(ctx context.Context, req resource.Modify
 	r.checkPower(ctx, req, power, &resp.Diagnostics)
 	addFieldErrors(ctx, req.Plan, r.role.check(ctx, &plan, prior, s, &resp.Diagnostics), &resp.Diagnostics)
 	if r.role.guard != nil && req.Private != nil {
-		r.role.guard(ctx, &plan, prior, tf.ReadPrivate[knownContents](ctx, req.Private, contentsKey, &resp.Diagnostics), &resp.Diagnostics)
+		known := knowledge{tf.ReadPrivate[knownContents](ctx, req.Private, contentsKey, &resp.Diagnostics), r.data.isGone}
+		r.role.guard(ctx, &plan, prior, known, &resp.Diagnostics)
 	}
 	checkRotationFinished(ctx, req, &resp.Diagnostics)
 	if prior != nil && r.role.keys {

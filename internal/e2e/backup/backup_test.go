@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/snapshot"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
@@ -213,8 +215,18 @@ func (w *world) testBucket(t *testing.T) {
 	}
 }
 
-// testDestroy leaves the snapshots.
+// testDestroy destroys the cluster after it has lost its quorum: the plan warns. The snapshots stay.
 func (w *world) testDestroy(t *testing.T) {
+	var ids []string
+	for _, m := range w.Machines(t)[1:] {
+		ids = append(ids, m.ID)
+	}
+	if _, err := ec2.NewFromConfig(suite.AWS()).TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: ids}); err != nil || len(ids) != 2 {
+		t.Fatal(ids, err)
+	}
+	if text := w.drift(t); !strings.Contains(text, "Warning: etcd has lost its quorum") || !strings.Contains(text, "set restore_from") {
+		t.Errorf("the plan says\n%s", text)
+	}
 	w.Destroy(t)
 	if names := w.described(t, bucket); len(names) == 0 {
 		t.Error("the snapshots are gone")
