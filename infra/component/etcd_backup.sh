@@ -3,7 +3,7 @@
 #
 #   run     what the timer calls: sends what waits in the spool, takes a snapshot if one is due, and
 #           deletes what is too many or too old. The members are ranked: one takes a snapshot only
-#           if those before it have let it become overdue.
+#           if those before it have let it become overdue, or if it could not take its last one.
 #   take    takes a snapshot now, and prints its description. It is no success before S3 has it.
 #   before  the same before a change of the cluster, unless BEFORE_CHANGES is "no".
 #   newest  prints what is known, a line each: "failed <why>" if the last run did, "at <where>",
@@ -174,7 +174,7 @@ run() {
 		newest=$(printf '%s\n' "$newest" | sort | tail -n 1)
 	fi
 	# A check may come half its distance too early, so that the interval is kept and not exceeded.
-	if [ -z "$newest" ] || [ $(($(date +%s) - $(seconds "$newest"))) -ge $((INTERVAL - CHECK / 2 + RANK * CHECK)) ]; then
+	if [ -z "$newest" ] || [ -e "$dir/taking" ] || [ $(($(date +%s) - $(seconds "$newest"))) -ge $((INTERVAL - CHECK / 2 + RANK * CHECK)) ]; then
 		take
 		if [ -z "$trouble" ]; then
 			send "$name" 2>"$work/trouble" || trouble=$(cat "$work/trouble")
