@@ -52,17 +52,6 @@ seconds() {
 
 is_name() { printf '%s\n' "$1" | grep -Eqx '[0-9]{8}T[0-9]{6}Z-[0-9]+'; }
 
-# names prints the snapshots among the keys in a file that count, oldest first: those with data and a
-# description. One from the future does not: it comes from a clock that was wrong.
-names() {
-	awk -v prefix="$PREFIX" -v limit="$(date -u -d '+15 minutes' +%Y%m%dT%H%M%SZ)" '
-		index($0, prefix) != 1 { next }
-		{ name = substr($0, length(prefix) + 1) }
-		name ~ /^[0-9]+T[0-9]+Z-[0-9]+[.]db$/ { sub(/[.]db$/, "", name); data[name] = 1 }
-		name ~ /^[0-9]+T[0-9]+Z-[0-9]+[.]json$/ { sub(/[.]json$/, "", name); described[name] = 1 }
-		END { for (name in described) if (name in data && substr(name, 1, 16) <= limit) print name }' "$1" | sort
-}
-
 # take makes a verified snapshot in the spool and sets name. While it has not, there is a file "taking".
 take() {
 	: >"$work/said"
@@ -128,7 +117,7 @@ tidy() {
 # description goes first, so that nothing without data counts. Data without a description are deleted
 # after a day.
 prune() {
-	names "$work/keys" >"$work/names"
+	snapshot_names "$PREFIX" "$work/keys" >"$work/names"
 	touch "$dir/others"
 	count=$(grep -Fvxc -f "$dir/others" "$work/names") now=$(date +%s) pruned=0
 	own=$(field cluster_id "$(ask_etcd member list -w json --hex 2>/dev/null)")
@@ -159,7 +148,7 @@ prune() {
 run() {
 	newest='' trouble=''
 	if s3_list "$PREFIX" >"$work/keys" 2>"$work/trouble"; then
-		newest=$(names "$work/keys" | tail -n 1)
+		newest=$(snapshot_names "$PREFIX" "$work/keys" | tail -n 1)
 		for name in $(spooled); do
 			send "$name" 2>"$work/trouble" || {
 				trouble=$(cat "$work/trouble")
@@ -199,7 +188,7 @@ newest() {
 	if [ -s "$dir/failed" ]; then echo "failed $(tr '\n' ' ' <"$dir/failed")"; fi
 	echo "at s3://$S3_BUCKET/$PREFIX"
 	if ! s3_list "$PREFIX" >"$work/keys"; then return 1; fi
-	names "$work/keys" >"$work/names"
+	snapshot_names "$PREFIX" "$work/keys" >"$work/names"
 	name=$(tail -n 1 "$work/names")
 	if [ -n "$name" ]; then
 		s3_get "$PREFIX$name.json" "$work/description" || return 1

@@ -1,6 +1,5 @@
 # Prints the description of a snapshot of etcd in S3: endpoint, region, bucket, prefix, name. Without
-# a name it is the newest that has both its objects. It changes nothing. The functions for S3 come
-# first.
+# a name it is the newest that counts. It changes nothing. The functions for S3 come first.
 # shellcheck disable=SC2034 # the functions read these
 S3_ENDPOINT=$1 S3_REGION=$2 S3_BUCKET=$3 S3_KMS_KEY=''
 prefix=$4 name=$5
@@ -9,9 +8,7 @@ trap 'rm -rf "$S3_WORK"' EXIT
 trap 'exit 1' HUP INT TERM
 if [ -z "$name" ]; then
 	s3_list "$prefix" >"$S3_WORK/all" || exit 1
-	name=$(sed -n "s|^$prefix\([0-9TZ-]*\)\.json\$|\1|p" "$S3_WORK/all" | sort | while read -r one; do
-		if grep -Fqx "$prefix$one.db" "$S3_WORK/all"; then echo "$one"; fi
-	done | tail -n 1)
+	name=$(snapshot_names "$prefix" "$S3_WORK/all" | tail -n 1)
 	[ -n "$name" ] || {
 		echo "s3://$S3_BUCKET/$prefix has no snapshot" >&2
 		exit 1

@@ -107,3 +107,14 @@ s3_list() {
 
 # s3_encoded encodes what a prefix may hold as a query wants it.
 s3_encoded() { printf '%s' "$1" | sed 's|/|%2F|g; s|=|%3D|g'; }
+
+# snapshot_names PREFIX FILE prints the snapshots among the keys in a file that count, oldest first: those
+# with data and a description. One from the future does not: it comes from a clock that was wrong.
+snapshot_names() {
+	awk -v prefix="$1" -v limit="$(date -u -d '+15 minutes' +%Y%m%dT%H%M%SZ)" '
+		index($0, prefix) != 1 { next }
+		{ name = substr($0, length(prefix) + 1) }
+		name ~ /^[0-9]+T[0-9]+Z-[0-9]+[.]db$/ { sub(/[.]db$/, "", name); data[name] = 1 }
+		name ~ /^[0-9]+T[0-9]+Z-[0-9]+[.]json$/ { sub(/[.]json$/, "", name); described[name] = 1 }
+		END { for (name in described) if (name in data && substr(name, 1, 16) <= limit) print name }' "$2" | sort
+}
