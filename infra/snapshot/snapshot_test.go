@@ -2,6 +2,9 @@ package snapshot_test
 
 import (
 	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -45,17 +48,29 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestDescribed: Go and the machines' shell agree on what counts. The shell also leaves out what comes
+// from the future.
 func TestDescribed(t *testing.T) {
-	got := snapshot.Described("a/", []string{
+	keys := []string{
 		"a/20260103T000000Z-9.db", "a/20260103T000000Z-9.json",
 		"a/20260102T000000Z-7.db", "a/20260102T000000Z-7.json",
 		"a/20260104T000000Z-11.db",                                   // not described: it was interrupted
 		"a/20260105T000000Z-12.json",                                 // its data are gone
 		"a/b/20260106T000000Z-13.db", "a/b/20260106T000000Z-13.json", // of another prefix
 		"a/notes.json", "b/20260107T000000Z-14.db", "b/20260107T000000Z-14.json",
-	})
-	if want := []string{"20260102T000000Z-7", "20260103T000000Z-9"}; !slices.Equal(got, want) {
+	}
+	want := []string{"20260102T000000Z-7", "20260103T000000Z-9"}
+	if got := snapshot.Described("a/", keys); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
+	}
+	keys = append(keys, "a/29990102T000000Z-15.db", "a/29990102T000000Z-15.json")
+	file := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(file, []byte(strings.Join(keys, "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", snapshot.S3Functions+"\nsnapshot_names a/ "+file).CombinedOutput()
+	if got := strings.Fields(string(out)); err != nil || !slices.Equal(got, want) {
+		t.Errorf("the shell says %q, %v, want %v", out, err, want)
 	}
 }
 
