@@ -60,7 +60,7 @@ func (w *world) testAllLost(t *testing.T) {
 
 	w.everywhere(t, "systemctl stop etcd etcd-backup.timer; rm -rf /var/lib/etcd/*; systemctl start --no-block etcd", controllers...)
 	for _, m := range controllers {
-		w.everywhere(t, `for i in $(seq 50); do journalctl -u etcd | grep -q "the data of etcd are gone" && exit; sleep 0.2; done; exit 1`, m)
+		w.everywhere(t, `for i in $(seq 50); do journalctl -u etcd | grep -q "the data of etcd are gone" && exec systemctl stop etcd; sleep 0.2; done; exit 1`, m)
 	}
 	w.set(t, map[string]any{"restore": nil})
 	_, err = w.WS.Apply(t.Context())
