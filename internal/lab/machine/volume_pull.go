@@ -3,6 +3,7 @@ package machine
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,13 +45,16 @@ func (in *instance) pull(b *boot, d loop.Device) error {
 func (in *instance) shutFilesystems(b *boot, d loop.Device) error {
 	first, err := b.leader.init()
 	if err != nil {
-		return err
+		return nil //nolint:nilerr // the machine has just ended
 	}
 	id, err := d.ID()
 	if err != nil {
 		return err
 	}
 	points, err := mountPoints(first.pid, uint64(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
