@@ -18,9 +18,9 @@ import (
 // ErrBusy says that a device is in use: mounted somewhere, or opened exclusively.
 var ErrBusy = errors.New("the device is in use")
 
-// detachTimeout bounds the wait for the end of a device that nothing holds. It takes milliseconds;
-// a process that only reads the device can delay it.
-const detachTimeout = 3 * time.Second
+// detachTimeout bounds the wait for the end of a device that is not mounted. It takes milliseconds,
+// unless a process has the device open.
+const detachTimeout = time.Second
 
 // A Device is a loop device of the host. It has the content and the size of a file.
 type Device struct {

@@ -86,7 +86,13 @@ func TestVolumes(t *testing.T) {
 	})
 
 	t.Run("to another machine", func(t *testing.T) {
-		must(t, ca, "umount /mnt/data")
+		must(t, ca, "umount /mnt/data; systemd-run --quiet --unit=holder sh -c 'exec sleep 1000 < /dev/nvme1n1'; sleep 0.2")
+		for range 2 {
+			if err := l.DetachVolume(t.Context(), a.ID, firstVolume, false); !errors.Is(err, ErrVolumeInUse) {
+				t.Errorf("detached a volume that a process has open: %v", err)
+			}
+		}
+		must(t, ca, "systemctl stop holder")
 		detach(t, a, first)
 		detach(t, a, first) // again is no error
 		same(t, ca, "ls /dev/nvme* /dev/disk/by-id/* 2> /dev/null || true; awk 'NR > 2' /proc/partitions; lsblk -dno NAME", "")
