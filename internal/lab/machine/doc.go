@@ -9,6 +9,9 @@
 // records what is known of it, and a new [Manager] for the same state directory adopts the machines
 // that run.
 //
+// Volumes are disks that outlive machines. A running machine has them as block devices, and what
+// the kernel says of block devices there is made for it (volume_sight.go).
+//
 // The caller chooses instance ids, names and addresses. This package knows nothing of the EC2 API.
 // Of networks it knows only that a machine runs in an existing network namespace with an interface
 // that has carrier. Linux only; needs root.

@@ -35,10 +35,11 @@ var modules = []module{
 	{"xt_conntrack", "CONFIG_NETFILTER_XT_MATCH_CONNTRACK", "/sys/module/xt_conntrack"},
 	{"fuse", "CONFIG_FUSE_FS", "/sys/module/fuse"},
 	{"tun", "CONFIG_TUN", "/sys/module/tun"},
+	{"loop", "CONFIG_BLK_DEV_LOOP", "/sys/module/loop"},
 }
 
 // needed are the modules without which a machine cannot run, or not as a Kubernetes node.
-var needed = []string{"overlay", "br_netfilter", "nf_conntrack", "nf_tables", "veth", "fuse"}
+var needed = []string{"overlay", "br_netfilter", "nf_conntrack", "nf_tables", "veth", "fuse", "loop"}
 
 // kernelRelease returns the kernel's release, which is also its directory's name in /lib/modules.
 func kernelRelease() (string, error) {

@@ -113,6 +113,9 @@ func Preflight(ctx context.Context, cacheDir string) (loaded []string, err error
 	if !exists("/dev/fuse") {
 		problem("/dev/fuse is missing, through which lxcfs shows machines their size (CONFIG_FUSE_FS): modprobe fuse, or use another kernel")
 	}
+	if !exists("/dev/loop-control") {
+		problem("/dev/loop-control is missing, through which machines get their volumes (CONFIG_BLK_DEV_LOOP): modprobe loop, or use another kernel")
+	}
 	if !exists("/dev/kmsg") {
 		problem("/dev/kmsg is missing, which kubelets read: mknod /dev/kmsg c 1 11")
 	}
