@@ -155,6 +155,12 @@ func (o *etcdOperation) step(ctx context.Context, m *convergence, s Step) error 
 		o.moveLeader(ctx, m.Machine)
 	}
 	var err error
+	if s.Action == ActionMove {
+		err = o.move(ctx, m.Machine)
+	}
+	if err != nil {
+		return err
+	}
 	if s.Action == ActionJoin {
 		err = o.join(ctx, m)
 	} else {

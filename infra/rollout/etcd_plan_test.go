@@ -22,3 +22,18 @@ func TestLeaderRestartsLast(t *testing.T) {
 		}
 	}
 }
+
+// TestReplacedDataOfAnotherCluster: after a restore from one member the others have data of the
+// cluster before, which restore_from.replace_data allows to be deleted.
+func TestReplacedDataOfAnotherCluster(t *testing.T) {
+	members, healthy := clusterMembers(t, "a: healthy")
+	got := "\n" + outcome(planEtcd(etcdFacts{wanted: wantedMembers(t, "a: up", "b: foreign", "c: empty"),
+		members: members, healthy: healthy, formed: true, cluster: 1, replaceData: true}))
+	want := `
+1. b: join (new member), when a quorum is healthy, then wait: healthy
+2. c: join (new member), when a quorum is healthy, then wait: healthy
+`
+	if got != want {
+		t.Errorf("plan:%s\nwanted:%s", got, want)
+	}
+}

@@ -28,6 +28,9 @@ func wantedMembers(t *testing.T, lines ...string) []memberFacts {
 			case "up":
 			case "stopped":
 				w.running, w.changes = false, true
+			case "returned", "stale", "foreign": // with data: of member 2, of a removed one, of another cluster
+				w.running, w.changes, w.restarts = false, true, true
+				w.origin = map[string]etcd.Origin{"returned": {Member: 2, Cluster: 1}, "stale": {Member: 9, Cluster: 1}, "foreign": {Member: 2, Cluster: 7}}[word]
 			case "empty":
 				w.running, w.data, w.changes, w.restarts = false, false, true, true
 			case "unreachable":
@@ -184,6 +187,44 @@ refusing to remove etcd member b: of the 2 voters that would remain 1 are health
 1. b: leave (member 2 listens on https://192.0.2.1:2380, wanted https://b:2380), when the rest has a quorum
 2. b: join (with its new address), when a quorum is healthy, then wait: healthy
 `},
+		{"a machine replaced, with its data", []string{"a: up", "b: returned", "c: up"}, []string{"a: healthy", "b: sick", "c: healthy"}, true, `
+1. b: install (not running, has the data of member 2), then wait: healthy
+`},
+		{"a machine replaced, with its data, at another address", []string{"a: up", "b: returned", "c: restart"}, []string{"a: healthy", "b: sick, elsewhere", "c: healthy"}, true, `
+1. b: move (member 2 has its data, and listened on https://192.0.2.1:2380 before), when a quorum is healthy, then wait: healthy
+2. c: apply with restart, when all others healthy, then wait: healthy
+`},
+		{"with its data, which nobody could read, at another address", []string{"a: up", "b: stopped", "c: up"}, []string{"a: healthy", "b: sick, elsewhere", "c: healthy"}, true, `
+1. b: leave (member 2 listens on https://192.0.2.1:2380, wanted https://b:2380), when the rest has a quorum
+2. b: join (with its new address), when a quorum is healthy, then wait: healthy
+`},
+		{"with data of a removed member", []string{"a: up", "b: stale", "c: up"}, []string{"a: healthy", "b: sick", "c: healthy"}, true, `
+1. b: leave (member 2 has lost its data: those on the machine are of member 9), when the rest has a quorum
+2. b: join (in place of member 2), when a quorum is healthy, then wait: healthy
+`},
+		{"with data of a removed member, while another is down", []string{"a: up", "b: stale", "c: unreachable"}, []string{"a: healthy", "b: sick", "c: sick"}, true, `
+refusing to remove etcd member b: of the 2 voters that would remain 1 are healthy, and a quorum is 2; repair or bring back the other members first, and replace one machine at a time
+`},
+		{"removed, its data are left", []string{"a: up", "b: stale", "c: up"}, []string{"a: healthy", "c: healthy"}, true, `
+1. b: join (new member), when a quorum is healthy, then wait: healthy
+`},
+		{"announced, data of a removed member are left", []string{"a: up", "b: stale", "c: up"}, []string{"a: healthy", "b: announced", "c: healthy"}, true, `
+1. b: join (added before, not a full member yet), when a quorum is healthy, then wait: healthy
+`},
+		{"a learner replaced, with its data", []string{"a: up", "b: returned", "c: up"}, []string{"a: healthy", "b: sick, learner", "c: healthy"}, true, `
+1. b: join (added before, not a full member yet), when a quorum is healthy, then wait: healthy
+`},
+		{"with data of another cluster", []string{"a: up", "b: foreign", "c: up"}, []string{"a: healthy", "b: sick", "c: healthy"}, true, `
+refusing to make b a member of etcd: b has data of another etcd cluster: theirs is 7, this one is 1; attach the right volume, or, if nobody needs the data, delete /var/lib/etcd/member on b, and apply again
+`},
+		{"new, with data of another cluster", []string{"a: up", "b: foreign", "c: up"}, []string{"a: healthy", "c: healthy"}, true, `
+refusing to make b a member of etcd: b has data of another etcd cluster: theirs is 7, this one is 1; attach the right volume, or, if nobody needs the data, delete /var/lib/etcd/member on b, and apply again
+`},
+		{"all replaced, with their data", []string{"a: stopped", "b: returned", "c: stopped"}, nil, true, `
+1. a: install (start the members that have data), then wait: serves reads
+1. b: install (start the members that have data), then wait: serves reads
+1. c: install (start the members that have data), then wait: serves reads
+`},
 		{"three to one", []string{"a: up"}, three, true, `
 1. b: leave (not wanted any more), when the rest has a quorum
 2. c: leave (not wanted any more), when the rest has a quorum
@@ -197,7 +238,7 @@ refusing to remove etcd member a: of the 0 voters that would remain 0 are health
 `},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := etcdFacts{wanted: wantedMembers(t, tt.wanted...), formed: tt.formed}
+			f := etcdFacts{wanted: wantedMembers(t, tt.wanted...), formed: tt.formed, cluster: 1}
 			if tt.members != nil {
 				f.members, f.healthy = clusterMembers(t, tt.members...)
 			}
@@ -268,7 +309,7 @@ func TestGuardKubernetes(t *testing.T) {
 // the voters, and a healthy voter is taken down only when all the others are up.
 func TestPlanEtcdKeepsQuorum(t *testing.T) {
 	states := []struct{ wanted, member string }{
-		{"up", "healthy"}, {"stopped", "sick"}, {"restart", "healthy"}, {"empty", "sick"}, {"empty", ""}, {"empty", "unstarted"}, {"empty", "announced"}, {"unreachable", "sick"}, {"", "healthy"}, {"", "sick"},
+		{"up", "healthy"}, {"stopped", "sick"}, {"stopped", "sick, elsewhere"}, {"stale", "sick"}, {"restart", "healthy"}, {"empty", "sick"}, {"empty", ""}, {"empty", "unstarted"}, {"empty", "announced"}, {"unreachable", "sick"}, {"", "healthy"}, {"", "sick"},
 	}
 	plans := 0
 	for n := 3; n <= 5; n++ {
@@ -287,7 +328,12 @@ func TestPlanEtcdKeepsQuorum(t *testing.T) {
 			if len(healthy) < etcd.Quorum(len(list)) {
 				continue // the cluster would not have answered
 			}
-			f := etcdFacts{wanted: wantedMembers(t, wanted...), members: list, healthy: healthy, formed: true}
+			f := etcdFacts{wanted: wantedMembers(t, wanted...), members: list, healthy: healthy, formed: true, cluster: 1}
+			for i, w := range f.wanted {
+				if m, ok := w.member().In(list); ok && w.origin.Member == 0 && w.data && !w.running {
+					f.wanted[i].origin = etcd.Origin{Member: m.ID, Cluster: 1}
+				}
+			}
 			p, err := planEtcd(f)
 			var guard *fleet.GuardError
 			if err != nil && !errors.As(err, &guard) {
@@ -330,7 +376,7 @@ func follow(t *testing.T, f etcdFacts, p Plan) {
 		for _, s := range stage {
 			switch s.Action {
 			case ActionQuiet:
-			case ActionInstall:
+			case ActionInstall, ActionMove:
 				up[s.Machine] = true
 			case ActionRoll:
 				for _, v := range voters {
