@@ -95,9 +95,12 @@ func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Cli
 	}
 	if err != nil {
 		if r.data.firstWarning(m.Name.ValueString()) {
+			then := "The cluster's other resources remove what is left of it when they are applied."
+			if returns {
+				then = "k8s_etcd_cluster starts its member again with the data that the new machine gets."
+			}
 			diags.AddWarning("Machine "+m.Name.ValueString()+" was terminated without being drained", remote.Redact(err.Error())+
-				"\n\nWhat ran on it is not known: its pods were not evicted, and its etcd member, if it had one, has not left. The cluster's other resources remove what is left of it when they are applied"+
-				map[bool]string{true: ", or start its member again with the data on the volume", false: ""}[returns]+".")
+				"\n\nWhat ran on it is not known: its pods were not evicted, and its etcd member, if it had one, has not left. "+then)
 		}
 		return left, nil
 	}

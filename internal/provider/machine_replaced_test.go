@@ -217,6 +217,9 @@ func TestReplacementFails(t *testing.T) {
 	if said := worker.replace(config, false); said.failure() != "" || marked(worker.private) {
 		t.Errorf("replaced: %s, marked %t", said.failure(), marked(worker.private))
 	}
+	if said := worker.replace(config, true); said.failure() != "" || marked(worker.private) {
+		t.Errorf("replaced after a taint: %s, marked %t", said.failure(), marked(worker.private))
+	}
 	c.account.Fault(fault.Fault{Kind: fault.Fail, Action: "TerminateInstances", Code: "UnauthorizedOperation", Message: "Not you.", Status: 403})
 	if said := worker.replace(config, false); !strings.Contains(said.failure(), "UnauthorizedOperation") || worker.state.IsNull() {
 		t.Fatalf("it was replaced: %s", said.failure())
