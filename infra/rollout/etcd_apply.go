@@ -154,13 +154,12 @@ func (o *etcdOperation) step(ctx context.Context, m *convergence, s Step) error 
 	if s.Action == ActionRoll {
 		o.moveLeader(ctx, m.Machine)
 	}
-	var err error
 	if s.Action == ActionMove {
-		err = o.move(ctx, m.Machine)
+		if err := o.move(ctx, m.Machine); err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return err
-	}
+	var err error
 	if s.Action == ActionJoin {
 		err = o.join(ctx, m)
 	} else {

@@ -110,7 +110,8 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 // planEtcdChange orders the work on a cluster that answers:
 //
 //   - changes that restart nothing;
-//   - removing dead members, repairs, and joins that make the cluster whole again;
+//   - removing dead members, repairs, members that return with their data, and joins that make the
+//     cluster whole again;
 //   - changes with a restart, one at a time;
 //   - joins of new members;
 //   - defragmentation, one member at a time;
