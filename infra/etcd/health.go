@@ -54,6 +54,7 @@ func (c *Client) Serves(ctx context.Context) error {
 // Status is a member's own status.
 type Status struct {
 	ID      ID
+	Cluster ID
 	Leader  ID // 0: none is known
 	Learner bool
 	Version string // of the program, "3.6.16"
@@ -89,7 +90,7 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 		return Status{}, fmt.Errorf("asking etcd %s for its status: %w", c.endpoint, err)
 	}
 	return Status{
-		ID: ID(s.Header.MemberId), Leader: ID(s.Leader), Learner: s.IsLearner, Version: s.Version, StorageVersion: s.StorageVersion,
+		ID: ID(s.Header.MemberId), Cluster: ID(s.Header.ClusterId), Leader: ID(s.Leader), Learner: s.IsLearner, Version: s.Version, StorageVersion: s.StorageVersion,
 		DBSize: s.DbSize, DBSizeInUse: s.DbSizeInUse, Quota: s.DbSizeQuota, AppliedIndex: s.RaftAppliedIndex, Alarms: alarmsOf(s.Errors),
 	}, nil
 }

@@ -47,6 +47,17 @@ func (c *Client) Promote(ctx context.Context, id ID, abort func(context.Context)
 	})
 }
 
+// Move tells the cluster that a member listens for its peers on another URL from now on. The member
+// must not run.
+func (c *Client) Move(ctx context.Context, id ID, peerURL string) error {
+	return c.until(ctx, "accept that member "+id.String()+" listens on "+peerURL, nil, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		_, err := c.cli.MemberUpdate(ctx, uint64(id), []string{peerURL})
+		return err
+	})
+}
+
 // Remove removes a member from the cluster; one that is not in it is no error. etcd itself refuses
 // if the remaining members would have no quorum.
 func (c *Client) Remove(ctx context.Context, id ID) error {

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -386,6 +387,34 @@ func TestRemove(t *testing.T) {
 	}
 	if err := m.layout().remove(t.Context(), m, want, []string{"/etc"}); err == nil {
 		t.Error("removal of /etc was not refused")
+	}
+}
+
+// TestRemoveMountPoint: the directory on which a volume is mounted is emptied. What belongs to the
+// file system stays.
+func TestRemoveMountPoint(t *testing.T) {
+	m := newLocalMachine(t)
+	data := m.file("data")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(os.Mkdir(data, 0o700))
+	if err := syscall.Mount("none", data, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(data, 0) })
+	must(os.MkdirAll(m.file("data/member/wal"), 0o700))
+	must(os.Mkdir(m.file("data/lost+found"), 0o700))
+	m.write("data/.hidden", "")
+	for range 2 {
+		must(m.layout().remove(t.Context(), m, desired.State{}, []string{data}))
+	}
+	left, err := os.ReadDir(data)
+	if must(err); len(left) != 1 || left[0].Name() != "lost+found" {
+		t.Errorf("left: %v", left)
 	}
 }
 

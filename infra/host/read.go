@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
+	"encoding/base64"
 	"fmt"
 	"slices"
 	"strconv"
@@ -24,6 +25,21 @@ func Read(ctx context.Context, r Runner, files, programs []string) (map[string][
 	s.call("read_files", files...)
 	s.call("read_versions", programs...)
 	return read(ctx, r, s.String())
+}
+
+// ReadHead returns the first bytes of the first file that matches a shell pattern without spaces, at
+// most n. It returns nothing if no file does. Its errors are those of [remote.Machine.Run].
+func ReadHead(ctx context.Context, r Runner, pattern string, n int) ([]byte, error) {
+	var s script
+	s.call("read_head", strconv.Itoa(n), pattern)
+	found, err := read(ctx, r, s.String())
+	if err != nil {
+		return nil, err
+	}
+	for _, text := range found {
+		return base64.StdEncoding.DecodeString(string(text))
+	}
+	return nil, nil
 }
 
 // read calls functions of read.sh.

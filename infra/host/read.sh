@@ -11,6 +11,13 @@ read_files() {
 	done
 }
 
+# read_head bytes pattern: the first bytes of the first file, in base64.
+read_head() {
+	for path in $2; do
+		[ ! -f "$path" ] || { printf '%s\0' "$path"; head -c "$1" -- "$path" | base64 -w 0 || exit 1; printf '\0'; return; }
+	done
+}
+
 # read_versions path...: the output of programs' --version.
 read_versions() {
 	for path; do

@@ -117,3 +117,20 @@ func TestReadNoted(t *testing.T) {
 		t.Errorf("without a note: %v, %v", noted, err)
 	}
 }
+
+// TestReadHead reads the beginning of the first file of a pattern, whatever bytes it has.
+func TestReadHead(t *testing.T) {
+	m := newLocalMachine(t)
+	m.write("2.wal", "second")
+	m.write("1.wal", "\x00\xff\n\x00longer")
+	for _, tt := range []struct {
+		pattern string
+		n       int
+		want    string
+	}{{"*.wal", 4, "\x00\xff\n\x00"}, {"2.wal", 100, "second"}, {"none*", 4, ""}} {
+		got, err := ReadHead(t.Context(), m, m.file(tt.pattern), tt.n)
+		if err != nil || string(got) != tt.want {
+			t.Errorf("%s: %q, %v", tt.pattern, got, err)
+		}
+	}
+}

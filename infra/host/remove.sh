@@ -46,11 +46,21 @@ remove_directory() {
 		complain "directory $1: something is mounted in it: $still"
 		return
 	fi
-	if ! rm -rf --one-file-system -- "$1" 2>/dev/null && [ -d "$1" ]; then
-		# A mount point cannot be removed, but it can be emptied.
-		rm -rf --one-file-system -- "${1:?}"/* "${1:?}"/.[!.]* "${1:?}"/..?* 2>/dev/null
-		[ -z "$(ls -A -- "$1" 2>&1)" ] || complain "directory $1: cannot be removed"
+	if mounted_at "$1"; then
+		# A mount point cannot be removed, but it can be emptied. lost+found is the file system's own.
+		find "$1" -xdev -mindepth 1 -maxdepth 1 ! -name lost+found -exec rm -rf --one-file-system -- {} + 2>/dev/null
+		[ -z "$(find "$1" -mindepth 1 -maxdepth 1 ! -name lost+found 2>&1)" ] || complain "directory $1: cannot be emptied"
+		return
 	fi
+	rm -rf --one-file-system -- "$1" 2>/dev/null || [ ! -d "$1" ] || complain "directory $1: cannot be removed"
+}
+
+# mounted_at path: whether something is mounted there.
+mounted_at() {
+	while read -r _ point _; do
+		[ "$(printf '%b' "$point")" != "$1" ] || return 0
+	done </proc/self/mounts
+	return 1
 }
 
 # forget digest...: deletes Apply's own files about downloads.

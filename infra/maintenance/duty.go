@@ -41,7 +41,8 @@ import (
 //	d.Resume(ctx, host)     // the machine does again what it did before
 //	d.Restore(ctx, host)    // or, when it was not stopped after all
 //
-// Before a machine is terminated, call d.Cordon and d.Leave instead. The zero value is the duty of
+// Before a machine is terminated, call d.Cordon and d.Leave instead, or d.StepAside if its etcd
+// member returns on another machine. The zero value is the duty of
 // a machine that does nothing for a cluster.
 type Duty struct {
 	fleet *fleet.Fleet
@@ -185,7 +186,7 @@ func (d *Duty) cordon(ctx context.Context) error {
 // notes, and on the machine for the next Find. leaving reports, by name or private address, whether
 // a machine is about to leave; such machines do not count.
 func (d *Duty) Suspend(ctx context.Context, leaving func(string) bool) error {
-	return d.orRestore(ctx, d.guard(ctx, false, leaving),
+	return d.orRestore(ctx, d.guard(ctx, restarts, leaving),
 		func() error {
 			if err := d.cordon(ctx); err != nil {
 				return d.fail("drain", fmt.Errorf("its pods were not drained: %w", err))
@@ -194,7 +195,7 @@ func (d *Duty) Suspend(ctx context.Context, leaving func(string) bool) error {
 		},
 		func() error { return d.noteStop(ctx) },
 		func() error { return d.stop(ctx, component.APIServerUnit) },
-		func() error { d.mention(d.MoveLeader(ctx, leaving)); return d.stop(ctx, component.EtcdUnit) })
+		func() error { return d.stopEtcd(ctx, leaving) })
 }
 
 // Leave prepares the machine for being terminated, after Cordon. It does what Suspend does, and
@@ -202,11 +203,23 @@ func (d *Duty) Suspend(ctx context.Context, leaving func(string) bool) error {
 // stopped. The Node object stays: only the caller knows whether a machine with the same name
 // follows.
 func (d *Duty) Leave(ctx context.Context, leaving func(string) bool) error {
-	return d.orRestore(ctx, d.guard(ctx, true, leaving),
+	return d.orRestore(ctx, d.guard(ctx, leaves, leaving),
 		func() error { return d.drain(ctx) },
 		func() error { return d.noteStop(ctx) },
 		func() error { return d.stop(ctx, component.APIServerUnit) },
 		func() error { return d.leaveEtcd(ctx, leaving) })
+}
+
+// StepAside prepares the machine for being terminated, after Cordon, when another machine follows
+// that has its data: the volume on which they are. It does what Leave does, but the etcd member
+// stays in the cluster, stopped, as it does for a restart. So the checks are those of Suspend: the
+// other voters must be a quorum of all voters, until the member is started there.
+func (d *Duty) StepAside(ctx context.Context, leaving func(string) bool) error {
+	return d.orRestore(ctx, d.guard(ctx, moves, leaving),
+		func() error { return d.drain(ctx) },
+		func() error { return d.noteStop(ctx) },
+		func() error { return d.stop(ctx, component.APIServerUnit) },
+		func() error { return d.stopEtcd(ctx, leaving) })
 }
 
 // orRestore takes steps until one fails, and then restores the machine. err is the error of what

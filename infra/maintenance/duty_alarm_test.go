@@ -36,8 +36,11 @@ func TestAlarmedMember(t *testing.T) {
 	if !errors.As(err, &refused) || !strings.Contains(err.Error(), "refusing to stop controller-0: its etcd member has the alarm NOSPACE; end the alarm first") {
 		t.Errorf("stopping: %v", err)
 	}
-	if err := d.guardAlarm(t.Context(), true, p.self); err != nil {
-		t.Errorf("ending: %v", err)
+	if err := d.guardAlarm(t.Context(), moves, p.self); err == nil {
+		t.Error("the data would come back with their alarm")
+	}
+	if err := d.guardAlarm(t.Context(), leaves, p.self); err != nil {
+		t.Errorf("leaving: %v", err)
 	}
 	if !c.runs(component.EtcdUnit) || !c.runs(component.APIServerUnit) {
 		t.Errorf("it did %q", c.deeds())

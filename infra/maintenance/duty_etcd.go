@@ -180,6 +180,12 @@ func (d *Duty) writers(members []etcd.Member, serving map[etcd.ID]bool) fleet.Wr
 	return fleet.Writers{Machines: d.allMachines, Settled: fleet.Settled(members, serving, d.serving)}
 }
 
+// stopEtcd stops the machine's member, which hands over the leadership first.
+func (d *Duty) stopEtcd(ctx context.Context, leaving func(string) bool) error {
+	d.mention(d.MoveLeader(ctx, leaving))
+	return d.stop(ctx, component.EtcdUnit)
+}
+
 // leaveEtcd removes the machine's member from the cluster through a member that is not leaving. If
 // there is none, it does nothing.
 func (d *Duty) leaveEtcd(ctx context.Context, leaving func(string) bool) error {

@@ -16,32 +16,41 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 )
 
+// going is how a machine goes.
+type going int
+
+const (
+	restarts going = iota // it is stopped and comes back
+	moves                 // it ends, and another machine starts its etcd member again
+	leaves                // it ends, and its etcd member leaves the cluster
+)
+
 // guard returns an error if the cluster cannot do without the machine. An etcd member that an
-// interrupted stop has stopped still counts if the machine ends: nothing brings it back.
-func (d *Duty) guard(ctx context.Context, ends bool, leaving func(string) bool) error {
-	if d.does(component.EtcdUnit) || ends && d.had(component.EtcdUnit) {
-		if err := d.guardEtcd(ctx, ends, leaving); err != nil {
+// interrupted stop has stopped still counts if the machine ends: its start does not follow.
+func (d *Duty) guard(ctx context.Context, how going, leaving func(string) bool) error {
+	if d.does(component.EtcdUnit) || how != restarts && d.had(component.EtcdUnit) {
+		if err := d.guardEtcd(ctx, how, leaving); err != nil {
 			return err
 		}
 	}
 	if d.does(component.APIServerUnit) {
-		return d.guardAPI(ctx, ends, leaving)
+		return d.guardAPI(ctx, how, leaving)
 	}
 	return nil
 }
 
 // what describes the request.
-func (d *Duty) what(ends bool) string {
-	if ends {
+func (d *Duty) what(how going) string {
+	if how != restarts {
 		return "terminate " + d.m.Name()
 	}
 	return "stop " + d.m.Name()
 }
 
 // guardEtcd checks that the other etcd members are healthy and a quorum.
-func (d *Duty) guardEtcd(ctx context.Context, ends bool, leaving func(string) bool) error {
+func (d *Duty) guardEtcd(ctx context.Context, how going, leaving func(string) bool) error {
 	refuse := func(reason, advice string) error {
-		return &fleet.GuardError{Refused: d.what(ends), Reason: reason, Advice: advice}
+		return &fleet.GuardError{Refused: d.what(how), Reason: reason, Advice: advice}
 	}
 	p, err := d.knownPlace(ctx, leaving)
 	if err != nil && !d.does(component.EtcdUnit) {
@@ -52,7 +61,7 @@ func (d *Duty) guardEtcd(ctx context.Context, ends bool, leaving func(string) bo
 		return refuse(fmt.Sprintf("etcd runs on it, and it is not known whether the other members have a quorum without it: %v", err),
 			"repair it first; if it is beyond repair, stop its unit "+component.EtcdUnit+" yourself and apply again")
 	}
-	if err := d.guardAlarm(ctx, ends, p.self); err != nil {
+	if err := d.guardAlarm(ctx, how, p.self); err != nil {
 		return err
 	}
 	if len(p.others) == 0 || p.self.Learner || p.self.ID == 0 {
@@ -74,29 +83,29 @@ func (d *Duty) guardEtcd(ctx context.Context, ends bool, leaving func(string) bo
 	if ctx.Err() != nil {
 		return err
 	}
-	return checkVoters(d.what(ends), ends, p.voters, len(p.others), sick)
+	return checkVoters(d.what(how), how == leaves, p.voters, len(p.others), sick)
 }
 
 // guardAlarm refuses to stop a member that has an alarm: it would not be healthy again after its
-// start. Its machine may end, which is a way to be rid of the alarm.
-func (d *Duty) guardAlarm(ctx context.Context, ends bool, self etcd.Member) error {
-	if ends || self.ID == 0 || !d.does(component.EtcdUnit) {
+// start. It may leave, which is a way to be rid of the alarm.
+func (d *Duty) guardAlarm(ctx context.Context, how going, self etcd.Member) error {
+	if how == leaves || self.ID == 0 || !d.does(component.EtcdUnit) {
 		return nil
 	}
 	_, alarms := d.ask(ctx, []etcd.Member{self}, (*etcd.Client).Health)
 	if alarms[self.ID] == "" {
 		return nil
 	}
-	return &fleet.GuardError{Refused: d.what(ends), Reason: fmt.Sprintf("its etcd member has the alarm %s", alarms[self.ID]),
+	return &fleet.GuardError{Refused: d.what(how), Reason: fmt.Sprintf("its etcd member has the alarm %s", alarms[self.ID]),
 		Advice: "end the alarm first: take back the change of the machine and apply, so that k8s_etcd_cluster is repaired, then change the machine again"}
 }
 
 // checkVoters refuses to take a voter down if one of the voters that stay is unhealthy, or if they
 // are not a quorum. The quorum is that of all voters if the member only stops, and of the remaining
 // ones if it leaves.
-func checkVoters(deed string, ends bool, voters, others int, sick []string) error {
+func checkVoters(deed string, leaves bool, voters, others int, sick []string) error {
 	cluster := voters
-	if ends {
+	if leaves {
 		cluster--
 	}
 	healthy := others - len(sick)
@@ -118,7 +127,7 @@ func checkVoters(deed string, ends bool, voters, others int, sick []string) erro
 
 // guardAPI checks that another API server is ready, if there are others. It checks nothing when the
 // machine's own API server is not ready.
-func (d *Duty) guardAPI(ctx context.Context, ends bool, leaving func(string) bool) error {
+func (d *Duty) guardAPI(ctx context.Context, how going, leaving func(string) bool) error {
 	c, _, err := d.api(component.ManagerKubeconfig, "")
 	if err != nil {
 		return d.fail("ask its API server for the others", err)
@@ -149,7 +158,7 @@ func (d *Duty) guardAPI(ctx context.Context, ends bool, leaving func(string) boo
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	return &fleet.GuardError{Refused: d.what(ends), Reason: fmt.Sprintf("its API server is the only one that is ready (%s)", strings.Join(sick, "; ")),
+	return &fleet.GuardError{Refused: d.what(how), Reason: fmt.Sprintf("its API server is the only one that is ready (%s)", strings.Join(sick, "; ")),
 		Advice: "bring back another one first, and take machines down one at a time"}
 }
 

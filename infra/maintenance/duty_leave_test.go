@@ -1,6 +1,7 @@
 package maintenance
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -28,6 +29,7 @@ type voters struct {
 	etcdserverpb.UnimplementedKVServer
 	etcdserverpb.UnimplementedMaintenanceServer
 	alarms  []string // as etcd reports them in a status
+	leader  uint64   // 2, which is the member that answers, if 0
 	mu      sync.Mutex
 	members []*etcdserverpb.Member
 	down    map[string]bool // by address
@@ -55,7 +57,7 @@ func (v *voters) Range(context.Context, *etcdserverpb.RangeRequest) (*etcdserver
 }
 
 func (v *voters) Status(context.Context, *etcdserverpb.StatusRequest) (*etcdserverpb.StatusResponse, error) {
-	return &etcdserverpb.StatusResponse{Header: &etcdserverpb.ResponseHeader{MemberId: 2}, Leader: 2, Errors: v.alarms}, nil
+	return &etcdserverpb.StatusResponse{Header: &etcdserverpb.ResponseHeader{MemberId: 2}, Leader: cmp.Or(v.leader, 2), Errors: v.alarms}, nil
 }
 
 func (v *voters) names() (out []string) {

@@ -71,7 +71,7 @@ func (o *etcdOperation) status(ctx context.Context, m *fleet.Machine) (etcd.Stat
 
 // facts observes the cluster. If units run but no member answers, it waits etcdAnswerBudget.
 func (o *etcdOperation) facts(ctx context.Context) (etcdFacts, error) {
-	f := etcdFacts{formed: o.record.Formed}
+	f := etcdFacts{formed: o.record.Formed, replaceData: o.want.Restore.Wanted() && o.want.Restore.ReplaceData}
 	f.release, _ = version.Parse(o.want.Spec.Version) // cannot fail: the version has been rendered
 	var running []*fleet.Machine
 	for _, m := range o.machines {
@@ -100,6 +100,13 @@ func (o *etcdOperation) facts(ctx context.Context) (etcdFacts, error) {
 	if f.members != nil {
 		f.healthy = o.health(ctx, f.members)
 		f.learn(o.statuses(ctx, o.allMachines()), o.want.Spec.EffectiveQuota())
+		origins, err := o.origins(ctx)
+		if err != nil {
+			return f, err
+		}
+		for i := range f.wanted {
+			f.wanted[i].origin = origins[f.wanted[i].name]
+		}
 	}
 	return f, ctx.Err()
 }
@@ -114,7 +121,7 @@ func (f *etcdFacts) learn(statuses map[string]etcd.Status, quota int64) {
 			f.leader = name
 		}
 		if s.Leader != 0 { // without a quorum a member may know an old state of the alarms
-			known = append(known, s.Alarms)
+			known, f.cluster = append(known, s.Alarms), s.Cluster
 		}
 		if i := slices.IndexFunc(f.wanted, func(w memberFacts) bool { return w.name == name }); i >= 0 {
 			f.wanted[i].release, _ = version.Parse(s.Version)

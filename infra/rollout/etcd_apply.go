@@ -154,6 +154,11 @@ func (o *etcdOperation) step(ctx context.Context, m *convergence, s Step) error 
 	if s.Action == ActionRoll {
 		o.moveLeader(ctx, m.Machine)
 	}
+	if s.Action == ActionMove {
+		if err := o.move(ctx, m.Machine); err != nil {
+			return err
+		}
+	}
 	var err error
 	if s.Action == ActionJoin {
 		err = o.join(ctx, m)

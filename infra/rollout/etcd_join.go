@@ -65,7 +65,11 @@ func (o *etcdOperation) join(ctx context.Context, m *convergence) error {
 		return err
 	}
 	member, listed := facts.member().In(members)
-	if !listed || !m.hasData() {
+	origin, err := o.origin(ctx, m)
+	if err != nil {
+		return err
+	}
+	if !listed || !m.hasData() || otherMembers(origin, member.ID) {
 		// According to the cluster, this machine is not a member or has never started as one. So
 		// any data on it belong to an ended membership.
 		if err := wipe(ctx, m); err != nil {

@@ -70,7 +70,7 @@ func (o *etcdOperation) otherVoter(ctx context.Context, members []etcd.Member, h
 			return o.access.Member(ctx, m)
 		}
 	}
-	return nil, fmt.Errorf("removing etcd member %s: no healthy member to ask", leaver)
+	return nil, fmt.Errorf("etcd member %s: no other member is healthy and can be asked", leaver)
 }
 
 // moveLeader transfers the leadership from the member on a machine, if it leads, to a member that

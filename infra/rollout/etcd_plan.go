@@ -32,6 +32,10 @@ type etcdFacts struct {
 	spaces map[string]etcd.Space
 	// formed is set if the cluster is known to have existed.
 	formed bool
+	// cluster is the id of the cluster that answers, 0 if unknown. replaceData is set if data of
+	// another one may be deleted.
+	cluster     etcd.ID
+	replaceData bool
 }
 
 // memberFacts is what is known about one machine that should be a member.
@@ -39,10 +43,11 @@ type memberFacts struct {
 	name      string
 	peerURL   string
 	reachable bool
-	running   bool // its unit is active
-	data      bool // it has a data directory
-	changes   bool // something differs
-	restarts  bool // ... and repairing it restarts etcd
+	running   bool        // its unit is active
+	data      bool        // it has a data directory
+	origin    etcd.Origin // of the data, as far as known; only if the unit does not run
+	changes   bool        // something differs
+	restarts  bool        // ... and repairing it restarts etcd
 	// release is the release the member runs, storage the release whose form its data have; zero if
 	// unknown.
 	release, storage version.Version
@@ -105,7 +110,8 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 // planEtcdChange orders the work on a cluster that answers:
 //
 //   - changes that restart nothing;
-//   - removing dead members, repairs, and joins that make the cluster whole again;
+//   - removing dead members, repairs, members that return with their data, and joins that make the
+//     cluster whole again;
 //   - changes with a restart, one at a time;
 //   - joins of new members;
 //   - defragmentation, one member at a time;
@@ -116,6 +122,9 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 // plan itself is safe and is carried out before the error is reported.
 func planEtcdChange(f etcdFacts) (Plan, error) {
 	if err := guardRelease(f); err != nil {
+		return nil, err
+	}
+	if err := guardForeign(f); err != nil {
 		return nil, err
 	}
 	var (
@@ -136,6 +145,12 @@ func planEtcdChange(f etcdFacts) (Plan, error) {
 		case listed && m.Started() && !w.data:
 			deadOut = append(deadOut, removal{m, w.name, "member " + m.ID.String() + " has lost its data"})
 			repairs = append(repairs, join("in place of member "+m.ID.String()))
+		case listed && m.Started() && otherMembers(w.origin, m.ID):
+			deadOut = append(deadOut, removal{m, w.name, fmt.Sprintf("member %s has lost its data: those on the machine are of member %s", m.ID, w.origin.Member)})
+			repairs = append(repairs, join("in place of member "+m.ID.String()))
+		case listed && m.Started() && !m.Learner && w.origin.Member == m.ID && !slices.Contains(m.PeerURLs, w.peerURL):
+			repairs = append(repairs, Step{Machine: w.name, Action: ActionMove, Gate: fleet.GateQuorum, Then: fleet.GateSelf,
+				Why: fmt.Sprintf("member %s has its data, and listened on %s before", m.ID, strings.Join(m.PeerURLs, ","))})
 		case listed && !slices.Contains(m.PeerURLs, w.peerURL):
 			deadOut = append(deadOut, removal{m, w.name, fmt.Sprintf("member %s listens on %s, wanted %s", m.ID, strings.Join(m.PeerURLs, ","), w.peerURL)})
 			repairs = append(repairs, join("with its new address"))
@@ -144,7 +159,7 @@ func planEtcdChange(f etcdFacts) (Plan, error) {
 		case m.Learner || !m.Started():
 			repairs = append(repairs, join("added before, not a full member yet"))
 		case w.changes && !w.running:
-			repairs = append(repairs, Step{Machine: w.name, Action: ActionInstall, Why: "not running", Then: fleet.GateSelf})
+			repairs = append(repairs, Step{Machine: w.name, Action: ActionInstall, Why: w.notRunning(m.ID), Then: fleet.GateSelf})
 		case w.restarts:
 			rolls = append(rolls, Step{Machine: w.name, Action: ActionRoll, Gate: fleet.GateOthers, Then: fleet.GateSelf})
 		case w.changes:

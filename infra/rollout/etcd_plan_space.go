@@ -52,7 +52,7 @@ func planEtcdAlarm(f etcdFacts) (Plan, error) {
 		switch {
 		case !w.reachable:
 			all = false
-		case !listed || m.Learner || !m.Started() || !w.data || !slices.Contains(m.PeerURLs, w.peerURL):
+		case !listed || m.Learner || !m.Started() || !w.data || otherMembers(w.origin, m.ID) || !slices.Contains(m.PeerURLs, w.peerURL):
 			// It joins when the alarm has ended.
 		case w.changes && !w.running:
 			starts = append(starts, Step{Machine: w.name, Action: ActionInstall, Why: "not running", Then: fleet.GateServes})

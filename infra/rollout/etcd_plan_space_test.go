@@ -63,6 +63,12 @@ func TestPlanEtcdSpace(t *testing.T) {
 5. a: defragment (100 MiB of quota 100 MiB), when a quorum serves reads, then wait: serves reads
 6. a: disarm (NOSPACE), when a quorum serves reads
 `},
+		{"full, and a machine with data of a removed member", []string{"a: up", "b: stale"}, []string{"a: sick", "b: sick"},
+			map[string]etcd.Space{"a": full}, noSpace, 0, false, `
+1. a: compact (forget old values), when a quorum serves reads
+2. a: defragment (100 MiB of quota 100 MiB), when a quorum serves reads, then wait: serves reads
+3. a: disarm (NOSPACE), when a quorum serves reads
+`},
 		{"full, and the quota grows", []string{"a: restart", "b: restart", "c: restart"}, []string{"a: sick", "b: sick", "c: sick"},
 			map[string]etcd.Space{"a": full, "b": full, "c": full}, noSpace, 200, false, `
 1. b: apply with restart (larger quota), when all others serve reads, then wait: serves reads

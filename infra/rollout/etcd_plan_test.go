@@ -22,3 +22,78 @@ func TestLeaderRestartsLast(t *testing.T) {
 		}
 	}
 }
+
+// TestReplacedDataOfAnotherCluster: after a restore from one member the others have data of the
+// cluster before, which restore_from.replace_data allows to be deleted.
+func TestReplacedDataOfAnotherCluster(t *testing.T) {
+	members, healthy := clusterMembers(t, "a: healthy")
+	got := "\n" + outcome(planEtcd(etcdFacts{wanted: wantedMembers(t, "a: up", "b: foreign", "c: empty"),
+		members: members, healthy: healthy, formed: true, cluster: 1, replaceData: true}))
+	want := `
+1. b: join (new member), when a quorum is healthy, then wait: healthy
+2. c: join (new member), when a quorum is healthy, then wait: healthy
+`
+	if got != want {
+		t.Errorf("plan:%s\nwanted:%s", got, want)
+	}
+}
+
+// TestPlanEtcdReturn: what happens to a machine with data on which etcd has not run yet depends on
+// whose data they are.
+func TestPlanEtcdReturn(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		wanted  []string
+		members []string // nil: no member answers
+		want    string
+	}{
+		{"a machine replaced, with its data", []string{"a: up", "b: returned", "c: up"}, []string{"a: healthy", "b: sick", "c: healthy"}, `
+1. b: install (not running, has the data of member 2), then wait: healthy
+`},
+		{"a machine replaced, with its data, at another address", []string{"a: up", "b: returned", "c: restart"}, []string{"a: healthy", "b: sick, elsewhere", "c: healthy"}, `
+1. b: move (member 2 has its data, and listened on https://192.0.2.1:2380 before), when a quorum is healthy, then wait: healthy
+2. c: apply with restart, when all others healthy, then wait: healthy
+`},
+		{"with its data, which nobody could read, at another address", []string{"a: up", "b: stopped", "c: up"}, []string{"a: healthy", "b: sick, elsewhere", "c: healthy"}, `
+1. b: leave (member 2 listens on https://192.0.2.1:2380, wanted https://b:2380), when the rest has a quorum
+2. b: join (with its new address), when a quorum is healthy, then wait: healthy
+`},
+		{"with data of a removed member", []string{"a: up", "b: stale", "c: up"}, []string{"a: healthy", "b: sick", "c: healthy"}, `
+1. b: leave (member 2 has lost its data: those on the machine are of member 9), when the rest has a quorum
+2. b: join (in place of member 2), when a quorum is healthy, then wait: healthy
+`},
+		{"with data of a removed member, while another is down", []string{"a: up", "b: stale", "c: unreachable"}, []string{"a: healthy", "b: sick", "c: sick"}, `
+refusing to remove etcd member b: of the 2 voters that would remain 1 are healthy, and a quorum is 2; repair or bring back the other members first, and replace one machine at a time
+`},
+		{"removed, its data are left", []string{"a: up", "b: stale", "c: up"}, []string{"a: healthy", "c: healthy"}, `
+1. b: join (new member), when a quorum is healthy, then wait: healthy
+`},
+		{"announced, data of a removed member are left", []string{"a: up", "b: stale", "c: up"}, []string{"a: healthy", "b: announced", "c: healthy"}, `
+1. b: join (added before, not a full member yet), when a quorum is healthy, then wait: healthy
+`},
+		{"a learner replaced, with its data", []string{"a: up", "b: returned", "c: up"}, []string{"a: healthy", "b: sick, learner", "c: healthy"}, `
+1. b: join (added before, not a full member yet), when a quorum is healthy, then wait: healthy
+`},
+		{"with data of another cluster", []string{"a: up", "b: foreign", "c: up"}, []string{"a: healthy", "b: sick", "c: healthy"}, `
+refusing to make b a member of etcd: b has data of another etcd cluster: theirs is 7, this one is 1; attach the right volume, or, if nobody needs the data, delete /var/lib/etcd/member on b, and apply again
+`},
+		{"new, with data of another cluster", []string{"a: up", "b: foreign", "c: up"}, []string{"a: healthy", "c: healthy"}, `
+refusing to make b a member of etcd: b has data of another etcd cluster: theirs is 7, this one is 1; attach the right volume, or, if nobody needs the data, delete /var/lib/etcd/member on b, and apply again
+`},
+		{"all replaced, with their data", []string{"a: stopped", "b: returned", "c: stopped"}, nil, `
+1. a: install (start the members that have data), then wait: serves reads
+1. b: install (start the members that have data), then wait: serves reads
+1. c: install (start the members that have data), then wait: serves reads
+`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := etcdFacts{wanted: wantedMembers(t, tt.wanted...), formed: true, cluster: 1}
+			if tt.members != nil {
+				f.members, f.healthy = clusterMembers(t, tt.members...)
+			}
+			if got := "\n" + outcome(planEtcd(f)); got != tt.want {
+				t.Errorf("plan:%s\nwanted:%s", got, tt.want)
+			}
+		})
+	}
+}

@@ -28,6 +28,9 @@ func wantedMembers(t *testing.T, lines ...string) []memberFacts {
 			case "up":
 			case "stopped":
 				w.running, w.changes = false, true
+			case "returned", "stale", "foreign": // with data: of member 2, of a removed one, of another cluster
+				w.running, w.changes, w.restarts = false, true, true
+				w.origin = map[string]etcd.Origin{"returned": {Member: 2, Cluster: 1}, "stale": {Member: 9, Cluster: 1}, "foreign": {Member: 2, Cluster: 7}}[word]
 			case "empty":
 				w.running, w.data, w.changes, w.restarts = false, false, true, true
 			case "unreachable":
@@ -268,7 +271,7 @@ func TestGuardKubernetes(t *testing.T) {
 // the voters, and a healthy voter is taken down only when all the others are up.
 func TestPlanEtcdKeepsQuorum(t *testing.T) {
 	states := []struct{ wanted, member string }{
-		{"up", "healthy"}, {"stopped", "sick"}, {"restart", "healthy"}, {"empty", "sick"}, {"empty", ""}, {"empty", "unstarted"}, {"empty", "announced"}, {"unreachable", "sick"}, {"", "healthy"}, {"", "sick"},
+		{"up", "healthy"}, {"stopped", "sick"}, {"stopped", "sick, elsewhere"}, {"stale", "sick"}, {"restart", "healthy"}, {"empty", "sick"}, {"empty", ""}, {"empty", "unstarted"}, {"empty", "announced"}, {"unreachable", "sick"}, {"", "healthy"}, {"", "sick"},
 	}
 	plans := 0
 	for n := 3; n <= 5; n++ {
@@ -287,7 +290,12 @@ func TestPlanEtcdKeepsQuorum(t *testing.T) {
 			if len(healthy) < etcd.Quorum(len(list)) {
 				continue // the cluster would not have answered
 			}
-			f := etcdFacts{wanted: wantedMembers(t, wanted...), members: list, healthy: healthy, formed: true}
+			f := etcdFacts{wanted: wantedMembers(t, wanted...), members: list, healthy: healthy, formed: true, cluster: 1}
+			for i, w := range f.wanted {
+				if m, ok := w.member().In(list); ok && w.origin.Member == 0 && w.data && !w.running {
+					f.wanted[i].origin = etcd.Origin{Member: m.ID, Cluster: 1}
+				}
+			}
 			p, err := planEtcd(f)
 			var guard *fleet.GuardError
 			if err != nil && !errors.As(err, &guard) {
@@ -330,7 +338,7 @@ func follow(t *testing.T, f etcdFacts, p Plan) {
 		for _, s := range stage {
 			switch s.Action {
 			case ActionQuiet:
-			case ActionInstall:
+			case ActionInstall, ActionMove:
 				up[s.Machine] = true
 			case ActionRoll:
 				for _, v := range voters {

@@ -260,6 +260,7 @@ func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest
 	spec := m.spec(ctx, &resp.Diagnostics)
 	spec.RoutedTables = tf.ReadPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics)
 	spec.Claim = h.Claim
+	returns := takeReplacement(ctx, req, resp) && m.keepsData()
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -275,7 +276,7 @@ func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest
 	}
 	var left *departure
 	if err == nil {
-		left, err = r.leaveCluster(ctx, client, m, &resp.Diagnostics)
+		left, err = r.leaveCluster(ctx, client, m, returns, &resp.Diagnostics)
 		defer left.done()
 	}
 	if err == nil {

@@ -27,6 +27,7 @@ const (
 // ModifyPlan implements resource.ResourceWithModifyPlan.
 func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	defer func() { plannedEnd(ctx, objectName(ctx, "machine", "name", req.State, resp.Plan), req, resp) }()
+	markReplacement(ctx, req, resp)
 	if req.Plan.Raw.IsNull() || r.data == nil {
 		return
 	}

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"os/exec"
@@ -27,6 +28,7 @@ type directory struct {
 	t    *testing.T
 	path string
 	env  []string
+	cli  string // terraform if empty
 }
 
 // newDirectory returns a directory with the provider and the given resources.
@@ -43,7 +45,7 @@ func newDirectory(t *testing.T, a *account.Account, resources string) directory 
   direct {}
 }`,
 		"main.tf": `terraform {
-  required_providers { k8s = { source = "k8s-from-scratch/k8s" } }
+  required_providers { k8s = { source = "registry.terraform.io/k8s-from-scratch/k8s" } }
 }
 provider "k8s" {
   region     = "us-east-1"
@@ -65,12 +67,12 @@ provider "k8s" {
 	if err := os.Symlink(self, filepath.Join(dir, "terraform-provider-k8s")); err != nil {
 		t.Fatal(err)
 	}
-	return directory{t, dir, append(os.Environ(), "TF_CLI_CONFIG_FILE="+filepath.Join(dir, "terraform.rc"), "CHECKPOINT_DISABLE=1")}
+	return directory{t: t, path: dir, env: append(os.Environ(), "TF_CLI_CONFIG_FILE="+filepath.Join(dir, "terraform.rc"), "CHECKPOINT_DISABLE=1")}
 }
 
 func (d directory) run(args ...string) (string, error) {
 	d.t.Helper()
-	cmd := exec.CommandContext(d.t.Context(), "terraform", append(args, "-no-color")...)
+	cmd := exec.CommandContext(d.t.Context(), cmp.Or(d.cli, "terraform"), append(args, "-no-color")...)
 	cmd.Dir, cmd.Env = d.path, d.env
 	out, err := cmd.CombinedOutput()
 	return string(out), err

@@ -1,0 +1,94 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"sync"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+)
+
+// A machine may be new and have data: a volume keeps them when the machine is replaced. The data
+// themselves say whose they are, so the plan needs to know nothing of volumes.
+
+// otherMembers reports whether data are known to be another member's.
+func otherMembers(o etcd.Origin, id etcd.ID) bool { return o.Member != 0 && o.Member != id }
+
+// notRunning is why a member is started.
+func (w memberFacts) notRunning(id etcd.ID) string {
+	if w.origin.Member == id {
+		return "not running, has the data of member " + id.String()
+	}
+	return "not running"
+}
+
+// guardForeign refuses to go on while a machine has the data of another cluster: somebody may need
+// them, and this cluster would delete them.
+func guardForeign(f etcdFacts) error {
+	for _, w := range f.wanted {
+		if w.origin.Cluster == 0 || f.cluster == 0 || w.origin.Cluster == f.cluster || f.replaceData {
+			continue
+		}
+		return &fleet.GuardError{Refused: "make " + w.name + " a member of etcd",
+			Reason: fmt.Sprintf("%s has data of another etcd cluster: theirs is %s, this one is %s", w.name, w.origin.Cluster, f.cluster),
+			Advice: fmt.Sprintf("attach the right volume, or, if nobody needs the data, delete %s on %s, and apply again", etcdMemberDir, w.name)}
+	}
+	return nil
+}
+
+// origins returns whose data there are, by machine, where etcd does not run.
+func (o *etcdOperation) origins(ctx context.Context) (map[string]etcd.Origin, error) {
+	var mu sync.Mutex
+	out := map[string]etcd.Origin{}
+	err := fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
+		origin, err := o.origin(ctx, m)
+		mu.Lock()
+		defer mu.Unlock()
+		out[m.Name()] = origin
+		return err
+	})
+	return out, err
+}
+
+// origin returns whose data a machine has on which etcd does not run. It is zero without data, and
+// if the log does not say it: such data are judged by what the cluster knows.
+func (o *etcdOperation) origin(ctx context.Context, m *convergence) (etcd.Origin, error) {
+	if !m.hasData() || m.running(component.EtcdUnit) {
+		return etcd.Origin{}, nil
+	}
+	head, err := host.ReadHead(ctx, m.Remote, path.Join(component.EtcdDataDir, etcd.OriginFiles), etcd.OriginBytes)
+	if err != nil {
+		return etcd.Origin{}, fmt.Errorf("reading whose data %s has: %w", m.Name(), err)
+	}
+	origin, err := etcd.ParseOrigin(head)
+	if err != nil {
+		m.Say("etcd: %v", err)
+	}
+	return origin, nil
+}
+
+// move tells the cluster the new address of the member whose data a machine has.
+func (o *etcdOperation) move(ctx context.Context, m *fleet.Machine) error {
+	members, err := o.members(ctx, o.reached())
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(members, func(e etcd.Member) bool { return e.Name == m.Name() })
+	if i < 0 {
+		return fmt.Errorf("moving etcd member %s: it has left the cluster meanwhile: apply again", m.Name())
+	}
+	url := component.EtcdPeerURL(m.Node)
+	c, err := o.otherVoter(ctx, members, o.health(ctx, members), m.Name())
+	if err != nil {
+		return err
+	}
+	m.Say("etcd: member %s listens on %s from now on", members[i].ID, url)
+	return fleet.Within(ctx, fleet.GateBudget, "the new address of etcd member "+m.Name(), func(ctx context.Context) error {
+		return c.Move(ctx, members[i].ID, url)
+	})
+}
