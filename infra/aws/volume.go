@@ -82,13 +82,15 @@ func volumeOf(v types.Volume) Volume {
 
 // EnsureVolume makes the volume, or continues with the one that an interrupted run left, and brings
 // it to what is wanted in place. id is that of the volume, empty on creation. With an error it
-// returns what exists by then; nothing of it if the error is a ClaimedError.
+// returns the volume that it has made or was given, and nothing of one that it has found: Terraform
+// deletes what a failed creation returns, and there may be data on that. Nor does it return anything
+// if the error is a ClaimedError.
 func (c *Client) EnsureVolume(ctx context.Context, id string, spec VolumeSpec) (Volume, error) {
 	zone, err := c.zoneOf(ctx, spec.SubnetID)
 	if err != nil {
 		return Volume{}, spec.about(id, err)
 	}
-	v, err := c.claimVolume(ctx, id, spec)
+	v, err := c.claimVolume(ctx, id, zone, spec)
 	made := id == "" && errors.Is(err, ErrNotFound)
 	if made {
 		v, err = c.createVolume(ctx, zone, spec)
@@ -99,13 +101,13 @@ func (c *Client) EnsureVolume(ctx context.Context, id string, spec VolumeSpec) (
 		return Volume{}, spec.about(id, err)
 	}
 	if v, err = c.awaitMade(ctx, v, spec); err == nil {
-		err = v.fits(zone, spec)
-	}
-	if err == nil {
 		v, err = c.putVolume(ctx, v, spec)
 	}
-	if err != nil {
+	switch {
+	case err != nil && (made || id != ""):
 		return v, spec.about(v.ID, err)
+	case err != nil: // the next run finds it again, by its tags
+		return Volume{}, spec.about(v.ID, err)
 	}
 	if id == "" {
 		if err := c.confirmVolume(ctx, v, spec); isClaimed(err) {
@@ -345,7 +347,7 @@ func (s VolumeSpec) judge(v Volume, known bool) (take bool, err error) {
 // claimVolume returns the volume of an id, or the one that an interrupted create has left. It is
 // claimed before anything is changed. Of several none is taken: only a person can tell which has the
 // data.
-func (c *Client) claimVolume(ctx context.Context, id string, spec VolumeSpec) (Volume, error) {
+func (c *Client) claimVolume(ctx context.Context, id, zone string, spec VolumeSpec) (Volume, error) {
 	found, err := c.volumes(ctx, id, spec)
 	if err != nil {
 		return Volume{}, err
@@ -364,7 +366,11 @@ func (c *Client) claimVolume(ctx context.Context, id string, spec VolumeSpec) (V
 		return Volume{}, fmt.Errorf("it exists %d times (%s): delete all but one, or import the one with the data", len(ids), strings.Join(ids, ", "))
 	}
 	v := found[0]
-	if take, err := spec.judge(v, id != ""); err != nil || !take {
+	take, err := spec.judge(v, id != "")
+	if err == nil {
+		err = v.fits(zone, spec)
+	}
+	if err != nil || !take {
 		return v, err
 	}
 	if err := c.takeOver(ctx, spec.Claim, ids); err != nil {
