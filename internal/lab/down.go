@@ -149,7 +149,7 @@ func (l *Lab) removeFiles() error {
 	if err := os.RemoveAll(l.file(objectsDir)); err != nil {
 		return fmt.Errorf("removing the objects of the lab: %w", err)
 	}
-	for _, dir := range []string{"machines", "trash", "."} {
+	for _, dir := range []string{"machines", "trash", "volumes", "."} {
 		_ = os.Remove(l.file(dir)) // stays if something is in it
 	}
 	return nil

@@ -371,6 +371,8 @@ func TestLab(t *testing.T) {
 			t.Error("the address from the launch still leads somewhere")
 		}
 	})
+	var data disk
+	t.Run("volumes", func(t *testing.T) { data = checkHotPlug(t, w, lab, first, second) })
 	t.Run("a crash of the daemon", func(t *testing.T) {
 		before := must[process.Daemon](t)(lab.daemon(t.Context()))
 		if err := syscall.Kill(before.PID, syscall.SIGKILL); err != nil {
@@ -386,6 +388,7 @@ func TestLab(t *testing.T) {
 			}
 		}
 		must[*ec2.DescribeVpcsOutput](t)(w.DescribeVpcs(t.Context(), &ec2.DescribeVpcsInput{}))
+		data.on(t, first, "cat /mnt/file; echo unsynced > /mnt/unsynced; blkid -o value -s TYPE "+data.link(), "kept\next4")
 	})
 	t.Run("the end of the keeper", func(t *testing.T) {
 		if err := syscall.Kill(must[process.Daemon](t)(lab.daemon(t.Context())).Keeper, syscall.SIGKILL); err != nil {
@@ -421,6 +424,7 @@ func TestLab(t *testing.T) {
 		if got := w.sh(t, *i.PublicIpAddress, "ls /var/kept; cat /etc/made-by-user-data; ip route show 10.99.0.0/16"); got != "/var/kept\nfirst" {
 			t.Errorf("after a stop and a start: %q", got)
 		}
+		data.on(t, first, "mount "+data.link()+" /mnt; cat /mnt/file /mnt/unsynced", "kept\nunsynced")
 	})
 	t.Run("shutdown from inside", func(t *testing.T) {
 		i := w.await(t, first, types.InstanceStateNameRunning)
@@ -436,14 +440,24 @@ func TestLab(t *testing.T) {
 				t.Errorf("after the termination there is still the %s", left)
 			}
 		}
+		checkNoLoops(t, lab)
+		if got := data.state(t); got != "available" {
+			t.Errorf("the volume of a terminated instance is %s", got)
+		}
+		if got, want := volumeFiles(t, lab), "["+filepath.Join(lab.dir, "volumes", data.id)+"]"; got != want {
+			t.Errorf("files of volumes: %s, want %s", got, want)
+		}
 	})
 
 	again := w.launch(t, "13", "third", "10.240.0.12") // so that down has something to end
 	w.await(t, again, types.InstanceStateNameRunning)
+	data.attach(t, again)
+	data.on(t, again, "mount "+data.link()+" /mnt; cat /mnt/file", "kept")
 	slice := strings.TrimSpace(string(must[[]byte](t)(os.ReadFile(filepath.Join(lab.dir, "slice")))))
 	began = time.Now()
 	lab.must(t, "down")
 	t.Logf("down: %s", time.Since(began))
+	checkNoLoops(t, lab)
 	if _, err := os.Stat(lab.dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the state directory is still there: %v", err)
 	}

@@ -149,6 +149,14 @@ func (m *quietMachines) Kill(_ context.Context, id string) error       { return 
 func (m *quietMachines) Terminate(_ context.Context, id string) error  { return m.set(id, false) }
 func (m *quietMachines) Exits() <-chan string                          { return m.exits }
 func (m *quietMachines) Console(string) string                         { return "" }
+func (m *quietMachines) RemoveVolume(string) error                     { return nil }
+func (m *quietMachines) Volumes() ([]string, error)                    { return nil, nil }
+func (m *quietMachines) AttachVolume(context.Context, string, machine.Volume) error {
+	return nil
+}
+func (m *quietMachines) DetachVolume(context.Context, string, string, bool) error {
+	return nil
+}
 func (m *quietMachines) Running(id string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -211,7 +211,8 @@ func TestVolumes(t *testing.T) {
 		t.Errorf("just attached: %+v", now)
 	}
 	l.clock.advance(time.Second)
-	if now := volume(); now.Attachments[0].State != types.VolumeAttachmentStateAttached || *now.Attachments[0].InstanceId != *i.InstanceId {
+	eventually(t, "attached", func() bool { return volume().Attachments[0].State == types.VolumeAttachmentStateAttached })
+	if now := volume(); *now.Attachments[0].InstanceId != *i.InstanceId {
 		t.Errorf("attached: %+v", now)
 	}
 	if devices := l.instance(t, *i.InstanceId).BlockDeviceMappings; len(devices) != 2 || *devices[1].DeviceName != "/dev/sdf" || *devices[0].Ebs.VolumeId != *root {
@@ -224,9 +225,10 @@ func TestVolumes(t *testing.T) {
 	}
 	refused(t, remove(), "VolumeInUse")
 	l.clock.advance(time.Second)
-	if now := volume(); now.State != types.VolumeStateAvailable || len(now.Attachments) != 0 {
-		t.Errorf("detached: %+v", now)
-	}
+	eventually(t, "detached", func() bool {
+		now := volume()
+		return now.State == types.VolumeStateAvailable && len(now.Attachments) == 0
+	})
 
 	// A volume outlives the instance unless it is to be deleted with it.
 	refused(t, attach(v.VolumeId, "/dev/sdf"), "")

@@ -2,6 +2,9 @@ package cloud_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -120,6 +123,8 @@ type fakeMachines struct {
 	hold    chan struct{} // when set, each start and stop takes one from it
 	fail    error         // of starts
 	dir     string
+	volumes map[string]machine.Volume // that have content, with their last size
+	mounted map[string]bool           // volumes that cannot be detached
 }
 
 func (m *fakeMachines) wait(ctx context.Context) error {
@@ -146,8 +151,54 @@ func (m *fakeMachines) Start(ctx context.Context, s machine.Spec) error {
 	if m.fail != nil {
 		return m.fail
 	}
+	for _, v := range s.Volumes {
+		m.volumes[v.ID] = v
+	}
 	m.running[s.ID] = s
 	return nil
+}
+
+func (m *fakeMachines) AttachVolume(_ context.Context, id string, v machine.Volume) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, ok := m.running[id]
+	if !ok {
+		return errors.New("it is not running")
+	}
+	s.Volumes = append(slices.DeleteFunc(slices.Clone(s.Volumes), func(has machine.Volume) bool { return has.ID == v.ID }), v)
+	m.running[id], m.volumes[v.ID] = s, v
+	return nil
+}
+
+func (m *fakeMachines) DetachVolume(_ context.Context, id, volume string, force bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mounted[volume] && !force {
+		return fmt.Errorf("%w: mounted", machine.ErrVolumeInUse)
+	}
+	s := m.running[id]
+	s.Volumes = slices.DeleteFunc(slices.Clone(s.Volumes), func(has machine.Volume) bool { return has.ID == volume })
+	m.running[id] = s
+	return nil
+}
+
+func (m *fakeMachines) RemoveVolume(volume string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.volumes, volume)
+	return nil
+}
+
+func (m *fakeMachines) Volumes() ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.volumes)), nil
+}
+
+func (m *fakeMachines) setMounted(volume string, mounted bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mounted[volume] = mounted
 }
 
 func (m *fakeMachines) Stop(ctx context.Context, id string) error {

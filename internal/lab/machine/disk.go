@@ -24,6 +24,7 @@ var dataDirs = []string{"containerd", "kubelet", "etcd"}
 //	console.log   output of the machine's console
 //	leader        the systemd-nspawn process, see process
 //	spec.json     the Spec of the last start
+//	volumes.json  what volumes the running machine has, see attachedVolume
 //	image         root directory of the image below upper
 type disk string
 

@@ -7,10 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/loop"
 )
 
 // Leftovers lists what exists of the machines of the lab in stateDir: processes, control groups,
-// mounts, disks. It is empty after [Manager.Down].
+// mounts, disks, volumes and their devices. It is empty after [Manager.Down].
 func Leftovers(stateDir string) ([]string, error) {
 	stateDir, err := filepath.Abs(stateDir)
 	if err != nil {
@@ -52,6 +54,21 @@ func Leftovers(stateDir string) ([]string, error) {
 				left = append(left, "directory "+dir)
 			}
 		}
+	}
+	volumes := filepath.Join(stateDir, "volumes")
+	devices, err := loop.Below(volumes)
+	if err != nil {
+		return nil, fmt.Errorf("leftovers of machines: %w", err)
+	}
+	for _, d := range devices {
+		left = append(left, fmt.Sprintf("loop device %d of %s", d.Number, d.File))
+	}
+	entries, err := os.ReadDir(volumes)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("leftovers of machines: %w", err)
+	}
+	for _, e := range entries {
+		left = append(left, "volume "+filepath.Join(volumes, e.Name()))
 	}
 	return left, nil
 }

@@ -88,6 +88,9 @@ func (m *Manager) start(ctx context.Context, in *instance, s Spec) (err error) {
 	if err := m.resize(in, s); err != nil {
 		return errors.Join(err, in.clear(ctx))
 	}
+	if err := in.plugVolumes(s.Volumes); err != nil {
+		return errors.Join(fmt.Errorf("volumes: %w", err), in.clear(ctx))
+	}
 	cmd, err := spawn(ctx, in, s)
 	if err != nil {
 		return errors.Join(err, in.clear(ctx))
@@ -103,6 +106,9 @@ func (m *Manager) start(ctx context.Context, in *instance, s Spec) (err error) {
 	b := m.watch(in, leader) //nolint:contextcheck // it outlives the call
 	if err := b.awaitInit(ctx); err != nil {
 		return errors.Join(fmt.Errorf("%w; its console:\n%s", err, in.disk.tail()), in.cutPower(ctx, b))
+	}
+	if err := in.placeVolumes(b); err != nil {
+		return errors.Join(fmt.Errorf("volumes: %w", err), in.cutPower(ctx, b))
 	}
 	return nil
 }
@@ -171,7 +177,8 @@ func (m *Manager) Stop(ctx context.Context, id string) error {
 	return stopped("stop", id, in.cutPower(ctx, b))
 }
 
-// Kill cuts the machine's power. The disk is kept. It is no error if the machine is down.
+// Kill cuts the machine's power. The disk is kept, and the volumes lose what was not synced. It is
+// no error if the machine is down.
 func (m *Manager) Kill(ctx context.Context, id string) error {
 	in, done, err := m.acquire(ctx, id)
 	if err != nil {
@@ -179,7 +186,7 @@ func (m *Manager) Kill(ctx context.Context, id string) error {
 	}
 	defer done()
 	if b := in.running(); b != nil {
-		return stopped("kill", id, in.cutPower(ctx, b))
+		return stopped("kill", id, errors.Join(in.shutVolumes(b), in.cutPower(ctx, b)))
 	}
 	return nil
 }
@@ -203,6 +210,10 @@ func (m *Manager) reboot(ctx context.Context, in *instance) error {
 	if b == nil {
 		return errors.New("it is not running")
 	}
+	volumes, err := in.loadVolumes()
+	if err != nil {
+		return err
+	}
 	if before, err := b.leader.init(); err == nil && before.signal(reboot) == nil {
 		patience, cancel := context.WithTimeout(ctx, stopTimeout)
 		defer cancel()
@@ -224,6 +235,10 @@ func (m *Manager) reboot(ctx context.Context, in *instance) error {
 	s, err := in.loadSpec()
 	if err != nil {
 		return err
+	}
+	s.Volumes = nil
+	for _, v := range volumes {
+		s.Volumes = append(s.Volumes, v.Volume)
 	}
 	return m.start(ctx, in, s)
 }
@@ -287,7 +302,7 @@ func (m *Manager) Down(ctx context.Context) error {
 		// Other labs may have groups in it.
 		_ = unix.Rmdir(filepath.Join(h.mount, cgroupParent))
 	}
-	for _, dir := range []string{m.machinesDir(), m.trashDir()} {
+	for _, dir := range []string{m.machinesDir(), m.trashDir(), m.volumesDir()} {
 		if err := os.RemoveAll(dir); err != nil {
 			return fmt.Errorf("remove machines: %w", err)
 		}

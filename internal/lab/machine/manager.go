@@ -28,6 +28,8 @@ type Spec struct {
 	// how much memory the machine's kernel has to give. The machine sees that and cannot use more.
 	// It sees no more memory than the host has, and cannot run on more processors than the host has.
 	VCPUs, Cores, MemoryMiB int
+	// Volumes are what the machine has when it boots, in the order of their devices.
+	Volumes []Volume
 	// Files are written to the disk before the first boot, by path relative to its root, owned by
 	// root, with mode 0644.
 	Files map[string]string
@@ -68,6 +70,9 @@ type instance struct {
 	cgroups
 	op chan struct{}
 
+	volumesDir string
+	volumes    sync.Mutex // held while the volumes or their devices change
+
 	mu      sync.Mutex
 	current *boot // nil when the machine is down
 }
@@ -96,7 +101,7 @@ func NewManager(stateDir string, images []Image) (*Manager, error) {
 	}
 	m := &Manager{stateDir: stateDir, images: images, lab: lab, exits: make(chan string), machines: map[string]*instance{}}
 	m.watching, m.release = context.WithCancel(context.Background())
-	for _, dir := range []string{m.machinesDir(), m.trashDir()} {
+	for _, dir := range []string{m.machinesDir(), m.trashDir(), m.volumesDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("machines: %w", err)
 		}
@@ -126,6 +131,8 @@ func (m *Manager) newInstance(id string) *instance {
 		disk:    diskOf(m.stateDir, id),
 		cgroups: cgroups{in: m.lab.in, path: m.lab.path + "/" + id},
 		op:      make(chan struct{}, 1),
+
+		volumesDir: m.volumesDir(),
 	}
 }
 
@@ -141,7 +148,8 @@ func (m *Manager) adopt() error {
 		in := m.newInstance(e.Name())
 		m.machines[in.id] = in
 		if leader, ok := in.leader(); ok {
-			m.watch(in, leader)
+			b := m.watch(in, leader)
+			m.watchers.Go(func() { m.replug(in, b) })
 		}
 	}
 	trash, err := os.ReadDir(m.trashDir())
@@ -166,7 +174,7 @@ func (m *Manager) adopt() error {
 			}
 		}
 	}
-	return nil
+	return m.unplugUnused()
 }
 
 // leader returns the nspawn process recorded on the disk, if it is alive.
@@ -181,7 +189,7 @@ func (in *instance) leader() (process, bool) {
 
 // clear kills a machine's processes and removes everything but its disk.
 func (in *instance) clear(ctx context.Context) error {
-	return errors.Join(in.destroy(ctx), removePropagateDir(in.id))
+	return errors.Join(in.destroy(ctx), in.unplugVolumes(), removePropagateDir(in.id))
 }
 
 // watch waits in the background for the end of the boot with the given leader, and cleans up after

@@ -32,6 +32,13 @@ type Machines interface {
 	Kill(ctx context.Context, id string) error      // power cut; the disk is kept
 	Terminate(ctx context.Context, id string) error // removes the disk
 	Running(id string) bool
+	// AttachVolume gives a running machine a volume, or gives a volume that it has its size.
+	AttachVolume(ctx context.Context, id string, v machine.Volume) error
+	// DetachVolume takes a volume from a running machine. Unless by force, machine.ErrVolumeInUse
+	// says that it is mounted.
+	DetachVolume(ctx context.Context, id, volume string, force bool) error
+	RemoveVolume(volume string) error // removes the content
+	Volumes() ([]string, error)       // those that have content
 	// Exits delivers the ids of machines that went down by themselves.
 	Exits() <-chan string
 	// Console returns the path of a machine's console log.

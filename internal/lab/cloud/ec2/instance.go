@@ -222,7 +222,7 @@ func (t *tx) instanceItem(i *instance) instanceItem {
 		item.StateReason = &i.Reason
 	}
 	for _, v := range t.attachedTo(i) {
-		item.BlockDevices = append(item.BlockDevices, deviceItem{v.Device, ebsDevice{v.ID, v.attachment(t.now), v.Attached, v.DeleteOnTermination}})
+		item.BlockDevices = append(item.BlockDevices, deviceItem{v.Device, ebsDevice{v.ID, v.attachment(), v.Attached, v.DeleteOnTermination}})
 	}
 	e := t.st.Interfaces[i.Interface]
 	if e == nil || e.Instance != i.ID {

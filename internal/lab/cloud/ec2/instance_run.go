@@ -245,7 +245,7 @@ func (t *tx) newInstance(p *plan, reservation string, index int) (*instance, err
 	if err != nil {
 		return nil, err
 	}
-	v, err := t.rootVolume(in.BlockDeviceMappings, in.ImageId, p.subnet.Zone)
+	volumes, err := t.launchVolumes(in.BlockDeviceMappings, in.ImageId, p.subnet.Zone)
 	if err != nil {
 		return nil, err
 	}
@@ -273,13 +273,19 @@ func (t *tx) newInstance(p *plan, reservation string, index int) (*instance, err
 	if err := t.giveAutoPublicIP(e); err != nil {
 		return nil, err
 	}
-	v.ID, v.Instance, v.Attached = t.newID(kindVolume.prefix), i.ID, t.now
-	i.Interface, i.RootVolume = e.ID, v.ID
-	t.st.Instances[i.ID], t.st.Interfaces[e.ID], t.st.Volumes[v.ID] = i, e, v
+	for _, v := range volumes {
+		v.ID, v.Instance = t.newID(kindVolume.prefix), i.ID
+		t.st.Volumes[v.ID] = v
+		if err := t.applySpecs(in.TagSpecifications, kindVolume, v.ID); err != nil {
+			return nil, err
+		}
+	}
+	i.Interface, i.RootVolume = e.ID, volumes[0].ID
+	t.st.Instances[i.ID], t.st.Interfaces[e.ID] = i, e
 	if p.profile.ARN != "" {
 		t.associate(i.ID, p.profile)
 	}
-	for k, id := range map[kind]string{kindInstance: i.ID, kindInterface: e.ID, kindVolume: v.ID} {
+	for k, id := range map[kind]string{kindInstance: i.ID, kindInterface: e.ID} {
 		if err := t.applySpecs(in.TagSpecifications, k, id); err != nil {
 			return nil, err
 		}

@@ -134,11 +134,17 @@ func terminateInstances(t *tx, in *instanceIDsRequest) (any, error) {
 	})
 }
 
-// stopped completes a stop: an automatic public address is released, an Elastic IP stays.
+// stopped completes a stop: an automatic public address is released, an Elastic IP stays. What the
+// machine had mounted can be detached now.
 func (t *tx) stopped(i *instance) {
 	i.set(stateStopped, i.Reason, i.Transition)
 	i.Powered = false
 	t.st.Interfaces[i.Interface].PublicIP = netip.Addr{}
+	for _, v := range t.attachedTo(i) {
+		if v.attachment() == "detaching" {
+			v.release()
+		}
+	}
 }
 
 // terminated completes a termination and releases what is deleted with the instance.
@@ -159,10 +165,9 @@ func (t *tx) terminated(i *instance) {
 	}
 	maps.DeleteFunc(t.st.Profiles, func(_ string, a *profileAssociation) bool { return a.Instance == i.ID })
 	for _, v := range t.attachedTo(i) {
-		v.Instance = ""
+		v.release()
 		if v.DeleteOnTermination {
-			t.drop(v.ID)
-			delete(t.st.Volumes, v.ID)
+			t.deleteVolume(v)
 		}
 	}
 }

@@ -121,7 +121,7 @@ func (c *Compute) power(ctx context.Context, i instance) error {
 	err := c.cfg.Machines.Start(ctx, machine.Spec{
 		ID: i.ID, Image: i.Image, Hostname: hostname, Netns: c.cfg.Network.InterfaceNetns(i.Interface),
 		VCPUs: it.vcpus, Cores: cores, MemoryMiB: it.usableMiB(),
-		Files: c.firstBootFiles(i),
+		Volumes: c.bootVolumes(i), Files: c.firstBootFiles(i),
 	})
 	if err != nil {
 		return fmt.Errorf("booting instance %s: %w", i.ID, err)
@@ -309,7 +309,7 @@ func (c *Compute) resume() error {
 				t.afterCommit(func() { c.terminate(id) })
 			}
 		}
-		return nil
+		return t.resumeVolumes()
 	})
 }
 

@@ -1,20 +1,19 @@
 package ec2
 
 import (
-	"cmp"
 	"strconv"
 	"time"
-
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// volume is an EBS volume. Size and type are only recorded: machines use the host's disk, and a
-// volume attached to an instance beside its root volume is not seen by its machine.
+// volume is an EBS volume. Type, performance and encryption are only recorded. A root volume is the
+// machine's disk on the host, whatever its size; any other is a block device of the machine.
 type volume struct {
 	ID                  string
 	Instance            string // empty when detached
 	Attached            time.Time
+	Ready               bool      // its machine has it, or will have it when it boots
 	Detaching           time.Time // when the detachment began; zero if none did
+	Forced              bool      // the detachment does not wait until the machine has unmounted it
 	Device              string
 	Zone                string
 	Snapshot            string // of the image it was made from
@@ -46,46 +45,6 @@ const (
 	defaultVolType = "gp3"
 )
 
-type blockDeviceMapping struct {
-	DeviceName string
-	NoDevice   *string
-	Ebs        struct {
-		DeleteOnTermination *bool
-		Encrypted           bool
-		Iops                int
-		KmsKeyId            string
-		SnapshotId          string
-		Throughput          int
-		VolumeSize          int
-		VolumeType          string
-	}
-}
-
-// rootVolume returns the volume of a request's mapping of the root device. The lab's machines have
-// one disk, so other devices are refused.
-func (t *tx) rootVolume(mappings []blockDeviceMapping, image, zone string) (*volume, error) {
-	v := &volume{Device: rootDevice, Snapshot: snapshotID(image), Zone: zone, Created: t.now, SizeGiB: imageSizeGiB, Type: defaultVolType, DeleteOnTermination: true}
-	for _, m := range mappings {
-		if m.DeviceName != rootDevice || m.NoDevice != nil {
-			return nil, wire.Refuse("InvalidBlockDeviceMapping", "The device '%s' is not supported: instances here have the root device %s alone", m.DeviceName, rootDevice)
-		}
-		if m.Ebs.DeleteOnTermination != nil {
-			v.DeleteOnTermination = *m.Ebs.DeleteOnTermination
-		}
-		v.SizeGiB = cmp.Or(m.Ebs.VolumeSize, v.SizeGiB)
-		v.Type = cmp.Or(m.Ebs.VolumeType, v.Type)
-		v.Encrypted, v.KMSKeyID = m.Ebs.Encrypted, m.Ebs.KmsKeyId
-		v.IOPS, v.Throughput = m.Ebs.Iops, m.Ebs.Throughput
-	}
-	if err := v.checkSize(); err != nil {
-		return nil, err
-	}
-	if v.SizeGiB < imageSizeGiB {
-		return nil, wire.Refuse("InvalidBlockDeviceMapping", "Volume of size %dGB is smaller than snapshot of the image, expect size >= %dGB", v.SizeGiB, imageSizeGiB)
-	}
-	return v, v.setPerformance(v.IOPS, v.Throughput)
-}
-
 type volumeItem struct {
 	ID          string             `xml:"volumeId"`
 	Size        int                `xml:"size"`
@@ -116,7 +75,7 @@ func (t *tx) volumeItem(v *volume) volumeItem {
 		ID: v.ID, Size: v.size(t.now), SnapshotID: v.Snapshot, Zone: v.Zone, Status: "available", CreateTime: v.Created,
 		Type: v.Type, IOPS: v.IOPS, Throughput: v.Throughput, Encrypted: v.Encrypted, KMSKeyID: v.KMSKeyID, Tags: t.tags(v.ID),
 	}
-	if state := v.attachment(t.now); state != "" {
+	if state := v.attachment(); state != "" {
 		item.Status = "in-use"
 		item.Attachments = []volumeAttachment{t.volumeAttachment(v)}
 	}
@@ -141,7 +100,7 @@ var volumeFields = fields[volume]{
 // ofAttachment returns a value of a volume's attachment, none of a detached volume.
 func ofAttachment(f func(volumeAttachment) string) func(*tx, *volume) []string {
 	return func(t *tx, v *volume) []string {
-		if v.attachment(t.now) == "" {
+		if v.attachment() == "" {
 			return nil
 		}
 		return one(f(t.volumeAttachment(v)))

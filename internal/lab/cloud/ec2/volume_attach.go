@@ -2,42 +2,65 @@ package ec2
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// attachingFor is how long a volume is being attached or detached. On AWS it is seconds.
-const attachingFor = 500 * time.Millisecond
+// maxVolumes is how many volumes an instance can have, with one network interface.
+// https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/volume_limits.html
+const maxVolumes = 27
+
+func tooManyVolumes() error {
+	return wire.Refuse("AttachmentLimitExceeded", "An instance has at most %d volumes.", maxVolumes)
+}
+
+// deviceName is what a request may call a device. The machine does not use these names.
+// https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/device_naming.html
+var deviceName = regexp.MustCompile(`^/dev/(sd[a-z][0-9]{0,2}|xvd[a-d]?[a-z])$`)
+
+func checkDevice(name string) error {
+	if !deviceName.MatchString(name) {
+		return invalidValue("Value (%s) for parameter device is invalid. %s is not a valid EBS device name.", name, name)
+	}
+	return nil
+}
 
 // attachment returns the state of a volume's attachment, empty if it is detached.
-func (v *volume) attachment(now time.Time) string {
+func (v *volume) attachment() string {
 	switch {
-	case v.Instance == "" || !v.Detaching.IsZero() && now.Sub(v.Detaching) >= attachingFor:
+	case v.Instance == "":
 		return ""
 	case !v.Detaching.IsZero():
 		return "detaching"
-	case now.Sub(v.Attached) < attachingFor && v.Device != rootDevice: // a root volume is made with its instance
+	case !v.Ready:
 		return "attaching"
 	}
 	return "attached"
 }
 
-func (t *tx) volumeAttachment(v *volume) volumeAttachment {
-	return volumeAttachment{v.ID, v.Instance, v.Device, v.attachment(t.now), v.Attached, v.DeleteOnTermination}
+// release completes a detachment.
+func (v *volume) release() {
+	v.Instance, v.Ready, v.Forced, v.Detaching = "", false, false, time.Time{}
 }
 
-// attachedTo returns the volumes of an instance, the root volume first.
+func (t *tx) volumeAttachment(v *volume) volumeAttachment {
+	return volumeAttachment{v.ID, v.Instance, v.Device, v.attachment(), v.Attached, v.DeleteOnTermination}
+}
+
+// attachedTo returns the volumes of an instance in the order of their attachment, the root volume
+// first.
 func (t *tx) attachedTo(i *instance) []*volume {
 	var out []*volume
 	for _, v := range sorted(t.st.Volumes) {
-		if v.Instance == i.ID && v.attachment(t.now) != "" {
+		if v.Instance == i.ID {
 			out = append(out, v)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b *volume) int {
-		return cmp.Compare(rank(a.ID == i.RootVolume), rank(b.ID == i.RootVolume))
+		return cmp.Or(cmp.Compare(rank(a.ID == i.RootVolume), rank(b.ID == i.RootVolume)), a.Attached.Compare(b.Attached))
 	})
 	return out
 }
@@ -133,19 +156,27 @@ func attachVolume(t *tx, in *attachVolumeRequest) (any, error) {
 	switch {
 	case in.Device == "":
 		return nil, missing("device")
-	case v.attachment(t.now) != "":
+	case v.attachment() != "":
 		return nil, wire.Refuse("VolumeInUse", "%s is already attached to an instance", v.ID)
 	case i.State != stateRunning && i.State != stateStopped:
 		return nil, wire.Refuse("IncorrectState", "Instance '%s' is not 'running'.", i.ID)
 	case v.Zone != i.Zone:
 		return nil, wire.Refuse("InvalidVolume.ZoneMismatch", "The volume '%s' is not in the same availability zone as instance '%s'", v.ID, i.ID)
 	}
-	for _, other := range t.attachedTo(i) {
+	if err := checkDevice(in.Device); err != nil {
+		return nil, err
+	}
+	others := t.attachedTo(i)
+	if len(others) >= maxVolumes {
+		return nil, tooManyVolumes()
+	}
+	for _, other := range others {
 		if other.Device == in.Device {
 			return nil, invalidValue("Invalid value '%s' for unixDevice. Attachment point %s is already in use", in.Device, in.Device)
 		}
 	}
-	v.Instance, v.Device, v.Attached, v.Detaching, v.DeleteOnTermination = i.ID, in.Device, t.now, time.Time{}, false
+	v.Instance, v.Device, v.Attached, v.DeleteOnTermination = i.ID, in.Device, t.now, false
+	t.afterCommit(func() { t.c.plugVolume(v.ID, i.ID) })
 	return t.volumeAttachment(v), nil
 }
 
@@ -158,7 +189,7 @@ func detachVolume(t *tx, in *attachVolumeRequest) (any, error) {
 	}
 	i := t.st.Instances[v.Instance]
 	switch {
-	case v.attachment(t.now) == "":
+	case v.attachment() == "":
 		return nil, wire.Refuse("IncorrectState", "Volume '%s' is in the 'available' state.", v.ID)
 	case in.InstanceId != "" && in.InstanceId != v.Instance || in.Device != "" && in.Device != v.Device:
 		return nil, wire.Refuse("InvalidAttachment.NotFound", "The volume '%s' is not attached to instance '%s' as device '%s'", v.ID, cmp.Or(in.InstanceId, v.Instance), cmp.Or(in.Device, v.Device))
@@ -169,7 +200,10 @@ func detachVolume(t *tx, in *attachVolumeRequest) (any, error) {
 	}
 	if v.Detaching.IsZero() {
 		v.Detaching = t.now
+		id, machine := v.ID, v.Instance
+		t.afterCommit(func() { t.c.unplugVolume(id, machine) })
 	}
+	v.Forced = v.Forced || in.Force
 	return t.volumeAttachment(v), nil
 }
 
@@ -183,10 +217,9 @@ func deleteVolume(t *tx, in *volumeIDRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if v.attachment(t.now) != "" {
+	if v.attachment() != "" {
 		return nil, wire.Refuse("VolumeInUse", "Volume %s is currently attached to %s", v.ID, v.Instance)
 	}
-	t.drop(v.ID)
-	delete(t.st.Volumes, v.ID)
+	t.deleteVolume(v)
 	return done{true}, nil
 }

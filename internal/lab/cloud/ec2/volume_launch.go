@@ -1,0 +1,89 @@
+package ec2
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
+)
+
+type blockDeviceMapping struct {
+	DeviceName string
+	NoDevice   *string
+	Ebs        struct {
+		DeleteOnTermination *bool
+		Encrypted           bool
+		Iops                int
+		KmsKeyId            string
+		SnapshotId          string
+		Throughput          int
+		VolumeSize          int
+		VolumeType          string
+	}
+}
+
+// launchVolumes returns the volumes of a new instance, the root volume first.
+func (t *tx) launchVolumes(mappings []blockDeviceMapping, image, zone string) ([]*volume, error) {
+	root := blockDeviceMapping{DeviceName: rootDevice}
+	var others []blockDeviceMapping
+	seen := map[string]bool{}
+	for _, m := range mappings {
+		switch {
+		case seen[m.DeviceName]:
+			return nil, wire.Refuse("InvalidBlockDeviceMapping", "The device '%s' is used in more than one block-device mapping", m.DeviceName)
+		case m.DeviceName == rootDevice && m.NoDevice != nil:
+			return nil, wire.Refuse("InvalidBlockDeviceMapping", "The root device %s cannot be left out", rootDevice)
+		case m.DeviceName == rootDevice:
+			root = m
+		case m.NoDevice == nil:
+			others = append(others, m)
+		}
+		seen[m.DeviceName] = true
+	}
+	v := &volume{Snapshot: snapshotID(image)}
+	root.Ebs.VolumeSize = cmp.Or(root.Ebs.VolumeSize, imageSizeGiB)
+	if err := t.launchVolume(v, root, zone); err != nil {
+		return nil, err
+	}
+	if v.SizeGiB < imageSizeGiB {
+		return nil, wire.Refuse("InvalidBlockDeviceMapping", "Volume of size %dGB is smaller than snapshot of the image, expect size >= %dGB", v.SizeGiB, imageSizeGiB)
+	}
+	volumes := []*volume{v}
+	for _, m := range others {
+		if err := checkDevice(m.DeviceName); err != nil {
+			return nil, err
+		}
+		if m.Ebs.SnapshotId != "" {
+			return nil, wire.Refuse("InvalidSnapshot.NotFound", "The snapshot '%s' does not exist.", m.Ebs.SnapshotId)
+		}
+		if m.Ebs.VolumeSize == 0 {
+			return nil, missing("size/snapshot")
+		}
+		v := &volume{}
+		if err := t.launchVolume(v, m, zone); err != nil {
+			return nil, err
+		}
+		// The order of the mappings is that of the devices.
+		v.Attached = v.Attached.Add(time.Duration(len(volumes)))
+		volumes = append(volumes, v)
+	}
+	if len(volumes) > maxVolumes {
+		return nil, tooManyVolumes()
+	}
+	return volumes, nil
+}
+
+// launchVolume fills a volume from its mapping.
+func (t *tx) launchVolume(v *volume, m blockDeviceMapping, zone string) error {
+	if m.Ebs.KmsKeyId != "" && !m.Ebs.Encrypted {
+		return wire.Refuse("InvalidParameterDependency", "The parameter KmsKeyId requires the parameter Encrypted to be set.")
+	}
+	v.Device, v.Zone, v.Created, v.Attached, v.Ready = m.DeviceName, zone, t.now, t.now, true
+	v.SizeGiB, v.Type = m.Ebs.VolumeSize, cmp.Or(m.Ebs.VolumeType, defaultVolType)
+	v.Encrypted, v.KMSKeyID = m.Ebs.Encrypted, m.Ebs.KmsKeyId
+	v.DeleteOnTermination = m.Ebs.DeleteOnTermination == nil || *m.Ebs.DeleteOnTermination
+	if err := v.checkSize(); err != nil {
+		return err
+	}
+	return v.setPerformance(m.Ebs.Iops, m.Ebs.Throughput)
+}

@@ -1,0 +1,158 @@
+package ec2
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/machine"
+)
+
+// attachingFor is how long a volume is being attached or detached at least. On AWS it is seconds.
+const attachingFor = 500 * time.Millisecond
+
+// plugAgain is the pause before a machine is asked again to take or give up a volume.
+const plugAgain = 500 * time.Millisecond
+
+// inMachine is a volume as its machine has it.
+func (v *volume) inMachine(now time.Time) machine.Volume {
+	return machine.Volume{ID: v.ID, SizeGiB: v.size(now)}
+}
+
+// bootVolumes returns the volumes that an instance has when it boots, beside its root volume.
+func (c *Compute) bootVolumes(i instance) []machine.Volume {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := &tx{c: c, st: c.st, now: c.cfg.Clock.Now()}
+	var out []machine.Volume
+	for _, v := range t.attachedTo(&i) {
+		if v.ID != i.RootVolume && v.Detaching.IsZero() {
+			out = append(out, v.inMachine(t.now))
+		}
+	}
+	return out
+}
+
+// plugVolume completes the attachment of a volume.
+func (c *Compute) plugVolume(id, instance string) {
+	c.changeVolume(id, instance, "attaching", attachingFor, func(ctx context.Context, v volume) error {
+		return c.cfg.Machines.AttachVolume(ctx, instance, v.inMachine(c.cfg.Clock.Now()))
+	}, func(v *volume) { v.Ready = true })
+}
+
+// unplugVolume completes the detachment of a volume, once its machine has unmounted it.
+func (c *Compute) unplugVolume(id, instance string) {
+	c.changeVolume(id, instance, "detaching", attachingFor, func(ctx context.Context, v volume) error {
+		return c.cfg.Machines.DetachVolume(ctx, instance, id, v.Forced)
+	}, (*volume).release)
+}
+
+// growVolume gives an attached volume its bigger size.
+func (c *Compute) growVolume(id, instance string) {
+	c.changeVolume(id, instance, "attached", modifyingFor, func(ctx context.Context, v volume) error {
+		return c.cfg.Machines.AttachVolume(ctx, instance, v.inMachine(c.cfg.Clock.Now()))
+	}, nil)
+}
+
+// changeVolume waits, and then changes a volume of an instance that is in a state of attachment: in
+// its machine if that runs, again until it succeeds, and then in the account's state. It ends when
+// the volume is in another state.
+func (c *Compute) changeVolume(id, instance, state string, wait time.Duration, change func(context.Context, volume) error, record func(*volume)) {
+	waited := c.cfg.Clock.After(wait)
+	c.wg.Go(func() {
+		for {
+			select {
+			case <-c.ctx.Done():
+				return
+			case <-waited:
+			}
+			if c.tryVolume(id, instance, state, change, record) {
+				return
+			}
+			waited = c.cfg.Clock.After(plugAgain)
+		}
+	})
+}
+
+// tryVolume is one attempt of changeVolume. It says whether nothing is left to be done.
+func (c *Compute) tryVolume(id, instance, state string, change func(context.Context, volume) error, record func(*volume)) bool {
+	defer c.locks.lock(instance)()
+	if c.ctx.Err() != nil {
+		return true // the next Start continues
+	}
+	c.mu.Lock()
+	v := c.st.Volumes[id]
+	is := v != nil && v.Instance == instance && v.attachment() == state
+	var now volume
+	if is {
+		now = *v
+	}
+	c.mu.Unlock()
+	if !is {
+		return true
+	}
+	if c.cfg.Machines.Running(instance) {
+		err := change(c.ctx, now)
+		if err != nil && !errors.Is(err, machine.ErrVolumeInUse) && c.ctx.Err() == nil {
+			c.log.Error("a volume could not be changed; trying again", "volume", id, "instance", instance, "state", state, "error", err)
+		}
+		if err != nil {
+			return false
+		}
+	}
+	if record == nil {
+		return true
+	}
+	err := c.update("", nil, func(t *tx) error {
+		if v := t.st.Volumes[id]; v != nil && v.Instance == instance && v.attachment() == state {
+			record(v)
+		}
+		return nil
+	})
+	if err != nil {
+		c.log.Error("a volume's state could not be saved; trying again", "volume", id, "error", err)
+	}
+	return err == nil
+}
+
+// deleteVolume forgets a volume and removes its content.
+func (t *tx) deleteVolume(v *volume) {
+	t.drop(v.ID)
+	delete(t.st.Volumes, v.ID)
+	t.afterCommit(func() { t.c.removeVolume(v.ID) })
+}
+
+func (c *Compute) removeVolume(id string) {
+	if err := c.cfg.Machines.RemoveVolume(id); err != nil {
+		c.log.Error("the content of a deleted volume could not be removed", "volume", id, "error", err)
+	}
+}
+
+// resumeVolumes continues with every volume as the last run left it, and removes what is left of
+// deleted ones.
+func (t *tx) resumeVolumes() error {
+	ids, err := t.c.cfg.Machines.Volumes()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if t.st.Volumes[id] == nil {
+			t.afterCommit(func() { t.c.removeVolume(id) })
+		}
+	}
+	for _, v := range sorted(t.st.Volumes) {
+		if i := t.st.Instances[v.Instance]; i == nil || i.RootVolume == v.ID {
+			continue
+		}
+		id, instance := v.ID, v.Instance
+		switch v.attachment() {
+		case "attaching":
+			t.afterCommit(func() { t.c.plugVolume(id, instance) })
+		case "detaching":
+			t.afterCommit(func() { t.c.unplugVolume(id, instance) })
+		case "attached": // it may have been modified just before
+			t.afterCommit(func() { t.c.growVolume(id, instance) })
+		}
+	}
+	return nil
+}
