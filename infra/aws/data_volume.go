@@ -247,10 +247,11 @@ func (c *Client) UseDataVolume(ctx context.Context, m Machine, spec MachineSpec,
 	if err != nil {
 		return fmt.Errorf("mount the data volume %s at %s: %w", v.ID, spec.DataVolume.MountPoint, err)
 	}
-	if v.FileSystem != "" || made == "" {
+	notes := map[string]string{TagFileSystem: made, TagMountPoint: spec.DataVolume.MountPoint}
+	if made == "" || len(diffTags(notes, v.Tags)) == 0 {
 		return nil
 	}
-	if _, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{v.ID}, Tags: ec2Tags(map[string]string{TagFileSystem: made})}); err != nil {
+	if _, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{v.ID}, Tags: ec2Tags(notes)}); err != nil {
 		return fmt.Errorf("note the file system of the data volume %s in its tags: %w", v.ID, err)
 	}
 	return nil

@@ -92,6 +92,8 @@ type Machine struct {
 	SubnetID, VPCID     string
 	VolumeID            string
 	RootVolumeGiB       int32
+	// Data is the data volume that it has, for an import: set by FindMachine only.
+	Data *DataVolume
 	// HostKey is the SSH host key in its tags, "ssh-ed25519 AAAA..."; empty before the machine has
 	// one of its own.
 	HostKey string
@@ -331,6 +333,11 @@ func (c *Client) FindMachine(ctx context.Context, id string) (Machine, netip.Pre
 	if m.Cluster == "" || m.Name == "" || m.HostKey == "" {
 		return m, netip.Prefix{}, fmt.Errorf("instance %s was not made by this provider, or its creation never ended: the tags %s, %s and %s say which machine it is and which host key it has",
 			id, TagCluster, TagResource, TagHostKey)
+	}
+	for _, attached := range o.volumes {
+		if v := volumeOf(attached); v.Tags[TagKind] == kindVolume && v.Cluster == m.Cluster && v.Tags[TagMountPoint] != "" {
+			m.Data = &DataVolume{ID: v.ID, MountPoint: v.Tags[TagMountPoint]}
+		}
 	}
 	tables, err := c.routeTables(ctx, m.VPCID)
 	if err != nil {

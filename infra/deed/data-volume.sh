@@ -46,19 +46,15 @@ elif [ $found = 0 ] && [ "$uuid" != "$new" ]; then
 fi
 if [ $found = 0 ] && [ "$type" != ext4 ]; then failed "$volume has a $type, and a data volume has ext4: nothing was changed"; fi
 
-# What is below the mount point would be hidden.
-if [ -z "$(mounted "$point")" ] && [ -d "$point" ] && [ -n "$(ls -A "$point")" ]; then
+# What is at the mount point would be hidden. Another mount there is none of our business while it is
+# empty.
+if [ "$(mounted "$point" | xargs -r readlink -f)" != "$disk" ] && [ -d "$point" ] && [ -n "$(ls -A "$point")" ]; then
 	failed "$point has data on the root disk, which the volume would hide: nothing was changed; replace the machine (-replace), or stop what uses $point, move the data away and apply again"
 fi
 
 for at in $(findmnt -rno TARGET --source "$disk" 2>/dev/null); do
 	[ "$at" = "$point" ] || umount "$at" || failed "$volume is mounted at $at and in use there: stop what uses it, unmount it, and apply again"
 done
-there=$(mounted "$point")
-if [ -n "$there" ] && [ "$(readlink -f "$there")" != "$disk" ]; then
-	failed "$there is mounted at $point: unmount it, and apply again"
-fi
-
 if [ $found = 2 ]; then
 	uuid=$new
 	mkfs.ext4 -q -F -m 1 -U "$uuid" -L k8s-data "$disk" >&2 || failed "no file system could be made on $disk"
@@ -85,7 +81,7 @@ mkdir -p /etc/systemd/system/multi-user.target.wants
 ln -sf "../$unit" "/etc/systemd/system/multi-user.target.wants/$unit"
 systemctl daemon-reload
 systemctl start "$unit" || failed "$(journalctl -u "$unit" -n 3 -o cat --no-pager 2>/dev/null || systemctl status "$unit" 2>&1 | tail -n 3)"
-[ "$(readlink -f "$(mounted "$point")")" = "$disk" ] || failed "$unit has ended, and $volume is not mounted at $point"
+[ "$(mounted "$point" | xargs -r readlink -f)" = "$disk" ] || failed "$unit has ended, and $volume is not mounted at $point"
 resize2fs "$disk" >&2 || failed "the file system of $volume does not grow to the size of the volume"
 # etcd wonders about it at every start, and e2fsck makes another when it needs one.
 [ $found = 0 ] || rmdir "$point/lost+found" || :

@@ -18,6 +18,8 @@ if [ -e "$device" ]; then
 	# The last blocks of a disk may be too few for a group.
 	[ -z "$blocks" ] || [ $((blocks + 134217728)) -gt "$(blockdev --getsize64 "$disk")" ] || echo "small yes"
 fi
+# Another mount that is empty is like none.
+if [ "$there" != "$volume" ] && [ -z "$(ls -A "$point" 2>/dev/null)" ]; then there=; fi
 echo "mounted $there"
 for file in "$program" "/etc/systemd/system/$unit"; do
 	[ ! -f "$file" ] || echo "file $file $(sha256sum <"$file" | cut -d ' ' -f 1)"

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
@@ -58,6 +59,17 @@ func (m machineModel) dataVolume(ctx context.Context, diags *diag.Diagnostics) *
 	}
 	v, _ := tf.Object[dataVolumeModel](ctx, m.DataVolume, diags)
 	return &infraaws.DataVolume{ID: v.ID.ValueString(), MountPoint: v.MountPoint.ValueString(), Units: dataUnits()}
+}
+
+// dataVolumeValue returns data_volume of a machine that is imported.
+func dataVolumeValue(ctx context.Context, v *infraaws.DataVolume, diags *diag.Diagnostics) types.Object {
+	fields := map[string]attr.Type{"id": types.StringType, "mount_point": types.StringType}
+	if v == nil {
+		return types.ObjectNull(fields)
+	}
+	o, d := types.ObjectValueFrom(ctx, fields, dataVolumeModel{ID: types.StringValue(v.ID), MountPoint: types.StringValue(v.MountPoint)})
+	diags.Append(d...)
+	return o
 }
 
 // movesData reports whether a machine with these data is replaced when it is to have those of the plan:

@@ -231,6 +231,7 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 	m.InstanceType, m.RootVolumeSize = types.StringValue(found.InstanceType), types.Int64Value(int64(found.RootVolumeGiB))
 	m.AssociatePublicIP = types.BoolValue(found.PublicIP.IsValid())
 	m.InstanceProfile = tf.OptionalString(found.InstanceProfile)
+	m.DataVolume = dataVolumeValue(ctx, found.Data, &resp.Diagnostics)
 	m.Tags = types.MapNull(types.StringType)
 	if own := client.OwnTags(found.Tags); own != nil {
 		m.Tags = tf.StringMapValue(own)

@@ -196,6 +196,10 @@ func TestDataVolume(t *testing.T) {
 		t.Errorf("attached as %+v", a)
 	}
 
+	imported := c.instance("k8s_machine")
+	imported.imports(controller.get("id").(string))
+	imported.settled(config)
+
 	drifts := func(what string, damage func(root string), wants ...string) {
 		t.Helper()
 		damage(c.machines.Root(controller.get("id").(string)))
