@@ -6,6 +6,13 @@ resource "k8s_network" "this" {
   paused      = var.paused
 }
 
+resource "k8s_volume" "etcd" {
+  count   = var.data_volume_size == null ? 0 : var.controllers
+  name    = "controller-${count.index}"
+  network = k8s_network.this.ref
+  size    = var.data_volume_size
+}
+
 resource "k8s_machine" "controller" {
   count            = var.controllers
   name             = "controller-${count.index}"
@@ -15,6 +22,7 @@ resource "k8s_machine" "controller" {
   instance_type    = var.instance_type
   ami              = var.ami
   instance_profile = var.controller_profile
+  data_volume      = var.data_volume_size == null ? null : { id = k8s_volume.etcd[count.index].id }
 }
 
 resource "k8s_machine" "worker" {

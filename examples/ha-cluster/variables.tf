@@ -65,6 +65,12 @@ variable "controller_profile" {
   description = "Instance profile of the controllers. Its role may write to snapshot_bucket, as in examples/iam/etcd-snapshots.json."
 }
 
+variable "data_volume_size" {
+  type        = number
+  default     = null
+  description = "Size in GiB of a volume for the data of each etcd member, which stays when its machine is replaced. Null means that they are on the root disks. Set it before the first apply."
+}
+
 # The following variables are for places other than plain AWS: a registry mirror, a kubelet on
 # cgroup v1, a kube-proxy in a container. The local EC2 sets them in a variable file.
 

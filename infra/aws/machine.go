@@ -65,6 +65,9 @@ type MachineSpec struct {
 	// none: one that somebody else has given it is taken away.
 	InstanceProfile string
 
+	// DataVolume is the volume with the machine's data, nil without one.
+	DataVolume *DataVolume
+
 	// Claim says whose the machine is. What it does not own is neither changed nor terminated.
 	Claim Claim
 
@@ -89,6 +92,8 @@ type Machine struct {
 	SubnetID, VPCID     string
 	VolumeID            string
 	RootVolumeGiB       int32
+	// Data is the data volume that it has, for an import: set by FindMachine only.
+	Data *DataVolume
 	// HostKey is the SSH host key in its tags, "ssh-ed25519 AAAA..."; empty before the machine has
 	// one of its own.
 	HostKey string
@@ -211,7 +216,9 @@ func (c *Client) instances(ctx context.Context, cluster, name string) ([]types.I
 // observation is everything that EC2 knows of a machine.
 type observation struct {
 	instance types.Instance
-	volume   *types.Volume
+	volume   *types.Volume      // the root volume
+	volumes  []types.Volume     // all that are attached
+	data     *Volume            // the wanted data volume; see observeData
 	tables   []types.RouteTable // of the VPC; none if no VPC was given
 }
 
@@ -229,9 +236,7 @@ func (c *Client) observe(ctx context.Context, id, vpc string) (observation, erro
 		if err != nil {
 			return fmt.Errorf("describe the volumes of instance %s: %w", id, err)
 		}
-		if len(out.Volumes) > 0 {
-			o.volume = &out.Volumes[0]
-		}
+		o.volumes = out.Volumes
 		return nil
 	})
 	g.Go(func() (err error) {
@@ -241,26 +246,35 @@ func (c *Client) observe(ctx context.Context, id, vpc string) (observation, erro
 		return err
 	})
 	err := g.Wait()
-	if o.volume != nil && sdk.ToString(o.volume.VolumeId) != o.machine().VolumeID && o.machine().VolumeID != "" {
-		o.volume = nil
-		if err == nil {
-			err = c.observeRoot(ctx, &o)
+	root := o.machine().VolumeID
+	for n, v := range o.volumes {
+		if root == "" || sdk.ToString(v.VolumeId) == root {
+			o.volume = &o.volumes[n]
+			break
 		}
 	}
 	return o, err
 }
 
-// observeRoot finds the root volume of a machine to which someone has attached others.
-func (c *Client) observeRoot(ctx context.Context, o *observation) error {
-	id := machineOf(o.instance).VolumeID
-	out, err := c.EC2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{id}})
-	if err != nil {
-		return fmt.Errorf("describe volume %s: %w", id, err)
+// observeData finds the wanted data volume, wherever it is attached. If it does not exist, there is no
+// error and no volume.
+func (c *Client) observeData(ctx context.Context, spec MachineSpec, o *observation) error {
+	if spec.DataVolume == nil {
+		return nil
 	}
-	if len(out.Volumes) > 0 {
-		o.volume = &out.Volumes[0]
+	for _, v := range o.volumes {
+		if sdk.ToString(v.VolumeId) == spec.DataVolume.ID {
+			found := volumeOf(v)
+			o.data = &found
+			return nil
+		}
 	}
-	return nil
+	v, err := c.FindVolume(ctx, spec.DataVolume.ID)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	o.data = &v
+	return err
 }
 
 func (o observation) machine() Machine {
@@ -280,6 +294,9 @@ func (c *Client) ObserveMachine(ctx context.Context, id string, spec MachineSpec
 	}
 	if _, err := spec.judge(o.instance, true); err != nil {
 		return Machine{}, nil, err
+	}
+	if err := c.observeData(ctx, spec, &o); err != nil {
+		return Machine{}, nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 	}
 	m := o.machine()
 	// In other tables, a route that leads to the machine belongs to others.
@@ -316,6 +333,11 @@ func (c *Client) FindMachine(ctx context.Context, id string) (Machine, netip.Pre
 	if m.Cluster == "" || m.Name == "" || m.HostKey == "" {
 		return m, netip.Prefix{}, fmt.Errorf("instance %s was not made by this provider, or its creation never ended: the tags %s, %s and %s say which machine it is and which host key it has",
 			id, TagCluster, TagResource, TagHostKey)
+	}
+	for _, attached := range o.volumes {
+		if v := volumeOf(attached); v.Tags[TagKind] == kindVolume && v.Cluster == m.Cluster && v.Tags[TagMountPoint] != "" {
+			m.Data = &DataVolume{ID: v.ID, MountPoint: v.Tags[TagMountPoint]}
+		}
 	}
 	tables, err := c.routeTables(ctx, m.VPCID)
 	if err != nil {

@@ -67,6 +67,12 @@ func (c *Client) machineRepairs(spec MachineSpec, o observation) []repair {
 		out = append(out, repairOf(value(finding.RootVolume, strconv.Itoa(int(m.RootVolumeGiB)), strconv.Itoa(int(spec.RootVolumeGiB))),
 			func(ctx context.Context) error { return c.growVolume(ctx, m.VolumeID, spec.RootVolumeGiB) }))
 	}
+	if differs := dataVolumeFindings(spec, m.ID, o.data); len(differs) > 0 {
+		out = append(out, repair{findings: differs, fix: func(ctx context.Context) error {
+			_, err := c.attachDataVolume(ctx, m.ID, spec)
+			return err
+		}})
+	}
 	if differs := diffTags(c.machineTags(spec), m.Tags); len(differs) > 0 {
 		out = append(out, repair{findings: finding.About(spec.Name, differs), fix: func(ctx context.Context) error {
 			_, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: m.tagged(), Tags: ec2Tags(c.machineTags(spec))})
@@ -117,6 +123,9 @@ func (c *Client) ConvergeMachine(ctx context.Context, id string, spec MachineSpe
 	}
 	if err != nil {
 		return Machine{}, err
+	}
+	if err := c.observeData(ctx, spec, &o); err != nil {
+		return Machine{}, fmt.Errorf("%s: %w", spec.describe(id), err)
 	}
 	repairs := c.machineRepairs(spec, o)
 	g, gctx := errgroup.WithContext(ctx)

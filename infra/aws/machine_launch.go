@@ -270,6 +270,9 @@ func (l *Launch) Bring(ctx context.Context, connect Connect) (Machine, error) {
 	err := g.Wait()
 	m := machineOf(l.instance)
 	m.HostKey, m.RouteTables = key, l.tables
+	if err == nil {
+		err = l.client.UseDataVolume(ctx, m, l.spec, connect)
+	}
 	// What went wrong may be another one's doing.
 	if lost := l.client.confirmMachine(ctx, l.spec, id); err == nil || isClaimed(lost) {
 		err = lost

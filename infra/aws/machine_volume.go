@@ -3,6 +3,8 @@ package aws
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -17,25 +19,39 @@ import (
 // https://docs.aws.amazon.com/ebs/latest/userguide/monitoring-volume-modifications.html
 const volumeBudget = 5 * time.Minute
 
-// growVolume enlarges a volume, which may be in use, to gib GiB and waits until it has its new
-// size: when its modification is "optimizing" or "completed". A modification to the same size that
-// an interrupted call left under way is waited for; EC2 refuses a second one beside it.
+// volumeChange is what of a volume is to be changed: an empty type and nil numbers stay as they are.
+type volumeChange struct {
+	id                     string
+	typ                    string
+	size, iops, throughput *int32 // GiB, MiB/s
+}
+
+// growVolume enlarges a volume to gib GiB, as changeVolume does.
 func (c *Client) growVolume(ctx context.Context, id string, gib int32) error {
-	_, underWay := c.EC2.ModifyVolume(ctx, &ec2.ModifyVolumeInput{VolumeId: &id, Size: &gib})
+	return c.changeVolume(ctx, volumeChange{id: id, size: &gib})
+}
+
+// changeVolume changes a volume, which may be in use, and waits until it has its new size and
+// performance: when its modification is "optimizing" or "completed". A modification to the same that
+// an interrupted call left under way is waited for; EC2 refuses a second one beside it.
+func (c *Client) changeVolume(ctx context.Context, change volumeChange) error {
+	_, underWay := c.EC2.ModifyVolume(ctx, &ec2.ModifyVolumeInput{
+		VolumeId: &change.id, VolumeType: types.VolumeType(change.typ), Size: change.size, Iops: change.iops, Throughput: change.throughput,
+	})
 	if err := ignore(underWay, "IncorrectModificationState"); err != nil {
-		return fmt.Errorf("enlarge volume %s to %d GiB: %w", id, gib, err)
+		return fmt.Errorf("%s: %w", change, err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, volumeBudget, fmt.Errorf("not within %s", volumeBudget))
 	defer cancel()
-	return poll(ctx, "wait until volume "+id+" has its new size", func(ctx context.Context) (bool, string, error) {
-		out, err := c.EC2.DescribeVolumesModifications(ctx, &ec2.DescribeVolumesModificationsInput{VolumeIds: []string{id}})
+	return poll(ctx, "wait until "+change.String()+" has taken effect", func(ctx context.Context) (bool, string, error) {
+		out, err := c.EC2.DescribeVolumesModifications(ctx, &ec2.DescribeVolumesModificationsInput{VolumeIds: []string{change.id}})
 		if err = ignore(err, "InvalidVolumeModification.NotFound"); err != nil || out == nil {
 			return false, "no modification yet", err
 		}
 		for _, m := range out.VolumesModifications {
-			if sdk.ToInt32(m.TargetSize) != gib {
+			if !change.leadsTo(m) {
 				if underWay != nil {
-					return false, "", fmt.Errorf("enlarge volume %s to %d GiB: %w", id, gib, underWay)
+					return false, "", fmt.Errorf("%s: %w", change, underWay)
 				}
 				continue // an earlier one
 			}
@@ -48,6 +64,29 @@ func (c *Client) growVolume(ctx context.Context, id string, gib int32) error {
 		}
 		return false, "modifying", nil
 	})
+}
+
+// leadsTo reports whether a modification is the one that the change makes.
+func (v volumeChange) leadsTo(m types.VolumeModification) bool {
+	same := func(wanted, target *int32) bool { return wanted == nil || *wanted == sdk.ToInt32(target) }
+	return (v.typ == "" || v.typ == string(m.TargetVolumeType)) && same(v.size, m.TargetSize) && same(v.iops, m.TargetIops) && same(v.throughput, m.TargetThroughput)
+}
+
+// String says what is changed.
+func (v volumeChange) String() string {
+	var parts []string
+	if v.typ != "" {
+		parts = append(parts, v.typ)
+	}
+	for _, n := range []struct {
+		number *int32
+		unit   string
+	}{{v.size, " GiB"}, {v.iops, " IOPS"}, {v.throughput, " MiB/s"}} {
+		if n.number != nil {
+			parts = append(parts, strconv.Itoa(int(*n.number))+n.unit)
+		}
+	}
+	return "the change of volume " + v.id + " to " + strings.Join(parts, ", ")
 }
 
 // GrowRoot grows the machine's root partition and file system to its enlarged root volume of gib

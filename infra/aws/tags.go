@@ -31,6 +31,10 @@ const (
 	TagClaimedBy = "k8s-from-scratch/claimed-by"
 	TagClaimedAt = "k8s-from-scratch/claimed-at"
 	TagSettled   = "k8s-from-scratch/settled"
+	// TagFileSystem is the UUID of the file system that was made on a volume, and TagMountPoint is
+	// where a machine has it.
+	TagFileSystem = "k8s-from-scratch/file-system"
+	TagMountPoint = "k8s-from-scratch/mount-point"
 	// TagUser is the login user made by cloud-init.
 	TagUser = "k8s-from-scratch/user"
 )

@@ -58,6 +58,10 @@ const (
 	stageSnapshot  deed = "stage-snapshot"
 	stageMember    deed = "stage-member"
 	useRestored    deed = "use-restored"
+
+	dataVolume        deed = "data-volume"
+	inspectDataVolume deed = "inspect-data-volume"
+	growDataVolume    deed = "grow-data-volume"
 )
 
 //go:embed *.sh

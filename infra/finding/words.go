@@ -238,6 +238,35 @@ var vocabulary = map[Kind]words{
 	RootFileSystem: {head: "root file system", how: map[Problem]string{
 		TooSmall: "does not fill its volume yet",
 	}},
+	DataVolume: {head: "data volume {target}", how: map[Problem]string{
+		Missing:   "does not exist any more",
+		Detached:  "not attached",
+		Value:     "attached to {found}, wanted {wanted}",
+		Ephemeral: "would be deleted when the instance ends",
+		Unbound:   "{found} would start without it",
+	}},
+	DataFileSystem: {head: "file system of the data volume", how: map[Problem]string{
+		TooSmall: "does not fill its volume yet",
+		Missing:  "missing, wanted {wanted}: an apply changes nothing there, find out what has happened to the data",
+		Value:    "found {found}, wanted {wanted}: an apply changes nothing there, find out what has happened to the data",
+	}},
+	MountPoint: {head: "mount point {target}", how: map[Problem]string{
+		Missing:   "the data volume is not mounted, wanted {wanted}",
+		Value:     "has {found}, wanted {wanted}",
+		Elsewhere: "has the data volume too, which belongs to {wanted}",
+	}},
+	VolumeSize: {head: "size", how: map[Problem]string{
+		Value: "found {found} GiB, wanted {wanted} GiB",
+	}},
+	VolumeType: {head: "type", how: map[Problem]string{
+		Value: "found {found}, wanted {wanted}",
+	}},
+	VolumeIOPS: {head: "IOPS", how: map[Problem]string{
+		Value: "found {found}, wanted {wanted}",
+	}},
+	VolumeThroughput: {head: "throughput", how: map[Problem]string{
+		Value: "found {found} MiB/s, wanted {wanted} MiB/s",
+	}},
 	Route: {head: "route {target}", how: map[Problem]string{
 		Missing:   "missing, wanted {wanted}",
 		Value:     "found {found}{ (cause)}, wanted {wanted}",

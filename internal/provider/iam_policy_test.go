@@ -231,8 +231,10 @@ func (r *restricted) lossy() *wire {
 // job makes a cluster's parts, changes and, if damaged, damages them, and destroys them. It returns
 // the first failure.
 func (r *restricted) job(damaged bool) string {
-	network, keys, worker := r.instance("k8s_network"), r.instance("k8s_pki"), r.instance("k8s_machine")
-	machine := func(more values) values { return with(workerConfig(network), more) }
+	network, keys, worker, volume := r.instance("k8s_network"), r.instance("k8s_pki"), r.instance("k8s_machine"), r.instance("k8s_volume")
+	machine := func(more values) values {
+		return with(workerConfig(network), with(values{"data_volume": values{"id": volume.get("id"), "mount_point": "/var/lib/data"}}, more))
+	}
 	address := func(instance string) infraaws.AddressSpec {
 		return infraaws.AddressSpec{Cluster: "demo", Name: "lb", InstanceID: instance, Tags: map[string]string{"room": "12"}, Claim: infraaws.Claim{ID: "a", By: "me", At: time.Now()}}
 	}
@@ -245,18 +247,19 @@ func (r *restricted) job(damaged bool) string {
 		do   func() string
 	}{
 		{"create the network", func() string { return network.attempt(policyNetwork()) }},
+		{"create a volume", func() string { return volume.attempt(volumeConfig(network)) }},
 		{"create keys", func() string { return keys.attempt(values{"cluster": "demo", "tags": values{"room": "12"}}) }},
 		{"create a machine", func() string {
 			return worker.attempt(machine(values{"tags": values{"room": "12"}, "instance_profile": "k8s-node"}))
 		}},
 		{"continue with a machine whose state was lost", func() string {
 			r.cloud = r.processOver(r.t, r.lossy()) // the first one was killed
-			network, keys, worker = r.taken(network), r.taken(keys), r.instance("k8s_machine")
+			network, keys, volume, worker = r.taken(network), r.taken(keys), r.taken(volume), r.instance("k8s_machine")
 			return worker.attempt(machine(values{"tags": values{"room": "12"}, "instance_profile": "k8s-node"}))
 		}},
 		{"settle", func() string {
 			r.provider.Settle(r.t.Context())
-			return either(network.refreshed, keys.refreshed, worker.refreshed)
+			return either(network.refreshed, keys.refreshed, volume.refreshed, worker.refreshed)
 		}},
 		{"change the network", func() string {
 			return network.attempt(with(policyNetwork(), values{"admin_cidrs": []any{"198.51.100.8/32"}, "tags": values{"room": "12"}}))
@@ -278,6 +281,7 @@ func (r *restricted) job(damaged bool) string {
 			resized["instance_profile"] = "k8s-node"
 			return worker.attempt(machine(resized))
 		}},
+		{"enlarge a volume", func() string { return volume.attempt(with(volumeConfig(network), values{"size": 9})) }},
 		{"damage", func() string {
 			if !damaged {
 				return ""
@@ -313,6 +317,7 @@ func (r *restricted) job(damaged bool) string {
 			r.destroy()
 			return said(r.client.DeleteAddress(r.t.Context(), eip.AllocationID, address("").Claim))
 		}},
+		{"destroy the volume", func() string { return volume.dismiss().failure() }},
 		{"destroy the machine", func() string { return worker.dismiss().failure() }},
 		{"destroy the keys", func() string { return keys.dismiss().failure() }},
 		{"destroy the network", func() string { return network.dismiss().failure() }},

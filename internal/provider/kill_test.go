@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 )
 
 // TestKilledAtEveryCall kills the provider at every call to AWS and every command on a machine, of
@@ -33,6 +35,11 @@ func TestKilledAtEveryCall(t *testing.T) {
 	keys := func(more values) func(*killed) values {
 		return func(*killed) values { return with(values{"cluster": "demo"}, more) }
 	}
+	etcdVolume := func(more values) func(*killed) values {
+		return func(k *killed) values { return with(volumeConfig(k.network), more) }
+	}
+	controller := func(k *killed) values { return controllerConfig(k.network, k.volume) }
+	bare := func(k *killed) values { return with(controller(k), values{"data_volume": nil}) }
 	step := 8
 	if everyKill {
 		step = 1
@@ -52,6 +59,12 @@ func TestKilledAtEveryCall(t *testing.T) {
 		{name: "pause a cluster", resource: "k8s_machine", from: worker(nil), to: pausedWorker(true)},
 		{name: "resume a cluster", resource: "k8s_machine", from: worker(nil), then: pausedWorker(true), to: pausedWorker(false)},
 		{name: "delete a machine", resource: "k8s_machine", from: worker(nil)},
+		{name: "create a volume", resource: "k8s_volume", to: etcdVolume(nil)},
+		{name: "change a volume", resource: "k8s_volume", from: etcdVolume(nil), to: etcdVolume(values{"size": 20, "iops": 4000, "tags": values{"room": "12"}})},
+		{name: "delete a volume", resource: "k8s_volume", from: etcdVolume(nil)},
+		{name: "create a machine with a data volume", resource: "k8s_machine", volume: true, to: controller},
+		{name: "give a machine a data volume", resource: "k8s_machine", volume: true, from: bare, to: controller},
+		{name: "delete a machine with a data volume", resource: "k8s_machine", volume: true, from: controller},
 		{name: "create keys", resource: "k8s_pki", to: keys(nil)},
 		{name: "restore keys", resource: "k8s_pki", to: keysFromCopy(t)},
 		{name: "rotate keys", resource: "k8s_pki", from: keys(nil), to: keys(values{"generations": values{"kubernetes_ca": []any{1, 2}, "encryption": []any{1, 2}}})},
@@ -91,6 +104,7 @@ var everyKill = os.Getenv("K8S_KILLS") == "all"
 type killedOperation struct {
 	name, resource string
 	from, then, to func(*killed) values
+	volume         bool // whether there is a volume beside
 }
 
 // killed is the world in which an operation is killed.
@@ -99,6 +113,7 @@ type killed struct {
 	op      killedOperation
 	cloud   cloud
 	network *instance // of which the resource may be a part
+	volume  *instance // nil unless the operation needs one
 	object  *instance
 }
 
@@ -109,6 +124,10 @@ func newKilled(t *testing.T, op killedOperation) *killed {
 	if k.network = k.object; op.resource != "k8s_network" {
 		k.network = k.cloud.instance("k8s_network")
 		k.network.must(networkConfig())
+	}
+	if op.volume {
+		k.volume = k.cloud.instance("k8s_volume")
+		k.volume.must(volumeConfig(k.network))
 	}
 	if op.from != nil {
 		k.object.must(op.from(k))
@@ -176,6 +195,9 @@ func (k *killed) at(call int, arrives, survived bool) {
 	}
 	k.cloud = k.cloud.processOver(k.t, &wire{})
 	k.network.core, k.object.core = k.cloud.core, k.cloud.core
+	if k.volume != nil {
+		k.volume.core = k.cloud.core
+	}
 	if !k.object.state.IsNull() {
 		k.object.refresh()
 	}
@@ -211,8 +233,21 @@ func (k *killed) ends() {
 	if len(o.Instances) != instances || len(o.VPCs) != networks || len(o.Gateways) != networks || len(o.Subnets) != networks {
 		k.t.Errorf("there are %d instances, %d VPCs, %d gateways, %d subnets", len(o.Instances), len(o.VPCs), len(o.Gateways), len(o.Subnets))
 	}
-	for _, i := range slices.Compact([]*instance{k.object, k.network}) {
-		if !i.state.IsNull() {
+	volumes := instances // their root volumes
+	if k.op.volume || k.op.resource == "k8s_volume" && k.op.to != nil {
+		volumes++
+	}
+	if len(o.Volumes) != volumes {
+		k.t.Errorf("there are %d volumes, wanted %d", len(o.Volumes), volumes)
+	}
+	if k.op.volume && k.op.to != nil {
+		id := k.volume.get("id")
+		if uuid := k.cloud.fileSystem(k.t, id); uuid == "" || k.cloud.volumeTag(k.t, id, infraaws.TagFileSystem) != uuid || k.cloud.mounts(k.t, k.object) == "" {
+			k.t.Errorf("file system %q, tag %q, mounts %q", uuid, k.cloud.volumeTag(k.t, id, infraaws.TagFileSystem), k.cloud.mounts(k.t, k.object))
+		}
+	}
+	for _, i := range slices.Compact([]*instance{k.object, k.volume, k.network}) {
+		if i != nil && !i.state.IsNull() {
 			k.cloud.fatal(i.apply(i.plan(nil)))
 		}
 	}

@@ -135,6 +135,7 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	if grow && !m.stops() {
 		drift = append(drift, finding.Finding{Subject: m.Name.ValueString(), Kind: finding.RootFileSystem, Problem: finding.TooSmall})
 	}
+	drift = append(drift, r.inspectData(ctx, client, m, found, spec, drift, &resp.Diagnostics)...)
 	m.Claim, m.Drift = tf.OptionalString(h.ID), driftValue(drift)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
@@ -242,6 +243,9 @@ func (r *machineResource) converge(ctx context.Context, client *infraaws.Client,
 			return private, err
 		}
 	}
+	if err := client.UseDataVolume(ctx, made, spec, r.data.connect); err != nil {
+		return private, err
+	}
 	if private.grow {
 		if err := infraaws.GrowRoot(ctx, made, spec.RootVolumeGiB, r.data.connect); err != nil {
 			return private, err
@@ -315,6 +319,7 @@ func (m machineModel) spec(ctx context.Context, diags *diag.Diagnostics) infraaw
 		InstanceProfile: m.InstanceProfile.ValueString(),
 		Image:           m.AMI.ValueString(),
 		RootVolumeGiB:   int32(m.RootVolumeSize.ValueInt64()),
+		DataVolume:      m.dataVolume(ctx, diags),
 		User:            m.User.ValueString(),
 		Tags:            tf.StringMap(m.Tags),
 	}

@@ -48,8 +48,14 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 		var state machineModel
 		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
 		checkImported(ctx, req, state, network, &resp.Diagnostics)
-		if movedNetwork(ctx, state.Network, network, state.subnet(ctx, &resp.Diagnostics), &resp.Diagnostics) {
+		moved, movesData := movedNetwork(ctx, state.Network, network, state.subnet(ctx, &resp.Diagnostics), &resp.Diagnostics), state.movesData(plan)
+		if moved {
 			resp.RequiresReplace.Append(path.Root("network"))
+		}
+		if movesData {
+			resp.RequiresReplace.Append(path.Root("data_volume"))
+		}
+		if moved || movesData {
 			plan.ID, plan.ImageID, plan.HostKey = types.StringUnknown(), types.StringUnknown(), types.StringUnknown()
 			plan.PublicIP = iptypes.NewIPv4AddressUnknown()
 			if config.PrivateIP.IsNull() {
@@ -145,6 +151,9 @@ func (m machineModel) check(ctx context.Context, p tfsdk.Plan, network networkRe
 		}
 	}
 	errs := infraaws.CheckPrivateIP(tf.Addr(m.PrivateIP), ranges)
+	if v := m.dataVolume(ctx, diags); v != nil {
+		errs = append(errs, infraaws.CheckMountPoint(v.MountPoint)...)
+	}
 	errs = append(errs, infraaws.CheckInstanceType(m.InstanceType.ValueString())...)
 	errs = append(errs, infraaws.CheckInstanceProfile(m.InstanceProfile.ValueString())...)
 	addFieldErrors(ctx, p, append(errs, infraaws.CheckPodCIDR(pods, vpc)...), diags)

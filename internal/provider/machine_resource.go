@@ -49,6 +49,7 @@ type machineModel struct {
 	InstanceType      types.String         `tfsdk:"instance_type"`
 	AMI               types.String         `tfsdk:"ami"`
 	RootVolumeSize    types.Int64          `tfsdk:"root_volume_size"`
+	DataVolume        types.Object         `tfsdk:"data_volume"`
 	AssociatePublicIP types.Bool           `tfsdk:"associate_public_ip_address"`
 	InstanceProfile   types.String         `tfsdk:"instance_profile"`
 	PowerState        types.String         `tfsdk:"power_state"`
@@ -135,6 +136,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 					"decreased. EC2 accepts four changes of a volume within 24 hours. Default: 20.",
 				Validators: []validator.Int64{int64validator.Between(8, 16384)},
 			},
+			"data_volume": dataVolumeAttribute(),
 			"associate_public_ip_address": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
 				MarkdownDescription: "Whether the machine gets a public address at launch, at which the provider reaches it. Without one it needs `ssh.bastion` or a private connection, " +
@@ -229,6 +231,7 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 	m.InstanceType, m.RootVolumeSize = types.StringValue(found.InstanceType), types.Int64Value(int64(found.RootVolumeGiB))
 	m.AssociatePublicIP = types.BoolValue(found.PublicIP.IsValid())
 	m.InstanceProfile = tf.OptionalString(found.InstanceProfile)
+	m.DataVolume = dataVolumeValue(ctx, found.Data, &resp.Diagnostics)
 	m.Tags = types.MapNull(types.StringType)
 	if own := client.OwnTags(found.Tags); own != nil {
 		m.Tags = tf.StringMapValue(own)

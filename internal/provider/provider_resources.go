@@ -12,6 +12,7 @@ import (
 func resources() []func() resource.Resource {
 	return []func() resource.Resource{
 		newNetworkResource,
+		newVolumeResource,
 		newMachineResource,
 		newPKIResource,
 		newPKICopyResource,

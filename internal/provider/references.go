@@ -68,6 +68,14 @@ func (m networkRefModel) subnets(ctx context.Context, diags *diag.Diagnostics) [
 	return out
 }
 
+// subnetIDs returns the ids of all subnets, and whether they are known.
+func (m networkRefModel) subnetIDs(ctx context.Context, diags *diag.Diagnostics) (ids []string, known bool) {
+	for _, s := range m.subnets(ctx, diags) {
+		ids = append(ids, s.ID.ValueString())
+	}
+	return ids, len(ids) > 0 && tf.AllKnown(m.Subnets)
+}
+
 // pkiRefModel is k8s_pki.x.ref.
 type pkiRefModel struct {
 	Cluster                 types.String `tfsdk:"cluster"`

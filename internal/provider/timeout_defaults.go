@@ -10,6 +10,9 @@ const (
 	// EC2 refuses to delete a subnet until the interfaces of terminated machines are gone, which
 	// can take minutes.
 	networkDeleteTimeout = 15 * time.Minute
+	// A volume is made and changed within seconds or a few minutes, and waits at most five minutes
+	// until it is detached.
+	volumeTimeout = 15 * time.Minute
 	// A machine boots within a minute or two. Old instance types and the search for capacity take
 	// longer.
 	machineTimeout = 10 * time.Minute

@@ -28,6 +28,9 @@ type Machines struct {
 	client *infraaws.Client
 	bin    string // before the others in PATH: replaces commands that a script must not really run
 
+	shared    string // the disks of volumes, and the roots of machines
+	volumeBin string // bin for scripts about data volumes; empty until there is one
+
 	mu   sync.Mutex
 	dirs map[string]string
 }
@@ -39,7 +42,7 @@ func NewMachines(t *testing.T, client *infraaws.Client) *Machines {
 	if err := os.WriteFile(filepath.Join(bin, "systemctl"), []byte("#!/bin/sh\nexit 0\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return &Machines{t: t, client: client, bin: bin, dirs: map[string]string{}}
+	return &Machines{t: t, client: client, bin: bin, shared: t.TempDir(), dirs: map[string]string{}}
 }
 
 // directory returns the machine's directory. The first call boots the machine.
@@ -113,12 +116,15 @@ func (m *Machines) Login(ctx context.Context, host infraaws.Machine, hostKeys []
 	return dir, nil
 }
 
-// Run runs a script that concerns the machine's SSH server, in its directory. Any other script is
-// taken to succeed, since it would run on this computer.
+// Run runs a script that concerns the machine's SSH server, in its directory, or its data volume. Any
+// other script is taken to succeed, since it would run on this computer.
 func (m *Machines) Run(ctx context.Context, host infraaws.Machine, hostKeys []string, cmd remote.Command) (remote.Output, error) {
 	dir, err := m.Login(ctx, host, hostKeys)
 	if err != nil {
 		return remote.Output{}, err
+	}
+	if strings.Contains(cmd.Script, dataVolumeMark) {
+		return m.runWithVolumes(ctx, host, cmd)
 	}
 	if !strings.Contains(cmd.Script, "/etc/ssh") {
 		return remote.Output{}, nil

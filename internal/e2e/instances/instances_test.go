@@ -36,9 +36,11 @@ func TestInstances(t *testing.T) {
 		run  func(*testing.T)
 	}{
 		{"install", w.testInstall},
+		{"data volumes", w.testDataVolumes},
 		{"instance types", w.testInstanceTypes},
 		{"another image", w.testImage},
 		{"a larger volume", w.testVolume},
+		{"a larger data volume", w.testGrow},
 		{"an instance profile", w.testProfile},
 		{"a colleague", w.testColleague},
 		{"import", w.testImport},
@@ -76,7 +78,11 @@ func (w *world) edit(t *testing.T, before, after string, n int) {
 
 func (w *world) testInstall(t *testing.T) {
 	w.unusual(t)
+	if err := w.WS.WriteFile("data.auto.tfvars", "data_volume_size = 10\n"); err != nil {
+		t.Fatal(err)
+	}
 	w.apply(t)
+	w.NoChanges(t)
 	w.Learn(t)
 	if _, err := suite.Kubectl(t.Context(), w.Kubeconfig, strings.NewReader(harness.Web), "apply", "-f", "-"); err != nil {
 		t.Fatal(err)

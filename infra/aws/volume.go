@@ -1,0 +1,438 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
+)
+
+const kindVolume = "volume"
+
+// VolumeSpec is the wanted state of an EBS volume that outlives the machine to which it is attached.
+// It is always encrypted.
+type VolumeSpec struct {
+	Cluster, Name string
+	// SubnetID names the availability zone: a volume can be attached only to machines of its zone.
+	SubnetID string
+	SizeGiB  int32
+	Type     string // "gp3", "gp2", "io1", "io2"
+	// IOPS and ThroughputMiB (MiB/s) are zero where EC2 decides: see CheckVolume.
+	IOPS, ThroughputMiB int32
+	// KMSKeyID is the id, ARN or alias of a KMS key, used only at the creation; empty means the
+	// account's key for EBS.
+	KMSKeyID string
+
+	Tags       map[string]string
+	RemoveTags []string
+	// Claim says whose the volume is. What it does not own is neither changed nor deleted.
+	Claim Claim
+}
+
+// Volume is an EBS volume as found in EC2.
+type Volume struct {
+	ID                  string
+	Cluster, Name       string // from its tags
+	AvailabilityZone    string
+	State               string // as EC2 calls it: "available", "in-use", "error", ...
+	SizeGiB             int32
+	Type                string
+	IOPS, ThroughputMiB int32
+	KMSKeyID            string // ARN
+	InstanceID          string // to which it is attached, or about to be; empty if it is not
+	Attachment          string // as EC2 calls it: "attaching", "attached", "detaching", "busy"; empty if there is none
+	Device              string // the name that its attachment has in EC2, "/dev/sdf"
+	DeletedWithInstance bool   // whether the end of the instance deletes it
+	FileSystem          string // UUID of the file system that was made on it, as its tags say
+	Tags                map[string]string
+	Claim               Claim    // whose it is
+	Unsettled           []string // its id, if it carries a claim that is not settled
+}
+
+func volumeOf(v types.Volume) Volume {
+	tags := tagMap(v.Tags)
+	out := Volume{
+		ID: sdk.ToString(v.VolumeId), Cluster: tags[TagCluster], Name: tags[TagResource],
+		AvailabilityZone: sdk.ToString(v.AvailabilityZone), State: string(v.State),
+		SizeGiB: sdk.ToInt32(v.Size), Type: string(v.VolumeType), IOPS: sdk.ToInt32(v.Iops), ThroughputMiB: sdk.ToInt32(v.Throughput),
+		KMSKeyID: sdk.ToString(v.KmsKeyId), FileSystem: tags[TagFileSystem], Tags: tags, Claim: Held(tags),
+	}
+	for _, a := range v.Attachments {
+		if a.State != types.VolumeAttachmentStateDetached {
+			out.InstanceID, out.Attachment, out.Device = sdk.ToString(a.InstanceId), string(a.State), sdk.ToString(a.Device)
+			out.DeletedWithInstance = sdk.ToBool(a.DeleteOnTermination)
+		}
+	}
+	if holderOf(tags).unsettled() {
+		out.Unsettled = []string{out.ID}
+	}
+	return out
+}
+
+// EnsureVolume makes the volume, or continues with the one that an interrupted run left, and brings
+// it to what is wanted in place. id is that of the volume, empty on creation. With an error it
+// returns the volume that it has made or was given, and nothing of one that it has found: Terraform
+// deletes what a failed creation returns, and there may be data on that. Nor does it return anything
+// if the error is a ClaimedError.
+func (c *Client) EnsureVolume(ctx context.Context, id string, spec VolumeSpec) (Volume, error) {
+	zone, err := c.zoneOf(ctx, spec.SubnetID)
+	if err != nil {
+		return Volume{}, spec.about(id, err)
+	}
+	v, err := c.claimVolume(ctx, id, zone, spec)
+	made := id == "" && errors.Is(err, ErrNotFound)
+	if made {
+		v, err = c.createVolume(ctx, zone, spec)
+	} else if id == "" {
+		err = raced(err)
+	}
+	if err != nil {
+		return Volume{}, spec.about(id, err)
+	}
+	if v, err = c.awaitMade(ctx, v, spec); err == nil {
+		v, err = c.putVolume(ctx, v, spec)
+	}
+	switch {
+	case err != nil && (made || id != ""):
+		return v, spec.about(v.ID, err)
+	case err != nil: // the next run finds it again, by its tags
+		return Volume{}, spec.about(v.ID, err)
+	}
+	if id == "" {
+		if err := c.confirmVolume(ctx, v, spec); isClaimed(err) {
+			return Volume{}, raced(err)
+		} else if err != nil {
+			return v, spec.about(v.ID, err)
+		}
+	}
+	return v, nil
+}
+
+// about says which volume an error is about. That of another's volume says so itself.
+func (s VolumeSpec) about(id string, err error) error {
+	if isClaimed(err) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", strings.TrimSpace("volume "+s.Name+" "+parenthesized(id)), err)
+}
+
+func parenthesized(s string) string {
+	if s == "" {
+		return ""
+	}
+	return "(" + s + ")"
+}
+
+// zoneOf returns the availability zone of a subnet.
+func (c *Client) zoneOf(ctx context.Context, subnet string) (string, error) {
+	out, err := c.EC2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{SubnetIds: []string{subnet}}, c.retryUntilKnown())
+	if err != nil {
+		return "", fmt.Errorf("find the availability zone of %s: %w", subnet, err)
+	}
+	if len(out.Subnets) == 0 {
+		return "", fmt.Errorf("subnet %s %w", subnet, ErrNotFound)
+	}
+	return sdk.ToString(out.Subnets[0].AvailabilityZone), nil
+}
+
+// createVolume makes the volume. The client token is that of the claim: a call that is repeated
+// because its answer was lost makes no second volume, and another owner never gets this one.
+func (c *Client) createVolume(ctx context.Context, zone string, spec VolumeSpec) (Volume, error) {
+	in := &ec2.CreateVolumeInput{
+		AvailabilityZone: &zone, Size: &spec.SizeGiB, VolumeType: types.VolumeType(spec.Type), Encrypted: sdk.Bool(true),
+		Iops: given(spec.chosenIOPS()), Throughput: given(spec.ThroughputMiB),
+		TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeVolume, c.volumeTags(spec))},
+	}
+	if spec.KMSKeyID != "" {
+		in.KmsKeyId = &spec.KMSKeyID
+	}
+	if spec.Claim.ID != "" {
+		in.ClientToken = sdk.String(clientToken(spec.Cluster, kindVolume, spec.Name, zone, spec.Claim.ID))
+	}
+	out, err := c.EC2.CreateVolume(ctx, in)
+	if err != nil {
+		return Volume{}, fmt.Errorf("create it in %s: %w", zone, aboutKMSKey(err))
+	}
+	v := volumeOf(types.Volume{
+		VolumeId: out.VolumeId, AvailabilityZone: out.AvailabilityZone, State: out.State, Size: out.Size, VolumeType: out.VolumeType,
+		Iops: out.Iops, Throughput: out.Throughput, KmsKeyId: out.KmsKeyId, Tags: out.Tags,
+	})
+	if len(v.Tags) == 0 {
+		v.Tags, v.Claim, v.Unsettled = c.volumeTags(spec), spec.Claim, []string{v.ID}
+	}
+	return v, nil
+}
+
+// given returns nil for zero.
+func given(n int32) *int32 {
+	if n == 0 {
+		return nil
+	}
+	return &n
+}
+
+// volumeMadeBudget is how long EC2 may take to make a volume: usually a few seconds.
+const volumeMadeBudget = 2 * time.Minute
+
+// awaitMade waits until a volume has been made. If its KMS key cannot be used, EC2 says so by the
+// state "error", and the volume vanishes soon after.
+// https://docs.aws.amazon.com/ebs/latest/userguide/ebs-describing-volumes.html
+func (c *Client) awaitMade(ctx context.Context, v Volume, spec VolumeSpec) (Volume, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, volumeMadeBudget, fmt.Errorf("not within %s", volumeMadeBudget))
+	defer cancel()
+	key := "the account's KMS key for EBS"
+	if spec.KMSKeyID != "" {
+		key = "the KMS key " + spec.KMSKeyID
+	}
+	unusable := func(seen string) error {
+		return &invalid.Field{Field: "kms_key_id", Problem: "Unusable KMS key", Err: fmt.Errorf("EC2 could not make it (%s), most likely because it cannot use %s: "+
+			"the key must exist in this region and be enabled, and the caller must be allowed kms:CreateGrant, kms:Decrypt, kms:DescribeKey, kms:GenerateDataKeyWithoutPlaintext on it", seen, key)}
+	}
+	err := poll(ctx, "wait until it has been made", func(ctx context.Context) (bool, string, error) {
+		switch types.VolumeState(v.State) {
+		case types.VolumeStateAvailable, types.VolumeStateInUse:
+			return true, "", nil
+		case types.VolumeStateError:
+			return false, "", unusable("its state is error")
+		}
+		found, err := c.volumes(ctx, v.ID, spec)
+		if err == nil && len(found) == 0 {
+			err = unusable("it vanished after it was " + v.State)
+		}
+		if err != nil {
+			return false, v.State, err
+		}
+		v = found[0]
+		return false, v.State, nil
+	})
+	return v, err
+}
+
+// fits reports what of a volume cannot be changed and is not as wanted.
+func (v Volume) fits(zone string, spec VolumeSpec) error {
+	switch {
+	case v.AvailabilityZone != zone:
+		return &invalid.Field{Field: "subnet_id", Problem: "Another availability zone", Err: fmt.Errorf("it is in %s and cannot move, and the subnet %s is in %s: choose a subnet in %s. "+
+			"To begin with an empty volume in %s, run apply with -replace for this resource, which loses the data",
+			v.AvailabilityZone, spec.SubnetID, zone, v.AvailabilityZone, zone)}
+	case v.SizeGiB > spec.SizeGiB:
+		return &invalid.Field{Field: "size", Problem: "A volume cannot shrink", Err: fmt.Errorf("it has %d GiB, and a volume cannot shrink: set size to %d", v.SizeGiB, v.SizeGiB)}
+	}
+	return nil
+}
+
+// putVolume sets size, performance and tags.
+func (c *Client) putVolume(ctx context.Context, v Volume, spec VolumeSpec) (Volume, error) {
+	for _, r := range c.volumeRepairs(spec, v) {
+		if err := r.fix(ctx); err != nil {
+			return v, fmt.Errorf("repair %q: %w", finding.Words(r.findings), err)
+		}
+	}
+	if err := c.deleteTags(ctx, []string{v.ID}, spec.RemoveTags, c.volumeTags(spec)); err != nil {
+		return v, err
+	}
+	return c.FindVolume(ctx, v.ID)
+}
+
+// volumeRepairs compares a volume with its spec.
+func (c *Client) volumeRepairs(spec VolumeSpec, v Volume) []repair {
+	var out []repair
+	var differs []finding.Finding
+	change := volumeChange{id: v.ID}
+	number := func(kind finding.Kind, found, wanted int32, field **int32) {
+		differs = append(differs, finding.Finding{Kind: kind, Problem: finding.Value, Found: strconv.Itoa(int(found)), Wanted: strconv.Itoa(int(wanted))})
+		*field = &wanted
+	}
+	if v.Type != spec.Type {
+		differs = append(differs, finding.Finding{Kind: finding.VolumeType, Problem: finding.Value, Found: v.Type, Wanted: spec.Type})
+		change.typ = spec.Type
+	}
+	if v.SizeGiB < spec.SizeGiB {
+		number(finding.VolumeSize, v.SizeGiB, spec.SizeGiB, &change.size)
+	}
+	if want := spec.chosenIOPS(); want != 0 && v.IOPS != want {
+		number(finding.VolumeIOPS, v.IOPS, want, &change.iops)
+	}
+	if want := spec.ThroughputMiB; want != 0 && v.ThroughputMiB != want {
+		number(finding.VolumeThroughput, v.ThroughputMiB, want, &change.throughput)
+	}
+	if len(differs) > 0 { // in one call: EC2 takes four in 24 hours
+		if change.typ != "" {
+			change.iops, change.throughput = given(spec.chosenIOPS()), given(spec.ThroughputMiB)
+		}
+		out = append(out, repair{findings: differs, fix: func(ctx context.Context) error { return c.changeVolume(ctx, change) }})
+	}
+	if differs := diffTags(c.volumeTags(spec), v.Tags); len(differs) > 0 {
+		out = append(out, repair{findings: differs, fix: func(ctx context.Context) error {
+			_, err := c.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{v.ID}, Tags: ec2Tags(c.volumeTags(spec))})
+			return err
+		}})
+	}
+	return out
+}
+
+// ObserveVolume returns how the volume differs from what is wanted. The findings have no subject. The
+// error is ErrNotFound if it does not exist any more, and a ClaimedError if it is another's.
+func (c *Client) ObserveVolume(ctx context.Context, id string, spec VolumeSpec) (Volume, []finding.Finding, error) {
+	v, err := c.FindVolume(ctx, id)
+	if err == nil {
+		_, err = spec.judge(v, true)
+	}
+	if err != nil {
+		return Volume{}, nil, spec.about(id, err)
+	}
+	return v, findingsOf(c.volumeRepairs(spec, v)), nil
+}
+
+// FindVolume returns a volume by its id, whoever's it is. The error is ErrNotFound if there is none.
+func (c *Client) FindVolume(ctx context.Context, id string) (Volume, error) {
+	found, err := c.volumes(ctx, id, VolumeSpec{})
+	if err != nil {
+		return Volume{}, err
+	}
+	if len(found) == 0 {
+		return Volume{}, fmt.Errorf("volume %s %w", id, ErrNotFound)
+	}
+	return found[0], nil
+}
+
+// volumes returns the volume with an id, or those with the specification's cluster and name if that
+// is empty. What is being deleted is left out.
+func (c *Client) volumes(ctx context.Context, id string, spec VolumeSpec) ([]Volume, error) {
+	in := &ec2.DescribeVolumesInput{VolumeIds: []string{id}}
+	if id == "" {
+		in = &ec2.DescribeVolumesInput{Filters: []types.Filter{
+			tagFilter(TagCluster, spec.Cluster), tagFilter(TagKind, kindVolume), tagFilter(TagResource, spec.Name),
+		}}
+	}
+	out, err := c.EC2.DescribeVolumes(ctx, in, c.retryOn(doubtAttempts, notYet...))
+	if IsCode(err, "InvalidVolume.NotFound", "InvalidParameterValue") && id != "" { // the latter of an id that cannot be one
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("describe the volume %s%s: %w", spec.Name, id, err)
+	}
+	var all []Volume
+	for _, v := range out.Volumes {
+		if v.State != types.VolumeStateDeleting && v.State != types.VolumeStateDeleted {
+			all = append(all, volumeOf(v))
+		}
+	}
+	slices.SortFunc(all, func(a, b Volume) int { return strings.Compare(a.ID, b.ID) })
+	return all, nil
+}
+
+func (c *Client) volumeTags(spec VolumeSpec) map[string]string {
+	out := c.clusterTags(spec.Cluster, kindVolume, spec.Name, spec.Tags)
+	maps.Copy(out, spec.Claim.tags())
+	return out
+}
+
+// judge decides about a volume. known says that the caller knows its id.
+func (s VolumeSpec) judge(v Volume, known bool) (take bool, err error) {
+	return s.Claim.judge("volume "+v.Name+" ("+v.ID+")", holderOf(v.Tags), known)
+}
+
+// claimVolume returns the volume of an id, or the one that an interrupted create has left. It is
+// claimed before anything is changed. Of several none is taken: only a person can tell which has the
+// data.
+func (c *Client) claimVolume(ctx context.Context, id, zone string, spec VolumeSpec) (Volume, error) {
+	found, err := c.volumes(ctx, id, spec)
+	if err != nil {
+		return Volume{}, err
+	}
+	if len(found) == 0 {
+		return Volume{}, fmt.Errorf("volume %s%s %w", id, spec.Name, ErrNotFound)
+	}
+	var ids []string
+	for _, v := range found {
+		if _, err := spec.judge(v, id != ""); err != nil {
+			return Volume{}, err
+		}
+		ids = append(ids, v.ID)
+	}
+	if len(ids) > 1 {
+		return Volume{}, fmt.Errorf("it exists %d times (%s): delete all but one, or import the one with the data", len(ids), strings.Join(ids, ", "))
+	}
+	v := found[0]
+	take, err := spec.judge(v, id != "")
+	if err == nil {
+		err = v.fits(zone, spec)
+	}
+	if err != nil || !take {
+		return v, err
+	}
+	if err := c.takeOver(ctx, spec.Claim, ids); err != nil {
+		return Volume{}, err
+	}
+	spec.Claim.Adopt = false // it has been written by now
+	err = readBack(ctx, func(ctx context.Context) error {
+		if v, err = c.FindVolume(ctx, v.ID); err == nil {
+			_, err = spec.judge(v, true)
+		}
+		return err
+	})
+	return v, err
+}
+
+// confirmVolume looks at a new volume again, by its tags. Whoever finds another's beside it, or that
+// it is another's by now, has lost, and deletes what is still its own.
+func (c *Client) confirmVolume(ctx context.Context, made Volume, spec VolumeSpec) error {
+	if spec.Claim.ID == "" {
+		return nil
+	}
+	found, err := c.volumes(ctx, "", spec)
+	if err != nil {
+		return err
+	}
+	spec.Claim.Adopt = false
+	var lost error
+	for _, v := range found {
+		if _, err := spec.judge(v, true); err != nil {
+			lost = err
+		}
+	}
+	if lost == nil {
+		return nil
+	}
+	if err := c.DeleteVolume(ctx, made.ID, spec); err != nil && !isClaimed(err) {
+		return errors.Join(lost, err)
+	}
+	return lost
+}
+
+// DeleteVolume deletes the volume with all data on it. It is detached first, if necessary, and one of
+// a machine that is being terminated is waited for. A volume that does not exist is no error. The
+// error is a ClaimedError if it is another's.
+func (c *Client) DeleteVolume(ctx context.Context, id string, spec VolumeSpec) error {
+	v, err := c.FindVolume(ctx, id)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if err == nil {
+		spec.Claim.Adopt = false
+		_, err = spec.judge(v, true)
+	}
+	if err == nil {
+		err = c.freeVolume(ctx, v)
+	}
+	if err == nil {
+		_, err = c.EC2.DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: &id}, c.retryOn(settleAttempts, "VolumeInUse", "IncorrectState"))
+		err = ignore(err, "InvalidVolume.NotFound")
+	}
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return spec.about(id, err)
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package aws
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
+)
+
+// DefaultVolumeType is the type of a volume unless another one is wanted.
+const DefaultVolumeType = "gp3"
+
+// The IOPS and the throughput in MiB/s that a gp3 volume has at least, and unless more are paid for.
+const (
+	GP3IOPS          = 3000
+	GP3ThroughputMiB = 125
+)
+
+// volumeLimits are a volume type's sizes in GiB, and what may be asked of it.
+type volumeLimits struct {
+	minGiB, maxGiB               int32
+	minIOPS, maxIOPS, iopsPerGiB int32 // zero maxIOPS: they follow from the size
+	maxThroughput                int32 // MiB/s; zero: it cannot be chosen
+}
+
+// volumeTypes has the limits of the types that hold data well.
+// https://docs.aws.amazon.com/ebs/latest/userguide/ebs-volume-types.html
+var volumeTypes = map[string]volumeLimits{
+	"gp3": {minGiB: 1, maxGiB: 65536, minIOPS: GP3IOPS, maxIOPS: 80000, iopsPerGiB: 500, maxThroughput: 2000},
+	"gp2": {minGiB: 1, maxGiB: 16384},
+	"io1": {minGiB: 4, maxGiB: 16384, minIOPS: 100, maxIOPS: 64000, iopsPerGiB: 50},
+	"io2": {minGiB: 4, maxGiB: 65536, minIOPS: 100, maxIOPS: 256000, iopsPerGiB: 1000},
+}
+
+// VolumeTypes returns the types of volumes, the default first.
+func VolumeTypes() []string { return []string{DefaultVolumeType, "gp2", "io1", "io2"} }
+
+// iopsPerThroughput is how many IOPS a gp3 volume has at least for each MiB/s of its throughput.
+const iopsPerThroughput = 4
+
+// CheckVolume reports what EC2 would refuse of a volume. Zero stands for what is not known yet, or
+// not given.
+func CheckVolume(typ string, sizeGiB, iops, throughputMiB int32) (errs invalid.Fields) {
+	l, known := volumeTypes[typ]
+	if !known {
+		if typ != "" {
+			errs.Say("type", "Unusable volume type", "%q is none of %s.", typ, strings.Join(VolumeTypes(), ", "))
+		}
+		return errs
+	}
+	if sizeGiB != 0 && (sizeGiB < l.minGiB || sizeGiB > l.maxGiB) {
+		errs.Say("size", "Unusable size", "A %s volume has %d to %d GiB.", typ, l.minGiB, l.maxGiB)
+	}
+	switch {
+	case iops != 0 && l.maxIOPS == 0:
+		errs.Say("iops", "IOPS cannot be chosen", "The IOPS of a %s volume follow from its size: remove iops, or choose another type.", typ)
+	case iops != 0 && (iops < l.minIOPS || iops > l.maxIOPS):
+		errs.Say("iops", "Unusable IOPS", "A %s volume has %d to %d IOPS.", typ, l.minIOPS, l.maxIOPS)
+	case iops > l.minIOPS && sizeGiB != 0 && iops > l.iopsPerGiB*sizeGiB:
+		errs.Say("iops", "Too many IOPS for the size", "A %s volume has at most %d IOPS for each GiB: with %d GiB, %d.", typ, l.iopsPerGiB, sizeGiB, l.iopsPerGiB*sizeGiB)
+	}
+	switch {
+	case throughputMiB != 0 && l.maxThroughput == 0:
+		errs.Say("throughput", "Throughput cannot be chosen", "Only a gp3 volume has a throughput of its own: remove throughput.")
+	case throughputMiB != 0 && (throughputMiB < GP3ThroughputMiB || throughputMiB > l.maxThroughput):
+		errs.Say("throughput", "Unusable throughput", "A %s volume has %d to %d MiB/s.", typ, GP3ThroughputMiB, l.maxThroughput)
+	case throughputMiB > GP3ThroughputMiB && iops != 0 && throughputMiB*iopsPerThroughput > iops:
+		errs.Say("throughput", "Too much throughput for the IOPS", "A %s volume needs %d IOPS for each MiB/s: for %d MiB/s, set iops to %d.", typ, iopsPerThroughput, throughputMiB, throughputMiB*iopsPerThroughput)
+	}
+	return errs
+}
+
+// NeedsIOPS reports whether a volume of the type needs its IOPS given.
+func NeedsIOPS(typ string) bool { return typ == "io1" || typ == "io2" }
+
+// chosenIOPS returns the wanted IOPS, zero if they follow from the size.
+func (s VolumeSpec) chosenIOPS() int32 {
+	if volumeTypes[s.Type].maxIOPS == 0 {
+		return 0
+	}
+	return s.IOPS
+}
+
+// aboutKMSKey gives an error that only the KMS key can have caused the name of its argument.
+func aboutKMSKey(err error) error {
+	if !kmsKeyUnusable(err) {
+		return err
+	}
+	return &invalid.Field{Field: "kms_key_id", Problem: "Unusable KMS key", Err: fmt.Errorf("EC2 cannot use the KMS key: %w", err)}
+}

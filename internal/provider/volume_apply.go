@@ -1,0 +1,199 @@
+package provider
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
+)
+
+// Create implements resource.Resource.
+func (r *volumeResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	var m volumeModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Create, volumeTimeout, &resp.Diagnostics)
+	defer cancel()
+	client, err := r.data.aws(ctx)
+	var h holding
+	if err == nil {
+		h, err = r.data.newHolding(ctx, client)
+	}
+	var made infraaws.Volume
+	if err == nil {
+		h.Adopt = m.Adopt.ValueBool()
+		spec := m.spec(ctx, &resp.Diagnostics)
+		spec.Claim = h.Claim
+		made, err = client.EnsureVolume(ctx, "", spec)
+	}
+	if err != nil {
+		addError(&resp.Diagnostics, "Cannot make volume "+m.Name.ValueString(), err)
+	}
+	if made.ID == "" {
+		return
+	}
+	if err == nil {
+		r.data.claims.made(h.Claim, made.Unsettled, nil)
+	}
+	m.fill(made)
+	m.Claim = types.StringValue(h.ID)
+	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
+	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+}
+
+// Read implements resource.Resource.
+func (r *volumeResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	var m volumeModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Read, readTimeout, &resp.Diagnostics)
+	defer cancel()
+	client, ok := r.data.awsForRead(ctx, "Cannot refresh volume "+m.Name.ValueString(), &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	h := readHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
+	spec := m.spec(ctx, &resp.Diagnostics)
+	spec.Claim = h.Claim
+	var found infraaws.Volume
+	var drift []finding.Finding
+	err := r.data.checked(ctx, client, h)
+	if err == nil {
+		found, drift, err = client.ObserveVolume(ctx, m.ID.ValueString(), spec)
+	}
+	if err == nil {
+		h, err = r.data.recovered(ctx, client, h, found.Claim)
+	}
+	switch {
+	case errors.Is(err, infraaws.ErrNotFound):
+		resp.Diagnostics.AddWarning("Volume "+m.Name.ValueString()+" is gone", err.Error()+"\n\nThe next apply makes another one, which is empty, and replaces the machine that has it.")
+		resp.State.RemoveResource(ctx)
+		return
+	case err != nil:
+		addError(&resp.Diagnostics, "Cannot refresh volume "+m.Name.ValueString(), err)
+		return
+	}
+	r.data.settle(ctx, client, h, found.Unsettled)
+	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
+	before := m
+	m.fill(found)
+	// What differs is in drift. With the old values the plan does not change what EC2 computes.
+	m.IOPS, m.Throughput = before.IOPS, before.Throughput
+	m.Claim, m.Drift = tf.OptionalString(h.ID), driftValue(finding.About(m.Name.ValueString(), drift))
+	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+}
+
+// Update implements resource.Resource.
+func (r *volumeResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	var m, state volumeModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	if onlyProtection(req) {
+		resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+		return
+	}
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Update, volumeTimeout, &resp.Diagnostics)
+	defer cancel()
+	client, err := r.data.aws(ctx)
+	var h holding
+	if err == nil {
+		h, err = r.data.forUpdate(ctx, client, readHolding(ctx, req.Private, state.Claim, &resp.Diagnostics), m.Adopt)
+	}
+	var now infraaws.Volume
+	if err == nil {
+		tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
+		spec := m.spec(ctx, &resp.Diagnostics)
+		spec.Claim, spec.RemoveTags = h.Claim, removedKeys(state.TagsAll, m.TagsAll)
+		now, err = client.EnsureVolume(ctx, m.ID.ValueString(), spec)
+	}
+	if err == nil && m.Size.ValueInt64() > state.Size.ValueInt64() {
+		err = client.GrowDataVolume(ctx, now, r.data.connect)
+	}
+	if err != nil {
+		addError(&resp.Diagnostics, "Cannot change volume "+m.Name.ValueString(), err)
+		return
+	}
+	m.fill(now)
+	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+}
+
+// Delete implements resource.Resource. A volume that is another's by now is left alone.
+func (r *volumeResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	var m volumeModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
+	h := readHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
+	spec := m.spec(ctx, &resp.Diagnostics)
+	spec.Claim = h.Claim
+	if resp.Diagnostics.HasError() || !mayDelete(ctx, "volume "+m.Name.ValueString(), req.State, &resp.Diagnostics) {
+		return
+	}
+	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Delete, volumeTimeout, &resp.Diagnostics)
+	defer cancel()
+	client, err := r.data.aws(ctx)
+	if err == nil {
+		err = r.data.checked(ctx, client, h)
+	}
+	if err == nil {
+		err = client.DeleteVolume(ctx, m.ID.ValueString(), spec)
+	}
+	r.data.claims.gone(h.Claim)
+	if err != nil && !addKept(&resp.Diagnostics, "Volume "+m.Name.ValueString(), err) {
+		addError(&resp.Diagnostics, "Cannot delete volume "+m.Name.ValueString(), err)
+	}
+}
+
+func (m volumeModel) spec(ctx context.Context, diags *diag.Diagnostics) infraaws.VolumeSpec {
+	network, _ := networkRef.Read(ctx, m.Network, diags)
+	subnet := m.SubnetID.ValueString()
+	if subnets := network.subnets(ctx, diags); subnet == "" && len(subnets) > 0 {
+		subnet = subnets[0].ID.ValueString()
+	}
+	return infraaws.VolumeSpec{
+		Cluster:       network.Cluster.ValueString(),
+		Name:          m.Name.ValueString(),
+		SubnetID:      subnet,
+		SizeGiB:       int32(m.Size.ValueInt64()),
+		Type:          m.Type.ValueString(),
+		IOPS:          int32(m.IOPS.ValueInt64()),
+		ThroughputMiB: int32(m.Throughput.ValueInt64()),
+		KMSKeyID:      m.KMSKeyID.ValueString(),
+		Tags:          tf.StringMap(m.Tags),
+	}
+}
+
+// fill sets all computed attributes from the volume that was found.
+func (m *volumeModel) fill(found infraaws.Volume) {
+	m.ID, m.AvailabilityZone = types.StringValue(found.ID), types.StringValue(found.AvailabilityZone)
+	// If someone enlarged the volume, the new size is shown; a smaller one is drift.
+	m.Size = types.Int64Value(max(m.Size.ValueInt64(), int64(found.SizeGiB)))
+	if m.IOPS.IsUnknown() || m.IOPS.IsNull() {
+		m.IOPS = optionalInt(found.IOPS)
+	}
+	if m.Throughput.IsUnknown() || m.Throughput.IsNull() && found.Type == infraaws.DefaultVolumeType {
+		m.Throughput = optionalInt(found.ThroughputMiB)
+	}
+	if m.KMSKeyID.IsUnknown() {
+		m.KMSKeyID = tf.OptionalString(found.KMSKeyID)
+	}
+	m.Drift = tf.NoDrift()
+}
+
+func optionalInt(n int32) types.Int64 {
+	if n == 0 {
+		return types.Int64Null()
+	}
+	return types.Int64Value(int64(n))
+}
