@@ -264,7 +264,8 @@ func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest
 	spec := m.spec(ctx, &resp.Diagnostics)
 	spec.RoutedTables = tf.ReadPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics)
 	spec.Claim = h.Claim
-	returns := takeReplacement(ctx, req, resp) && m.keepsData()
+	replaced, next := takeReplacement(ctx, req, resp)
+	returns := replaced && next != "" && next == m.etcdVolume(ctx, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}

@@ -3,8 +3,10 @@ package provider
 import (
 	"context"
 
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -17,20 +19,39 @@ import (
 // entry, and only that of a creation writes true. What Create stores has no such entry.
 const replacedKey = "replaced"
 
-// markReplacement writes the entry.
+// nextVolumeKey is the private-state entry beside it: the data volume that the machine of a planned
+// creation has on the data of etcd; empty if it has none, or one that is not known yet.
+const nextVolumeKey = "next_volume"
+
+// markReplacement writes both entries.
 func markReplacement(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
-	if resp.Private != nil {
-		tf.WritePrivate(ctx, resp.Private, replacedKey, req.State.Raw.IsNull() && !req.Plan.Raw.IsNull(), &resp.Diagnostics)
+	if resp.Private == nil {
+		return
 	}
+	created := req.State.Raw.IsNull() && !req.Plan.Raw.IsNull()
+	var next machineModel
+	if created {
+		resp.Diagnostics.Append(req.Plan.Get(ctx, &next)...)
+	}
+	tf.WritePrivate(ctx, resp.Private, replacedKey, created, &resp.Diagnostics)
+	tf.WritePrivate(ctx, resp.Private, nextVolumeKey, next.etcdVolume(ctx, &resp.Diagnostics), &resp.Diagnostics)
 }
 
-// takeReplacement reports whether another machine follows the one that is deleted. If the deletion
-// fails, the state keeps its private state, now without the mark.
-func takeReplacement(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) bool {
-	replaced := tf.ReadPrivate[bool](ctx, req.Private, replacedKey, &resp.Diagnostics)
+// takeReplacement reports whether another machine follows the one that is deleted, and which data
+// volume it has for etcd. If the deletion fails, the state keeps its private state, now without the
+// mark.
+func takeReplacement(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) (replaced bool, volume string) {
+	replaced = tf.ReadPrivate[bool](ctx, req.Private, replacedKey, &resp.Diagnostics)
+	volume = tf.ReadPrivate[string](ctx, req.Private, nextVolumeKey, &resp.Diagnostics)
 	tf.WritePrivate(ctx, resp.Private, replacedKey, false, &resp.Diagnostics)
-	return replaced
+	return replaced, volume
 }
 
-// keepsData reports whether the machine that replaces this one gets its data.
-func (m machineModel) keepsData() bool { return false }
+// etcdVolume returns the id of the data volume with the data of etcd, empty if there is none or if it
+// is not known.
+func (m machineModel) etcdVolume(ctx context.Context, diags *diag.Diagnostics) string {
+	if v := m.dataVolume(ctx, diags); v != nil && v.MountPoint == component.EtcdDataDir {
+		return v.ID
+	}
+	return ""
+}
