@@ -189,6 +189,10 @@ json.dump(c, open("config.json", "w"))'
 	})
 
 	t.Run("reboot", func(t *testing.T) {
+		if err := l.AttachVolume(t.Context(), a.ID, Volume{ID: firstVolume, SizeGiB: 1}); err != nil {
+			t.Fatal(err)
+		}
+		must(t, ca, "mkfs.ext4 -q "+firstLink+"; mount "+firstLink+" /mnt; echo kept > /mnt/file")
 		before := must(t, ca, "cat /proc/sys/kernel/random/boot_id; systemctl show -p UserspaceTimestampMonotonic --value")
 		if err := l.Reboot(t.Context(), a.ID); err != nil {
 			t.Fatal(err)
@@ -199,6 +203,9 @@ json.dump(c, open("config.json", "w"))'
 		}
 		if !l.Running(a.ID) {
 			t.Error("rebooted machine does not run")
+		}
+		if got := must(t, ca, "mount "+firstLink+" /mnt; cat /mnt/file"); got != "kept" {
+			t.Errorf("after a reboot the volume has %q", got)
 		}
 	})
 

@@ -107,16 +107,8 @@ func TestVolumes(t *testing.T) {
 		attach(t, a, first)
 	})
 
-	t.Run("reboot", func(t *testing.T) {
-		must(t, ca, "mount "+firstLink+" /mnt/data; echo unsynced > /mnt/data/reboot")
-		if err := l.Reboot(t.Context(), a.ID); err != nil {
-			t.Fatal(err)
-		}
-		ca = l.await(a)
-		same(t, ca, "mount "+firstLink+" /mnt/data; cat /mnt/data/reboot; awk 'NR > 2 { print $4 }' /proc/partitions", "unsynced\nnvme1n1")
-	})
-
 	t.Run("the manager was killed", func(t *testing.T) {
+		must(t, ca, "mount "+firstLink+" /mnt/data")
 		l.Close()
 		stray := filepath.Join(l.stateDir, "volumes", "vol-stray")
 		if err := makeVolume(stray, 1); err != nil {
