@@ -183,10 +183,8 @@ resource "k8s_machine" "worker" {
 // object is planned without its private state.
 func (i *instance) replace(config values, tainted bool) change {
 	i.core.t.Helper()
-	prior := i.private
-	if tainted {
-		prior = nil
-	} else {
+	var prior []byte
+	if !tainted {
 		prior = i.plan(config).private
 	}
 	old := *i
