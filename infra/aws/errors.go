@@ -66,6 +66,13 @@ func Advice(err error) string {
 	case "RouteLimitExceeded":
 		return "A route table holds 500 routes by default, and every machine with pods needs one in each route table of the network: remove some, " +
 			"or ask for more in the AWS console: Service Quotas, Amazon VPC, Routes per route table (L-93826ACB)."
+	case "VolumeInUse":
+		return "Another machine has the volume: stop what uses it there, unmount and detach it, then run apply again."
+	case "VolumeLimitExceeded", "MaxIOPSLimitExceeded":
+		return "The account's quota for EBS volumes of this type in the region is used up: choose another type or fewer iops, or ask for more in the AWS console: " +
+			"Service Quotas, Amazon Elastic Block Store (EBS)."
+	case "VolumeTypeNotAvailableInZone":
+		return "The availability zone does not have this type of volume: choose another type."
 	case "VolumeModificationRateExceeded", "IncorrectModificationState":
 		return "EC2 changes a volume again only after the last change has ended, and four times in 24 hours: nothing has been changed; run apply again then."
 	case "InvalidIPAddress.InUse", "InvalidNetworkInterface.InUse":

@@ -82,7 +82,8 @@ ln -sf "../$unit" "/etc/systemd/system/multi-user.target.wants/$unit"
 systemctl daemon-reload
 systemctl start "$unit" || failed "$(journalctl -u "$unit" -n 3 -o cat --no-pager 2>/dev/null || systemctl status "$unit" 2>&1 | tail -n 3)"
 [ "$(mounted "$point" | xargs -r readlink -f)" = "$disk" ] || failed "$unit has ended, and $volume is not mounted at $point"
-resize2fs "$disk" >&2 || failed "the file system of $volume does not grow to the size of the volume"
+resize2fs "$disk" >&2 ||
+	failed "the file system of $volume does not grow while it is mounted: it grows when it is mounted again; stop what uses it, unmount it, and start that again"
 # etcd wonders about it at every start, and e2fsck makes another when it needs one.
 [ $found = 0 ] || rmdir "$point/lost+found" || :
 echo "$uuid"

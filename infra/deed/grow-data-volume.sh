@@ -16,4 +16,7 @@ until [ "$(blockdev --getsize64 "$disk")" -ge "$size" ]; do
 	fi
 	sleep 0.5
 done
-resize2fs "$disk" >&2
+resize2fs "$disk" >&2 || {
+	echo "the file system of $volume does not grow while it is mounted: it grows when it is mounted again; stop what uses it, unmount it, and start that again" >&2
+	exit 1
+}

@@ -1,0 +1,21 @@
+resource "k8s_volume" "etcd" {
+  count      = 3
+  name       = "etcd-${count.index}"
+  network    = k8s_network.this.ref
+  size       = 40
+  iops       = 4000
+  kms_key_id = "arn:aws:kms:eu-central-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+
+  lifecycle {
+    prevent_destroy = true
+  }
+}
+
+resource "k8s_machine" "controller" {
+  count       = 3
+  name        = "controller-${count.index}"
+  role        = "controller"
+  network     = k8s_network.this.ref
+  private_ip  = cidrhost(k8s_network.this.node_cidr, 10 + count.index)
+  data_volume = { id = k8s_volume.etcd[count.index].id }
+}

@@ -1,0 +1,81 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// judge decides about a volume. known says that the caller knows its id.
+func (s VolumeSpec) judge(v Volume, known bool) (take bool, err error) {
+	return s.Claim.judge("volume "+v.Name+" ("+v.ID+")", holderOf(v.Tags), known)
+}
+
+// claimVolume returns the volume of an id, or the one that an interrupted create has left. It is
+// claimed before anything is changed. Of several none is taken: only a person can tell which has the
+// data.
+func (c *Client) claimVolume(ctx context.Context, id, zone string, spec VolumeSpec) (Volume, error) {
+	found, err := c.volumes(ctx, id, spec)
+	if err != nil {
+		return Volume{}, err
+	}
+	if len(found) == 0 {
+		return Volume{}, fmt.Errorf("volume %s%s %w", id, spec.Name, ErrNotFound)
+	}
+	var ids []string
+	for _, v := range found {
+		if _, err := spec.judge(v, id != ""); err != nil {
+			return Volume{}, err
+		}
+		ids = append(ids, v.ID)
+	}
+	if len(ids) > 1 {
+		return Volume{}, fmt.Errorf("it exists %d times (%s): delete all but one, or import the one with the data", len(ids), strings.Join(ids, ", "))
+	}
+	v := found[0]
+	take, err := spec.judge(v, id != "")
+	if err == nil {
+		err = v.fits(zone, spec)
+	}
+	if err != nil || !take {
+		return v, err
+	}
+	if err := c.takeOver(ctx, spec.Claim, ids); err != nil {
+		return Volume{}, err
+	}
+	spec.Claim.Adopt = false // it has been written by now
+	err = readBack(ctx, func(ctx context.Context) error {
+		if v, err = c.FindVolume(ctx, v.ID); err == nil {
+			_, err = spec.judge(v, true)
+		}
+		return err
+	})
+	return v, err
+}
+
+// confirmVolume looks at a new volume again, by its tags. Whoever finds another's beside it, or that
+// it is another's by now, has lost, and deletes what is still its own.
+func (c *Client) confirmVolume(ctx context.Context, made Volume, spec VolumeSpec) error {
+	if spec.Claim.ID == "" {
+		return nil
+	}
+	found, err := c.volumes(ctx, "", spec)
+	if err != nil {
+		return err
+	}
+	spec.Claim.Adopt = false
+	var lost error
+	for _, v := range found {
+		if _, err := spec.judge(v, true); err != nil {
+			lost = err
+		}
+	}
+	if lost == nil {
+		return nil
+	}
+	if err := c.DeleteVolume(ctx, made.ID, spec); err != nil && !isClaimed(err) {
+		return errors.Join(lost, err)
+	}
+	return lost
+}
