@@ -1,6 +1,6 @@
-resource "k8s_volume" "etcd" {
+resource "k8s_volume" "member" {
   count      = 3
-  name       = "etcd-${count.index}"
+  name       = "member-${count.index}"
   network    = k8s_network.this.ref
   size       = 40
   iops       = 4000
@@ -17,5 +17,5 @@ resource "k8s_machine" "member" {
   role        = "controller"
   network     = k8s_network.this.ref
   private_ip  = cidrhost(k8s_network.this.node_cidr, 50 + count.index)
-  data_volume = { id = k8s_volume.etcd[count.index].id }
+  data_volume = { id = k8s_volume.member[count.index].id }
 }
