@@ -1,6 +1,6 @@
-resource "k8s_volume" "etcd" {
+resource "k8s_volume" "member" {
   count      = 3
-  name       = "etcd-${count.index}"
+  name       = "member-${count.index}"
   network    = k8s_network.this.ref
   size       = 40
   iops       = 4000
@@ -11,11 +11,11 @@ resource "k8s_volume" "etcd" {
   }
 }
 
-resource "k8s_machine" "controller" {
+resource "k8s_machine" "member" {
   count       = 3
-  name        = "controller-${count.index}"
+  name        = "member-${count.index}"
   role        = "controller"
   network     = k8s_network.this.ref
-  private_ip  = cidrhost(k8s_network.this.node_cidr, 10 + count.index)
-  data_volume = { id = k8s_volume.etcd[count.index].id }
+  private_ip  = cidrhost(k8s_network.this.node_cidr, 50 + count.index)
+  data_volume = { id = k8s_volume.member[count.index].id }
 }

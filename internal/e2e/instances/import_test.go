@@ -112,7 +112,7 @@ func (w *world) forgetAndImport(t *testing.T) {
 		if err := json.Unmarshal(r.Values, &v); err != nil {
 			t.Fatal(err)
 		}
-		if r.Type == "k8s_machine" {
+		if r.Type == "k8s_machine" || r.Type == "k8s_volume" {
 			text += fmt.Sprintf("import {\n  to = %s\n  id = %q\n}\n", r.Address, v.ID)
 		}
 		address += v.AllocationID
@@ -127,7 +127,7 @@ func (w *world) forgetAndImport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(plan, "14 to import, 0 to add, 0 to change, 0 to destroy") {
+	if !strings.Contains(plan, "17 to import, 0 to add, 0 to change, 0 to destroy") {
 		t.Errorf("the plan to import is not one of imports only:\n%s", plan)
 	}
 	w.apply(t)
