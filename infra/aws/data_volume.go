@@ -296,9 +296,9 @@ func diffDataVolume(v deed.DataVolume, use deed.DataVolumeUse) []finding.Finding
 	default:
 		add(finding.Finding{Kind: finding.Tag, Target: TagFileSystem, Problem: finding.Missing, Wanted: use.FileSystem})
 	}
-	switch {
-	case use.Mounted == v.ID:
-	case use.Mounted == "":
+	switch use.Mounted {
+	case v.ID:
+	case "":
 		add(finding.Finding{Kind: finding.MountPoint, Target: v.MountPoint, Problem: finding.Missing, Wanted: v.ID})
 	default:
 		add(finding.Finding{Kind: finding.MountPoint, Target: v.MountPoint, Problem: finding.Value, Found: use.Mounted, Wanted: v.ID})
