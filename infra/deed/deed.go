@@ -58,6 +58,8 @@ const (
 	stageSnapshot  deed = "stage-snapshot"
 	stageMember    deed = "stage-member"
 	useRestored    deed = "use-restored"
+	endRestore     deed = "end-restore"
+	setAside       deed = "set-aside"
 
 	dataVolume        deed = "data-volume"
 	inspectDataVolume deed = "inspect-data-volume"

@@ -27,9 +27,11 @@ type NewMember struct {
 	AddRevisions int64
 }
 
-// The files in a member's data that a restore has made: its mark, and the name of the snapshot.
+// The files in a member's data that a restore has made: its mark while it is under way, the mark once
+// it is done, and the name of the snapshot.
 const (
 	RestoredFrom     = "restored-from"
+	RestoredDone     = "restored-done"
 	RestoredSnapshot = "restored-snapshot"
 )
 
@@ -58,4 +60,15 @@ func StageMember(ctx context.Context, r Runner, unit, ca, cert, key string, m Ne
 // the name of the snapshot, or of the member, from which they were made.
 func UseRestored(ctx context.Context, r Runner, unit, dataDir, mark, snapshot string) error {
 	return useRestored.do(ctx, r, unit, dataDir, mark, snapshot)
+}
+
+// EndRestore notes in a member's data that the restore with this mark is done. An empty mark forgets
+// every restore. Data that were made and are not in use are deleted.
+func EndRestore(ctx context.Context, r Runner, dataDir, mark string) error {
+	return endRestore.do(ctx, r, dataDir, mark)
+}
+
+// SetAside stops a unit and puts a member's data into "replaced" of the data directory.
+func SetAside(ctx context.Context, r Runner, unit, dataDir string) error {
+	return setAside.do(ctx, r, unit, dataDir)
 }

@@ -4,6 +4,7 @@
 # are. An etcd that nobody else can reach replays the log of the copy and gives a snapshot. The unit
 # runs again if this fails.
 umask 077
+PATH=$PATH:/usr/local/bin
 dir=$1 mark=$2 member=$3 peer=$4 token=$5 bump=$6 unit=$7 ca=$8 cert=$9
 shift 9
 key=$1
@@ -17,11 +18,15 @@ same() { [ "$(cat "$1/restored-from" 2>/dev/null)" = "$mark" ] && [ "$(cat "$1/r
 
 exec 9>/run/etcd-restore.lock
 flock -w 600 9 || failed "another restore on this machine has not ended within 10 minutes"
-if same "$stage/member" || same "$dir/member"; then exit 0; fi
+if same "$dir/member"; then exit 0; fi
+# Data that were made count while nothing has been written since.
+if same "$stage/member" && [ -z "$(find "$dir/member/wal" -newer "$stage/member/restored-from" 2>/dev/null | head -n 1)" ]; then exit 0; fi
 [ -d "$dir/member" ] || failed "$dir/member is not there"
 ran=no etcd=''
-systemctl is-active --quiet "$unit" && ran=yes
-systemctl stop "$unit" || failed "$unit does not stop"
+case $(systemctl is-active "$unit") in
+active | activating | reloading) ran=yes ;; # without a quorum it never gets beyond "activating"
+esac
+rm -rf "$stage"
 ended() {
 	[ -z "$etcd" ] || kill "$etcd" 2>/dev/null
 	[ -d "$stage/member" ] && return
@@ -30,14 +35,14 @@ ended() {
 }
 trap ended EXIT
 trap 'exit 1' HUP INT TERM
-rm -rf "$stage"
+systemctl stop "$unit" || failed "$unit does not stop"
 work=$stage/work
 mkdir -p "$work/copy" || exit 1
 need=$(($(du -sk "$dir/member" | cut -f1) * 3 + 131072))
 free=$(df -Pk "$dir" | awk 'NR == 2 { print $4 }')
 [ "$free" -ge "$need" ] || failed "no room for a copy of the data: $dir has $free KiB free, and $need KiB are needed"
 cp -a "$dir/member" "$work/copy/" || exit 1
-rm -f "$work/copy/member/restored-from" "$work/copy/member/restored-snapshot"
+rm -f "$work/copy/member/restored-from" "$work/copy/member/restored-done" "$work/copy/member/restored-snapshot"
 client=https://127.0.0.1:12379 alone=https://127.0.0.1:12380
 etcd --name "$member" --data-dir "$work/copy" --force-new-cluster --quota-backend-bytes=-1 \
 	--listen-client-urls $client --advertise-client-urls $client --listen-peer-urls $alone \
@@ -46,8 +51,11 @@ etcd --name "$member" --data-dir "$work/copy" --force-new-cluster --quota-backen
 	--peer-cert-file "$cert" --peer-key-file "$key" --peer-trusted-ca-file "$ca" --peer-client-cert-auth >"$work/log" 2>&1 9>&- &
 etcd=$!
 ask() { etcdctl --endpoints $client --cacert "$ca" --cert "$cert" --key "$key" --dial-timeout 5s "$@"; }
-until ask --command-timeout 5s endpoint health >/dev/null 2>&1; do
+tries=0
+until ask --command-timeout 5s get health >/dev/null 2>&1; do # "endpoint health" fails while there is an alarm
 	kill -0 "$etcd" 2>/dev/null || failed "etcd does not start with a copy of the data: $(tail -n 1 "$work/log")"
+	tries=$((tries + 1))
+	[ $tries -le 300 ] || failed "etcd does not answer with a copy of the data: $(tail -n 1 "$work/log")"
 	sleep 0.3
 done
 ask --command-timeout 15m snapshot save "$work/db" >/dev/null 2>"$work/said" || failed "taking a snapshot of the data: $(tail -n 1 "$work/said")"

@@ -3,6 +3,7 @@
 # initial cluster, its token, revisions to add. Nothing is left of one that fails. The functions for
 # S3 come first.
 umask 077
+PATH=$PATH:/usr/local/bin
 # shellcheck disable=SC2034 # the functions read these
 S3_ENDPOINT=$1 S3_REGION=$2 S3_BUCKET=$3 S3_KMS_KEY=''
 prefix=$4 name=$5 size=$6 sum=$7

@@ -17,7 +17,8 @@ if same "$dir/member"; then
 	rm -rf "$stage"
 	exit 0
 fi
-same "$stage/member" || failed "the data that were to be used are not in $stage: apply again"
+same "$stage/member" || failed "there are no restored data in $stage: apply again"
+trap '' HUP INT TERM # between the two moves there would be no data
 systemctl stop "$unit" 2>/dev/null || :
 if systemctl is-active --quiet "$unit"; then failed "$unit does not stop"; fi
 if from "$dir/member"; then

@@ -191,7 +191,7 @@ func (x Etcd) observe(ctx context.Context, base *operation) Report {
 		o.databases(ctx, r)
 	})
 	for _, m := range o.machines {
-		if o.record.Formed && r.Unreachable[m.Name()] == nil && !m.hasData() {
+		if o.record.Formed && r.Unreachable[m.Name()] == nil && !m.Host.Off && !m.hasData() {
 			r.find(finding.Finding{Subject: m.Name(), Kind: finding.MemberData, Target: etcdMemberDir, Problem: finding.Missing})
 		}
 	}

@@ -31,15 +31,21 @@ func (x Etcd) restore() EtcdRestore { return x.Restore.complete(x.Spec.Cluster.N
 // restoreOnce restores the cluster unless the record says that it was done.
 func (o *etcdOperation) restoreOnce(ctx context.Context) error {
 	r := o.want.restore()
-	if !r.Wanted() {
-		o.record.Restored = nil
+	if !r.Wanted() && o.record.Restored == nil || o.record.Restored != nil && o.record.Restored.Mark == r.mark() {
 		return nil
 	}
-	if o.record.Restored != nil && o.record.Restored.Mark == r.mark() {
-		return nil
+	o.probed = nil
+	for _, name := range []string{deed.RestoredFrom, deed.RestoredDone} {
+		o.probed = append(o.probed, desired.File{Path: restorePath(name), Content: []byte(r.mark() + "\n")})
 	}
-	o.probed = []desired.File{{Path: restorePath(deed.RestoredFrom), Content: []byte(r.mark() + "\n")}}
 	if err := o.observeAndFill(ctx); err != nil {
+		return err
+	}
+	if !r.Wanted() { // the same restore may be wanted once more
+		err := o.endRestore(ctx, "")
+		if err == nil {
+			o.record.Restored = nil
+		}
 		return err
 	}
 	facts, err := o.restoreFacts(ctx, r)
@@ -54,8 +60,13 @@ func (o *etcdOperation) restoreOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := o.clean(ctx, r.keptNodes(facts.formed)); err != nil {
-		return err
+	if !facts.done { // what it did since belongs to it
+		if err := o.clean(ctx, r.keptNodes(facts.formed)); err != nil {
+			return err
+		}
+		if err := o.endRestore(ctx, r.mark()); err != nil {
+			return err
+		}
 	}
 	o.record.Formed = true
 	o.record.Restored = &Restored{Mark: r.mark(), From: name}
@@ -72,13 +83,43 @@ func (o *etcdOperation) restoreFacts(ctx context.Context, r EtcdRestore) (restor
 	for _, m := range o.machines {
 		f.members = append(f.members, restoreMember{name: m.Name(), reachable: m.gone == nil, data: m.hasData(), restored: m.made(r)})
 	}
+	f.done = o.answersWith(ctx, func(m *convergence) bool { return m.has(deed.RestoredDone, r) })
+	f.begun = f.done || o.answersWith(ctx, func(m *convergence) bool { return m.made(r) })
 	return f, nil
+}
+
+// answersWith reports whether a cluster answers that has one of those machines as a member: a list of
+// members needs its quorum.
+func (o *etcdOperation) answersWith(ctx context.Context, is func(*convergence) bool) bool {
+	var asked []*fleet.Machine
+	for _, m := range o.reachable() {
+		if is(m) && m.running(component.EtcdUnit) {
+			asked = append(asked, m.Machine)
+		}
+	}
+	if len(asked) == 0 {
+		return false
+	}
+	_, err := o.members(ctx, asked)
+	return err == nil
 }
 
 // made reports whether the restore has made the machine's data.
 func (m *convergence) made(r EtcdRestore) bool {
+	return m.has(deed.RestoredFrom, r) || m.has(deed.RestoredDone, r)
+}
+
+// has reports whether a file of the machine's data has the mark of the restore.
+func (m *convergence) has(file string, r EtcdRestore) bool {
 	want := desired.File{Content: []byte(r.mark() + "\n")}
-	return m.seen.Files[restorePath(deed.RestoredFrom)].SHA256 == want.Digest()
+	return m.seen.Files[restorePath(file)].SHA256 == want.Digest()
+}
+
+// endRestore notes on every machine that the restore with this mark is done, or forgets all.
+func (o *etcdOperation) endRestore(ctx context.Context, mark string) error {
+	return fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
+		return restoreFailed(m, "note that the restore is done", deed.EndRestore(ctx, m.Remote, component.EtcdDataDir, mark))
+	})
 }
 
 // carryOutRestore takes the steps of a plan. It returns the name of the snapshot or of the member.
@@ -185,6 +226,8 @@ func (o *etcdOperation) takeRestored(ctx context.Context, plan Plan, name string
 					err = fmt.Errorf("%w. The cluster's data are as they were", err)
 				}
 				return restoreFailed(m, "make the data to restore", err)
+			case ActionSetAside:
+				return restoreFailed(m, "put the other data aside", deed.SetAside(ctx, m.Remote, component.EtcdUnit, component.EtcdDataDir))
 			case ActionUseRestored:
 				return restoreFailed(m, "put the restored data in place", deed.UseRestored(ctx, m.Remote, component.EtcdUnit, component.EtcdDataDir, mark, name))
 			}

@@ -86,9 +86,10 @@ type restoreFacts struct {
 	restore EtcdRestore
 	// formed is set if the cluster is known to have existed.
 	formed bool
-	// answers is set if the cluster answers.
-	answers bool
-	members []restoreMember
+	// answers is set if a cluster answers, begun if it is one that this restore has made, and done if
+	// nothing of the restore is left to do.
+	answers, begun, done bool
+	members              []restoreMember
 }
 
 // restoreMember is what is known of one machine of the new cluster.
@@ -120,8 +121,15 @@ func planRestore(f restoreFacts) (Plan, error) {
 	refuse := func(reason, advice string) error {
 		return &fleet.GuardError{Refused: "restore etcd from " + f.restore.source(), Reason: reason, Advice: advice}
 	}
-	if f.answers && len(restored) > 0 {
-		return nil, nil // what remains to be done is done through the cluster
+	if f.done {
+		return nil, nil
+	}
+	if f.begun { // what remains to be done is done through the cluster, but for members with older data
+		left := slices.DeleteFunc(theirs, func(name string) bool { return !slices.Contains(ours, name) })
+		if len(left) > 0 && !f.restore.ReplaceData {
+			return nil, refuse("there are data on "+fleet.List(left)+" that this restore has not made", "set restore_from.replace_data = true")
+		}
+		return planRestored(f.restore, left, nil, left), nil
 	}
 	if len(unreachable) > 0 {
 		return nil, refuse(fleet.List(unreachable)+" cannot be reached, so it is not known whether members of the present cluster run there",
@@ -130,15 +138,27 @@ func planRestore(f restoreFacts) (Plan, error) {
 	if err := guardReplaced(f, theirs, refuse); err != nil {
 		return nil, err
 	}
+	without := func(list, these []string) []string {
+		return slices.DeleteFunc(slices.Clone(list), func(name string) bool { return slices.Contains(these, name) })
+	}
+	return planRestored(f.restore, without(ours, restored), without(theirs, ours), ours), nil
+}
+
+// planRestored makes the data of some members, puts those of others aside, and starts those that have
+// restored data then.
+func planRestored(r EtcdRestore, made, aside, started []string) Plan {
 	var stage, use, start []Step
-	for _, name := range ours {
-		if !slices.Contains(restored, name) {
-			stage = append(stage, Step{Machine: name, Action: ActionStageRestore, Why: "from " + f.restore.source()})
-			use = append(use, Step{Machine: name, Action: ActionUseRestored})
-		}
+	for _, name := range made {
+		stage = append(stage, Step{Machine: name, Action: ActionStageRestore, Why: "from " + r.source()})
+		use = append(use, Step{Machine: name, Action: ActionUseRestored})
+	}
+	for _, name := range aside {
+		use = append(use, Step{Machine: name, Action: ActionSetAside})
+	}
+	for _, name := range started {
 		start = append(start, Step{Machine: name, Action: ActionInstall, Why: "restored", Then: fleet.GateSelf})
 	}
-	return Plan{}.parallel(stage...).parallel(use...).parallel(start...), nil
+	return Plan{}.parallel(stage...).parallel(use...).parallel(start...)
 }
 
 // guardReplaced refuses to replace data of members unless that is allowed. theirs are the machines
@@ -158,6 +178,8 @@ func guardReplaced(f restoreFacts, theirs []string, refuse func(reason, advice s
 		theirs = slices.DeleteFunc(slices.Clone(theirs), func(name string) bool { return name == r.Member })
 	}
 	switch {
+	case r.ReplaceData && f.answers && r.Snapshot == "":
+		return refuse("a cluster answers, and the newest snapshot may be of that", "name the snapshot that you mean with restore_from.snapshot")
 	case r.ReplaceData || len(theirs) == 0:
 		return nil
 	case f.answers:
@@ -167,10 +189,10 @@ func guardReplaced(f restoreFacts, theirs []string, refuse func(reason, advice s
 		return refuse(fleet.List(theirs)+" have data, enough for a quorum, although the cluster does not answer",
 			"remove restore_from and apply: that starts the members. If it does not help, set restore_from.replace_data = true")
 	case r.Member == "":
-		return refuse(fleet.List(theirs)+" has data, which may be newer than the snapshot",
+		return refuse("there are data on "+fleet.List(theirs)+", which may be newer than the snapshot",
 			fmt.Sprintf("restore from them with restore_from = { member = %q }, or set restore_from.replace_data = true", theirs[0]))
 	}
-	return refuse(fleet.List(theirs)+" has data too, which may be newer",
+	return refuse("there are data on "+fleet.List(theirs)+" too, which may be newer",
 		"compare the machines, then set restore_from.replace_data = true")
 }
 

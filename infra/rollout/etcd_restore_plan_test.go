@@ -12,6 +12,7 @@ import (
 // TestPlanRestore says what a restore has still to do, and when it is refused.
 func TestPlanRestore(t *testing.T) {
 	s3, one := EtcdRestore{Bucket: "b", Prefix: "p/"}, EtcdRestore{Member: "a"}
+	named := EtcdRestore{Bucket: "b", Prefix: "p/", Snapshot: "20260102T030405Z-7"}
 	force := func(r EtcdRestore) EtcdRestore { r.ReplaceData = true; return r }
 	empty := func(names ...string) (out []restoreMember) {
 		for _, n := range names {
@@ -43,9 +44,16 @@ func TestPlanRestore(t *testing.T) {
 		"a machine is away":                     {restoreFacts{restore: s3, members: with(three, gone, "b")}, "", "b cannot be reached"},
 		"interrupted while data were made":      {restoreFacts{restore: s3, members: with(three, restored, "b")}, "make restored data a,c; use restored data a,c; install a,b,c", ""},
 		"interrupted before the start":          {restoreFacts{restore: s3, members: with(three, restored, "a", "b", "c")}, "install a,b,c", ""},
-		"interrupted after the start":           {restoreFacts{restore: s3, answers: true, members: with(three, restored, "a", "b", "c")}, "", ""},
+		"interrupted after the start":           {restoreFacts{restore: s3, answers: true, begun: true, members: with(three, restored, "a", "b", "c")}, "", ""},
 		"the cluster works":                     {restoreFacts{restore: s3, formed: true, answers: true, members: with(three, data, "a", "b", "c")}, "", "everything written since the snapshot would be lost"},
-		"the cluster works, and that is meant":  {restoreFacts{restore: force(s3), formed: true, answers: true, members: with(three, data, "a", "b", "c")}, all, ""},
+		"the cluster works, and that is meant":  {restoreFacts{restore: force(named), formed: true, answers: true, members: with(three, data, "a", "b", "c")}, all, ""},
+		"of a cluster that works, the newest":   {restoreFacts{restore: force(s3), formed: true, answers: true, members: with(three, data, "a", "b", "c")}, "", "restore_from.snapshot"},
+		"done, and the record is lost":          {restoreFacts{restore: force(named), answers: true, begun: true, done: true, members: with(three, restored, "a", "b", "c")}, "", ""},
+		"one has its data, and the others work": {restoreFacts{restore: force(named), formed: true, answers: true, members: with(with(three, data, "b", "c"), restored, "a")}, "make restored data b,c; use restored data b,c; install a,b,c", ""},
+		"two work, and one has older data":      {restoreFacts{restore: force(named), answers: true, begun: true, members: with(with(three, data, "c"), restored, "a", "b")}, "make restored data c; use restored data c; install c", ""},
+		"the same, and that is not allowed":     {restoreFacts{restore: s3, answers: true, begun: true, members: with(with(three, data, "c"), restored, "a", "b")}, "", "on c that this restore has not made"},
+		"restored, and one was replaced":        {restoreFacts{restore: s3, answers: true, begun: true, members: with(with(three, restored, "a", "b"), gone, "c")}, "", ""},
+		"from a member, others are put aside":   {restoreFacts{restore: force(one), formed: true, members: with(empty("a", "b", "c", "d", "e"), data, "a", "b")}, "make restored data a; use restored data a,b; install a", ""},
 		"it is down, and has a quorum":          {restoreFacts{restore: s3, formed: true, members: with(three, data, "a", "b")}, "", "enough for a quorum"},
 		"one member has data":                   {restoreFacts{restore: s3, formed: true, members: with(three, data, "b")}, "", `restore_from = { member = "b" }`},
 		"one member has data, to be replaced":   {restoreFacts{restore: force(s3), formed: true, members: with(three, data, "b")}, all, ""},

@@ -45,6 +45,8 @@ const (
 	ActionDrainRoll Action = "drain, apply, uncordon"
 	// ActionJoin makes a machine a new member: learner, start, promote.
 	ActionJoin Action = "join"
+	// ActionSetAside stops a member and puts its data aside, when others are restored.
+	ActionSetAside Action = "set aside"
 	// ActionMove starts a member with its data on a machine with another address.
 	ActionMove Action = "move"
 	// ActionLeave removes from the etcd cluster a member that is no longer wanted or has lost its

@@ -1,0 +1,17 @@
+# Ends the restore that made the data of a member: data directory, and the mark of the restore, or "" to
+# forget it. A note in the data says then which restore was done. What a restore has made beside the
+# data in use is deleted.
+set -e
+dir=$1 mark=$2
+exec 9>/run/etcd-restore.lock
+flock -w 600 9
+rm -rf "$dir/restore"
+if [ ! -d "$dir/member" ]; then exit 0; fi
+cd "$dir/member"
+if [ -n "$mark" ]; then
+	printf '%s\n' "$mark" >restored-done
+else
+	rm -f restored-done restored-snapshot
+fi
+rm -f restored-from
+sync -f .
