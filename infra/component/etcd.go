@@ -235,7 +235,7 @@ func InitialCluster(members []Node) string {
 const (
 	etcdStartedMark = "# The member has started: without its data, etcd is not started again."
 	etcdHasStarted  = `grep -qx "` + etcdStartedMark + `" ` + EtcdBootstrapEnv + ` || echo "` + etcdStartedMark + `" >>` + EtcdBootstrapEnv + ` || :`
-	etcdKeepsData   = `test -d ` + EtcdDataDir + `/member || ! grep -qx "` + etcdStartedMark + `" ` + EtcdBootstrapEnv + ` || ` +
+	etcdKeepsData   = `ls -d ` + EtcdDataDir + `/member/wal/*.wal ` + EtcdDatabase + ` 2>/dev/null | grep -q . || ! grep -qx "` + etcdStartedMark + `" ` + EtcdBootstrapEnv + ` || ` +
 		`{ echo "the data of etcd are gone (` + EtcdDataDir + `/member), and without them it could form an empty cluster: apply again, which replaces the member or says how to restore" >&2; exit 1; }`
 )
 

@@ -127,6 +127,9 @@ func planEtcdChange(f etcdFacts) (Plan, error) {
 	if err := guardForeign(f); err != nil {
 		return nil, err
 	}
+	if err := guardQuota(f); err != nil {
+		return nil, err
+	}
 	var (
 		quiet, repairs, rolls, joins []Step // repairs include joins that make the cluster whole again
 		deadOut, livingOut           []removal

@@ -63,7 +63,10 @@ func planEtcdAlarm(f etcdFacts) (Plan, error) {
 		}
 	}
 	plan := Plan{}.parallel(quiet...).serial(starts...)
-	asked := slices.Sorted(maps.Keys(f.spaces))
+	asked := slices.DeleteFunc(slices.Sorted(maps.Keys(f.spaces)), func(name string) bool {
+		i := slices.IndexFunc(f.members, func(m etcd.Member) bool { return m.Name == name })
+		return i >= 0 && f.members[i].Learner // etcd: rpc not supported for learner
+	})
 	for _, s := range starts {
 		if !slices.Contains(asked, s.Machine) {
 			asked = append(asked, s.Machine)
@@ -86,6 +89,18 @@ func planEtcdAlarm(f etcdFacts) (Plan, error) {
 		plan = plan.serial(defragments...)
 	}
 	return plan.serial(Step{Machine: asked[0], Action: ActionDisarm, Why: string(etcd.NoSpace), Gate: fleet.GateQuorumServes}), nil
+}
+
+// guardQuota refuses a lower quota that the database of a member is about to reach: the member would
+// raise NOSPACE as soon as it starts.
+func guardQuota(f etcdFacts) error {
+	for _, name := range slices.Sorted(maps.Keys(f.spaces)) {
+		if s := f.spaces[name]; s.Quota > f.quota && s.Size > f.quota/10*9 {
+			return &fleet.GuardError{Refused: "lower the quota of etcd to " + etcd.SizeWords(f.quota), Reason: "the database of " + name + " has " + etcd.SizeWords(s.Size),
+				Advice: fmt.Sprintf("set quota_mib to at least %d", s.Size/9*10>>20+1)}
+		}
+	}
+	return nil
 }
 
 // guardAlarms refuses to go on with an alarm that no plan can end.

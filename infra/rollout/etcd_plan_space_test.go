@@ -46,6 +46,15 @@ func TestPlanEtcdSpace(t *testing.T) {
 4. a: defragment (100 MiB of quota 100 MiB), when a quorum serves reads, then wait: serves reads
 5. a: disarm (NOSPACE), when a quorum serves reads
 `},
+		{"full, and a learner", []string{"b: up", "c: up"}, []string{"a: learner, healthy", "b: sick", "c: sick"}, map[string]etcd.Space{"a": full, "b": full, "c": full}, noSpace, 0, false, `
+1. b: compact (forget old values), when a quorum serves reads
+2. b: defragment (100 MiB of quota 100 MiB), when a quorum serves reads, then wait: serves reads
+3. c: defragment (100 MiB of quota 100 MiB), when a quorum serves reads, then wait: serves reads
+4. b: disarm (NOSPACE), when a quorum serves reads
+`},
+		{"a quota that is too low", []string{"a: restart", "b: restart", "c: restart"}, nil, map[string]etcd.Space{"a": fine, "b": fine, "c": fine}, nil, 32, false, `
+refusing to lower the quota of etcd to 32 MiB: the database of a has 30 MiB; set quota_mib to at least 34
+`},
 		{"full, and other changes wait", []string{"a: quiet", "b: restart", "c: empty", "d: empty"}, []string{"a: sick", "b: sick", "c: sick"},
 			map[string]etcd.Space{"a": full, "b": fine}, noSpace, 0, false, `
 1. a: apply without restart

@@ -74,7 +74,7 @@ func ExampleFiles() {
 	// controller-0:/etc/etcd/pki/ca.crt sha256:28bb2714
 	// controller-0:/etc/etcd/pki/peer.crt issued by the etcd CA
 	// controller-0:/etc/etcd/pki/server.crt issued by the etcd CA
-	// controller-0:/etc/systemd/system/etcd.service sha256:7fc05b6c
+	// controller-0:/etc/systemd/system/etcd.service sha256:b5ecd646
 	// controller-0:/usr/local/bin/etcd sha256:6b86b273
 	// controller-0:/usr/local/bin/etcdctl sha256:6b86b273
 	// controller-0:/usr/local/bin/etcdutl sha256:6b86b273

@@ -119,6 +119,7 @@ func checkEtcd(ctx context.Context, plan, prior *etcdModel, s rollout.Etcd, diag
 	errs = append(errs, checkEtcdRestore(ctx, plan, hosts, diags)...)
 	if prior == nil {
 		warnOfUnknownRelease(types.StringNull(), plan.Version, version.EtcdNotKnown, diags)
+		warnOfRestore(etcdRestore(ctx, plan.RestoreFrom, "", diags), clusterOf(ctx, plan.PKI, diags).ValueString(), diags)
 		return errs
 	}
 	warnOfUnknownRelease(prior.Version, plan.Version, version.EtcdNotKnown, diags)
@@ -131,12 +132,16 @@ func guardEtcd(ctx context.Context, plan, prior *etcdModel, known knowledge, dia
 	if prior == nil {
 		return
 	}
-	if r, planned := restores(ctx, plan, prior, diags); planned { // it makes the data anew, so no member has to stay
+	before, _ := hostsFrom(ctx, prior.Hosts, diags)
+	hosts, all := hostsFrom(ctx, plan.Hosts, diags)
+	if r, planned := restores(ctx, plan, prior, diags); planned {
 		guardEtcdRestore(r, clusterOf(ctx, prior.PKI, diags).ValueString(), known.contents, diags)
+		if all {
+			checkRestoredMachines(r, before, hosts, known.gone, diags)
+		}
 		return
 	}
-	before, _ := hostsFrom(ctx, prior.Hosts, diags)
-	if hosts, all := hostsFrom(ctx, plan.Hosts, diags); all {
+	if all {
 		checkQuorum(path.Root("hosts"), before, hosts, known.gone, diags)
 	}
 }
@@ -169,7 +174,8 @@ func checkQuorum(at path.Path, before, now []hostModel, gone func(instance strin
 		// A destroy begins with this plan too, so it must not fail.
 		diags.AddAttributeWarning(at, "etcd has lost its quorum",
 			fmt.Sprintf("The machines of %s are gone. Of %d members %d would be left, and a quorum is %d. An apply makes the machines again, "+
-				"but starts no empty members on them.\n\nTo restore the cluster, set restore_from. To start an empty one, run terraform taint on this resource.",
+				"but starts no empty members on them.\n\nMembers whose data are on data volumes start again. Without a quorum of them, set restore_from, or another restore_from.trigger, to restore the cluster. "+
+				"To start an empty one, remove restore_from and run terraform taint on this resource.",
 				strings.Join(lost, ", "), len(before), len(before)-len(lost), quorum))
 		return
 	}

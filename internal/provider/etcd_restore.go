@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
@@ -137,7 +138,44 @@ func guardEtcdRestore(r rollout.EtcdRestore, cluster string, seen knownContents,
 				seen.Seen.Format(time.RFC3339), counted(seen.Contents.Keys, "object"), r.Source(cluster)))
 		return
 	}
-	diags.AddAttributeWarning(at, "This plan restores etcd cluster "+cluster,
-		fmt.Sprintf("All members get data made from %s. What was written later is lost. Data that members still have %s.",
-			r.Source(cluster), map[bool]string{true: "are replaced", false: "make the apply refuse it"}[r.ReplaceData || r.Member != ""]))
+	warnOfRestore(r, cluster, diags)
+}
+
+// warnOfRestore says what a plan restores.
+func warnOfRestore(r rollout.EtcdRestore, cluster string, diags *diag.Diagnostics) {
+	if r.Wanted() {
+		diags.AddAttributeWarning(path.Root("restore_from"), strings.TrimSpace("This plan restores etcd cluster "+cluster),
+			fmt.Sprintf("All members get data made from %s. What was written later is lost. %s.", r.Source(cluster), otherData(r)))
+	}
+}
+
+// otherData says what happens to data that are not those from which is restored.
+func otherData(r rollout.EtcdRestore) string {
+	switch {
+	case r.ReplaceData:
+		return "Data that members still have are put aside"
+	case r.Member != "":
+		return "Data of other members make the apply refuse it"
+	}
+	return "Data that members still have make the apply refuse it"
+}
+
+// checkRestoredMachines refuses a plan that restores, and that also deletes data unasked: those of a
+// machine that it replaces, or of a member that leaves. Terraform deletes machines first.
+func checkRestoredMachines(r rollout.EtcdRestore, before, now []hostModel, gone func(instance string) bool, diags *diag.Diagnostics) {
+	var lost []string
+	for _, was := range before {
+		name := was.Name.ValueString()
+		i := slices.IndexFunc(now, func(h hostModel) bool { return h.Name.Equal(was.Name) })
+		kept := i >= 0 && (was.InstanceID.IsNull() || !now[i].InstanceID.IsUnknown())
+		if kept || gone(was.InstanceID.ValueString()) || r.ReplaceData && name != r.Member {
+			continue
+		}
+		lost = append(lost, name)
+	}
+	if len(lost) > 0 {
+		diags.AddAttributeError(path.Root("restore_from"), "This plan deletes data and restores",
+			fmt.Sprintf("The machines of %s are replaced, or are not in hosts any more. Their data would be deleted before anything is restored.\n\n"+
+				"Restore first, and change the machines in another apply. If nobody needs their data, set restore_from.replace_data = true.", strings.Join(lost, ", ")))
+	}
 }

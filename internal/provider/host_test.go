@@ -11,6 +11,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
 func TestCompleteHost(t *testing.T) {
@@ -72,6 +74,41 @@ func TestHostErrors(t *testing.T) {
 	} {
 		if got := c.instance(test.resource).plan(test.config).failure(); got != test.want {
 			t.Errorf("%s: got %q, wanted %q", test.name, got, test.want)
+		}
+	}
+}
+
+// TestCheckRestoredMachines covers plans that restore, and delete the data of machines too.
+func TestCheckRestoredMachines(t *testing.T) {
+	t.Parallel()
+	host := func(name, id string) hostModel {
+		h := hostModel{Name: types.StringValue(name), InstanceID: types.StringValue(id)}
+		if id == "?" {
+			h.InstanceID = types.StringUnknown()
+		}
+		return h
+	}
+	before := []hostModel{host("a", "i-1"), host("b", "i-2"), host("c", "i-3")}
+	s3, one := rollout.EtcdRestore{Bucket: "b"}, rollout.EtcdRestore{Member: "a"}
+	force := func(r rollout.EtcdRestore) rollout.EtcdRestore { r.ReplaceData = true; return r }
+	for name, test := range map[string]struct {
+		restore rollout.EtcdRestore
+		now     []hostModel
+		gone    string
+		want    string // names in the error
+	}{
+		"in place":                      {s3, before, "", ""},
+		"the others are gone":           {one, []hostModel{before[0], host("b", "?"), host("c", "?")}, "i-2 i-3", ""},
+		"all have been replaced":        {s3, []hostModel{host("a", "i-7"), host("b", "i-8"), host("c", "i-9")}, "", ""},
+		"one is replaced":               {s3, []hostModel{before[0], host("b", "?"), before[2]}, "", "of b are"},
+		"one leaves":                    {s3, before[:2], "", "of c are"},
+		"one leaves, and that is meant": {force(s3), before[:2], "", ""},
+		"the source is replaced":        {force(one), []hostModel{host("a", "?"), before[1], before[2]}, "", "of a are"},
+	} {
+		var diags diag.Diagnostics
+		checkRestoredMachines(test.restore, before, test.now, func(id string) bool { return id != "" && strings.Contains(test.gone, id) }, &diags)
+		if (test.want == "") != (len(diags) == 0) || len(diags) > 0 && !strings.Contains(diags[0].Detail(), test.want) {
+			t.Errorf("%s: got %v, wanted %q", name, diags, test.want)
 		}
 	}
 }

@@ -114,6 +114,13 @@ func (w *world) testAllLost(t *testing.T) {
 	if _, value := w.revision(t, "controller-1", "/kept"); value != "third" {
 		t.Errorf("a further apply made /kept %q", value)
 	}
+
+	// Once it is taken out of the configuration, it may be wanted again.
+	const note = "test -e /var/lib/etcd/member/restored-done"
+	w.everywhere(t, note+" && ! test -e /var/lib/etcd/member/restored-from", controllers...)
+	w.set(t, map[string]any{"restore": nil})
+	w.Apply(t, "-refresh=false")
+	w.everywhere(t, "! "+note, controllers...)
 }
 
 // testOneLeft loses the data of two members for good. The cluster is made from those of the third.
