@@ -33,8 +33,9 @@ func fakeDaemon(does, notes string) int {
 	if err != nil {
 		return 3
 	}
-	_, _ = fmt.Fprintln(f, os.Getpid())
+	note := func() { _, _ = fmt.Fprintln(f, os.Getpid()) }
 	if does == "refuse" {
+		note()
 		fmt.Fprintln(os.Stderr, "the port is taken")
 		return 1
 	}
@@ -42,6 +43,7 @@ func fakeDaemon(does, notes string) int {
 	defer stop()
 	ctx, announce := Attend(ctx)
 	announce()
+	note() // from now on it can be asked to end
 	if does == "die" {
 		fmt.Fprintln(os.Stderr, "panic: dead")
 		return 2
@@ -117,7 +119,7 @@ func TestDeadDaemonComesBack(t *testing.T) {
 	if err := k.lab.Keep(t.Context(), []string{"true"}); err == nil || !strings.Contains(err.Error(), "running already") {
 		t.Errorf("a second keeper: %v", err)
 	}
-	time.Sleep(50 * time.Millisecond) // it announces
+	time.Sleep(50 * time.Millisecond) // the keeper hears that it serves
 	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
