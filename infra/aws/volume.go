@@ -110,11 +110,15 @@ func (c *Client) EnsureVolume(ctx context.Context, id string, spec VolumeSpec) (
 		return Volume{}, spec.about(v.ID, err)
 	}
 	if id == "" {
-		if err := c.confirmVolume(ctx, v, spec); isClaimed(err) {
-			return Volume{}, raced(err)
-		} else if err != nil {
-			return v, spec.about(v.ID, err)
-		}
+		err = c.confirmVolume(ctx, v, spec, made)
+	}
+	switch {
+	case isClaimed(err):
+		return Volume{}, raced(err)
+	case err != nil && made:
+		return v, spec.about(v.ID, err)
+	case err != nil:
+		return Volume{}, spec.about(v.ID, err)
 	}
 	return v, nil
 }
