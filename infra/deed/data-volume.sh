@@ -27,12 +27,16 @@ until [ -e "$device" ]; do
 done
 disk=$(readlink -f "$device")
 
-# Status 2: nothing was found. Any other than 0 says that it could not be read.
+# Status 2: nothing was found, or nothing could be read. Any other than 0 says that it could not be
+# read.
 found=0
 blkid -p -o export "$disk" >/run/k8s-data-volume.found || found=$?
 case $found in
 0) ;;
-2) : >/run/k8s-data-volume.found ;;
+2)
+	head -c 1048576 "$disk" >/dev/null || failed "$disk cannot be read"
+	: >/run/k8s-data-volume.found
+	;;
 *) failed "$disk cannot be read (blkid: status $found)" ;;
 esac
 uuid=$(sed -n 's/^UUID=//p' /run/k8s-data-volume.found)
@@ -52,7 +56,8 @@ if [ "$(mounted "$point" | xargs -r readlink -f)" != "$disk" ] && [ -d "$point" 
 	failed "$point has data on the root disk, which the volume would hide: nothing was changed; replace the machine (-replace), or stop what uses $point, move the data away and apply again"
 fi
 
-for at in $(findmnt -rno TARGET --source "$disk" 2>/dev/null); do
+# A directory of the volume that is mounted by itself (bind) is another matter.
+for at in $(findmnt -rno FSROOT,TARGET --source "$disk" 2>/dev/null | sed -n 's|^/ ||p'); do
 	[ "$at" = "$point" ] || umount "$at" || failed "$volume is mounted at $at and in use there: stop what uses it, unmount it, and apply again"
 done
 if [ $found = 2 ]; then
