@@ -343,8 +343,8 @@ func (c *Client) volumeTags(spec VolumeSpec) map[string]string {
 	return out
 }
 
-// DeleteVolume deletes the volume with all data on it. It is detached first, if necessary, and one of
-// a machine that is being terminated is waited for. A volume that does not exist is no error. The
+// DeleteVolume deletes the volume with all data on it. One of a machine that is being terminated is
+// waited for. One with a file system that is attached to any other machine is an error. A volume that does not exist is no error. The
 // error is a ClaimedError if it is another's.
 func (c *Client) DeleteVolume(ctx context.Context, id string, spec VolumeSpec) error {
 	v, err := c.FindVolume(ctx, id)
