@@ -140,6 +140,37 @@ func TestVolume(t *testing.T) {
 	c.account.Empty()
 }
 
+// TestVolumeEnlargedOutside: the size that somebody else has given the volume is shown, and kept. It is
+// no error, with which nothing could be planned or destroyed until the configuration has it.
+func TestVolumeEnlargedOutside(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	network, volume := c.instance("k8s_network"), c.instance("k8s_volume")
+	network.must(networkConfig())
+	volume.must(volumeConfig(network))
+	answer[*ec2.ModifyVolumeOutput](t)(c.client.EC2.ModifyVolume(t.Context(), &ec2.ModifyVolumeInput{VolumeId: sdk.String(volume.get("id").(string)), Size: sdk.Int32(20)}))
+	time.Sleep(1600 * time.Millisecond)
+	volume.settled(volumeConfig(network))
+	warned := func(config values) {
+		t.Helper()
+		ch := volume.plan(config)
+		if len(ch.warnings) != 1 || !strings.Contains(ch.warnings[0].Detail, "enlarged volume etcd-0 to 20 GiB, and a volume cannot shrink: set size to 20") {
+			t.Errorf("warned %v: %s", ch.warnings, ch.failure())
+		}
+		c.fatal(volume.apply(ch))
+	}
+	warned(volumeConfig(network))
+	warned(with(volumeConfig(network), values{"tags": values{"room": "12"}}))
+	volume.must(with(volumeConfig(network), values{"size": 20}))
+	if got := volume.plan(volumeConfig(network)).failure(); !strings.Contains(got, "Volume etcd-0 has 20 GiB: set size to 20") {
+		t.Errorf("a smaller size in the configuration: %s", got)
+	}
+	for _, i := range []*instance{volume, network} {
+		c.fatal(i.dismiss().errors)
+	}
+	c.account.Empty()
+}
+
 // TestUnusableVolume: what EC2 would refuse is an error of the plan, on its attribute.
 func TestUnusableVolume(t *testing.T) {
 	t.Parallel()
@@ -151,27 +182,27 @@ func TestUnusableVolume(t *testing.T) {
 		attribute string
 		want      string
 	}{
-		{values{"size": 70000}, "size", "A gp3 volume has 1 to 65536 GiB"},
+		{values{"size": 70000}, "size", "must be between 1 and 65536"},
+		{values{"size": 0}, "size", "must be between 1 and 65536"},
+		{values{"size": 1<<32 + 8}, "size", "must be between 1 and 65536"},
+		{values{"type": "gp2", "size": 17000}, "size", "A gp2 volume has 1 to 16384 GiB"},
+		{values{"iops": 0}, "iops", "must be between 1 and 256000"},
+		{values{"iops": 1<<32 + 3000}, "iops", "must be between 1 and 256000"},
+		{values{"throughput": 0}, "throughput", "must be between 1 and 2000"},
+		{values{"throughput": 1<<32 + 125}, "throughput", "must be between 1 and 2000"},
 		{values{"iops": 100}, "iops", "A gp3 volume has 3000 to 80000 IOPS"},
 		{values{"iops": 5000}, "iops", "with 8 GiB, 4000"},
-		{values{"throughput": 1000}, "throughput", ""},
+		{values{"iops": 3000, "throughput": 1000}, "throughput", "set iops to 4000"},
 		{values{"type": "gp2", "iops": 3000}, "iops", "follow from its size"},
 		{values{"type": "gp2", "throughput": 125}, "throughput", "Only a gp3 volume"},
 		{values{"type": "io2"}, "iops", "needs iops"},
 		{values{"type": "st1"}, "type", "must be one of"},
 		{values{"subnet_id": "subnet-0123"}, "subnet_id", "none of the network's subnets"},
 	} {
-		if tt.want == "" {
-			continue
-		}
 		ch := volume.plan(with(volumeConfig(network), tt.more))
 		if got := ch.failure(); !strings.Contains(got, tt.want) || !at(ch, tt.attribute) {
 			t.Errorf("%v: %s", tt.more, got)
 		}
-	}
-	ch := volume.plan(with(volumeConfig(network), values{"iops": 3000, "throughput": 1000}))
-	if got := ch.failure(); !strings.Contains(got, "set iops to 4000") || !at(ch, "throughput") {
-		t.Error(got)
 	}
 }
 
