@@ -349,7 +349,7 @@ func TestForeignFileSystem(t *testing.T) {
 	refused("a tag without a file system", "the tag of "+id.(string)+" says that it has the file system "+theirs+", and it has none", "correct the tag")
 	answer[*ec2.DeleteTagsOutput](t)(c.client.EC2.DeleteTags(t.Context(), &ec2.DeleteTagsInput{Resources: []string{id.(string)}, Tags: []types.Tag{{Key: sdk.String(infraaws.TagFileSystem)}}}))
 	run("/usr/sbin/mkfs.ext4", "-q", "-F", "-U", theirs, disk)
-	refused("a file system without a tag", "has a ext4 with UUID "+theirs+" that was not made here", "set the volume's tag k8s-from-scratch/file-system to its UUID", "wipefs -a")
+	refused("a file system without a tag", "has an ext4 with UUID "+theirs+" that was not made here", "the guide on data volumes says when an ext4 file system may be used", "wipefs -a")
 	run("/usr/sbin/wipefs", "-aq", disk)
 	run("sh", "-c", "echo 'label: gpt' | /usr/sbin/sfdisk -q "+disk)
 	refused("a partition table", "has a partition table gpt")
@@ -364,7 +364,7 @@ func TestForeignFileSystem(t *testing.T) {
 	if err := os.MkdirAll(root+"/var/lib/etcd/member", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	refused("data at the mount point", "/var/lib/etcd has data on the root disk", "replace the machine (-replace)")
+	refused("data at the mount point", "/var/lib/etcd has data on the root disk", "the volume is attached and not mounted", "leaves its cluster and joins anew", "replace the machine (-replace)")
 	if err := os.RemoveAll(root + "/var/lib/etcd/member"); err != nil {
 		t.Fatal(err)
 	}
