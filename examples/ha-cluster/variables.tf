@@ -68,7 +68,7 @@ variable "controller_profile" {
 variable "data_volume_size" {
   type        = number
   default     = null
-  description = "Size in GiB of a volume for the data of each etcd member, which stays when its machine is replaced. Null means that they are on the root disks. Set it before the first apply."
+  description = "Size in GiB of a volume for the data of each etcd member, which stays when its machine is replaced. Null means that they are on the root disks. Set it in terraform.tfvars before the first apply: an apply without it would delete the volumes."
 }
 
 # The following variables are for places other than plain AWS: a registry mirror, a kubelet on

@@ -188,7 +188,8 @@ func (c *Client) keepDataVolume(ctx context.Context, id, device string) error {
 	return nil
 }
 
-// freeVolume detaches a volume, and waits for the end of an instance that has it.
+// freeVolume waits until a volume is detached from an instance that ends. From one that does not end it
+// detaches only a volume that was never used: whoever uses the others would lose the data.
 func (c *Client) freeVolume(ctx context.Context, v Volume) error {
 	if v.Attachment == "" {
 		return nil
@@ -202,8 +203,11 @@ func (c *Client) freeVolume(ctx context.Context, v Volume) error {
 			return err == nil, "", err
 		}
 		ending, err := c.ending(ctx, now.InstanceID)
-		if err != nil || ending || asked {
+		if err != nil || ending || asked || now.Attachment == string(types.VolumeAttachmentStateDetaching) {
 			return false, now.Attachment, err
+		}
+		if now.FileSystem != "" {
+			return false, "", fmt.Errorf("%s has it and is not being terminated: stop what uses it there, unmount and detach it, or destroy the machine", now.InstanceID)
 		}
 		_, err = c.EC2.DetachVolume(ctx, &ec2.DetachVolumeInput{VolumeId: &v.ID, InstanceId: &now.InstanceID})
 		asked = err == nil

@@ -110,11 +110,15 @@ func (c *Client) EnsureVolume(ctx context.Context, id string, spec VolumeSpec) (
 		return Volume{}, spec.about(v.ID, err)
 	}
 	if id == "" {
-		if err := c.confirmVolume(ctx, v, spec); isClaimed(err) {
-			return Volume{}, raced(err)
-		} else if err != nil {
-			return v, spec.about(v.ID, err)
-		}
+		err = c.confirmVolume(ctx, v, spec, made)
+	}
+	switch {
+	case isClaimed(err):
+		return Volume{}, raced(err)
+	case err != nil && made:
+		return v, spec.about(v.ID, err)
+	case err != nil:
+		return Volume{}, spec.about(v.ID, err)
 	}
 	return v, nil
 }
@@ -339,8 +343,8 @@ func (c *Client) volumeTags(spec VolumeSpec) map[string]string {
 	return out
 }
 
-// DeleteVolume deletes the volume with all data on it. It is detached first, if necessary, and one of
-// a machine that is being terminated is waited for. A volume that does not exist is no error. The
+// DeleteVolume deletes the volume with all data on it. One of a machine that is being terminated is
+// waited for. One with a file system that is attached to any other machine is an error. A volume that does not exist is no error. The
 // error is a ClaimedError if it is another's.
 func (c *Client) DeleteVolume(ctx context.Context, id string, spec VolumeSpec) error {
 	v, err := c.FindVolume(ctx, id)

@@ -54,9 +54,10 @@ func (c *Client) claimVolume(ctx context.Context, id, zone string, spec VolumeSp
 	return v, err
 }
 
-// confirmVolume looks at a new volume again, by its tags. Whoever finds another's beside it, or that
-// it is another's by now, has lost, and deletes what is still its own.
-func (c *Client) confirmVolume(ctx context.Context, made Volume, spec VolumeSpec) error {
+// confirmVolume looks at the volume of a create again, by its tags. Whoever finds another's beside it,
+// or that it is another's by now, has lost, and deletes what it has made and is still its own. A
+// volume that was found stays: there may be data on it.
+func (c *Client) confirmVolume(ctx context.Context, v Volume, spec VolumeSpec, made bool) error {
 	if spec.Claim.ID == "" {
 		return nil
 	}
@@ -66,15 +67,15 @@ func (c *Client) confirmVolume(ctx context.Context, made Volume, spec VolumeSpec
 	}
 	spec.Claim.Adopt = false
 	var lost error
-	for _, v := range found {
-		if _, err := spec.judge(v, true); err != nil {
+	for _, f := range found {
+		if _, err := spec.judge(f, true); err != nil {
 			lost = err
 		}
 	}
-	if lost == nil {
-		return nil
+	if lost == nil || !made {
+		return lost
 	}
-	if err := c.DeleteVolume(ctx, made.ID, spec); err != nil && !isClaimed(err) {
+	if err := c.DeleteVolume(ctx, v.ID, spec); err != nil && !isClaimed(err) {
 		return errors.Join(lost, err)
 	}
 	return lost

@@ -16,6 +16,13 @@ const (
 	GP3ThroughputMiB = 125
 )
 
+// The largest size, IOPS and throughput of any volume type.
+const (
+	MaxVolumeGiB           = 65536
+	MaxVolumeIOPS          = 256000
+	MaxVolumeThroughputMiB = 2000
+)
+
 // volumeLimits are a volume type's sizes in GiB, and what may be asked of it.
 type volumeLimits struct {
 	minGiB, maxGiB               int32
@@ -26,10 +33,10 @@ type volumeLimits struct {
 // volumeTypes has the limits of the types that hold data well.
 // https://docs.aws.amazon.com/ebs/latest/userguide/ebs-volume-types.html
 var volumeTypes = map[string]volumeLimits{
-	"gp3": {minGiB: 1, maxGiB: 65536, minIOPS: GP3IOPS, maxIOPS: 80000, iopsPerGiB: 500, maxThroughput: 2000},
+	"gp3": {minGiB: 1, maxGiB: MaxVolumeGiB, minIOPS: GP3IOPS, maxIOPS: 80000, iopsPerGiB: 500, maxThroughput: MaxVolumeThroughputMiB},
 	"gp2": {minGiB: 1, maxGiB: 16384},
 	"io1": {minGiB: 4, maxGiB: 16384, minIOPS: 100, maxIOPS: 64000, iopsPerGiB: 50},
-	"io2": {minGiB: 4, maxGiB: 65536, minIOPS: 100, maxIOPS: 256000, iopsPerGiB: 1000},
+	"io2": {minGiB: 4, maxGiB: MaxVolumeGiB, minIOPS: 100, maxIOPS: MaxVolumeIOPS, iopsPerGiB: 1000},
 }
 
 // VolumeTypes returns the types of volumes, the default first.

@@ -27,32 +27,39 @@ until [ -e "$device" ]; do
 done
 disk=$(readlink -f "$device")
 
-# Status 2: nothing was found. Any other than 0 says that it could not be read.
+# Status 2: nothing was found, or nothing could be read. Any other than 0 says that it could not be
+# read.
 found=0
 blkid -p -o export "$disk" >/run/k8s-data-volume.found || found=$?
 case $found in
 0) ;;
-2) : >/run/k8s-data-volume.found ;;
+2)
+	head -c 1048576 "$disk" >/dev/null || failed "$disk cannot be read"
+	: >/run/k8s-data-volume.found
+	;;
 *) failed "$disk cannot be read (blkid: status $found)" ;;
 esac
 uuid=$(sed -n 's/^UUID=//p' /run/k8s-data-volume.found)
 type=$(sed -n 's/^TYPE=//p; s/^PTTYPE=/partition table /p' /run/k8s-data-volume.found | tail -n 1)
 rm -f /run/k8s-data-volume.found
+a=a
+case $type in [aeiou]*) a=an ;; esac
 
 if [ -n "$known" ]; then
-	[ "$uuid" = "$known" ] || failed "the tag of $volume says that it has the file system $known, and it has ${type:-none}${uuid:+ with UUID $uuid}: nothing was changed; find out whose data these are, and correct the tag or use another volume"
+	[ "$uuid" = "$known" ] || failed "the tag of $volume says that it has the file system $known, and it has ${type:-none}${uuid:+ with UUID $uuid}: nothing on it was changed; find out whose data these are, and correct the tag or use another volume"
 elif [ $found = 0 ] && [ "$uuid" != "$new" ]; then
-	failed "$volume has a $type${uuid:+ with UUID $uuid} that was not made here: nothing was changed; to use an ext4 file system with its data, set the volume's tag k8s-from-scratch/file-system to its UUID; to lose what is there, run wipefs -a $disk here"
+	failed "$volume has $a $type${uuid:+ with UUID $uuid} that was not made here: nothing on it was changed; the guide on data volumes says when an ext4 file system may be used; to lose what is there, run wipefs -a $disk here"
 fi
-if [ $found = 0 ] && [ "$type" != ext4 ]; then failed "$volume has a $type, and a data volume has ext4: nothing was changed"; fi
+if [ $found = 0 ] && [ "$type" != ext4 ]; then failed "$volume has $a $type, and a data volume has ext4: nothing on it was changed"; fi
 
 # What is at the mount point would be hidden. Another mount there is none of our business while it is
 # empty.
 if [ "$(mounted "$point" | xargs -r readlink -f)" != "$disk" ] && [ -d "$point" ] && [ -n "$(ls -A "$point")" ]; then
-	failed "$point has data on the root disk, which the volume would hide: nothing was changed; replace the machine (-replace), or stop what uses $point, move the data away and apply again"
+	failed "$point has data on the root disk, which the volume would hide: the volume is attached and not mounted; replace the machine (-replace), or stop what uses $point, move the data away and apply again; in both cases an etcd member leaves its cluster and joins anew"
 fi
 
-for at in $(findmnt -rno TARGET --source "$disk" 2>/dev/null); do
+# A directory of the volume that is mounted by itself (bind) is another matter.
+for at in $(findmnt -rno FSROOT,TARGET --source "$disk" 2>/dev/null | sed -n 's|^/ ||p'); do
 	[ "$at" = "$point" ] || umount "$at" || failed "$volume is mounted at $at and in use there: stop what uses it, unmount it, and apply again"
 done
 if [ $found = 2 ]; then

@@ -48,12 +48,14 @@ func (v DataVolume) newUUID() string {
 }
 
 // unit returns the unit that mounts the volume. It does not remain active: so each start of what needs
-// the volume looks again whether it is mounted.
+// the volume looks again whether it is mounted. It has no limit of starts, since systemd counts all of
+// them: restarts of etcd would use it up, and etcd would stay dead.
 func (v DataVolume) unit() string {
 	units := strings.Join(v.Units, " ")
 	return "[Unit]\n" +
 		"Description=Data volume " + v.ID + " at " + v.MountPoint + "\n" +
-		"Before=" + units + "\n\n" +
+		"Before=" + units + "\n" +
+		"StartLimitIntervalSec=0\n\n" +
 		"[Service]\n" +
 		"Type=oneshot\n" +
 		"ExecStart=" + DataVolumeProgram + " " + v.ID + " " + v.uuid() + " " + v.MountPoint + "\n" +

@@ -11,7 +11,7 @@ if [ -e "$device" ]; then
 	disk=$(readlink -f "$device")
 	echo "uuid $(blkid -p -s UUID -o value "$disk")"
 	if [ -n "$there" ] && [ "$(readlink -f "$there")" = "$disk" ]; then there=$volume; fi
-	for at in $(findmnt -rno TARGET --source "$disk"); do
+	for at in $(findmnt -rno FSROOT,TARGET --source "$disk" | sed -n 's|^/ ||p'); do
 		[ "$at" = "$point" ] || echo "elsewhere $at"
 	done
 	blocks=$(dumpe2fs -h "$disk" 2>/dev/null | awk '/^Block count:/ { n = $3 } /^Block size:/ { s = $3 } END { if (n) printf "%.0f", n * s }')

@@ -200,10 +200,15 @@ func (d *Duty) Suspend(ctx context.Context, leaving func(string) bool) error {
 
 // Leave prepares the machine for being terminated, after Cordon. It does what Suspend does, and
 // removes the etcd member from the cluster, also one that an interrupted Leave or Suspend has
-// stopped. The Node object stays: only the caller knows whether a machine with the same name
-// follows.
-func (d *Duty) Leave(ctx context.Context, leaving func(string) bool) error {
-	return d.orRestore(ctx, d.guard(ctx, leaves, leaving),
+// stopped. replaced says that another machine follows: then the last etcd member may not leave, since
+// the data would be lost. The Node object stays: only the caller knows whether a machine with the
+// same name follows.
+func (d *Duty) Leave(ctx context.Context, leaving func(string) bool, replaced bool) error {
+	how := leaves
+	if replaced {
+		how = followed
+	}
+	return d.orRestore(ctx, d.guard(ctx, how, leaving),
 		func() error { return d.drain(ctx) },
 		func() error { return d.noteStop(ctx) },
 		func() error { return d.stop(ctx, component.APIServerUnit) },

@@ -23,7 +23,11 @@ const (
 	restarts going = iota // it is stopped and comes back
 	moves                 // it ends, and another machine starts its etcd member again
 	leaves                // it ends, and its etcd member leaves the cluster
+	followed              // as leaves, and another machine takes its place, without its data
 )
+
+// removes reports whether the etcd member leaves the cluster.
+func (g going) removes() bool { return g == leaves || g == followed }
 
 // guard returns an error if the cluster cannot do without the machine. An etcd member that an
 // interrupted stop has stopped still counts if the machine ends: its start does not follow.
@@ -64,6 +68,10 @@ func (d *Duty) guardEtcd(ctx context.Context, how going, leaving func(string) bo
 	if err := d.guardAlarm(ctx, how, p.self); err != nil {
 		return err
 	}
+	if how == followed && d.last(p) {
+		return refuse("it has the last member of etcd, and its data would end with it",
+			"apply k8s_etcd_cluster first, so that the other machines are members again, or destroy it; if nobody needs the data, stop the unit "+component.EtcdUnit+" on "+d.m.Name()+" yourself and apply again")
+	}
 	if len(p.others) == 0 || p.self.Learner || p.self.ID == 0 {
 		return nil // no other voters are left, or this member is no voter
 	}
@@ -83,13 +91,20 @@ func (d *Duty) guardEtcd(ctx context.Context, how going, leaving func(string) bo
 	if ctx.Err() != nil {
 		return err
 	}
-	return checkVoters(d.what(how), how == leaves, p.voters, len(p.others), sick)
+	return checkVoters(d.what(how), how.removes(), p.voters, len(p.others), sick)
+}
+
+// last reports whether the machine may have the last voter that does not leave. Of a member that an
+// interrupted stop has stopped nobody says it if there is no other.
+func (d *Duty) last(p place) bool {
+	voter := p.self.ID != 0 && !p.self.Learner && p.self.Started()
+	return len(p.others) == 0 && (voter || len(p.members) == 0)
 }
 
 // guardAlarm refuses to stop a member that has an alarm: it would not be healthy again after its
 // start. It may leave, which is a way to be rid of the alarm.
 func (d *Duty) guardAlarm(ctx context.Context, how going, self etcd.Member) error {
-	if how == leaves || self.ID == 0 || !d.does(component.EtcdUnit) {
+	if how.removes() || self.ID == 0 || !d.does(component.EtcdUnit) {
 		return nil
 	}
 	_, alarms := d.ask(ctx, []etcd.Member{self}, (*etcd.Client).Health)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -139,7 +140,7 @@ func TestLeaveContinued(t *testing.T) {
 	t.Parallel()
 	c, d, v := killed(t)
 	for range 2 { // the second process was killed too, after the removal
-		if err := d.Leave(t.Context(), nobody); err != nil {
+		if err := d.Leave(t.Context(), nobody, false); err != nil {
 			t.Fatal(err)
 		}
 		if got := v.names(); !slices.Equal(got, []string{"controller-1", "controller-2"}) {
@@ -169,7 +170,7 @@ func TestLeaveContinuedRefused(t *testing.T) {
 			v.mu.Unlock()
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // the guard waits for one that is down
 			defer cancel()
-			err := d.Leave(ctx, nobody)
+			err := d.Leave(ctx, nobody, false)
 			if err == nil || len(v.names()) != 3 {
 				t.Errorf("%v, members %v", err, v.names())
 			}
@@ -184,7 +185,7 @@ func TestLeaveContinuedRefused(t *testing.T) {
 func TestLeaveContinuedLast(t *testing.T) {
 	t.Parallel()
 	_, d, v := killed(t)
-	if err := d.Leave(t.Context(), func(string) bool { return true }); err != nil || len(v.names()) != 3 {
+	if err := d.Leave(t.Context(), func(string) bool { return true }, false); err != nil || len(v.names()) != 3 {
 		t.Errorf("%v, members %v", err, v.names())
 	}
 }
@@ -195,5 +196,54 @@ func TestSuspendContinued(t *testing.T) {
 	_, d, v := killed(t)
 	if err := d.Suspend(t.Context(), nobody); err != nil || len(v.names()) != 3 {
 		t.Errorf("%v, members %v", err, v.names())
+	}
+}
+
+// TestLastMember: the machine with the last member of etcd is not terminated if another one follows
+// without its data. It may end for good, and so may one whose member is no voter.
+func TestLastMember(t *testing.T) {
+	t.Parallel()
+	all := func(string) bool { return true }
+	for _, tt := range []struct {
+		name        string
+		members     int
+		leaving     func(string) bool
+		interrupted bool // its member was stopped before
+		learner     bool
+		replaced    bool
+		refused     bool
+	}{
+		{"alone, replaced", 1, nobody, false, false, true, true},
+		{"alone, destroyed", 1, nobody, false, false, false, false},
+		{"alone and no voter, replaced", 1, nobody, false, true, true, false},
+		{"all replaced", 3, all, false, false, true, true},
+		{"all destroyed", 3, all, false, false, false, false},
+		{"all replaced, after an interruption", 3, all, true, false, true, true},
+		{"one of three, replaced, after an interruption", 3, nobody, true, false, true, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c := newController(t, component.EtcdUnit)
+			d := c.duty(t)
+			if tt.interrupted {
+				if err := errors.Join(d.noteStop(t.Context()), d.stop(t.Context(), component.EtcdUnit)); err != nil {
+					t.Fatal(err)
+				}
+				d = c.duty(t)
+			}
+			v := c.join(t, d)
+			v.members, v.members[0].IsLearner = v.members[:tt.members], tt.learner
+			if !tt.interrupted {
+				v.down = nil
+			}
+			err := d.Leave(t.Context(), tt.leaving, tt.replaced)
+			const want = "refusing to terminate controller-0: it has the last member of etcd, and its data would end with it; apply k8s_etcd_cluster first"
+			if (err != nil) != tt.refused || tt.refused && !strings.Contains(err.Error(), want) {
+				t.Errorf("ended with %v", err)
+			}
+			if got := c.runs(component.EtcdUnit); tt.refused && !got {
+				t.Errorf("its etcd does not run: it did %q", c.deeds())
+			}
+		})
 	}
 }

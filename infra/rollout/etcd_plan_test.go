@@ -80,6 +80,18 @@ refusing to make b a member of etcd: b has data of another etcd cluster: theirs 
 		{"new, with data of another cluster", []string{"a: up", "b: foreign", "c: up"}, []string{"a: healthy", "c: healthy"}, `
 refusing to make b a member of etcd: b has data of another etcd cluster: theirs is 7, this one is 1; attach the right volume, or, if nobody needs the data, delete /var/lib/etcd/member on b, and apply again
 `},
+		{"two replaced, with their volumes swapped", []string{"a: up", "b: third", "c: returned", "d: up", "e: up"},
+			[]string{"a: healthy", "b: sick", "c: sick", "d: healthy", "e: healthy"}, `
+refusing to make b a member of etcd: b has the data of member 3, which is that of c; attach the right volume, or, if nobody needs the data, delete /var/lib/etcd/member on b, and apply again
+`},
+		{"with the data of one that cannot be reached", []string{"a: up", "b: third", "c: unreachable", "d: up", "e: up"},
+			[]string{"a: healthy", "b: sick", "c: sick", "d: healthy", "e: healthy"}, `
+refusing to make b a member of etcd: b has the data of member 3, which is that of c; attach the right volume, or, if nobody needs the data, delete /var/lib/etcd/member on b, and apply again
+`},
+		{"renamed, with its data", []string{"a: up", "b: up", "d: third"}, []string{"a: healthy", "b: healthy", "c: sick"}, `
+1. c: leave (not wanted any more), when the rest has a quorum
+2. d: join (new member), when a quorum is healthy, then wait: healthy
+`},
 		{"all replaced, with their data", []string{"a: stopped", "b: returned", "c: stopped"}, nil, `
 1. a: install (start the members that have data), then wait: serves reads
 1. b: install (start the members that have data), then wait: serves reads
@@ -95,5 +107,34 @@ refusing to make b a member of etcd: b has data of another etcd cluster: theirs 
 				t.Errorf("plan:%s\nwanted:%s", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestPlanEtcdReturnUnknown: while it is not known which cluster answers, only data that are the
+// machine's own according to the members are used, and none are deleted.
+func TestPlanEtcdReturnUnknown(t *testing.T) {
+	const refused = `
+refusing to make b a member of etcd: b has data of the etcd cluster 1, and which cluster this is is not known; apply again when its members answer
+`
+	for _, tt := range []struct {
+		b       string
+		replace bool
+		want    string
+	}{
+		{"stale", false, refused},
+		{"third", false, refused},
+		{"returned", false, `
+1. b: install (not running, has the data of member 2), then wait: healthy
+`},
+		{"stale", true, `
+1. b: leave (member 2 has lost its data: those on the machine are of member 9), when the rest has a quorum
+2. b: join (in place of member 2), when a quorum is healthy, then wait: healthy
+`},
+	} {
+		f := etcdFacts{wanted: wantedMembers(t, "a: up", "b: "+tt.b, "c: up"), formed: true, replaceData: tt.replace}
+		f.members, f.healthy = clusterMembers(t, "a: healthy", "b: sick", "c: healthy")
+		if got := "\n" + outcome(planEtcd(f)); got != tt.want {
+			t.Errorf("%s: plan:%s\nwanted:%s", tt.b, got, tt.want)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -27,18 +28,41 @@ func (w memberFacts) notRunning(id etcd.ID) string {
 	return "not running"
 }
 
-// guardForeign refuses to go on while a machine has the data of another cluster: somebody may need
-// them, and this cluster would delete them.
+// guardForeign refuses to go on while a machine has data that this cluster would delete, and that
+// somebody may need: those of another cluster, and those of another member.
 func guardForeign(f etcdFacts) error {
 	for _, w := range f.wanted {
-		if w.origin.Cluster == 0 || f.cluster == 0 || w.origin.Cluster == f.cluster || f.replaceData {
-			continue
+		m, listed := w.member().In(f.members)
+		if w.origin.Cluster == 0 || listed && w.origin == (etcd.Origin{Member: m.ID, Cluster: cmp.Or(f.cluster, w.origin.Cluster)}) {
+			continue // no data, or its own
 		}
-		return &fleet.GuardError{Refused: "make " + w.name + " a member of etcd",
-			Reason: fmt.Sprintf("%s has data of another etcd cluster: theirs is %s, this one is %s", w.name, w.origin.Cluster, f.cluster),
-			Advice: fmt.Sprintf("attach the right volume, or, if nobody needs the data, delete %s on %s, and apply again", etcdMemberDir, w.name)}
+		refuse := func(reason, advice string) error {
+			return &fleet.GuardError{Refused: "make " + w.name + " a member of etcd", Reason: reason, Advice: advice}
+		}
+		advice := fmt.Sprintf("attach the right volume, or, if nobody needs the data, delete %s on %s, and apply again", etcdMemberDir, w.name)
+		owner := f.wantedOwner(w.origin.Member)
+		switch {
+		case f.replaceData && w.origin.Cluster != f.cluster:
+		case f.cluster == 0:
+			return refuse(fmt.Sprintf("%s has data of the etcd cluster %s, and which cluster this is is not known", w.name, w.origin.Cluster), "apply again when its members answer")
+		case w.origin.Cluster != f.cluster:
+			return refuse(fmt.Sprintf("%s has data of another etcd cluster: theirs is %s, this one is %s", w.name, w.origin.Cluster, f.cluster), advice)
+		case owner != "":
+			return refuse(fmt.Sprintf("%s has the data of member %s, which is that of %s", w.name, w.origin.Member, owner), advice)
+		}
 	}
 	return nil
+}
+
+// wantedOwner returns the machine whose member has the id, empty if there is none that should be a
+// member.
+func (f etcdFacts) wantedOwner(id etcd.ID) string {
+	for _, w := range f.wanted {
+		if m, listed := w.member().In(f.members); listed && m.ID == id {
+			return w.name
+		}
+	}
+	return ""
 }
 
 // origins returns whose data there are, by machine, where etcd does not run.

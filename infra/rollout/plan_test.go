@@ -28,9 +28,9 @@ func wantedMembers(t *testing.T, lines ...string) []memberFacts {
 			case "up":
 			case "stopped":
 				w.running, w.changes = false, true
-			case "returned", "stale", "foreign": // with data: of member 2, of a removed one, of another cluster
+			case "returned", "third", "stale", "foreign": // with data: of member 2, of member 3, of a removed one, of another cluster
 				w.running, w.changes, w.restarts = false, true, true
-				w.origin = map[string]etcd.Origin{"returned": {Member: 2, Cluster: 1}, "stale": {Member: 9, Cluster: 1}, "foreign": {Member: 2, Cluster: 7}}[word]
+				w.origin = map[string]etcd.Origin{"returned": {Member: 2, Cluster: 1}, "third": {Member: 3, Cluster: 1}, "stale": {Member: 9, Cluster: 1}, "foreign": {Member: 2, Cluster: 7}}[word]
 			case "empty":
 				w.running, w.data, w.changes, w.restarts = false, false, true, true
 			case "unreachable":

@@ -281,7 +281,7 @@ func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest
 	}
 	var left *departure
 	if err == nil {
-		left, err = r.leaveCluster(ctx, client, m, returns, &resp.Diagnostics)
+		left, err = r.leaveCluster(ctx, client, m, replaced, returns, &resp.Diagnostics)
 		defer left.done()
 	}
 	if err == nil {

@@ -69,8 +69,9 @@ func (d *providerData) runningMachines(ctx context.Context, cluster string, role
 // leaveCluster lets a machine that is about to be terminated leave its cluster gracefully, if
 // anything of the cluster runs on it. A machine that does not answer is terminated anyway, since it
 // may be broken. With returns, its etcd member stays in the cluster: the machine that replaces this
-// one starts it again. The departure is never nil.
-func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Client, m machineModel, returns bool, diags *diag.Diagnostics) (*departure, error) {
+// one starts it again. With replaced alone, another machine follows without its data. The departure
+// is never nil.
+func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Client, m machineModel, replaced, returns bool, diags *diag.Diagnostics) (*departure, error) {
 	left := &departure{r: r, model: m, done: func() {}, returns: returns}
 	turns := r.data.clusters.Turns(m.spec(ctx, diags).Cluster)
 	turns.Leave(m.Name.ValueString(), m.PrivateIP.ValueString())
@@ -109,7 +110,7 @@ func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Cli
 	}
 	duty.Cordon(ctx)
 	if left.done, err = turns.Take(ctx); err == nil {
-		err = r.leave(ctx, duty, turns, m, returns, diags)
+		err = r.leave(ctx, duty, turns, m, replaced, returns, diags)
 	} else {
 		duty.Restore(ctx, m.targetAt(r.data, now).Host)
 	}
@@ -172,13 +173,13 @@ func answered(err error) bool {
 	return errors.As(err, &failed)
 }
 
-func (r *machineResource) leave(ctx context.Context, duty *maintenance.Duty, turns *maintenance.Turns, m machineModel, returns bool, diags *diag.Diagnostics) error {
+func (r *machineResource) leave(ctx context.Context, duty *maintenance.Duty, turns *maintenance.Turns, m machineModel, replaced, returns bool, diags *diag.Diagnostics) error {
 	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Delete, machineChangeTimeout, diags)
 	defer cancel()
 	if returns {
 		return duty.StepAside(ctx, turns.Leaving)
 	}
-	return duty.Leave(ctx, turns.Leaving)
+	return duty.Leave(ctx, turns.Leaving, replaced)
 }
 
 // machineRestart is the stop and start of one machine.

@@ -109,6 +109,10 @@ func (m *machineModel) planUpdate(ctx context.Context, state machineModel, diags
 		diags.AddAttributeError(path.Root("root_volume_size"), "A stopped machine's file system cannot grow",
 			fmt.Sprintf("%s is to be stopped, and the file system grows while it runs. Change the size before, or after it runs again.", m.Name.ValueString()))
 	}
+	if m.stops() && state.DataVolume.IsNull() && !m.DataVolume.IsNull() {
+		diags.AddAttributeError(path.Root("data_volume"), "A stopped machine cannot mount a volume",
+			fmt.Sprintf("%s is to be stopped, and a volume is formatted and mounted while it runs. Add data_volume while it runs, or in the apply that starts it.", m.Name.ValueString()))
+	}
 	m.PublicIP = state.PublicIP
 	if state.restarts(*m) && m.AssociatePublicIP.ValueBool() {
 		m.PublicIP = iptypes.NewIPv4AddressUnknown()

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
@@ -87,6 +88,9 @@ func (r *volumeResource) Read(ctx context.Context, req resource.ReadRequest, res
 	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
 	before := m
 	m.fill(found)
+	if m.Size.ValueInt64() > before.Size.ValueInt64() && !before.Size.IsNull() {
+		tf.WritePrivate(ctx, resp.Private, enlargedKey, true, &resp.Diagnostics)
+	}
 	// What differs is in drift. With the old values the plan does not change what EC2 computes.
 	m.IOPS, m.Throughput = before.IOPS, before.Throughput
 	m.Claim, m.Drift = tf.OptionalString(h.ID), driftValue(finding.About(m.Name.ValueString(), drift))
@@ -127,6 +131,11 @@ func (r *volumeResource) Update(ctx context.Context, req resource.UpdateRequest,
 		return
 	}
 	m.fill(now)
+	var size types.Int64
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("size"), &size)...)
+	if size.Equal(m.Size) {
+		tf.WritePrivate(ctx, resp.Private, enlargedKey, false, &resp.Diagnostics)
+	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 

@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -79,6 +81,7 @@ func (r *volumeResource) Schema(ctx context.Context, _ resource.SchemaRequest, r
 			},
 			"size": schema.Int64Attribute{
 				Required: true, MarkdownDescription: "Size in GiB. It is increased in place while the volume is in use, including its file system; it cannot be decreased. EC2 accepts four changes of a volume within 24 hours.",
+				Validators: []validator.Int64{int64validator.Between(1, infraaws.MaxVolumeGiB)},
 			},
 			"type": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString(infraaws.DefaultVolumeType),
@@ -88,9 +91,11 @@ func (r *volumeResource) Schema(ctx context.Context, _ resource.SchemaRequest, r
 			"iops": schema.Int64Attribute{
 				Optional: true, Computed: true, MarkdownDescription: "I/O operations per second, at most 500 for each GiB of a `gp3` volume. `io1` and `io2` need it, and `gp2` has none of its own. Changed in place. " +
 					"Default: 3000 with `gp3`.",
+				Validators: []validator.Int64{int64validator.Between(1, infraaws.MaxVolumeIOPS)},
 			},
 			"throughput": schema.Int64Attribute{
 				Optional: true, Computed: true, MarkdownDescription: "Throughput of a `gp3` volume in MiB/s, at most a quarter of `iops`. Changed in place. Default: 125 with `gp3`, none with other types.",
+				Validators: []validator.Int64{int64validator.Between(1, infraaws.MaxVolumeThroughputMiB)},
 			},
 			"kms_key_id": schema.StringAttribute{
 				Optional: true, Computed: true,
@@ -152,6 +157,9 @@ func (r *volumeResource) ModifyPlan(ctx context.Context, req resource.ModifyPlan
 	}
 	network, _ := networkRef.Read(ctx, plan.Network, &resp.Diagnostics)
 	plan.TagsAll = r.data.planTags(plan.Tags, &resp.Diagnostics)
+	if exists && req.Private != nil && tf.ReadPrivate[bool](ctx, req.Private, enlargedKey, &resp.Diagnostics) {
+		plan.keepEnlarged(state, &resp.Diagnostics)
+	}
 	plan.planPerformance(config, state)
 	errs := infraaws.CheckVolume(plan.Type.ValueString(), int32(plan.Size.ValueInt64()), int32(config.IOPS.ValueInt64()), int32(config.Throughput.ValueInt64()))
 	if config.IOPS.IsNull() && infraaws.NeedsIOPS(plan.Type.ValueString()) {
@@ -180,6 +188,21 @@ func (r *volumeResource) ModifyPlan(ctx context.Context, req resource.ModifyPlan
 	}
 	addFieldErrors(ctx, req.Plan, errs, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+}
+
+// enlargedKey is the private-state entry which says that somebody else has made the volume larger than
+// it was configured.
+const enlargedKey = "enlarged"
+
+// keepEnlarged plans the present size of a volume that somebody else has enlarged. It is no error: a
+// destroy begins with such a plan too.
+func (m *volumeModel) keepEnlarged(state volumeModel, diags *diag.Diagnostics) {
+	if m.Size.IsUnknown() || m.Size.ValueInt64() >= state.Size.ValueInt64() {
+		return
+	}
+	diags.AddAttributeWarning(path.Root("size"), "The volume was enlarged",
+		fmt.Sprintf("Somebody has enlarged volume %s to %d GiB, and a volume cannot shrink: set size to %d. It keeps that size until then.", m.Name.ValueString(), state.Size.ValueInt64(), state.Size.ValueInt64()))
+	m.Size = state.Size
 }
 
 // planPerformance plans what EC2 gives a volume for which nothing is configured. state has no values

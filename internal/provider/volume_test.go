@@ -140,6 +140,37 @@ func TestVolume(t *testing.T) {
 	c.account.Empty()
 }
 
+// TestVolumeEnlargedOutside: the size that somebody else has given the volume is shown, and kept. It is
+// no error, with which nothing could be planned or destroyed until the configuration has it.
+func TestVolumeEnlargedOutside(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	network, volume := c.instance("k8s_network"), c.instance("k8s_volume")
+	network.must(networkConfig())
+	volume.must(volumeConfig(network))
+	answer[*ec2.ModifyVolumeOutput](t)(c.client.EC2.ModifyVolume(t.Context(), &ec2.ModifyVolumeInput{VolumeId: sdk.String(volume.get("id").(string)), Size: sdk.Int32(20)}))
+	time.Sleep(1600 * time.Millisecond)
+	volume.settled(volumeConfig(network))
+	warned := func(config values) {
+		t.Helper()
+		ch := volume.plan(config)
+		if len(ch.warnings) != 1 || !strings.Contains(ch.warnings[0].Detail, "enlarged volume etcd-0 to 20 GiB, and a volume cannot shrink: set size to 20") {
+			t.Errorf("warned %v: %s", ch.warnings, ch.failure())
+		}
+		c.fatal(volume.apply(ch))
+	}
+	warned(volumeConfig(network))
+	warned(with(volumeConfig(network), values{"tags": values{"room": "12"}}))
+	volume.must(with(volumeConfig(network), values{"size": 20}))
+	if got := volume.plan(volumeConfig(network)).failure(); !strings.Contains(got, "Volume etcd-0 has 20 GiB: set size to 20") {
+		t.Errorf("a smaller size in the configuration: %s", got)
+	}
+	for _, i := range []*instance{volume, network} {
+		c.fatal(i.dismiss().errors)
+	}
+	c.account.Empty()
+}
+
 // TestUnusableVolume: what EC2 would refuse is an error of the plan, on its attribute.
 func TestUnusableVolume(t *testing.T) {
 	t.Parallel()
@@ -151,27 +182,27 @@ func TestUnusableVolume(t *testing.T) {
 		attribute string
 		want      string
 	}{
-		{values{"size": 70000}, "size", "A gp3 volume has 1 to 65536 GiB"},
+		{values{"size": 70000}, "size", "must be between 1 and 65536"},
+		{values{"size": 0}, "size", "must be between 1 and 65536"},
+		{values{"size": 1<<32 + 8}, "size", "must be between 1 and 65536"},
+		{values{"type": "gp2", "size": 17000}, "size", "A gp2 volume has 1 to 16384 GiB"},
+		{values{"iops": 0}, "iops", "must be between 1 and 256000"},
+		{values{"iops": 1<<32 + 3000}, "iops", "must be between 1 and 256000"},
+		{values{"throughput": 0}, "throughput", "must be between 1 and 2000"},
+		{values{"throughput": 1<<32 + 125}, "throughput", "must be between 1 and 2000"},
 		{values{"iops": 100}, "iops", "A gp3 volume has 3000 to 80000 IOPS"},
 		{values{"iops": 5000}, "iops", "with 8 GiB, 4000"},
-		{values{"throughput": 1000}, "throughput", ""},
+		{values{"iops": 3000, "throughput": 1000}, "throughput", "set iops to 4000"},
 		{values{"type": "gp2", "iops": 3000}, "iops", "follow from its size"},
 		{values{"type": "gp2", "throughput": 125}, "throughput", "Only a gp3 volume"},
 		{values{"type": "io2"}, "iops", "needs iops"},
 		{values{"type": "st1"}, "type", "must be one of"},
 		{values{"subnet_id": "subnet-0123"}, "subnet_id", "none of the network's subnets"},
 	} {
-		if tt.want == "" {
-			continue
-		}
 		ch := volume.plan(with(volumeConfig(network), tt.more))
 		if got := ch.failure(); !strings.Contains(got, tt.want) || !at(ch, tt.attribute) {
 			t.Errorf("%v: %s", tt.more, got)
 		}
-	}
-	ch := volume.plan(with(volumeConfig(network), values{"iops": 3000, "throughput": 1000}))
-	if got := ch.failure(); !strings.Contains(got, "set iops to 4000") || !at(ch, "throughput") {
-		t.Error(got)
 	}
 }
 
@@ -318,7 +349,7 @@ func TestForeignFileSystem(t *testing.T) {
 	refused("a tag without a file system", "the tag of "+id.(string)+" says that it has the file system "+theirs+", and it has none", "correct the tag")
 	answer[*ec2.DeleteTagsOutput](t)(c.client.EC2.DeleteTags(t.Context(), &ec2.DeleteTagsInput{Resources: []string{id.(string)}, Tags: []types.Tag{{Key: sdk.String(infraaws.TagFileSystem)}}}))
 	run("/usr/sbin/mkfs.ext4", "-q", "-F", "-U", theirs, disk)
-	refused("a file system without a tag", "has a ext4 with UUID "+theirs+" that was not made here", "set the volume's tag k8s-from-scratch/file-system to its UUID", "wipefs -a")
+	refused("a file system without a tag", "has an ext4 with UUID "+theirs+" that was not made here", "the guide on data volumes says when an ext4 file system may be used", "wipefs -a")
 	run("/usr/sbin/wipefs", "-aq", disk)
 	run("sh", "-c", "echo 'label: gpt' | /usr/sbin/sfdisk -q "+disk)
 	refused("a partition table", "has a partition table gpt")
@@ -333,7 +364,7 @@ func TestForeignFileSystem(t *testing.T) {
 	if err := os.MkdirAll(root+"/var/lib/etcd/member", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	refused("data at the mount point", "/var/lib/etcd has data on the root disk", "replace the machine (-replace)")
+	refused("data at the mount point", "/var/lib/etcd has data on the root disk", "the volume is attached and not mounted", "leaves its cluster and joins anew", "replace the machine (-replace)")
 	if err := os.RemoveAll(root + "/var/lib/etcd/member"); err != nil {
 		t.Fatal(err)
 	}
@@ -343,88 +374,5 @@ func TestForeignFileSystem(t *testing.T) {
 	controller.settled(config)
 	if c.fileSystem(t, id) != theirs || c.mounts(t, controller) != disk+" /var/lib/etcd" {
 		t.Errorf("file system %q, mounts %q", c.fileSystem(t, id), c.mounts(t, controller))
-	}
-}
-
-// TestDataVolumePlans: a bad mount point is an error of the plan, and a machine whose data go elsewhere
-// is replaced.
-func TestDataVolumePlans(t *testing.T) {
-	t.Parallel()
-	c := newCloud(t)
-	network, volume, controller := c.instance("k8s_network"), c.instance("k8s_volume"), c.instance("k8s_machine")
-	network.must(networkConfig())
-	volume.must(volumeConfig(network))
-	config := controllerConfig(network, volume)
-	at := func(point string) values {
-		return with(config, values{"data_volume": values{"id": volume.get("id"), "mount_point": point}})
-	}
-	for point, want := range map[string]string{
-		"var/lib/etcd": "not an absolute path", "/var/lib/etcd/": `Write "/var/lib/etcd/" as "/var/lib/etcd"`, "/var/lib/../etcd": "Write",
-		"/": "would hide files of the system", "/etc": "would hide", "/usr/local/data": "would hide", "/var/lib": "would hide", "/var/lib/dpkg/x": "would hide", "/opt": "would hide",
-		"/srv/a b": "has a character",
-	} {
-		if got := controller.plan(at(point)).failure(); !strings.Contains(got, want) || !strings.Contains(got, "data_volume") {
-			t.Errorf("%s: %s", point, got)
-		}
-	}
-	for _, point := range []string{"/srv", "/data", "/srv/etcd", "/var/lib/data"} {
-		if got := controller.plan(at(point)).failure(); got != "" {
-			t.Errorf("%s: %s", point, got)
-		}
-	}
-
-	plain := with(config, values{"data_volume": nil})
-	controller.must(plain)
-	if ch := controller.plan(config); len(ch.replace) > 0 {
-		t.Errorf("a volume for a machine that has none replaces it because of %v", ch.replace)
-	}
-	controller.must(config)
-	controller.settled(config)
-	for what, other := range map[string]values{
-		"no volume": plain, "another mount point": at("/var/lib/data"), "another volume": with(config, values{"data_volume": values{"id": "vol-0123"}}),
-		"a volume to be made": with(config, values{"data_volume": values{"id": unknown}}),
-	} {
-		if ch := controller.plan(other); len(ch.replace) != 1 || !strings.Contains(ch.replace[0], "data_volume") {
-			t.Errorf("%s: replaces because of %v: %s", what, ch.replace, ch.failure())
-		}
-	}
-	protected := with(config, values{"deletion_protection": true})
-	controller.must(protected)
-	if got := controller.plan(with(protected, values{"data_volume": nil})).failure(); !strings.Contains(got, "protected from deletion") {
-		t.Error(got)
-	}
-}
-
-// TestVolumeInUse: a machine takes its volume from no other that runs, from no other cluster, and waits
-// for it while its predecessor ends.
-func TestVolumeInUse(t *testing.T) {
-	t.Parallel()
-	c := newCloud(t)
-	network, volume := c.instance("k8s_network"), c.instance("k8s_volume")
-	network.must(networkConfig())
-	volume.must(volumeConfig(network))
-	config := controllerConfig(network, volume)
-	first, second := c.instance("k8s_machine"), c.instance("k8s_machine")
-	first.must(config)
-	other := with(config, values{"name": "controller-1", "private_ip": "10.240.0.11"})
-	second.must(with(other, values{"data_volume": nil}))
-	said := change{errors: second.apply(second.plan(other))}
-	if got := strings.Join(strings.Fields(said.failure()), " "); !strings.Contains(got, "is attached to "+first.get("id").(string)+", which is not being terminated") || !at(said, "data_volume") {
-		t.Error(got)
-	}
-	answer[*ec2.TerminateInstancesOutput](t)(c.client.EC2.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{first.get("id").(string)}}))
-	second.must(other)
-	second.settled(other)
-	if a := c.volume(t, volume.get("id")).Attachments; len(a) != 1 || *a[0].InstanceId != second.get("id") {
-		t.Errorf("attached as %+v", a)
-	}
-
-	answer[*ec2.CreateTagsOutput](t)(c.client.EC2.CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: []string{volume.get("id").(string)},
-		Tags: []types.Tag{{Key: sdk.String(infraaws.TagCluster), Value: sdk.String("other")}}}))
-	c.detach(t, volume.get("id"))
-	second.refresh()
-	said = change{errors: second.apply(second.plan(other))}
-	if got := said.failure(); !strings.Contains(got, "is no data volume of cluster demo") {
-		t.Error(got)
 	}
 }

@@ -37,9 +37,10 @@ esac`,
 	"mount":      `shift 2; mkdir -p "$2" && echo "$1 $2" >>"$ROOT/mounts"`,
 	"umount":     `grep -v " $1\$" "$ROOT/mounts" >"$ROOT/mounts.new"; mv "$ROOT/mounts.new" "$ROOT/mounts"`,
 	"findmnt": `touch "$ROOT/mounts"
-case $3 in
---mountpoint) sed -n "s|^\([^ ]*\) $4\$|\1|p" "$ROOT/mounts" ;;
---source) sed -n "s|^$4 ||p" "$ROOT/mounts" ;;
+case $3,$2 in
+--mountpoint,*) sed -n "s|^\([^ ]*\) $4\$|\1|p" "$ROOT/mounts" ;;
+--source,FSROOT,TARGET) sed -n "s|^$4 |/ |p" "$ROOT/mounts" ;;
+--source,TARGET) sed -n "s|^$4 ||p" "$ROOT/mounts" ;;
 esac`,
 	"blockdev":  `echo $(($(stat -c %s "$2") * 128))`,
 	"dumpe2fs":  `/usr/sbin/dumpe2fs "$@" | awk '/^Block size:/ { $3 *= 128 } { print }'`,
