@@ -50,7 +50,7 @@ func (m volumeMachine) write(name, text string) {
 }
 
 // run runs a script with the machine's directories and programs, and returns what it says.
-func (m volumeMachine) run(script string, args ...string) (string, error) {
+func (m volumeMachine) run(ctx context.Context, script string, args ...string) (string, error) {
 	m.t.Helper()
 	for _, dir := range []string{"/dev/disk/", "/run/k8s", "/etc/systemd/system", "/usr/local/sbin", "/var/lib/etcd"} {
 		script = strings.ReplaceAll(script, dir, m.root+dir)
@@ -58,21 +58,21 @@ func (m volumeMachine) run(script string, args ...string) (string, error) {
 			args[i] = strings.ReplaceAll(args[i], dir, m.root+dir)
 		}
 	}
-	sh := exec.CommandContext(m.t.Context(), "sh", append([]string{"-c", script, "sh"}, args...)...)
+	sh := exec.CommandContext(ctx, "sh", append([]string{"-c", script, "sh"}, args...)...)
 	sh.Env = []string{"PATH=" + filepath.Join(m.root, "bin") + ":" + os.Getenv("PATH"), "ROOT=" + m.root}
 	out, err := sh.CombinedOutput()
 	return strings.ReplaceAll(string(out), m.root, ""), err
 }
 
 func (m volumeMachine) mount() (string, error) {
-	return m.run(mountDataVolume, testVolume.ID, testVolume.uuid(), testVolume.MountPoint)
+	return m.run(m.t.Context(), mountDataVolume, testVolume.ID, testVolume.uuid(), testVolume.MountPoint)
 }
 
 func (m volumeMachine) use() (string, error) {
 	var said string
-	_, err := UseDataVolume(m.t.Context(), runnerFunc(func(_ context.Context, cmd remote.Command) (remote.Output, error) {
+	_, err := UseDataVolume(m.t.Context(), runnerFunc(func(ctx context.Context, cmd remote.Command) (remote.Output, error) {
 		var err error
-		said, err = m.run(cmd.Script)
+		said, err = m.run(ctx, cmd.Script)
 		return remote.Output{}, err
 	}), testVolume)
 	return said, err
@@ -169,9 +169,9 @@ esac`
 		t.Errorf("%v: %s\nit ran\n%s", err, said, got)
 	}
 	var out string
-	use, err := InspectDataVolume(t.Context(), runnerFunc(func(_ context.Context, cmd remote.Command) (remote.Output, error) {
+	use, err := InspectDataVolume(t.Context(), runnerFunc(func(ctx context.Context, cmd remote.Command) (remote.Output, error) {
 		var err error
-		out, err = m.run(cmd.Script)
+		out, err = m.run(ctx, cmd.Script)
 		return remote.Output{Stdout: []byte(out)}, err
 	}), testVolume)
 	if err != nil || strings.Join(use.Elsewhere, " ") != "/mnt/whole" {

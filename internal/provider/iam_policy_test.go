@@ -317,7 +317,11 @@ func (r *restricted) job(damaged bool) string {
 			r.destroy()
 			return said(r.client.DeleteAddress(r.t.Context(), eip.AllocationID, address("").Claim))
 		}},
-		{"destroy the volume", func() string { return volume.dismiss().failure() }},
+		{"destroy the volume", func() string { // it is detached as long as it is not known to have a file system
+			_, err := r.cloud.client.EC2.DeleteTags(r.t.Context(), &ec2.DeleteTagsInput{Resources: []string{volume.get("id").(string)},
+				Tags: []types.Tag{{Key: sdk.String(infraaws.TagFileSystem)}}})
+			return either(func() string { return said(err) }, func() string { return volume.dismiss().failure() })
+		}},
 		{"destroy the machine", func() string { return worker.dismiss().failure() }},
 		{"destroy the keys", func() string { return keys.dismiss().failure() }},
 		{"destroy the network", func() string { return network.dismiss().failure() }},
