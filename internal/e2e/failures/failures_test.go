@@ -222,7 +222,8 @@ resource "k8s_addon" "greeter" {
     kind       = "Deployment"
     metadata   = { name = "greeter", namespace = "default" }
     spec = {
-      selector = { matchLabels = { app = "greeter" } }
+      minReadySeconds = 10 # a pod that fails may be ready for a moment
+      selector        = { matchLabels = { app = "greeter" } }
       template = {
         metadata = { labels = { app = "greeter" } }
         spec = { containers = [{ name = "greeter", image = %q, command = ["sh", "-c", %q] }] }
