@@ -208,11 +208,7 @@ func (d *Duty) Leave(ctx context.Context, leaving func(string) bool, replaced bo
 	if replaced {
 		how = followed
 	}
-	return d.orRestore(ctx, d.guard(ctx, how, leaving),
-		func() error { return d.drain(ctx) },
-		func() error { return d.noteStop(ctx) },
-		func() error { return d.stop(ctx, component.APIServerUnit) },
-		func() error { return d.leaveEtcd(ctx, leaving) })
+	return d.depart(ctx, how, leaving, d.leaveEtcd)
 }
 
 // StepAside prepares the machine for being terminated, after Cordon, when another machine follows
@@ -220,11 +216,16 @@ func (d *Duty) Leave(ctx context.Context, leaving func(string) bool, replaced bo
 // stays in the cluster, stopped, as it does for a restart. So the checks are those of Suspend: the
 // other voters must be a quorum of all voters, until the member is started there.
 func (d *Duty) StepAside(ctx context.Context, leaving func(string) bool) error {
-	return d.orRestore(ctx, d.guard(ctx, moves, leaving),
+	return d.depart(ctx, moves, leaving, d.stopEtcd)
+}
+
+// depart ends what the machine does, its etcd member last.
+func (d *Duty) depart(ctx context.Context, how going, leaving func(string) bool, endMember func(context.Context, func(string) bool) error) error {
+	return d.orRestore(ctx, d.guard(ctx, how, leaving),
 		func() error { return d.drain(ctx) },
 		func() error { return d.noteStop(ctx) },
 		func() error { return d.stop(ctx, component.APIServerUnit) },
-		func() error { return d.stopEtcd(ctx, leaving) })
+		func() error { return endMember(ctx, leaving) })
 }
 
 // orRestore takes steps until one fails, and then restores the machine. err is the error of what
