@@ -31,9 +31,8 @@ type DataVolume struct {
 	Units []string
 }
 
-// DefaultMountPoint is where a data volume is mounted unless something else is wanted: at the data of
-// etcd.
-const DefaultMountPoint = "/var/lib/etcd"
+// exampleMountPoint is named in errors.
+const exampleMountPoint = "/var/lib/etcd"
 
 // mountsBelow are the directories below which a volume may be mounted. Programs and settings of the
 // system are elsewhere.
@@ -54,7 +53,7 @@ func CheckMountPoint(point string) (errs invalid.Fields) {
 	switch {
 	case point == "":
 	case !strings.HasPrefix(point, "/"):
-		errs.Say(field, "Unusable mount point", "%q is not an absolute path, such as %s.", point, DefaultMountPoint)
+		errs.Say(field, "Unusable mount point", "%q is not an absolute path, such as %s.", point, exampleMountPoint)
 	case path.Clean(point) != point:
 		errs.Say(field, "Unusable mount point", "Write %q as %q.", point, path.Clean(point))
 	case strings.ContainsFunc(point, func(r rune) bool { return !strings.ContainsRune(mountRunes, r) }):
@@ -62,7 +61,7 @@ func CheckMountPoint(point string) (errs invalid.Fields) {
 	case slices.ContainsFunc(systemData, within),
 		!slices.Contains(mountItself, point) && !slices.ContainsFunc(mountsBelow, func(dir string) bool { return point != dir && within(dir) }):
 		errs.Say(field, "Unusable mount point", "A volume at %s would hide files of the system. Choose a directory of its own below one of %s, such as %s.",
-			point, strings.Join(mountsBelow, ", "), DefaultMountPoint)
+			point, strings.Join(mountsBelow, ", "), exampleMountPoint)
 	}
 	return errs
 }
@@ -267,19 +266,13 @@ func (s MachineSpec) onMachine(v Volume) deed.DataVolume {
 }
 
 // InspectDataVolume asks the machine, which runs, how it uses its data volume, and returns what
-// differs. There is nothing to ask while the volume is not attached: ObserveMachine says that.
-func (c *Client) InspectDataVolume(ctx context.Context, m Machine, spec MachineSpec, connect Connect) ([]finding.Finding, error) {
-	if spec.DataVolume == nil {
+// differs. m is what ObserveMachine has returned. There is nothing to ask while the volume is not
+// attached: ObserveMachine says that.
+func InspectDataVolume(ctx context.Context, m Machine, spec MachineSpec, connect Connect) ([]finding.Finding, error) {
+	if spec.DataVolume == nil || m.data == nil || m.data.InstanceID != m.ID {
 		return nil, nil
 	}
-	v, err := c.FindVolume(ctx, spec.DataVolume.ID)
-	if errors.Is(err, ErrNotFound) || err == nil && v.InstanceID != m.ID {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	onMachine := spec.onMachine(v)
+	onMachine := spec.onMachine(*m.data)
 	use, err := deed.InspectDataVolume(ctx, connect(m, []string{m.HostKey}), onMachine)
 	if err != nil {
 		return nil, err

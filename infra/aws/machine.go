@@ -94,6 +94,7 @@ type Machine struct {
 	RootVolumeGiB       int32
 	// Data is the data volume that it has, for an import: set by FindMachine only.
 	Data *DataVolume
+	data *Volume // the wanted data volume, nil if it does not exist: set by ObserveMachine only
 	// HostKey is the SSH host key in its tags, "ssh-ed25519 AAAA..."; empty before the machine has
 	// one of its own.
 	HostKey string
@@ -299,6 +300,7 @@ func (c *Client) ObserveMachine(ctx context.Context, id string, spec MachineSpec
 		return Machine{}, nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 	}
 	m := o.machine()
+	m.data = o.data
 	// In other tables, a route that leads to the machine belongs to others.
 	held := podTables(o.tables, spec)
 	m.RouteTables = slices.DeleteFunc(o.leading(spec), func(table string) bool { return !slices.Contains(held, table) })

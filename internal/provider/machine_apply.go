@@ -135,7 +135,7 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	if grow && !m.stops() {
 		drift = append(drift, finding.Finding{Subject: m.Name.ValueString(), Kind: finding.RootFileSystem, Problem: finding.TooSmall})
 	}
-	drift = append(drift, r.inspectData(ctx, client, m, found, spec, drift, &resp.Diagnostics)...)
+	drift = append(drift, r.inspectData(ctx, m, found, spec, drift, &resp.Diagnostics)...)
 	m.Claim, m.Drift = tf.OptionalString(h.ID), driftValue(drift)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }

@@ -40,8 +40,8 @@ func dataVolumeAttribute() schema.SingleNestedAttribute {
 				Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
 			},
 			"mount_point": schema.StringAttribute{
-				Optional: true, Computed: true, Default: stringdefault.StaticString(infraaws.DefaultMountPoint),
-				MarkdownDescription: "Directory at which it is mounted: one of its own, such as below `/var/lib`. Default: `" + infraaws.DefaultMountPoint + "`, the data of etcd.",
+				Optional: true, Computed: true, Default: stringdefault.StaticString(component.EtcdDataDir),
+				MarkdownDescription: "Directory at which it is mounted: one of its own, such as below `/var/lib`. Default: `" + component.EtcdDataDir + "`, the data of etcd.",
 			},
 		},
 	}
@@ -81,12 +81,12 @@ func (m machineModel) movesData(plan machineModel) bool {
 
 // inspectData returns how the machine's use of its data volume differs from what is wanted. A machine
 // that cannot be asked is a warning.
-func (r *machineResource) inspectData(ctx context.Context, client *infraaws.Client, m machineModel, found infraaws.Machine, spec infraaws.MachineSpec, known []finding.Finding, diags *diag.Diagnostics) []finding.Finding {
+func (r *machineResource) inspectData(ctx context.Context, m machineModel, found infraaws.Machine, spec infraaws.MachineSpec, known []finding.Finding, diags *diag.Diagnostics) []finding.Finding {
 	away := slices.ContainsFunc(known, func(f finding.Finding) bool { return f.Kind == finding.DataVolume && f.Problem != finding.Ephemeral })
 	if spec.DataVolume == nil || found.State != running || m.stops() || away {
 		return nil
 	}
-	differs, err := client.InspectDataVolume(ctx, found, spec, r.data.connect)
+	differs, err := infraaws.InspectDataVolume(ctx, found, spec, r.data.connect)
 	if err != nil {
 		if r.data.firstWarning(m.Name.ValueString()) {
 			diags.AddWarning("How machine "+m.Name.ValueString()+" uses its data volume is not known", remote.Redact(err.Error()))
