@@ -146,24 +146,46 @@ func guardEtcd(ctx context.Context, plan, prior *etcdModel, known knowledge, dia
 	}
 }
 
+// lostMember is a member of etcd whose machine does not stay.
+type lostMember struct {
+	name    string
+	dropped bool // it is not in hosts any more; otherwise another machine takes its place
+	ended   bool // nobody has to delete its machine any more
+}
+
+// notKept returns the members whose machines do not stay, in their order.
+func notKept(before, now []hostModel, gone func(instance string) bool) (lost []lostMember) {
+	for _, was := range before {
+		m := lostMember{name: was.Name.ValueString(), ended: gone(was.InstanceID.ValueString())}
+		i := slices.IndexFunc(now, func(h hostModel) bool { return h.Name.Equal(was.Name) })
+		switch {
+		case i < 0:
+			m.dropped = true
+		case was.InstanceID.IsNull() || now[i].InstanceID.Equal(was.InstanceID):
+			continue
+		case !now[i].InstanceID.IsUnknown():
+			m.ended = true
+		}
+		lost = append(lost, m)
+	}
+	return lost
+}
+
 // checkQuorum refuses a plan that replaces so many members' machines that the rest is no quorum:
 // Terraform deletes all of them before the first new member can join. Hosts that are only no longer
 // listed leave one by one while their machines exist. Whether the plan also deletes these machines
 // is not known here, so it adds a warning.
 func checkQuorum(at path.Path, before, now []hostModel, gone func(instance string) bool, diags *diag.Diagnostics) {
 	var replaced, dropped []string
-	ended := 0 // machines that nobody has to delete any more
-	for _, was := range before {
-		name := was.Name.ValueString()
-		i := slices.IndexFunc(now, func(h hostModel) bool { return h.Name.Equal(was.Name) })
-		switch {
-		case i < 0:
-			dropped = append(dropped, name)
-		case !was.InstanceID.IsNull() && !now[i].InstanceID.Equal(was.InstanceID):
-			replaced = append(replaced, name)
-			if !now[i].InstanceID.IsUnknown() || gone(was.InstanceID.ValueString()) {
-				ended++
-			}
+	ended := 0 // machines of hosts that nobody has to delete any more
+	for _, m := range notKept(before, now, gone) {
+		if m.dropped {
+			dropped = append(dropped, m.name)
+			continue
+		}
+		replaced = append(replaced, m.name)
+		if m.ended {
+			ended++
 		}
 	}
 	lost, quorum := slices.Concat(replaced, dropped), len(before)/2+1

@@ -164,14 +164,10 @@ func otherData(r rollout.EtcdRestore) string {
 // machine that it replaces, or of a member that leaves. Terraform deletes machines first.
 func checkRestoredMachines(r rollout.EtcdRestore, before, now []hostModel, gone func(instance string) bool, diags *diag.Diagnostics) {
 	var lost []string
-	for _, was := range before {
-		name := was.Name.ValueString()
-		i := slices.IndexFunc(now, func(h hostModel) bool { return h.Name.Equal(was.Name) })
-		kept := i >= 0 && (was.InstanceID.IsNull() || !now[i].InstanceID.IsUnknown())
-		if kept || gone(was.InstanceID.ValueString()) || r.ReplaceData && name != r.Member {
-			continue
+	for _, m := range notKept(before, now, gone) {
+		if !m.ended && (!r.ReplaceData || m.name == r.Member) {
+			lost = append(lost, m.name)
 		}
-		lost = append(lost, name)
 	}
 	if len(lost) > 0 {
 		diags.AddAttributeError(path.Root("restore_from"), "This plan deletes data and restores",
