@@ -131,6 +131,14 @@ func (f *etcdFacts) learn(statuses map[string]etcd.Status, quota int64) {
 	f.alarms = etcd.Alarms(known...)
 }
 
+// memberNamed returns the member with a name.
+func memberNamed(members []etcd.Member, name string) (etcd.Member, bool) {
+	if i := slices.IndexFunc(members, func(e etcd.Member) bool { return e.Name == name }); i >= 0 {
+		return members[i], true
+	}
+	return etcd.Member{}, false
+}
+
 // statuses returns the status of the member on each machine that answers.
 func (o *etcdOperation) statuses(ctx context.Context, machines []*fleet.Machine) map[string]etcd.Status {
 	var (
@@ -167,15 +175,15 @@ func (o *etcdOperation) ask(ctx context.Context, members []etcd.Member, question
 		out = map[etcd.ID]bool{}
 	)
 	fleet.EachAll(ctx, o.allMachines(), func(ctx context.Context, m *fleet.Machine) error {
-		i := slices.IndexFunc(members, func(e etcd.Member) bool { return e.Name == m.Name() })
-		if i < 0 {
+		member, listed := memberNamed(members, m.Name())
+		if !listed {
 			return nil
 		}
 		c, err := o.access.Member(ctx, m)
 		if err == nil && question(c, ctx) == nil {
 			mu.Lock()
 			defer mu.Unlock()
-			out[members[i].ID] = true
+			out[member.ID] = true
 		}
 		return nil
 	})

@@ -64,8 +64,8 @@ func planEtcdAlarm(f etcdFacts) (Plan, error) {
 	}
 	plan := Plan{}.parallel(quiet...).serial(starts...)
 	asked := slices.DeleteFunc(slices.Sorted(maps.Keys(f.spaces)), func(name string) bool {
-		i := slices.IndexFunc(f.members, func(m etcd.Member) bool { return m.Name == name })
-		return i >= 0 && f.members[i].Learner // etcd: rpc not supported for learner
+		m, _ := memberNamed(f.members, name)
+		return m.Learner // etcd: rpc not supported for learner
 	})
 	for _, s := range starts {
 		if !slices.Contains(asked, s.Machine) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"path"
-	"slices"
 	"sync"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
@@ -102,8 +101,8 @@ func (o *etcdOperation) move(ctx context.Context, m *fleet.Machine) error {
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(members, func(e etcd.Member) bool { return e.Name == m.Name() })
-	if i < 0 {
+	member, listed := memberNamed(members, m.Name())
+	if !listed {
 		return fmt.Errorf("moving etcd member %s: it has left the cluster meanwhile: apply again", m.Name())
 	}
 	url := component.EtcdPeerURL(m.Node)
@@ -111,8 +110,8 @@ func (o *etcdOperation) move(ctx context.Context, m *fleet.Machine) error {
 	if err != nil {
 		return err
 	}
-	m.Say("etcd: member %s listens on %s from now on", members[i].ID, url)
+	m.Say("etcd: member %s listens on %s from now on", member.ID, url)
 	return fleet.Within(ctx, fleet.GateBudget, "the new address of etcd member "+m.Name(), func(ctx context.Context) error {
-		return c.Move(ctx, members[i].ID, url)
+		return c.Move(ctx, member.ID, url)
 	})
 }

@@ -52,7 +52,7 @@ func All() ([]Device, error) {
 		if err != nil {
 			continue
 		}
-		file, orphan := strings.CutSuffix(strings.TrimSuffix(string(content), "\n"), " (deleted)")
+		file, orphan := backedBy(content)
 		all = append(all, Device{Number: n, File: file, Orphan: orphan})
 	}
 	return all, nil
@@ -225,6 +225,11 @@ func (d Device) gone() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	now := strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), " (deleted)")
+	now, _ := backedBy(content)
 	return now != d.File, nil
+}
+
+// backedBy reads what the kernel says of a device's file, and whether the file has been removed.
+func backedBy(content []byte) (file string, removed bool) {
+	return strings.CutSuffix(strings.TrimSuffix(string(content), "\n"), " (deleted)")
 }
