@@ -26,10 +26,11 @@ func (c *cli) up() *cobra.Command {
 what is missing: machine images, and unless the lab is bare also Kubernetes,
 etcd, containerd and container images, which takes about 20 minutes the first
 time on a machine with two cores.`,
-		Example: example("sudo k8s-lab up", "sudo k8s-lab up --kubernetes v1.36.4,v1.37.1", "sudo k8s-lab up --bare --vcpus 5"),
+		Example: example("sudo k8s-lab up", "sudo k8s-lab up --kubernetes v1.36.4,v1.37.1", "sudo k8s-lab up --bare --vcpus 5 --region eu-central-1"),
 	}
 	releaseFlags(cmd, &opts.Versions)
 	cmd.Flags().IntVar(&opts.VCPUs, "vcpus", 0, "quota for the vCPUs of running instances (32 in a new lab)")
+	cmd.Flags().StringVar(&opts.Region, "region", "", "the lab's region ("+lab.DefaultRegion+" in a new lab)")
 	cmd.Flags().BoolVar(&opts.Bare, "bare", false, "EC2 only: no artifacts and images for Kubernetes are built or served")
 	cmd.RunE = c.with(func(ctx context.Context, l *lab.Lab, _ []string) error {
 		if opts.VCPUs < 0 {

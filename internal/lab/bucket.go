@@ -44,7 +44,7 @@ func (l *Lab) CreateBucket(ctx context.Context, name string) error {
 		return err
 	}
 	client := s3.New(s3.Options{
-		Region: Region, BaseEndpoint: aws.String(s.endpoint()), UsePathStyle: true,
+		Region: s.Region, BaseEndpoint: aws.String(s.endpoint()), UsePathStyle: true,
 		Credentials: credentials.NewStaticCredentialsProvider(s.AccessKeyID, s.SecretAccessKey, ""),
 	})
 	if _, err := client.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &name}); err == nil {

@@ -81,11 +81,11 @@ func (l *Lab) Serve(ctx context.Context, log *slog.Logger, announce func()) erro
 	defer calls.Close() //nolint:errcheck // what was written is in the file
 	s3Log := l.rotated(s3LogFile)
 	defer s3Log.Close() //nolint:errcheck // likewise
-	store := objects.New(objects.Config{Program: l.gateway, Dir: l.file(objectsDir), Region: Region, Output: s3Log, Log: log})
+	store := objects.New(objects.Config{Program: l.gateway, Dir: l.file(objectsDir), Region: s.Region, Output: s3Log, Log: log})
 	defer store.Close()
 	vpcs := &vpcNetwork{Manager: net}
 	account, err := cloud.Open(cloud.Config{
-		Region: Region, Images: amis(s.MachineImages), PublicIPs: slice.PublicIPs(),
+		Region: s.Region, Images: amis(s.MachineImages), PublicIPs: slice.PublicIPs(),
 		Credentials: aws.Credentials{AccessKeyID: s.AccessKeyID, SecretAccessKey: s.SecretAccessKey},
 		Quotas:      ec2.Quotas{VCPUs: s.VCPUs},
 		StateFile:   l.file(stateFile), ParametersFile: l.file(parametersFile), SessionsFile: l.file(sessionsFile), IdentitiesFile: l.file(identitiesFile), BootID: bootID(),

@@ -21,8 +21,8 @@ func (l *Lab) Env() ([][2]string, error) {
 	}
 	out := [][2]string{
 		{"AWS_ENDPOINT_URL", s.endpoint()},
-		{"AWS_REGION", Region},
-		{"AWS_DEFAULT_REGION", Region}, // what the AWS CLI and boto3 read
+		{"AWS_REGION", s.Region},
+		{"AWS_DEFAULT_REGION", s.Region}, // what the AWS CLI and boto3 read
 		{"AWS_ACCESS_KEY_ID", s.AccessKeyID},
 		{"AWS_SECRET_ACCESS_KEY", s.SecretAccessKey},
 		{"AWS_EC2_METADATA_DISABLED", "true"},

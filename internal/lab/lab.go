@@ -19,8 +19,8 @@ const DefaultStateDir = "/var/lib/k8s-lab/default"
 // StateDirEnv names the environment variable that replaces DefaultStateDir.
 const StateDirEnv = "K8S_LAB_STATE_DIR"
 
-// Region is the one region of every lab.
-const Region = "us-east-1"
+// DefaultRegion is the region of a lab unless it is given another one.
+const DefaultRegion = "us-east-1"
 
 // Lab is the local EC2 of a state directory, whether or not it runs.
 type Lab struct {
@@ -67,7 +67,7 @@ const (
 )
 
 // format is the version of the files of a lab. It changes with the meaning of any of them.
-const format = 1
+const format = 2
 
 // FormatError says that another version of this program has made a lab.
 type FormatError struct {
@@ -88,7 +88,8 @@ type settings struct {
 	MachineImages   []machine.Image `json:"machine_images"`
 	AccessKeyID     string          `json:"access_key_id"`
 	SecretAccessKey string          `json:"secret_access_key"`
-	Token           string          `json:"token"`           // of the control endpoint
+	Token           string          `json:"token"` // of the control endpoint
+	Region          string          `json:"region"`
 	VCPUs           int             `json:"vcpus,omitempty"` // quota; zero is EC2's default
 	Bare            bool            `json:"bare"`            // EC2 only, without mirror and registry
 	APIPort         int             `json:"api_port,omitempty"`

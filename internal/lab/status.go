@@ -29,7 +29,8 @@ type Status struct {
 
 // Endpoints are the addresses of a lab.
 type Endpoints struct {
-	API       string `json:"api"`       // URL of the AWS APIs
+	API       string `json:"api"` // URL of the AWS APIs
+	Region    string `json:"region"`
 	Artifacts string `json:"artifacts"` // URL of the artifact mirror; empty if the lab is bare
 	Images    string `json:"images"`    // URL of the image registry; likewise
 	Network   string `json:"network"`   // CIDR of the public addresses
@@ -64,7 +65,7 @@ func (l *Lab) Endpoints() (Endpoints, error) {
 	if err != nil {
 		return Endpoints{}, err
 	}
-	return Endpoints{s.endpoint(), s.mirror(), s.registry(), s.Slice.String(), s.Operator.String()}, nil
+	return Endpoints{s.endpoint(), s.Region, s.mirror(), s.registry(), s.Slice.String(), s.Operator.String()}, nil
 }
 
 // Write writes the addresses for people.
@@ -88,7 +89,7 @@ func (t table) head(title string, columns ...string) {
 }
 
 func (t table) endpoints(e Endpoints) {
-	t.row("API", e.API, Region)
+	t.row("API", e.API, e.Region)
 	if e.Artifacts == "" {
 		t.row("artifacts", "none: the lab is bare")
 	} else {

@@ -14,7 +14,7 @@ import (
 
 func TestWriteStatus(t *testing.T) {
 	now := time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC)
-	s := settings{APIPort: 4566, MirrorPort: 8080, RegistryPort: 5000, Operator: netip.MustParseAddr("203.0.113.1"), Slice: netip.MustParsePrefix("203.0.113.0/26"), SecretAccessKey: "hush", Format: format}
+	s := settings{Region: "us-east-1", APIPort: 4566, MirrorPort: 8080, RegistryPort: 5000, Operator: netip.MustParseAddr("203.0.113.1"), Slice: netip.MustParsePrefix("203.0.113.0/26"), SecretAccessKey: "hush", Format: format}
 	l := Lab{dir: t.TempDir()}
 	if err := l.writeSettings(s); err != nil {
 		t.Fatal(err)
@@ -125,5 +125,22 @@ func TestKubeProxyConfig(t *testing.T) {
 	}
 	if c := config.Conntrack; c.MaxPerCore == nil || c.Min == nil || *c.MaxPerCore != 0 || *c.Min != 0 {
 		t.Errorf("kube-proxy may set limits that no container may: %s", raw)
+	}
+}
+
+func TestRegion(t *testing.T) {
+	for _, tt := range []struct{ is, wanted, becomes, problem string }{
+		{"", "", DefaultRegion, ""},
+		{"", "eu-central-1", "eu-central-1", ""},
+		{"eu-central-1", "", "eu-central-1", ""},
+		{"eu-central-1", "eu-central-1", "eu-central-1", ""},
+		{"eu-central-1", "us-east-1", "eu-central-1", "its region is eu-central-1 and cannot become us-east-1"},
+		{"", "eu-central-1a", "", `"eu-central-1a" is not the name of a region`},
+	} {
+		s := settings{Region: tt.is}
+		err := s.inRegion(tt.wanted)
+		if tt.problem == "" && err != nil || tt.problem != "" && (err == nil || !strings.Contains(err.Error(), tt.problem)) || s.Region != tt.becomes {
+			t.Errorf("%q, wanted %q: %q, %v", tt.is, tt.wanted, s.Region, err)
+		}
 	}
 }

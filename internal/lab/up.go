@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -28,6 +29,7 @@ const readyTimeout = 60 * time.Second
 // UpOptions say how a lab starts.
 type UpOptions struct {
 	Versions release.Versions // that the mirror must hold
+	Region   string           // of a new lab; empty means DefaultRegion
 	VCPUs    int              // quota for running instances; zero leaves it as it is, 32 in a new lab
 	Bare     bool             // a new lab has no artifacts and container images
 	Daemon   []string         // the command line that runs Keep for this lab
@@ -52,6 +54,9 @@ func (l *Lab) Up(ctx context.Context, opts UpOptions) error {
 	s, err := l.readSettings()
 	if err != nil {
 		return err
+	}
+	if err := s.inRegion(opts.Region); err != nil {
+		return fmt.Errorf("the lab in %s: %w", l.dir, err)
 	}
 	if err := host.This().Use(ctx, l.dir, modules); err != nil {
 		return err
@@ -82,6 +87,21 @@ func (l *Lab) Up(ctx context.Context, opts UpOptions) error {
 		return err
 	}
 	return l.start(ctx, opts.Daemon)
+}
+
+// regionName is the form of the names of AWS' regions.
+var regionName = regexp.MustCompile(`^[a-z]{2,}(-[a-z]+)+-[1-9]$`)
+
+// inRegion sets the region of a new lab; that of an existing one stays.
+func (s *settings) inRegion(name string) error {
+	switch {
+	case name != "" && !regionName.MatchString(name):
+		return fmt.Errorf("%q is not the name of a region, such as eu-central-1", name)
+	case name != "" && s.Region != "" && s.Region != name:
+		return fmt.Errorf("its region is %s and cannot become %s; end it first, or take another state directory", s.Region, name)
+	}
+	s.Region = cmp.Or(s.Region, name, DefaultRegion)
+	return nil
 }
 
 // provide completes the machine images and, unless the lab is bare, the mirror and the container
