@@ -18,8 +18,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 )
 
-// TestRebuiltAtOnce destroys a machine and keys, and makes them again five times, while EC2 no
-// longer shows the terminated instances but remembers their client tokens, holds their address for
+// TestRebuiltAtOnce destroys a machine and keys, and makes them again, while EC2 no longer
+// shows the terminated instances but remembers their client tokens, holds their address for
 // a moment, and Parameter Store does not let the names be used again.
 func TestRebuiltAtOnce(t *testing.T) {
 	t.Parallel()
@@ -28,7 +28,7 @@ func TestRebuiltAtOnce(t *testing.T) {
 	network := c.instance("k8s_network")
 	network.must(networkConfig())
 	seen := map[any]bool{}
-	for range 5 {
+	for range 2 { // nearly a minute each, most of it the wait for Parameter Store
 		c = c.ends(t)
 		worker, keys := c.instance("k8s_machine"), c.instance("k8s_pki")
 		keys.must(values{"cluster": "demo"})

@@ -27,7 +27,7 @@ var parts = []part{
 	{name: "kills-2", shows: "fifty more, at other moments", steps: kills("50")},
 	{name: "kills", shows: "kills at every kind of deed on machines and at every call to AWS, two creates in every order: the next apply converges", steps: []step{
 		{packages: []string{"interrupt"}, only: "^TestKilledAtDeeds$", env: []string{"K8S_INTERRUPT_DEEDS=1"}},
-		{packages: []string{"../provider"}, only: "^(TestKilledAtEveryCall|TestInTurns)$", env: []string{"K8S_KILLS=all"}},
+		{packages: []string{"../provider"}, only: "^(TestKilledAtEveryCall|TestInTurns|TestPolicies)$", env: []string{"K8S_KILLS=all"}},
 		{packages: []string{"awstest"}, only: "^TestKilled"},
 	}},
 	{name: "handovers", shows: "fifty hand-overs of etcd's leadership under traffic, and fifty by etcdctl for comparison",

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -89,18 +90,28 @@ func (a *Account) Fault(f fault.Fault) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	a.control(http.MethodPost, body)
+	a.control(http.MethodPost, "faults", body)
 }
 
 // Calm removes all faults.
 func (a *Account) Calm() {
 	a.t.Helper()
-	a.control(http.MethodDelete, nil)
+	a.control(http.MethodDelete, "faults", nil)
 }
 
-func (a *Account) control(method string, body []byte) {
+// Calls returns how often each action was called, by its name: "RunInstances".
+func (a *Account) Calls() map[string]int {
 	a.t.Helper()
-	r, err := http.NewRequestWithContext(a.t.Context(), method, a.URL+"/_lab/faults", bytes.NewReader(body))
+	calls := map[string]int{}
+	if err := json.Unmarshal(a.control(http.MethodGet, "calls", nil), &calls); err != nil {
+		a.t.Fatal(err)
+	}
+	return calls
+}
+
+func (a *Account) control(method, path string, body []byte) []byte {
+	a.t.Helper()
+	r, err := http.NewRequestWithContext(a.t.Context(), method, a.URL+"/_lab/"+path, bytes.NewReader(body))
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -109,9 +120,11 @@ func (a *Account) control(method string, body []byte) {
 		a.t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode/100 != 2 {
-		a.t.Fatalf("%s %s: %s", method, body, resp.Status)
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode/100 != 2 {
+		a.t.Fatalf("%s %s: %s, %v", method, body, resp.Status, err)
 	}
+	return answer
 }
 
 // Empty fails the test unless the account is empty.
