@@ -114,6 +114,11 @@ func isDown(s types.InstanceStateName) bool {
 // its public address may have changed and its SSH server may not answer yet.
 func (c *Client) ConvergeMachine(ctx context.Context, id string, spec MachineSpec, beforeStop func(context.Context, Machine) error) (Machine, error) {
 	o, err := c.observe(ctx, id, routedVPC(spec))
+	if err == nil && stateOf(o.instance) == types.InstanceStateNamePending {
+		if err = c.awaitBegun(ctx, id); err == nil {
+			o, err = c.observe(ctx, id, routedVPC(spec))
+		}
+	}
 	if err != nil {
 		return Machine{}, fmt.Errorf("%s: %w", spec.describe(id), err)
 	}
@@ -172,9 +177,6 @@ func (c *Client) cycle(ctx context.Context, i types.Instance, spec MachineSpec, 
 	change := spec.InstanceType != "" && string(i.InstanceType) != spec.InstanceType
 	if change || spec.Stopped || stateOf(i) == types.InstanceStateNameStopping {
 		if !isDown(stateOf(i)) {
-			if _, err := c.waitState(ctx, id, types.InstanceStateNameRunning); err != nil { // EC2 stops no pending one
-				return err
-			}
 			if beforeStop != nil {
 				if err := beforeStop(ctx, machineOf(i)); err != nil {
 					return err
@@ -224,6 +226,16 @@ func (c *Client) changeBack(ctx context.Context, id string, was types.InstanceTy
 		return fmt.Errorf("change the instance type back to %s: %w", was, err)
 	}
 	return c.startAgain(ctx, id)
+}
+
+// awaitBegun waits while a start is under way that somebody else has begun, such as an earlier apply
+// that was killed. EC2 stops no instance then, and its public address is not final. The start may end
+// in any state.
+func (c *Client) awaitBegun(ctx context.Context, id string) error {
+	return poll(ctx, fmt.Sprintf("wait until instance %s has started", id), func(ctx context.Context) (bool, string, error) {
+		i, err := c.instance(ctx, id, c.retryUntilKnown())
+		return err == nil && stateOf(i) != types.InstanceStateNamePending, string(stateOf(i)), err
+	})
 }
 
 // waitState waits for a state, and fails at once if the instance does not exist any more.

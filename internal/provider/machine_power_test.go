@@ -13,6 +13,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
 )
 
 // of returns the calls of this action.
@@ -89,6 +90,30 @@ func TestPowerState(t *testing.T) {
 	if said := c.instance("k8s_machine").plan(with(off, values{"name": "worker-1"})).failure(); !strings.Contains(said, "A machine is created running") {
 		t.Errorf("a new one that is stopped: %q", said)
 	}
+}
+
+// TestStartInterrupted: an apply was killed after EC2 had accepted the start. The next one waits until
+// the machine runs, and asks EC2 again for what it got.
+func TestStartInterrupted(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	network, worker := c.instance("k8s_network"), c.instance("k8s_machine")
+	network.must(networkConfig())
+	config := workerConfig(network)
+	worker.must(config)
+	worker.must(with(config, values{"power_state": stopped}))
+	id, _ := worker.get("id").(string)
+	c.account.Fault(fault.Fault{Kind: fault.SlowStart, Seconds: 2})
+	answer[*ec2.StartInstancesOutput](t)(c.client.EC2.StartInstances(t.Context(), &ec2.StartInstancesInput{InstanceIds: []string{id}}))
+	worker.refresh()
+	if state := worker.get("instance_state"); state != "pending" {
+		t.Fatalf("it is %v", state)
+	}
+	worker.must(config)
+	if state := worker.get("instance_state"); state != running {
+		t.Errorf("it is %v", state)
+	}
+	worker.settled(config)
 }
 
 // TestPausedNetwork: before the first machine of a paused cluster stops, all of them are asked what
