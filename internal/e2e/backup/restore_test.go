@@ -1,14 +1,18 @@
 package backup_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/snapshot"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
@@ -66,18 +70,17 @@ func (w *world) testAllLost(t *testing.T) {
 	_, err = w.WS.Apply(t.Context())
 	harness.Refused(t, err, "the cluster has lost its quorum", "restore_from of k8s_etcd_cluster")
 
-	const damaged = "20260102T030405Z-7"
+	const damaged, undecipherable = "20260102T030405Z-7", "20260102T030405Z-8"
 	w.copy(t, newest+snapshot.DataSuffix, damaged+snapshot.DataSuffix, func(b []byte) []byte { return b[:len(b)/2] })
-	w.copy(t, newest+snapshot.DescriptionSuffix, damaged+snapshot.DescriptionSuffix, func(b []byte) []byte {
-		d := w.description(t, newest)
-		text := strings.NewReplacer(newest, damaged, d.Time.Format("2006-01-02T15:04:05Z"), "2026-01-02T03:04:05Z", fmt.Sprintf(`"revision":%d`, d.Revision), `"revision":7`).Replace(string(b))
-		return []byte(text)
-	})
+	w.describe(t, newest, damaged, nil)
+	w.copy(t, newest+snapshot.DataSuffix, undecipherable+snapshot.DataSuffix, func(b []byte) []byte { return b })
+	w.describe(t, newest, undecipherable, []snapshot.EncryptionKey{{Name: pki.KeyEncryption, SHA256: strings.Repeat("0b", 32)}})
 	for name, tt := range map[string]struct {
 		change map[string]any
 		words  []string
 	}{
 		"damaged":             {map[string]any{"snapshot": damaged}, []string{"is damaged: it has", "The cluster's data are as they were"}},
+		"without its key":     {map[string]any{"snapshot": undecipherable}, []string{"its secrets need another encryption key", "othing has been changed"}},
 		"another cluster's":   {map[string]any{"cluster": "other", "prefix": prefix}, []string{"it is a snapshot of cluster demo, not of other", "Nothing has been changed"}},
 		"one that is missing": {map[string]any{"snapshot": "20260102T030405Z-9"}, []string{"S3 answers 404", "nothing has been changed"}},
 	} {
@@ -152,6 +155,20 @@ func (w *world) endpoint(t *testing.T) string {
 	}
 	w.variables(t, &vars)
 	return vars.S3Endpoint
+}
+
+// describe describes a copy of a snapshot under another name, with other keys unless they are nil.
+func (w *world) describe(t *testing.T, of, name string, keys []snapshot.EncryptionKey) {
+	t.Helper()
+	d := w.description(t, of)
+	at, revision, _ := strings.Cut(name, "-")
+	d.Name = name
+	d.Time = harness.Must[time.Time](t)(time.Parse("20060102T150405Z", at))
+	d.Revision = harness.Must[int64](t)(strconv.ParseInt(revision, 10, 64))
+	if keys != nil {
+		d.EncryptionKeys = keys
+	}
+	w.copy(t, of+snapshot.DescriptionSuffix, name+snapshot.DescriptionSuffix, func([]byte) []byte { return harness.Must[[]byte](t)(json.Marshal(d)) })
 }
 
 // copy copies an object of the bucket under another name, changed.
