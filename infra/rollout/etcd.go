@@ -13,6 +13,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
@@ -85,7 +86,7 @@ func (o *etcdOperation) facts(ctx context.Context) (etcdFacts, error) {
 		})
 	}
 	if len(running) == 0 {
-		return f, nil
+		return f, o.learnStarted(ctx, &f)
 	}
 	if _, err := o.access.Keys.Admin(ctx, pki.EtcdCA); err != nil {
 		return f, err // without a key no member can be asked; that is not the same as no answer
@@ -97,18 +98,39 @@ func (o *etcdOperation) facts(ctx context.Context) (etcdFacts, error) {
 		f.members = members
 		return err == nil, nil
 	})
-	if f.members != nil {
-		f.healthy = o.health(ctx, f.members)
-		f.learn(o.statuses(ctx, o.allMachines()), o.want.Spec.EffectiveQuota())
-		origins, err := o.origins(ctx)
-		if err != nil {
-			return f, err
-		}
-		for i := range f.wanted {
-			f.wanted[i].origin = origins[f.wanted[i].name]
-		}
+	if ctx.Err() != nil {
+		return f, ctx.Err()
+	}
+	if f.members == nil {
+		return f, o.learnStarted(ctx, &f)
+	}
+	f.healthy = o.health(ctx, f.members)
+	f.learn(o.statuses(ctx, o.allMachines()), o.want.Spec.EffectiveQuota())
+	origins, err := o.origins(ctx)
+	if err != nil {
+		return f, err
+	}
+	for i := range f.wanted {
+		f.wanted[i].origin = origins[f.wanted[i].name]
 	}
 	return f, ctx.Err()
+}
+
+// learnStarted takes from the machines which of them have been a member, unless it is known that
+// there is a cluster.
+func (o *etcdOperation) learnStarted(ctx context.Context, f *etcdFacts) error {
+	if f.formed {
+		return nil
+	}
+	return fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
+		found, err := host.Read(ctx, m.Remote, []string{component.EtcdBootstrapEnv}, nil)
+		if err != nil {
+			return fmt.Errorf("reading whether etcd has run on %s: %w", m.Name(), err)
+		}
+		i := slices.IndexFunc(f.wanted, func(w memberFacts) bool { return w.name == m.Name() })
+		f.wanted[i].started = component.EtcdHasStarted(found[component.EtcdBootstrapEnv]) // one goroutine for each
+		return nil
+	})
 }
 
 // learn takes what the members say of themselves, by machine.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
@@ -45,6 +46,7 @@ type memberFacts struct {
 	reachable bool
 	running   bool        // its unit is active
 	data      bool        // it has a data directory
+	started   bool        // the settings of its first start say that it has been a member; only if no record says that there is a cluster
 	origin    etcd.Origin // of the data, as far as known; only if the unit does not run
 	changes   bool        // something differs
 	restarts  bool        // ... and repairing it restarts etcd
@@ -79,6 +81,9 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 			without = append(without, w.name)
 		}
 	}
+	if err := guardStarted(f, withData, without); err != nil {
+		return nil, err
+	}
 	n := len(f.wanted)
 	// An alarm outlasts a restart, and can only be ended when the members run.
 	starting, then := withData, fleet.GateServes
@@ -105,6 +110,37 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 		steps = append(steps, Step{Machine: name, Action: ActionInstall, Why: why, Then: then})
 	}
 	return Plan{}.parallel(steps...), nil
+}
+
+// guardStarted refuses to form a new cluster where a machine has been a member of one: no record says
+// so if the Terraform state was lost.
+func guardStarted(f etcdFacts, withData, without []string) error {
+	var started, source []string
+	for _, w := range f.wanted {
+		if w.started {
+			started = append(started, w.name)
+			if w.data {
+				source = append(source, w.name)
+			}
+		}
+	}
+	if f.formed || len(started) == 0 || len(withData) >= etcd.Quorum(len(f.wanted)) || len(without) == 0 {
+		return nil
+	}
+	been, empty, restore := "has been a member", "has", "from a snapshot"
+	if len(started) > 1 {
+		been = "have been members"
+	}
+	if len(without) > 1 {
+		empty = "have"
+	}
+	if len(source) > 0 {
+		restore = fmt.Sprintf("= { member = %q }, or from a snapshot", source[0])
+	}
+	return &fleet.GuardError{Refused: "start a new cluster of etcd",
+		Reason: fmt.Sprintf("%s %s of one, as %s there says, and %s %s no data", fleet.List(started), been, component.EtcdBootstrapEnv, fleet.List(without), empty),
+		Advice: fmt.Sprintf("if it is the same cluster, and the Terraform state was lost, list the machines of all its members in hosts, or import it; if they are gone, restore the cluster with restore_from %s; "+
+			"if nobody needs the data, remove %s from hosts, or delete %s and %s there", restore, fleet.List(started), component.EtcdBootstrapEnv, etcdMemberDir)}
 }
 
 // planEtcdChange orders the work on a cluster that answers:
