@@ -220,11 +220,16 @@ func (x Etcd) observe(ctx context.Context, base *operation) Report {
 		o.contents(ctx, r)
 		o.databases(ctx, r)
 	})
+	var away []string
 	for _, m := range o.machines {
+		if m.Host.Off || r.Unreachable[m.Name()] != nil {
+			away = append(away, m.Name())
+		}
 		if o.record.Formed && r.Unreachable[m.Name()] == nil && !m.Host.Off && !m.hasData() {
 			r.find(finding.Finding{Subject: m.Name(), Kind: finding.MemberData, Target: etcdMemberDir, Problem: finding.Missing})
 		}
 	}
+	r.deferDefragmentation(away)
 	return r
 }
 
