@@ -35,6 +35,16 @@ const (
 	RestoredSnapshot = "restored-snapshot"
 )
 
+// Where StageSnapshot puts an object, and a database that is made, below the data directory.
+const (
+	StagedDownload = "/restore/work/db"
+	StagedDatabase = "/restore/member/snap/db"
+)
+
+// RoomForSnapshot is how many bytes StageSnapshot needs for an object of that size: it is on the disk
+// beside the database that is made from it, and a log is written.
+func RoomForSnapshot(size int64) int64 { return 2*size + 128<<20 }
+
 // FindSnapshot returns the description of the snapshot with that name, or of the newest one if name
 // is empty. It changes nothing.
 func FindSnapshot(ctx context.Context, r Runner, from Location, name string) (description string, err error) {

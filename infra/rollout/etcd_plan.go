@@ -31,6 +31,8 @@ type etcdFacts struct {
 	// of those that leave.
 	quota  int64
 	spaces map[string]etcd.Space
+	// restored is set if the restore that is configured has been done.
+	restored bool
 	// formed is set if the cluster is known to have existed.
 	formed bool
 	// cluster is the id of the cluster that answers, 0 if unknown. replaceData is set if data of
@@ -98,7 +100,7 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 			return nil, &fleet.GuardError{Refused: "start etcd",
 				Reason: fmt.Sprintf("the cluster has lost its quorum: of %d members only %s still have their data (without: %s; unreachable: %s)",
 					n, fleet.List(withData), fleet.List(without), fleet.List(unreachable)),
-				Advice: "bring the unreachable machines back, or restore the cluster with restore_from of k8s_etcd_cluster; starting empty members in their place would lose data"}
+				Advice: "bring the unreachable machines back, or restore the cluster " + f.restoreWith() + " of k8s_etcd_cluster; starting empty members in their place would lose data"}
 		}
 		return nil, &fleet.GuardError{Refused: "start etcd",
 			Reason: fmt.Sprintf("%d of %d machines can be reached, a quorum is %d (unreachable: %s)", len(starting), n, etcd.Quorum(n), fleet.List(unreachable)),
@@ -110,6 +112,14 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 		steps = append(steps, Step{Machine: name, Action: ActionInstall, Why: why, Then: then})
 	}
 	return Plan{}.parallel(steps...), nil
+}
+
+// restoreWith says how to ask for a restore.
+func (f etcdFacts) restoreWith() string {
+	if f.restored {
+		return "with another restore_from.trigger, snapshot or member (the present restore_from is done, and is not done again)"
+	}
+	return "with restore_from"
 }
 
 // guardStarted refuses to form a new cluster where a machine has been a member of one: no record says

@@ -1,6 +1,9 @@
 package rollout
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestLeaderRestartsLast checks that the leadership changes once, whatever the members' names.
 func TestLeaderRestartsLast(t *testing.T) {
@@ -173,5 +176,18 @@ refusing to start etcd: the cluster has lost its quorum: of 3 members only a sti
 				t.Errorf("plan:%s\nwanted:%s", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestAdviceAfterRestore: the restore that is configured is not done twice, so the advice is another one.
+func TestAdviceAfterRestore(t *testing.T) {
+	for restored, want := range map[bool]string{
+		false: "restore the cluster with restore_from of k8s_etcd_cluster",
+		true:  "restore the cluster with another restore_from.trigger, snapshot or member (the present restore_from is done, and is not done again) of k8s_etcd_cluster",
+	} {
+		_, err := planEtcd(etcdFacts{wanted: wantedMembers(t, "a: empty", "b: empty", "c: stopped"), formed: true, restored: restored})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("restored %t: %v", restored, err)
+		}
 	}
 }
