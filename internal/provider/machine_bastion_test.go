@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -125,6 +126,33 @@ func TestPausedBastion(t *testing.T) {
 	mention(t, said, "refusing to wait for worker-0: the bastion lb-0 has another address since it was started", "write the present one into ssh.bastion.address")
 	if !strings.Contains(said, *elastic.PublicIp) {
 		t.Errorf("the address of before is not mentioned: %s", said)
+	}
+}
+
+// TestPausedWithoutBastion: a provider that knows no bastion cannot ask machines that have no public
+// address, and says how it can.
+func TestPausedWithoutBastion(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	c.ssh = values{"private_key": c.key, "bastion": values{"address": "192.0.2.1", "host_keys": []any{publicKey(t)}}}
+	behind := c.process(t)
+	network, worker := behind.instance("k8s_network"), behind.instance("k8s_machine")
+	network.must(networkConfig())
+	worker.must(with(workerConfig(network), values{"associate_public_ip_address": false}))
+	c.ssh = nil
+	direct := c.process(t)
+	lb := direct.instance("k8s_machine")
+	config := func() values {
+		return values{"name": "lb-0", "role": "lb", "network": network.get("ref"), "private_ip": "10.240.0.30"}
+	}
+	lb.must(config())
+	*c.duty = func(_ context.Context, to fleet.Target) (*maintenance.Duty, error) {
+		return nil, &remote.UnreachableError{Machine: to.Name(), Err: errors.New("no route to host")}
+	}
+	network.must(with(networkConfig(), values{"paused": true}))
+	mention(t, lb.carryOut(lb.plan(config())).failure(), "refusing to pause the cluster", "lb-0 has a provider configuration without ssh.bastion", "as text, and apply again")
+	if lb.get("instance_state") != running {
+		t.Errorf("lb-0 is %v", lb.get("instance_state"))
 	}
 }
 
