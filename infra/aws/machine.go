@@ -358,8 +358,21 @@ func (c *Client) FindMachine(ctx context.Context, id string) (Machine, netip.Pre
 
 // FindMachines returns the running machines of a cluster, by role and name.
 func (c *Client) FindMachines(ctx context.Context, cluster string) ([]Machine, error) {
+	return c.findMachines(ctx, cluster, types.InstanceStateNameRunning)
+}
+
+// FindAllMachines returns the machines of a cluster, also those that do not run, by role and name.
+func (c *Client) FindAllMachines(ctx context.Context, cluster string) ([]Machine, error) {
+	return c.findMachines(ctx, cluster, types.InstanceStateNamePending, types.InstanceStateNameRunning, types.InstanceStateNameStopping, types.InstanceStateNameStopped)
+}
+
+func (c *Client) findMachines(ctx context.Context, cluster string, states ...types.InstanceStateName) ([]Machine, error) {
+	var names []string
+	for _, s := range states {
+		names = append(names, string(s))
+	}
 	pages := ec2.NewDescribeInstancesPaginator(c.EC2, &ec2.DescribeInstancesInput{Filters: []types.Filter{
-		tagFilter(TagCluster, cluster), tagFilter(TagKind, kindMachine), filter("instance-state-name", string(types.InstanceStateNameRunning)),
+		tagFilter(TagCluster, cluster), tagFilter(TagKind, kindMachine), filter("instance-state-name", names...),
 	}})
 	var out []Machine
 	for pages.HasMorePages() {

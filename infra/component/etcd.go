@@ -239,6 +239,11 @@ const (
 		`{ echo "the data of etcd are gone (` + EtcdDataDir + `/member), and without them it could form an empty cluster: apply again, which replaces the member or says how to restore" >&2; exit 1; }`
 )
 
+// EtcdHasStarted reports whether the settings in EtcdBootstrapEnv say that the member has started.
+func EtcdHasStarted(settings []byte) bool {
+	return slices.Contains(strings.Split(string(settings), "\n"), etcdStartedMark)
+}
+
 func etcdBootstrapFile(spec EtcdSpec, initial []Node) desired.File {
 	state := "new"
 	if spec.Existing {

@@ -4,6 +4,8 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -295,6 +297,29 @@ func TestWorkerPackages(t *testing.T) {
 		}
 		if !slices.Equal(m.State.Packages, tt.want) {
 			t.Errorf("mode %q, CNI %q: packages %v, want %v", tt.mode, tt.cni, m.State.Packages, tt.want)
+		}
+	}
+}
+
+// TestEtcdHasStarted: what the unit notes at the start of a member is what is read afterwards.
+func TestEtcdHasStarted(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "bootstrap.env")
+	settings := fileOf(t, must(t)(Etcd(etcdSpec(t), controllers[0])), EtcdBootstrapEnv)
+	for _, started := range []bool{false, true, true} {
+		if started {
+			script := strings.ReplaceAll(etcdHasStarted, EtcdBootstrapEnv, file)
+			if out, err := exec.CommandContext(t.Context(), "sh", "-c", script).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		} else if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if EtcdHasStarted(text) != started {
+			t.Errorf("started: %v, with\n%s", !started, text)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package deed
 
 import (
 	"context"
+	_ "embed"
 	"strconv"
 )
 
@@ -35,6 +36,26 @@ const (
 	RestoredSnapshot = "restored-snapshot"
 )
 
+//go:embed restoring
+var restoring string
+
+// restores runs a deed with the functions of restores, and others. Each such deed begins with the same
+// arguments: data directory, mark of the restore, name of the snapshot or of the member.
+func (d deed) restores(ctx context.Context, r Runner, functions, dataDir, mark, name string, args ...string) error {
+	_, err := d.run(ctx, r, d.scriptWith(functions+restoring, append([]string{dataDir, mark, name}, args...)...), nil)
+	return err
+}
+
+// Where StageSnapshot puts an object, and a database that is made, below the data directory.
+const (
+	StagedDownload = "/restore/work/db"
+	StagedDatabase = "/restore/member/snap/db"
+)
+
+// RoomForSnapshot is how many bytes StageSnapshot needs for an object of that size: it is on the disk
+// beside the database that is made from it, and a log is written.
+func RoomForSnapshot(size int64) int64 { return 2*size + 128<<20 }
+
 // FindSnapshot returns the description of the snapshot with that name, or of the newest one if name
 // is empty. It changes nothing.
 func FindSnapshot(ctx context.Context, r Runner, from Location, name string) (description string, err error) {
@@ -44,31 +65,30 @@ func FindSnapshot(ctx context.Context, r Runner, from Location, name string) (de
 // StageSnapshot makes the data of a member from a snapshot, beside the data in use. The object must
 // have this size and SHA-256.
 func StageSnapshot(ctx context.Context, r Runner, from Location, name string, size int64, sha256 string, m NewMember) error {
-	_, err := stageSnapshot.run(ctx, r, stageSnapshot.scriptWith(from.Functions,
-		from.Endpoint, from.Region, from.Bucket, from.Prefix, name, strconv.FormatInt(size, 10), sha256,
-		m.DataDir, m.Mark, m.Name, m.PeerURL, m.InitialCluster, m.Token, strconv.FormatInt(m.AddRevisions, 10)), nil)
-	return err
+	return stageSnapshot.restores(ctx, r, from.Functions, m.DataDir, m.Mark, name,
+		from.Endpoint, from.Region, from.Bucket, from.Prefix, strconv.FormatInt(size, 10), sha256,
+		m.Name, m.PeerURL, m.InitialCluster, m.Token, strconv.FormatInt(m.AddRevisions, 10))
 }
 
 // StageMember makes the data of the only member of a new cluster from the data of that member,
 // beside them. It stops the unit. m.InitialCluster is not used.
 func StageMember(ctx context.Context, r Runner, unit, ca, cert, key string, m NewMember) error {
-	return stageMember.do(ctx, r, m.DataDir, m.Mark, m.Name, m.PeerURL, m.Token, strconv.FormatInt(m.AddRevisions, 10), unit, ca, cert, key)
+	return stageMember.restores(ctx, r, "", m.DataDir, m.Mark, m.Name, m.PeerURL, m.Token, strconv.FormatInt(m.AddRevisions, 10), unit, ca, cert, key)
 }
 
 // UseRestored stops a unit and puts the data that were made in place of those in use. snapshot is
 // the name of the snapshot, or of the member, from which they were made.
 func UseRestored(ctx context.Context, r Runner, unit, dataDir, mark, snapshot string) error {
-	return useRestored.do(ctx, r, unit, dataDir, mark, snapshot)
+	return useRestored.restores(ctx, r, "", dataDir, mark, snapshot, unit)
 }
 
 // EndRestore notes in a member's data that the restore with this mark is done. An empty mark forgets
 // every restore. Data that were made and are not in use are deleted.
 func EndRestore(ctx context.Context, r Runner, dataDir, mark string) error {
-	return endRestore.do(ctx, r, dataDir, mark)
+	return endRestore.restores(ctx, r, "", dataDir, mark, "")
 }
 
 // SetAside stops a unit and puts a member's data into "replaced" of the data directory.
 func SetAside(ctx context.Context, r Runner, unit, dataDir string) error {
-	return setAside.do(ctx, r, unit, dataDir)
+	return setAside.restores(ctx, r, "", dataDir, "", "", unit)
 }

@@ -2,31 +2,25 @@
 # them: data directory, mark of the restore, member, its peer URL, token of the cluster, revisions to
 # add, unit, authority, certificate, key. It stops the unit, and copies the data: they stay as they
 # are. An etcd that nobody else can reach replays the log of the copy and gives a snapshot. The unit
-# runs again if this fails.
+# runs again if this fails. The functions of restores come first.
 umask 077
 PATH=$PATH:/usr/local/bin
-dir=$1 mark=$2 member=$3 peer=$4 token=$5 bump=$6 unit=$7 ca=$8 cert=$9
-shift 9
-key=$1
-stage=$dir/restore name=$member
+# shellcheck disable=SC2034 # the functions read these
+dir=$1 mark=$2 name=$3 stage=$1/restore work=$1/restore/work member=$3
+shift 3
+peer=$1 token=$2 bump=$3 unit=$4 ca=$5 cert=$6 key=$7
 
-failed() {
-	echo "$1" >&2
-	exit 1
-}
-same() { [ "$(cat "$1/restored-from" 2>/dev/null)" = "$mark" ] && [ "$(cat "$1/restored-snapshot" 2>/dev/null)" = "$name" ]; }
-
-exec 9>/run/etcd-restore.lock
-flock -w 600 9 || failed "another restore on this machine has not ended within 10 minutes"
+lock
 if same "$dir/member"; then exit 0; fi
 # Data that were made count while nothing has been written since.
 if same "$stage/member" && [ -z "$(find "$dir/member/wal" -newer "$stage/member/restored-from" 2>/dev/null | head -n 1)" ]; then exit 0; fi
 [ -d "$dir/member" ] || failed "$dir/member is not there"
+rm -rf "$stage"
+room_for $(($(du -sk "$dir/member" | cut -f1) * 3 + 131072)) "a copy of the data"
 ran=no etcd=''
 case $(systemctl is-active "$unit") in
 active | activating | reloading) ran=yes ;; # without a quorum it never gets beyond "activating"
 esac
-rm -rf "$stage"
 ended() {
 	[ -z "$etcd" ] || kill "$etcd" 2>/dev/null
 	[ -d "$stage/member" ] && return
@@ -36,11 +30,7 @@ ended() {
 trap ended EXIT
 trap 'exit 1' HUP INT TERM
 systemctl stop "$unit" || failed "$unit does not stop"
-work=$stage/work
 mkdir -p "$work/copy" || exit 1
-need=$(($(du -sk "$dir/member" | cut -f1) * 3 + 131072))
-free=$(df -Pk "$dir" | awk 'NR == 2 { print $4 }')
-[ "$free" -ge "$need" ] || failed "no room for a copy of the data: $dir has $free KiB free, and $need KiB are needed"
 cp -a "$dir/member" "$work/copy/" || exit 1
 rm -f "$work/copy/member/restored-from" "$work/copy/member/restored-done" "$work/copy/member/restored-snapshot"
 client=https://127.0.0.1:12379 alone=https://127.0.0.1:12380
@@ -63,11 +53,4 @@ kill "$etcd"
 wait "$etcd" 2>/dev/null
 etcd=''
 rm -rf "$work/copy"
-etcdutl snapshot restore "$work/db" --data-dir "$work/data" --name "$member" --initial-advertise-peer-urls "$peer" \
-	--initial-cluster "$member=$peer" --initial-cluster-token "$token" --bump-revision "$bump" --mark-compacted >/dev/null 2>"$work/said" ||
-	failed "restoring the snapshot of the data: $(tail -n 1 "$work/said")"
-rm -f "$work/db"
-echo "$mark" >"$work/data/member/restored-from"
-echo "$name" >"$work/data/member/restored-snapshot"
-sync -f "$dir"
-mv "$work/data/member" "$stage/member"
+make_data "the snapshot of the data" "$member" "$peer" "$member=$peer" "$token" "$bump"

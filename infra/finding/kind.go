@@ -174,6 +174,7 @@ const (
 	TooOld      Problem = "too old"
 	Diverged    Problem = "diverged"   // the members' data differ
 	Fragmented  Problem = "fragmented" // size is how much is free inside
+	Loose       Problem = "loose"      // as fragmented, and nothing is done about it while a machine is away
 	NearlyFull  Problem = "nearly full"
 	TooLarge    Problem = "too large" // a quota for its file system
 	Slow        Problem = "slow"

@@ -124,6 +124,7 @@ var vocabulary = map[Kind]words{
 	}},
 	Database: {head: "etcd database", how: map[Problem]string{
 		Fragmented: "{found} of quota {wanted}, {size} free inside, wants defragmentation",
+		Loose:      "{found} of quota {wanted}, {size} free inside: its defragmentation waits until {cause} can be reached",
 		NearlyFull: "{found} of quota {wanted} hold data: delete objects that nobody needs, or raise quota_mib",
 		TooLarge:   "its quota of {wanted} does not fit, the file system of {device} has {found} for it: enlarge the volume, or lower quota_mib",
 	}},

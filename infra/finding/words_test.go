@@ -127,6 +127,8 @@ func TestWords(t *testing.T) {
 		{Finding{Kind: Alarm, Target: "SLOW", Problem: Unknown}, "etcd alarm SLOW: raised, and not known here"},
 		{Finding{Kind: Database, Problem: Fragmented, Found: "1.9 GiB", Wanted: "2 GiB", Size: "1.5 GiB"},
 			"etcd database: 1.9 GiB of quota 2 GiB, 1.5 GiB free inside, wants defragmentation"},
+		{Finding{Kind: Database, Problem: Loose, Found: "1.9 GiB", Wanted: "2 GiB", Size: "1.5 GiB", Cause: "b, c"},
+			"etcd database: 1.9 GiB of quota 2 GiB, 1.5 GiB free inside: its defragmentation waits until b, c can be reached"},
 		{Finding{Kind: Database, Problem: NearlyFull, Found: "1.8 GiB", Wanted: "2 GiB"},
 			"etcd database: 1.8 GiB of quota 2 GiB hold data: delete objects that nobody needs, or raise quota_mib"},
 		{Finding{Kind: Database, Problem: TooLarge, Found: "5 GiB", Wanted: "8 GiB", Device: "/var/lib/etcd"},

@@ -13,6 +13,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
@@ -71,7 +72,7 @@ func (o *etcdOperation) status(ctx context.Context, m *fleet.Machine) (etcd.Stat
 
 // facts observes the cluster. If units run but no member answers, it waits etcdAnswerBudget.
 func (o *etcdOperation) facts(ctx context.Context) (etcdFacts, error) {
-	f := etcdFacts{formed: o.record.Formed, replaceData: o.want.Restore.Wanted() && o.want.Restore.ReplaceData}
+	f := etcdFacts{formed: o.record.Formed, restored: o.want.Restore.Wanted() && o.record.Restored != nil, replaceData: o.want.Restore.Wanted() && o.want.Restore.ReplaceData}
 	f.release, _ = version.Parse(o.want.Spec.Version) // cannot fail: the version has been rendered
 	var running []*fleet.Machine
 	for _, m := range o.machines {
@@ -85,7 +86,7 @@ func (o *etcdOperation) facts(ctx context.Context) (etcdFacts, error) {
 		})
 	}
 	if len(running) == 0 {
-		return f, nil
+		return f, o.learnStarted(ctx, &f)
 	}
 	if _, err := o.access.Keys.Admin(ctx, pki.EtcdCA); err != nil {
 		return f, err // without a key no member can be asked; that is not the same as no answer
@@ -97,18 +98,39 @@ func (o *etcdOperation) facts(ctx context.Context) (etcdFacts, error) {
 		f.members = members
 		return err == nil, nil
 	})
-	if f.members != nil {
-		f.healthy = o.health(ctx, f.members)
-		f.learn(o.statuses(ctx, o.allMachines()), o.want.Spec.EffectiveQuota())
-		origins, err := o.origins(ctx)
-		if err != nil {
-			return f, err
-		}
-		for i := range f.wanted {
-			f.wanted[i].origin = origins[f.wanted[i].name]
-		}
+	if ctx.Err() != nil {
+		return f, ctx.Err()
+	}
+	if f.members == nil {
+		return f, o.learnStarted(ctx, &f)
+	}
+	f.healthy = o.health(ctx, f.members)
+	f.learn(o.statuses(ctx, o.allMachines()), o.want.Spec.EffectiveQuota())
+	origins, err := o.origins(ctx)
+	if err != nil {
+		return f, err
+	}
+	for i := range f.wanted {
+		f.wanted[i].origin = origins[f.wanted[i].name]
 	}
 	return f, ctx.Err()
+}
+
+// learnStarted takes from the machines which of them have been a member, unless it is known that
+// there is a cluster.
+func (o *etcdOperation) learnStarted(ctx context.Context, f *etcdFacts) error {
+	if f.formed {
+		return nil
+	}
+	return fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
+		found, err := host.Read(ctx, m.Remote, []string{component.EtcdBootstrapEnv}, nil)
+		if err != nil {
+			return fmt.Errorf("reading whether etcd has run on %s: %w", m.Name(), err)
+		}
+		i := slices.IndexFunc(f.wanted, func(w memberFacts) bool { return w.name == m.Name() })
+		f.wanted[i].started = component.EtcdHasStarted(found[component.EtcdBootstrapEnv]) // one goroutine for each
+		return nil
+	})
 }
 
 // learn takes what the members say of themselves, by machine.
@@ -198,11 +220,16 @@ func (x Etcd) observe(ctx context.Context, base *operation) Report {
 		o.contents(ctx, r)
 		o.databases(ctx, r)
 	})
+	var away []string
 	for _, m := range o.machines {
+		if m.Host.Off || r.Unreachable[m.Name()] != nil {
+			away = append(away, m.Name())
+		}
 		if o.record.Formed && r.Unreachable[m.Name()] == nil && !m.Host.Off && !m.hasData() {
 			r.find(finding.Finding{Subject: m.Name(), Kind: finding.MemberData, Target: etcdMemberDir, Problem: finding.Missing})
 		}
 	}
+	r.deferDefragmentation(away)
 	return r
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
@@ -48,6 +49,22 @@ func (o *etcdOperation) databases(ctx context.Context, r *Report) {
 	findings, concerns := compareDatabases(all, o.want.Spec.EffectiveQuota())
 	r.find(findings...)
 	r.Concerns = append(r.Concerns, concerns...)
+}
+
+// deferDefragmentation makes fragmented databases a concern while machines of members are away:
+// planDefragment waits for them, so no apply repairs it.
+func (r *Report) deferDefragmentation(away []string) {
+	if len(away) == 0 {
+		return
+	}
+	r.Findings = slices.DeleteFunc(r.Findings, func(f finding.Finding) bool {
+		if f.Kind != finding.Database || f.Problem != finding.Fragmented {
+			return false
+		}
+		f.Problem, f.Cause = finding.Loose, strings.Join(away, ", ")
+		r.Concerns = append(r.Concerns, f)
+		return true
+	})
 }
 
 // compareDatabases returns what an apply repairs or refuses to leave alone, and what no apply can

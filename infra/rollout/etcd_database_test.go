@@ -59,3 +59,27 @@ func TestCompareDatabases(t *testing.T) {
 		}
 	}
 }
+
+// TestDeferDefragmentation: what no apply repairs while a machine is away is no drift, and a person
+// learns why.
+func TestDeferDefragmentation(t *testing.T) {
+	about := func(problem finding.Problem) finding.Finding {
+		return finding.Finding{Subject: "a", Kind: finding.Database, Problem: problem, Found: "90 MiB", Wanted: "100 MiB", Size: "80 MiB"}
+	}
+	other := finding.Finding{Subject: "a", Kind: finding.File, Target: "/x", Problem: finding.Missing}
+	waits := about(finding.Loose)
+	waits.Cause = "b, c"
+	for _, tt := range []struct {
+		away            []string
+		drift, concerns []finding.Finding
+	}{
+		{nil, []finding.Finding{about(finding.Fragmented), other}, []finding.Finding{about(finding.NearlyFull)}},
+		{[]string{"b", "c"}, []finding.Finding{other}, []finding.Finding{about(finding.NearlyFull), waits}},
+	} {
+		r := Report{Findings: []finding.Finding{about(finding.Fragmented), other}, Concerns: []finding.Finding{about(finding.NearlyFull)}}
+		r.deferDefragmentation(tt.away)
+		if !slices.Equal(r.Findings, tt.drift) || !slices.Equal(r.Concerns, tt.concerns) {
+			t.Errorf("away %q: drift %v, concerns %v", tt.away, r.Findings, r.Concerns)
+		}
+	}
+}

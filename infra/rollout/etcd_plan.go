@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
@@ -30,6 +31,8 @@ type etcdFacts struct {
 	// of those that leave.
 	quota  int64
 	spaces map[string]etcd.Space
+	// restored is set if the restore that is configured has been done.
+	restored bool
 	// formed is set if the cluster is known to have existed.
 	formed bool
 	// cluster is the id of the cluster that answers, 0 if unknown. replaceData is set if data of
@@ -45,6 +48,7 @@ type memberFacts struct {
 	reachable bool
 	running   bool        // its unit is active
 	data      bool        // it has a data directory
+	started   bool        // the settings of its first start say that it has been a member; only if no record says that there is a cluster
 	origin    etcd.Origin // of the data, as far as known; only if the unit does not run
 	changes   bool        // something differs
 	restarts  bool        // ... and repairing it restarts etcd
@@ -79,6 +83,9 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 			without = append(without, w.name)
 		}
 	}
+	if err := guardStarted(f, withData, without); err != nil {
+		return nil, err
+	}
 	n := len(f.wanted)
 	// An alarm outlasts a restart, and can only be ended when the members run.
 	starting, then := withData, fleet.GateServes
@@ -93,7 +100,7 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 			return nil, &fleet.GuardError{Refused: "start etcd",
 				Reason: fmt.Sprintf("the cluster has lost its quorum: of %d members only %s still have their data (without: %s; unreachable: %s)",
 					n, fleet.List(withData), fleet.List(without), fleet.List(unreachable)),
-				Advice: "bring the unreachable machines back, or restore the cluster with restore_from of k8s_etcd_cluster; starting empty members in their place would lose data"}
+				Advice: "bring the unreachable machines back, or restore the cluster " + f.restoreWith() + " of k8s_etcd_cluster; starting empty members in their place would lose data"}
 		}
 		return nil, &fleet.GuardError{Refused: "start etcd",
 			Reason: fmt.Sprintf("%d of %d machines can be reached, a quorum is %d (unreachable: %s)", len(starting), n, etcd.Quorum(n), fleet.List(unreachable)),
@@ -105,6 +112,45 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 		steps = append(steps, Step{Machine: name, Action: ActionInstall, Why: why, Then: then})
 	}
 	return Plan{}.parallel(steps...), nil
+}
+
+// restoreWith says how to ask for a restore.
+func (f etcdFacts) restoreWith() string {
+	if f.restored {
+		return "with another restore_from.trigger, snapshot or member (the present restore_from is done, and is not done again)"
+	}
+	return "with restore_from"
+}
+
+// guardStarted refuses to form a new cluster where a machine has been a member of one: no record says
+// so if the Terraform state was lost.
+func guardStarted(f etcdFacts, withData, without []string) error {
+	var started, source []string
+	for _, w := range f.wanted {
+		if w.started {
+			started = append(started, w.name)
+			if w.data {
+				source = append(source, w.name)
+			}
+		}
+	}
+	if f.formed || len(started) == 0 || len(withData) >= etcd.Quorum(len(f.wanted)) || len(without) == 0 {
+		return nil
+	}
+	been, empty, restore := "has been a member", "has", "from a snapshot"
+	if len(started) > 1 {
+		been = "have been members"
+	}
+	if len(without) > 1 {
+		empty = "have"
+	}
+	if len(source) > 0 {
+		restore = fmt.Sprintf("= { member = %q }, or from a snapshot", source[0])
+	}
+	return &fleet.GuardError{Refused: "start a new cluster of etcd",
+		Reason: fmt.Sprintf("%s %s of one, as %s there says, and %s %s no data", fleet.List(started), been, component.EtcdBootstrapEnv, fleet.List(without), empty),
+		Advice: fmt.Sprintf("if it is the same cluster, and the Terraform state was lost, list the machines of all its members in hosts, or import it; if they are gone, restore the cluster with restore_from %s; "+
+			"if nobody needs the data, remove %s from hosts, or delete %s and %s there", restore, fleet.List(started), component.EtcdBootstrapEnv, etcdMemberDir)}
 }
 
 // planEtcdChange orders the work on a cluster that answers:

@@ -1,6 +1,9 @@
 package rollout
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestLeaderRestartsLast checks that the leadership changes once, whatever the members' names.
 func TestLeaderRestartsLast(t *testing.T) {
@@ -135,6 +138,56 @@ refusing to make b a member of etcd: b has data of the etcd cluster 1, and which
 		f.members, f.healthy = clusterMembers(t, "a: healthy", "b: sick", "c: healthy")
 		if got := "\n" + outcome(planEtcd(f)); got != tt.want {
 			t.Errorf("%s: plan:%s\nwanted:%s", tt.b, got, tt.want)
+		}
+	}
+}
+
+// TestPlanEtcdStartedBefore: a machine that says that it has been a member keeps the others from
+// forming a new cluster, if no record says that there is one.
+func TestPlanEtcdStartedBefore(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		wanted []string
+		formed bool
+		want   string
+	}{
+		{"one old machine beside new ones", []string{"a: stopped, started", "b: empty", "c: empty"}, false, `
+refusing to start a new cluster of etcd: a has been a member of one, as /etc/etcd/bootstrap.env there says, and b, c have no data; if it is the same cluster, and the Terraform state was lost, list the machines of all its members in hosts, or import it; if they are gone, restore the cluster with restore_from = { member = "a" }, or from a snapshot; if nobody needs the data, remove a from hosts, or delete /etc/etcd/bootstrap.env and /var/lib/etcd/member there
+`},
+		{"it still runs, without a quorum", []string{"a: up, started", "b: empty", "c: empty"}, false, `
+refusing to start a new cluster of etcd: a has been a member of one, as /etc/etcd/bootstrap.env there says, and b, c have no data; if it is the same cluster, and the Terraform state was lost, list the machines of all its members in hosts, or import it; if they are gone, restore the cluster with restore_from = { member = "a" }, or from a snapshot; if nobody needs the data, remove a from hosts, or delete /etc/etcd/bootstrap.env and /var/lib/etcd/member there
+`},
+		{"the others are away, but for one", []string{"a: stopped, started", "b: empty", "c: unreachable"}, false, `
+refusing to start a new cluster of etcd: a has been a member of one, as /etc/etcd/bootstrap.env there says, and b has no data; if it is the same cluster, and the Terraform state was lost, list the machines of all its members in hosts, or import it; if they are gone, restore the cluster with restore_from = { member = "a" }, or from a snapshot; if nobody needs the data, remove a from hosts, or delete /etc/etcd/bootstrap.env and /var/lib/etcd/member there
+`},
+		{"all have lost their data", []string{"a: empty, started", "b: empty, started", "c: empty"}, false, `
+refusing to start a new cluster of etcd: a, b have been members of one, as /etc/etcd/bootstrap.env there says, and a, b, c have no data; if it is the same cluster, and the Terraform state was lost, list the machines of all its members in hosts, or import it; if they are gone, restore the cluster with restore_from from a snapshot; if nobody needs the data, remove a, b from hosts, or delete /etc/etcd/bootstrap.env and /var/lib/etcd/member there
+`},
+		{"enough have their data", []string{"a: stopped, started", "b: stopped, started", "c: empty"}, false, `
+1. a: install (start the members that have data), then wait: serves reads
+1. b: install (start the members that have data), then wait: serves reads
+`},
+		{"it is recorded", []string{"a: stopped, started", "b: empty", "c: empty"}, true, `
+refusing to start etcd: the cluster has lost its quorum: of 3 members only a still have their data (without: b, c; unreachable: none); bring the unreachable machines back, or restore the cluster with restore_from of k8s_etcd_cluster; starting empty members in their place would lose data
+`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := "\n" + outcome(planEtcd(etcdFacts{wanted: wantedMembers(t, tt.wanted...), formed: tt.formed})); got != tt.want {
+				t.Errorf("plan:%s\nwanted:%s", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestAdviceAfterRestore: the restore that is configured is not done twice, so the advice is another one.
+func TestAdviceAfterRestore(t *testing.T) {
+	for restored, want := range map[bool]string{
+		false: "restore the cluster with restore_from of k8s_etcd_cluster",
+		true:  "restore the cluster with another restore_from.trigger, snapshot or member (the present restore_from is done, and is not done again) of k8s_etcd_cluster",
+	} {
+		_, err := planEtcd(etcdFacts{wanted: wantedMembers(t, "a: empty", "b: empty", "c: stopped"), formed: true, restored: restored})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("restored %t: %v", restored, err)
 		}
 	}
 }

@@ -83,9 +83,24 @@ func (o *etcdOperation) restoreFacts(ctx context.Context, r EtcdRestore) (restor
 	for _, m := range o.machines {
 		f.members = append(f.members, restoreMember{name: m.Name(), reachable: m.gone == nil, data: m.hasData(), restored: m.made(r)})
 	}
+	for _, m := range o.present(ctx) {
+		f.leaving = append(f.leaving, m.Name())
+	}
 	f.done = o.answersWith(ctx, func(m *convergence) bool { return m.has(deed.RestoredDone, r) })
 	f.begun = f.done || o.answersWith(ctx, func(m *convergence) bool { return m.made(r) })
 	return f, nil
+}
+
+// present returns the machines that leave and answer. One that is off, or in whose place another one
+// answers, is not among them. If its data come back later, they are of another cluster than the
+// restored one, whose members refuse to talk to it, and the next apply removes them.
+func (o *etcdOperation) present(ctx context.Context) []*fleet.Machine {
+	away := fleet.EachAll(ctx, o.leavers, func(ctx context.Context, m *fleet.Machine) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, fleet.ObserveBudget, fmt.Errorf("no answer within %s", fleet.ObserveBudget))
+		defer cancel()
+		return m.Remote.Ping(ctx)
+	})
+	return slices.DeleteFunc(slices.Clone(o.leavers), func(m *fleet.Machine) bool { return away[m.Name()] != nil })
 }
 
 // answersWith reports whether a cluster answers that has one of those machines as a member: a list of
@@ -118,7 +133,7 @@ func (m *convergence) has(file string, r EtcdRestore) bool {
 // endRestore notes on every machine that the restore with this mark is done, or forgets all.
 func (o *etcdOperation) endRestore(ctx context.Context, mark string) error {
 	return fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
-		return restoreFailed(m, "note that the restore is done", deed.EndRestore(ctx, m.Remote, component.EtcdDataDir, mark))
+		return restoreFailed(m.Machine, "note that the restore is done", deed.EndRestore(ctx, m.Remote, component.EtcdDataDir, mark))
 	})
 }
 
@@ -131,7 +146,7 @@ func (o *etcdOperation) carryOutRestore(ctx context.Context, r EtcdRestore, plan
 	if err != nil {
 		return "", err
 	}
-	if len(plan) == 0 || plan[0][0].Action == ActionInstall {
+	if len(plan) == 0 || plan[0][0].Action != ActionStageRestore {
 		return name, o.takeRestored(ctx, plan, name, nil) // all data are made
 	}
 	from := deed.Location{Functions: snapshot.S3Functions, Endpoint: r.Endpoint, Region: r.Region, Bucket: r.Bucket, Prefix: r.Prefix}
@@ -139,10 +154,30 @@ func (o *etcdOperation) carryOutRestore(ctx context.Context, r EtcdRestore, plan
 	if err != nil {
 		return "", err
 	}
+	if err := o.checkRestoreRoom(ctx, plan[0], d); err != nil {
+		return "", err
+	}
 	members := fleet.Nodes(o.want.Targets)
 	return d.Name, o.takeRestored(ctx, plan, d.Name, func(ctx context.Context, m *convergence) error {
 		m.Say("etcd: making its data from snapshot %s of %s", d.Name, d.Time.Format("2006-01-02 15:04:05"))
 		return deed.StageSnapshot(ctx, m.Remote, from, d.Name, d.Size, d.SHA256, o.newMember(m, r, component.InitialCluster(members)))
+	})
+}
+
+// checkRestoreRoom refuses a snapshot for which a machine has no room. Nothing has been changed on any
+// machine then.
+func (o *etcdOperation) checkRestoreRoom(ctx context.Context, stage []Step, d snapshot.Description) error {
+	return fleet.Each(ctx, stage, func(ctx context.Context, s Step) error {
+		m := o.byName(s.Machine)
+		made, err := host.ReadRoom(ctx, m.Remote, component.EtcdDataDir+deed.StagedDatabase)
+		if err != nil || made.Used > 0 { // an attempt that was interrupted has made the data
+			return err
+		}
+		room, err := host.ReadRoom(ctx, m.Remote, component.EtcdDataDir+deed.StagedDownload)
+		if err != nil {
+			return err
+		}
+		return checkRestoreRoom(m.Name(), room, d)
 	})
 }
 
@@ -225,11 +260,11 @@ func (o *etcdOperation) takeRestored(ctx context.Context, plan Plan, name string
 				if err != nil {
 					err = fmt.Errorf("%w. The cluster's data are as they were", err)
 				}
-				return restoreFailed(m, "make the data to restore", err)
+				return restoreFailed(m.Machine, "make the data to restore", err)
 			case ActionSetAside:
-				return restoreFailed(m, "put the other data aside", deed.SetAside(ctx, m.Remote, component.EtcdUnit, component.EtcdDataDir))
+				return o.setAside(ctx, s.Machine)
 			case ActionUseRestored:
-				return restoreFailed(m, "put the restored data in place", deed.UseRestored(ctx, m.Remote, component.EtcdUnit, component.EtcdDataDir, mark, name))
+				return restoreFailed(m.Machine, "put the restored data in place", deed.UseRestored(ctx, m.Remote, component.EtcdUnit, component.EtcdDataDir, mark, name))
 			}
 			return o.step(ctx, m, s)
 		})
@@ -240,7 +275,14 @@ func (o *etcdOperation) takeRestored(ctx context.Context, plan Plan, name string
 	return nil
 }
 
-func restoreFailed(m *convergence, step string, err error) error {
+// setAside stops the member on a machine and puts its data aside. The machine may be one that leaves.
+func (o *etcdOperation) setAside(ctx context.Context, name string) error {
+	machines := slices.Concat(machinesOf(o.machines), o.leavers)
+	m := machines[slices.IndexFunc(machines, func(m *fleet.Machine) bool { return m.Name() == name })]
+	return restoreFailed(m, "put the other data aside", deed.SetAside(ctx, m.Remote, component.EtcdUnit, component.EtcdDataDir))
+}
+
+func restoreFailed(m *fleet.Machine, step string, err error) error {
 	if err == nil {
 		return nil
 	}

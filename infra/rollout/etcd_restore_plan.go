@@ -9,8 +9,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/snapshot"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
@@ -90,6 +93,8 @@ type restoreFacts struct {
 	// nothing of the restore is left to do.
 	answers, begun, done bool
 	members              []restoreMember
+	// leaving are machines that answer and are no members any more.
+	leaving []string
 }
 
 // restoreMember is what is known of one machine of the new cluster.
@@ -102,7 +107,8 @@ type restoreMember struct {
 
 // planRestore computes what a restore that is not recorded yet has still to do. Data are made beside
 // those in use on every machine before one is stopped, and nothing starts before all of them have
-// their data. An empty plan means that the restored cluster answers.
+// their data. Nor does one start while a machine that leaves may serve the data of before: they are
+// put aside. An empty plan means that the restored cluster answers.
 func planRestore(f restoreFacts) (Plan, error) {
 	var unreachable, theirs, restored, ours []string
 	for _, m := range f.members {
@@ -124,16 +130,20 @@ func planRestore(f restoreFacts) (Plan, error) {
 	if f.done {
 		return nil, nil
 	}
+	if len(f.leaving) > 0 && !f.restore.ReplaceData {
+		return nil, refuse("the data of "+fleet.List(f.leaving)+" would be deleted, since hosts does not list it any more",
+			"restore first, and shorten hosts in another apply. If nobody needs the data, set restore_from.replace_data = true")
+	}
 	if f.begun { // what remains to be done is done through the cluster, but for members with older data
 		left := slices.DeleteFunc(theirs, func(name string) bool { return !slices.Contains(ours, name) })
 		if len(left) > 0 && !f.restore.ReplaceData {
 			return nil, refuse("there are data on "+fleet.List(left)+" that this restore has not made", "set restore_from.replace_data = true")
 		}
-		return planRestored(f.restore, left, nil, left), nil
+		return planRestored(f.restore, left, f.leaving, left), nil
 	}
 	if len(unreachable) > 0 {
 		return nil, refuse(fleet.List(unreachable)+" cannot be reached, so it is not known whether members of the present cluster run there",
-			"bring the machines back, replace them, or remove them from hosts")
+			"bring the machines back, replace them, or remove them from hosts, with restore_from.replace_data = true if they still exist")
 	}
 	if err := guardReplaced(f, theirs, refuse); err != nil {
 		return nil, err
@@ -141,7 +151,7 @@ func planRestore(f restoreFacts) (Plan, error) {
 	without := func(list, these []string) []string {
 		return slices.DeleteFunc(slices.Clone(list), func(name string) bool { return slices.Contains(these, name) })
 	}
-	return planRestored(f.restore, without(ours, restored), without(theirs, ours), ours), nil
+	return planRestored(f.restore, without(ours, restored), slices.Concat(without(theirs, ours), f.leaving), ours), nil
 }
 
 // planRestored makes the data of some members, puts those of others aside, and starts those that have
@@ -194,6 +204,18 @@ func guardReplaced(f restoreFacts, theirs []string, refuse func(reason, advice s
 	}
 	return refuse("there are data on "+fleet.List(theirs)+" too, which may be newer",
 		"compare the machines, then set restore_from.replace_data = true")
+}
+
+// checkRestoreRoom refuses a snapshot for which a machine has no room: the object and the data that are
+// made from it are on its disk at the same time, beside the data in use.
+func checkRestoreRoom(machine string, room host.FileRoom, d snapshot.Description) error {
+	need := deed.RoomForSnapshot(d.Size)
+	if room.For() >= need {
+		return nil
+	}
+	return &fleet.GuardError{Refused: "restore snapshot " + d.Name + " on " + machine,
+		Reason: fmt.Sprintf("the file system of %s has %d bytes free, and %d are needed: twice the snapshot's %d, and something for the log", component.EtcdDataDir, room.For(), need, d.Size),
+		Advice: fmt.Sprintf("nothing has been changed: enlarge the volume, or make room (%s/replaced has the data from before an earlier restore), and apply again", component.EtcdDataDir)}
 }
 
 // checkSnapshot refuses a snapshot that the cluster could not use: another cluster's, one of a later

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/snapshot"
 )
 
@@ -62,6 +63,10 @@ func TestPlanRestore(t *testing.T) {
 		"from none of the members":              {restoreFacts{restore: EtcdRestore{Member: "z"}, members: three}, "", "it is none of the members"},
 		"from a member of a cluster that works": {restoreFacts{restore: force(one), formed: true, answers: true, members: with(three, data, "a", "b", "c")}, "", "the cluster answers and has all its data"},
 		"from a member, and another has data":   {restoreFacts{restore: one, formed: true, members: with(empty("a", "b", "c", "d", "e"), data, "a", "b")}, "", "compare the machines"},
+		"one leaves":                            {restoreFacts{restore: s3, formed: true, members: three, leaving: []string{"d"}}, "", "the data of d would be deleted"},
+		"one leaves, and that is meant":         {restoreFacts{restore: force(named), formed: true, members: with(three, data, "a"), leaving: []string{"d"}}, "make restored data a,b,c; use restored data a,b,c,d; install a,b,c", ""},
+		"one leaves, with that of a member":     {restoreFacts{restore: force(one), formed: true, members: with(three, data, "a", "b"), leaving: []string{"d"}}, "make restored data a; use restored data a,b,d; install a", ""},
+		"one that leaves came back meanwhile":   {restoreFacts{restore: force(named), formed: true, answers: true, begun: true, members: with(three, restored, "a", "b", "c"), leaving: []string{"d"}}, "set aside d", ""},
 	} {
 		plan, err := planRestore(tt.facts)
 		var stages []string
@@ -105,6 +110,28 @@ func TestCheckSnapshot(t *testing.T) {
 	}
 	if err := checkSnapshot(good, "demo", "3.7.3", keys); err != nil {
 		t.Errorf("a later etcd: %v", err)
+	}
+}
+
+// TestCheckRestoreRoom: the object and the data made from it are on the disk at the same time.
+func TestCheckRestoreRoom(t *testing.T) {
+	d := snapshot.Description{Name: "20260102T030405Z-7", Size: 1 << 30}
+	for _, tt := range []struct {
+		room host.FileRoom
+		want string
+	}{
+		{host.FileRoom{Free: 2<<30 + 128<<20}, ""},
+		{host.FileRoom{Free: 1<<30 + 128<<20, Used: 1 << 30}, ""}, // the download of an attempt that was killed
+		{host.FileRoom{Free: 2 << 30}, "refusing to restore snapshot 20260102T030405Z-7 on a: the file system of /var/lib/etcd has 2147483648 bytes free, and 2281701376 are needed: twice the snapshot's 1073741824, and something for the log; " +
+			"nothing has been changed: enlarge the volume, or make room (/var/lib/etcd/replaced has the data from before an earlier restore), and apply again"},
+	} {
+		got := ""
+		if err := checkRestoreRoom("a", tt.room, d); err != nil {
+			got = err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("%+v: %q, wanted %q", tt.room, got, tt.want)
+		}
 	}
 }
 

@@ -26,6 +26,8 @@ func wantedMembers(t *testing.T, lines ...string) []memberFacts {
 		for word := range strings.SplitSeq(words, ", ") {
 			switch word {
 			case "up":
+			case "started": // as the settings of its first start say
+				w.started = true
 			case "stopped":
 				w.running, w.changes = false, true
 			case "returned", "third", "stale", "foreign": // with data: of member 2, of member 3, of a removed one, of another cluster

@@ -71,7 +71,7 @@ func lostEtcdData(seen knownContents) string {
 		held = fmt.Sprintf("At the last refresh, %s, it held %s in %s.", seen.Seen.Format(time.RFC3339), counted(seen.Contents.Keys, "object"), etcd.SizeWords(seen.Contents.Bytes))
 	}
 	return held + " The data directories of all its members are deleted, and with them every object of the cluster that lives in it.\n\n" +
-		"To keep a copy, run etcdctl snapshot save first. To have such plans refused, set deletion_protection = true."
+		"To keep a copy, take a snapshot into S3 first: with k8s_etcd_backup, an apply with another trigger takes one, and restore_from makes a cluster of it. To have such plans refused, set deletion_protection = true."
 }
 
 // warnOfLostKeys says in the plan what ends with the keys of a cluster, and refuses to plan the end

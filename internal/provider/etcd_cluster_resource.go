@@ -171,10 +171,25 @@ func notKept(before, now []hostModel, gone func(instance string) bool) (lost []l
 	return lost
 }
 
+// stoppedMembers returns the members whose machines stay and do not run. Those of a paused cluster
+// are not among them: they come back together.
+func stoppedMembers(before, now []hostModel, lost []string) []string {
+	var off []string
+	for _, h := range now {
+		name := h.Name.ValueString()
+		member := slices.ContainsFunc(before, func(was hostModel) bool { return was.Name.Equal(h.Name) })
+		if member && h.PowerState.ValueString() == stopped && !slices.Contains(lost, name) {
+			off = append(off, name)
+		}
+	}
+	return off
+}
+
 // checkQuorum refuses a plan that replaces so many members' machines that the rest is no quorum:
 // Terraform deletes all of them before the first new member can join. Hosts that are only no longer
 // listed leave one by one while their machines exist. Whether the plan also deletes these machines
-// is not known here, so it adds a warning.
+// is not known here, so it adds a warning. A member whose machine is stopped does not count: it is
+// started again by another apply, unless the whole cluster is paused.
 func checkQuorum(at path.Path, before, now []hostModel, gone func(instance string) bool, diags *diag.Diagnostics) {
 	var replaced, dropped []string
 	ended := 0 // machines of hosts that nobody has to delete any more
@@ -189,23 +204,37 @@ func checkQuorum(at path.Path, before, now []hostModel, gone func(instance strin
 		}
 	}
 	lost, quorum := slices.Concat(replaced, dropped), len(before)/2+1
-	if len(before)-len(lost) >= quorum {
+	if len(lost) == 0 {
+		return // checkPower has looked
+	}
+	off := stoppedMembers(before, now, lost)
+	left := len(before) - len(lost) - len(off)
+	if left >= quorum {
 		return
+	}
+	count := fmt.Sprintf("Of %d members %d would be left, and a quorum is %d", len(before), left, quorum)
+	if len(off) > 0 {
+		count = fmt.Sprintf("Of %d members %d would be left running, since %s stopped, and a quorum is %d", len(before), left, isOrAre(off), quorum)
+		if len(replaced) > 0 && ended < len(lost) && len(before)-len(lost) >= quorum {
+			diags.AddAttributeError(at, "etcd would lose its quorum",
+				fmt.Sprintf("The machines of %s would be deleted before any new member can join. %s.\n\nStart %s first, in a separate apply.", strings.Join(lost, ", "), count, strings.Join(off, ", ")))
+			return
+		}
 	}
 	if ended == len(lost) {
 		// A destroy begins with this plan too, so it must not fail.
 		diags.AddAttributeWarning(at, "etcd has lost its quorum",
-			fmt.Sprintf("The machines of %s are gone. Of %d members %d would be left, and a quorum is %d. An apply makes the machines again, "+
-				"but starts no empty members on them.\n\nMembers whose data are on data volumes start again. Without a quorum of them, set restore_from, or another restore_from.trigger, to restore the cluster. "+
+			fmt.Sprintf("The machines of %s are gone. %s. An apply makes the machines again, "+
+				"but starts no empty members on them.\n\nMembers whose data are on data volumes start again, and so do those whose machines are only stopped, once they run. Without a quorum of them, set restore_from, or another restore_from.trigger, to restore the cluster. "+
 				"To start an empty one, remove restore_from and run terraform taint on this resource.",
-				strings.Join(lost, ", "), len(before), len(before)-len(lost), quorum))
+				strings.Join(lost, ", "), count))
 		return
 	}
 	if len(replaced) > 0 {
 		diags.AddAttributeError(at, "etcd would lose its quorum",
-			fmt.Sprintf("The machines of %s would be deleted before any new member can join. Of %d members %d would be left, and a quorum is %d: "+
+			fmt.Sprintf("The machines of %s would be deleted before any new member can join. %s: "+
 				"the cluster's data would be lost.\n\nReplace one machine at a time, each in a separate apply.",
-				strings.Join(lost, ", "), len(before), len(before)-len(lost), quorum))
+				strings.Join(lost, ", "), count))
 		return
 	}
 	if len(dropped) == len(before) && len(before) > 0 {

@@ -161,17 +161,29 @@ func otherData(r rollout.EtcdRestore) string {
 }
 
 // checkRestoredMachines refuses a plan that restores, and that also deletes data unasked: those of a
-// machine that it replaces, or of a member that leaves. Terraform deletes machines first.
+// machine that it replaces, or of a member that leaves. Terraform deletes machines first. A member
+// that leaves and is off keeps its data: the plan says what they can still do.
 func checkRestoredMachines(r rollout.EtcdRestore, before, now []hostModel, gone func(instance string) bool, diags *diag.Diagnostics) {
-	var lost []string
+	var lost, leave []string
 	for _, m := range notKept(before, now, gone) {
-		if !m.ended && (!r.ReplaceData || m.name == r.Member) {
+		switch {
+		case m.ended:
+		case !r.ReplaceData || m.name == r.Member:
 			lost = append(lost, m.name)
+		case m.dropped:
+			leave = append(leave, m.name)
 		}
 	}
 	if len(lost) > 0 {
 		diags.AddAttributeError(path.Root("restore_from"), "This plan deletes data and restores",
 			fmt.Sprintf("The machines of %s are replaced, or are not in hosts any more. Their data would be deleted before anything is restored.\n\n"+
 				"Restore first, and change the machines in another apply. If nobody needs their data, set restore_from.replace_data = true.", strings.Join(lost, ", ")))
+		return
+	}
+	if len(leave) > 0 {
+		diags.AddAttributeWarning(path.Root("restore_from"), "Members leave while the cluster is restored",
+			fmt.Sprintf("The data of %s are put aside before the restored cluster starts, and then deleted. A machine that cannot be reached keeps them: the restored cluster does not talk to it when it comes back, "+
+				"and the next apply removes etcd from it. If %d or more of them come back together before that, they serve the old data to whoever still asks them.\n\n"+
+				"Start them before this apply, or terminate them.", strings.Join(leave, ", "), len(before)/2+1))
 	}
 }

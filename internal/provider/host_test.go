@@ -102,7 +102,8 @@ func TestCheckRestoredMachines(t *testing.T) {
 		"all have been replaced":        {s3, []hostModel{host("a", "i-7"), host("b", "i-8"), host("c", "i-9")}, "", ""},
 		"one is replaced":               {s3, []hostModel{before[0], host("b", "?"), before[2]}, "", "of b are"},
 		"one leaves":                    {s3, before[:2], "", "of c are"},
-		"one leaves, and that is meant": {force(s3), before[:2], "", ""},
+		"one leaves, and that is meant": {force(s3), before[:2], "", "data of c are put aside"},
+		"one leaves, and is gone":       {force(s3), before[:2], "i-3", ""},
 		"the source is replaced":        {force(one), []hostModel{host("a", "?"), before[1], before[2]}, "", "of a are"},
 	} {
 		var diags diag.Diagnostics
@@ -125,6 +126,9 @@ func TestCheckQuorum(t *testing.T) {
 				h.InstanceID = types.StringNull()
 			case "?":
 				h.InstanceID = types.StringUnknown()
+			}
+			if id, state, ok := strings.Cut(id, " "); ok {
+				h.InstanceID, h.PowerState = types.StringValue(id), types.StringValue(state)
 			}
 			out = append(out, h)
 		}
@@ -153,6 +157,18 @@ func TestCheckQuorum(t *testing.T) {
 		{"one is gone, another replaced", members("a", "b", "c"), members("?", "?", "c"), "a", "controller-0, controller-1 would", diag.SeverityError},
 		{"two have been replaced", members("a", "b", "c"), members("d", "e", "c"), "", "machines of controller-0, controller-1 are gone", diag.SeverityWarning},
 		{"all are gone", members("a", "b", "c"), members("?", "?", "?"), "abc", "restore_from", diag.SeverityWarning},
+		{"one is stopped", members("a", "b", "c"), members("a", "b", "c stopped"), "", "", 0},
+		{"one is stopped, another replaced", members("a", "b", "c stopped"), members("a", "?", "c stopped"), "",
+			"controller-1 would be deleted before any new member can join. Of 3 members 1 would be left running, since controller-2 is stopped, and a quorum is 2.\n\nStart controller-2 first", diag.SeverityError},
+		{"one stops, another is replaced", members("a", "b", "c"), members("a", "?", "c stopped"), "", "since controller-2 is stopped", diag.SeverityError},
+		{"one is started, another replaced", members("a", "b", "c stopped"), members("a", "?", "c running"), "", "", 0},
+		{"the stopped one is replaced", members("a", "b", "c stopped"), members("a", "b", "?"), "", "", 0},
+		{"one of five is stopped, another replaced", members("a", "b", "c", "d", "e stopped"), members("?", "b", "c", "d", "e stopped"), "", "", 0},
+		{"one is stopped, and two are replaced", members("a", "b", "c stopped"), members("?", "?", "c stopped"), "", "data would be lost", diag.SeverityError},
+		{"one is stopped, another gone", members("a", "b", "c stopped"), members("a", "?", "c stopped"), "b", "Of 3 members 1 would be left running, since controller-2 is stopped", diag.SeverityWarning},
+		{"one is stopped, another has been replaced", members("a", "b", "c stopped"), members("a", "d", "c stopped"), "", "once they run", diag.SeverityWarning},
+		{"one is stopped, and another leaves", members("a", "b", "c stopped"), []hostModel{members("a")[0], members("", "", "c stopped")[2]}, "", "controller-1 leave", diag.SeverityWarning},
+		{"paused, and one is replaced", members("a paused", "b paused", "c paused"), members("a paused", "?", "c paused"), "", "", 0},
 	} {
 		var diags diag.Diagnostics
 		checkQuorum(path.Root("hosts"), test.before, test.now, func(id string) bool { return strings.Contains(test.gone, id) }, &diags)

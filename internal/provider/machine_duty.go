@@ -213,7 +213,10 @@ func (r *machineResource) begin(ctx context.Context, m, state machineModel, diag
 // stop prepares the machine to be stopped.
 func (s *machineRestart) stop(ctx context.Context, client *infraaws.Client, now infraaws.Machine) error {
 	if s.model.pausedNetwork().ValueBool() {
-		return s.pauseCluster(ctx, client, now)
+		if err := s.pauseCluster(ctx, client, now); err != nil {
+			return err
+		}
+		return s.r.data.stopBehind(ctx, client, now)
 	}
 	duty, err := s.r.duty(ctx, client, s.model, now)
 	if err != nil {

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -59,25 +60,35 @@ func (m machineModel) refuseNew(_ context.Context, diags *diag.Diagnostics) {
 // pauseCluster makes all machines of the network ready for being stopped, once for all of them.
 func (s *machineRestart) pauseCluster(ctx context.Context, client *infraaws.Client, now infraaws.Machine) error {
 	return s.turns.Pause(ctx, func(ctx context.Context) error {
-		found, err := client.FindMachines(ctx, now.Cluster)
+		found, err := client.FindAllMachines(ctx, now.Cluster)
 		if err != nil {
 			return err
 		}
 		machines := map[string]infraaws.Machine{}
 		var targets []fleet.Target
+		private := false // some have no public address
 		for _, m := range found {
-			if m.VPCID == now.VPCID && m.Role != infraaws.RoleLoadBalancer { // it has nothing to end
+			if m.VPCID == now.VPCID && m.State == running && m.Role != infraaws.RoleLoadBalancer { // it has nothing to end
 				host := hostOfMachine(ctx, m)
 				targets = append(targets, fleet.Target{Host: host.remote(s.r.data), Node: host.node()})
 				machines[m.Name] = m
+				private = private || !m.PublicIP.IsValid()
 			}
 		}
-		return maintenance.Pause(ctx, targets, func(ctx context.Context, t fleet.Target) (*maintenance.Duty, error) {
+		if b, ok := s.r.data.bastionAmong(found, now.VPCID); ok && b.State != running && len(targets) > 0 {
+			return bastionOff("pause the cluster", b, "the pause stops it last, as its other machines are reached through it")
+		}
+		err = maintenance.Pause(ctx, targets, func(ctx context.Context, t fleet.Target) (*maintenance.Duty, error) {
 			if err := client.AwaitBoot(ctx, machines[t.Name()], s.r.data.connect); err != nil {
 				return nil, err
 			}
 			return s.r.data.duty(ctx, t)
 		})
+		var unknown *fleet.GuardError
+		if errors.As(err, &unknown) && private && s.r.data.ssh.bastion == nil {
+			err = fmt.Errorf("%w\n%s has a provider configuration without ssh.bastion. If the others are reached through it, give it theirs, with the bastion's address and host key as text, and apply again", err, now.Name)
+		}
+		return err
 	})
 }
 

@@ -1,0 +1,38 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+)
+
+// StopMachines asks EC2 to stop instances, all or none, and does not wait for them.
+func (c *Client) StopMachines(ctx context.Context, ids ...string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	if _, err := c.EC2.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: ids}); err != nil {
+		return fmt.Errorf("stop: %w", err)
+	}
+	return nil
+}
+
+// StartMachine starts a machine unless it runs, and waits until EC2 says that it does. The returned
+// one is as it is then.
+func (c *Client) StartMachine(ctx context.Context, m Machine) (Machine, error) {
+	if isDown(types.InstanceStateName(m.State)) {
+		if _, err := c.waitState(ctx, m.ID, types.InstanceStateNameStopped); err != nil { // EC2 starts no stopping one
+			return m, fmt.Errorf("machine %s: %w", m.Name, err)
+		}
+		if _, err := c.EC2.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: []string{m.ID}}); err != nil {
+			return m, fmt.Errorf("machine %s: start: %w", m.Name, c.withZones(ctx, err, m.InstanceType))
+		}
+	}
+	i, err := c.waitState(ctx, m.ID, types.InstanceStateNameRunning)
+	if err != nil {
+		return m, fmt.Errorf("machine %s: %w", m.Name, err)
+	}
+	return machineOf(i), nil
+}

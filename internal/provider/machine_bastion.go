@@ -1,0 +1,98 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+)
+
+// A bastion that is a machine of the cluster stops last and starts first: the others are reached
+// through it, also by an apply that goes on after an interruption.
+
+// bastionAmong returns which of the machines in a VPC is the provider's bastion. It has the pinned
+// host key; its address may have changed while it was stopped.
+func (d *providerData) bastionAmong(machines []infraaws.Machine, vpc string) (infraaws.Machine, bool) {
+	if d.ssh.bastion == nil {
+		return infraaws.Machine{}, false
+	}
+	i := slices.IndexFunc(machines, func(m infraaws.Machine) bool {
+		return m.VPCID == vpc && m.HostKey != "" && slices.ContainsFunc(d.ssh.bastion.HostKeys, func(pinned string) bool {
+			return bareKey(pinned) == bareKey(m.HostKey)
+		})
+	})
+	if i < 0 {
+		return infraaws.Machine{}, false
+	}
+	return machines[i], true
+}
+
+// bareKey returns a public key without its comment.
+func bareKey(authorized string) string {
+	fields := strings.Fields(authorized)
+	return strings.Join(fields[:min(len(fields), 2)], " ")
+}
+
+// stopBehind stops all other machines of a paused cluster before the bastion stops. Terraform may
+// stop it first, and would have to wait for the others for no known time.
+func (d *providerData) stopBehind(ctx context.Context, client *infraaws.Client, now infraaws.Machine) error {
+	if _, ok := d.bastionAmong([]infraaws.Machine{now}, now.VPCID); !ok {
+		return nil
+	}
+	found, err := client.FindMachines(ctx, now.Cluster)
+	if err != nil {
+		return err
+	}
+	var ids []string
+	for _, m := range found {
+		if m.VPCID == now.VPCID && m.ID != now.ID {
+			ids = append(ids, m.ID)
+		}
+	}
+	if err := client.StopMachines(ctx, ids...); err != nil {
+		return fmt.Errorf("the bastion %s runs on, since the machines behind it do not stop: %w", now.Name, err)
+	}
+	return nil
+}
+
+// startBastion starts the bastion before a machine of a cluster that was paused is waited for. If the
+// bastion has another address since then, nothing can be reached until that is configured.
+func (d *providerData) startBastion(ctx context.Context, client *infraaws.Client, made infraaws.Machine, paused bool) error {
+	if d.ssh.bastion == nil {
+		return nil
+	}
+	found, err := client.FindAllMachines(ctx, made.Cluster)
+	if err != nil {
+		return err
+	}
+	b, ok := d.bastionAmong(found, made.VPCID)
+	switch {
+	case !ok:
+		return nil
+	case b.ID == made.ID:
+		b = made
+	case paused:
+		if b, err = client.StartMachine(ctx, b); err != nil {
+			return err
+		}
+	case b.State == "stopped" || b.State == "stopping":
+		return bastionOff("wait for "+made.Name, b, "its machines are reached through it")
+	}
+	at, err := netip.ParseAddr(d.ssh.bastion.Address)
+	if err != nil || at == b.PublicIP || at == b.PrivateIP || !b.Address().IsValid() {
+		return nil //nolint:nilerr // a name
+	}
+	return &fleet.GuardError{Refused: "wait for " + made.Name,
+		Reason: fmt.Sprintf("the bastion %s has another address since it was started, %s, and ssh.bastion.address is %s", b.Name, b.Address(), at),
+		Advice: "write the present one into ssh.bastion.address, and apply again; with an Elastic IP the address stays"}
+}
+
+// bastionOff is the error about a bastion that does not run.
+func bastionOff(refused string, b infraaws.Machine, why string) error {
+	return &fleet.GuardError{Refused: refused, Reason: fmt.Sprintf("%s is the bastion of the cluster, and its instance %s is %s", b.Name, b.ID, b.State),
+		Advice: "start that instance and apply again: " + why}
+}
