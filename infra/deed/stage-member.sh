@@ -42,7 +42,7 @@ need=$(($(du -sk "$dir/member" | cut -f1) * 3 + 131072))
 free=$(df -Pk "$dir" | awk 'NR == 2 { print $4 }')
 [ "$free" -ge "$need" ] || failed "no room for a copy of the data: $dir has $free KiB free, and $need KiB are needed"
 cp -a "$dir/member" "$work/copy/" || exit 1
-rm -f "$work/copy/member/restored-from" "$work/copy/member/restored-done" "$work/copy/member/restored-snapshot"
+rm -f "$work"/copy/member/restored-*
 client=https://127.0.0.1:12379 alone=https://127.0.0.1:12380
 etcd --name "$member" --data-dir "$work/copy" --force-new-cluster --quota-backend-bytes=-1 \
 	--listen-client-urls $client --advertise-client-urls $client --listen-peer-urls $alone \

@@ -15,7 +15,7 @@ failed() {
 	echo "$1" >&2
 	exit 1
 }
-same() { [ "$(cat "$1/restored-from" 2>/dev/null)" = "$mark" ] && [ "$(cat "$1/restored-snapshot" 2>/dev/null)" = "$name" ]; }
+same() { [ "$(cat "$1/restored-from" 2>/dev/null)" = "$mark" ] && [ "$(cat "$1/restored-snapshot" 2>/dev/null)" = "$name" ] && [ "$(cat "$1/restored-token" 2>/dev/null)" = "$token" ]; }
 
 mkdir -p "$dir"
 exec 9>/run/etcd-restore.lock
@@ -41,5 +41,6 @@ etcdutl snapshot restore "$S3_WORK/db" --data-dir "$S3_WORK/data" --name "$membe
 rm -f "$S3_WORK/db"
 echo "$mark" >"$S3_WORK/data/member/restored-from"
 echo "$name" >"$S3_WORK/data/member/restored-snapshot"
+echo "$token" >"$S3_WORK/data/member/restored-token"
 sync -f "$dir"
 mv "$S3_WORK/data/member" "$stage/member"
