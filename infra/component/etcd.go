@@ -1,6 +1,7 @@
 package component
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -27,7 +28,10 @@ type EtcdSpec struct {
 	// that joins a running cluster needs the members at that moment, itself included, and Existing.
 	InitialCluster []Node
 	Existing       bool
-	Artifacts      []artifact.Artifact
+	// Token makes the ids of a new cluster, and of its first members, other ones than those of an earlier
+	// cluster at the same addresses. Empty means the name of the cluster.
+	Token     string
+	Artifacts []artifact.Artifact
 	// Quota is the size of a member's database in bytes at which etcd stores nothing more. Zero means
 	// DefaultEtcdQuota.
 	Quota        int64
@@ -249,9 +253,26 @@ func etcdBootstrapFile(spec EtcdSpec, initial []Node) desired.File {
 	if spec.Existing {
 		state = "existing"
 	}
-	content := fmt.Sprintf("ETCD_INITIAL_CLUSTER=%s\nETCD_INITIAL_CLUSTER_STATE=%s\nETCD_INITIAL_CLUSTER_TOKEN=%s\n",
-		InitialCluster(initial), state, spec.Cluster.Name)
+	content := fmt.Sprintf("ETCD_INITIAL_CLUSTER=%s\nETCD_INITIAL_CLUSTER_STATE=%s\n"+etcdTokenKey+"%s\n",
+		InitialCluster(initial), state, cmp.Or(spec.Token, spec.Cluster.Name))
 	return desired.File{Path: EtcdBootstrapEnv, Mode: 0o644, Content: []byte(content), Once: true}
+}
+
+const etcdTokenKey = "ETCD_INITIAL_CLUSTER_TOKEN="
+
+// BegunToken returns the token in the content of EtcdBootstrapEnv while the member has not started with
+// it; else nothing.
+func BegunToken(content []byte) (token string) {
+	for line := range strings.Lines(string(content)) {
+		line = strings.TrimSpace(line)
+		if line == etcdStartedMark {
+			return ""
+		}
+		if t, ok := strings.CutPrefix(line, etcdTokenKey); ok {
+			token = t
+		}
+	}
+	return token
 }
 
 // archOf returns the architecture in an artifact's upstream file name.

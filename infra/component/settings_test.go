@@ -210,11 +210,17 @@ func TestScalingEtcdChangesNoOther(t *testing.T) {
 		t.Error(diff)
 	}
 
-	spec.Existing, spec.InitialCluster = true, controllers[:2]
+	spec.Existing, spec.InitialCluster, spec.Token = true, controllers[:2], "demo-run-7"
 	joining := must(t)(Etcd(spec, controllers[1]))
-	want := "ETCD_INITIAL_CLUSTER=controller-0=https://10.240.0.10:2380,controller-1=https://10.240.0.11:2380\nETCD_INITIAL_CLUSTER_STATE=existing\nETCD_INITIAL_CLUSTER_TOKEN=demo\n"
+	want := "ETCD_INITIAL_CLUSTER=controller-0=https://10.240.0.10:2380,controller-1=https://10.240.0.11:2380\nETCD_INITIAL_CLUSTER_STATE=existing\nETCD_INITIAL_CLUSTER_TOKEN=demo-run-7\n"
 	if diff := cmp.Diff(want, fileOf(t, joining, EtcdBootstrapEnv)); diff != "" {
 		t.Error(diff)
+	}
+	if got := BegunToken([]byte(want)); got != spec.Token {
+		t.Errorf("begun with the token %q", got)
+	}
+	if got := BegunToken([]byte(want + etcdStartedMark + "\n")); got != "" {
+		t.Errorf("a member that has started was begun with the token %q", got)
 	}
 }
 

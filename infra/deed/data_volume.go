@@ -80,6 +80,13 @@ func GrowDataVolume(ctx context.Context, r Runner, id string, bytes int64) error
 	return growDataVolume.do(ctx, r, id, strconv.FormatInt(bytes, 10))
 }
 
+// MountDataVolume mounts the data volume that a unit of the machine needs, and reports whether there is
+// one.
+func MountDataVolume(ctx context.Context, r Runner, needy string) (has bool, err error) {
+	out, err := startDataVolume.run(ctx, r, startDataVolume.script(DataVolumeUnit, needy), nil)
+	return strings.TrimSpace(out) != "", err
+}
+
 // DataVolumeUse is how a data volume is used on a machine.
 type DataVolumeUse struct {
 	Device     bool   // the machine sees the volume

@@ -187,3 +187,30 @@ func TestMountUnit(t *testing.T) {
 		t.Errorf("its starts are limited:\n%s", testVolume.unit())
 	}
 }
+
+// TestStartDataVolume: the volume is mounted if the unit needs one, and a failure is an error that says why.
+func TestStartDataVolume(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, systemctl string
+		needed          bool
+		says            string
+		fails           bool
+	}{
+		{"without a volume", "", false, "", false},
+		{"with a volume", "", true, DataVolumeUnit + "\n", false},
+		{"that cannot be mounted", "exit 1", true, "it is not there\n", true},
+	} {
+		m := newVolumeMachine(t, map[string]string{"systemctl": tt.systemctl, "journalctl": "echo it is not there"})
+		if tt.needed {
+			if err := os.MkdirAll(filepath.Join(m.root, "etc/systemd/system/etcd.service.requires"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			m.write("etc/systemd/system/etcd.service.requires/"+DataVolumeUnit, "")
+		}
+		said, err := m.run(t.Context(), startDataVolume.script(DataVolumeUnit, "etcd.service"))
+		if said != tt.says || (err != nil) != tt.fails {
+			t.Errorf("%s: %q, %v", tt.name, said, err)
+		}
+	}
+}

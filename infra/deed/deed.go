@@ -64,6 +64,7 @@ const (
 	dataVolume        deed = "data-volume"
 	inspectDataVolume deed = "inspect-data-volume"
 	growDataVolume    deed = "grow-data-volume"
+	startDataVolume   deed = "start-data-volume"
 )
 
 //go:embed *.sh

@@ -10,7 +10,7 @@ cd "$dir/member"
 if [ -n "$mark" ]; then
 	printf '%s\n' "$mark" >restored-done
 else
-	rm -f restored-done restored-snapshot
+	rm -f restored-done restored-snapshot restored-token
 fi
 rm -f restored-from
 sync -f .

@@ -29,11 +29,12 @@ type NewMember struct {
 }
 
 // The files in a member's data that a restore has made: its mark while it is under way, the mark once
-// it is done, and the name of the snapshot.
+// it is done, the name of the snapshot, and the token of the cluster.
 const (
 	RestoredFrom     = "restored-from"
 	RestoredDone     = "restored-done"
 	RestoredSnapshot = "restored-snapshot"
+	RestoredToken    = "restored-token"
 )
 
 //go:embed restoring

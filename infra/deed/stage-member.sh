@@ -32,7 +32,7 @@ trap 'exit 1' HUP INT TERM
 systemctl stop "$unit" || failed "$unit does not stop"
 mkdir -p "$work/copy" || exit 1
 cp -a "$dir/member" "$work/copy/" || exit 1
-rm -f "$work/copy/member/restored-from" "$work/copy/member/restored-done" "$work/copy/member/restored-snapshot"
+rm -f "$work"/copy/member/restored-*
 client=https://127.0.0.1:12379 alone=https://127.0.0.1:12380
 etcd --name "$member" --data-dir "$work/copy" --force-new-cluster --quota-backend-bytes=-1 \
 	--listen-client-urls $client --advertise-client-urls $client --listen-peer-urls $alone \

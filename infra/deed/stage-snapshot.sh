@@ -12,10 +12,11 @@ S3_ENDPOINT=$1 S3_REGION=$2 S3_BUCKET=$3 S3_KMS_KEY='' S3_WORK=$work
 prefix=$4 size=$5 sum=$6
 shift 6
 member=$1 peer=$2 cluster=$3 token=$4 bump=$5
+made() { same "$1" && [ "$(cat "$1/restored-token" 2>/dev/null)" = "$token" ]; }
 
 mkdir -p "$dir"
 lock
-if same "$stage/member" || same "$dir/member"; then exit 0; fi
+if made "$stage/member" || made "$dir/member"; then exit 0; fi
 rm -rf "$stage"
 mkdir -p "$work" || exit 1
 trap '[ -d "$stage/member" ] || rm -rf "$stage"' EXIT

@@ -16,6 +16,9 @@ import (
 // a time behind health gates.
 func (x Etcd) apply(ctx context.Context, base *operation, prior Role) error {
 	o := x.operate(base, prior)
+	if err := o.useToken(o.ownToken()); err != nil {
+		return err
+	}
 	if err := o.restoreOnce(ctx); err != nil {
 		return err
 	}
@@ -98,7 +101,7 @@ func namesOf(machines []*fleet.Machine) []string {
 // getting a cluster that answers, or about an alarm.
 func (o *etcdOperation) converge(ctx context.Context) error {
 	for repaired := false; ; {
-		if err := o.observeAndFill(ctx); err != nil {
+		if err := o.survey(ctx); err != nil {
 			return err
 		}
 		f, err := o.facts(ctx)
@@ -132,6 +135,21 @@ func (o *etcdOperation) converge(ctx context.Context) error {
 			return errors.Join(err, o.skipped())
 		}
 	}
+}
+
+// survey observes the machines, with their data volumes mounted, and chooses the token of a new cluster.
+func (o *etcdOperation) survey(ctx context.Context) error {
+	if err := o.observeAndFill(ctx); err != nil {
+		return err
+	}
+	if err := o.mountData(ctx); err != nil {
+		return err
+	}
+	changed, err := o.identify(ctx)
+	if err != nil || !changed {
+		return err
+	}
+	return o.observeAndFill(ctx)
 }
 
 // carryOut takes the steps of a plan.

@@ -38,7 +38,7 @@ func (o *etcdOperation) restoreOnce(ctx context.Context) error {
 	for _, name := range []string{deed.RestoredFrom, deed.RestoredDone} {
 		o.probed = append(o.probed, desired.File{Path: restorePath(name), Content: []byte(r.mark() + "\n")})
 	}
-	if err := o.observeAndFill(ctx); err != nil {
+	if err := o.survey(ctx); err != nil {
 		return err
 	}
 	if !r.Wanted() { // the same restore may be wanted once more
@@ -142,10 +142,11 @@ func (o *etcdOperation) carryOutRestore(ctx context.Context, r EtcdRestore, plan
 	if r.Member != "" {
 		return r.Member, o.makeFromMember(ctx, r, plan)
 	}
-	name, err := o.begunWith(ctx, r)
+	name, token, err := o.begunWith(ctx, r)
 	if err != nil {
 		return "", err
 	}
+	token = cmp.Or(token, o.restoreToken(r))
 	if len(plan) == 0 || plan[0][0].Action != ActionStageRestore {
 		return name, o.takeRestored(ctx, plan, name, nil) // all data are made
 	}
@@ -160,7 +161,7 @@ func (o *etcdOperation) carryOutRestore(ctx context.Context, r EtcdRestore, plan
 	members := fleet.Nodes(o.want.Targets)
 	return d.Name, o.takeRestored(ctx, plan, d.Name, func(ctx context.Context, m *convergence) error {
 		m.Say("etcd: making its data from snapshot %s of %s", d.Name, d.Time.Format("2006-01-02 15:04:05"))
-		return deed.StageSnapshot(ctx, m.Remote, from, d.Name, d.Size, d.SHA256, o.newMember(m, r, component.InitialCluster(members)))
+		return deed.StageSnapshot(ctx, m.Remote, from, d.Name, d.Size, d.SHA256, o.newMember(m, r, component.InitialCluster(members), token))
 	})
 }
 
@@ -186,30 +187,35 @@ func (o *etcdOperation) checkRestoreRoom(ctx context.Context, stage []Step, d sn
 func (o *etcdOperation) makeFromMember(ctx context.Context, r EtcdRestore, plan Plan) error {
 	return o.takeRestored(ctx, plan, r.Member, func(ctx context.Context, m *convergence) error {
 		m.Say("etcd: making the data of a new cluster from its data")
-		return deed.StageMember(ctx, m.Remote, component.EtcdUnit, component.EtcdCAPath, component.EtcdServerCert, component.EtcdServerKey, o.newMember(m, r, ""))
+		return deed.StageMember(ctx, m.Remote, component.EtcdUnit, component.EtcdCAPath, component.EtcdServerCert, component.EtcdServerKey, o.newMember(m, r, "", o.restoreToken(r)))
 	})
 }
 
-func (o *etcdOperation) newMember(m *convergence, r EtcdRestore, cluster string) deed.NewMember {
+func (o *etcdOperation) newMember(m *convergence, r EtcdRestore, cluster, token string) deed.NewMember {
 	return deed.NewMember{DataDir: component.EtcdDataDir, Mark: r.mark(), Name: m.Name(), PeerURL: component.EtcdPeerURL(m.Node),
-		InitialCluster: cluster, Token: o.want.Spec.Cluster.Name + "-" + r.mark()[:12], AddRevisions: addedRevisions}
+		InitialCluster: cluster, Token: token, AddRevisions: addedRevisions}
+}
+
+// restoreToken is the token of the cluster that a restore makes.
+func (o *etcdOperation) restoreToken(r EtcdRestore) string {
+	return o.want.Spec.Token + "-" + r.mark()[:12]
 }
 
 // begunWith returns the name of the snapshot with which an interrupted attempt of this restore has
-// made data, empty if none has. All members need the same one.
-func (o *etcdOperation) begunWith(ctx context.Context, r EtcdRestore) (string, error) {
+// made the data in use, and the token of their cluster; empty if none has. All members need the same.
+func (o *etcdOperation) begunWith(ctx context.Context, r EtcdRestore) (name, token string, err error) {
 	for _, m := range o.reachable() {
 		if !m.made(r) {
 			continue
 		}
-		file := restorePath(deed.RestoredSnapshot)
-		found, err := host.Read(ctx, m.Remote, []string{file}, nil)
+		found, err := host.Read(ctx, m.Remote, []string{restorePath(deed.RestoredSnapshot), restorePath(deed.RestoredToken)}, nil)
 		if err != nil {
-			return "", fmt.Errorf("reading which snapshot %s has: %w", m.Name(), err)
+			return "", "", fmt.Errorf("reading which snapshot %s has: %w", m.Name(), err)
 		}
-		return strings.TrimSpace(string(found[file])), nil
+		text := func(name string) string { return strings.TrimSpace(string(found[restorePath(name)])) }
+		return text(deed.RestoredSnapshot), text(deed.RestoredToken), nil
 	}
-	return "", nil
+	return "", "", nil
 }
 
 // findSnapshot returns the description of the snapshot, which the cluster can use. Nothing has been

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
@@ -15,6 +16,29 @@ import (
 
 // A machine may be new and have data: a volume keeps them when the machine is replaced. The data
 // themselves say whose they are, so the plan needs to know nothing of volumes.
+
+// mountData mounts the data volumes that are not mounted: without them a member would seem to have lost its
+// data, and would be removed.
+func (o *etcdOperation) mountData(ctx context.Context) error {
+	return fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
+		if m.hasData() {
+			return nil
+		}
+		has, err := deed.MountDataVolume(ctx, m.Remote, component.EtcdUnit)
+		switch {
+		case err != nil:
+			return &fleet.StepError{Machine: m.Name(), Step: "mount its data volume", Unit: deed.DataVolumeUnit,
+				Err:  fmt.Errorf("whether the volume has data of etcd is not known, and no member is added or removed before it is: %w", err),
+				Next: m.SSH("sudo systemctl status " + deed.DataVolumeUnit)}
+		case !has:
+			return nil
+		}
+		if err := o.observe(ctx, m); err != nil {
+			return err
+		}
+		return o.fill(ctx, m)
+	})
+}
 
 // otherMembers reports whether data are known to be another member's.
 func otherMembers(o etcd.Origin, id etcd.ID) bool { return o.Member != 0 && o.Member != id }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -425,6 +426,29 @@ func TestLab(t *testing.T) {
 			t.Errorf("after a stop and a start: %q", got)
 		}
 		data.on(t, first, "mount "+data.link()+" /mnt; cat /mnt/file /mnt/unsynced", "kept\nunsynced")
+	})
+	t.Run("reboot from inside", func(t *testing.T) {
+		boot := func() string { // empty while the machine cannot be asked
+			out, _ := lab.run(t.Context(), "exec", first, "--", "systemctl", "show", "-p", "UserspaceTimestampMonotonic", "--value")
+			if _, err := strconv.Atoi(strings.TrimSpace(out)); err != nil {
+				return ""
+			}
+			return out
+		}
+		i, before := w.await(t, first, types.InstanceStateNameRunning), boot()
+		w.sh(t, *i.PublicIpAddress, "sudo systemd-run --no-block sh -c 'sleep 0.2; systemctl reboot' >/dev/null 2>&1")
+		for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+			if now := boot(); now != "" && now != before {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatal("the machine does not reboot")
+			}
+		}
+		if now := w.await(t, first, types.InstanceStateNameRunning); *now.PublicIpAddress != *i.PublicIpAddress || !now.LaunchTime.Equal(*i.LaunchTime) {
+			t.Errorf("after a reboot from inside the instance is %+v", now)
+		}
+		data.on(t, first, "mount "+data.link()+" /mnt; cat /mnt/file", "kept")
 	})
 	t.Run("shutdown from inside", func(t *testing.T) {
 		i := w.await(t, first, types.InstanceStateNameRunning)

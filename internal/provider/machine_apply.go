@@ -246,8 +246,10 @@ func (r *machineResource) converge(ctx context.Context, client *infraaws.Client,
 			return private, err
 		}
 	}
-	if err := client.UseDataVolume(ctx, made, spec, r.data.connect); err != nil {
-		return private, err
+	if restart.suspended || state.restarts(*m) || state.usesDataOtherwise(*m) {
+		if err := client.UseDataVolume(ctx, made, spec, r.data.connect); err != nil {
+			return private, err
+		}
 	}
 	if private.grow {
 		if err := infraaws.GrowRoot(ctx, made, spec.RootVolumeGiB, r.data.connect); err != nil {
@@ -267,8 +269,7 @@ func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest
 	spec := m.spec(ctx, &resp.Diagnostics)
 	spec.RoutedTables = tf.ReadPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics)
 	spec.Claim = h.Claim
-	replaced, next := takeReplacement(ctx, req, resp)
-	returns := replaced && next != "" && next == m.etcdVolume(ctx, &resp.Diagnostics)
+	next := takeSuccession(ctx, m, req, resp)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -284,7 +285,7 @@ func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest
 	}
 	var left *departure
 	if err == nil {
-		left, err = r.leaveCluster(ctx, client, m, replaced, returns, &resp.Diagnostics)
+		left, err = r.leaveCluster(ctx, client, m, next, &resp.Diagnostics)
 		defer left.done()
 	}
 	if err == nil {

@@ -79,6 +79,12 @@ func (m machineModel) movesData(plan machineModel) bool {
 	return !m.DataVolume.IsNull() && !m.DataVolume.Equal(plan.DataVolume)
 }
 
+// usesDataOtherwise reports whether an update to the plan may have to do something to the data volume: it
+// is another one, or the refresh has found drift.
+func (m machineModel) usesDataOtherwise(plan machineModel) bool {
+	return !m.DataVolume.Equal(plan.DataVolume) || len(m.Drift.Elements()) > 0
+}
+
 // inspectData returns how the machine's use of its data volume differs from what is wanted. A machine
 // that cannot be asked is a warning.
 func (r *machineResource) inspectData(ctx context.Context, m machineModel, found infraaws.Machine, spec infraaws.MachineSpec, known []finding.Finding, diags *diag.Diagnostics) []finding.Finding {

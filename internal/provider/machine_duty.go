@@ -68,11 +68,10 @@ func (d *providerData) runningMachines(ctx context.Context, cluster string, role
 
 // leaveCluster lets a machine that is about to be terminated leave its cluster gracefully, if
 // anything of the cluster runs on it. A machine that does not answer is terminated anyway, since it
-// may be broken. With returns, its etcd member stays in the cluster: the machine that replaces this
-// one starts it again. With replaced alone, another machine follows without its data. The departure
-// is never nil.
-func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Client, m machineModel, replaced, returns bool, diags *diag.Diagnostics) (*departure, error) {
-	left := &departure{r: r, model: m, done: func() {}, returns: returns}
+// may be broken. If the next machine has its data, its etcd member stays in the cluster: the next machine
+// starts it again. The departure is never nil.
+func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Client, m machineModel, next succession, diags *diag.Diagnostics) (*departure, error) {
+	left := &departure{r: r, model: m, done: func() {}, next: next}
 	turns := r.data.clusters.Turns(m.spec(ctx, diags).Cluster)
 	turns.Leave(m.Name.ValueString(), m.PrivateIP.ValueString())
 	if m.Role.ValueString() == string(infraaws.RoleLoadBalancer) {
@@ -97,7 +96,7 @@ func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Cli
 	if err != nil {
 		if r.data.firstWarning(m.Name.ValueString()) {
 			then := "The cluster's other resources remove what is left of it when they are applied."
-			if returns {
+			if next == withItsData {
 				then = "k8s_etcd_cluster starts its member again with the data that the new machine gets."
 			}
 			diags.AddWarning("Machine "+m.Name.ValueString()+" was terminated without being drained", remote.Redact(err.Error())+
@@ -110,7 +109,7 @@ func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Cli
 	}
 	duty.Cordon(ctx)
 	if left.done, err = turns.Take(ctx); err == nil {
-		err = r.leave(ctx, duty, turns, m, replaced, returns, diags)
+		err = r.leave(ctx, duty, turns, m, next, diags)
 	} else {
 		duty.Restore(ctx, m.targetAt(r.data, now).Host)
 	}
@@ -130,8 +129,7 @@ type departure struct {
 	done  func()            // ends the machine's turn
 	duty  *maintenance.Duty // nil unless it has left
 	now   infraaws.Machine  // as it was then
-
-	returns bool // its etcd member was stopped and has not left
+	next  succession
 }
 
 // undo brings the machine back after its termination has failed, unless EC2 says that it does not
@@ -158,7 +156,7 @@ func (l *departure) undo(ctx context.Context, client *infraaws.Client, diags *di
 			said += "\n" + remote.Redact(note.String())
 		}
 	}
-	if !l.returns {
+	if l.next != withItsData {
 		said += "\n\nIts etcd member, if it had one, has left the etcd cluster: it joins again when k8s_etcd_cluster is applied."
 	}
 	diags.AddWarning("Machine "+l.model.Name.ValueString()+" was not terminated after it had left its cluster", said)
@@ -173,13 +171,13 @@ func answered(err error) bool {
 	return errors.As(err, &failed)
 }
 
-func (r *machineResource) leave(ctx context.Context, duty *maintenance.Duty, turns *maintenance.Turns, m machineModel, replaced, returns bool, diags *diag.Diagnostics) error {
+func (r *machineResource) leave(ctx context.Context, duty *maintenance.Duty, turns *maintenance.Turns, m machineModel, next succession, diags *diag.Diagnostics) error {
 	ctx, cancel := tf.WithTimeout(ctx, m.Timeouts.Delete, machineChangeTimeout, diags)
 	defer cancel()
-	if returns {
+	if next == withItsData {
 		return duty.StepAside(ctx, turns.Leaving)
 	}
-	return duty.Leave(ctx, turns.Leaving, replaced)
+	return duty.Leave(ctx, turns.Leaving, next == withoutItsData)
 }
 
 // machineRestart is the stop and start of one machine.

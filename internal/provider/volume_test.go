@@ -227,6 +227,13 @@ func TestDataVolume(t *testing.T) {
 		t.Errorf("attached as %+v", a)
 	}
 
+	before, ch := len(c.calls()), controller.plan(with(config, values{"tags": values{"owner": "ops"}}))
+	c.fatal(controller.apply(ch))
+	if calls := c.calls()[before:]; of(calls, "CreateTags") == 0 || of(calls, "ssh") > 0 {
+		t.Errorf("a change of tags alone asked for %q", calls)
+	}
+	controller.must(config)
+
 	imported := c.instance("k8s_machine")
 	imported.imports(controller.get("id").(string))
 	imported.settled(config)

@@ -62,7 +62,7 @@ func New(t *testing.T) *Account {
 		Images:      []ec2.Image{{ID: ImageID, Name: "debian-13-amd64", Release: "13"}},
 		PublicIPs:   addresses,
 		Network:     quietNetwork{},
-		Machines:    &quietMachines{running: map[string]bool{}, exits: make(chan string)},
+		Machines:    &quietMachines{running: map[string]bool{}, exits: make(chan machine.Exit)},
 		Seed:        1,
 		// Long enough that a client that does not wait fails, and short enough for tests.
 		ParameterReuse: 300 * time.Millisecond,
@@ -146,7 +146,7 @@ func (quietNetwork) InterfaceNetns(id string) string              { return "/run
 type quietMachines struct {
 	mu      sync.Mutex
 	running map[string]bool
-	exits   chan string
+	exits   chan machine.Exit
 }
 
 func (m *quietMachines) set(id string, running bool) error {
@@ -160,7 +160,7 @@ func (m *quietMachines) Start(_ context.Context, s machine.Spec) error { return 
 func (m *quietMachines) Stop(_ context.Context, id string) error       { return m.set(id, false) }
 func (m *quietMachines) Kill(_ context.Context, id string) error       { return m.set(id, false) }
 func (m *quietMachines) Terminate(_ context.Context, id string) error  { return m.set(id, false) }
-func (m *quietMachines) Exits() <-chan string                          { return m.exits }
+func (m *quietMachines) Exits() <-chan machine.Exit                    { return m.exits }
 func (m *quietMachines) Console(string) string                         { return "" }
 func (m *quietMachines) RemoveVolume(string) error                     { return nil }
 func (m *quietMachines) Volumes() ([]string, error)                    { return nil, nil }

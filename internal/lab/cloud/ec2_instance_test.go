@@ -410,6 +410,28 @@ func TestShutdownFromInside(t *testing.T) {
 	l.await(t, *terminates.InstanceId, types.InstanceStateNameTerminated)
 }
 
+// TestRebootFromInside: the instance stays running, whatever its shutdown behavior, and its machine boots
+// again with the same network interface and volumes.
+func TestRebootFromInside(t *testing.T) {
+	l := newLab(t)
+	s := l.site(t)
+	in := s.runInput()
+	in.InstanceInitiatedShutdownBehavior = types.ShutdownBehaviorTerminate
+	id := *l.run(t, in).InstanceId
+	before, was := l.machines.spec(id), l.instance(t, id)
+	l.machines.reboot(id)
+	eventually(t, "the reboot", func() bool { return l.machines.Running(id) })
+	if after := l.machines.spec(id); after.Netns != before.Netns || after.Hostname != before.Hostname {
+		t.Errorf("booted again as %+v, before %+v", after, before)
+	}
+	if i := l.instance(t, id); i.State.Name != types.InstanceStateNameRunning || aws.ToString(i.PublicIpAddress) != aws.ToString(was.PublicIpAddress) || *i.PrivateIpAddress != *was.PrivateIpAddress {
+		t.Errorf("after a reboot from inside: %+v", i)
+	}
+	l.machines.fail = errors.New("no such file")
+	l.machines.reboot(id)
+	l.await(t, id, types.InstanceStateNameStopped) // one that does not boot any more
+}
+
 func TestFailedLaunch(t *testing.T) {
 	l := newLab(t)
 	s := l.site(t)

@@ -119,7 +119,7 @@ func (n *fakeNetwork) vpc(t *testing.T, id string) network.VPC {
 type fakeMachines struct {
 	mu      sync.Mutex
 	running map[string]machine.Spec
-	exits   chan string
+	exits   chan machine.Exit
 	hold    chan struct{} // when set, each start and stop takes one from it
 	fail    error         // of starts
 	dir     string
@@ -230,12 +230,18 @@ func (m *fakeMachines) spec(id string) machine.Spec {
 	return m.running[id]
 }
 
-func (m *fakeMachines) Exits() <-chan string { return m.exits }
+func (m *fakeMachines) Exits() <-chan machine.Exit { return m.exits }
 
 func (m *fakeMachines) Console(id string) string { return filepath.Join(m.dir, id) }
 
 // powerOff is a shutdown from inside.
 func (m *fakeMachines) powerOff(id string) {
 	_ = m.Kill(context.Background(), id)
-	m.exits <- id
+	m.exits <- machine.Exit{ID: id}
+}
+
+// reboot is a reboot from inside.
+func (m *fakeMachines) reboot(id string) {
+	_ = m.Kill(context.Background(), id)
+	m.exits <- machine.Exit{ID: id, Reboot: true}
 }

@@ -78,7 +78,7 @@ func newLab(t *testing.T, change ...func(*lab)) *lab {
 	dir := t.TempDir()
 	l := &lab{
 		clock: &clock{now: time.Now().UTC().Truncate(time.Second)}, network: &fakeNetwork{}, dir: dir, bootID: "boot-1",
-		machines: &fakeMachines{running: map[string]machine.Spec{}, exits: make(chan string), dir: dir, volumes: map[string]machine.Volume{}, mounted: map[string]bool{}},
+		machines: &fakeMachines{running: map[string]machine.Spec{}, exits: make(chan machine.Exit), dir: dir, volumes: map[string]machine.Volume{}, mounted: map[string]bool{}},
 	}
 	for _, f := range change {
 		f(l)

@@ -144,15 +144,17 @@ func must(t *testing.T, c *ssh.Client, script string) string {
 	return out
 }
 
-// awaitExit waits until the machine's exit is reported.
-func (l *testLab) awaitExit(id string) {
+// awaitExit waits until the machine's exit is reported, and returns whether it is to boot again.
+func (l *testLab) awaitExit(id string) (reboot bool) {
 	l.t.Helper()
 	select {
 	case got := <-l.Exits():
-		if got != id {
-			l.t.Fatalf("exit of %s reported, want %s", got, id)
+		if got.ID != id {
+			l.t.Fatalf("exit of %s reported, want %s", got.ID, id)
 		}
+		return got.Reboot
 	case <-time.After(30 * time.Second):
 		l.t.Fatalf("exit of %s not reported", id)
 	}
+	return false
 }

@@ -99,11 +99,15 @@ func (m *Manager) start(ctx context.Context, in *instance, s Spec) (err error) {
 	if err == nil {
 		err = os.WriteFile(in.disk.path("leader"), []byte(leader.String()), 0o600)
 	}
-	go func() { _ = cmd.Wait() }() // reap; how it ended is in the console log
+	status := make(chan int, 1)
+	go func() { // reap
+		_ = cmd.Wait() // what it says is in the console log
+		status <- cmd.ProcessState.ExitCode()
+	}()
 	if err != nil {
 		return errors.Join(fmt.Errorf("systemd-nspawn ended at once (%w); its console:\n%s", err, in.disk.tail()), in.clear(ctx))
 	}
-	b := m.watch(in, leader) //nolint:contextcheck // it outlives the call
+	b := m.watch(in, leader, status) //nolint:contextcheck // it outlives the call
 	if err := b.awaitInit(ctx); err != nil {
 		return errors.Join(fmt.Errorf("%w; its console:\n%s", err, in.disk.tail()), in.cutPower(ctx, b))
 	}
@@ -214,19 +218,13 @@ func (m *Manager) reboot(ctx context.Context, in *instance) error {
 	if err != nil {
 		return err
 	}
-	if before, err := b.leader.init(); err == nil && before.signal(reboot) == nil {
+	b.expectEnd()
+	if init, err := b.leader.init(); err == nil && init.signal(reboot) == nil {
 		patience, cancel := context.WithTimeout(ctx, stopTimeout)
 		defer cancel()
-		for patience.Err() == nil {
-			if after, err := b.leader.init(); err == nil && after != before {
-				return nil
-			}
-			select {
-			case <-patience.Done():
-			case <-b.ended:
-				cancel()
-			case <-time.After(20 * time.Millisecond):
-			}
+		select {
+		case <-patience.Done():
+		case <-b.ended:
 		}
 	}
 	if err := in.cutPower(ctx, b); err != nil {

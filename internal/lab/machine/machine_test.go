@@ -232,10 +232,14 @@ json.dump(c, open("config.json", "w"))'
 	})
 
 	t.Run("exit from inside", func(t *testing.T) {
-		_, _ = run(ca, "systemctl poweroff")
-		l.awaitExit(a.ID)
-		if l.Running(a.ID) {
-			t.Error("powered-off machine runs")
+		_, _ = run(ca, "systemctl reboot")
+		if !l.awaitExit(a.ID) || l.Running(a.ID) {
+			t.Errorf("a machine that reboots itself exits as one that does not, running %v", l.Running(a.ID))
+		}
+		l.start(a)
+		_, _ = run(l.await(a), "systemctl poweroff")
+		if l.awaitExit(a.ID) || l.Running(a.ID) {
+			t.Errorf("a machine that powers itself off exits as one that boots again, running %v", l.Running(a.ID))
 		}
 		leader := l.machines[b.ID].running().leader
 		if err := leader.signal(unix.SIGKILL); err != nil {

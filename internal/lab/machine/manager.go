@@ -42,7 +42,7 @@ type Manager struct {
 	stateDir string
 	images   []Image
 	lab      cgroups
-	exits    chan string
+	exits    chan Exit
 
 	watching context.Context
 	release  context.CancelFunc
@@ -77,9 +77,21 @@ type instance struct {
 	current *boot // nil when the machine is down
 }
 
+// An Exit is that of a machine that went down by itself.
+type Exit struct {
+	ID string
+	// Reboot says that the machine is to boot again. It is not known of a machine that an earlier Manager
+	// has started.
+	Reboot bool
+}
+
+// rebootStatus is the exit status of an nspawn with --keep-unit whose machine is to boot again.
+const rebootStatus = 133
+
 // A boot is one run of nspawn, until its last process has ended.
 type boot struct {
 	leader process
+	status <-chan int // of the leader, if it is a child of this process
 	ended  chan struct{}
 	err    error // what could not be cleaned up; set before ended is closed
 
@@ -99,7 +111,7 @@ func NewManager(stateDir string, images []Image) (*Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("machines: %w", err)
 	}
-	m := &Manager{stateDir: stateDir, images: images, lab: lab, exits: make(chan string), machines: map[string]*instance{}}
+	m := &Manager{stateDir: stateDir, images: images, lab: lab, exits: make(chan Exit), machines: map[string]*instance{}}
 	m.watching, m.release = context.WithCancel(context.Background())
 	for _, dir := range []string{m.machinesDir(), m.trashDir(), m.volumesDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -148,7 +160,7 @@ func (m *Manager) adopt() error {
 		in := m.newInstance(e.Name())
 		m.machines[in.id] = in
 		if leader, ok := in.leader(); ok {
-			b := m.watch(in, leader)
+			b := m.watch(in, leader, nil)
 			m.watchers.Go(func() { m.replug(in, b) })
 		}
 	}
@@ -193,9 +205,9 @@ func (in *instance) clear(ctx context.Context) error {
 }
 
 // watch waits in the background for the end of the boot with the given leader, and cleans up after
-// it.
-func (m *Manager) watch(in *instance, leader process) *boot {
-	b := &boot{leader: leader, ended: make(chan struct{})}
+// it. status delivers the leader's exit status; it is nil for a process that is not a child.
+func (m *Manager) watch(in *instance, leader process, status <-chan int) *boot {
+	b := &boot{leader: leader, status: status, ended: make(chan struct{})}
 	in.mu.Lock()
 	in.current = b
 	in.mu.Unlock()
@@ -215,13 +227,16 @@ func (m *Manager) watch(in *instance, leader process) *boot {
 		close(b.ended)
 		if unexpected {
 			select {
-			case m.exits <- in.id:
+			case m.exits <- Exit{ID: in.id, Reboot: b.reboots()}:
 			case <-m.watching.Done():
 			}
 		}
 	})
 	return b
 }
+
+// reboots reports whether the boot, which has ended, ended since the machine is to boot again.
+func (b *boot) reboots() bool { return b.status != nil && <-b.status == rebootStatus }
 
 func (in *instance) running() *boot {
 	in.mu.Lock()
@@ -273,10 +288,9 @@ func (m *Manager) Running(id string) bool {
 	return in != nil && in.running() != nil
 }
 
-// Exits delivers the ids of machines that went down without a call of this Manager: powered off
-// from inside, or killed. A machine that reboots itself stays up. The caller must receive from it
-// all the time.
-func (m *Manager) Exits() <-chan string { return m.exits }
+// Exits delivers the machines that went down without a call of this Manager: powered off or rebooted
+// from inside, or killed. The caller must receive from it all the time.
+func (m *Manager) Exits() <-chan Exit { return m.exits }
 
 // Console returns the path of the log of the machine's console, which has all its boots.
 func (m *Manager) Console(id string) string {

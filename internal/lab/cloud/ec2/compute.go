@@ -39,8 +39,8 @@ type Machines interface {
 	DetachVolume(ctx context.Context, id, volume string, force bool) error
 	RemoveVolume(volume string) error // removes the content
 	Volumes() ([]string, error)       // those that have content
-	// Exits delivers the ids of machines that went down by themselves.
-	Exits() <-chan string
+	// Exits delivers the machines that went down by themselves.
+	Exits() <-chan machine.Exit
 	// Console returns the path of a machine's console log.
 	Console(id string) string
 }

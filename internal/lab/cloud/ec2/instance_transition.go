@@ -177,14 +177,20 @@ func (c *Compute) reboot(id string) {
 			return
 		}
 		c.powerOff(ctx, i, false)
-		if err := c.power(ctx, i); err != nil && c.ctx.Err() == nil {
-			c.log.Error("an instance did not come back from a reboot", "instance", id, "error", err)
-			c.change(ctx, id, stateRunning, func(t *tx, i *instance) {
-				i.set(stateStopping, stateReason{"Server.InternalError", "Server.InternalError: " + err.Error()}, "Server.InternalError")
-				t.stopped(i)
-			})
-		}
+		c.powerAgain(ctx, i)
 	})
+}
+
+// powerAgain boots the machine of a running instance, which is down. An instance whose machine does not
+// boot stops.
+func (c *Compute) powerAgain(ctx context.Context, i instance) {
+	if err := c.power(ctx, i); err != nil && c.ctx.Err() == nil {
+		c.log.Error("an instance did not come back from a reboot", "instance", i.ID, "error", err)
+		c.change(ctx, i.ID, stateRunning, func(t *tx, i *instance) {
+			i.set(stateStopping, stateReason{"Server.InternalError", "Server.InternalError: " + err.Error()}, "Server.InternalError")
+			t.stopped(i)
+		})
+	}
 }
 
 // terminate completes a termination, and cancels a launch in progress.
@@ -219,24 +225,25 @@ func (c *Compute) watchExits() {
 		select {
 		case <-c.ctx.Done():
 			return
-		case id, ok := <-c.cfg.Machines.Exits():
+		case exit, ok := <-c.cfg.Machines.Exits():
 			if !ok {
 				return
 			}
-			c.exited(id)
+			c.exited(exit)
 		}
 	}
 }
 
 // exited handles a shutdown from inside: the instance stops or terminates, according to its
-// shutdown behavior.
-func (c *Compute) exited(id string) {
+// shutdown behavior. After a reboot from inside its machine boots again.
+func (c *Compute) exited(exit machine.Exit) {
+	id := exit.ID
 	c.transition(id, func(ctx context.Context) {
 		i, ok := c.instance(id, stateRunning)
 		if !ok || i.Impaired || c.cfg.Machines.Running(id) {
 			return
 		}
-		if i.Shutdown == "terminate" {
+		if !exit.Reboot && i.Shutdown == "terminate" {
 			c.change(ctx, id, stateRunning, func(t *tx, i *instance) {
 				i.set(stateShuttingDown, reasonInstanceShutdown, "")
 				t.afterCommit(func() { c.terminate(id) })
@@ -245,6 +252,10 @@ func (c *Compute) exited(id string) {
 		}
 		if err := c.cfg.Network.ResetInterface(ctx, i.Interface); err != nil {
 			c.log.Error("an interface could not be reset", "instance", id, "error", err)
+		}
+		if exit.Reboot {
+			c.powerAgain(ctx, i)
+			return
 		}
 		c.change(ctx, id, stateRunning, func(t *tx, i *instance) {
 			i.set(stateStopping, reasonInstanceShutdown, "")
@@ -301,7 +312,7 @@ func (c *Compute) resume() error {
 					i.powerOn()
 					t.afterCommit(func() { c.launch(id) })
 				default:
-					t.afterCommit(func() { c.exited(id) })
+					t.afterCommit(func() { c.exited(machine.Exit{ID: id}) })
 				}
 			case stateStopping:
 				t.afterCommit(func() { c.stop(id, false) })

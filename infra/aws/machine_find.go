@@ -1,0 +1,249 @@
+package aws
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+)
+
+// instance returns one instance. The error is ErrNotFound if it certainly does not exist any more.
+func (c *Client) instance(ctx context.Context, id string, opts ...func(*ec2.Options)) (types.Instance, error) {
+	out, err := c.EC2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}}, opts...)
+	if IsCode(err, "InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed") {
+		return types.Instance{}, fmt.Errorf("instance %s %w", id, ErrNotFound)
+	}
+	if err != nil {
+		return types.Instance{}, fmt.Errorf("describe instance %s: %w", id, err)
+	}
+	for _, r := range out.Reservations {
+		for _, i := range r.Instances {
+			if sdk.ToString(i.InstanceId) == id {
+				if slices.Contains(gone, stateOf(i)) {
+					return i, fmt.Errorf("instance %s is %s (%s) and %w any more", id, stateOf(i), reason(i), ErrNotFound)
+				}
+				return i, nil
+			}
+		}
+	}
+	return types.Instance{}, fmt.Errorf("instance %s %w", id, ErrNotFound)
+}
+
+// reason returns why an instance changed its state, according to EC2.
+func reason(i types.Instance) string {
+	if i.StateReason != nil && sdk.ToString(i.StateReason.Message) != "" {
+		return sdk.ToString(i.StateReason.Message)
+	}
+	if s := sdk.ToString(i.StateTransitionReason); s != "" {
+		return s
+	}
+	return "no reason given"
+}
+
+// instances returns every instance with the machine's tags, including terminated ones that EC2
+// still lists.
+func (c *Client) instances(ctx context.Context, cluster, name string) ([]types.Instance, error) {
+	pages := ec2.NewDescribeInstancesPaginator(c.EC2, &ec2.DescribeInstancesInput{Filters: []types.Filter{
+		tagFilter(TagCluster, cluster), tagFilter(TagKind, kindMachine), tagFilter(TagResource, name),
+	}})
+	var out []types.Instance
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("look for instances of machine %s: %w", name, err)
+		}
+		for _, r := range page.Reservations {
+			out = append(out, r.Instances...)
+		}
+	}
+	slices.SortFunc(out, func(a, b types.Instance) int { return compareStrings(a.InstanceId, b.InstanceId) })
+	return out, nil
+}
+
+// observation is everything that EC2 knows of a machine.
+type observation struct {
+	instance types.Instance
+	volume   *types.Volume      // the root volume
+	volumes  []types.Volume     // all that are attached
+	data     *Volume            // the wanted data volume; see observeData
+	tables   []types.RouteTable // of the VPC; none if no VPC was given
+}
+
+// observe makes all calls at once. It reads the route tables of vpc unless that is empty.
+func (c *Client) observe(ctx context.Context, id, vpc string) (observation, error) {
+	var o observation
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		i, err := c.instance(gctx, id, c.retryOn(doubtAttempts, notYet...))
+		o.instance = i
+		return err
+	})
+	g.Go(func() error {
+		out, err := c.EC2.DescribeVolumes(gctx, &ec2.DescribeVolumesInput{Filters: []types.Filter{filter("attachment.instance-id", id)}})
+		if err != nil {
+			return fmt.Errorf("describe the volumes of instance %s: %w", id, err)
+		}
+		o.volumes = out.Volumes
+		return nil
+	})
+	g.Go(func() (err error) {
+		if vpc != "" {
+			o.tables, err = c.routeTables(gctx, vpc)
+		}
+		return err
+	})
+	err := g.Wait()
+	root := o.machine().VolumeID
+	for n, v := range o.volumes {
+		if root == "" || sdk.ToString(v.VolumeId) == root {
+			o.volume = &o.volumes[n]
+			break
+		}
+	}
+	return o, err
+}
+
+// observeData finds the wanted data volume, wherever it is attached. If it does not exist, there is no
+// error and no volume.
+func (c *Client) observeData(ctx context.Context, spec MachineSpec, o *observation) error {
+	if spec.DataVolume == nil {
+		return nil
+	}
+	for _, v := range o.volumes {
+		if sdk.ToString(v.VolumeId) == spec.DataVolume.ID {
+			found := volumeOf(v)
+			o.data = &found
+			return nil
+		}
+	}
+	v, err := c.FindVolume(ctx, spec.DataVolume.ID)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	o.data = &v
+	return err
+}
+
+func (o observation) machine() Machine {
+	m := machineOf(o.instance)
+	if o.volume != nil {
+		m.RootVolumeGiB = sdk.ToInt32(o.volume.Size)
+	}
+	return m
+}
+
+// ObserveMachine returns how the machine differs from what is wanted. The error is ErrNotFound if
+// it certainly does not exist any more, and a ClaimedError if it is another's.
+func (c *Client) ObserveMachine(ctx context.Context, id string, spec MachineSpec) (Machine, []finding.Finding, error) {
+	o, err := c.observe(ctx, id, routedVPC(spec))
+	if err != nil {
+		return Machine{}, nil, fmt.Errorf("machine %s: %w", spec.Name, err)
+	}
+	if _, err := spec.judge(o.instance, true); err != nil {
+		return Machine{}, nil, err
+	}
+	if err := c.observeData(ctx, spec, &o); err != nil {
+		return Machine{}, nil, fmt.Errorf("machine %s: %w", spec.Name, err)
+	}
+	m := o.machine()
+	m.data = o.data
+	// In other tables, a route that leads to the machine belongs to others.
+	held := podTables(o.tables, spec)
+	m.RouteTables = slices.DeleteFunc(o.leading(spec), func(table string) bool { return !slices.Contains(held, table) })
+	if spec, err = c.withoutGone(ctx, spec, o); err != nil {
+		return m, nil, fmt.Errorf("machine %s: %w", spec.Name, err)
+	}
+	return m, findingsOf(c.machineRepairs(spec, o)), nil
+}
+
+// DescribeMachine returns the machine as EC2 now describes it, without its volume. The error is
+// ErrNotFound if it certainly does not exist any more.
+func (c *Client) DescribeMachine(ctx context.Context, id string) (Machine, error) {
+	i, err := c.instance(ctx, id, c.retryOn(doubtAttempts, notYet...))
+	return machineOf(i), err
+}
+
+// routedVPC returns the VPC whose route tables must be read; empty for a machine without pods.
+func routedVPC(s MachineSpec) string {
+	if !s.PodCIDR.IsValid() && !s.RemovePodCIDR.IsValid() {
+		return ""
+	}
+	return s.VPCID
+}
+
+// FindMachine returns a machine by its instance id, with its pod network, for an import.
+func (c *Client) FindMachine(ctx context.Context, id string) (Machine, netip.Prefix, error) {
+	o, err := c.observe(ctx, id, "")
+	if err != nil {
+		return Machine{}, netip.Prefix{}, err
+	}
+	m := o.machine()
+	if m.Cluster == "" || m.Name == "" || m.HostKey == "" {
+		return m, netip.Prefix{}, fmt.Errorf("instance %s was not made by this provider, or its creation never ended: the tags %s, %s and %s say which machine it is and which host key it has",
+			id, TagCluster, TagResource, TagHostKey)
+	}
+	for _, attached := range o.volumes {
+		if v := volumeOf(attached); v.Tags[TagKind] == kindVolume && v.Cluster == m.Cluster && v.Tags[TagMountPoint] != "" {
+			m.Data = &DataVolume{ID: v.ID, MountPoint: v.Tags[TagMountPoint]}
+		}
+	}
+	tables, err := c.routeTables(ctx, m.VPCID)
+	if err != nil {
+		return m, netip.Prefix{}, err
+	}
+	for _, t := range tables {
+		for _, r := range t.Routes {
+			pods, err := netip.ParsePrefix(sdk.ToString(r.DestinationCidrBlock))
+			if err == nil && sdk.ToString(r.NetworkInterfaceId) == m.InterfaceID {
+				return m, pods, nil
+			}
+		}
+	}
+	return m, netip.Prefix{}, nil
+}
+
+// FindMachines returns the running machines of a cluster, by role and name.
+func (c *Client) FindMachines(ctx context.Context, cluster string) ([]Machine, error) {
+	return c.findMachines(ctx, cluster, types.InstanceStateNameRunning)
+}
+
+// FindAllMachines returns the machines of a cluster, also those that do not run, by role and name.
+func (c *Client) FindAllMachines(ctx context.Context, cluster string) ([]Machine, error) {
+	return c.findMachines(ctx, cluster, types.InstanceStateNamePending, types.InstanceStateNameRunning, types.InstanceStateNameStopping, types.InstanceStateNameStopped)
+}
+
+func (c *Client) findMachines(ctx context.Context, cluster string, states ...types.InstanceStateName) ([]Machine, error) {
+	var names []string
+	for _, s := range states {
+		names = append(names, string(s))
+	}
+	pages := ec2.NewDescribeInstancesPaginator(c.EC2, &ec2.DescribeInstancesInput{Filters: []types.Filter{
+		tagFilter(TagCluster, cluster), tagFilter(TagKind, kindMachine), filter("instance-state-name", names...),
+	}})
+	var out []Machine
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("look for the machines of cluster %s: %w", cluster, err)
+		}
+		for _, r := range page.Reservations {
+			for _, i := range r.Instances {
+				out = append(out, machineOf(i))
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Machine) int {
+		return cmp.Or(strings.Compare(string(a.Role), string(b.Role)), strings.Compare(a.Name, b.Name))
+	})
+	return out, nil
+}

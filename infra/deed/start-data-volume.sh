@@ -1,0 +1,9 @@
+# Mounts the data volume that a unit of this machine needs, if there is one: unit of the volume, unit that
+# needs it. Prints the unit of the volume then.
+unit=$1 needy=$2
+[ -e "/etc/systemd/system/$needy.requires/$unit" ] || exit 0
+systemctl start "$unit" || {
+	journalctl -u "$unit" -n 1 -o cat --no-pager >&2
+	exit 1
+}
+echo "$unit"

@@ -1,0 +1,104 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+)
+
+// etcd computes the ids of a cluster and of its first members from their peer URLs and a token. With the
+// claim in the token, a cluster that is made again at the same addresses has other ids, so data of the
+// earlier one are not taken for its own. Members that join later learn the ids from the cluster.
+
+// begun is what an interrupted first start has left on a machine.
+type begun struct {
+	token string
+	data  bool
+}
+
+// ownToken is the token of a cluster that is made with this record.
+func (o *etcdOperation) ownToken() string {
+	if o.record.Claim == "" {
+		return o.want.Spec.Cluster.Name
+	}
+	return o.want.Spec.Cluster.Name + "-" + o.record.Claim
+}
+
+// clusterToken returns the token of a new cluster: that of an interrupted first start, since the members
+// that have data keep its ids, or else own. Machines are in the order of the role.
+func clusterToken(own string, machines []string, found map[string]begun) (token string, stale []string) {
+	token, fixed := own, false
+	for _, name := range machines {
+		if b, ok := found[name]; ok && b.data && !fixed {
+			token, fixed = b.token, true
+		}
+	}
+	for _, name := range machines {
+		if b, ok := found[name]; ok && !b.data && b.token != token {
+			stale = append(stale, name)
+		}
+	}
+	return token, stale
+}
+
+// useToken puts the token into what is wanted on every machine.
+func (o *etcdOperation) useToken(token string) error {
+	o.want.Spec.Token = token
+	for _, m := range o.machines {
+		var err error
+		if m.want, err = component.Etcd(o.want.spec(), m.Node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// identify goes on with the token of an interrupted first start, and reports whether that has changed what
+// is wanted or what is on a machine. Of a cluster that exists the data have the ids, so nothing is asked.
+func (o *etcdOperation) identify(ctx context.Context) (changed bool, err error) {
+	if o.record.Formed {
+		return false, nil
+	}
+	found, err := o.begun(ctx)
+	if err != nil {
+		return false, err
+	}
+	token, stale := clusterToken(o.want.Spec.Token, namesOf(machinesOf(o.machines)), found)
+	for _, name := range stale {
+		m := o.byName(name)
+		if err := deed.Wipe(ctx, m.Remote, component.EtcdUnit, component.EtcdBootstrapEnv); err != nil {
+			return false, &fleet.StepError{Machine: name, Step: "clear the settings of an interrupted first start", Err: err}
+		}
+	}
+	if token == o.want.Spec.Token {
+		return len(stale) > 0, nil
+	}
+	return true, o.useToken(token)
+}
+
+// begun returns what an interrupted first start has left, by machine.
+func (o *etcdOperation) begun(ctx context.Context) (map[string]begun, error) {
+	var mu sync.Mutex
+	out := map[string]begun{}
+	err := fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
+		if _, ok := m.seen.Files[component.EtcdBootstrapEnv]; !ok {
+			return nil
+		}
+		found, err := host.Read(ctx, m.Remote, []string{component.EtcdBootstrapEnv}, nil)
+		if err != nil {
+			return fmt.Errorf("reading whether the start of etcd was begun on %s: %w", m.Name(), err)
+		}
+		if token := component.BegunToken(found[component.EtcdBootstrapEnv]); token != "" {
+			mu.Lock()
+			defer mu.Unlock()
+			out[m.Name()] = begun{token: token, data: m.hasData()}
+		}
+		return nil
+	})
+	return out, err
+}

@@ -1,0 +1,154 @@
+package rollout
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote/remotetest"
+)
+
+func TestClusterToken(t *testing.T) {
+	machines := []string{"a", "b", "c"}
+	for _, tt := range []struct {
+		name  string
+		found map[string]begun
+		token string
+		stale []string
+	}{
+		{"new machines", nil, "own", nil},
+		{"interrupted before a start", map[string]begun{"a": {token: "old"}, "b": {token: "own"}}, "own", []string{"a"}},
+		{"interrupted while members start", map[string]begun{"b": {token: "old", data: true}, "c": {token: "old"}}, "old", nil},
+		{"interrupted twice", map[string]begun{"a": {token: "first"}, "c": {token: "second", data: true}}, "second", []string{"a"}},
+	} {
+		token, stale := clusterToken("own", machines, tt.found)
+		if token != tt.token || !slices.Equal(stale, tt.stale) {
+			t.Errorf("%s: token %s, stale %q", tt.name, token, stale)
+		}
+	}
+}
+
+// etcdMachine returns an operation that makes an etcd cluster on one machine, which gives scripts to run.
+func etcdMachine(t *testing.T, rec Record, run func(script string) (string, int)) *etcdOperation {
+	t.Helper()
+	server := remotetest.New(t, "controller-0", run)
+	want := Etcd{
+		Targets: []fleet.Target{{Host: server.Host, Node: component.Node{Name: "controller-0", PrivateIP: netip.MustParseAddr("10.240.0.10")}}},
+		Spec: component.EtcdSpec{
+			Version: "3.6.16", Cluster: component.Cluster{Name: "demo", PKI: pki.Ref{EtcdCA: "PEM"}},
+			Artifacts: []artifact.Artifact{{Name: artifact.Etcd, Version: "3.6.16", URL: "https://mirror.example.com/etcd.tar.gz", SHA256: strings.Repeat("6b", 32)}},
+		},
+	}
+	pool := remote.NewPool(remote.Config{})
+	t.Cleanup(func() { pool.Close() })
+	base, err := (&Engine{Fleet: &fleet.Fleet{Pool: pool}}).newOperation(want, rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return want.operate(base, nil)
+}
+
+// TestIdentify: two clusters that are made at the same addresses have different tokens, unless the second
+// create continues a first start. A cluster that exists is not asked.
+func TestIdentify(t *testing.T) {
+	t.Parallel()
+	const begun = "ETCD_INITIAL_CLUSTER_TOKEN=demo-run-1\n"
+	for _, tt := range []struct {
+		name      string
+		rec       Record
+		bootstrap string // what is on the machine
+		data      bool
+		token     string
+		wiped     bool
+	}{
+		{"new", Record{Claim: "run-7"}, "", false, "demo-run-7", false},
+		{"begun, with data", Record{Claim: "run-7"}, begun, true, "demo-run-1", false},
+		{"begun, without data", Record{Claim: "run-7"}, begun, false, "demo-run-7", true},
+		{"formed", Record{Claim: "run-7", Formed: true}, begun, true, "demo-run-7", false},
+		{"without claim", Record{}, "", false, "demo", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var wiped atomic.Bool
+			o := etcdMachine(t, tt.rec, func(script string) (string, int) {
+				switch {
+				case strings.Contains(script, "rm -rf --"):
+					wiped.Store(strings.Contains(script, component.EtcdBootstrapEnv) && !strings.Contains(script, etcdMemberDir))
+				case strings.Contains(script, component.EtcdBootstrapEnv) && tt.bootstrap != "":
+					return component.EtcdBootstrapEnv + "\x00" + tt.bootstrap + "\x00", 0
+				}
+				return "", 0
+			})
+			seen := host.Observation{Files: map[string]host.File{}, Directories: map[string]host.File{}}
+			if tt.bootstrap != "" {
+				seen.Files[component.EtcdBootstrapEnv] = host.File{}
+			}
+			if tt.data {
+				seen.Directories[etcdMemberDir] = host.File{}
+			}
+			o.machines[0].seen = seen
+			if err := o.useToken(o.ownToken()); err != nil {
+				t.Fatal(err)
+			}
+			changed, err := o.identify(t.Context())
+			if want := tt.wiped || tt.token == "demo-run-1"; err != nil || changed != want {
+				t.Fatalf("changed: %t, %v", changed, err)
+			}
+			i := slices.IndexFunc(o.machines[0].want.State.Files, func(f desired.File) bool { return f.Path == component.EtcdBootstrapEnv })
+			if got := component.BegunToken(o.machines[0].want.State.Files[i].Content); got != tt.token || o.want.Spec.Token != tt.token {
+				t.Errorf("token %s, and %s on the machine; wanted %s", o.want.Spec.Token, got, tt.token)
+			}
+			if wiped.Load() != tt.wiped {
+				t.Errorf("wiped: %t", wiped.Load())
+			}
+		})
+	}
+}
+
+// TestUnmountedData: a member whose data volume is not mounted has not lost its data. If it cannot be
+// mounted, nothing is planned.
+func TestUnmountedData(t *testing.T) {
+	t.Parallel()
+	var mounted atomic.Bool
+	answer := func(found string) (string, int) {
+		return "observation 1\x00" + found + "observation end\x00", 0
+	}
+	run := func(status int) func(string) (string, int) {
+		return func(script string) (string, int) {
+			switch {
+			case strings.Contains(script, deed.DataVolumeUnit):
+				mounted.Store(status == 0)
+				return deed.DataVolumeUnit, status
+			case mounted.Load():
+				return answer("directory 41c0:0:0:root:root:4096:1.000000000:1:" + etcdMemberDir + "\x00")
+			}
+			return answer("")
+		}
+	}
+	o := etcdMachine(t, Record{Formed: true}, run(1))
+	o.machines[0].want = component.Machine{} // keys are not the matter
+	err := o.survey(t.Context())
+	var failed *fleet.StepError
+	if !errors.As(err, &failed) || failed.Machine != "controller-0" || !strings.Contains(err.Error(), "no member is added or removed") {
+		t.Errorf("the volume could not be mounted: %v", err)
+	}
+	o = etcdMachine(t, Record{Formed: true}, run(0))
+	o.machines[0].want = component.Machine{}
+	if err := o.survey(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !o.machines[0].hasData() {
+		t.Error("a member whose volume was not mounted counts as one without data")
+	}
+}
