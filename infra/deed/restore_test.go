@@ -68,11 +68,11 @@ func TestRestoreDeeds(t *testing.T) {
 		want string // files
 	}{
 		{"make data", func() error { return stage(4, sum) },
-			"member/old restore/member/restored-from restore/member/restored-snapshot restore/member/snap/db"},
+			"member/old restore/member/restored-from restore/member/restored-snapshot restore/member/restored-token restore/member/snap/db"},
 		{"put them in place", func() error { return UseRestored(t.Context(), r, "etcd.service", dir, "m", "snap") },
-			"member/restored-from member/restored-snapshot member/snap/db replaced/old"},
+			"member/restored-from member/restored-snapshot member/restored-token member/snap/db replaced/old"},
 		{"note the end", func() error { return EndRestore(t.Context(), r, dir, "m") },
-			"member/restored-done member/restored-snapshot member/snap/db replaced/old"},
+			"member/restored-done member/restored-snapshot member/restored-token member/snap/db replaced/old"},
 		{"forget it", func() error { return EndRestore(t.Context(), r, dir, "") },
 			"member/snap/db replaced/old"},
 		{"put them aside", func() error { return SetAside(t.Context(), r, "etcd.service", dir) },
