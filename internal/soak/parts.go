@@ -50,10 +50,10 @@ var parts = []part{
 		steps: []step{{packages: []string{"install"}, only: "^TestRelease$", env: []string{"K8S_RELEASE=1"}}}},
 	{name: "drills", shows: "kill -9, a pause, a partition, a full disk, lost machines, rotation and upgrade, each under a recorder: acknowledged writes lost, and whether the history is linearizable",
 		steps: []step{{packages: []string{"drills"}, env: []string{"K8S_DRILLS=1"}}}},
-	{name: "load-1", shows: "half of the end-to-end tests with every processor busy", load: true,
-		steps: []step{{packages: []string{"rolls", "interrupt", "drift", "failures", "expired", "backup", "hostengine", "etcdtest"}}}},
+	{name: "load-1", shows: "half of the end-to-end tests with every processor busy, and with steps for which make test has no room", load: true,
+		steps: []step{{packages: []string{"rolls", "interrupt", "drift", "failures", "expired", "backup", "hostengine", "etcdtest"}, env: []string{"K8S_E2E_LONG=1"}}}},
 	{name: "load-2", shows: "the other half", load: true,
-		steps: []step{{packages: []string{"rotation", "lifecycle", "instances", "rollouttest", "cluster", "flags", "kubetest", "awstest", "install", "awssmoke", "clients"}, env: []string{"K8S_CLIENT_ROUNDS=2"}}}},
+		steps: []step{{packages: []string{"rotation", "lifecycle", "instances", "rollouttest", "cluster", "flags", "kubetest", "awstest", "install", "awssmoke", "clients"}, env: []string{"K8S_E2E_LONG=1", "K8S_CLIENT_ROUNDS=2"}}}},
 }
 
 func kills(n string) []step {

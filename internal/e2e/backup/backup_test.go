@@ -166,6 +166,7 @@ func (w *world) testKept(t *testing.T) {
 // testRotation rotates etcd's authority. A snapshot is taken first, on a member that still has the
 // old certificates.
 func (w *world) testRotation(t *testing.T) {
+	harness.Long(t) // package lifecycle sees the one before an upgrade
 	w.set(t, map[string]any{"etcd_ca": []int{1, 2}})
 	w.Apply(t)
 	w.NoChanges(t)

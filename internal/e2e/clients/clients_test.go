@@ -42,6 +42,7 @@ type client struct {
 const limit = 8 * time.Minute
 
 func TestClients(t *testing.T) {
+	harness.Long(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	rounds, err := strconv.Atoi(cmp.Or(os.Getenv("K8S_CLIENT_ROUNDS"), "1"))

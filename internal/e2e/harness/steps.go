@@ -1,6 +1,9 @@
 package harness
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
 // Steps returns a function that runs the steps of a test. Steps depend on one another: after a
 // failed step no other one is run.
@@ -10,5 +13,14 @@ func Steps(t *testing.T) func(name string, run func(*testing.T)) {
 		if !t.Run(name, run) {
 			t.FailNow()
 		}
+	}
+}
+
+// Long skips a test, or a step on which no other one depends, for which make test has no room. make soak
+// runs it, in PART=load-1 and load-2: it sets K8S_E2E_LONG=1.
+func Long(t *testing.T) {
+	t.Helper()
+	if os.Getenv("K8S_E2E_LONG") == "" {
+		t.Skip("make soak runs it")
 	}
 }

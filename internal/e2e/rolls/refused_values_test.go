@@ -19,6 +19,7 @@ type badValue struct {
 // refused before anything is stopped: by the plan if the provider knows the rule, by the program
 // itself otherwise.
 func (w *world) testRefusedValues(t *testing.T) {
+	harness.Long(t) // package flags rehearses with each program
 	was := suite.Units(t, machines...)
 	for _, tt := range []badValue{
 		{"audit policy of another kind", "k8s_control_plane", "audit_policy", `yamlencode({ apiVersion = "v1", kind = "ConfigMap" })`,

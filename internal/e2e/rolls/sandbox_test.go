@@ -12,6 +12,7 @@ import (
 // it, but no pod starts there. The roll must stop before a second node is taken down, in the next
 // apply as well, and the first apply with the right image must repair it.
 func (w *world) testNoSandbox(t *testing.T) {
+	harness.Long(t) // package failures has one that never started a pod
 	was := suite.Units(t, machines...)
 	traffic := w.Traffic(t, w.Kubeconfig)
 	args := w.arguments["k8s_worker_pool"]

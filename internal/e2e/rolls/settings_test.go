@@ -86,54 +86,49 @@ const (
 	proxyArgs     = `kube_proxy = { v = "1" }`
 )
 
-// testSettings changes one setting of every component. Each change restarts only that component,
+// testSettings changes one setting of every component. The change restarts only these components,
 // behind the same health checks.
 func (w *world) testSettings(t *testing.T) {
-	for _, tt := range []struct {
-		name         string
-		controlPlane arguments
-		pool         arguments
-		files        []string // changed files of the control plane
-		poolFiles    []string
-		units        [][]string // in groups that restart one by one
-	}{
-		{"admission and kubelet",
-			arguments{"admission_plugins": `{ PodSecurity = {
-				apiVersion = "pod-security.admission.config.k8s.io/v1", kind = "PodSecurityConfiguration",
-				defaults = { enforce = "privileged", warn = "baseline" } } }`},
-			arguments{"kubelet_config": `merge(var.kubelet_config, { maxPods = 50 })`},
-			slices.Concat(files(controllers, "/etc/kubernetes/admission.yaml"), files(controllers, "/etc/systemd/system/kube-apiserver.service")),
-			files(workers, "/etc/kubernetes/kubelet.yaml"),
-			[][]string{harness.On(controllers, "kube-apiserver"), harness.On(workers, "kubelet")}},
-		{"arguments of managers and kube-proxy",
-			arguments{"extra_args": "{ " + schedulerArgs + ", " + managerArgs + " }"},
-			arguments{"extra_args": "{ " + proxyArgs + " }"},
-			slices.Concat(files(controllers, "/etc/systemd/system/kube-controller-manager.service"), files(controllers, "/etc/systemd/system/kube-scheduler.service")),
-			files(workers, "/etc/systemd/system/kube-proxy.service"),
-			[][]string{harness.On(controllers, "kube-controller-manager"), harness.On(controllers, "kube-scheduler"), harness.On(workers, "kube-proxy")}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			maps.Copy(w.arguments["k8s_control_plane"], tt.controlPlane)
-			maps.Copy(w.arguments["k8s_worker_pool"], tt.pool)
-			slices.Sort(tt.files)
-			want := map[string][]string{"k8s_control_plane.this": tt.files, "k8s_worker_pool.this": tt.poolFiles}
-			if got := w.plannedFiles(t); !maps.EqualFunc(got, want, slices.Equal) {
-				t.Errorf("the plan changes %q, wanted %q", got, want)
-			}
-			was := suite.Units(t, machines...)
-			traffic := w.Traffic(t, w.Kubeconfig)
-			w.apply(t)
-			traffic.Unbroken(t)
-			now := wantRestarted(t, was, slices.Concat(tt.units...)...)
-			for _, units := range tt.units {
-				harness.OneByOne(t, now, units)
-			}
-			if closed := traffic.Cordoned; !slices.Equal(closed, []string{""}) {
-				t.Errorf("nodes were closed to new pods: %q", closed)
-			}
-			w.NoChanges(t)
-		})
+	maps.Copy(w.arguments["k8s_control_plane"], arguments{
+		"admission_plugins": `{ PodSecurity = {
+			apiVersion = "pod-security.admission.config.k8s.io/v1", kind = "PodSecurityConfiguration",
+			defaults = { enforce = "privileged", warn = "baseline" } } }`,
+		"extra_args": "{ " + schedulerArgs + ", " + managerArgs + " }",
+	})
+	maps.Copy(w.arguments["k8s_worker_pool"], arguments{
+		"kubelet_config": `merge(var.kubelet_config, { maxPods = 50 })`,
+		"extra_args":     "{ " + proxyArgs + " }",
+	})
+	changed := func(machines []string, paths ...string) (out []string) {
+		for _, path := range paths {
+			out = append(out, files(machines, path)...)
+		}
+		slices.Sort(out)
+		return out
 	}
+	const units = "/etc/systemd/system/"
+	want := map[string][]string{
+		"k8s_control_plane.this": changed(controllers, "/etc/kubernetes/admission.yaml",
+			units+"kube-apiserver.service", units+"kube-controller-manager.service", units+"kube-scheduler.service"),
+		"k8s_worker_pool.this": changed(workers, "/etc/kubernetes/kubelet.yaml", units+"kube-proxy.service"),
+	}
+	if got := w.plannedFiles(t); !maps.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("the plan changes %q, wanted %q", got, want)
+	}
+	restart := [][]string{harness.On(controllers, "kube-apiserver"), harness.On(controllers, "kube-controller-manager"), harness.On(controllers, "kube-scheduler"),
+		harness.On(workers, "kubelet"), harness.On(workers, "kube-proxy")}
+	was := suite.Units(t, machines...)
+	traffic := w.Traffic(t, w.Kubeconfig)
+	w.apply(t)
+	traffic.Unbroken(t)
+	now := wantRestarted(t, was, slices.Concat(restart...)...)
+	for _, units := range restart {
+		harness.OneByOne(t, now, units)
+	}
+	if closed := traffic.Cordoned; !slices.Equal(closed, []string{""}) {
+		t.Errorf("nodes were closed to new pods: %q", closed)
+	}
+	w.NoChanges(t)
 }
 
 // testUnknownFlag checks that an unknown flag is found before anything is stopped.
