@@ -16,7 +16,7 @@ import (
 // TestDrills tests one cluster. After each drill an apply converges and the next plan is empty. A
 // drill that fails does not stop the others while the cluster is healthy.
 func TestDrills(t *testing.T) {
-	w := newWorld(t, "drills")
+	w := newWorld(t, suite, "drills")
 	if !t.Run("install", w.testInstall) {
 		t.FailNow()
 	}
@@ -50,7 +50,7 @@ func TestDrills(t *testing.T) {
 	// No quorum survives these.
 	t.Run("two controllers lost", w.testTwoLost)
 	t.Run("all controllers and the load balancer lost", w.testAllLost)
-	t.Run("everything gone but the buckets", w.testEverythingGone)
+	t.Run("the region gone, but for copies of the buckets", w.testEverythingGone)
 }
 
 func (w *world) testInstall(t *testing.T) {
@@ -61,13 +61,13 @@ func (w *world) testInstall(t *testing.T) {
 
 // killLeader kills the process of the member that leads. systemd starts it again.
 func (w *world) killLeader(t *testing.T) {
-	suite.Console(t, w.leader(t, ""), "systemctl kill --signal=KILL etcd")
+	w.lab.Console(t, w.leader(t, ""), "systemctl kill --signal=KILL etcd")
 	time.Sleep(10 * time.Second)
 }
 
 // killServer kills the process of an API server.
 func (w *world) killServer(t *testing.T) {
-	suite.Console(t, controllers[0], "systemctl kill --signal=KILL kube-apiserver")
+	w.lab.Console(t, controllers[0], "systemctl kill --signal=KILL kube-apiserver")
 	time.Sleep(10 * time.Second)
 }
 
@@ -75,11 +75,11 @@ func (w *world) killServer(t *testing.T) {
 // answers on them. When it goes on, it still takes itself for the leader for a moment.
 func (w *world) pauseLeader(t *testing.T) {
 	was := w.leader(t, "")
-	suite.Console(t, was, "systemctl kill --signal=STOP etcd")
+	w.lab.Console(t, was, "systemctl kill --signal=STOP etcd")
 	stopped := time.Now()
 	now := w.leader(t, was)
 	time.Sleep(time.Until(stopped.Add(20 * time.Second)))
-	suite.Console(t, was, "systemctl kill --signal=CONT etcd")
+	w.lab.Console(t, was, "systemctl kill --signal=CONT etcd")
 	t.Logf("%s led, then %s", was, now)
 }
 
@@ -104,13 +104,13 @@ func (w *world) cutOffLeader(t *testing.T) {
 		}}))
 	harness.Must[*ec2.ModifyNetworkInterfaceAttributeOutput](t)(w.ec2.ModifyNetworkInterfaceAttribute(t.Context(), &ec2.ModifyNetworkInterfaceAttributeInput{
 		NetworkInterfaceId: instance.NetworkInterfaces[0].NetworkInterfaceId, Groups: []string{*group}}))
-	suite.Console(t, was, "ss --kill --tcp '( dport = 2380 or sport = 2380 or dport = 2379 or sport = 2379 )' >/dev/null")
+	w.lab.Console(t, was, "ss --kill --tcp '( dport = 2380 or sport = 2380 or dport = 2379 or sport = 2379 )' >/dev/null")
 	now := w.leader(t, was)
 	if now == was {
 		t.Errorf("%s still leads", was)
 	}
 	time.Sleep(20 * time.Second)
-	if out, err := suite.TryConsole(t.Context(), was, harness.Etcdctl+"--command-timeout=3s endpoint health"); err == nil {
+	if out, err := w.lab.TryConsole(t.Context(), was, harness.Etcdctl+"--command-timeout=3s endpoint health"); err == nil {
 		t.Errorf("%s is still part of the quorum: %s", was, out)
 	}
 	changes, text, err := w.WS.Plan(t.Context())
@@ -171,20 +171,20 @@ func other(than string) string {
 // The others go on. When there is room again, it comes back by itself.
 func (w *world) fillDisk(t *testing.T) {
 	was := w.leader(t, "")
-	suite.Console(t, was, toSmall)
+	w.lab.Console(t, was, toSmall)
 	w.healthy(t)
 	// It leads again, so that the others lose their leader.
 	id := w.Members(t)[was]
 	leads := w.leader(t, "")
 	if leads != was {
-		suite.Console(t, leads, harness.Etcdctl+"move-leader "+id)
+		w.lab.Console(t, leads, harness.Etcdctl+"move-leader "+id)
 	}
-	t.Logf("%s", suite.Console(t, was, fill))
-	if _, err := suite.TryConsole(t.Context(), other(was), grow); err != nil {
+	t.Logf("%s", w.lab.Console(t, was, fill))
+	if _, err := w.lab.TryConsole(t.Context(), other(was), grow); err != nil {
 		t.Log(err) // a write is lost in the election
 	}
 	harness.Eventually(t, 3*time.Minute, "etcd without room ends", func() error {
-		_, err := suite.TryConsole(t.Context(), was, "journalctl --unit etcd --since -3min --no-pager | grep -m1 'no space left on device'")
+		_, err := w.lab.TryConsole(t.Context(), was, "journalctl --unit etcd --since -3min --no-pager | grep -m1 'no space left on device'")
 		return err
 	})
 	now := w.leader(t, was)
@@ -195,9 +195,9 @@ func (w *world) fillDisk(t *testing.T) {
 	}
 	// The plan names the unit. Why it fails is in its journal.
 	harness.Says(t, text, was+`" = "unit etcd.service: failing again and again`)
-	suite.Console(t, was, empty)
+	w.lab.Console(t, was, empty)
 	w.healthy(t)
-	suite.Console(t, was, back)
+	w.lab.Console(t, was, back)
 	t.Logf("%s led, then %s", was, now)
 }
 
@@ -230,7 +230,7 @@ func (w *world) upgrade(t *testing.T) {
 
 // testSnapshots checks that the members have kept snapshots through all of this.
 func (w *world) testSnapshots(t *testing.T) {
-	client := s3.NewFromConfig(suite.AWS(), func(o *s3.Options) { o.UsePathStyle = true })
+	client := s3.NewFromConfig(w.lab.AWS(), func(o *s3.Options) { o.UsePathStyle = true })
 	out := harness.Must[*s3.ListObjectsV2Output](t)(client.ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{Bucket: aws.String(harness.SnapshotBucket)}))
 	var keys []string
 	for _, o := range out.Contents {

@@ -32,12 +32,16 @@ func TestMain(m *testing.M) {
 		fmt.Println("skipped: make soak PART=drills runs the drills")
 		os.Exit(0)
 	}
-	os.Exit(harness.Main(m, func(s *harness.Suite) { suite = s }, "--kubernetes", "v"+harness.KubernetesVersion+",v"+harness.NextKubernetesVersion))
+	os.Exit(harness.Main(m, func(s *harness.Suite) { suite = s }, releases...))
 }
+
+// releases are what the labs serve.
+var releases = []string{"--kubernetes", "v" + harness.KubernetesVersion + ",v" + harness.NextKubernetesVersion}
 
 // world is the cluster and its configuration.
 type world struct {
 	*harness.Cluster
+	lab  *harness.Suite
 	ec2  *ec2.Client
 	vars map[string]any
 	// records counts the records, each of which has registers of its own. began is when the last one
@@ -59,9 +63,9 @@ const copies = "example-copies"
 
 // newWorld returns the example with snapshots of etcd, copies of its keys, and with a variable for the
 // generations of etcd's authority.
-func newWorld(t *testing.T, name string) *world {
+func newWorld(t *testing.T, lab *harness.Suite, name string) *world {
 	t.Helper()
-	example := filepath.Join(suite.Root, "examples", "ha-cluster")
+	example := filepath.Join(lab.Root, "examples", "ha-cluster")
 	source, err := os.ReadFile(filepath.Join(example, "main.tf"))
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +75,7 @@ func newWorld(t *testing.T, name string) *world {
 		t.Fatalf("the example has no %q any more", at)
 	}
 	w := &world{
-		Cluster: suite.Cluster(suite.Workspace(t, name, suite.CLI, example)), ec2: ec2.NewFromConfig(suite.AWS()),
+		Cluster: lab.Cluster(lab.Workspace(t, name, lab.CLI, example)), lab: lab, ec2: ec2.NewFromConfig(lab.AWS()),
 		vars: map[string]any{"snapshot_bucket": harness.SnapshotBucket, "controller_profile": harness.SnapshotProfile},
 	}
 	for name, content := range map[string]string{
@@ -84,8 +88,8 @@ func newWorld(t *testing.T, name string) *world {
 			t.Fatal(err)
 		}
 	}
-	suite.KeepSnapshots(t)
-	if out, err := suite.Lab(t.Context(), "bucket", copies); err != nil {
+	lab.KeepSnapshots(t)
+	if out, err := lab.Lab(t.Context(), "bucket", copies); err != nil {
 		t.Fatalf("k8s-lab bucket: %v\n%s", err, out)
 	}
 	w.set(t, nil)
@@ -162,7 +166,7 @@ func (w *world) healthy(t *testing.T) {
 	t.Helper()
 	for _, c := range controllers {
 		harness.Eventually(t, 2*time.Minute, "health of "+c, func() error {
-			out, err := suite.TryConsole(t.Context(), c, harness.Etcdctl+"endpoint health && curl -sS --fail --cacert /etc/kubernetes/pki/ca.crt https://127.0.0.1:6443/readyz")
+			out, err := w.lab.TryConsole(t.Context(), c, harness.Etcdctl+"endpoint health && curl -sS --fail --cacert /etc/kubernetes/pki/ca.crt https://127.0.0.1:6443/readyz")
 			if err == nil && !strings.HasSuffix(strings.TrimSpace(out), "ok") {
 				err = fmt.Errorf("%s: %s", c, out)
 			}
@@ -173,7 +177,7 @@ func (w *world) healthy(t *testing.T) {
 		t.Fatalf("voters of etcd: %v", members)
 	}
 	harness.Eventually(t, 3*time.Minute, "the nodes", func() error {
-		out, err := suite.Kubectl(t.Context(), w.Kubeconfig, nil, "get", "nodes", "-o", `jsonpath={range .items[*]}{.status.conditions[?(@.type=="Ready")].status} {end}`)
+		out, err := w.lab.Kubectl(t.Context(), w.Kubeconfig, nil, "get", "nodes", "-o", `jsonpath={range .items[*]}{.status.conditions[?(@.type=="Ready")].status} {end}`)
 		if err == nil && strings.TrimSpace(out) != "True True" {
 			err = fmt.Errorf("ready: %s", out)
 		}
@@ -190,7 +194,7 @@ func (w *world) leader(t *testing.T, except string) string {
 			if c == except {
 				continue
 			}
-			out, err := suite.TryConsole(t.Context(), c, harness.Etcdctl+"endpoint status --write-out=json")
+			out, err := w.lab.TryConsole(t.Context(), c, harness.Etcdctl+"endpoint status --write-out=json")
 			if err != nil {
 				return err
 			}

@@ -1,13 +1,20 @@
 package drills_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
@@ -24,10 +31,10 @@ func (w *world) restoreFrom(t *testing.T, text string) {
 func (w *world) silent(t *testing.T) {
 	t.Helper()
 	_, text, err := w.WS.Plan(t.Context())
-	if err != nil || !strings.Contains(text, "Warning: etcd has lost its quorum") || !strings.Contains(text, "set restore_from") {
+	if err != nil || !strings.Contains(text, "Warning: etcd has lost its quorum") || !strings.Contains(harness.Flat(text), "set restore_from") {
 		t.Errorf("the plan says %v\n%s", err, text)
 	}
-	if out, err := suite.Kubectl(t.Context(), w.Kubeconfig, nil, "get", "namespaces", "--request-timeout=10s"); err == nil {
+	if out, err := w.lab.Kubectl(t.Context(), w.Kubeconfig, nil, "get", "namespaces", "--request-timeout=10s"); err == nil {
 		t.Errorf("the endpoint answers without a quorum: %s", out)
 	}
 }
@@ -42,10 +49,20 @@ func (w *world) testTwoLost(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		w.silent(t)
 		w.restoreFrom(t, `{ member = "controller-0" }`)
+		w.killedWhen(t, "etcd: making the data of a new cluster from its data")
 	})
 	if result.Gap < 10*time.Second {
 		t.Errorf("the endpoint answered without a quorum: longest gap %s", result.Gap)
 	}
+}
+
+// killedWhen starts an apply and kills it as soon as it says something on a machine. The next one goes on.
+func (w *world) killedWhen(t *testing.T, says string) {
+	t.Helper()
+	if err := os.Truncate(w.lab.ProviderLog(), 0); err != nil {
+		t.Fatal(err)
+	}
+	w.Killed(t, strconv.Quote(says), func() bool { return len(w.lab.Order(t, says)) > 0 })
 }
 
 // treasure is what a restored cluster must have.
@@ -61,7 +78,7 @@ func (w *world) bury(t *testing.T, name string) treasure {
 	w.Kubectl(t, "create", "secret", "generic", name, "--from-literal=password=before")
 	w.Kubectl(t, "create", "configmap", name, "--from-literal=a=b")
 	b := treasure{token: strings.TrimSpace(w.Kubectl(t, "create", "token", "default", "--duration=2h")), nodes: w.Kubectl(t, "get", "nodes", "-o", "name")}
-	suite.Console(t, controllers[0], "/usr/local/sbin/etcd-backup take")
+	w.lab.Console(t, controllers[0], "/usr/local/sbin/etcd-backup take")
 	w.Kubectl(t, "create", "configmap", name+"-later", "--from-literal=a=b")
 	b.revision = w.version(t, name+"-later")
 	return b
@@ -83,7 +100,7 @@ func (w *world) find(t *testing.T, name string, b treasure) {
 	if now := w.newVersion(t); now <= b.revision {
 		t.Errorf("a new object has the revision %d, one of before %d", now, b.revision)
 	}
-	if out, err := suite.Kubectl(t.Context(), w.Kubeconfig, nil, "get", "configmap", name+"-later"); err == nil {
+	if out, err := w.lab.Kubectl(t.Context(), w.Kubeconfig, nil, "get", "configmap", name+"-later"); err == nil {
 		t.Errorf("what is younger than the snapshot is there: %s", out)
 	}
 	if now := w.Kubectl(t, "get", "nodes", "-o", "name"); now != b.nodes {
@@ -112,6 +129,7 @@ func (w *world) testAllLost(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		w.silent(t)
 		w.restoreFrom(t, fmt.Sprintf(`{ bucket = %q, endpoint = var.s3_endpoint }`, harness.SnapshotBucket))
+		w.killedWhen(t, "etcd: making its data from snapshot ")
 	})
 	if len(result.Unread) > 0 || result.Undone == 0 || result.OldestUndone < taken-tolerance {
 		t.Errorf("the snapshot began at %s, and %d writes are lost, the oldest of %s; unread: %v", taken, result.Undone, result.OldestUndone, result.Unread)
@@ -122,9 +140,10 @@ func (w *world) testAllLost(t *testing.T) {
 	w.find(t, name, b)
 }
 
-// testEverythingGone destroys the cluster with its network and keys. Only the buckets are left, with a
-// snapshot and a copy of the keys. Another configuration makes the cluster from them, with other
-// addresses: tokens, secrets and workloads are those of before, and the old nodes are not.
+// testEverythingGone loses the whole region: machines, network, keys and buckets. Another region has
+// copies of the buckets, with a snapshot and a copy of the keys. Another configuration makes the cluster
+// there from them, with other addresses: tokens, secrets and workloads are those of before, and the old
+// nodes are not.
 func (w *world) testEverythingGone(t *testing.T) {
 	const name = "all-gone"
 	w.Learn(t)
@@ -137,9 +156,12 @@ func (w *world) testEverythingGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	uids := w.Kubectl(t, "get", "nodes", "-o", "jsonpath={.items[*].metadata.uid}")
-	w.Destroy(t)
 
-	again := newWorld(t, "again")
+	again := newWorld(t, suite.Region(t, "eu-central-1", releases...), "again")
+	for _, bucket := range []string{harness.SnapshotBucket, copies} {
+		replicate(t, w.lab, again.lab, bucket)
+	}
+	w.lab.Down(t)
 	again.set(t, w.vars)
 	for file, text := range map[string]string{
 		"elsewhere_override.tf": "resource \"k8s_network\" \"this\" {\n  vpc_cidr  = \"10.77.0.0/16\"\n  node_cidr = \"10.77.0.0/24\"\n}\n",
@@ -155,7 +177,7 @@ func (w *world) testEverythingGone(t *testing.T) {
 	again.WS.Env = append(again.WS.Env, "TF_VAR_identity="+identity.String())
 	start := time.Now()
 	again.Apply(t)
-	t.Logf("figures: everything gone but the buckets: restored in %s", time.Since(start).Round(time.Second))
+	t.Logf("figures: the region gone, but for copies of the buckets: restored in %s", time.Since(start).Round(time.Second))
 	again.Learn(t)
 	again.healthy(t)
 	again.NoChanges(t)
@@ -170,6 +192,27 @@ func (w *world) testEverythingGone(t *testing.T) {
 	}
 	again.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=120s")
 	again.Destroy(t)
+}
+
+// replicate copies all objects of a bucket to that of another region.
+func replicate(t *testing.T, from, to *harness.Suite, bucket string) {
+	t.Helper()
+	client := func(s *harness.Suite) *s3.Client {
+		return s3.NewFromConfig(s.AWS(), func(o *s3.Options) { o.UsePathStyle = true })
+	}
+	source, target := client(from), client(to)
+	list := harness.Must[*s3.ListObjectsV2Output](t)(source.ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{Bucket: &bucket}))
+	if len(list.Contents) == 0 || aws.ToBool(list.IsTruncated) {
+		t.Fatalf("bucket %s: %d objects, more: %t", bucket, len(list.Contents), aws.ToBool(list.IsTruncated))
+	}
+	for _, o := range list.Contents {
+		found := harness.Must[*s3.GetObjectOutput](t)(source.GetObject(t.Context(), &s3.GetObjectInput{Bucket: &bucket, Key: o.Key}))
+		content, err := io.ReadAll(found.Body)
+		if err := errors.Join(err, found.Body.Close()); err != nil {
+			t.Fatal(err)
+		}
+		harness.Must[*s3.PutObjectOutput](t)(target.PutObject(t.Context(), &s3.PutObjectInput{Bucket: &bucket, Key: o.Key, Body: bytes.NewReader(content)}))
+	}
 }
 
 // version returns the resourceVersion of a ConfigMap.
@@ -193,7 +236,7 @@ func (w *world) newVersion(t *testing.T) int64 {
 // ask asks the API server with a token for what every service account may read, and returns the status.
 func (w *world) ask(t *testing.T, token string) int {
 	t.Helper()
-	out := suite.Console(t, controllers[0], "curl -s -o /dev/null -w '%{http_code}' --cacert /etc/kubernetes/pki/ca.crt -H 'Authorization: Bearer "+token+"' https://127.0.0.1:6443/api")
+	out := w.lab.Console(t, controllers[0], "curl -s -o /dev/null -w '%{http_code}' --cacert /etc/kubernetes/pki/ca.crt -H 'Authorization: Bearer "+token+"' https://127.0.0.1:6443/api")
 	code, err := strconv.Atoi(strings.TrimSpace(out))
 	if err != nil {
 		t.Fatalf("curl printed %q", out)
@@ -206,7 +249,7 @@ func (w *world) held(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {
 		harness.Eventually(t, 30*time.Second, "the lease "+name, func() error {
-			out, err := suite.Kubectl(t.Context(), w.Kubeconfig, nil, "get", "lease", "-n", "kube-system", name, "-o", "json")
+			out, err := w.lab.Kubectl(t.Context(), w.Kubeconfig, nil, "get", "lease", "-n", "kube-system", name, "-o", "json")
 			if err != nil {
 				return err
 			}

@@ -1,16 +1,12 @@
 package expired_test
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
-
-	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/harness"
 )
 
 // power runs the longer tests of power states, which make soak PART=power sets.
@@ -60,18 +56,18 @@ func (w *world) testPowerKilled(t *testing.T) {
 	if err := os.Truncate(suite.ProviderLog(), 0); err != nil {
 		t.Fatal(err)
 	}
-	w.killed(t, "the API servers stop", "true", func() bool { return len(suite.Order(t, "pause: stopping kube-apiserver.service")) > 0 })
+	w.Killed(t, "the API servers stop", func() bool { return len(suite.Order(t, "pause: stopping kube-apiserver.service")) > 0 }, "-var=paused=true")
 	if s := states(t); slices.ContainsFunc(s, func(s string) bool { return s != "running" }) {
 		t.Errorf("instances were stopped before etcd: %q", s)
 	}
-	w.killed(t, "the first instance is stopped", "true", func() bool { return slices.Contains(states(t), "stopped") })
+	w.Killed(t, "the first instance is stopped", func() bool { return slices.Contains(states(t), "stopped") }, "-var=paused=true")
 	start := time.Now()
 	w.Apply(t, "-var=paused=true")
 	t.Logf("figures: the pause after kills took %s", time.Since(start).Round(100*time.Millisecond))
 	if changes, text, err := w.WS.Plan(t.Context(), "-var=paused=true"); err != nil || changes || strings.Contains(text, "Warning") {
 		t.Errorf("the plan: changes %t, %v\n%s", changes, err, text)
 	}
-	w.killed(t, "the first instance runs again", "false", func() bool { return slices.Contains(states(t), "running") })
+	w.Killed(t, "the first instance runs again", func() bool { return slices.Contains(states(t), "running") }, "-var=paused=false")
 	start = time.Now()
 	w.Apply(t)
 	t.Logf("figures: the resume after a kill took %s", time.Since(start).Round(100*time.Millisecond))
@@ -88,33 +84,4 @@ func states(t *testing.T) (out []string) {
 		out = append(out, s)
 	}
 	return out
-}
-
-// killed starts an apply, and kills the CLI and the provider as soon as it is due.
-func (w *world) killed(t *testing.T, when, paused string, due func() bool) {
-	t.Helper()
-	cmd := w.WS.Command(t.Context(), "apply", "-auto-approve", "-no-color", "-var=paused="+paused)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	for !due() {
-		select {
-		case err := <-ended:
-			t.Fatalf("it ended before %s: %v\n%s", when, err, out.String())
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-	providers := harness.Providers(t, cmd.Process.Pid)
-	for _, pid := range append([]int{cmd.Process.Pid}, providers...) {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
-	}
-	if err := <-ended; err == nil || len(providers) == 0 {
-		t.Errorf("when %s: %v, %d providers", when, err, len(providers))
-	}
-	_ = os.Remove(w.WS.Dir + "/.terraform.tfstate.lock.info")
-	t.Logf("killed when %s", when)
 }

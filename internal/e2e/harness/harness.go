@@ -95,6 +95,33 @@ func start(ctx context.Context, up []string) (*Suite, error) {
 	return s, s.readEnv(ctx)
 }
 
+// Region starts another lab, as another region of AWS, until the test ends.
+func (s *Suite) Region(t *testing.T, region string, up ...string) *Suite {
+	t.Helper()
+	other := &Suite{Root: s.Root, Dir: filepath.Join(s.Dir, region), Bin: s.Bin, Cache: s.Cache, CLI: s.CLI, SSH: s.SSH, provider: s.provider}
+	if err := os.Mkdir(other.Dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { other.Down(t) })
+	if out, err := other.Lab(t.Context(), append([]string{"up", "--region", region}, up...)...); err != nil {
+		t.Fatalf("k8s-lab up: %v\n%s", err, out)
+	}
+	if err := other.readEnv(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return other
+}
+
+// Down ends the lab with everything in it.
+func (s *Suite) Down(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	if out, err := s.Lab(ctx, "down"); err != nil {
+		t.Errorf("k8s-lab down: %v\n%s", err, out)
+	}
+}
+
 func (s *Suite) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()

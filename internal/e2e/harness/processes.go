@@ -1,12 +1,15 @@
 package harness
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // Providers returns the ids of this provider's processes that a running CLI has started.
@@ -31,4 +34,33 @@ func Providers(t *testing.T, cli int) []int {
 		}
 	}
 	return found
+}
+
+// Killed starts an apply, and kills the CLI and the provider as soon as it is due.
+func (c *Cluster) Killed(t *testing.T, when string, due func() bool, args ...string) {
+	t.Helper()
+	cmd := c.WS.Command(t.Context(), append([]string{"apply", "-auto-approve", "-no-color"}, args...)...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for !due() {
+		select {
+		case err := <-ended:
+			t.Fatalf("it ended before %s: %v\n%s", when, err, out.String())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	providers := Providers(t, cmd.Process.Pid)
+	for _, pid := range append([]int{cmd.Process.Pid}, providers...) {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	if err := <-ended; err == nil || len(providers) == 0 {
+		t.Errorf("when %s: %v, %d providers", when, err, len(providers))
+	}
+	_ = os.Remove(filepath.Join(c.WS.Dir, ".terraform.tfstate.lock.info"))
+	t.Logf("killed when %s", when)
 }
