@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strconv"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
@@ -282,6 +283,12 @@ func inspectAddress(ctx context.Context, d *providerData, m *lbModel, h *holding
 		addError(diags, "Cannot refresh the Elastic IP", err)
 	}
 	return finding.About("elastic-ip", drift)
+}
+
+// leadsElsewhere reports whether the Elastic IP does not lead to the machine: somebody has moved it, or an
+// apply was killed after it had moved it to the machine's successor. What answers there is not compared.
+func leadsElsewhere(drift []finding.Finding) bool {
+	return slices.ContainsFunc(drift, func(f finding.Finding) bool { return f.Kind == finding.Address || f.Kind == finding.ReleasedAddress })
 }
 
 // releaseAddress releases the Elastic IP.

@@ -1,6 +1,8 @@
 package provider
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
@@ -33,7 +35,13 @@ func TestFailedAddress(t *testing.T) {
 		}
 		c = c.ends(t)
 		lb = c.taken(lb)
-		lb.refresh()
+		// What answers at an address that does not lead to the machine is not asked.
+		if seen := lb.look(); len(seen.warnings) > 0 {
+			t.Errorf("%v", seen.warnings)
+		}
+		if drift, _ := lb.get("drift").(values); !strings.Contains(fmt.Sprint(drift["elastic-ip"]), "not associated, wanted i-0123456789abcdef0") {
+			t.Errorf("drift %v", lb.get("drift"))
+		}
 		mention(t, c.instance("k8s_lb").attempt(config), "is another's")
 		mention(t, c.elsewhere(c.taken(lb)), "Cannot delete load balancer demo", "region eu-central-1", "Nothing was")
 		lb.taint()

@@ -396,8 +396,17 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 		return
 	}
 	hadLeft := len(rec.Record.Left) > 0
+	var drift []finding.Finding
+	if r.role.inspect != nil {
+		h := readHolding(ctx, req.Private, r.role.common(&state).Claim, &resp.Diagnostics)
+		drift = r.role.inspect(ctx, r.data, &state, &h, &resp.Diagnostics)
+		if resp.Diagnostics.HasError() {
+			return
+		}
+		r.keepHolding(ctx, resp.Private, h, &resp.Diagnostics)
+	}
 	report, err := rollout.Report{Record: rec.Record}, error(nil)
-	if !off {
+	if !off && !leadsElsewhere(drift) {
 		r.data.forgetTerminated(ctx, &rec)
 		report, err = r.data.engine(ctx).Observe(ctx, spec, rec.Record)
 	}
@@ -409,15 +418,7 @@ func (r *roleResource[M, S]) Read(ctx context.Context, req resource.ReadRequest,
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	drift := report.Findings
-	if r.role.inspect != nil {
-		h := readHolding(ctx, req.Private, r.role.common(&state).Claim, &resp.Diagnostics)
-		drift = append(drift, r.role.inspect(ctx, r.data, &state, &h, &resp.Diagnostics)...)
-		if resp.Diagnostics.HasError() {
-			return
-		}
-		r.keepHolding(ctx, resp.Private, h, &resp.Diagnostics)
-	}
+	drift = append(report.Findings, drift...)
 	r.role.common(&state).Claim = tf.OptionalString(rec.Record.Claim)
 	r.role.common(&state).Drift = driftValue(drift)
 	if r.role.observed != nil {
