@@ -89,7 +89,7 @@ func EndRestore(ctx context.Context, r Runner, dataDir, mark string) error {
 	return endRestore.restores(ctx, r, "", dataDir, mark, "")
 }
 
-// SetAside stops a unit and puts a member's data into "replaced" of the data directory.
+// SetAside stops a unit and puts a member's data into "replaced-<time>" of the data directory.
 func SetAside(ctx context.Context, r Runner, unit, dataDir string) error {
 	return setAside.restores(ctx, r, "", dataDir, "", "", unit)
 }

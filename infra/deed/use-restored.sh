@@ -1,7 +1,6 @@
 # Puts the data that were made beside those of a member in their place: data directory, mark of the
 # restore, snapshot, unit. It stops the unit first, and starts nothing. Data that were there before are
-# in "replaced" of the data directory afterwards, until the next restore. The functions of restores
-# come first.
+# in "replaced-<time>" of the data directory afterwards. The functions of restores come first.
 # shellcheck disable=SC2034 # the functions read these
 dir=$1 mark=$2 name=$3 stage=$1/restore unit=$4
 

@@ -72,7 +72,7 @@ func (o *etcdOperation) status(ctx context.Context, m *fleet.Machine) (etcd.Stat
 
 // facts observes the cluster. If units run but no member answers, it waits etcdAnswerBudget.
 func (o *etcdOperation) facts(ctx context.Context) (etcdFacts, error) {
-	f := etcdFacts{formed: o.record.Formed, restored: o.want.Restore.Wanted() && o.record.Restored != nil, replaceData: o.want.Restore.Wanted() && o.want.Restore.ReplaceData}
+	f := etcdFacts{formed: o.record.Formed, restored: o.want.Restore.Wanted() && o.record.Restored != nil, replaceData: o.record.Restored.mayReplace(o.want.restore())}
 	f.release, _ = version.Parse(o.want.Spec.Version) // cannot fail: the version has been rendered
 	var running []*fleet.Machine
 	for _, m := range o.machines {

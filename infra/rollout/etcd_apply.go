@@ -22,8 +22,14 @@ func (x Etcd) apply(ctx context.Context, base *operation, prior Role) error {
 	if err := o.restoreOnce(ctx); err != nil {
 		return err
 	}
-	if err := o.converge(ctx); err != nil || prior == nil {
+	if err := o.converge(ctx); err != nil {
 		return err
+	}
+	if o.record.Restored != nil {
+		o.record.Restored.Settled = true
+	}
+	if prior == nil {
+		return nil
 	}
 	if err := o.guardCopies(ctx); err != nil {
 		return err

@@ -53,6 +53,12 @@ func (r EtcdRestore) complete(cluster string) EtcdRestore {
 	return r
 }
 
+// mayReplace reports whether data of others on a member may be replaced: until the restore that allows it is
+// done on all of them. done is the last restore, if any; r is complete.
+func (done *Restored) mayReplace(r EtcdRestore) bool {
+	return r.Wanted() && r.ReplaceData && (done == nil || !done.Settled || done.Mark != r.mark())
+}
+
 // Source says for people from what a cluster is restored.
 func (r EtcdRestore) Source(cluster string) string { return r.complete(cluster).source() }
 
@@ -215,7 +221,7 @@ func checkRestoreRoom(machine string, room host.FileRoom, d snapshot.Description
 	}
 	return &fleet.GuardError{Refused: "restore snapshot " + d.Name + " on " + machine,
 		Reason: fmt.Sprintf("the file system of %s has %d bytes free, and %d are needed: twice the snapshot's %d, and something for the log", component.EtcdDataDir, room.For(), need, d.Size),
-		Advice: fmt.Sprintf("nothing has been changed: enlarge the volume, or make room (%s/replaced has the data from before an earlier restore), and apply again", component.EtcdDataDir)}
+		Advice: fmt.Sprintf("nothing has been changed: enlarge the volume, or make room (%s/replaced-* have the data from before earlier restores), and apply again", component.EtcdDataDir)}
 }
 
 // checkSnapshot refuses a snapshot that the cluster could not use: another cluster's, one of a later
@@ -239,11 +245,11 @@ func checkSnapshot(d snapshot.Description, cluster, etcdVersion string, keys map
 	for _, k := range d.EncryptionKeys {
 		switch has, ok := keys[k.Name]; {
 		case !ok:
-			return fmt.Errorf("its secrets may need the encryption key %s, which the cluster does not have: add its generation to generations.encryption of k8s_pki, "+
-				"or restore the key store from the copy of that time", k.Name)
+			return fmt.Errorf("its secrets may need the encryption key %s, which the cluster does not have: "+
+				"restore the key store from the copy of that time, see the guide on restoring", k.Name)
 		case has != k.SHA256:
 			return fmt.Errorf("its secrets need another encryption key %s: the snapshot names the fingerprint %.12s.., and the key store has %.12s... "+
-				"Restore the key store from the copy of that time", k.Name, k.SHA256, has)
+				"Restore the key store from the copy of that time, see the guide on restoring", k.Name, k.SHA256, has)
 		}
 	}
 	return nil

@@ -123,7 +123,7 @@ func TestCheckRestoreRoom(t *testing.T) {
 		{host.FileRoom{Free: 2<<30 + 128<<20}, ""},
 		{host.FileRoom{Free: 1<<30 + 128<<20, Used: 1 << 30}, ""}, // the download of an attempt that was killed
 		{host.FileRoom{Free: 2 << 30}, "refusing to restore snapshot 20260102T030405Z-7 on a: the file system of /var/lib/etcd has 2147483648 bytes free, and 2281701376 are needed: twice the snapshot's 1073741824, and something for the log; " +
-			"nothing has been changed: enlarge the volume, or make room (/var/lib/etcd/replaced has the data from before an earlier restore), and apply again"},
+			"nothing has been changed: enlarge the volume, or make room (/var/lib/etcd/replaced-* have the data from before earlier restores), and apply again"},
 	} {
 		got := ""
 		if err := checkRestoreRoom("a", tt.room, d); err != nil {
@@ -178,5 +178,28 @@ func TestStaleKeys(t *testing.T) {
 	}
 	if r := (EtcdRestore{}); r.keptNodes(true) != nil || r.keptNodes(false) == nil {
 		t.Error("in place all nodes are kept, on a new cluster none")
+	}
+}
+
+// TestMayReplace: the permission to replace data ends with the restore that it was given for.
+func TestMayReplace(t *testing.T) {
+	r := EtcdRestore{Bucket: "b", Snapshot: "s", ReplaceData: true}.complete("demo")
+	other := EtcdRestore{Bucket: "b", Snapshot: "s", Trigger: "again", ReplaceData: true}.complete("demo")
+	for _, tt := range []struct {
+		name string
+		done *Restored
+		r    EtcdRestore
+		want bool
+	}{
+		{"not restored yet", nil, r, true},
+		{"members still join", &Restored{Mark: r.mark()}, r, true},
+		{"done", &Restored{Mark: r.mark(), Settled: true}, r, false},
+		{"another one", &Restored{Mark: r.mark(), Settled: true}, other, true},
+		{"not allowed", nil, EtcdRestore{Bucket: "b"}.complete("demo"), false},
+		{"none wanted", nil, EtcdRestore{ReplaceData: true}.complete("demo"), false},
+	} {
+		if got := tt.done.mayReplace(tt.r); got != tt.want {
+			t.Errorf("%s: %t", tt.name, got)
+		}
 	}
 }

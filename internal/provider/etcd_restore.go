@@ -70,12 +70,12 @@ func etcdRestoreAttribute() schema.SingleNestedAttribute {
 			"member": schema.StringAttribute{
 				Optional: true,
 				MarkdownDescription: "Name of the machine whose data are used, for a cluster that has lost its quorum for good. It alone forms the new cluster, and the others join it. Its present data stay on it, in `" +
-					"/var/lib/etcd/replaced`. Writes of the last moment that it had not learned to be committed are lost.",
+					"/var/lib/etcd/replaced-<time>`. Writes of the last moment that it had not learned to be committed are lost.",
 				Validators: []validator.String{machineName()},
 			},
 			"replace_data": schema.BoolAttribute{
 				Optional: true, MarkdownDescription: "Whether data that members still have may be replaced: to go back to a snapshot while the cluster works, or when the data that are left are of no use. They are kept in " +
-					"`/var/lib/etcd/replaced` of each machine until the next restore. Default: false, such a restore is refused.",
+					"`/var/lib/etcd/replaced-<time>` of each machine. It ends with the apply that restores: later the argument allows nothing. Default: false, such a restore is refused.",
 			},
 			"nodes": schema.ListAttribute{
 				Optional: true, ElementType: types.StringType,
