@@ -56,7 +56,7 @@ variable "pod_cidr" {
 variable "snapshot_bucket" {
   type        = string
   default     = null
-  description = "S3 bucket for hourly snapshots of etcd. Null means none."
+  description = "S3 bucket for hourly snapshots of etcd. They are worth nothing without the keys: add k8s_pki_copy. Null means none."
 }
 
 variable "controller_profile" {

@@ -101,7 +101,7 @@ func (r *pkiResource) repair(ctx context.Context, m, state pkiModel, h holding) 
 		}
 		if pki.Secret(name) {
 			if !present {
-				return fmt.Errorf("%s is gone and cannot be created again: restore it under %s from a backup (the controllers hold copies under /etc/kubernetes), or destroy the cluster and make it again",
+				return fmt.Errorf("%s is gone and cannot be created again: restore it under %s from a copy (k8s_pki_copy, see the guide on backups; the controllers hold most keys under /etc/kubernetes), or destroy the cluster and make it again",
 					name, m.Prefix.ValueString())
 			}
 			continue

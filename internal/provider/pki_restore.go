@@ -85,7 +85,8 @@ func (onlyAtCreation) PlanModifyObject(_ context.Context, req planmodifier.Objec
 		resp.PlanValue = req.StateValue
 	default: // Terraform does not let a plan leave out what is configured
 		resp.Diagnostics.AddAttributeWarning(req.Path, "restore_from has no effect",
-			"These keys exist already, and stay as they are. The apply only notes the value in the state. Remove it from the configuration.")
+			"restore_from matters only when the resource is created, and it is in the state: the key store stays as it is. The apply only notes the value in the state. "+
+				"Remove it from the configuration. If a key is lost, or if everything is gone but a copy of the keys, the guides on backups and restoring say what to do.")
 	}
 }
 
