@@ -8,10 +8,16 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// StopMachines asks EC2 to stop instances, all or none, and does not wait for them.
+// StopMachines asks EC2 to stop instances, all or none, and does not wait for them. EC2 stops none whose
+// start is under way, so it waits for that.
 func (c *Client) StopMachines(ctx context.Context, ids ...string) error {
 	if len(ids) == 0 {
 		return nil
+	}
+	for _, id := range ids {
+		if err := c.awaitBegun(ctx, id); err != nil {
+			return err
+		}
 	}
 	if _, err := c.EC2.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: ids}); err != nil {
 		return fmt.Errorf("stop: %w", err)

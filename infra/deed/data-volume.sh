@@ -87,7 +87,7 @@ done
 mkdir -p /etc/systemd/system/multi-user.target.wants
 ln -sf "../$unit" "/etc/systemd/system/multi-user.target.wants/$unit"
 systemctl daemon-reload
-systemctl start "$unit" || failed "$(journalctl -u "$unit" -n 3 -o cat --no-pager 2>/dev/null || systemctl status "$unit" 2>&1 | tail -n 3)"
+systemctl start "$unit" || failed "$(journalctl _SYSTEMD_UNIT="$unit" -n 1 -o cat --no-pager 2>/dev/null || systemctl status "$unit" 2>&1 | tail -n 3)"
 [ "$(mounted "$point" | xargs -r readlink -f)" = "$disk" ] || failed "$unit has ended, and $volume is not mounted at $point"
 resize2fs "$disk" >&2 ||
 	failed "the file system of $volume does not grow while it is mounted: it grows when it is mounted again; stop what uses it, unmount it, and start that again"

@@ -47,9 +47,10 @@ func TestRestoreDeeds(t *testing.T) {
 	}
 	write("member/old", "old")
 	const sum = "3a6eb0790f39ac87c94f3856b2dd2c5d110e6811602261a9a923d3bb23adc8b7" // of "data"
+	token := "t"
 	stage := func(size int64, sum string) error {
 		return StageSnapshot(t.Context(), r, Location{Endpoint: "https://s3", Region: "r", Bucket: "b", Prefix: "p/"}, "snap", size, sum,
-			NewMember{DataDir: dir, Mark: "m", Name: "a", PeerURL: "https://a:2380", InitialCluster: "a=https://a:2380", Token: "t", AddRevisions: 1})
+			NewMember{DataDir: dir, Mark: "m", Name: "a", PeerURL: "https://a:2380", InitialCluster: "a=https://a:2380", Token: token, AddRevisions: 1})
 	}
 	for want, try := range map[string]func() error{
 		"s3://b/p/snap.db is damaged: it has 4 bytes, and its description says 5":              func() error { return stage(5, sum) },
@@ -72,6 +73,8 @@ func TestRestoreDeeds(t *testing.T) {
 	}{
 		{"make data", func() error { return stage(4, sum) },
 			"member/old restore/member/restored-from restore/member/restored-snapshot restore/member/restored-token restore/member/snap/db"},
+		{"make them for another cluster", func() error { token = "t2"; return stage(4, sum) },
+			"member/old restore/member/restored-from restore/member/restored-snapshot restore/member/restored-token restore/member/snap/db"},
 		{"put them in place", func() error { return UseRestored(t.Context(), r, "etcd.service", dir, "m", "snap") },
 			"member/restored-from member/restored-snapshot member/restored-token member/snap/db replaced-<time>/member/old"},
 		{"note the end", func() error { return EndRestore(t.Context(), r, dir, "m") },
@@ -88,12 +91,15 @@ func TestRestoreDeeds(t *testing.T) {
 			var files []string
 			err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 				if err == nil && !d.IsDir() && !strings.Contains(path, "/work/") {
-					files = append(files, strings.TrimPrefix(path, dir+"/"))
+					files = append(files, aside.ReplaceAllString(strings.TrimPrefix(path, dir+"/"), "replaced-<time>/"))
 				}
 				return err
 			})
 			slices.Sort(files)
-			if got := aside.ReplaceAllString(strings.Join(files, " "), "replaced-<time>/"); err != nil || got != step.want {
+			if made, _ := os.ReadFile(dir + "/restore/member/restored-token"); len(made) > 0 && strings.TrimSpace(string(made)) != token {
+				t.Errorf("%s: the data are those of cluster %q, wanted %q", step.name, made, token)
+			}
+			if got := strings.Join(files, " "); err != nil || got != step.want {
 				t.Errorf("%s: %q, %v, wanted %q", step.name, got, err, step.want)
 			}
 		}

@@ -3,7 +3,7 @@
 unit=$1 needy=$2
 [ -e "/etc/systemd/system/$needy.requires/$unit" ] || exit 0
 systemctl start "$unit" || {
-	journalctl -u "$unit" -n 1 -o cat --no-pager >&2
+	journalctl _SYSTEMD_UNIT="$unit" -n 1 -o cat --no-pager >&2 # what it said, and not what systemd says of it
 	exit 1
 }
 echo "$unit"

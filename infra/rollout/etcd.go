@@ -26,7 +26,7 @@ type etcdOperation struct {
 	*operation
 	want Etcd
 	// leavers are the machines of members that are no longer wanted. Their health is checked while
-	// they are members. They are never changed.
+	// they are members. Only a restore changes them here: it puts their data aside.
 	leavers []*fleet.Machine
 }
 

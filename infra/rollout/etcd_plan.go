@@ -100,7 +100,7 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 			return nil, &fleet.GuardError{Refused: "start etcd",
 				Reason: fmt.Sprintf("the cluster has lost its quorum: of %d members only %s still have their data (without: %s; unreachable: %s)",
 					n, fleet.List(withData), fleet.List(without), fleet.List(unreachable)),
-				Advice: "bring the unreachable machines back, or restore the cluster " + f.restoreWith() + " of k8s_etcd_cluster; starting empty members in their place would lose data"}
+				Advice: "bring the unreachable machines back, or restore the cluster " + f.restoreWith() + "; starting empty members in their place would lose data"}
 		}
 		return nil, &fleet.GuardError{Refused: "start etcd",
 			Reason: fmt.Sprintf("%d of %d machines can be reached, a quorum is %d (unreachable: %s)", len(starting), n, etcd.Quorum(n), fleet.List(unreachable)),
@@ -117,9 +117,9 @@ func planEtcdStart(f etcdFacts) (Plan, error) {
 // restoreWith says how to ask for a restore.
 func (f etcdFacts) restoreWith() string {
 	if f.restored {
-		return "with another restore_from.trigger, snapshot or member (the present restore_from is done, and is not done again)"
+		return "with another trigger, snapshot or member in restore_from of k8s_etcd_cluster (the present one is done, and is not done again)"
 	}
-	return "with restore_from"
+	return "with restore_from of k8s_etcd_cluster"
 }
 
 // guardStarted refuses to form a new cluster where a machine has been a member of one: no record says
@@ -150,7 +150,7 @@ func guardStarted(f etcdFacts, withData, without []string) error {
 	return &fleet.GuardError{Refused: "start a new cluster of etcd",
 		Reason: fmt.Sprintf("%s %s of one, as %s there says, and %s %s no data", fleet.List(started), been, component.EtcdBootstrapEnv, fleet.List(without), empty),
 		Advice: fmt.Sprintf("if it is the same cluster, and the Terraform state was lost, list the machines of all its members in hosts, or import it; if they are gone, restore the cluster with restore_from %s; "+
-			"if nobody needs the data, remove %s from hosts, or delete %s and %s there", restore, fleet.List(started), component.EtcdBootstrapEnv, etcdMemberDir)}
+			"if nobody needs the data, remove %s from hosts, or stop etcd and delete %s and %s there", restore, fleet.List(started), component.EtcdBootstrapEnv, etcdMemberDir)}
 }
 
 // planEtcdChange orders the work on a cluster that answers:

@@ -78,18 +78,18 @@ refusing to remove etcd member b: of the 2 voters that would remain 1 are health
 1. b: join (added before, not a full member yet), when a quorum is healthy, then wait: healthy
 `},
 		{"with data of another cluster", []string{"a: up", "b: foreign", "c: up"}, []string{"a: healthy", "b: sick", "c: healthy"}, `
-refusing to make b a member of etcd: b has data of another etcd cluster: theirs is 7, this one is 1; attach the right volume, or, if nobody needs the data, delete /var/lib/etcd/member on b, and apply again
+refusing to make b a member of etcd: b has data of another etcd cluster: theirs is 7, this one is 1; attach the right volume, or, if nobody needs the data, stop etcd on b, delete /var/lib/etcd/member there, and apply again
 `},
 		{"new, with data of another cluster", []string{"a: up", "b: foreign", "c: up"}, []string{"a: healthy", "c: healthy"}, `
-refusing to make b a member of etcd: b has data of another etcd cluster: theirs is 7, this one is 1; attach the right volume, or, if nobody needs the data, delete /var/lib/etcd/member on b, and apply again
+refusing to make b a member of etcd: b has data of another etcd cluster: theirs is 7, this one is 1; attach the right volume, or, if nobody needs the data, stop etcd on b, delete /var/lib/etcd/member there, and apply again
 `},
 		{"two replaced, with their volumes swapped", []string{"a: up", "b: third", "c: returned", "d: up", "e: up"},
 			[]string{"a: healthy", "b: sick", "c: sick", "d: healthy", "e: healthy"}, `
-refusing to make b a member of etcd: b has the data of member 3, which is that of c; attach the right volume, or, if nobody needs the data, delete /var/lib/etcd/member on b, and apply again
+refusing to make b a member of etcd: b has the data of member 3, which is that of c; attach the right volume, or, if nobody needs the data, stop etcd on b, delete /var/lib/etcd/member there, and apply again
 `},
 		{"with the data of one that cannot be reached", []string{"a: up", "b: third", "c: unreachable", "d: up", "e: up"},
 			[]string{"a: healthy", "b: sick", "c: sick", "d: healthy", "e: healthy"}, `
-refusing to make b a member of etcd: b has the data of member 3, which is that of c; attach the right volume, or, if nobody needs the data, delete /var/lib/etcd/member on b, and apply again
+refusing to make b a member of etcd: b has the data of member 3, which is that of c; attach the right volume, or, if nobody needs the data, stop etcd on b, delete /var/lib/etcd/member there, and apply again
 `},
 		{"renamed, with its data", []string{"a: up", "b: up", "d: third"}, []string{"a: healthy", "b: healthy", "c: sick"}, `
 1. c: leave (not wanted any more), when the rest has a quorum
@@ -152,16 +152,16 @@ func TestPlanEtcdStartedBefore(t *testing.T) {
 		want   string
 	}{
 		{"one old machine beside new ones", []string{"a: stopped, started", "b: empty", "c: empty"}, false, `
-refusing to start a new cluster of etcd: a has been a member of one, as /etc/etcd/bootstrap.env there says, and b, c have no data; if it is the same cluster, and the Terraform state was lost, list the machines of all its members in hosts, or import it; if they are gone, restore the cluster with restore_from = { member = "a" }, or from a snapshot; if nobody needs the data, remove a from hosts, or delete /etc/etcd/bootstrap.env and /var/lib/etcd/member there
+refusing to start a new cluster of etcd: a has been a member of one, as /etc/etcd/bootstrap.env there says, and b, c have no data; if it is the same cluster, and the Terraform state was lost, list the machines of all its members in hosts, or import it; if they are gone, restore the cluster with restore_from = { member = "a" }, or from a snapshot; if nobody needs the data, remove a from hosts, or stop etcd and delete /etc/etcd/bootstrap.env and /var/lib/etcd/member there
 `},
 		{"it still runs, without a quorum", []string{"a: up, started", "b: empty", "c: empty"}, false, `
-refusing to start a new cluster of etcd: a has been a member of one, as /etc/etcd/bootstrap.env there says, and b, c have no data; if it is the same cluster, and the Terraform state was lost, list the machines of all its members in hosts, or import it; if they are gone, restore the cluster with restore_from = { member = "a" }, or from a snapshot; if nobody needs the data, remove a from hosts, or delete /etc/etcd/bootstrap.env and /var/lib/etcd/member there
+refusing to start a new cluster of etcd: a has been a member of one, as /etc/etcd/bootstrap.env there says, and b, c have no data; if it is the same cluster, and the Terraform state was lost, list the machines of all its members in hosts, or import it; if they are gone, restore the cluster with restore_from = { member = "a" }, or from a snapshot; if nobody needs the data, remove a from hosts, or stop etcd and delete /etc/etcd/bootstrap.env and /var/lib/etcd/member there
 `},
 		{"the others are away, but for one", []string{"a: stopped, started", "b: empty", "c: unreachable"}, false, `
-refusing to start a new cluster of etcd: a has been a member of one, as /etc/etcd/bootstrap.env there says, and b has no data; if it is the same cluster, and the Terraform state was lost, list the machines of all its members in hosts, or import it; if they are gone, restore the cluster with restore_from = { member = "a" }, or from a snapshot; if nobody needs the data, remove a from hosts, or delete /etc/etcd/bootstrap.env and /var/lib/etcd/member there
+refusing to start a new cluster of etcd: a has been a member of one, as /etc/etcd/bootstrap.env there says, and b has no data; if it is the same cluster, and the Terraform state was lost, list the machines of all its members in hosts, or import it; if they are gone, restore the cluster with restore_from = { member = "a" }, or from a snapshot; if nobody needs the data, remove a from hosts, or stop etcd and delete /etc/etcd/bootstrap.env and /var/lib/etcd/member there
 `},
 		{"all have lost their data", []string{"a: empty, started", "b: empty, started", "c: empty"}, false, `
-refusing to start a new cluster of etcd: a, b have been members of one, as /etc/etcd/bootstrap.env there says, and a, b, c have no data; if it is the same cluster, and the Terraform state was lost, list the machines of all its members in hosts, or import it; if they are gone, restore the cluster with restore_from from a snapshot; if nobody needs the data, remove a, b from hosts, or delete /etc/etcd/bootstrap.env and /var/lib/etcd/member there
+refusing to start a new cluster of etcd: a, b have been members of one, as /etc/etcd/bootstrap.env there says, and a, b, c have no data; if it is the same cluster, and the Terraform state was lost, list the machines of all its members in hosts, or import it; if they are gone, restore the cluster with restore_from from a snapshot; if nobody needs the data, remove a, b from hosts, or stop etcd and delete /etc/etcd/bootstrap.env and /var/lib/etcd/member there
 `},
 		{"enough have their data", []string{"a: stopped, started", "b: stopped, started", "c: empty"}, false, `
 1. a: install (start the members that have data), then wait: serves reads
@@ -183,7 +183,7 @@ refusing to start etcd: the cluster has lost its quorum: of 3 members only a sti
 func TestAdviceAfterRestore(t *testing.T) {
 	for restored, want := range map[bool]string{
 		false: "restore the cluster with restore_from of k8s_etcd_cluster",
-		true:  "restore the cluster with another restore_from.trigger, snapshot or member (the present restore_from is done, and is not done again) of k8s_etcd_cluster",
+		true:  "restore the cluster with another trigger, snapshot or member in restore_from of k8s_etcd_cluster (the present one is done, and is not done again)",
 	} {
 		_, err := planEtcd(etcdFacts{wanted: wantedMembers(t, "a: empty", "b: empty", "c: stopped"), formed: true, restored: restored})
 		if err == nil || !strings.Contains(err.Error(), want) {

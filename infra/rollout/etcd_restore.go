@@ -85,6 +85,16 @@ func (o *etcdOperation) restoreFacts(ctx context.Context, r EtcdRestore) (restor
 	}
 	for _, m := range o.present(ctx) {
 		f.leaving = append(f.leaving, m.Name())
+		found, err := host.Read(ctx, m.Remote, []string{restorePath(deed.RestoredFrom), restorePath(deed.RestoredDone)}, nil)
+		if err != nil {
+			return f, fmt.Errorf("reading whose data %s has: %w", m.Name(), err)
+		}
+		for _, content := range found {
+			if strings.TrimSpace(string(content)) == r.mark() {
+				f.joined = append(f.joined, m.Name())
+				break
+			}
+		}
 	}
 	f.done = o.answersWith(ctx, func(m *convergence) bool { return m.has(deed.RestoredDone, r) })
 	f.begun = f.done || o.answersWith(ctx, func(m *convergence) bool { return m.made(r) })
@@ -146,7 +156,7 @@ func (o *etcdOperation) carryOutRestore(ctx context.Context, r EtcdRestore, plan
 	if err != nil {
 		return "", err
 	}
-	token = cmp.Or(token, o.restoreToken(r))
+	token = cmp.Or(token, o.restoreToken())
 	if len(plan) == 0 || plan[0][0].Action != ActionStageRestore {
 		return name, o.takeRestored(ctx, plan, name, nil) // all data are made
 	}
@@ -187,7 +197,7 @@ func (o *etcdOperation) checkRestoreRoom(ctx context.Context, stage []Step, d sn
 func (o *etcdOperation) makeFromMember(ctx context.Context, r EtcdRestore, plan Plan) error {
 	return o.takeRestored(ctx, plan, r.Member, func(ctx context.Context, m *convergence) error {
 		m.Say("etcd: making the data of a new cluster from its data")
-		return deed.StageMember(ctx, m.Remote, component.EtcdUnit, component.EtcdCAPath, component.EtcdServerCert, component.EtcdServerKey, o.newMember(m, r, "", o.restoreToken(r)))
+		return deed.StageMember(ctx, m.Remote, component.EtcdUnit, component.EtcdCAPath, component.EtcdServerCert, component.EtcdServerKey, o.newMember(m, r, "", o.restoreToken()))
 	})
 }
 
@@ -196,10 +206,9 @@ func (o *etcdOperation) newMember(m *convergence, r EtcdRestore, cluster, token 
 		InitialCluster: cluster, Token: token, AddRevisions: addedRevisions}
 }
 
-// restoreToken is the token of the cluster that a restore makes.
-func (o *etcdOperation) restoreToken(r EtcdRestore) string {
-	return o.want.Spec.Token + "-" + r.mark()[:12]
-}
+// restoreToken returns a token of a restored cluster that no other one has: the same restore may be done
+// again, and members of the first time may come back.
+func (o *etcdOperation) restoreToken() string { return o.want.Spec.Token + "-" + newClaim()[:12] }
 
 // begunWith returns the name of the snapshot with which an interrupted attempt of this restore has
 // made the data in use, and the token of their cluster; empty if none has. All members need the same.

@@ -99,8 +99,9 @@ type restoreFacts struct {
 	// nothing of the restore is left to do.
 	answers, begun, done bool
 	members              []restoreMember
-	// leaving are machines that answer and are no members any more.
-	leaving []string
+	// leaving are machines that answer and are no members any more, joined those of them whose data this
+	// restore has made: they are members of the restored cluster.
+	leaving, joined []string
 }
 
 // restoreMember is what is known of one machine of the new cluster.
@@ -136,8 +137,12 @@ func planRestore(f restoreFacts) (Plan, error) {
 	if f.done {
 		return nil, nil
 	}
+	if len(f.joined) > 0 {
+		return nil, refuse("it is not done yet, and hosts does not list "+fleet.List(f.joined)+" any more, of the restored cluster",
+			"list them until an apply has restored the cluster, and shorten hosts in another apply")
+	}
 	if len(f.leaving) > 0 && !f.restore.ReplaceData {
-		return nil, refuse("the data of "+fleet.List(f.leaving)+" would be deleted, since hosts does not list it any more",
+		return nil, refuse("hosts does not list "+fleet.List(f.leaving)+" any more, whose data would be deleted",
 			"restore first, and shorten hosts in another apply. If nobody needs the data, set restore_from.replace_data = true")
 	}
 	if f.begun { // what remains to be done is done through the cluster, but for members with older data
@@ -221,7 +226,7 @@ func checkRestoreRoom(machine string, room host.FileRoom, d snapshot.Description
 	}
 	return &fleet.GuardError{Refused: "restore snapshot " + d.Name + " on " + machine,
 		Reason: fmt.Sprintf("the file system of %s has %d bytes free, and %d are needed: twice the snapshot's %d, and something for the log", component.EtcdDataDir, room.For(), need, d.Size),
-		Advice: fmt.Sprintf("nothing has been changed: enlarge the volume, or make room (%s/replaced-* have the data from before earlier restores), and apply again", component.EtcdDataDir)}
+		Advice: fmt.Sprintf("nothing has been changed: enlarge the volume, or make room (%[1]s/replaced-* have the data from before earlier restores, %[1]s/restore what an interrupted one has made), and apply again", component.EtcdDataDir)}
 }
 
 // checkSnapshot refuses a snapshot that the cluster could not use: another cluster's, one of a later

@@ -63,9 +63,10 @@ func TestPlanRestore(t *testing.T) {
 		"from none of the members":              {restoreFacts{restore: EtcdRestore{Member: "z"}, members: three}, "", "it is none of the members"},
 		"from a member of a cluster that works": {restoreFacts{restore: force(one), formed: true, answers: true, members: with(three, data, "a", "b", "c")}, "", "the cluster answers and has all its data"},
 		"from a member, and another has data":   {restoreFacts{restore: one, formed: true, members: with(empty("a", "b", "c", "d", "e"), data, "a", "b")}, "", "compare the machines"},
-		"one leaves":                            {restoreFacts{restore: s3, formed: true, members: three, leaving: []string{"d"}}, "", "the data of d would be deleted"},
+		"one leaves":                            {restoreFacts{restore: s3, formed: true, members: three, leaving: []string{"d"}}, "", "does not list d any more, whose data would be deleted"},
 		"one leaves, and that is meant":         {restoreFacts{restore: force(named), formed: true, members: with(three, data, "a"), leaving: []string{"d"}}, "make restored data a,b,c; use restored data a,b,c,d; install a,b,c", ""},
 		"one leaves, with that of a member":     {restoreFacts{restore: force(one), formed: true, members: with(three, data, "a", "b"), leaving: []string{"d"}}, "make restored data a; use restored data a,b,d; install a", ""},
+		"one that it has made leaves":           {restoreFacts{restore: force(named), formed: true, answers: true, begun: true, members: with(three, restored, "a", "b", "c"), leaving: []string{"d"}, joined: []string{"d"}}, "", "hosts does not list d any more, of the restored cluster"},
 		"one that leaves came back meanwhile":   {restoreFacts{restore: force(named), formed: true, answers: true, begun: true, members: with(three, restored, "a", "b", "c"), leaving: []string{"d"}}, "set aside d", ""},
 	} {
 		plan, err := planRestore(tt.facts)
@@ -123,7 +124,7 @@ func TestCheckRestoreRoom(t *testing.T) {
 		{host.FileRoom{Free: 2<<30 + 128<<20}, ""},
 		{host.FileRoom{Free: 1<<30 + 128<<20, Used: 1 << 30}, ""}, // the download of an attempt that was killed
 		{host.FileRoom{Free: 2 << 30}, "refusing to restore snapshot 20260102T030405Z-7 on a: the file system of /var/lib/etcd has 2147483648 bytes free, and 2281701376 are needed: twice the snapshot's 1073741824, and something for the log; " +
-			"nothing has been changed: enlarge the volume, or make room (/var/lib/etcd/replaced-* have the data from before earlier restores), and apply again"},
+			"nothing has been changed: enlarge the volume, or make room (/var/lib/etcd/replaced-* have the data from before earlier restores, /var/lib/etcd/restore what an interrupted one has made), and apply again"},
 	} {
 		got := ""
 		if err := checkRestoreRoom("a", tt.room, d); err != nil {

@@ -62,7 +62,7 @@ func guardForeign(f etcdFacts) error {
 		refuse := func(reason, advice string) error {
 			return &fleet.GuardError{Refused: "make " + w.name + " a member of etcd", Reason: reason, Advice: advice}
 		}
-		advice := fmt.Sprintf("attach the right volume, or, if nobody needs the data, delete %s on %s, and apply again", etcdMemberDir, w.name)
+		advice := fmt.Sprintf("attach the right volume, or, if nobody needs the data, stop etcd on %s, delete %s there, and apply again", w.name, etcdMemberDir)
 		owner := f.wantedOwner(w.origin.Member)
 		switch {
 		case f.replaceData && w.origin.Cluster != f.cluster:

@@ -30,12 +30,21 @@ func (o *etcdOperation) ownToken() string {
 }
 
 // clusterToken returns the token of a new cluster: that of an interrupted first start, since the members
-// that have data keep its ids, or else own. Machines are in the order of the role.
-func clusterToken(own string, machines []string, found map[string]begun) (token string, stale []string) {
-	token, fixed := own, false
+// that have data keep its ids, or else own. Machines are in the order of the role. It is an error if two
+// first starts have left data, each with a token of its own.
+func clusterToken(own string, machines []string, found map[string]begun) (token string, stale []string, err error) {
+	token = own
+	first := "" // the machine that it comes from
 	for _, name := range machines {
-		if b, ok := found[name]; ok && b.data && !fixed {
-			token, fixed = b.token, true
+		b, ok := found[name]
+		switch {
+		case !ok || !b.data:
+		case first == "":
+			token, first = b.token, name
+		case b.token != token:
+			return "", nil, &fleet.GuardError{Refused: "start a new cluster of etcd",
+				Reason: fmt.Sprintf("two first starts were interrupted, and each has left data: %s has those of one, %s those of the other", first, name),
+				Advice: fmt.Sprintf("neither has served anybody: stop etcd on %s, delete %s and %s there, and apply again", name, etcdMemberDir, component.EtcdBootstrapEnv)}
 		}
 	}
 	for _, name := range machines {
@@ -43,7 +52,7 @@ func clusterToken(own string, machines []string, found map[string]begun) (token 
 			stale = append(stale, name)
 		}
 	}
-	return token, stale
+	return token, stale, nil
 }
 
 // useToken puts the token into what is wanted on every machine.
@@ -68,7 +77,10 @@ func (o *etcdOperation) identify(ctx context.Context) (changed bool, err error) 
 	if err != nil {
 		return false, err
 	}
-	token, stale := clusterToken(o.want.Spec.Token, namesOf(machinesOf(o.machines)), found)
+	token, stale, err := clusterToken(o.want.Spec.Token, namesOf(machinesOf(o.machines)), found)
+	if err != nil {
+		return false, err
+	}
 	for _, name := range stale {
 		m := o.byName(name)
 		if err := deed.Wipe(ctx, m.Remote, component.EtcdUnit, component.EtcdBootstrapEnv); err != nil {

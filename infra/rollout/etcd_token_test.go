@@ -26,15 +26,17 @@ func TestClusterToken(t *testing.T) {
 		found map[string]begun
 		token string
 		stale []string
+		says  string
 	}{
-		{"new machines", nil, "own", nil},
-		{"interrupted before a start", map[string]begun{"a": {token: "old"}, "b": {token: "own"}}, "own", []string{"a"}},
-		{"interrupted while members start", map[string]begun{"b": {token: "old", data: true}, "c": {token: "old"}}, "old", nil},
-		{"interrupted twice", map[string]begun{"a": {token: "first"}, "c": {token: "second", data: true}}, "second", []string{"a"}},
+		{"new machines", nil, "own", nil, ""},
+		{"interrupted before a start", map[string]begun{"a": {token: "old"}, "b": {token: "own"}}, "own", []string{"a"}, ""},
+		{"interrupted while members start", map[string]begun{"b": {token: "old", data: true}, "c": {token: "old"}}, "old", nil, ""},
+		{"interrupted twice", map[string]begun{"a": {token: "first"}, "c": {token: "second", data: true}}, "second", []string{"a"}, ""},
+		{"data of both", map[string]begun{"a": {token: "first", data: true}, "c": {token: "second", data: true}}, "", nil, "stop etcd on c, delete /var/lib/etcd/member and /etc/etcd/bootstrap.env there"},
 	} {
-		token, stale := clusterToken("own", machines, tt.found)
-		if token != tt.token || !slices.Equal(stale, tt.stale) {
-			t.Errorf("%s: token %s, stale %q", tt.name, token, stale)
+		token, stale, err := clusterToken("own", machines, tt.found)
+		if token != tt.token || !slices.Equal(stale, tt.stale) || (err != nil) != (tt.says != "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: token %s, stale %q, %v", tt.name, token, stale, err)
 		}
 	}
 }

@@ -65,8 +65,9 @@ type cloud struct {
 	ssh      values // the provider's ssh; key when nil
 	agent    string // SSH_AUTH_SOCK
 	reached  func(remote.Host)
-	more     values // arguments of the provider, beside those that processAt sets
-	wire     *wire  // carries what the provider asks of AWS and of machines
+	dead     func(remote.Host) bool // nil if every host answers
+	more     values                 // arguments of the provider, beside those that processAt sets
+	wire     *wire                  // carries what the provider asks of AWS and of machines
 }
 
 func newCloud(t *testing.T) cloud {
@@ -104,6 +105,9 @@ func (c cloud) processAt(t *testing.T, url string) cloud {
 	p.shell = func(h remote.Host) infraaws.Shell {
 		if c.reached != nil {
 			c.reached(h)
+		}
+		if c.dead != nil && c.dead(h) {
+			return refusing{h.Name}
 		}
 		found := infraaws.Machine{Name: h.Name}
 		for _, i := range c.account.Cloud.Overview().Instances {

@@ -183,7 +183,16 @@ func checkRestoredMachines(r rollout.EtcdRestore, before, now []hostModel, gone 
 	if len(leave) > 0 {
 		diags.AddAttributeWarning(path.Root("restore_from"), "Members leave while the cluster is restored",
 			fmt.Sprintf("The data of %s are put aside before the restored cluster starts, and then deleted. A machine that cannot be reached keeps them: the restored cluster does not talk to it when it comes back, "+
-				"and the next apply removes etcd from it. If %d or more of them come back together before that, they serve the old data to whoever still asks them.\n\n"+
-				"Start them before this apply, or terminate them.", strings.Join(leave, ", "), len(before)/2+1))
+				"and the next apply removes etcd from it.%s", strings.Join(leave, ", "), together(len(leave), len(before))))
 	}
+}
+
+// together says what a quorum of members that leave can do.
+func together(leave, members int) string {
+	quorum := members/2 + 1
+	if leave < quorum {
+		return ""
+	}
+	return fmt.Sprintf(" If %d or more of them come back together before that, they serve the old data to whoever still asks them.\n\n"+
+		"Those that are off: start them before this apply, or terminate them.", quorum)
 }

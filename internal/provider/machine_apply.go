@@ -236,10 +236,7 @@ func (r *machineResource) converge(ctx context.Context, client *infraaws.Client,
 		return private, nil
 	}
 	if restart.suspended || state.restarts(*m) {
-		if err := r.data.startBastion(ctx, client, made, restart.paused); err != nil {
-			return private, err
-		}
-		if err := client.WaitMachine(ctx, made, r.data.connect); err != nil {
+		if err := r.data.waitBehind(ctx, client, made, restart.paused); err != nil {
 			return private, err
 		}
 		if err := restart.resume(ctx, client, made); err != nil {

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
@@ -43,13 +44,13 @@ func (d *providerData) stopBehind(ctx context.Context, client *infraaws.Client, 
 	if _, ok := d.bastionAmong([]infraaws.Machine{now}, now.VPCID); !ok {
 		return nil
 	}
-	found, err := client.FindMachines(ctx, now.Cluster)
+	found, err := client.FindAllMachines(ctx, now.Cluster)
 	if err != nil {
 		return err
 	}
 	var ids []string
 	for _, m := range found {
-		if m.VPCID == now.VPCID && m.ID != now.ID {
+		if m.VPCID == now.VPCID && m.ID != now.ID && m.State != stopped && m.State != "stopping" {
 			ids = append(ids, m.ID)
 		}
 	}
@@ -59,36 +60,58 @@ func (d *providerData) stopBehind(ctx context.Context, client *infraaws.Client, 
 	return nil
 }
 
-// startBastion starts the bastion before a machine of a cluster that was paused is waited for. If the
-// bastion has another address since then, nothing can be reached until that is configured.
-func (d *providerData) startBastion(ctx context.Context, client *infraaws.Client, made infraaws.Machine, paused bool) error {
+// waitBehind waits until a machine that was started answers. It starts the bastion of a cluster that was
+// paused before. If the bastion has another address since then, nothing may be reached until that is
+// configured.
+func (d *providerData) waitBehind(ctx context.Context, client *infraaws.Client, made infraaws.Machine, paused bool) error {
+	moved, err := d.startBastion(ctx, client, made, paused)
+	if err != nil {
+		return err
+	}
+	if moved == nil {
+		return client.WaitMachine(ctx, made, d.connect)
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, movedBudget, fmt.Errorf("no answer within %s", movedBudget))
+	defer cancel()
+	if err := client.WaitMachine(limited, made, d.connect); err != nil {
+		return fmt.Errorf("%w\n%w", moved, err)
+	}
+	return nil
+}
+
+// movedBudget is several times what a machine takes to boot.
+const movedBudget = 3 * time.Minute
+
+// startBastion starts the bastion. moved says that its address is not the configured one. That may be well:
+// an address may lead to it that it does not have itself.
+func (d *providerData) startBastion(ctx context.Context, client *infraaws.Client, made infraaws.Machine, paused bool) (moved, err error) {
 	if d.ssh.bastion == nil {
-		return nil
+		return nil, nil
 	}
 	found, err := client.FindAllMachines(ctx, made.Cluster)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	b, ok := d.bastionAmong(found, made.VPCID)
 	switch {
 	case !ok:
-		return nil
+		return nil, nil
 	case b.ID == made.ID:
 		b = made
 	case paused:
 		if b, err = client.StartMachine(ctx, b); err != nil {
-			return err
+			return nil, err
 		}
 	case b.State == "stopped" || b.State == "stopping":
-		return bastionOff("wait for "+made.Name, b, "its machines are reached through it")
+		return nil, bastionOff("wait for "+made.Name, b, "its machines are reached through it")
 	}
 	at, err := netip.ParseAddr(d.ssh.bastion.Address)
 	if err != nil || at == b.PublicIP || at == b.PrivateIP || !b.Address().IsValid() {
-		return nil //nolint:nilerr // a name
+		return nil, nil //nolint:nilerr // a name
 	}
 	return &fleet.GuardError{Refused: "wait for " + made.Name,
 		Reason: fmt.Sprintf("the bastion %s has another address since it was started, %s, and ssh.bastion.address is %s", b.Name, b.Address(), at),
-		Advice: "write the present one into ssh.bastion.address, and apply again; with an Elastic IP the address stays"}
+		Advice: "write the present one into ssh.bastion.address, and apply again; with an Elastic IP the address stays"}, nil
 }
 
 // bastionOff is the error about a bastion that does not run.

@@ -48,7 +48,9 @@ func TestPausedBastion(t *testing.T) {
 	lb := id(0)
 	answer[*ec2.AssociateAddressOutput](t)(c.client.EC2.AssociateAddress(t.Context(), &ec2.AssociateAddressInput{InstanceId: &lb, AllocationId: elastic.AllocationId}))
 
+	released := false // the bastion's address
 	behind := func(address string) {
+		c.dead = func(h remote.Host) bool { return released && h.Bastion != nil }
 		c.reached = func(h remote.Host) {
 			if h.Bastion != nil && state(0) != running {
 				t.Errorf("%s is looked for while the bastion is %s", h.Name, state(0))
@@ -121,6 +123,7 @@ func TestPausedBastion(t *testing.T) {
 		m.must(configs()[n])
 	}
 	answer[*ec2.ReleaseAddressOutput](t)(c.client.EC2.ReleaseAddress(t.Context(), release(t, c, elastic)))
+	released = true
 	network.must(on)
 	said = machines[1].carryOut(machines[1].plan(configs()[1])).failure()
 	mention(t, said, "refusing to wait for worker-0: the bastion lb-0 has another address since it was started", "write the present one into ssh.bastion.address")
