@@ -34,9 +34,8 @@ func TestLifecycle(t *testing.T) {
 	step("status", c.testStatus)
 	step("a controller is gone", c.testLostController)
 	step("two controllers at once", c.testTwoControllers)
-	step("scale workers", c.testScaleWorkers)
+	step("scale", c.testScale)
 	step("replace the load balancer", c.testReplaceBalancer)
-	step("scale controllers", c.testScaleControllers)
 	step("destroy", c.testDestroy)
 }
 
@@ -211,32 +210,43 @@ func (c *cluster) testTwoControllers(t *testing.T) {
 	c.NoChanges(t)
 }
 
-func (c *cluster) testScaleWorkers(t *testing.T) {
+// testScale adds a worker and two controllers, takes them and one more worker away, and adds a worker
+// while a setting of the kubelets changes.
+func (c *cluster) testScale(t *testing.T) {
 	controllers := append(harness.Numbered("controller", 3), "lb-0")
 	two := append(harness.Numbered("worker", 2), controllers...)
-	was := suite.Units(t, two...)
+	one := append(harness.Numbered("worker", 1), controllers...)
+	was, members := suite.Units(t, two...), c.Members(t)
 	traffic := c.Traffic(t, c.Kubeconfig)
-	c.set(t, map[string]any{"workers": 3})
+	c.set(t, map[string]any{"workers": 3, "controllers": 5})
 	c.Apply(t)
-	suite.OnlyRestarted(t, was, two)
+	if n := len(c.Members(t)); n != 5 {
+		t.Errorf("%d members", n)
+	}
 	c.wantVersions(t, 3)
 	c.NoChanges(t)
 
-	one := append(harness.Numbered("worker", 1), controllers...)
-	c.set(t, map[string]any{"workers": 1})
+	c.set(t, map[string]any{"workers": 1, "controllers": 3})
 	c.Apply(t)
-	traffic.Unbroken(t)
-	suite.OnlyRestarted(t, was, one)
+	traffic.Answering(t)
+	if now := c.Members(t); fmt.Sprint(now) != fmt.Sprint(members) {
+		t.Errorf("members: %v, before: %v", now, members)
+	}
+	// The API servers have etcd's members in a flag, so they are rolled, and nothing else is.
+	suite.OnlyRestarted(t, was, one, harness.On(harness.Numbered("controller", 3), "kube-apiserver")...)
 	c.wantVersions(t, 1)
 	c.Kubectl(t, "rollout", "status", "deployment/web", "--timeout=60s")
 	c.NoChanges(t)
+
 	// A new worker gets packages, modules and sysctls while another one is rolled.
 	was = suite.Units(t, one...)
 	if err := c.WS.WriteFile("rolled_override.tf", rolled); err != nil {
 		t.Fatal(err)
 	}
+	traffic = c.Traffic(t, c.Kubeconfig)
 	c.set(t, map[string]any{"workers": 2})
 	c.Apply(t)
+	traffic.Unbroken(t)
 	suite.OnlyRestarted(t, was, one, "worker-0/kubelet")
 	c.wantVersions(t, 2)
 	c.NoChanges(t)
@@ -261,26 +271,5 @@ func (c *cluster) testReplaceBalancer(t *testing.T) {
 	// The nodes could not report meanwhile, and nothing in the apply waits for them.
 	c.Kubectl(t, "wait", "--for=condition=Ready", "nodes", "--all", "--timeout=3m")
 	c.wantVersions(t, 2)
-	c.NoChanges(t)
-}
-
-func (c *cluster) testScaleControllers(t *testing.T) {
-	three := append(harness.Numbered("controller", 3), "worker-0", "worker-1", "lb-0")
-	was, members := suite.Units(t, three...), c.Members(t)
-	traffic := c.Traffic(t, c.Kubeconfig)
-	c.set(t, map[string]any{"controllers": 5})
-	c.Apply(t)
-	if n := len(c.Members(t)); n != 5 {
-		t.Errorf("%d members", n)
-	}
-	c.NoChanges(t)
-	c.set(t, map[string]any{"controllers": 3})
-	c.Apply(t)
-	traffic.Answering(t)
-	if now := c.Members(t); fmt.Sprint(now) != fmt.Sprint(members) {
-		t.Errorf("members: %v, before: %v", now, members)
-	}
-	// The API servers have etcd's members in a flag, so they are rolled, and nothing else is.
-	suite.OnlyRestarted(t, was, three, harness.On(harness.Numbered("controller", 3), "kube-apiserver")...)
 	c.NoChanges(t)
 }
