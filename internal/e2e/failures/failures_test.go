@@ -92,6 +92,7 @@ var failures = []failure{
 	},
 	{
 		title: "A port is taken on a machine",
+		long:  true,
 		with: func(t *testing.T, w *world) {
 			w.hurt(t, "controller-0", "systemctl stop kube-apiserver && systemd-run --quiet --unit=other socat -u TCP-LISTEN:6443,fork /dev/null", "systemctl stop other")
 		},
@@ -124,6 +125,7 @@ var failures = []failure{
 	},
 	{
 		title:   "An image cannot be pulled",
+		long:    true,
 		with:    func(t *testing.T, w *world) { w.anew(t, addon("k8s-lab/no-such-image:1", "exit 0")) },
 		summary: addonFailed,
 		says: []string{"Deployment default/greeter: 0 of 1 updated replicas are available", "pod default/greeter-", "on worker-0, container greeter: ", "ErrImagePull: ",
@@ -132,6 +134,7 @@ var failures = []failure{
 	},
 	{
 		title: "etcd has lost its quorum",
+		long:  true,
 		with: func(t *testing.T, w *world) {
 			for _, m := range []string{"controller-1", "controller-2"} {
 				w.hurt(t, m, "systemctl stop etcd && mv /var/lib/etcd/member /var/lib/etcd/away", "mv /var/lib/etcd/away /var/lib/etcd/member")

@@ -90,6 +90,8 @@ type failure struct {
 	// waits is how long the command has to wait by design before it can fail, such as ten seconds
 	// for a machine that does not answer; see world.within.
 	waits time.Duration
+	// long says that make test has no room for it.
+	long bool
 	// backsOff says that the kubelet backs off from a pod before the command ends.
 	backsOff bool
 }
@@ -108,6 +110,9 @@ func TestFailures(t *testing.T) {
 	whole := true
 	for _, f := range failures {
 		t.Run(f.title, func(t *testing.T) {
+			if f.long {
+				harness.Long(t)
+			}
 			if !whole {
 				t.Skip("the step before left the cluster damaged")
 			}

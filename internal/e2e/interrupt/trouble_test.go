@@ -141,6 +141,7 @@ func cutOff(t *testing.T, machine string) (reconnect func()) {
 // and keeps their last known state. A change is then made on the other machines as far as that is
 // safe, and the error names the machines that were left, until they are reachable again.
 func (c *cluster) testCutOff(t *testing.T) {
+	harness.Long(t) // package failures cuts off one machine
 	before := look(t, c, true)
 	reconnectWorker, reconnectController := cutOff(t, "worker-1"), cutOff(t, "controller-2")
 

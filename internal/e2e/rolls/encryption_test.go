@@ -91,6 +91,7 @@ func (w *world) generations(list string) {
 
 // testSecondKey creates a second key, with which every API server can decrypt.
 func (w *world) testSecondKey(t *testing.T) {
+	harness.Long(t) // package rotation rotates this key, too
 	client := harness.Client(t, w.Kubeconfig)
 	for i := range keptCount {
 		if err := createSecret(t.Context(), client, kept(i)); err != nil {
@@ -123,6 +124,7 @@ func (w *world) wantKeys(t *testing.T, keys ...string) {
 // testSecondWrites makes the second key encrypt, kills the apply while it rewrites what the first
 // key has encrypted, and applies again.
 func (w *world) testSecondWrites(t *testing.T) {
+	harness.Long(t) // package rotation rotates this key, too
 	was := suite.Units(t, machines...)
 	// Kept for later: a value that is encrypted with the first key.
 	const one, copied = stored + "default/kept-000", "/run/sealed-by-key-1"
@@ -170,6 +172,7 @@ func (w *world) testSecondWrites(t *testing.T) {
 
 // testFirstDropped removes the first key from all API servers.
 func (w *world) testFirstDropped(t *testing.T) {
+	harness.Long(t) // package rotation rotates this key, too
 	was := suite.Units(t, machines...)
 	traffic := w.readAndWrite(t)
 	w.generations("[2]")
