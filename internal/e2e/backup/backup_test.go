@@ -150,7 +150,7 @@ func (w *world) testAway(t *testing.T) {
 	w.NoChanges(t)
 }
 
-// testKept keeps two snapshots. The older ones are deleted, with their data.
+// testKept keeps two snapshots. The older ones are deleted, with their data. So is one that is too old.
 func (w *world) testKept(t *testing.T) {
 	if names := w.described(t, bucket); len(names) < 4 {
 		t.Fatalf("the bucket has %q only", names)
@@ -160,7 +160,16 @@ func (w *world) testKept(t *testing.T) {
 	if keys := w.keys(t, bucket); len(keys) < 4 || len(keys) > 6 { // the timer may just have written one more
 		t.Errorf("the bucket has %q", keys)
 	}
+	names := w.described(t, bucket)
+	newest := names[len(names)-1]
+	old := time.Now().Add(-100*24*time.Hour).UTC().Format("20060102T150405Z") + "-7" // 90 days are the default
+	w.copy(t, newest+snapshot.DataSuffix, old+snapshot.DataSuffix, func(b []byte) []byte { return b })
+	w.describe(t, newest, old, nil)
 	w.set(t, map[string]any{"keep": nil})
+	w.Apply(t)
+	if names := w.described(t, bucket); len(names) < 2 || slices.Contains(names, old) {
+		t.Errorf("the bucket has %q", names)
+	}
 }
 
 // testRotation rotates etcd's authority. A snapshot is taken first, on a member that still has the
