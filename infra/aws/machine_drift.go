@@ -232,22 +232,24 @@ func (c *Client) changeBack(ctx context.Context, id string, was types.InstanceTy
 // that was killed. EC2 stops no instance then, and its public address is not final. The start may end
 // in any state.
 func (c *Client) awaitBegun(ctx context.Context, id string) error {
-	return poll(ctx, fmt.Sprintf("wait until instance %s has started", id), func(ctx context.Context) (bool, string, error) {
-		i, err := c.instance(ctx, id, c.retryUntilKnown())
-		return err == nil && stateOf(i) != types.InstanceStateNamePending, string(stateOf(i)), err
-	})
+	_, err := c.waitUntil(ctx, id, "has started", func(s types.InstanceStateName) bool { return s != types.InstanceStateNamePending })
+	return err
 }
 
 // waitState waits for a state, and fails at once if the instance does not exist any more.
 func (c *Client) waitState(ctx context.Context, id string, wanted types.InstanceStateName) (types.Instance, error) {
+	return c.waitUntil(ctx, id, "is "+string(wanted), func(s types.InstanceStateName) bool { return s == wanted })
+}
+
+func (c *Client) waitUntil(ctx context.Context, id, what string, reached func(types.InstanceStateName) bool) (types.Instance, error) {
 	var found types.Instance
-	err := poll(ctx, fmt.Sprintf("wait until instance %s is %s", id, wanted), func(ctx context.Context) (bool, string, error) {
+	err := poll(ctx, fmt.Sprintf("wait until instance %s %s", id, what), func(ctx context.Context) (bool, string, error) {
 		i, err := c.instance(ctx, id, c.retryUntilKnown())
 		if err != nil {
 			return false, "", err
 		}
 		found = i
-		return stateOf(i) == wanted, string(stateOf(i)), nil
+		return reached(stateOf(i)), string(stateOf(i)), nil
 	})
 	return found, err
 }

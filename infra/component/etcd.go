@@ -262,17 +262,16 @@ const etcdTokenKey = "ETCD_INITIAL_CLUSTER_TOKEN="
 
 // BegunToken returns the token in the content of EtcdBootstrapEnv while the member has not started with
 // it; else nothing.
-func BegunToken(content []byte) (token string) {
+func BegunToken(content []byte) string {
+	if EtcdHasStarted(content) {
+		return ""
+	}
 	for line := range strings.Lines(string(content)) {
-		line = strings.TrimSpace(line)
-		if line == etcdStartedMark {
-			return ""
-		}
-		if t, ok := strings.CutPrefix(line, etcdTokenKey); ok {
-			token = t
+		if token, ok := strings.CutPrefix(strings.TrimSpace(line), etcdTokenKey); ok {
+			return token
 		}
 	}
-	return token
+	return ""
 }
 
 // archOf returns the architecture in an artifact's upstream file name.

@@ -13,7 +13,6 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
 )
@@ -122,15 +121,11 @@ func (o *etcdOperation) learnStarted(ctx context.Context, f *etcdFacts) error {
 	if f.formed {
 		return nil
 	}
-	return fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
-		found, err := host.Read(ctx, m.Remote, []string{component.EtcdBootstrapEnv}, nil)
-		if err != nil {
-			return fmt.Errorf("reading whether etcd has run on %s: %w", m.Name(), err)
-		}
-		i := slices.IndexFunc(f.wanted, func(w memberFacts) bool { return w.name == m.Name() })
-		f.wanted[i].started = component.EtcdHasStarted(found[component.EtcdBootstrapEnv]) // one goroutine for each
-		return nil
-	})
+	settings, err := o.bootstrapSettings(ctx)
+	for i, w := range f.wanted {
+		f.wanted[i].started = component.EtcdHasStarted(settings[w.name])
+	}
+	return err
 }
 
 // learn takes what the members say of themselves, by machine.

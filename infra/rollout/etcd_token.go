@@ -73,9 +73,15 @@ func (o *etcdOperation) identify(ctx context.Context) (changed bool, err error) 
 	if o.record.Formed {
 		return false, nil
 	}
-	found, err := o.begun(ctx)
+	settings, err := o.bootstrapSettings(ctx)
 	if err != nil {
 		return false, err
+	}
+	found := map[string]begun{}
+	for name, content := range settings {
+		if token := component.BegunToken(content); token != "" {
+			found[name] = begun{token: token, data: o.byName(name).hasData()}
+		}
 	}
 	token, stale, err := clusterToken(o.want.Spec.Token, namesOf(machinesOf(o.machines)), found)
 	if err != nil {
@@ -93,23 +99,21 @@ func (o *etcdOperation) identify(ctx context.Context) (changed bool, err error) 
 	return true, o.useToken(token)
 }
 
-// begun returns what an interrupted first start has left, by machine.
-func (o *etcdOperation) begun(ctx context.Context) (map[string]begun, error) {
+// bootstrapSettings returns the content of EtcdBootstrapEnv by machine, of those that have it.
+func (o *etcdOperation) bootstrapSettings(ctx context.Context) (map[string][]byte, error) {
 	var mu sync.Mutex
-	out := map[string]begun{}
+	out := map[string][]byte{}
 	err := fleet.Each(ctx, o.reachable(), func(ctx context.Context, m *convergence) error {
 		if _, ok := m.seen.Files[component.EtcdBootstrapEnv]; !ok {
 			return nil
 		}
 		found, err := host.Read(ctx, m.Remote, []string{component.EtcdBootstrapEnv}, nil)
 		if err != nil {
-			return fmt.Errorf("reading whether the start of etcd was begun on %s: %w", m.Name(), err)
+			return fmt.Errorf("reading how etcd was started on %s: %w", m.Name(), err)
 		}
-		if token := component.BegunToken(found[component.EtcdBootstrapEnv]); token != "" {
-			mu.Lock()
-			defer mu.Unlock()
-			out[m.Name()] = begun{token: token, data: m.hasData()}
-		}
+		mu.Lock()
+		defer mu.Unlock()
+		out[m.Name()] = found[component.EtcdBootstrapEnv]
 		return nil
 	})
 	return out, err

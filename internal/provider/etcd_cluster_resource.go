@@ -203,7 +203,7 @@ func checkQuorum(at path.Path, before, now []hostModel, gone func(instance strin
 			ended++
 		}
 	}
-	lost, quorum := slices.Concat(replaced, dropped), len(before)/2+1
+	lost, quorum := slices.Concat(replaced, dropped), etcd.Quorum(len(before))
 	if len(lost) == 0 {
 		return // checkPower has looked
 	}

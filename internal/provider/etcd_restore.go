@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/snapshot"
@@ -189,7 +190,7 @@ func checkRestoredMachines(r rollout.EtcdRestore, before, now []hostModel, gone 
 
 // together says what a quorum of members that leave can do.
 func together(leave, members int) string {
-	quorum := members/2 + 1
+	quorum := etcd.Quorum(members)
 	if leave < quorum {
 		return ""
 	}

@@ -42,8 +42,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	ws := suite.Workspace(t, "backup", suite.CLI, "testdata")
-	client := s3.NewFromConfig(suite.AWS(), func(o *s3.Options) { o.UsePathStyle = true })
-	w := &world{suite.Cluster(ws), client, map[string]any{}}
+	w := &world{suite.Cluster(ws), suite.S3(), map[string]any{}}
 	suite.KeepSnapshots(t)
 	w.lab(t, "bucket", "example-elsewhere")
 	return w

@@ -230,8 +230,7 @@ func (w *world) upgrade(t *testing.T) {
 
 // testSnapshots checks that the members have kept snapshots through all of this.
 func (w *world) testSnapshots(t *testing.T) {
-	client := s3.NewFromConfig(w.lab.AWS(), func(o *s3.Options) { o.UsePathStyle = true })
-	out := harness.Must[*s3.ListObjectsV2Output](t)(client.ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{Bucket: aws.String(harness.SnapshotBucket)}))
+	out := harness.Must[*s3.ListObjectsV2Output](t)(w.lab.S3().ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{Bucket: aws.String(harness.SnapshotBucket)}))
 	var keys []string
 	for _, o := range out.Contents {
 		keys = append(keys, aws.ToString(o.Key))

@@ -197,10 +197,7 @@ func (w *world) testEverythingGone(t *testing.T) {
 // replicate copies all objects of a bucket to that of another region.
 func replicate(t *testing.T, from, to *harness.Suite, bucket string) {
 	t.Helper()
-	client := func(s *harness.Suite) *s3.Client {
-		return s3.NewFromConfig(s.AWS(), func(o *s3.Options) { o.UsePathStyle = true })
-	}
-	source, target := client(from), client(to)
+	source, target := from.S3(), to.S3()
 	list := harness.Must[*s3.ListObjectsV2Output](t)(source.ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{Bucket: &bucket}))
 	if len(list.Contents) == 0 || aws.ToBool(list.IsTruncated) {
 		t.Fatalf("bucket %s: %d objects, more: %t", bucket, len(list.Contents), aws.ToBool(list.IsTruncated))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 )
 
@@ -21,6 +22,11 @@ func (s *Suite) AWS() aws.Config {
 		BaseEndpoint: aws.String(s.env["AWS_ENDPOINT_URL"]),
 		Credentials:  credentials.NewStaticCredentialsProvider(s.env["AWS_ACCESS_KEY_ID"], s.env["AWS_SECRET_ACCESS_KEY"], ""),
 	}
+}
+
+// S3 returns a client of the lab's S3.
+func (s *Suite) S3() *s3.Client {
+	return s3.NewFromConfig(s.AWS(), func(o *s3.Options) { o.UsePathStyle = true })
 }
 
 // SnapshotProfile is the instance profile of machines that keep snapshots of etcd in SnapshotBucket.
