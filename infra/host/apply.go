@@ -20,6 +20,8 @@ import (
 var (
 	//go:embed apply.sh
 	applyFunctions string
+	//go:embed apply_download.sh
+	downloadFunctions string
 	//go:embed apply_packages.sh
 	packageFunctions string
 )
@@ -66,7 +68,7 @@ func (l layout) apply(ctx context.Context, r Runner, want desired.State, changes
 	}
 	cmd := remote.Command{
 		Name:   "apply",
-		Script: l.preamble() + applyFunctions + packageFunctions + p.script(want, opts, limit(ctx)) + observeScript(want, rec),
+		Script: l.preamble() + applyFunctions + downloadFunctions + packageFunctions + p.script(want, opts, limit(ctx)) + observeScript(want, rec),
 		Sudo:   true,
 	}
 	if len(p.files) > 0 {
@@ -171,7 +173,7 @@ func (l layout) prefetch(ctx context.Context, r Runner, want desired.State, rec 
 	s.call("lock")
 	s.fetch(needed)
 	s.fetched(needed)
-	cmd := remote.Command{Name: "prefetch", Script: l.preamble() + applyFunctions + s.String(), Sudo: true}
+	cmd := remote.Command{Name: "prefetch", Script: l.preamble() + applyFunctions + downloadFunctions + s.String(), Sudo: true}
 	_, _, err := runApply(ctx, r, cmd, want, rec, Options{})
 	return err
 }

@@ -2,7 +2,7 @@
 # frames of observe.sh. Every file is complete and has its owner and mode before it
 # gets its name. After an interruption at any moment, running this again converges.
 # The variable limit (seconds from now) bounds all waits together.
-# shellcheck disable=SC2154 # so are newline, lib, cache and run
+# shellcheck disable=SC2154,SC2034 # so are newline, lib, cache and run; others read deadline
 
 progress() { frame "progress $*"; }
 
@@ -15,32 +15,6 @@ fail() {
 	exit 1
 }
 
-# space target detail: how much is left where the step writes, if the detail says that
-# there was not enough: free and all KiB, free inodes, device, mount point.
-space() {
-	case $2 in
-	*'No space left'* | *'Disk quota'* | *'curl: (23)'*) ;;
-	*) return ;;
-	esac
-	case $1 in
-	/*) at=$1 ;;
-	*) at=$cache ;;
-	esac
-	while [ ! -e "$at" ] && [ "$at" ]; do at=${at%/*}; done
-	df -P -k -- "${at:-/}" 2>/dev/null | {
-		read -r _
-		read -r device blocks _ free _ mount
-		inodes=$(df -P -i -- "$mount" 2>/dev/null | { read -r _; read -r _ _ _ n _; echo "$n"; })
-		printf '%s %s %s %s %s' "$free" "$blocks" "${inodes:--}" "$device" "$mount"
-	}
-}
-
-# remaining sets left to the seconds that remain, at least one.
-remaining() {
-	left=$((deadline - $(date +%s)))
-	[ "$left" -gt 0 ] || left=1
-}
-
 # started pid: when the process started, in ticks since the boot (proc(5)). With it a
 # pid that another process has by now is told apart.
 started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20; }
@@ -50,7 +24,7 @@ begin() {
 	deadline=$(($(date +%s) + limit))
 	downloads=
 	restorecon=$(command -v restorecon)
-	mkdir -p -- "$run" "$run/pending" "$lib/receipts" "$cache" || die prepare '' '' "cannot create directories"
+	mkdir -p -- "$run/pending" "$run/downloads" "$lib/receipts" "$cache" || die prepare '' '' "cannot create directories"
 	# Uploads stay in memory, readable only by root, until they get their names.
 	since=$(started $$)
 	[ "$since" ] || die prepare '' '' "interrupted"
@@ -79,7 +53,8 @@ lock() {
 		since=${since%%.*}
 		if [ ! "$since" ] || [ "$(started "${owner%%.*}")" != "$since" ]; then rm -rf -- "$dir"; fi
 	done
-	rm -rf -- "$cache"/*.part "$cache"/*.unpacked
+	# Others may be at work on downloads of theirs. What nobody wants for a day is left over.
+	find "$cache" -mindepth 1 -maxdepth 1 -mmin +1440 -exec rm -rf -- {} + 2>/dev/null
 }
 
 # --- kernel -------------------------------------------------------------------
@@ -160,36 +135,12 @@ drop() {
 # download digest url: runs in the background and leaves its result in the staging
 # directory.
 download() {
-	file=$cache/$1
-	if [ -f "$file" ]; then
-		got=$(sha256sum <"$file")
-		[ "${got%% *}" != "$1" ] || { echo ok >"$stage/$1"; return; }
-		rm -f -- "$file"
+	if claim "$1"; then
+		get "$1" "$2" || rm -f -- "$cache/$1.part"
+	else
+		result="failed ${newline}another process has been at work on it for $left s"
 	fi
-	try=1
-	while :; do
-		remaining
-		out=$(curl -fsSL --connect-timeout 10 --speed-limit 1024 --speed-time 20 --max-time "$left" \
-			-o "$file.part" -- "$2" 2>&1 </dev/null) && break
-		case $try$out in
-		3* | *'curl: (23)'* | *'error: 401'* | *'error: 403'* | *'error: 404'* | *'error: 410'*)
-			short=$(space '' "$out") # before the part that was written is gone
-			rm -f -- "$file.part"
-			printf 'failed %s\n%s\n' "$short" "${out:-curl failed}" >"$stage/$1"
-			return
-			;;
-		esac
-		try=$((try + 1))
-		sleep 1
-	done
-	got=$(sha256sum <"$file.part")
-	got=${got%% *}
-	if [ "$got" != "$1" ]; then
-		rm -f -- "$file.part"
-		printf 'mismatch %s\n' "$got" >"$stage/$1"
-		return
-	fi
-	out=$(mv -f -- "$file.part" "$file" 2>&1) && echo ok >"$stage/$1" || printf 'failed %s\n%s\n' "$(space '' "$out")" "$out" >"$stage/$1"
+	printf '%s\n' "$result" >"$stage/$1"
 }
 
 # fetch digest url name: starts a download.
@@ -234,20 +185,17 @@ install_program() {
 # install_download digest path
 install_download() { install_program "$cache/$1" "$1" "$1" "$2"; }
 
-# unpack digest name member...: from the verified archive.
+# unpack digest name member...: the verified archive, unless that has been done ahead.
 unpack() {
 	archive=$1
 	name=$2
 	shift 2
-	progress "unpacking $name"
-	into=$cache/$archive.unpacked
-	mkdir -- "$into" || die unpack "$name" '' "cannot create $into"
-	tar -xzmof "$cache/$archive" -C "$into" -- "$@" 2>/dev/null && return
-	for member; do
-		shift
-		set -- "$@" "./$member"
-	done
-	out=$(tar -xzmof "$cache/$archive" -C "$into" -- "$@" 2>&1) || die unpack "$name" '' "$out"
+	claim "$archive" || die unpack "$name" '' "another process has been at work on it for $left s"
+	if ! is_unpacked "$archive" "$@"; then
+		progress "unpacking $name"
+		extract "$archive" "$@" || die unpack "$name" '' "$out"
+	fi
+	exec 8>&-
 }
 
 # install_member digest member path
@@ -276,7 +224,11 @@ receipt() {
 	} >"$file.new" && mv -f -- "$file.new" "$file"
 }
 
-consumed() { rm -rf -- "${cache:?}/$1" "$cache/$1.unpacked"; }
+# consumed digest: the download is not needed any more, and is not staged from now on.
+consumed() {
+	rm -rf -- "${cache:?}/$1" "$cache/$1.unpacked"
+	echo used >"$run/downloads/$1"
+}
 
 # --- units --------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ late_at=
 install_packages() {
 	packages=$*
 	await_cloud_init
+	await_staged_packages
 	progress "installing packages $*"
 	if command -v apt-get >/dev/null; then
 		apt_install "$@"
@@ -18,6 +19,17 @@ install_packages() {
 	else
 		die packages "$packages" '' "neither apt-get nor dnf is on the machine"
 	fi
+}
+
+# await_staged_packages waits while a staging fetches packages.
+await_staged_packages() {
+	[ -e "$run/packages" ] || return 0
+	! flock -n "$run/packages" true || return 0
+	progress "waiting for packages that are being downloaded ahead"
+	remaining
+	[ "$left" -le "$archive_patience" ] || left=$archive_patience
+	flock -w "$left" "$run/packages" true
+	:
 }
 
 # patience seconds: late succeeds after that many seconds, or at the deadline.
@@ -88,9 +100,7 @@ apt_install() {
 	while :; do
 		unlocked dpkg --configure -a --force-confdef --force-confold
 		lists=
-		# Lists of source packages and translations are not needed; those that others fetched are kept.
-		apt_get -o Acquire::IndexTargets::deb-src::Sources::DefaultEnabled=false -o Acquire::Languages=none \
-			-o APT::Get::List-Cleanup=false update || lists=$out
+		apt_update || lists=$out
 		apt_gets "$@" && return
 		passing=$(complaint | passing)
 		[ -n "$passing" ] || break
@@ -103,6 +113,13 @@ apt_install() {
 	apt_get --fix-broken install && apt_gets "$@" && return
 	packages_there "$@" || die packages "$packages" '' "$(complaint)"
 	progress "packages $* are installed, although apt-get fails: $(complaint | head -n 1)" # of another package
+}
+
+# apt_update fetches the lists of binary packages. Those of source packages and
+# translations are not needed; those that others fetched are kept.
+apt_update() {
+	apt_get -o Acquire::IndexTargets::deb-src::Sources::DefaultEnabled=false -o Acquire::Languages=none \
+		-o APT::Get::List-Cleanup=false update
 }
 
 # apt_gets name...: installs packages, none of which is fully installed. Without
@@ -128,7 +145,7 @@ unlocked() {
 		asked=$(date +%s)
 		remaining
 		out=$(DEBIAN_FRONTEND=noninteractive APT_LISTCHANGES_FRONTEND=none NEEDRESTART_SUSPEND=1 \
-			timeout "$left" "$@" 2>&1 </dev/null 9>&-) && return
+			timeout "$left" "$@" 2>&1 </dev/null 9>&- 7>&-) && return
 		[ $? -ne 124 ] || die packages "$packages" '' "$1 is not done after $left s; the last it said: $(printf '%s\n' "$out" | tail -n 3)"
 		case $out in
 		*'Could not get lock '*) taken=${out#*Could not get lock } taken=${taken%%[. ][ -]*} ;;

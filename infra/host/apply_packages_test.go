@@ -53,6 +53,8 @@ func (m *localMachine) calls() string {
 			out = append(out, "fix")
 		case words[0] == "apt-get" && slices.Contains(words, "update"):
 			out = append(out, "update")
+		case words[0] == "apt-get" && slices.Contains(words, "--download-only"):
+			out = append(out, "fetch")
 		case words[0] == "apt-get":
 			out = append(out, "install")
 		case words[0] == "dpkg":

@@ -270,14 +270,8 @@ func (s *script) fetched(binaries []desired.Binary) {
 }
 
 func (s *script) install(b desired.Binary) {
-	var members []string
-	for _, i := range b.Installs {
-		if i.Member != "" {
-			members = append(members, member(i))
-		}
-	}
-	if len(members) > 0 {
-		s.call("unpack", append([]string{b.SHA256, title(b)}, members...)...)
+	if inside := members(b); len(inside) > 0 {
+		s.call("unpack", append([]string{b.SHA256, title(b)}, inside...)...)
 	}
 	for _, i := range b.Installs {
 		if i.Member == "" {
@@ -287,6 +281,16 @@ func (s *script) install(b desired.Binary) {
 		}
 	}
 	s.call("consumed", b.SHA256)
+}
+
+// members returns what is installed of an archive; nothing if the download is the program.
+func members(b desired.Binary) (out []string) {
+	for _, i := range b.Installs {
+		if i.Member != "" {
+			out = append(out, member(i))
+		}
+	}
+	return out
 }
 
 // member returns the path within the archive, without a leading "./".

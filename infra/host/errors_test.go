@@ -39,7 +39,7 @@ func TestStepWords(t *testing.T) {
 		t.Errorf("%q, wanted restart", got)
 	}
 	known := func(name string) bool { _, ok := words[StepKind(name)]; return ok }
-	calls := regexp.MustCompile(`\b(?:die|fail) ([a-z-]+) `).FindAllStringSubmatch(applyFunctions+packageFunctions, -1)
+	calls := regexp.MustCompile(`\b(?:die|fail) ([a-z-]+) `).FindAllStringSubmatch(applyFunctions+downloadFunctions+packageFunctions, -1)
 	if len(calls) < 20 {
 		t.Errorf("the scripts end in %d ways only", len(calls))
 	}
@@ -151,8 +151,9 @@ func TestSpace(t *testing.T) {
 		{"a download that ends without a result", `downloaded ` + digestA, "machine m: download ? from : the download ended without a result"},
 		{"something else", `die write /etc/x/y '' 'Permission denied'`, "machine m: write /etc/x/y: Permission denied"},
 	} {
-		script := "set -u\nnewline='\n' limit=9 lib=/none run=/none\n" + observeFunctions + applyFunctions + `
-stage=$1 cache=/tmp/none deadline=0
+		script := "set -u\nnewline='\n' limit=9 lib=/none\n" + observeFunctions + applyFunctions + downloadFunctions + `
+stage=$1 run=$1 cache=/tmp/none deadline=0
+mkdir "$run/downloads"
 df() {
 	[ "$2" = -k ] && at=$4 && case $at in /etc) at='/etc a' ;; *) at='/tmp a' ;; esac
 	case $2 in

@@ -13,20 +13,25 @@ import (
 // layout is where package host keeps its own files on the machine. Production has one layout; tests
 // use others in temporary directories.
 type layout struct {
-	lib     string // receipts: which program came out of which download
-	cache   string // verified downloads, kept between Prefetch and Apply only
-	run     string // lock, staging, pending restarts; must not survive a reboot
-	sysctl  string
-	modules string
-	units   string   // directory of the administrator's unit files
-	foreign []string // directories of drop-ins that change a unit
+	lib   string // receipts: which program came out of which download
+	cache string // downloads, kept until Apply installs them, for a day at most
+	run   string // locks, staging, pending restarts; must not survive a reboot
+	// tmpfiles is the directory of systemd-tmpfiles' settings for this boot.
+	tmpfiles string
+	sysctl   string
+	modules  string
+	units    string   // directory of the administrator's unit files
+	foreign  []string // directories of drop-ins that change a unit
 }
 
 func standardLayout() layout {
 	return layout{
-		lib:     "/var/lib/k8s-from-scratch",
-		cache:   "/var/cache/k8s-from-scratch",
-		run:     "/run/k8s-from-scratch",
+		lib:   "/var/lib/k8s-from-scratch",
+		cache: "/var/cache/k8s-from-scratch",
+		run:   "/run/k8s-from-scratch",
+
+		tmpfiles: "/run/tmpfiles.d",
+
 		sysctl:  "/etc/sysctl.d",
 		modules: "/etc/modules-load.d",
 		units:   "/etc/systemd/system",

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -58,7 +59,7 @@ func (m *localMachine) layout() layout {
 	return layout{
 		lib: m.file("lib"), cache: m.file("cache"), run: m.file("run"),
 		sysctl: m.file("sysctl.d"), modules: m.file("modules-load.d"),
-		units: m.file("units"), foreign: []string{m.file("control"), m.file("units"), m.file("runtime")},
+		tmpfiles: m.file("tmpfiles"), units: m.file("units"), foreign: []string{m.file("control"), m.file("units"), m.file("runtime")},
 	}
 }
 
@@ -151,11 +152,13 @@ type mirror struct {
 	files    map[string][]byte
 	truncate map[string]bool
 	hits     map[string]int
+	ranges   map[string]int             // requests for a part, among the hits
+	hold     map[string]<-chan struct{} // sends half, and the rest when the channel is closed
 	delay    time.Duration
 }
 
 func newMirror(t *testing.T) *mirror {
-	m := &mirror{files: map[string][]byte{}, truncate: map[string]bool{}, hits: map[string]int{}}
+	m := &mirror{files: map[string][]byte{}, truncate: map[string]bool{}, hits: map[string]int{}, ranges: map[string]int{}, hold: map[string]<-chan struct{}{}}
 	m.Server = httptest.NewServer(m)
 	t.Cleanup(m.Close)
 	return m
@@ -164,8 +167,11 @@ func newMirror(t *testing.T) *mirror {
 func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.mu.Lock()
 	content, ok := m.files[r.URL.Path]
-	cut, delay := m.truncate[r.URL.Path], m.delay
+	cut, hold, delay := m.truncate[r.URL.Path], m.hold[r.URL.Path], m.delay
 	m.hits[r.URL.Path]++
+	if r.Header.Get("Range") != "" {
+		m.ranges[r.URL.Path]++
+	}
 	m.mu.Unlock()
 	time.Sleep(delay)
 	if !ok {
@@ -178,7 +184,18 @@ func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	}
-	_, _ = w.Write(content)
+	if hold != nil {
+		w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+		_, _ = w.Write(content[:len(content)/2])
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-hold:
+			_, _ = w.Write(content[len(content)/2:])
+		case <-r.Context().Done():
+		}
+		return
+	}
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 }
 
 func (m *mirror) add(path string, content []byte) (url, digest string) {

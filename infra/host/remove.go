@@ -71,7 +71,7 @@ func (l layout) remove(ctx context.Context, r Runner, want desired.State, extraD
 	var left []string
 	var failed *ApplyError
 	out, err := r.Run(ctx, remote.Command{Name: "remove",
-		Script: l.preamble() + applyFunctions + removeFunctions + s.String() + ":\n", Sudo: true})
+		Script: l.preamble() + applyFunctions + downloadFunctions + removeFunctions + s.String() + ":\n", Sudo: true})
 	for frame := range strings.SplitSeq(string(out.Stdout), "\x00") {
 		switch kind, rest, _ := strings.Cut(frame, " "); kind {
 		case "left":

@@ -65,5 +65,5 @@ mounted_at() {
 
 # forget digest...: deletes Apply's own files about downloads.
 forget() {
-	for digest; do rm -rf -- "$lib/receipts/$digest" "${cache:?}/$digest"; done
+	for digest; do rm -rf -- "$lib/receipts/$digest" "${cache:?}/$digest" "$cache/$digest".*; done
 }

@@ -1,0 +1,84 @@
+# Fetches ahead, on a machine that boots, what its roles will install: programs and
+# packages. It installs and starts nothing. A role finds a verified download, or waits
+# for the one under way, or fetches it itself: what fails here is only reported.
+# shellcheck disable=SC2154,SC2034 # apply_download.sh says what is set
+
+stage_limit=900         # seconds
+stage_rounds=5          # in which a server is asked that does not answer
+stage_room=$((2 << 20)) # KiB that must be free before anything is fetched
+
+progress() { printf '%s\n' "$*"; }
+
+# die step target unit detail
+die() {
+	printf '%s %s: %s\n' "$1" "$2" "$4"
+	exit 0
+}
+
+# stage_begin ends everything if there is not enough room.
+stage_begin() {
+	limit=$stage_limit
+	deadline=$(($(date +%s) + limit))
+	command -v flock >/dev/null || die stage '' '' 'flock is not on the machine'
+	mkdir -p -- "$run/downloads" "$cache" || die stage '' '' 'cannot create directories'
+	df -P -k -- "$cache" | {
+		read -r _
+		read -r _ _ _ free _
+		[ "$free" -ge "$stage_room" ]
+	} || die stage '' '' "less than $stage_room KiB are free on $cache"
+	# What no role takes is removed after a day.
+	mkdir -p -- "$tmpfiles" && printf 'e %s - - - 1d\n' "$cache" >"$tmpfiles/k8s-from-scratch.conf"
+}
+
+# stage_programs calls "programs", which calls stage_program for each download, until all
+# are there.
+stage_programs() {
+	round=1
+	while :; do
+		again=
+		programs
+		[ "$again" ] && [ "$round" -lt "$stage_rounds" ] || return 0
+		round=$((round + 1))
+		sleep 3
+	done
+}
+
+# stage_program digest url name member...: one at a time, so that the first is there
+# early. A download that a role has begun or finished is the role's.
+stage_program() {
+	digest=$1 url=$2 name=$3
+	shift 3
+	exec 8<>"$run/downloads/$digest"
+	flock -n 8 && [ ! -s "$run/downloads/$digest" ] || return 0
+	if get "$digest" "$url"; then
+		if [ $# -gt 0 ]; then extract "$digest" "$@" || progress "unpack $name: $out"; fi
+		progress "$name is there"
+	else
+		progress "$name: $result"
+		case $result in
+		failed*'error: 4'*) ;; # the server has answered
+		failed*'curl: (23)'*) die stage "$name" '' 'no room' ;;
+		failed*) again=1 ;;
+		esac
+	fi
+	exec 8>&-
+}
+
+# stage_packages name...: of those that are not installed.
+stage_packages() {
+	packages=
+	for name; do
+		packages_there "$name" || packages="$packages $name"
+	done
+	[ "$packages" ] || return 0
+	exec 7>"$run/packages"
+	flock -n 7 || return 0
+	# shellcheck disable=SC2086 # names
+	if command -v apt-get >/dev/null; then
+		lists=
+		if ! apt_update || ! apt_get --download-only --reinstall install -- $packages; then progress "packages$packages: $(complaint)"; fi
+	elif command -v dnf >/dev/null; then
+		dnf -y --setopt=install_weak_deps=False --downloadonly install -- $packages </dev/null 7>&-
+	fi
+	:
+}
