@@ -15,6 +15,7 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/crypto/ssh"
+	"sigs.k8s.io/yaml"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 )
@@ -98,6 +99,37 @@ users:
 	}
 	if _, err := cloudConfig(MachineSpec{Name: "x"}, hostKeyPair{}); err == nil {
 		t.Error("a machine nobody can log in to")
+	}
+}
+
+// TestBootCommand checks that cloud-init gets the command, that the first host key can still be read from
+// user data with it, and that a command that is too long is left out.
+func TestBootCommand(t *testing.T) {
+	for _, tt := range []struct {
+		length int
+		kept   bool
+	}{{0, false}, {9 << 10, true}, {16 << 10, false}} {
+		command := strings.Repeat("x", tt.length)
+		encoded, err := cloudConfig(MachineSpec{Name: "worker-0", User: "admin", AuthorizedKeys: []string{"ssh-ed25519 AAAA op"}, BootCommand: command},
+			hostKeyPair{authorized: "ssh-ed25519 BBBB", pem: "xyz"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := base64.StdEncoding.DecodeString(encoded)
+		if err != nil || len(body) > 16384 {
+			t.Errorf("%d bytes of user data: %v", len(body), err)
+		}
+		var parsed cloudInit
+		if err := yaml.Unmarshal(body, &parsed); err != nil || parsed.HostKeys["ed25519_public"] != "ssh-ed25519 BBBB" {
+			t.Errorf("host keys %v: %v", parsed.HostKeys, err)
+		}
+		var want [][]string
+		if tt.kept {
+			want = [][]string{{"cloud-init-per", "instance", "k8s-from-scratch", "sh", "-c", command}}
+		}
+		if d := cmp.Diff(want, parsed.BootCommands); d != "" {
+			t.Errorf("a command of %d bytes: %s", tt.length, d)
+		}
 	}
 }
 

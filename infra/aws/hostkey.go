@@ -68,6 +68,7 @@ type cloudInit struct {
 	DeleteKeys       bool              `json:"ssh_deletekeys"`
 	HostKeys         map[string]string `json:"ssh_keys"`
 	Users            []cloudInitUser   `json:"users"`
+	BootCommands     [][]string        `json:"bootcmd,omitempty"`
 }
 
 type cloudInitUser struct {
@@ -80,12 +81,17 @@ type cloudInitUser struct {
 	AuthorizedKeys []string `json:"ssh_authorized_keys"`
 }
 
-// cloudConfig returns the user data, base64-encoded as RunInstances requires.
+// maxUserData is how many bytes of user data EC2 accepts, before base64.
+// https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-add-user-data.html
+const maxUserData = 16 << 10
+
+// cloudConfig returns the user data, base64-encoded as RunInstances requires. It is not compressed, so
+// that launchKeyOf and people can read it.
 func cloudConfig(spec MachineSpec, key hostKeyPair) (string, error) {
 	if len(spec.AuthorizedKeys) == 0 {
 		return "", errors.New("no SSH public key to authorise on the machine")
 	}
-	body, err := yaml.Marshal(cloudInit{
+	config := cloudInit{
 		Hostname:    spec.Name,
 		DisableRoot: true,
 		DeleteKeys:  true,
@@ -94,11 +100,24 @@ func cloudConfig(spec MachineSpec, key hostKeyPair) (string, error) {
 			Name: spec.User, Gecos: "Administrator", Groups: []string{"adm", "systemd-journal"}, Shell: "/bin/bash",
 			Sudo: "ALL=(ALL) NOPASSWD:ALL", LockPassword: true, AuthorizedKeys: spec.AuthorizedKeys,
 		}},
-	})
-	if err != nil {
-		return "", fmt.Errorf("write user data: %w", err)
 	}
-	return base64.StdEncoding.EncodeToString(append([]byte("#cloud-config\n"), body...)), nil
+	if spec.BootCommand != "" {
+		config.BootCommands = [][]string{{"cloud-init-per", "instance", "k8s-from-scratch", "sh", "-c", spec.BootCommand}}
+	}
+	data, err := config.userData()
+	if err == nil && len(data) > maxUserData {
+		config.BootCommands = nil
+		data, err = config.userData()
+	}
+	return base64.StdEncoding.EncodeToString(data), err
+}
+
+func (c cloudInit) userData() ([]byte, error) {
+	body, err := yaml.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("write user data: %w", err)
+	}
+	return append([]byte("#cloud-config\n"), body...), nil
 }
 
 // launchKeyOf returns the public key of the first host key from an instance's user data; empty if

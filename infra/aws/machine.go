@@ -52,6 +52,11 @@ type MachineSpec struct {
 	User           string   // login user that cloud-init makes
 	AuthorizedKeys []string // its SSH public keys
 
+	// BootCommand is a shell command that cloud-init runs once, early in the first boot. It is used
+	// only at launch. Everyone who may describe the instance can read it. It is left out if the user
+	// data would be longer than EC2 accepts.
+	BootCommand string
+
 	// InstanceProfile is the name of the machine's instance profile. If it is empty, the machine has
 	// none: one that somebody else has given it is taken away.
 	InstanceProfile string

@@ -78,14 +78,13 @@ type (
 	}
 )
 
+// bridgePackages are for nft, which portmap and the unit of pod_egress.go call.
+var bridgePackages = []string{"nftables"}
+
 // addCNI adds the plugins and, for the bridge network, its configuration and the rules with which
 // pods reach addresses outside the cluster.
 func (w *worker) addCNI() error {
-	var installs []desired.Install
-	for _, p := range cniPlugins {
-		installs = append(installs, desired.Install{Member: p, Path: cniBinDir + "/" + p})
-	}
-	bin, err := binary(w.spec.Artifacts, artifact.CNIPlugins, installs...)
+	bin, err := binary(w.spec.Artifacts, artifact.CNIPlugins)
 	if err != nil {
 		return err
 	}
@@ -93,7 +92,7 @@ func (w *worker) addCNI() error {
 	if w.spec.CNI.network() == CNINone {
 		return nil
 	}
-	w.addPackages("nftables") // for nft, which portmap and the unit below call
+	w.addPackages(bridgePackages...)
 	config, err := w.cniFile()
 	if err != nil {
 		return err

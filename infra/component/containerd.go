@@ -100,14 +100,11 @@ func (w *worker) addContainerd() error {
 	if err != nil {
 		return err
 	}
-	inArchive := func(program string) desired.Install {
-		return desired.Install{Member: "bin/" + program, Path: binPath(program)}
-	}
-	containerd, err := binary(w.spec.Artifacts, artifact.Containerd, inArchive("containerd"), inArchive("containerd-shim-runc-v2"), inArchive("ctr"))
+	containerd, err := binary(w.spec.Artifacts, artifact.Containerd)
 	if err != nil {
 		return err
 	}
-	runc, err := binary(w.spec.Artifacts, artifact.Runc, desired.Install{Path: runcPath})
+	runc, err := binary(w.spec.Artifacts, artifact.Runc)
 	if err != nil {
 		return err
 	}

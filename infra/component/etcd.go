@@ -86,14 +86,10 @@ func Etcd(spec EtcdSpec, n Node) (Machine, error) {
 	if initial == nil {
 		initial = spec.Members
 	}
-	v, err := spec.validate(n)
-	if err = errors.Join(err, validateMembers("hosts", initial, n)); err != nil {
+	if err := errors.Join(spec.validate(n), validateMembers("hosts", initial, n)); err != nil {
 		return Machine{}, fmt.Errorf("etcd on %s: %w", n.Name, err)
 	}
-	archive := func(program string) desired.Install {
-		return desired.Install{Member: fmt.Sprintf("etcd-%s-linux-%s/%s", v.Tag(), archOf(spec.Artifacts, artifact.Etcd), program), Path: binPath(program)}
-	}
-	bin, err := binary(spec.Artifacts, artifact.Etcd, archive("etcd"), archive("etcdctl"), archive("etcdutl"))
+	bin, err := binary(spec.Artifacts, artifact.Etcd)
 	if err != nil {
 		return Machine{}, fmt.Errorf("etcd on %s: %w", n.Name, err)
 	}
@@ -143,13 +139,13 @@ func Etcd(spec EtcdSpec, n Node) (Machine, error) {
 	}, nil
 }
 
-// validate checks the specification for one member and returns its release.
-func (s EtcdSpec) validate(n Node) (version.Version, error) {
+// validate checks the specification for one member.
+func (s EtcdSpec) validate(n Node) error {
 	v, err := version.Parse(s.Version)
 	if err == nil {
 		err = version.CheckEtcd(v)
 	}
-	return v, errors.Join(err, slices.Concat(s.Cluster.checkName(), s.Check()).Err(), validateMembers("hosts", s.Members, n), requireCAs(s.Cluster.PKI, pki.EtcdCA))
+	return errors.Join(err, slices.Concat(s.Cluster.checkName(), s.Check()).Err(), validateMembers("hosts", s.Members, n), requireCAs(s.Cluster.PKI, pki.EtcdCA))
 }
 
 // Check reports a quota that is too small, and flags that the release does not have.
@@ -186,7 +182,7 @@ func (s EtcdSpec) Read(n Node, f Found) (EtcdSpec, error) {
 			return s, err
 		}
 	}
-	if _, err := s.validate(n); err != nil {
+	if err := s.validate(n); err != nil {
 		return s, fmt.Errorf("etcd on %s: %w", n.Name, err)
 	}
 	if quota, err := strconv.ParseInt(f.args(EtcdUnit).last("quota-backend-bytes"), 10, 64); err == nil && quota != DefaultEtcdQuota {
@@ -272,14 +268,6 @@ func BegunToken(content []byte) string {
 		}
 	}
 	return ""
-}
-
-// archOf returns the architecture in an artifact's upstream file name.
-func archOf(from []artifact.Artifact, name string) string {
-	if a, ok := artifact.Find(from, name); ok && strings.Contains(a.Path, "arm64") {
-		return "arm64"
-	}
-	return "amd64"
 }
 
 func withRenewal(early time.Duration, slots ...pki.Slot) []pki.Slot {

@@ -18,7 +18,10 @@ type KubeProxySpec struct {
 	Args   Args           // further flags
 }
 
-const kubeProxyUser = "system:kube-proxy"
+const (
+	kubeProxyUser    = "system:kube-proxy"
+	defaultProxyMode = "nftables"
+)
 
 // kubeProxyFiles are the files that readKubeProxy reads.
 var kubeProxyFiles = []string{unitPath(KubeProxyUnit), KubeProxyConfigPath}
@@ -52,7 +55,7 @@ func (w *worker) kubeProxyConfig() (map[string]any, error) {
 	base := &proxyconfig.KubeProxyConfiguration{
 		ClientConnection: componentbase.ClientConnectionConfiguration{Kubeconfig: KubeProxyKubeconfig},
 		HostnameOverride: w.node.Name,
-		Mode:             "nftables",
+		Mode:             defaultProxyMode,
 		ClusterCIDR:      w.spec.Cluster.PodCIDR.String(),
 	}
 	base.APIVersion, base.Kind = proxyconfig.SchemeGroupVersion.String(), "KubeProxyConfiguration"

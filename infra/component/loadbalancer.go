@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,6 +20,8 @@ type LoadBalancerSpec struct {
 	Port        int    // zero means 6443
 	StatsSocket string // empty means HAProxyStatsSocket
 }
+
+var loadBalancerPackages = []string{"haproxy"}
 
 // LoadBalancer returns what the load balancer's machine must look like: the distribution's HAProxy
 // with this project's configuration. The error is about the specification.
@@ -48,7 +51,7 @@ func LoadBalancer(spec LoadBalancerSpec, n Node) (Machine, error) {
 		// The package starts HAProxy with Debian's configuration, which listens on no port;
 		// host.Apply restarts it with this one. A package whose service opened ports with its
 		// default configuration would have to be kept from starting it.
-		Packages: []string{"haproxy"},
+		Packages: slices.Clone(loadBalancerPackages),
 		Files: []desired.File{
 			caFile(HAProxyCAPath, spec.Cluster.PKI.KubernetesCA),
 			{Path: HAProxyConfig, Mode: 0o644, Content: []byte(haproxyConfig(spec))},

@@ -82,7 +82,7 @@ func (m *Machine) addProgram(from []artifact.Artifact, name, description, kind s
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	bin, err := binary(from, name, desired.Install{Path: binPath(name)})
+	bin, err := binary(from, name)
 	if err != nil {
 		return err
 	}

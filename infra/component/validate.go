@@ -24,13 +24,13 @@ func requireCAs(ref pki.Ref, cas ...pki.CAName) error {
 	return errors.Join(errs...)
 }
 
-// binary returns the download of an artifact. Without members the download is the program itself.
-func binary(from []artifact.Artifact, name string, installs ...desired.Install) (desired.Binary, error) {
+// binary returns the download of an artifact, with what is installed of it.
+func binary(from []artifact.Artifact, name string) (desired.Binary, error) {
 	a, ok := artifact.Find(from, name)
 	if !ok {
 		return desired.Binary{}, fmt.Errorf("the artifacts do not include %s", name)
 	}
-	return desired.Binary{Name: a.Name, Version: a.Version, URL: a.URL, SHA256: a.SHA256, Installs: installs}, nil
+	return download(a), nil
 }
 
 func caFile(path, bundle string) desired.File {

@@ -42,6 +42,10 @@ func (r *machineResource) Create(ctx context.Context, req resource.CreateRequest
 		fail(err)
 		return
 	}
+	spec.BootCommand = r.data.bootCommand(ctx, m, req.Config, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
 	say := func(message string) { tflog.Info(ctx, message, map[string]any{"machine": m.Name.ValueString()}) }
 	say("machine: launching")
 	launch, err := client.LaunchMachine(ctx, spec, r.data.rand)

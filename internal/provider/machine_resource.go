@@ -54,6 +54,7 @@ type machineModel struct {
 	InstanceProfile   types.String         `tfsdk:"instance_profile"`
 	PowerState        types.String         `tfsdk:"power_state"`
 	User              types.String         `tfsdk:"user"`
+	Stage             types.Object         `tfsdk:"stage"` // write-only: null except in the configuration
 	Adopt             types.Bool           `tfsdk:"adopt"`
 	Tags              types.Map            `tfsdk:"tags"`
 	TagsAll           types.Map            `tfsdk:"tags_all"`
@@ -165,6 +166,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				Validators:          []validator.String{tf.LoginUser()},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
 			},
+			"stage":    stageAttribute(),
 			"adopt":    adoptAttribute(),
 			protection: protectionAttribute(),
 			"tags":     tagsAttribute(),

@@ -81,6 +81,9 @@ type providerData struct {
 		account, arn string
 	}
 
+	// staged holds the checksums that were looked up for stagings.
+	staged stagedChecksums
+
 	// warned holds the machines for which this run has printed a warning.
 	warned sync.Map
 	// gone holds the ids of instances that this run has found gone.

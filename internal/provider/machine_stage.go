@@ -1,0 +1,138 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-log/tflog"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/host"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
+)
+
+// stageModel is stage of k8s_machine.
+type stageModel struct {
+	Kubernetes types.String `tfsdk:"kubernetes_version"`
+	Etcd       types.String `tfsdk:"etcd_version"`
+	Containerd types.String `tfsdk:"containerd_version"`
+	Runc       types.String `tfsdk:"runc_version"`
+	CNIPlugins types.String `tfsdk:"cni_plugins_version"`
+}
+
+// stageAttribute returns stage. It is write-only, since it matters only while the machine is launched:
+// neither the state nor a plan has it, so that another release touches no machine.
+func stageAttribute() schema.SingleNestedAttribute {
+	version := func(description string, check validator.String) schema.StringAttribute {
+		return schema.StringAttribute{Optional: true, WriteOnly: true, MarkdownDescription: description, Validators: []validator.String{check}}
+	}
+	return schema.SingleNestedAttribute{
+		Optional: true, WriteOnly: true,
+		MarkdownDescription: "Releases that the machine's roles will install. From its first boot on the machine downloads and verifies them in the background, so that the roles find them there: on a " +
+			"controller etcd and the control plane, on a worker everything of a worker and its packages, on a load balancer HAProxy's package, for which `{}` is enough. The same object can be given to " +
+			"all machines. Nothing is installed or started before its role says so, and a role fetches itself what is not there or is another release. It matters only when the machine is launched: " +
+			"it is in neither plans nor the state, and a change does nothing. Needs Terraform 1.11. Default: none, the roles download everything.",
+		Attributes: map[string]schema.Attribute{
+			"kubernetes_version":  version("`version` of `k8s_control_plane` and `k8s_worker_pool`. Default: none, which on a worker means no downloads at all.", kubernetesVersion()),
+			"etcd_version":        version("`version` of `k8s_etcd_cluster`. Default: none.", etcdVersion()),
+			"containerd_version":  version("`containerd_version` of `k8s_worker_pool`. Default: its default.", containerdVersion()),
+			"runc_version":        version("`runc_version` of `k8s_worker_pool`. Default: its default.", releaseVersion()),
+			"cni_plugins_version": version("`cni_plugins_version` of `k8s_worker_pool`. Default: its default.", releaseVersion()),
+		},
+	}
+}
+
+// stagedChecksums are the checksums that were looked up for stagings, by path in the mirror's layout.
+type stagedChecksums struct {
+	sync.Mutex
+	sums map[string]string // empty if it could not be found out
+}
+
+// stagedLookup limits the lookup of checksums for all machines together: a staging is not worth more.
+const stagedLookup = 10 * time.Second
+
+// add sets the missing checksums of artifacts. Those that cannot be found out stay empty.
+func (s *stagedChecksums) add(ctx context.Context, c *artifact.Catalog, as []artifact.Artifact) error {
+	s.Lock()
+	defer s.Unlock()
+	if s.sums == nil {
+		s.sums = map[string]string{}
+	}
+	var unknown []artifact.Artifact
+	for i := range as {
+		sum, asked := s.sums[as[i].Path]
+		if as[i].SHA256 == "" {
+			as[i].SHA256 = sum
+		}
+		if as[i].SHA256 == "" && !asked {
+			unknown = append(unknown, as[i])
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, stagedLookup)
+	defer cancel()
+	err := c.Resolve(ctx, unknown)
+	for _, a := range unknown {
+		s.sums[a.Path] = a.SHA256
+	}
+	for i := range as {
+		if as[i].SHA256 == "" {
+			as[i].SHA256 = s.sums[as[i].Path]
+		}
+	}
+	return err
+}
+
+// bootCommand returns the command with which a new machine stages what its roles will install; empty
+// if there is nothing. What cannot be staged is no error.
+func (d *providerData) bootCommand(ctx context.Context, m machineModel, config tfsdk.Config, diags *diag.Diagnostics) string {
+	var object types.Object
+	diags.Append(config.GetAttribute(ctx, path.Root("stage"), &object)...)
+	stage, ok := tf.Object[stageModel](ctx, object, diags)
+	if !ok {
+		return ""
+	}
+	state, err := d.staged.state(ctx, d.catalog, infraaws.Role(m.Role.ValueString()), component.Releases{
+		Kubernetes: stage.Kubernetes.ValueString(), Etcd: stage.Etcd.ValueString(), Containerd: stage.Containerd.ValueString(),
+		Runc: stage.Runc.ValueString(), CNIPlugins: stage.CNIPlugins.ValueString(),
+	})
+	command, invalid := host.StageCommand(state)
+	if err = errors.Join(err, invalid); err != nil {
+		tflog.Warn(ctx, "machine: not everything is staged", map[string]any{"machine": m.Name.ValueString(), "error": strings.TrimSpace(err.Error())})
+	}
+	return command
+}
+
+// state returns what a machine of a role fetches ahead. It is valid also with an error.
+func (s *stagedChecksums) state(ctx context.Context, c *artifact.Catalog, role infraaws.Role, r component.Releases) (desired.State, error) {
+	var downloads []artifact.Artifact
+	var packages []string
+	var err error
+	switch role {
+	case infraaws.RoleController:
+		downloads, err = r.Controller(c)
+	case infraaws.RoleWorker:
+		downloads, err = r.Worker(c)
+		packages = component.WorkerPackages()
+	case infraaws.RoleLoadBalancer:
+		packages = component.LoadBalancerPackages()
+	}
+	if err == nil || errors.Is(err, artifact.ErrUnknownChecksum) {
+		err = s.add(ctx, c, downloads)
+	}
+	return component.Staged(downloads, packages), err
+}

@@ -1,0 +1,117 @@
+package provider
+
+import (
+	"compress/gzip"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// stagingScript matches the packed script in user data.
+var stagingScript = regexp.MustCompile(`printf %s ([A-Za-z0-9+/=]+) `)
+
+// staging returns the script that a machine got to stage what its roles will install; empty if it got
+// none.
+func (c cloud) staging(t *testing.T, machine *instance) string {
+	t.Helper()
+	// YAML breaks long lines between words.
+	found := stagingScript.FindStringSubmatch(strings.Join(strings.Fields(c.userData(machine)), " "))
+	if found == nil {
+		return ""
+	}
+	packed, err := base64.StdEncoding.DecodeString(found[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := gzip.NewReader(strings.NewReader(string(packed)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(script)
+}
+
+// TestStage checks what a new machine is told to fetch, and that stage matters only then: it is never a
+// change, whatever becomes of it.
+func TestStage(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	var sums strings.Builder
+	for n, line := range strings.Split(strings.TrimSpace(downloads), "\n") { // one for each file
+		fmt.Fprintf(&sums, "%064x  %s\n", n, strings.Fields(line)[1])
+	}
+	c.more = values{"artifact_checksums": sums.String(), "artifact_mirror": "http://mirror.example.com"} // one that is not asked for checksums
+	c = c.process(t)
+	network := c.instance("k8s_network")
+	network.must(networkConfig())
+	everything := values{"kubernetes_version": "1.36.4", "etcd_version": "3.6.16"}
+	for _, tt := range []struct {
+		name, role string
+		stage      values
+		has        []string
+		lacks      []string
+	}{
+		{"controller-0", "controller", everything, []string{"/etcd-v3.6.16-linux-amd64.tar.gz", "/kube-apiserver", "/kube-controller-manager", "/kube-scheduler"}, []string{"/kubelet", "haproxy"}},
+		{"worker-1", "worker", everything, []string{"/kubelet", "/kube-proxy", "/containerd-2.3.7-linux-amd64.tar.gz", "/runc.amd64", "/cni-plugins", "stage_packages 'nftables'"}, []string{"/kube-apiserver", "/etcd-"}},
+		{"lb-0", "lb", values{}, []string{"stage_packages 'haproxy'"}, []string{"stage_program '"}},
+		// The checksums of Kubernetes 1.35.8 are not known.
+		{"controller-1", "controller", values{"kubernetes_version": "1.35.8", "etcd_version": "3.6.16"}, []string{"/etcd-v3.6.16"}, []string{"/kube-apiserver"}},
+		{"controller-2", "controller", values{"kubernetes_version": "1.35.8"}, nil, nil},
+		{"controller-3", "controller", nil, nil, nil},
+	} {
+		machine := c.instance("k8s_machine")
+		config := func(stage any) values {
+			return values{"name": tt.name, "role": tt.role, "network": network.get("ref"), "stage": stage}
+		}
+		var stage any
+		if tt.stage != nil {
+			stage = tt.stage
+		}
+		machine.must(config(stage))
+		script := c.staging(t, machine)
+		if (script == "") != (tt.has == nil) {
+			t.Errorf("%s: a script of %d bytes", tt.name, len(script))
+		}
+		for _, s := range tt.has {
+			if !strings.Contains(script, s) {
+				t.Errorf("%s does not stage %s", tt.name, s)
+			}
+		}
+		for _, s := range tt.lacks {
+			if strings.Contains(script, s) {
+				t.Errorf("%s stages %s", tt.name, s)
+			}
+		}
+		imported := c.instance("k8s_machine")
+		imported.imports(machine.get("id").(string))
+		for _, later := range []any{stage, nil, values{"kubernetes_version": "1.37.1"}, values{"containerd_version": "2.2.0"}} {
+			machine.settled(config(later))
+			imported.settled(config(later))
+		}
+		if got := machine.get("stage"); got != nil {
+			t.Errorf("%s: the state has stage: %v", tt.name, got)
+		}
+	}
+}
+
+func TestStageIsChecked(t *testing.T) {
+	t.Parallel()
+	machine := offlineCore(t).instance("k8s_machine")
+	for name, bad := range map[string]string{
+		"kubernetes_version": "1.2.3", "etcd_version": "3.4.0", "containerd_version": "1.7.0", "runc_version": "latest", "cni_plugins_version": "v",
+	} {
+		got := machine.plan(values{"name": "worker-0", "role": "worker", "network": unknown, "stage": values{name: bad}}).failure()
+		if !strings.HasPrefix(got, `"stage").AttributeName("`+name+`")`) || !strings.Contains(got, bad) {
+			t.Errorf("%s = %q: %q", name, bad, got)
+		}
+		if got := machine.plan(values{"name": "worker-0", "role": "worker", "network": unknown, "stage": values{name: unknown}}).failure(); got != "" {
+			t.Errorf("unknown %s: %s", name, got)
+		}
+	}
+}
