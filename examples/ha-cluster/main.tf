@@ -21,6 +21,7 @@ resource "k8s_machine" "controller" {
   private_ip       = cidrhost(k8s_network.this.node_cidr, 10 + count.index)
   instance_type    = var.instance_type
   ami              = var.ami
+  stage            = local.stage
   instance_profile = var.controller_profile
   data_volume      = var.data_volume_size == null ? null : { id = k8s_volume.etcd[count.index].id }
 }
@@ -34,6 +35,7 @@ resource "k8s_machine" "worker" {
   pod_cidr      = cidrsubnet(var.pod_cidr, 8, count.index)
   instance_type = var.instance_type
   ami           = var.ami
+  stage         = local.stage
 }
 
 resource "k8s_machine" "lb" {
@@ -43,6 +45,7 @@ resource "k8s_machine" "lb" {
   private_ip    = cidrhost(k8s_network.this.node_cidr, 30)
   instance_type = var.instance_type
   ami           = var.ami
+  stage         = local.stage
 }
 
 resource "k8s_pki" "this" {

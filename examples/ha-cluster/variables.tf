@@ -30,6 +30,14 @@ variable "etcd_version" {
   default = "3.6.16"
 }
 
+# What the roles will install. Every machine fetches its part from its first boot on.
+locals {
+  stage = {
+    kubernetes_version = var.kubernetes_version
+    etcd_version       = var.etcd_version
+  }
+}
+
 variable "paused" {
   type        = bool
   default     = false

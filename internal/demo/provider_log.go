@@ -21,11 +21,11 @@ type step struct {
 var milestones = []struct{ name, from, to string }{
 	{"launch the machines", "machine: launching", "machine: running"},
 	{"SSH ready, host key rotated", "machine: running", "machine: ready"},
-	{"etcd: download", "etcd: downloading ahead", "unpacking etcd"},
+	{"etcd: install", "etcd: downloading ahead", "restart etcd.service"},
 	{"etcd: start, all healthy", "restart etcd.service", "etcd: healthy"},
-	{"control plane: download", "downloading kube-apiserver", "restart kube-apiserver.service"},
+	{"control plane: install", "control plane: applying", "restart kube-apiserver.service"},
 	{"API servers ready", "restart kube-apiserver.service", "API server: ready"},
-	{"workers: download", "downloading kubelet", "restart containerd.service"},
+	{"workers: install", "worker: applying", "restart containerd.service"},
 	{"nodes Ready", "restart kubelet.service", "node: Ready"},
 	{"CoreDNS available", "addon: applied", "is available"},
 }

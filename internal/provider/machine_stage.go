@@ -3,7 +3,6 @@ package provider
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"time"
 
@@ -112,7 +111,7 @@ func (d *providerData) bootCommand(ctx context.Context, m machineModel, config t
 	})
 	command, invalid := host.StageCommand(state)
 	if err = errors.Join(err, invalid); err != nil {
-		tflog.Warn(ctx, "machine: not everything is staged", map[string]any{"machine": m.Name.ValueString(), "error": strings.TrimSpace(err.Error())})
+		tflog.Warn(ctx, "machine: not everything is staged", map[string]any{"machine": m.Name.ValueString(), "error": err.Error()})
 	}
 	return command
 }

@@ -8,4 +8,5 @@ resource "k8s_machine" "example" {
   instance_type    = "m7i.large"
   root_volume_size = 100
   instance_profile = "k8s-worker"
+  stage            = { kubernetes_version = var.kubernetes_version }
 }
