@@ -243,11 +243,20 @@ enablement() {
 	out=$(systemctl --no-reload "$verb" -- "$@" 2>&1) || die "$verb" "$*" '' "$out"
 }
 
+# unmask unit...: a mask is a link in place of the unit's file.
 unmask() {
-	systemctl --no-reload unmask -- "$@" >/dev/null 2>&1
-	systemctl --no-reload --runtime unmask -- "$@" >/dev/null 2>&1
-	:
+	for unit; do
+		for dir in $unit_dirs; do
+			[ -L "$dir/$unit" ] || continue
+			systemctl --no-reload unmask -- "$@" >/dev/null 2>&1
+			systemctl --no-reload --runtime unmask -- "$@" >/dev/null 2>&1
+			return 0
+		done
+	done
 }
+
+# afresh unit...: earlier failures do not count against the starts that follow.
+afresh() { systemctl reset-failed -- "$@" 2>/dev/null || :; }
 
 daemon_reload() {
 	remaining
@@ -257,7 +266,6 @@ daemon_reload() {
 # unit verb unit: waits until systemd is done with it.
 unit() {
 	progress "$1 $2"
-	case $1 in start | restart) systemctl reset-failed -- "$2" 2>/dev/null ;; esac
 	remaining
 	out=$(timeout "$left" systemctl "$1" -- "$2" 2>&1) || {
 		[ $? -ne 124 ] || out="systemd is not done with it after $left s"

@@ -188,7 +188,7 @@ func (p plan) script(want desired.State, opts Options, limit int) string {
 
 // unitCalls brings the units into their states, in order, once all files are in place.
 func (p plan) unitCalls(s *script, opts Options) {
-	var enable, disable, unmask, started []string
+	var enable, disable, unmask []string
 	for _, u := range p.units {
 		if !u.ensure {
 			continue
@@ -211,6 +211,7 @@ func (p plan) unitCalls(s *script, opts Options) {
 	if opts.SkipRestart {
 		return
 	}
+	s.callAll("afresh", p.starting())
 	for _, u := range p.units {
 		switch {
 		case !u.Active:
@@ -219,10 +220,8 @@ func (p plan) unitCalls(s *script, opts Options) {
 		// so that a start would do nothing.
 		case u.action == "restart", u.ensure && len(p.packages) > 0:
 			s.call("unit", "restart", u.Name)
-			started = append(started, u.Name)
 		case u.ensure:
 			s.call("unit", "start", u.Name)
-			started = append(started, u.Name)
 			if u.action == "reload" {
 				s.call("unit", "reload", u.Name)
 			}
@@ -230,7 +229,17 @@ func (p plan) unitCalls(s *script, opts Options) {
 			s.call("unit", "reload", u.Name)
 		}
 	}
-	s.callAll("settled", started)
+	s.callAll("settled", p.starting())
+}
+
+// starting returns the units that are started or restarted.
+func (p plan) starting() (names []string) {
+	for _, u := range p.units {
+		if u.Active && (u.ensure || u.action == "restart") {
+			names = append(names, u.Name)
+		}
+	}
+	return names
 }
 
 // script builds a shell script.

@@ -152,7 +152,11 @@ func TestRepair(t *testing.T) {
 		{"unit stopped", func() { m.write("state/active.app.service", "inactive") }, "unit app.service: stopped, wanted running", unitStarts{app: 1}},
 		{"unit failed", func() { m.write("state/active.other.service", "failed") }, "unit other.service: failed, wanted running", unitStarts{other: 1}},
 		{"unit disabled", func() { must(os.Remove(m.file("state/enabled.app.service"))) }, "unit app.service: disabled, wanted enabled", unitStarts{}},
-		{"unit masked", func() { m.write("state/masked.app.service", "") }, "unit app.service: masked, wanted enabled", unitStarts{}},
+		{"unit masked", func() {
+			must(os.MkdirAll(m.file("control"), 0o755))
+			must(os.Symlink("/dev/null", m.file("control/app.service")))
+			m.write("state/masked.app.service", "")
+		}, "unit app.service: masked, wanted enabled", unitStarts{}},
 		{"daemon-reload forgotten", func() { m.write("state/loaded.app.service", "old") },
 			"unit app.service: systemd has not loaded its files as they are on disk (needs daemon-reload)", unitStarts{app: 1}},
 		{"foreign drop-in", func() {
