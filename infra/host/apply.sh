@@ -15,10 +15,6 @@ fail() {
 	exit 1
 }
 
-# started pid: when the process started, in ticks since the boot (proc(5)). With it a
-# pid that another process has by now is told apart.
-started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20; }
-
 begin() {
 	frame begin # ends whatever a login shell may have printed
 	deadline=$(($(date +%s) + limit))
@@ -53,8 +49,19 @@ lock() {
 		since=${since%%.*}
 		if [ ! "$since" ] || [ "$(started "${owner%%.*}")" != "$since" ]; then rm -rf -- "$dir"; fi
 	done
+	hurry
 	# Others may be at work on downloads of theirs. What nobody wants for a day is left over.
 	find "$cache" -mindepth 1 -maxdepth 1 -mmin +1440 -exec rm -rf -- {} + 2>/dev/null
+}
+
+# hurry ends the low priority of a staging: from now on something waits for it.
+hurry() {
+	for file in "$run"/ahead.*; do
+		[ -e "$file" ] || continue
+		read -r pid since <"$file"
+		[ "$(started "$pid")" != "$since" ] || renice -n 0 -g "$pid" >/dev/null 2>&1
+		rm -f -- "$file"
+	done
 }
 
 # --- kernel -------------------------------------------------------------------

@@ -32,6 +32,10 @@ remaining() {
 	[ "$left" -gt 0 ] || left=1
 }
 
+# started pid: when the process started, in ticks since the boot (proc(5)). With it a
+# pid that another process has by now is told apart.
+started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20; }
+
 # claim digest: waits until no other process is at work on the download. Descriptor 8
 # has the lock, also in a curl or tar that outlives the shell, until it is closed.
 claim() {

@@ -25,6 +25,7 @@ install_packages() {
 await_staged_packages() {
 	[ -e "$run/packages" ] || return 0
 	! flock -n "$run/packages" true || return 0
+	hurry
 	progress "waiting for packages that are being downloaded ahead"
 	remaining
 	[ "$left" -le "$archive_patience" ] || left=$archive_patience

@@ -80,10 +80,10 @@ func (l layout) stageScript(want desired.State) (string, error) {
 	var s script
 	s.WriteString("programs() {\n:\n" + programs.String() + "}\n")
 	fmt.Fprintf(&s, "tmpfiles=%s\n", quote(l.tmpfiles))
-	s.call("stage_begin")
-	s.WriteString("case $1 in\nprograms) stage_programs ;;\npackages)\n")
+	s.WriteString("stage_begin \"$1\"\n" +
+		"case $1 in\nprograms) stage_programs ;;\npackages)\n")
 	s.callAll("stage_packages", want.Packages)
-	s.WriteString(";;\nesac\nexit 0\n")
+	s.WriteString(";;\nesac\nrm -f -- \"$run/ahead.$1\"\nexit 0\n")
 	return withoutComments(l.preamble() + downloadFunctions + packageFunctions + stageFunctions + s.String()), nil
 }
 

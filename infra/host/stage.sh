@@ -15,8 +15,9 @@ die() {
 	exit 0
 }
 
-# stage_begin ends everything if there is not enough room.
+# stage_begin what: ends everything if there is not enough room.
 stage_begin() {
+	what=$1
 	limit=$stage_limit
 	deadline=$(($(date +%s) + limit))
 	command -v flock >/dev/null || die stage '' '' 'flock is not on the machine'
@@ -26,6 +27,8 @@ stage_begin() {
 		read -r _ _ _ free _
 		[ "$free" -ge "$stage_room" ]
 	} || die stage '' '' "less than $stage_room KiB are free on $cache"
+	# An apply may want to know which processes these are (hurry in apply.sh).
+	echo "$$ $(started $$)" >"$run/ahead.$what"
 	# What no role takes is removed after a day.
 	mkdir -p -- "$tmpfiles" && printf 'e %s - - - 1d\n' "$cache" >"$tmpfiles/k8s-from-scratch.conf"
 }

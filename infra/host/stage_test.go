@@ -28,7 +28,7 @@ func (m *localMachine) startStaging(want desired.State, what string) *staging {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	s := &staging{cmd: exec.Command("sh", "-c", script, "sh", what)} //nolint:noctx // killed with its group
+	s := &staging{cmd: exec.Command("nice", "-n", "10", "sh", "-c", script, "sh", what)} //nolint:noctx // killed with its group
 	s.cmd.Env = []string{"PATH=" + m.path, "FAKE_STATE=" + m.file("state")}
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.out
@@ -223,10 +223,16 @@ func TestApplyDuringStaging(t *testing.T) {
 	web.hold["/tools-1.tar.gz"] = release
 	s := m.startStaging(want, "programs")
 	m.appear("cache/" + want.Binaries[1].SHA256 + ".part")
+	if p, err := syscall.Getpriority(syscall.PRIO_PGRP, s.cmd.Process.Pid); err != nil || 20-p != 10 {
+		t.Fatalf("the staging has the nice value %d: %v", 20-p, err)
+	}
 
 	other := want
 	other.Binaries = want.Binaries[:1]
 	rec := m.converge(other, Record{})
+	if p, err := syscall.Getpriority(syscall.PRIO_PGRP, s.cmd.Process.Pid); err != nil || 20-p != 0 {
+		t.Errorf("something waits for the staging, and its nice value is %d: %v", 20-p, err)
+	}
 	close(release)
 	m.converge(want, rec)
 	if err := s.cmd.Wait(); err != nil {
