@@ -78,7 +78,7 @@ func TestManyMachines(t *testing.T) {
 		f.counts("delete", nil, map[string]int{"TerminateInstances": 1, "DeleteRoute": 1}, func() map[int]string {
 			return f.each(func(_ int, m *instance) change { return m.dismiss() })
 		})
-		f.core.fatal(f.network.dismiss().errors)
+		f.fatal(f.network.dismiss().errors)
 		f.account.Empty()
 	}
 }
@@ -154,6 +154,6 @@ func TestCapacityRunsOut(t *testing.T) {
 	if failed := f.each(func(_ int, m *instance) change { return m.dismiss() }); len(failed) > 0 {
 		t.Errorf("delete: %v", failed)
 	}
-	f.core.fatal(f.network.dismiss().errors)
+	f.fatal(f.network.dismiss().errors)
 	f.account.Empty()
 }
