@@ -29,8 +29,9 @@ var kinds = []struct {
 		{"milliseconds", "for so long"}, {"calls", "or for so many lookups"}, {"action", "only ids that this action makes, such as CreateInstanceProfile; may hold *"},
 	}, "eventual milliseconds=500"},
 	{"capacity", "Have no capacity (InsufficientInstanceCapacity)", []field{
-		{"count", "so many times"}, {"action", "RunInstances (default) or StartInstances"},
-	}, "capacity count=2 action=StartInstances"},
+		{"instances", "for more than so many instances (0)"}, {"instance_type", "of this type; may hold *"}, {"zone", "in this availability zone; may hold *"},
+		{"count", "so many times"}, {"action", "RunInstances (default) or StartInstances; may hold *"},
+	}, "capacity instances=4 instance_type='t3.*' zone=us-east-1a"},
 	{"slow-start", "Keep launched instances pending", []field{{"seconds", "for so long"}, {"count", "so many instances"}}, "slow-start seconds=20"},
 	{"short-sessions", "Let the sessions that STS issues end soon", []field{{"seconds", "after so long"}}, "short-sessions seconds=30"},
 	{"forget", "Show terminated instances only for a while", []field{{"seconds", "for so long"}}, "forget seconds=5"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync/atomic"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -99,6 +100,10 @@ type Client struct {
 	defaultTags map[string]string
 	retryers    retryers
 	images      imageCache
+	zones       zoneCache
+	tables      tableCache
+	lookups     *lookups
+	booting     atomic.Int32 // machines that are waited for on SSH
 }
 
 // retryers are the services' retryers, for calls that wrap them.
@@ -185,8 +190,8 @@ func New(ctx context.Context, c Config) (*Client, error) {
 		})
 	}
 	plain := newEC2()
-	return &Client{
-		EC2: newEC2(nameMissing(func(ctx context.Context, id string) error { return look(ctx, plain, id) })),
+	client := &Client{
+		EC2: newEC2(new(pacer).pace, nameMissing(func(ctx context.Context, id string) error { return look(ctx, plain, id) })),
 		S3: s3.NewFromConfig(loaded, func(o *s3.Options) {
 			o.BaseEndpoint, o.Retryer = endpoint(c.Endpoints.S3, o.BaseEndpoint), newRetryer(c)
 			// That S3 knows no digest of an object is no news: somebody else may have written it.
@@ -203,7 +208,9 @@ func New(ctx context.Context, c Config) (*Client, error) {
 		Region:      loaded.Region,
 		defaultTags: maps.Clone(c.DefaultTags),
 		retryers:    retryers,
-	}, nil
+	}
+	client.lookups = newLookups(client)
+	return client, nil
 }
 
 // fewAttempts is for the call with a web identity token: the SDK retries it also when STS does not

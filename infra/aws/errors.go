@@ -47,8 +47,8 @@ func Advice(err error) string {
 	case "ExpiredToken", "ExpiredTokenException", "RequestExpired":
 		return "The credentials have expired, or the clock of this computer is wrong: renew them and run apply again; it continues where it stopped."
 	case "InsufficientInstanceCapacity":
-		return offered(err) + "AWS has no capacity for this instance type in the availability zone right now: run apply again later, " +
-			"or choose another instance_type or availability_zone."
+		return offered(err) + "AWS has no capacity for one more instance of this type in the availability zone right now: run apply again later, which continues with " +
+			"what is missing, or choose another instance_type, a subnet in another zone, or fewer machines."
 	case "Unsupported":
 		return offered(err) + "Not every availability zone has every instance type: choose another instance_type, or set availability_zone of the network " +
 			"to a zone that has it, which replaces the network and every machine."

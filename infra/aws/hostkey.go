@@ -143,7 +143,7 @@ func (c *Client) launchKeyOf(ctx context.Context, id string) (string, error) {
 	return strings.TrimSpace(parsed.HostKeys["ed25519_public"]), nil
 }
 
-// sshPoll is the pause between attempts to reach a booting machine.
+// sshPoll is the shortest pause between attempts to reach a booting machine.
 const sshPoll = 100 * time.Millisecond
 
 // replaceHostKey makes sure that the machine uses a host key that only it knows, and returns its
@@ -162,7 +162,7 @@ func (c *Client) replaceHostKey(ctx context.Context, spec MachineSpec, m Machine
 	}
 	m.Name, m.User = spec.Name, spec.User
 	first := connect(m, pinned)
-	if err := c.aliveWhile(ctx, m.ID, func(ctx context.Context) error { return first.WaitReady(ctx, sshPoll) }); err != nil {
+	if err := c.awaitSSH(ctx, m.ID, first); err != nil {
 		return "", fmt.Errorf("wait for SSH: %w", err)
 	}
 	key, err := deed.PrepareHostKey(ctx, first, launchKey)
@@ -198,14 +198,14 @@ func (c *Client) switchTo(ctx context.Context, m Machine, key string, before []s
 	either, own := connect(m, append(slices.Clone(before), key)), connect(m, []string{key})
 	for attempt := 1; ; attempt++ {
 		// This opens a new connection, and for a moment nothing may listen.
-		err := c.aliveWhile(ctx, m.ID, func(ctx context.Context) error { return either.WaitReady(ctx, sshPoll) })
+		err := c.awaitSSH(ctx, m.ID, either)
 		if err == nil {
 			err = deed.SwitchHostKey(ctx, either)
 		}
 		if err != nil {
 			return fmt.Errorf("switch to its own SSH host key: %w", err)
 		}
-		err = c.aliveWhile(ctx, m.ID, func(ctx context.Context) error { return own.WaitReady(ctx, sshPoll) })
+		err = c.awaitSSH(ctx, m.ID, own)
 		if err == nil {
 			return nil
 		}

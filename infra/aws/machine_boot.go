@@ -7,7 +7,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
@@ -24,6 +23,19 @@ const (
 
 // errSilent says that SSH does not answer on a machine that booted long ago.
 var errSilent = errors.New("its SSH port cannot be reached")
+
+// sshShare is by how much each machine that is waited for lengthens the pause between attempts to
+// reach one.
+const sshShare = 10 * time.Millisecond
+
+// awaitSSH waits until a machine answers on SSH. The more machines are waited for, the longer are the
+// pauses.
+func (c *Client) awaitSSH(ctx context.Context, id string, shell Shell) error {
+	waiting := c.booting.Add(1)
+	defer c.booting.Add(-1)
+	pause := max(sshPoll, time.Duration(waiting)*sshShare)
+	return c.aliveWhile(ctx, id, func(ctx context.Context) error { return shell.WaitReady(ctx, pause) })
+}
 
 // aliveWhile runs wait, and ends it if EC2 says that the instance will never answer or booted long
 // ago.
@@ -50,7 +62,7 @@ func (c *Client) alive(ctx context.Context, id string, grace time.Duration, wait
 			return err
 		case <-time.After(aliveInterval):
 		}
-		i, err := c.instance(ctx, id, c.retryUntilKnown())
+		i, err := c.watch(ctx, id, settleAttempts)
 		switch {
 		case errors.Is(err, ErrNotFound):
 			cancel(err)
@@ -67,12 +79,8 @@ func (c *Client) alive(ctx context.Context, id string, grace time.Duration, wait
 
 // healthy reports whether EC2's reachability checks have passed.
 func (c *Client) healthy(ctx context.Context, id string) bool {
-	out, err := c.EC2.DescribeInstanceStatus(ctx, &ec2.DescribeInstanceStatusInput{InstanceIds: []string{id}})
-	if err != nil || len(out.InstanceStatuses) == 0 {
-		return false
-	}
-	s := out.InstanceStatuses[0].InstanceStatus
-	return s != nil && s.Status == types.SummaryStatusOk
+	ok, _, err := c.lookups.healthy.ask(ctx, id)
+	return err == nil && ok
 }
 
 // AwaitBoot waits for SSH on a recently started machine: EC2 reports it as running before it has
@@ -92,7 +100,7 @@ func (c *Client) AwaitBoot(ctx context.Context, m Machine, connect Connect) erro
 // start.
 func (c *Client) WaitMachine(ctx context.Context, m Machine, connect Connect) error {
 	shell := connect(m, []string{m.HostKey})
-	if err := c.aliveWhile(ctx, m.ID, func(ctx context.Context) error { return shell.WaitReady(ctx, sshPoll) }); err != nil {
+	if err := c.awaitSSH(ctx, m.ID, shell); err != nil {
 		return fmt.Errorf("machine %s (%s): wait for SSH: %w", m.Name, m.ID, err)
 	}
 	return nil

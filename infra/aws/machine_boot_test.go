@@ -26,15 +26,15 @@ func healthyEC2(id string) *Client {
 				{InstanceId: sdk.String(id), State: &types.InstanceState{Name: types.InstanceStateNameRunning}}}}}}
 		case *ec2.DescribeInstanceStatusInput:
 			out.Result = &ec2.DescribeInstanceStatusOutput{InstanceStatuses: []types.InstanceStatus{
-				{InstanceStatus: &types.InstanceStatusSummary{Status: types.SummaryStatusOk}}}}
+				{InstanceId: sdk.String(id), InstanceStatus: &types.InstanceStatusSummary{Status: types.SummaryStatusOk}}}}
 		default:
 			err = fmt.Errorf("unexpected call %T", in.Parameters)
 		}
 		return out, md, err
 	})
-	return &Client{EC2: ec2.New(ec2.Options{Region: "eu-central-1", APIOptions: []func(*middleware.Stack) error{
+	return withLookups(&Client{EC2: ec2.New(ec2.Options{Region: "eu-central-1", APIOptions: []func(*middleware.Stack) error{
 		func(s *middleware.Stack) error { return s.Initialize.Add(answer, middleware.Before) },
-	}})}
+	}})})
 }
 
 // A machine that refuses connections gets more time than one that does not answer: only in the

@@ -18,7 +18,7 @@ func (c *Client) DeleteMachine(ctx context.Context, id string, spec MachineSpec)
 	var tables []types.RouteTable
 	err := c.CheckMachine(ctx, id, spec)
 	if err == nil && spec.PodCIDR.IsValid() && spec.VPCID != "" {
-		tables, err = c.routeTables(ctx, spec.VPCID)
+		tables, err = c.sharedTables(ctx, spec.VPCID)
 	}
 	if err == nil {
 		g, gctx := errgroup.WithContext(ctx)
@@ -35,7 +35,7 @@ func (c *Client) DeleteMachine(ctx context.Context, id string, spec MachineSpec)
 // CheckMachine returns a ClaimedError if the instance is another's, and an error if whose it is
 // cannot be read. An instance that does not exist is no error.
 func (c *Client) CheckMachine(ctx context.Context, id string, spec MachineSpec) error {
-	i, err := c.instance(ctx, id, c.retryOn(doubtAttempts, notYet...))
+	i, err := c.watch(ctx, id, doubtAttempts)
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (c *Client) terminate(ctx context.Context, id string) error {
 
 func (c *Client) awaitTerminated(ctx context.Context, id string) error {
 	return poll(ctx, "wait until it is terminated", func(ctx context.Context) (bool, string, error) {
-		i, err := c.instance(ctx, id)
+		i, err := c.watch(ctx, id, 1)
 		switch {
 		case errors.Is(err, ErrNotFound):
 			return stateOf(i) != types.InstanceStateNameShuttingDown, "shutting-down", nil

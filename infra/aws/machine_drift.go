@@ -244,7 +244,7 @@ func (c *Client) waitState(ctx context.Context, id string, wanted types.Instance
 func (c *Client) waitUntil(ctx context.Context, id, what string, reached func(types.InstanceStateName) bool) (types.Instance, error) {
 	var found types.Instance
 	err := poll(ctx, fmt.Sprintf("wait until instance %s %s", id, what), func(ctx context.Context) (bool, string, error) {
-		i, err := c.instance(ctx, id, c.retryUntilKnown())
+		i, err := c.watch(ctx, id, settleAttempts)
 		if err != nil {
 			return false, "", err
 		}

@@ -30,7 +30,7 @@ func (c *Client) instance(ctx context.Context, id string, opts ...func(*ec2.Opti
 		for _, i := range r.Instances {
 			if sdk.ToString(i.InstanceId) == id {
 				if slices.Contains(gone, stateOf(i)) {
-					return i, fmt.Errorf("instance %s is %s (%s) and %w any more", id, stateOf(i), reason(i), ErrNotFound)
+					return i, goneError(i)
 				}
 				return i, nil
 			}
@@ -53,21 +53,11 @@ func reason(i types.Instance) string {
 // instances returns every instance with the machine's tags, including terminated ones that EC2
 // still lists.
 func (c *Client) instances(ctx context.Context, cluster, name string) ([]types.Instance, error) {
-	pages := ec2.NewDescribeInstancesPaginator(c.EC2, &ec2.DescribeInstancesInput{Filters: []types.Filter{
-		tagFilter(TagCluster, cluster), tagFilter(TagKind, kindMachine), tagFilter(TagResource, name),
-	}})
-	var out []types.Instance
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("look for instances of machine %s: %w", name, err)
-		}
-		for _, r := range page.Reservations {
-			out = append(out, r.Instances...)
-		}
+	found, _, err := c.lookups.machines.ask(ctx, machineName{cluster, name})
+	if err != nil {
+		return nil, fmt.Errorf("look for instances of machine %s: %w", name, err)
 	}
-	slices.SortFunc(out, func(a, b types.Instance) int { return compareStrings(a.InstanceId, b.InstanceId) })
-	return out, nil
+	return found, nil
 }
 
 // observation is everything that EC2 knows of a machine.
@@ -169,7 +159,7 @@ func (c *Client) ObserveMachine(ctx context.Context, id string, spec MachineSpec
 // DescribeMachine returns the machine as EC2 now describes it, without its volume. The error is
 // ErrNotFound if it certainly does not exist any more.
 func (c *Client) DescribeMachine(ctx context.Context, id string) (Machine, error) {
-	i, err := c.instance(ctx, id, c.retryOn(doubtAttempts, notYet...))
+	i, err := c.watch(ctx, id, doubtAttempts)
 	return machineOf(i), err
 }
 
@@ -212,35 +202,32 @@ func (c *Client) FindMachine(ctx context.Context, id string) (Machine, netip.Pre
 	return m, netip.Prefix{}, nil
 }
 
-// FindMachines returns the running machines of a cluster, by role and name.
-func (c *Client) FindMachines(ctx context.Context, cluster string) ([]Machine, error) {
-	return c.findMachines(ctx, cluster, types.InstanceStateNameRunning)
+// FindMachines returns the running machines of a cluster, by role and name: those of the given roles, or
+// all if there are none.
+func (c *Client) FindMachines(ctx context.Context, cluster string, roles ...Role) ([]Machine, error) {
+	return c.findMachines(ctx, cluster, roles, types.InstanceStateNameRunning)
 }
 
 // FindAllMachines returns the machines of a cluster, also those that do not run, by role and name.
 func (c *Client) FindAllMachines(ctx context.Context, cluster string) ([]Machine, error) {
-	return c.findMachines(ctx, cluster, types.InstanceStateNamePending, types.InstanceStateNameRunning, types.InstanceStateNameStopping, types.InstanceStateNameStopped)
+	return c.findMachines(ctx, cluster, nil, types.InstanceStateNamePending, types.InstanceStateNameRunning, types.InstanceStateNameStopping, types.InstanceStateNameStopped)
 }
 
-func (c *Client) findMachines(ctx context.Context, cluster string, states ...types.InstanceStateName) ([]Machine, error) {
-	var names []string
+func (c *Client) findMachines(ctx context.Context, cluster string, roles []Role, states ...types.InstanceStateName) ([]Machine, error) {
+	var names, wanted []string
 	for _, s := range states {
 		names = append(names, string(s))
 	}
-	pages := ec2.NewDescribeInstancesPaginator(c.EC2, &ec2.DescribeInstancesInput{Filters: []types.Filter{
-		tagFilter(TagCluster, cluster), tagFilter(TagKind, kindMachine), filter("instance-state-name", names...),
-	}})
+	for _, r := range roles {
+		wanted = append(wanted, string(r))
+	}
+	filters := []types.Filter{tagFilter(TagCluster, cluster), tagFilter(TagKind, kindMachine), filter("instance-state-name", names...)}
+	if len(wanted) > 0 {
+		filters = append(filters, tagFilter(TagRole, wanted...))
+	}
 	var out []Machine
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("look for the machines of cluster %s: %w", cluster, err)
-		}
-		for _, r := range page.Reservations {
-			for _, i := range r.Instances {
-				out = append(out, machineOf(i))
-			}
-		}
+	if err := c.eachInstance(ctx, func(i types.Instance) { out = append(out, machineOf(i)) }, filters...); err != nil {
+		return nil, fmt.Errorf("look for the machines of cluster %s: %w", cluster, err)
 	}
 	slices.SortFunc(out, func(a, b Machine) int {
 		return cmp.Or(strings.Compare(string(a.Role), string(b.Role)), strings.Compare(a.Name, b.Name))

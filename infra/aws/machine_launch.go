@@ -178,7 +178,7 @@ func (c *Client) run(ctx context.Context, spec MachineSpec, generation string, r
 	case IsCode(err, "IdempotentParameterMismatch"):
 		return c.byToken(ctx, spec, token)
 	case err != nil:
-		return nil, fmt.Errorf("machine %s: launch %s with %s: %w", spec.Name, spec.InstanceType, img.ID, aboutProfile(c.withZones(ctx, err, spec.InstanceType)))
+		return nil, c.notLaunched(ctx, spec, img.ID, err)
 	}
 	if len(out.Instances) == 0 || slices.Contains(gone, stateOf(out.Instances[0])) {
 		return nil, errSpentToken
@@ -293,7 +293,7 @@ func (l *Launch) adopt(ctx context.Context, id string) error {
 		return err
 	}
 	l.tables = m.RouteTables
-	i, err := l.client.instance(ctx, id, l.client.retryUntilKnown())
+	i, err := l.client.watch(ctx, id, settleAttempts)
 	if err != nil {
 		return fmt.Errorf("%s: %w", l.spec.describe(id), err)
 	}
@@ -346,7 +346,7 @@ func (l *Launch) route(ctx context.Context, tables []types.RouteTable, instance,
 // start waits until the instance runs and has its addresses.
 func (l *Launch) start(ctx context.Context, id string) error {
 	return poll(ctx, "wait until it runs", func(ctx context.Context) (bool, string, error) {
-		i, err := l.client.instance(ctx, id, l.client.retryUntilKnown())
+		i, err := l.client.watch(ctx, id, settleAttempts)
 		if err != nil {
 			return false, "", err
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"golang.org/x/sync/errgroup"
 )
 
 // StopMachines asks EC2 to stop instances, all or none, and does not wait for them. EC2 stops none whose
@@ -14,10 +15,12 @@ func (c *Client) StopMachines(ctx context.Context, ids ...string) error {
 	if len(ids) == 0 {
 		return nil
 	}
+	g, gctx := errgroup.WithContext(ctx)
 	for _, id := range ids {
-		if err := c.awaitBegun(ctx, id); err != nil {
-			return err
-		}
+		g.Go(func() error { return c.awaitBegun(gctx, id) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
 	}
 	if _, err := c.EC2.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: ids}); err != nil {
 		return fmt.Errorf("stop: %w", err)

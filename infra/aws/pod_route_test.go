@@ -55,19 +55,19 @@ func (e *routingEC2) client() *Client {
 		}
 		return out, md, err
 	})
-	return &Client{EC2: ec2.New(ec2.Options{Region: "eu-central-1", APIOptions: []func(*middleware.Stack) error{
+	return withLookups(&Client{EC2: ec2.New(ec2.Options{Region: "eu-central-1", APIOptions: []func(*middleware.Stack) error{
 		func(s *middleware.Stack) error { return s.Initialize.Add(answer, middleware.Before) },
-	}})}
+	}})})
 }
 
 // mainTable and tableWith return route tables: the VPC's main one, and one that is associated with
 // a subnet.
 func mainTable(routes ...types.Route) types.RouteTable {
-	return types.RouteTable{RouteTableId: sdk.String("rtb-main"), Routes: routes, Associations: []types.RouteTableAssociation{{Main: sdk.Bool(true)}}}
+	return types.RouteTable{VpcId: sdk.String("vpc-1"), RouteTableId: sdk.String("rtb-main"), Routes: routes, Associations: []types.RouteTableAssociation{{Main: sdk.Bool(true)}}}
 }
 
 func tableWith(id, subnet string, routes ...types.Route) types.RouteTable {
-	return types.RouteTable{RouteTableId: &id, Routes: routes, Associations: []types.RouteTableAssociation{{SubnetId: &subnet}}}
+	return types.RouteTable{VpcId: sdk.String("vpc-1"), RouteTableId: &id, Routes: routes, Associations: []types.RouteTableAssociation{{SubnetId: &subnet}}}
 }
 
 // subnetOf returns a subnet of the cluster, or of others for "".

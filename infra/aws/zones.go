@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -83,6 +84,50 @@ func inZones(zones []string) string {
 	return "is offered in " + strings.Join(zones, ", ")
 }
 
+// zoneCache keeps what does not change while the client lives, so that machines that are refused
+// together ask only once: where instance types are offered, and the zones of subnets.
+type zoneCache struct {
+	mu      sync.Mutex
+	offers  map[string][]string // by instance type
+	subnets map[string]string   // by id
+}
+
+// offersOf returns the zones that offer an instance type, as offeringZones does.
+func (c *Client) offersOf(ctx context.Context, instanceType string) ([]string, error) {
+	c.zones.mu.Lock()
+	defer c.zones.mu.Unlock()
+	if found, ok := c.zones.offers[instanceType]; ok {
+		return found, nil
+	}
+	found, err := c.offeringZones(ctx, instanceType)
+	if err != nil {
+		return nil, err
+	}
+	if c.zones.offers == nil {
+		c.zones.offers = map[string][]string{}
+	}
+	c.zones.offers[instanceType] = found[instanceType]
+	return found[instanceType], nil
+}
+
+// subnetZoneName returns the availability zone of a subnet, empty if it cannot be found out.
+func (c *Client) subnetZoneName(ctx context.Context, subnet string) string {
+	c.zones.mu.Lock()
+	defer c.zones.mu.Unlock()
+	if zone := c.zones.subnets[subnet]; zone != "" {
+		return zone
+	}
+	zone, err := c.zoneOf(ctx, subnet)
+	if err != nil {
+		return ""
+	}
+	if c.zones.subnets == nil {
+		c.zones.subnets = map[string]string{}
+	}
+	c.zones.subnets[subnet] = zone
+	return zone
+}
+
 // offeredError is a refusal of an instance type, with where it is offered.
 type offeredError struct {
 	error
@@ -97,11 +142,22 @@ func (c *Client) withZones(ctx context.Context, err error, instanceType string) 
 	if !IsCode(err, "Unsupported", "InsufficientInstanceCapacity") {
 		return err
 	}
-	zones, failed := c.offeringZones(ctx, instanceType)
+	zones, failed := c.offersOf(ctx, instanceType)
 	if failed != nil {
 		return err
 	}
-	return &offeredError{err, instanceType, zones[instanceType]}
+	return &offeredError{err, instanceType, zones}
+}
+
+// notLaunched says what could not be launched, and where if that matters.
+func (c *Client) notLaunched(ctx context.Context, spec MachineSpec, image string, err error) error {
+	what := fmt.Sprintf("machine %s: launch %s with %s", spec.Name, spec.InstanceType, image)
+	if IsCode(err, "Unsupported", "InsufficientInstanceCapacity") {
+		if zone := c.subnetZoneName(ctx, spec.SubnetID); zone != "" {
+			what += " in " + zone
+		}
+	}
+	return fmt.Errorf("%s: %w", what, aboutProfile(c.withZones(ctx, err, spec.InstanceType)))
 }
 
 // offered says where a refused instance type is offered; it is empty if that is not known.

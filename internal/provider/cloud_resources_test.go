@@ -25,6 +25,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/e2e/account"
+	labcloud "github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud"
 )
 
 // TestMain removes everything from the environment that the provider would read.
@@ -70,9 +71,9 @@ type cloud struct {
 	wire     *wire                  // carries what the provider asks of AWS and of machines
 }
 
-func newCloud(t *testing.T) cloud {
+func newCloud(t *testing.T, change ...func(*labcloud.Config)) cloud {
 	t.Helper()
-	a := account.New(t)
+	a := account.New(t, change...)
 	client, err := infraaws.New(t.Context(), infraaws.Config{
 		Region: "us-east-1", AccessKey: account.AccessKey, SecretKey: account.SecretKey,
 		Endpoints: infraaws.Endpoints{EC2: a.URL, S3: a.URL, SSM: a.URL, STS: a.URL},

@@ -52,16 +52,14 @@ func (d *providerData) runningMachines(ctx context.Context, cluster string, role
 	if err != nil {
 		return nil, err
 	}
-	machines, err := client.FindMachines(ctx, cluster)
+	machines, err := client.FindMachines(ctx, cluster, role)
 	if err != nil {
 		return nil, err
 	}
 	var out []fleet.Target
 	for _, m := range machines {
-		if m.Role == role {
-			host := hostOfMachine(ctx, m)
-			out = append(out, fleet.Target{Host: host.remote(d), Node: host.node()})
-		}
+		host := hostOfMachine(ctx, m)
+		out = append(out, fleet.Target{Host: host.remote(d), Node: host.node()})
 	}
 	return out, nil
 }

@@ -9,6 +9,8 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -39,6 +41,8 @@ type Account struct {
 	Cloud *cloud.Account
 	S3    *Buckets
 	URL   string // of every service
+
+	refusals refusals
 }
 
 // ServeHTTP serves every service at one URL.
@@ -50,14 +54,24 @@ func (a *Account) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.Cloud.ServeHTTP(w, r)
 }
 
-// New opens an account for the duration of the test.
-func New(t *testing.T) *Account {
+// Large makes an account with room for 200 machines of two processors.
+func Large(c *cloud.Config) {
+	c.Quotas.VCPUs = 400
+	for a := netip.MustParseAddr("203.0.113.50"); len(c.PublicIPs) < 200; a = a.Next() {
+		c.PublicIPs = append(c.PublicIPs, a)
+	}
+}
+
+// New opens an account for the duration of the test. Its calls are throttled as in a new account of
+// AWS.
+func New(t *testing.T, change ...func(*cloud.Config)) *Account {
 	t.Helper()
 	var addresses []netip.Addr
 	for a := netip.MustParseAddr("203.0.113.10"); len(addresses) < 40; a = a.Next() {
 		addresses = append(addresses, a)
 	}
-	account, err := cloud.Open(cloud.Config{
+	a := &Account{t: t}
+	config := cloud.Config{
 		Credentials: aws.Credentials{AccessKeyID: AccessKey, SecretAccessKey: SecretKey},
 		Images:      []ec2.Image{{ID: ImageID, Name: "debian-13-amd64", Release: "13"}},
 		PublicIPs:   addresses,
@@ -66,14 +80,19 @@ func New(t *testing.T) *Account {
 		Seed:        1,
 		// Long enough that a client that does not wait fails, and short enough for tests.
 		ParameterReuse: 300 * time.Millisecond,
-	})
+		Calls:          slog.New(&a.refusals),
+	}
+	for _, f := range change {
+		f(&config)
+	}
+	account, err := cloud.Open(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := account.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	a := &Account{t: t, Cloud: account, S3: &Buckets{cloud: account, buckets: map[string]*bucket{}}}
+	a.Cloud, a.S3 = account, &Buckets{cloud: account, buckets: map[string]*bucket{}}
 	server := httptest.NewServer(a)
 	t.Cleanup(func() {
 		server.Close()
@@ -107,6 +126,20 @@ func (a *Account) Calls() map[string]int {
 		a.t.Fatal(err)
 	}
 	return calls
+}
+
+// ForgetCalls makes Calls and Refused count from now on.
+func (a *Account) ForgetCalls() {
+	a.t.Helper()
+	a.control(http.MethodPost, "reset-calls", nil)
+	a.refusals.forget()
+}
+
+// Refused returns how often calls were refused with each error code.
+func (a *Account) Refused() map[string]int {
+	a.refusals.mu.Lock()
+	defer a.refusals.mu.Unlock()
+	return maps.Clone(a.refusals.n)
 }
 
 func (a *Account) control(method, path string, body []byte) []byte {

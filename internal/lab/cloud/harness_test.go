@@ -57,20 +57,21 @@ func (wholeResponses) Do(r *http.Request) (*http.Response, error) {
 // lab is a cloud that is served over HTTP, with SDK clients.
 type lab struct {
 	*awsec2.Client
-	ssm      *awsssm.Client
-	sts      *awssts.Client
-	s3       *awss3.Client
-	objects  *objects.Store // nil without S3, see withS3
-	url      string
-	aws      aws.Config
-	cloud    *cloud.Account
-	clock    *clock
-	network  *fakeNetwork
-	machines *fakeMachines
-	dir      string
-	quotas   ec2.Quotas
-	calls    *slog.Logger
-	bootID   string
+	ssm       *awsssm.Client
+	sts       *awssts.Client
+	s3        *awss3.Client
+	objects   *objects.Store // nil without S3, see withS3
+	url       string
+	aws       aws.Config
+	cloud     *cloud.Account
+	clock     *clock
+	network   *fakeNetwork
+	machines  *fakeMachines
+	dir       string
+	quotas    ec2.Quotas
+	throttled bool // whether calls are throttled: the clock stands still
+	calls     *slog.Logger
+	bootID    string
 }
 
 func newLab(t *testing.T, change ...func(*lab)) *lab {
@@ -98,6 +99,7 @@ func (l *lab) open(t *testing.T) {
 	if l.objects != nil {
 		store = l.objects
 	}
+	l.quotas.Unthrottled = !l.throttled
 	account, err := cloud.Open(cloud.Config{
 		Objects:     store,
 		Credentials: aws.Credentials{AccessKeyID: testKey, SecretAccessKey: testSecret}, Images: []ec2.Image{

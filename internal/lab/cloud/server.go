@@ -82,6 +82,11 @@ func (a *Account) answer(r *http.Request, body []byte, req wire.Request) (out an
 	case cred.Region != a.cfg.Region:
 		return nil, "", wire.RefuseWith(bad.HTTPStatus(), bad.Code, "Credential should be scoped to a valid region: %s, not %s.", a.cfg.Region, cred.Region)
 	}
+	if req.Protocol == wire.EC2 {
+		if err := a.compute.Admit(req.Action, req.Form); err != nil {
+			return nil, cred.AccessKeyID, err
+		}
+	}
 	if refusal := a.faults.Refuse(req.Action, req.Protocol.Throttled); refusal != nil {
 		return nil, cred.AccessKeyID, refusal
 	}

@@ -86,6 +86,8 @@ type Compute struct {
 	applied *network.Config // the last configuration applied; nil after a failure
 	netErr  error           // of the last attempt
 
+	throttle throttle
+
 	locks    keyedMutex
 	launches launches
 	ctx      context.Context

@@ -104,6 +104,9 @@ func runInstances(t *tx, in *runInstancesRequest) (any, error) {
 	if in.MaxCount, err = t.launchable(in.InstanceType, in.MinCount, in.MaxCount); err != nil {
 		return nil, err
 	}
+	if in.MaxCount, err = t.roomFor(in.InstanceType, p.subnet.Zone, in.MinCount, in.MaxCount); err != nil {
+		return nil, err
+	}
 	reservation := t.newID("r")
 	for n := range in.MaxCount {
 		i, err := t.newInstance(p, reservation, n)

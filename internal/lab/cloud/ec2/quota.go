@@ -2,6 +2,7 @@ package ec2
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
@@ -15,12 +16,14 @@ type Quotas struct {
 	RulesPerGroup      int // per direction, default 60 as on AWS
 	GroupsPerInterface int // default 5 as on AWS
 	RoutesPerTable     int // without the local one, default 500 as on AWS
+	// Unthrottled lets any number of calls through, for tests whose clock stands still.
+	Unthrottled bool
 }
 
 func (q Quotas) withDefaults() Quotas {
 	return Quotas{
 		cmp.Or(q.VCPUs, 32), cmp.Or(q.Addresses, 32), cmp.Or(q.VPCs, 64),
-		cmp.Or(q.RulesPerGroup, 60), cmp.Or(q.GroupsPerInterface, 5), cmp.Or(q.RoutesPerTable, 500),
+		cmp.Or(q.RulesPerGroup, 60), cmp.Or(q.GroupsPerInterface, 5), cmp.Or(q.RoutesPerTable, 500), q.Unthrottled,
 	}
 }
 
@@ -38,6 +41,27 @@ func (t *tx) freeVCPUs() int {
 		}
 	}
 	return free
+}
+
+// roomFor returns how many of the wanted instances of a type the zone has room for, at least least of
+// them.
+func (t *tx) roomFor(instanceType, zone string, least, wanted int) (int, error) {
+	n := t.c.faults.Room(t.action, instanceType, zone, least, wanted, func(match func(instanceType, zone string) bool) int {
+		up := 0
+		for _, i := range t.st.Instances {
+			if i.up() && match(i.Type, i.Zone) {
+				up++
+			}
+		}
+		return up
+	})
+	if n >= least {
+		return n, nil
+	}
+	others := slices.DeleteFunc(t.c.zones(), func(z string) bool { return z == zone || !offered(instanceType, z) })
+	return 0, wire.RefuseWith(500, "InsufficientInstanceCapacity",
+		"We currently do not have sufficient %s capacity in the Availability Zone you requested (%s). Our system will be working on provisioning additional capacity. "+
+			"You can currently get %s capacity by not specifying an Availability Zone in your request or choosing %s.", instanceType, zone, instanceType, strings.Join(others, ", "))
 }
 
 // launchable returns how many of the wanted instances of a type may run, at least least of them.

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"path"
 	"regexp"
 	"slices"
@@ -30,7 +29,8 @@ const (
 	Throttle Kind = "throttle"
 	// Eventual hides each new id from lookups for Milliseconds or for Calls lookups.
 	Eventual Kind = "eventual"
-	// Capacity refuses RunInstances, or Action, with InsufficientInstanceCapacity.
+	// Capacity is room for Instances instances, of InstanceType in Zone, by RunInstances or Action. For
+	// more there is InsufficientInstanceCapacity.
 	Capacity Kind = "capacity"
 	// SlowStart keeps launched instances pending for Seconds.
 	SlowStart Kind = "slow-start"
@@ -80,6 +80,10 @@ type Fault struct {
 	Name      string    `json:"name,omitempty"`    // boot: Name tag, may hold * (path.Match); empty means every instance
 	Package   string    `json:"package,omitempty"` // boot: of package-half-installed
 
+	Instances    int    `json:"instances,omitempty"`     // capacity: how many may be up, launched before or after; 0 leaves no room
+	InstanceType string `json:"instance_type,omitempty"` // capacity: may hold * (path.Match); empty means every type
+	Zone         string `json:"zone,omitempty"`          // capacity: may hold * (path.Match); empty means every zone
+
 	Code    string `json:"code,omitempty"`    // fail
 	Message string `json:"message,omitempty"` // fail
 	Status  int    `json:"status,omitempty"`  // fail: HTTP status, 400 when 0
@@ -110,6 +114,7 @@ func (f *Fault) validate() error {
 		}
 	case Capacity:
 		f.Action = cmp.Or(f.Action, "RunInstances")
+		return f.validateCapacity()
 	case SlowStart, ShortSessions, Forget:
 		if f.Seconds <= 0 {
 			return fmt.Errorf("a %s fault needs seconds", f.Kind)
@@ -255,9 +260,6 @@ func (in *Injector) Refuse(action string, throttled *wire.Error) *wire.Error {
 			if (f.Every > 0 && f.seen%f.Every == 0) || (f.Fraction > 0 && in.rng.Float64() < f.Fraction) {
 				refusal = throttled
 			}
-		case Capacity:
-			refusal = wire.RefuseWith(http.StatusInternalServerError, "InsufficientInstanceCapacity",
-				"We currently do not have sufficient capacity in the Availability Zone you requested. Our system will be working on provisioning additional capacity.")
 		case Fail:
 			refusal = &wire.Error{Code: f.Code, Message: cmp.Or(f.Message, "The request failed because of an injected fault."), Status: f.Status}
 		}

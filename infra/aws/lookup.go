@@ -1,0 +1,138 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// lookup answers many callers, who ask about one thing each, with few calls. Those who ask while a call
+// is under way, or soon after one, share the next one. An answer is never older than its question.
+//
+// The more things are asked about, the longer are the pauses between calls. So the number of calls a
+// second falls as the number of machines grows that are waited for.
+type lookup[K comparable, V any] struct {
+	// describe returns what was found of the keys. Its context ends once nobody waits for the answer.
+	describe func(ctx context.Context, keys []K) (map[K]V, error)
+	limit    int // keys of one call
+
+	mu   sync.Mutex
+	next *round[K, V]    // takes questions; nil if there is none yet
+	last *round[K, V]    // the one before next, whose call may be under way
+	seen map[K]time.Time // when keys were last in a call, for lookupMemory
+}
+
+const (
+	// lookupPause is the shortest time between the beginnings of two calls.
+	lookupPause = 50 * time.Millisecond
+	// lookupShare is the part of the time between two calls for each thing that was asked about lately,
+	// up to lastPoll together.
+	lookupShare = 10 * time.Millisecond
+	// lookupMemory is what lately means: longer than those who wait pause between questions.
+	lookupMemory = 2 * lastPoll
+)
+
+// round is one call, and those who wait for its answer.
+type round[K comparable, V any] struct {
+	keys    map[K]bool
+	waiting int
+	cancel  context.CancelFunc
+
+	began time.Time     // zero if the call was never made
+	pause time.Duration // after began
+	done  chan struct{} // closed when found and err are final
+	found map[K]V
+	err   error
+}
+
+// ask returns what is found of a key. ok is false if it was not found.
+func (l *lookup[K, V]) ask(ctx context.Context, key K) (found V, ok bool, err error) {
+	r := l.join(ctx, key)
+	defer l.leave(r)
+	select {
+	case <-ctx.Done():
+		return found, false, fmt.Errorf("ask EC2: %w", context.Cause(ctx))
+	case <-r.done:
+		found, ok = r.found[key]
+		return found, ok, r.err
+	}
+}
+
+// join adds a question to the next round.
+func (l *lookup[K, V]) join(ctx context.Context, key K) *round[K, V] {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.next == nil {
+		shared, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		l.next = &round[K, V]{keys: map[K]bool{}, cancel: cancel, done: make(chan struct{})}
+		go l.run(shared, l.next, l.last)
+	}
+	l.next.keys[key] = true
+	l.next.waiting++
+	return l.next
+}
+
+// leave ends a round's call if nobody waits for it any more.
+func (l *lookup[K, V]) leave(r *round[K, V]) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.waiting--; r.waiting > 0 {
+		return
+	}
+	r.cancel()
+	if l.next == r {
+		l.close(r)
+	}
+}
+
+// close makes a round take no more questions. The caller has the lock.
+func (l *lookup[K, V]) close(r *round[K, V]) { l.next, l.last = nil, r }
+
+// run makes the call of a round, after that of the one before.
+func (l *lookup[K, V]) run(ctx context.Context, r, before *round[K, V]) {
+	defer close(r.done)
+	if before != nil {
+		<-before.done
+		r.began, r.pause = before.began, before.pause // if this call is never made
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Until(before.began.Add(before.pause))):
+		}
+	}
+	l.mu.Lock()
+	if l.next == r {
+		l.close(r)
+	}
+	keys := slices.Collect(maps.Keys(r.keys))
+	if r.err = ctx.Err(); r.err == nil {
+		r.began, r.pause = time.Now(), l.pauseAfter(keys, time.Now())
+	}
+	l.mu.Unlock()
+	if r.err != nil {
+		return
+	}
+	r.found = map[K]V{}
+	for some := range slices.Chunk(keys, l.limit) {
+		found, err := l.describe(ctx, some)
+		if err != nil {
+			r.err = err
+			return
+		}
+		maps.Copy(r.found, found)
+	}
+}
+
+// pauseAfter returns the pause after a call for keys. The caller has the lock.
+func (l *lookup[K, V]) pauseAfter(keys []K, now time.Time) time.Duration {
+	if l.seen == nil {
+		l.seen = map[K]time.Time{}
+	}
+	maps.DeleteFunc(l.seen, func(_ K, at time.Time) bool { return now.Sub(at) > lookupMemory })
+	for _, k := range keys {
+		l.seen[k] = now
+	}
+	return min(max(lookupPause, time.Duration(len(l.seen))*lookupShare), lastPoll)
+}

@@ -1,0 +1,158 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+)
+
+// routeTables returns all route tables of a VPC.
+func (c *Client) routeTables(ctx context.Context, vpc string) ([]types.RouteTable, error) {
+	pages := ec2.NewDescribeRouteTablesPaginator(c.EC2, &ec2.DescribeRouteTablesInput{Filters: []types.Filter{filter("vpc-id", vpc)}})
+	var out []types.RouteTable
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("describe the route tables of %s: %w", vpc, err)
+		}
+		out = append(out, page.RouteTables...)
+	}
+	slices.SortFunc(out, func(a, b types.RouteTable) int { return compareStrings(a.RouteTableId, b.RouteTableId) })
+	return out, nil
+}
+
+// tableOf returns the route table that applies to a subnet: the one associated with it, else the
+// VPC's main table; nil if tables has neither.
+func tableOf(tables []types.RouteTable, subnet string) *types.RouteTable {
+	var main *types.RouteTable
+	for i, t := range tables {
+		if associated(t, subnet) {
+			return &tables[i]
+		}
+		if slices.ContainsFunc(t.Associations, func(a types.RouteTableAssociation) bool { return sdk.ToBool(a.Main) }) {
+			main = &tables[i]
+		}
+	}
+	return main
+}
+
+// unassociatedSubnets returns the network's subnets without an associated table.
+func unassociatedSubnets(tables []types.RouteTable, spec MachineSpec) []string {
+	return slices.DeleteFunc(slices.Clone(spec.NetworkSubnets), func(subnet string) bool {
+		return slices.ContainsFunc(tables, func(t types.RouteTable) bool { return associated(t, subnet) })
+	})
+}
+
+// existing returns the subnets with these ids that exist.
+func (c *Client) existing(ctx context.Context, ids []string) (map[string]types.Subnet, error) {
+	pages := ec2.NewDescribeSubnetsPaginator(c.EC2, &ec2.DescribeSubnetsInput{Filters: []types.Filter{filter("subnet-id", ids...)}})
+	out := map[string]types.Subnet{}
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("describe the subnets %v: %w", ids, err)
+		}
+		for _, s := range page.Subnets {
+			out[sdk.ToString(s.SubnetId)] = s
+		}
+	}
+	return out, nil
+}
+
+// settledTables returns the VPC's route tables once every subnet of the network has one. It waits
+// as long as EC2 may take to be consistent after a change. Tables of the last seconds are without their
+// routes.
+func (c *Client) settledTables(ctx context.Context, spec MachineSpec) ([]types.RouteTable, error) {
+	if known := c.tables.recent(spec.VPCID, time.Now()); len(known) > 0 && len(unassociatedSubnets(known, spec)) == 0 {
+		return known, nil
+	}
+	var tables []types.RouteTable
+	attempts := 0
+	err := poll(ctx, "find the route tables of the network", func(ctx context.Context) (bool, string, error) {
+		var err error
+		if tables, err = c.sharedTables(ctx, spec.VPCID); err != nil {
+			return false, "", err
+		}
+		missing, err := c.missingTable(ctx, spec, tables)
+		if attempts++; err == nil && missing != "" && attempts >= settleAttempts {
+			err = fmt.Errorf("%s; run apply again, without -target, so that the network is brought in order first", missing)
+		}
+		return missing == "", missing, err
+	})
+	if err == nil {
+		c.tables.keep(spec.VPCID, tables, time.Now())
+	}
+	return tables, err
+}
+
+// tableCache keeps for a while which route tables a VPC has and which subnets they are associated with, so
+// that not every new machine reads the routes of all others.
+type tableCache struct {
+	mu    sync.Mutex
+	known map[string]knownTables // by VPC
+}
+
+type knownTables struct {
+	tables []types.RouteTable // without their routes
+	at     time.Time
+}
+
+// tablesKept is how long route tables are kept: a network that is changed meanwhile shows as drift of its
+// machines.
+const tablesKept = 30 * time.Second
+
+func (k *tableCache) keep(vpc string, tables []types.RouteTable, now time.Time) {
+	tables = slices.Clone(tables)
+	for n := range tables {
+		tables[n].Routes = nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.known == nil {
+		k.known = map[string]knownTables{}
+	}
+	k.known[vpc] = knownTables{tables, now}
+}
+
+// recent returns the tables of a VPC, none if they are not known or too old.
+func (k *tableCache) recent(vpc string, now time.Time) []types.RouteTable {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if found, ok := k.known[vpc]; ok && now.Sub(found.at) < tablesKept {
+		return slices.Clone(found.tables)
+	}
+	return nil
+}
+
+// missingTable names a subnet of the network without a route table, empty if there is none. The
+// main table applies only to subnets of others: the cluster's own have an association, which EC2
+// may report later.
+func (c *Client) missingTable(ctx context.Context, spec MachineSpec, tables []types.RouteTable) (string, error) {
+	loose := unassociatedSubnets(tables, spec)
+	if len(loose) == 0 {
+		return "", nil
+	}
+	if tableOf(tables, loose[0]) == nil {
+		return "subnet " + loose[0] + " has no route table", nil
+	}
+	found, err := c.existing(ctx, loose)
+	if err != nil {
+		return "", err
+	}
+	for _, id := range loose {
+		s, ok := found[id]
+		if !ok {
+			return "subnet " + id + ": not found", nil
+		}
+		if tags := tagMap(s.Tags); tags[TagCluster] == spec.Cluster && tags[TagKind] == kindNetwork {
+			return "subnet " + id + ": no route table is associated with it", nil
+		}
+	}
+	return "", nil
+}

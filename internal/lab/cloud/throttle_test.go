@@ -1,0 +1,175 @@
+package cloud_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
+)
+
+// newThrottledLab returns a lab that throttles calls as AWS does. Its clock stands still.
+func newThrottledLab(t *testing.T) *lab {
+	t.Helper()
+	return newLab(t, func(l *lab) { l.throttled, l.quotas = true, ec2.Quotas{VCPUs: 4000} })
+}
+
+// admitted makes calls until one is throttled, at most limit, and returns how many were not.
+func admitted(t *testing.T, limit int, call func() error) int {
+	t.Helper()
+	for n := range limit {
+		switch got := code(call()); got {
+		case "RequestLimitExceeded":
+			return n
+		case "":
+		default:
+			t.Fatalf("call %d: %s", n, got)
+		}
+	}
+	return limit
+}
+
+// TestRequestBuckets empties the buckets of actions of each class, and lets them refill.
+func TestRequestBuckets(t *testing.T) {
+	l := newThrottledLab(t)
+	ctx := t.Context()
+	s := l.site(t)
+	group := func(describe awsec2.DescribeSecurityGroupsInput) func() error {
+		return func() error { _, err := l.DescribeSecurityGroups(ctx, &describe); return err }
+	}
+	for _, tc := range []struct {
+		name             string
+		call             func() error
+		capacity, refill int
+	}{
+		{"non-mutating", func() error { _, err := l.DescribeVpcs(ctx, &awsec2.DescribeVpcsInput{}); return err }, 100, 20},
+		{"with ids only", group(awsec2.DescribeSecurityGroupsInput{GroupIds: []string{s.group}}), 50, 10},
+		{"with a filter", group(awsec2.DescribeSecurityGroupsInput{Filters: []types.Filter{filter("vpc-id", s.vpc)}}), 100, 20},
+		{"with pages", group(awsec2.DescribeSecurityGroupsInput{MaxResults: aws.Int32(5)}), 80, 20}, // the bucket of the last case has refilled to 20
+		{"mutating", func() error {
+			_, err := l.ModifyVpcAttribute(ctx, &awsec2.ModifyVpcAttributeInput{VpcId: &s.vpc, EnableDnsHostnames: &types.AttributeBooleanValue{Value: aws.Bool(true)}})
+			return err
+		}, 50, 5},
+		{"tags", func() error {
+			_, err := l.CreateTags(ctx, &awsec2.CreateTagsInput{Resources: []string{s.vpc}, Tags: []types.Tag{{Key: aws.String("a"), Value: aws.String("b")}}})
+			return err
+		}, 100, 10},
+		{"launches", func() error { _, err := l.RunInstances(ctx, s.runInput()); return err }, 5, 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if tc.name == "with pages" {
+				l.clock.advance(3 * time.Second)
+			}
+			if got := admitted(t, 200, tc.call); got != tc.capacity {
+				t.Errorf("%d calls at once, want %d", got, tc.capacity)
+			}
+			l.clock.advance(time.Second)
+			if got := admitted(t, 200, tc.call); got != tc.refill {
+				t.Errorf("%d calls a second later, want %d", got, tc.refill)
+			}
+			l.clock.advance(time.Hour)
+			if got := admitted(t, 200, tc.call); tc.name != "launches" && tc.name != "with pages" && got != tc.capacity {
+				t.Errorf("%d calls after an hour, want %d", got, tc.capacity)
+			}
+		})
+	}
+
+	// Calls that are not signed take no tokens from the account.
+	l.clock.advance(time.Hour)
+	stranger := l.with("AKIASTRANGER", "x", "")
+	for range 10 {
+		_, err := stranger.RunInstances(ctx, s.runInput())
+		refused(t, err, "AuthFailure")
+	}
+	if got := admitted(t, 200, func() error { _, err := l.RunInstances(ctx, s.runInput()); return err }); got != 5 {
+		t.Errorf("%d launches after those of a stranger, want 5", got)
+	}
+}
+
+// TestResourceBuckets launches and terminates more instances than there are tokens for.
+func TestResourceBuckets(t *testing.T) {
+	l := newThrottledLab(t)
+	ctx := t.Context()
+	s := l.site(t)
+	var ids []string
+	run := func(n int32) error {
+		in := s.runInput()
+		in.MinCount, in.MaxCount = &n, &n
+		out, err := l.RunInstances(ctx, in)
+		if err == nil {
+			for _, i := range out.Instances {
+				ids = append(ids, *i.InstanceId)
+			}
+		}
+		return err
+	}
+	// The subnet has 251 addresses: some calls fail for another reason, and take their tokens all the same.
+	refused(t, run(245), "")
+	refused(t, run(250), "InsufficientFreeAddressesInSubnet")
+	refused(t, run(500), "InsufficientFreeAddressesInSubnet")
+	refused(t, run(6), "RequestLimitExceeded") // 5 of 1000 are left
+	l.clock.advance(500 * time.Millisecond)
+	refused(t, run(6), "InsufficientFreeAddressesInSubnet")
+	refused(t, run(1), "RequestLimitExceeded")
+	l.clock.advance(500 * time.Millisecond)
+	refused(t, run(1), "InsufficientFreeAddressesInSubnet")
+	must[*awsec2.TerminateInstancesOutput](t)(l.TerminateInstances(ctx, &awsec2.TerminateInstancesInput{InstanceIds: ids}))
+}
+
+// TestFaultRoom has room for three instances of a type in a zone.
+func TestFaultRoom(t *testing.T) {
+	l := newLab(t)
+	s := l.site(t)
+	l.fault(t, fields{"kind": "capacity", "instances": 3, "instance_type": "t3.*", "zone": "us-east-1a", "action": "*Instances"})
+	run := func(instanceType types.InstanceType, least, most int32) (ids []string, err error) {
+		in := s.runInput()
+		in.InstanceType, in.MinCount, in.MaxCount = instanceType, &least, &most
+		out, err := l.RunInstances(t.Context(), in)
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range out.Instances {
+			ids = append(ids, *i.InstanceId)
+			l.await(t, *i.InstanceId, types.InstanceStateNameRunning)
+		}
+		return ids, nil
+	}
+	first, err := run(types.InstanceTypeT3Small, 1, 1)
+	refused(t, err, "")
+	_, err = run(types.InstanceTypeT3Small, 3, 3)
+	refused(t, err, "InsufficientInstanceCapacity")
+	if want := "sufficient t3.small capacity in the Availability Zone you requested (us-east-1a)"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("EC2 says %v, without %q", err, want)
+	}
+	more, err := run(types.InstanceTypeT3Medium, 1, 5)
+	if refused(t, err, ""); len(more) != 2 {
+		t.Errorf("launched %d instances where there is room for 2", len(more))
+	}
+	_, err = run(types.InstanceTypeT3Small, 1, 1)
+	refused(t, err, "InsufficientInstanceCapacity")
+	_, err = run(types.InstanceTypeM5Large, 1, 1)
+	refused(t, err, "") // another family
+
+	// A stopped instance gives its room to others, and then there is none to start it.
+	must[*awsec2.StopInstancesOutput](t)(l.StopInstances(t.Context(), &awsec2.StopInstancesInput{InstanceIds: first}))
+	l.await(t, first[0], types.InstanceStateNameStopped)
+	_, err = run(types.InstanceTypeT3Small, 1, 1)
+	refused(t, err, "")
+	_, err = l.StartInstances(t.Context(), &awsec2.StartInstancesInput{InstanceIds: first})
+	refused(t, err, "InsufficientInstanceCapacity")
+	must[*awsec2.TerminateInstancesOutput](t)(l.TerminateInstances(t.Context(), &awsec2.TerminateInstancesInput{InstanceIds: more}))
+	must[*awsec2.StartInstancesOutput](t)(l.StartInstances(t.Context(), &awsec2.StartInstancesInput{InstanceIds: first}))
+
+	for _, bad := range []fields{{"instances": -1}, {"zone": "["}, {"instance_type": "["}, {"count": -1}} {
+		bad["kind"] = "capacity"
+		if got := l.control(t, http.MethodPost, "/_lab/faults", bad, nil); got != http.StatusBadRequest {
+			t.Errorf("the fault %v got status %d", fmt.Sprint(bad), got)
+		}
+	}
+}
