@@ -22,7 +22,7 @@ func (b *builder) unpackDebian(ctx context.Context, files []debianFile, dir stri
 				return err
 			}
 		}
-		member, err := findOne(unpacked, f.member)
+		member, err := findMember(unpacked, f.member)
 		if err != nil {
 			return fmt.Errorf("package %s: %w", f.pkg, err)
 		}
@@ -65,6 +65,15 @@ func (b *builder) extractPackage(ctx context.Context, pkg, root string) error {
 		return fmt.Errorf("unpacking Debian package %s: %w", pkg, err)
 	}
 	return nil
+}
+
+// findMember returns the only file of an unpacked package that matches pattern, there or below usr:
+// since Debian 13 packages have in /usr what they had in /.
+func findMember(root, pattern string) (string, error) {
+	if found, err := findOne(filepath.Join(root, "usr"), pattern); err == nil {
+		return found, nil
+	}
+	return findOne(root, pattern)
 }
 
 // findOne returns the only file of root that matches pattern.

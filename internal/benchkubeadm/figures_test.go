@@ -1,0 +1,122 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"io"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMedian(t *testing.T) {
+	for _, c := range []struct {
+		of   []time.Duration
+		want time.Duration
+	}{{[]time.Duration{7}, 7}, {[]time.Duration{9, 1, 5}, 5}, {[]time.Duration{8, 2, 4, 100}, 6}} {
+		if got := median(c.of); got != c.want {
+			t.Errorf("median of %v is %d, want %d", c.of, got, c.want)
+		}
+	}
+}
+
+func TestReport(t *testing.T) {
+	of := func(seconds ...time.Duration) (out []measurement) {
+		for _, s := range seconds {
+			out = append(out, measurement{Took: s * time.Second, Processors: 2 * s * time.Second})
+		}
+		return out
+	}
+	got := figures{sideKubeadm: of(70, 50, 60), sideApply: of(24, 90, 27)}.text("a computer")
+	for _, want := range []string{
+		"round 2  kubeadm    50.0 s, processors busy for  100.0 s\n",
+		"median   kubeadm    60.0 s, processors busy for  120.0 s\n",
+		"median   apply      27.0 s, processors busy for   54.0 s\n",
+		"time 0.45, processors 0.45\n",
+		"\na computer\n", clocks,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in:\n%s", want, got)
+		}
+	}
+	if alone := (figures{sideApply: of(24)}).text(""); strings.Contains(alone, "ratio") || !strings.Contains(alone, "median   apply") {
+		t.Errorf("one side alone:\n%s", alone)
+	}
+}
+
+func TestBusy(t *testing.T) {
+	// user 100, nice 1, system 50, idle 9999, iowait 777, irq 2, softirq 3, steal 888, guest 44
+	stat := "cpu  100 1 50 9999 777 2 3 888 44 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n"
+	if got, want := busy(stat), 1560*time.Millisecond; got != want {
+		t.Errorf("busy for %s, want %s", got, want)
+	}
+}
+
+func TestCAHash(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(key)
+	got, err := caHash(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	if want := "sha256:" + hex.EncodeToString(sum[:]); err != nil || got != want {
+		t.Errorf("%s, %v; want %s", got, err, want)
+	}
+	if _, err := caHash([]byte("no PEM")); err == nil {
+		t.Error("a certificate that is none has a hash")
+	}
+}
+
+func TestWriteTar(t *testing.T) {
+	from := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(from, []byte("from this computer"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var archive bytes.Buffer
+	if err := writeTar(&archive, []machineFile{
+		{path: "etc/a", mode: 0o644, content: []byte("content")},
+		{path: "opt/bench/program", mode: 0o755, from: from},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for tr := tar.NewReader(&archive); ; {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(tr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[h.Name] = h.FileInfo().Mode().String() + " " + string(content)
+	}
+	if found["etc/a"] != "-rw-r--r-- content" || found["opt/bench/program"] != "-rwxr-xr-x from this computer" {
+		t.Errorf("archive: %v", found)
+	}
+	if err := writeTar(io.Discard, []machineFile{{path: "x", from: "/no/such/file"}}); err == nil {
+		t.Error("a file that does not exist is archived")
+	}
+}
