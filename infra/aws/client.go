@@ -19,6 +19,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	ststypes "github.com/aws/aws-sdk-go-v2/service/sts/types"
 	"github.com/aws/smithy-go/middleware"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/timing"
 )
 
 // DefaultMaxRetries is how often a call is retried after throttling or a temporary failure. It is
@@ -51,6 +53,8 @@ type Config struct {
 	UserAgent string
 	// HTTPClient replaces the SDK's own for EC2, S3, SSM and STS; nil means the SDK's.
 	HTTPClient sdk.HTTPClient
+	// Timing, if set, counts every attempt of a call, as "EC2 DescribeInstances".
+	Timing *timing.Recorder
 	// Refused, if set, is called for every attempt of a call that AWS refuses, with the call's
 	// context. Calls run in parallel.
 	Refused func(context.Context, Refusal)
@@ -139,6 +143,9 @@ func New(ctx context.Context, c Config) (*Client, error) {
 	}
 	if c.HTTPClient != nil {
 		loaded.HTTPClient = c.HTTPClient // only now: AWS_CA_BUNDLE applies to the SDK's own client
+	}
+	if c.Timing != nil {
+		loaded.APIOptions = append(loaded.APIOptions, countCalls(c.Timing))
 	}
 	if c.Refused != nil {
 		loaded.APIOptions = append(loaded.APIOptions, reportRefusals(c.Refused))

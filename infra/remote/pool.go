@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/timing"
 )
 
 // Host is everything needed to reach a machine.
@@ -51,6 +53,8 @@ type Config struct {
 	ConnectTimeout time.Duration
 	// Dial opens the TCP connection. Default: [net.Dialer.DialContext].
 	Dial DialFunc
+	// Timing, if set, counts handshakes, commands, forwarded connections, and bytes.
+	Timing *timing.Recorder
 	// Watch, if set, is told of every command with a name, before it starts and after it has ended.
 	// It is for tests of interruptions.
 	Watch func(machine, command string, ended bool)

@@ -29,6 +29,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/timing"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -57,6 +58,7 @@ func (e environment) first(v types.String, names ...string) string {
 
 // providerData is what every resource gets from the provider. It is safe for concurrent use.
 type providerData struct {
+	timing *timing.Recorder // nil if nobody wants to know
 	// pool holds the SSH connections of this provider. It is closed at exit.
 	pool *remote.Pool
 	// shell connects to one machine. It is the pool's, except in tests.
@@ -190,7 +192,7 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	d := &providerData{now: p.now, rand: rand.Reader, defaultTags: m.DefaultTags}
+	d := &providerData{timing: p.timings.recorder, now: p.now, rand: rand.Reader, defaultTags: m.DefaultTags}
 	d.configureAWS(ctx, p.version, m, &resp.Diagnostics)
 	d.configureSSH(ctx, p.environment, p.watch, m, &resp.Diagnostics)
 	d.configureArtifacts(p.environment, m, &resp.Diagnostics)
@@ -238,6 +240,7 @@ func (d *providerData) configureAWS(ctx context.Context, version string, m provi
 		UserAgent:    "terraform-provider-k8s-" + version,
 
 		Refused: logRefusal,
+		Timing:  d.timing,
 
 		SharedConfigFiles:      tf.Strings(m.ConfigFiles.Elements()),
 		SharedCredentialsFiles: tf.Strings(m.CredentialsFiles.Elements()),
