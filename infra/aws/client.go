@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync/atomic"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -103,6 +104,10 @@ type Client struct {
 	defaultTags map[string]string
 	retryers    retryers
 	images      imageCache
+
+	// changes counts begins and ends of calls that may change something in EC2.
+	changes  *atomic.Int64
+	together together
 }
 
 // retryers are the services' retryers, for calls that wrap them.
@@ -192,8 +197,9 @@ func New(ctx context.Context, c Config) (*Client, error) {
 		})
 	}
 	plain := newEC2()
+	changes := new(atomic.Int64)
 	return &Client{
-		EC2: newEC2(nameMissing(func(ctx context.Context, id string) error { return look(ctx, plain, id) })),
+		EC2: newEC2(nameMissing(func(ctx context.Context, id string) error { return look(ctx, plain, id) }), noteChanges(func() { changes.Add(1) })),
 		S3: s3.NewFromConfig(loaded, func(o *s3.Options) {
 			o.BaseEndpoint, o.Retryer = endpoint(c.Endpoints.S3, o.BaseEndpoint), newRetryer(c)
 			// That S3 knows no digest of an object is no news: somebody else may have written it.
@@ -210,6 +216,7 @@ func New(ctx context.Context, c Config) (*Client, error) {
 		Region:      loaded.Region,
 		defaultTags: maps.Clone(c.DefaultTags),
 		retryers:    retryers,
+		changes:     changes,
 	}, nil
 }
 
