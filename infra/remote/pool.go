@@ -69,9 +69,15 @@ type Pool struct {
 	// The interval of keepalive requests, and how long an answer may take.
 	keepaliveEvery, keepaliveGrace time.Duration
 
+	// preparing has a token for each connection that Prepare opens.
+	preparing chan struct{}
+
 	mu       sync.Mutex
 	machines map[string]*Machine
 }
+
+// maxPreparing is how many connections are opened ahead at the same time.
+const maxPreparing = 16
 
 const defaultConnectTimeout = 10 * time.Second
 
@@ -90,7 +96,7 @@ func NewPool(cfg Config) *Pool {
 		cfg.Dial = (&net.Dialer{}).DialContext
 	}
 	cfg.Signers = slices.Clone(cfg.Signers)
-	return &Pool{cfg: cfg, closed: make(chan struct{}), machines: map[string]*Machine{},
+	return &Pool{cfg: cfg, closed: make(chan struct{}), preparing: make(chan struct{}, maxPreparing), machines: map[string]*Machine{},
 		keepaliveEvery: keepaliveEvery, keepaliveGrace: keepaliveGrace}
 }
 

@@ -138,6 +138,9 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	drift = append(drift, r.inspectData(ctx, m, found, spec, drift, &resp.Diagnostics)...)
 	m.Claim, m.Drift = tf.OptionalString(h.ID), driftValue(drift)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+	if host := m.host(); found.State == running && !r.data.sshUnknown {
+		r.data.prepare(ctx, host.remote(r.data)) // the resources of the machine look at it soon
+	}
 }
 
 // Update implements resource.Resource. A machine that has to be stopped waits for its turn: the
