@@ -103,6 +103,7 @@ func NewPool(cfg Config) *Pool {
 // Machine returns the machine at h, the same one for equal hosts. It does no I/O: connections are
 // opened when needed.
 func (p *Pool) Machine(h Host) *Machine {
+	h.Port = h.port() // a host without a port is the same
 	// Only a cycle of bastions cannot be marshalled; connecting reports that.
 	key, err := json.Marshal(h)
 	if err != nil {

@@ -86,7 +86,7 @@ func TestSudo(t *testing.T) {
 func TestSameMachineForEqualHosts(t *testing.T) {
 	p := newPool(t, Config{})
 	a := Host{Name: "a", HostKeys: []string{"k"}, Bastion: &Host{Name: "b"}}
-	b := Host{Name: "a", HostKeys: []string{"k"}, Bastion: &Host{Name: "b"}}
+	b := Host{Name: "a", Port: 22, HostKeys: []string{"k"}, Bastion: &Host{Name: "b"}}
 	if p.Machine(a) != p.Machine(b) {
 		t.Error("equal hosts gave two machines")
 	}

@@ -88,6 +88,9 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	if !ok {
 		return
 	}
+	if m.InstanceState.ValueString() == running && !r.data.sshUnknown {
+		r.data.prepare(ctx, m.host().remote(r.data)) // the resources on it look at it soon
+	}
 	spec := m.spec(ctx, &resp.Diagnostics)
 	spec.RoutedTables = tf.ReadPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics)
 	h := readHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
@@ -138,9 +141,6 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	drift = append(drift, r.inspectData(ctx, m, found, spec, drift, &resp.Diagnostics)...)
 	m.Claim, m.Drift = tf.OptionalString(h.ID), driftValue(drift)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
-	if host := m.host(); found.State == running && !r.data.sshUnknown {
-		r.data.prepare(ctx, host.remote(r.data)) // the resources of the machine look at it soon
-	}
 }
 
 // Update implements resource.Resource. A machine that has to be stopped waits for its turn: the
