@@ -20,6 +20,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	ststypes "github.com/aws/aws-sdk-go-v2/service/sts/types"
 	"github.com/aws/smithy-go/middleware"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/timing"
 )
 
 // DefaultMaxRetries is how often a call is retried after throttling or a temporary failure. It is
@@ -52,6 +54,8 @@ type Config struct {
 	UserAgent string
 	// HTTPClient replaces the SDK's own for EC2, S3, SSM and STS; nil means the SDK's.
 	HTTPClient sdk.HTTPClient
+	// Timing, if set, counts every attempt of a call, as "EC2 DescribeInstances".
+	Timing *timing.Recorder
 	// Refused, if set, is called for every attempt of a call that AWS refuses, with the call's
 	// context. Calls run in parallel.
 	Refused func(context.Context, Refusal)
@@ -104,6 +108,10 @@ type Client struct {
 	tables      tableCache
 	lookups     *lookups
 	booting     atomic.Int32 // machines that are waited for on SSH
+
+	// changes counts begins and ends of calls that may change something in EC2.
+	changes  *atomic.Int64
+	together together
 }
 
 // retryers are the services' retryers, for calls that wrap them.
@@ -144,6 +152,9 @@ func New(ctx context.Context, c Config) (*Client, error) {
 	}
 	if c.HTTPClient != nil {
 		loaded.HTTPClient = c.HTTPClient // only now: AWS_CA_BUNDLE applies to the SDK's own client
+	}
+	if c.Timing != nil {
+		loaded.APIOptions = append(loaded.APIOptions, countCalls(c.Timing))
 	}
 	if c.Refused != nil {
 		loaded.APIOptions = append(loaded.APIOptions, reportRefusals(c.Refused))
@@ -190,8 +201,10 @@ func New(ctx context.Context, c Config) (*Client, error) {
 		})
 	}
 	plain := newEC2()
+	changes := new(atomic.Int64)
 	client := &Client{
-		EC2: newEC2(new(pacer).pace, nameMissing(func(ctx context.Context, id string) error { return look(ctx, plain, id) })),
+		EC2: newEC2(new(pacer).pace, nameMissing(func(ctx context.Context, id string) error { return look(ctx, plain, id) }),
+			noteChanges(func() { changes.Add(1) })),
 		S3: s3.NewFromConfig(loaded, func(o *s3.Options) {
 			o.BaseEndpoint, o.Retryer = endpoint(c.Endpoints.S3, o.BaseEndpoint), newRetryer(c)
 			// That S3 knows no digest of an object is no news: somebody else may have written it.
@@ -208,6 +221,7 @@ func New(ctx context.Context, c Config) (*Client, error) {
 		Region:      loaded.Region,
 		defaultTags: maps.Clone(c.DefaultTags),
 		retryers:    retryers,
+		changes:     changes,
 	}
 	client.lookups = newLookups(client)
 	return client, nil

@@ -93,14 +93,19 @@ func (c *Client) observe(ctx context.Context, id, vpc string) (observation, erro
 		return err
 	})
 	err := g.Wait()
+	o.findRoot()
+	return o, err
+}
+
+// findRoot sets the root volume.
+func (o *observation) findRoot() {
 	root := o.machine().VolumeID
 	for n, v := range o.volumes {
 		if root == "" || sdk.ToString(v.VolumeId) == root {
 			o.volume = &o.volumes[n]
-			break
+			return
 		}
 	}
-	return o, err
 }
 
 // observeData finds the wanted data volume, wherever it is attached. If it does not exist, there is no
@@ -132,10 +137,11 @@ func (o observation) machine() Machine {
 	return m
 }
 
-// ObserveMachine returns how the machine differs from what is wanted. The error is ErrNotFound if
-// it certainly does not exist any more, and a ClaimedError if it is another's.
+// ObserveMachine returns how the machine differs from what is wanted. Machines of a cluster that are
+// observed within a few seconds share their calls. The error is ErrNotFound if it certainly does not
+// exist any more, and a ClaimedError if it is another's.
 func (c *Client) ObserveMachine(ctx context.Context, id string, spec MachineSpec) (Machine, []finding.Finding, error) {
-	o, err := c.observe(ctx, id, routedVPC(spec))
+	o, err := c.observeTogether(ctx, spec.Cluster, id, routedVPC(spec))
 	if err != nil {
 		return Machine{}, nil, fmt.Errorf("machine %s: %w", spec.Name, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,7 +56,7 @@ func (e *routingEC2) client() *Client {
 		}
 		return out, md, err
 	})
-	return withLookups(&Client{EC2: ec2.New(ec2.Options{Region: "eu-central-1", APIOptions: []func(*middleware.Stack) error{
+	return withLookups(&Client{changes: new(atomic.Int64), EC2: ec2.New(ec2.Options{Region: "eu-central-1", APIOptions: []func(*middleware.Stack) error{
 		func(s *middleware.Stack) error { return s.Initialize.Add(answer, middleware.Before) },
 	}})})
 }

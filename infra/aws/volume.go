@@ -289,7 +289,7 @@ func (c *Client) volumeRepairs(spec VolumeSpec, v Volume) []repair {
 // ObserveVolume returns how the volume differs from what is wanted. The findings have no subject. The
 // error is ErrNotFound if it does not exist any more, and a ClaimedError if it is another's.
 func (c *Client) ObserveVolume(ctx context.Context, id string, spec VolumeSpec) (Volume, []finding.Finding, error) {
-	v, err := c.FindVolume(ctx, id)
+	v, err := c.findVolumeTogether(ctx, spec.Cluster, id)
 	if err == nil {
 		_, err = spec.judge(v, true)
 	}

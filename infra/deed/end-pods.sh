@@ -6,8 +6,10 @@ tasks=$(ctr -n k8s.io tasks ls -q)
 # shellcheck disable=SC2086 # one word a task
 [ -z "$tasks" ] || ctr -n k8s.io tasks rm -f $tasks
 systemctl stop "$3"
-for exe in /proc/[0-9]*/exe; do
-	case $(readlink "$exe") in */containerd-shim-runc-v2*) pid=${exe%/exe} && kill -9 "${pid#/proc/}" ;; esac
+for process in /proc/[0-9]*; do
+	{ read -r name <"$process/comm"; } 2>/dev/null || continue
+	case $name in containerd-shim*) ;; *) continue ;; esac # the kernel keeps 15 bytes of a name
+	case $(readlink "$process/exe") in */containerd-shim-runc-v2*) kill -9 "${process#/proc/}" ;; esac
 done
 for ns in /run/netns/cni-*; do [ ! -e "$ns" ] || ip netns delete "${ns##*/}"; done
 ip link delete cni0

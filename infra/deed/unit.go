@@ -64,8 +64,9 @@ func AskPodsToEnd(ctx context.Context, r Runner, kubelet string, grace time.Dura
 	return askPodsToEnd.do(ctx, r, kubelet, fmt.Sprintf("%.0f", grace.Seconds()))
 }
 
-// EndPods stops the units of a kubelet, a kube-proxy and a containerd, ends the containers that
-// outlive them, and removes their network.
-func EndPods(ctx context.Context, r Runner, kubelet, proxy, containerd string) error {
-	return endPods.do(ctx, r, kubelet, proxy, containerd)
+// EndPods returns the script that stops the units of a kubelet, a kube-proxy and a containerd, ends
+// the containers that outlive them, and removes their network. It is part of a removal, which runs
+// it on the machine in its own round trip.
+func EndPods(kubelet, proxy, containerd string) string {
+	return endPods.script(kubelet, proxy, containerd)
 }

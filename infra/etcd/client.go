@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/timing"
 )
 
 const (
@@ -46,6 +49,8 @@ type Access struct {
 	Key      []byte // PEM private key of Cert; never logged
 	// Dial opens the connection; nil dials directly.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Timing, if set, counts the requests by their names, such as "etcd MemberList".
+	Timing *timing.Recorder
 }
 
 // Client is a connection to one member. It is safe for concurrent use and must be closed.
@@ -69,6 +74,13 @@ func New(a Access) (*Client, error) {
 		Backoff:           backoff.Config{BaseDelay: reconnectDelay / 2, Multiplier: 1.5, MaxDelay: reconnectDelay},
 		MinConnectTimeout: requestTimeout,
 	})}
+	if a.Timing != nil {
+		options = append(options, grpc.WithChainUnaryInterceptor(
+			func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				defer a.Timing.Start("etcd " + path.Base(method))()
+				return invoke(ctx, method, req, reply, conn, opts...)
+			}))
+	}
 	if a.Dial != nil {
 		options = append(options, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			return a.Dial(ctx, "tcp", address)

@@ -10,6 +10,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/timing"
 )
 
 // Access is how one operation reaches a cluster as its administrator. It fetches keys when they are
@@ -19,6 +20,8 @@ type Access struct {
 	Keys *Keys
 	dial kube.DialFunc // to the public endpoint
 
+	timing *timing.Recorder
+
 	mu      sync.Mutex
 	closed  bool
 	servers map[string]*kube.Client // by endpoint or machine
@@ -27,7 +30,7 @@ type Access struct {
 
 // Access returns access to the cluster whose keys ref refers to. It does no I/O.
 func (f *Fleet) Access(ref pki.Ref) *Access {
-	return &Access{Keys: f.Keys(ref), dial: f.Dial, servers: map[string]*kube.Client{}, members: map[string]*etcd.Client{}}
+	return &Access{Keys: f.Keys(ref), dial: f.Dial, timing: f.Timing, servers: map[string]*kube.Client{}, members: map[string]*etcd.Client{}}
 }
 
 // errAccessClosed is the error of a request for a client after Close.
@@ -82,7 +85,7 @@ func (a *Access) connect(ctx context.Context, endpoint string, dial kube.DialFun
 		return nil, err
 	}
 	return kube.New(kube.Access{Endpoint: endpoint, CA: []byte(a.Keys.Ref.KubernetesCA),
-		Cert: pair.CertPEM, Key: pair.KeyPEM, Dial: dial})
+		Cert: pair.CertPEM, Key: pair.KeyPEM, Dial: dial, Timing: a.timing})
 }
 
 // Member returns the client of the etcd member on a machine, reached through SSH.
@@ -106,7 +109,7 @@ func (a *Access) MemberFrom(ctx context.Context, m *Machine, endpoint string) (*
 		return nil, err
 	}
 	c, err := etcd.New(etcd.Access{Endpoint: endpoint, CA: []byte(a.Keys.Ref.EtcdCA),
-		Cert: pair.CertPEM, Key: pair.KeyPEM, Dial: m.Remote.Dialer(ctx)})
+		Cert: pair.CertPEM, Key: pair.KeyPEM, Dial: m.Remote.Dialer(ctx), Timing: a.timing})
 	if err == nil {
 		a.members[key] = c
 	}

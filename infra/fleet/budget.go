@@ -43,12 +43,10 @@ const (
 	EvictBudget = 10 * time.Second
 	// LeaveBudget bounds each question of a machine's departure that the cluster can do without.
 	LeaveBudget = 30 * time.Second
-	// EndBudget bounds the end of what runs on a machine that leaves its role: systemd gives each
-	// unit 90 seconds before it kills it, and a worker has three units and its containers.
-	EndBudget = 6 * time.Minute
-	// RemoveBudget bounds the removal of a role from a machine: units that did not end before, and
-	// the deletion of an image store, which on a slow disk are millions of files.
-	RemoveBudget = 15 * time.Minute
+	// RemoveBudget bounds the removal of a role from a machine: the end of what runs, since systemd
+	// gives each unit 90 seconds before it kills it, and the deletion of an image store, which on a
+	// slow disk are millions of files.
+	RemoveBudget = 20 * time.Minute
 	// SnapshotBudget bounds one snapshot of etcd: a database of the largest size is saved, read,
 	// restored for a trial and sent.
 	SnapshotBudget = 30 * time.Minute

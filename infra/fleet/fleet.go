@@ -21,6 +21,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/timing"
 )
 
 // Fleet has the dependencies that work on machines needs. It holds no state of its own and is safe
@@ -38,6 +39,8 @@ type Fleet struct {
 	// Progress is called with what is being done to which machine; nil is silent. It is called from
 	// several goroutines at once and never with a secret.
 	Progress func(machine, message string)
+	// Timing, if set, counts the requests to etcd and to API servers.
+	Timing *timing.Recorder
 }
 
 // Now returns the time of the fleet's clock.

@@ -377,7 +377,7 @@ func TestRemove(t *testing.T) {
 	}
 	trips := m.trips.Load()
 	for range 2 { // removing again is no error
-		if err := m.layout().remove(t.Context(), m, want, []string{m.file("data"), m.file("etc")}); err != nil {
+		if err := m.layout().remove(t.Context(), m, Removal{State: want, Dirs: []string{m.file("data"), m.file("etc")}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -389,8 +389,40 @@ func TestRemove(t *testing.T) {
 			t.Errorf("%s is still there", p)
 		}
 	}
-	if err := m.layout().remove(t.Context(), m, want, []string{"/etc"}); err == nil {
+	if err := m.layout().remove(t.Context(), m, Removal{State: want, Dirs: []string{"/etc"}}); err == nil {
 		t.Error("removal of /etc was not refused")
+	}
+}
+
+// TestRemoveClaimed: what has another claim is not touched; otherwise the claim goes with the rest,
+// and what the script of the caller ends is ended before.
+func TestRemoveClaimed(t *testing.T) {
+	m, web := newLocalMachine(t), newMirror(t)
+	want := appState(t, m, web, "1")
+	m.converge(want, Record{})
+	m.write("claim", "theirs\n")
+	what := Removal{State: want, ClaimFile: m.file("claim"), Claim: "mine",
+		First: "test -e '" + m.file("etc/app.conf") + "' && : >'" + m.file("first") + "'; exit 3"}
+	if err := m.layout().remove(t.Context(), m, what); !errors.Is(err, ErrClaimed) || m.read("claim") == "" || len(m.diff(want, Record{})) > 0 {
+		t.Errorf("with another claim: %v, %s", err, Words(m.diff(want, Record{})))
+	}
+	if _, err := os.Stat(m.file("first")); err == nil {
+		t.Error("the script ran on a machine with another claim")
+	}
+	what.Claim, what.Kill = "theirs", true
+	if err := m.layout().remove(t.Context(), m, what); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range append(want.Paths(), what.ClaimFile) {
+		if _, err := os.Lstat(p); err == nil {
+			t.Errorf("%s is still there", p)
+		}
+	}
+	if _, err := os.Stat(m.file("first")); err != nil {
+		t.Errorf("the script did not run before the removal: %v", err)
+	}
+	if err := m.layout().remove(t.Context(), m, what); err != nil {
+		t.Errorf("without a claim: %v", err)
 	}
 }
 
@@ -412,9 +444,15 @@ func TestRemoveMountPoint(t *testing.T) {
 	t.Cleanup(func() { _ = syscall.Unmount(data, 0) })
 	must(os.MkdirAll(m.file("data/member/wal"), 0o700))
 	must(os.Mkdir(m.file("data/lost+found"), 0o700))
+	inner := m.file(`data/a b\c/inner`) // the kernel writes such names in octal
+	for _, dir := range []string{filepath.Dir(inner), inner} {
+		must(os.MkdirAll(dir, 0o700))
+		must(syscall.Mount("none", dir, "tmpfs", 0, "size=1m"))
+		t.Cleanup(func() { _ = syscall.Unmount(dir, 0) })
+	}
 	m.write("data/.hidden", "")
 	for range 2 {
-		must(m.layout().remove(t.Context(), m, desired.State{}, []string{data}))
+		must(m.layout().remove(t.Context(), m, Removal{Dirs: []string{data}}))
 	}
 	left, err := os.ReadDir(data)
 	if must(err); len(left) != 1 || left[0].Name() != "lost+found" {

@@ -128,7 +128,7 @@ func (l layout) preamble() string {
 	var b strings.Builder
 	b.WriteString("set -u\numask 077\nLC_ALL=C\nexport LC_ALL\n")
 	b.WriteString("PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n")
-	b.WriteString("newline='\n'\nknown=\n")
+	b.WriteString("newline='\n'\nknown=\nfilesystems=\nbuiltin=\n")
 	fmt.Fprintf(&b, "lib=%s\ncache=%s\nrun=%s\nunit_dirs=%s\n",
 		quote(l.lib), quote(l.cache), quote(l.run), quote(strings.Join(l.foreign, " ")))
 	fmt.Fprintf(&b, "max_file=%d\nmax_content=%d\n", maxHashed, maxContent)

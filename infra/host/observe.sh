@@ -111,23 +111,39 @@ observe_units() {
 # observe_checks: lines "unit command". A check that fails prints the reason. The check
 # of a unit that is not active is not run.
 observe_checks() {
+	checks=
+	set --
 	while IFS= read -r line; do
+		checks=$checks$line$newline
+		set -- "$@" "${line%% *}"
+	done
+	# One line a unit, in their order.
+	states=$(systemctl is-active -- "$@" 2>/dev/null)
+	while IFS= read -r line; do
+		[ -n "$line" ] || continue
 		unit=${line%% *}
-		systemctl is-active -q -- "$unit" || continue
+		state=${states%%"$newline"*}
+		states=${states#*"$newline"}
+		[ "$state" = active ] || continue
 		found=$(timeout 10 sh -c "${line#* }" 2>&1 </dev/null) && continue
 		status=$?
 		[ "$status" -ne 124 ] || found="no answer after 10 s"
 		frame "check $unit ${found:-exit status $status}"
-	done
+	done <<-END
+		$checks
+	END
 }
 
 # observe_sysctls: paths below /proc/sys. The kernel returns a setting only to one
 # read(2), but the shell's read reads byte by byte.
 observe_sysctls() {
-	while IFS= read -r path; do
-		[ -r "/proc/sys/$path" ] || continue
-		frame "sysctl $path $(cat "/proc/sys/$path" 2>/dev/null)"
-	done
+	set --
+	while IFS= read -r path; do set -- "$@" "/proc/sys/$path"; done
+	grep -s -H '' -- "$@" |
+		while IFS= read -r line; do
+			path=${line%%:*}
+			frame "sysctl ${path#/proc/sys/} ${line#*:}"
+		done
 }
 
 # module_evidence prints a path that exists exactly if the kernel has the module, for
@@ -148,13 +164,16 @@ module_evidence() {
 # yes unless there is evidence against it.
 has_module() {
 	[ -d "/sys/module/$1" ] && return
-	builtin=$(cat "/lib/modules/$(uname -r)/modules.builtin" 2>/dev/null)
+	if [ -z "$filesystems" ]; then
+		filesystems=$(cat /proc/filesystems)$newline
+		builtin=$(cat "/lib/modules/$(uname -r)/modules.builtin" 2>/dev/null)
+	fi
 	dashed=$1
 	while :; do
 		case $dashed in *_*) dashed=${dashed%%_*}-${dashed#*_} ;; *) break ;; esac
 	done
 	case $builtin in */"$1".ko* | */"$dashed".ko*) return ;; esac
-	case $(cat /proc/filesystems)$newline in *"	$1$newline"*) return ;; esac
+	case $filesystems in *"	$1$newline"*) return ;; esac
 	evidence=$(module_evidence "$1")
 	if [ -n "$evidence" ]; then
 		[ -e "$evidence" ]
@@ -186,7 +205,8 @@ observe_packages() {
 }
 
 observe_system() {
-	frame "boot $(cat /proc/sys/kernel/random/boot_id)"
+	read -r boot </proc/sys/kernel/random/boot_id
+	frame "boot $boot"
 	frame "time $(date +%s)"
 	read -r uptime _ </proc/uptime
 	frame "uptime $uptime"

@@ -17,20 +17,39 @@ import (
 //go:embed remove.sh
 var removeFunctions string
 
-// Remove removes from the machine what want put there, in one round trip: it stops and disables the
-// units, last one first, and deletes files, programs and extraDirs with everything in them.
-// Packages, modules and live sysctls stay, because others may need them. Pod volumes mounted below
-// an extra directory are unmounted and never emptied. What does not exist is no error. The error
-// lists what could not be removed.
-func Remove(ctx context.Context, r Runner, want desired.State, extraDirs []string) error {
-	return standardLayout().remove(ctx, r, want, extraDirs)
+// Removal is what [Remove] takes from a machine.
+type Removal struct {
+	// State names the units, files and programs; their contents do not matter.
+	State desired.State
+	// Dirs are directories to delete with everything in them, by absolute paths.
+	Dirs []string
+	// First, if set, is a shell script that ends what does not end with the units. It runs before
+	// anything is removed, for at most six minutes. That it fails is no error.
+	First string
+	// Kill ends the units at once instead of gracefully.
+	Kill bool
+	// ClaimFile, if set, is a file that says whose all this is. It is deleted last. If it has
+	// another content than Claim, nothing is removed.
+	ClaimFile, Claim string
+}
+
+// ErrClaimed says that nothing was removed from a machine because it has another claim.
+var ErrClaimed = errors.New("it has another claim")
+
+// Remove removes things from the machine, in one round trip: it stops and disables the units, last
+// one first, and deletes files, programs and directories. Packages, modules and live sysctls stay,
+// because others may need them. Pod volumes mounted below a directory are unmounted and never
+// emptied. What does not exist is no error. The error is ErrClaimed, one of [remote.Machine.Run]'s,
+// or lists what could not be removed.
+func Remove(ctx context.Context, r Runner, what Removal) error {
+	return standardLayout().remove(ctx, r, what)
 }
 
 // unknownSum stands for the checksum of a download that is not known.
 var unknownSum = strings.Repeat("0", 64)
 
-func (l layout) remove(ctx context.Context, r Runner, want desired.State, extraDirs []string) error {
-	want = l.expand(want)
+func (l layout) remove(ctx context.Context, r Runner, what Removal) error {
+	want := l.expand(what.State)
 	want.Binaries = slices.Clone(want.Binaries)
 	for i := range want.Binaries {
 		// What is not known was not looked up. It has no receipt that could be deleted.
@@ -43,8 +62,17 @@ func (l layout) remove(ctx context.Context, r Runner, want desired.State, extraD
 	fmt.Fprintf(&s, "limit=%d\n", limit(ctx))
 	s.call("begin")
 	s.call("lock")
+	if what.ClaimFile != "" {
+		s.call("unless_claimed", what.ClaimFile, what.Claim)
+	}
+	if what.First != "" {
+		s.call("first", what.First)
+	}
 	units := unitNames(want)
 	slices.Reverse(units)
+	if what.Kill {
+		s.callAll("end_units", units)
+	}
 	s.callAll("remove_units", units)
 	files := want.Paths()
 	for _, u := range units {
@@ -53,29 +81,37 @@ func (l layout) remove(ctx context.Context, r Runner, want desired.State, extraD
 		}
 	}
 	s.callAll("remove_files", files)
-	for _, dir := range extraDirs {
+	for _, dir := range what.Dirs {
 		if !path.IsAbs(dir) || path.Clean(dir) != dir || strings.Count(dir, "/") < 2 {
 			return &ApplyError{Machine: r.Name(), Step: Step{Kind: StepRemove}, Err: fmt.Errorf("refusing to delete %q", dir)}
 		}
 		s.call("remove_directory", dir)
 	}
+	var sums []string
 	for _, b := range want.Binaries {
-		s.call("forget", b.SHA256)
+		sums = append(sums, b.SHA256)
 	}
+	s.callAll("forget", sums)
 	if len(units) > 0 {
 		s.call("daemon_reload")
 		s.call("systemctl reset-failed 2>/dev/null --", units...)
+	}
+	if what.ClaimFile != "" {
+		s.call("remove_files", what.ClaimFile)
 	}
 	s.call("frame", "removed")
 
 	var left []string
 	var failed *ApplyError
+	claimed := false
 	out, err := r.Run(ctx, remote.Command{Name: "remove",
 		Script: l.preamble() + applyFunctions + downloadFunctions + removeFunctions + s.String() + ":\n", Sudo: true})
 	for frame := range strings.SplitSeq(string(out.Stdout), "\x00") {
 		switch kind, rest, _ := strings.Cut(frame, " "); kind {
 		case "left":
 			left = append(left, remote.Redact(rest))
+		case "claimed":
+			claimed = true
 		case "failed":
 			failed = stepError(r.Name(), rest, want)
 		}
@@ -85,6 +121,8 @@ func (l layout) remove(ctx context.Context, r Runner, want desired.State, extraD
 		return failed
 	case err != nil:
 		return fmt.Errorf("remove: %w", err)
+	case claimed:
+		return ErrClaimed
 	case len(left) > 0:
 		said := strings.Join(left, "; ")
 		return &ApplyError{Machine: r.Name(), Step: Step{Kind: StepRemove}, Err: errors.New(said), Said: said}

@@ -4,49 +4,87 @@
 
 complain() { frame "left $*"; }
 
+# unless_claimed path claim: ends everything, successfully, if the file has another claim.
+unless_claimed() {
+	[ -e "$1" ] || return 0
+	claim=$(cat -- "$1" 2>&1) || die remove "$1" '' "$claim"
+	case $claim in '' | "$2") return ;; esac
+	frame claimed
+	exit 0
+}
+
+# first script: runs it for at most six minutes: systemd gives each unit 90 seconds before
+# it kills it. What it leaves is found later.
+first() { timeout 360 sh -c "$1" >/dev/null 2>&1; }
+
 # remove_units name...: in the order given.
 remove_units() {
 	systemctl --no-reload disable -- "$@" >/dev/null 2>&1
 	for unit; do
 		progress "stopping $unit"
-		case $(systemctl show --no-pager -p LoadState -- "$unit" 2>/dev/null) in
-		*=not-found | '') continue ;;
-		esac
 		remaining
-		timeout "$left" systemctl stop -- "$unit" >/dev/null 2>&1 ||
-			systemctl kill -s KILL -- "$unit" >/dev/null 2>&1 || complain "unit $unit: cannot be stopped"
-		rm -f -- "$run/pending/restart.$unit" "$run/pending/reload.$unit"
+		timeout "$left" systemctl stop -- "$unit" >/dev/null 2>&1
+		case $? in
+		0 | 5) ;; # systemctl(1): 5 is a unit that is not loaded
+		*) systemctl kill -s KILL -- "$unit" >/dev/null 2>&1 || ! is_known "$unit" || complain "unit $unit: cannot be stopped" ;;
+		esac
 	done
+	for unit; do
+		shift
+		set -- "$@" "$run/pending/restart.$unit" "$run/pending/reload.$unit"
+	done
+	rm -f -- "$@"
+}
+
+# is_known unit: whether systemd knows it.
+is_known() {
+	case $(systemctl show --no-pager -p LoadState -- "$1" 2>/dev/null) in *=not-found | '') return 1 ;; esac
+}
+
+# end_units name...: at once, not gracefully. The stop jobs keep them from restarting.
+end_units() {
+	systemctl stop --no-block -- "$@" >/dev/null 2>&1
+	systemctl kill -s KILL -- "$@" >/dev/null 2>&1
+	:
 }
 
 remove_files() {
 	out=$(rm -f -- "$@" 2>&1) || complain "$out"
 }
 
-# mounts_below prints the mount points below $1, deepest first.
-mounts_below() {
+# mounts path sets below to the mount points below path, a line each, in an order in
+# which they can be unmounted, and at to path if something is mounted there.
+mounts() {
+	below=
+	at=
 	while read -r _ point _; do
-		point=$(printf '%b' "$point")
-		case $point in "$1"/*) printf '%s\n' "$point" ;; esac
-	done </proc/self/mounts | sort -r
+		case $point in *\\*) point=$(printf '%b' "$point") ;; esac
+		case $point in
+		"$1") at=$1 ;;
+		"$1"/*) below=$point$newline$below ;; # what was mounted last comes first
+		esac
+	done </proc/self/mounts
 }
 
 # remove_directory path: with everything in it, except what is mounted there: volumes of
 # pods are never deleted.
 remove_directory() {
 	if [ -L "$1" ] || [ ! -d "$1" ]; then
-		remove_files "$1"
+		if [ -L "$1" ] || [ -e "$1" ]; then remove_files "$1"; fi
 		return
 	fi
-	mounts_below "$1" | while IFS= read -r point; do
-		umount -- "$point" 2>/dev/null || umount -l -- "$point" 2>/dev/null
-	done
-	still=$(mounts_below "$1")
-	if [ -n "$still" ]; then
-		complain "directory $1: something is mounted in it: $still"
+	mounts "$1"
+	if [ -n "$below" ]; then
+		printf %s "$below" | while IFS= read -r point; do
+			umount -- "$point" 2>/dev/null || umount -l -- "$point" 2>/dev/null
+		done
+		mounts "$1"
+	fi
+	if [ -n "$below" ]; then
+		complain "directory $1: something is mounted in it: $below"
 		return
 	fi
-	if mounted_at "$1"; then
+	if [ -n "$at" ]; then
 		# A mount point cannot be removed, but it can be emptied. lost+found is the file system's own.
 		find "$1" -xdev -mindepth 1 -maxdepth 1 ! -name lost+found -exec rm -rf --one-file-system -- {} + 2>/dev/null
 		[ -z "$(find "$1" -mindepth 1 -maxdepth 1 ! -name lost+found 2>&1)" ] || complain "directory $1: cannot be emptied"
@@ -55,15 +93,11 @@ remove_directory() {
 	rm -rf --one-file-system -- "$1" 2>/dev/null || [ ! -d "$1" ] || complain "directory $1: cannot be removed"
 }
 
-# mounted_at path: whether something is mounted there.
-mounted_at() {
-	while read -r _ point _; do
-		[ "$(printf '%b' "$point")" != "$1" ] || return 0
-	done </proc/self/mounts
-	return 1
-}
-
 # forget digest...: deletes Apply's own files about downloads.
 forget() {
-	for digest; do rm -rf -- "$lib/receipts/$digest" "${cache:?}/$digest" "$cache/$digest".*; done
+	for digest; do
+		shift
+		set -- "$@" "$lib/receipts/$digest" "${cache:?}/$digest" "$cache/$digest.part" "$cache/$digest.unpacked" "$cache/$digest.unpacked.part"
+	done
+	rm -rf -- "$@"
 }

@@ -26,6 +26,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/timing"
 )
 
 const (
@@ -50,6 +52,8 @@ type Access struct {
 	Key      []byte // PEM private key of Cert; never logged
 	// Dial opens the connection to Endpoint's address; nil dials directly.
 	Dial DialFunc
+	// Timing, if set, counts the requests by their methods, such as "API GET".
+	Timing *timing.Recorder
 }
 
 // Client is a connection to one API server or load balancer. It is safe for concurrent use and must
@@ -86,7 +90,8 @@ func New(a Access) (*Client, error) {
 		// gives up on it, minutes later.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: requestTimeout, PingTimeout: probeTimeout},
 	}
-	httpClient := &http.Client{Transport: transport}
+	trips := &counted{transport, a.Timing}
+	httpClient := &http.Client{Transport: trips}
 	config := &rest.Config{Host: a.Endpoint, QPS: -1, UserAgent: "k8s-from-scratch"}
 	c := &Client{endpoint: a.Endpoint, transport: transport}
 	if c.typed, err = kubernetes.NewForConfigAndClient(config, httpClient); err != nil {
@@ -97,13 +102,24 @@ func New(a Access) (*Client, error) {
 	}
 	// Discovery takes no context: without a timeout of its own it would wait forever for a server
 	// that hangs.
-	kinds, err := discovery.NewDiscoveryClientForConfigAndClient(config, &http.Client{Transport: transport, Timeout: requestTimeout})
+	kinds, err := discovery.NewDiscoveryClientForConfigAndClient(config, &http.Client{Transport: trips, Timeout: requestTimeout})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", a.Endpoint, err)
 	}
 	c.discovery = memory.NewMemCacheClient(kinds)
 	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(c.discovery)
 	return c, nil
+}
+
+// counted counts requests until the head of their answer.
+type counted struct {
+	http.RoundTripper
+	timing *timing.Recorder
+}
+
+func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
+	defer c.timing.Start("API " + r.Method)()
+	return c.RoundTripper.RoundTrip(r)
 }
 
 // Endpoint returns the URL the client was made for.

@@ -127,7 +127,7 @@ func (d *Duty) etcd() (*etcd.Client, error) {
 // etcdAt returns a client of any member, connected from the machine with its member's credentials.
 func (d *Duty) etcdAt(endpoint string) (*etcd.Client, error) {
 	return etcd.New(etcd.Access{Endpoint: endpoint, CA: d.files[component.EtcdCAPath],
-		Cert: d.files[component.EtcdServerCert], Key: d.files[component.EtcdServerKey], Dial: d.m.Remote.Dial})
+		Cert: d.files[component.EtcdServerCert], Key: d.files[component.EtcdServerKey], Dial: d.m.Remote.Dial, Timing: d.fleet.Timing})
 }
 
 // api returns a client of an API server, connected from the machine with one of its kubeconfigs,
@@ -146,7 +146,7 @@ func (d *Duty) api(kubeconfig, endpoint string) (c *kube.Client, user string, er
 		endpoint = cluster.Server
 	}
 	c, err = kube.New(kube.Access{Endpoint: endpoint, CA: d.files[cluster.CertificateAuthority],
-		Cert: d.files[auth.ClientCertificate], Key: d.files[auth.ClientKey], Dial: d.m.Remote.Dial})
+		Cert: d.files[auth.ClientCertificate], Key: d.files[auth.ClientKey], Dial: d.m.Remote.Dial, Timing: d.fleet.Timing})
 	return c, at.AuthInfo, err
 }
 

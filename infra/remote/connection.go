@@ -50,6 +50,7 @@ func (p *Pool) connect(ctx context.Context, h Host, dial time.Duration) (*connec
 	if depth(h) > maxBastions {
 		return nil, fmt.Errorf("machine %s: more than %d bastions in a row", h.Name, maxBastions)
 	}
+	defer p.cfg.Timing.Start("SSH handshake")()
 	ctx, cancel := withTimeout(ctx, p.cfg.ConnectTimeout)
 	defer cancel()
 	go func() {
@@ -94,7 +95,11 @@ func noAnswer(within time.Duration) error { return fmt.Errorf("no answer within 
 // open opens the byte stream for SSH, directly or through the bastion.
 func (p *Pool) open(ctx context.Context, h Host) (net.Conn, error) {
 	if h.Bastion == nil {
-		return p.cfg.Dial(ctx, "tcp", h.addr())
+		conn, err := p.cfg.Dial(ctx, "tcp", h.addr())
+		if err != nil {
+			return nil, err
+		}
+		return p.cfg.Timing.Count("SSH", conn), nil
 	}
 	conn, err := p.Machine(*h.Bastion).Dial(ctx, "tcp", h.addr())
 	if err != nil {

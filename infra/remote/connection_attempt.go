@@ -13,6 +13,7 @@ import (
 // is bounded by the pool's timeout, because the first caller may have little time.
 type attempt struct {
 	dial  time.Duration // how long the machine may take to accept
+	ahead bool          // nobody needs it yet: its failure is not remembered
 	done  chan struct{} // closed at its end, when the other fields are set
 	conn  *connection
 	err   error
@@ -41,6 +42,33 @@ func (m *Machine) Dialer(ctx context.Context) DialFunc {
 	}
 }
 
+// Prepare opens a connection in the background, unless there is one, for whoever needs it soon. It
+// does not wait and has no error: who then needs the machine joins the attempt while it lasts, and
+// tries again if it failed.
+func (m *Machine) Prepare(ctx context.Context) {
+	if m.host.Off {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	go func() {
+		select {
+		case m.pool.preparing <- struct{}{}:
+		case <-m.pool.closed:
+			return
+		}
+		defer func() { <-m.pool.preparing }()
+		m.mu.Lock()
+		if m.pool.isClosed() || m.trying != nil || m.conn != nil && !m.conn.isLost() {
+			m.mu.Unlock()
+			return
+		}
+		a := m.try(ctx, m.pool.cfg.ConnectTimeout)
+		a.ahead = true
+		m.mu.Unlock()
+		<-a.done
+	}()
+}
+
 // connection returns the pooled connection and opens it if there is none; reused says that it was
 // open before. The machine may take dial to accept.
 func (m *Machine) connection(ctx context.Context, dial time.Duration) (c *connection, reused bool, err error) {
@@ -66,6 +94,8 @@ func (m *Machine) connection(ctx context.Context, dial time.Duration) (c *connec
 			return nil, false, err
 		case !joined:
 			a = m.try(ctx, dial)
+		default:
+			a.ahead = false
 		}
 		m.mu.Unlock()
 		select {
@@ -95,7 +125,7 @@ func (m *Machine) try(ctx context.Context, dial time.Duration) *attempt {
 		}
 		a.ended = time.Now()
 		m.trying, m.failed, m.conn = nil, nil, a.conn
-		if a.err != nil && !errors.Is(a.err, errClosed) {
+		if a.err != nil && !errors.Is(a.err, errClosed) && !a.ahead {
 			m.failed = a
 		}
 		close(a.done)

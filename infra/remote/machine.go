@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,6 +80,7 @@ func (m *Machine) Run(ctx context.Context, cmd Command) (Output, error) {
 		m.pool.cfg.Watch(m.host.Name, cmd.Name, false)
 		defer m.pool.cfg.Watch(m.host.Name, cmd.Name, true)
 	}
+	defer m.pool.cfg.Timing.Start("SSH " + cmp.Or(cmd.Name, "look"))()
 	return m.run(ctx, conn, session, cmd)
 }
 
@@ -196,7 +198,9 @@ func (m *Machine) Dial(ctx context.Context, network, addr string) (net.Conn, err
 		if err != nil {
 			return nil, err
 		}
+		end := m.pool.cfg.Timing.Start("SSH forward")
 		conn, err := c.client.DialContext(ctx, network, addr)
+		end()
 		if err == nil {
 			return &deadlineConn{Conn: conn}, nil
 		}

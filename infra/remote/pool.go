@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/timing"
 )
 
 // Host is everything needed to reach a machine.
@@ -51,6 +53,8 @@ type Config struct {
 	ConnectTimeout time.Duration
 	// Dial opens the TCP connection. Default: [net.Dialer.DialContext].
 	Dial DialFunc
+	// Timing, if set, counts handshakes, commands, forwarded connections, and bytes.
+	Timing *timing.Recorder
 	// Watch, if set, is told of every command with a name, before it starts and after it has ended.
 	// It is for tests of interruptions.
 	Watch func(machine, command string, ended bool)
@@ -65,9 +69,15 @@ type Pool struct {
 	// The interval of keepalive requests, and how long an answer may take.
 	keepaliveEvery, keepaliveGrace time.Duration
 
+	// preparing has a token for each connection that Prepare opens.
+	preparing chan struct{}
+
 	mu       sync.Mutex
 	machines map[string]*Machine
 }
+
+// maxPreparing is how many connections are opened ahead at the same time.
+const maxPreparing = 16
 
 const defaultConnectTimeout = 10 * time.Second
 
@@ -86,13 +96,14 @@ func NewPool(cfg Config) *Pool {
 		cfg.Dial = (&net.Dialer{}).DialContext
 	}
 	cfg.Signers = slices.Clone(cfg.Signers)
-	return &Pool{cfg: cfg, closed: make(chan struct{}), machines: map[string]*Machine{},
+	return &Pool{cfg: cfg, closed: make(chan struct{}), preparing: make(chan struct{}, maxPreparing), machines: map[string]*Machine{},
 		keepaliveEvery: keepaliveEvery, keepaliveGrace: keepaliveGrace}
 }
 
 // Machine returns the machine at h, the same one for equal hosts. It does no I/O: connections are
 // opened when needed.
 func (p *Pool) Machine(h Host) *Machine {
+	h.Port = h.port() // a host without a port is the same
 	// Only a cycle of bastions cannot be marshalled; connecting reports that.
 	key, err := json.Marshal(h)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,7 +86,7 @@ func TestSudo(t *testing.T) {
 func TestSameMachineForEqualHosts(t *testing.T) {
 	p := newPool(t, Config{})
 	a := Host{Name: "a", HostKeys: []string{"k"}, Bastion: &Host{Name: "b"}}
-	b := Host{Name: "a", HostKeys: []string{"k"}, Bastion: &Host{Name: "b"}}
+	b := Host{Name: "a", Port: 22, HostKeys: []string{"k"}, Bastion: &Host{Name: "b"}}
 	if p.Machine(a) != p.Machine(b) {
 		t.Error("equal hosts gave two machines")
 	}
@@ -216,6 +217,75 @@ func TestReconnect(t *testing.T) {
 	}
 	if n := s.connections.Load(); n != 3 {
 		t.Errorf("%d connections, want 3", n)
+	}
+}
+
+// TestPrepare checks that a connection that was opened ahead is the one that is used, and that a
+// failure ahead counts only for those who were waiting.
+func TestPrepare(t *testing.T) {
+	key := newSigner(t)
+	s := newServer(t, newSigner(t), key.PublicKey())
+	m := newPool(t, Config{Signers: []ssh.Signer{key}}).Machine(s.host("m-0"))
+	for range 3 {
+		m.Prepare(t.Context())
+	}
+	for range 2 {
+		if err := m.Ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.connections.Load(); n != 1 {
+		t.Errorf("%d connections, want 1", n)
+	}
+
+	var dials atomic.Int32
+	var down atomic.Bool
+	down.Store(true)
+	dialed, answer := make(chan struct{}, 1), make(chan struct{})
+	m = newPool(t, Config{Signers: []ssh.Signer{key}, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		dials.Add(1)
+		if !down.Load() {
+			return new(net.Dialer).DialContext(ctx, network, address)
+		}
+		dialed <- struct{}{}
+		<-answer
+		return nil, errors.New("it is down")
+	}}).Machine(s.host("m-0"))
+	m.Prepare(t.Context())
+	<-dialed
+	down.Store(false)
+	close(answer)
+	if m.mu.Lock(); m.trying != nil {
+		a := m.trying
+		m.mu.Unlock()
+		<-a.done
+	} else {
+		m.mu.Unlock()
+	}
+	if err := m.Ping(RememberUnreachable(t.Context(), time.Hour)); err != nil {
+		t.Errorf("a failure for which nobody waited is remembered: %v", err)
+	}
+
+	down.Store(true)
+	answer = make(chan struct{})
+	s.breakConnections()
+	m = newPool(t, Config{Signers: []ssh.Signer{key}, Dial: m.pool.cfg.Dial}).Machine(s.host("m-0"))
+	m.Prepare(t.Context())
+	<-dialed
+	waiting := make(chan error)
+	go func() { waiting <- m.Ping(t.Context()) }()
+	for joined := false; !joined; time.Sleep(time.Millisecond) {
+		m.mu.Lock()
+		joined = !m.trying.ahead
+		m.mu.Unlock()
+	}
+	close(answer)
+	before := dials.Load()
+	if err := <-waiting; err == nil {
+		t.Error("no error")
+	}
+	if err := m.Ping(RememberUnreachable(t.Context(), time.Hour)); err == nil || dials.Load() != before {
+		t.Errorf("a failure for which one waited is not remembered: %v", err)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/deed"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
@@ -19,16 +18,8 @@ import (
 // record keeps the machines that cannot be reached.
 func (o *operation) remove(ctx context.Context) error {
 	errs := fleet.EachAll(ctx, o.machines, func(ctx context.Context, m *convergence) error {
-		var units []string
-		for _, u := range m.want.State.Units {
-			units = append(units, u.Name)
-		}
-		beforeRemove := o.role.beforeRemove
-		if beforeRemove == nil && len(units) > 0 {
-			// When the whole role is removed, its units need not end gracefully.
-			beforeRemove = func(ctx context.Context, m *fleet.Machine) error { return deed.Kill(ctx, m.Remote, units...) }
-		}
-		return o.removeFrom(ctx, m.Machine, withKeyFiles(m.want, m.record), beforeRemove)
+		// When the whole role is removed, its units need not end gracefully.
+		return o.removeFrom(ctx, m.Machine, withKeyFiles(m.want, m.record), o.role.endFirst == "")
 	})
 	return o.joined(errs)
 }
@@ -43,7 +34,7 @@ func (o *operation) removeLeaving(ctx context.Context, prior Role) error {
 	}
 	defer gone.access.Close()
 	errs := fleet.EachAll(ctx, gone.machines, func(ctx context.Context, m *convergence) error {
-		return gone.removeFrom(ctx, m.Machine, withKeyFiles(m.want, m.record), gone.role.beforeRemove)
+		return gone.removeFrom(ctx, m.Machine, withKeyFiles(m.want, m.record), false)
 	})
 	for _, m := range gone.machines {
 		if errs[m.Name()] == nil {
@@ -63,7 +54,7 @@ func (o *operation) removeLeaving(ctx context.Context, prior Role) error {
 func (o *operation) removeLeft(ctx context.Context) error {
 	return o.joined(o.eachLeft(ctx, func(ctx context.Context, m *fleet.Machine, l Leftover) error {
 		o.leave(m.Name(), nil)
-		err := o.removeFrom(ctx, m, l.State, o.role.beforeRemove)
+		err := o.removeFrom(ctx, m, l.State, false)
 		switch {
 		case replaced(err):
 			m.Say("%s: another machine answers in its place, nothing is left to remove", o.role.name)
@@ -123,39 +114,24 @@ func (o *operation) leave(name string, l *Leftover) {
 	o.record.Left[name] = *l
 }
 
-// removeFrom calls beforeRemove and removes from one machine what state names. A machine that
-// cannot be reached is no error: it is recorded as left over. If its claim could not be read,
-// nothing else is tried there: it may have another claim and be back a moment later. One with
-// another claim is kept.
-func (o *operation) removeFrom(ctx context.Context, m *fleet.Machine, state desired.State, beforeRemove func(context.Context, *fleet.Machine) error) error {
-	switch theirs, err := o.anothers(ctx, m); {
+// removeFrom removes from one machine what state names, in one round trip; kill ends the units at
+// once. A machine that cannot be reached is no error: it is recorded as left over. One with another
+// claim is kept.
+func (o *operation) removeFrom(ctx context.Context, m *fleet.Machine, state desired.State, kill bool) error {
+	m.Say("%s: removing", o.role.name)
+	err := fleet.Within(ctx, fleet.RemoveBudget, "removal of "+o.role.name, func(ctx context.Context) error {
+		return host.Remove(ctx, m.Remote, host.Removal{State: state, Dirs: o.role.dirs, First: o.role.endFirst, Kill: kill,
+			ClaimFile: o.role.claimPath(), Claim: o.record.Claim})
+	})
+	switch {
 	case fleet.Unreachable(err):
 		o.leaveOver(m, state, err)
 		return nil
-	case err != nil:
-		return err
-	case theirs:
+	case errors.Is(err, host.ErrClaimed):
 		m.Say("%s: it has another claim, left as it is", o.role.name)
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.kept = append(o.kept, m.Name())
-		return nil
-	}
-	m.Say("%s: removing", o.role.name)
-	if beforeRemove != nil {
-		// If it left something running that matters, Remove returns the error.
-		err := fleet.Within(ctx, fleet.EndBudget, "end of "+o.role.name, func(ctx context.Context) error { return beforeRemove(ctx, m) })
-		if err != nil && !fleet.Unreachable(err) {
-			m.Say("%s: %v", o.role.name, err)
-		}
-	}
-	err := fleet.Within(ctx, fleet.RemoveBudget, "removal of "+o.role.name, func(ctx context.Context) error {
-		all := state
-		all.Files = append(slices.Clone(state.Files), desired.File{Path: o.role.claimPath()})
-		return host.Remove(ctx, m.Remote, all, o.role.dirs)
-	})
-	if fleet.Unreachable(err) {
-		o.leaveOver(m, state, err)
 		return nil
 	}
 	return err

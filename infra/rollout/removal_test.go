@@ -46,7 +46,7 @@ func TestLeftover(t *testing.T) {
 
 	machine.Leave()
 	o := start(Record{})
-	if err := o.removeFrom(t.Context(), engine.Fleet.Machine(target), state, nil); err != nil {
+	if err := o.removeFrom(t.Context(), engine.Fleet.Machine(target), state, false); err != nil {
 		t.Fatal(err)
 	}
 	raw, err := json.Marshal(o.result())

@@ -107,9 +107,9 @@ type role struct {
 	asksMachines bool
 	// needs are what a machine must be able to reach before its units can work.
 	needs func(*operation, *convergence) []need
-	// beforeRemove ends processes that keep running when units stop. It runs before the role is
-	// removed from a machine, and its failure is no error.
-	beforeRemove func(context.Context, *fleet.Machine) error
+	// endFirst is a script that ends processes that keep running when units stop. It runs on a
+	// machine before the role is removed from it.
+	endFirst string
 }
 
 func (x Etcd) with(targets []fleet.Target) Role         { x.Targets = targets; return x }
@@ -157,11 +157,9 @@ func (x Workers) role() role {
 			x.Spec, err = x.Spec.Read(n, f)
 			return x, err
 		},
-		dirs:  []string{"/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni"},
-		needs: needsOneOf("the API server", x.Spec.ControlPlaneEndpoint),
-		beforeRemove: func(ctx context.Context, m *fleet.Machine) error {
-			return deed.EndPods(ctx, m.Remote, component.KubeletUnit, component.KubeProxyUnit, component.ContainerdUnit)
-		}}
+		dirs:     []string{"/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni"},
+		needs:    needsOneOf("the API server", x.Spec.ControlPlaneEndpoint),
+		endFirst: deed.EndPods(component.KubeletUnit, component.KubeProxyUnit, component.ContainerdUnit)}
 }
 
 func (x LoadBalancer) role() role {

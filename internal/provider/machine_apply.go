@@ -92,6 +92,9 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	if !ok {
 		return
 	}
+	if m.InstanceState.ValueString() == running && !r.data.sshUnknown {
+		r.data.prepare(ctx, m.host().remote(r.data)) // the resources on it look at it soon
+	}
 	spec := m.spec(ctx, &resp.Diagnostics)
 	spec.RoutedTables = tf.ReadPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics)
 	h := readHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)

@@ -29,6 +29,7 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/maintenance"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/pki"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/timing"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/provider/tf"
 )
 
@@ -57,8 +58,12 @@ func (e environment) first(v types.String, names ...string) string {
 
 // providerData is what every resource gets from the provider. It is safe for concurrent use.
 type providerData struct {
+	timing *timing.Recorder // nil if nobody wants to know
 	// pool holds the SSH connections of this provider. It is closed at exit.
 	pool *remote.Pool
+	// prepare connects to a machine ahead, in the background. It does nothing in tests with a shell of
+	// their own.
+	prepare func(context.Context, remote.Host)
 	// shell connects to one machine. It is the pool's, except in tests.
 	shell func(remote.Host) infraaws.Shell
 	// duty finds out what a machine does for its cluster. It is that of package maintenance, except
@@ -193,11 +198,11 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	d := &providerData{now: p.now, rand: rand.Reader, defaultTags: m.DefaultTags}
+	d := &providerData{timing: p.timings.recorder, now: p.now, rand: rand.Reader, defaultTags: m.DefaultTags}
 	d.configureAWS(ctx, p.version, m, &resp.Diagnostics)
 	d.configureSSH(ctx, p.environment, p.watch, m, &resp.Diagnostics)
 	d.configureArtifacts(p.environment, m, &resp.Diagnostics)
-	d.shell, d.duty = p.shell, p.duty
+	d.shell, d.duty, d.prepare = p.shell, p.duty, func(context.Context, remote.Host) {}
 	if d.duty == nil {
 		d.duty = func(ctx context.Context, t fleet.Target) (*maintenance.Duty, error) {
 			return maintenance.Find(ctx, d.fleet(ctx), t)
@@ -205,6 +210,7 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 	}
 	if d.shell == nil {
 		d.shell = func(h remote.Host) infraaws.Shell { return d.pool.Machine(h) }
+		d.prepare = func(ctx context.Context, h remote.Host) { d.pool.Machine(h).Prepare(ctx) }
 	}
 	if !resp.Diagnostics.HasError() {
 		d.checkAccount(ctx, m, &resp.Diagnostics)
@@ -241,6 +247,7 @@ func (d *providerData) configureAWS(ctx context.Context, version string, m provi
 		UserAgent:    "terraform-provider-k8s-" + version,
 
 		Refused: logRefusal,
+		Timing:  d.timing,
 
 		SharedConfigFiles:      tf.Strings(m.ConfigFiles.Elements()),
 		SharedCredentialsFiles: tf.Strings(m.CredentialsFiles.Elements()),

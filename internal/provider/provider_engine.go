@@ -17,10 +17,11 @@ func (d *providerData) engine(ctx context.Context) *rollout.Engine {
 // fleet returns the access to the machines. What is done on them is logged.
 func (d *providerData) fleet(ctx context.Context) *fleet.Fleet {
 	return &fleet.Fleet{
-		Pool:  d.pool,
-		Store: d.store,
-		Clock: d.now,
-		Rand:  d.rand,
+		Pool:   d.pool,
+		Store:  d.store,
+		Clock:  d.now,
+		Rand:   d.rand,
+		Timing: d.timing,
 		Progress: func(machine, message string) {
 			tflog.Info(ctx, message, map[string]any{"machine": machine})
 		},

@@ -121,6 +121,7 @@ func (d *providerData) configureSSH(ctx context.Context, env environment, watch 
 		d.ssh.bastion = b
 	}
 	d.pool = remote.NewPool(remote.Config{
+		Timing:         d.timing,
 		Signers:        d.ssh.signers,
 		Agent:          d.ssh.agent,
 		ConnectTimeout: tf.Duration(s.ConnectTimeout, 0),

@@ -3,10 +3,14 @@ package provider
 import (
 	"context"
 	"errors"
+	"os"
 
 	fwprovider "github.com/hashicorp/terraform-plugin-framework/provider"
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 )
+
+// registryAddress is the provider's address in registries.
+const registryAddress = "registry.terraform.io/k8s-from-scratch/k8s"
 
 // Serve serves the provider to Terraform until Terraform says that it may end. debug waits for a
 // debugger instead and prints how to reattach Terraform.
@@ -16,10 +20,13 @@ import (
 // that is killed does not get there.
 func Serve(ctx context.Context, version string, debug bool) error {
 	p := New(version)
-	err := providerserver.Serve(ctx, func() fwprovider.Provider { return p }, providerserver.ServeOpts{
-		Address: "registry.terraform.io/k8s-from-scratch/k8s",
-		Debug:   debug,
-	})
+	p.timings = startTimings(os.Getenv)
+	var err error
+	if p.timings.recorder != nil && !debug {
+		err = p.timings.serve(p, registryAddress)
+	} else {
+		err = providerserver.Serve(ctx, func() fwprovider.Provider { return p }, providerserver.ServeOpts{Address: registryAddress, Debug: debug})
+	}
 	p.Settle(ctx)
-	return errors.Join(err, p.Close())
+	return errors.Join(err, p.Close(), p.timings.write(version))
 }

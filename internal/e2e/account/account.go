@@ -75,6 +75,7 @@ func New(t *testing.T, change ...func(*cloud.Config)) *Account {
 		Credentials: aws.Credentials{AccessKeyID: AccessKey, SecretAccessKey: SecretKey},
 		Images:      []ec2.Image{{ID: ImageID, Name: "debian-13-amd64", Release: "13"}},
 		PublicIPs:   addresses,
+		Quotas:      ec2.Quotas{VCPUs: 1000},
 		Network:     quietNetwork{},
 		Machines:    &quietMachines{running: map[string]bool{}, exits: make(chan machine.Exit)},
 		Seed:        1,

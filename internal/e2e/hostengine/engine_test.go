@@ -331,7 +331,7 @@ func (m *realMachine) testReboot(t *testing.T, want desired.State, rec host.Reco
 
 func (m *realMachine) testRemove(t *testing.T, want desired.State) {
 	m.sh("mkdir -p /var/lib/app/volume && mount -t tmpfs none /var/lib/app/volume && mkdir /var/lib/app/same && mount --bind /srv /var/lib/app/same && touch /srv/precious")
-	if err := host.Remove(t.Context(), m, want, []string{"/etc/app", "/var/lib/app"}); err != nil {
+	if err := host.Remove(t.Context(), m, host.Removal{State: want, Dirs: []string{"/etc/app", "/var/lib/app"}}); err != nil {
 		t.Fatal(err)
 	}
 	left := m.sh("ls -d /srv/precious; ls -d " + strings.Join(want.Paths(), " ") + " /etc/app /var/lib/app /etc/sysctl.d/90-k8s-* /etc/modules-load.d/k8s-* 2>/dev/null || :")
@@ -341,7 +341,7 @@ func (m *realMachine) testRemove(t *testing.T, want desired.State) {
 	if got := m.sh("systemctl list-units --all --no-legend app-main.service notify.service other.service; pgrep -x sleep || :"); got != "" {
 		t.Errorf("still known or running: %s", got)
 	}
-	if err := host.Remove(t.Context(), m, want, []string{"/var/lib/app"}); err != nil {
+	if err := host.Remove(t.Context(), m, host.Removal{State: want, Dirs: []string{"/var/lib/app"}}); err != nil {
 		t.Errorf("removing what is gone: %v", err)
 	}
 	var exit *remote.ExitError

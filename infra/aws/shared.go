@@ -1,0 +1,107 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/smithy-go/middleware"
+)
+
+// sharedFor is how long an answer may be given to those who have not had it.
+const sharedFor = 10 * time.Second
+
+// shared keeps answers of EC2 about many things, of which each caller wants one: a refresh of many
+// resources asks once. It is safe for concurrent use.
+//
+// Everybody is told what EC2 says now, as far as a refresh can know it: an answer was asked for at
+// most sharedFor ago and after the last change that this client has made, and nobody gets the same
+// answer twice. Whoever does not find something in it must ask for that thing alone.
+type shared[V any] struct {
+	mu      sync.Mutex
+	answers map[string]*answer[V] // by question
+}
+
+type answer[V any] struct {
+	changes int64 // of the client, when it was asked for
+	asked   time.Time
+	had     map[string]bool // by whom
+	waiting int             // how many wait for it
+	cancel  context.CancelFunc
+
+	done  chan struct{} // closed when it is there
+	value V
+	err   error
+}
+
+// get returns the answer to a question, for one asker. changes is the client's number of changes.
+// ask is not interrupted while anybody waits for it. Its error is for all who wait, and is not kept.
+func (s *shared[V]) get(ctx context.Context, question, asker string, changes int64, ask func(context.Context) (V, error)) (V, error) {
+	s.mu.Lock()
+	a := s.answers[question]
+	if a == nil || a.changes != changes || a.had[asker] || time.Since(a.asked) > sharedFor {
+		a = &answer[V]{changes: changes, asked: time.Now(), had: map[string]bool{}, done: make(chan struct{})}
+		if s.answers == nil {
+			s.answers = map[string]*answer[V]{}
+		}
+		s.answers[question] = a
+		asking, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		a.cancel = cancel
+		go func() {
+			defer cancel()
+			value, err := ask(asking)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if a.value, a.err = value, err; err != nil {
+				s.drop(question, a)
+			}
+			close(a.done)
+		}()
+	}
+	a.had[asker] = true
+	a.waiting++
+	s.mu.Unlock()
+
+	var err error
+	select {
+	case <-a.done:
+		err = a.err
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a.waiting--; a.waiting == 0 && err != nil {
+		a.cancel()
+		s.drop(question, a)
+	}
+	if err != nil {
+		var none V
+		return none, err
+	}
+	return a.value, nil
+}
+
+// drop forgets an answer. The caller holds s.mu.
+func (s *shared[V]) drop(question string, a *answer[V]) {
+	if s.answers[question] == a {
+		delete(s.answers, question)
+	}
+}
+
+// noteChanges adds to a service's calls that changed is called before and after every call that
+// may change something. What was asked for in between may or may not know of the change.
+func noteChanges(changed func()) func(*middleware.Stack) error {
+	return func(s *middleware.Stack) error {
+		return s.Initialize.Add(middleware.InitializeMiddlewareFunc("NoteChanges",
+			func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+				if call := fmt.Sprintf("%T", in.Parameters); !strings.Contains(call, ".Describe") { // *ec2.DescribeVpcsInput
+					changed()
+					defer changed()
+				}
+				return next.HandleInitialize(ctx, in)
+			}), middleware.Before)
+	}
+}
