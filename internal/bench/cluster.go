@@ -96,6 +96,11 @@ func (c *cluster) prepare(dir, api, mirror, sums string) error {
 	if err != nil {
 		return err
 	}
+	for _, v := range []string{"GOGC", "GOMEMLIMIT", "GODEBUG"} { // to try
+		if value := os.Getenv(v); value != "" {
+			c.ws.Env = append(c.ws.Env, v+"="+value)
+		}
+	}
 	return c.ws.WriteFile("main.tf", configuration)
 }
 

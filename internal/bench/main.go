@@ -78,7 +78,15 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	return bench(ctx, dir, o, sizes, os.Stdout)
+	all, err := bench(ctx, dir, o, sizes, os.Stdout)
+	if err != nil {
+		return err
+	}
+	fmt.Println()
+	for _, aim := range aims(all) {
+		fmt.Println(aim)
+	}
+	return judge(all)
 }
 
 func parseSizes(text string) ([]int, error) {
@@ -123,13 +131,13 @@ func find(ctx context.Context, o *options) error {
 	return os.Setenv("TF_ACC_TERRAFORM_PATH", o.CLI)
 }
 
-// bench measures all sizes, prints the figures and judges them.
-func bench(ctx context.Context, dir string, o options, sizes []int, w io.Writer) error {
+// bench measures all sizes, and prints and returns the figures.
+func bench(ctx context.Context, dir string, o options, sizes []int, w io.Writer) ([]figures, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c, err := newCluster(ctx, dir, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = c.site.fleet.Close() }()
 	var all []figures
@@ -137,16 +145,10 @@ func bench(ctx context.Context, dir string, o options, sizes []int, w io.Writer)
 		_, _ = fmt.Fprintf(w, "growing to %d workers\n", n)
 		f, err := c.measure(ctx, n)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		all = append(all, f...)
-		if err := printTable(w, f); err != nil {
-			return err
-		}
 	}
 	_, _ = fmt.Fprintln(w)
-	if err := printTable(w, all); err != nil {
-		return err
-	}
-	return judge(all)
+	return all, printTable(w, all)
 }

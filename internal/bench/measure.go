@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"regexp"
@@ -11,8 +12,6 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-
-	"io"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 )
@@ -26,6 +25,7 @@ type figures struct {
 	CPU       time.Duration // of the provider's processes
 	Memory    int64         // bytes, of the largest of them
 	Processes int
+	Log       int64 // bytes that they have logged
 	Trips     int64 // scripts run over SSH
 	Shakes    int64 // SSH handshakes
 	Tunnels   int64 // connections through SSH
@@ -90,7 +90,7 @@ func (c *cluster) plan(ctx context.Context, what string, workers int) (figures, 
 		if u, f.Processes, err = used(c.usage); err != nil {
 			return f, text, err
 		}
-		f.CPU, f.Memory = u.CPU, u.Memory
+		f.CPU, f.Memory, f.Log = u.CPU, u.Memory, u.Log
 	}
 	return f, text, nil
 }

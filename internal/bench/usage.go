@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,6 +31,7 @@ const selfProgram = "/proc/self/exe"
 type usage struct {
 	CPU    time.Duration `json:"cpu"`    // user and system
 	Memory int64         `json:"memory"` // bytes resident at most
+	Log    int64         `json:"log"`    // bytes that it has logged
 }
 
 // serveIfPlugin is the provider if Terraform has started this program as that: it runs the real one
@@ -49,7 +51,8 @@ func serveIfPlugin() {
 		os.Exit(0)
 	}
 	cmd := exec.CommandContext(context.Background(), program, os.Args[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	log := &counter{to: os.Stderr}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, log
 	cmd.Args[0] = os.Args[0]
 	if program == selfProgram {
 		cmd.Env = append(os.Environ(), providerVariable+"=")
@@ -61,15 +64,27 @@ func serveIfPlugin() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	if err := note(cmd.ProcessState); err != nil {
+	if err := note(cmd.ProcessState, log.n); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(max(cmd.ProcessState.ExitCode(), 0))
 }
 
-func note(s *os.ProcessState) error {
-	u := usage{CPU: s.UserTime() + s.SystemTime()}
+// counter counts what is written.
+type counter struct {
+	to io.Writer
+	n  int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.to.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+func note(s *os.ProcessState, log int64) error {
+	u := usage{CPU: s.UserTime() + s.SystemTime(), Log: log}
 	if r, ok := s.SysUsage().(*syscall.Rusage); ok {
 		u.Memory = r.Maxrss << 10
 	}
@@ -110,7 +125,7 @@ func profiled(dir string) int {
 }
 
 // used returns what the provider's processes used since the file was last removed: all processor
-// time, the memory of the largest, and how many they were.
+// time, the memory of the largest, all they have logged, and how many they were.
 func used(file string) (sum usage, processes int, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -122,6 +137,7 @@ func used(file string) (sum usage, processes int, err error) {
 			return usage{}, 0, err
 		}
 		sum.CPU += u.CPU
+		sum.Log += u.Log
 		sum.Memory = max(sum.Memory, u.Memory)
 		processes++
 	}
