@@ -57,40 +57,20 @@ func (a *Account) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Large makes an account with room for 200 machines of two processors.
 func Large(c *cloud.Config) {
 	c.Quotas.VCPUs = 400
-	for a := netip.MustParseAddr("203.0.113.50"); len(c.PublicIPs) < 200; a = a.Next() {
-		c.PublicIPs = append(c.PublicIPs, a)
-	}
+	c.PublicIPs = Addresses(c.PublicIPs[0], 200)
 }
 
 // New opens an account for the duration of the test. Its calls are throttled as in a new account of
 // AWS.
 func New(t *testing.T, change ...func(*cloud.Config)) *Account {
 	t.Helper()
-	var addresses []netip.Addr
-	for a := netip.MustParseAddr("203.0.113.10"); len(addresses) < 40; a = a.Next() {
-		addresses = append(addresses, a)
-	}
 	a := &Account{t: t}
-	config := cloud.Config{
-		Credentials: aws.Credentials{AccessKeyID: AccessKey, SecretAccessKey: SecretKey},
-		Images:      []ec2.Image{{ID: ImageID, Name: "debian-13-amd64", Release: "13"}},
-		PublicIPs:   addresses,
-		Quotas:      ec2.Quotas{VCPUs: 1000},
-		Network:     quietNetwork{},
-		Machines:    &quietMachines{running: map[string]bool{}, exits: make(chan machine.Exit)},
-		Seed:        1,
+	account, err := Open(t.Context(), append([]func(*cloud.Config){func(c *cloud.Config) {
 		// Long enough that a client that does not wait fails, and short enough for tests.
-		ParameterReuse: 300 * time.Millisecond,
-		Calls:          slog.New(&a.refusals),
-	}
-	for _, f := range change {
-		f(&config)
-	}
-	account, err := cloud.Open(config)
+		c.ParameterReuse = 300 * time.Millisecond
+		c.Calls = slog.New(&a.refusals)
+	}}, change...)...)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := account.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	a.Cloud, a.S3 = account, &Buckets{cloud: account, buckets: map[string]*bucket{}}
@@ -101,6 +81,36 @@ func New(t *testing.T, change ...func(*cloud.Config)) *Account {
 	})
 	a.URL = server.URL
 	return a
+}
+
+// Addresses returns n addresses from the first one on.
+func Addresses(first netip.Addr, n int) []netip.Addr {
+	var all []netip.Addr
+	for a := first; len(all) < n; a = a.Next() {
+		all = append(all, a)
+	}
+	return all
+}
+
+// Open opens an account without a network and without S3. The caller serves its API and closes it.
+func Open(ctx context.Context, change ...func(*cloud.Config)) (*cloud.Account, error) {
+	config := cloud.Config{
+		Credentials: aws.Credentials{AccessKeyID: AccessKey, SecretAccessKey: SecretKey},
+		Images:      []ec2.Image{{ID: ImageID, Name: "debian-13-amd64", Release: "13"}},
+		PublicIPs:   Addresses(netip.MustParseAddr("203.0.113.10"), 40),
+		Quotas:      ec2.Quotas{VCPUs: 1000},
+		Network:     quietNetwork{},
+		Machines:    &QuietMachines{},
+		Seed:        1,
+	}
+	for _, f := range change {
+		f(&config)
+	}
+	account, err := cloud.Open(config)
+	if err != nil {
+		return nil, err
+	}
+	return account, account.Start(ctx)
 }
 
 // Fault adds a fault until the test ends.
@@ -176,35 +186,54 @@ func (quietNetwork) Apply(context.Context, network.Config) error  { return nil }
 func (quietNetwork) ResetInterface(context.Context, string) error { return nil }
 func (quietNetwork) InterfaceNetns(id string) string              { return "/run/netns/" + id }
 
-// quietMachines start and stop at once.
-type quietMachines struct {
+// QuietMachines start and stop at once. The zero value has none.
+type QuietMachines struct {
 	mu      sync.Mutex
 	running map[string]bool
-	exits   chan machine.Exit
 }
 
-func (m *quietMachines) set(id string, running bool) error {
+func (m *QuietMachines) set(id string, running bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.running == nil {
+		m.running = map[string]bool{}
+	}
 	m.running[id] = running
 	return nil
 }
 
-func (m *quietMachines) Start(_ context.Context, s machine.Spec) error { return m.set(s.ID, true) }
-func (m *quietMachines) Stop(_ context.Context, id string) error       { return m.set(id, false) }
-func (m *quietMachines) Kill(_ context.Context, id string) error       { return m.set(id, false) }
-func (m *quietMachines) Terminate(_ context.Context, id string) error  { return m.set(id, false) }
-func (m *quietMachines) Exits() <-chan machine.Exit                    { return m.exits }
-func (m *quietMachines) Console(string) string                         { return "" }
-func (m *quietMachines) RemoveVolume(string) error                     { return nil }
-func (m *quietMachines) Volumes() ([]string, error)                    { return nil, nil }
-func (m *quietMachines) AttachVolume(context.Context, string, machine.Volume) error {
-	return nil
-}
-func (m *quietMachines) DetachVolume(context.Context, string, string, bool) error {
-	return nil
-}
-func (m *quietMachines) Running(id string) bool {
+// Start implements ec2.Machines, as the methods below do.
+func (m *QuietMachines) Start(_ context.Context, s machine.Spec) error { return m.set(s.ID, true) }
+
+// Stop notes that the machine does not run.
+func (m *QuietMachines) Stop(_ context.Context, id string) error { return m.set(id, false) }
+
+// Kill is Stop.
+func (m *QuietMachines) Kill(_ context.Context, id string) error { return m.set(id, false) }
+
+// Terminate is Stop.
+func (m *QuietMachines) Terminate(_ context.Context, id string) error { return m.set(id, false) }
+
+// Exits never delivers anything.
+func (m *QuietMachines) Exits() <-chan machine.Exit { return nil }
+
+// Console returns no path.
+func (m *QuietMachines) Console(string) string { return "" }
+
+// RemoveVolume does nothing.
+func (m *QuietMachines) RemoveVolume(string) error { return nil }
+
+// Volumes returns none.
+func (m *QuietMachines) Volumes() ([]string, error) { return nil, nil }
+
+// AttachVolume does nothing.
+func (m *QuietMachines) AttachVolume(context.Context, string, machine.Volume) error { return nil }
+
+// DetachVolume does nothing.
+func (m *QuietMachines) DetachVolume(context.Context, string, string, bool) error { return nil }
+
+// Running reports whether the machine was started and not stopped since.
+func (m *QuietMachines) Running(id string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.running[id]

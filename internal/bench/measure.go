@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
+)
+
+// figures are what one plan has cost.
+type figures struct {
+	Plan      string // "empty", "one damaged"
+	Workers   int
+	Machines  int
+	Wall      time.Duration
+	CPU       time.Duration // of the provider's processes
+	Memory    int64         // bytes, of the largest of them
+	Processes int
+	Log       int64 // bytes that they have logged
+	Trips     int64 // scripts run over SSH
+	Shakes    int64 // SSH handshakes
+	Tunnels   int64 // connections through SSH
+	Bytes     int64 // over SSH, both directions
+	EC2, SSM  int   // calls
+	STS       int
+}
+
+// measure grows the cluster to a number of workers and measures a plan without changes and one with
+// a damaged machine.
+func (c *cluster) measure(ctx context.Context, workers int) ([]figures, error) {
+	if err := c.grow(ctx, workers); err != nil {
+		return nil, fmt.Errorf("growing to %d workers: %w", workers, err)
+	}
+	empty, text, err := c.plan(ctx, "empty", workers)
+	if err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, text)
+	}
+	if !strings.Contains(text, "No changes.") {
+		return nil, fmt.Errorf("the plan for %d workers is not empty:\n%s", workers, text)
+	}
+	machine, file := fmt.Sprintf("worker-%d", workers/2), component.KubeletConfigPath
+	if !c.Kubernetes {
+		machine, file = "lb-0", component.HAProxyConfig
+	}
+	undo, err := c.damage(machine, file)
+	if err != nil {
+		return nil, err
+	}
+	damaged, text, err := c.plan(ctx, "one damaged", workers)
+	if err = errors.Join(err, undo()); err != nil {
+		return nil, err
+	}
+	if named := drifting(text); !slices.Equal(named, []string{machine}) {
+		return nil, fmt.Errorf("%s on %s is damaged, and the plan for %d workers names %q:\n%s", file, machine, workers, named, text)
+	}
+	return []figures{empty, damaged}, nil
+}
+
+// plan plans, and returns the plan and what it has cost.
+func (c *cluster) plan(ctx context.Context, what string, workers int) (figures, string, error) {
+	if err := os.Remove(c.usage); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return figures{}, "", err
+	}
+	if c.Profile != "" {
+		c.ws.Env = append(c.ws.Env, profileVariable+"="+c.Profile)
+	}
+	c.site.fleet.Reset()
+	c.site.takeCalls()
+	began := time.Now()
+	_, text, err := c.ws.Plan(ctx)
+	f := figures{Plan: what, Workers: workers, Machines: len(c.site.all()), Wall: time.Since(began)}
+	if err != nil {
+		return f, text, err
+	}
+	n := &c.site.fleet.Counts
+	f.Trips, f.Shakes, f.Tunnels, f.Bytes = n.Commands.Load(), n.Handshakes.Load(), n.Tunnels.Load(), n.Bytes.Load()
+	calls := c.site.takeCalls()
+	f.EC2, f.SSM, f.STS = calls["ec2"], calls["ssm"], calls["sts"]
+	if c.Profile == "" {
+		var u usage
+		if u, f.Processes, err = used(c.usage); err != nil {
+			return f, text, err
+		}
+		f.CPU, f.Memory, f.Log = u.CPU, u.Memory, u.Log
+	}
+	return f, text, nil
+}
+
+// driftLine is a line of a plan about a machine in a drift map:
+//
+//   - "worker-3" = "file /etc/...: other content" -> null
+var driftLine = regexp.MustCompile(`(?m)^\s+- "([^"]+)"\s+= .* -> null$`)
+
+// drifting returns the subjects of all drift in a plan, sorted.
+func drifting(plan string) []string {
+	var all []string
+	for _, m := range driftLine.FindAllStringSubmatch(plan, -1) {
+		all = append(all, m[1])
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func printTable(w io.Writer, all []figures) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = fmt.Fprintln(t, "workers\tplan\twall s\tCPU s\tCPU ms/machine\tMB\tround trips\thandshakes\ttunnels\tKB by SSH\tEC2\tSSM\tSTS\t")
+	for _, f := range all {
+		_, _ = fmt.Fprintf(t, "%d\t%s\t%.1f\t%.2f\t%.1f\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", f.Workers, f.Plan, f.Wall.Seconds(), f.CPU.Seconds(),
+			float64(f.CPU.Milliseconds())/float64(f.Machines), f.Memory>>20, f.Trips, f.Shakes, f.Tunnels, f.Bytes>>10, f.EC2, f.SSM, f.STS)
+	}
+	return t.Flush()
+}
