@@ -2,6 +2,8 @@
 # report what could not be removed. What does not exist is no failure.
 # shellcheck disable=SC2154 # apply.sh has its variables
 
+ended= # set by end_units
+
 complain() { frame "left $*"; }
 
 # unless_claimed path claim: ends everything, successfully, if the file has another claim.
@@ -17,23 +19,28 @@ unless_claimed() {
 # it kills it. What it leaves is found later.
 first() { timeout 360 sh -c "$1" >/dev/null 2>&1; }
 
-# remove_units name...: in the order given.
+# remove_units name...: in the order given, which does not matter after end_units.
 remove_units() {
 	systemctl --no-reload disable -- "$@" >/dev/null 2>&1
-	for unit; do
-		progress "stopping $unit"
-		remaining
-		timeout "$left" systemctl stop -- "$unit" >/dev/null 2>&1
-		case $? in
-		0 | 5) ;; # systemctl(1): 5 is a unit that is not loaded
-		*) systemctl kill -s KILL -- "$unit" >/dev/null 2>&1 || ! is_known "$unit" || complain "unit $unit: cannot be stopped" ;;
-		esac
-	done
+	remaining
+	if [ -z "$ended" ] || ! timeout "$left" systemctl stop -- "$@" >/dev/null 2>&1; then
+		for unit; do stop_unit "$unit"; done
+	fi
 	for unit; do
 		shift
 		set -- "$@" "$run/pending/restart.$unit" "$run/pending/reload.$unit"
 	done
 	rm -f -- "$@"
+}
+
+stop_unit() {
+	progress "stopping $1"
+	remaining
+	timeout "$left" systemctl stop -- "$1" >/dev/null 2>&1
+	case $? in
+	0 | 5) ;; # systemctl(1): 5 is a unit that is not loaded
+	*) systemctl kill -s KILL -- "$1" >/dev/null 2>&1 || ! is_known "$1" || complain "unit $1: cannot be stopped" ;;
+	esac
 }
 
 # is_known unit: whether systemd knows it.
@@ -45,7 +52,7 @@ is_known() {
 end_units() {
 	systemctl stop --no-block -- "$@" >/dev/null 2>&1
 	systemctl kill -s KILL -- "$@" >/dev/null 2>&1
-	:
+	ended=1
 }
 
 remove_files() {

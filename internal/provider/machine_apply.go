@@ -92,9 +92,6 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 	if !ok {
 		return
 	}
-	if m.InstanceState.ValueString() == running && !r.data.sshUnknown {
-		r.data.prepare(ctx, m.host().remote(r.data)) // the resources on it look at it soon
-	}
 	spec := m.spec(ctx, &resp.Diagnostics)
 	spec.RoutedTables = tf.ReadPrivate[[]string](ctx, req.Private, routesKey, &resp.Diagnostics)
 	h := readHolding(ctx, req.Private, m.Claim, &resp.Diagnostics)
@@ -135,6 +132,9 @@ func (r *machineResource) Read(ctx context.Context, req resource.ReadRequest, re
 		tf.WritePrivate(ctx, resp.Private, growKey, grow, &resp.Diagnostics)
 	}
 	m.fill(ctx, found)
+	if found.State == running && !r.data.sshUnknown {
+		r.data.prepare(ctx, m.host().remote(r.data)) // the resources on it look at it soon
+	}
 	// With this value the plan knows that the instance is stopped and started, and that its public
 	// address changes.
 	m.InstanceType = types.StringValue(found.InstanceType)

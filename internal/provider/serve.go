@@ -20,6 +20,9 @@ const registryAddress = "registry.terraform.io/k8s-from-scratch/k8s"
 // and Serve goes on with what may be said only now: that a state has what was created. A process
 // that is killed does not get there.
 func Serve(ctx context.Context, version string, debug bool) error {
+	if err := limitSDKLog(); err != nil {
+		return err
+	}
 	p := New(version)
 	if !debug {
 		quietSDK(os.Getenv, os.Setenv)
