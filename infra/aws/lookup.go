@@ -26,6 +26,8 @@ type lookup[K comparable, V any] struct {
 }
 
 const (
+	// lookupGather is how long the first question waits for others that are asked at the same time.
+	lookupGather = 5 * time.Millisecond
 	// lookupPause is the shortest time between the beginnings of two calls.
 	lookupPause = 50 * time.Millisecond
 	// lookupShare is the part of the time between two calls for each thing that was asked about lately,
@@ -94,13 +96,15 @@ func (l *lookup[K, V]) close(r *round[K, V]) { l.next, l.last = nil, r }
 // run makes the call of a round, after that of the one before.
 func (l *lookup[K, V]) run(ctx context.Context, r, before *round[K, V]) {
 	defer close(r.done)
+	pause := lookupGather
 	if before != nil {
 		<-before.done
 		r.began, r.pause = before.began, before.pause // if this call is never made
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Until(before.began.Add(before.pause))):
-		}
+		pause = max(pause, time.Until(before.began.Add(before.pause)))
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(pause):
 	}
 	l.mu.Lock()
 	if l.next == r {
