@@ -33,6 +33,8 @@ const (
 	// lookupShare is the part of the time between two calls for each thing that was asked about lately,
 	// up to lastPoll together.
 	lookupShare = 10 * time.Millisecond
+	// lookupBudget is how long one call may take with its retries: those who ask meanwhile wait for it.
+	lookupBudget = 5 * time.Minute
 	// lookupMemory is what lately means: longer than those who wait pause between questions.
 	lookupMemory = 2 * lastPoll
 )
@@ -118,10 +120,15 @@ func (l *lookup[K, V]) run(ctx context.Context, r, before *round[K, V]) {
 	if r.err != nil {
 		return
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, lookupBudget, fmt.Errorf("no answer within %s", lookupBudget))
+	defer cancel()
 	r.found = map[K]V{}
 	for some := range slices.Chunk(keys, l.limit) {
 		found, err := l.describe(ctx, some)
 		if err != nil {
+			if ctx.Err() != nil {
+				err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+			}
 			r.err = err
 			return
 		}
