@@ -26,11 +26,15 @@ type lookup[K comparable, V any] struct {
 }
 
 const (
+	// lookupGather is how long the first question waits for others that are asked at the same time.
+	lookupGather = 5 * time.Millisecond
 	// lookupPause is the shortest time between the beginnings of two calls.
 	lookupPause = 50 * time.Millisecond
 	// lookupShare is the part of the time between two calls for each thing that was asked about lately,
 	// up to lastPoll together.
 	lookupShare = 10 * time.Millisecond
+	// lookupBudget is how long one call may take with its retries: those who ask meanwhile wait for it.
+	lookupBudget = 5 * time.Minute
 	// lookupMemory is what lately means: longer than those who wait pause between questions.
 	lookupMemory = 2 * lastPoll
 )
@@ -94,13 +98,15 @@ func (l *lookup[K, V]) close(r *round[K, V]) { l.next, l.last = nil, r }
 // run makes the call of a round, after that of the one before.
 func (l *lookup[K, V]) run(ctx context.Context, r, before *round[K, V]) {
 	defer close(r.done)
+	pause := lookupGather
 	if before != nil {
 		<-before.done
 		r.began, r.pause = before.began, before.pause // if this call is never made
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Until(before.began.Add(before.pause))):
-		}
+		pause = max(pause, time.Until(before.began.Add(before.pause)))
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(pause):
 	}
 	l.mu.Lock()
 	if l.next == r {
@@ -114,10 +120,15 @@ func (l *lookup[K, V]) run(ctx context.Context, r, before *round[K, V]) {
 	if r.err != nil {
 		return
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, lookupBudget, fmt.Errorf("no answer within %s", lookupBudget))
+	defer cancel()
 	r.found = map[K]V{}
 	for some := range slices.Chunk(keys, l.limit) {
 		found, err := l.describe(ctx, some)
 		if err != nil {
+			if ctx.Err() != nil {
+				err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+			}
 			r.err = err
 			return
 		}

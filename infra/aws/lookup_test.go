@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -62,7 +63,7 @@ func TestLookupShares(t *testing.T) {
 			})
 		}
 		ask(1)
-		synctest.Wait()
+		time.Sleep(2 * lookupGather)
 		for _, key := range []int{1, 2, 3, -4, 5} { // the call for 1 began before
 			ask(key)
 		}
@@ -151,6 +152,29 @@ func TestLookupForgets(t *testing.T) {
 		known[1] = "there"
 		if found, ok, _ := l.ask(t.Context(), 1); !ok || found != "there" {
 			t.Errorf("found %q", found)
+		}
+	})
+}
+
+// TestLookupHangs: a call without an answer ends, and the next one is made.
+func TestLookupHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := true
+		l := lookup[int, string]{limit: 1, describe: func(ctx context.Context, _ []int) (map[int]string, error) {
+			if hangs {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return map[int]string{1: "there"}, nil
+		}}
+		began := time.Now()
+		_, _, err := l.ask(t.Context(), 1)
+		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer within 5m0s") || took > lookupBudget+time.Second {
+			t.Errorf("after %s: %v", took, err)
+		}
+		hangs = false
+		if _, ok, err := l.ask(t.Context(), 1); !ok || err != nil {
+			t.Errorf("the next call: %v", err)
 		}
 	})
 }

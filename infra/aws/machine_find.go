@@ -69,26 +69,27 @@ type observation struct {
 	tables   []types.RouteTable // of the VPC; none if no VPC was given
 }
 
-// observe makes all calls at once. It reads the route tables of vpc unless that is empty.
+// observe makes all calls at once, and shares them with all who ask at the same time. It reads the route
+// tables of vpc unless that is empty.
 func (c *Client) observe(ctx context.Context, id, vpc string) (observation, error) {
 	var o observation
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		i, err := c.instance(gctx, id, c.retryOn(doubtAttempts, notYet...))
+		i, err := c.watch(gctx, id, doubtAttempts)
 		o.instance = i
 		return err
 	})
 	g.Go(func() error {
-		out, err := c.EC2.DescribeVolumes(gctx, &ec2.DescribeVolumesInput{Filters: []types.Filter{filter("attachment.instance-id", id)}})
+		volumes, _, err := c.lookups.attached.ask(gctx, id)
 		if err != nil {
 			return fmt.Errorf("describe the volumes of instance %s: %w", id, err)
 		}
-		o.volumes = out.Volumes
+		o.volumes = slices.Clone(volumes)
 		return nil
 	})
 	g.Go(func() (err error) {
 		if vpc != "" {
-			o.tables, err = c.routeTables(gctx, vpc)
+			o.tables, err = c.sharedTables(gctx, vpc)
 		}
 		return err
 	})

@@ -17,6 +17,7 @@ import (
 type lookups struct {
 	instances lookup[string, types.Instance]        // by id
 	machines  lookup[machineName, []types.Instance] // also terminated ones that EC2 still lists
+	attached  lookup[string, []types.Volume]        // all volumes of an instance, by its id
 	healthy   lookup[string, bool]                  // whether EC2's reachability checks have passed, by instance id
 	tables    lookup[string, []types.RouteTable]    // all of a VPC, by its id
 }
@@ -32,6 +33,7 @@ func newLookups(c *Client) *lookups {
 	return &lookups{
 		instances: lookup[string, types.Instance]{limit: filterValues, describe: c.describeInstances},
 		machines:  lookup[machineName, []types.Instance]{limit: filterValues, describe: c.describeMachines},
+		attached:  lookup[string, []types.Volume]{limit: filterValues, describe: c.describeAttached},
 		healthy:   lookup[string, bool]{limit: statusIDs, describe: c.describeHealth},
 		tables:    lookup[string, []types.RouteTable]{limit: filterValues, describe: c.describeTables},
 	}
@@ -75,6 +77,24 @@ func (c *Client) eachInstance(ctx context.Context, take func(types.Instance), fi
 		}
 	}
 	return nil
+}
+
+func (c *Client) describeAttached(ctx context.Context, instances []string) (map[string][]types.Volume, error) {
+	pages := ec2.NewDescribeVolumesPaginator(c.EC2, &ec2.DescribeVolumesInput{Filters: []types.Filter{filter("attachment.instance-id", instances...)}})
+	out := map[string][]types.Volume{}
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range page.Volumes {
+			for _, a := range v.Attachments {
+				id := sdk.ToString(a.InstanceId)
+				out[id] = append(out[id], v)
+			}
+		}
+	}
+	return out, nil
 }
 
 func (c *Client) describeHealth(ctx context.Context, ids []string) (map[string]bool, error) {

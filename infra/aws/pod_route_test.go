@@ -42,7 +42,7 @@ func (e *routingEC2) client() *Client {
 			out.Result = &ec2.DescribeSubnetsOutput{Subnets: e.subnets}
 		case *ec2.DescribeInstancesInput:
 			out.Result = &ec2.DescribeInstancesOutput{Reservations: []types.Reservation{{Instances: slices.DeleteFunc(slices.Clone(e.instances), func(i types.Instance) bool {
-				return !slices.Contains(call.InstanceIds, *i.InstanceId)
+				return !slices.Contains(append(call.InstanceIds, named(call.Filters, "instance-id")...), *i.InstanceId)
 			})}}}
 		case *ec2.DescribeVolumesInput:
 			out.Result = &ec2.DescribeVolumesOutput{}
@@ -190,4 +190,14 @@ func TestObserveRecordsItsOwn(t *testing.T) {
 	if err != nil || !slices.Equal(m.RouteTables, []string{"rtb-a"}) {
 		t.Errorf("on record: %v, %v", m.RouteTables, err)
 	}
+}
+
+// named returns the values of a filter.
+func named(filters []types.Filter, name string) (values []string) {
+	for _, f := range filters {
+		if sdk.ToString(f.Name) == name {
+			values = append(values, f.Values...)
+		}
+	}
+	return values
 }

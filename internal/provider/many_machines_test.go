@@ -62,7 +62,7 @@ func (f *machineFleet) create() map[int]string {
 	})
 }
 
-// TestManyMachines makes and terminates 10 and 100 machines, all at once, in an account whose calls are
+// TestManyMachines makes, changes and terminates 10 and 100 machines, all at once, in an account whose calls are
 // throttled as in AWS. Hardly any is refused, and no machine costs more calls because there are others.
 func TestManyMachines(t *testing.T) {
 	t.Parallel()
@@ -75,6 +75,11 @@ func TestManyMachines(t *testing.T) {
 		if up := len(f.account.Cloud.Overview().Instances); up != size {
 			t.Errorf("%d instances", up)
 		}
+		f.counts("change", nil, map[string]int{"CreateTags": 1}, func() map[int]string {
+			return f.each(func(n int, m *instance) change {
+				return m.carryOut(m.plan(with(f.config(n), values{"tags": values{"room": "12"}})))
+			})
+		})
 		f.counts("delete", nil, map[string]int{"TerminateInstances": 1, "DeleteRoute": 1}, func() map[int]string {
 			return f.each(func(_ int, m *instance) change { return m.dismiss() })
 		})
@@ -85,7 +90,7 @@ func TestManyMachines(t *testing.T) {
 
 // counts checks that do makes so many calls once and for each machine, and which are refused. There may be
 // two DescribeInstances for each machine: launches are half a second apart, and so are the questions. Few
-// calls read the routes of all machines.
+// other calls are made while machines wait, whether they are shared or only about those that boot slowly.
 func (f *machineFleet) counts(what string, once, each map[string]int, do func() map[int]string) {
 	f.t.Helper()
 	f.account.ForgetCalls()
@@ -105,8 +110,8 @@ func (f *machineFleet) counts(what string, once, each map[string]int, do func() 
 			if n > 2*size+20 {
 				f.t.Errorf("%s %d machines: %d %s", what, size, n, action)
 			}
-		case "DescribeRouteTables":
-			if n > 12 {
+		case "DescribeRouteTables", "DescribeVolumes", "DescribeInstanceStatus":
+			if n > 12+size/4 {
 				f.t.Errorf("%s %d machines: %d %s", what, size, n, action)
 			}
 		default:
