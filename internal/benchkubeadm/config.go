@@ -35,8 +35,8 @@ type cluster struct {
 const (
 	podNetwork     = "10.200.0.0/16"
 	serviceNetwork = "10.32.0.0/24"
+	dnsAddress     = "10.32.0.10" // kubeadm takes the tenth
 	criSocket      = "unix:///run/containerd/containerd.sock"
-	containerdDir  = "/etc/containerd"
 )
 
 type object = map[string]any

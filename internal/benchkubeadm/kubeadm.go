@@ -24,7 +24,26 @@ func (b *bench) kubeadm(ctx context.Context, l *lab, clock clock) error {
 	if err != nil {
 		return err
 	}
-	return clock(func(ctx context.Context) error { return l.initAndJoin(ctx, c, nodes) })
+	if err := clock(func(ctx context.Context) error { return l.initAndJoin(ctx, c, nodes) }); err != nil {
+		return err
+	}
+	return l.usable(ctx, nodes)
+}
+
+// usable fails unless every node reaches CoreDNS through its service: kube-proxy, the bridges and the
+// routes between them work.
+func (l *lab) usable(ctx context.Context, nodes []node) error {
+	const reach = "until (: </dev/tcp/" + dnsAddress + "/53) 2>/dev/null; do sleep 0.5; done"
+	g, each := errgroup.WithContext(ctx)
+	for _, n := range nodes {
+		g.Go(func() error {
+			if _, err := l.on(each, n.Name, nil, "timeout", "60", "bash", "-c", reach); err != nil {
+				return fmt.Errorf("the cluster is not usable: %s does not reach CoreDNS at %s: %w", n.Name, dnsAddress, err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
 }
 
 // initAndJoin makes the cluster: the first controller alone, then all others at the same time, as

@@ -142,7 +142,7 @@ func (l *lab) script(ctx context.Context, machine, script string, args ...string
 func (l *lab) put(ctx context.Context, machine string, files []machineFile) error {
 	r, w := io.Pipe()
 	go func() { _ = w.CloseWithError(writeTar(w, files)) }()
-	_, err := l.on(ctx, machine, r, "tar", "-x", "--no-same-owner", "-C", "/", "-f", "-")
+	_, err := l.on(ctx, machine, r, "tar", "-x", "-m", "--no-same-owner", "-C", "/", "-f", "-")
 	_ = r.Close() // ends the writer if the machine has not read everything
 	return err
 }
