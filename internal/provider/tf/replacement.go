@@ -10,19 +10,29 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
 )
 
 // Replacing returns the attributes whose change replaces the resource. ModifyPlan is not told: the
 // framework collects what the plan modifiers of attributes say and keeps it to itself. So their
 // modifiers are asked once more, for attributes of the types that have such modifiers here: text
-// and booleans.
+// and booleans. No modifier replaces because of an attribute whose planned value is the one in the
+// state, so those are not looked at: to read an attribute costs the framework a walk of the schema,
+// and most plans change none.
 func Replacing(ctx context.Context, req resource.ModifyPlanRequest, diags *diag.Diagnostics) path.Paths {
 	s, ok := req.Plan.Schema.(schema.Schema)
 	if !ok || req.Plan.Raw.IsNull() || req.State.Raw.IsNull() {
 		return nil
 	}
+	var planned, before map[string]tftypes.Value
+	if req.Plan.Raw.As(&planned) != nil || req.State.Raw.As(&before) != nil {
+		return nil
+	}
 	var out path.Paths
 	for name, a := range s.Attributes {
+		if planned[name].Equal(before[name]) {
+			continue
+		}
 		at := path.Root(name)
 		var config, plan, state attr.Value
 		diags.Append(req.Config.GetAttribute(ctx, at, &config)...)
