@@ -50,7 +50,11 @@ func (c *Client) aliveWhile(ctx context.Context, id string, wait func(context.Co
 func (c *Client) alive(ctx context.Context, id string, grace time.Duration, wait func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan error, 1)
-	go func() { done <- wait(ctx) }()
+	asking, stop := context.WithCancel(ctx) // ends when the wait does, which need not wait for EC2
+	go func() {
+		defer stop()
+		done <- wait(ctx)
+	}()
 	defer cancel(nil)
 	var booted time.Time
 	for {
@@ -60,9 +64,9 @@ func (c *Client) alive(ctx context.Context, id string, grace time.Duration, wait
 				return fmt.Errorf("%w (%w)", cause, err)
 			}
 			return err
-		case <-time.After(aliveInterval):
+		case <-time.After(untilAsked(time.Now())):
 		}
-		i, err := c.watch(ctx, id, settleAttempts)
+		i, err := c.watch(asking, id, settleAttempts)
 		switch {
 		case errors.Is(err, ErrNotFound):
 			cancel(err)
@@ -71,10 +75,16 @@ func (c *Client) alive(ctx context.Context, id string, grace time.Duration, wait
 			cancel(fmt.Errorf("it is %s: %s", stateOf(i), reason(i)))
 		case !booted.IsZero() && time.Since(booted) > grace:
 			cancel(fmt.Errorf("EC2 reports it up and healthy for %s, but %w", grace, errSilent))
-		case booted.IsZero() && c.healthy(ctx, id):
+		case booted.IsZero() && c.healthy(asking, id):
 			booted = time.Now()
 		}
 	}
+}
+
+// untilAsked returns the time until EC2 is asked again: all who wait ask at the same moments, and so with
+// the same call.
+func untilAsked(now time.Time) time.Duration {
+	return now.Truncate(aliveInterval).Add(aliveInterval).Sub(now)
 }
 
 // healthy reports whether EC2's reachability checks have passed.

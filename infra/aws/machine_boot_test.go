@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -112,4 +114,39 @@ func TestAwaitBoot(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAliveTogether: those who wait for many machines, which they have begun at different times, ask
+// about all of them at once.
+func TestAliveTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		c := &Client{lookups: &lookups{}}
+		c.lookups.instances = lookup[string, types.Instance]{limit: filterValues, describe: func(_ context.Context, ids []string) (map[string]types.Instance, error) {
+			calls.Add(1)
+			out := map[string]types.Instance{}
+			for _, id := range ids {
+				out[id] = types.Instance{InstanceId: &id, State: &types.InstanceState{Name: types.InstanceStateNameRunning}}
+			}
+			return out, nil
+		}}
+		c.lookups.healthy = lookup[string, bool]{limit: statusIDs, describe: func(context.Context, []string) (map[string]bool, error) {
+			calls.Add(1)
+			return nil, nil
+		}}
+		var all sync.WaitGroup
+		for n := range 50 {
+			all.Go(func() {
+				time.Sleep(time.Duration(n) * 37 * time.Millisecond)
+				err := c.awaitSSH(t.Context(), fmt.Sprint("i-", n), bootingShell{time.Minute})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if n := calls.Load(); n < 50 || n > 70 { // two every two seconds
+			t.Errorf("%d calls in a minute", n)
+		}
+	})
 }
