@@ -157,8 +157,12 @@ func (f *Fleet) Add(id string, spec Spec) (*Host, error) {
 	if err := h.devices(); err != nil {
 		return fail(err)
 	}
+	if err := h.alternatives(); err != nil {
+		return fail(err)
+	}
+	// Nothing of this computer that could be written to: whoever deletes a tree deletes what is mounted there.
 	for _, m := range [][2]string{
-		{f.path("usr"), "usr"}, {local, "usr/local"}, {"/etc/alternatives", "etc/alternatives"}, {"/proc", "proc"}, {sys, "proc/sys"},
+		{f.path("usr"), "usr"}, {local, "usr/local"}, {"/proc", "proc"}, {sys, "proc/sys"},
 		{"/proc/sys/kernel/random/uuid", "proc/sys/kernel/random/uuid"},
 	} {
 		if err := unix.Mount(m[0], filepath.Join(h.Root, m[1]), "", unix.MS_BIND, ""); err != nil && !errors.Is(err, unix.ENOENT) {
@@ -166,6 +170,24 @@ func (f *Fleet) Add(id string, spec Spec) (*Host, error) {
 		}
 	}
 	return h, nil
+}
+
+// alternatives copies the links through which /usr finds some programs, such as awk.
+func (h *Host) alternatives() error {
+	links, err := os.ReadDir("/etc/alternatives")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, l := range links {
+		to, err := os.Readlink(filepath.Join("/etc/alternatives", l.Name()))
+		if err == nil {
+			err = os.Symlink(to, filepath.Join(h.Root, "etc/alternatives", l.Name()))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // devices makes the few devices that scripts use.
