@@ -1,7 +1,6 @@
 package provider
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -24,9 +23,6 @@ func Serve(ctx context.Context, version string, debug bool) error {
 		return err
 	}
 	p := New(version)
-	if !debug {
-		quietSDK(os.Getenv, os.Setenv)
-	}
 	p.timings = startTimings(os.Getenv)
 	var err error
 	if p.timings.recorder != nil && !debug {
@@ -36,16 +32,4 @@ func Serve(ctx context.Context, version string, debug bool) error {
 	}
 	p.Settle(ctx)
 	return errors.Join(err, p.Close(), p.timings.write(version))
-}
-
-// quietSDK sets the level of the SDK's log to what Terraform would show of it. Terraform drops all else,
-// but by default the SDK writes every step, which is an eighth of the processor time of a plan.
-// https://developer.hashicorp.com/terraform/plugin/log/managing
-func quietSDK(getenv func(string) string, setenv func(name, value string) error) {
-	const level = "TF_LOG_SDK"
-	if getenv(level) != "" {
-		return
-	}
-	shown := cmp.Or(getenv("TF_LOG_PROVIDER"), getenv("TF_LOG"), "OFF")
-	_ = setenv(level, shown) // fails only for a name that is none
 }
