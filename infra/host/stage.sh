@@ -9,6 +9,9 @@ stage_room=$((2 << 20)) # KiB that must be free before anything is fetched
 
 progress() { printf '%s\n' "$*"; }
 
+# All processes stay in one group, to which hurry in apply.sh gives another priority.
+timeout() { command timeout --foreground "$@"; }
+
 # die step target unit detail
 die() {
 	printf '%s %s: %s\n' "$1" "$2" "$4"
