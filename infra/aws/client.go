@@ -1,16 +1,19 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"sync/atomic"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
@@ -52,6 +55,9 @@ type Config struct {
 	RetryMode string
 	// UserAgent is added to every request's User-Agent, as "name/version".
 	UserAgent string
+	// AnswerLimit is how long AWS may take to begin its answer to one attempt; zero means a minute. The SDK
+	// has no limit, so that a lost connection would never end.
+	AnswerLimit time.Duration
 	// HTTPClient replaces the SDK's own for EC2, S3, SSM and STS; nil means the SDK's.
 	HTTPClient sdk.HTTPClient
 	// Timing, if set, counts every attempt of a call, as "EC2 DescribeInstances".
@@ -123,6 +129,9 @@ func New(ctx context.Context, c Config) (*Client, error) {
 	opts := []func(*config.LoadOptions) error{
 		config.WithRetryer(func() sdk.Retryer { return newRetryer(c) }),
 		config.WithCredentialsCacheOptions(renewEarly),
+		config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
+			t.ResponseHeaderTimeout = cmp.Or(c.AnswerLimit, time.Minute)
+		})),
 	}
 	if c.Region != "" {
 		opts = append(opts, config.WithRegion(c.Region))

@@ -34,7 +34,8 @@ const (
 	// up to lastPoll together.
 	lookupShare = 10 * time.Millisecond
 	// lookupBudget is how long one call may take with its retries: those who ask meanwhile wait for it.
-	lookupBudget = 5 * time.Minute
+	// With the default number of retries they end before, after about seven minutes.
+	lookupBudget = 15 * time.Minute
 	// lookupMemory is what lately means: longer than those who wait pause between questions.
 	lookupMemory = 2 * lastPoll
 )

@@ -169,7 +169,7 @@ func TestLookupHangs(t *testing.T) {
 		}}
 		began := time.Now()
 		_, _, err := l.ask(t.Context(), 1)
-		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer within 5m0s") || took > lookupBudget+time.Second {
+		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer within 15m0s") || took > lookupBudget+time.Second {
 			t.Errorf("after %s: %v", took, err)
 		}
 		hangs = false

@@ -2,6 +2,9 @@ package aws
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -121,5 +124,27 @@ func TestUnknownTags(t *testing.T) {
 		if attempts != want {
 			t.Errorf("%s: %d attempts, want %d", message, attempts, want)
 		}
+	}
+}
+
+// TestLostConnection: an attempt to which AWS says nothing ends, and the next one is made.
+func TestLostConnection(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) == 1 {
+			<-r.Context().Done()
+			return
+		}
+		_, _ = w.Write([]byte(`<DescribeVpcsResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><vpcSet/></DescribeVpcsResponse>`))
+	}))
+	defer server.Close()
+	c, err := New(t.Context(), Config{Region: "eu-central-1", AccessKey: "AKIA", SecretKey: "x", MaxRetries: 1,
+		AnswerLimit: 200 * time.Millisecond, Endpoints: Endpoints{EC2: server.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.EC2.DescribeVpcs(t.Context(), &ec2.DescribeVpcsInput{}); err != nil || asked.Load() != 2 {
+		t.Errorf("%d attempts: %v", asked.Load(), err)
 	}
 }

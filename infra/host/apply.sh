@@ -142,7 +142,7 @@ drop() {
 # download digest url: runs in the background and leaves its result in the staging
 # directory.
 download() {
-	if claim "$1"; then
+	if take_turn "$1"; then
 		get "$1" "$2" || rm -f -- "$cache/$1.part"
 	else
 		result="failed ${newline}another process has been at work on it for $left s"
@@ -197,7 +197,7 @@ unpack() {
 	archive=$1
 	name=$2
 	shift 2
-	claim "$archive" || die unpack "$name" '' "another process has been at work on it for $left s"
+	take_turn "$archive" || die unpack "$name" '' "another process has been at work on it for $left s"
 	if ! is_unpacked "$archive" "$@"; then
 		progress "unpacking $name"
 		extract "$archive" "$@" || die unpack "$name" '' "$out"

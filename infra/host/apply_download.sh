@@ -36,9 +36,9 @@ remaining() {
 # pid that another process has by now is told apart.
 started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20; }
 
-# claim digest: waits until no other process is at work on the download. Descriptor 8
+# take_turn digest: waits until no other process is at work on the download. Descriptor 8
 # has the lock, also in a curl or tar that outlives the shell, until it is closed.
-claim() {
+take_turn() {
 	exec 8<>"$run/downloads/$1"
 	remaining
 	! command -v flock >/dev/null || flock -w "$left" 8

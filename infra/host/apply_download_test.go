@@ -31,7 +31,7 @@ func TestRefusedDownloads(t *testing.T) {
 				t.Errorf("error is %v, want an ApplyError at the download", err)
 			}
 		}},
-		{"missing", func(web *mirror) { delete(web.files, "/app-2") }, func(t *testing.T, web *mirror, err error) {
+		{"missing", func(web *mirror) { web.remove("/app-2") }, func(t *testing.T, web *mirror, err error) {
 			if !strings.Contains(err.Error(), "404") {
 				t.Errorf("error %v does not say why", err)
 			}

@@ -444,7 +444,7 @@ func TestRemoveMountPoint(t *testing.T) {
 	t.Cleanup(func() { _ = syscall.Unmount(data, 0) })
 	must(os.MkdirAll(m.file("data/member/wal"), 0o700))
 	must(os.Mkdir(m.file("data/lost+found"), 0o700))
-	inner := m.file(`data/a b\c/inner`) // the kernel writes such names in octal
+	inner := m.file(`data/a 1\2/inner`) // the kernel writes such names in octal
 	for _, dir := range []string{filepath.Dir(inner), inner} {
 		must(os.MkdirAll(dir, 0o700))
 		must(syscall.Mount("none", dir, "tmpfs", 0, "size=1m"))

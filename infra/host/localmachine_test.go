@@ -32,6 +32,7 @@ type localMachine struct {
 	trips atomic.Int32
 	cut   int64 // when set, standard input after the script ends after that many bytes
 	path  string
+	looks int // at the room for a staging; zero means one
 }
 
 func newLocalMachine(t *testing.T) *localMachine {
@@ -162,6 +163,20 @@ func newMirror(t *testing.T) *mirror {
 	m.Server = httptest.NewServer(m)
 	t.Cleanup(m.Close)
 	return m
+}
+
+// holdBack makes the rest of a file be sent when the channel is closed; nil: at once.
+func (m *mirror) holdBack(path string, until <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hold[path] = until
+}
+
+// remove makes nothing be served at a path.
+func (m *mirror) remove(path string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.files, path)
 }
 
 func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {

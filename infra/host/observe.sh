@@ -124,7 +124,7 @@ observe_checks() {
 		unit=${line%% *}
 		state=${states%%"$newline"*}
 		states=${states#*"$newline"}
-		[ "$state" = active ] || continue
+		case $state in active | reloading | refreshing) ;; *) continue ;; esac
 		found=$(timeout 10 sh -c "${line#* }" 2>&1 </dev/null) && continue
 		status=$?
 		[ "$status" -ne 124 ] || found="no answer after 10 s"

@@ -61,10 +61,14 @@ func (l layout) remove(ctx context.Context, r Runner, what Removal) error {
 	var s script
 	fmt.Fprintf(&s, "limit=%d\n", limit(ctx))
 	s.call("begin")
-	s.call("lock")
-	if what.ClaimFile != "" {
-		s.call("unless_claimed", what.ClaimFile, what.Claim)
+	claim := func() {
+		if what.ClaimFile != "" {
+			s.call("unless_claimed", what.ClaimFile, what.Claim)
+		}
 	}
+	claim() // whose apply may have the lock for long
+	s.call("lock")
+	claim()
 	if what.First != "" {
 		s.call("first", what.First)
 	}

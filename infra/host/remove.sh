@@ -65,7 +65,7 @@ mounts() {
 	below=
 	at=
 	while read -r _ point _; do
-		case $point in *\\*) point=$(printf '%b' "$point") ;; esac
+		case $point in *\\*) point=$(printf '%b' "$(printf '%s' "$point" | sed 's/\\/\\0/g')") ;; esac # \040 is a space
 		case $point in
 		"$1") at=$1 ;;
 		"$1"/*) below=$point$newline$below ;; # what was mounted last comes first

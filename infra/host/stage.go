@@ -52,13 +52,15 @@ func (l layout) stageCommand(want desired.State) (string, error) {
 	start := func(unit, what, after string) string {
 		// Nothing of the boot waits for the unit, and the unit only for what it needs.
 		return "systemd-run --quiet --no-block --collect --unit=" + unit + " -p DefaultDependencies=no" + after +
+			" -p EnvironmentFile=-/etc/environment" + // a proxy, as commands by SSH have it
 			" -p Nice=10 -p IOSchedulingClass=best-effort -p IOSchedulingPriority=7 sh " + file + " " + what
 	}
 	return fmt.Sprintf("(umask 077 && mkdir -p %s && printf %%s %s | base64 -d | gzip -d >%s && { %s; %s; }) || :",
 		quote(l.run), base64.StdEncoding.EncodeToString(packed.Bytes()), file,
 		start(StageUnit, "programs", ""),
-		// cloud-init's stage config writes apt's sources.
-		start(StagePackagesUnit, "packages", " -p After=cloud-config.service")), nil
+		// cloud-init writes apt's sources, and its last stage may install packages, for which it waits
+		// only 30 s if others hold apt's locks.
+		start(StagePackagesUnit, "packages", " -p After=cloud-final.service")), nil
 }
 
 // stageScript returns the script, which takes "programs" or "packages" as its argument; empty if there

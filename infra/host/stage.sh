@@ -4,8 +4,9 @@
 # shellcheck disable=SC2154,SC2034 # apply_download.sh says what is set
 
 stage_limit=900         # seconds
-stage_rounds=5          # in which a server is asked that does not answer
 stage_room=$((2 << 20)) # KiB that must be free before anything is fetched
+: "${stage_looks:=20}"  # at the room, three seconds apart
+: "${stage_rounds:=5}"  # in which a server is asked that does not answer
 
 progress() { printf '%s\n' "$*"; }
 
@@ -25,21 +26,33 @@ stage_begin() {
 	deadline=$(($(date +%s) + limit))
 	command -v flock >/dev/null || die stage '' '' 'flock is not on the machine'
 	mkdir -p -- "$run/downloads" "$cache" || die stage '' '' 'cannot create directories'
-	df -P -k -- "$cache" | {
-		read -r _
-		read -r _ _ _ free _
-		[ "$free" -ge "$stage_room" ]
-	} || die stage '' '' "less than $stage_room KiB are free on $cache"
+	await_room
 	# An apply may want to know which processes these are (hurry in apply.sh).
 	echo "$$ $(started $$)" >"$run/ahead.$what"
 	# What no role takes is removed after a day.
 	mkdir -p -- "$tmpfiles" && printf 'e %s - - - 1d\n' "$cache" >"$tmpfiles/k8s-from-scratch.conf"
 }
 
+# await_room waits for a minute until there is room: cloud-init makes the file system as
+# large as the volume after it has started the staging. Then it ends everything.
+await_room() {
+	look=1
+	until df -P -k -- "$cache" | {
+		read -r _
+		read -r _ _ _ free _
+		[ "$free" -ge "$stage_room" ]
+	}; do
+		[ "$look" -lt "$stage_looks" ] || die stage '' '' "less than $stage_room KiB are free on $cache"
+		look=$((look + 1))
+		sleep 3
+	done
+}
+
 # stage_programs calls "programs", which calls stage_program for each download, until all
 # are there.
 stage_programs() {
 	round=1
+	hopeless= # digests of what the servers do not have
 	while :; do
 		again=
 		programs
@@ -55,16 +68,19 @@ stage_program() {
 	digest=$1 url=$2 name=$3
 	shift 3
 	exec 8<>"$run/downloads/$digest"
-	flock -n 8 && [ ! -s "$run/downloads/$digest" ] || return 0
+	if ! flock -n 8 || [ -s "$run/downloads/$digest" ] || [ "${hopeless#*"$digest"}" != "$hopeless" ]; then
+		exec 8>&-
+		return
+	fi
 	if get "$digest" "$url"; then
 		if [ $# -gt 0 ]; then extract "$digest" "$@" || progress "unpack $name: $out"; fi
 		progress "$name is there"
 	else
 		progress "$name: $result"
 		case $result in
-		failed*'error: 4'*) ;; # the server has answered
 		failed*'curl: (23)'*) die stage "$name" '' 'no room' ;;
-		failed*) again=1 ;;
+		failed*'error: 4'* | mismatch*) hopeless="$hopeless $digest" ;; # the server has answered
+		*) again=1 ;;
 		esac
 	fi
 	exec 8>&-

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,7 +31,7 @@ func (m *localMachine) startStaging(want desired.State, what string) *staging {
 		m.t.Fatal(err)
 	}
 	s := &staging{cmd: exec.Command("nice", "-n", "10", "sh", "-c", script, "sh", what)} //nolint:noctx // killed with its group
-	s.cmd.Env = []string{"PATH=" + m.path, "FAKE_STATE=" + m.file("state")}
+	s.cmd.Env = []string{"PATH=" + m.path, "FAKE_STATE=" + m.file("state"), fmt.Sprintf("stage_looks=%d", max(1, m.looks)), "stage_rounds=2"}
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.out
 	if err := s.cmd.Start(); err != nil {
@@ -127,13 +129,13 @@ func TestStagingFails(t *testing.T) {
 		after      func(t *testing.T, m *localMachine, web *mirror, want desired.State)
 		app, tools int // requests in all
 	}{
-		{"wrong bytes", func(web *mirror) { web.files["/app-1"] = []byte("malware") }, func(t *testing.T, m *localMachine, web *mirror, want desired.State) {
+		{"wrong bytes", func(web *mirror) { web.add("/app-1", []byte("malware")) }, func(t *testing.T, m *localMachine, web *mirror, want desired.State) {
 			if _, err := os.Stat(app(m, want)); err == nil {
 				t.Error("the wrong download is there")
 			}
 			web.add("/app-1", []byte("#!/bin/sh\necho app 1\n"))
 		}, 2, 1},
-		{"not there", func(web *mirror) { delete(web.files, "/app-1") }, func(_ *testing.T, _ *localMachine, web *mirror, _ desired.State) {
+		{"not there", func(web *mirror) { web.remove("/app-1") }, func(_ *testing.T, _ *localMachine, web *mirror, _ desired.State) {
 			web.add("/app-1", []byte("#!/bin/sh\necho app 1\n"))
 		}, 2, 1},
 		{"spoilt afterwards", func(*mirror) {}, func(t *testing.T, m *localMachine, _ *mirror, want desired.State) {
@@ -154,15 +156,15 @@ func TestStagingFails(t *testing.T) {
 			must(t, os.Remove(tools(m, want)+".unpacked.part/bin/one"))
 			m.write("run/downloads/"+want.Binaries[1].SHA256, "")
 		}, 1, 1},
-		{"part of another file", func(web *mirror) { delete(web.files, "/app-1") }, func(t *testing.T, m *localMachine, web *mirror, want desired.State) {
+		{"part of another file", func(web *mirror) { web.remove("/app-1") }, func(t *testing.T, m *localMachine, web *mirror, want desired.State) {
 			must(t, os.WriteFile(app(m, want)+".part", []byte("#!/bin/bash"), 0o600))
 			web.add("/app-1", []byte("#!/bin/sh\necho app 1\n"))
 		}, 3, 1},
-		{"part that is longer than the file", func(web *mirror) { delete(web.files, "/app-1") }, func(t *testing.T, m *localMachine, web *mirror, want desired.State) {
+		{"part that is longer than the file", func(web *mirror) { web.remove("/app-1") }, func(t *testing.T, m *localMachine, web *mirror, want desired.State) {
 			must(t, os.WriteFile(app(m, want)+".part", bytes.Repeat([]byte("x"), 100), 0o600))
 			web.add("/app-1", []byte("#!/bin/sh\necho app 1\n"))
 		}, 3, 1},
-		{"part that is the whole file", func(web *mirror) { delete(web.files, "/app-1") }, func(t *testing.T, m *localMachine, web *mirror, want desired.State) {
+		{"part that is the whole file", func(web *mirror) { web.remove("/app-1") }, func(t *testing.T, m *localMachine, web *mirror, want desired.State) {
 			must(t, os.WriteFile(app(m, want)+".part", []byte("#!/bin/sh\necho app 1\n"), 0o600))
 			web.add("/app-1", []byte("#!/bin/sh\necho app 1\n"))
 		}, 2, 1},
@@ -194,15 +196,13 @@ func TestStagingKilled(t *testing.T) {
 	m, web := newLocalMachine(t), newMirror(t)
 	want := appState(t, m, web, "1")
 	want.Binaries[0].URL, want.Binaries[0].SHA256 = web.add("/app-1", bytes.Repeat([]byte("#!/bin/sh\n"), 1000))
-	web.hold["/app-1"] = make(chan struct{})
+	web.holdBack("/app-1", make(chan struct{}))
 	s := m.startStaging(want, "programs")
 	part := "cache/" + want.Binaries[0].SHA256 + ".part"
 	m.appear(part)
 	s.kill()
 	half := m.read(part)
-	web.mu.Lock()
-	delete(web.hold, "/app-1")
-	web.mu.Unlock()
+	web.holdBack("/app-1", nil)
 	m.converge(want, Record{})
 	if len(half) == 0 || len(half) >= 10000 || web.count("/app-1") != 2 || web.ranges["/app-1"] != 1 {
 		t.Errorf("%d bytes were there; then %d requests, %d of them for the rest", len(half), web.count("/app-1"), web.ranges["/app-1"])
@@ -220,7 +220,7 @@ func TestApplyDuringStaging(t *testing.T) {
 	want.Binaries[1].URL, want.Binaries[1].SHA256 = web.add("/tools-1.tar.gz",
 		tarball(t, map[string]string{"./bin/one": "one 1", "./bin/two": "two 1", "noise": string(noise)}))
 	release := make(chan struct{})
-	web.hold["/tools-1.tar.gz"] = release
+	web.holdBack("/tools-1.tar.gz", release)
 	s := m.startStaging(want, "programs")
 	m.appear("cache/" + want.Binaries[1].SHA256 + ".part")
 	if p, err := syscall.Getpriority(syscall.PRIO_PGRP, s.cmd.Process.Pid); err != nil || 20-p != 10 {
@@ -256,6 +256,31 @@ func TestStagingNeedsRoom(t *testing.T) {
 	m.stage(wantWeb, "packages")
 	if web.count("/app-1") != 0 || m.calls() != "" || !strings.Contains(said, "less than 2097152 KiB are free") {
 		t.Errorf("%d downloads, %q\n%s", web.count("/app-1"), m.calls(), said)
+	}
+
+	// The file system grows to the size of the volume.
+	grows := "#!/bin/sh\necho head\nif [ -e " + m.file("looked") + " ]; then echo dev 9 8 3000000 88% /; else echo dev 9 8 1000000 88% /; fi\n: >" + m.file("looked") + "\n"
+	if err := os.WriteFile(filepath.Join(shim, "df"), []byte(grows), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m.looks = 2
+	if said := m.stage(want, "programs"); web.count("/app-1") != 1 {
+		t.Errorf("%d downloads\n%s", web.count("/app-1"), said)
+	}
+}
+
+// TestStagedOnce checks that a staging does not ask again for what a server has refused, while it asks
+// again for what it could not get.
+func TestStagedOnce(t *testing.T) {
+	m, web := newLocalMachine(t), newMirror(t)
+	want := appState(t, m, web, "1")
+	web.add("/app-1", []byte("malware"))
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	want.Binaries[1].URL = gone.URL + "/tools-1.tar.gz"
+	said := m.stage(want, "programs")
+	if n := strings.Count(said, "Failed to connect"); web.count("/app-1") != 1 || n < 2 {
+		t.Errorf("%d and %d requests\n%s", web.count("/app-1"), n, said)
 	}
 }
 
@@ -346,67 +371,4 @@ func TestStagedPackages(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-}
-
-// TestStageCommand runs the command with a stand-in for systemd-run.
-func TestStageCommand(t *testing.T) {
-	m, web := newLocalMachine(t), newMirror(t)
-	want := appState(t, m, web, "1")
-	secret, unknown := want.Binaries[0], want.Binaries[0]
-	secret.URL, secret.SHA256 = strings.Replace(web.URL, "http://", "http://user:"+secretWord+"@", 1)+"/app-1", strings.Repeat("1", 64)
-	unknown.URL, unknown.SHA256 = web.URL+"/unknown", ""
-	want.Binaries = append(want.Binaries, secret, unknown)
-	want.Packages = []string{"web"}
-	shim := t.TempDir()
-	if err := os.WriteFile(filepath.Join(shim, "systemd-run"), []byte("#!/bin/sh\necho \"$*\" >>\"$FAKE_STATE/started\"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	command, err := m.layout().stageCommand(want)
-	if err != nil || command == "" {
-		t.Fatalf("command %q: %v", command, err)
-	}
-	run := func(path string) string {
-		cmd := exec.CommandContext(t.Context(), "sh", "-c", command)
-		cmd.Env = []string{"PATH=" + path, "FAKE_STATE=" + m.file("state")}
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Errorf("the command failed: %v", err)
-		}
-		return string(out)
-	}
-	if out := run(shim + ":" + m.path); out != "" {
-		t.Errorf("it prints %q", out)
-	}
-	script := m.read("run/stage.sh")
-	if strings.Contains(script, secretWord) || strings.Contains(script, "/unknown") || !strings.Contains(script, web.URL+"/app-1") {
-		t.Error("the script has more or less than it may")
-	}
-	if out, err := exec.CommandContext(t.Context(), "sh", "-n", m.file("run/stage.sh")).CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
-	started := m.read("state/started")
-	for _, unit := range []string{
-		"--unit=" + StageUnit + " -p DefaultDependencies=no -p Nice=10 ",
-		"--unit=" + StagePackagesUnit + " -p DefaultDependencies=no -p After=cloud-config.service -p Nice=10 ",
-	} {
-		if !strings.Contains(started, unit) {
-			t.Errorf("%s is not in\n%s", unit, started)
-		}
-	}
-	run(m.path + ":/nonexistent") // without systemd-run the boot goes on all the same
-	if empty, err := m.layout().stageCommand(desired.State{Binaries: []desired.Binary{secret, unknown}}); empty != "" || err != nil {
-		t.Errorf("a command for nothing: %q, %v", empty, err)
-	}
-	if _, err := StageCommand(desired.State{Packages: []string{"-o Evil=1"}}); err == nil {
-		t.Error("an option was taken for the name of a package")
-	}
-	// User data are limited to 16 KiB, and hold keys, too.
-	for n := range 8 {
-		want.Binaries = append(want.Binaries, desired.Binary{Name: "kube-controller-manager", Version: "1.36.4", SHA256: desired.Sum([]byte(fmt.Sprint(n))),
-			URL: fmt.Sprintf("https://mirror.example.com/dl.k8s.io/release/v1.36.4/bin/linux/amd64/program-%d", n)})
-	}
-	if command, _ = StageCommand(want); len(command) > 9<<10 {
-		t.Errorf("the command has %d bytes", len(command))
-	}
-	t.Logf("%d bytes", len(command))
 }

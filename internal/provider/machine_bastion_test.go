@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -67,10 +68,10 @@ func TestPausedBastion(t *testing.T) {
 	for n := range machines {
 		machines[n].refresh()
 	}
-	var asked int
+	var asked atomic.Int32
 	idle := *c.duty
 	*c.duty = func(ctx context.Context, to fleet.Target) (*maintenance.Duty, error) {
-		if asked++; state(0) != running {
+		if asked.Add(1); state(0) != running {
 			t.Errorf("%s is asked while the bastion is %s", to.Name(), state(0))
 		}
 		return idle(ctx, to)
@@ -82,8 +83,8 @@ func TestPausedBastion(t *testing.T) {
 	c.stop(t, machines[0])
 	said := machines[1].carryOut(machines[1].plan(configs()[1])).failure()
 	mention(t, said, "refusing to pause the cluster: lb-0 is the bastion of the cluster, and its instance "+lb+" is stopped; start that instance and apply again")
-	if asked > 0 || state(1) != running {
-		t.Errorf("asked %d, worker-0 is %s", asked, state(1))
+	if asked.Load() > 0 || state(1) != running {
+		t.Errorf("asked %d, worker-0 is %s", asked.Load(), state(1))
 	}
 	if _, err := c.client.StartMachine(t.Context(), infraaws.Machine{ID: lb, State: stopped}); err != nil {
 		t.Fatal(err)
@@ -100,8 +101,8 @@ func TestPausedBastion(t *testing.T) {
 	if stops := c.calls(); of(stops, "StopInstances") != 2 {
 		t.Errorf("calls %q", stops)
 	}
-	if asked != 2 {
-		t.Errorf("asked %d", asked)
+	if asked.Load() != 2 {
+		t.Errorf("asked %d", asked.Load())
 	}
 	for n, m := range machines {
 		m.must(configs()[n])

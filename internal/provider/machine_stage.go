@@ -35,14 +35,14 @@ type stageModel struct {
 // neither the state nor a plan has it, so that another release touches no machine.
 func stageAttribute() schema.SingleNestedAttribute {
 	version := func(description string, check validator.String) schema.StringAttribute {
-		return schema.StringAttribute{Optional: true, WriteOnly: true, MarkdownDescription: description, Validators: []validator.String{check}}
+		return schema.StringAttribute{Optional: true, WriteOnly: true, MarkdownDescription: description, Validators: []validator.String{notStaged{check}}}
 	}
 	return schema.SingleNestedAttribute{
 		Optional: true, WriteOnly: true,
 		MarkdownDescription: "Releases that the machine's roles will install. From its first boot on the machine downloads and verifies them in the background, so that the roles find them there: on a " +
 			"controller etcd and the control plane, on a worker everything of a worker and its packages, on a load balancer HAProxy's package, for which `{}` is enough. The same object can be given to " +
 			"all machines. Nothing is installed or started before its role says so, and a role fetches itself what is not there or is another release. It matters only when the machine is launched: " +
-			"it is in neither plans nor the state, and a change does nothing. Needs Terraform 1.11. Default: none, the roles download everything.",
+			"it is in neither plans nor the state, and a change does nothing. It replaces `bootcmd` of the image's own cloud-init configuration. Needs Terraform 1.11. Default: none, the roles download everything.",
 		Attributes: map[string]schema.Attribute{
 			"kubernetes_version":  version("`version` of `k8s_control_plane` and `k8s_worker_pool`. Default: none, which on a worker means no downloads at all.", kubernetesVersion()),
 			"etcd_version":        version("`version` of `k8s_etcd_cluster`. Default: none.", etcdVersion()),
@@ -53,13 +53,25 @@ func stageAttribute() schema.SingleNestedAttribute {
 	}
 }
 
+// notStaged warns of what the validator refuses: such a release is not staged, and the role that is given
+// it says whether that is an error, on its own attribute.
+type notStaged struct{ validator.String }
+
+func (v notStaged) ValidateString(ctx context.Context, req validator.StringRequest, resp *validator.StringResponse) {
+	var refused validator.StringResponse
+	v.String.ValidateString(ctx, req, &refused)
+	for _, d := range refused.Diagnostics.Errors() {
+		resp.Diagnostics.AddAttributeWarning(req.Path, "Not staged", d.Detail())
+	}
+}
+
 // stagedChecksums are the checksums that were looked up for stagings, by path in the mirror's layout.
 type stagedChecksums struct {
 	sync.Mutex
 	sums map[string]string // empty if it could not be found out
 }
 
-// stagedLookup limits the lookup of checksums for all machines together: a staging is not worth more.
+// stagedLookup limits the lookup of the checksums of one set of downloads: a staging is not worth more.
 const stagedLookup = 10 * time.Second
 
 // add sets the missing checksums of artifacts. Those that cannot be found out stay empty.

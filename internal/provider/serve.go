@@ -19,8 +19,10 @@ const registryAddress = "registry.terraform.io/k8s-from-scratch/k8s"
 // and Serve goes on with what may be said only now: that a state has what was created. A process
 // that is killed does not get there.
 func Serve(ctx context.Context, version string, debug bool) error {
-	if err := limitSDKLog(); err != nil {
-		return err
+	if !debug { // Terraform's environment is not that of a debugger
+		if err := limitSDKLog(); err != nil {
+			return err
+		}
 	}
 	p := New(version)
 	p.timings = startTimings(os.Getenv)

@@ -65,7 +65,7 @@ func (t timings) write(version string) error {
 func (t timings) serve(p fwprovider.Provider, address string) error {
 	return tf6server.Serve(address, func() tfprotov6.ProviderServer {
 		server := providerserver.NewProtocol6(p)()
-		if full, ok := server.(tfprotov6.ProviderServerWithActions); ok {
+		if full, ok := server.(tfprotov6.ProviderServerWithActions); ok { //nolint:staticcheck // its methods are in no other interface yet
 			return timedServer{full, t.recorder}
 		}
 		return server
