@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -132,6 +133,7 @@ func TestLostConnection(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // from then on the server notices that the client has gone
 		if asked.Add(1) == 1 {
 			<-r.Context().Done()
 			return
