@@ -20,6 +20,9 @@ type attempt struct {
 	ended time.Time
 }
 
+// preparedLately is how long Prepare does not try again what could not be reached.
+const preparedLately = time.Minute
+
 type rememberKey struct{}
 
 // RememberUnreachable returns a context for observing machines, not for waiting for them. A machine
@@ -44,12 +47,12 @@ func (m *Machine) Dialer(ctx context.Context) DialFunc {
 
 // Prepare opens a connection in the background, unless there is one, for whoever needs it soon. It
 // does not wait and has no error: who then needs the machine joins the attempt while it lasts, and
-// tries again if it failed.
+// tries again if it failed. A machine or bastion that could not be reached lately is not tried.
 func (m *Machine) Prepare(ctx context.Context) {
 	if m.host.Off {
 		return
 	}
-	ctx = context.WithoutCancel(ctx)
+	ctx = RememberUnreachable(context.WithoutCancel(ctx), preparedLately)
 	go func() {
 		select {
 		case m.pool.preparing <- struct{}{}:
@@ -58,7 +61,8 @@ func (m *Machine) Prepare(ctx context.Context) {
 		}
 		defer func() { <-m.pool.preparing }()
 		m.mu.Lock()
-		if m.pool.isClosed() || m.trying != nil || m.conn != nil && !m.conn.isLost() {
+		lately := m.failed != nil && time.Since(m.failed.ended) < preparedLately
+		if m.pool.isClosed() || lately || m.trying != nil || m.conn != nil && !m.conn.isLost() {
 			m.mu.Unlock()
 			return
 		}
@@ -112,7 +116,7 @@ func (m *Machine) connection(ctx context.Context, dial time.Duration) (c *connec
 
 // try starts an attempt. The caller holds m.mu.
 func (m *Machine) try(ctx context.Context, dial time.Duration) *attempt {
-	a := &attempt{dial: dial, done: make(chan struct{})}
+	a, before := &attempt{dial: dial, done: make(chan struct{})}, m.failed
 	m.conn, m.trying = nil, a
 	ctx = context.WithoutCancel(ctx)
 	go func() {
@@ -125,7 +129,11 @@ func (m *Machine) try(ctx context.Context, dial time.Duration) *attempt {
 		}
 		a.ended = time.Now()
 		m.trying, m.failed, m.conn = nil, nil, a.conn
-		if a.err != nil && !errors.Is(a.err, errClosed) && !a.ahead {
+		switch {
+		case a.err == nil || errors.Is(a.err, errClosed):
+		case a.ahead:
+			m.failed = before
+		default:
 			m.failed = a
 		}
 		close(a.done)

@@ -287,6 +287,18 @@ func TestPrepare(t *testing.T) {
 	if err := m.Ping(RememberUnreachable(t.Context(), time.Hour)); err == nil || dials.Load() != before {
 		t.Errorf("a failure for which one waited is not remembered: %v", err)
 	}
+
+	// Neither it nor a machine behind it is tried ahead, and what is known of it stays.
+	bastion, behind := s.host("m-0"), s.host("m-1")
+	behind.Bastion = &bastion
+	m.Prepare(t.Context())
+	m.pool.Machine(behind).Prepare(t.Context())
+	for range 50 { // what runs in the background has had its turn
+		time.Sleep(time.Millisecond)
+	}
+	if err := m.Ping(RememberUnreachable(t.Context(), time.Hour)); err == nil || dials.Load() != before {
+		t.Errorf("%d dials, %v", dials.Load()-before, err)
+	}
 }
 
 // TestLostWhileRunning checks that a command that may have run is not repeated.
