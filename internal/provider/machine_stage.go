@@ -96,7 +96,13 @@ func (s *stagedChecksums) add(ctx context.Context, c *artifact.Catalog, as []art
 	}
 	ctx, cancel := context.WithTimeout(ctx, stagedLookup)
 	defer cancel()
-	err := c.Resolve(ctx, unknown)
+	// One by one: what is missing is no reason to leave out the others.
+	errs := make([]error, len(unknown))
+	var all sync.WaitGroup
+	for i := range unknown {
+		all.Go(func() { errs[i] = c.Resolve(ctx, unknown[i:i+1]) })
+	}
+	all.Wait()
 	for _, a := range unknown {
 		s.sums[a.Path] = a.SHA256
 	}
@@ -105,7 +111,7 @@ func (s *stagedChecksums) add(ctx context.Context, c *artifact.Catalog, as []art
 			as[i].SHA256 = s.sums[as[i].Path]
 		}
 	}
-	return err
+	return errors.Join(errs...)
 }
 
 // bootCommand returns the command with which a new machine stages what its roles will install; empty
