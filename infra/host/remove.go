@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/desired"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote"
@@ -35,6 +36,20 @@ type Removal struct {
 
 // ErrClaimed says that nothing was removed from a machine because it has another claim.
 var ErrClaimed = errors.New("it has another claim")
+
+// removeSilence is how long the machine may take to connect and to begin. One that hangs would take all
+// the time that a removal may take.
+const removeSilence = time.Minute
+
+var errSilent = fmt.Errorf("the machine has not begun within %s: it accepts connections, and its shell, sudo or disk may hang", removeSilence)
+
+// heard stops a timer when something is written to it.
+type heard struct{ timer *time.Timer }
+
+func (h heard) Write(p []byte) (int, error) {
+	h.timer.Stop()
+	return len(p), nil
+}
 
 // Remove removes things from the machine, in one round trip: it stops and disables the units, last
 // one first, and deletes files, programs and directories. Packages, modules and live sysctls stay,
@@ -67,6 +82,7 @@ func (l layout) remove(ctx context.Context, r Runner, what Removal) error {
 		}
 	}
 	claim() // whose apply may have the lock for long
+	s.call("frame", "begun")
 	s.call("lock")
 	claim()
 	if what.First != "" {
@@ -108,8 +124,12 @@ func (l layout) remove(ctx context.Context, r Runner, what Removal) error {
 	var left []string
 	var failed *ApplyError
 	claimed := false
-	out, err := r.Run(ctx, remote.Command{Name: "remove",
-		Script: l.preamble() + applyFunctions + downloadFunctions + removeFunctions + s.String() + ":\n", Sudo: true})
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silent := time.AfterFunc(removeSilence, func() { cancel(errSilent) })
+	defer silent.Stop()
+	out, err := r.Run(ctx, remote.Command{Name: "remove", Sudo: true, Tee: heard{silent},
+		Script: l.preamble() + applyFunctions + downloadFunctions + removeFunctions + s.String() + ":\n"})
 	for frame := range strings.SplitSeq(string(out.Stdout), "\x00") {
 		switch kind, rest, _ := strings.Cut(frame, " "); kind {
 		case "left":
@@ -123,6 +143,8 @@ func (l layout) remove(ctx context.Context, r Runner, what Removal) error {
 	switch {
 	case failed != nil:
 		return failed
+	case err != nil && errors.Is(context.Cause(ctx), errSilent):
+		return fmt.Errorf("remove: %w: %w", errSilent, err)
 	case err != nil:
 		return fmt.Errorf("remove: %w", err)
 	case claimed:
