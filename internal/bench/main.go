@@ -66,6 +66,19 @@ func run(ctx context.Context) error {
 	if *verbose {
 		o.Log = os.Stderr
 	}
+	// Terraform starts the provider in another directory.
+	for _, name := range []*string{&o.Profile, &o.Provider} {
+		if *name != "" {
+			if *name, err = filepath.Abs(*name); err != nil {
+				return err
+			}
+		}
+	}
+	if o.Profile != "" {
+		if err := os.MkdirAll(o.Profile, 0o755); err != nil {
+			return err
+		}
+	}
 	if err := find(ctx, &o); err != nil {
 		return err
 	}
