@@ -63,8 +63,9 @@ func (c *Client) describeMachines(ctx context.Context, wanted []machineName) (ma
 	return out, err
 }
 
+// eachInstance calls take for each instance that the filters match, in pages of the largest size.
 func (c *Client) eachInstance(ctx context.Context, take func(types.Instance), filters ...types.Filter) error {
-	pages := ec2.NewDescribeInstancesPaginator(c.EC2, &ec2.DescribeInstancesInput{Filters: filters})
+	pages := ec2.NewDescribeInstancesPaginator(c.EC2, &ec2.DescribeInstancesInput{Filters: filters, MaxResults: sdk.Int32(1000)})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {

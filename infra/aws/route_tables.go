@@ -14,17 +14,11 @@ import (
 
 // routeTables returns all route tables of a VPC.
 func (c *Client) routeTables(ctx context.Context, vpc string) ([]types.RouteTable, error) {
-	pages := ec2.NewDescribeRouteTablesPaginator(c.EC2, &ec2.DescribeRouteTablesInput{Filters: []types.Filter{filter("vpc-id", vpc)}})
-	var out []types.RouteTable
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("describe the route tables of %s: %w", vpc, err)
-		}
-		out = append(out, page.RouteTables...)
+	found, err := c.describeTables(ctx, []string{vpc})
+	if err != nil {
+		return nil, fmt.Errorf("describe the route tables of %s: %w", vpc, err)
 	}
-	slices.SortFunc(out, func(a, b types.RouteTable) int { return compareStrings(a.RouteTableId, b.RouteTableId) })
-	return out, nil
+	return found[vpc], nil
 }
 
 // tableOf returns the route table that applies to a subnet: the one associated with it, else the

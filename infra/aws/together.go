@@ -11,10 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// maxFilterValues is how many values a filter may have.
-// https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_Filter.html
-const maxFilterValues = 200
-
 // together holds what a refresh asks once for all resources of a cluster.
 type together struct {
 	machines shared[machinesTogether]   // by cluster
@@ -77,37 +73,23 @@ func lists(volumes []types.Volume, i types.Instance) bool {
 func (c *Client) clusterMachines(ctx context.Context, cluster string) (machinesTogether, error) {
 	out := machinesTogether{map[string]types.Instance{}, map[string][]types.Volume{}}
 	var ids []string
-	pages := ec2.NewDescribeInstancesPaginator(c.EC2, &ec2.DescribeInstancesInput{
-		MaxResults: sdk.Int32(1000), Filters: []types.Filter{tagFilter(TagCluster, cluster), tagFilter(TagKind, kindMachine)},
-	})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return out, err
+	err := c.eachInstance(ctx, func(i types.Instance) {
+		id := sdk.ToString(i.InstanceId)
+		out.instances[id] = i
+		if !slices.Contains(gone, stateOf(i)) {
+			ids = append(ids, id)
 		}
-		for _, r := range page.Reservations {
-			for _, i := range r.Instances {
-				id := sdk.ToString(i.InstanceId)
-				out.instances[id] = i
-				if !slices.Contains(gone, stateOf(i)) {
-					ids = append(ids, id)
-				}
-			}
-		}
+	}, tagFilter(TagCluster, cluster), tagFilter(TagKind, kindMachine))
+	if err != nil {
+		return out, err
 	}
-	for some := range slices.Chunk(ids, maxFilterValues) {
-		pages := ec2.NewDescribeVolumesPaginator(c.EC2, &ec2.DescribeVolumesInput{Filters: []types.Filter{filter("attachment.instance-id", some...)}})
-		for pages.HasMorePages() {
-			page, err := pages.NextPage(ctx)
-			if err != nil {
-				return out, fmt.Errorf("describe its volumes: %w", err)
-			}
-			for _, v := range page.Volumes {
-				for _, a := range v.Attachments {
-					id := sdk.ToString(a.InstanceId)
-					out.volumes[id] = append(out.volumes[id], v)
-				}
-			}
+	for some := range slices.Chunk(ids, filterValues) {
+		attached, err := c.describeAttached(ctx, some)
+		if err != nil {
+			return out, fmt.Errorf("describe its volumes: %w", err)
+		}
+		for _, id := range some {
+			out.volumes[id] = attached[id]
 		}
 	}
 	return out, nil
