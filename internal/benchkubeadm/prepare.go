@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
 )
 
 var (
@@ -166,19 +168,5 @@ func writeTarFile(tw *tar.Writer, f machineFile) error {
 		}
 		return err
 	}
-	in, err := os.Open(f.from)
-	if err != nil {
-		return err
-	}
-	defer in.Close() //nolint:errcheck // read only
-	info, err := in.Stat()
-	if err != nil {
-		return err
-	}
-	header.Size = info.Size()
-	if err := tw.WriteHeader(header); err != nil {
-		return err
-	}
-	_, err = io.Copy(tw, in)
-	return err
+	return release.WriteTarFile(tw, header, f.from)
 }

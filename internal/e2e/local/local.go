@@ -4,13 +4,8 @@
 package local
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"context"
 	"crypto/rand"
-	"errors"
-	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -49,7 +44,7 @@ func EtcdProgram(t *testing.T) string {
 	name := "etcd-" + release.EtcdVersion + "-linux-amd64"
 	archive := filepath.Join(Mirror(t), "github.com/etcd-io/etcd/releases/download/"+release.EtcdVersion, name+".tar.gz")
 	to := filepath.Join(t.TempDir(), "etcd")
-	if err := unpack(archive, path.Join(name, "etcd"), to); err != nil {
+	if err := release.UnpackProgram(archive, path.Join(name, "etcd"), to); err != nil {
 		t.Fatal(err)
 	}
 	return to
@@ -59,33 +54,6 @@ func EtcdProgram(t *testing.T) string {
 func APIServerProgram(t *testing.T) string {
 	t.Helper()
 	return filepath.Join(Mirror(t), "dl.k8s.io/release/"+release.KubernetesVersion+"/bin/linux/amd64/kube-apiserver")
-}
-
-func unpack(archive, member, to string) error {
-	f, err := os.Open(archive)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		return err
-	}
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
-		if err != nil {
-			return fmt.Errorf("%s in %s: %w", member, archive, err)
-		}
-		if h.Name != member {
-			continue
-		}
-		out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
-		if err != nil {
-			return err
-		}
-		_, err = io.Copy(out, r)
-		return errors.Join(err, out.Close())
-	}
 }
 
 // PKI holds a cluster's authorities and keys in memory.

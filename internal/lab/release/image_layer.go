@@ -92,7 +92,7 @@ func writeProgram(tw *tar.Writer, program, at string, bindsLowPorts bool) error 
 	if bindsLowPorts {
 		header.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": string(netBindService())}
 	}
-	return writeTarFile(tw, header, program)
+	return WriteTarFile(tw, header, program)
 }
 
 // netBindService is the file capability cap_net_bind_service=ep as the kernel stores it: struct

@@ -193,11 +193,11 @@ func gatherPrograms(dir, mirror, own string) error {
 		}
 	}
 	etcd := etcdProduct(EtcdVersion)
-	return unpackProgram(filepath.Join(mirror, etcd.files()[0]), path.Join(etcd.inside, "etcd"), filepath.Join(dir, "etcd"))
+	return UnpackProgram(filepath.Join(mirror, etcd.files()[0]), path.Join(etcd.inside, "etcd"), filepath.Join(dir, "etcd"))
 }
 
-// unpackProgram writes a member of a gzipped tar to a file.
-func unpackProgram(archive, member, to string) error {
+// UnpackProgram writes a member of a gzipped tar to a file that everybody may run.
+func UnpackProgram(archive, member, to string) error {
 	in, err := os.Open(archive)
 	if err != nil {
 		return err

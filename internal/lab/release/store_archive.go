@@ -32,7 +32,7 @@ func writeArchive(to, dir, inside string, names []string, released time.Time) (e
 	}
 	for _, name := range names {
 		header := &tar.Header{Typeflag: tar.TypeReg, Name: inside + "/" + name, Mode: 0o755, ModTime: released}
-		if err := writeTarFile(tw, header, filepath.Join(dir, name)); err != nil {
+		if err := WriteTarFile(tw, header, filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}
@@ -42,8 +42,8 @@ func writeArchive(to, dir, inside string, names []string, released time.Time) (e
 	return zw.Close()
 }
 
-// writeTarFile writes a file with its header, in which it sets the size.
-func writeTarFile(tw *tar.Writer, header *tar.Header, file string) error {
+// WriteTarFile writes a file with its header, in which it sets the size.
+func WriteTarFile(tw *tar.Writer, header *tar.Header, file string) error {
 	in, err := os.Open(file)
 	if err != nil {
 		return err
