@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
 )
 
@@ -64,13 +65,11 @@ func newMirror(real string) (*mirror, error) {
 func small(a artifact.Artifact) ([]byte, error) {
 	script := []byte(fmt.Sprintf("#!/bin/sh\necho '%s v%s'\n", a.Name, a.Version))
 	var members []string
-	switch a.Name {
-	case artifact.Containerd:
-		members = []string{"bin/containerd", "bin/containerd-shim-runc-v2", "bin/ctr"}
-	case artifact.CNIPlugins:
-		members = []string{"bridge", "host-local", "loopback", "portmap"}
-	default:
-		return script, nil
+	for _, i := range component.Staged([]artifact.Artifact{a}, nil).Binaries[0].Installs {
+		if i.Member == "" {
+			return script, nil
+		}
+		members = append(members, i.Member)
 	}
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
