@@ -37,9 +37,16 @@ type archiveFault struct {
 	outside.Fault
 }
 
+// lineFault is a slow line to the internet on the control endpoint.
+type lineFault struct {
+	Kind string `json:"kind"` // "line"
+	outside.Speed
+}
+
 const (
 	kindMirror  = "mirror"
 	kindArchive = "archive"
+	kindLine    = "line"
 )
 
 // Outside holds the requests that the servers in the lab's internet received.
@@ -48,9 +55,9 @@ type Outside struct {
 	Archive []outside.Request `json:"archive"`
 }
 
-// newControl adds the rest of the lab to the account's control endpoint: faults of the mirror and
-// of the package archive, the requests that the mirror, the archive and the web server received,
-// and the daemon. Without a mirror, in a bare lab, files is nil.
+// newControl adds the rest of the lab to the account's control endpoint: faults of the mirror, of the
+// package archive and of the line to the internet, the requests that the mirror, the archive and the web
+// server received, and the daemon. Without a mirror, in a bare lab, files is nil.
 func newControl(account *cloud.Account, files *mirror.Handler, world *internet, self Daemon) http.Handler {
 	bare := files == nil
 	if bare {
@@ -89,6 +96,8 @@ func newControl(account *cloud.Account, files *mirror.Handler, world *internet, 
 			})
 		case kindArchive:
 			addFault(w, body, archiveFault{}, func(f archiveFault) error { return world.archive.AddFault(f.Fault) })
+		case kindLine:
+			addFault(w, body, lineFault{}, func(f lineFault) error { return world.line.SetSpeed(f.Speed) })
 		default:
 			r.Body = io.NopCloser(bytes.NewReader(body))
 			account.ServeHTTP(w, r)
@@ -105,6 +114,9 @@ func newControl(account *cloud.Account, files *mirror.Handler, world *internet, 
 		for _, f := range world.archive.Faults() {
 			all = append(all, archiveFault{kindArchive, f})
 		}
+		if s := world.line.Speed(); s != (outside.Speed{}) {
+			all = append(all, lineFault{kindLine, s})
+		}
 		reply(w, http.StatusOK, all)
 	})
 	mux.HandleFunc("DELETE /_lab/faults", func(w http.ResponseWriter, r *http.Request) {
@@ -112,6 +124,7 @@ func newControl(account *cloud.Account, files *mirror.Handler, world *internet, 
 			_ = files.SetFault(path, mirror.FaultNone) // fails on unknown faults only
 		}
 		world.archive.ClearFaults()
+		world.line.Reset()
 		account.ServeHTTP(w, r)
 	})
 	return mux

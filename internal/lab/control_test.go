@@ -60,6 +60,12 @@ func TestControlOfTheOutside(t *testing.T) {
 	if status, _ := do(world.archive, "GET", "/debian/dists/trixie/InRelease", ""); status != 503 {
 		t.Errorf("archive: %d", status)
 	}
+	if status, out := do(control, "POST", "/_lab/faults", `{"kind":"line","mbit":8}`); status != 201 || !strings.Contains(out, `"mbit":8`) {
+		t.Errorf("line: %d %s", status, out)
+	}
+	if _, out := do(control, "GET", "/_lab/faults", ""); !strings.Contains(out, `{"kind":"line","mbit":8}`) {
+		t.Errorf("faults: %s", out)
+	}
 	do(outside.Web(&world.webLog), "GET", "/hello", "")
 	if _, out := do(control, "GET", "/_lab/outside", ""); strings.Count(out, `"source":"203.0.113.9"`) != 2 || !strings.Contains(out, `"/hello"`) {
 		t.Errorf("asked: %s", out)

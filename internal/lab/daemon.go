@@ -165,7 +165,11 @@ func (l *Lab) listen(ctx context.Context, s settings, account *cloud.Account, wo
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	api := withToken(s.Token, newControl(account, files, world, Daemon{PID: os.Getpid(), Keeper: os.Getppid(), Started: time.Now().UTC()}))
-	servers = append(servers, served{api, apiAt}, served{world.archive, world.archiveListener}, served{outside.Web(&world.webLog), world.webListener})
+	servers = append(servers, served{world.archive, world.archiveListener}, served{outside.Web(&world.webLog), world.webListener})
+	for n := range servers {
+		servers[n].handler = world.line.Handler(servers[n].handler)
+	}
+	servers = append(servers, served{api, apiAt})
 	servers = append(servers, served{account.API(), world.apiListener}) // without the control endpoint: instances are not trusted
 	for _, srv := range servers {
 		server := &http.Server{Handler: srv.handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}

@@ -43,17 +43,23 @@ func (l *Log) Reset() {
 
 // note adds a request and returns the address it came from.
 func (l *Log) note(r *http.Request) netip.Addr {
-	var source netip.Addr
-	if from, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
-		source = from.Addr().Unmap()
-	}
+	from := source(r)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.requests = append(l.requests, Request{time.Now().UTC(), source, r.Host, r.URL.Path})
+	l.requests = append(l.requests, Request{time.Now().UTC(), from, r.Host, r.URL.Path})
 	if surplus := len(l.requests) - logLength; surplus > 0 {
 		l.requests = slices.Delete(l.requests, 0, surplus)
 	}
-	return source
+	return from
+}
+
+// source returns the address that a request came from; zero if it is not known.
+func source(r *http.Request) netip.Addr {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return from.Addr().Unmap()
 }
 
 // Web returns a server that answers every request with the address it came from, and logs it in

@@ -14,6 +14,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,26 +32,28 @@ func TestMedian(t *testing.T) {
 }
 
 func TestReport(t *testing.T) {
-	of := func(seconds ...time.Duration) (out []measurement) {
-		for _, s := range seconds {
-			out = append(out, measurement{Took: s * time.Second, Processors: 2 * s * time.Second})
+	of := func(side, what string, seconds ...time.Duration) (out figures) {
+		for n, s := range seconds {
+			out = append(out, measurement{Side: side, What: what, Round: n + 1, Took: s * time.Second, Processors: 2 * s * time.Second})
 		}
 		return out
 	}
-	got := figures{sideKubeadm: of(70, 50, 60), sideApply: of(24, 90, 27)}.text("a computer")
+	sides := []string{sideKubeadm, sideApply}
+	got := slices.Concat(of(sideKubeadm, whatCluster, 70, 50, 60), of(sideApply, whatCluster, 24, 90, 27), of(sideApply, whatWorker, 5, 6, 7)).text(sides, "a computer")
 	for _, want := range []string{
-		"round 2  kubeadm    50.0 s, processors busy for  100.0 s\n",
-		"median   kubeadm    60.0 s, processors busy for  120.0 s\n",
-		"median   apply      27.0 s, processors busy for   54.0 s\n",
-		"time 0.45, processors 0.45\n",
-		"\na computer\n", clocks,
+		"round 2  kubeadm  cluster            50.0 s, processors busy for  100.0 s\n",
+		"median   kubeadm  cluster            60.0 s, processors busy for  120.0 s\n",
+		"median   apply    cluster            27.0 s, processors busy for   54.0 s\n",
+		"ratio    apply / kubeadm: time 0.45, processors 0.45\n",
+		"median   apply    one more worker     6.0 s, processors busy for   12.0 s\n",
+		"\na computer\n", "  kubeadm   from the start", "  apply     a whole",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in:\n%s", want, got)
 		}
 	}
-	if alone := (figures{sideApply: of(24)}).text(""); strings.Contains(alone, "ratio") || !strings.Contains(alone, "median   apply") {
-		t.Errorf("one side alone:\n%s", alone)
+	if strings.Count(got, "ratio") != 1 || strings.Contains(got, "unstaged") {
+		t.Errorf("more than was measured:\n%s", got)
 	}
 }
 

@@ -24,7 +24,7 @@ func (b *bench) kubeadm(ctx context.Context, l *lab, clock clock) error {
 	if err != nil {
 		return err
 	}
-	if err := clock(func(ctx context.Context) error { return l.initAndJoin(ctx, c, nodes) }); err != nil {
+	if err := clock(whatCluster, func(ctx context.Context) error { return l.initAndJoin(ctx, c, nodes) }); err != nil {
 		return err
 	}
 	return l.usable(ctx, nodes)

@@ -38,6 +38,11 @@ func (b *bench) up(ctx context.Context, log io.Writer) (*lab, error) {
 	if _, err := l.run(ctx, nil, "up"); err != nil {
 		return nil, err
 	}
+	if b.line != (line{}) {
+		if _, err := l.run(ctx, nil, "fault", "line", fmt.Sprintf("mbit=%g", b.line.mbit), fmt.Sprintf("milliseconds=%d", b.line.milliseconds)); err != nil {
+			return nil, err
+		}
+	}
 	vars, err := l.run(ctx, nil, "env", "--tfvars")
 	if err != nil {
 		return nil, err

@@ -1,0 +1,69 @@
+// Command benchapply measures ways to the same cluster, side by side, each on new machines in a new
+// local EC2, several rounds in turn:
+//
+//   - apply: a whole terraform apply of examples/ha-cluster from nothing, and one more worker
+//   - unstaged: the same without stage of k8s_machine
+//   - kubeadm: kubeadm, with everything installed and pulled beforehand
+//
+// docs/design/kubeadm.md and docs/design/staging.md say what the clocks include.
+//
+// bench.go has the order, config.go what kubeadm and the machines read, machines/ the machines.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "benchapply:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	f := flag.NewFlagSet("benchapply", flag.ContinueOnError)
+	rounds := f.Int("rounds", 3, "how often each side is measured")
+	sides := f.String("sides", sideKubeadm+","+sideApply, "what is measured, of "+strings.Join(sideNames, ", ")+"; ratios are to the first")
+	mbit := f.Float64("mbit", 0, "megabits a second that each machine gets from the internet; 0 for no limit")
+	milliseconds := f.Int("milliseconds", 0, "how long each answer from the internet takes to begin")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	b := &bench{out: os.Stdout, report: progress.New(os.Stdout), line: line{*mbit, *milliseconds}}
+	for name := range strings.SplitSeq(*sides, ",") {
+		if !slices.Contains(sideNames, name) || slices.Contains(b.sides, name) {
+			return fmt.Errorf("-sides %s: each of %s at most once, with commas between them", *sides, strings.Join(sideNames, ", "))
+		}
+		b.sides = append(b.sides, name)
+	}
+	switch {
+	case *rounds < 1 || *rounds > 100:
+		return fmt.Errorf("-rounds %d: between 1 and 100", *rounds)
+	case os.Getuid() != 0:
+		return errors.New("the local EC2 runs real machines and needs root")
+	}
+	var err error
+	if b.root, err = os.Getwd(); err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(b.root, "examples", "ha-cluster")); err != nil {
+		return fmt.Errorf("run it from the top of the repository: %w", err)
+	}
+	b.dir = filepath.Join(b.root, ".bench-apply")
+	return b.run(ctx, *rounds)
+}
