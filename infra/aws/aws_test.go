@@ -103,32 +103,33 @@ users:
 }
 
 // TestBootCommand checks that cloud-init gets the command, that the first host key can still be read from
-// user data with it, and that a command that is too long is left out.
+// user data with it, and that their length is known before the launch.
 func TestBootCommand(t *testing.T) {
-	for _, tt := range []struct {
-		length int
-		kept   bool
-	}{{0, false}, {9 << 10, true}, {16 << 10, false}} {
-		command := strings.Repeat("x", tt.length)
-		encoded, err := cloudConfig(MachineSpec{Name: "worker-0", User: "admin", AuthorizedKeys: []string{"ssh-ed25519 AAAA op"}, BootCommand: command},
-			hostKeyPair{authorized: "ssh-ed25519 BBBB", pem: "xyz"})
+	for _, length := range []int{0, 9 << 10, 16 << 10} {
+		command := strings.Repeat("x", length)
+		spec := MachineSpec{Name: "worker-0", User: "admin", AuthorizedKeys: []string{"ssh-ed25519 AAAA op"}, BootCommand: command}
+		key, err := newHostKey(rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		encoded, err := cloudConfig(spec, key)
 		if err != nil {
 			t.Fatal(err)
 		}
 		body, err := base64.StdEncoding.DecodeString(encoded)
-		if err != nil || len(body) > 16384 {
-			t.Errorf("%d bytes of user data: %v", len(body), err)
+		if n, foretold := spec.UserDataBytes(rand.Reader); err != nil || foretold != nil || n != len(body) || (n > MaxUserData) != (length == 16<<10) {
+			t.Errorf("%d bytes of user data (%v), foretold were %d (%v)", len(body), err, n, foretold)
 		}
 		var parsed cloudInit
-		if err := yaml.Unmarshal(body, &parsed); err != nil || parsed.HostKeys["ed25519_public"] != "ssh-ed25519 BBBB" {
+		if err := yaml.Unmarshal(body, &parsed); err != nil || parsed.HostKeys["ed25519_public"] != key.authorized {
 			t.Errorf("host keys %v: %v", parsed.HostKeys, err)
 		}
 		var want [][]string
-		if tt.kept {
+		if length > 0 {
 			want = [][]string{{"cloud-init-per", "instance", "k8s-from-scratch", "sh", "-c", command}}
 		}
 		if d := cmp.Diff(want, parsed.BootCommands); d != "" {
-			t.Errorf("a command of %d bytes: %s", tt.length, d)
+			t.Errorf("a command of %d bytes: %s", length, d)
 		}
 	}
 }

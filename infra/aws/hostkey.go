@@ -81,9 +81,9 @@ type cloudInitUser struct {
 	AuthorizedKeys []string `json:"ssh_authorized_keys"`
 }
 
-// maxUserData is how many bytes of user data EC2 accepts, before base64.
+// MaxUserData is how many bytes of user data EC2 accepts, before base64.
 // https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-add-user-data.html
-const maxUserData = 16 << 10
+const MaxUserData = 16 << 10
 
 // cloudConfig returns the user data, base64-encoded as RunInstances requires. It is not compressed, so
 // that launchKeyOf and people can read it.
@@ -105,11 +105,22 @@ func cloudConfig(spec MachineSpec, key hostKeyPair) (string, error) {
 		config.BootCommands = [][]string{{"cloud-init-per", "instance", "k8s-from-scratch", "sh", "-c", spec.BootCommand}}
 	}
 	data, err := config.userData()
-	if err == nil && len(data) > maxUserData {
-		config.BootCommands = nil
-		data, err = config.userData()
-	}
 	return base64.StdEncoding.EncodeToString(data), err
+}
+
+// UserDataBytes returns how many bytes of user data a machine of the specification is launched with. EC2
+// takes [MaxUserData].
+func (s MachineSpec) UserDataBytes(rand io.Reader) (int, error) {
+	key, err := newHostKey(rand) // all have the same length
+	if err != nil {
+		return 0, err
+	}
+	encoded, err := cloudConfig(s, key)
+	if err != nil {
+		return 0, err
+	}
+	data, err := base64.StdEncoding.DecodeString(encoded)
+	return len(data), err
 }
 
 func (c cloudInit) userData() ([]byte, error) {

@@ -116,7 +116,12 @@ func TestLookupEnds(t *testing.T) {
 				t.Errorf("the impatient one: %v", err)
 			}
 		})
-		synctest.Wait()
+		all.Go(func() {
+			if found, ok, err := l.ask(t.Context(), 3); !ok || err != nil {
+				t.Errorf("one who asked at the same time: %q, %v", found, err)
+			}
+		})
+		time.Sleep(lookupGather + time.Millisecond) // the call is under way
 		leave(errGone)
 		synctest.Wait()
 		all.Go(func() {
@@ -124,6 +129,19 @@ func TestLookupEnds(t *testing.T) {
 				t.Errorf("the next one: %q, %v", found, err)
 			}
 		})
+		all.Wait()
+		if want := [][]int{{1, 3}, {2}}; !slices.EqualFunc(made.keys, want, slices.Equal) {
+			t.Errorf("calls for %v, want %v", made.keys, want)
+		}
+
+		alone, end := context.WithCancelCause(t.Context())
+		all.Go(func() {
+			if _, _, err := l.ask(alone, 4); !errors.Is(err, errGone) {
+				t.Errorf("one who waits alone: %v", err)
+			}
+		})
+		time.Sleep(time.Second)
+		end(errGone)
 		all.Wait()
 		began := time.Now()
 		made.fail = errors.New("refused")

@@ -53,8 +53,8 @@ type MachineSpec struct {
 	AuthorizedKeys []string // its SSH public keys
 
 	// BootCommand is a shell command that cloud-init runs once, early in the first boot. It is used
-	// only at launch. Everyone who may describe the instance can read it. It is left out if the user
-	// data would be longer than EC2 accepts.
+	// only at launch. Everyone who may describe the instance can read it. EC2 refuses the launch if
+	// it is too long, see UserDataBytes.
 	BootCommand string
 
 	// InstanceProfile is the name of the machine's instance profile. If it is empty, the machine has

@@ -43,6 +43,7 @@ func (r *machineResource) Create(ctx context.Context, req resource.CreateRequest
 		return
 	}
 	spec.BootCommand = r.data.bootCommand(ctx, m, req.Config, &resp.Diagnostics)
+	spec.BootCommand = fitting(spec, r.data.rand, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}

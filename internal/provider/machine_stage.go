@@ -3,6 +3,8 @@ package provider
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -132,6 +134,17 @@ func (d *providerData) bootCommand(ctx context.Context, m machineModel, config t
 		tflog.Warn(ctx, "machine: not everything is staged", map[string]any{"machine": m.Name.ValueString(), "error": err.Error()})
 	}
 	return command
+}
+
+// fitting returns the boot command, or none with a warning if user data with it are too long for EC2.
+func fitting(spec infraaws.MachineSpec, rand io.Reader, diags *diag.Diagnostics) string {
+	with, err := spec.UserDataBytes(rand)
+	if err != nil || spec.BootCommand == "" || with <= infraaws.MaxUserData {
+		return spec.BootCommand // the launch reports the error
+	}
+	diags.AddAttributeWarning(path.Root("stage"), "Not staged", fmt.Sprintf("The machine's user data would have %d bytes, and EC2 takes %d. "+
+		"The SSH keys that are authorised on the machine leave too little room. Its roles download everything themselves.", with, infraaws.MaxUserData))
+	return ""
 }
 
 // state returns what a machine of a role fetches ahead. It is valid also with an error.
