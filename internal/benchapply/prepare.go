@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -43,7 +44,7 @@ func (b *bench) prepare(ctx context.Context, l *lab) (cluster, []node, error) {
 	defer cancel()
 	stop := b.report.Quiet("preparing the machines for kubeadm")
 	defer stop()
-	ws, err := l.workspace(ctx, b.root+"/internal/benchkubeadm/machines")
+	ws, err := l.workspace(ctx, filepath.Join(b.root, "internal", "benchapply", "machines"))
 	if err != nil {
 		return cluster{}, nil, err
 	}

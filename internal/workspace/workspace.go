@@ -100,9 +100,12 @@ func New(o Options) (*Workspace, error) {
 	return &Workspace{Dir: dir, CLI: o.CLI, Env: env, Log: o.Log}, nil
 }
 
-// CopyConfig copies the .tf files of one directory into another.
+// CopyConfig copies the .tf files of one directory into another. It fails if there are none.
 func CopyConfig(from, to string) error {
 	files, err := filepath.Glob(filepath.Join(from, "*.tf"))
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("no .tf files in %s", from)
+	}
 	if err != nil {
 		return err
 	}
