@@ -140,7 +140,7 @@ func TestLookupEnds(t *testing.T) {
 				t.Errorf("one who waits alone: %v", err)
 			}
 		})
-		time.Sleep(time.Second)
+		time.Sleep(50 * time.Millisecond) // the call is under way
 		end(errGone)
 		all.Wait()
 		began := time.Now()
