@@ -42,7 +42,7 @@ resource "k8s_machine" "lb" {
   name          = "lb-0"
   role          = "lb"
   network       = k8s_network.this.ref
-  private_ip    = cidrhost(k8s_network.this.node_cidr, 30)
+  private_ip    = cidrhost(k8s_network.this.node_cidr, 4)
   instance_type = var.instance_type
   ami           = var.ami
   stage         = local.stage

@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/action"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/ephemeral"
+	"github.com/hashicorp/terraform-plugin-framework/function"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/provider"
 	"github.com/hashicorp/terraform-plugin-framework/provider/schema"
@@ -33,6 +34,7 @@ var (
 	_ provider.Provider                       = (*Provider)(nil)
 	_ provider.ProviderWithEphemeralResources = (*Provider)(nil)
 	_ provider.ProviderWithActions            = (*Provider)(nil)
+	_ provider.ProviderWithFunctions          = (*Provider)(nil)
 )
 
 // Provider is the provider k8s-from-scratch/k8s.
@@ -85,6 +87,9 @@ func (p *Provider) EphemeralResources(context.Context) []func() ephemeral.Epheme
 
 // Actions implements provider.ProviderWithActions.
 func (p *Provider) Actions(context.Context) []func() action.Action { return actions() }
+
+// Functions implements provider.ProviderWithFunctions.
+func (p *Provider) Functions(context.Context) []func() function.Function { return functions() }
 
 type providerModel struct {
 	Region            types.String `tfsdk:"region"`

@@ -170,7 +170,7 @@ spec:
 `)
 	c.Kubectl(t, "wait", "--for=condition=Ready", "pod/uses-canary", "--timeout=60s")
 	get := func(machine string) string {
-		return c.Sh(t, machine, "curl -s -m 5 -o /dev/null -w '%{http_code}' --cacert /etc/kubernetes/pki/node-ca.crt --cert /etc/kubernetes/pki/kubelet.crt --key /etc/kubernetes/pki/kubelet.key https://10.240.0.30:6443/api/v1/namespaces/default/secrets/canary")
+		return c.Sh(t, machine, "curl -s -m 5 -o /dev/null -w '%{http_code}' --cacert /etc/kubernetes/pki/node-ca.crt --cert /etc/kubernetes/pki/kubelet.crt --key /etc/kubernetes/pki/kubelet.key https://10.240.0.4:6443/api/v1/namespaces/default/secrets/canary")
 	}
 	if code := get("worker-0"); code != "403" {
 		t.Errorf("worker-0 reads a secret of worker-1's pod: %s", code)

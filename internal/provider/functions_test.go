@@ -1,0 +1,86 @@
+package provider
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+)
+
+// call calls a function of the provider, as Terraform does. Its arguments and result are as in JSON.
+func (c *core) call(name string, args ...any) (any, *tfprotov6.FunctionError) {
+	c.t.Helper()
+	f := c.schemas.Functions[name]
+	if f == nil || len(f.Parameters) != len(args) {
+		c.t.Fatalf("there is no function %s with %d parameters", name, len(args))
+	}
+	in := make([]*tfprotov6.DynamicValue, len(args))
+	for i, p := range f.Parameters {
+		v, err := tfprotov6.NewDynamicValue(p.Type, build(p.Type, args[i]))
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		in[i] = &v
+	}
+	resp, err := c.server.CallFunction(c.t.Context(), &tfprotov6.CallFunctionRequest{Name: name, Arguments: in})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if resp.Error != nil {
+		return nil, resp.Error
+	}
+	v, err := resp.Result.Unmarshal(f.Return.Type)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return plain(v), nil
+}
+
+// TestFunctions calls each function with arguments that are right and wrong. Their rules are tested in
+// infra/addressplan and infra/version.
+func TestFunctions(t *testing.T) {
+	c := open(t, New("test"))
+	const nodes, pods = "10.240.0.0/24", "10.200.0.0/16"
+	for _, tt := range []struct {
+		name     string
+		args     []any
+		want     any
+		argument int64 // at fault; -1 for none in particular
+		err      string
+	}{
+		{name: "machine_address", args: []any{nodes, "controller", 2}, want: "10.240.0.12"},
+		{name: "machine_address", args: []any{"10.240.0.0", "controller", 2}, argument: 0, err: "want a network such as 10.240.0.0/24"},
+		{name: "machine_address", args: []any{"2001:db8::/64", "controller", 2}, argument: 0, err: "want an IPv4 network"},
+		{name: "machine_address", args: []any{nodes, "master", 2}, argument: 1, err: `role "master": want lb, controller, worker`},
+		{name: "machine_address", args: []any{nodes, "lb", 6}, argument: 2, err: "0 to 5"},
+		{name: "pod_cidr", args: []any{pods, 255}, want: "10.200.255.0/24"},
+		{name: "pod_cidr", args: []any{pods, 256}, argument: 1, err: "0 to 255"},
+		{name: "pod_cidr", args: []any{"10.200.0.1/16", 0}, argument: 0, err: "the network is 10.200.0.0/16"},
+		{name: "worker_addresses", args: []any{nodes, pods, []any{"red-0", nil, "", "blue-0"}}, want: map[string]any{
+			"red-0":  map[string]any{"private_ip": "10.240.0.20", "pod_cidr": "10.200.0.0/24"},
+			"blue-0": map[string]any{"private_ip": "10.240.0.23", "pod_cidr": "10.200.3.0/24"},
+		}},
+		{name: "worker_addresses", args: []any{nodes, pods, []any{}}, want: map[string]any{}},
+		{name: "worker_addresses", args: []any{nodes, pods, []any{"a", "b", "a"}}, argument: 2, err: "a is there twice"},
+		{name: "worker_addresses", args: []any{nodes, "10.200.0.0/23", []any{"a", "b", "c"}}, argument: 2, err: "c: index 2: 10.200.0.0/23 has networks for 2 nodes"},
+		{name: "network_problems", args: []any{map[string]any{"nodes": []any{nodes}, "pods": []any{pods}}}, want: []any{}},
+		{name: "network_problems", args: []any{map[string]any{"office": []any{"10.0.0.0/8"}, "pods": []any{pods}}}, want: []any{"office 10.0.0.0/8 overlaps pods 10.200.0.0/16."}},
+		{name: "network_problems", args: []any{map[string]any{"office": []any{"10.0.0.0"}}}, argument: 0, err: "office: 10.0.0.0: want a network"},
+		{name: "version_problems", args: []any{map[string]any{"control_plane": "1.36.4", "workers": nil}}, want: []any{}},
+		{name: "version_problems", args: []any{map[string]any{"control_plane": "1.36.4", "workers": "1.37.0"}}, want: []any{
+			"workers: kubelet 1.37.0 is newer than the API server 1.36.4: upgrade the control plane first."}},
+		{name: "version_problems", args: []any{map[string]any{"kubernetes": "1.36.4"}}, argument: 0, err: `"kubernetes": want control_plane, workers`},
+		{name: "version_problems", args: []any{map[string]any{"etcd": "3.6"}}, argument: 0, err: "etcd: "},
+	} {
+		got, refused := c.call(tt.name, tt.args...)
+		switch {
+		case tt.err == "" && refused != nil:
+			t.Errorf("%s%v: %s", tt.name, tt.args, refused.Text)
+		case tt.err == "" && !reflect.DeepEqual(got, tt.want):
+			t.Errorf("%s%v: %v, want %v", tt.name, tt.args, got, tt.want)
+		case tt.err != "" && (refused == nil || !strings.Contains(refused.Text, tt.err) || refused.FunctionArgument == nil || *refused.FunctionArgument != tt.argument):
+			t.Errorf("%s%v: %+v, want an error of argument %d with %q", tt.name, tt.args, refused, tt.argument, tt.err)
+		}
+	}
+}
