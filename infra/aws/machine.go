@@ -2,6 +2,7 @@ package aws
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,8 @@ type MachineSpec struct {
 	Role          Role
 
 	SubnetID, SecurityGroupID string
+	// SecurityGroupIDs are the machine's further security groups, beside SecurityGroupID.
+	SecurityGroupIDs []string
 	// VPCID and NetworkSubnets, the ids of all subnets of the network, say which route tables get
 	// the route to the machine's pods: all that apply to one of the subnets, either associated with
 	// it or as the VPC's main table.
@@ -85,6 +88,7 @@ type Machine struct {
 	InstanceType        string
 	InstanceProfile     string // name; empty if it has none
 	InterfaceID         string
+	SecurityGroupIDs    []string // of its interface, sorted
 	SubnetID, VPCID     string
 	VolumeID            string
 	RootVolumeGiB       int32
@@ -134,7 +138,7 @@ func machineOf(i types.Instance) Machine {
 	m.PrivateIP, _ = netip.ParseAddr(sdk.ToString(i.PrivateIpAddress))
 	m.PublicIP, _ = netip.ParseAddr(sdk.ToString(i.PublicIpAddress))
 	if n := primary(i); n != nil {
-		m.InterfaceID = sdk.ToString(n.NetworkInterfaceId)
+		m.InterfaceID, m.SecurityGroupIDs = sdk.ToString(n.NetworkInterfaceId), groupIDs(n.Groups)
 	}
 	for _, d := range i.BlockDeviceMappings {
 		if d.Ebs != nil && sdk.ToString(d.DeviceName) == sdk.ToString(i.RootDeviceName) {
@@ -145,6 +149,11 @@ func machineOf(i types.Instance) Machine {
 		m.Unsettled = m.tagged()
 	}
 	return m
+}
+
+// groups returns the ids of all security groups that the machine is to have, sorted.
+func (s MachineSpec) groups() []string {
+	return slices.Compact(slices.Sorted(slices.Values(append([]string{s.SecurityGroupID}, s.SecurityGroupIDs...))))
 }
 
 // primary returns the interface with index 0.

@@ -38,10 +38,10 @@ func (c *Client) machineRepairs(spec MachineSpec, o observation) []repair {
 			out = append(out, repairOf(value(finding.SourceDestCheck, onOff(!want), onOff(want)),
 				func(ctx context.Context) error { return c.setSourceDestCheck(ctx, m.InterfaceID, want) }))
 		}
-		if found := groupIDs(n.Groups); spec.SecurityGroupID != "" && !slices.Equal(found, []string{spec.SecurityGroupID}) {
-			out = append(out, repairOf(value(finding.SecurityGroups, strings.Join(found, ", "), spec.SecurityGroupID), func(ctx context.Context) error {
+		if wanted := spec.groups(); spec.SecurityGroupID != "" && !slices.Equal(m.SecurityGroupIDs, wanted) {
+			out = append(out, repairOf(value(finding.SecurityGroups, strings.Join(m.SecurityGroupIDs, ", "), strings.Join(wanted, ", ")), func(ctx context.Context) error {
 				_, err := c.EC2.ModifyNetworkInterfaceAttribute(ctx, &ec2.ModifyNetworkInterfaceAttributeInput{
-					NetworkInterfaceId: &m.InterfaceID, Groups: []string{spec.SecurityGroupID},
+					NetworkInterfaceId: &m.InterfaceID, Groups: wanted,
 				}, c.retryUntilKnown())
 				return err
 			}))

@@ -140,7 +140,7 @@ func (c *Client) run(ctx context.Context, spec MachineSpec, generation string, r
 	token := clientToken(spec.Cluster, kindMachine, spec.Name, spec.SubnetID, generation)
 	tags := c.machineTags(spec)
 	nic := types.InstanceNetworkInterfaceSpecification{
-		DeviceIndex: sdk.Int32(0), SubnetId: &spec.SubnetID, Groups: []string{spec.SecurityGroupID},
+		DeviceIndex: sdk.Int32(0), SubnetId: &spec.SubnetID, Groups: spec.groups(),
 		AssociatePublicIpAddress: &spec.PublicIP, DeleteOnTermination: sdk.Bool(true),
 	}
 	if spec.PrivateIP.IsValid() {

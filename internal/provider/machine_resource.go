@@ -3,13 +3,16 @@ package provider
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -35,6 +38,12 @@ var (
 
 var machineDeadlines = tf.Deadlines{Create: machineTimeout, Read: readTimeout, Update: machineChangeTimeout, Delete: machineChangeTimeout}
 
+// maxFurtherGroups is one less than the highest quota of groups for an interface.
+// https://docs.aws.amazon.com/vpc/latest/userguide/amazon-vpc-limits.html
+const maxFurtherGroups = 15
+
+var groupID = regexp.MustCompile(`^sg-[0-9a-f]+$`)
+
 type machineResource struct{ base }
 
 func newMachineResource() resource.Resource { return &machineResource{} }
@@ -52,6 +61,7 @@ type machineModel struct {
 	DataVolume        types.Object         `tfsdk:"data_volume"`
 	AssociatePublicIP types.Bool           `tfsdk:"associate_public_ip_address"`
 	InstanceProfile   types.String         `tfsdk:"instance_profile"`
+	SecurityGroupIDs  types.Set            `tfsdk:"security_group_ids"`
 	PowerState        types.String         `tfsdk:"power_state"`
 	User              types.String         `tfsdk:"user"`
 	Stage             types.Object         `tfsdk:"stage"` // write-only: null except in the configuration
@@ -152,6 +162,15 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 					"account attaches one to all instances, as Systems Manager's Quick Setup does, name it here, or leave it to the account with `ignore_changes` in the `lifecycle` block.",
 				Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
 			},
+			"security_group_ids": schema.SetAttribute{
+				Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Ids of further security groups of the machine, in the same VPC, beside the one that `k8s_network` makes for its role. EC2 takes five for a machine unless the account's quota is higher. " +
+					"Changed in place, while the machine runs. Default: none. A group that somebody else gave the machine is shown as drift, and the apply takes it away.",
+				Validators: []validator.Set{
+					setvalidator.SizeBetween(1, maxFurtherGroups),
+					setvalidator.ValueStringsAre(stringvalidator.RegexMatches(groupID, "must be the id of a security group, such as sg-0123456789abcdef0")),
+				},
+			},
 			"power_state": schema.StringAttribute{
 				Optional: true, Computed: true,
 				MarkdownDescription: "`running` or `stopped`. A machine that is to be stopped is drained first, and its API server and etcd member stop; disk, private address, Elastic IP and host key " +
@@ -233,6 +252,7 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 	m.InstanceType, m.RootVolumeSize = types.StringValue(found.InstanceType), types.Int64Value(int64(found.RootVolumeGiB))
 	m.AssociatePublicIP = types.BoolValue(found.PublicIP.IsValid())
 	m.InstanceProfile = tf.OptionalString(found.InstanceProfile)
+	m.SecurityGroupIDs = furtherGroups(found, tf.StringMap(network.SecurityGroupIDs)[string(found.Role)])
 	m.DataVolume = dataVolumeValue(ctx, found.Data, &resp.Diagnostics)
 	m.Tags = types.MapNull(types.StringType)
 	if own := client.OwnTags(found.Tags); own != nil {
@@ -243,4 +263,18 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 	m.Claim = types.StringValue(h.ID)
 	tf.WritePrivate(ctx, resp.Private, holdingKey, h, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+}
+
+// furtherGroups returns the security groups of an imported machine but that of its role.
+func furtherGroups(found infraaws.Machine, ofRole string) types.Set {
+	var ids []attr.Value
+	for _, id := range found.SecurityGroupIDs {
+		if id != ofRole {
+			ids = append(ids, types.StringValue(id))
+		}
+	}
+	if len(ids) == 0 {
+		return types.SetNull(types.StringType)
+	}
+	return types.SetValueMust(types.StringType, ids)
 }
