@@ -20,26 +20,27 @@ run "addresses" {
     condition     = length(distinct(k8s_machine.worker[*].pod_cidr)) == var.workers
     error_message = "Two workers have the same network for their pods."
   }
-
-  assert {
-    condition = length(provider::k8s::network_problems({
-      nodes = k8s_network.this.node_cidrs, pods = [var.pod_cidr], services = [k8s_control_plane.this.service_cidr],
-    })) == 0
-    error_message = "The networks collide."
-  }
-
-  assert {
-    condition     = length(provider::k8s::version_problems({ control_plane = var.kubernetes_version, workers = var.kubernetes_version, etcd = var.etcd_version })) == 0
-    error_message = "The releases do not go together."
-  }
 }
 
-# The first problem of each list is what a variable's validation would say.
 run "problems" {
   command = plan
 
+  module {
+    source = "./tests/problems"
+  }
+
+  variables {
+    networks = { nodes = ["10.240.0.0/24"], pods = ["10.200.0.0/16"], services = ["10.32.0.0/20"], office = ["192.168.0.0/16"] }
+    versions = { control_plane = "1.36.4", workers = "1.36.4", etcd = "3.6.16" }
+  }
+
   assert {
-    condition     = provider::k8s::network_problems({ nodes = k8s_network.this.node_cidrs, pods = ["10.240.0.0/16"] })[0] == "nodes 10.240.0.0/24 overlaps pods 10.240.0.0/16."
-    error_message = "An overlap is not found."
+    condition     = length(output.networks) == 0
+    error_message = "The networks collide: ${join(" ", output.networks)}"
+  }
+
+  assert {
+    condition     = length(output.versions) == 0
+    error_message = "The releases do not go together: ${join(" ", output.versions)}"
   }
 }

@@ -1,0 +1,7 @@
+terraform {
+  required_providers {
+    k8s = {
+      source = "k8s-from-scratch/k8s"
+    }
+  }
+}
