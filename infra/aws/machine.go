@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -51,6 +52,7 @@ type MachineSpec struct {
 	// launch.
 	Image         string
 	RootVolumeGiB int32
+	RootVolume    VolumePerformance // DefaultVolumeType if no type is given
 
 	User           string   // login user that cloud-init makes
 	AuthorizedKeys []string // its SSH public keys
@@ -92,6 +94,7 @@ type Machine struct {
 	SubnetID, VPCID     string
 	VolumeID            string
 	RootVolumeGiB       int32
+	RootVolume          VolumePerformance
 	// Data is the data volume that it has, for an import: set by FindMachine only.
 	Data *DataVolume
 	data *Volume // the wanted data volume, nil if it does not exist: set by ObserveMachine only
@@ -154,6 +157,13 @@ func machineOf(i types.Instance) Machine {
 // groups returns the ids of all security groups that the machine is to have, sorted.
 func (s MachineSpec) groups() []string {
 	return slices.Compact(slices.Sorted(slices.Values(append([]string{s.SecurityGroupID}, s.SecurityGroupIDs...))))
+}
+
+// rootVolume returns the wanted performance of the root volume.
+func (s MachineSpec) rootVolume() VolumePerformance {
+	p := s.RootVolume
+	p.Type = cmp.Or(p.Type, DefaultVolumeType)
+	return p
 }
 
 // primary returns the interface with index 0.

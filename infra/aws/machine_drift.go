@@ -63,9 +63,11 @@ func (c *Client) machineRepairs(spec MachineSpec, o observation) []repair {
 			func(ctx context.Context) error { return c.setProfile(ctx, m.ID, spec.InstanceProfile) }))
 	}
 	out = append(out, c.routeRepairs(spec, o.tables, m.ID, m.InterfaceID)...)
-	if o.volume != nil && m.RootVolumeGiB < spec.RootVolumeGiB {
-		out = append(out, repairOf(value(finding.RootVolume, strconv.Itoa(int(m.RootVolumeGiB)), strconv.Itoa(int(spec.RootVolumeGiB))),
-			func(ctx context.Context) error { return c.growVolume(ctx, m.VolumeID, spec.RootVolumeGiB) }))
+	if o.volume != nil {
+		kinds := volumeKinds{finding.RootVolume, finding.RootVolumeType, finding.RootVolumeIOPS, finding.RootVolumeThroughput}
+		if differs, change := kinds.compare(m.VolumeID, m.RootVolumeGiB, m.RootVolume, spec.RootVolumeGiB, spec.rootVolume()); len(differs) > 0 {
+			out = append(out, repair{findings: finding.About(spec.Name, differs), fix: func(ctx context.Context) error { return c.changeVolume(ctx, change) }})
+		}
 	}
 	if differs := dataVolumeFindings(spec, m.ID, o.data); len(differs) > 0 {
 		out = append(out, repair{findings: differs, fix: func(ctx context.Context) error {

@@ -133,7 +133,7 @@ func (c *Client) observeData(ctx context.Context, spec MachineSpec, o *observati
 func (o observation) machine() Machine {
 	m := machineOf(o.instance)
 	if o.volume != nil {
-		m.RootVolumeGiB = sdk.ToInt32(o.volume.Size)
+		m.RootVolumeGiB, m.RootVolume = sdk.ToInt32(o.volume.Size), performanceOf(*o.volume)
 	}
 	return m
 }

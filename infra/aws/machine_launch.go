@@ -146,6 +146,7 @@ func (c *Client) run(ctx context.Context, spec MachineSpec, generation string, r
 	if spec.PrivateIP.IsValid() {
 		nic.PrivateIpAddress = sdk.String(spec.PrivateIP.String())
 	}
+	root := spec.rootVolume()
 	in := &ec2.RunInstancesInput{
 		ClientToken:  &token,
 		ImageId:      &img.ID,
@@ -155,7 +156,8 @@ func (c *Client) run(ctx context.Context, spec MachineSpec, generation string, r
 		IamInstanceProfile: profileSpec(spec.InstanceProfile),
 		NetworkInterfaces:  []types.InstanceNetworkInterfaceSpecification{nic},
 		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: &img.RootDevice, Ebs: &types.EbsBlockDevice{
-			VolumeType: types.VolumeTypeGp3, VolumeSize: sdk.Int32(max(spec.RootVolumeGiB, img.MinimumGiB)),
+			VolumeType: types.VolumeType(root.Type), VolumeSize: sdk.Int32(max(spec.RootVolumeGiB, img.MinimumGiB)),
+			Iops: given(root.chosenIOPS()), Throughput: given(root.ThroughputMiB),
 			Encrypted: sdk.Bool(true), DeleteOnTermination: sdk.Bool(true),
 		}}},
 		MetadataOptions: &types.InstanceMetadataOptionsRequest{

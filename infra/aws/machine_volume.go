@@ -26,11 +26,6 @@ type volumeChange struct {
 	size, iops, throughput *int32 // GiB, MiB/s
 }
 
-// growVolume enlarges a volume to gib GiB, as changeVolume does.
-func (c *Client) growVolume(ctx context.Context, id string, gib int32) error {
-	return c.changeVolume(ctx, volumeChange{id: id, size: &gib})
-}
-
 // changeVolume changes a volume, which may be in use, and waits until it has its new size and
 // performance: when its modification is "optimizing" or "completed". A modification to the same that
 // an interrupted call left under way is waited for; EC2 refuses a second one beside it.

@@ -27,9 +27,7 @@ type VolumeSpec struct {
 	// SubnetID names the availability zone: a volume can be attached only to machines of its zone.
 	SubnetID string
 	SizeGiB  int32
-	Type     string // "gp3", "gp2", "io1", "io2"
-	// IOPS and ThroughputMiB (MiB/s) are zero where EC2 decides: see CheckVolume.
-	IOPS, ThroughputMiB int32
+	VolumePerformance
 	// KMSKeyID is the id, ARN or alias of a KMS key, used only at the creation; empty means the
 	// account's key for EBS.
 	KMSKeyID string
@@ -40,15 +38,25 @@ type VolumeSpec struct {
 	Claim Claim
 }
 
+// VolumePerformance is what a volume can do.
+type VolumePerformance struct {
+	Type string // "gp3", "gp2", "io1", "io2"
+	// IOPS and ThroughputMiB (MiB/s) are zero where EC2 decides: see CheckVolume.
+	IOPS, ThroughputMiB int32
+}
+
+func performanceOf(v types.Volume) VolumePerformance {
+	return VolumePerformance{string(v.VolumeType), sdk.ToInt32(v.Iops), sdk.ToInt32(v.Throughput)}
+}
+
 // Volume is an EBS volume as found in EC2.
 type Volume struct {
-	ID                  string
-	Cluster, Name       string // from its tags
-	AvailabilityZone    string
-	State               string // as EC2 calls it: "available", "in-use", "error", ...
-	SizeGiB             int32
-	Type                string
-	IOPS, ThroughputMiB int32
+	ID               string
+	Cluster, Name    string // from its tags
+	AvailabilityZone string
+	State            string // as EC2 calls it: "available", "in-use", "error", ...
+	SizeGiB          int32
+	VolumePerformance
 	KMSKeyID            string // ARN
 	InstanceID          string // to which it is attached, or about to be; empty if it is not
 	Attachment          string // as EC2 calls it: "attaching", "attached", "detaching", "busy"; empty if there is none
@@ -65,7 +73,7 @@ func volumeOf(v types.Volume) Volume {
 	out := Volume{
 		ID: sdk.ToString(v.VolumeId), Cluster: tags[TagCluster], Name: tags[TagResource],
 		AvailabilityZone: sdk.ToString(v.AvailabilityZone), State: string(v.State),
-		SizeGiB: sdk.ToInt32(v.Size), Type: string(v.VolumeType), IOPS: sdk.ToInt32(v.Iops), ThroughputMiB: sdk.ToInt32(v.Throughput),
+		SizeGiB: sdk.ToInt32(v.Size), VolumePerformance: performanceOf(v),
 		KMSKeyID: sdk.ToString(v.KmsKeyId), FileSystem: tags[TagFileSystem], Tags: tags, Claim: Held(tags),
 	}
 	for _, a := range v.Attachments {
@@ -252,29 +260,8 @@ func (c *Client) putVolume(ctx context.Context, v Volume, spec VolumeSpec) (Volu
 // volumeRepairs compares a volume with its spec.
 func (c *Client) volumeRepairs(spec VolumeSpec, v Volume) []repair {
 	var out []repair
-	var differs []finding.Finding
-	change := volumeChange{id: v.ID}
-	number := func(kind finding.Kind, found, wanted int32, field **int32) {
-		differs = append(differs, finding.Finding{Kind: kind, Problem: finding.Value, Found: strconv.Itoa(int(found)), Wanted: strconv.Itoa(int(wanted))})
-		*field = &wanted
-	}
-	if v.Type != spec.Type {
-		differs = append(differs, finding.Finding{Kind: finding.VolumeType, Problem: finding.Value, Found: v.Type, Wanted: spec.Type})
-		change.typ = spec.Type
-	}
-	if v.SizeGiB < spec.SizeGiB {
-		number(finding.VolumeSize, v.SizeGiB, spec.SizeGiB, &change.size)
-	}
-	if want := spec.chosenIOPS(); want != 0 && v.IOPS != want {
-		number(finding.VolumeIOPS, v.IOPS, want, &change.iops)
-	}
-	if want := spec.ThroughputMiB; want != 0 && v.ThroughputMiB != want {
-		number(finding.VolumeThroughput, v.ThroughputMiB, want, &change.throughput)
-	}
-	if len(differs) > 0 { // in one call: EC2 takes four in 24 hours
-		if change.typ != "" {
-			change.iops, change.throughput = given(spec.chosenIOPS()), given(spec.ThroughputMiB)
-		}
+	kinds := volumeKinds{finding.VolumeSize, finding.VolumeType, finding.VolumeIOPS, finding.VolumeThroughput}
+	if differs, change := kinds.compare(v.ID, v.SizeGiB, v.VolumePerformance, spec.SizeGiB, spec.VolumePerformance); len(differs) > 0 {
 		out = append(out, repair{findings: differs, fix: func(ctx context.Context) error { return c.changeVolume(ctx, change) }})
 	}
 	if differs := diffTags(c.volumeTags(spec), v.Tags); len(differs) > 0 {
@@ -284,6 +271,36 @@ func (c *Client) volumeRepairs(spec VolumeSpec, v Volume) []repair {
 		}})
 	}
 	return out
+}
+
+// volumeKinds are the kinds of findings about a volume.
+type volumeKinds struct{ size, typ, iops, throughput finding.Kind }
+
+// compare returns how a volume differs from what is wanted, without subjects, and the change that mends
+// all of it in one call: EC2 takes four in 24 hours. A size is only ever increased.
+func (k volumeKinds) compare(id string, foundGiB int32, found VolumePerformance, wantedGiB int32, wanted VolumePerformance) (differs []finding.Finding, change volumeChange) {
+	change.id = id
+	number := func(kind finding.Kind, found, wanted int32, field **int32) {
+		differs = append(differs, finding.Finding{Kind: kind, Problem: finding.Value, Found: strconv.Itoa(int(found)), Wanted: strconv.Itoa(int(wanted))})
+		*field = &wanted
+	}
+	if found.Type != wanted.Type {
+		differs = append(differs, finding.Finding{Kind: k.typ, Problem: finding.Value, Found: found.Type, Wanted: wanted.Type})
+		change.typ = wanted.Type
+	}
+	if foundGiB < wantedGiB {
+		number(k.size, foundGiB, wantedGiB, &change.size)
+	}
+	if want := wanted.chosenIOPS(); want != 0 && found.IOPS != want {
+		number(k.iops, found.IOPS, want, &change.iops)
+	}
+	if want := wanted.ThroughputMiB; want != 0 && found.ThroughputMiB != want {
+		number(k.throughput, found.ThroughputMiB, want, &change.throughput)
+	}
+	if change.typ != "" {
+		change.iops, change.throughput = given(wanted.chosenIOPS()), given(wanted.ThroughputMiB)
+	}
+	return differs, change
 }
 
 // ObserveVolume returns how the volume differs from what is wanted. The findings have no subject. The

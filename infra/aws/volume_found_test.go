@@ -72,7 +72,7 @@ func volumeNamed(id string, tags map[string]string) types.Volume {
 // it. Terraform would delete what a failed create returns, with its data.
 func TestFoundVolumeStays(t *testing.T) {
 	t.Parallel()
-	spec := VolumeSpec{Cluster: "demo", Name: "etcd-0", SubnetID: "subnet-1", SizeGiB: 8, Type: "gp2"}
+	spec := VolumeSpec{Cluster: "demo", Name: "etcd-0", SubnetID: "subnet-1", SizeGiB: 8, VolumePerformance: VolumePerformance{Type: "gp2"}}
 	theirs := spec
 	theirs.Claim = Claim{ID: "theirs.1", At: time.Unix(1, 0)}
 	spec.Claim = Claim{ID: "ours.1", At: time.Unix(2, 0)}

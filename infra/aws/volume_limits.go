@@ -46,33 +46,33 @@ func VolumeTypes() []string { return []string{DefaultVolumeType, "gp2", "io1", "
 const iopsPerThroughput = 4
 
 // CheckVolume reports what EC2 would refuse of a volume. Zero stands for what is not known yet, or
-// not given.
-func CheckVolume(typ string, sizeGiB, iops, throughputMiB int32) (errs invalid.Fields) {
+// not given. The names of the fields begin with prefix: "root_volume_" for "root_volume_iops".
+func CheckVolume(prefix, typ string, sizeGiB, iops, throughputMiB int32) (errs invalid.Fields) {
 	l, known := volumeTypes[typ]
 	if !known {
 		if typ != "" {
-			errs.Say("type", "Unusable volume type", "%q is none of %s.", typ, strings.Join(VolumeTypes(), ", "))
+			errs.Say(prefix+"type", "Unusable volume type", "%q is none of %s.", typ, strings.Join(VolumeTypes(), ", "))
 		}
 		return errs
 	}
 	if sizeGiB != 0 && (sizeGiB < l.minGiB || sizeGiB > l.maxGiB) {
-		errs.Say("size", "Unusable size", "A %s volume has %d to %d GiB.", typ, l.minGiB, l.maxGiB)
+		errs.Say(prefix+"size", "Unusable size", "A %s volume has %d to %d GiB.", typ, l.minGiB, l.maxGiB)
 	}
 	switch {
 	case iops != 0 && l.maxIOPS == 0:
-		errs.Say("iops", "IOPS cannot be chosen", "The IOPS of a %s volume follow from its size: remove iops, or choose another type.", typ)
+		errs.Say(prefix+"iops", "IOPS cannot be chosen", "The IOPS of a %s volume follow from its size: remove %siops, or choose another type.", typ, prefix)
 	case iops != 0 && (iops < l.minIOPS || iops > l.maxIOPS):
-		errs.Say("iops", "Unusable IOPS", "A %s volume has %d to %d IOPS.", typ, l.minIOPS, l.maxIOPS)
+		errs.Say(prefix+"iops", "Unusable IOPS", "A %s volume has %d to %d IOPS.", typ, l.minIOPS, l.maxIOPS)
 	case iops > l.minIOPS && sizeGiB != 0 && iops > l.iopsPerGiB*sizeGiB:
-		errs.Say("iops", "Too many IOPS for the size", "A %s volume has at most %d IOPS for each GiB: with %d GiB, %d.", typ, l.iopsPerGiB, sizeGiB, l.iopsPerGiB*sizeGiB)
+		errs.Say(prefix+"iops", "Too many IOPS for the size", "A %s volume has at most %d IOPS for each GiB: with %d GiB, %d.", typ, l.iopsPerGiB, sizeGiB, l.iopsPerGiB*sizeGiB)
 	}
 	switch {
 	case throughputMiB != 0 && l.maxThroughput == 0:
-		errs.Say("throughput", "Throughput cannot be chosen", "Only a gp3 volume has a throughput of its own: remove throughput.")
+		errs.Say(prefix+"throughput", "Throughput cannot be chosen", "Only a gp3 volume has a throughput of its own: remove %sthroughput.", prefix)
 	case throughputMiB != 0 && (throughputMiB < GP3ThroughputMiB || throughputMiB > l.maxThroughput):
-		errs.Say("throughput", "Unusable throughput", "A %s volume has %d to %d MiB/s.", typ, GP3ThroughputMiB, l.maxThroughput)
+		errs.Say(prefix+"throughput", "Unusable throughput", "A %s volume has %d to %d MiB/s.", typ, GP3ThroughputMiB, l.maxThroughput)
 	case throughputMiB > GP3ThroughputMiB && iops != 0 && throughputMiB*iopsPerThroughput > iops:
-		errs.Say("throughput", "Too much throughput for the IOPS", "A %s volume needs %d IOPS for each MiB/s: for %d MiB/s, set iops to %d.", typ, iopsPerThroughput, throughputMiB, throughputMiB*iopsPerThroughput)
+		errs.Say(prefix+"throughput", "Too much throughput for the IOPS", "A %s volume needs %d IOPS for each MiB/s: for %d MiB/s, set %siops to %d.", typ, iopsPerThroughput, throughputMiB, prefix, throughputMiB*iopsPerThroughput)
 	}
 	return errs
 }
@@ -81,11 +81,11 @@ func CheckVolume(typ string, sizeGiB, iops, throughputMiB int32) (errs invalid.F
 func NeedsIOPS(typ string) bool { return typ == "io1" || typ == "io2" }
 
 // chosenIOPS returns the wanted IOPS, zero if they follow from the size.
-func (s VolumeSpec) chosenIOPS() int32 {
-	if volumeTypes[s.Type].maxIOPS == 0 {
+func (p VolumePerformance) chosenIOPS() int32 {
+	if volumeTypes[p.Type].maxIOPS == 0 {
 		return 0
 	}
-	return s.IOPS
+	return p.IOPS
 }
 
 // aboutKMSKey gives an error that only the KMS key can have caused the name of its argument.

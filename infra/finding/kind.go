@@ -50,34 +50,37 @@ const (
 
 // Kinds in AWS. The first ones are the subject itself.
 const (
-	VPC              Kind = "vpc"
-	Subnet           Kind = "subnet"
-	AdoptedSubnet    Kind = "adopted subnet"
-	InternetGateway  Kind = "internet gateway"
-	RouteTable       Kind = "route table"
-	SecurityGroup    Kind = "security group"
-	Instance         Kind = "instance"
-	InstanceType     Kind = "instance type"
-	SourceDestCheck  Kind = "source/destination check"
-	SecurityGroups   Kind = "security groups" // of a machine
-	InstanceProfile  Kind = "instance profile"
-	MetadataService  Kind = "metadata service"
-	RootVolume       Kind = "root volume"
-	RootFileSystem   Kind = "root file system"
-	DataVolume       Kind = "data volume" // by id
-	DataFileSystem   Kind = "data file system"
-	MountPoint       Kind = "mount point" // of a data volume, by directory
-	VolumeSize       Kind = "volume size"
-	VolumeType       Kind = "volume type"
-	VolumeIOPS       Kind = "volume IOPS"
-	VolumeThroughput Kind = "volume throughput"
-	Route            Kind = "route" // by destination, with the table if there are several
-	Rule             Kind = "rule"  // of a security group, written for people
-	Tag              Kind = "tag"
-	Address          Kind = "Elastic IP"
-	ReleasedAddress  Kind = "released Elastic IP" // found is its allocation id
-	Key              Kind = "key"                 // in the key store, by name
-	KeyCopy          Kind = "key copy"            // an object with a copy of keys, by its key in the bucket
+	VPC                  Kind = "vpc"
+	Subnet               Kind = "subnet"
+	AdoptedSubnet        Kind = "adopted subnet"
+	InternetGateway      Kind = "internet gateway"
+	RouteTable           Kind = "route table"
+	SecurityGroup        Kind = "security group"
+	Instance             Kind = "instance"
+	InstanceType         Kind = "instance type"
+	SourceDestCheck      Kind = "source/destination check"
+	SecurityGroups       Kind = "security groups" // of a machine
+	InstanceProfile      Kind = "instance profile"
+	MetadataService      Kind = "metadata service"
+	RootVolume           Kind = "root volume"
+	RootVolumeType       Kind = "root volume type"
+	RootVolumeIOPS       Kind = "root volume IOPS"
+	RootVolumeThroughput Kind = "root volume throughput"
+	RootFileSystem       Kind = "root file system"
+	DataVolume           Kind = "data volume" // by id
+	DataFileSystem       Kind = "data file system"
+	MountPoint           Kind = "mount point" // of a data volume, by directory
+	VolumeSize           Kind = "volume size"
+	VolumeType           Kind = "volume type"
+	VolumeIOPS           Kind = "volume IOPS"
+	VolumeThroughput     Kind = "volume throughput"
+	Route                Kind = "route" // by destination, with the table if there are several
+	Rule                 Kind = "rule"  // of a security group, written for people
+	Tag                  Kind = "tag"
+	Address              Kind = "Elastic IP"
+	ReleasedAddress      Kind = "released Elastic IP" // found is its allocation id
+	Key                  Kind = "key"                 // in the key store, by name
+	KeyCopy              Kind = "key copy"            // an object with a copy of keys, by its key in the bucket
 )
 
 // Problem is how something differs.

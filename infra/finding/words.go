@@ -236,6 +236,15 @@ var vocabulary = map[Kind]words{
 	RootVolume: {head: "root volume", how: map[Problem]string{
 		Value: "found {found} GiB, wanted {wanted} GiB",
 	}},
+	RootVolumeType: {head: "root volume type", how: map[Problem]string{
+		Value: "found {found}, wanted {wanted}",
+	}},
+	RootVolumeIOPS: {head: "root volume IOPS", how: map[Problem]string{
+		Value: "found {found}, wanted {wanted}",
+	}},
+	RootVolumeThroughput: {head: "root volume throughput", how: map[Problem]string{
+		Value: "found {found} MiB/s, wanted {wanted} MiB/s",
+	}},
 	RootFileSystem: {head: "root file system", how: map[Problem]string{
 		TooSmall: "does not fill its volume yet",
 	}},

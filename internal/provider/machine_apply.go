@@ -331,10 +331,15 @@ func (m machineModel) spec(ctx context.Context, diags *diag.Diagnostics) infraaw
 		InstanceProfile:  m.InstanceProfile.ValueString(),
 		Image:            m.AMI.ValueString(),
 		RootVolumeGiB:    int32(m.RootVolumeSize.ValueInt64()),
+		RootVolume:       m.rootPerformance().wanted(),
 		DataVolume:       m.dataVolume(ctx, diags),
 		User:             m.User.ValueString(),
 		Tags:             tf.StringMap(m.Tags),
 	}
+}
+
+func (m machineModel) rootPerformance() performanceModel {
+	return performanceModel{m.RootVolumeType, m.RootVolumeSize, m.RootVolumeIOPS, m.RootThroughput}
 }
 
 // fill sets all computed attributes from the machine that was found.
@@ -351,6 +356,9 @@ func (m *machineModel) fill(ctx context.Context, found infraaws.Machine) {
 	}
 	// If someone enlarged the volume, the new size is shown; a smaller one is drift.
 	m.RootVolumeSize = types.Int64Value(max(m.RootVolumeSize.ValueInt64(), int64(found.RootVolumeGiB)))
+	root := m.rootPerformance()
+	root.fill(found.RootVolume)
+	m.RootVolumeIOPS, m.RootThroughput = root.IOPS, root.Throughput
 	m.Drift = tf.NoDrift()
 	m.Host = hostRef.Value(ctx, m.host())
 }

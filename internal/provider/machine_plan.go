@@ -41,6 +41,7 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	plan.check(ctx, req.Plan, network, &resp.Diagnostics)
 	plan.TagsAll = r.data.planTags(plan.Tags, &resp.Diagnostics)
 	plan.planPower(config, network, &resp.Diagnostics)
+	plan.planRootVolume(ctx, req, config, &resp.Diagnostics)
 
 	if req.State.Raw.IsNull() {
 		r.planNew(ctx, config, &plan, &resp.Diagnostics)
@@ -67,6 +68,18 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 		}
 	}
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+}
+
+// planRootVolume plans the performance of the root volume, also of that of a machine that is replaced.
+func (m *machineModel) planRootVolume(ctx context.Context, req resource.ModifyPlanRequest, config machineModel, diags *diag.Diagnostics) {
+	var state machineModel
+	if !req.State.Raw.IsNull() {
+		diags.Append(req.State.Get(ctx, &state)...)
+	}
+	root := m.rootPerformance()
+	errs := root.plan("root_volume_", config.rootPerformance(), state.rootPerformance())
+	m.RootVolumeIOPS, m.RootThroughput = root.IOPS, root.Throughput
+	addFieldErrors(ctx, req.Plan, errs, diags)
 }
 
 // checkImported refuses an imported machine of another cluster, which would be terminated. A

@@ -58,6 +58,9 @@ type machineModel struct {
 	InstanceType      types.String         `tfsdk:"instance_type"`
 	AMI               types.String         `tfsdk:"ami"`
 	RootVolumeSize    types.Int64          `tfsdk:"root_volume_size"`
+	RootVolumeType    types.String         `tfsdk:"root_volume_type"`
+	RootVolumeIOPS    types.Int64          `tfsdk:"root_volume_iops"`
+	RootThroughput    types.Int64          `tfsdk:"root_volume_throughput"`
 	DataVolume        types.Object         `tfsdk:"data_volume"`
 	AssociatePublicIP types.Bool           `tfsdk:"associate_public_ip_address"`
 	InstanceProfile   types.String         `tfsdk:"instance_profile"`
@@ -87,7 +90,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 	keep := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "One EC2 instance with a stable name and private address, reached by SSH with a pinned host key, and the routes to its pods.\n\n" +
-			"It is launched with an encrypted gp3 root volume and with IMDSv2 required, at a hop limit of 1. At the first connection it replaces the SSH host key " +
+			"It is launched with an encrypted root volume and with IMDSv2 required, at a hop limit of 1. At the first connection it replaces the SSH host key " +
 			"it was launched with by one that only the machine knows; the public half of that key is recorded here and in a tag. A newer image never replaces a " +
 			"machine: use `-replace`. An instance that somebody else has stopped is started again.\n\n" +
 			"Before a machine is stopped (for another `instance_type`, or by `power_state`) or terminated, the provider finds out what runs on it and takes it down gracefully: pods " +
@@ -146,6 +149,20 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				MarkdownDescription: "Size of the root volume in GiB. It is increased in place while the machine runs, including partition and file system (ext4, xfs, btrfs); it cannot be " +
 					"decreased. EC2 accepts four changes of a volume within 24 hours. Default: 20.",
 				Validators: []validator.Int64{int64validator.Between(8, 16384)},
+			},
+			"root_volume_type": schema.StringAttribute{
+				Optional: true, Computed: true, Default: stringdefault.StaticString(infraaws.DefaultVolumeType),
+				MarkdownDescription: "Type of the root volume: `gp3`, `gp2`, `io1` or `io2`. Changed in place while the machine runs. Default: `" + infraaws.DefaultVolumeType + "`.",
+				Validators:          []validator.String{stringvalidator.OneOf(infraaws.VolumeTypes()...)},
+			},
+			"root_volume_iops": schema.Int64Attribute{
+				Optional: true, Computed: true, MarkdownDescription: "I/O operations per second of the root volume, at most 500 for each GiB with `gp3`. `io1` and `io2` need it, and `gp2` has none of its own. " +
+					"Changed in place. Default: 3000 with `gp3`.",
+				Validators: []validator.Int64{int64validator.Between(1, infraaws.MaxVolumeIOPS)},
+			},
+			"root_volume_throughput": schema.Int64Attribute{
+				Optional: true, Computed: true, MarkdownDescription: "Throughput of a `gp3` root volume in MiB/s, at most a quarter of `root_volume_iops`. Changed in place. Default: 125 with `gp3`, none with other types.",
+				Validators: []validator.Int64{int64validator.Between(1, infraaws.MaxVolumeThroughputMiB)},
 			},
 			"data_volume": dataVolumeAttribute(),
 			"associate_public_ip_address": schema.BoolAttribute{
@@ -250,6 +267,7 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 		m.PowerState = types.StringValue(stopped)
 	}
 	m.InstanceType, m.RootVolumeSize = types.StringValue(found.InstanceType), types.Int64Value(int64(found.RootVolumeGiB))
+	m.RootVolumeType = types.StringValue(found.RootVolume.Type)
 	m.AssociatePublicIP = types.BoolValue(found.PublicIP.IsValid())
 	m.InstanceProfile = tf.OptionalString(found.InstanceProfile)
 	m.SecurityGroupIDs = furtherGroups(found, tf.StringMap(network.SecurityGroupIDs)[string(found.Role)])

@@ -171,15 +171,14 @@ func (m volumeModel) spec(ctx context.Context, diags *diag.Diagnostics) infraaws
 		subnet = subnets[0].ID.ValueString()
 	}
 	return infraaws.VolumeSpec{
-		Cluster:       network.Cluster.ValueString(),
-		Name:          m.Name.ValueString(),
-		SubnetID:      subnet,
-		SizeGiB:       int32(m.Size.ValueInt64()),
-		Type:          m.Type.ValueString(),
-		IOPS:          int32(m.IOPS.ValueInt64()),
-		ThroughputMiB: int32(m.Throughput.ValueInt64()),
-		KMSKeyID:      m.KMSKeyID.ValueString(),
-		Tags:          tf.StringMap(m.Tags),
+		Cluster:  network.Cluster.ValueString(),
+		Name:     m.Name.ValueString(),
+		SubnetID: subnet,
+		SizeGiB:  int32(m.Size.ValueInt64()),
+		KMSKeyID: m.KMSKeyID.ValueString(),
+		Tags:     tf.StringMap(m.Tags),
+
+		VolumePerformance: m.performance().wanted(),
 	}
 }
 
@@ -188,12 +187,9 @@ func (m *volumeModel) fill(found infraaws.Volume) {
 	m.ID, m.AvailabilityZone = types.StringValue(found.ID), types.StringValue(found.AvailabilityZone)
 	// If someone enlarged the volume, the new size is shown; a smaller one is drift.
 	m.Size = types.Int64Value(max(m.Size.ValueInt64(), int64(found.SizeGiB)))
-	if m.IOPS.IsUnknown() || m.IOPS.IsNull() {
-		m.IOPS = optionalInt(found.IOPS)
-	}
-	if m.Throughput.IsUnknown() || m.Throughput.IsNull() && found.Type == infraaws.DefaultVolumeType {
-		m.Throughput = optionalInt(found.ThroughputMiB)
-	}
+	p := m.performance()
+	p.fill(found.VolumePerformance)
+	m.IOPS, m.Throughput = p.IOPS, p.Throughput
 	if m.KMSKeyID.IsUnknown() {
 		m.KMSKeyID = tf.OptionalString(found.KMSKeyID)
 	}

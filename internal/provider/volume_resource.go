@@ -160,11 +160,9 @@ func (r *volumeResource) ModifyPlan(ctx context.Context, req resource.ModifyPlan
 	if exists && req.Private != nil && tf.ReadPrivate[bool](ctx, req.Private, enlargedKey, &resp.Diagnostics) {
 		plan.keepEnlarged(state, &resp.Diagnostics)
 	}
-	plan.planPerformance(config, state)
-	errs := infraaws.CheckVolume(plan.Type.ValueString(), int32(plan.Size.ValueInt64()), int32(config.IOPS.ValueInt64()), int32(config.Throughput.ValueInt64()))
-	if config.IOPS.IsNull() && infraaws.NeedsIOPS(plan.Type.ValueString()) {
-		errs.Say("iops", "IOPS are missing", "A volume of type %s needs iops.", plan.Type.ValueString())
-	}
+	p := plan.performance()
+	errs := p.plan("", config.performance(), state.performance())
+	plan.IOPS, plan.Throughput = p.IOPS, p.Throughput
 	if ids, known := network.subnetIDs(ctx, &resp.Diagnostics); known && !plan.SubnetID.IsNull() && !plan.SubnetID.IsUnknown() && !slices.Contains(ids, plan.SubnetID.ValueString()) {
 		errs.Say("subnet_id", "Not a subnet of the network", "%s is none of the network's subnets: %s.", plan.SubnetID.ValueString(), strings.Join(ids, ", "))
 	}
@@ -205,28 +203,8 @@ func (m *volumeModel) keepEnlarged(state volumeModel, diags *diag.Diagnostics) {
 	m.Size = state.Size
 }
 
-// planPerformance plans what EC2 gives a volume for which nothing is configured. state has no values
-// if there is no volume yet.
-func (m *volumeModel) planPerformance(config, state volumeModel) {
-	plan := func(config types.Int64, value *types.Int64, was types.Int64, usual int64) {
-		switch {
-		case !config.IsNull():
-			*value = config
-		case m.Type.IsUnknown():
-			*value = types.Int64Unknown()
-		case m.Type.ValueString() == infraaws.DefaultVolumeType:
-			*value = types.Int64Value(usual)
-		case m.Type.Equal(state.Type) && m.Size.Equal(state.Size):
-			*value = was
-		default:
-			*value = types.Int64Unknown()
-		}
-	}
-	plan(config.IOPS, &m.IOPS, state.IOPS, infraaws.GP3IOPS)
-	plan(config.Throughput, &m.Throughput, state.Throughput, infraaws.GP3ThroughputMiB)
-	if config.Throughput.IsNull() && !m.Type.IsUnknown() && m.Type.ValueString() != infraaws.DefaultVolumeType {
-		m.Throughput = types.Int64Null()
-	}
+func (m volumeModel) performance() performanceModel {
+	return performanceModel{m.Type, m.Size, m.IOPS, m.Throughput}
 }
 
 // ImportState implements resource.ResourceWithImportState.
