@@ -51,7 +51,7 @@ var kinds = []struct {
 	{"archive", "Disturb the package archive", []field{
 		{"fault", "stall or unavailable"}, {"count", "so many requests"}, {"source", "only requests from this address"},
 	}, "archive fault=stall count=3 source=203.0.113.9"},
-	{"line", "Give every address a slow line to the internet", []field{
+	{"line", "Give every address a slow line to the internet, in place of an earlier one", []field{
 		{"mbit", "of so many megabits a second, for artifacts, packages and images together"}, {"milliseconds", "so long until an answer begins"},
 	}, "line mbit=256 milliseconds=20"},
 	{"seed", "Seed what faults with a fraction decide by chance", []field{{"seed", "a number"}}, "seed seed=42"},

@@ -16,7 +16,7 @@ import (
 // internet holds the servers beyond the internet gateways of the VPCs.
 type internet struct {
 	archive                                   *outside.Archive
-	line                                      outside.Line // between machines and all servers but the APIs
+	line                                      outside.Line // between every client, also on this host, and all servers but the APIs
 	archiveListener, webListener, apiListener net.Listener
 	archiveLog, webLog                        outside.Log
 }

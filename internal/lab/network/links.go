@@ -41,8 +41,8 @@ var forwardingSysctls = []sysctl{
 }
 
 // instanceSysctls set what a namespace inherits from this host to the values on EC2. There the initramfs
-// of Debian's images ends the detection of duplicate IPv6 addresses, for which a boot would wait two
-// seconds: https://salsa.debian.org/cloud-team/debian-cloud-images, no-v6-dad.sh for the class EC2, which
+// of Debian's images ends the detection of duplicate IPv6 addresses. systemd-networkd turns IPv6 on for its
+// link, and would wait two seconds for that in each boot: https://salsa.debian.org/cloud-team/debian-cloud-images, no-v6-dad.sh for the class EC2, which
 // Debian 11 introduced.
 var instanceSysctls = []sysctl{
 	{"ipv6/conf/all/accept_dad", "0"},

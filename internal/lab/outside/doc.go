@@ -1,6 +1,6 @@
 // Package outside has the servers in the internet of the local EC2: an archive of Debian packages,
 // and a web server that answers with the client's address. It also has the name of the AWS APIs there,
-// whose handler is package cloud's, and the [Line] to all of them.
+// whose handler is package cloud's, and the [Line] to servers other than the APIs.
 //
 // The servers are HTTP handlers. They know nothing of networks, of the EC2 API, or of the address they are
 // served on.

@@ -41,7 +41,9 @@ type Line struct {
 // lineBurst is how many bytes a line sends at once.
 const lineBurst = 64 << 10
 
-// SetSpeed changes the speed of all lines, also for answers under way. It fails on an invalid one.
+// SetSpeed changes the speed of all lines, for answers that begin from now on. Those under way first
+// finish a wait at the old speed, and stay unlimited if they began without limits. It fails on an invalid
+// speed.
 func (l *Line) SetSpeed(s Speed) error {
 	if err := s.validate(); err != nil {
 		return err
@@ -50,7 +52,7 @@ func (l *Line) SetSpeed(s Speed) error {
 	return nil
 }
 
-// Reset removes all limits.
+// Reset removes all limits. Answers that wait finish their wait.
 func (l *Line) Reset() { l.set(Speed{}) }
 
 func (l *Line) set(s Speed) {
