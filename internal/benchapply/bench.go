@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gofrs/flock"
+
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/progress"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/workspace"
@@ -89,14 +91,14 @@ func (b *bench) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(b.dir, 0o755); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(b.path("lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
+	l := flock.New(b.path("lock"))
+	switch locked, err := l.TryLock(); {
+	case err != nil:
 		return nil, err
+	case !locked:
+		return nil, fmt.Errorf("another run is under way in %s", b.dir)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("another run is under way in %s: %w", b.dir, err), f.Close())
-	}
-	return func() { _ = f.Close() }, nil
+	return func() { _ = l.Unlock() }, nil
 }
 
 // setUp builds the programs, and removes what an earlier run has left.
