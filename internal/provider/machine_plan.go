@@ -34,6 +34,10 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	var config, plan machineModel
 	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	var state machineModel // without values if there is no machine yet
+	if !req.State.Raw.IsNull() {
+		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	}
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -41,13 +45,11 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	plan.check(ctx, req.Plan, network, &resp.Diagnostics)
 	plan.TagsAll = r.data.planTags(plan.Tags, &resp.Diagnostics)
 	plan.planPower(config, network, &resp.Diagnostics)
-	plan.planRootVolume(ctx, req, config, &resp.Diagnostics)
+	plan.planRootVolume(ctx, req.Plan, config, state, &resp.Diagnostics)
 
 	if req.State.Raw.IsNull() {
 		r.planNew(ctx, config, &plan, &resp.Diagnostics)
 	} else {
-		var state machineModel
-		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
 		checkImported(ctx, req, state, network, &resp.Diagnostics)
 		moved, movesData := movedNetwork(ctx, state.Network, network, state.subnet(ctx, &resp.Diagnostics), &resp.Diagnostics), state.movesData(plan)
 		if moved {
@@ -71,15 +73,11 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 }
 
 // planRootVolume plans the performance of the root volume, also of that of a machine that is replaced.
-func (m *machineModel) planRootVolume(ctx context.Context, req resource.ModifyPlanRequest, config machineModel, diags *diag.Diagnostics) {
-	var state machineModel
-	if !req.State.Raw.IsNull() {
-		diags.Append(req.State.Get(ctx, &state)...)
-	}
+func (m *machineModel) planRootVolume(ctx context.Context, p tfsdk.Plan, config, state machineModel, diags *diag.Diagnostics) {
 	root := m.rootPerformance()
 	errs := root.plan("root_volume_", config.rootPerformance(), state.rootPerformance())
 	m.RootVolumeIOPS, m.RootThroughput = root.IOPS, root.Throughput
-	addFieldErrors(ctx, req.Plan, errs, diags)
+	addFieldErrors(ctx, p, errs, diags)
 }
 
 // checkImported refuses an imported machine of another cluster, which would be terminated. A

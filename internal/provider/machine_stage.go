@@ -138,8 +138,11 @@ func (d *providerData) bootCommand(ctx context.Context, m machineModel, config t
 
 // fitting returns the boot command, or none with a warning if user data with it are too long for EC2.
 func fitting(spec infraaws.MachineSpec, rand io.Reader, diags *diag.Diagnostics) string {
+	if spec.BootCommand == "" {
+		return ""
+	}
 	with, err := spec.UserDataBytes(rand)
-	if err != nil || spec.BootCommand == "" || with <= infraaws.MaxUserData {
+	if err != nil || with <= infraaws.MaxUserData {
 		return spec.BootCommand // the launch reports the error
 	}
 	diags.AddAttributeWarning(path.Root("stage"), "Not staged", fmt.Sprintf("The machine's user data would have %d bytes, and EC2 takes %d. "+
