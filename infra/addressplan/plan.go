@@ -6,7 +6,6 @@ package addressplan
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -51,17 +50,31 @@ func Roles() []string {
 	return names
 }
 
+// blockOf returns the part of a subnet for a role.
+func blockOf(role string) (block, error) {
+	i := slices.IndexFunc(blocks, func(b block) bool { return b.role == role })
+	if i < 0 {
+		return block{}, fmt.Errorf("role %q: want %s", role, strings.Join(Roles(), ", "))
+	}
+	return blocks[i], nil
+}
+
+// CheckRole reports a text that is no role.
+func CheckRole(role string) error {
+	_, err := blockOf(role)
+	return err
+}
+
 // Machine returns the address of a role's machine in a subnet: load balancers get the addresses 4 to 9 of
 // the subnet, controllers 10 to 19, workers those from 20 on. The index begins with 0.
 func Machine(subnet netip.Prefix, role string, index int) (netip.Addr, error) {
 	if err := usable(subnet); err != nil {
 		return netip.Addr{}, err
 	}
-	i := slices.IndexFunc(blocks, func(b block) bool { return b.role == role })
-	if i < 0 {
-		return netip.Addr{}, fmt.Errorf("role %q: want %s", role, strings.Join(Roles(), ", "))
+	b, err := blockOf(role)
+	if err != nil {
+		return netip.Addr{}, err
 	}
-	b := blocks[i]
 	last := size(subnet) - reservedLast // of the subnet, exclusive
 	if b.size > 0 {
 		last = min(last, b.first+b.size)
@@ -138,11 +151,20 @@ func (n Networks) Problems() []string {
 	return problems
 }
 
+// Parse reads an IPv4 network such as "10.240.0.0/24".
+func Parse(text string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(text)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("%s: want a network such as 10.240.0.0/24", text)
+	}
+	return p, usable(p)
+}
+
 // usable reports what is not an IPv4 network.
 func usable(p netip.Prefix) error {
 	switch {
 	case !p.IsValid() || !p.Addr().Is4():
-		return errors.New("it must be an IPv4 network in CIDR notation")
+		return fmt.Errorf("%s: want an IPv4 network in CIDR notation", p)
 	case p != p.Masked():
 		return fmt.Errorf("%s has host bits set; the network is %s", p, p.Masked())
 	}

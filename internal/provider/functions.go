@@ -2,11 +2,7 @@ package provider
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/netip"
-	"slices"
-	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/function"
@@ -75,8 +71,8 @@ var machineAddress = pureFunction{
 		if err != nil {
 			return err
 		}
-		if !slices.Contains(addressplan.Roles(), role) {
-			return function.NewArgumentFuncError(1, fmt.Sprintf("role %q: want %s", role, strings.Join(addressplan.Roles(), ", ")))
+		if err := addressplan.CheckRole(role); err != nil {
+			return function.NewArgumentFuncError(1, err.Error())
 		}
 		a, failed := addressplan.Machine(prefix, role, int(index))
 		if failed != nil {
@@ -184,9 +180,9 @@ var networkProblems = pureFunction{
 		networks := addressplan.Networks{}
 		for name, list := range texts {
 			for _, text := range list {
-				p, err := prefixArgument(0, text)
+				p, err := addressplan.Parse(text)
 				if err != nil {
-					return function.NewArgumentFuncError(0, name+": "+err.Text)
+					return function.NewArgumentFuncError(0, name+": "+err.Error())
 				}
 				networks[name] = append(networks[name], p)
 			}
@@ -231,16 +227,9 @@ var versionProblems = pureFunction{
 
 // prefixArgument reads a network, an argument at a position.
 func prefixArgument(position int64, text string) (netip.Prefix, *function.FuncError) {
-	p, err := netip.ParsePrefix(text)
-	switch {
-	case err != nil:
-		err = errors.New("want a network such as 10.240.0.0/24")
-	case !p.Addr().Is4():
-		err = errors.New("want an IPv4 network")
-	case p != p.Masked():
-		err = errors.New("it has host bits set; the network is " + p.Masked().String())
-	default:
-		return p, nil
+	p, err := addressplan.Parse(text)
+	if err != nil {
+		return p, function.NewArgumentFuncError(position, err.Error())
 	}
-	return p, function.NewArgumentFuncError(position, strings.TrimSpace(text)+": "+err.Error())
+	return p, nil
 }
