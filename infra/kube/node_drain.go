@@ -78,6 +78,16 @@ func (c *Client) Drain(ctx context.Context, node string, timeout time.Duration, 
 		errors.Join(append(fatal, context.Cause(ctx))...), strings.Join(podNames(left), ", "), words)
 }
 
+// budgetState returns what the API server tells of the PodDisruptionBudget that refuses an eviction,
+// such as " The disruption budget web needs 2 healthy pods and has 2 currently".
+func budgetState(refusal error) string {
+	cause, told := apierrors.StatusCause(refusal, policyv1.DisruptionBudgetCause)
+	if !told {
+		return ""
+	}
+	return " " + cause.Message
+}
+
 // evictable lists the pods of a node that a drain evicts.
 func (c *Client) evictable(ctx context.Context, node string) ([]corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -112,7 +122,7 @@ func (c *Client) evict(ctx context.Context, p corev1.Pod, waiting func(error)) e
 			return false, fmt.Errorf("evicting pod %s/%s: %w", p.Namespace, p.Name, err)
 		}
 		if ctx.Err() == nil {
-			waiting(fmt.Errorf("pod %s/%s: %w", p.Namespace, p.Name, err))
+			waiting(fmt.Errorf("pod %s/%s: %w%s", p.Namespace, p.Name, err, budgetState(err)))
 		}
 		if apierrors.IsConflict(err) { // perhaps another pod has its name now
 			left, err := c.evictable(ctx, p.Spec.NodeName)
@@ -144,10 +154,18 @@ func (c *Client) waitGone(ctx context.Context, node string, pods []corev1.Pod) (
 	return left, err
 }
 
+// podNames names pods, and says of one that ends or is not ready that it is so.
 func podNames(pods []corev1.Pod) []string {
 	var out []string
 	for _, p := range pods {
-		out = append(out, p.Namespace+"/"+p.Name)
+		name := p.Namespace + "/" + p.Name
+		switch {
+		case p.DeletionTimestamp != nil:
+			name += " (being deleted)"
+		case !running(&p):
+			name += " (not ready)"
+		}
+		out = append(out, name)
 	}
 	return out
 }

@@ -165,6 +165,21 @@ func (c *Cluster) Kubectl(t *testing.T, args ...string) string {
 	return out
 }
 
+// Stop ends a test whose step has failed. The log gets what the cluster says of its nodes, pods,
+// PodDisruptionBudgets and latest events.
+func (c *Cluster) Stop(t *testing.T) {
+	t.Helper()
+	for _, args := range [][]string{{"nodes"}, {"pods", "--all-namespaces"}, {"poddisruptionbudgets", "--all-namespaces", "--output=yaml"}, {"events", "--all-namespaces", "--sort-by=.lastTimestamp"}} {
+		if c.Kubeconfig == "" {
+			break // it has none yet
+		}
+		out, err := c.suite.Kubectl(t.Context(), c.Kubeconfig, nil, append([]string{"get", "--output=wide", "--request-timeout=10s"}, args...)...)
+		lines := strings.SplitAfter(out, "\n")
+		t.Logf("kubectl get %s: %v\n%s", args[0], err, strings.Join(lines[max(0, len(lines)-100):], ""))
+	}
+	t.FailNow()
+}
+
 // Create creates the objects of manifests as the administrator.
 func (c *Cluster) Create(t *testing.T, manifests string) {
 	t.Helper()

@@ -51,7 +51,7 @@ func TestInstances(t *testing.T) {
 		{"destroy", w.testDestroy},
 	} {
 		if !t.Run(step.name, step.run) {
-			t.Fatalf("every command and its output: %s", filepath.Join(suite.Dir, "instances.log"))
+			w.Stop(t)
 		}
 	}
 }

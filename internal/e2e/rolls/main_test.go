@@ -103,7 +103,7 @@ func TestRolls(t *testing.T) {
 		}},
 	} {
 		if !t.Run(step.name, step.run) {
-			t.Fatalf("every command and its output: %s", filepath.Join(suite.Dir, "rolls.log"))
+			w.Stop(t)
 		}
 	}
 }

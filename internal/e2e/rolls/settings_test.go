@@ -167,7 +167,7 @@ func (w *world) testDrainBounded(t *testing.T) {
 	was := suite.Units(t, machines...)
 	w.write(t)
 	_, err := w.WS.Apply(t.Context())
-	harness.Refused(t, err, "drain", "pods left: default/web-", "disruption budget", "kubectl get pods --all-namespaces --field-selector spec.nodeName=worker-")
+	harness.Refused(t, err, "drain", "pods left: default/web-", "disruption budget web needs 2 healthy pods and has 2 currently", "kubectl get pods --all-namespaces --field-selector spec.nodeName=worker-")
 	for _, unit := range harness.Restarted(was, suite.Units(t, machines...)) {
 		// One of the first two nodes may have had no pod of the application.
 		if !strings.HasSuffix(unit, "/containerd") || len(w.podsOn(t, strings.TrimSuffix(unit, "/containerd"))) > 0 {
