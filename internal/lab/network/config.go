@@ -94,6 +94,13 @@ type Interface struct {
 	// Stopped drops packets to the interface, as on EC2 when its instance does not run. Otherwise
 	// the kernel would answer them in place of the machine.
 	Stopped bool
+	// NATGateway makes the interface that of a NAT gateway. No machine is behind it: this package
+	// forwards for it. It has no groups, and no source/destination check.
+	NATGateway bool
+	// Cut drops every packet that is forwarded from or to the interface, also those of flows that
+	// exist. The flows continue once it is false again. The VPC's own services still answer: on EC2
+	// they are on the machine's own host.
+	Cut bool
 }
 
 // SecurityGroup is a set of rules that allow packets; others are dropped. It is stateful: an

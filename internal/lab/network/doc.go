@@ -13,12 +13,13 @@
 // connected to the real internet. It routes to public addresses, to the operator and to its own
 // servers, and drops packets from private addresses and to unknown ones. Each VPC has its own
 // router namespace, so that the addresses of VPCs may overlap. Every packet between two interfaces
-// crosses the router, also within a subnet.
+// crosses the router, also within a subnet. The namespace of a NAT gateway's interface is a router
+// of its own, which translates and sends back what it gets.
 //
 // A [Config] is the wanted state. [Manager.Apply] compares it with the kernel's state and changes
 // the difference. All state is in the kernel: namespaces are pinned under /run/netns as by
 // ip-netns(8), so a daemon that restarts after a crash finds a working network.
 //
 // This package must not know the EC2 API, instances, or machines. It knows interfaces, but not what
-// uses them.
+// uses them, except NAT gateways.
 package network

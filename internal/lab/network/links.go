@@ -271,8 +271,16 @@ func (m *Manager) syncLinks(ctx context.Context, router string, wanted []link) (
 // interface is up and has no address: a machine gets one by DHCP, as on EC2.
 func (m *Manager) addLink(handle *netlink.Handle, router string, l link) error {
 	name := m.slice.namespace(l.Interface.ID)
-	if _, err := ensureNamespace(name, instanceSysctls...); err != nil {
+	settings := instanceSysctls
+	if l.Interface.NATGateway {
+		settings = forwardingSysctls
+	}
+	created, err := ensureNamespace(name, settings...)
+	if err != nil {
 		return err
+	}
+	if created {
+		delete(m.rulesets, l.Interface.ID)
 	}
 	inside, ns, closeInside, err := open(name)
 	if err != nil {
@@ -294,12 +302,15 @@ func (m *Manager) addLink(handle *netlink.Handle, router string, l link) error {
 	}
 	// The router answers ARP for every address that it routes elsewhere, such as those of the
 	// subnet's other interfaces.
-	err = within(router, func() error {
-		return setSysctls([]sysctl{
-			{"ipv4/conf/" + l.Name + "/proxy_arp", "1"},
-			{"ipv4/neigh/" + l.Name + "/proxy_delay", "0"},
-		})
-	})
+	atRouter := []sysctl{
+		{"ipv4/conf/" + l.Name + "/proxy_arp", "1"},
+		{"ipv4/neigh/" + l.Name + "/proxy_delay", "0"},
+	}
+	if l.Interface.NATGateway {
+		// It forwards the router's own errors to those whose packets they are about.
+		atRouter = append(atRouter, sysctl{"ipv4/conf/" + l.Name + "/accept_local", "1"})
+	}
+	err = within(router, func() error { return setSysctls(atRouter) })
 	if err != nil {
 		return err
 	}

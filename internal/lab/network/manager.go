@@ -19,7 +19,7 @@ type Manager struct {
 
 	mu        sync.Mutex
 	config    Config                 // as applied last
-	rulesets  map[string]string      // by VPC, as loaded last
+	rulesets  map[string]string      // by VPC, and by interface of a NAT gateway, as loaded last
 	listeners map[string][]io.Closer // by VPC
 }
 
@@ -115,6 +115,13 @@ func (m *Manager) syncRouter(ctx context.Context, vpc VPC) error {
 	removed, err := m.syncLinks(ctx, router, plan.Links)
 	if err != nil {
 		return err
+	}
+	for _, l := range plan.Links {
+		if l.Interface.NATGateway {
+			if err := m.syncNATGateway(ctx, l); err != nil {
+				return fmt.Errorf("NAT gateway behind %s: %w", l.Interface.ID, err)
+			}
+		}
 	}
 	if err := syncRules(handle, plan.Rules); err != nil {
 		return err

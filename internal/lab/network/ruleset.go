@@ -129,12 +129,16 @@ func quotedName(i Interface) string        { return strconv.Quote(shortName(i.ID
 func nameAndAddr(i Interface) string       { return quotedName(i) + " . " + i.PrivateIP.String() }
 func everyInterface(Interface) bool        { return true }
 func unchecked(i Interface) bool           { return !i.SourceDestCheck }
+func natGateway(i Interface) bool          { return i.NATGateway }
+func cut(i Interface) bool                 { return i.Cut }
 func (r *ruleset) public(i Interface) bool { return r.vpc.InternetGateway && i.PublicIP.IsValid() }
 
 func (r *ruleset) sets() {
 	r.set("own", "ifname . ipv4_addr", everyInterface, nameAndAddr)
 	r.set("public", "ifname . ipv4_addr", r.public, nameAndAddr)
 	r.set("unchecked", "ifname", unchecked, quotedName)
+	r.set("natgateways", "ifname", natGateway, quotedName)
+	r.set("cut", "ifname", cut, quotedName)
 	for _, g := range sortedBy(r.vpc.SecurityGroups, groupID) {
 		r.set("members-"+g.ID, "ifname", func(i Interface) bool { return slices.Contains(i.Groups, g.ID) }, quotedName)
 	}
@@ -160,13 +164,15 @@ func (r *ruleset) translation() {
 	r.close()
 }
 
-// sources drops packets with a forged source address.
+// sources drops packets with a forged source address. NAT gateways forge none: they also return
+// the router's errors about their packets, which have the router's address.
 func (r *ruleset) sources() {
 	r.open("chain sources")
 	r.line("type filter hook prerouting priority raw; policy drop;")
 	r.line(`iifname "lo" accept`)
 	r.line("iifname . ip saddr @own accept")
 	r.line("iifname != %q %s accept", uplinkName, askAddress)
+	r.line("iifname @natgateways accept")
 	r.line("ip saddr %s drop", r.vpc.CIDR)
 	r.line("iifname @unchecked accept")
 	r.line("iifname %q accept", uplinkName)
@@ -217,6 +223,8 @@ func (r *ruleset) forwarding() {
 	r.close()
 	r.open("chain forwarding")
 	r.line("type filter hook forward priority filter; policy drop;")
+	r.line("iifname @cut drop")
+	r.line("oifname @cut drop")
 	r.line("oifname %q iifname . ip saddr != @public drop", uplinkName)
 	r.line("oifname != %q oifname . ip daddr != @own oifname != @unchecked drop", uplinkName)
 	r.line("ct state vmap { established : accept, related : accept, invalid : drop }")
@@ -225,7 +233,8 @@ func (r *ruleset) forwarding() {
 }
 
 // groups writes one chain per interface and direction, which jumps to the chains of the interface's
-// groups. Within one transaction the order of chains does not matter.
+// groups. Through a NAT gateway everything goes out, and no flow comes in from the internet. Within
+// one transaction the order of chains does not matter.
 func (r *ruleset) groups() {
 	for _, g := range sortedBy(r.vpc.SecurityGroups, groupID) {
 		r.group("ingress-"+g.ID, g.Ingress, "saddr", "iifname", "accept")
@@ -236,6 +245,12 @@ func (r *ruleset) groups() {
 			r.open("chain %s-%s", direction, i.ID)
 			for _, id := range i.Groups {
 				r.line("jump %s-%s", direction, id)
+			}
+			switch {
+			case i.NATGateway && direction == "egress":
+				r.line("goto receivers")
+			case i.NATGateway:
+				r.line("iifname != %q accept", uplinkName)
 			}
 			r.line("drop")
 			r.close()

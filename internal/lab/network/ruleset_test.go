@@ -35,10 +35,15 @@ func TestRenderRuleset(t *testing.T) {
 	for name, vpc := range map[string]VPC{
 		"cluster.nft": clusterVPC(),
 		"private.nft": private,
+		"nat.nft":     natVPC(netip.MustParseAddr("203.0.113.3")),
 		"empty.nft":   {ID: "vpc-1", CIDR: netip.MustParsePrefix("10.0.0.0/16")},
 	} {
 		t.Run(name, func(t *testing.T) { golden(t, name, renderRuleset(vpc)) })
 	}
+}
+
+func TestRenderNATGateway(t *testing.T) {
+	golden(t, "natgateway.nft", renderNATGateway(netip.MustParseAddr(ipNAT)))
 }
 
 func TestRenderRulesetIgnoresOrder(t *testing.T) {

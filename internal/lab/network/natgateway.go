@@ -1,0 +1,78 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// natIdle is after how long without a packet a NAT gateway forgets a flow, in seconds.
+// https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-basics.html
+const natIdle = 350
+
+// natSysctls are those of connection tracking in a NAT gateway. It does not take up a TCP connection
+// that it has forgotten.
+var natSysctls = []sysctl{
+	{"netfilter/nf_conntrack_tcp_timeout_established", strconv.Itoa(natIdle)},
+	{"netfilter/nf_conntrack_udp_timeout", strconv.Itoa(natIdle)},
+	{"netfilter/nf_conntrack_udp_timeout_stream", strconv.Itoa(natIdle)},
+	{"netfilter/nf_conntrack_icmp_timeout", strconv.Itoa(natIdle)},
+	{"netfilter/nf_conntrack_tcp_loose", "0"},
+}
+
+// syncNATGateway makes the namespace behind an interface a NAT gateway: a router with one leg. It
+// translates and forwards what the route tables send to it, whatever its source is, and its own
+// packets take the route table of its subnet: to the internet gateway, where the public address of
+// its interface takes the place of the private one. Answers return by the same table, so answers to
+// pods need the routes to the pods there.
+func (m *Manager) syncNATGateway(ctx context.Context, l link) error {
+	name := m.slice.namespace(l.Interface.ID)
+	if text := renderNATGateway(l.Interface.PrivateIP); m.rulesets[l.Interface.ID] != text {
+		if err := loadRuleset(ctx, name, text); err != nil {
+			return err
+		}
+		// The settings exist once a ruleset tracks connections.
+		if err := within(name, func() error { return setSysctls(natSysctls) }); err != nil {
+			return err
+		}
+		m.rulesets[l.Interface.ID] = text
+	}
+	inside, _, closeInside, err := open(name)
+	if err != nil {
+		return err
+	}
+	defer closeInside()
+	if err := configure(inside, guestLink, l.Address); err != nil {
+		return err
+	}
+	out := route{Table: unix.RT_TABLE_MAIN, Kind: unix.RTN_UNICAST, Destination: everywhere, Via: l.Gateway, Link: guestLink}
+	return syncRoutes(inside, []route{out}, false)
+}
+
+// renderNATGateway renders the ruleset of a NAT gateway with an address. It forwards TCP, UDP and
+// ICMP. It resets a TCP connection that it has forgotten, and does not answer what is sent to itself.
+func renderNATGateway(own netip.Addr) string {
+	return strings.TrimLeft(fmt.Sprintf(`
+table ip lab
+delete table ip lab
+table ip lab {
+	chain translation {
+		type nat hook postrouting priority srcnat; policy accept;
+		ip saddr != %[1]s snat to %[1]s
+	}
+	chain forwarding {
+		type filter hook forward priority filter; policy drop;
+		ct state vmap { established : accept, related : accept }
+		ct state invalid ip protocol tcp reject with tcp reset
+		ct state new ip protocol { icmp, tcp, udp } accept
+	}
+	chain own {
+		type filter hook input priority filter; policy drop;
+	}
+}
+`, own), "\n")
+}
