@@ -139,8 +139,14 @@ func (s Status) Write(w io.Writer, now time.Time) error {
 			t.row(dash(v.Name), v.ID, v.Detail, inVPC(o.Subnets), inVPC(o.Groups), fmt.Sprint(instances))
 		}
 	}
+	if len(o.NATGateways) > 0 {
+		t.head("NAT gateways", "NAME", "ID", "STATE", "SUBNET")
+		for _, g := range o.NATGateways {
+			t.row(dash(g.Name), g.ID, g.Detail, g.User)
+		}
+	}
 	if len(o.Addresses) > 0 {
-		t.head("Elastic IPs", "NAME", "ADDRESS", "ID", "INSTANCE")
+		t.head("Elastic IPs", "NAME", "ADDRESS", "ID", "USED BY")
 		for _, a := range o.Addresses {
 			t.row(dash(a.Name), a.Detail, a.ID, dash(a.User))
 		}

@@ -28,9 +28,10 @@ func TestWriteStatus(t *testing.T) {
 			{ID: "i-2", Name: "worker-0", State: "stopped", Type: "t3.medium", VPC: "vpc-1", PrivateIP: "10.240.0.20"},
 			{ID: "i-1", Name: "controller-0", State: "running", Type: "t3.medium", VPC: "vpc-1", PrivateIP: "10.240.0.10", PublicIP: "203.0.113.4", Launched: now.Add(-90 * time.Second)},
 		},
-		VPCs:      []ec2.NamedOverview{{ID: "vpc-1", Name: "demo", Detail: "10.240.0.0/16"}},
-		Subnets:   []ec2.NamedOverview{{ID: "subnet-1", User: "vpc-1"}},
-		Addresses: []ec2.NamedOverview{{ID: "eipalloc-1", Detail: "203.0.113.4", User: "i-1"}},
+		VPCs:        []ec2.NamedOverview{{ID: "vpc-1", Name: "demo", Detail: "10.240.0.0/16"}},
+		Subnets:     []ec2.NamedOverview{{ID: "subnet-1", User: "vpc-1"}},
+		NATGateways: []ec2.NamedOverview{{ID: "nat-1", Name: "demo-a", Detail: "available in us-east-1a", User: "subnet-1"}},
+		Addresses:   []ec2.NamedOverview{{ID: "eipalloc-1", Detail: "203.0.113.4", User: "i-1"}},
 	}}
 	var got strings.Builder
 	status := Status{
@@ -56,8 +57,12 @@ VPCs
   NAME  ID     CIDR           SUBNETS  GROUPS  INSTANCES
   demo  vpc-1  10.240.0.0/16  1        0       2
 
+NAT gateways
+  NAME    ID     STATE                    SUBNET
+  demo-a  nat-1  available in us-east-1a  subnet-1
+
 Elastic IPs
-  NAME  ADDRESS      ID          INSTANCE
+  NAME  ADDRESS      ID          USED BY
   -     203.0.113.4  eipalloc-1  i-1
 
 Parameters: 1
@@ -89,7 +94,7 @@ func TestStatusJSON(t *testing.T) {
 	}
 	for _, key := range []string{
 		"state_dir", "pid", "started", "endpoints", "api", "artifacts", "images", "network", "operator", "account", "region", "instances", "id", "name",
-		"state", "type", "vpc", "private_ip", "launched", "vpcs", "subnets", "internet_gateways", "route_tables", "security_groups", "network_interfaces",
+		"state", "type", "vpc", "private_ip", "launched", "vpcs", "subnets", "internet_gateways", "nat_gateways", "route_tables", "security_groups", "network_interfaces",
 		"volumes", "addresses", "key_pairs", "parameters", "total", "faults", "host", "labs", "settings", "path", "before", "now", "modules",
 	} {
 		if !strings.Contains(string(raw), `"`+key+`":`) {

@@ -218,6 +218,6 @@ func TestKeyPairs(t *testing.T) {
 
 func TestUnknownAction(t *testing.T) {
 	l := newLab(t)
-	_, err := l.CreateNatGateway(t.Context(), &awsec2.CreateNatGatewayInput{SubnetId: aws.String("subnet-1")})
+	_, err := l.CreateVpcEndpoint(t.Context(), &awsec2.CreateVpcEndpointInput{VpcId: aws.String("vpc-1")})
 	refused(t, err, "InvalidAction")
 }

@@ -5,7 +5,6 @@ import "github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wi
 // Kinds of resources that the local EC2 does not have. Clients list them before they delete a VPC
 // or show an instance. Here the list is empty, and an id is not found.
 var absentActions = map[string]action{
-	"DescribeNatGateways":              reads(describeNATGateways),
 	"DescribeVpcEndpoints":             reads(describeVPCEndpoints),
 	"DescribeVpcClassicLink":           reads(refuseClassicLink),
 	"DescribeVpcClassicLinkDnsSupport": reads(refuseClassicLinkDNS),
@@ -25,20 +24,6 @@ func absent(in describeRequest, ids []string, filters []string, code, message st
 	}
 	_, _, err := cut(nil, in.MaxResults, in.NextToken, 5, false)
 	return err
-}
-
-type describeNATGatewaysRequest struct {
-	describeRequest
-	NatGatewayIds []string `query:"NatGatewayId"`
-}
-
-type describeNATGatewaysResponse struct {
-	Gateways []struct{} `xml:"natGatewaySet>item"`
-}
-
-func describeNATGateways(_ *tx, in *describeNATGatewaysRequest) (any, error) {
-	return describeNATGatewaysResponse{}, absent(in.describeRequest, in.NatGatewayIds,
-		[]string{"nat-gateway-id", "state", "subnet-id", "vpc-id"}, "NatGatewayNotFound", "NAT gateway %s was not found")
 }
 
 type describeVPCEndpointsRequest struct {

@@ -154,6 +154,11 @@ func associateAddress(t *tx, in *associateAddressRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, e := range []*iface{e, t.st.Interfaces[a.Interface]} {
+		if err := managed(e); err != nil {
+			return nil, err
+		}
+	}
 	if in.PrivateIpAddress != "" && in.PrivateIpAddress != e.PrivateIP.String() {
 		return nil, invalidValue("The private IP address %s is not assigned to interface %s", in.PrivateIpAddress, e.ID)
 	}
@@ -225,19 +230,25 @@ func disassociateAddress(t *tx, in *disassociateAddressRequest) (any, error) {
 		if a.Interface == "" {
 			return nil, wire.Refuse("InvalidAssociationID.NotFound", "The address '%s' is not associated", in.PublicIp)
 		}
-		a.Interface, a.AssociationID = "", ""
-		return done{true}, nil
+		return t.disassociate(a)
 	}
 	if in.AssociationId == "" {
 		return nil, missing("associationId")
 	}
 	for _, a := range t.st.Addresses {
 		if a.AssociationID == in.AssociationId && !t.c.faults.Hidden(in.AssociationId, t.now) {
-			a.Interface, a.AssociationID = "", ""
-			return done{true}, nil
+			return t.disassociate(a)
 		}
 	}
 	return nil, wire.Refuse("InvalidAssociationID.NotFound", "The association ID '%s' does not exist", in.AssociationId)
+}
+
+func (t *tx) disassociate(a *address) (any, error) {
+	if err := managed(t.st.Interfaces[a.Interface]); err != nil {
+		return nil, err
+	}
+	a.Interface, a.AssociationID = "", ""
+	return done{true}, nil
 }
 
 type releaseAddressRequest struct {

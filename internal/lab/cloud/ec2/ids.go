@@ -32,13 +32,15 @@ var (
 	kindAddress    = kind{"eipalloc", "InvalidAllocationID.NotFound", "", "The allocation ID '%s' does not exist", "elastic-ip"}
 	kindKeyPair    = kind{"key", "InvalidKeyPair.NotFound", "", "The key pair '%s' does not exist", "key-pair"}
 
+	kindNATGateway = kind{"nat", "NatGatewayNotFound", "NatGatewayMalformed", "NAT gateway %s was not found", "natgateway"}
+
 	kindDHCPOptions = kind{"dopt", "InvalidDhcpOptionID.NotFound", "InvalidDhcpOptionsId.Malformed", "The dhcpOption ID '%s' does not exist", "dhcp-options"}
 	kindNetworkACL  = kind{"acl", "InvalidNetworkAclID.NotFound", "InvalidNetworkAclId.Malformed", "The networkAcl ID '%s' does not exist", "network-acl"}
 
 	kinds = []kind{
 		kindVPC, kindSubnet, kindGateway, kindRouteTable, kindGroup, kindRule,
 		kindInstance, kindInterface, kindVolume, kindAddress, kindKeyPair,
-		kindDHCPOptions, kindNetworkACL,
+		kindNATGateway, kindDHCPOptions, kindNetworkACL,
 	}
 )
 

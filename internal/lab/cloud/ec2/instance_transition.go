@@ -320,6 +320,7 @@ func (c *Compute) resume() error {
 				t.afterCommit(func() { c.terminate(id) })
 			}
 		}
+		t.resumeNATGateways()
 		return t.resumeVolumes()
 	})
 }

@@ -10,13 +10,14 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// iface is a network interface. Each is made with an instance. Instance is empty if the interface
-// has outlived it (delete on termination off).
+// iface is a network interface. Each is made with an instance or a NAT gateway. Instance is empty if
+// the interface has outlived it (delete on termination off).
 type iface struct {
 	ID                  string
 	VPC                 string
 	Subnet              string
 	Instance            string
+	NATGateway          string // that it belongs to, instead of an instance
 	AttachmentID        string
 	AttachTime          time.Time
 	DeleteOnTermination bool
@@ -158,6 +159,9 @@ func modifyInterfaceAttribute(t *tx, in *modifyInterfaceAttributeRequest) (any, 
 	if err != nil {
 		return nil, err
 	}
+	if err := managed(e); err != nil {
+		return nil, err
+	}
 	if in.Description == nil && in.SourceDestCheck == nil && len(in.SecurityGroupIds) == 0 && in.Attachment == nil {
 		return nil, wire.Refuse("InvalidParameterCombination", "No attributes specified.")
 	}
@@ -194,13 +198,18 @@ func deleteInterface(t *tx, in *interfaceIDRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.Instance != "" {
+	if e.status() == "in-use" {
 		return nil, wire.Refuse("InvalidNetworkInterface.InUse", "Network interface '%s' is currently in use.", e.ID)
 	}
+	t.dropInterface(e)
+	return done{true}, nil
+}
+
+// dropInterface deletes an interface. Its Elastic IP stays, and is no longer associated.
+func (t *tx) dropInterface(e *iface) {
 	if a := t.addressOf(e.ID); a != nil {
 		a.Interface, a.AssociationID = "", ""
 	}
 	t.drop(e.ID)
 	delete(t.st.Interfaces, e.ID)
-	return done{true}, nil
 }

@@ -2,6 +2,7 @@ package ec2
 
 import (
 	"net/netip"
+	"strconv"
 	"time"
 )
 
@@ -53,6 +54,7 @@ type interfaceItem struct {
 	Zone             string          `xml:"availabilityZone,omitempty"`
 	Description      string          `xml:"description"`
 	OwnerID          string          `xml:"ownerId"`
+	RequesterID      string          `xml:"requesterId,omitempty"`
 	RequesterManaged bool            `xml:"requesterManaged"`
 	Status           string          `xml:"status"`
 	Type             string          `xml:"interfaceType"`
@@ -83,7 +85,7 @@ func (t *tx) interfaceItem(e *iface) interfaceItem {
 	as := t.eniAssociation(e)
 	item := interfaceItem{
 		ID: e.ID, SubnetID: e.Subnet, VPCID: e.VPC, Zone: t.st.Subnets[e.Subnet].Zone, Description: e.Description,
-		OwnerID: t.c.cfg.AccountID, Status: e.status(), Type: "interface", MAC: e.MAC, PrivateIP: e.PrivateIP.String(),
+		OwnerID: t.c.cfg.AccountID, RequesterManaged: e.NATGateway != "", Status: e.status(), Type: e.kind(), MAC: e.MAC, PrivateIP: e.PrivateIP.String(),
 		PrivateDNS: t.privateDNS(e.PrivateIP), SourceDestCheck: e.SourceDestCheck, Groups: t.groupRefs(e.Groups),
 		Association: as,
 		Addresses:   []eniAddress{{e.PrivateIP.String(), t.privateDNS(e.PrivateIP), true, as}},
@@ -95,14 +97,46 @@ func (t *tx) interfaceItem(e *iface) interfaceItem {
 			AttachTime: e.AttachTime, DeleteOnTermination: e.DeleteOnTermination,
 		}
 	}
+	if e.NATGateway != "" {
+		item.RequesterID = awsOwner
+		item.Attachment = &eniAttachment{
+			ID: e.AttachmentID, InstanceOwnerID: awsOwner, DeviceIndex: natDeviceIndex, Status: "attached", AttachTime: e.AttachTime,
+		}
+	}
 	return item
 }
 
+// What DescribeNetworkInterfaces says of an interface of a NAT gateway: who has made it and what it is
+// attached to, and at which place there.
+const (
+	awsOwner       = "amazon-aws"
+	natDeviceIndex = 1
+)
+
 func (e *iface) status() string {
-	if e.Instance == "" {
+	if e.Instance == "" && e.NATGateway == "" {
 		return "available"
 	}
 	return "in-use"
+}
+
+// kind returns EC2's word for the kind of an interface.
+func (e *iface) kind() string {
+	if e.NATGateway != "" {
+		return "nat_gateway"
+	}
+	return "interface"
+}
+
+// ofInterfaceAttachment returns a value of an interface's attachment, none of a detached interface.
+func ofInterfaceAttachment(f func(*eniAttachment) string) func(*tx, *iface) []string {
+	return func(t *tx, e *iface) []string {
+		a := t.interfaceItem(e).Attachment
+		if a == nil {
+			return nil
+		}
+		return one(f(a))
+	}
 }
 
 func groupNames(t *tx, ids []string) []string {
@@ -139,14 +173,14 @@ var interfaceFields = fields[iface]{
 	"private-dns-name":                    func(t *tx, e *iface) []string { return one(t.privateDNS(e.PrivateIP)) },
 	"source-dest-check":                   func(_ *tx, e *iface) []string { return yesNo(e.SourceDestCheck) },
 	"status":                              func(_ *tx, e *iface) []string { return one(e.status()) },
-	"interface-type":                      func(*tx, *iface) []string { return one("interface") },
-	"requester-managed":                   func(*tx, *iface) []string { return yesNo(false) },
-	"attachment.attachment-id":            func(_ *tx, e *iface) []string { return one(e.AttachmentID) },
-	"attachment.instance-id":              func(_ *tx, e *iface) []string { return one(e.Instance) },
-	"attachment.device-index":             func(*tx, *iface) []string { return one("0") },
-	"attachment.status":                   func(*tx, *iface) []string { return one("attached") },
-	"attachment.delete-on-termination":    func(_ *tx, e *iface) []string { return yesNo(e.DeleteOnTermination) },
-	"attachment.instance-owner-id":        func(t *tx, _ *iface) []string { return one(t.c.cfg.AccountID) },
+	"interface-type":                      func(_ *tx, e *iface) []string { return one(e.kind()) },
+	"requester-managed":                   func(_ *tx, e *iface) []string { return yesNo(e.NATGateway != "") },
+	"attachment.attachment-id":            ofInterfaceAttachment(func(a *eniAttachment) string { return a.ID }),
+	"attachment.instance-id":              ofInterfaceAttachment(func(a *eniAttachment) string { return a.InstanceID }),
+	"attachment.device-index":             ofInterfaceAttachment(func(a *eniAttachment) string { return strconv.Itoa(a.DeviceIndex) }),
+	"attachment.status":                   ofInterfaceAttachment(func(a *eniAttachment) string { return a.Status }),
+	"attachment.delete-on-termination":    ofInterfaceAttachment(func(a *eniAttachment) string { return strconv.FormatBool(a.DeleteOnTermination) }),
+	"attachment.instance-owner-id":        ofInterfaceAttachment(func(a *eniAttachment) string { return a.InstanceOwnerID }),
 	"association.association-id":          func(t *tx, e *iface) []string { return one(t.addressOf(e.ID).association()) },
 	"association.ip-owner-id":             func(t *tx, _ *iface) []string { return one(t.c.cfg.AccountID) },
 	"addresses.association.owner-id":      func(t *tx, _ *iface) []string { return one(t.c.cfg.AccountID) },

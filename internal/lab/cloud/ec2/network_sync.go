@@ -28,10 +28,9 @@ func render(st *state) network.Config {
 		}
 		for _, e := range sorted(st.Interfaces) {
 			if e.VPC == v.ID {
-				i := st.Instances[e.Instance]
 				n.Interfaces = append(n.Interfaces, network.Interface{
 					ID: e.ID, SubnetID: e.Subnet, PrivateIP: e.PrivateIP, PublicIP: t.publicIP(e), MAC: e.MAC,
-					SourceDestCheck: e.SourceDestCheck, Groups: e.Groups, Stopped: i == nil || !i.Powered,
+					SourceDestCheck: e.SourceDestCheck, Groups: e.Groups, Stopped: !t.powered(e), NATGateway: e.NATGateway != "",
 				})
 			}
 		}
@@ -45,6 +44,15 @@ func render(st *state) network.Config {
 	return cfg
 }
 
+// powered reports whether what an interface belongs to takes packets.
+func (t *tx) powered(e *iface) bool {
+	if g := t.st.NATGateways[e.NATGateway]; g != nil {
+		return g.State == natAvailable
+	}
+	i := t.st.Instances[e.Instance]
+	return i != nil && i.Powered
+}
+
 func (t *tx) renderTable(r *routeTable) network.RouteTable {
 	out := network.RouteTable{ID: r.ID}
 	for _, x := range r.Routes {
@@ -52,6 +60,10 @@ func (t *tx) renderTable(r *routeTable) network.RouteTable {
 		switch g := t.st.Gateways[x.Gateway]; {
 		case x.Gateway == "local":
 			target.Kind = network.Local
+		case x.NATGateway != "":
+			if t.available(x.NATGateway) {
+				target = network.Target{Kind: network.ToInterface, InterfaceID: t.st.NATGateways[x.NATGateway].Address.Interface}
+			}
 		case x.Interface != "":
 			target = network.Target{Kind: network.ToInterface, InterfaceID: x.Interface}
 		case g != nil && g.VPC == r.VPC:

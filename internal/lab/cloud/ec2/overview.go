@@ -1,7 +1,9 @@
 package ec2
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"time"
 )
 
@@ -13,6 +15,7 @@ type Overview struct {
 	VPCs         []NamedOverview    `json:"vpcs"`
 	Subnets      []NamedOverview    `json:"subnets"`
 	Gateways     []NamedOverview    `json:"internet_gateways"`
+	NATGateways  []NamedOverview    `json:"nat_gateways"` // without deleted ones
 	RouteTables  []NamedOverview    `json:"route_tables"`
 	Groups       []NamedOverview    `json:"security_groups"`
 	Interfaces   []NamedOverview    `json:"network_interfaces"`
@@ -23,7 +26,7 @@ type Overview struct {
 
 // Count is the number of resources in the overview.
 func (o Overview) Count() int {
-	return len(o.Instances) + len(o.VPCs) + len(o.Subnets) + len(o.Gateways) + len(o.RouteTables) + len(o.Groups) +
+	return len(o.Instances) + len(o.VPCs) + len(o.Subnets) + len(o.Gateways) + len(o.NATGateways) + len(o.RouteTables) + len(o.Groups) +
 		len(o.Interfaces) + len(o.Volumes) + len(o.Addresses) + len(o.KeyPairs)
 }
 
@@ -58,6 +61,14 @@ func named[T any](st *state, m map[string]*T, f func(*T) NamedOverview) []NamedO
 	return out
 }
 
+// userOf returns the instance or the NAT gateway that an Elastic IP is associated with.
+func (t *tx) userOf(a *address) string {
+	if e := t.st.Interfaces[a.Interface]; e != nil {
+		return cmp.Or(e.Instance, e.NATGateway)
+	}
+	return ""
+}
+
 // Overview returns every resource.
 func (c *Compute) Overview() Overview {
 	c.netMu.Lock()
@@ -76,16 +87,21 @@ func (c *Compute) Overview() Overview {
 		}),
 		Groups: named(st, st.Groups, func(g *group) NamedOverview { return NamedOverview{ID: g.ID, Detail: g.Name, User: g.VPC} }),
 		Interfaces: named(st, st.Interfaces, func(e *iface) NamedOverview {
-			return NamedOverview{ID: e.ID, Detail: e.PrivateIP.String(), User: e.Instance}
+			return NamedOverview{ID: e.ID, Detail: e.PrivateIP.String(), User: cmp.Or(e.Instance, e.NATGateway)}
 		}),
 		Volumes: named(st, st.Volumes, func(v *volume) NamedOverview {
 			return NamedOverview{ID: v.ID, Detail: fmt.Sprintf("%d GiB %s", v.SizeGiB, v.Type), User: v.Instance}
 		}),
 		Addresses: named(st, st.Addresses, func(a *address) NamedOverview {
-			return NamedOverview{ID: a.ID, Detail: a.PublicIP.String(), User: t.addressItem(a).InstanceID}
+			return NamedOverview{ID: a.ID, Detail: a.PublicIP.String(), User: t.userOf(a)}
 		}),
 		KeyPairs: named(st, st.KeyPairs, func(k *keyPair) NamedOverview { return NamedOverview{ID: k.ID, Detail: k.Name} }),
 	}
+	left := maps.Clone(st.NATGateways)
+	maps.DeleteFunc(left, func(_ string, g *natGateway) bool { return g.State == natDeleted })
+	o.NATGateways = named(st, left, func(g *natGateway) NamedOverview {
+		return NamedOverview{ID: g.ID, Detail: g.State + " in " + g.Zone, User: g.Subnet}
+	})
 	if netErr != nil {
 		o.NetworkError = netErr.Error()
 	}

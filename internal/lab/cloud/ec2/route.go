@@ -7,10 +7,11 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/wire"
 )
 
-// route is a route whose target is "local", an internet gateway or a network interface.
+// route is a route whose target is "local", an internet gateway, a NAT gateway or a network interface.
 type route struct {
 	Destination netip.Prefix
 	Gateway     string
+	NATGateway  string
 	Interface   string
 	Origin      string
 }
@@ -26,6 +27,7 @@ type routeRequest struct {
 	RouteTableId         string
 	DestinationCidrBlock string
 	GatewayId            string
+	NatGatewayId         string
 	NetworkInterfaceId   string
 	InstanceId           string
 }
@@ -104,10 +106,10 @@ func (t *tx) routeTarget(in *routeRequest) (*routeTable, route, error) {
 		return fail(err)
 	}
 	x := route{Destination: dst}
-	targets := len(one(in.GatewayId)) + len(one(in.NetworkInterfaceId)) + len(one(in.InstanceId))
+	targets := len(one(in.GatewayId)) + len(one(in.NatGatewayId)) + len(one(in.NetworkInterfaceId)) + len(one(in.InstanceId))
 	switch {
 	case targets == 0:
-		return fail(missing("gatewayId, networkInterfaceId or instanceId"))
+		return fail(missing("gatewayId, natGatewayId, networkInterfaceId or instanceId"))
 	case targets > 1:
 		return fail(wire.Refuse("InvalidParameterCombination", "Only one of the route targets may be specified"))
 	case in.GatewayId != "":
@@ -122,9 +124,21 @@ func (t *tx) routeTarget(in *routeRequest) (*routeTable, route, error) {
 			return fail(invalidValue("The destination CIDR block %s is equal to or more specific than one of this VPC's CIDR blocks. This route can target only an interface or an instance.", dst))
 		}
 		x.Gateway = g.ID
+	case in.NatGatewayId != "":
+		g, err := t.targetNATGateway(in.NatGatewayId)
+		if err != nil {
+			return fail(err)
+		}
+		if g.VPC != r.VPC {
+			return fail(invalidValue("route table %s and network gateway %s belong to different networks", r.ID, g.ID))
+		}
+		x.NATGateway = g.ID
 	default:
 		e, err := t.targetInterface(in)
 		if err != nil {
+			return fail(err)
+		}
+		if err := managed(e); err != nil {
 			return fail(err)
 		}
 		if e.VPC != r.VPC {
@@ -133,6 +147,25 @@ func (t *tx) routeTarget(in *routeRequest) (*routeTable, route, error) {
 		x.Interface = e.ID
 	}
 	return r, x, nil
+}
+
+// targetNATGateway returns the NAT gateway of a route. Routes know a NAT gateway once it is available, and
+// until its deletion begins.
+func (t *tx) targetNATGateway(id string) (*natGateway, error) {
+	g, err := find(t, kindNATGateway, t.natGateways(), "natGatewayId", id)
+	if err != nil && wire.AsError(err).Code != kindNATGateway.notFound {
+		return nil, err
+	}
+	if err != nil || !t.available(id) {
+		return nil, wire.Refuse("InvalidNatGatewayID.NotFound", "The natGateway ID '%s' does not exist", id)
+	}
+	return g, nil
+}
+
+// available reports whether a NAT gateway forwards.
+func (t *tx) available(natGateway string) bool {
+	g := t.st.NATGateways[natGateway]
+	return g != nil && g.State == natAvailable
 }
 
 func (t *tx) targetInterface(in *routeRequest) (*iface, error) {
@@ -153,6 +186,7 @@ func (t *tx) targetInterface(in *routeRequest) (*iface, error) {
 type routeItem struct {
 	Destination     string `xml:"destinationCidrBlock"`
 	GatewayID       string `xml:"gatewayId,omitempty"`
+	NATGatewayID    string `xml:"natGatewayId,omitempty"`
 	InstanceID      string `xml:"instanceId,omitempty"`
 	InstanceOwnerID string `xml:"instanceOwnerId,omitempty"`
 	InterfaceID     string `xml:"networkInterfaceId,omitempty"`
@@ -161,10 +195,14 @@ type routeItem struct {
 }
 
 // routeItem returns a route with its state, which is blackhole if the target cannot receive packets
-// (gateway detached, interface deleted, instance not running).
+// (gateway detached, NAT gateway or interface deleted, instance not running).
 func (t *tx) routeItem(vpcID string, x route) routeItem {
-	item := routeItem{Destination: x.Destination.String(), GatewayID: x.Gateway, InterfaceID: x.Interface, State: "active", Origin: x.Origin}
+	item := routeItem{Destination: x.Destination.String(), GatewayID: x.Gateway, NATGatewayID: x.NATGateway, InterfaceID: x.Interface, State: "active", Origin: x.Origin}
 	switch {
+	case x.NATGateway != "":
+		if !t.available(x.NATGateway) {
+			item.State = "blackhole"
+		}
 	case x.Interface != "":
 		e := t.st.Interfaces[x.Interface]
 		if e == nil || !t.st.Instances[e.Instance].up() {

@@ -274,6 +274,7 @@ var routeTableFields = fields[routeTable]{
 	},
 	"route.destination-cidr-block": eachRoute(func(x routeItem) string { return x.Destination }),
 	"route.gateway-id":             eachRoute(func(x routeItem) string { return x.GatewayID }),
+	"route.nat-gateway-id":         eachRoute(func(x routeItem) string { return x.NATGatewayID }),
 	"route.instance-id":            eachRoute(func(x routeItem) string { return x.InstanceID }),
 	"route.origin":                 eachRoute(func(x routeItem) string { return x.Origin }),
 	"route.state":                  eachRoute(func(x routeItem) string { return x.State }),

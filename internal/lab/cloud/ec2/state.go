@@ -21,6 +21,7 @@ type state struct {
 	VPCs        map[string]*vpc
 	Subnets     map[string]*subnet
 	Gateways    map[string]*gateway
+	NATGateways map[string]*natGateway
 	RouteTables map[string]*routeTable
 	Groups      map[string]*group
 	Rules       map[string]*rule
@@ -45,6 +46,7 @@ type clientToken struct {
 func newState() *state {
 	return &state{
 		VPCs: map[string]*vpc{}, Subnets: map[string]*subnet{}, Gateways: map[string]*gateway{},
+		NATGateways: map[string]*natGateway{},
 		RouteTables: map[string]*routeTable{}, Groups: map[string]*group{}, Rules: map[string]*rule{},
 		Instances: map[string]*instance{}, Interfaces: map[string]*iface{}, Volumes: map[string]*volume{},
 		Addresses: map[string]*address{}, KeyPairs: map[string]*keyPair{}, Profiles: map[string]*profileAssociation{},

@@ -134,6 +134,8 @@ func (t *tx) exists(id string) bool {
 		_, ok = t.st.Subnets[id]
 	case kindGateway.prefix:
 		_, ok = t.st.Gateways[id]
+	case kindNATGateway.prefix:
+		_, ok = t.natGateways()[id]
 	case kindRouteTable.prefix:
 		_, ok = t.st.RouteTables[id]
 	case kindGroup.prefix:

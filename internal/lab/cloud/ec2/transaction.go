@@ -72,7 +72,7 @@ type done struct {
 var actions = func() map[string]action {
 	all := map[string]action{}
 	for _, some := range []map[string]action{
-		vpcActions, subnetActions, gatewayActions, routeTableActions, routeActions, groupActions, ruleActions,
+		vpcActions, subnetActions, gatewayActions, natGatewayActions, routeTableActions, routeActions, groupActions, ruleActions,
 		instanceActions, instanceExtraActions, instanceTypeActions, imageActions, interfaceActions, volumeActions,
 		addressActions, addressAttributeActions, keyPairActions, tagActions, regionActions, dhcpOptionsActions,
 		networkACLActions, profileActions, absentActions,
@@ -146,13 +146,19 @@ func (c *Compute) commit(t *tx, f func(*tx) error) error {
 // is longer than a terminated instance is shown.
 const tokenRemembered = 24 * time.Hour
 
-// dropExpired drops instances an hour after their termination, when EC2 no longer shows them, and
-// what was remembered for long enough.
+// dropExpired drops instances and NAT gateways an hour after their end, when EC2 no longer shows them,
+// and what was remembered for long enough.
 func (t *tx) dropExpired() {
 	for id, i := range t.st.Instances {
 		if i.State == stateTerminated && t.now.Sub(i.TerminatedAt) > TerminatedVisible {
 			delete(t.st.Instances, id)
 			delete(t.st.Tags, id)
+		}
+	}
+	for id, g := range t.st.NATGateways {
+		if g.ended() && t.now.Sub(g.Ended) > natVisible {
+			t.drop(id)
+			delete(t.st.NATGateways, id)
 		}
 	}
 	maps.DeleteFunc(t.st.Tokens, func(_ string, c clientToken) bool { return t.now.Sub(c.Used) > tokenRemembered })
