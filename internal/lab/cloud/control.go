@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/ec2"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/cloud/fault"
@@ -82,6 +84,7 @@ func (a *Account) newControl() http.Handler {
 	mux.HandleFunc("POST /_lab/faults", a.addFault)
 	mux.HandleFunc("DELETE /_lab/faults", func(w http.ResponseWriter, _ *http.Request) {
 		a.faults.Clear()
+		a.compute.FaultsChanged()
 		w.WriteHeader(http.StatusNoContent)
 	})
 	mux.HandleFunc("DELETE /_lab/faults/{id}", func(w http.ResponseWriter, r *http.Request) {
@@ -89,6 +92,7 @@ func (a *Account) newControl() http.Handler {
 			refuse(w, http.StatusNotFound, fmt.Errorf("there is no fault %s", r.PathValue("id")))
 			return
 		}
+		a.compute.FaultsChanged()
 		w.WriteHeader(http.StatusNoContent)
 	})
 	return mux
@@ -159,11 +163,16 @@ func (a *Account) addFault(w http.ResponseWriter, r *http.Request) {
 		a.faults.Seed(in.Seed)
 		w.WriteHeader(http.StatusNoContent)
 	default:
-		f, err := a.faults.Add(in.Fault)
+		if zones := a.compute.Zones(); in.Kind == fault.Zone && !slices.Contains(zones, in.Zone) {
+			refuse(w, http.StatusBadRequest, fmt.Errorf("there is no zone %q: the lab has %s", in.Zone, strings.Join(zones, ", ")))
+			return
+		}
+		f, err := a.faults.Add(in.Fault, a.cfg.Clock.Now())
 		if err != nil {
 			refuse(w, http.StatusBadRequest, err)
 			return
 		}
+		a.compute.FaultsChanged()
 		reply(w, http.StatusCreated, f)
 	}
 }

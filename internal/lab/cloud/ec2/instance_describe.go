@@ -162,7 +162,8 @@ type describeStatusResponse struct {
 	NextToken string       `xml:"nextToken,omitempty"`
 }
 
-// statusCheckPeriod is how long an instance runs before its first status checks have a result.
+// statusCheckPeriod is how long an instance runs before its first status checks have a result, and how
+// long it is unreachable before they fail.
 // https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/monitoring-system-instance-status-check.html
 const statusCheckPeriod = time.Minute
 
@@ -177,8 +178,9 @@ func describeInstanceStatus(t *tx, in *describeStatusRequest) (any, error) {
 	out := describeStatusResponse{NextToken: next}
 	for _, i := range page {
 		s := statusSummary{Status: "not-applicable"}
+		since, cut := t.c.faults.ZoneCut(i.Zone)
 		switch {
-		case i.State == stateRunning && i.Impaired:
+		case i.State == stateRunning && (i.Impaired || cut && t.now.Sub(since) >= statusCheckPeriod):
 			s = statusSummary{"impaired", []statusDetail{{"reachability", "failed"}}}
 		case i.State == stateRunning && (!i.Answering || t.now.Sub(i.LaunchTime) < statusCheckPeriod):
 			s = statusSummary{"initializing", []statusDetail{{"reachability", "initializing"}}}

@@ -10,8 +10,8 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/network"
 )
 
-// render returns the network configuration of the state.
-func render(st *state) network.Config {
+// render returns the network configuration of the state. cut says which zones are cut off.
+func render(st *state, cut func(zone string) bool) network.Config {
 	t := &tx{st: st}
 	var cfg network.Config
 	for _, v := range sorted(st.VPCs) {
@@ -31,6 +31,7 @@ func render(st *state) network.Config {
 				n.Interfaces = append(n.Interfaces, network.Interface{
 					ID: e.ID, SubnetID: e.Subnet, PrivateIP: e.PrivateIP, PublicIP: t.publicIP(e), MAC: e.MAC,
 					SourceDestCheck: e.SourceDestCheck, Groups: e.Groups, Stopped: !t.powered(e), NATGateway: e.NATGateway != "",
+					Cut: cut(st.Subnets[e.Subnet].Zone),
 				})
 			}
 		}
@@ -94,6 +95,9 @@ func (t *tx) renderGroup(g *group) network.SecurityGroup {
 	return out
 }
 
+// FaultsChanged applies to the network what faults do to it.
+func (c *Compute) FaultsChanged() { c.syncNetwork(c.ctx) }
+
 // networkTimeout bounds one attempt to change the network.
 const networkTimeout = 60 * time.Second
 
@@ -117,7 +121,10 @@ func (c *Compute) tryNetwork(ctx context.Context) error {
 	c.netMu.Lock()
 	defer c.netMu.Unlock()
 	c.mu.Lock()
-	want := render(c.st)
+	want := render(c.st, func(zone string) bool {
+		_, cut := c.faults.ZoneCut(zone)
+		return cut
+	})
 	c.mu.Unlock()
 	if c.applied != nil && reflect.DeepEqual(*c.applied, want) {
 		return nil

@@ -19,6 +19,9 @@ func (c *Compute) zones() []string {
 	return []string{c.cfg.Region + "a", c.cfg.Region + "b", c.cfg.Region + "c"}
 }
 
+// Zones returns the names of the region's availability zones.
+func (c *Compute) Zones() []string { return c.zones() }
+
 // zoneID returns the account-independent id of a zone: use1-az1 for us-east-1a.
 func (c *Compute) zoneID(zone string) string {
 	parts := strings.Split(c.cfg.Region, "-")

@@ -29,6 +29,9 @@ func (in *Injector) Room(action, instanceType, zone string, least, wanted int, u
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for _, f := range slices.Clone(in.faults) {
+		if f.Kind == Zone && f.Zone == zone {
+			return 0
+		}
 		if f.Kind != Capacity || !f.matches(action) || !f.covers(instanceType, zone) {
 			continue
 		}

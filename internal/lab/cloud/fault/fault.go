@@ -42,6 +42,13 @@ const (
 	Forget Kind = "forget"
 	// Boot disturbs the first boot of instances whose Name tag matches Name, with BootFault.
 	Boot Kind = "boot"
+	// Zone cuts the availability zone Zone off, as if its network had no power: no packet reaches an
+	// instance or a NAT gateway of the zone, from outside the zone or from inside. The machines go on,
+	// and what is on their own hosts answers them (metadata, names, DHCP), so that they are as they were
+	// when the fault is cleared. For new instances the zone has no capacity. That its machines still
+	// reached each other would be kinder: half of a cluster could go on there. A zone without power is
+	// this fault and a power cut of each machine.
+	Zone Kind = "zone"
 )
 
 // BootFault is what disturbs a machine's first boot. On EC2 such things happen by chance.
@@ -82,13 +89,14 @@ type Fault struct {
 
 	Instances    int    `json:"instances,omitempty"`     // capacity: how many may be up, launched before or after; 0 leaves no room
 	InstanceType string `json:"instance_type,omitempty"` // capacity: may hold * (path.Match); empty means every type
-	Zone         string `json:"zone,omitempty"`          // capacity: may hold * (path.Match); empty means every zone
+	Zone         string `json:"zone,omitempty"`          // capacity: may hold * (path.Match); empty means every zone. zone: its name
 
 	Code    string `json:"code,omitempty"`    // fail
 	Message string `json:"message,omitempty"` // fail
 	Status  int    `json:"status,omitempty"`  // fail: HTTP status, 400 when 0
 
-	seen int
+	seen  int
+	since time.Time
 }
 
 func (f *Fault) matches(action string) bool {
@@ -126,12 +134,14 @@ func (f *Fault) validate() error {
 		if f.Status != 0 && (f.Status < 400 || f.Status > 599) {
 			return fmt.Errorf("status %d is not an HTTP error status", f.Status)
 		}
+	case Zone:
+		return f.validateZone()
 	case Boot:
 		if err := f.validateBoot(); err != nil {
 			return err
 		}
 	default:
-		return fmt.Errorf("unknown kind of fault %q (throttle, eventual, capacity, slow-start, short-sessions, forget, fail, boot)", f.Kind)
+		return fmt.Errorf("unknown kind of fault %q (throttle, eventual, capacity, slow-start, short-sessions, forget, fail, boot, zone)", f.Kind)
 	}
 	if f.Count < 0 {
 		return errors.New("count must not be negative")
@@ -193,15 +203,15 @@ func (in *Injector) Seed(seed uint64) {
 	in.rng = rand.New(rand.NewPCG(seed, seed))
 }
 
-// Add adds a fault and returns it with its id.
-func (in *Injector) Add(f Fault) (Fault, error) {
+// Add adds a fault and returns it with its id. now is the account's time.
+func (in *Injector) Add(f Fault, now time.Time) (Fault, error) {
 	if err := f.validate(); err != nil {
 		return Fault{}, err
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.lastID++
-	f.ID = in.lastID
+	f.ID, f.since = in.lastID, now
 	in.faults = append(in.faults, &f)
 	return f, nil
 }
