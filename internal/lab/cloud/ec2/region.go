@@ -128,6 +128,11 @@ func describeZones(t *tx, in *describeZonesRequest) (any, error) {
 			return nil, invalidValue("Invalid availability zone: [%s]", name)
 		}
 	}
+	for _, id := range in.ZoneIds {
+		if !slices.ContainsFunc(t.c.zones(), func(z string) bool { return t.c.zoneID(z) == id }) {
+			return nil, invalidValue("Invalid availability zone-id: [%s]", id)
+		}
+	}
 	if err := checkFilters(in.Filters, zoneFields); err != nil {
 		return nil, err
 	}
