@@ -122,6 +122,10 @@ func TestNATGatewayLife(t *testing.T) {
 	}
 	must[*awsec2.ReleaseAddressOutput](t)(l.ReleaseAddress(ctx, &awsec2.ReleaseAddressInput{AllocationId: eip.AllocationId}))
 	refused(t, l.deleteNATGateway(t, id), "NatGatewayNotFound")
+	in.SubnetId = &s.subnet
+	if again := must[*awsec2.CreateNatGatewayOutput](t)(l.CreateNatGateway(ctx, in)).NatGateway; *again.NatGatewayId != id || again.State != types.NatGatewayStateDeleted {
+		t.Errorf("after the deletion the token gives %+v", again)
+	}
 	l.clock.advance(time.Hour)
 	l.natGateway(t, id)
 	l.clock.advance(time.Second)

@@ -268,6 +268,9 @@ func (v *validator) iface(vpc VPC, i Interface, public map[netip.Addr]bool) {
 			v.failf("%s: %q is not a unicast MAC address", i.ID, i.MAC)
 		}
 	}
+	if i.NATGateway && (i.SourceDestCheck || len(i.Groups) > 0) {
+		v.failf("%s: a NAT gateway has neither groups nor a source/destination check", i.ID)
+	}
 	for _, id := range i.Groups {
 		if _, ok := vpc.group(id); !ok {
 			v.failf("%s: no security group %q", i.ID, id)

@@ -32,6 +32,7 @@ func TestValidate(t *testing.T) {
 		{"public address used twice", func(v *VPC) { v.Interfaces[1].PublicIP = v.Interfaces[0].PublicIP }, "already used"},
 		{"multicast MAC", func(v *VPC) { v.Interfaces[0].MAC = "01:00:5e:00:00:01" }, "not a unicast MAC"},
 		{"unknown group", func(v *VPC) { v.Interfaces[0].Groups = []string{"sg-x"} }, `no security group "sg-x"`},
+		{"NAT gateway in a group", func(v *VPC) { v.Interfaces[1].NATGateway = true }, "neither groups nor"},
 		{"unknown protocol", func(v *VPC) { v.SecurityGroups[0].Ingress[0].Protocol = "sctp" }, "unknown protocol"},
 		{"reversed ports", func(v *VPC) { v.SecurityGroups[0].Ingress[0].FromPort = 23 }, "invalid port range 23-22"},
 		{"port too large", func(v *VPC) { v.SecurityGroups[0].Ingress[0].ToPort = 65536 }, "invalid port range"},

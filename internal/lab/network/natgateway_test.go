@@ -51,6 +51,14 @@ func TestNATGateway(t *testing.T) {
 	}
 	l.dropped("eni-a", outside+":80") // in the public subnet, without a public address
 
+	// Through a public address of the VPC itself.
+	l.iface("eni-b").PublicIP = l.public(1)
+	l.apply()
+	l.serve("eni-b", ":80")
+	if seen := l.reaches("eni-c", l.public(1).String()+":80"); seen != l.public(0).String() {
+		t.Errorf("B sees C as %s through its public address", seen)
+	}
+
 	// Nothing comes in through it, and it answers nobody.
 	l.serve("eni-c", ":80")
 	l.serve("eni-nat", ":80")

@@ -87,16 +87,17 @@ type createNATGatewayResponse struct {
 }
 
 // createNATGateway refuses what names nothing. What is wrong otherwise, such as an address in use, a NAT
-// gateway finds out while it is pending. Then it fails.
+// gateway finds out while it is pending. Then it fails. Its token gives it again, also when it has failed
+// or was deleted.
 func createNATGateway(t *tx, in *createNATGatewayRequest) (any, error) {
 	ids, token, err := t.resultOf(in.ClientToken)
 	if err != nil {
 		return nil, err
 	}
 	if len(ids) > 0 {
-		g, err := find(t, kindNATGateway, t.natGateways(), "natGatewayId", ids[0])
-		if err != nil {
-			return nil, err
+		g := t.natGateways()[ids[0]]
+		if g == nil {
+			return nil, kindNATGateway.notFoundError(ids[0])
 		}
 		return createNATGatewayResponse{t.natGatewayItem(g), in.ClientToken}, nil
 	}

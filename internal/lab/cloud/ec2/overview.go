@@ -37,6 +37,7 @@ type InstanceOverview struct {
 	State     string    `json:"state"`
 	Type      string    `json:"type"`
 	VPC       string    `json:"vpc"`
+	Zone      string    `json:"zone"`
 	PrivateIP string    `json:"private_ip"`
 	PublicIP  string    `json:"public_ip,omitempty"`
 	Launched  time.Time `json:"launched"`
@@ -111,7 +112,7 @@ func (c *Compute) Overview() Overview {
 		}
 		item := t.instanceItem(i)
 		o.Instances = append(o.Instances, InstanceOverview{
-			i.ID, st.Tags[i.ID]["Name"], i.State.String(), i.Type, i.VPC, item.PrivateIP, item.PublicIP, i.LaunchTime, i.Impaired,
+			i.ID, st.Tags[i.ID]["Name"], i.State.String(), i.Type, i.VPC, i.Zone, item.PrivateIP, item.PublicIP, i.LaunchTime, i.Impaired,
 		})
 	}
 	return o
