@@ -50,7 +50,7 @@ func Advice(err error) string {
 		return offered(err) + "AWS has no capacity for one more instance of this type in the availability zone right now: run apply again later, which continues with " +
 			"what is missing, or choose another instance_type, a subnet in another zone, or fewer machines."
 	case "Unsupported":
-		return offered(err) + "Not every availability zone has every instance type: choose another instance_type, or set availability_zone of the network " +
+		return offered(err) + "Not every availability zone has every instance type: choose another instance_type, or set availability_zones of the network " +
 			"to a zone that has it, which replaces the network and every machine."
 	case "VcpuLimitExceeded", "InstanceLimitExceeded", "MaxSpotInstanceCountExceeded":
 		return "The account's quota for running instances in this region is used up: terminate some, or ask for more in the AWS console: " +

@@ -92,6 +92,7 @@ type Machine struct {
 	InterfaceID         string
 	SecurityGroupIDs    []string // of its interface, sorted
 	SubnetID, VPCID     string
+	AvailabilityZone    string
 	VolumeID            string
 	RootVolumeGiB       int32
 	RootVolume          VolumePerformance
@@ -128,6 +129,13 @@ func stateOf(i types.Instance) types.InstanceStateName {
 	return i.State.Name
 }
 
+func zoneOfInstance(i types.Instance) string {
+	if i.Placement == nil {
+		return ""
+	}
+	return sdk.ToString(i.Placement.AvailabilityZone)
+}
+
 func machineOf(i types.Instance) Machine {
 	tags := tagMap(i.Tags)
 	m := Machine{
@@ -135,7 +143,7 @@ func machineOf(i types.Instance) Machine {
 		Cluster: tags[TagCluster], Name: tags[TagResource], Role: Role(tags[TagRole]), User: tags[TagUser],
 		State: string(stateOf(i)), Started: sdk.ToTime(i.LaunchTime),
 		ImageID: sdk.ToString(i.ImageId), InstanceType: string(i.InstanceType), InstanceProfile: profileIn(i),
-		SubnetID: sdk.ToString(i.SubnetId), VPCID: sdk.ToString(i.VpcId),
+		AvailabilityZone: zoneOfInstance(i), SubnetID: sdk.ToString(i.SubnetId), VPCID: sdk.ToString(i.VpcId),
 		HostKey: tags[TagHostKey], Claim: Held(tags), Tags: tags,
 	}
 	m.PrivateIP, _ = netip.ParseAddr(sdk.ToString(i.PrivateIpAddress))

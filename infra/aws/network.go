@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -26,12 +27,18 @@ type NetworkSpec struct {
 	// both or none.
 	VPCID     string
 	SubnetIDs []string
-	// VPCCIDR, NodeCIDR and AvailabilityZone are for a VPC of our own. An empty zone means one that
-	// offers the instance types.
-	VPCCIDR, NodeCIDR netip.Prefix
-	AvailabilityZone  string
-	// InstanceTypes are those that the zone of a new subnet has to offer; empty means
-	// DefaultInstanceType, unless the zone is chosen.
+	// The fields from here to InstanceTypes are for a VPC of our own.
+	//
+	// NodeCIDR is the subnet for machines in the first zone. Those in other zones are the networks of the
+	// same size that follow. PublicCIDR, likewise, is the public subnet of the first zone if the others
+	// are private.
+	VPCCIDR, NodeCIDR, PublicCIDR netip.Prefix
+	// Zones are the availability zones, at least one. An empty name stands for one that offers the
+	// instance types and is none of the others.
+	Zones       []string
+	NATGateways NATGateways
+	// InstanceTypes are those that the zones of new subnets have to offer; empty means
+	// DefaultInstanceType in zones that are chosen, and any in zones with a name.
 	InstanceTypes []string
 	// AdminCIDRs may reach SSH on every machine and the API on the load balancer.
 	AdminCIDRs []netip.Prefix
@@ -50,6 +57,8 @@ type NetworkSpec struct {
 	// Claim says whose the network is. What it does not own is neither changed nor deleted.
 	Claim Claim
 
+	// lookForNATGateways looks for NAT gateways although none are wanted or known.
+	lookForNATGateways bool
 	// ownOnly finds only a VPC that carries the claim. What is in it is the network's, whoever has
 	// made it.
 	ownOnly bool
@@ -59,11 +68,18 @@ func (s NetworkSpec) adopts() bool { return s.VPCID != "" }
 
 // Network is a cluster's network as found in EC2. Ids of missing parts are empty.
 type Network struct {
-	Cluster           string
-	VPCID             string
-	VPCCIDR           netip.Prefix
+	Cluster string
+	VPCID   string
+	VPCCIDR netip.Prefix
+	// Zones are the availability zones of the subnets for machines, in the order of the specification;
+	// in an adopted VPC, in that of the subnets. Those of missing subnets are as specified.
+	Zones             []string
 	Subnets           []Subnet
 	InternetGatewayID string
+	// RouteTables holds the ids of our own route tables by name, see place.table.
+	RouteTables map[string]string
+	// NATGateways are our own, by name, see natName.
+	NATGateways map[string]NATGateway
 	// SecurityGroups holds the group of each role.
 	SecurityGroups map[Role]string
 	// Claim is whose the VPC is; in an adopted VPC, whose its groups are.
@@ -78,6 +94,8 @@ type Subnet struct {
 	CIDR             netip.Prefix
 	AvailabilityZone string
 	RouteTableID     string
+	// Public says whether the subnet's default route leads to an internet gateway.
+	Public bool
 }
 
 // snapshot is everything that EC2 knows of a network.
@@ -88,9 +106,13 @@ type snapshot struct {
 	// extra are further VPCs with the cluster's tags, left by a creation whose response was lost.
 	extra   []types.Vpc
 	subnets []types.Subnet
-	tables  []types.RouteTable // all that were listed; see tableOf and own
-	mine    func(id *string, tags []types.Tag) bool
-	gateway *types.InternetGateway
+	tables  []types.RouteTable // all that were listed; see tableOf and table
+	nats    []types.NatGateway // also deleted ones; see nat
+	// natAddresses are the Elastic IPs of NAT gateways.
+	natAddresses []types.Address
+	known        Network
+	mine         func(id *string, tags []types.Tag) bool
+	gateway      *types.InternetGateway
 	// spare are further gateways of ours, left by calls whose response was lost.
 	spare  []types.InternetGateway
 	groups map[Role]types.SecurityGroup
@@ -114,7 +136,7 @@ func (c *Client) takeSnapshot(ctx context.Context, spec NetworkSpec) (snapshot, 
 	}
 
 	var (
-		s        = snapshot{adopted: spec.adopts(), claim: spec.Claim, mine: spec.mine(), groups: map[Role]types.SecurityGroup{}}
+		s        = snapshot{adopted: spec.adopts(), claim: spec.Claim, known: spec.Known, mine: spec.mine(), groups: map[Role]types.SecurityGroup{}}
 		found    []types.Vpc
 		gateways []types.InternetGateway
 		groups   []types.SecurityGroup
@@ -141,6 +163,12 @@ func (c *Client) takeSnapshot(ctx context.Context, spec NetworkSpec) (snapshot, 
 	g.Go(func() (err error) {
 		if !spec.adopts() {
 			gateways, err = c.gateways(gctx, id, tagged)
+		}
+		return err
+	})
+	g.Go(func() (err error) {
+		if spec.mayHaveNATGateways() {
+			s.nats, s.natAddresses, err = c.natParts(gctx, spec, tagged)
 		}
 		return err
 	})
@@ -222,7 +250,13 @@ func (c *Client) gateways(ctx context.Context, vpc string, tagged []types.Filter
 func (s NetworkSpec) mine() func(*string, []types.Tag) bool {
 	known := map[string]bool{s.Known.VPCID: true, s.Known.InternetGatewayID: true}
 	for _, n := range s.Known.Subnets {
-		known[n.ID], known[n.RouteTableID] = true, true
+		known[n.ID] = true
+	}
+	for _, id := range s.Known.RouteTables {
+		known[id] = true
+	}
+	for _, n := range s.Known.NATGateways {
+		known[n.ID], known[n.AllocationID] = true, true
 	}
 	for _, id := range s.Known.SecurityGroups {
 		known[id] = true
@@ -301,32 +335,66 @@ func (s *snapshot) vpcID() string {
 	return sdk.ToString(s.vpc.VpcId)
 }
 
-// own returns our own route table, associated or not.
-func (s *snapshot) own() *types.RouteTable {
+// ownTables returns our own route tables by name, associated or not.
+func (s *snapshot) ownTables() map[string]*types.RouteTable {
+	out := map[string]*types.RouteTable{}
 	for i, t := range s.tables {
-		if !s.adopted && s.mine(t.RouteTableId, t.Tags) {
-			return &s.tables[i]
+		if s.adopted || !s.mine(t.RouteTableId, t.Tags) {
+			continue
+		}
+		name := nameOfPart(t.Tags, sdk.ToString(t.RouteTableId), s.known.RouteTables)
+		if _, double := out[name]; !double || s.known.RouteTables[name] == sdk.ToString(t.RouteTableId) {
+			out[name] = &s.tables[i]
+		}
+	}
+	return out
+}
+
+// subnet returns our own subnet with a network.
+func (s *snapshot) subnet(cidr netip.Prefix) *types.Subnet {
+	for i, n := range s.subnets {
+		if sdk.ToString(n.CidrBlock) == cidr.String() {
+			return &s.subnets[i]
 		}
 	}
 	return nil
 }
 
-func (s *snapshot) network(cluster string) Network {
-	n := Network{Cluster: cluster, VPCID: s.vpcID(), SecurityGroups: map[Role]string{}}
+// network returns what there is of the network. Its subnets are in the order of places; in an adopted
+// VPC, in that of the specification.
+func (s *snapshot) network(spec NetworkSpec) Network {
+	n := Network{Cluster: spec.Cluster, VPCID: s.vpcID(), SecurityGroups: map[Role]string{}, RouteTables: map[string]string{}, NATGateways: s.natGateways()}
 	if s.vpc != nil {
 		n.VPCCIDR, _ = netip.ParsePrefix(sdk.ToString(s.vpc.CidrBlock))
 	}
-	for _, subnet := range s.subnets {
-		found := Subnet{ID: sdk.ToString(subnet.SubnetId), AvailabilityZone: sdk.ToString(subnet.AvailabilityZone)}
+	add := func(subnet types.Subnet, table *types.RouteTable, public bool) {
+		found := Subnet{ID: sdk.ToString(subnet.SubnetId), AvailabilityZone: sdk.ToString(subnet.AvailabilityZone), Public: public}
 		found.CIDR, _ = netip.ParsePrefix(sdk.ToString(subnet.CidrBlock))
-		table := s.own() // in a VPC of our own it is, or will be, the subnet's
-		if s.adopted {
-			table = tableOf(s.tables, found.ID)
-		}
 		if table != nil {
 			found.RouteTableID = sdk.ToString(table.RouteTableId)
 		}
 		n.Subnets = append(n.Subnets, found)
+	}
+	if s.adopted {
+		for _, subnet := range s.subnets {
+			table := tableOf(s.tables, sdk.ToString(subnet.SubnetId))
+			add(subnet, table, table != nil && leadsOut(*table))
+			if zone := sdk.ToString(subnet.AvailabilityZone); !slices.Contains(n.Zones, zone) {
+				n.Zones = append(n.Zones, zone)
+			}
+		}
+	} else {
+		tables := s.ownTables()
+		n.Zones = slices.Clone(spec.Zones)
+		for _, p := range spec.places() {
+			if subnet := s.subnet(p.cidr); subnet != nil {
+				n.Zones[p.zone] = sdk.ToString(subnet.AvailabilityZone)
+				add(*subnet, tables[p.table()], p.public) // the table is, or will be, the subnet's
+			}
+		}
+		for name, t := range tables {
+			n.RouteTables[name] = sdk.ToString(t.RouteTableId)
+		}
 	}
 	if s.gateway != nil {
 		n.InternetGatewayID = sdk.ToString(s.gateway.InternetGatewayId)
@@ -335,6 +403,13 @@ func (s *snapshot) network(cluster string) Network {
 		n.SecurityGroups[role] = sdk.ToString(g.GroupId)
 	}
 	return n
+}
+
+// leadsOut reports whether a table's default route leads to an internet gateway.
+func leadsOut(t types.RouteTable) bool {
+	return slices.ContainsFunc(t.Routes, func(r types.Route) bool {
+		return sdk.ToString(r.DestinationCidrBlock) == anywhere && strings.HasPrefix(sdk.ToString(r.GatewayId), "igw-")
+	})
 }
 
 func attachedTo(g types.InternetGateway, vpc string) bool {

@@ -16,14 +16,6 @@ const (
 	LongestPrefix  = 28
 )
 
-// CheckNodeCIDR returns an error for a subnet outside its VPC.
-func CheckNodeCIDR(subnet, vpc netip.Prefix) (errs invalid.Fields) {
-	if subnet.IsValid() && vpc.IsValid() && (subnet.Bits() < vpc.Bits() || !vpc.Contains(subnet.Addr())) {
-		errs.Say("node_cidr", "Network outside its range", "%s does not lie within %s.", subnet, vpc)
-	}
-	return errs
-}
-
 // CheckPodCIDR returns an error for a pod network to which a VPC can have no route: one that
 // overlaps the VPC's own.
 func CheckPodCIDR(pods, vpc netip.Prefix) (errs invalid.Fields) {

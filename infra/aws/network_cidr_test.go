@@ -16,12 +16,6 @@ func TestRanges(t *testing.T) {
 		errs invalid.Fields
 		want string // field, problem and error
 	}{
-		{"subnet within", CheckNodeCIDR(prefix("10.240.0.0/24"), prefix("10.240.0.0/16")), ""},
-		{"subnet as large", CheckNodeCIDR(prefix("10.240.0.0/16"), prefix("10.240.0.0/16")), ""},
-		{"subnet larger", CheckNodeCIDR(prefix("10.240.0.0/16"), prefix("10.240.0.0/17")), "node_cidr|Network outside its range|10.240.0.0/16 does not lie within 10.240.0.0/17."},
-		{"subnet elsewhere", CheckNodeCIDR(prefix("10.241.0.0/24"), prefix("10.240.0.0/16")), "node_cidr|Network outside its range|10.241.0.0/24 does not lie within 10.240.0.0/16."},
-		{"subnet not known", CheckNodeCIDR(netip.Prefix{}, prefix("10.240.0.0/16")), ""},
-		{"VPC not known", CheckNodeCIDR(prefix("10.240.0.0/16"), netip.Prefix{}), ""},
 		{"pods outside", CheckPodCIDR(prefix("10.200.0.0/24"), prefix("10.240.0.0/16")), ""},
 		{"pods inside", CheckPodCIDR(prefix("10.240.9.0/24"), prefix("10.240.0.0/16")),
 			"pod_cidr|Overlapping networks|pod_cidr 10.240.9.0/24 overlaps the VPC's 10.240.0.0/16: EC2 accepts no routes to machines within its own network."},

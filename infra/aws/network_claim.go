@@ -199,7 +199,7 @@ func (c *Client) concede(ctx context.Context, spec NetworkSpec, made Network) er
 
 // network returns the network as the snapshot has it.
 func (b *builder) network() Network {
-	n := b.snapshot.network(b.spec.Cluster)
+	n := b.snapshot.network(b.spec)
 	for _, t := range b.owned() {
 		if h := holderOf(t.tags); h.unsettled() && h.ID == b.spec.Claim.ID {
 			n.Unsettled = append(n.Unsettled, t.id)

@@ -9,24 +9,24 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-func (b *builder) createSubnet(ctx context.Context) error {
-	zone, err := b.subnetZone(ctx, b.spec)
+func (b *builder) createSubnet(ctx context.Context, p place) error {
+	zones, err := b.chosenZones(ctx)
 	if err != nil {
 		return err
 	}
-	tags := b.want("")
+	tags := b.want(b.spec.name(p))
 	in := &ec2.CreateSubnetInput{
 		VpcId:             sdk.String(b.vpcID()),
-		CidrBlock:         sdk.String(b.spec.NodeCIDR.String()),
-		AvailabilityZone:  &zone,
+		CidrBlock:         sdk.String(p.cidr.String()),
+		AvailabilityZone:  &zones[p.zone],
 		TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeSubnet, tags)},
 	}
 	out, err := b.EC2.CreateSubnet(ctx, in, b.retryUntilKnown())
 	if IsCode(err, "InvalidSubnet.Conflict") {
-		return b.adoptSubnet(ctx, err)
+		return b.adoptSubnet(ctx, p, err)
 	}
 	if err != nil {
-		return fmt.Errorf("create subnet %s: %w", b.spec.NodeCIDR, err)
+		return fmt.Errorf("create subnet %s: %w", p.cidr, err)
 	}
 	out.Subnet.Tags = ec2Tags(tags)
 	b.change(func(s *snapshot) { s.subnets = append(s.subnets, *out.Subnet) })
@@ -34,21 +34,21 @@ func (b *builder) createSubnet(ctx context.Context) error {
 }
 
 // adoptSubnet adopts the subnet that an earlier attempt made, whose response was lost.
-func (b *builder) adoptSubnet(ctx context.Context, conflict error) error {
+func (b *builder) adoptSubnet(ctx context.Context, p place, conflict error) error {
 	out, err := b.EC2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{Filters: []types.Filter{filter("vpc-id", b.vpcID())}})
 	if err != nil {
-		return fmt.Errorf("look for subnet %s: %w", b.spec.NodeCIDR, err)
+		return fmt.Errorf("look for subnet %s: %w", p.cidr, err)
 	}
 	for _, n := range out.Subnets {
-		if sdk.ToString(n.CidrBlock) == b.spec.NodeCIDR.String() && b.mine(n.SubnetId, n.Tags) {
-			if err := b.claimLate(ctx, taggedThing{subjectSubnet, sdk.ToString(n.SubnetId), "", tagMap(n.Tags)}); err != nil {
+		if sdk.ToString(n.CidrBlock) == p.cidr.String() && b.mine(n.SubnetId, n.Tags) {
+			if err := b.claimLate(ctx, taggedThing{b.subjectSubnet(p), sdk.ToString(n.SubnetId), b.spec.name(p), tagMap(n.Tags)}); err != nil {
 				return err
 			}
 			b.change(func(s *snapshot) { s.subnets = append(s.subnets, n) })
 			return nil
 		}
 	}
-	return fmt.Errorf("create subnet %s: another subnet of %s overlaps it: %w", b.spec.NodeCIDR, b.vpcID(), conflict)
+	return fmt.Errorf("create subnet %s: another subnet of %s overlaps it: %w", p.cidr, b.vpcID(), conflict)
 }
 
 func (b *builder) createGateway(ctx context.Context) error {
@@ -97,8 +97,8 @@ func (b *builder) adoptGateway(ctx context.Context, conflict error) error {
 	return conflict
 }
 
-func (b *builder) createTable(ctx context.Context) error {
-	tags := b.want("")
+func (b *builder) createTable(ctx context.Context, name string) error {
+	tags := b.want(name)
 	out, err := b.EC2.CreateRouteTable(ctx, &ec2.CreateRouteTableInput{
 		VpcId:             sdk.String(b.vpcID()),
 		TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeRouteTable, tags)},
@@ -231,15 +231,20 @@ func (b *builder) revoke(ctx context.Context, group string, p []types.IpPermissi
 	return nil
 }
 
-// putDefaultRoute makes the default route to the internet gateway, or replaces the existing one.
-func (b *builder) putDefaultRoute(ctx context.Context, table, gateway string) error {
-	all := sdk.String("0.0.0.0/0")
-	_, err := b.EC2.CreateRoute(ctx, &ec2.CreateRouteInput{RouteTableId: &table, DestinationCidrBlock: all, GatewayId: &gateway}, b.retryUntilKnown())
+// putDefaultRoute makes the default route to a gateway, or replaces the existing one. to has the gateway.
+func (b *builder) putDefaultRoute(ctx context.Context, table string, to ec2.CreateRouteInput) error {
+	to.RouteTableId, to.DestinationCidrBlock = &table, sdk.String(anywhere)
+	_, err := b.EC2.CreateRoute(ctx, &to, b.retryUntilKnown())
 	if IsCode(err, "RouteAlreadyExists") {
-		_, err = b.EC2.ReplaceRoute(ctx, &ec2.ReplaceRouteInput{RouteTableId: &table, DestinationCidrBlock: all, GatewayId: &gateway}, b.retryUntilKnown())
+		_, err = b.EC2.ReplaceRoute(ctx, &ec2.ReplaceRouteInput{
+			RouteTableId: to.RouteTableId, DestinationCidrBlock: to.DestinationCidrBlock, GatewayId: to.GatewayId, NatGatewayId: to.NatGatewayId,
+		}, b.retryUntilKnown())
 	}
 	if err != nil {
-		return fmt.Errorf("route 0.0.0.0/0 in %s: %w", table, err)
+		return fmt.Errorf("route %s in %s: %w", anywhere, table, err)
 	}
 	return nil
 }
+
+// anywhere is the destination of a default route.
+const anywhere = "0.0.0.0/0"

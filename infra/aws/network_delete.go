@@ -20,7 +20,8 @@ import (
 // and the error is a ClaimedError if that is the VPC, or a group in an adopted VPC.
 func (c *Client) DeleteNetwork(ctx context.Context, spec NetworkSpec) error {
 	spec.IgnoreRules = RuleFilter{} // others' rules are deleted with the groups
-	own := NetworkSpec{Cluster: spec.Cluster, Claim: spec.Claim, ownOnly: true}
+	spec.lookForNATGateways = true
+	own := NetworkSpec{Cluster: spec.Cluster, Claim: spec.Claim, ownOnly: true, lookForNATGateways: true}
 	s, err := c.takeSnapshot(ctx, spec)
 	if errors.Is(err, ErrNotFound) && !spec.adopts() {
 		s, err = c.takeSnapshot(ctx, own)
@@ -101,6 +102,12 @@ func (c *Client) deleteGroups(ctx context.Context, s snapshot) error {
 
 func (c *Client) deleteParts(ctx context.Context, s snapshot) error {
 	vpc := s.vpcID()
+	if err := c.deleteNATs(ctx, s.nats); err != nil {
+		return err
+	}
+	if err := c.releaseAddresses(ctx, s.natAddresses); err != nil {
+		return err
+	}
 	g, gctx := errgroup.WithContext(ctx)
 	if s.gateway != nil {
 		for _, w := range append(s.spare, *s.gateway) {
@@ -111,18 +118,16 @@ func (c *Client) deleteParts(ctx context.Context, s snapshot) error {
 	}
 	g.Go(func() error {
 		for _, n := range s.subnets {
-			_, err := c.EC2.DeleteSubnet(gctx, &ec2.DeleteSubnetInput{SubnetId: n.SubnetId}, c.retryUntilUnused())
-			if err = ignore(err, "InvalidSubnetID.NotFound"); err != nil {
-				return fmt.Errorf("delete subnet %s: %w", sdk.ToString(n.SubnetId), err)
+			if err := c.deleteSubnet(gctx, sdk.ToString(n.SubnetId)); err != nil {
+				return err
 			}
 		}
 		for _, t := range s.tables {
 			if !s.mine(t.RouteTableId, t.Tags) {
 				continue // the main table is deleted with the VPC
 			}
-			_, err := c.EC2.DeleteRouteTable(gctx, &ec2.DeleteRouteTableInput{RouteTableId: t.RouteTableId}, c.retryUntilUnused())
-			if err = ignore(err, "InvalidRouteTableID.NotFound"); err != nil {
-				return fmt.Errorf("delete route table %s: %w", sdk.ToString(t.RouteTableId), err)
+			if err := c.deleteTable(gctx, sdk.ToString(t.RouteTableId)); err != nil {
+				return err
 			}
 		}
 		return nil

@@ -23,12 +23,13 @@ type builder struct {
 	spec NetworkSpec
 	mu   sync.Mutex
 	snapshot
+	choice zoneChoice
 }
 
 // stages returns the functions that find differences, in the order in which they must be repaired:
 // each stage needs the results of the one before. The repairs within a stage are independent.
 func (b *builder) stages() []func() []repair {
-	return []func() []repair{b.findVPC, b.findParts, b.findSettings}
+	return []func() []repair{b.findVPC, b.findParts, b.findNATGateways, b.findSettings, b.findExcessNATs, b.findExcessSubnets, b.findExcessTables}
 }
 
 // EnsureNetwork makes the network, or completes and repairs an existing one. With an error it
@@ -109,7 +110,7 @@ func (c *Client) ObserveNetwork(ctx context.Context, spec NetworkSpec) (Network,
 // FindNetwork returns the network of a cluster by its tags, with the admin and NodePort networks
 // and the role of bastions that its groups allow, for an import.
 func (c *Client) FindNetwork(ctx context.Context, cluster string) (Network, NetworkSpec, error) {
-	spec := NetworkSpec{Cluster: cluster}
+	spec := NetworkSpec{Cluster: cluster, lookForNATGateways: true}
 	s, err := c.takeSnapshot(ctx, spec)
 	if err != nil {
 		return Network{}, spec, err
@@ -128,12 +129,10 @@ func (c *Client) FindNetwork(ctx context.Context, cluster string) (Network, Netw
 		return Network{}, spec, fmt.Errorf("network of cluster %s is in the adopted VPC %s, which cannot be imported by name alone",
 			cluster, sdk.ToString(out.SecurityGroups[0].VpcId))
 	}
-	n := s.network(cluster)
+	s.readLayout(&spec)
+	n := s.network(spec)
 	n.Claim = Held(tagMap(s.vpc.Tags))
 	spec.VPCCIDR = n.VPCCIDR
-	if len(n.Subnets) > 0 {
-		spec.NodeCIDR, spec.AvailabilityZone = n.Subnets[0].CIDR, n.Subnets[0].AvailabilityZone
-	}
 	for _, r := range rulesOf(s.groups[RoleLoadBalancer].IpPermissions) {
 		if r.from != portSSH || r.protocol != "tcp" {
 			continue
@@ -200,6 +199,8 @@ const (
 	subjectTable   = "route table"
 )
 
+func (b *builder) subjectSubnet(p place) string { return subjectSubnet + " " + b.spec.name(p) }
+
 func subjectGroup(role Role) string { return "security group " + string(role) }
 
 func (b *builder) findParts() []repair {
@@ -215,8 +216,10 @@ func (b *builder) findParts() []repair {
 	if b.spec.adopts() {
 		return out
 	}
-	if len(b.subnets) == 0 {
-		add(subjectSubnet, finding.Subnet, finding.Missing, b.createSubnet)
+	for _, p := range b.spec.places() {
+		if b.subnet(p.cidr) == nil {
+			add(b.subjectSubnet(p), finding.Subnet, finding.Missing, func(ctx context.Context) error { return b.createSubnet(ctx, p) })
+		}
 	}
 	switch {
 	case b.gateway == nil:
@@ -224,8 +227,12 @@ func (b *builder) findParts() []repair {
 	case !attachedTo(*b.gateway, b.vpcID()):
 		add(subjectGateway, finding.InternetGateway, finding.Detached, b.attachGateway)
 	}
-	if b.own() == nil {
-		add(subjectTable, finding.RouteTable, finding.Missing, b.createTable)
+	tables := b.ownTables()
+	names, _ := b.spec.tables()
+	for _, name := range names {
+		if tables[name] == nil {
+			add(subjectTable+" "+name, finding.RouteTable, finding.Missing, func(ctx context.Context) error { return b.createTable(ctx, name) })
+		}
 	}
 	return out
 }
@@ -236,31 +243,80 @@ func (b *builder) findSettings() []repair {
 	if b.spec.adopts() {
 		return out
 	}
-	add := func(f finding.Finding, fix func(context.Context) error) { out = append(out, repairOf(f, fix)) }
-	table := b.own()
-	for _, subnet := range b.subnets {
-		id := sdk.ToString(subnet.SubnetId)
-		if !sdk.ToBool(subnet.MapPublicIpOnLaunch) {
-			add(finding.Finding{Subject: subjectSubnet, Kind: finding.Subnet, Problem: finding.NoPublicIP}, func(ctx context.Context) error {
-				_, err := b.EC2.ModifySubnetAttribute(ctx, &ec2.ModifySubnetAttributeInput{
-					SubnetId: &id, MapPublicIpOnLaunch: &types.AttributeBooleanValue{Value: sdk.Bool(true)},
-				}, b.retryUntilKnown())
-				return err
-			})
+	for _, p := range b.spec.places() {
+		out = append(out, b.findSubnetSettings(p)...)
+	}
+	names, natOf := b.spec.tables()
+	for _, name := range names {
+		out = append(out, b.findDefaultRoute(name, natOf[name])...)
+	}
+	return out
+}
+
+// findSubnetSettings finds a subnet that gives machines public addresses against the specification, or
+// has another route table.
+func (b *builder) findSubnetSettings(p place) []repair {
+	subnet := b.subnet(p.cidr)
+	if subnet == nil {
+		return nil // a finding of its own
+	}
+	var out []repair
+	id, subject := sdk.ToString(subnet.SubnetId), b.subjectSubnet(p)
+	if sdk.ToBool(subnet.MapPublicIpOnLaunch) != p.public {
+		f := finding.Finding{Subject: subject, Kind: finding.Subnet, Problem: finding.NoPublicIP}
+		if !p.public {
+			f.Problem = finding.PublicIP
 		}
-		if table != nil && !associated(*table, id) {
-			add(finding.Finding{Subject: subjectTable, Kind: finding.RouteTable, Problem: finding.Detached}, func(ctx context.Context) error {
-				return b.associate(ctx, sdk.ToString(table.RouteTableId), id)
-			})
+		out = append(out, repairOf(f, func(ctx context.Context) error {
+			_, err := b.EC2.ModifySubnetAttribute(ctx, &ec2.ModifySubnetAttributeInput{
+				SubnetId: &id, MapPublicIpOnLaunch: &types.AttributeBooleanValue{Value: sdk.Bool(p.public)},
+			}, b.retryUntilKnown())
+			return err
+		}))
+	}
+	if table := b.ownTables()[p.table()]; table != nil && !associated(*table, id) {
+		f := finding.Finding{Subject: subjectTable + " " + p.table(), Kind: finding.RouteTable, Target: b.spec.name(p), Problem: finding.Detached}
+		out = append(out, repairOf(f, func(ctx context.Context) error {
+			return b.associate(ctx, sdk.ToString(table.RouteTableId), id)
+		}))
+	}
+	return out
+}
+
+// findDefaultRoute finds a default route of one of our tables that leads elsewhere than to the internet
+// gateway or to the NAT gateway.
+func (b *builder) findDefaultRoute(name string, natZone int) []repair {
+	table := b.ownTables()[name]
+	if table == nil {
+		return nil
+	}
+	id := sdk.ToString(table.RouteTableId)
+	var target string
+	put := func(ctx context.Context) error {
+		return b.putDefaultRoute(ctx, id, ec2.CreateRouteInput{GatewayId: &target})
+	}
+	if name == publicTable {
+		if b.gateway == nil {
+			return nil
+		}
+		target = sdk.ToString(b.gateway.InternetGatewayId)
+	} else {
+		nat := b.nat(natName(natZone))
+		if nat == nil {
+			return nil
+		}
+		target = sdk.ToString(nat.NatGatewayId)
+		put = func(ctx context.Context) error {
+			if err := b.natReady(ctx, target); err != nil {
+				return err
+			}
+			return b.putDefaultRoute(ctx, id, ec2.CreateRouteInput{NatGatewayId: &target})
 		}
 	}
-	if table != nil && b.gateway != nil {
-		gateway := sdk.ToString(b.gateway.InternetGatewayId)
-		for _, f := range diffDefaultRoute(*table, gateway) {
-			add(f, func(ctx context.Context) error {
-				return b.putDefaultRoute(ctx, sdk.ToString(table.RouteTableId), gateway)
-			})
-		}
+	var out []repair
+	for _, f := range diffDefaultRoute(*table, target) {
+		f.Subject = subjectTable + " " + name
+		out = append(out, repairOf(f, put))
 	}
 	return out
 }
@@ -306,6 +362,26 @@ func (b *builder) ruleRepairs(role Role, ids map[Role]string, missing, unexpecte
 	return out
 }
 
+// ownedNATParts returns our NAT gateways and their Elastic IPs.
+func (b *builder) ownedNATParts() []taggedThing {
+	var out []taggedThing
+	ids := b.natIDs(func(n NATGateway) string { return n.ID })
+	for _, n := range b.nats {
+		if natUsable(n) {
+			id := sdk.ToString(n.NatGatewayId)
+			name := nameOfPart(n.Tags, id, ids)
+			out = append(out, taggedThing{subjectNAT + " " + name, id, name, tagMap(n.Tags)})
+		}
+	}
+	ids = b.natIDs(func(n NATGateway) string { return n.AllocationID })
+	for _, a := range b.natAddresses {
+		id := sdk.ToString(a.AllocationId)
+		name := nameOfPart(a.Tags, id, ids)
+		out = append(out, taggedThing{"Elastic IP of " + name, id, name, tagMap(a.Tags)})
+	}
+	return out
+}
+
 // owned returns our resources with the tags they have.
 func (b *builder) owned() []taggedThing {
 	var out []taggedThing
@@ -318,16 +394,25 @@ func (b *builder) owned() []taggedThing {
 		return out
 	}
 	out = append(out, taggedThing{subjectVPC, b.vpcID(), "", tagMap(b.vpc.Tags)})
+	names := map[string]string{}
+	for _, p := range b.spec.places() {
+		names[p.cidr.String()] = b.spec.name(p)
+	}
 	for _, s := range b.subnets {
-		out = append(out, taggedThing{subjectSubnet, sdk.ToString(s.SubnetId), "", tagMap(s.Tags)})
+		tags := tagMap(s.Tags)
+		name, wanted := names[sdk.ToString(s.CidrBlock)]
+		if !wanted {
+			name = tags[TagResource]
+		}
+		out = append(out, taggedThing{subjectSubnet + " " + name, sdk.ToString(s.SubnetId), name, tags})
 	}
 	if b.gateway != nil {
 		out = append(out, taggedThing{subjectGateway, sdk.ToString(b.gateway.InternetGatewayId), "", tagMap(b.gateway.Tags)})
 	}
-	if t := b.own(); t != nil {
-		out = append(out, taggedThing{subjectTable, sdk.ToString(t.RouteTableId), "", tagMap(t.Tags)})
+	for name, t := range b.ownTables() {
+		out = append(out, taggedThing{subjectTable + " " + name, sdk.ToString(t.RouteTableId), name, tagMap(t.Tags)})
 	}
-	return out
+	return append(out, b.ownedNATParts()...)
 }
 
 type taggedThing struct {

@@ -18,6 +18,7 @@ var notYet = []string{
 	"InvalidVpcID.NotFound", "InvalidVpcId.NotFound", "InvalidSubnetID.NotFound", "InvalidSubnetId.NotFound",
 	"InvalidRouteTableID.NotFound", "InvalidRouteTableId.NotFound",
 	"InvalidInternetGatewayID.NotFound", "InvalidInternetGatewayId.NotFound", "Gateway.NotAttached",
+	"InvalidSubnet", "InvalidElasticIpID.NotFound", "InvalidNatGatewayID.NotFound", // of NAT gateways
 	"InvalidGroup.NotFound", "InvalidGroupId.NotFound", "InvalidInstanceID.NotFound", "InvalidNetworkInterfaceID.NotFound", "InvalidVolume.NotFound",
 	"InvalidAllocationID.NotFound", "InvalidAddressID.NotFound", "InvalidID",
 }

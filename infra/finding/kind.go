@@ -54,6 +54,7 @@ const (
 	Subnet               Kind = "subnet"
 	AdoptedSubnet        Kind = "adopted subnet"
 	InternetGateway      Kind = "internet gateway"
+	NATGateway           Kind = "NAT gateway"
 	RouteTable           Kind = "route table"
 	SecurityGroup        Kind = "security group"
 	Instance             Kind = "instance"
@@ -165,6 +166,7 @@ const (
 	Elsewhere   Problem = "elsewhere" // it is also there
 	Unbound     Problem = "unbound"   // found would start without it
 	NoPublicIP  Problem = "no public address"
+	PublicIP    Problem = "public address"
 	TooSmall    Problem = "too small"
 	Taken       Problem = "taken"
 	Full        Problem = "full"

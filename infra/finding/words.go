@@ -195,7 +195,9 @@ var vocabulary = map[Kind]words{
 	}},
 	Subnet: {how: map[Problem]string{
 		Missing:    "missing",
+		NotWanted:  "exists, not wanted any more",
 		NoPublicIP: "machines get no public address by default, wanted one",
+		PublicIP:   "machines get a public address by default, wanted none",
 	}},
 	AdoptedSubnet: {how: map[Problem]string{
 		Missing: "missing in {wanted}",
@@ -204,9 +206,14 @@ var vocabulary = map[Kind]words{
 		Missing:  "missing",
 		Detached: "not attached to the VPC",
 	}},
+	NATGateway: {how: map[Problem]string{
+		Missing:   "missing{ (cause)}",
+		NotWanted: "exists, not wanted any more",
+	}},
 	RouteTable: {how: map[Problem]string{
-		Missing:  "missing",
-		Detached: "not associated with the subnet",
+		Missing:   "missing",
+		NotWanted: "exists, not wanted any more",
+		Detached:  "not associated with subnet {target}",
 	}},
 	SecurityGroup: {how: map[Problem]string{
 		Missing: "missing",
@@ -291,8 +298,9 @@ var vocabulary = map[Kind]words{
 		Value:   "found {found:q}, wanted {wanted:q}",
 	}},
 	Address: {head: "Elastic IP {target}", how: map[Problem]string{
-		Detached: "not associated, wanted {wanted}",
-		Value:    "associated with {found}, wanted {wanted}",
+		Detached:  "not associated, wanted {wanted}",
+		Value:     "associated with {found}, wanted {wanted}",
+		NotWanted: "not used, not wanted any more",
 	}},
 	ReleasedAddress: {head: "{target} ({found})", how: map[Problem]string{
 		Missing: "released; an apply allocates another, and the endpoint changes",

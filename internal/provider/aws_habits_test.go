@@ -79,7 +79,7 @@ func TestTypeRefused(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	network, worker := c.instance("k8s_network"), c.instance("k8s_machine")
-	network.must(with(networkConfig(), values{"availability_zone": "us-east-1c", "instance_types": []any{"m5.large"}}))
+	network.must(with(networkConfig(), values{"availability_zones": []any{"us-east-1c"}, "instance_types": []any{"m5.large"}}))
 	config := with(workerConfig(network), values{"instance_type": "m5.large"})
 	worker.must(config)
 	runs := func(instanceType string) {
@@ -113,9 +113,9 @@ func TestZoneChosen(t *testing.T) {
 	}{
 		{"by itself", "us-east-1a", "", nil},
 		{"for types that every zone has", "us-east-1a", "", values{"instance_types": []any{"m5.large"}}},
-		{"named, types not", "us-east-1c", "", values{"availability_zone": "us-east-1c"}},
+		{"named, types not", "us-east-1c", "", values{"availability_zones": []any{"us-east-1c"}}},
 		{"named, without the type", "", "us-east-1c does not offer all of instance_types: m5.large is offered in us-east-1a, us-east-1b, us-east-1c; t3.small is offered in us-east-1a, us-east-1b.",
-			values{"availability_zone": "us-east-1c", "instance_types": []any{"t3.small", "m5.large"}}},
+			values{"availability_zones": []any{"us-east-1c"}, "instance_types": []any{"t3.small", "m5.large"}}},
 		{"unknown type", "", "m5.gigantic is not offered in this region", values{"instance_types": []any{"m5.gigantic"}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestZoneChosen(t *testing.T) {
 				return
 			}
 			network.must(with(networkConfig(), tc.more))
-			if zone := network.get("availability_zone"); zone != tc.zone {
+			if zone := fmt.Sprint(network.get("availability_zones")); zone != "["+tc.zone+"]" {
 				t.Errorf("the subnet is in %v", zone)
 			}
 			c = c.ends(t)

@@ -358,9 +358,12 @@ func either(steps ...func() string) string {
 	return ""
 }
 
-// policyNetwork is a network whose deletion does not wait for long.
+// policyNetwork is a network whose deletion does not wait for long. It has a NAT gateway, and workerConfig's
+// machine is in its public subnet.
 func policyNetwork() values {
-	return with(networkConfig(), values{"timeouts": values{"delete": "10s"}})
+	return with(networkConfig(), values{
+		"node_cidr": "10.240.8.0/24", "public_cidr": "10.240.0.0/24", "nat_gateways": "one", "timeouts": values{"delete": "10s"},
+	})
 }
 
 func said(err error) string {

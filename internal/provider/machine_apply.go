@@ -345,6 +345,7 @@ func (m machineModel) rootPerformance() performanceModel {
 // fill sets all computed attributes from the machine that was found.
 func (m *machineModel) fill(ctx context.Context, found infraaws.Machine) {
 	m.ID, m.ImageID = types.StringValue(found.ID), types.StringValue(found.ImageID)
+	m.SubnetID, m.AvailabilityZone = types.StringValue(found.SubnetID), types.StringValue(found.AvailabilityZone)
 	m.InstanceState, m.HostKey = types.StringValue(found.State), tf.OptionalString(found.HostKey)
 	if found.PrivateIP.IsValid() || m.PrivateIP.IsUnknown() {
 		m.PrivateIP = tf.OptionalAddr(found.PrivateIP)

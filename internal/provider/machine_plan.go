@@ -3,7 +3,6 @@ package provider
 import (
 	"context"
 	"fmt"
-	"net/netip"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/iptypes"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -42,7 +41,7 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 		return
 	}
 	network, _ := networkRef.Read(ctx, plan.Network, &resp.Diagnostics)
-	plan.check(ctx, req.Plan, network, &resp.Diagnostics)
+	plan.check(ctx, req.Plan, config, network, &resp.Diagnostics)
 	plan.TagsAll = r.data.planTags(plan.Tags, &resp.Diagnostics)
 	plan.planPower(config, network, &resp.Diagnostics)
 	plan.planRootVolume(ctx, req.Plan, config, state, &resp.Diagnostics)
@@ -63,6 +62,12 @@ func (r *machineResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 			plan.PublicIP = iptypes.NewIPv4AddressUnknown()
 			if config.PrivateIP.IsNull() {
 				plan.PrivateIP = iptypes.NewIPv4AddressUnknown()
+			}
+			if config.SubnetID.IsNull() {
+				plan.SubnetID = types.StringUnknown()
+			}
+			if config.AvailabilityZone.IsNull() {
+				plan.AvailabilityZone = types.StringUnknown()
 			}
 			r.planNew(ctx, config, &plan, &resp.Diagnostics)
 		} else {
@@ -156,16 +161,9 @@ func (m machineModel) host() hostModel {
 }
 
 // check adds errors for invalid values.
-func (m machineModel) check(ctx context.Context, p tfsdk.Plan, network networkRefModel, diags *diag.Diagnostics) {
-	nodes, vpc, pods := tf.Prefix(network.NodeCIDR), tf.Prefix(network.VPCCIDR), tf.Prefix(m.PodCIDR)
-	ranges := []netip.Prefix{nodes}
-	if subnets := network.subnets(ctx, diags); len(subnets) > 0 {
-		ranges = nil
-		for _, s := range subnets {
-			ranges = append(ranges, tf.Prefix(s.CIDR))
-		}
-	}
-	errs := infraaws.CheckPrivateIP(tf.Addr(m.PrivateIP), ranges)
+func (m machineModel) check(ctx context.Context, p tfsdk.Plan, config machineModel, network networkRefModel, diags *diag.Diagnostics) {
+	vpc, pods := tf.Prefix(network.VPCCIDR), tf.Prefix(m.PodCIDR)
+	errs := m.checkSubnet(ctx, config, network, diags)
 	if v := m.dataVolume(ctx, diags); v != nil {
 		errs = append(errs, infraaws.CheckMountPoint(v.MountPoint)...)
 	}
@@ -178,22 +176,6 @@ func (m machineModel) check(ctx context.Context, p tfsdk.Plan, network networkRe
 	}
 }
 
-// subnet returns the machine's subnet: the one that contains its private address, else the first.
-func (m machineModel) subnet(ctx context.Context, diags *diag.Diagnostics) subnetModel {
-	network, _ := networkRef.Read(ctx, m.Network, diags)
-	subnets := network.subnets(ctx, diags)
-	ip := tf.Addr(m.PrivateIP)
-	for _, s := range subnets {
-		if ip.IsValid() && tf.Prefix(s.CIDR).Contains(ip) {
-			return s
-		}
-	}
-	if len(subnets) > 0 {
-		return subnets[0]
-	}
-	return subnetModel{}
-}
-
 // movedNetwork reports whether the machine's VPC or subnet is replaced.
 func movedNetwork(ctx context.Context, before types.Object, now networkRefModel, was subnetModel, diags *diag.Diagnostics) bool {
 	old, ok := networkRef.Read(ctx, before, diags)
@@ -203,11 +185,11 @@ func movedNetwork(ctx context.Context, before types.Object, now networkRefModel,
 	if !now.VPCID.Equal(old.VPCID) {
 		return true
 	}
-	if now.Subnets.IsUnknown() {
+	if !tf.AllKnown(now.Subnets) {
 		return false // not known yet which subnets there will be; the apply finds out
 	}
 	for _, s := range now.subnets(ctx, diags) {
-		if s.ID.IsUnknown() || s.ID.Equal(was.ID) {
+		if s.ID.Equal(was.ID) {
 			return false
 		}
 	}

@@ -63,6 +63,8 @@ type machineModel struct {
 	RootThroughput    types.Int64          `tfsdk:"root_volume_throughput"`
 	DataVolume        types.Object         `tfsdk:"data_volume"`
 	AssociatePublicIP types.Bool           `tfsdk:"associate_public_ip_address"`
+	AvailabilityZone  types.String         `tfsdk:"availability_zone"`
+	SubnetID          types.String         `tfsdk:"subnet_id"`
 	InstanceProfile   types.String         `tfsdk:"instance_profile"`
 	SecurityGroupIDs  types.Set            `tfsdk:"security_group_ids"`
 	PowerState        types.String         `tfsdk:"power_state"`
@@ -120,9 +122,22 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"network": networkRef.Input("Network of the cluster: `k8s_network.<name>.ref`. Another VPC or subnet replaces the machine; another security group is set in place."),
 			"private_ip": schema.StringAttribute{
 				Optional: true, Computed: true, CustomType: iptypes.IPv4AddressType{},
-				MarkdownDescription: "Private IP address, within one of the network's `subnets` (for a VPC of the provider's own, that is `node_cidr`) and not one of the five addresses that AWS reserves in each subnet. A change replaces the " +
+				MarkdownDescription: "Private IP address, within one of the network's `subnets` and not one of the five addresses that AWS reserves in each subnet. A change replaces the " +
 					"machine. Default: AWS chooses an address at launch; set one to keep it when the machine is replaced.",
 				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
+			},
+			"availability_zone": schema.StringAttribute{
+				Optional: true, Computed: true,
+				MarkdownDescription: "Availability zone: one of the network's. The machine gets the zone's public subnet if `associate_public_ip_address` is true, otherwise its private one; if the zone has only one " +
+					"subnet, that one. A change replaces the machine. Default: the zone of `subnet_id` or of the subnet that contains `private_ip`, else the first one.",
+				Validators:    []validator.String{stringvalidator.LengthAtLeast(1)},
+				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
+			},
+			"subnet_id": schema.StringAttribute{
+				Optional: true, Computed: true,
+				MarkdownDescription: "Subnet: one of the network's. A change replaces the machine. Default: the one that contains `private_ip`, else one of `availability_zone`.",
+				Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
+				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
 			},
 			"pod_cidr": schema.StringAttribute{
 				Optional: true, CustomType: cidrtypes.IPv4PrefixType{},
@@ -168,7 +183,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"associate_public_ip_address": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
 				MarkdownDescription: "Whether the machine gets a public address at launch, at which the provider reaches it. Without one it needs `ssh.bastion` or a private connection, " +
-					"and another way to the internet. A change replaces the machine. Default: `true`.",
+					"and another way to the internet, such as `nat_gateways` of the network. With one it cannot be in a private subnet. A change replaces the machine. Default: `true`.",
 				PlanModifiers: []planmodifier.Bool{boolplanmodifier.RequiresReplace()},
 			},
 			"instance_profile": schema.StringAttribute{

@@ -295,18 +295,18 @@ func TestPartsDeleted(t *testing.T) {
 	}{
 		{"route table", func(t *testing.T, api *ec2.Client, network *instance) {
 			removeTable(t, api, network.get("vpc_id").(string))
-		}, "route table: missing"},
+		}, "route table public: missing"},
 		{"internet gateway", func(t *testing.T, api *ec2.Client, network *instance) {
 			removeGateway(t, api, network.get("vpc_id").(string))
 		}, "internet gateway: missing"},
 		{"subnet", func(t *testing.T, api *ec2.Client, network *instance) {
 			answer[*ec2.DeleteSubnetOutput](t)(api.DeleteSubnet(t.Context(), &ec2.DeleteSubnetInput{SubnetId: sdk.String(network.get("subnet_id").(string))}))
-		}, "subnet: missing"},
+		}, "subnet node-0: missing"},
 		{"all but the VPC", func(t *testing.T, api *ec2.Client, network *instance) {
 			removeTable(t, api, network.get("vpc_id").(string))
 			removeGateway(t, api, network.get("vpc_id").(string))
 			answer[*ec2.DeleteSubnetOutput](t)(api.DeleteSubnet(t.Context(), &ec2.DeleteSubnetInput{SubnetId: sdk.String(network.get("subnet_id").(string))}))
-		}, "internet gateway: missing\nroute table: missing\nsubnet: missing"},
+		}, "internet gateway: missing\nroute table public: missing\nsubnet node-0: missing"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

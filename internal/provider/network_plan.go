@@ -3,11 +3,15 @@ package provider
 import (
 	"context"
 	"net/netip"
+	"slices"
 
 	"github.com/hashicorp/terraform-plugin-framework-nettypes/cidrtypes"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
@@ -31,7 +35,7 @@ func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	if !adopts {
 		planDefault(config.VPCCIDR, &plan.VPCCIDR, defaultVPCCIDR)
 		planDefault(config.NodeCIDR, &plan.NodeCIDR, defaultSubnetCIDR)
-		addFieldErrors(ctx, req.Plan, infraaws.CheckNodeCIDR(tf.Prefix(plan.NodeCIDR), tf.Prefix(plan.VPCCIDR)), &resp.Diagnostics)
+		plan.planPublicCIDR(config)
 	}
 	for _, p := range tf.Prefixes(plan.AdminCIDRs) {
 		if p.Bits() == 0 {
@@ -43,62 +47,136 @@ func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 		resp.Diagnostics.AddAttributeWarning(path.Root("bastion_role"), "Pods reach SSH on every machine",
 			"A security group cannot tell a worker from the pods on it. Prefer a bastion of the role lb, on which no pods run.")
 	}
-	if req.State.Raw.IsNull() {
-		plan.NodeCIDRs = types.SetUnknown(cidrtypes.IPv4PrefixType{})
-		if !adopts && !plan.NodeCIDR.IsUnknown() {
-			plan.NodeCIDRs = tf.PrefixesValue([]netip.Prefix{tf.Prefix(plan.NodeCIDR)})
-		}
-		plan.SecurityGroupIDs = types.MapUnknown(types.StringType)
-		plan.Ref = plan.ref(ctx, types.ListUnknown(subnetRef.Type()))
-	} else {
-		var state networkModel
+	var state networkModel // without values if there is no network yet
+	if !req.State.Raw.IsNull() {
 		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
 		if req.Private != nil {
 			readHolding(ctx, req.Private, state.Claim, &resp.Diagnostics).checkImported("network", state.Cluster, plan.Cluster, "delete the network of that cluster", &resp.Diagnostics)
 		}
-		plan.planFromState(ctx, state, adopts)
 	}
+	if adopts {
+		plan.planAdopted(state)
+	} else {
+		if plan.planZones(config, state) {
+			resp.RequiresReplace.Append(path.Root("availability_zones"))
+		}
+		addFieldErrors(ctx, req.Plan, infraaws.CheckSubnets(plan.spec(networkPrivate{})), &resp.Diagnostics)
+		plan.planSubnets(ctx, state, &resp.Diagnostics)
+	}
+	plan.SecurityGroupIDs = state.SecurityGroupIDs
+	if len(state.SecurityGroupIDs.Elements()) != len(infraaws.Roles()) {
+		plan.SecurityGroupIDs = types.MapUnknown(types.StringType)
+	}
+	plan.Ref = plan.ref(ctx, plan.Subnets)
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
 
-// planFromState plans the values of the state, unless a part of the network is missing. The subnets
-// of an adopted VPC are those of the configuration.
-func (m *networkModel) planFromState(ctx context.Context, state networkModel, adopts bool) {
-	complete := len(state.SecurityGroupIDs.Elements()) == len(infraaws.Roles())
-	m.SecurityGroupIDs = state.SecurityGroupIDs
-	if !complete {
-		m.SecurityGroupIDs = types.MapUnknown(types.StringType)
-	}
-	m.SubnetID = state.SubnetID
-	sameSubnets := !state.SubnetID.IsNull()
+// planPublicCIDR plans the network of the public subnets beside private ones.
+func (m *networkModel) planPublicCIDR(config networkModel) {
 	switch {
-	case adopts:
-		sameSubnets = m.SubnetIDs.Equal(state.SubnetIDs)
-		if ids := m.SubnetIDs.Elements(); len(ids) == 0 || !ids[0].Equal(state.SubnetID) {
-			m.SubnetID, m.NodeCIDR, m.AvailabilityZone = types.StringUnknown(), cidrtypes.NewIPv4PrefixUnknown(), types.StringUnknown()
-		}
-	case sameSubnets:
-		m.SubnetIDs = state.SubnetIDs
+	case config.NATGateways.IsNull():
+		m.PublicCIDR = cidrtypes.NewIPv4PrefixNull()
+	case !config.PublicCIDR.IsNull() || !m.PublicCIDR.IsUnknown() && !m.PublicCIDR.IsNull():
+	case tf.AllKnown(m.VPCCIDR, m.NodeCIDR):
+		m.PublicCIDR = tf.OptionalPrefix(infraaws.DefaultPublicCIDR(tf.Prefix(m.VPCCIDR), tf.Prefix(m.NodeCIDR)))
 	default:
-		m.SubnetIDs, m.SubnetID = types.ListUnknown(types.StringType), types.StringUnknown()
+		m.PublicCIDR = cidrtypes.NewIPv4PrefixUnknown()
 	}
-	m.NodeCIDRs = state.NodeCIDRs
-	if !sameSubnets {
-		m.NodeCIDRs = types.SetUnknown(cidrtypes.IPv4PrefixType{})
+}
+
+// planZones plans the availability zones of our own VPC. It reports whether a zone that there is already
+// changes.
+func (m *networkModel) planZones(config, state networkModel) (replace bool) {
+	if config.Zones.IsUnknown() || config.ZoneCount.IsUnknown() {
+		m.Zones, m.ZoneCount = types.ListUnknown(types.StringType), types.Int64Unknown()
+		if !config.ZoneCount.IsUnknown() && !config.ZoneCount.IsNull() {
+			m.ZoneCount = config.ZoneCount
+		}
+		return false
 	}
-	ref, known := networkRef.Read(ctx, state.Ref, &diag.Diagnostics{})
-	if m.Ref = state.Ref; known && !ref.Paused.Equal(m.Paused) {
-		ref.Paused = m.Paused
-		m.Ref = networkRef.Value(ctx, ref)
+	zones := slices.Clone(config.Zones.Elements())
+	was := state.Zones.Elements()
+	if config.Zones.IsNull() {
+		count := max(1, int(config.ZoneCount.ValueInt64()))
+		zones = slices.Clone(was[:min(len(was), count)])
+		for len(zones) < count {
+			zones = append(zones, types.StringUnknown())
+		}
 	}
-	if complete && sameSubnets {
+	for i := range min(len(zones), len(was)) {
+		replace = replace || !zones[i].IsUnknown() && !zones[i].Equal(was[i])
+	}
+	m.Zones, m.ZoneCount = types.ListValueMust(types.StringType, zones), types.Int64Value(int64(len(zones)))
+	return replace
+}
+
+// planSubnets plans the subnets of our own VPC. Those of the state stay as they are.
+func (m *networkModel) planSubnets(ctx context.Context, state networkModel, diags *diag.Diagnostics) {
+	m.SubnetID, m.SubnetIDs, m.NodeCIDRs = types.StringUnknown(), types.ListUnknown(types.StringType), types.ListUnknown(cidrtypes.IPv4PrefixType{})
+	m.Subnets, m.NATIPs = types.ListUnknown(subnetRef.Type()), types.MapUnknown(types.StringType)
+	if state.VPCID.Equal(m.VPCID) && len(state.NATIPs.Elements()) == m.natCount() {
+		m.NATIPs = state.NATIPs
+	}
+	if m.Zones.IsUnknown() {
 		return
 	}
-	subnets := types.ListUnknown(subnetRef.Type())
-	if known, ok := state.Ref.Attributes()["subnets"].(types.List); ok && sameSubnets {
-		subnets = known
+	existing := map[string]subnetModel{}
+	if state.VPCID.Equal(m.VPCID) { // otherwise the network is replaced
+		known, _ := tf.Objects[subnetModel](ctx, state.Subnets, diags)
+		for _, s := range known {
+			existing[s.CIDR.ValueString()] = s
+		}
 	}
-	m.Ref = m.ref(ctx, subnets)
+	spec := m.spec(networkPrivate{})
+	zones := m.Zones.Elements()
+	var ids, cidrs, subnets []attr.Value
+	for i, cidr := range infraaws.PlannedSubnets(spec) {
+		if !cidr.IsValid() {
+			return // not known yet, or refused
+		}
+		s, exists := existing[cidr.String()]
+		if !exists {
+			zone, _ := zones[i%len(zones)].(types.String)
+			public := i >= len(zones) || spec.NATGateways == infraaws.NoNATGateways
+			s = subnetModel{ID: types.StringUnknown(), CIDR: tf.OptionalPrefix(cidr), AvailabilityZone: zone, Public: types.BoolValue(public)}
+		}
+		ids, cidrs, subnets = append(ids, s.ID), append(cidrs, s.CIDR), append(subnets, subnetRef.Value(ctx, s))
+	}
+	m.SubnetID, _ = ids[0].(types.String)
+	m.SubnetIDs, m.NodeCIDRs = types.ListValueMust(types.StringType, ids), types.ListValueMust(cidrtypes.IPv4PrefixType{}, cidrs)
+	m.Subnets = types.ListValueMust(subnetRef.Type(), subnets)
+}
+
+// natCount returns the number of wanted NAT gateways.
+func (m *networkModel) natCount() int {
+	switch infraaws.NATGateways(m.NATGateways.ValueString()) {
+	case infraaws.OneNATGateway:
+		return 1
+	case infraaws.NATGatewayPerZone:
+		return len(m.zones())
+	}
+	return 0
+}
+
+// planAdopted plans what is read from an adopted VPC.
+func (m *networkModel) planAdopted(state networkModel) {
+	m.PublicCIDR, m.NATIPs = cidrtypes.NewIPv4PrefixNull(), tf.StringMapValue(nil)
+	if m.SubnetIDs.Equal(state.SubnetIDs) && !state.SubnetID.IsNull() && state.VPCID.Equal(m.VPCID) {
+		m.SubnetID, m.NodeCIDR, m.NodeCIDRs, m.Zones, m.ZoneCount, m.Subnets = state.SubnetID, state.NodeCIDR, state.NodeCIDRs, state.Zones, state.ZoneCount, state.Subnets
+		return
+	}
+	m.NodeCIDRs, m.Subnets = types.ListUnknown(cidrtypes.IPv4PrefixType{}), types.ListUnknown(subnetRef.Type())
+	m.Zones, m.ZoneCount = types.ListUnknown(types.StringType), types.Int64Unknown()
+	if ids := m.SubnetIDs.Elements(); len(ids) > 0 && ids[0].Equal(state.SubnetID) {
+		m.SubnetID, m.NodeCIDR = state.SubnetID, state.NodeCIDR
+	} else {
+		m.SubnetID, m.NodeCIDR = types.StringUnknown(), cidrtypes.NewIPv4PrefixUnknown()
+	}
+}
+
+// privacyChanges makes a change between public and private subnets a replacement.
+func privacyChanges(_ context.Context, req planmodifier.StringRequest, resp *stringplanmodifier.RequiresReplaceIfFuncResponse) {
+	resp.RequiresReplace = req.StateValue.IsNull() != req.PlanValue.IsNull()
 }
 
 // ref returns the reference to the network.

@@ -23,13 +23,17 @@ import (
 
 // subnetModel is one of the subnets of a network.
 type subnetModel struct {
-	ID   types.String         `tfsdk:"id"`
-	CIDR cidrtypes.IPv4Prefix `tfsdk:"cidr"`
+	ID               types.String         `tfsdk:"id"`
+	CIDR             cidrtypes.IPv4Prefix `tfsdk:"cidr"`
+	AvailabilityZone types.String         `tfsdk:"availability_zone"`
+	Public           types.Bool           `tfsdk:"public"`
 }
 
 var subnetRef = tf.NewReference[subnetModel](map[string]schema.Attribute{
-	"id":   schema.StringAttribute{Required: true, MarkdownDescription: "Id of the subnet. Routes to pods are added to the route table that applies to it."},
-	"cidr": schema.StringAttribute{Required: true, CustomType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Network of the subnet."},
+	"id":                schema.StringAttribute{Required: true, MarkdownDescription: "Id of the subnet. Routes to pods are added to the route table that applies to it."},
+	"cidr":              schema.StringAttribute{Required: true, CustomType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Network of the subnet."},
+	"availability_zone": schema.StringAttribute{Optional: true, MarkdownDescription: "Availability zone of the subnet."},
+	"public":            schema.BoolAttribute{Optional: true, MarkdownDescription: "Whether the subnet's default route leads to an internet gateway; null if it does not in an adopted VPC."},
 })
 
 // networkRefModel is k8s_network.x.ref.

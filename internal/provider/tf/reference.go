@@ -47,6 +47,14 @@ func (r Reference[M]) Output(description string) schema.SingleNestedAttribute {
 	return schema.SingleNestedAttribute{Computed: true, MarkdownDescription: description, Attributes: outputs(r.attributes)}
 }
 
+// Outputs returns a computed attribute that holds a list of references.
+func (r Reference[M]) Outputs(description string) schema.ListNestedAttribute {
+	return schema.ListNestedAttribute{
+		Computed: true, MarkdownDescription: description,
+		NestedObject: schema.NestedAttributeObject{Attributes: outputs(r.attributes)},
+	}
+}
+
 // Value converts a model to an object. It panics if the model does not fit the declared attributes.
 func (r Reference[M]) Value(ctx context.Context, m M) types.Object {
 	o, diags := types.ObjectValueFrom(ctx, r.typ.AttrTypes, m)

@@ -1,0 +1,299 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/finding"
+)
+
+// NATGateway is a NAT gateway of a network.
+type NATGateway struct {
+	ID, AllocationID, AvailabilityZone string
+	// PublicIP is the address from which the machines behind it reach the internet.
+	PublicIP netip.Addr
+}
+
+// natBudget is several times what EC2 takes to make or to delete a NAT gateway, which is one or two
+// minutes.
+const natBudget = 10 * time.Minute
+
+// mayHaveNATGateways reports whether the network wants NAT gateways or may have some.
+func (s NetworkSpec) mayHaveNATGateways() bool {
+	return !s.adopts() && (s.NATGateways != NoNATGateways || len(s.Known.NATGateways) > 0 || s.lookForNATGateways)
+}
+
+// natParts returns the network's NAT gateways and their Elastic IPs, whoever's they are.
+func (c *Client) natParts(ctx context.Context, spec NetworkSpec, tagged []types.Filter) (nats []types.NatGateway, addresses []types.Address, err error) {
+	filters, mine := tagged, spec.mine()
+	if spec.Known.VPCID != "" {
+		filters = []types.Filter{filter("vpc-id", spec.Known.VPCID)} // they may have lost their tags
+	}
+	pages := ec2.NewDescribeNatGatewaysPaginator(c.EC2, &ec2.DescribeNatGatewaysInput{Filter: filters})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, n := range page.NatGateways {
+			if mine(n.NatGatewayId, n.Tags) {
+				nats = append(nats, n)
+			}
+		}
+	}
+	slices.SortFunc(nats, func(a, b types.NatGateway) int { return compareStrings(a.NatGatewayId, b.NatGatewayId) })
+	found, err := c.EC2.DescribeAddresses(ctx, &ec2.DescribeAddressesInput{Filters: tagged})
+	if err != nil {
+		return nil, nil, err
+	}
+	addresses = found.Addresses
+	var lost []string // those that have lost their tags
+	for _, n := range spec.Known.NATGateways {
+		if n.AllocationID != "" && !slices.ContainsFunc(addresses, func(a types.Address) bool { return sdk.ToString(a.AllocationId) == n.AllocationID }) {
+			lost = append(lost, n.AllocationID)
+		}
+	}
+	if len(lost) > 0 {
+		found, err := c.EC2.DescribeAddresses(ctx, &ec2.DescribeAddressesInput{Filters: []types.Filter{filter("allocation-id", lost...)}})
+		if err != nil {
+			return nil, nil, err
+		}
+		addresses = append(addresses, found.Addresses...)
+	}
+	return nats, addresses, nil
+}
+
+// natUsable reports whether a NAT gateway forwards, or is about to.
+func natUsable(n types.NatGateway) bool {
+	return n.State == types.NatGatewayStateAvailable || n.State == types.NatGatewayStatePending
+}
+
+// nameOfPart returns the name of a part by its tags, or else by what is known of it.
+func nameOfPart(tags []types.Tag, id string, known map[string]string) string {
+	for name, k := range known {
+		if k == id {
+			return name
+		}
+	}
+	return tagMap(tags)[TagResource]
+}
+
+// natIDs returns an id of each known NAT gateway, or of its Elastic IP, by name.
+func (s *snapshot) natIDs(of func(NATGateway) string) map[string]string {
+	out := map[string]string{}
+	for name, n := range s.known.NATGateways {
+		if id := of(n); id != "" {
+			out[name] = id
+		}
+	}
+	return out
+}
+
+// nat returns the usable NAT gateway with a name.
+func (s *snapshot) nat(name string) *types.NatGateway {
+	ids := s.natIDs(func(n NATGateway) string { return n.ID })
+	for i, n := range s.nats {
+		if natUsable(n) && nameOfPart(n.Tags, sdk.ToString(n.NatGatewayId), ids) == name {
+			return &s.nats[i]
+		}
+	}
+	return nil
+}
+
+// natGateways returns all usable NAT gateways by name.
+func (s *snapshot) natGateways() map[string]NATGateway {
+	ids := s.natIDs(func(n NATGateway) string { return n.ID })
+	zones := map[string]string{}
+	for _, subnet := range s.subnets {
+		zones[sdk.ToString(subnet.SubnetId)] = sdk.ToString(subnet.AvailabilityZone)
+	}
+	out := map[string]NATGateway{}
+	for _, n := range s.nats {
+		name := nameOfPart(n.Tags, sdk.ToString(n.NatGatewayId), ids)
+		if _, double := out[name]; double || !natUsable(n) {
+			continue
+		}
+		gateway := NATGateway{ID: sdk.ToString(n.NatGatewayId), AvailabilityZone: zones[sdk.ToString(n.SubnetId)]}
+		for _, a := range n.NatGatewayAddresses {
+			gateway.AllocationID = sdk.ToString(a.AllocationId)
+			gateway.PublicIP, _ = netip.ParseAddr(sdk.ToString(a.PublicIp))
+		}
+		out[name] = gateway
+	}
+	return out
+}
+
+const subjectNAT = "NAT gateway"
+
+// findNATGateways finds missing NAT gateways. They need the public subnets and an attached internet
+// gateway.
+func (b *builder) findNATGateways() []repair {
+	var out []repair
+	for _, zone := range b.spec.natZones() {
+		name := natName(zone)
+		if b.nat(name) != nil {
+			continue
+		}
+		f := finding.Finding{Subject: subjectNAT + " " + name, Kind: finding.NATGateway, Problem: finding.Missing}
+		for _, n := range b.nats {
+			if n.State == types.NatGatewayStateFailed && tagMap(n.Tags)[TagResource] == name {
+				f.Cause = natFailure(n)
+			}
+		}
+		out = append(out, repairOf(f, func(ctx context.Context) error { return b.createNAT(ctx, zone) }))
+	}
+	return out
+}
+
+// natFailure says why a NAT gateway has failed.
+func natFailure(n types.NatGateway) string {
+	return fmt.Sprintf("%s failed: %s: %s", sdk.ToString(n.NatGatewayId), sdk.ToString(n.FailureCode), sdk.ToString(n.FailureMessage))
+}
+
+// createNAT makes a zone's NAT gateway in its public subnet. It uses the Elastic IP of one that was
+// deleted, so that the cluster keeps the address from which others know it.
+func (b *builder) createNAT(ctx context.Context, zone int) error {
+	i := slices.IndexFunc(b.spec.places(), func(p place) bool { return p.public && p.zone == zone })
+	subnet := b.subnet(b.spec.places()[i].cidr)
+	if subnet == nil {
+		return errors.New("it has no public subnet")
+	}
+	name := natName(zone)
+	address, err := b.natAddress(ctx, name)
+	if err != nil {
+		return err
+	}
+	tags := b.want(name)
+	out, err := b.EC2.CreateNatGateway(ctx, &ec2.CreateNatGatewayInput{
+		SubnetId: subnet.SubnetId, AllocationId: address.AllocationId, ConnectivityType: types.ConnectivityTypePublic,
+		TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeNatgateway, tags)},
+	}, b.retryUntilKnown())
+	if err != nil {
+		return fmt.Errorf("create: %w", err)
+	}
+	made := *out.NatGateway
+	made.Tags = ec2Tags(tags)
+	if len(made.NatGatewayAddresses) == 0 {
+		made.NatGatewayAddresses = []types.NatGatewayAddress{{AllocationId: address.AllocationId, PublicIp: address.PublicIp}}
+	}
+	b.change(func(s *snapshot) { s.nats = append(s.nats, made) })
+	return b.natReady(ctx, sdk.ToString(made.NatGatewayId))
+}
+
+// natAddress returns the Elastic IP for a NAT gateway: an unused one of ours, or a new one. It waits for
+// one that a NAT gateway has which is being deleted.
+func (b *builder) natAddress(ctx context.Context, name string) (types.Address, error) {
+	ids := b.natIDs(func(n NATGateway) string { return n.AllocationID })
+	for _, a := range b.natAddresses {
+		id := sdk.ToString(a.AllocationId)
+		if nameOfPart(a.Tags, id, ids) != name {
+			continue
+		}
+		i := slices.IndexFunc(b.nats, func(n types.NatGateway) bool {
+			return n.State == types.NatGatewayStateDeleting && len(n.NatGatewayAddresses) > 0 && sdk.ToString(n.NatGatewayAddresses[0].AllocationId) == id
+		})
+		switch {
+		case i >= 0:
+			ctx, cancel := context.WithTimeoutCause(ctx, natBudget, fmt.Errorf("not within %s", natBudget))
+			defer cancel()
+			return a, b.natGone(ctx, sdk.ToString(b.nats[i].NatGatewayId))
+		case sdk.ToString(a.AssociationId) == "":
+			return a, nil
+		}
+	}
+	tags := b.want(name)
+	out, err := b.EC2.AllocateAddress(ctx, &ec2.AllocateAddressInput{
+		Domain: types.DomainTypeVpc, TagSpecifications: []types.TagSpecification{specification(types.ResourceTypeElasticIp, tags)},
+	})
+	if err != nil {
+		return types.Address{}, fmt.Errorf("allocate its Elastic IP: %w", err)
+	}
+	made := types.Address{AllocationId: out.AllocationId, PublicIp: out.PublicIp, Tags: ec2Tags(tags)}
+	b.change(func(s *snapshot) { s.natAddresses = append(s.natAddresses, made) })
+	return made, nil
+}
+
+// natReady waits until a NAT gateway forwards.
+func (c *Client) natReady(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, natBudget, fmt.Errorf("not within %s", natBudget))
+	defer cancel()
+	return poll(ctx, "wait until it is available", func(ctx context.Context) (bool, string, error) {
+		n, err := c.describeNAT(ctx, id)
+		switch {
+		case err != nil:
+			return false, "", err
+		case n == nil:
+			return false, id + " is not known yet", nil
+		case n.State == types.NatGatewayStateFailed:
+			return false, "", errors.New(natFailure(*n))
+		case !natUsable(*n):
+			return false, "", fmt.Errorf("%s is %s", id, n.State)
+		}
+		return n.State == types.NatGatewayStateAvailable, fmt.Sprintf("%s is %s", id, n.State), nil
+	})
+}
+
+// describeNAT returns a NAT gateway; nil if EC2 does not know it, or not yet.
+func (c *Client) describeNAT(ctx context.Context, id string) (*types.NatGateway, error) {
+	out, err := c.EC2.DescribeNatGateways(ctx, &ec2.DescribeNatGatewaysInput{NatGatewayIds: []string{id}})
+	if err != nil {
+		return nil, ignore(err, "NatGatewayNotFound", "InvalidNatGatewayID.NotFound")
+	}
+	for _, n := range out.NatGateways {
+		return &n, nil
+	}
+	return nil, nil
+}
+
+// deleteNATs deletes NAT gateways and waits until they are gone: until then they keep their subnet and
+// their Elastic IP, which keeps the internet gateway.
+func (c *Client) deleteNATs(ctx context.Context, nats []types.NatGateway) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, natBudget, fmt.Errorf("not within %s", natBudget))
+	defer cancel()
+	g, gctx := errgroup.WithContext(ctx)
+	for _, n := range nats {
+		if n.State == types.NatGatewayStateDeleted || n.State == types.NatGatewayStateFailed { // EC2 forgets them by itself
+			continue
+		}
+		id := sdk.ToString(n.NatGatewayId)
+		g.Go(func() error {
+			_, err := c.EC2.DeleteNatGateway(gctx, &ec2.DeleteNatGatewayInput{NatGatewayId: &id}, c.retryUntilUnused())
+			if err = ignore(err, "NatGatewayNotFound"); err != nil {
+				return fmt.Errorf("delete NAT gateway %s: %w", id, err)
+			}
+			return c.natGone(gctx, id)
+		})
+	}
+	return g.Wait()
+}
+
+// natGone waits until a NAT gateway is deleted.
+func (c *Client) natGone(ctx context.Context, id string) error {
+	return poll(ctx, "wait until NAT gateway "+id+" is deleted", func(ctx context.Context) (bool, string, error) {
+		now, err := c.describeNAT(ctx, id)
+		if err != nil || now == nil {
+			return err == nil, "", err
+		}
+		return now.State == types.NatGatewayStateDeleted, "it is " + string(now.State), nil
+	})
+}
+
+func (c *Client) releaseAddresses(ctx context.Context, addresses []types.Address) error {
+	for _, a := range addresses {
+		_, err := c.EC2.ReleaseAddress(ctx, &ec2.ReleaseAddressInput{AllocationId: a.AllocationId}, c.retryUntilUnused())
+		if err = ignore(err, "InvalidAllocationID.NotFound"); err != nil {
+			return fmt.Errorf("release Elastic IP %s of a NAT gateway: %w", strings.Join([]string{sdk.ToString(a.AllocationId), sdk.ToString(a.PublicIp)}, " "), err)
+		}
+	}
+	return nil
+}
