@@ -30,7 +30,6 @@ func Example() {
 		Cluster:    "demo",
 		VPCCIDR:    netip.MustParsePrefix("10.240.0.0/16"),
 		NodeCIDR:   netip.MustParsePrefix("10.240.0.0/24"),
-		Zones:      []string{""},
 		AdminCIDRs: []netip.Prefix{netip.MustParsePrefix("198.51.100.7/32")},
 	})
 	if err != nil {

@@ -33,8 +33,8 @@ type NetworkSpec struct {
 	// same size that follow. PublicCIDR, likewise, is the public subnet of the first zone if the others
 	// are private.
 	VPCCIDR, NodeCIDR, PublicCIDR netip.Prefix
-	// Zones are the availability zones, at least one. An empty name stands for one that offers the
-	// instance types and is none of the others.
+	// Zones are the availability zones. An empty name stands for one that offers the instance types and
+	// is none of the others. No zones at all are the same as one with an empty name.
 	Zones       []string
 	NATGateways NATGateways
 	// InstanceTypes are those that the zones of new subnets have to offer; empty means
@@ -385,7 +385,7 @@ func (s *snapshot) network(spec NetworkSpec) Network {
 		}
 	} else {
 		tables := s.ownTables()
-		n.Zones = slices.Clone(spec.Zones)
+		n.Zones = slices.Clone(spec.zones())
 		for _, p := range spec.places() {
 			if subnet := s.subnet(p.cidr); subnet != nil {
 				n.Zones[p.zone] = sdk.ToString(subnet.AvailabilityZone)

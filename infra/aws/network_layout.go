@@ -35,16 +35,24 @@ type place struct {
 	cidr   netip.Prefix
 }
 
+// zones returns the wanted zones: one to be chosen if none are specified.
+func (s NetworkSpec) zones() []string {
+	if len(s.Zones) == 0 {
+		return []string{""}
+	}
+	return s.Zones
+}
+
 // places returns the subnets of a VPC of our own: one for the machines in each zone, then the public
 // ones beside private ones.
 func (s NetworkSpec) places() []place {
 	var out []place
 	private := s.NATGateways != NoNATGateways
-	for zone := range s.Zones {
+	for zone := range s.zones() {
 		out = append(out, place{zone, !private, nthPrefix(s.NodeCIDR, zone)})
 	}
 	if private {
-		for zone := range s.Zones {
+		for zone := range s.zones() {
 			out = append(out, place{zone, true, nthPrefix(s.PublicCIDR, zone)})
 		}
 	}
@@ -93,8 +101,8 @@ func (s NetworkSpec) natZones() []int {
 	case OneNATGateway:
 		return []int{0}
 	case NATGatewayPerZone:
-		out := make([]int, len(s.Zones))
-		for zone := range s.Zones {
+		out := make([]int, len(s.zones()))
+		for zone := range s.zones() {
 			out[zone] = zone
 		}
 		return out

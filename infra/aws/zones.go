@@ -58,7 +58,7 @@ func (b *builder) chosenZones(ctx context.Context) ([]string, error) {
 	if b.choice.zones != nil {
 		return b.choice.zones, nil
 	}
-	existing := make([]string, len(b.spec.Zones))
+	existing := make([]string, len(b.spec.zones()))
 	b.change(func(s *snapshot) {
 		for _, p := range b.spec.places() {
 			if n := s.subnet(p.cidr); n != nil {
@@ -81,8 +81,8 @@ func (c *Client) chooseZones(ctx context.Context, spec NetworkSpec, existing []s
 		if zones[i] != "" {
 			continue
 		}
-		if missing++; spec.Zones[i] != "" {
-			zones[i] = spec.Zones[i]
+		if missing++; spec.zones()[i] != "" {
+			zones[i] = spec.zones()[i]
 			named++
 		}
 	}

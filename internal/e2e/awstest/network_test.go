@@ -174,7 +174,7 @@ func TestNetworkDrift(t *testing.T) {
 		"the way out deleted", func() error {
 			_, err := api.DeleteRoute(ctx, &ec2.DeleteRouteInput{RouteTableId: &n.Subnets[0].RouteTableID, DestinationCidrBlock: sdk.String("0.0.0.0/0")})
 			return err
-		}, "route table", "route 0.0.0.0/0: missing, wanted " + n.InternetGatewayID, []string{"CreateRoute"},
+		}, "route table public", "route 0.0.0.0/0: missing, wanted " + n.InternetGatewayID, []string{"CreateRoute"},
 	}, {
 		"the gateway detached", func() error {
 			_, err := api.DetachInternetGateway(ctx, &ec2.DetachInternetGatewayInput{InternetGatewayId: &n.InternetGatewayID, VpcId: &n.VPCID})
@@ -186,7 +186,7 @@ func TestNetworkDrift(t *testing.T) {
 				SubnetId: &n.Subnets[0].ID, MapPublicIpOnLaunch: &types.AttributeBooleanValue{Value: sdk.Bool(false)},
 			})
 			return err
-		}, "subnet", "machines get no public address by default, wanted one", []string{"ModifySubnetAttribute"},
+		}, "subnet node-0", "machines get no public address by default, wanted one", []string{"ModifySubnetAttribute"},
 	}, {
 		"a tag changed", func() error {
 			_, err := api.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{n.VPCID}, Tags: []types.Tag{{Key: sdk.String("owner"), Value: sdk.String("nobody")}}})
@@ -205,7 +205,7 @@ func TestNetworkDrift(t *testing.T) {
 			}
 			_, err = api.DisassociateRouteTable(ctx, &ec2.DisassociateRouteTableInput{AssociationId: out.RouteTables[0].Associations[0].RouteTableAssociationId})
 			return err
-		}, "route table", "not associated with the subnet", []string{"AssociateRouteTable"},
+		}, "route table public", "not associated with subnet node-0", []string{"AssociateRouteTable"},
 	}} {
 		t.Run(test.name, func(t *testing.T) {
 			if err := test.damage(); err != nil {

@@ -212,7 +212,7 @@ func waysIn() []damage {
 			says: []string{`Elastic IP [\d.]+: not associated, wanted i-\w+`},
 		},
 		{
-			name: "way to the internet deleted", resource: network, thing: "route table",
+			name: "way to the internet deleted", resource: network, thing: "route table public",
 			hurt: func(t *testing.T, w *world) { w.deleteRoute(t, "0.0.0.0/0") }, look: seeRoutes,
 			says: []string{`route 0\.0\.0\.0/0: missing, wanted igw-\w+`},
 		},

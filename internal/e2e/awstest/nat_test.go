@@ -1,0 +1,66 @@
+package awstest
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"testing"
+
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
+)
+
+// privateSpec is a network with private subnets in two zones and a NAT gateway in each.
+func privateSpec() infraaws.NetworkSpec {
+	spec := networkSpec()
+	spec.Zones, spec.NATGateways, spec.PublicCIDR = []string{"", ""}, infraaws.NATGatewayPerZone, netip.MustParsePrefix("10.240.128.0/28")
+	return spec
+}
+
+// TestPrivateNetworkKilledAnywhere kills the process at every call of the creation of a private network,
+// before the call arrives or after it took effect. The next run ends with the same network, without a
+// second NAT gateway or Elastic IP, and its deletion leaves nothing.
+func TestPrivateNetworkKilledAnywhere(t *testing.T) {
+	t.Parallel()
+	account, counted := newAccount(t), &wire{}
+	n, err := account.client(counted).EnsureNetwork(deadline(t), privateSpec())
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := counted.count()
+	deleted := privateSpec()
+	deleted.Known = n
+	if err := account.client(&wire{}).DeleteNetwork(deadline(t), deleted); err != nil {
+		t.Fatal(err)
+	}
+	account.Empty()
+	for at := range calls {
+		for _, arrives := range []bool{false, true} {
+			t.Run(fmt.Sprintf("call %d arrives %v", at+1, arrives), func(t *testing.T) {
+				t.Parallel()
+				a := newAccount(t)
+				ctx, cancel := context.WithCancel(deadline(t))
+				defer cancel()
+				dying := &wire{dieAt: at + 1, arrives: arrives, cancel: cancel}
+				if _, err := a.client(dying).EnsureNetwork(ctx, privateSpec()); err == nil {
+					t.Skipf("it made only %d calls this time", dying.count()) // how often it polls varies
+				}
+				ctx = deadline(t)
+				c := a.client(&wire{})
+				n, err := c.EnsureNetwork(ctx, privateSpec())
+				if err != nil {
+					t.Fatalf("after %v: %v", dying.calls, err)
+				}
+				unchanged(ctx, t, c, privateSpec(), n)
+				if o := a.Cloud.Overview(); len(o.VPCs) != 1 || len(o.Gateways) != 1 || len(o.NATGateways) != 2 || len(o.Addresses) != 2 {
+					t.Errorf("after dying at %v: %d VPCs, %d gateways, %d NAT gateways, %d addresses", dying.calls, len(o.VPCs), len(o.Gateways), len(o.NATGateways), len(o.Addresses))
+				}
+				known := privateSpec()
+				known.Known = n
+				if err := c.DeleteNetwork(ctx, known); err != nil {
+					t.Fatal(err)
+				}
+				a.Empty()
+			})
+		}
+	}
+}
