@@ -92,16 +92,16 @@ func TestTypeRefused(t *testing.T) {
 			t.Errorf("the machine is %s, a %s", i.State.Name, i.InstanceType)
 		}
 	}
-	mention(t, worker.attempt(with(config, values{"instance_type": "t3.small"})), "start it as t3.small", "Unsupported", "t3.small is offered in us-east-1a, us-east-1b.")
+	mention(t, worker.attempt(with(config, values{"instance_type": "t3.small"})), "start it as t3.small", "Unsupported", "t3.small is offered in us-east-1a, us-east-1b, us-east-1d.")
 	runs("m5.large")
 	c.account.Fault(fault.Fault{Kind: fault.Capacity, Action: "StartInstances", Count: 1})
-	mention(t, worker.attempt(with(config, values{"instance_type": "m5.xlarge"})), "InsufficientInstanceCapacity", "m5.xlarge is offered in us-east-1a, us-east-1b, us-east-1c.", "no capacity")
+	mention(t, worker.attempt(with(config, values{"instance_type": "m5.xlarge"})), "InsufficientInstanceCapacity", "m5.xlarge is offered in us-east-1a, us-east-1b, us-east-1c, us-east-1d.", "no capacity")
 	runs("m5.large")
 	worker.refresh()
 	worker.settled(config)
 	other := c.instance("k8s_machine")
 	mention(t, other.attempt(with(workerConfig(network), values{"name": "worker-1", "private_ip": "10.240.0.21", "instance_type": "t3.small"})),
-		"Unsupported", "t3.small is offered in us-east-1a, us-east-1b.")
+		"Unsupported", "t3.small is offered in us-east-1a, us-east-1b, us-east-1d.")
 }
 
 // TestZoneChosen: the subnet is made in a zone that offers the instance types.
@@ -114,7 +114,7 @@ func TestZoneChosen(t *testing.T) {
 		{"by itself", "us-east-1a", "", nil},
 		{"for types that every zone has", "us-east-1a", "", values{"instance_types": []any{"m5.large"}}},
 		{"named, types not", "us-east-1c", "", values{"availability_zones": []any{"us-east-1c"}}},
-		{"named, without the type", "", "us-east-1c does not offer all of instance_types: m5.large is offered in us-east-1a, us-east-1b, us-east-1c; t3.small is offered in us-east-1a, us-east-1b.",
+		{"named, without the type", "", "us-east-1c does not offer all of instance_types: m5.large is offered in us-east-1a, us-east-1b, us-east-1c, us-east-1d; t3.small is offered in us-east-1a, us-east-1b, us-east-1d.",
 			values{"availability_zones": []any{"us-east-1c"}, "instance_types": []any{"t3.small", "m5.large"}}},
 		{"unknown type", "", "m5.gigantic is not offered in this region", values{"instance_types": []any{"m5.gigantic"}}},
 	} {

@@ -136,7 +136,7 @@ func TestCapacityRunsOut(t *testing.T) {
 	}
 	for n, said := range failed {
 		mention(t, said, fmt.Sprintf("Cannot make machine worker-%d: machine worker-%d: launch t3.small", n, n), "in us-east-1a:", "InsufficientInstanceCapacity",
-			"t3.small is offered in us-east-1a, us-east-1b.", "run apply again later", "another instance_type, a subnet in another zone, or fewer machines")
+			"t3.small is offered in us-east-1a, us-east-1b, us-east-1d.", "run apply again later", "another instance_type, a subnet in another zone, or fewer machines")
 		if !f.machines[n].state.IsNull() {
 			t.Errorf("machine %d failed and is in the state", n)
 		}

@@ -251,7 +251,7 @@ func TestZonesDiffer(t *testing.T) {
 			t.Errorf("EC2 chose %s, which has t3.small", *any.AvailabilityZone)
 		}
 	}
-	if len(offerings) != 5 {
+	if len(offerings) != 7 {
 		t.Errorf("offered: %+v", offerings)
 	}
 	_, err := l.RunInstances(ctx, in)

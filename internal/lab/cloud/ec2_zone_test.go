@@ -14,7 +14,7 @@ func TestZoneOfSubnet(t *testing.T) {
 	l := newLab(t)
 	s := l.site(t)
 	ctx := t.Context()
-	for n, zone := range []string{"us-east-1a", "us-east-1b", "us-east-1c"} {
+	for n, zone := range []string{"us-east-1a", "us-east-1b", "us-east-1c", "us-east-1d"} {
 		found := must[*awsec2.DescribeAvailabilityZonesOutput](t)(l.DescribeAvailabilityZones(ctx, &awsec2.DescribeAvailabilityZonesInput{Filters: []types.Filter{filter("zone-name", zone), filter("state", "available")}})).AvailabilityZones
 		if len(found) != 1 {
 			t.Fatalf("%s: %+v", zone, found)
@@ -31,7 +31,7 @@ func TestZoneOfSubnet(t *testing.T) {
 		if *i.Placement.AvailabilityZone != zone || len(volumes) != 2 || len(interfaces) != 1 {
 			t.Errorf("%s: the instance is in %s, %d volumes and %d interfaces in its subnet's", zone, *i.Placement.AvailabilityZone, len(volumes), len(interfaces))
 		}
-		elsewhere := []string{"us-east-1b", "us-east-1c", "us-east-1a"}[n]
+		elsewhere := []string{"us-east-1b", "us-east-1c", "us-east-1d", "us-east-1a"}[n]
 		volume := must[*awsec2.CreateVolumeOutput](t)(l.CreateVolume(ctx, &awsec2.CreateVolumeInput{AvailabilityZone: &elsewhere, Size: aws.Int32(1)}))
 		_, err := l.AttachVolume(ctx, &awsec2.AttachVolumeInput{VolumeId: volume.VolumeId, InstanceId: i.InstanceId, Device: aws.String("/dev/sdg")})
 		refused(t, err, "InvalidVolume.ZoneMismatch")

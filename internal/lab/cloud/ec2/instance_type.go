@@ -53,8 +53,11 @@ var notOffered = map[string][]string{"c": {"t3", "t3a", "m7i"}}
 // offered reports whether a zone has a type.
 func offered(name, zone string) bool {
 	family, _, _ := strings.Cut(name, ".")
-	return !slices.Contains(notOffered[zone[len(zone)-1:]], family)
+	return !slices.Contains(lacking(zone), family)
 }
+
+// lacking returns the families that a zone lacks.
+func lacking(zone string) []string { return notOffered[zone[len(zone)-1:]] }
 
 // checkOffered refuses to run a type in a zone that lacks it. EC2 finds that at a launch or start,
 // not when a type is changed.

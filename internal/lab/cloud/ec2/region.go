@@ -1,6 +1,7 @@
 package ec2
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +17,7 @@ var regionActions = map[string]action{
 
 // zones returns the region's availability zones.
 func (c *Compute) zones() []string {
-	return []string{c.cfg.Region + "a", c.cfg.Region + "b", c.cfg.Region + "c"}
+	return []string{c.cfg.Region + "a", c.cfg.Region + "b", c.cfg.Region + "c", c.cfg.Region + "d"}
 }
 
 // Zones returns the names of the region's availability zones.
@@ -35,7 +36,9 @@ func (c *Compute) zoneID(zone string) string {
 // zone returns the zone with a name and id. If both are empty, EC2 chooses any of its zones: here
 // the one that lacks the most instance types.
 func (c *Compute) zone(name, id string) (string, error) {
-	for _, z := range slices.Backward(c.zones()) {
+	poorest := c.zones()
+	slices.SortStableFunc(poorest, func(a, b string) int { return cmp.Compare(len(lacking(b)), len(lacking(a))) })
+	for _, z := range poorest {
 		if (name == "" || name == z) && (id == "" || id == c.zoneID(z)) {
 			return z, nil
 		}
