@@ -83,16 +83,17 @@ func (a *Account) newControl() http.Handler {
 	mux.HandleFunc("GET /_lab/faults", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, a.faults.List()) })
 	mux.HandleFunc("POST /_lab/faults", a.addFault)
 	mux.HandleFunc("DELETE /_lab/faults", func(w http.ResponseWriter, _ *http.Request) {
-		a.faults.Clear()
-		a.compute.FaultsChanged()
+		a.changeFaults(a.faults.Clear)
 		w.WriteHeader(http.StatusNoContent)
 	})
 	mux.HandleFunc("DELETE /_lab/faults/{id}", func(w http.ResponseWriter, r *http.Request) {
-		if id, err := strconv.Atoi(r.PathValue("id")); err != nil || !a.faults.Remove(id) {
+		id, err := strconv.Atoi(r.PathValue("id"))
+		known := false
+		a.changeFaults(func() { known = err == nil && a.faults.Remove(id) })
+		if !known {
 			refuse(w, http.StatusNotFound, fmt.Errorf("there is no fault %s", r.PathValue("id")))
 			return
 		}
-		a.compute.FaultsChanged()
 		w.WriteHeader(http.StatusNoContent)
 	})
 	return mux
@@ -167,12 +168,13 @@ func (a *Account) addFault(w http.ResponseWriter, r *http.Request) {
 			refuse(w, http.StatusBadRequest, fmt.Errorf("there is no zone %q: the lab has %s", in.Zone, strings.Join(zones, ", ")))
 			return
 		}
-		f, err := a.faults.Add(in.Fault, a.cfg.Clock.Now())
+		var f fault.Fault
+		var err error
+		a.changeFaults(func() { f, err = a.faults.Add(in.Fault, a.cfg.Clock.Now()) })
 		if err != nil {
 			refuse(w, http.StatusBadRequest, err)
 			return
 		}
-		a.compute.FaultsChanged()
 		reply(w, http.StatusCreated, f)
 	}
 }
@@ -185,4 +187,20 @@ func reply(w http.ResponseWriter, status int, body any) {
 
 func refuse(w http.ResponseWriter, status int, err error) {
 	reply(w, status, map[string]string{"error": err.Error()})
+}
+
+// changeFaults changes the faults, and the network if other zones are cut off afterwards.
+func (a *Account) changeFaults(change func()) {
+	before := a.cutZones()
+	change()
+	if !slices.Equal(before, a.cutZones()) {
+		a.compute.FaultsChanged()
+	}
+}
+
+func (a *Account) cutZones() []string {
+	return slices.DeleteFunc(a.compute.Zones(), func(zone string) bool {
+		_, cut := a.faults.ZoneCut(zone)
+		return !cut
+	})
 }
