@@ -31,7 +31,7 @@ func (b *builder) findExcessNATs() []repair {
 		}
 		f := finding.Finding{Subject: subjectNAT + " " + name, Kind: finding.NATGateway, Problem: finding.NotWanted}
 		out = append(out, repairOf(f, func(ctx context.Context) error {
-			gateways := slices.DeleteFunc(slices.Clone(b.nats), func(x types.NatGateway) bool { return sdk.ToString(x.NatGatewayId) != n.ID })
+			gateways := slices.DeleteFunc(b.natsNow(), func(x types.NatGateway) bool { return sdk.ToString(x.NatGatewayId) != n.ID })
 			addresses := slices.DeleteFunc(slices.Clone(b.natAddresses), func(x types.Address) bool { return sdk.ToString(x.AllocationId) != n.AllocationID })
 			if err := b.deleteNATs(ctx, gateways); err != nil {
 				return err

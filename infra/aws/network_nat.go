@@ -160,7 +160,7 @@ func natFailure(n types.NatGateway) string {
 	return fmt.Sprintf("%s failed: %s: %s", sdk.ToString(n.NatGatewayId), sdk.ToString(n.FailureCode), sdk.ToString(n.FailureMessage))
 }
 
-// createNAT makes a zone's NAT gateway in its public subnet. It uses the Elastic IP of one that was
+// createNAT makes a zone's NAT gateway in its public subnet, in place of one that has failed. It uses the Elastic IP of one that was
 // deleted, so that the cluster keeps the address from which others know it.
 func (b *builder) createNAT(ctx context.Context, zone int) error {
 	i := slices.IndexFunc(b.spec.places(), func(p place) bool { return p.public && p.zone == zone })
@@ -169,6 +169,12 @@ func (b *builder) createNAT(ctx context.Context, zone int) error {
 		return errors.New("it has no public subnet")
 	}
 	name := natName(zone)
+	failed := slices.DeleteFunc(b.natsNow(), func(n types.NatGateway) bool {
+		return n.State != types.NatGatewayStateFailed || tagMap(n.Tags)[TagResource] != name
+	})
+	if err := b.deleteNATs(ctx, failed); err != nil {
+		return err
+	}
 	address, err := b.natAddress(ctx, name)
 	if err != nil {
 		return err
@@ -190,23 +196,32 @@ func (b *builder) createNAT(ctx context.Context, zone int) error {
 	return b.natReady(ctx, sdk.ToString(made.NatGatewayId))
 }
 
+// natsNow returns the NAT gateways, which other repairs change at the same time.
+func (b *builder) natsNow() (nats []types.NatGateway) {
+	b.change(func(s *snapshot) { nats = slices.Clone(s.nats) })
+	return nats
+}
+
 // natAddress returns the Elastic IP for a NAT gateway: an unused one of ours, or a new one. It waits for
 // one that a NAT gateway has which is being deleted.
 func (b *builder) natAddress(ctx context.Context, name string) (types.Address, error) {
 	ids := b.natIDs(func(n NATGateway) string { return n.AllocationID })
-	for _, a := range b.natAddresses {
+	nats := b.natsNow()
+	var addresses []types.Address
+	b.change(func(s *snapshot) { addresses = slices.Clone(s.natAddresses) })
+	for _, a := range addresses {
 		id := sdk.ToString(a.AllocationId)
 		if nameOfPart(a.Tags, id, ids) != name {
 			continue
 		}
-		i := slices.IndexFunc(b.nats, func(n types.NatGateway) bool {
+		i := slices.IndexFunc(nats, func(n types.NatGateway) bool {
 			return n.State == types.NatGatewayStateDeleting && len(n.NatGatewayAddresses) > 0 && sdk.ToString(n.NatGatewayAddresses[0].AllocationId) == id
 		})
 		switch {
 		case i >= 0:
 			ctx, cancel := context.WithTimeoutCause(ctx, natBudget, fmt.Errorf("not within %s", natBudget))
 			defer cancel()
-			return a, b.natGone(ctx, sdk.ToString(b.nats[i].NatGatewayId))
+			return a, b.natGone(ctx, sdk.ToString(nats[i].NatGatewayId))
 		case sdk.ToString(a.AssociationId) == "":
 			return a, nil
 		}
@@ -262,7 +277,7 @@ func (c *Client) deleteNATs(ctx context.Context, nats []types.NatGateway) error 
 	defer cancel()
 	g, gctx := errgroup.WithContext(ctx)
 	for _, n := range nats {
-		if n.State == types.NatGatewayStateDeleted || n.State == types.NatGatewayStateFailed { // EC2 forgets them by itself
+		if n.State == types.NatGatewayStateDeleted { // EC2 forgets it by itself
 			continue
 		}
 		id := sdk.ToString(n.NatGatewayId)
