@@ -261,7 +261,7 @@ func TestZonesRefused(t *testing.T) {
 		{"zone twice", "This attribute contains duplicate values", values{"availability_zones": []any{"us-east-1a", "us-east-1a"}}},
 		{"zones and their number", "zone_count", values{"availability_zones": []any{"us-east-1a"}, "zone_count": 1}},
 		{"public network without private ones", "nat_gateways", values{"public_cidr": "10.240.9.0/24"}},
-		{"too many", "3 availability zones that offer all instance types, and 4 are wanted", values{"zone_count": 4}},
+		{"too many", "3 availability zones that offer all instance types, and 4 are wanted", values{"zone_count": 4, "instance_types": []any{"t3.small"}}},
 	} {
 		network := c.instance("k8s_network")
 		if got := network.attempt(zonesConfig(tc.more)); !strings.Contains(got, tc.want) {

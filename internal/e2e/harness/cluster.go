@@ -80,24 +80,32 @@ type Resource struct {
 	Values  json.RawMessage `json:"values"`
 }
 
-// Resources returns all resources in the state.
+// Resources returns all resources in the state, those of modules too.
 func (c *Cluster) Resources(t *testing.T) []Resource {
 	t.Helper()
 	out, err := c.WS.Run(t.Context(), "show", "-json", "-no-color")
 	if err != nil {
 		t.Fatal(err)
 	}
+	type module struct {
+		Resources []Resource `json:"resources"`
+		Modules   []struct {
+			Resources []Resource `json:"resources"`
+		} `json:"child_modules"`
+	}
 	var state struct {
 		Values struct {
-			RootModule struct {
-				Resources []Resource `json:"resources"`
-			} `json:"root_module"`
+			RootModule module `json:"root_module"`
 		} `json:"values"`
 	}
 	if err := json.Unmarshal([]byte(out), &state); err != nil {
 		t.Fatal(err)
 	}
-	return state.Values.RootModule.Resources
+	all := state.Values.RootModule.Resources
+	for _, m := range state.Values.RootModule.Modules {
+		all = append(all, m.Resources...)
+	}
+	return all
 }
 
 // Machine is a machine in the state.

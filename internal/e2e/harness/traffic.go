@@ -185,6 +185,13 @@ func (x *Traffic) Failures(t *testing.T) int {
 	return len(x.failed)
 }
 
+// Gap ends the clients and returns the longest time without a successful request.
+func (x *Traffic) Gap(t *testing.T) time.Duration {
+	t.Helper()
+	x.end(t)
+	return x.gap
+}
+
 // Figures returns, after Unbroken, the number of requests and how many of them failed for an
 // accepted reason.
 func (x *Traffic) Figures() string {

@@ -1,0 +1,105 @@
+# A whole cluster. Its machines are spread over the availability zones of its network in turn:
+# controller-0 and worker-0 are in the first zone, controller-1 and worker-1 in the second.
+
+resource "k8s_network" "this" {
+  cluster            = var.cluster
+  admin_cidrs        = var.admin_cidrs
+  zone_count         = var.availability_zones == null ? var.zone_count : null
+  availability_zones = var.availability_zones
+  instance_types     = [var.instance_type]
+  paused             = var.paused
+}
+
+locals {
+  zones = var.availability_zones == null ? var.zone_count : length(var.availability_zones)
+  nodes = k8s_network.this.node_cidrs
+  stage = {
+    kubernetes_version = var.kubernetes_version
+    etcd_version       = var.etcd_version
+  }
+}
+
+resource "k8s_machine" "controller" {
+  count         = var.controllers
+  name          = "controller-${count.index}"
+  role          = "controller"
+  network       = k8s_network.this.ref
+  private_ip    = provider::k8s::machine_address(local.nodes[count.index % local.zones], "controller", floor(count.index / local.zones))
+  instance_type = var.instance_type
+  ami           = var.ami
+  stage         = local.stage
+}
+
+resource "k8s_machine" "worker" {
+  count         = var.workers
+  name          = "worker-${count.index}"
+  role          = "worker"
+  network       = k8s_network.this.ref
+  private_ip    = provider::k8s::machine_address(local.nodes[count.index % local.zones], "worker", floor(count.index / local.zones))
+  pod_cidr      = provider::k8s::pod_cidr(var.pod_cidr, count.index)
+  instance_type = var.instance_type
+  ami           = var.ami
+  stage         = local.stage
+}
+
+resource "k8s_machine" "lb" {
+  name          = "lb-0"
+  role          = "lb"
+  network       = k8s_network.this.ref
+  private_ip    = provider::k8s::machine_address(local.nodes[0], "lb", 0)
+  instance_type = var.instance_type
+  ami           = var.ami
+  stage         = local.stage
+}
+
+resource "k8s_pki" "this" {
+  cluster   = var.cluster
+  key_store = "ssm"
+}
+
+resource "k8s_lb" "this" {
+  cluster     = var.cluster
+  host        = k8s_machine.lb.host
+  controllers = k8s_machine.controller[*].host
+  pki         = k8s_pki.this.ref
+}
+
+resource "k8s_etcd_cluster" "this" {
+  version = var.etcd_version
+  hosts   = k8s_machine.controller[*].host
+  pki     = k8s_pki.this.ref
+}
+
+resource "k8s_control_plane" "this" {
+  version    = var.kubernetes_version
+  hosts      = k8s_machine.controller[*].host
+  pki        = k8s_pki.this.ref
+  etcd       = k8s_etcd_cluster.this.ref
+  lb         = k8s_lb.this.ref
+  pod_cidr   = var.pod_cidr
+  node_cidrs = k8s_network.this.node_cidrs
+  extra_args = {
+    kube_apiserver = {
+      default-not-ready-toleration-seconds   = var.toleration_seconds
+      default-unreachable-toleration-seconds = var.toleration_seconds
+    }
+  }
+}
+
+resource "k8s_worker_pool" "this" {
+  version           = var.kubernetes_version
+  hosts             = k8s_machine.worker[*].host
+  pki               = k8s_pki.this.ref
+  control_plane     = k8s_control_plane.this.ref
+  registry_mirrors  = var.elsewhere.registry_mirrors
+  kubelet_config    = var.elsewhere.kubelet_config
+  kube_proxy_config = var.elsewhere.kube_proxy_config
+  containerd_config = var.elsewhere.containerd_config
+}
+
+resource "k8s_addon" "coredns" {
+  name          = "coredns"
+  pki           = k8s_pki.this.ref
+  control_plane = k8s_control_plane.this.ref
+  depends_on    = [k8s_worker_pool.this]
+}

@@ -1,0 +1,82 @@
+variable "cluster" {
+  type        = string
+  description = "Name of the cluster, part of every name and tag."
+}
+
+variable "admin_cidrs" {
+  type        = list(string)
+  description = "Networks that may reach SSH and the API server, for example [\"198.51.100.7/32\"]."
+}
+
+variable "zone_count" {
+  type        = number
+  default     = 1
+  description = "Number of availability zones, if they are not named."
+}
+
+variable "availability_zones" {
+  type        = list(string)
+  default     = null
+  description = "Availability zones. Null means zone_count of those that offer instance_type."
+}
+
+variable "controllers" {
+  type        = number
+  default     = 3
+  description = "Number of controllers, each with an etcd member. Use an odd number."
+}
+
+variable "workers" {
+  type    = number
+  default = 2
+}
+
+variable "kubernetes_version" {
+  type    = string
+  default = "1.36.4"
+}
+
+variable "etcd_version" {
+  type    = string
+  default = "3.6.16"
+}
+
+variable "paused" {
+  type        = bool
+  default     = false
+  description = "Whether the cluster is paused: all machines are stopped and keep their disks and addresses."
+}
+
+variable "instance_type" {
+  type    = string
+  default = "t3.medium"
+}
+
+variable "ami" {
+  type        = string
+  default     = null
+  description = "AMI of the machines: an id, or an SSM parameter as resolve:ssm:NAME. Null means the newest Debian 13."
+}
+
+variable "pod_cidr" {
+  type        = string
+  default     = "10.200.0.0/16"
+  description = "Network of the pods. Each worker gets a /24 of it."
+}
+
+variable "toleration_seconds" {
+  type        = string
+  default     = "60"
+  description = "How long pods stay on a node that is not ready or cannot be reached, in seconds, before they are replaced on other nodes. Kubernetes' own default is 300."
+}
+
+variable "elsewhere" {
+  type = object({
+    registry_mirrors  = optional(map(string), {})
+    kubelet_config    = optional(any)
+    kube_proxy_config = optional(any)
+    containerd_config = optional(any)
+  })
+  default     = {}
+  description = "Settings of places other than plain AWS: a registry mirror, a kubelet on cgroup v1, a kube-proxy in a container."
+}
