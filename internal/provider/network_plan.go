@@ -60,6 +60,9 @@ func (r *networkResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 		if plan.planZones(config, state) {
 			resp.RequiresReplace.Append(path.Root("availability_zones"))
 		}
+		if !state.PublicCIDR.IsNull() && !plan.PublicCIDR.IsUnknown() && !plan.PublicCIDR.Equal(state.PublicCIDR) {
+			resp.RequiresReplace.Append(path.Root("public_cidr"))
+		}
 		addFieldErrors(ctx, req.Plan, infraaws.CheckSubnets(plan.spec(networkPrivate{})), &resp.Diagnostics)
 		plan.planSubnets(ctx, state, &resp.Diagnostics)
 	}
@@ -76,7 +79,7 @@ func (m *networkModel) planPublicCIDR(config networkModel) {
 	switch {
 	case config.NATGateways.IsNull():
 		m.PublicCIDR = cidrtypes.NewIPv4PrefixNull()
-	case !config.PublicCIDR.IsNull() || !m.PublicCIDR.IsUnknown() && !m.PublicCIDR.IsNull():
+	case !config.PublicCIDR.IsNull():
 	case tf.AllKnown(m.VPCCIDR, m.NodeCIDR):
 		m.PublicCIDR = tf.OptionalPrefix(infraaws.DefaultPublicCIDR(tf.Prefix(m.VPCCIDR), tf.Prefix(m.NodeCIDR)))
 	default:

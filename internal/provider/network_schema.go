@@ -99,8 +99,7 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				Optional: true, Computed: true, CustomType: cidrtypes.IPv4PrefixType{},
 				MarkdownDescription: "Network of the public subnet in the first availability zone if `nat_gateways` is set, within `vpc_cidr`. Those in further zones follow, as with `node_cidr`. A change replaces the network " +
 					"and every machine. Default: a network of the size of `node_cidr` in the middle of `vpc_cidr`, such as `10.240.128.0/24`; none without `nat_gateways`.",
-				Validators:    []validator.String{tf.CIDR(networkCIDR), stringvalidator.ConflictsWith(own), stringvalidator.AlsoRequires(path.MatchRoot("nat_gateways"))},
-				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured()},
+				Validators: []validator.String{tf.CIDR(networkCIDR), stringvalidator.ConflictsWith(own), stringvalidator.AlsoRequires(path.MatchRoot("nat_gateways"))},
 			},
 			"nat_ips": schema.MapAttribute{
 				Computed: true, ElementType: types.StringType,

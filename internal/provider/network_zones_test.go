@@ -239,6 +239,14 @@ demo-node-1 10.240.1.0/24 us-east-1b false demo-nat-1` + public
 	if ch := network.plan(zonesConfig(values{"zone_count": 2})); len(ch.replace) == 0 {
 		t.Error("private subnets become public ones in place")
 	}
+	for name, more := range map[string]values{
+		"vpc_cidr":    {"vpc_cidr": "10.50.0.0/16", "node_cidr": "10.50.0.0/24"},
+		"public_cidr": {"public_cidr": "10.240.64.0/28"},
+	} {
+		if ch := network.plan(with(one, more)); len(ch.errors) > 0 || !strings.Contains(fmt.Sprint(ch.replace), name) {
+			t.Errorf("another %s: %s, replaced for %v", name, ch.failure(), ch.replace)
+		}
+	}
 	again := c.ends(t).instance("k8s_network")
 	again.imports("demo")
 	again.settled(with(one, values{"instance_types": nil}))
