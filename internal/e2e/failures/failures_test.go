@@ -83,8 +83,8 @@ var failures = []failure{
 		title: "A checksum does not match",
 		with: func(t *testing.T, w *world) {
 			w.lost(t)
-			lab(t, "fault", "mirror", "path=/dl.k8s.io/release/v"+harness.KubernetesVersion+"/bin/linux/amd64/kube-proxy", "fault=flip")
-			t.Cleanup(func() { lab(t, "fault", "clear") })
+			suite.MustLab(t, "fault", "mirror", "path=/dl.k8s.io/release/v"+harness.KubernetesVersion+"/bin/linux/amd64/kube-proxy", "fault=flip")
+			t.Cleanup(func() { suite.MustLab(t, "fault", "clear") })
 		},
 		summary: poolFailed,
 		says:    []string{"machine worker-0: download kube-proxy", "checksum mismatch: wanted sha256", "nothing was installed", "artifact_checksums is out of date"},
@@ -272,8 +272,8 @@ func (w *world) write(t *testing.T, file, content string) {
 // refuse makes EC2 refuse an action until the test ends.
 func refuse(t *testing.T, action, code, message string) {
 	t.Helper()
-	lab(t, "fault", "fail", "action="+action, "code="+code, "message="+message)
-	t.Cleanup(func() { lab(t, "fault", "clear") })
+	suite.MustLab(t, "fault", "fail", "action="+action, "code="+code, "message="+message)
+	t.Cleanup(func() { suite.MustLab(t, "fault", "clear") })
 }
 
 // lost deletes a program on the worker, which apply then has to download.
@@ -295,12 +295,4 @@ func (w *world) hurt(t *testing.T, machine, script, undo string) {
 
 func (w *world) setenv(name, value string) {
 	w.WS.Env = append(w.WS.Env[:len(w.WS.Env):len(w.WS.Env)], name+"="+value)
-}
-
-// lab runs k8s-lab. It also works in cleanups, after the test's context has ended.
-func lab(t *testing.T, args ...string) {
-	t.Helper()
-	if out, err := suite.Lab(context.WithoutCancel(t.Context()), args...); err != nil {
-		t.Fatalf("k8s-lab %v: %v\n%s", args, err, out)
-	}
 }

@@ -161,6 +161,15 @@ func (s *Suite) Lab(ctx context.Context, args ...string) (string, error) {
 	return out.String(), err
 }
 
+// MustLab is Lab, but fails the test on an error. It also works in cleanups, after the test's context has
+// ended.
+func (s *Suite) MustLab(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := s.Lab(context.WithoutCancel(t.Context()), args...); err != nil {
+		t.Fatalf("k8s-lab %v: %v\n%s", args, err, out)
+	}
+}
+
 func (s *Suite) readEnv(ctx context.Context) error {
 	out, err := s.Lab(ctx, "env")
 	if err != nil {

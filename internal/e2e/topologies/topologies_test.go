@@ -3,7 +3,6 @@
 package topologies_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -120,13 +119,9 @@ func cut(t *testing.T, c *harness.Cluster, zone string) {
 	t.Helper()
 	traffic := c.Traffic(t, c.Kubeconfig)
 	time.Sleep(5 * time.Second) // of undisturbed traffic
-	lab(t, "fault", "zone", "zone="+zone)
+	suite.MustLab(t, "fault", "zone", "zone="+zone)
 	began := time.Now()
-	t.Cleanup(func() {
-		if _, err := suite.Lab(context.WithoutCancel(t.Context()), "fault", "clear"); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { suite.MustLab(t, "fault", "clear") })
 	harness.Eventually(t, movedWanted, "all pods are ready in other zones", func() error { return elsewhere(t, c) })
 	moved := time.Since(began)
 	gap := traffic.Gap(t)
@@ -134,7 +129,7 @@ func cut(t *testing.T, c *harness.Cluster, zone string) {
 	if gap > gapWanted {
 		t.Errorf("the API was silent for %s", gap)
 	}
-	lab(t, "fault", "clear")
+	suite.MustLab(t, "fault", "clear")
 	harness.Eventually(t, 2*time.Minute, "all nodes are ready", func() error {
 		lost, err := nodesLost(t, c)
 		if err == nil && len(lost) > 0 {
@@ -196,11 +191,4 @@ func elsewhere(t *testing.T, c *harness.Cluster) error {
 		return fmt.Errorf("ready: %v", ready)
 	}
 	return nil
-}
-
-func lab(t *testing.T, args ...string) {
-	t.Helper()
-	if out, err := suite.Lab(t.Context(), args...); err != nil {
-		t.Fatalf("k8s-lab %v: %v\n%s", args, err, out)
-	}
 }
