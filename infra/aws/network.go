@@ -106,8 +106,8 @@ type snapshot struct {
 	// extra are further VPCs with the cluster's tags, left by a creation whose response was lost.
 	extra   []types.Vpc
 	subnets []types.Subnet
-	tables  []types.RouteTable // all that were listed; see tableOf and table
-	nats    []types.NatGateway // also deleted ones; see nat
+	tables  []types.RouteTable // all that were listed; see tableOf and ownTables
+	nats    []types.NatGateway // also deleted ones; see natGateways
 	// natAddresses are the Elastic IPs of NAT gateways.
 	natAddresses []types.Address
 	known        Network
@@ -342,7 +342,7 @@ func (s *snapshot) ownTables() map[string]*types.RouteTable {
 		if s.adopted || !s.mine(t.RouteTableId, t.Tags) {
 			continue
 		}
-		name := nameOfPart(t.Tags, sdk.ToString(t.RouteTableId), s.known.RouteTables)
+		name := s.nameOfTable(t)
 		if _, double := out[name]; !double || s.known.RouteTables[name] == sdk.ToString(t.RouteTableId) {
 			out[name] = &s.tables[i]
 		}

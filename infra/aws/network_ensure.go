@@ -301,11 +301,9 @@ func (b *builder) findDefaultRoute(name string, natZone int) []repair {
 		}
 		target = sdk.ToString(b.gateway.InternetGatewayId)
 	} else {
-		nat := b.nat(natName(natZone))
-		if nat == nil {
+		if target = b.natGateways()[natName(natZone)].ID; target == "" {
 			return nil
 		}
-		target = sdk.ToString(nat.NatGatewayId)
 		put = func(ctx context.Context) error {
 			if err := b.natReady(ctx, target); err != nil {
 				return err
@@ -365,19 +363,15 @@ func (b *builder) ruleRepairs(role Role, ids map[Role]string, missing, unexpecte
 // ownedNATParts returns our NAT gateways and their Elastic IPs.
 func (b *builder) ownedNATParts() []taggedThing {
 	var out []taggedThing
-	ids := b.natIDs(func(n NATGateway) string { return n.ID })
 	for _, n := range b.nats {
 		if natUsable(n) {
-			id := sdk.ToString(n.NatGatewayId)
-			name := nameOfPart(n.Tags, id, ids)
-			out = append(out, taggedThing{subjectNAT + " " + name, id, name, tagMap(n.Tags)})
+			name := b.nameOfNAT(n)
+			out = append(out, taggedThing{subjectNAT + " " + name, sdk.ToString(n.NatGatewayId), name, tagMap(n.Tags)})
 		}
 	}
-	ids = b.natIDs(func(n NATGateway) string { return n.AllocationID })
 	for _, a := range b.natAddresses {
-		id := sdk.ToString(a.AllocationId)
-		name := nameOfPart(a.Tags, id, ids)
-		out = append(out, taggedThing{"Elastic IP of " + name, id, name, tagMap(a.Tags)})
+		name := b.nameOfNATAddress(a)
+		out = append(out, taggedThing{"Elastic IP of " + name, sdk.ToString(a.AllocationId), name, tagMap(a.Tags)})
 	}
 	return out
 }

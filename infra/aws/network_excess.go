@@ -25,7 +25,8 @@ func (b *builder) findExcessNATs() []repair {
 		wanted[natName(zone)] = true
 	}
 	var out []repair
-	for name, n := range b.natGateways() {
+	usable := b.natGateways()
+	for name, n := range usable {
 		if wanted[name] {
 			continue
 		}
@@ -42,15 +43,12 @@ func (b *builder) findExcessNATs() []repair {
 			return b.releaseAddresses(ctx, addresses)
 		}))
 	}
-	ids := b.natIDs(func(n NATGateway) string { return n.AllocationID })
 	for _, a := range b.natAddresses {
-		name := nameOfPart(a.Tags, sdk.ToString(a.AllocationId), ids)
-		if sdk.ToString(a.AssociationId) != "" || wanted[name] && b.nat(name) == nil {
+		name := b.nameOfNATAddress(a)
+		if sdk.ToString(a.AssociationId) != "" || wanted[name] && usable[name].ID == "" {
 			continue // in use, or about to be
 		}
-		if n := b.nat(name); n != nil && slices.ContainsFunc(n.NatGatewayAddresses, func(x types.NatGatewayAddress) bool {
-			return sdk.ToString(x.AllocationId) == sdk.ToString(a.AllocationId)
-		}) {
+		if usable[name].AllocationID == sdk.ToString(a.AllocationId) {
 			continue // its association is not reported yet
 		}
 		f := finding.Finding{Subject: subjectNAT + " " + name, Kind: finding.Address, Target: sdk.ToString(a.PublicIp), Problem: finding.NotWanted}

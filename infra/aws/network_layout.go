@@ -128,15 +128,19 @@ func nthPrefix(p netip.Prefix, n int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4(first), p.Bits())
 }
 
-// PlannedSubnets returns the networks of the subnets that a network is going to have, in the order of
-// Network.Subnets. Those that depend on something unknown are invalid.
-func PlannedSubnets(spec NetworkSpec) []netip.Prefix {
-	var out []netip.Prefix
+// PlannedSubnets returns the subnets that a network is going to have, without ids and in the order of
+// Network.Subnets. Networks that depend on something unknown are invalid, and zones that are to be chosen are
+// empty.
+func PlannedSubnets(spec NetworkSpec) []Subnet {
+	var out []Subnet
 	for _, p := range spec.places() {
-		out = append(out, p.cidr)
+		out = append(out, Subnet{CIDR: p.cidr, AvailabilityZone: spec.zones()[p.zone], Public: p.public})
 	}
 	return out
 }
+
+// PlannedNATGateways returns how many NAT gateways a network is going to have.
+func PlannedNATGateways(spec NetworkSpec) int { return len(spec.natZones()) }
 
 // DefaultPublicCIDR returns the network of the first public subnet beside private ones: of the size of
 // node, in the middle of vpc. It is invalid if node is no smaller than half of vpc.

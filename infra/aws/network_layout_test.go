@@ -44,7 +44,11 @@ func TestSubnets(t *testing.T) {
 					*to = prefix(text)
 				}
 			}
-			if got := strings.Trim(fmt.Sprint(PlannedSubnets(spec)), "[]"); got != tt.subnets {
+			var subnets []string
+			for _, s := range PlannedSubnets(spec) {
+				subnets = append(subnets, s.CIDR.String())
+			}
+			if got := strings.Join(subnets, " "); got != tt.subnets {
 				t.Errorf("subnets %s, wanted %s", got, tt.subnets)
 			}
 			var problems []string

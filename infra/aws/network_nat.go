@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -78,48 +79,38 @@ func natUsable(n types.NatGateway) bool {
 	return n.State == types.NatGatewayStateAvailable || n.State == types.NatGatewayStatePending
 }
 
-// nameOfPart returns the name of a part by its tags, or else by what is known of it.
-func nameOfPart(tags []types.Tag, id string, known map[string]string) string {
-	for name, k := range known {
-		if k == id {
+// nameOfPart returns the name of a part by what is known of it, or else by its tags.
+func nameOfPart(tags []types.Tag, isKnown func(name string) bool, names iter.Seq[string]) string {
+	for name := range names {
+		if isKnown(name) {
 			return name
 		}
 	}
 	return tagMap(tags)[TagResource]
 }
 
-// natIDs returns an id of each known NAT gateway, or of its Elastic IP, by name.
-func (s *snapshot) natIDs(of func(NATGateway) string) map[string]string {
-	out := map[string]string{}
-	for name, n := range s.known.NATGateways {
-		if id := of(n); id != "" {
-			out[name] = id
-		}
-	}
-	return out
+// nameOfTable, nameOfNAT and nameOfNATAddress return the names of our own parts.
+func (s *snapshot) nameOfTable(t types.RouteTable) string {
+	return nameOfPart(t.Tags, func(name string) bool { return s.known.RouteTables[name] == sdk.ToString(t.RouteTableId) }, maps.Keys(s.known.RouteTables))
 }
 
-// nat returns the usable NAT gateway with a name.
-func (s *snapshot) nat(name string) *types.NatGateway {
-	ids := s.natIDs(func(n NATGateway) string { return n.ID })
-	for i, n := range s.nats {
-		if natUsable(n) && nameOfPart(n.Tags, sdk.ToString(n.NatGatewayId), ids) == name {
-			return &s.nats[i]
-		}
-	}
-	return nil
+func (s *snapshot) nameOfNAT(n types.NatGateway) string {
+	return nameOfPart(n.Tags, func(name string) bool { return s.known.NATGateways[name].ID == sdk.ToString(n.NatGatewayId) }, maps.Keys(s.known.NATGateways))
+}
+
+func (s *snapshot) nameOfNATAddress(a types.Address) string {
+	return nameOfPart(a.Tags, func(name string) bool { return s.known.NATGateways[name].AllocationID == sdk.ToString(a.AllocationId) }, maps.Keys(s.known.NATGateways))
 }
 
 // natGateways returns all usable NAT gateways by name.
 func (s *snapshot) natGateways() map[string]NATGateway {
-	ids := s.natIDs(func(n NATGateway) string { return n.ID })
 	zones := map[string]string{}
 	for _, subnet := range s.subnets {
 		zones[sdk.ToString(subnet.SubnetId)] = sdk.ToString(subnet.AvailabilityZone)
 	}
 	out := map[string]NATGateway{}
 	for _, n := range s.nats {
-		name := nameOfPart(n.Tags, sdk.ToString(n.NatGatewayId), ids)
+		name := s.nameOfNAT(n)
 		if _, double := out[name]; double || !natUsable(n) {
 			continue
 		}
@@ -139,9 +130,10 @@ const subjectNAT = "NAT gateway"
 // gateway.
 func (b *builder) findNATGateways() []repair {
 	var out []repair
+	usable := b.natGateways()
 	for _, zone := range b.spec.natZones() {
 		name := natName(zone)
-		if b.nat(name) != nil {
+		if usable[name].ID != "" {
 			continue
 		}
 		f := finding.Finding{Subject: subjectNAT + " " + name, Kind: finding.NATGateway, Problem: finding.Missing}
@@ -205,13 +197,12 @@ func (b *builder) natsNow() (nats []types.NatGateway) {
 // natAddress returns the Elastic IP for a NAT gateway: an unused one of ours, or a new one. It waits for
 // one that a NAT gateway has which is being deleted.
 func (b *builder) natAddress(ctx context.Context, name string) (types.Address, error) {
-	ids := b.natIDs(func(n NATGateway) string { return n.AllocationID })
 	nats := b.natsNow()
 	var addresses []types.Address
 	b.change(func(s *snapshot) { addresses = slices.Clone(s.natAddresses) })
 	for _, a := range addresses {
 		id := sdk.ToString(a.AllocationId)
-		if nameOfPart(a.Tags, id, ids) != name {
+		if b.nameOfNATAddress(a) != name {
 			continue
 		}
 		i := slices.IndexFunc(nats, func(n types.NatGateway) bool {
@@ -307,7 +298,7 @@ func (c *Client) releaseAddresses(ctx context.Context, addresses []types.Address
 	for _, a := range addresses {
 		_, err := c.EC2.ReleaseAddress(ctx, &ec2.ReleaseAddressInput{AllocationId: a.AllocationId}, c.retryUntilUnused())
 		if err = ignore(err, "InvalidAllocationID.NotFound"); err != nil {
-			return fmt.Errorf("release Elastic IP %s of a NAT gateway: %w", strings.Join([]string{sdk.ToString(a.AllocationId), sdk.ToString(a.PublicIp)}, " "), err)
+			return fmt.Errorf("release Elastic IP %s %s of a NAT gateway: %w", sdk.ToString(a.AllocationId), sdk.ToString(a.PublicIp), err)
 		}
 	}
 	return nil

@@ -117,7 +117,7 @@ func (m *networkModel) planZones(config, state networkModel) (replace bool) {
 func (m *networkModel) planSubnets(ctx context.Context, state networkModel, diags *diag.Diagnostics) {
 	m.SubnetID, m.SubnetIDs, m.NodeCIDRs = types.StringUnknown(), types.ListUnknown(types.StringType), types.ListUnknown(cidrtypes.IPv4PrefixType{})
 	m.Subnets, m.NATIPs = types.ListUnknown(subnetRef.Type()), types.MapUnknown(types.StringType)
-	if state.VPCID.Equal(m.VPCID) && len(state.NATIPs.Elements()) == m.natCount() {
+	if state.VPCID.Equal(m.VPCID) && len(state.NATIPs.Elements()) == infraaws.PlannedNATGateways(m.spec(networkPrivate{})) {
 		m.NATIPs = state.NATIPs
 	}
 	if m.Zones.IsUnknown() {
@@ -130,35 +130,23 @@ func (m *networkModel) planSubnets(ctx context.Context, state networkModel, diag
 			existing[s.CIDR.ValueString()] = s
 		}
 	}
-	spec := m.spec(networkPrivate{})
-	zones := m.Zones.Elements()
 	var ids, cidrs, subnets []attr.Value
-	for i, cidr := range infraaws.PlannedSubnets(spec) {
-		if !cidr.IsValid() {
+	for _, planned := range infraaws.PlannedSubnets(m.spec(networkPrivate{})) {
+		if !planned.CIDR.IsValid() {
 			return // not known yet, or refused
 		}
-		s, exists := existing[cidr.String()]
+		s, exists := existing[planned.CIDR.String()]
 		if !exists {
-			zone, _ := zones[i%len(zones)].(types.String)
-			public := i >= len(zones) || spec.NATGateways == infraaws.NoNATGateways
-			s = subnetModel{ID: types.StringUnknown(), CIDR: tf.OptionalPrefix(cidr), AvailabilityZone: zone, Public: types.BoolValue(public)}
+			s = subnetModel{ID: types.StringUnknown(), CIDR: tf.OptionalPrefix(planned.CIDR), AvailabilityZone: types.StringUnknown(), Public: types.BoolValue(planned.Public)}
+			if planned.AvailabilityZone != "" {
+				s.AvailabilityZone = types.StringValue(planned.AvailabilityZone)
+			}
 		}
 		ids, cidrs, subnets = append(ids, s.ID), append(cidrs, s.CIDR), append(subnets, subnetRef.Value(ctx, s))
 	}
 	m.SubnetID, _ = ids[0].(types.String)
 	m.SubnetIDs, m.NodeCIDRs = types.ListValueMust(types.StringType, ids), types.ListValueMust(cidrtypes.IPv4PrefixType{}, cidrs)
 	m.Subnets = types.ListValueMust(subnetRef.Type(), subnets)
-}
-
-// natCount returns the number of wanted NAT gateways.
-func (m *networkModel) natCount() int {
-	switch infraaws.NATGateways(m.NATGateways.ValueString()) {
-	case infraaws.OneNATGateway:
-		return 1
-	case infraaws.NATGatewayPerZone:
-		return len(m.zones())
-	}
-	return 0
 }
 
 // planAdopted plans what is read from an adopted VPC.
