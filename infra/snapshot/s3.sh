@@ -88,8 +88,15 @@ s3_put() {
 	s3_request "writing s3://$S3_BUCKET/$s3_key" "/$(s3_path_of "$s3_key")" -T "$s3_file" "$@"
 }
 
-# s3_delete KEY deletes an object; that there is none is no failure.
-s3_delete() { s3_request "deleting s3://$S3_BUCKET/$1" "/$(s3_path_of "$1")" -X DELETE; }
+# s3_delete KEY deletes an object; that there is none is no failure. S3 answers so itself. Some other
+# stores answer 404, also if two machines delete the same object at the same time.
+s3_delete() {
+	s3_code=''
+	s3_request "deleting s3://$S3_BUCKET/$1" "/$(s3_path_of "$1")" -X DELETE 2>"$S3_WORK/undeleted" && return 0
+	[ "$s3_code" != NoSuchKey ] || return 0
+	cat "$S3_WORK/undeleted" >&2
+	return 1
+}
 
 # s3_list PREFIX prints the keys that begin so, in order, at most 100000.
 s3_list() {

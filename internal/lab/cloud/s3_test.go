@@ -18,6 +18,7 @@ import (
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
 	awssts "github.com/aws/aws-sdk-go-v2/service/sts"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/objects"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/internal/lab/release"
@@ -177,6 +178,25 @@ func TestS3(t *testing.T) {
 		if _, err := l.get(t, "a/five"); code(err) != "NoSuchKey" {
 			t.Error(err)
 		}
+	})
+	t.Run("deleted twice", func(t *testing.T) {
+		for range 20 {
+			if err := l.put(t, "a/six", "6"); err != nil {
+				t.Fatal(err)
+			}
+			var together errgroup.Group
+			for range 6 {
+				together.Go(func() error {
+					_, err := l.s3.DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: aws.String("backups"), Key: aws.String("a/six")})
+					return err
+				})
+			}
+			if err := together.Wait(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := l.s3.DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: aws.String("missing"), Key: aws.String("a/six")})
+		refused(t, err, "NoSuchBucket")
 	})
 	t.Run("faults", func(t *testing.T) {
 		l.fault(t, fields{"kind": "fail", "action": "PutObject", "code": "InternalError", "status": 500, "count": 1})

@@ -6,9 +6,11 @@
 package objects
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
@@ -81,13 +83,37 @@ func New(cfg Config) *Store {
 			},
 			DisableCompression: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: 30 * time.Second,
 		},
-		FlushInterval: -1,
+		FlushInterval:  -1,
+		ModifyResponse: deleted,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			cfg.Log.Error("the object store did not answer", "error", err)
 			w.WriteHeader(http.StatusBadGateway)
 		},
 	}
 	return s
+}
+
+// deleted answers as S3 does if an object that is to be deleted does not exist: with 204. The program
+// does so too, but for an object that another request deletes at the same time.
+// https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObject.html
+func deleted(r *http.Response) error {
+	if r.Request.Method != http.MethodDelete || r.StatusCode != http.StatusNotFound {
+		return nil
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<16)) // an error's
+	if err != nil {
+		return fmt.Errorf("answer of the object store: %w", err)
+	}
+	_ = r.Body.Close() // read
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	var said struct{ Code string }
+	if xml.Unmarshal(body, &said) == nil && said.Code == "NoSuchKey" {
+		r.StatusCode, r.Status, r.Body = http.StatusNoContent, "204 No Content", http.NoBody
+		r.ContentLength = 0
+		r.Header.Del("Content-Length")
+		r.Header.Del("Content-Type")
+	}
+	return nil
 }
 
 func random(n int) string {
