@@ -36,6 +36,7 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("k8s-kubeconfig", flag.ContinueOnError)
 	cluster := flags.String("cluster", "", "name of the cluster (required)")
 	endpoint := flags.String("endpoint", "", "URL of its API server, https://host:6443 (required)")
+	proxy := flags.String("proxy-url", "", "URL of a proxy on the way there, such as socks5://localhost:1080")
 	output := flags.String("output", "", "file to write, with mode 0600; standard output when empty")
 	prefix := flags.String("prefix", "", "prefix of the parameters; /k8s/<cluster>/pki/ when empty")
 	region := flags.String("region", "", "AWS region; from the environment when empty")
@@ -60,7 +61,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	credential, err := kubeconfig.Issue(ctx, store, ref, kubeconfig.Request{
-		Endpoint: *endpoint, User: *user, Groups: strings.Split(*groups, ","), TTL: *ttl,
+		Endpoint: *endpoint, ProxyURL: *proxy, User: *user, Groups: strings.Split(*groups, ","), TTL: *ttl,
 	}, time.Now(), rand.Reader)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ provider "k8s" {}
 
 module "cluster" {
   source      = "../modules/cluster"
+  providers   = { k8s = k8s, k8s.direct = k8s }
   cluster     = "demo"
   admin_cidrs = var.admin_cidrs
   zone_count  = 3

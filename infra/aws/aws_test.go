@@ -41,7 +41,8 @@ func TestPermissionsRoundTrip(t *testing.T) {
 	}
 }
 
-// TestSSHFromBastions checks that machines reach each other's SSH only from the role of bastions.
+// TestSSHFromBastions checks that machines reach each other's SSH only from the role of bastions, and
+// that bastions reach the API servers.
 func TestSSHFromBastions(t *testing.T) {
 	groups := map[Role]string{RoleLoadBalancer: "sg-l", RoleController: "sg-c", RoleWorker: "sg-w"}
 	for _, bastions := range append(Roles(), "") {
@@ -55,6 +56,9 @@ func TestSSHFromBastions(t *testing.T) {
 			}
 			if want := groups[bastions]; strings.Join(from, " ") != want {
 				t.Errorf("with bastions %q, SSH to %s is open from %q, wanted %q", bastions, role, from, want)
+			}
+			if api := (rule{"tcp", portAPI, portAPI, groups[bastions]}); bastions != "" && role != RoleWorker && !slices.Contains(rules[role], api) {
+				t.Errorf("with bastions %q, %s lacks the rule %s", bastions, role, api)
 			}
 		}
 	}

@@ -82,13 +82,17 @@ func wantedRules(spec NetworkSpec, groups map[Role]string) map[Role][]rule {
 	lb, controller, worker := groups[RoleLoadBalancer], groups[RoleController], groups[RoleWorker]
 	admins := cidrStrings(spec.AdminCIDRs)
 
+	bastions := groups[spec.BastionRole]
 	for _, role := range Roles() {
 		allow(role, "tcp", portSSH, portSSH, admins...)
-		if bastions := groups[spec.BastionRole]; bastions != "" {
+		if bastions != "" {
 			allow(role, "tcp", portSSH, portSSH, bastions)
 		}
 	}
 	allow(RoleLoadBalancer, "tcp", portAPI, portAPI, append(admins, controller, worker)...)
+	if bastions == lb && bastions != "" {
+		allow(RoleLoadBalancer, "tcp", portAPI, portAPI, bastions) // to a private endpoint
+	}
 	// A single controller may be the address of the cluster, without a load balancer. Who may log
 	// in to it may reach its API server.
 	allow(RoleController, "tcp", portAPI, portAPI, append(admins, lb, controller, worker)...)

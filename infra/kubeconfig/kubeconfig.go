@@ -29,6 +29,7 @@ const (
 // Request says for whom to make a credential.
 type Request struct {
 	Endpoint string        // https://host:6443
+	ProxyURL string        // of a proxy on the way to Endpoint, such as socks5://localhost:1080; may be empty
 	User     string        // common name; empty means DefaultUser
 	Groups   []string      // organizations; empty means DefaultGroup
 	TTL      time.Duration // zero means DefaultTTL
@@ -37,6 +38,7 @@ type Request struct {
 // Credential is a client certificate and how to use it.
 type Credential struct {
 	Endpoint string
+	ProxyURL string
 	CA       []byte // PEM
 	Pair     pki.KeyPair
 	Expires  time.Time
@@ -73,6 +75,7 @@ func Issue(ctx context.Context, store pki.Store, ref pki.Ref, r Request, now tim
 	}
 	return Credential{
 		Endpoint: r.Endpoint,
+		ProxyURL: r.ProxyURL,
 		CA:       []byte(ref.KubernetesCA),
 		Pair:     pair,
 		Expires:  now.Add(r.TTL),
@@ -85,7 +88,7 @@ func Issue(ctx context.Context, store pki.Store, ref pki.Ref, r Request, now tim
 func (c Credential) YAML() ([]byte, error) {
 	name := c.user + "@" + c.cluster
 	config := clientcmdapi.NewConfig()
-	config.Clusters[c.cluster] = &clientcmdapi.Cluster{Server: c.Endpoint, CertificateAuthorityData: c.CA}
+	config.Clusters[c.cluster] = &clientcmdapi.Cluster{Server: c.Endpoint, ProxyURL: c.ProxyURL, CertificateAuthorityData: c.CA}
 	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: c.Pair.CertPEM, ClientKeyData: c.Pair.KeyPEM}
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: c.cluster, AuthInfo: name}
 	config.CurrentContext = name

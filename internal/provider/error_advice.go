@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 
@@ -57,6 +58,7 @@ func advice(err error) string {
 		unreachable *remote.UnreachableError
 		checksum    *host.ChecksumError
 		failed      *host.ApplyError
+		dial        *net.OpError
 	)
 	switch {
 	case errors.As(err, &hostKey):
@@ -85,12 +87,21 @@ func advice(err error) string {
 	case errors.As(err, &failed) && failed.Step.Kind == host.StepCloudInit:
 		return fmt.Sprintf("Packages are installed once cloud-init has ended on %s: cloud-init status --long says what it is doing there. "+
 			"Remove what it waits for, then run apply again.", failed.Machine)
+	case errors.As(err, &dial) && isPrivate(dial.Addr):
+		return fmt.Sprintf("%s is a private address. Run Terraform where it is reached, such as in the VPC or over a VPN, or set ssh.bastion of the provider; "+
+			"then run apply again: it continues where it stopped.", dial.Addr)
 	case errors.Is(err, context.DeadlineExceeded):
 		return "Run apply again: it continues where it stopped. Raise the deadline in the timeouts block if the last condition shows progress."
 	case errors.Is(err, context.Canceled):
 		return "It was interrupted. Run apply again: it continues where it stopped."
 	}
 	return ""
+}
+
+// isPrivate reports whether a TCP address is one of a private network.
+func isPrivate(a net.Addr) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	return ok && tcp.IP.IsPrivate()
 }
 
 // adviceBehind says what to do about a machine that could not be reached through its bastion. From

@@ -17,6 +17,7 @@ import (
 type kubeconfigModel struct {
 	PKI                  types.Object         `tfsdk:"pki"`
 	Endpoint             types.String         `tfsdk:"endpoint"`
+	ProxyURL             types.String         `tfsdk:"proxy_url"`
 	User                 types.String         `tfsdk:"user"`
 	Groups               types.List           `tfsdk:"groups"`
 	TTL                  timetypes.GoDuration `tfsdk:"ttl"`
@@ -31,6 +32,7 @@ type kubeconfigModel struct {
 // Descriptions of the attributes of both kubeconfigs.
 const (
 	kubeconfigEndpoint = "URL of the API server: the public endpoint, `k8s_lb.<name>.endpoint`, or the private endpoint, `k8s_lb.<name>.private_endpoint`. Without a load balancer, those of `k8s_control_plane.<name>.ref`."
+	kubeconfigProxy    = "URL of a proxy on the way to `endpoint`, for the kubeconfig: `http://`, `https://` or `socks5://`. With a private endpoint, `socks5://localhost:1080` is what `ssh -D 1080` of a bastion serves. Default: none."
 	kubeconfigUser     = "User in the certificate. Default: `admin`."
 	kubeconfigGroups   = "Groups in the certificate. Default: `[\"system:masters\"]`, which may do everything. To grant less, name a group of your own and bind roles to it."
 	kubeconfigTTL      = "How long the certificate is valid, as a duration such as `8h`. It cannot be revoked, so keep it short. Default: `8h`."
@@ -59,6 +61,7 @@ func (m *kubeconfigModel) issue(ctx context.Context, d *providerData, diags *dia
 	}
 	c, err := kubeconfig.Issue(ctx, store, ref, kubeconfig.Request{
 		Endpoint: m.Endpoint.ValueString(),
+		ProxyURL: m.ProxyURL.ValueString(),
 		User:     m.User.ValueString(),
 		Groups:   tf.Strings(m.Groups.Elements()),
 		TTL:      tf.Duration(m.TTL, 0),

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kubeconfig"
@@ -54,6 +55,7 @@ func (r *kubeconfigResource) Schema(_ context.Context, _ resource.SchemaRequest,
 			"id":            schema.StringAttribute{Computed: true, MarkdownDescription: "Identifier: `<cluster>/<user>`.", PlanModifiers: kept},
 			"pki":           pkiRef.Input(pkiRefDescription),
 			"endpoint":      schema.StringAttribute{Required: true, MarkdownDescription: kubeconfigEndpoint},
+			"proxy_url":     schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigProxy, Validators: []validator.String{tf.ProxyURL()}},
 			"user":          schema.StringAttribute{Optional: true, MarkdownDescription: kubeconfigUser},
 			"groups":        schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: kubeconfigGroups},
 			"ttl":           tf.DurationAttribute(kubeconfigTTL),
@@ -112,7 +114,7 @@ func (m managedKubeconfigModel) sameRequest(o managedKubeconfigModel) bool {
 	bundle, _ := m.PKI.Attributes()["kubernetes_ca_pem"].(types.String)
 	return cluster.Equal(before) && bundle.Equal(o.ClusterCACertificate) &&
 		pki.IssuedBy([]byte(o.ClientCertificate.ValueString()), []byte(bundle.ValueString())) &&
-		m.Endpoint.Equal(o.Endpoint) && m.User.Equal(o.User) && m.Groups.Equal(o.Groups) && m.TTL.Equal(o.TTL)
+		m.Endpoint.Equal(o.Endpoint) && m.ProxyURL.Equal(o.ProxyURL) && m.User.Equal(o.User) && m.Groups.Equal(o.Groups) && m.TTL.Equal(o.TTL)
 }
 
 // setComputed sets the computed attributes that are not part of the credential.

@@ -12,8 +12,10 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64default"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
@@ -36,6 +38,7 @@ type lbModel struct {
 	Controllers     types.List   `tfsdk:"controllers"`
 	PKI             types.Object `tfsdk:"pki"`
 	Port            types.Int64  `tfsdk:"port"`
+	Public          types.Bool   `tfsdk:"public"`
 	Adopt           types.Bool   `tfsdk:"adopt"`
 	Tags            types.Map    `tfsdk:"tags"`
 	AllocationID    types.String `tfsdk:"allocation_id"`
@@ -51,7 +54,7 @@ func newLBResource() resource.Resource {
 		name:  "lb",
 		title: "load balancer",
 		description: "HAProxy on a host, and an Elastic IP as the address of the cluster's API server. The address stays for the life of the cluster: when the machine is " +
-			"replaced, it moves to the new one.\n\n" +
+			"replaced, it moves to the new one. With `public = false` there is no Elastic IP, and the API server has a private address only.\n\n" +
 			"HAProxy checks `/readyz` of each API server over TLS with the cluster's CA, and sends connections only to those that are ready.",
 		settings: lbSettings(),
 		attributes: map[string]schema.Attribute{
@@ -63,14 +66,20 @@ func newLBResource() resource.Resource {
 			"host": lbHostAttribute(),
 			"controllers": hostsAttribute("Machines of the API servers. A change reloads HAProxy; open connections are kept.",
 				listvalidator.SizeAtLeast(1)),
-			"pki":   pkiAttribute(),
+			"pki": pkiAttribute(),
+			"public": schema.BoolAttribute{
+				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
+				MarkdownDescription: "Whether an EC2 instance gets an Elastic IP as the public endpoint. With `false`, `endpoint` is the private endpoint: Terraform reaches it through " +
+					"the provider's `ssh.bastion`, or runs where private addresses are reached. Changed in place: with `false` the Elastic IP is released, which needs " +
+					"`ec2:ReleaseAddress`, and kubeconfigs that name it no longer work. Default: `true`.",
+			},
 			"adopt": adoptAttribute(),
 			"tags": schema.MapAttribute{
 				Optional: true, ElementType: types.StringType, MarkdownDescription: "Tags of the Elastic IP, added to the provider's `default_tags`, which they override. Changed in place. Default: none.",
 				Validators: tagValidators(),
 			},
-			"allocation_id":    schema.StringAttribute{Computed: true, MarkdownDescription: "Allocation id of the Elastic IP. Empty if the host is not an EC2 instance.", PlanModifiers: kept},
-			"public_ip":        schema.StringAttribute{Computed: true, MarkdownDescription: "Public address: the Elastic IP, or the host's address if there is none.", PlanModifiers: kept},
+			"allocation_id":    schema.StringAttribute{Computed: true, MarkdownDescription: "Allocation id of the Elastic IP. Empty if there is none.", PlanModifiers: kept},
+			"public_ip":        schema.StringAttribute{Computed: true, MarkdownDescription: "Public address: the Elastic IP, or the address of a host that is not an EC2 instance. Null with `public = false`.", PlanModifiers: kept},
 			"endpoint":         schema.StringAttribute{Computed: true, MarkdownDescription: publicEndpoint},
 			"private_endpoint": schema.StringAttribute{Computed: true, MarkdownDescription: privateEndpoint},
 			"ref":              lbRef.Output("Reference: the value for `lb` of `k8s_control_plane`."),
@@ -132,9 +141,7 @@ func (sameMachine) PlanModifyObject(ctx context.Context, req planmodifier.Object
 }
 
 func checkLB(ctx context.Context, plan, prior *lbModel, _ rollout.LoadBalancer, diags *diag.Diagnostics) (errs invalid.Fields) {
-	if host, _ := hostRef.Read(ctx, plan.Host, diags); prior != nil && prior.AllocationID.ValueString() == "" && host.InstanceID.ValueString() != "" {
-		plan.AllocationID, plan.PublicIP = types.StringUnknown(), types.StringUnknown() // the Elastic IP was released
-	}
+	planAddress(ctx, plan, prior, diags)
 	if hosts, known := hostsFrom(ctx, plan.Controllers, diags); known {
 		errs = component.CheckControllers("controllers", componentHosts(hosts))
 	}
@@ -143,15 +150,42 @@ func checkLB(ctx context.Context, plan, prior *lbModel, _ rollout.LoadBalancer, 
 	return errs
 }
 
+// planAddress plans the Elastic IP. It is kept, unless the configuration makes the endpoint private or
+// public, or the Elastic IP was released.
+func planAddress(ctx context.Context, plan, prior *lbModel, diags *diag.Diagnostics) {
+	host, known := hostRef.Read(ctx, plan.Host, diags)
+	switch {
+	case plan.Public.IsUnknown():
+		plan.AllocationID, plan.PublicIP = types.StringUnknown(), types.StringUnknown()
+	case !plan.Public.ValueBool():
+		if prior != nil && prior.AllocationID.ValueString() != "" {
+			diags.AddAttributeWarning(path.Root("public"), "The Elastic IP "+prior.PublicIP.ValueString()+" is released",
+				"The API server of cluster "+plan.Cluster.ValueString()+" can be reached at its private address only then. Kubeconfigs that name the Elastic IP no longer work, and AWS may give the address to somebody else.")
+		}
+		plan.AllocationID, plan.PublicIP = types.StringValue(""), types.StringNull()
+	case prior != nil && !prior.Public.ValueBool(), known && prior != nil && prior.AllocationID.ValueString() == "" && host.InstanceID.ValueString() != "":
+		plan.AllocationID, plan.PublicIP = types.StringUnknown(), types.StringUnknown()
+	}
+}
+
+// publicHost is the address of the public endpoint: the private one if there is no other.
+func (m *lbModel) publicHost(private types.String) types.String {
+	if m.PublicIP.IsNull() {
+		return private
+	}
+	return m.PublicIP
+}
+
 func lbOutputs(ctx context.Context, m *lbModel, diags *diag.Diagnostics) {
 	m.ID = m.Cluster
 	private := types.StringUnknown()
 	if host, ok := hostRef.Read(ctx, m.Host, diags); ok {
 		private = host.PrivateIP.StringValue
 	}
-	m.Endpoint, m.PrivateEndpoint = urlOf(m.PublicIP, m.Port), urlOf(private, m.Port)
+	public := m.publicHost(private)
+	m.Endpoint, m.PrivateEndpoint = urlOf(public, m.Port), urlOf(private, m.Port)
 	m.Ref = lbRef.Value(ctx, lbRefModel{Cluster: m.Cluster, Controllers: controllersValue(ctx, m.Controllers, diags),
-		Endpoint: m.Endpoint, PrivateEndpoint: m.PrivateEndpoint, PublicHost: m.PublicIP, PrivateHost: private})
+		Endpoint: m.Endpoint, PrivateEndpoint: m.PrivateEndpoint, PublicHost: public, PrivateHost: private})
 }
 
 // controllersValue returns the private addresses of hosts by name, unknown if a name is.
@@ -203,10 +237,16 @@ func (m *lbModel) address(ctx context.Context, d *providerData, diags *diag.Diag
 	}
 }
 
-// acquireAddress allocates the Elastic IP and associates it. A host that is not an EC2 instance is
-// reached at its own address.
+// acquireAddress allocates the Elastic IP and associates it, or releases it if the endpoint is private
+// now. A host that is not an EC2 instance is reached at its own address.
 func acquireAddress(ctx context.Context, d *providerData, plan, prior *lbModel, h *holding, diags *diag.Diagnostics) bool {
 	host, _ := hostRef.Read(ctx, plan.Host, diags)
+	if !plan.Public.ValueBool() {
+		if prior != nil {
+			releaseAddress(ctx, d, prior, *h, diags)
+		}
+		return false
+	}
 	if host.InstanceID.ValueString() == "" {
 		plan.AllocationID, plan.PublicIP = types.StringValue(""), host.Address
 		return false

@@ -271,6 +271,13 @@ func TestManagedKubeconfigFollows(t *testing.T) {
 			t.Errorf("%v: of another authority:\n%s", step.generations, cert)
 		}
 	}
+	behind := with(wanted(), values{"proxy_url": "socks5://localhost:1080"})
+	kubeconfig.must(behind)
+	kubeconfig.settled(behind)
+	if raw, _ := kubeconfig.get("kubeconfig_raw").(string); !strings.Contains(raw, "proxy-url: socks5://localhost:1080") {
+		t.Error("the kubeconfig lacks the proxy")
+	}
+	mention(t, kubeconfig.plan(with(behind, values{"proxy_url": "bastion:1080"})).failure(), "proxy_url", "socks5://localhost:1080")
 }
 
 // TestAuthorityDue checks that a refresh warns of an authority that expires before the certificates

@@ -2,10 +2,14 @@ package provider
 
 import (
 	"context"
+	"net"
+	"net/netip"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-log/tflog"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/kube"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 )
 
@@ -21,9 +25,29 @@ func (d *providerData) fleet(ctx context.Context) *fleet.Fleet {
 		Store:  d.store,
 		Clock:  d.now,
 		Rand:   d.rand,
+		Dial:   d.dialAPI(ctx),
 		Timing: d.timing,
 		Progress: func(machine, message string) {
 			tflog.Info(ctx, message, map[string]any{"machine": machine})
 		},
+	}
+}
+
+// apiDialTimeout bounds the opening of one direct connection to an API server.
+const apiDialTimeout = 15 * time.Second
+
+// dialAPI returns how the endpoint of the API servers is reached: a private address through the bastion
+// if there is one, anything else directly.
+func (d *providerData) dialAPI(ctx context.Context) kube.DialFunc {
+	direct := (&net.Dialer{Timeout: apiDialTimeout}).DialContext
+	if d.ssh.bastion == nil {
+		return direct
+	}
+	through := d.pool.Machine(*d.ssh.bastion).Dialer(ctx)
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		if at, err := netip.ParseAddrPort(address); err == nil && at.Addr().IsPrivate() {
+			return through(ctx, network, address)
+		}
+		return direct(ctx, network, address)
 	}
 }

@@ -116,10 +116,11 @@ func lbImporter() importer[lbModel, rollout.LoadBalancer] {
 	}
 }
 
-// importAddress finds the Elastic IP by its tags.
+// importAddress finds the Elastic IP by its tags. Without one, a machine that has no public address is a
+// private endpoint.
 func importAddress(ctx context.Context, d *providerData, m *lbModel, diags *diag.Diagnostics) {
 	host, _ := hostRef.Read(ctx, m.Host, diags)
-	m.AllocationID, m.PublicIP = types.StringValue(""), host.Address
+	m.Public, m.AllocationID, m.PublicIP = types.BoolValue(true), types.StringValue(""), host.Address
 	if host.InstanceID.ValueString() == "" {
 		return
 	}
@@ -133,6 +134,10 @@ func importAddress(ctx context.Context, d *providerData, m *lbModel, diags *diag
 			}
 			return
 		}
+	}
+	if errors.Is(err, infraaws.ErrNotFound) && host.PublicIP.ValueString() == "" {
+		m.Public, m.PublicIP = types.BoolValue(false), types.StringNull()
+		return
 	}
 	addError(diags, "Cannot find the Elastic IP", err)
 }

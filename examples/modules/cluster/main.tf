@@ -1,13 +1,29 @@
 # A whole cluster. Its machines are spread over the availability zones of its network in turn:
 # controller-0 and worker-0 are in the first zone, controller-1 and worker-1 in the second.
+#
+# The provider configuration k8s.direct makes what the bastion of a private cluster needs. The other
+# one reaches all machines, of a private cluster through the bastion.
 
 resource "k8s_network" "this" {
+  provider           = k8s.direct
   cluster            = var.cluster
   admin_cidrs        = var.admin_cidrs
   zone_count         = var.availability_zones == null ? var.zone_count : null
   availability_zones = var.availability_zones
+  nat_gateways       = var.private ? var.nat_gateways : null
+  bastion_role       = var.private ? "lb" : null
   instance_types     = [var.instance_type]
   paused             = var.paused
+}
+
+resource "k8s_machine" "bastion" {
+  count         = var.private ? 1 : 0
+  provider      = k8s.direct
+  name          = "bastion"
+  role          = "lb"
+  network       = k8s_network.this.ref
+  instance_type = var.instance_type
+  ami           = var.ami
 }
 
 locals {
@@ -28,6 +44,8 @@ resource "k8s_machine" "controller" {
   instance_type = var.instance_type
   ami           = var.ami
   stage         = local.stage
+
+  associate_public_ip_address = !var.private
 }
 
 resource "k8s_machine" "worker" {
@@ -40,6 +58,8 @@ resource "k8s_machine" "worker" {
   instance_type = var.instance_type
   ami           = var.ami
   stage         = local.stage
+
+  associate_public_ip_address = !var.private
 }
 
 resource "k8s_machine" "lb" {
@@ -50,6 +70,8 @@ resource "k8s_machine" "lb" {
   instance_type = var.instance_type
   ami           = var.ami
   stage         = local.stage
+
+  associate_public_ip_address = !var.private
 }
 
 resource "k8s_pki" "this" {
@@ -62,6 +84,7 @@ resource "k8s_lb" "this" {
   host        = k8s_machine.lb.host
   controllers = k8s_machine.controller[*].host
   pki         = k8s_pki.this.ref
+  public      = !var.private
 }
 
 resource "k8s_etcd_cluster" "this" {

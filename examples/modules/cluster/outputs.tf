@@ -1,9 +1,14 @@
 output "endpoint" {
-  description = "URL of the Kubernetes API, stable for the life of the cluster."
+  description = "URL of the Kubernetes API, stable for the life of the cluster. That of a private cluster is reached in its VPC only."
   value       = k8s_lb.this.endpoint
 }
 
 output "availability_zones" {
   description = "Availability zones of the machines."
   value       = k8s_network.this.availability_zones
+}
+
+output "bastion" {
+  description = "Bastion of a private cluster, for the provider's ssh. Null if there is none."
+  value       = one([for m in k8s_machine.bastion : { address = m.public_ip, host_keys = [m.host_key] }])
 }

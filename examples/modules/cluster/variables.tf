@@ -20,6 +20,18 @@ variable "availability_zones" {
   description = "Availability zones. Null means zone_count of those that offer instance_type."
 }
 
+variable "private" {
+  type        = bool
+  default     = false
+  description = "Whether only the bastion has a public address. The API is reached through it."
+}
+
+variable "nat_gateways" {
+  type        = string
+  default     = "one"
+  description = "NAT gateways of a private cluster: one, or per_zone."
+}
+
 variable "controllers" {
   type        = number
   default     = 3

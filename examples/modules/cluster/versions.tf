@@ -3,7 +3,8 @@ terraform {
 
   required_providers {
     k8s = {
-      source = "k8s-from-scratch/k8s"
+      source                = "k8s-from-scratch/k8s"
+      configuration_aliases = [k8s.direct]
     }
   }
 }

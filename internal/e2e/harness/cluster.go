@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +27,7 @@ type Cluster struct {
 	Endpoint   string
 	Addresses  map[string]string // machine -> public address
 	HostKeys   map[string]string // machine -> authorized_keys line
+	Bastion    string            // machine through which the others are reached; may be empty
 
 	suite *Suite
 }
@@ -36,9 +38,16 @@ func (s *Suite) Cluster(ws *workspace.Workspace) *Cluster { return &Cluster{WS: 
 // Learn reads endpoint and machines from the state, and creates a kubeconfig.
 func (c *Cluster) Learn(t *testing.T) {
 	t.Helper()
+	c.LearnThrough(t, "")
+}
+
+// LearnThrough is Learn of a cluster whose endpoint is reached through a proxy.
+func (c *Cluster) LearnThrough(t *testing.T, proxyURL string) {
+	t.Helper()
 	c.LearnMachines(t)
 	c.Kubeconfig = filepath.Join(c.WS.Dir, "kubeconfig")
-	cmd := exec.CommandContext(t.Context(), filepath.Join(c.suite.Bin, "k8s-kubeconfig"), "--cluster", "demo", "--endpoint", c.Endpoint, "--output", c.Kubeconfig)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(c.suite.Bin, "k8s-kubeconfig"), "--cluster", "demo", "--endpoint", c.Endpoint,
+		"--proxy-url", proxyURL, "--output", c.Kubeconfig)
 	cmd.Env = c.suite.Env()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("k8s-kubeconfig: %v\n%s", err, out)
@@ -208,25 +217,7 @@ func (c *Cluster) Sh(t *testing.T, machine, script string) string {
 
 // TrySh is Sh, but returns the error. The output combines both streams.
 func (c *Cluster) TrySh(ctx context.Context, machine, script string) (string, error) {
-	key, err := os.ReadFile(c.suite.SSH)
-	if err != nil {
-		return "", err
-	}
-	signer, err := ssh.ParsePrivateKey(key)
-	if err != nil {
-		return "", err
-	}
-	pinned, _, _, _, err := ssh.ParseAuthorizedKey([]byte(c.HostKeys[machine]))
-	if err != nil {
-		return "", fmt.Errorf("host key of %s: %w", machine, err)
-	}
-	client, err := ssh.Dial("tcp", c.Addresses[machine]+":22", &ssh.ClientConfig{
-		User:              "admin",
-		Auth:              []ssh.AuthMethod{ssh.PublicKeys(signer)},
-		HostKeyCallback:   ssh.FixedHostKey(pinned),
-		HostKeyAlgorithms: []string{pinned.Type()},
-		Timeout:           10 * time.Second,
-	})
+	client, err := c.connect(ctx, machine)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", machine, err)
 	}
@@ -243,6 +234,48 @@ func (c *Cluster) TrySh(ctx context.Context, machine, script string) (string, er
 		return string(out), fmt.Errorf("%s: %w\n%s\n%s", machine, err, script, out)
 	}
 	return string(out), nil
+}
+
+// connect logs in to a machine, through the bastion if there is one.
+func (c *Cluster) connect(ctx context.Context, machine string) (*ssh.Client, error) {
+	key, err := os.ReadFile(c.suite.SSH)
+	if err != nil {
+		return nil, err
+	}
+	signer, err := ssh.ParsePrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	pinned, _, _, _, err := ssh.ParseAuthorizedKey([]byte(c.HostKeys[machine]))
+	if err != nil {
+		return nil, fmt.Errorf("host key: %w", err)
+	}
+	const patience = 10 * time.Second
+	dial := (&net.Dialer{Timeout: patience}).DialContext
+	if c.Bastion != "" && machine != c.Bastion {
+		bastion, err := c.connect(ctx, c.Bastion)
+		if err != nil {
+			return nil, fmt.Errorf("bastion %s: %w", c.Bastion, err)
+		}
+		context.AfterFunc(ctx, func() { _ = bastion.Close() })
+		dial = bastion.DialContext
+	}
+	conn, err := dial(ctx, "tcp", net.JoinHostPort(c.Addresses[machine], "22"))
+	if err != nil {
+		return nil, err
+	}
+	connection, channels, requests, err := ssh.NewClientConn(conn, machine, &ssh.ClientConfig{
+		User:              "admin",
+		Auth:              []ssh.AuthMethod{ssh.PublicKeys(signer)},
+		HostKeyCallback:   ssh.FixedHostKey(pinned),
+		HostKeyAlgorithms: []string{pinned.Type()},
+		Timeout:           patience,
+	})
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return ssh.NewClient(connection, channels, requests), nil
 }
 
 // Apply runs terraform apply, fails the test on an error, and returns the output.

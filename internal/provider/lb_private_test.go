@@ -1,0 +1,92 @@
+package provider
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/remote/remotetest"
+)
+
+// TestPrivateEndpoint makes the endpoint private and public again. The Elastic IP comes and goes with it,
+// although nothing answers on the machine.
+func TestPrivateEndpoint(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	network, keys, machine := c.instance("k8s_network"), c.instance("k8s_pki"), c.instance("k8s_machine")
+	network.must(networkConfig())
+	keys.must(values{"cluster": "demo"})
+	machine.must(values{"name": "lb-0", "role": "lb", "network": network.get("ref"), "private_ip": "10.240.0.30"})
+	controller := values{"name": "controller-0", "address": "203.0.113.8", "private_ip": "10.240.0.10", "host_key": publicKey(t)}
+	public := values{"cluster": "demo", "host": machine.get("host"), "controllers": []any{controller}, "pki": keys.get("ref")}
+	private := with(public, values{"public": false})
+
+	c = c.ends(t)
+	lb := c.instance("k8s_lb")
+	planned := plain(lb.plan(private).planned).(values)
+	for name, want := range map[string]any{"public_ip": nil, "allocation_id": "", "endpoint": "https://10.240.0.30:6443", "private_endpoint": "https://10.240.0.30:6443"} {
+		if planned[name] != want {
+			t.Errorf("%s is planned as %v, wanted %v", name, planned[name], want)
+		}
+	}
+	if _ = lb.attempt(private); c.addresses(t) != 0 {
+		t.Error("a private endpoint has an Elastic IP")
+	}
+
+	if _ = lb.attempt(public); c.addresses(t) != 1 { // HAProxy is not installed
+		t.Error("a public endpoint has no Elastic IP")
+	}
+	ip, _ := lb.get("public_ip").(string)
+	said := lb.plan(private)
+	if len(said.warnings) != 1 || !strings.Contains(said.warnings[0].Summary, "The Elastic IP "+ip+" is released") {
+		t.Errorf("warnings %v", said.warnings)
+	}
+	if _ = lb.attempt(private); c.addresses(t) != 0 {
+		t.Error("a private endpoint keeps its Elastic IP")
+	}
+}
+
+// TestPrivateEndpointThroughBastion checks that the API server is dialled through the bastion if its
+// address is private, and directly otherwise.
+func TestPrivateEndpointThroughBastion(t *testing.T) {
+	t.Parallel()
+	bastion := remotetest.New(t, "bastion", func(string) (string, int) { return "", 0 })
+	asked := make(chan string, 2)
+	bastion.Dial = func(address string) (net.Conn, error) {
+		asked <- address
+		return nil, errors.New("Connection refused")
+	}
+	p := New("test")
+	newCore(t, p, values{"ssh": values{"private_key": sshKey(t), "bastion": values{
+		"address": bastion.Host.Address, "port": bastion.Host.Port, "user": "admin", "host_keys": []any{bastion.Host.HostKeys[0]}}}})
+	dial := p.data[0].fleet(t.Context()).Dial
+	_, err := dial(t.Context(), "tcp", "10.240.0.4:6443")
+	if mention(t, fmt.Sprint(err), "bastion", "connect to 10.240.0.4:6443", "Connection refused"); <-asked != "10.240.0.4:6443" {
+		t.Error("it was not dialled through the bastion")
+	}
+	direct, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer direct.Close() //nolint:errcheck // nothing is written
+	conn, err := dial(t.Context(), "tcp", direct.Addr().String())
+	if err != nil || len(asked) > 0 {
+		t.Fatalf("a public address: %v", err)
+	}
+	_ = conn.Close()
+}
+
+// TestPrivateEndpointUnreached checks what is said about a private address that cannot be dialled.
+func TestPrivateEndpointUnreached(t *testing.T) {
+	t.Parallel()
+	failed := func(ip string) error {
+		return fmt.Errorf("asking: %w", &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.ParseIP(ip), Port: 6443}, Err: os.ErrDeadlineExceeded})
+	}
+	mention(t, advice(failed("10.240.0.4")), "10.240.0.4:6443 is a private address", "ssh.bastion")
+	if said := advice(failed("203.0.113.4")); strings.Contains(said, "bastion") {
+		t.Error(said)
+	}
+}
