@@ -27,3 +27,7 @@ output "endpoint" {
 output "bastion" {
   value = module.cluster.bastion
 }
+
+output "private_ips" {
+  value = module.cluster.private_ips
+}

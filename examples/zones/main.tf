@@ -15,3 +15,7 @@ module "cluster" {
 output "endpoint" {
   value = module.cluster.endpoint
 }
+
+output "private_ips" {
+  value = module.cluster.private_ips
+}

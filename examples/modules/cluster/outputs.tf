@@ -12,3 +12,8 @@ output "bastion" {
   description = "Bastion of a private cluster, for the provider's ssh. Null if there is none."
   value       = one([for m in k8s_machine.bastion : { address = m.public_ip, host_keys = [m.host_key] }])
 }
+
+output "private_ips" {
+  description = "Private addresses of the controllers, the workers and the load balancer, by name."
+  value       = { for m in concat(k8s_machine.controller, k8s_machine.worker, [k8s_machine.lb]) : m.name => m.private_ip }
+}
