@@ -8,14 +8,16 @@ trap 'rm -rf "$tmp"' EXIT
 tf=$(cli)
 provider "$tmp"
 "$tf" fmt -check -diff -recursive "$root/examples"
+mkdir "$tmp/work"
+cp -r "$root/examples/modules" "$tmp/work/"
 find "$root/examples" -name '*.tf' -printf '%h\n' | sort -u | while read -r dir; do
+  case $dir in */modules/*) continue ;; esac # the examples that use it validate it
   work=$tmp/work/${dir#"$root"/examples/}
   mkdir -p "$work"
   cp "$root/examples/ha-cluster/versions.tf" "$work/"
   # The examples of single resources refer to the cluster of examples/ha-cluster.
   case $dir in */resources/* | */data-sources/* | */ephemeral-resources/*) cp "$root"/examples/ha-cluster/*.tf "$work/" ;; esac
   cp "$dir"/*.tf "$work/"
-  case $dir in */modules/*) continue ;; esac # the examples that use it validate it
   [ ! -d "$dir/tests" ] || cp -r "$dir/tests" "$work/"
   (
     cd "$work"

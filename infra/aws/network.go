@@ -44,6 +44,8 @@ type NetworkSpec struct {
 	AdminCIDRs []netip.Prefix
 	// NodePortCIDRs may reach NodePorts on workers.
 	NodePortCIDRs []netip.Prefix
+	// ControllerPods says that controllers may be nodes, on which pods run.
+	ControllerPods bool
 	// BastionRole is the role whose machines may reach SSH on every machine; none if it is empty.
 	BastionRole Role
 	// IgnoreRules selects rules of others in the security groups, which are left alone.

@@ -151,6 +151,9 @@ func (c *Client) FindNetwork(ctx context.Context, cluster string) (Network, Netw
 			spec.NodePortCIDRs = append(spec.NodePortCIDRs, p)
 		}
 	}
+	for _, r := range rulesOf(s.groups[RoleController].IpPermissions) {
+		spec.ControllerPods = spec.ControllerPods || r.protocol == "udp" && r.source == n.SecurityGroups[RoleWorker]
+	}
 	spec.Tags = c.OwnTags(tagMap(s.vpc.Tags))
 	return n, spec, nil
 }

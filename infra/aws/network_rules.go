@@ -50,6 +50,8 @@ func (r rule) traffic() string {
 	switch {
 	case r.protocol == "-1":
 		return "all traffic"
+	case r.from == -1:
+		return r.protocol
 	case r.from == r.to:
 		return r.protocol + " " + strconv.Itoa(int(r.from))
 	default:
@@ -97,6 +99,11 @@ func wantedRules(spec NetworkSpec, groups map[Role]string) map[Role][]rule {
 	// in to it may reach its API server.
 	allow(RoleController, "tcp", portAPI, portAPI, append(admins, lb, controller, worker)...)
 	allow(RoleController, "tcp", portEtcdClient, portEtcdPeer, controller)
+	if spec.ControllerPods {
+		for _, r := range podTraffic {
+			allow(RoleController, r.protocol, r.from, r.to, controller, worker)
+		}
+	}
 	allow(RoleWorker, "tcp", portKubelet, portKubelet, controller, worker)
 	// Pod traffic may use any port, and its destination is not the address of a machine, so a
 	// narrower rule is impossible.
@@ -105,6 +112,16 @@ func wantedRules(spec NetworkSpec, groups map[Role]string) map[Role][]rule {
 		allow(RoleWorker, protocol, portNodePortMin, portNodePortMax, cidrStrings(spec.NodePortCIDRs)...)
 	}
 	return out
+}
+
+// podTraffic is what reaches pods on controllers. A rule cannot tell a pod from its machine, so ports are
+// left out on which every controller listens and no pod need: those of SSH and of etcd.
+var podTraffic = []rule{
+	{protocol: "tcp", from: 0, to: portSSH - 1},
+	{protocol: "tcp", from: portSSH + 1, to: portEtcdClient - 1},
+	{protocol: "tcp", from: portEtcdPeer + 1, to: 65535},
+	{protocol: "udp", from: 0, to: 65535},
+	{protocol: "icmp", from: -1, to: -1},
 }
 
 // wantedEgress is the same for every role, because machines download and pull images.

@@ -85,5 +85,6 @@ type Node struct {
 	Name      string
 	PrivateIP netip.Addr
 	PublicIP  netip.Addr   // zero when it has none
-	PodCIDR   netip.Prefix // workers only
+	PodCIDR   netip.Prefix // of a node; zero otherwise
+	Zone      string       // availability zone; empty if it is not known
 }

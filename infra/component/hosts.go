@@ -26,10 +26,10 @@ const (
 	RoleLoadBalancer = "lb"
 )
 
-// checkRoles reports machines of a list that were made for another role.
-func checkRoles(field string, hosts []Host, want string) (errs invalid.Fields) {
+// checkRoles reports machines of a list that were made for another role. Others may do as well.
+func checkRoles(field string, hosts []Host, want string, others ...string) (errs invalid.Fields) {
 	for i, h := range hosts {
-		if h.Role != "" && h.Role != want {
+		if h.Role != "" && h.Role != want && !slices.Contains(others, h.Role) {
 			errs.Say(hostField(field, i, "role"), "Machine of another role",
 				"%s has the role %s, so its security group does not let in what it would need here: use a machine with the role %s.", h.Name, h.Role, want)
 		}
@@ -91,9 +91,10 @@ func (s ControlPlaneSpec) CheckHosts(hosts []Host) invalid.Fields {
 	return errs
 }
 
-// CheckHosts is [ControlPlaneSpec.CheckHosts] for workers, which also need pod networks.
+// CheckHosts is [ControlPlaneSpec.CheckHosts] for workers, which also need pod networks. Controllers may
+// be workers too.
 func (s WorkerSpec) CheckHosts(hosts []Host) invalid.Fields {
-	errs := append(CheckHosts("hosts", hosts), checkRoles("hosts", hosts, RoleWorker)...)
+	errs := append(CheckHosts("hosts", hosts), checkRoles("hosts", hosts, RoleWorker, RoleController)...)
 	for i, h := range hosts {
 		checkSubnet(&errs, hostField("hosts", i, "private_ip"), h, s.Cluster)
 		if !h.PodCIDR.IsValid() && s.CNI.Network != CNIBridge {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"path"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,6 +92,16 @@ func TestReadBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		same(t, "worker", w, worker)
+		zoned := worker0
+		zoned.Zone = "us-east-1b"
+		inZone := foundOf(must(t)(Worker(worker, zoned)))
+		if w, err = workerSpec(t).Read(zoned, inZone); err != nil {
+			t.Fatal(err)
+		}
+		same(t, "labels of a worker in a zone", w.Kubelet.Labels, worker.Kubelet.Labels)
+		if got := inZone.args(KubeletUnit).last("node-labels"); !strings.Contains(got, "topology.kubernetes.io/zone=us-east-1b") {
+			t.Errorf("the kubelet registers with the labels %s", got)
+		}
 		cluster := worker.Cluster
 		cluster.NodeCIDRs, cluster.DNSIP = nil, netip.Addr{}
 		if cluster, err = cluster.Read(written); err != nil {

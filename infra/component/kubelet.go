@@ -99,7 +99,7 @@ func (w *worker) kubeletArgs() (Args, error) {
 		"hostname-override": values(w.node.Name),
 		"node-ip":           values(w.node.PrivateIP.String()),
 	}
-	own, _, err := splitLabels(w.spec.Kubelet.Labels)
+	own, _, err := splitLabels(w.spec.Kubelet.NodeLabels(w.node))
 	if err != nil {
 		return nil, err
 	}
@@ -187,6 +187,7 @@ func (w *worker) readKubelet(f Found) error {
 			s.Labels[k] = v
 		}
 	}
+	s.Labels = OwnLabels(w.node, s.Labels)
 	args, err := w.kubeletArgs()
 	if err != nil {
 		return err
@@ -198,6 +199,30 @@ func (w *worker) readKubelet(f Found) error {
 	}
 	s.Config, err = f.yamlBeyond(KubeletConfigPath, standard)
 	return err
+}
+
+// NodeLabels returns the labels of a node: those of the specification, and its availability zone unless they
+// name another one. The scheduler spreads pods over zones by this label, and volumes are bound by it.
+// https://kubernetes.io/docs/reference/labels-annotations-taints/#topologykubernetesiozone
+func (s KubeletSpec) NodeLabels(n Node) map[string]string {
+	if n.Zone == "" {
+		return s.Labels
+	}
+	labels := map[string]string{corev1.LabelTopologyZone: n.Zone}
+	maps.Copy(labels, s.Labels)
+	return labels
+}
+
+// OwnLabels is the inverse of [KubeletSpec.NodeLabels]. It returns nil for no labels.
+func OwnLabels(n Node, labels map[string]string) map[string]string {
+	own := maps.Clone(labels)
+	if own[corev1.LabelTopologyZone] == n.Zone {
+		delete(own, corev1.LabelTopologyZone)
+	}
+	if len(own) == 0 {
+		return nil
+	}
+	return own
 }
 
 // clusterDNSOf returns the address of cluster DNS in the kubelet's configuration.

@@ -102,8 +102,9 @@ func release(said []byte) string {
 
 var releasePattern = regexp.MustCompile(`\bv?(\d+\.\d+\.\d+(?:[-+~][0-9A-Za-z.+~-]+)?)`)
 
-// NodeLabels returns the labels that a worker pool has set on a node.
-func (e *Engine) NodeLabels(ctx context.Context, api API, node string) (map[string]string, error) {
+// NodeLabels returns the labels that a worker pool has set on a node for its specification.
+func (e *Engine) NodeLabels(ctx context.Context, api API, n component.Node) (map[string]string, error) {
+	node := n.Name
 	a := e.Fleet.Access(api.PKI)
 	defer a.Close()
 	nodes, err := fleet.AskAPI(ctx, a, api.Endpoint, func(ctx context.Context, c *kube.Client) ([]corev1.Node, error) {
@@ -115,7 +116,7 @@ func (e *Engine) NodeLabels(ctx context.Context, api API, node string) (map[stri
 	if len(nodes) == 0 {
 		return nil, fmt.Errorf("labels of node %s: there is no such node", node)
 	}
-	return kube.OwnedLabels(&nodes[0]), nil
+	return component.OwnLabels(n, kube.OwnedLabels(&nodes[0])), nil
 }
 
 // FindObjects returns the addon's objects that are in the cluster, to rebuild a lost inventory, and

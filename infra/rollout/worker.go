@@ -35,7 +35,7 @@ func (x Workers) operate(ctx context.Context, o *operation) (*workerOperation, e
 
 // nodeSpec returns the wanted state of a worker's Node object.
 func (x Workers) nodeSpec(n component.Node) kube.NodeSpec {
-	spec := kube.NodeSpec{Name: n.Name, Labels: x.Spec.Kubelet.Labels}
+	spec := kube.NodeSpec{Name: n.Name, Labels: x.Spec.Kubelet.NodeLabels(n)}
 	for _, t := range x.Spec.Kubelet.Taints {
 		spec.Taints = append(spec.Taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
 	}

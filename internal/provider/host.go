@@ -30,6 +30,7 @@ type hostModel struct {
 	PodCIDR    cidrtypes.IPv4Prefix `tfsdk:"pod_cidr"`
 	InstanceID types.String         `tfsdk:"instance_id"`
 	Role       types.String         `tfsdk:"role"`
+	Zone       types.String         `tfsdk:"availability_zone"`
 	PowerState types.String         `tfsdk:"power_state"`
 }
 
@@ -64,7 +65,7 @@ var hostRef = tf.NewReference[hostModel](map[string]schema.Attribute{
 		Validators: []validator.String{hostKey()},
 	},
 	"pod_cidr": schema.StringAttribute{
-		Optional: true, CustomType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Network of the pods on the machine; workers only.",
+		Optional: true, CustomType: cidrtypes.IPv4PrefixType{}, MarkdownDescription: "Network of the pods on the machine, for nodes.",
 		Validators: []validator.String{tf.CIDR(component.HostPodCIDR)},
 	},
 	"instance_id": schema.StringAttribute{
@@ -73,6 +74,10 @@ var hostRef = tf.NewReference[hostModel](map[string]schema.Attribute{
 	"role": schema.StringAttribute{
 		Optional: true, MarkdownDescription: "Role of the `k8s_machine`, for which its security group was made. Other roles are refused. Default: any.",
 		Validators: []validator.String{stringvalidator.OneOf(component.RoleController, component.RoleWorker, component.RoleLoadBalancer)},
+	},
+	"availability_zone": schema.StringAttribute{
+		Optional: true, MarkdownDescription: "Availability zone of the machine. A node gets it as the label `topology.kubernetes.io/zone`. Default: no label.",
+		Validators: []validator.String{zoneName()},
 	},
 	"power_state": schema.StringAttribute{
 		Optional: true, MarkdownDescription: "`running`, `stopped`, or `paused` if it is stopped together with its whole cluster. The provider does not connect to a machine that is not to run. Default: `running`.",
@@ -146,6 +151,7 @@ func (h hostModel) node() component.Node {
 		PrivateIP: tf.Addr(h.PrivateIP),
 		PublicIP:  tf.Addr(h.PublicIP),
 		PodCIDR:   tf.Prefix(h.PodCIDR),
+		Zone:      h.Zone.ValueString(),
 	}
 }
 

@@ -151,7 +151,7 @@ func (m machineModel) host() hostModel {
 	h := hostModel{
 		PowerState: power,
 		Name:       m.Name, PrivateIP: m.PrivateIP, PublicIP: m.PublicIP, Port: types.Int64Value(22),
-		User: m.User, HostKey: m.HostKey, PodCIDR: m.PodCIDR, InstanceID: m.ID, Role: m.Role,
+		User: m.User, HostKey: m.HostKey, PodCIDR: m.PodCIDR, InstanceID: m.ID, Role: m.Role, Zone: m.AvailabilityZone,
 		Address: m.PublicIP.StringValue,
 	}
 	if m.PublicIP.IsNull() {
@@ -170,8 +170,17 @@ func (m machineModel) check(ctx context.Context, p tfsdk.Plan, config machineMod
 	errs = append(errs, infraaws.CheckInstanceType(m.InstanceType.ValueString())...)
 	errs = append(errs, infraaws.CheckInstanceProfile(m.InstanceProfile.ValueString())...)
 	addFieldErrors(ctx, p, append(errs, infraaws.CheckPodCIDR(pods, vpc)...), diags)
-	if !m.PodCIDR.IsNull() && !m.Role.IsUnknown() && m.Role.ValueString() != string(infraaws.RoleWorker) {
-		diags.AddAttributeError(path.Root("pod_cidr"), "Pods run on workers only",
+	if m.PodCIDR.IsNull() {
+		return
+	}
+	switch infraaws.Role(m.Role.ValueString()) {
+	case infraaws.RoleController:
+		if !network.ControllerPods.ValueBool() && !network.ControllerPods.IsUnknown() {
+			diags.AddAttributeError(path.Root("pod_cidr"), "Controllers without pods",
+				fmt.Sprintf("%s is a controller, and its security group lets nothing reach its pods: set controller_pods of the k8s_network, or remove pod_cidr.", m.Name.ValueString()))
+		}
+	case infraaws.RoleLoadBalancer:
+		diags.AddAttributeError(path.Root("pod_cidr"), "No pods run on a load balancer",
 			fmt.Sprintf("%s has the role %s: remove pod_cidr.", m.Name.ValueString(), m.Role.ValueString()))
 	}
 }

@@ -141,9 +141,10 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			},
 			"pod_cidr": schema.StringAttribute{
 				Optional: true, CustomType: cidrtypes.IPv4PrefixType{},
-				MarkdownDescription: "Network of the pods on a worker, outside of the VPC's. Every route table of the network's subnets gets a route for it to the machine, and the " +
+				MarkdownDescription: "Network of the pods on the machine, outside of the VPC's. Every route table of the network's subnets gets a route for it to the machine, and the " +
 					"machine's source/destination check is turned off. A route of others for the same destination is an error. A blackhole route is replaced if its " +
-					"target no longer exists. Changed in place. Default: none, for CNIs that need no routes.",
+					"target no longer exists. A controller takes one if its network has " +
+					"`controller_pods`. Changed in place. Default: none, for CNIs that need no routes.",
 				Validators: []validator.String{tf.CIDR(component.ClusterCIDR)},
 			},
 			"instance_type": schema.StringAttribute{
@@ -264,13 +265,14 @@ func (r *machineResource) ImportState(ctx context.Context, req resource.ImportSt
 		fail(err)
 		return
 	}
-	n, _, err := client.FindNetwork(ctx, found.Cluster)
+	n, spec, err := client.FindNetwork(ctx, found.Cluster)
 	if err != nil {
 		fail(err)
 		return
 	}
 	var network networkModel
 	network.Cluster, network.Paused = types.StringValue(found.Cluster), types.BoolValue(false)
+	network.ControllerPods = types.BoolValue(spec.ControllerPods)
 	network.fill(ctx, n)
 	var m machineModel
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), found.ID)...)

@@ -125,7 +125,8 @@ func (d *providerData) bootCommand(ctx context.Context, m machineModel, config t
 	if !ok {
 		return ""
 	}
-	state, err := d.staged.state(ctx, d.catalog, infraaws.Role(m.Role.ValueString()), component.Releases{
+	role := infraaws.Role(m.Role.ValueString())
+	state, err := d.staged.state(ctx, d.catalog, role, role == infraaws.RoleWorker || !m.PodCIDR.IsNull(), component.Releases{
 		Kubernetes: stage.Kubernetes.ValueString(), Etcd: stage.Etcd.ValueString(), Containerd: stage.Containerd.ValueString(),
 		Runc: stage.Runc.ValueString(), CNIPlugins: stage.CNIPlugins.ValueString(),
 	})
@@ -150,19 +151,22 @@ func fitting(spec infraaws.MachineSpec, rand io.Reader, diags *diag.Diagnostics)
 	return ""
 }
 
-// state returns what a machine of a role fetches ahead. It is valid also with an error.
-func (s *stagedChecksums) state(ctx context.Context, c *artifact.Catalog, role infraaws.Role, r component.Releases) (desired.State, error) {
+// state returns what a machine of a role fetches ahead, and what it needs as a node. It is valid also
+// with an error.
+func (s *stagedChecksums) state(ctx context.Context, c *artifact.Catalog, role infraaws.Role, node bool, r component.Releases) (desired.State, error) {
 	var downloads []artifact.Artifact
 	var packages []string
 	var err error
 	switch role {
 	case infraaws.RoleController:
 		downloads, err = r.Controller(c)
-	case infraaws.RoleWorker:
-		downloads, err = r.Worker(c)
-		packages = component.WorkerPackages()
 	case infraaws.RoleLoadBalancer:
 		packages = component.LoadBalancerPackages()
+	}
+	if node {
+		more, failed := r.Worker(c)
+		downloads, err = append(downloads, more...), errors.Join(err, failed)
+		packages = component.WorkerPackages()
 	}
 	if err == nil || errors.Is(err, artifact.ErrUnknownChecksum) {
 		err = s.add(ctx, c, downloads)

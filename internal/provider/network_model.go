@@ -54,19 +54,20 @@ func (p networkPrivate) recovered(ctx context.Context, client *infraaws.Client, 
 
 func (m networkModel) spec(private networkPrivate) infraaws.NetworkSpec {
 	s := infraaws.NetworkSpec{
-		Cluster:       m.Cluster.ValueString(),
-		VPCCIDR:       tf.Prefix(m.VPCCIDR),
-		NodeCIDR:      tf.Prefix(m.NodeCIDR),
-		PublicCIDR:    tf.Prefix(m.PublicCIDR),
-		Zones:         m.zones(),
-		NATGateways:   infraaws.NATGateways(m.NATGateways.ValueString()),
-		InstanceTypes: tf.Strings(m.InstanceTypes.Elements()),
-		AdminCIDRs:    tf.Prefixes(m.AdminCIDRs),
-		NodePortCIDRs: tf.Prefixes(m.NodePortCIDRs),
-		BastionRole:   infraaws.Role(m.BastionRole.ValueString()),
-		IgnoreRules:   ignoreRulesFrom(m.IgnoreRules),
-		Tags:          tf.StringMap(m.Tags),
-		Known:         m.known(private),
+		Cluster:        m.Cluster.ValueString(),
+		VPCCIDR:        tf.Prefix(m.VPCCIDR),
+		NodeCIDR:       tf.Prefix(m.NodeCIDR),
+		PublicCIDR:     tf.Prefix(m.PublicCIDR),
+		Zones:          m.zones(),
+		NATGateways:    infraaws.NATGateways(m.NATGateways.ValueString()),
+		InstanceTypes:  tf.Strings(m.InstanceTypes.Elements()),
+		AdminCIDRs:     tf.Prefixes(m.AdminCIDRs),
+		NodePortCIDRs:  tf.Prefixes(m.NodePortCIDRs),
+		ControllerPods: m.ControllerPods.ValueBool(),
+		BastionRole:    infraaws.Role(m.BastionRole.ValueString()),
+		IgnoreRules:    ignoreRulesFrom(m.IgnoreRules),
+		Tags:           tf.StringMap(m.Tags),
+		Known:          m.known(private),
 	}
 	if private.Adopts {
 		s.VPCID, s.SubnetIDs = m.VPCID.ValueString(), tf.Strings(m.SubnetIDs.Elements())

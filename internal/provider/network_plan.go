@@ -174,7 +174,7 @@ func privacyChanges(_ context.Context, req planmodifier.StringRequest, resp *str
 func (m *networkModel) ref(ctx context.Context, subnets types.List) types.Object {
 	return networkRef.Value(ctx, networkRefModel{
 		Cluster: m.Cluster, VPCID: m.VPCID, VPCCIDR: m.VPCCIDR, NodeCIDR: m.NodeCIDR,
-		Subnets: subnets, SecurityGroupIDs: m.SecurityGroupIDs, Paused: m.Paused,
+		Subnets: subnets, SecurityGroupIDs: m.SecurityGroupIDs, ControllerPods: m.ControllerPods, Paused: m.Paused,
 	})
 }
 

@@ -55,6 +55,7 @@ type networkModel struct {
 	AdminCIDRs       types.Set            `tfsdk:"admin_cidrs"`
 	NodePortCIDRs    types.Set            `tfsdk:"nodeport_cidrs"`
 	BastionRole      types.String         `tfsdk:"bastion_role"`
+	ControllerPods   types.Bool           `tfsdk:"controller_pods"`
 	IgnoreRules      types.Object         `tfsdk:"ignore_rules"`
 	Paused           types.Bool           `tfsdk:"paused"`
 	Adopt            types.Bool           `tfsdk:"adopt"`
@@ -255,9 +256,9 @@ func (r *networkResource) ImportState(ctx context.Context, req resource.ImportSt
 	m := networkModel{
 		Cluster:     types.StringValue(req.ID),
 		AdminCIDRs:  tf.PrefixesValue(spec.AdminCIDRs),
-		BastionRole: tf.OptionalString(string(spec.BastionRole)),
-		Tags:        types.MapNull(types.StringType),
-		TagsAll:     r.data.tagsAll(types.MapNull(types.StringType)),
+		BastionRole: tf.OptionalString(string(spec.BastionRole)), ControllerPods: types.BoolValue(spec.ControllerPods),
+		Tags:    types.MapNull(types.StringType),
+		TagsAll: r.data.tagsAll(types.MapNull(types.StringType)),
 		// Null and empty mean the same; an import chooses null.
 		NodePortCIDRs: types.SetNull(cidrtypes.IPv4PrefixType{}),
 		InstanceTypes: types.SetNull(types.StringType), // they mattered for the choice of the zone only

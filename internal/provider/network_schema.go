@@ -129,6 +129,11 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 					"place. Default: none.",
 				Validators: []validator.String{stringvalidator.OneOf(string(infraaws.RoleLoadBalancer), string(infraaws.RoleController), string(infraaws.RoleWorker))},
 			},
+			"controller_pods": schema.BoolAttribute{
+				Optional: true, Computed: true, Default: booldefault.StaticBool(false),
+				MarkdownDescription: "Whether controllers may be nodes: `k8s_machine` takes a `pod_cidr` for them, and their security group lets in what reaches pods. Ports 22, 2379 " +
+					"and 2380 stay closed to workers, and so to their pods. Pods on controllers reach etcd's ports, which want a client certificate. Changed in place. Default: `false`.",
+			},
 			"ignore_rules": ignoreRulesAttribute(),
 			"paused": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(false),

@@ -105,7 +105,7 @@ func TestRefusedAmongResources(t *testing.T) {
 	for _, r := range []refusal{
 		{"k8s_control_plane", c.controlPlane, "hosts", host(c.controlPlane, values{"role": "worker"}), "controller-0 has the role worker"},
 		{"k8s_etcd_cluster", c.etcd, "hosts", host(c.etcd, values{"role": "worker"}), "controller-0 has the role worker"},
-		{"k8s_worker_pool", c.pool, "hosts", host(c.pool, values{"role": "controller"}), "worker-0 has the role controller"},
+		{"k8s_worker_pool", c.pool, "hosts", host(c.pool, values{"role": "lb"}), "worker-0 has the role lb"},
 		{"k8s_lb", lb, "controllers", host(c.controlPlane, values{"role": "worker"}), "controller-0 has the role worker"},
 		{"k8s_control_plane", c.controlPlane, "lb", balancer(values{"controllers": values{"controller-9": "10.240.0.19"}}), "controller-9"},
 		{"k8s_control_plane", c.controlPlane, "lb", balancer(values{"controllers": values{"controller-0": "10.240.0.11"}}), "10.240.0.11"},

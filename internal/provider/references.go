@@ -44,6 +44,7 @@ type networkRefModel struct {
 	VPCCIDR          cidrtypes.IPv4Prefix `tfsdk:"vpc_cidr"`
 	Subnets          types.List           `tfsdk:"subnets"`
 	SecurityGroupIDs types.Map            `tfsdk:"security_group_ids"`
+	ControllerPods   types.Bool           `tfsdk:"controller_pods"`
 	Paused           types.Bool           `tfsdk:"paused"`
 }
 
@@ -63,7 +64,8 @@ var networkRef = tf.NewReference[networkRefModel](map[string]schema.Attribute{
 		Required: true, ElementType: types.StringType,
 		MarkdownDescription: "Id of the security group by role: `lb`, `controller`, `worker`.",
 	},
-	"paused": schema.BoolAttribute{Optional: true, MarkdownDescription: "Whether the cluster is paused, and all of its machines are stopped. Default: `false`."},
+	"controller_pods": schema.BoolAttribute{Optional: true, MarkdownDescription: "Whether controllers may be nodes. Default: `false`."},
+	"paused":          schema.BoolAttribute{Optional: true, MarkdownDescription: "Whether the cluster is paused, and all of its machines are stopped. Default: `false`."},
 })
 
 // subnets returns the subnets all of whose attributes are known.

@@ -38,6 +38,12 @@ func machineName() validator.String {
 // partName accepts the name of a worker pool or an addon.
 func partName() validator.String { return tf.DNSLabel(63) }
 
+// zoneName accepts the name of an availability zone, which becomes a label of nodes.
+func zoneName() validator.String {
+	return stringvalidator.RegexMatches(regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`),
+		"a zone has at most 63 letters, digits, dots, hyphens and underscores, and begins and ends with a letter or digit")
+}
+
 // instanceTypeName accepts the name of an instance type that machines can have.
 func instanceTypeName() validator.String {
 	return tf.Check("an EC2 instance type with x86-64 processors", func(s string) error { return infraaws.CheckInstanceType(s).Err() })

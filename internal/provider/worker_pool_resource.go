@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
@@ -98,7 +99,7 @@ func newWorkerPoolResource() resource.Resource {
 				Validators:          []validator.String{partName()},
 				PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
-			"hosts":         hostsAttribute("Machines of the pool. With `cni = \"bridge\"` each needs its own `pod_cidr`, within the cluster's. Adding or removing hosts leaves the others running.", listvalidator.SizeAtLeast(1)),
+			"hosts":         hostsAttribute("Machines of the pool: workers, or controllers that are nodes as well. With `cni = \"bridge\"` each needs its own `pod_cidr`, within the cluster's. Adding or removing hosts leaves the others running.", listvalidator.SizeAtLeast(1)),
 			"pki":           pkiAttribute(),
 			"control_plane": controlPlaneRef.Input(controlPlaneRefDescription),
 		},
@@ -165,7 +166,7 @@ func workerPoolSettings() settings[workerPoolModel, rollout.Workers] {
 		}),
 		"labels": newSetting(schema.MapAttribute{
 			Optional: true, ElementType: types.StringType,
-			MarkdownDescription: "Labels of the nodes, without those that every kubelet sets itself, such as `kubernetes.io/hostname`. A change is made through the API and restarts nothing. Default: none.",
+			MarkdownDescription: "Labels of the nodes, without those that every kubelet sets itself, such as `kubernetes.io/hostname`. A node also gets `topology.kubernetes.io/zone` with the `availability_zone` of its host, unless this names another one. A change is made through the API and restarts nothing. Default: none.",
 			Validators:          []validator.Map{mapvalidator.KeysAre(stringvalidator.LengthBetween(1, 317))},
 		}, textByName, func(m *workerPoolModel, s *rollout.Workers) (*types.Map, *map[string]string) {
 			return &m.Labels, &s.Spec.Kubelet.Labels
@@ -237,8 +238,21 @@ func checkWorkerPool(ctx context.Context, plan, prior *workerPoolModel, s rollou
 	if hosts, known := hostsFrom(ctx, plan.Hosts, diags); known {
 		s.Spec.Cluster = component.Cluster{PodCIDR: tf.Prefix(cp.PodCIDR), NodeCIDRs: allPrefixes(cp.NodeCIDRs)}
 		errs = append(errs, s.Spec.CheckHosts(componentHosts(hosts))...)
+		warnOfUntainted(hosts, plan.Taints, s.Spec.Kubelet.Taints, diags)
 	}
 	return errs
+}
+
+// warnOfUntainted warns of controllers on which all pods may run.
+func warnOfUntainted(hosts []hostModel, configured types.List, taints []component.Taint, diags *diag.Diagnostics) {
+	controller := slices.IndexFunc(hosts, func(h hostModel) bool { return h.Role.ValueString() == component.RoleController })
+	tainted := slices.ContainsFunc(taints, func(t component.Taint) bool { return t.Effect == "NoSchedule" || t.Effect == "NoExecute" })
+	if controller < 0 || tainted || !tf.AllKnown(configured) {
+		return
+	}
+	diags.AddAttributeWarning(path.Root("taints"), "Pods run beside the control plane",
+		fmt.Sprintf("%s is a controller, and without a taint of effect NoSchedule every pod may run on it. Pods that need much memory or disk then stop etcd and the API server. "+
+			`Add { key = "node-role.kubernetes.io/control-plane", effect = "NoSchedule" }, unless the cluster is small and this is wanted.`, hosts[controller].Name.ValueString()))
 }
 
 // warnOfChangedSettings warns of settings whose meaning changes with the upgrade to the new

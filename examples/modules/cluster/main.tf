@@ -12,6 +12,7 @@ resource "k8s_network" "this" {
   availability_zones = var.availability_zones
   nat_gateways       = var.private ? var.nat_gateways : null
   bastion_role       = var.private ? "lb" : null
+  controller_pods    = var.controller_nodes
   instance_types     = [var.instance_type]
   paused             = var.paused
 }
@@ -29,6 +30,9 @@ resource "k8s_machine" "bastion" {
 locals {
   zones = var.availability_zones == null ? var.zone_count : length(var.availability_zones)
   nodes = k8s_network.this.node_cidrs
+
+  # Workers get networks for their pods from the first one on, controllers from the last one down.
+  pod_networks = pow(2, 24 - tonumber(split("/", var.pod_cidr)[1]))
   stage = {
     kubernetes_version = var.kubernetes_version
     etcd_version       = var.etcd_version
@@ -41,6 +45,7 @@ resource "k8s_machine" "controller" {
   role          = "controller"
   network       = k8s_network.this.ref
   private_ip    = provider::k8s::machine_address(local.nodes[count.index % local.zones], "controller", floor(count.index / local.zones))
+  pod_cidr      = var.controller_nodes ? provider::k8s::pod_cidr(var.pod_cidr, local.pod_networks - 1 - count.index) : null
   instance_type = var.instance_type
   ami           = var.ami
   stage         = local.stage
@@ -114,6 +119,22 @@ resource "k8s_worker_pool" "this" {
   hosts             = k8s_machine.worker[*].host
   pki               = k8s_pki.this.ref
   control_plane     = k8s_control_plane.this.ref
+  registry_mirrors  = var.elsewhere.registry_mirrors
+  kubelet_config    = var.elsewhere.kubelet_config
+  kube_proxy_config = var.elsewhere.kube_proxy_config
+  containerd_config = var.elsewhere.containerd_config
+}
+
+# The controllers as nodes: only pods that tolerate the taint run there.
+resource "k8s_worker_pool" "controllers" {
+  count             = var.controller_nodes ? 1 : 0
+  name              = "controllers"
+  version           = var.kubernetes_version
+  hosts             = k8s_machine.controller[*].host
+  pki               = k8s_pki.this.ref
+  control_plane     = k8s_control_plane.this.ref
+  labels            = { "node-role.kubernetes.io/control-plane" = "" }
+  taints            = [{ key = "node-role.kubernetes.io/control-plane", effect = "NoSchedule" }]
   registry_mirrors  = var.elsewhere.registry_mirrors
   kubelet_config    = var.elsewhere.kubelet_config
   kube_proxy_config = var.elsewhere.kube_proxy_config

@@ -17,3 +17,8 @@ output "private_ips" {
   description = "Private addresses of the controllers, the workers and the load balancer, by name."
   value       = { for m in concat(k8s_machine.controller, k8s_machine.worker, [k8s_machine.lb]) : m.name => m.private_ip }
 }
+
+output "pod_cidrs" {
+  description = "Networks of the pods of each node, by its name."
+  value       = { for m in concat(k8s_machine.controller, k8s_machine.worker) : m.name => m.pod_cidr if m.pod_cidr != null }
+}

@@ -38,6 +38,12 @@ variable "controllers" {
   description = "Number of controllers, each with an etcd member. Use an odd number."
 }
 
+variable "controller_nodes" {
+  type        = bool
+  default     = false
+  description = "Whether the controllers are nodes, for pods that tolerate the taint node-role.kubernetes.io/control-plane."
+}
+
 variable "workers" {
   type    = number
   default = 2

@@ -83,6 +83,11 @@ func TestZones(t *testing.T) {
 		if len(zones) != 7 || len(used) != 7 {
 			t.Fatalf("machines %v", zones)
 		}
+		for _, worker := range harness.Numbered("worker", 3) {
+			if got := c.Kubectl(t, "get", "node", worker, "-o", `jsonpath={.metadata.labels.topology\.kubernetes\.io/zone}`); got != zones[worker] {
+				t.Errorf("node %s has the zone %q, wanted %q", worker, got, zones[worker])
+			}
+		}
 	})
 	step("pods in every zone reach one another", func(t *testing.T) {
 		c.Create(t, harness.Web)
