@@ -16,6 +16,7 @@ import (
 const (
 	LoadBalancer = "lb"
 	Controller   = "controller"
+	Etcd         = "etcd"
 	Worker       = "worker"
 )
 
@@ -30,7 +31,8 @@ type block struct {
 // another one.
 var blocks = []block{
 	{LoadBalancer, reservedFirst, 6},
-	{Controller, 10, 10},
+	{Controller, 10, 5},
+	{Etcd, 15, 5},
 	{Worker, 20, 0},
 }
 
@@ -66,7 +68,7 @@ func CheckRole(role string) error {
 }
 
 // Machine returns the address of a role's machine in a subnet: load balancers get the addresses 4 to 9 of
-// the subnet, controllers 10 to 19, workers those from 20 on. The index begins with 0.
+// the subnet, controllers 10 to 14, members of etcd 15 to 19, workers those from 20 on. The index begins with 0.
 func Machine(subnet netip.Prefix, role string, index int) (netip.Addr, error) {
 	if err := usable(subnet); err != nil {
 		return netip.Addr{}, err

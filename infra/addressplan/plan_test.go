@@ -21,8 +21,10 @@ func TestMachine(t *testing.T) {
 		{"10.240.0.0/24", "lb", 5, "10.240.0.9", ""},
 		{"10.240.0.0/24", "lb", 6, "", "index 6: 10.240.0.0/24 has addresses for 6 machines of role lb, 0 to 5"},
 		{"10.240.0.0/24", "controller", 0, "10.240.0.10", ""},
-		{"10.240.0.0/24", "controller", 9, "10.240.0.19", ""},
-		{"10.240.0.0/24", "controller", 10, "", "0 to 9"},
+		{"10.240.0.0/24", "controller", 4, "10.240.0.14", ""},
+		{"10.240.0.0/24", "controller", 5, "", "0 to 4"},
+		{"10.240.0.0/24", "etcd", 0, "10.240.0.15", ""},
+		{"10.240.0.0/24", "etcd", 5, "", "0 to 4"},
 		{"10.240.0.0/24", "worker", 0, "10.240.0.20", ""},
 		{"10.240.0.0/24", "worker", 234, "10.240.0.254", ""},
 		{"10.240.0.0/24", "worker", 235, "", "for 235 machines of role worker, 0 to 234"}, // 10.240.0.255 is EC2's
@@ -32,7 +34,7 @@ func TestMachine(t *testing.T) {
 		{"10.240.0.16/28", "controller", 5, "", "0 to 4"},
 		{"0.0.0.0/0", "worker", 1, "0.0.0.21", ""},
 		{"10.240.0.0/24", "worker", -1, "", "index -1"},
-		{"10.240.0.0/24", "master", 0, "", `role "master": want lb, controller, worker`},
+		{"10.240.0.0/24", "master", 0, "", `role "master": want lb, controller, etcd, worker`},
 		{"10.240.0.7/24", "worker", 0, "", "the network is 10.240.0.0/24"},
 		{"2001:db8::/64", "worker", 0, "", "IPv4"},
 	} {

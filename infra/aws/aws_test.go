@@ -21,7 +21,7 @@ import (
 )
 
 func TestPermissionsRoundTrip(t *testing.T) {
-	groups := map[Role]string{RoleLoadBalancer: "sg-l", RoleController: "sg-c", RoleWorker: "sg-w"}
+	groups := map[Role]string{RoleLoadBalancer: "sg-l", RoleController: "sg-c", RoleEtcd: "sg-e", RoleWorker: "sg-w"}
 	spec := NetworkSpec{AdminCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("192.0.2.0/24")}}
 	for role, rules := range wantedRules(spec, groups) {
 		missing, unexpected := diffRules(rules, rulesOf(permissions(rules)))
@@ -44,8 +44,8 @@ func TestPermissionsRoundTrip(t *testing.T) {
 // TestSSHFromBastions checks that machines reach each other's SSH only from the role of bastions, and
 // that bastions reach the API servers.
 func TestSSHFromBastions(t *testing.T) {
-	groups := map[Role]string{RoleLoadBalancer: "sg-l", RoleController: "sg-c", RoleWorker: "sg-w"}
-	for _, bastions := range append(Roles(), "") {
+	groups := map[Role]string{RoleLoadBalancer: "sg-l", RoleController: "sg-c", RoleEtcd: "sg-e", RoleWorker: "sg-w"}
+	for _, bastions := range []Role{RoleLoadBalancer, RoleController, RoleWorker, ""} {
 		rules := wantedRules(NetworkSpec{BastionRole: bastions}, groups)
 		for _, role := range Roles() {
 			var from []string
@@ -57,7 +57,7 @@ func TestSSHFromBastions(t *testing.T) {
 			if want := groups[bastions]; strings.Join(from, " ") != want {
 				t.Errorf("with bastions %q, SSH to %s is open from %q, wanted %q", bastions, role, from, want)
 			}
-			if api := (rule{"tcp", portAPI, portAPI, groups[bastions]}); bastions != "" && role != RoleWorker && !slices.Contains(rules[role], api) {
+			if api := (rule{"tcp", portAPI, portAPI, groups[bastions]}); bastions != "" && (role == RoleLoadBalancer || role == RoleController) && !slices.Contains(rules[role], api) {
 				t.Errorf("with bastions %q, %s lacks the rule %s", bastions, role, api)
 			}
 		}

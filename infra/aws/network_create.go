@@ -158,6 +158,7 @@ func (b *builder) putAssociation(ctx context.Context, table, subnet string) erro
 var roleDescriptions = map[Role]string{
 	RoleLoadBalancer: "Kubernetes cluster %s: load balancers of the API",
 	RoleController:   "Kubernetes cluster %s: controllers",
+	RoleEtcd:         "Kubernetes cluster %s: members of etcd",
 	RoleWorker:       "Kubernetes cluster %s: workers",
 }
 

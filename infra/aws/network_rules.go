@@ -18,11 +18,12 @@ type Role string
 const (
 	RoleLoadBalancer Role = "lb"
 	RoleController   Role = "controller"
+	RoleEtcd         Role = "etcd"
 	RoleWorker       Role = "worker"
 )
 
 // Roles returns all roles.
-func Roles() []Role { return []Role{RoleLoadBalancer, RoleController, RoleWorker} }
+func Roles() []Role { return []Role{RoleLoadBalancer, RoleController, RoleEtcd, RoleWorker} }
 
 // Ports of the cluster. https://kubernetes.io/docs/reference/networking/ports-and-protocols/
 const (
@@ -81,7 +82,7 @@ func wantedRules(spec NetworkSpec, groups map[Role]string) map[Role][]rule {
 			out[role] = append(out[role], rule{protocol, from, to, s})
 		}
 	}
-	lb, controller, worker := groups[RoleLoadBalancer], groups[RoleController], groups[RoleWorker]
+	lb, controller, members, worker := groups[RoleLoadBalancer], groups[RoleController], groups[RoleEtcd], groups[RoleWorker]
 	admins := cidrStrings(spec.AdminCIDRs)
 
 	bastions := groups[spec.BastionRole]
@@ -98,7 +99,9 @@ func wantedRules(spec NetworkSpec, groups map[Role]string) map[Role][]rule {
 	// A single controller may be the address of the cluster, without a load balancer. Who may log
 	// in to it may reach its API server.
 	allow(RoleController, "tcp", portAPI, portAPI, append(admins, lb, controller, worker)...)
-	allow(RoleController, "tcp", portEtcdClient, portEtcdPeer, controller)
+	// Members of one cluster may be on controllers and on machines of their own, while they move.
+	allow(RoleController, "tcp", portEtcdClient, portEtcdPeer, controller, members)
+	allow(RoleEtcd, "tcp", portEtcdClient, portEtcdPeer, controller, members)
 	if spec.ControllerPods {
 		for _, r := range podTraffic {
 			allow(RoleController, r.protocol, r.from, r.to, controller, worker)

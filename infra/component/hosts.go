@@ -22,6 +22,7 @@ type Host struct {
 // The roles for which a machine can be made. Its role decides what its security group lets in.
 const (
 	RoleController   = "controller"
+	RoleEtcd         = "etcd"
 	RoleWorker       = "worker"
 	RoleLoadBalancer = "lb"
 )
@@ -37,7 +38,12 @@ func checkRoles(field string, hosts []Host, want string, others ...string) (errs
 	return errs
 }
 
-// CheckControllers is [CheckHosts] for machines that must be controllers, such as members of etcd.
+// CheckEtcdHosts is [CheckHosts] for members of etcd: on machines of their own or on controllers.
+func CheckEtcdHosts(field string, hosts []Host) invalid.Fields {
+	return append(CheckHosts(field, hosts), checkRoles(field, hosts, RoleEtcd, RoleController)...)
+}
+
+// CheckControllers is [CheckHosts] for machines that must be controllers.
 func CheckControllers(field string, hosts []Host) invalid.Fields {
 	return append(CheckHosts(field, hosts), checkRoles(field, hosts, RoleController)...)
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 )
 
-// SetControllers sets how to find the other machines of the cluster that may run an API server.
-// They are held for a moment while this machine's etcd member transfers its leadership, so that no
-// write is lost. API servers that are not found are not held.
+// SetControllers sets how to find the other machines of the cluster that may run an API server or a
+// member of etcd. API servers are held for a moment while this machine's etcd member transfers its
+// leadership, so that no write is lost. Those that are not found are not held.
 func (d *Duty) SetControllers(find func(context.Context) ([]fleet.Target, error)) { d.find = find }
 
 // allMachines returns the machine and the other machines that SetControllers gives.

@@ -47,9 +47,27 @@ func (o *etcdOperation) allMachines() []*fleet.Machine { return slices.Concat(o.
 
 func (o *etcdOperation) writers(members []etcd.Member, serving map[etcd.ID]bool) fleet.Writers {
 	return fleet.Writers{
-		Machines: func(context.Context) []*fleet.Machine { return o.allMachines() },
+		Machines: o.apiMachines,
 		Settled:  fleet.Settled(members, serving, o.serving),
 	}
+}
+
+// apiMachines returns the machines that may run an API server: those of the members, and the controllers.
+func (o *etcdOperation) apiMachines(ctx context.Context) []*fleet.Machine {
+	machines := o.allMachines()
+	if o.want.Controllers == nil {
+		return machines
+	}
+	targets, err := o.want.Controllers(ctx)
+	if err != nil {
+		o.fleet.Say(o.role.name, "etcd: the API servers on other machines are not held: %v", err)
+	}
+	for _, t := range targets {
+		if !slices.ContainsFunc(machines, func(m *fleet.Machine) bool { return m.Name() == t.Node.Name }) {
+			machines = append(machines, o.fleet.Machine(t))
+		}
+	}
+	return machines
 }
 
 // machineOf returns the machine of a member, nil if it is not one of ours.

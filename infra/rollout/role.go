@@ -47,6 +47,9 @@ type Etcd struct {
 	Targets []fleet.Target
 	// Restore says from what the cluster is made, if not empty.
 	Restore EtcdRestore
+	// Controllers finds the machines with API servers, which are held while etcd's leadership moves. It is
+	// needed if members are on machines of their own; nil means that there are no others.
+	Controllers func(context.Context) ([]fleet.Target, error)
 }
 
 // ControlPlane is the API servers, controller managers and schedulers of a cluster. Spec.Nodes is

@@ -20,8 +20,10 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/artifact"
+	infraaws "github.com/k8s-from-scratch/terraform-provider-k8s/infra/aws"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/component"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/etcd"
+	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/fleet"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/invalid"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/rollout"
 	"github.com/k8s-from-scratch/terraform-provider-k8s/infra/version"
@@ -57,7 +59,7 @@ func newEtcdClusterResource() resource.Resource {
 			"The alarm `CORRUPT` is left to you: the apply is refused and says what to do. Databases whose data near the quota, slow disks and too small disks are warnings.",
 		settings: etcdSettings(),
 		attributes: map[string]schema.Attribute{
-			"hosts": hostsAttribute("Machines of the members: an odd number, at most seven. Adding or removing hosts leaves the others running.",
+			"hosts": hostsAttribute("Machines of the members, with the role `etcd` or `controller`: an odd number, at most seven. Adding or removing hosts leaves the others running.",
 				listvalidator.SizeBetween(1, 7)),
 			"pki":          pkiAttribute(),
 			protection:     protectionAttribute(),
@@ -114,7 +116,7 @@ func checkEtcd(ctx context.Context, plan, prior *etcdModel, s rollout.Etcd, diag
 	}
 	hosts, known := hostsFrom(ctx, plan.Hosts, diags)
 	if known {
-		errs = append(errs, component.CheckControllers("hosts", componentHosts(hosts))...)
+		errs = append(errs, component.CheckEtcdHosts("hosts", componentHosts(hosts))...)
 	}
 	errs = append(errs, checkEtcdRestore(ctx, plan, hosts, diags)...)
 	if prior == nil {
@@ -270,9 +272,15 @@ func etcdOutputs(ctx context.Context, m *etcdModel, diags *diag.Diagnostics) {
 
 func etcdSpec(ctx context.Context, d *providerData, m *etcdModel, diags *diag.Diagnostics) rollout.Etcd {
 	ref, _ := pkiRefFrom(ctx, m.PKI, diags)
-	return rollout.Etcd{
+	out := rollout.Etcd{
 		Spec:    component.EtcdSpec{Cluster: component.Cluster{Name: ref.Cluster, PKI: ref}},
 		Targets: targetsFrom(ctx, d, m.Hosts, diags),
 		Restore: etcdRestore(ctx, m.RestoreFrom, ref.Region, diags),
 	}
+	if hosts, _ := hostsFrom(ctx, m.Hosts, diags); slices.ContainsFunc(hosts, func(h hostModel) bool { return h.Role.ValueString() == component.RoleEtcd }) {
+		out.Controllers = func(ctx context.Context) ([]fleet.Target, error) {
+			return d.runningMachines(ctx, ref.Cluster, infraaws.RoleController)
+		}
+	}
+	return out
 }

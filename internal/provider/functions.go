@@ -49,7 +49,7 @@ var (
 	indexParameter  = function.Int64Parameter{Name: "index", MarkdownDescription: "Number of the machine within its role, from 0 on, such as `count.index`."}
 )
 
-const layout = "In every subnet load balancers have the addresses 4 to 9, controllers 10 to 19, and workers those from 20 on. EC2 reserves the first four and the last one. " +
+const layout = "In every subnet load balancers have the addresses 4 to 9, controllers 10 to 14, members of etcd on machines of their own 15 to 19, and workers those from 20 on. EC2 reserves the first four and the last one. " +
 	"So machines of one role never meet those of another one, however many there are."
 
 var machineAddress = pureFunction{
@@ -58,7 +58,7 @@ var machineAddress = pureFunction{
 		Summary:             "Address of a machine in its subnet",
 		MarkdownDescription: "Returns the private address of a machine, for `private_ip` of `k8s_machine`. " + layout,
 		Parameters: []function.Parameter{subnetParameter,
-			function.StringParameter{Name: "role", MarkdownDescription: "`lb`, `controller` or `worker`."}, indexParameter},
+			function.StringParameter{Name: "role", MarkdownDescription: "`lb`, `controller`, `etcd` or `worker`."}, indexParameter},
 		Return: function.StringReturn{},
 	},
 	run: func(ctx context.Context, args function.ArgumentsData, result *function.ResultData) *function.FuncError {

@@ -52,7 +52,7 @@ func TestFunctions(t *testing.T) {
 		{name: "machine_address", args: []any{nodes, "controller", 2}, want: "10.240.0.12"},
 		{name: "machine_address", args: []any{"10.240.0.0", "controller", 2}, argument: 0, err: "want a network such as 10.240.0.0/24"},
 		{name: "machine_address", args: []any{"2001:db8::/64", "controller", 2}, argument: 0, err: "want an IPv4 network"},
-		{name: "machine_address", args: []any{nodes, "master", 2}, argument: 1, err: `role "master": want lb, controller, worker`},
+		{name: "machine_address", args: []any{nodes, "master", 2}, argument: 1, err: `role "master": want lb, controller, etcd, worker`},
 		{name: "machine_address", args: []any{nodes, "lb", 6}, argument: 2, err: "0 to 5"},
 		{name: "pod_cidr", args: []any{pods, 255}, want: "10.200.255.0/24"},
 		{name: "pod_cidr", args: []any{pods, 256}, argument: 1, err: "0 to 255"},

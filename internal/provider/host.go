@@ -73,7 +73,7 @@ var hostRef = tf.NewReference[hostModel](map[string]schema.Attribute{
 	},
 	"role": schema.StringAttribute{
 		Optional: true, MarkdownDescription: "Role of the `k8s_machine`, for which its security group was made. Other roles are refused. Default: any.",
-		Validators: []validator.String{stringvalidator.OneOf(component.RoleController, component.RoleWorker, component.RoleLoadBalancer)},
+		Validators: []validator.String{stringvalidator.OneOf(component.RoleController, component.RoleEtcd, component.RoleWorker, component.RoleLoadBalancer)},
 	},
 	"availability_zone": schema.StringAttribute{
 		Optional: true, MarkdownDescription: "Availability zone of the machine. A node gets it as the label `topology.kubernetes.io/zone`. Default: no label.",

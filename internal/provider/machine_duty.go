@@ -30,8 +30,8 @@ func (m machineModel) targetAt(d *providerData, now infraaws.Machine) fleet.Targ
 	return fleet.Target{Host: h.remote(d), Node: h.node()}
 }
 
-// duty waits until the machine has booted and finds out what it does for its cluster. Controllers
-// of the cluster are looked up by their tags.
+// duty waits until the machine has booted and finds out what it does for its cluster. Other
+// machines with API servers and members of etcd are looked up by their tags.
 func (r *machineResource) duty(ctx context.Context, client *infraaws.Client, m machineModel, now infraaws.Machine) (*maintenance.Duty, error) {
 	if err := client.AwaitBoot(ctx, now, r.data.connect); err != nil {
 		return nil, err
@@ -41,18 +41,19 @@ func (r *machineResource) duty(ctx context.Context, client *infraaws.Client, m m
 		return nil, err
 	}
 	duty.SetControllers(func(ctx context.Context) ([]fleet.Target, error) {
-		return r.data.runningMachines(ctx, now.Cluster, infraaws.RoleController)
+		return r.data.runningMachines(ctx, now.Cluster, infraaws.RoleController, infraaws.RoleEtcd)
 	})
 	return duty, nil
 }
 
-// runningMachines returns the running machines of a cluster and role, which it finds by their tags.
-func (d *providerData) runningMachines(ctx context.Context, cluster string, role infraaws.Role) ([]fleet.Target, error) {
+// runningMachines returns the running machines of a cluster with one of the roles, which it finds by their
+// tags.
+func (d *providerData) runningMachines(ctx context.Context, cluster string, roles ...infraaws.Role) ([]fleet.Target, error) {
 	client, err := d.aws(ctx)
 	if err != nil {
 		return nil, err
 	}
-	machines, err := client.FindMachines(ctx, cluster, role)
+	machines, err := client.FindMachines(ctx, cluster, roles...)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +88,7 @@ func (r *machineResource) leaveCluster(ctx context.Context, client *infraaws.Cli
 		}
 		duty, err = r.duty(ctx, client, m, now)
 	}
-	if answered(err) && m.Role.ValueString() == string(infraaws.RoleController) {
+	if role := infraaws.Role(m.Role.ValueString()); answered(err) && (role == infraaws.RoleController || role == infraaws.RoleEtcd) {
 		return left, fmt.Errorf("not terminated: it answers, but does not say what runs on it, and an etcd member that is terminated before it leaves may cost the cluster its quorum: %w\n"+
 			"next: repair or reboot %s and apply again; if it is beyond repair, stop the instance %s, since a stopped one is terminated without being asked", err, m.Name.ValueString(), m.ID.ValueString())
 	}

@@ -179,8 +179,8 @@ func (m machineModel) check(ctx context.Context, p tfsdk.Plan, config machineMod
 			diags.AddAttributeError(path.Root("pod_cidr"), "Controllers without pods",
 				fmt.Sprintf("%s is a controller, and its security group lets nothing reach its pods: set controller_pods of the k8s_network, or remove pod_cidr.", m.Name.ValueString()))
 		}
-	case infraaws.RoleLoadBalancer:
-		diags.AddAttributeError(path.Root("pod_cidr"), "No pods run on a load balancer",
+	case infraaws.RoleLoadBalancer, infraaws.RoleEtcd:
+		diags.AddAttributeError(path.Root("pod_cidr"), "No pods run on this machine",
 			fmt.Sprintf("%s has the role %s: remove pod_cidr.", m.Name.ValueString(), m.Role.ValueString()))
 	}
 }

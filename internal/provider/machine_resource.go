@@ -100,7 +100,7 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"return leaves its cluster. The machines of a cluster go down one at a time, even if one apply changes all of them. The next one follows once the " +
 			"previous one is healthy again: its etcd member healthy, its API server ready, its node Ready. A change that would break the cluster is refused: " +
 			"taking down an etcd member while another one is unhealthy, or the only ready API server while there are others. A machine that does not answer is not " +
-			"stopped; it is terminated without being drained, with a warning. A controller that answers, but whose systemd does not report what runs on it, is not " +
+			"stopped; it is terminated without being drained, with a warning. A controller or etcd machine that answers, but whose systemd does not report what runs on it, is not " +
 			"terminated: repair or reboot it, or stop its instance first. When a whole cluster is destroyed, its programs are removed before the machines are " +
 			"terminated, so nothing is drained.\n\n" +
 			"A machine cannot be replaced with `create_before_destroy`, since its name is taken as long as it exists: the new object is refused, and the machine stays as " +
@@ -114,9 +114,9 @@ func (r *machineResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
 			"role": schema.StringAttribute{
-				Required: true, MarkdownDescription: "Role of the machine: `controller`, `worker` or `lb`. It selects the security group. A change replaces the machine.",
+				Required: true, MarkdownDescription: "Role of the machine: `controller`, `etcd`, `worker` or `lb`. It selects the security group. A change replaces the machine.",
 				Validators: []validator.String{stringvalidator.OneOf(
-					string(infraaws.RoleController), string(infraaws.RoleWorker), string(infraaws.RoleLoadBalancer))},
+					string(infraaws.RoleController), string(infraaws.RoleEtcd), string(infraaws.RoleWorker), string(infraaws.RoleLoadBalancer))},
 				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
 			"network": networkRef.Input("Network of the cluster: `k8s_network.<name>.ref`. Another VPC or subnet replaces the machine; another security group is set in place."),

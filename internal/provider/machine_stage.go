@@ -160,6 +160,8 @@ func (s *stagedChecksums) state(ctx context.Context, c *artifact.Catalog, role i
 	switch role {
 	case infraaws.RoleController:
 		downloads, err = r.Controller(c)
+	case infraaws.RoleEtcd:
+		downloads, err = component.Releases{Etcd: r.Etcd}.Controller(c)
 	case infraaws.RoleLoadBalancer:
 		packages = component.LoadBalancerPackages()
 	}

@@ -147,7 +147,7 @@ func (r *networkResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"tags_all": tagsAllAttribute(),
 			"security_group_ids": schema.MapAttribute{
 				Computed: true, ElementType: types.StringType,
-				MarkdownDescription: "Id of the security group by role: `lb`, `controller`, `worker`.",
+				MarkdownDescription: "Id of the security group by role: `lb`, `controller`, `etcd`, `worker`.",
 			},
 			"ref":   networkRef.Output("Reference: the value for `network` of `k8s_machine`."),
 			"claim": claimAttribute(inTags, guardsAll),

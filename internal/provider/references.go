@@ -62,7 +62,7 @@ var networkRef = tf.NewReference[networkRefModel](map[string]schema.Attribute{
 	"subnets": subnetRef.Inputs("Subnets for machines."),
 	"security_group_ids": schema.MapAttribute{
 		Required: true, ElementType: types.StringType,
-		MarkdownDescription: "Id of the security group by role: `lb`, `controller`, `worker`.",
+		MarkdownDescription: "Id of the security group by role: `lb`, `controller`, `etcd`, `worker`.",
 	},
 	"controller_pods": schema.BoolAttribute{Optional: true, MarkdownDescription: "Whether controllers may be nodes. Default: `false`."},
 	"paused":          schema.BoolAttribute{Optional: true, MarkdownDescription: "Whether the cluster is paused, and all of its machines are stopped. Default: `false`."},

@@ -37,6 +37,10 @@ locals {
     kubernetes_version = var.kubernetes_version
     etcd_version       = var.etcd_version
   }
+
+  # Members of etcd are on machines of their own if there are some, otherwise on the controllers.
+  etcd_machines = { for m in concat(k8s_machine.controller, k8s_machine.etcd) : m.name => m.host }
+  etcd_members  = coalesce(var.etcd_members, var.etcd_machines > 0 ? k8s_machine.etcd[*].name : k8s_machine.controller[*].name)
 }
 
 resource "k8s_machine" "controller" {
@@ -46,6 +50,19 @@ resource "k8s_machine" "controller" {
   network       = k8s_network.this.ref
   private_ip    = provider::k8s::machine_address(local.nodes[count.index % local.zones], "controller", floor(count.index / local.zones))
   pod_cidr      = var.controller_nodes ? provider::k8s::pod_cidr(var.pod_cidr, local.pod_networks - 1 - count.index) : null
+  instance_type = var.instance_type
+  ami           = var.ami
+  stage         = local.stage
+
+  associate_public_ip_address = !var.private
+}
+
+resource "k8s_machine" "etcd" {
+  count         = var.etcd_machines
+  name          = "etcd-${count.index}"
+  role          = "etcd"
+  network       = k8s_network.this.ref
+  private_ip    = provider::k8s::machine_address(local.nodes[count.index % local.zones], "etcd", floor(count.index / local.zones))
   instance_type = var.instance_type
   ami           = var.ami
   stage         = local.stage
@@ -94,7 +111,7 @@ resource "k8s_lb" "this" {
 
 resource "k8s_etcd_cluster" "this" {
   version = var.etcd_version
-  hosts   = k8s_machine.controller[*].host
+  hosts   = [for name in local.etcd_members : local.etcd_machines[name]]
   pki     = k8s_pki.this.ref
 }
 

@@ -14,11 +14,16 @@ output "bastion" {
 }
 
 output "private_ips" {
-  description = "Private addresses of the controllers, the workers and the load balancer, by name."
-  value       = { for m in concat(k8s_machine.controller, k8s_machine.worker, [k8s_machine.lb]) : m.name => m.private_ip }
+  description = "Private addresses of the machines without the bastion, by name."
+  value       = { for m in concat(k8s_machine.controller, k8s_machine.etcd, k8s_machine.worker, [k8s_machine.lb]) : m.name => m.private_ip }
 }
 
 output "pod_cidrs" {
   description = "Networks of the pods of each node, by its name."
   value       = { for m in concat(k8s_machine.controller, k8s_machine.worker) : m.name => m.pod_cidr if m.pod_cidr != null }
+}
+
+output "etcd_endpoints" {
+  description = "URLs of the members of etcd, which the security groups open to controllers only."
+  value       = k8s_etcd_cluster.this.ref.endpoints
 }

@@ -35,7 +35,19 @@ variable "nat_gateways" {
 variable "controllers" {
   type        = number
   default     = 3
-  description = "Number of controllers, each with an etcd member. Use an odd number."
+  description = "Number of controllers. Use an odd number if they have the members of etcd."
+}
+
+variable "etcd_machines" {
+  type        = number
+  default     = 0
+  description = "Number of machines for etcd alone. With 0 its members are on the controllers."
+}
+
+variable "etcd_members" {
+  type        = list(string)
+  default     = null
+  description = "Machines with a member of etcd, by name, to move members between controllers and machines of their own, one at a time. Null means all machines for etcd, or all controllers if there are none."
 }
 
 variable "controller_nodes" {

@@ -46,7 +46,7 @@ func TestNetworkLifecycle(t *testing.T) {
 	a, ctx, w := newAccount(t), deadline(t), &wire{}
 	c := a.client(w)
 	n := ensured(ctx, t, c, networkSpec())
-	if n.VPCID == "" || len(n.Subnets) != 1 || n.Subnets[0].RouteTableID == "" || len(n.SecurityGroups) != 3 {
+	if n.VPCID == "" || len(n.Subnets) != 1 || n.Subnets[0].RouteTableID == "" || len(n.SecurityGroups) != len(infraaws.Roles()) {
 		t.Fatalf("incomplete: %+v", n)
 	}
 	t.Logf("made with %d calls", len(w.calls))
