@@ -21,6 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	awselb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 	awsssm "github.com/aws/aws-sdk-go-v2/service/ssm"
 	awssts "github.com/aws/aws-sdk-go-v2/service/sts"
@@ -59,6 +60,7 @@ type lab struct {
 	*awsec2.Client
 	ssm       *awsssm.Client
 	sts       *awssts.Client
+	elb       *awselb.Client
 	s3        *awss3.Client
 	objects   *objects.Store // nil without S3, see withS3
 	url       string
@@ -145,6 +147,7 @@ func (l *lab) use(cfg aws.Config) {
 	l.Client = awsec2.NewFromConfig(cfg, func(o *awsec2.Options) { o.HTTPSignerV4 = l.clock })
 	l.ssm = awsssm.NewFromConfig(cfg, func(o *awsssm.Options) { o.HTTPSignerV4 = l.clock })
 	l.sts = awssts.NewFromConfig(cfg, func(o *awssts.Options) { o.HTTPSignerV4 = l.clock })
+	l.elb = awselb.NewFromConfig(cfg, func(o *awselb.Options) { o.HTTPSignerV4 = l.clock })
 	l.s3 = awss3.NewFromConfig(cfg)
 }
 
